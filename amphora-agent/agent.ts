@@ -1,0 +1,133 @@
+import { randomBytes } from 'node:crypto'
+import { mkdirSync } from 'node:fs'
+import { apply, type Parts, releaseOwnVips, resume } from './apply/apply.js'
+import { CURRENT_HAPROXY, CURRENT_KEEPALIVED, openStore } from './apply/store.js'
+import { createHaproxy, HAPROXY_MESSAGES } from './haproxy/haproxy.js'
+import { haproxyVersion } from './haproxy/validate.js'
+import { type Monitor, startMonitor } from './heartbeat/monitor.js'
+import { createSender } from './heartbeat/sender.js'
+import { createKeepalived, KEEPALIVED_LOG, keepalivedVersion } from './keepalived/keepalived.js'
+import { keepBounded } from './log/bounded-files.js'
+import { HAPROXY_LOG, receiveHaproxyLog } from './log/haproxy-receiver.js'
+import { AGENT_LOG, createLog } from './log/log.js'
+import { recentLines } from './log/recent-lines.js'
+import { prepareMachine } from './network/configure.js'
+import { observeNetwork } from './network/observed.js'
+import manifest from './package.json' with { type: 'json' }
+import type { Boot } from './protocol/boot.js'
+import type { ApplyResult, HelloResult, StatusResult } from './protocol/messages.js'
+import { STATE_DIRECTORY } from './protocol/paths.js'
+import { type Handler, serve } from './server.js'
+
+export type Agent = {
+  /** Ends the agent; HAProxy and keepalived go on. */
+  stop: () => Promise<void>
+}
+
+/** Takes up what an earlier agent left running, and serves requests once that is in effect. */
+export async function startAgent(boot: Boot): Promise<Agent> {
+  mkdirSync(STATE_DIRECTORY, { recursive: true })
+  const log = createLog()
+  const bootId = randomBytes(8).toString('hex')
+  log.info(`agent ${manifest.version} of amphora ${boot.amphoraId} starts, boot ${bootId}`)
+  const endBounding = keepBounded([AGENT_LOG, HAPROXY_LOG, HAPROXY_MESSAGES, KEEPALIVED_LOG])
+  const endReceiving = await receiveHaproxyLog(log)
+  prepareMachine(log)
+  const versions = Promise.all([haproxyVersion(), keepalivedVersion()])
+  versions.catch(() => {})
+
+  const store = openStore()
+  let monitor: Monitor | null = null
+  const haproxy = createHaproxy(
+    CURRENT_HAPROXY,
+    {
+      onEnd: () => monitor?.haproxyEnded(),
+      onReady: () => monitor?.haproxyReady(),
+      beforeReload: async () => monitor?.beforeReload(),
+    },
+    log,
+  )
+  const keepalived = createKeepalived({
+    configuration: CURRENT_KEEPALIVED,
+    onEnd: () => {
+      releaseOwnVips({ store, log }).catch(error => log.error(`VIPs not released: ${String(error)}`))
+    },
+    log,
+  })
+  const parts: Parts = { store, haproxy, keepalived, log }
+  const sender = createSender(boot, bootId, log)
+  haproxy.adopt()
+  keepalived.adopt()
+  monitor = startMonitor({ store, haproxy, sender, beatIntervalMs: boot.beatIntervalSeconds * 1000, log })
+  const { look } = monitor
+
+  // One change of the machine at a time; the first is to resume.
+  let changes: Promise<unknown> = resume(parts).then(look)
+  const applyInTurn = (desired: Parameters<typeof apply>[1]): Promise<ApplyResult> => {
+    const turn = changes.then(() => apply(parts, desired))
+    changes = turn.then(look, () => {})
+    return turn
+  }
+
+  const hello = async (): Promise<HelloResult> => {
+    const [haproxyIs, keepalivedIs] = await versions
+    const confirmed = store.confirmed()
+    return {
+      agentVersion: manifest.version,
+      protocolVersion: 1,
+      bootId,
+      haproxyVersion: haproxyIs,
+      keepalivedVersion: keepalivedIs,
+      appliedGeneration: confirmed?.generation ?? 0,
+      appliedSha256: confirmed?.sha256 ?? null,
+    }
+  }
+
+  const status = async (): Promise<StatusResult> => {
+    const [processes, network] = await Promise.all([haproxy.processes(), observeNetwork()])
+    const workers = processes ? processes.oldWorkerPids.length + (processes.workerPid === null ? 0 : 1) : 0
+    return {
+      ...(await hello()),
+      haproxy: { running: haproxy.pid() !== null, pid: haproxy.pid(), workers },
+      interfaces: network.links
+        .filter(({ name }) => name !== 'lo')
+        .map(({ name, mac }) => ({
+          name,
+          mac,
+          addresses: network.addresses
+            .filter(({ device }) => device === name)
+            .map(({ address, prefix }) => `${address}/${prefix}`),
+        })),
+      uptimeSeconds: Math.round(process.uptime()),
+    }
+  }
+
+  const logs = { agent: AGENT_LOG, haproxy: HAPROXY_LOG, keepalived: KEEPALIVED_LOG }
+  const handle: Handler = async request => {
+    switch (request.verb) {
+      case 'hello':
+        return hello()
+      case 'status':
+        return status()
+      case 'logs':
+        return { lines: recentLines(logs, request.lines) }
+      case 'apply':
+        return applyInTurn(request.desired)
+    }
+  }
+  const server = await serve(handle, log)
+
+  return {
+    stop: async () => {
+      await server.close()
+      await changes
+      haproxy.close()
+      keepalived.close()
+      await monitor?.stop()
+      await sender.close()
+      await endReceiving()
+      endBounding()
+      log.info('agent stopped')
+    },
+  }
+}

@@ -1,0 +1,197 @@
+import { AnswerError } from '../answer-error.js'
+import { carryOut, type Outcome, reload } from '../haproxy/carry-out.js'
+import { type Haproxy, HaproxyFailure } from '../haproxy/haproxy.js'
+import { refusalOf } from '../haproxy/validate.js'
+import { type Keepalived, keepalivedRefusalOf } from '../keepalived/keepalived.js'
+import type { Log } from '../log/log.js'
+import {
+  addMissing,
+  isEmpty,
+  missingCards,
+  nameCards,
+  planNetwork,
+  releaseVips,
+  removeLeftovers,
+} from '../network/configure.js'
+import type { InterfacePlan } from '../network/plan-interfaces.js'
+import type { Desired } from '../protocol/desired.js'
+import type { AgentError, ApplyResult } from '../protocol/messages.js'
+import type { Staged, Store } from './store.js'
+
+export type Parts = { store: Store; haproxy: Haproxy; keepalived: Keepalived; log: Log }
+
+const refuse = (code: AgentError['code'], message: string, details = ''): AnswerError =>
+  new AnswerError({ code, message, details })
+
+/**
+ * Makes the machine what `desired` says, or leaves it as it was and says why. The caller runs one apply at a time.
+ * @throws AnswerError
+ */
+export async function apply(parts: Parts, desired: Desired): Promise<ApplyResult> {
+  const { store, log } = parts
+  const started = performance.now()
+  refuseStale(store, desired)
+  store.raiseFence(desired.fence)
+
+  let outcome: Outcome
+  try {
+    const staged = store.stage(desired)
+    const named = async () =>
+      nameCards(await planWithCards(desired, store.confirmed()), desired, store.confirmed(), log)
+    const [network] = await Promise.all([named(), refuseHaproxy(staged)])
+    await refuseKeepalived(staged)
+    outcome = await takeEffect(parts, staged, { before: store.confirmed(), desired, network, how: 'cheapest' })
+  } catch (error) {
+    store.discard()
+    if (error instanceof AnswerError) throw error
+    throw refuse('internal', error instanceof Error ? error.message : String(error))
+  }
+  const milliseconds = Math.round(performance.now() - started)
+  const why = outcome.reason === '' ? '' : ` (${outcome.reason})`
+  log.info(`generation ${desired.generation} applied in ${milliseconds} ms: ${outcome.transition}${why}`)
+  return { appliedGeneration: desired.generation, appliedSha256: desired.sha256, ...outcome, milliseconds }
+}
+
+/**
+ * For the agent's start, when running programs have been adopted: what was confirmed, or was being applied when the last agent died, is in effect afterwards.
+ * What fails is logged, since nobody waits for an answer; the controller sees it by the reported configuration.
+ */
+export async function resume(parts: Parts): Promise<void> {
+  const { store, haproxy, keepalived, log } = parts
+  const confirmed = store.confirmed()
+  const unfinished = store.unfinished()
+  const abandoned = store.abandoned()
+  try {
+    if (unfinished) {
+      log.info(`generation ${unfinished.desired.generation} was being applied: going on`)
+      await finish(parts, unfinished, unfinished.desired, confirmed)
+      return
+    }
+    if (abandoned) {
+      log.info(`generation ${abandoned.generation} was not in effect yet, or was being rolled back: going back`)
+      await rollBack(parts, abandoned, confirmed)
+      store.discard()
+      return
+    }
+    if (confirmed === null) return
+    const network = await planNetwork(confirmed, confirmed)
+    await addMissing(network, confirmed, confirmed, log)
+    await carryOut(haproxy, confirmed.haproxy, confirmed.haproxy, log)
+    await runKeepalived(keepalived, confirmed, confirmed)
+  } catch (error) {
+    log.error(`not resumed: ${describe(error)}`)
+    store.discard()
+  }
+}
+
+/** HAProxy may run either configuration by now, so both ways lead through a reload. */
+async function finish(parts: Parts, staged: Staged, desired: Desired, before: Desired | null): Promise<void> {
+  let network: InterfacePlan
+  try {
+    network = await planWithCards(desired, before)
+  } catch (error) {
+    parts.store.revert()
+    await rollBack(parts, desired, before)
+    throw error
+  }
+  await takeEffect(parts, staged, { before, desired, network, how: 'reload' })
+}
+
+function refuseStale(store: Store, desired: Desired): void {
+  const confirmed = store.confirmed()
+  if (desired.fence < store.highestFence()) {
+    throw refuse('stale-fence', `fence ${desired.fence} is older than ${store.highestFence()}`)
+  }
+  if (confirmed === null) return
+  if (confirmed.loadBalancerId !== desired.loadBalancerId) {
+    throw refuse('malformed', `this amphora carries load balancer ${confirmed.loadBalancerId}`)
+  }
+  if (desired.generation < confirmed.generation) {
+    throw refuse('stale-generation', `generation ${desired.generation} is older than ${confirmed.generation}`)
+  }
+}
+
+async function refuseHaproxy({ haproxyFile }: Staged): Promise<void> {
+  const words = haproxyFile === null ? null : await refusalOf(haproxyFile)
+  if (words !== null) throw refuse('invalid-configuration', 'HAProxy refuses its configuration', words)
+}
+
+/** Only when the cards have their names. */
+async function refuseKeepalived({ keepalivedFile }: Staged): Promise<void> {
+  const words = keepalivedFile === null ? null : await keepalivedRefusalOf(keepalivedFile)
+  if (words !== null) throw refuse('invalid-configuration', 'keepalived refuses its configuration', words)
+}
+
+async function planWithCards(desired: Desired, before: Desired | null): Promise<InterfacePlan> {
+  const missing = await missingCards(desired.interfaces)
+  if (missing.length > 0) throw refuse('interface-missing', `no network card has the address ${missing.join(', ')}`)
+  return planNetwork(desired, before)
+}
+
+type Change = { before: Desired | null; desired: Desired; network: InterfacePlan; how: 'cheapest' | 'reload' }
+
+/** From the switch of the files to the confirmation; on any failure back to where it was, and the caller discards. @throws AnswerError */
+async function takeEffect(parts: Parts, staged: Staged, { before, desired, network, how }: Change): Promise<Outcome> {
+  const { store, haproxy, keepalived, log } = parts
+  try {
+    store.activate(staged)
+    const present = await addMissing(network, desired, before, log)
+    const forced = how === 'reload' && desired.haproxy !== null && haproxy.pid() !== null
+    const outcome = forced
+      ? await reload(haproxy, null, desired.haproxy, 'an apply was cut off', log)
+      : await carryOut(haproxy, before?.haproxy ?? null, desired.haproxy, log)
+    const keepalivedChanged = await runKeepalived(keepalived, before, desired)
+    await removeLeftovers(present, log)
+    store.confirm(staged, desired)
+    const changed = keepalivedChanged || !isEmpty(network)
+    return outcome.transition === 'unchanged' && changed ? { transition: 'runtime', reason: '' } : outcome
+  } catch (error) {
+    log.error(`generation ${desired.generation} failed: ${describe(error)}`)
+    store.revert()
+    const worse = await rollBack(parts, desired, before)
+    const details = [error instanceof HaproxyFailure ? error.words : '', worse].filter(Boolean).join('\n')
+    throw refuse('rolled-back', error instanceof Error ? error.message : String(error), details)
+  }
+}
+
+/** @returns what went wrong even here, else an empty text */
+async function rollBack(parts: Parts, failed: Desired, before: Desired | null): Promise<string> {
+  const { haproxy, keepalived, log } = parts
+  try {
+    const plan = await planNetwork(before, failed)
+    const network = before === null ? plan : await addMissing(plan, before, failed, log)
+    if (before?.haproxy) {
+      if (haproxy.pid() === null) await haproxy.start()
+      else await reload(haproxy, null, before.haproxy, 'rolling back', log)
+    } else await haproxy.stop()
+    await runKeepalived(keepalived, failed, before)
+    await removeLeftovers(network, log)
+    return ''
+  } catch (error) {
+    log.error(`rolling back failed: ${describe(error)}`)
+    return `rolling back failed: ${describe(error)}`
+  }
+}
+
+/** @returns true when it had to change something */
+async function runKeepalived(keepalived: Keepalived, before: Desired | null, wanted: Desired | null): Promise<boolean> {
+  const running = keepalived.pid() !== null
+  if (!wanted?.keepalived) {
+    if (running) await keepalived.stop()
+    return running
+  }
+  if (!running) await keepalived.start()
+  else if (before?.keepalived?.sha256 !== wanted.keepalived.sha256) await keepalived.reload()
+  else return false
+  return true
+}
+
+/** What keepalived must not leave behind when it ends: the peer takes the VIPs over. */
+export async function releaseOwnVips({ store, log }: Pick<Parts, 'store' | 'log'>): Promise<void> {
+  await releaseVips(store.confirmed()?.interfaces ?? [], log)
+}
+
+function describe(error: unknown): string {
+  if (error instanceof HaproxyFailure) return `${error.message} ${error.words}`
+  return error instanceof Error ? error.message : String(error)
+}

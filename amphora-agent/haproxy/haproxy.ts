@@ -1,0 +1,187 @@
+import { spawn } from 'node:child_process'
+import { closeSync, openSync, readFileSync, statSync, writeFileSync } from 'node:fs'
+import type { Log } from '../log/log.js'
+import { identityOf } from '../process/process-table.js'
+import { createSupervisor } from '../process/supervisor.js'
+import { waitFor } from '../process/wait.js'
+import {
+  HAPROXY_MASTER_SOCKET,
+  HAPROXY_PID_FILE,
+  HAPROXY_SERVER_STATE_FILE,
+  HAPROXY_SOCKET,
+  LOG_DIRECTORY,
+} from '../protocol/paths.js'
+import { sendCommand } from './command.js'
+import { type ProcTable, parseProcTable } from './proc-table.js'
+import { HAPROXY_PROGRAM, significantWords } from './validate.js'
+
+/** What HAProxy prints: starting, reloading, dying. */
+export const HAPROXY_MESSAGES = `${LOG_DIRECTORY}/haproxy-messages.log`
+
+const READY_MS = 20_000
+/** Room for a large configuration to be read on a busy machine. */
+const RELOAD_MS = 60_000
+
+/** HAProxy did not do what it was asked; `words` is what it printed meanwhile. */
+export class HaproxyFailure extends Error {
+  constructor(
+    message: string,
+    readonly words: string,
+  ) {
+    super(message)
+  }
+}
+
+export type Haproxy = {
+  adopt: () => boolean
+  /** Starts it, or waits for the one that is just starting, until its worker answers. @throws HaproxyFailure */
+  start: () => Promise<void>
+  /**
+   * A new worker for the present configuration file, while the old one ends its connections in peace.
+   * @throws HaproxyFailure when no new worker came up; the old one then still serves
+   */
+  reload: (serverState: string) => Promise<void>
+  stop: () => Promise<void>
+  /** The master's pid, or null. */
+  pid: () => number | null
+  /** @throws Error when HAProxy does not answer */
+  command: (text: string) => Promise<string>
+  /** A command to a worker that is ending. @throws Error */
+  commandTo: (workerPid: number, text: string) => Promise<string>
+  /** Null while the master does not answer, which it does not for a moment during a reload. */
+  processes: () => Promise<ProcTable | null>
+  close: () => void
+}
+
+export type HaproxyEvents = {
+  /** It ended without being asked to; called before it is started again. */
+  onEnd: () => void
+  /** Its first worker answers. */
+  onReady: () => void
+  /** The present worker is about to become an old one. */
+  beforeReload: () => Promise<void>
+}
+
+export function createHaproxy(configuration: string, events: HaproxyEvents, log: Log): Haproxy {
+  const supervisor = createSupervisor({
+    name: 'HAProxy',
+    program: HAPROXY_PROGRAM,
+    argument: HAPROXY_MASTER_SOCKET,
+    spawn: () => {
+      const messages = openSync(HAPROXY_MESSAGES, 'a')
+      const master = `${HAPROXY_MASTER_SOCKET},mode,600`
+      const child = spawn(HAPROXY_PROGRAM, ['-W', '-S', master, '-f', configuration, '-p', HAPROXY_PID_FILE], {
+        detached: true,
+        stdio: ['ignore', 'ignore', messages],
+      })
+      closeSync(messages)
+      return child
+    },
+    onEnd: () => {
+      log.error(`HAProxy's last words: ${significantWords(readEnd(HAPROXY_MESSAGES, 4_000))}`)
+      writeServerState('1\n')
+      events.onEnd()
+    },
+    log,
+  })
+
+  const command = (text: string) => sendCommand(HAPROXY_SOCKET, text)
+
+  const processes = async () => {
+    try {
+      return parseProcTable(await sendCommand(HAPROXY_MASTER_SOCKET, 'show proc', 2_000))
+    } catch {
+      return null
+    }
+  }
+
+  /** The pid of the worker that answers on the runtime socket. */
+  const answeringPid = async (): Promise<number | null> => {
+    try {
+      const found = /^Pid: (\d+)$/m.exec(await sendCommand(HAPROXY_SOCKET, 'show info', 2_000))
+      return found ? Number(found[1]) : null
+    } catch {
+      return null
+    }
+  }
+
+  const start = async () => {
+    const printed = sizeOf(HAPROXY_MESSAGES)
+    if (supervisor.pid() === null) {
+      writeServerState('1\n')
+      supervisor.start()
+    }
+    const outcome = await waitFor<'ready' | 'ended'>(
+      async () => {
+        if (supervisor.pid() === null) return 'ended'
+        const worker = (await processes())?.workerPid ?? null
+        return worker !== null && worker === (await answeringPid()) ? 'ready' : null
+      },
+      { timeoutMs: READY_MS },
+    )
+    if (outcome === 'ready') return events.onReady()
+    const words = significantWords(readFrom(HAPROXY_MESSAGES, printed))
+    throw new HaproxyFailure(outcome === 'ended' ? 'HAProxy ended at its start' : 'HAProxy did not become ready', words)
+  }
+
+  const reload = async (serverState: string) => {
+    const master = supervisor.pid()
+    const before = await waitFor(processes, { timeoutMs: 2_000 })
+    if (master === null || before === null) throw new HaproxyFailure('HAProxy does not answer', '')
+    await events.beforeReload()
+    writeServerState(serverState)
+    const printed = sizeOf(HAPROXY_MESSAGES)
+    process.kill(master, 'SIGUSR2')
+    const outcome = await waitFor<'ready' | 'failed'>(
+      async () => {
+        if (identityOf(master) === null) return 'failed'
+        const now = await processes()
+        if (now === null || now.reloads <= before.reloads) return null
+        if (now.failed > 0) return 'failed'
+        if (now.workerPid === null || now.workerPid === before.workerPid) return null
+        return (await answeringPid()) === now.workerPid ? 'ready' : null
+      },
+      { timeoutMs: RELOAD_MS },
+    )
+    if (outcome === 'ready') return
+    const words = significantWords(readFrom(HAPROXY_MESSAGES, printed))
+    throw new HaproxyFailure(
+      outcome === 'failed' ? 'HAProxy refused to reload' : 'HAProxy did not finish to reload',
+      words,
+    )
+  }
+
+  return {
+    adopt: supervisor.adopt,
+    start,
+    reload,
+    stop: supervisor.stop,
+    pid: supervisor.pid,
+    command,
+    commandTo: (workerPid, text) => sendCommand(HAPROXY_MASTER_SOCKET, `@!${workerPid} ${text}`, 2_000),
+    processes,
+    close: supervisor.close,
+  }
+}
+
+function writeServerState(text: string): void {
+  writeFileSync(HAPROXY_SERVER_STATE_FILE, text, { mode: 0o600 })
+}
+
+function sizeOf(path: string): number {
+  return statSync(path, { throwIfNoEntry: false })?.size ?? 0
+}
+
+function readFrom(path: string, offset: number): string {
+  try {
+    const bytes = readFileSync(path)
+    // The file may have been cut meanwhile.
+    return bytes.subarray(Math.min(offset, bytes.length)).toString('utf8')
+  } catch {
+    return ''
+  }
+}
+
+function readEnd(path: string, size: number): string {
+  return readFrom(path, Math.max(0, sizeOf(path) - size))
+}

@@ -1,0 +1,149 @@
+import type { Backend, HaproxyPart, Server } from '../protocol/desired.js'
+
+export type HaproxyFacts = {
+  /** A HAProxy runs and answers. */
+  running: boolean
+}
+
+/** One line for the runtime socket, and when its answer counts as success. */
+export type RuntimeCommand = {
+  text: string
+  /** The answer of success; anything else makes the whole plan fail. */
+  expect: '' | 'New server registered.' | 'Server deleted.'
+  /** For a server that cannot leave while it has connections: what cuts them off, when they have not ended in time. Null for the rest. */
+  cutOff: string | null
+}
+
+export type HaproxyTransition =
+  | { kind: 'unchanged' }
+  | { kind: 'start' }
+  | { kind: 'stop' }
+  | { kind: 'reload'; reason: string }
+  | { kind: 'runtime'; commands: RuntimeCommand[] }
+
+/**
+ * The cheapest way from what HAProxy runs to what it should run. Only members of backends change at runtime; everything else is one
+ * reload, with its reason. The order at runtime: add, weights and states, take out of service, remove; so somebody can always serve, and
+ * all that leave drain at the same time.
+ */
+export function planTransition(
+  applied: HaproxyPart | null,
+  wanted: HaproxyPart | null,
+  facts: HaproxyFacts,
+): HaproxyTransition {
+  if (wanted === null) return facts.running ? { kind: 'stop' } : { kind: 'unchanged' }
+  if (!facts.running) return { kind: 'start' }
+  if (applied === null) return { kind: 'reload', reason: 'it is not known what runs' }
+  if (applied.sha256 === wanted.sha256) return { kind: 'unchanged' }
+  if (applied.skeletonSha256 !== wanted.skeletonSha256) {
+    return { kind: 'reload', reason: 'more than the members of pools changed' }
+  }
+
+  const added: RuntimeCommand[] = []
+  const changed: RuntimeCommand[] = []
+  const leaving: RuntimeCommand[] = []
+  const removed: RuntimeCommand[] = []
+  const before = new Map(applied.backends.map(backend => [backend.name, backend]))
+  for (const backend of wanted.backends) {
+    const old = before.get(backend.name)
+    before.delete(backend.name)
+    const reason = old === undefined ? `backend ${backend.name} is new` : obstacle(old, backend)
+    if (old === undefined || reason !== null) return { kind: 'reload', reason: reason ?? '' }
+
+    const oldServers = new Map(old.servers.map(server => [server.name, server]))
+    for (const server of backend.servers) {
+      const oldServer = oldServers.get(server.name)
+      oldServers.delete(server.name)
+      if (oldServer === undefined) added.push(...addition(backend.name, server))
+      else changed.push(...adjustment(backend.name, oldServer, server))
+    }
+    for (const { name } of oldServers.values()) {
+      const path = `${backend.name}/${name}`
+      leaving.push(silent(`set server ${path} state maint`))
+      removed.push({
+        text: `del server ${path}`,
+        expect: 'Server deleted.',
+        cutOff: `shutdown sessions server ${path}`,
+      })
+    }
+  }
+  for (const name of before.keys()) return { kind: 'reload', reason: `backend ${name} is gone` }
+  return { kind: 'runtime', commands: [...added, ...changed, ...leaving, ...removed] }
+}
+
+/** Why the change of one backend needs a reload, or null when the runtime socket can do it. */
+function obstacle(old: Backend, wanted: Backend): string | null {
+  if (old.dynamic !== wanted.dynamic) return `backend ${wanted.name} has another algorithm`
+  const oldServers = new Map(old.servers.map(server => [server.name, server]))
+  const oldNumbers = new Map(old.servers.map(server => [server.number, server.name]))
+  for (const server of wanted.servers) {
+    const oldServer = oldServers.get(server.name)
+    oldServers.delete(server.name)
+    if (![wanted.name, server.name, ...server.options].every(isPlainWord)) {
+      return `a word of server ${server.name} cannot be sent to the runtime socket`
+    }
+    if (oldServer === undefined) {
+      if (!wanted.dynamic) return `server ${server.name} cannot join backend ${wanted.name} while it runs`
+      const holder = oldNumbers.get(server.number)
+      if (holder !== undefined) return `server ${server.name} takes over the number of ${holder}`
+      continue
+    }
+    if (!sameLine(oldServer, server)) return `the options or the address of server ${server.name} changed`
+    if (oldServer.weight !== server.weight && !wanted.dynamic) {
+      return `the weight of server ${server.name} cannot change while it runs`
+    }
+  }
+  for (const { name } of oldServers.values()) {
+    if (!wanted.dynamic) return `server ${name} cannot leave backend ${wanted.name} while it runs`
+    if (!isPlainWord(name)) return `server ${name} cannot be named on the runtime socket`
+  }
+  return null
+}
+
+/** True when only weight and administrative state may differ. */
+function sameLine(old: Server, wanted: Server): boolean {
+  return (
+    old.number === wanted.number &&
+    old.address === wanted.address &&
+    old.port === wanted.port &&
+    old.backup === wanted.backup &&
+    old.options.length === wanted.options.length &&
+    old.options.every((word, i) => word === wanted.options[i])
+  )
+}
+
+function addition(backend: string, server: Server): RuntimeCommand[] {
+  const path = `${backend}/${server.name}`
+  const address = server.address.includes(':') ? `[${server.address}]` : server.address
+  const words = [
+    'add server',
+    path,
+    `${address}:${server.port}`,
+    `id ${server.number}`,
+    `weight ${server.weight}`,
+    ...(server.backup ? ['backup'] : []),
+    ...server.options,
+  ]
+  const commands: RuntimeCommand[] = [{ text: words.join(' '), expect: 'New server registered.', cutOff: null }]
+  // A server that was added starts in maintenance, with its check off.
+  if (isChecked(server)) commands.push(silent(`enable health ${path}`))
+  if (!server.disabled) commands.push(silent(`enable server ${path}`))
+  return commands
+}
+
+function adjustment(backend: string, old: Server, wanted: Server): RuntimeCommand[] {
+  const path = `${backend}/${wanted.name}`
+  const commands: RuntimeCommand[] = []
+  if (old.weight !== wanted.weight) commands.push(silent(`set server ${path} weight ${wanted.weight}`))
+  if (old.disabled !== wanted.disabled) {
+    commands.push(silent(`set server ${path} state ${wanted.disabled ? 'maint' : 'ready'}`))
+  }
+  return commands
+}
+
+const silent = (text: string): RuntimeCommand => ({ text, expect: '', cutOff: null })
+
+export const isChecked = (server: Server): boolean => server.options.includes('check')
+
+/** Neither ends a command nor is taken apart or unescaped by the runtime socket. */
+const isPlainWord = (word: string): boolean => /^[A-Za-z0-9_.:,/@%+=()[\]*?~!^|-]+$/.test(word)

@@ -1,0 +1,112 @@
+import { canonical } from '../network/address.js'
+import type { HaproxyPart, Server } from '../protocol/desired.js'
+
+/** One line of `show servers state`. */
+export type ServerState = {
+  backend: string
+  name: string
+  number: number
+  address: string
+  port: number
+  weight: number
+  operational: 'stopped' | 'starting' | 'running' | 'stopping'
+  /** Bit field; see ADMIN_*. */
+  admin: number
+  checkConfigured: boolean
+  /** The words of the line, for the server-state file. */
+  words: string[]
+}
+
+/** In maintenance from the configuration; alone it has been overridden by an administrator. */
+const ADMIN_FROM_CONFIGURATION = 0x04
+/** Any bit that keeps the server out: forced, inherited or resolution maintenance. */
+const ADMIN_MAINTENANCE = 0x01 | 0x02 | 0x20
+/** Drain, forced or inherited. */
+const ADMIN_DRAIN = 0x08 | 0x10
+
+const OPERATIONAL = ['stopped', 'starting', 'running', 'stopping'] as const
+const COLUMNS = 25
+const CHECK_CONFIGURED = 2
+
+/** Reads `show servers state`, version 1. Lines that do not look like it are left out. */
+export function parseServersState(text: string): ServerState[] {
+  const states: ServerState[] = []
+  for (const line of text.split('\n')) {
+    const words = line.split(' ')
+    if (words.length < COLUMNS || line.startsWith('#')) continue
+    const operational = OPERATIONAL[Number(words[5])]
+    if (operational === undefined) continue
+    states.push({
+      backend: words[1]!,
+      number: Number(words[2]),
+      name: words[3]!,
+      address: words[4]!,
+      operational,
+      admin: Number(words[6]),
+      weight: Number(words[7]),
+      checkConfigured: (Number(words[13]) & CHECK_CONFIGURED) !== 0,
+      port: Number(words[18]),
+      words,
+    })
+  }
+  return states
+}
+
+export const inMaintenance = (state: ServerState): boolean => (state.admin & ADMIN_MAINTENANCE) !== 0
+export const isDraining = (state: ServerState): boolean => (state.admin & ADMIN_DRAIN) !== 0 || state.weight === 0
+
+/**
+ * How the servers that HAProxy runs differ from the wanted ones, as sentences; none when they agree. Backends that are not listed in the
+ * wanted part are left alone.
+ */
+export function differences(wanted: HaproxyPart, states: readonly ServerState[]): string[] {
+  const byPath = new Map<string, ServerState>(states.map(state => [`${state.backend}/${state.name}`, state]))
+  const ours = new Set(wanted.backends.map(backend => backend.name))
+  const found: string[] = []
+  for (const backend of wanted.backends) {
+    for (const server of backend.servers) {
+      const path = `${backend.name}/${server.name}`
+      const state = byPath.get(path)
+      byPath.delete(path)
+      const difference = state === undefined ? 'is missing' : differenceOf(server, state)
+      if (difference !== null) found.push(`server ${path} ${difference}`)
+    }
+  }
+  for (const [path, { backend }] of byPath) if (ours.has(backend)) found.push(`server ${path} should not be there`)
+  return found
+}
+
+function differenceOf(server: Server, state: ServerState): string | null {
+  if (state.number !== server.number) return `has number ${state.number}`
+  if (canonical(state.address) !== canonical(server.address)) return `has address ${state.address}`
+  if (state.port !== server.port) return `has port ${state.port}`
+  if (state.weight !== server.weight) return `has weight ${state.weight}`
+  if (inMaintenance(state) !== server.disabled) return server.disabled ? 'is not disabled' : 'is disabled'
+  return null
+}
+
+/**
+ * The server-state file for a reload: what is known of servers whose configuration is the same before and after. Others, and those in
+ * maintenance, are left to the new file, since a state line would bring back their old weight, address or state.
+ */
+export function serverStateFile(applied: HaproxyPart | null, wanted: HaproxyPart, dump: string): string {
+  const unchanged = new Set<string>()
+  const before = new Map<string, Server>(
+    (applied?.backends ?? []).flatMap(backend =>
+      backend.servers.map(server => [`${backend.name}/${server.name}`, server] as const),
+    ),
+  )
+  for (const backend of wanted.backends) {
+    for (const server of backend.servers) {
+      const path = `${backend.name}/${server.name}`
+      const old = before.get(path)
+      if (old !== undefined && !server.disabled && JSON.stringify(old) === JSON.stringify(server)) unchanged.add(path)
+    }
+  }
+  const header = dump.split('\n').filter(line => line.startsWith('#'))
+  const lines = parseServersState(dump)
+    .filter(state => unchanged.has(`${state.backend}/${state.name}`))
+    .filter(state => (state.admin & ~ADMIN_FROM_CONFIGURATION) === 0)
+    .map(state => state.words.with(6, '0').join(' '))
+  return ['1', ...header, ...lines, ''].join('\n')
+}

@@ -1,0 +1,89 @@
+import { spawn } from 'node:child_process'
+import { closeSync, openSync } from 'node:fs'
+import type { Log } from '../log/log.js'
+import { run } from '../process/run.js'
+import { createSupervisor } from '../process/supervisor.js'
+import { waitFor } from '../process/wait.js'
+import { KEEPALIVED_PID_FILE, KEEPALIVED_VRRP_PID_FILE, LOG_DIRECTORY } from '../protocol/paths.js'
+
+export const KEEPALIVED_LOG = `${LOG_DIRECTORY}/keepalived.log`
+
+const PROGRAM = '/usr/sbin/keepalived'
+const MAX_WORDS = 4_000
+/** A keepalived that cannot live with its configuration ends within this time. */
+const SETTLE_MS = 300
+
+export class KeepalivedFailure extends Error {}
+
+export type Keepalived = {
+  adopt: () => boolean
+  pid: () => number | null
+  /** @throws KeepalivedFailure when it ends at once */
+  start: () => Promise<void>
+  /** Reads its configuration anew; its VRRP state stays. @throws KeepalivedFailure when it ends */
+  reload: () => Promise<void>
+  stop: () => Promise<void>
+  close: () => void
+}
+
+/** @param onEnd called when it ended by itself: the VIPs stay on the cards then, and the peer takes them too */
+export function createKeepalived({
+  configuration,
+  onEnd,
+  log,
+}: {
+  configuration: string
+  onEnd: () => void
+  log: Log
+}): Keepalived {
+  const supervisor = createSupervisor({
+    name: 'keepalived',
+    program: PROGRAM,
+    argument: KEEPALIVED_PID_FILE,
+    spawn: () => {
+      const output = openSync(KEEPALIVED_LOG, 'a')
+      const child = spawn(
+        PROGRAM,
+        ['-n', '-l', '-G', '-P', '-f', configuration, '-p', KEEPALIVED_PID_FILE, '-r', KEEPALIVED_VRRP_PID_FILE],
+        { detached: true, stdio: ['ignore', output, output] },
+      )
+      closeSync(output)
+      return child
+    },
+    onEnd,
+    log,
+  })
+  const settle = async (pid: number | null) => {
+    const ended = await waitFor(() => (pid === null || supervisor.pid() !== pid ? true : null), {
+      timeoutMs: SETTLE_MS,
+    })
+    if (ended) throw new KeepalivedFailure('keepalived ended')
+  }
+  return {
+    adopt: supervisor.adopt,
+    pid: supervisor.pid,
+    start: async () => {
+      supervisor.start()
+      await settle(supervisor.pid())
+    },
+    reload: async () => {
+      const pid = supervisor.pid()
+      if (pid !== null) process.kill(pid, 'SIGHUP')
+      await settle(pid)
+    },
+    stop: supervisor.stop,
+    close: supervisor.close,
+  }
+}
+
+/** Asks keepalived itself. @returns null when the file is good, else what keepalived says of it */
+export async function keepalivedRefusalOf(file: string): Promise<string | null> {
+  const { status, stdout, stderr } = await run(PROGRAM, ['-t', '-f', file], { timeoutMs: 20_000 })
+  if (status === 0) return null
+  return (stdout + stderr).trim().slice(0, MAX_WORDS) || `keepalived -t ended with status ${status}`
+}
+
+export async function keepalivedVersion(): Promise<string> {
+  const { stdout, stderr } = await run(PROGRAM, ['-v'])
+  return /Keepalived v(\S+)/.exec(stdout + stderr)?.[1] ?? 'unknown'
+}

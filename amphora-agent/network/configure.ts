@@ -1,0 +1,163 @@
+import { writeFileSync } from 'node:fs'
+import type { Log } from '../log/log.js'
+import { run } from '../process/run.js'
+import { waitFor } from '../process/wait.js'
+import type { Desired, Interface } from '../protocol/desired.js'
+import { canonical } from './address.js'
+import { type Observed, observeLinks, observeNetwork } from './observed.js'
+import { type InterfacePlan, type IpCommand, planInterfaces } from './plan-interfaces.js'
+
+/** A card may be plugged while the apply is already here. */
+const CARD_WAIT_MS = 5_000
+
+export class NetworkFailure extends Error {}
+
+/** @returns the MAC addresses that no card has, after waiting for them for a while */
+export async function missingCards(interfaces: readonly Interface[]): Promise<string[]> {
+  if (interfaces.length === 0) return []
+  const missing = (links: Observed['links']) => {
+    const present = new Set(links.map(({ mac }) => mac))
+    return interfaces.map(({ mac }) => mac).filter(mac => !present.has(mac))
+  }
+  const there = async () => (missing(await observeLinks()).length === 0 ? true : null)
+  if (await waitFor(there, { timeoutMs: CARD_WAIT_MS, everyMs: 50 })) return []
+  return missing(await observeLinks())
+}
+
+/** What the network still lacks of the wanted state; an empty plan when nothing. */
+export async function planNetwork(wanted: Desired | null, former: Desired | null): Promise<InterfacePlan> {
+  return planInterfaces(
+    wanted?.interfaces ?? [],
+    await observeNetwork(),
+    (former?.interfaces ?? []).map(({ name }) => name),
+    wanted?.keepalived ? 'keepalived' : 'us',
+  )
+}
+
+export function isEmpty({ renames, links, additions, removals }: InterfacePlan): boolean {
+  return [renames, links, additions, removals].every(commands => commands.length === 0)
+}
+
+/**
+ * Gives cards that were just plugged their names: keepalived refuses to check a configuration whose cards are not there.
+ * @returns the plan for what is left to do
+ * @throws NetworkFailure
+ */
+export async function nameCards(
+  plan: InterfacePlan,
+  wanted: Desired,
+  former: Desired | null,
+  log: Log,
+): Promise<InterfacePlan> {
+  if (plan.renames.length === 0) return plan
+  for (const { from, to } of plan.renames) {
+    // Older kernels rename a card only while it is down.
+    const lines = [`link set dev ${from} down`, `link set dev ${from} name ${to}`]
+    const commands = lines.map(line => ({ family: 4 as const, line, essential: true }))
+    await batch(commands, log)
+  }
+  // Going down cost a card its routes and IPv6 addresses.
+  return planNetwork(wanted, former)
+}
+
+/**
+ * Names, addresses, routes and rules that are missing; what is superfluous stays until removeLeftovers.
+ * @returns the plan that names what is superfluous
+ * @throws NetworkFailure when something without which nothing can be served was refused, in the kernel's words
+ */
+export async function addMissing(
+  plan: InterfacePlan,
+  wanted: Desired,
+  former: Desired | null,
+  log: Log,
+): Promise<InterfacePlan> {
+  const present = await nameCards(plan, wanted, former, log)
+  for (const { name } of wanted.interfaces) prepareCard(name, log)
+  await batch(present.links, log)
+  await batch(present.additions, log)
+  await announce(present.announce, wanted.interfaces, log)
+  return present
+}
+
+/** Addresses, routes and rules of ours that are no longer wanted. Failures are logged: they may be gone already. */
+export async function removeLeftovers(plan: InterfacePlan, log: Log): Promise<void> {
+  await batch(plan.removals, log)
+}
+
+/**
+ * Settings of the whole machine: HAProxy may bind addresses that the other amphora of a pair holds at the moment.
+ */
+export function prepareMachine(log: Log): void {
+  setKernel('ipv4/ip_nonlocal_bind', '1', log)
+  setKernel('ipv6/ip_nonlocal_bind', '1', log)
+}
+
+/**
+ * Neighbours hear of new addresses. The kernel announces all addresses of a card when its MAC address is set (arp_notify, ndisc_notify), even to
+ * the one it has; it does not when an address is added.
+ */
+async function announce(devices: readonly string[], interfaces: readonly Interface[], log: Log): Promise<void> {
+  const macs = new Map(interfaces.map(({ name, mac }) => [name, mac]))
+  const commands = devices.map(device => ({
+    family: 4 as const,
+    line: `link set dev ${device} address ${macs.get(device)}`,
+    essential: false,
+  }))
+  await batch(commands, log)
+}
+
+/** Releases addresses at once, for the peer to take over; those that are not there are no error. */
+export async function releaseVips(interfaces: readonly Interface[], log: Log): Promise<void> {
+  const { addresses } = await observeNetwork()
+  const commands = interfaces.flatMap(({ name, vips }) =>
+    addresses
+      .filter(({ device, address }) => device === name && vips.some(vip => canonical(vip.address) === address))
+      .map(({ family, address, prefix }) => ({
+        family,
+        line: `addr del ${address}/${prefix} dev ${name}`,
+        essential: false,
+      })),
+  )
+  await batch(commands, log)
+}
+
+function prepareCard(name: string, log: Log): void {
+  const settings: Record<string, string> = {
+    // With several cards each answers for its own addresses only, with its own address as the source.
+    'ipv4/conf/NAME/arp_ignore': '1',
+    'ipv4/conf/NAME/arp_announce': '2',
+    'ipv4/conf/NAME/arp_notify': '1',
+    'ipv4/conf/NAME/rp_filter': '2',
+    'ipv4/conf/NAME/promote_secondaries': '1',
+    'ipv6/conf/NAME/ndisc_notify': '1',
+    'ipv6/conf/NAME/accept_dad': '0',
+    'ipv6/conf/NAME/accept_ra': '0',
+    'ipv6/conf/NAME/autoconf': '0',
+  }
+  for (const [key, value] of Object.entries(settings)) setKernel(key.replace('NAME', name), value, log)
+}
+
+function setKernel(key: string, value: string, log: Log): void {
+  try {
+    writeFileSync(`/proc/sys/net/${key}`, value)
+  } catch (error) {
+    log.warn(`net/${key} cannot be set: ${error instanceof Error ? error.message : String(error)}`)
+  }
+}
+
+async function batch(commands: readonly IpCommand[], log: Log): Promise<void> {
+  for (const family of [4, 6] as const) {
+    const ours = commands.filter(command => command.family === family)
+    if (ours.length === 0) continue
+    const input = ours.map(({ line }) => `${line}\n`).join('')
+    const { status, stderr } = await run('ip', [`-${family}`, '-force', '-batch', '-'], { input })
+    if (status === 0) continue
+    const failed = [...stderr.matchAll(/^Command failed -:(\d+)$/gm)].map(match => ours[Number(match[1]) - 1])
+    const words = stderr.trim().slice(0, 1_000)
+    const lines = failed.map(command => command?.line ?? '?').join('; ')
+    if (failed.length === 0 || failed.some(command => command?.essential)) {
+      throw new NetworkFailure(`${lines}: ${words}`)
+    }
+    log.warn(`not done: ${lines}: ${words}`)
+  }
+}

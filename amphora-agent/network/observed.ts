@@ -1,0 +1,85 @@
+import { run } from '../process/run.js'
+
+/** The kernel's network as `ip -json` shows it; only what planning needs. */
+export type Observed = {
+  links: { name: string; mac: string; mtu: number; up: boolean }[]
+  addresses: { device: string; family: 4 | 6; address: string; prefix: number }[]
+  /** Routes of protocol static, which nobody but us writes. `table` is `main` or a number in text. */
+  routes: {
+    device: string
+    family: 4 | 6
+    destination: string
+    gateway: string | null
+    table: string
+    source: string | null
+  }[]
+  /** Rules by source address. */
+  rules: { family: 4 | 6; priority: number; source: string; table: string }[]
+}
+
+type Link = { ifname: string; address?: string; mtu: number; flags: string[] }
+type Address = { ifname: string; addr_info: { family: string; local?: string; prefixlen: number; scope: string }[] }
+type Route = { dst: string; gateway?: string; dev?: string; table?: string; protocol?: string; prefsrc?: string }
+type Rule = { priority: number; src?: string; table?: string }
+
+export async function observeLinks(): Promise<Observed['links']> {
+  const links = await show<Link>(['link', 'show'])
+  return links.map(({ ifname, address, mtu, flags }) => ({
+    name: ifname,
+    mac: address ?? '',
+    mtu,
+    up: flags.includes('UP'),
+  }))
+}
+
+/** @throws Error when `ip` fails */
+export async function observeNetwork(): Promise<Observed> {
+  const [links, addresses, ...perFamily] = await Promise.all([
+    observeLinks(),
+    show<Address>(['addr', 'show']),
+    ...([4, 6] as const).map(async family => ({
+      family,
+      routes: await show<Route>([`-${family}`, 'route', 'show', 'table', 'all']),
+      rules: await show<Rule>([`-${family}`, 'rule', 'show']),
+    })),
+  ])
+  return {
+    links,
+    addresses: addresses.flatMap(({ ifname, addr_info }) =>
+      addr_info
+        .filter(({ local, scope }) => local !== undefined && scope !== 'link')
+        .map(({ family, local, prefixlen }) => ({
+          device: ifname,
+          family: family === 'inet6' ? (6 as const) : (4 as const),
+          address: local ?? '',
+          prefix: prefixlen,
+        })),
+    ),
+    routes: perFamily.flatMap(({ family, routes }) =>
+      routes
+        .filter(({ protocol, dev }) => protocol === 'static' && dev !== undefined)
+        .map(({ dev, dst, gateway, table, prefsrc }) => ({
+          device: dev ?? '',
+          family,
+          destination: dst === 'default' ? (family === 4 ? '0.0.0.0/0' : '::/0') : withPrefix(dst, family),
+          gateway: gateway ?? null,
+          table: table ?? 'main',
+          source: prefsrc ?? null,
+        })),
+    ),
+    rules: perFamily.flatMap(({ family, rules }) =>
+      rules
+        .filter(({ src }) => src !== undefined && src !== 'all')
+        .map(({ priority, src, table }) => ({ family, priority, source: src ?? '', table: table ?? 'main' })),
+    ),
+  }
+}
+
+const withPrefix = (destination: string, family: 4 | 6): string =>
+  destination.includes('/') ? destination : `${destination}/${family === 4 ? 32 : 128}`
+
+async function show<T>(args: string[]): Promise<T[]> {
+  const { status, stdout, stderr } = await run('ip', ['-json', ...args])
+  if (status !== 0) throw new Error(`ip ${args.join(' ')}: ${stderr.trim().slice(0, 500)}`)
+  return stdout.trim() === '' ? [] : JSON.parse(stdout)
+}

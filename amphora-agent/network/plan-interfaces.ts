@@ -1,0 +1,210 @@
+import type { Interface } from '../protocol/desired.js'
+import { canonical, familyOf, networkOf } from './address.js'
+import type { Observed } from './observed.js'
+
+/** One line for `ip -batch`. */
+export type IpCommand = {
+  family: 4 | 6
+  line: string
+  /** Without it nothing can be served; a bad host route only costs that route. */
+  essential: boolean
+}
+
+export type InterfacePlan = {
+  /** Before anything else: the card with this MAC address gets this name. */
+  renames: { from: string; to: string }[]
+  links: IpCommand[]
+  /** What is missing. */
+  additions: IpCommand[]
+  /** What is ours and no longer wanted; for after the change. */
+  removals: IpCommand[]
+  /** Cards that got a new address: neighbours should learn of it. */
+  announce: string[]
+}
+
+/** Routing tables of VIPs: one each, from here on. */
+const FIRST_TABLE = 100
+const LAST_TABLE = 299
+const RULE_PRIORITY = 100
+
+/**
+ * From the cards as they are to the cards as they should be. The cards belong to us entirely: an address, a static route or a rule of ours
+ * that is not wanted goes. With keepalived the VIPs with their routes and rules are keepalived's and are left alone.
+ * @param former names of cards that an earlier configuration used; those no longer wanted are emptied
+ * @param vipsHeldBy who gives VIPs to the cards
+ */
+export function planInterfaces(
+  wanted: readonly Interface[],
+  observed: Observed,
+  former: readonly string[],
+  vipsHeldBy: 'us' | 'keepalived',
+): InterfacePlan {
+  const { renames, nameOf } = planNames(wanted, observed.links)
+  const named = (device: string) => nameOf.get(device) ?? device
+
+  const targets = wanted.map(card => targetOf(card, wanted, vipsHeldBy))
+  const additions: IpCommand[] = []
+  const removals: IpCommand[] = []
+  const links: IpCommand[] = []
+  const announce = new Set<string>()
+
+  for (const card of wanted) {
+    const link = observed.links.find(({ mac }) => mac === card.mac)
+    if (link && (!link.up || link.mtu !== card.mtu || link.name !== card.name)) {
+      links.push({ family: 4, line: `link set dev ${card.name} mtu ${card.mtu} up`, essential: true })
+    }
+  }
+
+  const addresses = new Set(
+    observed.addresses.map(({ device, address, prefix }) => `${named(device)} ${canonical(address)}/${prefix}`),
+  )
+  const routes = new Set(observed.routes.map(route => routeKey({ ...route, device: named(route.device) })))
+  const rules = new Set(observed.rules.map(ruleKey))
+  for (const target of targets) {
+    for (const address of target.addresses) {
+      if (addresses.has(address.key)) continue
+      additions.push({ family: address.family, line: address.line, essential: true })
+      announce.add(target.device)
+    }
+  }
+  for (const target of targets) {
+    for (const route of target.routes) {
+      if (!routes.has(route.key)) additions.push(route)
+    }
+    for (const rule of target.rules) if (!rules.has(rule.key)) additions.push(rule)
+  }
+
+  const wantedAddresses = new Set(targets.flatMap(target => target.addresses.map(({ key }) => key)))
+  const wantedRoutes = new Set(targets.flatMap(target => target.routes.map(({ key }) => key)))
+  const wantedRules = new Set(targets.flatMap(target => target.rules.map(({ key }) => key)))
+  const ours = new Set([...wanted.map(({ name }) => name), ...former])
+  const keepalivedVips = new Set(
+    vipsHeldBy === 'keepalived' ? wanted.flatMap(card => card.vips.map(vip => canonical(vip.address))) : [],
+  )
+  const isOurTable = (table: string) => Number(table) >= FIRST_TABLE && Number(table) <= LAST_TABLE
+  for (const rule of observed.rules) {
+    if (!isOurTable(rule.table) || wantedRules.has(ruleKey(rule))) continue
+    removals.push({
+      family: rule.family,
+      line: `rule del from ${rule.source} table ${rule.table} priority ${rule.priority}`,
+      essential: false,
+    })
+  }
+  for (const observedRoute of observed.routes) {
+    const route = { ...observedRoute, device: named(observedRoute.device) }
+    if (!ours.has(route.device) || wantedRoutes.has(routeKey(route))) continue
+    if (route.table !== 'main' && !isOurTable(route.table)) continue
+    const via = route.gateway === null ? '' : ` via ${route.gateway}`
+    removals.push({
+      family: route.family,
+      line: `route del ${route.destination}${via} dev ${route.device} table ${route.table}`,
+      essential: false,
+    })
+  }
+  for (const { device, family, address, prefix } of observed.addresses) {
+    const name = named(device)
+    const key = `${name} ${canonical(address)}/${prefix}`
+    if (!ours.has(name) || wantedAddresses.has(key) || keepalivedVips.has(canonical(address))) continue
+    removals.push({ family, line: `addr del ${address}/${prefix} dev ${name}`, essential: false })
+  }
+  return { renames, links, additions, removals, announce: [...announce] }
+}
+
+/** Renames in an order in which no name is ever taken twice, and the name that each card of ours will have. */
+function planNames(wanted: readonly Interface[], links: Observed['links']) {
+  const cards = wanted.flatMap(({ mac, name }) => {
+    const link = links.find(candidate => candidate.mac === mac)
+    return link ? [{ now: link.name, name, mac }] : []
+  })
+  const nameOf = new Map(cards.map(({ now, name }) => [now, name]))
+  const moving = cards.filter(({ now, name }) => now !== name)
+  const inTheWay = links.filter(link => moving.some(({ name }) => name === link.name))
+  const passing = (kind: 'old' | 'new', mac: string) => `${kind}-${mac.replaceAll(':', '').slice(-8)}`
+  const renames = [
+    ...inTheWay
+      .filter(({ name }) => !nameOf.has(name))
+      .map(({ name, mac }) => ({ from: name, to: passing('old', mac) })),
+    ...(inTheWay.length > 0 ? moving.map(({ now, mac }) => ({ from: now, to: passing('new', mac) })) : []),
+    ...moving.map(({ now, name, mac }) => ({ from: inTheWay.length > 0 ? passing('new', mac) : now, to: name })),
+  ]
+  return { renames, nameOf }
+}
+
+type Target = {
+  device: string
+  addresses: (IpCommand & { key: string })[]
+  routes: (IpCommand & { key: string })[]
+  rules: (IpCommand & { key: string })[]
+}
+
+function targetOf(card: Interface, all: readonly Interface[], vipsHeldBy: 'us' | 'keepalived'): Target {
+  const { name: device } = card
+  const target: Target = { device, addresses: [], routes: [], rules: [] }
+  for (const cidr of card.addresses) {
+    const [address, prefix] = cidr.split('/') as [string, string]
+    const family = familyOf(address)
+    target.addresses.push({
+      key: `${device} ${canonical(address)}/${prefix}`,
+      family,
+      line: `addr add ${cidr} dev ${device}${family === 6 ? ' nodad' : ''}`,
+      essential: true,
+    })
+  }
+  for (const { destination, gateway } of card.routes) {
+    target.routes.push(route({ device, destination, gateway, table: 'main', source: null }, false))
+  }
+  if (vipsHeldBy === 'keepalived') return target
+
+  const order = all.flatMap(({ vips }) => vips)
+  for (const vip of card.vips) {
+    const family = familyOf(vip.address)
+    const prefix = family === 4 ? 32 : 128
+    const table = String(FIRST_TABLE + order.indexOf(vip))
+    target.addresses.push({
+      key: `${device} ${canonical(vip.address)}/${prefix}`,
+      family,
+      // Deprecated from the start, so that the kernel never chooses an IPv6 VIP as the source of connections to members.
+      line: `addr add ${vip.address}/${prefix} dev ${device}${family === 6 ? ' preferred_lft 0 nodad' : ''}`,
+      essential: true,
+    })
+    target.routes.push(
+      route({ device, destination: networkOf(vip.subnet), gateway: null, table, source: vip.address }, true),
+    )
+    if (vip.gateway !== null) {
+      const destination = family === 4 ? '0.0.0.0/0' : '::/0'
+      target.routes.push(route({ device, destination, gateway: vip.gateway, table, source: null }, true))
+    }
+    target.rules.push({
+      key: ruleKey({ family, priority: RULE_PRIORITY, source: vip.address, table }),
+      family,
+      line: `rule add from ${vip.address} table ${table} priority ${RULE_PRIORITY}`,
+      essential: true,
+    })
+  }
+  return target
+}
+
+type RouteFacts = { device: string; destination: string; gateway: string | null; table: string; source: string | null }
+
+function route(facts: RouteFacts, essential: boolean): IpCommand & { key: string } {
+  const { device, destination, gateway, table, source } = facts
+  const family = familyOf(destination)
+  const via =
+    gateway === null ? (family === 4 ? ' scope link' : '') : ` via ${gateway}${table === 'main' ? '' : ' onlink'}`
+  const src = source === null || family === 6 ? '' : ` src ${source}`
+  return {
+    key: routeKey(facts),
+    family,
+    line: `route replace ${networkOf(destination)}${via} dev ${device} table ${table}${src} proto static`,
+    essential,
+  }
+}
+
+/** The source only breaks ties and is not shown for every route: it is no part of what tells routes apart. */
+function routeKey({ device, destination, gateway, table }: RouteFacts): string {
+  return [device, networkOf(destination), gateway === null ? '-' : canonical(gateway), table].join(' ')
+}
+
+function ruleKey({ family, priority, source, table }: Observed['rules'][number]): string {
+  return [family, priority, canonical(source.split('/')[0] ?? ''), table].join(' ')
+}

@@ -1,0 +1,62 @@
+import { readdirSync, readFileSync, readlinkSync } from 'node:fs'
+
+/** A process, told apart from a later one with the same pid by its start time (in clock ticks since boot). */
+export type ProcessIdentity = { pid: number; startTime: number }
+
+/** @returns null when there is no such process, or when it has ended and only waits for its parent */
+export function identityOf(pid: number): ProcessIdentity | null {
+  const stat = statOf(pid)
+  return stat && { pid, startTime: stat.startTime }
+}
+
+export function isAlive({ pid, startTime }: ProcessIdentity): boolean {
+  return statOf(pid)?.startTime === startTime
+}
+
+/**
+ * Processes of this machine (our mount namespace) that were started with an argument that begins so, the ancestor before its descendants.
+ */
+export function findByArgument(program: string, argument: string): ProcessIdentity[] {
+  const ours = mountNamespace('self')
+  const found = new Map<number, { identity: ProcessIdentity; parent: number }>()
+  for (const entry of readdirSync('/proc')) {
+    const pid = Number(entry)
+    if (!Number.isInteger(pid)) continue
+    const args = argumentsOf(pid)
+    if (!args[0]?.endsWith(program) || !args.some(arg => arg.startsWith(argument))) continue
+    const stat = statOf(pid)
+    if (stat === null || mountNamespace(entry) !== ours) continue
+    found.set(pid, { identity: { pid, startTime: stat.startTime }, parent: stat.parent })
+  }
+  const all = [...found.values()]
+  const isRoot = ({ parent }: { parent: number }) => !found.has(parent)
+  return [...all.filter(isRoot), ...all.filter(process => !isRoot(process))].map(({ identity }) => identity)
+}
+
+function statOf(pid: number): { parent: number; startTime: number } | null {
+  try {
+    const text = readFileSync(`/proc/${pid}/stat`, 'utf8')
+    // The name in brackets may hold anything, so count the fields from its end.
+    const fields = text.slice(text.lastIndexOf(')') + 2).split(' ')
+    if (fields[0] === 'Z' || fields[0] === 'X') return null
+    return { parent: Number(fields[1]), startTime: Number(fields[19]) }
+  } catch {
+    return null
+  }
+}
+
+function argumentsOf(pid: number): string[] {
+  try {
+    return readFileSync(`/proc/${pid}/cmdline`, 'utf8').split('\0')
+  } catch {
+    return []
+  }
+}
+
+function mountNamespace(pid: string): string | null {
+  try {
+    return readlinkSync(`/proc/${pid}/ns/mnt`)
+  } catch {
+    return null
+  }
+}

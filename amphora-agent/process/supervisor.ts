@@ -1,0 +1,130 @@
+import type { ChildProcess } from 'node:child_process'
+import type { Log } from '../log/log.js'
+import { findByArgument, identityOf, isAlive, type ProcessIdentity } from './process-table.js'
+import { waitFor } from './wait.js'
+
+/** How often a process that an earlier agent started is looked at; our own children tell us themselves. */
+const LOOK_MS = 200
+/** A process that lived this long is started again at once, a shorter-lived one after a growing pause. */
+const LONG_LIFE_MS = 5_000
+const FIRST_PAUSE_MS = 100
+const LONGEST_PAUSE_MS = 5_000
+
+export type Supervised = {
+  name: string
+  program: string
+  /** An argument by which our process and its children are recognised in the process table. */
+  argument: string
+  /** Starts it detached, so that it outlives the agent. */
+  spawn: () => ChildProcess
+  /** It ended without being asked to; called before it is started again. */
+  onEnd: () => void
+  log: Log
+}
+
+export type Supervisor = {
+  /** Takes over what an earlier agent started, if it still runs. From now on it is wanted. */
+  adopt: () => boolean
+  /** Wants it to run, now and after every end. Does not wait until it is ready. */
+  start: () => void
+  /** No longer wants it, and waits until it is gone. */
+  stop: () => Promise<void>
+  /** Null while it does not run. */
+  pid: () => number | null
+  /** Leaves it running and stops looking after it. */
+  close: () => void
+}
+
+/** Keeps one program running, across the agent's own restarts. */
+export function createSupervisor(supervised: Supervised): Supervisor {
+  const { name, program, argument, log } = supervised
+  let running: (ProcessIdentity & { since: number }) | null = null
+  let wanted = false
+  let failures = 0
+  let restart: NodeJS.Timeout | null = null
+  const look = setInterval(() => {
+    if (running && !isAlive(running)) ended()
+  }, LOOK_MS)
+
+  const ended = () => {
+    if (running === null) return
+    const lived = performance.now() - running.since
+    running = null
+    if (!wanted) return
+    log.error(`${name} ended by itself`)
+    supervised.onEnd()
+    failures = lived >= LONG_LIFE_MS ? 0 : failures + 1
+    const pause = failures < 2 ? 0 : Math.min(LONGEST_PAUSE_MS, FIRST_PAUSE_MS * 2 ** (failures - 2))
+    restart = setTimeout(begin, pause)
+  }
+
+  const begin = () => {
+    if (restart) clearTimeout(restart)
+    restart = null
+    if (!wanted || running) return
+    killLeftovers()
+    const child = supervised.spawn()
+    child.unref()
+    const identity = child.pid === undefined ? null : identityOf(child.pid)
+    running = { pid: child.pid ?? 0, startTime: identity?.startTime ?? 0, since: performance.now() }
+    const mine = running
+    const childEnded = () => {
+      if (running === mine) ended()
+    }
+    child.on('exit', childEnded)
+    child.on('error', error => {
+      log.error(`${name} cannot be started: ${error.message}`)
+      childEnded()
+    })
+    log.info(`${name} started with pid ${child.pid ?? 'none'}`)
+  }
+
+  /** Children that outlived their parent would hold its sockets. */
+  const killLeftovers = () => {
+    for (const { pid } of findByArgument(program, argument)) kill(pid, 'SIGKILL')
+  }
+
+  return {
+    adopt: () => {
+      const [found] = findByArgument(program, argument)
+      if (found === undefined) return false
+      running = { ...found, since: performance.now() }
+      wanted = true
+      log.info(`${name} still runs with pid ${found.pid}`)
+      return true
+    },
+    start: () => {
+      wanted = true
+      failures = 0
+      begin()
+    },
+    stop: async () => {
+      wanted = false
+      if (restart) clearTimeout(restart)
+      restart = null
+      const process = running
+      if (process) {
+        kill(process.pid, 'SIGTERM')
+        const gone = await waitFor(() => (isAlive(process) ? null : true), { timeoutMs: 5_000 })
+        if (!gone) kill(process.pid, 'SIGKILL')
+        log.info(`${name} stopped`)
+      }
+      running = null
+      killLeftovers()
+    },
+    pid: () => (running && isAlive(running) ? running.pid : null),
+    close: () => {
+      clearInterval(look)
+      if (restart) clearTimeout(restart)
+      wanted = false
+    },
+  }
+}
+
+function kill(pid: number, signal: NodeJS.Signals): void {
+  try {
+    if (pid > 1) process.kill(pid, signal)
+  } catch {
+    // It is gone already.
+  }
+}

@@ -1,0 +1,15 @@
+import { setTimeout as pause } from 'node:timers/promises'
+
+/** Looks again every `everyMs` until the probe gives something, at most `timeoutMs`. @returns null when it never did */
+export async function waitFor<T>(
+  probe: () => T | null | Promise<T | null>,
+  { timeoutMs, everyMs = 20 }: { timeoutMs: number; everyMs?: number },
+): Promise<T | null> {
+  const end = performance.now() + timeoutMs
+  for (;;) {
+    const value = await probe()
+    if (value !== null) return value
+    if (performance.now() >= end) return null
+    await pause(everyMs)
+  }
+}

@@ -1,0 +1,193 @@
+import type { Beat, Counters, ListenerState, MemberState, PoolState, Report } from './heartbeat.js'
+
+const LISTENER_STATES: readonly ListenerState[] = ['OPEN', 'FULL', 'DOWN']
+const POOL_STATES: readonly PoolState[] = ['UP', 'DOWN']
+const MEMBER_STATES: readonly MemberState[] = ['UNKNOWN', 'UP', 'DOWN', 'DRAIN', 'MAINT', 'NO_CHECK']
+const LISTENER = 1
+const POOL = 2
+
+type BeatBody = Pick<Beat, 'configHash' | 'haproxyRunning' | 'load' | 'freeMemoryKib'>
+type ReportBody = Pick<Report, 'configHash' | 'epoch' | 'listeners' | 'pools'>
+
+/** Config hash (8 bytes), flags, load (u32), free memory in KiB (u64). */
+export function writeBeat(beat: BeatBody): Buffer {
+  const bytes = Buffer.alloc(21)
+  bytes.write(beat.configHash, 0, 8, 'hex')
+  bytes.writeUInt8(beat.haproxyRunning ? 1 : 0, 8)
+  bytes.writeUInt32BE(beat.load, 9)
+  bytes.writeBigUInt64BE(BigInt(beat.freeMemoryKib), 13)
+  return bytes
+}
+
+export function readBeat(bytes: Buffer): BeatBody | null {
+  if (bytes.length !== 21 || bytes.readUInt8(8) > 1) return null
+  const freeMemoryKib = Number(bytes.readBigUInt64BE(13))
+  if (!Number.isSafeInteger(freeMemoryKib)) return null
+  return {
+    configHash: bytes.toString('hex', 0, 8),
+    haproxyRunning: bytes.readUInt8(8) === 1,
+    load: bytes.readUInt32BE(9),
+    freeMemoryKib,
+  }
+}
+
+/** What every fragment of a report begins with: config hash and epoch, 8 bytes each. */
+export function writeReportHead({ configHash, epoch }: Pick<Report, 'configHash' | 'epoch'>): Buffer {
+  const bytes = Buffer.alloc(16)
+  bytes.write(configHash, 0, 8, 'hex')
+  bytes.write(epoch, 8, 8, 'hex')
+  return bytes
+}
+
+/**
+ * The objects of a report in payloads of at most `room` bytes, at least one payload. An object is never cut, but the member states of a
+ * large pool are spread over as many payloads as they need, each time with the pool's state and counters.
+ */
+export function splitReport({ listeners, pools }: Pick<Report, 'listeners' | 'pools'>, room: number): Buffer[] {
+  const payloads: Buffer[] = []
+  let open: Buffer[] = []
+  let used = 0
+  const close = () => {
+    payloads.push(Buffer.concat(open))
+    open = []
+    used = 0
+  }
+  const add = (item: Buffer) => {
+    if (used + item.length > room) close()
+    open.push(item)
+    used += item.length
+  }
+
+  for (const { index, state, counters } of listeners) {
+    add(Buffer.concat([u8(LISTENER), u16(index), u8(codeOf(LISTENER_STATES, state)), ...counterBytes(counters)]))
+  }
+  for (const { index, state, counters, firstMember, members } of pools) {
+    const head = Buffer.concat([u8(POOL), u16(index), u8(codeOf(POOL_STATES, state)), ...counterBytes(counters)])
+    let next = 0
+    do {
+      if (used + head.length + 4 + 1 > room) close()
+      const fitting = 2 * (room - used - head.length - 4)
+      const states = members.slice(next, next + fitting)
+      add(Buffer.concat([head, u16(firstMember + next), u16(states.length), memberBytes(states)]))
+      next += states.length
+    } while (next < members.length)
+  }
+  if (used > 0 || payloads.length === 0) close()
+  return payloads
+}
+
+/** Reads what writeReportHead and one payload of splitReport wrote. @returns null when any byte is not as they write it */
+export function readReport(bytes: Buffer): ReportBody | null {
+  if (bytes.length < 16) return null
+  const body: ReportBody = {
+    configHash: bytes.toString('hex', 0, 8),
+    epoch: bytes.toString('hex', 8, 16),
+    listeners: [],
+    pools: [],
+  }
+  const cursor = { bytes, at: 16 }
+  while (cursor.at < bytes.length) {
+    const kind = readNumber(cursor, 1)
+    const index = readNumber(cursor, 2)
+    const code = readNumber(cursor, 1)
+    const counters = readCounters(cursor)
+    if (index === null || code === null || counters === null) return null
+    if (kind === LISTENER) {
+      const state = LISTENER_STATES[code]
+      if (state === undefined) return null
+      body.listeners.push({ index, state, counters })
+    } else if (kind === POOL) {
+      const state = POOL_STATES[code]
+      const firstMember = readNumber(cursor, 2)
+      const members = readMembers(cursor)
+      if (state === undefined || firstMember === null || members === null) return null
+      body.pools.push({ index, state, counters, firstMember, members })
+    } else return null
+  }
+  return body
+}
+
+type Cursor = { bytes: Buffer; at: number }
+
+function readNumber(cursor: Cursor, size: 1 | 2): number | null {
+  if (cursor.at + size > cursor.bytes.length) return null
+  const value = cursor.bytes.readUIntBE(cursor.at, size)
+  cursor.at += size
+  return value
+}
+
+/** 7 bits per byte, the lowest first, the high bit set on all but the last; at most 53 bits, so that numbers stay exact. */
+function readVarint(cursor: Cursor): number | null {
+  let value = 0
+  for (let i = 0; i < 8; i++) {
+    const byte = readNumber(cursor, 1)
+    if (byte === null) return null
+    value += (byte & 0x7f) * 2 ** (7 * i)
+    if (byte < 0x80) return Number.isSafeInteger(value) ? value : null
+  }
+  return null
+}
+
+function readCounters(cursor: Cursor): Counters | null {
+  const bytesIn = readVarint(cursor)
+  const bytesOut = readVarint(cursor)
+  const activeConnections = readVarint(cursor)
+  const totalConnections = readVarint(cursor)
+  const requestErrors = readVarint(cursor)
+  if (bytesIn === null || bytesOut === null || activeConnections === null) return null
+  if (totalConnections === null || requestErrors === null) return null
+  return { bytesIn, bytesOut, activeConnections, totalConnections, requestErrors }
+}
+
+function readMembers(cursor: Cursor): MemberState[] | null {
+  const count = readNumber(cursor, 2)
+  if (count === null || cursor.at + Math.ceil(count / 2) > cursor.bytes.length) return null
+  const members: MemberState[] = []
+  for (let i = 0; i < count; i++) {
+    const byte = cursor.bytes.readUInt8(cursor.at + (i >> 1))
+    const state = MEMBER_STATES[i % 2 === 0 ? byte >> 4 : byte & 15]
+    if (state === undefined) return null
+    members.push(state)
+  }
+  cursor.at += Math.ceil(count / 2)
+  return members
+}
+
+function counterBytes(counters: Counters): Buffer[] {
+  const { bytesIn, bytesOut, activeConnections, totalConnections, requestErrors } = counters
+  return [bytesIn, bytesOut, activeConnections, totalConnections, requestErrors].map(varint)
+}
+
+function varint(value: number): Buffer {
+  if (!Number.isSafeInteger(value) || value < 0) throw new RangeError(`not a counter: ${value}`)
+  const bytes: number[] = []
+  let rest = value
+  do {
+    const low = rest % 128
+    rest = Math.floor(rest / 128)
+    bytes.push(rest > 0 ? low | 0x80 : low)
+  } while (rest > 0)
+  return Buffer.from(bytes)
+}
+
+function memberBytes(states: readonly MemberState[]): Buffer {
+  const bytes = Buffer.alloc(Math.ceil(states.length / 2))
+  states.forEach((state, i) => {
+    bytes[i >> 1]! |= codeOf(MEMBER_STATES, state) << (i % 2 === 0 ? 4 : 0)
+  })
+  return bytes
+}
+
+function codeOf<T>(states: readonly T[], state: T): number {
+  return states.indexOf(state)
+}
+
+function u8(value: number): Buffer {
+  return Buffer.from([value])
+}
+
+function u16(value: number): Buffer {
+  const bytes = Buffer.alloc(2)
+  bytes.writeUInt16BE(value)
+  return bytes
+}

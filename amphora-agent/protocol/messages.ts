@@ -1,0 +1,69 @@
+import { z } from 'zod'
+import { desiredSchema } from './desired.js'
+
+/**
+ * The conversation between controller and agent, over the agent's unix socket reached through SSH: frames of a 4-byte big-endian length
+ * and that many bytes of JSON, at most MAX_FRAME. Requests carry an id; answers carry the same id and may come in any order.
+ */
+export const MAX_FRAME = 32 * 1024 * 1024
+
+export const AGENT_SOCKET = '/run/krater/agent.sock'
+
+export const requestSchema = z.discriminatedUnion('verb', [
+  z.strictObject({ id: z.int(), verb: z.literal('hello') }),
+  z.strictObject({ id: z.int(), verb: z.literal('apply'), desired: desiredSchema }),
+  z.strictObject({ id: z.int(), verb: z.literal('status') }),
+  z.strictObject({ id: z.int(), verb: z.literal('logs'), lines: z.int().min(1).max(5000) }),
+])
+
+export type Request = z.output<typeof requestSchema>
+
+/** How an accepted desired state took effect. */
+export type Transition = 'unchanged' | 'runtime' | 'reload' | 'start' | 'stop'
+
+export type HelloResult = {
+  agentVersion: string
+  protocolVersion: 1
+  bootId: string
+  haproxyVersion: string
+  keepalivedVersion: string
+  appliedGeneration: number
+  appliedSha256: string | null
+}
+
+export type ApplyResult = {
+  appliedGeneration: number
+  appliedSha256: string
+  transition: Transition
+  /** Why a reload was needed; empty unless the transition is a reload. */
+  reason: string
+  milliseconds: number
+}
+
+export type StatusResult = HelloResult & {
+  haproxy: { running: boolean; pid: number | null; workers: number }
+  interfaces: { name: string; mac: string; addresses: string[] }[]
+  uptimeSeconds: number
+}
+
+export type LogsResult = { lines: string[] }
+
+export type ResultOf = { hello: HelloResult; apply: ApplyResult; status: StatusResult; logs: LogsResult }
+
+/** Why a request was not carried out. `details` holds a tool's own words. */
+export type AgentError = {
+  code:
+    | 'malformed'
+    | 'stale-generation'
+    | 'stale-fence'
+    | 'invalid-configuration'
+    | 'interface-missing'
+    | 'rolled-back'
+    | 'internal'
+  message: string
+  details: string
+}
+
+export type Answer =
+  | { id: number; ok: true; result: ResultOf[keyof ResultOf] }
+  | { id: number; ok: false; error: AgentError }

@@ -1,0 +1,47 @@
+/**
+ * Where things stand inside an amphora. Rendered configurations name these paths, so they are part of the contract.
+ * All of it is on a memory file system: an amphora that starts anew has nothing applied.
+ */
+export const STATE_DIRECTORY = '/run/krater'
+
+/** Written by whoever makes the machine, mode 0600; see boot.ts. */
+export const BOOT_FILE = '/run/krater/boot.json'
+
+/** `stats socket` of the HAProxy worker: mode 600, level admin, expose-fd listeners. */
+export const HAPROXY_SOCKET = '/run/krater/haproxy.sock'
+
+/** Given to HAProxy as `-S`, never in a configuration file. */
+export const HAPROXY_MASTER_SOCKET = '/run/krater/haproxy-master.sock'
+
+export const HAPROXY_PID_FILE = '/run/krater/haproxy.pid'
+
+/**
+ * `server-state-file` in `global`, with `load-server-state-from-file global` in `defaults`: the agent writes it before every reload, so that a
+ * member that is down stays down for the new worker. It holds only servers whose line did not change.
+ */
+export const HAPROXY_SERVER_STATE_FILE = '/run/krater/haproxy.server-state'
+
+/** Account and group of the HAProxy worker (`user` and `group`); there is no chroot. */
+export const HAPROXY_USER = 'haproxy'
+export const HAPROXY_GROUP = 'haproxy'
+
+/** Where the agent takes HAProxy's log lines, UDP on the loopback address. */
+export const LOG_PORT = 5514
+
+/**
+ * The whole `log` line of `global`, used by `log global` in `defaults`. Server changes and faults are notices; lines about requests are
+ * informational and stay out. A file would not do: HAProxy makes its log descriptor non-blocking and thereby loses O_APPEND.
+ */
+export const HAPROXY_LOG_LINE = `log 127.0.0.1:${LOG_PORT} format iso local0 notice`
+
+/** The `stats socket` line of `global`. */
+export const HAPROXY_SOCKET_LINE = `stats socket ${HAPROXY_SOCKET} mode 600 level admin expose-fd listeners`
+
+/** keepalived's `track_file`: `0` while HAProxy serves, `-254` (a FAULT) while it does not. */
+export const HAPROXY_TRACK_FILE = '/run/krater/haproxy.track'
+
+export const KEEPALIVED_PID_FILE = '/run/krater/keepalived.pid'
+export const KEEPALIVED_VRRP_PID_FILE = '/run/krater/keepalived-vrrp.pid'
+
+/** Bounded log files of the agent, HAProxy and keepalived. */
+export const LOG_DIRECTORY = '/run/krater/log'

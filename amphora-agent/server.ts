@@ -1,0 +1,97 @@
+import { chmodSync, chownSync, existsSync, readFileSync, rmSync } from 'node:fs'
+import { createServer, type Server, type Socket } from 'node:net'
+import { AnswerError } from './answer-error.js'
+import type { Log } from './log/log.js'
+import { createFrameDecoder, encodeFrame } from './protocol/frames.js'
+import { AGENT_SOCKET, type Answer, type Request, requestSchema } from './protocol/messages.js'
+
+/** The group whose members reach the agent: the controller's login. */
+const GROUP = 'krater'
+
+/** Answers one request. @throws AnswerError for a known fault; anything else is answered as internal */
+export type Handler = (request: Request) => Promise<Extract<Answer, { ok: true }>['result']>
+
+export type AgentServer = { close: () => Promise<void> }
+
+/** Listens on the agent's socket. Connections are many, requests run at once, and each is answered when it is done. */
+export async function serve(handle: Handler, log: Log): Promise<AgentServer> {
+  const connections = new Set<Socket>()
+  const server = createServer(socket => {
+    connections.add(socket)
+    socket.on('close', () => connections.delete(socket))
+    socket.on('error', () => {})
+    const decode = createFrameDecoder()
+    socket.on('data', (piece: Buffer) => {
+      try {
+        for (const value of decode(piece)) void answer(value, handle, log).then(reply => write(socket, reply))
+      } catch (error) {
+        log.warn(`connection closed: ${error instanceof Error ? error.message : String(error)}`)
+        socket.destroy()
+      }
+    })
+  })
+  rmSync(AGENT_SOCKET, { force: true })
+  await listen(server)
+  return {
+    close: () =>
+      new Promise(resolve => {
+        server.close(() => resolve())
+        for (const socket of connections) socket.destroy()
+      }),
+  }
+}
+
+function listen(server: Server): Promise<void> {
+  return new Promise((resolve, reject) => {
+    server.once('error', reject)
+    // Nobody may connect between the socket's birth and its proper mode.
+    const before = process.umask(0o177)
+    server.listen(AGENT_SOCKET, () => {
+      process.umask(before)
+      const group = groupId(GROUP)
+      if (group !== null) chownSync(AGENT_SOCKET, 0, group)
+      chmodSync(AGENT_SOCKET, 0o660)
+      resolve()
+    })
+  })
+}
+
+function groupId(name: string): number | null {
+  const text = existsSync('/etc/group') ? readFileSync('/etc/group', 'utf8') : ''
+  const line = text.split('\n').find(candidate => candidate.startsWith(`${name}:`))
+  return line === undefined ? null : Number(line.split(':')[2])
+}
+
+async function answer(value: unknown, handle: Handler, log: Log): Promise<Answer> {
+  const parsed = requestSchema.safeParse(value)
+  if (!parsed.success) {
+    const issues = parsed.error.issues.slice(0, 20).map(({ path, message }) => `${path.join('.')}: ${message}`)
+    return {
+      id: idOf(value),
+      ok: false,
+      error: {
+        code: 'malformed',
+        message: 'the request is not understood',
+        details: issues.join('\n').slice(0, 4_000),
+      },
+    }
+  }
+  const { id } = parsed.data
+  try {
+    return { id, ok: true, result: await handle(parsed.data) }
+  } catch (error) {
+    if (error instanceof AnswerError) return { id, ok: false, error: error.answer }
+    const message = error instanceof Error ? error.message : String(error)
+    log.error(`${parsed.data.verb} failed: ${error instanceof Error ? error.stack : message}`)
+    return { id, ok: false, error: { code: 'internal', message, details: '' } }
+  }
+}
+
+function idOf(value: unknown): number {
+  const id = typeof value === 'object' && value !== null && 'id' in value ? value.id : null
+  return typeof id === 'number' && Number.isSafeInteger(id) ? id : 0
+}
+
+function write(socket: Socket, reply: Answer): void {
+  if (socket.writable) socket.write(encodeFrame(reply))
+}

@@ -1,0 +1,77 @@
+import type { ProxyRow } from '../haproxy/stat.js'
+import type { Counters } from '../protocol/heartbeat.js'
+
+/**
+ * Counters that never go backwards although every reload starts a new worker from zero: what ended workers had counted is kept, what
+ * living ones count is added. Keys of objects are the names of frontends and backends; keys of workers tell processes apart.
+ */
+export type CounterState = {
+  /** 8 random bytes in hexadecimal; a new one means that the counters began again from zero. */
+  epoch: string
+  ended: Record<string, Counters>
+  workers: Record<string, Record<string, Counters>>
+}
+
+/** Objects are never forgotten while they may come back; this many is far beyond any load balancer. */
+const MAX_OBJECTS = 20_000
+
+const ZERO: Counters = { bytesIn: 0, bytesOut: 0, activeConnections: 0, totalConnections: 0, requestErrors: 0 }
+
+/**
+ * Takes in a look at all workers.
+ * @param living keys of all workers that exist, also of those that could not be read this time
+ */
+export function observe(
+  state: CounterState,
+  readings: ReadonlyMap<string, readonly ProxyRow[]>,
+  living: ReadonlySet<string>,
+): CounterState {
+  const ended = { ...state.ended }
+  const workers: CounterState['workers'] = {}
+  for (const [worker, counted] of Object.entries(state.workers)) {
+    if (living.has(worker)) workers[worker] = counted
+    else for (const [name, counters] of Object.entries(counted)) ended[name] = finished(ended[name], counters)
+  }
+  for (const [worker, rows] of readings) {
+    const former = workers[worker] ?? {}
+    for (const { name, counters } of rows) {
+      const before = former[name]
+      // Somebody cleared HAProxy's own counters.
+      if (before && isLower(counters, before)) ended[name] = finished(ended[name], before)
+    }
+    workers[worker] = Object.fromEntries(rows.map(({ name, counters }) => [name, counters]))
+  }
+  const surplus = Object.keys(ended).slice(0, Math.max(0, Object.keys(ended).length - MAX_OBJECTS))
+  for (const name of surplus) delete ended[name]
+  return { epoch: state.epoch, ended, workers }
+}
+
+export function totalOf(state: CounterState, name: string): Counters {
+  return Object.values(state.workers).reduce<Counters>(
+    (total, counted) => sum(total, counted[name] ?? ZERO),
+    state.ended[name] ?? ZERO,
+  )
+}
+
+function finished(ended: Counters | undefined, last: Counters): Counters {
+  return { ...sum(ended ?? ZERO, last), activeConnections: 0 }
+}
+
+function sum(one: Counters, other: Counters): Counters {
+  return {
+    bytesIn: one.bytesIn + other.bytesIn,
+    bytesOut: one.bytesOut + other.bytesOut,
+    activeConnections: one.activeConnections + other.activeConnections,
+    totalConnections: one.totalConnections + other.totalConnections,
+    requestErrors: one.requestErrors + other.requestErrors,
+  }
+}
+
+function isLower(now: Counters, before: Counters): boolean {
+  return (
+    now.bytesIn < before.bytesIn ||
+    now.bytesOut < before.bytesOut ||
+    now.totalConnections < before.totalConnections ||
+    now.requestErrors < before.requestErrors
+  )
+}

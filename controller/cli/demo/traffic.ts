@@ -1,0 +1,44 @@
+import { Agent, get } from 'node:http'
+import { setTimeout as delay } from 'node:timers/promises'
+
+export type Reply = { status: number; body: string; at: number }
+
+/** One request over a connection of its own. @returns null when there was no whole answer within a second */
+export function ask(url: string): Promise<Reply | null> {
+  return new Promise(resolve => {
+    // Without keep-alive, so that the load balancer chooses anew each time.
+    const request = get(url, { agent: new Agent({ keepAlive: false }), timeout: 1_000 }, response => {
+      let body = ''
+      response.setEncoding('utf8')
+      response.on('data', chunk => {
+        body += chunk
+      })
+      response.on('end', () => resolve({ status: response.statusCode ?? 0, body: body.trim(), at: performance.now() }))
+      response.on('error', () => resolve(null))
+    })
+    request.on('timeout', () => request.destroy(new Error('timeout')))
+    request.on('error', () => resolve(null))
+  })
+}
+
+/** Asks again and again until a 200 comes. @returns null when none came in time */
+export async function firstSuccess(url: string, milliseconds: number): Promise<Reply | null> {
+  const until = performance.now() + milliseconds
+  while (performance.now() < until) {
+    const reply = await ask(url)
+    if (reply?.status === 200) return reply
+    await delay(20)
+  }
+  return null
+}
+
+/** Sends `count` requests one after the other. @returns how often each answer came */
+export async function countAnswers(url: string, count: number): Promise<Map<string, number>> {
+  const answers = new Map<string, number>()
+  for (let sent = 0; sent < count; sent++) {
+    const reply = await ask(url)
+    const answer = reply === null ? 'no answer' : reply.status === 200 ? reply.body : `status ${reply.status}`
+    answers.set(answer, (answers.get(answer) ?? 0) + 1)
+  }
+  return answers
+}

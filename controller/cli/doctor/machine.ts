@@ -1,0 +1,59 @@
+import { execFile } from 'node:child_process'
+import { promisify } from 'node:util'
+import type { Instance } from '../instance.js'
+import { freeBytes, LEAST_FREE_BYTES, missingPackages } from '../up/checks.js'
+import { type Finding, fault, ok } from './check.js'
+
+const run = promisify(execFile)
+const LIMIT = { timeout: 10_000 }
+
+export async function checkPackages(instance: Instance): Promise<Finding[]> {
+  const missing = missingPackages(instance)
+  if (missing.length === 0) return [ok('packages', 'everything is installed')]
+  const remedy = `apt-get install -y --no-install-recommends ${missing.join(' ')}`
+  return [fault('packages', `missing: ${missing.join(', ')}`, remedy)]
+}
+
+export async function checkDisk({ directory }: Instance): Promise<Finding[]> {
+  const free = freeBytes(directory)
+  const text = `${Math.round(free / 1024 / 1024)} MiB free below ${directory}`
+  return [free >= LEAST_FREE_BYTES ? ok('disk', text) : fault('disk', text, 'free some space; logs are below log/')]
+}
+
+const CONTAINER =
+  'inside a container it needs --privileged, or CAP_SYS_ADMIN and CAP_NET_ADMIN; a kernel may also lack it'
+
+/** What amphorae and networks are made of, tried in a namespace that is removed again. */
+export async function checkKernel(): Promise<Finding[]> {
+  const namespace = `krater-doctor-${process.pid}`
+  const attempt = async (about: string, what: string, program: string, args: string[]): Promise<Finding> =>
+    run(program, args, LIMIT).then(
+      () => ok(about, what),
+      error =>
+        fault(
+          about,
+          `${what}: ${
+            String(error.stderr || error.message)
+              .trim()
+              .split('\n')[0]
+          }`,
+          CONTAINER,
+        ),
+    )
+  const inside = (...words: string[]) => ['-n', namespace, 'link', 'add', 'name', ...words]
+  const findings = [await attempt('kernel', 'network namespaces', 'ip', ['netns', 'add', namespace])]
+  try {
+    findings.push(
+      await attempt('kernel', 'bridges', 'ip', inside('br0', 'type', 'bridge')),
+      await attempt('kernel', 'veth pairs', 'ip', inside('veth0', 'type', 'veth', 'peer', 'name', 'veth1')),
+      await attempt('kernel', 'nftables', 'ip', ['netns', 'exec', namespace, 'nft', 'add', 'table', 'inet', 'krater']),
+    )
+  } finally {
+    await run('ip', ['netns', 'delete', namespace], LIMIT).catch(() => undefined)
+  }
+  const mounts =
+    'mount -t tmpfs krater-doctor /mnt && mkdir /mnt/a /mnt/b && mount --bind /mnt/a /mnt/b && mount -t proc proc /mnt/a'
+  const isolated = ['--mount', '--pid', '--fork', '--uts', '--ipc', '--propagation', 'private', 'sh', '-c', mounts]
+  findings.push(await attempt('kernel', 'mount and process namespaces, tmpfs, bind mounts', 'unshare', isolated))
+  return findings
+}

@@ -1,0 +1,41 @@
+import { urlOf } from '../../config/service-urls.js'
+import type { Instance } from '../instance.js'
+import type { RunRecord } from '../run-record.js'
+import { listenersOf } from '../up/checks.js'
+import { takenPorts } from '../up/ports.js'
+import { type Finding, fault, note, ok } from './check.js'
+
+/** Which processes run, whether the APIs answer, and (when nothing runs) whether their ports are free. */
+export async function checkService({ config }: Instance, running: readonly RunRecord[]): Promise<Finding[]> {
+  if (running.length === 0) {
+    const taken = await takenPorts(listenersOf(config, null))
+    return [
+      note('processes', 'none runs: `krater up` starts them'),
+      ...taken.map(sentence => fault('ports', sentence, 'as it says')),
+      ...(taken.length === 0 ? [ok('ports', 'all are free')] : []),
+    ]
+  }
+  const processes = running.map(({ name, identity }) => `${name} ${identity.pid}`).join(', ')
+  const answers = await Promise.all([
+    answering('identity API', `${urlOf(config.identity)}/v3`),
+    answering('load balancer API', urlOf(config.load_balancer)),
+    answering('network API', urlOf(config.network)),
+  ])
+  const missing = (['worker', 'health-manager'] as const).filter(name => !running.some(record => record.name === name))
+  return [
+    ok('processes', processes),
+    ...missing.map(name =>
+      fault('processes', `${name} does not run on this machine`, `krater ${name}, unless it runs elsewhere`),
+    ),
+    ...answers,
+  ]
+}
+
+async function answering(about: string, url: string): Promise<Finding> {
+  try {
+    const { status } = await fetch(url, { signal: AbortSignal.timeout(5_000) })
+    return status < 500 ? ok(about, url) : fault(about, `${url} answers ${status}`, 'look at log/api.log')
+  } catch {
+    return fault(about, `${url} does not answer`, 'look at log/api.log')
+  }
+}

@@ -1,0 +1,98 @@
+import type Koa from 'koa'
+import { keyFiles, loadIdentityCredentialKey } from '../../config/keys.js'
+import type { Configuration } from '../../config/schema.js'
+import { serviceUrls } from '../../config/service-urls.js'
+import type { Database } from '../../database/connection.js'
+import { startServer } from '../../http/server.js'
+import { createIdentityApi } from '../../identity/api.js'
+import { databaseTokenValidator } from '../../identity/tokens/validator.js'
+import { createLoadBalancerApi } from '../../load-balancer/api.js'
+import { createLog, type Logger } from '../../log/log.js'
+import { createNetworkApi } from '../../network/api.js'
+import { createNetwork } from '../drivers.js'
+import { type Instance, openDatabase, openInstance } from '../instance.js'
+import { Sentence } from '../sentence.js'
+import { offeredProviders, requireDefaultProvider } from './offered-providers.js'
+import { runUntilStopped } from './run-until-stopped.js'
+
+export type ApiName = 'identity' | 'network' | 'load-balancer' | 'key-manager'
+
+type Api = { name: ApiName; address: { host: string; port: number }; create: () => Koa }
+
+/** Serves some of the APIs, or all, until the process is told to stop. */
+export async function runApi(directory: string, only: readonly ApiName[]): Promise<void> {
+  const instance = openInstance(directory)
+  requireDefaultProvider(instance.config)
+  const log = createLog('api', instance.config.log_level)
+  await runUntilStopped({ name: 'api', stateDirectory: directory, log }, async () => {
+    const databases: Database[] = []
+    const open = (schema: 'identity' | 'network' | 'load_balancer') => {
+      const database = openDatabase(instance, schema, 'api', log)
+      databases.push(database)
+      return database
+    }
+    const apis = apisOf(instance, open, log).filter(({ name }) => only.includes(name))
+    if (apis.length === 0)
+      throw new Sentence(`There is nothing to start: ${only.join(', ')} is not served by this version.`)
+    const servers = await Promise.all(
+      apis.map(async ({ name, address, create }) => {
+        const server = await startServer(create(), address).catch(error => {
+          throw new Sentence(`The ${name} API cannot listen on ${address.host} port ${address.port}: ${error.code}`)
+        })
+        log.info({ api: name, url: server.url }, 'listening')
+        return server
+      }),
+    )
+    return async () => {
+      await Promise.all(servers.map(server => server.stop()))
+      await Promise.all(databases.map(database => database.destroy()))
+    }
+  })
+}
+
+function apisOf(
+  instance: Instance,
+  open: (schema: 'identity' | 'network' | 'load_balancer') => Database,
+  log: Logger,
+): Api[] {
+  const { config, directory }: { config: Configuration; directory: string } = instance
+  return [
+    {
+      name: 'identity',
+      address: config.identity,
+      create: () =>
+        createIdentityApi({
+          database: open('identity'),
+          config,
+          log,
+          credentialKey: loadIdentityCredentialKey(keyFiles(config, directory)),
+        }),
+    },
+    {
+      name: 'network',
+      address: config.network,
+      create: () =>
+        createNetworkApi({
+          database: open('network'),
+          driver: config.network.driver,
+          validate: databaseTokenValidator(open('identity')),
+          identityUrl: serviceUrls(config).identity,
+          log,
+        }),
+    },
+    {
+      name: 'load-balancer',
+      address: config.load_balancer,
+      create: () =>
+        createLoadBalancerApi({
+          database: open('load_balancer'),
+          network: createNetwork(instance, open('network')),
+          validate: databaseTokenValidator(open('identity')),
+          providers: offeredProviders,
+          config: config.load_balancer,
+          identityUrl: serviceUrls(config).identity,
+          log,
+        }),
+    },
+  ]
+}

@@ -1,0 +1,30 @@
+import { keyFiles, loadAmphoraMaster } from '../../config/keys.js'
+import { startHealthManager } from '../../health-manager/health-manager.js'
+import { createLog } from '../../log/log.js'
+import { createNetwork, fabricOf, requireInstanceId } from '../drivers.js'
+import { ensureManagementLeg } from '../host-networks.js'
+import { openDatabase, openInstance } from '../instance.js'
+import { runUntilStopped } from './run-until-stopped.js'
+
+/** Takes heartbeats until the process is told to stop. */
+export async function runHealthManager(directory: string): Promise<void> {
+  const instance = openInstance(directory)
+  const { config } = instance
+  const log = createLog('health-manager', config.log_level)
+  await runUntilStopped({ name: 'health-manager', stateDirectory: directory, log }, async () => {
+    const instanceId = requireInstanceId(directory)
+    const masterKey = loadAmphoraMaster(keyFiles(config, directory))
+    const networkDatabase = openDatabase(instance, 'network', 'health-manager', log)
+    const host = await ensureManagementLeg(instance, createNetwork(instance, networkDatabase), {
+      fabric: fabricOf(directory),
+      instanceId,
+    })
+    await networkDatabase.destroy()
+    const database = openDatabase(instance, 'load_balancer', 'health-manager', log)
+    const running = await startHealthManager({ database, host, config: config.health_manager, masterKey, log })
+    return async () => {
+      await running.stop()
+      await database.destroy()
+    }
+  })
+}

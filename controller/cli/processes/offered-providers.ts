@@ -1,0 +1,16 @@
+import type { Configuration } from '../../config/schema.js'
+import { Sentence } from '../sentence.js'
+
+/** What the API offers; the worker carries each of them out. */
+export const offeredProviders = [
+  { name: 'amphora', description: 'The Octavia Amphora driver.' },
+  { name: 'noop_driver', description: 'Accepts every load balancer and carries nothing out.' },
+] as const
+
+export function requireDefaultProvider({ load_balancer }: Configuration): void {
+  if (offeredProviders.some(({ name }) => name === load_balancer.default_provider)) return
+  const names = offeredProviders.map(({ name }) => name).join(' or ')
+  throw new Sentence(
+    `load_balancer.default_provider: "${load_balancer.default_provider}" is not allowed: it must be ${names}.`,
+  )
+}

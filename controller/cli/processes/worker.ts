@@ -1,0 +1,61 @@
+import { keyFiles, loadKeys } from '../../config/keys.js'
+import { startHousekeeping } from '../../housekeeping/housekeeping.js'
+import { createLog } from '../../log/log.js'
+import { createAgentConnections } from '../../provider/amphora/agent-connection.js'
+import { createNoopAgentConnections } from '../../provider/amphora/agent-connection-noop.js'
+import { createAmphoraProvider } from '../../provider/amphora/provider.js'
+import { createNoopProvider } from '../../provider/noop/provider.js'
+import type { Provider } from '../../provider/provider.js'
+import { startWorker } from '../../worker/worker.js'
+import { createCompute, createNetwork, fabricOf, requireInstanceId } from '../drivers.js'
+import { ensureManagementLeg } from '../host-networks.js'
+import { databaseUrl, openDatabase, openInstance } from '../instance.js'
+import { runUntilStopped } from './run-until-stopped.js'
+
+/** Converges load balancers and keeps house until the process is told to stop. */
+export async function runWorker(directory: string): Promise<void> {
+  const instance = openInstance(directory)
+  const { config } = instance
+  const log = createLog('worker', config.log_level)
+  await runUntilStopped({ name: 'worker', stateDirectory: directory, log }, async () => {
+    const instanceId = requireInstanceId(directory)
+    const keys = await loadKeys(keyFiles(config, directory))
+    const database = openDatabase(instance, 'load_balancer', 'worker', log)
+    const networkDatabase = openDatabase(instance, 'network', 'worker', log)
+    const network = createNetwork(instance, networkDatabase)
+    const heartbeatHost = await ensureManagementLeg(instance, network, { fabric: fabricOf(directory), instanceId })
+    const agents =
+      config.compute.driver === 'noop'
+        ? createNoopAgentConnections()
+        : createAgentConnections({ controllerKey: keys.controllerSsh.privateKey, log })
+    const parts = {
+      database,
+      network,
+      compute: createCompute(instance, network, log),
+      agents,
+      masterKey: keys.amphoraMaster,
+      controllerPublicKey: keys.controllerSsh.publicLine,
+      operatorPublicKey: keys.operatorSsh.publicLine,
+      healthManagers: [{ host: heartbeatHost, port: config.health_manager.port }],
+      config,
+      log,
+    }
+    const amphora = createAmphoraProvider({ ...parts, config: config.health_manager })
+    const providers = new Map<string, Provider>(
+      [amphora, createNoopProvider(network)].map(provider => [provider.name, provider]),
+    )
+    const worker = await startWorker({
+      database,
+      databaseUrl: databaseUrl(instance, 'load_balancer'),
+      providers,
+      config: config.worker,
+      log,
+    })
+    const housekeeping = await startHousekeeping(parts)
+    return async () => {
+      await Promise.all([worker.stop(), housekeeping.stop()])
+      await agents.stop()
+      await Promise.all([database.destroy(), networkDatabase.destroy()])
+    }
+  })
+}

@@ -1,0 +1,169 @@
+import { Command, CommanderError, InvalidArgumentError } from 'commander'
+import { stateDirectory } from '../config/load.js'
+import { unknownVariables } from '../config/settings.js'
+import type { ApiName } from './processes/api.js'
+import { explain } from './sentence.js'
+
+const API_NAMES: readonly ApiName[] = ['identity', 'network', 'load-balancer', 'key-manager']
+
+const EXAMPLES = `
+Examples:
+  npx krater up                       everything on this machine, in the foreground until Ctrl-C
+  npx krater up --detach              the same in the background
+  npx krater demo                     a load balancer with two web servers behind it, to look at
+  npx krater doctor                   what is wrong, and what to do about it
+  npx krater amphora list             the machines that carry the load balancers
+  npx krater down                     stop the controllers; amphorae keep serving
+  npx krater down --all               remove everything that was made
+
+  KRATER_STATE_DIR=/srv/krater KRATER_IDENTITY_PORT=5001 npx krater up
+
+Settings stand in krater.yaml in the state directory; each has an environment variable of its path:
+network.driver is KRATER_NETWORK_DRIVER.`
+
+/**
+ * Runs one command line.
+ * @returns the exit status: 0 done, 1 a failure that was told, 2 a command line that is not understood
+ */
+export async function runCommandLine(argv: readonly string[]): Promise<number> {
+  const { program, status } = createProgram()
+  try {
+    await program.parseAsync([...argv], { from: 'user' })
+    return status()
+  } catch (error) {
+    if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : 2
+    const { text, exitStatus } = explain(error)
+    process.stderr.write(`${text}\n`)
+    return exitStatus
+  }
+}
+
+function createProgram(): { program: Command; status: () => number } {
+  let status = 0
+  const program = new Command('krater')
+    .description('Load balancers and TLS keys that you run yourself')
+    .option(
+      '--state-dir <directory>',
+      'where everything of this instance stands (default: KRATER_STATE_DIR, else /var/lib/krater)',
+    )
+    .showSuggestionAfterError()
+    .showHelpAfterError('(krater --help shows what there is)')
+    .exitOverride()
+    .addHelpText('after', EXAMPLES)
+    .hook('preAction', () => {
+      for (const name of unknownVariables(process.env)) {
+        process.stderr.write(`${name} is set, but there is no such setting.\n`)
+      }
+    })
+  const directory = () => stateDirectory(program.opts<{ stateDir?: string }>().stateDir, process.env)
+
+  program
+    .command('up')
+    .description('start everything on this machine: PostgreSQL, API, worker, health manager')
+    .option('--detach', 'in the background, once it works')
+    .action(async (options: { detach?: boolean }) => {
+      if (options.detach) await (await import('./up/detach.js')).startInBackground(directory())
+      else await (await import('./up/up.js')).up(directory())
+    })
+
+  program
+    .command('down')
+    .description('stop the controllers; amphorae keep serving')
+    .option('--all', 'remove everything that was made: amphorae, networks, database, files')
+    .option('--yes', 'do not ask')
+    .action(async (options: { all?: boolean; yes?: boolean }) => {
+      const { down, removeEverything } = await import('./down.js')
+      if (options.all) await removeEverything(directory(), { confirmed: options.yes ?? false })
+      else await down(directory())
+    })
+
+  program
+    .command('demo')
+    .description('start it when it does not run, put two web servers behind a load balancer, and send requests')
+    .action(async () => (await import('./demo/demo.js')).demo(directory()))
+
+  program
+    .command('doctor')
+    .description('check packages, kernel, ports, clock, database, heartbeats and amphorae')
+    .action(async () => {
+      status = await (await import('./doctor/doctor.js')).doctor(directory())
+    })
+
+  program
+    .command('api')
+    .description('the APIs alone, until SIGTERM')
+    .option('--only <names>', `some of them, with commas between: ${API_NAMES.join(',')}`, parseApiNames)
+    .action(async (options: { only?: ApiName[] }) =>
+      (await import('./processes/api.js')).runApi(directory(), options.only ?? API_NAMES),
+    )
+  program
+    .command('worker')
+    .description('one worker alone, until SIGTERM')
+    .action(async () => (await import('./processes/worker.js')).runWorker(directory()))
+  program
+    .command('health-manager')
+    .description('one health manager alone, until SIGTERM')
+    .action(async () => (await import('./processes/health-manager.js')).runHealthManager(directory()))
+
+  const db = program.command('db').description('the database')
+  db.command('migrate')
+    .description('make or update the tables, and what a first start needs')
+    .action(async () => (await import('./database-migrate.js')).migrateDatabase(directory()))
+
+  const amphora = program
+    .command('amphora')
+    .description('the machines that carry the load balancers')
+    .enablePositionalOptions()
+  const commands = () => import('./amphora/commands.js')
+  amphora
+    .command('list')
+    .description('all amphorae')
+    .action(async () => (await commands()).listAmphorae(directory()))
+  amphora
+    .command('show')
+    .argument('<id>', 'id of the amphora, or how it begins')
+    .description('its row, machine, heartbeats and agent')
+    .action(async (id: string) => (await commands()).showAmphora(directory(), id))
+  amphora
+    .command('ssh')
+    .argument('<id>', 'id of the amphora, or how it begins')
+    .argument('[command...]', 'run this there instead of a shell')
+    .passThroughOptions()
+    .description('a root shell on it')
+    .action(async (id: string, command: string[]) => {
+      status = await (await commands()).sshToAmphora(directory(), id, command)
+    })
+  amphora
+    .command('logs')
+    .argument('<id>', 'id of the amphora, or how it begins')
+    .option('--lines <n>', 'how many', parseCount, 200)
+    .description('what its agent, HAProxy and keepalived have logged')
+    .action(async (id: string, options: { lines: number }) =>
+      (await commands()).amphoraLogs(directory(), id, options.lines),
+    )
+  amphora
+    .command('support-bundle')
+    .argument('<id>', 'id of the amphora, or how it begins')
+    .option('--output <file>', 'a .tar.gz file (default: below the present directory)')
+    .description('one file with all that is needed to understand a fault; no secrets')
+    .action(async (id: string, options: { output?: string }) =>
+      (await commands()).supportBundle(directory(), id, options.output),
+    )
+
+  return { program, status: () => status }
+}
+
+function parseApiNames(text: string): ApiName[] {
+  const names = text.split(',').map(name => name.trim())
+  const unknown = names.filter(name => !API_NAMES.some(known => known === name))
+  if (unknown.length > 0) throw new InvalidArgumentError(`There is no API "${unknown.join(', ')}".`)
+  return API_NAMES.filter(name => names.includes(name))
+}
+
+function parseCount(text: string): number {
+  const count = Number(text)
+  if (!Number.isInteger(count) || count < 1 || count > 5000) {
+    throw new InvalidArgumentError('It must be a whole number from 1 to 5000.')
+  }
+  return count
+}

@@ -1,0 +1,41 @@
+import { existsSync, readdirSync, readFileSync, rmSync } from 'node:fs'
+import { join } from 'node:path'
+import { writePrivateFile } from '../config/private-file.js'
+import { identityOf, isAlive, type ProcessIdentity } from '../process/process-identity.js'
+
+export type ProcessName = 'up' | 'api' | 'worker' | 'health-manager'
+
+export type RunRecord = { name: ProcessName; identity: ProcessIdentity }
+
+const directoryOf = (stateDirectory: string): string => join(stateDirectory, 'run')
+
+/** Leaves a note that this process runs for this state directory. @returns what takes the note away */
+export function recordRunning(stateDirectory: string, name: ProcessName): () => void {
+  const identity = identityOf(process.pid)
+  if (identity === null) throw new Error('This process is not in /proc.')
+  const path = join(directoryOf(stateDirectory), `${name}.${process.pid}.json`)
+  writePrivateFile(path, JSON.stringify({ name, identity } satisfies RunRecord))
+  return () => rmSync(path, { force: true })
+}
+
+/** The processes of this state directory that are alive; notes of dead ones are cleared away. */
+export function runningProcesses(stateDirectory: string): RunRecord[] {
+  const directory = directoryOf(stateDirectory)
+  if (!existsSync(directory)) return []
+  return readdirSync(directory)
+    .filter(file => /^(up|api|worker|health-manager)\.\d+\.json$/.test(file))
+    .flatMap(file => {
+      const record = readRecord(join(directory, file))
+      if (record !== null && isAlive(record.identity)) return [record]
+      rmSync(join(directory, file), { force: true })
+      return []
+    })
+}
+
+function readRecord(path: string): RunRecord | null {
+  try {
+    return JSON.parse(readFileSync(path, 'utf8')) as RunRecord
+  } catch {
+    return null
+  }
+}

@@ -1,0 +1,30 @@
+import { ConfigurationError } from '../config/load.js'
+
+/** A failure that its words explain fully: told without a stack. */
+export class Sentence extends Error {
+  constructor(
+    message: string,
+    readonly exitStatus = 1,
+  ) {
+    super(message)
+  }
+}
+
+const SYSTEM_WORDS: Readonly<Record<string, string>> = {
+  ENOSPC: 'the disk is full',
+  EACCES: 'permission is denied',
+  EROFS: 'the file system is read-only',
+  ECONNREFUSED: 'nobody listens there',
+  ENOTFOUND: 'the host name is unknown',
+  ETIMEDOUT: 'there was no answer in time',
+}
+
+/** What to say of an error, and with which status to end. An unknown one is a bug: it comes with its stack. */
+export function explain(error: unknown): { text: string; exitStatus: number } {
+  if (error instanceof Sentence) return { text: error.message, exitStatus: error.exitStatus }
+  if (error instanceof ConfigurationError) return { text: error.message, exitStatus: 1 }
+  if (error instanceof Error && 'code' in error && typeof error.code === 'string' && error.code in SYSTEM_WORDS) {
+    return { text: `${error.message} (${SYSTEM_WORDS[error.code]})`, exitStatus: 1 }
+  }
+  return { text: error instanceof Error ? (error.stack ?? error.message) : String(error), exitStatus: 1 }
+}

@@ -1,0 +1,30 @@
+const plain = process.stdout.isTTY !== true || process.env.NO_COLOR !== undefined
+
+const paint = (code: number) => (text: string) => (plain ? text : `\x1b[${code}m${text}\x1b[0m`)
+
+export const bold = paint(1)
+export const dim = paint(2)
+export const red = paint(31)
+export const green = paint(32)
+
+/** One line on standard output. */
+export function print(line = ''): void {
+  process.stdout.write(`${line}\n`)
+}
+
+/** Text that others chose (names of tenants, words of amphorae) with its control characters made visible, so that it cannot steer the terminal. */
+export function visible(text: string): string {
+  return text.replaceAll(/[^\P{Cc}\t]/gu, character => `\\u{${character.charCodeAt(0).toString(16)}}`)
+}
+
+/** Lines with columns as wide as their widest cell; the last column is as long as it is. */
+export function table(given: readonly (readonly string[])[]): string[] {
+  const rows = given.map(row => row.map(visible))
+  const widths = rows.reduce<number[]>(
+    (widest, row) => row.map((cell, at) => Math.max(widest[at] ?? 0, cell.length)),
+    [],
+  )
+  return rows.map(row =>
+    row.map((cell, at) => (at === row.length - 1 ? cell : cell.padEnd(widths[at] ?? 0))).join('  '),
+  )
+}

@@ -1,0 +1,21 @@
+import { createHash } from 'node:crypto'
+import { createServer } from 'node:net'
+
+/**
+ * Makes sure that only one `krater up` works on a state directory: an abstract unix socket, which the kernel gives back when its holder ends
+ * in whatever way. @returns what releases it, or null when another process holds it
+ */
+export function lockStateDirectory(stateDirectory: string): Promise<(() => void) | null> {
+  const name = `\0krater-up-${createHash('sha256').update(stateDirectory).digest('hex').slice(0, 32)}`
+  return new Promise((resolve, reject) => {
+    const server = createServer(socket => socket.destroy())
+    server.once('error', error => {
+      if ((error as NodeJS.ErrnoException).code === 'EADDRINUSE') resolve(null)
+      else reject(error)
+    })
+    server.listen(name, () => {
+      server.unref()
+      resolve(() => server.close())
+    })
+  })
+}

@@ -1,0 +1,58 @@
+import { execFile } from 'node:child_process'
+import { createSocket } from 'node:dgram'
+import { createServer } from 'node:net'
+import { promisify } from 'node:util'
+
+const run = promisify(execFile)
+
+export type Listener = { what: string; setting: string; protocol: 'tcp' | 'udp'; host: string; port: number }
+
+/** Sentences about the addresses on which we could not listen; none when all are free. */
+export async function takenPorts(listeners: readonly Listener[]): Promise<string[]> {
+  const found = await Promise.all(
+    listeners.map(async listener => {
+      const code = await tryToListen(listener)
+      return code === null ? [] : [await sentenceOf(listener, code)]
+    }),
+  )
+  return found.flat()
+}
+
+async function sentenceOf({ what, setting, protocol, host, port }: Listener, code: string): Promise<string> {
+  const variable = `KRATER_${setting.toUpperCase()}_PORT`
+  if (code === 'EADDRINUSE') {
+    const holder = await holderOf(protocol, port)
+    return `Port ${port}/${protocol} on ${host}, wanted for ${what}, is taken${holder}. Free it, or choose another with ${setting}.port (${variable}).`
+  }
+  if (code === 'EADDRNOTAVAIL') {
+    return `${host}, on which ${what} should listen, is no address of this machine. Change ${setting}.host.`
+  }
+  return `${what} cannot listen on ${host} port ${port}/${protocol}: ${code}.`
+}
+
+/** ` by haproxy (pid 17)`, or nothing when that cannot be told. */
+async function holderOf(protocol: 'tcp' | 'udp', port: number): Promise<string> {
+  const { stdout } = await run('ss', ['-H', '-n', '-l', '-p', protocol === 'tcp' ? '-t' : '-u', `sport = :${port}`], {
+    timeout: 5_000,
+  }).catch(() => ({ stdout: '' }))
+  const holder = /users:\(\("([^"]*)",pid=(\d+)/.exec(stdout)
+  return holder === null ? '' : ` by ${holder[1]} (pid ${holder[2]})`
+}
+
+function tryToListen({ protocol, host, port }: Listener): Promise<string | null> {
+  return new Promise(resolve => {
+    const answer = (error: unknown) => resolve((error as NodeJS.ErrnoException).code ?? String(error))
+    if (protocol === 'tcp') {
+      const server = createServer()
+      server.once('error', answer)
+      server.listen(port, host, () => server.close(() => resolve(null)))
+    } else {
+      const socket = createSocket(host.includes(':') ? 'udp6' : 'udp4')
+      socket.once('error', error => {
+        socket.close()
+        answer(error)
+      })
+      socket.bind(port, host, () => socket.close(() => resolve(null)))
+    }
+  })
+}

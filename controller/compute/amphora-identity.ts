@@ -1,0 +1,100 @@
+import { createPrivateKey, createPublicKey, hkdfSync, type KeyObject } from 'node:crypto'
+
+/** The id of the heartbeat keys that amphorae get today; datagrams name the id of their key, so that keys can be rotated. */
+export const HEARTBEAT_KEY_ID = 1
+
+export type AmphoraIdentity = {
+  /** OpenSSH private key file, PEM armoured, without a passphrase. */
+  sshHostKeyPrivate: string
+  /** The public key as SSH sends it on the wire: what the controller pins. */
+  sshHostKeyPublic: Buffer
+  /** 32 bytes for HMAC-SHA256, of the key id HEARTBEAT_KEY_ID. */
+  heartbeatKey: Buffer
+}
+
+/**
+ * All that is secret about an amphora, derived from the master key (32 bytes) and the amphora's id. The same two always give the same
+ * identity: the pin is known before first contact, nothing needs storing, and an amphora made again is itself.
+ */
+export function amphoraIdentity(master: Buffer, amphoraId: string): AmphoraIdentity {
+  const key = ed25519FromSeed(derive(master, amphoraId, 'lb-ssh-host-key'))
+  return {
+    sshHostKeyPrivate: opensshPrivateKey(key, amphoraId.toLowerCase()),
+    sshHostKeyPublic: opensshPublicBlob(key),
+    heartbeatKey: heartbeatKey(master, HEARTBEAT_KEY_ID, amphoraId),
+  }
+}
+
+/** The key (32 bytes) with which an amphora signs its heartbeats and the health manager checks them. `keyId` is 0 to 255. */
+export function heartbeatKey(master: Buffer, keyId: number, amphoraId: string): Buffer {
+  return derive(master, amphoraId, 'lb-heartbeat', keyId)
+}
+
+/** `ssh-ed25519 AAAA... comment`, for known_hosts and authorized_keys files. */
+export function opensshPublicLine(blob: Buffer, comment = ''): string {
+  return `ssh-ed25519 ${blob.toString('base64')} ${comment}`.trimEnd()
+}
+
+function derive(master: Buffer, amphoraId: string, purpose: string, keyId?: number): Buffer {
+  if (master.length < 32) throw new Error('The amphora master key must have at least 32 bytes.')
+  const info = keyId === undefined ? Buffer.from(purpose) : Buffer.concat([Buffer.from(purpose), Buffer.of(keyId)])
+  return Buffer.from(hkdfSync('sha256', master, amphoraId.toLowerCase(), info, 32))
+}
+
+/** DER of a PKCS #8 ed25519 private key, up to its 32 bytes of seed (RFC 8410). */
+const PKCS8_ED25519 = Buffer.from('302e020100300506032b657004220420', 'hex')
+
+function ed25519FromSeed(seed: Buffer): KeyObject {
+  return createPrivateKey({ key: Buffer.concat([PKCS8_ED25519, seed]), format: 'der', type: 'pkcs8' })
+}
+
+function opensshPublicBlob(key: KeyObject): Buffer {
+  return Buffer.concat([sshString('ssh-ed25519'), sshString(rawPublicKey(key))])
+}
+
+/** OpenSSH's own container (PROTOCOL.key): sshd reads ed25519 keys in no other. */
+function opensshPrivateKey(key: KeyObject, comment: string): string {
+  const publicKey = rawPublicKey(key)
+  const seed = fromBase64Url(key.export({ format: 'jwk' }).d)
+  // The two equal numbers tell a wrong passphrase from a right one; without a passphrase any will do.
+  const check = publicKey.subarray(0, 4)
+  const secret = Buffer.concat([
+    check,
+    check,
+    sshString('ssh-ed25519'),
+    sshString(publicKey),
+    sshString(Buffer.concat([seed, publicKey])),
+    sshString(comment),
+  ])
+  const padding = Buffer.from(Array.from({ length: (8 - (secret.length % 8)) % 8 }, (_, index) => index + 1))
+  const container = Buffer.concat([
+    Buffer.from('openssh-key-v1\0'),
+    sshString('none'),
+    sshString('none'),
+    sshString(''),
+    uint32(1),
+    sshString(opensshPublicBlob(key)),
+    sshString(Buffer.concat([secret, padding])),
+  ])
+  const lines = container.toString('base64').match(/.{1,70}/g) ?? []
+  return ['-----BEGIN OPENSSH PRIVATE KEY-----', ...lines, '-----END OPENSSH PRIVATE KEY-----', ''].join('\n')
+}
+
+function rawPublicKey(key: KeyObject): Buffer {
+  return fromBase64Url(createPublicKey(key).export({ format: 'jwk' }).x)
+}
+
+function fromBase64Url(text: string | undefined): Buffer {
+  return Buffer.from(text ?? '', 'base64url')
+}
+
+function sshString(value: string | Buffer): Buffer {
+  const bytes = Buffer.from(value)
+  return Buffer.concat([uint32(bytes.length), bytes])
+}
+
+function uint32(value: number): Buffer {
+  const bytes = Buffer.alloc(4)
+  bytes.writeUInt32BE(value)
+  return bytes
+}

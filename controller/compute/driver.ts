@@ -1,0 +1,41 @@
+import type { Port } from '../network/driver.js'
+
+/** What a machine needs to become an amphora. */
+export type MachineSpec = {
+  amphoraId: string
+  managementPort: Port
+  /** Prefix length of the management subnet. */
+  managementPrefix: number
+  /** Written into the machine before its first start; none of it is ever in a process argument or environment. */
+  identity: {
+    /** OpenSSH private key, made by the controller, so that the pin is known before first contact. */
+    sshHostKey: string
+    /** authorized_keys line (key part) of the controller, which reaches only the agent's socket. */
+    controllerPublicKey: string
+    /** authorized_keys line (key part) of the operators, which gives a root shell. */
+    operatorPublicKey: string
+    heartbeatKey: Buffer
+    heartbeatKeyId: number
+  }
+  /** Where beats go. */
+  healthManagers: { host: string; port: number }[]
+  beatIntervalSeconds: number
+}
+
+export type Machine = { amphoraId: string; computeId: string; state: 'running' | 'stopped' }
+
+/** Where amphorae come from. Every call is idempotent, keyed by the amphora's id; each has a time limit of its own. */
+export type ComputeDriver = {
+  name: string
+  /** Starts the machine when it does not run; a stopped or half-made one is made anew. */
+  create: (spec: MachineSpec) => Promise<Machine>
+  find: (amphoraId: string) => Promise<Machine | null>
+  list: () => Promise<Machine[]>
+  /** Gone afterwards with all that belonged to it; no error when there was none. */
+  delete: (amphoraId: string) => Promise<void>
+  /** Gives a running machine a network card with the port's MAC address on the port's network. */
+  plug: (amphoraId: string, port: Port) => Promise<void>
+  unplug: (amphoraId: string, portId: string) => Promise<void>
+  /** Ids of the ports that are plugged, the management port left out. */
+  pluggedPorts: (amphoraId: string) => Promise<string[]>
+}

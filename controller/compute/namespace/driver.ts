@@ -1,0 +1,207 @@
+import { readdirSync, realpathSync } from 'node:fs'
+import { join } from 'node:path'
+import type { Boot } from '../../../amphora-agent/protocol/boot.js'
+import { AGENT_SOCKET } from '../../../amphora-agent/protocol/messages.js'
+import type { Logger } from '../../log/log.js'
+import type { Fabric } from '../../network/local/fabric.js'
+import type { ComputeDriver, Machine, MachineSpec } from '../driver.js'
+import { createQueues } from './in-turn.js'
+import { machineDirectory } from './machine-directory.js'
+import { type BootData, endMachine, MachineError, sshdListens, startMachine } from './machine-process.js'
+import { namespacesNamed, networkNamespace } from './network-namespace.js'
+
+export type NamespaceDriverOptions = {
+  /** Tells this installation's machines from those of others on the host. */
+  instance: string
+  /** Where what is known of the machines is kept, one directory each. */
+  directory: string
+  fabric: Pick<Fabric, 'attach' | 'detach' | 'attachedPorts'>
+  /** MTU of a network, for the cards on it. */
+  networkMtu: (networkId: string) => Promise<number>
+  /** The agent, bundled into one ES module. */
+  agentBundle: string
+  /** The Node.js program that runs it; the one that runs this when not given. */
+  nodeProgram?: string
+  log: Logger
+}
+
+const MANAGEMENT_CARD = 'mgmt0'
+const AMPHORA_ID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
+
+/**
+ * Amphorae as namespaces of this host: each has its own network, processes, host name and a root of its own in memory, in which the
+ * host's /usr is all that is shared. A machine outlives the controller. Calls for the same amphora wait for each other.
+ */
+export function createNamespaceDriver(options: NamespaceDriverOptions): ComputeDriver {
+  const { instance, directory, fabric, networkMtu, agentBundle, nodeProgram = process.execPath, log } = options
+  const prefix = `krater-${instance}-`
+  const inTurn = createQueues()
+
+  const machineOf = (amphoraId: string) => {
+    if (!AMPHORA_ID.test(amphoraId)) throw new MachineError(`Not an amphora id: ${JSON.stringify(amphoraId)}`)
+    return {
+      files: machineDirectory(join(directory, amphoraId)),
+      namespace: networkNamespace(`${prefix}${amphoraId}`),
+    }
+  }
+
+  /** The process that holds a machine which is up and reachable by its namespace's name; null for anything less. */
+  const running = ({ files, namespace }: ReturnType<typeof machineOf>): number | null => {
+    const holder = files.holder()
+    return holder !== null && files.isReady() && namespace.holds(holder) ? holder : null
+  }
+
+  const describe = (amphoraId: string): Machine | null => {
+    const machine = machineOf(amphoraId)
+    if (!machine.files.exists() && !machine.namespace.exists()) return null
+    const state = running(machine) === null ? 'stopped' : 'running'
+    return { amphoraId, computeId: machine.namespace.name, state }
+  }
+
+  async function attachManagement(spec: MachineSpec): Promise<void> {
+    const { files, namespace } = machineOf(spec.amphoraId)
+    const { id, networkId, macAddress, fixedIps } = spec.managementPort
+    files.recordPort(id, 'management')
+    await fabric.attach({
+      networkId,
+      mtu: await networkMtu(networkId),
+      portId: id,
+      // The same at each start, so that the controller's neighbour entry stays right.
+      macAddress,
+      namespace: namespace.name,
+      interfaceName: MANAGEMENT_CARD,
+      // One amphora that was taken over must not get at the others.
+      isolated: true,
+    })
+    await namespace.configure(
+      MANAGEMENT_CARD,
+      fixedIps.map(({ address }) => `${address}/${spec.managementPrefix}`),
+    )
+  }
+
+  /** Cards first: that takes both ends away, even while a socket with unsent data holds the namespace. */
+  async function takeDown({ files, namespace }: ReturnType<typeof machineOf>): Promise<void> {
+    for (const portId of files.recordedPorts()) {
+      await fabric.detach(portId)
+      files.forgetPort(portId)
+    }
+    await endMachine(files)
+    await namespace.remove()
+  }
+
+  async function create(spec: MachineSpec): Promise<Machine> {
+    const machine = machineOf(spec.amphoraId)
+    const { files, namespace } = machine
+    const started = performance.now()
+    if (running(machine) === null) {
+      await takeDown(machine)
+      files.prepare()
+      files.forgetProcess()
+      await namespace.make()
+      await attachManagement(spec)
+      await startMachine({
+        directory: files,
+        namespaceFile: namespace.file,
+        node: realpathSync(nodeProgram),
+        agentBundle: realpathSync(agentBundle),
+        bootData: bootDataOf(spec),
+      })
+    } else {
+      await attachManagement(spec)
+    }
+    const holder = running(machine)
+    if (holder === null) throw new MachineError(`The machine ended right after its start: ${files.lastWords()}`)
+    const reachable = await sshdListens(holder)
+    const milliseconds = Math.round(performance.now() - started)
+    log.info({ amphoraId: spec.amphoraId, reachable, milliseconds }, 'machine runs')
+    return { amphoraId: spec.amphoraId, computeId: namespace.name, state: 'running' }
+  }
+
+  return {
+    name: 'namespace',
+
+    create: spec => inTurn(spec.amphoraId, () => create(spec)),
+
+    find: async amphoraId => describe(amphoraId),
+
+    list: async () => {
+      const known = [...namesIn(directory), ...namespacesNamed(prefix).map(name => name.slice(prefix.length))]
+      return [...new Set(known)].filter(name => AMPHORA_ID.test(name)).flatMap(name => describe(name) ?? [])
+    },
+
+    delete: amphoraId =>
+      inTurn(amphoraId, async () => {
+        const machine = machineOf(amphoraId)
+        await takeDown(machine)
+        machine.files.remove()
+      }),
+
+    plug: (amphoraId, port) =>
+      inTurn(amphoraId, async () => {
+        const machine = machineOf(amphoraId)
+        if (running(machine) === null) throw new MachineError(`The machine of amphora ${amphoraId} does not run.`)
+        machine.files.recordPort(port.id, 'plugged')
+        await fabric.attach({
+          networkId: port.networkId,
+          mtu: await networkMtu(port.networkId),
+          portId: port.id,
+          macAddress: port.macAddress,
+          namespace: machine.namespace.name,
+          // The agent finds the card by its MAC address and gives it its name.
+          interfaceName: `new${port.id.replaceAll('-', '').slice(0, 11)}`,
+        })
+      }),
+
+    unplug: (amphoraId, portId) =>
+      inTurn(amphoraId, async () => {
+        const { files } = machineOf(amphoraId)
+        if (!files.recordedPorts('plugged').includes(portId)) return
+        await fabric.detach(portId)
+        files.forgetPort(portId)
+      }),
+
+    pluggedPorts: async amphoraId => {
+      const machine = machineOf(amphoraId)
+      const recorded = running(machine) === null ? [] : machine.files.recordedPorts('plugged')
+      if (recorded.length === 0) return []
+      const attached = new Set(await fabric.attachedPorts())
+      return recorded.filter(portId => attached.has(portId))
+    },
+  }
+}
+
+function bootDataOf({
+  amphoraId,
+  managementPort,
+  identity,
+  healthManagers,
+  beatIntervalSeconds,
+}: MachineSpec): BootData {
+  const [first] = managementPort.fixedIps
+  if (first === undefined) throw new MachineError(`The management port ${managementPort.id} has no address.`)
+  const boot: Boot = {
+    amphoraId,
+    heartbeatKey: identity.heartbeatKey.toString('hex'),
+    heartbeatKeyId: identity.heartbeatKeyId,
+    healthManagers,
+    beatIntervalSeconds,
+  }
+  return {
+    'host-key': identity.sshHostKey,
+    // The agent's socket is left, as in sshd_config, which refuses all else once more.
+    'controller-key': `restrict,port-forwarding,permitopen="[${AGENT_SOCKET}]:*" ${identity.controllerPublicKey.trim()}\n`,
+    'operator-key': `${identity.operatorPublicKey.trim()}\n`,
+    boot: JSON.stringify(boot),
+    'management-address': `${first.address}\n`,
+    hostname: `amphora-${amphoraId}\n`,
+  }
+}
+
+function namesIn(directory: string): string[] {
+  try {
+    return readdirSync(directory)
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return []
+    throw error
+  }
+}

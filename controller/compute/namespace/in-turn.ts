@@ -1,0 +1,16 @@
+/**
+ * @returns a function that runs tasks with the same key one after another, whatever became of those before, and tasks with
+ *   different keys at once
+ */
+export function createQueues(): <T>(key: string, task: () => Promise<T>) => Promise<T> {
+  const last = new Map<string, Promise<unknown>>()
+  return (key, task) => {
+    const turn = (last.get(key) ?? Promise.resolve()).then(task, task)
+    last.set(key, turn)
+    const forget = () => {
+      if (last.get(key) === turn) last.delete(key)
+    }
+    turn.then(forget, forget)
+    return turn
+  }
+}

@@ -1,0 +1,79 @@
+import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+
+/**
+ * What is known of a machine outlives its creator in a directory of its own:
+ *   process    `pid startTicks bootId` of the process that holds the machine, written by that process itself (start.sh)
+ *   ready      exists when the machine's root stood complete (furnish.sh)
+ *   lock       locked by the process that holds the machine
+ *   console    what the machine said while it started
+ *   root/      where its root is mounted, seen by itself alone
+ *   ports/     one empty file per port, made before the card and removed after it
+ * The directory is made first and removed last, so nothing of a machine can be left without it.
+ */
+export type MachineDirectory = ReturnType<typeof machineDirectory>
+
+export type PortRole = 'management' | 'plugged'
+
+export function machineDirectory(directory: string) {
+  const inside = (name: string) => join(directory, name)
+  const ports = inside('ports')
+  return {
+    path: directory,
+    lock: inside('lock'),
+    console: inside('console'),
+
+    exists: () => existsSync(directory),
+
+    prepare: () => {
+      for (const path of [directory, inside('root'), ports]) mkdirSync(path, { recursive: true, mode: 0o700 })
+    },
+
+    /** The process that holds the machine; null when none ever did, or when it has ended (a recycled pid is not mistaken for it). */
+    holder: (): number | null => {
+      const [pid, startTicks, bootId] = (read(inside('process')) ?? '').trim().split(' ')
+      const isSame = startTicks !== undefined && startTicks === startTicksOf(Number(pid)) && bootId === currentBootId()
+      return isSame ? Number(pid) : null
+    },
+
+    isReady: () => existsSync(inside('ready')),
+
+    forgetProcess: () => {
+      for (const name of ['process', 'ready', 'console']) rmSync(inside(name), { force: true })
+    },
+
+    recordPort: (portId: string, role: PortRole) => {
+      writeFileSync(`${ports}/.${portId}`, role)
+      renameSync(`${ports}/.${portId}`, join(ports, portId))
+    },
+    forgetPort: (portId: string) => rmSync(join(ports, portId), { force: true }),
+    recordedPorts: (role?: PortRole): string[] =>
+      (existsSync(ports) ? readdirSync(ports) : []).filter(
+        portId => !portId.startsWith('.') && (role === undefined || read(join(ports, portId)) === role),
+      ),
+
+    /** The last words of a start that failed. */
+    lastWords: () => (read(inside('console')) ?? '').trim().split('\n').slice(-3).join(' / '),
+
+    remove: () => rmSync(directory, { recursive: true, force: true }),
+  }
+}
+
+/** When a process started, in clock ticks since the host booted; null when there is none, or only its remains that nobody has collected. */
+function startTicksOf(pid: number): string | null {
+  const stat = read(`/proc/${pid}/stat`)
+  if (stat === null) return null
+  // The name in brackets may hold anything, so the fields are counted from behind it.
+  const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ')
+  return fields[0] === 'Z' || fields[0] === 'X' ? null : (fields[19] ?? null)
+}
+
+const currentBootId = () => (read('/proc/sys/kernel/random/boot_id') ?? '').trim()
+
+function read(path: string): string | null {
+  try {
+    return readFileSync(path, 'utf8')
+  } catch {
+    return null
+  }
+}

@@ -1,0 +1,129 @@
+import { spawn } from 'node:child_process'
+import { closeSync, existsSync, openSync, readFileSync } from 'node:fs'
+import { dirname, join } from 'node:path'
+import type { Readable, Writable } from 'node:stream'
+import { setTimeout as wait } from 'node:timers/promises'
+import { fileURLToPath } from 'node:url'
+import type { MachineDirectory } from './machine-directory.js'
+
+const START_LIMIT_MS = 20_000
+const SSHD_LIMIT_MS = 3_000
+const END_LIMIT_MS = 10_000
+
+/** Files that are a machine's own or secret, by the names that furnish.sh knows. */
+export type BootData = Readonly<
+  Record<'host-key' | 'controller-key' | 'operator-key' | 'boot' | 'management-address' | 'hostname', string>
+>
+
+export class MachineError extends Error {}
+
+const scripts = findScripts(dirname(fileURLToPath(import.meta.url)))
+
+/** The scripts stand beside this file in the sources; the bundle in dist/ finds them in the sources beside it. */
+function findScripts(from: string): string {
+  for (let folder = from; ; folder = dirname(folder)) {
+    const candidate = join(folder, 'controller/compute/namespace/machine')
+    if (existsSync(join(candidate, 'start.sh'))) return candidate
+    if (folder === dirname(folder)) throw new Error(`controller/compute/namespace/machine was not found above ${from}.`)
+  }
+}
+
+/**
+ * Starts the process that holds a machine, detached: it outlives this one. Returns when the machine's own process 1 has taken over.
+ * The boot data goes through a pipe, so it never stands on a disk, in arguments or in an environment.
+ * @throws MachineError with the machine's last words
+ */
+export async function startMachine(options: {
+  directory: MachineDirectory
+  namespaceFile: string
+  node: string
+  agentBundle: string
+  bootData: BootData
+}): Promise<void> {
+  const { directory, namespaceFile, node, agentBundle, bootData } = options
+  const lock = openSync(directory.lock, 'a', 0o600)
+  const console = openSync(directory.console, 'a', 0o600)
+  const child = spawn('/bin/bash', [join(scripts, 'start.sh'), directory.path, namespaceFile, node, agentBundle], {
+    detached: true,
+    cwd: '/',
+    stdio: ['pipe', console, console, lock, 'pipe'],
+    env: { PATH: '/usr/sbin:/usr/bin:/sbin:/bin', LC_ALL: 'C.UTF-8' },
+  })
+  closeSync(lock)
+  closeSync(console)
+  const failure = new Promise<never>((_, reject) => {
+    child.once('error', error => reject(new MachineError(`The machine could not be started: ${error.message}`)))
+  })
+  failure.catch(() => undefined)
+  const stdin = child.stdio[0] as Writable
+  const readiness = child.stdio[4] as Readable
+  stdin.on('error', () => undefined)
+  const lines = Object.entries(bootData).map(([name, text]) => `${name} ${Buffer.from(text).toString('base64')}\n`)
+  stdin.end(`${lines.join('')}end\n`)
+  const limit = new AbortController()
+  try {
+    const said = await Promise.race([
+      failure,
+      lineOf(readiness),
+      wait(START_LIMIT_MS, `not ready after ${START_LIMIT_MS / 1000} s`, { signal: limit.signal }),
+    ])
+    if (said.trim() !== 'ready') {
+      child.kill('SIGKILL')
+      throw new MachineError(`The machine did not start: ${directory.lastWords() || said || 'it ended without a word'}`)
+    }
+  } finally {
+    limit.abort()
+    stdin.destroy()
+    readiness.destroy()
+    child.unref()
+  }
+}
+
+/** The first line, or what there is of it when the stream ends. */
+async function lineOf(stream: Readable): Promise<string> {
+  let text = ''
+  for await (const piece of stream) {
+    text += String(piece)
+    if (text.includes('\n')) break
+  }
+  return text
+}
+
+/** Waits until something in the machine's network listens on TCP port 22. False when that takes too long. */
+export async function sshdListens(holder: number): Promise<boolean> {
+  for (const until = performance.now() + SSHD_LIMIT_MS; performance.now() < until; await wait(10)) {
+    // Local address and port in hexadecimal, then the remote ones, then the state: 0A is LISTEN.
+    const sockets = ['tcp', 'tcp6'].map(table => readOrEmpty(`/proc/${holder}/net/${table}`)).join('')
+    if (/:0016 [0-9A-F]+:0000 0A /.test(sockets)) return true
+  }
+  return false
+}
+
+/** Ends a machine and everything in it at once, as a power cut does. @throws MachineError when it will not end */
+export async function endMachine(directory: MachineDirectory): Promise<void> {
+  const holder = directory.holder()
+  if (holder === null) return
+  // Process 1 first: the holder then collects it, and when the holder is gone, all is. Before there is a process 1, the holder itself.
+  const [first] = readOrEmpty(`/proc/${holder}/task/${holder}/children`).trim().split(' ')
+  kill(Number(first) || holder)
+  for (const since = performance.now(); directory.holder() === holder; await wait(5)) {
+    if (performance.now() - since > END_LIMIT_MS) throw new MachineError(`The process ${holder} does not end.`)
+    if (performance.now() - since > 1_000) kill(holder)
+  }
+}
+
+function kill(pid: number): void {
+  try {
+    process.kill(pid, 'SIGKILL')
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ESRCH') throw error
+  }
+}
+
+function readOrEmpty(path: string): string {
+  try {
+    return readFileSync(path, 'utf8')
+  } catch {
+    return ''
+  }
+}

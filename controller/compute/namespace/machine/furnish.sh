@@ -1,0 +1,102 @@
+#!/bin/bash
+# Makes the machine's own root in memory and moves into it. The host's /usr is all that is shared, read-only.
+#   furnish.sh THIS_DIRECTORY MACHINE_DIRECTORY NODE AGENT_BUNDLE
+# Standard input: one line `NAME BASE64` for each file of the machine that is secret or its own, and the line `end`.
+# Without that line the creator died half-way, and so does the machine.
+set -eu
+exec 3<&-
+here=$1 directory=$2 node=$3 agent=$4
+root=$directory/root
+
+mount -t tmpfs -o size=256m,nr_inodes=20k,mode=755,nosuid amphora "$root"
+cd "$root"
+mkdir -m 755 usr etc dev proc sys run var opt mnt
+mkdir -m 1777 tmp
+mkdir -m 700 root
+mkdir -p var/lib var/log var/empty opt/krater etc/ssh etc/ssl etc/haproxy run/sshd
+
+share() { # SOURCE TARGET: a directory or file of the host, read-only; nothing when the host has none
+  [ -e "$1" ] || return 0
+  if [ -d "$1" ]; then mkdir -p "$2"; else : >"$2"; fi
+  mount -o bind,ro,nosuid,nodev "$1" "$2"
+}
+
+share /usr usr
+for name in bin sbin lib lib32 lib64 libx32; do
+  if [ -L "/$name" ]; then ln -s "$(readlink "/$name")" "$name"; else share "/$name" "$name"; fi
+done
+share "$node" opt/krater/node
+share "$agent" opt/krater/agent.mjs
+
+cp -R "$here/etc/." etc/
+cp "$here/init.sh" opt/krater/init.sh
+for name in ld.so.cache ld.so.conf services protocols localtime; do
+  [ ! -e "/etc/$name" ] || cp -P "/etc/$name" "etc/$name"
+done
+share /etc/ld.so.conf.d etc/ld.so.conf.d
+share /etc/alternatives etc/alternatives
+share /etc/haproxy/errors etc/haproxy/errors
+# Not /etc/ssl as a whole: its folder `private` holds the host's keys.
+share /etc/ssl/certs etc/ssl/certs
+share /etc/ssl/openssl.cnf etc/ssl/openssl.cnf
+
+for name in null zero full random urandom tty; do
+  : >"dev/$name"
+  mount --bind "/dev/$name" "dev/$name"
+done
+mkdir dev/pts
+mkdir -m 1777 dev/shm
+mount -t devpts -o newinstance,nosuid,noexec,gid=5,mode=620,ptmxmode=666 devpts dev/pts
+ln -s pts/ptmx dev/ptmx
+ln -s /proc/self/fd dev/fd
+ln -s fd/0 dev/stdin
+ln -s fd/1 dev/stdout
+ln -s fd/2 dev/stderr
+
+mount -t proc -o nosuid,nodev,noexec proc proc
+# Root could write into the host's kernel and hardware here; of these, the settings of its own network are left to it.
+for name in sys irq bus fs sysrq-trigger mtrr acpi scsi asound driver; do
+  [ ! -e "proc/$name" ] || mount -o bind,ro,nosuid,nodev,noexec "proc/$name" "proc/$name"
+done
+mount -o bind proc/sys/net proc/sys/net
+mount -o remount,bind,rw,nosuid,nodev,noexec proc/sys/net
+mount -t sysfs -o nosuid,nodev,noexec sysfs sys
+mount -o remount,bind,ro,nosuid,nodev,noexec sys
+
+group=$(sed -n 's/^krater:[^:]*:\([0-9]*\):.*/\1/p' etc/group)
+mkdir -m 711 etc/ssh/authorized_keys
+mkdir -m 710 run/krater
+chown "0:$group" run/krater
+mkdir -m 700 run/krater/log
+complete=
+while read -r name content; do
+  case $name in
+  end) complete=yes ;;
+  host-key) file=etc/ssh/ssh_host_ed25519_key mode=600 ;;
+  controller-key) file=etc/ssh/authorized_keys/krater mode=644 ;;
+  operator-key) file=etc/ssh/authorized_keys/root mode=644 ;;
+  boot) file=run/krater/boot.json mode=600 ;;
+  management-address) file=etc/management-address mode=644 ;;
+  hostname) file=etc/hostname mode=644 ;;
+  *) echo "unknown file $name" >&2; exit 1 ;;
+  esac
+  [ -z "$complete" ] || break
+  (umask 077; base64 -d <<<"$content" >"$file")
+  chmod "$mode" "$file"
+done
+exec </dev/null
+[ -n "$complete" ] || { echo 'the boot data ended too early' >&2; exit 1; }
+hostname -F etc/hostname
+
+: >"$directory/ready"
+mkdir .host
+pivot_root . .host
+cd /
+umount -l /.host
+rmdir /.host
+
+# What an amphora needs and no more: without SYS_ADMIN its mounts are fixed, without MKNOD and DAC_READ_SEARCH the host's disks are out of reach.
+needed=+chown,+dac_override,+fowner,+kill,+setgid,+setuid,+net_bind_service,+net_admin,+net_raw,+sys_chroot
+# Nothing of the controller's environment reaches the machine.
+exec env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 \
+  setpriv --no-new-privs --inh-caps=-all --bounding-set="-all,$needed" /bin/bash /opt/krater/init.sh

@@ -1,0 +1,31 @@
+import type { ComputeDriver, Machine } from '../driver.js'
+
+/**
+ * Amphorae that are rows only. Every amphora runs at once: also one that this process never made, since after a restart there is
+ * nothing that could remember it.
+ */
+export function createNoopComputeDriver(): ComputeDriver {
+  const made = new Set<string>()
+  const plugged = new Map<string, Set<string>>()
+  const running = (amphoraId: string): Machine => ({ amphoraId, computeId: `noop-${amphoraId}`, state: 'running' })
+  return {
+    name: 'noop',
+    create: async ({ amphoraId }) => {
+      made.add(amphoraId)
+      return running(amphoraId)
+    },
+    find: async amphoraId => running(amphoraId),
+    list: async () => [...made].map(running),
+    delete: async amphoraId => {
+      made.delete(amphoraId)
+      plugged.delete(amphoraId)
+    },
+    plug: async (amphoraId, port) => {
+      plugged.set(amphoraId, (plugged.get(amphoraId) ?? new Set()).add(port.id))
+    },
+    unplug: async (amphoraId, portId) => {
+      plugged.get(amphoraId)?.delete(portId)
+    },
+    pluggedPorts: async amphoraId => [...(plugged.get(amphoraId) ?? [])],
+  }
+}

@@ -1,0 +1,113 @@
+import { existsSync, readFileSync } from 'node:fs'
+import { join, resolve } from 'node:path'
+import { parseDocument } from 'yaml'
+import type { z } from 'zod'
+import { type Configuration, configurationSchema } from './schema.js'
+import { settingAt, settings } from './settings.js'
+
+export const DEFAULT_STATE_DIRECTORY = '/var/lib/krater'
+
+/** A wrong or missing setting, in sentences for the operator. */
+export class ConfigurationError extends Error {}
+
+/** Where everything of this instance stands: the flag, else KRATER_STATE_DIR, else /var/lib/krater. */
+export function stateDirectory(flag: string | undefined, environment: NodeJS.ProcessEnv): string {
+  return resolve(flag ?? (environment.KRATER_STATE_DIR || DEFAULT_STATE_DIRECTORY))
+}
+
+export const configurationFile = (directory: string): string => join(directory, 'krater.yaml')
+
+/**
+ * The settings of krater.yaml (none when there is no such file) with those of the environment over them.
+ * @throws ConfigurationError naming every wrong setting, its value unless it is secret, and what is allowed
+ */
+export function loadConfiguration(directory: string, environment: NodeJS.ProcessEnv): Configuration {
+  const file = configurationFile(directory)
+  return parseConfiguration(existsSync(file) ? readFileSync(file, 'utf8') : '', environment, file)
+}
+
+/** As loadConfiguration, from the text of the file. */
+export function parseConfiguration(text: string, environment: NodeJS.ProcessEnv, file = 'krater.yaml'): Configuration {
+  const written = readYaml(text, file)
+  if (!isRecord(written)) throw new ConfigurationError(`${file} must hold settings as "name: value" lines.`)
+
+  const merged = structuredClone(written)
+  for (const { path, variable } of settings) {
+    const value = environment[variable]
+    // An empty variable is how many tools say "not set".
+    if (value !== undefined && value !== '') put(merged, path, value)
+  }
+  const parsed = configurationSchema.safeParse(merged)
+  if (parsed.success) return parsed.data
+  throw new ConfigurationError(
+    parsed.error.issues.map(issue => sentenceOf(issue, merged, environment, file)).join('\n'),
+  )
+}
+
+function readYaml(text: string, file: string): unknown {
+  const document = parseDocument(text, { prettyErrors: true })
+  const [syntax] = document.errors
+  if (syntax !== undefined) throw new ConfigurationError(`${file} is not valid YAML: ${syntax.message}`)
+  try {
+    return document.toJS() ?? {}
+  } catch (error) {
+    // An alias that stands for nothing, or for too much.
+    throw new ConfigurationError(`${file} is not valid YAML: ${error instanceof Error ? error.message : error}`)
+  }
+}
+
+function sentenceOf(
+  issue: z.core.$ZodIssue,
+  values: Record<string, unknown>,
+  environment: NodeJS.ProcessEnv,
+  file: string,
+): string {
+  if (issue.code === 'unrecognized_keys') {
+    const names = issue.keys.map(key => [...issue.path, key].join('.')).join(', ')
+    return `${file}: there is no setting ${names}.`
+  }
+  const name = issue.path.map(String).join('.')
+  const setting = settingAt(issue.path)
+  const fromEnvironment = setting !== undefined && (environment[setting.variable] ?? '') !== ''
+  const source = fromEnvironment ? setting.variable : file
+  const value = issue.path.reduce<unknown>((node, key) => (isRecord(node) ? node[String(key)] : undefined), values)
+  const shown = setting?.secret
+    ? 'its value (not shown)'
+    : `"${typeof value === 'object' ? JSON.stringify(value) : value}"`
+  return `${name}: ${shown} (from ${source}) is not allowed: it must be ${allowedBy(issue)}.`
+}
+
+function allowedBy(issue: z.core.$ZodIssue): string {
+  if (issue.code === 'invalid_value') return issue.values.map(value => String(value)).join(' or ')
+  if (issue.code === 'too_small' || issue.code === 'too_big') {
+    const what = issue.origin === 'string' ? 'text of length' : 'a number'
+    return issue.code === 'too_small'
+      ? `${what} ${issue.inclusive ? 'at least' : 'above'} ${issue.minimum}`
+      : `${what} ${issue.inclusive ? 'at most' : 'below'} ${issue.maximum}`
+  }
+  if (issue.code === 'invalid_type') {
+    return issue.expected === 'object'
+      ? 'a group of settings'
+      : `a ${issue.expected === 'int' ? 'whole number' : issue.expected}`
+  }
+  if (issue.code === 'invalid_format') {
+    return issue.format === 'regex' ? issue.message.replace(/^must be /, '') : `a valid ${issue.format}`
+  }
+  return issue.message
+}
+
+function put(target: Record<string, unknown>, path: readonly string[], value: string): void {
+  const [key, ...rest] = path
+  if (key === undefined) return
+  if (rest.length === 0) {
+    target[key] = value
+    return
+  }
+  const inner = isRecord(target[key]) ? target[key] : {}
+  target[key] = inner
+  put(inner, rest, value)
+}
+
+function isRecord(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+}

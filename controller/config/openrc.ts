@@ -1,0 +1,58 @@
+import { join } from 'node:path'
+import { stringify } from 'yaml'
+import { writePrivateFile } from './private-file.js'
+
+export type Credentials = { username: string; password: string; projectName: string }
+
+export type ClientFiles = {
+  /** Ends in /v3. */
+  authUrl: string
+  region: string
+  demo: Credentials
+  admin: Credentials
+}
+
+/**
+ * Writes what the clients of OpenStack read, mode 0600: `openrc` (the demo user) and `admin-openrc` for a shell, and `clouds.yaml` with
+ * the clouds `krater` (the demo user) and `krater-admin`.
+ */
+export function writeClientFiles(directory: string, files: ClientFiles): void {
+  writePrivateFile(join(directory, 'openrc'), openrc(files, files.demo))
+  writePrivateFile(join(directory, 'admin-openrc'), openrc(files, files.admin))
+  writePrivateFile(join(directory, 'clouds.yaml'), clouds(files))
+}
+
+function openrc({ authUrl, region }: ClientFiles, who: Credentials): string {
+  const variables = {
+    OS_AUTH_TYPE: 'password',
+    OS_AUTH_URL: authUrl,
+    OS_IDENTITY_API_VERSION: '3',
+    OS_USERNAME: who.username,
+    OS_PASSWORD: who.password,
+    OS_PROJECT_NAME: who.projectName,
+    OS_USER_DOMAIN_NAME: 'Default',
+    OS_PROJECT_DOMAIN_NAME: 'Default',
+    OS_REGION_NAME: region,
+    OS_INTERFACE: 'public',
+  }
+  const lines = Object.entries(variables).map(([name, value]) => `export ${name}='${value.replaceAll("'", "'\\''")}'`)
+  // Variables of another cloud that is sourced in the same shell would win over these.
+  return `unset OS_CLOUD OS_TOKEN OS_PROJECT_ID OS_USER_DOMAIN_ID OS_PROJECT_DOMAIN_ID OS_SYSTEM_SCOPE\n${lines.join('\n')}\n`
+}
+
+function clouds({ authUrl, region, demo, admin }: ClientFiles): string {
+  const cloud = (who: Credentials) => ({
+    auth: {
+      auth_url: authUrl,
+      username: who.username,
+      password: who.password,
+      project_name: who.projectName,
+      user_domain_name: 'Default',
+      project_domain_name: 'Default',
+    },
+    region_name: region,
+    identity_api_version: 3,
+    interface: 'public',
+  })
+  return stringify({ clouds: { krater: cloud(demo), 'krater-admin': cloud(admin) } })
+}

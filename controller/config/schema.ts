@@ -1,0 +1,115 @@
+import { z } from 'zod'
+
+const port = z.coerce.number().int().min(1).max(65535)
+const seconds = z.coerce.number().positive()
+const host = z.string().min(1)
+const postgresUrl = z.string().regex(/^postgres(ql)?:\/\//, 'must be a postgres:// URL')
+
+/**
+ * Every setting there is, with its default. The one source of krater.yaml's validation, of the environment variables
+ * (KRATER_ + the path in capitals: `network.driver` is KRATER_NETWORK_DRIVER) and of the documentation.
+ */
+export const configurationSchema = z.strictObject({
+  region: z.string().min(1).default('RegionOne').describe('Region name in the service catalogue'),
+  log_level: z.enum(['trace', 'debug', 'info', 'warn', 'error']).default('info'),
+  database: z
+    .strictObject({
+      url: postgresUrl
+        .optional()
+        .describe(
+          'Administrator of the database, for `krater db migrate`; `krater up` fills it in for its own cluster',
+        ),
+      identity: postgresUrl.optional(),
+      network: postgresUrl.optional(),
+      load_balancer: postgresUrl.optional(),
+      key_manager: postgresUrl.optional(),
+    })
+    .prefault({})
+    .describe('One URL per service, each with a role of its own'),
+  identity: z
+    .strictObject({
+      host: host.default('127.0.0.1'),
+      port: port.default(5000),
+      public_url: z.url().optional().describe('What the catalogue says when it is not http://host:port/v3'),
+      token_expiration: seconds.default(3600),
+    })
+    .prefault({}),
+  load_balancer: z
+    .strictObject({
+      host: host.default('127.0.0.1'),
+      port: port.default(9876),
+      public_url: z.url().optional(),
+      topology: z.enum(['SINGLE', 'ACTIVE_STANDBY']).default('SINGLE'),
+      default_provider: z.string().default('amphora'),
+    })
+    .prefault({}),
+  key_manager: z
+    .strictObject({ host: host.default('127.0.0.1'), port: port.default(9311), public_url: z.url().optional() })
+    .prefault({}),
+  network: z
+    .strictObject({
+      host: host.default('127.0.0.1'),
+      port: port.default(9696),
+      public_url: z.url().optional(),
+      driver: z.enum(['local', 'noop']).default('local'),
+      cidr: z
+        .string()
+        .optional()
+        .describe('The IPv4 /16 from which the first networks are cut; chosen free at first start'),
+    })
+    .prefault({}),
+  compute: z
+    .strictObject({
+      driver: z.enum(['namespace', 'noop']).default('namespace'),
+      warm_amphorae: z.coerce
+        .number()
+        .int()
+        .min(0)
+        .max(100)
+        .default(1)
+        .describe('Amphorae kept ready for the next load balancer'),
+    })
+    .prefault({}),
+  worker: z
+    .strictObject({
+      concurrency: z.coerce
+        .number()
+        .int()
+        .min(1)
+        .max(100)
+        .default(8)
+        .describe('Load balancers converged at once by one worker'),
+      sweep_interval: seconds.default(2),
+    })
+    .prefault({}),
+  housekeeping: z
+    .strictObject({
+      sweep_interval: seconds
+        .default(30)
+        .describe('Between two looks for machines and ports that nobody owns; what two looks in a row find is removed'),
+    })
+    .prefault({}),
+  health_manager: z
+    .strictObject({
+      host: host.optional().describe('Address to listen on; the management network’s own address when not given'),
+      port: port.default(5555),
+      beat_interval: seconds.default(3),
+      stale_after: seconds.default(15).describe('Silence after which an amphora is looked at'),
+    })
+    .prefault({}),
+  keys: z
+    .strictObject({
+      amphora_master: z
+        .string()
+        .optional()
+        .describe('File with 32 random bytes in hexadecimal: amphora host keys and heartbeat keys are derived from it'),
+      controller_ssh: z.string().optional().describe('File with the ed25519 private key that reaches the agents'),
+      operator_ssh: z
+        .string()
+        .optional()
+        .describe('File with the ed25519 private key that gives operators a shell on amphorae'),
+    })
+    .prefault({}),
+})
+
+export type Configuration = z.output<typeof configurationSchema>

@@ -1,0 +1,19 @@
+import type { Configuration } from './schema.js'
+
+/** Where clients reach each service: what the catalogue says. Identity's ends in /v3, the others have no path of their own. */
+export type ServiceUrls = { identity: string; network: string; loadBalancer: string; keyManager: string }
+
+export function serviceUrls(config: Configuration): ServiceUrls {
+  return {
+    identity: config.identity.public_url ?? `${urlOf(config.identity)}/v3`,
+    network: config.network.public_url ?? urlOf(config.network),
+    loadBalancer: config.load_balancer.public_url ?? urlOf(config.load_balancer),
+    keyManager: config.key_manager.public_url ?? urlOf(config.key_manager),
+  }
+}
+
+/** `http://host:port` of a listening address; one that means "all addresses" is reached over loopback. */
+export function urlOf({ host, port }: { host: string; port: number }): string {
+  const reachable = host === '0.0.0.0' ? '127.0.0.1' : host === '::' ? '::1' : host
+  return `http://${reachable.includes(':') ? `[${reachable}]` : reachable}:${port}`
+}

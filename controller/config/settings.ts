@@ -1,0 +1,51 @@
+import { z } from 'zod'
+import { configurationSchema } from './schema.js'
+
+/** One leaf of the configuration: where it stands in krater.yaml, and the environment variable that overrides it. */
+export type Setting = { path: readonly string[]; name: string; variable: string; secret: boolean }
+
+/** Every setting of the schema, in its order. */
+export const settings: readonly Setting[] = leavesOf(configurationSchema, [])
+
+/** Variables of ours that are not settings. */
+const OTHER_VARIABLES: ReadonlySet<string> = new Set([
+  'KRATER_STATE_DIR',
+  'KRATER_TEST_DIRECTORY',
+  'KRATER_UP_PROGRESS',
+])
+
+export function settingAt(path: readonly PropertyKey[]): Setting | undefined {
+  const name = path.map(String).join('.')
+  return settings.find(setting => setting.name === name)
+}
+
+/** Variables that look like settings of ours and are none: a misspelt one would otherwise be passed over in silence. */
+export function unknownVariables(environment: NodeJS.ProcessEnv): string[] {
+  const known = new Set(settings.map(setting => setting.variable))
+  return Object.keys(environment)
+    .filter(name => name.startsWith('KRATER_') && !known.has(name) && !OTHER_VARIABLES.has(name))
+    .sort()
+}
+
+function leavesOf(schema: z.ZodType, path: readonly string[]): Setting[] {
+  const inner = unwrap(schema)
+  if (inner instanceof z.ZodObject) {
+    return Object.entries(inner.shape).flatMap(([key, value]) => leavesOf(value as z.ZodType, [...path, key]))
+  }
+  return [
+    {
+      path,
+      name: path.join('.'),
+      variable: `KRATER_${path.join('_').toUpperCase()}`,
+      // Database URLs hold passwords.
+      secret: path[0] === 'database',
+    },
+  ]
+}
+
+function unwrap(schema: z.ZodType): z.ZodType {
+  if (schema instanceof z.ZodDefault || schema instanceof z.ZodPrefault || schema instanceof z.ZodOptional) {
+    return unwrap(schema.def.innerType as z.ZodType)
+  }
+  return schema
+}

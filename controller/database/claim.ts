@@ -1,0 +1,77 @@
+import type { Knex } from 'knex'
+import type { Database } from './connection.js'
+
+/** How long a claim lives without renewal; a dead worker's claims pass to another after this time at most. */
+export const LEASE_SECONDS = 8
+/** How often a living worker renews what it holds. */
+export const RENEWAL_SECONDS = 2
+
+/**
+ * A row that one worker holds until `heldUntil` (milliseconds of performance.now(), which a paused process cannot stop). Every write that
+ * follows from it carries the fence: a later claim has raised it, so a late write of a former holder finds no row.
+ */
+export type Claim = {
+  table: string
+  id: string
+  fence: number
+  heldUntil: number
+  /** When it was claimed, by the database's clock and with all of its digits: what is stored as later than this came afterwards. */
+  claimedAt: string
+}
+
+export type ClaimRequest = {
+  /** A table with the columns id, lease_owner, lease_until and fence. */
+  table: string
+  /** Trusted SQL over that table (alias t) that says whether a row is due now. */
+  due: string
+  /** Trusted SQL: what goes first. */
+  order: string
+  owner: string
+  limit: number
+}
+
+/**
+ * Takes up to `limit` rows that are due and that nobody holds: one statement, and no waiting for rows that others are
+ * taking at this moment (SKIP LOCKED). Only the database's clock is asked.
+ */
+export async function claimDue(
+  database: Database,
+  { table, due, order, owner, limit }: ClaimRequest,
+): Promise<Claim[]> {
+  const started = performance.now()
+  const { rows } = await database.raw(
+    `UPDATE ${table} SET lease_owner = ?, lease_until = now() + ? * interval '1 second', fence = fence + 1
+      WHERE id IN (SELECT t.id FROM ${table} t
+                    WHERE (t.lease_until IS NULL OR t.lease_until < now()) AND (${due})
+                    ORDER BY ${order} LIMIT ? FOR UPDATE SKIP LOCKED)
+      RETURNING id, fence, now()::text AS "claimedAt"`,
+    [owner, LEASE_SECONDS, limit],
+  )
+  return (rows as { id: string; fence: number; claimedAt: string }[]).map(row => ({
+    table,
+    ...row,
+    heldUntil: started + LEASE_SECONDS * 1000,
+  }))
+}
+
+/** Extends a claim. @returns false when it was lost; its holder must then stop at once */
+export async function renewClaim(database: Database, claim: Claim): Promise<boolean> {
+  const started = performance.now()
+  const renewed = await database(claim.table)
+    .where({ id: claim.id, fence: claim.fence })
+    .update({ lease_until: database.raw(`now() + ? * interval '1 second'`, [LEASE_SECONDS]) })
+  if (renewed === 1) claim.heldUntil = started + LEASE_SECONDS * 1000
+  return renewed === 1
+}
+
+/** Gives a claim back, so that the row can be claimed again at once when it is still due. */
+export async function releaseClaim(database: Knex, claim: Claim): Promise<void> {
+  await database(claim.table)
+    .where({ id: claim.id, fence: claim.fence })
+    .update({ lease_owner: null, lease_until: null })
+}
+
+/** True while the lease certainly lasts, by this process's own clock. Ask before every act outside the database. */
+export function isHeld(claim: Claim): boolean {
+  return performance.now() < claim.heldUntil
+}

@@ -1,0 +1,44 @@
+import { createRequire } from 'node:module'
+import type { Knex } from 'knex'
+import pg from 'pg'
+import type { Logger } from '../log/log.js'
+
+const knex = createRequire(import.meta.url)('knex') as typeof import('knex').default
+
+// Generations, fences and counters are bigint columns; all stay far below 2^53, so plain numbers are exact.
+pg.types.setTypeParser(pg.types.builtins.INT8, Number)
+
+export type Database = Knex
+
+export type ConnectionOptions = {
+  /** `postgres://role:password@host:port/database`, or with `?host=/socket/directory` for a unix socket. */
+  url: string
+  /** Shown in pg_stat_activity. */
+  applicationName: string
+  poolSize?: number
+  /** For what knex remarks; nowhere when there is none, since what goes wrong with a query is thrown anyway. */
+  log?: Logger
+}
+
+/** A pool of connections for one service's role; the role's search_path is that service's schema. */
+export function connect({ url, applicationName, poolSize = 10, log }: ConnectionOptions): Database {
+  return knex({
+    client: 'pg',
+    connection: {
+      connectionString: url,
+      application_name: applicationName,
+      connectionTimeoutMillis: 5_000,
+      statement_timeout: 30_000,
+      idle_in_transaction_session_timeout: 60_000,
+      keepAlive: true,
+    },
+    pool: { min: 0, max: poolSize, idleTimeoutMillis: 30_000 },
+    acquireConnectionTimeout: 10_000,
+    log: {
+      debug: message => log?.debug(message),
+      warn: message => log?.warn(message),
+      error: message => log?.error(message),
+      deprecate: message => log?.warn(message),
+    },
+  })
+}

@@ -1,0 +1,77 @@
+import type { Knex } from 'knex'
+import type { Database } from './connection.js'
+import { inTransaction } from './transaction.js'
+
+export type Migration = {
+  /** Sorts the migrations of one service: `001-first-tables`. Never renamed once released. */
+  name: string
+  up: (trx: Knex) => Promise<void>
+}
+
+export type ServiceSchema = {
+  /** Name of the PostgreSQL schema; the role is `krater_<schema>`. */
+  schema: 'identity' | 'network' | 'load_balancer' | 'key_manager'
+  migrations: readonly Migration[]
+}
+
+export const roleOf = (schema: ServiceSchema['schema']): string => `krater_${schema}`
+
+/**
+ * Makes the role and schema of one service, as a database administrator. Safe to repeat and to run twice at once.
+ * @param password the role's password; it is set anew at each call
+ */
+export async function prepareSchema(
+  administrator: Database,
+  schema: ServiceSchema['schema'],
+  password: string,
+): Promise<void> {
+  const role = roleOf(schema)
+  await inTransaction(administrator, async trx => {
+    await trx.raw('SELECT pg_advisory_xact_lock(hashtext(?))', ['krater prepare schema'])
+    const { rows } = await trx.raw('SELECT 1 FROM pg_roles WHERE rolname = ?', [role])
+    if (rows.length === 0) await trx.raw('CREATE ROLE ?? LOGIN', [role])
+    // ALTER ROLE takes no bind parameters; the server itself quotes the password.
+    const [{ statement }] = (
+      await trx.raw(`SELECT format('ALTER ROLE %I PASSWORD %L', ?::text, ?::text) AS statement`, [role, password])
+    ).rows
+    await trx.raw(statement.replaceAll('?', '\\?')).catch(error => {
+      // Knex puts the statement, and so the password, before what the server says.
+      error.message = `ALTER ROLE ${role}: ${error.message.slice(error.message.lastIndexOf(' - ') + 3)}`
+      throw error
+    })
+    await trx.raw('ALTER ROLE ?? SET search_path = ??', [role, schema])
+    await trx.raw('CREATE SCHEMA IF NOT EXISTS ?? AUTHORIZATION ??', [schema, role])
+  })
+}
+
+/**
+ * Brings the tables of one service up to date, as that service's role. Every migration is one transaction with its own
+ * record, so a kill in the middle leaves whole migrations only; concurrent runs wait for each other.
+ * @throws Error when the database was written by a newer Krater, in a sentence for the operator
+ */
+export async function migrate(database: Database, { schema, migrations }: ServiceSchema): Promise<void> {
+  const lock = (trx: Knex) => trx.raw('SELECT pg_advisory_xact_lock(hashtext(?))', [`krater migrate ${schema}`])
+  await inTransaction(database, async trx => {
+    await lock(trx)
+    await trx.raw(
+      'CREATE TABLE IF NOT EXISTS migration (name text PRIMARY KEY, applied_at timestamptz NOT NULL DEFAULT now())',
+    )
+  })
+  const known = new Set(migrations.map(migration => migration.name))
+  const applied: string[] = await database('migration').pluck('name')
+  const unknown = applied.filter(name => !known.has(name)).sort()
+  if (unknown.length > 0) {
+    throw new Error(
+      `The ${schema} tables were written by a newer Krater (${unknown.join(', ')}). Start that version, or restore a backup made before it.`,
+    )
+  }
+  for (const migration of migrations) {
+    await inTransaction(database, async trx => {
+      await lock(trx)
+      const done = await trx('migration').where({ name: migration.name }).first()
+      if (done !== undefined) return
+      await migration.up(trx)
+      await trx('migration').insert({ name: migration.name })
+    })
+  }
+}

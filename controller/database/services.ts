@@ -1,0 +1,11 @@
+import { migrations as identity } from '../identity/migrations.js'
+import { migrations as loadBalancer } from '../load-balancer/migrations.js'
+import { migrations as network } from '../network/migrations.js'
+import type { ServiceSchema } from './migrate.js'
+
+/** Every service that keeps tables, in the order in which they are made. */
+export const serviceSchemas: readonly ServiceSchema[] = [
+  { schema: 'identity', migrations: identity },
+  { schema: 'network', migrations: network },
+  { schema: 'load_balancer', migrations: loadBalancer },
+]

@@ -1,0 +1,85 @@
+import type { MemberState } from '../../amphora-agent/protocol/heartbeat.js'
+import type { Reported } from './picture.js'
+
+export type OperatingStatus = 'ONLINE' | 'OFFLINE' | 'DEGRADED' | 'ERROR' | 'DRAINING' | 'NO_MONITOR'
+
+export type StoredObject = { id: string; operatingStatus: OperatingStatus }
+
+/** A load balancer's objects as the database has them, with the operating statuses of before. */
+export type Stored = StoredObject & {
+  adminStateUp: boolean
+  /** Nothing is under way: what is missing in a report is then really missing. */
+  settled: boolean
+  listeners: (StoredObject & { adminStateUp: boolean })[]
+  pools: (StoredObject & { members: StoredObject[] })[]
+}
+
+export type Assessment = {
+  loadBalancer: OperatingStatus
+  listeners: Map<string, OperatingStatus>
+  pools: Map<string, OperatingStatus>
+  members: Map<string, OperatingStatus>
+}
+
+/**
+ * The truth table from reports to operating statuses (load-balancer-api 9.5, data-plane 5.1). A listener does not follow its pools;
+ * a load balancer shows the worst of all: ERROR before DEGRADED before ONLINE.
+ */
+export function assess(stored: Stored, reported: Reported): Assessment {
+  const assessment: Assessment = {
+    loadBalancer: stored.adminStateUp ? 'ONLINE' : 'OFFLINE',
+    listeners: new Map(),
+    pools: new Map(),
+    members: new Map(),
+  }
+  const worsen = (status: 'DEGRADED' | 'ERROR') => {
+    if (!stored.adminStateUp || assessment.loadBalancer === 'ERROR') return
+    assessment.loadBalancer = status
+  }
+  for (const listener of stored.listeners) {
+    const state = reported.listeners.get(listener.id)
+    if (state === 'OPEN') assessment.listeners.set(listener.id, 'ONLINE')
+    else if (state === 'FULL') {
+      assessment.listeners.set(listener.id, 'DEGRADED')
+      worsen('DEGRADED')
+    } else {
+      const lost = stored.adminStateUp && listener.adminStateUp && stored.settled
+      assessment.listeners.set(listener.id, lost ? 'ERROR' : 'OFFLINE')
+      if (lost) worsen('ERROR')
+    }
+  }
+  for (const pool of stored.pools) {
+    const state = reported.pools.get(pool.id)
+    let poolStatus: OperatingStatus = state === undefined ? 'OFFLINE' : state === 'UP' ? 'ONLINE' : 'ERROR'
+    if (poolStatus === 'ERROR') worsen('ERROR')
+    for (const member of pool.members) {
+      const memberStatus = memberStatusOf(reported.members.get(member.id), member.operatingStatus)
+      assessment.members.set(member.id, memberStatus)
+      if (memberStatus === 'ERROR' && poolStatus === 'ONLINE') {
+        poolStatus = 'DEGRADED'
+        worsen('DEGRADED')
+      }
+    }
+    assessment.pools.set(pool.id, poolStatus)
+  }
+  return assessment
+}
+
+function memberStatusOf(state: MemberState | undefined, before: OperatingStatus): OperatingStatus {
+  switch (state) {
+    case 'UP':
+      return 'ONLINE'
+    case 'DOWN':
+      return 'ERROR'
+    case 'DRAIN':
+      return 'DRAINING'
+    case 'MAINT':
+      return 'OFFLINE'
+    case 'NO_CHECK':
+      return 'NO_MONITOR'
+    case 'UNKNOWN':
+      return before
+    case undefined:
+      return before === 'NO_MONITOR' ? 'NO_MONITOR' : 'OFFLINE'
+  }
+}

@@ -1,0 +1,242 @@
+import type { Beat, Report } from '../../amphora-agent/protocol/heartbeat.js'
+import { HEARTBEAT_KEY_ID, heartbeatKey } from '../compute/amphora-identity.js'
+import type { Configuration } from '../config/schema.js'
+import type { Database } from '../database/connection.js'
+import { WAKE_CHANNEL } from '../load-balancer/migrations.js'
+import type { Logger } from '../log/log.js'
+import { addReport, type Picture } from './picture.js'
+import { type Refusal, startReceiver } from './receiver.js'
+import { type Heard, lastHeard, recordBeats } from './record-beats.js'
+import { recordReports } from './record-reports.js'
+import type { ReplayWindow } from './replay-window.js'
+import { countHeard, recheckMismatches, recheckSilent } from './watch.js'
+
+export type HealthManagerOptions = {
+  /** As the load balancer service's role. */
+  database: Database
+  /** Where amphorae send to; port 0 chooses a free one. */
+  host: string
+  config: Configuration['health_manager']
+  masterKey: Buffer
+  log: Logger
+}
+
+export type RunningHealthManager = { host: string; port: number; stop: () => Promise<void> }
+
+const WRITE_INTERVAL_MS = 500
+const WATCH_INTERVAL_MS = 2_000
+/** A silent amphora whose load balancer was looked at is left alone this long before the next look. */
+const RECHECK_PAUSE_MS = 20_000
+/** How long a report of an unknown configuration waits for the record of the apply that it tells of. */
+const PATIENCE_MS = 10_000
+/** One that is silent for so long is gone, or begins anew. */
+const FORGET_MS = 3_600_000
+
+/** Everything heard of one amphora since this process began. */
+type Amphora = { heard: Heard; picture: Picture | undefined; counted: Set<number>; heardAtMs: number }
+
+/**
+ * Heartbeats in; liveness, operating statuses, statistics and rechecks out. Datagrams only change memory, one entry per amphora; twice a second
+ * what is new is written in a few statements. Any number of health managers may run: all get every beat, and each write asks whether it is news.
+ */
+export async function startHealthManager({
+  database,
+  host,
+  config,
+  masterKey,
+  log,
+}: HealthManagerOptions): Promise<RunningHealthManager> {
+  const amphorae = new Map<string, Amphora>()
+  const unwritten = { beats: new Set<string>(), reports: new Set<string>() }
+  const refused = new Map<Refusal, number>()
+  const keys = new Map<string, Buffer>()
+  const windows = new Map<string, ReplayWindow>(
+    (await lastHeard(database)).map(({ amphoraId, bootId, seq, sentMs }) => [
+      amphoraId,
+      // What came just before a restart is unknown, so nothing below the last number is accepted again.
+      { bootId, highest: seq, seen: (1n << 64n) - 1n, sentMs },
+    ]),
+  )
+
+  const receiver = await startReceiver({
+    host,
+    port: config.port,
+    windows,
+    keyOf: (keyId, amphoraId) => {
+      if (keyId !== HEARTBEAT_KEY_ID) return null
+      const known = keys.get(amphoraId)
+      if (known !== undefined) return known
+      const key = heartbeatKey(masterKey, keyId, amphoraId)
+      // Only amphorae that were heard are remembered: forged ids cost a derivation each, and no memory.
+      if (windows.has(amphoraId)) keys.set(amphoraId, key)
+      return key
+    },
+    onDatagram: datagram => remember(amphorae, unwritten, datagram),
+    onRefused: (refusal, from) => {
+      const count = (refused.get(refusal) ?? 0) + 1
+      refused.set(refusal, count)
+      if (Number.isInteger(Math.log10(count))) log.warn({ refusal, from, count }, 'datagrams refused so far')
+    },
+  })
+
+  const rechecked = new Map<string, number>()
+  let databaseFailedAt = performance.now()
+
+  const silentMs = (amphoraId: string) => performance.now() - (amphorae.get(amphoraId)?.heardAtMs ?? 0)
+
+  const write = async () => {
+    const take = (ids: Set<string>) => {
+      const taken = [...ids].flatMap(id => amphorae.get(id) ?? [])
+      ids.clear()
+      return taken
+    }
+    const beats = take(unwritten.beats)
+    const reports = take(unwritten.reports)
+    const pictures = reports.flatMap(({ heard, picture, counted }) =>
+      picture === undefined
+        ? []
+        : [{ amphoraId: heard.amphoraId, vrrpMaster: heard.vrrpMaster, picture, counted: new Set(counted) }],
+    )
+    for (const { counted } of reports) counted.clear()
+    const putBack = (of: typeof pictures) => {
+      for (const { amphoraId, counted } of of) {
+        unwritten.reports.add(amphoraId)
+        for (const index of counted) amphorae.get(amphoraId)?.counted.add(index)
+      }
+    }
+    try {
+      await recordBeats(
+        database,
+        beats.map(({ heard }) => heard),
+      )
+      const passedOver = new Set(await recordReports(database, pictures))
+      putBack(pictures.filter(({ amphoraId }) => passedOver.has(amphoraId) && silentMs(amphoraId) < PATIENCE_MS))
+    } catch (error) {
+      // The newest of each amphora is written with the next try; nothing piles up.
+      for (const { heard } of beats) unwritten.beats.add(heard.amphoraId)
+      putBack(pictures)
+      throw error
+    }
+  }
+
+  const watch = async () => {
+    for (const id of amphorae.keys()) {
+      if (silentMs(id) < FORGET_MS) continue
+      amphorae.delete(id)
+      keys.delete(id)
+    }
+    const woken = await recheckMismatches(database)
+    const graceOver = performance.now() - databaseFailedAt > config.stale_after * 1000
+    if (graceOver && !(await isBlind(database, config))) {
+      const now = performance.now()
+      const recent = [...amphorae]
+        .filter(([, { heardAtMs }]) => now - heardAtMs < config.stale_after * 1000)
+        .map(([id]) => id)
+      const silent = await recheckSilent(database, config.stale_after, [...recent, ...pausing(rechecked, now)])
+      for (const { id, amphoraIds } of silent) {
+        for (const amphoraId of amphoraIds) rechecked.set(amphoraId, now)
+        log.warn({ loadBalancer: id, amphorae: amphoraIds }, 'silent amphora: asking for a second opinion')
+        woken.push(id)
+      }
+    }
+    for (const id of woken) await database.raw('SELECT pg_notify(?, ?)', [WAKE_CHANNEL, id])
+  }
+
+  const guarded = (name: string, work: () => Promise<void>) => async () => {
+    try {
+      await work()
+    } catch (error) {
+      databaseFailedAt = performance.now()
+      log.error({ err: error }, `${name} failed; it is tried again`)
+    }
+  }
+  const loops = [
+    repeat(guarded('writing heartbeats', write), WRITE_INTERVAL_MS),
+    repeat(guarded('watching amphorae', watch), WATCH_INTERVAL_MS),
+  ]
+  log.info({ host: receiver.host, port: receiver.port }, 'health manager listens')
+  return {
+    host: receiver.host,
+    port: receiver.port,
+    stop: async () => {
+      await receiver.stop()
+      await Promise.all(loops.map(loop => loop.stop()))
+      await guarded('writing heartbeats', write)()
+    },
+  }
+}
+
+function remember(
+  amphorae: Map<string, Amphora>,
+  unwritten: { beats: Set<string>; reports: Set<string> },
+  datagram: Beat | Report,
+): void {
+  const { amphoraId, bootId, seq, sentMs, generation, configHash, needsApply, vrrpMaster } = datagram
+  const before = amphorae.get(amphoraId)
+  const sameBoot = before?.heard.bootId === bootId
+  // Datagrams overtake each other: an older one adds nothing to what a newer one said.
+  if (before !== undefined && sameBoot && before.heard.seq > seq && datagram.kind === 'beat') return
+  const haproxyRunning = datagram.kind === 'beat' ? datagram.haproxyRunning : (before?.heard.haproxyRunning ?? false)
+  const heard: Heard = {
+    amphoraId,
+    bootId,
+    seq,
+    sentMs,
+    generation,
+    configHash,
+    needsApply,
+    vrrpMaster,
+    haproxyRunning,
+  }
+  const amphora: Amphora = before ?? { heard, picture: undefined, counted: new Set(), heardAtMs: 0 }
+  const overtaken = sameBoot && before !== undefined && before.heard.seq > seq
+  if (!overtaken) amphora.heard = heard
+  amphora.heardAtMs = performance.now()
+  if (datagram.kind === 'report' && !(overtaken && amphora.picture?.epoch !== datagram.epoch)) {
+    amphora.picture = addReport(amphora.picture, datagram)
+    for (const { index } of datagram.listeners) amphora.counted.add(index)
+    unwritten.reports.add(amphoraId)
+  }
+  amphorae.set(amphoraId, amphora)
+  unwritten.beats.add(amphoraId)
+}
+
+/**
+ * True when the silence is more likely ours than theirs: fewer than half of three or more amphorae were heard lately. One
+ * that hears nobody must judge nobody (data-plane 5.5).
+ */
+async function isBlind(database: Database, config: Configuration['health_manager']): Promise<boolean> {
+  const { expected, heard } = await countHeard(database, config.stale_after)
+  return expected >= 3 && heard * 2 < expected
+}
+
+function pausing(rechecked: Map<string, number>, now: number): string[] {
+  for (const [id, at] of rechecked) if (now - at > RECHECK_PAUSE_MS) rechecked.delete(id)
+  return [...rechecked.keys()]
+}
+
+/** Runs `work` again and again with a pause between; stop() ends the pause and waits for the run under way. */
+function repeat(work: () => Promise<void>, pauseMs: number): { stop: () => Promise<void> } {
+  let stopped = false
+  let endPause = () => {}
+  const running = (async () => {
+    while (!stopped) {
+      await work()
+      if (stopped) return
+      await new Promise<void>(resolve => {
+        const timer = setTimeout(resolve, pauseMs)
+        endPause = () => {
+          clearTimeout(timer)
+          resolve()
+        }
+      })
+    }
+  })()
+  return {
+    stop: () => {
+      stopped = true
+      endPause()
+      return running
+    },
+  }
+}

@@ -1,0 +1,80 @@
+import type { ObjectTable } from '../../amphora-agent/protocol/desired.js'
+import type { Counters, ListenerState, MemberState, PoolState, Report } from '../../amphora-agent/protocol/heartbeat.js'
+
+/** What one amphora reports of its objects, put together from the fragments that arrived. */
+export type Picture = {
+  configHash: string
+  epoch: string
+  sentMs: number
+  listeners: Map<number, { state: ListenerState; counters: Counters }>
+  pools: Map<number, { state: PoolState; members: (MemberState | undefined)[] }>
+  /** Of all pools together. */
+  memberCount: number
+}
+
+const emptyPicture = ({ configHash, epoch }: Report): Picture => ({
+  configHash,
+  epoch,
+  sentMs: 0,
+  listeners: new Map(),
+  pools: new Map(),
+  memberCount: 0,
+})
+
+/** Far above what any configuration holds. An amphora that was taken over may claim more, and is not believed: memory is everybody's. */
+const MOST_OBJECTS = 10_000
+const MOST_MEMBERS = 200_000
+
+/** Adds a report to the picture; a report of another configuration begins a new one, since its numbering is another. */
+export function addReport(picture: Picture | undefined, report: Report): Picture {
+  const base = picture !== undefined && picture.configHash === report.configHash ? picture : emptyPicture(report)
+  base.epoch = report.epoch
+  base.sentMs = Math.max(base.sentMs, report.sentMs)
+  for (const { index, state, counters } of report.listeners) {
+    if (index < MOST_OBJECTS) base.listeners.set(index, { state, counters })
+  }
+  for (const { index, state, firstMember, members } of report.pools) {
+    const known = base.pools.get(index)?.members ?? []
+    const growth = Math.max(0, firstMember + members.length - known.length)
+    if (index >= MOST_OBJECTS || base.memberCount + growth > MOST_MEMBERS) continue
+    base.memberCount += growth
+    for (const [offset, member] of members.entries()) known[firstMember + offset] = member
+    base.pools.set(index, { state, members: known })
+  }
+  return base
+}
+
+/** What the reports say of each object by its id; a pool or member that several listeners use shows its worst side. */
+export type Reported = {
+  listeners: Map<string, ListenerState>
+  pools: Map<string, PoolState>
+  members: Map<string, MemberState>
+}
+
+/** @returns null until every object of the table has been reported once */
+export function readPicture(picture: Picture, table: ObjectTable): Reported | null {
+  const reported: Reported = { listeners: new Map(), pools: new Map(), members: new Map() }
+  for (const [index, id] of table.listeners.entries()) {
+    const listener = picture.listeners.get(index)
+    if (listener === undefined) return null
+    reported.listeners.set(id, listener.state)
+  }
+  for (const [index, { poolId, members }] of table.pools.entries()) {
+    const pool = picture.pools.get(index)
+    if (pool === undefined) return null
+    if (reported.pools.get(poolId) !== 'DOWN') reported.pools.set(poolId, pool.state)
+    for (const [position, id] of members.entries()) {
+      const state = pool.members[position]
+      if (state === undefined) return null
+      const before = reported.members.get(id)
+      reported.members.set(id, before === undefined ? state : worse(before, state))
+    }
+  }
+  return reported
+}
+
+const WORST_FIRST: readonly MemberState[] = ['DOWN', 'MAINT', 'DRAIN', 'NO_CHECK', 'UP', 'UNKNOWN']
+
+function worse(a: MemberState, b: MemberState): MemberState {
+  return WORST_FIRST.indexOf(a) <= WORST_FIRST.indexOf(b) ? a : b
+}

@@ -1,0 +1,56 @@
+import type { Database } from '../database/connection.js'
+import { CLOCK_TOLERANCE_MS } from './replay-window.js'
+
+/** The newest that was heard of one amphora since the last write. */
+export type Heard = {
+  amphoraId: string
+  bootId: string
+  seq: number
+  sentMs: number
+  generation: number
+  configHash: string
+  needsApply: boolean
+  vrrpMaster: boolean
+  haproxyRunning: boolean
+}
+
+/** True for a time (milliseconds, an SQL column) that is further ahead of the database's clock than an honest amphora's can be. */
+export const isFromTheFuture = (column: string): string =>
+  `${column} > extract(epoch FROM now()) * 1000 + ${CLOCK_TOLERANCE_MS}`
+
+/**
+ * Writes what was heard in one statement, whatever the number of amphorae. Only amphorae that have a row are recorded, and
+ * only what is newer than what another health manager may have written already; the database's clock stamps it.
+ */
+export async function recordBeats(database: Database, heard: readonly Heard[]): Promise<void> {
+  if (heard.length === 0) return
+  await database.raw(
+    `INSERT INTO amphora_health AS h
+       (amphora_id, boot_id, last_seq, last_seen, sent_ms, generation, config_hash, needs_apply, vrrp_master, haproxy_running)
+     SELECT v."amphoraId", v."bootId", v.seq, now(), v."sentMs", v.generation, v."configHash", v."needsApply", v."vrrpMaster",
+            v."haproxyRunning"
+       FROM jsonb_to_recordset(?::jsonb) AS v("amphoraId" uuid, "bootId" text, seq bigint, "sentMs" bigint, generation bigint,
+            "configHash" text, "needsApply" boolean, "vrrpMaster" boolean, "haproxyRunning" boolean)
+       JOIN amphora a ON a.id = v."amphoraId"
+      ORDER BY v."amphoraId"
+     ON CONFLICT (amphora_id) DO UPDATE SET
+       boot_id = excluded.boot_id, last_seq = excluded.last_seq, last_seen = excluded.last_seen, sent_ms = excluded.sent_ms,
+       generation = excluded.generation, config_hash = excluded.config_hash, needs_apply = excluded.needs_apply,
+       vrrp_master = excluded.vrrp_master, haproxy_running = excluded.haproxy_running
+     WHERE (h.boot_id = excluded.boot_id AND h.last_seq < excluded.last_seq)
+        OR (h.boot_id <> excluded.boot_id AND (h.sent_ms < excluded.sent_ms OR ${isFromTheFuture('h.sent_ms')}))`,
+    [JSON.stringify(heard)],
+  )
+}
+
+/** What the database remembers of each amphora's datagrams, so that a restarted health manager accepts no old ones. */
+export async function lastHeard(
+  database: Database,
+): Promise<{ amphoraId: string; bootId: string; seq: number; sentMs: number }[]> {
+  return database('amphora_health').select({
+    amphoraId: 'amphora_id',
+    bootId: 'boot_id',
+    seq: 'last_seq',
+    sentMs: 'sent_ms',
+  })
+}

@@ -1,0 +1,169 @@
+import { z } from 'zod'
+import { objectTableSchema } from '../../amphora-agent/protocol/desired.js'
+import type { Counters } from '../../amphora-agent/protocol/heartbeat.js'
+import type { Database } from '../database/connection.js'
+import type { Transaction } from '../database/transaction.js'
+import { inTransaction } from '../database/transaction.js'
+import { type Assessment, assess, type OperatingStatus, type Stored } from './assess.js'
+import { type Picture, readPicture } from './picture.js'
+import { isFromTheFuture } from './record-beats.js'
+
+export type AmphoraPicture = {
+  amphoraId: string
+  picture: Picture
+  vrrpMaster: boolean
+  /** Listener indexes whose counters came since the last write. */
+  counted: ReadonlySet<number>
+}
+
+const contextSchema = z.object({
+  amphora_id: z.string(),
+  load_balancer_id: z.string(),
+  applied_sha256: z.string().nullable(),
+  applied_objects: objectTableSchema.nullable(),
+  topology: z.string(),
+})
+
+/**
+ * Turns reports into operating statuses and statistics: two reads and at most five writes for any number of amphorae, and
+ * no write for what did not change. A report whose configuration is not the one on record is passed over: its numbering is
+ * unknown, and the mismatch itself is the watch's business.
+ * @returns ids of the amphorae that were passed over: a report may come before the record of the apply that it tells of
+ */
+export async function recordReports(database: Database, pictures: readonly AmphoraPicture[]): Promise<string[]> {
+  if (pictures.length === 0) return []
+  const contexts = await readContexts(
+    database,
+    pictures.map(picture => picture.amphoraId),
+  )
+  const known = pictures.flatMap(entry => {
+    const context = contexts.get(entry.amphoraId)
+    const table = context?.applied_objects
+    if (context === undefined || !table || context.applied_sha256?.slice(0, 16) !== entry.picture.configHash) return []
+    return [{ ...entry, context, table }]
+  })
+  const passedOver = [...contexts.keys()].filter(id => !known.some(({ amphoraId }) => amphoraId === id))
+  // Both of a pair report; only what the one that holds the VIP sees is the tenant's truth.
+  const speaking = known.filter(entry => entry.context.topology === 'SINGLE' || entry.vrrpMaster)
+  const stored = await readStored(
+    database,
+    speaking.map(entry => entry.context.load_balancer_id),
+  )
+  const assessments = speaking.flatMap(entry => {
+    const loadBalancer = stored.get(entry.context.load_balancer_id)
+    const reported = readPicture(entry.picture, entry.table)
+    return loadBalancer === undefined || reported === null
+      ? []
+      : [{ loadBalancer, assessment: assess(loadBalancer, reported) }]
+  })
+  const statistics = known.flatMap(({ amphoraId, picture, counted, table }) =>
+    [...counted].flatMap(index => {
+      const listenerId = table.listeners[index]
+      const listener = picture.listeners.get(index)
+      return listenerId === undefined || listener === undefined
+        ? []
+        : [{ listenerId, amphoraId, epoch: picture.epoch, sentMs: picture.sentMs, ...listener.counters }]
+    }),
+  )
+  const changes = changedStatuses(assessments)
+  if (statistics.length === 0 && Object.values(changes).every(rows => rows.length === 0)) return passedOver
+  await inTransaction(database, async trx => {
+    await writeStatuses(trx, changes)
+    await writeStatistics(trx, statistics)
+  })
+  return passedOver
+}
+
+async function readContexts(database: Database, ids: readonly string[]) {
+  const rows: unknown[] = await database('amphora')
+    .join('load_balancer', 'load_balancer.id', 'amphora.load_balancer_id')
+    .whereIn('amphora.id', ids)
+    .select({ amphora_id: 'amphora.id', load_balancer_id: 'load_balancer.id', topology: 'load_balancer.topology' })
+    .select('applied_sha256', 'applied_objects')
+  return new Map(rows.map(row => contextSchema.parse(row)).map(context => [context.amphora_id, context]))
+}
+
+async function readStored(database: Database, ids: readonly string[]): Promise<Map<string, Stored>> {
+  if (ids.length === 0) return new Map()
+  const { rows } = await database.raw(
+    `SELECT lb.id, lb.operating_status AS "operatingStatus", lb.admin_state_up AS "adminStateUp",
+            lb.generation = lb.applied_generation AS settled,
+            coalesce((SELECT jsonb_agg(jsonb_build_object('id', l.id, 'operatingStatus', l.operating_status,
+                        'adminStateUp', l.admin_state_up)) FROM listener l WHERE l.load_balancer_id = lb.id), '[]') AS listeners,
+            coalesce((SELECT jsonb_agg(jsonb_build_object('id', p.id, 'operatingStatus', p.operating_status, 'members',
+                        coalesce((SELECT jsonb_agg(jsonb_build_object('id', m.id, 'operatingStatus', m.operating_status))
+                                    FROM member m WHERE m.pool_id = p.id), '[]')))
+                        FROM pool p WHERE p.load_balancer_id = lb.id), '[]') AS pools
+       FROM load_balancer lb WHERE lb.id = ANY(?::uuid[])`,
+    [[...ids]],
+  )
+  return new Map((rows as Stored[]).map(row => [row.id, row]))
+}
+
+type StatusRow = { id: string; status: OperatingStatus }
+type StatusChanges = { load_balancer: StatusRow[]; listener: StatusRow[]; pool: StatusRow[]; member: StatusRow[] }
+
+function changedStatuses(assessments: readonly { loadBalancer: Stored; assessment: Assessment }[]): StatusChanges {
+  const changes: StatusChanges = { load_balancer: [], listener: [], pool: [], member: [] }
+  const compare = (rows: StatusRow[], id: string, before: OperatingStatus, status: OperatingStatus | undefined) => {
+    if (status !== undefined && status !== before) rows.push({ id, status })
+  }
+  for (const { loadBalancer, assessment } of assessments) {
+    compare(changes.load_balancer, loadBalancer.id, loadBalancer.operatingStatus, assessment.loadBalancer)
+    for (const { id, operatingStatus } of loadBalancer.listeners) {
+      compare(changes.listener, id, operatingStatus, assessment.listeners.get(id))
+    }
+    for (const pool of loadBalancer.pools) {
+      compare(changes.pool, pool.id, pool.operatingStatus, assessment.pools.get(pool.id))
+      for (const { id, operatingStatus } of pool.members) {
+        compare(changes.member, id, operatingStatus, assessment.members.get(id))
+      }
+    }
+  }
+  return changes
+}
+
+async function writeStatuses(trx: Transaction, changes: StatusChanges): Promise<void> {
+  for (const [table, rows] of Object.entries(changes)) {
+    if (rows.length === 0) continue
+    await trx.raw(
+      `UPDATE ?? t SET operating_status = v.status
+         FROM jsonb_to_recordset(?::jsonb) AS v(id uuid, status text)
+        WHERE t.id = v.id`,
+      [table, JSON.stringify(rows)],
+    )
+  }
+}
+
+/** The largest number that is exact in JSON. */
+const HIGHEST_TOTAL = Number.MAX_SAFE_INTEGER
+
+/**
+ * A counter that begins again (another epoch) adds what it had reached to the base, so that the sum never goes backwards. The base is
+ * bounded: an amphora that was taken over could else begin again until the number overflows, and the batch with everybody's would fail.
+ */
+async function writeStatistics(
+  trx: Transaction,
+  rows: readonly ({ listenerId: string; amphoraId: string; epoch: string; sentMs: number } & Counters)[],
+): Promise<void> {
+  if (rows.length === 0) return
+  const counters = ['bytes_in', 'bytes_out', 'total_connections', 'request_errors']
+  const merged = counters.map(
+    counter => `
+      base_${counter} = least(${HIGHEST_TOTAL}, s.base_${counter} + CASE WHEN s.epoch = excluded.epoch THEN 0 ELSE s.${counter} END),
+      ${counter} = CASE WHEN s.epoch = excluded.epoch THEN greatest(s.${counter}, excluded.${counter}) ELSE excluded.${counter} END`,
+  )
+  await trx.raw(
+    `INSERT INTO listener_statistics AS s
+       (listener_id, amphora_id, epoch, sent_ms, bytes_in, bytes_out, active_connections, total_connections, request_errors)
+     SELECT l.id, v."amphoraId", v.epoch, v."sentMs", v."bytesIn", v."bytesOut", v."activeConnections", v."totalConnections", v."requestErrors"
+       FROM jsonb_to_recordset(?::jsonb) AS v("listenerId" uuid, "amphoraId" uuid, epoch text, "sentMs" bigint, "bytesIn" bigint, "bytesOut" bigint,
+            "activeConnections" bigint, "totalConnections" bigint, "requestErrors" bigint)
+       JOIN listener l ON l.id = v."listenerId"
+      ORDER BY l.id, v."amphoraId"
+     ON CONFLICT (listener_id, amphora_id) DO UPDATE SET
+       ${merged.join(',')}, active_connections = excluded.active_connections, epoch = excluded.epoch, sent_ms = excluded.sent_ms
+     WHERE s.sent_ms <= excluded.sent_ms OR ${isFromTheFuture('s.sent_ms')}`,
+    [JSON.stringify(rows)],
+  )
+}

@@ -1,0 +1,106 @@
+import { randomBytes } from 'node:crypto'
+import { hostname } from 'node:os'
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { ComputeDriver, MachineSpec } from '../compute/driver.js'
+import type { Configuration } from '../config/schema.js'
+import type { Database } from '../database/connection.js'
+import type { Logger } from '../log/log.js'
+import type { NetworkDriver } from '../network/driver.js'
+import type { AgentConnections } from '../provider/amphora/agent-connection.js'
+import { NOTHING_WATCHED, watchMachines } from './machine-watch.js'
+import { sweepOrphans } from './orphan-sweep.js'
+import { checkWarmPool, sizeWarmPool, tendWarmPool, type WarmPool } from './warm-pool.js'
+
+export type HousekeepingOptions = {
+  /** The role of the load balancer service. */
+  database: Database
+  network: NetworkDriver
+  compute: ComputeDriver
+  agents: AgentConnections
+  /** 32 bytes; see compute/amphora-identity.ts. */
+  masterKey: Buffer
+  /** authorized_keys lines (key part). */
+  controllerPublicKey: string
+  operatorPublicKey: string
+  healthManagers: MachineSpec['healthManagers']
+  config: Pick<Configuration, 'compute' | 'health_manager' | 'housekeeping'>
+  log: Logger
+  /** Shown in lease_owner; unique for every start. */
+  owner?: string
+  /** How often the warm pool is looked at; one second when not given. */
+  poolIntervalSeconds?: number
+}
+
+const STOP_LIMIT_MS = 5_000
+const LONGEST_PAUSE_MS = 30_000
+const WATCH_SECONDS = 1
+
+/**
+ * Keeps the warm pool filled, notices machines that end, and sweeps what nobody owns, until stopped. Any number of housekeepers share one database. A failure
+ * is logged and tried again, with longer pauses while it lasts.
+ */
+export async function startHousekeeping(options: HousekeepingOptions): Promise<{ stop: () => Promise<void> }> {
+  const { database, network, compute, config, log, poolIntervalSeconds = 1 } = options
+  const owner = options.owner ?? `${hostname()}:${process.pid}:${randomBytes(4).toString('hex')}:housekeeping`
+  const stopping = new AbortController()
+  const pool: WarmPool = {
+    database,
+    parts: { ...options, beatIntervalSeconds: config.health_manager.beat_interval },
+    size: config.compute.warm_amphorae,
+    owner,
+    log,
+    signal: stopping.signal,
+  }
+  const failures = new Map<string, number>()
+  let orphans: ReadonlySet<string> = new Set()
+  let watched = NOTHING_WATCHED
+  const sweepSeconds = config.housekeeping.sweep_interval
+  const portAgeSeconds = sweepSeconds * 2
+
+  const loops = [
+    repeat('the warm pool', poolIntervalSeconds, stopping.signal, log, async () => {
+      await sizeWarmPool(pool)
+      await tendWarmPool(pool, failures)
+    }),
+    repeat('the check of the warm pool', sweepSeconds, stopping.signal, log, () => checkWarmPool(pool)),
+    repeat('the watch over machines', WATCH_SECONDS, stopping.signal, log, async () => {
+      watched = await watchMachines({ database, compute, log }, watched)
+    }),
+    repeat('the orphan sweep', sweepSeconds, stopping.signal, log, async () => {
+      orphans = await sweepOrphans({ database, network, compute, log, portAgeSeconds }, orphans)
+    }),
+  ]
+  return {
+    stop: async () => {
+      stopping.abort()
+      const patience = new AbortController()
+      await Promise.race([
+        Promise.all(loops),
+        sleep(STOP_LIMIT_MS, undefined, { signal: patience.signal }).catch(() => undefined),
+      ])
+      patience.abort()
+    },
+  }
+}
+
+/** Does `work` at once and after every pause, until aborted. Never rejects. */
+async function repeat(
+  what: string,
+  pauseSeconds: number,
+  signal: AbortSignal,
+  log: Logger,
+  work: () => Promise<void>,
+): Promise<void> {
+  let pauseMs = pauseSeconds * 1000
+  while (!signal.aborted) {
+    try {
+      await work()
+      pauseMs = pauseSeconds * 1000
+    } catch (error) {
+      if (signal.aborted) return
+      pauseMs = Math.min(pauseMs * 2, Math.max(LONGEST_PAUSE_MS, pauseSeconds * 1000))
+      log.warn({ err: error, pauseMs }, `${what} failed; it is tried again`)
+    }
+    await sleep(pauseMs, undefined, { signal }).catch(() => undefined)
+  }
+}

@@ -1,0 +1,51 @@
+import type { ComputeDriver } from '../compute/driver.js'
+import type { Database } from '../database/connection.js'
+import { WAKE_CHANNEL } from '../load-balancer/migrations.js'
+import type { Logger } from '../log/log.js'
+
+export type MachineWatch = { database: Database; compute: Pick<ComputeDriver, 'list'>; log: Logger }
+
+/** What the watch knows from look to look: machines that ran when it last looked, and those whose end is not on record yet. */
+export type Watched = { running: ReadonlySet<string>; ended: ReadonlySet<string> }
+
+export const NOTHING_WATCHED: Watched = { running: new Set(), ended: new Set() }
+
+/**
+ * Finds machines that have ended since the last look, long before their heartbeats are missed, and has their load balancers
+ * looked at. At the first look every stopped machine counts as just ended. One end leads to one look, so a machine that will not
+ * start keeps to the back-off of its load balancer.
+ * @param before what the last look returned @returns what to give to the next one; the ends stay in it while the database is away
+ */
+export async function watchMachines({ database, compute, log }: MachineWatch, before: Watched): Promise<Watched> {
+  const machines = await compute.list()
+  const running = new Set(machines.filter(({ state }) => state === 'running').map(({ amphoraId }) => amphoraId))
+  const known = before === NOTHING_WATCHED ? machines.map(({ amphoraId }) => amphoraId) : before.running
+  const ended = new Set([...known, ...before.ended].filter(amphoraId => !running.has(amphoraId)))
+  if (ended.size === 0) return { running, ended }
+  try {
+    for (const { id, amphorae } of await askForALook(database, [...ended])) {
+      log.warn({ loadBalancer: id, amphorae }, 'the machine of an amphora has ended: asking for a look')
+    }
+    return { running, ended: new Set() }
+  } catch (error) {
+    log.warn({ err: error }, 'ended machines could not be recorded; it is tried again')
+    return { running, ended }
+  }
+}
+
+/** A retry time in the future gives way as well: the back-off is kept, but the fault that it was for is not this one. */
+async function askForALook(
+  database: Database,
+  amphoraIds: readonly string[],
+): Promise<{ id: string; amphorae: string[] }[]> {
+  const { rows } = await database.raw(
+    `WITH touched AS (
+       SELECT load_balancer_id AS id, array_agg(id) AS amphorae FROM amphora
+        WHERE id = ANY(?::uuid[]) AND status = 'ALLOCATED' GROUP BY load_balancer_id)
+     UPDATE load_balancer lb SET recheck_at = now(), retry_at = least(lb.retry_at, now())
+       FROM touched WHERE lb.id = touched.id
+      RETURNING lb.id, touched.amphorae, pg_notify(?, lb.id::text)`,
+    [[...amphoraIds], WAKE_CHANNEL],
+  )
+  return rows as { id: string; amphorae: string[] }[]
+}

@@ -1,0 +1,145 @@
+import { type Claim, claimDue, isHeld, releaseClaim } from '../database/claim.js'
+import type { Database } from '../database/connection.js'
+import { inTransaction } from '../database/transaction.js'
+import type { Logger } from '../log/log.js'
+import { agentTarget, awaitAgent, probeAgent } from '../provider/amphora/agent.js'
+import { deletePorts, type MachineParts, machineColumns, makeMachine } from '../provider/amphora/machine.js'
+import { keepClaim } from '../worker/keep-claim.js'
+
+export type WarmPool = {
+  database: Database
+  parts: MachineParts
+  /** Amphorae to keep ready. */
+  size: number
+  owner: string
+  log: Logger
+  signal: AbortSignal
+}
+
+/** Failed starts of an amphora after which it is removed, and another made. */
+const MOST_STARTS = 3
+const AGENT_START_MS = 30_000
+/** Amphorae that one housekeeper works at together. */
+const AT_ONCE = 2
+
+/** Amphorae of nobody that count as ready, or as becoming so. */
+const IN_POOL = `load_balancer_id IS NULL AND status IN ('BOOTING', 'READY')`
+
+/** Adds or takes away rows so that the pool has its size. Any number of housekeepers may do so at once. */
+export async function sizeWarmPool({ database, size }: WarmPool): Promise<void> {
+  if ((await countPool(database)) === size) return
+  await inTransaction(database, async trx => {
+    await trx.raw('SELECT pg_advisory_xact_lock(hashtext(?))', ['krater warm pool'])
+    const missing = size - (await countPool(trx))
+    if (missing > 0) {
+      await trx.raw(
+        `INSERT INTO amphora (id, status) SELECT gen_random_uuid(), 'BOOTING' FROM generate_series(1, ?::int)`,
+        [missing],
+      )
+    } else if (missing < 0) {
+      await trx.raw(
+        `UPDATE amphora SET status = 'PENDING_DELETE', updated_at = now()
+          WHERE id IN (SELECT id FROM amphora WHERE ${IN_POOL} ORDER BY status, created_at DESC LIMIT ? FOR UPDATE SKIP LOCKED)`,
+        [-missing],
+      )
+    }
+  })
+}
+
+async function countPool(database: Database): Promise<number> {
+  const { rows } = await database.raw(`SELECT count(*)::int AS count FROM amphora WHERE ${IN_POOL}`)
+  return (rows as { count: number }[])[0]?.count ?? 0
+}
+
+/**
+ * Boots the pool's amphorae that are not ready yet and removes those that are to go, also where another housekeeper died over them. One
+ * that fails is left to its lease, which is its pause before the next start.
+ * @param failures failed starts by amphora id, kept by the caller from call to call
+ * @returns when all that was claimed is done
+ */
+export async function tendWarmPool(pool: WarmPool, failures: Map<string, number>): Promise<void> {
+  const claims = await claimDue(pool.database, {
+    table: 'amphora',
+    due: `t.load_balancer_id IS NULL AND t.status IN ('BOOTING', 'PENDING_DELETE', 'ERROR')`,
+    order: 't.created_at',
+    owner: pool.owner,
+    limit: AT_ONCE,
+  })
+  await Promise.all(claims.map(claim => tend(pool, claim, failures)))
+}
+
+async function tend(pool: WarmPool, claim: Claim, failures: Map<string, number>): Promise<void> {
+  const { database, log, signal } = pool
+  const lost = new AbortController()
+  const letGo = keepClaim(database, claim, log, () => lost.abort())
+  const held = () => {
+    if (signal.aborted || lost.signal.aborted || !isHeld(claim)) throw new Interrupted()
+  }
+  try {
+    const row = await database('amphora').where({ id: claim.id }).first<{ status: string } | undefined>('status')
+    if (row?.status !== 'BOOTING') return await remove(pool, claim, held)
+    await boot(pool, claim, held)
+    failures.delete(claim.id)
+  } catch (error) {
+    if (error instanceof Interrupted) return await releaseClaim(database, claim).catch(() => undefined)
+    const count = (failures.get(claim.id) ?? 0) + 1
+    failures.set(claim.id, count)
+    log.warn({ amphora: claim.id, err: error, count }, 'a warm amphora could not be tended')
+    if (count < MOST_STARTS) return
+    failures.delete(claim.id)
+    await write(database, claim, { status: 'ERROR' }).catch(() => undefined)
+  } finally {
+    letGo()
+  }
+}
+
+/** The housekeeper stops, or the amphora belongs to another by now. */
+class Interrupted extends Error {}
+
+async function boot({ database, parts }: WarmPool, claim: Claim, held: () => void): Promise<void> {
+  const made = await makeMachine(parts, claim.id, held)
+  await write(database, claim, machineColumns(made))
+  const target = agentTarget(parts.masterKey, claim.id, made.managementAddress)
+  await awaitAgent(parts.agents, target, AGENT_START_MS, held)
+  await write(database, claim, { status: 'READY', lease_owner: null, lease_until: null })
+}
+
+async function remove({ database, parts }: WarmPool, claim: Claim, held: () => void): Promise<void> {
+  held()
+  parts.agents.close(claim.id)
+  await parts.compute.delete(claim.id)
+  await deletePorts(parts.network, claim.id, held)
+  await database('amphora').where({ id: claim.id, fence: claim.fence }).delete()
+  await database('amphora_health').where({ amphora_id: claim.id }).delete()
+}
+
+/** @throws Interrupted when the claim is no longer ours */
+async function write(database: Database, claim: Claim, columns: Record<string, unknown>): Promise<void> {
+  const written = await database('amphora')
+    .where({ id: claim.id, fence: claim.fence })
+    .whereNull('load_balancer_id')
+    .update({ ...columns, updated_at: database.fn.now() })
+  if (written === 0) throw new Interrupted()
+}
+
+/** Warm amphorae whose machine does not run, or whose agent is silent, are started again; nobody waits for them. */
+export async function checkWarmPool({ database, parts, log }: WarmPool): Promise<void> {
+  const warm = await database('amphora')
+    .where({ status: 'READY' })
+    .whereNull('load_balancer_id')
+    .select<{ id: string; lb_network_ip: string | null }[]>('id', 'lb_network_ip')
+  for (const { id, lb_network_ip: address } of warm) {
+    const machine = await parts.compute.find(id)
+    const runs = machine?.state === 'running'
+    if (runs && address !== null) {
+      const agent = await probeAgent(parts.agents, agentTarget(parts.masterKey, id, address))
+      if (agent.state === 'answers') continue
+    }
+    const status = runs ? 'PENDING_DELETE' : 'BOOTING'
+    const marked = await database('amphora')
+      .where({ id, status: 'READY' })
+      .whereNull('load_balancer_id')
+      .update({ status, updated_at: database.fn.now() })
+    if (marked === 1) log.info({ amphora: id, status }, 'a warm amphora is not ready any more')
+  }
+}

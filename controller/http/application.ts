@@ -1,0 +1,91 @@
+import { randomUUID } from 'node:crypto'
+import Koa from 'koa'
+import { isDatabaseAway } from '../database/database-away.js'
+import type { Logger } from '../log/log.js'
+import { ApiError } from './errors.js'
+
+export type Fault = { status: number; title: string; message: string; requestId: string }
+
+export type ApplicationOptions = {
+  /** Name of the service in the log. */
+  name: string
+  log: Logger
+  /** The body of an error answer in the shape of this API; `error` is what was thrown. */
+  presentFault: (fault: Fault, error: unknown) => unknown
+}
+
+/**
+ * A Koa application with what every API of ours shares: a request id on each answer (`x-openstack-request-id`), one
+ * access-log line per request, and one mapper from errors to the API's own fault shape. While the database is away that is
+ * 503; any other unknown error is a bug: it is logged with its stack, and the caller sees only the request id.
+ */
+export function createApplication({ name, log, presentFault }: ApplicationOptions): Koa {
+  const app = new Koa()
+  app.use(async (ctx, next) => {
+    const requestId = `req-${randomUUID()}`
+    const started = process.hrtime.bigint()
+    ctx.state.requestId = requestId
+    ctx.set('x-openstack-request-id', requestId)
+    try {
+      rejectMalformedPath(ctx.path)
+      await next()
+      if (ctx.status === 404 && ctx.body === undefined) throw new ApiError(404, 'The resource could not be found.')
+      if ((ctx.status === 405 || ctx.status === 501) && ctx.body === undefined) {
+        throw new ApiError(405, `The method ${ctx.method} is not allowed for this resource.`)
+      }
+    } catch (error) {
+      const fault = faultOf(error, requestId)
+      if (fault.status >= 500) log.error({ service: name, requestId, err: error }, fault.message)
+      if (error instanceof ApiError) ctx.set({ ...error.headers })
+      ctx.status = fault.status
+      ctx.body = presentFault(fault, error)
+    }
+    const milliseconds = Number(process.hrtime.bigint() - started) / 1e6
+    log.info(
+      { service: name, requestId, method: ctx.method, path: ctx.path, status: ctx.status, milliseconds },
+      'request',
+    )
+  })
+  app.on('error', error => log.warn({ service: name, err: error }, 'connection error'))
+  return app
+}
+
+const TITLES: Readonly<Record<number, string>> = {
+  400: 'Bad Request',
+  401: 'Unauthorized',
+  403: 'Forbidden',
+  404: 'Not Found',
+  405: 'Method Not Allowed',
+  406: 'Not Acceptable',
+  409: 'Conflict',
+  413: 'Request Entity Too Large',
+  415: 'Unsupported Media Type',
+  500: 'Internal Server Error',
+  501: 'Not Implemented',
+  503: 'Service Unavailable',
+}
+
+function faultOf(error: unknown, requestId: string): Fault {
+  if (error instanceof ApiError) {
+    return { status: error.status, title: TITLES[error.status] ?? 'Error', message: error.message, requestId }
+  }
+  if (isDatabaseAway(error)) {
+    const message = 'The database cannot be reached; try again in a moment.'
+    return { status: 503, title: 'Service Unavailable', message, requestId }
+  }
+  return {
+    status: 500,
+    title: 'Internal Server Error',
+    message: `An unexpected error occurred; its details are in the log under ${requestId}.`,
+    requestId,
+  }
+}
+
+function rejectMalformedPath(path: string): void {
+  try {
+    decodeURIComponent(path)
+  } catch {
+    throw new ApiError(400, 'The request path is not valid percent-encoding.')
+  }
+  if (path.includes('%00')) throw new ApiError(400, 'The request path holds a NUL character.')
+}

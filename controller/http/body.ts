@@ -1,0 +1,67 @@
+import type { Context } from 'koa'
+import { ApiError, badRequest } from './errors.js'
+
+/**
+ * Reads the request body as JSON.
+ * @param limit most bytes accepted; more is 413, and the rest of the body is not read
+ * @returns the parsed value; undefined when there is no body
+ * @throws ApiError 413 too large, 415 another media type, 400 not JSON, nested too deeply, or with text that has no UTF-8 form
+ */
+export async function readJson(ctx: Context, limit: number): Promise<unknown> {
+  const bytes = await readBytes(ctx, limit)
+  if (bytes.length === 0) return undefined
+  const type = ctx.request.type
+  if (type !== '' && type !== 'application/json' && !type.endsWith('+json')) {
+    throw new ApiError(415, `Content-Type must be application/json, not ${type}.`)
+  }
+  const value = parseJson(bytes)
+  if (stringsIn(value).some(text => /\p{Surrogate}/u.test(text))) {
+    throw badRequest('The request body holds half a surrogate pair.')
+  }
+  return value
+}
+
+function parseJson(bytes: Buffer): unknown {
+  try {
+    return JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(bytes))
+  } catch {
+    throw badRequest('The request body is not valid JSON.')
+  }
+}
+
+/** No client nests deeply, and whatever walks a value level by level, JSON.stringify too, must not run out of stack. */
+const MOST_LEVELS = 32
+
+/** Every string in a JSON value, keys included. @throws ApiError 400 when it is nested too deeply */
+export function stringsIn(value: unknown): string[] {
+  const strings: string[] = []
+  let level: unknown[] = [value]
+  for (let depth = 0; level.length > 0; depth++) {
+    if (depth > MOST_LEVELS) throw badRequest(`The request body is nested deeper than ${MOST_LEVELS} levels.`)
+    for (const item of level) if (typeof item === 'string') strings.push(item)
+    level = level
+      .filter(item => typeof item === 'object' && item !== null)
+      .flatMap(item => [...Object.keys(item), ...Object.values(item)])
+  }
+  return strings
+}
+
+/** Reads the raw request body; ApiError 413 above `limit` bytes. */
+export async function readBytes(ctx: Context, limit: number): Promise<Buffer> {
+  const declared = Number(ctx.get('Content-Length') || 0)
+  if (declared > limit) throw tooLarge(ctx, limit)
+  const chunks: Buffer[] = []
+  let size = 0
+  for await (const chunk of ctx.req as AsyncIterable<Buffer>) {
+    size += chunk.length
+    if (size > limit) throw tooLarge(ctx, limit)
+    chunks.push(chunk)
+  }
+  return Buffer.concat(chunks)
+}
+
+/** The unread rest of an oversized body would be taken for the next request, so the connection is closed after the answer. */
+function tooLarge(ctx: Context, limit: number): ApiError {
+  ctx.set('Connection', 'close')
+  return new ApiError(413, `The request body is larger than ${limit} bytes.`)
+}

@@ -1,0 +1,17 @@
+/** An error that a caller is meant to see: its status and its sentence go out in the error shape of the API at hand. */
+export class ApiError extends Error {
+  constructor(
+    readonly status: number,
+    message: string,
+    readonly headers: Readonly<Record<string, string>> = {},
+  ) {
+    super(message)
+    this.name = 'ApiError'
+  }
+}
+
+export const badRequest = (message: string) => new ApiError(400, message)
+export const forbidden = (message = 'Policy does not allow this request to be performed.') => new ApiError(403, message)
+export const notFound = (message: string) => new ApiError(404, message)
+export const conflict = (message: string) => new ApiError(409, message)
+export const notImplemented = (message: string) => new ApiError(501, message)

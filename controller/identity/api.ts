@@ -1,0 +1,157 @@
+import Router from '@koa/router'
+import type Koa from 'koa'
+import type { Context, Middleware } from 'koa'
+import type { Configuration } from '../config/schema.js'
+import type { Database } from '../database/connection.js'
+import { isUniqueViolation, sqlState } from '../database/transaction.js'
+import { createApplication } from '../http/application.js'
+import { readJson } from '../http/body.js'
+import { ApiError, badRequest, conflict, forbidden } from '../http/errors.js'
+import type { Logger } from '../log/log.js'
+import { isAllowedBy } from './access-rules.js'
+import { locate, versionDocument } from './discovery.js'
+import { isStorable, parse } from './json.js'
+import type { Answer, Request, Route } from './request.js'
+import { allRoutes } from './routes.js'
+import { authRequestSchema } from './tokens/auth-request.js'
+import { issueToken } from './tokens/issue.js'
+import { prove, unauthenticated } from './tokens/proof.js'
+import { presentToken } from './tokens/routes.js'
+import { findToken, purgeExpiredTokens, type StoredToken, tokenHash } from './tokens/store.js'
+
+export type IdentityApiOptions = {
+  database: Database
+  config: Pick<Configuration, 'identity'>
+  log: Logger
+  /** 32 bytes that encrypt what users keep under /v3/credentials. Without them that resource answers 501. */
+  credentialKey?: Buffer
+}
+
+/** As large as Keystone takes them. */
+const MOST_BODY_BYTES = 114_688
+
+const PURGE_INTERVAL_MILLISECONDS = 60_000
+
+/** The embedded identity service: Keystone's v3 API over our own tables. */
+export function createIdentityApi({ database, config, log, credentialKey }: IdentityApiOptions): Koa {
+  const app = createApplication({
+    name: 'identity',
+    log,
+    presentFault: ({ status, title, message }) => ({ error: { code: status, message, title } }),
+  })
+  const router = new Router()
+  const issue = tokenIssuer(database, config.identity.token_expiration)
+  router.get('/', ctx => {
+    const { base } = ctx.state
+    ctx.status = 300
+    ctx.set('Location', `${base}/v3/`)
+    ctx.body = { versions: { values: [versionDocument(base)] } }
+  })
+  router.get('/v3', ctx => {
+    ctx.body = { version: versionDocument(ctx.state.base) }
+  })
+  router.post('/v3/auth/tokens', async ctx => send(ctx, await issue(ctx)))
+  for (const route of allRoutes({ credentialKey: credentialKey ?? null })) {
+    router.register(`/v3${route.path}`, [route.method], async (ctx: Context) =>
+      send(ctx, await answerRoute(route, database, ctx)),
+    )
+  }
+  app.use(decorate(config.identity))
+  app.use(router.routes())
+  app.use(router.allowedMethods())
+  return app
+}
+
+/** Finds where the request came to, and gives every answer the headers and errors that Keystone's have. */
+function decorate({ host, port, public_url }: Configuration['identity']): Middleware {
+  const publicUrl = public_url === undefined ? null : new URL(public_url)
+  return async (ctx, next) => {
+    const { base, path } = locate(publicUrl, ctx.get('Host'), `${host}:${port}`, ctx.path)
+    ctx.state.base = base
+    ctx.state.url = `${base}${path}${ctx.search}`
+    ctx.path = path
+    ctx.set('Vary', 'X-Auth-Token')
+    for (const value of Object.values(ctx.query).flat()) {
+      if (!isStorable(value ?? '')) throw badRequest('The query holds characters that cannot be stored.')
+    }
+    try {
+      await next()
+    } catch (error) {
+      if (error instanceof ApiError && error.status === 401) ctx.set('WWW-Authenticate', `Keystone uri="${base}/v3"`)
+      if (isUniqueViolation(error)) throw conflict('Conflict occurred: such an object exists already.')
+      if (sqlState(error) === '23503')
+        throw conflict('Conflict occurred: an object that the request refers to was just removed.')
+      throw error
+    }
+  }
+}
+
+/** POST /v3/auth/tokens, the one operation that needs no token. */
+function tokenIssuer(database: Database, lifetime: number): (ctx: Context) => Promise<Answer> {
+  let lastPurge = 0
+  return async ctx => {
+    const { auth } = parse(authRequestSchema, await readBody(ctx))
+    const proofs = await prove(database, auth.identity)
+    const { token, document } = await issueToken(database, proofs, auth.scope, lifetime)
+    if (Date.now() - lastPurge > PURGE_INTERVAL_MILLISECONDS) {
+      lastPurge = Date.now()
+      await purgeExpiredTokens(database)
+    }
+    const body = await presentToken({ database, query: queryOf(ctx) }, document)
+    return { status: 201, body, headers: { 'X-Subject-Token': token } }
+  }
+}
+
+async function answerRoute(route: Route, database: Database, ctx: Context): Promise<Answer> {
+  const token = await identify(database, ctx)
+  const params: Record<string, string> = ctx.params
+  if (!Object.values(params).every(isStorable)) throw badRequest('The path holds characters that cannot be stored.')
+  if (!route.allow(token.document, params)) {
+    throw forbidden(`You are not authorized to perform the requested action: ${route.method} /v3${route.path}.`)
+  }
+  const request: Request = {
+    database,
+    token,
+    params,
+    query: queryOf(ctx),
+    header: name => ctx.get(name),
+    read: async schema => parse(schema, await readBody(ctx)),
+    base: ctx.state.base,
+    url: ctx.state.url,
+  }
+  return route.answer(request)
+}
+
+/** Who asks, by X-Auth-Token. @throws ApiError 401 */
+async function identify(database: Database, ctx: Context): Promise<StoredToken> {
+  const text = ctx.get('X-Auth-Token').trim()
+  const token = text === '' ? null : await findToken(database, tokenHash(text))
+  const rules = token?.document.access_rules
+  const line = { service: 'identity', method: ctx.method, path: ctx.path }
+  if (token === null || (rules !== undefined && !isAllowedBy(rules, line))) throw unauthenticated()
+  return token
+}
+
+async function readBody(ctx: Context): Promise<unknown> {
+  try {
+    return await readJson(ctx, MOST_BODY_BYTES)
+  } catch (error) {
+    // Keystone has no 415.
+    if (error instanceof ApiError && error.status === 415) throw badRequest(error.message)
+    throw error
+  }
+}
+
+function queryOf(ctx: Context): (name: string) => string | undefined {
+  return name => {
+    const value = ctx.query[name]
+    return Array.isArray(value) ? value[0] : value
+  }
+}
+
+function send(ctx: Context, { status, body, headers = {} }: Answer): void {
+  ctx.status = status
+  ctx.set(headers)
+  if (body !== undefined) ctx.body = body
+  else if (status === 200) ctx.body = ''
+}

@@ -1,0 +1,46 @@
+import type { Database } from '../database/connection.js'
+import type { TokenDocument } from './tokens/document.js'
+
+type CatalogEndpoint = { id: string; interface: string; region: string | null; region_id: string | null; url: string }
+export type CatalogEntry = { id: string; type: string; name: string; endpoints: CatalogEndpoint[] }
+
+/** The catalogue for the bearer of a token: enabled services with their enabled endpoints. One query. */
+export async function readCatalog(database: Database, token: TokenDocument): Promise<CatalogEntry[]> {
+  const { rows } = await database.raw(
+    `SELECT s.id, s.type, coalesce(s.name, '') AS name,
+            coalesce(json_agg(json_build_object('id', e.id, 'interface', e.interface, 'region', e.region_id,
+                                                'region_id', e.region_id, 'url', e.url) ORDER BY e.interface, e.id)
+                     FILTER (WHERE e.id IS NOT NULL), '[]') AS endpoints
+       FROM service s LEFT JOIN endpoint e ON e.service_id = s.id AND e.enabled
+      WHERE s.enabled GROUP BY s.id ORDER BY s.type, s.id`,
+  )
+  return (rows as CatalogEntry[]).map(entry => ({
+    ...entry,
+    endpoints: entry.endpoints.flatMap(endpoint => {
+      const url = fillTemplate(endpoint.url, token)
+      return url === null ? [] : [{ ...endpoint, url }]
+    }),
+  }))
+}
+
+/** Only scoped tokens carry a catalogue. */
+export const hasCatalog = (token: TokenDocument): boolean => token.roles !== undefined
+
+/**
+ * Puts the token's ids into `%(project_id)s` or `$(project_id)s` of an endpoint's URL.
+ * @returns null when the token has no such id: the endpoint is then left out
+ */
+export function fillTemplate(url: string, token: TokenDocument): string | null {
+  const values: Readonly<Record<string, string | undefined>> = {
+    project_id: token.project?.id,
+    tenant_id: token.project?.id,
+    user_id: token.user.id,
+  }
+  let complete = true
+  const filled = url.replace(/[%$]\((\w+)\)s/g, (_, name: string) => {
+    const value = Object.hasOwn(values, name) ? values[name] : undefined
+    complete &&= value !== undefined
+    return value ?? ''
+  })
+  return complete ? filled : null
+}

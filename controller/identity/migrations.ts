@@ -1,0 +1,176 @@
+import type { Migration } from '../database/migrate.js'
+
+export const migrations: readonly Migration[] = [
+  {
+    name: '001-first-tables',
+    up: async trx => {
+      await trx.raw(`
+        CREATE TABLE domain (
+          id text PRIMARY KEY,
+          name text NOT NULL UNIQUE,
+          description text NOT NULL DEFAULT '',
+          enabled boolean NOT NULL DEFAULT true,
+          tags text[] NOT NULL DEFAULT '{}',
+          options jsonb NOT NULL DEFAULT '{}',
+          -- what a client sent beyond the known fields; Keystone gives it back, and so do we
+          extra jsonb NOT NULL DEFAULT '{}'
+        );
+
+        CREATE TABLE project (
+          id text PRIMARY KEY,
+          domain_id text NOT NULL REFERENCES domain ON DELETE CASCADE,
+          -- null: the domain is its parent
+          parent_id text REFERENCES project ON DELETE CASCADE,
+          name text NOT NULL,
+          description text NOT NULL DEFAULT '',
+          enabled boolean NOT NULL DEFAULT true,
+          tags text[] NOT NULL DEFAULT '{}',
+          options jsonb NOT NULL DEFAULT '{}',
+          extra jsonb NOT NULL DEFAULT '{}',
+          UNIQUE (domain_id, name)
+        );
+        CREATE INDEX project_parent ON project (parent_id);
+
+        CREATE TABLE local_user (
+          id text PRIMARY KEY,
+          domain_id text NOT NULL REFERENCES domain ON DELETE CASCADE,
+          name text NOT NULL,
+          enabled boolean NOT NULL DEFAULT true,
+          default_project_id text REFERENCES project ON DELETE SET NULL,
+          -- null: the user cannot log in by password
+          password_hash text,
+          options jsonb NOT NULL DEFAULT '{}',
+          extra jsonb NOT NULL DEFAULT '{}',
+          UNIQUE (domain_id, name)
+        );
+        CREATE INDEX local_user_default_project ON local_user (default_project_id);
+
+        CREATE TABLE user_group (
+          id text PRIMARY KEY,
+          domain_id text NOT NULL REFERENCES domain ON DELETE CASCADE,
+          name text NOT NULL,
+          description text NOT NULL DEFAULT '',
+          extra jsonb NOT NULL DEFAULT '{}',
+          UNIQUE (domain_id, name)
+        );
+
+        CREATE TABLE group_member (
+          group_id text NOT NULL REFERENCES user_group ON DELETE CASCADE,
+          user_id text NOT NULL REFERENCES local_user ON DELETE CASCADE,
+          PRIMARY KEY (group_id, user_id)
+        );
+        CREATE INDEX group_member_user ON group_member (user_id);
+
+        CREATE TABLE role (
+          id text PRIMARY KEY,
+          name text NOT NULL UNIQUE,
+          description text,
+          options jsonb NOT NULL DEFAULT '{}',
+          extra jsonb NOT NULL DEFAULT '{}'
+        );
+
+        CREATE TABLE implied_role (
+          prior_role_id text NOT NULL REFERENCES role ON DELETE CASCADE,
+          implied_role_id text NOT NULL REFERENCES role ON DELETE CASCADE,
+          PRIMARY KEY (prior_role_id, implied_role_id),
+          CHECK (prior_role_id <> implied_role_id)
+        );
+
+        -- Who (a user or a group) holds a role on what (a project or a domain; neither: the system).
+        CREATE TABLE assignment (
+          role_id text NOT NULL REFERENCES role ON DELETE CASCADE,
+          user_id text REFERENCES local_user ON DELETE CASCADE,
+          group_id text REFERENCES user_group ON DELETE CASCADE,
+          project_id text REFERENCES project ON DELETE CASCADE,
+          domain_id text REFERENCES domain ON DELETE CASCADE,
+          CHECK (num_nonnulls(user_id, group_id) = 1),
+          CHECK (num_nonnulls(project_id, domain_id) <= 1),
+          UNIQUE NULLS NOT DISTINCT (user_id, group_id, project_id, domain_id, role_id)
+        );
+        CREATE INDEX assignment_group ON assignment (group_id);
+        CREATE INDEX assignment_project ON assignment (project_id);
+        CREATE INDEX assignment_domain ON assignment (domain_id);
+        CREATE INDEX assignment_role ON assignment (role_id);
+
+        CREATE TABLE service (
+          id text PRIMARY KEY,
+          type text NOT NULL,
+          name text,
+          description text,
+          enabled boolean NOT NULL DEFAULT true,
+          extra jsonb NOT NULL DEFAULT '{}'
+        );
+
+        CREATE TABLE region (
+          id text PRIMARY KEY,
+          description text NOT NULL DEFAULT '',
+          parent_region_id text REFERENCES region ON DELETE CASCADE,
+          extra jsonb NOT NULL DEFAULT '{}'
+        );
+
+        CREATE TABLE endpoint (
+          id text PRIMARY KEY,
+          service_id text NOT NULL REFERENCES service ON DELETE CASCADE,
+          region_id text REFERENCES region,
+          interface text NOT NULL CHECK (interface IN ('public', 'internal', 'admin')),
+          url text NOT NULL,
+          enabled boolean NOT NULL DEFAULT true,
+          extra jsonb NOT NULL DEFAULT '{}'
+        );
+        CREATE INDEX endpoint_service ON endpoint (service_id);
+
+        CREATE TABLE credential (
+          id text PRIMARY KEY,
+          user_id text NOT NULL REFERENCES local_user ON DELETE CASCADE,
+          project_id text REFERENCES project ON DELETE CASCADE,
+          type text NOT NULL,
+          -- AES-256-GCM under a key that the database never sees
+          sealed_blob bytea NOT NULL,
+          extra jsonb NOT NULL DEFAULT '{}'
+        );
+        CREATE INDEX credential_user ON credential (user_id);
+
+        CREATE TABLE application_credential (
+          id text PRIMARY KEY,
+          user_id text NOT NULL REFERENCES local_user ON DELETE CASCADE,
+          project_id text NOT NULL REFERENCES project ON DELETE CASCADE,
+          name text NOT NULL,
+          description text,
+          secret_hash text NOT NULL,
+          expires_at timestamptz,
+          unrestricted boolean NOT NULL DEFAULT false,
+          access_rules jsonb,
+          UNIQUE (user_id, name)
+        );
+        CREATE INDEX application_credential_project ON application_credential (project_id);
+
+        CREATE TABLE application_credential_role (
+          application_credential_id text NOT NULL REFERENCES application_credential ON DELETE CASCADE,
+          role_id text NOT NULL REFERENCES role ON DELETE CASCADE,
+          PRIMARY KEY (application_credential_id, role_id)
+        );
+
+        -- A row stands as long as its token is good: whatever ends the right to it deletes the row.
+        CREATE TABLE token (
+          sha256 bytea PRIMARY KEY,
+          user_id text NOT NULL REFERENCES local_user ON DELETE CASCADE,
+          -- the scope; both null: unscoped, or the system
+          project_id text REFERENCES project ON DELETE CASCADE,
+          domain_id text REFERENCES domain ON DELETE CASCADE,
+          application_credential_id text REFERENCES application_credential ON DELETE CASCADE,
+          -- the finished token document, without the catalogue
+          document jsonb NOT NULL,
+          expires_at timestamptz NOT NULL
+        );
+        CREATE INDEX token_user ON token (user_id);
+        CREATE INDEX token_project ON token (project_id);
+        CREATE INDEX token_domain ON token (domain_id);
+        CREATE INDEX token_application_credential ON token (application_credential_id);
+        CREATE INDEX token_expiry ON token (expires_at);
+
+        -- What the first start made once and never makes again, even when an operator has removed it.
+        CREATE TABLE made_once (what text PRIMARY KEY);
+      `)
+    },
+  },
+]

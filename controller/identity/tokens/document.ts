@@ -1,0 +1,44 @@
+import type { AccessRule } from '../access-rules.js'
+import type { Caller, Named } from '../caller.js'
+
+/** The `token` object of an answer, without the catalogue: what is stored, and what every service learns of a caller. */
+export type TokenDocument = {
+  methods: string[]
+  user: Named & { domain: Named; password_expires_at: null }
+  audit_ids: string[]
+  /** UTC, microseconds, `Z`: 2026-11-21T07:47:10.000000Z */
+  issued_at: string
+  expires_at: string
+  project?: Named & { domain: Named }
+  is_domain?: false
+  domain?: Named
+  system?: { all: true }
+  /** Implied roles included. Absent when the token is unscoped. */
+  roles?: Named[]
+  application_credential?: Named & { restricted: boolean }
+  access_rules?: AccessRule[]
+}
+
+/** The caller that a token stands for, in the form that the services know. */
+export function callerFrom(document: TokenDocument, expiresAt: Date): Caller {
+  const { id, name, domain } = document.user
+  return {
+    user: { id, name, domain },
+    project: document.project ?? null,
+    domain: document.domain ?? null,
+    system: document.system !== undefined,
+    roles: roleNames(document),
+    expiresAt,
+    ...(document.access_rules !== undefined && { accessRules: document.access_rules }),
+  }
+}
+
+/** Role names in lower case, as policies compare them. */
+export function roleNames(document: TokenDocument): string[] {
+  return (document.roles ?? []).map(role => role.name.toLowerCase())
+}
+
+/** A time as token documents write it. */
+export function isoTime(time: Date): string {
+  return time.toISOString().replace(/\.(\d{3})Z$/, '.$1000Z')
+}

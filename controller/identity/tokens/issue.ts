@@ -1,0 +1,136 @@
+import { randomBytes } from 'node:crypto'
+import type { Knex } from 'knex'
+import type { Database } from '../../database/connection.js'
+import { inTransaction } from '../../database/transaction.js'
+import type { Named } from '../caller.js'
+import { rolesOfApplicationCredential } from '../effective-roles.js'
+import type { RequestedScope } from './auth-request.js'
+import { isoTime, type TokenDocument } from './document.js'
+import { type Proof, unauthenticated } from './proof.js'
+import { holdRights } from './revocation.js'
+import { resolveScope, type Scope } from './scope.js'
+import { findToken, newToken, type StoredToken, storeToken, tokenHash } from './store.js'
+
+export type IssuedToken = { token: string; document: TokenDocument }
+
+/**
+ * Makes a token for what was proven, on the scope that is asked for.
+ * @param lifetime seconds; a rescoped token keeps the end of its parent, and none outlives its application credential
+ * @throws ApiError 401 when the user, its rights or the proof are gone, or when it has no role on the scope
+ */
+export async function issueToken(
+  database: Database,
+  proofs: readonly Proof[],
+  requested: RequestedScope | undefined,
+  lifetime: number,
+): Promise<IssuedToken> {
+  return inTransaction(database, async trx => {
+    await holdRights(trx)
+    const user = await readUser(trx, proofs)
+    const parent = await readParent(trx, proofs)
+    const credential = await readApplicationCredential(trx, proofs, parent)
+    if (credential !== null && requested !== undefined) throw unauthenticated()
+    const granted =
+      credential === null
+        ? await resolveScope(trx, user, requested)
+        : await resolveScope(trx, user, { project: { id: credential.project_id } })
+    const roles = credential === null ? granted.roles : await restrictRoles(trx, credential.id, granted.roles)
+
+    const now = new Date()
+    const end = parent?.expiresAt.getTime() ?? now.getTime() + lifetime * 1000
+    const expiresAt = new Date(Math.min(end, credential?.expires_at?.getTime() ?? end))
+    const methods = [...(parent?.document.methods ?? []), ...proofs.map(proof => proof.method)]
+    const document: TokenDocument = {
+      methods: [...new Set(methods)],
+      user: { id: user.id, name: user.name, domain: user.domain, password_expires_at: null },
+      audit_ids: [newAuditId(), ...(parent?.document.audit_ids.slice(0, 1) ?? [])],
+      issued_at: isoTime(now),
+      expires_at: isoTime(expiresAt),
+      ...scopeMembers(granted.scope, roles),
+      ...(credential !== null && {
+        application_credential: { id: credential.id, name: credential.name, restricted: !credential.unrestricted },
+        ...(credential.access_rules !== null && { access_rules: credential.access_rules }),
+      }),
+    }
+    const token = newToken()
+    await storeToken(trx, { sha256: tokenHash(token), document, expiresAt })
+    return { token, document }
+  })
+}
+
+export type TokenUser = Named & { domain: Named; defaultProjectId: string | null }
+
+/** The user, when it and its domain are enabled and its password is still the proven one. */
+async function readUser(trx: Knex, proofs: readonly Proof[]): Promise<TokenUser> {
+  const row = await trx('local_user as u')
+    .join('domain as d', 'd.id', 'u.domain_id')
+    .where({ 'u.id': proofs[0]?.userId ?? '', 'u.enabled': true, 'd.enabled': true })
+    .first('u.id', 'u.name', 'u.default_project_id', 'u.password_hash', 'd.id as domain_id', 'd.name as domain_name')
+  if (row === undefined) throw unauthenticated()
+  for (const proof of proofs) {
+    if (proof.method === 'password' && proof.passwordHash !== row.password_hash) throw unauthenticated()
+  }
+  return {
+    id: row.id,
+    name: row.name,
+    domain: { id: row.domain_id, name: row.domain_name },
+    defaultProjectId: row.default_project_id,
+  }
+}
+
+async function readParent(trx: Knex, proofs: readonly Proof[]): Promise<StoredToken | null> {
+  const proof = proofs.find(proof => proof.method === 'token')
+  if (proof === undefined) return null
+  const parent = await findToken(trx, proof.sha256)
+  if (parent === null) throw unauthenticated()
+  return parent
+}
+
+type ApplicationCredential = {
+  id: string
+  name: string
+  project_id: string
+  unrestricted: boolean
+  expires_at: Date | null
+  access_rules: TokenDocument['access_rules'] | null
+}
+
+/** The application credential that bounds the new token: the proven one, or the one behind the token that is rescoped. */
+async function readApplicationCredential(
+  trx: Knex,
+  proofs: readonly Proof[],
+  parent: StoredToken | null,
+): Promise<ApplicationCredential | null> {
+  const proof = proofs.find(proof => proof.method === 'application_credential')
+  const id = proof?.applicationCredentialId ?? parent?.document.application_credential?.id
+  if (id === undefined) return null
+  const row: ApplicationCredential | undefined = await trx('application_credential')
+    .where({ id })
+    .whereRaw('(expires_at IS NULL OR expires_at > now())')
+    .first('id', 'name', 'project_id', 'unrestricted', 'expires_at', 'access_rules')
+  if (row === undefined) throw unauthenticated()
+  return row
+}
+
+/** An application credential carries its own roles, as far as its user still holds them. */
+async function restrictRoles(trx: Knex, credentialId: string, held: readonly Named[]): Promise<Named[]> {
+  const heldIds = new Set(held.map(role => role.id))
+  const roles = (await rolesOfApplicationCredential(trx, credentialId)).filter(role => heldIds.has(role.id))
+  if (roles.length === 0) throw unauthenticated()
+  return roles
+}
+
+function scopeMembers(scope: Scope, roles: Named[]): Partial<TokenDocument> {
+  switch (scope.kind) {
+    case 'unscoped':
+      return {}
+    case 'project':
+      return { project: scope.project, is_domain: false, roles }
+    case 'domain':
+      return { domain: scope.domain, roles }
+    case 'system':
+      return { system: { all: true }, roles }
+  }
+}
+
+const newAuditId = (): string => randomBytes(16).toString('base64url')

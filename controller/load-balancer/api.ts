@@ -1,0 +1,89 @@
+import Router from '@koa/router'
+import type Koa from 'koa'
+import type { Context } from 'koa'
+import { createApplication } from '../http/application.js'
+import { ApiError } from '../http/errors.js'
+import { authenticate } from '../identity/authenticate.js'
+import type { TokenValidator } from '../identity/caller.js'
+import type { Logger } from '../log/log.js'
+import { amphoraRoutes } from './amphorae.js'
+import { presentFault, RoutingFault } from './faults.js'
+import { createHealthCheck } from './health-check.js'
+import { healthMonitorRoutes } from './health-monitors/routes.js'
+import { listenerRoutes } from './listeners/routes.js'
+import { loadBalancerRoutes } from './load-balancers/routes.js'
+import { memberRoutes } from './members/routes.js'
+import { canonicalPath, VERSION_NODE } from './paths.js'
+import { poolRoutes } from './pools/routes.js'
+import { providerRoutes } from './providers.js'
+import { addRoutes, type Service } from './routes.js'
+import { versionDocument } from './versions.js'
+
+export type LoadBalancerApiOptions = Service & {
+  validate: TokenValidator
+  /** Public URL of identity (ending in /v3), which a 401 names. */
+  identityUrl: string
+  log: Logger
+}
+
+/** The load-balancing API v2. Everything it does to the world, it does by storing what is wanted and waking the workers. */
+export function createLoadBalancerApi(options: LoadBalancerApiOptions): Koa {
+  const { validate, identityUrl, log, config } = options
+  const app = createApplication({ name: 'load-balancer', log, presentFault })
+  const isOpen = (path: string) => path === '/' || path === '/healthcheck'
+  const checkHealth = createHealthCheck(options.database)
+  const publicUrl = (ctx: Context, path: string) =>
+    `${config.public_url?.replace(/\/+$/, '') ?? `${ctx.protocol}://${ctx.host}`}${path}`
+
+  app.use(
+    authenticate({
+      validate,
+      identityUrl,
+      serviceType: 'load-balancer',
+      isOpen: path => isOpen(canonicalPath(path)),
+    }),
+  )
+  app.use(async (ctx, next) => {
+    ctx.path = canonicalPath(ctx.path)
+    if (ctx.path === '/healthcheck') return checkHealth(ctx)
+    if (!acceptsJson(ctx)) throw new ApiError(406, 'Only content type application/json is available.')
+    await next()
+  })
+
+  const router = new Router()
+  router.get('/', async ctx => {
+    ctx.body = versionDocument(publicUrl(ctx, '/'))
+  })
+  router.get(VERSION_NODE, async ctx => {
+    ctx.body = '"v2"'
+    ctx.type = 'application/json'
+  })
+  const families = [
+    loadBalancerRoutes,
+    listenerRoutes,
+    poolRoutes,
+    memberRoutes,
+    healthMonitorRoutes,
+    amphoraRoutes,
+    providerRoutes,
+  ]
+  for (const routesOf of families) addRoutes(router, routesOf(options), publicUrl)
+
+  app.use(async (ctx, next) => {
+    await next()
+    if (ctx.body !== undefined && ctx.body !== null) return
+    if (ctx.status === 404) throw new RoutingFault(404, 'The resource could not be found.')
+    if (ctx.status === 405 || ctx.status === 501) {
+      throw new RoutingFault(405, `The method ${ctx.method} is not allowed for this resource.`)
+    }
+  })
+  app.use(router.routes())
+  app.use(router.allowedMethods())
+  return app
+}
+
+/** An Accept header that names no media type at all asks for nothing. */
+function acceptsJson(ctx: Context): boolean {
+  const types = ctx.get('Accept').split(',')
+  return !types.some(type => /^\s*[\w.+*-]+\/[\w.+*-]+\s*(;|$)/.test(type)) || ctx.accepts('application/json') !== false
+}

@@ -1,0 +1,210 @@
+import { z } from 'zod'
+import type { Kind, ValueType } from './values.js'
+
+/** Whether requests may carry an attribute: never, only on create, or on create and update. */
+export type Input = 'none' | 'create' | 'create-and-update'
+
+/**
+ * One attribute of a resource. This one entry drives validation, default, database column, response key, filter and sort key.
+ * V is its value after a create was read.
+ */
+export type Attribute<V = unknown, I extends Input = Input> = {
+  kind: Kind
+  input: I
+  type: ValueType<V> | null
+  required: boolean
+  /** What stands when it is not given, or null is. */
+  default: V | null
+  /** What an explicit null means: the default (as if not given on create, reset on update), a value of its own, or nothing on update. */
+  null: 'default' | 'keep' | { value: V }
+  /** SQL of the response value; '' stands for the column of the same name, null keeps the attribute out of responses. */
+  sql: string | null
+  /** Whether its column of the same name is written from requests. */
+  stored: boolean
+  /** Values with an effect; any other valid value is refused with 501. Null: all of them. */
+  effective: readonly unknown[] | null
+  filterable: boolean
+  /** Left out of responses when it is null. */
+  omittedWhenNull: boolean
+}
+
+export type Attributes = Readonly<Record<string, Attribute>>
+
+type Options<V> = Partial<Pick<Attribute<V>, 'null' | 'sql' | 'effective' | 'filterable'>>
+
+const plain = {
+  required: false,
+  stored: true,
+  sql: '',
+  null: 'default',
+  effective: null,
+  filterable: true,
+  omittedWhenNull: false,
+} as const
+
+/** Stored, with a default, changeable. */
+export function settable<T, D extends T | null>(
+  type: ValueType<T>,
+  byDefault: D,
+  options: Options<T | D> = {},
+): Attribute<T | D, 'create-and-update'> {
+  return {
+    ...plain,
+    kind: type.kind,
+    type: type as ValueType<T | D>,
+    input: 'create-and-update',
+    default: byDefault,
+    ...options,
+  }
+}
+
+/** Stored, must be given, changeable, but not to null. */
+export function settableRequired<T>(type: ValueType<T>, options: Options<T> = {}): Attribute<T, 'create-and-update'> {
+  return { ...plain, kind: type.kind, type, input: 'create-and-update', required: true, default: null, ...options }
+}
+
+/** Stored, with a default, for good. */
+export function fixed<T, D extends T | null>(
+  type: ValueType<T>,
+  byDefault: D,
+  options: Options<T | D> = {},
+): Attribute<T | D, 'create'> {
+  return { ...settable(type, byDefault, options), input: 'create' }
+}
+
+/** Stored, must be given, for good. */
+export function fixedRequired<T>(type: ValueType<T>, options: Options<T> = {}): Attribute<T, 'create'> {
+  return { ...settableRequired(type, options), input: 'create' }
+}
+
+/** Taken on create, but not stored under its own name: parents, synonyms. In responses only when it has SQL. */
+export function given<T, D extends T | null>(
+  type: ValueType<T>,
+  byDefault: D,
+  options: Options<T | D> = {},
+): Attribute<T | D, 'create'> {
+  return { ...fixed(type, byDefault, { sql: null, ...options }), stored: false }
+}
+
+export function givenRequired<T>(type: ValueType<T>, options: Options<T> = {}): Attribute<T, 'create'> {
+  return { ...fixedRequired(type, { sql: null, ...options }), stored: false }
+}
+
+/** Only in responses. */
+export function derived(
+  kind: Kind,
+  sql: string,
+  options: { omittedWhenNull?: boolean; filterable?: boolean } = {},
+): Attribute<never, 'none'> {
+  return { ...plain, kind, type: null, input: 'none', default: null, stored: false, sql, ...options }
+}
+
+/**
+ * An option whose effect is not there yet: validated in full, refused with 501 unless it asks for what `reads` says, which
+ * is also what responses show.
+ */
+export function later<T, D extends T | null>(
+  type: ValueType<T>,
+  reads: D,
+  options: { none?: readonly unknown[] } = {},
+): Attribute<T | D, 'create-and-update'> {
+  return settable(type, reads, {
+    sql: literal(reads, type.kind),
+    effective: [reads, ...(options.none ?? [])],
+    null: 'default',
+  })
+}
+
+/** The same for an option that cannot be changed after the create. */
+export function laterFixed<T, D extends T | null>(type: ValueType<T>, reads: D): Attribute<T | D, 'create'> {
+  return { ...later(type, reads), input: 'create' }
+}
+
+const SQL_TYPES: Readonly<Record<Kind, string>> = {
+  text: 'text',
+  uuid: 'uuid',
+  integer: 'integer',
+  number: 'numeric',
+  boolean: 'boolean',
+  time: 'timestamp',
+  json: 'json',
+}
+
+/**
+ * Only constants of this program's own source are ever put here. Each has its type: comparisons need it, and ORDER BY takes a bare constant
+ * for a column number.
+ */
+function literal(value: unknown, kind: Kind): string {
+  if (value === null) return `NULL::${SQL_TYPES[kind]}`
+  return `'${typeof value === 'object' ? JSON.stringify(value) : String(value)}'::${SQL_TYPES[kind]}`
+}
+
+/** What a valid create body holds, defaults filled in. */
+export type Created<A extends Attributes> = {
+  [K in keyof A as A[K] extends Attribute<infer _, infer I>
+    ? I extends 'none'
+      ? never
+      : K
+    : never]: A[K] extends Attribute<infer V, infer _> ? V : never
+}
+
+/** What a valid update body holds: only what was given, nulls resolved. */
+export type Updated<A extends Attributes> = {
+  [K in keyof A as A[K] extends Attribute<infer _, infer I>
+    ? I extends 'create-and-update'
+      ? K
+      : never
+    : never]?: A[K] extends Attribute<infer V, infer _> ? V : never
+}
+
+/** The zod shape of a create body, for use in other shapes too; `except` names what a parent gives. */
+export function createShape<A extends Attributes>(
+  attributes: A,
+  except: readonly (keyof A)[] = [],
+): Record<string, z.ZodType> {
+  const shape: Record<string, z.ZodType> = {}
+  for (const [name, attribute] of Object.entries(attributes)) {
+    if (attribute.input !== 'none' && !except.includes(name)) shape[name] = onCreate(attribute)
+  }
+  return shape
+}
+
+export function updateShape(attributes: Attributes): Record<string, z.ZodType> {
+  const shape: Record<string, z.ZodType> = {}
+  for (const [name, attribute] of Object.entries(attributes)) {
+    if (attribute.input === 'create-and-update') shape[name] = onUpdate(attribute)
+  }
+  return shape
+}
+
+export const MISSING = 'Mandatory field missing.'
+
+function onCreate(attribute: Attribute): z.ZodType {
+  const whenNull = typeof attribute.null === 'object' ? attribute.null.value : attribute.default
+  if (!attribute.required) return reader(attribute, whenNull).default(attribute.default)
+  return typeof attribute.null === 'object' ? reader(attribute, whenNull) : reader(attribute)
+}
+
+function onUpdate(attribute: Attribute): z.ZodType {
+  if (attribute.required) return reader(attribute).optional()
+  if (attribute.null === 'keep') return reader(attribute, undefined).optional()
+  return reader(attribute, typeof attribute.null === 'object' ? attribute.null.value : attribute.default).optional()
+}
+
+/** @param whenNull given: what null means; not given: null is refused */
+function reader(attribute: Attribute, ...whenNull: [] | [unknown]) {
+  const type = attribute.type
+  if (type === null) throw new Error('An attribute that requests may carry needs a type')
+  return z
+    .unknown()
+    .transform((value, context): unknown => {
+      if (value === null && whenNull.length === 1) return whenNull[0]
+      const reading =
+        value === undefined || value === null ? ({ ok: false, reason: MISSING } as const) : type.read(value)
+      if (reading.ok) return reading.value
+      const path = 'path' in reading && reading.path !== undefined ? reading.path : []
+      context.addIssue({ code: 'custom', message: reading.reason, path })
+      return z.NEVER
+    })
+    .meta(type.jsonSchema)
+}

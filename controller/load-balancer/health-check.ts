@@ -1,0 +1,38 @@
+import type { Context } from 'koa'
+import type { Database } from '../database/connection.js'
+import { ApiError } from '../http/errors.js'
+
+/** How long one look at the database answers for all who ask. */
+const CACHED_MILLISECONDS = 1000
+const TIME_LIMIT_MILLISECONDS = 3000
+
+/** `/healthcheck`: whether this process can serve, for load balancers and monitors; no token needed. */
+export function createHealthCheck(database: Database): (ctx: Context) => Promise<void> {
+  let looked: { at: number; healthy: Promise<boolean> } = {
+    at: Number.NEGATIVE_INFINITY,
+    healthy: Promise.resolve(false),
+  }
+  const isHealthy = () => {
+    const now = performance.now()
+    if (now - looked.at > CACHED_MILLISECONDS) looked = { at: now, healthy: answers(database) }
+    return looked.healthy
+  }
+  return async ctx => {
+    if (ctx.method !== 'GET' && ctx.method !== 'HEAD') {
+      throw new ApiError(405, `The method ${ctx.method} is not allowed for this resource.`, { Allow: 'HEAD, GET' })
+    }
+    const healthy = await isHealthy()
+    const reason = healthy ? 'OK' : 'The database cannot be reached.'
+    ctx.body = ctx.accepts('text', 'json') === 'json' ? { detailed: false, reasons: [reason] } : reason
+    ctx.status = healthy ? (ctx.method === 'HEAD' ? 204 : 200) : 503
+  }
+}
+
+async function answers(database: Database): Promise<boolean> {
+  try {
+    await database.raw('SELECT 1').timeout(TIME_LIMIT_MILLISECONDS)
+    return true
+  } catch {
+    return false
+  }
+}

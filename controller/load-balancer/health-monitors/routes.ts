@@ -1,0 +1,76 @@
+import { changeLoadBalancer, markDeleted, touchPool, updateObject } from '../change.js'
+import { type Found, findObject, isBeingDeleted } from '../find.js'
+import { readWrapped } from '../input.js'
+import { parseArguments } from '../list-query.js'
+import { planMonitor } from '../new-objects.js'
+import { pool } from '../pools/resource.js'
+import { listHandler, objectAnswer, showHandler } from '../read-routes.js'
+import { columnsOf, createSchema, refuseWithoutEffect, updateSchema } from '../resource.js'
+import { authorise } from '../rights.js'
+import type { Call, Routes, Service } from '../routes.js'
+import { condition, selectOne } from '../select.js'
+import { storeMonitors } from '../store.js'
+import { healthMonitor } from './resource.js'
+import { completeMonitorUpdate, type StoredMonitor } from './rules.js'
+
+const bodyOfCreate = createSchema(healthMonitor)
+const bodyOfUpdate = updateSchema(healthMonitor)
+
+export function healthMonitorRoutes(service: Service): Routes {
+  return {
+    'GET /lbaas/healthmonitors': listHandler(service, healthMonitor),
+    'POST /lbaas/healthmonitors': call => create(service, call),
+    'GET /lbaas/healthmonitors/:id': showHandler(service, healthMonitor),
+    'PUT /lbaas/healthmonitors/:id': call => update(service, call),
+    'DELETE /lbaas/healthmonitors/:id': call => remove(service, call),
+  }
+}
+
+async function create({ database }: Service, { caller, right, queryString, readBody }: Call) {
+  parseArguments(queryString)
+  const { pool_id, ...body } = readWrapped(await readBody(), 'healthmonitor', bodyOfCreate)
+  const above: Found<{ protocol: string }> = await findObject(database, pool, pool_id)
+  authorise(caller, right, above.project_id)
+  const monitor = planMonitor(body, above.protocol)
+  const object = await changeLoadBalancer(database, above.load_balancer_id, async (trx, changed) => {
+    refuseWithoutEffect(changed.provider, healthMonitor, monitor.values)
+    await touchPool(trx, changed, above.id)
+    await storeMonitors(trx, changed, [{ poolId: above.id, monitor }])
+    return selectOne(trx, healthMonitor, condition('o.id = ?', monitor.id))
+  })
+  return objectAnswer(201, healthMonitor, object)
+}
+
+type FoundMonitor = Found<Omit<StoredMonitor, 'http_version'> & { pool_id: string; http_version: string | null }>
+
+async function update({ database }: Service, { caller, right, params, queryString, readBody }: Call) {
+  parseArguments(queryString)
+  const body = readWrapped(await readBody(), 'healthmonitor', bodyOfUpdate)
+  const found: FoundMonitor = await findObject(database, healthMonitor, params.id ?? '')
+  authorise(caller, right, found.project_id)
+  // PostgreSQL's exact numbers arrive as text.
+  const stored = { ...found, http_version: found.http_version === null ? null : Number(found.http_version) }
+  const values = completeMonitorUpdate(stored, body)
+  const object = await changeLoadBalancer(database, found.load_balancer_id, async (trx, changed) => {
+    refuseWithoutEffect(changed.provider, healthMonitor, values)
+    await touchPool(trx, changed, found.pool_id)
+    await updateObject(trx, changed, healthMonitor, found.id, columnsOf(healthMonitor, values))
+    return selectOne(trx, healthMonitor, condition('o.id = ?', found.id))
+  })
+  return objectAnswer(200, healthMonitor, object)
+}
+
+/** Without a monitor nobody knows whether the members work. */
+async function remove({ database }: Service, { caller, right, params, queryString }: Call) {
+  parseArguments(queryString)
+  const found: Found<{ pool_id: string }> = await findObject(database, healthMonitor, params.id ?? '')
+  authorise(caller, right, found.project_id)
+  if (!isBeingDeleted(found)) {
+    await changeLoadBalancer(database, found.load_balancer_id, async (trx, changed) => {
+      await touchPool(trx, changed, found.pool_id)
+      await markDeleted(trx, changed, healthMonitor, [found.id])
+      await trx('member').where({ pool_id: found.pool_id }).update({ operating_status: 'NO_MONITOR' })
+    })
+  }
+  return { status: 204 }
+}

@@ -1,0 +1,78 @@
+import { z } from 'zod'
+import { badRequest } from '../http/errors.js'
+import { MISSING } from './attributes.js'
+import { isObject } from './values.js'
+
+/** Most issues that one answer names; a body may have thousands. */
+const MOST_ISSUES = 10
+
+/**
+ * Reads `{"<wrapper>": {...}}` with a schema for the inside.
+ * @throws ApiError 400 that names every wrong or unknown attribute
+ */
+export function readWrapped<T>(body: unknown, wrapper: string, inside: z.ZodType<T>): T {
+  return parse(body, z.strictObject({ [wrapper]: inside }))[wrapper] as T
+}
+
+/** The same for a body without a wrapper, such as a bare array. */
+export function parse<T>(body: unknown, schema: z.ZodType<T>): T {
+  if (body === undefined) throw badRequest('The request needs a JSON body.')
+  const result = schema.safeParse(body)
+  if (result.success) return result.data
+  throw badRequest(describeIssues(body, result.error.issues))
+}
+
+type Issue = z.core.$ZodIssue
+
+export function describeIssues(body: unknown, issues: readonly Issue[]): string {
+  const sentences = issues.slice(0, MOST_ISSUES).map(issue => describeIssue(body, issue))
+  if (issues.length > MOST_ISSUES) sentences.push(`and ${issues.length - MOST_ISSUES} more`)
+  return sentences.join('; ')
+}
+
+function describeIssue(body: unknown, issue: Issue): string {
+  if (issue.code === 'unrecognized_keys') {
+    const argument = issue.path.length === 0 ? 'body' : nameOf(issue.path)
+    const keys = issue.keys.slice(0, MOST_ISSUES).map(key => shorten(key))
+    return `Unknown attribute${issue.keys.length > 1 ? 's' : ''} for argument ${argument}: ${keys.join(', ')}`
+  }
+  // Attributes of the one object asked about go by their own names, those of nested objects by their path.
+  const name = nameOf(issue.path.length > 1 ? issue.path.slice(1) : issue.path) || 'body'
+  const value = valueAt(body, issue.path)
+  return invalidInput(name, value, issue.code === 'custom' ? issue.message : reasonOf(issue, value))
+}
+
+function reasonOf(issue: Issue, value: unknown): string {
+  if (issue.code !== 'invalid_type') return issue.message
+  if (value === undefined) return MISSING
+  return issue.expected === 'array' ? 'Value should be a list' : 'Value should be an object'
+}
+
+export function invalidInput(name: string, value: unknown, reason: string): string {
+  return `Invalid input for field/attribute ${name}. Value: '${shorten(displayed(value))}'. ${reason}`
+}
+
+const nameOf = (path: readonly PropertyKey[]): string =>
+  shorten(
+    path.reduce<string>(
+      (name, key) =>
+        typeof key === 'number' ? `${name}[${key}]` : name === '' ? String(key) : `${name}.${String(key)}`,
+      '',
+    ),
+  )
+
+function valueAt(body: unknown, path: readonly PropertyKey[]): unknown {
+  return path.reduce<unknown>((value, key) => {
+    if (Array.isArray(value) && typeof key === 'number') return value[key]
+    return isObject(value) && typeof key === 'string' && Object.hasOwn(value, key) ? value[key] : undefined
+  }, body)
+}
+
+/** As Octavia shows values: null and what is missing are None. */
+function displayed(value: unknown): string {
+  if (value === undefined || value === null) return 'None'
+  if (typeof value === 'boolean') return value ? 'True' : 'False'
+  return typeof value === 'string' ? value : JSON.stringify(value)
+}
+
+const shorten = (text: string): string => (text.length > 200 ? `${text.slice(0, 200)}...` : text)

@@ -1,0 +1,43 @@
+import { derived, fixed, given, later, laterFixed, settable } from '../attributes.js'
+import { defineResource } from '../resource.js'
+import { idList } from '../select.js'
+import { loadBalancerFault, loadBalancerStatus, timestamp } from '../status.js'
+import { boolean, ipAddress, listOf, record, setOf, tags, text, uuid } from '../values.js'
+
+export const loadBalancer = defineResource({
+  label: 'Load Balancer',
+  singular: 'loadbalancer',
+  plural: 'loadbalancers',
+  table: 'load_balancer',
+  source: 'load_balancer o',
+  attributes: {
+    id: derived('uuid', 'o.id'),
+    name: settable(text(255), ''),
+    description: settable(text(255), ''),
+    provisioning_status: derived('text', loadBalancerStatus('o')),
+    operating_status: derived('text', 'o.operating_status'),
+    admin_state_up: settable(boolean, true, { null: { value: false } }),
+    project_id: fixed(text(36, { minimum: 1 }), null),
+    tenant_id: given(text(36, { minimum: 1 }), null, { sql: 'o.project_id', filterable: false }),
+    created_at: derived('time', timestamp('o.created_at')),
+    updated_at: derived('time', timestamp('o.updated_at')),
+    vip_address: fixed(ipAddress, null),
+    vip_port_id: fixed(uuid, null),
+    vip_subnet_id: fixed(uuid, null),
+    vip_network_id: fixed(uuid, null),
+    vip_sg_ids: later(setOf(uuid), []),
+    additional_vips: laterFixed(
+      listOf(record({ subnet_id: uuid, ip_address: ipAddress, port_id: uuid }, ['subnet_id'])),
+      [],
+    ),
+    listeners: derived('json', idList('listener', 'l', 'l.load_balancer_id = o.id')),
+    pools: derived('json', idList('pool', 'p', 'p.load_balancer_id = o.id')),
+    provider: fixed(text(64, { minimum: 1 }), null),
+    flavor_id: laterFixed(uuid, null),
+    vip_qos_policy_id: later(uuid, null),
+    tags: settable(tags, [], { null: 'keep' }),
+    availability_zone: laterFixed(text(255), null),
+    vip_vnic_type: derived('text', `'normal'::text`),
+    fault: derived('json', loadBalancerFault('o'), { omittedWhenNull: true }),
+  },
+})

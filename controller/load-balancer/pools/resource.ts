@@ -1,0 +1,62 @@
+import { derived, fixedRequired, given, later, settable, settableRequired } from '../attributes.js'
+import { defineResource } from '../resource.js'
+import { idList, idOf } from '../select.js'
+import { childStatus, timestamp } from '../status.js'
+import { boolean, integer, ipAddress, listOf, oneOf, record, tags, text, uuid } from '../values.js'
+
+export const POOL_PROTOCOLS = ['HTTP', 'HTTPS', 'PROXY', 'PROXYV2', 'TCP', 'UDP', 'SCTP'] as const
+
+const sessionPersistence = record({
+  type: oneOf(['SOURCE_IP', 'HTTP_COOKIE', 'APP_COOKIE']),
+  cookie_name: text(255),
+  persistence_timeout: integer(0),
+  persistence_granularity: ipAddress,
+})
+
+const monitorId = `(SELECT h.id FROM health_monitor h WHERE h.pool_id = o.id ORDER BY h.change = 'delete', h.created_at DESC LIMIT 1)`
+
+export const pool = defineResource({
+  label: 'Pool',
+  singular: 'pool',
+  plural: 'pools',
+  table: 'pool',
+  source: 'pool o JOIN load_balancer lb ON lb.id = o.load_balancer_id',
+  filters: {
+    loadbalancer_id: { kind: 'uuid', sql: 'o.load_balancer_id' },
+    load_balancer_id: { kind: 'uuid', sql: 'o.load_balancer_id' },
+  },
+  attributes: {
+    id: derived('uuid', 'o.id'),
+    name: settable(text(255), ''),
+    description: settable(text(255), ''),
+    provisioning_status: derived('text', childStatus('o')),
+    operating_status: derived('text', 'o.operating_status'),
+    admin_state_up: settable(boolean, true, { null: { value: false } }),
+    protocol: fixedRequired(oneOf(POOL_PROTOCOLS), { effective: ['HTTP', 'TCP'] }),
+    lb_algorithm: settableRequired(oneOf(['ROUND_ROBIN', 'LEAST_CONNECTIONS', 'SOURCE_IP', 'SOURCE_IP_PORT']), {
+      effective: ['ROUND_ROBIN', 'LEAST_CONNECTIONS', 'SOURCE_IP'],
+    }),
+    // `{}` removes it, so it reads as a record whose keys are all unset.
+    session_persistence: later(sessionPersistence, null, {
+      none: [{ type: null, cookie_name: null, persistence_timeout: null, persistence_granularity: null }],
+    }),
+    project_id: given(text(36), null, { sql: 'o.project_id' }),
+    tenant_id: given(text(36), null, { sql: 'o.project_id', filterable: false }),
+    loadbalancer_id: given(uuid, null),
+    listener_id: given(uuid, null),
+    loadbalancers: derived('json', idOf('o.load_balancer_id')),
+    listeners: derived('json', idList('listener', 'l', 'l.default_pool_id = o.id')),
+    created_at: derived('time', timestamp('o.created_at')),
+    updated_at: derived('time', timestamp('o.updated_at')),
+    healthmonitor_id: derived('uuid', monitorId, { omittedWhenNull: true }),
+    members: derived('json', idList('member', 'm', 'm.pool_id = o.id')),
+    tags: settable(tags, [], { null: 'keep' }),
+    tls_container_ref: later(text(255), null),
+    ca_tls_container_ref: later(text(255), null),
+    crl_container_ref: later(text(255), null),
+    tls_enabled: later(boolean, false),
+    tls_ciphers: later(text(2048), null),
+    tls_versions: later(listOf(text(32)), null),
+    alpn_protocols: later(listOf(oneOf(['h2', 'http/1.1', 'http/1.0'])), null),
+  },
+})

@@ -1,0 +1,50 @@
+import type { Knex } from 'knex'
+import { healthMonitor } from './health-monitors/resource.js'
+import { listener } from './listeners/resource.js'
+import { loadBalancer } from './load-balancers/resource.js'
+import { member } from './members/resource.js'
+import { pool } from './pools/resource.js'
+import type { Resource } from './resource.js'
+import { condition, selectObjects } from './select.js'
+
+type Json = Readonly<Record<string, unknown>>
+
+/**
+ * The answer to a create: the load balancer with its listeners, pools, members and monitors in full instead of by id.
+ * One statement, or one per kind when there is anything below it.
+ * @returns the JSON text of the whole body
+ */
+export async function presentTree(database: Knex, id: string): Promise<string> {
+  const [top] = await selectObjects(database, loadBalancer, { where: condition('o.id = ?', id) })
+  if (top === undefined) throw new Error(`Load balancer ${id} vanished in its own transaction`)
+  const balancer: Json = JSON.parse(top.body)
+  if (isEmpty(balancer.listeners) && isEmpty(balancer.pools)) return `{"loadbalancer":${top.body}}`
+  const below = (resource: Resource) =>
+    selectObjects(database, resource, {
+      where: condition('o.load_balancer_id = ?', id),
+      order: 'o.created_at, o.id',
+    }).then(rows => rows.map(({ body }): Json => JSON.parse(body)))
+  const listeners = await below(listener)
+  const pools = await below(pool)
+  const members = new Map((await below(member)).map(made => [made.id, made]))
+  const monitors = new Map((await below(healthMonitor)).map(made => [made.id, made]))
+  return JSON.stringify({
+    loadbalancer: {
+      ...balancer,
+      listeners: listeners.map(({ loadbalancers: _, ...rest }) => rest),
+      pools: pools.map(({ loadbalancers: _, healthmonitor_id: monitorId, ...rest }) => ({
+        ...rest,
+        members: (rest.members as { id: string }[]).map(({ id }) => members.get(id)),
+        healthmonitor: withoutPools(monitors.get(monitorId)),
+      })),
+    },
+  })
+}
+
+const isEmpty = (list: unknown): boolean => Array.isArray(list) && list.length === 0
+
+function withoutPools(monitor: Json | undefined): Json | null {
+  if (monitor === undefined) return null
+  const { pools: _, ...rest } = monitor
+  return rest
+}

@@ -1,0 +1,77 @@
+import { z } from 'zod'
+import { notImplemented } from '../http/errors.js'
+import { type Attribute, type Attributes, type Created, createShape, type Updated, updateShape } from './attributes.js'
+import type { Kind } from './values.js'
+
+export type Filter = { kind: Kind; sql: string }
+
+/** What the routes, lists and writes need to know of one kind of object. */
+export type Resource<A extends Attributes = Attributes> = {
+  /** Name in messages: `Health Monitor`. */
+  label: string
+  /** Key of one object, and of a list, in bodies. */
+  singular: string
+  plural: string
+  table: string
+  /** SQL after FROM: the table under the alias `o`, and its load balancer under `lb` when there is one above it. */
+  source: string
+  /** SQL of the project that owns a row. */
+  project: string
+  attributes: A
+  /** Filters beyond the scalar response attributes. */
+  filters: Readonly<Record<string, Filter>>
+  tagged: boolean
+}
+
+export function defineResource<A extends Attributes>(
+  resource: Omit<Resource<A>, 'project' | 'filters' | 'tagged'> & Partial<Resource<A>>,
+): Resource<A> {
+  return { project: 'o.project_id', filters: {}, tagged: true, ...resource }
+}
+
+/** SQL of a response attribute. */
+export function sqlOf(name: string, attribute: Attribute): string | null {
+  return attribute.sql === '' ? `o.${name}` : attribute.sql
+}
+
+/** A strict schema of a create body; `extra` adds nested objects, `except` leaves out what a parent gives. */
+export function createSchema<A extends Attributes>({ attributes }: Resource<A>): z.ZodType<Created<A>> {
+  return z.strictObject(createShape(attributes)) as unknown as z.ZodType<Created<A>>
+}
+
+export function updateSchema<A extends Attributes>({ attributes }: Resource<A>): z.ZodType<Updated<A>> {
+  return z.strictObject(updateShape(attributes)) as unknown as z.ZodType<Updated<A>>
+}
+
+/** The columns that a create or update body gives. */
+export function columnsOf(
+  { attributes }: Resource,
+  values: Readonly<Record<string, unknown>>,
+): Record<string, unknown> {
+  const columns: Record<string, unknown> = {}
+  for (const [name, value] of Object.entries(values)) {
+    const attribute = attributes[name]
+    if (attribute?.stored === true && attribute.sql === '' && value !== undefined) columns[name] = value
+  }
+  return columns
+}
+
+/**
+ * Refuses valid values whose effect does not exist yet.
+ * @throws ApiError 501 that names provider and option
+ */
+export function refuseWithoutEffect(
+  provider: string,
+  { label, attributes }: Resource,
+  values: Readonly<Record<string, unknown>>,
+): void {
+  for (const [name, value] of Object.entries(values)) {
+    const effective = attributes[name]?.effective
+    if (effective === undefined || effective === null || value === undefined) continue
+    const shown = JSON.stringify(value)
+    if (effective.some(known => JSON.stringify(known) === shown)) continue
+    throw notImplemented(
+      `Provider '${provider}' does not support a requested option: ${label} ${name} ${typeof value === 'string' ? `'${value}'` : 'is not supported'}`,
+    )
+  }
+}

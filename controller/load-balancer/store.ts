@@ -1,0 +1,107 @@
+import type { Transaction } from '../database/transaction.js'
+import { conflict } from '../http/errors.js'
+import { type ChangedLoadBalancer, insertRows } from './change.js'
+import { healthMonitor } from './health-monitors/resource.js'
+import { listener } from './listeners/resource.js'
+import { member } from './members/resource.js'
+import { duplicateMember } from './members/rules.js'
+import {
+  duplicateListener,
+  type NewListener,
+  type NewMember,
+  type NewMonitor,
+  type NewObjects,
+  type NewPool,
+} from './new-objects.js'
+import { pool } from './pools/resource.js'
+import { columnsOf } from './resource.js'
+
+type Above = Pick<ChangedLoadBalancer, 'id' | 'project_id' | 'generation'>
+
+/** Stores new objects, one statement per kind, whatever their number. @throws ApiError 409 when another object has their place */
+export async function storeObjects(trx: Transaction, above: Above, { pools, listeners }: NewObjects): Promise<void> {
+  await storePools(trx, above, pools)
+  await storeListeners(trx, above, listeners)
+}
+
+export async function storePools(trx: Transaction, above: Above, pools: readonly NewPool[]): Promise<void> {
+  await insertRows(
+    trx,
+    above,
+    'pool',
+    pools.map(({ id, values, members }) => ({
+      ...columnsOf(pool, values),
+      ...belonging(id, above),
+      last_server_number: members.length,
+    })),
+  )
+  await storeMonitors(
+    trx,
+    above,
+    pools.flatMap(({ id, monitor }) => (monitor === null ? [] : [{ poolId: id, monitor }])),
+  )
+  await storeMembers(
+    trx,
+    above,
+    pools.flatMap(({ id, members, monitor }) =>
+      members.map((made, index) => ({
+        poolId: id,
+        member: made,
+        serverNumber: index + 1,
+        monitored: monitor !== null,
+      })),
+    ),
+  )
+}
+
+export async function storeListeners(trx: Transaction, above: Above, listeners: readonly NewListener[]): Promise<void> {
+  const rows = listeners.map(({ id, values, transport, defaultPoolId }) => ({
+    ...columnsOf(listener, values),
+    ...belonging(id, above),
+    protocol: values.protocol,
+    protocol_port: values.protocol_port,
+    transport,
+    default_pool_id: defaultPoolId,
+  }))
+  const refused = await insertRows(trx, above, 'listener', rows)
+  if (refused === undefined) return
+  const { transport, protocol_port } = refused
+  const holder = await trx('listener')
+    .where({ load_balancer_id: above.id, transport, protocol_port })
+    .whereNot({ change: 'delete' })
+    .first('protocol')
+  throw conflict(duplicateListener(holder?.protocol ?? refused.protocol, protocol_port))
+}
+
+export type PlacedMember = { poolId: string; member: NewMember; serverNumber: number; monitored: boolean }
+
+/** A member is NO_MONITOR until its pool has a monitor; then it is OFFLINE until the first report. */
+export async function storeMembers(trx: Transaction, above: Above, members: readonly PlacedMember[]): Promise<void> {
+  const rows = members.map(({ poolId, member: { id, values }, serverNumber, monitored }) => ({
+    ...columnsOf(member, values),
+    ...belonging(id, above),
+    address: values.address,
+    protocol_port: values.protocol_port,
+    pool_id: poolId,
+    server_number: serverNumber,
+    operating_status: monitored ? 'OFFLINE' : 'NO_MONITOR',
+  }))
+  const refused = await insertRows(trx, above, 'member', rows)
+  if (refused !== undefined) throw conflict(duplicateMember(refused))
+}
+
+export async function storeMonitors(
+  trx: Transaction,
+  above: Above,
+  monitors: readonly { poolId: string; monitor: NewMonitor }[],
+): Promise<void> {
+  const rows = monitors.map(({ poolId, monitor: { id, values } }) => ({
+    ...columnsOf(healthMonitor, values),
+    ...belonging(id, above),
+    pool_id: poolId,
+  }))
+  const refused = await insertRows(trx, above, 'health_monitor', rows)
+  if (refused !== undefined) throw conflict('This pool already has a health monitor')
+}
+
+const belonging = (id: string, above: Above) => ({ id, load_balancer_id: above.id, project_id: above.project_id })

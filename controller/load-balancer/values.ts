@@ -1,0 +1,203 @@
+import { isIP } from 'node:net'
+import ipaddr from 'ipaddr.js'
+
+/** How a value is compared and sorted in SQL; `json` values (lists, objects) are neither filtered by nor sorted. */
+export type Kind = 'text' | 'uuid' | 'integer' | 'number' | 'boolean' | 'time' | 'json'
+
+export type Reading<T> = { ok: true; value: T } | { ok: false; reason: string; path?: (string | number)[] }
+
+/**
+ * One kind of attribute value: how it is read from JSON, and its JSON Schema for the API description.
+ * Reasons are worded as Octavia's clients know them.
+ */
+export type ValueType<T> = {
+  kind: Kind
+  jsonSchema: Readonly<Record<string, unknown>>
+  read: (value: unknown) => Reading<T>
+}
+
+const accepted = <T>(value: T): Reading<T> => ({ ok: true, value })
+const refused = (reason: string): Reading<never> => ({ ok: false, reason })
+
+/** A string without NUL, which PostgreSQL cannot store. Length is counted in characters. */
+export function text(
+  maximum: number,
+  { minimum = 0, pattern, reason = 'Value does not match the pattern' }: TextRules = {},
+) {
+  return valueType<string>('text', { type: 'string', minLength: minimum, maxLength: maximum }, value => {
+    if (typeof value !== 'string') return refused('Value should be a string')
+    if (value.includes('\0')) return refused('Value should not hold a NUL character')
+    const length = value.length > maximum ? [...value].length : value.length
+    if (length > maximum) return refused(`Value should have a maximum character requirement of ${maximum}`)
+    if (length < minimum) return refused(`Value should have a minimum character requirement of ${minimum}`)
+    if (pattern !== undefined && !pattern.test(value)) return refused(reason)
+    return accepted(value)
+  })
+}
+
+type TextRules = { minimum?: number; pattern?: RegExp; reason?: string }
+
+/** A JSON integer, or a string that holds one. */
+export function integer(minimum: number, maximum = 2147483647) {
+  return valueType<number>('integer', { type: 'integer', minimum, maximum }, value => {
+    const number = typeof value === 'string' && /^\s*[+-]?\d{1,20}\s*$/.test(value) ? Number(value) : value
+    if (typeof number !== 'number' || !Number.isInteger(number)) return refused('Value should be an integer')
+    if (number < minimum) return refused(`Value should be greater or equal to ${minimum}`)
+    if (number > maximum) return refused(`Value should be lower or equal to ${maximum}`)
+    return accepted(number === 0 ? 0 : number)
+  })
+}
+
+/** One of a few JSON numbers, such as the HTTP versions. */
+export function oneNumberOf(numbers: readonly number[]) {
+  return valueType<number>('number', { type: 'number', enum: numbers }, value =>
+    typeof value === 'number' && numbers.includes(value)
+      ? accepted(value)
+      : refused(`Value should be one of: ${numbers.map(number => number.toFixed(1)).join(', ')}`),
+  )
+}
+
+const TRUTHS = new Map<unknown, boolean>([
+  ...[true, 1, '1', 'true', 't', 'yes', 'y', 'on'].map(form => [form, true] as const),
+  ...[false, 0, '0', 'false', 'f', 'no', 'n', 'off'].map(form => [form, false] as const),
+])
+
+export const boolean = valueType<boolean>('boolean', { type: 'boolean' }, value => {
+  const truth = TRUTHS.get(typeof value === 'string' ? value.trim().toLowerCase() : value)
+  return truth === undefined ? refused('Value should be a boolean') : accepted(truth)
+})
+
+/** Exact and case-sensitive. */
+export function oneOf<const T extends string>(choices: readonly T[]) {
+  return valueType<T>('text', { type: 'string', enum: choices }, value => {
+    const choice = choices.find(choice => choice === value)
+    return choice === undefined ? refused(`Value should be one of: ${choices.join(', ')}`) : accepted(choice)
+  })
+}
+
+/** The canonical form of a UUID in any form that UUID parsers take (with or without dashes, braces, urn:uuid:), or null. */
+export function canonicalUuid(value: unknown): string | null {
+  if (typeof value !== 'string' || value.length > 64) return null
+  const hex = value
+    .replace('urn:', '')
+    .replace('uuid:', '')
+    .replace(/^\{+|\}+$/g, '')
+    .replaceAll('-', '')
+    .toLowerCase()
+  if (!/^[0-9a-f]{32}$/.test(hex)) return null
+  return `${hex.slice(0, 8)}-${hex.slice(8, 12)}-${hex.slice(12, 16)}-${hex.slice(16, 20)}-${hex.slice(20)}`
+}
+
+export const uuid = valueType<string>('uuid', { type: 'string', format: 'uuid' }, value => {
+  const id = canonicalUuid(value)
+  return id === null ? refused('Value should be UUID format') : accepted(id)
+})
+
+/** Kept as it was given. Zone identifiers and the inet_aton forms are no addresses here. */
+export const ipAddress = valueType<string>(
+  'text',
+  { type: 'string', anyOf: [{ format: 'ipv4' }, { format: 'ipv6' }] },
+  value =>
+    typeof value === 'string' && isIP(value) !== 0 && !value.includes('%')
+      ? accepted(value)
+      : refused('Value should be IPv4 or IPv6 format'),
+)
+
+/** Host bits are masked off. */
+export const cidr = valueType<string>('text', { type: 'string', format: 'cidr' }, value => {
+  const [address = '', prefix, ...rest] = typeof value === 'string' ? value.split('/') : []
+  const version = address.includes('%') ? 0 : isIP(address)
+  const bits = version === 4 ? 32 : 128
+  const length = prefix === undefined ? bits : /^\d{1,3}$/.test(prefix) ? Number(prefix) : -1
+  if (version === 0 || rest.length > 0 || length < 0 || length > bits) {
+    return refused('Value should be IPv4 or IPv6 CIDR format')
+  }
+  const network =
+    version === 4
+      ? ipaddr.IPv4.networkAddressFromCIDR(`${address}/${length}`)
+      : ipaddr.IPv6.networkAddressFromCIDR(`${address}/${length}`)
+  return accepted(`${network.toString()}/${length}`)
+})
+
+export function listOf<T>(item: ValueType<T>) {
+  return valueType<T[]>('json', { type: 'array', items: item.jsonSchema }, value => {
+    if (!Array.isArray(value)) return refused('Value should be a list')
+    const items: T[] = []
+    for (const [index, element] of value.entries()) {
+      const reading = item.read(element)
+      if (!reading.ok) return { ...reading, path: [index, ...(reading.path ?? [])] }
+      items.push(reading.value)
+    }
+    return accepted(items)
+  })
+}
+
+/** A list in which duplicates collapse. */
+export function setOf(item: ValueType<string>) {
+  const list = listOf(item)
+  return valueType<string[]>('json', list.jsonSchema, value => {
+    const reading = list.read(value)
+    return reading.ok ? accepted([...new Set(reading.value)]) : reading
+  })
+}
+
+export const tags = setOf(text(255))
+
+/** A JSON object whose values are all of one type; its keys are checked by the resource's rules. */
+export function mapOf<T>(item: ValueType<T>) {
+  return valueType<Readonly<Record<string, T>>>(
+    'json',
+    { type: 'object', additionalProperties: item.jsonSchema },
+    value => {
+      if (!isObject(value)) return refused('Value should be an object')
+      const entries: [string, T][] = []
+      for (const [key, element] of Object.entries(value)) {
+        const reading = item.read(element)
+        if (!reading.ok) return { ...reading, path: [key, ...(reading.path ?? [])] }
+        if (key.includes('\0')) return refused('A key should not hold a NUL character')
+        entries.push([key, reading.value])
+      }
+      return accepted(Object.fromEntries(entries))
+    },
+  )
+}
+
+/** An object with known keys, of which some are required; unset ones read null. */
+export function record<const K extends string>(
+  keys: Readonly<Record<K, ValueType<unknown>>>,
+  required: readonly NoInfer<K>[] = [],
+) {
+  const properties = Object.fromEntries(
+    Object.entries<ValueType<unknown>>(keys).map(([key, type]) => [key, type.jsonSchema]),
+  )
+  const form = { type: 'object', properties, required, additionalProperties: false }
+  return valueType<Readonly<Record<string, unknown>>>('json', form, value => {
+    if (!isObject(value)) return refused('Value should be an object')
+    const unknownKey = Object.keys(value).find(key => !Object.hasOwn(keys, key))
+    if (unknownKey !== undefined) return refused(`Unknown attribute: ${unknownKey}`)
+    const result: Record<string, unknown> = {}
+    for (const [key, type] of Object.entries<ValueType<unknown>>(keys)) {
+      const given = Object.hasOwn(value, key) ? value[key] : null
+      if (given === null && !required.some(name => name === key)) {
+        result[key] = null
+        continue
+      }
+      const reading = type.read(given)
+      if (!reading.ok) return { ...reading, path: [key, ...(reading.path ?? [])] }
+      result[key] = reading.value
+    }
+    return accepted(result)
+  })
+}
+
+/** An object whose keys nobody reads yet. */
+export const anyObject = valueType<Readonly<Record<string, unknown>>>('json', { type: 'object' }, value =>
+  isObject(value) ? accepted(value) : refused('Value should be an object'),
+)
+
+export const isObject = (value: unknown): value is Readonly<Record<string, unknown>> =>
+  typeof value === 'object' && value !== null && !Array.isArray(value)
+
+function valueType<T>(kind: Kind, jsonSchema: ValueType<T>['jsonSchema'], read: ValueType<T>['read']): ValueType<T> {
+  return { kind, jsonSchema, read }
+}

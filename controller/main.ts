@@ -1,0 +1,12 @@
+import { runCommandLine } from './cli/program.js'
+
+// sudo and service managers may leave out where ip, nft and sshd are.
+process.env.PATH = `${process.env.PATH ?? '/usr/bin:/bin'}:/usr/sbin:/sbin`
+
+// `krater amphora list | head`: whoever reads may have read enough.
+process.stdout.on('error', error => {
+  if ((error as NodeJS.ErrnoException).code === 'EPIPE') process.exit(0)
+  throw error
+})
+
+process.exitCode = await runCommandLine(process.argv.slice(2))

@@ -1,0 +1,59 @@
+import Router from '@koa/router'
+import type Koa from 'koa'
+import type { Context } from 'koa'
+import type { Database } from '../database/connection.js'
+import { createApplication } from '../http/application.js'
+import { authenticate } from '../identity/authenticate.js'
+import type { TokenValidator } from '../identity/caller.js'
+import type { Logger } from '../log/log.js'
+import { createNetworks } from './api/networks.js'
+import { presentFault } from './api/neutron-error.js'
+import { createNoopResource } from './api/noop.js'
+import { mountOtherCollections } from './api/other-collections.js'
+import { createPorts } from './api/ports.js'
+import { mountResource } from './api/routes.js'
+import { createSubnets } from './api/subnets.js'
+
+export type NetworkApiOptions = {
+  /** The network service's own database role; not asked at all by the driver `noop`. */
+  database: Database
+  driver: 'local' | 'noop'
+  validate: TokenValidator
+  /** The public identity URL, for the WWW-Authenticate header. */
+  identityUrl: string
+  /** What links begin with; the URL at which a request came in when it is not given. */
+  publicUrl?: string | undefined
+  log: Logger
+}
+
+/** The subset of the Networking API v2.0 that clients of load balancers need: networks, subnets and ports. */
+export function createNetworkApi({ database, driver, validate, identityUrl, publicUrl, log }: NetworkApiOptions): Koa {
+  const app = createApplication({ name: 'network', log, presentFault })
+  const router = new Router()
+  const baseUrl = (ctx: Context) => publicUrl?.replace(/\/+$/, '') ?? `${ctx.protocol}://${ctx.host}`
+  const resources =
+    driver === 'noop'
+      ? (['network', 'subnet', 'port'] as const).map(createNoopResource)
+      : [createNetworks(database), createSubnets(database), createPorts(database)]
+
+  router.get('/', ctx => {
+    const links = [{ rel: 'self', href: `${baseUrl(ctx)}/v2.0/` }]
+    ctx.body = { versions: [{ id: 'v2.0', status: 'CURRENT', links }] }
+  })
+  router.get('/v2.0', ctx => {
+    ctx.body = {
+      resources: resources.map(({ singular, plural }) => ({
+        name: singular,
+        collection: plural,
+        links: [{ rel: 'self', href: `${baseUrl(ctx)}/v2.0/${plural}` }],
+      })),
+    }
+  })
+  for (const resource of resources) mountResource(router, resource, baseUrl)
+  mountOtherCollections(router)
+
+  app.use(authenticate({ validate, identityUrl, serviceType: 'network', isOpen: path => path === '/' }))
+  app.use(router.routes())
+  app.use(router.allowedMethods())
+  return app
+}

@@ -1,0 +1,116 @@
+import type { Knex } from 'knex'
+import { contains, parseCidr } from '../addresses.js'
+import { AddressTaken, InvalidPortRequest, NoAddressLeft } from '../driver.js'
+import { placeAddress, type SubnetFacts, subnetFacts } from '../local/ports.js'
+import { clash, invalidInput, missing, NeutronError } from './neutron-error.js'
+
+/** One address as a request asks for it: where, which, or both. */
+export type WantedFixedIp = { subnet_id?: string | undefined; ip_address?: string | undefined }
+
+type NewPort = { id: string; networkId: string }
+
+/**
+ * Gives a new port its addresses: those asked for, or else one of each IP version that the network has.
+ * @throws NeutronError 400 for an address that cannot be, 404 for a subnet that is not there, 409 when it is taken or nothing is left
+ */
+export async function placeFixedIps(
+  trx: Knex,
+  port: NewPort,
+  wanted: readonly WantedFixedIp[] | undefined,
+): Promise<void> {
+  const subnets = await subnetsOf(trx, port.networkId)
+  if (wanted === undefined) {
+    for (const version of [4, 6] as const) {
+      const candidates = subnets.filter(subnet => parseCidr(subnet.cidr)!.version === version)
+      if (candidates.length > 0) await placeInFirst(trx, port, candidates)
+    }
+    return
+  }
+  // Wanted addresses first, so that one chosen freely cannot take them.
+  const exactFirst = [...wanted].sort((a, b) => Number(b.ip_address !== undefined) - Number(a.ip_address !== undefined))
+  for (const each of exactFirst) await placeOne(trx, port, subnets, each)
+}
+
+/** Makes a port's addresses what is asked for now; those that stay are never given up in between. */
+export async function replaceFixedIps(
+  trx: Knex,
+  port: NewPort & { fixedIps: readonly { subnet_id: string; ip_address: string }[] },
+  wanted: readonly WantedFixedIp[],
+): Promise<void> {
+  const spare = [...port.fixedIps]
+  const take = (matches: (present: { subnet_id: string; ip_address: string }) => boolean) => {
+    const index = spare.findIndex(matches)
+    return index >= 0 && spare.splice(index, 1).length === 1
+  }
+  const rest = wanted
+    .filter(
+      ({ subnet_id, ip_address }) =>
+        ip_address === undefined ||
+        !take(present => present.ip_address === ip_address && present.subnet_id === (subnet_id ?? present.subnet_id)),
+    )
+    .filter(
+      ({ subnet_id, ip_address }) =>
+        ip_address !== undefined || !take(present => present.subnet_id === (subnet_id ?? present.subnet_id)),
+    )
+  for (const { subnet_id, ip_address } of spare) {
+    await trx('fixed_ip').where({ port_id: port.id, subnet_id, address: ip_address }).delete()
+  }
+  await placeFixedIps(trx, port, rest)
+}
+
+async function subnetsOf(trx: Knex, networkId: string): Promise<SubnetFacts[]> {
+  const ids: string[] = await trx('subnet').where({ network_id: networkId }).orderBy(['created_at', 'id']).pluck('id')
+  const facts = await subnetFacts(trx, ids)
+  return ids.flatMap(id => facts.get(id) ?? [])
+}
+
+async function placeInFirst(trx: Knex, port: NewPort, candidates: readonly SubnetFacts[]): Promise<void> {
+  for (const subnet of candidates) {
+    try {
+      return await placeAddress(trx, port.id, subnet, undefined)
+    } catch (error) {
+      if (!(error instanceof NoAddressLeft)) throw error
+    }
+  }
+  throw noneLeft(port.networkId)
+}
+
+async function placeOne(
+  trx: Knex,
+  port: NewPort,
+  subnets: readonly SubnetFacts[],
+  { subnet_id, ip_address }: WantedFixedIp,
+): Promise<void> {
+  if (subnet_id === undefined && ip_address === undefined) {
+    if (subnets.length === 0) throw invalidInput('the network has no subnet')
+    return placeInFirst(trx, port, subnets)
+  }
+  const subnet = subnets.find(({ id, cidr }) =>
+    subnet_id === undefined ? contains(parseCidr(cidr)!, ip_address!) : id === subnet_id,
+  )
+  if (subnet === undefined) {
+    if (subnet_id === undefined) {
+      throw invalidAddress(
+        `IP address ${ip_address} is not a valid IP for any of the subnets on the specified network.`,
+      )
+    }
+    if ((await subnetFacts(trx, [subnet_id])).size === 0) throw missing('subnet', subnet_id)
+    throw invalidInput(
+      `Failed to create port on network ${port.networkId}, because fixed_ips included invalid subnet ${subnet_id}`,
+    )
+  }
+  try {
+    await placeAddress(trx, port.id, subnet, ip_address)
+  } catch (error) {
+    if (error instanceof InvalidPortRequest) throw invalidAddress(error.message)
+    if (error instanceof NoAddressLeft) throw noneLeft(port.networkId)
+    if (error instanceof AddressTaken) {
+      throw clash('IpAddressAlreadyAllocated', `IP address ${ip_address} already allocated in subnet ${subnet.id}`)
+    }
+    throw error
+  }
+}
+
+const invalidAddress = (message: string) => new NeutronError(400, 'InvalidIpForSubnet', message)
+const noneLeft = (networkId: string) =>
+  clash('IpAddressGenerationFailure', `No more IP addresses available on network ${networkId}.`)

@@ -1,0 +1,100 @@
+import { invalidRequest } from './neutron-error.js'
+
+export type Sort = { key: string; descending: boolean }
+
+/** What the query string of a list asks for. */
+export type Listing = {
+  /** Attribute -> values of which one must match. */
+  filters: ReadonlyMap<string, readonly string[]>
+  /** Attributes to answer with; empty is all. */
+  fields: readonly string[]
+  sorts: readonly Sort[]
+  /** Page size; null is everything. */
+  limit: number | null
+  marker: string | null
+  pageReverse: boolean
+}
+
+const NOT_FILTERS: ReadonlySet<string> = new Set(['fields', 'sort_key', 'sort_dir', 'limit', 'marker', 'page_reverse'])
+
+/** Old name of an attribute -> its name. */
+const alias = (name: string) => (name === 'tenant_id' ? 'project_id' : name)
+
+/** Reads a query string in Neutron's words. @throws NeutronError 400 */
+export function parseListing(query: string): Listing {
+  const parameters = new URLSearchParams(query)
+  const filters = new Map<string, string[]>()
+  for (const [name, value] of parameters) {
+    if (NOT_FILTERS.has(name)) continue
+    filters.set(alias(name), [...(filters.get(alias(name)) ?? []), value])
+  }
+  return {
+    filters,
+    fields: parameters.getAll('fields').filter(field => field !== ''),
+    sorts: parseSorts(parameters.getAll('sort_key'), parameters.getAll('sort_dir')),
+    limit: parseLimit(parameters.get('limit')),
+    marker: parameters.get('marker') || null,
+    pageReverse: parseBoolean(parameters.get('page_reverse') || 'False'),
+  }
+}
+
+function parseSorts(keys: readonly string[], directions: readonly string[]): Sort[] {
+  if (directions.length > 0 && directions.length !== keys.length) {
+    throw invalidRequest('The number of sort_keys and sort_dirs must be same')
+  }
+  const unknown = directions.find(direction => direction !== 'asc' && direction !== 'desc')
+  if (unknown !== undefined)
+    throw invalidRequest(`'${unknown}' is invalid value for sort_dirs, valid value is 'asc' and 'desc'`)
+  const seen = new Set<string>()
+  return keys.flatMap((key, index) => {
+    const name = alias(key)
+    if (seen.has(name)) return []
+    seen.add(name)
+    return [{ key: name, descending: directions[index] === 'desc' }]
+  })
+}
+
+function parseLimit(text: string | null): number | null {
+  if (text === null || text === '') return null
+  if (!/^\d{1,9}$/.test(text)) throw invalidRequest(`Limit must be an integer 0 or greater and not '${text}'`)
+  return Number(text) || null
+}
+
+/** @throws NeutronError 400 for what is neither true nor false */
+export function parseBoolean(text: string): boolean {
+  const word = text.toLowerCase()
+  if (word === 'true' || word === '1') return true
+  if (word === 'false' || word === '0') return false
+  throw invalidRequest(`'${text}' cannot be converted to boolean.`)
+}
+
+export type Page<Item> = { items: Item[]; hasNext: boolean; hasPrevious: boolean }
+
+/** Where the pages before and after are; only a list that was asked for in pages has such links. */
+export function paginationLinks(
+  { limit }: Listing,
+  page: Page<{ id: string }>,
+  /** The list's own URL, and the query string of this request. */
+  url: string,
+  query: string,
+): { rel: 'next' | 'previous'; href: string }[] {
+  const [first, last] = [page.items[0], page.items.at(-1)]
+  if (limit === null || first === undefined || last === undefined) return []
+  const linkTo = (marker: string, reverse: boolean) => {
+    const parameters = new URLSearchParams(query)
+    parameters.set('marker', marker)
+    parameters.delete('page_reverse')
+    if (reverse) parameters.set('page_reverse', 'True')
+    return `${url}?${parameters}`
+  }
+  return [
+    ...(page.hasNext ? [{ rel: 'next' as const, href: linkTo(last.id, false) }] : []),
+    ...(page.hasPrevious ? [{ rel: 'previous' as const, href: linkTo(first.id, true) }] : []),
+  ]
+}
+
+/** The attributes that were asked for; those that do not exist are passed over. */
+export function pickFields<Item extends object>(item: Item, fields: readonly string[]): Partial<Item> {
+  if (fields.length === 0) return item
+  return Object.fromEntries(Object.entries(item).filter(([name]) => fields.includes(name))) as Partial<Item>
+}

@@ -1,0 +1,182 @@
+import type { Knex } from 'knex'
+import { z } from 'zod'
+import type { Database } from '../../database/connection.js'
+import { inTransaction, sqlState } from '../../database/transaction.js'
+import type { Caller } from '../../identity/caller.js'
+import { isAdmin, visibleNetworks } from '../visibility.js'
+import { attribute, parseAttributes } from './body.js'
+import { clash, disallowed, type NeutronError } from './neutron-error.js'
+import {
+  type CommonRow,
+  changed,
+  commonColumns,
+  commonFilters,
+  type Item,
+  lockOwned,
+  ownerOf,
+  presentCommon,
+  type Resource,
+  requireWriter,
+  retag,
+} from './resource.js'
+import { type Source, selectOne, selectPage, tagFilters } from './select.js'
+
+export type NetworkRow = CommonRow & {
+  admin_state_up: boolean
+  shared: boolean
+  external: boolean
+  mtu: number
+  built_in: string | null
+  subnets: string[]
+}
+
+export const networkSource: Source = {
+  kind: 'network',
+  select: `${commonColumns('network')}, network.admin_state_up, network.shared, network.external, network.mtu, network.built_in,
+    ARRAY(SELECT subnet.id FROM subnet WHERE subnet.network_id = network.id ORDER BY subnet.created_at, subnet.id) AS subnets`,
+  from: 'network',
+  visible: visibleNetworks,
+  columns: {
+    ...commonFilters('network'),
+    admin_state_up: { sql: 'network.admin_state_up', kind: 'boolean' },
+    shared: { sql: 'network.shared', kind: 'boolean' },
+    'router:external': { sql: 'network.external', kind: 'boolean' },
+    mtu: { sql: 'network.mtu', kind: 'integer' },
+    status: { constant: 'ACTIVE' },
+    is_default: { constant: 'false' },
+    availability_zone_hints: { constant: null },
+    ipv4_address_scope: { constant: null },
+    ipv6_address_scope: { constant: null },
+    'provider:network_type': { constant: null },
+    'provider:physical_network': { constant: null },
+    'provider:segmentation_id': { constant: null },
+  },
+  filters: tagFilters('network'),
+}
+
+export const presentNetwork = (row: NetworkRow): Item => ({
+  ...presentCommon(row),
+  admin_state_up: row.admin_state_up,
+  status: 'ACTIVE',
+  shared: row.shared,
+  'router:external': row.external,
+  is_default: false,
+  mtu: row.mtu,
+  subnets: row.subnets,
+  availability_zones: [],
+  availability_zone_hints: [],
+  ipv4_address_scope: null,
+  ipv6_address_scope: null,
+})
+
+const changeable = {
+  name: attribute.text,
+  description: attribute.text,
+  admin_state_up: attribute.boolean,
+  shared: attribute.boolean,
+  'router:external': attribute.boolean,
+}
+
+const updateSchema = z.strictObject(changeable).partial()
+
+export const createSchema = z
+  .strictObject({
+    ...changeable,
+    mtu: attribute.integer(1280, 9216),
+    project_id: attribute.projectId,
+    tenant_id: attribute.projectId,
+    is_default: z.literal(false),
+    availability_zone_hints: attribute.emptyList,
+  })
+  .partial()
+
+export const inUse = (id: string, reason: string): NeutronError =>
+  clash('NetworkInUse', `Unable to complete operation on network ${id}. ${reason}`)
+
+/** Networks of our own tables. */
+export function createNetworks(database: Database): Resource {
+  return {
+    singular: 'network',
+    plural: 'networks',
+    list: async (caller, listing) => {
+      const page = await selectPage<NetworkRow>(database, networkSource, caller, listing)
+      return { ...page, items: page.items.map(presentNetwork) }
+    },
+    show: async (caller, id) => {
+      const row = await selectOne<NetworkRow>(database, networkSource, caller, id)
+      return row && presentNetwork(row)
+    },
+    create: (caller, bodies) =>
+      inTransaction(database, async trx => {
+        const made: Item[] = []
+        for (const body of bodies) made.push(await create(trx, caller, body))
+        return made
+      }),
+    update: (caller, id, body) => inTransaction(database, trx => update(trx, caller, id, body)),
+    remove: (caller, id) => inTransaction(database, trx => remove(trx, caller, id)),
+    retag: (caller, id, change) => retag(database, networkSource, caller, id, change),
+  }
+}
+
+function requireSharingRights(caller: Caller, body: { shared?: boolean; 'router:external'?: boolean }, verb: string) {
+  if (isAdmin(caller)) return
+  for (const name of ['shared', 'router:external'] as const) {
+    if (body[name] !== undefined && (body[name] || verb === 'update')) throw disallowed(`${verb}_network:${name}`)
+  }
+}
+
+async function create(trx: Knex, caller: Caller, attributes: unknown): Promise<Item> {
+  requireWriter(caller, 'create_network')
+  const { tenant_id, project_id, is_default, availability_zone_hints, ...body } = parseAttributes(
+    createSchema,
+    attributes,
+  )
+  const owner = ownerOf(caller, { tenant_id, project_id }, 'create_network')
+  requireSharingRights(caller, body, 'create')
+  const { 'router:external': external, ...columns } = body
+  const [row] = await trx('network')
+    .insert({ ...columns, ...(external === undefined ? {} : { external }), project_id: owner })
+    .returning<{ id: string }[]>('id')
+  return shown(trx, caller, row!.id)
+}
+
+async function update(trx: Knex, caller: Caller, id: string, attributes: unknown): Promise<Item> {
+  const row = await lockOwned<NetworkRow>(trx, networkSource, caller, id, 'update_network')
+  const body = parseAttributes(updateSchema, attributes)
+  requireSharingRights(caller, body, 'update')
+  if (row.shared && body.shared === false) await refuseWhenOthersUseIt(trx, row)
+  const { 'router:external': external, ...columns } = body
+  await trx('network')
+    .where({ id })
+    .update({ ...columns, ...(external === undefined ? {} : { external }), ...changed(trx) })
+  return shown(trx, caller, id)
+}
+
+async function refuseWhenOthersUseIt(trx: Knex, { id, project_id, name }: NetworkRow): Promise<void> {
+  const foreign = await trx('port').where({ network_id: id }).whereNot({ project_id }).first('id')
+  if (foreign === undefined) return
+  throw clash(
+    'InvalidSharedSetting',
+    `Unable to reconfigure sharing settings for network ${name}. Multiple tenants are using it.`,
+  )
+}
+
+async function remove(trx: Knex, caller: Caller, id: string): Promise<void> {
+  const row = await lockOwned<NetworkRow>(trx, networkSource, caller, id, 'delete_network')
+  if (isNeeded(row.built_in)) throw inUse(id, `The load balancer service needs its ${row.built_in} network.`)
+  try {
+    await trx('network').where({ id }).delete()
+  } catch (error) {
+    if (sqlState(error) !== FOREIGN_KEY_VIOLATION) throw error
+    throw inUse(id, 'There are one or more ports still in use on the network.')
+  }
+}
+
+/** Networks that the controllers themselves stand on. */
+export const isNeeded = (builtIn: string | null): boolean => builtIn === 'management' || builtIn === 'public'
+
+export const FOREIGN_KEY_VIOLATION = '23503'
+
+async function shown(trx: Knex, caller: Caller, id: string): Promise<Item> {
+  return presentNetwork((await selectOne<NetworkRow>(trx, networkSource, caller, id))!)
+}

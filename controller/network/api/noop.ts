@@ -1,0 +1,123 @@
+import { randomUUID } from 'node:crypto'
+import type { Caller } from '../../identity/caller.js'
+import { noopId, noopNetwork, noopPort, noopSubnet } from '../noop/driver.js'
+import { isUuid } from '../visibility.js'
+import { parseAttributes, requireAttributes } from './body.js'
+import type { Listing } from './listing.js'
+import { createSchema as networkSchema, presentNetwork } from './networks.js'
+import { missing, type Singular } from './neutron-error.js'
+import { createSchema as portSchema, presentPort } from './ports.js'
+import { type Item, ownerOf, type Resource, requireWriter } from './resource.js'
+import { presentSubnet, createSchema as subnetSchema } from './subnets.js'
+
+const BEGINNING = new Date('2026-01-01T00:00:00Z')
+
+const projectOf = (caller: Caller) => caller.project?.id ?? ''
+
+const common = (id: string, projectId: string, name: string) => ({
+  id,
+  project_id: projectId,
+  name,
+  description: '',
+  tags: [],
+  created_at: BEGINNING,
+  updated_at: BEGINNING,
+  revision_number: 1,
+})
+
+const PRESENT: Record<Singular, (id: string, projectId: string, name: string) => Item> = {
+  network: (id, projectId, name) => {
+    const { mtu, subnetIds } = noopNetwork(id, projectId)
+    const facts = { admin_state_up: true, shared: true, external: false, built_in: null }
+    return presentNetwork({ ...common(id, projectId, name), ...facts, mtu, subnets: [...subnetIds] })
+  },
+  subnet: (id, projectId, name) => {
+    const { networkId, ipVersion, cidr, gatewayIp } = noopSubnet(id, projectId)
+    return presentSubnet({
+      ...common(id, projectId, name),
+      network_id: networkId,
+      ip_version: ipVersion,
+      cidr,
+      gateway_ip: gatewayIp,
+      enable_dhcp: true,
+      ipv6_ra_mode: null,
+      ipv6_address_mode: null,
+      dns_nameservers: [],
+      host_routes: [],
+      allocation_pools: [],
+      network_built_in: null,
+    })
+  },
+  port: (id, projectId, name) => {
+    const { networkId, macAddress, fixedIps } = noopPort(id, projectId)
+    return presentPort({
+      ...common(id, projectId, name),
+      network_id: networkId,
+      network_project_id: projectId,
+      admin_state_up: true,
+      mac_address: macAddress,
+      device_id: '',
+      device_owner: '',
+      status: 'DOWN',
+      fixed_ips: fixedIps.map(({ subnetId, address }) => ({ subnet_id: subnetId, ip_address: address })),
+    })
+  },
+}
+
+const SCHEMAS = { network: networkSchema, subnet: subnetSchema, port: portSchema }
+const REQUIRED: Record<Singular, string[]> = { network: [], subnet: ['network_id', 'cidr'], port: ['network_id'] }
+
+/**
+ * A resource as the noop driver sees it: whatever is asked for by id or by name exists, nothing is kept. A name stands for the same id each
+ * time; a list that asks for neither is empty.
+ */
+export function createNoopResource(singular: Singular): Resource {
+  const present = PRESENT[singular]
+  const show = async (caller: Caller, id: string) =>
+    isUuid(id) ? present(id.toLowerCase(), projectOf(caller), '') : null
+
+  return {
+    singular,
+    plural: `${singular}s`,
+    list: async (caller, listing) => ({ items: wanted(caller, listing), hasNext: false, hasPrevious: false }),
+    show,
+    create: async (caller, bodies) => {
+      requireWriter(caller, `create_${singular}`)
+      return bodies.map(body => {
+        requireAttributes(body, REQUIRED[singular])
+        const attributes = parseAttributes(SCHEMAS[singular], body)
+        const owner = ownerOf(caller, attributes, `create_${singular}`)
+        return { ...present(randomUUID(), owner, ''), ...wireValues(attributes), project_id: owner, tenant_id: owner }
+      })
+    },
+    update: async (caller, id, body) => {
+      requireWriter(caller, `update_${singular}`)
+      const item = await show(caller, id)
+      if (item === null) throw missing(singular, id)
+      return { ...item, ...wireValues(parseAttributes(SCHEMAS[singular].partial(), body)) }
+    },
+    remove: async (caller, id) => {
+      requireWriter(caller, `delete_${singular}`)
+      if (!isUuid(id)) throw missing(singular, id)
+    },
+    retag: async (caller, id, change) => {
+      requireWriter(caller, `update_${singular}s_tags`)
+      if (!isUuid(id)) throw missing(singular, id)
+      return change([])
+    },
+  }
+
+  function wanted(caller: Caller, { filters, marker }: Listing): Item[] {
+    if (marker !== null) return []
+    const ids = filters.get('id')
+    if (ids !== undefined) return [...new Set(ids.filter(isUuid))].map(id => present(id, projectOf(caller), ''))
+    const names = [...new Set(filters.get('name') ?? [])]
+    return names.map(name => present(noopId(singular, 'name', name), projectOf(caller), name))
+  }
+}
+
+/** Parsed attributes as they go out again: a parsed CIDR becomes its text. */
+function wireValues(attributes: Record<string, unknown>): Record<string, unknown> {
+  const { cidr, ...rest } = attributes
+  return typeof cidr === 'object' && cidr !== null && 'text' in cidr ? { ...rest, cidr: cidr.text } : rest
+}

@@ -1,0 +1,128 @@
+import type Router from '@koa/router'
+import type { Context } from 'koa'
+import { callerOf } from '../../identity/authenticate.js'
+import { isAdmin } from '../visibility.js'
+import { NeutronError } from './neutron-error.js'
+
+/** Path below /v2.0 -> key in the answer, for what other Networking services have and this one has none of. */
+const EMPTY: Readonly<Record<string, string>> = {
+  agents: 'agents',
+  availability_zones: 'availability_zones',
+  routers: 'routers',
+  floatingips: 'floatingips',
+  'security-groups': 'security_groups',
+  'security-group-rules': 'security_group_rules',
+  'qos/policies': 'policies',
+  subnetpools: 'subnetpools',
+  'address-scopes': 'address_scopes',
+  'address-groups': 'address_groups',
+  'network-ip-availabilities': 'network_ip_availabilities',
+  trunks: 'trunks',
+  'rbac-policies': 'rbac_policies',
+  segments: 'segments',
+  flavors: 'flavors',
+  'service-providers': 'service_providers',
+  quotas: 'quotas',
+}
+
+/** The extensions of the API whose attributes and filters this service has. */
+const EXTENSIONS: readonly { alias: string; name: string; description: string }[] = [
+  {
+    alias: 'external-net',
+    name: 'Neutron external network',
+    description: 'Adds external network attribute to network resource.',
+  },
+  {
+    alias: 'net-mtu',
+    name: 'Network MTU',
+    description: 'Provides MTU attribute for a network resource.',
+  },
+  {
+    alias: 'project-id',
+    name: 'project_id field enabled',
+    description: 'Extension that indicates that project_id field is enabled.',
+  },
+  {
+    alias: 'pagination',
+    name: 'Pagination support',
+    description: 'Extension that indicates that pagination is enabled.',
+  },
+  { alias: 'sorting', name: 'Sorting support', description: 'Extension that indicates that sorting is enabled.' },
+  {
+    alias: 'filter-validation',
+    name: 'Filter parameters validation',
+    description: 'Provides validation on filter parameters.',
+  },
+  {
+    alias: 'empty-string-filtering',
+    name: 'Empty String Filtering Extension',
+    description: 'Allow filtering by attributes with empty string value',
+  },
+  {
+    alias: 'ip-substring-filtering',
+    name: 'IP address substring filtering',
+    description: 'Provides IP address substring filtering when listing ports',
+  },
+  {
+    alias: 'standard-attr-description',
+    name: 'standard-attr-description',
+    description: 'Extension to add descriptions to standard attributes',
+  },
+  {
+    alias: 'standard-attr-revisions',
+    name: 'Resource revision numbers',
+    description: 'This extension will display the revision number of neutron resources.',
+  },
+  {
+    alias: 'standard-attr-tag',
+    name: 'Tag support for resources with standard attribute: port, subnet, network',
+    description: 'Enables to set tag on resources with standard attribute.',
+  },
+  {
+    alias: 'standard-attr-timestamp',
+    name: 'Resource timestamps',
+    description:
+      'Adds created_at and updated_at fields to all Neutron resources that have Neutron standard attributes.',
+  },
+]
+
+const presentExtension = (extension: (typeof EXTENSIONS)[number]) => ({
+  ...extension,
+  updated: '2026-01-01T00:00:00-00:00',
+  links: [],
+})
+
+/** Answers what clients ask for in passing, so that their commands say "none" and do not fail. */
+export function mountOtherCollections(router: Router): void {
+  for (const [path, key] of Object.entries(EMPTY)) {
+    router.get(`/v2.0/${path}`, ctx => {
+      ctx.body = { [key]: [] }
+    })
+    if (path !== 'quotas') {
+      router.get(`/v2.0/${path}/:id`, () => {
+        throw new NeutronError(404, 'HTTPNotFound', 'The resource could not be found.')
+      })
+    }
+  }
+
+  router.get('/v2.0/extensions', ctx => {
+    ctx.body = { extensions: EXTENSIONS.map(presentExtension) }
+  })
+  router.get('/v2.0/extensions/:alias', ctx => {
+    const extension = EXTENSIONS.find(({ alias }) => alias === ctx.params.alias)
+    if (extension === undefined) {
+      throw new NeutronError(404, 'HTTPNotFound', `Extension with alias ${ctx.params.alias} does not exist`)
+    }
+    ctx.body = { extension: presentExtension(extension) }
+  })
+
+  const quota = (ctx: Context) => {
+    const project = String(ctx.params.project)
+    if (!isAdmin(callerOf(ctx)) && project !== callerOf(ctx).project?.id) {
+      throw new NeutronError(403, 'PolicyNotAuthorized', 'rule:get_quota is disallowed by policy')
+    }
+    ctx.body = { quota: { network: -1, subnet: -1, port: -1 } }
+  }
+  router.get('/v2.0/quotas/:project', quota)
+  router.get('/v2.0/quotas/:project/default', quota)
+}

@@ -1,0 +1,253 @@
+import type { Knex } from 'knex'
+import { z } from 'zod'
+import type { Database } from '../../database/connection.js'
+import { inTransaction } from '../../database/transaction.js'
+import type { Caller } from '../../identity/caller.js'
+import { normaliseAddress } from '../addresses.js'
+import { InvalidPortRequest } from '../driver.js'
+import { FIXED_IPS, insertPort } from '../local/ports.js'
+import { type Condition, isAdmin, isUuid, visiblePorts } from '../visibility.js'
+import { attribute, parseAttributes, requireAttributes } from './body.js'
+import { placeFixedIps, replaceFixedIps } from './fixed-ips.js'
+import { type NetworkRow, networkSource } from './networks.js'
+import { clash, disallowed, invalidRequest, missing } from './neutron-error.js'
+import {
+  type CommonRow,
+  changed,
+  commonColumns,
+  commonFilters,
+  type Item,
+  ownerOf,
+  owns,
+  presentCommon,
+  type Resource,
+  requireWriter,
+  retag,
+} from './resource.js'
+import { type Source, selectOne, selectPage, tagFilters } from './select.js'
+
+export type PortRow = CommonRow & {
+  network_id: string
+  network_project_id: string
+  admin_state_up: boolean
+  mac_address: string
+  device_id: string
+  device_owner: string
+  status: string
+  fixed_ips: { subnet_id: string; ip_address: string }[]
+}
+
+/** Like a real card: up when something has it and its owner wants it. */
+const STATUS = `(CASE WHEN port.device_id <> '' AND port.admin_state_up THEN 'ACTIVE' ELSE 'DOWN' END)`
+
+const portSource: Source = {
+  kind: 'port',
+  select: `${commonColumns('port')}, port.network_id, network.project_id AS network_project_id, port.admin_state_up,
+    port.mac_address::text AS mac_address, port.device_id, port.device_owner, ${STATUS} AS status, ${FIXED_IPS} AS fixed_ips`,
+  from: 'port JOIN network ON network.id = port.network_id',
+  visible: visiblePorts,
+  columns: {
+    ...commonFilters('port'),
+    network_id: { sql: 'port.network_id', kind: 'uuid' },
+    admin_state_up: { sql: 'port.admin_state_up', kind: 'boolean' },
+    mac_address: { sql: 'port.mac_address', kind: 'mac' },
+    device_id: { sql: 'port.device_id', kind: 'text' },
+    device_owner: { sql: 'port.device_owner', kind: 'text' },
+    status: { sql: STATUS, kind: 'text' },
+    security_groups: { constant: null },
+    security_group_ids: { constant: null },
+    'binding:vnic_type': { constant: 'normal' },
+    'binding:host_id': { constant: null },
+  },
+  filters: {
+    ...tagFilters('port'),
+    fixed_ips: fixedIpsFilter,
+    ip_address: values => fixedIpsFilter(values.map(value => `ip_address=${value}`)),
+    subnet_id: values => fixedIpsFilter(values.map(value => `subnet_id=${value}`)),
+  },
+}
+
+/** `subnet_id=...` and `ip_address=...`: one of the values of each key, both for the same address of the port. */
+function fixedIpsFilter(values: readonly string[]): Condition {
+  const wanted: Record<'subnet_id' | 'ip_address' | 'ip_address_substr', string[]> = {
+    subnet_id: [],
+    ip_address: [],
+    ip_address_substr: [],
+  }
+  for (const value of values) {
+    const [key = '', ...rest] = value.split('=')
+    if (!Object.hasOwn(wanted, key)) throw invalidRequest(`'${value}' is an invalid fixed_ips filter`)
+    wanted[key as keyof typeof wanted].push(rest.join('='))
+  }
+  const conditions = [
+    { given: wanted.subnet_id, sql: 'fixed_ip.subnet_id = ANY(?::uuid[])', values: wanted.subnet_id.filter(isUuid) },
+    {
+      given: wanted.ip_address,
+      sql: 'fixed_ip.address = ANY(?::inet[])',
+      values: wanted.ip_address.map(normaliseAddress).filter(address => address !== null),
+    },
+    {
+      given: wanted.ip_address_substr,
+      sql: 'EXISTS (SELECT 1 FROM unnest(?::text[]) part WHERE position(part IN host(fixed_ip.address)) > 0)',
+      values: wanted.ip_address_substr.filter(part => /^[0-9a-fA-F.:]+$/.test(part)),
+    },
+  ].filter(condition => condition.given.length > 0)
+  return {
+    sql: `EXISTS (SELECT 1 FROM fixed_ip WHERE fixed_ip.port_id = port.id AND ${conditions.map(one => one.sql).join(' AND ')})`,
+    bindings: conditions.map(condition => condition.values),
+  }
+}
+
+export const presentPort = (row: PortRow): Item => ({
+  ...presentCommon(row),
+  network_id: row.network_id,
+  admin_state_up: row.admin_state_up,
+  status: row.status,
+  mac_address: row.mac_address,
+  device_id: row.device_id,
+  device_owner: row.device_owner,
+  fixed_ips: row.fixed_ips,
+  security_groups: [],
+  allowed_address_pairs: [],
+  extra_dhcp_opts: [],
+  'binding:vnic_type': 'normal',
+})
+
+const fixedIps = z
+  .array(z.strictObject({ subnet_id: attribute.id, ip_address: attribute.address }).partial())
+  .max(5, { error: 'exceeded maximum amount of fixed ips per port' })
+
+const changeable = {
+  name: attribute.text,
+  description: attribute.text,
+  admin_state_up: attribute.boolean,
+  mac_address: attribute.macAddress,
+  device_id: attribute.text,
+  device_owner: attribute.text,
+  fixed_ips: fixedIps,
+  security_groups: attribute.emptyList,
+  allowed_address_pairs: attribute.emptyList,
+  extra_dhcp_opts: attribute.emptyList,
+  'binding:vnic_type': z.literal('normal', { error: `only 'normal' is supported` }),
+}
+
+const updateSchema = z.strictObject(changeable).partial()
+
+export const createSchema = z
+  .strictObject({ ...changeable, project_id: attribute.projectId, tenant_id: attribute.projectId })
+  .partial()
+  .extend({ network_id: attribute.id })
+
+/** Ports of our own tables. */
+export function createPorts(database: Database): Resource {
+  return {
+    singular: 'port',
+    plural: 'ports',
+    list: async (caller, listing) => {
+      const page = await selectPage<PortRow>(database, portSource, caller, listing)
+      return { ...page, items: page.items.map(presentPort) }
+    },
+    show: async (caller, id) => {
+      const row = await selectOne<PortRow>(database, portSource, caller, id)
+      return row && presentPort(row)
+    },
+    create: (caller, bodies) =>
+      inTransaction(database, async trx => {
+        const made: Item[] = []
+        for (const body of bodies) made.push(await create(trx, caller, body))
+        return made
+      }),
+    update: (caller, id, body) => inTransaction(database, trx => update(trx, caller, id, body)),
+    remove: (caller, id) => inTransaction(database, trx => remove(trx, caller, id)),
+    retag: (caller, id, change) => retag(database, portSource, caller, id, change),
+  }
+}
+
+/** A port of the load balancer service, made or borrowed by it. */
+const isServicePort = ({ device_owner }: { device_owner: string }) => device_owner.startsWith('Octavia')
+
+/** What a port says of its user is not for tenants to forge: sweeps and other rules go by it. */
+function requireDeviceRights(caller: Caller, deviceOwner: string | undefined, verb: string): void {
+  if (deviceOwner === undefined || isAdmin(caller)) return
+  if (deviceOwner.startsWith('network:') || isServicePort({ device_owner: deviceOwner })) {
+    throw disallowed(`${verb}_port:device_owner`)
+  }
+}
+
+async function create(trx: Knex, caller: Caller, attributes: unknown): Promise<Item> {
+  requireWriter(caller, 'create_port')
+  requireAttributes(attributes, ['network_id'])
+  const body = parseAttributes(createSchema, attributes)
+  const network = await selectOne<NetworkRow>(trx, networkSource, caller, body.network_id)
+  if (network === null) throw missing('network', body.network_id)
+  if (!network.shared && !owns(caller, network)) throw disallowed('create_port')
+  if (body.mac_address !== undefined && !owns(caller, network)) throw disallowed('create_port:mac_address')
+  requireDeviceRights(caller, body.device_owner, 'create')
+  const id = await insertPort(trx, {
+    network_id: network.id,
+    project_id: ownerOf(caller, body, 'create_port'),
+    name: body.name ?? '',
+    description: body.description ?? '',
+    admin_state_up: body.admin_state_up ?? true,
+    mac_address: body.mac_address,
+    device_id: body.device_id ?? '',
+    device_owner: body.device_owner ?? '',
+    ensured_name: null,
+  }).catch(error => {
+    throw error instanceof InvalidPortRequest ? missing('network', network.id) : error
+  })
+  if (id === null) throw macInUse(network.id, body.mac_address)
+  await placeFixedIps(trx, { id, networkId: network.id }, body.fixed_ips)
+  return shown(trx, caller, id)
+}
+
+const macInUse = (networkId: string, mac: string | undefined) =>
+  clash('MacAddressInUse', `Unable to complete operation for network ${networkId}. The mac address ${mac} is in use.`)
+
+async function update(trx: Knex, caller: Caller, id: string, attributes: unknown): Promise<Item> {
+  const row = await lockPort(trx, caller, id)
+  requireWriter(caller, 'update_port')
+  if (!owns(caller, row)) throw disallowed('update_port')
+  const body = parseAttributes(updateSchema, attributes)
+  requireDeviceRights(caller, body.device_owner, 'update')
+  const { name, description, admin_state_up, mac_address, device_id, device_owner, fixed_ips } = body
+  const touchesUse = [mac_address, device_id, device_owner, fixed_ips].some(value => value !== undefined)
+  if (touchesUse && isServicePort(row) && !isAdmin(caller)) {
+    throw clash('PortInUse', `Unable to complete operation on port ${id}. The load balancer service uses it.`)
+  }
+  if (mac_address !== undefined && mac_address !== row.mac_address) {
+    if (!isAdmin(caller)) throw disallowed('update_port:mac_address')
+    const other = await trx('port').where({ network_id: row.network_id, mac_address }).first('id')
+    if (other !== undefined) throw macInUse(row.network_id, mac_address)
+  }
+  if (fixed_ips !== undefined) {
+    await replaceFixedIps(trx, { id, networkId: row.network_id, fixedIps: row.fixed_ips }, fixed_ips)
+  }
+  await trx('port')
+    .where({ id })
+    .update({ name, description, admin_state_up, mac_address, device_id, device_owner, ...changed(trx) })
+  return shown(trx, caller, id)
+}
+
+async function remove(trx: Knex, caller: Caller, id: string): Promise<void> {
+  const row = await lockPort(trx, caller, id)
+  requireWriter(caller, 'delete_port')
+  if (!owns(caller, row) && !owns(caller, { project_id: row.network_project_id })) throw disallowed('delete_port')
+  if (isServicePort(row) && !isAdmin(caller)) {
+    throw clash(
+      'ServicePortInUse',
+      `Port ${id} cannot be deleted directly via the port API: has device owner ${row.device_owner}.`,
+    )
+  }
+  await trx('port').where({ id }).delete()
+}
+
+async function lockPort(trx: Knex, caller: Caller, id: string): Promise<PortRow> {
+  const row = await selectOne<PortRow>(trx, portSource, caller, id, true)
+  if (row === null) throw missing('port', id)
+  return row
+}
+
+async function shown(trx: Knex, caller: Caller, id: string): Promise<Item> {
+  return presentPort((await selectOne<PortRow>(trx, portSource, caller, id))!)
+}

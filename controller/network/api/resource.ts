@@ -1,0 +1,128 @@
+import type { Knex } from 'knex'
+import type { Database } from '../../database/connection.js'
+import { inTransaction } from '../../database/transaction.js'
+import type { Caller } from '../../identity/caller.js'
+import { isAdmin } from '../visibility.js'
+import type { Listing, Page } from './listing.js'
+import { disallowed, invalidRequest, missing, type Singular } from './neutron-error.js'
+import { type Source, selectOne } from './select.js'
+
+/** A resource on the wire. */
+export type Item = { id: string; tags: string[] } & Record<string, unknown>
+
+/** What the routes need of one kind of resource. All throw NeutronError. */
+export type Resource = {
+  singular: Singular
+  plural: 'networks' | 'subnets' | 'ports'
+  list: (caller: Caller, listing: Listing) => Promise<Page<Item>>
+  /** Null when there is none that the caller may see. */
+  show: (caller: Caller, id: string) => Promise<Item | null>
+  /** All of them, or none. */
+  create: (caller: Caller, bodies: readonly unknown[]) => Promise<Item[]>
+  update: (caller: Caller, id: string, body: unknown) => Promise<Item>
+  remove: (caller: Caller, id: string) => Promise<void>
+  retag: (caller: Caller, id: string, change: (tags: readonly string[]) => string[]) => Promise<string[]>
+}
+
+/** Writing takes the role member (or admin, which implies it); a reader only looks. */
+export function requireWriter(caller: Caller, rule: string): void {
+  if (!isAdmin(caller) && !caller.roles.includes('member')) throw disallowed(rule)
+}
+
+/** The project that a new object belongs to: another one than the caller's own is the administrator's right. */
+export function ownerOf(caller: Caller, body: { project_id?: string; tenant_id?: string }, rule: string): string {
+  if (body.project_id !== undefined && body.tenant_id !== undefined && body.project_id !== body.tenant_id) {
+    throw invalidRequest("'project_id' and 'tenant_id' do not match")
+  }
+  const owner = body.project_id ?? body.tenant_id ?? caller.project?.id
+  if (owner === undefined) throw invalidRequest('The token is not scoped to a project: project_id must be specified')
+  if (owner !== caller.project?.id && !isAdmin(caller)) throw disallowed(rule)
+  return owner
+}
+
+export const owns = (caller: Caller, row: { project_id: string }): boolean =>
+  isAdmin(caller) || row.project_id === caller.project?.id
+
+/** Locks the row for a change. @throws NeutronError 404 when the caller cannot see it, 403 when it is another's */
+export async function lockOwned<Row extends { project_id: string }>(
+  trx: Knex,
+  source: Source,
+  caller: Caller,
+  id: string,
+  rule: string,
+): Promise<Row> {
+  const row = await selectOne<Row>(trx, source, caller, id, true)
+  if (row === null) throw missing(source.kind, id)
+  requireWriter(caller, rule)
+  if (!owns(caller, row)) throw disallowed(rule)
+  return row
+}
+
+/** What every change of a row leaves behind. */
+export const changed = (trx: Knex) => ({ updated_at: trx.fn.now(), revision_number: trx.raw('revision_number + 1') })
+
+export const MOST_TAGS = 50
+
+export async function retag(
+  database: Database,
+  source: Source,
+  caller: Caller,
+  id: string,
+  change: (tags: readonly string[]) => string[],
+): Promise<string[]> {
+  return inTransaction(database, async trx => {
+    const row = await lockOwned<{ project_id: string; tags: string[] }>(
+      trx,
+      source,
+      caller,
+      id,
+      `update_${source.kind}s_tags`,
+    )
+    const tags = [...new Set(change(row.tags))].sort()
+    if (tags.length > MOST_TAGS) throw invalidRequest(`at most ${MOST_TAGS} tags`)
+    await trx(source.kind)
+      .where({ id })
+      .update({ tags, ...changed(trx) })
+    return tags
+  })
+}
+
+/** What all rows have, as it stands on the wire. */
+export type CommonRow = {
+  id: string
+  project_id: string
+  name: string
+  description: string
+  tags: string[]
+  created_at: Date
+  updated_at: Date
+  revision_number: number
+}
+
+const timeOf = (date: Date) => `${date.toISOString().slice(0, 19)}Z`
+
+export const presentCommon = (row: CommonRow) => ({
+  id: row.id,
+  name: row.name,
+  description: row.description,
+  project_id: row.project_id,
+  tenant_id: row.project_id,
+  tags: row.tags,
+  created_at: timeOf(row.created_at),
+  updated_at: timeOf(row.updated_at),
+  revision_number: row.revision_number,
+})
+
+/** Trusted SQL for CommonRow's columns of one alias. */
+export const commonColumns = (alias: Singular): string =>
+  ['id', 'project_id', 'name', 'description', 'tags', 'created_at', 'updated_at', 'revision_number']
+    .map(column => `${alias}.${column}`)
+    .join(', ')
+
+export const commonFilters = (alias: Singular): Source['columns'] => ({
+  id: { sql: `${alias}.id`, kind: 'uuid' },
+  name: { sql: `${alias}.name`, kind: 'text' },
+  description: { sql: `${alias}.description`, kind: 'text' },
+  project_id: { sql: `${alias}.project_id`, kind: 'text' },
+  revision_number: { sql: `${alias}.revision_number`, kind: 'integer' },
+})

@@ -1,0 +1,65 @@
+import {
+  type AddressRange,
+  type Cidr,
+  contains,
+  defaultGateway,
+  defaultPools,
+  hostRange,
+  parseAddress,
+} from '../addresses.js'
+import { clash, invalidInput, NeutronError } from './neutron-error.js'
+
+/** The gateway as asked for: undefined is the first host address, null is none. @throws NeutronError 400 */
+export function chooseGateway(cidr: Cidr, wanted: string | null | undefined): string | null {
+  if (wanted === undefined) return cidr.first === cidr.last ? null : defaultGateway(cidr)
+  checkGateway(cidr, wanted)
+  return wanted
+}
+
+export function checkGateway(cidr: Cidr, gateway: string | null): void {
+  if (gateway === null) return
+  const { first, last } = hostRange(cidr)
+  const address = parseAddress(gateway)
+  if (address === null || address.version !== cidr.version || address.value < first || address.value > last) {
+    throw invalidInput('Gateway is not valid on subnet')
+  }
+}
+
+/** The pools as asked for; all host addresses but the gateway when nothing is asked for. @throws NeutronError 400, 409 */
+export function choosePools(
+  cidr: Cidr,
+  gateway: string | null,
+  wanted: readonly AddressRange[] | undefined,
+): readonly AddressRange[] {
+  const pools = wanted ?? defaultPools(cidr, gateway)
+  checkPools(cidr, gateway, pools)
+  return pools
+}
+
+export function checkPools(cidr: Cidr, gateway: string | null, pools: readonly AddressRange[]): void {
+  const { first, last } = hostRange(cidr)
+  const stretches = pools.map(pool => {
+    const [start, end] = [parseAddress(pool.start), parseAddress(pool.end)]
+    const text = `${pool.start}-${pool.end}`
+    if (start === null || end === null || start.version !== end.version || start.value > end.value) {
+      throw new NeutronError(400, 'InvalidAllocationPool', `The allocation pool ${text} is not valid.`)
+    }
+    if (!contains(cidr, pool.start) || start.value < first || end.value > last) {
+      const message = `The allocation pool ${text} spans beyond the subnet cidr ${cidr.text}.`
+      throw new NeutronError(400, 'OutOfBoundsAllocationPool', message)
+    }
+    const router = gateway === null ? null : parseAddress(gateway)!.value
+    if (router !== null && start.value <= router && router <= end.value) {
+      const message = `Gateway ip ${gateway} conflicts with allocation pool ${text}.`
+      throw clash('GatewayConflictWithAllocationPools', message)
+    }
+    return { start: start.value, end: end.value, text }
+  })
+  const sorted = stretches.sort((a, b) => (a.start < b.start ? -1 : 1))
+  for (const [index, next] of sorted.slice(1).entries()) {
+    const before = sorted[index]!
+    if (before.end < next.start) continue
+    const message = `Found overlapping allocation pools: ${before.text} ${next.text} for subnet ${cidr.text}.`
+    throw clash('OverlappingAllocationPools', message)
+  }
+}

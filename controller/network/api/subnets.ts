@@ -1,0 +1,260 @@
+import type { Knex } from 'knex'
+import { z } from 'zod'
+import type { Database } from '../../database/connection.js'
+import { inTransaction, sqlState } from '../../database/transaction.js'
+import type { Caller } from '../../identity/caller.js'
+import { type AddressRange, parseCidr } from '../addresses.js'
+import { insertSubnet, replacePools } from '../local/subnets.js'
+import { visibleSubnets } from '../visibility.js'
+import { attribute, parseAttributes, requireAttributes } from './body.js'
+import { FOREIGN_KEY_VIOLATION, isNeeded, type NetworkRow, networkSource } from './networks.js'
+import { clash, disallowed, invalidInput, missing } from './neutron-error.js'
+import {
+  type CommonRow,
+  changed,
+  commonColumns,
+  commonFilters,
+  type Item,
+  lockOwned,
+  ownerOf,
+  owns,
+  presentCommon,
+  type Resource,
+  requireWriter,
+  retag,
+} from './resource.js'
+import { type Source, selectOne, selectPage, tagFilters } from './select.js'
+import { checkGateway, checkPools, chooseGateway, choosePools } from './subnet-rules.js'
+
+export type SubnetRow = CommonRow & {
+  network_id: string
+  ip_version: 4 | 6
+  cidr: string
+  gateway_ip: string | null
+  enable_dhcp: boolean
+  ipv6_ra_mode: string | null
+  ipv6_address_mode: string | null
+  dns_nameservers: string[]
+  host_routes: { destination: string; nexthop: string }[]
+  allocation_pools: AddressRange[]
+  network_built_in: string | null
+}
+
+export const subnetSource: Source = {
+  kind: 'subnet',
+  select: `${commonColumns('subnet')}, subnet.network_id, subnet.ip_version, subnet.cidr::text AS cidr,
+    host(subnet.gateway_ip) AS gateway_ip, subnet.enable_dhcp, subnet.ipv6_ra_mode, subnet.ipv6_address_mode,
+    subnet.dns_nameservers, subnet.host_routes, network.built_in AS network_built_in,
+    coalesce((SELECT json_agg(json_build_object('start', host(pool.first), 'end', host(pool.last)) ORDER BY pool.first)
+                FROM allocation_pool pool WHERE pool.subnet_id = subnet.id), '[]') AS allocation_pools`,
+  from: 'subnet JOIN network ON network.id = subnet.network_id',
+  visible: visibleSubnets,
+  columns: {
+    ...commonFilters('subnet'),
+    network_id: { sql: 'subnet.network_id', kind: 'uuid' },
+    ip_version: { sql: 'subnet.ip_version', kind: 'integer' },
+    cidr: { sql: 'subnet.cidr', kind: 'cidr' },
+    gateway_ip: { sql: 'subnet.gateway_ip', kind: 'address' },
+    enable_dhcp: { sql: 'subnet.enable_dhcp', kind: 'boolean' },
+    ipv6_ra_mode: { sql: 'subnet.ipv6_ra_mode', kind: 'text' },
+    ipv6_address_mode: { sql: 'subnet.ipv6_address_mode', kind: 'text' },
+    shared: { sql: 'network.shared', kind: 'boolean' },
+    subnetpool_id: { constant: null },
+    segment_id: { constant: null },
+    service_types: { constant: null },
+    dns_publish_fixed_ip: { constant: 'false' },
+    'router:external': { sql: 'network.external', kind: 'boolean' },
+  },
+  filters: tagFilters('subnet'),
+}
+
+export const presentSubnet = (row: SubnetRow): Item => ({
+  ...presentCommon(row),
+  network_id: row.network_id,
+  ip_version: row.ip_version,
+  cidr: row.cidr,
+  gateway_ip: row.gateway_ip,
+  allocation_pools: row.allocation_pools,
+  enable_dhcp: row.enable_dhcp,
+  ipv6_ra_mode: row.ipv6_ra_mode,
+  ipv6_address_mode: row.ipv6_address_mode,
+  dns_nameservers: row.dns_nameservers,
+  host_routes: row.host_routes,
+  subnetpool_id: null,
+  segment_id: null,
+  service_types: [],
+  dns_publish_fixed_ip: false,
+})
+
+const cidrText = z.string({ error: 'it is not a valid IP subnet' }).transform((text, context) => {
+  const cidr = parseCidr(text)
+  const [base = ''] = text.split('/')
+  const hint = cidr === null || cidr.text === text.toLowerCase() ? '' : `, '${cidr.text}' is recommended`
+  // 0177.0.0.1 and the like are no addresses here; an IPv6 address may be spelt in many ways.
+  if (cidr !== null && parseCidr(`${base}/${cidr.version === 4 ? 32 : 128}`)?.first === cidr.first) return cidr
+  context.addIssue({ code: 'custom', message: `'${text}' isn't a recognized IP subnet cidr${hint}` })
+  return z.NEVER
+})
+
+const changeable = {
+  name: attribute.text,
+  description: attribute.text,
+  gateway_ip: attribute.address.nullable(),
+  allocation_pools: z.array(z.strictObject({ start: attribute.address, end: attribute.address })).max(64),
+  dns_nameservers: z.array(attribute.address).max(5, { error: 'at most 5 name servers' }),
+  host_routes: z
+    .array(z.strictObject({ destination: cidrText.transform(cidr => cidr.text), nexthop: attribute.address }))
+    .max(20, { error: 'at most 20 host routes' }),
+  enable_dhcp: attribute.boolean,
+  service_types: attribute.emptyList,
+}
+
+const ipv6Mode = z
+  .enum(['slaac', 'dhcpv6-stateful', 'dhcpv6-stateless'], {
+    error: issue => `${JSON.stringify(issue.input)} is not in ['dhcpv6-stateful', 'dhcpv6-stateless', 'slaac']`,
+  })
+  .nullable()
+
+const updateSchema = z.strictObject(changeable).partial()
+
+export const createSchema = z
+  .strictObject({
+    ...changeable,
+    ip_version: z.preprocess(
+      value => (value === '4' || value === '6' ? Number(value) : value),
+      z.union([z.literal(4), z.literal(6)], { error: issue => `${JSON.stringify(issue.input)} is not in [4, 6]` }),
+    ),
+    ipv6_ra_mode: ipv6Mode,
+    ipv6_address_mode: ipv6Mode,
+    project_id: attribute.projectId,
+    tenant_id: attribute.projectId,
+    subnetpool_id: z.null({ error: 'there are no subnet pools' }),
+    segment_id: z.null({ error: 'there are no segments' }),
+  })
+  .partial()
+  .extend({ network_id: attribute.id, cidr: cidrText })
+
+/** Subnets of our own tables. */
+export function createSubnets(database: Database): Resource {
+  return {
+    singular: 'subnet',
+    plural: 'subnets',
+    list: async (caller, listing) => {
+      const page = await selectPage<SubnetRow>(database, subnetSource, caller, listing)
+      return { ...page, items: page.items.map(presentSubnet) }
+    },
+    show: async (caller, id) => {
+      const row = await selectOne<SubnetRow>(database, subnetSource, caller, id)
+      return row && presentSubnet(row)
+    },
+    create: (caller, bodies) =>
+      inTransaction(database, async trx => {
+        const made: Item[] = []
+        for (const body of bodies) made.push(await create(trx, caller, body))
+        return made
+      }),
+    update: (caller, id, body) => inTransaction(database, trx => update(trx, caller, id, body)),
+    remove: (caller, id) => inTransaction(database, trx => remove(trx, caller, id)),
+    retag: (caller, id, change) => retag(database, subnetSource, caller, id, change),
+  }
+}
+
+async function create(trx: Knex, caller: Caller, attributes: unknown): Promise<Item> {
+  requireWriter(caller, 'create_subnet')
+  requireAttributes(attributes, ['network_id', 'cidr'])
+  const body = parseAttributes(createSchema, attributes)
+  const { cidr, network_id: networkId } = body
+  // Held until the end, so that of two overlapping subnets made at once the second sees the first.
+  const network = await selectOne<NetworkRow>(trx, networkSource, caller, networkId, true)
+  if (network === null) throw missing('network', networkId)
+  if (!owns(caller, network)) throw disallowed('create_subnet')
+  const projectId = ownerOf(caller, body, 'create_subnet')
+  if (body.ip_version !== undefined && body.ip_version !== cidr.version) {
+    throw invalidInput(`cidr '${cidr.text}' does not match the ip_version '${body.ip_version}'`)
+  }
+  if (cidr.prefix === 0) throw invalidInput('0 is not allowed as CIDR prefix length')
+  const { ipv6_ra_mode = null, ipv6_address_mode = null } = body
+  if (cidr.version === 4 && (ipv6_ra_mode !== null || ipv6_address_mode !== null)) {
+    throw invalidInput('ipv6_ra_mode or ipv6_address_mode cannot be set when ip_version is not 6.')
+  }
+  await refuseOverlap(trx, networkId, cidr.text)
+  const gateway = chooseGateway(cidr, body.gateway_ip)
+  const pools = choosePools(cidr, gateway, body.allocation_pools)
+  const columns = {
+    network_id: networkId,
+    project_id: projectId,
+    name: body.name ?? '',
+    description: body.description ?? '',
+    ip_version: cidr.version,
+    cidr: cidr.text,
+    gateway_ip: gateway,
+    enable_dhcp: body.enable_dhcp ?? true,
+    ipv6_ra_mode,
+    ipv6_address_mode,
+    dns_nameservers: body.dns_nameservers ?? [],
+    host_routes: body.host_routes ?? [],
+  }
+  return shown(trx, caller, await insertSubnet(trx, columns, pools))
+}
+
+async function refuseOverlap(trx: Knex, networkId: string, cidr: string): Promise<void> {
+  const { rows } = await trx.raw('SELECT 1 FROM subnet WHERE network_id = ? AND cidr && CAST(? AS cidr) LIMIT 1', [
+    networkId,
+    cidr,
+  ])
+  if (rows.length === 0) return
+  throw invalidInput(`Requested subnet with cidr: ${cidr} for network: ${networkId} overlaps with another subnet`)
+}
+
+async function update(trx: Knex, caller: Caller, id: string, attributes: unknown): Promise<Item> {
+  const row = await lockOwned<SubnetRow>(trx, subnetSource, caller, id, 'update_subnet')
+  const body = parseAttributes(updateSchema, attributes)
+  const cidr = parseCidr(row.cidr)!
+  const gateway = body.gateway_ip === undefined ? row.gateway_ip : body.gateway_ip
+  const pools = body.allocation_pools ?? row.allocation_pools
+  if (gateway !== row.gateway_ip) {
+    if (isNeeded(row.network_built_in)) throw inUse(id, `The service's own address is its gateway.`)
+    checkGateway(cidr, gateway)
+    await refuseGatewayInUse(trx, id, gateway)
+  }
+  checkPools(cidr, gateway, pools)
+  const { allocation_pools, dns_nameservers, host_routes, service_types, ...columns } = body
+  await trx('subnet')
+    .where({ id })
+    .update({
+      ...columns,
+      ...(dns_nameservers === undefined ? {} : { dns_nameservers: JSON.stringify(dns_nameservers) }),
+      ...(host_routes === undefined ? {} : { host_routes: JSON.stringify(host_routes) }),
+      ...changed(trx),
+    })
+  if (allocation_pools !== undefined) await replacePools(trx, id, allocation_pools)
+  return shown(trx, caller, id)
+}
+
+async function refuseGatewayInUse(trx: Knex, id: string, gateway: string | null): Promise<void> {
+  if (gateway === null) return
+  const port = await trx('fixed_ip').where({ subnet_id: id, address: gateway }).first('port_id')
+  if (port === undefined) return
+  throw clash(
+    'GatewayIpInUse',
+    `Current gateway ip ${gateway} already in use by port ${port.port_id}. Unable to update.`,
+  )
+}
+
+async function remove(trx: Knex, caller: Caller, id: string): Promise<void> {
+  const row = await lockOwned<SubnetRow>(trx, subnetSource, caller, id, 'delete_subnet')
+  if (isNeeded(row.network_built_in)) throw inUse(id, 'The load balancer service needs it.')
+  try {
+    await trx('subnet').where({ id }).delete()
+  } catch (error) {
+    if (sqlState(error) !== FOREIGN_KEY_VIOLATION) throw error
+    throw inUse(id, 'One or more ports have an IP allocation from this subnet.')
+  }
+}
+
+const inUse = (id: string, reason: string) =>
+  clash('SubnetInUse', `Unable to complete operation on subnet ${id}: ${reason}`)
+
+async function shown(trx: Knex, caller: Caller, id: string): Promise<Item> {
+  return presentSubnet((await selectOne<SubnetRow>(trx, subnetSource, caller, id))!)
+}

@@ -1,0 +1,128 @@
+import { createHash } from 'node:crypto'
+import type { Knex } from 'knex'
+import type { Database } from '../database/connection.js'
+import { inTransaction } from '../database/transaction.js'
+import { defaultGateway, defaultPools, formatAddress, parseCidr } from './addresses.js'
+import { insertSubnet } from './local/subnets.js'
+
+export type BuiltInSubnet = { id: string; cidr: string; gatewayIp: string }
+export type BuiltInNetwork = { id: string; mtu: number; subnets: BuiltInSubnet[] }
+
+export type BuiltInNetworks = {
+  /** Controllers and amphorae; the gateway of its subnet is the controllers' own address. */
+  management: BuiltInNetwork
+  /** Shared and external; the gateway of its subnet is the host's leg. */
+  public: BuiltInNetwork
+  /** For tenants: an IPv4 subnet, then an IPv6 one. Nothing has their gateway addresses. */
+  private: BuiltInNetwork
+}
+
+export type BootstrapOptions = {
+  /** An IPv4 /16 from which the subnets are cut at the first start; later starts find the networks made then. */
+  cidr: string
+  serviceProjectId: string
+  /** Owner of the private network; it is shared by all projects when there is none. */
+  demoProjectId?: string
+}
+
+type Plan = {
+  builtIn: keyof BuiltInNetworks
+  projectId: string
+  shared: boolean
+  external: boolean
+  description: string
+  subnets: { name: string; cidr: string }[]
+}
+
+/** Makes the first networks, once. Safe to repeat and to run twice at once. @throws Error when `cidr` is not an IPv4 /16 */
+export async function bootstrapNetworks(database: Database, options: BootstrapOptions): Promise<BuiltInNetworks> {
+  const plans = planNetworks(options)
+  return inTransaction(database, async trx => {
+    await trx.raw('SELECT pg_advisory_xact_lock(hashtext(?))', ['krater first networks'])
+    const made: Partial<BuiltInNetworks> = {}
+    for (const plan of plans) made[plan.builtIn] = await ensureNetwork(trx, plan)
+    return made as BuiltInNetworks
+  })
+}
+
+function planNetworks({ cidr, serviceProjectId, demoProjectId }: BootstrapOptions): Plan[] {
+  const whole = parseCidr(cidr)
+  if (whole === null || whole.version !== 4 || whole.prefix !== 16) {
+    throw new Error(`network.cidr must be an IPv4 /16 such as 10.77.0.0/16, not ${cidr}`)
+  }
+  const part = (index: bigint) => `${formatAddress(4, whole.first + index * 4096n)}/20`
+  return [
+    {
+      builtIn: 'management',
+      projectId: serviceProjectId,
+      shared: false,
+      external: false,
+      description: 'Between controllers and amphorae',
+      subnets: [{ name: 'management-subnet', cidr: part(0n) }],
+    },
+    {
+      builtIn: 'public',
+      projectId: serviceProjectId,
+      shared: true,
+      external: true,
+      description: 'Reachable from this machine',
+      subnets: [{ name: 'public-subnet', cidr: part(1n) }],
+    },
+    {
+      builtIn: 'private',
+      projectId: demoProjectId ?? serviceProjectId,
+      shared: demoProjectId === undefined,
+      external: false,
+      description: '',
+      subnets: [
+        { name: 'private-subnet', cidr: part(2n) },
+        { name: 'private-ipv6-subnet', cidr: uniqueLocalSubnet(whole.text) },
+      ],
+    },
+  ]
+}
+
+/** An IPv6 /64 of a unique local prefix (RFC 4193) whose global id follows from the seed. */
+function uniqueLocalSubnet(seed: string): string {
+  const globalId = BigInt(`0x${createHash('sha256').update(seed).digest('hex').slice(0, 10)}`)
+  return `${formatAddress(6, (0xfdn << 120n) | (globalId << 80n))}/64`
+}
+
+async function ensureNetwork(trx: Knex, plan: Plan): Promise<BuiltInNetwork> {
+  const existing = await builtInNetwork(trx, plan.builtIn)
+  if (existing !== null) return existing
+  const [network] = await trx('network')
+    .insert({
+      built_in: plan.builtIn,
+      name: plan.builtIn,
+      project_id: plan.projectId,
+      shared: plan.shared,
+      external: plan.external,
+      description: plan.description,
+    })
+    .returning<{ id: string }[]>('id')
+  for (const { name, cidr: text } of plan.subnets) {
+    const cidr = parseCidr(text)!
+    const gateway = defaultGateway(cidr)
+    const columns = {
+      network_id: network!.id,
+      project_id: plan.projectId,
+      name,
+      ip_version: cidr.version,
+      cidr: cidr.text,
+      gateway_ip: gateway,
+    }
+    await insertSubnet(trx, columns, defaultPools(cidr, gateway))
+  }
+  return (await builtInNetwork(trx, plan.builtIn))!
+}
+
+async function builtInNetwork(trx: Knex, builtIn: string): Promise<BuiltInNetwork | null> {
+  const network = await trx('network').where({ built_in: builtIn }).first<{ id: string; mtu: number }>('id', 'mtu')
+  if (network === undefined) return null
+  const { rows } = await trx.raw(
+    `SELECT id, cidr::text AS cidr, host(gateway_ip) AS "gatewayIp" FROM subnet WHERE network_id = ? ORDER BY ip_version, created_at, id`,
+    [network.id],
+  )
+  return { id: network.id, mtu: network.mtu, subnets: rows as BuiltInSubnet[] }
+}

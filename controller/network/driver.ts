@@ -1,0 +1,83 @@
+import type { Caller } from '../identity/caller.js'
+
+/** A Networking port as the load balancer service sees it. */
+export type Port = {
+  id: string
+  networkId: string
+  projectId: string
+  name: string
+  macAddress: string
+  deviceId: string
+  deviceOwner: string
+  fixedIps: { subnetId: string; address: string }[]
+}
+
+export type Subnet = {
+  id: string
+  networkId: string
+  projectId: string
+  ipVersion: 4 | 6
+  cidr: string
+  gatewayIp: string | null
+  hostRoutes: { destination: string; nexthop: string }[]
+}
+
+export type Network = { id: string; projectId: string; shared: boolean; mtu: number; subnetIds: string[] }
+
+export type PortRequest = {
+  networkId: string
+  /** Where and, when it matters, which address; the driver chooses what is left open. */
+  fixedIps: { subnetId: string; address?: string }[]
+  projectId: string
+  name: string
+  /** With deviceOwner and name it identifies the port: asking again for the same three returns the same port. */
+  deviceId: string
+  deviceOwner: string
+}
+
+/**
+ * Where addresses and ports come from. The look-ups that take a caller see what that caller may see: another project's
+ * object is null, as if it did not exist. The rest acts with the service's own rights.
+ */
+export type NetworkDriver = {
+  name: string
+  findNetwork: (caller: Caller, id: string) => Promise<Network | null>
+  findSubnet: (caller: Caller, id: string) => Promise<Subnet | null>
+  findPort: (caller: Caller, id: string) => Promise<Port | null>
+
+  network: (id: string) => Promise<Network | null>
+  subnets: (ids: readonly string[]) => Promise<Subnet[]>
+  port: (id: string) => Promise<Port | null>
+  /**
+   * Idempotent by (deviceId, deviceOwner, name).
+   * @throws AddressTaken when a wanted address is in use, NoAddressLeft when the subnet is full, InvalidPortRequest when the network or a
+   *   subnet does not exist, or the address is not one of its host addresses
+   */
+  ensurePort: (request: PortRequest) => Promise<Port>
+  /**
+   * Marks a port that the user made as used by us (device fields), or gives it back with null.
+   * @throws AddressTaken when another device uses it, InvalidPortRequest when it does not exist
+   */
+  bindPort: (id: string, device: { deviceId: string; deviceOwner: string } | null) => Promise<void>
+  /** No error when it is gone already. */
+  deletePort: (id: string) => Promise<void>
+  /** Ports by owner kind, for the sweep of what nobody owns any more; only those older than `olderThanSeconds`. */
+  portsOwnedBy: (deviceOwner: string, olderThanSeconds: number) => Promise<Port[]>
+  /** Users' ports that bindPort marked with this owner kind, the last time so long ago: for the same sweep, which gives them back. */
+  boundPorts: (deviceOwner: string, olderThanSeconds: number) => Promise<Port[]>
+  /** The ports that ensurePort made for one device, whatever their owner kind and name. */
+  portsOf: (deviceId: string) => Promise<Port[]>
+  /** The network over which controllers and amphorae talk. */
+  managementNetwork: () => Promise<{ network: Network; subnet: Subnet; controllerAddress: string }>
+}
+
+export class AddressTaken extends Error {}
+export class NoAddressLeft extends Error {}
+export class InvalidPortRequest extends Error {}
+
+/** device_owner of the ports that the load balancer service makes. */
+export const PORT_OWNER = {
+  vip: 'Octavia',
+  amphora: 'Octavia:amphora',
+  management: 'Octavia:management',
+} as const

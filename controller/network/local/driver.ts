@@ -1,0 +1,189 @@
+import type { Knex } from 'knex'
+import type { Database } from '../../database/connection.js'
+import { inTransaction } from '../../database/transaction.js'
+import {
+  AddressTaken,
+  InvalidPortRequest,
+  type Network,
+  type NetworkDriver,
+  type Port,
+  type PortRequest,
+  type Subnet,
+} from '../driver.js'
+import { isUuid, usableNetworks, visiblePorts, visibleSubnets } from '../visibility.js'
+import { insertPort, placeAddress, selectPorts, subnetFacts } from './ports.js'
+
+/** Networks, subnets and ports of our own tables (the `network` schema). What the kernel needs for them is made by the fabric. */
+export function createLocalDriver(database: Database): NetworkDriver {
+  const port = async (id: string): Promise<Port | null> =>
+    isUuid(id) ? ((await selectPorts(database, 'port.id = ?', [id]))[0] ?? null) : null
+
+  return {
+    name: 'local',
+
+    findNetwork: async (caller, id) => {
+      if (!isUuid(id)) return null
+      const usable = usableNetworks(caller)
+      return (await selectNetworks(database, `network.id = ? AND ${usable.sql}`, [id, ...usable.bindings]))[0] ?? null
+    },
+    findSubnet: async (caller, id) => {
+      if (!isUuid(id)) return null
+      const visible = visibleSubnets(caller)
+      return (await selectSubnets(database, `subnet.id = ? AND ${visible.sql}`, [id, ...visible.bindings]))[0] ?? null
+    },
+    findPort: async (caller, id) => {
+      if (!isUuid(id)) return null
+      const visible = visiblePorts(caller)
+      return (await selectPorts(database, `port.id = ? AND ${visible.sql}`, [id, ...visible.bindings]))[0] ?? null
+    },
+
+    network: async id => (isUuid(id) ? ((await selectNetworks(database, 'network.id = ?', [id]))[0] ?? null) : null),
+    subnets: async ids => selectSubnets(database, 'subnet.id = ANY(?::uuid[])', [ids.filter(isUuid)]),
+    port,
+
+    ensurePort: async request => {
+      const existing = await ensuredPort(database, request)
+      if (existing !== null) return existing
+      const made = await inTransaction(database, trx => makePort(trx, request))
+      const found = made ?? (await ensuredPort(database, request))
+      if (found === null) throw new Error(`The port ${request.name} was deleted while it was asked for`)
+      return found
+    },
+
+    bindPort: async (id, device) => {
+      if (!isUuid(id)) throw new InvalidPortRequest(`Port ${id} could not be found.`)
+      if (device === null) {
+        await database('port').where({ id }).whereNull('ensured_name').update({ device_id: '', device_owner: '' })
+        return
+      }
+      const { deviceId, deviceOwner } = device
+      const bound = await database('port')
+        .where({ id })
+        .whereIn('device_id', ['', deviceId])
+        .update({ device_id: deviceId, device_owner: deviceOwner, updated_at: database.fn.now() })
+      if (bound === 1) return
+      const other = await port(id)
+      if (other === null) throw new InvalidPortRequest(`Port ${id} could not be found.`)
+      throw new AddressTaken(`Port ${id} is in use by device ${other.deviceId}.`)
+    },
+
+    deletePort: async id => {
+      if (isUuid(id)) await database('port').where({ id }).delete()
+    },
+
+    portsOwnedBy: async (deviceOwner, olderThanSeconds) =>
+      selectPorts(
+        database,
+        `port.device_owner = ? AND port.ensured_name IS NOT NULL AND port.created_at < now() - ? * interval '1 second'`,
+        [deviceOwner, olderThanSeconds],
+      ),
+
+    boundPorts: async (deviceOwner, olderThanSeconds) =>
+      selectPorts(
+        database,
+        `port.device_owner = ? AND port.ensured_name IS NULL AND port.updated_at < now() - ? * interval '1 second'`,
+        [deviceOwner, olderThanSeconds],
+      ),
+
+    portsOf: async deviceId =>
+      selectPorts(database, 'port.device_id = ? AND port.ensured_name IS NOT NULL', [deviceId]),
+
+    managementNetwork: async () => {
+      const [network] = await selectNetworks(database, `network.built_in = 'management'`, [])
+      const [subnet] = network ? await selectSubnets(database, 'subnet.network_id = ?', [network.id]) : []
+      if (network === undefined || subnet === undefined || subnet.gatewayIp === null) {
+        throw new Error('There is no management network yet: run `krater up`, which makes the first networks')
+      }
+      return { network, subnet, controllerAddress: subnet.gatewayIp }
+    },
+  }
+}
+
+async function ensuredPort(database: Knex, { deviceId, deviceOwner, name }: PortRequest): Promise<Port | null> {
+  const [port] = await selectPorts(database, 'port.device_id = ? AND port.device_owner = ? AND port.ensured_name = ?', [
+    deviceId,
+    deviceOwner,
+    name,
+  ])
+  return port ?? null
+}
+
+/** @returns null when somebody else made the same port at the same time */
+async function makePort(trx: Knex, request: PortRequest): Promise<Port | null> {
+  const { networkId, fixedIps } = request
+  if (!isUuid(networkId) || (await trx('network').where({ id: networkId }).first('id')) === undefined) {
+    throw new InvalidPortRequest(`Network ${networkId} could not be found.`)
+  }
+  const facts = await subnetFacts(trx, fixedIps.map(fixedIp => fixedIp.subnetId).filter(isUuid))
+  const id = await insertPort(trx, {
+    network_id: networkId,
+    project_id: request.projectId,
+    name: request.name,
+    device_id: request.deviceId,
+    device_owner: request.deviceOwner,
+    ensured_name: request.name,
+  })
+  if (id === null) return null
+  for (const { subnetId, address } of fixedIps) {
+    const subnet = facts.get(subnetId)
+    if (subnet === undefined) throw new InvalidPortRequest(`Subnet ${subnetId} could not be found.`)
+    if (subnet.network_id !== networkId) {
+      throw new InvalidPortRequest(`Subnet ${subnetId} is not on network ${networkId}.`)
+    }
+    await placeAddress(trx, id, subnet, address)
+  }
+  return (await selectPorts(trx, 'port.id = ?', [id]))[0] ?? null
+}
+
+async function selectNetworks(
+  database: Knex,
+  condition: string,
+  bindings: readonly Knex.RawBinding[],
+): Promise<Network[]> {
+  const { rows } = await database.raw(
+    `SELECT network.id, network.project_id, network.shared, network.mtu,
+            ARRAY(SELECT subnet.id FROM subnet WHERE subnet.network_id = network.id ORDER BY subnet.created_at, subnet.id) AS subnet_ids
+       FROM network WHERE ${condition}`,
+    bindings,
+  )
+  type Row = { id: string; project_id: string; shared: boolean; mtu: number; subnet_ids: string[] }
+  return (rows as Row[]).map(({ id, project_id, shared, mtu, subnet_ids }) => ({
+    id,
+    projectId: project_id,
+    shared,
+    mtu,
+    subnetIds: subnet_ids,
+  }))
+}
+
+async function selectSubnets(
+  database: Knex,
+  condition: string,
+  bindings: readonly Knex.RawBinding[],
+): Promise<Subnet[]> {
+  const { rows } = await database.raw(
+    `SELECT subnet.id, subnet.network_id, subnet.project_id, subnet.ip_version, subnet.cidr::text AS cidr,
+            host(subnet.gateway_ip) AS gateway_ip, subnet.host_routes
+       FROM subnet JOIN network ON network.id = subnet.network_id
+      WHERE ${condition} ORDER BY subnet.created_at, subnet.id`,
+    bindings,
+  )
+  type Row = {
+    id: string
+    network_id: string
+    project_id: string
+    ip_version: 4 | 6
+    cidr: string
+    gateway_ip: string | null
+    host_routes: { destination: string; nexthop: string }[]
+  }
+  return (rows as Row[]).map(row => ({
+    id: row.id,
+    networkId: row.network_id,
+    projectId: row.project_id,
+    ipVersion: row.ip_version,
+    cidr: row.cidr,
+    gatewayIp: row.gateway_ip,
+    hostRoutes: row.host_routes,
+  }))
+}

@@ -1,0 +1,197 @@
+import { createHash } from 'node:crypto'
+import { existsSync } from 'node:fs'
+import { setTimeout as wait } from 'node:timers/promises'
+import { addressesOf, IpCommandError, ip, ipBatch, type Link, linkNamed, links } from './ip-command.js'
+
+export type HostLeg = { networkId: string; mtu: number; interfaceName: string; addresses: string[] }
+
+export type Card = {
+  networkId: string
+  mtu: number
+  portId: string
+  macAddress: string
+  /** Network namespace of the machine, as `ip netns` names it. */
+  namespace: string
+  interfaceName: string
+  /** Reaches the host's leg, and no other isolated card of the network. */
+  isolated?: boolean
+}
+
+/**
+ * The kernel's side of the networks: a namespace of its own with one bridge per network. Everything may be repeated, cut off at any step
+ * and run twice at once. All throw IpCommandError when the outcome is not as wanted.
+ */
+export type Fabric = {
+  namespace: string
+  /** The namespace, with its loopback up. */
+  ensure: () => Promise<void>
+  ensureBridge: (networkId: string, mtu: number) => Promise<void>
+  /** The host's own leg on a network: a card in the host's namespace that has exactly these addresses (with prefix lengths), up. */
+  attachHost: (leg: HostLeg) => Promise<void>
+  /**
+   * A card with this MAC address in the machine's namespace, born there and down, as a card is that was just plugged in. The machine may rename it.
+   * One that is there already is kept; a dead one (its machine was made anew) is replaced.
+   */
+  attach: (card: Card) => Promise<void>
+  /** Takes both ends away at once, even while the machine's namespace is held by a socket with unsent data. */
+  detach: (portId: string) => Promise<void>
+  /** Ids of the ports that have a card. A card whose maker was killed before its last step is told by the first 11 digits of the id alone. */
+  attachedPorts: () => Promise<string[]>
+  /** Host legs, cards, bridges and the namespace: nothing is left. */
+  remove: () => Promise<void>
+}
+
+const HALF_MADE_PATIENCE_MS = 500
+const ATTEMPTS = 3
+
+const hex = (id: string) => id.replaceAll('-', '').toLowerCase()
+const bridgeOf = (networkId: string) => `br${hex(networkId).slice(0, 12)}`
+const cardOf = (portId: string) => `p${hex(portId).slice(0, 11)}`
+const isUp = (link: Link) => link.flags.includes('UP')
+
+/** Always the same for the same leg: machines remember it in their neighbour tables while the controller is away. */
+function legMacAddress(interfaceName: string): string {
+  const digest = createHash('sha256').update(`krater host leg ${interfaceName}`).digest('hex')
+  return `02${digest.slice(0, 10).replace(/../g, ':$&')}`
+}
+
+/** @param instance 4 to 6 hexadecimal digits that tell this installation from others on the machine */
+export function createFabric({ instance }: { instance: string }): Fabric {
+  const namespace = `krater-${instance}`
+  const file = `/run/netns/${namespace}`
+
+  const answers = () =>
+    ip(['-n', namespace, 'link', 'set', 'lo', 'up']).then(
+      () => true,
+      () => false,
+    )
+
+  async function ensure(): Promise<void> {
+    if (existsSync(file) && (await answers())) return
+    // Another process may be between making the file and mounting the namespace on it; a file that stays empty was left by a dead one.
+    for (let waited = 0; existsSync(file) && waited < HALF_MADE_PATIENCE_MS; waited += 50) {
+      if (await answers()) return
+      await wait(50)
+    }
+    if (existsSync(file)) await ip(['netns', 'delete', namespace]).catch(() => undefined)
+    const failure = await ip(['netns', 'add', namespace]).catch((error: unknown) => error)
+    for (let waited = 0; waited < HALF_MADE_PATIENCE_MS; waited += 50) {
+      if (await answers()) return
+      await wait(50)
+    }
+    throw failure instanceof Error ? failure : new IpCommandError(`The namespace ${namespace} does not answer`)
+  }
+
+  const bridgeLines = (networkId: string, mtu: number) => [
+    `link add name ${bridgeOf(networkId)} type bridge forward_delay 0 stp_state 0 mcast_snooping 0`,
+    `link set dev ${bridgeOf(networkId)} addrgenmode none mtu ${mtu} up`,
+  ]
+
+  async function ensureBridge(networkId: string, mtu: number): Promise<void> {
+    await ensure()
+    const failure = await ipBatch(namespace, bridgeLines(networkId, mtu))
+    const bridge = await linkNamed(namespace, bridgeOf(networkId))
+    if (bridge === null || !isUp(bridge)) throw failure ?? new IpCommandError(`${bridgeOf(networkId)} did not come up`)
+  }
+
+  /** Makes a veth pair, enslaved from birth, whose other end stands in `peer` (words of `ip link`), after the bridge. */
+  const pairLines = (leg: { networkId: string; mtu: number }, name: string, peer: string, alias: string) => [
+    ...bridgeLines(leg.networkId, leg.mtu),
+    `link add name ${name} mtu ${leg.mtu} master ${bridgeOf(leg.networkId)} type veth peer ${peer} mtu ${leg.mtu}`,
+    `link set dev ${name} addrgenmode none alias ${alias} up`,
+  ]
+
+  async function attachHost(leg: HostLeg): Promise<void> {
+    await ensure()
+    const name = leg.interfaceName
+    const state = async () => {
+      const [host, port] = await Promise.all([linkNamed(null, name), linkNamed(namespace, name)])
+      const paired = host !== null && port !== null && port.link_index === host.ifindex
+      return { host, port, whole: paired && port.master === bridgeOf(leg.networkId) && isUp(port) }
+    }
+    let failure: IpCommandError | null = null
+    for (let attempt = 0; !(await state()).whole; attempt++) {
+      if (attempt === ATTEMPTS) throw failure ?? new IpCommandError(`The host's leg ${name} did not come up`)
+      const { port } = await state()
+      if (port !== null && port.master !== bridgeOf(leg.networkId)) {
+        await ipBatch(namespace, [`link delete dev ${name}`])
+      }
+      const peer = `name ${name} netns ${process.pid} address ${legMacAddress(name)}`
+      failure = await ipBatch(namespace, pairLines(leg, name, peer, `host-${name}`))
+    }
+    const present = await addressesOf(name)
+    const superfluous = present.filter(address => !leg.addresses.includes(address))
+    // nodad: an IPv6 address can be used at once, and no other machine can have it on a network that we manage.
+    await ipBatch(null, [
+      ...superfluous.map(address => `address delete ${address} dev ${name}`),
+      ...leg.addresses.map(address => `address replace ${address} dev ${name}${address.includes(':') ? ' nodad' : ''}`),
+      `link set dev ${name} up`,
+    ]).then(error => {
+      if (error !== null) throw error
+    })
+  }
+
+  /** Whether the port's card is whole: fabric end on the bridge and up, other end in the machine, with this MAC address. */
+  async function inspect(card: Card): Promise<{ port: Link | null; paired: boolean; whole: boolean }> {
+    const port = await linkNamed(namespace, cardOf(card.portId))
+    if (port === null) return { port, paired: false, whole: false }
+    const machine = await links(card.namespace)
+    const paired = machine.some(
+      link => link.ifindex === port.link_index && link.link_index === port.ifindex && link.address === card.macAddress,
+    )
+    const finished = isUp(port) && port.ifalias === card.portId
+    return { port, paired, whole: paired && finished && port.master === bridgeOf(card.networkId) }
+  }
+
+  async function attach(card: Card): Promise<void> {
+    const name = cardOf(card.portId)
+    let failure: IpCommandError | null = null
+    for (let attempt = 0; ; attempt++) {
+      const { port, paired, whole } = await inspect(card)
+      if (whole) return
+      if (attempt === ATTEMPTS) throw failure ?? new IpCommandError(`The card of port ${card.portId} did not come up`)
+      if (port?.ifalias !== undefined && port.ifalias !== card.portId) {
+        throw new IpCommandError(`Ports ${port.ifalias} and ${card.portId} begin alike and cannot both have a card`)
+      }
+      if (!existsSync(file)) await ensure()
+      const dead = port !== null && (!paired || port.master !== bridgeOf(card.networkId))
+      const peer = `name ${card.interfaceName} netns ${card.namespace} address ${card.macAddress}`
+      failure = await ipBatch(namespace, [
+        ...(dead ? [`link delete dev ${name}`] : []),
+        ...pairLines(card, name, peer, card.portId),
+        ...(card.isolated ? [`link set dev ${name} type bridge_slave isolated on`] : []),
+      ])
+    }
+  }
+
+  async function detach(portId: string): Promise<void> {
+    const failure = await ipBatch(namespace, [`link delete dev ${cardOf(portId)}`])
+    if (failure !== null && (await linkNamed(namespace, cardOf(portId))) !== null) throw failure
+  }
+
+  async function attachedPorts(): Promise<string[]> {
+    if (!existsSync(file)) return []
+    return (await links(namespace))
+      .filter(link => /^p[0-9a-f]{11}$/.test(link.ifname))
+      .map(link => link.ifalias ?? link.ifname.slice(1))
+  }
+
+  async function remove(): Promise<void> {
+    if (!existsSync(file)) return
+    const present = await links(namespace).catch(() => [])
+    const removable = present.filter(link => link.ifname !== 'lo')
+    // Cards and legs first: that takes their other ends away, whoever still holds the namespace those stand in.
+    const order = [...removable.filter(link => link.master !== undefined), ...removable.filter(link => !link.master)]
+    if (order.length > 0) {
+      await ipBatch(
+        namespace,
+        order.map(link => `link delete dev ${link.ifname}`),
+      )
+    }
+    await ip(['netns', 'delete', namespace]).catch(error => {
+      if (existsSync(file)) throw error
+    })
+  }
+
+  return { namespace, ensure, ensureBridge, attachHost, attach, detach, attachedPorts, remove }
+}

@@ -1,0 +1,136 @@
+import { randomBytes } from 'node:crypto'
+import type { Knex } from 'knex'
+import { sqlState } from '../../database/transaction.js'
+import { contains, formatAddress, normaliseAddress, parseCidr } from '../addresses.js'
+import { AddressTaken, InvalidPortRequest, type Port } from '../driver.js'
+import { allocateAddress, claimAddress } from './allocation.js'
+
+export type PortRow = {
+  id: string
+  network_id: string
+  project_id: string
+  name: string
+  mac_address: string
+  device_id: string
+  device_owner: string
+  fixed_ips: { subnet_id: string; ip_address: string }[]
+}
+
+/** The fixed addresses of a port (alias `port`) in the order in which they were given. */
+export const FIXED_IPS = `coalesce((
+  SELECT json_agg(json_build_object('subnet_id', fixed_ip.subnet_id, 'ip_address', host(fixed_ip.address)) ORDER BY fixed_ip.ordinal)
+    FROM fixed_ip WHERE fixed_ip.port_id = port.id), '[]')`
+
+const COLUMNS = `port.id, port.network_id, port.project_id, port.name, port.mac_address::text AS mac_address,
+  port.device_id, port.device_owner, ${FIXED_IPS} AS fixed_ips`
+
+/** Ports by a trusted SQL condition over the aliases port and network. */
+export async function selectPorts(
+  database: Knex,
+  condition: string,
+  bindings: readonly Knex.RawBinding[],
+): Promise<Port[]> {
+  const { rows } = await database.raw(
+    `SELECT ${COLUMNS} FROM port JOIN network ON network.id = port.network_id WHERE ${condition} ORDER BY port.created_at, port.id`,
+    bindings,
+  )
+  return (rows as PortRow[]).map(portOf)
+}
+
+const portOf = (row: PortRow): Port => ({
+  id: row.id,
+  networkId: row.network_id,
+  projectId: row.project_id,
+  name: row.name,
+  macAddress: row.mac_address,
+  deviceId: row.device_id,
+  deviceOwner: row.device_owner,
+  fixedIps: row.fixed_ips.map(fixedIp => ({ subnetId: fixedIp.subnet_id, address: fixedIp.ip_address })),
+})
+
+export type PortColumns = {
+  network_id: string
+  project_id: string
+  name: string
+  description?: string
+  admin_state_up?: boolean
+  mac_address?: string
+  device_id: string
+  device_owner: string
+  ensured_name: string | null
+}
+
+const MAC_ATTEMPTS = 20
+const FOREIGN_KEY_VIOLATION = '23503'
+
+/**
+ * Inserts a port without addresses, with a MAC address of its own when none is wanted.
+ * @returns null when a port with the same (device_id, device_owner, ensured_name) exists, or the wanted MAC address is in use
+ * @throws InvalidPortRequest when the network was just deleted
+ */
+export async function insertPort(trx: Knex, columns: PortColumns): Promise<string | null> {
+  for (let attempt = 0; attempt < MAC_ATTEMPTS; attempt++) {
+    const [row] = await trx('port')
+      .insert({ ...columns, mac_address: columns.mac_address ?? randomMacAddress() })
+      .onConflict()
+      .ignore()
+      .returning<{ id: string }[]>('id')
+      .catch(error => {
+        if (sqlState(error) !== FOREIGN_KEY_VIOLATION) throw error
+        throw new InvalidPortRequest(`Network ${columns.network_id} could not be found.`)
+      })
+    if (row !== undefined) return row.id
+    if (columns.mac_address !== undefined) return null
+    if (columns.ensured_name === null) continue
+    const { device_id, device_owner, ensured_name } = columns
+    if ((await trx('port').where({ device_id, device_owner, ensured_name }).first('id')) !== undefined) return null
+  }
+  throw new Error(`No free MAC address was found on network ${columns.network_id} in ${MAC_ATTEMPTS} attempts`)
+}
+
+function randomMacAddress(): string {
+  const [a, b, c] = [...randomBytes(3)].map(byte => byte.toString(16).padStart(2, '0'))
+  return `fa:16:3e:${a}:${b}:${c}`
+}
+
+export type SubnetFacts = { id: string; network_id: string; cidr: string; gateway_ip: string | null }
+
+/** What placing an address needs to know of the subnets, locked against their deletion; those that do not exist are missing. */
+export async function subnetFacts(trx: Knex, ids: readonly string[]): Promise<Map<string, SubnetFacts>> {
+  const { rows } = await trx.raw(
+    'SELECT id, network_id, cidr::text AS cidr, host(gateway_ip) AS gateway_ip FROM subnet WHERE id = ANY(?::uuid[]) FOR KEY SHARE',
+    [[...ids]],
+  )
+  return new Map((rows as SubnetFacts[]).map(row => [row.id, row]))
+}
+
+/**
+ * Gives the port one address of the subnet: the wanted one, or any that is free.
+ * @throws InvalidPortRequest when the wanted address is no host address of the subnet, AddressTaken, NoAddressLeft
+ */
+export async function placeAddress(
+  trx: Knex,
+  portId: string,
+  subnet: SubnetFacts,
+  wanted: string | undefined,
+): Promise<void> {
+  if (wanted === undefined) return allocateAddress(trx, subnet.id, portId)
+  const address = normaliseAddress(wanted)
+  const cidr = parseCidr(subnet.cidr)!
+  if (address === null || !contains(cidr, address)) {
+    throw new InvalidPortRequest(`IP address ${wanted} is not a valid IP for the specified subnet.`)
+  }
+  if (isReserved(subnet, address)) {
+    throw new InvalidPortRequest(`IP address ${wanted} is the network or broadcast address of the specified subnet.`)
+  }
+  if (address === subnet.gateway_ip || !(await claimAddress(trx, subnet.id, portId, address))) {
+    throw new AddressTaken(`IP address ${address} already allocated in subnet ${subnet.id}`)
+  }
+}
+
+function isReserved(subnet: SubnetFacts, address: string): boolean {
+  const cidr = parseCidr(subnet.cidr)!
+  if (cidr.last - cidr.first < 2n) return false
+  const reserved = cidr.version === 4 ? [cidr.first, cidr.last] : [cidr.first]
+  return reserved.some(value => formatAddress(cidr.version, value) === address)
+}

@@ -1,0 +1,36 @@
+import type { Knex } from 'knex'
+import { type AddressRange, spanOf } from '../addresses.js'
+
+export type SubnetColumns = {
+  network_id: string
+  project_id: string
+  name: string
+  description?: string
+  ip_version: 4 | 6
+  /** Canonical, as parseCidr gives it. */
+  cidr: string
+  gateway_ip: string | null
+  enable_dhcp?: boolean
+  ipv6_ra_mode?: string | null
+  ipv6_address_mode?: string | null
+  dns_nameservers?: readonly string[]
+  host_routes?: readonly { destination: string; nexthop: string }[]
+}
+
+/** Inserts a subnet with its allocation pools, all of which were checked before. @returns its id */
+export async function insertSubnet(trx: Knex, columns: SubnetColumns, pools: readonly AddressRange[]): Promise<string> {
+  const { dns_nameservers = [], host_routes = [], ...plain } = columns
+  const [row] = await trx('subnet')
+    .insert({ ...plain, dns_nameservers: JSON.stringify(dns_nameservers), host_routes: JSON.stringify(host_routes) })
+    .returning<{ id: string }[]>('id')
+  await replacePools(trx, row!.id, pools)
+  return row!.id
+}
+
+export async function replacePools(trx: Knex, subnetId: string, pools: readonly AddressRange[]): Promise<void> {
+  await trx('allocation_pool').where({ subnet_id: subnetId }).delete()
+  if (pools.length === 0) return
+  await trx('allocation_pool').insert(
+    pools.map(pool => ({ subnet_id: subnetId, first: pool.start, last: pool.end, span: spanOf(pool) })),
+  )
+}

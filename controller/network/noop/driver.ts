@@ -1,0 +1,100 @@
+import { createHash } from 'node:crypto'
+import type { Network, NetworkDriver, Port, Subnet } from '../driver.js'
+
+/** Every noop subnet lies on this network, so any two of them can serve one load balancer. */
+const NETWORK_ID = '00000000-0000-4000-8000-000000000001'
+const MANAGEMENT_SUBNET_ID = '00000000-0000-4000-8000-000000000002'
+/** How the ids of IPv6 subnets begin; all others are IPv4. */
+const IPV6_MARK = '00000006-'
+
+const digest = (...parts: readonly string[]): Buffer => createHash('sha256').update(parts.join('\0')).digest()
+
+/** A version 4 UUID that is always the same for the same parts. */
+export function noopId(...parts: readonly string[]): string {
+  const hex = digest('id', ...parts).toString('hex')
+  return `${hex.slice(0, 8)}-${hex.slice(8, 12)}-4${hex.slice(13, 16)}-8${hex.slice(17, 20)}-${hex.slice(20, 32)}`
+}
+
+/** An address of the documentation ranges (RFC 5737, RFC 3849). */
+function noopAddress(seed: string, ipVersion: 4 | 6): string {
+  const bytes = digest('address', seed)
+  if (ipVersion === 4) return `203.0.113.${2 + (bytes.readUInt16BE(0) % 252)}`
+  const [a, b, c] = [0, 2, 4].map(offset => bytes.readUInt16BE(offset).toString(16).padStart(4, '0').replace(/^0/, '1'))
+  return `2001:db8::${a}:${b}:${c}`
+}
+
+const ipVersionOf = (subnetId: string): 4 | 6 => (subnetId.startsWith(IPV6_MARK) ? 6 : 4)
+
+export function noopNetwork(id: string, projectId: string): Network {
+  const subnetIds = [noopId('subnet', id), `${IPV6_MARK}${noopId('subnet6', id).slice(9)}`]
+  // Any subnet counts as one of this network's, as with Octavia's noop driver.
+  return { id, projectId, shared: true, mtu: 1500, subnetIds: Object.assign(subnetIds, { includes: () => true }) }
+}
+
+export function noopSubnet(id: string, projectId: string): Subnet {
+  const ipVersion = ipVersionOf(id)
+  return {
+    id,
+    networkId: NETWORK_ID,
+    projectId,
+    ipVersion,
+    // Any address a caller may ask for lies in it.
+    cidr: ipVersion === 4 ? '0.0.0.0/0' : '::/0',
+    gatewayIp: ipVersion === 4 ? '203.0.113.1' : '2001:db8::1',
+    hostRoutes: [],
+  }
+}
+
+export function noopPort(id: string, projectId: string): Port {
+  const subnetId = noopId('subnet', id)
+  return {
+    id,
+    networkId: NETWORK_ID,
+    projectId,
+    name: '',
+    macAddress: `fa:16:3e${digest('mac', id).toString('hex').slice(0, 6).replace(/../g, ':$&')}`,
+    deviceId: '',
+    deviceOwner: '',
+    fixedIps: [{ subnetId, address: noopAddress(id, 4) }],
+  }
+}
+
+/**
+ * As Octavia's noop driver: every network, subnet and port exists, whatever its id; nothing is kept and nothing is done. What is
+ * asked for twice is answered alike in every process, since all of it is derived from the ids.
+ */
+export function createNoopNetworkDriver(): NetworkDriver {
+  return {
+    name: 'noop',
+    findNetwork: async (caller, id) => noopNetwork(id, caller.project?.id ?? ''),
+    findSubnet: async (caller, id) => noopSubnet(id, caller.project?.id ?? ''),
+    findPort: async (caller, id) => noopPort(id, caller.project?.id ?? ''),
+    network: async id => noopNetwork(id, ''),
+    subnets: async ids => ids.map(id => noopSubnet(id, '')),
+    port: async id => noopPort(id, ''),
+    ensurePort: async request => {
+      const id = noopId('port', request.deviceId, request.deviceOwner, request.name)
+      return {
+        ...noopPort(id, request.projectId),
+        networkId: request.networkId,
+        name: request.name,
+        deviceId: request.deviceId,
+        deviceOwner: request.deviceOwner,
+        fixedIps: request.fixedIps.map(({ subnetId, address }, index) => ({
+          subnetId,
+          address: address ?? noopAddress(`${id} ${index}`, ipVersionOf(subnetId)),
+        })),
+      }
+    },
+    bindPort: async () => undefined,
+    deletePort: async () => undefined,
+    portsOwnedBy: async () => [],
+    boundPorts: async () => [],
+    portsOf: async () => [],
+    managementNetwork: async () => ({
+      network: { ...noopNetwork(NETWORK_ID, ''), subnetIds: [MANAGEMENT_SUBNET_ID] },
+      subnet: { ...noopSubnet(MANAGEMENT_SUBNET_ID, ''), cidr: '192.0.2.0/24', gatewayIp: '192.0.2.1' },
+      controllerAddress: '127.0.0.1',
+    }),
+  }
+}

@@ -1,0 +1,74 @@
+import { readdirSync, readFileSync } from 'node:fs'
+import { setTimeout as delay } from 'node:timers/promises'
+
+/** A process, told from a later one that got the same pid by when it started (and in which boot of the machine). */
+export type ProcessIdentity = { pid: number; startTicks: number; bootId: string }
+
+/** @returns null when there is no such process, or only its remains that nobody has collected */
+export function identityOf(pid: number): ProcessIdentity | null {
+  const stat = readOrNull(`/proc/${pid}/stat`)
+  if (stat === null) return null
+  // The second field is the program's name in brackets, which may hold anything.
+  const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ')
+  const [state] = fields
+  if (state === 'Z' || state === 'X') return null
+  return { pid, startTicks: Number(fields[19]), bootId: bootId() }
+}
+
+export function isAlive(identity: ProcessIdentity): boolean {
+  const now = identityOf(identity.pid)
+  return now !== null && now.startTicks === identity.startTicks && now.bootId === identity.bootId
+}
+
+/**
+ * Asks processes to end with `signal`, and kills those that have not after `graceMs`.
+ * @returns the ones that had to be killed
+ */
+export async function endProcesses(
+  identities: readonly ProcessIdentity[],
+  { signal = 'SIGTERM', graceMs }: { signal?: NodeJS.Signals; graceMs: number },
+): Promise<ProcessIdentity[]> {
+  for (const identity of identities) send(identity, signal)
+  if (await allGone(identities, graceMs)) return []
+  const stubborn = identities.filter(isAlive)
+  for (const identity of stubborn) send(identity, 'SIGKILL')
+  await allGone(stubborn, 5_000)
+  return stubborn
+}
+
+function send(identity: ProcessIdentity, signal: NodeJS.Signals): void {
+  if (!isAlive(identity)) return
+  try {
+    process.kill(identity.pid, signal)
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ESRCH') throw error
+  }
+}
+
+async function allGone(identities: readonly ProcessIdentity[], milliseconds: number): Promise<boolean> {
+  const until = performance.now() + milliseconds
+  while (identities.some(isAlive)) {
+    if (performance.now() > until) return false
+    await delay(20)
+  }
+  return true
+}
+
+/** Every process of the machine whose command line `matches` says is wanted; its arguments as a list. */
+export function findProcesses(matches: (argv: readonly string[], pid: number) => boolean): ProcessIdentity[] {
+  return readdirSync('/proc')
+    .filter(name => /^\d+$/.test(name))
+    .map(Number)
+    .filter(pid => pid !== process.pid && matches((readOrNull(`/proc/${pid}/cmdline`) ?? '').split('\0'), pid))
+    .flatMap(pid => identityOf(pid) ?? [])
+}
+
+const bootId = (): string => (readOrNull('/proc/sys/kernel/random/boot_id') ?? '').trim()
+
+function readOrNull(path: string): string | null {
+  try {
+    return readFileSync(path, 'utf8')
+  } catch {
+    return null
+  }
+}

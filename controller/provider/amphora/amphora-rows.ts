@@ -1,0 +1,120 @@
+import type { Claim } from '../../database/claim.js'
+import type { Database } from '../../database/connection.js'
+import { ClaimLost } from '../provider.js'
+import type { AmphoraRow } from './observed.js'
+import { type Role, vrrpPriority } from './topology.js'
+
+export type AmphoraRows = {
+  amphorae: AmphoraRow[]
+  /** Something may have changed without our doing: a recheck is due, or the last attempt failed. */
+  suspicious: boolean
+}
+
+/** The amphorae of a claimed load balancer, in one query. @throws ClaimLost */
+export async function readAmphorae(database: Database, claim: Claim): Promise<AmphoraRows> {
+  const { rows } = await database.raw(
+    `SELECT lb.attempts > 0 OR coalesce(lb.recheck_at <= now(), false) AS suspicious,
+            a.id, a.status, a.role, a.lb_network_ip AS "managementAddress",
+            a.applied_generation AS "appliedGeneration", a.applied_sha256 AS "appliedSha256",
+            extract(epoch FROM now() - greatest(h.last_seen, a.updated_at, a.created_at))::float8 AS "silentSeconds",
+            coalesce(h.needs_apply AND h.last_seen > a.updated_at, false) AS "needsApply"
+       FROM load_balancer lb
+       LEFT JOIN amphora a ON a.load_balancer_id = lb.id
+       LEFT JOIN amphora_health h ON h.amphora_id = a.id
+      WHERE lb.id = ? AND lb.fence = ?
+      ORDER BY a.created_at, a.id`,
+    [claim.id, claim.fence],
+  )
+  const found = rows as (AmphoraRow & { suspicious: boolean })[]
+  const [first] = found
+  if (first === undefined) throw new ClaimLost()
+  return { suspicious: first.suspicious, amphorae: found.flatMap(({ suspicious: _, ...row }) => (row.id ? [row] : [])) }
+}
+
+export async function countServing(database: Database): Promise<number> {
+  const [row] = await database('amphora').where({ status: 'ALLOCATED' }).count<{ count: number }[]>('*')
+  return row?.count ?? 0
+}
+
+/** While this is in a statement, the claim cannot pass to another worker before that statement has ended. */
+const HELD = 'SELECT id FROM load_balancer WHERE id = :loadBalancerId AND fence = :fence FOR SHARE'
+
+/**
+ * Takes a warm amphora for the load balancer, in one statement that waits for nobody.
+ * @returns false when none is ready
+ */
+export async function adoptWarmAmphora(database: Database, claim: Claim, role: Role): Promise<boolean> {
+  const { rows } = await database.raw(
+    `WITH held AS (${HELD}),
+          warm AS (SELECT id FROM amphora
+                    WHERE load_balancer_id IS NULL AND status = 'READY' AND (lease_until IS NULL OR lease_until < now())
+                    ORDER BY created_at LIMIT 1 FOR UPDATE SKIP LOCKED)
+     UPDATE amphora a SET load_balancer_id = held.id, status = 'ALLOCATED', role = :role, vrrp_priority = :priority, updated_at = now()
+       FROM held, warm WHERE a.id = warm.id RETURNING a.id`,
+    { loadBalancerId: claim.id, fence: claim.fence, role, priority: vrrpPriority(role) },
+  )
+  return rows.length === 1
+}
+
+/** The row of a new amphora, which has no machine yet. @throws ClaimLost */
+export async function insertAmphora(database: Database, claim: Claim, role: Role): Promise<void> {
+  const { rows } = await database.raw(
+    `WITH held AS (${HELD})
+     INSERT INTO amphora (id, load_balancer_id, status, role, vrrp_priority)
+     SELECT gen_random_uuid(), held.id, 'BOOTING', :role, :priority FROM held RETURNING id`,
+    { loadBalancerId: claim.id, fence: claim.fence, role, priority: vrrpPriority(role) },
+  )
+  if (rows.length === 0) throw new ClaimLost()
+}
+
+export type AmphoraColumns = Partial<{
+  status: string
+  compute_id: string
+  lb_network_ip: string
+  management_port_id: string
+  vrrp_ip: string
+  vrrp_port_id: string
+  vrrp_interface: string
+  ha_ip: string
+  ha_port_id: string | null
+  applied_generation: number
+  applied_sha256: string | null
+  applied_objects: string
+}>
+
+/** Writes columns of one amphora of a claimed load balancer. @throws ClaimLost */
+export async function updateAmphora(
+  database: Database,
+  claim: Claim,
+  amphoraId: string,
+  columns: AmphoraColumns,
+): Promise<void> {
+  const updated = await database('amphora')
+    .where({ id: amphoraId, load_balancer_id: claim.id })
+    .whereExists(held(database, claim))
+    .update({ ...columns, updated_at: database.fn.now() })
+  if (updated === 0) throw new ClaimLost()
+}
+
+/** No error when it is gone already. */
+export async function deleteAmphora(database: Database, claim: Claim, amphoraId: string): Promise<void> {
+  await database('amphora')
+    .where({ id: amphoraId, load_balancer_id: claim.id })
+    .whereExists(held(database, claim))
+    .delete()
+  await database('amphora_health').where({ amphora_id: amphoraId }).delete()
+}
+
+/** A port of the VIP that was made anew. @throws ClaimLost */
+export async function recordVipPort(database: Database, claim: Claim, portId: string): Promise<void> {
+  const { rows } = await database.raw(
+    `WITH held AS (UPDATE load_balancer SET vip_port_id = :portId WHERE id = :loadBalancerId AND fence = :fence RETURNING id),
+          amphorae AS (UPDATE amphora SET ha_port_id = :portId FROM held WHERE amphora.load_balancer_id = held.id)
+     SELECT id FROM held`,
+    { loadBalancerId: claim.id, fence: claim.fence, portId },
+  )
+  if (rows.length === 0) throw new ClaimLost()
+}
+
+const held = (database: Database, { id, fence }: Claim) =>
+  database('load_balancer').select(database.raw('1')).where({ id, fence }).forShare()

@@ -1,0 +1,225 @@
+import type { Claim } from '../../database/claim.js'
+import type { Database } from '../../database/connection.js'
+import type { LoadBalancerTree } from '../../load-balancer/tree.js'
+import type { Logger } from '../../log/log.js'
+import { AddressTaken, InvalidPortRequest, NoAddressLeft, type Port, type PortRequest } from '../../network/driver.js'
+import { ClaimLost, ProvisioningFault } from '../provider.js'
+import { releaseVipPort, vipPortRequest } from '../vip-port.js'
+import { agentTarget, awaitAgent } from './agent.js'
+import { adoptWarmAmphora, deleteAmphora, insertAmphora, recordVipPort, updateAmphora } from './amphora-rows.js'
+import { applyDesired } from './apply.js'
+import type { Brake } from './brake.js'
+import { deletePorts, type MachineParts, machineColumns, makeMachine } from './machine.js'
+import type { Observed } from './observed.js'
+import type { Step } from './plan.js'
+import { interfaceName } from './rendering/interfaces.js'
+import { withTimeLimit } from './time-limit.js'
+
+export type AmphoraParts = MachineParts & { database: Database; brake: Brake; log: Logger }
+
+/** What an act may use: the world as it was seen when the step was planned, and what this attempt has made since. */
+export type Acting = {
+  parts: AmphoraParts
+  claim: Claim
+  tree: LoadBalancerTree
+  seen: Observed
+  /** By the id of the load balancer (its VIP's port) or by the port's own name. */
+  made: Map<string, Port>
+  /** @throws ClaimLost when the claim is over, or the worker stops; asked before every act outside the database */
+  held: () => void
+}
+
+type Kind = Step['kind']
+type StepOf<K extends Kind> = Extract<Step, { kind: K }>
+type Executor<K extends Kind> = {
+  /** For the fault when it takes too long. */
+  what: string
+  seconds: number
+  run: (acting: Acting, step: StepOf<K>) => Promise<void>
+}
+
+const AGENT_START_MS = 30_000
+
+/**
+ * How every step is carried out. Each looks before it creates, or asks for something that is identified by its name, so that it may be
+ * repeated after any interruption.
+ */
+const executors: { [K in Kind]: Executor<K> } = {
+  'ensure-vip-port': {
+    what: 'Making the port of the VIP',
+    seconds: 20,
+    run: async ({ parts, claim, tree, made, held }) => {
+      const subnet = tree.vip.subnetId === null ? undefined : (await parts.network.subnets([tree.vip.subnetId]))[0]
+      const networkId = tree.vip.networkId ?? subnet?.networkId
+      if (networkId === undefined) throw new ProvisioningFault('subnet-missing', 'The VIP has no network any more.')
+      held()
+      const port = await ensurePort(parts, vipPortRequest(tree, networkId))
+      made.set(tree.id, port)
+      await recordVipPort(parts.database, claim, port.id)
+    },
+  },
+  'release-vip-port': {
+    what: 'Releasing the port of the VIP',
+    seconds: 20,
+    run: async ({ parts, tree, held }) => {
+      held()
+      await releaseVipPort(parts.network, tree)
+    },
+  },
+  'allocate-amphora': {
+    what: 'Allocating an amphora',
+    seconds: 20,
+    run: async ({ parts, claim }, { role }) => {
+      if (await adoptWarmAmphora(parts.database, claim, role)) return
+      await insertAmphora(parts.database, claim, role)
+    },
+  },
+  'create-machine': {
+    what: 'Starting the machine of an amphora',
+    seconds: 120,
+    run: startMachine,
+  },
+  'restart-machine': {
+    what: 'Restarting the machine of an amphora',
+    seconds: 120,
+    run: async (acting, step) => {
+      acting.parts.brake.record()
+      acting.held()
+      await acting.parts.compute.delete(step.amphoraId)
+      await startMachine(acting, step)
+    },
+  },
+  'attach-port': {
+    what: 'Giving an amphora a network card',
+    seconds: 30,
+    run: async ({ parts, claim, tree, made, held }, { amphoraId, port: { purpose, request } }) => {
+      const { network } = await parts.network.managementNetwork()
+      held()
+      const port = await ensurePort(parts, { ...request, projectId: network.projectId })
+      made.set(port.name, port)
+      held()
+      await parts.compute.plug(amphoraId, port)
+      if (purpose === 'member') return
+      await updateAmphora(parts.database, claim, amphoraId, {
+        vrrp_port_id: port.id,
+        vrrp_ip: port.fixedIps[0]?.address,
+        vrrp_interface: interfaceName(port.id),
+        ha_ip: tree.vip.address,
+        ha_port_id: made.get(tree.id)?.id ?? tree.vip.portId,
+      })
+    },
+  },
+  'await-agent': {
+    what: 'Waiting for the agent of an amphora',
+    seconds: AGENT_START_MS / 1000 + 10,
+    run: async ({ parts, claim, seen, held }, { amphoraId }) => {
+      const { database, network, agents, masterKey } = parts
+      const recorded = seen.amphorae.find(({ id }) => id === amphoraId)?.managementAddress ?? null
+      const host = recorded ?? (await recordedAddress(database, amphoraId))
+      if (host === null) throw new Error(`Amphora ${amphoraId} has no management address on ${network.name}`)
+      await awaitAgent(agents, agentTarget(masterKey, amphoraId, host), AGENT_START_MS, held)
+      await updateAmphora(database, claim, amphoraId, { status: 'ALLOCATED' })
+    },
+  },
+  apply: {
+    what: 'Applying the configuration to an amphora',
+    seconds: 70,
+    run: async ({ parts, claim, seen, held }, { amphoraId, desired }) => {
+      const host = seen.amphorae.find(({ id }) => id === amphoraId)?.managementAddress
+      if (host === undefined || host === null) throw new Error(`Amphora ${amphoraId} has no management address`)
+      held()
+      const target = agentTarget(parts.masterKey, amphoraId, host)
+      const applied = await applyDesired(parts, claim, target, desired)
+      await updateAmphora(parts.database, claim, amphoraId, {
+        applied_generation: applied.appliedGeneration,
+        applied_sha256: applied.appliedSha256,
+        applied_objects: JSON.stringify(desired.objects),
+      })
+    },
+  },
+  'detach-port': {
+    what: 'Taking a network card from an amphora',
+    seconds: 30,
+    run: async ({ parts, made, held }, { amphoraId, portId, plugged }) => {
+      if (plugged) {
+        held()
+        await parts.compute.unplug(amphoraId, portId)
+      }
+      held()
+      await parts.network.deletePort(portId)
+      for (const [name, port] of made) if (port.id === portId) made.delete(name)
+    },
+  },
+  'delete-machine': {
+    what: 'Deleting the machine of an amphora',
+    seconds: 60,
+    run: async ({ parts, claim, held }, { amphoraId }) => {
+      await updateAmphora(parts.database, claim, amphoraId, { status: 'PENDING_DELETE' })
+      held()
+      parts.agents.close(amphoraId)
+      await parts.compute.delete(amphoraId)
+    },
+  },
+  'delete-ports': {
+    what: 'Deleting the ports of an amphora',
+    seconds: 30,
+    run: ({ parts, held }, { amphoraId }) => deletePorts(parts.network, amphoraId, held),
+  },
+  'delete-amphora-row': {
+    what: 'Removing an amphora',
+    seconds: 20,
+    run: ({ parts, claim }, { amphoraId }) => deleteAmphora(parts.database, claim, amphoraId),
+  },
+}
+
+/** Carries one step out within its time limit, and logs its begin and end at debug level. @throws ProvisioningFault, ClaimLost, and whatever a driver throws */
+export async function carryOut(acting: Acting, step: Step): Promise<void> {
+  const { what, seconds, run } = executorOf(step.kind)
+  const { claim, parts } = acting
+  const amphora = 'amphoraId' in step ? step.amphoraId : undefined
+  const log = parts.log.child({ step: step.kind, loadBalancer: claim.id, amphora, fence: claim.fence })
+  log.debug('step begins')
+  await withTimeLimit(seconds, what, expired => {
+    const held = () => {
+      if (expired()) throw new ClaimLost(`${what} went on past its time limit`)
+      acting.held()
+    }
+    return run({ ...acting, held }, step)
+  })
+  log.debug('step done')
+}
+
+/** The table pairs every kind with the executor of its own steps, which TypeScript cannot follow through a union. */
+function executorOf(kind: Kind): Executor<Kind> {
+  return executors[kind] as Executor<Kind>
+}
+
+async function startMachine(acting: Acting, { amphoraId }: { amphoraId: string }): Promise<void> {
+  // A connection to a former machine would only be found dead after a while.
+  acting.parts.agents.close(amphoraId)
+  const made = await makeMachine(acting.parts, amphoraId, acting.held)
+  await updateAmphora(acting.parts.database, acting.claim, amphoraId, machineColumns(made))
+}
+
+async function recordedAddress(database: Database, amphoraId: string): Promise<string | null> {
+  const row = await database('amphora')
+    .where({ id: amphoraId })
+    .first<{ lb_network_ip: string | null }>('lb_network_ip')
+  return row?.lb_network_ip ?? null
+}
+
+async function ensurePort({ network }: AmphoraParts, request: PortRequest): Promise<Port> {
+  try {
+    return await network.ensurePort(request)
+  } catch (error) {
+    const [fixedIp] = request.fixedIps
+    if (error instanceof NoAddressLeft) {
+      throw new ProvisioningFault('no-address-left', `No address is left on subnet ${fixedIp?.subnetId ?? ''}.`)
+    }
+    if (error instanceof AddressTaken) {
+      throw new ProvisioningFault('address-taken', `The address ${fixedIp?.address ?? ''} is in use by another port.`)
+    }
+    if (error instanceof InvalidPortRequest) throw new ProvisioningFault('network-refused', error.message)
+    throw error
+  }
+}

@@ -1,0 +1,44 @@
+import type { Port, Subnet } from '../../network/driver.js'
+import type { Role } from './topology.js'
+
+export type AmphoraStatus = 'BOOTING' | 'READY' | 'ALLOCATED' | 'ERROR' | 'PENDING_DELETE'
+
+/** One amphora as its row says. */
+export type AmphoraRow = {
+  id: string
+  status: AmphoraStatus
+  role: Role | null
+  /** Address on the management network; null before its first machine. */
+  managementAddress: string | null
+  appliedGeneration: number
+  appliedSha256: string | null
+  /** Seconds since its last sign of life: a heartbeat, an answer, or being made. */
+  silentSeconds: number
+  /** It was heard since its last apply, and asks for its configuration. */
+  needsApply: boolean
+}
+
+export type AgentSight =
+  | { state: 'answers'; haproxyVersion: string; appliedGeneration: number; appliedSha256: string | null }
+  | { state: 'unreachable' }
+
+/** One amphora as it was found: its row, machine, ports and agent. */
+export type AmphoraSight = AmphoraRow & {
+  machine: 'running' | 'stopped' | 'absent'
+  /** Its ports on other networks than the management network. */
+  ports: readonly Port[]
+  /** Ids of those that the running machine has a card for. */
+  plugged: readonly string[]
+  /** Unreachable as well when the machine does not run. */
+  agent: AgentSight
+}
+
+/** All that the plan for a load balancer looks at, beside the tree. */
+export type Observed = {
+  amphorae: readonly AmphoraSight[]
+  vipPort: Port | null
+  /** Those of the VIP and of the members that still exist. */
+  subnets: readonly Subnet[]
+  /** MTU by network id. */
+  mtus: ReadonlyMap<string, number>
+}

@@ -1,0 +1,60 @@
+import type { ComputeDriver, MachineSpec } from '../../compute/driver.js'
+import type { Configuration } from '../../config/schema.js'
+import type { Database } from '../../database/connection.js'
+import type { Logger } from '../../log/log.js'
+import type { NetworkDriver } from '../../network/driver.js'
+import type { Provider } from '../provider.js'
+import type { AgentConnections } from './agent-connection.js'
+import { createBrake } from './brake.js'
+import { converge } from './converge.js'
+import type { Remembered } from './observe.js'
+
+export type AmphoraProviderOptions = {
+  /** The role of the load balancer service. */
+  database: Database
+  network: NetworkDriver
+  compute: ComputeDriver
+  agents: AgentConnections
+  /** 32 bytes; see compute/amphora-identity.ts. */
+  masterKey: Buffer
+  /** authorized_keys lines (key part). */
+  controllerPublicKey: string
+  operatorPublicKey: string
+  healthManagers: MachineSpec['healthManagers']
+  config: Pick<Configuration['health_manager'], 'beat_interval' | 'stale_after'>
+  log: Logger
+}
+
+/**
+ * HAProxy needs two open files per connection, and a container's hard limit is often 20,000 (measured: it refuses to start when it
+ * cannot have them).
+ */
+const MAX_CONNECTIONS = 9_900
+
+/** How many load balancers' last sights are kept, so that a small change needs no look at the world. */
+const REMEMBERED = 10_000
+
+/** Carries load balancers out on amphorae: machines that run HAProxy, one or more for each load balancer. */
+export function createAmphoraProvider(options: AmphoraProviderOptions): Provider {
+  const { config, ...rest } = options
+  const parts = { ...rest, beatIntervalSeconds: config.beat_interval, brake: createBrake() }
+  const memory = new Map<string, Remembered>()
+  return {
+    name: 'amphora',
+    description: 'The Octavia Amphora driver.',
+    converge: async (claim, tree, signal) => {
+      const remembered = memory.get(tree.id) ?? null
+      memory.delete(tree.id)
+      const observed = await converge(
+        { parts, staleAfterSeconds: config.stale_after, maxConnections: MAX_CONNECTIONS, remembered },
+        claim,
+        tree,
+        signal,
+      )
+      if (observed === null || tree.change === 'delete') return
+      memory.set(tree.id, { fence: claim.fence, observed })
+      const [oldest] = memory.keys()
+      if (memory.size > REMEMBERED && oldest !== undefined) memory.delete(oldest)
+    },
+  }
+}

@@ -1,0 +1,72 @@
+import { createHash } from 'node:crypto'
+import type { Desired, HaproxyPart, ObjectTable } from '../../../../amphora-agent/protocol/desired.js'
+import type { LoadBalancerTree } from '../../../load-balancer/tree.js'
+import { ProvisioningFault } from '../../provider.js'
+import type { AmphoraFacts } from './facts.js'
+import { haproxyModel } from './haproxy-model.js'
+import { placeVip, renderInterfaces } from './interfaces.js'
+import { keepalivedModel } from './keepalived-model.js'
+import { haproxyText, keepalivedText } from './templates.js'
+
+/** The oldest HAProxy whose directives the template uses. */
+const OLDEST_HAPROXY = [2, 6] as const
+
+/**
+ * All that one amphora should be. Pure and deterministic: the same tree and facts, in whatever order their rows come, give the same bytes.
+ * `sha256` covers what the amphora is configured to be, not the generation or the fence: equal hashes mean that nothing needs to change.
+ * @throws ProvisioningFault for what cannot be rendered: a value that no configuration can hold, a card that is missing
+ */
+export function renderDesired(tree: LoadBalancerTree, facts: AmphoraFacts): Desired {
+  requireHaproxy(facts.haproxyVersion)
+  const interfaces = renderInterfaces(tree, facts)
+  const { haproxy, objects } = renderHaproxy(tree, facts)
+  const keepalived = renderKeepalived(tree, facts)
+  const parts = { loadBalancerId: tree.id, interfaces, haproxy, keepalived, objects }
+  return { ...parts, generation: tree.generation, fence: facts.fence, sha256: sha256(canonical(parts)) }
+}
+
+function renderHaproxy(
+  tree: LoadBalancerTree,
+  facts: AmphoraFacts,
+): { haproxy: HaproxyPart | null; objects: ObjectTable } {
+  const rendered = haproxyModel(tree, facts.maxConnections)
+  if (rendered === null) return { haproxy: null, objects: { listeners: [], pools: [] } }
+  const text = haproxyText(rendered.model)
+  const haproxy = {
+    text,
+    sha256: sha256(text),
+    skeletonSha256: sha256(text.replaceAll(/^ {4}server .*\n/gm, '')),
+    backends: rendered.backends,
+  }
+  return { haproxy, objects: rendered.objects }
+}
+
+function renderKeepalived(tree: LoadBalancerTree, facts: AmphoraFacts): Desired['keepalived'] {
+  if (tree.topology === 'SINGLE') return null
+  if (facts.pair === null) {
+    throw new ProvisioningFault('pair-incomplete', 'The amphora is one of a pair, and its VRRP address is not known.')
+  }
+  const text = keepalivedText(keepalivedModel(tree, facts.amphoraId, facts.pair, placeVip(tree, facts.cards)))
+  return { text, sha256: sha256(text) }
+}
+
+function requireHaproxy(version: string): void {
+  const [major = 0, minor = 0] = version.split('.').map(Number)
+  const [oldestMajor, oldestMinor] = OLDEST_HAPROXY
+  if (major > oldestMajor || (major === oldestMajor && minor >= oldestMinor)) return
+  throw new ProvisioningFault(
+    'haproxy-too-old',
+    `The amphora runs HAProxy ${version}; ${OLDEST_HAPROXY.join('.')} or newer is needed.`,
+  )
+}
+
+/** JSON with the keys of every object in order, so that equal values have equal texts. */
+function canonical(value: unknown): string {
+  return JSON.stringify(value, (_key, part: unknown) =>
+    part !== null && typeof part === 'object' && !Array.isArray(part)
+      ? Object.fromEntries(Object.entries(part).sort(([a], [b]) => (a < b ? -1 : 1)))
+      : part,
+  )
+}
+
+const sha256 = (text: string) => createHash('sha256').update(text).digest('hex')

@@ -1,0 +1,34 @@
+import type { Port, Subnet } from '../../../network/driver.js'
+
+/** What rendering must know of one amphora beside the tree of its load balancer. */
+export type AmphoraFacts = {
+  amphoraId: string
+  /** The fence of the worker's claim; travels with the desired state. */
+  fence: number
+  /** As the agent's hello reports it, such as `2.6.12-1+deb12u4`. */
+  haproxyVersion: string
+  /** Most connections that HAProxy may be told to take. It needs two open files for each, so the limit on open files bounds this. */
+  maxConnections: number
+  /** The plugged cards, the management card left out; exactly one of them is on the VIP's subnet. */
+  cards: readonly Card[]
+  /** Null for a single amphora, which holds the VIP itself. */
+  pair: PairFacts | null
+}
+
+export type Card = {
+  purpose: 'vip' | 'member'
+  port: Port
+  /** The subnets of the port's fixed addresses. */
+  subnets: readonly Subnet[]
+  /** Of the port's network. */
+  mtu: number
+}
+
+export type PairFacts = {
+  /** VRRP priority, 1..254. */
+  priority: number
+  /** Own address on the VIP's subnet, from which VRRP speaks. */
+  vrrpAddress: string
+  /** The other amphorae's; at least one, for without any keepalived would fall back to multicast into the tenant's network. */
+  peerAddresses: readonly string[]
+}

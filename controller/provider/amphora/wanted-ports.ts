@@ -1,0 +1,69 @@
+import type { LoadBalancerTree } from '../../load-balancer/tree.js'
+import { PORT_OWNER, type Port, type PortRequest, type Subnet } from '../../network/driver.js'
+import { ProvisioningFault } from '../provider.js'
+
+export const managementPortName = (amphoraId: string): string => `octavia-lb-mgmt-${amphoraId}`
+const basePortName = (amphoraId: string) => `octavia-lb-vrrp-${amphoraId}`
+const memberPortName = (amphoraId: string, networkId: string) => `octavia-lb-member-${amphoraId}-${networkId}`
+
+/** A port that an amphora should have, and why. Its name is its identity. */
+export type WantedPort = { purpose: 'vip' | 'member'; request: Omit<PortRequest, 'projectId'> }
+
+/**
+ * The ports of one amphora: the base port on the VIP's subnet, and one on each network of members that the base port does not
+ * reach, with an address on every subnet of theirs.
+ * @throws ProvisioningFault when a subnet does not exist any more
+ */
+export function wantedPorts(tree: LoadBalancerTree, subnets: readonly Subnet[], amphoraId: string): WantedPort[] {
+  const device = { deviceId: amphoraId, deviceOwner: PORT_OWNER.amphora }
+  const base = vipSubnet(tree, subnets)
+  const byNetwork = new Map<string, Subnet[]>()
+  for (const subnet of memberSubnets(tree, subnets)) {
+    if (subnet.id === base.id) continue
+    byNetwork.set(subnet.networkId, [...(byNetwork.get(subnet.networkId) ?? []), subnet])
+  }
+  return [
+    {
+      purpose: 'vip',
+      request: {
+        ...device,
+        name: basePortName(amphoraId),
+        networkId: base.networkId,
+        fixedIps: [{ subnetId: base.id }],
+      },
+    },
+    ...[...byNetwork].map(([networkId, onIt]): WantedPort => {
+      const fixedIps = onIt.map(subnet => ({ subnetId: subnet.id }))
+      return {
+        purpose: 'member',
+        request: { ...device, name: memberPortName(amphoraId, networkId), networkId, fixedIps },
+      }
+    }),
+  ]
+}
+
+/** Ids of the subnets on which members stand; a member without one is reached by the default route. */
+export function memberSubnetIds(tree: LoadBalancerTree): string[] {
+  const members = tree.pools.filter(pool => pool.change !== 'delete').flatMap(pool => pool.members)
+  const ids = members.flatMap(({ change, subnetId }) => (change === 'delete' || subnetId === null ? [] : [subnetId]))
+  return [...new Set(ids)].sort()
+}
+
+/** True when the port stands on every subnet that it is wanted for. A port made for fewer is made again. */
+export function covers(port: Port, { request }: WantedPort): boolean {
+  return request.fixedIps.every(({ subnetId }) => port.fixedIps.some(fixedIp => fixedIp.subnetId === subnetId))
+}
+
+function vipSubnet(tree: LoadBalancerTree, subnets: readonly Subnet[]): Subnet {
+  const subnet = subnets.find(({ id }) => id === tree.vip.subnetId)
+  if (subnet !== undefined) return subnet
+  throw new ProvisioningFault('subnet-missing', `The VIP's subnet ${tree.vip.subnetId ?? ''} does not exist any more.`)
+}
+
+function memberSubnets(tree: LoadBalancerTree, subnets: readonly Subnet[]): Subnet[] {
+  return memberSubnetIds(tree).map(id => {
+    const subnet = subnets.find(candidate => candidate.id === id)
+    if (subnet !== undefined) return subnet
+    throw new ProvisioningFault('subnet-missing', `The subnet ${id} of a member does not exist any more.`)
+  })
+}

@@ -1,0 +1,37 @@
+import type { Claim } from '../database/claim.js'
+import type { LoadBalancerTree } from '../load-balancer/tree.js'
+
+/**
+ * What carries load balancers out. The API knows a provider only by this; the worker calls it while it holds the claim.
+ */
+export type Provider = {
+  name: string
+  description: string
+  /**
+   * Makes the world agree with the tree, from wherever it stands; returns when all of `tree.generation` is in effect (for a tree under
+   * deletion: when nothing of it is left). Safe to repeat, to interrupt and to run on after a crash.
+   * @param signal aborted when the claim is lost or the worker stops: nothing new is begun then, and ClaimLost is thrown
+   * @throws ProvisioningFault for what the owner should read, ClaimLost; anything else is reported as an internal fault
+   */
+  converge: (claim: Claim, tree: LoadBalancerTree, signal: AbortSignal) => Promise<void>
+}
+
+/** The load balancer belongs to another worker by now, or this one is stopping: whatever was under way is left to the next holder. */
+export class ClaimLost extends Error {
+  constructor(message = 'The claim is no longer held') {
+    super(message)
+    this.name = 'ClaimLost'
+  }
+}
+
+/** Why a load balancer could not be brought to its wanted state, in words for its owner. */
+export class ProvisioningFault extends Error {
+  constructor(
+    /** Stable, for programs: `no-address-left`, `configuration-refused`, `amphora-unreachable` ... */
+    readonly code: string,
+    message: string,
+  ) {
+    super(message)
+    this.name = 'ProvisioningFault'
+  }
+}

@@ -1,0 +1,36 @@
+import type { LoadBalancerTree } from '../load-balancer/tree.js'
+import { type NetworkDriver, PORT_OWNER, type Port, type PortRequest } from '../network/driver.js'
+
+/** What the port of a VIP is asked for with, so that asking again finds the same one. */
+export function vipPortRequest(tree: LoadBalancerTree, networkId: string): PortRequest {
+  const { vip, id, projectId } = tree
+  return {
+    networkId,
+    fixedIps: vip.subnetId === null ? [] : [{ subnetId: vip.subnetId, address: vip.address }],
+    projectId,
+    name: vipPortName(id),
+    deviceId: vipDeviceId(id),
+    deviceOwner: PORT_OWNER.vip,
+  }
+}
+
+export const vipPortName = (loadBalancerId: string): string => `octavia-lb-${loadBalancerId}`
+export const vipDeviceId = (loadBalancerId: string): string => `lb-${loadBalancerId}`
+
+/** Deletes the VIP's port when the service made it; one that the user brought is only given back. Safe to repeat. */
+export async function releaseVipPort(network: NetworkDriver, tree: LoadBalancerTree): Promise<void> {
+  const { portId, ownsPort } = tree.vip
+  if (ownsPort) {
+    const made = await network.portsOf(vipDeviceId(tree.id))
+    const ids = new Set([...made.map(port => port.id), ...(portId === null ? [] : [portId])])
+    for (const id of ids) await network.deletePort(id)
+    return
+  }
+  if (portId === null) return
+  const port = await network.port(portId)
+  if (port !== null && belongsTo(port, tree.id)) await network.bindPort(portId, null)
+}
+
+/** A port that the user has given to something else meanwhile is not ours to touch. */
+const belongsTo = (port: Port, loadBalancerId: string) =>
+  port.deviceOwner === PORT_OWNER.vip && port.deviceId === vipDeviceId(loadBalancerId)

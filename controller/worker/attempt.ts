@@ -1,0 +1,103 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { type Claim, isHeld, LEASE_SECONDS, releaseClaim } from '../database/claim.js'
+import type { Database } from '../database/connection.js'
+import { isDatabaseAway } from '../database/database-away.js'
+import { readTree } from '../load-balancer/read-tree.js'
+import type { LoadBalancerTree } from '../load-balancer/tree.js'
+import type { Logger } from '../log/log.js'
+import { ClaimLost, type Provider, ProvisioningFault } from '../provider/provider.js'
+import { type Fault, recordFault, settle } from './settle.js'
+
+export type AttemptContext = { database: Database; providers: ReadonlyMap<string, Provider>; log: Logger }
+
+/**
+ * `settled`: nothing is left to do. `failed`: a fault is on record, with the seconds until the next attempt.
+ * `lost`: somebody else holds the load balancer, or it is gone. `interrupted`: this worker stops, or the database stayed away.
+ */
+export type Outcome =
+  | { kind: 'settled' }
+  | { kind: 'failed'; retrySeconds: number }
+  | { kind: 'lost' }
+  | { kind: 'interrupted' }
+
+const DATABASE_PAUSE_MS = 250
+
+/**
+ * Brings one claimed load balancer to its newest generation, and to those that arrive meanwhile, or records why that failed. The claim
+ * is given back unless it was lost. Never throws: what is unexpected is logged, and its owner reads a neutral sentence.
+ */
+export async function attempt(context: AttemptContext, claim: Claim, signal: AbortSignal): Promise<Outcome> {
+  let awaySince: number | null = null
+  for (;;) {
+    try {
+      // Other parts fail with the same codes as a database that is away, so patience ends with one lease.
+      const patient: boolean = awaySince === null || performance.now() - awaySince < LEASE_SECONDS * 1000
+      const outcome = await convergeOnce(context, claim, signal, patient)
+      if (outcome !== 'again') return outcome
+      if (signal.aborted) return await interrupt(context, claim)
+      awaySince = null
+    } catch (error) {
+      if (!isDatabaseAway(error)) {
+        context.log.error({ loadBalancer: claim.id, err: error }, 'an attempt could not be recorded')
+        return { kind: 'interrupted' }
+      }
+      if (signal.aborted || !isHeld(claim)) return { kind: 'interrupted' }
+      awaySince ??= performance.now()
+      await sleep(DATABASE_PAUSE_MS)
+    }
+  }
+}
+
+async function convergeOnce(
+  context: AttemptContext,
+  claim: Claim,
+  signal: AbortSignal,
+  patient: boolean,
+): Promise<Outcome | 'again'> {
+  const { database, log } = context
+  const started = performance.now()
+  const tree = await readTree(database, claim.id)
+  if (tree === null) return { kind: 'lost' }
+  const facts = { loadBalancer: claim.id, fence: claim.fence, generation: tree.generation }
+  try {
+    log.debug(facts, 'converge begins')
+    await providerOf(context, tree)
+      .converge(claim, tree, signal)
+      .finally(() => log.debug(facts, 'converge ends'))
+    const settled = await settle(database, claim, tree)
+    if (settled === 'lost') return { kind: 'lost' }
+    const milliseconds = Math.round(performance.now() - started)
+    log.info({ loadBalancer: tree.id, generation: tree.generation, milliseconds }, 'load balancer converged')
+    return settled === 'again' ? 'again' : { kind: 'settled' }
+  } catch (error) {
+    if (isDatabaseAway(error) && patient) throw error
+    if (error instanceof ClaimLost) return interrupt(context, claim)
+    const fault = presentFault(error)
+    if (fault.code === 'internal') log.error({ loadBalancer: tree.id, err: error }, 'unexpected fault while converging')
+    else log.warn({ loadBalancer: tree.id, generation: tree.generation, fault }, 'load balancer not converged')
+    const retrySeconds = await recordFault(database, claim, tree, fault)
+    return retrySeconds === null ? { kind: 'lost' } : { kind: 'failed', retrySeconds }
+  }
+}
+
+function providerOf({ providers }: AttemptContext, tree: LoadBalancerTree): Provider {
+  const provider = providers.get(tree.provider)
+  if (provider === undefined) {
+    throw new ProvisioningFault('provider-not-enabled', `The provider "${tree.provider}" is not enabled.`)
+  }
+  return provider
+}
+
+/** Fenced, so it only frees the load balancer when it is still ours. */
+async function interrupt({ database }: AttemptContext, claim: Claim): Promise<Outcome> {
+  await releaseClaim(database, claim)
+  return { kind: 'interrupted' }
+}
+
+function presentFault(error: unknown): Fault {
+  if (error instanceof ProvisioningFault) return { code: error.code, text: error.message }
+  return {
+    code: 'internal',
+    text: 'An unexpected fault stopped the change; its details are in the log of the worker. It is tried again by itself.',
+  }
+}

@@ -1,0 +1,85 @@
+import type { Claim } from '../database/claim.js'
+import type { Database } from '../database/connection.js'
+import type { LoadBalancerTree } from '../load-balancer/tree.js'
+
+/** `again`: a later change or recheck waits and the claim is kept for it. `lost`: another worker has claimed it since; nothing was written. */
+export type Settled = 'settled' | 'again' | 'lost'
+
+/**
+ * Records that all of `tree.generation` is in effect: one fenced statement clears the fault, removes what was under deletion and
+ * gives the claim back, unless something newer waits.
+ * A recheck that was asked for since the claim stays asked for.
+ */
+export async function settle(database: Database, claim: Claim, tree: LoadBalancerTree): Promise<Settled> {
+  if (tree.change === 'delete') return removeLoadBalancer(database, claim, tree.generation)
+  const { rows } = await database.raw(
+    `WITH settled AS (
+       UPDATE load_balancer
+          SET applied_generation = greatest(applied_generation, :generation),
+              fault = NULL, fault_generation = NULL, fault_since = NULL, attempts = 0, retry_at = NULL,
+              recheck_at = CASE WHEN ${recheckIsLater} THEN recheck_at END,
+              lease_owner = CASE WHEN ${waits} THEN lease_owner END,
+              lease_until = CASE WHEN ${waits} THEN lease_until END
+        WHERE id = :id AND fence = :fence
+        RETURNING id, lease_until IS NOT NULL AS again, now()::text AS "settledAt"),
+     gone_listeners AS (DELETE FROM listener o USING settled s WHERE ${deleted}),
+     gone_pools AS (DELETE FROM pool o USING settled s WHERE ${deleted}),
+     gone_members AS (DELETE FROM member o USING settled s WHERE ${deleted}),
+     gone_monitors AS (DELETE FROM health_monitor o USING settled s WHERE ${deleted} RETURNING o.pool_id),
+     unmonitored AS (
+       UPDATE member SET operating_status = CASE WHEN admin_state_up THEN 'NO_MONITOR' ELSE 'OFFLINE' END
+         FROM gone_monitors gone
+        WHERE member.pool_id = gone.pool_id AND member.change <> 'delete'
+          AND NOT EXISTS (SELECT 1 FROM health_monitor other WHERE other.pool_id = gone.pool_id AND other.change <> 'delete'))
+     SELECT again, "settledAt" FROM settled`,
+    { id: claim.id, fence: claim.fence, generation: tree.generation, claimedAt: claim.claimedAt },
+  )
+  const [row] = rows as { again: boolean; settledAt: string }[]
+  if (row === undefined) return 'lost'
+  claim.claimedAt = row.settledAt
+  return row.again ? 'again' : 'settled'
+}
+
+const recheckIsLater = 'recheck_at > :claimedAt::timestamptz'
+const waits = `generation > :generation OR (${recheckIsLater} AND recheck_at <= now())`
+
+const deleted = `o.load_balancer_id = s.id AND o.change = 'delete' AND o.generation <= :generation`
+
+async function removeLoadBalancer(database: Database, claim: Claim, generation: number): Promise<Settled> {
+  const held = { id: claim.id, fence: claim.fence }
+  const removed = await database('load_balancer')
+    .where({ ...held, change: 'delete', generation })
+    .delete()
+  if (removed === 1) return 'settled'
+  const row = await database('load_balancer').where(held).first('id')
+  return row === undefined ? 'lost' : 'again'
+}
+
+/** What the owner reads when a load balancer is in ERROR. */
+export type Fault = { code: string; text: string }
+
+/**
+ * Records why the attempt failed and when the next one comes (1, 2, 4 ... 300 seconds), and gives the claim back. Fenced. The
+ * back-off starts anew with each change.
+ * @returns seconds until the next attempt (0 when a later change waits), or null when the claim was lost and nothing was written
+ */
+export async function recordFault(
+  database: Database,
+  claim: Claim,
+  tree: LoadBalancerTree,
+  fault: Fault,
+): Promise<number | null> {
+  const { rows } = await database.raw(
+    `UPDATE load_balancer t
+        SET fault = :fault::jsonb, fault_generation = :generation, fault_since = coalesce(t.fault_since, now()),
+            attempts = next.attempts, retry_at = now() + next.seconds * interval '1 second',
+            lease_owner = NULL, lease_until = NULL
+       FROM (SELECT attempts, least(300, 2 ^ (least(attempts, 20) - 1))::int AS seconds
+               FROM (SELECT CASE WHEN fault_generation = :generation THEN attempts + 1 ELSE 1 END AS attempts
+                       FROM load_balancer WHERE id = :id) AS counted) AS next
+      WHERE t.id = :id AND t.fence = :fence
+      RETURNING CASE WHEN t.generation > :generation THEN 0 ELSE next.seconds END AS seconds`,
+    { id: claim.id, fence: claim.fence, generation: tree.generation, fault: JSON.stringify(fault) },
+  )
+  return (rows as { seconds: number }[])[0]?.seconds ?? null
+}

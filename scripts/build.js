@@ -1,0 +1,75 @@
+import { existsSync, mkdirSync, readdirSync, renameSync, rmSync, statSync } from 'node:fs'
+import { dirname, join } from 'node:path'
+import { fileURLToPath, pathToFileURL } from 'node:url'
+
+const root = dirname(dirname(fileURLToPath(import.meta.url)))
+const dist = join(root, 'dist')
+const SOURCES = ['controller', 'amphora-agent', 'templates', 'scripts/build.js', 'package.json']
+/** A command that started just before a build still loads the chunks of the build before. */
+const KEEP_CHUNKS_MS = 3_600_000
+const RESULTS = ['krater.js', 'agent.js']
+
+/** True when dist/ is at least as new as every source. */
+export function isBuilt() {
+  const results = RESULTS.map(name => join(dist, name))
+  if (!results.every(existsSync)) return false
+  const oldest = Math.min(...results.map(path => statSync(path).mtimeMs))
+  return SOURCES.every(source => !existsSync(join(root, source)) || newestIn(join(root, source)) <= oldest)
+}
+
+function newestIn(path) {
+  const { mtimeMs } = statSync(path)
+  if (!statSync(path).isDirectory()) return mtimeMs
+  const inside = readdirSync(path).filter(name => name !== 'node_modules')
+  return Math.max(mtimeMs, ...inside.map(name => newestIn(join(path, name))))
+}
+
+/**
+ * Bundles the controller (packages stay outside; commands are loaded when they are needed) and the agent (one file with everything in it).
+ * Built aside and moved into place, the entry points last, so that a service started at any instant finds a whole.
+ */
+export async function build() {
+  const { build: bundle } = await import('esbuild')
+  const aside = join(dist, `.building-${process.pid}`)
+  mkdirSync(aside, { recursive: true })
+  const common = { bundle: true, platform: 'node', target: 'node20', format: 'esm', logLevel: 'silent', outdir: aside }
+  try {
+    await Promise.all([
+      bundle({
+        ...common,
+        entryPoints: {
+          krater: join(root, 'controller/main.ts'),
+          'private-cluster': join(root, 'controller/database/private-cluster.ts'),
+          'demo-web-server': join(root, 'controller/cli/demo/web-server.ts'),
+        },
+        packages: 'external',
+        splitting: true,
+        chunkNames: 'chunk-[name]-[hash]',
+        loader: { '.hbs': 'text' },
+      }),
+      bundle({
+        ...common,
+        entryPoints: { agent: join(root, 'amphora-agent/main.ts') },
+        // CommonJS packages inside an ES module bundle need a require of their own.
+        banner: { js: "import { createRequire } from 'node:module'\nconst require = createRequire(import.meta.url)" },
+      }),
+    ])
+    putInPlace(aside)
+  } finally {
+    rmSync(aside, { recursive: true, force: true })
+  }
+}
+
+function putInPlace(aside) {
+  const made = readdirSync(aside).sort((a, b) => Number(RESULTS.includes(a)) - Number(RESULTS.includes(b)))
+  for (const name of made) renameSync(join(aside, name), join(dist, name))
+  for (const name of readdirSync(dist)) {
+    const path = join(dist, name)
+    const isOld = Date.now() - statSync(path).mtimeMs > KEEP_CHUNKS_MS
+    if (name.startsWith('chunk-') && !made.includes(name) && isOld) rmSync(path)
+  }
+}
+
+if (import.meta.url === pathToFileURL(process.argv[1] ?? '').href) {
+  if (!(process.argv.includes('--if-needed') && isBuilt())) await build()
+}

@@ -1,0 +1,71 @@
+import { existsSync, rmSync, statSync } from 'node:fs'
+import { dirname, join } from 'node:path'
+import { fileURLToPath, pathToFileURL } from 'node:url'
+import { build, isBuilt } from './build.js'
+import { installPackages, missingPackages, restorePolicy, SERVICE_PACKAGES, TEST_PACKAGES } from './debian-packages.js'
+import { Failure, failureOf, runLogged, runScript, step } from './progress.js'
+
+const root = dirname(dirname(fileURLToPath(import.meta.url)))
+const logFile = join(root, 'prepare.log')
+
+/**
+ * Installs and builds what is missing, and only that; says nothing when all is there.
+ * @param withTests also what the tests need
+ */
+export async function prepare({ withTests = false } = {}) {
+  checkMachine()
+  const packages = withTests ? [...SERVICE_PACKAGES, ...TEST_PACKAGES] : SERVICE_PACKAGES
+  const missing = missingPackages(packages)
+  const fresh = nodeModulesAreFresh(withTests)
+  if (!fresh || missing.length > 0) rmSync(logFile, { force: true })
+  if (missing.length > 0) {
+    await step(`Debian packages (${missing.join(' ')})`, report => installPackages(missing, { logFile, report }))
+  }
+  if (!fresh) await step('npm packages', report => installNodeModules(withTests, report))
+  if (!isBuilt()) await step('Build', build)
+}
+
+function checkMachine() {
+  const [major = 0, minor = 0] = process.versions.node.split('.').map(Number)
+  if (major < 20 || (major === 20 && minor < 19)) {
+    throw new Failure(`Krater needs Node.js 20.19 or newer; this is ${process.version}.`)
+  }
+  if (process.platform !== 'linux') throw new Failure(`Krater runs on Linux only; this is ${process.platform}.`)
+  if (process.getuid() !== 0) {
+    throw new Failure(
+      'Krater needs root: it makes network namespaces, runs PostgreSQL under an account of its own and installs Debian packages. Run the same command with sudo.',
+    )
+  }
+}
+
+function nodeModulesAreFresh(withTests) {
+  // npm writes this file last, so a broken-off installation has none.
+  const installed = join(root, 'node_modules/.package-lock.json')
+  if (withTests && !hasTestPackages()) return false
+  return existsSync(installed) && statSync(installed).mtimeMs >= statSync(join(root, 'package-lock.json')).mtimeMs
+}
+
+const hasTestPackages = () => existsSync(join(root, 'node_modules/tap/package.json'))
+
+async function installNodeModules(withTests, report) {
+  // Not `npm ci`: it refuses a lock file without the packages of platforms that the registry at hand does not offer. The
+  // versions and checksums of the lock file count all the same, and it is not rewritten.
+  const retries = ['--fetch-retries=2', '--fetch-retry-mintimeout=500', '--fetch-retry-maxtimeout=2000']
+  const args = ['install', '--no-save', '--no-audit', '--no-fund', '--loglevel=http', ...retries]
+  // What the tests need is left out where it was never wanted, and never taken away.
+  const all = withTests || hasTestPackages()
+  const result = await runLogged('npm', all ? args : [...args, '--omit=dev'], {
+    logFile,
+    report,
+    cwd: root,
+    seconds: 600,
+  })
+  if (result.code !== 0) throw failureOf('npm install', result, logFile)
+}
+
+if (import.meta.url === pathToFileURL(process.argv[1] ?? '').href) {
+  await runScript(async () => {
+    restorePolicy()
+    await prepare({ withTests: process.argv.includes('--with-tests') })
+  })
+}

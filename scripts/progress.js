@@ -1,0 +1,118 @@
+import { spawn } from 'node:child_process'
+import { appendFileSync, readFileSync } from 'node:fs'
+
+const terminal = process.stdout.isTTY === true
+const started = Date.now()
+
+/** A failure that is told in its own words, without a stack. */
+export class Failure extends Error {}
+
+const elapsed = () => `${((Date.now() - started) / 1000).toFixed(1).padStart(6)} s`
+
+/** One line of progress with the time since the start. */
+export function say(text) {
+  process.stdout.write(`${elapsed()}  ${text}\n`)
+}
+
+/**
+ * Shows `text` while `work` runs: a line that counts on a terminal, a line now and then elsewhere. What `work` reports
+ * by its argument is shown beside it.
+ */
+export async function step(text, work) {
+  const begun = Date.now()
+  let detail = ''
+  const seconds = () => `${Math.round((Date.now() - begun) / 1000)} s`
+  if (!terminal) say(`${text} ...`)
+  const draw = () => {
+    const line = `${elapsed()}  ${text} ... ${seconds()}  ${detail}`
+    process.stdout.write(`\r\x1b[2K${line.slice(0, (process.stdout.columns || 80) - 1)}`)
+  }
+  const timer = terminal
+    ? setInterval(draw, 200)
+    : setInterval(() => say(`${text} ... ${seconds()}  ${detail}`), 15_000)
+  if (terminal) draw()
+  try {
+    const result = await work(line => {
+      detail = line.replace(/[^\x20-\x7e]/g, ' ').trim()
+    })
+    clearInterval(timer)
+    if (terminal) process.stdout.write('\r\x1b[2K')
+    say(`${text}: done in ${seconds()}`)
+    return result
+  } catch (error) {
+    clearInterval(timer)
+    if (terminal) process.stdout.write('\r\x1b[2K')
+    say(`${text}: failed after ${seconds()}`)
+    throw error
+  }
+}
+
+/**
+ * Runs a program with its output in a log file, its last line as progress.
+ * @returns {Promise<{code: number, tail: string}>} the exit status (128 + n for a signal) and the last lines of its output
+ */
+export function runLogged(program, args, { logFile, env = {}, cwd, seconds, report = () => {} }) {
+  return new Promise((resolve, reject) => {
+    appendFileSync(logFile, `\n$ ${program} ${args.join(' ')}\n`)
+    const child = spawn(program, args, { cwd, env: { ...process.env, ...env }, stdio: ['ignore', 'pipe', 'pipe'] })
+    let output = ''
+    const take = chunk => {
+      appendFileSync(logFile, chunk)
+      output = (output + chunk).slice(-8_000)
+      report(output.trimEnd().split('\n').at(-1) ?? '')
+    }
+    child.stdout.setEncoding('utf8').on('data', take)
+    child.stderr.setEncoding('utf8').on('data', take)
+    const limit = setTimeout(() => {
+      take(`\n${program} took longer than ${seconds} s and was stopped.\n`)
+      child.kill('SIGTERM')
+    }, seconds * 1000)
+    child.on('error', error => {
+      clearTimeout(limit)
+      reject(new Failure(`${program} cannot be started: ${error.message}`))
+    })
+    child.on('close', (code, signal) => {
+      clearTimeout(limit)
+      const tail = output.trimEnd().split('\n').slice(-15).join('\n')
+      resolve({ code: code ?? 128 + (signal === 'SIGINT' ? 2 : 15), tail })
+    })
+  })
+}
+
+const UNREACHABLE =
+  /Temporary failure resolving|Could not resolve|Could not connect|Cannot initiate the connection|Connection timed out|Network is unreachable|ENOTFOUND|EAI_AGAIN|ECONNREFUSED|ECONNRESET|ETIMEDOUT|ENETUNREACH|ERR_SOCKET_TIMEOUT/
+const PROXY = /407 |Proxy Authentication|tunneling socket could not be established|Invalid response from proxy/i
+
+/** The sentence for a program that failed: why, when that can be told from its words, those words, and where the whole of them is. */
+export function failureOf(what, { code, tail }, logFile) {
+  let reason = `${what} failed (exit status ${code}).`
+  if (PROXY.test(tail)) {
+    reason = `${what} failed: the proxy refused. Look at http_proxy and https_proxy in the environment.`
+  } else if (UNREACHABLE.test(tail)) {
+    reason = `${what} failed: the package server cannot be reached. This step needs the network; behind a proxy set http_proxy and https_proxy.`
+  } else if (/No space left on device|ENOSPC/.test(tail)) {
+    reason = `${what} failed: the disk is full.`
+  } else if (/Could not get lock|is held by process/.test(tail)) {
+    reason = `${what} failed: another package manager is running. Try again when it has ended.`
+  }
+  return new Failure(`${reason}\nThe last lines of its output:\n${tail.replace(/^/gm, '  ')}\nAll of it: ${logFile}`)
+}
+
+/** Runs a script's main function: failures are told in a sentence, bugs with their stack; both end with exit status 1. */
+export async function runScript(main) {
+  try {
+    await main()
+  } catch (error) {
+    process.stderr.write(`\n${error instanceof Failure ? error.message : (error?.stack ?? error)}\n`)
+    process.exitCode = 1
+  }
+}
+
+/** The last `count` lines of a file, '' when there is none. */
+export function tailOf(path, count) {
+  try {
+    return readFileSync(path, 'utf8').trimEnd().split('\n').slice(-count).join('\n')
+  } catch {
+    return ''
+  }
+}

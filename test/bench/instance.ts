@@ -1,0 +1,82 @@
+import { execFile } from 'node:child_process'
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { promisify } from 'node:util'
+import { type ApiClient, signIn } from '../../controller/cli/api-client.js'
+import { openDatabase, openInstance } from '../../controller/cli/instance.js'
+import { runningProcesses } from '../../controller/cli/run-record.js'
+
+const run = promisify(execFile)
+const TICKS_PER_SECOND = 100
+
+/** A Krater to measure, with ports and a PostgreSQL of its own. */
+export type BenchInstance = {
+  directory: string
+  api: ApiClient
+  /** Processor seconds that the API process has used so far. */
+  apiCpu: () => number
+  /** Statements that the load balancer's role has run so far. */
+  statements: () => Promise<number>
+  /** Runs a krater command on it. */
+  krater: (...args: string[]) => Promise<unknown>
+  remove: () => Promise<void>
+}
+
+/** @param firstPort the first of five ports in a row that are free */
+export async function startInstance(
+  root: string,
+  settings: Readonly<Record<string, string>>,
+  firstPort: number,
+): Promise<BenchInstance> {
+  const directory = mkdtempSync(join(tmpdir(), 'krb-'))
+  const ports = ['IDENTITY', 'NETWORK', 'LOAD_BALANCER', 'KEY_MANAGER', 'HEALTH_MANAGER'].map(
+    (service, at) => [`KRATER_${service}_PORT`, String(firstPort + at)] as const,
+  )
+  const environment = {
+    ...process.env,
+    KRATER_STATE_DIR: directory,
+    KRATER_LOG_LEVEL: 'warn',
+    ...Object.fromEntries(ports),
+    ...settings,
+  }
+  const krater = (...args: string[]) =>
+    run(process.execPath, [join(root, 'dist/krater.js'), ...args], { env: environment, timeout: 180_000 })
+  const remove = async () => {
+    await krater('down', '--all', '--yes')
+    rmSync(directory, { recursive: true, force: true })
+  }
+  try {
+    await krater('up', '--detach')
+    const apiPid = runningProcesses(directory).find(({ name }) => name === 'api')?.identity.pid ?? 0
+    return {
+      directory,
+      api: await signIn(directory, 'krater'),
+      apiCpu: () => processorSeconds(apiPid),
+      statements: () => transactions(directory),
+      krater,
+      remove,
+    }
+  } catch (error) {
+    await remove().catch(() => undefined)
+    throw error
+  }
+}
+
+function processorSeconds(pid: number): number {
+  const stat = readFileSync(`/proc/${pid}/stat`, 'utf8')
+  const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ')
+  return (Number(fields[11]) + Number(fields[12])) / TICKS_PER_SECOND
+}
+
+async function transactions(directory: string): Promise<number> {
+  const database = openDatabase(openInstance(directory), 'load_balancer', 'bench')
+  try {
+    const { rows } = await database.raw(
+      `SELECT xact_commit + xact_rollback AS n FROM pg_stat_database WHERE datname = current_database()`,
+    )
+    return Number((rows[0] as { n: number }).n)
+  } finally {
+    await database.destroy()
+  }
+}

@@ -1,0 +1,126 @@
+import { execFile } from 'node:child_process'
+import { existsSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { promisify } from 'node:util'
+import t from 'tap'
+import { createKrater, until } from '../support/krater.js'
+
+const run = promisify(execFile)
+
+type LoadBalancer = { id: string; vip_address: string; provisioning_status: string; operating_status: string }
+
+t.test('from nothing to traffic, and back to nothing', async t => {
+  const krater = await createKrater(t)
+  const loadBalancer = async (): Promise<LoadBalancer> => {
+    const api = await krater.api()
+    const { loadbalancers } = (await api.request('load-balancer', 'GET', '/v2.0/lbaas/loadbalancers')) as {
+      loadbalancers: LoadBalancer[]
+    }
+    t.equal(loadbalancers.length, 1, 'there is one load balancer, however often the demonstration runs')
+    return loadbalancers[0]!
+  }
+  const amphoraId = async () => {
+    const { stdout } = await krater.command('amphora', 'list')
+    return /^(\S+) +ALLOCATED/m.exec(stdout)?.[1] ?? stdout
+  }
+
+  await t.test('the demonstration makes a load balancer and gets answers from both members', async t => {
+    const { status, stdout, stderr } = await krater.command('demo')
+    t.equal(status, 0, stderr)
+    t.match(stdout, /POST \/v2\.0\/lbaas\/loadbalancers +answered after \d+ ms/)
+    t.match(stdout, /provisioning_status ACTIVE/)
+    t.match(stdout, /first 200 through the VIP/)
+    t.match(stdout, /web-1 +answered 10 times\n +web-2 +answered 10 times/)
+    t.match(stdout, `source ${join(krater.directory, 'openrc')}`)
+    t.notMatch(stdout, '\u001b', 'plain where there is no terminal')
+    t.same(krater.running(), ['api', 'health-manager', 'up', 'worker'])
+  })
+
+  await t.test('a second run finds everything', async t => {
+    const { status, stdout } = await krater.command('demo')
+    t.equal(status, 0)
+    t.match(stdout, /already runs/)
+    t.match(stdout, /web-1 .* runs already/)
+    t.match(stdout, 'Everything was there already.')
+    await loadBalancer()
+  })
+
+  await t.test('the openstack command sees it, by openrc and by clouds.yaml', async t => {
+    const { stdout } = await run(
+      'bash',
+      [
+        '-c',
+        '. "$1" && openstack loadbalancer list -f value -c name -c provisioning_status',
+        '-',
+        join(krater.directory, 'openrc'),
+      ],
+      { env: { PATH: process.env.PATH, HOME: krater.environment.HOME }, timeout: 60_000 },
+    )
+    t.equal(stdout.trim(), 'krater-demo ACTIVE')
+    t.match(await krater.openstack(['loadbalancer', 'amphora', 'list', '-f', 'json'], 'krater-admin'), [
+      { status: /ALLOCATED|READY/ },
+    ])
+  })
+
+  await t.test('a look inside', async t => {
+    const id = await amphoraId()
+    await until('a heartbeat is heard', async () =>
+      /heard +\d+ s ago/.test((await krater.command('amphora', 'show', id)).stdout),
+    )
+    const shown = (await krater.command('amphora', 'show', id.slice(0, 8))).stdout
+    t.match(shown, /machine +running/)
+    t.match(shown, /haproxy +2\.\d.*runs/)
+    const shell = await krater.command('amphora', 'ssh', id, '--', 'hostname; id -u; exit 7')
+    t.equal(shell.stdout, `amphora-${id}\n0\n`)
+    t.equal(shell.status, 7, 'the exit status is the command’s')
+    t.match((await krater.command('amphora', 'logs', id)).stdout, /haproxy|agent/i)
+    const file = join(t.testdir({}), 'bundle.tar.gz')
+    const bundle = await krater.command('amphora', 'support-bundle', id, '--output', file)
+    t.equal(bundle.status, 0, bundle.stderr)
+    const { stdout: text } = await run('tar', ['-xzOf', file], { maxBuffer: 64 * 1024 * 1024 })
+    t.match(text, 'frontend')
+    t.match(text, /web-1|8080/)
+    const secrets = ['controller-ssh', 'operator-ssh', 'amphora-master'].map(name =>
+      readFileSync(join(krater.directory, 'keys', name), 'utf8'),
+    )
+    t.notMatch(text, /PRIVATE KEY/)
+    for (const secret of secrets) t.notOk(text.includes(secret.trim()), 'no secret is in the bundle')
+    t.match((await krater.command('amphora', 'show', 'ffffffff')).stderr, 'There is no amphora ffffffff')
+  })
+
+  await t.test('the doctor finds no fault, and finds one when there is one', async t => {
+    const well = await krater.command('doctor')
+    t.equal(well.status, 0, well.stdout)
+    t.match(well.stdout, /heartbeats +ok +1 of 1/)
+    t.match(well.stdout, /agent answers, HAProxy runs/)
+  })
+
+  await t.test('down leaves the amphora serving; up finds it again', async t => {
+    const { vip_address: vip } = await loadBalancer()
+    const before = await amphoraId()
+    t.match((await krater.command('down')).stdout, /keeps? serving/)
+    const { stdout } = await run('curl', ['-s', '-m', '5', `http://${vip}/`])
+    t.match(stdout, /web-[12]/)
+    await krater.up()
+    t.equal(await amphoraId(), before)
+    t.match(await loadBalancer(), { provisioning_status: 'ACTIVE' })
+  })
+
+  await t.test('after a kill -9 of everything the demonstration brings it back', async t => {
+    await krater.killEverything()
+    const { status, stdout, stderr } = await krater.command('demo')
+    t.equal(status, 0, stderr)
+    t.match(stdout, /web-1 .* started/)
+    t.match(stdout, /web-1 +answered 10 times\n +web-2 +answered 10 times/)
+    await loadBalancer()
+  })
+
+  await t.test('down --all leaves nothing', async t => {
+    const instance = krater.instance()
+    const { status, stderr } = await krater.command('down', '--all')
+    t.equal(status, 0, stderr)
+    t.notOk(existsSync(krater.directory))
+    t.notOk(existsSync(`/run/netns/krater-${instance}`))
+    t.match((await krater.command('down', '--all')).stdout, 'nothing of Krater', 'and may be repeated')
+  })
+})

@@ -1,0 +1,84 @@
+import t from 'tap'
+import { ask, firstSuccess } from '../../controller/cli/demo/traffic.js'
+import { killIfThere, processesInside } from '../support/crash-amphora.js'
+import { startKrater, until } from '../support/krater.js'
+import { createMember } from '../support/members.js'
+
+type Amphora = { id: string; role: string; status: string; loadbalancer_id: string }
+type Balancer = { id: string; vip_address: string; provisioning_status: string; fault?: { text: string } }
+
+t.test('a pair: the standby takes the VIP over, and the pair is made whole again', async t => {
+  const krater = await startKrater(t, { KRATER_LOAD_BALANCER_TOPOLOGY: 'ACTIVE_STANDBY' })
+  const [api, admin] = await Promise.all([krater.api(), krater.api('krater-admin')])
+  const member = await createMember(t, krater, 'one')
+  const subnetId = async (name: string) => {
+    const { subnets } = (await api.request('network', 'GET', `/v2.0/subnets?name=${name}`)) as {
+      subnets: { id: string }[]
+    }
+    return subnets[0]?.id
+  }
+  const { loadbalancer } = (await api.request('load-balancer', 'POST', '/v2/lbaas/loadbalancers', {
+    loadbalancer: {
+      vip_subnet_id: await subnetId('public-subnet'),
+      listeners: [
+        {
+          protocol: 'HTTP',
+          protocol_port: 80,
+          default_pool: {
+            name: 'pool',
+            protocol: 'HTTP',
+            lb_algorithm: 'ROUND_ROBIN',
+            members: [
+              { address: member.address, protocol_port: member.port, subnet_id: await subnetId('private-subnet') },
+            ],
+          },
+        },
+      ],
+    },
+  })) as { loadbalancer: Balancer }
+  const url = `http://${loadbalancer.vip_address}/`
+  const isActive = async () => {
+    const shown = (await api.request('load-balancer', 'GET', `/v2/lbaas/loadbalancers/${loadbalancer.id}`)) as {
+      loadbalancer: Balancer
+    }
+    return shown.loadbalancer.provisioning_status === 'ACTIVE'
+  }
+  const amphorae = async () => {
+    const list = (await admin.request(
+      'load-balancer',
+      'GET',
+      `/v2/octavia/amphorae?loadbalancer_id=${loadbalancer.id}`,
+    )) as { amphorae: Amphora[] }
+    return list.amphorae
+  }
+  const vipHolder = async () => {
+    for (const { id } of await amphorae()) {
+      const { stdout } = await krater.command('amphora', 'show', id)
+      if (/holds the VIP\s+true/.test(stdout)) return id
+    }
+    return null
+  }
+
+  await until('ACTIVE', isActive, 60)
+  t.match(await firstSuccess(url, 20_000), { status: 200, body: 'one' })
+  t.same((await amphorae()).map(({ role }) => role).sort(), ['BACKUP', 'MASTER'])
+  let holder: string | null = null
+  await until('one of the pair holds the VIP', async () => {
+    holder = await vipHolder()
+    return holder !== null
+  })
+  if (holder === null) throw new Error('nobody holds the VIP')
+
+  const inside = await processesInside(`krater-${krater.instance()}-${holder}`)
+  for (const { pid, isFirst } of inside) if (isFirst) killIfThere(pid)
+  await until('the other one answers', async () => (await ask(url))?.status === 200, 10)
+  await until(
+    'both are heard again and ACTIVE',
+    async () => {
+      const { stdout } = await krater.command('amphora', 'list')
+      return (await isActive()) && stdout.split('\n').filter(line => /ALLOCATED.* [0-2] s ago/.test(line)).length === 2
+    },
+    60,
+  )
+  t.match(await ask(url), { status: 200 })
+})

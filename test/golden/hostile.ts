@@ -1,0 +1,103 @@
+import fc from 'fast-check'
+import type { HealthMonitorNode, LoadBalancerTree, MemberNode } from '../../controller/load-balancer/tree.js'
+import { aListener, aMember, aMonitor, aPool, aTree, uuid } from './models.js'
+
+/** What means something to HAProxy, to a log format, to Handlebars, to a shell, or to a parser that is not careful. */
+const FRAGMENTS = [
+  ...`'"#\\%;$\`{}[]()<>|&*?~!,:/@ `,
+  ...['\n', '\r', '\r\n', '\t', '\0', '\x1b', '\x7f', '\x85', '\u2028', '\u00a0', '\ufeff', '\u202e', '\ud800', 'é', '日本', '😀'],
+  ...['%[src]', '%{+Q}r', '%%', '%41', '%0a', '%[env(HOME)]', '$HOME', '"${HOME}"', '\\n', '\\x0a', '\\ ', "'\\''"],
+  ...['{{name}}', '{{{name}}}', '-i', '--', ' if TRUE', ' #', "' #", '" #', '\n    server evil 192.0.2.66:80\n', '\nglobal\n'],
+  ...['/', '/a', 'GET', '200', '200-299', '192.0.2.1', '::1', '192.0.2.1:80', '127.1', 'fe80::1%lo', 'unix@/tmp/x', 'example.org'],
+]
+
+export const nastyText = (): fc.Arbitrary<string> =>
+  fc.oneof(
+    fc.array(fc.constantFrom(...FRAGMENTS), { maxLength: 6 }).map(parts => parts.join('')),
+    fc.array(fc.constantFrom(...FRAGMENTS), { maxLength: 6 }).map(parts => `/${parts.join('')}`),
+    fc.string({ unit: 'binary', maxLength: 20 }),
+    fc.string({ unit: 'binary-ascii', maxLength: 20 }),
+  )
+
+export type StringField = {
+  name: string
+  harmless: string
+  /** A load balancer that has the text in this field. */
+  treeWith: (text: string) => LoadBalancerTree
+}
+
+/** Every text of a tree that a tenant or a database row brings. */
+export const stringFields: StringField[] = [
+  { name: 'load balancer name', harmless: 'x', treeWith: name => someTree({ tree: { name } }) },
+  { name: 'load balancer id', harmless: 'x', treeWith: id => someTree({ tree: { id } }) },
+  { name: 'project_id', harmless: 'x', treeWith: projectId => someTree({ tree: { projectId } }) },
+  { name: 'vip_address', harmless: '203.0.113.9', treeWith: vip => someTree({ vip }) },
+  { name: 'listener id', harmless: 'x', treeWith: listenerId => someTree({ listenerId }) },
+  { name: 'pool id', harmless: 'x', treeWith: poolId => someTree({ poolId }) },
+  { name: 'member id', harmless: 'x', treeWith: id => someTree({ member: { id } }) },
+  { name: 'member address', harmless: '192.0.2.9', treeWith: text => someTree({ member: { address: text } }) },
+  { name: 'monitor_address', harmless: '192.0.2.9', treeWith: text => someTree({ member: { monitorAddress: text } }) },
+  { name: 'http_method', harmless: 'GET', treeWith: httpMethod => someTree({ monitor: { httpMethod } }) },
+  { name: 'url_path', harmless: '/', treeWith: urlPath => someTree({ monitor: { urlPath } }) },
+  { name: 'expected_codes', harmless: '200', treeWith: expectedCodes => someTree({ monitor: { expectedCodes } }) },
+  { name: 'domain_name', harmless: 'x', treeWith: domainName => someTree({ monitor: { domainName } }) },
+  { name: 'name of an inserted header', harmless: 'x', treeWith: text => someTree({ headers: { [text]: 'true' } }) },
+  { name: 'value of an inserted header', harmless: 'x', treeWith: text => someTree({ headers: { 'X-Forwarded-For': text } }) },
+]
+
+function someTree(change: {
+  tree?: Partial<LoadBalancerTree>
+  vip?: string
+  listenerId?: string
+  poolId?: string
+  member?: Partial<MemberNode>
+  monitor?: Partial<HealthMonitorNode>
+  headers?: Record<string, string>
+}): LoadBalancerTree {
+  const poolId = change.poolId ?? uuid(3, 1)
+  const tree = aTree({
+    listeners: [
+      aListener(1, { id: change.listenerId ?? uuid(2, 1), defaultPoolId: poolId, insertHeaders: change.headers ?? {} }),
+    ],
+    pools: [
+      aPool(1, {
+        id: poolId,
+        healthMonitor: aMonitor(1, { httpVersion: 1.1, ...change.monitor }),
+        members: [aMember(1, { monitorAddress: '192.0.2.200', ...change.member }), aMember(2)],
+      }),
+    ],
+    ...change.tree,
+  })
+  return { ...tree, vip: { ...tree.vip, address: change.vip ?? tree.vip.address } }
+}
+
+/** The words of every line as HAProxy takes them apart, comments and empty lines left out. */
+export function parseConfiguration(text: string): string[][] {
+  return text
+    .split(/\r\n|\r|\n/)
+    .map(wordsOf)
+    .filter(words => words.length > 0)
+}
+
+function wordsOf(line: string): string[] {
+  const words: string[] = []
+  let word: string | null = null
+  for (let at = 0; at < line.length; at++) {
+    const character = line.charAt(at)
+    if (character === '#') break
+    if (character === ' ' || character === '\t') {
+      if (word !== null) words.push(word)
+      word = null
+    } else if (character === "'" || character === '"') {
+      const end = line.indexOf(character, at + 1)
+      if (end === -1) throw new Error(`A quote is not closed: ${line}`)
+      word = (word ?? '') + line.slice(at + 1, end)
+      at = end
+    } else if (character === '\\') {
+      word = (word ?? '') + line.charAt(++at)
+    } else {
+      word = (word ?? '') + character
+    }
+  }
+  return word === null ? words : [...words, word]
+}

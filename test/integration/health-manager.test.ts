@@ -1,0 +1,297 @@
+import { randomUUID } from 'node:crypto'
+import { createSocket } from 'node:dgram'
+import t, { type Test } from 'tap'
+import { type Beat, encodeBeat, encodeReport, type Report } from '../../amphora-agent/protocol/heartbeat.js'
+import { amphoraIdentity } from '../../controller/compute/amphora-identity.js'
+import { configurationSchema } from '../../controller/config/schema.js'
+import { startHealthManager } from '../../controller/health-manager/health-manager.js'
+import { createLog } from '../../controller/log/log.js'
+import { createTestDatabase } from '../support/database.js'
+
+const MASTER = Buffer.alloc(32, 7)
+const SHA = 'ab'.repeat(32)
+const none = { bytesIn: 0, bytesOut: 0, activeConnections: 0, totalConnections: 0, requestErrors: 0 }
+
+async function createWorld(t: Test, staleAfter = 1) {
+  const database = await createTestDatabase()
+  const db = database.of('load_balancer')
+  const start = () =>
+    startHealthManager({
+      database: db,
+      host: '127.0.0.1',
+      config: { ...configurationSchema.parse({}).health_manager, port: 0, stale_after: staleAfter },
+      masterKey: MASTER,
+      log: createLog('test', 'silent'),
+    })
+  const socket = createSocket('udp4')
+  const ids = {
+    lb: randomUUID(),
+    listener: randomUUID(),
+    pool: randomUUID(),
+    m1: randomUUID(),
+    m2: randomUUID(),
+    amphora: randomUUID(),
+  }
+  const objects = {
+    listeners: [ids.listener],
+    pools: [{ poolId: ids.pool, listenerId: ids.listener, members: [ids.m1, ids.m2] }],
+  }
+  await db('load_balancer').insert({
+    id: ids.lb,
+    project_id: 'p',
+    provider: 'amphora',
+    topology: 'SINGLE',
+    vip_address: '10.0.0.5',
+    owns_vip_port: true,
+    generation: 3,
+    change: 'update',
+    applied_generation: 3,
+  })
+  const common = { load_balancer_id: ids.lb, project_id: 'p', generation: 3 }
+  await db('pool').insert({ ...common, id: ids.pool, protocol: 'HTTP', lb_algorithm: 'ROUND_ROBIN' })
+  await db('listener').insert({
+    ...common,
+    id: ids.listener,
+    protocol: 'HTTP',
+    transport: 'tcp',
+    protocol_port: 80,
+    default_pool_id: ids.pool,
+  })
+  await db('member').insert(
+    [ids.m1, ids.m2].map((id, i) => ({
+      ...common,
+      id,
+      pool_id: ids.pool,
+      server_number: i + 1,
+      address: '10.0.0.9',
+      protocol_port: 80 + i,
+    })),
+  )
+  await db('amphora').insert({
+    id: ids.amphora,
+    load_balancer_id: ids.lb,
+    status: 'ALLOCATED',
+    applied_generation: 3,
+    applied_sha256: SHA,
+    applied_objects: objects,
+  })
+  let manager = await start()
+  t.teardown(async () => {
+    await manager.stop()
+    await new Promise<void>(resolve => socket.close(() => resolve()))
+    await database.drop()
+  })
+  let seq = 0
+  const envelope = {
+    keyId: 1,
+    amphoraId: ids.amphora,
+    bootId: '0102030405060708',
+    generation: 3,
+    needsApply: false,
+    vrrpMaster: false,
+    configHash: SHA.slice(0, 16),
+  }
+  const key = amphoraIdentity(MASTER, ids.amphora).heartbeatKey
+  const send = (bytes: Buffer) =>
+    new Promise<void>((resolve, reject) =>
+      socket.send(bytes, manager.port, '127.0.0.1', error => (error ? reject(error) : resolve())),
+    )
+  const beat = (fields: Partial<Beat> = {}): Beat => ({
+    ...envelope,
+    kind: 'beat',
+    seq: ++seq,
+    sentMs: Date.now(),
+    haproxyRunning: true,
+    load: 1,
+    freeMemoryKib: 1,
+    ...fields,
+  })
+  return {
+    db,
+    ids,
+    key,
+    send,
+    beat,
+    sendBeat: (fields: Partial<Beat> = {}) => send(encodeBeat(beat(fields), key)),
+    sendReport: async (fields: Partial<Report>) => {
+      const report = {
+        ...envelope,
+        kind: 'report' as const,
+        sentMs: Date.now(),
+        epoch: 'e'.repeat(16),
+        listeners: [],
+        pools: [],
+        ...fields,
+      }
+      for (const datagram of encodeReport(report, key, () => ++seq)) await send(datagram)
+    },
+    restart: async () => {
+      await manager.stop()
+      manager = await start()
+    },
+    /** Polls a query until it says what is wanted; the last answer otherwise. */
+    until: async <T>(read: () => Promise<T>, wanted: (value: T) => boolean): Promise<T> => {
+      for (let attempt = 0; ; attempt++) {
+        const value = await read()
+        if (wanted(value) || attempt === 100) return value
+        await new Promise(resolve => setTimeout(resolve, 50))
+      }
+    },
+  }
+}
+
+t.test('beats become liveness, once each', async t => {
+  const { db, ids, key, send, beat, sendBeat, until, restart } = await createWorld(t)
+  const health = () => db('amphora_health').where({ amphora_id: ids.amphora }).first()
+
+  const first = encodeBeat(beat(), key)
+  await send(first)
+  t.match(await until(health, row => row !== undefined), {
+    last_seq: 1,
+    needs_apply: false,
+    haproxy_running: true,
+    config_hash: SHA.slice(0, 16),
+  })
+
+  const wrongKey = amphoraIdentity(Buffer.alloc(32, 8), ids.amphora).heartbeatKey
+  await send(encodeBeat(beat({ seq: 900 }), wrongKey))
+  await send(Buffer.concat([first, Buffer.alloc(4000)]))
+  await send(Buffer.alloc(0))
+  await send(Buffer.from('LBHB and then nothing of sense'))
+  await send(first)
+  await sendBeat()
+  const row = await until(health, value => value?.last_seq >= 2)
+  t.equal(row.last_seq < 900, true, 'forged, oversized, empty and replayed datagrams changed nothing')
+
+  const replay = encodeBeat(beat({ haproxyRunning: false }), key)
+  await send(replay)
+  await until(health, value => value?.haproxy_running === false)
+  await sendBeat()
+  await until(health, value => value?.haproxy_running === true)
+  await restart()
+  await send(replay)
+  await sendBeat()
+  const after = await until(health, value => value?.last_seq > row.last_seq + 2)
+  t.equal(after.haproxy_running, true, 'a restarted health manager accepts no old datagram')
+
+  const unknown = randomUUID()
+  await send(encodeBeat(beat({ amphoraId: unknown }), amphoraIdentity(MASTER, unknown).heartbeatKey))
+  await sendBeat()
+  await until(health, value => value?.last_seq > after.last_seq)
+  t.equal(
+    await db('amphora_health').where({ amphora_id: unknown }).first(),
+    undefined,
+    'an amphora without a row is not recorded',
+  )
+})
+
+t.test('reports become operating statuses and statistics', async t => {
+  const { db, ids, sendReport, until } = await createWorld(t, 60)
+  const statuses = async () => {
+    const of = async (table: string, id: string) =>
+      (await db(table).where({ id }).first('operating_status')).operating_status
+    return [
+      await of('load_balancer', ids.lb),
+      await of('listener', ids.listener),
+      await of('pool', ids.pool),
+      await of('member', ids.m1),
+      await of('member', ids.m2),
+    ].join(' ')
+  }
+  const counters = { bytesIn: 100, bytesOut: 1000, activeConnections: 3, totalConnections: 7, requestErrors: 1 }
+  const report = (fields: Partial<Report>, m2: 'UP' | 'DOWN', listenerCounters = counters) =>
+    sendReport({
+      listeners: [{ index: 0, state: 'OPEN', counters: listenerCounters }],
+      pools: [{ index: 0, state: 'UP', counters: none, firstMember: 0, members: ['UP', m2] }],
+      ...fields,
+    })
+
+  await report({}, 'UP')
+  t.equal(await until(statuses, value => value.startsWith('ONLINE')), 'ONLINE ONLINE ONLINE ONLINE ONLINE')
+  await report({}, 'DOWN')
+  t.equal(await until(statuses, value => value.startsWith('DEGRADED')), 'DEGRADED ONLINE DEGRADED ONLINE ERROR')
+
+  const totals = async () =>
+    db('listener_statistics')
+      .where({ listener_id: ids.listener })
+      .first(
+        db.raw('base_bytes_in + bytes_in AS "in"'),
+        db.raw('base_bytes_out + bytes_out AS "out"'),
+        db.raw('base_total_connections + total_connections AS connections'),
+        db.raw('base_request_errors + request_errors AS errors'),
+        'active_connections',
+      )
+  t.match(await totals(), { in: 100, out: 1000, connections: 7, errors: 1, active_connections: 3 })
+  await report({}, 'DOWN', { ...counters, bytesIn: 90 })
+  await report({ epoch: 'f'.repeat(16) }, 'UP', { ...counters, bytesIn: 5, bytesOut: 50, activeConnections: 1 })
+  t.match(
+    await until(totals, value => value.in === 105),
+    { in: 105, out: 1050, active_connections: 1 },
+    'a new epoch adds to what was there',
+  )
+
+  await report({ configHash: '00'.repeat(8), epoch: 'f'.repeat(16) }, 'DOWN')
+  await report({ epoch: 'f'.repeat(16) }, 'UP', { ...counters, bytesIn: 6 })
+  await until(totals, value => value.in === 106)
+  t.equal(await statuses(), 'ONLINE ONLINE ONLINE ONLINE ONLINE', 'a report of another configuration is passed over')
+
+  await report({ configHash: 'cd'.repeat(8), epoch: 'f'.repeat(16) }, 'DOWN')
+  await new Promise(resolve => setTimeout(resolve, 1200))
+  await db('amphora').update({ applied_sha256: 'cd'.repeat(32) })
+  t.equal(
+    await until(statuses, value => value.startsWith('DEGRADED')),
+    'DEGRADED ONLINE DEGRADED ONLINE ERROR',
+    'one that came before the record of its apply counts once that is there',
+  )
+})
+
+t.test('an amphora that was taken over harms itself alone', async t => {
+  const { db, ids, sendReport, until } = await createWorld(t, 60)
+  const counted = { ...none, bytesIn: Number.MAX_SAFE_INTEGER }
+  const row = () => db('listener_statistics').where({ listener_id: ids.listener }).first()
+  await sendReport({ listeners: [{ index: 0, state: 'OPEN', counters: counted }] })
+  await until(row, value => value !== undefined)
+  await db('listener_statistics').update({ base_bytes_in: Number.MAX_SAFE_INTEGER, sent_ms: Date.now() + 86_400_000 })
+  await sendReport({ epoch: 'a'.repeat(16), listeners: [{ index: 0, state: 'OPEN', counters: counted }] })
+  const after = await until(row, value => value.epoch === 'a'.repeat(16))
+  t.equal(after.epoch, 'a'.repeat(16), 'a time from the future is no obstacle for ever')
+  t.equal(after.base_bytes_in, Number.MAX_SAFE_INTEGER, 'counters stop where numbers end')
+})
+
+t.test('an amphora with another configuration is looked at again', async t => {
+  const { db, ids, sendBeat, until } = await createWorld(t, 60)
+  await db('amphora').update({ created_at: db.raw(`now() - interval '1 minute'`) })
+  const recheck = async () => (await db('load_balancer').where({ id: ids.lb }).first('recheck_at')).recheck_at
+  await sendBeat()
+  await until(
+    async () => db('amphora_health').first(),
+    row => row !== undefined,
+  )
+  t.equal(await recheck(), null, 'not while it has what it should have')
+  await sendBeat({ configHash: '99'.repeat(8) })
+  t.ok(await until(recheck, value => value !== null), 'a different hash')
+  await db('load_balancer').update({ recheck_at: null })
+  await sendBeat({ needsApply: true })
+  t.ok(await until(recheck, value => value !== null), 'one that asks for its configuration')
+})
+
+t.test('a silent amphora is looked at, one that is heard is not', async t => {
+  const { db, ids, sendBeat, until } = await createWorld(t, 1)
+  await db('amphora').update({ created_at: db.raw(`now() - interval '1 minute'`) })
+  const recheck = async () => (await db('load_balancer').where({ id: ids.lb }).first('recheck_at')).recheck_at
+  const started = Date.now()
+  while (Date.now() - started < 3000) {
+    await sendBeat()
+    await new Promise(resolve => setTimeout(resolve, 200))
+  }
+  t.equal(await recheck(), null)
+  t.ok(await until(recheck, value => value !== null), 'after the beats have ended')
+})
+
+t.test('one that hears nobody judges nobody', async t => {
+  const { db, ids } = await createWorld(t, 1)
+  await db('amphora').update({ created_at: db.raw(`now() - interval '1 minute'`) })
+  await db('amphora').insert(Array.from({ length: 3 }, () => ({ id: randomUUID(), status: 'READY' })))
+  await new Promise(resolve => setTimeout(resolve, 4500))
+  t.equal((await db('load_balancer').where({ id: ids.lb }).first('recheck_at')).recheck_at, null)
+})

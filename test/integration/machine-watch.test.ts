@@ -1,0 +1,108 @@
+import { randomUUID } from 'node:crypto'
+import t from 'tap'
+import type { Machine } from '../../controller/compute/driver.js'
+import type { Database } from '../../controller/database/connection.js'
+import { NOTHING_WATCHED, type Watched, watchMachines } from '../../controller/housekeeping/machine-watch.js'
+import { WAKE_CHANNEL } from '../../controller/load-balancer/migrations.js'
+import { createLog } from '../../controller/log/log.js'
+import { listenForWakeUps } from '../../controller/worker/wake-up.js'
+import { createTestDatabase } from '../support/database.js'
+import { eventually, findLoadBalancer, insertLoadBalancer } from '../support/load-balancer-rows.js'
+
+const log = createLog('test', 'silent')
+
+t.test('the watch over machines', async t => {
+  const testDatabase = await createTestDatabase()
+  t.teardown(testDatabase.drop)
+  const db = testDatabase.of('load_balancer')
+  const machines = new Map<string, Machine['state']>()
+  const compute = {
+    list: async () => [...machines].map(([amphoraId, state]): Machine => ({ amphoraId, computeId: '', state })),
+  }
+  const watch = (before: Watched, database: Database = db) => watchMachines({ database, compute, log }, before)
+
+  /** A load balancer with nothing to do, whose one amphora has this status and a machine that runs. */
+  const settled = async (status = 'ALLOCATED', columns: Record<string, unknown> = {}) => {
+    const amphora = randomUUID()
+    const id = await insertLoadBalancer(db, { applied_generation: 1, ...columns })
+    await db('amphora').insert({ id: amphora, load_balancer_id: id, status })
+    machines.set(amphora, 'running')
+    return { id, amphora }
+  }
+  const recheckOf = async (id: string) => (await findLoadBalancer(db, id))?.recheck_at ?? null
+  const forget = async (id: string) => void (await db('load_balancer').where({ id }).update({ recheck_at: null }))
+
+  await t.test('an end leads to one look, at once, and wakes the workers', async t => {
+    let woken = 0
+    const wakeUps = await listenForWakeUps({
+      databaseUrl: testDatabase.urlOf('load_balancer'),
+      channel: WAKE_CHANNEL,
+      onWake: () => {
+        woken += 1
+      },
+      log,
+    })
+    t.teardown(wakeUps.stop)
+    const wakes = woken
+    const [ends, other] = [await settled(), await settled()]
+    const first = await watch(NOTHING_WATCHED)
+    t.equal(await recheckOf(ends.id), null, 'nothing is asked for while it runs')
+    machines.set(ends.amphora, 'stopped')
+    const second = await watch(first)
+    t.ok(await recheckOf(ends.id))
+    t.equal(await recheckOf(other.id), null, 'other load balancers are left alone')
+    await eventually('a wake-up', () => woken > wakes)
+    await forget(ends.id)
+    const third = await watch(second)
+    t.equal(await recheckOf(ends.id), null, 'the same end is told once')
+    machines.set(ends.amphora, 'running')
+    const fourth = await watch(third)
+    machines.delete(ends.amphora)
+    await watch(fourth)
+    t.ok(
+      await recheckOf(ends.id),
+      'the end of the machine that followed is told again, also when nothing is left of it',
+    )
+  })
+
+  await t.test('the first look tells of every machine that is stopped', async t => {
+    const { id, amphora } = await settled()
+    machines.set(amphora, 'stopped')
+    await watch(NOTHING_WATCHED)
+    t.ok(await recheckOf(id))
+  })
+
+  await t.test('an amphora that is being made or removed is its converge’s own business', async t => {
+    for (const status of ['BOOTING', 'PENDING_DELETE']) {
+      const { id, amphora } = await settled(status)
+      const before = await watch(NOTHING_WATCHED)
+      machines.set(amphora, 'stopped')
+      await watch(before)
+      t.equal(await recheckOf(id), null, status)
+    }
+  })
+
+  await t.test('the pause after another fault gives way, its length is kept', async t => {
+    const retry_at = new Date(Date.now() + 300_000)
+    const fault = { fault: '{"code":"a","text":"b"}', fault_generation: 1, attempts: 9, retry_at }
+    const { id, amphora } = await settled('ALLOCATED', fault)
+    const before = await watch(NOTHING_WATCHED)
+    machines.set(amphora, 'stopped')
+    await watch(before)
+    const row = await findLoadBalancer(db, id)
+    t.ok(row?.retry_at && row.retry_at <= new Date(Date.now() + 1_000))
+    t.equal(row?.attempts, 9)
+  })
+
+  await t.test('an end that could not be recorded is recorded later', async t => {
+    const { id, amphora } = await settled()
+    const before = await watch(NOTHING_WATCHED)
+    await forget(id)
+    machines.set(amphora, 'stopped')
+    const away = { raw: () => Promise.reject(new Error('away')) } as unknown as Database
+    const still = await watch(before, away)
+    t.equal(await recheckOf(id), null)
+    await watch(still)
+    t.ok(await recheckOf(id))
+  })
+})

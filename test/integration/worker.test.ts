@@ -1,0 +1,185 @@
+import { randomUUID } from 'node:crypto'
+import t from 'tap'
+import type { Claim } from '../../controller/database/claim.js'
+import { readTree } from '../../controller/load-balancer/read-tree.js'
+import { ProvisioningFault } from '../../controller/provider/provider.js'
+import { recordFault, settle } from '../../controller/worker/settle.js'
+import {
+  changeLoadBalancer,
+  eventually,
+  findLoadBalancer,
+  insertChildren,
+  insertLoadBalancer,
+  notify,
+} from '../support/load-balancer-rows.js'
+import { createGate, createWorkerScene } from '../support/worker-scene.js'
+
+const { db, recorder, start, settledAt, gone, faulted, stop } = await createWorkerScene()
+t.teardown(stop)
+
+const worker = await start('first')
+t.teardown(worker.stop)
+
+t.test('a notification wakes it', async t => {
+  const id = await insertLoadBalancer(db)
+  const asked = performance.now()
+  await notify(db, id)
+  await settledAt(id, 1)
+  const took = performance.now() - asked
+  t.ok(took < 1000, `${Math.round(took)} ms, although the sweep comes once a minute`)
+  const [call] = recorder.callsFor(id)
+  t.equal(call?.tree.generation, 1)
+  t.equal(recorder.callsFor(id).length, 1)
+})
+
+t.test('changes made meanwhile are taken together, under the same claim', async t => {
+  const id = await insertLoadBalancer(db)
+  const gate = createGate()
+  recorder.behave(id, ({ tree }) => (tree.generation === 1 ? gate.pass() : Promise.resolve()))
+  await notify(db, id)
+  await gate.arrived
+  for (let change = 0; change < 5; change++) await changeLoadBalancer(db, id)
+  gate.open()
+  await settledAt(id, 6)
+  t.same(
+    recorder.callsFor(id).map(call => call.tree.generation),
+    [1, 6],
+  )
+  t.equal(new Set(recorder.callsFor(id).map(call => call.claim.fence)).size, 1)
+})
+
+t.test('two workers never work on one load balancer at a time, and share the work', async t => {
+  const second = await start('second')
+  t.teardown(second.stop)
+  const ids = await Promise.all(Array.from({ length: 12 }, () => insertLoadBalancer(db)))
+  for (const id of ids) recorder.behave(id, () => new Promise(resolve => setTimeout(resolve, 5)))
+  for (let round = 0; round < 5; round++) await Promise.all(ids.map(id => changeLoadBalancer(db, id)))
+  for (const id of ids) await settledAt(id, 6)
+  t.same(recorder.overlaps, [])
+  const workers = new Set(ids.flatMap(id => recorder.callsFor(id).map(call => call.worker)))
+  t.same([...workers].sort(), ['first', 'second'])
+})
+
+t.test('never more at once than the concurrency', async t => {
+  const ids = await Promise.all(Array.from({ length: 6 }, () => insertLoadBalancer(db)))
+  const gate = createGate()
+  for (const id of ids) recorder.behave(id, gate.pass)
+  await notify(db, ids[0]!)
+  const begun = () => ids.filter(id => recorder.callsFor(id).length > 0).length
+  await eventually('four began', () => begun() === 4)
+  const held = await db('load_balancer').whereIn('id', ids).whereNotNull('lease_owner').select('id')
+  t.equal(held.length, 4, 'and it holds no more than it works at')
+  gate.open()
+  for (const id of ids) await settledAt(id, 1)
+})
+
+t.test('a worker whose fence was raised meanwhile writes nothing', async t => {
+  const id = await insertLoadBalancer(db)
+  const gate = createGate()
+  recorder.behave(id, gate.pass)
+  await notify(db, id)
+  await gate.arrived
+  await db('load_balancer')
+    .where({ id })
+    .update({ fence: db.raw('fence + 1'), lease_owner: 'thief', lease_until: db.raw(`now() + interval '1 minute'`) })
+  await t.test('and is told so with the next renewal', async t => {
+    const signal = recorder.callsFor(id)[0]!.signal
+    await eventually('abort', () => signal.aborted)
+    t.equal(recorder.callsFor(id)[0]!.claim.heldUntil, 0)
+  })
+  gate.open()
+  await eventually('attempt over', () => recorder.overlaps.length === 0)
+  await notify(db, id)
+  const row = await findLoadBalancer(db, id)
+  t.match(row, { applied_generation: 0, lease_owner: 'thief', fault: null })
+  const tree = (await readTree(db, id))!
+  const { claim } = recorder.callsFor(id)[0]!
+  t.equal(await settle(db, claim, tree), 'lost')
+  t.equal(await recordFault(db, claim, tree, { code: 'x', text: 'y' }), null)
+  t.match(await findLoadBalancer(db, id), { applied_generation: 0, fault: null })
+  await db('load_balancer').where({ id }).delete()
+})
+
+t.test('deletion ends every state', async t => {
+  const never = await insertLoadBalancer(db)
+  const applied = await insertLoadBalancer(db)
+  const failing = await insertLoadBalancer(db)
+  const busy = await insertLoadBalancer(db)
+  const gate = createGate()
+  recorder.behave(never, gate.pass)
+  recorder.behave(busy, gate.pass)
+  recorder.behave(failing, async ({ tree }) => {
+    if (tree.change !== 'delete') throw new ProvisioningFault('x', 'y')
+  })
+  await insertChildren(db, applied, 1, [{ address: '192.0.2.1' }])
+  for (const id of [applied, failing, busy]) await notify(db, id)
+  await settledAt(applied, 1)
+  await faulted(failing)
+  await gate.arrived
+  for (const id of [never, applied, failing, busy]) await changeLoadBalancer(db, id, 'delete')
+  gate.open()
+  for (const id of [never, applied, failing, busy]) await gone(id)
+  t.equal((await db('pool').where({ load_balancer_id: applied })).length, 0)
+  t.equal(recorder.callsFor(busy).at(-1)?.tree.change, 'delete')
+})
+
+t.test('rows under deletion go when their generation is applied, and only those', async t => {
+  const id = await insertLoadBalancer(db, { lease_until: db.raw(`now() + interval '1 hour'`) })
+  const { listenerId, poolId, monitorId, memberIds } = await insertChildren(db, id, 1, [
+    { address: '192.0.2.1' },
+    { address: '192.0.2.2' },
+    { address: '192.0.2.3' },
+  ])
+  const claim: Claim = { table: 'load_balancer', id, fence: 0, heldUntil: Number.POSITIVE_INFINITY, claimedAt: 'now' }
+  const remove = (table: string, row: string, generation: number) =>
+    db(table).where({ id: row }).update({ change: 'delete', generation })
+  await db('member').where({ id: memberIds[2] }).update({ admin_state_up: false })
+  await remove('member', memberIds[0]!, 2)
+  await remove('health_monitor', monitorId, 2)
+  await db('load_balancer').where({ id }).update({ generation: 3 })
+  await remove('listener', listenerId, 3)
+  const tree = (await readTree(db, id))!
+  t.equal(await settle(db, claim, { ...tree, generation: 2 }), 'again', 'the third generation waits')
+  const left = await db('member').where({ load_balancer_id: id }).orderBy('server_number').select('operating_status')
+  t.same(
+    left.map(row => row.operating_status),
+    ['NO_MONITOR', 'OFFLINE'],
+    'nobody watches the members any more; the one that is disabled stays OFFLINE',
+  )
+  t.equal((await db('health_monitor').where({ id: monitorId })).length, 0)
+  t.equal((await db('listener').where({ id: listenerId })).length, 1)
+  t.ok((await findLoadBalancer(db, id))?.lease_until, 'the claim is kept for what waits')
+  await remove('pool', poolId, 3)
+  t.equal(await settle(db, claim, tree), 'settled')
+  t.equal((await db('listener').where({ id: listenerId })).length, 0)
+  t.equal((await db('member').where({ load_balancer_id: id })).length, 0)
+  t.match(await findLoadBalancer(db, id), { applied_generation: 3, lease_until: null })
+})
+
+t.test('a recheck is answered and done; one asked for meanwhile comes after it', async t => {
+  const id = await insertLoadBalancer(db, { applied_generation: 1 })
+  const gate = createGate()
+  recorder.behave(id, gate.pass)
+  const ask = async () => {
+    await db('load_balancer').where({ id }).update({ recheck_at: db.fn.now() })
+    await notify(db, id)
+  }
+  await ask()
+  await gate.arrived
+  await ask()
+  gate.open()
+  await eventually(
+    'rechecked twice',
+    async () => {
+      const row = await findLoadBalancer(db, id)
+      return recorder.callsFor(id).length === 2 && row?.recheck_at === null && row.lease_owner === null
+    },
+    1_000,
+  )
+  t.equal((await findLoadBalancer(db, id))?.applied_generation, 1)
+})
+
+t.test('an unknown load balancer in a notification does nothing', async t => {
+  await notify(db, randomUUID())
+  t.same(recorder.overlaps, [])
+})

@@ -1,0 +1,99 @@
+import { createHash } from 'node:crypto'
+import type { Backend, Desired, Server } from '../../amphora-agent/protocol/desired.js'
+import { HAPROXY_LOG_LINE, HAPROXY_SERVER_STATE_FILE, HAPROXY_SOCKET_LINE } from '../../amphora-agent/protocol/paths.js'
+
+export const LOAD_BALANCER = 'a2f0f7f2-6f0e-4d7c-9d0e-0d5c8a1b2c3d'
+const POOL = 'pool-1'
+const LISTENER = 'listener-1'
+export const BACKEND = `${POOL}:${LISTENER}`
+
+const sha256 = (text: string) => createHash('sha256').update(text).digest('hex')
+
+/** A server on 127.0.0.1 whose name, number and port agree; checked every 200 ms. */
+export function server(number: number, changes: Partial<Server> = {}): Server {
+  return {
+    name: `member-${number}`,
+    number,
+    address: '127.0.0.1',
+    port: 9000 + number,
+    weight: 10,
+    disabled: false,
+    backup: false,
+    options: ['check', 'inter', '200ms', 'fall', '2', 'rise', '2'],
+    ...changes,
+  }
+}
+
+export type Wish = {
+  generation: number
+  fence?: number
+  servers?: Server[]
+  balance?: string
+  dynamic?: boolean
+  /** More lines of the frontend. */
+  frontend?: string[]
+  bind?: string
+  /** More lines of `global`. */
+  global?: string[]
+  changes?: Partial<Desired>
+}
+
+/** The desired state of a load balancer with one HTTP listener on port 8080 and one pool, with hashes as the renderer makes them. */
+export function desire(wish: Wish): Desired {
+  const { generation, fence = generation, servers = [], changes = {} } = wish
+  const lines = servers.map(
+    ({ name, address, port, number, weight, backup, disabled, options }) =>
+      `  server ${name} ${address}:${port} id ${number} weight ${weight}${backup ? ' backup' : ''}${disabled ? ' disabled' : ''} ${options.join(' ')}`,
+  )
+  const skeleton = textOf(wish, [])
+  const text = textOf(wish, lines)
+  const backends: Backend[] = [{ name: BACKEND, dynamic: wish.dynamic ?? true, servers }]
+  const desired: Desired = {
+    loadBalancerId: LOAD_BALANCER,
+    generation,
+    fence,
+    interfaces: [],
+    haproxy: { text, sha256: sha256(text), skeletonSha256: sha256(skeleton), backends },
+    keepalived: null,
+    objects: {
+      listeners: [LISTENER],
+      pools: [{ poolId: POOL, listenerId: LISTENER, members: servers.map(({ name }) => name) }],
+    },
+    sha256: '',
+    ...changes,
+  }
+  const { generation: _, fence: __, ...parts } = desired
+  return { ...desired, sha256: sha256(JSON.stringify(parts)) }
+}
+
+function textOf(
+  { balance = 'roundrobin', frontend = [], bind = '127.0.0.1:8080', global = [] }: Wish,
+  servers: string[],
+) {
+  return `global
+  ${HAPROXY_SOCKET_LINE}
+  ${HAPROXY_LOG_LINE}
+  user haproxy
+  group haproxy
+  server-state-file ${HAPROXY_SERVER_STATE_FILE}
+  hard-stop-after 10s
+${global.map(line => `  ${line}\n`).join('')}
+defaults
+  mode http
+  log global
+  timeout connect 2s
+  timeout client 30s
+  timeout server 30s
+  retries 3
+  option redispatch
+  option idle-close-on-response
+  load-server-state-from-file global
+
+frontend ${LISTENER}
+  bind ${bind}
+  default_backend ${BACKEND}
+${frontend.map(line => `  ${line}\n`).join('')}
+backend ${BACKEND}
+  balance ${balance}
+${servers.map(line => `${line}\n`).join('')}`
+}

@@ -1,0 +1,98 @@
+import { createSocket } from 'node:dgram'
+import { Agent, createServer, get, type Server } from 'node:http'
+import { createInterface } from 'node:readline'
+
+/*
+ * Runs inside an amphora's network namespace and does there what a test outside asks for, a line of JSON at a time: web servers as members,
+ * requests, steady load, and a socket that passes heartbeats on.
+ */
+
+type Load = { running: boolean; ok: number; errors: string[]; done: Promise<unknown> }
+
+const members = new Map<number, Server>()
+const loads = new Map<string, Load>()
+
+type Request = { port: number; name: string; url: string; clients: number; from?: string }
+
+const verbs: Record<string, (request: Request) => Promise<unknown>> = {
+  member: ({ port, name }) =>
+    new Promise((resolve, reject) => {
+      const server = createServer((_, response) => response.end(name))
+      server.keepAliveTimeout = 60_000
+      server.on('error', reject)
+      server.listen(port, '127.0.0.1', () => resolve(null))
+      members.set(port, server)
+    }),
+
+  endMember: async ({ port }) => {
+    const server = members.get(port)
+    members.delete(port)
+    server?.closeAllConnections()
+    await new Promise(resolve => server?.close(resolve))
+  },
+
+  get: ({ url, from }) => request(url, false, from),
+
+  startLoad: async ({ name, url, clients }) => {
+    const load: Load = { running: true, ok: 0, errors: [], done: Promise.resolve() }
+    const client = async (keepAlive: boolean) => {
+      const agent = new Agent({ keepAlive, maxSockets: 1 })
+      while (load.running) {
+        try {
+          const { status } = await request(url, agent)
+          if (status === 200) load.ok++
+          else load.errors.push(`status ${status}`)
+        } catch (error) {
+          load.errors.push(String(error))
+        }
+        await new Promise(resolve => setTimeout(resolve, 3))
+      }
+      agent.destroy()
+    }
+    load.done = Promise.all(Array.from({ length: clients }, (_, i) => client(i % 2 === 0)))
+    loads.set(name, load)
+  },
+
+  endLoad: async ({ name }) => {
+    const load = loads.get(name)!
+    load.running = false
+    await load.done
+    return { ok: load.ok, errors: load.errors }
+  },
+
+  heartbeats: ({ port }) =>
+    new Promise(resolve => {
+      const socket = createSocket('udp4')
+      socket.on('message', bytes => say({ heartbeat: bytes.toString('hex') }))
+      socket.bind(port, '127.0.0.1', () => resolve(null))
+    }),
+}
+
+function request(url: string, agent: Agent | false, localAddress?: string): Promise<{ status: number; body: string }> {
+  return new Promise((resolve, reject) => {
+    const outgoing = get(url, { agent, localAddress, timeout: 3_000 }, response => {
+      let body = ''
+      response.setEncoding('utf8')
+      response.on('data', piece => {
+        body += piece
+      })
+      response.on('end', () => resolve({ status: response.statusCode ?? 0, body }))
+      response.on('error', reject)
+    })
+    outgoing.on('timeout', () => outgoing.destroy(new Error('timeout')))
+    outgoing.on('error', reject)
+  })
+}
+
+function say(message: unknown): void {
+  process.stdout.write(`${JSON.stringify(message)}\n`)
+}
+
+createInterface({ input: process.stdin }).on('line', line => {
+  const { id, verb, ...rest } = JSON.parse(line)
+  verbs[verb]!(rest).then(
+    result => say({ id, result: result ?? null }),
+    error => say({ id, error: String(error) }),
+  )
+})
+process.stdin.on('end', () => process.exit(0))

@@ -1,0 +1,86 @@
+import { createHash, randomBytes } from 'node:crypto'
+import { connect, type Database } from '../../controller/database/connection.js'
+import { migrate, prepareSchema, roleOf, type ServiceSchema } from '../../controller/database/migrate.js'
+import { type Cluster, startCluster } from '../../controller/database/private-cluster.js'
+import { serviceSchemas } from '../../controller/database/services.js'
+
+const PASSWORD = 'only-for-tests'
+
+/**
+ * Where the tests' own PostgreSQL lives. `npm test` starts it, shares it among the test files and removes it; a test file
+ * that is run alone starts it when it is missing and leaves it for the next one.
+ */
+export const testDirectory = process.env.KRATER_TEST_DIRECTORY ?? '/tmp/krater-test'
+
+export async function startTestCluster(): Promise<Cluster> {
+  return startCluster({ directory: `${testDirectory}/postgres`, durable: false, settings: { max_connections: '400' } })
+}
+
+export type TestDatabase = {
+  /** One connection pool per service, as that service's own role. */
+  of: (schema: ServiceSchema['schema']) => Database
+  urlOf: (schema: ServiceSchema['schema']) => string
+  administratorUrl: string
+  /** Closes the pools and drops the database. */
+  drop: () => Promise<void>
+}
+
+/** A fresh database with all tables, cloned from a template in some 50 ms. */
+export async function createTestDatabase(): Promise<TestDatabase> {
+  const cluster = await startTestCluster()
+  const administrator = connect({ url: cluster.administratorUrl, applicationName: 'test', poolSize: 1 })
+  const template = await ensureTemplate(cluster, administrator)
+  const name = `test_${randomBytes(6).toString('hex')}`
+  await administrator.raw('CREATE DATABASE ?? TEMPLATE ??', [name, template])
+  const pools = new Map<string, Database>()
+  const urlOf = (schema: ServiceSchema['schema']) => cluster.urlOf(roleOf(schema), PASSWORD, name)
+  return {
+    urlOf,
+    administratorUrl: cluster.administratorUrl.replace('/postgres?', `/${name}?`),
+    of: schema => {
+      const pool = pools.get(schema) ?? connect({ url: urlOf(schema), applicationName: `test ${schema}`, poolSize: 8 })
+      pools.set(schema, pool)
+      return pool
+    },
+    drop: async () => {
+      await Promise.all([...pools.values()].map(pool => pool.destroy()))
+      await administrator.raw('DROP DATABASE IF EXISTS ?? WITH (FORCE)', [name])
+      await administrator.destroy()
+    },
+  }
+}
+
+async function ensureTemplate(cluster: Cluster, administrator: Database): Promise<string> {
+  const source = serviceSchemas.flatMap(service =>
+    service.migrations.map(migration => `${service.schema}/${migration.name}/${migration.up}`),
+  )
+  const name = `template_${createHash('sha256').update(source.join('\n')).digest('hex').slice(0, 16)}`
+  await administrator.raw('SELECT pg_advisory_lock(hashtext(?))', ['krater test template'])
+  try {
+    const { rows } = await administrator.raw('SELECT 1 FROM pg_database WHERE datname = ?', [name])
+    if (rows.length > 0) return name
+    const building = `${name}_building`
+    await administrator.raw('DROP DATABASE IF EXISTS ?? WITH (FORCE)', [building])
+    await administrator.raw('CREATE DATABASE ??', [building])
+    const inTemplate = connect({
+      url: cluster.administratorUrl.replace('/postgres?', `/${building}?`),
+      applicationName: 'test',
+      poolSize: 1,
+    })
+    for (const { schema } of serviceSchemas) await prepareSchema(inTemplate, schema, PASSWORD)
+    await inTemplate.destroy()
+    for (const service of serviceSchemas) {
+      const database = connect({
+        url: cluster.urlOf(roleOf(service.schema), PASSWORD, building),
+        applicationName: 'test',
+        poolSize: 1,
+      })
+      await migrate(database, service)
+      await database.destroy()
+    }
+    await administrator.raw('ALTER DATABASE ?? RENAME TO ??', [building, name])
+    return name
+  } finally {
+    await administrator.raw('SELECT pg_advisory_unlock(hashtext(?))', ['krater test template'])
+  }
+}

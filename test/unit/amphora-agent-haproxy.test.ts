@@ -1,0 +1,330 @@
+import { strictEqual } from 'node:assert'
+import { createHash } from 'node:crypto'
+import fc from 'fast-check'
+import t from 'tap'
+import { planTransition, type RuntimeCommand } from '../../amphora-agent/haproxy/plan-transition.js'
+import { parseProcTable } from '../../amphora-agent/haproxy/proc-table.js'
+import { differences, parseServersState, serverStateFile } from '../../amphora-agent/haproxy/servers-state.js'
+import { parseStat } from '../../amphora-agent/haproxy/stat.js'
+import { significantWords } from '../../amphora-agent/haproxy/validate.js'
+import type { Backend, HaproxyPart, Server } from '../../amphora-agent/protocol/desired.js'
+
+const sha256 = (value: unknown) => createHash('sha256').update(JSON.stringify(value)).digest('hex')
+
+/** A part whose skeleton depends on all but the servers, as the renderer's does. */
+function part(backends: Backend[], skeleton = ''): HaproxyPart {
+  const frame = [skeleton, backends.map(({ name, dynamic }) => [name, dynamic])]
+  return { text: '', sha256: sha256([frame, backends]), skeletonSha256: sha256(frame), backends }
+}
+const backend = (servers: Server[], dynamic = true): Backend => ({ name: 'p:l', dynamic, servers })
+const server = (number: number, changes: Partial<Server> = {}): Server => ({
+  name: `m${number}`,
+  number,
+  address: '192.0.2.1',
+  port: 80,
+  weight: 1,
+  disabled: false,
+  backup: false,
+  options: ['check', 'inter', '5s'],
+  ...changes,
+})
+const plan = (before: HaproxyPart | null, wanted: HaproxyPart | null, running = true) =>
+  planTransition(before, wanted, { running })
+const texts = (before: Server[], wanted: Server[], dynamic = true) => {
+  const transition = plan(part([backend(before, dynamic)]), part([backend(wanted, dynamic)]))
+  return transition.kind === 'runtime' ? transition.commands.map(({ text }) => text) : transition
+}
+
+t.test('start, stop, nothing', t => {
+  const some = part([backend([server(1)])])
+  t.strictSame(plan(null, some, false), { kind: 'start' })
+  t.strictSame(plan(some, some, false), { kind: 'start' }, 'also when it should be running already')
+  t.strictSame(plan(some, null), { kind: 'stop' })
+  t.strictSame(plan(some, null, false), { kind: 'unchanged' })
+  t.strictSame(plan(null, null, false), { kind: 'unchanged' })
+  t.strictSame(plan(some, some), { kind: 'unchanged' })
+  t.match(plan(null, some), { kind: 'reload', reason: /not known/ })
+  t.end()
+})
+
+t.test('commands for a server that', t => {
+  t.strictSame(
+    texts([], [server(7, { address: 'fd00::7', weight: 3, backup: true })]),
+    [
+      'add server p:l/m7 [fd00::7]:80 id 7 weight 3 backup check inter 5s',
+      'enable health p:l/m7',
+      'enable server p:l/m7',
+    ],
+    'joins',
+  )
+  t.strictSame(texts([], [server(7, { disabled: true, options: [] })]), [
+    'add server p:l/m7 192.0.2.1:80 id 7 weight 1',
+  ])
+  t.strictSame(texts([server(1)], [server(1, { weight: 0 })]), ['set server p:l/m1 weight 0'])
+  t.strictSame(texts([server(1)], [server(1, { disabled: true })]), ['set server p:l/m1 state maint'])
+  t.strictSame(texts([server(1, { disabled: true })], [server(1)]), ['set server p:l/m1 state ready'])
+  t.strictSame(texts([server(1), server(2)], [server(3)]), [
+    'add server p:l/m3 192.0.2.1:80 id 3 weight 1 check inter 5s',
+    'enable health p:l/m3',
+    'enable server p:l/m3',
+    'set server p:l/m1 state maint',
+    'set server p:l/m2 state maint',
+    'del server p:l/m1',
+    'del server p:l/m2',
+  ])
+  t.end()
+})
+
+t.test('what needs a reload says why', t => {
+  const reasons: [HaproxyPart, HaproxyPart, RegExp][] = [
+    [part([backend([])], 'timeout 1'), part([backend([])], 'timeout 2'), /more than the members/],
+    [part([backend([server(1)])]), part([backend([server(1, { options: ['check'] })])]), /options or the address/],
+    [part([backend([server(1)])]), part([backend([server(1, { port: 81 })])]), /options or the address/],
+    [part([backend([server(1)])]), part([backend([server(1, { address: '192.0.2.2' })])]), /options or the address/],
+    [part([backend([server(1)])]), part([backend([server(1, { backup: true })])]), /options or the address/],
+    [part([backend([server(1)])]), part([backend([server(1, { number: 9 })])]), /options or the address/],
+    [part([backend([], false)]), part([backend([server(1)], false)]), /cannot join/],
+    [part([backend([server(1)], false)]), part([backend([], false)]), /cannot leave/],
+    [part([backend([server(1)], false)]), part([backend([server(1, { weight: 2 })], false)]), /weight/],
+    [part([backend([server(1)])]), part([backend([server(1, { name: 'other' })])]), /takes over the number of m1/],
+    [part([backend([])]), part([backend([server(1, { options: ['check', 'sni', 'a;b'] })])]), /cannot be sent/],
+    [part([backend([])]), part([backend([server(1, { options: ['check\nshutdown'] })])]), /cannot be sent/],
+    [part([backend([])]), part([backend([server(1, { name: 'a b' })])]), /cannot be sent/],
+    [part([backend([])]), part([backend([server(1, { options: ['<<'] })])]), /cannot be sent/],
+  ]
+  for (const [before, wanted, reason] of reasons)
+    t.match(plan(before, wanted), { kind: 'reload', reason }, String(reason))
+  t.strictSame(texts([server(1)], [server(1, { disabled: true })], false), ['set server p:l/m1 state maint'])
+  t.end()
+})
+
+t.test('property: the planned commands lead a HAProxy from one set of servers to the other', t => {
+  const servers = fc.uniqueArray(
+    fc.record(
+      {
+        number: fc.integer({ min: 1, max: 8 }),
+        weight: fc.integer({ min: 0, max: 256 }),
+        disabled: fc.boolean(),
+      },
+      { noNullPrototype: true },
+    ),
+    { selector: ({ number }) => number },
+  )
+  const build = (sets: { number: number; weight: number; disabled: boolean }[][]) =>
+    part(
+      sets.map((set, i) => ({
+        name: `pool${i}:listener`,
+        dynamic: true,
+        servers: set.map(({ number, weight, disabled }) =>
+          // Derived from the number, so that a server that stays is one that can be adjusted.
+          server(number, {
+            weight,
+            disabled,
+            backup: number % 2 === 0,
+            address: number % 3 === 0 ? `fd00::${number}` : `192.0.2.${number}`,
+            options: number % 4 === 0 ? [] : ['check'],
+          }),
+        ),
+      })),
+    )
+  fc.assert(
+    fc.property(fc.array(fc.tuple(servers, servers), { minLength: 1, maxLength: 3 }), pairs => {
+      const before = build(pairs.map(([one]) => one))
+      const wanted = build(pairs.map(([, other]) => other))
+      const transition = plan(before, wanted)
+      if (before.sha256 === wanted.sha256) return transition.kind === 'unchanged'
+      if (transition.kind !== 'runtime') return false
+      const model = modelOf(before)
+      for (const command of transition.commands) strictEqual(obey(model, command.text), command.expect, command.text)
+      strictEqual(differences(wanted, parseServersState(dump(model))).join(), '')
+      return true
+    }),
+    { numRuns: 300 },
+  )
+  t.end()
+})
+
+type Model = Map<
+  string,
+  { number: number; address: string; port: number; weight: number; maintenance: boolean; checked: boolean }
+>
+
+function modelOf({ backends }: HaproxyPart): Model {
+  return new Map(
+    backends.flatMap(({ name, servers }) =>
+      servers.map(each => [
+        `${name}/${each.name}`,
+        {
+          number: each.number,
+          address: each.address,
+          port: each.port,
+          weight: each.weight,
+          maintenance: each.disabled,
+          checked: each.options.includes('check'),
+        },
+      ]),
+    ),
+  )
+}
+
+/** HAProxy's runtime socket, as far as the agent uses it: what it answered when tried. */
+function obey(model: Model, text: string): RuntimeCommand['expect'] | string {
+  const [verb, object, path = '', ...rest] = text.split(' ')
+  const known = model.get(path)
+  switch (`${verb} ${object}`) {
+    case 'add server': {
+      const [backendName] = path.split('/')
+      const [endpoint = '', ...words] = rest
+      const word = (name: string) => words[words.indexOf(name) + 1] ?? ''
+      const number = Number(word('id'))
+      const sameNumber = [...model].some(
+        ([other, each]) => other.startsWith(`${backendName}/`) && each.number === number,
+      )
+      if (known || sameNumber) return 'already used'
+      const colon = endpoint.lastIndexOf(':')
+      const address = endpoint.slice(0, colon).replace(/^\[|\]$/g, '')
+      model.set(path, {
+        number,
+        address,
+        port: Number(endpoint.slice(colon + 1)),
+        weight: Number(word('weight')),
+        maintenance: true,
+        checked: words.includes('check'),
+      })
+      return 'New server registered.'
+    }
+    case 'enable health':
+      return known?.checked ? '' : 'Health check was not configured on this server, cannot enable.'
+    case 'enable server':
+    case 'set server': {
+      if (!known) return 'No such server.'
+      if (rest[0] === 'weight') known.weight = Number(rest[1])
+      else known.maintenance = rest[1] === 'maint'
+      return ''
+    }
+    case 'del server': {
+      if (!known?.maintenance) return 'Only servers in maintenance mode can be deleted.'
+      model.delete(path)
+      return 'Server deleted.'
+    }
+    default:
+      return 'Unknown command'
+  }
+}
+
+function dump(model: Model): string {
+  const lines = [...model].map(([path, { number, address, port, weight, maintenance }]) => {
+    const [backendName, name] = path.split('/')
+    return `3 ${backendName} ${number} ${name} ${address} 2 ${maintenance ? 1 : 0} ${weight} 1 9 1 0 2 6 0 0 1 - ${port} - 0 0 - - 0`
+  })
+  return ['1', '# be_id be_name srv_id', ...lines].join('\n')
+}
+
+t.test('differences between what runs and what is wanted', t => {
+  const wanted = part([backend([server(1), server(2, { disabled: true })])])
+  const states = (changes: Partial<Server>[]) => {
+    const servers = changes.map((change, i) => server(i + 1, { disabled: i === 1, ...change }))
+    return parseServersState(dump(modelOf(part([backend(servers)]))))
+  }
+  t.strictSame(differences(wanted, states([{}, {}])), [])
+  t.match(differences(wanted, states([{ weight: 9 }, {}])), [/m1 has weight 9/])
+  t.match(differences(wanted, states([{ address: '192.0.2.9' }, {}])), [/m1 has address/])
+  t.match(differences(wanted, states([{ port: 1 }, {}])), [/m1 has port 1/])
+  t.match(differences(wanted, states([{ disabled: true }, { disabled: false }])), [
+    /m1 is disabled/,
+    /m2 is not disabled/,
+  ])
+  t.match(differences(wanted, states([{}])), [/m2 is missing/])
+  t.match(differences(wanted, states([{}, {}, {}])), [/m3 should not be there/])
+  const foreign = parseServersState('3 internal 1 s 192.0.2.1 2 0 1 1 9 1 0 2 6 0 0 1 - 80 - 0 0 - - 0')
+  t.strictSame(differences(wanted, [...states([{}, {}]), ...foreign]), [], 'other backends are nobody’s business')
+  t.end()
+})
+
+t.test('the server-state file keeps what did not change, and nothing that would bring back the past', t => {
+  const before = part([backend([server(1), server(2), server(3), server(4), server(5)])])
+  const wanted = part([
+    backend([server(1), server(2, { weight: 5 }), server(3, { disabled: true }), server(4), server(6)]),
+  ])
+  const line = (number: number, operational: number, admin: number) =>
+    `3 p:l ${number} m${number} 192.0.2.1 ${operational} ${admin} 1 1 9 8 2 0 6 0 0 1 - 80 - 0 0 - - 0`
+  const text = ['1', '# header', line(1, 0, 0), line(2, 0, 0), line(3, 0, 0), line(4, 2, 4), line(5, 2, 0), ''].join(
+    '\n',
+  )
+  t.equal(serverStateFile(before, wanted, text), ['1', '# header', line(1, 0, 0), line(4, 2, 0), ''].join('\n'))
+  t.equal(serverStateFile(null, wanted, text), ['1', '# header', ''].join('\n'))
+  t.equal(serverStateFile(before, wanted, ''), ['1', ''].join('\n'))
+  const held = line(1, 0, 1)
+  t.equal(serverStateFile(before, wanted, held), ['1', ''].join('\n'), 'maintenance comes from the configuration only')
+  t.end()
+})
+
+t.test('show proc', t => {
+  const text = `#<PID>          <type>          <reloads>       <uptime>        <version>
+9               master          2 [failed: 1]   0d00h00m02s     2.6.12-1+deb12u4
+# workers
+72              worker          1               0d00h00m02s     2.6.12-1+deb12u4
+# old workers
+31              worker          2               0d00h00m09s     2.6.12-1+deb12u4
+18              worker          3               0d00h00m09s     2.6.12-1+deb12u4
+# programs
+`
+  t.strictSame(parseProcTable(text), { masterPid: 9, reloads: 2, failed: 1, workerPid: 72, oldWorkerPids: [31, 18] })
+  t.equal(parseProcTable(''), null)
+  t.match(parseProcTable(text.replace(/^72.*\n/m, '')), { workerPid: null, oldWorkerPids: [31, 18] })
+  t.end()
+})
+
+t.test('show stat', t => {
+  const csv = [
+    '# pxname,svname,scur,stot,bin,bout,ereq,econ,eresp,status,last_chk',
+    'l1,FRONTEND,3,10,100,200,4,,,OPEN,',
+    'p:l,m1,0,0,0,0,,1,2,UP,"a ""quoted"", text"',
+    'p:l,BACKEND,1,9,90,180,,5,6,UP,"x,y"',
+    '',
+  ].join('\n')
+  t.strictSame(parseStat(csv), [
+    {
+      name: 'l1',
+      kind: 'frontend',
+      status: 'OPEN',
+      counters: { bytesIn: 100, bytesOut: 200, activeConnections: 3, totalConnections: 10, requestErrors: 4 },
+    },
+    {
+      name: 'p:l',
+      kind: 'backend',
+      status: 'UP',
+      counters: { bytesIn: 90, bytesOut: 180, activeConnections: 1, totalConnections: 9, requestErrors: 11 },
+    },
+  ])
+  t.strictSame(parseStat(''), [])
+  t.end()
+})
+
+t.test('parsers of HAProxy’s answers never throw', t => {
+  const pieces = fc.array(
+    fc.constantFrom('1', '#', ' ', '\n', ',', '"', 'FRONTEND', 'worker', 'master', '[failed: 1]', 'x'),
+  )
+  const text = fc.oneof(
+    fc.string(),
+    pieces.map(words => words.join('')),
+    pieces.map(words => words.join(' ')),
+  )
+  fc.assert(
+    fc.property(text, value => {
+      parseStat(value)
+      parseServersState(value)
+      parseProcTable(value)
+      return true
+    }),
+    { numRuns: 500 },
+  )
+  t.end()
+})
+
+t.test('of what HAProxy prints the alarms are kept', t => {
+  t.equal(significantWords('[NOTICE] a\n[ALERT] b\n[WARNING] c\n[ALERT] d\n'), '[ALERT] b\n[ALERT] d')
+  t.equal(significantWords(' only this \n\n'), 'only this')
+  t.equal(significantWords(`[ALERT] ${'x'.repeat(10_000)}`).length, 4_000)
+  t.end()
+})

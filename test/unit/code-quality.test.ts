@@ -1,0 +1,163 @@
+import { execFile } from 'node:child_process'
+import { existsSync, readdirSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import Handlebars from 'handlebars'
+import t from 'tap'
+import ts from 'typescript'
+
+/** What every source file must be, whatever it does: the checks that a reviewer should not have to make. */
+
+const root = join(import.meta.dirname, '../..')
+const LONGEST_FILE = 450
+const SOURCES = ['amphora-agent', 'controller', 'scripts', 'templates', 'test']
+/** In a comment: work left over, or a check switched off. Put together, so that this file does not hold them. */
+const MARKERS = new RegExp(
+  `(//|\\*|\\{\\{!).*(\\b(TO${'DO'}|FIX${'ME'}|XX${'X'})\\b|@ts-(ignore|expect-error|nocheck)|biome-${'ignore'}|eslint-${'disable'})`,
+)
+
+const texts = new Map(SOURCES.flatMap(sourceFiles).map(file => [file, readFileSync(join(root, file), 'utf8')]))
+const files = [...texts.keys()]
+
+// in turn, for each of them can keep a core busy
+const tools: { name: string; what: string; command: string[] }[] = [
+  { name: 'types', what: 'tsc finds no error', command: ['tsc', '--noEmit', '-p', '.'] },
+  { name: 'format and lint', what: 'biome finds nothing', command: ['biome', 'check', '--colors=off', '.'] },
+  { name: 'lint with types', what: 'eslint finds nothing', command: ['eslint', '--no-color', '.'] },
+  { name: 'dead code', what: 'knip finds nothing unused', command: ['knip', '--no-progress', '--no-config-hints'] },
+]
+
+for (const { name, what, command } of tools) {
+  t.test(`${name}: ${what}`, { timeout: 240_000 }, async t => {
+    const { code, output } = await run(command)
+    if (code !== 0) t.comment(output)
+    t.equal(code, 0, `npx ${command.join(' ')}`)
+  })
+}
+
+t.test(`no file is longer than ${LONGEST_FILE} lines`, async t => {
+  t.ok(files.length > 100, `${files.length} files`)
+  const long = files
+    .map(file => ({ file, lines: read(file).split('\n').length - 1 }))
+    .filter(({ lines }) => lines > LONGEST_FILE)
+  t.same(long, [])
+})
+
+t.test('nothing is left for later, and no check is switched off', async t => {
+  const found = files.flatMap(file =>
+    read(file)
+      .split('\n')
+      .flatMap((line, index) => (MARKERS.test(line) ? [`${file}:${index + 1}: ${line.trim()}`] : [])),
+  )
+  t.same(found, [])
+  t.match(`  x() // TO${'DO'} later`, MARKERS)
+  t.match(`/* biome-${'ignore'} lint: because */`, MARKERS)
+  t.notMatch(`const plain = /TO${'DO'}/`, MARKERS)
+})
+
+t.test('no any', async t => {
+  const found = files.filter(file => file.endsWith('.ts')).flatMap(file => anysIn(file, read(file)))
+  t.same(found, [])
+  t.same(anysIn('x.ts', 'const a = 1\nlet b: Map<string, any>'), ['x.ts:2'])
+})
+
+t.test('templates only print, choose and repeat', async t => {
+  const templates = files.filter(file => file.endsWith('.hbs'))
+  t.ok(templates.length >= 2)
+  t.same(
+    templates.flatMap(file => templateFaults(read(file)).map(fault => `${file}: ${fault}`)),
+    [],
+  )
+})
+
+t.test('the check of templates finds what it looks for', async t => {
+  t.same(templateFaults('{{a}}{{#if b}}{{c.d}}{{else}}x{{/if}}{{#each e}}{{this}}{{@root.f}}{{/each}}'), [])
+  for (const source of [
+    '{{{a}}}',
+    '{{&a}}',
+    '{{lookup a b}}',
+    '{{#with a}}{{/with}}',
+    '{{> a}}',
+    '{{#if (a b)}}{{/if}}',
+    '{{#if a}}{{{b}}}{{/if}}',
+  ]) {
+    t.equal(templateFaults(source).length, 1, source)
+  }
+})
+
+t.test('a block that begins a line of a template is alone on it, so that no two directives can join', async t => {
+  const joined = files
+    .filter(file => file.endsWith('.hbs'))
+    .flatMap(file =>
+      read(file)
+        .split('\n')
+        .filter(line => /^\{\{([#/]|else)/.test(line) && !/^\{\{[^{}]*\}\}$/.test(line)),
+    )
+  t.same(joined, [])
+})
+
+function sourceFiles(folder: string): string[] {
+  if (!existsSync(join(root, folder))) return []
+  return readdirSync(join(root, folder), { withFileTypes: true }).flatMap(entry => {
+    const path = `${folder}/${entry.name}`
+    if (entry.isDirectory()) return entry.name === 'node_modules' ? [] : sourceFiles(path)
+    return /\.(ts|js|hbs)$/.test(entry.name) ? [path] : []
+  })
+}
+
+function read(file: string): string {
+  return texts.get(file) ?? ''
+}
+
+function run([name = '', ...args]: string[]): Promise<{ code: number; output: string }> {
+  return new Promise(resolve => {
+    const program = join(root, 'node_modules/.bin', name)
+    execFile(program, args, { cwd: root, timeout: 240_000, maxBuffer: 64 * 1024 * 1024 }, (error, stdout, stderr) => {
+      const code = error === null ? 0 : typeof error.code === 'number' ? error.code : -1
+      resolve({ code, output: `${stdout}${stderr}`.slice(0, 20_000) })
+    })
+  })
+}
+
+function anysIn(file: string, text: string): string[] {
+  const source = ts.createSourceFile(file, text, ts.ScriptTarget.Latest)
+  const found: string[] = []
+  const visit = (node: ts.Node): void => {
+    if (node.kind === ts.SyntaxKind.AnyKeyword) {
+      found.push(`${file}:${source.getLineAndCharacterOfPosition(node.getStart(source)).line + 1}`)
+    }
+    ts.forEachChild(node, visit)
+  }
+  visit(source)
+  return found
+}
+
+/** Raw output, helpers other than if and each, partials: what the writer of configuration text does not know of. */
+function templateFaults(source: string): string[] {
+  const faults: string[] = []
+  const plainPath = (path: hbs.AST.Node) => path.type === 'PathExpression'
+  const visit = (program: hbs.AST.Program | undefined): void => {
+    for (const statement of program?.body ?? []) {
+      if (isMustache(statement)) {
+        if (!statement.escaped) faults.push(`raw output in line ${statement.loc.start.line}`)
+        else if (statement.params.length > 0 || statement.hash !== undefined) {
+          faults.push(`a helper in line ${statement.loc.start.line}`)
+        }
+      } else if (isBlock(statement)) {
+        const [subject, ...more] = statement.params
+        const known = ['if', 'each'].includes((statement.path as hbs.AST.PathExpression).original)
+        if (!known || subject === undefined || more.length > 0 || !plainPath(subject)) {
+          faults.push(`a block other than if and each in line ${statement.loc.start.line}`)
+        }
+        visit(statement.program)
+        visit(statement.inverse)
+      } else if (statement.type !== 'ContentStatement' && statement.type !== 'CommentStatement') {
+        faults.push(`${statement.type} in line ${statement.loc.start.line}`)
+      }
+    }
+  }
+  visit(Handlebars.parse(source))
+  return faults
+}
+
+const isMustache = (node: hbs.AST.Statement): node is hbs.AST.MustacheStatement => node.type === 'MustacheStatement'
+const isBlock = (node: hbs.AST.Statement): node is hbs.AST.BlockStatement => node.type === 'BlockStatement'

@@ -1,0 +1,275 @@
+import { readdirSync, readFileSync } from 'node:fs'
+import { dirname, join, normalize } from 'node:path'
+import t from 'tap'
+import ts from 'typescript'
+
+/** The rules of docs/architecture.md about who may import whom, read from the import statements of every source file. */
+
+const root = join(import.meta.dirname, '../..')
+const FOLDERS = ['controller', 'amphora-agent', 'test']
+
+type Import = {
+  from: string
+  /** A path below the root for our own files, else the package's or built-in module's name. */
+  to: string
+  /** Nothing of it is left at run time. */
+  typeOnly: boolean
+}
+
+type Rule = { name: string; forbids: (found: Import) => boolean }
+
+const inside = (folder: string) => (path: string) => path.startsWith(`${folder}/`)
+const isOurs = (path: string) => FOLDERS.some(folder => inside(folder)(path))
+
+/** What a pure module has no use for: files, sockets, processes, databases, threads, timers of its own. */
+const IMPURE =
+  /^(node:)?(fs|net|tls|dns|dgram|http|https|http2|child_process|worker_threads|cluster|os|timers|inspector|repl)(\/|$)|^(knex|pg|ssh2|koa|dgram-as-promised)$/
+
+/** Decisions and texts: the rendering but for the file that reads the templates, everything called plan, the messages. */
+const isPure = (path: string) =>
+  (inside('controller/provider/amphora/rendering')(path) && !path.endsWith('/templates.ts')) ||
+  /\/plan(-[a-z-]+)?\.ts$/.test(path) ||
+  inside('amphora-agent/protocol')(path)
+
+const isApi = (path: string) => /^controller\/(identity|network|load-balancer)\//.test(path)
+
+/** A door is what other folders may know of a folder; everything else in it is its inside. */
+const DOORS: Readonly<Record<string, RegExp>> = {
+  'controller/provider': /^provider\.ts$/,
+  'controller/compute': /^driver\.ts$/,
+  'controller/network': /^driver\.ts$/,
+}
+
+const rules: Rule[] = [
+  {
+    name: 'the protocol imports nothing of ours',
+    forbids: ({ from, to }) =>
+      inside('amphora-agent/protocol')(from) && isOurs(to) && !inside('amphora-agent/protocol')(to),
+  },
+  {
+    name: 'the agent never imports the controller',
+    forbids: ({ from, to }) => inside('amphora-agent')(from) && inside('controller')(to),
+  },
+  {
+    name: 'of the agent, the controller imports only the protocol',
+    forbids: ({ from, to }) =>
+      inside('controller')(from) && inside('amphora-agent')(to) && !inside('amphora-agent/protocol')(to),
+  },
+  {
+    name: "the API never imports a provider's or driver's inside",
+    forbids: ({ from, to }) =>
+      isApi(from) &&
+      Object.entries(DOORS).some(
+        ([folder, door]) => inside(folder)(to) && !inside(folder)(from) && !door.test(to.slice(folder.length + 1)),
+      ),
+  },
+  {
+    name: 'the API knows nothing of the programs that work behind it',
+    forbids: ({ from, to }) => isApi(from) && /^controller\/(worker|health-manager|housekeeping)\//.test(to),
+  },
+  {
+    name: 'rendering, planning and the protocol are pure',
+    forbids: ({ from, to }) => isPure(from) && (IMPURE.test(to) || inside('controller/database')(to)),
+  },
+  {
+    name: 'nothing imports cli but main.ts',
+    forbids: ({ from, to }) =>
+      !inside('test')(from) &&
+      inside('controller/cli')(to) &&
+      !inside('controller/cli')(from) &&
+      from !== 'controller/main.ts',
+  },
+  {
+    name: 'nothing imports the tests',
+    forbids: ({ from, to }) => inside('test')(to) && !inside('test')(from),
+  },
+  {
+    name: 'built-in modules are named node:',
+    forbids: ({ to }) =>
+      /^(fs|net|path|os|crypto|child_process|http|https|stream|events|util|url|timers|dgram|tls|dns)(\/|$)/.test(to),
+  },
+]
+
+/** Lists what all the services bring, for whoever migrates: it wires, as cli does. */
+const WIRING = ['controller/database/services.ts', 'controller/main.ts']
+
+const files = FOLDERS.flatMap(sourceFiles)
+const imports = files.flatMap(file => importsOf(file, readFileSync(join(root, file), 'utf8')))
+
+t.test('the imports were read', async t => {
+  t.ok(files.length > 60, `${files.length} files`)
+  t.ok(imports.length > files.length, `${imports.length} imports`)
+  t.ok(
+    imports.some(({ from, to }) => from === 'controller/network/driver.ts' && to === 'controller/identity/caller.ts'),
+  )
+})
+
+for (const { name, forbids } of rules) {
+  t.test(name, async t => {
+    t.same(
+      imports.filter(forbids).map(({ from, to }) => `${from} imports ${to}`),
+      [],
+    )
+  })
+}
+
+t.test('no cycle between the folders of the controller', async t => {
+  t.same(cyclesBetweenFolders(imports), [])
+})
+
+t.test('each rule finds its own breach', async t => {
+  const breaches: [rule: string, from: string, statement: string][] = [
+    ['the protocol imports nothing of ours', 'amphora-agent/protocol/x.ts', `import { a } from '../haproxy/y.js'`],
+    ['the agent never imports the controller', 'amphora-agent/x.ts', `import type { A } from '../controller/y.js'`],
+    [
+      'of the agent, the controller imports only the protocol',
+      'controller/x/y.ts',
+      `export * from '../../amphora-agent/z.js'`,
+    ],
+    [
+      "the API never imports a provider's or driver's inside",
+      'controller/load-balancer/pools/x.ts',
+      `import '../../network/local/driver.js'`,
+    ],
+    [
+      "the API never imports a provider's or driver's inside",
+      'controller/network/x.ts',
+      `import '../compute/noop/driver.js'`,
+    ],
+    [
+      'the API knows nothing of the programs that work behind it',
+      'controller/identity/x.ts',
+      `import '../worker/y.js'`,
+    ],
+    [
+      'rendering, planning and the protocol are pure',
+      'controller/provider/amphora/rendering/x.ts',
+      `const a = await import('node:fs/promises')`,
+    ],
+    ['rendering, planning and the protocol are pure', 'controller/provider/amphora/plan.ts', `import knex from 'knex'`],
+    [
+      'rendering, planning and the protocol are pure',
+      'amphora-agent/network/plan-interfaces.ts',
+      `import type { Socket } from 'node:net'`,
+    ],
+    ['nothing imports cli but main.ts', 'controller/worker/x.ts', `import { a } from '../cli/y.js'`],
+    ['nothing imports the tests', 'controller/x/y.ts', `import { a } from '../../test/support/database.js'`],
+    ['built-in modules are named node:', 'controller/x/y.ts', `import fs from 'fs'`],
+  ]
+  for (const [name, from, statement] of breaches) {
+    const [found] = importsOf(from, statement)
+    const broken = rules.filter(({ forbids }) => found !== undefined && forbids(found)).map(rule => rule.name)
+    t.ok(broken.includes(name), `${from}: ${statement}`)
+  }
+  t.same(
+    [...new Set(breaches.map(([name]) => name))].sort(),
+    rules.map(({ name }) => name).sort(),
+    'every rule is tried',
+  )
+
+  const allowed: [from: string, statement: string][] = [
+    ['controller/load-balancer/api.ts', `import type { NetworkDriver } from '../network/driver.js'`],
+    ['controller/load-balancer/api.ts', `import type { Provider } from '../provider/provider.js'`],
+    ['controller/network/api.ts', `import { a } from './local/driver.js'`],
+    ['controller/main.ts', `import { a } from './cli/program.js'`],
+    ['controller/provider/amphora/rendering/templates.ts', `import { readFileSync } from 'node:fs'`],
+  ]
+  for (const [from, statement] of allowed) {
+    t.notOk(
+      rules.some(({ forbids }) => importsOf(from, statement).some(forbids)),
+      `${from}: ${statement}`,
+    )
+  }
+})
+
+t.test('the search finds a cycle, and lets types look both ways', async t => {
+  const between = (from: string, to: string, typeOnly = false) => ({
+    from: `controller/${from}/x.ts`,
+    to: `controller/${to}/y.ts`,
+    typeOnly,
+  })
+  t.same(cyclesBetweenFolders([between('a', 'b'), between('b', 'c'), between('c', 'a'), between('d', 'a')]), [
+    'a, b, c',
+  ])
+  t.same(cyclesBetweenFolders([between('a', 'b'), between('b', 'a', true), between('a', 'a')]), [])
+  const both = importsOf(
+    'controller/a/x.ts',
+    `import { type A, type B } from '../b/y.js'; import { type C, d } from '../c/y.js'`,
+  )
+  t.same(
+    both.map(({ typeOnly }) => typeOnly),
+    [true, false],
+  )
+})
+
+function sourceFiles(folder: string): string[] {
+  return readdirSync(join(root, folder), { withFileTypes: true }).flatMap(entry => {
+    const path = `${folder}/${entry.name}`
+    if (entry.isDirectory()) return entry.name === 'node_modules' ? [] : sourceFiles(path)
+    return entry.name.endsWith('.ts') ? [path] : []
+  })
+}
+
+function importsOf(file: string, text: string): Import[] {
+  const found: Import[] = []
+  const add = (specifier: ts.Node | undefined, typeOnly: boolean) => {
+    if (specifier === undefined || !ts.isStringLiteralLike(specifier)) return
+    const name = specifier.text
+    const to = name.startsWith('.') ? normalize(join(dirname(file), name)).replace(/\.js$/, '.ts') : name
+    found.push({ from: file, to, typeOnly })
+  }
+  const visit = (node: ts.Node): void => {
+    if (ts.isImportDeclaration(node)) add(node.moduleSpecifier, isTypeOnly(node.importClause))
+    else if (ts.isExportDeclaration(node)) add(node.moduleSpecifier, node.isTypeOnly)
+    else if (ts.isImportTypeNode(node) && ts.isLiteralTypeNode(node.argument)) add(node.argument.literal, true)
+    else if (ts.isCallExpression(node) && /^(import|require)$/.test(node.expression.getText(source))) {
+      add(node.arguments[0], false)
+    }
+    ts.forEachChild(node, visit)
+  }
+  const source = ts.createSourceFile(file, text, ts.ScriptTarget.Latest, true)
+  visit(source)
+  return found
+}
+
+function isTypeOnly(clause: ts.ImportClause | undefined): boolean {
+  if (clause === undefined) return false
+  if (clause.isTypeOnly) return true
+  const names = clause.namedBindings
+  return (
+    clause.name === undefined &&
+    names !== undefined &&
+    ts.isNamedImports(names) &&
+    names.elements.every(name => name.isTypeOnly)
+  )
+}
+
+/** Folders of the controller that reach themselves through others, as sorted lists of names. Only what is left at run time counts. */
+function cyclesBetweenFolders(all: Import[]): string[] {
+  const folderOf = (path: string) => /^controller\/([^/]+)\//.exec(path)?.[1]
+  const edges = new Map<string, Set<string>>()
+  for (const { from, to, typeOnly } of all) {
+    const [source, target] = [folderOf(from), folderOf(to)]
+    if (typeOnly || source === undefined || target === undefined || source === target || WIRING.includes(from)) continue
+    edges.set(source, (edges.get(source) ?? new Set()).add(target))
+  }
+  const reachable = (start: string) => {
+    const seen = new Set<string>()
+    const queue = [start]
+    for (let at = queue.pop(); at !== undefined; at = queue.pop()) {
+      for (const next of edges.get(at) ?? []) {
+        if (!seen.has(next)) queue.push(next)
+        seen.add(next)
+      }
+    }
+    return seen
+  }
+  const reached = new Map([...edges.keys()].map(folder => [folder, reachable(folder)]))
+  const cycles = [...reached].map(([folder, targets]) =>
+    [...targets]
+      .filter(target => reached.get(target)?.has(folder))
+      .sort()
+      .join(', '),
+  )
+  return [...new Set(cycles)].filter(cycle => cycle !== '').sort()
+}

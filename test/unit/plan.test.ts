@@ -1,0 +1,314 @@
+import t, { type Test } from 'tap'
+import type { LoadBalancerTree } from '../../controller/load-balancer/tree.js'
+import type { Port, Subnet } from '../../controller/network/driver.js'
+import { createBrake } from '../../controller/provider/amphora/brake.js'
+import type { AmphoraSight, Observed } from '../../controller/provider/amphora/observed.js'
+import { type Plan, type PlanFacts, plan, type Step } from '../../controller/provider/amphora/plan.js'
+import { covers, wantedPorts } from '../../controller/provider/amphora/wanted-ports.js'
+import { aListener, aMember, aPool, aTree, uuid } from '../golden/models.js'
+
+/** Stories of one load balancer, told by what is seen and what is planned next. */
+
+const AMPHORA = uuid(6, 1)
+const MEMBER_SUBNET = uuid(7, 2)
+const MEMBER_NETWORK = uuid(8, 2)
+
+const subnet = (id: string, networkId: string, cidr: string): Subnet => ({
+  id,
+  networkId,
+  projectId: '',
+  ipVersion: 4,
+  cidr,
+  gatewayIp: null,
+  hostRoutes: [],
+})
+
+const SUBNETS = [
+  subnet(uuid(7, 1), uuid(8, 1), '203.0.113.0/24'),
+  subnet(MEMBER_SUBNET, MEMBER_NETWORK, '192.0.2.0/24'),
+  subnet(uuid(7, 3), MEMBER_NETWORK, '198.51.100.0/24'),
+]
+
+function createTree(change: Partial<LoadBalancerTree> = {}, memberSubnets: (string | null)[] = []): LoadBalancerTree {
+  const members = memberSubnets.map((subnetId, index) => aMember(index + 1, { subnetId }))
+  return aTree({ listeners: [aListener(1, { defaultPoolId: uuid(3, 1) })], pools: [aPool(1, { members })], ...change })
+}
+
+const facts = (change: Partial<PlanFacts> = {}): PlanFacts => ({
+  fence: 4,
+  staleAfterSeconds: 15,
+  restartsLeft: 3,
+  maxConnections: 9000,
+  ...change,
+})
+
+const VIP_PORT: Port = {
+  id: uuid(9, 1),
+  networkId: uuid(8, 1),
+  projectId: '',
+  name: '',
+  macAddress: 'fa:16:3e:00:00:09',
+  deviceId: '',
+  deviceOwner: 'Octavia',
+  fixedIps: [],
+}
+
+/** The ports that a tree wants for an amphora, as if they had been made. */
+function portsFor(tree: LoadBalancerTree, amphoraId = AMPHORA): Port[] {
+  return wantedPorts(tree, SUBNETS, amphoraId).map(({ request }, index) => ({
+    ...request,
+    id: `${amphoraId.slice(-2)}${index}00000-0000-4000-8000-000000000000`,
+    projectId: '',
+    macAddress: `fa:16:3e:00:00:0${index}`,
+    fixedIps: request.fixedIps.map(({ subnetId }) => ({
+      subnetId,
+      address: SUBNETS.find(({ id }) => id === subnetId)!.cidr.replace('.0/24', `.${20 + Number(amphoraId.slice(-1))}`),
+    })),
+  }))
+}
+
+/** An amphora with everything in place for the tree, but nothing applied yet. */
+function createAmphora(tree: LoadBalancerTree, change: Partial<AmphoraSight> = {}): AmphoraSight {
+  const ports = portsFor(tree, change.id)
+  return {
+    id: AMPHORA,
+    status: 'ALLOCATED',
+    role: 'STANDALONE',
+    managementAddress: '10.0.0.5',
+    appliedGeneration: 0,
+    appliedSha256: null,
+    silentSeconds: 1,
+    needsApply: false,
+    machine: 'running',
+    ports,
+    plugged: ports.map(port => port.id),
+    agent: { state: 'answers', haproxyVersion: '2.6.12', appliedGeneration: 0, appliedSha256: null },
+    ...change,
+  }
+}
+
+/** The same amphora after the tree's configuration was applied to it. */
+function createSettled(tree: LoadBalancerTree, change: Partial<AmphoraSight> = {}): AmphoraSight {
+  const fresh = createAmphora(tree, change)
+  const apply = plan(tree, see(fresh), facts())
+    .stages.flat()
+    .find(step => step.kind === 'apply')
+  const applied = { appliedGeneration: tree.generation, appliedSha256: apply?.desired.sha256 ?? null }
+  return { ...fresh, ...applied, agent: { state: 'answers', haproxyVersion: '2.6.12', ...applied }, ...change }
+}
+
+const see = (...amphorae: AmphoraSight[]): Observed => ({
+  amphorae,
+  vipPort: VIP_PORT,
+  subnets: SUBNETS,
+  mtus: new Map(SUBNETS.map(({ networkId }) => [networkId, 1450])),
+})
+
+const kinds = ({ stages }: Plan) => stages.map(stage => stage.map(step => step.kind))
+
+function expectSteps(t: Test, next: Plan, stages: Step['kind'][][], settles = true) {
+  t.same(kinds(next), stages)
+  t.equal(next.settles, settles, settles ? 'it is done with these' : 'it looks again afterwards')
+}
+
+t.test('a load balancer is made', async t => {
+  const tree = createTree({}, [MEMBER_SUBNET])
+  await t.test('nothing is there: an amphora is allocated', async t => {
+    expectSteps(t, plan(tree, see(), facts()), [['allocate-amphora']], false)
+  })
+  await t.test('a cold amphora gets a machine, its cards, and is waited for', async t => {
+    const cold = createAmphora(tree, { status: 'BOOTING', machine: 'absent', ports: [], plugged: [] })
+    const next = plan(tree, see(cold), facts())
+    expectSteps(t, next, [['create-machine'], ['attach-port', 'attach-port'], ['await-agent']], false)
+  })
+  await t.test('a warm one only gets its cards', async t => {
+    const warm = createAmphora(tree, { ports: [], plugged: [] })
+    const next = plan(tree, see(warm), facts())
+    expectSteps(t, next, [['attach-port', 'attach-port']], false)
+    t.same(
+      next.stages.flat().map(step => step.kind === 'attach-port' && step.port.request.name),
+      [`octavia-lb-vrrp-${AMPHORA}`, `octavia-lb-member-${AMPHORA}-${MEMBER_NETWORK}`],
+    )
+  })
+  await t.test('with all in place the configuration is applied, and that is all', async t => {
+    const next = plan(tree, see(createAmphora(tree)), facts())
+    expectSteps(t, next, [['apply']])
+    const [step] = next.stages.flat()
+    t.match(step, { desired: { generation: tree.generation, fence: 4 } })
+  })
+  await t.test('nothing is left to do then', async t => {
+    expectSteps(t, plan(tree, see(createSettled(tree)), facts()), [])
+  })
+  await t.test('a booting amphora whose machine runs already is waited for', async t => {
+    const booting = createAmphora(tree, { status: 'BOOTING', agent: { state: 'unreachable' } })
+    expectSteps(t, plan(tree, see(booting), facts()), [['await-agent']], false)
+  })
+})
+
+t.test('the VIP port', async t => {
+  await t.test('ours is made again when it is missing', async t => {
+    const tree = createTree()
+    const next = plan(tree, { ...see(createAmphora(tree)), vipPort: null }, facts())
+    expectSteps(t, next, [['ensure-vip-port']], false)
+  })
+  await t.test("the user's own cannot be made again, and the owner is told", async t => {
+    const tree = createTree({ vip: { ...aTree().vip, ownsPort: false } })
+    t.throws(() => plan(tree, { ...see(createAmphora(tree)), vipPort: null }, facts()), { code: 'vip-port-missing' })
+  })
+})
+
+t.test('a change', async t => {
+  const tree = createTree({ generation: 8 }, [null])
+  await t.test('a newer generation is applied even when the configuration is the same', async t => {
+    const amphora = createSettled(createTree({ generation: 7 }, [null]))
+    const next = plan(tree, see(amphora), facts())
+    expectSteps(t, next, [['apply']])
+  })
+  await t.test('a member on a new network brings a card before it is configured', async t => {
+    const amphora = createSettled(tree)
+    const grown = createTree({ generation: 9 }, [null, MEMBER_SUBNET])
+    expectSteps(t, plan(grown, see(amphora), facts()), [['attach-port']], false)
+  })
+  await t.test('the card goes with the last such member, after the configuration has let go of it', async t => {
+    const before = createTree({}, [MEMBER_SUBNET])
+    const after = createTree({ generation: 8 }, [null])
+    const next = plan(after, see(createSettled(before)), facts())
+    expectSteps(t, next, [['apply'], ['detach-port']])
+    const [, detach] = next.stages.flat()
+    t.match(detach, { portId: portsFor(before)[1]!.id, plugged: true })
+  })
+  await t.test('a port that was made but never plugged goes too', async t => {
+    const before = createTree({}, [MEMBER_SUBNET])
+    const amphora = createSettled(tree, { ports: portsFor(before), plugged: [portsFor(before)[0]!.id] })
+    expectSteps(t, plan(tree, see(amphora), facts()), [['detach-port']])
+  })
+  await t.test('members under deletion need no card', async t => {
+    const leaving = createTree({}, [MEMBER_SUBNET])
+    leaving.pools[0]!.members[0]!.change = 'delete'
+    t.equal(wantedPorts(leaving, SUBNETS, AMPHORA).length, 1)
+  })
+  await t.test(
+    'members on the VIP subnet need no card of their own, and two subnets of a network share one',
+    async t => {
+      const wanted = wantedPorts(createTree({}, [uuid(7, 1), MEMBER_SUBNET, uuid(7, 3)]), SUBNETS, AMPHORA)
+      t.equal(wanted.length, 2)
+      t.same(wanted[1]?.request.fixedIps, [{ subnetId: MEMBER_SUBNET }, { subnetId: uuid(7, 3) }])
+    },
+  )
+  await t.test('a port that lacks a subnet of its network is made again', async t => {
+    const before = createTree({}, [MEMBER_SUBNET])
+    const after = createTree({ generation: 8 }, [MEMBER_SUBNET, uuid(7, 3)])
+    const amphora = createSettled(before)
+    t.notOk(covers(amphora.ports[1]!, wantedPorts(after, SUBNETS, AMPHORA)[1]!))
+    expectSteps(t, plan(after, see(amphora), facts()), [['detach-port'], ['attach-port']], false)
+  })
+  await t.test('a member on a subnet that is gone: the owner is told which', async t => {
+    const lost = createTree({}, [uuid(7, 9)])
+    t.throws(() => plan(lost, see(createAmphora(tree)), facts()), { code: 'subnet-missing', message: /7777.*9/ })
+  })
+})
+
+t.test('an amphora breaks', async t => {
+  const tree = createTree()
+  const settled = createSettled(tree)
+  for (const machine of ['stopped', 'absent'] as const) {
+    await t.test(`a machine that is ${machine} is made again in place, at once`, async t => {
+      const broken = { ...settled, machine, plugged: [], agent: { state: 'unreachable' as const } }
+      const next = plan(tree, see(broken), facts({ restartsLeft: 0 }))
+      expectSteps(t, next, [['create-machine'], ['attach-port'], ['await-agent']], false)
+    })
+  }
+  await t.test('then it has nothing applied, whatever the record says', async t => {
+    const agent = { state: 'answers' as const, haproxyVersion: '2.6.12', appliedGeneration: 0, appliedSha256: null }
+    expectSteps(t, plan(tree, see({ ...settled, agent }), facts()), [['apply']])
+  })
+  await t.test('one that asks for its configuration gets it', async t => {
+    expectSteps(t, plan(tree, see({ ...settled, needsApply: true }), facts()), [['apply']])
+  })
+  const hung = { ...settled, agent: { state: 'unreachable' as const }, silentSeconds: 16 }
+  await t.test('one that runs but is silent too long is restarted', async t => {
+    const next = plan(tree, see(hung), facts())
+    expectSteps(t, next, [['restart-machine'], ['attach-port'], ['await-agent']], false)
+  })
+  await t.test('not when it was heard a moment ago', async t => {
+    t.throws(() => plan(tree, see({ ...hung, silentSeconds: 14 }), facts()), { code: 'amphora-unreachable' })
+  })
+  await t.test('and not when the brake is on', async t => {
+    t.throws(() => plan(tree, see(hung), facts({ restartsLeft: 0 })), { code: 'failover-brake' })
+  })
+})
+
+t.test('a pair', async t => {
+  const tree = createTree({ topology: 'ACTIVE_STANDBY' })
+  const backup = createAmphora(tree, { id: uuid(6, 1), role: 'BACKUP' })
+  const master = createAmphora(tree, { id: uuid(6, 2), role: 'MASTER' })
+  await t.test('both are allocated at once', async t => {
+    const next = plan(tree, see(), facts())
+    expectSteps(t, next, [['allocate-amphora', 'allocate-amphora']], false)
+    t.same(
+      next.stages.flat().map(step => step.kind === 'allocate-amphora' && step.role),
+      ['BACKUP', 'MASTER'],
+    )
+  })
+  await t.test('the one that carries no traffic is configured first, each alone', async t => {
+    const next = plan(tree, see(master, backup), facts())
+    expectSteps(t, next, [['apply'], ['apply']])
+    t.match(next.stages.flat(), [{ amphoraId: backup.id }, { amphoraId: master.id }])
+  })
+  await t.test('nothing is configured before both addresses are known', async t => {
+    const bare = { ...backup, ports: [], plugged: [] }
+    expectSteps(t, plan(tree, see(master, bare), facts()), [['attach-port']], false)
+  })
+  await t.test('the living one gets a change while the dead one is made again', async t => {
+    const dead = { ...backup, machine: 'stopped' as const, plugged: [] }
+    const next = plan(tree, see(master, dead), facts())
+    expectSteps(t, next, [['apply', 'create-machine'], ['attach-port'], ['await-agent']], false)
+  })
+  await t.test('and also while the other is only silent; the trouble is told when nothing else is left', async t => {
+    const silent = { ...backup, agent: { state: 'unreachable' as const } }
+    expectSteps(t, plan(tree, see(master, silent), facts()), [['apply']], false)
+    const [apply] = plan(tree, see(master, silent), facts()).stages.flat()
+    const sha256 = apply?.kind === 'apply' ? apply.desired.sha256 : null
+    const done = { appliedGeneration: tree.generation, appliedSha256: sha256 }
+    const settled = { ...master, ...done, agent: { state: 'answers' as const, haproxyVersion: '2.6.12', ...done } }
+    t.throws(() => plan(tree, see(settled, silent), facts()), { code: 'amphora-unreachable' })
+  })
+  await t.test('two hung ones share what the brake has left', async t => {
+    const hung = (amphora: AmphoraSight) => ({
+      ...amphora,
+      agent: { state: 'unreachable' as const },
+      silentSeconds: 99,
+    })
+    const next = plan(tree, see(hung(master), hung(backup)), facts({ restartsLeft: 1 }))
+    expectSteps(t, next, [['restart-machine'], ['attach-port'], ['await-agent']], false)
+  })
+  await t.test('an amphora that nobody needs goes when the others serve', async t => {
+    const single = createTree()
+    const doomed = createAmphora(single, { id: uuid(6, 3), status: 'PENDING_DELETE' })
+    const removal: Step['kind'][][] = [['delete-machine'], ['delete-ports'], ['delete-amphora-row']]
+    expectSteps(t, plan(single, see(doomed, createSettled(single)), facts()), removal)
+    expectSteps(t, plan(single, see(doomed, createAmphora(single)), facts()), [['apply'], ...removal])
+  })
+})
+
+t.test('a load balancer is deleted, whatever is left of it', async t => {
+  const tree = createTree({ change: 'delete' })
+  const all: Step['kind'][][] = [['delete-machine'], ['delete-ports'], ['delete-amphora-row'], ['release-vip-port']]
+  const half = createAmphora(tree, { status: 'BOOTING', machine: 'absent', ports: [], plugged: [] })
+  const nowhere = { vipPort: null, subnets: [], mtus: new Map() }
+  expectSteps(t, plan(tree, { ...nowhere, amphorae: [createAmphora(tree)] }, facts()), all)
+  expectSteps(t, plan(tree, { ...nowhere, amphorae: [half] }, facts()), all)
+  expectSteps(t, plan(tree, { ...nowhere, amphorae: [] }, facts()), [['release-vip-port']])
+})
+
+t.test('the brake', async t => {
+  let now = 0
+  const brake = createBrake(() => now)
+  t.equal(brake.left(0), 3, 'three are always allowed')
+  t.equal(brake.left(100), 20, 'and a fifth of the fleet')
+  for (let restart = 0; restart < 3; restart++) brake.record()
+  t.equal(brake.left(10), 0)
+  t.equal(brake.left(40), 5)
+  now += 5 * 60 * 1000
+  t.equal(brake.left(10), 3, 'what is five minutes old counts no more')
+})
