@@ -219,7 +219,7 @@ t.test('a machine', async t => {
       await t.rejects(openSocket(client, path), path)
     }
     await t.resolves(openSocket(client), 'the agent')
-    client.end()
+    client.destroy()
   })
 
   t.test('starts sshd and the agent again when they end, and collects orphans', async t => {

@@ -161,7 +161,7 @@ export async function asOperator(target: SshTarget, operatorKey: string, command
   try {
     return await execute(client, command)
   } finally {
-    client.end()
+    client.destroy()
   }
 }
 
