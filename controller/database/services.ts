@@ -1,5 +1,5 @@
 import { migrations as identity } from '../identity/migrations.js'
-import { migrations as loadBalancer } from '../load-balancer/migrations.js'
+import { migrations as loadBalancer } from '../load-balancer/migrations/index.js'
 import { migrations as network } from '../network/migrations.js'
 import type { ServiceSchema } from './migrate.js'
 

@@ -1,6 +1,6 @@
 import type { ComputeDriver } from '../compute/driver.js'
 import type { Database } from '../database/connection.js'
-import { WAKE_CHANNEL } from '../load-balancer/migrations.js'
+import { WAKE_CHANNEL } from '../load-balancer/wake-channel.js'
 import type { Logger } from '../log/log.js'
 
 export type MachineWatch = { database: Database; compute: Pick<ComputeDriver, 'list'>; log: Logger }

@@ -21,8 +21,6 @@ export type Attribute<V = unknown, I extends Input = Input> = {
   sql: string | null
   /** Whether its column of the same name is written from requests. */
   stored: boolean
-  /** Values with an effect; any other valid value is refused with 501. Null: all of them. */
-  effective: readonly unknown[] | null
   filterable: boolean
   /** Left out of responses when it is null. */
   omittedWhenNull: boolean
@@ -30,14 +28,13 @@ export type Attribute<V = unknown, I extends Input = Input> = {
 
 export type Attributes = Readonly<Record<string, Attribute>>
 
-type Options<V> = Partial<Pick<Attribute<V>, 'null' | 'sql' | 'effective' | 'filterable'>>
+type Options<V> = Partial<Pick<Attribute<V>, 'null' | 'sql' | 'filterable'>>
 
 const plain = {
   required: false,
   stored: true,
   sql: '',
   null: 'default',
-  effective: null,
   filterable: true,
   omittedWhenNull: false,
 } as const
@@ -97,46 +94,6 @@ export function derived(
   options: { omittedWhenNull?: boolean; filterable?: boolean } = {},
 ): Attribute<never, 'none'> {
   return { ...plain, kind, type: null, input: 'none', default: null, stored: false, sql, ...options }
-}
-
-/**
- * An option whose effect is not there yet: validated in full, refused with 501 unless it asks for what `reads` says, which
- * is also what responses show.
- */
-export function later<T, D extends T | null>(
-  type: ValueType<T>,
-  reads: D,
-  options: { none?: readonly unknown[] } = {},
-): Attribute<T | D, 'create-and-update'> {
-  return settable(type, reads, {
-    sql: literal(reads, type.kind),
-    effective: [reads, ...(options.none ?? [])],
-    null: 'default',
-  })
-}
-
-/** The same for an option that cannot be changed after the create. */
-export function laterFixed<T, D extends T | null>(type: ValueType<T>, reads: D): Attribute<T | D, 'create'> {
-  return { ...later(type, reads), input: 'create' }
-}
-
-const SQL_TYPES: Readonly<Record<Kind, string>> = {
-  text: 'text',
-  uuid: 'uuid',
-  integer: 'integer',
-  number: 'numeric',
-  boolean: 'boolean',
-  time: 'timestamp',
-  json: 'json',
-}
-
-/**
- * Only constants of this program's own source are ever put here. Each has its type: comparisons need it, and ORDER BY takes a bare constant
- * for a column number.
- */
-function literal(value: unknown, kind: Kind): string {
-  if (value === null) return `NULL::${SQL_TYPES[kind]}`
-  return `'${typeof value === 'object' ? JSON.stringify(value) : String(value)}'::${SQL_TYPES[kind]}`
 }
 
 /** What a valid create body holds, defaults filled in. */

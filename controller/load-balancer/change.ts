@@ -2,8 +2,8 @@ import type { Knex } from 'knex'
 import type { Database } from '../database/connection.js'
 import { inTransaction, type Transaction } from '../database/transaction.js'
 import { immutable, missing } from './faults.js'
-import { WAKE_CHANNEL } from './migrations.js'
 import type { Resource } from './resource.js'
+import { WAKE_CHANNEL } from './wake-channel.js'
 
 /** A load balancer whose row this transaction holds, with the generation that the change at hand gives it. */
 export type ChangedLoadBalancer = {

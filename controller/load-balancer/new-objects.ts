@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import { badRequest, conflict } from '../http/errors.js'
 import { MISSING } from './attributes.js'
+import { type OfferedProvider, refuseUnsupported } from './capabilities.js'
 import { invalid, missing } from './faults.js'
 import { healthMonitor } from './health-monitors/resource.js'
 import { checkMonitorType, completeMonitor } from './health-monitors/rules.js'
@@ -11,7 +12,6 @@ import { member } from './members/resource.js'
 import { checkMember, duplicateMember } from './members/rules.js'
 import type { ListenerBody, MemberBody, MonitorBody, NestedPool, PoolBody } from './nested.js'
 import { pool } from './pools/resource.js'
-import { refuseWithoutEffect } from './resource.js'
 
 /** Objects that are about to be made: bodies that were checked, with ids and references among them. */
 export type NewMember = { id: string; values: MemberBody }
@@ -95,13 +95,13 @@ export function planMonitor(body: MonitorBody, poolProtocol: string): NewMonitor
   return { id: randomUUID(), values: completeMonitor(body) }
 }
 
-/** @throws ApiError 501 for the first option, of any of the objects, that has no effect yet */
-export function refuseObjectsWithoutEffect(provider: string, { pools, listeners }: NewObjects): void {
-  for (const { values } of listeners) refuseWithoutEffect(provider, listener, values)
+/** @throws ApiError 501 for the first option, of any of the objects, that the provider cannot carry out */
+export function refuseUnsupportedObjects(provider: OfferedProvider, { pools, listeners }: NewObjects): void {
+  for (const { values } of listeners) refuseUnsupported(provider, listener, values)
   for (const { values, members, monitor } of pools) {
-    refuseWithoutEffect(provider, pool, values)
-    for (const made of members) refuseWithoutEffect(provider, member, made.values)
-    if (monitor !== null) refuseWithoutEffect(provider, healthMonitor, monitor.values)
+    refuseUnsupported(provider, pool, values)
+    for (const made of members) refuseUnsupported(provider, member, made.values)
+    if (monitor !== null) refuseUnsupported(provider, healthMonitor, monitor.values)
   }
 }
 

@@ -1,5 +1,4 @@
 import { z } from 'zod'
-import { notImplemented } from '../http/errors.js'
 import { type Attribute, type Attributes, type Created, createShape, type Updated, updateShape } from './attributes.js'
 import type { Kind } from './values.js'
 
@@ -54,24 +53,4 @@ export function columnsOf(
     if (attribute?.stored === true && attribute.sql === '' && value !== undefined) columns[name] = value
   }
   return columns
-}
-
-/**
- * Refuses valid values whose effect does not exist yet.
- * @throws ApiError 501 that names provider and option
- */
-export function refuseWithoutEffect(
-  provider: string,
-  { label, attributes }: Resource,
-  values: Readonly<Record<string, unknown>>,
-): void {
-  for (const [name, value] of Object.entries(values)) {
-    const effective = attributes[name]?.effective
-    if (effective === undefined || effective === null || value === undefined) continue
-    const shown = JSON.stringify(value)
-    if (effective.some(known => JSON.stringify(known) === shown)) continue
-    throw notImplemented(
-      `Provider '${provider}' does not support a requested option: ${label} ${name} ${typeof value === 'string' ? `'${value}'` : 'is not supported'}`,
-    )
-  }
 }

@@ -6,12 +6,11 @@ import { readJson } from '../http/body.js'
 import { callerOf } from '../identity/authenticate.js'
 import type { Caller } from '../identity/caller.js'
 import type { NetworkDriver } from '../network/driver.js'
+import type { OfferedProvider } from './capabilities.js'
 import { type Right, ROUTE_RIGHTS, type Route } from './rights.js'
 
 /** Largest request body, as the peers' (oslo) default. */
 const BODY_LIMIT = 114_688
-
-export type OfferedProvider = { name: string; description: string }
 
 /** What the handlers of this API work with. */
 export type Service = {

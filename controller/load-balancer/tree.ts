@@ -10,6 +10,8 @@ export type LoadBalancerTree = {
   provider: string
   topology: 'SINGLE' | 'ACTIVE_STANDBY'
   vip: { address: string; subnetId: string | null; networkId: string | null; portId: string | null; ownsPort: boolean }
+  /** Further addresses of the VIP's port, each on a subnet of its own. */
+  additionalVips: { address: string; subnetId: string }[]
   generation: number
   appliedGeneration: number
   change: Change
@@ -19,10 +21,21 @@ export type LoadBalancerTree = {
 
 export type Change = 'create' | 'update' | 'delete'
 
-export type ListenerProtocol = 'HTTP' | 'TCP'
-export type PoolProtocol = 'HTTP' | 'TCP'
-export type Algorithm = 'ROUND_ROBIN' | 'LEAST_CONNECTIONS' | 'SOURCE_IP'
-export type MonitorType = 'HTTP' | 'TCP'
+export type ListenerProtocol = 'HTTP' | 'HTTPS' | 'TCP' | 'TERMINATED_HTTPS' | 'UDP' | 'SCTP' | 'PROMETHEUS'
+export type PoolProtocol = 'HTTP' | 'HTTPS' | 'PROXY' | 'PROXYV2' | 'TCP' | 'UDP' | 'SCTP'
+export type Algorithm = 'ROUND_ROBIN' | 'LEAST_CONNECTIONS' | 'SOURCE_IP' | 'SOURCE_IP_PORT'
+export type MonitorType = 'HTTP' | 'HTTPS' | 'PING' | 'TCP' | 'TLS-HELLO' | 'UDP-CONNECT' | 'SCTP'
+export type L7Action = 'REJECT' | 'REDIRECT_TO_POOL' | 'REDIRECT_TO_URL' | 'REDIRECT_PREFIX'
+export type L7RuleType =
+  | 'HOST_NAME'
+  | 'PATH'
+  | 'FILE_TYPE'
+  | 'HEADER'
+  | 'COOKIE'
+  | 'SSL_CONN_HAS_CERT'
+  | 'SSL_VERIFY_RESULT'
+  | 'SSL_DN_FIELD'
+export type L7CompareType = 'REGEX' | 'STARTS_WITH' | 'ENDS_WITH' | 'CONTAINS' | 'EQUAL_TO'
 
 export type ListenerNode = {
   id: string
@@ -40,6 +53,36 @@ export type ListenerNode = {
   timeoutMemberConnect: number
   timeoutMemberData: number
   timeoutTcpInspect: number
+  /** Sources that may connect; null is all. */
+  allowedCidrs: readonly string[] | null
+  /** By position. */
+  l7Policies: L7PolicyNode[]
+}
+
+export type L7PolicyNode = {
+  id: string
+  change: Change
+  adminStateUp: boolean
+  action: L7Action
+  position: number
+  redirectPoolId: string | null
+  redirectUrl: string | null
+  redirectPrefix: string | null
+  redirectHttpCode: number | null
+  /** All must match; a policy without any never does. */
+  rules: L7RuleNode[]
+}
+
+export type L7RuleNode = {
+  id: string
+  change: Change
+  adminStateUp: boolean
+  type: L7RuleType
+  compareType: L7CompareType
+  /** Name of the header or cookie. */
+  key: string | null
+  value: string
+  invert: boolean
 }
 
 export type PoolNode = {
@@ -48,8 +91,18 @@ export type PoolNode = {
   adminStateUp: boolean
   protocol: PoolProtocol
   lbAlgorithm: Algorithm
+  sessionPersistence: SessionPersistence | null
   healthMonitor: HealthMonitorNode | null
   members: MemberNode[]
+}
+
+export type SessionPersistence = {
+  type: 'SOURCE_IP' | 'HTTP_COOKIE' | 'APP_COOKIE'
+  cookieName: string | null
+  /** Seconds. */
+  persistenceTimeout: number | null
+  /** A netmask. */
+  persistenceGranularity: string | null
 }
 
 export type MemberNode = {

@@ -20,6 +20,7 @@ export function aTree(change: Partial<LoadBalancerTree> = {}): LoadBalancerTree 
     provider: 'amphora',
     topology: 'SINGLE',
     vip: { address: '203.0.113.10', subnetId: uuid(7, 1), networkId: uuid(8, 1), portId: uuid(9, 1), ownsPort: true },
+    additionalVips: [],
     generation: 7,
     appliedGeneration: 6,
     change: 'update',
@@ -43,6 +44,8 @@ export function aListener(number: number, change: Partial<ListenerNode> = {}): L
     timeoutMemberConnect: 5_000,
     timeoutMemberData: 50_000,
     timeoutTcpInspect: 0,
+    allowedCidrs: null,
+    l7Policies: [],
     ...change,
   }
 }
@@ -54,6 +57,7 @@ export function aPool(number: number, change: Partial<PoolNode> = {}): PoolNode 
     adminStateUp: true,
     protocol: 'HTTP',
     lbAlgorithm: 'ROUND_ROBIN',
+    sessionPersistence: null,
     healthMonitor: null,
     members: [],
     ...change,

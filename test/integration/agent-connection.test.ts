@@ -74,7 +74,7 @@ async function createAmphora(
   })
   await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
   const hangUp = () => {
-    for (const client of clients) client.destroy()
+    for (const client of clients) client.end()
   }
   t.teardown(async () => {
     hangUp()

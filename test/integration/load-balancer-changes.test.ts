@@ -1,7 +1,7 @@
 import pg from 'pg'
 import t from 'tap'
-import { WAKE_CHANNEL } from '../../controller/load-balancer/migrations.js'
 import { readTree } from '../../controller/load-balancer/read-tree.js'
+import { WAKE_CHANNEL } from '../../controller/load-balancer/wake-channel.js'
 import { idIn, SUBNET, startTestApi } from '../support/load-balancer-api.js'
 import { makeTree } from '../support/load-balancer-tree.js'
 

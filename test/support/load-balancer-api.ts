@@ -6,6 +6,8 @@ import { createLoadBalancerApi } from '../../controller/load-balancer/api.js'
 import { createLog } from '../../controller/log/log.js'
 import type { NetworkDriver } from '../../controller/network/driver.js'
 import { createNoopNetworkDriver } from '../../controller/network/noop/driver.js'
+import { amphoraOffer } from '../../controller/provider/amphora/offer.js'
+import { noopOffer } from '../../controller/provider/noop/offer.js'
 import { createTestDatabase } from './database.js'
 
 /** Projects of the tests' callers. */
@@ -64,6 +66,7 @@ export async function startTestApi(options: { network?: NetworkDriver; providers
   const testDatabase = await createTestDatabase()
   const database = testDatabase.of('load_balancer')
   const providers = (options.providers ?? ['amphora', 'other']).map(name => ({
+    ...(name === 'noop_driver' ? noopOffer : amphoraOffer),
     name,
     description: `The ${name} provider`,
   }))

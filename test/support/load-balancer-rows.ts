@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import type { Database } from '../../controller/database/connection.js'
-import { WAKE_CHANNEL } from '../../controller/load-balancer/migrations.js'
 import type { Change } from '../../controller/load-balancer/tree.js'
+import { WAKE_CHANNEL } from '../../controller/load-balancer/wake-channel.js'
 
 /** The columns of load_balancer that the worker's tests look at. */
 export type LoadBalancerRow = {

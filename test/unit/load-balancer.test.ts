@@ -1,6 +1,7 @@
 import fc from 'fast-check'
 import t from 'tap'
 import { ApiError } from '../../controller/http/errors.js'
+import { refuseUnsupported } from '../../controller/load-balancer/capabilities.js'
 import { completeMonitor, completeMonitorUpdate } from '../../controller/load-balancer/health-monitors/rules.js'
 import { readWrapped } from '../../controller/load-balancer/input.js'
 import { parseListQuery } from '../../controller/load-balancer/list-query.js'
@@ -11,8 +12,9 @@ import { member } from '../../controller/load-balancer/members/resource.js'
 import { checkMember } from '../../controller/load-balancer/members/rules.js'
 import { listenerCreateSchema, loadBalancerCreateSchema } from '../../controller/load-balancer/nested.js'
 import { planObjects } from '../../controller/load-balancer/new-objects.js'
-import { createSchema, refuseWithoutEffect, updateSchema } from '../../controller/load-balancer/resource.js'
+import { createSchema, updateSchema } from '../../controller/load-balancer/resource.js'
 import { isAllowed } from '../../controller/load-balancer/rights.js'
+import { amphoraOffer } from '../../controller/provider/amphora/offer.js'
 import { callerOf, FOREIGN, OWN, tokenOf } from '../support/load-balancer-api.js'
 
 const ID = '9691cd7d-d516-4a8e-902e-112909ae987d'
@@ -104,10 +106,10 @@ t.test('bodies', async t => {
       `Invalid input for field/attribute listeners[0].default_pool.members[0].address. Value: 'x'. Value should be IPv4 or IPv6 format`,
     )
   })
-  await t.test('valid values without an effect yet are 501, invalid ones 400', async t => {
+  await t.test('valid values that a provider cannot carry out are 501, invalid ones 400', async t => {
     const parsed = (extra: object) => readWrapped({ listener: { ...valid, ...extra } }, 'listener', create)
     t.match(
-      refusal(() => refuseWithoutEffect('amphora', listener, parsed({ protocol: 'UDP' }))),
+      refusal(() => refuseUnsupported(amphoraOffer, listener, parsed({ protocol: 'UDP' }))),
       {
         status: 501,
         message: `Provider 'amphora' does not support a requested option: Listener protocol 'UDP'`,
@@ -115,22 +117,24 @@ t.test('bodies', async t => {
     )
     for (const extra of [
       { allowed_cidrs: ['10.0.0.0/8'] },
-      { l7policies: [{}] },
       { tls_versions: ['TLSv1.3'] },
       { hsts_max_age: 0 },
       { client_authentication: 'OPTIONAL' },
     ]) {
-      t.equal(refusal(() => refuseWithoutEffect('amphora', listener, parsed(extra))).status, 501, JSON.stringify(extra))
+      t.equal(
+        refusal(() => refuseUnsupported(amphoraOffer, listener, parsed(extra))).status,
+        501,
+        JSON.stringify(extra),
+      )
     }
     for (const extra of [
       {},
       { allowed_cidrs: [] },
       { allowed_cidrs: null },
-      { l7policies: [] },
       { sni_container_refs: [] },
       { client_authentication: 'NONE' },
     ]) {
-      t.equal(refusal(() => refuseWithoutEffect('amphora', listener, parsed(extra))).status, 0, JSON.stringify(extra))
+      t.equal(refusal(() => refuseUnsupported(amphoraOffer, listener, parsed(extra))).status, 0, JSON.stringify(extra))
     }
     t.match(
       message({ listener: { ...valid, client_authentication: 'SOMETIMES' } }),

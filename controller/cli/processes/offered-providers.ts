@@ -1,11 +1,10 @@
 import type { Configuration } from '../../config/schema.js'
+import { amphoraOffer, octaviaOffer } from '../../provider/amphora/offer.js'
+import { noopOffer } from '../../provider/noop/offer.js'
 import { Sentence } from '../sentence.js'
 
 /** What the API offers; the worker carries each of them out. */
-export const offeredProviders = [
-  { name: 'amphora', description: 'The Octavia Amphora driver.' },
-  { name: 'noop_driver', description: 'Accepts every load balancer and carries nothing out.' },
-] as const
+export const offeredProviders = [amphoraOffer, octaviaOffer, noopOffer] as const
 
 export function requireDefaultProvider({ load_balancer }: Configuration): void {
   if (offeredProviders.some(({ name }) => name === load_balancer.default_provider)) return

@@ -42,7 +42,10 @@ export async function runWorker(directory: string): Promise<void> {
     }
     const amphora = createAmphoraProvider({ ...parts, config: config.health_manager })
     const providers = new Map<string, Provider>(
-      [amphora, createNoopProvider(network)].map(provider => [provider.name, provider]),
+      [amphora, { ...amphora, name: 'octavia' }, createNoopProvider(network)].map(provider => [
+        provider.name,
+        provider,
+      ]),
     )
     const worker = await startWorker({
       database,

@@ -37,7 +37,7 @@ export const healthMonitor = defineResource({
   attributes: {
     id: derived('uuid', 'o.id'),
     name: settable(text(255), ''),
-    type: fixedRequired(oneOf(MONITOR_TYPES), { effective: ['HTTP', 'TCP'] }),
+    type: fixedRequired(oneOf(MONITOR_TYPES)),
     delay: settableRequired(integer(0)),
     timeout: settableRequired(integer(0)),
     max_retries: settableRequired(integer(1, 10)),

@@ -1,3 +1,4 @@
+import { enabledProvider, refuseUnsupported } from '../capabilities.js'
 import { changeLoadBalancer, markDeleted, touchPool, updateObject } from '../change.js'
 import { type Found, findObject, isBeingDeleted } from '../find.js'
 import { readWrapped } from '../input.js'
@@ -5,7 +6,7 @@ import { parseArguments } from '../list-query.js'
 import { planMonitor } from '../new-objects.js'
 import { pool } from '../pools/resource.js'
 import { listHandler, objectAnswer, showHandler } from '../read-routes.js'
-import { columnsOf, createSchema, refuseWithoutEffect, updateSchema } from '../resource.js'
+import { columnsOf, createSchema, updateSchema } from '../resource.js'
 import { authorise } from '../rights.js'
 import type { Call, Routes, Service } from '../routes.js'
 import { condition, selectOne } from '../select.js'
@@ -26,14 +27,14 @@ export function healthMonitorRoutes(service: Service): Routes {
   }
 }
 
-async function create({ database }: Service, { caller, right, queryString, readBody }: Call) {
+async function create({ database, providers }: Service, { caller, right, queryString, readBody }: Call) {
   parseArguments(queryString)
   const { pool_id, ...body } = readWrapped(await readBody(), 'healthmonitor', bodyOfCreate)
   const above: Found<{ protocol: string }> = await findObject(database, pool, pool_id)
   authorise(caller, right, above.project_id)
   const monitor = planMonitor(body, above.protocol)
   const object = await changeLoadBalancer(database, above.load_balancer_id, async (trx, changed) => {
-    refuseWithoutEffect(changed.provider, healthMonitor, monitor.values)
+    refuseUnsupported(enabledProvider(providers, changed.provider), healthMonitor, monitor.values)
     await touchPool(trx, changed, above.id)
     await storeMonitors(trx, changed, [{ poolId: above.id, monitor }])
     return selectOne(trx, healthMonitor, condition('o.id = ?', monitor.id))
@@ -43,7 +44,7 @@ async function create({ database }: Service, { caller, right, queryString, readB
 
 type FoundMonitor = Found<Omit<StoredMonitor, 'http_version'> & { pool_id: string; http_version: string | null }>
 
-async function update({ database }: Service, { caller, right, params, queryString, readBody }: Call) {
+async function update({ database, providers }: Service, { caller, right, params, queryString, readBody }: Call) {
   parseArguments(queryString)
   const body = readWrapped(await readBody(), 'healthmonitor', bodyOfUpdate)
   const found: FoundMonitor = await findObject(database, healthMonitor, params.id ?? '')
@@ -52,7 +53,7 @@ async function update({ database }: Service, { caller, right, params, queryStrin
   const stored = { ...found, http_version: found.http_version === null ? null : Number(found.http_version) }
   const values = completeMonitorUpdate(stored, body)
   const object = await changeLoadBalancer(database, found.load_balancer_id, async (trx, changed) => {
-    refuseWithoutEffect(changed.provider, healthMonitor, values)
+    refuseUnsupported(enabledProvider(providers, changed.provider), healthMonitor, values)
     await touchPool(trx, changed, found.pool_id)
     await updateObject(trx, changed, healthMonitor, found.id, columnsOf(healthMonitor, values))
     return selectOne(trx, healthMonitor, condition('o.id = ?', found.id))

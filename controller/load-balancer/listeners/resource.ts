@@ -1,8 +1,8 @@
-import { derived, fixedRequired, given, givenRequired, later, laterFixed, settable } from '../attributes.js'
+import { derived, fixedRequired, given, givenRequired, settable } from '../attributes.js'
 import { defineResource } from '../resource.js'
-import { idOf } from '../select.js'
+import { idList, idOf } from '../select.js'
 import { childStatus, timestamp } from '../status.js'
-import { anyObject, boolean, cidr, integer, listOf, mapOf, oneOf, setOf, tags, text, uuid } from '../values.js'
+import { boolean, cidr, integer, listOf, mapOf, oneOf, setOf, tags, text, uuid } from '../values.js'
 
 export const LISTENER_PROTOCOLS = ['HTTP', 'HTTPS', 'TCP', 'TERMINATED_HTTPS', 'UDP', 'SCTP', 'PROMETHEUS'] as const
 
@@ -26,16 +26,16 @@ export const listener = defineResource({
     provisioning_status: derived('text', childStatus('o')),
     operating_status: derived('text', 'o.operating_status'),
     admin_state_up: settable(boolean, true, { null: { value: false } }),
-    protocol: fixedRequired(oneOf(LISTENER_PROTOCOLS), { effective: ['HTTP', 'TCP'] }),
+    protocol: fixedRequired(oneOf(LISTENER_PROTOCOLS)),
     protocol_port: fixedRequired(integer(1, 65535)),
     connection_limit: settable(integer(-1), -1),
-    default_tls_container_ref: later(certificateReference, null),
-    sni_container_refs: later(listOf(certificateReference), []),
+    default_tls_container_ref: settable(certificateReference, null),
+    sni_container_refs: settable(listOf(certificateReference), []),
     project_id: given(text(36), null, { sql: 'o.project_id' }),
     tenant_id: given(text(36), null, { sql: 'o.project_id', filterable: false }),
     loadbalancer_id: givenRequired(uuid),
     default_pool_id: settable(uuid, null),
-    l7policies: laterFixed(listOf(anyObject), []),
+    l7policies: derived('json', idList('l7_policy', 'p', 'p.listener_id = o.id', `p.position, p.change = 'delete'`)),
     insert_headers: settable(mapOf(text(255)), {}),
     created_at: derived('time', timestamp('o.created_at')),
     updated_at: derived('time', timestamp('o.updated_at')),
@@ -45,15 +45,15 @@ export const listener = defineResource({
     timeout_member_data: settable(milliseconds, 50_000),
     timeout_tcp_inspect: settable(milliseconds, 0),
     tags: settable(tags, [], { null: 'keep' }),
-    client_ca_tls_container_ref: later(certificateReference, null),
-    client_authentication: later(oneOf(['NONE', 'OPTIONAL', 'MANDATORY']), 'NONE'),
-    client_crl_container_ref: later(certificateReference, null),
-    allowed_cidrs: later(setOf(cidr), null, { none: [[]] }),
-    tls_ciphers: later(text(2048), null),
-    tls_versions: later(listOf(text(32)), null),
-    alpn_protocols: later(listOf(oneOf(['h2', 'http/1.1', 'http/1.0'])), null),
-    hsts_max_age: later(integer(0), null),
-    hsts_include_subdomains: later(boolean, false),
-    hsts_preload: later(boolean, false),
+    client_ca_tls_container_ref: settable(certificateReference, null),
+    client_authentication: settable(oneOf(['NONE', 'OPTIONAL', 'MANDATORY']), 'NONE'),
+    client_crl_container_ref: settable(certificateReference, null),
+    allowed_cidrs: settable(setOf(cidr), null),
+    tls_ciphers: settable(text(2048), null),
+    tls_versions: settable(listOf(text(32)), null),
+    alpn_protocols: settable(listOf(oneOf(['h2', 'http/1.1', 'http/1.0'])), null),
+    hsts_max_age: settable(integer(0), null),
+    hsts_include_subdomains: settable(boolean, false),
+    hsts_preload: settable(boolean, false),
   },
 })

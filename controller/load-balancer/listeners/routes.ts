@@ -1,4 +1,5 @@
 import type { Transaction } from '../../database/transaction.js'
+import { enabledProvider, refuseUnsupported } from '../capabilities.js'
 import { changeLoadBalancer, markDeleted, updateObject } from '../change.js'
 import { immutable, invalid, missing } from '../faults.js'
 import { type Found, findObject, isBeingDeleted } from '../find.js'
@@ -7,9 +8,9 @@ import { parseArguments } from '../list-query.js'
 import { loadBalancer } from '../load-balancers/resource.js'
 import { checkSubnets } from '../members/rules.js'
 import { listenerCreateSchema } from '../nested.js'
-import { planListener, planObjects, refuseObjectsWithoutEffect } from '../new-objects.js'
+import { planListener, planObjects, refuseUnsupportedObjects } from '../new-objects.js'
 import { listHandler, objectAnswer, showHandler } from '../read-routes.js'
-import { columnsOf, refuseWithoutEffect, updateSchema } from '../resource.js'
+import { columnsOf, updateSchema } from '../resource.js'
 import { authorise } from '../rights.js'
 import type { Call, Routes, Service } from '../routes.js'
 import { condition, selectOne } from '../select.js'
@@ -31,7 +32,7 @@ export function listenerRoutes(service: Service): Routes {
   }
 }
 
-async function create({ database, network }: Service, { caller, right, queryString, readBody }: Call) {
+async function create({ database, network, providers }: Service, { caller, right, queryString, readBody }: Call) {
   parseArguments(queryString)
   const { loadbalancer_id, ...body } = readWrapped(await readBody(), 'listener', listenerCreateSchema)
   const above = await findObject(database, loadBalancer, loadbalancer_id)
@@ -49,14 +50,14 @@ async function create({ database, network }: Service, { caller, right, queryStri
   const object = await changeLoadBalancer(database, above.id, async (trx, changed) => {
     const { default_pool: _, default_pool_id: poolId, ...values } = body
     if (poolId !== null) objects.listeners = [planListener(values, await usablePool(trx, above.id, poolId))]
-    refuseObjectsWithoutEffect(changed.provider, objects)
+    refuseUnsupportedObjects(enabledProvider(providers, changed.provider), objects)
     await storeObjects(trx, changed, objects)
     return selectOne(trx, listener, condition('o.id = ?', objects.listeners[0]?.id ?? ''))
   })
   return objectAnswer(201, listener, object)
 }
 
-async function update({ database }: Service, { caller, right, params, queryString, readBody }: Call) {
+async function update({ database, providers }: Service, { caller, right, params, queryString, readBody }: Call) {
   parseArguments(queryString)
   const values = readWrapped(await readBody(), 'listener', bodyOfUpdate)
   const found: Found<{ protocol: string }> = await findObject(database, listener, params.id ?? '')
@@ -66,7 +67,7 @@ async function update({ database }: Service, { caller, right, params, queryStrin
     if (typeof values.default_pool_id === 'string') {
       checkPoolProtocol(found.protocol, (await usablePool(trx, changed.id, values.default_pool_id)).protocol)
     }
-    refuseWithoutEffect(changed.provider, listener, values)
+    refuseUnsupported(enabledProvider(providers, changed.provider), listener, values)
     await updateObject(trx, changed, listener, found.id, columnsOf(listener, values))
     return selectOne(trx, listener, condition('o.id = ?', found.id))
   })

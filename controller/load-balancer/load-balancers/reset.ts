@@ -2,8 +2,8 @@ import { z } from 'zod'
 import type { Database } from '../../database/connection.js'
 import { inTransaction } from '../../database/transaction.js'
 import { immutable, missing } from '../faults.js'
-import { WAKE_CHANNEL } from '../migrations.js'
 import { condition, type Presented, selectObject } from '../select.js'
+import { WAKE_CHANNEL } from '../wake-channel.js'
 import { loadBalancer } from './resource.js'
 
 /** The body of an administrator's reset, which goes alone. */

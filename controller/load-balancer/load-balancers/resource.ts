@@ -1,4 +1,4 @@
-import { derived, fixed, given, later, laterFixed, settable } from '../attributes.js'
+import { derived, fixed, given, settable } from '../attributes.js'
 import { defineResource } from '../resource.js'
 import { idList } from '../select.js'
 import { loadBalancerFault, loadBalancerStatus, timestamp } from '../status.js'
@@ -25,19 +25,20 @@ export const loadBalancer = defineResource({
     vip_port_id: fixed(uuid, null),
     vip_subnet_id: fixed(uuid, null),
     vip_network_id: fixed(uuid, null),
-    vip_sg_ids: later(setOf(uuid), []),
-    additional_vips: laterFixed(
+    vip_sg_ids: settable(setOf(uuid), []),
+    additional_vips: given(
       listOf(record({ subnet_id: uuid, ip_address: ipAddress, port_id: uuid }, ['subnet_id'])),
       [],
+      { sql: 'o.additional_vips' },
     ),
     listeners: derived('json', idList('listener', 'l', 'l.load_balancer_id = o.id')),
     pools: derived('json', idList('pool', 'p', 'p.load_balancer_id = o.id')),
     provider: fixed(text(64, { minimum: 1 }), null),
-    flavor_id: laterFixed(uuid, null),
-    vip_qos_policy_id: later(uuid, null),
+    flavor_id: fixed(uuid, null),
+    vip_qos_policy_id: settable(uuid, null),
     tags: settable(tags, [], { null: 'keep' }),
-    availability_zone: laterFixed(text(255), null),
-    vip_vnic_type: derived('text', `'normal'::text`),
+    availability_zone: fixed(text(255), null),
+    vip_vnic_type: derived('text', 'o.vip_vnic_type'),
     fault: derived('json', loadBalancerFault('o'), { omittedWhenNull: true }),
   },
 })

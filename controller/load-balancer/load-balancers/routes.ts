@@ -1,18 +1,17 @@
 import { randomUUID } from 'node:crypto'
 import { inTransaction } from '../../database/transaction.js'
-import { badRequest } from '../../http/errors.js'
+import { enabledProvider, refuseUnsupported } from '../capabilities.js'
 import { raised, updateLoadBalancer } from '../change.js'
 import { invalid } from '../faults.js'
 import { findObject, isBeingDeleted } from '../find.js'
 import { readWrapped } from '../input.js'
 import { booleanOf, parseArguments } from '../list-query.js'
 import { checkSubnets } from '../members/rules.js'
-import { WAKE_CHANNEL } from '../migrations.js'
 import { type LoadBalancerBody, loadBalancerCreateSchema } from '../nested.js'
-import { planObjects, refuseObjectsWithoutEffect } from '../new-objects.js'
+import { planObjects, refuseUnsupportedObjects } from '../new-objects.js'
 import { presentTree } from '../present-tree.js'
 import { listHandler, objectAnswer, showHandler } from '../read-routes.js'
-import { columnsOf, refuseWithoutEffect, updateSchema } from '../resource.js'
+import { columnsOf, updateSchema } from '../resource.js'
 import { authorise } from '../rights.js'
 import type { Call, Routes, Service } from '../routes.js'
 import { condition, selectOne } from '../select.js'
@@ -20,6 +19,7 @@ import { loadBalancerStatistics } from '../statistics.js'
 import { statusTree } from '../status-tree.js'
 import { storeObjects } from '../store.js'
 import { isObject } from '../values.js'
+import { WAKE_CHANNEL } from '../wake-channel.js'
 import { resetSchema, resetStatus } from './reset.js'
 import { loadBalancer } from './resource.js'
 import { claimVip, planVip, releaseVip, requireVip } from './vip.js'
@@ -49,8 +49,7 @@ async function create(
   authorise(caller, right, projectId)
   requireVip(body)
   const objects = planObjects(body.listeners, body.pools)
-  const provider = body.provider ?? config.default_provider
-  if (!providers.some(({ name }) => name === provider)) throw badRequest(`Provider '${provider}' is not enabled.`)
+  const provider = enabledProvider(providers, body.provider ?? config.default_provider)
   const vipPlan = await planVip(network, caller, body)
   const members = objects.pools.flatMap(pool => pool.members)
   await checkSubnets(
@@ -58,8 +57,8 @@ async function create(
     caller,
     members.map(({ values }) => values),
   )
-  refuseWithoutEffect(provider, loadBalancer, body)
-  refuseObjectsWithoutEffect(provider, objects)
+  refuseUnsupported(provider, loadBalancer, body)
+  refuseUnsupportedObjects(provider, objects)
 
   const id = randomUUID()
   const vip = await claimVip(network, vipPlan, { loadBalancerId: id, projectId })
@@ -70,7 +69,7 @@ async function create(
           ...columnsOf(loadBalancer, body),
           id,
           project_id: projectId,
-          provider,
+          provider: provider.name,
           topology: config.topology,
           vip_address: vip.address,
           vip_subnet_id: vip.subnetId,
@@ -106,7 +105,7 @@ function projectOf({ project_id, tenant_id }: LoadBalancerBody, own: string | nu
   return projectId
 }
 
-async function update({ database }: Service, { caller, right, params, queryString, readBody }: Call) {
+async function update({ database, providers }: Service, { caller, right, params, queryString, readBody }: Call) {
   parseArguments(queryString)
   const body = await readBody()
   const asked = isObject(body) && isObject(body.loadbalancer) ? body.loadbalancer : {}
@@ -119,7 +118,7 @@ async function update({ database }: Service, { caller, right, params, queryStrin
   const values = readWrapped(body, 'loadbalancer', bodyOfUpdate)
   const found = await findObject(database, loadBalancer, params.id ?? '')
   authorise(caller, right, found.project_id)
-  refuseWithoutEffect(found.provider, loadBalancer, values)
+  refuseUnsupported(enabledProvider(providers, found.provider), loadBalancer, values)
   return objectAnswer(
     200,
     loadBalancer,

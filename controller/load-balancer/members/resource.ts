@@ -28,6 +28,6 @@ export const member = defineResource({
     monitor_port: settable(integer(1, 65535), null),
     tags: settable(tags, [], { null: 'keep' }),
     request_sriov: given(boolean, false),
-    vnic_type: derived('text', `'normal'::text`),
+    vnic_type: derived('text', 'o.vnic_type'),
   },
 })

@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import { z } from 'zod'
 import type { Transaction } from '../../database/transaction.js'
+import { enabledProvider, refuseUnsupported } from '../capabilities.js'
 import { type ChangedLoadBalancer, changeLoadBalancer, markDeleted, touchPool, updateObject } from '../change.js'
 import { missing, missingParent } from '../faults.js'
 import { type Found, findObject, isBeingDeleted, lookUp } from '../find.js'
@@ -9,7 +10,7 @@ import { listPage } from '../list.js'
 import { booleanOf, parseArguments, parseListQuery, parseShowQuery } from '../list-query.js'
 import { pool } from '../pools/resource.js'
 import { objectAnswer, pageAnswer } from '../read-routes.js'
-import { columnsOf, createSchema, refuseWithoutEffect, updateSchema } from '../resource.js'
+import { columnsOf, createSchema, updateSchema } from '../resource.js'
 import { authorise } from '../rights.js'
 import type { Answer, Call, Routes, Service } from '../routes.js'
 import { condition, selectObject, selectOne } from '../select.js'
@@ -59,7 +60,10 @@ async function show({ database }: Service, { caller, right, params, queryString 
   return objectAnswer(200, member, object)
 }
 
-async function create({ database, network }: Service, { caller, right, params, queryString, readBody }: Call) {
+async function create(
+  { database, network, providers }: Service,
+  { caller, right, params, queryString, readBody }: Call,
+) {
   parseArguments(queryString)
   const values = readWrapped(await readBody(), 'member', bodyOfCreate)
   const above = await findPool(database, params.pool ?? '')
@@ -68,7 +72,7 @@ async function create({ database, network }: Service, { caller, right, params, q
   await checkSubnets(network, caller, [values])
   const id = randomUUID()
   const object = await changeLoadBalancer(database, above.load_balancer_id, async (trx, changed) => {
-    refuseWithoutEffect(changed.provider, member, values)
+    refuseUnsupported(enabledProvider(providers, changed.provider), member, values)
     const { last_server_number, monitored } = await touchPool(trx, changed, above.id, 1)
     const placed = { poolId: above.id, member: { id, values }, serverNumber: last_server_number, monitored }
     await storeMembers(trx, changed, [placed])
@@ -77,14 +81,14 @@ async function create({ database, network }: Service, { caller, right, params, q
   return objectAnswer(201, member, object)
 }
 
-async function update({ database }: Service, { caller, right, params, queryString, readBody }: Call) {
+async function update({ database, providers }: Service, { caller, right, params, queryString, readBody }: Call) {
   parseArguments(queryString)
   const values = readWrapped(await readBody(), 'member', bodyOfUpdate)
   const found = await findMember(database, params)
   authorise(caller, right, found.project_id)
   checkMember(values)
   const object = await changeLoadBalancer(database, found.load_balancer_id, async (trx, changed) => {
-    refuseWithoutEffect(changed.provider, member, values)
+    refuseUnsupported(enabledProvider(providers, changed.provider), member, values)
     await touchPool(trx, changed, found.pool_id)
     await updateObject(trx, changed, member, found.id, columnsOf(member, values))
     return selectOne(trx, member, condition('o.id = ?', found.id))
@@ -108,7 +112,10 @@ async function remove({ database }: Service, { caller, right, params, queryStrin
 /** Thrown to roll back a batch that changes nothing. */
 const NOTHING_TO_DO = Symbol('nothing to do')
 
-async function replaceAll({ database, network }: Service, { caller, right, params, queryString, readBody }: Call) {
+async function replaceAll(
+  { database, network, providers }: Service,
+  { caller, right, params, queryString, readBody }: Call,
+) {
   const args = parseArguments(queryString, ['additive_only'])
   const additiveOnly = args.has('additive_only') && booleanOf('additive_only', args.get('additive_only') ?? '')
   const wanted = readBatch(await readBody())
@@ -122,7 +129,7 @@ async function replaceAll({ database, network }: Service, { caller, right, param
   )
   try {
     await changeLoadBalancer(database, above.load_balancer_id, async (trx, changed) => {
-      for (const { values } of wanted) refuseWithoutEffect(changed.provider, member, values)
+      for (const { values } of wanted) refuseUnsupported(enabledProvider(providers, changed.provider), member, values)
       const existing: ExistingMember[] = await trx('member')
         .where({ pool_id: above.id })
         .whereNot({ change: 'delete' })

@@ -1,4 +1,4 @@
-import { derived, fixedRequired, given, later, settable, settableRequired } from '../attributes.js'
+import { derived, fixedRequired, given, settable, settableRequired } from '../attributes.js'
 import { defineResource } from '../resource.js'
 import { idList, idOf } from '../select.js'
 import { childStatus, timestamp } from '../status.js'
@@ -32,14 +32,9 @@ export const pool = defineResource({
     provisioning_status: derived('text', childStatus('o')),
     operating_status: derived('text', 'o.operating_status'),
     admin_state_up: settable(boolean, true, { null: { value: false } }),
-    protocol: fixedRequired(oneOf(POOL_PROTOCOLS), { effective: ['HTTP', 'TCP'] }),
-    lb_algorithm: settableRequired(oneOf(['ROUND_ROBIN', 'LEAST_CONNECTIONS', 'SOURCE_IP', 'SOURCE_IP_PORT']), {
-      effective: ['ROUND_ROBIN', 'LEAST_CONNECTIONS', 'SOURCE_IP'],
-    }),
-    // `{}` removes it, so it reads as a record whose keys are all unset.
-    session_persistence: later(sessionPersistence, null, {
-      none: [{ type: null, cookie_name: null, persistence_timeout: null, persistence_granularity: null }],
-    }),
+    protocol: fixedRequired(oneOf(POOL_PROTOCOLS)),
+    lb_algorithm: settableRequired(oneOf(['ROUND_ROBIN', 'LEAST_CONNECTIONS', 'SOURCE_IP', 'SOURCE_IP_PORT'])),
+    session_persistence: settable(sessionPersistence, null),
     project_id: given(text(36), null, { sql: 'o.project_id' }),
     tenant_id: given(text(36), null, { sql: 'o.project_id', filterable: false }),
     loadbalancer_id: given(uuid, null),
@@ -51,12 +46,12 @@ export const pool = defineResource({
     healthmonitor_id: derived('uuid', monitorId, { omittedWhenNull: true }),
     members: derived('json', idList('member', 'm', 'm.pool_id = o.id')),
     tags: settable(tags, [], { null: 'keep' }),
-    tls_container_ref: later(text(255), null),
-    ca_tls_container_ref: later(text(255), null),
-    crl_container_ref: later(text(255), null),
-    tls_enabled: later(boolean, false),
-    tls_ciphers: later(text(2048), null),
-    tls_versions: later(listOf(text(32)), null),
-    alpn_protocols: later(listOf(oneOf(['h2', 'http/1.1', 'http/1.0'])), null),
+    tls_container_ref: settable(text(255), null),
+    ca_tls_container_ref: settable(text(255), null),
+    crl_container_ref: settable(text(255), null),
+    tls_enabled: settable(boolean, false),
+    tls_ciphers: settable(text(2048), null),
+    tls_versions: settable(listOf(text(32)), null),
+    alpn_protocols: settable(listOf(oneOf(['h2', 'http/1.1', 'http/1.0'])), null),
   },
 })

@@ -1,4 +1,5 @@
 import { conflict } from '../../http/errors.js'
+import { enabledProvider, refuseUnsupported } from '../capabilities.js'
 import { changeLoadBalancer, markDeleted, touchListenersOf, updateObject } from '../change.js'
 import { immutable, invalid, missing } from '../faults.js'
 import { findObject, isBeingDeleted } from '../find.js'
@@ -9,9 +10,9 @@ import { checkPoolProtocol } from '../listeners/rules.js'
 import { loadBalancer } from '../load-balancers/resource.js'
 import { checkSubnets } from '../members/rules.js'
 import { poolCreateSchema } from '../nested.js'
-import { planPool, refuseObjectsWithoutEffect } from '../new-objects.js'
+import { planPool, refuseUnsupportedObjects } from '../new-objects.js'
 import { listHandler, objectAnswer, showHandler } from '../read-routes.js'
-import { columnsOf, refuseWithoutEffect, updateSchema } from '../resource.js'
+import { columnsOf, updateSchema } from '../resource.js'
 import { authorise } from '../rights.js'
 import type { Call, Routes, Service } from '../routes.js'
 import { condition, selectOne } from '../select.js'
@@ -30,7 +31,7 @@ export function poolRoutes(service: Service): Routes {
   }
 }
 
-async function create({ database, network }: Service, { caller, right, queryString, readBody }: Call) {
+async function create({ database, network, providers }: Service, { caller, right, queryString, readBody }: Call) {
   parseArguments(queryString)
   const body = readWrapped(await readBody(), 'pool', poolCreateSchema)
   const { loadbalancer_id: loadBalancerId, listener_id: listenerId, ...values } = body
@@ -54,7 +55,7 @@ async function create({ database, network }: Service, { caller, right, queryStri
     if (user === undefined) throw missing('Listener', listenerId ?? '')
     if (user?.change === 'delete') throw immutable('Listener', user.id)
     if (user !== null) checkPoolProtocol(user.protocol, planned.values.protocol)
-    refuseObjectsWithoutEffect(changed.provider, { pools: [planned], listeners: [] })
+    refuseUnsupportedObjects(enabledProvider(providers, changed.provider), { pools: [planned], listeners: [] })
     if (user !== null && user.default_pool_id !== null) throw conflict('This listener already has a default pool')
     await storePools(trx, changed, [planned])
     if (user !== null) await updateObject(trx, changed, listener, user.id, { default_pool_id: planned.id })
@@ -63,13 +64,13 @@ async function create({ database, network }: Service, { caller, right, queryStri
   return objectAnswer(201, pool, object)
 }
 
-async function update({ database }: Service, { caller, right, params, queryString, readBody }: Call) {
+async function update({ database, providers }: Service, { caller, right, params, queryString, readBody }: Call) {
   parseArguments(queryString)
   const values = readWrapped(await readBody(), 'pool', bodyOfUpdate)
   const found = await findObject(database, pool, params.id ?? '')
   authorise(caller, right, found.project_id)
   const object = await changeLoadBalancer(database, found.load_balancer_id, async (trx, changed) => {
-    refuseWithoutEffect(changed.provider, pool, values)
+    refuseUnsupported(enabledProvider(providers, changed.provider), pool, values)
     await updateObject(trx, changed, pool, found.id, columnsOf(pool, values))
     await touchListenersOf(trx, changed, found.id)
     return selectOne(trx, pool, condition('o.id = ?', found.id))

@@ -91,6 +91,7 @@ const BALANCE: Record<Algorithm, string> = {
   ROUND_ROBIN: 'roundrobin',
   LEAST_CONNECTIONS: 'leastconn',
   SOURCE_IP: 'source',
+  SOURCE_IP_PORT: 'source',
 }
 
 /** insert_headers: what each key sets. X-Forwarded-For is appended to by an option of its own. */

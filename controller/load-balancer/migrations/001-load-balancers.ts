@@ -1,4 +1,4 @@
-import type { Migration } from '../database/migrate.js'
+import type { Migration } from '../../database/migrate.js'
 
 /**
  * The tables of the load balancer service.
@@ -8,11 +8,10 @@ import type { Migration } from '../database/migrate.js'
  * stored nowhere (status.ts). A deleted object stays as a row with change = 'delete' until its generation is applied.
  * created_at is the clock, not the start of the transaction, so that objects of one request keep the order in which they were asked for.
  */
-export const migrations: readonly Migration[] = [
-  {
-    name: '001-load-balancers',
-    up: async trx => {
-      await trx.raw(`
+export const loadBalancers: Migration = {
+  name: '001-load-balancers',
+  up: async trx => {
+    await trx.raw(`
         -- Of the load balancer itself. A fault of its newest generation is an ERROR, applied or not (an amphora may die later).
         CREATE FUNCTION provisioning_status(generation bigint, change text, applied_generation bigint, fault_generation bigint)
         RETURNS text IMMUTABLE PARALLEL SAFE LANGUAGE sql AS $$
@@ -241,10 +240,6 @@ export const migrations: readonly Migration[] = [
           request_errors bigint NOT NULL DEFAULT 0,
           PRIMARY KEY (listener_id, amphora_id)
         );
-      `)
-    },
+    `)
   },
-]
-
-/** The channel on which committed changes wake the workers; the payload is the load balancer's id. */
-export const WAKE_CHANNEL = 'krater_load_balancer'
+}

@@ -1,0 +1,181 @@
+import type { Migration } from '../../database/migrate.js'
+
+/** Layer 7, TLS references, quotas, flavors, availability zones, failover, history and repeated requests. */
+export const wholeApi: Migration = {
+  name: '002-whole-api',
+  up: async trx => {
+    await trx.raw(`
+      CREATE TABLE flavor_profile (
+        id uuid PRIMARY KEY,
+        name text NOT NULL,
+        provider_name text NOT NULL,
+        -- the text as it was given, which holds a JSON object
+        flavor_data text NOT NULL
+      );
+
+      CREATE TABLE flavor (
+        id uuid PRIMARY KEY,
+        name text NOT NULL UNIQUE,
+        description text NOT NULL DEFAULT '',
+        enabled boolean NOT NULL DEFAULT true,
+        flavor_profile_id uuid NOT NULL REFERENCES flavor_profile
+      );
+      CREATE INDEX flavor_of_profile ON flavor (flavor_profile_id);
+
+      CREATE TABLE availability_zone_profile (
+        id uuid PRIMARY KEY,
+        name text NOT NULL,
+        provider_name text NOT NULL,
+        availability_zone_data text NOT NULL
+      );
+
+      CREATE TABLE availability_zone (
+        name text PRIMARY KEY,
+        description text NOT NULL DEFAULT '',
+        enabled boolean NOT NULL DEFAULT true,
+        availability_zone_profile_id uuid NOT NULL REFERENCES availability_zone_profile
+      );
+      CREATE INDEX availability_zone_of_profile ON availability_zone (availability_zone_profile_id);
+
+      ALTER TABLE load_balancer
+        ADD COLUMN flavor_id uuid REFERENCES flavor,
+        ADD COLUMN availability_zone text REFERENCES availability_zone,
+        ADD COLUMN vip_sg_ids uuid[] NOT NULL DEFAULT '{}',
+        ADD COLUMN vip_vnic_type text NOT NULL DEFAULT 'normal',
+        -- [{"subnet_id", "ip_address", "port_id"}], in the order of the request
+        ADD COLUMN additional_vips jsonb NOT NULL DEFAULT '[]';
+      CREATE INDEX load_balancer_flavor ON load_balancer (flavor_id);
+      CREATE INDEX load_balancer_availability_zone ON load_balancer (availability_zone);
+
+      ALTER TABLE listener
+        ADD COLUMN default_tls_container_ref text,
+        ADD COLUMN sni_container_refs text[] NOT NULL DEFAULT '{}',
+        ADD COLUMN client_authentication text NOT NULL DEFAULT 'NONE',
+        ADD COLUMN client_ca_tls_container_ref text,
+        ADD COLUMN client_crl_container_ref text,
+        ADD COLUMN tls_ciphers text,
+        ADD COLUMN tls_versions text[],
+        ADD COLUMN alpn_protocols text[],
+        ADD COLUMN hsts_max_age integer,
+        ADD COLUMN hsts_include_subdomains boolean NOT NULL DEFAULT false,
+        ADD COLUMN hsts_preload boolean NOT NULL DEFAULT false;
+
+      ALTER TABLE pool
+        ADD COLUMN tls_enabled boolean NOT NULL DEFAULT false,
+        ADD COLUMN tls_container_ref text,
+        ADD COLUMN ca_tls_container_ref text,
+        ADD COLUMN crl_container_ref text,
+        ADD COLUMN tls_ciphers text,
+        ADD COLUMN tls_versions text[],
+        ADD COLUMN alpn_protocols text[];
+
+      ALTER TABLE member ADD COLUMN vnic_type text NOT NULL DEFAULT 'normal';
+
+      CREATE TABLE l7_policy (
+        id uuid PRIMARY KEY,
+        load_balancer_id uuid NOT NULL REFERENCES load_balancer ON DELETE CASCADE,
+        listener_id uuid NOT NULL REFERENCES listener ON DELETE CASCADE,
+        project_id text NOT NULL,
+        name text NOT NULL DEFAULT '',
+        description text NOT NULL DEFAULT '',
+        admin_state_up boolean NOT NULL DEFAULT true,
+        action text NOT NULL,
+        redirect_pool_id uuid REFERENCES pool ON DELETE SET NULL,
+        redirect_url text,
+        redirect_prefix text,
+        redirect_http_code integer,
+        -- 1..n without gaps over the policies of a listener that are not under deletion
+        position integer NOT NULL,
+        tags text[] NOT NULL DEFAULT '{}',
+        created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+        updated_at timestamptz,
+        generation bigint NOT NULL,
+        change text NOT NULL DEFAULT 'create' CHECK (change IN ('create', 'update', 'delete'))
+      );
+      CREATE INDEX l7_policy_load_balancer ON l7_policy (load_balancer_id);
+      CREATE INDEX l7_policy_listener ON l7_policy (listener_id, position);
+      CREATE INDEX l7_policy_redirect_pool ON l7_policy (redirect_pool_id);
+      CREATE INDEX l7_policy_page ON l7_policy (project_id, created_at, id);
+
+      CREATE TABLE l7_rule (
+        id uuid PRIMARY KEY,
+        load_balancer_id uuid NOT NULL REFERENCES load_balancer ON DELETE CASCADE,
+        l7_policy_id uuid NOT NULL REFERENCES l7_policy ON DELETE CASCADE,
+        project_id text NOT NULL,
+        type text NOT NULL,
+        compare_type text NOT NULL,
+        key text,
+        value text NOT NULL,
+        invert boolean NOT NULL DEFAULT false,
+        admin_state_up boolean NOT NULL DEFAULT true,
+        tags text[] NOT NULL DEFAULT '{}',
+        created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+        updated_at timestamptz,
+        generation bigint NOT NULL,
+        change text NOT NULL DEFAULT 'create' CHECK (change IN ('create', 'update', 'delete'))
+      );
+      CREATE INDEX l7_rule_load_balancer ON l7_rule (load_balancer_id);
+      CREATE INDEX l7_rule_page ON l7_rule (l7_policy_id, created_at, id);
+
+      -- Limits that were set for a project; null stands for the configured default. The row is also what creates of one project queue on.
+      CREATE TABLE quota (
+        project_id text PRIMARY KEY,
+        loadbalancer integer,
+        listener integer,
+        pool integer,
+        member integer,
+        healthmonitor integer,
+        l7policy integer,
+        l7rule integer
+      );
+
+      -- Totals since the pool was made, as listener_statistics; a pool's own row per listener that uses it and amphora.
+      CREATE TABLE pool_statistics (
+        pool_id uuid NOT NULL REFERENCES pool ON DELETE CASCADE,
+        listener_id uuid NOT NULL,
+        amphora_id uuid NOT NULL,
+        epoch text NOT NULL,
+        sent_ms bigint NOT NULL DEFAULT 0,
+        base_bytes_in bigint NOT NULL DEFAULT 0,
+        base_bytes_out bigint NOT NULL DEFAULT 0,
+        base_total_connections bigint NOT NULL DEFAULT 0,
+        base_request_errors bigint NOT NULL DEFAULT 0,
+        bytes_in bigint NOT NULL DEFAULT 0,
+        bytes_out bigint NOT NULL DEFAULT 0,
+        active_connections bigint NOT NULL DEFAULT 0,
+        total_connections bigint NOT NULL DEFAULT 0,
+        request_errors bigint NOT NULL DEFAULT 0,
+        PRIMARY KEY (pool_id, listener_id, amphora_id)
+      );
+
+      -- An amphora that a failover asked to be replaced: it serves until another has taken its role.
+      ALTER TABLE amphora ADD COLUMN replace_generation bigint;
+
+      -- Who changed what, and what became of it; kept for as long as the load balancer's record.
+      CREATE TABLE load_balancer_event (
+        id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+        load_balancer_id uuid NOT NULL REFERENCES load_balancer ON DELETE CASCADE,
+        at timestamptz NOT NULL DEFAULT clock_timestamp(),
+        generation bigint NOT NULL,
+        -- requested, applied, failed ...
+        kind text NOT NULL,
+        detail jsonb NOT NULL
+      );
+      CREATE INDEX load_balancer_event_page ON load_balancer_event (load_balancer_id, id);
+
+      -- Answers to creates that carried an Idempotency-Key; gone a day later.
+      CREATE TABLE repeated_request (
+        project_id text NOT NULL,
+        user_id text NOT NULL,
+        key text NOT NULL,
+        -- SHA-256 of method, path and body
+        request_sha256 text NOT NULL,
+        status integer,
+        body text,
+        created_at timestamptz NOT NULL DEFAULT now(),
+        PRIMARY KEY (project_id, user_id, key)
+      );
+      CREATE INDEX repeated_request_age ON repeated_request (created_at);
+    `)
+  },
+}

@@ -1,0 +1,5 @@
+import type { Migration } from '../../database/migrate.js'
+import { loadBalancers } from './001-load-balancers.js'
+import { wholeApi } from './002-whole-api.js'
+
+export const migrations: readonly Migration[] = [loadBalancers, wholeApi]

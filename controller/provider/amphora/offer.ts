@@ -1,0 +1,58 @@
+import type { OfferedProvider } from '../../load-balancer/capabilities.js'
+
+const NO_TLS_REFERENCES = {
+  default_tls_container_ref: [],
+  sni_container_refs: [[]],
+  client_ca_tls_container_ref: [],
+  client_crl_container_ref: [],
+  client_authentication: ['NONE'],
+  tls_ciphers: [],
+  tls_versions: [],
+  alpn_protocols: [],
+  hsts_max_age: [],
+  hsts_include_subdomains: [false],
+  hsts_preload: [false],
+}
+
+/** As `{}` reads, which removes it. */
+const NO_PERSISTENCE = { type: null, cookie_name: null, persistence_timeout: null, persistence_granularity: null }
+
+/** What the API offers for the amphora provider. */
+export const amphoraOffer: OfferedProvider = {
+  name: 'amphora',
+  description: 'The Octavia Amphora driver.',
+  capabilities: {
+    loadbalancer: {
+      vip_sg_ids: [[]],
+      vip_qos_policy_id: [],
+      additional_vips: [[]],
+      flavor_id: [],
+      availability_zone: [],
+    },
+    listener: { protocol: ['HTTP', 'TCP'], allowed_cidrs: [[]], ...NO_TLS_REFERENCES },
+    pool: {
+      protocol: ['HTTP', 'TCP'],
+      lb_algorithm: ['ROUND_ROBIN', 'LEAST_CONNECTIONS', 'SOURCE_IP'],
+      session_persistence: [NO_PERSISTENCE],
+      tls_enabled: [false],
+      tls_container_ref: [],
+      ca_tls_container_ref: [],
+      crl_container_ref: [],
+      tls_ciphers: [],
+      tls_versions: [],
+      alpn_protocols: [],
+    },
+    healthmonitor: { type: ['HTTP', 'TCP'] },
+    l7policy: { action: [] },
+    rule: { type: ['HOST_NAME', 'PATH', 'FILE_TYPE', 'HEADER', 'COOKIE'] },
+  },
+  flavorKeys: [],
+  availabilityZoneKeys: [],
+}
+
+/** The same provider under the name that older clients give it. */
+export const octaviaOffer: OfferedProvider = {
+  ...amphoraOffer,
+  name: 'octavia',
+  description: 'Deprecated alias of the Octavia Amphora driver.',
+}

@@ -1,0 +1,10 @@
+import type { OfferedProvider } from '../../load-balancer/capabilities.js'
+
+/** What the API offers for the provider that accepts everything. */
+export const noopOffer: OfferedProvider = {
+  name: 'noop_driver',
+  description: 'Accepts every load balancer and carries nothing out.',
+  capabilities: {},
+  flavorKeys: [],
+  availabilityZoneKeys: [],
+}
