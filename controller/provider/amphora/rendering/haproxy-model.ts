@@ -6,29 +6,11 @@ import {
   HAPROXY_SOCKET_LINE,
   HAPROXY_USER,
 } from '../../../../amphora-agent/protocol/paths.js'
-import type {
-  Algorithm,
-  HealthMonitorNode,
-  ListenerNode,
-  LoadBalancerTree,
-  PoolNode,
-} from '../../../load-balancer/tree.js'
-import {
-  bracketedAddress,
-  type ConfigurationWord,
-  endpoint,
-  headerValue,
-  httpMethod,
-  identifier,
-  integer,
-  keywords,
-  logFormat,
-  milliseconds,
-  requestTarget,
-  seconds,
-  statusCodes,
-} from './quote.js'
-import { renderServer, type ServerWords } from './servers.js'
+import type { LoadBalancerTree } from '../../../load-balancer/tree.js'
+import { type BackendModel, renderBackend } from './backend.js'
+import { type FrontendModel, frontendModel } from './frontend.js'
+import { type ConfigurationWord, identifier, integer, keywords } from './quote.js'
+import { byId, isWanted } from './wanted.js'
 
 /** What the template haproxy.hbs writes: words of the writer, and switches. */
 export type HaproxyModel = {
@@ -46,62 +28,10 @@ export type HaproxyModel = {
   backends: BackendModel[]
 }
 
-type FrontendModel = {
-  name: ConfigurationWord
-  mode: ConfigurationWord
-  http: boolean
-  bind: ConfigurationWord
-  maxconn: ConfigurationWord
-  timeoutClient: ConfigurationWord
-  logFormat: ConfigurationWord
-  inspectDelay: ConfigurationWord | null
-  forwardedFor: boolean
-  setHeaders: { header: ConfigurationWord; format: ConfigurationWord }[]
-  defaultBackend: ConfigurationWord | null
-}
-
-type BackendModel = {
-  name: ConfigurationWord
-  mode: ConfigurationWord
-  http: boolean
-  balance: ConfigurationWord
-  consistentHash: boolean
-  fullconn: ConfigurationWord
-  timeoutConnect: ConfigurationWord
-  timeoutServer: ConfigurationWord
-  timeoutCheck: ConfigurationWord | null
-  httpCheck: HttpCheckModel | null
-  servers: ServerWords[]
-}
-
-type HttpCheckModel = {
-  method: ConfigurationWord
-  uri: ConfigurationWord
-  version: ConfigurationWord
-  host: ConfigurationWord | null
-  codes: ConfigurationWord
-}
-
 export type RenderedHaproxy = { model: HaproxyModel; backends: Backend[]; objects: ObjectTable }
 
 /** What an unlimited listener counts as. */
 const DEFAULT_CONNECTION_LIMIT = 50_000
-
-const BALANCE: Record<Algorithm, string> = {
-  ROUND_ROBIN: 'roundrobin',
-  LEAST_CONNECTIONS: 'leastconn',
-  SOURCE_IP: 'source',
-  SOURCE_IP_PORT: 'source',
-}
-
-/** insert_headers: what each key sets. X-Forwarded-For is appended to by an option of its own. */
-const INSERTED_HEADERS: Readonly<Record<string, ConfigurationWord>> = {
-  'X-Forwarded-Port': logFormat`%[dst_port]`,
-  'X-Forwarded-Proto': logFormat`http`,
-  'X-Forwarded-IP': logFormat`%[src]`,
-  'X-Client-IP': logFormat`%[src]`,
-  'X-Real-IP': logFormat`%[src]`,
-}
 
 /**
  * HAProxy's configuration for one load balancer, or null when there is nothing to serve: no enabled listener, or the load balancer is disabled.
@@ -122,22 +52,16 @@ export function haproxyModel(tree: LoadBalancerTree, maxConnections: number): Re
   const backends: Backend[] = []
   const objects: ObjectTable = { listeners: listeners.map(listener => listener.id), pools: [] }
   for (const listener of listeners) {
-    const pool = listener.defaultPoolId === null ? undefined : pools.get(listener.defaultPoolId)
+    const defaultPool = listener.defaultPoolId === null ? undefined : pools.get(listener.defaultPoolId)
     const maxconn = bound(listener.connectionLimit)
-    frontends.push(frontendModel(tree, listener, pool, maxconn))
-    if (pool === undefined) continue
-    const members = pool.members
-      .filter(member => member.change !== 'delete')
-      .sort((a, b) => a.serverNumber - b.serverNumber)
-    const monitor = pool.healthMonitor !== null && isWanted(pool.healthMonitor) ? pool.healthMonitor : null
-    const rendered = members.map(member => renderServer(member, monitor))
-    backendModels.push({
-      ...backendModel(tree, listener, pool, monitor, maxconn),
-      servers: rendered.map(({ words }) => words),
-    })
-    // every algorithm above is dynamic: source only because its hash is consistent
-    backends.push({ name: backendName(pool, listener), dynamic: true, servers: rendered.map(({ server }) => server) })
-    objects.pools.push({ poolId: pool.id, listenerId: listener.id, members: members.map(member => member.id) })
+    frontends.push(frontendModel(tree, listener, defaultPool, maxconn))
+    const served = defaultPool === undefined ? [] : [defaultPool]
+    for (const pool of served) {
+      const rendered = renderBackend(tree, listener, pool, maxconn)
+      backendModels.push(rendered.model)
+      backends.push(rendered.backend)
+      objects.pools.push({ poolId: pool.id, listenerId: listener.id, members: rendered.members })
+    }
   }
   const total = listeners.reduce((sum, listener) => sum + bound(listener.connectionLimit), 0)
   const model: HaproxyModel = {
@@ -159,93 +83,3 @@ export function haproxyModel(tree: LoadBalancerTree, maxConnections: number): Re
   }
   return { model, backends, objects }
 }
-
-function frontendModel(
-  tree: LoadBalancerTree,
-  listener: ListenerNode,
-  pool: PoolNode | undefined,
-  maxconn: number,
-): FrontendModel {
-  const what = `Listener ${listener.id}`
-  const http = listener.protocol === 'HTTP'
-  const headers = http ? insertedHeaders(listener) : []
-  return {
-    name: identifier(listener.id, `${what}, id`),
-    mode: modeOf(listener),
-    http,
-    bind: endpoint(tree.vip.address, listener.protocolPort, `${what}, address`),
-    maxconn: integer(maxconn, `${what}, connection_limit`, 1, 1_000_000),
-    timeoutClient: milliseconds(listener.timeoutClientData, `${what}, timeout_client_data`),
-    // a request has a line and a status in HTTP only; the two dashes before %b are the client's certificate, of which there is none
-    logFormat: http
-      ? logFormat`${tree.projectId} ${tree.id} %f %ci %cp %t %{+Q}r %ST %B %U - - %b %s %Tt %tsc`
-      : logFormat`${tree.projectId} ${tree.id} %f %ci %cp %t - - %B %U - - %b %s %Tt %tsc`,
-    // HTTP waits for a whole request anyway; without a rule that wants content, the delay would mean nothing
-    inspectDelay:
-      http || listener.timeoutTcpInspect === 0
-        ? null
-        : milliseconds(listener.timeoutTcpInspect, `${what}, timeout_tcp_inspect`),
-    forwardedFor: headers.includes('X-Forwarded-For'),
-    setHeaders: headers.flatMap(header => {
-      const format = INSERTED_HEADERS[header]
-      return format === undefined ? [] : [{ header: keywords(header), format }]
-    }),
-    defaultBackend: pool === undefined ? null : backendIdentifier(pool, listener),
-  }
-}
-
-/** The keys that are switched on, in a fixed order; those unknown here were refused by the API. */
-function insertedHeaders(listener: ListenerNode): string[] {
-  const known = ['X-Forwarded-For', ...Object.keys(INSERTED_HEADERS)]
-  return known.filter(header => listener.insertHeaders[header]?.toLowerCase() === 'true')
-}
-
-function backendModel(
-  tree: LoadBalancerTree,
-  listener: ListenerNode,
-  pool: PoolNode,
-  monitor: HealthMonitorNode | null,
-  fullconn: number,
-): Omit<BackendModel, 'servers'> {
-  const what = `Listener ${listener.id}`
-  return {
-    name: backendIdentifier(pool, listener),
-    mode: modeOf(listener),
-    http: listener.protocol === 'HTTP',
-    balance: keywords(BALANCE[pool.lbAlgorithm]),
-    consistentHash: pool.lbAlgorithm === 'SOURCE_IP',
-    fullconn: integer(fullconn, `${what}, connection_limit`, 1, 1_000_000),
-    timeoutConnect: milliseconds(listener.timeoutMemberConnect, `${what}, timeout_member_connect`),
-    timeoutServer: milliseconds(listener.timeoutMemberData, `${what}, timeout_member_data`),
-    timeoutCheck: monitor === null ? null : seconds(monitor.timeout, `Health monitor ${monitor.id}, timeout`),
-    httpCheck: monitor?.type === 'HTTP' ? httpCheckModel(tree, monitor) : null,
-  }
-}
-
-function httpCheckModel(tree: LoadBalancerTree, monitor: HealthMonitorNode): HttpCheckModel {
-  const what = `Health monitor ${monitor.id}`
-  return {
-    method: httpMethod(monitor.httpMethod ?? 'GET', `${what}, http_method`),
-    uri: requestTarget(monitor.urlPath ?? '/', `${what}, url_path`),
-    version: keywords(monitor.httpVersion === 1.1 ? 'HTTP/1.1' : 'HTTP/1.0'),
-    host: checkedHost(tree, monitor),
-    codes: statusCodes(monitor.expectedCodes ?? '200', `${what}, expected_codes`),
-  }
-}
-
-/** HAProxy adds no Host header to a check by itself, and servers answer HTTP/1.1 without one with 400: the VIP stands in. */
-function checkedHost(tree: LoadBalancerTree, monitor: HealthMonitorNode): ConfigurationWord | null {
-  if (monitor.domainName !== null) return headerValue(monitor.domainName, `Health monitor ${monitor.id}, domain_name`)
-  return monitor.httpVersion === 1.1 ? bracketedAddress(tree.vip.address, 'The VIP address') : null
-}
-
-const modeOf = (listener: ListenerNode) => keywords(listener.protocol === 'HTTP' ? 'http' : 'tcp')
-
-const backendName = (pool: PoolNode, listener: ListenerNode) => `${pool.id}:${listener.id}`
-
-const backendIdentifier = (pool: PoolNode, listener: ListenerNode) => identifier(backendName(pool, listener), 'Backend')
-
-const isWanted = (object: { change: string; adminStateUp: boolean }) =>
-  object.change !== 'delete' && object.adminStateUp
-
-const byId = (a: { id: string }, b: { id: string }) => (a.id < b.id ? -1 : a.id > b.id ? 1 : 0)

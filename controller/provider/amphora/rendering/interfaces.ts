@@ -4,6 +4,7 @@ import type { Subnet } from '../../../network/driver.js'
 import { ProvisioningFault } from '../../provider.js'
 import type { AmphoraFacts, Card } from './facts.js'
 import { address, cidr, textOf } from './quote.js'
+import { byId } from './wanted.js'
 
 /** Where the VIP stands: on which card, in which subnet, and by which gateway replies leave. */
 export type VipPlacement = { interface: string; subnet: string; gateway: string | null }
@@ -84,5 +85,3 @@ function vipFirst(a: Card, b: Card): number {
   if (a.purpose !== b.purpose) return a.purpose === 'vip' ? -1 : 1
   return byId(a.port, b.port)
 }
-
-const byId = (a: { id: string }, b: { id: string }) => (a.id < b.id ? -1 : a.id > b.id ? 1 : 0)
