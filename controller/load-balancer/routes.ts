@@ -7,6 +7,7 @@ import { callerOf } from '../identity/authenticate.js'
 import type { Caller } from '../identity/caller.js'
 import type { NetworkDriver } from '../network/driver.js'
 import type { OfferedProvider } from './capabilities.js'
+import { type Asked, askedOf } from './events.js'
 import { type Right, ROUTE_RIGHTS, type Route } from './rights.js'
 
 /** Largest request body, as the peers' (oslo) default. */
@@ -31,6 +32,11 @@ export type Call = {
   url: string
   /** @throws ApiError 400, 413, 415 */
   readBody: () => Promise<unknown>
+  /**
+   * What this request asks for, for the history of the load balancer that it changes; to be called when the body was read.
+   * @param madeId the id of the object that it makes
+   */
+  asked: (madeId?: string) => Asked
 }
 
 /** `json` is the text of the body; without it there is none. */
@@ -44,13 +50,21 @@ export function addRoutes(router: Router, routes: Routes, publicUrl: (ctx: Conte
   for (const [route, handle] of Object.entries(routes) as [Route, Handler][]) {
     const [method, path] = route.split(' ') as [string, string]
     router.register(path, [method], async ctx => {
+      const caller = callerOf(ctx)
+      const { params, querystring: queryString } = ctx
+      const requestId: string = ctx.state.requestId
+      let body: unknown
       const answer = await handle({
-        caller: callerOf(ctx),
+        caller,
         right: ROUTE_RIGHTS[route],
-        params: ctx.params,
-        queryString: ctx.querystring,
+        params,
+        queryString,
         url: publicUrl(ctx, ctx.originalUrl.split('?')[0] ?? ''),
-        readBody: () => readJson(ctx, BODY_LIMIT),
+        readBody: async () => {
+          body = await readJson(ctx, BODY_LIMIT)
+          return body
+        },
+        asked: madeId => askedOf({ route, params, queryString, body, caller, requestId, madeId: madeId ?? null }),
       })
       ctx.body = answer.json ?? null
       ctx.status = answer.status
