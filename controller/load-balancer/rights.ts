@@ -31,6 +31,7 @@ export const ROUTE_RIGHTS = {
   'GET /lbaas/loadbalancers/:id/stats': 'read',
   'GET /lbaas/loadbalancers/:id/status': 'read',
   'GET /lbaas/loadbalancers/:id/statuses': 'read',
+  'PUT /lbaas/loadbalancers/:id/failover': 'admin',
   'GET /lbaas/listeners': 'read',
   'POST /lbaas/listeners': 'write',
   'GET /lbaas/listeners/:id': 'read',
@@ -42,6 +43,7 @@ export const ROUTE_RIGHTS = {
   'GET /lbaas/pools/:id': 'read',
   'PUT /lbaas/pools/:id': 'write',
   'DELETE /lbaas/pools/:id': 'write',
+  'GET /lbaas/pools/:id/stats': 'read',
   'GET /lbaas/pools/:pool/members': 'read members',
   'POST /lbaas/pools/:pool/members': 'write',
   'PUT /lbaas/pools/:pool/members': 'write',
@@ -56,6 +58,10 @@ export const ROUTE_RIGHTS = {
   'GET /lbaas/providers': 'read',
   'GET /octavia/amphorae': 'admin',
   'GET /octavia/amphorae/:id': 'admin',
+  'DELETE /octavia/amphorae/:id': 'admin',
+  'GET /octavia/amphorae/:id/stats': 'admin',
+  'PUT /octavia/amphorae/:id/failover': 'admin',
+  'PUT /octavia/amphorae/:id/config': 'admin',
 } as const satisfies Record<string, Right>
 
 export type Route = keyof typeof ROUTE_RIGHTS

@@ -20,6 +20,7 @@ import { statusTree } from '../status-tree.js'
 import { storeObjects } from '../store.js'
 import { isObject } from '../values.js'
 import { WAKE_CHANNEL } from '../wake-channel.js'
+import { failOver } from './failover.js'
 import { resetSchema, resetStatus } from './reset.js'
 import { loadBalancer } from './resource.js'
 import { claimVip, planVip, releaseVip, requireVip } from './vip.js'
@@ -36,6 +37,7 @@ export function loadBalancerRoutes(service: Service): Routes {
     'GET /lbaas/loadbalancers/:id/stats': call => loadBalancerStatistics(service, call),
     'GET /lbaas/loadbalancers/:id/status': call => statusTree(service, call),
     'GET /lbaas/loadbalancers/:id/statuses': call => statusTree(service, call),
+    'PUT /lbaas/loadbalancers/:id/failover': call => failOver(service, call),
   }
 }
 

@@ -16,6 +16,7 @@ import { columnsOf, updateSchema } from '../resource.js'
 import { authorise } from '../rights.js'
 import type { Call, Routes, Service } from '../routes.js'
 import { condition, selectOne } from '../select.js'
+import { poolStatistics } from '../statistics.js'
 import { storePools } from '../store.js'
 import { pool } from './resource.js'
 
@@ -28,6 +29,7 @@ export function poolRoutes(service: Service): Routes {
     'GET /lbaas/pools/:id': showHandler(service, pool),
     'PUT /lbaas/pools/:id': call => update(service, call),
     'DELETE /lbaas/pools/:id': call => remove(service, call),
+    'GET /lbaas/pools/:id/stats': call => poolStatistics(service, call),
   }
 }
 

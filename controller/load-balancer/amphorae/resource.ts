@@ -1,11 +1,9 @@
-import { derived } from './attributes.js'
-import { listHandler, showHandler } from './read-routes.js'
-import { defineResource } from './resource.js'
-import type { Routes, Service } from './routes.js'
-import { timestamp } from './status.js'
+import { derived } from '../attributes.js'
+import { defineResource } from '../resource.js'
+import { timestamp } from '../status.js'
 
-/** The machines that carry load balancers; for administrators, and read only. */
-const amphora = defineResource({
+/** The machines that carry load balancers; for administrators. */
+export const amphora = defineResource({
   label: 'Amphora',
   singular: 'amphora',
   plural: 'amphorae',
@@ -37,10 +35,3 @@ const amphora = defineResource({
     compute_flavor: derived('text', 'NULL::text'),
   },
 })
-
-export function amphoraRoutes(service: Service): Routes {
-  return {
-    'GET /octavia/amphorae': listHandler(service, amphora),
-    'GET /octavia/amphorae/:id': showHandler(service, amphora),
-  }
-}

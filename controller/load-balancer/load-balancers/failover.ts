@@ -1,0 +1,20 @@
+import { replaceAll } from '../amphorae/replace.js'
+import { changeLoadBalancer } from '../change.js'
+import { findObject } from '../find.js'
+import { parseArguments } from '../list-query.js'
+import { authorise } from '../rights.js'
+import type { Answer, Call, Service } from '../routes.js'
+import { loadBalancer } from './resource.js'
+
+/**
+ * Has every amphora of a load balancer replaced by a new one. A change like any other: it is accepted while another is under way, and in
+ * ERROR; the load balancer is PENDING_UPDATE until the last of the old amphorae is gone.
+ * @throws ApiError 403, 404, 409 when it is being deleted
+ */
+export async function failOver({ database }: Service, { caller, right, params, queryString }: Call): Promise<Answer> {
+  parseArguments(queryString)
+  const found = await findObject(database, loadBalancer, params.id ?? '')
+  authorise(caller, right, found.project_id)
+  await changeLoadBalancer(database, found.id, replaceAll)
+  return { status: 202 }
+}
