@@ -1,5 +1,6 @@
 import type { LoadBalancerTree } from '../../controller/load-balancer/tree.js'
 import type { AmphoraFacts } from '../../controller/provider/amphora/rendering/facts.js'
+import { l7Cases } from './l7-cases.js'
 import {
   aDualStackVipCard,
   aListener,
@@ -165,4 +166,5 @@ export const goldenCases: GoldenCase[] = [
     }),
     tree: aTree({ ...IPV6_VIP, topology: 'ACTIVE_STANDBY' }),
   },
+  ...l7Cases,
 ]

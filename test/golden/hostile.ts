@@ -1,5 +1,12 @@
 import fc from 'fast-check'
-import type { HealthMonitorNode, LoadBalancerTree, MemberNode } from '../../controller/load-balancer/tree.js'
+import type {
+  HealthMonitorNode,
+  L7PolicyNode,
+  L7RuleNode,
+  LoadBalancerTree,
+  MemberNode,
+} from '../../controller/load-balancer/tree.js'
+import { aPolicy, aRule } from './l7-models.js'
 import { aListener, aMember, aMonitor, aPool, aTree, uuid } from './models.js'
 
 /** What means something to HAProxy, to a log format, to Handlebars, to a shell, or to a parser that is not careful. */
@@ -42,8 +49,43 @@ export const stringFields: StringField[] = [
   { name: 'expected_codes', harmless: '200', treeWith: expectedCodes => someTree({ monitor: { expectedCodes } }) },
   { name: 'domain_name', harmless: 'x', treeWith: domainName => someTree({ monitor: { domainName } }) },
   { name: 'name of an inserted header', harmless: 'x', treeWith: text => someTree({ headers: { [text]: 'true' } }) },
+  ...l7Fields(),
   { name: 'value of an inserted header', harmless: 'x', treeWith: text => someTree({ headers: { 'X-Forwarded-For': text } }) },
 ]
+
+/** Every text of a policy and of a rule, the value once for each way in which it is written. */
+function l7Fields(): StringField[] {
+  const rules: [name: string, field: 'id' | 'key' | 'value', harmless: string, rule: Partial<L7RuleNode>][] = [
+    ['l7 rule id', 'id', 'x', {}],
+    ['name of a header', 'key', 'x', { type: 'HEADER' }],
+    ['name of a cookie', 'key', 'x', { type: 'COOKIE' }],
+    ['regular expression', 'value', 'x', { compareType: 'REGEX' }],
+    ['host name', 'value', 'x', { type: 'HOST_NAME', compareType: 'EQUAL_TO' }],
+    ['path', 'value', 'x', { compareType: 'CONTAINS' }],
+    ['file type', 'value', 'x', { type: 'FILE_TYPE', compareType: 'EQUAL_TO' }],
+    ['header', 'value', 'x', { type: 'HEADER', compareType: 'ENDS_WITH', key: 'x' }],
+    ['cookie', 'value', 'x', { type: 'COOKIE', key: 'x' }],
+  ]
+  const url = 'https://example.org/'
+  const redirects: [name: string, redirect: (text: string) => Partial<L7PolicyNode>][] = [
+    ['redirect_url', redirectUrl => ({ action: 'REDIRECT_TO_URL', redirectUrl })],
+    ['redirect_url, path', path => ({ action: 'REDIRECT_TO_URL', redirectUrl: url + path })],
+    ['redirect_prefix', redirectPrefix => ({ action: 'REDIRECT_PREFIX', redirectPrefix })],
+    ['redirect_prefix, path', path => ({ action: 'REDIRECT_PREFIX', redirectPrefix: url + path })],
+  ]
+  return [
+    ...rules.map(([name, field, harmless, rule]) => ({
+      name: field === 'value' ? `value of an l7 rule, ${name}` : name,
+      harmless,
+      treeWith: (text: string) => someTree({ policy: { rules: [aRule(1, { ...rule, [field]: text }), aRule(2)] } }),
+    })),
+    ...redirects.map(([name, redirect]) => ({
+      name,
+      harmless: url,
+      treeWith: (text: string) => someTree({ policy: { ...redirect(text), rules: [aRule(1)] } }),
+    })),
+  ]
+}
 
 function someTree(change: {
   tree?: Partial<LoadBalancerTree>
@@ -53,11 +95,21 @@ function someTree(change: {
   member?: Partial<MemberNode>
   monitor?: Partial<HealthMonitorNode>
   headers?: Record<string, string>
+  policy?: Partial<L7PolicyNode>
 }): LoadBalancerTree {
   const poolId = change.poolId ?? uuid(3, 1)
   const tree = aTree({
     listeners: [
-      aListener(1, { id: change.listenerId ?? uuid(2, 1), defaultPoolId: poolId, insertHeaders: change.headers ?? {} }),
+      aListener(1, {
+        id: change.listenerId ?? uuid(2, 1),
+        defaultPoolId: poolId,
+        insertHeaders: change.headers ?? {},
+        // the pool's policy before it, so that its choice guards the one with the text
+        l7Policies: [
+          aPolicy(1, { action: 'REDIRECT_TO_POOL', redirectPoolId: poolId, rules: [aRule(9, { type: 'HOST_NAME' })] }),
+          ...(change.policy ? [aPolicy(2, change.policy)] : []),
+        ],
+      }),
     ],
     pools: [
       aPool(1, {

@@ -18,6 +18,10 @@ import {
   logFormat,
   milliseconds,
   quoted,
+  redirectCode,
+  redirectLocation,
+  regularExpression,
+  requestField,
   requestTarget,
   seconds,
   statusCodes,
@@ -111,6 +115,44 @@ t.test('the parts of a health check request', async t => {
   }
 })
 
+t.test('the name of a header or cookie is one argument, whatever it is made of', async t => {
+  t.equal(textOf(requestField('req.hdr', 'X-Token', 'x')), `'req.hdr("X-Token")'`)
+  t.equal(textOf(requestField('req.cook', `a,b'c%[x`.slice(0, 6), 'x')), `'req.cook("a,b'\\''c%")'`)
+  for (const text of ['', 'a b', 'a"', 'a(b)', 'a\\', 'é', 'a\n', 'a:', 'x'.repeat(256)]) {
+    t.throws(() => requestField('req.hdr', text, 'x'), refused, JSON.stringify(text))
+  }
+})
+
+t.test('where a redirect leads stands for itself', async t => {
+  t.equal(
+    textOf(redirectLocation(`https://example.org/%41?it's="#{}%[src]\\`, 'x')),
+    `'https://example.org/%%41?it'\\''s="#{}%%[src]\\'`,
+  )
+  t.equal(textOf(redirectLocation('HTTP://é.org/日', 'x')), `'HTTP://%%C3%%A9.org/%%E6%%97%%A5'`)
+  const bad = [
+    '',
+    '/a',
+    'ftp://x/',
+    'javascript:x',
+    'http://',
+    'http:///a',
+    'http://?',
+    'http://x/a b',
+    'http://x/\n',
+    'http://x/\t',
+  ]
+  for (const text of [...bad, 'http://x/\u00a0', 'http://x/\u2028', 'http://x/\ud800', ' http://x/', 'a\nhttp://x/']) {
+    t.throws(() => redirectLocation(text, 'x'), refused, encodeURI(text.toWellFormed()))
+  }
+  t.equal(textOf(redirectCode(308, 'x')), '308')
+  for (const code of [200, 300, 304, 306, 400, Number.NaN]) t.throws(() => redirectCode(code, 'x'), refused)
+})
+
+t.test('a regular expression is written as it is, or refused with the reason', async t => {
+  t.equal(textOf(regularExpression(`^/it's(\\.js|#)$`, 'x')), `'^/it'\\''s(\\.js|#)$'`)
+  t.throws(() => regularExpression('(', 'Rule 1, value'), { ...refused, message: /^Rule 1, value has an opening/ })
+})
+
 t.test('our own words are plain', async t => {
   t.equal(textOf(keywords('log stdout format iso')), 'log stdout format iso')
   for (const text of ['', ' a', 'a  b', 'a\nb', `'a'`, 'a#b', '%[x]']) t.throws(() => keywords(text), refused)
@@ -157,7 +199,8 @@ for (const { name, harmless, treeWith } of stringFields) {
 
 t.test('the values that a tenant may choose freely are not all refused', async t => {
   const texts = ['100%', `it's`, 'a"b', '#', '$HOME', '\\', '%[src]']
-  for (const field of ['project_id', 'domain_name', 'url_path']) {
+  const l7 = ['value of an l7 rule, header', 'value of an l7 rule, path', 'redirect_url, path']
+  for (const field of ['project_id', 'domain_name', 'url_path', ...l7]) {
     const { treeWith } = stringFields.find(({ name }) => name === field) as StringField
     for (const text of texts) t.ok(renderText(treeWith(field === 'url_path' ? `/${text}` : text)), `${field} ${text}`)
   }

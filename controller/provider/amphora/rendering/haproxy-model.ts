@@ -9,6 +9,7 @@ import {
 import type { LoadBalancerTree } from '../../../load-balancer/tree.js'
 import { type BackendModel, renderBackend } from './backend.js'
 import { type FrontendModel, frontendModel } from './frontend.js'
+import { type L7Model, l7Model, servingPools } from './l7.js'
 import { type ConfigurationWord, identifier, integer, keywords } from './quote.js'
 import { byId, isWanted } from './wanted.js'
 
@@ -24,9 +25,11 @@ export type HaproxyModel = {
   /** Reloads that a worker with open connections survives. */
   mostReloads: ConfigurationWord
   serverStateFile: ConfigurationWord
-  frontends: FrontendModel[]
+  frontends: ListenerModel[]
   backends: BackendModel[]
 }
+
+type ListenerModel = FrontendModel & { l7: L7Model }
 
 export type RenderedHaproxy = { model: HaproxyModel; backends: Backend[]; objects: ObjectTable }
 
@@ -47,16 +50,15 @@ export function haproxyModel(tree: LoadBalancerTree, maxConnections: number): Re
   const pools = new Map(tree.pools.filter(isWanted).map(pool => [pool.id, pool]))
 
   const bound = (limit: number) => Math.min(limit > 0 ? limit : DEFAULT_CONNECTION_LIMIT, maxConnections)
-  const frontends: FrontendModel[] = []
+  const frontends: ListenerModel[] = []
   const backendModels: BackendModel[] = []
   const backends: Backend[] = []
   const objects: ObjectTable = { listeners: listeners.map(listener => listener.id), pools: [] }
   for (const listener of listeners) {
     const defaultPool = listener.defaultPoolId === null ? undefined : pools.get(listener.defaultPoolId)
     const maxconn = bound(listener.connectionLimit)
-    frontends.push(frontendModel(tree, listener, defaultPool, maxconn))
-    const served = defaultPool === undefined ? [] : [defaultPool]
-    for (const pool of served) {
+    frontends.push({ ...frontendModel(tree, listener, defaultPool, maxconn), l7: l7Model(listener, pools) })
+    for (const pool of servingPools(listener, pools)) {
       const rendered = renderBackend(tree, listener, pool, maxconn)
       backendModels.push(rendered.model)
       backends.push(rendered.backend)

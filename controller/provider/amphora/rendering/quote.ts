@@ -1,4 +1,6 @@
 import ipaddr from 'ipaddr.js'
+import { regularExpressionProblem } from '../../../load-balancer/regular-expression.js'
+import { type PingQuestion, parsePingQuestion, pingQuestion } from '../../../../amphora-agent/protocol/ping.js'
 import { ProvisioningFault } from '../../provider.js'
 
 /**
@@ -81,6 +83,69 @@ export function statusCodes(text: string, what: string): ConfigurationWord {
     }
   }
   return word(codes.join(','))
+}
+
+/** A pattern of an ACL that HAProxy compiles as a regular expression. */
+export function regularExpression(text: string, what: string): ConfigurationWord {
+  const problem = regularExpressionProblem(text)
+  if (problem !== null) throw refusal(what, text, problem)
+  return quoted(text, what)
+}
+
+/** The values of a header or cookie of the request, by its name: what `criterion("<name>")` fetches. */
+export function requestField(
+  criterion: 'req.hdr' | 'req.fhdr' | 'req.cook',
+  name: string,
+  what: string,
+): ConfigurationWord {
+  // within the quotes a comma or an apostrophe of the name is no syntax of the fetch's arguments
+  return word(inStrongQuotes(`${criterion}("${requireFieldName(name, what)}")`))
+}
+
+function requireFieldName(name: string, what: string): string {
+  if (/^[A-Za-z0-9!#$%&'*+,.^_`|~-]{1,255}$/.test(name)) return name
+  throw refusal(what, name, 'is not the name of a header or cookie')
+}
+
+/**
+ * Where a redirect leads, as HAProxy expands it: the text stands for itself. What a URL holds beyond ASCII is encoded with percent signs, as
+ * browsers do.
+ */
+export function redirectLocation(text: string, what: string): ConfigurationWord {
+  if (!/^https?:\/\/[^/?#]/i.test(text) || /[\p{Z}]/u.test(refuseControls(text, what))) {
+    throw refusal(what, text, 'must begin with http:// or https:// and a host, and hold no blanks')
+  }
+  return word(inStrongQuotes(text.replaceAll(/[^!-~]+/g, encodeURIComponent).replaceAll('%', '%%')))
+}
+
+const REDIRECT_CODES: readonly number[] = [301, 302, 303, 307, 308]
+
+/** The status of a redirect. */
+export function redirectCode(code: number, what: string): ConfigurationWord {
+  if (!REDIRECT_CODES.includes(code)) throw refusal(what, String(code), `must be one of ${REDIRECT_CODES.join(', ')}`)
+  return word(String(code))
+}
+
+/** The name of a cookie that HAProxy sets. */
+export function cookieName(text: string, what: string): ConfigurationWord {
+  return word(inStrongQuotes(requireFieldName(text, what)))
+}
+
+/** The value that a cookie gets by the response. */
+export function responseCookie(name: string, what: string): ConfigurationWord {
+  return word(inStrongQuotes(`res.cook("${requireFieldName(name, what)}")`))
+}
+
+/** A host name as TLS sends it, plain enough for the runtime socket. */
+export function serverName(text: string, what: string): ConfigurationWord {
+  return matching(text, /^[A-Za-z0-9_][A-Za-z0-9_.-]{0,254}$/, what, 'is not a host name')
+}
+
+/** What HAProxy asks the agent about a member that is pinged. */
+export function pingMessage(question: PingQuestion, what: string): ConfigurationWord {
+  const text = pingQuestion(question)
+  if (parsePingQuestion(text) === null) throw refusal(what, text, 'is no question that the agent understands')
+  return word(text)
 }
 
 /** A name of ours: an id, or ids joined by a colon. */

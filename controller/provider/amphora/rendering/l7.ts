@@ -1,0 +1,181 @@
+import type { L7CompareType, L7PolicyNode, L7RuleNode, ListenerNode, PoolNode } from '../../../load-balancer/tree.js'
+import { ProvisioningFault } from '../../provider.js'
+import { backendIdentifier } from './backend.js'
+import {
+  type ConfigurationWord,
+  identifier,
+  keywords,
+  quoted,
+  redirectCode,
+  redirectLocation,
+  regularExpression,
+  requestField,
+} from './quote.js'
+import { byId, isWanted } from './wanted.js'
+
+/** The L7 policies of a listener, in the order in which they are asked. */
+export type L7Model = {
+  /** A rule looks at the host name, which is then made ready once per request. */
+  comparesHost: boolean
+  /** A policy may have chosen a pool. */
+  choosesPool: boolean
+  policies: PolicyModel[]
+}
+
+type PolicyModel = {
+  rules: RuleModel[]
+  /** An earlier policy may have chosen a pool, and then this one is not asked any more. */
+  unlessPoolChosen: boolean
+  /** Exactly one of these three is what it does. */
+  reject: boolean
+  redirect: { kind: ConfigurationWord; to: ConfigurationWord; code: ConfigurationWord } | null
+  pool: ConfigurationWord | null
+}
+
+type RuleModel = {
+  name: ConfigurationWord
+  criterion: ConfigurationWord
+  ignoreCase: boolean
+  match: ConfigurationWord
+  value: ConfigurationWord
+  invert: boolean
+}
+
+type Comparison = Pick<RuleModel, 'criterion' | 'match' | 'value'> & { ignoreCase?: boolean }
+
+const MATCH: Record<L7CompareType, ConfigurationWord> = {
+  REGEX: keywords('reg'),
+  STARTS_WITH: keywords('beg'),
+  ENDS_WITH: keywords('end'),
+  CONTAINS: keywords('sub'),
+  EQUAL_TO: keywords('str'),
+}
+
+/** The host name alone, as the template puts it into a variable, and the header as it came. */
+const HOST_NAME = quoted('var(txn.krater_host)', 'The host name')
+const HOST_HEADER = quoted('req.fhdr(host)', 'The host header')
+const PATH = keywords('path')
+
+const DEFAULT_REDIRECT_CODE = 302
+
+/**
+ * The pools that serve a listener, each once: its default pool, then those of its policies by position.
+ * @param pools those that can serve, by id
+ */
+export function servingPools(listener: ListenerNode, pools: ReadonlyMap<string, PoolNode>): PoolNode[] {
+  const ids = [listener.defaultPoolId, ...askedPolicies(listener, pools).map(targetPoolId)]
+  return [...new Set(ids)].flatMap(id => (id === null ? [] : (pools.get(id) ?? [])))
+}
+
+/**
+ * The policies of a listener such that the first one that matches decides, whatever it does. To HAProxy a request that is refused or redirected
+ * is over, while the choice of a pool would come after all of that; so it is kept in a variable, and once it is made, later
+ * policies are not asked. Each policy costs the same, however many there are.
+ *
+ * What is disabled or under deletion is left out, and so are policies without a rule or whose pool cannot serve.
+ * @param pools those that can serve, by id
+ * @throws ProvisioningFault for a value that cannot be written
+ */
+export function l7Model(listener: ListenerNode, pools: ReadonlyMap<string, PoolNode>): L7Model {
+  const asked = askedPolicies(listener, pools)
+  const firstChoice = asked.findIndex(policy => targetPoolId(policy) !== null)
+  const policies = asked.map((policy, index) => ({
+    ...actionOf(policy, listener, pools),
+    rules: askedRules(policy).map(ruleModel),
+    unlessPoolChosen: firstChoice !== -1 && index > firstChoice,
+  }))
+  return {
+    comparesHost: policies.some(({ rules }) => rules.some(({ criterion }) => criterion === HOST_NAME)),
+    choosesPool: firstChoice !== -1,
+    policies,
+  }
+}
+
+function askedPolicies(listener: ListenerNode, pools: ReadonlyMap<string, PoolNode>): L7PolicyNode[] {
+  if (listener.protocol !== 'HTTP') return []
+  return listener.l7Policies
+    .filter(policy => isWanted(policy) && policy.rules.some(isWanted))
+    .filter(policy => policy.action !== 'REDIRECT_TO_POOL' || pools.has(policy.redirectPoolId ?? ''))
+    .sort((a, b) => a.position - b.position || byId(a, b))
+}
+
+/** All must match, so their order is free: regular expressions come last, for they take longest. */
+function askedRules(policy: L7PolicyNode): L7RuleNode[] {
+  const slowness = (rule: L7RuleNode) => (rule.compareType === 'REGEX' ? 1 : 0)
+  return policy.rules.filter(isWanted).sort((a, b) => slowness(a) - slowness(b) || byId(a, b))
+}
+
+const targetPoolId = (policy: L7PolicyNode) => (policy.action === 'REDIRECT_TO_POOL' ? policy.redirectPoolId : null)
+
+function actionOf(
+  policy: L7PolicyNode,
+  listener: ListenerNode,
+  pools: ReadonlyMap<string, PoolNode>,
+): Pick<PolicyModel, 'reject' | 'redirect' | 'pool'> {
+  const what = `L7 policy ${policy.id}`
+  const redirect = (kind: string, url: string | null, field: string) => ({
+    kind: keywords(kind),
+    to: redirectLocation(url ?? '', `${what}, ${field}`),
+    code: redirectCode(policy.redirectHttpCode ?? DEFAULT_REDIRECT_CODE, `${what}, redirect_http_code`),
+  })
+  const nothing = { reject: false, redirect: null, pool: null }
+  switch (policy.action) {
+    case 'REJECT':
+      return { ...nothing, reject: true }
+    case 'REDIRECT_TO_URL':
+      return { ...nothing, redirect: redirect('location', policy.redirectUrl, 'redirect_url') }
+    case 'REDIRECT_PREFIX':
+      return { ...nothing, redirect: redirect('prefix', policy.redirectPrefix, 'redirect_prefix') }
+    case 'REDIRECT_TO_POOL': {
+      const pool = pools.get(policy.redirectPoolId ?? '')
+      return { ...nothing, pool: pool === undefined ? null : backendIdentifier(pool, listener) }
+    }
+  }
+}
+
+function ruleModel(rule: L7RuleNode): RuleModel {
+  const what = `L7 rule ${rule.id}`
+  return { ignoreCase: false, ...comparison(rule, what), name: identifier(rule.id, `${what}, id`), invert: rule.invert }
+}
+
+function comparison(rule: L7RuleNode, what: string): Comparison {
+  const pattern = (text: string) =>
+    rule.compareType === 'REGEX' ? regularExpression(text, `${what}, value`) : quoted(text, `${what}, value`)
+  const match = MATCH[rule.compareType]
+  switch (rule.type) {
+    case 'HOST_NAME':
+      return { criterion: hostCriterion(rule), ignoreCase: true, match, value: pattern(rule.value) }
+    case 'PATH':
+      return { criterion: PATH, match, value: pattern(rule.value) }
+    case 'FILE_TYPE':
+      // the path's end is the type only after a dot; a regular expression says for itself where it begins
+      return rule.compareType === 'REGEX'
+        ? { criterion: PATH, match, value: pattern(rule.value) }
+        : { criterion: PATH, match: MATCH.ENDS_WITH, value: pattern(`.${rule.value.replace(/^\./, '')}`) }
+    case 'HEADER': {
+      const value = rule.compareType === 'REGEX' ? rule.value : withoutQuotes(rule.value)
+      // a list in a header is looked at value by value, so that a comma can only be found in the line as a whole
+      const fetch = rule.compareType !== 'REGEX' && value.includes(',') ? 'req.fhdr' : 'req.hdr'
+      return { criterion: requestField(fetch, rule.key ?? '', `${what}, key`), match, value: pattern(value) }
+    }
+    case 'COOKIE':
+      return { criterion: requestField('req.cook', rule.key ?? '', `${what}, key`), match, value: pattern(rule.value) }
+    case 'SSL_CONN_HAS_CERT':
+    case 'SSL_VERIFY_RESULT':
+    case 'SSL_DN_FIELD':
+      throw new ProvisioningFault(
+        'configuration-refused',
+        `${what} asks for TLS (${rule.type}), which no listener ends.`,
+      )
+  }
+}
+
+/** The port of the header counts only for a rule that names one. */
+function hostCriterion(rule: L7RuleNode): ConfigurationWord {
+  return rule.compareType !== 'REGEX' && /:\d+$/.test(rule.value) ? HOST_HEADER : HOST_NAME
+}
+
+/** A value in double quotes is what stands between them: so it may hold blanks. */
+function withoutQuotes(value: string): string {
+  return /^"(.*\S.*)"$/.exec(value)?.[1] ?? value
+}
