@@ -142,7 +142,7 @@ t.test('where a redirect leads stands for itself', async t => {
     'http://x/\t',
   ]
   for (const text of [...bad, 'http://x/\u00a0', 'http://x/\u2028', 'http://x/\ud800', ' http://x/', 'a\nhttp://x/']) {
-    t.throws(() => redirectLocation(text, 'x'), refused, encodeURI(text.toWellFormed()))
+    t.throws(() => redirectLocation(text, 'x'), refused, escape(text))
   }
   t.equal(textOf(redirectCode(308, 'x')), '308')
   for (const code of [200, 300, 304, 306, 400, Number.NaN]) t.throws(() => redirectCode(code, 'x'), refused)
