@@ -2,119 +2,167 @@ import { randomUUID } from 'node:crypto'
 import { setTimeout as delay } from 'node:timers/promises'
 import { type BenchInstance, startInstance } from './instance.js'
 import { type Figures, measure } from './measure.js'
+import { countStatements } from './statements.js'
 
 const BASE = '/v2.0/lbaas'
 const CLIENTS = [1, 16] as const
 const NOOP = { KRATER_NETWORK_DRIVER: 'noop', KRATER_COMPUTE_DRIVER: 'noop', KRATER_COMPUTE_WARM_AMPHORAE: '0' }
 
-type LoadBalancer = { id: string; provisioning_status: string }
+type Request = { method: string; path: string; body?: unknown }
 
-/** @returns the table of API figures, as Markdown */
+/** One row of the table: what is asked, how often, and the n-th request of it. */
+type Case = { what: string; count: number; request: (n: number) => Request }
+
+/** @returns the tables of API figures and of the processes' memory, as Markdown */
 export async function benchApi(root: string): Promise<string> {
   const instance = await startInstance(root, NOOP, 28_100)
   try {
     const rows: string[] = []
-    const row = (what: string, clients: number, figures: Figures) => {
-      rows.push(rowOf(what, clients, figures))
-      process.stderr.write(`${what}, ${clients} clients: ${figures.requestsPerSecond.toFixed(0)} requests/s\n`)
-    }
-    for (const clients of CLIENTS) {
-      row(
-        'create a load balancer',
-        clients,
-        await measure(instance, { clients, count: 100 * (clients > 1 ? 2 : 1), request: () => create(instance) }),
-      )
-    }
-    const some = await create(instance)
-    for (const clients of CLIENTS) {
-      const request = () => instance.api.request('load-balancer', 'GET', `${BASE}/loadbalancers/${some.id}`)
-      row('show a load balancer', clients, await measure(instance, { clients, count: 600, request }))
-    }
-    await ensureLoadBalancers(instance, 1000)
-    await untilNothingIsPending(instance)
-    for (const [limit, count] of [
-      [100, 100],
-      [1000, 32],
-    ] as const) {
-      for (const clients of CLIENTS) {
-        const request = () => instance.api.request('load-balancer', 'GET', `${BASE}/loadbalancers?limit=${limit}`)
-        row(`list ${limit} load balancers`, clients, await measure(instance, { clients, count, request }))
+    const counter = await countStatements(instance)
+    try {
+      for await (const each of casesOf(instance)) {
+        await untilNothingIsPending(instance)
+        for (const clients of CLIENTS) {
+          const request = (n: number) => ask(instance, each.request(n))
+          const count = each.count * (clients > 1 ? 2 : 1)
+          const figures = await measure(instance, { clients, count, request })
+          const { method, path, body } = each.request(count)
+          rows.push(rowOf(each.what, clients, figures, await counter.countOf(method, path, body)))
+          process.stderr.write(`${rows.at(-1)}\n`)
+        }
       }
-    }
-    const pools = await Promise.all(Array.from({ length: 16 }, () => createPool(instance)))
-    for (const clients of CLIENTS) {
-      const request = (n: number) => {
-        const pool = pools[n % pools.length]
-        return instance.api.request('load-balancer', 'PUT', `${BASE}/pools/${pool}/members`, { members: members(n) })
-      }
-      row('batch of 50 members', clients, await measure(instance, { clients, count: 64, request }))
+    } finally {
+      await counter.stop()
     }
     return [
-      '| request | clients | requests/s | p50 ms | p99 ms | processor ms per request | transactions per request |',
+      '| request | clients | requests/s | p50 ms | p99 ms | processor ms per request | statements after authentication |',
       '| --- | ---: | ---: | ---: | ---: | ---: | ---: |',
       ...rows,
+      '',
+      '| process, after all that | resident memory, MiB |',
+      '| --- | ---: |',
+      ...instance.memory().map(({ name, mebibytes }) => `| ${name} | ${mebibytes.toFixed(0)} |`),
     ].join('\n')
   } finally {
     await instance.remove()
   }
 }
 
+/** The cases in an order in which each finds what it needs. */
+async function* casesOf(instance: BenchInstance): AsyncGenerator<Case> {
+  const create = (): Request => ({
+    method: 'POST',
+    path: `${BASE}/loadbalancers`,
+    body: { loadbalancer: { name: 'bench', vip_subnet_id: randomUUID(), provider: 'noop_driver' } },
+  })
+  yield { what: 'create a load balancer', count: 300, request: create }
+  const some = await idOf(instance, create(), 'loadbalancer')
+  const show = { method: 'GET', path: `${BASE}/loadbalancers/${some}` }
+  yield { what: 'show a load balancer', count: 2000, request: () => show }
+
+  await deleteAll(instance)
+  for (let made = 0; made < 1000; made += 8) {
+    await Promise.all(Array.from({ length: 8 }, () => ask(instance, treeOf(1, 2))))
+  }
+  for (const [limit, count] of [
+    [100, 200],
+    [1000, 40],
+  ] as const) {
+    const list = { method: 'GET', path: `${BASE}/loadbalancers?limit=${limit}` }
+    yield { what: `list ${limit} load balancers with children`, count, request: () => list }
+  }
+
+  const big = await idOf(instance, treeOf(50, 20), 'loadbalancer')
+  const status = { method: 'GET', path: `${BASE}/loadbalancers/${big}/status` }
+  yield { what: 'status tree of 50 listeners x 20 members', count: 100, request: () => status }
+
+  const pools: string[] = []
+  for (let made = 0; made < 16; made++) {
+    const above = await idOf(instance, create(), 'loadbalancer')
+    const body = { pool: { loadbalancer_id: above, protocol: 'HTTP', lb_algorithm: 'ROUND_ROBIN' } }
+    pools.push(await idOf(instance, { method: 'POST', path: `${BASE}/pools`, body }, 'pool'))
+  }
+  for (const [size, count] of [
+    [50, 160],
+    [1000, 16],
+  ] as const) {
+    const batch = (n: number): Request => ({
+      method: 'PUT',
+      path: `${BASE}/pools/${pools[n % pools.length]}/members`,
+      body: { members: membersOf(size, n) },
+    })
+    yield { what: `batch of ${size} members`, count, request: batch }
+  }
+}
+
 function rowOf(
   what: string,
   clients: number,
-  { requestsPerSecond, p50, p99, processor, transactions }: Figures,
+  { requestsPerSecond, p50, p99, processor }: Figures,
+  statements: number,
 ): string {
-  const cells = [
-    requestsPerSecond.toFixed(0),
-    p50.toFixed(1),
-    p99.toFixed(1),
-    processor.toFixed(2),
-    transactions.toFixed(1),
-  ]
+  const cells = [requestsPerSecond.toFixed(0), p50.toFixed(1), p99.toFixed(1), processor.toFixed(2), String(statements)]
   return `| ${what} | ${clients} | ${cells.join(' | ')} |`
 }
 
-async function create({ api }: BenchInstance): Promise<LoadBalancer> {
-  const { loadbalancer } = (await api.request('load-balancer', 'POST', `${BASE}/loadbalancers`, {
-    loadbalancer: { name: 'bench', vip_subnet_id: randomUUID(), provider: 'noop_driver' },
-  })) as { loadbalancer: LoadBalancer }
-  return loadbalancer
+const ask = ({ api }: BenchInstance, { method, path, body }: Request): Promise<unknown> =>
+  api.request('load-balancer', method, path, body)
+
+async function idOf(instance: BenchInstance, request: Request, key: string): Promise<string> {
+  const answer = (await ask(instance, request)) as Record<string, { id: string }>
+  return answer[key]?.id ?? ''
 }
 
-async function ensureLoadBalancers(instance: BenchInstance, count: number): Promise<void> {
-  const { loadbalancers } = (await instance.api.request('load-balancer', 'GET', `${BASE}/loadbalancers`)) as {
-    loadbalancers: unknown[]
+function treeOf(listeners: number, members: number): Request {
+  const body = {
+    name: 'bench',
+    vip_subnet_id: randomUUID(),
+    provider: 'noop_driver',
+    listeners: Array.from({ length: listeners }, (_, at) => ({
+      protocol: 'HTTP',
+      protocol_port: 1000 + at,
+      default_pool: {
+        name: `pool ${at}`,
+        protocol: 'HTTP',
+        lb_algorithm: 'ROUND_ROBIN',
+        members: membersOf(members, at),
+      },
+    })),
   }
-  for (let missing = count - loadbalancers.length; missing > 0; missing -= 8) {
-    await Promise.all(Array.from({ length: Math.min(8, missing) }, () => create(instance)))
+  return { method: 'POST', path: `${BASE}/loadbalancers`, body: { loadbalancer: body } }
+}
+
+async function deleteAll(instance: BenchInstance): Promise<void> {
+  for (;;) {
+    const page = (await ask(instance, { method: 'GET', path: `${BASE}/loadbalancers?fields=id&limit=100` })) as {
+      loadbalancers: { id: string }[]
+    }
+    if (page.loadbalancers.length === 0) return
+    for (const { id } of page.loadbalancers) {
+      await ask(instance, { method: 'DELETE', path: `${BASE}/loadbalancers/${id}` })
+    }
+    await delay(200)
   }
 }
 
 /** The worker's part of what was created so far is not to be counted as the next requests'. */
-async function untilNothingIsPending({ api }: BenchInstance): Promise<void> {
-  const path = `${BASE}/loadbalancers?provisioning_status=PENDING_CREATE&limit=1`
+async function untilNothingIsPending(instance: BenchInstance): Promise<void> {
+  const request = { method: 'GET', path: `${BASE}/loadbalancers?provisioning_status=ACTIVE&fields=id` }
+  const all = { method: 'GET', path: `${BASE}/loadbalancers?fields=id` }
   const until = performance.now() + 120_000
+  const count = async (asked: Request) =>
+    ((await ask(instance, asked)) as { loadbalancers: unknown[] }).loadbalancers.length
   while (performance.now() < until) {
-    const { loadbalancers } = (await api.request('load-balancer', 'GET', path)) as { loadbalancers: unknown[] }
-    if (loadbalancers.length === 0) return
+    if ((await count(request)) === (await count(all))) return
     await delay(200)
   }
   throw new Error('Load balancers were still pending after two minutes.')
 }
 
-async function createPool(instance: BenchInstance): Promise<string> {
-  const { api } = instance
-  const { id } = await create(instance)
-  const { pool } = (await api.request('load-balancer', 'POST', `${BASE}/pools`, {
-    pool: { loadbalancer_id: id, protocol: 'HTTP', lb_algorithm: 'ROUND_ROBIN' },
-  })) as { pool: { id: string } }
-  return pool.id
-}
-
-/** Fifty members, other ones for every n, so that each batch removes and adds. */
-const members = (n: number) =>
-  Array.from({ length: 50 }, (_, at) => ({
-    address: `198.51.${n % 250}.${at + 1}`,
+/** Members that are others for every n, so that each batch removes and adds. */
+const membersOf = (size: number, n: number) =>
+  Array.from({ length: size }, (_, at) => ({
+    address: `198.${18 + (n % 2)}.${(n + Math.floor(at / 250)) % 250}.${(at % 250) + 1}`,
     protocol_port: 80,
     weight: 1 + (n % 10),
   }))

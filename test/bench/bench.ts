@@ -16,7 +16,7 @@ async function main(root: string): Promise<void> {
     `## ${SECTION}`,
     machine(),
     '### API',
-    'Drivers that touch nothing (`KRATER_NETWORK_DRIVER=noop`, `KRATER_COMPUTE_DRIVER=noop`), so that the API, its worker and PostgreSQL are what is measured; all of them, and the clients, share this machine. Processor time is that of the API process; transactions are all that PostgreSQL saw meanwhile, the worker’s included.',
+    'Drivers that touch nothing (`KRATER_NETWORK_DRIVER=noop`, `KRATER_COMPUTE_DRIVER=noop`), so that the API, its worker and PostgreSQL are what is measured; all of them, and the clients, share this machine. Processor time is that of the API process; statements are those of one request, BEGIN and COMMIT included.',
     await benchApi(root),
     '### From a change to traffic',
     await benchWeightChange(root),

@@ -4,7 +4,6 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { type ApiClient, signIn } from '../../controller/cli/api-client.js'
-import { openDatabase, openInstance } from '../../controller/cli/instance.js'
 import { runningProcesses } from '../../controller/cli/run-record.js'
 
 const run = promisify(execFile)
@@ -16,8 +15,8 @@ export type BenchInstance = {
   api: ApiClient
   /** Processor seconds that the API process has used so far. */
   apiCpu: () => number
-  /** Statements that the load balancer's role has run so far. */
-  statements: () => Promise<number>
+  /** Resident memory of each of our processes. */
+  memory: () => { name: string; mebibytes: number }[]
   /** Runs a krater command on it. */
   krater: (...args: string[]) => Promise<unknown>
   remove: () => Promise<void>
@@ -53,7 +52,8 @@ export async function startInstance(
       directory,
       api: await signIn(directory, 'krater'),
       apiCpu: () => processorSeconds(apiPid),
-      statements: () => transactions(directory),
+      memory: () =>
+        runningProcesses(directory).map(({ name, identity }) => ({ name, mebibytes: residentMebibytes(identity.pid) })),
       krater,
       remove,
     }
@@ -69,14 +69,7 @@ function processorSeconds(pid: number): number {
   return (Number(fields[11]) + Number(fields[12])) / TICKS_PER_SECOND
 }
 
-async function transactions(directory: string): Promise<number> {
-  const database = openDatabase(openInstance(directory), 'load_balancer', 'bench')
-  try {
-    const { rows } = await database.raw(
-      `SELECT xact_commit + xact_rollback AS n FROM pg_stat_database WHERE datname = current_database()`,
-    )
-    return Number((rows[0] as { n: number }).n)
-  } finally {
-    await database.destroy()
-  }
+function residentMebibytes(pid: number): number {
+  const [, kibibytes] = /^VmRSS:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8')) ?? []
+  return Number(kibibytes ?? 0) / 1024
 }

@@ -1,4 +1,3 @@
-import { setTimeout as delay } from 'node:timers/promises'
 import type { BenchInstance } from './instance.js'
 
 export type Figures = {
@@ -7,25 +6,36 @@ export type Figures = {
   p99: number
   /** Milliseconds of the API process per request. */
   processor: number
-  transactions: number
 }
 
-/** PostgreSQL publishes its counters about once a second. */
-const COUNTERS_MS = 1_500
-
 /**
- * Sends `count` requests from `clients` at once, each its next one after the last was answered. @throws Error when one fails
+ * Sends `count` requests from `clients` at once, each its next one after the last was answered, after some that only warm up.
  * @param request the n-th request
+ * @throws Error when one fails
  */
 export async function measure(
   instance: BenchInstance,
   { clients, count, request }: { clients: number; count: number; request: (n: number) => Promise<unknown> },
 ): Promise<Figures> {
-  await delay(COUNTERS_MS)
-  const before = { cpu: instance.apiCpu(), transactions: await instance.statements() }
+  await send({ clients, count: Math.ceil(count / 4), request })
+  const cpuBefore = instance.apiCpu()
+  const started = performance.now()
+  const latencies = await send({ clients, count, request })
+  const seconds = (performance.now() - started) / 1000
+  const cpu = instance.apiCpu() - cpuBefore
+  latencies.sort((a, b) => a - b)
+  return {
+    requestsPerSecond: count / seconds,
+    p50: percentile(latencies, 0.5),
+    p99: percentile(latencies, 0.99),
+    processor: (cpu * 1000) / count,
+  }
+}
+
+async function send(load: { clients: number; count: number; request: (n: number) => Promise<unknown> }) {
+  const { clients, count, request } = load
   const latencies: number[] = []
   let next = 0
-  const started = performance.now()
   const client = async () => {
     for (let n = next++; n < count; n = next++) {
       const asked = performance.now()
@@ -34,18 +44,7 @@ export async function measure(
     }
   }
   await Promise.all(Array.from({ length: clients }, client))
-  const seconds = (performance.now() - started) / 1000
-  const cpu = instance.apiCpu() - before.cpu
-  await delay(COUNTERS_MS)
-  const transactions = (await instance.statements()) - before.transactions
-  latencies.sort((a, b) => a - b)
-  return {
-    requestsPerSecond: count / seconds,
-    p50: percentile(latencies, 0.5),
-    p99: percentile(latencies, 0.99),
-    processor: (cpu * 1000) / count,
-    transactions: transactions / count,
-  }
+  return latencies
 }
 
 export function percentile(sorted: readonly number[], share: number): number {
