@@ -7,6 +7,7 @@ import { type ProxyRow, parseStat, SHOW_PROXIES } from '../haproxy/stat.js'
 import type { Log } from '../log/log.js'
 import { canonical } from '../network/address.js'
 import { identityOf } from '../process/process-table.js'
+import type { Desired } from '../protocol/desired.js'
 import { HAPROXY_TRACK_FILE } from '../protocol/paths.js'
 import { loadCounters, saveCounters } from '../statistics/counter-file.js'
 import { observe, totalOf } from '../statistics/counters.js'
@@ -189,13 +190,16 @@ function standingOf(store: Store): Standing {
     generation: desired?.generation ?? 0,
     configHash: desired?.sha256.slice(0, 16) ?? '0'.repeat(16),
     needsApply: desired === null,
-    vrrpMaster: desired !== null && (desired.keepalived === null || holdsVip(desired.interfaces)),
+    vrrpMaster: desired !== null && holdsVip(desired),
   }
 }
 
-function holdsVip(interfaces: readonly { vips: readonly { address: string }[] }[]): boolean {
+/** A single amphora holds what it is told to; of a pair that is keepalived's affair. */
+function holdsVip({ interfaces, keepalived }: Desired): boolean {
+  const vips = interfaces.flatMap(card => card.vips)
+  if (keepalived === null) return vips.length > 0
   const held = new Set(Object.values(networkInterfaces()).flatMap(list => (list ?? []).map(({ address }) => address)))
-  return interfaces.some(({ vips }) => vips.some(({ address }) => held.has(canonical(address))))
+  return vips.some(({ address }) => held.has(canonical(address)))
 }
 
 /** What the health managers know after the changes: the rest of the snapshot they have not been told. */

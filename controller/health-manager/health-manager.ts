@@ -33,7 +33,9 @@ const PATIENCE_MS = 10_000
 const FORGET_MS = 3_600_000
 
 /** Everything heard of one amphora since this process began. */
-type Amphora = { heard: Heard; picture: Picture | undefined; counted: Set<number>; heardAtMs: number }
+type Amphora = { heard: Heard; picture: Picture | undefined; counted: Counting; heardAtMs: number }
+
+type Counting = { listeners: Set<number>; pools: Set<number> }
 
 /**
  * Heartbeats in; liveness, operating statuses, statistics and rechecks out. Datagrams only change memory, one entry per amphora; twice a second
@@ -92,16 +94,16 @@ export async function startHealthManager({
     }
     const beats = take(unwritten.beats)
     const reports = take(unwritten.reports)
-    const pictures = reports.flatMap(({ heard, picture, counted }) =>
-      picture === undefined
-        ? []
-        : [{ amphoraId: heard.amphoraId, vrrpMaster: heard.vrrpMaster, picture, counted: new Set(counted) }],
+    const pictures = reports.flatMap(({ heard: { amphoraId, vrrpMaster }, picture, counted }) =>
+      picture === undefined ? [] : [{ amphoraId, vrrpMaster, picture, counted }],
     )
-    for (const { counted } of reports) counted.clear()
+    for (const amphora of reports) amphora.counted = nothingCounted()
     const putBack = (of: typeof pictures) => {
       for (const { amphoraId, counted } of of) {
         unwritten.reports.add(amphoraId)
-        for (const index of counted) amphorae.get(amphoraId)?.counted.add(index)
+        const again = amphorae.get(amphoraId)?.counted
+        for (const index of counted.listeners) again?.listeners.add(index)
+        for (const index of counted.pools) again?.pools.add(index)
       }
     }
     try {
@@ -166,6 +168,8 @@ export async function startHealthManager({
   }
 }
 
+const nothingCounted = (): Counting => ({ listeners: new Set(), pools: new Set() })
+
 function remember(
   amphorae: Map<string, Amphora>,
   unwritten: { beats: Set<string>; reports: Set<string> },
@@ -188,13 +192,14 @@ function remember(
     vrrpMaster,
     haproxyRunning,
   }
-  const amphora: Amphora = before ?? { heard, picture: undefined, counted: new Set(), heardAtMs: 0 }
+  const amphora: Amphora = before ?? { heard, picture: undefined, counted: nothingCounted(), heardAtMs: 0 }
   const overtaken = sameBoot && before !== undefined && before.heard.seq > seq
   if (!overtaken) amphora.heard = heard
   amphora.heardAtMs = performance.now()
   if (datagram.kind === 'report' && !(overtaken && amphora.picture?.epoch !== datagram.epoch)) {
     amphora.picture = addReport(amphora.picture, datagram)
-    for (const { index } of datagram.listeners) amphora.counted.add(index)
+    for (const { index } of datagram.listeners) amphora.counted.listeners.add(index)
+    for (const { index } of datagram.pools) amphora.counted.pools.add(index)
     unwritten.reports.add(amphoraId)
   }
   amphorae.set(amphoraId, amphora)

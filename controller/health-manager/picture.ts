@@ -7,7 +7,7 @@ export type Picture = {
   epoch: string
   sentMs: number
   listeners: Map<number, { state: ListenerState; counters: Counters }>
-  pools: Map<number, { state: PoolState; members: (MemberState | undefined)[] }>
+  pools: Map<number, { state: PoolState; counters: Counters; members: (MemberState | undefined)[] }>
   /** Of all pools together. */
   memberCount: number
 }
@@ -33,13 +33,13 @@ export function addReport(picture: Picture | undefined, report: Report): Picture
   for (const { index, state, counters } of report.listeners) {
     if (index < MOST_OBJECTS) base.listeners.set(index, { state, counters })
   }
-  for (const { index, state, firstMember, members } of report.pools) {
+  for (const { index, state, counters, firstMember, members } of report.pools) {
     const known = base.pools.get(index)?.members ?? []
     const growth = Math.max(0, firstMember + members.length - known.length)
     if (index >= MOST_OBJECTS || base.memberCount + growth > MOST_MEMBERS) continue
     base.memberCount += growth
     for (const [offset, member] of members.entries()) known[firstMember + offset] = member
-    base.pools.set(index, { state, members: known })
+    base.pools.set(index, { state, counters, members: known })
   }
   return base
 }

@@ -1,31 +1,37 @@
 import { z } from 'zod'
-import { objectTableSchema } from '../../amphora-agent/protocol/desired.js'
-import type { Counters } from '../../amphora-agent/protocol/heartbeat.js'
+import { type ObjectTable, objectTableSchema } from '../../amphora-agent/protocol/desired.js'
 import type { Database } from '../database/connection.js'
 import type { Transaction } from '../database/transaction.js'
 import { inTransaction } from '../database/transaction.js'
 import { type Assessment, assess, type OperatingStatus, type Stored } from './assess.js'
 import { type Picture, readPicture } from './picture.js'
-import { isFromTheFuture } from './record-beats.js'
+import {
+  type ListenerReading,
+  type PoolReading,
+  recordListenerStatistics,
+  recordPoolStatistics,
+} from './record-statistics.js'
 
 export type AmphoraPicture = {
   amphoraId: string
   picture: Picture
   vrrpMaster: boolean
-  /** Listener indexes whose counters came since the last write. */
-  counted: ReadonlySet<number>
+  counted: Counted
 }
+
+/** Indexes of objects whose counters came since the last write. */
+export type Counted = { listeners: ReadonlySet<number>; pools: ReadonlySet<number> }
 
 const contextSchema = z.object({
   amphora_id: z.string(),
   load_balancer_id: z.string(),
   applied_sha256: z.string().nullable(),
   applied_objects: objectTableSchema.nullable(),
-  topology: z.string(),
+  status: z.string(),
 })
 
 /**
- * Turns reports into operating statuses and statistics: two reads and at most five writes for any number of amphorae, and
+ * Turns reports into operating statuses and statistics: two reads and at most six writes for any number of amphorae, and
  * no write for what did not change. A report whose configuration is not the one on record is passed over: its numbering is
  * unknown, and the mismatch itself is the watch's business.
  * @returns ids of the amphorae that were passed over: a report may come before the record of the apply that it tells of
@@ -43,8 +49,8 @@ export async function recordReports(database: Database, pictures: readonly Ampho
     return [{ ...entry, context, table }]
   })
   const passedOver = [...contexts.keys()].filter(id => !known.some(({ amphoraId }) => amphoraId === id))
-  // Both of a pair report; only what the one that holds the VIP sees is the tenant's truth.
-  const speaking = known.filter(entry => entry.context.topology === 'SINGLE' || entry.vrrpMaster)
+  // Both of a pair report, and an amphora beside the one that replaces it; only what the one that holds the VIP sees is the tenant's truth.
+  const speaking = known.filter(entry => entry.vrrpMaster && entry.context.status !== 'PENDING_DELETE')
   const stored = await readStored(
     database,
     speaking.map(entry => entry.context.load_balancer_id),
@@ -56,29 +62,46 @@ export async function recordReports(database: Database, pictures: readonly Ampho
       ? []
       : [{ loadBalancer, assessment: assess(loadBalancer, reported) }]
   })
-  const statistics = known.flatMap(({ amphoraId, picture, counted, table }) =>
-    [...counted].flatMap(index => {
-      const listenerId = table.listeners[index]
-      const listener = picture.listeners.get(index)
-      return listenerId === undefined || listener === undefined
-        ? []
-        : [{ listenerId, amphoraId, epoch: picture.epoch, sentMs: picture.sentMs, ...listener.counters }]
-    }),
-  )
   const changes = changedStatuses(assessments)
-  if (statistics.length === 0 && Object.values(changes).every(rows => rows.length === 0)) return passedOver
+  const listeners = known.flatMap(listenerReadings)
+  const pools = known.flatMap(poolReadings)
+  if ([listeners, pools, ...Object.values(changes)].every(rows => rows.length === 0)) return passedOver
   await inTransaction(database, async trx => {
     await writeStatuses(trx, changes)
-    await writeStatistics(trx, statistics)
+    await recordListenerStatistics(trx, listeners)
+    await recordPoolStatistics(trx, pools)
   })
   return passedOver
+}
+
+type Known = AmphoraPicture & { table: ObjectTable }
+
+function listenerReadings({ amphoraId, picture, counted, table }: Known): ListenerReading[] {
+  const { epoch, sentMs } = picture
+  return [...counted.listeners].flatMap(index => {
+    const listenerId = table.listeners[index]
+    const counters = picture.listeners.get(index)?.counters
+    if (listenerId === undefined || counters === undefined) return []
+    return [{ listenerId, amphoraId, epoch, sentMs, ...counters }]
+  })
+}
+
+function poolReadings({ amphoraId, picture, counted, table }: Known): PoolReading[] {
+  const { epoch, sentMs } = picture
+  return [...counted.pools].flatMap(index => {
+    const object = table.pools[index]
+    const counters = picture.pools.get(index)?.counters
+    if (object === undefined || counters === undefined) return []
+    const { poolId, listenerId } = object
+    return [{ poolId, listenerId, amphoraId, epoch, sentMs, ...counters }]
+  })
 }
 
 async function readContexts(database: Database, ids: readonly string[]) {
   const rows: unknown[] = await database('amphora')
     .join('load_balancer', 'load_balancer.id', 'amphora.load_balancer_id')
     .whereIn('amphora.id', ids)
-    .select({ amphora_id: 'amphora.id', load_balancer_id: 'load_balancer.id', topology: 'load_balancer.topology' })
+    .select({ amphora_id: 'amphora.id', load_balancer_id: 'load_balancer.id', status: 'amphora.status' })
     .select('applied_sha256', 'applied_objects')
   return new Map(rows.map(row => contextSchema.parse(row)).map(context => [context.amphora_id, context]))
 }
@@ -133,37 +156,4 @@ async function writeStatuses(trx: Transaction, changes: StatusChanges): Promise<
       [table, JSON.stringify(rows)],
     )
   }
-}
-
-/** The largest number that is exact in JSON. */
-const HIGHEST_TOTAL = Number.MAX_SAFE_INTEGER
-
-/**
- * A counter that begins again (another epoch) adds what it had reached to the base, so that the sum never goes backwards. The base is
- * bounded: an amphora that was taken over could else begin again until the number overflows, and the batch with everybody's would fail.
- */
-async function writeStatistics(
-  trx: Transaction,
-  rows: readonly ({ listenerId: string; amphoraId: string; epoch: string; sentMs: number } & Counters)[],
-): Promise<void> {
-  if (rows.length === 0) return
-  const counters = ['bytes_in', 'bytes_out', 'total_connections', 'request_errors']
-  const merged = counters.map(
-    counter => `
-      base_${counter} = least(${HIGHEST_TOTAL}, s.base_${counter} + CASE WHEN s.epoch = excluded.epoch THEN 0 ELSE s.${counter} END),
-      ${counter} = CASE WHEN s.epoch = excluded.epoch THEN greatest(s.${counter}, excluded.${counter}) ELSE excluded.${counter} END`,
-  )
-  await trx.raw(
-    `INSERT INTO listener_statistics AS s
-       (listener_id, amphora_id, epoch, sent_ms, bytes_in, bytes_out, active_connections, total_connections, request_errors)
-     SELECT l.id, v."amphoraId", v.epoch, v."sentMs", v."bytesIn", v."bytesOut", v."activeConnections", v."totalConnections", v."requestErrors"
-       FROM jsonb_to_recordset(?::jsonb) AS v("listenerId" uuid, "amphoraId" uuid, epoch text, "sentMs" bigint, "bytesIn" bigint, "bytesOut" bigint,
-            "activeConnections" bigint, "totalConnections" bigint, "requestErrors" bigint)
-       JOIN listener l ON l.id = v."listenerId"
-      ORDER BY l.id, v."amphoraId"
-     ON CONFLICT (listener_id, amphora_id) DO UPDATE SET
-       ${merged.join(',')}, active_connections = excluded.active_connections, epoch = excluded.epoch, sent_ms = excluded.sent_ms
-     WHERE s.sent_ms <= excluded.sent_ms OR ${isFromTheFuture('s.sent_ms')}`,
-    [JSON.stringify(rows)],
-  )
 }

@@ -88,7 +88,7 @@ async function createWorld(t: Test, staleAfter = 1) {
     bootId: '0102030405060708',
     generation: 3,
     needsApply: false,
-    vrrpMaster: false,
+    vrrpMaster: true,
     configHash: SHA.slice(0, 16),
   }
   const key = amphoraIdentity(MASTER, ids.amphora).heartbeatKey
@@ -230,6 +230,30 @@ t.test('reports become operating statuses and statistics', async t => {
     'a new epoch adds to what was there',
   )
 
+  await t.test('a pool has statistics of its own, for each listener that uses it', async t => {
+    const pool = () => db('pool_statistics').where({ pool_id: ids.pool }).first()
+    const count = (epoch: string, bytesIn: number) => {
+      const counted = { ...counters, bytesIn }
+      const pools = [{ index: 0, state: 'UP' as const, counters: counted, firstMember: 0, members: [] }]
+      return sendReport({ epoch: epoch.repeat(16), pools })
+    }
+    await count('e', 40)
+    t.match(await until(pool, row => row?.bytes_in === 40), {
+      listener_id: ids.listener,
+      amphora_id: ids.amphora,
+      base_bytes_in: 0,
+      bytes_out: 1000,
+      active_connections: 3,
+      total_connections: 7,
+      request_errors: 1,
+    })
+    await count('f', 2)
+    t.match(await until(pool, row => row?.bytes_in === 2), { base_bytes_in: 40, base_bytes_out: 1000, bytes_out: 1000 })
+    await count('f', 1)
+    await count('f', 3)
+    t.match(await until(pool, row => row?.bytes_in === 3), { base_bytes_in: 40 }, 'never backwards')
+  })
+
   await report({ configHash: '00'.repeat(8), epoch: 'f'.repeat(16) }, 'DOWN')
   await report({ epoch: 'f'.repeat(16) }, 'UP', { ...counters, bytesIn: 6 })
   await until(totals, value => value.in === 106)
@@ -243,6 +267,27 @@ t.test('reports become operating statuses and statistics', async t => {
     'DEGRADED ONLINE DEGRADED ONLINE ERROR',
     'one that came before the record of its apply counts once that is there',
   )
+})
+
+t.test('of two amphorae of a load balancer the one that holds the VIP tells how things are', async t => {
+  const { db, ids, sendReport, until } = await createWorld(t, 60)
+  const report = (fields: Partial<Report>, m2: 'UP' | 'DOWN', bytesIn: number) =>
+    sendReport({
+      listeners: [{ index: 0, state: 'OPEN', counters: { ...none, bytesIn } }],
+      pools: [{ index: 0, state: 'UP', counters: none, firstMember: 0, members: ['UP', m2] }],
+      ...fields,
+    })
+  const status = async () => (await db('member').where({ id: ids.m2 }).first()).operating_status
+  const counted = async () => (await db('listener_statistics').first())?.bytes_in
+  await report({}, 'UP', 1)
+  t.equal(await until(status, value => value === 'ONLINE'), 'ONLINE')
+  await report({ vrrpMaster: false }, 'DOWN', 2)
+  t.equal(await until(counted, value => value === 2), 2, 'what a standby has counted counts')
+  t.equal(await status(), 'ONLINE', 'what it sees does not')
+  await db('amphora').update({ status: 'PENDING_DELETE' })
+  await report({}, 'DOWN', 3)
+  t.equal(await until(counted, value => value === 3), 3, 'nor what one on its way out sees')
+  t.equal(await status(), 'ONLINE')
 })
 
 t.test('an amphora that was taken over harms itself alone', async t => {

@@ -1,0 +1,63 @@
+import type { Counters } from '../../amphora-agent/protocol/heartbeat.js'
+import type { Transaction } from '../database/transaction.js'
+import { isFromTheFuture } from './record-beats.js'
+
+/** What one amphora has counted of one object since the epoch began. */
+type Reading = { amphoraId: string; epoch: string; sentMs: number } & Counters
+
+export type ListenerReading = Reading & { listenerId: string }
+/** What a pool had to do for one of the listeners that use it. */
+export type PoolReading = Reading & { poolId: string; listenerId: string }
+
+export async function recordListenerStatistics(trx: Transaction, readings: readonly ListenerReading[]): Promise<void> {
+  await record(trx, readings, {
+    table: 'listener_statistics',
+    source: 'JOIN listener l ON l.id = v."listenerId"',
+    key: { listener_id: 'l.id' },
+  })
+}
+
+export async function recordPoolStatistics(trx: Transaction, readings: readonly PoolReading[]): Promise<void> {
+  await record(trx, readings, {
+    table: 'pool_statistics',
+    source: 'JOIN pool p ON p.id = v."poolId"',
+    key: { pool_id: 'p.id', listener_id: 'v."listenerId"' },
+  })
+}
+
+/** The largest number that is exact in JSON. */
+const HIGHEST_TOTAL = Number.MAX_SAFE_INTEGER
+
+/**
+ * A counter that begins again (another epoch) adds what it had reached to the base, so that the sum never goes backwards. The base is
+ * bounded: an amphora that was taken over could else begin again until the number overflows, and the batch with everybody's would fail.
+ */
+const MERGED = ['bytes_in', 'bytes_out', 'total_connections', 'request_errors'].map(
+  counter => `
+      base_${counter} = least(${HIGHEST_TOTAL}, s.base_${counter} + CASE WHEN s.epoch = excluded.epoch THEN 0 ELSE s.${counter} END),
+      ${counter} = CASE WHEN s.epoch = excluded.epoch THEN greatest(s.${counter}, excluded.${counter}) ELSE excluded.${counter} END`,
+)
+
+/** @param into trusted SQL: `source` keeps out what is gone, `key` names the columns that tell objects apart, and their values */
+async function record(
+  trx: Transaction,
+  readings: readonly Reading[],
+  { table, source, key }: { table: string; source: string; key: Readonly<Record<string, string>> },
+): Promise<void> {
+  if (readings.length === 0) return
+  const columns = [...Object.keys(key), 'amphora_id'].join(', ')
+  const values = [...Object.values(key), 'v."amphoraId"'].join(', ')
+  await trx.raw(
+    `INSERT INTO ${table} AS s
+       (${columns}, epoch, sent_ms, bytes_in, bytes_out, active_connections, total_connections, request_errors)
+     SELECT ${values}, v.epoch, v."sentMs", v."bytesIn", v."bytesOut", v."activeConnections", v."totalConnections", v."requestErrors"
+       FROM jsonb_to_recordset(?::jsonb) AS v("poolId" uuid, "listenerId" uuid, "amphoraId" uuid, epoch text, "sentMs" bigint,
+            "bytesIn" bigint, "bytesOut" bigint, "activeConnections" bigint, "totalConnections" bigint, "requestErrors" bigint)
+       ${source}
+      ORDER BY ${values}
+     ON CONFLICT (${columns}) DO UPDATE SET
+       ${MERGED.join(',')}, active_connections = excluded.active_connections, epoch = excluded.epoch, sent_ms = excluded.sent_ms
+     WHERE s.sent_ms <= excluded.sent_ms OR ${isFromTheFuture('s.sent_ms')}`,
+    [JSON.stringify(readings)],
+  )
+}
