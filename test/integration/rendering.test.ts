@@ -1,18 +1,16 @@
-import { execFile, spawn } from 'node:child_process'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { createServer, type IncomingHttpHeaders, request } from 'node:http'
-import { type AddressInfo, connect, createServer as createTcpServer } from 'node:net'
+import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { setTimeout as delay } from 'node:timers/promises'
 import fc from 'fast-check'
 import t from 'tap'
-import { HAPROXY_SERVER_STATE_FILE, HAPROXY_SOCKET } from '../../amphora-agent/protocol/paths.js'
 import type { LoadBalancerTree } from '../../controller/load-balancer/tree.js'
 import { renderDesired } from '../../controller/provider/amphora/rendering/desired.js'
 import { goldenCases } from '../golden/cases.js'
 import { nastyText, parseConfiguration, stringFields } from '../golden/hostile.js'
 import { aListener, aMember, aMonitor, aPool, aTree, aVipCard, someFacts, uuid } from '../golden/models.js'
+import { checkWithHaproxy, freePorts, run, startHaproxy, until } from '../support/haproxy.js'
 
 const directory = mkdtempSync(join(tmpdir(), 'krater-rendering-'))
 t.teardown(() => rmSync(directory, { recursive: true }))
@@ -21,7 +19,7 @@ for (const { name, tree, facts } of goldenCases) {
   const { haproxy, keepalived } = renderDesired(tree, facts)
   if (haproxy !== null) {
     t.test(`haproxy takes ${name} without a warning`, async t => {
-      t.same(await checkWithHaproxy(haproxy.text), { code: 0, complaints: [] })
+      t.same(await checkWithHaproxy(directory, haproxy.text), { code: 0, complaints: [] })
     })
   }
   if (keepalived !== null) {
@@ -38,8 +36,11 @@ for (const { name, tree, facts } of goldenCases) {
 t.test('the check finds what is wrong', async t => {
   const { haproxy } = renderDesired(aTree({ listeners: [aListener(1)] }), someFacts())
   const text = haproxy?.text ?? ''
-  t.match(await checkWithHaproxy(text.replace('mode http', 'mode htttp')), { code: 1 })
-  t.match(await checkWithHaproxy(text.replace(/timeout client .*/, '')), { code: 0, complaints: [/WARNING/] })
+  t.match(await checkWithHaproxy(directory, text.replace('mode http', 'mode htttp')), { code: 1 })
+  t.match(await checkWithHaproxy(directory, text.replace(/timeout client .*/, '')), {
+    code: 0,
+    complaints: [/WARNING/],
+  })
 })
 
 t.test('whatever a tenant may write, haproxy takes what is not refused', async t => {
@@ -58,7 +59,7 @@ t.test('whatever a tenant may write, haproxy takes what is not refused', async t
   })
   const first = renderDesired(accepted[0] ?? aTree(), someFacts()).haproxy?.text ?? ''
   const text = first.slice(0, first.indexOf('\nfrontend ')) + sections.join('')
-  t.same(await checkWithHaproxy(text), { code: 0, complaints: [] })
+  t.same(await checkWithHaproxy(directory, text), { code: 0, complaints: [] })
   t.equal(parseConfiguration(text).filter(([word]) => word === 'frontend').length, accepted.length)
 })
 
@@ -108,7 +109,7 @@ t.test('a running haproxy', async t => {
   )
   const facts = someFacts({ cards: [loopbackCard()] })
   const { haproxy } = renderDesired(tree, facts)
-  const running = await startHaproxy(haproxy?.text ?? '')
+  const running = await startHaproxy(directory, haproxy?.text ?? '')
   t.teardown(running.stop)
 
   await t.test('sends every health check just as it was asked for', async t => {
@@ -196,62 +197,6 @@ function loopbackCard() {
   return { ...aVipCard(), mtu: 65_535 }
 }
 
-/** Every message but notices is a complaint. */
-async function checkWithHaproxy(text: string): Promise<{ code: number; complaints: string[] }> {
-  const { code, output } = await run('haproxy', ['-c', '-f', writeConfiguration(text)])
-  const complaints = output.split('\n').filter(line => /^\[(WARNING|ALERT)\]|^ {3}\|/.test(line))
-  return { code, complaints }
-}
-
-/** With the files of an amphora in our own directory. The state file is as the agent makes it when nothing ran before. */
-function writeConfiguration(text: string): string {
-  const file = join(directory, 'haproxy.cfg')
-  const stateFile = join(directory, 'server-state')
-  writeFileSync(stateFile, '1\n')
-  writeFileSync(
-    file,
-    text.replace(HAPROXY_SERVER_STATE_FILE, stateFile).replace(HAPROXY_SOCKET, join(directory, 'haproxy.sock')),
-  )
-  return file
-}
-
-function run(file: string, args: string[]): Promise<{ code: number; output: string }> {
-  return new Promise(resolve => {
-    execFile(file, args, { timeout: 30_000 }, (error, stdout, stderr) => {
-      resolve({ code: error === null ? 0 : Number(error.code ?? -1), output: stdout + stderr })
-    })
-  })
-}
-
-async function startHaproxy(text: string) {
-  const child = spawn('haproxy', ['-db', '-f', writeConfiguration(text)], { stdio: ['ignore', 'ignore', 'pipe'] })
-  const messages: string[] = []
-  child.stderr.on('data', (data: Buffer) => messages.push(data.toString()))
-  const ended = new Promise(resolve => child.once('exit', resolve))
-  const command = (line: string) =>
-    new Promise<string>((resolve, reject) => {
-      const socket = connect(join(directory, 'haproxy.sock'), () => socket.write(`${line}\n`))
-      const chunks: Buffer[] = []
-      socket.setTimeout(5_000, () => socket.destroy(new Error('haproxy does not answer')))
-      socket.on('data', chunk => chunks.push(chunk))
-      socket.once('end', () => resolve(Buffer.concat(chunks).toString()))
-      socket.once('error', reject)
-    })
-  const answers = () =>
-    command('show info').then(
-      () => true,
-      () => false,
-    )
-  if (!(await until(answers, 10_000))) throw new Error(`haproxy did not start: ${messages.join('')}`)
-  return {
-    command,
-    stop: async () => {
-      child.kill('SIGKILL')
-      await ended
-    },
-  }
-}
-
 /** A web server on both loopback addresses that remembers the checks it got and tells the headers of other requests. */
 async function startMember() {
   const seen = new Set<string>()
@@ -281,21 +226,6 @@ async function startMember() {
   }
 }
 
-async function freePorts(count: number): Promise<number[]> {
-  const servers = await Promise.all(
-    Array.from(
-      { length: count },
-      () =>
-        new Promise<ReturnType<typeof createTcpServer>>(resolve => {
-          const server = createTcpServer().listen(0, '127.0.0.1', () => resolve(server))
-        }),
-    ),
-  )
-  const ports = servers.map(server => (server.address() as AddressInfo).port)
-  await Promise.all(servers.map(server => new Promise(resolve => server.close(resolve))))
-  return ports
-}
-
 function get(port: number): Promise<{ status: number; body: string }> {
   return new Promise((resolve, reject) => {
     request({ port, host: '127.0.0.1', headers: { 'User-Agent': 'test' }, timeout: 5_000 }, response => {
@@ -306,13 +236,4 @@ function get(port: number): Promise<{ status: number; body: string }> {
       .once('error', reject)
       .end()
   })
-}
-
-async function until(isDone: () => boolean | Promise<boolean>, milliseconds: number): Promise<boolean> {
-  const end = Date.now() + milliseconds
-  while (!(await isDone())) {
-    if (Date.now() > end) return false
-    await delay(20)
-  }
-  return true
 }
