@@ -1,8 +1,11 @@
 import { z } from 'zod'
+import { loadBalancerAccess } from './load-balancer-access.js'
+import { loadBalancerOptions } from './load-balancer-options.js'
 
 const port = z.coerce.number().int().min(1).max(65535)
 const seconds = z.coerce.number().positive()
 const host = z.string().min(1)
+const limit = z.coerce.number().int().min(-1).max(2_000_000_000).default(-1)
 const postgresUrl = z.string().regex(/^postgres(ql)?:\/\//, 'must be a postgres:// URL')
 
 /**
@@ -41,6 +44,20 @@ export const configurationSchema = z.strictObject({
       public_url: z.url().optional(),
       topology: z.enum(['SINGLE', 'ACTIVE_STANDBY']).default('SINGLE'),
       default_provider: z.string().default('amphora'),
+      quota: z
+        .strictObject({
+          loadbalancer: limit,
+          listener: limit,
+          pool: limit,
+          member: limit,
+          healthmonitor: limit,
+          l7policy: limit,
+          l7rule: limit,
+        })
+        .prefault({})
+        .describe('Most objects of each kind in a project for which no other limit was set; -1 is unlimited'),
+      ...loadBalancerOptions,
+      ...loadBalancerAccess,
     })
     .prefault({}),
   key_manager: z

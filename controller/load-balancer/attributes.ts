@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import type { Kind, ValueType } from './values.js'
+import { type Kind, MISSING, type Reading, type ValueType } from './values.js'
 
 /** Whether requests may carry an attribute: never, only on create, or on create and update. */
 export type Input = 'none' | 'create' | 'create-and-update'
@@ -134,8 +134,6 @@ export function updateShape(attributes: Attributes): Record<string, z.ZodType> {
   return shape
 }
 
-export const MISSING = 'Mandatory field missing.'
-
 function onCreate(attribute: Attribute): z.ZodType {
   const whenNull = typeof attribute.null === 'object' ? attribute.null.value : attribute.default
   if (!attribute.required) return reader(attribute, whenNull).default(attribute.default)
@@ -156,11 +154,12 @@ function reader(attribute: Attribute, ...whenNull: [] | [unknown]) {
     .unknown()
     .transform((value, context): unknown => {
       if (value === null && whenNull.length === 1) return whenNull[0]
-      const reading =
-        value === undefined || value === null ? ({ ok: false, reason: MISSING } as const) : type.read(value)
+      const reading: Reading<unknown> =
+        value === undefined || value === null ? { ok: false, reason: MISSING } : type.read(value)
       if (reading.ok) return reading.value
-      const path = 'path' in reading && reading.path !== undefined ? reading.path : []
-      context.addIssue({ code: 'custom', message: reading.reason, path })
+      const { path = [], unknown } = reading
+      if (unknown === undefined) context.addIssue({ code: 'custom', message: reading.reason, path })
+      else context.addIssue({ code: 'unrecognized_keys', keys: unknown, path })
       return z.NEVER
     })
     .meta(type.jsonSchema)

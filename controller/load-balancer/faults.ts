@@ -15,6 +15,10 @@ export const missingParent = (label: string, id: string) => new RoutingFault(404
 /** A network object that a body names and the caller cannot see: 400, as it is the body that is wrong. */
 export const missingReference = (label: string, id: string) => new ApiError(400, `${label} ${id} not found.`)
 
+/** A valid value that the operator has switched off. */
+export const disabledOption = (option: string, value: string) =>
+  new ApiError(400, `The selected ${option} is not allowed in this deployment: ${value}`)
+
 export const invalid = (detail: string) => new ApiError(400, `Validation failure: ${detail}`)
 
 /** Faults as Octavia words them; 401 is the token layer's body and 406 that of content negotiation. */

@@ -1,6 +1,9 @@
 import type { Knex } from 'knex'
+import { forbidden } from '../http/errors.js'
+import type { Caller } from '../identity/caller.js'
 import { missing } from './faults.js'
 import type { Resource } from './resource.js'
+import { authorise, isAllowed, type Right } from './rights.js'
 import { childStatus, loadBalancerStatus } from './status.js'
 import { canonicalUuid } from './values.js'
 
@@ -42,6 +45,28 @@ export async function findObject<Columns = unknown>(
   const found = await lookUp<Columns>(database, resource, id)
   if (found === undefined) throw missing(resource.label, id)
   return found
+}
+
+/**
+ * The object that a body names as the parent of a new one. Another project's is as if it did not exist.
+ * @throws ApiError 404, or 403 when the caller may see the object but not do this
+ */
+export async function findReferenced<Columns = unknown>(
+  database: Knex,
+  resource: Resource,
+  id: string,
+  caller: Caller,
+  right: Right,
+): Promise<Found<Columns>> {
+  const found = await lookUp<Columns>(database, resource, id)
+  const ofOwnProject = found !== undefined && found.project_id === caller.project?.id
+  if (found !== undefined && (ofOwnProject || isAllowed(caller, 'read', found.project_id))) {
+    authorise(caller, right, found.project_id)
+    return found
+  }
+  // A token without a project learns nothing, not even that there is no such object.
+  if (caller.project === null && !isAllowed(caller, right, null)) throw forbidden()
+  throw missing(resource.label, id)
 }
 
 /** True for an object that is on its way out and needs no further push: deleting it again is answered at once. */

@@ -2,19 +2,20 @@ import type { Context } from 'koa'
 import type { Database } from '../database/connection.js'
 import { ApiError } from '../http/errors.js'
 
-/** How long one look at the database answers for all who ask. */
-const CACHED_MILLISECONDS = 1000
 const TIME_LIMIT_MILLISECONDS = 3000
 
-/** `/healthcheck`: whether this process can serve, for load balancers and monitors; no token needed. */
-export function createHealthCheck(database: Database): (ctx: Context) => Promise<void> {
+/**
+ * `/healthcheck`: whether this process can serve, for load balancers and monitors; no token needed.
+ * @param refreshSeconds how long one look at the database answers for all who ask
+ */
+export function createHealthCheck(database: Database, refreshSeconds: number): (ctx: Context) => Promise<void> {
   let looked: { at: number; healthy: Promise<boolean> } = {
     at: Number.NEGATIVE_INFINITY,
     healthy: Promise.resolve(false),
   }
   const isHealthy = () => {
     const now = performance.now()
-    if (now - looked.at > CACHED_MILLISECONDS) looked = { at: now, healthy: answers(database) }
+    if (now - looked.at > refreshSeconds * 1000) looked = { at: now, healthy: answers(database) }
     return looked.healthy
   }
   return async ctx => {

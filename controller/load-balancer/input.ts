@@ -1,7 +1,6 @@
 import { z } from 'zod'
 import { badRequest } from '../http/errors.js'
-import { MISSING } from './attributes.js'
-import { isObject } from './values.js'
+import { isObject, MISSING } from './values.js'
 
 /** Most issues that one answer names; a body may have thousands. */
 const MOST_ISSUES = 10

@@ -1,10 +1,9 @@
 import { badRequest } from '../http/errors.js'
 import { invalidInput } from './input.js'
-import { type Filter, type Resource, sqlOf } from './resource.js'
+import { canonicalKey, type Filter, type Resource, sqlOf } from './resource.js'
 import { type Condition, condition } from './select.js'
+import type { Settings } from './settings.js'
 import { boolean, canonicalUuid, integer } from './values.js'
-
-export const PAGE_LIMIT = 1000
 
 export type SortKey = { sql: string; descending: boolean }
 
@@ -31,17 +30,31 @@ const TAG_FILTERS: Readonly<Record<string, string>> = {
   'not-tags-any': 'NOT o.tags && ?::text[]',
 }
 
+export type ListSettings = Pick<
+  Settings,
+  'allow_pagination' | 'allow_sorting' | 'allow_filtering' | 'allow_field_selection' | 'pagination_max_limit'
+>
+
 /**
- * Reads the arguments of a list. Pure.
+ * Reads the arguments of a list; what the operator has switched off is checked all the same, and has no effect. Pure.
  * @throws ApiError 400 for an argument that is unknown, repeated or malformed
  */
-export function parseListQuery(resource: Resource, queryString: string): ListQuery {
+export function parseListQuery(resource: Resource, queryString: string, settings: ListSettings): ListQuery {
+  const query = readListQuery(resource, queryString, settings.pagination_max_limit)
+  if (!settings.allow_filtering) query.filters = []
+  if (!settings.allow_sorting) query.sort = []
+  if (!settings.allow_field_selection) query.fields = null
+  if (!settings.allow_pagination) Object.assign(query, { limit: null, marker: null, reverse: false })
+  return query
+}
+
+function readListQuery(resource: Resource, queryString: string, largestPage: number): ListQuery {
   const query: ListQuery = {
     filters: [],
     projectId: null,
     fields: null,
     sort: [],
-    limit: PAGE_LIMIT,
+    limit: largestPage,
     marker: null,
     reverse: false,
     carried: [],
@@ -54,8 +67,8 @@ export function parseListQuery(resource: Resource, queryString: string): ListQue
       query.filters.push(condition(TAG_FILTERS[name]!, [...namesIn(values)]))
     } else if (name === 'sort' || name === 'sort_key' || name === 'sort_dir') continue
     else if (values.length > 1) throw ambiguousArguments()
-    else if (name === 'limit') query.limit = limitOf(value)
-    else if (name === 'marker') query.marker = markerOf(value)
+    else if (name === 'limit') query.limit = limitOf(value, largestPage)
+    else if (name === 'marker') query.marker = markerOf(resource, value)
     else if (name === 'page_reverse') query.reverse = booleanOf(name, value)
     else {
       const filter = filterOf(resource, name)
@@ -72,13 +85,16 @@ export function parseListQuery(resource: Resource, queryString: string): ListQue
 }
 
 /** The `fields` of a show, which takes no other argument. */
-export function parseShowQuery(queryString: string): ReadonlySet<string> | null {
+export function parseShowQuery(
+  queryString: string,
+  settings: Pick<Settings, 'allow_field_selection'>,
+): ReadonlySet<string> | null {
   let fields: ReadonlySet<string> | null = null
   for (const [name, values] of argumentsOf(queryString)) {
     if (name !== 'fields') throw unknownArgument(name)
     fields = namesIn(values)
   }
-  return fields
+  return settings.allow_field_selection ? fields : null
 }
 
 /** For routes that take no arguments, or only the named ones, once each. */
@@ -177,15 +193,15 @@ function sortOf(resource: Resource, args: ReadonlyMap<string, string[]>): SortKe
     })
 }
 
-function limitOf(value: string): number | null {
+function limitOf(value: string, largestPage: number): number | null {
   if (value.toLowerCase() === 'infinite') return null
   if (!/^[+-]?\d{1,15}$/.test(value)) throw invalidPaging('pagination limit', value)
   const limit = Number(value)
-  return limit <= 0 ? null : Math.min(limit, PAGE_LIMIT)
+  return limit <= 0 ? null : Math.min(limit, largestPage)
 }
 
-function markerOf(value: string): string {
-  const marker = canonicalUuid(value)
+function markerOf(resource: Resource, value: string): string {
+  const marker = canonicalKey(resource, value)
   if (marker === null) throw unknownMarker(value)
   return marker
 }

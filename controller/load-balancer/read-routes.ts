@@ -3,16 +3,15 @@ import type { Caller } from '../identity/caller.js'
 import { missing } from './faults.js'
 import { listPage, type Page } from './list.js'
 import { parseListQuery, parseShowQuery } from './list-query.js'
-import type { Resource } from './resource.js'
+import { canonicalKey, type Resource } from './resource.js'
 import { authorise, isAllowed, type Right } from './rights.js'
 import { type Answer, type Handler, type Service, wrapped } from './routes.js'
 import { type Condition, condition, type Presented, selectObject } from './select.js'
-import { canonicalUuid } from './values.js'
 
-/** The list of a resource whose objects belong to projects: the caller's own, or all for those who may read everywhere. */
-export function listHandler({ database }: Service, resource: Resource): Handler {
+/** The list of a resource: of what belongs to projects the caller's own, or all for those who may read everywhere. */
+export function listHandler({ database, config }: Service, resource: Resource): Handler {
   return async ({ caller, right, queryString, url }) => {
-    const query = parseListQuery(resource, queryString)
+    const query = parseListQuery(resource, queryString, config)
     const scope = projectScope(resource, caller, right, query.projectId)
     return pageAnswer(resource, await listPage(database, resource, { query, scope, url }))
   }
@@ -22,6 +21,10 @@ export function listHandler({ database }: Service, resource: Resource): Handler 
 function projectScope(resource: Resource, caller: Caller, right: Right, named: string | null): Condition {
   if (isAllowed(caller, right, null)) return condition('true')
   const own = caller.project?.id ?? null
+  if (resource.project === null) {
+    authorise(caller, right, own)
+    return condition('true')
+  }
   if (own === null || (named !== null && named !== own)) throw forbidden()
   authorise(caller, right, own)
   return condition(`${resource.project} = ?`, own)
@@ -29,20 +32,23 @@ function projectScope(resource: Resource, caller: Caller, right: Right, named: s
 
 export function pageAnswer(resource: Resource, page: Page): Answer {
   const objects = page.objects.map(object => object.body).join(',')
-  const json = `{"${resource.plural}":[${objects}],"${resource.plural}_links":${JSON.stringify(page.links)}}`
+  const json = `{"${resource.plural}":[${objects}],"${resource.links}":${JSON.stringify(page.links)}}`
   return { status: 200, json }
 }
 
 /** One object; the request's only argument may be `fields`. */
-export function showHandler({ database }: Service, resource: Resource): Handler {
+export function showHandler({ database, config }: Service, resource: Resource): Handler {
   return async ({ caller, right, params, queryString }) => {
-    const fields = parseShowQuery(queryString)
-    const id = params.id ?? ''
-    const uuid = canonicalUuid(id)
+    const fields = parseShowQuery(queryString, config)
+    const id = params[resource.key.column] ?? ''
+    if (resource.project === null) authorise(caller, right, caller.project?.id ?? null)
+    const key = canonicalKey(resource, id)
     const object =
-      uuid === null ? undefined : await selectObject(database, resource, condition('o.id = ?', uuid), fields)
+      key === null
+        ? undefined
+        : await selectObject(database, resource, condition(`o.${resource.key.column} = ?`, key), fields)
     if (object === undefined) throw missing(resource.label, id)
-    authorise(caller, right, object.projectId)
+    if (resource.project !== null) authorise(caller, right, object.projectId)
     return objectAnswer(200, resource, object)
   }
 }

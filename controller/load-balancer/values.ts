@@ -4,7 +4,12 @@ import ipaddr from 'ipaddr.js'
 /** How a value is compared and sorted in SQL; `json` values (lists, objects) are neither filtered by nor sorted. */
 export type Kind = 'text' | 'uuid' | 'integer' | 'number' | 'boolean' | 'time' | 'json'
 
-export type Reading<T> = { ok: true; value: T } | { ok: false; reason: string; path?: (string | number)[] }
+/** `unknown` names keys of an object (at `path`) that it may not have. */
+export type Reading<T> =
+  | { ok: true; value: T }
+  | { ok: false; reason: string; path?: (string | number)[]; unknown?: string[] }
+
+export const MISSING = 'Mandatory field missing.'
 
 /**
  * One kind of attribute value: how it is read from JSON, and its JSON Schema for the API description.
@@ -68,10 +73,13 @@ export const boolean = valueType<boolean>('boolean', { type: 'boolean' }, value 
 })
 
 /** Exact and case-sensitive. */
-export function oneOf<const T extends string>(choices: readonly T[]) {
+export function oneOf<const T extends string>(
+  choices: readonly T[],
+  reason = `Value should be one of: ${choices.join(', ')}`,
+) {
   return valueType<T>('text', { type: 'string', enum: choices }, value => {
     const choice = choices.find(choice => choice === value)
-    return choice === undefined ? refused(`Value should be one of: ${choices.join(', ')}`) : accepted(choice)
+    return choice === undefined ? refused(reason) : accepted(choice)
   })
 }
 
@@ -103,6 +111,15 @@ export const ipAddress = valueType<string>(
       : refused('Value should be IPv4 or IPv6 format'),
 )
 
+/** An IPv4 or IPv6 address whose bits are ones up to some place and zeros from there. */
+export const netmask = valueType<string>('text', ipAddress.jsonSchema, value => {
+  const reading = ipAddress.read(value)
+  if (!reading.ok) return reading
+  return ipaddr.parse(reading.value).prefixLengthFromSubnetMask() === null
+    ? refused('Value should be a netmask')
+    : reading
+})
+
 /** Host bits are masked off. */
 export const cidr = valueType<string>('text', { type: 'string', format: 'cidr' }, value => {
   const [address = '', prefix, ...rest] = typeof value === 'string' ? value.split('/') : []
@@ -130,6 +147,13 @@ export function listOf<T>(item: ValueType<T>) {
     }
     return accepted(items)
   })
+}
+
+export function nonEmptyListOf<T>(item: ValueType<T>) {
+  const list = listOf(item)
+  return valueType<T[]>('json', { ...list.jsonSchema, minItems: 1 }, value =>
+    Array.isArray(value) && value.length === 0 ? refused('Value should not be an empty list') : list.read(value),
+  )
 }
 
 /** A list in which duplicates collapse. */
@@ -162,23 +186,27 @@ export function mapOf<T>(item: ValueType<T>) {
   )
 }
 
+/** What an object of a record reads as. */
+export type RecordOf<T extends Readonly<Record<string, ValueType<unknown>>>, R extends keyof T = never> = {
+  [K in keyof T]: T[K] extends ValueType<infer V> ? (K extends R ? V : V | null) : never
+}
+
 /** An object with known keys, of which some are required; unset ones read null. */
-export function record<const K extends string>(
-  keys: Readonly<Record<K, ValueType<unknown>>>,
-  required: readonly NoInfer<K>[] = [],
-) {
-  const properties = Object.fromEntries(
-    Object.entries<ValueType<unknown>>(keys).map(([key, type]) => [key, type.jsonSchema]),
-  )
+export function record<
+  const T extends Readonly<Record<string, ValueType<unknown>>>,
+  const R extends keyof T & string = never,
+>(keys: T, required: readonly R[] = []) {
+  const properties = Object.fromEntries(Object.entries(keys).map(([key, type]) => [key, type.jsonSchema]))
   const form = { type: 'object', properties, required, additionalProperties: false }
-  return valueType<Readonly<Record<string, unknown>>>('json', form, value => {
+  return valueType<RecordOf<T, R>>('json', form, value => {
     if (!isObject(value)) return refused('Value should be an object')
-    const unknownKey = Object.keys(value).find(key => !Object.hasOwn(keys, key))
-    if (unknownKey !== undefined) return refused(`Unknown attribute: ${unknownKey}`)
+    const unknown = Object.keys(value).filter(key => !Object.hasOwn(keys, key))
+    if (unknown.length > 0) return { ok: false, reason: 'Unknown attribute', unknown }
     const result: Record<string, unknown> = {}
-    for (const [key, type] of Object.entries<ValueType<unknown>>(keys)) {
+    for (const [key, type] of Object.entries(keys)) {
       const given = Object.hasOwn(value, key) ? value[key] : null
-      if (given === null && !required.some(name => name === key)) {
+      if (given === null) {
+        if (required.some(name => name === key)) return { ok: false, reason: MISSING, path: [key] }
         result[key] = null
         continue
       }
@@ -186,14 +214,9 @@ export function record<const K extends string>(
       if (!reading.ok) return { ...reading, path: [key, ...(reading.path ?? [])] }
       result[key] = reading.value
     }
-    return accepted(result)
+    return accepted(result as RecordOf<T, R>)
   })
 }
-
-/** An object whose keys nobody reads yet. */
-export const anyObject = valueType<Readonly<Record<string, unknown>>>('json', { type: 'object' }, value =>
-  isObject(value) ? accepted(value) : refused('Value should be an object'),
-)
 
 export const isObject = (value: unknown): value is Readonly<Record<string, unknown>> =>
   typeof value === 'object' && value !== null && !Array.isArray(value)

@@ -44,9 +44,15 @@ export type NetworkDriver = {
   findNetwork: (caller: Caller, id: string) => Promise<Network | null>
   findSubnet: (caller: Caller, id: string) => Promise<Subnet | null>
   findPort: (caller: Caller, id: string) => Promise<Port | null>
+  /** Null where there are no security groups. */
+  findSecurityGroup: ((caller: Caller, id: string) => Promise<{ id: string } | null>) | null
+  /** Null where no quality of service is offered. */
+  findQosPolicy: ((caller: Caller, id: string) => Promise<{ id: string } | null>) | null
 
   network: (id: string) => Promise<Network | null>
   subnets: (ids: readonly string[]) => Promise<Subnet[]>
+  /** How many addresses of a subnet may still be chosen when none is asked for. */
+  freeAddresses: (subnetId: string) => Promise<number>
   port: (id: string) => Promise<Port | null>
   /**
    * Idempotent by (deviceId, deviceOwner, name).

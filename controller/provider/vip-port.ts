@@ -3,10 +3,10 @@ import { type NetworkDriver, PORT_OWNER, type Port, type PortRequest } from '../
 
 /** What the port of a VIP is asked for with, so that asking again finds the same one. */
 export function vipPortRequest(tree: LoadBalancerTree, networkId: string): PortRequest {
-  const { vip, id, projectId } = tree
+  const { vip, id, projectId, additionalVips } = tree
   return {
     networkId,
-    fixedIps: vip.subnetId === null ? [] : [{ subnetId: vip.subnetId, address: vip.address }],
+    fixedIps: [...(vip.subnetId === null ? [] : [{ subnetId: vip.subnetId, address: vip.address }]), ...additionalVips],
     projectId,
     name: vipPortName(id),
     deviceId: vipDeviceId(id),

@@ -36,6 +36,7 @@ t.test('where the VIP comes from', async t => {
         ? { id, projectId: OWN, shared: false, mtu: 1500, subnetIds: [IPV6, FULL, IPV4] }
         : null,
     subnets: async ids => ids.map(id => subnetOf(id)),
+    freeAddresses: async id => (id === FULL ? 1 : 100),
     findPort: async (caller, id) => {
       if (id !== PORT || caller.project?.id !== OWN) return null
       const port = await noop.port(id)
@@ -128,7 +129,7 @@ t.test('where the VIP comes from', async t => {
       status: 400,
       body: { faultstring: `Provider 'acme' is not enabled.` },
     })
-    t.match(await create({ vip_subnet_id: IPV4, flavor_id: SUBNET }), {
+    t.match(await create({ vip_subnet_id: IPV4, vip_qos_policy_id: SUBNET }), {
       status: 501,
       body: { faultcode: 'Server', faultstring: /^Provider 'amphora' does not support a requested option: / },
     })

@@ -49,13 +49,16 @@ t.test('transport and discovery', async t => {
       )
     }
   })
-  await t.test('the health check needs no token', async t => {
-    t.match(await api.ask('GET', '/healthcheck', undefined, null), { status: 200, text: 'OK' })
-    t.match(await api.ask('GET', '/healthcheck', undefined, null, { Accept: 'application/json' }), {
+  await t.test('the health check needs no token, and is there when the operator wants it', async t => {
+    t.match(await api.ask('GET', '/healthcheck', undefined, null), { status: 404, body: { faultcode: 'Client' } })
+    const checked = await startTestApi({ settings: { healthcheck_enabled: true } })
+    t.teardown(checked.stop)
+    t.match(await checked.ask('GET', '/healthcheck', undefined, null), { status: 200, text: 'OK' })
+    t.match(await checked.ask('GET', '/healthcheck', undefined, null, { Accept: 'application/json' }), {
       body: { detailed: false, reasons: ['OK'] },
     })
-    t.equal((await api.ask('HEAD', '/healthcheck', undefined, null)).status, 204)
-    t.equal((await api.ask('POST', '/healthcheck', undefined, null)).status, 405)
+    t.equal((await checked.ask('HEAD', '/healthcheck', undefined, null)).status, 204)
+    t.equal((await checked.ask('POST', '/healthcheck', undefined, null)).status, 405)
   })
   await t.test('routing errors are faults with the routing keys', async t => {
     t.match(await api.ask('GET', '/v2/lbaas/nothing'), {

@@ -85,6 +85,9 @@ export function createAmphoraWorld() {
       findNetwork: unused,
       findSubnet: unused,
       findPort: unused,
+      findSecurityGroup: null,
+      findQosPolicy: null,
+      freeAddresses: unused,
       network: id =>
         lookUp(() => ({
           id,

@@ -62,7 +62,15 @@ export type TestApi = {
 }
 
 /** The API over HTTP on a database of its own. */
-export async function startTestApi(options: { network?: NetworkDriver; providers?: string[] } = {}): Promise<TestApi> {
+export async function startTestApi(
+  options: {
+    network?: NetworkDriver
+    providers?: string[]
+    quota?: Record<string, number>
+    /** Of the `load_balancer` group of the configuration. */
+    settings?: Record<string, unknown>
+  } = {},
+): Promise<TestApi> {
   const testDatabase = await createTestDatabase()
   const database = testDatabase.of('load_balancer')
   const providers = (options.providers ?? ['amphora', 'other']).map(name => ({
@@ -76,7 +84,7 @@ export async function startTestApi(options: { network?: NetworkDriver; providers
     validate: async token => callerOf(token),
     identityUrl: 'http://identity.test/v3',
     providers,
-    config: configurationSchema.parse({}).load_balancer,
+    config: configurationSchema.parse({ load_balancer: { quota: options.quota, ...options.settings } }).load_balancer,
     log: createLog('test', 'silent'),
   })
   const server = await startServer(app, { host: '127.0.0.1', port: 0 })
@@ -105,7 +113,7 @@ export async function startTestApi(options: { network?: NetworkDriver; providers
       await database.transaction(async trx => {
         const [row] = await trx('load_balancer').where({ id }).select('generation', 'change')
         if (row.change === 'delete') return trx('load_balancer').where({ id }).delete()
-        for (const table of ['member', 'health_monitor', 'listener', 'pool']) {
+        for (const table of ['l7_rule', 'l7_policy', 'member', 'health_monitor', 'listener', 'pool']) {
           await trx(table)
             .where({ load_balancer_id: id, change: 'delete' })
             .where('generation', '<=', row.generation)

@@ -1,7 +1,7 @@
 import { derived, fixedRequired, given, givenRequired, settable, settableRequired } from '../attributes.js'
 import { defineResource } from '../resource.js'
 import { idOf } from '../select.js'
-import { childStatus, monitorOperatingStatus, timestamp } from '../status.js'
+import { childStatus, switchOperatingStatus, timestamp } from '../status.js'
 import { boolean, integer, oneNumberOf, oneOf, tags, text, uuid } from '../values.js'
 
 export const MONITOR_TYPES = ['HTTP', 'HTTPS', 'PING', 'TCP', 'TLS-HELLO', 'UDP-CONNECT', 'SCTP'] as const
@@ -55,7 +55,7 @@ export const healthMonitor = defineResource({
     pool_id: givenRequired(uuid, { null: { value: NO_POOL } }),
     pools: derived('json', idOf('o.pool_id')),
     provisioning_status: derived('text', childStatus('o')),
-    operating_status: derived('text', monitorOperatingStatus('o')),
+    operating_status: derived('text', switchOperatingStatus('o')),
     created_at: derived('time', timestamp('o.created_at')),
     updated_at: derived('time', timestamp('o.updated_at')),
     tags: settable(tags, [], { null: 'keep' }),

@@ -1,6 +1,6 @@
 import { enabledProvider, refuseUnsupported } from '../capabilities.js'
 import { changeLoadBalancer, markDeleted, touchPool, updateObject } from '../change.js'
-import { type Found, findObject, isBeingDeleted } from '../find.js'
+import { type Found, findObject, findReferenced, isBeingDeleted } from '../find.js'
 import { readWrapped } from '../input.js'
 import { parseArguments } from '../list-query.js'
 import { planMonitor } from '../new-objects.js'
@@ -27,13 +27,13 @@ export function healthMonitorRoutes(service: Service): Routes {
   }
 }
 
-async function create({ database, providers }: Service, { caller, right, queryString, readBody }: Call) {
+async function create(service: Service, { caller, right, queryString, readBody, asked }: Call) {
+  const { database, providers, config } = service
   parseArguments(queryString)
   const { pool_id, ...body } = readWrapped(await readBody(), 'healthmonitor', bodyOfCreate)
-  const above: Found<{ protocol: string }> = await findObject(database, pool, pool_id)
-  authorise(caller, right, above.project_id)
-  const monitor = planMonitor(body, above.protocol)
-  const object = await changeLoadBalancer(database, above.load_balancer_id, async (trx, changed) => {
+  const above: Found<{ protocol: string }> = await findReferenced(database, pool, pool_id, caller, right)
+  const monitor = planMonitor(body, above.protocol, config)
+  const object = await changeLoadBalancer(service, asked(monitor.id), above.load_balancer_id, async (trx, changed) => {
     refuseUnsupported(enabledProvider(providers, changed.provider), healthMonitor, monitor.values)
     await touchPool(trx, changed, above.id)
     await storeMonitors(trx, changed, [{ poolId: above.id, monitor }])
@@ -44,15 +44,16 @@ async function create({ database, providers }: Service, { caller, right, querySt
 
 type FoundMonitor = Found<Omit<StoredMonitor, 'http_version'> & { pool_id: string; http_version: string | null }>
 
-async function update({ database, providers }: Service, { caller, right, params, queryString, readBody }: Call) {
+async function update(service: Service, { caller, right, params, queryString, readBody, asked }: Call) {
+  const { database, providers } = service
   parseArguments(queryString)
   const body = readWrapped(await readBody(), 'healthmonitor', bodyOfUpdate)
   const found: FoundMonitor = await findObject(database, healthMonitor, params.id ?? '')
   authorise(caller, right, found.project_id)
   // PostgreSQL's exact numbers arrive as text.
   const stored = { ...found, http_version: found.http_version === null ? null : Number(found.http_version) }
-  const values = completeMonitorUpdate(stored, body)
-  const object = await changeLoadBalancer(database, found.load_balancer_id, async (trx, changed) => {
+  const values = completeMonitorUpdate(service.config, stored, body)
+  const object = await changeLoadBalancer(service, asked(), found.load_balancer_id, async (trx, changed) => {
     refuseUnsupported(enabledProvider(providers, changed.provider), healthMonitor, values)
     await touchPool(trx, changed, found.pool_id)
     await updateObject(trx, changed, healthMonitor, found.id, columnsOf(healthMonitor, values))
@@ -62,12 +63,13 @@ async function update({ database, providers }: Service, { caller, right, params,
 }
 
 /** Without a monitor nobody knows whether the members work. */
-async function remove({ database }: Service, { caller, right, params, queryString }: Call) {
+async function remove(service: Service, { caller, right, params, queryString, asked }: Call) {
+  const { database } = service
   parseArguments(queryString)
   const found: Found<{ pool_id: string }> = await findObject(database, healthMonitor, params.id ?? '')
   authorise(caller, right, found.project_id)
   if (!isBeingDeleted(found)) {
-    await changeLoadBalancer(database, found.load_balancer_id, async (trx, changed) => {
+    await changeLoadBalancer(service, asked(), found.load_balancer_id, async (trx, changed) => {
       await touchPool(trx, changed, found.pool_id)
       await markDeleted(trx, changed, healthMonitor, [found.id])
       await trx('member').where({ pool_id: found.pool_id }).update({ operating_status: 'NO_MONITOR' })

@@ -1,6 +1,7 @@
 import { badRequest } from '../../http/errors.js'
 import type { Created, Updated } from '../attributes.js'
-import { invalid } from '../faults.js'
+import { disabledOption, invalid } from '../faults.js'
+import type { Settings } from '../settings.js'
 import type { healthMonitor } from './resource.js'
 
 type Given = Updated<typeof healthMonitor.attributes>
@@ -11,8 +12,7 @@ export type StoredMonitor = Pick<MonitorValues, 'type' | 'max_retries' | 'http_v
 const HTTP_DEFAULTS = { http_method: 'GET', url_path: '/', expected_codes: '200' } as const
 const HTTP_FIELDS = ['http_method', 'url_path', 'expected_codes'] as const
 
-/** Least seconds between two probes of a UDP-CONNECT monitor. */
-const UDP_CONNECT_MINIMUM_DELAY = 3
+export type MonitorSettings = Pick<Settings, 'allow_ping_health_monitors' | 'udp_connect_min_delay'>
 
 /** @throws ApiError 400 when pools of this protocol cannot have such a monitor */
 export function checkMonitorType(type: string, poolProtocol: string): void {
@@ -25,13 +25,13 @@ export function checkMonitorType(type: string, poolProtocol: string): void {
 
 const isHttp = (type: string) => type === 'HTTP' || type === 'HTTPS'
 
-function checkMonitor(type: string, values: Given): void {
+function checkMonitor({ udp_connect_min_delay: least }: MonitorSettings, type: string, values: Given): void {
   const misplaced = HTTP_FIELDS.filter(field => typeof values[field] === 'string')
   if (!isHttp(type) && misplaced.length > 0) {
     throw invalid(`A ${type} health monitor has no ${misplaced.join(', ')}: they are for HTTP and HTTPS.`)
   }
-  if (type === 'UDP-CONNECT' && values.delay !== undefined && values.delay < UDP_CONNECT_MINIMUM_DELAY) {
-    throw badRequest(`The delay of a UDP-CONNECT health monitor must be at least ${UDP_CONNECT_MINIMUM_DELAY} seconds.`)
+  if (type === 'UDP-CONNECT' && values.delay !== undefined && values.delay < least) {
+    throw badRequest(`The delay of a UDP-CONNECT health monitor must be at least ${least} seconds.`)
   }
 }
 
@@ -45,8 +45,12 @@ function checkDomainName(domainName: string | null, httpVersion: number | null):
  * A create body checked, with the defaults that depend on its other values.
  * @throws ApiError 400
  */
-export function completeMonitor<T extends MonitorValues>(values: T): T & { max_retries_down: number } {
-  checkMonitor(values.type, values)
+export function completeMonitor<T extends MonitorValues>(
+  settings: MonitorSettings,
+  values: T,
+): T & { max_retries_down: number } {
+  if (values.type === 'PING' && !settings.allow_ping_health_monitors) throw disabledOption('type', values.type)
+  checkMonitor(settings, values.type, values)
   checkDomainName(values.domain_name, values.http_version)
   const http = isHttp(values.type)
   return {
@@ -62,8 +66,8 @@ export function completeMonitor<T extends MonitorValues>(values: T): T & { max_r
  * An update body checked against what is stored, with nulls turned into the defaults that depend on other values.
  * @throws ApiError 400
  */
-export function completeMonitorUpdate(stored: StoredMonitor, values: Given): Given {
-  checkMonitor(stored.type, values)
+export function completeMonitorUpdate(settings: MonitorSettings, stored: StoredMonitor, values: Given): Given {
+  checkMonitor(settings, stored.type, values)
   const pick = <T>(given: T | undefined, otherwise: T): T => (given === undefined ? otherwise : given)
   checkDomainName(pick(values.domain_name, stored.domain_name), pick(values.http_version, stored.http_version))
   const complete = { ...values }

@@ -2,12 +2,12 @@ import { derived, fixedRequired, given, givenRequired, settable } from '../attri
 import { defineResource } from '../resource.js'
 import { idList, idOf } from '../select.js'
 import { childStatus, timestamp } from '../status.js'
+import { alpnProtocols, certificateReference, tlsCiphers, tlsVersions } from '../tls-options.js'
 import { boolean, cidr, integer, listOf, mapOf, oneOf, setOf, tags, text, uuid } from '../values.js'
 
 export const LISTENER_PROTOCOLS = ['HTTP', 'HTTPS', 'TCP', 'TERMINATED_HTTPS', 'UDP', 'SCTP', 'PROMETHEUS'] as const
 
 const milliseconds = integer(0, 2_073_600_000)
-const certificateReference = text(255)
 
 export const listener = defineResource({
   label: 'Listener',
@@ -49,9 +49,9 @@ export const listener = defineResource({
     client_authentication: settable(oneOf(['NONE', 'OPTIONAL', 'MANDATORY']), 'NONE'),
     client_crl_container_ref: settable(certificateReference, null),
     allowed_cidrs: settable(setOf(cidr), null),
-    tls_ciphers: settable(text(2048), null),
-    tls_versions: settable(listOf(text(32)), null),
-    alpn_protocols: settable(listOf(oneOf(['h2', 'http/1.1', 'http/1.0'])), null),
+    tls_ciphers: settable(tlsCiphers, null),
+    tls_versions: settable(tlsVersions, null),
+    alpn_protocols: settable(alpnProtocols, null),
     hsts_max_age: settable(integer(0), null),
     hsts_include_subdomains: settable(boolean, false),
     hsts_preload: settable(boolean, false),

@@ -1,15 +1,16 @@
-import type { Transaction } from '../../database/transaction.js'
 import { enabledProvider, refuseUnsupported } from '../capabilities.js'
 import { changeLoadBalancer, markDeleted, updateObject } from '../change.js'
-import { immutable, invalid, missing } from '../faults.js'
-import { type Found, findObject, isBeingDeleted } from '../find.js'
+import { invalid } from '../faults.js'
+import { type Found, findObject, findReferenced, isBeingDeleted } from '../find.js'
+import { checkFit, newcomersIn } from '../fit.js'
 import { readWrapped } from '../input.js'
 import { parseArguments } from '../list-query.js'
 import { loadBalancer } from '../load-balancers/resource.js'
-import { checkSubnets } from '../members/rules.js'
 import { listenerCreateSchema } from '../nested.js'
-import { planListener, planObjects, refuseUnsupportedObjects } from '../new-objects.js'
+import { planObjects, refuseUnsupportedObjects, withDefaultPool } from '../new-objects.js'
+import { usablePool } from '../pools/usable-pool.js'
 import { listHandler, objectAnswer, showHandler } from '../read-routes.js'
+import { checkReferences } from '../references.js'
 import { columnsOf, updateSchema } from '../resource.js'
 import { authorise } from '../rights.js'
 import type { Call, Routes, Service } from '../routes.js'
@@ -17,7 +18,7 @@ import { condition, selectOne } from '../select.js'
 import { listenerStatistics } from '../statistics.js'
 import { storeObjects } from '../store.js'
 import { listener } from './resource.js'
-import { checkListener, checkPoolProtocol } from './rules.js'
+import { checkPoolProtocol, completeListenerUpdate, type StoredListener } from './rules.js'
 
 const bodyOfUpdate = updateSchema(listener)
 
@@ -32,71 +33,62 @@ export function listenerRoutes(service: Service): Routes {
   }
 }
 
-async function create({ database, network, providers }: Service, { caller, right, queryString, readBody }: Call) {
+async function create(service: Service, { caller, right, queryString, readBody, asked }: Call) {
+  const { database, providers, config } = service
   parseArguments(queryString)
   const { loadbalancer_id, ...body } = readWrapped(await readBody(), 'listener', listenerCreateSchema)
-  const above = await findObject(database, loadBalancer, loadbalancer_id)
-  authorise(caller, right, above.project_id)
+  const above = await findReferenced(database, loadBalancer, loadbalancer_id, caller, right)
   if (body.default_pool !== null && body.default_pool_id !== null) {
     throw invalid('default_pool and default_pool_id each name a pool: give one of them.')
   }
-  const objects = planObjects([{ ...body, default_pool_id: null }], [])
-  const members = objects.pools.flatMap(pool => pool.members)
-  await checkSubnets(
-    network,
-    caller,
-    members.map(({ values }) => values),
-  )
-  const object = await changeLoadBalancer(database, above.id, async (trx, changed) => {
-    const { default_pool: _, default_pool_id: poolId, ...values } = body
-    if (poolId !== null) objects.listeners = [planListener(values, await usablePool(trx, above.id, poolId))]
-    refuseUnsupportedObjects(enabledProvider(providers, changed.provider), objects)
+  const objects = planObjects([{ ...body, default_pool_id: null }], [], config)
+  const id = objects.listeners[0]?.id ?? ''
+  await checkReferences(service, caller, objects)
+  const object = await changeLoadBalancer(service, asked(id), above.id, async (trx, changed) => {
+    if (body.default_pool_id !== null) {
+      const usable = await usablePool(trx, above.id, body.default_pool_id)
+      objects.listeners = objects.listeners.map(planned => withDefaultPool(planned, usable))
+    }
+    const provider = enabledProvider(providers, changed.provider)
+    await checkFit(trx, changed.id, provider, newcomersIn(objects))
+    refuseUnsupportedObjects(provider, objects)
     await storeObjects(trx, changed, objects)
-    return selectOne(trx, listener, condition('o.id = ?', objects.listeners[0]?.id ?? ''))
+    return selectOne(trx, listener, condition('o.id = ?', id))
   })
   return objectAnswer(201, listener, object)
 }
 
-async function update({ database, providers }: Service, { caller, right, params, queryString, readBody }: Call) {
+async function update(service: Service, { caller, right, params, queryString, readBody, asked }: Call) {
+  const { database, providers, config } = service
   parseArguments(queryString)
-  const values = readWrapped(await readBody(), 'listener', bodyOfUpdate)
-  const found: Found<{ protocol: string }> = await findObject(database, listener, params.id ?? '')
+  const given = readWrapped(await readBody(), 'listener', bodyOfUpdate)
+  const found = await findObject(database, listener, params.id ?? '')
   authorise(caller, right, found.project_id)
-  checkListener(found.protocol, values)
-  const object = await changeLoadBalancer(database, found.load_balancer_id, async (trx, changed) => {
+  const object = await changeLoadBalancer(service, asked(), found.load_balancer_id, async (trx, changed) => {
+    const stored: Found<StoredListener> = await findObject(trx, listener, found.id)
+    const values = completeListenerUpdate(config, stored, given)
     if (typeof values.default_pool_id === 'string') {
-      checkPoolProtocol(found.protocol, (await usablePool(trx, changed.id, values.default_pool_id)).protocol)
+      checkPoolProtocol(stored.protocol, (await usablePool(trx, changed.id, values.default_pool_id)).protocol)
     }
-    refuseUnsupported(enabledProvider(providers, changed.provider), listener, values)
+    const provider = enabledProvider(providers, changed.provider)
+    const { allowed_cidrs = null } = values
+    await checkFit(trx, changed.id, provider, { listeners: [{ allowed_cidrs }], pools: [] })
+    refuseUnsupported(provider, listener, values)
     await updateObject(trx, changed, listener, found.id, columnsOf(listener, values))
     return selectOne(trx, listener, condition('o.id = ?', found.id))
   })
   return objectAnswer(200, listener, object)
 }
 
-async function remove({ database }: Service, { caller, right, params, queryString }: Call) {
+async function remove(service: Service, { caller, right, params, queryString, asked }: Call) {
+  const { database } = service
   parseArguments(queryString)
   const found = await findObject(database, listener, params.id ?? '')
   authorise(caller, right, found.project_id)
   if (!isBeingDeleted(found)) {
-    await changeLoadBalancer(database, found.load_balancer_id, (trx, changed) =>
+    await changeLoadBalancer(service, asked(), found.load_balancer_id, (trx, changed) =>
       markDeleted(trx, changed, listener, [found.id]),
     )
   }
   return { status: 204 }
-}
-
-/**
- * A pool that a listener of this load balancer may refer to; any other is as if it did not exist.
- * @throws ApiError 404, or 409 when it is being deleted
- */
-async function usablePool(
-  trx: Transaction,
-  loadBalancerId: string,
-  id: string,
-): Promise<{ id: string; protocol: string }> {
-  const pool = await trx('pool').where({ id, load_balancer_id: loadBalancerId }).first('id', 'protocol', 'change')
-  if (pool === undefined) throw missing('Pool', id)
-  if (pool.change === 'delete') throw immutable('Pool', id)
-  return pool
 }

@@ -1,6 +1,15 @@
+import { badRequest } from '../../http/errors.js'
 import type { Created, Updated } from '../attributes.js'
-import { invalid } from '../faults.js'
+import { disabledOption, invalid } from '../faults.js'
+import type { Settings } from '../settings.js'
 import type { listener } from './resource.js'
+import {
+  checkListenerTls,
+  type ListenerTlsSettings,
+  listenerTlsDefaults,
+  requireCertificate,
+  type TlsValues,
+} from './tls-rules.js'
 
 type ListenerProtocol = Created<typeof listener.attributes>['protocol']
 
@@ -23,6 +32,7 @@ const POOL_PROTOCOLS_OF: Readonly<Record<ListenerProtocol, readonly string[]>> =
 /** @throws ApiError 400 when a listener cannot use a pool of this protocol */
 export function checkPoolProtocol(listenerProtocol: string, poolProtocol: string): void {
   const allowed: Readonly<Record<string, readonly string[]>> = POOL_PROTOCOLS_OF
+  if (listenerProtocol === 'PROMETHEUS') throw badRequest('Listeners of type PROMETHEUS cannot have child objects.')
   if (allowed[listenerProtocol]?.includes(poolProtocol) === true) return
   throw invalid(`The pool protocol '${poolProtocol}' is invalid while the listener protocol is '${listenerProtocol}'.`)
 }
@@ -47,37 +57,69 @@ const TLS_HEADERS: readonly string[] = [
 ]
 
 /**
- * What a listener's values must agree on among themselves.
- * @param values those of a create or update body
- * @throws ApiError 400
+ * Headers that a listener's protocol allows to be inserted.
+ * @throws ApiError 400 that names the protocol or the headers
  */
-export function checkListener(protocol: string, values: Updated<typeof listener.attributes>): void {
-  const headers = Object.keys(values.insert_headers ?? {})
+function checkHeaders(protocol: string, insertHeaders: Readonly<Record<string, string>>): void {
+  const headers = Object.keys(insertHeaders)
   if (headers.length > 0 && protocol !== 'HTTP' && protocol !== 'TERMINATED_HTTPS') {
-    throw invalid(`A ${protocol} listener cannot insert headers.`)
+    throw invalid(`Header insertion is not supported for ${protocol} listeners.`)
   }
   const known = protocol === 'TERMINATED_HTTPS' ? [...FORWARDING_HEADERS, ...TLS_HEADERS] : FORWARDING_HEADERS
   const unknown = headers.filter(header => !known.includes(header))
   if (unknown.length > 0) {
     throw invalid(`These headers cannot be inserted by a ${protocol} listener: ${unknown.slice(0, 10).join(', ')}`)
   }
-  const certificates = [
-    values.default_tls_container_ref,
-    values.client_ca_tls_container_ref,
-    values.client_crl_container_ref,
-  ]
-  const named =
-    certificates.some(reference => typeof reference === 'string') || (values.sni_container_refs ?? []).length > 0
-  if (named && protocol !== 'TERMINATED_HTTPS' && protocol !== 'PROMETHEUS') {
-    throw invalid(`Certificate references are not allowed on a ${protocol} listener.`)
-  }
-  if (typeof values.hsts_max_age === 'number' && protocol !== 'TERMINATED_HTTPS') {
-    throw invalid('HSTS works only on TERMINATED_HTTPS listeners.')
-  }
-  if (
-    (values.hsts_include_subdomains === true || values.hsts_preload === true) &&
-    typeof values.hsts_max_age !== 'number'
-  ) {
-    throw invalid('HSTS configuration options hsts_include_subdomains and hsts_preload need hsts_max_age.')
+}
+
+export type ListenerSettings = ListenerTlsSettings &
+  Pick<Settings, 'allow_tls_terminated_listeners' | 'allow_prometheus_listeners'>
+
+type NewListenerValues = Omit<Created<typeof listener.attributes>, 'loadbalancer_id' | 'default_pool_id'>
+
+/**
+ * A create body checked, with the defaults that depend on the protocol.
+ * @throws ApiError 400
+ */
+export function completeListener<T extends NewListenerValues>(settings: ListenerSettings, values: T): T {
+  const { protocol } = values
+  const disabled =
+    (protocol === 'TERMINATED_HTTPS' && !settings.allow_tls_terminated_listeners) ||
+    (protocol === 'PROMETHEUS' && !settings.allow_prometheus_listeners)
+  if (disabled) throw disabledOption('protocol', protocol)
+  checkHeaders(protocol, values.insert_headers)
+  requireCertificate(values)
+  checkListenerTls(settings, values, values)
+  const defaults = listenerTlsDefaults(settings, protocol)
+  return {
+    ...values,
+    allowed_cidrs: withoutEmpty(values.allowed_cidrs),
+    tls_ciphers: values.tls_ciphers ?? defaults.tls_ciphers,
+    tls_versions: values.tls_versions ?? defaults.tls_versions,
+    alpn_protocols: values.alpn_protocols ?? defaults.alpn_protocols,
   }
 }
+
+type Given = Updated<typeof listener.attributes>
+/** The stored values that an update is checked against. */
+export type StoredListener = TlsValues
+
+/**
+ * An update body checked against what is stored, with nulls turned into the defaults that depend on the protocol.
+ * @throws ApiError 400
+ */
+export function completeListenerUpdate(settings: ListenerSettings, stored: StoredListener, values: Given): Given {
+  const { protocol } = stored
+  checkHeaders(protocol, values.insert_headers ?? {})
+  const complete = { ...values }
+  if (values.allowed_cidrs !== undefined) complete.allowed_cidrs = withoutEmpty(values.allowed_cidrs)
+  checkListenerTls(settings, { ...stored, ...values }, values)
+  const defaults = listenerTlsDefaults(settings, protocol)
+  if (values.tls_ciphers === null) complete.tls_ciphers = defaults.tls_ciphers
+  if (values.tls_versions === null) complete.tls_versions = defaults.tls_versions
+  if (values.alpn_protocols === null) complete.alpn_protocols = defaults.alpn_protocols
+  return complete
+}
+
+/** No source at all is written as every source. */
+const withoutEmpty = (cidrs: string[] | null): string[] | null => (cidrs === null || cidrs.length === 0 ? null : cidrs)

@@ -5,6 +5,7 @@ import { enabledProvider, refuseUnsupported } from '../capabilities.js'
 import { type ChangedLoadBalancer, changeLoadBalancer, markDeleted, touchPool, updateObject } from '../change.js'
 import { missing, missingParent } from '../faults.js'
 import { type Found, findObject, isBeingDeleted, lookUp } from '../find.js'
+import { checkFit } from '../fit.js'
 import { parse, readWrapped } from '../input.js'
 import { listPage } from '../list.js'
 import { booleanOf, parseArguments, parseListQuery, parseShowQuery } from '../list-query.js'
@@ -36,8 +37,8 @@ export function memberRoutes(service: Service): Routes {
 }
 
 /** The members' own project is the pool's, so the pool is looked up only when it has no member to show. */
-async function list({ database }: Service, { caller, right, params, queryString, url }: Call): Promise<Answer> {
-  const query = parseListQuery(member, queryString)
+async function list({ database, config }: Service, { caller, right, params, queryString, url }: Call): Promise<Answer> {
+  const query = parseListQuery(member, queryString, config)
   const poolId = canonicalUuid(params.pool)
   if (poolId === null) throw missingParent('Pool', params.pool ?? '')
   const page = await listPage(database, member, { query, scope: condition('o.pool_id = ?', poolId), url })
@@ -45,8 +46,8 @@ async function list({ database }: Service, { caller, right, params, queryString,
   return pageAnswer(member, page)
 }
 
-async function show({ database }: Service, { caller, right, params, queryString }: Call): Promise<Answer> {
-  const fields = parseShowQuery(queryString)
+async function show({ database, config }: Service, { caller, right, params, queryString }: Call): Promise<Answer> {
+  const fields = parseShowQuery(queryString, config)
   const [poolId, id] = [canonicalUuid(params.pool), canonicalUuid(params.id)]
   const object =
     poolId === null || id === null
@@ -60,19 +61,22 @@ async function show({ database }: Service, { caller, right, params, queryString 
   return objectAnswer(200, member, object)
 }
 
-async function create(
-  { database, network, providers }: Service,
-  { caller, right, params, queryString, readBody }: Call,
-) {
+async function create(service: Service, { caller, right, params, queryString, readBody, asked }: Call) {
+  const { database, network, providers, config } = service
   parseArguments(queryString)
   const values = readWrapped(await readBody(), 'member', bodyOfCreate)
   const above = await findPool(database, params.pool ?? '')
   authorise(caller, right, above.project_id)
-  checkMember(values)
+  checkMember(config, values)
   await checkSubnets(network, caller, [values])
   const id = randomUUID()
-  const object = await changeLoadBalancer(database, above.load_balancer_id, async (trx, changed) => {
-    refuseUnsupported(enabledProvider(providers, changed.provider), member, values)
+  const object = await changeLoadBalancer(service, asked(id), above.load_balancer_id, async (trx, changed) => {
+    const provider = enabledProvider(providers, changed.provider)
+    await checkFit(trx, changed.id, provider, {
+      listeners: [],
+      pools: [{ protocol: above.protocol, members: [values] }],
+    })
+    refuseUnsupported(provider, member, values)
     const { last_server_number, monitored } = await touchPool(trx, changed, above.id, 1)
     const placed = { poolId: above.id, member: { id, values }, serverNumber: last_server_number, monitored }
     await storeMembers(trx, changed, [placed])
@@ -81,13 +85,14 @@ async function create(
   return objectAnswer(201, member, object)
 }
 
-async function update({ database, providers }: Service, { caller, right, params, queryString, readBody }: Call) {
+async function update(service: Service, { caller, right, params, queryString, readBody, asked }: Call) {
+  const { database, providers } = service
   parseArguments(queryString)
   const values = readWrapped(await readBody(), 'member', bodyOfUpdate)
   const found = await findMember(database, params)
   authorise(caller, right, found.project_id)
-  checkMember(values)
-  const object = await changeLoadBalancer(database, found.load_balancer_id, async (trx, changed) => {
+  checkMember(service.config, values)
+  const object = await changeLoadBalancer(service, asked(), found.load_balancer_id, async (trx, changed) => {
     refuseUnsupported(enabledProvider(providers, changed.provider), member, values)
     await touchPool(trx, changed, found.pool_id)
     await updateObject(trx, changed, member, found.id, columnsOf(member, values))
@@ -96,12 +101,13 @@ async function update({ database, providers }: Service, { caller, right, params,
   return objectAnswer(200, member, object)
 }
 
-async function remove({ database }: Service, { caller, right, params, queryString }: Call) {
+async function remove(service: Service, { caller, right, params, queryString, asked }: Call) {
+  const { database } = service
   parseArguments(queryString)
   const found = await findMember(database, params)
   authorise(caller, right, found.project_id)
   if (!isBeingDeleted(found)) {
-    await changeLoadBalancer(database, found.load_balancer_id, async (trx, changed) => {
+    await changeLoadBalancer(service, asked(), found.load_balancer_id, async (trx, changed) => {
       await touchPool(trx, changed, found.pool_id)
       await markDeleted(trx, changed, member, [found.id])
     })
@@ -112,30 +118,31 @@ async function remove({ database }: Service, { caller, right, params, queryStrin
 /** Thrown to roll back a batch that changes nothing. */
 const NOTHING_TO_DO = Symbol('nothing to do')
 
-async function replaceAll(
-  { database, network, providers }: Service,
-  { caller, right, params, queryString, readBody }: Call,
-) {
+async function replaceAll(service: Service, { caller, right, params, queryString, readBody, asked }: Call) {
+  const { database, network, providers } = service
   const args = parseArguments(queryString, ['additive_only'])
   const additiveOnly = args.has('additive_only') && booleanOf('additive_only', args.get('additive_only') ?? '')
   const wanted = readBatch(await readBody())
   const above = await findPool(database, params.pool ?? '')
   authorise(caller, right, above.project_id)
-  for (const { values } of wanted) checkMember(values)
+  for (const { values } of wanted) checkMember(service.config, values)
   await checkSubnets(
     network,
     caller,
     wanted.map(({ values }) => values),
   )
   try {
-    await changeLoadBalancer(database, above.load_balancer_id, async (trx, changed) => {
-      for (const { values } of wanted) refuseUnsupported(enabledProvider(providers, changed.provider), member, values)
+    await changeLoadBalancer(service, asked(), above.load_balancer_id, async (trx, changed) => {
+      const provider = enabledProvider(providers, changed.provider)
+      for (const { values } of wanted) refuseUnsupported(provider, member, values)
       const existing: ExistingMember[] = await trx('member')
         .where({ pool_id: above.id })
         .whereNot({ change: 'delete' })
         .select('id', 'address', 'protocol_port')
       const plan = planBatch(existing, wanted, additiveOnly)
       if (plan.create.length + plan.update.length + plan.remove.length === 0) throw NOTHING_TO_DO
+      const members = plan.create.map(({ values }) => values)
+      await checkFit(trx, changed.id, provider, { listeners: [], pools: [{ protocol: above.protocol, members }] })
       await carryOut(trx, changed, above.id, plan)
     })
   } catch (error) {
@@ -170,6 +177,7 @@ async function carryOut(
     trx,
     changed,
     create.map((made, index) => ({ poolId, member: made, serverNumber: firstNumber + index, monitored })),
+    remove.length,
   )
   if (remove.length > 0) await markDeleted(trx, changed, member, remove)
   if (update.length > 0) await updateMany(trx, changed, update)
@@ -203,8 +211,8 @@ async function updateMany(
 }
 
 /** @throws RoutingFault 404, as the pool is part of the path */
-async function findPool(database: Service['database'], id: string): Promise<Found> {
-  const found = await lookUp(database, pool, id)
+async function findPool(database: Service['database'], id: string): Promise<Found<{ protocol: string }>> {
+  const found = await lookUp<{ protocol: string }>(database, pool, id)
   if (found === undefined) throw missingParent('Pool', id)
   return found
 }

@@ -3,28 +3,31 @@ import { badRequest } from '../../http/errors.js'
 import type { Caller } from '../../identity/caller.js'
 import type { NetworkDriver } from '../../network/driver.js'
 import type { Created } from '../attributes.js'
-import { invalid, missingReference } from '../faults.js'
+import { missingReference } from '../faults.js'
+import type { Settings } from '../settings.js'
 import type { member } from './resource.js'
 
 export type MemberValues = Created<typeof member.attributes>
 
-/** Where cloud machines find their metadata service: never a place for tenants' traffic. */
-const RESERVED_ADDRESSES: readonly string[] = ['169.254.169.254']
+export type MemberSettings = Pick<Settings, 'reserved_ips'>
 
-/** However it is spelt, as an IPv6 address that stands for an IPv4 one too. */
-const isReserved = (address: string): boolean => RESERVED_ADDRESSES.includes(ipaddr.process(address).toString())
+/** One spelling of an address; an IPv6 address that stands for an IPv4 one is that one. */
+const canonical = (address: string): string => ipaddr.process(address).toString()
 
-/** @throws ApiError 400 */
-export function checkMember({ address, monitor_address, request_sriov }: Partial<MemberValues>): void {
+/** @throws ApiError 400 for an address that no member may have, such as that of the metadata service of clouds */
+export function checkMember(
+  { reserved_ips }: MemberSettings,
+  { address, monitor_address }: Partial<MemberValues>,
+): void {
+  const reserved = reserved_ips.map(canonical)
   for (const [option, value] of [
     ['member address', address],
     ['member monitor_address', monitor_address],
   ] as const) {
-    if (typeof value === 'string' && isReserved(value)) {
+    if (typeof value === 'string' && reserved.includes(canonical(value))) {
       throw badRequest(`${value} is not a valid option for ${option}`)
     }
   }
-  if (request_sriov === true) throw invalid('The flavor of the load balancer does not allow SR-IOV members.')
 }
 
 /**

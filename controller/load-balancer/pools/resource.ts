@@ -2,15 +2,24 @@ import { derived, fixedRequired, given, settable, settableRequired } from '../at
 import { defineResource } from '../resource.js'
 import { idList, idOf } from '../select.js'
 import { childStatus, timestamp } from '../status.js'
-import { boolean, integer, ipAddress, listOf, oneOf, record, tags, text, uuid } from '../values.js'
+import { alpnProtocols, certificateReference, tlsCiphers, tlsVersions } from '../tls-options.js'
+import { boolean, integer, netmask, oneOf, record, tags, text, uuid } from '../values.js'
+import { usersOfPool } from './users.js'
 
 export const POOL_PROTOCOLS = ['HTTP', 'HTTPS', 'PROXY', 'PROXYV2', 'TCP', 'UDP', 'SCTP'] as const
 
+/** A token of RFC 6265. */
+const cookieName = text(255, {
+  minimum: 1,
+  pattern: /^[A-Za-z0-9!#$%&'*+\-.^_`|~]+$/,
+  reason: 'Value should be a cookie name',
+})
+
 const sessionPersistence = record({
   type: oneOf(['SOURCE_IP', 'HTTP_COOKIE', 'APP_COOKIE']),
-  cookie_name: text(255),
+  cookie_name: cookieName,
   persistence_timeout: integer(0),
-  persistence_granularity: ipAddress,
+  persistence_granularity: netmask,
 })
 
 const monitorId = `(SELECT h.id FROM health_monitor h WHERE h.pool_id = o.id ORDER BY h.change = 'delete', h.created_at DESC LIMIT 1)`
@@ -40,18 +49,18 @@ export const pool = defineResource({
     loadbalancer_id: given(uuid, null),
     listener_id: given(uuid, null),
     loadbalancers: derived('json', idOf('o.load_balancer_id')),
-    listeners: derived('json', idList('listener', 'l', 'l.default_pool_id = o.id')),
+    listeners: derived('json', idList('listener', 'l', `l.id IN (${usersOfPool('o.id')})`)),
     created_at: derived('time', timestamp('o.created_at')),
     updated_at: derived('time', timestamp('o.updated_at')),
     healthmonitor_id: derived('uuid', monitorId, { omittedWhenNull: true }),
     members: derived('json', idList('member', 'm', 'm.pool_id = o.id')),
     tags: settable(tags, [], { null: 'keep' }),
-    tls_container_ref: settable(text(255), null),
-    ca_tls_container_ref: settable(text(255), null),
-    crl_container_ref: settable(text(255), null),
+    tls_container_ref: settable(certificateReference, null),
+    ca_tls_container_ref: settable(certificateReference, null),
+    crl_container_ref: settable(certificateReference, null),
     tls_enabled: settable(boolean, false),
-    tls_ciphers: settable(text(2048), null),
-    tls_versions: settable(listOf(text(32)), null),
-    alpn_protocols: settable(listOf(oneOf(['h2', 'http/1.1', 'http/1.0'])), null),
+    tls_ciphers: settable(tlsCiphers, null),
+    tls_versions: settable(tlsVersions, null),
+    alpn_protocols: settable(alpnProtocols, null),
   },
 })

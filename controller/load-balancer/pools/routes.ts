@@ -1,17 +1,19 @@
+import type { Transaction } from '../../database/transaction.js'
 import { conflict } from '../../http/errors.js'
 import { enabledProvider, refuseUnsupported } from '../capabilities.js'
 import { changeLoadBalancer, markDeleted, touchListenersOf, updateObject } from '../change.js'
 import { immutable, invalid, missing } from '../faults.js'
-import { findObject, isBeingDeleted } from '../find.js'
+import { type Found, findObject, findReferenced, isBeingDeleted } from '../find.js'
+import { checkFit, newcomersIn } from '../fit.js'
 import { readWrapped } from '../input.js'
 import { parseArguments } from '../list-query.js'
 import { listener } from '../listeners/resource.js'
 import { checkPoolProtocol } from '../listeners/rules.js'
 import { loadBalancer } from '../load-balancers/resource.js'
-import { checkSubnets } from '../members/rules.js'
 import { poolCreateSchema } from '../nested.js'
 import { planPool, refuseUnsupportedObjects } from '../new-objects.js'
 import { listHandler, objectAnswer, showHandler } from '../read-routes.js'
+import { checkReferences } from '../references.js'
 import { columnsOf, updateSchema } from '../resource.js'
 import { authorise } from '../rights.js'
 import type { Call, Routes, Service } from '../routes.js'
@@ -19,6 +21,7 @@ import { condition, selectOne } from '../select.js'
 import { poolStatistics } from '../statistics.js'
 import { storePools } from '../store.js'
 import { pool } from './resource.js'
+import { completePoolUpdate, type StoredPool } from './rules.js'
 
 const bodyOfUpdate = updateSchema(pool)
 
@@ -33,7 +36,8 @@ export function poolRoutes(service: Service): Routes {
   }
 }
 
-async function create({ database, network, providers }: Service, { caller, right, queryString, readBody }: Call) {
+async function create(service: Service, { caller, right, queryString, readBody, asked }: Call) {
+  const { database, providers, config } = service
   parseArguments(queryString)
   const body = readWrapped(await readBody(), 'pool', poolCreateSchema)
   const { loadbalancer_id: loadBalancerId, listener_id: listenerId, ...values } = body
@@ -42,36 +46,37 @@ async function create({ database, network, providers }: Service, { caller, right
   }
   const above =
     loadBalancerId !== null
-      ? await findObject(database, loadBalancer, loadBalancerId)
-      : await findObject(database, listener, listenerId ?? '')
-  authorise(caller, right, above.project_id)
-  const planned = planPool(values)
-  await checkSubnets(
-    network,
-    caller,
-    planned.members.map(member => member.values),
-  )
-  const object = await changeLoadBalancer(database, above.load_balancer_id, async (trx, changed) => {
+      ? await findReferenced(database, loadBalancer, loadBalancerId, caller, right)
+      : await findReferenced(database, listener, listenerId ?? '', caller, right)
+  const planned = planPool(values, config)
+  const objects = { pools: [planned], listeners: [] }
+  await checkReferences(service, caller, objects)
+  const object = await changeLoadBalancer(service, asked(planned.id), above.load_balancer_id, async (trx, changed) => {
     const user =
       listenerId === null ? null : await trx('listener').where({ id: listenerId, load_balancer_id: changed.id }).first()
     if (user === undefined) throw missing('Listener', listenerId ?? '')
     if (user?.change === 'delete') throw immutable('Listener', user.id)
     if (user !== null) checkPoolProtocol(user.protocol, planned.values.protocol)
-    refuseUnsupportedObjects(enabledProvider(providers, changed.provider), { pools: [planned], listeners: [] })
-    if (user !== null && user.default_pool_id !== null) throw conflict('This listener already has a default pool')
+    const provider = enabledProvider(providers, changed.provider)
+    await checkFit(trx, changed.id, provider, newcomersIn(objects))
+    refuseUnsupportedObjects(provider, objects)
     await storePools(trx, changed, [planned])
+    if (user !== null && user.default_pool_id !== null) throw conflict('This listener already has a default pool')
     if (user !== null) await updateObject(trx, changed, listener, user.id, { default_pool_id: planned.id })
     return selectOne(trx, pool, condition('o.id = ?', planned.id))
   })
   return objectAnswer(201, pool, object)
 }
 
-async function update({ database, providers }: Service, { caller, right, params, queryString, readBody }: Call) {
+async function update(service: Service, { caller, right, params, queryString, readBody, asked }: Call) {
+  const { database, providers, config } = service
   parseArguments(queryString)
-  const values = readWrapped(await readBody(), 'pool', bodyOfUpdate)
+  const given = readWrapped(await readBody(), 'pool', bodyOfUpdate)
   const found = await findObject(database, pool, params.id ?? '')
   authorise(caller, right, found.project_id)
-  const object = await changeLoadBalancer(database, found.load_balancer_id, async (trx, changed) => {
+  const object = await changeLoadBalancer(service, asked(), found.load_balancer_id, async (trx, changed) => {
+    const stored: Found<StoredPool> = await findObject(trx, pool, found.id)
+    const values = completePoolUpdate(config, stored, given)
     refuseUnsupported(enabledProvider(providers, changed.provider), pool, values)
     await updateObject(trx, changed, pool, found.id, columnsOf(pool, values))
     await touchListenersOf(trx, changed, found.id)
@@ -81,15 +86,28 @@ async function update({ database, providers }: Service, { caller, right, params,
 }
 
 /** Listeners stop using the pool at once, so that they can be given another one; its members and monitor go with it. */
-async function remove({ database }: Service, { caller, right, params, queryString }: Call) {
+async function remove(service: Service, { caller, right, params, queryString, asked }: Call) {
+  const { database } = service
   parseArguments(queryString)
   const found = await findObject(database, pool, params.id ?? '')
   authorise(caller, right, found.project_id)
   if (!isBeingDeleted(found)) {
-    await changeLoadBalancer(database, found.load_balancer_id, async (trx, changed) => {
+    await changeLoadBalancer(service, asked(), found.load_balancer_id, async (trx, changed) => {
+      await refuseReferred(trx, found.id)
       await touchListenersOf(trx, changed, found.id, ', default_pool_id = NULL')
       await markDeleted(trx, changed, pool, [found.id])
     })
   }
   return { status: 204 }
+}
+
+/** @throws ApiError 409 when an L7 policy refers to the pool */
+async function refuseReferred(trx: Transaction, id: string): Promise<void> {
+  const { rows } = await trx.raw(
+    `SELECT y.id FROM l7_policy y JOIN listener l ON l.id = y.listener_id
+      WHERE y.redirect_pool_id = ? AND y.change <> 'delete' AND l.change <> 'delete' LIMIT 1`,
+    [id],
+  )
+  const [policy] = rows as { id: string }[]
+  if (policy !== undefined) throw conflict(`Pool ${id} is in use by L7 policy ${policy.id} and cannot be deleted.`)
 }

@@ -55,6 +55,19 @@ export async function allocateAddress(trx: Knex, subnetId: string, portId: strin
   throw new Error(`Subnet ${subnetId} is contended: ${ATTEMPTS} attempts lost`)
 }
 
+/** How many addresses of the subnet's allocation pools are free, of those that are chosen from. */
+export async function freeAddresses(database: Knex, subnetId: string): Promise<number> {
+  const { rows } = await database.raw(
+    `SELECT coalesce(sum(pool.span - taken.count), 0)::float8 AS free
+       FROM allocation_pool pool
+       CROSS JOIN LATERAL (SELECT count(*) FROM fixed_ip
+                            WHERE subnet_id = pool.subnet_id AND address BETWEEN pool.first AND pool.last) taken
+      WHERE pool.subnet_id = ?`,
+    [subnetId],
+  )
+  return (rows as { free: number }[])[0]?.free ?? 0
+}
+
 async function place(
   trx: Knex,
   choice: string,

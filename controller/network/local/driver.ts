@@ -11,6 +11,7 @@ import {
   type Subnet,
 } from '../driver.js'
 import { isUuid, usableNetworks, visiblePorts, visibleSubnets } from '../visibility.js'
+import { freeAddresses } from './allocation.js'
 import { insertPort, placeAddress, selectPorts, subnetFacts } from './ports.js'
 
 /** Networks, subnets and ports of our own tables (the `network` schema). What the kernel needs for them is made by the fabric. */
@@ -37,8 +38,12 @@ export function createLocalDriver(database: Database): NetworkDriver {
       return (await selectPorts(database, `port.id = ? AND ${visible.sql}`, [id, ...visible.bindings]))[0] ?? null
     },
 
+    findSecurityGroup: null,
+    findQosPolicy: null,
+
     network: async id => (isUuid(id) ? ((await selectNetworks(database, 'network.id = ?', [id]))[0] ?? null) : null),
     subnets: async ids => selectSubnets(database, 'subnet.id = ANY(?::uuid[])', [ids.filter(isUuid)]),
+    freeAddresses: async id => (isUuid(id) ? freeAddresses(database, id) : 0),
     port,
 
     ensurePort: async request => {

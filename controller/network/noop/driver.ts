@@ -69,8 +69,11 @@ export function createNoopNetworkDriver(): NetworkDriver {
     findNetwork: async (caller, id) => noopNetwork(id, caller.project?.id ?? ''),
     findSubnet: async (caller, id) => noopSubnet(id, caller.project?.id ?? ''),
     findPort: async (caller, id) => noopPort(id, caller.project?.id ?? ''),
+    findSecurityGroup: async (_caller, id) => ({ id }),
+    findQosPolicy: async (_caller, id) => ({ id }),
     network: async id => noopNetwork(id, ''),
     subnets: async ids => ids.map(id => noopSubnet(id, '')),
+    freeAddresses: async () => Number.POSITIVE_INFINITY,
     port: async id => noopPort(id, ''),
     ensurePort: async request => {
       const id = noopId('port', request.deviceId, request.deviceOwner, request.name)

@@ -1,10 +1,12 @@
 import type { OfferedProvider } from '../../load-balancer/capabilities.js'
+import { availabilityZoneKeys, flavorKeys } from '../../load-balancer/profile-keys.js'
 
 /** What the API offers for the provider that accepts everything. */
 export const noopOffer: OfferedProvider = {
   name: 'noop_driver',
   description: 'Accepts every load balancer and carries nothing out.',
   capabilities: {},
-  flavorKeys: [],
-  availabilityZoneKeys: [],
+  datagramsAcrossIpVersions: true,
+  flavorKeys: flavorKeys(),
+  availabilityZoneKeys: availabilityZoneKeys(),
 }

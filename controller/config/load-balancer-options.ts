@@ -1,0 +1,99 @@
+import { isIP } from 'node:net'
+import { z } from 'zod'
+
+const WORDS: Readonly<Record<string, boolean>> = {
+  true: true,
+  yes: true,
+  on: true,
+  '1': true,
+  false: false,
+  no: false,
+  off: false,
+  '0': false,
+}
+
+/** A switch; in the environment a word. */
+export const flag = z.preprocess(
+  value => (typeof value === 'string' ? (WORDS[value.trim().toLowerCase()] ?? value) : value),
+  z.boolean(),
+)
+
+/** A list; in the environment its items with commas between them. */
+export const listOf = <T extends z.ZodType>(item: T) =>
+  z.preprocess(
+    value =>
+      typeof value === 'string'
+        ? value
+            .split(',')
+            .map(part => part.trim())
+            .filter(part => part !== '')
+        : value,
+    z.array(item),
+  )
+
+const address = z.string().refine(text => isIP(text) !== 0, { error: 'an IPv4 or IPv6 address' })
+
+/** The TLS versions that a listener or pool may name, oldest first. */
+export const TLS_VERSIONS = ['SSLv3', 'TLSv1', 'TLSv1.1', 'TLSv1.2', 'TLSv1.3'] as const
+
+/** The list "B" of OWASP's TLS cipher recommendations, as OpenSSL writes it. */
+const OWASP_B = [
+  'TLS_AES_128_GCM_SHA256',
+  'TLS_AES_256_GCM_SHA384',
+  'TLS_CHACHA20_POLY1305_SHA256',
+  'ECDHE-ECDSA-AES128-GCM-SHA256',
+  'ECDHE-RSA-AES128-GCM-SHA256',
+  'DHE-RSA-AES128-GCM-SHA256',
+  'ECDHE-ECDSA-AES256-GCM-SHA384',
+  'ECDHE-RSA-AES256-GCM-SHA384',
+  'DHE-RSA-AES256-GCM-SHA384',
+  'ECDHE-ECDSA-CHACHA20-POLY1305',
+  'ECDHE-RSA-CHACHA20-POLY1305',
+  'DHE-RSA-CHACHA20-POLY1305',
+].join(':')
+
+/** What an operator may allow, forbid or preset in the objects of the load-balancing API. */
+export const loadBalancerOptions = {
+  allow_tls_terminated_listeners: flag.default(true).describe('Whether listeners may be TERMINATED_HTTPS'),
+  allow_prometheus_listeners: flag.default(true).describe('Whether listeners may be PROMETHEUS'),
+  allow_ping_health_monitors: flag.default(true).describe('Whether health monitors may be PING'),
+  allow_vip_port_id: flag.default(true).describe('Whether a VIP may be given by its port'),
+  allow_vip_network_id: flag.default(true).describe('Whether a VIP may be given by its network'),
+  allow_vip_subnet_id: flag.default(true).describe('Whether a VIP may be given by its subnet'),
+  valid_vip_networks: listOf(z.guid().toLowerCase())
+    .default([])
+    .describe('The only networks for VIPs; any network when empty'),
+  denied_vip_networks: listOf(z.guid().toLowerCase()).default([]).describe('Networks on which no VIP may be'),
+  reserved_ips: listOf(address)
+    .default(['169.254.169.254'])
+    .describe('Addresses that no member may have, such as that of the metadata service'),
+  udp_connect_min_delay: z.coerce
+    .number()
+    .int()
+    .min(0)
+    .default(3)
+    .describe('Least seconds between two probes of a UDP-CONNECT health monitor'),
+  minimum_tls_version: z.enum(TLS_VERSIONS).optional().describe('Older TLS versions are refused'),
+  tls_cipher_prohibit_list: listOf(z.string()).default([]).describe('Ciphers that no listener or pool may name'),
+  default_listener_ciphers: z
+    .string()
+    .min(1)
+    .default(OWASP_B)
+    .describe('OpenSSL cipher string of TERMINATED_HTTPS listeners that name none'),
+  default_pool_ciphers: z
+    .string()
+    .min(1)
+    .default(OWASP_B)
+    .describe('OpenSSL cipher string of pools with tls_enabled that name none'),
+  allow_pagination: flag.default(true).describe('Whether lists heed limit, marker and page_reverse'),
+  allow_sorting: flag.default(true).describe('Whether lists heed sort, sort_key and sort_dir'),
+  allow_filtering: flag.default(true).describe('Whether lists heed filters'),
+  allow_field_selection: flag.default(true).describe('Whether answers heed fields'),
+  pagination_max_limit: z.coerce.number().int().min(1).default(1000).describe('Most objects on one page of a list'),
+  healthcheck_enabled: flag.default(false).describe('Whether /healthcheck is there'),
+  healthcheck_refresh_interval: z.coerce
+    .number()
+    .min(0)
+    .default(5)
+    .describe('Seconds for which one look at the database answers every /healthcheck'),
+}

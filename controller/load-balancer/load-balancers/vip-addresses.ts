@@ -1,0 +1,20 @@
+import ipaddr from 'ipaddr.js'
+import type { Caller } from '../../identity/caller.js'
+import type { NetworkDriver, Subnet } from '../../network/driver.js'
+import { missingReference } from '../faults.js'
+
+/** @throws ApiError 400 for a subnet that the caller cannot see */
+export async function findSubnet(network: NetworkDriver, caller: Caller, id: string): Promise<Subnet> {
+  const subnet = await network.findSubnet(caller, id)
+  if (subnet === null) throw missingReference('Subnet', id)
+  return subnet
+}
+
+export const isIn = ({ cidr }: Subnet, address: string): boolean => {
+  const parsed = ipaddr.parse(address)
+  const [network, length] = ipaddr.parseCIDR(cidr)
+  return parsed.kind() === network.kind() && parsed.match(network, length)
+}
+
+export const sameAddress = (one: string, other: string): boolean =>
+  ipaddr.parse(one).toNormalizedString() === ipaddr.parse(other).toNormalizedString()
