@@ -1,8 +1,17 @@
-import type { Knex } from 'knex'
-import type { Database } from '../database/connection.js'
 import { inTransaction, type Transaction } from '../database/transaction.js'
+import { type Asked, requestedEvent } from './events.js'
 import { immutable, missing } from './faults.js'
+import { usersOfPool } from './pools/users.js'
+import {
+  type CountedTable,
+  chargeQuota,
+  effectiveLimits,
+  type Limits,
+  type StoredLimits,
+  storedLimits,
+} from './quotas/limits.js'
 import type { Resource } from './resource.js'
+import type { Service } from './routes.js'
 import { WAKE_CHANNEL } from './wake-channel.js'
 
 /** A load balancer whose row this transaction holds, with the generation that the change at hand gives it. */
@@ -12,20 +21,27 @@ export type ChangedLoadBalancer = {
   provider: string
   generation: number
   applied_generation: number
+  /** Of its project. */
+  limits: Limits
 }
 
 /**
  * Changes something in a load balancer's tree, in one transaction that holds the load balancer's row, so that changes of one
  * tree follow each other. It raises the generation, ends any back-off and wakes the workers when it commits. A change while another is under
  * way is accepted; only a load balancer under deletion takes none.
+ * @param asked what the history tells of it
  * @throws ApiError 404 when it is gone, 409 when it is being deleted
  */
 export async function changeLoadBalancer<T>(
-  database: Database,
+  { database, config }: Pick<Service, 'database' | 'config'>,
+  asked: Asked,
   id: string,
   body: (trx: Transaction, loadBalancer: ChangedLoadBalancer) => Promise<T>,
 ): Promise<T> {
-  return inTransaction(database, async trx => body(trx, await raiseGeneration(trx, id)))
+  return inTransaction(database, async trx => {
+    const { stored, ...loadBalancer } = await raiseGeneration(trx, asked, id)
+    return body(trx, { ...loadBalancer, limits: effectiveLimits(stored, config.quota) })
+  })
 }
 
 /**
@@ -34,27 +50,45 @@ export async function changeLoadBalancer<T>(
  */
 export async function updateLoadBalancer(
   trx: Transaction,
+  asked: Asked,
   id: string,
   columns: Readonly<Record<string, unknown>>,
 ): Promise<void> {
-  await raiseGeneration(trx, id)
+  await raiseGeneration(trx, asked, id)
   if (Object.keys(columns).length > 0) await trx('load_balancer').where({ id }).update(columns)
 }
 
-async function raiseGeneration(trx: Transaction, id: string): Promise<ChangedLoadBalancer> {
+type RaisedLoadBalancer = Omit<ChangedLoadBalancer, 'limits'> & { stored: StoredLimits | null }
+
+async function raiseGeneration(trx: Transaction, asked: Asked, id: string): Promise<RaisedLoadBalancer> {
+  const event = requestedEvent(asked, 'FROM raised')
   const { rows } = await trx.raw(
-    `UPDATE load_balancer SET ${raised('update')} WHERE id = ? AND change <> 'delete'
-     RETURNING id, project_id, provider, generation, applied_generation, pg_notify(?, id::text)`,
-    [id, WAKE_CHANNEL],
+    `WITH raised AS (
+       UPDATE load_balancer SET ${raised('update')} WHERE id = ? AND change <> 'delete'
+       RETURNING id, project_id, provider, generation, applied_generation),
+     noted AS (${event.sql})
+     SELECT *, ${storedLimits('raised.project_id')} AS stored, pg_notify(?, id::text) FROM raised`,
+    [id, ...event.bindings, WAKE_CHANNEL],
   )
-  const [loadBalancer] = rows as ChangedLoadBalancer[]
+  const [loadBalancer] = rows as RaisedLoadBalancer[]
   if (loadBalancer !== undefined) return loadBalancer
   const gone = (await trx('load_balancer').where({ id }).first('id')) === undefined
   throw gone ? missing('Load Balancer', id) : immutable('Load Balancer', id)
 }
 
+/** Marks a load balancer, and with it all that hangs below it, as under deletion. */
+export async function deleteLoadBalancer(trx: Transaction, asked: Asked, id: string): Promise<void> {
+  const event = requestedEvent(asked, 'FROM raised')
+  await trx.raw(
+    `WITH raised AS (UPDATE load_balancer SET ${raised('delete')} WHERE id = ? RETURNING id, generation),
+     noted AS (${event.sql})
+     SELECT pg_notify(?, id::text) FROM raised`,
+    [id, ...event.bindings, WAKE_CHANNEL],
+  )
+}
+
 /** SET clause that makes the present row of load_balancer the newest generation. What is still being created stays that. */
-export function raised(change: 'update' | 'delete'): string {
+function raised(change: 'update' | 'delete'): string {
   const kind =
     change === 'delete'
       ? `'delete'`
@@ -89,9 +123,7 @@ export async function updateObject(
       ]),
       updated_at: trx.fn.now(),
     })
-  if (changed === 1) return
-  const gone = (await trx(table).where({ id }).first('id')) === undefined
-  throw gone ? missing(label, id) : immutable(label, id)
+  if (changed !== 1) await refuse(trx, table, label, id)
 }
 
 /** Marks objects as under deletion; their rows go when that is applied. */
@@ -123,17 +155,15 @@ export async function touchPool(
   newMembers = 0,
 ): Promise<TouchedPool> {
   const { rows } = await trx.raw(
-    `WITH users AS (UPDATE listener SET ${TOUCHED} WHERE default_pool_id = ? AND change <> 'delete')
+    `WITH users AS (UPDATE listener SET ${TOUCHED} WHERE id IN (${usersOfPool('?')}) AND change <> 'delete')
      UPDATE pool o SET ${TOUCHED}, last_server_number = last_server_number + ?
       WHERE id = ? AND change <> 'delete'
      RETURNING id, protocol, last_server_number,
                EXISTS (SELECT FROM health_monitor h WHERE h.pool_id = o.id AND h.change <> 'delete') AS monitored`,
-    [...generationsOf(loadBalancer), poolId, ...generationsOf(loadBalancer), newMembers, poolId],
+    [...generationsOf(loadBalancer), poolId, poolId, ...generationsOf(loadBalancer), newMembers, poolId],
   )
   const [pool] = rows as TouchedPool[]
-  if (pool !== undefined) return pool
-  const gone = (await trx('pool').where({ id: poolId }).first('id')) === undefined
-  throw gone ? missing('Pool', poolId) : immutable('Pool', poolId)
+  return pool ?? refuse(trx, 'pool', 'Pool', poolId)
 }
 
 /** Stamps the listeners that use a pool, and writes `columns` to them. */
@@ -143,23 +173,76 @@ export async function touchListenersOf(
   poolId: string,
   columns: '' | ', default_pool_id = NULL' = '',
 ): Promise<void> {
-  await trx.raw(`UPDATE listener SET ${TOUCHED}${columns} WHERE default_pool_id = ? AND change <> 'delete'`, [
+  await trx.raw(`UPDATE listener SET ${TOUCHED}${columns} WHERE id IN (${usersOfPool('?')}) AND change <> 'delete'`, [
     ...generationsOf(loadBalancer),
+    poolId,
     poolId,
   ])
 }
 
+export type TouchedListener = { id: string; protocol: string }
+
 /**
- * Inserts rows with the stamp of the present change, as one statement.
+ * Stamps a listener, because something in its policies changes.
+ * @throws ApiError 404 when it is gone, 409 when it is being deleted
+ */
+export async function touchListener(
+  trx: Transaction,
+  loadBalancer: ChangedLoadBalancer,
+  listenerId: string,
+): Promise<TouchedListener> {
+  const { rows } = await trx.raw(
+    `UPDATE listener SET ${TOUCHED} WHERE id = ? AND change <> 'delete' RETURNING id, protocol`,
+    [...generationsOf(loadBalancer), listenerId],
+  )
+  const [listener] = rows as TouchedListener[]
+  return listener ?? refuse(trx, 'listener', 'Listener', listenerId)
+}
+
+/**
+ * Stamps an L7 policy and its listener, because something in the policy's rules changes.
+ * @returns how many rules it has
+ * @throws ApiError 404 when it is gone, 409 when it or its listener is being deleted
+ */
+export async function touchPolicy(
+  trx: Transaction,
+  loadBalancer: ChangedLoadBalancer,
+  policyId: string,
+): Promise<{ rules: number }> {
+  const { rows } = await trx.raw(
+    `UPDATE l7_policy o SET ${TOUCHED} WHERE id = ? AND change <> 'delete'
+     RETURNING listener_id,
+               (SELECT count(*)::int FROM l7_rule r WHERE r.l7_policy_id = o.id AND r.change <> 'delete') AS rules`,
+    [...generationsOf(loadBalancer), policyId],
+  )
+  const [policy] = rows as { listener_id: string; rules: number }[]
+  if (policy === undefined) return refuse(trx, 'l7_policy', 'L7 Policy', policyId)
+  await touchListener(trx, loadBalancer, policy.listener_id)
+  return policy
+}
+
+/** Why an object that a change needs was not there for it. */
+async function refuse(trx: Transaction, table: string, label: string, id: string): Promise<never> {
+  const gone = (await trx(table).where({ id }).first('id')) === undefined
+  throw gone ? missing(label, id) : immutable(label, id)
+}
+
+/**
+ * Inserts rows with the stamp of the present change, as one statement, within the project's quota.
+ * @param replaced how many rows of the same kind the request takes away, for which it need not be charged
  * @returns the first row that another one's unique index kept out, or undefined when all went in
+ * @throws ApiError 403 when they are more than the quota allows, 503 when it is held too long
  */
 export async function insertRows<T extends { id: string }>(
-  trx: Knex,
-  { generation }: Pick<ChangedLoadBalancer, 'generation'>,
-  table: string,
+  trx: Transaction,
+  above: Pick<ChangedLoadBalancer, 'project_id' | 'generation' | 'limits'>,
+  table: CountedTable,
   rows: readonly T[],
+  replaced = 0,
 ): Promise<T | undefined> {
   if (rows.length === 0) return undefined
+  const { generation } = above
+  if (rows.length > replaced) await chargeQuota(trx, above, table, rows.length - replaced)
   const stamped = rows.map(row => ({ ...row, generation, change: 'create' }))
   const inserted: { id: string }[] = await trx(table).insert(stamped).onConflict().ignore().returning('id')
   if (inserted.length === rows.length) return undefined

@@ -1,6 +1,8 @@
 import { z } from 'zod'
 import { type Created, createShape, fixed, settable } from './attributes.js'
 import { healthMonitor } from './health-monitors/resource.js'
+import { l7Policy } from './l7-policies/resource.js'
+import { l7Rule } from './l7-rules/resource.js'
 import { listener } from './listeners/resource.js'
 import { loadBalancer } from './load-balancers/resource.js'
 import { member } from './members/resource.js'
@@ -15,14 +17,21 @@ export type MonitorBody = Omit<Created<typeof healthMonitor.attributes>, 'pool_i
 export type PoolBody = Omit<Created<typeof pool.attributes>, 'loadbalancer_id' | 'listener_id'> & PoolChildren
 type PoolChildren = { members: MemberBody[]; healthmonitor: MonitorBody | null }
 
-/** A pool inside a listener or load balancer: a definition, or only the name of one. */
+export type RuleBody = Created<typeof l7Rule.attributes>
+type PolicyChildren = { rules: RuleBody[] }
+
+/** A pool inside a listener, policy or load balancer: a definition, or only the name of one. */
 export type NestedPool = Omit<PoolBody, 'protocol' | 'lb_algorithm'> & {
   protocol: PoolBody['protocol'] | null
   lb_algorithm: PoolBody['lb_algorithm'] | null
 }
 export type ListenerBody = Omit<Created<typeof listener.attributes>, 'loadbalancer_id'> & {
   default_pool: NestedPool | null
+  l7policies: NestedPolicy[]
 }
+/** A policy inside a listener, with its pool as an object instead of by id. */
+export type NestedPolicy = Omit<Created<typeof l7Policy.attributes>, 'listener_id' | 'redirect_pool_id'> &
+  PolicyChildren & { redirect_pool: NestedPool | null }
 
 const FROM_PARENT = ['project_id', 'tenant_id'] as const
 
@@ -52,7 +61,16 @@ const nestedPool = z.strictObject({
   ...poolChildren,
 })
 
-const listenerChildren = { default_pool: nestedPool.nullish().transform(value => value ?? null) }
+const poolOrNone = nestedPool.nullish().transform(value => value ?? null)
+
+const policyChildren = { rules: listOrNothing(z.strictObject(createShape(l7Rule.attributes, FROM_PARENT))) }
+const nestedPolicy = z.strictObject({
+  ...createShape(l7Policy.attributes, [...FROM_PARENT, 'listener_id', 'redirect_pool_id']),
+  redirect_pool: poolOrNone,
+  ...policyChildren,
+})
+
+const listenerChildren = { default_pool: poolOrNone, l7policies: listOrNothing(nestedPolicy) }
 const nestedListener = z.strictObject({
   ...createShape(listener.attributes, [...FROM_PARENT, 'loadbalancer_id']),
   ...listenerChildren,
@@ -67,6 +85,11 @@ export const listenerCreateSchema = z.strictObject({
   ...createShape(listener.attributes),
   ...listenerChildren,
 }) as unknown as z.ZodType<Created<typeof listener.attributes> & ListenerBody>
+
+export const policyCreateSchema = z.strictObject({
+  ...createShape(l7Policy.attributes),
+  ...policyChildren,
+}) as unknown as z.ZodType<Created<typeof l7Policy.attributes> & PolicyChildren>
 
 export type LoadBalancerBody = Created<typeof loadBalancer.attributes> & {
   listeners: ListenerBody[]

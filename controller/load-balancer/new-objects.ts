@@ -1,17 +1,24 @@
 import { randomUUID } from 'node:crypto'
 import { badRequest, conflict } from '../http/errors.js'
-import { MISSING } from './attributes.js'
 import { type OfferedProvider, refuseUnsupported } from './capabilities.js'
 import { invalid, missing } from './faults.js'
 import { healthMonitor } from './health-monitors/resource.js'
 import { checkMonitorType, completeMonitor } from './health-monitors/rules.js'
 import { invalidInput } from './input.js'
+import { arranged } from './l7-policies/positions.js'
+import { l7Policy } from './l7-policies/resource.js'
+import { checkPolicyListener, completePolicy, type PolicyValues } from './l7-policies/rules.js'
+import { l7Rule } from './l7-rules/resource.js'
+import { checkRuleCount, completeRule } from './l7-rules/rules.js'
 import { listener } from './listeners/resource.js'
-import { checkListener, checkPoolProtocol, transportOf } from './listeners/rules.js'
+import { checkPoolProtocol, completeListener, transportOf } from './listeners/rules.js'
 import { member } from './members/resource.js'
 import { checkMember, duplicateMember } from './members/rules.js'
-import type { ListenerBody, MemberBody, MonitorBody, NestedPool, PoolBody } from './nested.js'
+import type { ListenerBody, MemberBody, MonitorBody, NestedPool, PoolBody, RuleBody } from './nested.js'
 import { pool } from './pools/resource.js'
+import { completePool } from './pools/rules.js'
+import type { Settings } from './settings.js'
+import { MISSING } from './values.js'
 
 /** Objects that are about to be made: bodies that were checked, with ids and references among them. */
 export type NewMember = { id: string; values: MemberBody }
@@ -22,40 +29,63 @@ export type NewPool = {
   members: NewMember[]
   monitor: NewMonitor | null
 }
+export type NewRule = { id: string; values: RuleBody }
+export type NewPolicy = { id: string; values: PolicyValues; rules: NewRule[] }
 export type NewListener = {
   id: string
-  values: Omit<ListenerBody, 'default_pool' | 'default_pool_id'>
+  values: Omit<ListenerBody, 'default_pool' | 'default_pool_id' | 'l7policies'>
   transport: string
   defaultPoolId: string | null
+  /** In their order. */
+  policies: NewPolicy[]
 }
 export type NewObjects = { pools: NewPool[]; listeners: NewListener[] }
 
 /**
- * Lays out the listeners and pools of one request. A nested pool that holds only a name stands for the one that the request defines by
+ * Lays out the listeners, policies and pools of one request. A nested pool that holds only a name stands for the one that the request defines by
  * that name. Pure.
  * @throws ApiError 400, 404 or 409 for what the rules forbid
  */
-export function planObjects(listeners: readonly ListenerBody[], pools: readonly NestedPool[]): NewObjects {
-  const nested = listeners.flatMap(({ default_pool }) => (default_pool === null ? [] : [default_pool]))
-  if (nested.some(({ name }) => name === '')) throw invalid('Pools named in a listener must have a name.')
+export function planObjects(
+  listeners: readonly ListenerBody[],
+  pools: readonly NestedPool[],
+  settings: Settings,
+): NewObjects {
+  const nested = listeners.flatMap(({ default_pool, l7policies }) =>
+    [default_pool, ...l7policies.map(({ redirect_pool }) => redirect_pool)].filter(body => body !== null),
+  )
+  if (nested.some(({ name }) => name === '')) throw invalid('Pools named in a listener or L7 policy must have a name.')
   const definitions = [...pools, ...nested.filter(body => !isReference(body))]
   const names = definitions.map(({ name }) => name).filter(name => name !== '')
   const repeated = names.find((name, index) => names.indexOf(name) !== index)
   if (repeated !== undefined)
     throw invalid(`Pool names must be unique when creating a fully populated load balancer: ${repeated}`)
 
-  const planned = new Map<NestedPool, NewPool>(definitions.map(body => [body, planPool(requireProtocol(body))]))
+  const planned = new Map<NestedPool, NewPool>(
+    definitions.map(body => [body, planPool(requireProtocol(body), settings)]),
+  )
   const byName = new Map([...planned.values()].map(made => [made.values.name, made]))
-  const newListeners = listeners.map(body => {
-    const { default_pool: nestedPool, default_pool_id: poolId, ...rest } = body
+  const plannedFor = (body: NestedPool | null): NewPool | null => {
+    if (body === null) return null
+    const pool = planned.get(body) ?? byName.get(body.name)
+    if (pool === undefined) throw invalid(`Pool ${body.name} is referenced but not defined.`)
+    return pool
+  }
+  const newListeners = listeners.map(({ default_pool, default_pool_id: poolId, l7policies, ...values }) => {
     // There is no pool yet that an id could name.
     if (poolId !== null) throw missing('Pool', poolId)
-    const defaultPool = nestedPool === null ? null : (planned.get(nestedPool) ?? byName.get(nestedPool.name))
-    if (defaultPool === undefined) throw invalid(`Pool ${nestedPool?.name} is referenced but not defined.`)
-    return planListener(
-      rest,
-      defaultPool === null ? null : { id: defaultPool.id, protocol: defaultPool.values.protocol },
-    )
+    const made = planListener(values, settings)
+    if (l7policies.length > 0) checkPolicyListener(values.protocol)
+    const policies = l7policies.map(({ redirect_pool, rules, ...policy }) => {
+      const redirectPool = plannedFor(redirect_pool)
+      if (redirectPool !== null) checkPoolProtocol(values.protocol, redirectPool.values.protocol)
+      return { ...policy, redirect_pool_id: redirectPool?.id ?? null, rules }
+    })
+    made.policies = arranged(policies).map(({ rules, ...policy }) => planPolicy(policy, rules))
+    const defaultPool = plannedFor(default_pool)
+    return defaultPool === null
+      ? made
+      : withDefaultPool(made, { id: defaultPool.id, protocol: defaultPool.values.protocol })
   })
   const ports = newListeners.map(({ transport, values }) => `${transport} ${values.protocol_port}`)
   const clash = newListeners.find((_, index) => ports.indexOf(ports[index]!) !== index)
@@ -63,22 +93,31 @@ export function planObjects(listeners: readonly ListenerBody[], pools: readonly 
   return { pools: [...planned.values()], listeners: newListeners }
 }
 
-export function planListener(
-  body: Omit<ListenerBody, 'default_pool' | 'default_pool_id'>,
-  defaultPool: { id: string; protocol: string } | null,
-): NewListener {
-  checkListener(body.protocol, body)
-  if (defaultPool !== null) checkPoolProtocol(body.protocol, defaultPool.protocol)
-  return {
-    id: randomUUID(),
-    values: body,
-    transport: transportOf(body.protocol),
-    defaultPoolId: defaultPool?.id ?? null,
-  }
+function planListener(body: NewListener['values'], settings: Settings): NewListener {
+  const values = completeListener(settings, body)
+  return { id: randomUUID(), values, transport: transportOf(body.protocol), defaultPoolId: null, policies: [] }
 }
 
-export function planPool({ members, healthmonitor, ...values }: PoolBody): NewPool {
-  for (const body of members) checkMember(body)
+/** @throws ApiError 400 when the listener cannot use the pool */
+export function withDefaultPool(made: NewListener, { id, protocol }: { id: string; protocol: string }): NewListener {
+  checkPoolProtocol(made.values.protocol, protocol)
+  return { ...made, defaultPoolId: id }
+}
+
+/** @throws ApiError 400, or 409 for too many rules */
+export function planPolicy(body: PolicyValues, rules: readonly RuleBody[]): NewPolicy {
+  checkRuleCount(rules.length)
+  return { id: randomUUID(), values: completePolicy(body), rules: rules.map(planRule) }
+}
+
+/** @throws ApiError 400 */
+export function planRule(body: RuleBody): NewRule {
+  return { id: randomUUID(), values: completeRule(body) }
+}
+
+export function planPool({ members, healthmonitor, ...body }: PoolBody, settings: Settings): NewPool {
+  const values = completePool(settings, body)
+  for (const member of members) checkMember(settings, member)
   const keys = members.map(({ address, protocol_port }) => `${address} ${protocol_port}`)
   const twice = members.find((_, index) => keys.indexOf(keys[index]!) !== index)
   if (twice !== undefined) throw conflict(duplicateMember(twice))
@@ -86,23 +125,36 @@ export function planPool({ members, healthmonitor, ...values }: PoolBody): NewPo
     id: randomUUID(),
     values,
     members: members.map(body => ({ id: randomUUID(), values: body })),
-    monitor: healthmonitor === null ? null : planMonitor(healthmonitor, values.protocol),
+    monitor: healthmonitor === null ? null : planMonitor(healthmonitor, values.protocol, settings),
   }
 }
 
-export function planMonitor(body: MonitorBody, poolProtocol: string): NewMonitor {
+export function planMonitor(body: MonitorBody, poolProtocol: string, settings: Settings): NewMonitor {
   checkMonitorType(body.type, poolProtocol)
-  return { id: randomUUID(), values: completeMonitor(body) }
+  return { id: randomUUID(), values: completeMonitor(settings, body) }
 }
 
 /** @throws ApiError 501 for the first option, of any of the objects, that the provider cannot carry out */
 export function refuseUnsupportedObjects(provider: OfferedProvider, { pools, listeners }: NewObjects): void {
-  for (const { values } of listeners) refuseUnsupported(provider, listener, values)
+  for (const { values, policies } of listeners) {
+    refuseUnsupported(provider, listener, values)
+    for (const made of policies) refuseUnsupportedPolicy(provider, values.protocol, made)
+  }
   for (const { values, members, monitor } of pools) {
     refuseUnsupported(provider, pool, values)
     for (const made of members) refuseUnsupported(provider, member, made.values)
     if (monitor !== null) refuseUnsupported(provider, healthMonitor, monitor.values)
   }
+}
+
+/** The same for an L7 policy with its rules; what a provider can do depends on the listener too. @throws ApiError 501 */
+export function refuseUnsupportedPolicy(
+  provider: OfferedProvider,
+  listenerProtocol: string,
+  { values, rules }: NewPolicy,
+): void {
+  refuseUnsupported(provider, l7Policy, { ...values, listener_protocol: listenerProtocol })
+  for (const made of rules) refuseUnsupported(provider, l7Rule, made.values)
 }
 
 export const duplicateListener = (protocol: string, port: number): string =>

@@ -1,5 +1,7 @@
 import type { Knex } from 'knex'
 import { healthMonitor } from './health-monitors/resource.js'
+import { l7Policy } from './l7-policies/resource.js'
+import { l7Rule } from './l7-rules/resource.js'
 import { listener } from './listeners/resource.js'
 import { loadBalancer } from './load-balancers/resource.js'
 import { member } from './members/resource.js'
@@ -10,7 +12,7 @@ import { condition, selectObjects } from './select.js'
 type Json = Readonly<Record<string, unknown>>
 
 /**
- * The answer to a create: the load balancer with its listeners, pools, members and monitors in full instead of by id.
+ * The answer to a create: the load balancer with its listeners, policies, rules, pools, members and monitors in full instead of by id.
  * One statement, or one per kind when there is anything below it.
  * @returns the JSON text of the whole body
  */
@@ -25,21 +27,32 @@ export async function presentTree(database: Knex, id: string): Promise<string> {
       order: 'o.created_at, o.id',
     }).then(rows => rows.map(({ body }): Json => JSON.parse(body)))
   const listeners = await below(listener)
+  const policies = byId(await below(l7Policy))
+  const rules = byId(await below(l7Rule))
   const pools = await below(pool)
-  const members = new Map((await below(member)).map(made => [made.id, made]))
-  const monitors = new Map((await below(healthMonitor)).map(made => [made.id, made]))
+  const members = byId(await below(member))
+  const monitors = byId(await below(healthMonitor))
   return JSON.stringify({
     loadbalancer: {
       ...balancer,
-      listeners: listeners.map(({ loadbalancers: _, ...rest }) => rest),
+      listeners: listeners.map(({ loadbalancers: _, ...rest }) => ({
+        ...rest,
+        l7policies: inFull(rest.l7policies, policies).map(made => ({ ...made, rules: inFull(made.rules, rules) })),
+      })),
       pools: pools.map(({ loadbalancers: _, healthmonitor_id: monitorId, ...rest }) => ({
         ...rest,
-        members: (rest.members as { id: string }[]).map(({ id }) => members.get(id)),
+        members: inFull(rest.members, members),
         healthmonitor: withoutPools(monitors.get(monitorId)),
       })),
     },
   })
 }
+
+const byId = (objects: readonly Json[]): ReadonlyMap<unknown, Json> => new Map(objects.map(made => [made.id, made]))
+
+/** The objects that a list of references names, in its order. */
+const inFull = (references: unknown, objects: ReadonlyMap<unknown, Json>): Json[] =>
+  Array.isArray(references) ? references.map(({ id }: Json): Json => objects.get(id) ?? {}) : []
 
 const isEmpty = (list: unknown): boolean => Array.isArray(list) && list.length === 0
 

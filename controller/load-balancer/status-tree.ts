@@ -1,28 +1,39 @@
 import { missing } from './faults.js'
 import { parseArguments } from './list-query.js'
 import { loadBalancer } from './load-balancers/resource.js'
+import { isInUse } from './pools/users.js'
 import { authorise } from './rights.js'
 import type { Answer, Call, Service } from './routes.js'
-import { childStatus, loadBalancerStatus, monitorOperatingStatus } from './status.js'
+import { childStatus, loadBalancerStatus, switchOperatingStatus } from './status.js'
 import { canonicalUuid } from './values.js'
 
-/** A list of JSON objects below one load balancer, in the order in which they were made. */
-const list = (keys: string, from: string, alias: string): string =>
+/** A list of JSON objects below one load balancer, in the order in which they were made unless another is given. */
+const list = (keys: string, from: string, alias: string, order = `${alias}.created_at, ${alias}.id`): string =>
   `(SELECT coalesce(json_agg(json_build_object('id', ${alias}.id, 'name', ${alias}.name,
-      'provisioning_status', ${childStatus(alias)}, ${keys}) ORDER BY ${alias}.created_at, ${alias}.id), '[]'::json)
-    FROM ${from} ${alias} WHERE `
+      'provisioning_status', ${childStatus(alias)}, ${keys}) ORDER BY ${order}), '[]'::json)
+    FROM ${from} WHERE `
 
 const operating = (alias: string): string => `'operating_status', ${alias}.operating_status`
 
-const MEMBERS = `${list(`${operating('m')}, 'address', m.address, 'protocol_port', m.protocol_port`, 'member', 'm')} m.pool_id = p.id)`
+const MEMBERS = `${list(`${operating('m')}, 'address', m.address, 'protocol_port', m.protocol_port`, 'member m', 'm')} m.pool_id = p.id)`
 
 const MONITOR = `(SELECT json_build_object('id', h.id, 'name', h.name, 'type', h.type, 'provisioning_status', ${childStatus('h')},
-    'operating_status', ${monitorOperatingStatus('h')})
+    'operating_status', ${switchOperatingStatus('h')})
   FROM health_monitor h WHERE h.pool_id = p.id ORDER BY h.change = 'delete', h.created_at DESC LIMIT 1)`
 
-const POOLS = `${list(`${operating('p')}, 'health_monitor', ${MONITOR}, 'members', ${MEMBERS}`, 'pool', 'p')} p.id = l.default_pool_id)`
+/** The default pool first, then those of policies by their position. */
+const POOLS = `${list(
+  `${operating('p')}, 'health_monitor', ${MONITOR}, 'members', ${MEMBERS}`,
+  `pool p JOIN (SELECT pool_id, min(rank) AS rank
+                  FROM (SELECT l.default_pool_id AS pool_id, 0 AS rank
+                         UNION ALL SELECT y.redirect_pool_id, y.position FROM l7_policy y
+                                    WHERE y.listener_id = l.id AND ${isInUse('y')}) used
+                 GROUP BY pool_id) u ON u.pool_id = p.id`,
+  'p',
+  'u.rank',
+)} true)`
 
-const LISTENERS = `${list(`${operating('l')}, 'pools', ${POOLS}`, 'listener', 'l')} l.load_balancer_id = lb.id)`
+const LISTENERS = `${list(`${operating('l')}, 'pools', ${POOLS}`, 'listener l', 'l')} l.load_balancer_id = lb.id)`
 
 const STATUSES = `SELECT lb.project_id, json_build_object('statuses', json_build_object('loadbalancer', json_build_object(
     'id', lb.id, 'name', lb.name, ${operating('lb')}, 'provisioning_status', ${loadBalancerStatus('lb')}, 'listeners', ${LISTENERS}))

@@ -22,10 +22,10 @@ export const childStatus = (object: string, loadBalancer = 'lb'): string =>
   `child_provisioning_status(${object}.generation, ${object}.change, ${loadBalancer}.generation, ${loadBalancer}.applied_generation, ${loadBalancer}.fault_generation)`
 
 /**
- * A health monitor's operating_status: it is never down by itself, only not there yet or switched off.
+ * operating_status of a health monitor, L7 policy or rule: it is never down by itself, only not there yet or switched off.
  */
-export const monitorOperatingStatus = (monitor: string, loadBalancer = 'lb'): string =>
-  `CASE WHEN ${monitor}.admin_state_up AND (${monitor}.change <> 'create' OR ${monitor}.generation <= ${loadBalancer}.applied_generation) THEN 'ONLINE' ELSE 'OFFLINE' END`
+export const switchOperatingStatus = (object: string, loadBalancer = 'lb'): string =>
+  `CASE WHEN ${object}.admin_state_up AND (${object}.change <> 'create' OR ${object}.generation <= ${loadBalancer}.applied_generation) THEN 'ONLINE' ELSE 'OFFLINE' END`
 
 /** Why a load balancer is in ERROR, for its owner; null when it is not. */
 export const loadBalancerFault = (loadBalancer: string): string =>

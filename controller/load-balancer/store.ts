@@ -2,6 +2,8 @@ import type { Transaction } from '../database/transaction.js'
 import { conflict } from '../http/errors.js'
 import { type ChangedLoadBalancer, insertRows } from './change.js'
 import { healthMonitor } from './health-monitors/resource.js'
+import { l7Policy } from './l7-policies/resource.js'
+import { l7Rule } from './l7-rules/resource.js'
 import { listener } from './listeners/resource.js'
 import { member } from './members/resource.js'
 import { duplicateMember } from './members/rules.js'
@@ -11,17 +13,24 @@ import {
   type NewMember,
   type NewMonitor,
   type NewObjects,
+  type NewPolicy,
   type NewPool,
+  type NewRule,
 } from './new-objects.js'
 import { pool } from './pools/resource.js'
 import { columnsOf } from './resource.js'
 
-type Above = Pick<ChangedLoadBalancer, 'id' | 'project_id' | 'generation'>
+type Above = Pick<ChangedLoadBalancer, 'id' | 'project_id' | 'generation' | 'limits'>
 
 /** Stores new objects, one statement per kind, whatever their number. @throws ApiError 409 when another object has their place */
 export async function storeObjects(trx: Transaction, above: Above, { pools, listeners }: NewObjects): Promise<void> {
   await storePools(trx, above, pools)
   await storeListeners(trx, above, listeners)
+  await storePolicies(
+    trx,
+    above,
+    listeners.flatMap(({ id, policies }) => policies.map(policy => ({ listenerId: id, policy }))),
+  )
 }
 
 export async function storePools(trx: Transaction, above: Above, pools: readonly NewPool[]): Promise<void> {
@@ -75,8 +84,16 @@ export async function storeListeners(trx: Transaction, above: Above, listeners: 
 
 export type PlacedMember = { poolId: string; member: NewMember; serverNumber: number; monitored: boolean }
 
-/** A member is NO_MONITOR until its pool has a monitor; then it is OFFLINE until the first report. */
-export async function storeMembers(trx: Transaction, above: Above, members: readonly PlacedMember[]): Promise<void> {
+/**
+ * A member is NO_MONITOR until its pool has a monitor; then it is OFFLINE until the first report.
+ * @param replaced how many members the same request removes
+ */
+export async function storeMembers(
+  trx: Transaction,
+  above: Above,
+  members: readonly PlacedMember[],
+  replaced = 0,
+): Promise<void> {
   const rows = members.map(({ poolId, member: { id, values }, serverNumber, monitored }) => ({
     ...columnsOf(member, values),
     ...belonging(id, above),
@@ -84,9 +101,10 @@ export async function storeMembers(trx: Transaction, above: Above, members: read
     protocol_port: values.protocol_port,
     pool_id: poolId,
     server_number: serverNumber,
+    vnic_type: values.request_sriov ? 'direct' : 'normal',
     operating_status: monitored ? 'OFFLINE' : 'NO_MONITOR',
   }))
-  const refused = await insertRows(trx, above, 'member', rows)
+  const refused = await insertRows(trx, above, 'member', rows, replaced)
   if (refused !== undefined) throw conflict(duplicateMember(refused))
 }
 
@@ -102,6 +120,38 @@ export async function storeMonitors(
   }))
   const refused = await insertRows(trx, above, 'health_monitor', rows)
   if (refused !== undefined) throw conflict('This pool already has a health monitor')
+}
+
+/** Positions are stored as they are given. */
+export async function storePolicies(
+  trx: Transaction,
+  above: Above,
+  policies: readonly { listenerId: string; policy: NewPolicy }[],
+): Promise<void> {
+  const rows = policies.map(({ listenerId, policy: { id, values } }) => ({
+    ...columnsOf(l7Policy, values),
+    ...belonging(id, above),
+    listener_id: listenerId,
+  }))
+  await insertRows(trx, above, 'l7_policy', rows)
+  await storeRules(
+    trx,
+    above,
+    policies.flatMap(({ policy: { id, rules } }) => rules.map(rule => ({ policyId: id, rule }))),
+  )
+}
+
+export async function storeRules(
+  trx: Transaction,
+  above: Above,
+  rules: readonly { policyId: string; rule: NewRule }[],
+): Promise<void> {
+  const rows = rules.map(({ policyId, rule: { id, values } }) => ({
+    ...columnsOf(l7Rule, values),
+    ...belonging(id, above),
+    l7_policy_id: policyId,
+  }))
+  await insertRows(trx, above, 'l7_rule', rows)
 }
 
 const belonging = (id: string, above: Above) => ({ id, load_balancer_id: above.id, project_id: above.project_id })

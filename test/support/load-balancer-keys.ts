@@ -9,6 +9,10 @@ export const MEMBER_KEYS =
   'id name operating_status provisioning_status admin_state_up address protocol_port weight backup subnet_id project_id tenant_id created_at updated_at monitor_address monitor_port tags vnic_type'
 export const MONITOR_KEYS =
   'id name type delay timeout max_retries max_retries_down http_method url_path expected_codes admin_state_up project_id tenant_id pools provisioning_status operating_status created_at updated_at tags http_version domain_name'
+export const L7_POLICY_KEYS =
+  'id name description provisioning_status operating_status admin_state_up project_id tenant_id action listener_id redirect_pool_id redirect_url redirect_prefix position rules created_at updated_at tags redirect_http_code'
+export const L7_RULE_KEYS =
+  'id type compare_type key value invert provisioning_status operating_status created_at updated_at project_id tenant_id admin_state_up tags'
 export const AMPHORA_KEYS =
   'id loadbalancer_id compute_id lb_network_ip vrrp_ip ha_ip vrrp_port_id ha_port_id cert_expiration cert_busy role status vrrp_interface vrrp_id vrrp_priority cached_zone created_at updated_at image_id compute_flavor'
 

@@ -1,0 +1,118 @@
+import type { Transaction } from '../../database/transaction.js'
+import { badRequest } from '../../http/errors.js'
+import { enabledProvider, refuseUnsupported } from '../capabilities.js'
+import {
+  type ChangedLoadBalancer,
+  changeLoadBalancer,
+  markDeleted,
+  type TouchedListener,
+  touchListener,
+  updateObject,
+} from '../change.js'
+import { immutable, missing } from '../faults.js'
+import { type Found, findObject, isBeingDeleted } from '../find.js'
+import { readWrapped } from '../input.js'
+import { parseArguments } from '../list-query.js'
+import { listener } from '../listeners/resource.js'
+import { checkPoolProtocol } from '../listeners/rules.js'
+import { policyCreateSchema } from '../nested.js'
+import { planPolicy, refuseUnsupportedPolicy } from '../new-objects.js'
+import { usablePool } from '../pools/usable-pool.js'
+import { listHandler, objectAnswer, showHandler } from '../read-routes.js'
+import { columnsOf, updateSchema } from '../resource.js'
+import { authorise } from '../rights.js'
+import type { Call, Routes, Service } from '../routes.js'
+import { condition, selectOne } from '../select.js'
+import { storePolicies } from '../store.js'
+import { renumber } from './positions.js'
+import { l7Policy } from './resource.js'
+import { checkPolicyListener, completePolicyUpdate, type Redirection } from './rules.js'
+
+const bodyOfUpdate = updateSchema(l7Policy)
+
+export function l7PolicyRoutes(service: Service): Routes {
+  return {
+    'GET /lbaas/l7policies': listHandler(service, l7Policy),
+    'POST /lbaas/l7policies': call => create(service, call),
+    'GET /lbaas/l7policies/:id': showHandler(service, l7Policy),
+    'PUT /lbaas/l7policies/:id': call => update(service, call),
+    'DELETE /lbaas/l7policies/:id': call => remove(service, call),
+  }
+}
+
+async function create(service: Service, { caller, right, queryString, readBody, asked }: Call) {
+  const { database, providers } = service
+  parseArguments(queryString)
+  const { listener_id, rules, ...body } = readWrapped(await readBody(), 'l7policy', policyCreateSchema)
+  const above: Found<{ protocol: string }> = await findObject(database, listener, listener_id)
+  authorise(caller, right, above.project_id)
+  checkPolicyListener(above.protocol)
+  const planned = planPolicy(body, rules)
+  const object = await changeLoadBalancer(service, asked(planned.id), above.load_balancer_id, async (trx, changed) => {
+    const touched = await touchListener(trx, changed, above.id)
+    await checkRedirectPool(trx, changed, touched, planned.values.redirect_pool_id)
+    refuseUnsupportedPolicy(enabledProvider(providers, changed.provider), touched.protocol, planned)
+    await storePolicies(trx, changed, [{ listenerId: above.id, policy: planned }])
+    await renumber(trx, above.id, { id: planned.id, position: planned.values.position })
+    return selectOne(trx, l7Policy, condition('o.id = ?', planned.id))
+  })
+  return objectAnswer(201, l7Policy, object)
+}
+
+async function update(service: Service, { caller, right, params, queryString, readBody, asked }: Call) {
+  const { database, providers } = service
+  parseArguments(queryString)
+  const body = readWrapped(await readBody(), 'l7policy', bodyOfUpdate)
+  if (Object.keys(body).length === 0) throw badRequest('Invalid L7 Policy arguments: nothing to update is given.')
+  const found: Found<{ listener_id: string }> = await findObject(database, l7Policy, params.id ?? '')
+  authorise(caller, right, found.project_id)
+  const object = await changeLoadBalancer(service, asked(), found.load_balancer_id, async (trx, changed) => {
+    const touched = await touchListener(trx, changed, found.listener_id)
+    const { position, ...values } = completePolicyUpdate(await storedRedirection(trx, found.id), body)
+    if (typeof body.redirect_pool_id === 'string') {
+      await checkRedirectPool(trx, changed, touched, values.redirect_pool_id)
+    }
+    refuseUnsupported(enabledProvider(providers, changed.provider), l7Policy, {
+      ...values,
+      listener_protocol: touched.protocol,
+    })
+    await updateObject(trx, changed, l7Policy, found.id, columnsOf(l7Policy, values))
+    if (position !== undefined) await renumber(trx, found.listener_id, { id: found.id, position })
+    return selectOne(trx, l7Policy, condition('o.id = ?', found.id))
+  })
+  return objectAnswer(200, l7Policy, object)
+}
+
+/** The policy's rules go with it; the policies behind it move up at once. */
+async function remove(service: Service, { caller, right, params, queryString, asked }: Call) {
+  const { database } = service
+  parseArguments(queryString)
+  const found: Found<{ listener_id: string }> = await findObject(database, l7Policy, params.id ?? '')
+  authorise(caller, right, found.project_id)
+  if (!isBeingDeleted(found)) {
+    await changeLoadBalancer(service, asked(), found.load_balancer_id, async (trx, changed) => {
+      await touchListener(trx, changed, found.listener_id)
+      await markDeleted(trx, changed, l7Policy, [found.id])
+      await renumber(trx, found.listener_id)
+    })
+  }
+  return { status: 204 }
+}
+
+/** Read while the load balancer is held, so that what is checked against it is what is stored. */
+async function storedRedirection(trx: Transaction, id: string): Promise<Redirection> {
+  const stored: (Redirection & { change: string }) | undefined = await trx('l7_policy').where({ id }).first()
+  if (stored === undefined) throw missing(l7Policy.label, id)
+  if (stored.change === 'delete') throw immutable(l7Policy.label, id)
+  return stored
+}
+
+/** @throws ApiError 404, 409 or 400 when policies of this listener cannot refer to the pool */
+async function checkRedirectPool(
+  trx: Transaction,
+  { id }: ChangedLoadBalancer,
+  { protocol }: TouchedListener,
+  poolId: string | null,
+): Promise<void> {
+  if (poolId !== null) checkPoolProtocol(protocol, (await usablePool(trx, id, poolId)).protocol)
+}

@@ -1,0 +1,135 @@
+import type { Transaction } from '../../database/transaction.js'
+import { enabledProvider, refuseUnsupported } from '../capabilities.js'
+import { changeLoadBalancer, markDeleted, touchPolicy, updateObject } from '../change.js'
+import { missing, missingParent } from '../faults.js'
+import { type Found, isBeingDeleted, lookUp } from '../find.js'
+import { readWrapped } from '../input.js'
+import { l7Policy } from '../l7-policies/resource.js'
+import { listPage } from '../list.js'
+import { parseArguments, parseListQuery, parseShowQuery } from '../list-query.js'
+import { planRule } from '../new-objects.js'
+import { objectAnswer, pageAnswer } from '../read-routes.js'
+import { columnsOf, createSchema, updateSchema } from '../resource.js'
+import { authorise } from '../rights.js'
+import type { Answer, Call, Routes, Service } from '../routes.js'
+import { condition, selectObject, selectOne } from '../select.js'
+import { storeRules } from '../store.js'
+import { canonicalUuid } from '../values.js'
+import { l7Rule } from './resource.js'
+import { type Comparison, checkRuleCount, completeRule } from './rules.js'
+
+const bodyOfCreate = createSchema(l7Rule)
+const bodyOfUpdate = updateSchema(l7Rule)
+
+export function l7RuleRoutes(service: Service): Routes {
+  return {
+    'GET /lbaas/l7policies/:policy/rules': call => list(service, call),
+    'POST /lbaas/l7policies/:policy/rules': call => create(service, call),
+    'GET /lbaas/l7policies/:policy/rules/:id': call => show(service, call),
+    'PUT /lbaas/l7policies/:policy/rules/:id': call => update(service, call),
+    'DELETE /lbaas/l7policies/:policy/rules/:id': call => remove(service, call),
+  }
+}
+
+/** The rules' own project is the policy's, so the policy is looked up only when it has no rule to show. */
+async function list({ database, config }: Service, { caller, right, params, queryString, url }: Call): Promise<Answer> {
+  const query = parseListQuery(l7Rule, queryString, config)
+  const policyId = canonicalUuid(params.policy)
+  if (policyId === null) throw missingParent(l7Policy.label, params.policy ?? '')
+  const page = await listPage(database, l7Rule, { query, scope: condition('o.l7_policy_id = ?', policyId), url })
+  authorise(caller, right, page.objects[0]?.projectId ?? (await findPolicy(database, policyId)).project_id)
+  return pageAnswer(l7Rule, page)
+}
+
+async function show({ database, config }: Service, { caller, right, params, queryString }: Call): Promise<Answer> {
+  const fields = parseShowQuery(queryString, config)
+  const [policyId, id] = [canonicalUuid(params.policy), canonicalUuid(params.id)]
+  const object =
+    policyId === null || id === null
+      ? undefined
+      : await selectObject(database, l7Rule, condition('o.id = ? AND o.l7_policy_id = ?', id, policyId), fields)
+  if (object === undefined) {
+    await findPolicy(database, params.policy ?? '')
+    throw missing(l7Rule.label, params.id ?? '')
+  }
+  authorise(caller, right, object.projectId)
+  return objectAnswer(200, l7Rule, object)
+}
+
+async function create(service: Service, { caller, right, params, queryString, readBody, asked }: Call) {
+  const { database, providers } = service
+  parseArguments(queryString)
+  const body = readWrapped(await readBody(), l7Rule.singular, bodyOfCreate)
+  const above = await findPolicy(database, params.policy ?? '')
+  authorise(caller, right, above.project_id)
+  const rule = planRule(body)
+  const object = await changeLoadBalancer(service, asked(rule.id), above.load_balancer_id, async (trx, changed) => {
+    refuseUnsupported(enabledProvider(providers, changed.provider), l7Rule, rule.values)
+    const { rules } = await touchPolicy(trx, changed, above.id)
+    checkRuleCount(rules + 1)
+    await storeRules(trx, changed, [{ policyId: above.id, rule }])
+    return selectOne(trx, l7Rule, condition('o.id = ?', rule.id))
+  })
+  return objectAnswer(201, l7Rule, object)
+}
+
+async function update(service: Service, { caller, right, params, queryString, readBody, asked }: Call) {
+  const { database, providers } = service
+  parseArguments(queryString)
+  const body = readWrapped(await readBody(), l7Rule.singular, bodyOfUpdate)
+  const found = await findRule(database, params)
+  authorise(caller, right, found.project_id)
+  const object = await changeLoadBalancer(service, asked(), found.load_balancer_id, async (trx, changed) => {
+    await touchPolicy(trx, changed, found.l7_policy_id)
+    const { type, compare_type, key, value } = { ...(await storedComparison(trx, found.id)), ...given(body) }
+    const values = { ...body, ...completeRule({ type, compare_type, key, value }) }
+    refuseUnsupported(enabledProvider(providers, changed.provider), l7Rule, values)
+    await updateObject(trx, changed, l7Rule, found.id, columnsOf(l7Rule, values))
+    return selectOne(trx, l7Rule, condition('o.id = ?', found.id))
+  })
+  return objectAnswer(200, l7Rule, object)
+}
+
+async function remove(service: Service, { caller, right, params, queryString, asked }: Call) {
+  const { database } = service
+  parseArguments(queryString)
+  const found = await findRule(database, params)
+  authorise(caller, right, found.project_id)
+  if (!isBeingDeleted(found)) {
+    await changeLoadBalancer(service, asked(), found.load_balancer_id, async (trx, changed) => {
+      await touchPolicy(trx, changed, found.l7_policy_id)
+      await markDeleted(trx, changed, l7Rule, [found.id])
+    })
+  }
+  return { status: 204 }
+}
+
+/** A key that is null clears the stored one; one that is not given leaves it. */
+function given(body: Partial<Comparison>): Partial<Comparison> {
+  return Object.fromEntries(Object.entries(body).filter(([, value]) => value !== undefined))
+}
+
+/** Read while the load balancer is held, so that what is checked as a whole is what will stand. */
+async function storedComparison(trx: Transaction, id: string): Promise<Comparison> {
+  const stored: Comparison | undefined = await trx('l7_rule').where({ id }).first()
+  if (stored === undefined) throw missing(l7Rule.label, id)
+  return stored
+}
+
+/** @throws RoutingFault 404, as the policy is part of the path */
+async function findPolicy(database: Service['database'], id: string): Promise<Found> {
+  const found = await lookUp(database, l7Policy, id)
+  if (found === undefined) throw missingParent(l7Policy.label, id)
+  return found
+}
+
+/** @throws ApiError 404 also when the rule is in another policy */
+async function findRule(
+  database: Service['database'],
+  params: Call['params'],
+): Promise<Found<{ l7_policy_id: string }>> {
+  const found = await lookUp<{ l7_policy_id: string }>(database, l7Rule, params.id ?? '')
+  if (found !== undefined && found.l7_policy_id === canonicalUuid(params.policy)) return found
+  await findPolicy(database, params.policy ?? '')
+  throw missing(l7Rule.label, params.id ?? '')
+}

@@ -1,0 +1,12 @@
+/**
+ * SQL of the ids of the listeners that really use a pool: as their default pool, or through an enabled L7 policy that has a rule.
+ * @param pool trusted SQL of the pool's id, which stands in it twice
+ */
+export const usersOfPool = (pool: string): string =>
+  `SELECT id FROM listener WHERE default_pool_id = ${pool}
+    UNION SELECT y.listener_id FROM l7_policy y WHERE y.redirect_pool_id = ${pool} AND ${isInUse('y')}`
+
+/** SQL: whether an L7 policy can ever match. */
+export const isInUse = (policy: string): string =>
+  `${policy}.admin_state_up AND ${policy}.change <> 'delete'
+     AND EXISTS (SELECT FROM l7_rule WHERE l7_policy_id = ${policy}.id AND change <> 'delete')`
