@@ -24,6 +24,10 @@ export type MachineSpec = {
 
 export type Machine = { amphoraId: string; computeId: string; state: 'running' | 'stopped' }
 
+/** What every driver here calls the one size of its machines, and the one place where it has them. */
+export const COMPUTE_FLAVOR = 'namespace'
+export const COMPUTE_ZONE = 'local'
+
 /** Where amphorae come from. Every call is idempotent, keyed by the amphora's id; each has a time limit of its own. */
 export type ComputeDriver = {
   name: string

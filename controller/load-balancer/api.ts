@@ -3,19 +3,28 @@ import type Koa from 'koa'
 import type { Context } from 'koa'
 import { createApplication } from '../http/application.js'
 import { ApiError } from '../http/errors.js'
+import { createPublicBase } from '../http/public-base.js'
 import { authenticate } from '../identity/authenticate.js'
 import type { TokenValidator } from '../identity/caller.js'
 import type { Logger } from '../log/log.js'
 import { amphoraRoutes } from './amphorae/routes.js'
+import { availabilityZoneProfileRoutes } from './availability-zone-profiles/routes.js'
+import { availabilityZoneRoutes } from './availability-zones/routes.js'
 import { presentFault, RoutingFault } from './faults.js'
+import { flavorProfileRoutes } from './flavor-profiles/routes.js'
+import { flavorRoutes } from './flavors/routes.js'
 import { createHealthCheck } from './health-check.js'
 import { healthMonitorRoutes } from './health-monitors/routes.js'
+import { historyRoutes } from './history.js'
+import { l7PolicyRoutes } from './l7-policies/routes.js'
+import { l7RuleRoutes } from './l7-rules/routes.js'
 import { listenerRoutes } from './listeners/routes.js'
 import { loadBalancerRoutes } from './load-balancers/routes.js'
 import { memberRoutes } from './members/routes.js'
-import { canonicalPath, VERSION_NODE } from './paths.js'
+import { canonicalPath, VERSION_NODE, withoutPrefix } from './paths.js'
 import { poolRoutes } from './pools/routes.js'
 import { providerRoutes } from './providers.js'
+import { quotaRoutes } from './quotas/routes.js'
 import { addRoutes, type Service } from './routes.js'
 import { versionDocument } from './versions.js'
 
@@ -31,9 +40,17 @@ export function createLoadBalancerApi(options: LoadBalancerApiOptions): Koa {
   const { validate, identityUrl, log, config } = options
   const app = createApplication({ name: 'load-balancer', log, presentFault })
   const isOpen = (path: string) => path === '/' || path === '/healthcheck'
-  const checkHealth = createHealthCheck(options.database)
-  const publicUrl = (ctx: Context, path: string) =>
-    `${config.public_url?.replace(/\/+$/, '') ?? `${ctx.protocol}://${ctx.host}`}${path}`
+  const checkHealth = createHealthCheck(options.database, config.healthcheck_refresh_interval)
+  const prefix = config.mount_prefix ?? null
+  const baseOf = createPublicBase({ publicUrl: config.public_url, trustedProxies: config.trusted_proxies })
+
+  app.use(async (ctx, next) => {
+    const inside = prefix === null ? null : withoutPrefix(ctx.path, prefix)
+    ctx.state.mounted = inside === null ? '' : prefix
+    ctx.state.asWritten = inside ?? ctx.path
+    if (inside !== null) ctx.path = inside
+    await next()
+  })
 
   app.use(
     authenticate({
@@ -45,29 +62,38 @@ export function createLoadBalancerApi(options: LoadBalancerApiOptions): Koa {
   )
   app.use(async (ctx, next) => {
     ctx.path = canonicalPath(ctx.path)
-    if (ctx.path === '/healthcheck') return checkHealth(ctx)
+    if (ctx.path === '/healthcheck' && config.healthcheck_enabled) return checkHealth(ctx)
     if (!acceptsJson(ctx)) throw new ApiError(406, 'Only content type application/json is available.')
     await next()
   })
 
   const router = new Router()
   router.get('/', async ctx => {
-    ctx.body = versionDocument(publicUrl(ctx, '/'))
+    ctx.body = versionDocument(`${baseOf(ctx, ctx.state.mounted)}/`)
   })
   router.get(VERSION_NODE, async ctx => {
     ctx.body = '"v2"'
     ctx.type = 'application/json'
   })
+  const publicUrl = (ctx: Context) => `${baseOf(ctx, ctx.state.mounted)}${ctx.state.asWritten}`
   const families = [
+    historyRoutes,
     loadBalancerRoutes,
     listenerRoutes,
     poolRoutes,
     memberRoutes,
     healthMonitorRoutes,
+    l7PolicyRoutes,
+    l7RuleRoutes,
     amphoraRoutes,
     providerRoutes,
+    quotaRoutes,
+    flavorRoutes,
+    flavorProfileRoutes,
+    availabilityZoneRoutes,
+    availabilityZoneProfileRoutes,
   ]
-  for (const routesOf of families) addRoutes(router, routesOf(options), publicUrl)
+  for (const routesOf of families) addRoutes(router, routesOf, options, publicUrl)
 
   app.use(async (ctx, next) => {
     await next()

@@ -3,7 +3,7 @@ import type { Resource } from './resource.js'
 
 /**
  * What a provider can carry out, as a table: resource (its key in bodies) -> attribute -> the values with an effect. An attribute that is
- * not named takes every valid value.
+ * not named takes every valid value. `flavor` and `availability_zone` speak of the keys of their profile's data.
  */
 export type Capabilities = Readonly<Record<string, Readonly<Record<string, readonly unknown[]>>>>
 
@@ -14,7 +14,11 @@ export type ProfileKey = { name: string; description: string; check: (value: unk
 export type OfferedProvider = {
   name: string
   description: string
+  /** The provider that this is only another name of. */
+  aliasOf?: string
   capabilities: Capabilities
+  /** Whether UDP and SCTP reach members whose IP version no VIP of the load balancer has. */
+  datagramsAcrossIpVersions: boolean
   /** Keys of flavor data and of availability zone data; null when the provider has no such thing. */
   flavorKeys: readonly ProfileKey[] | null
   availabilityZoneKeys: readonly ProfileKey[] | null
@@ -43,6 +47,32 @@ export function refuseUnsupported(
     if (supported.some(known => JSON.stringify(known) === shown)) continue
     throw notImplemented(
       `Provider '${provider}' does not support a requested option: ${label} ${name} ${typeof value === 'string' ? `'${value}'` : 'is not supported'}`,
+    )
+  }
+}
+
+/** Whether two names stand for one provider. */
+export const isSameProvider = (one: OfferedProvider, other: OfferedProvider): boolean =>
+  (one.aliasOf ?? one.name) === (other.aliasOf ?? other.name)
+
+/**
+ * Refuses profile data that a provider cannot read.
+ * @param resource the flavor or the availability zone that the data is for
+ * @throws ApiError 501 when it has no such data at all, or does not know a key or a value
+ */
+export function checkProfileData(
+  { name: provider }: OfferedProvider,
+  keys: readonly ProfileKey[] | null,
+  { label }: Resource,
+  data: Readonly<Record<string, unknown>>,
+): void {
+  if (keys === null) throw notImplemented(`Provider '${provider}' does not support a requested action: ${label} data`)
+  for (const [name, value] of Object.entries(data)) {
+    const wrong = keys.find(key => key.name === name)?.check
+    const reason = wrong === undefined ? 'There is no such key' : wrong(value)
+    if (reason === null) continue
+    throw notImplemented(
+      `Provider '${provider}' does not support a requested option: ${label} data ${name.slice(0, 100)}: ${reason}`,
     )
   }
 }

@@ -17,9 +17,11 @@ export async function listPage(
   { query, scope, url }: { query: ListQuery; scope: Condition; url: string },
 ): Promise<Page> {
   const { limit, marker, reverse } = query
-  const order = [...query.sort, { sql: 'o.created_at', descending: false }, { sql: 'o.id', descending: false }].map(
-    key => ({ ...key, descending: key.descending !== reverse }),
-  )
+  const order = [
+    ...query.sort,
+    { sql: 'o.created_at', descending: false },
+    { sql: keyOf(resource), descending: false },
+  ].map(key => ({ ...key, descending: key.descending !== reverse }))
   const start = marker === null ? [] : [after(resource, order, marker, scope)]
   // One row more than the page tells whether another page follows.
   const rows = await selectObjects(database, resource, {
@@ -39,13 +41,14 @@ export async function listPage(
 
 /** Rows that come after the marker's in the given order; nulls count as greater than every value. */
 function after(resource: Resource, order: readonly SortKey[], marker: string, scope: Condition): Condition {
+  const key = keyOf(resource)
   const ofMarker = (sql: string) =>
-    condition(`(SELECT ${sql} FROM ${resource.source} WHERE o.id = ? AND ${scope.sql})`, marker, ...scope.bindings)
+    condition(`(SELECT ${sql} FROM ${resource.source} WHERE ${key} = ? AND ${scope.sql})`, marker, ...scope.bindings)
   if (order.length === 2) {
     // A row comparison starts in the index right at the marker.
-    const row = ofMarker('o.created_at, o.id')
+    const row = ofMarker(`o.created_at, ${key}`)
     const operator = order[0]?.descending === true ? '<' : '>'
-    return condition(`(o.created_at, o.id) ${operator} ${row.sql}`, ...row.bindings)
+    return condition(`(o.created_at, ${key}) ${operator} ${row.sql}`, ...row.bindings)
   }
   return order.reduceRight<Condition>((rest, { sql, descending }) => {
     const value = ofMarker(sql)
@@ -60,11 +63,13 @@ function after(resource: Resource, order: readonly SortKey[], marker: string, sc
   }, condition('false'))
 }
 
+const keyOf = ({ key }: Resource): string => `o.${key.column}`
+
 async function requireMarker(database: Database, resource: Resource, marker: string, scope: Condition): Promise<void> {
-  const { rows } = await database.raw(`SELECT 1 FROM ${resource.source} WHERE o.id = ? AND ${scope.sql}`, [
-    marker,
-    ...scope.bindings,
-  ])
+  const { rows } = await database.raw(
+    `SELECT 1 FROM ${resource.source} WHERE ${keyOf(resource)} = ? AND ${scope.sql}`,
+    [marker, ...scope.bindings],
+  )
   if (rows.length === 0) throw unknownMarker(marker)
 }
 

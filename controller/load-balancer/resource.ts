@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import { type Attribute, type Attributes, type Created, createShape, type Updated, updateShape } from './attributes.js'
-import type { Kind } from './values.js'
+import { canonicalUuid, type Kind } from './values.js'
 
 export type Filter = { kind: Kind; sql: string }
 
@@ -8,14 +8,17 @@ export type Filter = { kind: Kind; sql: string }
 export type Resource<A extends Attributes = Attributes> = {
   /** Name in messages: `Health Monitor`. */
   label: string
-  /** Key of one object, and of a list, in bodies. */
+  /** Key of one object, of a list, and of the links between its pages, in bodies. */
   singular: string
   plural: string
+  links: string
   table: string
   /** SQL after FROM: the table under the alias `o`, and its load balancer under `lb` when there is one above it. */
   source: string
-  /** SQL of the project that owns a row. */
-  project: string
+  /** Column that paths and markers name a row by. */
+  key: { column: 'id' | 'name' | 'project_id'; kind: 'uuid' | 'text' }
+  /** SQL of the project that owns a row; null when rows belong to nobody, and the caller's own project decides what it may do. */
+  project: string | null
   attributes: A
   /** Filters beyond the scalar response attributes. */
   filters: Readonly<Record<string, Filter>>
@@ -23,9 +26,22 @@ export type Resource<A extends Attributes = Attributes> = {
 }
 
 export function defineResource<A extends Attributes>(
-  resource: Omit<Resource<A>, 'project' | 'filters' | 'tagged'> & Partial<Resource<A>>,
+  resource: Omit<Resource<A>, 'links' | 'key' | 'project' | 'filters' | 'tagged'> & Partial<Resource<A>>,
 ): Resource<A> {
-  return { project: 'o.project_id', filters: {}, tagged: true, ...resource }
+  return {
+    links: `${resource.plural}_links`,
+    key: { column: 'id', kind: 'uuid' },
+    project: 'o.project_id',
+    filters: {},
+    tagged: true,
+    ...resource,
+  }
+}
+
+/** The key of a row as the database has it, or null when a text names no row. */
+export function canonicalKey({ key }: Resource, text: string): string | null {
+  if (key.kind === 'uuid') return canonicalUuid(text)
+  return text === '' || text.includes('\0') ? null : text
 }
 
 /** SQL of a response attribute. */

@@ -14,8 +14,8 @@ export const allOf = (conditions: readonly Condition[]): Condition =>
         ...conditions.flatMap(({ bindings }) => bindings),
       )
 
-/** One object ready for the wire. `body` is its JSON text, which PostgreSQL wrote. */
-export type Presented = { id: string; projectId: string; body: string }
+/** One object ready for the wire: its key, its project (null for what belongs to nobody), and its JSON text, which PostgreSQL wrote. */
+export type Presented = { id: string; projectId: string | null; body: string }
 
 export type Selection = {
   where: Condition
@@ -38,7 +38,7 @@ export async function selectObjects(database: Knex, resource: Resource, selectio
     else keys.push(`${sql} AS "${key}"`)
   }
   const { rows } = await database.raw(
-    `SELECT o.id, ${resource.project} AS "projectId", row_to_json(object)::text AS body
+    `SELECT o.${resource.key.column} AS id, ${resource.project ?? 'NULL'} AS "projectId", row_to_json(object)::text AS body
             ${omittable.map(({ key, sql }) => `, to_json(${sql})::text AS "${key}"`).join('')}
        FROM ${resource.source} CROSS JOIN LATERAL (SELECT ${keys.join(', ')}) object
       WHERE ${where.sql}

@@ -1,3 +1,4 @@
+import { COMPUTE_FLAVOR, COMPUTE_ZONE } from '../../compute/driver.js'
 import { derived } from '../attributes.js'
 import { defineResource } from '../resource.js'
 import { timestamp } from '../status.js'
@@ -28,10 +29,10 @@ export const amphora = defineResource({
     vrrp_interface: derived('text', 'o.vrrp_interface'),
     vrrp_id: derived('integer', '1::integer'),
     vrrp_priority: derived('integer', 'o.vrrp_priority'),
-    cached_zone: derived('text', 'NULL::text'),
+    cached_zone: derived('text', `'${COMPUTE_ZONE}'::text`),
     created_at: derived('time', timestamp('o.created_at')),
     updated_at: derived('time', timestamp('o.updated_at')),
     image_id: derived('uuid', 'NULL::uuid'),
-    compute_flavor: derived('text', 'NULL::text'),
+    compute_flavor: derived('text', `'${COMPUTE_FLAVOR}'::text`),
   },
 })

@@ -35,6 +35,7 @@ export const loadBalancer = defineResource({
     pools: derived('json', idList('pool', 'p', 'p.load_balancer_id = o.id')),
     provider: fixed(text(64, { minimum: 1 }), null),
     flavor_id: fixed(uuid, null),
+    flavor: given(text(255, { minimum: 1 }), null),
     vip_qos_policy_id: settable(uuid, null),
     tags: settable(tags, [], { null: 'keep' }),
     availability_zone: fixed(text(255), null),

@@ -1,18 +1,21 @@
 import { randomUUID } from 'node:crypto'
 import { inTransaction } from '../../database/transaction.js'
 import { enabledProvider, refuseUnsupported } from '../capabilities.js'
-import { raised, updateLoadBalancer } from '../change.js'
+import { deleteLoadBalancer, updateLoadBalancer } from '../change.js'
+import { requestedEvent } from '../events.js'
 import { invalid } from '../faults.js'
 import { findObject, isBeingDeleted } from '../find.js'
+import { checkFit, newcomersIn } from '../fit.js'
 import { readWrapped } from '../input.js'
 import { booleanOf, parseArguments } from '../list-query.js'
-import { checkSubnets } from '../members/rules.js'
 import { type LoadBalancerBody, loadBalancerCreateSchema } from '../nested.js'
 import { planObjects, refuseUnsupportedObjects } from '../new-objects.js'
 import { presentTree } from '../present-tree.js'
+import { chargeQuota, effectiveLimits, refuseWhenMet, type StoredLimits, storedLimits } from '../quotas/limits.js'
 import { listHandler, objectAnswer, showHandler } from '../read-routes.js'
+import { checkReferences } from '../references.js'
 import { columnsOf, updateSchema } from '../resource.js'
-import { authorise } from '../rights.js'
+import { ATTRIBUTE_RIGHTS, authorise } from '../rights.js'
 import type { Call, Routes, Service } from '../routes.js'
 import { condition, selectOne } from '../select.js'
 import { loadBalancerStatistics } from '../statistics.js'
@@ -21,9 +24,11 @@ import { storeObjects } from '../store.js'
 import { isObject } from '../values.js'
 import { WAKE_CHANNEL } from '../wake-channel.js'
 import { failOver } from './failover.js'
+import { checkPlacedVip, placeLoadBalancer, refuseUnsupportedPlacement } from './placement.js'
 import { resetSchema, resetStatus } from './reset.js'
 import { loadBalancer } from './resource.js'
 import { claimVip, planVip, releaseVip, requireVip } from './vip.js'
+import { checkSecurityGroups, checkVipOptions } from './vip-options.js'
 
 const bodyOfUpdate = updateSchema(loadBalancer)
 
@@ -41,46 +46,60 @@ export function loadBalancerRoutes(service: Service): Routes {
   }
 }
 
-async function create(
-  { database, network, providers, config }: Service,
-  { caller, right, queryString, readBody }: Call,
-) {
+async function create(service: Service, { caller, right, queryString, readBody, asked }: Call) {
+  const { database, network, config } = service
   parseArguments(queryString)
   const body = readWrapped(await readBody(), 'loadbalancer', loadBalancerCreateSchema)
   const projectId = projectOf(body, caller.project?.id ?? null)
   authorise(caller, right, projectId)
-  requireVip(body)
-  const objects = planObjects(body.listeners, body.pools)
-  const provider = enabledProvider(providers, body.provider ?? config.default_provider)
-  const vipPlan = await planVip(network, caller, body)
-  const members = objects.pools.flatMap(pool => pool.members)
-  await checkSubnets(
-    network,
-    caller,
-    members.map(({ values }) => values),
-  )
+  if (body.vip_sg_ids.length > 0) authorise(caller, ATTRIBUTE_RIGHTS['POST loadbalancer vip_sg_ids'], projectId)
+  requireVip(config, body)
+  const objects = planObjects(body.listeners, body.pools, config)
+  const placement = await placeLoadBalancer(service, body)
+  const { provider } = placement
+  const addresses = placement.columns.topology === 'ACTIVE_STANDBY' ? 3 : 2
+  const vipPlan = await planVip(service, caller, body, addresses)
+  await checkVipOptions(network, caller, body)
+  checkPlacedVip(placement, vipPlan.kind === 'port' ? vipPlan.port.networkId : vipPlan.networkId, body)
+  await checkReferences(service, caller, objects)
+  refuseUnsupportedPlacement(placement)
   refuseUnsupported(provider, loadBalancer, body)
   refuseUnsupportedObjects(provider, objects)
 
   const id = randomUUID()
-  const vip = await claimVip(network, vipPlan, { loadBalancerId: id, projectId })
+  const vip = await claimVip(network, vipPlan, { loadBalancerId: id, projectId }).catch(async error => {
+    // Whoever may have no load balancer at all is told that, rather than that this address is taken.
+    await refuseWhenMet(database, projectId, 'loadbalancer', config.quota)
+    throw error
+  })
   try {
     const json = await inTransaction(database, async trx => {
-      await trx('load_balancer')
+      const event = requestedEvent(asked(id), `FROM (VALUES ('${id}'::uuid, 1)) AS made (id, generation)`)
+      const [inserted] = await trx('load_balancer')
+        .with('noted', trx.raw(event.sql, [...event.bindings]))
+        .with('counted', trx.raw('INSERT INTO quota (project_id) VALUES (?) ON CONFLICT DO NOTHING', [projectId]))
         .insert({
           ...columnsOf(loadBalancer, body),
+          ...placement.columns,
           id,
           project_id: projectId,
-          provider: provider.name,
-          topology: config.topology,
           vip_address: vip.address,
           vip_subnet_id: vip.subnetId,
           vip_network_id: vip.networkId,
           vip_port_id: vip.portId,
           owns_vip_port: vip.ownsPort,
+          additional_vips: JSON.stringify(vip.additional),
         })
-        .returning(trx.raw('pg_notify(?, id::text)', [WAKE_CHANNEL]))
-      await storeObjects(trx, { id, project_id: projectId, generation: 1 }, objects)
+        .returning<{ stored: StoredLimits | null }[]>([
+          trx.raw('pg_notify(?, id::text)', [WAKE_CHANNEL]),
+          trx.raw(`${storedLimits('load_balancer.project_id')} AS stored`),
+        ])
+      const limits = effectiveLimits(inserted?.stored ?? null, config.quota)
+      const above = { id, project_id: projectId, generation: 1, limits }
+      await chargeQuota(trx, above, 'load_balancer', 0)
+      await checkSecurityGroups(trx, id, body.vip_sg_ids)
+      await checkFit(trx, id, provider, newcomersIn(objects))
+      await storeObjects(trx, above, objects)
       return presentTree(trx, id)
     })
     return { status: 201, json }
@@ -107,42 +126,47 @@ function projectOf({ project_id, tenant_id }: LoadBalancerBody, own: string | nu
   return projectId
 }
 
-async function update({ database, providers }: Service, { caller, right, params, queryString, readBody }: Call) {
+async function update(
+  { database, network, providers }: Service,
+  { caller, right, params, queryString, readBody, asked }: Call,
+) {
   parseArguments(queryString)
   const body = await readBody()
-  const asked = isObject(body) && isObject(body.loadbalancer) ? body.loadbalancer : {}
-  if (Object.hasOwn(asked, 'provisioning_status')) {
+  const given = isObject(body) && isObject(body.loadbalancer) ? body.loadbalancer : {}
+  if (Object.hasOwn(given, 'provisioning_status')) {
     readWrapped(body, 'loadbalancer', resetSchema)
     const found = await findObject(database, loadBalancer, params.id ?? '')
     authorise(caller, 'admin', found.project_id)
-    return objectAnswer(200, loadBalancer, await resetStatus(database, found.id))
+    return objectAnswer(200, loadBalancer, await resetStatus(database, asked(), found.id))
   }
   const values = readWrapped(body, 'loadbalancer', bodyOfUpdate)
   const found = await findObject(database, loadBalancer, params.id ?? '')
   authorise(caller, right, found.project_id)
+  if (values.vip_sg_ids !== undefined) {
+    authorise(caller, ATTRIBUTE_RIGHTS['PUT loadbalancer vip_sg_ids'], found.project_id)
+  }
+  await checkVipOptions(network, caller, values)
   refuseUnsupported(enabledProvider(providers, found.provider), loadBalancer, values)
   return objectAnswer(
     200,
     loadBalancer,
     await inTransaction(database, async trx => {
-      await updateLoadBalancer(trx, found.id, columnsOf(loadBalancer, values))
+      await updateLoadBalancer(trx, asked(), found.id, columnsOf(loadBalancer, values))
+      await checkSecurityGroups(trx, found.id, values.vip_sg_ids)
       return selectOne(trx, loadBalancer, condition('o.id = ?', found.id))
     }),
   )
 }
 
 /** Cascade or not, only the load balancer itself is marked: what hangs below it goes with it. */
-async function remove({ database }: Service, { caller, right, params, queryString }: Call) {
+async function remove({ database }: Service, { caller, right, params, queryString, asked }: Call) {
   const args = parseArguments(queryString, ['cascade'])
   const cascade = args.has('cascade') && booleanOf('cascade', args.get('cascade') ?? '')
   const found = await findObject(database, loadBalancer, params.id ?? '')
   authorise(caller, right, found.project_id)
   if (isBeingDeleted(found)) return { status: 204 }
   await inTransaction(database, async trx => {
-    await trx.raw(`UPDATE load_balancer SET ${raised('delete')} WHERE id = ? RETURNING pg_notify(?, id::text)`, [
-      found.id,
-      WAKE_CHANNEL,
-    ])
+    await deleteLoadBalancer(trx, asked(), found.id)
     if (cascade || found.change === 'delete') return
     // Asked once the row is held: only then can no child come into being any more.
     const { rows } = await trx.raw(

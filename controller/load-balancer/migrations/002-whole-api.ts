@@ -10,7 +10,8 @@ export const wholeApi: Migration = {
         name text NOT NULL,
         provider_name text NOT NULL,
         -- the text as it was given, which holds a JSON object
-        flavor_data text NOT NULL
+        flavor_data text NOT NULL,
+        created_at timestamptz NOT NULL DEFAULT clock_timestamp()
       );
 
       CREATE TABLE flavor (
@@ -18,7 +19,8 @@ export const wholeApi: Migration = {
         name text NOT NULL UNIQUE,
         description text NOT NULL DEFAULT '',
         enabled boolean NOT NULL DEFAULT true,
-        flavor_profile_id uuid NOT NULL REFERENCES flavor_profile
+        flavor_profile_id uuid NOT NULL REFERENCES flavor_profile,
+        created_at timestamptz NOT NULL DEFAULT clock_timestamp()
       );
       CREATE INDEX flavor_of_profile ON flavor (flavor_profile_id);
 
@@ -26,14 +28,16 @@ export const wholeApi: Migration = {
         id uuid PRIMARY KEY,
         name text NOT NULL,
         provider_name text NOT NULL,
-        availability_zone_data text NOT NULL
+        availability_zone_data text NOT NULL,
+        created_at timestamptz NOT NULL DEFAULT clock_timestamp()
       );
 
       CREATE TABLE availability_zone (
         name text PRIMARY KEY,
         description text NOT NULL DEFAULT '',
         enabled boolean NOT NULL DEFAULT true,
-        availability_zone_profile_id uuid NOT NULL REFERENCES availability_zone_profile
+        availability_zone_profile_id uuid NOT NULL REFERENCES availability_zone_profile,
+        created_at timestamptz NOT NULL DEFAULT clock_timestamp()
       );
       CREATE INDEX availability_zone_of_profile ON availability_zone (availability_zone_profile_id);
 
@@ -126,8 +130,33 @@ export const wholeApi: Migration = {
         member integer,
         healthmonitor integer,
         l7policy integer,
-        l7rule integer
+        l7rule integer,
+        created_at timestamptz NOT NULL DEFAULT clock_timestamp()
       );
+
+      -- How many objects of a kind a project has; what is under deletion or in ERROR counts until its row is gone.
+      CREATE FUNCTION quota_in_use(project text, resource text) RETURNS bigint STABLE LANGUAGE sql AS $$
+        SELECT CASE resource
+          WHEN 'loadbalancer' THEN (SELECT count(*) FROM load_balancer WHERE project_id = project)
+          WHEN 'listener' THEN (SELECT count(*) FROM load_balancer b JOIN listener o ON o.load_balancer_id = b.id WHERE b.project_id = project)
+          WHEN 'pool' THEN (SELECT count(*) FROM load_balancer b JOIN pool o ON o.load_balancer_id = b.id WHERE b.project_id = project)
+          WHEN 'member' THEN (SELECT count(*) FROM load_balancer b JOIN member o ON o.load_balancer_id = b.id WHERE b.project_id = project)
+          WHEN 'healthmonitor' THEN (SELECT count(*) FROM load_balancer b JOIN health_monitor o ON o.load_balancer_id = b.id WHERE b.project_id = project)
+          WHEN 'l7policy' THEN (SELECT count(*) FROM load_balancer b JOIN l7_policy o ON o.load_balancer_id = b.id WHERE b.project_id = project)
+          WHEN 'l7rule' THEN (SELECT count(*) FROM load_balancer b JOIN l7_rule o ON o.load_balancer_id = b.id WHERE b.project_id = project)
+        END
+      $$;
+
+      -- The same once this transaction holds the project's row of quota, which is made when it is missing: each statement of a volatile
+      -- function sees what is committed when it begins, so the count holds all that earlier holders of the row have made.
+      CREATE FUNCTION held_quota_in_use(project text, resource text) RETURNS bigint VOLATILE LANGUAGE plpgsql AS $$
+        BEGIN
+          PERFORM set_config('lock_timeout', '5s', true);
+          INSERT INTO quota (project_id) VALUES (project) ON CONFLICT DO NOTHING;
+          PERFORM FROM quota WHERE project_id = project FOR UPDATE;
+          RETURN quota_in_use(project, resource);
+        END
+      $$;
 
       -- Totals since the pool was made, as listener_statistics; a pool's own row per listener that uses it and amphora.
       CREATE TABLE pool_statistics (
@@ -153,15 +182,18 @@ export const wholeApi: Migration = {
 
       -- Who changed what, and what became of it; kept for as long as the load balancer's record.
       CREATE TABLE load_balancer_event (
-        id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+        id uuid NOT NULL DEFAULT gen_random_uuid(),
         load_balancer_id uuid NOT NULL REFERENCES load_balancer ON DELETE CASCADE,
-        at timestamptz NOT NULL DEFAULT clock_timestamp(),
+        created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+        -- how often the same was seen without anything else between, and when last
+        count integer NOT NULL DEFAULT 1,
+        updated_at timestamptz,
         generation bigint NOT NULL,
-        -- requested, applied, failed ...
-        kind text NOT NULL,
-        detail jsonb NOT NULL
+        kind text NOT NULL CHECK (kind IN ('requested', 'applied', 'failed')),
+        detail jsonb NOT NULL,
+        PRIMARY KEY (load_balancer_id, created_at, id)
       );
-      CREATE INDEX load_balancer_event_page ON load_balancer_event (load_balancer_id, id);
+      CREATE INDEX load_balancer_event_age ON load_balancer_event USING brin (created_at);
 
       -- Answers to creates that carried an Idempotency-Key; gone a day later.
       CREATE TABLE repeated_request (
@@ -170,7 +202,7 @@ export const wholeApi: Migration = {
         key text NOT NULL,
         -- SHA-256 of method, path and body
         request_sha256 text NOT NULL,
-        status integer,
+        status integer NOT NULL,
         body text,
         created_at timestamptz NOT NULL DEFAULT now(),
         PRIMARY KEY (project_id, user_id, key)

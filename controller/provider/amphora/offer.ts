@@ -1,4 +1,6 @@
+import { COMPUTE_FLAVOR, COMPUTE_ZONE } from '../../compute/driver.js'
 import type { OfferedProvider } from '../../load-balancer/capabilities.js'
+import { availabilityZoneKeys, flavorKeys } from '../../load-balancer/profile-keys.js'
 
 const NO_TLS_REFERENCES = {
   default_tls_container_ref: [],
@@ -26,9 +28,10 @@ export const amphoraOffer: OfferedProvider = {
       vip_sg_ids: [[]],
       vip_qos_policy_id: [],
       additional_vips: [[]],
-      flavor_id: [],
-      availability_zone: [],
     },
+    // What the compute driver has no means for.
+    flavor: { sriov_vip: [false], allow_member_sriov: [false] },
+    availability_zone: { management_network: [] },
     listener: { protocol: ['HTTP', 'TCP'], allowed_cidrs: [[]], ...NO_TLS_REFERENCES },
     pool: {
       protocol: ['HTTP', 'TCP'],
@@ -43,11 +46,12 @@ export const amphoraOffer: OfferedProvider = {
       alpn_protocols: [],
     },
     healthmonitor: { type: ['HTTP', 'TCP'] },
-    l7policy: { action: [] },
+    l7policy: { listener_protocol: ['HTTP', 'TERMINATED_HTTPS'], action: [] },
     rule: { type: ['HOST_NAME', 'PATH', 'FILE_TYPE', 'HEADER', 'COOKIE'] },
   },
-  flavorKeys: [],
-  availabilityZoneKeys: [],
+  datagramsAcrossIpVersions: false,
+  flavorKeys: flavorKeys({ compute_flavor: [COMPUTE_FLAVOR], amp_image_tag: [] }),
+  availabilityZoneKeys: availabilityZoneKeys({ compute_zone: [COMPUTE_ZONE], volume_zone: [] }),
 }
 
 /** The same provider under the name that older clients give it. */
@@ -55,4 +59,5 @@ export const octaviaOffer: OfferedProvider = {
   ...amphoraOffer,
   name: 'octavia',
   description: 'Deprecated alias of the Octavia Amphora driver.',
+  aliasOf: 'amphora',
 }

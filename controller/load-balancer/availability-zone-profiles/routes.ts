@@ -1,0 +1,37 @@
+import { availabilityZone } from '../availability-zones/resource.js'
+import { readWrapped } from '../input.js'
+import { createProfile, type ProfileKind, updateProfile } from '../profiles.js'
+import { listHandler, showHandler } from '../read-routes.js'
+import { createSchema, updateSchema } from '../resource.js'
+import type { Routes, Service } from '../routes.js'
+import { removeShared } from '../shared-objects.js'
+import { availabilityZoneProfile } from './resource.js'
+
+const bodyOfCreate = createSchema(availabilityZoneProfile)
+const bodyOfUpdate = updateSchema(availabilityZoneProfile)
+
+const kind: ProfileKind = {
+  profile: availabilityZoneProfile,
+  attribute: 'availability_zone_data',
+  user: availabilityZone,
+  reference: 'availability_zone_profile_id',
+  keysOf: provider => provider.availabilityZoneKeys,
+  readCreate: body => {
+    const { availability_zone_data: data, ...values } = readWrapped(body, 'availability_zone_profile', bodyOfCreate)
+    return { ...values, data }
+  },
+  readUpdate: body => {
+    const { availability_zone_data: data, ...values } = readWrapped(body, 'availability_zone_profile', bodyOfUpdate)
+    return { ...values, data }
+  },
+}
+
+export function availabilityZoneProfileRoutes(service: Service): Routes {
+  return {
+    'GET /lbaas/availabilityzoneprofiles': listHandler(service, availabilityZoneProfile),
+    'POST /lbaas/availabilityzoneprofiles': call => createProfile(service, kind, call),
+    'GET /lbaas/availabilityzoneprofiles/:id': showHandler(service, availabilityZoneProfile),
+    'PUT /lbaas/availabilityzoneprofiles/:id': call => updateProfile(service, kind, call),
+    'DELETE /lbaas/availabilityzoneprofiles/:id': call => removeShared(service, availabilityZoneProfile, call),
+  }
+}
