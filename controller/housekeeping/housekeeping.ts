@@ -9,6 +9,7 @@ import type { NetworkDriver } from '../network/driver.js'
 import type { AgentConnections } from '../provider/amphora/agent-connection.js'
 import { NOTHING_WATCHED, watchMachines } from './machine-watch.js'
 import { sweepOrphans } from './orphan-sweep.js'
+import { purgeRecords } from './purge.js'
 import { checkWarmPool, sizeWarmPool, tendWarmPool, type WarmPool } from './warm-pool.js'
 
 export type HousekeepingOptions = {
@@ -34,9 +35,10 @@ export type HousekeepingOptions = {
 const STOP_LIMIT_MS = 5_000
 const LONGEST_PAUSE_MS = 30_000
 const WATCH_SECONDS = 1
+const PURGE_SECONDS = 3_600
 
 /**
- * Keeps the warm pool filled, notices machines that end, and sweeps what nobody owns, until stopped. Any number of housekeepers share one database. A failure
+ * Keeps the warm pool filled, notices machines that end, sweeps what nobody owns and purges what is too old, until stopped. Any number of housekeepers share one database. A failure
  * is logged and tried again, with longer pauses while it lasts.
  */
 export async function startHousekeeping(options: HousekeepingOptions): Promise<{ stop: () => Promise<void> }> {
@@ -69,6 +71,7 @@ export async function startHousekeeping(options: HousekeepingOptions): Promise<{
     repeat('the orphan sweep', sweepSeconds, stopping.signal, log, async () => {
       orphans = await sweepOrphans({ database, network, compute, log, portAgeSeconds }, orphans)
     }),
+    repeat('the purge of old records', PURGE_SECONDS, stopping.signal, log, () => purgeRecords(database)),
   ]
   return {
     stop: async () => {

@@ -11,6 +11,16 @@ export function canonicalPath(path: string): string {
   return /^\/(lbaas|octavia)\//.test(rest) ? rest : `/lbaas${rest}`
 }
 
+/**
+ * A path without the prefix under which the API is mounted, or null when it does not begin with it.
+ * @param prefix without a slash at its end
+ */
+export function withoutPrefix(path: string, prefix: string): string | null {
+  if (!path.startsWith(prefix)) return null
+  const rest = path.slice(prefix.length)
+  return rest === '' ? '/' : rest.startsWith('/') ? rest : null
+}
+
 /** Without a pattern, which would take quadratic time on a path of thousands of slashes, asked for before any token is looked at. */
 function withoutLastSlashes(path: string): string {
   let end = path.length

@@ -8,10 +8,11 @@ import type { Caller } from '../identity/caller.js'
 import type { NetworkDriver } from '../network/driver.js'
 import type { OfferedProvider } from './capabilities.js'
 import { type Asked, askedOf } from './events.js'
-import { type Right, ROUTE_RIGHTS, type Route } from './rights.js'
+import { answerOnce, readKey } from './idempotency.js'
+import { type Right, ROUTE_RIGHTS, type Route, rolesThatCount } from './rights.js'
 
 /** Largest request body, as the peers' (oslo) default. */
-const BODY_LIMIT = 114_688
+export const BODY_LIMIT = 114_688
 
 /** What the handlers of this API work with. */
 export type Service = {
@@ -46,31 +47,63 @@ export type Handler = (call: Call) => Promise<Answer>
 
 export type Routes = Readonly<Partial<Record<Route, Handler>>>
 
-export function addRoutes(router: Router, routes: Routes, publicUrl: (ctx: Context, path: string) => string): void {
-  for (const [route, handle] of Object.entries(routes) as [Route, Handler][]) {
+/** The routes of one kind of object. They keep nothing of their own, so they can be made anew for one request's transaction. */
+export type RoutesOf = (service: Service) => Routes
+
+export function addRoutes(
+  router: Router,
+  routesOf: RoutesOf,
+  service: Service,
+  publicUrl: (ctx: Context) => string,
+): void {
+  for (const [route, handle] of Object.entries(routesOf(service)) as [Route, Handler][]) {
     const [method, path] = route.split(' ') as [string, string]
     router.register(path, [method], async ctx => {
-      const caller = callerOf(ctx)
-      const { params, querystring: queryString } = ctx
-      const requestId: string = ctx.state.requestId
-      let body: unknown
-      const answer = await handle({
-        caller,
-        right: ROUTE_RIGHTS[route],
-        params,
-        queryString,
-        url: publicUrl(ctx, ctx.originalUrl.split('?')[0] ?? ''),
-        readBody: async () => {
-          body = await readJson(ctx, BODY_LIMIT)
-          return body
-        },
-        asked: madeId => askedOf({ route, params, queryString, body, caller, requestId, madeId: madeId ?? null }),
-      })
+      const call = callOf(ctx, route, service, publicUrl(ctx))
+      const key = method === 'POST' ? ctx.get('Idempotency-Key') : ''
+      const answer = key === '' ? await handle(call) : await handleOnce(ctx, key, call, { route, routesOf, service })
       ctx.body = answer.json ?? null
       ctx.status = answer.status
       if (answer.json !== undefined) ctx.type = 'application/json'
     })
   }
+}
+
+function callOf(ctx: Context, route: Route, { config }: Service, url: string): Call {
+  const caller = rolesThatCount(callerOf(ctx), config)
+  const { params, querystring: queryString } = ctx
+  const requestId: string = ctx.state.requestId
+  let body: unknown
+  return {
+    caller,
+    right: ROUTE_RIGHTS[route],
+    params,
+    queryString,
+    url,
+    readBody: async () => {
+      body = await readJson(ctx, BODY_LIMIT)
+      return body
+    },
+    asked: madeId => askedOf({ route, params, queryString, body, caller, requestId, madeId: madeId ?? null }),
+  }
+}
+
+type Keyed = { route: Route; routesOf: RoutesOf; service: Service }
+
+async function handleOnce(ctx: Context, header: string, call: Call, { route, routesOf, service }: Keyed) {
+  const key = readKey(header)
+  const body = await call.readBody()
+  const { answer, repeated } = await answerOnce(
+    service.database,
+    { key, caller: call.caller, method: ctx.method, url: `${ctx.path}?${call.queryString}`, body },
+    trx => {
+      const handle = routesOf({ ...service, database: trx })[route]
+      if (handle === undefined) throw new Error(`${route} is not among its own routes`)
+      return handle({ ...call, readBody: async () => body })
+    },
+  )
+  if (repeated) ctx.set('Idempotent-Replayed', 'true')
+  return answer
 }
 
 /** `{"<key>": <object>}` around an object that is JSON text already. */

@@ -1,6 +1,16 @@
 import type { Claim } from '../database/claim.js'
 import type { LoadBalancerTree } from '../load-balancer/tree.js'
 
+/** One thing that a provider did to a machine for a load balancer, for the load balancer's history. */
+export type Deed = {
+  amphora_id: string
+  deed: 'created' | 'restarted' | 'configured' | 'deleted'
+  /** How a configuration took effect: by runtime commands, a reload ... */
+  how?: string
+  /** Why it took the dearer way. */
+  reason?: string
+}
+
 /**
  * What carries load balancers out. The API knows a provider only by this; the worker calls it while it holds the claim.
  */
@@ -11,9 +21,10 @@ export type Provider = {
    * Makes the world agree with the tree, from wherever it stands; returns when all of `tree.generation` is in effect (for a tree under
    * deletion: when nothing of it is left). Safe to repeat, to interrupt and to run on after a crash.
    * @param signal aborted when the claim is lost or the worker stops: nothing new is begun then, and ClaimLost is thrown
+   * @param note told of each deed once it is done, also when the rest fails
    * @throws ProvisioningFault for what the owner should read, ClaimLost; anything else is reported as an internal fault
    */
-  converge: (claim: Claim, tree: LoadBalancerTree, signal: AbortSignal) => Promise<void>
+  converge: (claim: Claim, tree: LoadBalancerTree, signal: AbortSignal, note?: (deed: Deed) => void) => Promise<void>
 }
 
 /** The load balancer belongs to another worker by now, or this one is stopping: whatever was under way is left to the next holder. */

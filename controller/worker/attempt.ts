@@ -5,7 +5,7 @@ import { isDatabaseAway } from '../database/database-away.js'
 import { readTree } from '../load-balancer/read-tree.js'
 import type { LoadBalancerTree } from '../load-balancer/tree.js'
 import type { Logger } from '../log/log.js'
-import { ClaimLost, type Provider, ProvisioningFault } from '../provider/provider.js'
+import { ClaimLost, type Deed, type Provider, ProvisioningFault } from '../provider/provider.js'
 import { type Fault, recordFault, settle } from './settle.js'
 
 export type AttemptContext = { database: Database; providers: ReadonlyMap<string, Provider>; log: Logger }
@@ -58,15 +58,17 @@ async function convergeOnce(
   const started = performance.now()
   const tree = await readTree(database, claim.id)
   if (tree === null) return { kind: 'lost' }
+  const deeds: Deed[] = []
+  const effort = () => ({ milliseconds: Math.round(performance.now() - started), amphorae: deeds })
   const facts = { loadBalancer: claim.id, fence: claim.fence, generation: tree.generation }
   try {
     log.debug(facts, 'converge begins')
     await providerOf(context, tree)
-      .converge(claim, tree, signal)
+      .converge(claim, tree, signal, deed => deeds.push(deed))
       .finally(() => log.debug(facts, 'converge ends'))
-    const settled = await settle(database, claim, tree)
+    const { milliseconds, amphorae } = effort()
+    const settled = await settle(database, claim, tree, { milliseconds, amphorae })
     if (settled === 'lost') return { kind: 'lost' }
-    const milliseconds = Math.round(performance.now() - started)
     log.info({ loadBalancer: tree.id, generation: tree.generation, milliseconds }, 'load balancer converged')
     return settled === 'again' ? 'again' : { kind: 'settled' }
   } catch (error) {
@@ -75,7 +77,7 @@ async function convergeOnce(
     const fault = presentFault(error)
     if (fault.code === 'internal') log.error({ loadBalancer: tree.id, err: error }, 'unexpected fault while converging')
     else log.warn({ loadBalancer: tree.id, generation: tree.generation, fault }, 'load balancer not converged')
-    const retrySeconds = await recordFault(database, claim, tree, fault)
+    const retrySeconds = await recordFault(database, claim, tree, fault, effort())
     return retrySeconds === null ? { kind: 'lost' } : { kind: 'failed', retrySeconds }
   }
 }

@@ -1,16 +1,27 @@
 import type { Claim } from '../database/claim.js'
 import type { Database } from '../database/connection.js'
 import type { LoadBalancerTree } from '../load-balancer/tree.js'
+import type { Deed } from '../provider/provider.js'
 
 /** `again`: a later change or recheck waits and the claim is kept for it. `lost`: another worker has claimed it since; nothing was written. */
 export type Settled = 'settled' | 'again' | 'lost'
 
+/** What an attempt did, for the load balancer's history. */
+export type Effort = { milliseconds: number; amphorae: readonly Deed[] }
+
+const NO_EFFORT: Effort = { milliseconds: 0, amphorae: [] }
+
 /**
  * Records that all of `tree.generation` is in effect: one fenced statement clears the fault, removes what was under deletion and
  * gives the claim back, unless something newer waits.
- * A recheck that was asked for since the claim stays asked for.
+ * A recheck that was asked for since the claim stays asked for. A look that found nothing to do leaves nothing in the history.
  */
-export async function settle(database: Database, claim: Claim, tree: LoadBalancerTree): Promise<Settled> {
+export async function settle(
+  database: Database,
+  claim: Claim,
+  tree: LoadBalancerTree,
+  effort: Effort = NO_EFFORT,
+): Promise<Settled> {
   if (tree.change === 'delete') return removeLoadBalancer(database, claim, tree.generation)
   const { rows } = await database.raw(
     `WITH settled AS (
@@ -22,6 +33,11 @@ export async function settle(database: Database, claim: Claim, tree: LoadBalance
               lease_until = CASE WHEN ${waits} THEN lease_until END
         WHERE id = :id AND fence = :fence
         RETURNING id, lease_until IS NOT NULL AS again, now()::text AS "settledAt"),
+     noted AS (
+       INSERT INTO load_balancer_event (load_balancer_id, generation, kind, detail)
+       SELECT id, :generation::bigint, 'applied', :effort::jsonb FROM settled WHERE :worthNoting),
+     gone_rules AS (DELETE FROM l7_rule o USING settled s WHERE ${deleted}),
+     gone_policies AS (DELETE FROM l7_policy o USING settled s WHERE ${deleted}),
      gone_listeners AS (DELETE FROM listener o USING settled s WHERE ${deleted}),
      gone_pools AS (DELETE FROM pool o USING settled s WHERE ${deleted}),
      gone_members AS (DELETE FROM member o USING settled s WHERE ${deleted}),
@@ -32,7 +48,14 @@ export async function settle(database: Database, claim: Claim, tree: LoadBalance
         WHERE member.pool_id = gone.pool_id AND member.change <> 'delete'
           AND NOT EXISTS (SELECT 1 FROM health_monitor other WHERE other.pool_id = gone.pool_id AND other.change <> 'delete'))
      SELECT again, "settledAt" FROM settled`,
-    { id: claim.id, fence: claim.fence, generation: tree.generation, claimedAt: claim.claimedAt },
+    {
+      id: claim.id,
+      fence: claim.fence,
+      generation: tree.generation,
+      claimedAt: claim.claimedAt,
+      effort: JSON.stringify(effort),
+      worthNoting: tree.generation > tree.appliedGeneration || effort.amphorae.length > 0,
+    },
   )
   const [row] = rows as { again: boolean; settledAt: string }[]
   if (row === undefined) return 'lost'
@@ -60,7 +83,7 @@ export type Fault = { code: string; text: string }
 
 /**
  * Records why the attempt failed and when the next one comes (1, 2, 4 ... 300 seconds), and gives the claim back. Fenced. The
- * back-off starts anew with each change.
+ * back-off starts anew with each change. In the history, a failure that repeats the newest event is counted there.
  * @returns seconds until the next attempt (0 when a later change waits), or null when the claim was lost and nothing was written
  */
 export async function recordFault(
@@ -68,18 +91,38 @@ export async function recordFault(
   claim: Claim,
   tree: LoadBalancerTree,
   fault: Fault,
+  effort: Effort = NO_EFFORT,
 ): Promise<number | null> {
   const { rows } = await database.raw(
-    `UPDATE load_balancer t
-        SET fault = :fault::jsonb, fault_generation = :generation, fault_since = coalesce(t.fault_since, now()),
-            attempts = next.attempts, retry_at = now() + next.seconds * interval '1 second',
-            lease_owner = NULL, lease_until = NULL
-       FROM (SELECT attempts, least(300, 2 ^ (least(attempts, 20) - 1))::int AS seconds
-               FROM (SELECT CASE WHEN fault_generation = :generation THEN attempts + 1 ELSE 1 END AS attempts
-                       FROM load_balancer WHERE id = :id) AS counted) AS next
-      WHERE t.id = :id AND t.fence = :fence
-      RETURNING CASE WHEN t.generation > :generation THEN 0 ELSE next.seconds END AS seconds`,
-    { id: claim.id, fence: claim.fence, generation: tree.generation, fault: JSON.stringify(fault) },
+    `WITH failed AS (
+       UPDATE load_balancer t
+          SET fault = :fault::jsonb, fault_generation = :generation, fault_since = coalesce(t.fault_since, now()),
+              attempts = next.attempts, retry_at = now() + next.seconds * interval '1 second',
+              lease_owner = NULL, lease_until = NULL
+         FROM (SELECT attempts, least(300, 2 ^ (least(attempts, 20) - 1))::int AS seconds
+                 FROM (SELECT CASE WHEN fault_generation = :generation THEN attempts + 1 ELSE 1 END AS attempts
+                         FROM load_balancer WHERE id = :id) AS counted) AS next
+        WHERE t.id = :id AND t.fence = :fence
+        RETURNING t.id, CASE WHEN t.generation > :generation THEN 0 ELSE next.seconds END AS seconds),
+     newest AS (
+       SELECT id, created_at FROM load_balancer_event WHERE load_balancer_id = :id ORDER BY created_at DESC, id DESC LIMIT 1),
+     counted AS (
+       UPDATE load_balancer_event o SET count = count + 1, updated_at = clock_timestamp()
+         FROM failed, newest
+        WHERE o.load_balancer_id = failed.id AND o.created_at = newest.created_at AND o.id = newest.id
+          AND o.kind = 'failed' AND o.detail->'fault' = :fault::jsonb
+        RETURNING o.id),
+     noted AS (
+       INSERT INTO load_balancer_event (load_balancer_id, generation, kind, detail)
+       SELECT id, :generation::bigint, 'failed', :detail::jsonb FROM failed WHERE NOT EXISTS (SELECT FROM counted))
+     SELECT seconds FROM failed`,
+    {
+      id: claim.id,
+      fence: claim.fence,
+      generation: tree.generation,
+      fault: JSON.stringify(fault),
+      detail: JSON.stringify({ ...effort, fault }),
+    },
   )
   return (rows as { seconds: number }[])[0]?.seconds ?? null
 }

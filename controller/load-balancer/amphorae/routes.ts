@@ -26,7 +26,7 @@ export function amphoraRoutes(service: Service): Routes {
 async function failOver(service: Service, call: Call): Promise<Answer> {
   const { id, load_balancer_id: loadBalancerId } = await findAmphora(service, call)
   if (loadBalancerId === null) throw immutable(amphora.label, id)
-  await changeLoadBalancer(service.database, loadBalancerId, async (trx, changed) => {
+  await changeLoadBalancer(service, call.asked(), loadBalancerId, async (trx, changed) => {
     if (!(await replaceOne(trx, changed, id))) throw immutable(amphora.label, id)
   })
   return { status: 202 }
@@ -59,7 +59,7 @@ async function remove(service: Service, call: Call): Promise<Answer> {
   if (loadBalancerId === null) {
     if ((await marked(database)) === 0) throw immutable(amphora.label, id)
   } else {
-    await changeLoadBalancer(database, loadBalancerId, async trx => {
+    await changeLoadBalancer(service, call.asked(), loadBalancerId, async trx => {
       if ((await marked(trx)) === 0) throw immutable(amphora.label, id)
     })
   }

@@ -10,7 +10,7 @@ import {
   updateObject,
 } from '../change.js'
 import { immutable, missing } from '../faults.js'
-import { type Found, findObject, isBeingDeleted } from '../find.js'
+import { type Found, findObject, findReferenced, isBeingDeleted } from '../find.js'
 import { readWrapped } from '../input.js'
 import { parseArguments } from '../list-query.js'
 import { listener } from '../listeners/resource.js'
@@ -44,8 +44,7 @@ async function create(service: Service, { caller, right, queryString, readBody, 
   const { database, providers } = service
   parseArguments(queryString)
   const { listener_id, rules, ...body } = readWrapped(await readBody(), 'l7policy', policyCreateSchema)
-  const above: Found<{ protocol: string }> = await findObject(database, listener, listener_id)
-  authorise(caller, right, above.project_id)
+  const above: Found<{ protocol: string }> = await findReferenced(database, listener, listener_id, caller, right)
   checkPolicyListener(above.protocol)
   const planned = planPolicy(body, rules)
   const object = await changeLoadBalancer(service, asked(planned.id), above.load_balancer_id, async (trx, changed) => {

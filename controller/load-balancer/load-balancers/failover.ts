@@ -11,10 +11,13 @@ import { loadBalancer } from './resource.js'
  * ERROR; the load balancer is PENDING_UPDATE until the last of the old amphorae is gone.
  * @throws ApiError 403, 404, 409 when it is being deleted
  */
-export async function failOver({ database }: Service, { caller, right, params, queryString }: Call): Promise<Answer> {
+export async function failOver(
+  service: Service,
+  { caller, right, params, queryString, asked }: Call,
+): Promise<Answer> {
   parseArguments(queryString)
-  const found = await findObject(database, loadBalancer, params.id ?? '')
+  const found = await findObject(service.database, loadBalancer, params.id ?? '')
   authorise(caller, right, found.project_id)
-  await changeLoadBalancer(database, found.id, replaceAll)
+  await changeLoadBalancer(service, asked(), found.id, replaceAll)
   return { status: 202 }
 }

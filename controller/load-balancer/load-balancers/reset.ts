@@ -1,6 +1,7 @@
 import { z } from 'zod'
 import type { Database } from '../../database/connection.js'
 import { inTransaction } from '../../database/transaction.js'
+import { type Asked, requestedEvent } from '../events.js'
 import { immutable, missing } from '../faults.js'
 import { condition, type Presented, selectObject } from '../select.js'
 import { WAKE_CHANNEL } from '../wake-channel.js'
@@ -17,14 +18,18 @@ export const resetSchema = z.strictObject({
  * reset is written after it; its lease is left to end by itself, so that no second worker acts beside it.
  * @throws ApiError 404, or 409 when the load balancer itself is being deleted
  */
-export async function resetStatus(database: Database, id: string): Promise<Presented> {
+export async function resetStatus(database: Database, asked: Asked, id: string): Promise<Presented> {
   return inTransaction(database, async trx => {
+    const event = requestedEvent(asked, 'FROM reset')
     const { rows } = await trx.raw(
-      `UPDATE load_balancer
-          SET applied_generation = generation, fault = NULL, fault_generation = NULL, fault_since = NULL, attempts = 0,
-              retry_at = NULL, recheck_at = now(), fence = fence + 1, updated_at = now()
-        WHERE id = ? AND change <> 'delete' RETURNING pg_notify(?, id::text)`,
-      [id, WAKE_CHANNEL],
+      `WITH reset AS (
+         UPDATE load_balancer
+            SET applied_generation = generation, fault = NULL, fault_generation = NULL, fault_since = NULL, attempts = 0,
+                retry_at = NULL, recheck_at = now(), fence = fence + 1, updated_at = now()
+          WHERE id = ? AND change <> 'delete' RETURNING id, generation),
+       noted AS (${event.sql})
+       SELECT pg_notify(?, id::text) FROM reset`,
+      [id, ...event.bindings, WAKE_CHANNEL],
     )
     const object = await selectObject(trx, loadBalancer, condition('o.id = ?', id))
     if (object === undefined) throw missing('Load Balancer', id)

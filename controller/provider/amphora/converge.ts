@@ -3,7 +3,7 @@ import type { Claim } from '../../database/claim.js'
 import { isHeld } from '../../database/claim.js'
 import type { LoadBalancerTree } from '../../load-balancer/tree.js'
 import type { Port } from '../../network/driver.js'
-import { ClaimLost, ProvisioningFault } from '../provider.js'
+import { ClaimLost, type Deed, ProvisioningFault } from '../provider.js'
 import { AgentUnreachable } from './agent-errors.js'
 import { countServing } from './amphora-rows.js'
 import { Mistaken } from './apply.js'
@@ -18,6 +18,8 @@ export type ConvergeOptions = {
   maxConnections: number
   /** What this process saw when it last settled this load balancer. */
   remembered: Remembered | null
+  /** Told of what was done, for the history. */
+  note: (deed: Deed) => void
 }
 
 /** Making an amphora takes four rounds; more than this is a circle. */
@@ -38,7 +40,7 @@ export async function converge(
   tree: LoadBalancerTree,
   signal: AbortSignal,
 ): Promise<Observed | null> {
-  const { parts, staleAfterSeconds } = options
+  const { parts, staleAfterSeconds, note } = options
   const made = new Map<string, Port>()
   const held = () => {
     if (signal.aborted || !isHeld(claim)) throw new ClaimLost()
@@ -51,7 +53,7 @@ export async function converge(
     const { stages, settles } = plan(tree, seen, await factsOf(options, claim, seen))
     const steps = stages.flat()
     try {
-      for (const stage of stages) await actTogether({ parts, claim, tree, seen, made, held }, stage)
+      for (const stage of stages) await actTogether({ parts, claim, tree, seen, made, held, note }, stage)
       if (settles) return steps.every(step => step.kind === 'apply') ? seen : null
     } catch (error) {
       const fault = surpriseOf(error)

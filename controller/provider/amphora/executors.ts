@@ -3,7 +3,7 @@ import type { Database } from '../../database/connection.js'
 import type { LoadBalancerTree } from '../../load-balancer/tree.js'
 import type { Logger } from '../../log/log.js'
 import { AddressTaken, InvalidPortRequest, NoAddressLeft, type Port, type PortRequest } from '../../network/driver.js'
-import { ClaimLost, ProvisioningFault } from '../provider.js'
+import { ClaimLost, type Deed, ProvisioningFault } from '../provider.js'
 import { releaseVipPort, vipPortRequest } from '../vip-port.js'
 import { agentTarget, awaitAgent } from './agent.js'
 import { adoptWarmAmphora, deleteAmphora, insertAmphora, recordVipPort, updateAmphora } from './amphora-rows.js'
@@ -27,6 +27,8 @@ export type Acting = {
   made: Map<string, Port>
   /** @throws ClaimLost when the claim is over, or the worker stops; asked before every act outside the database */
   held: () => void
+  /** Told of what was done, for the history. */
+  note: (deed: Deed) => void
 }
 
 type Kind = Step['kind']
@@ -77,7 +79,10 @@ const executors: { [K in Kind]: Executor<K> } = {
   'create-machine': {
     what: 'Starting the machine of an amphora',
     seconds: 120,
-    run: startMachine,
+    run: async (acting, step) => {
+      await startMachine(acting, step)
+      acting.note({ amphora_id: step.amphoraId, deed: 'created' })
+    },
   },
   'restart-machine': {
     what: 'Restarting the machine of an amphora',
@@ -87,6 +92,7 @@ const executors: { [K in Kind]: Executor<K> } = {
       acting.held()
       await acting.parts.compute.delete(step.amphoraId)
       await startMachine(acting, step)
+      acting.note({ amphora_id: step.amphoraId, deed: 'restarted' })
     },
   },
   'attach-port': {
@@ -102,7 +108,7 @@ const executors: { [K in Kind]: Executor<K> } = {
       if (purpose === 'member') return
       await updateAmphora(parts.database, claim, amphoraId, {
         vrrp_port_id: port.id,
-        vrrp_ip: port.fixedIps[0]?.address,
+        vrrp_ip: port.fixedIps.find(({ subnetId }) => subnetId === tree.vip.subnetId)?.address,
         vrrp_interface: interfaceName(port.id),
         ha_ip: tree.vip.address,
         ha_port_id: made.get(tree.id)?.id ?? tree.vip.portId,
@@ -124,7 +130,7 @@ const executors: { [K in Kind]: Executor<K> } = {
   apply: {
     what: 'Applying the configuration to an amphora',
     seconds: 70,
-    run: async ({ parts, claim, seen, held }, { amphoraId, desired }) => {
+    run: async ({ parts, claim, seen, held, note }, { amphoraId, desired }) => {
       const host = seen.amphorae.find(({ id }) => id === amphoraId)?.managementAddress
       if (host === undefined || host === null) throw new Error(`Amphora ${amphoraId} has no management address`)
       held()
@@ -135,6 +141,10 @@ const executors: { [K in Kind]: Executor<K> } = {
         applied_sha256: applied.appliedSha256,
         applied_objects: JSON.stringify(desired.objects),
       })
+      const { transition, reason } = applied
+      if (transition !== 'unchanged') {
+        note({ amphora_id: amphoraId, deed: 'configured', how: transition, ...(reason === '' ? {} : { reason }) })
+      }
     },
   },
   'detach-port': {
@@ -153,11 +163,12 @@ const executors: { [K in Kind]: Executor<K> } = {
   'delete-machine': {
     what: 'Deleting the machine of an amphora',
     seconds: 60,
-    run: async ({ parts, claim, held }, { amphoraId }) => {
+    run: async ({ parts, claim, held, note }, { amphoraId }) => {
       await updateAmphora(parts.database, claim, amphoraId, { status: 'PENDING_DELETE' })
       held()
       parts.agents.close(amphoraId)
       await parts.compute.delete(amphoraId)
+      note({ amphora_id: amphoraId, deed: 'deleted' })
     },
   },
   'delete-ports': {

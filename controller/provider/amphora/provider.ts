@@ -42,11 +42,11 @@ export function createAmphoraProvider(options: AmphoraProviderOptions): Provider
   return {
     name: 'amphora',
     description: 'The Octavia Amphora driver.',
-    converge: async (claim, tree, signal) => {
+    converge: async (claim, tree, signal, note = () => undefined) => {
       const remembered = memory.get(tree.id) ?? null
       memory.delete(tree.id)
       const observed = await converge(
-        { parts, staleAfterSeconds: config.stale_after, maxConnections: MAX_CONNECTIONS, remembered },
+        { parts, staleAfterSeconds: config.stale_after, maxConnections: MAX_CONNECTIONS, remembered, note },
         claim,
         tree,
         signal,

@@ -1,0 +1,20 @@
+import type { Database } from '../database/connection.js'
+import { KEPT_HOURS } from '../load-balancer/idempotency.js'
+
+/** Most events that are kept of one load balancer, and for how long. */
+export const MOST_EVENTS = 1000
+export const EVENT_DAYS = 90
+
+/** Removes answers to repeated requests and events of the history that are past their time. */
+export async function purgeRecords(database: Database): Promise<void> {
+  await database.raw(`DELETE FROM repeated_request WHERE created_at < now() - ? * interval '1 hour'`, [KEPT_HOURS])
+  await database.raw(`DELETE FROM load_balancer_event WHERE created_at < now() - ? * interval '1 day'`, [EVENT_DAYS])
+  await database.raw(
+    `DELETE FROM load_balancer_event o
+      USING load_balancer b CROSS JOIN LATERAL (
+        SELECT created_at, id FROM load_balancer_event e WHERE e.load_balancer_id = b.id
+         ORDER BY e.created_at DESC, e.id DESC OFFSET ? LIMIT 1) AS oldest_kept
+      WHERE o.load_balancer_id = b.id AND (o.created_at, o.id) < (oldest_kept.created_at, oldest_kept.id)`,
+    [MOST_EVENTS - 1],
+  )
+}
