@@ -14,6 +14,8 @@ import { recentLines } from './log/recent-lines.js'
 import { prepareMachine } from './network/configure.js'
 import { observeNetwork } from './network/observed.js'
 import manifest from './package.json' with { type: 'json' }
+import { haproxyGroup } from './ping/ping.js'
+import { answerPings } from './ping/responder.js'
 import type { Boot } from './protocol/boot.js'
 import type { ApplyResult, HelloResult, StatusResult } from './protocol/messages.js'
 import { STATE_DIRECTORY } from './protocol/paths.js'
@@ -32,7 +34,8 @@ export async function startAgent(boot: Boot): Promise<Agent> {
   log.info(`agent ${manifest.version} of amphora ${boot.amphoraId} starts, boot ${bootId}`)
   const endBounding = keepBounded([AGENT_LOG, HAPROXY_LOG, HAPROXY_MESSAGES, KEEPALIVED_LOG])
   const endReceiving = await receiveHaproxyLog(log)
-  prepareMachine(log)
+  prepareMachine(haproxyGroup(), log)
+  const endPings = await answerPings(log)
   const versions = Promise.all([haproxyVersion(), keepalivedVersion()])
   versions.catch(() => {})
 
@@ -126,6 +129,7 @@ export async function startAgent(boot: Boot): Promise<Agent> {
       await monitor?.stop()
       await sender.close()
       await endReceiving()
+      await endPings()
       endBounding()
       log.info('agent stopped')
     },

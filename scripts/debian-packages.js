@@ -11,6 +11,7 @@ export const SERVICE_PACKAGES = [
   'nftables',
   'conntrack',
   'iproute2',
+  'iputils-ping',
   'procps',
   'util-linux',
 ]

@@ -89,9 +89,6 @@ function obstacle(old: Backend, wanted: Backend): string | null {
       continue
     }
     if (!sameLine(oldServer, server)) return `the options or the address of server ${server.name} changed`
-    if (oldServer.weight !== server.weight && !wanted.dynamic) {
-      return `the weight of server ${server.name} cannot change while it runs`
-    }
   }
   for (const { name } of oldServers.values()) {
     if (!wanted.dynamic) return `server ${name} cannot leave backend ${wanted.name} while it runs`
@@ -126,7 +123,8 @@ function addition(backend: string, server: Server): RuntimeCommand[] {
   ]
   const commands: RuntimeCommand[] = [{ text: words.join(' '), expect: 'New server registered.', cutOff: null }]
   // A server that was added starts in maintenance, with its check off.
-  if (isChecked(server)) commands.push(silent(`enable health ${path}`))
+  if (server.options.includes('check')) commands.push(silent(`enable health ${path}`))
+  if (server.options.includes('agent-check')) commands.push(silent(`enable agent ${path}`))
   if (!server.disabled) commands.push(silent(`enable server ${path}`))
   return commands
 }
@@ -142,8 +140,6 @@ function adjustment(backend: string, old: Server, wanted: Server): RuntimeComman
 }
 
 const silent = (text: string): RuntimeCommand => ({ text, expect: '', cutOff: null })
-
-export const isChecked = (server: Server): boolean => server.options.includes('check')
 
 /** Neither ends a command nor is taken apart or unescaped by the runtime socket. */
 const isPlainWord = (word: string): boolean => /^[A-Za-z0-9_.:,/@%+=()[\]*?~!^|-]+$/.test(word)

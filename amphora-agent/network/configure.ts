@@ -85,11 +85,13 @@ export async function removeLeftovers(plan: InterfacePlan, log: Log): Promise<vo
 }
 
 /**
- * Settings of the whole machine: HAProxy may bind addresses that the other amphora of a pair holds at the moment.
+ * Settings of the whole machine: HAProxy may bind addresses that the other amphora of a pair holds at the moment, and its group may send
+ * echo requests without a privilege.
  */
-export function prepareMachine(log: Log): void {
+export function prepareMachine(group: number, log: Log): void {
   setKernel('ipv4/ip_nonlocal_bind', '1', log)
   setKernel('ipv6/ip_nonlocal_bind', '1', log)
+  setKernel('ipv4/ping_group_range', `${group} ${group}`, log)
 }
 
 /**

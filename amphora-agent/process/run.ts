@@ -9,6 +9,13 @@ export type RunResult = {
   stderr: string
 }
 
+type RunOptions = {
+  input?: string
+  timeoutMs?: number
+  /** Under whose account it runs; ours unless given. */
+  account?: { uid: number; gid: number }
+}
+
 /**
  * Runs a program to its end, never through a shell. An exit status other than 0 is a result, not an error.
  * @throws Error when the program cannot be started, does not end in time (it is then killed), or says too much
@@ -16,10 +23,10 @@ export type RunResult = {
 export function run(
   program: string,
   args: readonly string[],
-  { input = '', timeoutMs = 10_000 }: { input?: string; timeoutMs?: number } = {},
+  { input = '', timeoutMs = 10_000, account }: RunOptions = {},
 ): Promise<RunResult> {
   return new Promise((resolve, reject) => {
-    const child = spawn(program, args, { stdio: ['pipe', 'pipe', 'pipe'] })
+    const child = spawn(program, args, { ...account, stdio: ['pipe', 'pipe', 'pipe'] })
     const output = { stdout: [] as Buffer[], stderr: [] as Buffer[] }
     let size = 0
     let failure: Error | null = null

@@ -38,7 +38,7 @@ export const serverSchema = z.strictObject({
 
 export const backendSchema = z.strictObject({
   name: z.string(),
-  /** False when servers cannot be added or removed without a reload (static balance, cookies). */
+  /** False when servers cannot be added or removed without a reload: before HAProxy 3.0 those with a cookie. */
   dynamic: z.boolean(),
   servers: z.array(serverSchema),
 })

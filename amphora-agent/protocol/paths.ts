@@ -37,6 +37,9 @@ export const HAPROXY_LOG_LINE = `log 127.0.0.1:${LOG_PORT} format iso local0 not
 /** The `stats socket` line of `global`. */
 export const HAPROXY_SOCKET_LINE = `stats socket ${HAPROXY_SOCKET} mode 600 level admin expose-fd listeners`
 
+/** Where HAProxy shares its stick tables, on the loopback address or, in a pair, on the VRRP address. */
+export const HAPROXY_PEERS_PORT = 1025
+
 /** keepalived's `track_file`: `0` while HAProxy serves, `-254` (a FAULT) while it does not. */
 export const HAPROXY_TRACK_FILE = '/run/krater/haproxy.track'
 

@@ -22,7 +22,7 @@ export function snapshotOf(
   const unchecked = new Set(
     (desired.haproxy?.backends ?? []).flatMap(backend =>
       backend.servers
-        .filter(({ options }) => !options.includes('check') && !options.includes('track'))
+        .filter(({ options }) => !options.some(word => ['check', 'agent-check', 'track'].includes(word)))
         .map(({ name }) => `${backend.name}/${name}`),
     ),
   )

@@ -13,6 +13,7 @@ import {
   someFacts,
   uuid,
 } from './models.js'
+import { optionCases } from './option-cases.js'
 
 export type GoldenCase = { name: string; tree: LoadBalancerTree; facts: AmphoraFacts }
 
@@ -150,7 +151,7 @@ export const goldenCases: GoldenCase[] = [
   {
     name: 'pair',
     facts: someFacts({
-      pair: { priority: 100, vrrpAddress: '203.0.113.21', peerAddresses: ['203.0.113.22'] },
+      pair: { priority: 100, vrrpAddress: '203.0.113.21', peers: [{ amphoraId: uuid(6, 2), address: '203.0.113.22' }] },
     }),
     tree: aTree({
       topology: 'ACTIVE_STANDBY',
@@ -162,9 +163,10 @@ export const goldenCases: GoldenCase[] = [
     name: 'pair-ipv6',
     facts: someFacts({
       cards: [aDualStackVipCard()],
-      pair: { priority: 90, vrrpAddress: '2001:db8:1::22', peerAddresses: ['2001:db8:1::21'] },
+      pair: { priority: 90, vrrpAddress: '2001:db8:1::22', peers: [{ amphoraId: uuid(6, 2), address: '2001:db8:1::21' }] },
     }),
     tree: aTree({ ...IPV6_VIP, topology: 'ACTIVE_STANDBY' }),
   },
   ...l7Cases,
+  ...optionCases,
 ]

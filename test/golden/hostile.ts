@@ -3,8 +3,11 @@ import type {
   HealthMonitorNode,
   L7PolicyNode,
   L7RuleNode,
+  ListenerNode,
   LoadBalancerTree,
   MemberNode,
+  PoolNode,
+  SessionPersistence,
 } from '../../controller/load-balancer/tree.js'
 import { aPolicy, aRule } from './l7-models.js'
 import { aListener, aMember, aMonitor, aPool, aTree, uuid } from './models.js'
@@ -49,6 +52,13 @@ export const stringFields: StringField[] = [
   { name: 'expected_codes', harmless: '200', treeWith: expectedCodes => someTree({ monitor: { expectedCodes } }) },
   { name: 'domain_name', harmless: 'x', treeWith: domainName => someTree({ monitor: { domainName } }) },
   { name: 'name of an inserted header', harmless: 'x', treeWith: text => someTree({ headers: { [text]: 'true' } }) },
+  { name: 'allowed_cidrs', harmless: '192.0.2.0/24', treeWith: text => someTree({ listener: { allowedCidrs: [text] } }) },
+  { name: 'additional VIP', harmless: '203.0.113.11', treeWith: text => someTree({ additionalVip: text }) },
+  { name: 'cookie_name of a cookie of ours', harmless: 'x', treeWith: cookieName => persistent({ type: 'HTTP_COOKIE', cookieName }) },
+  { name: "cookie_name of the application's", harmless: 'x', treeWith: cookieName => persistent({ type: 'APP_COOKIE', cookieName }) },
+  { name: 'domain_name, by TLS', harmless: 'x', treeWith: domainName => someTree({ monitor: { type: 'HTTPS', domainName } }) },
+  { name: 'address that is pinged', harmless: '192.0.2.9', treeWith: text => pinged({ monitorAddress: text }) },
+  { name: 'id of a member that is pinged', harmless: 'x', treeWith: id => pinged({ id }) },
   ...l7Fields(),
   { name: 'value of an inserted header', harmless: 'x', treeWith: text => someTree({ headers: { 'X-Forwarded-For': text } }) },
 ]
@@ -87,6 +97,13 @@ function l7Fields(): StringField[] {
   ]
 }
 
+const persistent = (persistence: Pick<SessionPersistence, 'type' | 'cookieName'>) =>
+  someTree({
+    pool: { sessionPersistence: { ...persistence, persistenceTimeout: null, persistenceGranularity: null } },
+  })
+
+const pinged = (member: Partial<MemberNode>) => someTree({ monitor: { type: 'PING' }, member })
+
 function someTree(change: {
   tree?: Partial<LoadBalancerTree>
   vip?: string
@@ -95,6 +112,9 @@ function someTree(change: {
   member?: Partial<MemberNode>
   monitor?: Partial<HealthMonitorNode>
   headers?: Record<string, string>
+  listener?: Partial<ListenerNode>
+  pool?: Partial<PoolNode>
+  additionalVip?: string
   policy?: Partial<L7PolicyNode>
 }): LoadBalancerTree {
   const poolId = change.poolId ?? uuid(3, 1)
@@ -104,6 +124,7 @@ function someTree(change: {
         id: change.listenerId ?? uuid(2, 1),
         defaultPoolId: poolId,
         insertHeaders: change.headers ?? {},
+        ...change.listener,
         // the pool's policy before it, so that its choice guards the one with the text
         l7Policies: [
           aPolicy(1, { action: 'REDIRECT_TO_POOL', redirectPoolId: poolId, rules: [aRule(9, { type: 'HOST_NAME' })] }),
@@ -116,8 +137,12 @@ function someTree(change: {
         id: poolId,
         healthMonitor: aMonitor(1, { httpVersion: 1.1, ...change.monitor }),
         members: [aMember(1, { monitorAddress: '192.0.2.200', ...change.member }), aMember(2)],
+        ...change.pool,
       }),
     ],
+    ...(change.additionalVip === undefined
+      ? {}
+      : { additionalVips: [{ address: change.additionalVip, subnetId: uuid(7, 1) }] }),
     ...change.tree,
   })
   return { ...tree, vip: { ...tree.vip, address: change.vip ?? tree.vip.address } }

@@ -8,6 +8,7 @@ import {
   bracketedAddress,
   type ConfigurationWord,
   cidr,
+  cookieName,
   endpoint,
   headerValue,
   hostCidr,
@@ -17,13 +18,17 @@ import {
   keywords,
   logFormat,
   milliseconds,
+  pingMessage,
   quoted,
   redirectCode,
   redirectLocation,
   regularExpression,
   requestField,
   requestTarget,
+  responseCookie,
+  sample,
   seconds,
+  serverName,
   statusCodes,
   textOf,
 } from '../../controller/provider/amphora/rendering/quote.js'
@@ -153,9 +158,26 @@ t.test('a regular expression is written as it is, or refused with the reason', a
   t.throws(() => regularExpression('(', 'Rule 1, value'), { ...refused, message: /^Rule 1, value has an opening/ })
 })
 
+t.test('names of cookies and hosts, and what is asked about a member that is pinged', async t => {
+  t.equal(textOf(cookieName(`it's$#`, 'x')), `'it'\\''s$#'`)
+  t.equal(textOf(responseCookie(`it's$#`, 'x')), `'res.cook("it'\\''s$#")'`)
+  for (const text of ['', 'a b', 'a"b', 'a\\b', 'a;b', 'a=b', 'a)b', 'é', 'a\nb', 'a'.repeat(256)]) {
+    t.throws(() => cookieName(text, 'x'), refused, JSON.stringify(text))
+    t.throws(() => responseCookie(text, 'x'), refused, JSON.stringify(text))
+  }
+  t.equal(textOf(serverName('www.example.org', 'x')), 'www.example.org')
+  for (const text of ['', '-a', 'a b', `a'b`, 'a;b', 'a\n', 'é']) t.throws(() => serverName(text, 'x'), refused)
+  const question = { subject: 'p:l:m', address: '::1', timeoutSeconds: 3, rise: 1, fall: 2 }
+  t.equal(textOf(pingMessage(question, 'x')), 'ping,p:l:m,::1,3,1,2!')
+  t.throws(() => pingMessage({ ...question, subject: 'a b' }, 'x'), refused)
+  t.throws(() => pingMessage({ ...question, address: '1.2.3.4,9' }, 'x'), refused)
+})
+
 t.test('our own words are plain', async t => {
   t.equal(textOf(keywords('log stdout format iso')), 'log stdout format iso')
   for (const text of ['', ' a', 'a  b', 'a\nb', `'a'`, 'a#b', '%[x]']) t.throws(() => keywords(text), refused)
+  t.equal(textOf(sample('hash src,concat(:,txn.port)')), 'hash src,concat(:,txn.port)')
+  for (const text of ['', 'src ', 'a(b', `req.cook("a")`, 'a\nb', 'a;b']) t.throws(() => sample(text), refused)
 })
 
 t.test('a template takes what the writer made and nothing else', async t => {

@@ -108,7 +108,7 @@ t.test('property: the order of rows does not matter, and rendering leaves its in
   const tree = servedTree({ topology: 'ACTIVE_STANDBY' })
   const facts = someFacts({
     cards: [aDualStackVipCard(), aMemberCard()],
-    pair: { priority: 100, vrrpAddress: '203.0.113.21', peerAddresses: ['203.0.113.22', '203.0.113.23'] },
+    pair: { priority: 100, vrrpAddress: '203.0.113.21', peers: [aPeer(2), aPeer(3)] },
   })
   const pair = facts.pair
   if (pair === null) return t.fail()
@@ -122,8 +122,8 @@ t.test('property: the order of rows does not matter, and rendering leaves its in
       shuffled(tree.pools[0]?.members ?? []),
       shuffled(facts.cards),
       shuffled(aDualStackVipCard().subnets),
-      shuffled(pair.peerAddresses),
-      (listeners, pools, members, cards, subnets, peerAddresses) => {
+      shuffled(pair.peers),
+      (listeners, pools, members, cards, subnets, peers) => {
         const mixedTree = {
           ...tree,
           listeners,
@@ -132,7 +132,7 @@ t.test('property: the order of rows does not matter, and rendering leaves its in
         const mixedFacts: AmphoraFacts = {
           ...facts,
           cards: cards.map(card => (card.purpose === 'vip' ? { ...card, subnets } : card)),
-          pair: { ...pair, peerAddresses },
+          pair: { ...pair, peers },
         }
         const input = JSON.stringify([mixedTree, mixedFacts])
         const text = JSON.stringify(renderDesired(mixedTree, mixedFacts))
@@ -184,7 +184,7 @@ t.test('the VIP is named on its card, for a pair too', async t => {
       vips: [],
     },
   ])
-  const pair = { priority: 100, vrrpAddress: '203.0.113.21', peerAddresses: ['203.0.113.22'] }
+  const pair = { priority: 100, vrrpAddress: '203.0.113.21', peers: [aPeer(2)] }
   const [card] = renderInterfaces(servedTree({ topology: 'ACTIVE_STANDBY' }), { ...facts, pair })
   t.same(card?.vips, [{ address: '203.0.113.10', subnet: '203.0.113.0/24', gateway: '203.0.113.1' }])
 })
@@ -210,13 +210,13 @@ t.test('a subnet without a gateway leaves the default route and the gateway of t
 
 t.test('what is missing has a fault with a code of its own', async t => {
   const pairTree = servedTree({ topology: 'ACTIVE_STANDBY' })
-  const pair = { priority: 100, vrrpAddress: '203.0.113.21', peerAddresses: ['203.0.113.22'] }
+  const pair = { priority: 100, vrrpAddress: '203.0.113.21', peers: [aPeer(2)] }
   const cases: [string, LoadBalancerTree, Partial<AmphoraFacts>][] = [
     ['vip-not-plugged', servedTree(), { cards: [] }],
     ['vip-not-plugged', servedTree(), { cards: [aMemberCard()] }],
     ['vip-not-plugged', servedTree(IPV6_VIP), {}],
     ['pair-incomplete', pairTree, { pair: null }],
-    ['pair-incomplete', pairTree, { pair: { ...pair, peerAddresses: [] } }],
+    ['pair-incomplete', pairTree, { pair: { ...pair, peers: [] } }],
     ['pair-family', pairTree, { pair: { ...pair, vrrpAddress: '2001:db8:1::21' } }],
     ['configuration-refused', pairTree, { pair: { ...pair, priority: 255 } }],
   ]
@@ -262,6 +262,8 @@ function servedTree(change: Partial<LoadBalancerTree> = {}): LoadBalancerTree {
     ...change,
   })
 }
+
+const aPeer = (number: number) => ({ amphoraId: uuid(6, number), address: `203.0.113.2${number}` })
 
 function compare(t: Test, file: string, text: string | undefined): void {
   if (text === undefined) return

@@ -18,6 +18,7 @@ const PROGRAMS: readonly (readonly [program: string, debianPackage: string])[] =
   ['conntrack', 'conntrack'],
   ['ip', 'iproute2'],
   ['ss', 'iproute2'],
+  ['ping', 'iputils-ping'],
   ['sysctl', 'procps'],
   ['unshare', 'util-linux'],
   ['nsenter', 'util-linux'],

@@ -6,7 +6,7 @@ import { agentTarget, probeAgent } from './agent.js'
 import { readAmphorae } from './amphora-rows.js'
 import type { MachineParts } from './machine.js'
 import type { AmphoraRow, AmphoraSight, Observed } from './observed.js'
-import { memberSubnetIds } from './wanted-ports.js'
+import { wantedSubnetIds } from './wanted-ports.js'
 
 export type Look = {
   parts: MachineParts & { database: Database }
@@ -41,7 +41,7 @@ function recall(
   staleAfterSeconds: number,
 ): Observed | null {
   if (rows.length !== observed.amphorae.length) return null
-  if (!memberSubnetIds(tree).every(id => observed.subnets.some(subnet => subnet.id === id))) return null
+  if (!wantedSubnetIds(tree).every(id => observed.subnets.some(subnet => subnet.id === id))) return null
   const amphorae: AmphoraSight[] = []
   for (const row of rows) {
     const before = observed.amphorae.find(({ id }) => id === row.id)
@@ -58,7 +58,7 @@ async function lookClosely({ parts, tree, made }: Look, rows: readonly AmphoraRo
   const { network } = parts
   const [amphorae, subnets, vipPort] = await Promise.all([
     Promise.all(rows.map(row => lookAt(parts, row, made))),
-    network.subnets([...new Set([tree.vip.subnetId, ...memberSubnetIds(tree)])].filter(id => id !== null)),
+    network.subnets(wantedSubnetIds(tree)),
     made.get(tree.id) ?? (tree.vip.portId === null ? null : network.port(tree.vip.portId)),
   ])
   return { amphorae, subnets, vipPort, mtus: await mtusOf(network, subnets) }

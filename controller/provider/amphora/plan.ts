@@ -179,14 +179,16 @@ function planApplies(
   return ready.flatMap(amphora => {
     if (amphora.agent.state !== 'answers' || amphora.role === null) return []
     const priority = vrrpPriority(amphora.role)
-    const peerAddresses = [...addresses].flatMap(([id, address]) => (id === amphora.id ? [] : (address ?? [])))
+    const peers = [...addresses].flatMap(([amphoraId, address]) =>
+      amphoraId === amphora.id || address === null ? [] : [{ amphoraId, address }],
+    )
     const desired = renderDesired(tree, {
       amphoraId: amphora.id,
       fence: facts.fence,
       haproxyVersion: amphora.agent.haproxyVersion,
       maxConnections: facts.maxConnections,
       cards: cardsOf(tree, seen, amphora),
-      pair: priority === null ? null : { priority, vrrpAddress: addresses.get(amphora.id) ?? '', peerAddresses },
+      pair: priority === null ? null : { priority, vrrpAddress: addresses.get(amphora.id) ?? '', peers },
     })
     return isInEffect(amphora, desired) ? [] : [{ kind: 'apply' as const, amphoraId: amphora.id, desired }]
   })

@@ -10,16 +10,19 @@ const memberPortName = (amphoraId: string, networkId: string) => `octavia-lb-mem
 export type WantedPort = { purpose: 'vip' | 'member'; request: Omit<PortRequest, 'projectId'> }
 
 /**
- * The ports of one amphora: the base port on the VIP's subnet, and one on each network of members that the base port does not
- * reach, with an address on every subnet of theirs.
+ * The ports of one amphora: the base port, with an address on the subnet of each VIP, and one on each network of members that the base
+ * port does not reach, with an address on every subnet of theirs.
  * @throws ProvisioningFault when a subnet does not exist any more
  */
 export function wantedPorts(tree: LoadBalancerTree, subnets: readonly Subnet[], amphoraId: string): WantedPort[] {
   const device = { deviceId: amphoraId, deviceOwner: PORT_OWNER.amphora }
-  const base = vipSubnet(tree, subnets)
+  const vips = vipSubnetIds(tree).map(id => existing(id, subnets, 'of a VIP'))
+  const [base] = vips
+  if (base === undefined) throw new ProvisioningFault('subnet-missing', 'The VIP has no subnet.')
   const byNetwork = new Map<string, Subnet[]>()
-  for (const subnet of memberSubnets(tree, subnets)) {
-    if (subnet.id === base.id) continue
+  for (const id of memberSubnetIds(tree)) {
+    const subnet = existing(id, subnets, 'of a member')
+    if (vips.includes(subnet)) continue
     byNetwork.set(subnet.networkId, [...(byNetwork.get(subnet.networkId) ?? []), subnet])
   }
   return [
@@ -29,7 +32,7 @@ export function wantedPorts(tree: LoadBalancerTree, subnets: readonly Subnet[], 
         ...device,
         name: basePortName(amphoraId),
         networkId: base.networkId,
-        fixedIps: [{ subnetId: base.id }],
+        fixedIps: vips.map(({ id }) => ({ subnetId: id })),
       },
     },
     ...[...byNetwork].map(([networkId, onIt]): WantedPort => {
@@ -42,11 +45,9 @@ export function wantedPorts(tree: LoadBalancerTree, subnets: readonly Subnet[], 
   ]
 }
 
-/** Ids of the subnets on which members stand; a member without one is reached by the default route. */
-export function memberSubnetIds(tree: LoadBalancerTree): string[] {
-  const members = tree.pools.filter(pool => pool.change !== 'delete').flatMap(pool => pool.members)
-  const ids = members.flatMap(({ change, subnetId }) => (change === 'delete' || subnetId === null ? [] : [subnetId]))
-  return [...new Set(ids)].sort()
+/** Ids of the subnets on which VIPs and members stand; a member without one is reached by the default route. */
+export function wantedSubnetIds(tree: LoadBalancerTree): string[] {
+  return [...new Set([...vipSubnetIds(tree), ...memberSubnetIds(tree)])]
 }
 
 /** True when the port stands on every subnet that it is wanted for. A port made for fewer is made again. */
@@ -54,16 +55,20 @@ export function covers(port: Port, { request }: WantedPort): boolean {
   return request.fixedIps.every(({ subnetId }) => port.fixedIps.some(fixedIp => fixedIp.subnetId === subnetId))
 }
 
-function vipSubnet(tree: LoadBalancerTree, subnets: readonly Subnet[]): Subnet {
-  const subnet = subnets.find(({ id }) => id === tree.vip.subnetId)
-  if (subnet !== undefined) return subnet
-  throw new ProvisioningFault('subnet-missing', `The VIP's subnet ${tree.vip.subnetId ?? ''} does not exist any more.`)
+/** The main VIP's first. */
+function vipSubnetIds({ vip, additionalVips }: LoadBalancerTree): string[] {
+  const ids = [vip.subnetId, ...additionalVips.map(({ subnetId }) => subnetId).sort()]
+  return [...new Set(ids.filter(id => id !== null))]
 }
 
-function memberSubnets(tree: LoadBalancerTree, subnets: readonly Subnet[]): Subnet[] {
-  return memberSubnetIds(tree).map(id => {
-    const subnet = subnets.find(candidate => candidate.id === id)
-    if (subnet !== undefined) return subnet
-    throw new ProvisioningFault('subnet-missing', `The subnet ${id} of a member does not exist any more.`)
-  })
+function memberSubnetIds(tree: LoadBalancerTree): string[] {
+  const members = tree.pools.filter(pool => pool.change !== 'delete').flatMap(pool => pool.members)
+  const ids = members.flatMap(({ change, subnetId }) => (change === 'delete' || subnetId === null ? [] : [subnetId]))
+  return [...new Set(ids)].sort()
+}
+
+function existing(id: string, subnets: readonly Subnet[], whose: string): Subnet {
+  const subnet = subnets.find(candidate => candidate.id === id)
+  if (subnet !== undefined) return subnet
+  throw new ProvisioningFault('subnet-missing', `The subnet ${id} ${whose} does not exist any more.`)
 }

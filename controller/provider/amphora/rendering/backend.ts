@@ -7,8 +7,10 @@ import type {
   PoolNode,
 } from '../../../load-balancer/tree.js'
 import { type HttpCheckModel, httpCheckModel } from './checks.js'
-import { type ConfigurationWord, identifier, integer, keywords, milliseconds, seconds } from './quote.js'
-import { renderServer, type ServerWords } from './servers.js'
+import { isHttp } from './mode.js'
+import { cookieValue, type PersistenceModel, persistenceModel } from './persistence.js'
+import { type ConfigurationWord, identifier, integer, keywords, milliseconds, sample, seconds } from './quote.js'
+import { pingTimeout, renderServer, type ServerWords } from './servers.js'
 import { isWanted } from './wanted.js'
 
 /** One pool as it serves one listener: a section `backend`. */
@@ -16,8 +18,13 @@ export type BackendModel = {
   name: ConfigurationWord
   mode: ConfigurationWord
   http: boolean
+  /** Which connections to members serve further requests. */
+  reuse: ConfigurationWord
   balance: ConfigurationWord
   consistentHash: boolean
+  /** The balance takes the client's port from a variable. */
+  keepsSourcePort: boolean
+  persistence: PersistenceModel
   fullconn: ConfigurationWord
   timeoutConnect: ConfigurationWord
   timeoutServer: ConfigurationWord
@@ -26,11 +33,21 @@ export type BackendModel = {
   servers: ServerWords[]
 }
 
-const BALANCE: Record<Algorithm, string> = {
-  ROUND_ROBIN: 'roundrobin',
-  LEAST_CONNECTIONS: 'leastconn',
-  SOURCE_IP: 'source',
-  SOURCE_IP_PORT: 'source',
+/** All of them dynamic, so that servers come and go while HAProxy runs: those that hash because their hash is consistent. */
+const BALANCE: Record<Algorithm, ConfigurationWord> = {
+  ROUND_ROBIN: keywords('roundrobin'),
+  LEAST_CONNECTIONS: keywords('leastconn'),
+  SOURCE_IP: keywords('source'),
+  // the template keeps the port in this variable
+  SOURCE_IP_PORT: sample('hash src,concat(:,txn.source_port)'),
+}
+
+const HASHING: readonly Algorithm[] = ['SOURCE_IP', 'SOURCE_IP_PORT']
+
+/** The HAProxy that is written for. */
+export type HaproxyAbilities = {
+  /** It takes servers with a cookie while it runs. */
+  addsServersWithCookies: boolean
 }
 
 export type RenderedBackend = {
@@ -51,16 +68,22 @@ export function renderBackend(
   listener: ListenerNode,
   pool: PoolNode,
   fullconn: number,
+  { addsServersWithCookies }: HaproxyAbilities,
 ): RenderedBackend {
   const members = pool.members
     .filter(member => member.change !== 'delete')
     .sort((a, b) => a.serverNumber - b.serverNumber)
   const monitor = pool.healthMonitor !== null && isWanted(pool.healthMonitor) ? pool.healthMonitor : null
-  const rendered = members.map(member => renderServer(member, monitor))
+  const model = backendModel(tree, listener, pool, monitor, fullconn)
+  const name = backendName(pool, listener)
+  const hasCookies = model.persistence.cookie !== null
+  const rendered = members.map(member => {
+    const cookie = hasCookies ? cookieValue(member) : null
+    return renderServer(member, { backend: name, protocol: pool.protocol, monitor, cookie })
+  })
   return {
-    model: { ...backendModel(tree, listener, pool, monitor, fullconn), servers: rendered.map(({ words }) => words) },
-    // every algorithm above is dynamic: source only because its hash is consistent
-    backend: { name: backendName(pool, listener), dynamic: true, servers: rendered.map(({ server }) => server) },
+    model: { ...model, servers: rendered.map(({ words }) => words) },
+    backend: { name, dynamic: addsServersWithCookies || !hasCookies, servers: rendered.map(({ server }) => server) },
     members: members.map(member => member.id),
   }
 }
@@ -76,20 +99,31 @@ function backendModel(
   return {
     name: backendIdentifier(pool, listener),
     mode: modeOf(listener),
-    http: listener.protocol === 'HTTP',
-    balance: keywords(BALANCE[pool.lbAlgorithm]),
-    consistentHash: pool.lbAlgorithm === 'SOURCE_IP',
+    http: isHttp(listener),
+    // a connection that began with a PROXY header speaks for one client only
+    reuse: keywords(pool.protocol === 'HTTP' ? 'safe' : 'never'),
+    balance: BALANCE[pool.lbAlgorithm],
+    consistentHash: HASHING.includes(pool.lbAlgorithm),
+    keepsSourcePort: pool.lbAlgorithm === 'SOURCE_IP_PORT',
+    persistence: persistenceModel(pool, listener),
     fullconn: integer(fullconn, `${what}, connection_limit`, 1, 1_000_000),
     timeoutConnect: milliseconds(listener.timeoutMemberConnect, `${what}, timeout_member_connect`),
     timeoutServer: milliseconds(listener.timeoutMemberData, `${what}, timeout_member_data`),
-    timeoutCheck: monitor === null ? null : seconds(monitor.timeout, `Health monitor ${monitor.id}, timeout`),
-    httpCheck: monitor?.type === 'HTTP' ? httpCheckModel(tree, monitor) : null,
+    timeoutCheck: monitor === null ? null : checkTimeout(monitor),
+    httpCheck: monitor?.type === 'HTTP' || monitor?.type === 'HTTPS' ? httpCheckModel(tree, monitor) : null,
   }
 }
 
+/** The agent's word about a member that is pinged takes a little longer than the ping. */
+const ANSWER_SECONDS = 2
+
+function checkTimeout(monitor: HealthMonitorNode): ConfigurationWord {
+  const time = monitor.type === 'PING' ? pingTimeout(monitor) + ANSWER_SECONDS : monitor.timeout
+  return seconds(time, `Health monitor ${monitor.id}, timeout`)
+}
+
 /** A listener's mode is also that of its backends. */
-export const modeOf = (listener: ListenerNode): ConfigurationWord =>
-  keywords(listener.protocol === 'HTTP' ? 'http' : 'tcp')
+export const modeOf = (listener: ListenerNode): ConfigurationWord => keywords(isHttp(listener) ? 'http' : 'tcp')
 
 /** The name of the section that serves a pool for a listener. */
 export const backendName = (pool: PoolNode, listener: ListenerNode): string => `${pool.id}:${listener.id}`

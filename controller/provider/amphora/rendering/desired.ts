@@ -4,9 +4,10 @@ import type { LoadBalancerTree } from '../../../load-balancer/tree.js'
 import { ProvisioningFault } from '../../provider.js'
 import type { AmphoraFacts } from './facts.js'
 import { haproxyModel } from './haproxy-model.js'
-import { placeVip, renderInterfaces } from './interfaces.js'
+import { placeVips, renderInterfaces } from './interfaces.js'
 import { keepalivedModel } from './keepalived-model.js'
 import { haproxyText, keepalivedText } from './templates.js'
+import { isAtLeast } from './version.js'
 
 /** The oldest HAProxy whose directives the template uses. */
 const OLDEST_HAPROXY = [2, 6] as const
@@ -29,7 +30,7 @@ function renderHaproxy(
   tree: LoadBalancerTree,
   facts: AmphoraFacts,
 ): { haproxy: HaproxyPart | null; objects: ObjectTable } {
-  const rendered = haproxyModel(tree, facts.maxConnections)
+  const rendered = haproxyModel(tree, facts)
   if (rendered === null) return { haproxy: null, objects: { listeners: [], pools: [] } }
   const text = haproxyText(rendered.model)
   const haproxy = {
@@ -46,14 +47,12 @@ function renderKeepalived(tree: LoadBalancerTree, facts: AmphoraFacts): Desired[
   if (facts.pair === null) {
     throw new ProvisioningFault('pair-incomplete', 'The amphora is one of a pair, and its VRRP address is not known.')
   }
-  const text = keepalivedText(keepalivedModel(tree, facts.amphoraId, facts.pair, placeVip(tree, facts.cards)))
+  const text = keepalivedText(keepalivedModel(tree, facts.amphoraId, facts.pair, placeVips(tree, facts.cards)))
   return { text, sha256: sha256(text) }
 }
 
 function requireHaproxy(version: string): void {
-  const [major = 0, minor = 0] = version.split('.').map(Number)
-  const [oldestMajor, oldestMinor] = OLDEST_HAPROXY
-  if (major > oldestMajor || (major === oldestMajor && minor >= oldestMinor)) return
+  if (isAtLeast(version, OLDEST_HAPROXY)) return
   throw new ProvisioningFault(
     'haproxy-too-old',
     `The amphora runs HAProxy ${version}; ${OLDEST_HAPROXY.join('.')} or newer is needed.`,

@@ -29,6 +29,6 @@ export type PairFacts = {
   priority: number
   /** Own address on the VIP's subnet, from which VRRP speaks. */
   vrrpAddress: string
-  /** The other amphorae's; at least one, for without any keepalived would fall back to multicast into the tenant's network. */
-  peerAddresses: readonly string[]
+  /** The other amphorae; at least one, for without any keepalived would fall back to multicast into the tenant's network. */
+  peers: readonly { amphoraId: string; address: string }[]
 }

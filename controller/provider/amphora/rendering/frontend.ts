@@ -1,13 +1,28 @@
 import type { ListenerNode, LoadBalancerTree, PoolNode } from '../../../load-balancer/tree.js'
 import { backendIdentifier, modeOf } from './backend.js'
-import { type ConfigurationWord, endpoint, identifier, integer, keywords, logFormat, milliseconds } from './quote.js'
+import { isHttp } from './mode.js'
+import {
+  type ConfigurationWord,
+  cidr,
+  endpoint,
+  identifier,
+  integer,
+  keywords,
+  logFormat,
+  milliseconds,
+} from './quote.js'
 
 /** One listener as a section `frontend`. */
 export type FrontendModel = {
   name: ConfigurationWord
   mode: ConfigurationWord
   http: boolean
-  bind: ConfigurationWord
+  /** It shows this HAProxy's metrics and nothing else. */
+  metrics: boolean
+  /** One for each VIP. */
+  binds: ConfigurationWord[]
+  /** Sources that may connect; none named is all. */
+  allowedSources: ConfigurationWord[]
   maxconn: ConfigurationWord
   timeoutClient: ConfigurationWord
   logFormat: ConfigurationWord
@@ -38,13 +53,17 @@ export function frontendModel(
   maxconn: number,
 ): FrontendModel {
   const what = `Listener ${listener.id}`
-  const http = listener.protocol === 'HTTP'
+  const http = isHttp(listener)
   const headers = http ? insertedHeaders(listener) : []
   return {
     name: identifier(listener.id, `${what}, id`),
     mode: modeOf(listener),
     http,
-    bind: endpoint(tree.vip.address, listener.protocolPort, `${what}, address`),
+    metrics: listener.protocol === 'PROMETHEUS',
+    binds: [tree.vip, ...tree.additionalVips].map(vip =>
+      endpoint(vip.address, listener.protocolPort, `${what}, address`),
+    ),
+    allowedSources: (listener.allowedCidrs ?? []).map(source => cidr(source, `${what}, allowed_cidrs`)),
     maxconn: integer(maxconn, `${what}, connection_limit`, 1, 1_000_000),
     timeoutClient: milliseconds(listener.timeoutClientData, `${what}, timeout_client_data`),
     // a request has a line and a status in HTTP only; the two dashes before %b are the client's certificate, of which there is none

@@ -8,9 +8,12 @@ import {
 } from '../../../../amphora-agent/protocol/paths.js'
 import type { LoadBalancerTree } from '../../../load-balancer/tree.js'
 import { type BackendModel, renderBackend } from './backend.js'
+import type { AmphoraFacts } from './facts.js'
 import { type FrontendModel, frontendModel } from './frontend.js'
 import { type L7Model, l7Model, servingPools } from './l7.js'
+import { type PeersModel, peersModel } from './peers.js'
 import { type ConfigurationWord, identifier, integer, keywords } from './quote.js'
+import { isAtLeast } from './version.js'
 import { byId, isWanted } from './wanted.js'
 
 /** What the template haproxy.hbs writes: words of the writer, and switches. */
@@ -25,6 +28,8 @@ export type HaproxyModel = {
   /** Reloads that a worker with open connections survives. */
   mostReloads: ConfigurationWord
   serverStateFile: ConfigurationWord
+  /** Null when there is nothing to tell them. */
+  peers: PeersModel | null
   frontends: ListenerModel[]
   backends: BackendModel[]
 }
@@ -40,15 +45,16 @@ const DEFAULT_CONNECTION_LIMIT = 50_000
  * HAProxy's configuration for one load balancer, or null when there is nothing to serve: no enabled listener, or the load balancer is disabled.
  * Pure, and independent of the order of rows. What is disabled or under deletion is left out; a disabled member stays as a
  * disabled server.
- * @param maxConnections upper bound of every maxconn
  * @throws ProvisioningFault for a value that cannot be written
  */
-export function haproxyModel(tree: LoadBalancerTree, maxConnections: number): RenderedHaproxy | null {
+export function haproxyModel(tree: LoadBalancerTree, facts: AmphoraFacts): RenderedHaproxy | null {
   if (!tree.adminStateUp || tree.change === 'delete') return null
   const listeners = tree.listeners.filter(isWanted).sort(byId)
   if (listeners.length === 0) return null
   const pools = new Map(tree.pools.filter(isWanted).map(pool => [pool.id, pool]))
 
+  const { maxConnections } = facts
+  const abilities = { addsServersWithCookies: isAtLeast(facts.haproxyVersion, [3, 0]) }
   const bound = (limit: number) => Math.min(limit > 0 ? limit : DEFAULT_CONNECTION_LIMIT, maxConnections)
   const frontends: ListenerModel[] = []
   const backendModels: BackendModel[] = []
@@ -59,7 +65,7 @@ export function haproxyModel(tree: LoadBalancerTree, maxConnections: number): Re
     const maxconn = bound(listener.connectionLimit)
     frontends.push({ ...frontendModel(tree, listener, defaultPool, maxconn), l7: l7Model(listener, pools) })
     for (const pool of servingPools(listener, pools)) {
-      const rendered = renderBackend(tree, listener, pool, maxconn)
+      const rendered = renderBackend(tree, listener, pool, maxconn, abilities)
       backendModels.push(rendered.model)
       backends.push(rendered.backend)
       objects.pools.push({ poolId: pool.id, listenerId: listener.id, members: rendered.members })
@@ -80,6 +86,7 @@ export function haproxyModel(tree: LoadBalancerTree, maxConnections: number): Re
     // old worker's states are carried over. The agent writes the file, without the servers whose line changed: for those, an old
     // weight or address would come back to life, and one whose monitor was removed would stay down for ever.
     serverStateFile: keywords(HAPROXY_SERVER_STATE_FILE),
+    peers: backendModels.some(({ persistence }) => persistence.stickTable !== null) ? peersModel(facts) : null,
     frontends,
     backends: backendModels,
   }

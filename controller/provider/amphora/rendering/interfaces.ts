@@ -6,8 +6,11 @@ import type { AmphoraFacts, Card } from './facts.js'
 import { address, cidr, textOf } from './quote.js'
 import { byId } from './wanted.js'
 
-/** Where the VIP stands: on which card, in which subnet, and by which gateway replies leave. */
-export type VipPlacement = { interface: string; subnet: string; gateway: string | null }
+/** Where VIPs stand: on which card, in which subnets, and by which gateways replies leave. The main VIP is the first. */
+export type VipPlacement = {
+  interface: string
+  vips: { address: string; subnet: string; gateway: string | null }[]
+}
 
 /** A card's name in the amphora follows from its port, so that it is the same after every plugging and restart. */
 export function interfaceName(portId: string): string {
@@ -15,43 +18,44 @@ export function interfaceName(portId: string): string {
 }
 
 /**
- * @throws ProvisioningFault when no card is on the VIP's subnet
+ * @throws ProvisioningFault when no card is on the subnet of one of the VIPs
  */
-export function placeVip(tree: LoadBalancerTree, cards: readonly Card[]): VipPlacement {
+export function placeVips(tree: LoadBalancerTree, cards: readonly Card[]): VipPlacement {
   const card = cards.find(({ purpose }) => purpose === 'vip')
-  const subnet = card?.subnets.find(({ id }) => id === tree.vip.subnetId)
-  if (card === undefined || subnet === undefined) {
-    throw new ProvisioningFault('vip-not-plugged', 'The amphora has no network card on the subnet of the VIP.')
-  }
+  if (card === undefined) throw notPlugged(tree.vip.address)
   return {
     interface: interfaceName(card.port.id),
-    subnet: textOf(cidr(subnet.cidr, 'The subnet of the VIP')),
-    gateway: gatewayOf(subnet),
+    vips: [tree.vip, ...tree.additionalVips].map(vip => {
+      const subnet = card.subnets.find(({ id }) => id === vip.subnetId)
+      if (subnet === undefined) throw notPlugged(vip.address)
+      return {
+        address: textOf(address(vip.address, 'The VIP address')),
+        subnet: textOf(cidr(subnet.cidr, 'The subnet of the VIP')),
+        gateway: gatewayOf(subnet),
+      }
+    }),
   }
 }
 
+const notPlugged = (vip: string) =>
+  new ProvisioningFault('vip-not-plugged', `The amphora has no network card on the subnet of the VIP ${vip}.`)
+
 /**
- * The cards of one amphora, the VIP's first. Default routes lead by the gateways of the VIP card; a member card has its own subnets
- * and their host routes. The VIP is named on its card for a pair too, where keepalived adds and removes it: what is not named is taken away. Pure.
+ * The cards of one amphora, the VIPs' first. Default routes lead by the gateways of the VIP card; a member card has its own subnets
+ * and their host routes. VIPs are named on their card for a pair too, where keepalived adds and removes them: what is not named is taken away. Pure.
  */
 export function renderInterfaces(tree: LoadBalancerTree, facts: AmphoraFacts): Interface[] {
-  const placement = placeVip(tree, facts.cards)
+  const { vips } = placeVips(tree, facts.cards)
   return [...facts.cards].sort(vipFirst).map(card => ({
     mac: card.port.macAddress.toLowerCase(),
     name: interfaceName(card.port.id),
     mtu: card.mtu,
     addresses: addressesOf(card),
-    routes: card.subnets.toSorted(byId).flatMap(subnet => routesOf(subnet, card.purpose === 'vip')),
-    vips:
-      card.purpose === 'vip'
-        ? [
-            {
-              address: textOf(address(tree.vip.address, 'The VIP address')),
-              subnet: placement.subnet,
-              gateway: placement.gateway,
-            },
-          ]
-        : [],
+    routes: [
+      ...(card.purpose === 'vip' ? defaultRoutes(tree, card) : []),
+      ...card.subnets.toSorted(byId).flatMap(hostRoutes),
+    ],
+    vips: card.purpose === 'vip' ? vips : [],
   }))
 }
 
@@ -64,17 +68,26 @@ function addressesOf(card: Card): string[] {
     .sort()
 }
 
-function routesOf(subnet: Subnet, isDefault: boolean): Interface['routes'] {
+/** One for each family, by the gateway of the main VIP's subnet when that is of this family. */
+function defaultRoutes(tree: LoadBalancerTree, { subnets }: Card): Interface['routes'] {
+  const ordered = subnets.toSorted(
+    (a, b) => Number(b.id === tree.vip.subnetId) - Number(a.id === tree.vip.subnetId) || byId(a, b),
+  )
+  return ([4, 6] as const).flatMap(family => {
+    const gateways = ordered.filter(subnet => subnet.ipVersion === family).map(gatewayOf)
+    const gateway = gateways.find(candidate => candidate !== null)
+    return gateway === undefined ? [] : [{ destination: family === 4 ? '0.0.0.0/0' : '::/0', gateway }]
+  })
+}
+
+function hostRoutes(subnet: Subnet): Interface['routes'] {
   const what = `A route of subnet ${subnet.id}`
-  const routes = subnet.hostRoutes
+  return subnet.hostRoutes
     .map(({ destination, nexthop }) => ({
       destination: textOf(cidr(destination, what)),
       gateway: textOf(address(nexthop, what)),
     }))
     .sort((a, b) => (a.destination < b.destination ? -1 : 1))
-  const gateway = gatewayOf(subnet)
-  if (!isDefault || gateway === null) return routes
-  return [{ destination: subnet.ipVersion === 4 ? '0.0.0.0/0' : '::/0', gateway }, ...routes]
 }
 
 function gatewayOf(subnet: Subnet): string | null {

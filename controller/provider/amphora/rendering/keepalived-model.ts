@@ -15,13 +15,20 @@ export type KeepalivedModel = {
   priority: ConfigurationWord
   ownAddress: ConfigurationWord
   peers: ConfigurationWord[]
-  /** Source-based routing of replies: by the VIP subnet's gateway, whatever routes the members' networks add. */
-  vips: {
-    host: ConfigurationWord
-    address: ConfigurationWord
-    subnet: ConfigurationWord
-    gateway: ConfigurationWord | null
-  }[]
+  /** Source-based routing of replies: each VIP by its subnet's gateway, whatever routes the members' networks add. */
+  vips: VipModel[]
+  /** Those of the family in which VRRP speaks are in its packets; the others come and go with them. */
+  announced: ConfigurationWord[]
+  excluded: ConfigurationWord[]
+}
+
+type VipModel = {
+  host: ConfigurationWord
+  address: ConfigurationWord
+  subnet: ConfigurationWord
+  gateway: ConfigurationWord | null
+  /** Of its own routes. */
+  table: ConfigurationWord
 }
 
 /**
@@ -34,10 +41,13 @@ export function keepalivedModel(
   pair: PairFacts,
   placement: VipPlacement,
 ): KeepalivedModel {
-  for (const speaker of [pair.vrrpAddress, ...pair.peerAddresses]) requireSameFamily(speaker, tree.vip.address)
-  if (pair.peerAddresses.length === 0) {
+  const peers = pair.peers.map(peer => peer.address).sort()
+  for (const speaker of [pair.vrrpAddress, ...peers]) requireSameFamily(speaker, tree.vip.address)
+  if (peers.length === 0) {
     throw new ProvisioningFault('pair-incomplete', 'The VRRP address of the other amphora is not known.')
   }
+  const hosts = (wanted: (vip: string) => boolean) =>
+    placement.vips.filter(vip => wanted(vip.address)).map(vip => hostCidr(vip.address, 'The VIP address'))
   return {
     loadBalancerId: identifier(tree.id, 'Load balancer id'),
     routerId: identifier(amphoraId, 'Amphora id'),
@@ -46,21 +56,28 @@ export function keepalivedModel(
     interface: identifier(placement.interface, 'The name of the VIP card'),
     priority: integer(pair.priority, 'The VRRP priority', 1, 254),
     ownAddress: address(pair.vrrpAddress, 'The VRRP address'),
-    peers: [...pair.peerAddresses].sort().map(peer => address(peer, 'The VRRP address of a peer')),
-    vips: [
-      {
-        host: hostCidr(tree.vip.address, 'The VIP address'),
-        address: address(tree.vip.address, 'The VIP address'),
-        subnet: cidr(placement.subnet, 'The subnet of the VIP'),
-        gateway: placement.gateway === null ? null : address(placement.gateway, 'The gateway of the VIP subnet'),
-      },
-    ],
+    peers: peers.map(peer => address(peer, 'The VRRP address of a peer')),
+    vips: placement.vips.map((vip, index) => ({
+      host: hostCidr(vip.address, 'The VIP address'),
+      address: address(vip.address, 'The VIP address'),
+      subnet: cidr(vip.subnet, 'The subnet of the VIP'),
+      gateway: vip.gateway === null ? null : address(vip.gateway, 'The gateway of the VIP subnet'),
+      table: integer(FIRST_TABLE + index, 'A routing table', FIRST_TABLE, LAST_TABLE),
+    })),
+    announced: hosts(vip => isIpv6(vip) === isIpv6(pair.vrrpAddress)),
+    excluded: hosts(vip => isIpv6(vip) !== isIpv6(pair.vrrpAddress)),
   }
 }
 
+/** Routing tables of VIPs that keepalived holds; the agent's own lie above. */
+const FIRST_TABLE = 1
+const LAST_TABLE = 99
+
+const isIpv6 = (text: string) => text.includes(':')
+
 /** keepalived wants at least one VIP of the family in which VRRP itself speaks. */
 function requireSameFamily(speaker: string, vip: string): void {
-  if (speaker.includes(':') !== vip.includes(':')) {
+  if (isIpv6(speaker) !== isIpv6(vip)) {
     throw new ProvisioningFault('pair-family', `VRRP cannot carry the VIP ${vip} between addresses like ${speaker}.`)
   }
 }

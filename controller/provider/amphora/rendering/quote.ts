@@ -1,6 +1,6 @@
 import ipaddr from 'ipaddr.js'
-import { regularExpressionProblem } from '../../../load-balancer/regular-expression.js'
 import { type PingQuestion, parsePingQuestion, pingQuestion } from '../../../../amphora-agent/protocol/ping.js'
+import { regularExpressionProblem } from '../../../load-balancer/regular-expression.js'
 import { ProvisioningFault } from '../../provider.js'
 
 /**
@@ -85,6 +85,12 @@ export function statusCodes(text: string, what: string): ConfigurationWord {
   return word(codes.join(','))
 }
 
+/** A pattern of an ACL that stands for itself; what it is compared with may hold tabs. */
+export function pattern(text: string, what: string): ConfigurationWord {
+  refuseControls(refuseEmpty(text, what).replaceAll('\t', ' '), what)
+  return word(inStrongQuotes(text))
+}
+
 /** A pattern of an ACL that HAProxy compiles as a regular expression. */
 export function regularExpression(text: string, what: string): ConfigurationWord {
   const problem = regularExpressionProblem(text)
@@ -156,6 +162,11 @@ export function identifier(text: string, what: string): ConfigurationWord {
 /** Constant words of this program: keywords, paths, or several of them separated by single blanks. */
 export function keywords(text: string): ConfigurationWord {
   return matching(text, /^[A-Za-z0-9_./:-]+( [A-Za-z0-9_./:-]+)*$/, 'A keyword', 'is not made of plain words')
+}
+
+/** A constant expression of this program that fetches a sample, with its converters and arguments, or such as part of a directive. */
+export function sample(text: string): ConfigurationWord {
+  return matching(text, /^[a-z_.]+(\([a-z0-9_.:,]*\))?([ ,][a-z_.]+(\([a-z0-9_.:,]*\))?)*$/, 'A sample', 'is not plain')
 }
 
 /** A whole number from `min` to `max`. */

@@ -1,0 +1,78 @@
+import { createServer, type Socket } from 'node:net'
+import type { Log } from '../log/log.js'
+import { PING_PORT, PING_QUESTION_END, parsePingQuestion } from '../protocol/ping.js'
+import { createJudge } from './judge.js'
+import { PingFailure, ping } from './ping.js'
+
+const LONGEST_QUESTION = 512
+const QUESTION_MS = 5_000
+
+/**
+ * Answers HAProxy's agent checks of members that are pinged: HAProxy has no such check itself. A question that cannot be answered gets none, which
+ * leaves the server as it is.
+ * @returns a function that ends it
+ */
+export async function answerPings(log: Log): Promise<() => Promise<void>> {
+  const judge = createJudge()
+  /** Several back ends ask about the same member at the same time: one echo request tells them all. */
+  const underWay = new Map<string, Promise<boolean>>()
+  let complaint = ''
+
+  const askOnce = (address: string, timeoutSeconds: number): Promise<boolean> => {
+    const key = `${address} ${timeoutSeconds}`
+    const present = underWay.get(key)
+    if (present !== undefined) return present
+    const asked = ping(address, timeoutSeconds).finally(() => underWay.delete(key))
+    underWay.set(key, asked)
+    return asked
+  }
+
+  const answer = async (text: string): Promise<string> => {
+    const question = parsePingQuestion(text)
+    if (question === null) return ''
+    try {
+      const answered = await askOnce(question.address, question.timeoutSeconds)
+      complaint = ''
+      // HAProxy takes the reason only with a blank before it
+      return judge(question, answered) === 'up' ? 'up\n' : 'down #no answer to ping\n'
+    } catch (error) {
+      const words = error instanceof PingFailure ? error.message : String(error)
+      if (words !== complaint) log.error(`members cannot be pinged: ${words}`)
+      complaint = words
+      return ''
+    }
+  }
+
+  const sockets = new Set<Socket>()
+  const server = createServer(socket => {
+    let text = ''
+    sockets.add(socket)
+    socket.on('close', () => sockets.delete(socket))
+    socket.on('error', () => socket.destroy())
+    socket.setTimeout(QUESTION_MS, () => socket.destroy())
+    socket.setEncoding('latin1')
+    const listen = (piece: string) => {
+      text += piece
+      const end = text.indexOf(PING_QUESTION_END)
+      if (end === -1) {
+        if (text.length > LONGEST_QUESTION) socket.destroy()
+        return
+      }
+      socket.off('data', listen)
+      socket.setTimeout(0)
+      void answer(text.slice(0, end + 1)).then(words => socket.end(words))
+    }
+    socket.on('data', listen)
+  })
+  await new Promise<void>(resolve => {
+    server.on('error', error => {
+      log.error(`members cannot be pinged: ${error.message}`)
+      resolve()
+    })
+    server.listen(PING_PORT, '127.0.0.1', resolve)
+  })
+  return async () => {
+    for (const socket of sockets) socket.destroy()
+    await new Promise(resolve => server.close(resolve))
+  }
+}
