@@ -57,7 +57,9 @@ t.test('whatever a tenant may write, haproxy takes what is not refused', async t
     const { haproxy } = renderDesired(renumbered(tree, index + 1), someFacts())
     return haproxy?.text.slice(haproxy.text.indexOf('\nfrontend ')) ?? ''
   })
-  const first = renderDesired(accepted[0] ?? aTree(), someFacts()).haproxy?.text ?? ''
+  // with the peers, which some of them name
+  const [withPeers] = goldenCases.filter(({ name }) => name === 'session-persistence')
+  const first = renderDesired(withPeers?.tree ?? aTree(), someFacts()).haproxy?.text ?? ''
   const text = first.slice(0, first.indexOf('\nfrontend ')) + sections.join('')
   t.same(await checkWithHaproxy(directory, text), { code: 0, complaints: [] })
   t.equal(parseConfiguration(text).filter(([word]) => word === 'frontend').length, accepted.length)
