@@ -1,0 +1,17 @@
+import type { Krater } from '../../support/krater.js'
+import type { OpenstackSession } from '../../support/openstack-session.js'
+
+/** A Krater without machines, and the client of two users; every load balancer is of `noop_driver` unless a case says otherwise. */
+export type Scene = {
+  krater: Krater
+  /** Of the project demo. */
+  member: OpenstackSession
+  /** Of the project admin. */
+  admin: OpenstackSession
+}
+
+export const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
+export const TIME = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d$/
+
+/** The names of listed objects, sorted. */
+export const namesOf = (listed: readonly Record<string, unknown>[]): unknown[] => listed.map(({ name }) => name).sort()
