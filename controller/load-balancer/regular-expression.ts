@@ -6,6 +6,7 @@
  * @returns what is wrong, to follow the name of the field; null when the expression is good
  */
 export function regularExpressionProblem(text: string): string | null {
+  if (text.trim() === '') return 'is empty'
   try {
     const reader: Reader = { text, at: 0, depth: 0, names: new Set() }
     const cost = alternatives(reader)

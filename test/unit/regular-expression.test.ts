@@ -26,6 +26,8 @@ t.test('what people write is taken', async t => {
 
 t.test('what HAProxy would refuse, or read in another way with another version, has a reason', async t => {
   const bad: [string, RegExp][] = [
+    ['', /empty/],
+    [' ', /empty/],
     ['(', /without a closing/],
     ['a)', /without an opening/],
     ['(a))', /without an opening/],

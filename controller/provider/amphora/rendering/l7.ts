@@ -1,10 +1,12 @@
 import type { L7CompareType, L7PolicyNode, L7RuleNode, ListenerNode, PoolNode } from '../../../load-balancer/tree.js'
 import { ProvisioningFault } from '../../provider.js'
 import { backendIdentifier } from './backend.js'
+import { isHttp } from './mode.js'
 import {
   type ConfigurationWord,
   identifier,
   keywords,
+  pattern,
   quoted,
   redirectCode,
   redirectLocation,
@@ -92,7 +94,7 @@ export function l7Model(listener: ListenerNode, pools: ReadonlyMap<string, PoolN
 }
 
 function askedPolicies(listener: ListenerNode, pools: ReadonlyMap<string, PoolNode>): L7PolicyNode[] {
-  if (listener.protocol !== 'HTTP') return []
+  if (!isHttp(listener)) return []
   return listener.l7Policies
     .filter(policy => isWanted(policy) && policy.rules.some(isWanted))
     .filter(policy => policy.action !== 'REDIRECT_TO_POOL' || pools.has(policy.redirectPoolId ?? ''))
@@ -139,27 +141,33 @@ function ruleModel(rule: L7RuleNode): RuleModel {
 }
 
 function comparison(rule: L7RuleNode, what: string): Comparison {
-  const pattern = (text: string) =>
-    rule.compareType === 'REGEX' ? regularExpression(text, `${what}, value`) : quoted(text, `${what}, value`)
   const match = MATCH[rule.compareType]
+  const isExpression = rule.compareType === 'REGEX'
+  const text = isExpression ? rule.value : withoutQuotes(rule.value)
+  const value = isExpression ? regularExpression(text, `${what}, value`) : pattern(text, `${what}, value`)
   switch (rule.type) {
     case 'HOST_NAME':
-      return { criterion: hostCriterion(rule), ignoreCase: true, match, value: pattern(rule.value) }
+      // the port of the header counts only for a rule that names one
+      return {
+        criterion: !isExpression && /:\d+$/.test(text) ? HOST_HEADER : HOST_NAME,
+        ignoreCase: true,
+        match,
+        value,
+      }
     case 'PATH':
-      return { criterion: PATH, match, value: pattern(rule.value) }
+      return { criterion: PATH, match, value }
     case 'FILE_TYPE':
-      // the path's end is the type only after a dot; a regular expression says for itself where it begins
-      return rule.compareType === 'REGEX'
-        ? { criterion: PATH, match, value: pattern(rule.value) }
-        : { criterion: PATH, match: MATCH.ENDS_WITH, value: pattern(`.${rule.value.replace(/^\./, '')}`) }
+      // the path's end is its type only after a dot; a regular expression says for itself where the type begins
+      return isExpression
+        ? { criterion: PATH, match, value }
+        : { criterion: PATH, match: MATCH.ENDS_WITH, value: pattern(`.${text.replace(/^\./, '')}`, `${what}, value`) }
     case 'HEADER': {
-      const value = rule.compareType === 'REGEX' ? rule.value : withoutQuotes(rule.value)
-      // a list in a header is looked at value by value, so that a comma can only be found in the line as a whole
-      const fetch = rule.compareType !== 'REGEX' && value.includes(',') ? 'req.fhdr' : 'req.hdr'
-      return { criterion: requestField(fetch, rule.key ?? '', `${what}, key`), match, value: pattern(value) }
+      // a list in a header is looked at value by value, so a comma can be found only in the line as a whole
+      const fetch = !isExpression && text.includes(',') ? 'req.fhdr' : 'req.hdr'
+      return { criterion: requestField(fetch, rule.key ?? '', `${what}, key`), match, value }
     }
     case 'COOKIE':
-      return { criterion: requestField('req.cook', rule.key ?? '', `${what}, key`), match, value: pattern(rule.value) }
+      return { criterion: requestField('req.cook', rule.key ?? '', `${what}, key`), match, value }
     case 'SSL_CONN_HAS_CERT':
     case 'SSL_VERIFY_RESULT':
     case 'SSL_DN_FIELD':
@@ -168,11 +176,6 @@ function comparison(rule: L7RuleNode, what: string): Comparison {
         `${what} asks for TLS (${rule.type}), which no listener ends.`,
       )
   }
-}
-
-/** The port of the header counts only for a rule that names one. */
-function hostCriterion(rule: L7RuleNode): ConfigurationWord {
-  return rule.compareType !== 'REGEX' && /:\d+$/.test(rule.value) ? HOST_HEADER : HOST_NAME
 }
 
 /** A value in double quotes is what stands between them: so it may hold blanks. */
