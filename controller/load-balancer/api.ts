@@ -10,6 +10,7 @@ import type { Logger } from '../log/log.js'
 import { amphoraRoutes } from './amphorae/routes.js'
 import { availabilityZoneProfileRoutes } from './availability-zone-profiles/routes.js'
 import { availabilityZoneRoutes } from './availability-zones/routes.js'
+import { createDescription, DESCRIPTION_PATHS } from './description/serve.js'
 import { presentFault, RoutingFault } from './faults.js'
 import { flavorProfileRoutes } from './flavor-profiles/routes.js'
 import { flavorRoutes } from './flavors/routes.js'
@@ -35,11 +36,15 @@ export type LoadBalancerApiOptions = Service & {
   log: Logger
 }
 
+/** What needs no token. */
+const OPEN_PATHS: ReadonlySet<string> = new Set(['/', '/healthcheck', ...Object.values(DESCRIPTION_PATHS)])
+
 /** The load-balancing API v2. Everything it does to the world, it does by storing what is wanted and waking the workers. */
 export function createLoadBalancerApi(options: LoadBalancerApiOptions): Koa {
   const { validate, identityUrl, log, config } = options
   const app = createApplication({ name: 'load-balancer', log, presentFault })
-  const isOpen = (path: string) => path === '/' || path === '/healthcheck'
+  const isOpen = (path: string) => OPEN_PATHS.has(path)
+  const description = createDescription()
   const checkHealth = createHealthCheck(options.database, config.healthcheck_refresh_interval)
   const prefix = config.mount_prefix ?? null
   const baseOf = createPublicBase({ publicUrl: config.public_url, trustedProxies: config.trusted_proxies })
@@ -63,7 +68,8 @@ export function createLoadBalancerApi(options: LoadBalancerApiOptions): Koa {
   app.use(async (ctx, next) => {
     ctx.path = canonicalPath(ctx.path)
     if (ctx.path === '/healthcheck' && config.healthcheck_enabled) return checkHealth(ctx)
-    if (!acceptsJson(ctx)) throw new ApiError(406, 'Only content type application/json is available.')
+    if (ctx.path !== DESCRIPTION_PATHS.page && !acceptsJson(ctx))
+      throw new ApiError(406, 'Only content type application/json is available.')
     await next()
   })
 
@@ -71,6 +77,8 @@ export function createLoadBalancerApi(options: LoadBalancerApiOptions): Koa {
   router.get('/', async ctx => {
     ctx.body = versionDocument(`${baseOf(ctx, ctx.state.mounted)}/`)
   })
+  router.get(DESCRIPTION_PATHS.document, async ctx => description.document(ctx))
+  router.get(DESCRIPTION_PATHS.page, async ctx => description.page(ctx))
   router.get(VERSION_NODE, async ctx => {
     ctx.body = '"v2"'
     ctx.type = 'application/json'

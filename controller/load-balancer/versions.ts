@@ -33,6 +33,9 @@ const UPDATES = [
   '2025-02-26T00:00:00Z',
 ] as const
 
+/** Id of the newest minor version. */
+export const NEWEST_VERSION = `v2.${UPDATES.length - 1}`
+
 /** The document at the root. @param root URL of the root as the client reaches it, with a slash at its end */
 export function versionDocument(root: string): unknown {
   return {

@@ -1,0 +1,185 @@
+import { z } from 'zod'
+import type { Attribute } from '../attributes.js'
+import { type Resource, sqlOf } from '../resource.js'
+import type { Kind } from '../values.js'
+import { textOf } from './texts.js'
+
+/** A JSON Schema of the 2020-12 draft, which OpenAPI 3.1 uses. */
+export type Schema = Readonly<Record<string, unknown>>
+
+export const ref = (name: string): Schema => ({ $ref: `#/components/schemas/${name}` })
+
+export const objectOf = (properties: Readonly<Record<string, Schema>>, required = Object.keys(properties)): Schema => ({
+  type: 'object',
+  properties,
+  ...(required.length === 0 ? {} : { required }),
+})
+
+const KINDS: Readonly<Record<Kind, Schema>> = {
+  text: { type: 'string' },
+  uuid: { type: 'string', format: 'uuid' },
+  integer: { type: 'integer' },
+  number: { type: 'number' },
+  boolean: { type: 'boolean' },
+  time: { type: 'string', pattern: '^\\d{4}-\\d\\d-\\d\\dT\\d\\d:\\d\\d:\\d\\d$', examples: ['2026-01-31T12:00:00'] },
+  json: {},
+}
+
+const FAULT = objectOf(
+  {
+    code: { type: 'string' },
+    text: { type: 'string' },
+    since: KINDS.time,
+    retry_at: { ...KINDS.time, type: ['string', 'null'] },
+  },
+  ['code', 'text'],
+)
+
+/** Forms of attributes that only answers have and whose kind does not say it all. */
+const FORMS: Readonly<Record<string, Schema>> = {
+  provisioning_status: {
+    type: 'string',
+    enum: ['ACTIVE', 'PENDING_CREATE', 'PENDING_UPDATE', 'PENDING_DELETE', 'ERROR'],
+  },
+  operating_status: { type: 'string', enum: ['ONLINE', 'OFFLINE', 'DEGRADED', 'ERROR', 'DRAINING', 'NO_MONITOR'] },
+  fault: FAULT,
+  changes: { type: ['object', 'null'] },
+  amphorae: {
+    type: 'array',
+    items: objectOf(
+      {
+        amphora_id: KINDS.uuid,
+        deed: { type: 'string', enum: ['created', 'restarted', 'configured', 'deleted'] },
+        how: { type: 'string' },
+        reason: { type: 'string' },
+      },
+      ['amphora_id', 'deed'],
+    ),
+  },
+}
+
+const ID_LIST: Schema = { type: 'array', items: objectOf({ id: KINDS.uuid }) }
+
+/** Attributes of answers that always have a value. */
+const NEVER_NULL: ReadonlySet<string> = new Set([
+  ...[
+    'id',
+    'created_at',
+    'provisioning_status',
+    'operating_status',
+    'kind',
+    'count',
+    'generation',
+    'project_id',
+    'tenant_id',
+  ],
+])
+
+/** The form of one object in answers. */
+export function answerSchema(resource: Resource): Schema {
+  const shown = Object.entries(resource.attributes).filter(([name, attribute]) => sqlOf(name, attribute) !== null)
+  const properties = shown.map(([name, attribute]) => [name, shownForm(resource, name, attribute)] as const)
+  const always = shown.filter(([, attribute]) => !attribute.omittedWhenNull).map(([name]) => name)
+  return { ...objectOf(Object.fromEntries(properties), always), description: `${resource.label}.` }
+}
+
+function shownForm({ singular }: Resource, name: string, attribute: Attribute): Schema {
+  const form =
+    FORMS[name] ?? attribute.type?.jsonSchema ?? (attribute.kind === 'json' ? ID_LIST : KINDS[attribute.kind])
+  const always = attribute.required || NEVER_NULL.has(name) || (attribute.type !== null && attribute.default !== null)
+  const isList = form.type === 'array'
+  return described(singular, name, always || isList ? form : nullable(form))
+}
+
+/** Which resource the objects under a key of a body are. */
+const NESTED: Readonly<Record<string, string>> = {
+  listeners: 'listeners',
+  pools: 'pools',
+  default_pool: 'pools',
+  redirect_pool: 'pools',
+  members: 'members',
+  healthmonitor: 'healthmonitors',
+  l7policies: 'l7policies',
+  rules: 'rules',
+}
+
+/**
+ * The form of a request body, made from the very schema that reads it; what that leaves to functions (null, defaults) comes from the
+ * attributes.
+ * @param resources by the names of their collections, for the objects inside
+ */
+export function requestSchema(
+  schema: z.ZodType,
+  resource: Resource,
+  mode: 'create' | 'update',
+  resources: Readonly<Record<string, Resource>>,
+): Schema {
+  const { $schema: _, ...form } = z.toJSONSchema(schema, { io: 'input', unrepresentable: 'any' })
+  return completed(form, resource, mode, resources)
+}
+
+function completed(
+  form: Schema,
+  resource: Resource,
+  mode: 'create' | 'update',
+  resources: Readonly<Record<string, Resource>>,
+): Schema {
+  const properties: Record<string, Schema> = {}
+  for (const [name, property] of Object.entries(Object(form.properties) as Record<string, Schema>)) {
+    const attribute = resource.attributes[name]
+    const nested = resources[NESTED[name] ?? '']
+    if (attribute !== undefined && attribute.input !== 'none') {
+      properties[name] = described(resource.singular, name, settableForm(property, attribute, mode))
+    } else {
+      const inside = nested === undefined ? property : withNested(property, nested, mode, resources)
+      properties[name] = described(resource.singular, name, inside)
+    }
+  }
+  return { ...form, properties }
+}
+
+function settableForm(form: Schema, attribute: Attribute, mode: 'create' | 'update'): Schema {
+  const takesNull = !attribute.required || (typeof attribute.null === 'object' && mode === 'create')
+  const withNull = takesNull ? nullable(form) : form
+  return mode === 'create' && !attribute.required ? { ...withNull, default: attribute.default } : withNull
+}
+
+/** The objects in lists and alternatives, each completed as one of its resource. */
+function withNested(
+  form: Schema,
+  resource: Resource,
+  mode: 'create' | 'update',
+  resources: Readonly<Record<string, Resource>>,
+): Schema {
+  if (Array.isArray(form.anyOf)) {
+    return { ...form, anyOf: form.anyOf.map(choice => withNested(choice, resource, mode, resources)) }
+  }
+  if (form.type === 'array') return { ...form, items: withNested(Object(form.items), resource, mode, resources) }
+  return form.type === 'object' ? completed(form, resource, mode, resources) : form
+}
+
+/** With the texts of the attribute and of the keys inside of it. */
+function described(resource: string, name: string, form: Schema): Schema {
+  const description = textOf(resource, name)
+  return { ...withInnerTexts(name, form), ...(description === undefined ? {} : { description }) }
+}
+
+function withInnerTexts(name: string, form: Schema): Schema {
+  if (typeof form.items === 'object') return { ...form, items: withInnerTexts(name, Object(form.items)) }
+  if (form.properties === undefined || FORMS[name] !== undefined) return form
+  const properties = Object.entries(form.properties as Record<string, Schema>).map(([key, inner]) => [
+    key,
+    inner.description === undefined ? described(name, key, inner) : inner,
+  ])
+  return { ...form, properties: Object.fromEntries(properties) }
+}
+
+export function nullable(form: Schema): Schema {
+  if (typeof form.type !== 'string') return form
+  return {
+    ...form,
+    type: [form.type, 'null'],
+    ...(Array.isArray(form.enum) ? { enum: [...form.enum, null] } : {}),
+    ...(Array.isArray(form.anyOf) ? { anyOf: [...form.anyOf, { type: 'null' }] } : {}),
+  }
+}
