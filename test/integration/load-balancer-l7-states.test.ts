@@ -301,12 +301,6 @@ t.test('what belongs to another load balancer or project is as if it did not exi
     const policy = idIn(await foreign.policy({ action: 'REJECT' }), 'l7policy')
     const rule = idIn(await foreign.rule(policy), 'rule')
     const requests = [
-      ['POST', 'l7policies', { l7policy: { listener_id: foreign.listener, action: 'REJECT' } }],
-      [
-        'POST',
-        'l7policies',
-        { l7policy: { listener_id: foreign.listener, action: 'REDIRECT_TO_POOL', redirect_pool_id: own.one } },
-      ],
       ['GET', `l7policies/${policy}`, undefined],
       ['PUT', `l7policies/${policy}`, { l7policy: { redirect_pool_id: own.one } }],
       ['DELETE', `l7policies/${policy}`, undefined],
@@ -319,6 +313,13 @@ t.test('what belongs to another load balancer or project is as if it did not exi
     for (const [method, path, body] of requests) {
       t.equal((await own.ask(method, path, body)).status, 403, `${method} ${path}`)
     }
+    t.match(
+      await own.policy({ listener_id: foreign.listener, action: 'REDIRECT_TO_POOL', redirect_pool_id: own.one }),
+      {
+        status: 404,
+        body: { faultstring: `Listener ${foreign.listener} not found.` },
+      },
+    )
     t.same((await own.ask('GET', `l7policies?listener_id=${foreign.listener}`)).body.l7policies, [])
     t.equal((await own.ask('GET', `l7policies?project_id=${FOREIGN}`)).status, 403)
     t.match((await foreign.ask('GET', `l7policies/${policy}`)).body, {

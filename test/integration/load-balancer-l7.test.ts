@@ -554,6 +554,16 @@ t.test('trees', async t => {
     }
     t.same(await api.database('load_balancer').count(), before)
   })
+  await t.test('as many as a request can carry', async t => {
+    const l7policies = Array.from({ length: 5500 }, () => ({ action: 'REJECT' }))
+    const reply = await create([listener(l7policies)])
+    t.equal(reply.status, 201, reply.text.slice(0, 500))
+    const [row] = await api
+      .database('l7_policy')
+      .where({ load_balancer_id: idIn(reply, 'loadbalancer') })
+      .select(api.database.raw('count(DISTINCT position)::int AS places, max(position) AS last'))
+    t.match(row, { places: 5500, last: 5500 })
+  })
   await t.test('the number of statements does not follow the number of objects', async t => {
     const many = (count: number) =>
       Array.from({ length: count }, (_, index) => ({
