@@ -65,7 +65,9 @@ function matches({ type, compareType, key, value }: L7RuleNode, { path, headers 
         .flatMap(line => line.split('; '))
         .map(pair => pair.split('='))
         .some(([name, content = '']) => name === key && compare(content, value))
-    default:
+    case 'SSL_CONN_HAS_CERT':
+    case 'SSL_VERIFY_RESULT':
+    case 'SSL_DN_FIELD':
       throw new Error(`no ${type} here`)
   }
 }

@@ -46,7 +46,7 @@ export const amphoraOffer: OfferedProvider = {
       alpn_protocols: [],
     },
     healthmonitor: { type: ['HTTP', 'TCP'] },
-    l7policy: { listener_protocol: ['HTTP', 'TERMINATED_HTTPS'], action: [] },
+    l7policy: { listener_protocol: ['HTTP', 'TERMINATED_HTTPS'] },
     rule: { type: ['HOST_NAME', 'PATH', 'FILE_TYPE', 'HEADER', 'COOKIE'] },
   },
   datagramsAcrossIpVersions: false,
