@@ -45,8 +45,12 @@ function truth(key: string, description: string): ProfileKey {
 export const isTexts = (value: unknown): value is string[] =>
   Array.isArray(value) && value.every(item => typeof item === 'string')
 
+/** Escapes of characters that PostgreSQL does not take in JSON: NUL and halves of surrogate pairs. */
+const UNSTORABLE = /\\u(0000|d[89a-f])/i
+
 /** @returns null when the text holds no JSON object */
 export function readProfileData(text: string): Readonly<Record<string, unknown>> | null {
+  if (UNSTORABLE.test(text)) return null
   try {
     const data: unknown = JSON.parse(text)
     return isObject(data) ? data : null

@@ -4,7 +4,13 @@ import { z } from 'zod'
 import { configurationSchema } from '../../controller/config/schema.js'
 import { createLoadBalancerApi } from '../../controller/load-balancer/api.js'
 import type { Attributes } from '../../controller/load-balancer/attributes.js'
+import { availabilityZoneProfile } from '../../controller/load-balancer/availability-zone-profiles/resource.js'
+import { availabilityZone } from '../../controller/load-balancer/availability-zones/resource.js'
+import { flavorProfile } from '../../controller/load-balancer/flavor-profiles/resource.js'
+import { flavor } from '../../controller/load-balancer/flavors/resource.js'
 import { healthMonitor } from '../../controller/load-balancer/health-monitors/resource.js'
+import { l7Policy } from '../../controller/load-balancer/l7-policies/resource.js'
+import { l7Rule } from '../../controller/load-balancer/l7-rules/resource.js'
 import { listener } from '../../controller/load-balancer/listeners/resource.js'
 import { loadBalancer } from '../../controller/load-balancer/load-balancers/resource.js'
 import { member } from '../../controller/load-balancer/members/resource.js'
@@ -22,6 +28,8 @@ import {
   type TestApi,
   tokenOf,
 } from '../support/load-balancer-api.js'
+
+const OFFERED = { providers: ['amphora', 'noop_driver'] }
 
 const ROLES = [
   'reader',
@@ -43,11 +51,14 @@ async function makeWorld(api: TestApi, project = OWN) {
     '/v2/lbaas/loadbalancers',
     {
       loadbalancer: {
+        // whose provider takes everything, so that nothing is refused for what an amphora cannot do
+        provider: 'noop_driver',
         vip_subnet_id: SUBNET,
         listeners: [
           {
             protocol: 'HTTP',
             protocol_port: 80,
+            l7policies: [{ action: 'REJECT', rules: [{ type: 'PATH', compare_type: 'EQUAL_TO', value: '/x' }] }],
             default_pool: {
               name: 'p',
               protocol: 'HTTP',
@@ -64,13 +75,27 @@ async function makeWorld(api: TestApi, project = OWN) {
   const id = (...path: (string | number)[]) => String(at(created.body, 'loadbalancer', ...path, 'id'))
   const amphora = crypto.randomUUID()
   await api.database('amphora').insert({ id: amphora, load_balancer_id: id(), status: 'ALLOCATED' })
+  const [flavor, flavorProfile, zoneProfile] = [crypto.randomUUID(), crypto.randomUUID(), crypto.randomUUID()]
+  await api
+    .database('flavor_profile')
+    .insert({ id: flavorProfile, name: 'p', provider_name: 'amphora', flavor_data: '{}' })
+  await api.database('flavor').insert({ id: flavor, name: flavor, flavor_profile_id: flavorProfile })
+  await api
+    .database('availability_zone_profile')
+    .insert({ id: zoneProfile, name: 'p', provider_name: 'amphora', availability_zone_data: '{}' })
+  await api.database('availability_zone').insert({ name: zoneProfile, availability_zone_profile_id: zoneProfile })
   return {
     lb: id(),
     listener: id('listeners', 0),
     pool: id('pools', 0),
     member: id('pools', 0, 'members', 0),
     monitor: id('pools', 0, 'healthmonitor'),
+    policy: id('listeners', 0, 'l7policies', 0),
+    rule: id('listeners', 0, 'l7policies', 0, 'rules', 0),
     amphora,
+    flavor,
+    flavorProfile,
+    zoneProfile,
     project,
   }
 }
@@ -82,14 +107,35 @@ const OBJECTS = {
   listeners: 'listener',
   pools: 'pool',
   healthmonitors: 'monitor',
+  l7policies: 'policy',
   amphorae: 'amphora',
+  flavors: 'flavor',
+  flavorprofiles: 'flavorProfile',
+  availabilityzones: 'zoneProfile',
+  availabilityzoneprofiles: 'zoneProfile',
 } as const
+
+/** Creates whose body names what the object belongs to: another project's is as if it did not exist, unless the caller may see it. */
+const NAMES_ITS_PARENT = /^POST \/lbaas\/(listeners|pools|healthmonitors|l7policies)$/
+
+/** What belongs to no project: whoever may do something there may do it in any project. */
+const SHARED =
+  /^(\w+) \/lbaas\/(flavors|flavorprofiles|availabilityzones|availabilityzoneprofiles|providers|quotas\/defaults)(\/|$)/
 
 function requestOf(route: Route, world: World): { method: string; path: string; body: object | undefined } {
   const [method, pattern] = route.split(' ') as [string, string]
   const collection = pattern.split('/')[2] as keyof typeof OBJECTS
-  const own = pattern.includes('members') ? world.member : world[OBJECTS[collection] ?? 'lb']
-  const path = pattern.replace(':pool', world.pool).replace(':id', own)
+  const own = pattern.includes('members')
+    ? world.member
+    : pattern.includes('rules')
+      ? world.rule
+      : world[OBJECTS[collection] ?? 'lb']
+  const path = pattern
+    .replace(':pool', world.pool)
+    .replace(':policy', world.policy)
+    .replace(':project', world.project)
+    .replace(':provider', 'amphora')
+    .replace(/:(id|name)$|:id/, own)
   const bodies: Partial<Record<Route, object>> = {
     'POST /lbaas/loadbalancers': { loadbalancer: { vip_subnet_id: SUBNET, project_id: world.project } },
     'PUT /lbaas/loadbalancers/:id': { loadbalancer: { name: 'x' } },
@@ -104,12 +150,29 @@ function requestOf(route: Route, world: World): { method: string; path: string; 
       healthmonitor: { pool_id: world.pool, type: 'TCP', delay: 1, timeout: 1, max_retries: 1 },
     },
     'PUT /lbaas/healthmonitors/:id': { healthmonitor: { name: 'x' } },
+    'POST /lbaas/l7policies': { l7policy: { listener_id: world.listener, action: 'REJECT' } },
+    'PUT /lbaas/l7policies/:id': { l7policy: { name: 'x' } },
+    'POST /lbaas/l7policies/:policy/rules': { rule: { type: 'PATH', compare_type: 'EQUAL_TO', value: '/' } },
+    'PUT /lbaas/l7policies/:policy/rules/:id': { rule: { invert: true } },
+    'PUT /lbaas/quotas/:project': { quota: { pool: 1000 } },
+    'POST /lbaas/flavors': { flavor: { name: 'x', flavor_profile_id: world.flavorProfile } },
+    'PUT /lbaas/flavors/:id': { flavor: { enabled: true } },
+    'POST /lbaas/flavorprofiles': { flavorprofile: { name: 'x', provider_name: 'amphora', flavor_data: '{}' } },
+    'PUT /lbaas/flavorprofiles/:id': { flavorprofile: { name: 'y' } },
+    'POST /lbaas/availabilityzones': {
+      availability_zone: { name: 'x', availability_zone_profile_id: world.zoneProfile },
+    },
+    'PUT /lbaas/availabilityzones/:name': { availability_zone: { enabled: true } },
+    'POST /lbaas/availabilityzoneprofiles': {
+      availability_zone_profile: { name: 'x', provider_name: 'amphora', availability_zone_data: '{}' },
+    },
+    'PUT /lbaas/availabilityzoneprofiles/:id': { availability_zone_profile: { name: 'y' } },
   }
   return { method, path, body: bodies[route] }
 }
 
 t.test('rights', async t => {
-  const api = await startTestApi()
+  const api = await startTestApi(OFFERED)
   t.teardown(api.stop)
   const world = await makeWorld(api)
 
@@ -129,7 +192,7 @@ t.test('rights', async t => {
         methods.filter(method => method !== 'HEAD').map(method => `${method} ${path}`),
       )
     })
-    t.strictSame(served.filter(route => !['GET /', 'GET /v2'].includes(route)).sort(), Object.keys(ROUTE_RIGHTS).sort())
+    t.strictSame(served.filter(route => !['GET /', 'GET /v2', 'GET /openapi', 'GET /docs'].includes(route)).sort(), Object.keys(ROUTE_RIGHTS).sort())
   })
   // Deletions and what needs the objects come last, and every refusal leaves the world as it was.
   const routes = (Object.keys(ROUTE_RIGHTS) as Route[]).sort(
@@ -140,15 +203,17 @@ t.test('rights', async t => {
       const { owner, everywhere }: { owner: readonly string[]; everywhere: readonly string[] } =
         RIGHTS[ROUTE_RIGHTS[route]]
       const { method, path, body } = requestOf(route, world)
+      const seesAll: readonly string[] = RIGHTS.read.everywhere
       const isList = method === 'GET' && /^GET \/(lbaas|octavia)\/\w+$/.test(route)
       for (const role of ROLES) {
         for (const project of [OWN, FOREIGN, '']) {
           // A list without a filter shows the caller's own project, so there the caller is always the owner of what it may see.
-          const isOwner = project === OWN || (isList && project === FOREIGN)
+          const isOwner = project === OWN || ((isList || SHARED.test(route)) && project === FOREIGN)
           const allowed = project !== '' && (everywhere.includes(role) || (isOwner && owner.includes(role)))
+          const hidden = NAMES_ITS_PARENT.test(route) && project === FOREIGN && !seesAll.includes(role)
           const { status } = await api.ask(method, path, body, tokenOf(role, project))
           t.ok(
-            allowed ? status !== 403 && status !== 401 && status < 500 : status === 403,
+            allowed ? status !== 403 && status !== 401 && status < 500 : status === (hidden ? 404 : 403),
             `${role} of ${project.slice(0, 1) || 'no'} project: ${status}`,
           )
         }
@@ -158,7 +223,7 @@ t.test('rights', async t => {
 })
 
 t.test('rights, in words rather than by the table', async t => {
-  const api = await startTestApi()
+  const api = await startTestApi(OFFERED)
   t.teardown(api.stop)
   const world = await makeWorld(api)
   const path = `/v2/lbaas/loadbalancers/${world.lb}`
@@ -199,12 +264,12 @@ t.test('rights, in words rather than by the table', async t => {
 })
 
 t.test('another project’s objects cannot be referred to', async t => {
-  const api = await startTestApi()
+  const api = await startTestApi(OFFERED)
   t.teardown(api.stop)
   const own = await makeWorld(api)
   const foreign = await makeWorld(api, FOREIGN)
   const references: [string, string, object, number][] = [
-    ['POST', 'listeners', { listener: { loadbalancer_id: foreign.lb, protocol: 'TCP', protocol_port: 1 } }, 403],
+    ['POST', 'listeners', { listener: { loadbalancer_id: foreign.lb, protocol: 'TCP', protocol_port: 1 } }, 404],
     [
       'POST',
       'listeners',
@@ -212,8 +277,8 @@ t.test('another project’s objects cannot be referred to', async t => {
       404,
     ],
     ['PUT', `listeners/${own.listener}`, { listener: { default_pool_id: foreign.pool } }, 404],
-    ['POST', 'pools', { pool: { loadbalancer_id: foreign.lb, protocol: 'HTTP', lb_algorithm: 'ROUND_ROBIN' } }, 403],
-    ['POST', 'pools', { pool: { listener_id: foreign.listener, protocol: 'HTTP', lb_algorithm: 'ROUND_ROBIN' } }, 403],
+    ['POST', 'pools', { pool: { loadbalancer_id: foreign.lb, protocol: 'HTTP', lb_algorithm: 'ROUND_ROBIN' } }, 404],
+    ['POST', 'pools', { pool: { listener_id: foreign.listener, protocol: 'HTTP', lb_algorithm: 'ROUND_ROBIN' } }, 404],
     [
       'POST',
       'pools',
@@ -226,8 +291,18 @@ t.test('another project’s objects cannot be referred to', async t => {
       'POST',
       'healthmonitors',
       { healthmonitor: { pool_id: foreign.pool, type: 'TCP', delay: 1, timeout: 1, max_retries: 1 } },
-      403,
+      404,
     ],
+    ['POST', 'l7policies', { l7policy: { listener_id: foreign.listener, action: 'REJECT' } }, 404],
+    [
+      'POST',
+      'l7policies',
+      { l7policy: { listener_id: own.listener, action: 'REDIRECT_TO_POOL', redirect_pool_id: foreign.pool } },
+      404,
+    ],
+    ['PUT', `l7policies/${own.policy}`, { l7policy: { redirect_pool_id: foreign.pool } }, 404],
+    ['PUT', `l7policies/${foreign.policy}/rules/${foreign.rule}`, { rule: { invert: true } }, 403],
+    ['PUT', `l7policies/${own.policy}/rules/${foreign.rule}`, { rule: { invert: true } }, 404],
     ['POST', `pools/${foreign.pool}/members`, { member: { address: '10.0.0.5', protocol_port: 1 } }, 403],
     ['PUT', `pools/${foreign.pool}/members`, { members: [] }, 403],
     ['PUT', `pools/${own.pool}/members/${foreign.member}`, { member: { weight: 0 } }, 404],
@@ -242,6 +317,7 @@ t.test('another project’s objects cannot be referred to', async t => {
   t.same((await api.ask('GET', `/v2/lbaas/listeners?loadbalancer_id=${foreign.lb}`)).body.listeners, [])
   const seen = { member: 0, subnet: 0 }
   const blind = await startTestApi({
+    ...OFFERED,
     network: {
       ...createNoopNetworkDriver(),
       findSubnet: async (caller, id) => {
@@ -325,7 +401,7 @@ const bodyOf = (
 }
 
 t.test('whatever is sent, the answer has the API’s own shape and is never an unexpected error', async t => {
-  const api = await startTestApi()
+  const api = await startTestApi(OFFERED)
   t.teardown(api.stop)
   const world = await makeWorld(api)
   const tally = new Map<number, number>()
@@ -335,8 +411,8 @@ t.test('whatever is sent, the answer has the API’s own shape and is never an u
     debuginfo: z.null(),
   })
   const routed = z.strictObject({ ...fault.shape, code: z.int(), title: z.string(), description: z.string() })
-  const check = async (method: string, path: string, body?: unknown) => {
-    const reply = await api.ask(method, path, body)
+  const check = async (method: string, path: string, body?: unknown, token = tokenOf('member')) => {
+    const reply = await api.ask(method, path, body, token)
     tally.set(reply.status, (tally.get(reply.status) ?? 0) + 1)
     if (reply.status < 400) return
     if (reply.status >= 500 && reply.status !== 501)
@@ -350,10 +426,17 @@ t.test('whatever is sent, the answer has the API’s own shape and is never an u
     pool_id: world.pool,
     listener_id: world.listener,
     default_pool_id: world.pool,
+    redirect_pool_id: world.pool,
+    redirect_url: 'http://a.example',
+    redirect_prefix: 'https://a.example',
     vip_subnet_id: SUBNET,
     vip_port_id: null,
     vip_network_id: null,
     provider: 'amphora',
+    provider_name: 'amphora',
+    flavor_profile_id: world.flavorProfile,
+    availability_zone_profile_id: world.zoneProfile,
+    flavor_data: '{"loadbalancer_topology": "SINGLE"}',
     project_id: OWN,
     tenant_id: OWN,
   }
@@ -363,17 +446,24 @@ t.test('whatever is sent, the answer has the API’s own shape and is never an u
     [pool, 'pools', world.pool],
     [member, `pools/${world.pool}/members`, world.member],
     [healthMonitor, 'healthmonitors', world.monitor],
+    [l7Policy, 'l7policies', world.policy],
+    [l7Rule, `l7policies/${world.policy}/rules`, world.rule],
+    [flavor, 'flavors', world.flavor],
+    [flavorProfile, 'flavorprofiles', world.flavorProfile],
+    [availabilityZone, 'availabilityzones', world.zoneProfile],
+    [availabilityZoneProfile, 'availabilityzoneprofiles', world.zoneProfile],
   ] as const
   for (const [resource, path, id] of targets) {
     await t.test(resource.label, async () => {
       const attributes: Attributes = resource.attributes
+      const token = tokenOf(resource.project === null ? 'admin' : 'member')
       await run(bodyOf(attributes, 'create', known), body =>
-        check('POST', `/v2/lbaas/${path}`, { [resource.singular]: body }),
+        check('POST', `/v2/lbaas/${path}`, { [resource.singular]: body }, token),
       )
       await run(bodyOf(attributes, 'update', known), body =>
-        check('PUT', `/v2/lbaas/${path}/${id}`, { [resource.singular]: body }),
+        check('PUT', `/v2/lbaas/${path}/${id}`, { [resource.singular]: body }, token),
       )
-      await run(fc.jsonValue(), body => check('POST', `/v2/lbaas/${path}`, body), 30)
+      await run(fc.jsonValue(), body => check('POST', `/v2/lbaas/${path}`, body, token), 30)
       const name = fc.oneof(
         {
           weight: 5,
@@ -414,6 +504,8 @@ t.test('whatever is sent, the answer has the API’s own shape and is never an u
           check(
             'GET',
             `/v2/lbaas/${path}?${new URLSearchParams(pairs.map(([key, text]): [string, string] => [wellFormed(key), wellFormed(text)]))}`,
+            undefined,
+            token,
           ),
         80,
       )
