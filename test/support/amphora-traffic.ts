@@ -11,13 +11,25 @@ type Load = { running: boolean; ok: number; errors: string[]; done: Promise<unkn
 
 const members = new Map<number, Server>()
 const loads = new Map<string, Load>()
+let sessions = 0
 
-type Request = { port: number; name: string; url: string; clients: number; from?: string }
+type Request = {
+  port: number
+  name: string
+  url: string
+  clients: number
+  from?: string
+  headers?: Record<string, string>
+}
 
 const verbs: Record<string, (request: Request) => Promise<unknown>> = {
   member: ({ port, name }) =>
     new Promise((resolve, reject) => {
-      const server = createServer((_, response) => response.end(name))
+      const server = createServer(({ url }, response) => {
+        // as an application that begins a session of its own
+        if (url === '/login') response.setHeader('Set-Cookie', `sid=${name}-${++sessions}; Path=/`)
+        response.end(name)
+      })
       server.keepAliveTimeout = 60_000
       server.on('error', reject)
       server.listen(port, '127.0.0.1', () => resolve(null))
@@ -31,7 +43,7 @@ const verbs: Record<string, (request: Request) => Promise<unknown>> = {
     await new Promise(resolve => server?.close(resolve))
   },
 
-  get: ({ url, from }) => request(url, false, from),
+  get: ({ url, from, headers }) => request(url, false, from, headers),
 
   startLoad: async ({ name, url, clients }) => {
     const load: Load = { running: true, ok: 0, errors: [], done: Promise.resolve() }
@@ -68,15 +80,22 @@ const verbs: Record<string, (request: Request) => Promise<unknown>> = {
     }),
 }
 
-function request(url: string, agent: Agent | false, localAddress?: string): Promise<{ status: number; body: string }> {
+function request(
+  url: string,
+  agent: Agent | false,
+  localAddress?: string,
+  headers: Record<string, string> = {},
+): Promise<{ status: number; body: string; cookies: string[] }> {
   return new Promise((resolve, reject) => {
-    const outgoing = get(url, { agent, localAddress, timeout: 3_000 }, response => {
+    const outgoing = get(url, { agent, localAddress, headers, timeout: 3_000 }, response => {
       let body = ''
       response.setEncoding('utf8')
       response.on('data', piece => {
         body += piece
       })
-      response.on('end', () => resolve({ status: response.statusCode ?? 0, body }))
+      response.on('end', () =>
+        resolve({ status: response.statusCode ?? 0, body, cookies: response.headers['set-cookie'] ?? [] }),
+      )
       response.on('error', reject)
     })
     outgoing.on('timeout', () => outgoing.destroy(new Error('timeout')))

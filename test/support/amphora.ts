@@ -221,7 +221,8 @@ function startTraffic(initPid: number, program: string) {
   }
   return {
     ask,
-    get: (url: string, from?: string) => ask<{ status: number; body: string }>('get', { url, from }),
+    get: (url: string, from?: string, headers?: Record<string, string>) =>
+      ask<{ status: number; body: string; cookies: string[] }>('get', { url, from, headers }),
     /** All beats and reports so far, in the order of their arrival. */
     received,
     reports: () => received.filter((message): message is Report => message.kind === 'report'),
