@@ -84,13 +84,18 @@ function readListQuery(resource: Resource, queryString: string, largestPage: num
   return query
 }
 
-/** The `fields` of a show, which takes no other argument. */
+/**
+ * The `fields` of a show, which takes no other argument.
+ * @param parent what the path says already; openstacksdk repeats it when it looks for a member or rule
+ */
 export function parseShowQuery(
   queryString: string,
   settings: Pick<Settings, 'allow_field_selection'>,
+  parent?: { argument: string; id: string },
 ): ReadonlySet<string> | null {
   let fields: ReadonlySet<string> | null = null
   for (const [name, values] of argumentsOf(queryString)) {
+    if (name === parent?.argument && values.every(value => value === parent.id)) continue
     if (name !== 'fields') throw unknownArgument(name)
     fields = namesIn(values)
   }
@@ -139,12 +144,13 @@ function filterOf(resource: Resource, name: string): Filter | null {
   return sql === null || !attribute.filterable || attribute.kind === 'json' ? null : { kind: attribute.kind, sql }
 }
 
-function filterCondition(name: string, { kind, sql }: Filter, value: string): Condition {
+function filterCondition(name: string, { kind, sql, narrow }: Filter, value: string): Condition {
   switch (kind) {
     case 'uuid': {
       // Clients look a word up as an id that is none: nothing is found, and that is no error.
       const id = canonicalUuid(value)
-      return id === null ? condition('false') : condition(`${sql} = ?`, id)
+      if (id === null) return condition('false')
+      return narrow === undefined ? condition(`${sql} = ?`, id) : condition(`${narrow} AND ${sql} = ?`, id, id)
     }
     case 'integer': {
       const reading = integer(Number.MIN_SAFE_INTEGER, Number.MAX_SAFE_INTEGER).read(value)

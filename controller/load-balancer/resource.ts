@@ -2,7 +2,8 @@ import { z } from 'zod'
 import { type Attribute, type Attributes, type Created, createShape, type Updated, updateShape } from './attributes.js'
 import { canonicalUuid, type Kind } from './values.js'
 
-export type Filter = { kind: Kind; sql: string }
+/** `narrow`: a further condition with one placeholder for the value, for an index to begin with. */
+export type Filter = { kind: Kind; sql: string; narrow?: string }
 
 /** What the routes, lists and writes need to know of one kind of object. */
 export type Resource<A extends Attributes = Attributes> = {

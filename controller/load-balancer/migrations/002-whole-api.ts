@@ -75,6 +75,12 @@ export const wholeApi: Migration = {
 
       ALTER TABLE member ADD COLUMN vnic_type text NOT NULL DEFAULT 'normal';
 
+      -- Pages over every project, for those who may read them all.
+      CREATE INDEX listener_page_all ON listener (created_at, id);
+      CREATE INDEX pool_page_all ON pool (created_at, id);
+      CREATE INDEX health_monitor_page_all ON health_monitor (created_at, id);
+      CREATE INDEX amphora_page_all ON amphora (created_at, id);
+
       CREATE TABLE l7_policy (
         id uuid PRIMARY KEY,
         load_balancer_id uuid NOT NULL REFERENCES load_balancer ON DELETE CASCADE,
@@ -100,6 +106,7 @@ export const wholeApi: Migration = {
       CREATE INDEX l7_policy_listener ON l7_policy (listener_id, position);
       CREATE INDEX l7_policy_redirect_pool ON l7_policy (redirect_pool_id);
       CREATE INDEX l7_policy_page ON l7_policy (project_id, created_at, id);
+      CREATE INDEX l7_policy_page_all ON l7_policy (created_at, id);
 
       CREATE TABLE l7_rule (
         id uuid PRIMARY KEY,

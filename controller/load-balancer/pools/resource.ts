@@ -33,6 +33,11 @@ export const pool = defineResource({
   filters: {
     loadbalancer_id: { kind: 'uuid', sql: 'o.load_balancer_id' },
     load_balancer_id: { kind: 'uuid', sql: 'o.load_balancer_id' },
+    healthmonitor_id: {
+      kind: 'uuid',
+      sql: monitorId,
+      narrow: 'o.id = (SELECT h.pool_id FROM health_monitor h WHERE h.id = ?)',
+    },
   },
   attributes: {
     id: derived('uuid', 'o.id'),
