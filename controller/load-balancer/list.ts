@@ -50,7 +50,7 @@ function after(resource: Resource, order: readonly SortKey[], marker: string, sc
     const operator = order[0]?.descending === true ? '<' : '>'
     return condition(`(o.created_at, ${key}) ${operator} ${row.sql}`, ...row.bindings)
   }
-  return order.reduceRight<Condition>((rest, { sql, descending }) => {
+  const later = order.reduceRight<Condition>((rest, { sql, descending }) => {
     const value = ofMarker(sql)
     const beyond = descending
       ? `${sql} < ${value.sql} OR (${sql} IS NOT NULL AND ${value.sql} IS NULL)`
@@ -61,6 +61,8 @@ function after(resource: Resource, order: readonly SortKey[], marker: string, sc
       ...rest.bindings,
     )
   }, condition('false'))
+  // A marker that is not there reads null, which would have a place in the order.
+  return allOf([condition(`EXISTS ${ofMarker('1').sql}`, ...ofMarker('1').bindings), later])
 }
 
 const keyOf = ({ key }: Resource): string => `o.${key.column}`

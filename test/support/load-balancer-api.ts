@@ -16,6 +16,9 @@ export const FOREIGN = 'b'.repeat(32)
 /** A subnet id; the noop network driver knows every id. */
 export const SUBNET = '11111111-1111-4111-8111-111111111111'
 
+/** Instead of a project: the whole system. */
+export const SYSTEM = 'system'
+
 /** A token of the tests says who it is: `<role>[,<role>]@<project>`, or `<role>@` without a project. */
 export const tokenOf = (roles: string, project = OWN): string => `${roles}@${project}`
 
@@ -25,9 +28,9 @@ export function callerOf(token: string): Caller | null {
   const domain = { id: 'default', name: 'Default' }
   return {
     user: { id: `user-${roles}`, name: roles, domain },
-    project: project === '' ? null : { id: project, name: project, domain },
+    project: project === '' || project === SYSTEM ? null : { id: project, name: project, domain },
     domain: null,
-    system: false,
+    system: project === SYSTEM,
     roles: roles.split(','),
     expiresAt: new Date(Date.now() + 3_600_000),
   }
@@ -102,7 +105,12 @@ export async function startTestApi(
     })
     const received = await answer.text()
     const isJson = (answer.headers.get('content-type') ?? '').includes('json')
-    return { status: answer.status, headers: answer.headers, text: received, body: isJson ? JSON.parse(received) : {} }
+    return {
+      status: answer.status,
+      headers: answer.headers,
+      text: received,
+      body: isJson && received !== '' ? JSON.parse(received) : {},
+    }
   }
   return {
     url: server.url,
