@@ -118,7 +118,6 @@ t.test('bodies', async t => {
       },
     )
     for (const extra of [
-      { allowed_cidrs: ['10.0.0.0/8'] },
       { tls_versions: ['TLSv1.3'] },
       { hsts_max_age: 0 },
       { client_authentication: 'OPTIONAL' },
