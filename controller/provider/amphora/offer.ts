@@ -16,9 +16,6 @@ const NO_TLS_REFERENCES = {
   hsts_preload: [false],
 }
 
-/** As `{}` reads, which removes it. */
-const NO_PERSISTENCE = { type: null, cookie_name: null, persistence_timeout: null, persistence_granularity: null }
-
 /** What the API offers for the amphora provider. */
 export const amphoraOffer: OfferedProvider = {
   name: 'amphora',
@@ -27,16 +24,13 @@ export const amphoraOffer: OfferedProvider = {
     loadbalancer: {
       vip_sg_ids: [[]],
       vip_qos_policy_id: [],
-      additional_vips: [[]],
     },
     // What the compute driver has no means for.
     flavor: { sriov_vip: [false], allow_member_sriov: [false] },
     availability_zone: { management_network: [] },
-    listener: { protocol: ['HTTP', 'TCP'], allowed_cidrs: [[]], ...NO_TLS_REFERENCES },
+    listener: { protocol: ['HTTP', 'HTTPS', 'TCP', 'PROMETHEUS'], ...NO_TLS_REFERENCES },
     pool: {
-      protocol: ['HTTP', 'TCP'],
-      lb_algorithm: ['ROUND_ROBIN', 'LEAST_CONNECTIONS', 'SOURCE_IP'],
-      session_persistence: [NO_PERSISTENCE],
+      protocol: ['HTTP', 'HTTPS', 'PROXY', 'PROXYV2', 'TCP'],
       tls_enabled: [false],
       tls_container_ref: [],
       ca_tls_container_ref: [],
@@ -45,7 +39,7 @@ export const amphoraOffer: OfferedProvider = {
       tls_versions: [],
       alpn_protocols: [],
     },
-    healthmonitor: { type: ['HTTP', 'TCP'] },
+    healthmonitor: { type: ['HTTP', 'HTTPS', 'PING', 'TCP', 'TLS-HELLO'] },
     l7policy: { listener_protocol: ['HTTP', 'TERMINATED_HTTPS'] },
     rule: { type: ['HOST_NAME', 'PATH', 'FILE_TYPE', 'HEADER', 'COOKIE'] },
   },
