@@ -207,26 +207,27 @@ async function makeTree(api: TestApi): Promise<Tree> {
 t.test('a limit is exact for every kind, however many ask at once', async t => {
   const api = await startTestApi({ providers: ['noop_driver'] })
   t.teardown(api.stop)
-  const tree = await makeTree(api)
-  t.strictSame(await inUse(api), Object.fromEntries(Object.keys(UNLIMITED).map(name => [name, 1])))
+  // Changes of one load balancer follow each other, those of several are made at once.
+  const trees = [await makeTree(api), await makeTree(api), await makeTree(api), await makeTree(api)]
+  t.strictSame(await inUse(api), Object.fromEntries(Object.keys(UNLIMITED).map(name => [name, 4])))
   for (const [kind, { label, make }] of Object.entries(KINDS)) {
     await t.test(kind, async t => {
-      await setQuota(api, { [kind]: 4 })
-      const before = await api.database('load_balancer').where({ id: tree.lb }).first('generation')
-      const replies = await Promise.all(Array.from({ length: 20 }, (_, index) => make(api, tree, index)))
+      await setQuota(api, { [kind]: 7 })
+      const generations = async () => Number((await api.database('load_balancer').sum('generation').first())?.sum)
+      const before = await generations()
+      const replies = await Promise.all(Array.from({ length: 20 }, (_, index) => make(api, trees[index % 4]!, index)))
       const refused = replies.filter(({ status }) => status !== 201)
       t.equal(replies.length - refused.length, 3)
       for (const reply of refused) t.match(reply, met(label))
-      t.equal((await inUse(api))[kind], 4)
-      const after = await api.database('load_balancer').where({ id: tree.lb }).first('generation')
-      const others = kind === 'loadbalancer' ? 0 : kind === 'healthmonitor' ? 23 : 3
-      t.equal(after.generation - before.generation, others, 'a refusal leaves no trace')
+      t.equal((await inUse(api))[kind], 7)
+      const traces = kind === 'healthmonitor' ? 23 : 3
+      t.equal((await generations()) - before, traces, 'a refusal leaves no trace')
       t.match((await setQuota(api, { [kind]: 1 })).status, 202, 'a limit below the use can be set')
-      t.match(await make(api, tree, 90), met(label))
-      await setQuota(api, { [kind]: 5 })
-      t.equal((await make(api, tree, 91)).status, 201)
+      t.match(await make(api, trees[0]!, 90), met(label))
+      await setQuota(api, { [kind]: 8 })
+      t.equal((await make(api, trees[0]!, 91)).status, 201)
       await setQuota(api, { [kind]: null })
-      t.equal((await make(api, tree, 92)).status, 201)
+      t.equal((await make(api, trees[0]!, 92)).status, 201)
     })
   }
 })
@@ -273,6 +274,8 @@ t.test('what a batch of members is charged', async t => {
   await api.apply(tree.lb)
   t.match(await batch([84], '?additive_only=true'), met('Member'))
   t.equal((await batch([82], '?additive_only=true')).status, 202, 'an update is no new member')
+  await setQuota(api, { member: 3 })
+  t.equal((await batch([83, 84, 85])).status, 202, 'one more than go')
 })
 
 t.test('what is deleted counts until it is gone', async t => {
