@@ -11,6 +11,8 @@ export const l7Rule = defineResource({
   plural: 'rules',
   table: 'l7_rule',
   source: 'l7_rule o JOIN load_balancer lb ON lb.id = o.load_balancer_id',
+  // openstacksdk repeats what the path says.
+  filters: { l7policy_id: { kind: 'uuid', sql: 'o.l7_policy_id' } },
   attributes: {
     id: derived('uuid', 'o.id'),
     type: settableRequired(

@@ -42,7 +42,7 @@ async function list({ database, config }: Service, { caller, right, params, quer
 }
 
 async function show({ database, config }: Service, { caller, right, params, queryString }: Call): Promise<Answer> {
-  const fields = parseShowQuery(queryString, config)
+  const fields = parseShowQuery(queryString, config, { argument: 'l7policy_id', id: params.policy ?? '' })
   const [policyId, id] = [canonicalUuid(params.policy), canonicalUuid(params.id)]
   const object =
     policyId === null || id === null

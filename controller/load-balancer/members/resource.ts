@@ -9,6 +9,8 @@ export const member = defineResource({
   plural: 'members',
   table: 'member',
   source: 'member o JOIN load_balancer lb ON lb.id = o.load_balancer_id',
+  // openstacksdk repeats what the path says.
+  filters: { pool_id: { kind: 'uuid', sql: 'o.pool_id' } },
   attributes: {
     id: derived('uuid', 'o.id'),
     name: settable(text(255), ''),

@@ -6,7 +6,7 @@ import { type ChangedLoadBalancer, changeLoadBalancer, markDeleted, touchPool, u
 import { missing, missingParent } from '../faults.js'
 import { type Found, findObject, isBeingDeleted, lookUp } from '../find.js'
 import { checkFit } from '../fit.js'
-import { parse, readWrapped } from '../input.js'
+import { readWrapped } from '../input.js'
 import { listPage } from '../list.js'
 import { booleanOf, parseArguments, parseListQuery, parseShowQuery } from '../list-query.js'
 import { pool } from '../pools/resource.js'
@@ -47,7 +47,7 @@ async function list({ database, config }: Service, { caller, right, params, quer
 }
 
 async function show({ database, config }: Service, { caller, right, params, queryString }: Call): Promise<Answer> {
-  const fields = parseShowQuery(queryString, config)
+  const fields = parseShowQuery(queryString, config, { argument: 'pool_id', id: params.pool ?? '' })
   const [poolId, id] = [canonicalUuid(params.pool), canonicalUuid(params.id)]
   const object =
     poolId === null || id === null
@@ -153,9 +153,7 @@ async function replaceAll(service: Service, { caller, right, params, queryString
 
 /** `{"members": [...]}` or the bare list. */
 function readBatch(body: unknown): WantedMember[] {
-  const values = Array.isArray(body)
-    ? parse({ members: body }, z.strictObject({ members: bodyOfBatch })).members
-    : readWrapped(body, 'members', bodyOfBatch)
+  const values = readWrapped(Array.isArray(body) ? { members: body } : body, 'members', bodyOfBatch)
   const raw: unknown[] = Array.isArray(body) ? body : isObject(body) && Array.isArray(body.members) ? body.members : []
   return values.map((value, index) => {
     const element = raw[index]

@@ -1,0 +1,31 @@
+import { execFile } from 'node:child_process'
+import { dirname, join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { promisify } from 'node:util'
+import t from 'tap'
+import { NOOP_DRIVERS, startKrater } from '../support/krater.js'
+import { clientEnvironment, clientPython } from '../support/openstack-session.js'
+
+const script = join(dirname(dirname(fileURLToPath(import.meta.url))), 'support/openstacksdk.py')
+
+type Finding = { name: string; got: unknown; wanted: unknown }
+
+t.test('every method of openstacksdk’s load balancer proxy', async t => {
+  t.setTimeout(600_000)
+  const krater = await startKrater(t, NOOP_DRIVERS)
+  const { stdout, stderr } = await promisify(execFile)(clientPython(), [script], {
+    env: clientEnvironment(krater, 'krater'),
+    timeout: 300_000,
+    maxBuffer: 16 * 1024 * 1024,
+  }).catch(({ stdout, stderr }: { stdout: string; stderr: string }) => ({ stdout, stderr }))
+  const findings = stdout
+    .split('\n')
+    .filter(Boolean)
+    .map(line => JSON.parse(line) as Finding)
+  for (const { name, got, wanted } of findings) {
+    if (Array.isArray(wanted)) t.same(got, wanted, name)
+    else t.match(got, wanted, name)
+  }
+  t.equal(stderr, '', 'the script came to its end')
+  t.equal(findings.at(-1)?.name, 'methods that nothing above calls')
+})
