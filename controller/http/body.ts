@@ -14,36 +14,57 @@ export async function readJson(ctx: Context, limit: number): Promise<unknown> {
   if (type !== '' && type !== 'application/json' && !type.endsWith('+json')) {
     throw new ApiError(415, `Content-Type must be application/json, not ${type}.`)
   }
-  const value = parseJson(bytes)
-  if (stringsIn(value).some(text => /\p{Surrogate}/u.test(text))) {
+  const text = decode(bytes)
+  const value = parseJson(text)
+  requireShallow(value)
+  // Half a pair has no UTF-8 form, so only an escape can bring one.
+  if (text.includes('\\u') && stringsIn(value).some(string => /\p{Surrogate}/u.test(string))) {
     throw badRequest('The request body holds half a surrogate pair.')
   }
   return value
 }
 
-function parseJson(bytes: Buffer): unknown {
+const decoder = new TextDecoder('utf-8', { fatal: true })
+
+function decode(bytes: Buffer): string {
   try {
-    return JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(bytes))
+    return decoder.decode(bytes)
   } catch {
-    throw badRequest('The request body is not valid JSON.')
+    throw notJson()
   }
 }
+
+function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    throw notJson()
+  }
+}
+
+const notJson = () => badRequest('The request body is not valid JSON.')
 
 /** No client nests deeply, and whatever walks a value level by level, JSON.stringify too, must not run out of stack. */
 const MOST_LEVELS = 32
 
-/** Every string in a JSON value, keys included. @throws ApiError 400 when it is nested too deeply */
-export function stringsIn(value: unknown): string[] {
-  const strings: string[] = []
-  let level: unknown[] = [value]
+/** @throws ApiError 400 when a JSON value is nested too deeply */
+function requireShallow(value: unknown): void {
+  let level = [value].filter(isContainer)
   for (let depth = 0; level.length > 0; depth++) {
     if (depth > MOST_LEVELS) throw badRequest(`The request body is nested deeper than ${MOST_LEVELS} levels.`)
-    for (const item of level) if (typeof item === 'string') strings.push(item)
-    level = level
-      .filter(item => typeof item === 'object' && item !== null)
-      .flatMap(item => [...Object.keys(item), ...Object.values(item)])
+    const below: object[] = []
+    for (const item of level) for (const inner of Object.values(item)) if (isContainer(inner)) below.push(inner)
+    level = below
   }
-  return strings
+}
+
+const isContainer = (value: unknown): value is object => typeof value === 'object' && value !== null
+
+/** Every string in a JSON value that readJson returned, keys included. */
+export function stringsIn(value: unknown): string[] {
+  if (typeof value === 'string') return [value]
+  if (!isContainer(value)) return []
+  return [...(Array.isArray(value) ? [] : Object.keys(value)), ...Object.values(value).flatMap(stringsIn)]
 }
 
 /** Reads the raw request body; ApiError 413 above `limit` bytes. */

@@ -227,11 +227,8 @@ async function refuse(trx: Transaction, table: string, label: string, id: string
   throw gone ? missing(label, id) : immutable(label, id)
 }
 
-/** PostgreSQL takes no more in one statement. */
-const MOST_BINDINGS = 65_535
-
 /**
- * Inserts rows with the stamp of the present change, within the project's quota: one statement, or a few for the largest requests.
+ * Inserts rows with the stamp of the present change, within the project's quota, as one statement whatever their number.
  * @param rows all with the same columns
  * @param replaced how many rows of the same kind the request takes away, for which it need not be charged
  * @returns the first row that another one's unique index kept out, or undefined when all went in
@@ -248,12 +245,20 @@ export async function insertRows<T extends { id: string }>(
   const { generation } = above
   if (rows.length > replaced) await chargeQuota(trx, above, table, rows.length - replaced)
   const stamped = rows.map(row => ({ ...row, generation, change: 'create' }))
-  const atOnce = Math.floor(MOST_BINDINGS / Object.keys(stamped[0] ?? {}).length)
-  const ids = new Set<string>()
-  for (let start = 0; start < stamped.length; start += atOnce) {
-    const some = stamped.slice(start, start + atOnce)
-    const inserted: { id: string }[] = await trx(table).insert(some).onConflict().ignore().returning('id')
-    for (const { id } of inserted) ids.add(id)
-  }
-  return ids.size === rows.length ? undefined : rows.find(({ id }) => !ids.has(id))
+  const columns = Object.keys(stamped[0] ?? {})
+  const names = columns.map(() => '??').join(', ')
+  // One binding for all of them: a statement takes only so many, and each costs as much as a row does here.
+  const { rowCount } = await trx.raw(
+    `INSERT INTO ?? (${names}) SELECT ${names} FROM json_populate_recordset(NULL::??, ?) ON CONFLICT DO NOTHING`,
+    [table, ...columns, ...columns, table, JSON.stringify(stamped)],
+  )
+  if (rowCount === rows.length) return undefined
+  const inserted: { id: string }[] = await trx(table)
+    .whereIn(
+      'id',
+      rows.map(({ id }) => id),
+    )
+    .select('id')
+  const ids = new Set(inserted.map(({ id }) => id))
+  return rows.find(({ id }) => !ids.has(id))
 }

@@ -10,7 +10,20 @@ const MOST_ISSUES = 10
  * @throws ApiError 400 that names every wrong or unknown attribute
  */
 export function readWrapped<T>(body: unknown, wrapper: string, inside: z.ZodType<T>): T {
-  return parse(body, z.strictObject({ [wrapper]: inside }))[wrapper] as T
+  return parse(body, wrapperOf(wrapper, inside))[wrapper] as T
+}
+
+type Wrapper = z.ZodType<Record<string, unknown>>
+
+/** A schema is compiled when it is used first, so each is kept: there are as many as there are bodies. */
+const wrappers = new WeakMap<z.ZodType, Wrapper>()
+
+function wrapperOf(key: string, inside: z.ZodType): Wrapper {
+  const known = wrappers.get(inside)
+  if (known !== undefined) return known
+  const made = z.strictObject({ [key]: inside })
+  wrappers.set(inside, made)
+  return made
 }
 
 /** The same for a body without a wrapper, such as a bare array. */

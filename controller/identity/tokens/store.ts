@@ -20,11 +20,12 @@ export async function findToken(
   { allowExpired = false } = {},
 ): Promise<StoredToken | null> {
   const grace = allowExpired ? EXPIRED_WINDOW_SECONDS : 0
-  const row = await database('token')
-    .where({ sha256 })
-    .whereRaw(`expires_at > now() - ? * interval '1 second'`, [grace])
-    .first('document', 'expires_at')
-  return row === undefined ? null : { sha256, document: row.document as TokenDocument, expiresAt: row.expires_at }
+  const { rows } = await database.raw(
+    `SELECT document, expires_at FROM token WHERE sha256 = ? AND expires_at > now() - ? * interval '1 second'`,
+    [sha256, grace],
+  )
+  const [row] = rows as { document: TokenDocument; expires_at: Date }[]
+  return row === undefined ? null : { sha256, document: row.document, expiresAt: row.expires_at }
 }
 
 /** Stores a token that was just issued. */
