@@ -11,7 +11,7 @@ import { keepBounded } from './log/bounded-files.js'
 import { HAPROXY_LOG, receiveHaproxyLog } from './log/haproxy-receiver.js'
 import { AGENT_LOG, createLog } from './log/log.js'
 import { recentLines } from './log/recent-lines.js'
-import { prepareMachine } from './network/configure.js'
+import { announceVips, prepareMachine } from './network/configure.js'
 import { observeNetwork } from './network/observed.js'
 import manifest from './package.json' with { type: 'json' }
 import { haproxyGroup } from './ping/ping.js'
@@ -116,6 +116,9 @@ export async function startAgent(boot: Boot): Promise<Agent> {
         return { lines: recentLines(logs, request.lines) }
       case 'apply':
         return applyInTurn(request.desired)
+      case 'announce':
+        await announceVips(store.confirmed()?.interfaces ?? [], log)
+        return {}
     }
   }
   const server = await serve(handle, log)

@@ -108,6 +108,16 @@ async function announce(devices: readonly string[], interfaces: readonly Interfa
   await batch(commands, log)
 }
 
+/** Neighbours hear again of the cards that carry VIPs. */
+export async function announceVips(interfaces: readonly Interface[], log: Log): Promise<void> {
+  const carrying = interfaces.filter(({ vips }) => vips.length > 0)
+  await announce(
+    carrying.map(({ name }) => name),
+    carrying,
+    log,
+  )
+}
+
 /** Releases addresses at once, for the peer to take over; those that are not there are no error. */
 export async function releaseVips(interfaces: readonly Interface[], log: Log): Promise<void> {
   const { addresses } = await observeNetwork()

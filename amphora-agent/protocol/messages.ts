@@ -12,6 +12,8 @@ export const AGENT_SOCKET = '/run/krater/agent.sock'
 export const requestSchema = z.discriminatedUnion('verb', [
   z.strictObject({ id: z.int(), verb: z.literal('hello') }),
   z.strictObject({ id: z.int(), verb: z.literal('apply'), desired: desiredSchema }),
+  /** Neighbours are told where the VIPs are that it holds. An agent that does not know this answers `malformed`. */
+  z.strictObject({ id: z.int(), verb: z.literal('announce') }),
   z.strictObject({ id: z.int(), verb: z.literal('status') }),
   z.strictObject({ id: z.int(), verb: z.literal('logs'), lines: z.int().min(1).max(5000) }),
 ])
@@ -48,7 +50,16 @@ export type StatusResult = HelloResult & {
 
 export type LogsResult = { lines: string[] }
 
-export type ResultOf = { hello: HelloResult; apply: ApplyResult; status: StatusResult; logs: LogsResult }
+/** Nothing but that it was done. */
+export type AnnounceResult = Record<never, never>
+
+export type ResultOf = {
+  hello: HelloResult
+  apply: ApplyResult
+  announce: AnnounceResult
+  status: StatusResult
+  logs: LogsResult
+}
 
 /** Why a request was not carried out. `details` holds a tool's own words. */
 export type AgentError = {

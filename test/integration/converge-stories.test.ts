@@ -11,6 +11,7 @@ type Event =
   | { kind: 'remove-members'; subnet: 0 | 1 | 2 }
   | { kind: 'stop-machine' }
   | { kind: 'hang-agent' }
+  | { kind: 'failover' }
   | { kind: 'delete' }
 
 const fate = fc.oneof(
@@ -29,6 +30,7 @@ const event: fc.Arbitrary<Event> = fc.oneof(
   },
   { weight: 3, arbitrary: fc.record({ kind: fc.constant('add-member' as const), subnet: aSubnet }) },
   { weight: 2, arbitrary: fc.record({ kind: fc.constant('remove-members' as const), subnet: aSubnet }) },
+  { weight: 2, arbitrary: fc.constant<Event>({ kind: 'failover' }) },
   {
     weight: 1,
     arbitrary: fc.constantFrom<Event>({ kind: 'stop-machine' }, { kind: 'hang-agent' }, { kind: 'delete' }),
@@ -87,6 +89,7 @@ async function play(db: Database, story: { topology: string; warm: boolean; even
     }
     if (happening.kind === 'add-member') await scene.addMember(MEMBER_SUBNETS[happening.subnet])
     if (happening.kind === 'remove-members') await scene.removeMembers(MEMBER_SUBNETS[happening.subnet])
+    if (happening.kind === 'failover') await scene.failOver()
     if (happening.kind === 'stop-machine') scene.world.stopMachine(await amphorae())
     if (happening.kind === 'hang-agent') scene.world.hangAgent(await amphorae())
     if (happening.kind === 'delete') {

@@ -121,6 +121,40 @@ t.test('converge', async t => {
     t.notSame(await other.amphoraIds(), [warm])
   })
 
+  for (const topology of ['SINGLE', 'ACTIVE_STANDBY']) {
+    await t.test(`failover of all amphorae, ${topology}`, async t => {
+      const scene = await createScene(db, { topology })
+      const provider = providerOf(db, scene.world.enter())
+      await scene.addMember(MEMBER_SUBNETS[0])
+      await expectSettled(t, scene, provider)
+      const [before, vip] = [await scene.amphoraIds(), (await scene.tree())?.vip]
+      await scene.failOver()
+      await expectSettled(t, scene, provider)
+      const after = await scene.amphoraIds()
+      t.equal(after.length, before.length)
+      t.notOk(after.some(id => before.includes(id)))
+      t.same((await scene.tree())?.vip, vip)
+      if (topology === 'SINGLE') t.equal(scene.world.calls.filter(call => call === 'announce').length, 1)
+      await t.test('with a warm amphora, which is ready at once', async t => {
+        const warm = await addWarmAmphora(db, scene.world)
+        await scene.failOver()
+        await expectSettled(t, scene, provider)
+        t.ok((await scene.amphoraIds()).includes(warm))
+      })
+    })
+  }
+
+  await t.test('a configuration that is asked for anew is pushed anew', async t => {
+    const scene = await createScene(db)
+    const provider = providerOf(db, scene.world.enter())
+    await expectSettled(t, scene, provider)
+    await db('load_balancer').where({ id: scene.id }).update({ recheck_at: db.fn.now() })
+    await db('amphora').where({ load_balancer_id: scene.id }).update({ applied_generation: 0 })
+    scene.world.calls.length = 0
+    await expectSettled(t, scene, provider)
+    t.equal(scene.world.calls.filter(call => call === 'apply').length, 1)
+  })
+
   await t.test('an amphora that stopped is itself again, at its own addresses', async t => {
     const scene = await createScene(db)
     const provider = providerOf(db, scene.world.enter())

@@ -131,7 +131,7 @@ t.test('acts upon an amphora', async t => {
   })
   await t.test('only one in ERROR can be deleted', async t => {
     const broken = await addAmphora(api, { status: 'ERROR', role: null })
-    const brokenInUse = await addAmphora(api, { load_balancer_id: lb, role: 'BACKUP', status: 'ERROR' })
+    const brokenInUse = await addAmphora(api, { load_balancer_id: lb, role: null, status: 'ERROR' })
     const statusOf = async (id: string) => (await api.database('amphora').where({ id }).first()).status
     for (const id of [master, warm, doomed]) t.match(await act('DELETE', id), immutable(id))
     t.equal((await act('DELETE', NOWHERE)).status, 404)

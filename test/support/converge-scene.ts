@@ -2,6 +2,7 @@ import { randomBytes, randomUUID } from 'node:crypto'
 import { configurationSchema } from '../../controller/config/schema.js'
 import { type Claim, LEASE_SECONDS } from '../../controller/database/claim.js'
 import type { Database } from '../../controller/database/connection.js'
+import { replaceAll } from '../../controller/load-balancer/amphorae/replace.js'
 import { readTree } from '../../controller/load-balancer/read-tree.js'
 import type { LoadBalancerTree } from '../../controller/load-balancer/tree.js'
 import { createLog } from '../../controller/log/log.js'
@@ -76,6 +77,14 @@ export async function createScene(db: Database, columns: Record<string, unknown>
     removeMembers: async (subnetId: string) => {
       const generation = await changeLoadBalancer(db, id)
       await db('member').where({ load_balancer_id: id, subnet_id: subnetId }).update({ change: 'delete', generation })
+    },
+    /** As the API asks for other amphorae. */
+    failOver: async () => {
+      await changeLoadBalancer(db, id)
+      await db.transaction(async trx => {
+        const { generation } = await trx('load_balancer').where({ id }).first()
+        await replaceAll(trx, { id, generation })
+      })
     },
     amphoraIds: () => db('amphora').where({ load_balancer_id: id }).pluck<string[]>('id'),
     /** One attempt of a worker whose drivers meet these fates. @returns whether it was brought to its end */

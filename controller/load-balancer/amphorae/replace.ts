@@ -5,7 +5,10 @@ import type { ChangedLoadBalancer } from '../change.js'
  * Asks for another amphora in the place of each that a load balancer has. A role in which one is being replaced at this moment is left
  * alone: what is made there is new anyway, and asking again and again would never come to an end.
  */
-export async function replaceAll(trx: Transaction, { id, generation }: ChangedLoadBalancer): Promise<void> {
+export async function replaceAll(
+  trx: Transaction,
+  { id, generation }: Pick<ChangedLoadBalancer, 'id' | 'generation'>,
+): Promise<void> {
   await trx.raw(
     `UPDATE amphora a SET replace_generation = :generation
       WHERE load_balancer_id = :id AND status <> 'PENDING_DELETE'

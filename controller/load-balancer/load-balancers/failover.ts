@@ -11,10 +11,7 @@ import { loadBalancer } from './resource.js'
  * ERROR; the load balancer is PENDING_UPDATE until the last of the old amphorae is gone.
  * @throws ApiError 403, 404, 409 when it is being deleted
  */
-export async function failOver(
-  service: Service,
-  { caller, right, params, queryString, asked }: Call,
-): Promise<Answer> {
+export async function failOver(service: Service, { caller, right, params, queryString, asked }: Call): Promise<Answer> {
   parseArguments(queryString)
   const found = await findObject(service.database, loadBalancer, params.id ?? '')
   authorise(caller, right, found.project_id)

@@ -186,6 +186,9 @@ export const wholeApi: Migration = {
 
       -- An amphora that a failover asked to be replaced: it serves until another has taken its role.
       ALTER TABLE amphora ADD COLUMN replace_generation bigint;
+      -- Never two successors.
+      CREATE UNIQUE INDEX amphora_role ON amphora (load_balancer_id, role)
+       WHERE replace_generation IS NULL AND status <> 'PENDING_DELETE';
 
       -- Who changed what, and what became of it; kept for as long as the load balancer's record.
       CREATE TABLE load_balancer_event (

@@ -35,7 +35,13 @@ const status = hello.extend({
 const logs = z.object({ lines: z.array(z.string()) })
 
 /** What an amphora says is checked like any input: it carries tenants' traffic and may have been taken over. */
-export const resultSchemas: { [V in AgentVerb]: z.ZodType<ResultOf[V]> } = { hello, apply, status, logs }
+export const resultSchemas: { [V in AgentVerb]: z.ZodType<ResultOf[V]> } = {
+  hello,
+  apply,
+  announce: z.object({}),
+  status,
+  logs,
+}
 
 const errorSchema: z.ZodType<AgentError> = z.object({
   code: z.enum([

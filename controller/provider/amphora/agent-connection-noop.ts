@@ -17,6 +17,7 @@ export function createNoopAgentConnections(): AgentConnections {
       uptimeSeconds: 0,
     }),
     logs: () => ({ lines: [] }),
+    announce: () => ({}),
     apply: (amphoraId, { desired: { generation, sha256 } }) => {
       const transition = applied.get(amphoraId)?.sha256 === sha256 ? 'unchanged' : 'runtime'
       applied.set(amphoraId, { generation, sha256 })

@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { HelloResult } from '../../../amphora-agent/protocol/messages.js'
 import { amphoraIdentity } from '../../compute/amphora-identity.js'
 import type { AgentConnections, AgentTarget } from './agent-connection.js'
-import { AgentUnreachable } from './agent-errors.js'
+import { AgentRefused, AgentUnreachable } from './agent-errors.js'
 import type { AgentSight } from './observed.js'
 
 /** Where one amphora's agent is, and the pin that proves it. */
@@ -46,6 +46,16 @@ export async function awaitAgent(
     }
     await sleep(POLL_PAUSE_MS)
   }
+}
+
+/**
+ * Has the agent tell the neighbours of its card where the VIPs are.
+ * @throws AgentUnreachable; not for an agent that is too old to know how, since it told them when it took the VIPs
+ */
+export async function announceVips(agents: AgentConnections, target: AgentTarget): Promise<void> {
+  await agents.request(target, { verb: 'announce' }, { timeoutMs: 10_000 }).catch((error: unknown) => {
+    if (!(error instanceof AgentRefused) || error.error.code !== 'malformed') throw error
+  })
 }
 
 async function answerOf(agents: AgentConnections, target: AgentTarget): Promise<AgentSight> {

@@ -17,7 +17,8 @@ export async function readAmphorae(database: Database, claim: Claim): Promise<Am
             a.id, a.status, a.role, a.lb_network_ip AS "managementAddress",
             a.applied_generation AS "appliedGeneration", a.applied_sha256 AS "appliedSha256",
             extract(epoch FROM now() - greatest(h.last_seen, a.updated_at, a.created_at))::float8 AS "silentSeconds",
-            coalesce(h.needs_apply AND h.last_seen > a.updated_at, false) AS "needsApply"
+            coalesce(h.needs_apply AND h.last_seen > a.updated_at, false) AS "needsApply",
+            a.replace_generation IS NOT NULL AS replacing, coalesce(h.vrrp_master, false) AS "heldVip"
        FROM load_balancer lb
        LEFT JOIN amphora a ON a.load_balancer_id = lb.id
        LEFT JOIN amphora_health h ON h.amphora_id = a.id

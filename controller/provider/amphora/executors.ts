@@ -1,3 +1,4 @@
+import type { Desired } from '../../../amphora-agent/protocol/desired.js'
 import type { Claim } from '../../database/claim.js'
 import type { Database } from '../../database/connection.js'
 import type { LoadBalancerTree } from '../../load-balancer/tree.js'
@@ -5,7 +6,8 @@ import type { Logger } from '../../log/log.js'
 import { AddressTaken, InvalidPortRequest, NoAddressLeft, type Port, type PortRequest } from '../../network/driver.js'
 import { ClaimLost, type Deed, ProvisioningFault } from '../provider.js'
 import { releaseVipPort, vipPortRequest } from '../vip-port.js'
-import { agentTarget, awaitAgent } from './agent.js'
+import { agentTarget, announceVips, awaitAgent } from './agent.js'
+import type { AgentTarget } from './agent-connection.js'
 import { adoptWarmAmphora, deleteAmphora, insertAmphora, recordVipPort, updateAmphora } from './amphora-rows.js'
 import { applyDesired } from './apply.js'
 import type { Brake } from './brake.js'
@@ -130,21 +132,31 @@ const executors: { [K in Kind]: Executor<K> } = {
   apply: {
     what: 'Applying the configuration to an amphora',
     seconds: 70,
-    run: async ({ parts, claim, seen, held, note }, { amphoraId, desired }) => {
-      const host = seen.amphorae.find(({ id }) => id === amphoraId)?.managementAddress
-      if (host === undefined || host === null) throw new Error(`Amphora ${amphoraId} has no management address`)
-      held()
-      const target = agentTarget(parts.masterKey, amphoraId, host)
-      const applied = await applyDesired(parts, claim, target, desired)
-      await updateAmphora(parts.database, claim, amphoraId, {
-        applied_generation: applied.appliedGeneration,
-        applied_sha256: applied.appliedSha256,
-        applied_objects: JSON.stringify(desired.objects),
-      })
-      const { transition, reason } = applied
-      if (transition !== 'unchanged') {
-        note({ amphora_id: amphoraId, deed: 'configured', how: transition, ...(reason === '' ? {} : { reason }) })
+    run: apply,
+  },
+  'silence-amphora': {
+    what: 'Taking the VIP from an amphora',
+    seconds: 90,
+    run: async (acting, { amphoraId, standingBy, portId }) => {
+      const { parts, claim, held } = acting
+      await updateAmphora(parts.database, claim, amphoraId, { status: 'PENDING_DELETE' })
+      if (standingBy !== null) {
+        await apply(acting, { amphoraId, desired: standingBy }).catch((error: unknown) => {
+          if (error instanceof ClaimLost) throw error
+          parts.log.warn({ amphora: amphoraId, err: error }, 'an amphora on its way out is cut off without a farewell')
+        })
       }
+      if (portId === null) return
+      held()
+      await parts.compute.unplug(amphoraId, portId)
+    },
+  },
+  'announce-vip': {
+    what: 'Announcing the VIP',
+    seconds: 20,
+    run: async ({ parts, seen, held }, { amphoraId }) => {
+      held()
+      await announceVips(parts.agents, targetOf(parts, seen, amphoraId))
     },
   },
   'detach-port': {
@@ -203,6 +215,26 @@ export async function carryOut(acting: Acting, step: Step): Promise<void> {
 /** The table pairs every kind with the executor of its own steps, which TypeScript cannot follow through a union. */
 function executorOf(kind: Kind): Executor<Kind> {
   return executors[kind] as Executor<Kind>
+}
+
+async function apply(acting: Acting, { amphoraId, desired }: { amphoraId: string; desired: Desired }): Promise<void> {
+  const { parts, claim, seen, held, note } = acting
+  held()
+  const applied = await applyDesired(parts, claim, targetOf(parts, seen, amphoraId), desired)
+  await updateAmphora(parts.database, claim, amphoraId, {
+    applied_generation: applied.appliedGeneration,
+    applied_sha256: applied.appliedSha256,
+    applied_objects: JSON.stringify(desired.objects),
+  })
+  const { transition, reason } = applied
+  if (transition === 'unchanged') return
+  note({ amphora_id: amphoraId, deed: 'configured', how: transition, ...(reason === '' ? {} : { reason }) })
+}
+
+function targetOf({ masterKey }: AmphoraParts, { amphorae }: Observed, amphoraId: string): AgentTarget {
+  const host = amphorae.find(({ id }) => id === amphoraId)?.managementAddress
+  if (host === undefined || host === null) throw new Error(`Amphora ${amphoraId} has no management address`)
+  return agentTarget(masterKey, amphoraId, host)
 }
 
 async function startMachine(acting: Acting, { amphoraId }: { amphoraId: string }): Promise<void> {

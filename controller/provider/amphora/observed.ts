@@ -16,6 +16,10 @@ export type AmphoraRow = {
   silentSeconds: number
   /** It was heard since its last apply, and asks for its configuration. */
   needsApply: boolean
+  /** A failover asked for another one in its place. */
+  replacing: boolean
+  /** By its last heartbeat: it had the VIP. Of a pair, whichever role it has. */
+  heldVip: boolean
 }
 
 export type AgentSight =

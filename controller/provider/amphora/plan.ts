@@ -1,11 +1,11 @@
 import type { Desired } from '../../../amphora-agent/protocol/desired.js'
 import type { LoadBalancerTree } from '../../load-balancer/tree.js'
 import { ProvisioningFault } from '../provider.js'
+import { assignRoles, type Cast, isLost, type Replacement } from './assign-roles.js'
 import type { AmphoraSight, Observed } from './observed.js'
-import { renderDesired } from './rendering/desired.js'
-import type { Card } from './rendering/facts.js'
-import { type Role, rolesOf, vrrpPriority } from './topology.js'
-import { covers, type WantedPort, wantedPorts } from './wanted-ports.js'
+import type { Role } from './topology.js'
+import { covers, portOf, type WantedPort, wantedPorts } from './wanted-ports.js'
+import { basePortOf, desiredOf, isInEffect, type Rendering } from './wanted-state.js'
 
 /** One act that brings a load balancer nearer to its wanted state. Every act may be repeated. */
 export type Step =
@@ -19,6 +19,13 @@ export type Step =
   | { kind: 'attach-port'; amphoraId: string; port: WantedPort }
   | { kind: 'await-agent'; amphoraId: string }
   | { kind: 'apply'; amphoraId: string; desired: Desired }
+  /**
+   * It is on its way out and lets go of the VIP: by itself when it can be told (`standingBy`), and in any case for want of the card of that
+   * port.
+   */
+  | { kind: 'silence-amphora'; amphoraId: string; standingBy: Desired | null; portId: string | null }
+  /** Neighbours learn again where the VIP is. */
+  | { kind: 'announce-vip'; amphoraId: string }
   | { kind: 'detach-port'; amphoraId: string; portId: string; plugged: boolean }
   | { kind: 'delete-machine'; amphoraId: string }
   | { kind: 'delete-ports'; amphoraId: string }
@@ -49,26 +56,41 @@ export function plan(tree: LoadBalancerTree, seen: Observed, facts: PlanFacts): 
   if (tree.change === 'delete') {
     return { stages: stagesOf([...removal(seen.amphorae), [{ kind: 'release-vip-port' }]]), settles: true }
   }
-  const { serving, superfluous } = assignRoles(tree, seen.amphorae)
-  const missing = rolesOf(tree.topology).filter(role => !serving.some(amphora => amphora.role === role))
-  const foundations: Step[] = [...vipPortSteps(tree, seen), ...missing.map(allocate)]
+  const cast = assignRoles(tree.topology, seen.amphorae)
+  const foundations: Step[] = [...vipPortSteps(tree, seen), ...cast.missing.map(allocate)]
   if (foundations.length > 0) return { stages: [foundations], settles: false }
 
-  const works = inspect(tree, seen, serving, facts)
+  const { serving, replacement, superfluous } = cast
+  const rendering: Rendering = { tree, seen, fence: facts.fence, maxConnections: facts.maxConnections }
+  const works = inspect(tree, seen, replacement === null ? serving : [...serving, replacement.successor], facts)
   const ready = works.filter(work => work.state === 'ready').map(work => work.amphora)
   const builds = works.filter(work => work.state === 'build')
   const [trouble] = works.filter(work => work.state === 'trouble')
-  const applies = planApplies(tree, seen, serving, ready, facts)
+  const applies = planApplies(rendering, cast, ready)
+  // What has left a pair must not speak any more when the others are told that it has.
+  const silence = tree.topology === 'SINGLE' ? [] : silenceAll(rendering, cast)
 
   if (builds.length > 0) {
     // The amphorae that serve need not wait for one that is being made.
-    const first = [...applies, ...builds.flatMap(build => build.make)]
-    const stages = [first, builds.flatMap(build => build.attach), builds.flatMap(build => build.awaitAgent)]
-    return { stages: stagesOf(stages), settles: false }
+    const first = [...applies.slice(-1), ...builds.flatMap(build => build.make)]
+    const rest = [first, builds.flatMap(build => build.attach), builds.flatMap(build => build.awaitAgent)]
+    return { stages: stagesOf([silence, ...applies.slice(0, -1).map(step => [step]), ...rest]), settles: false }
+  }
+  if (replacement !== null && ready.includes(replacement.successor)) {
+    if (trouble === undefined || isLost(replacement.leaving)) {
+      return { stages: stagesOf(takeOver(rendering, cast, replacement)), settles: false }
+    }
   }
   // One after the other: a configuration that the first refuses never reaches the next.
-  const stages = stagesOf([...applies.map(step => [step]), ready.flatMap(amphora => leftovers(tree, seen, amphora))])
-  if (trouble === undefined) return { stages: stagesOf([...stages, ...removal(superfluous)]), settles: true }
+  const stages = stagesOf([
+    silence,
+    ...applies.map(step => [step]),
+    ready.flatMap(amphora => leftovers(tree, seen, amphora)),
+  ])
+  if (trouble === undefined) {
+    const settles = serving.every(amphora => !amphora.replacing)
+    return { stages: stagesOf([...stages, ...farewell(rendering, cast, superfluous, serving)]), settles }
+  }
   if (stages.length === 0) throw trouble.fault
   return { stages, settles: false }
 }
@@ -76,15 +98,6 @@ export function plan(tree: LoadBalancerTree, seen: Observed, facts: PlanFacts): 
 const allocate = (role: Role): Step => ({ kind: 'allocate-amphora', role })
 
 const stagesOf = (stages: readonly (readonly Step[])[]) => stages.filter(stage => stage.length > 0)
-
-function assignRoles(tree: LoadBalancerTree, amphorae: readonly AmphoraSight[]) {
-  const usable = amphorae.filter(amphora => amphora.status !== 'PENDING_DELETE')
-  const serving = rolesOf(tree.topology).flatMap(role => {
-    const ofRole = usable.filter(amphora => amphora.role === role)
-    return ofRole.find(amphora => amphora.status === 'ALLOCATED') ?? ofRole[0] ?? []
-  })
-  return { serving, superfluous: amphorae.filter(amphora => !serving.includes(amphora)) }
-}
 
 function vipPortSteps(tree: LoadBalancerTree, seen: Observed): Step[] {
   if (seen.vipPort !== null) return []
@@ -99,6 +112,7 @@ type Work =
   | { state: 'ready'; amphora: AmphoraSight }
   | { state: 'build'; make: Step[]; attach: Step[]; awaitAgent: Step[] }
   | { state: 'trouble'; fault: ProvisioningFault }
+  | { state: 'lost' }
 
 function inspect(
   tree: LoadBalancerTree,
@@ -121,6 +135,7 @@ function inspect(
       attach: wanted.map(port => ({ kind: 'attach-port', amphoraId, port })),
       awaitAgent,
     })
+    if (isLost(amphora)) return { state: 'lost' }
     if (machine !== 'running') return rebuild('create-machine')
     if (agent.state === 'unreachable' && silentSeconds > staleAfterSeconds) {
       restarts += 1
@@ -144,9 +159,6 @@ const braked = () =>
     'An amphora does not answer, and too many were restarted in the last minutes to restart one more now.',
   )
 
-const portOf = (amphora: AmphoraSight, { request }: WantedPort) =>
-  amphora.ports.find(port => port.name === request.name)
-
 function isAttached(amphora: AmphoraSight, want: WantedPort): boolean {
   const port = portOf(amphora, want)
   return port !== undefined && covers(port, want) && amphora.plugged.includes(port.id)
@@ -166,57 +178,64 @@ function leftovers(tree: LoadBalancerTree, seen: Observed, amphora: AmphoraSight
   return [...had].filter(portId => !needed.includes(portId)).map(portId => detach(amphora, portId))
 }
 
-function planApplies(
-  tree: LoadBalancerTree,
-  seen: Observed,
-  serving: readonly AmphoraSight[],
-  ready: readonly AmphoraSight[],
-  facts: PlanFacts,
-): Step[] {
-  const addresses = new Map(serving.map(amphora => [amphora.id, vrrpAddress(tree, seen, amphora)]))
-  // Each of a pair names all the others' addresses, so none is configured before all are known.
-  if ([...addresses.values()].some(address => address === null)) return []
-  return ready.flatMap(amphora => {
-    if (amphora.agent.state !== 'answers' || amphora.role === null) return []
-    const priority = vrrpPriority(amphora.role)
-    const peers = [...addresses].flatMap(([amphoraId, address]) =>
-      amphoraId === amphora.id || address === null ? [] : [{ amphoraId, address }],
-    )
-    const desired = renderDesired(tree, {
-      amphoraId: amphora.id,
-      fence: facts.fence,
-      haproxyVersion: amphora.agent.haproxyVersion,
-      maxConnections: facts.maxConnections,
-      cards: cardsOf(tree, seen, amphora),
-      pair: priority === null ? null : { priority, vrrpAddress: addresses.get(amphora.id) ?? '', peers },
-    })
-    return isInEffect(amphora, desired) ? [] : [{ kind: 'apply' as const, amphoraId: amphora.id, desired }]
-  })
+/** In the order of the topology; but one that comes in comes last, when the other of the pair speaks to it already. */
+function planApplies(rendering: Rendering, cast: Cast, ready: readonly AmphoraSight[]): Step[] {
+  const comesIn = ({ role }: AmphoraSight) => cast.superfluous.some(amphora => amphora.role === role)
+  return cast.serving
+    .filter(amphora => ready.includes(amphora))
+    .toSorted((a, b) => Number(comesIn(a)) - Number(comesIn(b)))
+    .flatMap(amphora => applyUnlessInEffect(rendering, amphora, cast.serving))
 }
 
-function vrrpAddress(tree: LoadBalancerTree, seen: Observed, amphora: AmphoraSight): string | null {
-  const base = wantedPorts(tree, seen.subnets, amphora.id).find(want => want.purpose === 'vip')
-  const port = base && portOf(amphora, base)
-  return port?.fixedIps.find(({ subnetId }) => subnetId === tree.vip.subnetId)?.address ?? null
+function applyUnlessInEffect(rendering: Rendering, amphora: AmphoraSight, group: readonly AmphoraSight[]): Step[] {
+  const desired = desiredOf(rendering, amphora, group, false)
+  return desired === null || isInEffect(amphora, desired) ? [] : [{ kind: 'apply', amphoraId: amphora.id, desired }]
 }
 
-function cardsOf(tree: LoadBalancerTree, seen: Observed, amphora: AmphoraSight): Card[] {
-  return wantedPorts(tree, seen.subnets, amphora.id).flatMap(want => {
-    const port = portOf(amphora, want)
-    if (port === undefined) return []
-    const subnets = seen.subnets.filter(subnet => port.fixedIps.some(({ subnetId }) => subnetId === subnet.id))
-    return { purpose: want.purpose, port, subnets, mtu: seen.mtus.get(port.networkId) ?? DEFAULT_MTU }
-  })
+/**
+ * The successor is ready: it serves before it holds the VIP, so that the VIP moves from one that serves to one that serves. A single one takes
+ * the VIP before the other lets go of it: their neighbours follow who spoke last. One of a pair is let in once the other is out and the
+ * one that stays was told, for two that do not hear each other would both take the VIP.
+ */
+function takeOver(rendering: Rendering, cast: Cast, { leaving, successor }: Replacement): Step[][] {
+  const group = [...cast.serving.filter(amphora => amphora !== leaving), successor]
+  const standingBy = desiredOf(rendering, successor, group, true)
+  if (standingBy === null) {
+    throw new ProvisioningFault('pair-incomplete', 'The VRRP address of the other amphora is not known.')
+  }
+  const isNew = successor.agent.state === 'answers' && successor.agent.appliedSha256 === null
+  const prepare: Step[] = isNew ? [{ kind: 'apply', amphoraId: successor.id, desired: standingBy }] : []
+  if (rendering.tree.topology !== 'SINGLE') return [prepare, [silenceOne(rendering, cast, leaving)]]
+  const take = applyUnlessInEffect(rendering, successor, group)
+  return [prepare, take, ...farewell(rendering, cast, [leaving], [successor])]
 }
 
-const DEFAULT_MTU = 1500
+/** Who stays tells the neighbours once more, for until then those who go may have answered them as well. */
+function farewell(
+  rendering: Rendering,
+  cast: Cast,
+  going: readonly AmphoraSight[],
+  staying: readonly AmphoraSight[],
+): Step[][] {
+  if (rendering.tree.topology !== 'SINGLE' || going.length === 0) return removal(going)
+  const silence = going.map(amphora => silenceOne(rendering, cast, amphora))
+  return [silence, staying.map(({ id }) => ({ kind: 'announce-vip', amphoraId: id })), ...removal(going)]
+}
 
-/** The record and the agent itself must agree: the record may be older than a restart of the amphora. */
-function isInEffect(amphora: AmphoraSight, desired: Desired): boolean {
-  const { agent, appliedGeneration, appliedSha256, needsApply } = amphora
-  const agrees = (applied: { appliedGeneration: number; appliedSha256: string | null }) =>
-    applied.appliedGeneration === desired.generation && applied.appliedSha256 === desired.sha256
-  return !needsApply && agrees({ appliedGeneration, appliedSha256 }) && agent.state === 'answers' && agrees(agent)
+const silenceAll = (rendering: Rendering, cast: Cast): Step[] =>
+  cast.superfluous.map(amphora => silenceOne(rendering, cast, amphora)).filter(step => step.portId !== null)
+
+/** One of a pair that can be told says goodbye to the other, which then need not wait for it to be missed. */
+function silenceOne(rendering: Rendering, { serving }: Cast, amphora: AmphoraSight) {
+  const { tree, seen } = rendering
+  const port = basePortOf(tree, seen, amphora)
+  const others = serving.filter(({ id, role }) => id !== amphora.id && role !== amphora.role)
+  return {
+    kind: 'silence-amphora' as const,
+    amphoraId: amphora.id,
+    standingBy: tree.topology === 'SINGLE' ? null : desiredOf(rendering, amphora, [amphora, ...others], true),
+    portId: port !== undefined && amphora.plugged.includes(port.id) ? port.id : null,
+  }
 }
 
 function removal(amphorae: readonly AmphoraSight[]): Step[][] {

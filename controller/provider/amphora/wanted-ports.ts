@@ -50,6 +50,10 @@ export function wantedSubnetIds(tree: LoadBalancerTree): string[] {
   return [...new Set([...vipSubnetIds(tree), ...memberSubnetIds(tree)])]
 }
 
+/** The amphora's own port of this name. */
+export const portOf = ({ ports }: { ports: readonly Port[] }, { request }: WantedPort): Port | undefined =>
+  ports.find(port => port.name === request.name)
+
 /** True when the port stands on every subnet that it is wanted for. A port made for fewer is made again. */
 export function covers(port: Port, { request }: WantedPort): boolean {
   return request.fixedIps.every(({ subnetId }) => port.fixedIps.some(fixedIp => fixedIp.subnetId === subnetId))

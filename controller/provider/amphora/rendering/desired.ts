@@ -19,7 +19,8 @@ const OLDEST_HAPROXY = [2, 6] as const
  */
 export function renderDesired(tree: LoadBalancerTree, facts: AmphoraFacts): Desired {
   requireHaproxy(facts.haproxyVersion)
-  const interfaces = renderInterfaces(tree, facts)
+  const cards = renderInterfaces(tree, facts)
+  const interfaces = facts.standsBy ? cards.map(card => ({ ...card, vips: [] })) : cards
   const { haproxy, objects } = renderHaproxy(tree, facts)
   const keepalived = renderKeepalived(tree, facts)
   const parts = { loadBalancerId: tree.id, interfaces, haproxy, keepalived, objects }
@@ -43,7 +44,7 @@ function renderHaproxy(
 }
 
 function renderKeepalived(tree: LoadBalancerTree, facts: AmphoraFacts): Desired['keepalived'] {
-  if (tree.topology === 'SINGLE') return null
+  if (tree.topology === 'SINGLE' || facts.standsBy) return null
   if (facts.pair === null) {
     throw new ProvisioningFault('pair-incomplete', 'The amphora is one of a pair, and its VRRP address is not known.')
   }

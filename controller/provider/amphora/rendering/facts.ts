@@ -13,6 +13,8 @@ export type AmphoraFacts = {
   cards: readonly Card[]
   /** Null for a single amphora, which holds the VIP itself. */
   pair: PairFacts | null
+  /** It serves, but another one holds the VIP for now: while one amphora takes another's place. */
+  standsBy?: boolean
 }
 
 export type Card = {
