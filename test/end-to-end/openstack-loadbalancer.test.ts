@@ -4,6 +4,7 @@ import { openstackSession, unused } from '../support/openstack-session.js'
 import { amphorae } from './openstack-loadbalancer/amphorae.js'
 import { availabilityZones } from './openstack-loadbalancer/availability-zones.js'
 import { busy } from './openstack-loadbalancer/busy.js'
+import { executable } from './openstack-loadbalancer/executable.js'
 import { flavors } from './openstack-loadbalancer/flavors.js'
 import { healthMonitors } from './openstack-loadbalancer/health-monitors.js'
 import { l7 } from './openstack-loadbalancer/l7.js'
@@ -41,6 +42,7 @@ t.test('every command of the load balancer plugin, with every option', async t =
   await chapter('providers, flavor profiles and flavors', flavors)
   await chapter('availability zones and their profiles', availabilityZones)
   await chapter('amphorae and failover', amphorae)
+  await chapter('the executable', executable)
   await chapter('while a change is under way', busy)
 
   const commands = await scene.admin.describe('openstack.load_balancer.v2')
