@@ -29,9 +29,9 @@ const DEEPEST = 30
 const MOST_REPETITIONS = 65_535
 const COST = { character: 4, set: 40, group: 12 } as const
 
-const POSIX_CLASS = /^\[:\^?(alnum|alpha|ascii|blank|cntrl|digit|graph|lower|print|punct|space|upper|word|xdigit):\]/
-const GROUP_START = /^\((?:\?(?::|=|!|>|i:|P?<([A-Za-z_][A-Za-z0-9_]{0,31})>))?/
-const QUANTIFIER = /^(?:[*+?]|\{(\d{1,6})(,(\d{0,6}))?\})[+?]?/
+const POSIX_CLASS = /\[:\^?(alnum|alpha|ascii|blank|cntrl|digit|graph|lower|print|punct|space|upper|word|xdigit):\]/y
+const GROUP_START = /\((?:\?(?::|=|!|>|i:|P?<([A-Za-z_][A-Za-z0-9_]{0,31})>))?/y
+const QUANTIFIER = /(?:[*+?]|\{(\d{1,6})(,(\d{0,6}))?\})[+?]?/y
 
 /** Everything up to the end of the text or of the group. @returns its cost */
 function alternatives(reader: Reader): number {
@@ -92,7 +92,7 @@ function onePart(reader: Reader): Part {
 }
 
 function group(reader: Reader): Part {
-  if (take(reader, /^\(\?i\)/) !== null) return { cost: 0, repeatable: false }
+  if (take(reader, /\(\?i\)/y) !== null) return { cost: 0, repeatable: false }
   const start = take(reader, GROUP_START)
   const following = reader.text[reader.at]
   const plain = start?.[0] === '('
@@ -115,19 +115,19 @@ function group(reader: Reader): Part {
 
 /** Outside of sets. */
 function escapedPart(reader: Reader): Part {
-  if (take(reader, /^\\[bBAzZ]/) !== null) return { cost: COST.character, repeatable: false }
+  if (take(reader, /\\[bBAzZ]/y) !== null) return { cost: COST.character, repeatable: false }
   escapedCharacter(reader)
   return { cost: COST.character, repeatable: true }
 }
 
 /** `\d` and its like, `\t`, `\x41`, and punctuation. @returns the code of a single character, null for a class of them */
 function escapedCharacter(reader: Reader): number | null {
-  if (take(reader, /^\\[dDwWsS]/) !== null) return null
-  const control = take(reader, /^\\([tnrf])/)
+  if (take(reader, /\\[dDwWsS]/y) !== null) return null
+  const control = take(reader, /\\([tnrf])/y)
   if (control !== null) return { t: 9, n: 10, r: 13, f: 12 }[control[1] as 't' | 'n' | 'r' | 'f']
-  const code = take(reader, /^\\x([0-9A-Fa-f]{2})/)
+  const code = take(reader, /\\x([0-9A-Fa-f]{2})/y)
   if (code !== null) return Number.parseInt(code[1] ?? '', 16)
-  const literal = take(reader, /^\\([!-/:-@[-`{-~ ])/)
+  const literal = take(reader, /\\([!-/:-@[-`{-~ ])/y)
   if (literal !== null) return (literal[1] ?? '').charCodeAt(0)
   throw new Problem(`has an escape that is not known, ${reader.text.slice(reader.at, reader.at + 2)}`)
 }
@@ -162,15 +162,17 @@ function setItem(reader: Reader): number | null {
 
 /** Versions of PCRE2 differ in what such a brace means: `{,3}` and `{ 1 }` are repetitions to the newer ones. */
 function looksLikeQuantifier(reader: Reader): boolean {
-  return /^\{ *[\d,]/.test(reader.text.slice(reader.at, reader.at + 300))
+  return reader.text[reader.at] === '{' && /^\{ *[\d,]/.test(reader.text.slice(reader.at))
 }
 
 function printable(character: string): void {
   if (!/^[ -~]$/.test(character)) throw new Problem('holds characters that are not printable ASCII')
 }
 
+/** @param pattern sticky: it is tried at the place of the reader only */
 function take(reader: Reader, pattern: RegExp): RegExpExecArray | null {
-  const match = pattern.exec(reader.text.slice(reader.at))
+  pattern.lastIndex = reader.at
+  const match = pattern.exec(reader.text)
   if (match !== null) reader.at += match[0].length
   return match
 }

@@ -3,6 +3,7 @@ import { cpus, totalmem } from 'node:os'
 import { join } from 'node:path'
 import { benchApi } from './api.js'
 import { benchFirstTraffic } from './first-traffic.js'
+import { benchRendering } from './rendering.js'
 import { benchWeightChange } from './weight-change.js'
 
 const SECTION = 'API requests and the way of a change'
@@ -22,6 +23,8 @@ async function main(root: string): Promise<void> {
     await benchWeightChange(root),
     '### From a POST to the first 200',
     await benchFirstTraffic(root),
+    '### Rendering',
+    benchRendering(),
   ]
   const text = `${tables.join('\n\n')}\n`
   process.stdout.write(text)

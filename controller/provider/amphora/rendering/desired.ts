@@ -24,7 +24,7 @@ export function renderDesired(tree: LoadBalancerTree, facts: AmphoraFacts): Desi
   const { haproxy, objects } = renderHaproxy(tree, facts)
   const keepalived = renderKeepalived(tree, facts)
   const parts = { loadBalancerId: tree.id, interfaces, haproxy, keepalived, objects }
-  return { ...parts, generation: tree.generation, fence: facts.fence, sha256: sha256(canonical(parts)) }
+  return { ...parts, generation: tree.generation, fence: facts.fence, sha256: fingerprint(parts) }
 }
 
 function renderHaproxy(
@@ -60,13 +60,10 @@ function requireHaproxy(version: string): void {
   )
 }
 
-/** JSON with the keys of every object in order, so that equal values have equal texts. */
-function canonical(value: unknown): string {
-  return JSON.stringify(value, (_key, part: unknown) =>
-    part !== null && typeof part === 'object' && !Array.isArray(part)
-      ? Object.fromEntries(Object.entries(part).sort(([a], [b]) => (a < b ? -1 : 1)))
-      : part,
-  )
+/** Over every part; the hash of HAProxy's text stands for the text. All of them have their keys in the order of this program. */
+function fingerprint({ haproxy, ...parts }: Omit<Desired, 'generation' | 'fence' | 'sha256'>): string {
+  const { text: _, ...rest } = haproxy ?? { text: '' }
+  return sha256(JSON.stringify({ ...parts, haproxy: haproxy === null ? null : rest }))
 }
 
 const sha256 = (text: string) => createHash('sha256').update(text).digest('hex')

@@ -4,7 +4,10 @@ import { backendIdentifier } from './backend.js'
 import { isHttp } from './mode.js'
 import {
   type ConfigurationWord,
+  condition,
   identifier,
+  joined,
+  keepIn,
   keywords,
   pattern,
   quoted,
@@ -25,25 +28,19 @@ export type L7Model = {
 }
 
 type PolicyModel = {
-  rules: RuleModel[]
-  /** An earlier policy may have chosen a pool, and then this one is not asked any more. */
-  unlessPoolChosen: boolean
-  /** Exactly one of these three is what it does. */
-  reject: boolean
-  redirect: { kind: ConfigurationWord; to: ConfigurationWord; code: ConfigurationWord } | null
-  pool: ConfigurationWord | null
+  /** The ACL of each rule, from its name on. */
+  acls: ConfigurationWord[]
+  /** What `http-request` does when all conditions are true. */
+  action: ConfigurationWord
+  conditions: ConfigurationWord
 }
 
-type RuleModel = {
-  name: ConfigurationWord
+type Comparison = {
   criterion: ConfigurationWord
-  ignoreCase: boolean
+  ignoreCase?: boolean
   match: ConfigurationWord
   value: ConfigurationWord
-  invert: boolean
 }
-
-type Comparison = Pick<RuleModel, 'criterion' | 'match' | 'value'> & { ignoreCase?: boolean }
 
 const MATCH: Record<L7CompareType, ConfigurationWord> = {
   REGEX: keywords('reg'),
@@ -57,6 +54,16 @@ const MATCH: Record<L7CompareType, ConfigurationWord> = {
 const HOST_NAME = quoted('var(txn.krater_host)', 'The host name')
 const HOST_HEADER = quoted('req.fhdr(host)', 'The host header')
 const PATH = keywords('path')
+
+const POOL_CHOSEN = keywords('pool_chosen')
+const REJECT = keywords('deny deny_status 403')
+const REDIRECT_LOCATION = keywords('redirect location')
+const REDIRECT_PREFIX = keywords('redirect prefix')
+const CODE = keywords('code')
+const IGNORE_CASE = keywords('-i')
+const MATCHED_BY = keywords('-m')
+/** What follows is a pattern, even if it begins with a dash. */
+const PATTERNS = keywords('--')
 
 const DEFAULT_REDIRECT_CODE = 302
 
@@ -81,16 +88,22 @@ export function servingPools(listener: ListenerNode, pools: ReadonlyMap<string, 
 export function l7Model(listener: ListenerNode, pools: ReadonlyMap<string, PoolNode>): L7Model {
   const asked = askedPolicies(listener, pools)
   const firstChoice = asked.findIndex(policy => targetPoolId(policy) !== null)
-  const policies = asked.map((policy, index) => ({
-    ...actionOf(policy, listener, pools),
-    rules: askedRules(policy).map(ruleModel),
-    unlessPoolChosen: firstChoice !== -1 && index > firstChoice,
-  }))
-  return {
-    comparesHost: policies.some(({ rules }) => rules.some(({ criterion }) => criterion === HOST_NAME)),
-    choosesPool: firstChoice !== -1,
-    policies,
-  }
+  let comparesHost = false
+  const policies = asked.map((policy, index) => {
+    const undecided = firstChoice !== -1 && index > firstChoice ? [condition(POOL_CHOSEN, true)] : []
+    const rules = askedRules(policy).map(rule => {
+      const name = identifier(rule.id, 'L7 rule, id')
+      const compared = comparison(rule, `L7 rule ${rule.id}`)
+      comparesHost ||= compared.criterion === HOST_NAME
+      return { acl: aclOf(name, compared), condition: condition(name, rule.invert) }
+    })
+    return {
+      acls: rules.map(({ acl }) => acl),
+      action: joined(actionOf(policy, listener, pools)),
+      conditions: joined([...undecided, ...rules.map(rule => rule.condition)]),
+    }
+  })
+  return { comparesHost, choosesPool: firstChoice !== -1, policies }
 }
 
 function askedPolicies(listener: ListenerNode, pools: ReadonlyMap<string, PoolNode>): L7PolicyNode[] {
@@ -113,31 +126,31 @@ function actionOf(
   policy: L7PolicyNode,
   listener: ListenerNode,
   pools: ReadonlyMap<string, PoolNode>,
-): Pick<PolicyModel, 'reject' | 'redirect' | 'pool'> {
+): ConfigurationWord[] {
   const what = `L7 policy ${policy.id}`
-  const redirect = (kind: string, url: string | null, field: string) => ({
-    kind: keywords(kind),
-    to: redirectLocation(url ?? '', `${what}, ${field}`),
-    code: redirectCode(policy.redirectHttpCode ?? DEFAULT_REDIRECT_CODE, `${what}, redirect_http_code`),
-  })
-  const nothing = { reject: false, redirect: null, pool: null }
+  const redirect = (kind: ConfigurationWord, url: string | null, field: string) => [
+    kind,
+    redirectLocation(url ?? '', `${what}, ${field}`),
+    CODE,
+    redirectCode(policy.redirectHttpCode ?? DEFAULT_REDIRECT_CODE, `${what}, redirect_http_code`),
+  ]
   switch (policy.action) {
     case 'REJECT':
-      return { ...nothing, reject: true }
+      return [REJECT]
     case 'REDIRECT_TO_URL':
-      return { ...nothing, redirect: redirect('location', policy.redirectUrl, 'redirect_url') }
+      return redirect(REDIRECT_LOCATION, policy.redirectUrl, 'redirect_url')
     case 'REDIRECT_PREFIX':
-      return { ...nothing, redirect: redirect('prefix', policy.redirectPrefix, 'redirect_prefix') }
+      return redirect(REDIRECT_PREFIX, policy.redirectPrefix, 'redirect_prefix')
     case 'REDIRECT_TO_POOL': {
       const pool = pools.get(policy.redirectPoolId ?? '')
-      return { ...nothing, pool: pool === undefined ? null : backendIdentifier(pool, listener) }
+      if (pool === undefined) throw new TypeError(`${what} was to be left out, for its pool cannot serve.`)
+      return [keepIn('txn.krater_pool', backendIdentifier(pool, listener))]
     }
   }
 }
 
-function ruleModel(rule: L7RuleNode): RuleModel {
-  const what = `L7 rule ${rule.id}`
-  return { ignoreCase: false, ...comparison(rule, what), name: identifier(rule.id, `${what}, id`), invert: rule.invert }
+function aclOf(name: ConfigurationWord, { criterion, ignoreCase, match, value }: Comparison): ConfigurationWord {
+  return joined([name, criterion, ...(ignoreCase ? [IGNORE_CASE] : []), MATCHED_BY, match, PATTERNS, value])
 }
 
 function comparison(rule: L7RuleNode, what: string): Comparison {

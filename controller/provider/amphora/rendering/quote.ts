@@ -169,6 +169,21 @@ export function sample(text: string): ConfigurationWord {
   return matching(text, /^[a-z_.]+(\([a-z0-9_.:,]*\))?([ ,][a-z_.]+(\([a-z0-9_.:,]*\))?)*$/, 'A sample', 'is not plain')
 }
 
+/** Several words with single blanks between them. Many a template's loop costs more than what it prints. */
+export function joined(words: readonly ConfigurationWord[]): ConfigurationWord {
+  return word(words.map(textOf).join(' '))
+}
+
+/** The action that keeps a name of ours in a variable. */
+export function keepIn(variable: 'txn.krater_pool', name: ConfigurationWord): ConfigurationWord {
+  return word(`set-var(${variable}) str(${textOf(name)})`)
+}
+
+/** The name of an ACL as a condition: that it matches, or that it does not. */
+export function condition(acl: ConfigurationWord, invert: boolean): ConfigurationWord {
+  return invert ? word(`!${textOf(acl)}`) : acl
+}
+
 /** A whole number from `min` to `max`. */
 export function integer(value: number, what: string, min: number, max: number): ConfigurationWord {
   if (!Number.isInteger(value) || value < min || value > max) {
@@ -192,8 +207,12 @@ export function seconds(value: number, what: string): ConfigurationWord {
   return word(`${Math.min(Math.max(value, 1), Math.floor(LONGEST_MILLISECONDS / 1000))}s`)
 }
 
+/** Plain and canonical as it stands; most addresses are, and taking them apart would be most of the work of a server line. */
+const PLAIN_IPV4 = /^(?:(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)(?:\.(?!$)|$)){4}$/
+
 /** An IPv4 or IPv6 address, in its canonical form. */
 export function address(text: string, what: string): ConfigurationWord {
+  if (PLAIN_IPV4.test(text)) return word(text)
   return word(parseAddress(text, what).toString())
 }
 
@@ -205,6 +224,7 @@ export function bracketedAddress(text: string, what: string): ConfigurationWord 
 /** `address:port`, IPv6 in brackets. */
 export function endpoint(host: string, port: number, what: string): ConfigurationWord {
   const portText = textOf(integer(port, `${what}, port`, 1, 65535))
+  if (PLAIN_IPV4.test(host)) return word(`${host}:${portText}`)
   return word(`${inBrackets(parseAddress(host, what))}:${portText}`)
 }
 

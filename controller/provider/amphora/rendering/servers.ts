@@ -8,6 +8,7 @@ import {
   endpoint,
   identifier,
   integer,
+  joined,
   keywords,
   pingMessage,
   seconds,
@@ -23,7 +24,8 @@ export type ServerWords = {
   weight: ConfigurationWord
   backup: boolean
   disabled: boolean
-  options: readonly ConfigurationWord[]
+  /** All in one, or none. */
+  options: ConfigurationWord | null
 }
 
 /** What a member is rendered with, beside itself. */
@@ -43,6 +45,11 @@ export type ServerContext = {
  */
 export function renderServer(member: MemberNode, context: ServerContext): { words: ServerWords; server: Server } {
   const what = `Member ${member.id}`
+  const options = [
+    ...(context.cookie === null ? [] : [keywords('cookie'), context.cookie]),
+    ...proxyOptions(context.protocol),
+    ...(context.monitor === null ? [] : monitorOptions(member, context.monitor, context)),
+  ]
   const words: ServerWords = {
     name: identifier(member.id, `${what}, id`),
     endpoint: endpoint(member.address, member.protocolPort, `${what}, address`),
@@ -51,11 +58,7 @@ export function renderServer(member: MemberNode, context: ServerContext): { word
     backup: member.backup,
     // still a server, so that it reports MAINT and keeps its place
     disabled: !member.adminStateUp,
-    options: [
-      ...(context.cookie === null ? [] : [keywords('cookie'), context.cookie]),
-      ...proxyOptions(context.protocol),
-      ...(context.monitor === null ? [] : monitorOptions(member, context.monitor, context)),
-    ],
+    options: options.length === 0 ? null : joined(options),
   }
   return {
     words,
@@ -67,7 +70,7 @@ export function renderServer(member: MemberNode, context: ServerContext): { word
       weight: member.weight,
       disabled: words.disabled,
       backup: words.backup,
-      options: words.options.flatMap(option => textOf(option).split(' ')),
+      options: options.flatMap(option => textOf(option).split(' ')),
     },
   }
 }
