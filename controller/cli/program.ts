@@ -19,7 +19,7 @@ Examples:
   KRATER_STATE_DIR=/srv/krater KRATER_IDENTITY_PORT=5001 npx krater up
 
 Settings stand in krater.yaml in the state directory; each has an environment variable of its path:
-network.driver is KRATER_NETWORK_DRIVER.`
+network.driver is KRATER_NETWORK_DRIVER. \`krater settings\` lists them.`
 
 /**
  * Runs one command line.
@@ -88,6 +88,11 @@ function createProgram(): { program: Command; status: () => number } {
     .action(async () => {
       status = await (await import('./doctor/doctor.js')).doctor(directory())
     })
+
+  program
+    .command('settings')
+    .description('every setting, with its default, its meaning and its environment variable')
+    .action(async () => (await import('./settings.js')).printSettings())
 
   program
     .command('api')

@@ -2,7 +2,15 @@ import { z } from 'zod'
 import { configurationSchema } from './schema.js'
 
 /** One leaf of the configuration: where it stands in krater.yaml, and the environment variable that overrides it. */
-export type Setting = { path: readonly string[]; name: string; variable: string; secret: boolean }
+export type Setting = {
+  path: readonly string[]
+  name: string
+  variable: string
+  secret: boolean
+  /** As JSON would be; undefined when there is none. */
+  default: unknown
+  description: string
+}
 
 /** Every setting of the schema, in its order. */
 export const settings: readonly Setting[] = leavesOf(configurationSchema, [])
@@ -39,13 +47,31 @@ function leavesOf(schema: z.ZodType, path: readonly string[]): Setting[] {
       variable: `KRATER_${path.join('_').toUpperCase()}`,
       // Database URLs hold passwords.
       secret: path[0] === 'database',
+      default: defaultOf(schema),
+      description: descriptionOf(schema),
     },
   ]
 }
 
+/** A wrapper's description goes before that of what it wraps. */
+function descriptionOf(schema: z.ZodType): string {
+  const inner = insideOf(schema)
+  return schema.description ?? (inner === null ? '' : descriptionOf(inner))
+}
+
+function defaultOf(schema: z.ZodType): unknown {
+  if (schema instanceof z.ZodDefault) return schema.def.defaultValue
+  const inner = insideOf(schema)
+  return inner === null ? undefined : defaultOf(inner)
+}
+
 function unwrap(schema: z.ZodType): z.ZodType {
-  if (schema instanceof z.ZodDefault || schema instanceof z.ZodPrefault || schema instanceof z.ZodOptional) {
-    return unwrap(schema.def.innerType as z.ZodType)
-  }
-  return schema
+  const inner = insideOf(schema)
+  return inner === null ? schema : unwrap(inner)
+}
+
+/** What a schema that only adds a default or leave to be absent stands around. */
+function insideOf(schema: z.ZodType): z.ZodType | null {
+  const isWrapper = schema instanceof z.ZodDefault || schema instanceof z.ZodPrefault || schema instanceof z.ZodOptional
+  return isWrapper ? (schema.def.innerType as z.ZodType) : null
 }

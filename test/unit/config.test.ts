@@ -70,6 +70,15 @@ t.test('every setting has a variable of its path', async t => {
     t.ok(variables.includes(name), name)
   }
   t.equal(new Set(variables).size, variables.length, 'no two settings share one')
+  t.match(
+    settings.find(({ name }) => name === 'load_balancer.reserved_ips'),
+    {
+      variable: 'KRATER_LOAD_BALANCER_RESERVED_IPS',
+      default: ['169.254.169.254'],
+      description: /^Addresses that no member may have/,
+    },
+    'a setting tells its default and meaning',
+  )
   t.same(unknownVariables({ KRATER_NETWORK_DRIVR: 'x', KRATER_STATE_DIR: '/x', KRATER_REGION: 'r', PATH: '/bin' }), [
     'KRATER_NETWORK_DRIVR',
   ])
