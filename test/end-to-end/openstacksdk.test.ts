@@ -14,7 +14,7 @@ t.test('every method of openstacksdk’s load balancer proxy', async t => {
   t.setTimeout(600_000)
   const krater = await startKrater(t, NOOP_DRIVERS)
   const { stdout, stderr } = await promisify(execFile)(clientPython(), [script], {
-    env: clientEnvironment(krater, 'krater'),
+    env: { ...clientEnvironment(krater, 'krater'), PYTHONDONTWRITEBYTECODE: '1' },
     timeout: 300_000,
     maxBuffer: 16 * 1024 * 1024,
   }).catch(({ stdout, stderr }: { stdout: string; stderr: string }) => ({ stdout, stderr }))
@@ -22,10 +22,7 @@ t.test('every method of openstacksdk’s load balancer proxy', async t => {
     .split('\n')
     .filter(Boolean)
     .map(line => JSON.parse(line) as Finding)
-  for (const { name, got, wanted } of findings) {
-    if (Array.isArray(wanted)) t.same(got, wanted, name)
-    else t.match(got, wanted, name)
-  }
+  for (const { name, got, wanted } of findings) t.strictSame(got, wanted, name)
   t.equal(stderr, '', 'the script came to its end')
   t.equal(findings.at(-1)?.name, 'methods that nothing above calls')
 })

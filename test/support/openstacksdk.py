@@ -2,55 +2,16 @@
 
 Every line on standard output is a finding in JSON: {"name": what was looked at, "got": ..., "wanted": ...}.
 """
-import functools
-import inspect
-import json
-
 import openstack
-from openstack import exceptions
-from openstack.load_balancer.v2 import _proxy
 
-SUBNET = '11111111-1111-4111-8111-111111111111'
+from openstacksdk_findings import METHODS, SUBNET, Recorded, filters, find, life, look, refuse, used
+
 TLS_CONTAINER = 'http://127.0.0.1:9311/v1/containers/00000000-0000-4000-8000-000000000001'
-METHODS = {name for name, _ in inspect.getmembers(_proxy.Proxy, inspect.isfunction) if name in vars(_proxy.Proxy)}
-METHODS = {name for name in METHODS if not name.startswith('_')}
-used = set()
-
-
-class Recorded:
-    """A proxy that notes which of its methods are called."""
-
-    def __init__(self, proxy):
-        self.proxy = proxy
-
-    def __getattr__(self, name):
-        if name in METHODS:
-            used.add(name)
-        return getattr(self.proxy, name)
-
 
 connection = openstack.connect(cloud='krater')
 lb = Recorded(connection.load_balancer)
 admin = Recorded(openstack.connect(cloud='krater-admin').load_balancer)
 project = connection.current_project_id
-
-
-def find(name, got, wanted):
-    print(json.dumps({'name': name, 'got': got, 'wanted': wanted}, default=str), flush=True)
-
-
-def look(name, resource, /, **wanted):
-    """Attributes of a resource, and that it is one of the SDK's."""
-    find(name, {key: getattr(resource, key) for key in wanted}, wanted)
-
-
-def refuse(name, words, call, /, *args, **kwargs):
-    """A call that ends in an error which begins so: the class of the SDK, then what the service says."""
-    try:
-        got = f'no error, but {call(*args, **kwargs)}'
-    except exceptions.SDKException as error:
-        got = f'{type(error).__name__}: {getattr(error, "details", None) or error}'
-    find(f'{name} is refused', got.startswith(words) or got, True)
 
 
 def wait(name='web'):
@@ -59,74 +20,6 @@ def wait(name='web'):
 
 def names(listed):
     return sorted(item.name for item in listed)
-
-
-def life(word, proxy, names_of, made, other, change, *parent, deletes=True):
-    """get, find, list, page, update and delete of a resource, of which there are two."""
-    singular, plural = names_of
-    method = functools.partial(getattr, proxy)
-    key = made.name if made.id is None else made.id
-    get, search = method(f'get_{singular}'), method(f'find_{singular}')
-    find(f'get {word}', get(key, *parent).to_dict()['name'], made.name)
-    if made.id is not None:  # to the SDK an availability zone's name is no id
-        find(f'get {word} by its object', get(made, *parent).to_dict()['name'], made.name)
-    word_of = made.name or made.id
-    find(f'find {word}', search(word_of, *parent).to_dict()['name'], made.name)
-    find(f'find {word} by id', search(key, *parent).to_dict()['name'], made.name)
-    find(f'find no {word}', search('nowhere', *parent), None)
-    refuse(f'find of a missing {word}', 'ResourceNotFound: ', search, 'nowhere', *parent, ignore_missing=False)
-    refuse(f'get of a missing {word}', 'ResourceNotFound: ', get, SUBNET, *parent)
-    listing = functools.partial(method(plural), *parent)
-    both = sorted(str(item.id or item.name) for item in (made, other))
-    find(f'list {plural}', sorted(str(item.id or item.name) for item in listing()), both)
-    if made.id is not None:  # of what has no id the SDK asks for the first page again and again
-        find(f'page {plural}', sorted(str(item.id or item.name) for item in listing(limit=1)), both)
-    filters(plural, type(made), listing)
-    changed = method(f'update_{singular}')(key, *parent, **change)
-    look(f'update {word}', changed, **change)
-    look(f'get {word} after its update', get(key, *parent), **change)
-
-
-# What the service knows no such filter for, under the name that the SDK sends.
-NO_FILTERS = {
-    'listeners': {'sni_container_refs', 'insert_headers', 'allowed_cidrs', 'tls_versions', 'alpn_protocols'},
-    'pools': {'health_monitor_id', 'listener_id', 'tls_versions', 'alpn_protocols'},
-    'l7_rules': {'rule_value'},
-}
-TAGS = {
-    'tags': lambda tags: {'blue', 'quiet'} <= tags,
-    'any_tags': lambda tags: bool({'blue', 'quiet'} & tags),
-    'not_tags': lambda tags: not {'blue', 'quiet'} <= tags,
-    'not_any_tags': lambda tags: not {'blue', 'quiet'} & tags,
-}
-
-
-def filters(plural, kind, listing):
-    """Every query parameter of a resource gives what the SDK would pick out of the whole list by that attribute."""
-    everything = list(listing())
-    for key in sorted(kind._query_mapping._mapping):
-        if key in ('limit', 'marker') or (key, plural) == ('l7_policy_id', 'l7_rules'):
-            continue
-        if key in TAGS:
-            wanted = [item.id for item in everything if TAGS[key](set(item.tags))]
-            find(f'list {plural} by {key}', [item.id for item in listing(**{key: 'blue,quiet'})], wanted)
-            continue
-        attribute = {'load_balancer_id': 'load_balancers', 'loadbalancer_id': 'loadbalancers', 'pool_id': 'pools'}.get(key, key)
-        if not hasattr(everything[0], attribute):
-            attribute = key
-        for value in {json.dumps(of(item, attribute)): of(item, attribute) for item in everything}.values():
-            if key in NO_FILTERS.get(plural, ()):
-                refuse(f'list {plural} by {key}', 'BadRequestException: ', lambda: list(listing(**{key: 'x'})))
-            elif value is not None and value != '':
-                wanted = [item.to_dict()['id'] or item.name for item in everything if of(item, attribute) == value]
-                got = [item.to_dict()['id'] or item.name for item in listing(**{key: value})]
-                find(f'list {plural} by {key}={value}', got, wanted)
-
-
-def of(item, attribute):
-    """An attribute; of a list of references the only id."""
-    value = getattr(item, attribute)
-    return value[0]['id'] if attribute in ('load_balancers', 'loadbalancers', 'pools') and value else value
 
 
 # Load balancers
@@ -149,11 +42,8 @@ life(
     {'name': 'web', 'description': 'second', 'is_admin_state_up': False, 'tags': ['red']},
 )
 lb.update_load_balancer(web, is_admin_state_up=True)
-find(
-    'load balancer statistics',
-    lb.get_load_balancer_statistics(web.id).to_dict(),
-    {'active_connections': 0, 'bytes_in': 0, 'bytes_out': 0, 'request_errors': 0, 'total_connections': 0},
-)
+NO_TRAFFIC = {'active_connections': 0, 'bytes_in': 0, 'bytes_out': 0, 'request_errors': 0, 'total_connections': 0}
+look('load balancer statistics', lb.get_load_balancer_statistics(web.id), **NO_TRAFFIC)
 refuse('create without a VIP', 'BadRequestException: ', lb.create_load_balancer, name='x')
 refuse(
     'create with an unknown provider',
@@ -211,7 +101,7 @@ life(
         'tags': ['red'],
     },
 )
-find('listener statistics', lb.get_listener_statistics(plain.id).to_dict(), {'bytes_in': 0, 'total_connections': 0})
+look('listener statistics', lb.get_listener_statistics(plain.id), **NO_TRAFFIC)
 refuse(
     'a port that is taken',
     'ConflictException: ',
@@ -234,7 +124,8 @@ sticky = lb.create_pool(
     tls_versions=['TLSv1.2'],
     tags=['quiet'],
 )
-look('create pool', sticky, protocol='HTTPS', session_persistence={'type': 'SOURCE_IP'}, tls_enabled=True)
+by_source = {'type': 'SOURCE_IP', 'cookie_name': None, 'persistence_timeout': None, 'persistence_granularity': None}
+look('create pool', sticky, protocol='HTTPS', session_persistence=by_source, tls_enabled=True)
 wait()
 life(
     'pool',
