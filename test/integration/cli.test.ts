@@ -53,7 +53,17 @@ t.test('the command line explains itself', async t => {
   await t.test('help shows commands and examples', async t => {
     const { status, stdout } = await krater.command('--help')
     t.equal(status, 0)
-    for (const word of ['up', 'down', 'doctor', 'demo', 'settings', 'amphora', 'db', 'Examples:', 'KRATER_NETWORK_DRIVER']) {
+    for (const word of [
+      'up',
+      'down',
+      'doctor',
+      'demo',
+      'settings',
+      'amphora',
+      'db',
+      'Examples:',
+      'KRATER_NETWORK_DRIVER',
+    ]) {
       t.match(stdout, word)
     }
     t.match((await krater.command('amphora', '--help')).stdout, 'support-bundle')
