@@ -111,7 +111,10 @@ export function createPlanWorld(first: LoadBalancerTree) {
       macAddress: `fa:16:3e:00:${amphoraId.slice(-2)}:0${amphora.ports.length}`,
       fixedIps: request.fixedIps.map(({ subnetId }) => ({
         subnetId,
-        address: SUBNETS.find(subnet => subnet.id === subnetId)!.cidr.replace('.0/24', `.${100 + lastNumber}`),
+        address: SUBNETS.find(subnet => subnet.id === subnetId)!.cidr.replace(
+          '.0/24',
+          `.${100 + Number(amphoraId.slice(-2))}`,
+        ),
       })),
     }
     amphora.ports.push(port)
