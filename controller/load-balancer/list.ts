@@ -36,7 +36,9 @@ export async function listPage(
   const more = limit !== null && rows.length > limit
   const objects = more ? rows.slice(0, limit) : rows
   if (reverse) objects.reverse()
-  return { objects, links: linksOf(query, objects, more, url) }
+  // After a full page without a link openstacksdk asks on from the last id, and where there is none it begins anew, without end.
+  const leadsOn = more || (resource.key.column !== 'id' && objects.length === limit)
+  return { objects, links: linksOf(query, objects, { more, leadsOn }, url) }
 }
 
 /** Rows that come after the marker's in the given order; nulls count as greater than every value. */
@@ -78,7 +80,7 @@ async function requireMarker(database: Database, resource: Resource, marker: str
 function linksOf(
   { limit, marker, reverse, carried }: ListQuery,
   objects: Presented[],
-  more: boolean,
+  { more, leadsOn }: { more: boolean; leadsOn: boolean },
   url: string,
 ): Page['links'] {
   const first = objects[0]
@@ -91,6 +93,6 @@ function linksOf(
   }
   const links: Page['links'] = []
   if (reverse ? more : marker !== null) links.push({ rel: 'previous', href: href(first, true) })
-  if (reverse || more) links.push({ rel: 'next', href: href(last, false) })
+  if (reverse || leadsOn) links.push({ rel: 'next', href: href(last, false) })
   return links
 }

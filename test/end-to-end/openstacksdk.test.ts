@@ -15,7 +15,7 @@ t.test('every method of openstacksdk’s load balancer proxy', async t => {
   const krater = await startKrater(t, NOOP_DRIVERS)
   const { stdout, stderr } = await promisify(execFile)(clientPython(), [script], {
     env: { ...clientEnvironment(krater, 'krater'), PYTHONDONTWRITEBYTECODE: '1' },
-    timeout: 300_000,
+    timeout: 240_000,
     maxBuffer: 16 * 1024 * 1024,
   }).catch(({ stdout, stderr }: { stdout: string; stderr: string }) => ({ stdout, stderr }))
   const findings = stdout

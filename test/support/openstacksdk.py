@@ -378,8 +378,12 @@ admin.configure_amphora(amphora.id)
 wait('dark')
 admin.failover_amphora(amphora.id)
 wait('dark')
+second = next(admin.amphorae(loadbalancer_id=twin.id, status='ALLOCATED'))
+find('failover of an amphora', second.id != amphora.id, True)
 admin.failover_load_balancer(twin.id)
 look('failover', wait('dark'), provisioning_status='ACTIVE', vip_address='203.0.113.5')
+third = next(admin.amphorae(loadbalancer_id=twin.id, status='ALLOCATED'))
+find('failover of a load balancer', third.id != second.id, True)
 refuse('amphorae by a member', 'HttpException: Policy does not allow this request', lambda: list(lb.amphorae()))
 
 # The end

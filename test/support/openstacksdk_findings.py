@@ -64,8 +64,7 @@ def life(word, proxy, names_of, made, other, change, *parent):
     listing = functools.partial(method(plural), *parent)
     both = sorted(str(item.id or item.name) for item in (made, other))
     find(f'list {plural}', sorted(str(item.id or item.name) for item in listing()), both)
-    if made.id is not None:  # of what has no id the SDK asks for the first page again and again
-        find(f'page {plural}', sorted(str(item.id or item.name) for item in listing(limit=1)), both)
+    find(f'page {plural}', sorted(str(item.id or item.name) for item in listing(limit=1)), both)
     filters(plural, type(made), listing)
     changed = method(f'update_{singular}')(key, *parent, **change)
     look(f'update {word}', changed, **change)

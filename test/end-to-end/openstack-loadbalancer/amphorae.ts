@@ -80,13 +80,22 @@ export async function amphorae(t: Test, { krater, member, admin }: Scene): Promi
   await t.test('failover of an amphora and of a load balancer', async t => {
     const first = await ofShip()
     await admin.done(`${amphora} failover --wait ${first.id}`)
-    t.match(await ofShip(), { status: 'ALLOCATED', ha_ip: balancer.vip_address })
+    const second = await ofShip()
+    t.match(second, { status: 'ALLOCATED', ha_ip: balancer.vip_address })
+    t.not(second.id, first.id)
     await admin.done('loadbalancer failover --wait ship')
+    const third = await ofShip()
+    t.not(third.id, second.id)
     t.match(await member.show('loadbalancer show ship'), {
       provisioning_status: 'ACTIVE',
       vip_address: balancer.vip_address,
     })
-    await admin.done(`${amphora} failover ${(await ofShip()).id}`)
+    await admin.done(`${amphora} failover ${third.id}`)
+    await until('it is replaced', async () => ![undefined, third.id].includes((await ofShip()).id as string))
+    await until(
+      'it has settled',
+      async () => (await member.show('loadbalancer show ship')).provisioning_status === 'ACTIVE',
+    )
     await admin.done('loadbalancer failover ship')
   })
 
