@@ -217,6 +217,27 @@ t.test('at once', async t => {
     const numbers = await api.database('member').where({ pool_id: tree.pool }).pluck('server_number')
     t.equal(new Set(numbers).size, numbers.length)
   })
+  await t.test('what an update is checked against is what the one before it left', async t => {
+    const monitor = `/v2/lbaas/healthmonitors/${tree.monitor}`
+    t.equal((await api.ask('PUT', monitor, { healthmonitor: { http_version: 1.1 } })).status, 200)
+    // Both wait for the load balancer, so neither has seen what the other does.
+    const holder = await api.database.transaction()
+    await holder('load_balancer').where({ id: tree.lb }).forUpdate().first()
+    const waiting = Promise.all([
+      api.ask('PUT', monitor, { healthmonitor: { domain_name: 'a.example' } }),
+      api.ask('PUT', monitor, { healthmonitor: { http_version: null } }),
+    ])
+    for (let waiters = 0, looks = 0; waiters < 2 && looks < 5000; looks++) {
+      const { rows } = await api.database.raw(
+        `SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`,
+      )
+      waiters = rows.length
+    }
+    await holder.commit()
+    t.same(tally(await waiting), { 200: 1, 400: 1 })
+    const { http_version, domain_name } = await api.database('health_monitor').where({ id: tree.monitor }).first()
+    t.notOk(domain_name !== null && http_version === null, 'a domain name has its version')
+  })
   await t.test(
     'a child that comes while the load balancer is deleted either stops the deletion or is refused',
     async t => {

@@ -1,5 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import t from 'tap'
+import { type NetworkDriver, PORT_OWNER } from '../../controller/network/driver.js'
+import { createNoopNetworkDriver } from '../../controller/network/noop/driver.js'
 import { at, idIn, type Json, SUBNET, startTestApi, type TestApi, tokenOf } from '../support/load-balancer-api.js'
 
 const admin = tokenOf('load-balancer_admin')
@@ -237,4 +239,27 @@ t.test('a load balancer of a flavor', async t => {
     body: { faultstring: `The selected flavor is not allowed in this deployment: ${pair.flavor}` },
   })
   t.equal((await api.ask('GET', `/v2/lbaas/loadbalancers/${idIn(made, 'loadbalancer')}`)).status, 200, 'others stay')
+})
+
+t.test('a flavor that goes while a load balancer of it is being made is one that is not found', async t => {
+  const noop = createNoopNetworkDriver()
+  let vanishing = NIL
+  const network: NetworkDriver = {
+    ...noop,
+    ensurePort: async request => {
+      await api.database('flavor').where({ id: vanishing }).delete()
+      return noop.ensurePort(request)
+    },
+  }
+  const api = await startTestApi({ network })
+  t.teardown(api.stop)
+  for (const headers of [undefined, { 'Idempotency-Key': 'one' }]) {
+    vanishing = (await makeFlavor(api, {})).flavor
+    const body = { loadbalancer: { vip_subnet_id: SUBNET, flavor_id: vanishing } }
+    t.match(await api.ask('POST', '/v2/lbaas/loadbalancers', body, tokenOf('member'), headers), {
+      status: 400,
+      body: { faultstring: `Flavor ${vanishing} not found.` },
+    })
+  }
+  t.same(await noop.portsOwnedBy(PORT_OWNER.vip, 0), [], 'the VIP is given back')
 })

@@ -1,3 +1,4 @@
+import type { Transaction } from '../../database/transaction.js'
 import { enabledProvider, refuseUnsupported } from '../capabilities.js'
 import { changeLoadBalancer, markDeleted, touchPool, updateObject } from '../change.js'
 import { type Found, findObject, findReferenced, isBeingDeleted } from '../find.js'
@@ -42,24 +43,31 @@ async function create(service: Service, { caller, right, queryString, readBody, 
   return objectAnswer(201, healthMonitor, object)
 }
 
-type FoundMonitor = Found<Omit<StoredMonitor, 'http_version'> & { pool_id: string; http_version: string | null }>
-
 async function update(service: Service, { caller, right, params, queryString, readBody, asked }: Call) {
-  const { database, providers } = service
+  const { database, providers, config } = service
   parseArguments(queryString)
   const body = readWrapped(await readBody(), 'healthmonitor', bodyOfUpdate)
-  const found: FoundMonitor = await findObject(database, healthMonitor, params.id ?? '')
+  const found: Found<{ pool_id: string }> = await findObject(database, healthMonitor, params.id ?? '')
   authorise(caller, right, found.project_id)
-  // PostgreSQL's exact numbers arrive as text.
-  const stored = { ...found, http_version: found.http_version === null ? null : Number(found.http_version) }
-  const values = completeMonitorUpdate(service.config, stored, body)
   const object = await changeLoadBalancer(service, asked(), found.load_balancer_id, async (trx, changed) => {
+    const values = completeMonitorUpdate(config, await storedMonitor(trx, found.id), body)
     refuseUnsupported(enabledProvider(providers, changed.provider), healthMonitor, values)
     await touchPool(trx, changed, found.pool_id)
     await updateObject(trx, changed, healthMonitor, found.id, columnsOf(healthMonitor, values))
     return selectOne(trx, healthMonitor, condition('o.id = ?', found.id))
   })
   return objectAnswer(200, healthMonitor, object)
+}
+
+/** Read while the load balancer is held, so that what is checked against it is what will stand. */
+async function storedMonitor(trx: Transaction, id: string): Promise<StoredMonitor> {
+  const stored: Found<Omit<StoredMonitor, 'http_version'> & { http_version: string | null }> = await findObject(
+    trx,
+    healthMonitor,
+    id,
+  )
+  // PostgreSQL's exact numbers arrive as text.
+  return { ...stored, http_version: stored.http_version === null ? null : Number(stored.http_version) }
 }
 
 /** Without a monitor nobody knows whether the members work. */

@@ -18,6 +18,7 @@ import { columnsOf, updateSchema } from '../resource.js'
 import { ATTRIBUTE_RIGHTS, authorise } from '../rights.js'
 import type { Call, Routes, Service } from '../routes.js'
 import { condition, selectOne } from '../select.js'
+import { isForeignKeyViolation } from '../shared-objects.js'
 import { loadBalancerStatistics } from '../statistics.js'
 import { statusTree } from '../status-tree.js'
 import { storeObjects } from '../store.js'
@@ -113,6 +114,8 @@ async function create(service: Service, { caller, right, queryString, readBody, 
         () => true,
       )
     if (!stored) await releaseVip(network, vip)
+    // The flavor or the availability zone has gone since it was looked up: looked up again, it says so.
+    if (isForeignKeyViolation(error)) await placeLoadBalancer(service, body)
     throw error
   }
 }
