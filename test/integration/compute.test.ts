@@ -120,6 +120,11 @@ t.test('a machine', async t => {
       /Permission denied/,
       'HAProxy, which goes where tenants tell it, does not',
     )
+    t.match(
+      await inside(`${asHaproxy} socat -T2 - TCP:${target.host}:22,connect-timeout=2 </dev/null 2>&1`),
+      /Permission denied/,
+      'nor does it reach the sshd beside it',
+    )
 
     const peer = `kt${lab.instance}-other`
     ip('netns', 'add', peer)

@@ -301,11 +301,37 @@ t.test('the address of the metadata service is no member, however it is spelt', 
   }
   fc.assert(
     fc.property(
-      fc.oneof(fc.ipV4(), fc.ipV6()),
-      address => refusal(() => checkMember(SETTINGS, { address })).status === 0,
+      fc.ipV4().filter(text => !/^(0|127|22[4-9]|23\d|24\d|25\d)\./.test(text)),
+      fc.integer({ min: 1, max: 0xffff }).map(number => number.toString(16)),
+      (text, digit) =>
+        [text, `::ffff:${text}`, `2001:db8::${digit}`, `fd00::${digit}`].every(
+          address => refusal(() => checkMember(SETTINGS, { address })).status === 0,
+        ),
     ),
-    { examples: [['1:2:3:4:5:6:1.2.3.4'], ['169.254.169.253'], ['::']] },
+    { examples: [['169.254.169.253', '1']] },
   )
+  t.equal(refusal(() => checkMember(SETTINGS, { address: '1:2:3:4:5:6:1.2.3.4' })).status, 0)
+})
+
+t.test('an address that is no other machine is no member, however it is spelt', async t => {
+  for (const address of [
+    '127.0.0.1',
+    '127.8.9.10',
+    '::ffff:127.0.0.1',
+    '::FFFF:7F00:1',
+    '::1',
+    '0:0:0:0:0:0:0:1',
+    '0.0.0.0',
+    '0.1.2.3',
+    '::',
+    '::ffff:0.0.0.0',
+    '224.0.0.18',
+    'ff02::1',
+    '255.255.255.255',
+  ]) {
+    t.equal(refusal(() => checkMember(SETTINGS, { address })).status, 400, address)
+    t.equal(refusal(() => checkMember(SETTINGS, { monitor_address: address })).status, 400, address)
+  }
 })
 
 t.test('a batch of members', async t => {

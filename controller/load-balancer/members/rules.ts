@@ -14,6 +14,12 @@ export type MemberSettings = Pick<Settings, 'reserved_ips'>
 /** One spelling of an address; an IPv6 address that stands for an IPv4 one is that one. */
 const canonical = (address: string): string => ipaddr.process(address).toString()
 
+/**
+ * Addresses of no other machine. From inside an amphora they lead to what HAProxy, the agent and the other amphora say to each other;
+ * HAProxy takes the unspecified address for that which the client connected to.
+ */
+const NOBODYS = ['loopback', 'unspecified', 'multicast', 'broadcast']
+
 /** @throws ApiError 400 for an address that no member may have, such as that of the metadata service of clouds */
 export function checkMember(
   { reserved_ips }: MemberSettings,
@@ -24,7 +30,8 @@ export function checkMember(
     ['member address', address],
     ['member monitor_address', monitor_address],
   ] as const) {
-    if (typeof value === 'string' && reserved.includes(canonical(value))) {
+    if (typeof value !== 'string') continue
+    if (reserved.includes(canonical(value)) || NOBODYS.includes(ipaddr.process(value).range())) {
       throw badRequest(`${value} is not a valid option for ${option}`)
     }
   }

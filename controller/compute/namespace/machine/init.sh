@@ -14,9 +14,11 @@ trap 'exit 0' TERM INT
 sysctl -q -e -p /etc/sysctl.conf
 read -r address </etc/management-address
 
-# Tenants name the members that HAProxy connects to: other machines of the management network are none of theirs.
+# Tenants name the members that HAProxy connects to: neither other machines of the management network nor this one's own sshd are
+# any of theirs. The kernel asks for its own addresses before any other rule, so that rule moves behind ours.
 haproxy=$(id -u haproxy)
 for family in 4 6; do
+  ip -$family rule add priority 60 table local && ip -$family rule delete priority 0
   ip -$family route show dev mgmt0 scope link | while read -r subnet _; do
     ip -$family rule add priority 50 uidrange "$haproxy-$haproxy" to "$subnet" prohibit
   done
