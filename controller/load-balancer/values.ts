@@ -40,7 +40,8 @@ export function text(
   })
 }
 
-type TextRules = { minimum?: number; pattern?: RegExp; reason?: string }
+/** `pattern`: a regular expression, or whatever else tells good texts from bad ones. */
+type TextRules = { minimum?: number; pattern?: { test: (text: string) => boolean }; reason?: string }
 
 /** A JSON integer, or a string that holds one. */
 export function integer(minimum: number, maximum = 2147483647) {
@@ -101,12 +102,17 @@ export const uuid = valueType<string>('uuid', { type: 'string', format: 'uuid' }
   return id === null ? refused('Value should be UUID format') : accepted(id)
 })
 
-/** Kept as it was given. Zone identifiers and the inet_aton forms are no addresses here. */
+/** The deprecated form `::192.0.2.1`, which some programs read as `::ffff:192.0.2.1`. */
+const IPV4_COMPATIBLE = /^::\d+\./
+
+const ipVersionOf = (text: string): number => (text.includes('%') || IPV4_COMPATIBLE.test(text) ? 0 : isIP(text))
+
+/** Kept as it was given. Zone identifiers and forms that programs read differently are no addresses here. */
 export const ipAddress = valueType<string>(
   'text',
   { type: 'string', anyOf: [{ format: 'ipv4' }, { format: 'ipv6' }] },
   value =>
-    typeof value === 'string' && isIP(value) !== 0 && !value.includes('%')
+    typeof value === 'string' && ipVersionOf(value) !== 0
       ? accepted(value)
       : refused('Value should be IPv4 or IPv6 format'),
 )
@@ -123,7 +129,7 @@ export const netmask = valueType<string>('text', ipAddress.jsonSchema, value => 
 /** Host bits are masked off. */
 export const cidr = valueType<string>('text', { type: 'string', format: 'cidr' }, value => {
   const [address = '', prefix, ...rest] = typeof value === 'string' ? value.split('/') : []
-  const version = address.includes('%') ? 0 : isIP(address)
+  const version = ipVersionOf(address)
   const bits = version === 4 ? 32 : 128
   const length = prefix === undefined ? bits : /^\d{1,3}$/.test(prefix) ? Number(prefix) : -1
   if (version === 0 || rest.length > 0 || length < 0 || length > bits) {

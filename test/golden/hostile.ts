@@ -17,6 +17,7 @@ const FRAGMENTS = [
   ...`'"#\\%;$\`{}[]()<>|&*?~!,:/@ `,
   ...['\n', '\r', '\r\n', '\t', '\0', '\x1b', '\x7f', '\x85', '\u2028', '\u00a0', '\ufeff', '\u202e', '\ud800', 'é', '日本', '😀'],
   ...['%[src]', '%{+Q}r', '%%', '%41', '%0a', '%[env(HOME)]', '$HOME', '"${HOME}"', '\\n', '\\x0a', '\\ ', "'\\''"],
+  ...['{ path /x }', '"${HOME}"', ' unless ', 'server x 1.2.3.4', ' backup', ';', 'add server b/x 1.2.3.4', '<<', ')', '",src,"'],
   ...['{{name}}', '{{{name}}}', '-i', '--', ' if TRUE', ' #', "' #", '" #', '\n    server evil 192.0.2.66:80\n', '\nglobal\n'],
   ...['/', '/a', 'GET', '200', '200-299', '192.0.2.1', '::1', '192.0.2.1:80', '127.1', 'fe80::1%lo', 'unix@/tmp/x', 'example.org'],
 ]
@@ -28,6 +29,12 @@ export const nastyText = (): fc.Arbitrary<string> =>
     fc.string({ unit: 'binary', maxLength: 20 }),
     fc.string({ unit: 'binary-ascii', maxLength: 20 }),
   )
+
+/** The same without what most fields refuse at once: blanks, controls and what is not ASCII. */
+export const nastyToken = (): fc.Arbitrary<string> =>
+  fc
+    .array(fc.constantFrom(...FRAGMENTS.filter(fragment => /^[!-~]+$/.test(fragment))), { minLength: 1, maxLength: 6 })
+    .map(parts => parts.join(''))
 
 export type StringField = {
   name: string
@@ -146,35 +153,4 @@ function someTree(change: {
     ...change.tree,
   })
   return { ...tree, vip: { ...tree.vip, address: change.vip ?? tree.vip.address } }
-}
-
-/** The words of every line as HAProxy takes them apart, comments and empty lines left out. */
-export function parseConfiguration(text: string): string[][] {
-  return text
-    .split(/\r\n|\r|\n/)
-    .map(wordsOf)
-    .filter(words => words.length > 0)
-}
-
-function wordsOf(line: string): string[] {
-  const words: string[] = []
-  let word: string | null = null
-  for (let at = 0; at < line.length; at++) {
-    const character = line.charAt(at)
-    if (character === '#') break
-    if (character === ' ' || character === '\t') {
-      if (word !== null) words.push(word)
-      word = null
-    } else if (character === "'" || character === '"') {
-      const end = line.indexOf(character, at + 1)
-      if (end === -1) throw new Error(`A quote is not closed: ${line}`)
-      word = (word ?? '') + line.slice(at + 1, end)
-      at = end
-    } else if (character === '\\') {
-      word = (word ?? '') + line.charAt(++at)
-    } else {
-      word = (word ?? '') + character
-    }
-  }
-  return word === null ? words : [...words, word]
 }

@@ -8,9 +8,10 @@ import t from 'tap'
 import type { LoadBalancerTree } from '../../controller/load-balancer/tree.js'
 import { renderDesired } from '../../controller/provider/amphora/rendering/desired.js'
 import { goldenCases } from '../golden/cases.js'
-import { nastyText, parseConfiguration, stringFields } from '../golden/hostile.js'
+import { nastyText, stringFields } from '../golden/hostile.js'
 import { aListener, aMember, aMonitor, aPool, aTree, aVipCard, someFacts, uuid } from '../golden/models.js'
 import { checkWithHaproxy, freePorts, run, startHaproxy, until } from '../support/haproxy.js'
+import { parseConfiguration } from '../support/haproxy-words.js'
 
 const directory = mkdtempSync(join(tmpdir(), 'krater-rendering-'))
 t.teardown(() => rmSync(directory, { recursive: true }))

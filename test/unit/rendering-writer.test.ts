@@ -34,8 +34,9 @@ import {
 } from '../../controller/provider/amphora/rendering/quote.js'
 import { compileTemplate, type TemplateData } from '../../controller/provider/amphora/rendering/templates.js'
 import { ProvisioningFault } from '../../controller/provider/provider.js'
-import { nastyText, parseConfiguration, type StringField, stringFields } from '../golden/hostile.js'
+import { nastyText, type StringField, stringFields } from '../golden/hostile.js'
 import { someFacts } from '../golden/models.js'
+import { parseConfiguration } from '../support/haproxy-words.js'
 
 const refused = { name: 'ProvisioningFault', code: 'configuration-refused' }
 

@@ -15,9 +15,17 @@ const urlPath = text(2048, {
   reason: 'Value must be a valid URL Path string',
 })
 
+const STATUS_CODES = /^[1-5]\d\d([ \t]*,[ \t]*[1-5]\d\d)*$/
+const STATUS_RANGE = /^([1-5]\d\d)-([1-5]\d\d)$/
+
+function areStatusCodes(codes: string): boolean {
+  const [, first, last] = STATUS_RANGE.exec(codes) ?? []
+  return STATUS_CODES.test(codes) || (first !== undefined && last !== undefined && first <= last)
+}
+
 const expectedCodes = text(64, {
-  pattern: /^(\d{3}([ \t]*,[ \t]*\d{3})*|\d{3}-\d{3})$/,
-  reason: 'Value should be a status code, a list of them, or a range',
+  pattern: { test: areStatusCodes },
+  reason: 'Value should be a status code from 100 to 599, a list of them, or a range',
 })
 
 const domainName = text(255, {

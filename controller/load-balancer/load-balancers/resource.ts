@@ -4,6 +4,13 @@ import { idList } from '../select.js'
 import { loadBalancerFault, loadBalancerStatus, timestamp } from '../status.js'
 import { boolean, ipAddress, listOf, record, setOf, tags, text, uuid } from '../values.js'
 
+/** It stands in the lines of the traffic log, where blanks separate the fields. */
+const projectId = text(36, {
+  minimum: 1,
+  pattern: /^[^\p{C}\p{Z}]+$/u,
+  reason: 'Value should not hold blanks or control characters',
+})
+
 export const loadBalancer = defineResource({
   label: 'Load Balancer',
   singular: 'loadbalancer',
@@ -17,8 +24,8 @@ export const loadBalancer = defineResource({
     provisioning_status: derived('text', loadBalancerStatus('o')),
     operating_status: derived('text', 'o.operating_status'),
     admin_state_up: settable(boolean, true, { null: { value: false } }),
-    project_id: fixed(text(36, { minimum: 1 }), null),
-    tenant_id: given(text(36, { minimum: 1 }), null, { sql: 'o.project_id', filterable: false }),
+    project_id: fixed(projectId, null),
+    tenant_id: given(projectId, null, { sql: 'o.project_id', filterable: false }),
     created_at: derived('time', timestamp('o.created_at')),
     updated_at: derived('time', timestamp('o.updated_at')),
     vip_address: fixed(ipAddress, null),

@@ -1,0 +1,227 @@
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { isDeepStrictEqual } from 'node:util'
+import fc from 'fast-check'
+import t from 'tap'
+import { planTransition } from '../../amphora-agent/haproxy/plan-transition.js'
+import type { HaproxyPart } from '../../amphora-agent/protocol/desired.js'
+import { RESOURCES } from '../../controller/load-balancer/description/resources.js'
+import { COUNTED_RESOURCES } from '../../controller/load-balancer/quotas/limits.js'
+import type { LoadBalancerTree } from '../../controller/load-balancer/tree.js'
+import { renderDesired } from '../../controller/provider/amphora/rendering/desired.js'
+import { nastyText, nastyToken } from '../golden/hostile.js'
+import { checkWithHaproxy, run } from '../support/haproxy.js'
+import { keepalivedWords, type Meaning, meaningOf } from '../support/haproxy-words.js'
+import { type InjectionCase, injectionCases } from '../support/injection-cases.js'
+import { factsFor, makeScene, type Way, withPlainIds } from '../support/injection-scene.js'
+import { type Json, startTestApi, tokenOf } from '../support/load-balancer-api.js'
+import { type StringLeaf, stringLeaves } from '../support/string-fields.js'
+
+const directory = mkdtempSync(join(tmpdir(), 'krater-injection-'))
+t.teardown(() => rmSync(directory, { recursive: true }))
+
+const leaves = new Map(stringLeaves().map(leaf => [leaf.name, leaf]))
+
+/** All that an amphora gets to read for a tree: two configurations, and what the agent says on HAProxy's runtime socket. */
+type Effect = { haproxy: Meaning[][]; keepalived: string[][]; commands: string[] }
+
+function effectOf(tree: LoadBalancerTree): { effect: Effect; haproxy: string; keepalived: string } {
+  const plain: LoadBalancerTree = { ...withPlainIds(tree), topology: 'ACTIVE_STANDBY' }
+  const { haproxy, keepalived } = renderDesired(plain, factsFor(plain))
+  const text = haproxy?.text ?? ''
+  const effect = {
+    haproxy: meaningOf(text),
+    keepalived: keepalivedWords(keepalived?.text ?? ''),
+    commands: haproxy === null ? [] : commandsOf(haproxy),
+  }
+  return { effect, haproxy: text, keepalived: keepalived?.text ?? '' }
+}
+
+/** What the agent says to have all servers join, and to have them leave again. */
+function commandsOf(wanted: HaproxyPart): string[] {
+  const backends = wanted.backends.map(backend => ({ ...backend, servers: [] }))
+  const empty: HaproxyPart = { ...wanted, backends, sha256: '0'.repeat(64) }
+  const commands = [planTransition(empty, wanted, { running: true }), planTransition(wanted, empty, { running: true })]
+    .flatMap(plan => (plan.kind === 'runtime' ? plan.commands : []))
+    .flatMap(({ text, cutOff }) => (cutOff === null ? [text] : [text, cutOff]))
+  for (const command of commands) {
+    if (!/^[!-~]+( [!-~]+)*$/.test(command) || /[;\\]|<</.test(command)) throw new Error(`No plain command: ${command}`)
+  }
+  return commands
+}
+
+/** The same with one text in the place of another, wherever it stands. */
+function replaced<T>(value: T, from: string, to: string): T {
+  return JSON.parse(JSON.stringify(value), (_, inner: unknown) =>
+    typeof inner === 'string' ? inner.replaceAll(from, () => to) : inner,
+  )
+}
+
+/** The first line that is not as it should be, beside the one that should be there. */
+function difference(found: Effect, expected: Effect): string {
+  const lines = ({ haproxy, keepalived, commands }: Effect) =>
+    [...haproxy, ...keepalived, ...commands].map(line => JSON.stringify(line))
+  const [actual, wanted] = [lines(found), lines(expected)]
+  const index = actual.findIndex((line, at) => line !== wanted[at])
+  return `${actual[index]} instead of ${wanted[index]}`
+}
+
+/** The sections of many configurations as one file, each with ids of its own. */
+function asOneFile(texts: readonly string[]): string {
+  const head = texts.find(text => text.includes('\npeers ')) ?? texts[0] ?? ''
+  const sections = texts.map((text, index) =>
+    text
+      .slice(text.indexOf('\nfrontend '))
+      .replaceAll('00000000-0000-4000-8000', `${10_000_000 + index}-0000-4000-8000`),
+  )
+  return head.slice(0, head.indexOf('\nfrontend ')) + sections.join('')
+}
+
+const waysOf = ({ collection, attribute, onUpdate }: StringLeaf): Way[] => {
+  const own: Way[] = collection === 'loadbalancers' ? ['nested'] : ['create']
+  const isNested = ['listeners', 'pools', 'members', 'healthmonitors', 'l7policies', 'rules'].includes(collection)
+  const fromParent = attribute === 'project_id' || attribute === 'tenant_id'
+  return [...own, ...(isNested && !fromParent ? (['nested'] as const) : []), ...(onUpdate ? (['update'] as const) : [])]
+}
+
+const textsFor = ({ frames }: InjectionCase): fc.Arbitrary<string> =>
+  fc.oneof(
+    nastyText(),
+    fc.tuple(nastyToken(), fc.constantFrom(...frames)).map(([fragment, frame]) => frame(fragment)),
+    fc
+      .tuple(fc.stringMatching(/^[a-z0-9.]{1,6}$/), nastyToken(), fc.constantFrom(...frames))
+      .map(([a, b, frame]) => frame(a + b)),
+  )
+
+t.test('every text that a request may carry has a case', async t => {
+  const free = [...leaves.values()].filter(({ kind }) => kind === 'free').map(({ name }) => name)
+  t.strictSame([...new Set(injectionCases.map(({ field }) => field))].sort(), free.sort())
+})
+
+t.test('whatever a request carries, it is refused or changes nothing but its own place', async t => {
+  const api = await startTestApi({
+    providers: ['amphora', 'noop_driver'],
+    quota: Object.fromEntries(COUNTED_RESOURCES.map(name => [name, -1])),
+  })
+  t.teardown(api.stop)
+  const keepalived = new Set<string>()
+
+  for (const injection of injectionCases) {
+    const { field, about, body, harmless, takes, refuses, means, rendered, refusals, token } = injection
+    await t.test(`${field} ${about}`, async t => {
+      const leaf = leaves.get(field)
+      if (leaf === undefined) return
+      const neverTaken = harmless('') === ''
+      const ways = waysOf(leaf)
+      const context = fixedContext(leaf, body(harmless('')))
+      // what a PUT leaves behind must not be seen beside what a POST makes
+      const scenes = {
+        update: await makeScene(api, leaf.collection, context, tokenOf(token)),
+        others: await makeScene(api, leaf.collection, context, tokenOf(token)),
+      }
+      const send = (way: Way, text: string) =>
+        way === 'update' ? scenes.update.send(way, changeable(leaf, body(text))) : scenes.others.send(way, body(text))
+
+      const baselines = new Map<string, Effect>()
+      const baselineFor = async (way: Way, like: string): Promise<Effect> => {
+        const known = baselines.get(way + like)
+        if (known !== undefined) return known
+        const { reply, tree } = await send(way, like)
+        if (tree === null) throw new Error(`${way} ${like}: ${reply.status} ${reply.text}`)
+        const { effect } = effectOf(tree)
+        if (rendered !== JSON.stringify(effect).includes(JSON.stringify(like).slice(1, -1)))
+          throw new Error(`${like} is ${rendered ? 'not ' : ''}rendered`)
+        baselines.set(way + like, effect)
+        return effect
+      }
+
+      /** Sends a text and looks at all that comes of it. @returns the configuration that holds it, null when it was refused */
+      const look = async (way: Way, text: string): Promise<string | null> => {
+        const { reply, tree } = await send(way, text)
+        if (tree === null) {
+          if (!refusals.includes(reply.status)) throw new Error(`${way}: ${reply.status} ${reply.text}`)
+          return null
+        }
+        if (neverTaken) throw new Error(`${way}: it was taken`)
+        const found = effectOf(tree)
+        const like = harmless(text)
+        const expected = replaced(await baselineFor(way, like), like, means(text))
+        if (!isDeepStrictEqual(found.effect, expected)) throw new Error(`${way}: ${difference(found.effect, expected)}`)
+        keepalived.add(found.keepalived)
+        return found.haproxy
+      }
+
+      const configurations: string[] = []
+      const wayFor = (index: number): Way => ways[index % ways.length] ?? 'create'
+      for (const [index, text] of takes.entries()) {
+        const configuration = await look(wayFor(index), text)
+        if (configuration === null) t.fail(`${wayFor(index)} refuses ${JSON.stringify(text)}`)
+        else configurations.push(configuration)
+      }
+      for (const [index, text] of refuses.entries()) {
+        if ((await look(wayFor(index), text)) !== null) t.fail(`${wayFor(index)} takes ${JSON.stringify(text)}`)
+      }
+      if (configurations.length > 0) {
+        t.same(await checkWithHaproxy(directory, asOneFile(configurations)), { code: 0, complaints: [] })
+      }
+      const attempt = fc.record({ way: fc.constantFrom(...ways), text: textsFor(injection) })
+      await fc.assert(
+        fc.asyncProperty(fc.array(attempt, { minLength: rendered ? 10 : 4, maxLength: 10 }), async attempts => {
+          const accepted: string[] = []
+          for (const { way, text } of attempts) {
+            const configuration = await look(way, text)
+            if (configuration !== null) accepted.push(configuration)
+          }
+          if (accepted.length === 0) return
+          const { code, complaints } = await checkWithHaproxy(directory, asOneFile(accepted))
+          if (code !== 0 || complaints.length > 0) throw new Error(complaints.join('\n'))
+        }),
+        { numRuns: 1 },
+      )
+    })
+  }
+
+  await t.test('choices and ids take nothing but themselves', async () => {
+    const scenes = new Map<string, Awaited<ReturnType<typeof makeScene>>>()
+    const closed = [...leaves.values()].filter(({ kind }) => kind !== 'free')
+    const attempt = fc
+      .constantFrom(...closed)
+      .chain(leaf => fc.record({ leaf: fc.constant(leaf), way: fc.constantFrom(...waysOf(leaf)), text: nastyText() }))
+    await fc.assert(
+      fc.asyncProperty(attempt, async ({ leaf, way, text }) => {
+        const scene = scenes.get(leaf.collection) ?? (await makeScene(api, leaf.collection, {}, tokenOf('admin')))
+        scenes.set(leaf.collection, scene)
+        const { reply, tree } = await scene.send(way, {
+          [leaf.attribute]: JSON.parse(JSON.stringify(leaf.valueWith(text))),
+        })
+        if (tree === null && reply.status === 400) return
+        if (tree === null || text !== 'GET') throw new Error(`${way} ${leaf.name}: ${reply.status} ${reply.text}`)
+        effectOf(tree)
+      }),
+      { numRuns: 150 },
+    )
+  })
+
+  await t.test('keepalived takes every configuration', async t => {
+    for (const [index, text] of [...keepalived].entries()) {
+      const file = join(directory, `keepalived-${index}.conf`)
+      writeFileSync(file, text)
+      const script = `ip link add eth-a1b2c3d4 type veth peer name other && exec keepalived -t -f ${file}`
+      t.same(await run('unshare', ['--net', 'sh', '-c', script]), { code: 0, output: '' }, text)
+    }
+  })
+})
+
+const isFixed = ({ collection }: StringLeaf, name: string): boolean => {
+  const attribute = RESOURCES[collection]?.resource.attributes[name]
+  return attribute?.input !== 'create-and-update'
+}
+
+/** Of the attributes of an object, those that it may change. */
+const changeable = (leaf: StringLeaf, attributes: Json): Json =>
+  Object.fromEntries(Object.entries(attributes).filter(([name]) => !isFixed(leaf, name)))
+
+/** And those that it must have from the beginning, for the others to be possible. */
+const fixedContext = (leaf: StringLeaf, attributes: Json): Json =>
+  Object.fromEntries(Object.entries(attributes).filter(([name]) => isFixed(leaf, name) && name !== leaf.attribute))
