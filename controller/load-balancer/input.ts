@@ -34,11 +34,47 @@ export function parse<T>(body: unknown, schema: z.ZodType<T>): T {
   throw badRequest(describeIssues(body, result.error.issues))
 }
 
+/**
+ * A list of objects, read no further than it takes to fill an answer with what is wrong: a body has room for tens of thousands of empty
+ * objects, and to describe them all would hold up every other request for seconds.
+ */
+export function listOf<T>(item: z.ZodType<T>): z.ZodType<T[]> {
+  return z
+    .unknown()
+    .transform((value, context): T[] => {
+      if (!Array.isArray(value)) {
+        context.addIssue({ code: 'custom', message: value === undefined ? MISSING : 'Value should be a list' })
+        return z.NEVER
+      }
+      const items: T[] = []
+      let wrong = 0
+      for (const [index, element] of value.entries()) {
+        const result = item.safeParse(element)
+        if (result.success) items.push(result.data)
+        else {
+          const { issues } = result.error
+          for (const issue of issues) context.issues.push({ ...issue, path: [index, ...issue.path], input: element })
+          wrong += issues.length
+        }
+        if (wrong > MOST_ISSUES) break
+      }
+      return items
+    })
+    .meta({
+      type: 'array',
+      // A getter, as only the API's description asks for it.
+      get items() {
+        const { $schema: _, ...form } = z.toJSONSchema(item, { io: 'input', unrepresentable: 'any' })
+        return form
+      },
+    })
+}
+
 type Issue = z.core.$ZodIssue
 
 export function describeIssues(body: unknown, issues: readonly Issue[]): string {
   const sentences = issues.slice(0, MOST_ISSUES).map(issue => describeIssue(body, issue))
-  if (issues.length > MOST_ISSUES) sentences.push(`and ${issues.length - MOST_ISSUES} more`)
+  if (issues.length > MOST_ISSUES) sentences.push('and more')
   return sentences.join('; ')
 }
 

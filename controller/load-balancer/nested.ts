@@ -1,6 +1,7 @@
 import { z } from 'zod'
 import { type Created, createShape, fixed, settable } from './attributes.js'
 import { healthMonitor } from './health-monitors/resource.js'
+import { listOf } from './input.js'
 import { l7Policy } from './l7-policies/resource.js'
 import { l7Rule } from './l7-rules/resource.js'
 import { listener } from './listeners/resource.js'
@@ -37,8 +38,7 @@ const FROM_PARENT = ['project_id', 'tenant_id'] as const
 
 /** Null and absent are an empty list. */
 const listOrNothing = <T extends z.ZodType>(schema: T) =>
-  z
-    .array(schema)
+  listOf(schema)
     .nullish()
     .transform(value => value ?? [])
 

@@ -1,12 +1,11 @@
 import { randomUUID } from 'node:crypto'
-import { z } from 'zod'
 import type { Transaction } from '../../database/transaction.js'
 import { enabledProvider, refuseUnsupported } from '../capabilities.js'
 import { type ChangedLoadBalancer, changeLoadBalancer, markDeleted, touchPool, updateObject } from '../change.js'
 import { missing, missingParent } from '../faults.js'
 import { type Found, findObject, isBeingDeleted, lookUp } from '../find.js'
 import { checkFit } from '../fit.js'
-import { readWrapped } from '../input.js'
+import { listOf, readWrapped } from '../input.js'
 import { listPage } from '../list.js'
 import { booleanOf, parseArguments, parseListQuery, parseShowQuery } from '../list-query.js'
 import { pool } from '../pools/resource.js'
@@ -23,7 +22,7 @@ import { checkMember, checkSubnets } from './rules.js'
 
 const bodyOfCreate = createSchema(member)
 const bodyOfUpdate = updateSchema(member)
-const bodyOfBatch = z.array(bodyOfCreate)
+const bodyOfBatch = listOf(bodyOfCreate)
 
 export function memberRoutes(service: Service): Routes {
   return {
