@@ -3,6 +3,7 @@ import type { Log } from '../log/log.js'
 import { PING_PORT, PING_QUESTION_END, parsePingQuestion } from '../protocol/ping.js'
 import { createJudge } from './judge.js'
 import { PingFailure, ping } from './ping.js'
+import { pingTogether } from './under-way.js'
 
 const LONGEST_QUESTION = 512
 const QUESTION_MS = 5_000
@@ -14,18 +15,8 @@ const QUESTION_MS = 5_000
  */
 export async function answerPings(log: Log): Promise<() => Promise<void>> {
   const judge = createJudge()
-  /** Several back ends ask about the same member at the same time: one echo request tells them all. */
-  const underWay = new Map<string, Promise<boolean>>()
+  const askOnce = pingTogether(ping)
   let complaint = ''
-
-  const askOnce = (address: string, timeoutSeconds: number): Promise<boolean> => {
-    const key = `${address} ${timeoutSeconds}`
-    const present = underWay.get(key)
-    if (present !== undefined) return present
-    const asked = ping(address, timeoutSeconds).finally(() => underWay.delete(key))
-    underWay.set(key, asked)
-    return asked
-  }
 
   const answer = async (text: string): Promise<string> => {
     const question = parsePingQuestion(text)

@@ -1,5 +1,6 @@
 import t from 'tap'
 import { createJudge } from '../../amphora-agent/ping/judge.js'
+import { pingTogether } from '../../amphora-agent/ping/under-way.js'
 import { parsePingQuestion, pingQuestion } from '../../amphora-agent/protocol/ping.js'
 
 const question = { subject: 'pool:listener:member', address: '2001:db8::1', timeoutSeconds: 3, rise: 2, fall: 3 }
@@ -38,3 +39,22 @@ t.test('who was not asked about for longest is forgotten first', async t => {
   t.equal(judge(question, true), 'up', 'as if never seen')
   t.equal(judge({ ...question, subject: 'kept' }, true), 'down', 'one answer is not enough')
 })
+
+t.test(
+  'who asks about the same address at the same time shares one echo request; so many are under way and no more',
+  async t => {
+    const sent: { address: string; end: (answered: boolean) => void }[] = []
+    const ask = pingTogether(address => new Promise(end => sent.push({ address, end })))
+    const first = [ask('192.0.2.1', 3), ask('192.0.2.1', 3)]
+    t.equal(sent.length, 1)
+    const others = Array.from({ length: 255 }, (_, number) => ask(`10.0.0.${number}`, 3))
+    await t.rejects(ask('192.0.2.2', 3), { message: /at once/ })
+    t.equal(sent.length, 256)
+    sent[0]?.end(true)
+    t.same(await Promise.all(first), [true, true])
+    const again = ask('192.0.2.1', 3)
+    t.equal(sent.length, 257, 'an answer makes room, and counts for those who asked before it only')
+    for (const { end } of sent) end(false)
+    t.same(new Set(await Promise.all([...others, again])), new Set([false]))
+  },
+)
