@@ -11,8 +11,9 @@ export type PeersModel = {
 }
 
 /**
- * A single amphora speaks with itself, on the loopback address; one of a pair with the others too, between their VRRP addresses. HAProxy
- * knows a peer by its name alone: the amphora's id, which no tenant learns. A worker teaches its successor once it has run for five seconds.
+ * A single amphora speaks with itself, on the loopback address, where no member may be; one of a pair with the others too, between their VRRP
+ * addresses. HAProxy knows a peer by its name alone: the amphora's id, which only those learn who may read the load balancer's history. A worker
+ * teaches its successor once it has run for five seconds.
  */
 export function peersModel({ amphoraId, pair }: AmphoraFacts): PeersModel {
   const others = (pair?.peers ?? []).toSorted((a, b) => (a.amphoraId < b.amphoraId ? -1 : 1))
