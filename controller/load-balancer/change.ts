@@ -1,4 +1,6 @@
+import type { Database } from '../database/connection.js'
 import { inTransaction, type Transaction } from '../database/transaction.js'
+import { createQueues } from '../process/in-turn.js'
 import { type Asked, requestedEvent } from './events.js'
 import { immutable, missing } from './faults.js'
 import { usersOfPool } from './pools/users.js'
@@ -25,6 +27,22 @@ export type ChangedLoadBalancer = {
   limits: Limits
 }
 
+const inTurn = createQueues()
+
+/**
+ * A transaction that is about to hold a load balancer's row. Those of one load balancer follow each other on the row, where each would
+ * hold a connection that everybody else needs; so those of one process wait for each other before they take one.
+ */
+export function inTransactionOn<T>(
+  database: Database,
+  loadBalancerId: string,
+  body: (trx: Transaction) => Promise<T>,
+): Promise<T> {
+  // Whoever is in a transaction already must not wait for those who wait for its connection.
+  if (database.isTransaction === true) return inTransaction(database, body)
+  return inTurn(loadBalancerId, () => inTransaction(database, body))
+}
+
 /**
  * Changes something in a load balancer's tree, in one transaction that holds the load balancer's row, so that changes of one
  * tree follow each other. It raises the generation, ends any back-off and wakes the workers when it commits. A change while another is under
@@ -38,24 +56,10 @@ export async function changeLoadBalancer<T>(
   id: string,
   body: (trx: Transaction, loadBalancer: ChangedLoadBalancer) => Promise<T>,
 ): Promise<T> {
-  return inTransaction(database, async trx => {
+  return inTransactionOn(database, id, async trx => {
     const { stored, ...loadBalancer } = await raiseGeneration(trx, asked, id)
     return body(trx, { ...loadBalancer, limits: effectiveLimits(stored, config.quota) })
   })
-}
-
-/**
- * Writes new values of a load balancer itself, as a change of its tree.
- * @throws ApiError 404 when it is gone, 409 when it is being deleted
- */
-export async function updateLoadBalancer(
-  trx: Transaction,
-  asked: Asked,
-  id: string,
-  columns: Readonly<Record<string, unknown>>,
-): Promise<void> {
-  await raiseGeneration(trx, asked, id)
-  if (Object.keys(columns).length > 0) await trx('load_balancer').where({ id }).update(columns)
 }
 
 type RaisedLoadBalancer = Omit<ChangedLoadBalancer, 'limits'> & { stored: StoredLimits | null }

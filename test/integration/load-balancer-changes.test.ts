@@ -2,7 +2,7 @@ import pg from 'pg'
 import t from 'tap'
 import { readTree } from '../../controller/load-balancer/read-tree.js'
 import { WAKE_CHANNEL } from '../../controller/load-balancer/wake-channel.js'
-import { idIn, SUBNET, startTestApi } from '../support/load-balancer-api.js'
+import { idIn, SUBNET, startTestApi, type TestApi } from '../support/load-balancer-api.js'
 import { makeTree } from '../support/load-balancer-tree.js'
 
 t.test('what the worker reads', async t => {
@@ -220,23 +220,36 @@ t.test('at once', async t => {
   await t.test('what an update is checked against is what the one before it left', async t => {
     const monitor = `/v2/lbaas/healthmonitors/${tree.monitor}`
     t.equal((await api.ask('PUT', monitor, { healthmonitor: { http_version: 1.1 } })).status, 200)
-    // Both wait for the load balancer, so neither has seen what the other does.
+    // Neither has seen what the other does: both wait, one for the load balancer's row and one for its turn.
     const holder = await api.database.transaction()
     await holder('load_balancer').where({ id: tree.lb }).forUpdate().first()
     const waiting = Promise.all([
       api.ask('PUT', monitor, { healthmonitor: { domain_name: 'a.example' } }),
       api.ask('PUT', monitor, { healthmonitor: { http_version: null } }),
     ])
-    for (let waiters = 0, looks = 0; waiters < 2 && looks < 5000; looks++) {
-      const { rows } = await api.database.raw(
-        `SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`,
-      )
-      waiters = rows.length
-    }
+    await untilOneWaits(api)
     await holder.commit()
     t.same(tally(await waiting), { 200: 1, 400: 1 })
     const { http_version, domain_name } = await api.database('health_monitor').where({ id: tree.monitor }).first()
     t.notOk(domain_name !== null && http_version === null, 'a domain name has its version')
+  })
+  await t.test('changes that wait for each other keep nobody else waiting', async t => {
+    const other = await makeTree(api)
+    const holder = await api.database.transaction()
+    await holder('load_balancer').where({ id: tree.lb }).forUpdate().first()
+    let answered = 0
+    const waiting = together(40, async index => {
+      const reply = await api.ask('PUT', `/v2/lbaas/loadbalancers/${tree.lb}`, { loadbalancer: { name: `${index}` } })
+      answered += 1
+      return reply
+    })
+    await untilOneWaits(api)
+    t.equal((await api.ask('GET', `/v2/lbaas/loadbalancers/${other.lb}`)).status, 200)
+    const renamed = await api.ask('PUT', `/v2/lbaas/pools/${other.pool}`, { pool: { name: 'renamed' } })
+    t.equal(renamed.status, 200)
+    t.equal(answered, 0, 'while all forty wait')
+    await holder.commit()
+    t.same(tally(await waiting), { 200: 40 })
   })
   await t.test(
     'a child that comes while the load balancer is deleted either stops the deletion or is refused',
@@ -259,3 +272,14 @@ t.test('at once', async t => {
     },
   )
 })
+
+/** Until a statement waits for a row. */
+async function untilOneWaits(api: TestApi): Promise<void> {
+  for (let looks = 0; looks < 5000; looks++) {
+    const { rows } = await api.database.raw(
+      `SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`,
+    )
+    if (rows.length > 0) return
+  }
+  throw new Error('No statement came to wait for a row.')
+}

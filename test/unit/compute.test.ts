@@ -7,10 +7,10 @@ import ssh2 from 'ssh2'
 import t from 'tap'
 import { amphoraIdentity, heartbeatKey, opensshPublicLine } from '../../controller/compute/amphora-identity.js'
 import type { MachineSpec } from '../../controller/compute/driver.js'
-import { createQueues } from '../../controller/compute/namespace/in-turn.js'
 import { machineDirectory } from '../../controller/compute/namespace/machine-directory.js'
 import { createNoopComputeDriver } from '../../controller/compute/noop/driver.js'
 import type { Port } from '../../controller/network/driver.js'
+import { createQueues } from '../../controller/process/in-turn.js'
 
 const master = Buffer.alloc(32, 7)
 const AMPHORA = '0b1c5a3e-6a43-4d2e-9c67-0c5f1c6c4f10'

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import { inTransaction } from '../../database/transaction.js'
 import { enabledProvider, refuseUnsupported } from '../capabilities.js'
-import { deleteLoadBalancer, updateLoadBalancer } from '../change.js'
+import { changeLoadBalancer, deleteLoadBalancer, inTransactionOn } from '../change.js'
 import { requestedEvent } from '../events.js'
 import { invalid } from '../faults.js'
 import { findObject, isBeingDeleted } from '../find.js'
@@ -129,10 +129,8 @@ function projectOf({ project_id, tenant_id }: LoadBalancerBody, own: string | nu
   return projectId
 }
 
-async function update(
-  { database, network, providers }: Service,
-  { caller, right, params, queryString, readBody, asked }: Call,
-) {
+async function update(service: Service, { caller, right, params, queryString, readBody, asked }: Call) {
+  const { database, network, providers } = service
   parseArguments(queryString)
   const body = await readBody()
   const given = isObject(body) && isObject(body.loadbalancer) ? body.loadbalancer : {}
@@ -153,8 +151,9 @@ async function update(
   return objectAnswer(
     200,
     loadBalancer,
-    await inTransaction(database, async trx => {
-      await updateLoadBalancer(trx, asked(), found.id, columnsOf(loadBalancer, values))
+    await changeLoadBalancer(service, asked(), found.id, async trx => {
+      const columns = columnsOf(loadBalancer, values)
+      if (Object.keys(columns).length > 0) await trx('load_balancer').where({ id: found.id }).update(columns)
       await checkSecurityGroups(trx, found.id, values.vip_sg_ids)
       return selectOne(trx, loadBalancer, condition('o.id = ?', found.id))
     }),
@@ -168,7 +167,7 @@ async function remove({ database }: Service, { caller, right, params, queryStrin
   const found = await findObject(database, loadBalancer, params.id ?? '')
   authorise(caller, right, found.project_id)
   if (isBeingDeleted(found)) return { status: 204 }
-  await inTransaction(database, async trx => {
+  await inTransactionOn(database, found.id, async trx => {
     await deleteLoadBalancer(trx, asked(), found.id)
     if (cascade || found.change === 'delete') return
     // Asked once the row is held: only then can no child come into being any more.
