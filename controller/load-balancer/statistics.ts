@@ -37,9 +37,9 @@ const AMPHORA = `SELECT lb.project_id, json_agg(json_build_object(
     'id', o.id, 'listener_id', l.id, 'loadbalancer_id', l.load_balancer_id, 'active_connections', s.active_connections,
     ${COUNTERS.map(counter => `'${counter}', s.base_${counter} + s.${counter}`).join(', ')}) ORDER BY l.created_at, l.id)::text AS json
   FROM amphora o
-  JOIN listener_statistics s ON s.amphora_id = o.id
-  JOIN listener l ON l.id = s.listener_id
-  JOIN load_balancer lb ON lb.id = l.load_balancer_id
+  JOIN load_balancer lb ON lb.id = o.load_balancer_id
+  JOIN listener l ON l.load_balancer_id = lb.id
+  JOIN listener_statistics s ON s.listener_id = l.id AND s.amphora_id = o.id
  WHERE o.id = ? GROUP BY lb.project_id`
 
 export const loadBalancerStatistics = (service: Service, call: Call): Promise<Answer> =>

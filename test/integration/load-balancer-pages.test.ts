@@ -35,6 +35,8 @@ async function fill(database: Database): Promise<void> {
     `INSERT INTO l7_rule (id, ${columns}, l7_policy_id, type, compare_type, value)
      SELECT ${id('6')}, ${id('0', crowd)}, '${OWN}', 1, ${created}, ${id('4', crowd)}, 'PATH', 'EQUAL_TO', '/' ${series}`,
     `INSERT INTO amphora (id, load_balancer_id, status, created_at) SELECT ${id('7')}, ${id('0')}, 'ALLOCATED', ${created} ${series}`,
+    `INSERT INTO listener_statistics (listener_id, amphora_id, epoch) SELECT ${id('2')}, ${id('7')}, 'e' ${series}`,
+    `INSERT INTO pool_statistics (pool_id, listener_id, amphora_id, epoch) SELECT ${id('1')}, ${id('2')}, ${id('7')}, 'e' ${series}`,
   ]) {
     await database.raw(sql)
   }
@@ -47,6 +49,8 @@ async function fill(database: Database): Promise<void> {
     'member',
     'l7_rule',
     'amphora',
+    'listener_statistics',
+    'pool_statistics',
   ]) {
     await database.raw('ANALYZE ??', [table])
   }
@@ -127,5 +131,16 @@ t.test('a page of many thousand objects reads no more than the page', async t =>
     const { status, node, rows } = await costOf(api, `/v2/${path}?limit=${PAGE}&${query}`, tokenOf('admin'))
     t.equal(status, 200)
     t.ok(rows > 0 && rows <= MOST_ROWS, `${path} ${query}: ${rows} rows in ${node}`)
+  }
+  const counted: [string, string][] = [
+    ['lbaas/loadbalancers', '0'],
+    ['lbaas/pools', '1'],
+    ['lbaas/listeners', '2'],
+    ['octavia/amphorae', '7'],
+  ]
+  for (const [path, kind] of counted) {
+    const { status, node, rows } = await costOf(api, `/v2/${path}/${idAt(kind, middle)}/stats`, tokenOf('admin'))
+    t.equal(status, 200)
+    t.ok(rows > 0 && rows <= MOST_ROWS, `statistics of ${path}: ${rows} rows in ${node}`)
   }
 })
