@@ -13,14 +13,13 @@ type Json = Readonly<Record<string, unknown>>
 
 /**
  * The answer to a create: the load balancer with its listeners, policies, rules, pools, members and monitors in full instead of by id.
- * One statement, or one per kind when there is anything below it.
+ * One statement per kind.
  * @returns the JSON text of the whole body
  */
 export async function presentTree(database: Knex, id: string): Promise<string> {
   const [top] = await selectObjects(database, loadBalancer, { where: condition('o.id = ?', id) })
   if (top === undefined) throw new Error(`Load balancer ${id} vanished in its own transaction`)
   const balancer: Json = JSON.parse(top.body)
-  if (isEmpty(balancer.listeners) && isEmpty(balancer.pools)) return `{"loadbalancer":${top.body}}`
   const below = (resource: Resource) =>
     selectObjects(database, resource, {
       where: condition('o.load_balancer_id = ?', id),
@@ -53,8 +52,6 @@ const byId = (objects: readonly Json[]): ReadonlyMap<unknown, Json> => new Map(o
 /** The objects that a list of references names, in its order. */
 const inFull = (references: unknown, objects: ReadonlyMap<unknown, Json>): Json[] =>
   Array.isArray(references) ? references.map(({ id }: Json): Json => objects.get(id) ?? {}) : []
-
-const isEmpty = (list: unknown): boolean => Array.isArray(list) && list.length === 0
 
 function withoutPools(monitor: Json | undefined): Json | null {
   if (monitor === undefined) return null

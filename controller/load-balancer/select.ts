@@ -29,14 +29,7 @@ export type Selection = {
 /** Reads objects in their response form: one statement, whatever hangs below them. */
 export async function selectObjects(database: Knex, resource: Resource, selection: Selection): Promise<Presented[]> {
   const { where, order, limit = null, fields = null } = selection
-  const keys: string[] = []
-  const omittable: { key: string; sql: string }[] = []
-  for (const [key, attribute] of Object.entries(resource.attributes)) {
-    const sql = sqlOf(key, attribute)
-    if (sql === null || (fields !== null && !fields.has(key))) continue
-    if (attribute.omittedWhenNull) omittable.push({ key, sql })
-    else keys.push(`${sql} AS "${key}"`)
-  }
+  const { keys, omittable } = keysOf(resource, fields)
   const { rows } = await database.raw(
     `SELECT o.${resource.key.column} AS id, ${resource.project ?? 'NULL'} AS "projectId", row_to_json(object)::text AS body
             ${omittable.map(({ key, sql }) => `, to_json(${sql})::text AS "${key}"`).join('')}
@@ -54,6 +47,23 @@ export async function selectObjects(database: Knex, resource: Resource, selectio
       return value === null || value === undefined ? body : withKey(body, key, value)
     }, row.body),
   }))
+}
+
+function keysOf(resource: Resource, fields: ReadonlySet<string> | null) {
+  const keys: string[] = []
+  const omittable: { key: string; sql: string }[] = []
+  for (const [key, attribute] of Object.entries(resource.attributes)) {
+    const sql = sqlOf(key, attribute)
+    if (sql === null || (fields !== null && !fields.has(key))) continue
+    if (attribute.omittedWhenNull) omittable.push({ key, sql })
+    else keys.push(`${sql} AS "${key}"`)
+  }
+  return { keys, omittable }
+}
+
+/** SQL of the response form of a row that is just inserted under the alias `o`, without the keys that are omitted when they are null. */
+export function bodyOfInserted(resource: Resource): string {
+  return `(SELECT row_to_json(object)::text FROM (SELECT ${keysOf(resource, null).keys.join(', ')}) object)`
 }
 
 /** One object in its response form, or undefined. */

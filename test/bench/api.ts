@@ -55,18 +55,18 @@ async function* casesOf(instance: BenchInstance): AsyncGenerator<Case> {
     path: `${BASE}/loadbalancers`,
     body: { loadbalancer: { name: 'bench', vip_subnet_id: randomUUID(), provider: 'noop_driver' } },
   })
-  yield { what: 'create a load balancer', count: 300, request: create }
+  yield { what: 'create a load balancer', count: 1000, request: create }
   const some = await idOf(instance, create(), 'loadbalancer')
   const show = { method: 'GET', path: `${BASE}/loadbalancers/${some}` }
-  yield { what: 'show a load balancer', count: 2000, request: () => show }
+  yield { what: 'show a load balancer', count: 3000, request: () => show }
 
   await deleteAll(instance)
   for (let made = 0; made < 1000; made += 8) {
     await Promise.all(Array.from({ length: 8 }, () => ask(instance, treeOf(1, 2))))
   }
   for (const [limit, count] of [
-    [100, 200],
-    [1000, 40],
+    [100, 300],
+    [1000, 60],
   ] as const) {
     const list = { method: 'GET', path: `${BASE}/loadbalancers?limit=${limit}` }
     yield { what: `list ${limit} load balancers with children`, count, request: () => list }
@@ -74,7 +74,7 @@ async function* casesOf(instance: BenchInstance): AsyncGenerator<Case> {
 
   const big = await idOf(instance, treeOf(50, 20), 'loadbalancer')
   const status = { method: 'GET', path: `${BASE}/loadbalancers/${big}/status` }
-  yield { what: 'status tree of 50 listeners x 20 members', count: 100, request: () => status }
+  yield { what: 'status tree of 50 listeners x 20 members', count: 200, request: () => status }
 
   const pools: string[] = []
   for (let made = 0; made < 16; made++) {
@@ -83,8 +83,8 @@ async function* casesOf(instance: BenchInstance): AsyncGenerator<Case> {
     pools.push(await idOf(instance, { method: 'POST', path: `${BASE}/pools`, body }, 'pool'))
   }
   for (const [size, count] of [
-    [50, 160],
-    [1000, 16],
+    [50, 400],
+    [1000, 24],
   ] as const) {
     const batch = (n: number): Request => ({
       method: 'PUT',

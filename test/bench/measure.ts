@@ -9,7 +9,7 @@ export type Figures = {
 }
 
 /**
- * Sends `count` requests from `clients` at once, each its next one after the last was answered, after some that only warm up.
+ * Sends `count` requests from `clients` at once, each its next one after the last was answered, after half as many that only warm the compiler up.
  * @param request the n-th request
  * @throws Error when one fails
  */
@@ -17,7 +17,7 @@ export async function measure(
   instance: BenchInstance,
   { clients, count, request }: { clients: number; count: number; request: (n: number) => Promise<unknown> },
 ): Promise<Figures> {
-  await send({ clients, count: Math.ceil(count / 4), request })
+  await send({ clients, count: Math.ceil(count / 2), request })
   const cpuBefore = instance.apiCpu()
   const started = performance.now()
   const latencies = await send({ clients, count, request })

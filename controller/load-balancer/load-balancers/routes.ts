@@ -16,8 +16,8 @@ import { listHandler, objectAnswer, showHandler } from '../read-routes.js'
 import { checkReferences } from '../references.js'
 import { columnsOf, updateSchema } from '../resource.js'
 import { ATTRIBUTE_RIGHTS, authorise } from '../rights.js'
-import type { Call, Routes, Service } from '../routes.js'
-import { condition, selectOne } from '../select.js'
+import { type Call, type Routes, type Service, wrapped } from '../routes.js'
+import { bodyOfInserted, condition, selectOne } from '../select.js'
 import { isForeignKeyViolation } from '../shared-objects.js'
 import { loadBalancerStatistics } from '../statistics.js'
 import { statusTree } from '../status-tree.js'
@@ -32,6 +32,7 @@ import { claimVip, planVip, releaseVip, requireVip } from './vip.js'
 import { checkSecurityGroups, checkVipOptions } from './vip-options.js'
 
 const bodyOfUpdate = updateSchema(loadBalancer)
+const BODY_OF_INSERTED = bodyOfInserted(loadBalancer)
 
 export function loadBalancerRoutes(service: Service): Routes {
   return {
@@ -76,7 +77,7 @@ async function create(service: Service, { caller, right, queryString, readBody, 
   try {
     const json = await inTransaction(database, async trx => {
       const event = requestedEvent(asked(id), `FROM (VALUES ('${id}'::uuid, 1)) AS made (id, generation)`)
-      const [inserted] = await trx('load_balancer')
+      const [inserted] = await trx('load_balancer as o')
         .with('noted', trx.raw(event.sql, [...event.bindings]))
         .with('counted', trx.raw('INSERT INTO quota (project_id) VALUES (?) ON CONFLICT DO NOTHING', [projectId]))
         .insert({
@@ -91,15 +92,18 @@ async function create(service: Service, { caller, right, queryString, readBody, 
           owns_vip_port: vip.ownsPort,
           additional_vips: JSON.stringify(vip.additional),
         })
-        .returning<{ stored: StoredLimits | null }[]>([
-          trx.raw('pg_notify(?, id::text)', [WAKE_CHANNEL]),
-          trx.raw(`${storedLimits('load_balancer.project_id')} AS stored`),
+        .returning<{ stored: StoredLimits | null; body: string }[]>([
+          trx.raw('pg_notify(?, o.id::text)', [WAKE_CHANNEL]),
+          trx.raw(`${storedLimits('o.project_id')} AS stored`),
+          trx.raw(`${BODY_OF_INSERTED} AS body`),
         ])
-      const limits = effectiveLimits(inserted?.stored ?? null, config.quota)
+      if (inserted === undefined) throw new Error(`Load balancer ${id} was not inserted`)
+      const limits = effectiveLimits(inserted.stored, config.quota)
       const above = { id, project_id: projectId, generation: 1, limits }
       await chargeQuota(trx, above, 'load_balancer', 0)
       await checkSecurityGroups(trx, id, body.vip_sg_ids)
       await checkFit(trx, id, provider, newcomersIn(objects))
+      if (objects.listeners.length + objects.pools.length === 0) return wrapped(loadBalancer.singular, inserted.body)
       await storeObjects(trx, above, objects)
       return presentTree(trx, id)
     })
