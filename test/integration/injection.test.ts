@@ -11,7 +11,7 @@ import { COUNTED_RESOURCES } from '../../controller/load-balancer/quotas/limits.
 import type { LoadBalancerTree } from '../../controller/load-balancer/tree.js'
 import { renderDesired } from '../../controller/provider/amphora/rendering/desired.js'
 import { nastyText, nastyToken } from '../golden/hostile.js'
-import { checkWithHaproxy, run } from '../support/haproxy.js'
+import { asOneFile, checkWithHaproxy, run } from '../support/haproxy.js'
 import { keepalivedWords, type Meaning, meaningOf } from '../support/haproxy-words.js'
 import { type InjectionCase, injectionCases } from '../support/injection-cases.js'
 import { factsFor, makeScene, type Way, withPlainIds } from '../support/injection-scene.js'
@@ -67,16 +67,11 @@ function difference(found: Effect, expected: Effect): string {
   return `${actual[index]} instead of ${wanted[index]}`
 }
 
-/** The sections of many configurations as one file, each with ids of its own. */
-function asOneFile(texts: readonly string[]): string {
-  const head = texts.find(text => text.includes('\npeers ')) ?? texts[0] ?? ''
-  const sections = texts.map((text, index) =>
-    text
-      .slice(text.indexOf('\nfrontend '))
-      .replaceAll('00000000-0000-4000-8000', `${10_000_000 + index}-0000-4000-8000`),
+/** Many configurations of trees with plain ids as one file, each with ids of its own. */
+const withIdsOfTheirOwn = (texts: readonly string[]): string =>
+  asOneFile(
+    texts.map((text, index) => text.replaceAll('00000000-0000-4000-8000', `${10_000_000 + index}-0000-4000-8000`)),
   )
-  return head.slice(0, head.indexOf('\nfrontend ')) + sections.join('')
-}
 
 const waysOf = ({ collection, attribute, onUpdate }: StringLeaf): Way[] => {
   const own: Way[] = collection === 'loadbalancers' ? ['nested'] : ['create']
@@ -85,13 +80,13 @@ const waysOf = ({ collection, attribute, onUpdate }: StringLeaf): Way[] => {
   return [...own, ...(isNested && !fromParent ? (['nested'] as const) : []), ...(onUpdate ? (['update'] as const) : [])]
 }
 
+const [NASTY_TEXT, NASTY_TOKEN, PLAIN_START] = [nastyText(), nastyToken(), fc.stringMatching(/^[a-z0-9.]{1,6}$/)]
+
 const textsFor = ({ frames }: InjectionCase): fc.Arbitrary<string> =>
   fc.oneof(
-    nastyText(),
-    fc.tuple(nastyToken(), fc.constantFrom(...frames)).map(([fragment, frame]) => frame(fragment)),
-    fc
-      .tuple(fc.stringMatching(/^[a-z0-9.]{1,6}$/), nastyToken(), fc.constantFrom(...frames))
-      .map(([a, b, frame]) => frame(a + b)),
+    NASTY_TEXT,
+    fc.tuple(NASTY_TOKEN, fc.constantFrom(...frames)).map(([fragment, frame]) => frame(fragment)),
+    fc.tuple(PLAIN_START, NASTY_TOKEN, fc.constantFrom(...frames)).map(([a, b, frame]) => frame(a + b)),
   )
 
 t.test('every text that a request may carry has a case', async t => {
@@ -99,7 +94,7 @@ t.test('every text that a request may carry has a case', async t => {
   t.strictSame([...new Set(injectionCases.map(({ field }) => field))].sort(), free.sort())
 })
 
-t.test('whatever a request carries, it is refused or changes nothing but its own place', async t => {
+t.test('whatever a request carries, it is refused or changes nothing but its own place', { jobs: 4 }, async t => {
   const api = await startTestApi({
     providers: ['amphora', 'noop_driver'],
     quota: Object.fromEntries(COUNTED_RESOURCES.map(name => [name, -1])),
@@ -107,9 +102,10 @@ t.test('whatever a request carries, it is refused or changes nothing but its own
   t.teardown(api.stop)
   const keepalived = new Set<string>()
 
-  for (const injection of injectionCases) {
+  const tried = injectionCases.map(injection => {
     const { field, about, body, harmless, takes, refuses, means, rendered, refusals, token } = injection
-    await t.test(`${field} ${about}`, async t => {
+    return t.test(`${field} ${about}`, async t => {
+      const files = mkdtempSync(join(directory, 'case-'))
       const leaf = leaves.get(field)
       if (leaf === undefined) return
       const neverTaken = harmless('') === ''
@@ -163,31 +159,35 @@ t.test('whatever a request carries, it is refused or changes nothing but its own
         if ((await look(wayFor(index), text)) !== null) t.fail(`${wayFor(index)} takes ${JSON.stringify(text)}`)
       }
       if (configurations.length > 0) {
-        t.same(await checkWithHaproxy(directory, asOneFile(configurations)), { code: 0, complaints: [] })
+        t.same(await checkWithHaproxy(files, withIdsOfTheirOwn(configurations)), { code: 0, complaints: [] })
       }
       const attempt = fc.record({ way: fc.constantFrom(...ways), text: textsFor(injection) })
       await fc.assert(
-        fc.asyncProperty(fc.array(attempt, { minLength: rendered ? 10 : 4, maxLength: 10 }), async attempts => {
-          const accepted: string[] = []
-          for (const { way, text } of attempts) {
-            const configuration = await look(way, text)
-            if (configuration !== null) accepted.push(configuration)
-          }
-          if (accepted.length === 0) return
-          const { code, complaints } = await checkWithHaproxy(directory, asOneFile(accepted))
-          if (code !== 0 || complaints.length > 0) throw new Error(complaints.join('\n'))
-        }),
+        fc.asyncProperty(
+          fc.array(attempt, { minLength: rendered ? 8 : 3, maxLength: rendered ? 8 : 3 }),
+          async attempts => {
+            const accepted: string[] = []
+            for (const { way, text } of attempts) {
+              const configuration = await look(way, text)
+              if (configuration !== null) accepted.push(configuration)
+            }
+            if (accepted.length === 0) return
+            const { code, complaints } = await checkWithHaproxy(files, withIdsOfTheirOwn(accepted))
+            if (code !== 0 || complaints.length > 0) throw new Error(complaints.join('\n'))
+          },
+        ),
         { numRuns: 1 },
       )
     })
-  }
+  })
+  await Promise.all(tried)
 
   await t.test('choices and ids take nothing but themselves', async () => {
     const scenes = new Map<string, Awaited<ReturnType<typeof makeScene>>>()
     const closed = [...leaves.values()].filter(({ kind }) => kind !== 'free')
     const attempt = fc
       .constantFrom(...closed)
-      .chain(leaf => fc.record({ leaf: fc.constant(leaf), way: fc.constantFrom(...waysOf(leaf)), text: nastyText() }))
+      .chain(leaf => fc.record({ leaf: fc.constant(leaf), way: fc.constantFrom(...waysOf(leaf)), text: NASTY_TEXT }))
     await fc.assert(
       fc.asyncProperty(attempt, async ({ leaf, way, text }) => {
         const scene = scenes.get(leaf.collection) ?? (await makeScene(api, leaf.collection, {}, tokenOf('admin')))
@@ -199,7 +199,7 @@ t.test('whatever a request carries, it is refused or changes nothing but its own
         if (tree === null || text !== 'GET') throw new Error(`${way} ${leaf.name}: ${reply.status} ${reply.text}`)
         effectOf(tree)
       }),
-      { numRuns: 150 },
+      { numRuns: 120 },
     )
   })
 

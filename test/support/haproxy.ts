@@ -15,6 +15,13 @@ export async function checkWithHaproxy(
   return { code, complaints }
 }
 
+/** The frontends and backends of many configurations in one file, with the peers that some of them name. */
+export function asOneFile(texts: readonly string[]): string {
+  const head = texts.find(text => text.includes('\npeers ')) ?? texts[0] ?? ''
+  const sections = texts.map(text => text.slice(text.indexOf('\nfrontend ')))
+  return head.slice(0, head.indexOf('\nfrontend ')) + sections.join('')
+}
+
 /** With the files of an amphora in the given directory. The state file is as the agent makes it when nothing ran before. */
 function writeConfiguration(directory: string, text: string): string {
   const file = join(directory, 'haproxy.cfg')

@@ -4,14 +4,14 @@ import { at, OWN, SUBNET, type TestApi, tokenOf } from './load-balancer-api.js'
 export const OFFERED = { providers: ['amphora', 'noop_driver'] }
 
 /** One object of every kind: a load balancer of a project with all that can hang below it, and what administrators make. */
-export async function makeWorld(api: TestApi, project = OWN) {
+export async function makeWorld(api: TestApi, project = OWN, provider = 'noop_driver') {
   const created = await api.ask(
     'POST',
     '/v2/lbaas/loadbalancers',
     {
       loadbalancer: {
-        // whose provider takes everything, so that nothing is refused for what an amphora cannot do
-        provider: 'noop_driver',
+        // the usual one takes everything, so that nothing is refused for what an amphora cannot do
+        provider,
         vip_subnet_id: SUBNET,
         listeners: [
           {
