@@ -135,8 +135,10 @@ function effectOf(tree: LoadBalancerTree): string {
   const subnets = [tree.vip, ...tree.additionalVips, ...tree.pools.flatMap(pool => pool.members)].flatMap(
     ({ subnetId }) => (subnetId === null ? [] : [noopSubnet(subnetId, '')]),
   )
-  const { sha256 } = renderDesired({ ...plain, topology: 'SINGLE' }, factsFor(plain))
-  return JSON.stringify([sha256, wantedPorts(tree, subnets, 'a').map(({ request }) => request.fixedIps)])
+  // the text itself, for the servers beside it are only for changes while HAProxy runs
+  const { haproxy, interfaces } = renderDesired({ ...plain, topology: 'SINGLE' }, factsFor(plain))
+  const ports = wantedPorts(tree, subnets, 'a').map(({ request }) => request.fixedIps)
+  return JSON.stringify([haproxy?.text, interfaces, ports])
 }
 
 t.test(
