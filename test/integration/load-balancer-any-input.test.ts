@@ -197,7 +197,7 @@ const routed = z.strictObject({ ...fault.shape, code: z.int(), title: z.string()
 const refusal = z.union([fault, routed])
 
 const runsOf = (route: Route): number =>
-  route === 'POST /lbaas/loadbalancers' ? 150 : describeRoute(route)?.request === undefined ? 16 : 30
+  route === 'POST /lbaas/loadbalancers' ? 150 : describeRoute(route)?.request === undefined ? 30 : 60
 
 /** What goes, and whose parent goes, comes late, so that the others find something. */
 const LATE: readonly string[] = [
