@@ -105,7 +105,8 @@ function bounded(value: unknown): unknown {
 
 /**
  * SQL of a statement, for use as a CTE, that tells the history what a request asks for.
- * @param from trusted SQL of the load balancer's row after the change: `FROM <name of the CTE that changes it>`
+ * @param from trusted SQL of the load balancer's row after the change: `FROM <name of the CTE that changes it>`; what it binds comes after the
+ *   bindings returned
  */
 export function requestedEvent(asked: Asked, from: string): Condition {
   return condition(

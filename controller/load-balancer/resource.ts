@@ -50,7 +50,7 @@ export function sqlOf(name: string, attribute: Attribute): string | null {
   return attribute.sql === '' ? `o.${name}` : attribute.sql
 }
 
-/** A strict schema of a create body; `extra` adds nested objects, `except` leaves out what a parent gives. */
+/** A strict schema of a create body without nested objects. */
 export function createSchema<A extends Attributes>({ attributes }: Resource<A>): z.ZodType<Created<A>> {
   return z.strictObject(createShape(attributes)) as unknown as z.ZodType<Created<A>>
 }

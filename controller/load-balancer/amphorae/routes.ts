@@ -1,5 +1,4 @@
-import { inTransaction } from '../../database/transaction.js'
-import { changeLoadBalancer } from '../change.js'
+import { changeLoadBalancer, inTransactionOn } from '../change.js'
 import { immutable, missing } from '../faults.js'
 import { parseArguments } from '../list-query.js'
 import { listHandler, showHandler } from '../read-routes.js'
@@ -39,7 +38,7 @@ async function failOver(service: Service, call: Call): Promise<Answer> {
 async function configure(service: Service, call: Call): Promise<Answer> {
   const { id, load_balancer_id: loadBalancerId } = await findAmphora(service, call)
   if (loadBalancerId === null) throw immutable(amphora.label, id)
-  await inTransaction(service.database, async trx => {
+  await inTransactionOn(service.database, loadBalancerId, async trx => {
     const { rows } = await trx.raw(
       `UPDATE load_balancer SET recheck_at = now() WHERE id = ? AND change <> 'delete' RETURNING pg_notify(?, id::text)`,
       [loadBalancerId, WAKE_CHANNEL],

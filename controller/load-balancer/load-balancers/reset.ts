@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import type { Database } from '../../database/connection.js'
-import { inTransaction } from '../../database/transaction.js'
+import { inTransactionOn } from '../change.js'
 import { type Asked, requestedEvent } from '../events.js'
 import { immutable, missing } from '../faults.js'
 import { condition, type Presented, selectObject } from '../select.js'
@@ -19,7 +19,7 @@ export const resetSchema = z.strictObject({
  * @throws ApiError 404, or 409 when the load balancer itself is being deleted
  */
 export async function resetStatus(database: Database, asked: Asked, id: string): Promise<Presented> {
-  return inTransaction(database, async trx => {
+  return inTransactionOn(database, id, async trx => {
     const event = requestedEvent(asked, 'FROM reset')
     const { rows } = await trx.raw(
       `WITH reset AS (

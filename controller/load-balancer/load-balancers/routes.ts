@@ -76,9 +76,9 @@ async function create(service: Service, { caller, right, queryString, readBody, 
   })
   try {
     const json = await inTransaction(database, async trx => {
-      const event = requestedEvent(asked(id), `FROM (VALUES ('${id}'::uuid, 1)) AS made (id, generation)`)
+      const event = requestedEvent(asked(id), 'FROM (VALUES (?::uuid, 1)) AS made (id, generation)')
       const [inserted] = await trx('load_balancer as o')
-        .with('noted', trx.raw(event.sql, [...event.bindings]))
+        .with('noted', trx.raw(event.sql, [...event.bindings, id]))
         .with('counted', trx.raw('INSERT INTO quota (project_id) VALUES (?) ON CONFLICT DO NOTHING', [projectId]))
         .insert({
           ...columnsOf(loadBalancer, body),
