@@ -1,8 +1,8 @@
 import type { ComputeDriver } from '../compute/driver.js'
 import type { Database } from '../database/connection.js'
+import { vipDeviceId } from '../load-balancer/load-balancers/vip-port-name.js'
 import type { Logger } from '../log/log.js'
 import { type NetworkDriver, PORT_OWNER } from '../network/driver.js'
-import { vipDeviceId } from '../provider/vip-port.js'
 
 export type OrphanSweep = {
   database: Database

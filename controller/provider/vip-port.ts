@@ -1,3 +1,4 @@
+import { vipDeviceId, vipPortName } from '../load-balancer/load-balancers/vip-port-name.js'
 import type { LoadBalancerTree } from '../load-balancer/tree.js'
 import { type NetworkDriver, PORT_OWNER, type Port, type PortRequest } from '../network/driver.js'
 
@@ -13,9 +14,6 @@ export function vipPortRequest(tree: LoadBalancerTree, networkId: string): PortR
     deviceOwner: PORT_OWNER.vip,
   }
 }
-
-export const vipPortName = (loadBalancerId: string): string => `octavia-lb-${loadBalancerId}`
-export const vipDeviceId = (loadBalancerId: string): string => `lb-${loadBalancerId}`
 
 /** Deletes the VIP's port when the service made it; one that the user brought is only given back. Safe to repeat. */
 export async function releaseVipPort(network: NetworkDriver, tree: LoadBalancerTree): Promise<void> {

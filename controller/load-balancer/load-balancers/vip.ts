@@ -13,6 +13,7 @@ import { disabledOption, invalid, missingReference } from '../faults.js'
 import type { Settings } from '../settings.js'
 import { type AdditionalPlan, planAdditionalVips } from './additional-vips.js'
 import { findSubnet, isIn, sameAddress } from './vip-addresses.js'
+import { vipDeviceId, vipPortName } from './vip-port-name.js'
 
 /** What a create body says of the VIP. */
 export type VipRequest = {
@@ -182,7 +183,7 @@ export async function claimVip(
   plan: VipPlan,
   { loadBalancerId, projectId }: { loadBalancerId: string; projectId: string },
 ): Promise<Vip> {
-  const deviceId = `lb-${loadBalancerId}`
+  const deviceId = vipDeviceId(loadBalancerId)
   const { networkId, subnetId, additional } = plan
   if (plan.kind === 'port') {
     const { port, address } = plan
@@ -202,7 +203,7 @@ export async function claimVip(
       networkId,
       fixedIps,
       projectId,
-      name: `octavia-${deviceId}`,
+      name: vipPortName(loadBalancerId),
       deviceId,
       deviceOwner: PORT_OWNER.vip,
     })
