@@ -14,11 +14,12 @@ import {
 } from '../../controller/provider/amphora/agent-connection.js'
 import { createNoopAgentConnections } from '../../controller/provider/amphora/agent-connection-noop.js'
 import { eventually, quiet } from '../support/machines.js'
+import { newSshKeyPair } from '../support/ssh-keys.js'
 
 const AMPHORA = '4c6d3c1e-2f0b-4a57-8f5a-0d6c4f8f3f10'
 const identity = amphoraIdentity(Buffer.alloc(32, 3), AMPHORA)
-const controller = ssh2.utils.generateKeyPairSync('ed25519')
-const stranger = ssh2.utils.generateKeyPairSync('ed25519')
+const controller = newSshKeyPair()
+const stranger = newSshKeyPair()
 
 const HELLO = {
   agentVersion: '1',

@@ -13,6 +13,7 @@ import type { MachineSpec } from '../../controller/compute/driver.js'
 import { createNamespaceDriver } from '../../controller/compute/namespace/driver.js'
 import type { Port } from '../../controller/network/driver.js'
 import { createFabric } from '../../controller/network/local/fabric.js'
+import { newSshKeyPair } from './ssh-keys.js'
 
 export const quiet = pino({ level: 'silent' })
 
@@ -43,8 +44,8 @@ export async function createLab({ agentBundle }: { agentBundle: string }) {
   const directory = mkdtempSync(join(tmpdir(), `krater-machines-${instance}-`))
   const fabric = createFabric({ instance })
   const master = randomBytes(32)
-  const controller = ssh2.utils.generateKeyPairSync('ed25519')
-  const operator = ssh2.utils.generateKeyPairSync('ed25519')
+  const controller = newSshKeyPair()
+  const operator = newSshKeyPair()
   const networkId = randomUUID()
   // 198.18.0.0/15 is set aside for tests of this kind (RFC 2544).
   const subnet = `198.${randomInt(18, 20)}.${randomInt(256)}`
