@@ -110,6 +110,12 @@ function createProgram(): { program: Command; status: () => number } {
     .description('one health manager alone, until SIGTERM')
     .action(async () => (await import('./processes/health-manager.js')).runHealthManager(directory()))
 
+  const keyManager = program.command('key-manager').description('secrets, their keys and what watches over them')
+  keyManager
+    .command('worker')
+    .description('one worker of the key manager alone, until SIGTERM')
+    .action(async () => (await import('./processes/key-manager-worker.js')).runKeyManagerWorker(directory()))
+
   const db = program.command('db').description('the database')
   db.command('migrate')
     .description('make or update the tables, and what a first start needs')

@@ -15,6 +15,7 @@ export type KeyFiles = {
   controllerSsh: string
   operatorSsh: string
   identityCredentials: string
+  keyManagerMaster: string
 }
 
 /** `publicLine` is `ssh-ed25519 AAAA... comment`, `privateKey` OpenSSH's own format. */
@@ -29,6 +30,7 @@ export function keyFiles(config: Configuration, directory: string): KeyFiles {
     controllerSsh: config.keys.controller_ssh ?? join(directory, 'keys/controller-ssh'),
     operatorSsh: config.keys.operator_ssh ?? join(directory, 'keys/operator-ssh'),
     identityCredentials: join(directory, 'keys/identity-credentials'),
+    keyManagerMaster: join(directory, 'keys/key-manager-master'),
   }
 }
 
@@ -38,7 +40,7 @@ export const generatePassword = (): string => randomBytes(24).toString('base64ur
 /** Makes the keys that are missing, each whole or not at all, readable by root alone; those that are there stay. */
 export async function generateKeys(files: KeyFiles): Promise<void> {
   for (const path of Object.values(files)) mkdirSync(dirname(path), { recursive: true, mode: 0o700 })
-  for (const path of [files.amphoraMaster, files.identityCredentials]) {
+  for (const path of [files.amphoraMaster, files.identityCredentials, files.keyManagerMaster]) {
     if (!existsSync(path)) writePrivateFile(path, `${randomBytes(32).toString('hex')}\n`)
   }
   await generateSshKey(files.controllerSsh, 'krater-controller')
@@ -75,6 +77,11 @@ export function loadAmphoraMaster(files: KeyFiles): Buffer {
 /** 32 bytes that encrypt what users keep under the identity API's /v3/credentials. */
 export function loadIdentityCredentialKey(files: KeyFiles): Buffer {
   return loadSecret(files.identityCredentials, 'the key of stored credentials')
+}
+
+/** 32 bytes that wrap the keys of the key manager's projects. */
+export function loadKeyManagerMaster(files: KeyFiles): Buffer {
+  return loadSecret(files.keyManagerMaster, 'the key manager’s master key')
 }
 
 function loadSecret(path: string, setting: string): Buffer {

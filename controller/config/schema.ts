@@ -1,4 +1,6 @@
 import { z } from 'zod'
+import { keyManagerOptions } from './key-manager-options.js'
+import { keystoneNotifications } from './keystone-notifications.js'
 import { loadBalancerAccess } from './load-balancer-access.js'
 import { loadBalancerOptions } from './load-balancer-options.js'
 
@@ -61,7 +63,13 @@ export const configurationSchema = z.strictObject({
     })
     .prefault({}),
   key_manager: z
-    .strictObject({ host: host.default('127.0.0.1'), port: port.default(9311), public_url: z.url().optional() })
+    .strictObject({
+      host: host.default('127.0.0.1'),
+      port: port.default(9311),
+      public_url: z.url().optional().describe('Where clients reach the API: the base of every reference in answers'),
+      ...keyManagerOptions,
+      keystone_notifications: keystoneNotifications,
+    })
     .prefault({}),
   network: z
     .strictObject({

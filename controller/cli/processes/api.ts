@@ -3,21 +3,24 @@ import { keyFiles, loadIdentityCredentialKey } from '../../config/keys.js'
 import type { Configuration } from '../../config/schema.js'
 import { serviceUrls } from '../../config/service-urls.js'
 import type { Database } from '../../database/connection.js'
+import type { ServiceSchema } from '../../database/migrate.js'
 import { startServer } from '../../http/server.js'
 import { createIdentityApi } from '../../identity/api.js'
 import { databaseTokenValidator } from '../../identity/tokens/validator.js'
+import { createKeyManagerApi } from '../../key-manager/api.js'
 import { createLoadBalancerApi } from '../../load-balancer/api.js'
 import { createLog, type Logger } from '../../log/log.js'
 import { createNetworkApi } from '../../network/api.js'
 import { createNetwork } from '../drivers.js'
 import { type Instance, openDatabase, openInstance } from '../instance.js'
+import { openKeyring } from '../key-manager/keyring.js'
 import { Sentence } from '../sentence.js'
 import { offeredProviders, requireDefaultProvider } from './offered-providers.js'
 import { runUntilStopped } from './run-until-stopped.js'
 
 export type ApiName = 'identity' | 'network' | 'load-balancer' | 'key-manager'
 
-type Api = { name: ApiName; address: { host: string; port: number }; create: () => Koa }
+type Api = { name: ApiName; address: { host: string; port: number }; create: () => Koa | Promise<Koa> }
 
 /** Serves some of the APIs, or all, until the process is told to stop. */
 export async function runApi(directory: string, only: readonly ApiName[]): Promise<void> {
@@ -26,17 +29,16 @@ export async function runApi(directory: string, only: readonly ApiName[]): Promi
   const log = createLog('api', instance.config.log_level)
   await runUntilStopped({ name: 'api', stateDirectory: directory, log }, async () => {
     const databases: Database[] = []
-    const open = (schema: 'identity' | 'network' | 'load_balancer') => {
+    const open = (schema: ServiceSchema['schema']) => {
       const database = openDatabase(instance, schema, 'api', log)
       databases.push(database)
       return database
     }
     const apis = apisOf(instance, open, log).filter(({ name }) => only.includes(name))
-    if (apis.length === 0)
-      throw new Sentence(`There is nothing to start: ${only.join(', ')} is not served by this version.`)
     const servers = await Promise.all(
       apis.map(async ({ name, address, create }) => {
-        const server = await startServer(create(), address).catch(error => {
+        const app = await create()
+        const server = await startServer(app, address).catch(error => {
           throw new Sentence(`The ${name} API cannot listen on ${address.host} port ${address.port}: ${error.code}`)
         })
         log.info({ api: name, url: server.url }, 'listening')
@@ -50,11 +52,7 @@ export async function runApi(directory: string, only: readonly ApiName[]): Promi
   })
 }
 
-function apisOf(
-  instance: Instance,
-  open: (schema: 'identity' | 'network' | 'load_balancer') => Database,
-  log: Logger,
-): Api[] {
+function apisOf(instance: Instance, open: (schema: ServiceSchema['schema']) => Database, log: Logger): Api[] {
   const { config, directory }: { config: Configuration; directory: string } = instance
   return [
     {
@@ -93,6 +91,21 @@ function apisOf(
           identityUrl: serviceUrls(config).identity,
           log,
         }),
+    },
+    {
+      name: 'key-manager',
+      address: config.key_manager,
+      create: async () => {
+        const database = open('key_manager')
+        return createKeyManagerApi({
+          database,
+          keyring: await openKeyring(instance, database),
+          validate: databaseTokenValidator(open('identity')),
+          config: config.key_manager,
+          identityUrl: serviceUrls(config).identity,
+          log,
+        })
+      },
     },
   ]
 }

@@ -18,7 +18,12 @@ import { startPrivateCluster, stopPrivateCluster, watchCluster } from './postgre
 import { summaryOf } from './summary.js'
 import { type ChildName, createSupervisor } from './supervisor.js'
 
-const CHILDREN: readonly ChildName[] = ['api', 'worker', 'health-manager']
+const CHILDREN: readonly ChildName[] = ['api', 'worker', 'health-manager', 'key-manager-worker']
+
+/** Processes whose command is not simply their name. */
+const COMMANDS: Readonly<Partial<Record<ChildName, readonly string[]>>> = {
+  'key-manager-worker': ['key-manager', 'worker'],
+}
 
 /**
  * The whole service on this machine, until SIGTERM or Ctrl-C: PostgreSQL when the database is our own, tables, first users and networks,
@@ -91,10 +96,10 @@ async function start(
   await askForALook(instance)
   await requireFreePorts(instance, await connectHost(instance, instanceId, networks))
 
-  report('Starting api, worker and health-manager')
+  report(`Starting ${CHILDREN.join(', ')}`)
   const supervisor = createSupervisor({
     stateDirectory: directory,
-    command: name => [process.execPath, process.argv[1] ?? '', '--state-dir', directory, name],
+    command: name => [process.execPath, process.argv[1] ?? '', '--state-dir', directory, ...(COMMANDS[name] ?? [name])],
     environment: process.env,
     report,
   })

@@ -1,0 +1,23 @@
+import { createLog } from '../../log/log.js'
+import { openDatabase, openInstance } from '../instance.js'
+import { openKeyring } from '../key-manager/keyring.js'
+import { runUntilStopped } from './run-until-stopped.js'
+
+/** A part of the worker's work that goes on until it is stopped. */
+type Part = { stop: () => Promise<void> }
+
+/** Does what the key manager's API leaves for later, until the process is told to stop. */
+export async function runKeyManagerWorker(directory: string): Promise<void> {
+  const instance = openInstance(directory)
+  const log = createLog('key-manager-worker', instance.config.log_level)
+  await runUntilStopped({ name: 'key-manager-worker', stateDirectory: directory, log }, async () => {
+    const database = openDatabase(instance, 'key_manager', 'key-manager worker', log)
+    const keyring = await openKeyring(instance, database)
+    const parts: Part[] = []
+    return async () => {
+      await Promise.all(parts.map(part => part.stop()))
+      await Promise.all([...keyring.backends.values()].map(backend => backend.stop()))
+      await database.destroy()
+    }
+  })
+}

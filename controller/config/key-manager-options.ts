@@ -1,0 +1,32 @@
+import { z } from 'zod'
+import { flag } from './load-balancer-options.js'
+
+const bytes = z.coerce.number().int().min(1).max(16_777_216)
+const page = z.coerce.number().int().min(1).max(1000)
+const limit = z.coerce.number().int().min(-1).max(2_000_000_000).default(-1)
+
+/** What an operator may set of the key manager's API. */
+export const keyManagerOptions = {
+  max_allowed_secret_in_bytes: bytes
+    .default(20_000)
+    .describe('Longest payload of a secret; in a JSON body its text counts, base64 included'),
+  max_allowed_request_size_in_bytes: bytes.default(25_000).describe('Longest body of a request'),
+  default_limit_paging: page.default(10).describe('Objects on a page of a list that names no limit'),
+  max_limit_paging: page.default(100).describe('Most objects on a page'),
+  policy: z
+    .enum(['union', 'legacy', 'new'])
+    .default('union')
+    .describe(
+      'Whose rules count: the older ones (creator, observer, audit, key-manager:service-admin), the newer ones (reader, member, admin), or what either allows',
+    ),
+  delete_referenced_secrets: flag
+    .default(false)
+    .describe('Whether a secret may be deleted while containers refer to it; the references then vanish'),
+  expose_processing_status: flag
+    .default(false)
+    .describe('Whether key and asymmetric orders may show PROCESSING, which the Terraform provider does not know'),
+  quota: z
+    .strictObject({ secrets: limit, orders: limit, containers: limit, consumers: limit, cas: limit })
+    .prefault({})
+    .describe('Most objects of each kind in a project for which no other limit was set; -1 is unlimited'),
+}

@@ -1,0 +1,74 @@
+import type { Knex } from 'knex'
+
+/** Who acted, and by which request. */
+export type Actor = {
+  userId: string | null
+  projectId: string | null
+  requestId: string | null
+  remoteAddress: string | null
+}
+
+export type AuditAction =
+  | 'secret.create'
+  | 'secret.payload.store'
+  | 'secret.payload.read'
+  | 'secret.delete'
+  | 'secret.acl.change'
+  | 'secret.acl.delete'
+  | 'container.acl.change'
+  | 'container.acl.delete'
+  | 'secret.generate'
+  | 'order.create'
+  | 'order.fail'
+  | 'ca.create'
+  | 'ca.delete'
+  | 'certificate.issue'
+  | 'project.erase'
+  | 'master-key.rotate'
+  | 'project-key.rotate'
+
+export type AuditEntry = {
+  action: AuditAction
+  outcome: 'success' | 'denied' | 'failure'
+  targetType: 'secret' | 'container' | 'order' | 'ca' | 'project' | 'key'
+  targetId: string | null
+  /** Never anything secret. */
+  detail?: Readonly<Record<string, string | number | boolean | null>>
+}
+
+const COLUMNS = 'action, outcome, user_id, project_id, request_id, remote_address, target_type, target_id, detail'
+const VALUES = '?, ?, ?, ?, ?, ?, ?, ?, ?::jsonb'
+
+function bindingsOf(actor: Actor, entry: AuditEntry): Knex.RawBinding[] {
+  return [
+    entry.action,
+    entry.outcome,
+    actor.userId,
+    actor.projectId,
+    actor.requestId,
+    actor.remoteAddress,
+    entry.targetType,
+    entry.targetId,
+    entry.detail === undefined ? null : JSON.stringify(entry.detail),
+  ]
+}
+
+/**
+ * An INSERT of a record for a WITH clause: the record then stands or falls with the change that it is about.
+ * @param from name of another part of the WITH clause; there is one record for each of its rows
+ */
+export function auditInsert(
+  actor: Actor,
+  entry: AuditEntry,
+  from: string,
+): { sql: string; bindings: Knex.RawBinding[] } {
+  return {
+    sql: `INSERT INTO audit_record (${COLUMNS}) SELECT ${VALUES} FROM ${from}`,
+    bindings: bindingsOf(actor, entry),
+  }
+}
+
+/** Stores one record by itself. */
+export async function recordAudit(database: Knex, actor: Actor, entry: AuditEntry): Promise<void> {
+  await database.raw(`INSERT INTO audit_record (${COLUMNS}) VALUES (${VALUES})`, bindingsOf(actor, entry))
+}

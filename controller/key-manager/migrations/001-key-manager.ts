@@ -1,0 +1,303 @@
+import type { Migration } from '../../database/migrate.js'
+
+/**
+ * The tables of the key manager.
+ *
+ * What is secret stands only as ciphertext under a project's key (project_key), which is wrapped by a master key that the database never sees.
+ * A deleted secret keeps its row as a tombstone until it is purged; its ciphertext goes at once.
+ */
+export const keyManager: Migration = {
+  name: '001-key-manager',
+  up: async trx => {
+    await trx.raw(`
+        -- As clients of Barbican read times: UTC, no zone, microseconds when there are any.
+        CREATE FUNCTION iso_time(t timestamptz) RETURNS text IMMUTABLE PARALLEL SAFE LANGUAGE sql AS $$
+          SELECT to_char(t AT TIME ZONE 'UTC', CASE WHEN date_trunc('second', t) = t
+            THEN 'YYYY-MM-DD"T"HH24:MI:SS' ELSE 'YYYY-MM-DD"T"HH24:MI:SS.US' END)
+        $$;
+
+        -- The master keys that were ever in force, each with a value by which it is known again.
+        CREATE TABLE master_key (
+          id text PRIMARY KEY,
+          backend text NOT NULL,
+          check_value bytea,
+          created_at timestamptz NOT NULL DEFAULT now()
+        );
+
+        -- A project's row is held while one of its limited resources is counted and made.
+        CREATE TABLE project (
+          id text PRIMARY KEY,
+          created_at timestamptz NOT NULL DEFAULT now()
+        );
+
+        -- project_id is '' for the keys of the service itself.
+        CREATE TABLE project_key (
+          id uuid PRIMARY KEY,
+          project_id text NOT NULL,
+          backend text NOT NULL,
+          active boolean NOT NULL DEFAULT true,
+          wrapped bytea NOT NULL,
+          master_key_id text NOT NULL REFERENCES master_key,
+          created_at timestamptz NOT NULL DEFAULT now()
+        );
+        CREATE UNIQUE INDEX project_key_active ON project_key (project_id, backend) WHERE active;
+        CREATE INDEX project_key_master ON project_key (master_key_id);
+
+        CREATE TABLE secret (
+          id uuid PRIMARY KEY,
+          project_id text NOT NULL,
+          creator_id text NOT NULL,
+          name text,
+          secret_type text NOT NULL DEFAULT 'opaque',
+          algorithm text,
+          bit_length integer,
+          mode text,
+          expiration timestamptz,
+          content_type text,
+          project_key_id uuid REFERENCES project_key,
+          ciphertext bytea,
+          metadata jsonb NOT NULL DEFAULT '{}',
+          acl_created_at timestamptz,
+          acl_updated_at timestamptz,
+          acl_project_access boolean NOT NULL DEFAULT true,
+          acl_users text[] NOT NULL DEFAULT '{}',
+          created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+          updated_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+          deleted_at timestamptz,
+          CHECK ((ciphertext IS NULL) = (project_key_id IS NULL))
+        );
+        CREATE INDEX secret_of_project ON secret (project_id, created_at, id) WHERE deleted_at IS NULL;
+        CREATE INDEX secret_acl_users ON secret USING gin (acl_users) WHERE deleted_at IS NULL AND acl_users <> '{}';
+        CREATE INDEX secret_project_key ON secret (project_key_id, id);
+        CREATE INDEX secret_expiration ON secret (expiration) WHERE deleted_at IS NULL AND expiration IS NOT NULL;
+        CREATE INDEX secret_deleted ON secret (deleted_at) WHERE deleted_at IS NOT NULL;
+
+        CREATE TABLE container (
+          id uuid PRIMARY KEY,
+          project_id text NOT NULL,
+          creator_id text NOT NULL,
+          name text,
+          type text NOT NULL,
+          acl_created_at timestamptz,
+          acl_updated_at timestamptz,
+          acl_project_access boolean NOT NULL DEFAULT true,
+          acl_users text[] NOT NULL DEFAULT '{}',
+          created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+          updated_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+          deleted_at timestamptz
+        );
+        CREATE INDEX container_of_project ON container (project_id, created_at, id) WHERE deleted_at IS NULL;
+        CREATE INDEX container_deleted ON container (deleted_at) WHERE deleted_at IS NOT NULL;
+
+        -- Rows of live containers only: they go when their container is deleted.
+        CREATE TABLE container_secret (
+          container_id uuid NOT NULL REFERENCES container ON DELETE CASCADE,
+          secret_id uuid NOT NULL REFERENCES secret,
+          name text,
+          position bigint GENERATED ALWAYS AS IDENTITY,
+          UNIQUE NULLS NOT DISTINCT (container_id, secret_id, name)
+        );
+        CREATE INDEX container_secret_secret ON container_secret (secret_id);
+
+        CREATE TABLE secret_consumer (
+          id uuid PRIMARY KEY,
+          secret_id uuid NOT NULL REFERENCES secret ON DELETE CASCADE,
+          project_id text NOT NULL,
+          service text NOT NULL,
+          resource_type text NOT NULL,
+          resource_id text NOT NULL,
+          created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+          updated_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+          UNIQUE (secret_id, service, resource_type, resource_id)
+        );
+        CREATE INDEX secret_consumer_project ON secret_consumer (project_id);
+
+        CREATE TABLE container_consumer (
+          id uuid PRIMARY KEY,
+          container_id uuid NOT NULL REFERENCES container ON DELETE CASCADE,
+          project_id text NOT NULL,
+          name text NOT NULL,
+          url text NOT NULL,
+          created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+          updated_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+          UNIQUE (container_id, name, url)
+        );
+        CREATE INDEX container_consumer_project ON container_consumer (project_id);
+
+        -- A passphrase that an order carries is kept sealed, and only until the order is carried out.
+        CREATE TABLE secret_order (
+          id uuid PRIMARY KEY,
+          project_id text NOT NULL,
+          creator_id text NOT NULL,
+          type text NOT NULL,
+          meta jsonb NOT NULL,
+          sealed_passphrase bytea,
+          project_key_id uuid REFERENCES project_key,
+          status text NOT NULL DEFAULT 'PENDING' CHECK (status IN ('PENDING', 'PROCESSING', 'ACTIVE', 'ERROR')),
+          sub_status text,
+          sub_status_message text,
+          error_status_code text,
+          error_reason text,
+          secret_id uuid REFERENCES secret,
+          container_id uuid REFERENCES container,
+          retry_at timestamptz,
+          retries integer NOT NULL DEFAULT 0,
+          lease_owner text,
+          lease_until timestamptz,
+          fence bigint NOT NULL DEFAULT 0,
+          created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+          updated_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+          deleted_at timestamptz
+        );
+        CREATE INDEX secret_order_of_project ON secret_order (project_id, created_at, id) WHERE deleted_at IS NULL;
+        CREATE INDEX secret_order_due ON secret_order (created_at) WHERE status IN ('PENDING', 'PROCESSING') AND deleted_at IS NULL;
+        CREATE INDEX secret_order_secret ON secret_order (secret_id);
+        CREATE INDEX secret_order_container ON secret_order (container_id);
+        CREATE INDEX secret_order_deleted ON secret_order (deleted_at) WHERE deleted_at IS NOT NULL;
+
+        -- Null stands for the default, a negative number for no limit.
+        CREATE TABLE project_quota (
+          project_id text PRIMARY KEY,
+          secrets integer,
+          orders integer,
+          containers integer,
+          consumers integer,
+          cas integer,
+          created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+          updated_at timestamptz NOT NULL DEFAULT clock_timestamp()
+        );
+
+        CREATE TABLE secret_store (
+          id uuid PRIMARY KEY,
+          name text NOT NULL UNIQUE,
+          secret_store_plugin text NOT NULL,
+          crypto_plugin text,
+          global_default boolean NOT NULL,
+          created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+          updated_at timestamptz NOT NULL DEFAULT clock_timestamp()
+        );
+        CREATE TABLE project_secret_store (
+          project_id text PRIMARY KEY,
+          secret_store_id uuid NOT NULL REFERENCES secret_store,
+          created_at timestamptz NOT NULL DEFAULT clock_timestamp()
+        );
+
+        CREATE TABLE transport_key (
+          id uuid PRIMARY KEY,
+          plugin_name text NOT NULL,
+          transport_key text NOT NULL,
+          created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+          updated_at timestamptz NOT NULL DEFAULT clock_timestamp()
+        );
+
+        -- project_id is null for the CAs that every project may use. The key is sealed like a secret.
+        CREATE TABLE certificate_authority (
+          id uuid PRIMARY KEY,
+          project_id text,
+          creator_id text,
+          parent_id uuid REFERENCES certificate_authority,
+          plugin_name text NOT NULL,
+          plugin_ca_id text NOT NULL,
+          name text NOT NULL,
+          description text,
+          subject_dn text NOT NULL,
+          certificate text NOT NULL,
+          chain text NOT NULL,
+          project_key_id uuid REFERENCES project_key,
+          sealed_key bytea,
+          crl_number bigint NOT NULL DEFAULT 0,
+          global_preferred boolean NOT NULL DEFAULT false,
+          expiration timestamptz,
+          created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+          updated_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+          UNIQUE (plugin_name, plugin_ca_id)
+        );
+        CREATE UNIQUE INDEX certificate_authority_preferred ON certificate_authority (global_preferred) WHERE global_preferred;
+        CREATE INDEX certificate_authority_project ON certificate_authority (project_id, created_at, id);
+
+        CREATE TABLE project_certificate_authority (
+          project_id text NOT NULL,
+          ca_id uuid NOT NULL REFERENCES certificate_authority ON DELETE CASCADE,
+          preferred boolean NOT NULL DEFAULT false,
+          created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+          PRIMARY KEY (project_id, ca_id)
+        );
+        CREATE UNIQUE INDEX project_certificate_authority_preferred ON project_certificate_authority (project_id) WHERE preferred;
+
+        CREATE TABLE issued_certificate (
+          ca_id uuid NOT NULL REFERENCES certificate_authority ON DELETE CASCADE,
+          serial text NOT NULL,
+          subject_dn text NOT NULL,
+          not_after timestamptz NOT NULL,
+          order_id uuid,
+          issued_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+          revoked_at timestamptz,
+          revocation_reason text,
+          PRIMARY KEY (ca_id, serial)
+        );
+
+        -- Who did what. Rows are only ever added; position and hash link them afterwards, once.
+        CREATE TABLE audit_record (
+          seq bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+          at timestamptz NOT NULL DEFAULT clock_timestamp(),
+          action text NOT NULL,
+          outcome text NOT NULL,
+          user_id text,
+          project_id text,
+          request_id text,
+          remote_address text,
+          target_type text NOT NULL,
+          target_id text,
+          detail jsonb,
+          position bigint UNIQUE,
+          hash bytea,
+          CHECK ((position IS NULL) = (hash IS NULL))
+        );
+        CREATE INDEX audit_record_unlinked ON audit_record (seq) WHERE position IS NULL;
+
+        CREATE FUNCTION refuse_rewriting_audit() RETURNS trigger LANGUAGE plpgsql AS $$
+          BEGIN
+            IF TG_OP = 'UPDATE' AND OLD.position IS NULL
+               AND (to_jsonb(NEW) - 'position' - 'hash') = (to_jsonb(OLD) - 'position' - 'hash') THEN
+              RETURN NEW;
+            END IF;
+            RAISE EXCEPTION 'audit records are only ever added';
+          END
+        $$;
+        CREATE TRIGGER audit_record_rows BEFORE UPDATE OR DELETE ON audit_record
+          FOR EACH ROW EXECUTE FUNCTION refuse_rewriting_audit();
+        CREATE TRIGGER audit_record_table BEFORE TRUNCATE ON audit_record
+          FOR EACH STATEMENT EXECUTE FUNCTION refuse_rewriting_audit();
+
+        -- Live objects of one kind in a project.
+        CREATE FUNCTION quota_used(project text, kind text) RETURNS bigint STABLE LANGUAGE sql AS $$
+          SELECT CASE kind
+            WHEN 'secrets' THEN (SELECT count(*) FROM secret WHERE project_id = project AND deleted_at IS NULL
+                                   AND (expiration IS NULL OR expiration > now()))
+            WHEN 'orders' THEN (SELECT count(*) FROM secret_order WHERE project_id = project AND deleted_at IS NULL)
+            WHEN 'containers' THEN (SELECT count(*) FROM container WHERE project_id = project AND deleted_at IS NULL)
+            WHEN 'secret consumers' THEN (SELECT count(*) FROM secret_consumer WHERE project_id = project)
+            WHEN 'container consumers' THEN (SELECT count(*) FROM container_consumer WHERE project_id = project)
+            WHEN 'cas' THEN (SELECT count(*) FROM certificate_authority WHERE project_id = project)
+          END
+        $$;
+
+        -- Whether one more object fits. With a limit the project's creates go on one by one from here to the end of the transaction, so
+        -- that the count is exact; each statement of a volatile function sees what was committed before it.
+        CREATE FUNCTION quota_allows(project_of text, kind text, by_default integer) RETURNS boolean
+        VOLATILE LANGUAGE plpgsql AS $$
+          DECLARE most integer;
+          BEGIN
+            SELECT CASE kind WHEN 'secrets' THEN q.secrets WHEN 'orders' THEN q.orders WHEN 'containers' THEN q.containers
+                             WHEN 'cas' THEN q.cas ELSE q.consumers END
+              INTO most FROM project_quota q WHERE q.project_id = project_of;
+            most := coalesce(most, by_default);
+            IF most < 0 THEN RETURN true; END IF;
+            IF most = 0 THEN RETURN false; END IF;
+            INSERT INTO project (id) VALUES (project_of) ON CONFLICT DO NOTHING;
+            PERFORM 1 FROM project p WHERE p.id = project_of FOR UPDATE;
+            RETURN quota_used(project_of, kind) < most;
+          END
+        $$`)
+  },
+}

@@ -1,0 +1,150 @@
+import type Router from '@koa/router'
+import type { Context } from 'koa'
+import type { Configuration } from '../config/schema.js'
+import type { Database } from '../database/connection.js'
+import { readBytes, readJson } from '../http/body.js'
+import { ApiError, forbidden } from '../http/errors.js'
+import { callerOf } from '../identity/authenticate.js'
+import type { Caller } from '../identity/caller.js'
+import { type Actor, type AuditAction, type AuditEntry, recordAudit } from './audit/record.js'
+import type { Keyring } from './crypto/keyring.js'
+import { trimmed } from './input.js'
+import {
+  NEEDS_TARGET,
+  type Operation,
+  ROUTE_OPERATIONS,
+  type Route,
+  requireRight,
+  type Target,
+  type Who,
+} from './rights.js'
+
+/** What the handlers of this API work with. */
+export type Service = {
+  database: Database
+  keyring: Keyring
+  config: Configuration['key_manager']
+}
+
+/** One authenticated request within a project. */
+export type Call = {
+  who: Who
+  /** For audit records. */
+  actor: Actor
+  /** @throws ApiError 403 when the caller may not do what the route does to this object */
+  allowOn: (target: Target) => void
+  params: Readonly<Record<string, string>>
+  query: URLSearchParams
+  /** Of the microversion that is spoken. */
+  minor: number
+  /** URL of the root of this API as the client reaches it, without a slash at its end. */
+  base: string
+  header: (name: string) => string
+  /** False when there is no such header at all. */
+  hasHeader: (name: string) => boolean
+  /** The body with all its strings trimmed. @throws ApiError 400, 413, 415 */
+  readJson: () => Promise<unknown>
+  /** The same whatever Content-Type says, for bodies of DELETE. */
+  readAnyJson: () => Promise<unknown>
+  /** @throws ApiError 413 */
+  readBytes: (limit: number) => Promise<Buffer>
+}
+
+/** `json` is the text of a JSON body; `bytes` another body, of the type that the headers name. Without either there is no body. */
+export type Answer = { status: number; json?: string; bytes?: Buffer; headers?: Readonly<Record<string, string>> }
+
+export type Handler = (call: Call) => Promise<Answer>
+
+/** The routes of one kind of object. */
+export type Routes = Readonly<Partial<Record<Route, Handler>>>
+
+/** Routes whose refusals are audited; what succeeds is recorded by the handler, in the statement that does it. */
+const AUDITED: Readonly<Partial<Record<Operation, Pick<AuditEntry, 'targetType'> & { action: AuditAction }>>> = {
+  'secret payload': { action: 'secret.payload.read', targetType: 'secret' },
+  'secret payload store': { action: 'secret.payload.store', targetType: 'secret' },
+  'secret create': { action: 'secret.create', targetType: 'secret' },
+  'secret delete': { action: 'secret.delete', targetType: 'secret' },
+  'secret acl write': { action: 'secret.acl.change', targetType: 'secret' },
+  'container acl write': { action: 'container.acl.change', targetType: 'container' },
+  'order create': { action: 'order.create', targetType: 'order' },
+}
+
+export function addRoutes(
+  router: Router,
+  routes: Routes,
+  { database, config }: Service,
+  baseOf: (ctx: Context) => string,
+): void {
+  for (const [route, handle] of Object.entries(routes) as [Route, Handler][]) {
+    const [method, path] = route.split(' ') as [string, string]
+    const operation: Operation = ROUTE_OPERATIONS[route]
+    const audited = AUDITED[operation]
+    router.register(path, [method], async ctx => {
+      const call = callOf(ctx, operation, config, baseOf(ctx))
+      try {
+        if (!NEEDS_TARGET.has(operation)) requireRight(config.policy, operation, call.who, null)
+        const answer = await handle(call)
+        // Refused bodies are read to their end by nobody; these are.
+        send(ctx, answer)
+      } catch (error) {
+        if (audited !== undefined) await recordRefusal(database, call, audited, error)
+        throw error
+      }
+    })
+  }
+}
+
+function send(ctx: Context, { status, json, bytes, headers }: Answer): void {
+  ctx.body = json ?? bytes ?? null
+  ctx.status = status
+  if (json !== undefined) ctx.type = 'application/json'
+  if (headers !== undefined) ctx.set({ ...headers })
+}
+
+function callOf(ctx: Context, operation: Operation, config: Service['config'], base: string): Call {
+  const who = whoIs(callerOf(ctx))
+  const readAnyJson = async () => trimmed(await readJson(ctx, config.max_allowed_request_size_in_bytes))
+  return {
+    who,
+    actor: {
+      userId: who.userId,
+      projectId: who.projectId,
+      requestId: ctx.state.requestId,
+      remoteAddress: ctx.req.socket.remoteAddress ?? null,
+    },
+    allowOn: target => requireRight(config.policy, operation, who, target),
+    params: ctx.params,
+    query: new URLSearchParams(ctx.querystring),
+    minor: ctx.state.minor,
+    base,
+    header: name => ctx.get(name),
+    hasHeader: name => ctx.req.headers[name.toLowerCase()] !== undefined,
+    readJson: async () => {
+      if (ctx.request.type !== 'application/json') {
+        throw new ApiError(415, 'The Content-Type of the body must be application/json.')
+      }
+      return readAnyJson()
+    },
+    readAnyJson,
+    readBytes: limit => readBytes(ctx, limit),
+  }
+}
+
+/** @throws ApiError 403 for a token without a project */
+function whoIs({ user, project, roles }: Caller): Who {
+  if (project === null) throw forbidden('The token must be scoped to a project.')
+  return { userId: user.id, projectId: project.id, roles }
+}
+
+async function recordRefusal(
+  database: Database,
+  { actor, params }: Call,
+  audited: Pick<AuditEntry, 'targetType' | 'action'>,
+  error: unknown,
+): Promise<void> {
+  const status = error instanceof ApiError ? error.status : 500
+  // A request that cannot be understood, or asks for what does not exist, has done nothing.
+  if (status !== 403 && status !== 409 && status < 500) return
+  const outcome = status === 403 ? 'denied' : 'failure'
+  await recordAudit(database, actor, { ...audited, outcome, targetId: params.id ?? null, detail: { status } })
+}

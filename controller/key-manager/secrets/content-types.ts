@@ -1,0 +1,69 @@
+import { ApiError, badRequest } from '../../http/errors.js'
+
+/** What a payload may be. Text is UTF-8; everything else is bytes as they came. */
+export const CONTENT_TYPES = [
+  'text/plain',
+  'application/octet-stream',
+  'application/pkcs8',
+  'application/pkix-cert',
+] as const
+
+export type ContentType = (typeof CONTENT_TYPES)[number]
+
+/** Types whose payload may come in a JSON body as PEM text, without an encoding. */
+const PEM_TYPES: ReadonlySet<ContentType> = new Set(['application/pkcs8', 'application/pkix-cert'])
+
+/** The type that a text names, or null: types are compared without case, text/plain may name the charset UTF-8. Pure. */
+export function contentTypeOf(text: string): ContentType | null {
+  const type = text.trim().toLowerCase()
+  if (/^text\/plain(\s*;\s*charset\s*=\s*utf-8)?$/.test(type)) return 'text/plain'
+  return CONTENT_TYPES.find(known => known === type) ?? null
+}
+
+/**
+ * The payload of a JSON body as bytes. Pure.
+ * @throws ApiError 400 when type, encoding and payload do not go together
+ */
+export function decodePayload(payload: string, type: ContentType, encoding: string | undefined): Buffer {
+  if (encoding === undefined) {
+    if (type !== 'text/plain' && !PEM_TYPES.has(type))
+      throw badRequest(`A payload of type ${type} needs payload_content_encoding "base64".`)
+    return Buffer.from(payload, 'utf8')
+  }
+  if (type === 'text/plain') throw badRequest('A payload of type text/plain must have no payload_content_encoding.')
+  return decodeBase64(payload)
+}
+
+/** @throws ApiError 400 for anything but base64, in which lines may be broken */
+export function decodeBase64(text: string): Buffer {
+  const compact = text.replace(/[\r\n\t ]+/g, '')
+  if (compact.length % 4 !== 0 || !/^[A-Za-z0-9+/]+={0,2}$/.test(compact))
+    throw badRequest('The payload is not valid base64.')
+  return Buffer.from(compact, 'base64')
+}
+
+const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true })
+
+/**
+ * The headers under which a payload is sent. Pure.
+ * @param accept the Accept header as it is; null when there is none
+ * @param stored the type under which the payload was stored
+ * @throws ApiError 406 when the caller wants something else
+ */
+export function servedType(accept: string | null, stored: ContentType, payload: Buffer): string {
+  if (accept === null || accept === '*/*') return stored === 'text/plain' ? 'text/plain; charset=UTF-8' : stored
+  const wanted = accept === '' ? 'application/octet-stream' : contentTypeOf(accept)
+  if (wanted === null) throw new ApiError(406, 'The payload is not to be had in this type.')
+  if (wanted !== 'text/plain') return wanted
+  if (!isUtf8(payload)) throw new ApiError(406, 'The payload is no text.')
+  return 'text/plain; charset=UTF-8'
+}
+
+function isUtf8(bytes: Buffer): boolean {
+  try {
+    decoder.decode(bytes)
+    return true
+  } catch {
+    return false
+  }
+}

@@ -1,0 +1,92 @@
+import type { Knex } from 'knex'
+import { z } from 'zod'
+import { KEY_COLUMNS, type KeyRow, type SealedWithKey, sealedFrom } from '../crypto/keyring.js'
+import { missing, requireId } from '../ids.js'
+import type { Target } from '../rights.js'
+import type { ContentType } from './content-types.js'
+
+export const SECRET_TYPES = ['symmetric', 'passphrase', 'private', 'public', 'certificate', 'opaque'] as const
+
+const text = z.string().max(255, 'must have at most 255 characters')
+
+/** The body of a POST; members that it does not know are passed over. */
+export const newSecret = z.object({
+  name: text.nullish().transform(name => name ?? null),
+  secret_type: z.enum(SECRET_TYPES, `must be one of ${SECRET_TYPES.join(', ')}`).default('opaque'),
+  algorithm: text.optional(),
+  bit_length: z.int('must be a whole number').min(1).max(32767).optional(),
+  mode: text.optional(),
+  expiration: text.nullish(),
+  payload: z.string().min(1, 'must not be empty').optional(),
+  payload_content_type: text.optional(),
+  payload_content_encoding: z.literal('base64', 'must be "base64"').optional(),
+  transport_key_needed: z.enum(['true', 'false'], 'must be "true" or "false"').optional(),
+  transport_key_id: z.string().optional(),
+})
+
+export type NewSecret = z.output<typeof newSecret>
+
+/** SQL: a secret (alias s) that is neither deleted nor past its time. */
+export const LIVE = 's.deleted_at IS NULL AND (s.expiration IS NULL OR s.expiration > now())'
+
+const CONSUMERS = `(SELECT coalesce(json_agg(json_build_object('service', c.service, 'resource_type', c.resource_type,
+    'resource_id', c.resource_id) ORDER BY c.created_at, c.id), '[]') FROM secret_consumer c WHERE c.secret_id = s.id)`
+
+/**
+ * SQL of the JSON record of a secret (alias s), as text; `base.url` is the root of the API. Members are only those that Python clients know.
+ * @param withConsumers from microversion 1.1 on
+ */
+export function secretJson(withConsumers: boolean): string {
+  return `(CASE WHEN s.content_type IS NULL THEN '{' ELSE '{"content_types":{"default":' || to_json(s.content_type) || '},' END
+    || substr(json_build_object(
+      'created', iso_time(s.created_at), 'updated', iso_time(s.updated_at), 'status', 'ACTIVE', 'name', s.name,
+      'secret_type', s.secret_type, 'expiration', iso_time(s.expiration), 'algorithm', s.algorithm, 'bit_length', s.bit_length,
+      'mode', s.mode, 'creator_id', s.creator_id, ${withConsumers ? `'consumers', ${CONSUMERS}, ` : ''}
+      'secret_ref', base.url || '/v1/secrets/' || s.id)::text, 2))`
+}
+
+export const TARGET_COLUMNS = (alias: string) =>
+  `${alias}.project_id AS "projectId", ${alias}.creator_id AS "creatorId",
+   ${alias}.acl_project_access AS "projectAccess", ${alias}.acl_users AS users`
+
+export type FoundSecret = Target & { id: string }
+
+/**
+ * A live secret of any project, with what rules ask about it and whatever else is wanted.
+ * @param columns more SQL over the aliases s and base
+ * @param base URL of the root of the API, for references
+ * @param lock as `FOR UPDATE OF s`
+ * @throws ApiError 404
+ */
+export async function findSecret<More = unknown>(
+  database: Knex,
+  id: string | undefined,
+  { columns = '', base = '', lock = '' }: { columns?: string; base?: string; lock?: string } = {},
+): Promise<FoundSecret & More> {
+  const { rows } = await database.raw(
+    `SELECT s.id, ${TARGET_COLUMNS('s')}${columns === '' ? '' : `, ${columns}`}
+       FROM secret s CROSS JOIN (SELECT ?::text AS url) base WHERE s.id = ? AND ${LIVE} ${lock}`,
+    [base, requireId(id, 'Secret')],
+  )
+  const [found] = rows as (FoundSecret & More)[]
+  if (found === undefined) throw missing('Secret')
+  return found
+}
+
+export type SecretWithPayload = FoundSecret & { contentType: ContentType | null; sealed: SealedWithKey | null }
+
+/** A live secret with its ciphertext. @throws ApiError 404 */
+export async function findPayload(database: Knex, id: string | undefined): Promise<SecretWithPayload> {
+  const { rows } = await database.raw(
+    `SELECT s.id, ${TARGET_COLUMNS('s')}, s.content_type AS "contentType", s.ciphertext, ${KEY_COLUMNS}
+       FROM secret s LEFT JOIN project_key k ON k.id = s.project_key_id WHERE s.id = ? AND ${LIVE}`,
+    [requireId(id, 'Secret')],
+  )
+  const [found] = rows as (FoundSecret & KeyRow & { contentType: ContentType | null; ciphertext: Buffer | null })[]
+  if (found === undefined) throw missing('Secret')
+  const { ciphertext } = found
+  return { ...found, sealed: ciphertext === null ? null : sealedFrom(ciphertext, found) }
+}
+
+/** What a secret's ciphertext is bound to. */
+export const payloadContext = (secretId: string): string => `secret ${secretId}`

@@ -1,0 +1,25 @@
+import { NEWEST_MINOR } from './microversion.js'
+
+const DOCUMENTATION = 'https://docs.openstack.org/barbican/latest/api/'
+
+/** What both version documents say of v1. @param minor of the microversion asked for @param base URL of the root, without a slash at its end */
+function entry(base: string, minor: number) {
+  const links = [
+    { rel: 'self', href: `${base}/v1/` },
+    { rel: 'describedby', type: 'text/html', href: DOCUMENTATION },
+  ]
+  if (minor === 0) {
+    const types = [{ base: 'application/json', type: 'application/vnd.openstack.key-manager-v1+json' }]
+    return { id: 'v1', status: 'stable', links, 'media-types': types }
+  }
+  return { id: 'v1', status: 'CURRENT', min_version: '1.0', max_version: `1.${NEWEST_MINOR}`, links }
+}
+
+/** The document at the root, answered with 300. */
+export function rootDocument(base: string, minor: number): unknown {
+  const v1 = entry(base, minor)
+  return { versions: minor === 0 ? { values: [v1] } : [v1] }
+}
+
+/** The document at /v1. */
+export const versionDocument = (base: string, minor: number): unknown => ({ version: entry(base, minor) })
