@@ -15,7 +15,14 @@ export const SERVICE_PACKAGES = [
   'procps',
   'util-linux',
 ]
-export const TEST_PACKAGES = ['python3-openstackclient', 'python3-octaviaclient', 'python3-openstacksdk', 'socat']
+export const TEST_PACKAGES = [
+  'python3-openstackclient',
+  'python3-octaviaclient',
+  'python3-openstacksdk',
+  'python3-oslo.messaging',
+  'rabbitmq-server',
+  'socat',
+]
 
 /** Units that these packages would have started at the next boot; ours run below `krater up` only. */
 const UNITS_OF = {
@@ -24,6 +31,8 @@ const UNITS_OF = {
   'openssh-server': ['ssh'],
   postgresql: ['postgresql'],
   nftables: ['nftables'],
+  // Erlang's port mapper comes with it.
+  'rabbitmq-server': ['rabbitmq-server', 'epmd'],
 }
 
 const FORMAT = `\${Package} \${db:Status-Status}\n`

@@ -109,6 +109,10 @@ function createProgram(): { program: Command; status: () => number } {
     .command('health-manager')
     .description('one health manager alone, until SIGTERM')
     .action(async () => (await import('./processes/health-manager.js')).runHealthManager(directory()))
+  program
+    .command('keystone-listener')
+    .description('one listener for projects that an external identity service deletes, until SIGTERM')
+    .action(async () => (await import('./processes/keystone-listener.js')).runKeystoneListener(directory()))
 
   const keyManager = program.command('key-manager').description('secrets, their keys and what watches over them')
   keyManager

@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { writePrivateFile } from '../config/private-file.js'
 import { identityOf, isAlive, type ProcessIdentity } from '../process/process-identity.js'
 
-export type ProcessName = 'up' | 'api' | 'worker' | 'health-manager' | 'key-manager-worker'
+export type ProcessName = 'up' | 'api' | 'worker' | 'health-manager' | 'key-manager-worker' | 'keystone-listener'
 
 export type RunRecord = { name: ProcessName; identity: ProcessIdentity }
 
@@ -23,7 +23,7 @@ export function runningProcesses(stateDirectory: string): RunRecord[] {
   const directory = directoryOf(stateDirectory)
   if (!existsSync(directory)) return []
   return readdirSync(directory)
-    .filter(file => /^(up|api|worker|health-manager|key-manager-worker)\.\d+\.json$/.test(file))
+    .filter(file => /^(up|api|worker|health-manager|key-manager-worker|keystone-listener)\.\d+\.json$/.test(file))
     .flatMap(file => {
       const record = readRecord(join(directory, file))
       if (record !== null && isAlive(record.identity)) return [record]

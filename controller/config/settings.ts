@@ -46,11 +46,17 @@ function leavesOf(schema: z.ZodType, path: readonly string[]): Setting[] {
       name: path.join('.'),
       variable: `KRATER_${path.join('_').toUpperCase()}`,
       // Database URLs hold passwords.
-      secret: path[0] === 'database',
+      secret: path[0] === 'database' || isSecret(schema),
       default: defaultOf(schema),
       description: descriptionOf(schema),
     },
   ]
+}
+
+/** Marked by `meta({ secret: true })`, whatever stands around it. */
+function isSecret(schema: z.ZodType): boolean {
+  const inner = insideOf(schema)
+  return schema.meta()?.secret === true || (inner !== null && isSecret(inner))
 }
 
 /** A wrapper's description goes before that of what it wraps. */

@@ -173,4 +173,33 @@ export const migrations: readonly Migration[] = [
       `)
     },
   },
+  {
+    name: '002-deleted-projects',
+    up: async trx => {
+      await trx.raw(`
+        -- Projects that are no more, until other services have removed what they held for them. Who works on a row holds it by a claim.
+        CREATE TABLE deleted_project (
+          id text PRIMARY KEY,
+          deleted_at timestamptz NOT NULL DEFAULT now(),
+          due_at timestamptz NOT NULL DEFAULT now(),
+          failures integer NOT NULL DEFAULT 0,
+          lease_owner text,
+          lease_until timestamptz,
+          fence bigint NOT NULL DEFAULT 0
+        );
+        CREATE INDEX deleted_project_due ON deleted_project (due_at);
+
+        -- In the same transaction, whatever deletes a project: a request, the end of its domain or parent, an operator by hand.
+        CREATE FUNCTION note_deleted_project() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+          BEGIN
+            INSERT INTO deleted_project (id) VALUES (OLD.id)
+              ON CONFLICT (id) DO UPDATE SET deleted_at = now(), due_at = now(), failures = 0;
+            PERFORM pg_notify('krater_deleted_projects', '');
+            RETURN NULL;
+          END
+        $$;
+        CREATE TRIGGER project_deleted AFTER DELETE ON project FOR EACH ROW EXECUTE FUNCTION note_deleted_project();
+      `)
+    },
+  },
 ]

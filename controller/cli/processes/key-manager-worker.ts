@@ -1,5 +1,6 @@
 import { createLog } from '../../log/log.js'
 import { openDatabase, openInstance } from '../instance.js'
+import { followProjects } from '../key-manager/follow-projects.js'
 import { openKeyring } from '../key-manager/keyring.js'
 import { runUntilStopped } from './run-until-stopped.js'
 
@@ -13,7 +14,7 @@ export async function runKeyManagerWorker(directory: string): Promise<void> {
   await runUntilStopped({ name: 'key-manager-worker', stateDirectory: directory, log }, async () => {
     const database = openDatabase(instance, 'key_manager', 'key-manager worker', log)
     const keyring = await openKeyring(instance, database)
-    const parts: Part[] = []
+    const parts: Part[] = [await followProjects(instance, database, log)]
     return async () => {
       await Promise.all(parts.map(part => part.stop()))
       await Promise.all([...keyring.backends.values()].map(backend => backend.stop()))

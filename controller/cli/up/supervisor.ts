@@ -2,7 +2,7 @@ import { type ChildProcess, spawn } from 'node:child_process'
 import { closeSync } from 'node:fs'
 import { lastWords, logFile, openLog, rotateLog } from './log-files.js'
 
-export type ChildName = 'api' | 'worker' | 'health-manager' | 'key-manager-worker'
+export type ChildName = 'api' | 'worker' | 'health-manager' | 'key-manager-worker' | 'keystone-listener'
 
 export type SupervisorOptions = {
   stateDirectory: string

@@ -20,6 +20,9 @@ import { type ChildName, createSupervisor } from './supervisor.js'
 
 const CHILDREN: readonly ChildName[] = ['api', 'worker', 'health-manager', 'key-manager-worker']
 
+const childrenOf = ({ config }: Instance): readonly ChildName[] =>
+  config.key_manager.keystone_notifications.enable ? [...CHILDREN, 'keystone-listener'] : CHILDREN
+
 /** Processes whose command is not simply their name. */
 const COMMANDS: Readonly<Partial<Record<ChildName, readonly string[]>>> = {
   'key-manager-worker': ['key-manager', 'worker'],
@@ -96,7 +99,8 @@ async function start(
   await askForALook(instance)
   await requireFreePorts(instance, await connectHost(instance, instanceId, networks))
 
-  report(`Starting ${CHILDREN.join(', ')}`)
+  const children = childrenOf(instance)
+  report(`Starting ${children.join(', ')}`)
   const supervisor = createSupervisor({
     stateDirectory: directory,
     command: name => [process.execPath, process.argv[1] ?? '', '--state-dir', directory, ...(COMMANDS[name] ?? [name])],
@@ -104,7 +108,7 @@ async function start(
     report,
   })
   undo.push(supervisor.stop)
-  await Promise.all(CHILDREN.map(supervisor.start))
+  await Promise.all(children.map(supervisor.start))
   for (const line of summaryOf(instance)) report(line)
 }
 

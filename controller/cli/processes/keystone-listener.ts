@@ -1,0 +1,57 @@
+import { readFileSync } from 'node:fs'
+import type { KeystoneNotifications } from '../../config/keystone-notifications.js'
+import { configurationFile } from '../../config/load.js'
+import type { Transport } from '../../config/transport-url.js'
+import { eraseProject } from '../../key-manager/erase-project.js'
+import { startKeystoneListener } from '../../key-manager/keystone-listener/listener.js'
+import { createLog } from '../../log/log.js'
+import { openDatabase, openInstance } from '../instance.js'
+import { Sentence } from '../sentence.js'
+import { runUntilStopped } from './run-until-stopped.js'
+
+/** Erases what the key manager holds of projects that an external identity service tells to be deleted, until the process is told to stop. */
+export async function runKeystoneListener(directory: string): Promise<void> {
+  const instance = openInstance(directory)
+  const settings = instance.config.key_manager.keystone_notifications
+  const transport = requireTransport(settings, directory)
+  const certificateAuthority = readCertificateAuthority(settings)
+  const log = createLog('keystone-listener', instance.config.log_level)
+  await runUntilStopped({ name: 'keystone-listener', stateDirectory: directory, log }, async () => {
+    const database = openDatabase(instance, 'key_manager', 'keystone-listener', log)
+    const listener = startKeystoneListener({
+      transport,
+      ...(certificateAuthority === undefined ? {} : { certificateAuthority }),
+      settings,
+      eraseProject: projectId => eraseProject(database, projectId),
+      log,
+    })
+    return async () => {
+      await listener.stop()
+      await database.destroy()
+    }
+  })
+}
+
+function requireTransport({ enable, transport_url }: KeystoneNotifications, directory: string): Transport {
+  const group = 'key_manager.keystone_notifications'
+  if (!enable) {
+    throw new Sentence(
+      `${group}.enable is false in ${configurationFile(directory)}: there is nothing to listen to. With our own identity service deleted projects are erased without a message bus; for an external one set it to true, and transport_url beside it.`,
+    )
+  }
+  if (transport_url === undefined) {
+    throw new Sentence(
+      `${group}.transport_url is not set in ${configurationFile(directory)}: it names the message bus of the identity service, as amqp://user:password@host:5672/virtual-host.`,
+    )
+  }
+  return transport_url
+}
+
+function readCertificateAuthority({ ca_file }: KeystoneNotifications): string | undefined {
+  if (ca_file === undefined) return undefined
+  try {
+    return readFileSync(ca_file, 'utf8')
+  } catch (error) {
+    throw new Sentence(`key_manager.keystone_notifications.ca_file cannot be read: ${(error as Error).message}`)
+  }
+}
