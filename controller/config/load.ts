@@ -71,6 +71,7 @@ function sentenceOf(
   const fromEnvironment = setting !== undefined && (environment[setting.variable] ?? '') !== ''
   const source = fromEnvironment ? setting.variable : file
   const value = issue.path.reduce<unknown>((node, key) => (isRecord(node) ? node[String(key)] : undefined), values)
+  if (value === undefined && issue.code === 'custom') return `${name} is not set: it must be ${issue.message}.`
   const shown = setting?.secret
     ? 'its value (not shown)'
     : `"${typeof value === 'object' ? JSON.stringify(value) : value}"`

@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { checkExternalIdentity, externalIdentityOptions } from './external-identity-options.js'
 import { keyManagerOptions } from './key-manager-options.js'
 import { keystoneNotifications } from './keystone-notifications.js'
 import { loadBalancerAccess } from './load-balancer-access.js'
@@ -37,7 +38,9 @@ export const configurationSchema = z.strictObject({
       port: port.default(5000),
       public_url: z.url().optional().describe('What the catalogue says when it is not http://host:port/v3'),
       token_expiration: seconds.default(3600),
+      ...externalIdentityOptions,
     })
+    .superRefine(checkExternalIdentity)
     .prefault({}),
   load_balancer: z
     .strictObject({

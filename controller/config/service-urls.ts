@@ -1,3 +1,4 @@
+import { keystoneUrl } from './external-identity.js'
 import type { Configuration } from './schema.js'
 
 /** Where clients reach each service: what the catalogue says. Identity's ends in /v3, the others have no path of their own. */
@@ -5,7 +6,7 @@ export type ServiceUrls = { identity: string; network: string; loadBalancer: str
 
 export function serviceUrls(config: Configuration): ServiceUrls {
   return {
-    identity: config.identity.public_url ?? `${urlOf(config.identity)}/v3`,
+    identity: config.identity.public_url ?? keystoneUrl(config.identity) ?? `${urlOf(config.identity)}/v3`,
     network: config.network.public_url ?? urlOf(config.network),
     loadBalancer: config.load_balancer.public_url ?? urlOf(config.load_balancer),
     keyManager: config.key_manager.public_url ?? urlOf(config.key_manager),

@@ -13,9 +13,13 @@ export type AuthenticateOptions = {
   serviceType?: string
 }
 
+/** What the bearer of a token in X-Service-Token must be, in lower case. */
+const SERVICE_ROLE = 'service'
+
 /**
- * Puts the caller of a request into `ctx.state.caller`, or answers 401. Identity headers that a client might forge are never
- * read anywhere, so none need be stripped.
+ * Puts the caller of a request into `ctx.state.caller`, or answers 401. A request that a service sends on behalf of its user carries the
+ * service's own token as well, in X-Service-Token: the user's may then have ended meanwhile, and its access rules do not count. Identity
+ * headers that a client might forge are never read anywhere, so none need be stripped.
  */
 export function authenticate({
   validate,
@@ -23,25 +27,35 @@ export function authenticate({
   isOpen = () => false,
   serviceType = '',
 }: AuthenticateOptions): Middleware {
+  const refuse = () =>
+    new ApiError(401, 'The request you have made requires authentication.', {
+      'WWW-Authenticate': `Keystone uri="${identityUrl}"`,
+    })
+
   return async (ctx, next) => {
     if (!isOpen(ctx.path)) {
-      const token = ctx.get('X-Auth-Token').trim()
-      const caller = token === '' ? null : await validate(token)
-      if (
-        caller === null ||
-        caller.expiresAt.getTime() <= Date.now() ||
-        (caller.accessRules !== undefined &&
-          !isAllowedBy(caller.accessRules, { service: serviceType, method: ctx.method, path: ctx.path }))
-      ) {
-        throw new ApiError(401, 'The request you have made requires authentication.', {
-          'WWW-Authenticate': `Keystone uri="${identityUrl}"`,
-        })
+      const serviceToken = ctx.get('X-Service-Token').trim()
+      const service = serviceToken === '' ? null : await validate(serviceToken)
+      if (serviceToken !== '' && !isService(service)) throw refuse()
+      const token = ctx.get('X-Auth-Token').trim() || ctx.get('X-Storage-Token').trim()
+      const caller = token === '' ? null : await validate(token, { allowExpired: service !== null })
+      if (caller === null) throw refuse()
+      if (service === null && !mayAsk(caller, { service: serviceType, method: ctx.method, path: ctx.path })) {
+        throw refuse()
       }
-      ctx.state.caller = caller
+      ctx.state.caller = service === null ? caller : { ...caller, service: service.user }
     }
     await next()
   }
 }
+
+const isService = (caller: Caller | null): boolean =>
+  caller !== null && isCurrent(caller) && caller.roles.includes(SERVICE_ROLE)
+
+const mayAsk = (caller: Caller, line: { service: string; method: string; path: string }): boolean =>
+  isCurrent(caller) && (caller.accessRules === undefined || isAllowedBy(caller.accessRules, line))
+
+const isCurrent = ({ expiresAt }: Caller): boolean => expiresAt.getTime() > Date.now()
 
 /** The caller that `authenticate` found. */
 export function callerOf(ctx: Context): Caller {

@@ -16,7 +16,17 @@ export type Caller = {
   expiresAt: Date
   /** Set when an application credential allows only these requests; `authenticate` enforces them. */
   accessRules?: readonly AccessRule[]
+  /** The service that sent the request on behalf of its user, when it showed a token of its own. */
+  service?: Named & { domain: Named }
 }
 
-/** @returns null when the token is unknown, expired or revoked */
-export type TokenValidator = (token: string) => Promise<Caller | null>
+export type ValidateOptions = {
+  /** Also a token that ended less than 48 h ago: for requests that a service sends on behalf of its user. */
+  allowExpired?: boolean
+}
+
+/**
+ * @returns null when the token is unknown, expired or revoked
+ * @throws ApiError 503 when that cannot be told at the moment
+ */
+export type TokenValidator = (token: string, options?: ValidateOptions) => Promise<Caller | null>

@@ -19,8 +19,13 @@ export type TokenDocument = {
   access_rules?: AccessRule[]
 }
 
+/** What of a token tells who its bearer is. */
+export type Bearer = Pick<TokenDocument, 'project' | 'domain' | 'system' | 'roles' | 'access_rules'> & {
+  user: Named & { domain: Named }
+}
+
 /** The caller that a token stands for, in the form that the services know. */
-export function callerFrom(document: TokenDocument, expiresAt: Date): Caller {
+export function callerFrom(document: Bearer, expiresAt: Date): Caller {
   const { id, name, domain } = document.user
   return {
     user: { id, name, domain },
@@ -34,7 +39,7 @@ export function callerFrom(document: TokenDocument, expiresAt: Date): Caller {
 }
 
 /** Role names in lower case, as policies compare them. */
-export function roleNames(document: TokenDocument): string[] {
+export function roleNames(document: Pick<TokenDocument, 'roles'>): string[] {
   return (document.roles ?? []).map(role => role.name.toLowerCase())
 }
 

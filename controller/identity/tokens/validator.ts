@@ -5,8 +5,8 @@ import { findToken, tokenHash } from './store.js'
 
 /** Validates tokens of the embedded identity service by one query each. Nothing is cached, so a revocation counts at once. */
 export function databaseTokenValidator(database: Database): TokenValidator {
-  return async token => {
-    const found = await findToken(database, tokenHash(token))
+  return async (token, options) => {
+    const found = await findToken(database, tokenHash(token), options)
     return found === null ? null : callerFrom(found.document, found.expiresAt)
   }
 }

@@ -1,0 +1,33 @@
+/** How our services sign in at Keystone. */
+export type ServiceCredentials =
+  | {
+      method: 'password'
+      username: string
+      password: string
+      userDomainName: string
+      projectName: string
+      projectDomainName: string
+    }
+  | { method: 'application_credential'; id: string; secret: string }
+
+/** PEM texts. */
+export type TransportSecurity = {
+  ca?: string
+  clientCertificate?: string
+  clientKey?: string
+  /** Takes any certificate: for laboratories. */
+  insecure: boolean
+}
+
+/** A Keystone that somebody else runs. */
+export type ExternalIdentity = {
+  /** Ends in /v3. */
+  url: string
+  credentials: ServiceCredentials
+  security: TransportSecurity
+  /** How long a validated token is used without asking again: the bound on how late a revocation is seen. */
+  tokenCacheSeconds: number
+  connectTimeoutSeconds: number
+  /** For one answer, whatever number of tries it takes. */
+  requestTimeoutSeconds: number
+}

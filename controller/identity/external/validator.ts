@@ -1,0 +1,111 @@
+import { ApiError } from '../../http/errors.js'
+import type { Logger } from '../../log/log.js'
+import type { Caller, TokenValidator } from '../caller.js'
+import { tokenHash } from '../tokens/store.js'
+import { askKeystone } from './ask-keystone.js'
+import { createClockWatch } from './clock-skew.js'
+import { connectToKeystone, MOST_AT_ONCE } from './connection.js'
+import { IdentityAway } from './identity-away.js'
+import { createLane } from './lane.js'
+import type { ExternalIdentity } from './options.js'
+import { createServiceSession } from './service-session.js'
+import { signInAtKeystone } from './sign-in.js'
+import { createTokenCache } from './token-cache.js'
+import { callerOfToken } from './token-document.js'
+
+export type ExternalValidator = {
+  validate: TokenValidator
+  /** Signs in at once, so that wrong settings show at the start. @throws IdentityAway */
+  signIn: () => Promise<void>
+  close: () => void
+}
+
+/** More tokens than are in use within the life of one. */
+const MOST_CACHED = 20_000
+/** How long a token that Keystone does not know is refused without asking again. */
+const INVALID_SECONDS = 10
+const MOST_WAITING = 512
+/** What is longer, or has other characters, is nobody's token. */
+const TOKEN = /^[\x21-\x7e]{1,8192}$/
+const BETWEEN_REPORTS_MS = 10_000
+
+/**
+ * Validates tokens at a Keystone that somebody else runs. A token that was found good is used without asking again until
+ * `tokenCacheSeconds` after Keystone was asked, or its own end; so long may a revocation stay unseen. Nobody can make us ask more than so
+ * many times at once: bad tokens are remembered for some seconds, equal questions at the same time are one, and those who would wait long
+ * are told 503. Tokens are kept by their hash only.
+ */
+export function createExternalValidator(identity: ExternalIdentity, log: Logger): ExternalValidator {
+  const connection = connectToKeystone(identity)
+  const session = createServiceSession(() => signInAtKeystone(connection, identity.credentials), log)
+  const ask = { connection, session, watchClock: createClockWatch(log) }
+  const inTurn = createLane({
+    atOnce: MOST_AT_ONCE,
+    mostWaiting: MOST_WAITING,
+    mostWaitMilliseconds: identity.requestTimeoutSeconds * 1000,
+  })
+  const good = createTokenCache<Caller>(MOST_CACHED)
+  const bad = createTokenCache<true>(MOST_CACHED)
+  const underWay = new Map<string, Promise<Caller | null>>()
+  const report = createReport(log)
+
+  const lookUp = async (key: string, token: string, allowExpired: boolean): Promise<Caller | null> => {
+    const { asked, document } = await inTurn(async () => {
+      const asked = performance.now()
+      return { asked, document: await askKeystone(ask, token, { allowExpired }) }
+    })
+    report.answered()
+    if (document === null) {
+      bad.put(key, true, performance.now() + INVALID_SECONDS * 1000)
+      return null
+    }
+    const caller = callerOfToken(document)
+    good.put(key, caller, asked + identity.tokenCacheSeconds * 1000)
+    return caller
+  }
+
+  const find = async (token: string, allowExpired: boolean): Promise<Caller | null> => {
+    const key = `${allowExpired}${tokenHash(token).toString('base64')}`
+    const cached = good.get(key)
+    if (cached !== undefined) return cached
+    if (bad.get(key)) return null
+    const pending = underWay.get(key)
+    if (pending !== undefined) return pending
+    const looking = lookUp(key, token, allowExpired).finally(() => underWay.delete(key))
+    underWay.set(key, looking)
+    return looking
+  }
+
+  return {
+    validate: async (token, { allowExpired = false } = {}) => {
+      if (!TOKEN.test(token)) return null
+      const caller = await find(token, allowExpired).catch(error => {
+        if (!(error instanceof IdentityAway)) throw error
+        report.failed(error)
+        throw new ApiError(503, 'Identity temporarily unavailable.')
+      })
+      const isOver = caller !== null && caller.expiresAt.getTime() <= Date.now()
+      return isOver && !allowExpired ? null : caller
+    },
+    signIn: async () => {
+      await session.token()
+    },
+    close: connection.close,
+  }
+}
+
+/** Tells the log of failures now and then, and when they are over. */
+function createReport(log: Logger): { failed: (error: IdentityAway) => void; answered: () => void } {
+  let last: { words: string; at: number } | null = null
+  return {
+    failed: ({ message }) => {
+      if (last?.words === message && performance.now() - last.at < BETWEEN_REPORTS_MS) return
+      last = { words: message, at: performance.now() }
+      log.warn(`Tokens cannot be validated: ${message}`)
+    },
+    answered: () => {
+      if (last !== null) log.info('Keystone validates tokens again')
+      last = null
+    },
+  }
+}
