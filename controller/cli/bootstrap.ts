@@ -1,23 +1,48 @@
+import { externalIdentity } from '../config/external-identity.js'
 import { generateKeys, keyFiles } from '../config/keys.js'
 import { writeClientFiles } from '../config/openrc.js'
 import { serviceUrls } from '../config/service-urls.js'
 import { bootstrapIdentity } from '../identity/bootstrap.js'
-import { type BuiltInNetworks, bootstrapNetworks } from '../network/bootstrap.js'
+import { IdentityAway, ServiceUserRefused } from '../identity/external/identity-away.js'
+import { lookAtKeystone } from '../identity/external/look.js'
+import type { ExternalIdentity } from '../identity/external/options.js'
+import { type BuiltInNetworks, bootstrapNetworks, findBuiltInNetworks } from '../network/bootstrap.js'
 import { type Instance, openDatabase } from './instance.js'
 import { ensurePasswords } from './passwords.js'
 import { Sentence } from './sentence.js'
+import { refusalSentence } from './token-validator.js'
 
 /**
  * What a first start makes, and a later one finds: keys, the first users and the catalogue, the first networks, and the files for clients.
- * The catalogue follows the configuration at every start.
+ * The catalogue follows the configuration at every start. At a Keystone of somebody else nothing is made.
  */
 export async function bootstrap(instance: Instance): Promise<BuiltInNetworks | null> {
   const { directory, config } = instance
   await generateKeys(keyFiles(config, directory))
+  const external = externalIdentity(config)
+  const owners = external === null ? await bootstrapOwnIdentity(instance) : await ownersAtKeystone(external)
+  const { cidr, driver } = config.network
+  if (driver === 'noop') return null
+  if (cidr === undefined) throw new Sentence('network.cidr is not set.')
+  return withDatabase(instance, 'network', async database => {
+    if (!('away' in owners)) return bootstrapNetworks(database, { cidr, ...owners })
+    const present = await findBuiltInNetworks(database)
+    if (present !== null) return present
+    throw new Sentence(
+      `${owners.away}. The first networks will belong to the project of Krater's own user, so the first start needs it.`,
+    )
+  })
+}
+
+/** Who will own the first networks. */
+type Owners = { serviceProjectId: string; demoProjectId?: string }
+
+async function bootstrapOwnIdentity(instance: Instance): Promise<Owners> {
+  const { directory, config } = instance
   const passwords = ensurePasswords(directory)
   const urls = serviceUrls(config)
-  const projects = await withDatabase(instance, 'identity', async database => {
-    const made = await bootstrapIdentity(database, {
+  const { projects } = await withDatabase(instance, 'identity', database =>
+    bootstrapIdentity(database, {
       region: config.region,
       adminPassword: passwords.admin,
       demoPassword: passwords.demo,
@@ -28,25 +53,29 @@ export async function bootstrap(instance: Instance): Promise<BuiltInNetworks | n
         'load-balancer': urls.loadBalancer,
         'key-manager': urls.keyManager,
       },
-    })
-    return made.projects
-  })
+    }),
+  )
   writeClientFiles(directory, {
     authUrl: urls.identity,
     region: config.region,
     demo: { username: 'demo', password: passwords.demo, projectName: 'demo' },
     admin: { username: 'admin', password: passwords.admin, projectName: 'admin' },
   })
-  const { cidr, driver } = config.network
-  if (driver === 'noop') return null
-  if (cidr === undefined) throw new Sentence('network.cidr is not set.')
-  return withDatabase(instance, 'network', database =>
-    bootstrapNetworks(database, {
-      cidr,
-      serviceProjectId: projects.service,
-      ...(projects.demo === null ? {} : { demoProjectId: projects.demo }),
-    }),
-  )
+  return { serviceProjectId: projects.service, ...(projects.demo !== null && { demoProjectId: projects.demo }) }
+}
+
+/** @throws Sentence when Keystone refuses our own user */
+async function ownersAtKeystone(external: ExternalIdentity): Promise<Owners | { away: string }> {
+  try {
+    const { projectId } = await lookAtKeystone(external)
+    return projectId === null
+      ? { away: 'Krater’s own user has no project at Keystone' }
+      : { serviceProjectId: projectId }
+  } catch (error) {
+    if (error instanceof ServiceUserRefused) throw refusalSentence(external.url, error)
+    if (error instanceof IdentityAway) return { away: error.message }
+    throw error
+  }
 }
 
 async function withDatabase<T>(

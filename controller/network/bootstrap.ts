@@ -45,6 +45,14 @@ export async function bootstrapNetworks(database: Database, options: BootstrapOp
   })
 }
 
+/** The first networks as they were made; null before that. */
+export async function findBuiltInNetworks(database: Knex): Promise<BuiltInNetworks | null> {
+  const [management, open, own] = await Promise.all(
+    (['management', 'public', 'private'] as const).map(name => builtInNetwork(database, name)),
+  )
+  return management && open && own ? { management, public: open, private: own } : null
+}
+
 function planNetworks({ cidr, serviceProjectId, demoProjectId }: BootstrapOptions): Plan[] {
   const whole = parseCidr(cidr)
   if (whole === null || whole.version !== 4 || whole.prefix !== 16) {

@@ -23,6 +23,7 @@ const PATIENCE_MS = 90_000
  */
 export async function demo(directory: string): Promise<void> {
   requireRoot()
+  requireOwnUsers(directory)
   if (runningProcesses(directory).some(({ name }) => name === 'up')) {
     print(`Krater already runs on ${directory}; the demonstration uses it.`)
   } else {
@@ -42,6 +43,14 @@ export async function demo(directory: string): Promise<void> {
   await sendRequests(balancer)
   print()
   for (const line of instructions(directory, balancer, api)) print(line)
+}
+
+function requireOwnUsers(directory: string): void {
+  const { identity } = openInstance(directory).config
+  if (identity.external_url === undefined) return
+  throw new Sentence(
+    `The demonstration signs in as a user that Krater makes itself, but users are those of ${identity.external_url} (identity.external_url). Use the openstack client there, or run the demonstration without that setting in a KRATER_STATE_DIR of its own.`,
+  )
 }
 
 type Networks = {

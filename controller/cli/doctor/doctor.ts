@@ -1,4 +1,5 @@
 import { existsSync } from 'node:fs'
+import { externalIdentity } from '../../config/external-identity.js'
 import { isInitialised, openInstance } from '../instance.js'
 import { runningProcesses } from '../run-record.js'
 import { green, print, red, table } from '../terminal.js'
@@ -6,6 +7,7 @@ import { requireRoot } from '../up/checks.js'
 import { checkAmphorae } from './amphorae.js'
 import { type Finding, guarded, note } from './check.js'
 import { checkDatabase } from './database.js'
+import { checkKeystone } from './keystone.js'
 import { checkDisk, checkKernel, checkPackages } from './machine.js'
 import { checkService } from './service.js'
 
@@ -16,12 +18,14 @@ import { checkService } from './service.js'
 export async function doctor(directory: string): Promise<number> {
   requireRoot()
   const instance = openInstance(directory)
+  const external = externalIdentity(instance.config)
   const running = runningProcesses(directory)
   const findings = [
     ...(await guarded('packages', () => checkPackages(instance))),
     ...(await guarded('kernel', checkKernel)),
     ...(existsSync(directory) ? await guarded('disk', () => checkDisk(instance)) : []),
     ...(await guarded('processes', () => checkService(instance, running))),
+    ...(external === null ? [] : await guarded('keystone', () => checkKeystone(instance, external))),
   ]
   if (isInitialised(directory)) {
     findings.push(...(await guarded('database', () => checkDatabase(instance))))

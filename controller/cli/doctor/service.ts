@@ -17,7 +17,7 @@ export async function checkService({ config }: Instance, running: readonly RunRe
   }
   const processes = running.map(({ name, identity }) => `${name} ${identity.pid}`).join(', ')
   const answers = await Promise.all([
-    answering('identity API', `${urlOf(config.identity)}/v3`),
+    ...(config.identity.external_url === undefined ? [answering('identity API', `${urlOf(config.identity)}/v3`)] : []),
     answering('load balancer API', urlOf(config.load_balancer)),
     answering('network API', urlOf(config.network)),
   ])

@@ -6,7 +6,6 @@ import type { Database } from '../../database/connection.js'
 import type { ServiceSchema } from '../../database/migrate.js'
 import { startServer } from '../../http/server.js'
 import { createIdentityApi } from '../../identity/api.js'
-import { databaseTokenValidator } from '../../identity/tokens/validator.js'
 import { createKeyManagerApi } from '../../key-manager/api.js'
 import { createLoadBalancerApi } from '../../load-balancer/api.js'
 import { createLog, type Logger } from '../../log/log.js'
@@ -15,6 +14,7 @@ import { createNetwork } from '../drivers.js'
 import { type Instance, openDatabase, openInstance } from '../instance.js'
 import { openKeyring } from '../key-manager/keyring.js'
 import { Sentence } from '../sentence.js'
+import { openTokenValidation, type TokenValidation } from '../token-validator.js'
 import { offeredProviders, requireDefaultProvider } from './offered-providers.js'
 import { runUntilStopped } from './run-until-stopped.js'
 
@@ -34,7 +34,13 @@ export async function runApi(directory: string, only: readonly ApiName[]): Promi
       databases.push(database)
       return database
     }
-    const apis = apisOf(instance, open, log).filter(({ name }) => only.includes(name))
+    const tokens = await openTokenValidation(instance, () => open('identity'), log)
+    const apis = apisOf(instance, open, tokens, log).filter(({ name }) => only.includes(name))
+    if (apis.length === 0) {
+      throw new Sentence(
+        `Identity is served at ${serviceUrls(instance.config).identity} (identity.external_url), so there is no identity API here.`,
+      )
+    }
     const servers = await Promise.all(
       apis.map(async ({ name, address, create }) => {
         const app = await create()
@@ -47,25 +53,32 @@ export async function runApi(directory: string, only: readonly ApiName[]): Promi
     )
     return async () => {
       await Promise.all(servers.map(server => server.stop()))
+      tokens.close()
       await Promise.all(databases.map(database => database.destroy()))
     }
   })
 }
 
-function apisOf(instance: Instance, open: (schema: ServiceSchema['schema']) => Database, log: Logger): Api[] {
+function apisOf(
+  instance: Instance,
+  open: (schema: ServiceSchema['schema']) => Database,
+  tokens: TokenValidation,
+  log: Logger,
+): Api[] {
   const { config, directory }: { config: Configuration; directory: string } = instance
+  const identity: Api = {
+    name: 'identity',
+    address: config.identity,
+    create: () =>
+      createIdentityApi({
+        database: open('identity'),
+        config,
+        log,
+        credentialKey: loadIdentityCredentialKey(keyFiles(config, directory)),
+      }),
+  }
   return [
-    {
-      name: 'identity',
-      address: config.identity,
-      create: () =>
-        createIdentityApi({
-          database: open('identity'),
-          config,
-          log,
-          credentialKey: loadIdentityCredentialKey(keyFiles(config, directory)),
-        }),
-    },
+    ...(config.identity.external_url === undefined ? [identity] : []),
     {
       name: 'network',
       address: config.network,
@@ -73,7 +86,7 @@ function apisOf(instance: Instance, open: (schema: ServiceSchema['schema']) => D
         createNetworkApi({
           database: open('network'),
           driver: config.network.driver,
-          validate: databaseTokenValidator(open('identity')),
+          validate: tokens.validator(),
           identityUrl: serviceUrls(config).identity,
           log,
         }),
@@ -85,7 +98,7 @@ function apisOf(instance: Instance, open: (schema: ServiceSchema['schema']) => D
         createLoadBalancerApi({
           database: open('load_balancer'),
           network: createNetwork(instance, open('network')),
-          validate: databaseTokenValidator(open('identity')),
+          validate: tokens.validator(),
           providers: offeredProviders,
           config: config.load_balancer,
           identityUrl: serviceUrls(config).identity,
@@ -100,7 +113,7 @@ function apisOf(instance: Instance, open: (schema: ServiceSchema['schema']) => D
         return createKeyManagerApi({
           database,
           keyring: await openKeyring(instance, database),
-          validate: databaseTokenValidator(open('identity')),
+          validate: tokens.validator(),
           config: config.key_manager,
           identityUrl: serviceUrls(config).identity,
           log,

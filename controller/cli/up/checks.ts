@@ -77,7 +77,9 @@ export function requirePassage(directory: string): void {
 /** Where the services of this configuration listen; the health manager at `healthManagerHost`. */
 export function listenersOf(config: Configuration, healthManagerHost: string | null): Listener[] {
   const tcp = [
-    { what: 'the identity API', setting: 'identity', ...config.identity },
+    ...(config.identity.external_url === undefined
+      ? [{ what: 'the identity API', setting: 'identity', ...config.identity }]
+      : []),
     { what: 'the load balancer API', setting: 'load_balancer', ...config.load_balancer },
     { what: 'the network API', setting: 'network', ...config.network },
   ].map(({ what, setting, host, port }) => ({ what, setting, protocol: 'tcp' as const, host, port }))

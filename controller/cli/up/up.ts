@@ -109,7 +109,7 @@ async function start(
   })
   undo.push(supervisor.stop)
   await Promise.all(children.map(supervisor.start))
-  for (const line of summaryOf(instance)) report(line)
+  for (const line of await summaryOf(instance)) report(line)
 }
 
 /** Amphorae may have gone while nobody watched: every load balancer is looked at once, rather than when its silence is noticed. */
