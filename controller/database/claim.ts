@@ -28,6 +28,8 @@ export type ClaimRequest = {
   order: string
   owner: string
   limit: number
+  /** Trusted SQL: what else the claim assigns, such as `status = 'PROCESSING'`. */
+  also?: string
 }
 
 /**
@@ -36,11 +38,12 @@ export type ClaimRequest = {
  */
 export async function claimDue(
   database: Database,
-  { table, due, order, owner, limit }: ClaimRequest,
+  { table, due, order, owner, limit, also }: ClaimRequest,
 ): Promise<Claim[]> {
   const started = performance.now()
   const { rows } = await database.raw(
-    `UPDATE ${table} SET lease_owner = ?, lease_until = now() + ? * interval '1 second', fence = fence + 1
+    `UPDATE ${table} SET lease_owner = ?, lease_until = now() + ? * interval '1 second',
+                         fence = fence + 1${also === undefined ? '' : `, ${also}`}
       WHERE id IN (SELECT t.id FROM ${table} t
                     WHERE (t.lease_until IS NULL OR t.lease_until < now()) AND (${due})
                     ORDER BY ${order} LIMIT ? FOR UPDATE SKIP LOCKED)

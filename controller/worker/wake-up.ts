@@ -5,8 +5,8 @@ export type WakeUpOptions = {
   /** postgres:// URL; LISTEN holds a connection of its own. */
   databaseUrl: string
   channel: string
-  /** Called for every notification, and after every (re)connection, since some may have been missed. */
-  onWake: () => void
+  /** Called with the payload of every notification, and with null after every (re)connection, since some may have been missed. */
+  onWake: (payload: string | null) => void
   log: Logger
 }
 
@@ -51,12 +51,12 @@ export async function listenForWakeUps({ databaseUrl, channel, onWake, log }: Wa
     }
     mine.on('error', lost)
     mine.on('end', () => lost(new Error('the connection ended')))
-    mine.on('notification', () => onWake())
+    mine.on('notification', ({ payload = '' }) => onWake(payload))
     try {
       await mine.connect()
       await mine.query(`LISTEN ${mine.escapeIdentifier(channel)}`)
       pauseMs = SHORTEST_PAUSE_MS
-      if (!stopped) onWake()
+      if (!stopped) onWake(null)
     } catch (error) {
       lost(error)
     }
