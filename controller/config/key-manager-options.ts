@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { keyManagerCrypto } from './key-manager-crypto.js'
 import { flag } from './load-balancer-options.js'
 
 const bytes = z.coerce.number().int().min(1).max(16_777_216)
@@ -19,6 +20,7 @@ export const keyManagerOptions = {
     .describe(
       'Whose rules count: the older ones (creator, observer, audit, key-manager:service-admin), the newer ones (reader, member, admin), or what either allows',
     ),
+  crypto: keyManagerCrypto,
   delete_referenced_secrets: flag
     .default(false)
     .describe('Whether a secret may be deleted while containers refer to it; the references then vanish'),

@@ -15,7 +15,9 @@ export type KeyFiles = {
   controllerSsh: string
   operatorSsh: string
   identityCredentials: string
-  keyManagerMaster: string
+  /** Null when the key manager's master key comes from elsewhere. */
+  keyManagerMaster: string | null
+  keyManagerAudit: string
 }
 
 /** `publicLine` is `ssh-ed25519 AAAA... comment`, `privateKey` OpenSSH's own format. */
@@ -30,8 +32,16 @@ export function keyFiles(config: Configuration, directory: string): KeyFiles {
     controllerSsh: config.keys.controller_ssh ?? join(directory, 'keys/controller-ssh'),
     operatorSsh: config.keys.operator_ssh ?? join(directory, 'keys/operator-ssh'),
     identityCredentials: join(directory, 'keys/identity-credentials'),
-    keyManagerMaster: join(directory, 'keys/key-manager-master'),
+    keyManagerMaster: keyManagerMasterFile(config, directory),
+    keyManagerAudit: join(directory, 'keys/key-manager-audit'),
   }
+}
+
+function keyManagerMasterFile({ key_manager: { crypto } }: Configuration, directory: string): string | null {
+  const { master_key_file, master_key_variable, master_key_command } = crypto.simple
+  if (!crypto.backends.includes('simple') || master_key_variable !== undefined || master_key_command !== undefined)
+    return null
+  return master_key_file ?? join(directory, 'keys/key-manager-master')
 }
 
 /** A password of 32 characters that needs no quoting anywhere. */
@@ -39,9 +49,11 @@ export const generatePassword = (): string => randomBytes(24).toString('base64ur
 
 /** Makes the keys that are missing, each whole or not at all, readable by root alone; those that are there stay. */
 export async function generateKeys(files: KeyFiles): Promise<void> {
-  for (const path of Object.values(files)) mkdirSync(dirname(path), { recursive: true, mode: 0o700 })
-  for (const path of [files.amphoraMaster, files.identityCredentials, files.keyManagerMaster]) {
-    if (!existsSync(path)) writePrivateFile(path, `${randomBytes(32).toString('hex')}\n`)
+  for (const path of Object.values(files)) {
+    if (path !== null) mkdirSync(dirname(path), { recursive: true, mode: 0o700 })
+  }
+  for (const path of [files.amphoraMaster, files.identityCredentials, files.keyManagerMaster, files.keyManagerAudit]) {
+    if (path !== null && !existsSync(path)) writePrivateFile(path, `${randomBytes(32).toString('hex')}\n`)
   }
   await generateSshKey(files.controllerSsh, 'krater-controller')
   await generateSshKey(files.operatorSsh, 'krater-operator')
@@ -79,9 +91,9 @@ export function loadIdentityCredentialKey(files: KeyFiles): Buffer {
   return loadSecret(files.identityCredentials, 'the key of stored credentials')
 }
 
-/** 32 bytes that wrap the keys of the key manager's projects. */
-export function loadKeyManagerMaster(files: KeyFiles): Buffer {
-  return loadSecret(files.keyManagerMaster, 'the key manager’s master key')
+/** 32 bytes with which the records of the key manager's audit log are linked. */
+export function loadKeyManagerAuditKey(files: KeyFiles): Buffer {
+  return loadSecret(files.keyManagerAudit, 'the audit log’s key')
 }
 
 function loadSecret(path: string, setting: string): Buffer {

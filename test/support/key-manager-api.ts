@@ -2,9 +2,10 @@ import { randomBytes } from 'node:crypto'
 import { configurationSchema } from '../../controller/config/schema.js'
 import type { Database } from '../../controller/database/connection.js'
 import { startServer } from '../../controller/http/server.js'
+import type { TokenValidator } from '../../controller/identity/caller.js'
 import { createKeyManagerApi } from '../../controller/key-manager/api.js'
 import { createKeyring, type Keyring } from '../../controller/key-manager/crypto/keyring.js'
-import { registerMasterKey } from '../../controller/key-manager/crypto/master-key.js'
+import { requireMasterKeys } from '../../controller/key-manager/crypto/master-key.js'
 import { createSimpleCrypto } from '../../controller/key-manager/crypto/simple.js'
 import type { Service } from '../../controller/key-manager/routes.js'
 import { createLog } from '../../controller/log/log.js'
@@ -35,19 +36,26 @@ export type TestKeyManager = {
   stop: () => Promise<void>
 }
 
-/** The key manager's API over HTTP on a database of its own. @param settings of the `key_manager` group of the configuration */
-export async function startTestKeyManager(settings: Record<string, unknown> = {}): Promise<TestKeyManager> {
+/**
+ * The key manager's API over HTTP on a database of its own.
+ * @param settings of the `key_manager` group of the configuration
+ * @param validate instead of tokens that say who they are
+ */
+export async function startTestKeyManager(
+  settings: Record<string, unknown> = {},
+  validate: TokenValidator = async token => callerOf(token),
+): Promise<TestKeyManager> {
   const testDatabase = await createTestDatabase()
   const database = testDatabase.of('key_manager')
-  const backend = createSimpleCrypto([randomBytes(32)])
-  await registerMasterKey(database, backend)
+  const backend = createSimpleCrypto({ origin: 'the test', remedy: '', keys: [randomBytes(32)], reread: null })
+  await requireMasterKeys(database, backend)
   const keyring = createKeyring(database, [backend])
   const config = configurationSchema.parse({ key_manager: settings }).key_manager
   const app = createKeyManagerApi({
     database,
     keyring,
     config,
-    validate: async token => callerOf(token),
+    validate,
     identityUrl: 'http://identity.test/v3',
     log: createLog('test', 'silent'),
   })

@@ -1,20 +1,72 @@
-import { keyFiles, loadKeyManagerMaster } from '../../config/keys.js'
+import { keyFiles } from '../../config/keys.js'
+import { masterKeySourceOf, readMasterKeys } from '../../config/master-keys.js'
+import { originOf, type SecretSource } from '../../config/secret-source.js'
 import type { Database } from '../../database/connection.js'
+import { type CryptoBackend, CryptoMisconfigured, CryptoUnavailable } from '../../key-manager/crypto/backend.js'
 import { createKeyring, type Keyring } from '../../key-manager/crypto/keyring.js'
-import { registerMasterKey, WrongMasterKey } from '../../key-manager/crypto/master-key.js'
+import {
+  activeMasterKey,
+  requireBackends,
+  requireMasterKeys,
+  WrongMasterKey,
+} from '../../key-manager/crypto/master-key.js'
 import { createSimpleCrypto } from '../../key-manager/crypto/simple.js'
+import type { Logger } from '../../log/log.js'
 import type { Instance } from '../instance.js'
 import { Sentence } from '../sentence.js'
 
 /**
- * The crypto back ends that are configured, ready for use.
+ * The crypto back ends that are configured, ready for use. One that cannot be reached at the moment does not keep the others from serving.
  * @param database as the key manager's role
  * @throws Sentence when a master key is missing, or is not the one that the stored secrets are under
  */
-export async function openKeyring({ config, directory }: Instance, database: Database): Promise<Keyring> {
-  const backend = createSimpleCrypto([loadKeyManagerMaster(keyFiles(config, directory))])
-  await registerMasterKey(database, backend).catch(error => {
+export async function openKeyring(instance: Instance, database: Database, log?: Logger): Promise<Keyring> {
+  const backends = await openBackends(instance)
+  try {
+    for (const backend of backends) await requireUsable(database, backend, log)
+    await requireBackends(
+      database,
+      backends.map(({ name }) => name),
+    )
+  } catch (error) {
+    await Promise.all(backends.map(backend => backend.stop()))
     throw error instanceof WrongMasterKey ? new Sentence(error.message) : error
-  })
-  return createKeyring(database, [backend])
+  }
+  return createKeyring(database, backends)
+}
+
+async function requireUsable(database: Database, backend: CryptoBackend, log?: Logger): Promise<void> {
+  try {
+    await requireMasterKeys(database, backend)
+  } catch (error) {
+    if (!(error instanceof CryptoUnavailable)) throw error
+    const isFirstStart = (await activeMasterKey(database, backend.name)) === null
+    if (isFirstStart || error instanceof CryptoMisconfigured) throw new Sentence(error.reason)
+    log?.error({ backend: backend.name, reason: error.reason }, 'a crypto back end cannot be used at the moment')
+  }
+}
+
+/** @throws ConfigurationError, Sentence */
+export async function openBackends(instance: Instance): Promise<CryptoBackend[]> {
+  return Promise.all(instance.config.key_manager.crypto.backends.map(() => openSimple(instance)))
+}
+
+async function openSimple({ config, directory }: Instance): Promise<CryptoBackend> {
+  const source = masterKeySourceOf(config, keyFiles(config, directory))
+  return createSimpleCrypto(
+    {
+      origin: originOf(source),
+      remedy: REMEDIES[source.kind],
+      keys: await readMasterKeys(source),
+      reread: source.kind === 'variable' ? null : () => readMasterKeys(source),
+    },
+    { keepMilliseconds: config.key_manager.crypto.key_cache_ttl * 1000 },
+  )
+}
+
+/** What makes a running process learn of a new master key. */
+const REMEDIES: Readonly<Record<SecretSource['kind'], string>> = {
+  file: 'Copy the file from the machine where the master key was rotated; running processes read it again.',
+  command: 'Make the command print that key as well; running processes ask it again.',
+  variable: 'Add that key to the variable and start this process again.',
 }

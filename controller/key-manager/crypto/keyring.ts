@@ -1,7 +1,13 @@
 import type { Knex } from 'knex'
 import type { Database } from '../../database/connection.js'
 import { newId } from '../ids.js'
-import type { BackendName, CryptoBackend, ProjectKey } from './backend.js'
+import {
+  type BackendName,
+  type CryptoBackend,
+  CryptoMisconfigured,
+  CryptoUnavailable,
+  type ProjectKey,
+} from './backend.js'
 
 /** A value as the database keeps it: ciphertext, and the project key that it is under. */
 export type Sealed = { projectKeyId: string; ciphertext: Buffer }
@@ -17,11 +23,18 @@ export type SealedWithKey = { ciphertext: Buffer; key: ProjectKey; backend: Back
  * (`project_key.active`), and seals again after `forgetActive` when the key was replaced meanwhile.
  */
 export type Keyring = {
-  /** @param projectId '' for the service itself @param backend the default one when not given */
+  /**
+   * @param projectId '' for the service itself
+   * @param backend the one that the project prefers, else the default one, when not given
+   * @throws CryptoUnavailable
+   */
   seal: (projectId: string, plaintext: Buffer, context: string, backend?: BackendName) => Promise<Sealed>
+  /** @throws CryptoUnavailable, CannotOpen */
   open: (sealed: SealedWithKey, context: string) => Promise<Buffer>
   /** The project's active key is looked up anew the next time. */
   forgetActive: (projectId: string) => void
+  /** Nothing of these keys stays in this process's memory. */
+  forgetKeys: (projectId: string, keyIds: readonly string[]) => void
   backends: ReadonlyMap<BackendName, CryptoBackend>
   defaultBackend: BackendName
 }
@@ -29,8 +42,15 @@ export type Keyring = {
 /** Active keys of projects remembered by one process. */
 const MOST_REMEMBERED = 10_000
 
-/** @param backends the first is the default */
-export function createKeyring(database: Database, backends: readonly CryptoBackend[]): Keyring {
+/**
+ * @param backends the first is the default
+ * @param preferredOf the back end that a project has chosen, if any; nothing is asked when not given
+ */
+export function createKeyring(
+  database: Database,
+  backends: readonly CryptoBackend[],
+  preferredOf?: (projectId: string) => Promise<BackendName | null>,
+): Keyring {
   const byName = new Map(backends.map(backend => [backend.name, backend]))
   const [first] = backends
   if (first === undefined) throw new Error('There is no crypto back end.')
@@ -38,9 +58,11 @@ export function createKeyring(database: Database, backends: readonly CryptoBacke
 
   const backendOf = (name: BackendName): CryptoBackend => {
     const backend = byName.get(name)
-    if (backend === undefined) throw new Error(`The crypto back end ${name} is not configured.`)
+    if (backend === undefined) throw new CryptoMisconfigured(`The crypto back end ${name} is not configured.`)
     return backend
   }
+  const chosenFor = async (projectId: string): Promise<BackendName> =>
+    (projectId === '' ? null : await preferredOf?.(projectId)) ?? first.name
   const activeKey = (projectId: string, backend: CryptoBackend): Promise<ProjectKey> => {
     const place = `${backend.name} ${projectId}`
     const known = active.get(place)
@@ -52,42 +74,92 @@ export function createKeyring(database: Database, backends: readonly CryptoBacke
     found.catch(() => active.delete(place))
     return found
   }
+  const forgetActive = (projectId: string): void => {
+    for (const name of byName.keys()) active.delete(`${name} ${projectId}`)
+  }
 
   return {
     backends: byName,
     defaultBackend: first.name,
-    seal: async (projectId, plaintext, context, name = first.name) => {
-      const backend = backendOf(name)
+    seal: async (projectId, plaintext, context, name) => {
+      const backend = backendOf(name ?? (await chosenFor(projectId)))
       const key = await activeKey(projectId, backend)
-      return { projectKeyId: key.id, ciphertext: await backend.encrypt(key, plaintext, context) }
+      const sealUnder = async (chosen: ProjectKey) => ({
+        projectKeyId: chosen.id,
+        ciphertext: await backend.encrypt(chosen, plaintext, context),
+      })
+      return sealUnder(key).catch(async error => {
+        if (!(error instanceof CryptoUnavailable)) throw error
+        // What is remembered may be under a master key that is gone since: the row tells.
+        forgetActive(projectId)
+        const now = await activeKey(projectId, backend)
+        if (now.id === key.id && now.masterKeyId === key.masterKeyId) throw error
+        return sealUnder(now)
+      })
     },
     open: ({ ciphertext, key, backend }, context) => backendOf(backend).decrypt(key, ciphertext, context),
-    forgetActive: projectId => {
-      for (const name of byName.keys()) active.delete(`${name} ${projectId}`)
+    forgetActive,
+    forgetKeys: (projectId, keyIds) => {
+      forgetActive(projectId)
+      for (const backend of byName.values()) for (const id of keyIds) backend.forget(id)
     },
   }
 }
 
-/** The active key of a project, made when there is none; two that make one at once end with the same. */
+/** Attempts at a master key that is just being replaced. */
+const MOST_ATTEMPTS = 5
+
+/**
+ * The active key of a project, made when there is none; two that make one at once end with the same.
+ * @throws CryptoUnavailable when the master key in force is not known here
+ */
 async function ensureActiveKey(database: Knex, projectId: string, backend: CryptoBackend): Promise<ProjectKey> {
-  const find = async (): Promise<ProjectKey | undefined> => {
-    const { rows } = await database.raw(
-      `SELECT id, wrapped, master_key_id AS "masterKeyId" FROM project_key WHERE project_id = ? AND backend = ? AND active`,
-      [projectId, backend.name],
-    )
-    return (rows as ProjectKey[])[0]
+  for (let attempt = 1; attempt <= MOST_ATTEMPTS; attempt++) {
+    const { masterKeyId, ...standing } = await findActiveKey(database, projectId, backend.name)
+    if (standing.key !== null) return standing.key
+    if (masterKeyId === null) throw new CryptoMisconfigured(`${backend.name} has no master key in force.`)
+    const made = await backend.createProjectKey(masterKeyId)
+    await insertActiveKey(database, projectId, backend.name, made)
   }
-  const standing = await find()
-  if (standing !== undefined) return standing
-  const made = await backend.createProjectKey()
-  await database.raw(
-    `INSERT INTO project_key (id, project_id, backend, wrapped, master_key_id) VALUES (?, ?, ?, ?, ?)
-     ON CONFLICT (project_id, backend) WHERE active DO NOTHING`,
-    [newId(), projectId, backend.name, made.wrapped, made.masterKeyId],
+  throw new Error(`The master key of ${backend.name} is replaced all the time.`)
+}
+
+async function findActiveKey(
+  database: Knex,
+  projectId: string,
+  backend: BackendName,
+): Promise<{ masterKeyId: string | null; key: ProjectKey | null }> {
+  const { rows } = await database.raw(
+    `SELECT m.id AS "inForce", k.id, k.wrapped, k.master_key_id AS "masterKeyId"
+       FROM (SELECT ?::text AS backend) b LEFT JOIN master_key m ON m.backend = b.backend AND m.active
+       LEFT JOIN project_key k ON k.project_id = ? AND k.backend = b.backend AND k.active`,
+    [backend, projectId],
   )
-  const key = await find()
-  if (key === undefined) throw new Error('A project key vanished while it was made.')
-  return key
+  const [row] = rows as ({ inForce: string | null } & (ProjectKey | { id: null }))[]
+  if (row === undefined) return { masterKeyId: null, key: null }
+  const { inForce, ...key } = row
+  return { masterKeyId: inForce, key: key.id === null ? null : key }
+}
+
+/**
+ * Stores a project's new active key, unless it has one or the master key was replaced. The lock makes whoever replaces the master key wait: no key
+ * comes under a former one after its replacement.
+ * @returns whether it was stored
+ */
+export async function insertActiveKey(
+  database: Knex,
+  projectId: string,
+  backend: BackendName,
+  { wrapped, masterKeyId }: { wrapped: Buffer; masterKeyId: string },
+): Promise<boolean> {
+  const { rowCount } = await database.raw(
+    `WITH in_force AS (SELECT id FROM master_key WHERE id = ? AND active FOR SHARE)
+     INSERT INTO project_key (id, project_id, backend, wrapped, master_key_id)
+     SELECT ?::uuid, ?, ?, ?::bytea, id FROM in_force
+     ON CONFLICT (project_id, backend) WHERE active DO NOTHING`,
+    [masterKeyId, newId(), projectId, backend, wrapped],
+  )
+  return rowCount === 1
 }
 
 /** Columns of a sealed value's project key (alias k), for `sealedFrom`. */

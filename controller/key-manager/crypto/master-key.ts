@@ -1,19 +1,93 @@
 import type { Knex } from 'knex'
-import type { CryptoBackend } from './backend.js'
+import { inTransaction } from '../../database/transaction.js'
+import type { BackendName, CryptoBackend } from './backend.js'
 
-/** The configured master key is not the one that the stored keys are under. */
+/** The configured master keys are not those that the stored keys are under. */
 export class WrongMasterKey extends Error {}
 
+type MasterKeyRow = { id: string; active: boolean; checkValue: Buffer; keys: number }
+
 /**
- * Records the master key in force, so that project keys may refer to it.
- * @throws WrongMasterKey when keys in the database are under others than are configured
+ * Sees to it that the master key in force, and every other that stored keys are still under, is known to the back end; the very first one
+ * is put in force.
+ * @throws WrongMasterKey saying which are needed, which there are, and what to do
  */
-export async function registerMasterKey(database: Knex, { name, masterKeyId }: CryptoBackend): Promise<void> {
-  const known = await database('master_key').where({ backend: name }).pluck('id')
-  if (known.length > 0 && !known.includes(masterKeyId)) {
+export async function requireMasterKeys(database: Knex, backend: CryptoBackend): Promise<void> {
+  if ((await activeMasterKey(database, backend.name)) === null) await putFirstInForce(database, backend)
+  const rows = await masterKeysInUse(database, backend.name)
+  for (const { id, checkValue, active, keys } of rows) {
+    const known = await backend.knowsMasterKey(id)
+    if (known && (await backend.matchesCheckValue(id, checkValue))) continue
+    const needed = `${keys} ${keys === 1 ? 'project key is' : 'project keys are'} under the master key ${id}${active ? ', which is in force' : ''}`
+    const found = known ? 'holds another key by that name' : `does not have it: it has ${backend.firstMasterKeyId}`
     throw new WrongMasterKey(
-      `The master key of ${name} (${masterKeyId}) is not the one under which the key manager's secrets were stored (${known.join(', ')}).`,
+      `The master key is wrong: of ${backend.name}, ${needed}, but ${backend.origin} ${found}. ` +
+        'Without that key what is stored cannot be opened. Put it back there (from the backup of the keys, or from another machine of this installation); ' +
+        'to replace a master key by another one, have both there and run `krater key-manager rotate-master-key`.',
     )
   }
-  await database('master_key').insert({ id: masterKeyId, backend: name }).onConflict('id').ignore()
+}
+
+/** Of processes that start at once one wins. */
+async function putFirstInForce(database: Knex, backend: CryptoBackend): Promise<void> {
+  const id = backend.firstMasterKeyId
+  if (!(await backend.knowsMasterKey(id)))
+    throw new WrongMasterKey(`There is no master key ${id} in ${backend.origin}.`)
+  await database.raw('INSERT INTO master_key (id, backend, check_value) VALUES (?, ?, ?) ON CONFLICT DO NOTHING', [
+    id,
+    backend.name,
+    await backend.makeCheckValue(id),
+  ])
+}
+
+async function masterKeysInUse(database: Knex, backend: BackendName): Promise<MasterKeyRow[]> {
+  const { rows } = await database.raw(
+    `SELECT m.id, m.active, m.check_value AS "checkValue", count(k.id) AS keys
+       FROM master_key m LEFT JOIN project_key k ON k.master_key_id = m.id
+      WHERE m.backend = ? GROUP BY m.id HAVING m.active OR count(k.id) > 0 ORDER BY m.active DESC, m.id`,
+    [backend],
+  )
+  return rows as MasterKeyRow[]
+}
+
+/**
+ * Refuses to run without a back end that something is stored with.
+ * @throws WrongMasterKey
+ */
+export async function requireBackends(database: Knex, names: readonly BackendName[]): Promise<void> {
+  const { rows } = await database.raw(
+    'SELECT backend, count(*) AS keys FROM project_key WHERE NOT backend = ANY(?) GROUP BY backend',
+    [[...names]],
+  )
+  const [missing] = rows as { backend: string; keys: number }[]
+  if (missing === undefined) return
+  throw new WrongMasterKey(
+    `${missing.keys} project keys are in the crypto back end ${missing.backend}, which key_manager.crypto.backends does not name. Name it there; it need not be the first.`,
+  )
+}
+
+/** The master key in force; null before the first start. */
+export async function activeMasterKey(database: Knex, backend: BackendName): Promise<string | null> {
+  const [id] = await database('master_key').where({ backend, active: true }).pluck('id')
+  return typeof id === 'string' ? id : null
+}
+
+/**
+ * Puts a master key in force. From the commit on no process can store a key under another one of this back end.
+ * @returns false when it was in force already
+ */
+export async function activateMasterKey(database: Knex, backend: CryptoBackend, id: string): Promise<boolean> {
+  const checkValue = await backend.makeCheckValue(id)
+  return inTransaction(database, async trx => {
+    await trx.raw('SELECT 1 FROM master_key WHERE backend = ? AND active FOR UPDATE', [backend.name])
+    if ((await activeMasterKey(trx, backend.name)) === id) return false
+    await trx('master_key').where({ backend: backend.name, active: true }).update({ active: false })
+    const { rowCount } = await trx.raw(
+      `INSERT INTO master_key (id, backend, check_value) VALUES (?, ?, ?)
+       ON CONFLICT (id) DO UPDATE SET active = true WHERE master_key.backend = excluded.backend`,
+      [id, backend.name, checkValue],
+    )
+    if (rowCount === 0) throw new WrongMasterKey(`Another crypto back end has a master key of the name ${id}.`)
+    return true
+  })
 }

@@ -16,13 +16,16 @@ export const keyManager: Migration = {
             THEN 'YYYY-MM-DD"T"HH24:MI:SS' ELSE 'YYYY-MM-DD"T"HH24:MI:SS.US' END)
         $$;
 
-        -- The master keys that were ever in force, each with a value by which it is known again.
+        -- The master keys that were ever in force, each with a value by which it is known again. One per back end is in force: new
+        -- project keys come under it, whichever of them a process has been given first.
         CREATE TABLE master_key (
           id text PRIMARY KEY,
           backend text NOT NULL,
-          check_value bytea,
+          active boolean NOT NULL DEFAULT true,
+          check_value bytea NOT NULL,
           created_at timestamptz NOT NULL DEFAULT now()
         );
+        CREATE UNIQUE INDEX master_key_active ON master_key (backend) WHERE active;
 
         -- A project's row is held while one of its limited resources is counted and made.
         CREATE TABLE project (
@@ -42,6 +45,13 @@ export const keyManager: Migration = {
         );
         CREATE UNIQUE INDEX project_key_active ON project_key (project_id, backend) WHERE active;
         CREATE INDEX project_key_master ON project_key (master_key_id);
+
+        -- A rotation of project keys that is under way: keys made before it began are replaced. Without a project it is of all.
+        CREATE TABLE key_rotation (
+          id uuid PRIMARY KEY,
+          project_id text UNIQUE NULLS NOT DISTINCT,
+          started_at timestamptz NOT NULL DEFAULT clock_timestamp()
+        );
 
         CREATE TABLE secret (
           id uuid PRIMARY KEY,
@@ -124,7 +134,8 @@ export const keyManager: Migration = {
         );
         CREATE INDEX container_consumer_project ON container_consumer (project_id);
 
-        -- A passphrase that an order carries is kept sealed, and only until the order is carried out.
+        -- A passphrase that an order carries is kept sealed, and only until the order is carried out. Finding large primes takes the processor
+        -- for seconds, so such orders have a lane of their own and the others do not wait behind them.
         CREATE TABLE secret_order (
           id uuid PRIMARY KEY,
           project_id text NOT NULL,
@@ -133,6 +144,8 @@ export const keyManager: Migration = {
           meta jsonb NOT NULL,
           sealed_passphrase bytea,
           project_key_id uuid REFERENCES project_key,
+          lane text NOT NULL GENERATED ALWAYS AS (
+            CASE WHEN type <> 'key' AND lower(meta->>'algorithm') IN ('rsa', 'dsa') THEN 'primes' ELSE 'quick' END) STORED,
           status text NOT NULL DEFAULT 'PENDING' CHECK (status IN ('PENDING', 'PROCESSING', 'ACTIVE', 'ERROR')),
           sub_status text,
           sub_status_message text,
@@ -150,7 +163,9 @@ export const keyManager: Migration = {
           deleted_at timestamptz
         );
         CREATE INDEX secret_order_of_project ON secret_order (project_id, created_at, id) WHERE deleted_at IS NULL;
-        CREATE INDEX secret_order_due ON secret_order (created_at) WHERE status IN ('PENDING', 'PROCESSING') AND deleted_at IS NULL;
+        CREATE INDEX secret_order_due ON secret_order (lane, created_at)
+          WHERE status IN ('PENDING', 'PROCESSING') AND deleted_at IS NULL;
+        CREATE INDEX secret_order_project_key ON secret_order (project_key_id, id) WHERE project_key_id IS NOT NULL;
         CREATE INDEX secret_order_secret ON secret_order (secret_id);
         CREATE INDEX secret_order_container ON secret_order (container_id);
         CREATE INDEX secret_order_deleted ON secret_order (deleted_at) WHERE deleted_at IS NOT NULL;
@@ -169,9 +184,9 @@ export const keyManager: Migration = {
 
         CREATE TABLE secret_store (
           id uuid PRIMARY KEY,
-          name text NOT NULL UNIQUE,
+          name text NOT NULL UNIQUE DEFERRABLE INITIALLY DEFERRED,
           secret_store_plugin text NOT NULL,
-          crypto_plugin text,
+          crypto_plugin text NOT NULL UNIQUE,
           global_default boolean NOT NULL,
           created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
           updated_at timestamptz NOT NULL DEFAULT clock_timestamp()
@@ -213,6 +228,7 @@ export const keyManager: Migration = {
           UNIQUE (plugin_name, plugin_ca_id)
         );
         CREATE UNIQUE INDEX certificate_authority_preferred ON certificate_authority (global_preferred) WHERE global_preferred;
+        CREATE INDEX certificate_authority_key ON certificate_authority (project_key_id, id);
         CREATE INDEX certificate_authority_project ON certificate_authority (project_id, created_at, id);
 
         CREATE TABLE project_certificate_authority (
