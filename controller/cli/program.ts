@@ -1,6 +1,7 @@
 import { Command, CommanderError, InvalidArgumentError } from 'commander'
 import { stateDirectory } from '../config/load.js'
 import { unknownVariables } from '../config/settings.js'
+import type { ExportOptions } from './key-manager/audit.js'
 import type { ApiName } from './processes/api.js'
 import { explain } from './sentence.js'
 
@@ -119,6 +120,25 @@ function createProgram(): { program: Command; status: () => number } {
     .command('worker')
     .description('one worker of the key manager alone, until SIGTERM')
     .action(async () => (await import('./processes/key-manager-worker.js')).runKeyManagerWorker(directory()))
+
+  const audit = keyManager.command('audit').description('the record of who used which secret')
+  audit
+    .command('verify')
+    .option('--noted <position:hash>', 'what an earlier check printed: it must still be there')
+    .description('check that no record was changed, put in or taken away')
+    .action(async (options: { noted?: string }) => {
+      status = await (await import('./key-manager/audit.js')).verifyAuditLog(directory(), options.noted)
+    })
+  audit
+    .command('export')
+    .option('--from <time>', 'records of this time and later')
+    .option('--until <time>', 'records before this time')
+    .option('--project <id>', 'what callers in this project did')
+    .option('--output <file>', 'a file instead of standard output')
+    .description('the records as lines of JSON')
+    .action(async (options: ExportOptions) =>
+      (await import('./key-manager/audit.js')).exportAuditLog(directory(), options),
+    )
 
   const db = program.command('db').description('the database')
   db.command('migrate')

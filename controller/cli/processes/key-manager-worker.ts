@@ -1,3 +1,5 @@
+import { keyFiles, loadKeyManagerAuditKey } from '../../config/keys.js'
+import { startAuditLinker } from '../../key-manager/audit/linker.js'
 import { createLog } from '../../log/log.js'
 import { openDatabase, openInstance } from '../instance.js'
 import { followProjects } from '../key-manager/follow-projects.js'
@@ -14,7 +16,10 @@ export async function runKeyManagerWorker(directory: string): Promise<void> {
   await runUntilStopped({ name: 'key-manager-worker', stateDirectory: directory, log }, async () => {
     const database = openDatabase(instance, 'key_manager', 'key-manager worker', log)
     const keyring = await openKeyring(instance, database)
-    const parts: Part[] = [await followProjects(instance, database, log)]
+    const parts: Part[] = [
+      await followProjects(instance, database, log),
+      await startAuditLinker({ database, key: loadKeyManagerAuditKey(keyFiles(instance.config, directory)), log }),
+    ]
     return async () => {
       await Promise.all(parts.map(part => part.stop()))
       await Promise.all([...keyring.backends.values()].map(backend => backend.stop()))

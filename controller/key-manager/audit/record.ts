@@ -38,6 +38,7 @@ export type AuditEntry = {
 
 const COLUMNS = 'action, outcome, user_id, project_id, request_id, remote_address, target_type, target_id, detail'
 const VALUES = '?, ?, ?, ?, ?, ?, ?, ?, ?::jsonb'
+const addedTo = (detail: string) => `?, ?, ?, ?, ?, ?, ?, ?, coalesce(?::jsonb, '{}') || ${detail}`
 
 function bindingsOf(actor: Actor, entry: AuditEntry): Knex.RawBinding[] {
   return [
@@ -56,14 +57,17 @@ function bindingsOf(actor: Actor, entry: AuditEntry): Knex.RawBinding[] {
 /**
  * An INSERT of a record for a WITH clause: the record then stands or falls with the change that it is about.
  * @param from name of another part of the WITH clause; there is one record for each of its rows
+ * @param detail SQL of a jsonb over such a row, to be added to the detail of the entry
  */
 export function auditInsert(
   actor: Actor,
   entry: AuditEntry,
   from: string,
+  detail?: string,
 ): { sql: string; bindings: Knex.RawBinding[] } {
   return {
-    sql: `INSERT INTO audit_record (${COLUMNS}) SELECT ${VALUES} FROM ${from}`,
+    sql: `INSERT INTO audit_record (${COLUMNS})
+          SELECT ${detail === undefined ? VALUES : addedTo(detail)} FROM ${from}`,
     bindings: bindingsOf(actor, entry),
   }
 }

@@ -1,0 +1,91 @@
+import { once } from 'node:events'
+import { createWriteStream } from 'node:fs'
+import { finished } from 'node:stream/promises'
+import { keyFiles, loadKeyManagerAuditKey } from '../../config/keys.js'
+import { type ExportFilter, exportAudit, verifyAudit } from '../../key-manager/audit/read.js'
+import { openDatabase, openInstance } from '../instance.js'
+import { Sentence } from '../sentence.js'
+import { print } from '../terminal.js'
+
+/**
+ * Checks the whole audit log.
+ * @param noted `position:hash` of an earlier check
+ * @returns the exit status: 1 when something is wrong
+ */
+export async function verifyAuditLog(directory: string, noted: string | undefined): Promise<number> {
+  const expected = noted === undefined ? null : parseNoted(noted)
+  const instance = openInstance(directory)
+  const key = loadKeyManagerAuditKey(keyFiles(instance.config, directory))
+  const database = openDatabase(instance, 'key_manager', 'audit')
+  try {
+    const { verified, head, waiting, waitingSince, fault } = await verifyAudit(database, key, expected)
+    if (waiting > 0) {
+      print(
+        `${waiting} records wait for their link, the oldest since ${waitingSince}; the key manager's worker links them within a second or so.`,
+      )
+    }
+    if (fault !== null) {
+      print(`${verified} records are as they were recorded. Then: ${fault}`)
+      return 1
+    }
+    print(`${verified} records, all as they were recorded.`)
+    if (head !== null) {
+      print(
+        `The last is of ${head.at} UTC. To see later that nothing before it was taken away, note: ${head.position}:${head.hash}`,
+      )
+    }
+    return 0
+  } finally {
+    await database.destroy()
+  }
+}
+
+function parseNoted(text: string): { position: number; hash: string } {
+  const [, position, hash] = /^(\d{1,15}):([0-9a-f]{64})$/.exec(text) ?? []
+  if (position === undefined || hash === undefined) {
+    throw new Sentence(`"${text}" is not what \`krater key-manager audit verify\` prints: position:hash.`)
+  }
+  return { position: Number(position), hash }
+}
+
+export type ExportOptions = { from?: string; until?: string; project?: string; output?: string }
+
+/** Writes the audit log as lines of JSON, to a file or to standard output. */
+export async function exportAuditLog(directory: string, options: ExportOptions): Promise<void> {
+  const filter: ExportFilter = {
+    from: options.from === undefined ? null : timeOf(options.from),
+    until: options.until === undefined ? null : timeOf(options.until),
+    project: options.project ?? null,
+  }
+  const instance = openInstance(directory)
+  const database = openDatabase(instance, 'key_manager', 'audit')
+  const file = options.output === undefined ? null : createWriteStream(options.output, { mode: 0o600 })
+  const out = file ?? process.stdout
+  let failure: Error | null = null
+  out.on('error', error => {
+    failure = error
+  })
+  let count = 0
+  try {
+    for await (const line of exportAudit(database, filter)) {
+      if (failure !== null) break
+      count++
+      if (!out.write(`${line}\n`)) await Promise.race([once(out, 'drain'), once(out, 'close')])
+    }
+    if (file !== null && failure === null) {
+      file.end()
+      await finished(file)
+    }
+  } finally {
+    await database.destroy()
+  }
+  // A reader such as head that has seen enough is no failure.
+  if (failure !== null && file !== null) throw new Sentence(`${options.output}: ${(failure as Error).message}`)
+  if (file !== null) print(`${count} records are in ${options.output}.`)
+}
+
+function timeOf(text: string): Date {
+  const time = new Date(text)
+  if (Number.isNaN(time.getTime())) throw new Sentence(`"${text}" is not a time such as 2026-01-31T12:00:00Z.`)
+  return time
+}

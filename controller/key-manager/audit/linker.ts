@@ -1,0 +1,78 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { Database } from '../../database/connection.js'
+import { isDatabaseAway } from '../../database/database-away.js'
+import { inTransaction } from '../../database/transaction.js'
+import type { Logger } from '../../log/log.js'
+import { CHAIN_START, CHAINED_COLUMNS, type ChainedRecord, linkHash } from './chain.js'
+
+const BATCH = 1000
+const PAUSE_MS = 500
+const LONGEST_PAUSE_MS = 30_000
+
+/**
+ * Links up to a thousand records that are not in the chain yet, in the order in which they were numbered. One process does this at a time.
+ * @param key 32 bytes
+ * @returns how many; fewer than a thousand means that none are left
+ */
+export async function linkRecords(database: Database, key: Buffer): Promise<number> {
+  return inTransaction(database, async trx => {
+    await trx.raw('SELECT pg_advisory_xact_lock(hashtext(?))', ['krater audit chain'])
+    const { rows } = await trx.raw(
+      `SELECT ${CHAINED_COLUMNS} FROM audit_record WHERE position IS NULL ORDER BY audit_record.seq LIMIT ?`,
+      [BATCH],
+    )
+    const records = rows as ChainedRecord[]
+    if (records.length === 0) return 0
+    const head = await trx('audit_record')
+      .whereNotNull('position')
+      .orderBy('position', 'desc')
+      .first('position', 'hash')
+    let position: number = head?.position ?? 0
+    let hash: Buffer = head?.hash ?? CHAIN_START
+    const links = records.map(record => {
+      hash = linkHash(key, ++position, hash, record)
+      return { seq: record.seq, position, hash: hash.toString('hex') }
+    })
+    await trx.raw(
+      `UPDATE audit_record r SET position = l.position, hash = decode(l.hash, 'hex')
+         FROM json_to_recordset(?) AS l (seq bigint, position bigint, hash text) WHERE r.seq = l.seq`,
+      [JSON.stringify(links)],
+    )
+    return records.length
+  })
+}
+
+/** Keeps linking what is recorded, within a second or so, until stopped. Any number may run over one database. */
+export async function startAuditLinker({
+  database,
+  key,
+  log,
+}: {
+  database: Database
+  key: Buffer
+  log: Logger
+}): Promise<{ stop: () => Promise<void> }> {
+  const stopping = new AbortController()
+  const loop = (async () => {
+    let pauseMs = PAUSE_MS
+    while (!stopping.signal.aborted) {
+      try {
+        const linked = await linkRecords(database, key)
+        pauseMs = linked === BATCH ? 0 : PAUSE_MS
+      } catch (error) {
+        pauseMs = Math.min(Math.max(pauseMs, PAUSE_MS) * 2, LONGEST_PAUSE_MS)
+        log.warn(
+          { err: error, pauseMs },
+          isDatabaseAway(error) ? 'database away; trying again' : 'linking audit records failed; trying again',
+        )
+      }
+      await sleep(pauseMs, undefined, { signal: stopping.signal }).catch(() => undefined)
+    }
+  })()
+  return {
+    stop: async () => {
+      stopping.abort()
+      await loop
+    },
+  }
+}

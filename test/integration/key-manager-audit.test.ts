@@ -1,0 +1,157 @@
+import { randomBytes } from 'node:crypto'
+import t from 'tap'
+import { connect, type Database } from '../../controller/database/connection.js'
+import { linkRecords, startAuditLinker } from '../../controller/key-manager/audit/linker.js'
+import { exportAudit, verifyAudit } from '../../controller/key-manager/audit/read.js'
+import { recordAudit } from '../../controller/key-manager/audit/record.js'
+import { createTestDatabase } from '../support/database.js'
+import { startTestKeyManager } from '../support/key-manager-api.js'
+import { FOREIGN, tokenOf } from '../support/load-balancer-api.js'
+import { eventually, quiet } from '../support/machines.js'
+
+const key = randomBytes(32)
+const actor = { userId: 'u', projectId: 'p', requestId: 'req-1', remoteAddress: '127.0.0.1' }
+
+t.test('what the API does is on record', async t => {
+  const { ask, store, database, stop } = await startTestKeyManager()
+  t.teardown(stop)
+  const records = async (id: string): Promise<Record<string, unknown>[]> =>
+    database('audit_record').where({ target_id: id }).orderBy('seq')
+
+  t.test('a life of a secret: who, what, when, from where, outcome', async t => {
+    const id = await store()
+    await ask('GET', `/v1/secrets/${id}/payload`)
+    await ask('GET', `/v1/secrets/${id}/payload`, undefined, { token: tokenOf('member', FOREIGN) })
+    await ask('DELETE', `/v1/secrets/${id}`)
+    t.match(await records(id), [
+      { action: 'secret.create', outcome: 'success', user_id: 'user-member', remote_address: '127.0.0.1' },
+      { action: 'secret.payload.read', outcome: 'success' },
+      { action: 'secret.payload.read', outcome: 'denied', project_id: FOREIGN, detail: { status: 403 } },
+      { action: 'secret.delete', outcome: 'success', request_id: /^req-/ },
+    ])
+  })
+
+  t.test('reading the record of a secret is none', async t => {
+    const id = await store()
+    await ask('GET', `/v1/secrets/${id}`)
+    t.equal((await records(id)).length, 1)
+  })
+})
+
+t.test('the chain', async t => {
+  const own = await createTestDatabase()
+  const database = own.of('key_manager')
+  const superuser = connect({ url: own.administratorUrl, applicationName: 'test', poolSize: 1 })
+  t.teardown(async () => {
+    await superuser.destroy()
+    await own.drop()
+  })
+  const record = (targetId: string, on: Database = database) =>
+    recordAudit(on, actor, {
+      action: 'secret.create',
+      outcome: 'success',
+      targetType: 'secret',
+      targetId,
+      detail: { status: 201, what: 'äöü "quoted"' },
+    })
+
+  t.test('an empty log is whole', async t => {
+    t.same(await verifyAudit(database, key), { verified: 0, head: null, waiting: 0, waitingSince: null, fault: null })
+  })
+
+  t.test('records wait for their link, then all are in the chain', async t => {
+    for (let i = 0; i < 5; i++) await record(`s${i}`)
+    t.match(await verifyAudit(database, key), { verified: 0, waiting: 5, fault: null, waitingSince: /^2/ })
+    t.equal(await linkRecords(database, key), 5)
+    t.match(await verifyAudit(database, key), { verified: 5, waiting: 0, fault: null, head: { position: 5 } })
+  })
+
+  t.test('many linkers at once make one chain, of more than one batch', async t => {
+    await database.raw(
+      `INSERT INTO audit_record (action, outcome, target_type) SELECT 'secret.create', 'success', 'secret' FROM generate_series(1, 2500)`,
+    )
+    const linkers = await Promise.all([1, 2, 3].map(() => startAuditLinker({ database, key, log: quiet })))
+    await eventually('all are linked', async () => (await verifyAudit(database, key)).waiting === 0 || null)
+    await Promise.all(linkers.map(linker => linker.stop()))
+    t.match(await verifyAudit(database, key), { verified: 2505, fault: null })
+  })
+
+  t.test('a record that commits late is linked late, and nothing breaks', async t => {
+    const late = await database.transaction()
+    await late.raw(
+      `INSERT INTO audit_record (action, outcome, target_type) VALUES ('secret.delete', 'success', 'secret')`,
+    )
+    await record('sooner')
+    await linkRecords(database, key)
+    await late.commit()
+    await linkRecords(database, key)
+    t.match(await verifyAudit(database, key), { verified: 2507, fault: null })
+  })
+
+  t.test('nothing in it can be changed or taken away with the rights of the service', async t => {
+    for (const statement of [
+      `UPDATE audit_record SET outcome = 'denied' WHERE position = 3`,
+      'UPDATE audit_record SET position = NULL, hash = NULL WHERE position = 3',
+      'DELETE FROM audit_record WHERE position = 3',
+      'TRUNCATE audit_record',
+    ]) {
+      await t.rejects(database.raw(statement), /only ever added/, statement)
+    }
+    await record('unlinked')
+    await t.rejects(database.raw(`UPDATE audit_record SET action = 'x' WHERE position IS NULL`), /only ever added/)
+    await linkRecords(database, key)
+  })
+
+  t.test('whoever gets around that is found out', async t => {
+    const tampered = async (statement: string, fault: RegExp, noted?: { position: number; hash: string }) => {
+      await superuser.raw('CREATE TABLE kept AS TABLE key_manager.audit_record')
+      await superuser.raw('ALTER TABLE key_manager.audit_record DISABLE TRIGGER USER')
+      await superuser.raw(statement)
+      t.match((await verifyAudit(database, key, noted)).fault, fault, statement)
+      await superuser.raw('TRUNCATE key_manager.audit_record')
+      await superuser.raw('INSERT INTO key_manager.audit_record OVERRIDING SYSTEM VALUE TABLE kept')
+      await superuser.raw('DROP TABLE kept')
+      await superuser.raw('ALTER TABLE key_manager.audit_record ENABLE TRIGGER USER')
+      t.equal((await verifyAudit(database, key)).fault, null)
+    }
+    const { head } = await verifyAudit(database, key)
+    await tampered(
+      `UPDATE key_manager.audit_record SET user_id = 'other' WHERE position = 3`,
+      /^Record 3 .* is not what/,
+    )
+    await tampered('DELETE FROM key_manager.audit_record WHERE position = 7', /^Record 7 of the chain is missing/)
+    await tampered(`UPDATE key_manager.audit_record SET hash = '\\x00' WHERE position = 9`, /^Record 9 /)
+    await tampered('DELETE FROM key_manager.audit_record WHERE position > 2000', /does not hold record/, head!)
+    t.match((await verifyAudit(database, randomBytes(32))).fault, /audit key is another/)
+  })
+
+  t.test('the export names every field, and can be narrowed', async t => {
+    const lines = async (filter: Partial<Parameters<typeof exportAudit>[1]>) => {
+      const found: Record<string, unknown>[] = []
+      for await (const line of exportAudit(database, { from: null, until: null, project: null, ...filter })) {
+        found.push(JSON.parse(line) as Record<string, unknown>)
+      }
+      return found
+    }
+    const all = await lines({})
+    t.equal(all.length, 2508)
+    t.match(all[0], {
+      seq: 1,
+      at: /^\d{4}-.*Z$/,
+      action: 'secret.create',
+      outcome: 'success',
+      user_id: 'u',
+      project_id: 'p',
+      request_id: 'req-1',
+      remote_address: '127.0.0.1',
+      target_type: 'secret',
+      target_id: 's0',
+      detail: { status: 201, what: 'äöü "quoted"' },
+      position: 1,
+      hash: /^[0-9a-f]{64}$/,
+    })
+    t.equal((await lines({ project: 'p' })).length, 7)
+    t.equal((await lines({ until: new Date(0) })).length, 0)
+    t.equal((await lines({ from: new Date(0), project: 'p' })).length, 7)
+  })
+})
