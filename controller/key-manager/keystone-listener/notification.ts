@@ -13,11 +13,11 @@ const LONGEST_EVENT_TYPE = 255
 const PROJECT_ID = /^[^\p{C}\p{Z}]{1,64}$/u
 
 const envelope = z.looseObject({ 'oslo.version': z.string(), 'oslo.message': z.string() })
-const notification = z.looseObject({ event_type: z.string().min(1), payload: z.unknown() })
+const notification = z.looseObject({ event_type: z.string().min(1), payload: z.unknown().optional() })
 /** What the formats `basic` and `cadf` have in common, and what only `cadf` has. */
 const projectPayload = z.looseObject({
-  resource_info: z.unknown(),
-  target: z.looseObject({ id: z.unknown() }).optional(),
+  resource_info: z.unknown().optional(),
+  target: z.looseObject({ id: z.unknown().optional() }).optional(),
   outcome: z.string().optional(),
 })
 
