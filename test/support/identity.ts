@@ -95,7 +95,7 @@ export const passwordLogin = (name: string, password: string, scope?: string | o
   },
 })
 
-async function send(base: string, operation: string, { token, body, headers }: CallOptions): Promise<Reply> {
+export async function send(base: string, operation: string, { token, body, headers }: CallOptions): Promise<Reply> {
   const [method, path] = operation.split(' ')
   const response = await fetch(`${base}${path}`, {
     method: method!,

@@ -1,7 +1,7 @@
 import { configurationSchema } from '../../controller/config/schema.js'
 import type { Database } from '../../controller/database/connection.js'
 import { startServer } from '../../controller/http/server.js'
-import type { Caller } from '../../controller/identity/caller.js'
+import type { Caller, TokenValidator } from '../../controller/identity/caller.js'
 import { createLoadBalancerApi } from '../../controller/load-balancer/api.js'
 import { createLog } from '../../controller/log/log.js'
 import type { NetworkDriver } from '../../controller/network/driver.js'
@@ -72,6 +72,8 @@ export async function startTestApi(
     quota?: Record<string, number>
     /** Of the `load_balancer` group of the configuration. */
     settings?: Record<string, unknown>
+    /** Instead of tokens that say who they are. */
+    validate?: TokenValidator
   } = {},
 ): Promise<TestApi> {
   const testDatabase = await createTestDatabase()
@@ -84,7 +86,7 @@ export async function startTestApi(
   const app = createLoadBalancerApi({
     database,
     network: options.network ?? createNoopNetworkDriver(),
-    validate: async token => callerOf(token),
+    validate: options.validate ?? (async token => callerOf(token)),
     identityUrl: 'http://identity.test/v3',
     providers,
     config: configurationSchema.parse({ load_balancer: { quota: options.quota, ...options.settings } }).load_balancer,
