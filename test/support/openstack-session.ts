@@ -51,8 +51,12 @@ export const clientEnvironment = (krater: Krater, cloud: 'krater' | 'krater-admi
 })
 
 /** The real client in a process that takes one command after the other; it ends with the test. */
-export function openstackSession(t: Test, krater: Krater, cloud: 'krater' | 'krater-admin'): OpenstackSession {
-  const child = spawn(clientPython(), [program], { env: clientEnvironment(krater, cloud) })
+export const openstackSession = (t: Test, krater: Krater, cloud: 'krater' | 'krater-admin'): OpenstackSession =>
+  openstackSessionIn(t, clientEnvironment(krater, cloud))
+
+/** The same for whatever cloud and user an environment names. */
+export function openstackSessionIn(t: Test, env: NodeJS.ProcessEnv): OpenstackSession {
+  const child = spawn(clientPython(), [program], { env })
   const ended = new Promise(resolve => child.once('close', resolve))
   t.teardown(() => {
     child.kill('SIGKILL')
