@@ -1,30 +1,26 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import t from 'tap'
 import { ask, countAnswers, firstSuccess } from '../../controller/cli/demo/traffic.js'
-import { type Krater, startKrater, until } from '../support/krater.js'
+import { startKrater, until } from '../support/krater.js'
 import { createMember } from '../support/members.js'
+import { openstackSession } from '../support/openstack-session.js'
 
 type Shown = Record<string, unknown>
-
-/** One command of the real client, its answer as JSON. */
-const openstack = (krater: Krater) => async (line: string) =>
-  (await krater.openstack([...line.split(' '), '-f', 'json'])) as Shown
 
 t.test('a load balancer from token issue to cascade delete, by the openstack command', async t => {
   t.setTimeout(900_000)
   const krater = await startKrater(t)
-  const cli = openstack(krater)
-  const list = async (line: string) =>
-    (await krater.openstack([...line.split(' '), '-f', 'json'])) as unknown as Shown[]
-  const silent = async (line: string) => krater.openstack(line.split(' '))
+  /** A process of its own for the command, as when a user types it; it costs seconds, so the rest goes through one process. */
+  const typed = async (line: string) => (await krater.openstack(line.split(' '))) as Shown
+  const { show: cli, list, done: silent, run } = openstackSession(t, krater, 'krater')
   const [one, two, spare] = await Promise.all(['one', 'two', 'spare'].map(name => createMember(t, krater, name)))
   if (one === undefined || two === undefined || spare === undefined) throw new Error('no members')
 
-  t.match(await cli('token issue'), { project_id: /^[0-9a-f]{32}$/ })
+  t.match(await typed('token issue -f json'), { project_id: /^[0-9a-f]{32}$/ })
   const catalog = await list('catalog list')
   t.same(catalog.map(({ Type }) => Type).sort(), ['identity', 'key-manager', 'load-balancer', 'network'])
 
-  const balancer = await cli('loadbalancer create --name web --vip-subnet-id public-subnet --wait')
+  const balancer = await typed('loadbalancer create --name web --vip-subnet-id public-subnet --wait -f json')
   t.match(balancer, { name: 'web', provisioning_status: 'ACTIVE', vip_address: /^10\./ })
   const url = `http://${balancer.vip_address}/`
 
@@ -58,7 +54,6 @@ t.test('a load balancer from token issue to cascade delete, by the openstack com
     ),
     { provisioning_status: 'ACTIVE', max_retries_down: 1, expected_codes: '200', http_method: 'GET' },
   )
-  // Polling is done by plain requests: a start of the client costs seconds.
   const api = await krater.api()
   const statusOf = async (name: string) => {
     const { members } = (await api.request(
@@ -133,7 +128,7 @@ t.test('a load balancer from token issue to cascade delete, by the openstack com
     t.match(await cli('loadbalancer healthmonitor show check'), { delay: 2 })
     t.ok(Number((await cli('loadbalancer stats show web')).total_connections) > 50)
     t.ok(Number((await cli('loadbalancer listener stats show front-end')).bytes_out) > 0)
-    const tree = (await krater.openstack(['loadbalancer', 'status', 'show', 'web'])) as {
+    const tree = JSON.parse((await run('loadbalancer status show web')).stdout) as {
       loadbalancer: { listeners: { pools: { members: Shown[] }[] }[] }
     }
     t.equal(tree.loadbalancer.listeners[0]?.pools[0]?.members.length, 3)
@@ -143,12 +138,12 @@ t.test('a load balancer from token issue to cascade delete, by the openstack com
       amphorae.filter(({ status }) => status === 'ALLOCATED'),
       [{ loadbalancer_id: balancer.id, role: 'STANDALONE' }],
     )
-    await t.rejects(silent('loadbalancer amphora list'), /Policy does not allow this request to be performed/)
+    await t.rejects(typed('loadbalancer amphora list'), /Policy does not allow this request to be performed/)
   })
 
   await t.test('what goes wrong is said in the service’s own words', async t => {
     await t.rejects(silent('loadbalancer create --name x --vip-subnet-id nowhere'), /nowhere/)
-    await t.rejects(silent('loadbalancer show nowhere'), /Unable to locate nowhere in loadbalancers/)
+    await t.rejects(typed('loadbalancer show nowhere'), /Unable to locate nowhere in loadbalancers/)
     await t.rejects(
       silent('loadbalancer listener create --name again --protocol HTTP --protocol-port 80 web'),
       /HTTP 409/,
@@ -160,7 +155,7 @@ t.test('a load balancer from token issue to cascade delete, by the openstack com
     await t.rejects(silent('loadbalancer delete web'), /HTTP 400/)
   })
 
-  await silent('loadbalancer delete --cascade --wait web')
+  await typed('loadbalancer delete --cascade --wait web')
   t.same(await list('loadbalancer list'), [])
   await until('the VIP is silent', async () => (await ask(url)) === null)
   const ports = await list('port list')
