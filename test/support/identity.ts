@@ -23,6 +23,7 @@ export type CallOptions = { token?: string; body?: unknown; headers?: Record<str
 export type IdentityServer = {
   url: string
   database: Database
+  databaseUrl: string
   projects: Bootstrapped['projects']
   /** `call('GET /v3/users', { token })` */
   call: (operation: string, options?: CallOptions) => Promise<Reply>
@@ -70,6 +71,7 @@ export async function startIdentity(environment: { publicUrl?: string } = {}): P
   return {
     url: server.url,
     database,
+    databaseUrl: tests.urlOf('identity'),
     projects,
     call,
     login,
