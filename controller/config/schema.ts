@@ -1,6 +1,7 @@
 import { z } from 'zod'
 import { checkExternalIdentity, externalIdentityOptions } from './external-identity-options.js'
 import { keyManagerOptions } from './key-manager-options.js'
+import { keyManagerWorkerOptions } from './key-manager-worker-options.js'
 import { keystoneNotifications } from './keystone-notifications.js'
 import { loadBalancerAccess } from './load-balancer-access.js'
 import { loadBalancerOptions } from './load-balancer-options.js'
@@ -71,6 +72,7 @@ export const configurationSchema = z.strictObject({
       port: port.default(9311),
       public_url: z.url().optional().describe('Where clients reach the API: the base of every reference in answers'),
       ...keyManagerOptions,
+      ...keyManagerWorkerOptions,
       keystone_notifications: keystoneNotifications,
     })
     .prefault({}),

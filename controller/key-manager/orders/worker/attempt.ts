@@ -1,0 +1,134 @@
+import { once } from 'node:events'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { type Claim, isHeld, LEASE_SECONDS } from '../../../database/claim.js'
+import type { Database } from '../../../database/connection.js'
+import { isDatabaseAway } from '../../../database/database-away.js'
+import { sqlState } from '../../../database/transaction.js'
+import type { Logger } from '../../../log/log.js'
+import { CryptoUnavailable } from '../../crypto/backend.js'
+import type { Keyring } from '../../crypto/keyring.js'
+import { passphraseContext } from '../order.js'
+import type { Order, OrderExecutor, OrderOutcome } from '../outcome.js'
+import { type ClaimedOrder, readOrder } from './read-order.js'
+import { type Failed, type Later, postponeOrder, recordFailure, releaseOrder } from './settle.js'
+import { storeResult } from './store-result.js'
+
+export type OrderContext = {
+  database: Database
+  keyring: Keyring
+  executors: Readonly<Record<Order['type'], OrderExecutor>>
+  log: Logger
+}
+
+const DATABASE_PAUSE_MS = 250
+
+/** SQLSTATE classes that say nothing about the work: conflicts, resources, locks, intervention, the system itself. */
+const TRANSIENT_STATE = /^(40|53|55|57|58)/
+
+/** What the tenant reads when the fault is ours. */
+const INTERNAL: Failed = {
+  kind: 'failed',
+  statusCode: '500',
+  reason: 'The order could not be carried out because of a fault in the service.',
+}
+
+const REFERENCE_GONE: Failed = {
+  kind: 'failed',
+  statusCode: '400',
+  reason: 'A secret that the result refers to was deleted meanwhile.',
+}
+
+const STORAGE_AWAY: Later = {
+  kind: 'later',
+  seconds: null,
+  subStatus: 'storage_unavailable',
+  subStatusMessage: 'Keys cannot be stored at the moment; the order is tried again by itself.',
+}
+
+type Outcome = OrderOutcome | Later | { kind: 'aborted' }
+
+/**
+ * Carries out one claimed order and settles it, or gives it back when that is not possible now. Never throws. While the database is away
+ * it keeps what was made and tries again to store it, for as long as the claim is held.
+ * @returns seconds until the order is to be tried again; null when nothing is left to do, or nothing that this process may do
+ */
+export async function attemptOrder(context: OrderContext, claim: Claim, signal: AbortSignal): Promise<number | null> {
+  const { database, log } = context
+  const started = performance.now()
+  let awaySince: number | null = null
+  let order: ClaimedOrder | null = null
+  let outcome: Outcome | null = null
+  for (;;) {
+    try {
+      order ??= await readOrder(database, claim)
+      if (order === null) return null
+      outcome ??= await carryOut(context, order, signal)
+      const seconds = await settle(context, claim, order, outcome)
+      const milliseconds = Math.round(performance.now() - started)
+      log.info({ order: claim.id, type: order.type, outcome: outcome.kind, milliseconds }, 'order attempted')
+      return seconds
+    } catch (error) {
+      if (!isDatabaseAway(error)) {
+        // What cannot be stored must not be tried for ever.
+        if (order === null || outcome === INTERNAL || outcome === STORAGE_AWAY) {
+          log.error({ order: claim.id, err: error }, 'an order could not be settled; its lease lapses')
+          return null
+        }
+        outcome = outcomeOfFault(error)
+        log[outcome === INTERNAL ? 'error' : 'warn']({ order: claim.id, err: error }, 'an order met a fault')
+        continue
+      }
+      awaySince ??= performance.now()
+      const isPatient = performance.now() - awaySince < LEASE_SECONDS * 1000
+      if (signal.aborted || !isHeld(claim) || !isPatient) return null
+      await sleep(DATABASE_PAUSE_MS)
+    }
+  }
+}
+
+function outcomeOfFault(error: unknown): Failed | Later {
+  const isTransient = error instanceof CryptoUnavailable || TRANSIENT_STATE.test(sqlState(error))
+  return isTransient ? STORAGE_AWAY : INTERNAL
+}
+
+async function carryOut(
+  { executors, keyring }: OrderContext,
+  claimed: ClaimedOrder,
+  signal: AbortSignal,
+): Promise<Outcome> {
+  const { sealedPassphrase, ...rest } = claimed
+  const passphrase =
+    sealedPassphrase === null
+      ? null
+      : (await keyring.open(sealedPassphrase, passphraseContext(claimed.id))).toString('utf8')
+  // Native threads cannot be interrupted: what they make after an abort is dropped.
+  return Promise.race([executors[claimed.type]({ ...rest, passphrase }, signal), aborted(signal)])
+}
+
+async function aborted(signal: AbortSignal): Promise<{ kind: 'aborted' }> {
+  if (!signal.aborted) await once(signal, 'abort')
+  return { kind: 'aborted' }
+}
+
+async function settle(
+  { database, keyring }: OrderContext,
+  claim: Claim,
+  order: ClaimedOrder,
+  outcome: Outcome,
+): Promise<number | null> {
+  switch (outcome.kind) {
+    case 'aborted':
+      await releaseOrder(database, claim)
+      return null
+    case 'later':
+      return postponeOrder(database, claim, outcome)
+    case 'failed':
+      await recordFailure(database, claim, order, outcome)
+      return null
+    case 'made': {
+      const stored = await storeResult({ database, keyring }, claim, order, outcome)
+      if (stored === 'reference gone') await recordFailure(database, claim, order, REFERENCE_GONE)
+      return null
+    }
+  }
+}

@@ -1,0 +1,84 @@
+import type { Knex } from 'knex'
+import type { Claim } from '../../../database/claim.js'
+import type { Database } from '../../../database/connection.js'
+import { type Actor, auditInsert } from '../../audit/record.js'
+import type { Order, OrderOutcome } from '../outcome.js'
+
+export type Failed = Extract<OrderOutcome, { kind: 'failed' }>
+
+/** What becomes of an order that is not done; `seconds` null stands for a pause that grows with each retry: 1, 2, 4 ... 300 s. */
+export type Later = Omit<Extract<OrderOutcome, { kind: 'later' }>, 'seconds'> & { seconds: number | null }
+
+/** As many characters as clients of Barbican are used to. */
+const MOST_CHARACTERS = { subStatus: 36, text: 255 } as const
+
+/** Cut between characters. Pure. */
+const cut = (text: string, most: number): string => [...text].slice(0, most).join('')
+
+export const subStatusOf = (text: string): string => cut(text, MOST_CHARACTERS.subStatus)
+export const messageOf = (text: string): string => cut(text, MOST_CHARACTERS.text)
+
+/** What a worker does in the name of whoever has given the order. */
+export const actorOf = ({ creatorId, projectId }: Pick<Order, 'creatorId' | 'projectId'>): Actor => ({
+  userId: creatorId,
+  projectId,
+  requestId: null,
+  remoteAddress: null,
+})
+
+const HELD = 'id = ? AND fence = ? AND deleted_at IS NULL'
+const RELEASED = 'lease_owner = NULL, lease_until = NULL'
+
+/** Gives an order back so that another worker can go on at once. Fenced. */
+export async function releaseOrder(database: Database, claim: Claim): Promise<void> {
+  await database.raw(`UPDATE secret_order SET status = 'PENDING', ${RELEASED} WHERE ${HELD}`, [claim.id, claim.fence])
+}
+
+/**
+ * Puts an order off. Fenced.
+ * @returns seconds until it is tried again; null when the claim was lost and nothing was written
+ */
+export async function postponeOrder(database: Database, claim: Claim, later: Later): Promise<number | null> {
+  const { rows } = await database.raw(
+    `UPDATE secret_order SET status = 'PENDING', sub_status = ?, sub_status_message = ?, retries = retries + 1,
+            retry_at = now() + coalesce(?::float8, least(300, 2 ^ least(retries, 20))) * interval '1 second',
+            ${RELEASED}, updated_at = now()
+      WHERE ${HELD} RETURNING extract(epoch FROM retry_at - now())::float8 AS seconds`,
+    [
+      subStatusOf(later.subStatus),
+      messageOf(later.subStatusMessage),
+      later.seconds,
+      claim.id,
+      claim.fence,
+    ] as Knex.RawBinding[],
+  )
+  return (rows as { seconds: number }[])[0]?.seconds ?? null
+}
+
+/** Ends an order in ERROR, its audit record with it. Fenced. */
+export async function recordFailure(
+  database: Database,
+  claim: Claim,
+  order: Pick<Order, 'id' | 'creatorId' | 'projectId'>,
+  { statusCode, reason, subStatus = 'Unknown' }: Failed,
+): Promise<void> {
+  const audit = auditInsert(
+    actorOf(order),
+    {
+      action: 'order.fail',
+      outcome: 'failure',
+      targetType: 'order',
+      targetId: order.id,
+      detail: { status: statusCode },
+    },
+    'failed',
+  )
+  await database.raw(
+    `WITH failed AS (
+       UPDATE secret_order SET status = 'ERROR', error_status_code = ?, error_reason = ?, sub_status = ?, sub_status_message = ?,
+              sealed_passphrase = NULL, project_key_id = NULL, retry_at = NULL, ${RELEASED}, updated_at = now()
+        WHERE ${HELD} RETURNING id),
+     logged AS (${audit.sql}) SELECT 1`,
+    [...[statusCode, messageOf(reason), subStatusOf(subStatus), 'Unknown', claim.id, claim.fence], ...audit.bindings],
+  )
+}

@@ -1,0 +1,53 @@
+import { availableParallelism } from 'node:os'
+import type { Configuration } from '../../../config/schema.js'
+import { startClaimLoop } from '../../../worker/claim-loop.js'
+import { nameLeaseOwner, releaseClaimsOfDead } from '../../../worker/lease-owner.js'
+import { listenForWakeUps } from '../../../worker/wake-up.js'
+import { ORDER_CHANNEL } from '../wake-channel.js'
+import { attemptOrder, type OrderContext } from './attempt.js'
+import { DUE_ORDER, dueIn, LANES, type Lane, secondsUntilDue } from './due.js'
+
+export type OrderWorkerOptions = OrderContext & {
+  /** The key manager's database, for the connection that listens. */
+  databaseUrl: string
+  config: Configuration['key_manager']['worker']
+  /** Shown in lease_owner; unique for every start of a worker. */
+  owner?: string
+}
+
+/**
+ * Carries out orders until stopped, each exactly once; see startClaimLoop. Any number of workers share one database. As many large primes
+ * are looked for at once as there are processors, on native threads.
+ */
+export async function startOrderWorker(options: OrderWorkerOptions): Promise<{ stop: () => Promise<void> }> {
+  const { database, databaseUrl, config, log, owner = nameLeaseOwner() } = options
+  const concurrency: Record<Lane, number> = { quick: config.concurrency, primes: availableParallelism() }
+  const freed = await releaseClaimsOfDead(database, 'secret_order').catch(() => [])
+  if (freed.length > 0) log.info({ orders: freed }, 'a worker died over these; they go on')
+  const loops = LANES.map(lane => ({
+    lane,
+    ...startClaimLoop({
+      database,
+      claims: { table: 'secret_order', due: dueIn(lane), order: DUE_ORDER, owner, also: `status = 'PROCESSING'` },
+      concurrency: concurrency[lane],
+      sweepMs: config.sweep_interval * 1000,
+      secondsUntilDue: () => secondsUntilDue(database, lane),
+      attempt: (claim, signal) => attemptOrder(options, claim, signal),
+      log,
+    }),
+  }))
+  const wakeUps = await listenForWakeUps({
+    databaseUrl,
+    channel: ORDER_CHANNEL,
+    onWake: payload => {
+      for (const { lane, wake } of loops) if (payload === null || payload === lane) wake()
+    },
+    log,
+  })
+  return {
+    stop: async () => {
+      await wakeUps.stop()
+      await Promise.all(loops.map(({ stop }) => stop()))
+    },
+  }
+}
