@@ -2,6 +2,8 @@ import { existsSync, readFileSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import { parseDocument } from 'yaml'
 import type { z } from 'zod'
+import { isRecord } from './is-record.js'
+import { withOneName } from './other-names.js'
 import { type Configuration, configurationSchema } from './schema.js'
 import { settingAt, settings } from './settings.js'
 
@@ -31,7 +33,8 @@ export function parseConfiguration(text: string, environment: NodeJS.ProcessEnv,
   const written = readYaml(text, file)
   if (!isRecord(written)) throw new ConfigurationError(`${file} must hold settings as "name: value" lines.`)
 
-  const merged = structuredClone(written)
+  const { values: merged, clashes } = withOneName(structuredClone(written))
+  if (clashes.length > 0) throw new ConfigurationError(clashes.map(clash => `${file}: ${clash}`).join('\n'))
   for (const { path, variable } of settings) {
     const value = environment[variable]
     // An empty variable is how many tools say "not set".
@@ -107,8 +110,4 @@ function put(target: Record<string, unknown>, path: readonly string[], value: st
   const inner = isRecord(target[key]) ? target[key] : {}
   target[key] = inner
   put(inner, rest, value)
-}
-
-function isRecord(value: unknown): value is Record<string, unknown> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
 }

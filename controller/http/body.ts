@@ -4,14 +4,15 @@ import { ApiError, badRequest } from './errors.js'
 /**
  * Reads the request body as JSON.
  * @param limit most bytes accepted; more is 413, and the rest of the body is not read
+ * @param anyType whether it is read whatever Content-Type says
  * @returns the parsed value; undefined when there is no body
  * @throws ApiError 413 too large, 415 another media type, 400 not JSON, nested too deeply, or with text that has no UTF-8 form
  */
-export async function readJson(ctx: Context, limit: number): Promise<unknown> {
+export async function readJson(ctx: Context, limit: number, { anyType = false } = {}): Promise<unknown> {
   const bytes = await readBytes(ctx, limit)
   if (bytes.length === 0) return undefined
   const type = ctx.request.type
-  if (type !== '' && type !== 'application/json' && !type.endsWith('+json')) {
+  if (!anyType && type !== '' && type !== 'application/json' && !type.endsWith('+json')) {
     throw new ApiError(415, `Content-Type must be application/json, not ${type}.`)
   }
   const text = decode(bytes)

@@ -25,3 +25,13 @@ export function parseBody<Schema extends z.ZodType>(schema: Schema, value: unkno
   const where = issue === undefined || issue.path.length === 0 ? 'the body' : `"${issue.path.map(String).join('.')}"`
   throw badRequest(`The ${label} cannot be accepted: ${where}: ${issue?.message ?? 'not understood'}.`)
 }
+
+/**
+ * A query parameter; null when it is not given.
+ * @throws ApiError 400 for one that the database could not take
+ */
+export function queryText(query: URLSearchParams, name: string): string | null {
+  const text = query.get(name)
+  if (text?.includes('\0') === true) throw badRequest(`The query parameter ${name} holds a NUL character.`)
+  return text
+}

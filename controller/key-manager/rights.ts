@@ -34,6 +34,7 @@ const shared: Rule = (_, target) => target?.projectAccess === true
 const listed: Rule = (who, target) => target?.users.includes(who.userId) === true
 
 const anyRole = has('admin', 'creator', 'observer', 'audit', 'key-manager:service-admin')
+const consumerReaders = has('admin', 'creator', 'observer', 'audit')
 const payloadReaders = has('admin', 'creator', 'observer')
 const writers = has('admin', 'creator')
 const projectAdmin = both(has('admin'), ownProject)
@@ -64,7 +65,7 @@ export const RULES = {
   'secret acl read': { legacy: legacyAcl, new: newUse },
   'secret acl write': { legacy: legacyChange, new: newUse },
   'secret consumers': { legacy: legacyRead, new: newRead },
-  'secret consumer show': { legacy: either(anyRole, legacyRead), new: either(has('admin'), newRead) },
+  'secret consumer show': { legacy: either(consumerReaders, legacyRead), new: either(has('admin'), newRead) },
   'containers list': { legacy: payloadReaders, new: has('member') },
   'container create': { legacy: writers, new: has('member') },
   'container show': { legacy: legacyRead, new: newRead },
@@ -73,7 +74,7 @@ export const RULES = {
   'container acl read': { legacy: legacyAcl, new: newUse },
   'container acl write': { legacy: legacyChange, new: newUse },
   'container consumers': { legacy: legacyRead, new: newRead },
-  'container consumer show': { legacy: either(anyRole, legacyRead), new: either(has('admin'), newRead) },
+  'container consumer show': { legacy: either(consumerReaders, legacyRead), new: either(has('admin'), newRead) },
   'orders list': { legacy: payloadReaders, new: has('member') },
   'order create': { legacy: writers, new: has('member') },
   'order show': { legacy: both(anyRole, ownProject), new: both(has('member'), ownProject) },
@@ -111,7 +112,9 @@ export function requireRight(policy: Policy, operation: Operation, who: Who, tar
 
 /** Rules that look at no object are checked before the request is looked at any further. */
 export const NEEDS_TARGET: ReadonlySet<Operation> = new Set<Operation>(
-  (Object.keys(RULES) as Operation[]).filter(operation => /^(secret|container|order) (?!create)/.test(operation)),
+  (Object.keys(RULES) as Operation[]).filter(operation =>
+    /^(secret|container|order) (?!create|stores)/.test(operation),
+  ),
 )
 
 /** What each route does: the one source of the routes' checks and of their test. A route without a row does not compile. */
