@@ -41,10 +41,14 @@ export const orderWords = ({ ask }: Pick<TestKeyManager, 'ask'>) => {
     show,
     /** The record once the order has ended. */
     ended: (id: string): Promise<Json> =>
-      eventually(`order ${id} ended`, async () => {
-        const record = await show(id)
-        return (record.status === 'ACTIVE' || record.status === 'ERROR') && record
-      }),
+      eventually(
+        `order ${id} ended`,
+        async () => {
+          const record = await show(id)
+          return (record.status === 'ACTIVE' || record.status === 'ERROR') && record
+        },
+        60_000,
+      ),
   }
 }
 
