@@ -14,6 +14,12 @@ const network = z.string().refine(
   { error: 'an address, or a network such as 10.0.0.0/8' },
 )
 
+export const trustedProxies = listOf(network)
+  .default([])
+  .describe(
+    'Addresses and networks of proxies whose X-Forwarded-Proto, X-Forwarded-Host and X-Forwarded-Prefix are believed',
+  )
+
 /** How clients reach the load-balancing API, and whose roles count. */
 export const loadBalancerAccess = {
   mount_prefix: z
@@ -22,11 +28,7 @@ export const loadBalancerAccess = {
     .transform(path => path.replace(/\/$/, ''))
     .optional()
     .describe('Path under which a web server mounts the API; what comes without it is answered as well'),
-  trusted_proxies: listOf(network)
-    .default([])
-    .describe(
-      'Addresses and networks of proxies whose X-Forwarded-Proto, X-Forwarded-Host and X-Forwarded-Prefix are believed',
-    ),
+  trusted_proxies: trustedProxies,
   strict_roles: flag
     .default(false)
     .describe(

@@ -11,14 +11,19 @@ export const MICROVERSION_HEADER = 'OpenStack-API-Version'
  * @throws MicroversionFault 400 when it cannot be read, 406 when it is out of range
  */
 export function requestedMinor(header: string): number {
-  const entries = header.split(',').map(entry => entry.trim().split(/\s+/))
-  const version = entries.find(([service]) => service?.toLowerCase() === 'key-manager')?.[1]
+  const [version] = header.split(',').flatMap(entry => {
+    const [, service = '', asked = ''] = /^(\S+)\s+(.+)$/s.exec(entry.trim()) ?? []
+    return service.toLowerCase() === 'key-manager' ? [asked.toLowerCase()] : []
+  })
   if (version === undefined) return 0
-  if (version.toLowerCase() === 'latest') return NEWEST_MINOR
-  const [, major, minor] = /^(\d{1,4})\.(\d{1,4})$/.exec(version) ?? []
-  if (minor === undefined)
+  if (version === 'latest') return NEWEST_MINOR
+  const [, major, minor] = /^(\d+)\.(\d+)$/.exec(version) ?? []
+  if (minor === undefined) {
     throw new MicroversionFault(400, `The microversion "${version.slice(0, 100)}" is not of the form 1.2.`)
-  if (Number(major) !== 1 || Number(minor) > NEWEST_MINOR)
-    throw new MicroversionFault(406, `The microversion ${version} is not between 1.0 and 1.${NEWEST_MINOR}.`)
+  }
+  if (Number(major) !== 1 || Number(minor) > NEWEST_MINOR) {
+    const asked = version.slice(0, 100)
+    throw new MicroversionFault(406, `The microversion ${asked} is not between 1.0 and 1.${NEWEST_MINOR}.`)
+  }
   return Number(minor)
 }

@@ -1,11 +1,12 @@
+import type { Knex } from 'knex'
 import type { Configuration } from '../config/schema.js'
 
 export type Page = { limit: number; offset: number }
 
-/** Largest offset that PostgreSQL takes without complaint. */
+/** Largest offset that is asked of PostgreSQL. */
 const MOST_ROWS = 2_147_483_647
 
-/** What a list is asked for; nothing here is ever an error: what makes no sense counts as not given. */
+/** What a list is asked for; nothing here is ever an error: what makes no sense counts as not given, and what is too much as the most. */
 export function pageOf(
   query: URLSearchParams,
   config: Pick<Configuration['key_manager'], 'default_limit_paging' | 'max_limit_paging'>,
@@ -18,12 +19,49 @@ export function pageOf(
   }
 }
 
-function integerIn(text: string | null): number | null {
-  return text !== null && /^\s*[+-]?\d{1,15}\s*$/.test(text) ? Number(text) : null
+/** However many digits there are: more than a number holds become Infinity. */
+export function integerIn(text: string | null): number | null {
+  return text !== null && /^\s*[+-]?\d+\s*$/.test(text) ? Number(text) : null
+}
+
+/** What a list shows, as SQL over one table. */
+export type Selection = {
+  /** Table and alias, as `secret s`; its column `id` tells rows apart. */
+  table: string
+  /** Conditions, with their bindings in the order of the text. */
+  where: string
+  bindings: readonly Knex.RawBinding[]
+  /** As `s.created_at, s.id`. */
+  order: string
+  /** Text of the JSON of one row; `base.url` is the root of the API. */
+  json: string
 }
 
 /**
- * The JSON text of a page of a list, with links to the pages beside it.
+ * Reads one page of a list and how many rows there are in all, in one statement. Rows before the page are passed over in the index that the
+ * order goes by, when there is one.
+ * @param base URL of the root of the API, for references
+ */
+export async function readPage(
+  database: Knex,
+  { table, where, bindings, order, json }: Selection,
+  page: Page,
+  base: string,
+): Promise<{ items: string; total: number }> {
+  const alias = table.split(' ').at(-1)
+  const { rows } = await database.raw(
+    `SELECT (SELECT count(*) FROM ${table} WHERE ${where}) AS total,
+            (SELECT coalesce('[' || string_agg(${json}, ',' ORDER BY ${order}) || ']', '[]')
+               FROM (SELECT ${alias}.id FROM ${table} WHERE ${where} ORDER BY ${order} LIMIT ? OFFSET ?) page
+               JOIN ${table} ON ${alias}.id = page.id CROSS JOIN (SELECT ?::text AS url) base) AS items`,
+    [...bindings, ...bindings, page.limit, page.offset, base],
+  )
+  const [read] = rows as [{ items: string; total: number }]
+  return read
+}
+
+/**
+ * The JSON text of a page of a list, with links to the pages beside it, which keep what else was asked for.
  * @param items JSON text of the array
  * @param url of the list, without a query
  */

@@ -1,5 +1,8 @@
 import { NEWEST_MINOR } from './microversion.js'
 
+/** Version of Krater, as its package says. */
+export const BUILD = '0.1.0'
+
 const DOCUMENTATION = 'https://docs.openstack.org/barbican/latest/api/'
 
 /** What both version documents say of v1. @param minor of the microversion asked for @param base URL of the root, without a slash at its end */
@@ -23,3 +26,6 @@ export function rootDocument(base: string, minor: number): unknown {
 
 /** The document at /v1. */
 export const versionDocument = (base: string, minor: number): unknown => ({ version: entry(base, minor) })
+
+/** What `/?build` answers. */
+export const buildDocument = (): unknown => ({ build: BUILD })

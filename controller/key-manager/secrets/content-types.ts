@@ -1,3 +1,4 @@
+import { isUtf8 } from 'node:buffer'
 import { ApiError, badRequest } from '../../http/errors.js'
 
 /** What a payload may be. Text is UTF-8; everything else is bytes as they came. */
@@ -34,18 +35,27 @@ export function decodePayload(payload: string, type: ContentType, encoding: stri
   return decodeBase64(payload)
 }
 
+/**
+ * The payload of a PUT as bytes. Pure.
+ * @param encoding the header Content-Encoding, '' when there is none; it means nothing to text
+ * @throws ApiError 400 when it is neither absent nor base64, or the payload is not what it says
+ */
+export function decodeBody(body: Buffer, type: ContentType, encoding: string): Buffer {
+  if (type === 'text/plain' || encoding === '') return body
+  if (encoding.toLowerCase() !== 'base64') throw badRequest('The only Content-Encoding of a payload is base64.')
+  return decodeBase64(body.toString('latin1'))
+}
+
 /** @throws ApiError 400 for anything but base64, in which lines may be broken */
-export function decodeBase64(text: string): Buffer {
+function decodeBase64(text: string): Buffer {
   const compact = text.replace(/[\r\n\t ]+/g, '')
   if (compact.length % 4 !== 0 || !/^[A-Za-z0-9+/]+={0,2}$/.test(compact))
     throw badRequest('The payload is not valid base64.')
   return Buffer.from(compact, 'base64')
 }
 
-const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true })
-
 /**
- * The headers under which a payload is sent. Pure.
+ * The Content-Type under which a payload is sent. Pure.
  * @param accept the Accept header as it is; null when there is none
  * @param stored the type under which the payload was stored
  * @throws ApiError 406 when the caller wants something else
@@ -57,13 +67,4 @@ export function servedType(accept: string | null, stored: ContentType, payload: 
   if (wanted !== 'text/plain') return wanted
   if (!isUtf8(payload)) throw new ApiError(406, 'The payload is no text.')
   return 'text/plain; charset=UTF-8'
-}
-
-function isUtf8(bytes: Buffer): boolean {
-  try {
-    decoder.decode(bytes)
-    return true
-  } catch {
-    return false
-  }
 }

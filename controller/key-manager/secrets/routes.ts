@@ -1,20 +1,33 @@
 import { ApiError, badRequest } from '../../http/errors.js'
-import { auditInsert, recordAudit } from '../audit/record.js'
+import { recordAudit } from '../audit/record.js'
+import { consumerHandlers } from '../consumers/handlers.js'
+import { SECRET_CONSUMERS } from '../consumers/secret-consumers.js'
 import { parseBody } from '../input.js'
-import { pageJson, pageOf } from '../paging.js'
 import type { Answer, Call, Routes, Service } from '../routes.js'
-import { contentTypeOf, decodePayload, servedType } from './content-types.js'
+import { contentTypeOf, decodeBody, decodePayload, servedType } from './content-types.js'
+import { deleteSecret } from './delete.js'
 import { parseExpiration } from './expiration.js'
-import { findPayload, findSecret, LIVE, newSecret, payloadContext, secretJson } from './secret.js'
-import { storeSecret } from './store.js'
+import { listSecrets } from './list.js'
+import { metadataRoutes } from './metadata.js'
+import { findPayload, findSecret, newSecret, payloadContext, secretJson } from './secret.js'
+import { payloadStands, storePayload, storeSecret } from './store.js'
 
-export const secretRoutes = (service: Service): Routes => ({
-  'GET /v1/secrets': call => listSecrets(service, call),
-  'POST /v1/secrets': call => createSecret(service, call),
-  'GET /v1/secrets/:id': call => showSecret(service, call),
-  'DELETE /v1/secrets/:id': call => deleteSecret(service, call),
-  'GET /v1/secrets/:id/payload': call => readPayload(service, call),
-})
+export function secretRoutes(service: Service): Routes {
+  const consumers = consumerHandlers(service, SECRET_CONSUMERS)
+  return {
+    'GET /v1/secrets': call => listSecrets(service, call),
+    'POST /v1/secrets': call => createSecret(service, call),
+    'GET /v1/secrets/:id': call => showSecret(service, call),
+    'PUT /v1/secrets/:id': call => uploadPayload(service, call),
+    'DELETE /v1/secrets/:id': call => deleteSecret(service, call),
+    'GET /v1/secrets/:id/payload': call => readPayload(service, call),
+    'GET /v1/secrets/:id/consumers': consumers.list,
+    'POST /v1/secrets/:id/consumers': consumers.register,
+    'DELETE /v1/secrets/:id/consumers': consumers.remove,
+    'GET /v1/secrets/:id/consumers/:consumer': consumers.show,
+    ...metadataRoutes(service),
+  }
+}
 
 async function createSecret(service: Service, call: Call): Promise<Answer> {
   const body = parseBody(newSecret, await call.readJson(), 'secret')
@@ -22,6 +35,7 @@ async function createSecret(service: Service, call: Call): Promise<Answer> {
   if (payload === undefined && type !== undefined) {
     throw badRequest('payload_content_type must not be given without a payload.')
   }
+  refuseTransportKey(body.transport_key_needed === 'true' || body.transport_key_id !== undefined)
   const id = await storeSecret(
     service,
     {
@@ -57,9 +71,30 @@ async function showSecret({ database }: Service, call: Call): Promise<Answer> {
   return { status: 200, json: secret.json }
 }
 
+/** The second step of storing a secret that was made without its payload. */
+async function uploadPayload(service: Service, call: Call): Promise<Answer> {
+  const secret = await findSecret<{ hasPayload: boolean }>(service.database, call.params.id, {
+    columns: 's.content_type IS NOT NULL AS "hasPayload"',
+  })
+  call.allowOn(secret)
+  const contentType = contentTypeOf(call.header('Content-Type'))
+  if (contentType === null) throw new ApiError(415, 'The Content-Type is not one of those that payloads have.')
+  refuseTransportKey(call.query.has('transport_key_id'))
+  const body = await call.readBytes(service.config.max_allowed_secret_in_bytes)
+  if (body.length === 0) throw badRequest('There is no payload.')
+  if (secret.hasPayload) throw payloadStands()
+  const bytes = decodeBody(body, contentType, call.header('Content-Encoding'))
+  await storePayload(service, secret, { bytes, contentType }, call.actor)
+  return { status: 204 }
+}
+
 async function readPayload({ database, keyring }: Service, call: Call): Promise<Answer> {
   const secret = await findPayload(database, call.params.id)
   call.allowOn(secret)
+  if (call.query.has('trans_wrapped_session_key')) {
+    if (!call.query.has('transport_key_id')) throw badRequest('trans_wrapped_session_key needs a transport_key_id.')
+    refuseTransportKey(true)
+  }
   if (secret.sealed === null || secret.contentType === null) throw new ApiError(404, 'The secret has no payload.')
   const payload = await keyring.open(secret.sealed, payloadContext(secret.id))
   const type = servedType(call.hasHeader('Accept') ? call.header('Accept') : null, secret.contentType, payload)
@@ -72,37 +107,7 @@ async function readPayload({ database, keyring }: Service, call: Call): Promise<
   return { status: 200, bytes: payload, headers: { 'Content-Type': type } }
 }
 
-async function deleteSecret({ database }: Service, call: Call): Promise<Answer> {
-  const secret = await findSecret(database, call.params.id)
-  call.allowOn(secret)
-  const audit = auditInsert(
-    call.actor,
-    { action: 'secret.delete', outcome: 'success', targetType: 'secret', targetId: secret.id },
-    'gone',
-  )
-  await database.raw(
-    `WITH gone AS (
-       UPDATE secret SET deleted_at = now(), ciphertext = NULL, project_key_id = NULL, metadata = '{}', acl_users = '{}'
-        WHERE id = ? AND deleted_at IS NULL RETURNING id),
-     logged AS (${audit.sql}) SELECT 1`,
-    [secret.id, ...audit.bindings],
-  )
-  return { status: 204 }
-}
-
-async function listSecrets({ database, config }: Service, call: Call): Promise<Answer> {
-  const page = pageOf(call.query, config)
-  const { rows } = await database.raw(
-    `WITH base AS (SELECT ?::text AS url), found AS (SELECT s.* FROM secret s WHERE s.project_id = ? AND ${LIVE})
-     SELECT (SELECT count(*) FROM found) AS total,
-            (SELECT coalesce('[' || string_agg(json, ',') || ']', '[]')
-               FROM (SELECT ${secretJson(call.minor >= 1)} AS json FROM found s, base
-                      ORDER BY s.created_at, s.id LIMIT ? OFFSET ?) page) AS items`,
-    [call.base, call.who.projectId, page.limit, page.offset],
-  )
-  const [{ total, items }] = rows as [{ total: number; items: string }]
-  return {
-    status: 200,
-    json: pageJson('secrets', items, total, { page, query: call.query, url: `${call.base}/v1/secrets` }),
-  }
+/** @throws ApiError 400 when a payload is to be wrapped for its way: no secret store takes part in that */
+function refuseTransportKey(isAskedFor: boolean): void {
+  if (isAskedFor) throw badRequest('No secret store offers transport keys.')
 }

@@ -26,8 +26,12 @@ export const newSecret = z.object({
 
 export type NewSecret = z.output<typeof newSecret>
 
-/** SQL: a secret (alias s) that is neither deleted nor past its time. */
-export const LIVE = 's.deleted_at IS NULL AND (s.expiration IS NULL OR s.expiration > now())'
+/** SQL: a secret that is neither deleted nor past its time. */
+export const liveSecret = (alias: string) =>
+  `${alias}.deleted_at IS NULL AND (${alias}.expiration IS NULL OR ${alias}.expiration > now())`
+
+/** SQL: the same by the alias s. */
+export const LIVE = liveSecret('s')
 
 const CONSUMERS = `(SELECT coalesce(json_agg(json_build_object('service', c.service, 'resource_type', c.resource_type,
     'resource_id', c.resource_id) ORDER BY c.created_at, c.id), '[]') FROM secret_consumer c WHERE c.secret_id = s.id)`

@@ -1,10 +1,12 @@
 import type { Knex } from 'knex'
+import { conflict } from '../../http/errors.js'
 import { type Actor, auditInsert } from '../audit/record.js'
 import type { Sealed } from '../crypto/keyring.js'
+import { underActiveKey } from '../crypto/under-active-key.js'
 import { quotaReached } from '../faults.js'
-import { newId } from '../ids.js'
+import { missing, newId } from '../ids.js'
 import type { Service } from '../routes.js'
-import { payloadContext } from './secret.js'
+import { LIVE, payloadContext } from './secret.js'
 
 /** A secret to be stored; `payload` null is one whose payload comes later. */
 export type SecretToStore = {
@@ -19,8 +21,7 @@ export type SecretToStore = {
   payload: { bytes: Buffer; contentType: string } | null
 }
 
-/** Attempts at a key that is just being replaced. */
-const MOST_ATTEMPTS = 5
+export const payloadStands = () => conflict('The secret has a payload already, which cannot be changed.')
 
 /**
  * Stores a secret, its audit record with it, in one statement.
@@ -33,15 +34,58 @@ export async function storeSecret(
   actor: Actor,
 ): Promise<string> {
   const id = newId()
-  for (let attempt = 1; ; attempt++) {
-    const sealed =
-      secret.payload === null ? null : await keyring.seal(secret.projectId, secret.payload.bytes, payloadContext(id))
-    const outcome = await insertSecret(database, { id, secret, sealed, actor, limit: config.quota.secrets })
-    if (outcome === 'stored') return id
-    if (outcome === 'quota') throw quotaReached('secrets')
-    if (attempt === MOST_ATTEMPTS) throw new Error(`The key of project ${secret.projectId} is replaced all the time.`)
-    keyring.forgetActive(secret.projectId)
-  }
+  const { projectId, payload } = secret
+  const outcome = await underActiveKey(keyring, projectId, async () => {
+    const sealed = payload === null ? null : await keyring.seal(projectId, payload.bytes, payloadContext(id))
+    return insertSecret(database, { id, secret, sealed, actor, limit: config.quota.secrets })
+  })
+  if (outcome === 'quota') throw quotaReached('secrets')
+  return id
+}
+
+/**
+ * Gives a secret that has none yet its payload, its audit record with it, in one statement: of several at once one succeeds.
+ * @throws ApiError 409 when it has a payload, 404 when it has gone meanwhile
+ */
+export async function storePayload(
+  { database, keyring }: Service,
+  { id, projectId }: { id: string; projectId: string },
+  { bytes, contentType }: { bytes: Buffer; contentType: string },
+  actor: Actor,
+): Promise<void> {
+  const outcome = await underActiveKey(keyring, projectId, async () => {
+    const sealed = await keyring.seal(projectId, bytes, payloadContext(id))
+    return updatePayload(database, { id, contentType, sealed, actor })
+  })
+  if (outcome === 'has payload') throw payloadStands()
+  if (outcome === 'gone') throw missing('Secret')
+}
+
+type Update = { id: string; contentType: string; sealed: Sealed; actor: Actor }
+
+async function updatePayload(
+  database: Knex,
+  { id, contentType, sealed, actor }: Update,
+): Promise<'stored' | 'has payload' | 'gone' | 'key replaced'> {
+  const audit = auditInsert(
+    actor,
+    { action: 'secret.payload.store', outcome: 'success', targetType: 'secret', targetId: id },
+    'stored',
+  )
+  const { rows } = await database.raw(
+    `WITH standing AS MATERIALIZED (SELECT id FROM project_key WHERE id = ?::uuid AND active),
+     stored AS (
+       UPDATE secret s SET content_type = ?, project_key_id = standing.id, ciphertext = ?::bytea, updated_at = clock_timestamp()
+         FROM standing WHERE s.id = ? AND s.content_type IS NULL AND ${LIVE} RETURNING s.id),
+     logged AS (${audit.sql})
+     SELECT EXISTS (SELECT 1 FROM standing) AS "keyStands", EXISTS (SELECT 1 FROM stored) AS stored,
+            EXISTS (SELECT 1 FROM secret s WHERE s.id = ? AND ${LIVE}) AS live`,
+    [sealed.projectKeyId, contentType, sealed.ciphertext, id, ...audit.bindings, id],
+  )
+  const [outcome] = rows as { keyStands: boolean; stored: boolean; live: boolean }[]
+  if (outcome?.stored === true) return 'stored'
+  if (outcome?.keyStands === false) return 'key replaced'
+  return outcome?.live === true ? 'has payload' : 'gone'
 }
 
 type Insert = { id: string; secret: SecretToStore; sealed: Sealed | null; actor: Actor; limit: number }

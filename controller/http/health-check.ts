@@ -1,14 +1,20 @@
+import { existsSync } from 'node:fs'
 import type { Context } from 'koa'
 import type { Database } from '../database/connection.js'
-import { ApiError } from '../http/errors.js'
+import { ApiError } from './errors.js'
 
 const TIME_LIMIT_MILLISECONDS = 3000
 
 /**
  * `/healthcheck`: whether this process can serve, for load balancers and monitors; no token needed.
  * @param refreshSeconds how long one look at the database answers for all who ask
+ * @param disablingFile while an operator has put a file there, the answer is that this process cannot
  */
-export function createHealthCheck(database: Database, refreshSeconds: number): (ctx: Context) => Promise<void> {
+export function createHealthCheck(
+  database: Database,
+  refreshSeconds: number,
+  disablingFile?: string,
+): (ctx: Context) => Promise<void> {
   let looked: { at: number; healthy: Promise<boolean> } = {
     at: Number.NEGATIVE_INFINITY,
     healthy: Promise.resolve(false),
@@ -22,8 +28,9 @@ export function createHealthCheck(database: Database, refreshSeconds: number): (
     if (ctx.method !== 'GET' && ctx.method !== 'HEAD') {
       throw new ApiError(405, `The method ${ctx.method} is not allowed for this resource.`, { Allow: 'HEAD, GET' })
     }
-    const healthy = await isHealthy()
-    const reason = healthy ? 'OK' : 'The database cannot be reached.'
+    const isDisabled = disablingFile !== undefined && existsSync(disablingFile)
+    const healthy = !isDisabled && (await isHealthy())
+    const reason = isDisabled ? 'DISABLED BY FILE' : healthy ? 'OK' : 'The database cannot be reached.'
     ctx.body = ctx.accepts('text', 'json') === 'json' ? { detailed: false, reasons: [reason] } : reason
     ctx.status = healthy ? (ctx.method === 'HEAD' ? 204 : 200) : 503
   }

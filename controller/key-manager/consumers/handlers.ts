@@ -1,0 +1,110 @@
+import { forbidden } from '../../http/errors.js'
+import { quotaReached } from '../faults.js'
+import { missing, newId, requireId } from '../ids.js'
+import { parseBody } from '../input.js'
+import { pageJson, pageOf, readPage } from '../paging.js'
+import type { Answer, Call, Handler, Service } from '../routes.js'
+import { type ConsumerKind, columnsOf, consumerJson, tableOf } from './kind.js'
+
+/** What `/consumers` below a secret or a container does. */
+export type ConsumerHandlers = Readonly<Record<'list' | 'register' | 'remove' | 'show', Handler>>
+
+export const consumerHandlers = (service: Service, kind: ConsumerKind): ConsumerHandlers => ({
+  list: call => listConsumers(service, kind, call),
+  register: call => registerConsumer(service, kind, call),
+  remove: call => removeConsumer(service, kind, call),
+  show: call => showConsumer(service, kind, call),
+})
+
+async function listConsumers({ database, config }: Service, kind: ConsumerKind, call: Call): Promise<Answer> {
+  const owner = await kind.find(database, call.params.id)
+  call.allowOn(owner)
+  const page = pageOf(call.query, config)
+  const { items, total } = await readPage(
+    database,
+    {
+      table: `${tableOf(kind)} c`,
+      where: `c.${kind.owner}_id = ?`,
+      bindings: [owner.id],
+      order: kind.order,
+      json: consumerJson(kind),
+    },
+    page,
+    call.base,
+  )
+  const url = `${call.base}/v1/${kind.owner}s/${owner.id}/consumers`
+  return { status: 200, json: pageJson('consumers', items, total, { page, query: call.query, url }) }
+}
+
+/** Registers a consumer; one that is registered already stays as it is. The answer is the record of what is consumed. */
+async function registerConsumer({ database, config }: Service, kind: ConsumerKind, call: Call): Promise<Answer> {
+  const owner = await kind.find(database, call.params.id)
+  call.allowOn(owner)
+  const values = valuesOf(kind, await call.readJson())
+  const [table, column] = [tableOf(kind), `${kind.owner}_id`]
+  const columns = columnsOf(kind)
+  // The lock keeps the owner from being deleted meanwhile. The project's row comes before it, as everywhere.
+  const { rows } = await database.raw(
+    `WITH allowed AS MATERIALIZED (SELECT quota_allows(?::text, '${kind.owner} consumers', ?) AS fits),
+     held AS (SELECT o.id FROM allowed, ${kind.owner} o WHERE fits AND o.id = ? AND ${kind.live} FOR KEY SHARE OF o),
+     made AS (
+       INSERT INTO ${table} (id, ${column}, project_id, ${columns.join(', ')})
+       SELECT ?::uuid, held.id, ?, ${columns.map(() => '?').join(', ')} FROM held
+       ON CONFLICT (${[column, ...columns].join(', ')}) DO UPDATE SET project_id = ${table}.project_id
+       RETURNING id, ${column}, xmax = 0 AS is_new),
+     touched AS (UPDATE ${kind.owner} o SET updated_at = clock_timestamp() FROM made WHERE is_new AND o.id = made.${column})
+     SELECT fits, (SELECT id FROM made) AS id FROM allowed`,
+    [call.who.projectId, config.quota.consumers, owner.id, newId(), call.who.projectId, ...values],
+  )
+  const [{ fits, id }] = rows as [{ fits: boolean; id: string | null }]
+  if (!fits) throw quotaReached('consumers')
+  if (id === null) throw missing(kind.owner === 'secret' ? 'Secret' : 'Container')
+  const json = await kind.record(database, call, owner.id)
+  return {
+    status: 200,
+    json,
+    headers: { Location: `${call.base}/v1/${kind.owner}s/${owner.id}/consumers/${id}` },
+  }
+}
+
+/** Removes a consumer, for the project that registered it and for the one whose secret or container it is. */
+async function removeConsumer({ database }: Service, kind: ConsumerKind, call: Call): Promise<Answer> {
+  const owner = await kind.find(database, call.params.id)
+  call.allowOn(owner)
+  const values = valuesOf(kind, await call.readJson())
+  const table = tableOf(kind)
+  const { projectId } = call.who
+  const isOwners = owner.projectId === projectId
+  const { rows } = await database.raw(
+    `WITH known AS (
+       SELECT c.id, c.project_id FROM ${table} c
+        WHERE ${[`${kind.owner}_id`, ...columnsOf(kind)].map(name => `c.${name} = ?`).join(' AND ')}),
+     gone AS (DELETE FROM ${table} c USING known WHERE c.id = known.id AND (? OR known.project_id = ?) RETURNING c.id)
+     SELECT known.project_id AS "registeredBy", EXISTS (SELECT 1 FROM gone) AS gone FROM known`,
+    [owner.id, ...values, isOwners, projectId],
+  )
+  const [known] = rows as { registeredBy: string; gone: boolean }[]
+  if (known !== undefined && !isOwners && known.registeredBy !== projectId) {
+    throw forbidden('The consumer was registered by another project.')
+  }
+  if (known?.gone !== true) throw missing('Consumer')
+  return { status: 200, json: await kind.record(database, call, owner.id) }
+}
+
+async function showConsumer({ database }: Service, kind: ConsumerKind, call: Call): Promise<Answer> {
+  const owner = await kind.find(database, call.params.id)
+  call.allowOn(owner)
+  const { rows } = await database.raw(
+    `SELECT ${consumerJson(kind)} AS json FROM ${tableOf(kind)} c WHERE c.${kind.owner}_id = ? AND c.id = ?`,
+    [owner.id, requireId(call.params.consumer, 'Consumer')],
+  )
+  const [found] = rows as { json: string }[]
+  if (found === undefined) throw missing('Consumer')
+  return { status: 200, json: found.json }
+}
+
+/** In the order of the columns. @throws ApiError 400 */
+function valuesOf(kind: ConsumerKind, body: unknown): string[] {
+  const values = parseBody(kind.body, body, 'consumer')
+  return Object.keys(kind.fields).map(member => values[member] ?? '')
+}

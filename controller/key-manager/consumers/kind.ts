@@ -1,0 +1,32 @@
+import type { Knex } from 'knex'
+import type { z } from 'zod'
+import type { Target } from '../rights.js'
+import type { Call } from '../routes.js'
+
+/** One family of consumers: those of secrets, or those of containers. All SQL of it follows from this. */
+export type ConsumerKind = {
+  /** What is consumed: its table; the consumers' table is `<owner>_consumer`, with a column `<owner>_id`. */
+  owner: 'secret' | 'container'
+  /** SQL over the owner's table by the alias o: neither deleted nor past its time. */
+  live: string
+  /** What tells the consumers of one owner apart: the members of a body, by their columns. */
+  fields: Readonly<Record<string, string>>
+  body: z.ZodType<Readonly<Record<string, string>>>
+  /** Order of the list, as SQL over the alias c. */
+  order: string
+  /** The owner, live, of any project. @throws ApiError 404 */
+  find: (database: Knex, id: string | undefined) => Promise<Target & { id: string }>
+  /** JSON text of the owner's record with its consumers. @throws ApiError 404 when it has gone meanwhile */
+  record: (database: Knex, call: Call, id: string) => Promise<string>
+}
+
+export const tableOf = ({ owner }: ConsumerKind): string => `${owner}_consumer`
+
+export const columnsOf = ({ fields }: ConsumerKind): string[] => Object.values(fields)
+
+/** SQL of the text of the JSON record of a consumer (alias c). */
+export function consumerJson({ fields }: ConsumerKind): string {
+  const members = Object.entries(fields).map(([member, column]) => `'${member}', c.${column}`)
+  return `json_build_object('created', iso_time(c.created_at), 'updated', iso_time(c.updated_at), 'status', 'ACTIVE',
+    ${members.join(', ')})::text`
+}

@@ -1,0 +1,55 @@
+import { inTransaction } from '../../database/transaction.js'
+import { badRequest, conflict } from '../../http/errors.js'
+import { auditInsert } from '../audit/record.js'
+import type { Answer, Call, Service } from '../routes.js'
+import { findSecret } from './secret.js'
+
+/** The microversion from which on a secret with consumers is kept unless the caller insists. */
+const MINOR_OF_FORCE = 2
+
+/**
+ * Deletes a secret: its ciphertext goes at once, a tombstone stays. The lock makes containers and consumers that are made with it at the same
+ * time wait, or this wait for them.
+ */
+export async function deleteSecret({ database, config }: Service, call: Call): Promise<Answer> {
+  return inTransaction(database, async trx => {
+    const secret = await findSecret(trx, call.params.id, { lock: 'FOR UPDATE OF s' })
+    call.allowOn(secret)
+    const needsForce = call.minor >= MINOR_OF_FORCE && !isForced(call.query.get('force'))
+    const audit = auditInsert(
+      call.actor,
+      { action: 'secret.delete', outcome: 'success', targetType: 'secret', targetId: secret.id },
+      'gone',
+    )
+    const { rows } = await trx.raw(
+      `WITH uses AS MATERIALIZED (
+         SELECT NOT ? AND EXISTS (SELECT 1 FROM container_secret WHERE secret_id = ?) AS referenced,
+                ? AND EXISTS (SELECT 1 FROM secret_consumer WHERE secret_id = ?) AS consumed),
+       free AS (SELECT ?::uuid AS id FROM uses WHERE NOT referenced AND NOT consumed),
+       unlinked AS (DELETE FROM container_secret r USING free WHERE r.secret_id = free.id),
+       released AS (DELETE FROM secret_consumer c USING free WHERE c.secret_id = free.id),
+       gone AS (
+         UPDATE secret s SET deleted_at = now(), ciphertext = NULL, project_key_id = NULL, metadata = '{}', acl_users = '{}'
+           FROM free WHERE s.id = free.id RETURNING s.id),
+       logged AS (${audit.sql})
+       SELECT referenced, consumed FROM uses`,
+      [config.delete_referenced_secrets, secret.id, needsForce, secret.id, secret.id, ...audit.bindings],
+    )
+    const [uses] = rows as { referenced: boolean; consumed: boolean }[]
+    if (uses?.referenced === true) throw conflict('A container refers to the secret; delete the container first.')
+    if (uses?.consumed === true) throw badRequest('The secret has consumers; force=true deletes it nevertheless.')
+    return { status: 204 }
+  })
+}
+
+const YES: readonly string[] = ['true', '1', 'yes', 'on', 't', 'y']
+const NO: readonly string[] = ['false', '0', 'no', 'off', 'f', 'n']
+
+/** @throws ApiError 400 for what is no boolean */
+function isForced(text: string | null): boolean {
+  if (text === null) return false
+  const word = text.trim().toLowerCase()
+  if (YES.includes(word)) return true
+  if (NO.includes(word)) return false
+  throw badRequest('The query parameter force must be true or false.')
+}

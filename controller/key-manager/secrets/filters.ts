@@ -1,0 +1,111 @@
+import type { Knex } from 'knex'
+import { badRequest } from '../../http/errors.js'
+import { queryText } from '../input.js'
+import { integerIn } from '../paging.js'
+import type { Who } from '../rights.js'
+import { parseTime } from './expiration.js'
+import { LIVE } from './secret.js'
+
+/** SQL over secrets (alias s) with its bindings. */
+export type Condition = { sql: string; bindings: readonly Knex.RawBinding[] }
+
+/** More days than any expiration is away. */
+const MOST_DAYS = 3_000_000
+
+/**
+ * Which secrets a list shows. Pure. Filters that are empty count as not given.
+ * @throws ApiError 400 for dates, days and bounds that make no sense
+ */
+export function conditionsOf(query: URLSearchParams, who: Who): Condition[] {
+  const text = (name: string) => queryText(query, name) || null
+  const like = (name: string, column: string): Condition[] => {
+    const pattern = text(name)
+    // without an escape character, as no pattern then is wrong
+    return pattern === null ? [] : [{ sql: `s.${column} LIKE ? ESCAPE ''`, bindings: [pattern] }]
+  }
+  const type = text('secret_type')
+  return [
+    scopeOf(text('acl_only'), who),
+    { sql: LIVE, bindings: [] },
+    ...like('name', 'name'),
+    ...like('alg', 'algorithm'),
+    ...like('mode', 'mode'),
+    ...(type === null ? [] : [{ sql: 's.secret_type = ?', bindings: [type] }]),
+    ...bitsOf(text('bits')),
+    ...boundsOf(text('created'), 'created', 's.created_at'),
+    ...boundsOf(text('updated'), 'updated', 's.updated_at'),
+    ...boundsOf(text('expiration'), 'expiration', 's.expiration'),
+    ...daysOf(text('expiring_in_days')),
+  ]
+}
+
+/** The project's secrets, or with acl_only those of any project whose ACL names the user. */
+function scopeOf(aclOnly: string | null, { userId, projectId }: Who): Condition {
+  return aclOnly?.trim().toLowerCase() === 'true'
+    ? { sql: `s.acl_users <> '{}' AND s.acl_users @> ARRAY[?::text]`, bindings: [userId] }
+    : { sql: 's.project_id = ?', bindings: [projectId] }
+}
+
+function bitsOf(text: string | null): Condition[] {
+  const bits = integerIn(text)
+  if (bits === null || bits === 0) return []
+  return Math.abs(bits) > 32767 ? [{ sql: 'false', bindings: [] }] : [{ sql: 's.bit_length = ?', bindings: [bits] }]
+}
+
+const OPERATORS = { gt: '>', gte: '>=', lt: '<', lte: '<=', eq: '=' } as const
+
+type Bound = keyof typeof OPERATORS
+
+/** `gt:<time>,lte:<time>` or a time alone. */
+function boundsOf(text: string | null, name: string, column: string): Condition[] {
+  if (text === null) return []
+  const bounds = text.split(',').map(part => {
+    const [, bound = 'eq', time = part] = /^\s*(gt|gte|lt|lte):(.*)$/s.exec(part) ?? []
+    return { bound: bound as Bound, time: parseTime(time, `The filter ${name}`) }
+  })
+  const count = (...kinds: Bound[]) => bounds.filter(({ bound }) => kinds.includes(bound)).length
+  const isContradictory =
+    count('gt', 'gte') > 1 || count('lt', 'lte') > 1 || count('eq') > 1 || (count('eq') > 0 && count('gte', 'lte') > 0)
+  if (isContradictory) throw badRequest(`The bounds of the filter ${name} contradict each other.`)
+  return bounds.map(({ bound, time }) => ({ sql: `${column} ${OPERATORS[bound]} ?::timestamptz`, bindings: [time] }))
+}
+
+function daysOf(text: string | null): Condition[] {
+  if (text === null) return []
+  const days = integerIn(text)
+  if (days === null || days < 0) throw badRequest('expiring_in_days must be a whole number of days.')
+  const sql = 's.expiration > now() AND s.expiration <= now() + make_interval(days => ?::integer)'
+  return [{ sql, bindings: [Math.min(days, MOST_DAYS)] }]
+}
+
+const SORT_COLUMNS: Readonly<Record<string, string>> = {
+  algorithm: 's.algorithm',
+  bit_length: 's.bit_length',
+  created: 's.created_at',
+  expiration: 's.expiration',
+  mode: 's.mode',
+  name: 's.name',
+  secret_type: 's.secret_type',
+  // every secret that a list shows is active
+  status: `'ACTIVE'::text`,
+  updated: 's.updated_at',
+}
+
+/**
+ * The order of a list as SQL, for `sort=name:desc,created`; without one that in which the secrets were made. Pure.
+ * @throws ApiError 400 for what is no key or no direction, and for a key given twice
+ */
+export function orderOf(query: URLSearchParams): string {
+  const sort = queryText(query, 'sort') || null
+  const keys = (sort === null ? [] : sort.split(',')).map(part => {
+    const [key = '', direction = 'asc', ...rest] = part.split(':').map(word => word.trim())
+    const column = Object.hasOwn(SORT_COLUMNS, key) ? SORT_COLUMNS[key] : undefined
+    if (column === undefined) throw badRequest(`Secrets cannot be sorted by "${key.slice(0, 100)}".`)
+    if (!['asc', 'desc'].includes(direction) || rest.length > 0) {
+      throw badRequest(`Secrets can be sorted by ${key} in the directions asc and desc only.`)
+    }
+    return { key, sql: `${column} ${direction}` }
+  })
+  if (new Set(keys.map(({ key }) => key)).size < keys.length) throw badRequest('A sort key is given twice.')
+  return [...keys.map(({ sql }) => sql), 's.created_at', 's.id'].join(', ')
+}
