@@ -17,11 +17,48 @@ import { claimDue, releaseClaim, renewClaim } from '../../controller/database/cl
 import { connect } from '../../controller/database/connection.js'
 import { migrate, prepareSchema } from '../../controller/database/migrate.js'
 import { startCluster } from '../../controller/database/private-cluster.js'
+import { query } from '../../controller/database/query.js'
 import { createApplication } from '../../controller/http/application.js'
 import { startServer } from '../../controller/http/server.js'
 import { createLog } from '../../controller/log/log.js'
 import { createTestDatabase } from '../support/database.js'
 import { startDatabaseProxy } from '../support/database-proxy.js'
+
+t.test('prepared statements', async t => {
+  const database = await createTestDatabase()
+  t.teardown(database.drop)
+  const db = database.of('load_balancer')
+
+  t.test('give their rows, over the pool and within a transaction', async t => {
+    const sum = 'SELECT ?::integer + ?::integer AS sum, ?::text AS text'
+    t.same(await query(db, sum, [1, 2, 'a']), [{ sum: 3, text: 'a' }])
+    await db.transaction(async trx => {
+      await trx.raw('CREATE TEMPORARY TABLE seen ON COMMIT DROP AS SELECT 7 AS n')
+      t.same(await query(trx, 'SELECT n FROM seen WHERE n > ?', [0]), [{ n: 7 }])
+    })
+  })
+
+  t.test('an escaped question mark is an operator, not a binding', async t => {
+    t.same(await query(db, `SELECT '{"a": 1}'::jsonb \\? ? AS found`, ['a']), [{ found: true }])
+  })
+
+  t.test('a failed one leaves the connection usable, and its own transaction rolled back', async t => {
+    await t.rejects(query(db, 'SELECT 1 / ?::integer', [0]), /division by zero/)
+    await t.rejects(
+      db.transaction(async trx => query(trx, 'SELECT 1 / ?::integer', [0])),
+      /division by zero/,
+    )
+    t.same(await query(db, 'SELECT 4 / ?::integer AS n', [2]), [{ n: 2 }])
+  })
+
+  t.test('many at once wait for connections, and none is lost', async t => {
+    const rows = await Promise.all(Array.from({ length: 100 }, (_, n) => query(db, 'SELECT ?::integer AS n', [n])))
+    t.same(
+      rows.flat(),
+      Array.from({ length: 100 }, (_, n) => ({ n })),
+    )
+  })
+})
 
 t.test('claims', async t => {
   const database = await createTestDatabase()

@@ -1,5 +1,6 @@
 import { createHash, randomBytes } from 'node:crypto'
 import type { Knex } from 'knex'
+import { query } from '../../database/query.js'
 import type { TokenDocument } from './document.js'
 
 /** How long after its end a token can still be looked at with ?allow_expired, in seconds. */
@@ -20,11 +21,11 @@ export async function findToken(
   { allowExpired = false } = {},
 ): Promise<StoredToken | null> {
   const grace = allowExpired ? EXPIRED_WINDOW_SECONDS : 0
-  const { rows } = await database.raw(
-    `SELECT document, expires_at FROM token WHERE sha256 = ? AND expires_at > now() - ? * interval '1 second'`,
+  const [row] = await query<{ document: TokenDocument; expires_at: Date }>(
+    database,
+    `SELECT document, expires_at FROM token WHERE sha256 = ? AND expires_at > now() - ?::integer * interval '1 second'`,
     [sha256, grace],
   )
-  const [row] = rows as { document: TokenDocument; expires_at: Date }[]
   return row === undefined ? null : { sha256, document: row.document, expiresAt: row.expires_at }
 }
 
