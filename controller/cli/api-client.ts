@@ -27,11 +27,12 @@ const tokenSchema = z.object({
   }),
 })
 
-export type ServiceType = 'load-balancer' | 'network' | 'identity'
+export type ServiceType = 'load-balancer' | 'network' | 'identity' | 'key-manager'
 
 /** A user of the public APIs, as any other client of them. */
 export type ApiClient = {
   projectId: string
+  token: string
   urlOf: (service: ServiceType) => string
   /** @returns the answer's body; undefined when it has none. @throws ApiRefusal when the status is not 2xx */
   request: (service: ServiceType, method: string, path: string, body?: unknown) => Promise<unknown>
@@ -72,6 +73,7 @@ export async function signIn(directory: string, cloud: 'krater' | 'krater-admin'
   }
   return {
     projectId: project.id,
+    token,
     urlOf,
     request: async (service, method, path, body) =>
       (await call(`${urlOf(service)}${path}`, method, body, { 'X-Auth-Token': token })).body,

@@ -3,46 +3,64 @@ import { cpus, totalmem } from 'node:os'
 import { join } from 'node:path'
 import { benchApi } from './api.js'
 import { benchFirstTraffic } from './first-traffic.js'
+import { benchKeyManager } from './key-manager.js'
 import { benchRendering } from './rendering.js'
 import { benchWeightChange } from './weight-change.js'
 
-const SECTION = 'API requests and the way of a change'
-
-/**
- * Runs every benchmark and writes their tables to standard output and into their section of docs/benchmarks.md. All of it stays on
- * this machine: loopback, and namespaces of its own.
- */
-async function main(root: string): Promise<void> {
-  const tables = [
-    `## ${SECTION}`,
-    machine(),
-    '### API',
-    'Drivers that touch nothing (`KRATER_NETWORK_DRIVER=noop`, `KRATER_COMPUTE_DRIVER=noop`), so that the API, its worker and PostgreSQL are what is measured; all of them, and the clients, share this machine. Processor time is that of the API process; statements are those of one request, BEGIN and COMMIT included.',
-    await benchApi(root),
-    '### From a change to traffic',
-    await benchWeightChange(root),
-    '### From a POST to the first 200',
-    await benchFirstTraffic(root),
-    '### Rendering',
-    benchRendering(),
-  ]
-  const text = `${tables.join('\n\n')}\n`
-  process.stdout.write(text)
-  putIntoPage(join(root, 'docs/benchmarks.md'), text)
+/** Sections of docs/benchmarks.md, by the words that choose them on the command line. */
+const SECTIONS: Readonly<Record<string, { title: string; parts: (root: string) => Promise<string[]> }>> = {
+  'load-balancer': {
+    title: 'API requests and the way of a change',
+    parts: async root => [
+      '### API',
+      'Drivers that touch nothing (`KRATER_NETWORK_DRIVER=noop`, `KRATER_COMPUTE_DRIVER=noop`), so that the API, its worker and PostgreSQL are what is measured; all of them, and the clients, share this machine. Processor time is that of the API process; statements are those of one request, BEGIN and COMMIT included.',
+      await benchApi(root),
+      '### From a change to traffic',
+      await benchWeightChange(root),
+      '### From a POST to the first 200',
+      await benchFirstTraffic(root),
+      '### Rendering',
+      benchRendering(),
+    ],
+  },
+  'key-manager': {
+    title: 'Key manager',
+    parts: async root => [
+      'One `krater up` with the back end `simple_crypto`; API, worker, PostgreSQL and the clients share this machine. Processor time is that of the API process, which also checks the token.',
+      await benchKeyManager(root),
+    ],
+  },
 }
 
-function machine(): string {
+/**
+ * Runs the benchmarks that are named, or all, and writes their tables to standard output and into their sections of docs/benchmarks.md. All of it
+ * stays on this machine: loopback, and namespaces of its own.
+ */
+async function main(root: string, names: readonly string[]): Promise<void> {
+  const known = Object.keys(SECTIONS)
+  const unknown = names.filter(name => !known.includes(name))
+  if (unknown.length > 0)
+    throw new Error(`There are no benchmarks ${unknown.join(', ')}; there are ${known.join(', ')}.`)
+  for (const [name, { title, parts }] of Object.entries(SECTIONS)) {
+    if (names.length > 0 && !names.includes(name)) continue
+    const text = `${[`## ${title}`, machine(name), ...(await parts(root))].join('\n\n')}\n`
+    process.stdout.write(text)
+    putIntoPage(join(root, 'docs/benchmarks.md'), title, text)
+  }
+}
+
+function machine(name: string): string {
   const [first] = cpus()
   const memory = Math.round(totalmem() / 1024 ** 3)
-  return `Measured on ${new Date().toISOString().slice(0, 10)}: ${cpus().length} × ${first?.model.trim() ?? 'unknown processor'}, ${memory} GiB, Node.js ${process.version}, \`npm run bench\`.`
+  return `Measured on ${new Date().toISOString().slice(0, 10)}: ${cpus().length} × ${first?.model.trim() ?? 'unknown processor'}, ${memory} GiB, Node.js ${process.version}, \`npm run bench -- ${name}\`.`
 }
 
 /** Replaces the section of this benchmark, or appends it; other sections stay. */
-function putIntoPage(path: string, section: string): void {
+function putIntoPage(path: string, title: string, section: string): void {
   const page =
     readOrEmpty(path) ||
     '# Benchmarks\n\nWritten by `npm run bench`. Compare ratios on one machine, not figures across machines.\n'
-  const start = page.indexOf(`## ${SECTION}`)
+  const start = page.indexOf(`## ${title}\n`)
   if (start === -1) {
     writeFileSync(path, `${page.trimEnd()}\n\n${section}`)
     return
@@ -60,4 +78,5 @@ function readOrEmpty(path: string): string {
   }
 }
 
-await main(process.argv[2] ?? process.cwd())
+const [root = process.cwd(), ...names] = process.argv.slice(2)
+await main(root, names)

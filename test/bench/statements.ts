@@ -1,38 +1,66 @@
+import type Koa from 'koa'
 import { openDatabase, openInstance } from '../../controller/cli/instance.js'
+import { openKeyring } from '../../controller/cli/key-manager/keyring.js'
 import { offeredProviders } from '../../controller/cli/processes/offered-providers.js'
+import type { Database } from '../../controller/database/connection.js'
 import { startServer } from '../../controller/http/server.js'
+import { createKeyManagerApi } from '../../controller/key-manager/api.js'
 import { createLoadBalancerApi } from '../../controller/load-balancer/api.js'
 import { createLog } from '../../controller/log/log.js'
 import { createNoopNetworkDriver } from '../../controller/network/noop/driver.js'
 import type { BenchInstance } from './instance.js'
 
 export type StatementCounter = {
-  /** Statements that the load balancer API sends to PostgreSQL for one request, BEGIN and COMMIT included, authentication not. */
+  /** Statements that the API sends to PostgreSQL for one request, BEGIN and COMMIT included, authentication not. */
   countOf: (method: string, path: string, body?: unknown) => Promise<number>
   stop: () => Promise<void>
 }
 
-/** An API of this process over the instance's database, whose connection tells of every statement. */
+/** A load balancer API of this process over the instance's database, whose connection tells of every statement. */
 export async function countStatements({ directory, api }: BenchInstance): Promise<StatementCounter> {
   const instance = openInstance(directory)
   const database = openDatabase(instance, 'load_balancer', 'bench')
-  const domain = { id: 'default', name: 'Default' }
   const app = createLoadBalancerApi({
+    ...access(api.projectId),
     database,
     network: createNoopNetworkDriver(),
+    providers: offeredProviders,
+    config: instance.config.load_balancer,
+  })
+  return counterOf(app, database)
+}
+
+/** The same for the key manager. */
+export async function countKeyManagerStatements({ directory, api }: BenchInstance): Promise<StatementCounter> {
+  const instance = openInstance(directory)
+  const database = openDatabase(instance, 'key_manager', 'bench')
+  const keyring = await openKeyring(instance, database)
+  const app = createKeyManagerApi({
+    ...access(api.projectId),
+    database,
+    keyring,
+    config: instance.config.key_manager,
+  })
+  return counterOf(app, database)
+}
+
+function access(projectId: string) {
+  const domain = { id: 'default', name: 'Default' }
+  return {
     validate: async () => ({
       user: { id: 'bench', name: 'bench', domain },
-      project: { id: api.projectId, name: 'bench', domain },
+      project: { id: projectId, name: 'bench', domain },
       domain: null,
       system: false,
       roles: ['admin'],
       expiresAt: new Date(Date.now() + 3_600_000),
     }),
     identityUrl: 'http://127.0.0.1/v3',
-    providers: offeredProviders,
-    config: instance.config.load_balancer,
     log: createLog('bench', 'silent'),
-  })
+  }
+}
+
+async function counterOf(app: Koa, database: Database): Promise<StatementCounter> {
   const server = await startServer(app, { host: '127.0.0.1', port: 0 })
   return {
     countOf: async (method, path, body) => {
