@@ -20,17 +20,22 @@ const files = [...texts.keys()]
 
 // in turn, for each of them can keep a core busy
 const tools: { name: string; what: string; command: string[] }[] = [
-  { name: 'types', what: 'tsc finds no error', command: ['tsc', '--noEmit', '-p', '.'] },
-  { name: 'format and lint', what: 'biome finds nothing', command: ['biome', 'check', '--colors=off', '.'] },
-  { name: 'lint with types', what: 'eslint finds nothing', command: ['eslint', '--no-color', '.'] },
-  { name: 'dead code', what: 'knip finds nothing unused', command: ['knip', '--no-progress', '--no-config-hints'] },
+  // Checks in a fifth of the time of the compiler that eslint and tap need.
+  { name: 'types', what: 'tsc finds no error', command: ['typescript7/bin/tsc', '--noEmit', '-p', '.'] },
+  { name: 'format and lint', what: 'biome finds nothing', command: ['.bin/biome', 'check', '--colors=off', '.'] },
+  { name: 'lint with types', what: 'eslint finds nothing', command: ['.bin/eslint', '--no-color', '.'] },
+  {
+    name: 'dead code',
+    what: 'knip finds nothing unused',
+    command: ['.bin/knip', '--no-progress', '--no-config-hints'],
+  },
 ]
 
 for (const { name, what, command } of tools) {
   t.test(`${name}: ${what}`, { timeout: 240_000 }, async t => {
     const { code, output } = await run(command)
     if (code !== 0) t.comment(output)
-    t.equal(code, 0, `npx ${command.join(' ')}`)
+    t.equal(code, 0, `node_modules/${command.join(' ')}`)
   })
 }
 
@@ -110,7 +115,7 @@ function read(file: string): string {
 
 function run([name = '', ...args]: string[]): Promise<{ code: number; output: string }> {
   return new Promise(resolve => {
-    const program = join(root, 'node_modules/.bin', name)
+    const program = join(root, 'node_modules', name)
     execFile(program, args, { cwd: root, timeout: 240_000, maxBuffer: 64 * 1024 * 1024 }, (error, stdout, stderr) => {
       const code = error === null ? 0 : typeof error.code === 'number' ? error.code : -1
       resolve({ code, output: `${stdout}${stderr}`.slice(0, 20_000) })
