@@ -120,6 +120,14 @@ function createProgram(): { program: Command; status: () => number } {
     .command('worker')
     .description('one worker of the key manager alone, until SIGTERM')
     .action(async () => (await import('./processes/key-manager-worker.js')).runKeyManagerWorker(directory()))
+  keyManager
+    .command('sync-projects')
+    .option('--yes', 'erase what is held for them')
+    .option('--force', 'also when most projects are missing')
+    .description('find projects that the identity service has no more, and erase what is held for them')
+    .action(async (options: { yes?: boolean; force?: boolean }) =>
+      (await import('./key-manager/sync-projects.js')).syncProjects(directory(), options),
+    )
 
   const audit = keyManager.command('audit').description('the record of who used which secret')
   audit

@@ -5,7 +5,7 @@ import type { ServiceSession } from './service-session.js'
 import { hasAccessRules, type KeystoneToken, readTokenDocument } from './token-document.js'
 
 /** A 404 of Keystone itself, and not of a web server before it. */
-const notFoundSchema = z.object({ error: z.object({ code: z.literal(404) }) })
+export const notFoundSchema = z.object({ error: z.object({ code: z.literal(404) }) })
 
 export type AskOptions = {
   connection: Connection
