@@ -7,10 +7,14 @@ import { createPublicBase } from '../http/public-base.js'
 import { authenticate, callerOf } from '../identity/authenticate.js'
 import type { TokenValidator } from '../identity/caller.js'
 import type { Logger } from '../log/log.js'
+import { aclRoutes } from './acls/routes.js'
+import { containerRoutes } from './containers/routes.js'
 import { presentFault } from './faults.js'
 import { MICROVERSION_HEADER, requestedMinor } from './microversion.js'
+import { quotaRoutes } from './quotas/routes.js'
 import { addRoutes, type Service } from './routes.js'
 import { secretRoutes } from './secrets/routes.js'
+import { transportKeyRoutes } from './transport-keys/routes.js'
 import { rootDocument, versionDocument } from './versions.js'
 
 export type KeyManagerApiOptions = Service & {
@@ -53,7 +57,8 @@ export function createKeyManagerApi(options: KeyManagerApiOptions): Koa {
     callerOf(ctx)
     ctx.body = versionDocument(baseOf(ctx), ctx.state.minor)
   })
-  for (const routes of [secretRoutes(options)]) addRoutes(router, routes, options, baseOf)
+  const families = [secretRoutes, containerRoutes, aclRoutes, quotaRoutes, transportKeyRoutes]
+  for (const routesOf of families) addRoutes(router, routesOf(options), options, baseOf)
   app.use(router.routes())
   app.use(router.allowedMethods())
   return app

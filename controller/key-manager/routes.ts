@@ -103,7 +103,8 @@ function send(ctx: Context, { status, json, bytes, headers }: Answer): void {
 
 function callOf(ctx: Context, operation: Operation, config: Service['config'], base: string): Call {
   const who = whoIs(callerOf(ctx))
-  const readAnyJson = async () => trimmed(await readJson(ctx, config.max_allowed_request_size_in_bytes))
+  const readAnyJson = async () =>
+    trimmed(await readJson(ctx, config.max_allowed_request_size_in_bytes, { anyType: true }))
   return {
     who,
     actor: {

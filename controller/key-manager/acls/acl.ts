@@ -1,0 +1,36 @@
+import { z } from 'zod'
+
+const user = z.string().min(1, 'must not be empty').max(255, 'must have at most 255 characters')
+
+/** The body of a PUT or PATCH: reading is the one operation that there is. */
+export const aclBody = z.strictObject({
+  read: z
+    .strictObject({
+      users: z.array(user).optional(),
+      'project-access': z.boolean('must be true or false').optional(),
+    })
+    .optional(),
+})
+
+export type AclBody = z.output<typeof aclBody>
+
+/** What an ACL is to be: `users` and `projectAccess` null stay as they are. */
+export type AclChange = { users: string[] | null; projectAccess: boolean | null }
+
+/**
+ * What a body asks for. Pure.
+ * @returns null when it says nothing: `read` that is absent or empty
+ */
+export function changeIn({ read }: AclBody): AclChange | null {
+  if (read === undefined || Object.keys(read).length === 0) return null
+  return {
+    users: read.users === undefined ? null : [...new Set(read.users)],
+    projectAccess: read['project-access'] ?? null,
+  }
+}
+
+/** SQL of the JSON of the ACL of a row with the alias given, as text; an object that never had one tells so little. */
+export const aclJson = (alias: string): string => `(CASE WHEN ${alias}.acl_created_at IS NULL
+  THEN '{"read":{"project-access":true}}'
+  ELSE json_build_object('read', json_build_object('project-access', ${alias}.acl_project_access, 'users', ${alias}.acl_users,
+    'created', iso_time(${alias}.acl_created_at), 'updated', iso_time(${alias}.acl_updated_at)))::text END)`

@@ -1,0 +1,65 @@
+import type { Knex } from 'knex'
+import { z } from 'zod'
+import { missing, requireId } from '../ids.js'
+import type { Target } from '../rights.js'
+import { TARGET_COLUMNS } from '../secrets/secret.js'
+
+const CONTAINER_TYPES = ['generic', 'rsa', 'certificate'] as const
+
+export type ContainerType = (typeof CONTAINER_TYPES)[number]
+
+const name = z
+  .string()
+  .max(255, 'must have at most 255 characters')
+  .nullish()
+  .transform(text => text ?? null)
+
+/** A secret and what it is to the container; also the whole body with which one is added or removed. */
+export const namedReference = z.object({ name, secret_ref: z.string().min(1, 'must not be empty') })
+
+export type NamedReference = z.output<typeof namedReference>
+
+/** The body of a POST; members that it does not know are passed over. */
+export const newContainer = z.object({
+  type: z.enum(CONTAINER_TYPES, `must be one of ${CONTAINER_TYPES.join(', ')}`),
+  name,
+  secret_refs: z.array(namedReference).default([]),
+})
+
+/** SQL of the JSON record of a container (alias c), as text; `base.url` is the root of the API. */
+export const CONTAINER_JSON = `json_build_object(
+    'created', iso_time(c.created_at), 'updated', iso_time(c.updated_at), 'status', 'ACTIVE', 'name', c.name,
+    'type', c.type, 'creator_id', c.creator_id,
+    'secret_refs', (SELECT coalesce(json_agg(json_build_object('name', r.name,
+        'secret_ref', base.url || '/v1/secrets/' || r.secret_id) ORDER BY r.position), '[]')
+      FROM container_secret r WHERE r.container_id = c.id),
+    'consumers', (SELECT coalesce(json_agg(json_build_object('name', u.name, 'URL', u.url) ORDER BY u.name, u.url), '[]')
+      FROM container_consumer u WHERE u.container_id = c.id),
+    'container_ref', base.url || '/v1/containers/' || c.id)::text`
+
+/** SQL: a container (by the alias given) that is not deleted. */
+export const liveContainer = (alias: string): string => `${alias}.deleted_at IS NULL`
+
+export type FoundContainer = Target & { id: string; type: ContainerType }
+
+/**
+ * A live container of any project, with what rules ask about it and whatever else is wanted.
+ * @param columns more SQL over the aliases c and base
+ * @param base URL of the root of the API, for references
+ * @param lock as `FOR UPDATE OF c`
+ * @throws ApiError 404
+ */
+export async function findContainer<More = unknown>(
+  database: Knex,
+  id: string | undefined,
+  { columns = '', base = '', lock = '' }: { columns?: string; base?: string; lock?: string } = {},
+): Promise<FoundContainer & More> {
+  const { rows } = await database.raw(
+    `SELECT c.id, c.type, ${TARGET_COLUMNS('c')}${columns === '' ? '' : `, ${columns}`}
+       FROM container c CROSS JOIN (SELECT ?::text AS url) base WHERE c.id = ? AND ${liveContainer('c')} ${lock}`,
+    [base, requireId(id, 'Container')],
+  )
+  const [found] = rows as (FoundContainer & More)[]
+  if (found === undefined) throw missing('Container')
+  return found
+}

@@ -1,0 +1,68 @@
+import { z } from 'zod'
+import { missing, newId, requireId } from '../ids.js'
+import { parseBody, queryText } from '../input.js'
+import { pageJson, pageOf, readPage } from '../paging.js'
+import type { Answer, Call, Routes, Service } from '../routes.js'
+
+const LABEL = 'Transport key'
+
+const newTransportKey = z.object({
+  plugin_name: z.string().min(1, 'must not be empty').max(255, 'must have at most 255 characters'),
+  transport_key: z.string().min(1, 'must not be empty'),
+})
+
+/** SQL over k, a transport key, and base. */
+const REF = `base.url || '/v1/transport_keys/' || k.id`
+
+export const transportKeyRoutes = (service: Service): Routes => ({
+  'GET /v1/transport_keys': call => listTransportKeys(service, call),
+  'POST /v1/transport_keys': call => createTransportKey(service, call),
+  'GET /v1/transport_keys/:id': call => showTransportKey(service, call),
+  'DELETE /v1/transport_keys/:id': call => deleteTransportKey(service, call),
+})
+
+async function listTransportKeys({ database, config }: Service, call: Call): Promise<Answer> {
+  const page = pageOf(call.query, config)
+  const plugin = queryText(call.query, 'plugin_name')
+  const selection = {
+    table: 'transport_key k',
+    where: plugin === null ? 'true' : 'k.plugin_name = ?',
+    bindings: plugin === null ? [] : [plugin],
+    order: 'k.created_at, k.id',
+    json: `to_json(${REF})::text`,
+  }
+  const { items, total } = await readPage(database, selection, page, call.base)
+  const url = `${call.base}/v1/transport_keys`
+  return { status: 200, json: pageJson('transport_keys', items, total, { page, query: call.query, url }) }
+}
+
+async function createTransportKey({ database }: Service, call: Call): Promise<Answer> {
+  const body = parseBody(newTransportKey, await call.readJson(), 'transport key')
+  const id = newId()
+  await database.raw(
+    `INSERT INTO transport_key (id, plugin_name, transport_key, created_at, updated_at) VALUES (?, ?, ?, now(), now())`,
+    [id, body.plugin_name, body.transport_key],
+  )
+  const ref = `${call.base}/v1/transport_keys/${id}`
+  return { status: 201, json: JSON.stringify({ transport_key_ref: ref }), headers: { Location: ref } }
+}
+
+async function showTransportKey({ database }: Service, call: Call): Promise<Answer> {
+  const { rows } = await database.raw(
+    `SELECT json_build_object('transport_key_ref', ${REF}, 'plugin_name', k.plugin_name, 'transport_key', k.transport_key,
+        'created', iso_time(k.created_at), 'updated', iso_time(k.updated_at), 'status', 'ACTIVE')::text AS json
+       FROM transport_key k, (SELECT ?::text AS url) base WHERE k.id = ?`,
+    [call.base, requireId(call.params.id, LABEL)],
+  )
+  const [found] = rows as { json: string }[]
+  if (found === undefined) throw missing(LABEL)
+  return { status: 200, json: found.json }
+}
+
+async function deleteTransportKey({ database }: Service, call: Call): Promise<Answer> {
+  const gone = await database('transport_key')
+    .where({ id: requireId(call.params.id, LABEL) })
+    .delete()
+  if (gone === 0) throw missing(LABEL)
+  return { status: 204 }
+}
