@@ -6,6 +6,7 @@ import type { Configuration } from '../config/schema.js'
 import type { Database } from '../database/connection.js'
 import type { Logger } from '../log/log.js'
 import type { NetworkDriver } from '../network/driver.js'
+import { repeat } from '../process/repeat.js'
 import type { AgentConnections } from '../provider/amphora/agent-connection.js'
 import { NOTHING_WATCHED, watchMachines } from './machine-watch.js'
 import { sweepOrphans } from './orphan-sweep.js'
@@ -33,7 +34,6 @@ export type HousekeepingOptions = {
 }
 
 const STOP_LIMIT_MS = 5_000
-const LONGEST_PAUSE_MS = 30_000
 const WATCH_SECONDS = 1
 const PURGE_SECONDS = 3_600
 
@@ -83,27 +83,5 @@ export async function startHousekeeping(options: HousekeepingOptions): Promise<{
       ])
       patience.abort()
     },
-  }
-}
-
-/** Does `work` at once and after every pause, until aborted. Never rejects. */
-async function repeat(
-  what: string,
-  pauseSeconds: number,
-  signal: AbortSignal,
-  log: Logger,
-  work: () => Promise<void>,
-): Promise<void> {
-  let pauseMs = pauseSeconds * 1000
-  while (!signal.aborted) {
-    try {
-      await work()
-      pauseMs = pauseSeconds * 1000
-    } catch (error) {
-      if (signal.aborted) return
-      pauseMs = Math.min(pauseMs * 2, Math.max(LONGEST_PAUSE_MS, pauseSeconds * 1000))
-      log.warn({ err: error, pauseMs }, `${what} failed; it is tried again`)
-    }
-    await sleep(pauseMs, undefined, { signal }).catch(() => undefined)
   }
 }

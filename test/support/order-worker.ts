@@ -1,6 +1,6 @@
 import type { OrderExecutor } from '../../controller/key-manager/orders/outcome.js'
 import { executeKeyOrder } from '../../controller/key-manager/orders/worker/key.js'
-import { executePairOrder } from '../../controller/key-manager/orders/worker/key-pair.js'
+import { executePairOrder } from '../../controller/key-manager/orders/worker/pair.js'
 import { type OrderWorkerOptions, startOrderWorker } from '../../controller/key-manager/orders/worker/worker.js'
 import { createLog } from '../../controller/log/log.js'
 import type { TestKeyManager } from './key-manager-api.js'

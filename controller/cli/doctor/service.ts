@@ -1,9 +1,16 @@
 import { urlOf } from '../../config/service-urls.js'
 import type { Instance } from '../instance.js'
-import type { RunRecord } from '../run-record.js'
+import type { ProcessName, RunRecord } from '../run-record.js'
 import { listenersOf } from '../up/checks.js'
 import { takenPorts } from '../up/ports.js'
 import { type Finding, fault, note, ok } from './check.js'
+
+/** What starts each process of which there must be one somewhere. */
+const COMMANDS: Readonly<Partial<Record<ProcessName, string>>> = {
+  worker: 'worker',
+  'health-manager': 'health-manager',
+  'key-manager-worker': 'key-manager worker',
+}
 
 /** Which processes run, whether the APIs answer, and (when nothing runs) whether their ports are free. */
 export async function checkService({ config }: Instance, running: readonly RunRecord[]): Promise<Finding[]> {
@@ -20,12 +27,13 @@ export async function checkService({ config }: Instance, running: readonly RunRe
     ...(config.identity.external_url === undefined ? [answering('identity API', `${urlOf(config.identity)}/v3`)] : []),
     answering('load balancer API', urlOf(config.load_balancer)),
     answering('network API', urlOf(config.network)),
+    answering('key manager API', urlOf(config.key_manager)),
   ])
-  const missing = (['worker', 'health-manager'] as const).filter(name => !running.some(record => record.name === name))
+  const missing = Object.entries(COMMANDS).filter(([name]) => !running.some(record => record.name === name))
   return [
     ok('processes', processes),
-    ...missing.map(name =>
-      fault('processes', `${name} does not run on this machine`, `krater ${name}, unless it runs elsewhere`),
+    ...missing.map(([name, command]) =>
+      fault('processes', `${name} does not run on this machine`, `krater ${command}, unless it runs elsewhere`),
     ),
     ...answers,
   ]

@@ -1,7 +1,13 @@
 import { keyFiles, loadKeyManagerAuditKey } from '../../config/keys.js'
 import { startAuditLinker } from '../../key-manager/audit/linker.js'
+import { certificateOrderExecutor } from '../../key-manager/certificate-authorities/certificate-order.js'
+import { startKeyManagerHousekeeping } from '../../key-manager/housekeeping/housekeeping.js'
+import { executeKeyOrder } from '../../key-manager/orders/worker/key.js'
+import { executePairOrder } from '../../key-manager/orders/worker/pair.js'
+import { startOrderWorker } from '../../key-manager/orders/worker/worker.js'
 import { createLog } from '../../log/log.js'
-import { openDatabase, openInstance } from '../instance.js'
+import { databaseUrl, openDatabase, openInstance } from '../instance.js'
+import { openCaBackends } from '../key-manager/ca-backends.js'
 import { followProjects } from '../key-manager/follow-projects.js'
 import { openKeyring } from '../key-manager/keyring.js'
 import { runUntilStopped } from './run-until-stopped.js'
@@ -15,10 +21,24 @@ export async function runKeyManagerWorker(directory: string): Promise<void> {
   const log = createLog('key-manager-worker', instance.config.log_level)
   await runUntilStopped({ name: 'key-manager-worker', stateDirectory: directory, log }, async () => {
     const database = openDatabase(instance, 'key_manager', 'key-manager worker', log)
-    const keyring = await openKeyring(instance, database)
+    const keyring = await openKeyring(instance, database, log)
+    const service = { database, keyring, config: instance.config.key_manager }
     const parts: Part[] = [
       await followProjects(instance, database, log),
       await startAuditLinker({ database, key: loadKeyManagerAuditKey(keyFiles(instance.config, directory)), log }),
+      await startOrderWorker({
+        database,
+        databaseUrl: databaseUrl(instance, 'key_manager'),
+        keyring,
+        executors: {
+          key: executeKeyOrder,
+          asymmetric: executePairOrder,
+          certificate: certificateOrderExecutor(service, await openCaBackends(service)),
+        },
+        config: instance.config.key_manager.worker,
+        log,
+      }),
+      startKeyManagerHousekeeping({ database, config: instance.config.key_manager.housekeeping, log }),
     ]
     return async () => {
       await Promise.all(parts.map(part => part.stop()))

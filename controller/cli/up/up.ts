@@ -2,6 +2,7 @@ import { completeConfiguration, usesPrivateCluster } from '../../config/first-st
 import { ensureInstanceId, ensureStateDirectory } from '../../config/instance.js'
 import type { BuiltInNetwork, BuiltInNetworks } from '../../network/bootstrap.js'
 import { endProcesses } from '../../process/process-identity.js'
+import { THREADS_FOR_ALL_PROCESSORS } from '../../process/thread-pool.js'
 import { bootstrap } from '../bootstrap.js'
 import { fabricOf } from '../drivers.js'
 import { ensureHostLeg, hostLegName } from '../host-networks.js'
@@ -104,7 +105,7 @@ async function start(
   const supervisor = createSupervisor({
     stateDirectory: directory,
     command: name => [process.execPath, process.argv[1] ?? '', '--state-dir', directory, ...(COMMANDS[name] ?? [name])],
-    environment: process.env,
+    environment: { UV_THREADPOOL_SIZE: String(THREADS_FOR_ALL_PROCESSORS), ...process.env },
     report,
   })
   undo.push(supervisor.stop)

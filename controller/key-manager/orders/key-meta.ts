@@ -1,5 +1,6 @@
 import { z } from 'zod'
 import { badRequest } from '../../http/errors.js'
+import { CURVES } from '../crypto/key-pair.js'
 import { parseBody } from '../input.js'
 import { contentTypeOf } from '../secrets/content-types.js'
 import { parseExpiration } from '../secrets/expiration.js'
@@ -41,9 +42,6 @@ const keyMeta = z.object({
 })
 
 const pairMeta = keyMeta.extend({ curve: text.nullish(), passphrase, pass_phrase: passphrase })
-
-/** Bits of each curve of an ec order, by the name that `curve` may give. */
-export const CURVES: Readonly<Record<string, number>> = { prime256v1: 256, secp384r1: 384, secp521r1: 521 }
 
 const isEc = (algorithm: string): boolean => algorithm.toLowerCase() === 'ec'
 

@@ -1,4 +1,5 @@
 import type { Knex } from 'knex'
+import { query } from '../../database/query.js'
 import { missing, requireId } from '../ids.js'
 import type { Target } from '../rights.js'
 
@@ -39,14 +40,14 @@ export async function findOrder<More = unknown>(
     base = '',
   }: { id: string | undefined; projectId: string; columns?: string; base?: string },
 ): Promise<Target & { id: string } & More> {
-  const { rows } = await database.raw(
+  const [found] = await query<Target & { id: string } & More>(
+    database,
     `SELECT o.id, o.project_id AS "projectId", o.creator_id AS "creatorId", true AS "projectAccess", '{}'::text[] AS users
             ${columns === '' ? '' : `, ${columns}`}
        FROM secret_order o CROSS JOIN (SELECT ?::text AS url) base
       WHERE o.id = ? AND o.project_id = ? AND ${LIVE_ORDER}`,
     [base, requireId(id, 'Order'), projectId],
   )
-  const [found] = rows as (Target & { id: string } & More)[]
   if (found === undefined) throw missing('Order')
   return found
 }

@@ -1,4 +1,5 @@
 import type { Knex } from 'knex'
+import { query } from '../../database/query.js'
 import { type Actor, auditInsert } from '../audit/record.js'
 import type { Sealed } from '../crypto/keyring.js'
 import { underActiveKey } from '../crypto/under-active-key.js'
@@ -47,25 +48,25 @@ async function insertOrder(
     'made',
   )
   const key = sealed?.projectKeyId ?? null
-  const { rows } = await database.raw(
+  const [allowed] = await query<{ fits: boolean; keyStands: boolean }>(
+    database,
     `WITH allowed AS MATERIALIZED (
-       SELECT quota_allows(?::text, 'orders', ?) AS fits,
+       SELECT quota_allows(?::text, 'orders', ?::integer) AS fits,
               ?::uuid IS NULL OR EXISTS (SELECT 1 FROM project_key WHERE id = ?::uuid AND active) AS key_stands),
      made AS (
        INSERT INTO secret_order (id, project_id, creator_id, type, meta, sealed_passphrase, project_key_id, created_at, updated_at)
        SELECT ?::uuid, ?, ?, ?, ?::jsonb || jsonb_build_object('expiration', iso_time(?::timestamptz)), ?::bytea, ?::uuid, now(), now()
          FROM allowed WHERE fits AND key_stands RETURNING id, lane),
      logged AS (${audit.sql})
-     SELECT fits, key_stands AS "keyStands", (SELECT pg_notify(?, lane) FROM made) FROM allowed`,
+     SELECT fits, key_stands AS "keyStands", (SELECT pg_notify(?::text, lane) FROM made) FROM allowed`,
     [
       ...[order.projectId, limit, key, key],
       ...[id, order.projectId, order.creatorId, order.type, JSON.stringify(order.meta), order.expiration],
       ...[sealed?.ciphertext ?? null, key],
       ...audit.bindings,
       ORDER_CHANNEL,
-    ] as Knex.RawBinding[],
+    ],
   )
-  const [allowed] = rows as { fits: boolean; keyStands: boolean }[]
   if (allowed?.fits !== true) return 'quota'
   return allowed.keyStands ? 'stored' : 'key replaced'
 }

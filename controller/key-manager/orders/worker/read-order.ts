@@ -1,5 +1,6 @@
 import type { Claim } from '../../../database/claim.js'
 import type { Database } from '../../../database/connection.js'
+import { query } from '../../../database/query.js'
 import { KEY_COLUMNS, type KeyRow, type SealedWithKey, sealedFrom } from '../../crypto/keyring.js'
 import type { Order } from '../outcome.js'
 
@@ -7,14 +8,14 @@ export type ClaimedOrder = Omit<Order, 'passphrase'> & { sealedPassphrase: Seale
 
 /** The order that was claimed; null when it was deleted, or somebody else has claimed it since. */
 export async function readOrder(database: Database, claim: Claim): Promise<ClaimedOrder | null> {
-  const { rows } = await database.raw(
+  const [row] = await query<Omit<ClaimedOrder, 'sealedPassphrase'> & KeyRow & { sealed: Buffer | null }>(
+    database,
     `SELECT o.id, o.project_id AS "projectId", o.creator_id AS "creatorId", o.type, o.meta, o.retries,
             o.sealed_passphrase AS sealed, ${KEY_COLUMNS}
        FROM secret_order o LEFT JOIN project_key k ON k.id = o.project_key_id
       WHERE o.id = ? AND o.fence = ? AND o.deleted_at IS NULL`,
     [claim.id, claim.fence],
   )
-  const [row] = rows as (Omit<ClaimedOrder, 'sealedPassphrase'> & KeyRow & { sealed: Buffer | null })[]
   if (row === undefined) return null
   const { id, projectId, creatorId, type, meta, retries, sealed, ...key } = row
   const sealedPassphrase = sealed === null ? null : sealedFrom(sealed, key)

@@ -1,6 +1,7 @@
 import type { Knex } from 'knex'
 import type { Claim } from '../../../database/claim.js'
 import type { Database } from '../../../database/connection.js'
+import { query } from '../../../database/query.js'
 import { inTransaction } from '../../../database/transaction.js'
 import { auditInsert } from '../../audit/record.js'
 import type { Keyring, Sealed } from '../../crypto/keyring.js'
@@ -37,17 +38,19 @@ export async function storeResult(
       }),
     )
     const statement = resultStatement(claim, order, made, secrets)
-    if (alsoStore === undefined) return outcomeOf(await database.raw(statement.sql, statement.bindings))
+    const store = async (on: Knex) => outcomeOf(await query<ResultRow>(on, statement.sql, statement.bindings))
+    if (alsoStore === undefined) return store(database)
     return inTransaction(database, async trx => {
-      const outcome = outcomeOf(await trx.raw(statement.sql, statement.bindings))
+      const outcome = await store(trx)
       if (outcome === 'settled') await alsoStore(trx)
       return outcome
     })
   })
 }
 
-function outcomeOf({ rows }: { rows: unknown[] }): Stored | 'key replaced' {
-  const [row] = rows as { settled: boolean; keyStands: boolean; referencesStand: boolean }[]
+type ResultRow = { settled: boolean; keyStands: boolean; referencesStand: boolean }
+
+function outcomeOf([row]: ResultRow[]): Stored | 'key replaced' {
   if (row?.settled === true) return 'settled'
   if (row?.keyStands === false) return 'key replaced'
   return row?.referencesStand === false ? 'reference gone' : 'lost'
@@ -62,7 +65,7 @@ function resultStatement(
   order: Pick<Order, 'id' | 'projectId' | 'creatorId'>,
   { container, references = [], subStatus = 'Unknown', subStatusMessage = 'Unknown' }: Made,
   secrets: readonly SealedSecret[],
-): { sql: string; bindings: Knex.RawBinding[] } {
+): { sql: string; bindings: unknown[] } {
   const containerId = container === null ? null : newId()
   const secretId = container === null ? (secrets[0]?.id ?? null) : null
   const placed = [
@@ -92,7 +95,7 @@ function resultStatement(
               container_id = ?::uuid, sealed_passphrase = NULL, project_key_id = NULL, retry_at = NULL,
               lease_owner = NULL, lease_until = NULL, updated_at = now()
         WHERE id = ? AND fence = ? AND deleted_at IS NULL
-          AND (SELECT keys FROM standing) AND (SELECT count(*) FROM held) = ?
+          AND (SELECT keys FROM standing) AND (SELECT count(*) FROM held) = ?::bigint
         RETURNING id),
      made AS (
        INSERT INTO secret (${SECRET_COLUMNS}, created_at, updated_at)
@@ -106,7 +109,7 @@ function resultStatement(
         ORDER BY p.position)
      ${audits.map((audit, at) => `, logged_${at} AS (${audit.sql})`).join('')}
      SELECT EXISTS (SELECT FROM mine) AS settled, (SELECT keys FROM standing) AS "keyStands",
-           (SELECT count(*) FROM held) = ? AS "referencesStand"`
+           (SELECT count(*) FROM held) = ?::bigint AS "referencesStand"`
   const referenced = references.map(({ secretId: id }) => id)
   const { projectId, creatorId } = order
   return {
@@ -123,6 +126,6 @@ function resultStatement(
       ...[placed.map(({ id }) => id), placed.map(({ role }) => role)],
       ...audits.flatMap(audit => audit.bindings),
       new Set(referenced).size,
-    ] as Knex.RawBinding[],
+    ],
   }
 }

@@ -1,5 +1,5 @@
-import { availableParallelism } from 'node:os'
 import type { Configuration } from '../../../config/schema.js'
+import { computationsAtOnce } from '../../../process/thread-pool.js'
 import { startClaimLoop } from '../../../worker/claim-loop.js'
 import { nameLeaseOwner, releaseClaimsOfDead } from '../../../worker/lease-owner.js'
 import { listenForWakeUps } from '../../../worker/wake-up.js'
@@ -17,11 +17,11 @@ export type OrderWorkerOptions = OrderContext & {
 
 /**
  * Carries out orders until stopped, each exactly once; see startClaimLoop. Any number of workers share one database. As many large primes
- * are looked for at once as there are processors, on native threads.
+ * are looked for at once as there are processors.
  */
 export async function startOrderWorker(options: OrderWorkerOptions): Promise<{ stop: () => Promise<void> }> {
   const { database, databaseUrl, config, log, owner = nameLeaseOwner() } = options
-  const concurrency: Record<Lane, number> = { quick: config.concurrency, primes: availableParallelism() }
+  const concurrency: Record<Lane, number> = { quick: config.concurrency, primes: computationsAtOnce() }
   const freed = await releaseClaimsOfDead(database, 'secret_order').catch(() => [])
   if (freed.length > 0) log.info({ orders: freed }, 'a worker died over these; they go on')
   const loops = LANES.map(lane => ({

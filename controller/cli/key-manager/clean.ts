@@ -1,0 +1,26 @@
+import { clean, tryCleaning } from '../../key-manager/housekeeping/clean.js'
+import { openDatabase, openInstance } from '../instance.js'
+import { print } from '../terminal.js'
+
+export type CleanOptions = { minDays?: number; expired?: boolean; unusedProjects?: boolean; dryRun?: boolean }
+
+/** Purges what was deleted long ago, and more where that is asked for, and prints how much it was. */
+export async function cleanKeyManager(directory: string, options: CleanOptions): Promise<void> {
+  const instance = openInstance(directory)
+  const cleaning = {
+    minDays: options.minDays ?? instance.config.key_manager.housekeeping.min_days,
+    expired: options.expired ?? false,
+    unusedProjects: options.unusedProjects ?? false,
+  }
+  const database = openDatabase(instance, 'key_manager', 'clean')
+  try {
+    const { expired, purged, projectKeys } = await (options.dryRun ? tryCleaning : clean)(database, cleaning)
+    if (expired !== null) print(`Expired secrets deleted: ${expired}`)
+    print(`Deleted more than ${cleaning.minDays} days ago and purged now:`)
+    for (const [kind, count] of Object.entries(purged)) print(`  ${kind}: ${count}`)
+    if (projectKeys !== null) print(`Keys of projects without anything removed: ${projectKeys}`)
+    if (options.dryRun) print('This was a dry run: nothing was changed.')
+  } finally {
+    await database.destroy()
+  }
+}

@@ -1,0 +1,26 @@
+import type { Knex } from 'knex'
+import { inBatches } from './batches.js'
+
+/**
+ * Deletes secrets that are past their time, as their owners could: the ciphertext goes, a tombstone stays, and containers no longer refer to
+ * them. Nobody could read them any more anyway.
+ * @returns how many there were
+ */
+export const deleteExpiredSecrets = (database: Knex, signal?: AbortSignal): Promise<number> =>
+  inBatches(
+    database,
+    `WITH expired AS MATERIALIZED (
+       SELECT id FROM secret WHERE deleted_at IS NULL AND expiration <= now()
+        ORDER BY expiration LIMIT ? FOR UPDATE SKIP LOCKED),
+     unlinked AS (DELETE FROM container_secret r USING expired e WHERE r.secret_id = e.id),
+     released AS (DELETE FROM secret_consumer c USING expired e WHERE c.secret_id = e.id),
+     gone AS (
+       UPDATE secret s SET deleted_at = now(), ciphertext = NULL, project_key_id = NULL, metadata = '{}', acl_users = '{}'
+         FROM expired e WHERE s.id = e.id RETURNING s.id, s.project_id),
+     logged AS (
+       INSERT INTO audit_record (action, outcome, project_id, target_type, target_id, detail)
+       SELECT 'secret.delete', 'success', project_id, 'secret', id, '{"expired": true}' FROM gone)
+     SELECT id FROM gone`,
+    [],
+    signal,
+  )

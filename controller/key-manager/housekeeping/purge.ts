@@ -1,0 +1,35 @@
+import type { Knex } from 'knex'
+import { inBatches } from './batches.js'
+
+export type Purged = { orders: number; containers: number; secrets: number }
+
+const isOld = (alias: string) => `${alias}.deleted_at < now() - ? * interval '1 day'`
+
+/** Orders go when they were deleted long ago, and when what they had made was. */
+const OLD_ORDERS = `DELETE FROM secret_order WHERE id IN (
+    SELECT o.id FROM secret_order o WHERE ${isOld('o')}
+    UNION SELECT o.id FROM secret s JOIN secret_order o ON o.secret_id = s.id WHERE ${isOld('s')}
+    UNION SELECT o.id FROM container c JOIN secret_order o ON o.container_id = c.id WHERE ${isOld('c')} LIMIT ?)
+  RETURNING id`
+
+const OLD_CONTAINERS = `DELETE FROM container WHERE id IN (
+    SELECT c.id FROM container c
+     WHERE ${isOld('c')} AND NOT EXISTS (SELECT FROM secret_order o WHERE o.container_id = c.id) LIMIT ?)
+  RETURNING id`
+
+const OLD_SECRETS = `DELETE FROM secret WHERE id IN (
+    SELECT s.id FROM secret s
+     WHERE ${isOld('s')} AND NOT EXISTS (SELECT FROM secret_order o WHERE o.secret_id = s.id)
+       AND NOT EXISTS (SELECT FROM container_secret r WHERE r.secret_id = s.id) LIMIT ?)
+  RETURNING id`
+
+/**
+ * Removes what is left of objects that were deleted more than `minDays` days ago, whatever refers to another before that one.
+ * @param minDays whole days; 0 for everything that is deleted
+ */
+export async function purgeDeleted(database: Knex, minDays: number, signal?: AbortSignal): Promise<Purged> {
+  const orders = await inBatches(database, OLD_ORDERS, [minDays, minDays, minDays], signal)
+  const containers = await inBatches(database, OLD_CONTAINERS, [minDays], signal)
+  const secrets = await inBatches(database, OLD_SECRETS, [minDays], signal)
+  return { orders, containers, secrets }
+}

@@ -1,0 +1,26 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { Logger } from '../log/log.js'
+
+const LONGEST_PAUSE_MS = 30_000
+
+/** Does `work` at once and after every pause, until aborted; after a failure the pauses grow. Never rejects. */
+export async function repeat(
+  what: string,
+  pauseSeconds: number,
+  signal: AbortSignal,
+  log: Logger,
+  work: () => Promise<void>,
+): Promise<void> {
+  let pauseMs = pauseSeconds * 1000
+  while (!signal.aborted) {
+    try {
+      await work()
+      pauseMs = pauseSeconds * 1000
+    } catch (error) {
+      if (signal.aborted) return
+      pauseMs = Math.min(pauseMs * 2, Math.max(LONGEST_PAUSE_MS, pauseSeconds * 1000))
+      log.warn({ err: error, pauseMs }, `${what} failed; it is tried again`)
+    }
+    await sleep(pauseMs, undefined, { signal }).catch(() => undefined)
+  }
+}
