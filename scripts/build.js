@@ -40,6 +40,7 @@ export async function build() {
         entryPoints: {
           krater: join(root, 'controller/main.ts'),
           'private-cluster': join(root, 'controller/database/private-cluster.ts'),
+          'token-process': join(root, 'controller/key-manager/crypto/pkcs11/token-process.ts'),
           'demo-web-server': join(root, 'controller/cli/demo/web-server.ts'),
         },
         packages: 'external',

@@ -23,6 +23,7 @@ export const TEST_PACKAGES = [
   'python3-oslo.messaging',
   'rabbitmq-server',
   'socat',
+  'softhsm2',
 ]
 
 /** Units that these packages would have started at the next boot; ours run below `krater up` only. */

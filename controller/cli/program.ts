@@ -2,9 +2,13 @@ import { Command, CommanderError, InvalidArgumentError } from 'commander'
 import { stateDirectory } from '../config/load.js'
 import { unknownVariables } from '../config/settings.js'
 import type { ExportOptions } from './key-manager/audit.js'
+import type { CleanOptions } from './key-manager/clean.js'
+import type { RotateMasterKeyOptions } from './key-manager/rotate-master-key.js'
+import type { RotateProjectKeysOptions } from './key-manager/rotate-project-keys.js'
 import type { ApiName } from './processes/api.js'
 import { explain } from './sentence.js'
 
+const MOST_DAYS = 36_500
 const API_NAMES: readonly ApiName[] = ['identity', 'network', 'load-balancer', 'key-manager']
 
 const EXAMPLES = `
@@ -129,6 +133,17 @@ function createProgram(): { program: Command; status: () => number } {
       (await import('./key-manager/sync-projects.js')).syncProjects(directory(), options),
     )
 
+  keyManager
+    .command('clean')
+    .option('--min-days <n>', 'what was deleted longer ago than this (default: the setting)', parseDays)
+    .option('--expired', 'also delete secrets that are past their time')
+    .option('--unused-projects', 'also remove the keys of projects that have nothing any more')
+    .option('--dry-run', 'only say how much it would be')
+    .description('purge what is left of deleted objects')
+    .action(async (options: CleanOptions) =>
+      (await import('./key-manager/clean.js')).cleanKeyManager(directory(), options),
+    )
+
   const audit = keyManager.command('audit').description('the record of who used which secret')
   audit
     .command('verify')
@@ -146,6 +161,56 @@ function createProgram(): { program: Command; status: () => number } {
     .description('the records as lines of JSON')
     .action(async (options: ExportOptions) =>
       (await import('./key-manager/audit.js')).exportAuditLog(directory(), options),
+    )
+
+  keyManager
+    .command('rotate-master-key')
+    .option('--backend <name>', 'simple or pkcs11 (default: the first of those in use)', parseBackend)
+    .option('--label <label>', 'of the new key in a token')
+    .option('--prepare', 'only put the new key into the file, to copy it to other machines first')
+    .description('replace the key that wraps the keys of projects, while all goes on being used')
+    .action(async (options: RotateMasterKeyOptions) => {
+      status = await (await import('./key-manager/rotate-master-key.js')).rotateMasterKeyNow(directory(), options)
+    })
+  keyManager
+    .command('rotate-project-keys')
+    .option('--project <id>', 'of this project')
+    .option('--all', 'of all projects, and the service itself')
+    .description('replace keys of projects and encrypt anew what is stored, while all goes on being used')
+    .action(async (options: RotateProjectKeysOptions) => {
+      status = await (await import('./key-manager/rotate-project-keys.js')).rotateProjectKeysNow(directory(), options)
+    })
+  const ca = keyManager.command('ca').description('the certificate authorities')
+  const authorities = () => import('./key-manager/ca.js')
+  ca.command('list')
+    .description('all certificate authorities')
+    .action(async () => (await authorities()).listAuthorities(directory()))
+  ca.command('certificates')
+    .argument('<ca>', 'id of the certificate authority')
+    .description('what it has issued')
+    .action(async (id: string) => (await authorities()).listCertificates(directory(), id))
+  ca.command('revoke')
+    .argument('<ca>', 'id of the certificate authority')
+    .argument('<serial>', 'serial number of the certificate, in hexadecimal')
+    .option('--reason <reason>', 'as keyCompromise or superseded', 'unspecified')
+    .description('put a certificate on the revocation list, for good')
+    .action(async (id: string, serial: string, { reason }: { reason: string }) =>
+      (await authorities()).revokeIssued(directory(), id, serial, reason),
+    )
+  const hsm = keyManager.command('hsm').description('the PKCS#11 token that holds the keys')
+  hsm
+    .command('create-master-key')
+    .option('--label <label>', 'of the key (default: key_manager.crypto.pkcs11.master_key_label)')
+    .description('make a master key in the token that never leaves it')
+    .action(async (options: { label?: string }) =>
+      (await import('./key-manager/hsm.js')).createMasterKeyInToken(directory(), options.label),
+    )
+  hsm
+    .command('check')
+    .option('--label <label>', 'of the key (default: key_manager.crypto.pkcs11.master_key_label)')
+    .description('show the attributes of the master key, and that it works')
+    .action(async (options: { label?: string }) =>
+      (await import('./key-manager/hsm.js')).checkToken(directory(), options.label),
     )
 
   const db = program.command('db').description('the database')
@@ -201,6 +266,19 @@ function parseApiNames(text: string): ApiName[] {
   const unknown = names.filter(name => !API_NAMES.some(known => known === name))
   if (unknown.length > 0) throw new InvalidArgumentError(`There is no API "${unknown.join(', ')}".`)
   return API_NAMES.filter(name => names.includes(name))
+}
+
+function parseBackend(text: string): 'simple' | 'pkcs11' {
+  if (text === 'simple' || text === 'pkcs11') return text
+  throw new InvalidArgumentError('It must be simple or pkcs11.')
+}
+
+function parseDays(text: string): number {
+  const days = Number(text)
+  if (!/^\d+$/.test(text) || days > MOST_DAYS) {
+    throw new InvalidArgumentError(`It must be a whole number from 0 to ${MOST_DAYS}.`)
+  }
+  return days
 }
 
 function parseCount(text: string): number {

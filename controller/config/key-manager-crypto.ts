@@ -112,6 +112,10 @@ export const keyManagerCrypto = z
     error: 'given at least one of the back ends simple and pkcs11, each once',
     path: ['backends'],
   })
+  .refine(given => given.simple.store_name !== given.pkcs11.store_name, {
+    error: 'another name than the other store’s',
+    path: ['pkcs11', 'store_name'],
+  })
   .refine(({ backends, pkcs11: { library_path } }) => !backends.includes('pkcs11') || library_path !== undefined, {
     error: 'the path of the PKCS#11 library, since the back end pkcs11 is in use',
     path: ['pkcs11', 'library_path'],

@@ -1,3 +1,4 @@
+import type { KeyManagerCrypto } from '../../config/key-manager-crypto.js'
 import { keyFiles } from '../../config/keys.js'
 import { masterKeySourceOf, readMasterKeys } from '../../config/master-keys.js'
 import { originOf, type SecretSource } from '../../config/secret-source.js'
@@ -10,10 +11,18 @@ import {
   requireMasterKeys,
   WrongMasterKey,
 } from '../../key-manager/crypto/master-key.js'
+import { createPkcs11Crypto } from '../../key-manager/crypto/pkcs11/backend.js'
 import { createSimpleCrypto } from '../../key-manager/crypto/simple.js'
+import {
+  type ConfiguredStore,
+  preferredBackend,
+  StoreStillPreferred,
+  syncSecretStores,
+} from '../../key-manager/secret-stores/sync.js'
 import type { Logger } from '../../log/log.js'
 import type { Instance } from '../instance.js'
 import { Sentence } from '../sentence.js'
+import { openToken } from './token.js'
 
 /**
  * The crypto back ends that are configured, ready for use. One that cannot be reached at the moment does not keep the others from serving.
@@ -21,6 +30,7 @@ import { Sentence } from '../sentence.js'
  * @throws Sentence when a master key is missing, or is not the one that the stored secrets are under
  */
 export async function openKeyring(instance: Instance, database: Database, log?: Logger): Promise<Keyring> {
+  const { crypto } = instance.config.key_manager
   const backends = await openBackends(instance)
   try {
     for (const backend of backends) await requireUsable(database, backend, log)
@@ -28,12 +38,25 @@ export async function openKeyring(instance: Instance, database: Database, log?: 
       database,
       backends.map(({ name }) => name),
     )
+    if (crypto.enable_multiple_secret_stores) await syncSecretStores(database, storesOf(crypto))
   } catch (error) {
     await Promise.all(backends.map(backend => backend.stop()))
-    throw error instanceof WrongMasterKey ? new Sentence(error.message) : error
+    throw error instanceof WrongMasterKey || error instanceof StoreStillPreferred ? new Sentence(error.message) : error
   }
-  return createKeyring(database, backends)
+  return crypto.enable_multiple_secret_stores
+    ? createKeyring(database, backends, projectId => preferredBackend(database, projectId))
+    : createKeyring(database, backends)
 }
+
+function storesOf({ backends, simple, pkcs11 }: KeyManagerCrypto): ConfiguredStore[] {
+  return backends.map((name, at) => ({
+    name: { simple, pkcs11 }[name].store_name,
+    backend: BACKEND_NAMES[name],
+    globalDefault: at === 0,
+  }))
+}
+
+const BACKEND_NAMES = { simple: 'simple_crypto', pkcs11: 'p11_crypto' } as const
 
 async function requireUsable(database: Database, backend: CryptoBackend, log?: Logger): Promise<void> {
   try {
@@ -47,11 +70,21 @@ async function requireUsable(database: Database, backend: CryptoBackend, log?: L
 }
 
 /** @throws ConfigurationError, Sentence */
-export async function openBackends(instance: Instance): Promise<CryptoBackend[]> {
-  return Promise.all(instance.config.key_manager.crypto.backends.map(() => openSimple(instance)))
+async function openBackends(instance: Instance): Promise<CryptoBackend[]> {
+  return Promise.all(
+    instance.config.key_manager.crypto.backends.map(name =>
+      name === 'simple' ? openSimple(instance) : openPkcs11(instance),
+    ),
+  )
 }
 
-async function openSimple({ config, directory }: Instance): Promise<CryptoBackend> {
+async function openPkcs11({ config: { key_manager } }: Instance): Promise<CryptoBackend> {
+  const { client, origin } = await openToken(key_manager.crypto)
+  return createPkcs11Crypto(client, key_manager.crypto.pkcs11.master_key_label, origin)
+}
+
+/** The back end `simple` with the keys that its source has now. @throws ConfigurationError */
+export async function openSimple({ config, directory }: Instance): Promise<CryptoBackend> {
   const source = masterKeySourceOf(config, keyFiles(config, directory))
   return createSimpleCrypto(
     {

@@ -12,6 +12,7 @@ import { createLog, type Logger } from '../../log/log.js'
 import { createNetworkApi } from '../../network/api.js'
 import { createNetwork } from '../drivers.js'
 import { type Instance, openDatabase, openInstance } from '../instance.js'
+import { openCaBackends } from '../key-manager/ca-backends.js'
 import { openKeyring } from '../key-manager/keyring.js'
 import { Sentence } from '../sentence.js'
 import { openTokenValidation, type TokenValidation } from '../token-validator.js'
@@ -110,11 +111,15 @@ function apisOf(
       address: config.key_manager,
       create: async () => {
         const database = open('key_manager')
-        return createKeyManagerApi({
+        const service = {
           database,
-          keyring: await openKeyring(instance, database),
-          validate: tokens.validator(),
+          keyring: await openKeyring(instance, database, log),
           config: config.key_manager,
+        }
+        await openCaBackends(service)
+        return createKeyManagerApi({
+          ...service,
+          validate: tokens.validator(),
           identityUrl: serviceUrls(config).identity,
           log,
         })

@@ -1,5 +1,4 @@
 import type { Knex } from 'knex'
-import { inTransaction } from '../../database/transaction.js'
 import type { BackendName, CryptoBackend } from './backend.js'
 
 /** The configured master keys are not those that the stored keys are under. */
@@ -70,24 +69,4 @@ export async function requireBackends(database: Knex, names: readonly BackendNam
 export async function activeMasterKey(database: Knex, backend: BackendName): Promise<string | null> {
   const [id] = await database('master_key').where({ backend, active: true }).pluck('id')
   return typeof id === 'string' ? id : null
-}
-
-/**
- * Puts a master key in force. From the commit on no process can store a key under another one of this back end.
- * @returns false when it was in force already
- */
-export async function activateMasterKey(database: Knex, backend: CryptoBackend, id: string): Promise<boolean> {
-  const checkValue = await backend.makeCheckValue(id)
-  return inTransaction(database, async trx => {
-    await trx.raw('SELECT 1 FROM master_key WHERE backend = ? AND active FOR UPDATE', [backend.name])
-    if ((await activeMasterKey(trx, backend.name)) === id) return false
-    await trx('master_key').where({ backend: backend.name, active: true }).update({ active: false })
-    const { rowCount } = await trx.raw(
-      `INSERT INTO master_key (id, backend, check_value) VALUES (?, ?, ?)
-       ON CONFLICT (id) DO UPDATE SET active = true WHERE master_key.backend = excluded.backend`,
-      [id, backend.name, checkValue],
-    )
-    if (rowCount === 0) throw new WrongMasterKey(`Another crypto back end has a master key of the name ${id}.`)
-    return true
-  })
 }

@@ -1,3 +1,4 @@
+import { sqlState } from '../../database/transaction.js'
 import type { Keyring } from './keyring.js'
 
 /** Attempts at a key that is just being replaced. */
@@ -13,9 +14,20 @@ export async function underActiveKey<Outcome extends string>(
   store: () => Promise<Outcome | 'key replaced'>,
 ): Promise<Outcome> {
   for (let attempt = 1; attempt <= MOST_ATTEMPTS; attempt++) {
-    const outcome = await store()
+    const outcome = await store().catch((error): 'key replaced' => {
+      if (isKeyGone(error)) return 'key replaced'
+      throw error
+    })
     if (outcome !== 'key replaced') return outcome
     keyring.forgetActive(projectId)
   }
   throw new Error(`The key of project ${projectId} is replaced all the time.`)
 }
+
+/** True when a row could not be stored because its project key was active when the statement began, and deleted before it ended. */
+const isKeyGone = (error: unknown): boolean =>
+  sqlState(error) === '23503' &&
+  error instanceof Error &&
+  'constraint' in error &&
+  typeof error.constraint === 'string' &&
+  error.constraint.endsWith('_project_key_id_fkey')

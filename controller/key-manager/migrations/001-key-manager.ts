@@ -76,7 +76,8 @@ export const keyManager: Migration = {
           deleted_at timestamptz,
           CHECK ((ciphertext IS NULL) = (project_key_id IS NULL))
         );
-        CREATE INDEX secret_of_project ON secret (project_id, created_at, id) WHERE deleted_at IS NULL;
+        -- With the expiration live secrets can be counted and passed over in the index alone.
+        CREATE INDEX secret_of_project ON secret (project_id, created_at, id) INCLUDE (expiration) WHERE deleted_at IS NULL;
         CREATE INDEX secret_acl_users ON secret USING gin (acl_users) WHERE deleted_at IS NULL AND acl_users <> '{}';
         CREATE INDEX secret_project_key ON secret (project_key_id, id);
         CREATE INDEX secret_expiration ON secret (expiration) WHERE deleted_at IS NULL AND expiration IS NOT NULL;
@@ -205,7 +206,8 @@ export const keyManager: Migration = {
           updated_at timestamptz NOT NULL DEFAULT clock_timestamp()
         );
 
-        -- project_id is null for the CAs that every project may use. The key is sealed like a secret.
+        -- project_id is null for the CAs that every project may use. The key is sealed like a secret. chain begins with the CA's own
+        -- certificate and ends with the root's; pkcs7 holds the same. A crl is null when the next reader has to make one.
         CREATE TABLE certificate_authority (
           id uuid PRIMARY KEY,
           project_id text,
@@ -218,14 +220,18 @@ export const keyManager: Migration = {
           subject_dn text NOT NULL,
           certificate text NOT NULL,
           chain text NOT NULL,
+          pkcs7 text NOT NULL,
           project_key_id uuid REFERENCES project_key,
           sealed_key bytea,
+          crl bytea,
           crl_number bigint NOT NULL DEFAULT 0,
+          crl_made_at timestamptz,
           global_preferred boolean NOT NULL DEFAULT false,
           expiration timestamptz,
           created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
           updated_at timestamptz NOT NULL DEFAULT clock_timestamp(),
-          UNIQUE (plugin_name, plugin_ca_id)
+          UNIQUE (plugin_name, plugin_ca_id),
+          CHECK ((sealed_key IS NULL) = (project_key_id IS NULL))
         );
         CREATE UNIQUE INDEX certificate_authority_preferred ON certificate_authority (global_preferred) WHERE global_preferred;
         CREATE INDEX certificate_authority_key ON certificate_authority (project_key_id, id);

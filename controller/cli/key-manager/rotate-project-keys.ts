@@ -1,0 +1,44 @@
+import { rotateProjectKeys } from '../../key-manager/rotation/project-keys.js'
+import { openDatabase, openInstance } from '../instance.js'
+import { Sentence } from '../sentence.js'
+import { print } from '../terminal.js'
+import { openKeyring } from './keyring.js'
+import { progressLines } from './progress-lines.js'
+import { told } from './rotate-master-key.js'
+
+export type RotateProjectKeysOptions = { project?: string; all?: boolean }
+
+/**
+ * Gives one project or all a new key, encrypts under it what they store, and deletes the former keys. Stopped at any instant, the next run
+ * goes on.
+ * @returns the exit status: 1 when values were left that cannot be opened
+ */
+export async function rotateProjectKeysNow(
+  directory: string,
+  { project, all = false }: RotateProjectKeysOptions,
+): Promise<number> {
+  if ((project === undefined) !== all)
+    throw new Sentence('Either --project <id> or --all says whose keys are replaced.')
+  const instance = openInstance(directory)
+  const database = openDatabase(instance, 'key_manager', 'rotation')
+  try {
+    const keyring = await openKeyring(instance, database)
+    try {
+      const { report, seconds } = progressLines('values')
+      const result = await rotateProjectKeys(database, keyring.backends, project ?? null, report)
+      const taken = seconds()
+      print(
+        `${result.projects} ${result.projects === 1 ? 'key was' : 'keys were'} replaced and ${result.done} values encrypted anew, in ${taken.toFixed(1)} s (${Math.round(result.done / taken)} a second).`,
+      )
+      if (result.unreadable === 0) return 0
+      print(`${result.unreadable} values cannot be opened; they stay as they are, and so do their keys.`)
+      return 1
+    } finally {
+      await Promise.all([...keyring.backends.values()].map(backend => backend.stop()))
+    }
+  } catch (error) {
+    throw told(error)
+  } finally {
+    await database.destroy()
+  }
+}

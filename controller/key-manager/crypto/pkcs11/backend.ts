@@ -1,0 +1,52 @@
+import type { CryptoBackend } from '../backend.js'
+import type { KeyAttributes, TokenCall, TokenResult } from './calls.js'
+import type { TokenClient } from './token-client.js'
+
+/**
+ * The back end whose keys stay in a PKCS#11 token. A stored value is nonce, ciphertext and tag (AES-256-GCM); master keys go by their labels.
+ * @param origin the token, for sentences
+ */
+export function createPkcs11Crypto(client: TokenClient, masterKeyLabel: string, origin: string): CryptoBackend {
+  const bytesOf = async (call: TokenCall): Promise<Buffer> => requireBytes(await client.ask(call))
+  const wordOf = async (call: TokenCall): Promise<boolean> => (await client.ask(call)) === true
+  return {
+    name: 'p11_crypto',
+    firstMasterKeyId: masterKeyLabel,
+    origin,
+    knowsMasterKey: label => wordOf({ call: 'find', label }),
+    makeCheckValue: label => bytesOf({ call: 'make check value', label }),
+    matchesCheckValue: (label, checkValue) => wordOf({ call: 'match check value', label, checkValue }),
+    createProjectKey: async label => ({
+      masterKeyId: label,
+      wrapped: await bytesOf({ call: 'create project key', label }),
+    }),
+    rewrapProjectKey: async (key, label) => ({
+      masterKeyId: label,
+      wrapped: await bytesOf({ call: 'rewrap', key, label }),
+    }),
+    encrypt: (key, data, context) => bytesOf({ call: 'encrypt', key, data, context }),
+    decrypt: (key, data, context) => bytesOf({ call: 'decrypt', key, data, context }),
+    forget: keyId => client.tell({ call: 'forget', keyId }),
+    stop: client.stop,
+  }
+}
+
+/**
+ * Makes a master key in the token: permanent, sensitive, never extractable, good for wrapping alone.
+ * @returns false when there is a key of that label already
+ */
+export async function createMasterKey(client: TokenClient, label: string): Promise<boolean> {
+  return (await client.ask({ call: 'create', label })) === true
+}
+
+/** @throws CryptoUnavailable when there is no such key */
+export async function masterKeyAttributes(client: TokenClient, label: string): Promise<KeyAttributes> {
+  const result = await client.ask({ call: 'attributes', label })
+  if (typeof result === 'boolean' || Buffer.isBuffer(result)) throw new Error('The token answered something else.')
+  return result
+}
+
+function requireBytes(result: TokenResult): Buffer {
+  if (!Buffer.isBuffer(result)) throw new Error('The token answered something else.')
+  return result
+}

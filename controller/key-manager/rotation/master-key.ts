@@ -1,0 +1,116 @@
+import type { Database } from '../../database/connection.js'
+import { inTransaction } from '../../database/transaction.js'
+import { auditInsert } from '../audit/record.js'
+import { type BackendName, CannotOpen, type CryptoBackend, type ProjectKey } from '../crypto/backend.js'
+import { activeMasterKey, WrongMasterKey } from '../crypto/master-key.js'
+import type { Report, RotationResult } from './progress.js'
+
+const BATCH = 200
+
+/**
+ * Puts a master key in force, unless it is, and wraps every project key of its back end with it, while all goes on being used. May be stopped
+ * at any instant and run again.
+ * @throws WrongMasterKey when that key was in force before, or is another back end's; CryptoUnavailable
+ */
+export async function rotateMasterKey(
+  database: Database,
+  backend: CryptoBackend,
+  masterKeyId: string,
+  report: Report,
+): Promise<RotationResult> {
+  await activate(database, backend, masterKeyId)
+  const total = await keysUnderFormer(database, backend.name)
+  const result = { done: 0, unreadable: 0 }
+  let last = '00000000-0000-0000-0000-000000000000'
+  for (;;) {
+    const keys = await batchAfter(database, backend.name, masterKeyId, last)
+    last = keys.at(-1)?.id ?? last
+    if (keys.length === 0) return result
+    const rewrapped = await Promise.all(keys.map(key => rewrap(backend, key, masterKeyId)))
+    const readable = rewrapped.filter(key => key !== null)
+    await storeRewrapped(database, readable, masterKeyId)
+    result.done += readable.length
+    result.unreadable += rewrapped.length - readable.length
+    report({ done: result.done, total })
+  }
+}
+
+/** Project keys that are not under the master key in force: what an interrupted rotation has left. */
+export async function keysUnderFormer(database: Database, backend: BackendName): Promise<number> {
+  const { rows } = await database.raw(
+    `SELECT count(*) AS keys FROM project_key k JOIN master_key m ON m.id = k.master_key_id
+      WHERE k.backend = ? AND NOT m.active`,
+    [backend],
+  )
+  const [counted] = rows as { keys: number }[]
+  return counted?.keys ?? 0
+}
+
+/** From the commit on no process can store a key under another one of this back end. */
+async function activate(database: Database, backend: CryptoBackend, id: string): Promise<void> {
+  const { name } = backend
+  if ((await activeMasterKey(database, name)) === id) return
+  const checkValue = await backend.makeCheckValue(id)
+  await inTransaction(database, async trx => {
+    const { rows } = await trx.raw('SELECT id FROM master_key WHERE backend = ? AND active FOR UPDATE', [name])
+    const [former] = rows as { id: string }[]
+    if (former?.id === id) return
+    await trx('master_key').where({ backend: name, active: true }).update({ active: false })
+    const audit = auditInsert(
+      { userId: null, projectId: null, requestId: null, remoteAddress: null },
+      {
+        action: 'master-key.rotate',
+        outcome: 'success',
+        targetType: 'key',
+        targetId: id,
+        detail: { backend: name, former: former?.id ?? null },
+      },
+      'made',
+    )
+    const { rows: made } = await trx.raw(
+      `WITH made AS (INSERT INTO master_key (id, backend, check_value) VALUES (?, ?, ?) ON CONFLICT (id) DO NOTHING RETURNING id),
+            logged AS (${audit.sql}) SELECT id FROM made`,
+      [id, name, checkValue, ...audit.bindings],
+    )
+    if (made.length === 0) {
+      throw new WrongMasterKey(`The master key ${id} was in use before. A rotation needs a new one.`)
+    }
+  })
+}
+
+async function batchAfter(
+  database: Database,
+  backend: BackendName,
+  masterKeyId: string,
+  last: string,
+): Promise<ProjectKey[]> {
+  const { rows } = await database.raw(
+    `SELECT id, wrapped, master_key_id AS "masterKeyId" FROM project_key
+      WHERE backend = ? AND master_key_id <> ? AND id > ? ORDER BY id LIMIT ${BATCH}`,
+    [backend, masterKeyId, last],
+  )
+  return rows as ProjectKey[]
+}
+
+/** Null for a key that does not open. */
+async function rewrap(backend: CryptoBackend, key: ProjectKey, masterKeyId: string): Promise<ProjectKey | null> {
+  try {
+    return { ...(await backend.rewrapProjectKey(key, masterKeyId)), id: key.id }
+  } catch (error) {
+    if (error instanceof CannotOpen) return null
+    throw error
+  }
+}
+
+/** The key itself is the same, so it does not matter who has wrapped it first. */
+async function storeRewrapped(database: Database, keys: readonly ProjectKey[], masterKeyId: string): Promise<void> {
+  if (keys.length === 0) return
+  await inTransaction(database, trx =>
+    trx.raw(
+      `UPDATE project_key k SET wrapped = new.wrapped, master_key_id = ?
+         FROM unnest(?::uuid[], ?::bytea[]) AS new(id, wrapped)
+        WHERE k.id = new.id AND k.master_key_id <> ?`,
+      [masterKeyId, keys.map(({ id }) => id), keys.map(({ wrapped }) => wrapped), masterKeyId],
+    ),
+  )
+}

@@ -1,0 +1,101 @@
+import type { Database } from '../../database/connection.js'
+import { inTransaction, sqlState } from '../../database/transaction.js'
+import { authorityKeyContext } from '../certificate-authorities/authority.js'
+import { CannotOpen, type CryptoBackend, type ProjectKey } from '../crypto/backend.js'
+import { passphraseContext } from '../orders/order.js'
+import { payloadContext } from '../secrets/secret.js'
+
+/** Everything that stands under project keys: where, and what it is bound to. */
+const KINDS = [
+  { table: 'secret', column: 'ciphertext', contextOf: payloadContext },
+  { table: 'secret_order', column: 'sealed_passphrase', contextOf: passphraseContext },
+  { table: 'certificate_authority', column: 'sealed_key', contextOf: authorityKeyContext },
+] as const
+
+type Kind = (typeof KINDS)[number]
+
+type Value = { id: string; value: Buffer }
+
+const MOST_VALUES = 200
+const MOST_BYTES = 8_388_608
+
+/** SQL: how many values stand under the project keys that a condition over `k` chooses. */
+export const countValues = (condition: string): string =>
+  KINDS.map(
+    ({ table }) => `(SELECT count(*) FROM ${table} v JOIN project_key k ON k.id = v.project_key_id WHERE ${condition})`,
+  ).join(' + ')
+
+/**
+ * Encrypts all that stands under one key of a project under another, in batches. A value that is deleted meanwhile stays so; nothing else of its row
+ * changes. Values are only ever written once, so what was read is what is replaced.
+ * @param onBatch is told how many were done
+ * @returns how many do not open; they stay under the former key
+ */
+export async function resealAll(
+  database: Database,
+  backend: CryptoBackend,
+  { from, to }: { from: ProjectKey; to: ProjectKey },
+  onBatch: (done: number) => void,
+): Promise<number> {
+  let unreadable = 0
+  for (const kind of KINDS) {
+    for (let last = '00000000-0000-0000-0000-000000000000'; ; ) {
+      const values = await batchAfter(database, kind, from.id, last)
+      last = values.at(-1)?.id ?? last
+      if (values.length === 0) break
+      const resealed = await Promise.all(values.map(value => reseal(backend, kind, value, { from, to })))
+      const readable = resealed.filter(value => value !== null)
+      if (readable.length > 0) await storeResealed(database, kind, readable, { from, to })
+      unreadable += resealed.length - readable.length
+      onBatch(readable.length)
+    }
+  }
+  return unreadable
+}
+
+/** Some values, but few bytes, unless one alone is many. */
+async function batchAfter(database: Database, { table, column }: Kind, keyId: string, last: string): Promise<Value[]> {
+  const { rows } = await database.raw(
+    `SELECT id, value
+       FROM (SELECT id, value, row_number() OVER (ORDER BY id) AS number, sum(octet_length(value)) OVER (ORDER BY id) AS bytes
+               FROM (SELECT id, ${column} AS value FROM ${table} WHERE project_key_id = ? AND id > ?
+                      ORDER BY id LIMIT ${MOST_VALUES}) some) counted
+      WHERE number = 1 OR bytes <= ${MOST_BYTES} ORDER BY id`,
+    [keyId, last],
+  )
+  return rows as Value[]
+}
+
+async function reseal(
+  backend: CryptoBackend,
+  { contextOf }: Kind,
+  { id, value }: Value,
+  { from, to }: { from: ProjectKey; to: ProjectKey },
+): Promise<Value | null> {
+  try {
+    const plaintext = await backend.decrypt(from, value, contextOf(id))
+    return { id, value: await backend.encrypt(to, plaintext, contextOf(id)) }
+  } catch (error) {
+    if (error instanceof CannotOpen) return null
+    throw error
+  }
+}
+
+async function storeResealed(
+  database: Database,
+  { table, column }: Kind,
+  values: readonly Value[],
+  { from, to }: { from: ProjectKey; to: ProjectKey },
+): Promise<void> {
+  await inTransaction(database, trx =>
+    trx.raw(
+      `UPDATE ${table} v SET ${column} = new.value, project_key_id = ?
+         FROM unnest(?::uuid[], ?::bytea[]) AS new(id, value)
+        WHERE v.id = new.id AND v.project_key_id = ?`,
+      [to.id, values.map(({ id }) => id), values.map(({ value }) => value), from.id],
+    ),
+  )
+}
+
+/** True when a project key could not be deleted, or nothing be put under it, because of what became of it meanwhile. */
+export const isKeyInUse = (error: unknown): boolean => sqlState(error) === '23503'
