@@ -14,6 +14,14 @@ import { createKrater, freePorts, type Krater, NOOP_DRIVERS, startKrater, until 
 
 const run = promisify(execFile)
 
+/** A listener has something to do then, though nobody is there. */
+const LISTENER = {
+  KRATER_KEY_MANAGER_KEYSTONE_NOTIFICATIONS_ENABLE: 'true',
+  KRATER_KEY_MANAGER_KEYSTONE_NOTIFICATIONS_TRANSPORT_URL: 'amqp://127.0.0.1:1/',
+}
+const PROCESSES = ['api', 'health-manager', 'key-manager-worker', 'up', 'worker']
+const PROCESSES_AND_LISTENER = ['api', 'health-manager', 'key-manager-worker', 'keystone-listener', 'up', 'worker']
+
 const answers = async (krater: Krater, service: 'IDENTITY' | 'NETWORK' | 'LOAD_BALANCER'): Promise<boolean> =>
   fetch(`http://127.0.0.1:${krater.environment[`KRATER_${service}_PORT`]}/`, {
     signal: AbortSignal.timeout(2_000),
@@ -182,10 +190,10 @@ t.test('faults at the start are sentences', async t => {
 })
 
 t.test('the whole service, with drivers that touch nothing', async t => {
-  const krater = await startKrater(t, NOOP_DRIVERS)
+  const krater = await startKrater(t, { ...NOOP_DRIVERS, ...LISTENER })
 
   await t.test('all its processes run, and clients can sign in', async t => {
-    t.same(krater.running(), ['api', 'health-manager', 'up', 'worker'])
+    t.same(krater.running(), PROCESSES_AND_LISTENER)
     for (const name of ['krater.yaml', 'openrc', 'admin-openrc', 'clouds.yaml']) {
       t.equal(statSync(join(krater.directory, name)).mode & 0o777, 0o600, name)
     }
@@ -199,7 +207,7 @@ t.test('the whole service, with drivers that touch nothing', async t => {
     const { status, stderr } = await krater.command('up')
     t.equal(status, 1)
     t.match(stderr, /already runs on \S+ \(pid \d+\)/)
-    t.same(krater.running(), ['api', 'health-manager', 'up', 'worker'])
+    t.same(krater.running(), PROCESSES_AND_LISTENER)
   })
 
   await t.test('the doctor finds no fault', async t => {
@@ -211,7 +219,7 @@ t.test('the whole service, with drivers that touch nothing', async t => {
   })
 
   await t.test('a process that is killed comes back', async t => {
-    for (const name of ['api', 'worker', 'health-manager'] as const) {
+    for (const name of ['api', 'worker', 'health-manager', 'key-manager-worker', 'keystone-listener'] as const) {
       const before = krater.kill(name)
       await until(`${name} has ended`, () => !existsSync(`/proc/${before}/exe`))
       await until(`${name} is back`, () => krater.running().includes(name))
@@ -245,7 +253,7 @@ t.test('the whole service, with drivers that touch nothing', async t => {
     await krater.up()
     t.equal(readFileSync(join(krater.directory, 'krater.yaml'), 'utf8'), before)
     await krater.api()
-    t.same(krater.running(), ['api', 'health-manager', 'up', 'worker'])
+    t.same(krater.running(), PROCESSES_AND_LISTENER)
   })
 
   await t.test('another one runs beside it', async t => {
@@ -254,7 +262,7 @@ t.test('the whole service, with drivers that touch nothing', async t => {
     await Promise.all([krater.api(), other.api()])
     await other.command('down')
     t.same(other.running(), [])
-    t.same(krater.running(), ['api', 'health-manager', 'up', 'worker'])
+    t.same(krater.running(), PROCESSES_AND_LISTENER)
   })
 
   await t.test('down stops it and leaves its data; down --all removes them', async t => {
@@ -281,7 +289,7 @@ t.test('the whole service, with drivers that touch nothing', async t => {
 
 t.test('in the foreground, Ctrl-C ends everything in order', async t => {
   const krater = await createKrater(t, NOOP_DRIVERS)
-  const up = () => krater.running().length === 4 && answers(krater, 'LOAD_BALANCER')
+  const up = () => krater.running().length === PROCESSES.length && answers(krater, 'LOAD_BALANCER')
   const { status, milliseconds } = await runAndStop(krater, ['up'], 'SIGINT', up)
   t.equal(status, 0)
   t.ok(milliseconds < 15_000)
@@ -296,6 +304,8 @@ t.test('each process alone works on a database that somebody else runs', async t
     KRATER_DATABASE_IDENTITY: database.urlOf('identity'),
     KRATER_DATABASE_NETWORK: database.urlOf('network'),
     KRATER_DATABASE_LOAD_BALANCER: database.urlOf('load_balancer'),
+    KRATER_DATABASE_KEY_MANAGER: database.urlOf('key_manager'),
+    ...LISTENER,
   })
   const migrated = await krater.command('db', 'migrate')
   t.equal(migrated.status, 0, migrated.stderr)
@@ -322,7 +332,7 @@ t.test('each process alone works on a database that somebody else runs', async t
     t.match(said, /ECONNREFUSED/)
     t.same(krater.running(), [])
   })
-  for (const name of ['worker', 'health-manager'] as const) {
+  for (const name of ['worker', 'health-manager', 'keystone-listener'] as const) {
     await t.test(`the ${name} alone`, async t => {
       const child = krater.start(name)
       let words = ''
