@@ -1,5 +1,6 @@
 import { z } from 'zod'
 import { keyManagerCrypto } from './key-manager-crypto.js'
+import { trustedProxies } from './load-balancer-access.js'
 import { flag } from './load-balancer-options.js'
 
 const bytes = z.coerce.number().int().min(1).max(16_777_216)
@@ -14,6 +15,17 @@ export const keyManagerOptions = {
   max_allowed_request_size_in_bytes: bytes.default(25_000).describe('Longest body of a request'),
   default_limit_paging: page.default(10).describe('Objects on a page of a list that names no limit'),
   max_limit_paging: page.default(100).describe('Most objects on a page'),
+  trusted_proxies: trustedProxies,
+  healthcheck_refresh_interval: z.coerce
+    .number()
+    .min(0)
+    .default(5)
+    .describe('Seconds for which one look at the database answers every /healthcheck'),
+  healthcheck_disable_by_file_path: z
+    .string()
+    .min(1)
+    .optional()
+    .describe('While there is a file at this path, /healthcheck answers 503'),
   policy: z
     .enum(['union', 'legacy', 'new'])
     .default('union')

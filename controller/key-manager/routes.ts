@@ -3,10 +3,10 @@ import type { Context } from 'koa'
 import type { Configuration } from '../config/schema.js'
 import type { Database } from '../database/connection.js'
 import { readBytes, readJson } from '../http/body.js'
-import { ApiError, forbidden } from '../http/errors.js'
-import { callerOf } from '../identity/authenticate.js'
+import { ApiError, badRequest, forbidden } from '../http/errors.js'
 import type { Caller } from '../identity/caller.js'
 import { type Actor, type AuditAction, type AuditEntry, recordAudit } from './audit/record.js'
+import { CryptoUnavailable } from './crypto/backend.js'
 import type { Keyring } from './crypto/keyring.js'
 import { trimmed } from './input.js'
 import {
@@ -42,7 +42,7 @@ export type Call = {
   header: (name: string) => string
   /** False when there is no such header at all. */
   hasHeader: (name: string) => boolean
-  /** The body with all its strings trimmed. @throws ApiError 400, 413, 415 */
+  /** The body with all its strings trimmed. @throws ApiError 400, 415 */
   readJson: () => Promise<unknown>
   /** The same whatever Content-Type says, for bodies of DELETE. */
   readAnyJson: () => Promise<unknown>
@@ -83,15 +83,21 @@ export function addRoutes(
       const call = callOf(ctx, operation, config, baseOf(ctx))
       try {
         if (!NEEDS_TARGET.has(operation)) requireRight(config.policy, operation, call.who, null)
-        const answer = await handle(call)
-        // Refused bodies are read to their end by nobody; these are.
-        send(ctx, answer)
-      } catch (error) {
+        send(ctx, await handle(call))
+      } catch (thrown) {
+        const error = asAnswered(thrown)
         if (audited !== undefined) await recordRefusal(database, call, audited, error)
         throw error
       }
     })
   }
+}
+
+function asAnswered(error: unknown): unknown {
+  if (!(error instanceof CryptoUnavailable)) return error
+  const away = new ApiError(503, 'The crypto back end cannot be used at the moment; try again later.')
+  away.cause = error
+  return away
 }
 
 function send(ctx: Context, { status, json, bytes, headers }: Answer): void {
@@ -102,9 +108,8 @@ function send(ctx: Context, { status, json, bytes, headers }: Answer): void {
 }
 
 function callOf(ctx: Context, operation: Operation, config: Service['config'], base: string): Call {
-  const who = whoIs(callerOf(ctx))
-  const readAnyJson = async () =>
-    trimmed(await readJson(ctx, config.max_allowed_request_size_in_bytes, { anyType: true }))
+  const who: Who = ctx.state.who
+  const readAnyJson = async () => trimmed(await readWholeJson(ctx, config.max_allowed_request_size_in_bytes))
   return {
     who,
     actor: {
@@ -131,8 +136,17 @@ function callOf(ctx: Context, operation: Operation, config: Service['config'], b
   }
 }
 
+/** @throws ApiError 400 also for a body that is too large: 413 is kept for secrets that are */
+async function readWholeJson(ctx: Context, limit: number): Promise<unknown> {
+  try {
+    return await readJson(ctx, limit, { anyType: true })
+  } catch (error) {
+    throw error instanceof ApiError && error.status === 413 ? badRequest(error.message) : error
+  }
+}
+
 /** @throws ApiError 403 for a token without a project */
-function whoIs({ user, project, roles }: Caller): Who {
+export function whoIs({ user, project, roles }: Caller): Who {
   if (project === null) throw forbidden('The token must be scoped to a project.')
   return { userId: user.id, projectId: project.id, roles }
 }
