@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { certificateAuthorityOptions } from './certificate-authority-options.js'
 import { keyManagerCrypto } from './key-manager-crypto.js'
 import { trustedProxies } from './load-balancer-access.js'
 import { flag } from './load-balancer-options.js'
@@ -33,6 +34,7 @@ export const keyManagerOptions = {
       'Whose rules count: the older ones (creator, observer, audit, key-manager:service-admin), the newer ones (reader, member, admin), or what either allows',
     ),
   crypto: keyManagerCrypto,
+  certificate_authority: certificateAuthorityOptions,
   delete_referenced_secrets: flag
     .default(false)
     .describe('Whether a secret may be deleted while containers refer to it; the references then vanish'),

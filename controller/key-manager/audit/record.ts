@@ -23,6 +23,7 @@ export type AuditAction =
   | 'ca.create'
   | 'ca.delete'
   | 'certificate.issue'
+  | 'certificate.revoke'
   | 'project.erase'
   | 'master-key.rotate'
   | 'project-key.rotate'

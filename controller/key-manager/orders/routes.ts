@@ -1,5 +1,6 @@
 import { z } from 'zod'
-import { ApiError, badRequest } from '../../http/errors.js'
+import { ApiError } from '../../http/errors.js'
+import { parseCertificateMeta } from '../certificate-authorities/certificate-meta.js'
 import { parseBody, queryText } from '../input.js'
 import { pageJson, pageOf, readPage } from '../paging.js'
 import type { Answer, Call, Routes, Service } from '../routes.js'
@@ -28,18 +29,18 @@ const newOrder = z.object({
 
 async function createOrder(service: Service, call: Call): Promise<Answer> {
   const { type, meta } = parseBody(newOrder, await call.readJson(), 'order')
-  const parsed = await parseMeta(type, meta)
+  const parsed = await parseMeta(service, call, type, meta)
   const { projectId, userId } = call.who
   const id = await storeOrder(service, { projectId, creatorId: userId, type, ...parsed }, call.actor)
   const orderRef = `${call.base}/v1/orders/${id}`
   return { status: 202, json: JSON.stringify({ order_ref: orderRef }), headers: { Location: orderRef } }
 }
 
-/** @throws ApiError 400 */
-async function parseMeta(type: Order['type'], meta: unknown) {
+/** @throws ApiError 400; 403 for what a certificate order must not use */
+async function parseMeta(service: Service, call: Call, type: Order['type'], meta: unknown) {
   if (type === 'key') return parseKeyMeta(meta)
   if (type === 'asymmetric') return parsePairMeta(meta)
-  throw badRequest('Orders of certificates are not served.')
+  return parseCertificateMeta(service, call, meta)
 }
 
 async function showOrder({ database, config }: Service, call: Call): Promise<Answer> {

@@ -1,0 +1,13 @@
+import type { Service } from '../routes.js'
+import type { CaBackend } from './ca-backend.js'
+import { createInternalCa } from './internal/internal-ca.js'
+
+/** The configured CA back ends; without a preference the first one's CAs are used. */
+export const createCaBackends = (service: Service): readonly CaBackend[] => [createInternalCa(service)]
+
+/** The back end of a CA. @throws Error when it is no longer configured */
+export function backendOf(backends: readonly CaBackend[], pluginName: string): CaBackend {
+  const backend = backends.find(({ name }) => name === pluginName)
+  if (backend === undefined) throw new Error(`The CA back end ${pluginName} is not configured.`)
+  return backend
+}

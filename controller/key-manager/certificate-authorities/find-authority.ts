@@ -1,0 +1,74 @@
+import type { Knex } from 'knex'
+import { badRequest, forbidden } from '../../http/errors.js'
+import { isId, missing, requireId } from '../ids.js'
+import { LIVE_AUTHORITY } from './authority.js'
+
+/** A CA as a project sees it. */
+export type FoundAuthority = {
+  id: string
+  pluginName: string
+  /** Null: every project may use it. */
+  ownerId: string | null
+  /** Whether the project has a list of the CAs that it uses, and this one is on it. */
+  listed: boolean
+  hasList: boolean
+  /** The preferred one of the project's list. */
+  preferred: boolean
+}
+
+/** SQL of a FoundAuthority over the alias a; `asking.project` is the project. */
+const COLUMNS = `a.id, a.plugin_name AS "pluginName", a.project_id AS "ownerId", p.ca_id IS NOT NULL AS listed,
+  coalesce(p.preferred, false) AS preferred,
+  EXISTS (SELECT FROM project_certificate_authority q WHERE q.project_id = asking.project) AS "hasList"`
+
+/** SQL: CAs, with what the project that asks has made of them. The bindings begin with its id. */
+const FROM = `FROM (SELECT ?::text AS project) asking CROSS JOIN certificate_authority a
+  LEFT JOIN project_certificate_authority p ON p.project_id = asking.project AND p.ca_id = a.id`
+
+async function look(database: Knex, projectId: string, id: string): Promise<FoundAuthority | undefined> {
+  const { rows } = await database.raw(`SELECT ${COLUMNS} ${FROM} WHERE a.id = ? AND ${LIVE_AUTHORITY}`, [projectId, id])
+  return (rows as FoundAuthority[])[0]
+}
+
+const isForeign = ({ ownerId }: FoundAuthority, projectId: string): boolean => ownerId !== null && ownerId !== projectId
+
+const OF_ANOTHER_PROJECT = 'The certificate authority belongs to another project.'
+
+/**
+ * The CA that a path names.
+ * @throws ApiError 404; 403 for that of another project
+ */
+export async function requireAuthority(
+  database: Knex,
+  projectId: string,
+  id: string | undefined,
+): Promise<FoundAuthority> {
+  const found = await look(database, projectId, requireId(id, 'Certificate authority'))
+  if (found === undefined) throw missing('Certificate authority')
+  if (isForeign(found, projectId)) throw forbidden(OF_ANOTHER_PROJECT)
+  return found
+}
+
+/**
+ * The CA that a body names.
+ * @throws ApiError 400 when there is none, 403 for that of another project
+ */
+export async function requireNamedAuthority(database: Knex, projectId: string, id: string): Promise<FoundAuthority> {
+  const found = isId(id) ? await look(database, projectId, id) : undefined
+  if (found === undefined) throw badRequest('The certificate authority does not exist.')
+  if (isForeign(found, projectId)) throw forbidden(OF_ANOTHER_PROJECT)
+  return found
+}
+
+/**
+ * The CA that signs for a project when it names none: its preferred one, else the one that is preferred for all, else the first that every
+ * project may use.
+ */
+export async function defaultAuthority(database: Knex, projectId: string): Promise<FoundAuthority | null> {
+  const { rows } = await database.raw(
+    `SELECT ${COLUMNS} ${FROM} WHERE ${LIVE_AUTHORITY} AND (p.preferred OR a.project_id IS NULL)
+      ORDER BY coalesce(p.preferred, false) DESC, a.global_preferred DESC, a.created_at, a.id LIMIT 1`,
+    [projectId],
+  )
+  return (rows as FoundAuthority[])[0] ?? null
+}

@@ -1,0 +1,48 @@
+import { createPrivateKey, type KeyObject } from 'node:crypto'
+import type { Configuration } from '../../../config/schema.js'
+import { generateKeyPair, type PairAlgorithm } from '../../crypto/key-pair.js'
+import type { Asn1 } from '../x509/asn1.js'
+import { randomSerial, serialText, writeCertificate } from '../x509/certificate.js'
+import { pemOf } from '../x509/pem.js'
+import { publicKeyOf } from '../x509/public-key.js'
+import { authorityExtensions } from './profiles.js'
+import type { SigningAuthority } from './signing-authority.js'
+import { validityWithin } from './validity.js'
+
+type Settings = Configuration['key_manager']['certificate_authority']
+
+const KEYS: Readonly<Record<Settings['key'], [algorithm: PairAlgorithm, bits: number]>> = {
+  'ec-256': ['ec', 256],
+  'ec-384': ['ec', 384],
+  'ec-521': ['ec', 521],
+  'rsa-2048': ['rsa', 2048],
+  'rsa-4096': ['rsa', 4096],
+}
+
+export type MadeAuthority = { key: KeyObject; certificate: string; serial: string; notAfter: Date }
+
+/** A new key with a certificate for a CA. @param issuer null for a root, which signs its own */
+export async function makeAuthority(
+  subject: Asn1,
+  pathLength: number,
+  settings: Settings,
+  issuer: (SigningAuthority & { crlUrl: string | null }) | null,
+): Promise<MadeAuthority> {
+  const key = createPrivateKey((await generateKeyPair(...KEYS[settings.key])).privateKey)
+  const publicKey = publicKeyOf(key)
+  const serial = randomSerial()
+  const validity = validityWithin(new Date(), settings.ca_days, issuer?.own ?? null)
+  const above = issuer === null ? null : { keyIdentifier: issuer.own.keyIdentifier, crlUrl: issuer.crlUrl }
+  const der = writeCertificate(
+    {
+      ...validity,
+      serial,
+      subject,
+      issuer: issuer?.own.subject ?? subject,
+      publicKey,
+      extensions: authorityExtensions(publicKey, pathLength, above),
+    },
+    issuer?.key ?? key,
+  )
+  return { key, certificate: pemOf('CERTIFICATE', der), serial: serialText(serial), notAfter: validity.notAfter }
+}

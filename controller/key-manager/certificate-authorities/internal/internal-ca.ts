@@ -1,0 +1,126 @@
+import { CryptoUnavailable } from '../../crypto/backend.js'
+import { newId } from '../../ids.js'
+import type { Service } from '../../routes.js'
+import { storeAuthority } from '../authority.js'
+import type { CaBackend, IssueOutcome, NewAuthority, SubordinateRequest } from '../ca-backend.js'
+import { crlUrlOf } from '../crl-url.js'
+import { writeDer } from '../x509/asn1.js'
+import { randomSerial, readCaCertificate, serialText, writeCertificate } from '../x509/certificate.js'
+import type { CertificateRequest } from '../x509/certificate-request.js'
+import { formatDistinguishedName, parseDistinguishedName } from '../x509/distinguished-name.js'
+import { InvalidX509 } from '../x509/invalid-x509.js'
+import { encodeName } from '../x509/name-encoding.js'
+import { certificatesIn, pemOf } from '../x509/pem.js'
+import { makeAuthority } from './authority-certificate.js'
+import { endEntityExtensions } from './profiles.js'
+import { revocationListOf, revokeCertificate } from './revocation.js'
+import { openAuthority } from './signing-authority.js'
+import { validityWithin } from './validity.js'
+
+const NAME = 'internal'
+const ROOT = 'root'
+/** How many CAs may stand below the root one after the other. */
+const ROOT_PATH_LENGTH = 5
+
+/** The CA of Krater itself: one root for all, and whatever CAs projects make below it. Their keys are sealed like secrets. */
+export const createInternalCa = (service: Service): CaBackend => ({
+  name: NAME,
+  prepare: () => ensureRoot(service),
+  issue: (caId, request) => issue(service, caId, request),
+  createSubordinate: request => createSubordinate(service, request),
+  revocationList: caId => revocationListOf(service, caId),
+  revoke: (caId, serial, reason) => revokeCertificate(service, caId, serial, reason),
+})
+
+/** Makes the root at the first start. Of several processes that try at once one stores its root, and the others take it. */
+async function ensureRoot(service: Service): Promise<void> {
+  const { database, config } = service
+  const standing = await database('certificate_authority').where({ plugin_name: NAME, plugin_ca_id: ROOT }).first('id')
+  if (standing !== undefined) return
+  const subject = parseDistinguishedName(config.certificate_authority.root_subject_dn)
+  const made = await makeAuthority(encodeName(subject), ROOT_PATH_LENGTH, config.certificate_authority, null)
+  const authority: NewAuthority = {
+    id: newId(),
+    projectId: null,
+    creatorId: null,
+    parentId: null,
+    pluginName: NAME,
+    pluginCaId: ROOT,
+    name: 'Internal root CA',
+    description: 'The certificate authority of this key manager',
+    subjectDn: formatDistinguishedName(subject),
+    certificate: made.certificate,
+    chain: made.certificate,
+    expiration: made.notAfter,
+    serial: made.serial,
+    key: made.key,
+  }
+  await storeAuthority(service, authority, { userId: null, projectId: null, requestId: null, remoteAddress: null })
+}
+
+async function issue(service: Service, caId: string, request: CertificateRequest): Promise<IssueOutcome> {
+  try {
+    const authority = await openAuthority(service, caId)
+    if (authority === null) return { kind: 'rejected', reason: 'The certificate authority does not exist.' }
+    const { own, key, chain } = authority
+    const now = new Date()
+    if (own.notAfter <= now)
+      return { kind: 'rejected', reason: 'The certificate of the certificate authority has ended.' }
+    const serial = randomSerial()
+    const validity = validityWithin(now, service.config.certificate_authority.certificate_days, own)
+    const crlUrl = crlUrlOf(service.config, caId)
+    const der = writeCertificate(
+      {
+        ...validity,
+        serial,
+        issuer: own.subject,
+        subject: request.encodedSubject,
+        publicKey: request.publicKey,
+        extensions: endEntityExtensions(request, { keyIdentifier: own.keyIdentifier, crlUrl }),
+      },
+      key,
+    )
+    const issued = {
+      certificate: pemOf('CERTIFICATE', der),
+      // The root, at the end, is what clients have already.
+      intermediates: certificatesIn(chain)
+        .slice(0, -1)
+        .map(each => pemOf('CERTIFICATE', each))
+        .join(''),
+      serial: serialText(serial),
+      subjectDn: formatDistinguishedName(request.subject),
+      notAfter: validity.notAfter,
+    }
+    return { kind: 'issued', issued }
+  } catch (error) {
+    if (!(error instanceof CryptoUnavailable)) throw error
+    return { kind: 'unavailable', message: 'The key of the certificate authority cannot be used at the moment.' }
+  }
+}
+
+async function createSubordinate(service: Service, request: SubordinateRequest): Promise<NewAuthority> {
+  const { config } = service
+  const parent = await openAuthority(service, request.parentId)
+  if (parent === null) throw new InvalidX509('The parent CA does not exist.')
+  if (parent.own.pathLength < 1) throw new InvalidX509('The parent CA allows no CA below it.')
+  if (parent.own.notAfter <= new Date()) throw new InvalidX509('The certificate of the parent CA has ended.')
+  const subject = encodeName(request.subject)
+  const above = parent.chain.split(/(?=-----BEGIN )/).map(pem => readCaCertificate(pem).subject)
+  if (above.some(each => writeDer(each).equals(writeDer(subject)))) {
+    throw new InvalidX509('The subject DN is that of a CA above it.')
+  }
+  const issuer = { ...parent, crlUrl: crlUrlOf(config, parent.id) }
+  const made = await makeAuthority(subject, parent.own.pathLength - 1, config.certificate_authority, issuer)
+  const id = newId()
+  return {
+    ...{ id, pluginName: NAME, pluginCaId: id, key: made.key, serial: made.serial, expiration: made.notAfter },
+    projectId: request.projectId,
+    creatorId: request.creatorId,
+    parentId: request.parentId,
+    name: request.name,
+    description: request.description,
+    subjectDn: formatDistinguishedName(request.subject),
+    certificate: made.certificate,
+    chain: made.certificate + parent.chain,
+  }
+}

@@ -1,0 +1,94 @@
+import { inTransaction } from '../../../database/transaction.js'
+import { auditInsert } from '../../audit/record.js'
+import type { Service } from '../../routes.js'
+import type { RevokeOutcome } from '../ca-backend.js'
+import { isRevocationReason, type RevocationReason, writeRevocationList } from '../x509/revocation-list.js'
+import { openAuthority, type SigningAuthority } from './signing-authority.js'
+import { daysAfter } from './validity.js'
+
+const IS_FRESH = `crl IS NOT NULL AND crl_made_at > now() - interval '1 day'`
+
+/**
+ * The revocation list of a CA, as DER: the stored one for a day, or until something is revoked. Its number grows with each new one, however many
+ * processes ask at once.
+ * @returns null when there is no such CA
+ */
+export async function revocationListOf(service: Service, id: string): Promise<Buffer | null> {
+  const { rows } = await service.database.raw(
+    `SELECT CASE WHEN ${IS_FRESH} THEN crl END AS crl FROM certificate_authority WHERE id = ?`,
+    [id],
+  )
+  const [found] = rows as { crl: Buffer | null }[]
+  if (found === undefined) return null
+  if (found.crl !== null) return found.crl
+  const authority = await openAuthority(service, id)
+  return authority === null ? null : makeRevocationList(service, authority)
+}
+
+/** While the CA's row is held nothing can be revoked, so a list that is stored holds all that was revoked before. */
+async function makeRevocationList(
+  { database, config }: Service,
+  { id, key, own }: SigningAuthority,
+): Promise<Buffer | null> {
+  const days = config.certificate_authority.crl_days
+  return inTransaction(database, async trx => {
+    const { rows } = await trx.raw(
+      `UPDATE certificate_authority SET crl_number = crl_number + 1, crl_made_at = now() WHERE id = ? AND NOT coalesce(${IS_FRESH}, false)
+       RETURNING crl_number AS number, crl_made_at AS "madeAt"`,
+      [id],
+    )
+    const [counted] = rows as { number: number; madeAt: Date }[]
+    // Somebody else has just made one.
+    if (counted === undefined) return (await trx('certificate_authority').where({ id }).first('crl'))?.crl ?? null
+    // A certificate stays on the list for one list longer than it is valid.
+    const { rows: revoked } = await trx.raw(
+      `SELECT serial, revoked_at AS at, revocation_reason AS reason FROM issued_certificate
+        WHERE ca_id = ? AND revoked_at IS NOT NULL AND not_after > now() - ? * interval '1 day' ORDER BY revoked_at, serial`,
+      [id, days],
+    )
+    const crl = writeRevocationList(
+      {
+        issuer: own.subject,
+        issuerKeyIdentifier: own.keyIdentifier,
+        number: counted.number,
+        thisUpdate: counted.madeAt,
+        nextUpdate: daysAfter(counted.madeAt, days),
+        revoked: (revoked as { serial: string; at: Date; reason: string }[]).map(({ serial, at, reason }) => ({
+          serial: Buffer.from(serial, 'hex'),
+          at,
+          reason: isRevocationReason(reason) ? reason : 'unspecified',
+        })),
+      },
+      key,
+    )
+    await trx.raw('UPDATE certificate_authority SET crl = ? WHERE id = ?', [crl, id])
+    return crl
+  })
+}
+
+/** Revokes a certificate for good: it is on the next list that anybody asks for. */
+export async function revokeCertificate(
+  { database }: Service,
+  id: string,
+  serial: string,
+  reason: RevocationReason,
+): Promise<RevokeOutcome> {
+  const audit = auditInsert(
+    { userId: null, projectId: null, requestId: null, remoteAddress: null },
+    { action: 'certificate.revoke', outcome: 'success', targetType: 'ca', targetId: id, detail: { serial, reason } },
+    'revoked',
+  )
+  const { rows } = await database.raw(
+    `WITH known AS (SELECT revoked_at FROM issued_certificate WHERE ca_id = ? AND serial = ?),
+     stale AS (UPDATE certificate_authority SET crl = NULL WHERE id = ? RETURNING id),
+     revoked AS (
+       UPDATE issued_certificate c SET revoked_at = clock_timestamp(), revocation_reason = ? FROM stale
+        WHERE c.ca_id = stale.id AND c.serial = ? AND c.revoked_at IS NULL RETURNING c.serial),
+     logged AS (${audit.sql})
+     SELECT EXISTS (SELECT FROM known) AS known, EXISTS (SELECT FROM revoked) AS revoked`,
+    [id, serial, id, reason, serial, ...audit.bindings],
+  )
+  const [{ known, revoked }] = rows as [{ known: boolean; revoked: boolean }]
+  if (revoked) return 'revoked'
+  return known ? 'already revoked' : 'unknown'
+}

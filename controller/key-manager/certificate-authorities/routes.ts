@@ -1,0 +1,249 @@
+import type { Knex } from 'knex'
+import { z } from 'zod'
+import { inTransaction, sqlState } from '../../database/transaction.js'
+import { ApiError, badRequest, conflict, forbidden, notFound } from '../../http/errors.js'
+import { auditInsert } from '../audit/record.js'
+import { quotaReached } from '../faults.js'
+import { idInReference, missing } from '../ids.js'
+import { parseBody, queryText } from '../input.js'
+import { pageJson, pageOf, readPage } from '../paging.js'
+import type { Answer, Call, Routes, Service } from '../routes.js'
+import { acceptedType } from './accept.js'
+import { LIVE_AUTHORITY, storeAuthority } from './authority.js'
+import { AUTHORITY_JSON } from './authority-json.js'
+import { backendOf, createCaBackends } from './backends.js'
+import { asBadRequest, usableName } from './bad-request.js'
+import type { CaBackend } from './ca-backend.js'
+import { requireAuthority, requireNamedAuthority } from './find-authority.js'
+import { addToList, deletingFromList, prefer, removeFromList } from './project-list.js'
+import { pemOf } from './x509/pem.js'
+
+export function certificateAuthorityRoutes(service: Service): Routes {
+  const backends = createCaBackends(service)
+  return {
+    'GET /v1/cas': call => listAuthorities(service, call, 'of the project'),
+    'POST /v1/cas': call => createSubordinate(service, backends, call),
+    'GET /v1/cas/all': call => listAuthorities(service, call, 'all'),
+    'GET /v1/cas/preferred': call => showPreferred(service, call),
+    'GET /v1/cas/global-preferred': call => showGlobalPreferred(service, call),
+    'POST /v1/cas/unset-global-preferred': () => unsetGlobalPreferred(service),
+    'GET /v1/cas/:id': call => showAuthority(service, call),
+    'DELETE /v1/cas/:id': call => deleteAuthority(service, call),
+    'GET /v1/cas/:id/cacert': call => sendCertificate(service, call),
+    'GET /v1/cas/:id/intermediates': call => sendChain(service, call),
+    'GET /v1/cas/:id/crl': call => sendRevocationList(service, backends, call),
+    'GET /v1/cas/:id/projects': call => listProjects(service, call),
+    'POST /v1/cas/:id/add-to-project': call => changeList(service, call, addToList),
+    'POST /v1/cas/:id/remove-from-project': call => changeList(service, call, removeFromList),
+    'POST /v1/cas/:id/set-preferred': call => changeList(service, call, prefer),
+    'POST /v1/cas/:id/set-global-preferred': call => setGlobalPreferred(service, call),
+  }
+}
+
+const refOf = (call: Call, id: string): string => `${call.base}/v1/cas/${id}`
+
+async function listAuthorities(
+  { database, config }: Service,
+  call: Call,
+  which: 'of the project' | 'all',
+): Promise<Answer> {
+  const { projectId } = call.who
+  const visible =
+    which === 'all'
+      ? []
+      : [
+          {
+            sql: `(a.project_id = ? OR CASE WHEN EXISTS (SELECT FROM project_certificate_authority q WHERE q.project_id = ?)
+                     THEN EXISTS (SELECT FROM project_certificate_authority q WHERE q.project_id = ? AND q.ca_id = a.id)
+                     ELSE a.project_id IS NULL END)`,
+            bindings: [projectId, projectId, projectId],
+          },
+        ]
+  const filters = (['plugin_name', 'plugin_ca_id'] as const).flatMap(name => {
+    const pattern = queryText(call.query, name)
+    // Without an escape character no pattern is wrong.
+    return pattern === null ? [] : [{ sql: `a.${name} LIKE ? ESCAPE ''`, bindings: [pattern] }]
+  })
+  const conditions = [{ sql: LIVE_AUTHORITY, bindings: [] }, ...visible, ...filters]
+  const page = pageOf(call.query, config)
+  const { items, total } = await readPage(
+    database,
+    {
+      table: 'certificate_authority a',
+      where: conditions.map(({ sql }) => sql).join(' AND '),
+      bindings: conditions.flatMap(({ bindings }) => bindings),
+      order: 'a.created_at, a.id',
+      json: `to_json(base.url || '/v1/cas/' || a.id)::text`,
+    },
+    page,
+    call.base,
+  )
+  const url = `${call.base}/v1/cas${which === 'all' ? '/all' : ''}`
+  return { status: 200, json: pageJson('cas', items, total, { page, query: call.query, url }) }
+}
+
+const text = z.string().min(1, 'must not be empty').max(255, 'must have at most 255 characters')
+
+const newSubordinate = z.strictObject({
+  name: text,
+  subject_dn: z.string().min(1, 'must not be empty'),
+  parent_ca_ref: z.string().min(1, 'must not be empty'),
+  description: z.string().max(255, 'must have at most 255 characters').nullish(),
+})
+
+async function createSubordinate(service: Service, backends: readonly CaBackend[], call: Call): Promise<Answer> {
+  const body = parseBody(newSubordinate, await call.readJson(), 'certificate authority')
+  const { projectId, userId: creatorId } = call.who
+  const subject = usableName(body.subject_dn)
+  const parent = await requireNamedAuthority(service.database, projectId, idInReference(body.parent_ca_ref) ?? '')
+  const { createSubordinate: create } = backendOf(backends, parent.pluginName)
+  if (create === null) throw badRequest('The parent CA makes no certificate authorities.')
+  await requireRoom(service, projectId)
+  const { name, description = null } = body
+  const made = await create({ projectId, creatorId, parentId: parent.id, name, description, subject }).catch(
+    asBadRequest,
+  )
+  await storeAuthority(service, made, call.actor)
+  const ref = refOf(call, made.id)
+  return { status: 201, json: JSON.stringify({ ca_ref: ref }), headers: { Location: ref } }
+}
+
+/** A key is made only when there will be a place for it; whether there really is, storing tells. @throws ApiError 403 */
+async function requireRoom({ database, config }: Service, projectId: string): Promise<void> {
+  const { rows } = await database.raw(`SELECT quota_allows(?::text, 'cas', ?) AS fits`, [projectId, config.quota.cas])
+  const [{ fits }] = rows as [{ fits: boolean }]
+  if (!fits) throw quotaReached('cas')
+}
+
+/** @throws ApiError 405 for the path of an action, which has the shape of a CA's */
+function requireNoAction(call: Call): void {
+  if (call.params.id === 'unset-global-preferred') throw new ApiError(405, 'Only POST is allowed here.')
+}
+
+async function showAuthority({ database }: Service, call: Call): Promise<Answer> {
+  requireNoAction(call)
+  return { status: 200, json: await columnOf(database, call, AUTHORITY_JSON) }
+}
+
+/** One column of the CA that the path names. @throws ApiError 404, 403 */
+async function columnOf(database: Knex, call: Call, column: string): Promise<string> {
+  const { id } = await requireAuthority(database, call.who.projectId, call.params.id)
+  const { rows } = await database.raw(
+    `SELECT ${column} AS value FROM certificate_authority a CROSS JOIN (SELECT ?::text AS url) base
+      CROSS JOIN (SELECT ?::text AS project) asking WHERE a.id = ?`,
+    [call.base, call.who.projectId, id],
+  )
+  const [found] = rows as { value: string }[]
+  if (found === undefined) throw missing('Certificate authority')
+  return found.value
+}
+
+const PEM_FILE = 'application/x-pem-file'
+
+const sent = (type: string, body: string | Buffer): Answer => ({
+  status: 200,
+  bytes: Buffer.from(body),
+  headers: { 'Content-Type': type },
+})
+
+async function sendCertificate({ database }: Service, call: Call): Promise<Answer> {
+  const type = acceptedType(call.header('Accept'), [PEM_FILE, 'text/plain']) ?? PEM_FILE
+  return sent(type, await columnOf(database, call, 'a.certificate'))
+}
+
+/** Clients that ask for neither PEM nor text get PKCS#7, as they always did. */
+async function sendChain({ database }: Service, call: Call): Promise<Answer> {
+  const type = acceptedType(call.header('Accept'), [PEM_FILE, 'text/plain'])
+  return type === null
+    ? sent('application/pkcs7-mime', await columnOf(database, call, 'a.pkcs7'))
+    : sent(type, await columnOf(database, call, 'a.chain'))
+}
+
+async function sendRevocationList({ database }: Service, backends: readonly CaBackend[], call: Call): Promise<Answer> {
+  const { id, pluginName } = await requireAuthority(database, call.who.projectId, call.params.id)
+  const crl = await backendOf(backends, pluginName).revocationList(id)
+  if (crl === null) throw notFound('The certificate authority has no revocation list.')
+  const type = acceptedType(call.header('Accept'), ['application/pkix-crl', PEM_FILE, 'text/plain'])
+  return type === null || type === 'application/pkix-crl'
+    ? sent('application/pkix-crl', crl)
+    : sent(type, pemOf('X509 CRL', crl))
+}
+
+async function showPreferred({ database }: Service, call: Call): Promise<Answer> {
+  const { rows } = await database.raw(
+    `SELECT a.id FROM certificate_authority a
+       LEFT JOIN project_certificate_authority p ON p.ca_id = a.id AND p.project_id = ? AND p.preferred
+      WHERE (p.preferred OR a.global_preferred) AND ${LIVE_AUTHORITY} ORDER BY p.preferred NULLS LAST LIMIT 1`,
+    [call.who.projectId],
+  )
+  return preferredAnswer(call, rows)
+}
+
+async function showGlobalPreferred({ database }: Service, call: Call): Promise<Answer> {
+  const { rows } = await database.raw(
+    `SELECT a.id FROM certificate_authority a WHERE a.global_preferred AND ${LIVE_AUTHORITY}`,
+  )
+  return preferredAnswer(call, rows)
+}
+
+function preferredAnswer(call: Call, rows: unknown): Answer {
+  const [found] = rows as { id: string }[]
+  if (found === undefined) throw notFound('No certificate authority is preferred.')
+  return { status: 200, json: JSON.stringify({ ca_ref: refOf(call, found.id) }) }
+}
+
+async function setGlobalPreferred({ database }: Service, call: Call): Promise<Answer> {
+  const { id, ownerId } = await requireAuthority(database, call.who.projectId, call.params.id)
+  if (ownerId !== null) throw badRequest('A certificate authority of a project cannot be preferred for all projects.')
+  await inTransaction(database, async trx => {
+    // Changes take turns: at no instant may two be preferred.
+    await trx.raw('SELECT 1 FROM certificate_authority WHERE project_id IS NULL ORDER BY id FOR NO KEY UPDATE')
+    await trx('certificate_authority').where({ global_preferred: true }).update({ global_preferred: false })
+    await trx('certificate_authority').where({ id }).update({ global_preferred: true })
+  })
+  return { status: 204 }
+}
+
+async function unsetGlobalPreferred({ database }: Service): Promise<Answer> {
+  await database('certificate_authority').where({ global_preferred: true }).update({ global_preferred: false })
+  return { status: 204 }
+}
+
+async function listProjects({ database }: Service, call: Call): Promise<Answer> {
+  const { id } = await requireAuthority(database, call.who.projectId, call.params.id)
+  const projects = await database('project_certificate_authority')
+    .where({ ca_id: id })
+    .orderBy(['created_at', 'project_id'])
+    .pluck('project_id')
+  return { status: 200, json: JSON.stringify({ projects }) }
+}
+
+async function changeList({ database }: Service, call: Call, change: typeof addToList): Promise<Answer> {
+  const { projectId } = call.who
+  const { id } = await requireAuthority(database, projectId, call.params.id)
+  await change(database, projectId, id)
+  return { status: 204 }
+}
+
+async function deleteAuthority({ database }: Service, call: Call): Promise<Answer> {
+  requireNoAction(call)
+  const { projectId } = call.who
+  const { id, ownerId } = await requireAuthority(database, projectId, call.params.id)
+  if (ownerId === null) throw forbidden('Only certificate authorities of the project can be deleted.')
+  const audit = auditInsert(
+    call.actor,
+    { action: 'ca.delete', outcome: 'success', targetType: 'ca', targetId: id },
+    'gone',
+  )
+  const deletion = deletingFromList(database, projectId, id, trx =>
+    trx.raw(
+      `WITH gone AS (DELETE FROM certificate_authority WHERE id = ? RETURNING id), logged AS (${audit.sql}) SELECT 1`,
+      [id, ...audit.bindings],
+    ),
+  )
+  await deletion.catch(error => {
+    if (sqlState(error) === '23503') throw conflict('There are certificate authorities below this one.')
+    throw error
+  })
+  return { status: 204 }
+}

@@ -1,0 +1,96 @@
+import type { KeyObject } from 'node:crypto'
+import {
+  type Asn1,
+  bitStringIn,
+  decodeUtf8,
+  integer,
+  objectIdentifier,
+  objectIdentifierIn,
+  readDer,
+  sequence,
+  sequenceIn,
+  setIn,
+  setOf,
+  smallIntegerIn,
+  tagged,
+  taggedIn,
+  writeDer,
+} from './asn1.js'
+import type { DistinguishedName } from './distinguished-name.js'
+import { extensionsIn, OID, subjectAltName } from './extensions.js'
+import { decodeGeneralNames, type GeneralName } from './general-names.js'
+import { InvalidX509 } from './invalid-x509.js'
+import { decodeName, encodeName } from './name-encoding.js'
+import { derOfPem } from './pem.js'
+import { type PublicKey, publicKeyOf, readPublicKey } from './public-key.js'
+import { isSignedBy, signed } from './signing.js'
+
+const EXTENSION_REQUEST = '1.2.840.113549.1.9.14'
+/** A request for a hundred names under an RSA key of 8192 bits is shorter. */
+const MOST_BYTES = 32_768
+
+/** What a verified request asks to be certified. Whatever else it asks for is not granted. */
+export type CertificateRequest = {
+  subject: DistinguishedName
+  /** The subject as the request holds it, to be certified without a change. */
+  encodedSubject: Asn1
+  publicKey: PublicKey
+  alternativeNames: readonly GeneralName[]
+}
+
+/**
+ * Reads a PKCS#10 request that anybody may have written, and verifies that it was signed with the key that it is for.
+ * @param bytes PEM or DER
+ * @throws InvalidX509 that says what is wrong
+ */
+export function readCertificateRequest(bytes: Buffer): CertificateRequest {
+  if (bytes.length > 2 * MOST_BYTES) throw tooLong()
+  const der = bytes.includes('-----BEGIN ')
+    ? derOfPem(decodeUtf8(bytes) ?? '', ['CERTIFICATE REQUEST', 'NEW CERTIFICATE REQUEST'], 'certificate request')
+    : bytes
+  if (der.length > MOST_BYTES) throw tooLong()
+  const [content, algorithm, signatureBits] = sequenceIn(readDer(der, 'certificate request')) ?? []
+  const [version, encodedSubject, keyInfo, attributes] = sequenceIn(content) ?? []
+  const signature = bitStringIn(signatureBits)
+  if (content === undefined || encodedSubject === undefined || signature === null || smallIntegerIn(version) !== 0) {
+    throw new InvalidX509('This is no PKCS#10 certificate request.')
+  }
+  const publicKey = readPublicKey(keyInfo)
+  const algorithmOid = objectIdentifierIn(sequenceIn(algorithm)?.[0])
+  if (!isSignedBy(writeDer(content), algorithmOid, signature, publicKey.key)) {
+    throw new InvalidX509('The signature of the certificate request is not right, or of a kind that is not supported.')
+  }
+  const subject = decodeName(encodedSubject)
+  const alternativeNames = alternativeNamesIn(attributes)
+  if (subject.length === 0 && alternativeNames.length === 0) {
+    throw new InvalidX509('The certificate request names no subject.')
+  }
+  return { subject, encodedSubject, publicKey, alternativeNames }
+}
+
+const tooLong = () => new InvalidX509(`A certificate request has at most ${MOST_BYTES} bytes.`)
+
+function alternativeNamesIn(attributes: Asn1 | undefined): GeneralName[] {
+  for (const attribute of taggedIn(attributes, 0) ?? []) {
+    const [type, values] = sequenceIn(attribute) ?? []
+    if (objectIdentifierIn(type) !== EXTENSION_REQUEST) continue
+    const extensions = extensionsIn(setIn(values)?.[0])
+    if (extensions === null) throw new InvalidX509('The extensions of the certificate request cannot be read.')
+    const encoded = extensions.get(OID.subjectAltName)
+    if (encoded !== undefined) return decodeGeneralNames(encoded)
+  }
+  return []
+}
+
+/** Writes a request, as DER. */
+export function writeCertificateRequest(
+  subject: DistinguishedName,
+  privateKey: KeyObject,
+  alternativeNames: readonly GeneralName[],
+): Buffer {
+  const extensions = sequence(...(alternativeNames.length > 0 ? [subjectAltName(alternativeNames, false)] : []))
+  const attributes =
+    alternativeNames.length > 0 ? [sequence(objectIdentifier(EXTENSION_REQUEST), setOf(extensions))] : []
+  const content = sequence(integer(0), encodeName(subject), publicKeyOf(privateKey).info, tagged(0, ...attributes))
+  return writeDer(signed(content, privateKey))
+}

@@ -1,0 +1,90 @@
+import {
+  type Asn1,
+  booleanValue,
+  integer,
+  namedBits,
+  objectIdentifier,
+  objectIdentifierIn,
+  octetString,
+  octetStringIn,
+  sequence,
+  sequenceIn,
+  smallIntegerIn,
+  tagged,
+  taggedBytes,
+  writeDer,
+} from './asn1.js'
+import { encodeGeneralNames, type GeneralName } from './general-names.js'
+
+export const OID = {
+  subjectKeyIdentifier: '2.5.29.14',
+  keyUsage: '2.5.29.15',
+  subjectAltName: '2.5.29.17',
+  basicConstraints: '2.5.29.19',
+  crlNumber: '2.5.29.20',
+  reasonCode: '2.5.29.21',
+  crlDistributionPoints: '2.5.29.31',
+  authorityKeyIdentifier: '2.5.29.35',
+  extendedKeyUsage: '2.5.29.37',
+} as const
+
+/** One extension of a certificate, a request or a revocation list. */
+export function extension(oid: string, value: Asn1, { critical = false } = {}): Asn1 {
+  return sequence(objectIdentifier(oid), ...(critical ? [booleanValue(true)] : []), octetString(writeDer(value)))
+}
+
+/** @param pathLength of a CA: how many CAs may stand below it one after the other; null for what is no CA */
+export const basicConstraints = (pathLength: number | null): Asn1 =>
+  extension(
+    OID.basicConstraints,
+    pathLength === null ? sequence() : sequence(booleanValue(true), integer(pathLength)),
+    { critical: true },
+  )
+
+const USAGES = { digitalSignature: 0, keyEncipherment: 2, keyCertSign: 5, cRLSign: 6 } as const
+
+export const keyUsage = (...usages: (keyof typeof USAGES)[]): Asn1 =>
+  extension(OID.keyUsage, namedBits(usages.map(usage => USAGES[usage])), { critical: true })
+
+const PURPOSES = { serverAuth: '1.3.6.1.5.5.7.3.1', clientAuth: '1.3.6.1.5.5.7.3.2' } as const
+
+export const extendedKeyUsage = (...purposes: (keyof typeof PURPOSES)[]): Asn1 =>
+  extension(OID.extendedKeyUsage, sequence(...purposes.map(purpose => objectIdentifier(PURPOSES[purpose]))))
+
+export const subjectKeyIdentifier = (identifier: Buffer): Asn1 =>
+  extension(OID.subjectKeyIdentifier, octetString(identifier))
+
+export const authorityKeyIdentifier = (identifier: Buffer): Asn1 =>
+  extension(OID.authorityKeyIdentifier, sequence(taggedBytes(0, identifier)))
+
+/** @param critical when the subject has no other name */
+export const subjectAltName = (names: readonly GeneralName[], critical: boolean): Asn1 =>
+  extension(OID.subjectAltName, encodeGeneralNames(names), { critical })
+
+export const crlDistributionPoint = (url: string): Asn1 =>
+  extension(
+    OID.crlDistributionPoints,
+    sequence(sequence(tagged(0, tagged(0, taggedBytes(6, Buffer.from(url, 'ascii')))))),
+  )
+
+/** The content of each extension in a list of them, by its object identifier; null when the list cannot be read. */
+export function extensionsIn(list: Asn1 | undefined): ReadonlyMap<string, Buffer> | null {
+  const members = sequenceIn(list)
+  if (members === null) return null
+  const found = new Map<string, Buffer>()
+  for (const member of members) {
+    const parts = sequenceIn(member)
+    const oid = objectIdentifierIn(parts?.[0])
+    const content = octetStringIn(parts?.at(-1))
+    if (oid === null || content === null || found.has(oid)) return null
+    found.set(oid, content)
+  }
+  return found
+}
+
+/** The path length of basic constraints: null for what is no CA, Infinity without a limit. */
+export function pathLengthIn(constraints: Asn1): number | null {
+  const [isCa, length] = sequenceIn(constraints) ?? []
+  if (isCa === undefined) return null
+  return length === undefined ? Number.POSITIVE_INFINITY : smallIntegerIn(length)
+}

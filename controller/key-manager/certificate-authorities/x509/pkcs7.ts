@@ -1,0 +1,14 @@
+import forge from 'node-forge'
+import { integer, objectIdentifier, readDer, sequence, setOf, tagged, writeDer } from './asn1.js'
+
+const oid = (name: 'data' | 'signedData') => objectIdentifier(String(forge.pki.oids[name]))
+
+/**
+ * Certificates as PKCS#7: a SignedData that nobody signed, which is how a chain is passed on. As DER.
+ * @param certificates DER of each
+ */
+export function writeCertificateBag(certificates: readonly Buffer[]): Buffer {
+  const members = certificates.map(der => readDer(der, 'certificate'))
+  const signedData = sequence(integer(1), setOf(), sequence(oid('data')), tagged(0, ...members), setOf())
+  return writeDer(sequence(oid('signedData'), tagged(0, signedData)))
+}

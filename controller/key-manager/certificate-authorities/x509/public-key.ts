@@ -1,0 +1,77 @@
+import { createHash, createPublicKey, type KeyObject } from 'node:crypto'
+import {
+  type Asn1,
+  bitStringIn,
+  integerBytesIn,
+  objectIdentifierIn,
+  readDer,
+  sequenceIn,
+  smallIntegerIn,
+  writeDer,
+} from './asn1.js'
+import { InvalidX509 } from './invalid-x509.js'
+
+const RSA_ENCRYPTION = '1.2.840.113549.1.1.1'
+const EC_PUBLIC_KEY = '1.2.840.10045.2.1'
+/** Object identifiers of the curves that keys may be on. */
+const CURVES: ReadonlySet<string> = new Set(['1.2.840.10045.3.1.7', '1.3.132.0.34', '1.3.132.0.35'])
+
+const LEAST_RSA_BITS = 2048
+/** Above it a single operation takes long enough to hold others up. */
+const MOST_RSA_BITS = 8192
+
+/** A public key that may be certified, with its SubjectPublicKeyInfo. */
+export type PublicKey = { info: Asn1; key: KeyObject }
+
+/**
+ * Takes a SubjectPublicKeyInfo that anybody may have written: kind and size are looked at before any mathematics is done with it.
+ * @throws InvalidX509 unless it is RSA of 2048 to 8192 bits or EC on P-256, P-384 or P-521
+ */
+export function readPublicKey(info: Asn1 | undefined): PublicKey {
+  const [algorithm, bits] = sequenceIn(info) ?? []
+  const [oid, parameters] = (sequenceIn(algorithm) ?? []).map(objectIdentifierIn)
+  const content = bitStringIn(bits)
+  if (info === undefined || content === null) throw new InvalidX509('The public key cannot be read.')
+  if (oid === RSA_ENCRYPTION) requireUsableRsa(content)
+  else if (oid !== EC_PUBLIC_KEY || !CURVES.has(parameters ?? '')) {
+    throw new InvalidX509('The public key must be an RSA key, or an EC key on P-256, P-384 or P-521.')
+  }
+  try {
+    return { info, key: createPublicKey({ key: writeDer(info), format: 'der', type: 'spki' }) }
+  } catch {
+    throw new InvalidX509('The public key cannot be read.')
+  }
+}
+
+function requireUsableRsa(content: Buffer): void {
+  const [modulus, exponent] = sequenceIn(readDer(content, 'RSA public key')) ?? []
+  const bits = bitsIn(integerBytesIn(modulus))
+  if (bits < LEAST_RSA_BITS || bits > MOST_RSA_BITS) {
+    throw new InvalidX509(`An RSA key must have ${LEAST_RSA_BITS} to ${MOST_RSA_BITS} bits; this one has ${bits}.`)
+  }
+  const value = smallIntegerIn(exponent)
+  if (value === null || value < 3 || value % 2 === 0) {
+    throw new InvalidX509('The public exponent of the RSA key cannot be used.')
+  }
+}
+
+/** Bits of a number that is not negative; 0 for others. */
+function bitsIn(bytes: Buffer | null): number {
+  if (bytes === null || (bytes[0] ?? 0x80) >= 0x80) return 0
+  const firstUsed = bytes.findIndex(byte => byte !== 0)
+  if (firstUsed === -1) return 0
+  return (bytes.length - firstUsed - 1) * 8 + (32 - Math.clz32(bytes[firstUsed] ?? 0))
+}
+
+/** The public half of a key of ours, with its SubjectPublicKeyInfo. */
+export function publicKeyOf(privateKey: KeyObject): PublicKey {
+  const key = createPublicKey(privateKey)
+  return { key, info: readDer(key.export({ format: 'der', type: 'spki' }), 'public key') }
+}
+
+/** The key identifier of RFC 7093: the first 160 bits of the SHA-256 of the key's bits. */
+export function keyIdentifierOf({ info }: PublicKey): Buffer {
+  const bits = bitStringIn(sequenceIn(info)?.[1])
+  if (bits === null) throw new Error('A public key without bits was read.')
+  return createHash('sha256').update(bits).digest().subarray(0, 20)
+}
