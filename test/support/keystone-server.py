@@ -61,7 +61,8 @@ def serve(port, options):
         for name, value in options.items():
             group, option = name.split(".")
             cfg.CONF.set_override(option, value, group)
-        server = serving.make_server("127.0.0.1", port, application, threaded=True)
+        # In one thread: connections to SQLite belong to the thread that made them.
+        server = serving.make_server("127.0.0.1", port, application)
         os.write(writer, b"%d\n" % server.server_port)
         os.close(writer)
         server.serve_forever()

@@ -40,7 +40,8 @@ connection = sqlite:///${directory}/keystone.db
 [fernet_tokens]
 key_repository = ${keys}
 [cache]
-enabled = false
+enabled = true
+backend = dogpile.cache.memory
 [identity]
 password_hash_rounds = 4
 `,
@@ -82,12 +83,21 @@ password_hash_rounds = 4
     throw error
   })
   const url = `http://127.0.0.1:${port}`
-  const call = (operation: string, options: CallOptions = {}) => send(url, operation, options)
+  const call = (operation: string, options: CallOptions = {}) =>
+    send(url, operation, options).catch((error: Error) => {
+      throw new Error(`${operation}: ${error.message}\n${log}`)
+    })
   const tokenFor = async (auth: object): Promise<string> => {
     const reply = await call('POST /v3/auth/tokens', { body: auth })
     const token = reply.headers.get('X-Subject-Token')
     if (token === null) throw new Error(`The login was answered by ${reply.status}: ${JSON.stringify(reply.body)}`)
     return token
+  }
+  const stop = async () => {
+    await command('stop')
+  }
+  const start = async (options: Record<string, number> = {}) => {
+    if ((await command('serve', port, options)) !== port) throw new Error(`Keystone is not back:\n${log}`)
   }
   return {
     url: `${url}/v3`,
@@ -95,16 +105,14 @@ password_hash_rounds = 4
     call,
     tokenFor,
     tokenOf: (name, scope, password = `${name}-pw`) => tokenFor(passwordLogin(name, password, scope)),
-    stop: async () => {
-      await command('stop')
-    },
-    start: async (options = {}) => {
-      if ((await command('serve', port, options)) !== port) throw new Error(`Keystone is not back:\n${log}`)
-    },
+    stop,
+    start,
     replaceKeys: async () => {
+      await stop()
       rmSync(keys, { recursive: true })
       mkdirSync(keys, { mode: 0o700 })
       await manage('fernet_setup', ...own)
+      await start()
     },
     end,
   }
