@@ -18,7 +18,7 @@ export type ListenerOptions = {
 /** The other side counts as gone after twice this silence. */
 const HEARTBEAT_SECONDS = 30
 const SHORTEST_PAUSE_MS = 500
-const LONGEST_PAUSE_MS = 15_000
+const LONGEST_PAUSE_MS = 5_000
 
 /**
  * Follows the identity service's notifications until stopped, through restarts of the bus. A message is acknowledged once the erasure is
