@@ -15,6 +15,7 @@ export async function summaryOf(instance: Instance): Promise<string[]> {
     'Krater is up.',
     `  identity       ${urls.identity}${external === null ? '' : ' (identity.external_url; users and projects are those there)'}`,
     `  load balancer  ${urls.loadBalancer}`,
+    `  key manager    ${urls.keyManager}`,
     `  network        ${urls.network}`,
     ...(external === null
       ? [
