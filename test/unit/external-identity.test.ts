@@ -246,6 +246,7 @@ t.test('a Keystone that misbehaves makes it 503, and never 401', async t => {
   t.ok(await validate('good-silence'), 'failures are not remembered')
   t.notMatch(recorded.text(), /good-|own-|krater-pw/, 'no token and no password in the log')
   t.match(recorded.text(), /it needs the role service/)
+  t.match(recorded.text(), /sent more than 4194304 bytes/)
   t.match(recorded.text(), /Keystone validates tokens again/)
 })
 
