@@ -256,16 +256,7 @@ t.test('a payload that is to be wrapped is not given away unwrapped', async t =>
 
 t.test('what cannot be an id is not there', async t => {
   const id = await store()
-  for (const other of [
-    randomUUID(),
-    id.toUpperCase(),
-    id.replaceAll('-', ''),
-    `${id}x`,
-    'x',
-    "'--",
-    '%2e%2e',
-    '%ff%fe',
-  ]) {
+  for (const other of [randomUUID(), id.toUpperCase(), id.replaceAll('-', ''), `${id}x`, 'x', "'--", '%ff%fe']) {
     const path = `/v1/secrets/${other}`
     for (const [method, below] of [
       ['GET', ''],

@@ -1,5 +1,6 @@
 import type { Knex } from 'knex'
 import { z } from 'zod'
+import { query } from '../../database/query.js'
 import { KEY_COLUMNS, type KeyRow, type SealedWithKey, sealedFrom } from '../crypto/keyring.js'
 import { missing, requireId } from '../ids.js'
 import type { Target } from '../rights.js'
@@ -23,8 +24,6 @@ export const newSecret = z.object({
   transport_key_needed: z.enum(['true', 'false'], 'must be "true" or "false"').optional(),
   transport_key_id: z.string().optional(),
 })
-
-export type NewSecret = z.output<typeof newSecret>
 
 /** SQL: a secret that is neither deleted nor past its time. */
 export const liveSecret = (alias: string) =>
@@ -67,12 +66,12 @@ export async function findSecret<More = unknown>(
   id: string | undefined,
   { columns = '', base = '', lock = '' }: { columns?: string; base?: string; lock?: string } = {},
 ): Promise<FoundSecret & More> {
-  const { rows } = await database.raw(
+  const [found] = await query<FoundSecret & More>(
+    database,
     `SELECT s.id, ${TARGET_COLUMNS('s')}${columns === '' ? '' : `, ${columns}`}
        FROM secret s CROSS JOIN (SELECT ?::text AS url) base WHERE s.id = ? AND ${LIVE} ${lock}`,
     [base, requireId(id, 'Secret')],
   )
-  const [found] = rows as (FoundSecret & More)[]
   if (found === undefined) throw missing('Secret')
   return found
 }
@@ -81,12 +80,12 @@ export type SecretWithPayload = FoundSecret & { contentType: ContentType | null;
 
 /** A live secret with its ciphertext. @throws ApiError 404 */
 export async function findPayload(database: Knex, id: string | undefined): Promise<SecretWithPayload> {
-  const { rows } = await database.raw(
+  const [found] = await query<FoundSecret & KeyRow & { contentType: ContentType | null; ciphertext: Buffer | null }>(
+    database,
     `SELECT s.id, ${TARGET_COLUMNS('s')}, s.content_type AS "contentType", s.ciphertext, ${KEY_COLUMNS}
        FROM secret s LEFT JOIN project_key k ON k.id = s.project_key_id WHERE s.id = ? AND ${LIVE}`,
     [requireId(id, 'Secret')],
   )
-  const [found] = rows as (FoundSecret & KeyRow & { contentType: ContentType | null; ciphertext: Buffer | null })[]
   if (found === undefined) throw missing('Secret')
   const { ciphertext } = found
   return { ...found, sealed: ciphertext === null ? null : sealedFrom(ciphertext, found) }

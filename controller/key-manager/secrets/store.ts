@@ -1,4 +1,5 @@
 import type { Knex } from 'knex'
+import { query } from '../../database/query.js'
 import { conflict } from '../../http/errors.js'
 import { type Actor, auditInsert } from '../audit/record.js'
 import type { Sealed } from '../crypto/keyring.js'
@@ -72,7 +73,8 @@ async function updatePayload(
     { action: 'secret.payload.store', outcome: 'success', targetType: 'secret', targetId: id },
     'stored',
   )
-  const { rows } = await database.raw(
+  const [outcome] = await query<{ keyStands: boolean; stored: boolean; live: boolean }>(
+    database,
     `WITH standing AS MATERIALIZED (SELECT id FROM project_key WHERE id = ?::uuid AND active),
      stored AS (
        UPDATE secret s SET content_type = ?, project_key_id = standing.id, ciphertext = ?::bytea, updated_at = clock_timestamp()
@@ -82,7 +84,6 @@ async function updatePayload(
             EXISTS (SELECT 1 FROM secret s WHERE s.id = ? AND ${LIVE}) AS live`,
     [sealed.projectKeyId, contentType, sealed.ciphertext, id, ...audit.bindings, id],
   )
-  const [outcome] = rows as { keyStands: boolean; stored: boolean; live: boolean }[]
   if (outcome?.stored === true) return 'stored'
   if (outcome?.keyStands === false) return 'key replaced'
   return outcome?.live === true ? 'has payload' : 'gone'
@@ -99,7 +100,8 @@ async function insertSecret(
     { action: 'secret.create', outcome: 'success', targetType: 'secret', targetId: id },
     'made',
   )
-  const { rows } = await database.raw(
+  const [allowed] = await query<{ fits: boolean; keyStands: boolean }>(
+    database,
     `WITH allowed AS MATERIALIZED (
        SELECT quota_allows(?::text, 'secrets', ?) AS fits,
               ?::uuid IS NULL OR EXISTS (SELECT 1 FROM project_key WHERE id = ?::uuid AND active) AS key_stands),
@@ -116,9 +118,8 @@ async function insertSecret(
       ...[secret.bitLength, secret.mode, secret.expiration, secret.payload?.contentType ?? null],
       ...[sealed?.projectKeyId ?? null, sealed?.ciphertext ?? null],
       ...audit.bindings,
-    ] as Knex.RawBinding[],
+    ],
   )
-  const [allowed] = rows as { fits: boolean; keyStands: boolean }[]
   if (allowed?.fits !== true) return 'quota'
   return allowed.keyStands ? 'stored' : 'key replaced'
 }
