@@ -168,6 +168,13 @@ t.test('a user on the ACL reads from any project and with any role, at once, and
     await listing(['user-somebody'])
     for (const path of readable) t.equal(await get(path), 403, `${path} taken away`)
   }
+  const removals: [string, unknown?][] = [['DELETE'], ['PUT', {}]]
+  for (const [method, body] of removals) {
+    await listing(['user-nobody'])
+    t.equal(await get(secret), 200)
+    for (const path of [secret, container]) await ask(method, `${path}/acl`, body)
+    for (const path of readable) t.equal(await get(path), 403, `${path} when the ACL is gone`)
+  }
   await listing(['user-nobody'])
   const refused: [string, string, unknown?][] = [
     ['DELETE', secret],
@@ -200,6 +207,8 @@ t.test('what is private is for its creator and the project’s administrators', 
       [403, 403, 200, 200],
       path,
     )
+    await ask('DELETE', `${path}/acl`, undefined, { token: tokenOf('creator') })
+    t.equal(await get('member'), 200, 'without an ACL nothing is private')
   }
 })
 

@@ -1,4 +1,5 @@
 import type { Knex } from 'knex'
+import { query } from '../../database/query.js'
 import type { AuditAction } from '../audit/record.js'
 import { auditInsert } from '../audit/record.js'
 import { findContainer, liveContainer } from '../containers/container.js'
@@ -109,7 +110,8 @@ async function changeAcl(
     'changed',
     `jsonb_build_object('users', cardinality(acl_users), 'project_access', acl_project_access)`,
   )
-  const { rows } = await database.raw(
+  const rows = await query(
+    database,
     `WITH changed AS (
        UPDATE ${table} ${alias}
           SET acl_users = coalesce(?::text[], acl_users), acl_project_access = coalesce(?::boolean, acl_project_access),
@@ -117,7 +119,7 @@ async function changeAcl(
         WHERE ${alias}.id = ? AND ${live} RETURNING acl_users, acl_project_access),
      logged AS (${audit.sql})
      SELECT 1 FROM changed`,
-    [change.users, change.projectAccess, id, ...audit.bindings] as Knex.RawBinding[],
+    [change.users, change.projectAccess, id, ...audit.bindings],
   )
   if (rows.length === 0) throw missing(label)
 }

@@ -1,5 +1,6 @@
 import type { Knex } from 'knex'
 import { z } from 'zod'
+import { query } from '../../database/query.js'
 import { missing, requireId } from '../ids.js'
 import type { Target } from '../rights.js'
 import { TARGET_COLUMNS } from '../secrets/secret.js'
@@ -54,12 +55,12 @@ export async function findContainer<More = unknown>(
   id: string | undefined,
   { columns = '', base = '', lock = '' }: { columns?: string; base?: string; lock?: string } = {},
 ): Promise<FoundContainer & More> {
-  const { rows } = await database.raw(
+  const [found] = await query<FoundContainer & More>(
+    database,
     `SELECT c.id, c.type, ${TARGET_COLUMNS('c')}${columns === '' ? '' : `, ${columns}`}
        FROM container c CROSS JOIN (SELECT ?::text AS url) base WHERE c.id = ? AND ${liveContainer('c')} ${lock}`,
     [base, requireId(id, 'Container')],
   )
-  const [found] = rows as (FoundContainer & More)[]
   if (found === undefined) throw missing('Container')
   return found
 }

@@ -1,4 +1,5 @@
 import type { Knex } from 'knex'
+import { query } from '../../database/query.js'
 import { badRequest } from '../../http/errors.js'
 import { idInReference, missing } from '../ids.js'
 import { mayDo, type Policy, type Target, type Who } from '../rights.js'
@@ -27,10 +28,11 @@ export async function requireOwnSecrets(
   ids: readonly string[],
 ): Promise<void> {
   if (ids.length === 0) return
-  const { rows } = await database.raw(
+  const targets = await query<Target>(
+    database,
     `SELECT ${TARGET_COLUMNS('s')} FROM secret s WHERE s.id = ANY(?::uuid[]) AND s.project_id = ? AND ${LIVE}`,
     [[...ids], who.projectId],
   )
-  const seen = (rows as Target[]).filter(target => mayDo(policy, 'secret show', who, target))
+  const seen = targets.filter(target => mayDo(policy, 'secret show', who, target))
   if (seen.length < new Set(ids).size) throw missing('Secret')
 }

@@ -1,4 +1,5 @@
 import type { Knex } from 'knex'
+import { query } from '../../database/query.js'
 import { quotaReached } from '../faults.js'
 import { missing, newId } from '../ids.js'
 import { LIVE } from '../secrets/secret.js'
@@ -23,7 +24,8 @@ export type ContainerToStore = {
 export async function storeContainer(database: Knex, container: ContainerToStore, limit: number): Promise<string> {
   const id = newId()
   const { projectId, creatorId, name, type, references } = container
-  const { rows } = await database.raw(
+  const [outcome] = await query<{ fits: boolean; stored: boolean }>(
+    database,
     `WITH allowed AS MATERIALIZED (SELECT quota_allows(?::text, 'containers', ?) AS fits),
      wanted AS (SELECT * FROM unnest(?::uuid[], ?::text[]) WITH ORDINALITY AS r (secret_id, name, position)),
      held AS MATERIALIZED (
@@ -40,9 +42,8 @@ export async function storeContainer(database: Knex, container: ContainerToStore
     [
       ...[projectId, limit, references.map(({ secretId }) => secretId), references.map(reference => reference.name)],
       ...[projectId, id, projectId, creatorId, name, type],
-    ] as Knex.RawBinding[],
+    ],
   )
-  const [outcome] = rows as { fits: boolean; stored: boolean }[]
   if (outcome?.fits !== true) throw quotaReached('containers')
   if (!outcome.stored) throw missing('Secret')
   return id
