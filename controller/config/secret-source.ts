@@ -71,11 +71,13 @@ async function outputOf(
   child.child.stdin?.end()
   const { stdout } = await child.catch((failure: Failure) => {
     const how =
-      failure.killed === true
-        ? `did not end within ${COMMAND_LIMIT_MS / 1000} s, or printed too much`
-        : typeof failure.code === 'number'
-          ? `ended with status ${failure.code}`
-          : `cannot be run (${String(failure.code ?? failure.signal)})`
+      failure.code === 'ERR_CHILD_PROCESS_STDIO_MAXBUFFER'
+        ? 'printed too much'
+        : failure.killed === true
+          ? `did not end within ${COMMAND_LIMIT_MS / 1000} s`
+          : typeof failure.code === 'number'
+            ? `ended with status ${failure.code}`
+            : `cannot be run (${String(failure.code ?? failure.signal)})`
     throw new ConfigurationError(`The command ${program} (${what}) ${how}; run it by hand to see why.`)
   })
   return stdout

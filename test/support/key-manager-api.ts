@@ -36,20 +36,26 @@ export type TestKeyManager = {
   stop: () => Promise<void>
 }
 
+async function openTestKeyring(database: Database): Promise<Keyring> {
+  const backend = createSimpleCrypto({ origin: 'the test', remedy: '', keys: [randomBytes(32)], reread: null })
+  await requireMasterKeys(database, backend)
+  return createKeyring(database, [backend])
+}
+
 /**
  * The key manager's API over HTTP on a database of its own.
  * @param settings of the `key_manager` group of the configuration
  * @param validate instead of tokens that say who they are
+ * @param openKeyring instead of one back end with a master key of its own
  */
 export async function startTestKeyManager(
   settings: Record<string, unknown> = {},
   validate: TokenValidator = async token => callerOf(token),
+  openKeyring = openTestKeyring,
 ): Promise<TestKeyManager> {
   const testDatabase = await createTestDatabase()
   const database = testDatabase.of('key_manager')
-  const backend = createSimpleCrypto({ origin: 'the test', remedy: '', keys: [randomBytes(32)], reread: null })
-  await requireMasterKeys(database, backend)
-  const keyring = createKeyring(database, [backend])
+  const keyring = await openKeyring(database)
   const config = configurationSchema.parse({ key_manager: settings }).key_manager
   const app = createKeyManagerApi({
     database,
@@ -107,7 +113,7 @@ export async function startTestKeyManager(
     },
     stop: async () => {
       await server.stop()
-      await backend.stop()
+      await Promise.all([...keyring.backends.values()].map(backend => backend.stop()))
       await testDatabase.drop()
     },
   }

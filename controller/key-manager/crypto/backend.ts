@@ -52,7 +52,7 @@ export type CryptoBackend = {
 export class CryptoUnavailable extends ApiError {
   constructor(readonly reason: string) {
     super(503, 'Secrets cannot be opened or stored at the moment; try again in a moment.', { 'Retry-After': '5' })
-    this.name = 'CryptoUnavailable'
+    this.name = new.target.name
     this.cause = reason
   }
 }

@@ -30,9 +30,9 @@ export type TokenResult = Buffer | boolean | KeyAttributes
 
 /**
  * `broken`: the library or the token fails; all is loaded anew. `misconfigured`: an operator must act first; trying again could lock the token.
- * The other two: what was given does not belong to the key.
+ * `absent`: there is no such master key. The other two: what was given does not belong to the key.
  */
-export type TokenFault = { fault: 'broken' | 'misconfigured' | 'value' | 'project key'; reason: string }
+export type TokenFault = { fault: 'broken' | 'misconfigured' | 'absent' | 'value' | 'project key'; reason: string }
 
 export type ToTokenProcess = { start: TokenSettings } | { id: number; ask: TokenCall }
 

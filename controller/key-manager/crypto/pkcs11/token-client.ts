@@ -15,6 +15,8 @@ export type TokenClientOptions = {
   callMilliseconds: number
   /** Calls that may wait. */
   queueLimit: number
+  /** The script of the process that holds the token; the one beside this file when not given. */
+  program?: string
 }
 
 /** Asks the process that holds the token; it is started when needed, and anew when it hangs, crashes or its library fails. */
@@ -29,25 +31,32 @@ export type TokenClient = {
 /** The process cannot go on. */
 class Broken extends Error {}
 
+/** The master key is not there; a library that has lost sight of its token for a while says so as well. */
+class Absent extends Broken {}
+
 type Running = {
   ask: (call: TokenCall) => Promise<TokenResult>
   end: (reason: string) => Promise<void>
 }
 
-export function createTokenClient({ settings, callMilliseconds, queueLimit }: TokenClientOptions): TokenClient {
+export function createTokenClient(options: TokenClientOptions): TokenClient {
+  const { queueLimit } = options
   let current: Promise<Running> | null = null
+  let startedAt = 0
   let waiting = 0
   let refusal: CryptoMisconfigured | null = null
   let pause: { until: number; reason: string } | null = null
 
   const attempt = async (call: TokenCall): Promise<TokenResult> => {
-    const used = current ?? startProcess(settings, callMilliseconds)
+    if (current === null) startedAt = performance.now()
+    const used = current ?? startProcess(options)
     current = used
     try {
       return await (await used).ask(call)
     } catch (error) {
       // Of many calls that fail at once the first puts the process away; the others find a new one.
-      if (error instanceof Broken && current === used) {
+      const isFresh = error instanceof Absent && performance.now() - startedAt < PAUSE_MS
+      if (error instanceof Broken && !isFresh && current === used) {
         current = null
         await endOf(used, error.message)
       }
@@ -67,7 +76,7 @@ export function createTokenClient({ settings, callMilliseconds, queueLimit }: To
     } catch (error) {
       if (error instanceof CryptoMisconfigured) refusal = error
       if (!(error instanceof Broken)) throw error
-      pause = { until: performance.now() + PAUSE_MS, reason: error.message }
+      if (!(error instanceof Absent)) pause = { until: performance.now() + PAUSE_MS, reason: error.message }
       throw new CryptoUnavailable(error.message)
     } finally {
       waiting--
@@ -95,14 +104,16 @@ const endOf = (process: Promise<Running>, reason: string): Promise<void> =>
 
 /** In the sources and in the bundle it stands beside this file. */
 const here = fileURLToPath(import.meta.url)
-const program = join(dirname(here), `token-process${extname(here)}`)
+const beside = join(dirname(here), `token-process${extname(here)}`)
 
 type Waiting = { resolve: (result: TokenResult) => void; reject: (error: Error) => void }
 
-function startProcess(settings: TokenSettings, callMilliseconds: number): Promise<Running> {
+function startProcess({ settings, callMilliseconds, program = beside }: TokenClientOptions): Promise<Running> {
   const child = fork(program, [], {
     serialization: 'advanced',
     stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
+    // What this process needs to read TypeScript the bundle does not need.
+    ...(program.endsWith('.js') && { execArgv: [] }),
     cwd: '/',
   })
   const ended = new Promise<void>(resolve => child.once('exit', () => resolve()))
@@ -119,7 +130,8 @@ function startProcess(settings: TokenSettings, callMilliseconds: number): Promis
     child.kill('SIGKILL')
     for (const { reject } of waiting.values()) reject(new Broken(reason))
     waiting.clear()
-    holdOpen(child, false)
+    // Its end is waited for.
+    holdOpen(child, true)
   }
   const restartLimit = (): void => {
     clearTimeout(limit)
@@ -190,6 +202,7 @@ function startProcess(settings: TokenSettings, callMilliseconds: number): Promis
 
 function errorOf({ fault, reason }: TokenFault): Error {
   if (fault === 'broken') return new Broken(reason)
+  if (fault === 'absent') return new Absent(reason)
   return fault === 'misconfigured' ? new CryptoMisconfigured(reason) : new CannotOpen(fault)
 }
 

@@ -78,7 +78,7 @@ export function openToken(pkcs11: Pkcs11Module, settings: TokenSettings): Token 
   }
   const masterOf = (label: string): Pkcs11.Handle => {
     const found = findMaster(label)
-    if (found === null) throw new TokenError('broken', `The token has no master key labelled ${label}.`)
+    if (found === null) throw new TokenError('absent', `The token has no master key labelled ${label}.`)
     return found
   }
   const createMaster = (label: string): boolean => {
