@@ -1,4 +1,5 @@
 import type { Knex } from 'knex'
+import { query } from '../../database/query.js'
 
 /** Who acted, and by which request. */
 export type Actor = {
@@ -75,5 +76,5 @@ export function auditInsert(
 
 /** Stores one record by itself. */
 export async function recordAudit(database: Knex, actor: Actor, entry: AuditEntry): Promise<void> {
-  await database.raw(`INSERT INTO audit_record (${COLUMNS}) VALUES (${VALUES})`, bindingsOf(actor, entry))
+  await query(database, `INSERT INTO audit_record (${COLUMNS}) VALUES (${VALUES})`, bindingsOf(actor, entry))
 }
