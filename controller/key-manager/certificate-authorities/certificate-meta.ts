@@ -42,7 +42,7 @@ type CertificateMeta = z.output<typeof certificateMeta>
 export type CertificateWish = { name: string | null; caId: string | null } & (
   | { form: 'new key'; subjectDn: string; algorithm: PairAlgorithm; bits: number }
   | { form: 'stored key'; subjectDn: string; containerId: string }
-  /** `requestData` is base64 of a certificate request; it is for the CA to miss it. */
+  /** `requestData` is a certificate request as `decodeRequest` reads it; it is for the CA to miss it. */
   | { form: 'request'; requestData: string | null }
 )
 
@@ -65,8 +65,11 @@ function wishOf(meta: CertificateMeta): CertificateWish {
     if (containerId === null) throw badRequest('The container_ref names no container.')
     return { ...common, form: 'stored key', containerId, subjectDn: required(meta, 'subject_dn') }
   }
-  if (type === 'custom' && meta.algorithm && !meta.request_data && !meta.container_ref) {
-    return { ...common, form: 'new key', subjectDn: required(meta, 'subject_dn'), ...newKeyOf(meta, meta.algorithm) }
+  // OpenStack's client sends no algorithm with the subject that it is given.
+  const isForNewKey = Boolean(meta.algorithm || meta.subject_dn) && !meta.request_data && !meta.container_ref
+  if (type === 'custom' && isForNewKey) {
+    const algorithm = meta.algorithm || 'rsa'
+    return { ...common, form: 'new key', subjectDn: required(meta, 'subject_dn'), ...newKeyOf(meta, algorithm) }
   }
   const requestData = type === 'simple-cmc' ? required(meta, 'request_data') : meta.request_data || null
   return { ...common, form: 'request', requestData }
@@ -93,11 +96,14 @@ function newKeyOf({ bit_length, curve }: CertificateMeta, named: string): { algo
   return { algorithm, bits }
 }
 
-/** @param requestData base64 of the PEM or DER of a certificate request @throws InvalidX509 */
+/**
+ * @param requestData a certificate request: base64 of its PEM or DER, or the PEM itself, as OpenStack's client sends the file that it is given
+ * @throws InvalidX509
+ */
 export function decodeRequest(requestData: string | null): CertificateRequest {
   if (requestData === null) throw new InvalidX509('There is no request_data to certify.')
-  const bytes = decodeBase64(requestData)
-  if (bytes === null) throw new InvalidX509('The request_data is not base64.')
+  const bytes = requestData.includes('-----BEGIN') ? Buffer.from(requestData) : decodeBase64(requestData)
+  if (bytes === null) throw new InvalidX509('The request_data is neither PEM nor base64.')
   return readCertificateRequest(bytes)
 }
 

@@ -59,7 +59,7 @@ async function listAuthorities(
             bindings: [projectId, projectId, projectId],
           },
         ]
-  const filters = (['plugin_name', 'plugin_ca_id'] as const).flatMap(name => {
+  const filters = (['name', 'plugin_name', 'plugin_ca_id'] as const).flatMap(name => {
     const pattern = queryText(call.query, name)
     // Without an escape character no pattern is wrong.
     return pattern === null ? [] : [{ sql: `a.${name} LIKE ? ESCAPE ''`, bindings: [pattern] }]

@@ -1,0 +1,369 @@
+import { createPrivateKey, X509Certificate } from 'node:crypto'
+import t from 'tap'
+import { createCaBackends } from '../../controller/key-manager/certificate-authorities/backends.js'
+import type { CaBackend } from '../../controller/key-manager/certificate-authorities/ca-backend.js'
+import { certificateOrderExecutor } from '../../controller/key-manager/certificate-authorities/certificate-order.js'
+import { writeCertificateRequest } from '../../controller/key-manager/certificate-authorities/x509/certificate-request.js'
+import { parseDistinguishedName } from '../../controller/key-manager/certificate-authorities/x509/distinguished-name.js'
+import { pemOf } from '../../controller/key-manager/certificate-authorities/x509/pem.js'
+import { startTestKeyManager } from '../support/key-manager-api.js'
+import { FOREIGN, type Json, OWN, tokenOf } from '../support/load-balancer-api.js'
+import { EXECUTORS, orderWords, pathOf, startTestOrderWorker } from '../support/order-worker.js'
+import { fileOf, keyOf, NAMES, openssl } from '../support/x509.js'
+
+const manager = await startTestKeyManager()
+const { ask, database } = manager
+const backends = createCaBackends(manager)
+for (const backend of backends) await backend.prepare()
+const executor = certificateOrderExecutor(manager, backends)
+const worker = await startTestOrderWorker(manager, { executors: { ...EXECUTORS, certificate: executor } })
+t.teardown(async () => {
+  await worker.stop()
+  await manager.stop()
+})
+const { order, show, ended } = orderWords(manager)
+
+const member = tokenOf('member')
+const rootRow = await database('certificate_authority').first('id', 'certificate')
+const rootFile = fileOf(rootRow.certificate)
+
+const payloadOf = async (path: string): Promise<string> => (await ask('GET', `${path}/payload`)).text
+
+/** Contents of the container of an order by their names. */
+async function resultOf(
+  record: Json,
+): Promise<{ container: Json; parts: Record<string, { secret: Json; payload: string }> }> {
+  const { body: container } = await ask('GET', pathOf(record.container_ref))
+  const parts: Record<string, { secret: Json; payload: string }> = {}
+  const references = container.secret_refs as { name: string; secret_ref: string }[]
+  for (const { name, secret_ref } of references) {
+    const path = pathOf(secret_ref)
+    parts[name] = { secret: (await ask('GET', path)).body, payload: await payloadOf(path) }
+  }
+  return { container, parts }
+}
+
+const csr = (kind: 'RSA 2048' | 'P-256' | 'P-384', dn = 'CN=csr.example') =>
+  Buffer.from(
+    pemOf('CERTIFICATE REQUEST', writeCertificateRequest(parseDistinguishedName(dn), keyOf(kind), NAMES)),
+  ).toString('base64')
+
+async function subordinate(subject = 'CN=Below,O=Example', token = member): Promise<string> {
+  const made = await ask(
+    'POST',
+    '/v1/cas',
+    { name: 'b', subject_dn: subject, parent_ca_ref: `x/${rootRow.id}` },
+    { token },
+  )
+  return String(made.body.ca_ref).slice(-36)
+}
+
+t.test('a key and its certificate in one order', async t => {
+  const id = await order('certificate', {
+    name: 'web',
+    algorithm: 'rsa',
+    bit_length: 2048,
+    subject_dn: 'CN=www.example.com,O=Example\\, Inc.',
+  })
+  const record = await ended(id)
+  t.match(record, { status: 'ACTIVE', type: 'certificate', sub_status: 'cert_generated' })
+  t.notOk('secret_ref' in record)
+  const { container, parts } = await resultOf(record)
+  t.match(container, { type: 'certificate', name: 'web' })
+  t.same(Object.keys(parts), ['certificate', 'private_key'], 'nothing but the root has signed')
+  t.match(parts.certificate?.secret, { name: 'web-certificate', secret_type: 'certificate' })
+  t.match(parts.private_key?.secret, {
+    name: 'web-private_key',
+    secret_type: 'private',
+    algorithm: 'rsa',
+    bit_length: 2048,
+    content_types: { default: 'application/octet-stream' },
+  })
+  const certificate = new X509Certificate(parts.certificate?.payload ?? '')
+  t.ok(certificate.checkPrivateKey(createPrivateKey(parts.private_key?.payload ?? '')))
+  t.ok(certificate.checkHost('www.example.com'), 'the common name is an alternative name as well')
+  t.match(certificate.subject, 'O=Example\\, Inc.')
+  t.match(openssl(['verify', '-x509_strict', '-CAfile', rootFile, fileOf(parts.certificate?.payload ?? '')]), {
+    status: 0,
+  })
+  const [row] = await database('issued_certificate').where({ order_id: id })
+  t.match(row, { ca_id: rootRow.id, subject_dn: 'CN=www.example.com,O=Example\\, Inc.', revoked_at: null })
+  t.equal(BigInt(`0x${row.serial}`), BigInt(`0x${certificate.serialNumber}`))
+  t.match(await database('audit_record').where({ action: 'certificate.issue' }), [
+    { user_id: 'user-member', project_id: OWN, target_id: rootRow.id, detail: { order: id, serial: row.serial } },
+  ])
+})
+
+t.test('a key on a curve, an address, and no name', async t => {
+  const record = await ended(
+    await order('certificate', { algorithm: 'EC', curve: 'secp384r1', subject_dn: 'CN=192.0.2.9' }),
+  )
+  const { container, parts } = await resultOf(record)
+  t.match(container, { name: null })
+  t.equal(parts.certificate?.secret.name, null)
+  const certificate = new X509Certificate(parts.certificate?.payload ?? '')
+  t.ok(certificate.checkIP('192.0.2.9'))
+  t.equal(certificate.publicKey.asymmetricKeyDetails?.namedCurve, 'secp384r1')
+  const bare = await resultOf(await ended(await order('certificate', { subject_dn: 'CN=Some Body' })))
+  const plain = new X509Certificate(bare.parts.certificate?.payload ?? '')
+  t.equal(plain.publicKey.asymmetricKeyDetails?.modulusLength, 2048)
+  t.equal(plain.subjectAltName, undefined, 'a name that is no host stays a name')
+})
+
+t.test('a request of the client: the certificate alone', async t => {
+  for (const meta of [
+    { request_data: csr('P-256') },
+    { request_type: 'custom', request_data: csr('P-384') },
+    { request_type: 'simple-cmc', request_data: csr('RSA 2048'), requestor_name: 'me', plugin_key: { a: 1 } },
+  ]) {
+    const id = await order('certificate', { name: 'mine', ...meta })
+    const record = await ended(id)
+    t.match(record, { status: 'ACTIVE', meta })
+    const { container, parts } = await resultOf(record)
+    t.match(container, { type: 'certificate' })
+    t.same(Object.keys(parts), ['certificate'])
+    const certificate = new X509Certificate(parts.certificate?.payload ?? '')
+    t.ok(certificate.checkHost('www.example.com'))
+    t.ok(certificate.checkEmail('web@example.com'))
+    t.match(openssl(['verify', '-x509_strict', '-CAfile', rootFile, fileOf(parts.certificate?.payload ?? '')]), {
+      status: 0,
+    })
+  }
+})
+
+t.test('under a CA of the project, with what a TLS server must send', async t => {
+  const ca = await subordinate()
+  const record = await ended(await order('certificate', { ca_id: ca, algorithm: 'ec', subject_dn: 'CN=a.example' }))
+  const { parts } = await resultOf(record)
+  t.same(Object.keys(parts), ['certificate', 'intermediates', 'private_key'])
+  t.match(parts.intermediates?.secret, { secret_type: 'certificate' })
+  const chain = parts.intermediates?.payload ?? ''
+  t.equal(chain.match(/BEGIN CERTIFICATE/g)?.length, 1, 'the root is what clients have')
+  const leaf = parts.certificate?.payload ?? ''
+  t.match(openssl(['verify', '-x509_strict', '-CAfile', rootFile, '-untrusted', fileOf(chain), fileOf(leaf)]), {
+    status: 0,
+  })
+  await ask('POST', `/v1/cas/${ca}/set-preferred`)
+  const preferred = await ended(await order('certificate', { algorithm: 'ec', subject_dn: 'CN=b.example' }))
+  const issuer = new X509Certificate((await resultOf(preferred)).parts.certificate?.payload ?? '').issuer
+  t.match(issuer, 'CN=Below', 'the preferred one is the default')
+  const refused = await ask('POST', '/v1/orders', {
+    type: 'certificate',
+    meta: { ca_id: rootRow.id, algorithm: 'ec', subject_dn: 'CN=c.example' },
+  })
+  t.equal(refused.status, 403, 'not on the list of the project')
+  await database('project_certificate_authority').delete()
+})
+
+/** An rsa container with the parts of a stored key. */
+async function storedKey(passphrase: string | null = null, token = member): Promise<{ ref: string; keyId: string }> {
+  const store = (payload: string, secret_type: string) =>
+    manager.store({ payload, payload_content_type: 'text/plain', secret_type }, token)
+  const key = keyOf('RSA 2048')
+  const pem =
+    passphrase === null
+      ? key.export({ format: 'pem', type: 'pkcs8' })
+      : key.export({ format: 'pem', type: 'pkcs8', cipher: 'aes-256-cbc', passphrase })
+  const keyId = await store(pem.toString(), 'private')
+  const refs = [
+    ['private_key', keyId],
+    ['public_key', await store('public', 'public')],
+    ...(passphrase === null ? [] : [['private_key_passphrase', await store(passphrase, 'passphrase')]]),
+  ].map(([name, id]) => ({ name, secret_ref: `${manager.url}/v1/secrets/${id}` }))
+  const made = await ask('POST', '/v1/containers', { type: 'rsa', secret_refs: refs }, { token })
+  if (made.status !== 201) throw new Error(made.text)
+  return { ref: String(made.body.container_ref), keyId }
+}
+
+const storedMeta = (container_ref: string) => ({
+  request_type: 'stored-key',
+  container_ref,
+  subject_dn: 'CN=s.example',
+})
+
+t.test('for a stored key, with and without a passphrase', async t => {
+  for (const passphrase of [null, 'hush']) {
+    const { ref, keyId } = await storedKey(passphrase)
+    const id = await order('certificate', { name: 'stored', ...storedMeta(ref) })
+    const record = await ended(id)
+    t.match(record, { status: 'ACTIVE' })
+    const { container, parts } = await resultOf(record)
+    t.same(Object.keys(parts).sort(), [
+      ...['certificate', 'private_key'],
+      ...(passphrase === null ? [] : ['private_key_passphrase']),
+    ])
+    t.match(container.secret_refs, [{ name: 'certificate' }, { name: /private_key/ }])
+    t.match(String(parts.private_key?.secret.secret_ref), keyId, 'the key itself, not a copy')
+    t.ok(new X509Certificate(parts.certificate?.payload ?? '').checkPrivateKey(keyOf('RSA 2048')))
+    const reads = await database('audit_record').where({ action: 'secret.payload.read', target_id: keyId })
+    t.ok(
+      reads.some(({ detail }) => detail?.order === id),
+      'that the key was read is recorded',
+    )
+  }
+})
+
+t.test('a key of another project, as far as an ACL lets it be read', async t => {
+  const foreign = tokenOf('creator', FOREIGN)
+  const { ref, keyId } = await storedKey(null, foreign)
+  const post = () => ask('POST', '/v1/orders', { type: 'certificate', meta: storedMeta(ref) })
+  t.equal((await post()).status, 403)
+  const users = { read: { users: ['user-member'] } }
+  await ask('PUT', `${pathOf(ref)}/acl`, users, { token: foreign })
+  t.equal((await post()).status, 403, 'the container alone is not enough')
+  await ask('PUT', `/v1/secrets/${keyId}/acl`, users, { token: foreign })
+  const record = await ended(await order('certificate', storedMeta(ref)))
+  t.match(record, { status: 'ACTIVE' })
+  const { parts } = await resultOf(record)
+  t.notMatch(String(parts.private_key?.secret.secret_ref), keyId, 'a copy of its own')
+  t.ok(
+    new X509Certificate(parts.certificate?.payload ?? '').checkPrivateKey(
+      createPrivateKey(parts.private_key?.payload ?? ''),
+    ),
+  )
+})
+
+/** An order as it waits, without a worker that takes it. */
+async function waiting(meta: Record<string, unknown>) {
+  return {
+    id: await quiet(meta),
+    projectId: OWN,
+    creatorId: 'user-member',
+    type: 'certificate' as const,
+    meta,
+    passphrase: null,
+    retries: 0,
+  }
+}
+
+async function quiet(meta: Record<string, unknown>): Promise<string> {
+  const { rows } = await database.raw(
+    `INSERT INTO secret_order (id, project_id, creator_id, type, meta, status)
+     VALUES (gen_random_uuid(), ?, 'user-member', 'certificate', ?::jsonb, 'ERROR') RETURNING id`,
+    [OWN, JSON.stringify(meta)],
+  )
+  return rows[0].id
+}
+
+const signal = new AbortController().signal
+
+t.test('what changes between an order and its turn', async t => {
+  const { ref, keyId } = await storedKey(null, tokenOf('creator'))
+  const meta = storedMeta(ref)
+  const asked = await waiting(meta)
+  t.match(await executor(asked, signal), { kind: 'made' })
+  const acl = { read: { users: [], 'project-access': false } }
+  t.equal((await ask('PUT', `/v1/secrets/${keyId}/acl`, acl, { token: tokenOf('creator') })).status, 200)
+  t.match(await executor(asked, signal), { kind: 'failed', statusCode: '403' }, 'private since then')
+  t.match(await executor(await waiting(meta), signal), { kind: 'made' }, 'private before: the caller was asked then')
+  await database('container')
+    .where({ id: ref.slice(-36) })
+    .update({ deleted_at: new Date() })
+  t.match(await executor(asked, signal), { kind: 'failed', statusCode: '400', subStatus: 'cert_data_invalid' })
+  const gone = await subordinate('CN=Gone')
+  const under = await waiting({ ca_id: gone, algorithm: 'ec', subject_dn: 'CN=x' })
+  await database('certificate_authority').where({ id: gone }).delete()
+  t.match(await executor(under, signal), { kind: 'failed', statusCode: '400', reason: /does not exist/ })
+})
+
+t.test('a CA that is away, waits, or refuses', async t => {
+  const [internal] = backends
+  if (internal === undefined) throw new Error('There is no CA back end.')
+  const asked = await waiting({ request_data: csr('P-256') })
+  const under = (issue: CaBackend['issue']) =>
+    certificateOrderExecutor(manager, [{ ...internal, issue }])(asked, signal)
+  t.match(await under(async () => ({ kind: 'unavailable', message: 'away' })), {
+    kind: 'later',
+    seconds: 300,
+    subStatus: 'cert_ca_unavail_for_issue',
+  })
+  t.match(await under(async () => ({ kind: 'pending', seconds: 5, message: 'soon' })), {
+    kind: 'later',
+    seconds: 5,
+    subStatus: 'cert_request_pending',
+  })
+  t.match(await under(async () => ({ kind: 'rejected', reason: 'no' })), {
+    kind: 'failed',
+    statusCode: '400',
+    subStatus: 'cert_invalid_operation',
+  })
+})
+
+t.test('requests that a CA cannot use end in ERROR', async t => {
+  for (const meta of [
+    {},
+    { request_data: 'no base64!' },
+    { request_data: Buffer.from('hello').toString('base64') },
+    { request_type: 'custom', container_ref: 'x' },
+  ]) {
+    t.match(await ended(await order('certificate', meta)), {
+      status: 'ERROR',
+      error_status_code: '400',
+      sub_status: 'cert_data_invalid',
+      error_reason: /\w/,
+    })
+  }
+})
+
+t.test('orders that are refused', async t => {
+  const generic = await ask('POST', '/v1/containers', { type: 'generic', secret_refs: [] })
+  const theirs = await subordinate('CN=Theirs', tokenOf('member', FOREIGN))
+  const { ref } = await storedKey()
+  const form = { algorithm: 'rsa', subject_dn: 'CN=x' }
+  const unknown = '11111111-1111-4111-8111-111111111111'
+  const tampered = Buffer.from(Buffer.from(csr('P-256'), 'base64').toString().replace(/A/, 'B')).toString('base64')
+  const cases: [name: string, meta: unknown, status?: number][] = [
+    ['full-cmc', { request_type: 'full-cmc', request_data: csr('P-256') }],
+    ['another type', { request_type: 'magic' }],
+    ['extensions', { ...form, extensions: 'none' }],
+    ['a payload', { ...form, payload: 'x' }],
+    ['no subject', { algorithm: 'rsa' }],
+    ['a subject that is none', { ...form, subject_dn: 'hello' }],
+    ['another algorithm', { ...form, algorithm: 'dsa' }],
+    ['a short key', { ...form, bit_length: 1024 }],
+    ['another curve', { ...form, algorithm: 'ec', curve: 'secp256k1' }],
+    ['a curve of other bits', { ...form, algorithm: 'ec', curve: 'secp384r1', bit_length: 256 }],
+    ['a profile without a CA', { ...form, profile: 'server' }],
+    ['an unknown CA', { ...form, ca_id: unknown }],
+    ['a CA that is none', { ...form, ca_id: 'root' }],
+    ['a CA of another project', { ...form, ca_id: theirs }, 403],
+    ['a stored key without a container', { request_type: 'stored-key', subject_dn: 'CN=x' }],
+    ['a stored key without a subject', { request_type: 'stored-key', container_ref: ref }],
+    ['a stored key in a container that is none', storedMeta('hello')],
+    ['a stored key in an unknown container', storedMeta(`x/${unknown}`)],
+    ['a stored key in a generic container', storedMeta(String(generic.body.container_ref))],
+    ['simple-cmc without a request', { request_type: 'simple-cmc' }],
+    ['simple-cmc that is no base64', { request_type: 'simple-cmc', request_data: '???' }],
+    ['simple-cmc that is no request', { request_type: 'simple-cmc', request_data: 'aGVsbG8=' }],
+    ['simple-cmc with a changed request', { request_type: 'simple-cmc', request_data: tampered }],
+    ['a name that is too long', { ...form, name: 'n'.repeat(256) }],
+    ['a request that is no text', { request_data: 1 }],
+  ]
+  for (const [name, meta, status = 400] of cases) {
+    const reply = await ask('POST', '/v1/orders', { type: 'certificate', meta })
+    t.equal(reply.status, status, `${name}: ${reply.text}`)
+    t.ok(reply.body.description, name)
+  }
+  const closed = await ask(
+    'POST',
+    '/v1/orders',
+    { type: 'certificate', meta: storedMeta(ref) },
+    { token: tokenOf('member', FOREIGN) },
+  )
+  t.equal(closed.status, 403, 'a container of another project')
+})
+
+t.test('in lists they show themselves only when asked for', async t => {
+  const ids = async (query: string) => (await ask('GET', `/v1/orders${query}`)).body.total
+  t.equal(await ids(''), 0)
+  t.ok(Number(await ids('?type=certificate')) > 5)
+  t.match(await show(await order('certificate', { request_data: csr('P-256') })), { type: 'certificate' })
+})
+
+t.test('a CA that was deleted while it signed: the order tells it, and nothing is half stored', async t => {
+  const ca = await subordinate('CN=Fleeting')
+  const outcome = await executor(await waiting({ ca_id: ca, request_data: csr('P-256') }), signal)
+  await database('certificate_authority').where({ id: ca }).delete()
+  if (outcome.kind !== 'made') throw new Error(outcome.kind)
+  await t.rejects(database.transaction(async trx => outcome.alsoStore?.(trx)))
+})
