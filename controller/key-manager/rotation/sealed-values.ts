@@ -59,7 +59,7 @@ async function batchAfter(database: Database, { table, column }: Kind, keyId: st
     `SELECT id, value
        FROM (SELECT id, value, row_number() OVER (ORDER BY id) AS number, sum(octet_length(value)) OVER (ORDER BY id) AS bytes
                FROM (SELECT id, ${column} AS value FROM ${table} WHERE project_key_id = ? AND id > ?
-                      ORDER BY id LIMIT ${MOST_VALUES}) some) counted
+                      ORDER BY id LIMIT ${MOST_VALUES}) page) counted
       WHERE number = 1 OR bytes <= ${MOST_BYTES} ORDER BY id`,
     [keyId, last],
   )
