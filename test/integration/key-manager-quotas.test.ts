@@ -1,11 +1,15 @@
 import t from 'tap'
 import { parseConfiguration } from '../../controller/config/load.js'
+import { createCaBackends } from '../../controller/key-manager/certificate-authorities/backends.js'
 import { startTestKeyManager } from '../support/key-manager-api.js'
 import { type Json, tokenOf } from '../support/load-balancer-api.js'
 
 const DEFAULTS = { secrets: 40, orders: -1, containers: 30, consumers: 30, cas: -1 }
-const { ask, store, database, statementsOf, url, stop } = await startTestKeyManager({ quota: DEFAULTS })
+const { ask, store, database, keyring, config, statementsOf, url, stop } = await startTestKeyManager({
+  quota: DEFAULTS,
+})
 t.teardown(stop)
+for (const { prepare } of createCaBackends({ database, keyring, config })) await prepare()
 
 const admin = { token: tokenOf('key-manager:service-admin') }
 const set = (project: string, project_quotas: unknown) =>
@@ -104,6 +108,11 @@ const CREATES: Record<
   orders: async project => n => {
     const meta = { name: `${n}`, algorithm: 'aes', bit_length: 256 }
     return ask('POST', '/v1/orders', { type: 'key', meta }, { token: tokenOf('creator', project) })
+  },
+  cas: async project => {
+    const [root] = (await ask('GET', '/v1/cas', undefined, { token: tokenOf('reader') })).body.cas as string[]
+    const token = tokenOf('member', project)
+    return n => ask('POST', '/v1/cas', { name: `${n}`, subject_dn: `CN=${n}`, parent_ca_ref: root }, { token })
   },
 }
 
