@@ -1,4 +1,5 @@
 import t from 'tap'
+import { runCommandLine } from '../../controller/cli/program.js'
 import { clean, tryCleaning } from '../../controller/key-manager/housekeeping/clean.js'
 import { deleteExpiredSecrets } from '../../controller/key-manager/housekeeping/expire.js'
 import { startKeyManagerHousekeeping } from '../../controller/key-manager/housekeeping/housekeeping.js'
@@ -11,7 +12,7 @@ import { eventually } from '../support/load-balancer-rows.js'
 import { orderWords, startTestOrderWorker } from '../support/order-worker.js'
 
 const keyManager = await startTestKeyManager()
-const { ask, database, store, stop } = keyManager
+const { ask, database, databaseUrl, store, stop } = keyManager
 const { order, ended } = orderWords(keyManager)
 t.teardown(stop)
 const worker = await startTestOrderWorker(keyManager)
@@ -162,4 +163,41 @@ t.test('the housekeeper does it by itself', async t => {
   await housekeeping.stop()
   const third = await storeExpired()
   t.match(await rowOf('secret', third), { deleted_at: null }, 'it has stopped')
+})
+
+t.test('the command says what it did', async t => {
+  process.env.KRATER_DATABASE_KEY_MANAGER = databaseUrl
+  t.teardown(() => {
+    delete process.env.KRATER_DATABASE_KEY_MANAGER
+  })
+  const directory = t.testdir({})
+  const run = async (...options: string[]) => {
+    const written = t.capture(process.stdout, 'write', () => true)
+    const told = t.capture(process.stderr, 'write', () => true)
+    const status = await runCommandLine(['--state-dir', directory, 'key-manager', 'clean', ...options])
+    written.restore()
+    told.restore()
+    return {
+      status,
+      text: written()
+        .map(({ args }) => String(args[0]))
+        .join(''),
+    }
+  }
+  const old = await store(PAYLOAD)
+  await ask('DELETE', `/v1/secrets/${old}`)
+  await deletedBefore('secret', old, 95)
+  const trial = await run('--dry-run', '--expired', '--unused-projects')
+  t.equal(trial.status, 0)
+  t.match(
+    trial.text,
+    /Expired secrets deleted: \d+\n.*more than 90 days.*\n(.*\n)*.*secrets: 1\n.*removed: 0\nThis was a dry run/,
+  )
+  t.notMatch((await run('--min-days', '96')).text, /secrets: 1/)
+  t.ok(await rowOf('secret', old))
+  const done = await run()
+  t.match(done.text, 'secrets: 1')
+  t.notMatch(done.text, /dry run|Expired|Keys of projects/)
+  t.equal(await rowOf('secret', old), undefined)
+  for (const wrong of ['-1', 'x', '1.5', '36501', '']) t.equal((await run('--min-days', wrong)).status, 2, wrong)
 })

@@ -31,7 +31,14 @@ const isPure = (path: string) =>
   /\/plan(-[a-z-]+)?\.ts$/.test(path) ||
   inside('amphora-agent/protocol')(path)
 
-const isApi = (path: string) => /^controller\/(identity|network|load-balancer)\//.test(path)
+/** What works behind the key manager's API, in its folder. */
+const isBehindKeyManager = (path: string) =>
+  /^controller\/key-manager\/((orders\/worker|housekeeping|keystone-listener)\/|certificate-authorities\/certificate-order\.)/.test(
+    path,
+  )
+
+const isApi = (path: string) =>
+  /^controller\/(identity|network|load-balancer|key-manager)\//.test(path) && !isBehindKeyManager(path)
 
 /** A door is what other folders may know of a folder; everything else in it is its inside. */
 const DOORS: Readonly<Record<string, RegExp>> = {
@@ -65,7 +72,8 @@ const rules: Rule[] = [
   },
   {
     name: 'the API knows nothing of the programs that work behind it',
-    forbids: ({ from, to }) => isApi(from) && /^controller\/(worker|health-manager|housekeeping)\//.test(to),
+    forbids: ({ from, to }) =>
+      isApi(from) && (/^controller\/(worker|health-manager|housekeeping)\//.test(to) || isBehindKeyManager(to)),
   },
   {
     name: 'rendering, planning and the protocol are pure',
@@ -140,6 +148,11 @@ t.test('each rule finds its own breach', async t => {
       'the API knows nothing of the programs that work behind it',
       'controller/identity/x.ts',
       `import '../worker/y.js'`,
+    ],
+    [
+      'the API knows nothing of the programs that work behind it',
+      'controller/key-manager/orders/routes.ts',
+      `import './worker/y.js'`,
     ],
     [
       'rendering, planning and the protocol are pure',
