@@ -19,6 +19,8 @@ export const TEST_PACKAGES = [
   'python3-keystone',
   'python3-openstackclient',
   'python3-octaviaclient',
+  'python3-barbicanclient',
+  'python3-castellan',
   'python3-openstacksdk',
   'python3-oslo.messaging',
   'rabbitmq-server',

@@ -195,7 +195,7 @@ function createProgram(): { program: Command; status: () => number } {
     .option('--reason <reason>', 'as keyCompromise or superseded', 'unspecified')
     .description('put a certificate on the revocation list, for good')
     .action(async (id: string, serial: string, { reason }: { reason: string }) =>
-      (await authorities()).revokeIssued(directory(), id, serial, reason),
+      (await authorities()).revokeIssued(directory(), { ca: id, serial, reason }),
     )
   const hsm = keyManager.command('hsm').description('the PKCS#11 token that holds the keys')
   hsm

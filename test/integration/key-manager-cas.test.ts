@@ -1,6 +1,15 @@
 import { X509Certificate } from 'node:crypto'
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import t from 'tap'
+import { openInstance } from '../../controller/cli/instance.js'
+import { listAuthorities, listCertificates, revokeIssued } from '../../controller/cli/key-manager/ca.js'
+import { openCaBackends } from '../../controller/cli/key-manager/ca-backends.js'
+import { openKeyring } from '../../controller/cli/key-manager/keyring.js'
 import { createCaBackends } from '../../controller/key-manager/certificate-authorities/backends.js'
+import { eraseProject } from '../../controller/key-manager/erase-project.js'
+import { createTestDatabase } from '../support/database.js'
 import { startTestKeyManager } from '../support/key-manager-api.js'
 import { FOREIGN, type JsonValue, OWN, tokenOf } from '../support/load-balancer-api.js'
 import { fileOf, openssl } from '../support/x509.js'
@@ -276,6 +285,15 @@ t.test('CAs that are refused', async t => {
   ])
 })
 
+t.test('an erased project leaves none of its CAs', async t => {
+  const own = await makeSubordinate()
+  await makeSubordinate({ subject_dn: 'CN=Deeper', parent_ca_ref: `x/${own}` })
+  await ask('POST', `/v1/cas/${own}/set-preferred`)
+  t.match(await eraseProject(database, OWN), { certificateAuthorities: 2 })
+  t.equal((await ask('GET', `/v1/cas/${own}`)).status, 404)
+  t.match((await ask('GET', '/v1/cas')).body, { total: 1 })
+})
+
 t.test('the quota of CAs is exact', async t => {
   const token = tokenOf('member,reader', 'c'.repeat(32))
   await database('project_quota').insert({ project_id: 'c'.repeat(32), cas: 3 })
@@ -371,5 +389,54 @@ t.test('keys of CAs of every kind', async t => {
       { status: 0 },
       key,
     )
+  }
+})
+
+t.test('commands of an operator', async t => {
+  const testDatabase = await createTestDatabase()
+  const directory = mkdtempSync(join(tmpdir(), 'krater-ca-'))
+  const masterKey = join(directory, 'master')
+  writeFileSync(masterKey, `${'a1'.repeat(32)}\n`, { mode: 0o600 })
+  const configure = (certificate_authority: Record<string, string>) => {
+    const key_manager = { certificate_authority, crypto: { simple: { master_key_file: masterKey } } }
+    const settings = { database: { key_manager: testDatabase.urlOf('key_manager') }, key_manager }
+    writeFileSync(join(directory, 'krater.yaml'), JSON.stringify(settings), { mode: 0o600 })
+    return openInstance(directory)
+  }
+  const rows = testDatabase.of('key_manager')
+  const told = async (command: (write: (line: string) => void) => Promise<void>): Promise<string> => {
+    const lines: string[] = []
+    await command(line => lines.push(line)).catch(error => lines.push(String(error)))
+    return lines.join('\n')
+  }
+  const prepared = async (instance: ReturnType<typeof configure>) => {
+    const keyring = await openKeyring(instance, rows)
+    return openCaBackends({ database: rows, keyring, config: instance.config.key_manager })
+  }
+  try {
+    const wrong = prepared(configure({ root_subject_dn: 'C=Germany' }))
+    await t.rejects(wrong, { message: /root_subject_dn: .* C has more than 2/ })
+    await prepared(configure({ root_subject_dn: 'CN=Of the house,C=DE', key: 'rsa-2048' }))
+    t.match(
+      await told(write => listAuthorities(directory, write)),
+      /\(all\) +0 .* Internal root CA +CN=Of the house,C=DE/,
+    )
+    const { id, certificate } = await rows('certificate_authority').first()
+    t.match(openssl(['x509', '-noout', '-text'], certificate).text, 'Public-Key: (2048 bit)')
+    const serial = '0a'.repeat(16)
+    await rows('issued_certificate').insert({ ca_id: id, serial, subject_dn: 'CN=\u001b[2J', not_after: new Date() })
+    t.match(await told(write => listCertificates(directory, id, write)), new RegExp(`${serial} .* -  +CN=.u.1b`))
+    const revoke = (given: string, reason = 'superseded', ca = id) =>
+      told(write => revokeIssued(directory, { ca, serial: given, reason }, write))
+    t.match(await revoke(serial, 'boredom'), /must be one of unspecified, keyCompromise/)
+    t.match(await revoke('hello'), /no serial number/)
+    t.match(await revoke('ff'), /has issued no certificate/)
+    t.match(await revoke(serial, 'superseded', 'hello'), /no certificate authority hello/)
+    t.match(await revoke(`A${':0A'.repeat(15)}`), /is revoked/)
+    t.match(await revoke(serial), /was revoked before/)
+    t.match(await told(write => listCertificates(directory, id, write)), /superseded 20\d\d-/)
+  } finally {
+    rmSync(directory, { recursive: true, force: true })
+    await testDatabase.drop()
   }
 })
