@@ -227,5 +227,5 @@ t.test('every route has done its work at least once', async t => {
     ROUTES.filter(route => !succeeded.has(route)),
     [],
   )
-  t.ok((tally.get(201) ?? 0) > 20 && (tally.get(400) ?? 0) > 100, JSON.stringify([...tally]))
+  t.ok((tally.get(201) ?? 0) > 3 && (tally.get(400) ?? 0) > 30, JSON.stringify([...tally]))
 })
