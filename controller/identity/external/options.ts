@@ -1,3 +1,5 @@
+import type { TransportSecurity } from '../../http/exchange.js'
+
 /** How our services sign in at Keystone. */
 export type ServiceCredentials =
   | {
@@ -9,15 +11,6 @@ export type ServiceCredentials =
       projectDomainName: string
     }
   | { method: 'application_credential'; id: string; secret: string }
-
-/** PEM texts. */
-export type TransportSecurity = {
-  ca?: string
-  clientCertificate?: string
-  clientKey?: string
-  /** Takes any certificate: for laboratories. */
-  insecure: boolean
-}
 
 /** A Keystone that somebody else runs. */
 export type ExternalIdentity = {

@@ -1,12 +1,12 @@
 import { ApiError } from '../../http/errors.js'
 import type { Logger } from '../../log/log.js'
+import { createLane } from '../../process/lane.js'
 import type { Caller, TokenValidator } from '../caller.js'
 import { tokenHash } from '../tokens/store.js'
 import { askKeystone } from './ask-keystone.js'
 import { createClockWatch } from './clock-skew.js'
 import { connectToKeystone, MOST_AT_ONCE } from './connection.js'
 import { IdentityAway } from './identity-away.js'
-import { createLane } from './lane.js'
 import type { ExternalIdentity } from './options.js'
 import { createServiceSession } from './service-session.js'
 import { signInAtKeystone } from './sign-in.js'
@@ -43,6 +43,7 @@ export function createExternalValidator(identity: ExternalIdentity, log: Logger)
     atOnce: MOST_AT_ONCE,
     mostWaiting: MOST_WAITING,
     mostWaitMilliseconds: identity.requestTimeoutSeconds * 1000,
+    refusal: reason => new IdentityAway(`there are more tokens to validate than Keystone keeps up with (${reason})`),
   })
   const good = createTokenCache<Caller>(MOST_CACHED)
   const bad = createTokenCache<true>(MOST_CACHED)

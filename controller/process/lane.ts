@@ -1,6 +1,10 @@
-import { IdentityAway } from './identity-away.js'
-
-export type LaneOptions = { atOnce: number; mostWaiting: number; mostWaitMilliseconds: number }
+export type LaneOptions = {
+  atOnce: number
+  mostWaiting: number
+  mostWaitMilliseconds: number
+  /** The error for whoever gets no turn. */
+  refusal: (reason: 'many wait already' | 'the wait got long') => Error
+}
 
 type Waiting = { go: () => void }
 
@@ -8,7 +12,7 @@ type Waiting = { go: () => void }
  * @returns a function that runs tasks, at most so many at once; those beyond wait their turn, and are refused when too many wait already or
  *   the wait gets long
  */
-export function createLane({ atOnce, mostWaiting, mostWaitMilliseconds }: LaneOptions) {
+export function createLane({ atOnce, mostWaiting, mostWaitMilliseconds, refusal }: LaneOptions) {
   const waiting = new Set<Waiting>()
   let running = 0
 
@@ -18,12 +22,12 @@ export function createLane({ atOnce, mostWaiting, mostWaitMilliseconds }: LaneOp
       return Promise.resolve()
     }
     if (waiting.size >= mostWaiting) {
-      return Promise.reject(new IdentityAway(`${mostWaiting} tokens wait to be validated already`))
+      return Promise.reject(refusal('many wait already'))
     }
     return new Promise((resolve, reject) => {
       const limit = setTimeout(() => {
         waiting.delete(place)
-        reject(new IdentityAway(`the turn to ask Keystone did not come within ${mostWaitMilliseconds / 1000} s`))
+        reject(refusal('the wait got long'))
       }, mostWaitMilliseconds)
       const place: Waiting = {
         go: () => {
