@@ -16,6 +16,7 @@ export const SERVICE_PACKAGES = [
   'util-linux',
 ]
 export const TEST_PACKAGES = [
+  'openssl',
   'python3-keystone',
   'python3-openstackclient',
   'python3-octaviaclient',
