@@ -64,6 +64,8 @@ const AUDITED: Readonly<Partial<Record<Operation, Pick<AuditEntry, 'targetType'>
   'secret payload store': { action: 'secret.payload.store', targetType: 'secret' },
   'secret create': { action: 'secret.create', targetType: 'secret' },
   'secret delete': { action: 'secret.delete', targetType: 'secret' },
+  'secret acl read': { action: 'secret.acl.read', targetType: 'secret' },
+  'container acl read': { action: 'container.acl.read', targetType: 'container' },
   'secret acl write': { action: 'secret.acl.change', targetType: 'secret' },
   'container acl write': { action: 'container.acl.change', targetType: 'container' },
   'order create': { action: 'order.create', targetType: 'order' },

@@ -31,6 +31,17 @@ t.test('what the API does is on record', async t => {
     ])
   })
 
+  t.test('who reads an ACL is on record, and who may not', async t => {
+    const id = await store()
+    await ask('GET', `/v1/secrets/${id}/acl`)
+    await ask('GET', `/v1/secrets/${id}/acl`, undefined, { token: tokenOf('member', FOREIGN) })
+    t.match(await records(id), [
+      { action: 'secret.create' },
+      { action: 'secret.acl.read', outcome: 'success' },
+      { action: 'secret.acl.read', outcome: 'denied', project_id: FOREIGN },
+    ])
+  })
+
   t.test('reading the record of a secret is none', async t => {
     const id = await store()
     await ask('GET', `/v1/secrets/${id}`)

@@ -1,7 +1,6 @@
 import type { Knex } from 'knex'
 import { query } from '../../database/query.js'
-import type { AuditAction } from '../audit/record.js'
-import { auditInsert } from '../audit/record.js'
+import { type AuditAction, auditInsert, recordAudit } from '../audit/record.js'
 import { findContainer, liveContainer } from '../containers/container.js'
 import { missing } from '../ids.js'
 import { parseBody } from '../input.js'
@@ -19,6 +18,7 @@ type Kind = {
   live: string
   /** @throws ApiError 404 */
   find: (database: Knex, id: string | undefined, columns: string) => Promise<Target & { id: string; json: string }>
+  read: AuditAction
   changed: AuditAction
   deleted: AuditAction
 }
@@ -29,6 +29,7 @@ const SECRET: Kind = {
   alias: 's',
   live: LIVE,
   find: (database, id, columns) => findSecret<{ json: string }>(database, id, { columns }),
+  read: 'secret.acl.read',
   changed: 'secret.acl.change',
   deleted: 'secret.acl.delete',
 }
@@ -39,6 +40,7 @@ const CONTAINER: Kind = {
   alias: 'c',
   live: liveContainer('c'),
   find: (database, id, columns) => findContainer<{ json: string }>(database, id, { columns }),
+  read: 'container.acl.read',
   changed: 'container.acl.change',
   deleted: 'container.acl.delete',
 }
@@ -62,7 +64,13 @@ async function allowedObject({ database }: Service, kind: Kind, call: Call): Pro
 }
 
 async function showAcl(service: Service, kind: Kind, call: Call): Promise<Answer> {
-  const { json } = await allowedObject(service, kind, call)
+  const { id, json } = await allowedObject(service, kind, call)
+  await recordAudit(service.database, call.actor, {
+    action: kind.read,
+    outcome: 'success',
+    targetType: kind.table,
+    targetId: id,
+  })
   return { status: 200, json }
 }
 
