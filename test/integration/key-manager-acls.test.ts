@@ -136,7 +136,7 @@ for (const [kind, make] of Object.entries(KINDS)) {
     ])
     t.equal(records.length, 4, 'what changes nothing leaves no record')
     t.notMatch(JSON.stringify(records), 'somebody')
-    t.equal((await statementsOf(() => ask('GET', acl))).length, 1)
+    t.equal((await statementsOf(() => ask('GET', acl))).length, 2, 'one to look, one to record')
   })
 
   t.test(`changes of the ACL of a ${kind} at the same time keep each other’s`, async t => {
