@@ -48,6 +48,9 @@ async function insertOrder(
     'made',
   )
   const key = sealed?.projectKeyId ?? null
+  // Python clients fail on an expiration in the meta of an order of a certificate.
+  const expiration =
+    order.type === 'certificate' ? `'{}'::jsonb` : `jsonb_build_object('expiration', iso_time(?::timestamptz))`
   const [allowed] = await query<{ fits: boolean; keyStands: boolean }>(
     database,
     `WITH allowed AS MATERIALIZED (
@@ -55,13 +58,14 @@ async function insertOrder(
               ?::uuid IS NULL OR EXISTS (SELECT 1 FROM project_key WHERE id = ?::uuid AND active) AS key_stands),
      made AS (
        INSERT INTO secret_order (id, project_id, creator_id, type, meta, sealed_passphrase, project_key_id, created_at, updated_at)
-       SELECT ?::uuid, ?, ?, ?, ?::jsonb || jsonb_build_object('expiration', iso_time(?::timestamptz)), ?::bytea, ?::uuid, now(), now()
+       SELECT ?::uuid, ?, ?, ?, ?::jsonb || ${expiration}, ?::bytea, ?::uuid, now(), now()
          FROM allowed WHERE fits AND key_stands RETURNING id, lane),
      logged AS (${audit.sql})
      SELECT fits, key_stands AS "keyStands", (SELECT pg_notify(?::text, lane) FROM made) FROM allowed`,
     [
       ...[order.projectId, limit, key, key],
-      ...[id, order.projectId, order.creatorId, order.type, JSON.stringify(order.meta), order.expiration],
+      ...[id, order.projectId, order.creatorId, order.type, JSON.stringify(order.meta)],
+      ...(order.type === 'certificate' ? [] : [order.expiration]),
       ...[sealed?.ciphertext ?? null, key],
       ...audit.bindings,
       ORDER_CHANNEL,
