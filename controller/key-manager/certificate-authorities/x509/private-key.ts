@@ -1,15 +1,11 @@
 import { createPrivateKey, type KeyObject } from 'node:crypto'
-import { decodeUtf8, objectIdentifierIn, readDer, sequenceIn, smallIntegerIn } from './asn1.js'
+import { decodeUtf8, integerBytesIn, objectIdentifierIn, readDer, sequenceIn } from './asn1.js'
+import { decryptKey, isEncryptedKey } from './encrypted-private-key.js'
 import { InvalidX509 } from './invalid-x509.js'
 import { derOfPem } from './pem.js'
-import { publicKeyOf, readPublicKey } from './public-key.js'
+import { bitsIn, KEY_ALGORITHMS, KEY_KINDS, publicKeyOf, readPublicKey } from './public-key.js'
 
-const PBES2 = '1.2.840.113549.1.5.13'
-const PBKDF2 = '1.2.840.113549.1.5.12'
-/** More would hold the process up for seconds. */
-const MOST_ITERATIONS = 1_000_000
-
-/** What the PEM of a private key may be called, with the structure inside; the first may be encrypted. */
+/** What the PEM of a private key may be called, with the structure inside. */
 const STRUCTURES = {
   'ENCRYPTED PRIVATE KEY': 'pkcs8',
   'PRIVATE KEY': 'pkcs8',
@@ -19,53 +15,88 @@ const STRUCTURES = {
 
 const LABELS = ['ENCRYPTED PRIVATE KEY', 'PRIVATE KEY', 'RSA PRIVATE KEY', 'EC PRIVATE KEY'] as const
 
+/** An RSA key of 8192 bits is a fifth of it. */
+const MOST_BYTES = 32_768
+/** Version, modulus, two exponents, two primes with an exponent each, and their coefficient. */
+const RSA_NUMBERS = 9
+
 /**
- * Reads a private key that anybody may have stored: PEM or DER of PKCS#8, or PEM of the older forms.
+ * Reads a private key that anybody may have stored: PEM or DER of PKCS#8, or PEM of the older forms. Kind and sizes are looked at before any
+ * mathematics is done with it.
  * @param passphrase of an encrypted key
  * @throws InvalidX509 when it cannot be read with this passphrase, or is a key that must not be certified
  */
 export function readPrivateKey(stored: Buffer, passphrase: string | null): KeyObject {
+  if (stored.length > MOST_BYTES) throw new InvalidX509(`A private key has at most ${MOST_BYTES} bytes.`)
   const key = decode(stored, passphrase)
   readPublicKey(publicKeyOf(key).info)
+  if (key.asymmetricKeyType === 'rsa') requireUsableNumbers(key)
   return key
 }
 
 function decode(stored: Buffer, passphrase: string | null): KeyObject {
   const text = stored.includes('-----BEGIN ') ? decodeUtf8(stored) : null
-  if (text?.includes('Proc-Type:')) {
-    if (text.split('-----BEGIN ').length !== 2) throw new InvalidX509('There is more than one private key.')
-    // The older encrypted form derives its key in one round.
-    return create({ key: text, format: 'pem', ...(passphrase === null ? {} : { passphrase }) })
-  }
+  if (text?.includes('Proc-Type:')) return decodeOlderEncrypted(text, passphrase)
   const label = LABELS.find(each => text?.includes(`-----BEGIN ${each}-----`)) ?? 'PRIVATE KEY'
   const der = text === null ? stored : derOfPem(text, [label], 'private key')
   const type = STRUCTURES[label]
-  if (type !== 'pkcs8' || !isEncrypted(der)) return create({ key: der, format: 'der', type })
-  if (passphrase === null) throw new InvalidX509('The private key is encrypted, and the container holds no passphrase.')
-  return create({ key: der, format: 'der', type, passphrase })
+  return type === 'pkcs8' ? decodePkcs8(der, passphrase) : create({ key: der, format: 'der', type })
+}
+
+/** The older encrypted form derives its key in one round; the newer one goes by other labels, and its rounds are counted. */
+function decodeOlderEncrypted(text: string, passphrase: string | null): KeyObject {
+  const blocks = text.split('-----BEGIN ')
+  if (blocks.length !== 2) throw new InvalidX509('There is more than one private key.')
+  if (!/^(RSA|EC) PRIVATE KEY-----/.test(blocks[1] ?? '')) throw unreadable()
+  return create({ key: text, format: 'pem', ...(passphrase === null ? {} : { passphrase }) })
+}
+
+function decodePkcs8(der: Buffer, passphrase: string | null): KeyObject {
+  const info = readDer(der, 'private key')
+  const plain = isEncryptedKey(info) ? decryptKey(info, passphrase) : der
+  requireKnownAlgorithm(plain)
+  return create({ key: plain, format: 'der', type: 'pkcs8' })
+}
+
+/** Of keys of some other algorithms the public half is computed as soon as they are read, whatever the size of their numbers. */
+function requireKnownAlgorithm(der: Buffer): void {
+  const algorithm = sequenceIn(readDecrypted(der)?.[1])
+  if (algorithm === null) throw unreadable()
+  if (!KEY_ALGORITHMS.has(objectIdentifierIn(algorithm[0]) ?? '')) {
+    throw new InvalidX509(`The private key must be ${KEY_KINDS}.`)
+  }
+}
+
+function readDecrypted(der: Buffer) {
+  try {
+    return sequenceIn(readDer(der, 'private key'))
+  } catch {
+    throw unreadable()
+  }
 }
 
 function create(input: Parameters<typeof createPrivateKey>[0]): KeyObject {
   try {
     return createPrivateKey(input)
   } catch {
-    throw new InvalidX509('The private key cannot be read.')
+    throw unreadable()
   }
 }
 
-/** @throws InvalidX509 for an encryption whose cost is not known to be small */
-function isEncrypted(der: Buffer): boolean {
-  const [first] = sequenceIn(readDer(der, 'private key')) ?? []
-  const algorithm = sequenceIn(first)
-  if (algorithm === null) return false
-  const [derivation] = sequenceIn(algorithm[1]) ?? []
-  const [derivationOid, parameters] = sequenceIn(derivation) ?? []
-  const iterations = smallIntegerIn(sequenceIn(parameters)?.[1])
-  if (objectIdentifierIn(algorithm[0]) !== PBES2 || objectIdentifierIn(derivationOid) !== PBKDF2) {
-    throw new InvalidX509('The private key is encrypted in a way that is not supported; PBES2 with PBKDF2 is.')
+const unreadable = () => new InvalidX509('The private key cannot be read.')
+
+/**
+ * OpenSSL signs with primes and exponents as they are: those that are longer than the modulus would hold the process up for minutes.
+ * @throws InvalidX509
+ */
+function requireUsableNumbers(key: KeyObject): void {
+  const members = sequenceIn(readDer(key.export({ format: 'der', type: 'pkcs1' }), 'private key')) ?? []
+  const numbers = members.map(integerBytesIn)
+  const [, modulus = null, , , first = null, second = null] = numbers
+  const isLong = numbers.some(number => bitsIn(number) > bitsIn(modulus))
+  if (members.length !== RSA_NUMBERS || isLong || numberIn(first) * numberIn(second) !== numberIn(modulus)) {
+    throw new InvalidX509('The numbers of the RSA key do not belong together.')
   }
-  if (iterations === null || iterations > MOST_ITERATIONS) {
-    throw new InvalidX509(`The private key is encrypted with more than ${MOST_ITERATIONS} iterations.`)
-  }
-  return true
 }
+
+const numberIn = (bytes: Buffer | null): bigint => BigInt(`0x${bytes?.toString('hex') || '0'}`)

@@ -16,6 +16,11 @@ const EC_PUBLIC_KEY = '1.2.840.10045.2.1'
 /** Object identifiers of the curves that keys may be on. */
 const CURVES: ReadonlySet<string> = new Set(['1.2.840.10045.3.1.7', '1.3.132.0.34', '1.3.132.0.35'])
 
+/** Object identifiers of the algorithms that keys may have. */
+export const KEY_ALGORITHMS: ReadonlySet<string> = new Set([RSA_ENCRYPTION, EC_PUBLIC_KEY])
+/** The same in words. */
+export const KEY_KINDS = 'an RSA key, or an EC key on P-256, P-384 or P-521'
+
 const LEAST_RSA_BITS = 2048
 /** Above it a single operation takes long enough to hold others up. */
 const MOST_RSA_BITS = 8192
@@ -34,7 +39,7 @@ export function readPublicKey(info: Asn1 | undefined): PublicKey {
   if (info === undefined || content === null) throw new InvalidX509('The public key cannot be read.')
   if (oid === RSA_ENCRYPTION) requireUsableRsa(content)
   else if (oid !== EC_PUBLIC_KEY || !CURVES.has(parameters ?? '')) {
-    throw new InvalidX509('The public key must be an RSA key, or an EC key on P-256, P-384 or P-521.')
+    throw new InvalidX509(`The public key must be ${KEY_KINDS}.`)
   }
   try {
     return { info, key: createPublicKey({ key: writeDer(info), format: 'der', type: 'spki' }) }
@@ -45,10 +50,12 @@ export function readPublicKey(info: Asn1 | undefined): PublicKey {
 
 function requireUsableRsa(content: Buffer): void {
   const [modulus, exponent] = sequenceIn(readDer(content, 'RSA public key')) ?? []
-  const bits = bitsIn(integerBytesIn(modulus))
+  const number = integerBytesIn(modulus)
+  const bits = bitsIn(number)
   if (bits < LEAST_RSA_BITS || bits > MOST_RSA_BITS) {
     throw new InvalidX509(`An RSA key must have ${LEAST_RSA_BITS} to ${MOST_RSA_BITS} bits; this one has ${bits}.`)
   }
+  if ((number?.at(-1) ?? 0) % 2 === 0) throw new InvalidX509('The modulus of the RSA key cannot be used.')
   const value = smallIntegerIn(exponent)
   if (value === null || value < 3 || value % 2 === 0) {
     throw new InvalidX509('The public exponent of the RSA key cannot be used.')
@@ -56,7 +63,7 @@ function requireUsableRsa(content: Buffer): void {
 }
 
 /** Bits of a number that is not negative; 0 for others. */
-function bitsIn(bytes: Buffer | null): number {
+export function bitsIn(bytes: Buffer | null): number {
   if (bytes === null || (bytes[0] ?? 0x80) >= 0x80) return 0
   const firstUsed = bytes.findIndex(byte => byte !== 0)
   if (firstUsed === -1) return 0

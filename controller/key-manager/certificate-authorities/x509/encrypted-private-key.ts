@@ -1,0 +1,68 @@
+import { createDecipheriv, pbkdf2Sync } from 'node:crypto'
+import { type Asn1, objectIdentifierIn, octetStringIn, sequenceIn, smallIntegerIn } from './asn1.js'
+import { InvalidX509 } from './invalid-x509.js'
+
+const PBES2 = '1.2.840.113549.1.5.13'
+const PBKDF2 = '1.2.840.113549.1.5.12'
+/** More would hold the process up for seconds. */
+const MOST_ITERATIONS = 1_000_000
+
+const HMAC_SHA1 = '1.2.840.113549.2.7'
+
+const DIGESTS: Readonly<Record<string, string>> = {
+  [HMAC_SHA1]: 'sha1',
+  '1.2.840.113549.2.8': 'sha224',
+  '1.2.840.113549.2.9': 'sha256',
+  '1.2.840.113549.2.10': 'sha384',
+  '1.2.840.113549.2.11': 'sha512',
+}
+
+const CIPHERS: Readonly<Record<string, { name: string; keyBytes: number; ivBytes: number }>> = {
+  '2.16.840.1.101.3.4.1.2': { name: 'aes-128-cbc', keyBytes: 16, ivBytes: 16 },
+  '2.16.840.1.101.3.4.1.22': { name: 'aes-192-cbc', keyBytes: 24, ivBytes: 16 },
+  '2.16.840.1.101.3.4.1.42': { name: 'aes-256-cbc', keyBytes: 32, ivBytes: 16 },
+  '1.2.840.113549.3.7': { name: 'des-ede3-cbc', keyBytes: 24, ivBytes: 8 },
+}
+
+/** Whether this is an EncryptedPrivateKeyInfo: a private key that is not encrypted begins with its version. */
+export const isEncryptedKey = (info: Asn1): boolean => sequenceIn(sequenceIn(info)?.[0]) !== null
+
+/**
+ * Decrypts the EncryptedPrivateKeyInfo of a PKCS#8 key that anybody may have written. It is done here so that what is inside can be looked at before
+ * any mathematics is done with it.
+ * @returns what the passphrase makes of it, which is garbage when it is another one than the key's
+ * @throws InvalidX509 for an encryption whose cost is not known to be small, or that the passphrase does not fit
+ */
+export function decryptKey(info: Asn1, passphrase: string | null): Buffer {
+  const [algorithm, encrypted] = sequenceIn(info) ?? []
+  const [scheme, parameters] = sequenceIn(algorithm) ?? []
+  const [derivation, encryption] = sequenceIn(parameters) ?? []
+  const [derivationOid, derivationParameters] = sequenceIn(derivation) ?? []
+  const [cipherOid, initialVector] = sequenceIn(encryption) ?? []
+  const [saltValue, rounds, ...rest] = sequenceIn(derivationParameters) ?? []
+  const cipher = CIPHERS[objectIdentifierIn(cipherOid) ?? '']
+  const digest = DIGESTS[pseudoRandomFunctionIn(rest)]
+  const [salt, iv, bytes] = [saltValue, initialVector, encrypted].map(octetStringIn)
+  const isKnown = objectIdentifierIn(scheme) === PBES2 && objectIdentifierIn(derivationOid) === PBKDF2
+  if (!isKnown || cipher === undefined || digest === undefined || !salt || !bytes || iv?.length !== cipher.ivBytes) {
+    throw new InvalidX509('The private key is encrypted in a way that is not supported; PBES2 with PBKDF2 is.')
+  }
+  const iterations = smallIntegerIn(rounds)
+  if (iterations === null || iterations > MOST_ITERATIONS) {
+    throw new InvalidX509(`The private key is encrypted with more than ${MOST_ITERATIONS} iterations.`)
+  }
+  if (passphrase === null) throw new InvalidX509('The private key is encrypted, and the container holds no passphrase.')
+  try {
+    const key = pbkdf2Sync(passphrase, salt, iterations, cipher.keyBytes, digest)
+    const decipher = createDecipheriv(cipher.name, key, iv)
+    return Buffer.concat([decipher.update(bytes), decipher.final()])
+  } catch {
+    throw new InvalidX509('The private key cannot be read.')
+  }
+}
+
+/** Behind salt and iterations: the length of the key, which the cipher has told, and the pseudo-random function; both may be left out. */
+function pseudoRandomFunctionIn(rest: readonly Asn1[]): string {
+  const algorithm = sequenceIn(rest.at(-1))
+  return algorithm === null ? HMAC_SHA1 : (objectIdentifierIn(algorithm[0]) ?? '')
+}
