@@ -3,20 +3,25 @@ import type { Configuration } from '../config/schema.js'
 
 export type Page = { limit: number; offset: number }
 
+const PAGE_PARAMETERS: ReadonlySet<string> = new Set(['limit', 'offset', 'marker'])
+
 /** Largest offset that is asked of PostgreSQL. */
 const MOST_ROWS = 2_147_483_647
 
-/** What a list is asked for; nothing here is ever an error: what makes no sense counts as not given, and what is too much as the most. */
+/**
+ * What a list is asked for; nothing here is ever an error: what makes no sense counts as not given, and what is too much as the most. openstacksdk,
+ * when it was given a limit, asks once more after the last page, in the same words and with the last object as `marker`: it gets what follows.
+ */
 export function pageOf(
   query: URLSearchParams,
   config: Pick<Configuration['key_manager'], 'default_limit_paging' | 'max_limit_paging'>,
 ): Page {
-  const limit = integerIn(query.get('limit')) ?? config.default_limit_paging
-  const offset = integerIn(query.get('offset')) ?? 0
-  return {
-    limit: Math.min(Math.max(limit, 1), config.max_limit_paging),
-    offset: Math.min(Math.max(offset, 0), MOST_ROWS),
-  }
+  const limit = Math.min(
+    Math.max(integerIn(query.get('limit')) ?? config.default_limit_paging, 1),
+    config.max_limit_paging,
+  )
+  const offset = Math.max(integerIn(query.get('offset')) ?? 0, 0) + (query.get('marker') ? limit : 0)
+  return { limit, offset: Math.min(offset, MOST_ROWS) }
 }
 
 /** However many digits there are: more than a number holds become Infinity. */
@@ -72,7 +77,7 @@ export function pageJson(
   { page, query, url }: { page: Page; query: URLSearchParams; url: string },
 ): string {
   const href = (offset: number) => {
-    const other = [...query].filter(([name]) => name !== 'limit' && name !== 'offset')
+    const other = [...query].filter(([name]) => !PAGE_PARAMETERS.has(name))
     const all = new URLSearchParams([['limit', String(page.limit)], ['offset', String(offset)], ...other])
     return JSON.stringify(`${url}?${all}`)
   }

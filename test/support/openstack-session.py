@@ -54,7 +54,7 @@ def run(shell, argv):
 
 def output_options(kind):
     """The options that a command has from cliff, formats and columns: the server has no part in them."""
-    base = next(base for base in kind.__mro__ if not base.__module__.startswith('octaviaclient'))
+    base = next(base for base in kind.__mro__ if base.__module__.split('.')[0] != kind.__module__.split('.')[0])
 
     class Plain(base):
         """Nothing but its base."""

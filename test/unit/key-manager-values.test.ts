@@ -96,7 +96,7 @@ t.test('types and encodings of payloads', async t => {
         decodePayload(broken, 'application/pkcs8', 'base64'),
         decodeBody(Buffer.from(broken), 'application/octet-stream', 'BASE64'),
         decodeBody(plain, 'application/octet-stream', ''),
-        decodeBody(plain, 'text/plain', 'gzip'),
+        decodeBody(plain, 'application/pkcs8', ''),
       ].every(decoded => decoded.equals(plain))
     }),
   )
@@ -109,7 +109,12 @@ t.test('types and encodings of payloads', async t => {
     statusOf(() => decodeBody(Buffer.from('x'), 'application/pkcs8', 'gzip')),
     400,
   )
+  t.same(decodeBody(Buffer.from('Grüße'), 'text/plain', 'gzip'), Buffer.from('Grüße'))
   const notText = Buffer.from([0xff])
+  t.equal(
+    statusOf(() => decodeBody(notText, 'text/plain', '')),
+    400,
+  )
   t.equal(servedType(null, 'application/pkcs8', notText), 'application/pkcs8')
   t.equal(servedType('', 'text/plain', notText), 'application/octet-stream')
   t.equal(

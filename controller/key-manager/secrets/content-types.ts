@@ -38,9 +38,10 @@ export function decodePayload(payload: string, type: ContentType, encoding: stri
 /**
  * The payload of a PUT as bytes. Pure.
  * @param encoding the header Content-Encoding, '' when there is none; it means nothing to text
- * @throws ApiError 400 when it is neither absent nor base64, or the payload is not what it says
+ * @throws ApiError 400 when it is neither absent nor base64, or the payload is not what it or the type says
  */
 export function decodeBody(body: Buffer, type: ContentType, encoding: string): Buffer {
+  if (type === 'text/plain' && !isUtf8(body)) throw badRequest('A payload of type text/plain must be UTF-8.')
   if (type === 'text/plain' || encoding === '') return body
   if (encoding.toLowerCase() !== 'base64') throw badRequest('The only Content-Encoding of a payload is base64.')
   return decodeBase64(body.toString('latin1'))

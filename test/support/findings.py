@@ -1,31 +1,35 @@
-"""What the test of openstacksdk looks at: each finding is a line of JSON on standard output."""
+"""What the tests of Python libraries look at: each finding is a line of JSON on standard output."""
 import functools
 import inspect
 import json
 
-from openstack import exceptions
-from openstack.load_balancer.v2 import _proxy
-
 # An id of nothing, and, as the noop network driver knows every id, of a subnet.
 SUBNET = '11111111-1111-4111-8111-111111111111'
-METHODS = {
-    name
-    for name, _ in inspect.getmembers(_proxy.Proxy, inspect.isfunction)
-    if name in vars(_proxy.Proxy) and not name.startswith('_')
-}
-used = set()
+# Of every class of which an object was looked at: its methods, and those of them that were called.
+methods = {}
+called = {}
 
 
 class Recorded:
-    """A proxy that notes which of its methods are called."""
+    """An object that notes which of its class's own methods are called."""
 
     def __init__(self, proxy):
         self.proxy = proxy
+        self.kind = type(proxy)
+        methods[self.kind] = {
+            name for name, value in vars(self.kind).items() if inspect.isfunction(value) and not name.startswith('_')
+        }
+        called.setdefault(self.kind, set())
 
     def __getattr__(self, name):
-        if name in METHODS:
-            used.add(name)
+        called[self.kind].add(name)
         return getattr(self.proxy, name)
+
+
+def find_unused():
+    """The last finding of every test."""
+    unused = [f'{kind.__name__}.{name}' for kind in methods for name in sorted(methods[kind] - called[kind])]
+    find('methods that nothing above calls', unused, [])
 
 
 def find(name, got, wanted):
@@ -38,10 +42,10 @@ def look(name, resource, /, **wanted):
 
 
 def refuse(name, words, call, /, *args, **kwargs):
-    """A call that ends in an error which begins so: the class of the SDK, then what the service says."""
+    """A call that ends in an error which begins so: the class of the library, then what the service says."""
     try:
         got = f'no error, but {call(*args, **kwargs)}'
-    except exceptions.SDKException as error:
+    except Exception as error:
         got = f'{type(error).__name__}: {getattr(error, "details", None) or error}'
     find(f'{name} is refused', got.startswith(words) or got, True)
 

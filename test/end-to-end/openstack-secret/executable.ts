@@ -1,0 +1,30 @@
+import { execFile } from 'node:child_process'
+import type { Test } from 'tap'
+import { clientEnvironment } from '../../support/openstack-session.js'
+import type { Scene } from './scene.js'
+
+/** The program itself, at its own pace: what it prints and how it ends is what the sessions of the other cases show. */
+export async function executable(t: Test, { krater, member, file }: Scene): Promise<void> {
+  const openstack = (...words: string[]) =>
+    new Promise<{ status: number | null; stdout: string; stderr: string }>(resolve => {
+      const env = clientEnvironment(krater, 'krater')
+      const child = execFile('openstack', words, { env, timeout: 120_000 }, (_, stdout, stderr) =>
+        resolve({ status: child.exitCode, stdout, stderr }),
+      )
+    })
+
+  const payload = 'first line\nsecond line: ✓\n'
+  const made = await openstack('secret', 'store', '--name', 'a file', '--file', file('payload', payload), '-f', 'json')
+  t.equal(made.status, 0)
+  const href: string = JSON.parse(made.stdout)['Secret href']
+  t.match(await openstack('--os-key-manager-api-version', '1', 'secret', 'get', href, '--payload', '-f', 'value'), {
+    status: 0,
+    stdout: `${payload}\n`,
+  })
+  await member.done(`secret delete ${href}`)
+  t.match(await openstack('secret', 'get', href), {
+    status: 1,
+    stdout: '',
+    stderr: /^4xx Client error: Not Found: Secret not found\.\nNot Found: Secret not found\.\n$/,
+  })
+}
