@@ -16,9 +16,7 @@ const network = z.string().refine(
 
 export const trustedProxies = listOf(network)
   .default([])
-  .describe(
-    'Addresses and networks of proxies whose X-Forwarded-Proto, X-Forwarded-Host and X-Forwarded-Prefix are believed',
-  )
+  .describe('Addresses and networks of proxies whose X-Forwarded-* headers are believed')
 
 /** How clients reach the load-balancing API, and whose roles count. */
 export const loadBalancerAccess = {

@@ -82,7 +82,9 @@ function faultOf(error: unknown, requestId: string): Fault {
   }
 }
 
-function rejectMalformedPath(path: string): void {
+/** @param path null when the request line names a whole URL without one */
+function rejectMalformedPath(path: string | null): void {
+  if (path === null) throw new ApiError(400, 'The request names no path.')
   try {
     decodeURIComponent(path)
   } catch {

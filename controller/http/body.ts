@@ -68,16 +68,21 @@ export function stringsIn(value: unknown): string[] {
   return [...(Array.isArray(value) ? [] : Object.keys(value)), ...Object.values(value).flatMap(stringsIn)]
 }
 
-/** Reads the raw request body; ApiError 413 above `limit` bytes. */
+/** Reads the raw request body; ApiError 413 above `limit` bytes, 400 when the client goes away before its end. */
 export async function readBytes(ctx: Context, limit: number): Promise<Buffer> {
   const declared = Number(ctx.get('Content-Length') || 0)
   if (declared > limit) throw tooLarge(ctx, limit)
   const chunks: Buffer[] = []
   let size = 0
-  for await (const chunk of ctx.req as AsyncIterable<Buffer>) {
-    size += chunk.length
-    if (size > limit) throw tooLarge(ctx, limit)
-    chunks.push(chunk)
+  try {
+    for await (const chunk of ctx.req as AsyncIterable<Buffer>) {
+      size += chunk.length
+      if (size > limit) throw tooLarge(ctx, limit)
+      chunks.push(chunk)
+    }
+  } catch (error) {
+    // Its ECONNRESET would be taken for one of the database.
+    throw error instanceof ApiError ? error : badRequest('The request ended before its body did.')
   }
   return Buffer.concat(chunks)
 }

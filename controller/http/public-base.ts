@@ -1,5 +1,5 @@
-import { BlockList, isIP } from 'node:net'
 import type { Context } from 'koa'
+import { createProxyCheck } from './trusted-proxies.js'
 
 export type PublicBaseOptions = {
   /** Scheme and host as the operator gives them, with a path or without; then no header is asked. */
@@ -22,9 +22,9 @@ export function createPublicBase({ publicUrl, trustedProxies }: PublicBaseOption
     const base = publicUrl.replace(/\/+$/, '')
     return () => base
   }
-  const trusted = blockListOf(trustedProxies)
+  const isProxy = createProxyCheck(trustedProxies)
   return (ctx, mounted) => {
-    const believed = trusted !== null && isIn(trusted, ctx.req.socket.remoteAddress ?? '')
+    const believed = isProxy(ctx.req.socket.remoteAddress ?? '')
     const told = (name: string, pattern: RegExp): string | undefined => {
       // Of several proxies the first one stood before the client.
       const value = believed ? (ctx.get(name).split(',')[0] ?? '').trim().replace(/\/+$/, '') : ''
@@ -33,22 +33,4 @@ export function createPublicBase({ publicUrl, trustedProxies }: PublicBaseOption
     const scheme = told('X-Forwarded-Proto', /^https?$/) ?? ctx.protocol
     return `${scheme}://${told('X-Forwarded-Host', HOST) ?? ctx.host}${told('X-Forwarded-Prefix', PREFIX) ?? mounted}`
   }
-}
-
-function blockListOf(networks: readonly string[]): BlockList | null {
-  if (networks.length === 0) return null
-  const list = new BlockList()
-  for (const network of networks) {
-    const [address = '', length] = network.split('/')
-    const family = isIP(address) === 6 ? 'ipv6' : 'ipv4'
-    list.addSubnet(address, length === undefined ? (family === 'ipv6' ? 128 : 32) : Number(length), family)
-  }
-  return list
-}
-
-/** A socket that serves both families shows IPv4 peers as ::ffff:a.b.c.d. */
-function isIn(list: BlockList, peer: string): boolean {
-  const address = peer.replace(/^::ffff:(?=\d+\.)/i, '')
-  const family = isIP(address)
-  return family !== 0 && list.check(address, family === 6 ? 'ipv6' : 'ipv4')
 }

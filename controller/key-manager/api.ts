@@ -5,6 +5,7 @@ import { createApplication } from '../http/application.js'
 import { ApiError } from '../http/errors.js'
 import { createHealthCheck } from '../http/health-check.js'
 import { createPublicBase } from '../http/public-base.js'
+import { createClientAddress } from '../http/trusted-proxies.js'
 import { authenticate, callerOf } from '../identity/authenticate.js'
 import type { TokenValidator } from '../identity/caller.js'
 import type { Logger } from '../log/log.js'
@@ -42,9 +43,11 @@ export function createKeyManagerApi(options: KeyManagerApiOptions): Koa {
   const { healthcheck_refresh_interval: refreshSeconds, healthcheck_disable_by_file_path: disablingFile } = config
   const checkHealth = createHealthCheck(database, refreshSeconds, disablingFile)
   const baseOf = (ctx: Context) => base(ctx, '')
+  const addressOf = createClientAddress(config.trusted_proxies)
 
   app.use(authenticate({ validate, identityUrl, serviceType: 'key-manager', isOpen: path => !isVersioned(path) }))
   app.use(async (ctx, next) => {
+    ctx.state.remoteAddress = addressOf(ctx)
     if (isVersioned(ctx.path)) ctx.state.who = whoIs(callerOf(ctx))
     ctx.vary(MICROVERSION_HEADER)
     ctx.state.minor = requestedMinor(ctx.get(MICROVERSION_HEADER))

@@ -17,6 +17,8 @@ export async function eraseProject(database: Database, projectId: string): Promi
       `UPDATE secret_order SET deleted_at = now(), sealed_passphrase = NULL, project_key_id = NULL, fence = fence + 1
         WHERE project_id = ? AND deleted_at IS NULL`,
     )
+    // What is being stored under a key now is waited for, and goes with the rest; what comes later finds the key gone.
+    await trx.raw('SELECT 1 FROM project_key WHERE project_id = ? FOR UPDATE', [projectId])
     await trx.raw(`DELETE FROM container_secret r USING container c WHERE c.id = r.container_id AND c.project_id = ?`, [
       projectId,
     ])

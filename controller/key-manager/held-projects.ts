@@ -1,6 +1,6 @@
 import type { Database } from '../database/connection.js'
 
-/** A project for which the key manager holds something: how many live objects of each kind; all 0 when it is a key or a setting only. */
+/** A project for which the key manager holds something: how many live objects of each kind; all 0 when it is a key, a setting or a consumer only. */
 export type HeldProject = { projectId: string; secrets: number; containers: number; orders: number }
 
 /** Every project for which there is something that `eraseProject` would remove, by its id. */
@@ -15,6 +15,8 @@ export async function heldProjects(database: Database): Promise<HeldProject[]> {
             UNION ALL SELECT project_id, 0, 0, 0 FROM certificate_authority
             UNION ALL SELECT project_id, 0, 0, 0 FROM project_quota
             UNION ALL SELECT project_id, 0, 0, 0 FROM project_secret_store
+            UNION ALL SELECT project_id, 0, 0, 0 FROM secret_consumer
+            UNION ALL SELECT project_id, 0, 0, 0 FROM container_consumer
             UNION ALL SELECT project_id, 0, 0, 0 FROM project_certificate_authority) held
      WHERE project_id <> ''
      GROUP BY project_id ORDER BY project_id`)

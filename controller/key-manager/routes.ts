@@ -118,7 +118,7 @@ function callOf(ctx: Context, operation: Operation, config: Service['config'], b
       userId: who.userId,
       projectId: who.projectId,
       requestId: ctx.state.requestId,
-      remoteAddress: ctx.req.socket.remoteAddress ?? null,
+      remoteAddress: ctx.state.remoteAddress,
     },
     allowOn: target => requireRight(config.policy, operation, who, target),
     params: ctx.params,

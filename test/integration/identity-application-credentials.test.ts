@@ -4,6 +4,7 @@ import { startServer } from '../../controller/http/server.js'
 import { authenticate, callerOf } from '../../controller/identity/authenticate.js'
 import { databaseTokenValidator } from '../../controller/identity/tokens/validator.js'
 import { createLog } from '../../controller/log/log.js'
+import { validatorAt } from '../support/external-identity.js'
 import { startIdentity } from '../support/identity.js'
 import { administratorOf } from '../support/identity-administrator.js'
 
@@ -106,18 +107,22 @@ t.test('application credentials', async t => {
       secret: 's',
       access_rules: [{ service: 'identity', method: 'GET', path: '/v3/auth/*' }],
     })
-    const bearer = (await enter({ id: ruled.text('application_credential.id'), secret: 's' })).headers.get(
-      'X-Subject-Token',
-    )!
+    const entered = await enter({ id: ruled.text('application_credential.id'), secret: 's' })
+    const bearer = entered.headers.get('X-Subject-Token')!
+    const shown = {
+      token: { application_credential: { name: 'ruled', restricted: true, access_rules: [{ path: '/v3/auth/*' }] } },
+    }
+    t.match(entered.body, shown)
     t.equal((await call('GET /v3/auth/projects', { token: bearer })).status, 200)
     t.equal((await call(`GET /v3/users/${user}`, { token: bearer })).status, 401)
     const subject = { 'X-Subject-Token': bearer }
     t.equal((await call('GET /v3/auth/tokens', { token: admin, headers: subject })).status, 404)
     const knowing = { ...subject, 'OpenStack-Identity-Access-Rules': '1' }
-    t.match(await call('GET /v3/auth/tokens', { token: admin, headers: knowing }), {
-      status: 200,
-      body: { token: { access_rules: [{ path: '/v3/auth/*' }] } },
-    })
+    for (const query of ['', '?nocatalog']) {
+      const { status, body } = await call(`GET /v3/auth/tokens${query}`, { token: admin, headers: knowing })
+      t.match({ status, body }, { status: 200, body: shown }, query)
+      t.notOk(Object.hasOwn((body as { token: object }).token, 'access_rules'), 'and nowhere else')
+    }
     t.match(await validate(bearer), { accessRules: [{ service: 'identity' }] })
   })
   await t.test('deleting it ends its tokens, and a role that its user lost is not had by it', async t => {
@@ -164,6 +169,19 @@ t.test('another service lets in whom the validator knows, within the access rule
       return reply.ok ? reply.text() : `${reply.status} ${reply.headers.get('WWW-Authenticate')}`
     }
   }
+  const elsewhere = validatorAt(`${identity.url}/v3`, {
+    credentials: {
+      ...{ method: 'password', username: 'admin', password: 'admin-pw', userDomainName: 'Default' },
+      ...{ projectName: 'admin', projectDomainName: 'Default' },
+    },
+  })
+  t.teardown(elsewhere.close)
+  const rules = (await elsewhere.validate(bound))?.accessRules
+  t.match(
+    rules,
+    [{ service: 'load-balancer', path: '/v2/lbaas/**' }],
+    'a service of another installation knows them too',
+  )
   const refused = `401 Keystone uri="${identityUrl}"`
   const balancer = await serve('load-balancer')
   t.equal(await balancer('/'), 'open')

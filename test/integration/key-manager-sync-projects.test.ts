@@ -3,9 +3,11 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t from 'tap'
 import { type SyncOptions, syncProjects } from '../../controller/cli/key-manager/sync-projects.js'
+import { eraseProject } from '../../controller/key-manager/erase-project.js'
 import { heldProjects } from '../../controller/key-manager/held-projects.js'
 import { startIdentity } from '../support/identity.js'
 import { startTestKeyManager } from '../support/key-manager-api.js'
+import { until } from '../support/krater.js'
 import { tokenOf } from '../support/load-balancer-api.js'
 
 const [identity, keyManager] = await Promise.all([startIdentity(), startTestKeyManager()])
@@ -97,10 +99,48 @@ t.test('whatever is held for a project is found, and nothing that is nobody’s'
     (await heldProjects(keyManager.database)).find(({ projectId }) => projectId === only),
     { secrets: 0, containers: 0, orders: 0 },
   )
+  const consumer = 'c0ffee00000000000000000000000002'
+  const open = await store(STANDING[0]!)
+  await keyManager
+    .database('secret')
+    .where({ id: open })
+    .update({ acl_users: ['user-member'] })
+  await keyManager.ask(
+    'POST',
+    `/v1/secrets/${open}/consumers`,
+    { service: 's', resource_type: 't', resource_id: 'r' },
+    { token: tokenOf('member', consumer) },
+  )
+  t.ok((await held()).includes(consumer), 'a consumer of what is another project’s')
+  await eraseProject(keyManager.database, consumer)
+  t.notOk((await held()).includes(consumer))
   await keyManager.database.raw(
     `INSERT INTO project_key (id, project_id, backend, wrapped, master_key_id)
      SELECT gen_random_uuid(), '', 'simple_crypto', '', id FROM master_key LIMIT 1`,
   )
   t.equal(await keyManager.database('project_key').where({ project_id: '' }).first('id').then(Boolean), true)
   t.notOk((await held()).includes(''), "the service's own keys are no project's")
+})
+
+t.test('what is being stored while its project is erased goes with it', async t => {
+  const { database } = keyManager
+  const [gone] = GONE
+  await store(gone!)
+  const storing = await database.transaction()
+  await storing.raw(
+    `INSERT INTO secret (id, project_id, creator_id, project_key_id, ciphertext)
+     SELECT gen_random_uuid(), project_id, 'u', id, '' FROM project_key WHERE project_id = ?`,
+    [gone!],
+  )
+  const before = await database('secret').where({ project_id: gone, deleted_at: null })
+  const erasing = eraseProject(database, gone!)
+  await until('the erasure waits', async () => {
+    const { rows } = await database.raw(
+      `SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`,
+    )
+    return rows.length > 0
+  })
+  await storing.commit()
+  t.match(await erasing, { secrets: before.length + 1 })
+  t.notOk((await held()).includes(gone!))
 })

@@ -1,7 +1,10 @@
 import type { AccessRule } from '../access-rules.js'
 import type { Caller, Named } from '../caller.js'
 
-/** The `token` object of an answer, without the catalogue: what is stored, and what every service learns of a caller. */
+/**
+ * What is stored of a token, and what every service learns of a caller: the `token` object of an answer, without the catalogue, and with the
+ * access rules beside the application credential.
+ */
 export type TokenDocument = {
   methods: string[]
   user: Named & { domain: Named; password_expires_at: null }

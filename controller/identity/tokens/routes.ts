@@ -33,8 +33,18 @@ export async function presentToken(
   { database, query }: Pick<Request, 'database' | 'query'>,
   document: TokenDocument,
 ): Promise<{ token: object }> {
-  if (!hasCatalog(document) || query('nocatalog') !== undefined) return { token: document }
-  return { token: { ...document, catalog: await readCatalog(database, document) } }
+  const token = asKeystoneShows(document)
+  if (!hasCatalog(document) || query('nocatalog') !== undefined) return { token }
+  return { token: { ...token, catalog: await readCatalog(database, document) } }
+}
+
+/** The access rules stand in the application credential that they belong to: whoever validates a token looks for them there. */
+function asKeystoneShows({ access_rules, application_credential, ...document }: TokenDocument): object {
+  if (application_credential === undefined) return document
+  return {
+    ...document,
+    application_credential: { ...application_credential, ...(access_rules !== undefined && { access_rules }) },
+  }
 }
 
 /**

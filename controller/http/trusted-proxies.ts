@@ -1,0 +1,42 @@
+import { BlockList, isIP } from 'node:net'
+import type { Context } from 'koa'
+
+/**
+ * @param networks addresses, and networks as `address/prefix length`
+ * @returns whether an address is that of a proxy whose X-Forwarded-* headers are believed
+ */
+export function createProxyCheck(networks: readonly string[]): (address: string) => boolean {
+  if (networks.length === 0) return () => false
+  const list = new BlockList()
+  for (const network of networks) {
+    const [address = '', length] = network.split('/')
+    const family = isIP(address) === 6 ? 'ipv6' : 'ipv4'
+    list.addSubnet(address, length === undefined ? (family === 'ipv6' ? 128 : 32) : Number(length), family)
+  }
+  return address => {
+    const plain = plainAddress(address)
+    const family = isIP(plain)
+    return family !== 0 && list.check(plain, family === 6 ? 'ipv6' : 'ipv4')
+  }
+}
+
+/** A socket that serves both families shows IPv4 peers as ::ffff:a.b.c.d; the interface of a local address (%eth0) is no part of it. */
+const plainAddress = (address: string): string => address.replace(/^::ffff:(?=\d+\.)/i, '').replace(/%.*$/, '')
+
+/**
+ * @returns the address from which a request comes: the peer's, or when that is a trusted proxy what it tells in X-Forwarded-For, and so on; null
+ *   when the connection is gone. Nothing that a client itself writes there counts.
+ */
+export function createClientAddress(trustedProxies: readonly string[]): (ctx: Context) => string | null {
+  const isProxy = createProxyCheck(trustedProxies)
+  return ctx => {
+    const told = ctx.get('X-Forwarded-For').split(',')
+    let address = ctx.req.socket.remoteAddress
+    while (address !== undefined && isProxy(address)) {
+      const before = told.pop()?.trim() ?? ''
+      if (isIP(before) === 0) break
+      address = before
+    }
+    return address === undefined ? null : plainAddress(address)
+  }
+}
