@@ -54,7 +54,11 @@ function credentialsOf(identity: Configuration['identity']): ServiceCredentials 
   }
 }
 
-function readPem(path: string, setting: string): string {
+/**
+ * A PEM file that a setting names: certificates, or a private key.
+ * @throws ConfigurationError when it cannot be read or is not what it should be
+ */
+export function readPem(path: string, setting: string): string {
   let text: string
   try {
     text = readFileSync(path, 'utf8')

@@ -4,6 +4,7 @@ import { keyManagerOptions } from './key-manager-options.js'
 import { keyManagerWorkerOptions } from './key-manager-worker-options.js'
 import { keystoneNotifications } from './keystone-notifications.js'
 import { loadBalancerAccess } from './load-balancer-access.js'
+import { loadBalancerKeyManager } from './load-balancer-key-manager.js'
 import { loadBalancerOptions } from './load-balancer-options.js'
 
 const port = z.coerce.number().int().min(1).max(65535)
@@ -64,6 +65,7 @@ export const configurationSchema = z.strictObject({
         .describe('Most objects of each kind in a project for which no other limit was set; -1 is unlimited'),
       ...loadBalancerOptions,
       ...loadBalancerAccess,
+      ...loadBalancerKeyManager,
     })
     .prefault({}),
   key_manager: z

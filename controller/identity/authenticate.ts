@@ -44,6 +44,7 @@ export function authenticate({
         throw refuse()
       }
       ctx.state.caller = service === null ? caller : { ...caller, service: service.user }
+      ctx.state.token = token
     }
     await next()
   }
@@ -60,4 +61,9 @@ const isCurrent = ({ expiresAt }: Caller): boolean => expiresAt.getTime() > Date
 /** The caller that `authenticate` found. */
 export function callerOf(ctx: Context): Caller {
   return ctx.state.caller as Caller
+}
+
+/** The token that `authenticate` found good, for requests to other services in the caller's name. It must not be stored or logged. */
+export function tokenOf(ctx: Context): string {
+  return ctx.state.token as string
 }

@@ -1,16 +1,18 @@
-import type { Caller } from '../identity/caller.js'
+import type { WantedReferences } from '../certificates/certificate-source.js'
+import { badRequest } from '../http/errors.js'
+import { newReferences } from './certificate-references.js'
 import { checkSubnets } from './members/rules.js'
 import type { NewObjects } from './new-objects.js'
-import type { Service } from './routes.js'
+import type { Call, Service } from './routes.js'
 
 /**
  * Looks up what new objects refer to in other services, each thing once, with the caller's rights.
- * @throws ApiError 400 for what does not exist or the caller cannot see
+ * @throws ApiError 400 for what does not exist or the caller cannot use, 503 when a service cannot tell
  */
 export async function checkReferences(
-  { network }: Pick<Service, 'network'>,
-  caller: Caller,
-  { pools }: Pick<NewObjects, 'pools'>,
+  { network, certificates }: Pick<Service, 'network' | 'certificates'>,
+  { caller, token }: Pick<Call, 'caller' | 'token'>,
+  { pools, listeners }: NewObjects,
 ): Promise<void> {
   const members = pools.flatMap(pool => pool.members)
   await checkSubnets(
@@ -18,4 +20,24 @@ export async function checkReferences(
     caller,
     members.map(({ values }) => values),
   )
+  const wanted = newReferences(
+    listeners.map(({ values }) => values),
+    pools.map(({ values }) => values),
+  )
+  if (wanted !== null) await checkCertificates({ certificates }, { token }, wanted)
+}
+
+/**
+ * Looks up certificates and what belongs to them.
+ * @throws ApiError 400 that names all that are not good, 503 when it cannot be told
+ */
+export async function checkCertificates(
+  { certificates }: Pick<Service, 'certificates'>,
+  { token }: Pick<Call, 'token'>,
+  wanted: WantedReferences,
+): Promise<void> {
+  const bad = await certificates.check(token, wanted)
+  if (bad.length === 0) return
+  const listed = bad.map(({ ref, reason }) => `${ref} (${reason})`).join(', ')
+  throw badRequest(`Could not retrieve certificate: ${listed}`)
 }

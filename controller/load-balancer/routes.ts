@@ -1,9 +1,10 @@
 import type Router from '@koa/router'
 import type { Context } from 'koa'
+import type { CertificateSource } from '../certificates/certificate-source.js'
 import type { Configuration } from '../config/schema.js'
 import type { Database } from '../database/connection.js'
 import { readJson } from '../http/body.js'
-import { callerOf } from '../identity/authenticate.js'
+import { callerOf, tokenOf } from '../identity/authenticate.js'
 import type { Caller } from '../identity/caller.js'
 import type { NetworkDriver } from '../network/driver.js'
 import type { OfferedProvider } from './capabilities.js'
@@ -18,6 +19,7 @@ export const BODY_LIMIT = 114_688
 export type Service = {
   database: Database
   network: NetworkDriver
+  certificates: CertificateSource
   providers: readonly OfferedProvider[]
   config: Configuration['load_balancer']
 }
@@ -25,6 +27,8 @@ export type Service = {
 /** One authenticated request. */
 export type Call = {
   caller: Caller
+  /** The caller's, for requests to other services in its name. It must not be stored or logged. */
+  token: string
   /** The right that the route asks for; on which project, the handler knows. */
   right: Right
   params: Readonly<Record<string, string>>
@@ -76,6 +80,7 @@ function callOf(ctx: Context, route: Route, { config }: Service, url: string): C
   let body: unknown
   return {
     caller,
+    token: tokenOf(ctx),
     right: ROUTE_RIGHTS[route],
     params,
     queryString,

@@ -8,6 +8,7 @@ import { createKeyManagerApi } from '../../controller/key-manager/api.js'
 import { createLoadBalancerApi } from '../../controller/load-balancer/api.js'
 import { createLog } from '../../controller/log/log.js'
 import { createNoopNetworkDriver } from '../../controller/network/noop/driver.js'
+import { ANY_CERTIFICATE } from '../support/load-balancer-api.js'
 import type { BenchInstance } from './instance.js'
 
 export type StatementCounter = {
@@ -24,6 +25,7 @@ export async function countStatements({ directory, api }: BenchInstance): Promis
     ...access(api.projectId),
     database,
     network: createNoopNetworkDriver(),
+    certificates: ANY_CERTIFICATE,
     providers: offeredProviders,
     config: instance.config.load_balancer,
   })

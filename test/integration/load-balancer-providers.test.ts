@@ -6,7 +6,7 @@ import { createLog } from '../../controller/log/log.js'
 import { createNoopNetworkDriver } from '../../controller/network/noop/driver.js'
 import { amphoraOffer, octaviaOffer } from '../../controller/provider/amphora/offer.js'
 import { noopOffer } from '../../controller/provider/noop/offer.js'
-import { callerOf, idIn, SUBNET, startTestApi, tokenOf } from '../support/load-balancer-api.js'
+import { ANY_CERTIFICATE, callerOf, idIn, SUBNET, startTestApi, tokenOf } from '../support/load-balancer-api.js'
 
 t.test('providers, and what the data of profiles may ask of them', async t => {
   const api = await startTestApi()
@@ -22,6 +22,7 @@ t.test('providers, and what the data of profiles may ask of them', async t => {
     createLoadBalancerApi({
       database: api.database,
       network: createNoopNetworkDriver(),
+      certificates: ANY_CERTIFICATE,
       validate: async token => callerOf(token),
       identityUrl: '',
       providers: [amphoraOffer, octaviaOffer, noopOffer, bare],

@@ -4,7 +4,7 @@ import { createLoadBalancerApi } from '../../controller/load-balancer/api.js'
 import { RIGHTS, ROUTE_RIGHTS, type Route } from '../../controller/load-balancer/rights.js'
 import { createLog } from '../../controller/log/log.js'
 import { createNoopNetworkDriver } from '../../controller/network/noop/driver.js'
-import { callerOf, FOREIGN, OWN, SUBNET, startTestApi, tokenOf } from '../support/load-balancer-api.js'
+import { ANY_CERTIFICATE, callerOf, FOREIGN, OWN, SUBNET, startTestApi, tokenOf } from '../support/load-balancer-api.js'
 import { makeWorld, OFFERED, type World } from '../support/load-balancer-world.js'
 
 const ROLES = [
@@ -98,6 +98,7 @@ t.test('rights', async t => {
     const app = createLoadBalancerApi({
       database: api.database,
       network: createNoopNetworkDriver(),
+      certificates: ANY_CERTIFICATE,
       validate: async token => callerOf(token),
       identityUrl: '',
       providers: [],

@@ -1,3 +1,4 @@
+import type { CertificateSource } from '../../controller/certificates/certificate-source.js'
 import { configurationSchema } from '../../controller/config/schema.js'
 import type { Database } from '../../controller/database/connection.js'
 import { startServer } from '../../controller/http/server.js'
@@ -41,6 +42,9 @@ export type JsonValue = string | number | boolean | null | JsonValue[] | Json
 
 export type Reply = { status: number; headers: Headers; text: string; body: Json }
 
+/** Takes every reference as good: for tests that are about something else. */
+export const ANY_CERTIFICATE: CertificateSource = { check: async () => [], close: () => undefined }
+
 export type Ask = (
   method: string,
   path: string,
@@ -68,6 +72,8 @@ export type TestApi = {
 export async function startTestApi(
   options: {
     network?: NetworkDriver
+    /** Takes every reference as good when not given. */
+    certificates?: CertificateSource
     providers?: string[]
     quota?: Record<string, number>
     /** Of the `load_balancer` group of the configuration. */
@@ -86,6 +92,7 @@ export async function startTestApi(
   const app = createLoadBalancerApi({
     database,
     network: options.network ?? createNoopNetworkDriver(),
+    certificates: options.certificates ?? ANY_CERTIFICATE,
     validate: options.validate ?? (async token => callerOf(token)),
     identityUrl: 'http://identity.test/v3',
     providers,

@@ -45,6 +45,7 @@ const DOORS: Readonly<Record<string, RegExp>> = {
   'controller/provider': /^provider\.ts$/,
   'controller/compute': /^driver\.ts$/,
   'controller/network': /^driver\.ts$/,
+  'controller/certificates': /^certificate-source\.ts$/,
 }
 
 const rules: Rule[] = [
@@ -145,6 +146,11 @@ t.test('each rule finds its own breach', async t => {
       `import '../compute/noop/driver.js'`,
     ],
     [
+      "the API never imports a provider's or driver's inside",
+      'controller/load-balancer/x.ts',
+      `import '../certificates/barbican/certificate-source.js'`,
+    ],
+    [
       'the API knows nothing of the programs that work behind it',
       'controller/identity/x.ts',
       `import '../worker/y.js'`,
@@ -183,6 +189,7 @@ t.test('each rule finds its own breach', async t => {
   const allowed: [from: string, statement: string][] = [
     ['controller/load-balancer/api.ts', `import type { NetworkDriver } from '../network/driver.js'`],
     ['controller/load-balancer/api.ts', `import type { Provider } from '../provider/provider.js'`],
+    ['controller/load-balancer/x.ts', `import type { CertificateSource } from '../certificates/certificate-source.js'`],
     ['controller/network/api.ts', `import { a } from './local/driver.js'`],
     ['controller/main.ts', `import { a } from './cli/program.js'`],
     ['controller/provider/amphora/rendering/templates.ts', `import { readFileSync } from 'node:fs'`],

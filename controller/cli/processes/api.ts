@@ -1,4 +1,5 @@
 import type Koa from 'koa'
+import type { CertificateSource } from '../../certificates/certificate-source.js'
 import { keyFiles, loadIdentityCredentialKey } from '../../config/keys.js'
 import type { Configuration } from '../../config/schema.js'
 import { serviceUrls } from '../../config/service-urls.js'
@@ -10,6 +11,7 @@ import { createKeyManagerApi } from '../../key-manager/api.js'
 import { createLoadBalancerApi } from '../../load-balancer/api.js'
 import { createLog, type Logger } from '../../log/log.js'
 import { createNetworkApi } from '../../network/api.js'
+import { openCertificateSource } from '../certificate-source.js'
 import { createNetwork } from '../drivers.js'
 import { type Instance, openDatabase, openInstance } from '../instance.js'
 import { openCaBackends } from '../key-manager/ca-backends.js'
@@ -36,7 +38,8 @@ export async function runApi(directory: string, only: readonly ApiName[]): Promi
       return database
     }
     const tokens = await openTokenValidation(instance, () => open('identity'), log)
-    const apis = apisOf(instance, open, tokens, log).filter(({ name }) => only.includes(name))
+    const certificates = openCertificateSource(instance, log)
+    const apis = apisOf(instance, open, { tokens, certificates }, log).filter(({ name }) => only.includes(name))
     if (apis.length === 0) {
       throw new Sentence(
         `Identity is served at ${serviceUrls(instance.config).identity} (identity.external_url), so there is no identity API here.`,
@@ -55,6 +58,7 @@ export async function runApi(directory: string, only: readonly ApiName[]): Promi
     return async () => {
       await Promise.all(servers.map(server => server.stop()))
       tokens.close()
+      certificates.close()
       await Promise.all(databases.map(database => database.destroy()))
     }
   })
@@ -63,7 +67,7 @@ export async function runApi(directory: string, only: readonly ApiName[]): Promi
 function apisOf(
   instance: Instance,
   open: (schema: ServiceSchema['schema']) => Database,
-  tokens: TokenValidation,
+  { tokens, certificates }: { tokens: TokenValidation; certificates: CertificateSource },
   log: Logger,
 ): Api[] {
   const { config, directory }: { config: Configuration; directory: string } = instance
@@ -99,6 +103,7 @@ function apisOf(
         createLoadBalancerApi({
           database: open('load_balancer'),
           network: createNetwork(instance, open('network')),
+          certificates,
           validate: tokens.validator(),
           providers: offeredProviders,
           config: config.load_balancer,

@@ -1,4 +1,5 @@
 import { enabledProvider, refuseUnsupported } from '../capabilities.js'
+import { changedListenerReferences, type ListenerReferences } from '../certificate-references.js'
 import { changeLoadBalancer, markDeleted, updateObject } from '../change.js'
 import { invalid } from '../faults.js'
 import { type Found, findObject, findReferenced, isBeingDeleted } from '../find.js'
@@ -10,7 +11,7 @@ import { listenerCreateSchema } from '../nested.js'
 import { planObjects, refuseUnsupportedObjects, withDefaultPool } from '../new-objects.js'
 import { usablePool } from '../pools/usable-pool.js'
 import { listHandler, objectAnswer, showHandler } from '../read-routes.js'
-import { checkReferences } from '../references.js'
+import { checkCertificates, checkReferences } from '../references.js'
 import { columnsOf, updateSchema } from '../resource.js'
 import { authorise } from '../rights.js'
 import type { Call, Routes, Service } from '../routes.js'
@@ -33,7 +34,8 @@ export function listenerRoutes(service: Service): Routes {
   }
 }
 
-async function create(service: Service, { caller, right, queryString, readBody, asked }: Call) {
+async function create(service: Service, call: Call) {
+  const { caller, right, queryString, readBody, asked } = call
   const { database, providers, config } = service
   parseArguments(queryString)
   const { loadbalancer_id, ...body } = readWrapped(await readBody(), 'listener', listenerCreateSchema)
@@ -43,7 +45,7 @@ async function create(service: Service, { caller, right, queryString, readBody, 
   }
   const objects = planObjects([{ ...body, default_pool_id: null }], [], config)
   const id = objects.listeners[0]?.id ?? ''
-  await checkReferences(service, caller, objects)
+  await checkReferences(service, call, objects)
   const object = await changeLoadBalancer(service, asked(id), above.id, async (trx, changed) => {
     if (body.default_pool_id !== null) {
       const usable = await usablePool(trx, above.id, body.default_pool_id)
@@ -58,12 +60,18 @@ async function create(service: Service, { caller, right, queryString, readBody, 
   return objectAnswer(201, listener, object)
 }
 
-async function update(service: Service, { caller, right, params, queryString, readBody, asked }: Call) {
+async function update(service: Service, call: Call) {
+  const { caller, right, params, queryString, readBody, asked } = call
   const { database, providers, config } = service
   parseArguments(queryString)
   const given = readWrapped(await readBody(), 'listener', bodyOfUpdate)
-  const found = await findObject(database, listener, params.id ?? '')
+  const found: Found<StoredListener & ListenerReferences> = await findObject(database, listener, params.id ?? '')
   authorise(caller, right, found.project_id)
+  const wanted = changedListenerReferences(found, given)
+  if (wanted !== null) {
+    completeListenerUpdate(config, found, given)
+    await checkCertificates(service, call, wanted)
+  }
   const object = await changeLoadBalancer(service, asked(), found.load_balancer_id, async (trx, changed) => {
     const stored: Found<StoredListener> = await findObject(trx, listener, found.id)
     const values = completeListenerUpdate(config, stored, given)

@@ -48,7 +48,8 @@ export function loadBalancerRoutes(service: Service): Routes {
   }
 }
 
-async function create(service: Service, { caller, right, queryString, readBody, asked }: Call) {
+async function create(service: Service, call: Call) {
+  const { caller, right, queryString, readBody, asked } = call
   const { database, network, config } = service
   parseArguments(queryString)
   const body = readWrapped(await readBody(), 'loadbalancer', loadBalancerCreateSchema)
@@ -63,7 +64,7 @@ async function create(service: Service, { caller, right, queryString, readBody, 
   const vipPlan = await planVip(service, caller, body, addresses)
   await checkVipOptions(network, caller, body)
   checkPlacedVip(placement, vipPlan.kind === 'port' ? vipPlan.port.networkId : vipPlan.networkId, body)
-  await checkReferences(service, caller, objects)
+  await checkReferences(service, call, objects)
   refuseUnsupportedPlacement(placement)
   refuseUnsupported(provider, loadBalancer, body)
   refuseUnsupportedObjects(provider, objects)

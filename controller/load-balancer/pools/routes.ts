@@ -1,6 +1,7 @@
 import type { Transaction } from '../../database/transaction.js'
 import { conflict } from '../../http/errors.js'
 import { enabledProvider, refuseUnsupported } from '../capabilities.js'
+import { changedPoolReferences, type PoolReferences } from '../certificate-references.js'
 import { changeLoadBalancer, markDeleted, touchListenersOf, updateObject } from '../change.js'
 import { immutable, invalid, missing } from '../faults.js'
 import { type Found, findObject, findReferenced, isBeingDeleted } from '../find.js'
@@ -13,7 +14,7 @@ import { loadBalancer } from '../load-balancers/resource.js'
 import { poolCreateSchema } from '../nested.js'
 import { planPool, refuseUnsupportedObjects } from '../new-objects.js'
 import { listHandler, objectAnswer, showHandler } from '../read-routes.js'
-import { checkReferences } from '../references.js'
+import { checkCertificates, checkReferences } from '../references.js'
 import { columnsOf, updateSchema } from '../resource.js'
 import { authorise } from '../rights.js'
 import type { Call, Routes, Service } from '../routes.js'
@@ -36,7 +37,8 @@ export function poolRoutes(service: Service): Routes {
   }
 }
 
-async function create(service: Service, { caller, right, queryString, readBody, asked }: Call) {
+async function create(service: Service, call: Call) {
+  const { caller, right, queryString, readBody, asked } = call
   const { database, providers, config } = service
   parseArguments(queryString)
   const body = readWrapped(await readBody(), 'pool', poolCreateSchema)
@@ -50,7 +52,7 @@ async function create(service: Service, { caller, right, queryString, readBody, 
       : await findReferenced(database, listener, listenerId ?? '', caller, right)
   const planned = planPool(values, config)
   const objects = { pools: [planned], listeners: [] }
-  await checkReferences(service, caller, objects)
+  await checkReferences(service, call, objects)
   const object = await changeLoadBalancer(service, asked(planned.id), above.load_balancer_id, async (trx, changed) => {
     const user =
       listenerId === null ? null : await trx('listener').where({ id: listenerId, load_balancer_id: changed.id }).first()
@@ -68,12 +70,18 @@ async function create(service: Service, { caller, right, queryString, readBody, 
   return objectAnswer(201, pool, object)
 }
 
-async function update(service: Service, { caller, right, params, queryString, readBody, asked }: Call) {
+async function update(service: Service, call: Call) {
+  const { caller, right, params, queryString, readBody, asked } = call
   const { database, providers, config } = service
   parseArguments(queryString)
   const given = readWrapped(await readBody(), 'pool', bodyOfUpdate)
-  const found = await findObject(database, pool, params.id ?? '')
+  const found: Found<StoredPool & PoolReferences> = await findObject(database, pool, params.id ?? '')
   authorise(caller, right, found.project_id)
+  const wanted = changedPoolReferences(found, given)
+  if (wanted !== null) {
+    completePoolUpdate(config, found, given)
+    await checkCertificates(service, call, wanted)
+  }
   const object = await changeLoadBalancer(service, asked(), found.load_balancer_id, async (trx, changed) => {
     const stored: Found<StoredPool> = await findObject(trx, pool, found.id)
     const values = completePoolUpdate(config, stored, given)

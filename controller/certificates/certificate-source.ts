@@ -1,0 +1,25 @@
+/** References of one request, each to what it must hold. The same one may be named several times. */
+export type WantedReferences = {
+  /** Each to a certificate with its private key. */
+  certificates: readonly string[]
+  /** Each to certificates of authorities. */
+  authorities: readonly string[]
+  /** Each to a revocation list, with the reference to the authority that must have signed it. */
+  revocationLists: readonly { ref: string; authority: string }[]
+}
+
+/** `reason` is a clause that may be shown to the caller. */
+export type BadReference = { ref: string; reason: string }
+
+/** Where the certificates are to which listeners and pools refer: all that the load-balancing API knows of it. */
+export type CertificateSource = {
+  /**
+   * Whether the caller may use what is referred to, our own service user can read it, and it is what it should be. Lets the service user
+   * read it from now on. Nothing of it is kept.
+   * @param token of the caller
+   * @returns those that are not good, in the order of the request, each once
+   * @throws ApiError 400 when there are too many, 503 when it cannot be told at the moment
+   */
+  check: (token: string, wanted: WantedReferences) => Promise<readonly BadReference[]>
+  close: () => void
+}

@@ -1,0 +1,67 @@
+import { X509Certificate } from 'node:crypto'
+import { readDer, sequenceIn, taggedIn, writeDer } from '../../key-manager/certificate-authorities/x509/asn1.js'
+import { InvalidX509 } from '../../key-manager/certificate-authorities/x509/invalid-x509.js'
+import { Unusable } from './material.js'
+import { pemBlocks, textOf } from './pem-blocks.js'
+
+/** A chain has few. */
+const MOST_CERTIFICATES = 64
+
+/** @param what it is, for the message @throws Unusable */
+export function readCertificate(der: Uint8Array, what: string): X509Certificate {
+  try {
+    return new X509Certificate(der)
+  } catch {
+    throw new Unusable(`the ${what} is no X.509 certificate`)
+  }
+}
+
+/** One or more certificates in PEM. @throws Unusable when there is none */
+export function readPemCertificates(bytes: Uint8Array, what: string): readonly X509Certificate[] {
+  const blocks = pemBlocks(textOf(bytes), 'CERTIFICATE')
+  if (blocks.length === 0) throw new Unusable(`the ${what} is no X.509 certificate in PEM`)
+  return readAll(blocks, what)
+}
+
+/** The certificate of a container, in PEM with others behind it or in DER. @throws Unusable */
+export function readLeaf(bytes: Uint8Array): X509Certificate {
+  const [first] = readAll(pemBlocks(textOf(bytes), 'CERTIFICATE'), 'certificate')
+  return first ?? readCertificate(bytes, 'certificate')
+}
+
+/** What certifies the leaf: PEM blocks one after the other, or PKCS#7 as PEM or DER. @throws Unusable */
+export function readIntermediates(bytes: Uint8Array): readonly X509Certificate[] {
+  const text = textOf(bytes)
+  const blocks = pemBlocks(text, 'CERTIFICATE')
+  const bags = blocks.length > 0 ? [] : pemBlocks(text, 'PKCS7')
+  const found =
+    blocks.length > 0 ? blocks : (bags.length > 0 ? bags : [Buffer.from(bytes)]).flatMap(certificatesOfPkcs7)
+  if (found.length === 0) throw new Unusable('the intermediates hold no certificate')
+  return readAll(found, 'intermediates')
+}
+
+function readAll(ders: readonly Buffer[], what: string): readonly X509Certificate[] {
+  if (ders.length > MOST_CERTIFICATES) throw new Unusable(`there are more than ${MOST_CERTIFICATES} certificates in it`)
+  return ders.map(der => readCertificate(der, what))
+}
+
+/** A SignedData whose certificates alone count. */
+function certificatesOfPkcs7(der: Buffer): readonly Buffer[] {
+  try {
+    const [signedData] = taggedIn(sequenceIn(readDer(der, 'PKCS#7'))?.[1], 0) ?? []
+    const certificates = sequenceIn(signedData)?.find(member => taggedIn(member, 0) !== null)
+    return (taggedIn(certificates, 0) ?? []).map(writeDer)
+  } catch (error) {
+    if (!(error instanceof InvalidX509)) throw error
+    throw new Unusable('the intermediates are neither certificates in PEM nor PKCS#7')
+  }
+}
+
+/**
+ * What a certificate must have to be shown to clients.
+ * @throws Unusable when it names nobody
+ */
+export function requireName({ subject, subjectAltName = '' }: X509Certificate): void {
+  if (/^CN=./m.test(subject) || /(^|, )DNS:/.test(subjectAltName)) return
+  throw new Unusable('the certificate has neither a common name nor a DNS name')
+}

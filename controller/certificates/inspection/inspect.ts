@@ -1,0 +1,71 @@
+import type { KeyObject, X509Certificate } from 'node:crypto'
+import { decodeUtf8 } from '../../key-manager/certificate-authorities/x509/asn1.js'
+import { InvalidX509 } from '../../key-manager/certificate-authorities/x509/invalid-x509.js'
+import { readPrivateKey } from '../../key-manager/certificate-authorities/x509/private-key.js'
+import { openBundle } from './bundle.js'
+import { readIntermediates, readLeaf, readPemCertificates, requireName } from './certificates.js'
+import { type Material, Unusable } from './material.js'
+import { checkRevocationLists } from './revocation-lists.js'
+
+/**
+ * Looks whether something is what a reference should lead to. Takes long: not for the thread that answers requests.
+ * @returns what is wrong with it, as a clause that may be shown, or null
+ */
+export function inspect(material: Material): string | null {
+  try {
+    check(material)
+    return null
+  } catch (error) {
+    if (error instanceof Unusable) return error.message
+    if (error instanceof InvalidX509) return clause(error.message)
+    throw error
+  }
+}
+
+function check(material: Material): void {
+  switch (material.kind) {
+    case 'bundle': {
+      const { certificates, privateKey } = openBundle(material.bundle)
+      if (certificates.length === 0) throw new Unusable('the PKCS#12 bundle holds no certificate')
+      const leaf = certificates.find(certificate => belongsTo(privateKey, certificate))
+      if (leaf === undefined) throw new Unusable('the private key belongs to none of the certificates')
+      requireName(leaf)
+      break
+    }
+    case 'certificate': {
+      const { certificate, privateKey, intermediates, passphrase } = material
+      const leaf = readLeaf(certificate)
+      const key = readPrivateKey(Buffer.from(privateKey), passphrase === null ? null : passphraseIn(passphrase))
+      if (!belongsTo(key, leaf)) throw new Unusable('the private key does not belong to the certificate')
+      if (intermediates !== null) readIntermediates(intermediates)
+      requireName(leaf)
+      break
+    }
+    case 'authority':
+      readPemCertificates(material.authority, 'CA certificate')
+      break
+    case 'revocation list':
+      checkRevocationLists(material.list, authoritiesIn(material.authority))
+  }
+}
+
+/** Null when they cannot be read: what is wrong with them is told where they are looked at themselves. */
+function authoritiesIn(bytes: Uint8Array | null): readonly X509Certificate[] | null {
+  try {
+    return bytes === null ? null : readPemCertificates(bytes, 'CA certificate')
+  } catch (error) {
+    if (error instanceof Unusable) return null
+    throw error
+  }
+}
+
+const belongsTo = (key: KeyObject, certificate: X509Certificate): boolean => certificate.checkPrivateKey(key)
+
+function passphraseIn(bytes: Uint8Array): string {
+  const text = decodeUtf8(Buffer.from(bytes))
+  if (text === null) throw new Unusable('the passphrase of the private key is no text')
+  return text
+}
+
+/** A sentence as part of another one. */
+const clause = (sentence: string): string => sentence.charAt(0).toLowerCase() + sentence.slice(1).replace(/\.$/, '')
