@@ -33,8 +33,6 @@ export type Keyring = {
   open: (sealed: SealedWithKey, context: string) => Promise<Buffer>
   /** The project's active key is looked up anew the next time. */
   forgetActive: (projectId: string) => void
-  /** Nothing of these keys stays in this process's memory. */
-  forgetKeys: (projectId: string, keyIds: readonly string[]) => void
   backends: ReadonlyMap<BackendName, CryptoBackend>
   defaultBackend: BackendName
 }
@@ -99,10 +97,6 @@ export function createKeyring(
     },
     open: ({ ciphertext, key, backend }, context) => backendOf(backend).decrypt(key, ciphertext, context),
     forgetActive,
-    forgetKeys: (projectId, keyIds) => {
-      forgetActive(projectId)
-      for (const backend of byName.values()) for (const id of keyIds) backend.forget(id)
-    },
   }
 }
 
