@@ -266,6 +266,20 @@ t.test('what changes between an order and its turn', async t => {
   t.match(await executor(under, signal), { kind: 'failed', statusCode: '400', reason: /does not exist/ })
 })
 
+t.test('an ACL that is taken away takes the key with it', async t => {
+  const foreign = tokenOf('member', FOREIGN)
+  const users = { read: { users: ['user-member'], 'project-access': false } }
+  for (const kind of ['secret', 'container'] as const) {
+    const { ref, keyId } = await storedKey(null, foreign)
+    const acls = { secret: `/v1/secrets/${keyId}/acl`, container: `${pathOf(ref)}/acl` }
+    for (const path of Object.values(acls)) await ask('PUT', path, users, { token: foreign })
+    const asked = await waiting(storedMeta(ref))
+    t.match(await executor(asked, signal), { kind: 'made' })
+    t.equal((await ask('DELETE', acls[kind], undefined, { token: foreign })).status, 200)
+    t.match(await executor(asked, signal), { kind: 'failed', statusCode: '403' }, `of the ${kind}`)
+  }
+})
+
 t.test('a CA that is away, waits, or refuses', async t => {
   const [internal] = backends
   if (internal === undefined) throw new Error('There is no CA back end.')

@@ -21,7 +21,7 @@ type Part = Target &
     id: string
     contentType: string
     ciphertext: Buffer | null
-    /** The ACLs of secret and container are those of the time when the order was accepted. */
+    /** The ACLs of secret and container are those of the time when the order was accepted. One that was taken away leaves only `updated_at` to tell. */
     unchanged: boolean
     container: Target
   }
@@ -30,7 +30,7 @@ type Part = Target &
 async function findParts(database: Knex, containerId: string, orderId: string | null): Promise<readonly Part[]> {
   const { rows } = await database.raw(
     `SELECT r.name AS role, s.id, ${TARGET_COLUMNS('s')}, s.content_type AS "contentType", s.ciphertext, ${KEY_COLUMNS},
-            coalesce(greatest(s.acl_updated_at, c.acl_updated_at)
+            coalesce(greatest(coalesce(s.acl_updated_at, s.updated_at), coalesce(c.acl_updated_at, c.updated_at))
                      < (SELECT o.created_at FROM secret_order o WHERE o.id = ?::uuid), true) AS unchanged,
             json_build_object('projectId', c.project_id, 'creatorId', c.creator_id,
                               'projectAccess', c.acl_project_access, 'users', c.acl_users) AS container
