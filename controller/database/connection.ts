@@ -34,6 +34,8 @@ export function connect({ url, applicationName, poolSize = 10, log }: Connection
     },
     pool: { min: 0, max: poolSize, idleTimeoutMillis: 30_000 },
     acquireConnectionTimeout: 10_000,
+    // An error tells the statement, and not what was bound: that may be a password's hash, or a tenant's own.
+    compileSqlOnError: false,
     log: {
       debug: message => log?.debug(message),
       warn: message => log?.warn(message),

@@ -51,6 +51,20 @@ t.test('prepared statements', async t => {
     t.same(await query(db, 'SELECT 4 / ?::integer AS n', [2]), [{ n: 2 }])
   })
 
+  t.test('what was bound is not told by an error', async t => {
+    for (const fail of [
+      () => db.raw('SELECT ?::text, 1 / 0', ['canary']),
+      () => db('pool').insert({ description: 'canary' }),
+      () => query(db, 'SELECT ?::text, 1 / 0', ['canary']),
+    ]) {
+      const error: Error = await fail().then(
+        () => new Error('It did not fail.'),
+        (thrown: Error) => thrown,
+      )
+      t.notMatch(`${error.stack}${error.message}`, /canary|did not fail/)
+    }
+  })
+
   t.test('many at once wait for connections, and none is lost', async t => {
     const rows = await Promise.all(Array.from({ length: 100 }, (_, n) => query(db, 'SELECT ?::integer AS n', [n])))
     t.same(

@@ -1,6 +1,5 @@
-import { once } from 'node:events'
 import { createWriteStream } from 'node:fs'
-import { finished } from 'node:stream/promises'
+import { pipeline } from 'node:stream/promises'
 import { keyFiles, loadKeyManagerAuditKey } from '../../config/keys.js'
 import { type ExportFilter, exportAudit, verifyAudit } from '../../key-manager/audit/read.js'
 import { openDatabase, openInstance } from '../instance.js'
@@ -60,29 +59,26 @@ export async function exportAuditLog(directory: string, options: ExportOptions):
   const instance = openInstance(directory)
   const database = openDatabase(instance, 'key_manager', 'audit')
   const file = options.output === undefined ? null : createWriteStream(options.output, { mode: 0o600 })
-  const out = file ?? process.stdout
-  let failure: Error | null = null
-  out.on('error', error => {
-    failure = error
-  })
   let count = 0
-  try {
+  async function* lines(): AsyncGenerator<string> {
     for await (const line of exportAudit(database, filter)) {
-      if (failure !== null) break
       count++
-      if (!out.write(`${line}\n`)) await Promise.race([once(out, 'drain'), once(out, 'close')])
+      yield `${line}\n`
     }
-    if (file !== null && failure === null) {
-      file.end()
-      await finished(file)
-    }
+  }
+  try {
+    await pipeline(lines, file ?? process.stdout, { end: file !== null })
+  } catch (error) {
+    // A reader such as head that has seen enough is no failure.
+    if (file === null && codeOf(error) === 'EPIPE') return
+    throw file?.errored ? new Sentence(`${options.output}: ${file.errored.message}`) : error
   } finally {
     await database.destroy()
   }
-  // A reader such as head that has seen enough is no failure.
-  if (failure !== null && file !== null) throw new Sentence(`${options.output}: ${(failure as Error).message}`)
   if (file !== null) print(`${count} records are in ${options.output}.`)
 }
+
+const codeOf = (error: unknown): unknown => (error instanceof Error && 'code' in error ? error.code : undefined)
 
 function timeOf(text: string): Date {
   const time = new Date(text)
