@@ -1,9 +1,4 @@
-import { type ChildProcess, spawn } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
-import { once } from 'node:events'
-import { join } from 'node:path'
-import { createInterface } from 'node:readline'
-import { build } from 'esbuild'
 import t, { type Test } from 'tap'
 import { configurationSchema } from '../../controller/config/schema.js'
 import { createKeyring } from '../../controller/key-manager/crypto/keyring.js'
@@ -14,20 +9,13 @@ import { storeOrder } from '../../controller/key-manager/orders/store.js'
 import { startOrderWorker } from '../../controller/key-manager/orders/worker/worker.js'
 import { createLog } from '../../controller/log/log.js'
 import { CRASH_EXECUTORS } from '../support/crash-executors.js'
+import { createCrashScene, killsAt, unknownIn } from '../support/crash-scene.js'
 import { createTestDatabase } from '../support/database.js'
-import type { ProcessOrders } from '../support/key-manager-process.js'
 import { OWN, tokenOf } from '../support/load-balancer-api.js'
 import { eventually } from '../support/load-balancer-rows.js'
-import { type Passing, startStatementProxy } from '../support/statement-proxy.js'
 
 /** Nothing that was acknowledged is lost, and nothing is half there, whenever a process of the key manager is killed. */
 
-const programs = t.testdir({})
-await build({
-  entryPoints: [join(import.meta.dirname, '../support/key-manager-process.ts')],
-  ...{ bundle: true, platform: 'node', target: 'node20', format: 'esm', packages: 'external', logLevel: 'error' },
-  outfile: join(programs, 'process.mjs'),
-})
 const testDatabase = await createTestDatabase()
 const database = testDatabase.of('key_manager')
 const masterKey = randomBytes(32)
@@ -38,35 +26,8 @@ const service = {
   keyring: createKeyring(database, [backend]),
   config: configurationSchema.parse({}).key_manager,
 }
-const proxy = await startStatementProxy(testDatabase.urlOf('key_manager'))
-const children = new Set<ChildProcess>()
-t.teardown(async () => {
-  for (const child of children) child.kill('SIGKILL')
-  await proxy.stop()
-  await testDatabase.drop()
-})
-
-type Running = { child: ChildProcess; firstLine: string; kill: () => Promise<void> }
-
-async function start(does: ProcessOrders['does'], databaseUrl = proxy.url): Promise<Running> {
-  const { NODE_OPTIONS: _, ...env } = process.env
-  const child = spawn(process.execPath, [join(programs, 'process.mjs')], { env, stdio: ['pipe', 'pipe', 'inherit'] })
-  children.add(child)
-  const orders: ProcessOrders = { does, databaseUrl, masterKey: masterKey.toString('hex') }
-  child.stdin.end(JSON.stringify(orders))
-  const [firstLine] = await Promise.race([once(createInterface({ input: child.stdout }), 'line'), once(child, 'exit')])
-  if (typeof firstLine !== 'string') throw new Error(`The process ended with status ${firstLine}.`)
-  return {
-    child,
-    firstLine,
-    kill: async () => {
-      const ended = once(child, 'exit')
-      child.kill('SIGKILL')
-      await ended
-      children.delete(child)
-    },
-  }
-}
+t.teardown(testDatabase.drop)
+const { start, killAt } = await createCrashScene(t, testDatabase.urlOf('key_manager'), masterKey)
 
 /** What a process does for one piece of work, statement by statement; a process that has just started knows no key. */
 const CLAIM = /^UPDATE secret_order SET lease_owner/
@@ -79,53 +40,6 @@ const STEPS = {
   api: [/^select version/, READ_KEY, /^WITH in_force/, /^WITH allowed/],
 }
 
-type Kill = { step: RegExp; at: Passing['at'] }
-
-/** The first step before it happens, and every step when it has happened and the process does not know it yet. */
-const killsAt = (steps: readonly RegExp[]): Kill[] => [
-  ...steps.slice(0, 1).map(step => ({ step, at: 'asked' as const })),
-  ...steps.map(step => ({ step, at: 'answered' as const })),
-]
-
-/**
- * Lets statements pass from now on, and kills the process at one of them; nothing of that passes.
- * @param kill null to let it come to its end
- * @param hasBegun true when what was just done belongs to the work that the process was given
- * @param isOver true when that work is done
- * @returns the statements from the beginning of the work on
- */
-async function killAt(
-  running: Running,
-  kill: Kill | null,
-  { hasBegun, isOver }: { hasBegun: () => Promise<boolean>; isOver: () => Promise<boolean> },
-): Promise<string[]> {
-  const seen: string[] = []
-  let underWay = 0
-  let begun = false
-  let killed = false
-  proxy.watch(async passing => {
-    const sql = passing.sql.trim()
-    if (passing.at === 'asked') underWay++
-    if (passing.at === 'answered') begun ||= await hasBegun()
-    if (kill?.at === passing.at && (begun || passing.at === 'asked') && kill.step.test(sql)) {
-      killed = true
-      proxy.watch(() => new Promise(() => {}))
-      return new Promise(() => {})
-    }
-    if (passing.at === 'answered') underWay--
-    if (passing.at === 'answered' && begun) seen.push(sql)
-    return undefined
-  })
-  await eventually(
-    'killed, or over',
-    async () => killed || (kill === null && (await isOver()) && underWay === 0),
-    30_000,
-  )
-  await running.kill()
-  proxy.watch(() => {})
-  return seen
-}
-
 const insertOrder = (type: 'key' | 'asymmetric', name: string) => {
   const meta = { name, algorithm: type === 'key' ? 'aes' : 'ec', bit_length: 256 }
   const passphrase = type === 'key' ? null : 'correct horse'
@@ -135,9 +49,6 @@ const insertOrder = (type: 'key' | 'asymmetric', name: string) => {
 
 const isActive = async (id: string): Promise<boolean> => (await rowOf(id)).status === 'ACTIVE'
 const rowOf = (id: string) => database('secret_order').where({ id }).first()
-
-const unknownIn = (statements: readonly string[], known: readonly RegExp[]): string[] =>
-  statements.filter(sql => !known.some(step => step.test(sql)))
 
 /** While another worker, in this process, goes on where one was killed. */
 async function withHeir(body: () => Promise<void>): Promise<void> {

@@ -22,7 +22,7 @@ import type { ToRead, WasRead } from '../support/x509-reader.js'
 
 /** What tenants send to be read as X.509 holds a process up for a moment only, and in little memory, however it is built. */
 
-/** Of the processor, for one reading; the worst of what is allowed takes a third of it. */
+/** Of the processor, for one reading; the worst of what is allowed takes half of it. */
 const MOST_MILLISECONDS = 3000
 const HEAP_MEGABYTES = 48
 const MOST_MEGABYTES = 160
