@@ -24,13 +24,18 @@ export type ClaimRequest = {
   table: string
   /** Trusted SQL over that table (alias t) that says whether a row is due now. */
   due: string
-  /** Trusted SQL: what goes first. */
+  /** Trusted SQL: what goes first; over `candidates` (alias c) too when there are any. */
   order: string
+  /** Trusted SQL of the rows among which to choose (column id, and others for `order`), with one binding: the limit. All rows when not given. */
+  candidates?: string
   owner: string
   limit: number
   /** Trusted SQL: what else the claim assigns, such as `status = 'PROCESSING'`. */
   also?: string
 }
+
+/** SQL: nobody holds the row (alias t). */
+export const NOT_HELD = '(t.lease_until IS NULL OR t.lease_until < now())'
 
 /**
  * Takes up to `limit` rows that are due and that nobody holds: one statement, and no waiting for rows that others are
@@ -38,17 +43,18 @@ export type ClaimRequest = {
  */
 export async function claimDue(
   database: Database,
-  { table, due, order, owner, limit, also }: ClaimRequest,
+  { table, due, order, candidates, owner, limit, also }: ClaimRequest,
 ): Promise<Claim[]> {
   const started = performance.now()
+  const rowsToLookAt = candidates === undefined ? `${table} t` : `(${candidates}) c JOIN ${table} t ON t.id = c.id`
   const { rows } = await database.raw(
     `UPDATE ${table} SET lease_owner = ?, lease_until = now() + ? * interval '1 second',
                          fence = fence + 1${also === undefined ? '' : `, ${also}`}
-      WHERE id IN (SELECT t.id FROM ${table} t
-                    WHERE (t.lease_until IS NULL OR t.lease_until < now()) AND (${due})
-                    ORDER BY ${order} LIMIT ? FOR UPDATE SKIP LOCKED)
+      WHERE id IN (SELECT t.id FROM ${rowsToLookAt}
+                    WHERE ${NOT_HELD} AND (${due})
+                    ORDER BY ${order} LIMIT ? FOR UPDATE OF t SKIP LOCKED)
       RETURNING id, fence, now()::text AS "claimedAt"`,
-    [owner, LEASE_SECONDS, limit],
+    [owner, LEASE_SECONDS, ...(candidates === undefined ? [] : [limit]), limit],
   )
   return (rows as { id: string; fence: number; claimedAt: string }[]).map(row => ({
     table,

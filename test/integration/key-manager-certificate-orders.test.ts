@@ -326,11 +326,17 @@ t.test('orders that are refused', async t => {
   const form = { algorithm: 'rsa', subject_dn: 'CN=x' }
   const unknown = '11111111-1111-4111-8111-111111111111'
   const tampered = Buffer.from(Buffer.from(csr('P-256'), 'base64').toString().replace(/A/, 'B')).toString('base64')
+  const keyAndRequest =
+    keyOf('P-256').export({ format: 'pem', type: 'pkcs8' }) + Buffer.from(csr('P-256'), 'base64').toString()
   const cases: [name: string, meta: unknown, status?: number][] = [
     ['full-cmc', { request_type: 'full-cmc', request_data: csr('P-256') }],
     ['another type', { request_type: 'magic' }],
     ['extensions', { ...form, extensions: 'none' }],
     ['a payload', { ...form, payload: 'x' }],
+    ['a passphrase', { ...form, passphrase: 'hush' }],
+    ['a passphrase as the Python client spells it', { ...form, pass_phrase: 'hush' }],
+    ['a request with its private key', { request_data: Buffer.from(keyAndRequest).toString('base64') }],
+    ['the same without base64', { request_data: keyAndRequest }],
     ['no subject', { algorithm: 'rsa' }],
     ['a subject that is none', { ...form, subject_dn: 'hello' }],
     ['another algorithm', { ...form, algorithm: 'dsa' }],

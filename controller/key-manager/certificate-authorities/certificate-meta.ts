@@ -15,6 +15,9 @@ import { decodeBase64 } from './x509/pem.js'
 const text = z.string().max(255, 'must have at most 255 characters').nullish()
 const refused = (why: string) => z.undefined(why).optional()
 
+/** The meta is stored as it is, and shown to the whole project. */
+const UNPROTECTED = 'is not supported: store it as a secret of the container that holds the private key'
+
 /** Members for other back ends may come as well; they are kept and shown again. */
 const certificateMeta = z.looseObject({
   name: text,
@@ -34,6 +37,8 @@ const certificateMeta = z.looseObject({
   requestor_phone: text,
   extensions: refused('is not supported'),
   payload: refused('must not be given: the certificate authority makes it'),
+  passphrase: refused(UNPROTECTED),
+  pass_phrase: refused(UNPROTECTED),
 })
 
 type CertificateMeta = z.output<typeof certificateMeta>
@@ -121,6 +126,7 @@ export async function parseCertificateMeta(
   const wish = wishOf(meta)
   if (wish.form !== 'request') usableName(wish.subjectDn)
   else if (meta.request_type === 'simple-cmc') requireReadable(wish.requestData)
+  else requireNoPrivateKey(wish.requestData)
   if (wish.caId !== null) await requireUsableAuthority(service, call, wish.caId)
   if (wish.form === 'stored key') await requireStoredKey(service, call.who, wish.containerId)
   return { meta, expiration: null, passphrase: null }
@@ -131,6 +137,14 @@ function requireReadable(requestData: string | null): void {
     decodeRequest(requestData)
   } catch (error) {
     asBadRequest(error)
+  }
+}
+
+/** Tools write private key and request into one file: what is no request is for the CA to miss, but a key must not be stored in clear. */
+function requireNoPrivateKey(requestData: string | null): void {
+  const texts = [requestData ?? '', decodeBase64(requestData ?? '')?.toString('latin1') ?? '']
+  if (texts.some(text => text.includes('PRIVATE KEY-----'))) {
+    throw badRequest('The request_data holds a private key; send the certificate request alone.')
   }
 }
 

@@ -146,7 +146,12 @@ export const keyManager: Migration = {
           sealed_passphrase bytea,
           project_key_id uuid REFERENCES project_key,
           lane text NOT NULL GENERATED ALWAYS AS (
-            CASE WHEN type <> 'key' AND lower(meta->>'algorithm') IN ('rsa', 'dsa') THEN 'primes' ELSE 'quick' END) STORED,
+            CASE WHEN type = 'asymmetric' AND lower(meta->>'algorithm') IN ('rsa', 'dsa') THEN 'primes'
+                 -- RSA is what a certificate order with a subject makes when it names no algorithm.
+                 WHEN type = 'certificate' AND coalesce(nullif(lower(meta->>'algorithm'), ''), 'rsa') = 'rsa'
+                      AND coalesce(meta->>'subject_dn', '') <> ''
+                      AND coalesce(meta->>'container_ref', '') = '' AND coalesce(meta->>'request_data', '') = '' THEN 'primes'
+                 ELSE 'quick' END) STORED,
           status text NOT NULL DEFAULT 'PENDING' CHECK (status IN ('PENDING', 'PROCESSING', 'ACTIVE', 'ERROR')),
           sub_status text,
           sub_status_message text,
@@ -164,7 +169,7 @@ export const keyManager: Migration = {
           deleted_at timestamptz
         );
         CREATE INDEX secret_order_of_project ON secret_order (project_id, created_at, id) WHERE deleted_at IS NULL;
-        CREATE INDEX secret_order_due ON secret_order (lane, created_at)
+        CREATE INDEX secret_order_due ON secret_order (lane, project_id, created_at, id)
           WHERE status IN ('PENDING', 'PROCESSING') AND deleted_at IS NULL;
         CREATE INDEX secret_order_project_key ON secret_order (project_key_id, id) WHERE project_key_id IS NOT NULL;
         CREATE INDEX secret_order_secret ON secret_order (secret_id);

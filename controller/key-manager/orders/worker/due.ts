@@ -1,3 +1,4 @@
+import { NOT_HELD } from '../../../database/claim.js'
 import type { Database } from '../../../database/connection.js'
 
 /** Orders that make large primes wait for each other and nobody else; see the column of the same name. */
@@ -11,8 +12,28 @@ const OPEN = `t.status IN ('PENDING', 'PROCESSING') AND t.deleted_at IS NULL`
 export const dueIn = (lane: Lane): string =>
   `${OPEN} AND t.lane = '${lane}' AND (t.retry_at IS NULL OR t.retry_at <= now())`
 
-/** What waits longest goes first. */
-export const DUE_ORDER = 't.created_at, t.id'
+/** More than the limit by this many, so that some are left when other workers are just taking the first ones. */
+const SPARE_CANDIDATES = 32
+
+/**
+ * SQL of what a worker chooses among, for DUE_ORDER: of every project that waits in a lane its oldest orders, numbered. The projects are found one after
+ * the other in the index, so that a long queue of one of them is not read.
+ */
+export const candidatesIn = (lane: Lane): string => `
+  WITH RECURSIVE project AS (
+    (SELECT t.project_id AS id FROM secret_order t WHERE ${OPEN} AND t.lane = '${lane}' ORDER BY t.project_id LIMIT 1)
+    UNION ALL
+    SELECT next.id FROM project p CROSS JOIN LATERAL (
+      SELECT t.project_id AS id FROM secret_order t
+       WHERE ${OPEN} AND t.lane = '${lane}' AND t.project_id > p.id ORDER BY t.project_id LIMIT 1) next)
+  SELECT o.id, row_number() OVER (PARTITION BY p.id ORDER BY o.created_at, o.id) AS turn
+    FROM project p CROSS JOIN LATERAL (
+      SELECT t.id, t.created_at FROM secret_order t
+       WHERE ${NOT_HELD} AND ${dueIn(lane)} AND t.project_id = p.id
+       ORDER BY t.created_at, t.id LIMIT ?::integer + ${SPARE_CANDIDATES}) o`
+
+/** Of each project what waits longest goes first; each has the same chance to be next, however many orders it has given. */
+export const DUE_ORDER = 'c.turn, random()'
 
 /**
  * Seconds until the next order of a lane becomes due without anybody saying so: a retry time, or the end of a dead worker's lease. Zero or

@@ -5,7 +5,7 @@ import { nameLeaseOwner, releaseClaimsOfDead } from '../../../worker/lease-owner
 import { listenForWakeUps } from '../../../worker/wake-up.js'
 import { ORDER_CHANNEL } from '../wake-channel.js'
 import { attemptOrder, type OrderContext } from './attempt.js'
-import { DUE_ORDER, dueIn, LANES, type Lane, secondsUntilDue } from './due.js'
+import { candidatesIn, DUE_ORDER, dueIn, LANES, type Lane, secondsUntilDue } from './due.js'
 
 export type OrderWorkerOptions = OrderContext & {
   /** The key manager's database, for the connection that listens. */
@@ -17,7 +17,7 @@ export type OrderWorkerOptions = OrderContext & {
 
 /**
  * Carries out orders until stopped, each exactly once; see startClaimLoop. Any number of workers share one database. As many large primes
- * are looked for at once as there are processors.
+ * are looked for at once as there are processors. Projects take turns: one with many orders does not keep the others waiting.
  */
 export async function startOrderWorker(options: OrderWorkerOptions): Promise<{ stop: () => Promise<void> }> {
   const { database, databaseUrl, config, log, owner = nameLeaseOwner() } = options
@@ -28,7 +28,10 @@ export async function startOrderWorker(options: OrderWorkerOptions): Promise<{ s
     lane,
     ...startClaimLoop({
       database,
-      claims: { table: 'secret_order', due: dueIn(lane), order: DUE_ORDER, owner, also: `status = 'PROCESSING'` },
+      claims: {
+        ...{ table: 'secret_order', due: dueIn(lane), order: DUE_ORDER, candidates: candidatesIn(lane) },
+        ...{ owner, also: `status = 'PROCESSING'` },
+      },
       concurrency: concurrency[lane],
       sweepMs: config.sweep_interval * 1000,
       secondsUntilDue: () => secondsUntilDue(database, lane),
