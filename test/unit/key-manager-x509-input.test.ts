@@ -16,7 +16,10 @@ import {
   parseDistinguishedName,
 } from '../../controller/key-manager/certificate-authorities/x509/distinguished-name.js'
 import { derOfPem, pemOf } from '../../controller/key-manager/certificate-authorities/x509/pem.js'
-import { readPrivateKey } from '../../controller/key-manager/certificate-authorities/x509/private-key.js'
+import {
+  readPrivateKey,
+  readPrivateKeyAside,
+} from '../../controller/key-manager/certificate-authorities/x509/private-key.js'
 import { authority, fileOf, keyOf, NAMES, openssl, refusal, SUBJECT } from '../support/x509.js'
 
 const p256 = keyOf('P-256')
@@ -237,6 +240,13 @@ t.test('private keys as they may be stored', async t => {
   const encrypted = (...args: string[]) =>
     openssl(['pkcs8', '-topk8', '-in', pem, '-passout', 'pass:hush', '-v2', 'aes-128-cbc', ...args]).text
   isSame(encrypted('-iter', '100000'), 'hush', 'many rounds')
+  let ticks = 0
+  const ticking = setInterval(() => ticks++, 1)
+  t.ok((await readPrivateKeyAside(Buffer.from(encrypted('-iter', '100000')), 'hush')).equals(key))
+  clearInterval(ticking)
+  t.ok(ticks > 0, 'other work goes on meanwhile')
+  t.ok((await readPrivateKeyAside(Buffer.from(key.export({ format: 'pem', type: 'pkcs1' })), null)).equals(key))
+  await t.rejects(readPrivateKeyAside(Buffer.from(encrypted()), 'loud'), /cannot be read/)
   const refused: [string, string | Buffer, string | null, RegExp][] = [
     ['no passphrase', encrypted(), null, /no passphrase/],
     ['another passphrase', encrypted(), 'loud', /cannot be read/],

@@ -8,7 +8,7 @@ import type { Service } from '../routes.js'
 import { LIVE, payloadContext, TARGET_COLUMNS } from '../secrets/secret.js'
 import { decodeUtf8 } from './x509/asn1.js'
 import { InvalidX509 } from './x509/invalid-x509.js'
-import { readPrivateKey } from './x509/private-key.js'
+import { readPrivateKeyAside } from './x509/private-key.js'
 
 const ROLES = ['private_key', 'private_key_passphrase'] as const
 
@@ -101,5 +101,5 @@ export async function openStoredKey(
   const privateKey = payloadOf('private_key')
   const passphrase = payloadOf('private_key_passphrase')
   if (privateKey === undefined) throw new InvalidX509(NO_KEY)
-  return { key: readPrivateKey(privateKey, passphrase === undefined ? null : decodeUtf8(passphrase)), parts }
+  return { key: await readPrivateKeyAside(privateKey, passphrase === undefined ? null : decodeUtf8(passphrase)), parts }
 }

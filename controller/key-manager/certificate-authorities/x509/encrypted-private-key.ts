@@ -1,4 +1,5 @@
-import { createDecipheriv, pbkdf2Sync } from 'node:crypto'
+import { createDecipheriv, pbkdf2, pbkdf2Sync } from 'node:crypto'
+import { promisify } from 'node:util'
 import { type Asn1, objectIdentifierIn, octetStringIn, sequenceIn, smallIntegerIn } from './asn1.js'
 import { InvalidX509 } from './invalid-x509.js'
 
@@ -6,6 +7,8 @@ const PBES2 = '1.2.840.113549.1.5.13'
 const PBKDF2 = '1.2.840.113549.1.5.12'
 /** More would hold the process up for seconds. */
 const MOST_ITERATIONS = 1_000_000
+
+type Cipher = { name: string; keyBytes: number; ivBytes: number }
 
 const HMAC_SHA1 = '1.2.840.113549.2.7'
 
@@ -17,7 +20,7 @@ const DIGESTS: Readonly<Record<string, string>> = {
   '1.2.840.113549.2.11': 'sha512',
 }
 
-const CIPHERS: Readonly<Record<string, { name: string; keyBytes: number; ivBytes: number }>> = {
+const CIPHERS: Readonly<Record<string, Cipher>> = {
   '2.16.840.1.101.3.4.1.2': { name: 'aes-128-cbc', keyBytes: 16, ivBytes: 16 },
   '2.16.840.1.101.3.4.1.22': { name: 'aes-192-cbc', keyBytes: 24, ivBytes: 16 },
   '2.16.840.1.101.3.4.1.42': { name: 'aes-256-cbc', keyBytes: 32, ivBytes: 16 },
@@ -29,11 +32,28 @@ export const isEncryptedKey = (info: Asn1): boolean => sequenceIn(sequenceIn(inf
 
 /**
  * Decrypts the EncryptedPrivateKeyInfo of a PKCS#8 key that anybody may have written. It is done here so that what is inside can be looked at before
- * any mathematics is done with it.
+ * any mathematics is done with it. Takes up to seconds, in which this thread does nothing else.
  * @returns what the passphrase makes of it, which is garbage when it is another one than the key's
  * @throws InvalidX509 for an encryption whose cost is not known to be small, or that the passphrase does not fit
  */
 export function decryptKey(info: Asn1, passphrase: string | null): Buffer {
+  const encryption = encryptionOf(info)
+  const { salt, iterations, cipher, digest } = encryption
+  return open(encryption, pbkdf2Sync(required(passphrase), salt, iterations, cipher.keyBytes, digest))
+}
+
+/** The same by a native thread, while this one goes on. */
+export async function decryptKeyAside(info: Asn1, passphrase: string | null): Promise<Buffer> {
+  const encryption = encryptionOf(info)
+  const { salt, iterations, cipher, digest } = encryption
+  return open(encryption, await derive(required(passphrase), salt, iterations, cipher.keyBytes, digest))
+}
+
+const derive = promisify(pbkdf2)
+
+type Encryption = { salt: Buffer; iterations: number; digest: string; cipher: Cipher; iv: Buffer; bytes: Buffer }
+
+function encryptionOf(info: Asn1): Encryption {
   const [algorithm, encrypted] = sequenceIn(info) ?? []
   const [scheme, parameters] = sequenceIn(algorithm) ?? []
   const [derivation, encryption] = sequenceIn(parameters) ?? []
@@ -51,15 +71,25 @@ export function decryptKey(info: Asn1, passphrase: string | null): Buffer {
   if (iterations === null || iterations > MOST_ITERATIONS) {
     throw new InvalidX509(`The private key is encrypted with more than ${MOST_ITERATIONS} iterations.`)
   }
+  if (iterations === 0) throw unreadable()
+  return { salt, iterations, digest, cipher, iv, bytes }
+}
+
+function required(passphrase: string | null): string {
   if (passphrase === null) throw new InvalidX509('The private key is encrypted, and the container holds no passphrase.')
+  return passphrase
+}
+
+function open({ cipher, iv, bytes }: Encryption, key: Buffer): Buffer {
   try {
-    const key = pbkdf2Sync(passphrase, salt, iterations, cipher.keyBytes, digest)
     const decipher = createDecipheriv(cipher.name, key, iv)
     return Buffer.concat([decipher.update(bytes), decipher.final()])
   } catch {
-    throw new InvalidX509('The private key cannot be read.')
+    throw unreadable()
   }
 }
+
+const unreadable = () => new InvalidX509('The private key cannot be read.')
 
 /** Behind salt and iterations: the length of the key, which the cipher has told, and the pseudo-random function; both may be left out. */
 function pseudoRandomFunctionIn(rest: readonly Asn1[]): string {

@@ -1,6 +1,6 @@
 import { createPrivateKey, type KeyObject } from 'node:crypto'
-import { decodeUtf8, integerBytesIn, objectIdentifierIn, readDer, sequenceIn } from './asn1.js'
-import { decryptKey, isEncryptedKey } from './encrypted-private-key.js'
+import { type Asn1, decodeUtf8, integerBytesIn, objectIdentifierIn, readDer, sequenceIn } from './asn1.js'
+import { decryptKey, decryptKeyAside, isEncryptedKey } from './encrypted-private-key.js'
 import { InvalidX509 } from './invalid-x509.js'
 import { derOfPem } from './pem.js'
 import { bitsIn, KEY_ALGORITHMS, KEY_KINDS, publicKeyOf, readPublicKey } from './public-key.js'
@@ -22,25 +22,48 @@ const RSA_NUMBERS = 9
 
 /**
  * Reads a private key that anybody may have stored: PEM or DER of PKCS#8, or PEM of the older forms. Kind and sizes are looked at before any
- * mathematics is done with it.
+ * mathematics is done with it. Takes up to seconds when it is encrypted, in which this thread does nothing else.
  * @param passphrase of an encrypted key
  * @throws InvalidX509 when it cannot be read with this passphrase, or is a key that must not be certified
  */
 export function readPrivateKey(stored: Buffer, passphrase: string | null): KeyObject {
+  const form = formOf(stored)
+  if (form.kind === 'encrypted') return usable(fromPkcs8(decryptKey(form.info, passphrase)))
+  return usable(fromOther(form, passphrase))
+}
+
+/** The same, while this thread goes on: a key that is encrypted takes a native one. */
+export async function readPrivateKeyAside(stored: Buffer, passphrase: string | null): Promise<KeyObject> {
+  const form = formOf(stored)
+  if (form.kind === 'encrypted') return usable(fromPkcs8(await decryptKeyAside(form.info, passphrase)))
+  return usable(fromOther(form, passphrase))
+}
+
+type OtherForm = { kind: 'older encrypted'; text: string } | { kind: 'pkcs8' | 'pkcs1' | 'sec1'; der: Buffer }
+
+type Form = { kind: 'encrypted'; info: Asn1 } | OtherForm
+
+function formOf(stored: Buffer): Form {
   if (stored.length > MOST_BYTES) throw new InvalidX509(`A private key has at most ${MOST_BYTES} bytes.`)
-  const key = decode(stored, passphrase)
+  const text = stored.includes('-----BEGIN ') ? decodeUtf8(stored) : null
+  if (text?.includes('Proc-Type:')) return { kind: 'older encrypted', text }
+  const label = LABELS.find(each => text?.includes(`-----BEGIN ${each}-----`)) ?? 'PRIVATE KEY'
+  const der = text === null ? stored : derOfPem(text, [label], 'private key')
+  const kind = STRUCTURES[label]
+  if (kind !== 'pkcs8') return { kind, der }
+  const info = readDer(der, 'private key')
+  return isEncryptedKey(info) ? { kind: 'encrypted', info } : { kind, der }
+}
+
+function fromOther(form: OtherForm, passphrase: string | null): KeyObject {
+  if (form.kind === 'older encrypted') return decodeOlderEncrypted(form.text, passphrase)
+  return form.kind === 'pkcs8' ? fromPkcs8(form.der) : create({ key: form.der, format: 'der', type: form.kind })
+}
+
+function usable(key: KeyObject): KeyObject {
   readPublicKey(publicKeyOf(key).info)
   if (key.asymmetricKeyType === 'rsa') requireUsableNumbers(key)
   return key
-}
-
-function decode(stored: Buffer, passphrase: string | null): KeyObject {
-  const text = stored.includes('-----BEGIN ') ? decodeUtf8(stored) : null
-  if (text?.includes('Proc-Type:')) return decodeOlderEncrypted(text, passphrase)
-  const label = LABELS.find(each => text?.includes(`-----BEGIN ${each}-----`)) ?? 'PRIVATE KEY'
-  const der = text === null ? stored : derOfPem(text, [label], 'private key')
-  const type = STRUCTURES[label]
-  return type === 'pkcs8' ? decodePkcs8(der, passphrase) : create({ key: der, format: 'der', type })
 }
 
 /** The older encrypted form derives its key in one round; the newer one goes by other labels, and its rounds are counted. */
@@ -51,9 +74,7 @@ function decodeOlderEncrypted(text: string, passphrase: string | null): KeyObjec
   return create({ key: text, format: 'pem', ...(passphrase === null ? {} : { passphrase }) })
 }
 
-function decodePkcs8(der: Buffer, passphrase: string | null): KeyObject {
-  const info = readDer(der, 'private key')
-  const plain = isEncryptedKey(info) ? decryptKey(info, passphrase) : der
+function fromPkcs8(plain: Buffer): KeyObject {
   requireKnownAlgorithm(plain)
   return create({ key: plain, format: 'der', type: 'pkcs8' })
 }
