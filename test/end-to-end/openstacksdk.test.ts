@@ -5,6 +5,7 @@ import { promisify } from 'node:util'
 import t from 'tap'
 import { NOOP_DRIVERS, startKrater } from '../support/krater.js'
 import { clientEnvironment, clientPython } from '../support/openstack-session.js'
+import { storeCertificates } from '../support/stored-certificates.js'
 
 const script = join(dirname(dirname(fileURLToPath(import.meta.url))), 'support/openstacksdk.py')
 
@@ -13,8 +14,9 @@ type Finding = { name: string; got: unknown; wanted: unknown }
 t.test('every method of openstacksdk’s load balancer proxy', async t => {
   t.setTimeout(600_000)
   const krater = await startKrater(t, NOOP_DRIVERS)
+  const { container } = await storeCertificates(await krater.api())
   const { stdout, stderr } = await promisify(execFile)(clientPython(), [script], {
-    env: { ...clientEnvironment(krater, 'krater'), PYTHONDONTWRITEBYTECODE: '1' },
+    env: { ...clientEnvironment(krater, 'krater'), PYTHONDONTWRITEBYTECODE: '1', TLS_CONTAINER: container },
     timeout: 240_000,
     maxBuffer: 16 * 1024 * 1024,
   }).catch(({ stdout, stderr }: { stdout: string; stderr: string }) => ({ stdout, stderr }))

@@ -2,7 +2,6 @@ import { spawnSync } from 'node:child_process'
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { build } from 'esbuild'
-import type { Test } from 'tap'
 import { fileOf } from './x509.js'
 
 /** PEM of both; the key is PKCS#8 without a passphrase. */
@@ -45,9 +44,10 @@ export function makeBundle({ certificate, privateKey }: Pair, args: string[] = [
 }
 
 /** PEM of a revocation list, empty. */
-export function makeRevocationList(t: Test, { certificate, privateKey }: Pair): string {
-  const directory = t.testdir({ index: '', crlnumber: '01\n' })
-  const config = `[ca]\ndefault_ca = own\n[own]\ndatabase = ${directory}/index\ncrlnumber = ${directory}/crlnumber\ndefault_md = sha256\ndefault_crl_days = 30\n`
+export function makeRevocationList({ certificate, privateKey }: Pair): string {
+  const settings = ['default_md = sha256', 'default_crl_days = 30']
+  const files = [`database = ${fileOf('')}`, `crlnumber = ${fileOf('01\n')}`]
+  const config = ['[ca]', 'default_ca = own', '[own]', ...settings, ...files, ''].join('\n')
   return opensslBytes(
     ...['ca', '-gencrl', '-config', fileOf(config), '-cert', fileOf(certificate), '-keyfile', fileOf(privateKey)],
   ).toString()

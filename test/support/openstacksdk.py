@@ -2,11 +2,13 @@
 
 Every line on standard output is a finding in JSON: {"name": what was looked at, "got": ..., "wanted": ...}.
 """
+import os
+
 import openstack
 
 from findings import SUBNET, Recorded, filters, find, find_unused, life, look, refuse
 
-TLS_CONTAINER = 'http://127.0.0.1:9311/v1/containers/00000000-0000-4000-8000-000000000001'
+TLS_CONTAINER = os.environ['TLS_CONTAINER']
 
 connection = openstack.connect(cloud='krater')
 lb = Recorded(connection.load_balancer)

@@ -1,12 +1,14 @@
 import type { Test } from 'tap'
+import { storeCertificates } from '../../support/stored-certificates.js'
 import { namesOf, type Scene, TIME, UUID } from './scene.js'
 
-const CONTAINERS = 'http://127.0.0.1:9311/v1/containers'
-const container = (digit: number) => `${CONTAINERS}/${'00000000-0000-4000-8000-00000000000'}${digit}`
 const create = 'loadbalancer listener create'
 
 /** loadbalancer listener create, show, list, set, unset, stats show, delete. */
-export async function listeners(t: Test, { member, admin }: Scene): Promise<void> {
+export async function listeners(t: Test, { krater, member, admin }: Scene): Promise<void> {
+  const client = await krater.api()
+  const first = await storeCertificates(client)
+  const second = await storeCertificates(client)
   await member.done('loadbalancer create --name hall --provider noop_driver --vip-subnet-id front --wait')
   await member.done('loadbalancer create --name annex --provider noop_driver --vip-subnet-id front --wait')
   const pool = await member.show(
@@ -71,15 +73,15 @@ export async function listeners(t: Test, { member, admin }: Scene): Promise<void
   await t.test('create with everything a TLS listener has', async t => {
     t.match(
       await member.show(
-        `${create} --name tls --protocol TERMINATED_HTTPS --protocol-port 443 --default-tls-container-ref ${container(1)} --sni-container-refs ${container(2)} ${container(3)} --client-ca-tls-container-ref ${container(4)} --client-authentication MANDATORY --client-crl-container-ref ${container(5)} --tls-ciphers ECDHE-RSA-AES128-GCM-SHA256 --tls-version TLSv1.2 --tls-version TLSv1.3 --alpn-protocol h2 --alpn-protocol http/1.1 --enable --no-tag --wait hall`,
+        `${create} --name tls --protocol TERMINATED_HTTPS --protocol-port 443 --default-tls-container-ref ${first.container} --sni-container-refs ${first.bundle} ${second.container} --client-ca-tls-container-ref ${first.authority} --client-authentication MANDATORY --client-crl-container-ref ${first.revocationList} --tls-ciphers ECDHE-RSA-AES128-GCM-SHA256 --tls-version TLSv1.2 --tls-version TLSv1.3 --alpn-protocol h2 --alpn-protocol http/1.1 --enable --no-tag --wait hall`,
       ),
       {
         protocol: 'TERMINATED_HTTPS',
-        default_tls_container_ref: container(1),
-        sni_container_refs: [container(2), container(3)],
-        client_ca_tls_container_ref: container(4),
+        default_tls_container_ref: first.container,
+        sni_container_refs: [first.bundle, second.container],
+        client_ca_tls_container_ref: first.authority,
         client_authentication: 'MANDATORY',
-        client_crl_container_ref: container(5),
+        client_crl_container_ref: first.revocationList,
         tls_ciphers: 'ECDHE-RSA-AES128-GCM-SHA256',
         tls_versions: ['TLSv1.2', 'TLSv1.3'],
         alpn_protocols: ['h2', 'http/1.1'],
@@ -91,7 +93,7 @@ export async function listeners(t: Test, { member, admin }: Scene): Promise<void
     ]) {
       t.match(
         await member.show(
-          `${create} --name tls${port} --protocol TERMINATED_HTTPS --protocol-port ${port} --default-tls-container-ref ${container(1)} --client-ca-tls-container-ref ${container(4)} --client-authentication ${authentication} --wait hall`,
+          `${create} --name tls${port} --protocol TERMINATED_HTTPS --protocol-port ${port} --default-tls-container-ref ${first.container} --client-ca-tls-container-ref ${first.authority} --client-authentication ${authentication} --wait hall`,
         ),
         {
           client_authentication: authentication,
@@ -190,13 +192,13 @@ export async function listeners(t: Test, { member, admin }: Scene): Promise<void
       t.match(await member.show('loadbalancer listener show tls'), { client_authentication: authentication })
     }
     await member.done(
-      `loadbalancer listener set --default-tls-container-ref ${container(6)} --sni-container-refs ${container(7)} --client-ca-tls-container-ref ${container(8)} --client-crl-container-ref ${container(9)} --tls-ciphers ECDHE-RSA-AES256-GCM-SHA384 --tls-version TLSv1.3 --alpn-protocol http/1.1 --wait tls`,
+      `loadbalancer listener set --default-tls-container-ref ${second.container} --sni-container-refs ${second.bundle} --client-ca-tls-container-ref ${second.authority} --client-crl-container-ref ${second.revocationList} --tls-ciphers ECDHE-RSA-AES256-GCM-SHA384 --tls-version TLSv1.3 --alpn-protocol http/1.1 --wait tls`,
     )
     t.match(await member.show('loadbalancer listener show tls'), {
-      default_tls_container_ref: container(6),
-      sni_container_refs: [container(7)],
-      client_ca_tls_container_ref: container(8),
-      client_crl_container_ref: container(9),
+      default_tls_container_ref: second.container,
+      sni_container_refs: [second.bundle],
+      client_ca_tls_container_ref: second.authority,
+      client_crl_container_ref: second.revocationList,
       tls_ciphers: 'ECDHE-RSA-AES256-GCM-SHA384',
       tls_versions: ['TLSv1.3'],
       alpn_protocols: ['http/1.1'],
@@ -213,11 +215,11 @@ export async function listeners(t: Test, { member, admin }: Scene): Promise<void
       tls_versions: ['TLSv1.2', 'TLSv1.3'],
       alpn_protocols: ['h2', 'http/1.1', 'http/1.0'],
     })
-    await member.done(`loadbalancer listener set --sni-container-refs ${container(7)} --wait tls`)
+    await member.done(`loadbalancer listener set --sni-container-refs ${second.bundle} --wait tls`)
     await member.done('loadbalancer listener unset --default-tls-container-ref --wait tls')
     t.match(await member.show('loadbalancer listener show tls'), {
       default_tls_container_ref: null,
-      sni_container_refs: [container(7)],
+      sni_container_refs: [second.bundle],
     })
   })
 
@@ -244,7 +246,7 @@ export async function listeners(t: Test, { member, admin }: Scene): Promise<void
       [`${create} --protocol HTTP --protocol-port 81 --default-pool store annex`, 1, /HTTP 404/],
       [`${create} ${udp} --default-pool store hall`, 1, /HTTP 400/],
       [`${create} ${udp} --insert-headers X-Forwarded-For=true hall`, 1, /HTTP 400/],
-      [`${create} ${udp} --default-tls-container-ref ${container(1)} hall`, 1, /HTTP 400/],
+      [`${create} ${udp} --default-tls-container-ref ${first.container} hall`, 1, /HTTP 400/],
       [`${create} --protocol HTTP --protocol-port 81 --connection-limit -2 hall`, 1, /connection_limit.*HTTP 400/],
       [`${create} --protocol HTTP --protocol-port 81 --connection-limit many hall`, 2, /invalid int value: 'many'/],
       [

@@ -1,11 +1,14 @@
 import type { Test } from 'tap'
+import { storeCertificates } from '../../support/stored-certificates.js'
 import { namesOf, type Scene, TIME, UUID } from './scene.js'
 
-const container = (digit: number) => `http://127.0.0.1:9311/v1/containers/00000000-0000-4000-8000-00000000000${digit}`
 const create = 'loadbalancer pool create'
 
 /** loadbalancer pool create, show, list, set, unset, delete. */
-export async function pools(t: Test, { member }: Scene): Promise<void> {
+export async function pools(t: Test, { krater, member }: Scene): Promise<void> {
+  const client = await krater.api()
+  const first = await storeCertificates(client)
+  const second = await storeCertificates(client)
   const balancer = await member.show(
     'loadbalancer create --name kitchen --provider noop_driver --vip-subnet-id s --wait',
   )
@@ -48,7 +51,7 @@ export async function pools(t: Test, { member }: Scene): Promise<void> {
   await t.test('create with everything', async t => {
     t.match(
       await member.show(
-        `${create} --name full --description 'the works' --protocol HTTP --lb-algorithm SOURCE_IP --loadbalancer kitchen --session-persistence type=APP_COOKIE,cookie_name=crumb --tls-container-ref ${container(1)} --ca-tls-container-ref ${container(2)} --crl-container-ref ${container(3)} --enable-tls --tls-ciphers ECDHE-RSA-AES128-GCM-SHA256 --tls-version TLSv1.2 --tls-version TLSv1.3 --alpn-protocol h2 --alpn-protocol http/1.1 --disable --tag blue --tag quiet --wait`,
+        `${create} --name full --description 'the works' --protocol HTTP --lb-algorithm SOURCE_IP --loadbalancer kitchen --session-persistence type=APP_COOKIE,cookie_name=crumb --tls-container-ref ${first.container} --ca-tls-container-ref ${first.authority} --crl-container-ref ${first.revocationList} --enable-tls --tls-ciphers ECDHE-RSA-AES128-GCM-SHA256 --tls-version TLSv1.2 --tls-version TLSv1.3 --alpn-protocol h2 --alpn-protocol http/1.1 --disable --tag blue --tag quiet --wait`,
       ),
       {
         description: 'the works',
@@ -56,9 +59,9 @@ export async function pools(t: Test, { member }: Scene): Promise<void> {
         listeners: '',
         loadbalancers: balancer.id,
         session_persistence: /type=APP_COOKIE\ncookie_name=crumb/,
-        tls_container_ref: container(1),
-        ca_tls_container_ref: container(2),
-        crl_container_ref: container(3),
+        tls_container_ref: first.container,
+        ca_tls_container_ref: first.authority,
+        crl_container_ref: first.revocationList,
         tls_enabled: true,
         tls_ciphers: 'ECDHE-RSA-AES128-GCM-SHA256',
         tls_versions: ['TLSv1.2', 'TLSv1.3'],
@@ -125,16 +128,16 @@ export async function pools(t: Test, { member }: Scene): Promise<void> {
       t.match(await member.show('loadbalancer pool show plain'), { lb_algorithm: algorithm })
     }
     await member.done(
-      `loadbalancer pool set --name whole --description new --session-persistence type=HTTP_COOKIE --tls-container-ref ${container(4)} --ca-tls-container-ref ${container(5)} --crl-container-ref ${container(6)} --tls-ciphers ECDHE-RSA-AES256-GCM-SHA384 --tls-version TLSv1.3 --alpn-protocol http/1.1 --enable --enable-tls --tag red --wait full`,
+      `loadbalancer pool set --name whole --description new --session-persistence type=HTTP_COOKIE --tls-container-ref ${second.bundle} --ca-tls-container-ref ${second.authority} --crl-container-ref ${second.revocationList} --tls-ciphers ECDHE-RSA-AES256-GCM-SHA384 --tls-version TLSv1.3 --alpn-protocol http/1.1 --enable --enable-tls --tag red --wait full`,
     )
     const { id, ...set } = await member.show('loadbalancer pool show whole')
     t.match(set, {
       name: 'whole',
       description: 'new',
       session_persistence: /type=HTTP_COOKIE/,
-      tls_container_ref: container(4),
-      ca_tls_container_ref: container(5),
-      crl_container_ref: container(6),
+      tls_container_ref: second.bundle,
+      ca_tls_container_ref: second.authority,
+      crl_container_ref: second.revocationList,
       tls_ciphers: 'ECDHE-RSA-AES256-GCM-SHA384',
       tls_versions: ['TLSv1.3'],
       alpn_protocols: ['http/1.1'],
@@ -185,7 +188,7 @@ export async function pools(t: Test, { member }: Scene): Promise<void> {
         /HTTP 400/,
       ],
       [`${create} ${http} --loadbalancer bar --session-persistence nonsense`, 1, /not enough values to unpack/],
-      [`${create} ${http} --loadbalancer bar --crl-container-ref ${container(1)}`, 1, /HTTP 400/],
+      [`${create} ${http} --loadbalancer bar --crl-container-ref ${first.container}`, 1, /HTTP 400/],
       [`${create} ${http} --loadbalancer bar --tls-version SSLv9 --enable-tls`, 1, /SSLv9.*HTTP 400/],
       ['loadbalancer pool set --session-persistence type=APP_COOKIE,cookie_name=a;b full', 1, /HTTP 400/],
       ['loadbalancer pool set --name x nowhere', 1, /Unable to locate nowhere in pools/],
