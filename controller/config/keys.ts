@@ -4,7 +4,7 @@ import { existsSync, mkdirSync, mkdtempSync, readFileSync, renameSync, rmSync } 
 import { dirname, join } from 'node:path'
 import { promisify } from 'node:util'
 import { ConfigurationError } from './load.js'
-import { writePrivateFile } from './private-file.js'
+import { makePrivateFile } from './private-file.js'
 import type { Configuration } from './schema.js'
 
 const run = promisify(execFile)
@@ -53,7 +53,7 @@ export async function generateKeys(files: KeyFiles): Promise<void> {
     if (path !== null) mkdirSync(dirname(path), { recursive: true, mode: 0o700 })
   }
   for (const path of [files.amphoraMaster, files.identityCredentials, files.keyManagerMaster, files.keyManagerAudit]) {
-    if (path !== null && !existsSync(path)) writePrivateFile(path, `${randomBytes(32).toString('hex')}\n`)
+    if (path !== null && !existsSync(path)) makePrivateFile(path, `${randomBytes(32).toString('hex')}\n`)
   }
   await generateSshKey(files.controllerSsh, 'krater-controller')
   await generateSshKey(files.operatorSsh, 'krater-operator')

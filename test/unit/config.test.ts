@@ -30,7 +30,7 @@ import {
   stateDirectory,
 } from '../../controller/config/load.js'
 import { writeClientFiles } from '../../controller/config/openrc.js'
-import { writePrivateFile } from '../../controller/config/private-file.js'
+import { makePrivateFile, writePrivateFile } from '../../controller/config/private-file.js'
 import { serviceUrls } from '../../controller/config/service-urls.js'
 import { settings, unknownVariables } from '../../controller/config/settings.js'
 
@@ -253,6 +253,17 @@ t.test('a private file is replaced whole', async t => {
   mkdirSync(join(directory, 'taken'))
   t.throws(() => writePrivateFile(join(directory, 'taken'), 'x'))
   t.equal(existsSync(join(directory, 'taken')), true)
+  t.same(readdirSync(directory).sort(), ['file', 'taken'], 'nothing is left of what failed')
+})
+
+t.test('a private file that is made where there is one leaves it as it is', async t => {
+  const directory = t.testdir()
+  const path = join(directory, 'below/file')
+  makePrivateFile(path, 'first')
+  makePrivateFile(path, 'second')
+  t.equal(readFileSync(path, 'utf8'), 'first')
+  t.equal(modeOf(path), 0o600)
+  t.same(readdirSync(dirname(path)), ['file'])
 })
 
 t.test('the catalogue says where clients reach each service', async t => {
