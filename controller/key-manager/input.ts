@@ -27,11 +27,11 @@ export function parseBody<Schema extends z.ZodType>(schema: Schema, value: unkno
 }
 
 /**
- * A query parameter; null when it is not given.
+ * A query parameter; null when it is not given or empty.
  * @throws ApiError 400 for one that the database could not take
  */
 export function queryText(query: URLSearchParams, name: string): string | null {
-  const text = query.get(name)
+  const text = query.get(name) || null
   if (text?.includes('\0') === true) throw badRequest(`The query parameter ${name} holds a NUL character.`)
   return text
 }

@@ -202,6 +202,7 @@ t.test('lists', async t => {
   t.same(await namesOf('name=%5C'), [], 'a pattern that ends with a backslash')
   t.same(await namesOf('name=%25&type=rsa'), ['key'])
   t.equal((await ask('GET', '/v1/containers?name=%00', undefined, { token })).status, 400)
+  t.equal((await list('name=&type=')).total, 6, 'an empty filter is none')
   const page = await list('limit=2&offset=2&name=%25&surplus=1')
   t.same([page.total, (page.containers as Json[]).length], [6, 2])
   const links = [page.previous, page.next].map(link => new URL(String(link)))
@@ -220,6 +221,20 @@ t.test('lists', async t => {
   t.equal(statements.length, 1)
   const [first] = (await list('')).containers as Json[]
   t.equal((await statementsOf(() => ask('GET', pathOf(first ?? {}), undefined, { token }))).length, 1)
+})
+
+t.test('a container refers to a thousand secrets at most', async t => {
+  const path = await madePath()
+  const secret = await store()
+  await database.raw(
+    `INSERT INTO container_secret (container_id, secret_id, name) SELECT ?, ?, n::text FROM generate_series(1, 999) n`,
+    [path.slice(-36), secret],
+  )
+  const add = async (name: string) =>
+    (await ask('POST', `${path}/secrets`, { name, secret_ref: `${url}/v1/secrets/${secret}` })).status
+  t.equal(await add('the last'), 201)
+  t.equal(await add('one more'), 400)
+  t.equal(((await ask('GET', path)).body.secret_refs as Json[]).length, 1000)
 })
 
 t.test('consumers', async t => {

@@ -278,6 +278,23 @@ t.test('user metadata', async t => {
       t.equal((await ask(method, path + below, {})).status, 405, method + below)
     }
   })
+  await t.test('pair by pair there is no more of it than one request could bring', async t => {
+    const full = `/v1/secrets/${await store()}/metadata`
+    const many = Object.fromEntries(Array.from({ length: 93 }, (_, n) => [`key-${n}`, 'v'.repeat(250)]))
+    t.equal((await ask('PUT', full, { metadata: many })).status, 201)
+    const statuses: number[] = []
+    for (let n = 0; n < 6; n++)
+      statuses.push((await ask('POST', full, { key: `more-${n}`, value: 'v'.repeat(250) })).status)
+    t.equal(statuses[0], 201)
+    t.equal(statuses.at(-1), 400)
+    t.equal(
+      (await ask('PUT', `${full}/key-1`, { key: 'key-1', value: 'w' })).status,
+      200,
+      'what there is can be changed',
+    )
+    t.equal((await ask('DELETE', `${full}/key-2`)).status, 204)
+  })
+
   await t.test('one key that many make at once is made once', async t => {
     const values = ['a', 'b', 'c', 'd', 'e']
     const replies = await Promise.all(values.map(value => ask('POST', path, { key: 'race', value })))

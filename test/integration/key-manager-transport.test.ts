@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto'
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t from 'tap'
@@ -47,7 +47,8 @@ t.test('the root', async t => {
     t.match(entry, { id: 'v1', status: 'CURRENT', min_version: '1.0', max_version: '1.2', links }, version)
     t.notOk(Object(entry)['media-types'])
   }
-  t.match((await open('/?build')).body, { build: /^\d+\.\d+\.\d+$/ })
+  const { version } = JSON.parse(readFileSync('package.json', 'utf8')) as { version: string }
+  t.same((await open('/?build')).body, { build: version })
   t.equal((await open('/?build')).status, 200)
   for (const accept of ['*/*', 'application/json', 'text/html, application/json;q=0.5']) {
     t.equal((await open('/', { Accept: accept })).status, 300, accept)
@@ -249,6 +250,17 @@ t.test('the health check', async t => {
   rmSync(disablingFile)
   t.equal((await open('/healthcheck')).status, 200)
   t.equal((await open('/healthcheck', {}, 'POST')).status, 405)
+})
+
+t.test('the audit log names the client behind a proxy that is trusted', async t => {
+  const proxied = await startTestKeyManager({ trusted_proxies: ['127.0.0.1'] })
+  t.teardown(proxied.stop)
+  for (const where of [proxied, api]) {
+    await where.ask('POST', '/v1/secrets', {}, { headers: { 'X-Forwarded-For': '10.0.0.1, 192.0.2.7' } })
+  }
+  const addressIn = async ({ database }: typeof api) =>
+    (await database('audit_record').orderBy('seq', 'desc').first('remote_address')).remote_address
+  t.same([await addressIn(proxied), await addressIn(api)], ['192.0.2.7', '127.0.0.1'])
 })
 
 t.test('references begin with what clients reach', async t => {

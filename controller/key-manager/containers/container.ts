@@ -20,11 +20,14 @@ export const namedReference = z.object({ name, secret_ref: z.string().min(1, 'mu
 
 export type NamedReference = z.output<typeof namedReference>
 
+/** A record shows them all, and a list the records, so there is an end. */
+export const MOST_REFERENCES = 1000
+
 /** The body of a POST; members that it does not know are passed over. */
 export const newContainer = z.object({
   type: z.enum(CONTAINER_TYPES, `must be one of ${CONTAINER_TYPES.join(', ')}`),
   name,
-  secret_refs: z.array(namedReference).default([]),
+  secret_refs: z.array(namedReference).max(MOST_REFERENCES, `must have at most ${MOST_REFERENCES} members`).default([]),
 })
 
 /** SQL of the JSON record of a container (alias c), as text; `base.url` is the root of the API. */

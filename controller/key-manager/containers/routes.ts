@@ -8,7 +8,14 @@ import { pageJson, pageOf, readPage } from '../paging.js'
 import type { Answer, Call, Routes, Service } from '../routes.js'
 import { LIVE } from '../secrets/secret.js'
 import { CONTAINER_CONSUMERS } from './consumers.js'
-import { CONTAINER_JSON, findContainer, liveContainer, namedReference, newContainer } from './container.js'
+import {
+  CONTAINER_JSON,
+  findContainer,
+  liveContainer,
+  MOST_REFERENCES,
+  namedReference,
+  newContainer,
+} from './container.js'
 import { requireReferenceNames } from './reference-names.js'
 import { requireOwnSecrets, secretIdOf } from './references.js'
 import { storeContainer } from './store.js'
@@ -113,19 +120,22 @@ async function addSecret({ database, config }: Service, call: Call): Promise<Ans
   await requireOwnSecrets(database, { who: call.who, policy: config.policy }, [secretId])
   const { rows } = await database.raw(
     `WITH live AS MATERIALIZED (
-       SELECT c.id FROM container c WHERE c.id = ? AND ${liveContainer('c')} FOR KEY SHARE),
+       SELECT c.id, (SELECT count(*) FROM container_secret r WHERE r.container_id = c.id) < ? AS has_room
+         FROM container c WHERE c.id = ? AND ${liveContainer('c')} FOR KEY SHARE),
      held AS MATERIALIZED (
        SELECT s.id FROM live CROSS JOIN secret s WHERE s.id = ? AND s.project_id = ? AND ${LIVE} FOR KEY SHARE OF s),
      made AS (
-       INSERT INTO container_secret (container_id, secret_id, name) SELECT live.id, held.id, ? FROM live CROSS JOIN held
+       INSERT INTO container_secret (container_id, secret_id, name)
+       SELECT live.id, held.id, ? FROM live CROSS JOIN held WHERE has_room
        ON CONFLICT DO NOTHING RETURNING container_id),
      touched AS (UPDATE container c SET updated_at = now() FROM made WHERE c.id = made.container_id)
-     SELECT EXISTS (SELECT FROM live) AS live, EXISTS (SELECT FROM held) AS held, EXISTS (SELECT FROM made) AS made`,
-    [container.id, secretId, call.who.projectId, name] as Knex.RawBinding[],
+     SELECT (SELECT has_room FROM live) AS "hasRoom", EXISTS (SELECT FROM held) AS held, EXISTS (SELECT FROM made) AS made`,
+    [MOST_REFERENCES, container.id, secretId, call.who.projectId, name] as Knex.RawBinding[],
   )
-  const [{ live, held, made }] = rows as [{ live: boolean; held: boolean; made: boolean }]
-  if (!live) throw missing('Container')
+  const [{ hasRoom, held, made }] = rows as [{ hasRoom: boolean | null; held: boolean; made: boolean }]
+  if (hasRoom === null) throw missing('Container')
   if (!held) throw missing('Secret')
+  if (!hasRoom) throw badRequest(`The container refers to ${MOST_REFERENCES} secrets already.`)
   if (!made) throw conflict('The container refers to this secret by this name already.')
   return createdAt(`${call.base}/v1/containers/${container.id}`)
 }

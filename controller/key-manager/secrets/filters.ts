@@ -17,7 +17,7 @@ const MOST_DAYS = 3_000_000
  * @throws ApiError 400 for dates, days and bounds that make no sense
  */
 export function conditionsOf(query: URLSearchParams, who: Who): Condition[] {
-  const text = (name: string) => queryText(query, name) || null
+  const text = (name: string) => queryText(query, name)
   const like = (name: string, column: string): Condition[] => {
     const pattern = text(name)
     // without an escape character, as no pattern then is wrong
@@ -96,7 +96,7 @@ const SORT_COLUMNS: Readonly<Record<string, string>> = {
  * @throws ApiError 400 for what is no key or no direction, and for a key given twice
  */
 export function orderOf(query: URLSearchParams): string {
-  const sort = queryText(query, 'sort') || null
+  const sort = queryText(query, 'sort')
   const keys = (sort === null ? [] : sort.split(',')).map(part => {
     const [key = '', direction = 'asc', ...rest] = part.split(':').map(word => word.trim())
     const column = Object.hasOwn(SORT_COLUMNS, key) ? SORT_COLUMNS[key] : undefined

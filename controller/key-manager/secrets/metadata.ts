@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { conflict } from '../../http/errors.js'
+import { badRequest, conflict } from '../../http/errors.js'
 import { missing } from '../ids.js'
 import { parseBody } from '../input.js'
 import type { Answer, Call, Routes, Service } from '../routes.js'
@@ -70,9 +70,17 @@ async function replaceAll(service: Service, call: Call): Promise<Answer> {
   return { status: 201, json: JSON.stringify({ metadata_ref: urlOf(call, id) }) }
 }
 
+/** Pair by pair there can be about as much as one request could bring. */
 async function addPair(service: Service, call: Call): Promise<Answer> {
-  const { id } = await allowedSecret(service, call)
+  const columns = 'octet_length(s.metadata::text) AS bytes'
+  const secret = await findSecret<{ bytes: number }>(service.database, call.params.id, { columns })
+  call.allowOn(secret)
+  const { id, bytes } = secret
   const { key, value } = parseBody(pair, await call.readJson(), 'metadata')
+  const most = service.config.max_allowed_request_size_in_bytes
+  if (bytes + key.length + Buffer.byteLength(value) > most) {
+    throw badRequest(`A secret has at most ${most} bytes of metadata.`)
+  }
   const isAdded = await change(service, id, {
     set: 'metadata || jsonb_build_object(?::text, ?::text)',
     bindings: [key, value],
