@@ -77,7 +77,7 @@ def look_at_secrets(secrets):
 
     late = secrets.create(name='late')
     late.store()
-    find('no payload yet', [secrets.get(late.secret_ref).payload, secrets.get(late.secret_ref).content_types], [None, None])
+    look('no payload yet', secrets.get(late.secret_ref), payload=None, content_types=None)
     secrets.update(late.secret_ref, b'\x00\xff')
     look('a payload in a second step', secrets.get(late.secret_ref), payload=b'\x00\xff')
     refuse('a second payload', 'HTTPClientError: Conflict', secrets.update, late.secret_ref, 'again')
@@ -142,15 +142,16 @@ def look_at_containers(containers, secrets, text, data):
     new = secrets.create(name='phrase', payload='open')
     pair = containers.create_rsa(name='pair', public_key=data, private_key=text, private_key_passphrase=new)
     pair.store()
-    look('a pair’s passphrase', containers.get(pair.container_ref).private_key_passphrase, payload='open', name='phrase')
-    whole = containers.create_certificate(
-        name='whole', certificate=data, private_key=text, private_key_passphrase=new, intermediates=secrets.get(data.secret_ref)
-    )
-    refuse('one secret twice', 'HTTPClientError: Bad Request', whole.store)
-    whole = containers.create_certificate(name='whole', certificate=data, private_key=text, private_key_passphrase=new)
+    phrase = containers.get(pair.container_ref).private_key_passphrase
+    look('a pair’s passphrase', phrase, payload='open', name='phrase')
+    parts = {'certificate': data, 'private_key': text, 'private_key_passphrase': new}
+    twice = containers.create_certificate(name='twice', intermediates=secrets.get(data.secret_ref), **parts)
+    refuse('one secret twice', 'HTTPClientError: Bad Request', twice.store)
+    whole = containers.create_certificate(name='whole', **parts)
     whole.store()
     read = containers.get(whole.container_ref)
-    find('a certificate', [read.certificate.payload, read.private_key.payload, read.intermediates], [bytes(range(256)), 'grün', None])
+    find('a certificate', [read.certificate.payload, read.private_key.payload], [bytes(range(256)), 'grün'])
+    find('no intermediates', read.intermediates, None)
 
     found = containers.register_consumer(generic.container_ref, 'service', 'https://example.org/1')
     find('a consumer', found.consumers, [{'name': 'service', 'URL': 'https://example.org/1'}])
@@ -185,11 +186,10 @@ def look_at_orders(orders, containers, secrets):
     look('a key', made, secret_type='symmetric', algorithm='aes', bit_length=192, mode='cbc', name='key')
     find('a key’s expiration', [made.expiration.isoformat(), done.expiration.isoformat()], [f'{FAR}+00:00'] * 2)
 
-    order = orders.create_asymmetric(
-        name='locked', algorithm='rsa', bit_length=2048, pass_phrase='open', payload_content_type='application/octet-stream'
-    )
+    asked = {'algorithm': 'rsa', 'bit_length': 2048, 'payload_content_type': 'application/octet-stream'}
+    order = orders.create_asymmetric(name='locked', pass_phrase='open', **asked)
     done = finished(orders, order.submit())
-    look('an order of a pair', done, status='ACTIVE', algorithm='rsa', bit_length=2048, pass_phrase=None)
+    look('an order of a pair', done, status='ACTIVE', pass_phrase=None, **asked)
     pair = containers.get(done.container_ref)
     find('a passphrase', pair.private_key_passphrase.payload, b'open')
     find('an encrypted key', pair.private_key.payload.startswith(b'-----BEGIN ENCRYPTED PRIVATE KEY-----'), True)

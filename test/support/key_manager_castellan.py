@@ -80,9 +80,10 @@ def look_at_castellan():
     halves = keys.create_key_pair(context, 'RSA', 2048, name='pair')
     private, public = (keys.get(context, half) for half in halves)
     find('a new pair', [type(half).__name__ for half in (private, public)], ['PrivateKey', 'PublicKey'])
-    loaded = serialization.load_der_private_key(private.get_encoded(), None)
-    same = serialization.load_der_public_key(public.get_encoded()).public_numbers() == loaded.public_key().public_numbers()
-    find('the halves of a pair belong together', [same, loaded.key_size], [True, 2048])
+    own = serialization.load_der_private_key(private.get_encoded(), None)
+    other = serialization.load_der_public_key(public.get_encoded())
+    same = own.public_key().public_numbers() == other.public_numbers()
+    find('the halves of a pair belong together', [same, own.key_size], [True, 2048])
     refuse('deletion of a key in a container', 'KeyManagerError: ', keys.delete, context, halves[0])
 
     for id in kept.values():

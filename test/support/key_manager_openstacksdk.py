@@ -28,7 +28,8 @@ def look_at_secrets(keys):
     id = made.secret_ref.split('/')[-1]
     find('SDK: the id of a new secret', made.secret_id, id)
     read = keys.get_secret(id)
-    look('SDK: a secret', read, name='sdk text', payload='grün', secret_type='passphrase', status='ACTIVE', expires_at=FAR)
+    look('SDK: a secret', read, name='sdk text', payload='grün', secret_type='passphrase')
+    look('SDK: its state', read, status='ACTIVE', expires_at=FAR)
     look('SDK: its rest', read, algorithm='none', bit_length=128, mode='ctr', content_types={'default': 'text/plain'})
     find('SDK: its times', [bool(read.created_at), bool(read.updated_at), read.secret_id], [True, True, id])
     look('SDK: a secret by its object', keys.get_secret(read), name='sdk text')
@@ -55,7 +56,8 @@ def look_at_secrets(keys):
         ({'acl_only': 'true'}, []),
         ({'limit': 1, 'name': 'sdk %'}, [made, bare, data]),
     ):
-        find(f'SDK: list of secrets by {filters}', [item.name for item in keys.secrets(**filters)], [item.name for item in wanted])
+        listed = [item.name for item in keys.secrets(**filters)]
+        find(f'SDK: list of secrets by {filters}', listed, [item.name for item in wanted])
     refuse('SDK: list in no order', 'BadRequestException: ', lambda: list(keys.secrets(sort='colour')))
     refuse('SDK: change of a secret', 'HttpException: ', keys.update_secret, read, name='other')
     refuse('SDK: a bad secret', 'BadRequestException: ', keys.create_secret, secret_type='odd')
@@ -83,9 +85,8 @@ def look_at_containers(keys):
     refuse('SDK: deletion of a secret in a container', 'ConflictException: ', keys.delete_secret, secret.secret_id)
     keys.delete_container(read)
     keys.delete_secret(secret.secret_id)
-    refuse(
-        'SDK: deletion of no container', 'ResourceNotFound: ', keys.delete_container, made.container_id, ignore_missing=False
-    )
+    delete = keys.delete_container
+    refuse('SDK: deletion of no container', 'ResourceNotFound: ', delete, made.container_id, ignore_missing=False)
 
 
 def look_at_orders(keys):

@@ -181,6 +181,8 @@ t.test('pages', async t => {
   const read = (query: string) => pageOf(new URLSearchParams(query), config)
   t.strictSame(read(''), { limit: 10, offset: 0 })
   t.strictSame(read('limit= 5 &offset=%2B7'), { limit: 5, offset: 7 })
+  t.strictSame(read('limit=5&offset=7&marker=http%3A//h/things/1'), { limit: 5, offset: 12 }, 'what follows the page')
+  t.strictSame(read('marker='), { limit: 10, offset: 0 })
   t.strictSame(read(`limit=${'9'.repeat(400)}&offset=${'9'.repeat(400)}`), { limit: 100, offset: 2_147_483_647 })
   fc.assert(
     fc.property(fc.string(), fc.string(), (limit, offset) => {
@@ -188,7 +190,7 @@ t.test('pages', async t => {
       return page.limit >= 1 && page.limit <= 100 && page.offset >= 0 && Number.isSafeInteger(page.offset)
     }),
   )
-  const query = new URLSearchParams('limit=1&name=a%26b&offset=1')
+  const query = new URLSearchParams('limit=1&name=a%26b&offset=1&marker=x')
   const page = { limit: 1, offset: 1 }
   t.strictSame(JSON.parse(pageJson('things', '[1]', 3, { page, query, url: 'http://h/things' })), {
     things: [1],

@@ -91,7 +91,8 @@ export async function authorities(t: Test, { member, administrator, file }: Scen
       ['--request-type odd', /^Bad Request: .*"request_type"/m],
       ['--request-type full-cmc', /^Bad Request: .*full-cmc/m],
       ['--request-type simple-cmc', /^Bad Request: .*request_data/m],
-      [`--request-type simple-cmc --request-file ${key}`, /^Bad Request: /m],
+      [`--request-type simple-cmc --request-file ${file('odd', 'nonsense')}`, /^Bad Request: .*request/m],
+      [`--request-file ${key}`, /^Bad Request: .*private key/m],
       ['--request-type stored-key --subject-dn CN=a', /^Bad Request: .*container_ref/m],
       [
         `--request-type stored-key --subject-dn CN=a --source-container-ref ${MISSING}`,
@@ -104,8 +105,8 @@ export async function authorities(t: Test, { member, administrator, file }: Scen
     for (const [options, stderr] of refusals) {
       t.match(await member.refused(`${create} ${options}`), { status: 1, stderr }, options)
     }
-    const done = await finished(member, await madeBy(member, `${create} --request-file ${key}`))
-    t.match(done, { Status: 'ERROR', 'Error code': '400', 'Error message': /CERTIFICATE REQUEST/ })
+    const done = await finished(member, await madeBy(member, `${create} --request-file ${file('odd', 'nonsense')}`))
+    t.match(done, { Status: 'ERROR', 'Error code': '400', 'Error message': /request/ })
     t.match(await member.refused(`${create} --request-file /nowhere`), {
       status: 1,
       stderr: /Couldn't read request file/,

@@ -1,7 +1,7 @@
 import type { Test } from 'tap'
 import { hrefOf, MISSING, madeBy, namesOf, type Scene, TIME } from './scene.js'
 
-const COLUMNS = '-c "Container href" -c Name -c Status -c Type -c Consumers'.replaceAll('"', "'")
+const COLUMNS = ['Container href', 'Name', 'Status', 'Type', 'Consumers'].map(name => `-c '${name}'`).join(' ')
 
 /** secret container create, get, list and delete. */
 export async function containers(t: Test, { member, stranger }: Scene): Promise<void> {
@@ -50,7 +50,8 @@ export async function containers(t: Test, { member, stranger }: Scene): Promise<
       },
     )
     const pair = await create(
-      `--name pair --type rsa --secret public_key=${certificate} --secret private_key=${key} --secret private_key_passphrase=${phrase}`,
+      `--name pair --type rsa --secret public_key=${certificate} --secret private_key=${key} ` +
+        `--secret private_key_passphrase=${phrase}`,
     )
     t.same(await member.show(`secret container get ${parts} -c 'Public Key' ${pair['Container href']}`), {
       ...{ 'Container href': pair['Container href'], Name: 'pair', Status: 'ACTIVE', Type: 'rsa' },

@@ -1,7 +1,7 @@
 import { execFile } from 'node:child_process'
 import type { Test } from 'tap'
 import { clientEnvironment } from '../../support/openstack-session.js'
-import type { Scene } from './scene.js'
+import { MISSING, type Scene } from './scene.js'
 
 /** The program itself, at its own pace: what it prints and how it ends is what the sessions of the other cases show. */
 export async function executable(t: Test, { krater, member, file }: Scene): Promise<void> {
@@ -17,14 +17,15 @@ export async function executable(t: Test, { krater, member, file }: Scene): Prom
   const made = await openstack('secret', 'store', '--name', 'a file', '--file', file('payload', payload), '-f', 'json')
   t.equal(made.status, 0)
   const href: string = JSON.parse(made.stdout)['Secret href']
-  t.match(await openstack('--os-key-manager-api-version', '1', 'secret', 'get', href, '--payload', '-f', 'value'), {
-    status: 0,
-    stdout: `${payload}\n`,
-  })
-  await member.done(`secret delete ${href}`)
-  t.match(await openstack('secret', 'get', href), {
+  const [read, missing] = await Promise.all([
+    openstack('--os-key-manager-api-version', '1', 'secret', 'get', href, '--payload', '-f', 'value'),
+    openstack('secret', 'get', MISSING),
+  ])
+  t.match(read, { status: 0, stdout: `${payload}\n` })
+  t.match(missing, {
     status: 1,
     stdout: '',
     stderr: /^4xx Client error: Not Found: Secret not found\.\nNot Found: Secret not found\.\n$/,
   })
+  await member.done(`secret delete ${href}`)
 }

@@ -6,9 +6,9 @@ export async function orders(t: Test, { member }: Scene): Promise<void> {
   const order = (options: string) => madeBy(member, `secret order create ${options}`)
 
   await t.test('a key', async t => {
-    const href = await order(
-      `key --name key --algorithm aes --bit-length 192 --mode gcm --payload-content-type application/octet-stream --expiration ${FAR_GIVEN}`,
-    )
+    const type = '--payload-content-type application/octet-stream'
+    const about = '--algorithm aes --bit-length 192 --mode gcm'
+    const href = await order(`key --name key ${about} ${type} --expiration ${FAR_GIVEN}`)
     t.match(href, hrefOf('orders'))
     const done = await finished(member, href)
     t.match(done, { Created: TIME, 'Secret href': hrefOf('secrets') })

@@ -214,6 +214,10 @@ export async function requests(t: Test, { token, urlOf }: ApiClient): Promise<vo
       status: 300,
       json: { versions: [{ id: 'v1', status: 'CURRENT', min_version: '1.0', max_version: /^1\.\d$/ }] },
     })
+    t.match(await ask('GET /', undefined, version), {
+      status: 200,
+      json: { version: { id: 'v1', status: 'CURRENT', min_version: '1.0', max_version: /^1\.\d$/ } },
+    })
     t.match(await ask(`POST ${ref}/consumers/`, consumer, version), { status: 200, json: { consumers: [consumer] } })
     t.match((await ask(`GET ${ref}`, undefined, version)).json, { consumers: [consumer] })
     t.match((await ask('GET /secrets?name=consumed', undefined, version)).json, {
