@@ -12,6 +12,8 @@ export type ErasedCounts = { secrets: number; containers: number; orders: number
 export async function eraseProject(database: Database, projectId: string): Promise<ErasedCounts> {
   return inTransaction(database, async trx => {
     const rowsOf = async (sql: string, bindings = [projectId]) => (await trx.raw(sql, bindings)).rowCount as number
+    // A project may have millions of secrets, and each statement takes all that there is.
+    await trx.raw(`SET LOCAL statement_timeout = '30min'`)
     await trx.raw('SELECT 1 FROM project WHERE id = ? FOR UPDATE', [projectId])
     const orders = await rowsOf(
       `UPDATE secret_order SET deleted_at = now(), sealed_passphrase = NULL, project_key_id = NULL, fence = fence + 1

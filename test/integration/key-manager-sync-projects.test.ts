@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t from 'tap'
 import { type SyncOptions, syncProjects } from '../../controller/cli/key-manager/sync-projects.js'
+import { connect } from '../../controller/database/connection.js'
 import { eraseProject } from '../../controller/key-manager/erase-project.js'
 import { heldProjects } from '../../controller/key-manager/held-projects.js'
 import { startIdentity } from '../support/identity.js'
@@ -143,4 +144,20 @@ t.test('what is being stored while its project is erased goes with it', async t 
   await storing.commit()
   t.match(await erasing, { secrets: before.length + 1 })
   t.notOk((await held()).includes(gone!))
+})
+
+t.test('an erasure may take longer than a request', async t => {
+  const [gone] = GONE
+  await store(gone!)
+  const impatient = connect({ url: keyManager.databaseUrl, applicationName: 'test', poolSize: 1 })
+  t.teardown(() => impatient.destroy())
+  await impatient.raw(`SET statement_timeout = '100ms'`)
+  await impatient.raw(`
+    CREATE FUNCTION dawdle() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(0.3); RETURN NEW; END $$;
+    CREATE TRIGGER dawdle BEFORE UPDATE ON secret FOR EACH ROW EXECUTE FUNCTION dawdle()`)
+  t.teardown(() => keyManager.database.raw('DROP FUNCTION dawdle CASCADE'))
+  await t.rejects(impatient.raw('UPDATE secret SET updated_at = now()'), /statement timeout/)
+  t.match(await eraseProject(impatient, gone!), { secrets: 1 })
+  const { rows } = await impatient.raw('SHOW statement_timeout')
+  t.equal(rows[0].statement_timeout, '100ms', 'and then others may not')
 })
