@@ -48,13 +48,8 @@ const csr = (kind: 'RSA 2048' | 'P-256' | 'P-384', dn = 'CN=csr.example') =>
     pemOf('CERTIFICATE REQUEST', writeCertificateRequest(parseDistinguishedName(dn), keyOf(kind), NAMES)),
   ).toString('base64')
 
-async function subordinate(subject = 'CN=Below,O=Example', token = member): Promise<string> {
-  const made = await ask(
-    'POST',
-    '/v1/cas',
-    { name: 'b', subject_dn: subject, parent_ca_ref: `x/${rootRow.id}` },
-    { token },
-  )
+async function subordinate(subject = 'CN=Below,O=Example', token = member, parent = rootRow.id): Promise<string> {
+  const made = await ask('POST', '/v1/cas', { name: 'b', subject_dn: subject, parent_ca_ref: `x/${parent}` }, { token })
   return String(made.body.ca_ref).slice(-36)
 }
 
@@ -264,6 +259,23 @@ t.test('what changes between an order and its turn', async t => {
   const under = await waiting({ ca_id: gone, algorithm: 'ec', subject_dn: 'CN=x' })
   await database('certificate_authority').where({ id: gone }).delete()
   t.match(await executor(under, signal), { kind: 'failed', statusCode: '400', reason: /does not exist/ })
+})
+
+t.test('a CA that was revoked certifies nothing more, nor does one below it', async t => {
+  const [internal] = backends
+  if (internal === undefined) throw new Error('There is no CA back end.')
+  const upper = await subordinate('CN=Upper')
+  const lower = await subordinate('CN=Lower', member, upper)
+  const ordered = async (ca_id: string) => executor(await waiting({ ca_id, request_data: csr('P-256') }), signal)
+  t.match(await ordered(lower), { kind: 'made' })
+  const { serial } = await database('certificate_authority').where({ id: upper }).first('serial')
+  t.equal(await internal.revoke(rootRow.id, serial, 'cACompromise'), 'revoked')
+  for (const id of [upper, lower]) t.match(await ordered(id), { kind: 'failed', statusCode: '400', reason: /revoked/ })
+  t.match(await ask('POST', '/v1/cas', { name: 'x', subject_dn: 'CN=x', parent_ca_ref: `x/${lower}` }), {
+    status: 400,
+    body: { description: /revoked/ },
+  })
+  t.equal((await ask('GET', `/crl/${lower}.crl`)).status, 200, 'its revocation list is still to be had')
 })
 
 t.test('an ACL that is taken away takes the key with it', async t => {

@@ -59,8 +59,8 @@ async function insertAuthority(
               ?::uuid IS NULL OR EXISTS (SELECT 1 FROM project_key WHERE id = ?::uuid AND active) AS key_stands),
      made AS (
        INSERT INTO certificate_authority (id, project_id, creator_id, parent_id, plugin_name, plugin_ca_id, name, description,
-              subject_dn, certificate, chain, pkcs7, project_key_id, sealed_key, expiration, created_at, updated_at)
-       SELECT ?::uuid, ?, ?, ?::uuid, ?, ?, ?, ?, ?, ?, ?, ?, ?::uuid, ?::bytea, ?::timestamptz, now(), now()
+              subject_dn, certificate, serial, chain, pkcs7, project_key_id, sealed_key, expiration, created_at, updated_at)
+       SELECT ?::uuid, ?, ?, ?::uuid, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?::uuid, ?::bytea, ?::timestamptz, now(), now()
          FROM allowed WHERE fits AND key_stands
        ON CONFLICT (plugin_name, plugin_ca_id) DO NOTHING RETURNING id, parent_id),
      certified AS (
@@ -71,7 +71,8 @@ async function insertAuthority(
     [
       ...[projectId, projectId, config.quota.cas, key, key],
       ...[id, projectId, authority.creatorId, parentId, authority.pluginName, authority.pluginCaId],
-      ...[authority.name, authority.description, subjectDn, authority.certificate, chain, pkcs7Of(chain)],
+      ...[authority.name, authority.description, subjectDn],
+      ...[authority.certificate, authority.serial, chain, pkcs7Of(chain)],
       ...[key, sealed?.ciphertext ?? null, authority.expiration],
       ...[authority.serial, subjectDn, authority.expiration],
       ...audit.bindings,

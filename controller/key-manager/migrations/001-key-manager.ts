@@ -224,6 +224,7 @@ export const keyManager: Migration = {
           description text,
           subject_dn text NOT NULL,
           certificate text NOT NULL,
+          serial text NOT NULL,
           chain text NOT NULL,
           pkcs7 text NOT NULL,
           project_key_id uuid REFERENCES project_key,

@@ -66,6 +66,8 @@ async function issue(service: Service, caId: string, request: CertificateRequest
     const now = new Date()
     if (own.notAfter <= now)
       return { kind: 'rejected', reason: 'The certificate of the certificate authority has ended.' }
+    if (authority.revoked)
+      return { kind: 'rejected', reason: 'The certificate of the certificate authority was revoked.' }
     const serial = randomSerial()
     const validity = validityWithin(now, service.config.certificate_authority.certificate_days, own)
     const crlUrl = crlUrlOf(service.config, caId)
@@ -104,6 +106,7 @@ async function createSubordinate(service: Service, request: SubordinateRequest):
   if (parent === null) throw new InvalidX509('The parent CA does not exist.')
   if (parent.own.pathLength < 1) throw new InvalidX509('The parent CA allows no CA below it.')
   if (parent.own.notAfter <= new Date()) throw new InvalidX509('The certificate of the parent CA has ended.')
+  if (parent.revoked) throw new InvalidX509('The certificate of the parent CA was revoked.')
   const subject = encodeName(request.subject)
   const above = parent.chain.split(/(?=-----BEGIN )/).map(pem => readCaCertificate(pem).subject)
   if (above.some(each => writeDer(each).equals(writeDer(subject)))) {

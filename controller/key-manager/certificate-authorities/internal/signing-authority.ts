@@ -5,7 +5,22 @@ import { authorityKeyContext } from '../authority.js'
 import { type CaCertificate, readCaCertificate } from '../x509/certificate.js'
 
 /** A CA that is ready to sign. */
-export type SigningAuthority = { id: string; chain: string; key: KeyObject; own: CaCertificate }
+export type SigningAuthority = {
+  id: string
+  chain: string
+  key: KeyObject
+  own: CaCertificate
+  /** Whether its certificate was revoked, or that of a CA above it: it must certify nothing more, but goes on to sign its revocation list. */
+  revoked: boolean
+}
+
+/** SQL over the binding of a CA's id: whether somebody revoked it or a CA above it. */
+const REVOKED = `EXISTS (
+  WITH RECURSIVE above AS (
+    SELECT id, parent_id, serial FROM certificate_authority WHERE id = ?
+    UNION ALL SELECT p.id, p.parent_id, p.serial FROM certificate_authority p JOIN above ON above.parent_id = p.id)
+  SELECT FROM above JOIN issued_certificate c ON c.ca_id = above.parent_id AND c.serial = above.serial
+   WHERE c.revoked_at IS NOT NULL)`
 
 /**
  * Opens the key of a CA, for one signature.
@@ -14,14 +29,14 @@ export type SigningAuthority = { id: string; chain: string; key: KeyObject; own:
  */
 export async function openAuthority({ database, keyring }: Service, id: string): Promise<SigningAuthority | null> {
   const { rows } = await database.raw(
-    `SELECT a.certificate, a.chain, a.sealed_key AS sealed, ${KEY_COLUMNS}
+    `SELECT a.certificate, a.chain, a.sealed_key AS sealed, ${REVOKED} AS revoked, ${KEY_COLUMNS}
        FROM certificate_authority a JOIN project_key k ON k.id = a.project_key_id WHERE a.id = ?`,
-    [id],
+    [id, id],
   )
-  const [found] = rows as (KeyRow & { certificate: string; chain: string; sealed: Buffer })[]
+  const [found] = rows as (KeyRow & { certificate: string; chain: string; sealed: Buffer; revoked: boolean })[]
   if (found === undefined) return null
   const der = await keyring.open(sealedFrom(found.sealed, found), authorityKeyContext(id))
   const key = createPrivateKey({ key: der, format: 'der', type: 'pkcs8' })
   der.fill(0)
-  return { id, chain: found.chain, key, own: readCaCertificate(found.certificate) }
+  return { id, chain: found.chain, key, own: readCaCertificate(found.certificate), revoked: found.revoked }
 }
