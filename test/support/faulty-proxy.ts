@@ -34,14 +34,15 @@ export async function startFaultyProxy(target: string): Promise<FaultyProxy> {
       outgoing.writeHead(done.status, { 'Content-Type': 'application/json' }).end(done.body)
       return
     }
+    const destroy = () => outgoing.destroy()
     text(incoming).then(body => {
       const onward = request(target + path, { method, headers }, answer => {
         outgoing.writeHead(answer.statusCode ?? 500, answer.headers)
         answer.pipe(outgoing)
       })
-      onward.once('error', () => outgoing.destroy())
+      onward.once('error', destroy)
       onward.end(body)
-    })
+    }, destroy)
   })
   await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
   return {
