@@ -146,6 +146,7 @@ t.test('one project alone', async t => {
   const neither = await command('rotate-project-keys')
   t.equal(neither.status, 1)
   t.match(neither.text, 'Either --project <id> or --all')
+  t.match(await command('rotate-project-keys', '--project', 'aloen'), { status: 1, text: /no key of a project aloen/ })
 })
 
 t.test('killed at several points, the next run goes on where it was', async t => {
@@ -172,6 +173,7 @@ t.test('killed at several points, the next run goes on where it was', async t =>
   }
   const { status, text: words } = await command('rotate-project-keys', '--project', 'killed')
   t.equal(status, 0, words)
+  t.match(words, /A rotation that began at \S+ \S+ has not ended: this brings it to its end/)
   t.equal(await moved(), 2000)
   t.equal((await keysOf('killed')).length, 1)
   t.equal(await rotationsOf('killed'), 1, 'the key was replaced once')

@@ -10,6 +10,7 @@ import { CannotOpen, CryptoUnavailable } from '../../controller/key-manager/cryp
 import { createKeyCache } from '../../controller/key-manager/crypto/key-cache.js'
 import { createSimpleCrypto, masterKeyId } from '../../controller/key-manager/crypto/simple.js'
 import { keepsCryptoContract } from '../support/crypto-contract.js'
+import { until } from '../support/krater.js'
 
 const source = (keys: Buffer[], reread: (() => Promise<Buffer[]>) | null = null) => ({
   origin: 'the test',
@@ -71,6 +72,27 @@ t.test('a running process learns of a new master key when it meets it, and keeps
   t.equal(String(await running.decrypt({ ...key, id: 'k3' }, sealed, 'c')), 'x', 'the former master key is still known')
   await Promise.all(Array.from({ length: 50 }, () => running.knowsMasterKey('none')))
   t.ok(looks <= 2, 'unknown keys do not make it look all the time')
+})
+
+t.test('a source that cannot be read any more makes the back end unavailable, and is looked at again', async t => {
+  const [old, fresh] = [randomBytes(32), randomBytes(32)]
+  let isAway = true
+  const running = createSimpleCrypto(
+    source([old], async () => {
+      if (isAway) throw new Error('/run/key cannot be read: EIO.')
+      return [fresh]
+    }),
+  )
+  const key = { id: 'k', ...(await createSimpleCrypto(source([fresh])).createProjectKey(masterKeyId(fresh))) }
+  const error = await failure(running.encrypt(key, Buffer.from('x'), 'c'))
+  t.ok(error instanceof CryptoUnavailable)
+  t.match(
+    error instanceof CryptoUnavailable && error.reason,
+    /the test had only [0-9a-f]{32}\. \/run\/key cannot be read/,
+  )
+  isAway = false
+  await until('it has looked again', async () => running.knowsMasterKey(masterKeyId(fresh)))
+  t.ok(await running.encrypt(key, Buffer.from('x'), 'c'))
 })
 
 t.test('kept keys end with time, with number, and when they are forgotten', async t => {

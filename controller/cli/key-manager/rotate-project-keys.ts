@@ -1,3 +1,4 @@
+import type { Database } from '../../database/connection.js'
 import { rotateProjectKeys } from '../../key-manager/rotation/project-keys.js'
 import { openDatabase, openInstance } from '../instance.js'
 import { Sentence } from '../sentence.js'
@@ -25,7 +26,12 @@ export async function rotateProjectKeysNow(
     const keyring = await openKeyring(instance, database)
     try {
       const { report, seconds } = progressLines('values')
-      const result = await rotateProjectKeys(database, keyring.backends, project ?? null, report)
+      await requireKeys(database, project)
+      const onResume = (startedAt: string) =>
+        print(
+          `A rotation that began at ${startedAt} has not ended: this brings it to its end, and replaces no newer key.`,
+        )
+      const result = await rotateProjectKeys(database, keyring.backends, project ?? null, { report, onResume })
       const taken = seconds()
       print(
         `${result.projects} ${result.projects === 1 ? 'key was' : 'keys were'} replaced and ${result.done} values encrypted anew, in ${taken.toFixed(1)} s (${Math.round(result.done / taken)} a second).`,
@@ -41,4 +47,11 @@ export async function rotateProjectKeysNow(
   } finally {
     await database.destroy()
   }
+}
+
+/** A mistyped project must not look like one whose key was replaced. */
+async function requireKeys(database: Database, project: string | undefined): Promise<void> {
+  if (project === undefined) return
+  const key = await database('project_key').where({ project_id: project }).first('id')
+  if (key === undefined) throw new Sentence(`The key manager has no key of a project ${project}.`)
 }

@@ -17,7 +17,7 @@ export type MasterKeySource = {
   remedy: string
   /** 32 bytes each, the newest first; at least one. */
   keys: readonly Buffer[]
-  /** Looks anew; null where a running process can learn nothing new. */
+  /** Looks anew; null where a running process can learn nothing new. Its errors tell operators what is wrong, and nothing secret. */
   reread: (() => Promise<readonly Buffer[]>) | null
 }
 
@@ -46,11 +46,21 @@ export function createSimpleCrypto(
   const kept = createKeyCache<KeyObject>(MOST_KEPT, keepMilliseconds)
   let looking: Promise<void> | null = null
   let lookedAt = Number.NEGATIVE_INFINITY
+  // Why the last look was in vain; null when it was not.
+  let fault: string | null = null
 
   const lookAgain = async (): Promise<void> => {
     if (reread === null || performance.now() - lookedAt < LOOK_AGAIN_MS) return
     looking ??= reread()
       .then(learn)
+      .then(
+        () => {
+          fault = null
+        },
+        error => {
+          fault = error instanceof Error ? error.message : String(error)
+        },
+      )
       .finally(() => {
         looking = null
         lookedAt = performance.now()
@@ -65,7 +75,7 @@ export function createSimpleCrypto(
     const master = await findMaster(id)
     if (master !== undefined) return master
     throw new CryptoUnavailable(
-      `The master key ${id} is needed, but ${origin} has only ${[...masters.keys()].join(', ')}. ${remedy}`,
+      `The master key ${id} is needed, but ${origin} ${fault === null ? 'has' : 'had'} only ${[...masters.keys()].join(', ')}. ${fault ?? remedy}`,
     )
   }
   const unwrap = async ({ masterKeyId: id, wrapped }: WrappedKey): Promise<Buffer> =>

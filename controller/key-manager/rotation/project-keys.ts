@@ -12,7 +12,7 @@ import { countValues, isKeyInUse, resealAll } from './sealed-values.js'
 const MOST_ATTEMPTS = 20
 
 /** `startedAt` as PostgreSQL writes it, to the microsecond. */
-type Rotation = { id: string; startedAt: string }
+type Rotation = { id: string; startedAt: string; isResumed: boolean }
 type Place = { projectId: string; backend: BackendName }
 
 /** SQL over `k`: keys that a rotation has something to do with. */
@@ -22,15 +22,17 @@ const CONCERNED = '(NOT k.active OR k.created_at < ?::timestamptz) AND (?::text 
  * Gives projects new keys, encrypts all that they store under these, and deletes the former keys, while all goes on being used. May be stopped
  * at any instant: the next run goes on with what is left; several at once share the work.
  * @param projectId null for all projects, and the service itself
+ * @param onResume is told when an earlier rotation began that has not ended: this one only brings it to its end
  * @throws CryptoUnavailable
  */
 export async function rotateProjectKeys(
   database: Database,
   backends: ReadonlyMap<BackendName, CryptoBackend>,
   projectId: string | null,
-  report: Report,
+  { report, onResume }: { report: Report; onResume: (startedAt: string) => void },
 ): Promise<RotationResult & { projects: number }> {
   const rotation = await beginOrResume(database, projectId)
+  if (rotation.isResumed) onResume(rotation.startedAt)
   const bindings = [rotation.startedAt, projectId, projectId]
   const { rows } = await database.raw(
     `SELECT DISTINCT k.project_id AS "projectId", k.backend FROM project_key k WHERE ${CONCERNED} ORDER BY 1, 2`,
@@ -59,17 +61,17 @@ export async function rotateProjectKeys(
 
 async function beginOrResume(database: Database, projectId: string | null): Promise<Rotation> {
   for (;;) {
-    await database.raw('INSERT INTO key_rotation (id, project_id) VALUES (?, ?) ON CONFLICT DO NOTHING', [
-      newId(),
-      projectId,
-    ])
+    const { rowCount } = await database.raw(
+      'INSERT INTO key_rotation (id, project_id) VALUES (?, ?) ON CONFLICT DO NOTHING',
+      [newId(), projectId],
+    )
     const { rows } = await database.raw(
       'SELECT id, started_at::text AS "startedAt" FROM key_rotation WHERE project_id IS NOT DISTINCT FROM ?::text',
       [projectId],
     )
-    const [found] = rows as Rotation[]
+    const [found] = rows as Omit<Rotation, 'isResumed'>[]
     // Another one may have ended it in between.
-    if (found !== undefined) return found
+    if (found !== undefined) return { ...found, isResumed: rowCount === 0 }
   }
 }
 
