@@ -5,13 +5,7 @@ import { ApiError } from '../http/errors.js'
 export class MicroversionFault extends ApiError {}
 
 /** A limit of the project is reached. */
-export const quotaReached = (kind: string, limit?: number) =>
-  new ApiError(
-    403,
-    limit === undefined
-      ? `The project's quota of ${kind} is reached.`
-      : `The project's quota of ${limit} ${kind} is reached.`,
-  )
+export const quotaReached = (kind: string) => new ApiError(403, `The project's quota of ${kind} is reached.`)
 
 /** Errors as Barbican shapes them. A 401 carries the shape of Keystone's middleware beside it, as clients read the one or the other. */
 export function presentFault({ status, title, message }: Fault, error: unknown): unknown {

@@ -1,4 +1,4 @@
-import type { z } from 'zod'
+import { z } from 'zod'
 import { stringsIn } from '../http/body.js'
 import { badRequest } from '../http/errors.js'
 
@@ -9,6 +9,12 @@ export function trimmed(value: unknown): unknown {
   if (typeof value !== 'object' || value === null) return value
   return Object.fromEntries(Object.entries(value).map(([key, inner]) => [key, trimmed(inner)]))
 }
+
+/** A member of a body: a text that may be empty. */
+export const textUpTo = (most: number) => z.string().max(most, `must have at most ${most} characters`)
+
+/** A member of a body: a text that says something. */
+export const filledText = (most = Number.POSITIVE_INFINITY) => textUpTo(most).min(1, 'must not be empty')
 
 /**
  * Checks a body against a schema.

@@ -1,6 +1,7 @@
 import { z } from 'zod'
+import { filledText } from '../input.js'
 
-const user = z.string().min(1, 'must not be empty').max(255, 'must have at most 255 characters')
+const user = filledText(255)
 
 /** The body of a PUT or PATCH: reading is the one operation that there is. */
 export const aclBody = z.strictObject({

@@ -2,6 +2,7 @@ import type { Knex } from 'knex'
 import { z } from 'zod'
 import { query } from '../../database/query.js'
 import { missing, requireId } from '../ids.js'
+import { filledText, textUpTo } from '../input.js'
 import type { Target } from '../rights.js'
 import { TARGET_COLUMNS } from '../secrets/secret.js'
 
@@ -9,14 +10,12 @@ const CONTAINER_TYPES = ['generic', 'rsa', 'certificate'] as const
 
 export type ContainerType = (typeof CONTAINER_TYPES)[number]
 
-const name = z
-  .string()
-  .max(255, 'must have at most 255 characters')
+const name = textUpTo(255)
   .nullish()
   .transform(text => text ?? null)
 
 /** A secret and what it is to the container; also the whole body with which one is added or removed. */
-export const namedReference = z.object({ name, secret_ref: z.string().min(1, 'must not be empty') })
+export const namedReference = z.object({ name, secret_ref: filledText() })
 
 export type NamedReference = z.output<typeof namedReference>
 

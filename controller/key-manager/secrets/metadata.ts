@@ -1,18 +1,14 @@
 import { z } from 'zod'
 import { badRequest, conflict } from '../../http/errors.js'
 import { missing } from '../ids.js'
-import { parseBody } from '../input.js'
+import { filledText, parseBody, textUpTo } from '../input.js'
 import type { Answer, Call, Routes, Service } from '../routes.js'
 import { findSecret, LIVE } from './secret.js'
 
-const LONGEST = 'must have at most 255 characters'
-const keyText = z
-  .string()
-  .min(1, 'must not be empty')
-  .max(255, LONGEST)
+const keyText = filledText(255)
   .regex(/^[A-Za-z0-9_-]*$/, 'may hold only letters, digits, underscores and hyphens')
   .transform(key => key.toLowerCase())
-const valueText = z.string().max(255, LONGEST)
+const valueText = textUpTo(255)
 
 const pair = z.strictObject({ key: keyText, value: valueText })
 const wholeSet = z.object({

@@ -3,12 +3,13 @@ import { z } from 'zod'
 import { query } from '../../database/query.js'
 import { KEY_COLUMNS, type KeyRow, type SealedWithKey, sealedFrom } from '../crypto/keyring.js'
 import { missing, requireId } from '../ids.js'
+import { filledText, textUpTo } from '../input.js'
 import type { Target } from '../rights.js'
 import type { ContentType } from './content-types.js'
 
 export const SECRET_TYPES = ['symmetric', 'passphrase', 'private', 'public', 'certificate', 'opaque'] as const
 
-const text = z.string().max(255, 'must have at most 255 characters')
+const text = textUpTo(255)
 
 /** The body of a POST; members that it does not know are passed over. */
 export const newSecret = z.object({
@@ -18,7 +19,7 @@ export const newSecret = z.object({
   bit_length: z.int('must be a whole number').min(1).max(32767).optional(),
   mode: text.optional(),
   expiration: text.nullish(),
-  payload: z.string().min(1, 'must not be empty').optional(),
+  payload: filledText().optional(),
   payload_content_type: text.optional(),
   payload_content_encoding: z.literal('base64', 'must be "base64"').optional(),
   transport_key_needed: z.enum(['true', 'false'], 'must be "true" or "false"').optional(),

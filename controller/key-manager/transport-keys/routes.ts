@@ -1,14 +1,14 @@
 import { z } from 'zod'
 import { missing, newId, requireId } from '../ids.js'
-import { parseBody, queryText } from '../input.js'
+import { filledText, parseBody, queryText } from '../input.js'
 import { pageJson, pageOf, readPage } from '../paging.js'
 import type { Answer, Call, Routes, Service } from '../routes.js'
 
 const LABEL = 'Transport key'
 
 const newTransportKey = z.object({
-  plugin_name: z.string().min(1, 'must not be empty').max(255, 'must have at most 255 characters'),
-  transport_key: z.string().min(1, 'must not be empty'),
+  plugin_name: filledText(255),
+  transport_key: filledText(),
 })
 
 /** SQL over k, a transport key, and base. */
