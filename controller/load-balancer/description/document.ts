@@ -74,7 +74,7 @@ const ERRORS: Readonly<Record<number, readonly [string, string]>> = {
   422: ['The Idempotency-Key was used for another request.', 'fault'],
   500: ['Something unexpected; the log tells more under the request’s id.', 'fault'],
   501: ['The provider cannot carry this out.', 'fault'],
-  503: ['The database cannot be reached, or is busy; try again.', 'fault'],
+  503: ['The database or another service cannot be reached, or is busy; try again.', 'fault'],
 }
 
 const READ_ERRORS = [400, 401, 403, 404, 406, 500, 503]

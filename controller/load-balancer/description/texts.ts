@@ -49,7 +49,8 @@ const TEXTS: Readonly<Record<string, string>> = {
   'member.protocol_port': 'Port of the server.',
   connection_limit: 'Most connections at once; -1 is unlimited.',
   default_pool_id: 'Pool that gets what no L7 policy sends elsewhere.',
-  default_tls_container_ref: 'Key manager reference of certificate and key.',
+  default_tls_container_ref:
+    'Key manager reference of certificate and key: a certificate container, or a secret with a PKCS#12 bundle without passphrase.',
   sni_container_refs: 'Key manager references of certificates that are chosen by the name that the client asks for.',
   insert_headers: 'Headers that are set on requests to members: name and whether.',
   timeout_client_data: 'Milliseconds without data after which a client is hung up on.',
