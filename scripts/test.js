@@ -28,6 +28,10 @@ await runScript(async () => {
     const { code, counts } = await runTap(files, { ...process.env, KRATER_TEST_DIRECTORY: directory })
     if (counts === null) throw new Failure(`tap ended with status ${code} before it had counted; its words: ${record}`)
     if (counts.passed + counts.failed === 0) throw new Failure('No test ran.')
+    const found = await findCanary(directory)
+    if (found.length === 0) counts.passed++
+    else counts.failed++
+    for (const place of found) say(`FAILED  the payload of the tests' secrets stands in clear: ${place}`)
     say(`${counts.passed} passed, ${counts.failed} failed${counts.other}; the whole record: ${record}`)
     process.stdout.write(`${counts.passed} passed, ${counts.failed} failed\n`)
     process.exitCode = counts.failed > 0 ? 1 : code
@@ -36,6 +40,17 @@ await runScript(async () => {
     rmSync(directory, { recursive: true, force: true })
   }
 })
+
+/** Where the payload that the key manager's tests store is found in clear: PostgreSQL's data, journal and log, and the record of the tests. */
+async function findCanary(directory) {
+  const { build } = await import('esbuild')
+  const outfile = join(directory, 'canary.mjs')
+  const entryPoints = [join(root, 'test/support/canary.ts')]
+  await build({ entryPoints, outfile, bundle: true, platform: 'node', format: 'esm', logLevel: 'silent' })
+  const { CANARY, searchFiles, searchFor } = await import(outfile)
+  const search = searchFor([{ name: 'canary', bytes: Buffer.from(CANARY) }])
+  return [join(directory, 'postgres'), record].flatMap(path => searchFiles(path, search))
+}
 
 /** Runs tap; the record of every assertion goes to a file, and to the terminal one line per file with what failed in it. */
 function runTap(files, env) {
@@ -58,9 +73,8 @@ function runTap(files, env) {
   return new Promise((resolve, reject) => {
     tap.on('error', reject)
     tap.on('close', code => {
-      log.end()
       for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) process.removeListener(signal, stop)
-      resolve({ code: code ?? 1, counts })
+      log.end(() => resolve({ code: code ?? 1, counts }))
     })
   })
 }

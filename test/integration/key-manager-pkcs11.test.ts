@@ -14,6 +14,7 @@ import {
   masterKeyAttributes,
 } from '../../controller/key-manager/crypto/pkcs11/backend.js'
 import { createTokenClient, type TokenClientOptions } from '../../controller/key-manager/crypto/pkcs11/token-client.js'
+import { CANARY } from '../support/canary.js'
 import { keepsCryptoContract } from '../support/crypto-contract.js'
 import { startTestKeyManager } from '../support/key-manager-api.js'
 import { until } from '../support/krater.js'
@@ -223,7 +224,7 @@ t.test('secrets over the API: 503 while the token is away, and all of them again
   const manager = await startWith(createPkcs11Crypto(own, 'master 1', 'the token'))
   t.teardown(manager.stop)
   const id = await manager.store()
-  t.equal((await manager.ask('GET', `/v1/secrets/${id}/payload`)).text, 'hello')
+  t.equal((await manager.ask('GET', `/v1/secrets/${id}/payload`)).text, CANARY)
   t.same(await manager.database('project_key').distinct().pluck('backend'), ['p11_crypto'])
   token.remove()
   const away = await manager.ask('GET', `/v1/secrets/${id}/payload`)
@@ -238,7 +239,7 @@ t.test('secrets over the API: 503 while the token is away, and all of them again
     'the token is used again',
     async () => (await manager.ask('GET', `/v1/secrets/${id}/payload`)).status === 200,
   )
-  t.equal((await manager.ask('GET', `/v1/secrets/${id}/payload`)).text, 'hello')
+  t.equal((await manager.ask('GET', `/v1/secrets/${id}/payload`)).text, CANARY)
   t.equal((await manager.ask('POST', '/v1/secrets', body)).status, 201)
 })
 

@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import t from 'tap'
+import { CANARY } from '../support/canary.js'
 import { startTestKeyManager } from '../support/key-manager-api.js'
 import { FOREIGN, OWN, tokenOf } from '../support/load-balancer-api.js'
 
@@ -157,7 +158,7 @@ t.test('a secret that a container refers to', async t => {
     const refused = await destroy(id, query, '1.2')
     t.match(refused, { status: 409, body: { code: 409, title: 'Conflict' } }, query)
   }
-  t.equal((await ask('GET', `/v1/secrets/${id}/payload`)).text, 'hello', 'it is whole')
+  t.equal((await ask('GET', `/v1/secrets/${id}/payload`)).text, CANARY, 'it is whole')
   const refusals = await database('audit_record').where({ target_id: id, action: 'secret.delete' })
   t.match(refusals, [{ outcome: 'failure' }, { outcome: 'failure' }])
   await ask('DELETE', new URL(String(made.body.container_ref)).pathname)

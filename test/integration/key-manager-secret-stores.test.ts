@@ -10,6 +10,7 @@ import {
   StoreStillPreferred,
   syncSecretStores,
 } from '../../controller/key-manager/secret-stores/sync.js'
+import { CANARY } from '../support/canary.js'
 import { startTestKeyManager } from '../support/key-manager-api.js'
 import { FOREIGN, tokenOf } from '../support/load-balancer-api.js'
 import { createSoftToken } from '../support/softhsm.js'
@@ -83,7 +84,7 @@ t.test('new secrets go where the project prefers; those that stand stay and stay
     'simple_crypto',
     'others are not concerned',
   )
-  for (const id of [first, second]) t.equal((await ask('GET', `/v1/secrets/${id}/payload`)).text, 'hello')
+  for (const id of [first, second]) t.equal((await ask('GET', `/v1/secrets/${id}/payload`)).text, CANARY)
   t.equal((await call('DELETE', `/${idOf('Software')}/preferred`, admin)).status, 404)
   t.equal((await call('POST', `/${idOf('Software')}/preferred`, admin)).status, 204, 'another choice')
   t.equal(await backendOf(await store()), 'simple_crypto')

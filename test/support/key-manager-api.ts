@@ -9,6 +9,7 @@ import { requireMasterKeys } from '../../controller/key-manager/crypto/master-ke
 import { createSimpleCrypto } from '../../controller/key-manager/crypto/simple.js'
 import type { Service } from '../../controller/key-manager/routes.js'
 import { createLog } from '../../controller/log/log.js'
+import { CANARY } from './canary.js'
 import { createTestDatabase } from './database.js'
 import { callerOf, type Json, type Reply, tokenOf } from './load-balancer-api.js'
 
@@ -98,7 +99,7 @@ export async function startTestKeyManager(
     keyring,
     config,
     ask,
-    store: async (body = { payload: 'hello', payload_content_type: 'text/plain' }, token = tokenOf('member')) => {
+    store: async (body = { payload: CANARY, payload_content_type: 'text/plain' }, token = tokenOf('member')) => {
       const reply = await ask('POST', '/v1/secrets', body, { token })
       if (reply.status !== 201) throw new Error(`The secret was not stored: ${reply.status} ${reply.text}`)
       return String(reply.body.secret_ref).slice(-36)

@@ -39,6 +39,7 @@ const certificateMeta = z.looseObject({
   payload: refused('must not be given: the certificate authority makes it'),
   passphrase: refused(UNPROTECTED),
   pass_phrase: refused(UNPROTECTED),
+  private_key: refused('must not be given: keys are stored as secrets, and named by container_ref'),
 })
 
 type CertificateMeta = z.output<typeof certificateMeta>
