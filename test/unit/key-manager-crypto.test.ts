@@ -109,6 +109,9 @@ t.test('kept keys end with time, with number, and when they are forgotten', asyn
   const brief = createKeyCache<string>(2, 0)
   brief.set('1', 'one')
   t.equal(brief.get('1'), undefined)
+  const idle: string[] = []
+  createKeyCache<string>(2, 20, key => idle.push(key)).set('1', 'one')
+  await until('a key that nobody asks for goes too', () => idle.length === 1)
 })
 
 t.test('master keys come from a file, the environment or a command', async t => {

@@ -8,7 +8,7 @@ export type KeyCache<Key> = {
 
 /**
  * @param most the oldest goes when there are more
- * @param milliseconds after which a key is unwrapped anew, used or not: a key that was erased meanwhile ends then at the latest
+ * @param milliseconds after which a key goes, used or not: one that was erased meanwhile is in no memory then, give or take as long again
  * @param onDrop called with each key that goes
  */
 export function createKeyCache<Key>(
@@ -30,6 +30,18 @@ export function createKeyCache<Key>(
       forget(id)
     }
   }
+  let timer: NodeJS.Timeout | undefined
+  const dropInTime = (): void => {
+    timer ??= setTimeout(() => {
+      timer = undefined
+      try {
+        dropEnded(performance.now())
+      } catch {
+        // A token that is gone has forgotten its keys; whoever asks it next learns that.
+      }
+      if (kept.size > 0) dropInTime()
+    }, milliseconds).unref()
+  }
 
   return {
     get: id => {
@@ -41,9 +53,12 @@ export function createKeyCache<Key>(
       const oldest = kept.size >= most ? kept.keys().next().value : undefined
       if (oldest !== undefined) forget(oldest)
       kept.set(id, { key, until: performance.now() + milliseconds })
+      dropInTime()
     },
     forget,
     clear: () => {
+      clearTimeout(timer)
+      timer = undefined
       for (const id of [...kept.keys()]) forget(id)
     },
   }
