@@ -438,7 +438,9 @@ t.test('an order costs a worker three statements', async t => {
   await eventually('idle', async () => statements.length >= 5)
   statements.length = 0
   await ended(await order('key', AES))
-  t.equal(statements.length, 3, statements.join('\n'))
+  // A look at what may come later belongs to no order.
+  const ofOrder = statements.filter(sql => !sql.includes('extract(epoch'))
+  t.equal(ofOrder.length, 3, ofOrder.join('\n'))
   await own.stop()
   await counted.destroy()
 })

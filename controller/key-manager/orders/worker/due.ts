@@ -25,15 +25,17 @@ export const candidatesIn = (lane: Lane): string => `
     UNION ALL
     SELECT next.id FROM project p CROSS JOIN LATERAL (
       SELECT t.project_id AS id FROM secret_order t
-       WHERE ${OPEN} AND t.lane = '${lane}' AND t.project_id > p.id ORDER BY t.project_id LIMIT 1) next)
-  SELECT o.id, row_number() OVER (PARTITION BY p.id ORDER BY o.created_at, o.id) AS turn
+       WHERE ${OPEN} AND t.lane = '${lane}' AND t.project_id > p.id ORDER BY t.project_id LIMIT 1) next),
+  most AS (SELECT ?::integer + ${SPARE_CANDIDATES} AS candidates)
+  SELECT o.id, row_number() OVER (PARTITION BY p.id ORDER BY o.created_at, o.id) AS turn, random() AS chance
     FROM project p CROSS JOIN LATERAL (
       SELECT t.id, t.created_at FROM secret_order t
        WHERE ${NOT_HELD} AND ${dueIn(lane)} AND t.project_id = p.id
-       ORDER BY t.created_at, t.id LIMIT ?::integer + ${SPARE_CANDIDATES}) o`
+       ORDER BY t.created_at, t.id LIMIT (SELECT candidates FROM most)) o
+   ORDER BY turn, chance LIMIT (SELECT candidates FROM most)`
 
 /** Of each project what waits longest goes first; each has the same chance to be next, however many orders it has given. */
-export const DUE_ORDER = 'c.turn, random()'
+export const DUE_ORDER = 'c.turn, c.chance'
 
 /**
  * Seconds until the next order of a lane becomes due without anybody saying so: a retry time, or the end of a dead worker's lease. Zero or
