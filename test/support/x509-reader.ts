@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs'
-import { readCertificateRequest } from '../../controller/key-manager/certificate-authorities/x509/certificate-request.js'
-import { parseDistinguishedName } from '../../controller/key-manager/certificate-authorities/x509/distinguished-name.js'
-import { readPrivateKey } from '../../controller/key-manager/certificate-authorities/x509/private-key.js'
+import { readCertificateRequest } from '../../controller/x509/certificate-request.js'
+import { parseDistinguishedName } from '../../controller/x509/distinguished-name.js'
+import { readPrivateKey } from '../../controller/x509/private-key.js'
 
 /** Something to be read as if a tenant had sent it; `base64` is of its bytes. */
 export type ToRead = { name: string; as: 'request' | 'private key' | 'subject'; base64: string }

@@ -8,18 +8,14 @@ import {
   authorityExtensions,
   endEntityExtensions,
 } from '../../controller/key-manager/certificate-authorities/internal/profiles.js'
-import {
-  randomSerial,
-  readCaCertificate,
-  writeCertificate,
-} from '../../controller/key-manager/certificate-authorities/x509/certificate.js'
-import { readCertificateRequest } from '../../controller/key-manager/certificate-authorities/x509/certificate-request.js'
-import { parseDistinguishedName } from '../../controller/key-manager/certificate-authorities/x509/distinguished-name.js'
-import type { GeneralName } from '../../controller/key-manager/certificate-authorities/x509/general-names.js'
-import { InvalidX509 } from '../../controller/key-manager/certificate-authorities/x509/invalid-x509.js'
-import { encodeName } from '../../controller/key-manager/certificate-authorities/x509/name-encoding.js'
-import { pemOf } from '../../controller/key-manager/certificate-authorities/x509/pem.js'
-import { publicKeyOf } from '../../controller/key-manager/certificate-authorities/x509/public-key.js'
+import { randomSerial, readCaCertificate, writeCertificate } from '../../controller/x509/certificate.js'
+import { readCertificateRequest } from '../../controller/x509/certificate-request.js'
+import { parseDistinguishedName } from '../../controller/x509/distinguished-name.js'
+import type { GeneralName } from '../../controller/x509/general-names.js'
+import { InvalidX509 } from '../../controller/x509/invalid-x509.js'
+import { encodeName } from '../../controller/x509/name-encoding.js'
+import { pemOf } from '../../controller/x509/pem.js'
+import { publicKeyOf } from '../../controller/x509/public-key.js'
 
 const directory = mkdtempSync(join(tmpdir(), 'krater-x509-'))
 t.teardown(() => rmSync(directory, { recursive: true, force: true }))

@@ -83,6 +83,10 @@ const rules: Rule[] = [
     forbids: ({ from, to }) => isPure(from) && (IMPURE.test(to) || inside('controller/database')(to)),
   },
   {
+    name: 'certificates are looked up over HTTP only',
+    forbids: ({ from, to }) => inside('controller/certificates')(from) && inside('controller/key-manager')(to),
+  },
+  {
     name: 'nothing imports cli but main.ts',
     forbids: ({ from, to }) =>
       !inside('test')(from) &&
@@ -177,6 +181,11 @@ t.test('each rule finds its own breach', async t => {
       'rendering, planning and the protocol are pure',
       'amphora-agent/network/plan-interfaces.ts',
       `import type { Socket } from 'node:net'`,
+    ],
+    [
+      'certificates are looked up over HTTP only',
+      'controller/certificates/inspection/x.ts',
+      `import '../../key-manager/faults.js'`,
     ],
     ['nothing imports cli but main.ts', 'controller/worker/x.ts', `import { a } from '../cli/y.js'`],
     ['nothing imports the tests', 'controller/x/y.ts', `import { a } from '../../test/support/database.js'`],

@@ -14,10 +14,10 @@ import {
   setOf,
   tagged,
   writeDer,
-} from '../../controller/key-manager/certificate-authorities/x509/asn1.js'
-import { parseDistinguishedName } from '../../controller/key-manager/certificate-authorities/x509/distinguished-name.js'
-import { encodeName } from '../../controller/key-manager/certificate-authorities/x509/name-encoding.js'
-import { pemOf } from '../../controller/key-manager/certificate-authorities/x509/pem.js'
+} from '../../controller/x509/asn1.js'
+import { parseDistinguishedName } from '../../controller/x509/distinguished-name.js'
+import { encodeName } from '../../controller/x509/name-encoding.js'
+import { pemOf } from '../../controller/x509/pem.js'
 import type { ToRead, WasRead } from '../support/x509-reader.js'
 
 /** What tenants send to be read as X.509 holds a process up for a moment only, and in little memory, however it is built. */

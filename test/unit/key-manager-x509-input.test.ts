@@ -1,25 +1,10 @@
 import fc from 'fast-check'
 import t from 'tap'
-import {
-  type Asn1,
-  octetString,
-  sequence,
-  taggedBytes,
-  writeDer,
-} from '../../controller/key-manager/certificate-authorities/x509/asn1.js'
-import {
-  readCertificateRequest,
-  writeCertificateRequest,
-} from '../../controller/key-manager/certificate-authorities/x509/certificate-request.js'
-import {
-  formatDistinguishedName,
-  parseDistinguishedName,
-} from '../../controller/key-manager/certificate-authorities/x509/distinguished-name.js'
-import { derOfPem, pemOf } from '../../controller/key-manager/certificate-authorities/x509/pem.js'
-import {
-  readPrivateKey,
-  readPrivateKeyAside,
-} from '../../controller/key-manager/certificate-authorities/x509/private-key.js'
+import { type Asn1, octetString, sequence, taggedBytes, writeDer } from '../../controller/x509/asn1.js'
+import { readCertificateRequest, writeCertificateRequest } from '../../controller/x509/certificate-request.js'
+import { formatDistinguishedName, parseDistinguishedName } from '../../controller/x509/distinguished-name.js'
+import { derOfPem, pemOf } from '../../controller/x509/pem.js'
+import { readPrivateKey, readPrivateKeyAside } from '../../controller/x509/private-key.js'
 import { authority, fileOf, keyOf, NAMES, openssl, refusal, SUBJECT } from '../support/x509.js'
 
 const p256 = keyOf('P-256')

@@ -2,31 +2,22 @@ import 'reflect-metadata'
 import { createPrivateKey, X509Certificate } from 'node:crypto'
 import { X509Certificate as OracleCertificate, Pkcs10CertificateRequest } from '@peculiar/x509'
 import t from 'tap'
-import { readDer, writeDer } from '../../controller/key-manager/certificate-authorities/x509/asn1.js'
+import { readDer, writeDer } from '../../controller/x509/asn1.js'
 import {
   randomSerial,
   readCaCertificate,
   readSerialText,
   serialText,
   writeCertificate,
-} from '../../controller/key-manager/certificate-authorities/x509/certificate.js'
-import {
-  readCertificateRequest,
-  writeCertificateRequest,
-} from '../../controller/key-manager/certificate-authorities/x509/certificate-request.js'
-import {
-  formatDistinguishedName,
-  parseDistinguishedName,
-} from '../../controller/key-manager/certificate-authorities/x509/distinguished-name.js'
-import {
-  decodeGeneralNames,
-  encodeGeneralNames,
-} from '../../controller/key-manager/certificate-authorities/x509/general-names.js'
-import { encodeName } from '../../controller/key-manager/certificate-authorities/x509/name-encoding.js'
-import { derOfPem, pemOf } from '../../controller/key-manager/certificate-authorities/x509/pem.js'
-import { writeCertificateBag } from '../../controller/key-manager/certificate-authorities/x509/pkcs7.js'
-import { publicKeyOf } from '../../controller/key-manager/certificate-authorities/x509/public-key.js'
-import { writeRevocationList } from '../../controller/key-manager/certificate-authorities/x509/revocation-list.js'
+} from '../../controller/x509/certificate.js'
+import { readCertificateRequest, writeCertificateRequest } from '../../controller/x509/certificate-request.js'
+import { formatDistinguishedName, parseDistinguishedName } from '../../controller/x509/distinguished-name.js'
+import { decodeGeneralNames, encodeGeneralNames } from '../../controller/x509/general-names.js'
+import { encodeName } from '../../controller/x509/name-encoding.js'
+import { derOfPem, pemOf } from '../../controller/x509/pem.js'
+import { writeCertificateBag } from '../../controller/x509/pkcs7.js'
+import { publicKeyOf } from '../../controller/x509/public-key.js'
+import { writeRevocationList } from '../../controller/x509/revocation-list.js'
 import { authority, DAY, fileOf, issue, KINDS, keyOf, NAMES, openssl, SUBJECT } from '../support/x509.js'
 
 const p256 = keyOf('P-256')

@@ -1,13 +1,7 @@
 import type { X509Certificate } from 'node:crypto'
-import {
-  bitStringIn,
-  objectIdentifierIn,
-  readDer,
-  sequenceIn,
-  writeDer,
-} from '../../key-manager/certificate-authorities/x509/asn1.js'
-import { InvalidX509 } from '../../key-manager/certificate-authorities/x509/invalid-x509.js'
-import { isSignedBy } from '../../key-manager/certificate-authorities/x509/signing.js'
+import { bitStringIn, objectIdentifierIn, readDer, sequenceIn, writeDer } from '../../x509/asn1.js'
+import { InvalidX509 } from '../../x509/invalid-x509.js'
+import { isSignedBy } from '../../x509/signing.js'
 import { Unusable } from './material.js'
 import { pemBlocks, textOf } from './pem-blocks.js'
 

@@ -1,7 +1,7 @@
 import { createCaBackends } from '../../key-manager/certificate-authorities/backends.js'
 import type { CaBackend } from '../../key-manager/certificate-authorities/ca-backend.js'
-import { InvalidX509 } from '../../key-manager/certificate-authorities/x509/invalid-x509.js'
 import type { Service } from '../../key-manager/routes.js'
+import { InvalidX509 } from '../../x509/invalid-x509.js'
 import { Sentence } from '../sentence.js'
 
 /**

@@ -1,11 +1,8 @@
 import type { Database } from '../../database/connection.js'
 import { backendOf, createCaBackends } from '../../key-manager/certificate-authorities/backends.js'
-import { readSerialText } from '../../key-manager/certificate-authorities/x509/certificate.js'
-import {
-  isRevocationReason,
-  REVOCATION_REASONS,
-} from '../../key-manager/certificate-authorities/x509/revocation-list.js'
 import { isId } from '../../key-manager/ids.js'
+import { readSerialText } from '../../x509/certificate.js'
+import { isRevocationReason, REVOCATION_REASONS } from '../../x509/revocation-list.js'
 import { type Instance, openDatabase, openInstance } from '../instance.js'
 import { Sentence } from '../sentence.js'
 import { print, table } from '../terminal.js'

@@ -1,14 +1,14 @@
 import type { Knex } from 'knex'
 import { sqlState } from '../../database/transaction.js'
 import { badRequest } from '../../http/errors.js'
+import { certificatesIn, pemOf } from '../../x509/pem.js'
+import { writeCertificateBag } from '../../x509/pkcs7.js'
 import { type Actor, auditInsert } from '../audit/record.js'
 import type { Sealed } from '../crypto/keyring.js'
 import { underActiveKey } from '../crypto/under-active-key.js'
 import { quotaReached } from '../faults.js'
 import type { Service } from '../routes.js'
 import type { NewAuthority } from './ca-backend.js'
-import { certificatesIn, pemOf } from './x509/pem.js'
-import { writeCertificateBag } from './x509/pkcs7.js'
 
 /** SQL: a CA (alias a) whose certificate is still valid; others are as if they did not exist. */
 export const LIVE_AUTHORITY = '(a.expiration IS NULL OR a.expiration > now())'

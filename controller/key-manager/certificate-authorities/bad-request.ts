@@ -1,6 +1,6 @@
 import { badRequest } from '../../http/errors.js'
-import { type DistinguishedName, parseDistinguishedName } from './x509/distinguished-name.js'
-import { InvalidX509 } from './x509/invalid-x509.js'
+import { type DistinguishedName, parseDistinguishedName } from '../../x509/distinguished-name.js'
+import { InvalidX509 } from '../../x509/invalid-x509.js'
 
 /** What a client gave and cannot be used becomes its error. @throws ApiError 400 */
 export function asBadRequest(error: unknown): never {

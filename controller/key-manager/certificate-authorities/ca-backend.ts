@@ -1,7 +1,7 @@
 import type { KeyObject } from 'node:crypto'
-import type { CertificateRequest } from './x509/certificate-request.js'
-import type { DistinguishedName } from './x509/distinguished-name.js'
-import type { RevocationReason } from './x509/revocation-list.js'
+import type { CertificateRequest } from '../../x509/certificate-request.js'
+import type { DistinguishedName } from '../../x509/distinguished-name.js'
+import type { RevocationReason } from '../../x509/revocation-list.js'
 
 /** A certificate as its CA hands it out. */
 export type IssuedCertificate = {

@@ -1,5 +1,8 @@
 import { z } from 'zod'
 import { badRequest, forbidden } from '../../http/errors.js'
+import { type CertificateRequest, readCertificateRequest } from '../../x509/certificate-request.js'
+import { InvalidX509 } from '../../x509/invalid-x509.js'
+import { decodeBase64 } from '../../x509/pem.js'
 import { CURVES, type PairAlgorithm, pairAlgorithmOf, supportsLength } from '../crypto/key-pair.js'
 import { idInReference } from '../ids.js'
 import { parseBody } from '../input.js'
@@ -8,9 +11,6 @@ import type { Call, Service } from '../routes.js'
 import { asBadRequest, usableName } from './bad-request.js'
 import { requireNamedAuthority } from './find-authority.js'
 import { requireStoredKey } from './stored-key.js'
-import { type CertificateRequest, readCertificateRequest } from './x509/certificate-request.js'
-import { InvalidX509 } from './x509/invalid-x509.js'
-import { decodeBase64 } from './x509/pem.js'
 
 const text = z.string().max(255, 'must have at most 255 characters').nullish()
 const refused = (why: string) => z.undefined(why).optional()

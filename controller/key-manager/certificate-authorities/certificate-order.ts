@@ -1,6 +1,14 @@
 import { createPrivateKey, type KeyObject } from 'node:crypto'
 import { isIP } from 'node:net'
 import { ApiError } from '../../http/errors.js'
+import {
+  type CertificateRequest,
+  readCertificateRequest,
+  writeCertificateRequest,
+} from '../../x509/certificate-request.js'
+import { parseDistinguishedName } from '../../x509/distinguished-name.js'
+import { type GeneralName, isDnsName } from '../../x509/general-names.js'
+import { InvalidX509 } from '../../x509/invalid-x509.js'
 import { recordAudit } from '../audit/record.js'
 import { CryptoUnavailable } from '../crypto/backend.js'
 import { generateKeyPair } from '../crypto/key-pair.js'
@@ -12,10 +20,6 @@ import type { CaBackend, IssuedCertificate } from './ca-backend.js'
 import { type CertificateWish, certificateWishOf, decodeRequest } from './certificate-meta.js'
 import { defaultAuthority, requireNamedAuthority } from './find-authority.js'
 import { openStoredKey, type StoredKey } from './stored-key.js'
-import { type CertificateRequest, readCertificateRequest, writeCertificateRequest } from './x509/certificate-request.js'
-import { parseDistinguishedName } from './x509/distinguished-name.js'
-import { type GeneralName, isDnsName } from './x509/general-names.js'
-import { InvalidX509 } from './x509/invalid-x509.js'
 
 /** Until a CA that is away is asked again. */
 const RETRY_SECONDS = 300

@@ -2,6 +2,7 @@ import type { Knex } from 'knex'
 import { z } from 'zod'
 import { inTransaction, sqlState } from '../../database/transaction.js'
 import { ApiError, badRequest, conflict, forbidden, notFound } from '../../http/errors.js'
+import { pemOf } from '../../x509/pem.js'
 import { auditInsert } from '../audit/record.js'
 import { quotaReached } from '../faults.js'
 import { idInReference, missing } from '../ids.js'
@@ -16,7 +17,6 @@ import { asBadRequest, usableName } from './bad-request.js'
 import type { CaBackend } from './ca-backend.js'
 import { requireAuthority, requireNamedAuthority } from './find-authority.js'
 import { addToList, deletingFromList, prefer, removeFromList } from './project-list.js'
-import { pemOf } from './x509/pem.js'
 
 export function certificateAuthorityRoutes(service: Service): Routes {
   const backends = createCaBackends(service)

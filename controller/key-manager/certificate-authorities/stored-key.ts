@@ -1,14 +1,14 @@
 import type { KeyObject } from 'node:crypto'
 import type { Knex } from 'knex'
 import { badRequest } from '../../http/errors.js'
+import { decodeUtf8 } from '../../x509/asn1.js'
+import { InvalidX509 } from '../../x509/invalid-x509.js'
+import { readPrivateKeyAside } from '../../x509/private-key.js'
 import { KEY_COLUMNS, type KeyRow, sealedFrom } from '../crypto/keyring.js'
 import type { Order } from '../orders/outcome.js'
 import { mayDo, requireRight, type Target, type Who } from '../rights.js'
 import type { Service } from '../routes.js'
 import { LIVE, payloadContext, TARGET_COLUMNS } from '../secrets/secret.js'
-import { decodeUtf8 } from './x509/asn1.js'
-import { InvalidX509 } from './x509/invalid-x509.js'
-import { readPrivateKeyAside } from './x509/private-key.js'
 
 const ROLES = ['private_key', 'private_key_passphrase'] as const
 

@@ -1,8 +1,8 @@
 import { inTransaction } from '../../../database/transaction.js'
+import { isRevocationReason, type RevocationReason, writeRevocationList } from '../../../x509/revocation-list.js'
 import { auditInsert } from '../../audit/record.js'
 import type { Service } from '../../routes.js'
 import type { RevokeOutcome } from '../ca-backend.js'
-import { isRevocationReason, type RevocationReason, writeRevocationList } from '../x509/revocation-list.js'
 import { openAuthority, type SigningAuthority } from './signing-authority.js'
 import { daysAfter } from './validity.js'
 

@@ -1,8 +1,8 @@
 import { createPrivateKey, type KeyObject } from 'node:crypto'
+import { type CaCertificate, readCaCertificate } from '../../../x509/certificate.js'
 import { KEY_COLUMNS, type KeyRow, sealedFrom } from '../../crypto/keyring.js'
 import type { Service } from '../../routes.js'
 import { authorityKeyContext } from '../authority.js'
-import { type CaCertificate, readCaCertificate } from '../x509/certificate.js'
 
 /** A CA that is ready to sign. */
 export type SigningAuthority = {
