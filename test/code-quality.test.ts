@@ -116,7 +116,9 @@ function read(file: string): string {
 function run([name = '', ...args]: string[]): Promise<{ code: number; output: string }> {
   return new Promise(resolve => {
     const program = join(root, 'node_modules', name)
-    execFile(program, args, { cwd: root, timeout: 240_000, maxBuffer: 64 * 1024 * 1024 }, (error, stdout, stderr) => {
+    // The hooks by which the runner loads tests have no place in these programs; it puts them into every child's environment itself.
+    const bare = ['-u', 'NODE_OPTIONS', program, ...args]
+    execFile('env', bare, { cwd: root, timeout: 240_000, maxBuffer: 64 * 1024 * 1024 }, (error, stdout, stderr) => {
       const code = error === null ? 0 : typeof error.code === 'number' ? error.code : -1
       resolve({ code, output: `${stdout}${stderr}`.slice(0, 20_000) })
     })
