@@ -198,6 +198,16 @@ t.test('for a stored key, with and without a passphrase', async t => {
   }
 })
 
+t.test('a stored key that was read for nothing is on record all the same', async t => {
+  const { ref, keyId } = await storedKey()
+  const broken = await manager.store({ payload: 'no key', payload_content_type: 'text/plain' }, member)
+  await database('container_secret').where({ secret_id: keyId }).update({ secret_id: broken })
+  const id = await order('certificate', { name: 'stored', ...storedMeta(ref) })
+  t.match(await ended(id), { status: 'ERROR', error_status_code: '400' })
+  const reads = await database('audit_record').where({ action: 'secret.payload.read', target_id: broken })
+  t.match(reads, [{ outcome: 'success', detail: { order: id } }])
+})
+
 t.test('a key of another project, as far as an ACL lets it be read', async t => {
   const foreign = tokenOf('creator', FOREIGN)
   const { ref, keyId } = await storedKey(null, foreign)

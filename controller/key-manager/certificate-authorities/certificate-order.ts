@@ -12,8 +12,8 @@ import { InvalidX509 } from '../../x509/invalid-x509.js'
 import { recordAudit } from '../audit/record.js'
 import { CryptoUnavailable } from '../crypto/backend.js'
 import { generateKeyPair } from '../crypto/key-pair.js'
+import { actorOf } from '../orders/order.js'
 import type { MadeSecret, Order, OrderExecutor, OrderOutcome } from '../orders/outcome.js'
-import { actorOf } from '../orders/worker/settle.js'
 import type { Service } from '../routes.js'
 import { backendOf } from './backends.js'
 import type { CaBackend, IssuedCertificate } from './ca-backend.js'
@@ -163,17 +163,7 @@ function made(
         not_after: notAfter,
         order_id: order.id,
       })
-      const actor = actorOf(order)
-      for (const { secretId } of parts) {
-        await recordAudit(trx, actor, {
-          action: 'secret.payload.read',
-          outcome: 'success',
-          targetType: 'secret',
-          targetId: secretId,
-          detail: { order: order.id },
-        })
-      }
-      await recordAudit(trx, actor, {
+      await recordAudit(trx, actorOf(order), {
         action: 'certificate.issue',
         outcome: 'success',
         targetType: 'ca',

@@ -4,7 +4,9 @@ import { badRequest } from '../../http/errors.js'
 import { decodeUtf8 } from '../../x509/asn1.js'
 import { InvalidX509 } from '../../x509/invalid-x509.js'
 import { readPrivateKeyAside } from '../../x509/private-key.js'
+import { recordAudit } from '../audit/record.js'
 import { KEY_COLUMNS, type KeyRow, sealedFrom } from '../crypto/keyring.js'
+import { actorOf } from '../orders/order.js'
 import type { Order } from '../orders/outcome.js'
 import { mayDo, requireRight, type Target, type Who } from '../rights.js'
 import type { Service } from '../routes.js'
@@ -92,6 +94,14 @@ export async function openStoredKey(
   const parts = await Promise.all(
     found.map(async (part): Promise<StoredPart> => {
       if (part.ciphertext === null) throw new InvalidX509('A secret of the container has no payload.')
+      // Whatever becomes of the order: what is read is on record before it is used.
+      await recordAudit(database, actorOf({ projectId, creatorId }), {
+        action: 'secret.payload.read',
+        outcome: 'success',
+        targetType: 'secret',
+        targetId: part.id,
+        detail: { order: id },
+      })
       const payload = await keyring.open(sealedFrom(part.ciphertext, part), payloadContext(part.id))
       const { role, id: secretId, contentType } = part
       return { role, secretId, payload, contentType, foreign: part.projectId !== projectId }

@@ -1,7 +1,17 @@
 import type { Knex } from 'knex'
 import { query } from '../../database/query.js'
+import type { Actor } from '../audit/record.js'
 import { missing, requireId } from '../ids.js'
 import type { Target } from '../rights.js'
+import type { Order } from './outcome.js'
+
+/** What a worker does in the name of whoever has given the order. */
+export const actorOf = ({ creatorId, projectId }: Pick<Order, 'creatorId' | 'projectId'>): Actor => ({
+  userId: creatorId,
+  projectId,
+  requestId: null,
+  remoteAddress: null,
+})
 
 /** SQL: an order (alias o) that was not deleted. */
 export const LIVE_ORDER = 'o.deleted_at IS NULL'

@@ -1,7 +1,8 @@
 import type { Knex } from 'knex'
 import type { Claim } from '../../../database/claim.js'
 import type { Database } from '../../../database/connection.js'
-import { type Actor, auditInsert } from '../../audit/record.js'
+import { auditInsert } from '../../audit/record.js'
+import { actorOf } from '../order.js'
 import type { Order, OrderOutcome } from '../outcome.js'
 
 export type Failed = Extract<OrderOutcome, { kind: 'failed' }>
@@ -17,14 +18,6 @@ const cut = (text: string, most: number): string => [...text].slice(0, most).joi
 
 export const subStatusOf = (text: string): string => cut(text, MOST_CHARACTERS.subStatus)
 export const messageOf = (text: string): string => cut(text, MOST_CHARACTERS.text)
-
-/** What a worker does in the name of whoever has given the order. */
-export const actorOf = ({ creatorId, projectId }: Pick<Order, 'creatorId' | 'projectId'>): Actor => ({
-  userId: creatorId,
-  projectId,
-  requestId: null,
-  remoteAddress: null,
-})
 
 const HELD = 'id = ? AND fence = ? AND deleted_at IS NULL'
 const RELEASED = 'lease_owner = NULL, lease_until = NULL'

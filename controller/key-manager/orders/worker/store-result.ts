@@ -8,8 +8,9 @@ import type { Keyring, Sealed } from '../../crypto/keyring.js'
 import { underActiveKey } from '../../crypto/under-active-key.js'
 import { newId } from '../../ids.js'
 import { LIVE, payloadContext } from '../../secrets/secret.js'
+import { actorOf } from '../order.js'
 import type { MadeSecret, Order, OrderOutcome } from '../outcome.js'
-import { actorOf, messageOf, subStatusOf } from './settle.js'
+import { messageOf, subStatusOf } from './settle.js'
 
 type Made = Extract<OrderOutcome, { kind: 'made' }>
 
