@@ -1,6 +1,7 @@
 import { once } from 'node:events'
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net'
 import type { Test } from 'tap'
+import { endTogether } from './socket-pair.js'
 
 export type AmqpProxy = {
   port: number
@@ -16,17 +17,7 @@ export async function startAmqpProxy(t: Test, target: number): Promise<AmqpProxy
   let held = false
   const server = createServer(client => {
     const upstream = connect(target, '127.0.0.1')
-    for (const [socket, other] of [
-      [client, upstream],
-      [upstream, client],
-    ] as const) {
-      sockets.add(socket)
-      socket.on('error', () => undefined)
-      socket.on('close', () => {
-        sockets.delete(socket)
-        other.destroy()
-      })
-    }
+    endTogether(client, upstream, sockets)
     client.on('data', bytes => {
       if (!held) upstream.write(bytes)
     })

@@ -2,6 +2,7 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { connect, createServer, type Server, type Socket } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { endTogether } from './socket-pair.js'
 
 export type DatabaseProxy = {
   /** The same database, reached through the proxy. */
@@ -23,18 +24,8 @@ export async function startDatabaseProxy(databaseUrl: string): Promise<DatabaseP
   const comeBack = async () => {
     server = createServer(client => {
       const upstream = connect(join(target, '.s.PGSQL.5432'))
-      for (const [socket, other] of [
-        [client, upstream],
-        [upstream, client],
-      ] as const) {
-        sockets.add(socket)
-        socket.on('error', () => undefined)
-        socket.on('close', () => {
-          sockets.delete(socket)
-          other.destroy()
-        })
-        socket.pipe(other)
-      }
+      endTogether(client, upstream, sockets)
+      client.pipe(upstream).pipe(client)
     })
     await new Promise<void>(resolve => server?.listen(path, resolve))
   }

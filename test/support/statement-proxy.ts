@@ -2,6 +2,7 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { connect, createServer, type Socket } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { endTogether } from './socket-pair.js'
 
 /** A statement at its way through the proxy: `asked` before PostgreSQL sees it, `answered` before the client sees what came of it. */
 export type Passing = { sql: string; at: 'asked' | 'answered' }
@@ -23,17 +24,7 @@ export async function startStatementProxy(databaseUrl: string): Promise<Statemen
   const server = createServer(client => {
     const upstream = connect(target)
     pass(client, upstream, passing => onPassing(passing))
-    for (const [socket, other] of [
-      [client, upstream],
-      [upstream, client],
-    ] as const) {
-      sockets.add(socket)
-      socket.on('error', () => undefined)
-      socket.on('close', () => {
-        sockets.delete(socket)
-        other.destroy()
-      })
-    }
+    endTogether(client, upstream, sockets)
   })
   await new Promise<void>(resolve => server.listen(join(directory, '.s.PGSQL.5432'), resolve))
   return {

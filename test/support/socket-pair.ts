@@ -1,0 +1,19 @@
+import type { Socket } from 'node:net'
+
+/**
+ * Lets two sockets of a proxy end together, whatever breaks either.
+ * @param open takes both in while they are open
+ */
+export function endTogether(one: Socket, other: Socket, open: Set<Socket>): void {
+  for (const [socket, peer] of [
+    [one, other],
+    [other, one],
+  ] as const) {
+    open.add(socket)
+    socket.on('error', () => undefined)
+    socket.on('close', () => {
+      open.delete(socket)
+      peer.destroy()
+    })
+  }
+}
