@@ -57,7 +57,11 @@ async function withHeir(body: () => Promise<void>): Promise<void> {
     config: { concurrency: 4, sweep_interval: 60 },
     log: createLog('test', 'silent'),
   })
-  await body().finally(heir.stop)
+  try {
+    await body()
+  } finally {
+    await heir.stop()
+  }
 }
 
 /** Exactly one result, with everything that belongs to it. */

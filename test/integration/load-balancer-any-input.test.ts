@@ -11,7 +11,7 @@ import { RESOURCES } from '../../controller/load-balancer/description/resources.
 import { readTree } from '../../controller/load-balancer/read-tree.js'
 import { ROUTE_RIGHTS, type Route } from '../../controller/load-balancer/rights.js'
 import { renderDesired } from '../../controller/provider/amphora/rendering/desired.js'
-import { arbitraryOf, wellFormed } from '../support/arbitrary-input.js'
+import { arbitraryOf, attemptUntilDone, wellFormed } from '../support/arbitrary-input.js'
 import { asOneFile, checkWithHaproxy } from '../support/haproxy.js'
 import { factsFor } from '../support/injection-scene.js'
 import { idIn, OWN, SUBNET, startTestApi, type TestApi, tokenOf } from '../support/load-balancer-api.js'
@@ -248,11 +248,13 @@ t.test('whatever is sent, the answer has the API’s own shape and is never an u
           body: method === 'GET' ? fc.constant(undefined) : bodyOf(route, known),
           token: fc.constantFrom(tokenOf('admin'), tokenOf('admin'), tokenOf('member')),
         })
-        await fc.assert(
-          fc.asyncProperty(request, async ({ path, query, headers, body, token }) => {
+        await attemptUntilDone(
+          request,
+          async ({ path, query, headers, body, token }) => {
             const url = query === '' ? path : `${path}?${query}`
             if (await check(method, url, body, token, headers)) succeeded.add(route)
-          }),
+          },
+          () => provider !== OFFERED.providers.at(-1) || succeeded.has(route),
           { numRuns: runsOf(route) },
         )
       })

@@ -6,6 +6,24 @@ type Known = Readonly<Record<string, readonly unknown[]>>
 /** Text as HTTP can carry it: without halves of surrogate pairs. */
 export const wellFormed = (text: string): string => Buffer.from(text).toString()
 
+/**
+ * Asserts that no request makes `attempt` throw, then asks on until the route has done its work, so that it is not chance that decides whether
+ * it was tried in earnest.
+ */
+export async function attemptUntilDone<Request>(
+  request: fc.Arbitrary<Request>,
+  attempt: (request: Request) => Promise<void>,
+  isDone: () => boolean,
+  parameters: fc.Parameters<[Request]>,
+): Promise<void> {
+  await fc.assert(fc.asyncProperty(request, attempt), parameters)
+  for (let tries = 0; !isDone() && tries < MOST_FURTHER_TRIES; tries += 50) {
+    for (const further of fc.sample(request, 50)) if (!isDone()) await attempt(further)
+  }
+}
+
+const MOST_FURTHER_TRIES = 1000
+
 /** Most attributes at once that need not be there: with all of them, hardly a body gets past the first rule. */
 const MOST_OPTIONAL = 2
 

@@ -6,10 +6,18 @@ import { type Instance, openDatabase } from '../instance.js'
 import type { RunRecord } from '../run-record.js'
 import { type Finding, fault, note, ok } from './check.js'
 
+async function readRows(instance: Instance): Promise<AmphoraRow[]> {
+  const database = openDatabase(instance, 'load_balancer', 'doctor')
+  try {
+    return await amphoraRows(database)
+  } finally {
+    await database.destroy()
+  }
+}
+
 /** Every amphora: whether its machine runs, its agent answers and its heartbeats arrive; and what no row knows of. */
 export async function checkAmphorae(instance: Instance, running: readonly RunRecord[]): Promise<Finding[]> {
-  const database = openDatabase(instance, 'load_balancer', 'doctor')
-  const rows = await amphoraRows(database).finally(() => database.destroy())
+  const rows = await readRows(instance)
   const findings = heartbeatFindings(instance, rows, running)
   if (instance.config.compute.driver === 'noop') return findings
   const machines = await namespaceMachines(instance.directory, async () => 1500, createLog('doctor', 'warn')).list()
