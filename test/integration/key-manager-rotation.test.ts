@@ -193,12 +193,18 @@ t.test('a master key rotation that was killed goes on, from each point of it', a
     t.same(keysInFile(), [fresh], 'no other key was made')
   })
   await t.test('it is in force, and keys are still under the former one', async t => {
-    const child = start('rotate-master-key')
-    const ended = once(child, 'exit')
     const before = keysInFile()[0]
-    await until('the file has the new key', () => keysInFile()[0] !== before)
-    child.kill('SIGKILL')
-    await ended
+    const inForce = async () => (await database('master_key').where({ active: true }).pluck('id'))[0]
+    const former = await inForce()
+    // Held at the first key that it wants to wrap anew.
+    await database.transaction(async trx => {
+      await trx('project_key').forUpdate()
+      const child = start('rotate-master-key')
+      const ended = once(child, 'exit')
+      await until('the new key is in force', async () => (await inForce()) !== former)
+      child.kill('SIGKILL')
+      await ended
+    })
     const [fresh] = keysInFile()
     t.equal(await countLost(keep), 0)
     const { status, text: words } = await command('rotate-master-key')
