@@ -1,9 +1,10 @@
 import { spawn } from 'node:child_process'
-import { chmodSync, createWriteStream, mkdtempSync, rmSync } from 'node:fs'
+import { chmodSync, createWriteStream, mkdtempSync, readdirSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
-import { dirname, join } from 'node:path'
+import { dirname, join, relative, resolve } from 'node:path'
 import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
+import { bundleTests } from './bundle-tests.js'
 import { restorePolicy } from './debian-packages.js'
 import { prepare } from './prepare.js'
 import { Failure, runScript, say } from './progress.js'
@@ -15,6 +16,7 @@ await runScript(async () => {
   restorePolicy()
   await prepare({ withTests: true })
   const directory = mkdtempSync(join(tmpdir(), 'krater-npm-test-'))
+  const programs = join(root, `node_modules/.cache/krater-tests-${process.pid}`)
   // The postgres account has to pass through.
   chmodSync(directory, 0o755)
   const { startCluster } = await import('../dist/private-cluster.js')
@@ -24,9 +26,9 @@ await runScript(async () => {
     settings: { max_connections: '400' },
   })
   try {
-    const files = process.argv.slice(2)
-    const { code, counts } = await runTap(files, { ...process.env, KRATER_TEST_DIRECTORY: directory })
-    if (counts === null) throw new Failure(`tap ended with status ${code} before it had counted; its words: ${record}`)
+    const tests = await bundleTests(testFiles(process.argv.slice(2)), programs)
+    const { code, counts } = await runTests(tests, { ...process.env, KRATER_TEST_DIRECTORY: directory })
+    if (counts === null) throw new Failure(`The tests ended with status ${code} before they were counted: ${record}`)
     if (counts.passed + counts.failed === 0) throw new Failure('No test ran.')
     const found = await findCanary(directory)
     if (found.length === 0) counts.passed++
@@ -37,7 +39,7 @@ await runScript(async () => {
     process.exitCode = counts.failed > 0 ? 1 : code
   } finally {
     await cluster.stop()
-    rmSync(directory, { recursive: true, force: true })
+    for (const made of [directory, programs]) rmSync(made, { recursive: true, force: true })
   }
 })
 
@@ -52,9 +54,22 @@ async function findCanary(directory) {
   return [join(directory, 'postgres'), record].flatMap(path => searchFiles(path, search))
 }
 
-/** Runs tap; the record of every assertion goes to a file, and to the terminal one line per file with what failed in it. */
-function runTap(files, env) {
-  const tap = spawn(process.execPath, [join(root, 'node_modules/tap/dist/esm/run.mjs'), ...files], {
+/** Those that are named, or all. @throws Failure naming one that is not there */
+function testFiles(named) {
+  const all = readdirSync(join(root, 'test'), { recursive: true })
+    .map(path => join('test', path))
+    .filter(path => path.endsWith('.test.ts'))
+    .sort()
+  const wanted = named.map(path => relative(root, resolve(path)))
+  const missing = wanted.find(path => !all.includes(path))
+  if (missing !== undefined) throw new Failure(`There is no test ${missing}.`)
+  return wanted.length > 0 ? wanted : all
+}
+
+/** Runs the tests; the record of every assertion goes to a file, and to the terminal one line per file with what failed in it. */
+function runTests(tests, env) {
+  const words = tests.flatMap(({ file, program }) => [file, program])
+  const tap = spawn(process.execPath, [join(root, 'scripts/test-suite.js'), ...words], {
     cwd: root,
     env,
     stdio: ['ignore', 'pipe', 'inherit'],

@@ -65,9 +65,8 @@ t.test('a file that cannot be written is named', async t => {
 })
 
 t.test('a reader that has seen enough is no failure', async t => {
-  const audit = new URL('../../controller/cli/key-manager/audit.ts', import.meta.url)
-  const script = `import(process.argv[1]).then(({ exportAuditLog }) => exportAuditLog(process.argv[2], {}))`
-  const node = [process.execPath, ...process.execArgv, '-e', script, audit.href, directory]
+  const program = join(import.meta.dirname, '../../dist/krater.js')
+  const node = [process.execPath, program, '--state-dir', directory, 'key-manager', 'audit', 'export']
   const child = spawn('bash', ['-c', 'set -o pipefail; "$@" | head -n 2', 'bash', ...node], {
     stdio: ['ignore', 'pipe', 'pipe'],
   })

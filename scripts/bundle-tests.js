@@ -1,0 +1,40 @@
+import { readFileSync } from 'node:fs'
+import { dirname, join, relative } from 'node:path'
+import { fileURLToPath, pathToFileURL } from 'node:url'
+
+const root = dirname(dirname(fileURLToPath(import.meta.url)))
+
+/**
+ * Makes one program of each test file and of all that it imports from the sources; packages stay outside. A test process starts with it in half
+ * the time that it takes to load the sources one by one.
+ * @param files relative to the root
+ * @param directory below node_modules, so that the programs find the packages
+ * @returns the file and its program, of each
+ */
+export async function bundleTests(files, directory) {
+  const { build } = await import('esbuild')
+  await build({
+    entryPoints: files.map(file => join(root, file)),
+    ...{ outdir: directory, outbase: root, outExtension: { '.js': '.mjs' }, logLevel: 'silent' },
+    ...{ bundle: true, platform: 'node', target: 'node20', format: 'esm', packages: 'external' },
+    ...{ sourcemap: 'linked', sourcesContent: false },
+    define: Object.fromEntries(PLACES.map(place => [`import.meta.${place}`, nameOf(place)])),
+    plugins: [{ name: 'places', setup: keepPlaces }],
+  })
+  return files.map(file => ({ file, program: join(directory, file.replace(/\.ts$/, '.mjs')) }))
+}
+
+/** Parts of import.meta that tell where a source stands. */
+const PLACES = ['dirname', 'filename', 'url']
+const nameOf = place => `__source_${place}`
+
+/** What a source says of its own place stays true in a program that stands elsewhere. */
+function keepPlaces({ onLoad }) {
+  onLoad({ filter: /\.ts$/ }, ({ path }) => {
+    if (relative(root, path).startsWith('node_modules')) return undefined
+    const places = { dirname: dirname(path), filename: path, url: pathToFileURL(path).href }
+    const constants = PLACES.map(place => `const ${nameOf(place)} = ${JSON.stringify(places[place])};`)
+    // On the first line, so that all lines keep their numbers.
+    return { contents: constants.join('') + readFileSync(path, 'utf8'), loader: 'ts' }
+  })
+}
