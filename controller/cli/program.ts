@@ -1,6 +1,7 @@
 import { Command, CommanderError, InvalidArgumentError } from 'commander'
 import { stateDirectory } from '../config/load.js'
 import { unknownVariables } from '../config/settings.js'
+import manifest from '../package.json' with { type: 'json' }
 import type { ExportOptions } from './key-manager/audit.js'
 import type { CleanOptions } from './key-manager/clean.js'
 import type { RotateMasterKeyOptions } from './key-manager/rotate-master-key.js'
@@ -47,6 +48,7 @@ function createProgram(): { program: Command; status: () => number } {
   let status = 0
   const program = new Command('krater')
     .description('Load balancers and TLS keys that you run yourself')
+    .version(manifest.version)
     .option(
       '--state-dir <directory>',
       'where everything of this instance stands (default: KRATER_STATE_DIR, else /var/lib/krater)',

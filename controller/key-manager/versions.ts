@@ -1,7 +1,5 @@
+import manifest from '../package.json' with { type: 'json' }
 import { NEWEST_MINOR } from './microversion.js'
-
-/** Version of Krater, as its package says. */
-export const BUILD = '0.1.0'
 
 const DOCUMENTATION = 'https://docs.openstack.org/barbican/latest/api/'
 
@@ -28,4 +26,4 @@ export function rootDocument(base: string, minor: number): unknown {
 export const versionDocument = (base: string, minor: number): unknown => ({ version: entry(base, minor) })
 
 /** What `/?build` answers. */
-export const buildDocument = (): unknown => ({ build: BUILD })
+export const buildDocument = (): unknown => ({ build: manifest.version })

@@ -75,6 +75,7 @@ t.test('the command line explains itself', async t => {
       t.match(stdout, word)
     }
     t.match((await krater.command('amphora', '--help')).stdout, 'support-bundle')
+    t.match(await krater.command('--version'), { status: 0, stdout: /^\d+\.\d+\.\d+\n$/ })
   })
 
   await t.test('what is not understood ends with status 2 and a sentence', async t => {
