@@ -1,4 +1,3 @@
-import { dirname, extname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { Worker } from 'node:worker_threads'
 import type { FromThread } from './inspector-thread.js'
@@ -17,7 +16,7 @@ export type Inspector = {
 export type InspectorOptions = {
   /** For one material. */
   inspectionMilliseconds: number
-  /** The script of the thread; the one beside this file when not given. */
+  /** The script of the thread; the one beside the bundle when not given. */
   program?: string
 }
 
@@ -29,9 +28,7 @@ const START_LIMIT_MS = 20_000
 
 const TOO_COSTLY = 'it takes too long, or too much memory, to be read'
 
-/** In the sources and in the bundle it stands beside this file. */
-const here = fileURLToPath(import.meta.url)
-const beside = join(dirname(here), `inspector-thread${extname(here)}`)
+const beside = fileURLToPath(new URL('inspector-thread.js', import.meta.url))
 
 /**
  * Inspects in a thread of its own, with limits of time and memory: what others have stored may be made to cost much. A thread that comes to
@@ -46,8 +43,7 @@ export function createInspector({ inspectionMilliseconds, program = beside }: In
     await last?.terminate()
   }
   const start = async (): Promise<Worker> => {
-    // What this process needs to read TypeScript the bundle does not need.
-    const started = new Worker(program, { resourceLimits: MEMORY, ...(program.endsWith('.js') && { execArgv: [] }) })
+    const started = new Worker(program, { resourceLimits: MEMORY, execArgv: [] })
     thread = started
     const first = await nextOf(started, START_LIMIT_MS)
     if (first === 'nothing') throw new Error('The thread that inspects certificates does not start.')

@@ -1,5 +1,4 @@
 import { type ChildProcess, fork } from 'node:child_process'
-import { dirname, extname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { CannotOpen, CryptoMisconfigured, CryptoUnavailable } from '../backend.js'
 import type { FromTokenProcess, TokenCall, TokenFault, TokenResult, TokenSettings, ToTokenProcess } from './calls.js'
@@ -15,7 +14,7 @@ export type TokenClientOptions = {
   callMilliseconds: number
   /** Calls that may wait. */
   queueLimit: number
-  /** The script of the process that holds the token; the one beside this file when not given. */
+  /** The script of the process that holds the token; the one beside the bundle when not given. */
   program?: string
 }
 
@@ -102,9 +101,7 @@ const endOf = (process: Promise<Running>, reason: string): Promise<void> =>
     () => undefined,
   )
 
-/** In the sources and in the bundle it stands beside this file. */
-const here = fileURLToPath(import.meta.url)
-const beside = join(dirname(here), `token-process${extname(here)}`)
+const beside = fileURLToPath(new URL('token-process.js', import.meta.url))
 
 type Waiting = { resolve: (result: TokenResult) => void; reject: (error: Error) => void }
 
@@ -112,8 +109,7 @@ function startProcess({ settings, callMilliseconds, program = beside }: TokenCli
   const child = fork(program, [], {
     serialization: 'advanced',
     stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
-    // What this process needs to read TypeScript the bundle does not need.
-    ...(program.endsWith('.js') && { execArgv: [] }),
+    execArgv: [],
     cwd: '/',
   })
   const ended = new Promise<void>(resolve => child.once('exit', () => resolve()))
