@@ -1,15 +1,25 @@
 import t from 'tap'
-import type { OrderExecutor } from '../../controller/key-manager/orders/outcome.js'
+import { claimDue } from '../../controller/database/claim.js'
+import { connect } from '../../controller/database/connection.js'
+import type { OrderExecutor, OrderOutcome } from '../../controller/key-manager/orders/outcome.js'
+import { attemptOrder } from '../../controller/key-manager/orders/worker/attempt.js'
+import { claimsIn } from '../../controller/key-manager/orders/worker/due.js'
+import { startGivingBack } from '../../controller/key-manager/orders/worker/give-back.js'
+import { recordFailure } from '../../controller/key-manager/orders/worker/settle.js'
+import { storeResult } from '../../controller/key-manager/orders/worker/store-result.js'
+import { startDatabaseProxy } from '../support/database-proxy.js'
 import { startTestKeyManager } from '../support/key-manager-api.js'
 import { type Json, tokenOf } from '../support/load-balancer-api.js'
 import { eventually } from '../support/load-balancer-rows.js'
+import { quiet } from '../support/machines.js'
 import { EXECUTORS, orderWords, startTestOrderWorker } from '../support/order-worker.js'
+import { createGate } from '../support/worker-scene.js'
 
 /** Which order is carried out next, and in which company. */
 
 const keyManager = await startTestKeyManager()
-const { database, stop } = keyManager
-const { order } = orderWords(keyManager)
+const { database, databaseUrl, keyring, stop } = keyManager
+const { order, ended } = orderWords(keyManager)
 t.teardown(stop)
 
 const AES = { algorithm: 'aes', bit_length: 256 }
@@ -63,4 +73,139 @@ t.test('RSA keys of certificate orders are among those that look for primes, nam
   t.equal(await laneOf({ subject_dn, algorithm: 'ec' }), 'quick')
   t.equal(await laneOf({ request_data: 'x', subject_dn, algorithm: 'rsa' }), 'quick')
   t.equal(await laneOf({}), 'quick')
+  await database('secret_order').delete()
+})
+
+const rowOf = (id: string) => database('secret_order').where({ id }).first()
+
+/** What a worker of a lane has claimed and takes to its grave: the leases are over. */
+async function claimedByTheDead(limit = 8): Promise<string[]> {
+  const claims = await claimDue(database, { ...claimsIn('quick', 'dead'), limit })
+  const ids = claims.map(({ id }) => id)
+  await database('secret_order')
+    .whereIn('id', ids)
+    .update({ lease_until: database.raw(`now() - interval '1 second'`) })
+  return ids
+}
+
+t.test('an order over which five workers have died is not tried again', async t => {
+  const meta = { algorithm: 'ec', bit_length: 256, passphrase: 'correct horse' }
+  const audits = (id: string) => database('audit_record').where({ target_id: id, action: 'order.fail' })
+  const [four, five] = [await order('asymmetric', meta), await order('asymmetric', meta)]
+  t.same((await claimedByTheDead()).sort(), [four, five].sort())
+  for (let death = 2; death <= 9; death++) t.equal((await claimedByTheDead()).length, 1)
+  t.match(await rowOf(five), { status: 'PROCESSING', lapsed_claims: 4 })
+  // At its start a worker frees what the dead of its machine hold: those deaths count as well.
+  await database('secret_order').whereIn('id', [four, five]).update({ lease_owner: null, lease_until: null })
+  await database('secret_order').where({ id: four }).update({ lapsed_claims: 3 })
+  const tried: string[] = []
+  const asymmetric: OrderExecutor = async (given, signal) => {
+    tried.push(given.id)
+    return EXECUTORS.asymmetric(given, signal)
+  }
+  const worker = await startTestOrderWorker(keyManager, { executors: { ...EXECUTORS, asymmetric } })
+  t.match(await ended(five), { status: 'ERROR', error_status_code: '500', error_reason: /begun 5 times/ })
+  t.match(await ended(four), { status: 'ACTIVE' })
+  await worker.stop()
+  t.same(tried, [four])
+  t.match(await rowOf(five), { sealed_passphrase: null, project_key_id: null, lease_owner: null })
+  t.match(await audits(five), [{ outcome: 'failure', user_id: 'user-member', detail: { status: '500' } }])
+  t.same(await audits(four), [])
+})
+
+t.test('what was tried together with an order that ends workers does not suffer for long', async t => {
+  const together = [await order('key', AES), await order('key', AES), await order('key', AES)]
+  t.equal((await claimedByTheDead()).length, 3)
+  const fresh = [await order('key', AES), await order('key', AES)]
+  // From now on one of the three at a time, while others go on as ever.
+  const seen: string[] = []
+  for (let claim = 0; claim < 3; claim++) {
+    const ids = await claimedByTheDead()
+    const again = ids.filter(id => together.includes(id))
+    t.equal(again.length, 1)
+    seen.push(...again)
+    if (claim > 0) continue
+    t.same(ids.filter(id => fresh.includes(id)).sort(), [...fresh].sort())
+    await database('secret_order').whereIn('id', fresh).delete()
+  }
+  t.same(seen.sort(), [...together].sort(), 'the one that was tried least comes first')
+  const [held] = await claimDue(database, { ...claimsIn('quick', 'living'), limit: 8 })
+  t.ok(held)
+  t.same(await claimedByTheDead(), [], 'none while another is being tried')
+  await database('secret_order').whereIn('id', together).delete()
+})
+
+t.test('attempts that were given back do not count', async t => {
+  const gate = createGate()
+  const later: OrderOutcome = { kind: 'later', seconds: 0, subStatus: '', subStatusMessage: '' }
+  let calls = 0
+  const key: OrderExecutor = async (given, signal) => {
+    if (calls++ < 6) return later
+    if (calls === 7) await gate.pass()
+    return EXECUTORS.key(given, signal)
+  }
+  const options = { executors: { ...EXECUTORS, key } }
+  const stopped = await startTestOrderWorker(keyManager, options)
+  const id = await order('key', AES)
+  await gate.arrived
+  t.match(await rowOf(id), { retries: 6, lapsed_claims: 0 })
+  await stopped.stop()
+  const worker = await startTestOrderWorker(keyManager, options)
+  t.match(await ended(id), { status: 'ACTIVE' })
+  await worker.stop()
+  t.match(await rowOf(id), { lapsed_claims: 0 })
+})
+
+t.test('nor do those that could not be given back because the database was away', async t => {
+  const proxy = await startDatabaseProxy(databaseUrl)
+  const through = connect({ url: proxy.url, applicationName: 'order worker', poolSize: 1 })
+  const givingBack = startGivingBack(through, quiet)
+  t.teardown(async () => {
+    await givingBack.stop()
+    await through.destroy()
+    await proxy.stop()
+  })
+  /** A claim of a worker that loses the database, and comes to an end without it. */
+  const claimedAndCutOff = async () => {
+    const [claim] = await claimDue(database, { ...claimsIn('quick', 'cut off'), limit: 1 })
+    if (claim === undefined) throw new Error('There was nothing to claim.')
+    await proxy.goAway()
+    claim.heldUntil = 0
+    const context = { database: through, keyring, executors: EXECUTORS, log: quiet, giveBackLater: givingBack.add }
+    t.equal(await attemptOrder(context, claim, new AbortController().signal), null)
+    return claim
+  }
+  const id = await order('key', AES)
+  await claimedAndCutOff()
+  t.match(await rowOf(id), { status: 'PROCESSING' })
+  await proxy.comeBack()
+  await eventually('given back', async () => (await rowOf(id)).status === 'PENDING')
+  t.match(await rowOf(id), { lapsed_claims: 0, lease_owner: null })
+
+  await claimedAndCutOff()
+  await database('secret_order')
+    .where({ id })
+    .update({ lease_until: database.raw(`now() - interval '1 second'`) })
+  const [next] = await claimDue(database, { ...claimsIn('quick', 'next'), limit: 1 })
+  t.match(await rowOf(id), { lapsed_claims: 1, lease_owner: 'next' })
+  await proxy.comeBack()
+  await eventually('taken back', async () => (await rowOf(id)).lapsed_claims === 0)
+  t.match(await rowOf(id), { status: 'PROCESSING', lease_owner: 'next', fence: next?.fence })
+  await database('secret_order').where({ id }).delete()
+})
+
+t.test('an order whose end was stored, but not heard of, is not ended a second time', async t => {
+  const id = await order('key', AES)
+  const [claim] = await claimDue(database, { ...claimsIn('quick', 'deaf'), limit: 1 })
+  if (claim === undefined) throw new Error('There was nothing to claim.')
+  const { project_id: projectId, creator_id: creatorId, ...row } = await rowOf(id)
+  const given = { id, projectId, creatorId }
+  const order_ = { ...given, type: 'key' as const, meta: row.meta, passphrase: null, retries: 0 }
+  const made = await EXECUTORS.key(order_, new AbortController().signal)
+  if (made.kind !== 'made') throw new Error('No key was made.')
+  t.equal(await storeResult({ database, keyring }, claim, given, made), 'settled')
+  const settled = await rowOf(id)
+  t.equal(await storeResult({ database, keyring }, claim, given, made), 'lost')
+  await recordFailure(database, claim, given, { kind: 'failed', statusCode: '500', reason: 'x' })
+  t.same(await rowOf(id), settled)
 })

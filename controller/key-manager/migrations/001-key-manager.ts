@@ -136,7 +136,8 @@ export const keyManager: Migration = {
         CREATE INDEX container_consumer_project ON container_consumer (project_id);
 
         -- A passphrase that an order carries is kept sealed, and only until the order is carried out. Finding large primes takes the processor
-        -- for seconds, so such orders have a lane of their own and the others do not wait behind them.
+        -- for seconds, so such orders have a lane of their own and the others do not wait behind them. lapsed_claims counts attempts of which
+        -- nothing was heard any more: the next claim finds the order in PROCESSING.
         CREATE TABLE secret_order (
           id uuid PRIMARY KEY,
           project_id text NOT NULL,
@@ -161,6 +162,7 @@ export const keyManager: Migration = {
           container_id uuid REFERENCES container,
           retry_at timestamptz,
           retries integer NOT NULL DEFAULT 0,
+          lapsed_claims integer NOT NULL DEFAULT 0,
           lease_owner text,
           lease_until timestamptz,
           fence bigint NOT NULL DEFAULT 0,
@@ -171,6 +173,8 @@ export const keyManager: Migration = {
         CREATE INDEX secret_order_of_project ON secret_order (project_id, created_at, id) WHERE deleted_at IS NULL;
         CREATE INDEX secret_order_due ON secret_order (lane, project_id, created_at, id)
           WHERE status IN ('PENDING', 'PROCESSING') AND deleted_at IS NULL;
+        CREATE INDEX secret_order_suspect ON secret_order (lapsed_claims)
+          WHERE status IN ('PENDING', 'PROCESSING') AND deleted_at IS NULL AND (lapsed_claims > 0 OR status = 'PROCESSING');
         CREATE INDEX secret_order_project_key ON secret_order (project_key_id, id) WHERE project_key_id IS NOT NULL;
         CREATE INDEX secret_order_secret ON secret_order (secret_id);
         CREATE INDEX secret_order_container ON secret_order (container_id);

@@ -18,7 +18,12 @@ export type OrderContext = {
   keyring: Keyring
   executors: Readonly<Record<Order['type'], OrderExecutor>>
   log: Logger
+  /** Takes claims that cannot be given back because the database is away. */
+  giveBackLater: (claim: Claim) => void
 }
+
+/** An order of which nothing was heard any more after so many attempts is not tried again: it is likely to be what ends the workers. */
+const MOST_LAPSED_CLAIMS = 5
 
 const DATABASE_PAUSE_MS = 250
 
@@ -30,6 +35,12 @@ const INTERNAL: Failed = {
   kind: 'failed',
   statusCode: '500',
   reason: 'The order could not be carried out because of a fault in the service.',
+}
+
+const LAPSED_TOO_OFTEN: Failed = {
+  kind: 'failed',
+  statusCode: '500',
+  reason: `The order was begun ${MOST_LAPSED_CLAIMS} times, and each time the service ended before it was carried out; it is not tried again.`,
 }
 
 const REFERENCE_GONE: Failed = {
@@ -53,7 +64,7 @@ type Outcome = OrderOutcome | Later | { kind: 'aborted' }
  * @returns seconds until the order is to be tried again; null when nothing is left to do, or nothing that this process may do
  */
 export async function attemptOrder(context: OrderContext, claim: Claim, signal: AbortSignal): Promise<number | null> {
-  const { database, log } = context
+  const { database, log, giveBackLater } = context
   const started = performance.now()
   let awaySince: number | null = null
   let order: ClaimedOrder | null = null
@@ -62,7 +73,7 @@ export async function attemptOrder(context: OrderContext, claim: Claim, signal: 
     try {
       order ??= await readOrder(database, claim)
       if (order === null) return null
-      outcome ??= await carryOut(context, order, signal)
+      outcome ??= order.lapsedClaims < MOST_LAPSED_CLAIMS ? await carryOut(context, order, signal) : LAPSED_TOO_OFTEN
       const seconds = await settle(context, claim, order, outcome)
       const milliseconds = Math.round(performance.now() - started)
       log.info({ order: claim.id, type: order.type, outcome: outcome.kind, milliseconds }, 'order attempted')
@@ -80,7 +91,10 @@ export async function attemptOrder(context: OrderContext, claim: Claim, signal: 
       }
       awaySince ??= performance.now()
       const isPatient = performance.now() - awaySince < LEASE_SECONDS * 1000
-      if (signal.aborted || !isHeld(claim) || !isPatient) return null
+      if (signal.aborted || !isHeld(claim) || !isPatient) {
+        giveBackLater(claim)
+        return null
+      }
       await sleep(DATABASE_PAUSE_MS)
     }
   }
@@ -96,7 +110,7 @@ async function carryOut(
   claimed: ClaimedOrder,
   signal: AbortSignal,
 ): Promise<Outcome> {
-  const { sealedPassphrase, ...rest } = claimed
+  const { sealedPassphrase, lapsedClaims: _, ...rest } = claimed
   const passphrase =
     sealedPassphrase === null
       ? null

@@ -1,4 +1,4 @@
-import { NOT_HELD } from '../../../database/claim.js'
+import { type ClaimRequest, NOT_HELD } from '../../../database/claim.js'
 import type { Database } from '../../../database/connection.js'
 
 /** Orders that make large primes wait for each other and nobody else; see the column of the same name. */
@@ -8,9 +8,24 @@ export type Lane = (typeof LANES)[number]
 
 const OPEN = `t.status IN ('PENDING', 'PROCESSING') AND t.deleted_at IS NULL`
 
-/** SQL: which orders (alias t) of a lane have work to do now, whoever may hold them. */
-export const dueIn = (lane: Lane): string =>
-  `${OPEN} AND t.lane = '${lane}' AND (t.retry_at IS NULL OR t.retry_at <= now())`
+const NOT_PUT_OFF = '(t.retry_at IS NULL OR t.retry_at <= now())'
+
+/** SQL: an attempt at the order (alias t) has ended without a word, or is under way. The order may be what ends workers. */
+const SUSPECT = `(t.lapsed_claims > 0 OR t.status = 'PROCESSING')`
+
+/**
+ * SQL of the one order of all lanes that may be tried again after an attempt ended without a word: that with the fewest such attempts, and
+ * none while another is being tried. So an order that ends its worker takes no other with it time after time.
+ */
+const NEXT_SUSPECT = `(
+  SELECT t.id FROM secret_order t
+   WHERE ${OPEN} AND ${SUSPECT} AND ${NOT_HELD} AND ${NOT_PUT_OFF}
+     AND NOT EXISTS (SELECT FROM secret_order t WHERE ${OPEN} AND ${SUSPECT} AND t.lapsed_claims > 0 AND NOT ${NOT_HELD})
+   ORDER BY t.lapsed_claims + (t.status = 'PROCESSING')::integer, t.created_at, t.id LIMIT 1)`
+
+/** SQL: which orders (alias t) of a lane have work to do now. */
+const dueIn = (lane: Lane): string =>
+  `${OPEN} AND t.lane = '${lane}' AND ${NOT_PUT_OFF} AND (NOT ${SUSPECT} OR t.id = ${NEXT_SUSPECT})`
 
 /** More than the limit by this many, so that some are left when other workers are just taking the first ones. */
 const SPARE_CANDIDATES = 32
@@ -19,7 +34,7 @@ const SPARE_CANDIDATES = 32
  * SQL of what a worker chooses among, for DUE_ORDER: of every project that waits in a lane its oldest orders, numbered. The projects are found one after
  * the other in the index, so that a long queue of one of them is not read.
  */
-export const candidatesIn = (lane: Lane): string => `
+const candidatesIn = (lane: Lane): string => `
   WITH RECURSIVE project AS (
     (SELECT t.project_id AS id FROM secret_order t WHERE ${OPEN} AND t.lane = '${lane}' ORDER BY t.project_id LIMIT 1)
     UNION ALL
@@ -35,7 +50,13 @@ export const candidatesIn = (lane: Lane): string => `
    ORDER BY turn, chance LIMIT (SELECT candidates FROM most)`
 
 /** Of each project what waits longest goes first; each has the same chance to be next, however many orders it has given. */
-export const DUE_ORDER = 'c.turn, c.chance'
+const DUE_ORDER = 'c.turn, c.chance'
+
+/** How orders of a lane are claimed. A claim counts the one before it when that ended without a word. */
+export const claimsIn = (lane: Lane, owner: string): Omit<ClaimRequest, 'limit'> => ({
+  ...{ table: 'secret_order', due: dueIn(lane), order: DUE_ORDER, candidates: candidatesIn(lane), owner },
+  also: `status = 'PROCESSING', lapsed_claims = lapsed_claims + (status = 'PROCESSING')::integer`,
+})
 
 /**
  * Seconds until the next order of a lane becomes due without anybody saying so: a retry time, or the end of a dead worker's lease. Zero or

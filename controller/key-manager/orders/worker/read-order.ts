@@ -4,20 +4,24 @@ import { query } from '../../../database/query.js'
 import { KEY_COLUMNS, type KeyRow, type SealedWithKey, sealedFrom } from '../../crypto/keyring.js'
 import type { Order } from '../outcome.js'
 
-export type ClaimedOrder = Omit<Order, 'passphrase'> & { sealedPassphrase: SealedWithKey | null }
+export type ClaimedOrder = Omit<Order, 'passphrase'> & {
+  sealedPassphrase: SealedWithKey | null
+  /** How many attempts before this one ended without a word. */
+  lapsedClaims: number
+}
 
 /** The order that was claimed; null when it was deleted, or somebody else has claimed it since. */
 export async function readOrder(database: Database, claim: Claim): Promise<ClaimedOrder | null> {
   const [row] = await query<Omit<ClaimedOrder, 'sealedPassphrase'> & KeyRow & { sealed: Buffer | null }>(
     database,
     `SELECT o.id, o.project_id AS "projectId", o.creator_id AS "creatorId", o.type, o.meta, o.retries,
-            o.sealed_passphrase AS sealed, ${KEY_COLUMNS}
+            o.lapsed_claims AS "lapsedClaims", o.sealed_passphrase AS sealed, ${KEY_COLUMNS}
        FROM secret_order o LEFT JOIN project_key k ON k.id = o.project_key_id
       WHERE o.id = ? AND o.fence = ? AND o.deleted_at IS NULL`,
     [claim.id, claim.fence],
   )
   if (row === undefined) return null
-  const { id, projectId, creatorId, type, meta, retries, sealed, ...key } = row
+  const { id, projectId, creatorId, type, meta, retries, lapsedClaims, sealed, ...key } = row
   const sealedPassphrase = sealed === null ? null : sealedFrom(sealed, key)
-  return { id, projectId, creatorId, type, meta, retries, sealedPassphrase }
+  return { id, projectId, creatorId, type, meta, retries, lapsedClaims, sealedPassphrase }
 }

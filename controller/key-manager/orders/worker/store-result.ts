@@ -10,11 +10,11 @@ import { newId } from '../../ids.js'
 import { LIVE, payloadContext } from '../../secrets/secret.js'
 import { actorOf } from '../order.js'
 import type { MadeSecret, Order, OrderOutcome } from '../outcome.js'
-import { messageOf, subStatusOf } from './settle.js'
+import { HELD, messageOf, subStatusOf } from './settle.js'
 
 type Made = Extract<OrderOutcome, { kind: 'made' }>
 
-/** `lost`: the order is gone or another worker has claimed it since. `reference gone`: a secret that the container should hold was deleted. */
+/** `lost`: the order is gone or settled, or another worker has claimed it since. `reference gone`: a secret that the container should hold was deleted. */
 type Stored = 'settled' | 'lost' | 'reference gone'
 
 type SealedSecret = { id: string; secret: MadeSecret; sealed: Sealed }
@@ -95,7 +95,7 @@ function resultStatement(
        UPDATE secret_order SET status = 'ACTIVE', sub_status = ?, sub_status_message = ?, secret_id = ?::uuid,
               container_id = ?::uuid, sealed_passphrase = NULL, project_key_id = NULL, retry_at = NULL,
               lease_owner = NULL, lease_until = NULL, updated_at = now()
-        WHERE id = ? AND fence = ? AND deleted_at IS NULL
+        WHERE ${HELD}
           AND (SELECT keys FROM standing) AND (SELECT count(*) FROM held) = ?::bigint
         RETURNING id),
      made AS (

@@ -5,9 +5,10 @@ import { nameLeaseOwner, releaseClaimsOfDead } from '../../../worker/lease-owner
 import { listenForWakeUps } from '../../../worker/wake-up.js'
 import { ORDER_CHANNEL } from '../wake-channel.js'
 import { attemptOrder, type OrderContext } from './attempt.js'
-import { candidatesIn, DUE_ORDER, dueIn, LANES, type Lane, secondsUntilDue } from './due.js'
+import { claimsIn, LANES, type Lane, secondsUntilDue } from './due.js'
+import { startGivingBack } from './give-back.js'
 
-export type OrderWorkerOptions = OrderContext & {
+export type OrderWorkerOptions = Omit<OrderContext, 'giveBackLater'> & {
   /** The key manager's database, for the connection that listens. */
   databaseUrl: string
   config: Configuration['key_manager']['worker']
@@ -17,25 +18,24 @@ export type OrderWorkerOptions = OrderContext & {
 
 /**
  * Carries out orders until stopped, each exactly once; see startClaimLoop. Any number of workers share one database. As many large primes
- * are looked for at once as there are processors. Projects take turns: one with many orders does not keep the others waiting.
+ * are looked for at once as there are processors. Projects take turns: one with many orders does not keep the others waiting. An order that
+ * ends its worker time after time ends in ERROR itself.
  */
 export async function startOrderWorker(options: OrderWorkerOptions): Promise<{ stop: () => Promise<void> }> {
   const { database, databaseUrl, config, log, owner = nameLeaseOwner() } = options
   const concurrency: Record<Lane, number> = { quick: config.concurrency, primes: computationsAtOnce() }
   const freed = await releaseClaimsOfDead(database, 'secret_order').catch(() => [])
   if (freed.length > 0) log.info({ orders: freed }, 'a worker died over these; they go on')
+  const givingBack = startGivingBack(database, log)
   const loops = LANES.map(lane => ({
     lane,
     ...startClaimLoop({
       database,
-      claims: {
-        ...{ table: 'secret_order', due: dueIn(lane), order: DUE_ORDER, candidates: candidatesIn(lane) },
-        ...{ owner, also: `status = 'PROCESSING'` },
-      },
+      claims: claimsIn(lane, owner),
       concurrency: concurrency[lane],
       sweepMs: config.sweep_interval * 1000,
       secondsUntilDue: () => secondsUntilDue(database, lane),
-      attempt: (claim, signal) => attemptOrder(options, claim, signal),
+      attempt: (claim, signal) => attemptOrder({ ...options, giveBackLater: givingBack.add }, claim, signal),
       log,
     }),
   }))
@@ -51,6 +51,7 @@ export async function startOrderWorker(options: OrderWorkerOptions): Promise<{ s
     stop: async () => {
       await wakeUps.stop()
       await Promise.all(loops.map(({ stop }) => stop()))
+      await givingBack.stop()
     },
   }
 }
