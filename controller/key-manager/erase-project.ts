@@ -1,6 +1,7 @@
 import type { Database } from '../database/connection.js'
 import { inTransaction } from '../database/transaction.js'
-import { auditInsert } from './audit/record.js'
+import { type Actor, auditInsert } from './audit/record.js'
+import { deleteAuthorities } from './certificate-authorities/delete-authorities.js'
 
 /** How many live objects of each kind went. */
 export type ErasedCounts = { secrets: number; containers: number; orders: number; certificateAuthorities: number }
@@ -43,13 +44,14 @@ export async function eraseProject(database: Database, projectId: string): Promi
         WHERE project_id = ? AND (deleted_at IS NULL OR project_key_id IS NOT NULL)`,
     )
     await trx('project_certificate_authority').where({ project_id: projectId }).delete()
-    const certificateAuthorities = await rowsOf('DELETE FROM certificate_authority WHERE project_id = ?')
+    const actor: Actor = { userId: null, projectId, requestId: null, remoteAddress: null }
+    const certificateAuthorities = await deleteAuthorities(trx, { projectId }, actor)
     const keys = await rowsOf('DELETE FROM project_key WHERE project_id = ?')
     await trx('project').where({ id: projectId }).delete()
     const counts = { secrets, containers, orders, certificateAuthorities }
     if (secrets + containers + orders + certificateAuthorities + keys > 0) {
       const audit = auditInsert(
-        { userId: null, projectId, requestId: null, remoteAddress: null },
+        actor,
         { action: 'project.erase', outcome: 'success', targetType: 'project', targetId: projectId, detail: counts },
         '(SELECT 1) once',
       )

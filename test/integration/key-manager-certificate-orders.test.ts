@@ -3,6 +3,7 @@ import t from 'tap'
 import { createCaBackends } from '../../controller/key-manager/certificate-authorities/backends.js'
 import type { CaBackend } from '../../controller/key-manager/certificate-authorities/ca-backend.js'
 import { certificateOrderExecutor } from '../../controller/key-manager/certificate-authorities/certificate-order.js'
+import { eraseProject } from '../../controller/key-manager/erase-project.js'
 import { writeCertificateRequest } from '../../controller/x509/certificate-request.js'
 import { parseDistinguishedName } from '../../controller/x509/distinguished-name.js'
 import { pemOf } from '../../controller/x509/pem.js'
@@ -286,6 +287,41 @@ t.test('a CA that was revoked certifies nothing more, nor does one below it', as
     body: { description: /revoked/ },
   })
   t.equal((await ask('GET', `/crl/${lower}.crl`)).status, 200, 'its revocation list is still to be had')
+})
+
+t.test('a CA that is deleted is revoked by the CA above it, and so is all that it has signed', async t => {
+  const crlOf = async (id: string) => (await ask('GET', `/crl/${id}.crl`, undefined, { token: null })).bytes
+  const pemOfList = (crl: Buffer) => fileOf(pemOf('X509 CRL', crl))
+  const rowOf = (id: string) => database('certificate_authority').where({ id }).first('certificate', 'serial')
+  const ca = await subordinate('CN=Closing')
+  const { certificate, serial } = await rowOf(ca)
+  const { parts } = await resultOf(await ended(await order('certificate', { ca_id: ca, request_data: csr('P-256') })))
+  const files = [fileOf(certificate), fileOf(parts.certificate?.payload ?? '')]
+  const lastList = pemOfList(await crlOf(ca))
+  const check = async () => {
+    const lists = ['-CRLfile', lastList, '-CRLfile', pemOfList(await crlOf(rootRow.id))]
+    return openssl(['verify', '-crl_check_all', '-CAfile', rootFile, ...lists, '-untrusted', ...files])
+  }
+  t.equal((await check()).status, 0)
+  const ids = [await subordinate('CN=Ended'), await subordinate('CN=Erased', tokenOf('member', 'erased'))]
+  const [ended_, erased] = await Promise.all(ids.map(rowOf))
+  await database('issued_certificate')
+    .where({ serial: ended_.serial })
+    .update({ not_after: new Date(0) })
+  const remove = (id = ''): Promise<{ status: number }> =>
+    ask('DELETE', `/v1/cas/${id}`, undefined, { token: tokenOf('admin,member') })
+  for (const id of [ca, ids[0]]) t.equal((await remove(id)).status, 204)
+  t.match(await check(), { status: 2, text: /error 23 at 1 depth.*certificate revoked/ })
+  t.match(await eraseProject(database, 'erased'), { certificateAuthorities: 1 })
+  t.equal((await ask('GET', `/crl/${ca}.crl`)).status, 404, 'its key is gone')
+  const list = openssl(['crl', '-inform', 'DER', '-noout', '-text'], await crlOf(rootRow.id)).text
+  const at = (each: string) => list.indexOf(each.replace(/^0*/, '').toUpperCase())
+  t.match(list.slice(at(serial)), /^.*\s+Revocation Date.*\s+.*\s+.*Reason Code:\s+Cessation Of Operation/)
+  t.same([at(serial) > 0, at(erased.serial) > 0, at(ended_.serial) > 0], [true, true, false])
+  const records = await database('audit_record').where({ target_id: rootRow.id }).orderBy('seq', 'desc').limit(2)
+  const detail = { serial, reason: 'cessationOfOperation' }
+  t.match(records[1], { action: 'certificate.revoke', user_id: 'user-admin,member', detail })
+  t.match(records[0], { action: 'certificate.revoke', project_id: 'erased', detail: { serial: erased.serial } })
 })
 
 t.test('an ACL that is taken away takes the key with it', async t => {

@@ -5,7 +5,13 @@ import { backendOf, createCaBackends } from './backends.js'
 
 const SECONDS_KEPT = 300
 
-/** GET of a revocation list as certificates point to it: DER, without a token, for whoever checks a certificate. */
+/**
+ * GET of a revocation list as certificates point to it: DER, without a token, for whoever checks a certificate.
+ *
+ * A CA that was deleted has none, and the answer is 404: its key went with it, so nobody can sign another one. That is enough, for its own
+ * certificate is on the list of the CA above until it ends. Whoever has fetched a list of the deleted CA goes on with it until its nextUpdate,
+ * and whoever checks the chain is told that the CA is revoked, rather than that a list is missing; nothing below can be good again.
+ */
 export function publicRevocationList(service: Service): (ctx: Context) => Promise<void> {
   const backends = createCaBackends(service)
   return async ctx => {

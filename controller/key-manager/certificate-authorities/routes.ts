@@ -3,7 +3,6 @@ import { z } from 'zod'
 import { inTransaction, sqlState } from '../../database/transaction.js'
 import { ApiError, badRequest, conflict, forbidden, notFound } from '../../http/errors.js'
 import { pemOf } from '../../x509/pem.js'
-import { auditInsert } from '../audit/record.js'
 import { quotaReached } from '../faults.js'
 import { idInReference, missing } from '../ids.js'
 import { parseBody, queryText } from '../input.js'
@@ -15,6 +14,7 @@ import { AUTHORITY_JSON } from './authority-json.js'
 import { backendOf, createCaBackends } from './backends.js'
 import { asBadRequest, usableName } from './bad-request.js'
 import type { CaBackend } from './ca-backend.js'
+import { deleteAuthorities } from './delete-authorities.js'
 import { requireAuthority, requireNamedAuthority } from './find-authority.js'
 import { addToList, deletingFromList, prefer, removeFromList } from './project-list.js'
 
@@ -230,17 +230,7 @@ async function deleteAuthority({ database }: Service, call: Call): Promise<Answe
   const { projectId } = call.who
   const { id, ownerId } = await requireAuthority(database, projectId, call.params.id)
   if (ownerId === null) throw forbidden('Only certificate authorities of the project can be deleted.')
-  const audit = auditInsert(
-    call.actor,
-    { action: 'ca.delete', outcome: 'success', targetType: 'ca', targetId: id },
-    'gone',
-  )
-  const deletion = deletingFromList(database, projectId, id, trx =>
-    trx.raw(
-      `WITH gone AS (DELETE FROM certificate_authority WHERE id = ? RETURNING id), logged AS (${audit.sql}) SELECT 1`,
-      [id, ...audit.bindings],
-    ),
-  )
+  const deletion = deletingFromList(database, projectId, id, trx => deleteAuthorities(trx, { id }, call.actor))
   await deletion.catch(error => {
     if (sqlState(error) === '23503') throw conflict('There are certificate authorities below this one.')
     throw error
