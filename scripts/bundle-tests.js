@@ -1,5 +1,5 @@
-import { readFileSync } from 'node:fs'
-import { dirname, join, relative } from 'node:path'
+import { existsSync, readdirSync, readFileSync } from 'node:fs'
+import { basename, dirname, join, relative } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)))
@@ -8,20 +8,28 @@ const root = dirname(dirname(fileURLToPath(import.meta.url)))
  * Makes one program of each test file and of all that it imports from the sources; packages stay outside. A test process starts with it in half
  * the time that it takes to load the sources one by one.
  * @param files relative to the root
- * @param directory below node_modules, so that the programs find the packages
+ * @param directory of the run, with a link to node_modules
  * @returns the file and its program, of each
  */
 export async function bundleTests(files, directory) {
   const { build } = await import('esbuild')
+  const programs = join(directory, 'programs')
   await build({
     entryPoints: files.map(file => join(root, file)),
-    ...{ outdir: directory, outbase: root, outExtension: { '.js': '.mjs' }, logLevel: 'silent' },
+    ...{ outdir: programs, outbase: root, outExtension: { '.js': '.mjs' }, logLevel: 'silent' },
     ...{ bundle: true, platform: 'node', target: 'node20', format: 'esm', packages: 'external' },
     ...{ sourcemap: 'linked', sourcesContent: false },
     define: Object.fromEntries(PLACES.map(place => [`import.meta.${place}`, nameOf(place)])),
     plugins: [{ name: 'places', setup: keepPlaces }],
   })
-  return files.map(file => ({ file, program: join(directory, file.replace(/\.ts$/, '.mjs')) }))
+  return files.map(file => ({ file, program: join(programs, file.replace(/\.ts$/, '.mjs')) }))
+}
+
+/** What t.testdir() of the run's programs has made and not removed: tap names it after the whole path of the program. */
+export function testDirectories(directory) {
+  const all = join(root, '.tap/fixtures')
+  const names = existsSync(all) ? readdirSync(all) : []
+  return names.filter(name => name.includes(`-${basename(directory)}-`)).map(name => join(all, name))
 }
 
 /** Parts of import.meta that tell where a source stands. */

@@ -1,33 +1,49 @@
-import { spawn } from 'node:child_process'
-import { chmodSync, createWriteStream, mkdtempSync, readdirSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import {
+  chmodSync,
+  copyFileSync,
+  createWriteStream,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  rmSync,
+  symlinkSync,
+} from 'node:fs'
+import { constants, tmpdir } from 'node:os'
 import { dirname, join, relative, resolve } from 'node:path'
 import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
-import { bundleTests } from './bundle-tests.js'
+import { bundleTests, testDirectories } from './bundle-tests.js'
 import { restorePolicy } from './debian-packages.js'
 import { prepare } from './prepare.js'
 import { Failure, runScript, say } from './progress.js'
+import { runInSandbox } from './sandbox.js'
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)))
 const record = join(root, 'test.log')
+const temporaryIn = directory => join(directory, 'tmp')
+const recordIn = directory => join(directory, 'test.log')
+const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP']
 
 await runScript(async () => {
   restorePolicy()
   await prepare({ withTests: true })
-  const directory = mkdtempSync(join(tmpdir(), 'krater-npm-test-'))
-  const programs = join(root, `node_modules/.cache/krater-tests-${process.pid}`)
-  // The postgres account has to pass through.
-  chmodSync(directory, 0o755)
-  const { startCluster } = await import('../dist/private-cluster.js')
-  const cluster = await startCluster({
-    directory: join(directory, 'postgres'),
-    durable: false,
-    settings: { max_connections: '400' },
-  })
+  const files = testFiles(process.argv.slice(2))
+  const interruption = new AbortController()
+  for (const name of SIGNALS) process.on(name, () => interruption.abort(name))
+  // A terminal that is gone is no reason to leave anything behind.
+  for (const stream of [process.stdout, process.stderr]) stream.on('error', () => {})
+  const { signal } = interruption
+  signal.addEventListener('abort', () => say('Interrupted; removing what the tests have made ...'))
+  const directory = createDirectory()
   try {
-    const tests = await bundleTests(testFiles(process.argv.slice(2)), programs)
-    const { code, counts } = await runTests(tests, { ...process.env, KRATER_TEST_DIRECTORY: directory })
+    const tests = await bundleTests(files, directory)
+    const { code, counts, soFar } = await runTests(tests, directory, signal)
+    copyFileSync(recordIn(directory), record)
+    if (signal.aborted) {
+      say(`Interrupted: ${soFar.passed} passed, ${soFar.failed} failed so far; their record: ${record}`)
+      process.exitCode = 128 + constants.signals[signal.reason]
+      return
+    }
     if (counts === null) throw new Failure(`The tests ended with status ${code} before they were counted: ${record}`)
     if (counts.passed + counts.failed === 0) throw new Failure('No test ran.')
     const found = await findCanary(directory)
@@ -38,10 +54,23 @@ await runScript(async () => {
     process.stdout.write(`${counts.passed} passed, ${counts.failed} failed\n`)
     process.exitCode = counts.failed > 0 ? 1 : code
   } finally {
-    await cluster.stop()
-    for (const made of [directory, programs]) rmSync(made, { recursive: true, force: true })
+    for (const made of [directory, ...testDirectories(directory)]) rmSync(made, { recursive: true, force: true })
   }
 })
+
+/**
+ * Everything that this run writes is below it: PostgreSQL (`postgres`), the test programs (`programs`), temporary files of the tests (`tmp`) and the
+ * record of every assertion. Its name is short, for paths of sockets end after 107 bytes.
+ */
+function createDirectory() {
+  const directory = mkdtempSync(join(tmpdir(), 'krt-'))
+  // The postgres account has to pass through.
+  chmodSync(directory, 0o755)
+  mkdirSync(temporaryIn(directory))
+  chmodSync(temporaryIn(directory), 0o1777)
+  symlinkSync(join(root, 'node_modules'), join(directory, 'node_modules'))
+  return directory
+}
 
 /** Where the payload that the key manager's tests store is found in clear: PostgreSQL's data, journal and log, and the record of the tests. */
 async function findCanary(directory) {
@@ -51,7 +80,7 @@ async function findCanary(directory) {
   await build({ entryPoints, outfile, bundle: true, platform: 'node', format: 'esm', logLevel: 'silent' })
   const { CANARY, searchFiles, searchFor } = await import(outfile)
   const search = searchFor([{ name: 'canary', bytes: Buffer.from(CANARY) }])
-  return [join(directory, 'postgres'), record].flatMap(path => searchFiles(path, search))
+  return [join(directory, 'postgres'), recordIn(directory)].flatMap(path => searchFiles(path, search))
 }
 
 /** Those that are named, or all. @throws Failure naming one that is not there */
@@ -66,32 +95,30 @@ function testFiles(named) {
   return wanted.length > 0 ? wanted : all
 }
 
-/** Runs the tests; the record of every assertion goes to a file, and to the terminal one line per file with what failed in it. */
-function runTests(tests, env) {
+/**
+ * Runs the tests; the record of every assertion goes to a file, and to the terminal one line per file with what failed in it.
+ * @returns the exit status; tap's counts, null when the tests did not come to their end; and what has been seen of them until then
+ */
+async function runTests(tests, directory, signal) {
   const words = tests.flatMap(({ file, program }) => [file, program])
-  const tap = spawn(process.execPath, [join(root, 'scripts/test-suite.js'), ...words], {
-    cwd: root,
-    env,
-    stdio: ['ignore', 'pipe', 'inherit'],
-  })
-  const stop = () => tap.kill('SIGTERM')
-  for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) process.on(signal, stop)
-  const log = createWriteStream(record)
+  const log = createWriteStream(recordIn(directory))
+  const { show, soFar } = failureFilter()
   let counts = null
-  const show = failureFilter()
-  createInterface({ input: tap.stdout }).on('line', line => {
+  const follow = line => {
     log.write(`${line}\n`)
     const total = /^# \{ total: (\d+)(.*) \}$/.exec(line)
     if (total) counts = countsOf(total[2])
     else show(line)
+  }
+  const code = await runInSandbox([process.execPath, join(root, 'scripts/test-suite.js'), ...words], {
+    signal,
+    onStart: ({ stdout }) => createInterface({ input: stdout }).on('line', follow),
+    cwd: root,
+    env: { ...process.env, KRATER_TEST_DIRECTORY: directory, TMPDIR: temporaryIn(directory) },
+    stdio: ['ignore', 'pipe', 'inherit'],
   })
-  return new Promise((resolve, reject) => {
-    tap.on('error', reject)
-    tap.on('close', code => {
-      for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) process.removeListener(signal, stop)
-      log.end(() => resolve({ code: code ?? 1, counts }))
-    })
-  })
+  await new Promise(resolve => log.end(resolve))
+  return { code, counts, soFar }
 }
 
 function countsOf(text) {
@@ -103,14 +130,16 @@ function countsOf(text) {
 /**
  * Prints the verdict on each file, and below a file that failed every failed assertion: its path of subtest names and what tap says of it.
  * Subtests that failed only because of something inside them are left out.
+ * @returns `show` takes the next line of the record; `soFar` counts the assertions in it
  */
 function failureFilter() {
   let path = []
   let diagnostic = null
-  return line => {
+  const soFar = { passed: 0, failed: 0 }
+  const show = line => {
     const depth = Math.floor(line.search(/\S|$/) / 4)
     const text = line.slice(depth * 4)
-    if (diagnostic !== null && depth >= diagnostic.depth && !text.startsWith('ok ')) {
+    if (diagnostic !== null && depth >= diagnostic.depth && !/^(not )?ok /.test(text)) {
       if (diagnostic.leaf) process.stdout.write(`        ${line.slice(diagnostic.depth * 4)}\n`)
       if (line.trim() === '...') diagnostic = null
       return
@@ -126,9 +155,11 @@ function failureFilter() {
     const failed = verdict[1] === 'not ok' && !/ # (TODO|SKIP)/.test(verdict[2])
     const name = verdict[2].replace(/ # time=.*$/, '')
     const closesSubtest = path.length === depth + 1 && path[depth] === name
+    if (!closesSubtest) soFar[failed ? 'failed' : 'passed']++
     if (depth === 0) say(`${failed ? 'FAILED' : 'ok    '}  ${verdict[2].replace(/ # time=/, '  ')}`)
     if (failed && !closesSubtest) process.stdout.write(`      ${[...path.slice(0, depth), name].join(' > ')}\n`)
     if (failed) diagnostic = { depth, leaf: !closesSubtest }
     path = path.slice(0, depth)
   }
+  return { show, soFar }
 }

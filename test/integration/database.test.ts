@@ -10,6 +10,7 @@ import {
   statSync,
   writeFileSync,
 } from 'node:fs'
+import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import t from 'tap'
@@ -128,7 +129,7 @@ t.test('a role whose password cannot be set is named, its password is not', asyn
 
 t.test('a cluster whose making was killed is made anew', async t => {
   // Short, for the socket; and where the postgres account may come.
-  const directory = mkdtempSync('/tmp/krater-cluster-')
+  const directory = mkdtempSync(join(tmpdir(), 'krater-cluster-'))
   chmodSync(directory, 0o755)
   t.teardown(() => rmSync(directory, { recursive: true, force: true }))
   const killed = t.rejects(startCluster({ directory, durable: false }))
@@ -148,7 +149,7 @@ t.test('a cluster whose making was killed is made anew', async t => {
 })
 
 t.test('what only has the number of a killed PostgreSQL is not taken for it', async t => {
-  const directory = mkdtempSync('/tmp/krater-cluster-')
+  const directory = mkdtempSync(join(tmpdir(), 'krater-cluster-'))
   chmodSync(directory, 0o755)
   const cluster = await startCluster({ directory, durable: false })
   t.teardown(async () => {

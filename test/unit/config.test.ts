@@ -10,6 +10,7 @@ import {
   symlinkSync,
   writeFileSync,
 } from 'node:fs'
+import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import fc from 'fast-check'
 import t from 'tap'
@@ -132,7 +133,7 @@ t.test('a state directory that cannot be used is told in a sentence', async t =>
   t.throws(() => ensureStateDirectory('/proc/version/below'), /cannot be written: ENOTDIR/)
   t.throws(() => ensureStateDirectory(`/tmp/${'x'.repeat(80)}`), /more than 70 characters/)
   const foreign = t.testdir({ log: { syslog: 'lines' } })
-  const short = join(mkdtempSync('/tmp/kr-'), 'state')
+  const short = join(mkdtempSync(join(tmpdir(), 'kr-')), 'state')
   t.teardown(() => rmSync(dirname(short), { recursive: true }))
   symlinkSync(foreign, short)
   t.throws(() => ensureStateDirectory(short), /is not Krater's: it has a folder "log"/)

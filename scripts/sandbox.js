@@ -1,0 +1,59 @@
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { readFileSync } from 'node:fs'
+
+const NAMESPACES = ['--pid', '--mount', '--net', '--ipc', '--fork', '--kill-child', '--mount-proc']
+
+/** Process 1 of the sandbox: it collects the orphans, so it stays until the program has ended. It has no words on how that was. */
+const INIT = `
+mount -t sysfs sysfs /sys
+mkdir -p /run/netns
+mount -t tmpfs -o mode=755 tmpfs /run/netns
+mount -t tmpfs -o mode=1777 tmpfs /dev/shm
+ip link set lo up
+exec 3>&2 2>/dev/null
+"$@" 2>&3 3>&-
+exit
+`
+
+/**
+ * Runs a program as root in namespaces of its own: processes, network and named network namespaces, mounts, shared memory. The kernel ends all of
+ * that, whatever the program has started, when the program ends, when `signal` aborts, and when this process dies, even by SIGKILL. A Ctrl-C in the
+ * terminal reaches this process only. Files are the machine's.
+ * @param words the program and its arguments
+ * @param options.signal ends it at once
+ * @param options.onStart is given the child, whose streams are the program's
+ * @returns {Promise<number>} the exit status (128 + n for a signal), when nothing of it runs any more and its output has been read
+ * @throws Error when it cannot be started
+ */
+export async function runInSandbox(words, { signal, onStart = () => {}, ...options }) {
+  const program = ['unshare', ...NAMESPACES, 'bash', '-ec', INIT, 'init', ...words]
+  const outer = spawn('setpriv', ['--pdeathsig', 'KILL', ...program], { ...options, detached: true })
+  const closed = once(outer, 'close')
+  const end = () =>
+    unlessEnded(() => {
+      const init = firstChildOf(outer.pid)
+      const inside = init && firstChildOf(init)
+      process.kill(inside ?? init ?? outer.pid, 'SIGKILL')
+    })
+  onStart(outer)
+  signal.addEventListener('abort', end)
+  if (signal.aborted) end()
+  const [code] = await closed.finally(() => signal.removeEventListener('abort', end))
+  return code ?? 137
+}
+
+/** The oldest: of unshare process 1 of the sandbox, of that one the program. */
+function firstChildOf(pid) {
+  const [child] = readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').split(' ').filter(Boolean)
+  return child === undefined ? undefined : Number(child)
+}
+
+/** Does what may come too late: when the process that it is about has ended. */
+function unlessEnded(work) {
+  try {
+    work()
+  } catch (error) {
+    if (!['ENOENT', 'ESRCH'].includes(error.code)) throw error
+  }
+}
