@@ -141,7 +141,7 @@ function createProgram(): { program: Command; status: () => number } {
     .option('--expired', 'also delete secrets that are past their time')
     .option('--unused-projects', 'also remove the keys of projects that have nothing any more')
     .option('--dry-run', 'only say how much it would be')
-    .description('purge what is left of deleted objects')
+    .description('purge what is left of deleted objects, and audit records past their retention')
     .action(async (options: CleanOptions) =>
       (await import('./key-manager/clean.js')).cleanKeyManager(directory(), options),
     )

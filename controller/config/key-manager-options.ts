@@ -35,6 +35,14 @@ export const keyManagerOptions = {
     ),
   crypto: keyManagerCrypto,
   certificate_authority: certificateAuthorityOptions,
+  audit_retention_days: z.coerce
+    .number()
+    .int()
+    .min(30)
+    .max(36_500)
+    .nullable()
+    .default(null)
+    .describe('How long linked records of the audit log are kept; for ever when not given'),
   delete_referenced_secrets: flag
     .default(false)
     .describe('Whether a secret may be deleted while containers refer to it; the references then vanish'),

@@ -76,8 +76,9 @@ function unwrap(schema: z.ZodType): z.ZodType {
   return inner === null ? schema : unwrap(inner)
 }
 
-/** What a schema that only adds a default or leave to be absent stands around. */
+/** What a schema that only adds a default or leave to be absent or null stands around. */
 function insideOf(schema: z.ZodType): z.ZodType | null {
-  const isWrapper = schema instanceof z.ZodDefault || schema instanceof z.ZodPrefault || schema instanceof z.ZodOptional
+  const isAbsentable = schema instanceof z.ZodOptional || schema instanceof z.ZodNullable
+  const isWrapper = isAbsentable || schema instanceof z.ZodDefault || schema instanceof z.ZodPrefault
   return isWrapper ? (schema.def.innerType as z.ZodType) : null
 }

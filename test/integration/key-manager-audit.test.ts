@@ -2,12 +2,14 @@ import { randomBytes } from 'node:crypto'
 import t from 'tap'
 import { connect, type Database } from '../../controller/database/connection.js'
 import { linkRecords, startAuditLinker } from '../../controller/key-manager/audit/linker.js'
+import { countPrunable, pruneAudit } from '../../controller/key-manager/audit/prune.js'
 import { exportAudit, verifyAudit } from '../../controller/key-manager/audit/read.js'
 import { recordAudit } from '../../controller/key-manager/audit/record.js'
 import { createTestDatabase } from '../support/database.js'
 import { startTestKeyManager } from '../support/key-manager-api.js'
 import { FOREIGN, tokenOf } from '../support/load-balancer-api.js'
 import { eventually, quiet } from '../support/machines.js'
+import { startStatementProxy } from '../support/statement-proxy.js'
 
 const key = randomBytes(32)
 const actor = { userId: 'u', projectId: 'p', requestId: 'req-1', remoteAddress: '127.0.0.1' }
@@ -165,4 +167,159 @@ t.test('the chain', async t => {
     t.equal((await lines({ until: new Date(0) })).length, 0)
     t.equal((await lines({ from: new Date(0), project: 'p' })).length, 7)
   })
+})
+
+t.test('retention', async t => {
+  const own = await createTestDatabase()
+  const database = own.of('key_manager')
+  const superuser = connect({ url: own.administratorUrl, applicationName: 'test', poolSize: 1 })
+  t.teardown(async () => {
+    await superuser.destroy()
+    await own.drop()
+  })
+  const retention = { days: 40, key }
+  const insert = (count: number, daysAgo: number) =>
+    database.raw(
+      `INSERT INTO audit_record (at, action, outcome, target_type)
+       SELECT now() - ? * interval '1 day', 'secret.create', 'success', 'secret' FROM generate_series(1, ?::integer)`,
+      [daysAgo, count],
+    )
+  const link = async () => {
+    while ((await linkRecords(database, key)) > 0);
+  }
+  const verify = (noted: { position: number; hash: string } | null = null) => verifyAudit(database, key, noted)
+  const noteOf = async (position: number) => {
+    const { hash } = await database('audit_record').where({ position }).first('hash')
+    return { position, hash: hash.toString('hex') as string }
+  }
+
+  t.test('the beginning goes, the rest stays whole, and the removal is on record', async t => {
+    await insert(1500, 50)
+    await insert(1, 10)
+    await insert(2, 50)
+    await link()
+    await insert(1, 60)
+    t.equal(await countPrunable(database, 60), 0)
+    t.equal(await pruneAudit(database, { days: 60, key }), 0)
+    t.same(await database('audit_anchor'), [])
+    const [gone, last, kept] = [await noteOf(1499), await noteOf(1500), await noteOf(1501)]
+    t.equal(await countPrunable(database, 40), 1500)
+    // As if two housekeepers and a worker met, and somebody looked meanwhile.
+    const [removed, , verdict] = await Promise.all([
+      Promise.all([pruneAudit(database, retention), pruneAudit(database, retention)]),
+      link(),
+      verify(),
+    ])
+    t.equal(removed[0] + removed[1], 1500, 'each once; what is old after a younger one stays')
+    t.equal(verdict.fault, null)
+    await link()
+    t.match(await verify(kept), { verified: 6, fault: null, removed: { records: 1500, before: /^2/ }, waiting: 0 })
+    t.equal((await verify(last)).fault, null, 'the anchor itself can be compared')
+    t.match((await verify({ ...last, hash: gone.hash })).fault, /does not hold record 1500/)
+    t.match((await verify(gone)).fault, /1499.*removed by retention.*note a later one/)
+    const records = await database('audit_record').where({ action: 'audit.prune' }).orderBy('seq')
+    t.match(records, [{ detail: { records: 1000, position: 1000 } }, { detail: { records: 500, ...last } }])
+    t.equal(await pruneAudit(database, retention), 0)
+    const exported: string[] = []
+    for await (const line of exportAudit(database, { from: null, until: null, project: null })) exported.push(line)
+    t.equal(exported.length, 6)
+    t.match(JSON.parse(exported[0] ?? ''), { position: 1501 })
+  })
+
+  t.test('the service can remove nothing young, nothing before the anchor is moved, and not move it back', async t => {
+    const anchor = await database('audit_anchor').first()
+    const old = await database('audit_record').where({ position: 1502 }).first('position', 'seq', 'hash', 'at')
+    const young = await database('audit_record').where({ position: 1501 }).first('position', 'seq', 'hash', 'at')
+    t.match(old, { position: 1502 })
+    for (const position of [1501, 1502]) {
+      await t.rejects(database('audit_record').where({ position }).delete(), /only ever added/)
+    }
+    for (const place of [young, { ...old, hash: Buffer.alloc(32) }, { ...old, position: 1400 }, { position: 1499 }]) {
+      await t.rejects(database('audit_anchor').update(place), /goes on from an old record only/)
+    }
+    await t.rejects(database('audit_anchor').delete(), /goes on from/)
+    await t.rejects(database.raw('TRUNCATE audit_anchor'), /goes on from/)
+    t.same(await database('audit_anchor').first(), anchor)
+  })
+
+  t.test(
+    'what somebody else removed, or an anchor that somebody moved, is found, and nothing more is removed',
+    async t => {
+      await insert(5, 50)
+      await link()
+      /** Does harm with every right, and with none of the triggers; afterwards all is as it was. */
+      const harmed = async (statement: string, fault: RegExp, refused: RegExp | null = fault) => {
+        const tables = ['audit_record', 'audit_anchor']
+        for (const table of tables) {
+          await superuser.raw('CREATE TABLE ?? AS TABLE key_manager.??', [`kept_${table}`, table])
+          await superuser.raw('ALTER TABLE key_manager.?? DISABLE TRIGGER USER', [table])
+        }
+        await superuser.raw(statement)
+        t.match((await verify()).fault, fault, statement)
+        if (refused !== null) await t.rejects(pruneAudit(database, { days: 5, key }), refused, statement)
+        for (const table of tables) {
+          await superuser.raw('TRUNCATE key_manager.??', [table])
+          await superuser.raw('INSERT INTO key_manager.?? OVERRIDING SYSTEM VALUE TABLE ??', [table, `kept_${table}`])
+          await superuser.raw('DROP TABLE ??', [`kept_${table}`])
+          await superuser.raw('ALTER TABLE key_manager.?? ENABLE TRIGGER USER', [table])
+        }
+        t.equal((await verify()).fault, null)
+      }
+      await harmed('DELETE FROM key_manager.audit_record WHERE position < 1503', /^Record 1501 of the chain is missing/)
+      await harmed('DELETE FROM key_manager.audit_record WHERE position = 1502', /^Record 1502 of the chain is missing/)
+      await harmed('DELETE FROM key_manager.audit_anchor', /^Record 1 of the chain is missing/)
+      await harmed(
+        `UPDATE key_manager.audit_record SET user_id = 'x' WHERE position = 1501`,
+        /^Record 1501 .* is not what/,
+      )
+      await harmed(
+        `WITH target AS (SELECT r.* FROM key_manager.audit_record r WHERE r.position = 1502),
+            gone AS (DELETE FROM key_manager.audit_record WHERE position <= 1502)
+       UPDATE key_manager.audit_anchor a SET position = t.position, seq = t.seq, hash = t.hash, at = t.at FROM target t`,
+        /anchor.* was moved or changed/,
+      )
+      await harmed(`UPDATE key_manager.audit_anchor SET cutoff = now()`, /anchor.* was moved or changed/)
+      t.match((await verifyAudit(database, randomBytes(32))).fault, /or the audit key is another one/)
+    },
+  )
+
+  t.test('when all that was linked is gone, the chain goes on from the anchor', async t => {
+    await superuser.raw('ALTER TABLE key_manager.audit_record DISABLE TRIGGER USER')
+    await superuser.raw(`DELETE FROM key_manager.audit_record WHERE position > 1500`)
+    await superuser.raw('ALTER TABLE key_manager.audit_record ENABLE TRIGGER USER')
+    t.match(await verify(), { verified: 0, head: { position: 1500 }, fault: null })
+    await insert(3, 50)
+    await link()
+    t.match(await verify(), { verified: 3, head: { position: 1503 }, fault: null })
+    t.equal(await pruneAudit(database, retention), 3)
+    t.match(await verify(), { verified: 0, waiting: 1, head: { position: 1503 }, removed: { records: 1503 } })
+    await link()
+    t.match(await verify(), { verified: 1, fault: null, head: { position: 1504 } })
+  })
+})
+
+t.test('retention may go on while the chain is verified', async t => {
+  const own = await createTestDatabase()
+  const database = own.of('key_manager')
+  const proxy = await startStatementProxy(own.urlOf('key_manager'))
+  const through = connect({ url: proxy.url, applicationName: 'test', poolSize: 1 })
+  t.teardown(async () => {
+    await through.destroy()
+    await proxy.stop()
+    await own.drop()
+  })
+  await database.raw(
+    `INSERT INTO audit_record (at, action, outcome, target_type)
+     SELECT now() - n * interval '10 days', 'secret.create', 'success', 'secret' FROM unnest(ARRAY[6, 6, 5, 1]) n`,
+  )
+  await linkRecords(database, key)
+  t.equal(await pruneAudit(database, { days: 55, key }), 2)
+  let removed = 0
+  proxy.watch(async ({ sql, at }) => {
+    if (at === 'answered' && /FROM audit_anchor/.test(sql) && removed === 0) {
+      removed = await pruneAudit(database, { days: 40, key })
+    }
+  })
+  t.match(await verifyAudit(through, key), { verified: 1, fault: null, head: { position: 4 }, removed: { records: 3 } })
+  t.equal(removed, 1)
 })

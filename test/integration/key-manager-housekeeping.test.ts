@@ -1,5 +1,8 @@
-import t from 'tap'
+import { chmodSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import t, { type Test } from 'tap'
 import { runCommandLine } from '../../controller/cli/program.js'
+import { linkRecords } from '../../controller/key-manager/audit/linker.js'
 import { clean, tryCleaning } from '../../controller/key-manager/housekeeping/clean.js'
 import { deleteExpiredSecrets } from '../../controller/key-manager/housekeeping/expire.js'
 import { startKeyManagerHousekeeping } from '../../controller/key-manager/housekeeping/housekeeping.js'
@@ -165,25 +168,24 @@ t.test('the housekeeper does it by itself', async t => {
   t.match(await rowOf('secret', third), { deleted_at: null }, 'it has stopped')
 })
 
+/** Runs a command of the key manager; what it writes goes nowhere else. */
+async function command(t: Test, directory: string, ...words: string[]): Promise<{ status: number; text: string }> {
+  const written = t.capture(process.stdout, 'write', () => true)
+  const told = t.capture(process.stderr, 'write', () => true)
+  const status = await runCommandLine(['--state-dir', directory, 'key-manager', ...words])
+  written.restore()
+  told.restore()
+  const text = [...written(), ...told()].map(({ args }) => String(args[0])).join('')
+  return { status, text }
+}
+
 t.test('the command says what it did', async t => {
   process.env.KRATER_DATABASE_KEY_MANAGER = databaseUrl
   t.teardown(() => {
     delete process.env.KRATER_DATABASE_KEY_MANAGER
   })
   const directory = t.testdir({})
-  const run = async (...options: string[]) => {
-    const written = t.capture(process.stdout, 'write', () => true)
-    const told = t.capture(process.stderr, 'write', () => true)
-    const status = await runCommandLine(['--state-dir', directory, 'key-manager', 'clean', ...options])
-    written.restore()
-    told.restore()
-    return {
-      status,
-      text: written()
-        .map(({ args }) => String(args[0]))
-        .join(''),
-    }
-  }
+  const run = (...options: string[]) => command(t, directory, 'clean', ...options)
   const old = await store(PAYLOAD)
   await ask('DELETE', `/v1/secrets/${old}`)
   await deletedBefore('secret', old, 95)
@@ -200,4 +202,45 @@ t.test('the command says what it did', async t => {
   t.notMatch(done.text, /dry run|Expired|Keys of projects/)
   t.equal(await rowOf('secret', old), undefined)
   for (const wrong of ['-1', 'x', '1.5', '36501', '']) t.equal((await run('--min-days', wrong)).status, 2, wrong)
+})
+
+t.test('audit records go when they are past their retention, if there is one', async t => {
+  const key = Buffer.alloc(32, 0x5a)
+  const directory = t.testdir({ keys: { 'key-manager-audit': key.toString('hex') } })
+  const keyFile = join(directory, 'keys/key-manager-audit')
+  chmodSync(keyFile, 0o600)
+  t.teardown(() => {
+    delete process.env.KRATER_DATABASE_KEY_MANAGER
+    delete process.env.KRATER_KEY_MANAGER_AUDIT_RETENTION_DAYS
+  })
+  process.env.KRATER_DATABASE_KEY_MANAGER = databaseUrl
+  const old = () => database('audit_record').where('seq', '<', 0).orderBy('seq').pluck('seq')
+  // Before all that the tests above have done.
+  await database.raw(
+    `INSERT INTO audit_record (seq, at, action, outcome, target_type) OVERRIDING SYSTEM VALUE
+     SELECT -n, now() - n * interval '20 days', 'secret.create', 'success', 'secret' FROM generate_series(2, 4) n`,
+  )
+  while ((await linkRecords(database, key)) > 0);
+  t.notMatch((await command(t, directory, 'clean')).text, /[Aa]udit/)
+  process.env.KRATER_KEY_MANAGER_AUDIT_RETENTION_DAYS = '50'
+  t.match((await command(t, directory, 'clean', '--dry-run')).text, 'Audit records removed, older than 50 days: 2\n')
+  t.same(await old(), [-4, -3, -2])
+  writeFileSync(keyFile, 'ab'.repeat(32))
+  t.match(await command(t, directory, 'clean'), {
+    status: 1,
+    text: /audit log is left as it is: Record 1 .*another one/,
+  })
+  writeFileSync(keyFile, key.toString('hex'))
+  t.match(await command(t, directory, 'clean'), { status: 0, text: 'older than 50 days: 2\n' })
+  t.same(await old(), [-2])
+  t.match(await command(t, directory, 'audit', 'verify'), {
+    status: 0,
+    text: /2 records before \d{4}-[-\d]*T[\d:.]+ UTC were removed by retention\.\n\d+ records, all as they were/,
+  })
+  process.env.KRATER_KEY_MANAGER_AUDIT_RETENTION_DAYS = '29'
+  t.match(await command(t, directory, 'clean'), { text: /audit_retention_days: "29".*at least 30/ })
+  const options = { database, config: { interval: 0.05, min_days: 90 }, log: createLog('test', 'silent') }
+  const housekeeping = startKeyManagerHousekeeping({ ...options, audit: { days: 30, key } })
+  await eventually('removed', async () => (await old()).length === 0)
+  await housekeeping.stop()
 })

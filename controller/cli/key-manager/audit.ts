@@ -17,11 +17,14 @@ export async function verifyAuditLog(directory: string, noted: string | undefine
   const key = loadKeyManagerAuditKey(keyFiles(instance.config, directory))
   const database = openDatabase(instance, 'key_manager', 'audit')
   try {
-    const { verified, head, waiting, waitingSince, fault } = await verifyAudit(database, key, expected)
+    const { verified, head, waiting, waitingSince, fault, removed } = await verifyAudit(database, key, expected)
     if (waiting > 0) {
       print(
         `${waiting} records wait for their link, the oldest since ${waitingSince}; the key manager's worker links them within a second or so.`,
       )
+    }
+    if (removed !== undefined) {
+      print(`${removed.records} records before ${removed.before} UTC were removed by retention.`)
     }
     if (fault !== null) {
       print(`${verified} records are as they were recorded. Then: ${fault}`)

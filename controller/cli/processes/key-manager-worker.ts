@@ -23,9 +23,11 @@ export async function runKeyManagerWorker(directory: string): Promise<void> {
     const database = openDatabase(instance, 'key_manager', 'key-manager worker', log)
     const keyring = await openKeyring(instance, database, log)
     const service = { database, keyring, config: instance.config.key_manager }
+    const auditKey = loadKeyManagerAuditKey(keyFiles(instance.config, directory))
+    const days = instance.config.key_manager.audit_retention_days
     const parts: Part[] = [
       await followProjects(instance, database, log),
-      await startAuditLinker({ database, key: loadKeyManagerAuditKey(keyFiles(instance.config, directory)), log }),
+      await startAuditLinker({ database, key: auditKey, log }),
       await startOrderWorker({
         database,
         databaseUrl: databaseUrl(instance, 'key_manager'),
@@ -38,7 +40,12 @@ export async function runKeyManagerWorker(directory: string): Promise<void> {
         config: instance.config.key_manager.worker,
         log,
       }),
-      startKeyManagerHousekeeping({ database, config: instance.config.key_manager.housekeeping, log }),
+      startKeyManagerHousekeeping({
+        database,
+        config: instance.config.key_manager.housekeeping,
+        audit: days === null ? null : { days, key: auditKey },
+        log,
+      }),
     ]
     return async () => {
       await Promise.all(parts.map(part => part.stop()))

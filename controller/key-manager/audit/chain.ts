@@ -19,8 +19,13 @@ export type ChainedRecord = {
 export const CHAINED_COLUMNS = `seq, to_char(at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US') AS at, action, outcome, user_id,
   project_id, request_id, remote_address, target_type, target_id, detail::text AS detail`
 
+export type LinkedRecord = ChainedRecord & { position: number; hash: Buffer }
+
+/** A place in the chain, to which the next record is linked. */
+export type ChainPlace = { position: number; hash: Buffer }
+
 /** What the first record is linked to. */
-export const CHAIN_START = Buffer.alloc(32)
+export const CHAIN_START: ChainPlace = { position: 0, hash: Buffer.alloc(32) }
 
 /**
  * The hash that links a record to the one before it. Without the key nobody can make a chain that fits, not even who writes to the
@@ -43,4 +48,12 @@ export function linkHash(key: Buffer, position: number, before: Buffer, record: 
     record.detail,
   ]
   return createHmac('sha256', key).update(before).update(JSON.stringify(fields)).digest()
+}
+
+/** What is wrong with a record as the next one after a place in the chain, in words; null when it is right. */
+export function linkFault(key: Buffer, before: ChainPlace, record: LinkedRecord): string | null {
+  const { position, hash, at, action } = record
+  if (position !== before.position + 1) return `Record ${before.position + 1} of the chain is missing.`
+  if (linkHash(key, position, before.hash, record).equals(hash)) return null
+  return `Record ${position} (${at}, ${action}) is not what was recorded, or the audit key is another one.`
 }

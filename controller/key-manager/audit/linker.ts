@@ -1,9 +1,10 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Database } from '../../database/connection.js'
 import { isDatabaseAway } from '../../database/database-away.js'
-import { inTransaction } from '../../database/transaction.js'
+import { inTransaction, type Transaction } from '../../database/transaction.js'
 import type { Logger } from '../../log/log.js'
-import { CHAIN_START, CHAINED_COLUMNS, type ChainedRecord, linkHash } from './chain.js'
+import { FORGED_ANCHOR, readAnchor } from './anchor.js'
+import { CHAIN_START, CHAINED_COLUMNS, type ChainedRecord, type ChainPlace, linkHash } from './chain.js'
 
 const BATCH = 1000
 const PAUSE_MS = 500
@@ -16,19 +17,14 @@ const LONGEST_PAUSE_MS = 30_000
  */
 export async function linkRecords(database: Database, key: Buffer): Promise<number> {
   return inTransaction(database, async trx => {
-    await trx.raw('SELECT pg_advisory_xact_lock(hashtext(?))', ['krater audit chain'])
+    await lockChain(trx)
     const { rows } = await trx.raw(
       `SELECT ${CHAINED_COLUMNS} FROM audit_record WHERE position IS NULL ORDER BY audit_record.seq LIMIT ?`,
       [BATCH],
     )
     const records = rows as ChainedRecord[]
     if (records.length === 0) return 0
-    const head = await trx('audit_record')
-      .whereNotNull('position')
-      .orderBy('position', 'desc')
-      .first('position', 'hash')
-    let position: number = head?.position ?? 0
-    let hash: Buffer = head?.hash ?? CHAIN_START
+    let { position, hash } = await endOfChain(trx, key)
     const links = records.map(record => {
       hash = linkHash(key, ++position, hash, record)
       return { seq: record.seq, position, hash: hash.toString('hex') }
@@ -40,6 +36,22 @@ export async function linkRecords(database: Database, key: Buffer): Promise<numb
     )
     return records.length
   })
+}
+
+/** From here to the end of the transaction nobody else adds to the chain or takes from it. */
+export async function lockChain(trx: Transaction): Promise<void> {
+  await trx.raw('SELECT pg_advisory_xact_lock(hashtext(?))', ['krater audit chain'])
+}
+
+async function endOfChain(trx: Transaction, key: Buffer): Promise<ChainPlace> {
+  const last = await trx('audit_record')
+    .whereNotNull('position')
+    .orderBy('position', 'desc')
+    .first<ChainPlace | undefined>('position', 'hash')
+  if (last !== undefined) return last
+  const anchor = await readAnchor(trx, key)
+  if (anchor === 'forged') throw new Error(FORGED_ANCHOR)
+  return anchor ?? CHAIN_START
 }
 
 /** Keeps linking what is recorded, within a second or so, until stopped. Any number may run over one database. */

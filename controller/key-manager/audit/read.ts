@@ -1,12 +1,11 @@
 import type { Database } from '../../database/connection.js'
-import { CHAIN_START, CHAINED_COLUMNS, type ChainedRecord, linkHash } from './chain.js'
+import { type AuditAnchor, FORGED_ANCHOR, readAnchor } from './anchor.js'
+import { CHAIN_START, CHAINED_COLUMNS, type ChainPlace, type LinkedRecord, linkFault } from './chain.js'
 
 const BATCH = 2000
 
-export type LinkedRecord = ChainedRecord & { position: number; hash: Buffer }
-
 export type AuditVerdict = {
-  /** Linked records that were found right, from the first on. */
+  /** Linked records that were found right, from the first that is kept on. */
   verified: number
   /** What the chain ends with; null when it is empty. */
   head: { position: number; hash: string; at: string } | null
@@ -16,11 +15,13 @@ export type AuditVerdict = {
   waitingSince: string | null
   /** The first thing that is wrong, in words; null when the chain is whole. */
   fault: string | null
+  /** What retention has removed, all older than `before` (UTC); left out when it was nothing. */
+  removed?: { records: number; before: string }
 }
 
-/** Every linked record with its link, in the order of the chain, a batch at a time. */
-async function* linkedRecords(database: Database): AsyncGenerator<LinkedRecord> {
-  for (let last = 0; ; ) {
+/** The linked records after a position with their links, in the order of the chain, a batch at a time. */
+async function* linkedRecords(database: Database, after: number): AsyncGenerator<LinkedRecord> {
+  for (let last = after; ; ) {
     const { rows } = await database.raw(
       `SELECT ${CHAINED_COLUMNS}, position, hash FROM audit_record WHERE position > ? ORDER BY position LIMIT ?`,
       [last, BATCH],
@@ -34,7 +35,7 @@ async function* linkedRecords(database: Database): AsyncGenerator<LinkedRecord> 
 }
 
 /**
- * Computes the whole chain anew and compares.
+ * Computes the whole chain anew and compares: from its first record, or from the anchor that retention has left. Retention may go on meanwhile.
  * @param noted a position and hash that were noted earlier: when the chain no longer holds them, its end was cut off or all of it made anew
  */
 export async function verifyAudit(
@@ -42,35 +43,44 @@ export async function verifyAudit(
   key: Buffer,
   noted: { position: number; hash: string } | null = null,
 ): Promise<AuditVerdict> {
-  let before: Buffer = CHAIN_START
-  let position = 0
-  let at = ''
-  let fault: string | null = null
-  let notedIsThere = noted === null
-  for await (const record of linkedRecords(database)) {
-    if (record.position !== position + 1) {
-      fault = `Record ${position + 1} of the chain is missing.`
-      break
+  const first = await readAnchor(database, key)
+  let anchor = first === 'forged' ? null : first
+  let fault = first === 'forged' ? FORGED_ANCHOR : null
+  let end: ChainPlace & { at: string } = anchor ?? { ...CHAIN_START, at: '' }
+  let verified = 0
+  const isNoted = () => noted?.position === end.position && noted.hash === end.hash.toString('hex')
+  let notedIsThere = noted === null || isNoted()
+  for await (const record of fault === null ? linkedRecords(database, end.position) : []) {
+    if (record.position > end.position + 1) {
+      const moved = await readAnchor(database, key)
+      if (moved !== null && moved !== 'forged' && moved.position > end.position) {
+        anchor = moved
+        end = moved
+      }
+      if (record.position <= end.position) continue
     }
-    const hash = linkHash(key, record.position, before, record)
-    if (!hash.equals(record.hash)) {
-      fault = `Record ${record.position} (${record.at}, ${record.action}) is not what was recorded, or the audit key is another one.`
-      break
-    }
-    before = hash
-    position = record.position
-    at = record.at
-    if (noted?.position === position && noted.hash === hash.toString('hex')) notedIsThere = true
+    fault = linkFault(key, end, record)
+    if (fault !== null) break
+    end = record
+    verified++
+    notedIsThere ||= isNoted()
   }
-  if (fault === null && !notedIsThere) fault = `The chain does not hold record ${noted?.position} as it was noted.`
+  if (fault === null && noted !== null && !notedIsThere) fault = faultOfNoted(noted.position, anchor)
   const { rows } = await database.raw(
     `SELECT count(*) AS waiting, min(to_char(at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US')) AS since
        FROM audit_record WHERE position IS NULL`,
   )
   const [{ waiting, since }] = rows as [{ waiting: number; since: string | null }]
-  const head = position === 0 ? null : { position, hash: before.toString('hex'), at }
-  return { verified: position, head, waiting, waitingSince: since, fault }
+  const head = end.position === 0 ? null : { position: end.position, hash: end.hash.toString('hex'), at: end.at }
+  const removed = anchor === null ? {} : { removed: { records: anchor.position, before: anchor.cutoff } }
+  return { verified, head, waiting, waitingSince: since, fault, ...removed }
 }
+
+/** What cannot be compared any more is not taken for right. */
+const faultOfNoted = (position: number, anchor: AuditAnchor | null): string =>
+  position < (anchor?.position ?? 0)
+    ? `Record ${position}, which was noted, was removed by retention, and cannot be compared any more: note a later one.`
+    : `The chain does not hold record ${position} as it was noted.`
 
 export type ExportFilter = { from: Date | null; until: Date | null; project: string | null }
 

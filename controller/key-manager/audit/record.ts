@@ -30,11 +30,12 @@ export type AuditAction =
   | 'project.erase'
   | 'master-key.rotate'
   | 'project-key.rotate'
+  | 'audit.prune'
 
 export type AuditEntry = {
   action: AuditAction
   outcome: 'success' | 'denied' | 'failure'
-  targetType: 'secret' | 'container' | 'order' | 'ca' | 'project' | 'key'
+  targetType: 'secret' | 'container' | 'order' | 'ca' | 'project' | 'key' | 'audit'
   targetId: string | null
   /** Never anything secret. */
   detail?: Readonly<Record<string, string | number | boolean | null>>

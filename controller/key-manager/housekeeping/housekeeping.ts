@@ -2,17 +2,20 @@ import type { Configuration } from '../../config/schema.js'
 import type { Database } from '../../database/connection.js'
 import type { Logger } from '../../log/log.js'
 import { repeat } from '../../process/repeat.js'
+import { type AuditRetention, pruneAudit } from '../audit/prune.js'
 import { deleteExpiredSecrets } from './expire.js'
 import { purgeDeleted } from './purge.js'
 
 export type KeyManagerHousekeepingOptions = {
   database: Database
   config: Configuration['key_manager']['housekeeping']
+  /** Null: the audit log is kept for ever. */
+  audit?: AuditRetention | null
   log: Logger
 }
 
-/** Ends what has expired and purges what was deleted long ago, until stopped. Any number of housekeepers share one database. */
-export function startKeyManagerHousekeeping({ database, config, log }: KeyManagerHousekeepingOptions): {
+/** Ends what has expired, purges what was deleted long ago and removes the oldest audit records, until stopped. Any number of housekeepers share one database. */
+export function startKeyManagerHousekeeping({ database, config, audit = null, log }: KeyManagerHousekeepingOptions): {
   stop: () => Promise<void>
 } {
   const stopping = new AbortController()
@@ -21,6 +24,8 @@ export function startKeyManagerHousekeeping({ database, config, log }: KeyManage
     const purged = await purgeDeleted(database, config.min_days, stopping.signal)
     const found = [expired, ...Object.values(purged)].some(count => count > 0)
     if (found) log.info({ expired, purged }, 'the key manager was cleaned')
+    const records = audit === null ? 0 : await pruneAudit(database, audit, stopping.signal)
+    if (records > 0) log.info({ records }, 'old audit records were removed')
   })
   return {
     stop: async () => {

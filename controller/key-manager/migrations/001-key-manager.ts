@@ -268,7 +268,7 @@ export const keyManager: Migration = {
           PRIMARY KEY (ca_id, serial)
         );
 
-        -- Who did what. Rows are only ever added; position and hash link them afterwards, once.
+        -- Who did what. Rows are only added; position and hash link them afterwards, once. Retention alone removes them.
         CREATE TABLE audit_record (
           seq bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
           at timestamptz NOT NULL DEFAULT clock_timestamp(),
@@ -287,11 +287,30 @@ export const keyManager: Migration = {
         );
         CREATE INDEX audit_record_unlinked ON audit_record (seq) WHERE position IS NULL;
 
+        -- The last record that retention has removed, with a code over it that the database cannot make. at is when it was recorded.
+        CREATE TABLE audit_anchor (
+          id boolean PRIMARY KEY DEFAULT true CHECK (id),
+          position bigint NOT NULL,
+          seq bigint NOT NULL,
+          hash bytea NOT NULL,
+          at timestamptz NOT NULL,
+          cutoff timestamptz NOT NULL,
+          mac bytea NOT NULL
+        );
+
+        -- Whoever has stolen the rights of the service cannot remove what tells of it: nothing young goes, and nothing from the middle.
+        CREATE FUNCTION removable_audit(at timestamptz) RETURNS boolean STABLE LANGUAGE sql AS $$
+          SELECT at < now() - interval '30 days'
+        $$;
+
         CREATE FUNCTION refuse_rewriting_audit() RETURNS trigger LANGUAGE plpgsql AS $$
           BEGIN
             IF TG_OP = 'UPDATE' AND OLD.position IS NULL
                AND (to_jsonb(NEW) - 'position' - 'hash') = (to_jsonb(OLD) - 'position' - 'hash') THEN
               RETURN NEW;
+            END IF;
+            IF TG_OP = 'DELETE' AND removable_audit(OLD.at) AND OLD.position <= (SELECT a.position FROM audit_anchor a) THEN
+              RETURN OLD;
             END IF;
             RAISE EXCEPTION 'audit records are only ever added';
           END
@@ -300,6 +319,22 @@ export const keyManager: Migration = {
           FOR EACH ROW EXECUTE FUNCTION refuse_rewriting_audit();
         CREATE TRIGGER audit_record_table BEFORE TRUNCATE ON audit_record
           FOR EACH STATEMENT EXECUTE FUNCTION refuse_rewriting_audit();
+
+        CREATE FUNCTION refuse_moving_audit_anchor() RETURNS trigger LANGUAGE plpgsql AS $$
+          BEGIN
+            IF TG_OP = 'INSERT' OR TG_OP = 'UPDATE' AND NEW.position > OLD.position THEN
+              IF EXISTS (SELECT FROM audit_record r WHERE r.position = NEW.position AND r.seq = NEW.seq AND r.hash = NEW.hash
+                           AND r.at = NEW.at AND removable_audit(r.at)) THEN
+                RETURN NEW;
+              END IF;
+            END IF;
+            RAISE EXCEPTION 'the audit log goes on from an old record only, and never from one before';
+          END
+        $$;
+        CREATE TRIGGER audit_anchor_rows BEFORE INSERT OR UPDATE OR DELETE ON audit_anchor
+          FOR EACH ROW EXECUTE FUNCTION refuse_moving_audit_anchor();
+        CREATE TRIGGER audit_anchor_table BEFORE TRUNCATE ON audit_anchor
+          FOR EACH STATEMENT EXECUTE FUNCTION refuse_moving_audit_anchor();
 
         -- Live objects of one kind in a project.
         CREATE FUNCTION quota_used(project text, kind text) RETURNS bigint STABLE LANGUAGE sql AS $$

@@ -1,0 +1,92 @@
+import type { Knex } from 'knex'
+import { query } from '../../database/query.js'
+import { inTransaction, type Transaction } from '../../database/transaction.js'
+import { FORGED_ANCHOR, readAnchor, writeAnchor } from './anchor.js'
+import { CHAIN_START, CHAINED_COLUMNS, type ChainPlace, type LinkedRecord, linkFault } from './chain.js'
+import { lockChain } from './linker.js'
+import { recordAudit } from './record.js'
+
+export type AuditRetention = {
+  /** How many whole days a record is kept; the database gives up none younger than 30. */
+  days: number
+  /** 32 bytes, with which the chain was made. */
+  key: Buffer
+}
+
+/** The chain is not what it was: nothing is removed from it, so that what is left of it can be looked at. */
+export class BrokenAuditChain extends Error {}
+
+const BATCH = 1000
+
+/** SQL over the binding of days: what is older is not kept. */
+const CUTOFF = `now() - ? * interval '1 day'`
+
+/**
+ * Removes the beginning of the chain as far as its records are older than the retention, a thousand in a transaction. Each batch is checked first:
+ * what somebody else took away or changed is not passed over. The removal is itself recorded.
+ * @returns how many records there were
+ * @throws BrokenAuditChain
+ */
+export async function pruneAudit(database: Knex, retention: AuditRetention, signal?: AbortSignal): Promise<number> {
+  for (let removed = 0; ; ) {
+    const batch = await inTransaction(database, trx => pruneBatch(trx, retention))
+    removed += batch
+    if (batch < BATCH || signal?.aborted === true) return removed
+  }
+}
+
+/** How many records `pruneAudit` would remove now. */
+export async function countPrunable(database: Knex, days: number): Promise<number> {
+  const [counted] = await query<{ count: number }>(
+    database,
+    `SELECT count(*) AS count FROM audit_record r CROSS JOIN (
+       SELECT min(k.position) AS position FROM audit_record k WHERE k.position IS NOT NULL AND k.at >= ${CUTOFF}) kept
+      WHERE r.position < kept.position OR r.position IS NOT NULL AND kept.position IS NULL`,
+    [days],
+  )
+  return counted?.count ?? 0
+}
+
+async function pruneBatch(trx: Transaction, { days, key }: AuditRetention): Promise<number> {
+  await lockChain(trx)
+  const anchor = await readAnchor(trx, key)
+  if (anchor === 'forged') throw new BrokenAuditChain(FORGED_ANCHOR)
+  const from: ChainPlace = anchor ?? CHAIN_START
+  const old = await oldRecords(trx, days)
+  const [last, cutoff] = [old.at(-1), old[0]?.cutoff]
+  if (last === undefined || cutoff === undefined) return 0
+  let place = from
+  for (const record of old) {
+    const fault = linkFault(key, place, record)
+    if (fault !== null) throw new BrokenAuditChain(fault)
+    place = record
+  }
+  const { position, hash, seq, at } = last
+  await writeAnchor(trx, key, { position, hash, seq, at, cutoff })
+  await query(trx, 'DELETE FROM audit_record WHERE position > ? AND position <= ?', [from.position, position])
+  await recordAudit(
+    trx,
+    { userId: null, projectId: null, requestId: null, remoteAddress: null },
+    {
+      action: 'audit.prune',
+      outcome: 'success',
+      targetType: 'audit',
+      targetId: null,
+      detail: { records: old.length, position, hash: hash.toString('hex'), before: cutoff },
+    },
+  )
+  return old.length
+}
+
+/** The first records of the chain, as far as they are old. */
+async function oldRecords(trx: Transaction, days: number): Promise<(LinkedRecord & { cutoff: string })[]> {
+  const records = await query<LinkedRecord & { cutoff: string; isOld: boolean }>(
+    trx,
+    `SELECT ${CHAINED_COLUMNS}, position, hash, audit_record.at < ${CUTOFF} AS "isOld",
+            to_char((${CUTOFF}) AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US') AS cutoff
+       FROM audit_record WHERE position IS NOT NULL ORDER BY position LIMIT ?`,
+    [days, days, BATCH],
+  )
+  const firstKept = records.findIndex(({ isOld }) => !isOld)
+  return firstKept === -1 ? records : records.slice(0, firstKept)
+}
