@@ -5,6 +5,7 @@ import { promisify } from 'node:util'
 import { build } from 'esbuild'
 import type { Test } from 'tap'
 import type { TokenSettings } from '../../controller/key-manager/crypto/pkcs11/calls.js'
+import { CANARY } from './canary.js'
 
 const run = promisify(execFile)
 
@@ -31,7 +32,8 @@ export async function createSoftToken(t: Test): Promise<SoftToken> {
   const configuration = join(directory, 'softhsm2.conf')
   writeFileSync(configuration, `directories.tokendir = ${tokens}\nobjectstore.backend = file\nlog.level = ERROR\n`)
   const environment = { SOFTHSM2_CONF: configuration }
-  const [label, pin] = ['krater test', '8271']
+  // What is looked for in clear after the tests: so the PIN is, too.
+  const [label, pin] = ['krater test', CANARY]
   const words = ['--init-token', '--free', '--label', label, '--so-pin', '9999', '--pin', pin]
   await run('softhsm2-util', words, { env: { ...process.env, ...environment }, timeout: 20_000 })
   process.env.SOFTHSM2_CONF = configuration
