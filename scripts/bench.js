@@ -1,35 +1,26 @@
-import { spawn } from 'node:child_process'
-import { mkdirSync, rmSync } from 'node:fs'
-import { dirname, join } from 'node:path'
+import { rmSync } from 'node:fs'
+import { dirname } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import { bundleTests } from './bundle-tests.js'
 import { Failure, runScript } from './progress.js'
+import { createRunDirectory, interruption, runInSandbox } from './sandbox.js'
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)))
-const built = join(root, 'dist', 'bench')
 
-// The benchmarks are TypeScript; they are bundled for the run and write their table themselves.
+// The benchmarks write their table themselves.
 await runScript(async () => {
-  const { build } = await import('esbuild')
-  mkdirSync(built, { recursive: true })
-  const program = join(built, 'bench.js')
-  await build({
-    entryPoints: { bench: join(root, 'test/bench/bench.ts') },
-    outdir: built,
-    bundle: true,
-    platform: 'node',
-    target: 'node20',
-    format: 'esm',
-    packages: 'external',
-    logLevel: 'silent',
-  })
+  const signal = interruption('what the benchmarks have made')
+  const directory = createRunDirectory()
   try {
-    const child = spawn(process.execPath, [program, root, ...process.argv.slice(2)], { stdio: 'inherit' })
-    const code = await new Promise((resolve, reject) => {
-      child.on('error', reject)
-      child.on('close', resolve)
+    const [{ program }] = await bundleTests(['test/bench/bench.ts'], directory)
+    const env = { ...process.env, TMPDIR: directory }
+    const code = await runInSandbox([process.execPath, program, root, ...process.argv.slice(2)], {
+      signal,
+      env,
+      stdio: 'inherit',
     })
-    if (code !== 0) throw new Failure(`The benchmarks ended with status ${code}.`)
+    if (code !== 0 && !signal.aborted) throw new Failure(`The benchmarks ended with status ${code}.`)
   } finally {
-    rmSync(built, { recursive: true, force: true })
+    rmSync(directory, { recursive: true, force: true })
   }
 })

@@ -98,11 +98,13 @@ export function failureOf(what, { code, tail }, logFile) {
   return new Failure(`${reason}\nThe last lines of its output:\n${tail.replace(/^/gm, '  ')}\nAll of it: ${logFile}`)
 }
 
-/** Runs a script's main function: failures are told in a sentence, bugs with their stack; both end with exit status 1. */
+/** Runs a script's main function: failures are told in a sentence, bugs with their stack; both end with exit status 1, unless the main function was interrupted. */
 export async function runScript(main) {
   try {
     await main()
   } catch (error) {
+    // What fails because of an interruption is no news.
+    if (process.exitCode > 128) return
     process.stderr.write(`\n${error instanceof Failure ? error.message : (error?.stack ?? error)}\n`)
     process.exitCode = 1
   }

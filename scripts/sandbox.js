@@ -1,6 +1,10 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { readFileSync } from 'node:fs'
+import { chmodSync, mkdtempSync, readFileSync, symlinkSync } from 'node:fs'
+import { constants, tmpdir } from 'node:os'
+import { dirname, join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { say } from './progress.js'
 
 const NAMESPACES = ['--pid', '--mount', '--net', '--ipc', '--fork', '--kill-child', '--mount-proc']
 
@@ -41,6 +45,34 @@ export async function runInSandbox(words, { signal, onStart = () => {}, ...optio
   if (signal.aborted) end()
   const [code] = await closed.finally(() => signal.removeEventListener('abort', end))
   return code ?? 137
+}
+
+/**
+ * A directory for all that a run writes. Programs in it find the packages, and the postgres account may pass through. Its name is short, for paths of
+ * sockets end after 107 bytes.
+ */
+export function createRunDirectory() {
+  const directory = mkdtempSync(join(tmpdir(), 'krt-'))
+  chmodSync(directory, 0o755)
+  symlinkSync(join(dirname(dirname(fileURLToPath(import.meta.url))), 'node_modules'), join(directory, 'node_modules'))
+  return directory
+}
+
+/**
+ * From now on SIGINT, SIGTERM and SIGHUP do not end this process but abort what it gets here, and the exit status tells of them.
+ * @param what is removed then, in words
+ * @returns {AbortSignal}
+ */
+export function interruption(what) {
+  const controller = new AbortController()
+  for (const name of ['SIGINT', 'SIGTERM', 'SIGHUP']) process.on(name, () => controller.abort(name))
+  // A terminal that is gone is no reason to leave anything behind.
+  for (const stream of [process.stdout, process.stderr]) stream.on('error', () => {})
+  controller.signal.addEventListener('abort', () => {
+    say(`Interrupted; removing ${what} ...`)
+    process.exitCode = 128 + constants.signals[controller.signal.reason]
+  })
+  return controller.signal
 }
 
 /** The oldest: of unshare process 1 of the sandbox, of that one the program. */

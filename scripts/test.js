@@ -1,14 +1,4 @@
-import {
-  chmodSync,
-  copyFileSync,
-  createWriteStream,
-  mkdirSync,
-  mkdtempSync,
-  readdirSync,
-  rmSync,
-  symlinkSync,
-} from 'node:fs'
-import { constants, tmpdir } from 'node:os'
+import { chmodSync, copyFileSync, createWriteStream, mkdirSync, readdirSync, rmSync } from 'node:fs'
 import { dirname, join, relative, resolve } from 'node:path'
 import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
@@ -16,24 +6,18 @@ import { bundleTests, testDirectories } from './bundle-tests.js'
 import { restorePolicy } from './debian-packages.js'
 import { prepare } from './prepare.js'
 import { Failure, runScript, say } from './progress.js'
-import { runInSandbox } from './sandbox.js'
+import { createRunDirectory, interruption, runInSandbox } from './sandbox.js'
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)))
 const record = join(root, 'test.log')
 const temporaryIn = directory => join(directory, 'tmp')
 const recordIn = directory => join(directory, 'test.log')
-const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP']
 
 await runScript(async () => {
   restorePolicy()
   await prepare({ withTests: true })
   const files = testFiles(process.argv.slice(2))
-  const interruption = new AbortController()
-  for (const name of SIGNALS) process.on(name, () => interruption.abort(name))
-  // A terminal that is gone is no reason to leave anything behind.
-  for (const stream of [process.stdout, process.stderr]) stream.on('error', () => {})
-  const { signal } = interruption
-  signal.addEventListener('abort', () => say('Interrupted; removing what the tests have made ...'))
+  const signal = interruption('what the tests have made')
   const directory = createDirectory()
   try {
     const tests = await bundleTests(files, directory)
@@ -41,7 +25,6 @@ await runScript(async () => {
     copyFileSync(recordIn(directory), record)
     if (signal.aborted) {
       say(`Interrupted: ${soFar.passed} passed, ${soFar.failed} failed so far; their record: ${record}`)
-      process.exitCode = 128 + constants.signals[signal.reason]
       return
     }
     if (counts === null) throw new Failure(`The tests ended with status ${code} before they were counted: ${record}`)
@@ -52,7 +35,7 @@ await runScript(async () => {
     for (const place of found) say(`FAILED  the payload of the tests' secrets stands in clear: ${place}`)
     say(`${counts.passed} passed, ${counts.failed} failed${counts.other}; the whole record: ${record}`)
     process.stdout.write(`${counts.passed} passed, ${counts.failed} failed\n`)
-    process.exitCode = counts.failed > 0 ? 1 : code
+    process.exitCode ??= counts.failed > 0 ? 1 : code
   } finally {
     for (const made of [directory, ...testDirectories(directory)]) rmSync(made, { recursive: true, force: true })
   }
@@ -60,15 +43,12 @@ await runScript(async () => {
 
 /**
  * Everything that this run writes is below it: PostgreSQL (`postgres`), the test programs (`programs`), temporary files of the tests (`tmp`) and the
- * record of every assertion. Its name is short, for paths of sockets end after 107 bytes.
+ * record of every assertion.
  */
 function createDirectory() {
-  const directory = mkdtempSync(join(tmpdir(), 'krt-'))
-  // The postgres account has to pass through.
-  chmodSync(directory, 0o755)
+  const directory = createRunDirectory()
   mkdirSync(temporaryIn(directory))
   chmodSync(temporaryIn(directory), 0o1777)
-  symlinkSync(join(root, 'node_modules'), join(directory, 'node_modules'))
   return directory
 }
 
