@@ -30,7 +30,7 @@ export function createApplication({ name, log, presentFault }: ApplicationOption
       rejectMalformedPath(ctx.path)
       await next()
       if (ctx.status === 404 && ctx.body === undefined) throw new ApiError(404, 'The resource could not be found.')
-      if (ctx.status === 405 && ctx.body === undefined) {
+      if ((ctx.status === 405 || ctx.status === 501) && ctx.body === undefined) {
         throw new ApiError(405, `The method ${ctx.method} is not allowed for this resource.`)
       }
     } catch (error) {

@@ -1,3 +1,4 @@
+import Router from '@koa/router'
 import type Koa from 'koa'
 import type { Context, Middleware } from 'koa'
 import type { Configuration } from '../config/schema.js'
@@ -6,7 +7,6 @@ import { isUniqueViolation, sqlState } from '../database/transaction.js'
 import { createApplication } from '../http/application.js'
 import { readJson } from '../http/body.js'
 import { ApiError, badRequest, conflict, forbidden } from '../http/errors.js'
-import { createRouter } from '../http/router.js'
 import type { Logger } from '../log/log.js'
 import { isAllowedBy } from './access-rules.js'
 import { locate, versionDocument } from './discovery.js'
@@ -39,25 +39,26 @@ export function createIdentityApi({ database, config, log, credentialKey }: Iden
     log,
     presentFault: ({ status, title, message }) => ({ error: { code: status, message, title } }),
   })
-  const router = createRouter()
+  const router = new Router()
   const issue = tokenIssuer(database, config.identity.token_expiration)
-  router.add('GET', '/', ctx => {
+  router.get('/', ctx => {
     const { base } = ctx.state
     ctx.status = 300
     ctx.set('Location', `${base}/v3/`)
     ctx.body = { versions: { values: [versionDocument(base)] } }
   })
-  router.add('GET', '/v3', ctx => {
+  router.get('/v3', ctx => {
     ctx.body = { version: versionDocument(ctx.state.base) }
   })
-  router.add('POST', '/v3/auth/tokens', async ctx => send(ctx, await issue(ctx)))
+  router.post('/v3/auth/tokens', async ctx => send(ctx, await issue(ctx)))
   for (const route of allRoutes({ credentialKey: credentialKey ?? null })) {
-    router.add(route.method, `/v3${route.path}`, async (ctx: Context) =>
+    router.register(`/v3${route.path}`, [route.method], async (ctx: Context) =>
       send(ctx, await answerRoute(route, database, ctx)),
     )
   }
   app.use(decorate(config.identity))
-  app.use(router.middleware())
+  app.use(router.routes())
+  app.use(router.allowedMethods())
   return app
 }
 

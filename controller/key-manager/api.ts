@@ -1,10 +1,10 @@
+import Router from '@koa/router'
 import type Koa from 'koa'
 import type { Context } from 'koa'
 import { createApplication } from '../http/application.js'
 import { ApiError } from '../http/errors.js'
 import { createHealthCheck } from '../http/health-check.js'
 import { createPublicBase } from '../http/public-base.js'
-import { createRouter } from '../http/router.js'
 import { createClientAddress } from '../http/trusted-proxies.js'
 import { authenticate, callerOf } from '../identity/authenticate.js'
 import type { TokenValidator } from '../identity/caller.js'
@@ -60,9 +60,9 @@ export function createKeyManagerApi(options: KeyManagerApiOptions): Koa {
     await next()
   })
 
-  // Paths that differ only in case would else be routed as if they were versioned. HEAD is no method of this API.
-  const router = createRouter({ sensitive: true, answersHead: false })
-  router.add('GET', '/', async ctx => {
+  // Paths that differ only in case would else be routed as if they were versioned.
+  const router = new Router({ sensitive: true })
+  router.register('/', ['GET'], async ctx => {
     if (ctx.query.build !== undefined) {
       ctx.body = buildDocument()
     } else if (ctx.accepts('application/json', 'application/json-home') === 'application/json-home') {
@@ -72,16 +72,22 @@ export function createKeyManagerApi(options: KeyManagerApiOptions): Koa {
       ctx.status = 300
     }
   })
-  router.add('GET', '/v1', async ctx => {
+  router.register('/v1', ['GET'], async ctx => {
     ctx.body = versionDocument(baseOf(ctx), ctx.state.minor)
   })
-  router.add('GET', CRL_ROUTE, publicRevocationList(options))
+  router.register(CRL_ROUTE, ['GET'], publicRevocationList(options))
   const families = [
     ...[secretRoutes, containerRoutes, aclRoutes, orderRoutes, quotaRoutes, transportKeyRoutes],
     ...[certificateAuthorityRoutes, secretStoreRoutes],
   ]
   for (const routesOf of families) addRoutes(router, routesOf(options), options, baseOf)
-  app.use(router.middleware((ctx, methods) => refuseUnrouted(database, ctx, methods)))
+  // HEAD is no method of this API, though the router would answer it like GET.
+  for (const layer of router.stack) layer.methods = layer.methods.filter(method => method !== 'HEAD')
+  app.use(router.routes())
+  app.use(ctx => {
+    const layers: readonly { methods: readonly string[] }[] = ctx.matched ?? []
+    return refuseUnrouted(database, ctx, new Set(layers.flatMap(({ methods }) => methods)))
+  })
   return app
 }
 

@@ -1,9 +1,9 @@
+import type Router from '@koa/router'
 import type { Context } from 'koa'
 import type { Configuration } from '../config/schema.js'
 import type { Database } from '../database/connection.js'
 import { readBytes, readJson } from '../http/body.js'
 import { ApiError, badRequest, forbidden } from '../http/errors.js'
-import type { Router } from '../http/router.js'
 import type { Caller } from '../identity/caller.js'
 import { type Actor, type AuditAction, type AuditEntry, recordAudit } from './audit/record.js'
 import { CryptoUnavailable } from './crypto/backend.js'
@@ -81,7 +81,7 @@ export function addRoutes(
     const [method, path] = route.split(' ') as [string, string]
     const operation: Operation = ROUTE_OPERATIONS[route]
     const audited = AUDITED[operation]
-    router.add(method, path, async ctx => {
+    router.register(path, [method], async ctx => {
       const call = callOf(ctx, operation, config, baseOf(ctx))
       try {
         if (!NEEDS_TARGET.has(operation)) requireRight(config.policy, operation, call.who, null)

@@ -1,10 +1,10 @@
+import Router from '@koa/router'
 import type Koa from 'koa'
 import type { Context } from 'koa'
 import { createApplication } from '../http/application.js'
 import { ApiError } from '../http/errors.js'
 import { createHealthCheck } from '../http/health-check.js'
 import { createPublicBase } from '../http/public-base.js'
-import { createRouter } from '../http/router.js'
 import { authenticate } from '../identity/authenticate.js'
 import type { TokenValidator } from '../identity/caller.js'
 import type { Logger } from '../log/log.js'
@@ -73,13 +73,13 @@ export function createLoadBalancerApi(options: LoadBalancerApiOptions): Koa {
     await next()
   })
 
-  const router = createRouter()
-  router.add('GET', '/', async ctx => {
+  const router = new Router()
+  router.get('/', async ctx => {
     ctx.body = versionDocument(`${baseOf(ctx, ctx.state.mounted)}/`)
   })
-  router.add('GET', DESCRIPTION_PATHS.document, async ctx => description.document(ctx))
-  router.add('GET', DESCRIPTION_PATHS.page, async ctx => description.page(ctx))
-  router.add('GET', VERSION_NODE, async ctx => {
+  router.get(DESCRIPTION_PATHS.document, async ctx => description.document(ctx))
+  router.get(DESCRIPTION_PATHS.page, async ctx => description.page(ctx))
+  router.get(VERSION_NODE, async ctx => {
     ctx.body = '"v2"'
     ctx.type = 'application/json'
   })
@@ -107,11 +107,12 @@ export function createLoadBalancerApi(options: LoadBalancerApiOptions): Koa {
     await next()
     if (ctx.body !== undefined && ctx.body !== null) return
     if (ctx.status === 404) throw new RoutingFault(404, 'The resource could not be found.')
-    if (ctx.status === 405) {
+    if (ctx.status === 405 || ctx.status === 501) {
       throw new RoutingFault(405, `The method ${ctx.method} is not allowed for this resource.`)
     }
   })
-  app.use(router.middleware())
+  app.use(router.routes())
+  app.use(router.allowedMethods())
   return app
 }
 

@@ -1,9 +1,9 @@
+import type Router from '@koa/router'
 import type { Context } from 'koa'
 import type { CertificateSource } from '../certificates/certificate-source.js'
 import type { Configuration } from '../config/schema.js'
 import type { Database } from '../database/connection.js'
 import { readJson } from '../http/body.js'
-import type { Router } from '../http/router.js'
 import { callerOf, tokenOf } from '../identity/authenticate.js'
 import type { Caller } from '../identity/caller.js'
 import type { NetworkDriver } from '../network/driver.js'
@@ -62,7 +62,7 @@ export function addRoutes(
 ): void {
   for (const [route, handle] of Object.entries(routesOf(service)) as [Route, Handler][]) {
     const [method, path] = route.split(' ') as [string, string]
-    router.add(method, path, async ctx => {
+    router.register(path, [method], async ctx => {
       const call = callOf(ctx, route, service, publicUrl(ctx))
       const key = method === 'POST' ? ctx.get('Idempotency-Key') : ''
       const answer = key === '' ? await handle(call) : await handleOnce(ctx, key, call, { route, routesOf, service })

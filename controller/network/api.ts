@@ -1,8 +1,8 @@
+import Router from '@koa/router'
 import type Koa from 'koa'
 import type { Context } from 'koa'
 import type { Database } from '../database/connection.js'
 import { createApplication } from '../http/application.js'
-import { createRouter } from '../http/router.js'
 import { authenticate } from '../identity/authenticate.js'
 import type { TokenValidator } from '../identity/caller.js'
 import type { Logger } from '../log/log.js'
@@ -29,18 +29,18 @@ export type NetworkApiOptions = {
 /** The subset of the Networking API v2.0 that clients of load balancers need: networks, subnets and ports. */
 export function createNetworkApi({ database, driver, validate, identityUrl, publicUrl, log }: NetworkApiOptions): Koa {
   const app = createApplication({ name: 'network', log, presentFault })
-  const router = createRouter()
+  const router = new Router()
   const baseUrl = (ctx: Context) => publicUrl?.replace(/\/+$/, '') ?? `${ctx.protocol}://${ctx.host}`
   const resources =
     driver === 'noop'
       ? (['network', 'subnet', 'port'] as const).map(createNoopResource)
       : [createNetworks(database), createSubnets(database), createPorts(database)]
 
-  router.add('GET', '/', ctx => {
+  router.get('/', ctx => {
     const links = [{ rel: 'self', href: `${baseUrl(ctx)}/v2.0/` }]
     ctx.body = { versions: [{ id: 'v2.0', status: 'CURRENT', links }] }
   })
-  router.add('GET', '/v2.0', ctx => {
+  router.get('/v2.0', ctx => {
     ctx.body = {
       resources: resources.map(({ singular, plural }) => ({
         name: singular,
@@ -53,6 +53,7 @@ export function createNetworkApi({ database, driver, validate, identityUrl, publ
   mountOtherCollections(router)
 
   app.use(authenticate({ validate, identityUrl, serviceType: 'network', isOpen: path => path === '/' }))
-  app.use(router.middleware())
+  app.use(router.routes())
+  app.use(router.allowedMethods())
   return app
 }

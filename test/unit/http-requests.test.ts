@@ -3,7 +3,6 @@ import type Koa from 'koa'
 import t, { type Test } from 'tap'
 import { createApplication } from '../../controller/http/application.js'
 import { readBytes } from '../../controller/http/body.js'
-import { createRouter } from '../../controller/http/router.js'
 import { startServer } from '../../controller/http/server.js'
 import { createClientAddress } from '../../controller/http/trusted-proxies.js'
 import { requestAsWritten } from '../support/raw-request.js'
@@ -75,52 +74,4 @@ t.test('where a request comes from', async t => {
   t.equal(await asked(trusted, '192.0.2.1, 2001:db8::7, ::ffff:127.0.0.9'), '<192.0.2.1>', 'through several')
   t.equal(await asked(trusted, '127.0.0.7'), '<127.0.0.7>', 'from a proxy itself')
   t.equal(await asked(trusted, '192.0.2.1, nonsense'), '<127.0.0.1>')
-})
-
-t.test('routes are found by the path as it came; the first that fits answers', async t => {
-  const routed = async (options: { sensitive?: boolean; answersHead?: boolean }) => {
-    const router = createRouter(options)
-    const routes = [
-      'GET /',
-      'GET /v1/cas/all',
-      'GET /v1/cas/:id',
-      'DELETE /v1/cas/:name',
-      'POST /v1/cas/all',
-      'GET /:any/:other/all',
-    ]
-    for (const route of routes) {
-      const [method = '', path = ''] = route.split(' ')
-      router.add(method, path, ctx => {
-        ctx.body = `<${route} ${JSON.stringify(ctx.params)}>`
-      })
-    }
-    const { url } = await serve(t, router.middleware())
-    return async (line: string) => {
-      const answer = await requestAsWritten(url, [`${line} HTTP/1.1`])
-      const [, status] = /^HTTP\/1\.1 (\d+)/.exec(answer) ?? []
-      const allow = /^Allow: (.*)\r$/im.exec(answer)?.[1]
-      return /<.*>$/.exec(answer)?.[0] ?? [status, ...(allow === undefined ? [] : [allow])].join(' ')
-    }
-  }
-  const ask = await routed({})
-  t.equal(await ask('GET /'), '<GET / {}>')
-  t.equal(await ask('GET /v1/cas/all'), '<GET /v1/cas/all {}>', 'added before the one with a parameter')
-  t.equal(await ask('GET /V1/Cas/x%2Fy/?all'), '<GET /v1/cas/:id {"id":"x/y"}>', 'decoded, whatever the case')
-  t.equal(
-    await ask('GET /v1/b/ALL'),
-    '<GET /:any/:other/all {"any":"v1","other":"b"}>',
-    'back from a literal that leads nowhere',
-  )
-  t.equal(await ask('DELETE /v1/cas/all'), '<DELETE /v1/cas/:name {"name":"all"}>', 'by another route of the path')
-  t.equal(await ask('HEAD /v1/cas/x'), '200')
-  t.equal(await ask('PUT /v1/cas/all'), '405 HEAD, GET, DELETE, POST')
-  t.equal(await ask('OPTIONS /v1/cas/x'), '200 HEAD, GET, DELETE')
-  t.equal(await ask('TRACE /nothing'), '405 ')
-  for (const path of ['/v1', '/v1/cas', '/v1/cas//', '//cas', '/v1/c%61s/x', '/v1/cas/x/y'])
-    t.equal(await ask(`GET ${path}`), '404', path)
-
-  const strict = await routed({ sensitive: true, answersHead: false })
-  t.equal(await strict('GET /v1/cas/X'), '<GET /v1/cas/:id {"id":"X"}>')
-  t.equal(await strict('GET /V1/cas/X'), '404')
-  t.equal(await strict('HEAD /v1/cas/x'), '405 GET, DELETE')
 })

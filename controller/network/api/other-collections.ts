@@ -1,5 +1,5 @@
+import type Router from '@koa/router'
 import type { Context } from 'koa'
-import type { Router } from '../../http/router.js'
 import { callerOf } from '../../identity/authenticate.js'
 import { isAdmin } from '../visibility.js'
 import { NeutronError } from './neutron-error.js'
@@ -95,20 +95,20 @@ const presentExtension = (extension: (typeof EXTENSIONS)[number]) => ({
 /** Answers what clients ask for in passing, so that their commands say "none" and do not fail. */
 export function mountOtherCollections(router: Router): void {
   for (const [path, key] of Object.entries(EMPTY)) {
-    router.add('GET', `/v2.0/${path}`, ctx => {
+    router.get(`/v2.0/${path}`, ctx => {
       ctx.body = { [key]: [] }
     })
     if (path !== 'quotas') {
-      router.add('GET', `/v2.0/${path}/:id`, () => {
+      router.get(`/v2.0/${path}/:id`, () => {
         throw new NeutronError(404, 'HTTPNotFound', 'The resource could not be found.')
       })
     }
   }
 
-  router.add('GET', '/v2.0/extensions', ctx => {
+  router.get('/v2.0/extensions', ctx => {
     ctx.body = { extensions: EXTENSIONS.map(presentExtension) }
   })
-  router.add('GET', '/v2.0/extensions/:alias', ctx => {
+  router.get('/v2.0/extensions/:alias', ctx => {
     const extension = EXTENSIONS.find(({ alias }) => alias === ctx.params.alias)
     if (extension === undefined) {
       throw new NeutronError(404, 'HTTPNotFound', `Extension with alias ${ctx.params.alias} does not exist`)
@@ -123,6 +123,6 @@ export function mountOtherCollections(router: Router): void {
     }
     ctx.body = { quota: { network: -1, subnet: -1, port: -1 } }
   }
-  router.add('GET', '/v2.0/quotas/:project', quota)
-  router.add('GET', '/v2.0/quotas/:project/default', quota)
+  router.get('/v2.0/quotas/:project', quota)
+  router.get('/v2.0/quotas/:project/default', quota)
 }

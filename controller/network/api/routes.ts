@@ -1,7 +1,7 @@
+import type Router from '@koa/router'
 import type { Context } from 'koa'
 import { z } from 'zod'
 import { readJson } from '../../http/body.js'
-import type { Router } from '../../http/router.js'
 import { callerOf } from '../../identity/authenticate.js'
 import { attribute, parseAttributes, unwrap } from './body.js'
 import { paginationLinks, parseListing, pickFields } from './listing.js'
@@ -18,7 +18,7 @@ export function mountResource(router: Router, resource: Resource, baseUrl: (ctx:
   const { singular, plural } = resource
   const collection = `/v2.0/${plural}`
 
-  router.add('GET', collection, async ctx => {
+  router.get(collection, async ctx => {
     const listing = parseListing(ctx.querystring)
     const page = await resource.list(callerOf(ctx), listing)
     const links = paginationLinks(listing, page, `${baseUrl(ctx)}${collection}`, ctx.querystring)
@@ -28,55 +28,55 @@ export function mountResource(router: Router, resource: Resource, baseUrl: (ctx:
     }
   })
 
-  router.add('POST', collection, async ctx => {
+  router.post(collection, async ctx => {
     const { items, bulk } = unwrap(await readJson(ctx, BODY_LIMIT), singular, plural)
     const made = await resource.create(callerOf(ctx), items)
     ctx.status = 201
     ctx.body = bulk ? { [plural]: made } : { [singular]: made[0] }
   })
 
-  router.add('GET', `${collection}/:id`, async ctx => {
+  router.get(`${collection}/:id`, async ctx => {
     const item = await show(ctx)
     ctx.body = { [singular]: pickFields(item, parseListing(ctx.querystring).fields) }
   })
 
-  router.add('PUT', `${collection}/:id`, async ctx => {
+  router.put(`${collection}/:id`, async ctx => {
     const [attributes] = unwrap(await readJson(ctx, BODY_LIMIT), singular).items
     ctx.body = { [singular]: await resource.update(callerOf(ctx), idOf(ctx), attributes) }
   })
 
-  router.add('DELETE', `${collection}/:id`, async ctx => {
+  router.delete(`${collection}/:id`, async ctx => {
     await resource.remove(callerOf(ctx), idOf(ctx))
     ctx.status = 204
   })
 
-  router.add('GET', `${collection}/:id/tags`, async ctx => {
+  router.get(`${collection}/:id/tags`, async ctx => {
     ctx.body = { tags: (await show(ctx)).tags }
   })
 
-  router.add('PUT', `${collection}/:id/tags`, async ctx => {
+  router.put(`${collection}/:id/tags`, async ctx => {
     const { tags } = parseAttributes(tagsSchema, await readJson(ctx, BODY_LIMIT))
     ctx.body = { tags: await resource.retag(callerOf(ctx), idOf(ctx), () => tags) }
   })
 
-  router.add('DELETE', `${collection}/:id/tags`, async ctx => {
+  router.delete(`${collection}/:id/tags`, async ctx => {
     await resource.retag(callerOf(ctx), idOf(ctx), () => [])
     ctx.status = 204
   })
 
-  router.add('GET', `${collection}/:id/tags/:tag`, async ctx => {
+  router.get(`${collection}/:id/tags/:tag`, async ctx => {
     if (!(await show(ctx)).tags.includes(tagOf(ctx))) throw noSuchTag(tagOf(ctx))
     ctx.status = 204
   })
 
-  router.add('PUT', `${collection}/:id/tags/:tag`, async ctx => {
+  router.put(`${collection}/:id/tags/:tag`, async ctx => {
     const tag = parseAttributes(tagSchema, tagOf(ctx))
     await resource.retag(callerOf(ctx), idOf(ctx), tags => [...tags, tag])
     ctx.body = null
     ctx.status = 201
   })
 
-  router.add('DELETE', `${collection}/:id/tags/:tag`, async ctx => {
+  router.delete(`${collection}/:id/tags/:tag`, async ctx => {
     await resource.retag(callerOf(ctx), idOf(ctx), tags => {
       if (!tags.includes(tagOf(ctx))) throw noSuchTag(tagOf(ctx))
       return tags.filter(tag => tag !== tagOf(ctx))
