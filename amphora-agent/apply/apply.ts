@@ -13,6 +13,7 @@ import {
   releaseVips,
   removeLeftovers,
 } from '../network/configure.js'
+import { guard } from '../network/guard.js'
 import type { InterfacePlan } from '../network/plan-interfaces.js'
 import type { Desired } from '../protocol/desired.js'
 import type { AgentError, ApplyResult } from '../protocol/messages.js'
@@ -75,6 +76,7 @@ export async function resume(parts: Parts): Promise<void> {
     }
     if (confirmed === null) return
     const network = await planNetwork(confirmed, confirmed)
+    await guard(confirmed.pair)
     await addMissing(network, confirmed, confirmed, log)
     await carryOut(haproxy, confirmed.haproxy, confirmed.haproxy, log)
     await runKeepalived(keepalived, confirmed, confirmed)
@@ -135,6 +137,8 @@ async function takeEffect(parts: Parts, staged: Staged, { before, desired, netwo
   const { store, haproxy, keepalived, log } = parts
   try {
     store.activate(staged)
+    const guardChanges = how === 'reload' || !isSamePair(before, desired)
+    if (guardChanges) await guard(desired.pair)
     const present = await addMissing(network, desired, before, log)
     const forced = how === 'reload' && desired.haproxy !== null && haproxy.pid() !== null
     const outcome = forced
@@ -143,7 +147,7 @@ async function takeEffect(parts: Parts, staged: Staged, { before, desired, netwo
     const keepalivedChanged = await runKeepalived(keepalived, before, desired)
     await removeLeftovers(present, log)
     store.confirm(staged, desired)
-    const changed = keepalivedChanged || !isEmpty(network)
+    const changed = guardChanges || keepalivedChanged || !isEmpty(network)
     return outcome.transition === 'unchanged' && changed ? { transition: 'runtime', reason: '' } : outcome
   } catch (error) {
     log.error(`generation ${desired.generation} failed: ${describe(error)}`)
@@ -158,6 +162,7 @@ async function takeEffect(parts: Parts, staged: Staged, { before, desired, netwo
 async function rollBack(parts: Parts, failed: Desired, before: Desired | null): Promise<string> {
   const { haproxy, keepalived, log } = parts
   try {
+    if (!isSamePair(before, failed)) await guard(before?.pair ?? null)
     const plan = await planNetwork(before, failed)
     const network = before === null ? plan : await addMissing(plan, before, failed, log)
     if (before?.haproxy) {
@@ -171,6 +176,10 @@ async function rollBack(parts: Parts, failed: Desired, before: Desired | null): 
     log.error(`rolling back failed: ${describe(error)}`)
     return `rolling back failed: ${describe(error)}`
   }
+}
+
+function isSamePair(before: Desired | null, wanted: Desired): boolean {
+  return JSON.stringify(before?.pair ?? null) === JSON.stringify(wanted.pair)
 }
 
 /** @returns true when it had to change something */

@@ -1,11 +1,22 @@
+import { createConnection } from 'node:net'
+import { text } from 'node:stream/consumers'
 import t from 'tap'
+import { HAPROXY_PEERS_PORT, HAPROXY_SOCKET } from '../../amphora-agent/protocol/paths.js'
 import { ask, firstSuccess } from '../../controller/cli/demo/traffic.js'
 import { killIfThere, processesInside } from '../support/crash-amphora.js'
 import { startKrater, until } from '../support/krater.js'
 import { createMember } from '../support/members.js'
 
-type Amphora = { id: string; role: string; status: string; loadbalancer_id: string }
+type Amphora = { id: string; vrrp_ip: string; role: string; status: string; loadbalancer_id: string }
 type Balancer = { id: string; vip_address: string; provisioning_status: string; fault?: { text: string } }
+
+/** What is answered to some words, to the end of the connection. @throws Error when nothing is within half a second */
+async function said(to: { path: string } | { host: string; port: number }, words: string): Promise<string> {
+  const socket = createConnection(to)
+  socket.setTimeout(500, () => socket.destroy(new Error('no answer')))
+  socket.end(words)
+  return text(socket)
+}
 
 t.test('a pair: the standby takes the VIP over, and the pair is made whole again', async t => {
   const krater = await startKrater(t, { KRATER_LOAD_BALANCER_TOPOLOGY: 'ACTIVE_STANDBY' })
@@ -28,6 +39,7 @@ t.test('a pair: the standby takes the VIP over, and the pair is made whole again
             name: 'pool',
             protocol: 'HTTP',
             lb_algorithm: 'ROUND_ROBIN',
+            session_persistence: { type: 'SOURCE_IP' },
             members: [
               { address: member.address, protocol_port: member.port, subnet_id: await subnetId('private-subnet') },
             ],
@@ -69,7 +81,16 @@ t.test('a pair: the standby takes the VIP over, and the pair is made whole again
   })
   if (holder === null) throw new Error('nobody holds the VIP')
 
-  const inside = await processesInside(`krater-${krater.instance()}-${holder}`)
+  const insideOf = (id: string) => processesInside(`krater-${krater.instance()}-${id}`)
+  for (const { id, vrrp_ip: address } of await amphorae()) {
+    const first = (await insideOf(id)).find(({ isFirst }) => isFirst)
+    const socket = `/proc/${first?.pid}/root${HAPROXY_SOCKET}`
+    await until('both know of the client', async () => / used:1\b/.test(await said({ path: socket }, 'show table\n')))
+    const stranger = await said({ host: address, port: HAPROXY_PEERS_PORT }, 'HAProxyS 2.1\n').catch(String)
+    t.match(stranger, /no answer/, 'this machine, on the VIP’s network, does not reach the port of the stick tables')
+  }
+
+  const inside = await insideOf(holder)
   for (const { pid, isFirst } of inside) if (isFirst) killIfThere(pid)
   await until('the other one answers', async () => (await ask(url))?.status === 200, 10)
   await until(

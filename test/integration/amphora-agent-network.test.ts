@@ -1,4 +1,4 @@
-import { execFileSync } from 'node:child_process'
+import { execFileSync, spawnSync } from 'node:child_process'
 import { createHash } from 'node:crypto'
 import t from 'tap'
 import type { Desired, Interface } from '../../amphora-agent/protocol/desired.js'
@@ -272,6 +272,37 @@ ${lines.join('\n')}
     await until(() => (![0, pid].includes(pidOf()) && amphora.fileExists(`/proc/${pidOf()}`) ? true : null))
     await until(() => (holdsVip() ? true : null))
     t.equal(amphora.inside('bash', '-c', 'grep -l ^keepalived /proc/[0-9]*/comm | wc -l').trim(), '2')
+  })
+
+  await t.test('only the other of the pair reaches the port of the stick tables and may speak VRRP', async t => {
+    const asPair = (address: string, ...peers: string[]) =>
+      pair(['  accept'], { bind: ':::8080,:::1025 v4v6', changes: { pair: { address, peers } } })
+    const askFrom = (from: string, host: string) => clientTraffic.get(`http://${host}:1025/`, from)
+    const connects = (host: string) => {
+      const shell = ['-n', 'timeout', '0.4', 'bash', '-c', `exec 3<>/dev/tcp/${host}/1025`]
+      return spawnSync('nsenter', ['-t', String(client.pid), ...shell]).status === 0
+    }
+    const rules = () => amphora.inside('nft', 'list', 'ruleset')
+    client.ip('addr', 'add', '10.66.0.12/24', 'dev', 'c0')
+    client.ip('addr', 'add', 'fd66::12/64', 'dev', 'c0', 'nodad')
+    await agent.apply(asPair('10.66.0.11', '10.66.0.12'))
+    t.match(await askFrom('10.66.0.12', '10.66.0.11'), { status: 200 })
+    t.match(await askFrom('10.66.0.2', VIP), { status: 200 }, 'the same port of a VIP may be a listener’s')
+    t.equal(connects('10.66.0.11'), false, 'a stranger')
+    t.match(rules(), /l4proto (112|vrrp) ip saddr != 10\.66\.0\.12 drop/)
+
+    t.match(await agent.apply(asPair('fd66::11', 'fd66::12')), { transition: 'runtime' })
+    t.match(await askFrom('fd66::12', '[fd66::11]'), { status: 200 })
+    client.ip('addr', 'del', 'fd66::12/64', 'dev', 'c0')
+    t.equal(connects('fd66::11'), false, 'a stranger')
+    t.equal(connects('10.66.0.11'), true, 'no longer guarded')
+
+    const changes = { pair: { address: '10.66.0.11', peers: ['10.66.0.12'] } }
+    const error = await agent.refusal(pair(['  accept'], { bind: '10.66.0.55:9001,127.0.0.1:9001', changes }))
+    t.equal(error.code, 'rolled-back')
+    t.match(rules(), 'ip6 daddr fd66::11 ', 'a failed apply leaves the rules as they were')
+    await agent.apply(pair(['  accept']))
+    t.equal(rules().trim(), '')
   })
 
   await t.test('the agent killed -9: keepalived goes on', async t => {

@@ -55,6 +55,7 @@ export function desire(wish: Wish): Desired {
     interfaces: [],
     haproxy: { text, sha256: sha256(text), skeletonSha256: sha256(skeleton), backends },
     keepalived: null,
+    pair: null,
     objects: {
       listeners: [LISTENER],
       pools: [{ poolId: POOL, listenerId: LISTENER, members: servers.map(({ name }) => name) }],

@@ -24,6 +24,17 @@ for family in 4 6; do
   done
 done
 
+# A machine on a tenant's network could send packets for the management address to one of the other cards.
+case $address in *:*) protocol=ip6 ;; *) protocol=ip ;; esac
+nft -f - <<RULES
+table inet krater_management {
+  chain input {
+    type filter hook input priority filter; policy accept;
+    iifname != { "lo", "mgmt0" } $protocol daddr $address drop
+  }
+}
+RULES
+
 log_of() { # NAME: the file for what a program prints; what grew too long is begun anew
   local file=/run/krater/log/$1.out
   [ ! -f "$file" ] || [ "$(stat -c %s "$file")" -lt 262144 ] || : >"$file"

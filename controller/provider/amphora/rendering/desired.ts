@@ -6,6 +6,7 @@ import type { AmphoraFacts } from './facts.js'
 import { haproxyModel } from './haproxy-model.js'
 import { placeVips, renderInterfaces } from './interfaces.js'
 import { keepalivedModel } from './keepalived-model.js'
+import { address, textOf } from './quote.js'
 import { haproxyText, keepalivedText } from './templates.js'
 import { isAtLeast } from './version.js'
 
@@ -23,7 +24,7 @@ export function renderDesired(tree: LoadBalancerTree, facts: AmphoraFacts): Desi
   const interfaces = facts.standsBy ? cards.map(card => ({ ...card, vips: [] })) : cards
   const { haproxy, objects } = renderHaproxy(tree, facts)
   const keepalived = renderKeepalived(tree, facts)
-  const parts = { loadBalancerId: tree.id, interfaces, haproxy, keepalived, objects }
+  const parts = { loadBalancerId: tree.id, interfaces, haproxy, keepalived, pair: renderPair(facts), objects }
   return { ...parts, generation: tree.generation, fence: facts.fence, sha256: fingerprint(parts) }
 }
 
@@ -50,6 +51,13 @@ function renderKeepalived(tree: LoadBalancerTree, facts: AmphoraFacts): Desired[
   }
   const text = keepalivedText(keepalivedModel(tree, facts.amphoraId, facts.pair, placeVips(tree, facts.cards)))
   return { text, sha256: sha256(text) }
+}
+
+function renderPair({ pair }: AmphoraFacts): Desired['pair'] {
+  if (pair === null) return null
+  const what = 'The VRRP address'
+  const peers = pair.peers.map(peer => textOf(address(peer.address, `${what} of a peer`))).sort()
+  return { address: textOf(address(pair.vrrpAddress, what)), peers }
 }
 
 function requireHaproxy(version: string): void {

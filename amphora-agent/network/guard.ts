@@ -1,0 +1,35 @@
+import { run } from '../process/run.js'
+import type { Desired } from '../protocol/desired.js'
+import { HAPROXY_PEERS_PORT } from '../protocol/paths.js'
+import { familyOf } from './address.js'
+import { NetworkFailure } from './configure.js'
+
+const TABLE = 'table inet krater_pair'
+/** Not by its name: a machine need not have /etc/protocols. */
+const VRRP = 112
+
+/**
+ * What nftables is told, in one transaction: whatever rules there were go. Only the other amphora may open connections to the stick tables' port
+ * of this one's own address and speak VRRP: tenants have machines on the same network. Answers to connections from that port pass. Pure.
+ */
+function guardRules(pair: Desired['pair']): string {
+  const anew = `${TABLE}\ndelete ${TABLE}\n`
+  if (pair === null) return anew
+  const ip = familyOf(pair.address) === 4 ? 'ip' : 'ip6'
+  const strangers = `${ip} saddr != { ${pair.peers.join(', ')} }`
+  return `${anew}${TABLE} {
+  chain input {
+    type filter hook input priority filter; policy accept;
+    iif lo accept
+    ${ip} daddr ${pair.address} tcp dport ${HAPROXY_PEERS_PORT} tcp flags & (syn | ack) == syn ${strangers} drop
+    meta l4proto ${VRRP} ${strangers} drop
+  }
+}
+`
+}
+
+/** @throws NetworkFailure in nftables' own words */
+export async function guard(pair: Desired['pair']): Promise<void> {
+  const { status, stderr } = await run('nft', ['-f', '-'], { input: guardRules(pair) })
+  if (status !== 0) throw new NetworkFailure(`nft: ${stderr.trim().slice(0, 1_000)}`)
+}
