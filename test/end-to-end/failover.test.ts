@@ -1,13 +1,18 @@
+import { execFile } from 'node:child_process'
 import { setTimeout as delay } from 'node:timers/promises'
+import { promisify } from 'node:util'
 import t, { type Test } from 'tap'
 import { ask } from '../../controller/cli/demo/traffic.js'
-import { processesInside } from '../support/crash-amphora.js'
+import { type BothBalancer, createBothFamilies } from '../support/both-families.js'
+import { killIfThere, processesInside } from '../support/crash-amphora.js'
 import { balancersOf } from '../support/crash-balancer.js'
 import { openDatabases } from '../support/crash-inventory.js'
 import { type Krater, startKrater, until } from '../support/krater.js'
 import { createSites } from '../support/web-servers.js'
 
-type Amphora = { id: string; role: string; status: string; vrrp_ip: string }
+const run = promisify(execFile)
+
+type Amphora = { id: string; role: string; status: string; lb_network_ip: string; vrrp_ip: string }
 type Shown = { provisioning_status: string; vip_address: string; vip_port_id: string; fault?: { text: string } }
 
 /** Longest time without an answer that a client may see, in milliseconds: a lost packet is sent again after one second. */
@@ -16,24 +21,48 @@ const BOUND_MS = 2_500
 async function createScene(t: Test, krater: Krater) {
   const databases = openDatabases(t, krater)
   const { one, two } = await createSites(t, krater, ['one', 'two'])
+  const both = await createBothFamilies(t, krater)
   const [api, admin] = await Promise.all([krater.api(), krater.api('krater-admin')])
   const { subnets } = (await api.request('network', 'GET', '/v2.0/subnets?name=public-subnet')) as {
     subnets: { id: string }[]
   }
   const balancers = balancersOf(api, subnets[0]!.id)
-  const balancer = await balancers.create('failover', [one, two])
-  await balancers.untilServing(balancer, [one, two], 60)
+  const [balancer, ...ofBoth] = await Promise.all([
+    balancers.create('failover', [one, two]),
+    both.create('four'),
+    both.create('six'),
+  ])
+  both.ask(ofBoth)
+  await Promise.all([balancers.untilServing(balancer, [one, two], 60), both.untilServing(ofBoth, 60)])
   const call = (method: string, path: string) => admin.request('load-balancer', method, `/v2.0/${path}`)
   const show = async () =>
     ((await call('GET', `lbaas/loadbalancers/${balancer.id}`)) as { loadbalancer: Shown }).loadbalancer
-  const amphorae = async () =>
-    ((await call('GET', `octavia/amphorae?loadbalancer_id=${balancer.id}`)) as { amphorae: Amphora[] }).amphorae
+  const amphoraeOf = async ({ id }: { id: string }) =>
+    ((await call('GET', `octavia/amphorae?loadbalancer_id=${id}`)) as { amphorae: Amphora[] }).amphorae
+  const amphorae = () => amphoraeOf(balancer)
+  const namespaceOf = (amphoraId: string) => `krater-${krater.instance()}-${amphoraId}`
   return {
     url: balancer.url,
     call,
     show,
     amphorae,
     balancer,
+    both: { ...both, balancers: ofBoth },
+    amphoraeOf,
+    /** The amphorae that have a VIP on one of their cards, for each VIP. */
+    holdersOf: async (of: BothBalancer) => {
+      const cards = await Promise.all(
+        (await amphoraeOf(of)).map(async ({ id }) => {
+          const { stdout } = await run('ip', ['-n', namespaceOf(id), '-o', 'addr'], { timeout: 10_000 })
+          return { id, stdout }
+        }),
+      )
+      return of.vips.map(vip => cards.flatMap(({ id, stdout }) => (stdout.includes(` ${vip}/`) ? [id] : [])))
+    },
+    /** As when the machine loses its power. */
+    endMachine: async (amphoraId: string) => {
+      for (const { pid, isFirst } of await processesInside(namespaceOf(amphoraId))) if (isFirst) killIfThere(pid)
+    },
     untilServing: () => balancers.untilServing(balancer, [one, two], 30),
     /** One act, with clients that go on asking. @returns milliseconds that it took */
     during: async (t: Test, act: () => Promise<unknown>) => {
@@ -56,7 +85,7 @@ async function createScene(t: Test, krater: Krater) {
     },
     /** Every trace of an amphora is gone. */
     isGone: async (id: string) => {
-      const inside = await processesInside(`krater-${krater.instance()}-${id}`).catch(() => [])
+      const inside = await processesInside(namespaceOf(id)).catch(() => [])
       const ports = await databases.network('port').where({ device_id: id })
       return inside.length === 0 && ports.length === 0 && !(await amphorae()).some(amphora => amphora.id === id)
     },
@@ -101,6 +130,56 @@ function startClients(url: string) {
   }
 }
 
+type Scene = Awaited<ReturnType<typeof createScene>>
+
+/** Replaces the amphorae of load balancers with VIPs of both families while each VIP is asked. */
+async function replaceUnderBothFamilies(t: Test, { both, call, amphoraeOf }: Scene, balancers: BothBalancer[]) {
+  const old = await Promise.all(balancers.map(amphoraeOf))
+  both.ask(balancers)
+  for (const { id } of balancers) await call('PUT', `lbaas/loadbalancers/${id}/failover`)
+  for (const balancer of balancers) await until('ACTIVE again', () => both.isActive(balancer), 60)
+  const pauses = balancers.flatMap(both.longestPauses)
+  both.ask(balancers)
+  await both.untilServing(balancers, 10)
+  t.comment(`longest pauses ${pauses} ms`)
+  t.ok(
+    pauses.every(pause => pause < BOUND_MS),
+    `traffic flows by every VIP: the longest pauses were ${pauses} ms`,
+  )
+  for (const [at, balancer] of balancers.entries()) {
+    t.same(await both.vipsShown(balancer), balancer.vips, 'the VIPs stay')
+    const now = idsOf(await amphoraeOf(balancer))
+    t.notOk(idsOf(old[at]!).some(id => now.includes(id)))
+  }
+}
+
+/** Kills the amphorae that hold VIPs of both families, and waits until each VIP serves again. */
+async function killUnderBothFamilies(t: Test, { both, holdersOf, endMachine }: Scene) {
+  for (const balancer of both.balancers) {
+    let holder = ''
+    await until('one holds every VIP', async () => {
+      const [ofFirst = [], ...ofOthers] = await holdersOf(balancer)
+      holder = ofFirst[0] ?? ''
+      return ofFirst.length === 1 && ofOthers.every(others => String(others) === holder)
+    })
+    await endMachine(holder)
+  }
+  both.ask(both.balancers)
+  await both.untilServing(both.balancers, 10)
+  for (const balancer of both.balancers) t.same(await both.vipsShown(balancer), balancer.vips, 'the VIPs stay')
+}
+
+/** A machine of the tenant's that takes an amphora for the way to another address. @returns what SSH answered there, else an empty text */
+async function sshThrough({ both: { namespace } }: Scene, { vrrp_ip: way, lb_network_ip: address }: Amphora) {
+  await run('ip', ['-n', namespace, 'route', 'add', address, 'via', way], { timeout: 10_000 })
+  const script = `read -r -t 0.5 banner </dev/tcp/${address}/22; echo "$banner"`
+  const shell = ['netns', 'exec', namespace, 'timeout', '0.5', 'bash', '-c', script]
+  return run('ip', shell, { timeout: 10_000 }).then(
+    ({ stdout }) => stdout.trim(),
+    () => '',
+  )
+}
+
 const idsOf = (amphorae: readonly Amphora[]) => amphorae.map(({ id }) => id).sort()
 
 t.test('a single amphora', async t => {
@@ -123,11 +202,11 @@ t.test('a single amphora', async t => {
     })
   })
   await t.test('also when the worker dies in the middle of it', async t => {
-    for (const milliseconds of [300, 1_500]) {
+    for (const amphoraeThere of [1, 2]) {
       const [old] = await scene.amphorae()
       await scene.during(t, async () => {
         await scene.call('PUT', `octavia/amphorae/${old!.id}/failover`)
-        await delay(milliseconds)
+        await until('it is under way', async () => (await scene.amphorae()).length === amphoraeThere)
         krater.kill('worker')
       })
       const [now, ...more] = await scene.amphorae()
@@ -149,6 +228,12 @@ t.test('a single amphora', async t => {
     }
     t.match(stats, [{ id: amphora!.id, loadbalancer_id: scene.balancer.id }])
   })
+  await t.test('with VIPs of both families serves by each, also when it is replaced or dies', async t => {
+    const [amphora] = await scene.amphoraeOf(scene.both.balancers[0]!)
+    t.equal(await sshThrough(scene, amphora!), '', 'its management address is out of reach for the tenant')
+    await replaceUnderBothFamilies(t, scene, scene.both.balancers)
+    await killUnderBothFamilies(t, scene)
+  })
 })
 
 t.test('a pair', async t => {
@@ -164,7 +249,12 @@ t.test('a pair', async t => {
   }
   await t.test('is replaced one after the other', async t => {
     const old = await scene.amphorae()
-    await scene.during(t, () => scene.call('PUT', `lbaas/loadbalancers/${scene.balancer.id}/failover`))
+    // VRRP speaks IPv6 where the first VIP is of that family.
+    const [, six] = scene.both.balancers
+    await Promise.all([
+      scene.during(t, () => scene.call('PUT', `lbaas/loadbalancers/${scene.balancer.id}/failover`)),
+      replaceUnderBothFamilies(t, scene, [six!]),
+    ])
     const now = await scene.amphorae()
     t.same(now.map(({ role }) => role).sort(), ['BACKUP', 'MASTER'])
     t.notOk(now.some(({ id }) => idsOf(old).includes(id)))
@@ -188,8 +278,8 @@ t.test('a pair', async t => {
   })
   await t.test('the new ones are a pair: when one dies the other serves', async () => {
     const [holder] = await holders()
-    const inside = await processesInside(`krater-${krater.instance()}-${holder}`)
-    for (const { pid, isFirst } of inside) if (isFirst) process.kill(pid, 'SIGKILL')
+    await scene.endMachine(holder!)
     await until('the other one answers', async () => (await ask(scene.url))?.status === 200, 10)
   })
+  await t.test('every VIP of both families goes over to the other one', t => killUnderBothFamilies(t, scene))
 })
