@@ -20,7 +20,6 @@ const files = [...texts.keys()]
 
 // in turn, for each of them can keep a core busy
 const tools: { name: string; what: string; command: string[] }[] = [
-  // Checks in a fifth of the time of the compiler that tap needs.
   { name: 'types', what: 'tsc finds no error', command: ['typescript7/bin/tsc', '--noEmit', '-p', '.'] },
   { name: 'format and lint', what: 'biome finds nothing', command: ['.bin/biome', 'check', '--colors=off', '.'] },
   { name: 'lint with types', what: 'oxlint finds nothing', command: ['.bin/oxlint', '--format=unix'] },
@@ -116,9 +115,7 @@ function read(file: string): string {
 function run([name = '', ...args]: string[]): Promise<{ code: number; output: string }> {
   return new Promise(resolve => {
     const program = join(root, 'node_modules', name)
-    // The hooks by which the runner loads tests have no place in these programs; it puts them into every child's environment itself.
-    const bare = ['-u', 'NODE_OPTIONS', program, ...args]
-    execFile('env', bare, { cwd: root, timeout: 240_000, maxBuffer: 64 * 1024 * 1024 }, (error, stdout, stderr) => {
+    execFile(program, args, { cwd: root, timeout: 240_000, maxBuffer: 64 * 1024 * 1024 }, (error, stdout, stderr) => {
       const code = error === null ? 0 : typeof error.code === 'number' ? error.code : -1
       resolve({ code, output: `${stdout}${stderr}`.slice(0, 20_000) })
     })

@@ -58,8 +58,7 @@ export async function createCrashScene(t: Test, databaseUrl: string, masterKey: 
   })
 
   const start: CrashScene['start'] = async does => {
-    const { NODE_OPTIONS: _, ...env } = process.env
-    const child = spawn(process.execPath, [program], { env, stdio: ['pipe', 'pipe', 'inherit'] })
+    const child = spawn(process.execPath, [program], { stdio: ['pipe', 'pipe', 'inherit'] })
     children.add(child)
     const orders: ProcessOrders = { does, databaseUrl: proxy.url, masterKey: masterKey.toString('hex') }
     child.stdin.end(JSON.stringify(orders))

@@ -17,8 +17,6 @@ import { testDirectory } from './database.js'
 const run = promisify(execFile)
 const root = dirname(dirname(dirname(fileURLToPath(import.meta.url))))
 const program = join(root, 'dist/krater.js')
-/** tap puts its own loader into every Node.js program that a test starts; these are to be as they are without a test. */
-const bare = ['-u', 'NODE_OPTIONS', process.execPath, program]
 
 export type CommandResult = { status: number; stdout: string; stderr: string }
 
@@ -63,7 +61,7 @@ export async function createKrater(t: Test, settings: Readonly<Record<string, st
   }
 
   const command = async (...args: string[]): Promise<CommandResult> =>
-    run('env', [...bare, ...args], { env: environment, timeout: 180_000, maxBuffer: 16 * 1024 * 1024 }).then(
+    run(process.execPath, [program, ...args], { env: environment, timeout: 180_000, maxBuffer: 16 * 1024 * 1024 }).then(
       ({ stdout, stderr }) => ({ status: 0, stdout, stderr }),
       (error: { code?: unknown; stdout?: string; stderr?: string }) => ({
         status: typeof error.code === 'number' ? error.code : -1,
@@ -73,7 +71,7 @@ export async function createKrater(t: Test, settings: Readonly<Record<string, st
     )
 
   const start = (...args: string[]) => {
-    const child = spawn('env', [...bare, ...args], { env: environment, stdio: ['ignore', 'pipe', 'pipe'] })
+    const child = spawn(process.execPath, [program, ...args], { env: environment, stdio: ['ignore', 'pipe', 'pipe'] })
     children.push(child)
     return child
   }
@@ -147,7 +145,7 @@ export async function until(what: string, test: () => boolean | Promise<boolean>
 
 /** This process's environment without settings of Krater's or of a cloud, with free ports in their place. */
 async function ownEnvironment(): Promise<NodeJS.ProcessEnv> {
-  const kept = Object.entries(process.env).filter(([name]) => !/^(KRATER|OS)_|^(NODE_OPTIONS|TAP.*)$/.test(name))
+  const kept = Object.entries(process.env).filter(([name]) => !/^(KRATER|OS)_|^TAP/.test(name))
   const services = ['IDENTITY', 'NETWORK', 'LOAD_BALANCER', 'KEY_MANAGER', 'HEALTH_MANAGER']
   const ports = await freePorts(services.length)
   return {

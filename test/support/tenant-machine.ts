@@ -59,7 +59,7 @@ export async function createTenantMachine(t: Test, krater: Krater, name: string)
       return { networkId: network_id, legs }
     },
     start: (text, words) => {
-      const command = ['netns', 'exec', namespace, 'env', '-u', 'NODE_OPTIONS', process.execPath, '-e', text, ...words]
+      const command = ['netns', 'exec', namespace, process.execPath, '-e', text, ...words]
       const child = spawn('ip', command, { stdio: ['pipe', 'pipe', 'inherit'] })
       const ended = once(child, 'exit')
       t.teardown(async () => {

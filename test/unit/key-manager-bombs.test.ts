@@ -253,12 +253,11 @@ await build({
 
 /** In a process of its own, with little memory; what it has printed when its time is over counts. */
 function readAll(items: readonly ToRead[]): Promise<WasRead[]> {
-  const { NODE_OPTIONS: _, ...env } = process.env
   return new Promise(resolve => {
     const child = execFile(
       process.execPath,
       [`--max-old-space-size=${HEAP_MEGABYTES}`, program],
-      { env, timeout: 60_000, killSignal: 'SIGKILL' },
+      { timeout: 60_000, killSignal: 'SIGKILL' },
       (_error, stdout) =>
         resolve(
           stdout
