@@ -176,7 +176,7 @@ t.test('housekeeping', async t => {
     await eventually('booting', () => world.machines.size === 1)
     const asked = performance.now()
     await housekeeper.stop()
-    t.ok(performance.now() - asked < 1_000)
+    t.ok(performance.now() - asked < 4_000)
     const [row] = await db('amphora')
     t.match(row, { status: 'BOOTING', lease_until: null })
     await db('amphora').delete()

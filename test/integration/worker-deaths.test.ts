@@ -35,7 +35,7 @@ t.test('stopping ends what is under way and gives it to others at once', async t
   await eventually('begun', () => recorder.callsFor(id).length === 1)
   const asked = performance.now()
   await stopping.stop()
-  t.ok(performance.now() - asked < 2000)
+  t.ok(performance.now() - asked < 4_000)
   t.match(await findLoadBalancer(db, id), { lease_owner: null, fault: null, applied_generation: 0 })
   recorder.behave(id, () => Promise.resolve())
 })
@@ -67,7 +67,7 @@ t.test('a database that goes away and comes back', async t => {
     const asked = performance.now()
     const generation = await changeLoadBalancer(db, id)
     await settledAt(id, generation)
-    return performance.now() - asked < 200
+    return performance.now() - asked < 2_000
   })
 })
 

@@ -26,7 +26,7 @@ t.test('a notification wakes it', async t => {
   await notify(db, id)
   await settledAt(id, 1)
   const took = performance.now() - asked
-  t.ok(took < 1000, `${Math.round(took)} ms, although the sweep comes once a minute`)
+  t.ok(took < 10_000, `${Math.round(took)} ms, although the sweep comes once a minute`)
   const [call] = recorder.callsFor(id)
   t.equal(call?.tree.generation, 1)
   t.equal(recorder.callsFor(id).length, 1)
