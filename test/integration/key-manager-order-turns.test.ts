@@ -1,13 +1,12 @@
 import t from 'tap'
 import { claimDue } from '../../controller/database/claim.js'
-import { connect } from '../../controller/database/connection.js'
 import type { OrderExecutor, OrderOutcome } from '../../controller/key-manager/orders/outcome.js'
+import { ORDER_CHANNEL } from '../../controller/key-manager/orders/wake-channel.js'
 import { attemptOrder } from '../../controller/key-manager/orders/worker/attempt.js'
-import { claimsIn } from '../../controller/key-manager/orders/worker/due.js'
-import { startGivingBack } from '../../controller/key-manager/orders/worker/give-back.js'
+import { claimsIn, secondsUntilDue } from '../../controller/key-manager/orders/worker/due.js'
 import { recordFailure } from '../../controller/key-manager/orders/worker/settle.js'
 import { storeResult } from '../../controller/key-manager/orders/worker/store-result.js'
-import { startDatabaseProxy } from '../support/database-proxy.js'
+import { listenForWakeUps } from '../../controller/worker/wake-up.js'
 import { startTestKeyManager } from '../support/key-manager-api.js'
 import { type Json, tokenOf } from '../support/load-balancer-api.js'
 import { eventually } from '../support/load-balancer-rows.js'
@@ -130,8 +129,20 @@ t.test('what was tried together with an order that ends workers does not suffer 
   }
   t.same(seen.sort(), [...together].sort(), 'the one that was tried least comes first')
   const [held] = await claimDue(database, { ...claimsIn('quick', 'living'), limit: 8 })
-  t.ok(held)
+  if (held === undefined) throw new Error('There was nothing to claim.')
   t.same(await claimedByTheDead(), [], 'none while another is being tried')
+  t.ok(((await secondsUntilDue(database, 'quick')) ?? 0) > 0, 'and nobody asks again and again')
+  const woken = new Set<string | null>()
+  const wakeUps = await listenForWakeUps({
+    databaseUrl,
+    channel: ORDER_CHANNEL,
+    onWake: lane => woken.add(lane),
+    log: quiet,
+  })
+  t.teardown(wakeUps.stop)
+  await attemptOrder({ database, keyring, executors: EXECUTORS, log: quiet }, held, new AbortController().signal)
+  await eventually('all lanes are woken', async () => woken.has('quick') && woken.has('primes'))
+  t.equal((await claimedByTheDead()).length, 1, 'the next one')
   await database('secret_order').whereIn('id', together).delete()
 })
 
@@ -154,44 +165,6 @@ t.test('attempts that were given back do not count', async t => {
   t.match(await ended(id), { status: 'ACTIVE' })
   await worker.stop()
   t.match(await rowOf(id), { lapsed_claims: 0 })
-})
-
-t.test('nor do those that could not be given back because the database was away', async t => {
-  const proxy = await startDatabaseProxy(databaseUrl)
-  const through = connect({ url: proxy.url, applicationName: 'order worker', poolSize: 1 })
-  const givingBack = startGivingBack(through, quiet)
-  t.teardown(async () => {
-    await givingBack.stop()
-    await through.destroy()
-    await proxy.stop()
-  })
-  /** A claim of a worker that loses the database, and comes to an end without it. */
-  const claimedAndCutOff = async () => {
-    const [claim] = await claimDue(database, { ...claimsIn('quick', 'cut off'), limit: 1 })
-    if (claim === undefined) throw new Error('There was nothing to claim.')
-    await proxy.goAway()
-    claim.heldUntil = 0
-    const context = { database: through, keyring, executors: EXECUTORS, log: quiet, giveBackLater: givingBack.add }
-    t.equal(await attemptOrder(context, claim, new AbortController().signal), null)
-    return claim
-  }
-  const id = await order('key', AES)
-  await claimedAndCutOff()
-  t.match(await rowOf(id), { status: 'PROCESSING' })
-  await proxy.comeBack()
-  await eventually('given back', async () => (await rowOf(id)).status === 'PENDING')
-  t.match(await rowOf(id), { lapsed_claims: 0, lease_owner: null })
-
-  await claimedAndCutOff()
-  await database('secret_order')
-    .where({ id })
-    .update({ lease_until: database.raw(`now() - interval '1 second'`) })
-  const [next] = await claimDue(database, { ...claimsIn('quick', 'next'), limit: 1 })
-  t.match(await rowOf(id), { lapsed_claims: 1, lease_owner: 'next' })
-  await proxy.comeBack()
-  await eventually('taken back', async () => (await rowOf(id)).lapsed_claims === 0)
-  t.match(await rowOf(id), { status: 'PROCESSING', lease_owner: 'next', fence: next?.fence })
-  await database('secret_order').where({ id }).delete()
 })
 
 t.test('an order whose end was stored, but not heard of, is not ended a second time', async t => {

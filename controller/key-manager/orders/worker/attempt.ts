@@ -9,6 +9,7 @@ import { CryptoUnavailable } from '../../crypto/backend.js'
 import type { Keyring } from '../../crypto/keyring.js'
 import { passphraseContext } from '../order.js'
 import type { Order, OrderExecutor, OrderOutcome } from '../outcome.js'
+import { wakeForNextSuspect } from './due.js'
 import { type ClaimedOrder, readOrder } from './read-order.js'
 import { type Failed, type Later, postponeOrder, recordFailure, releaseOrder } from './settle.js'
 import { storeResult } from './store-result.js'
@@ -18,8 +19,6 @@ export type OrderContext = {
   keyring: Keyring
   executors: Readonly<Record<Order['type'], OrderExecutor>>
   log: Logger
-  /** Takes claims that cannot be given back because the database is away. */
-  giveBackLater: (claim: Claim) => void
 }
 
 /** An order of which nothing was heard any more after so many attempts is not tried again: it is likely to be what ends the workers. */
@@ -40,7 +39,7 @@ const INTERNAL: Failed = {
 const LAPSED_TOO_OFTEN: Failed = {
   kind: 'failed',
   statusCode: '500',
-  reason: `The order was begun ${MOST_LAPSED_CLAIMS} times, and each time the service ended before it was carried out; it is not tried again.`,
+  reason: `The order was begun ${MOST_LAPSED_CLAIMS} times, and each time cut off before it was carried out; it is not tried again.`,
 }
 
 const REFERENCE_GONE: Failed = {
@@ -64,7 +63,7 @@ type Outcome = OrderOutcome | Later | { kind: 'aborted' }
  * @returns seconds until the order is to be tried again; null when nothing is left to do, or nothing that this process may do
  */
 export async function attemptOrder(context: OrderContext, claim: Claim, signal: AbortSignal): Promise<number | null> {
-  const { database, log, giveBackLater } = context
+  const { database, log } = context
   const started = performance.now()
   let awaySince: number | null = null
   let order: ClaimedOrder | null = null
@@ -75,6 +74,7 @@ export async function attemptOrder(context: OrderContext, claim: Claim, signal: 
       if (order === null) return null
       outcome ??= order.lapsedClaims < MOST_LAPSED_CLAIMS ? await carryOut(context, order, signal) : LAPSED_TOO_OFTEN
       const seconds = await settle(context, claim, order, outcome)
+      if (order.lapsedClaims > 0) await wakeForNextSuspect(database)
       const milliseconds = Math.round(performance.now() - started)
       log.info({ order: claim.id, type: order.type, outcome: outcome.kind, milliseconds }, 'order attempted')
       return seconds
@@ -91,10 +91,7 @@ export async function attemptOrder(context: OrderContext, claim: Claim, signal: 
       }
       awaySince ??= performance.now()
       const isPatient = performance.now() - awaySince < LEASE_SECONDS * 1000
-      if (signal.aborted || !isHeld(claim) || !isPatient) {
-        giveBackLater(claim)
-        return null
-      }
+      if (signal.aborted || !isHeld(claim) || !isPatient) return null
       await sleep(DATABASE_PAUSE_MS)
     }
   }

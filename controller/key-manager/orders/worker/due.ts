@@ -1,5 +1,7 @@
 import { type ClaimRequest, NOT_HELD } from '../../../database/claim.js'
 import type { Database } from '../../../database/connection.js'
+import { query } from '../../../database/query.js'
+import { ORDER_CHANNEL } from '../wake-channel.js'
 
 /** Orders that make large primes wait for each other and nobody else; see the column of the same name. */
 export const LANES = ['quick', 'primes'] as const
@@ -22,6 +24,11 @@ const NEXT_SUSPECT = `(
    WHERE ${OPEN} AND ${SUSPECT} AND ${NOT_HELD} AND ${NOT_PUT_OFF}
      AND NOT EXISTS (SELECT FROM secret_order t WHERE ${OPEN} AND ${SUSPECT} AND t.lapsed_claims > 0 AND NOT ${NOT_HELD})
    ORDER BY t.lapsed_claims + (t.status = 'PROCESSING')::integer, t.created_at, t.id LIMIT 1)`
+
+/** Lets the next order go that waits for one which was tried again: it may be of another lane, or for another worker. */
+export async function wakeForNextSuspect(database: Database): Promise<void> {
+  await query(database, 'SELECT pg_notify(?, lane) FROM unnest(?::text[]) AS lane', [ORDER_CHANNEL, LANES])
+}
 
 /** SQL: which orders (alias t) of a lane have work to do now. */
 const dueIn = (lane: Lane): string =>
@@ -60,12 +67,12 @@ export const claimsIn = (lane: Lane, owner: string): Omit<ClaimRequest, 'limit'>
 
 /**
  * Seconds until the next order of a lane becomes due without anybody saying so: a retry time, or the end of a dead worker's lease. Zero or
- * less when one is due now; null when nothing is in sight.
+ * less when one is due now; null when nothing is in sight. What only waits for another that is being tried is woken by its end.
  */
 export async function secondsUntilDue(database: Database, lane: Lane): Promise<number | null> {
   const { rows } = await database.raw(
     `SELECT extract(epoch FROM min(greatest(t.lease_until, t.retry_at)) - now())::float8 AS seconds
-       FROM secret_order t WHERE ${OPEN} AND t.lane = ?`,
+       FROM secret_order t WHERE ${OPEN} AND t.lane = ? AND NOT (${SUSPECT} AND ${NOT_HELD} AND ${NOT_PUT_OFF})`,
     [lane],
   )
   return (rows as { seconds: number | null }[])[0]?.seconds ?? null

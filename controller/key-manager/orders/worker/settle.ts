@@ -26,25 +26,9 @@ export const messageOf = (text: string): string => cut(text, MOST_CHARACTERS.tex
 export const HELD = `id = ? AND fence = ? AND status = 'PROCESSING' AND deleted_at IS NULL`
 const RELEASED = 'lease_owner = NULL, lease_until = NULL'
 
-/** Gives an order back so that another worker can go on at once. Fenced. @returns false when it was not held any more */
-export async function releaseOrder(database: Database, claim: Claim): Promise<boolean> {
-  const { rowCount } = await database.raw(`UPDATE secret_order SET status = 'PENDING', ${RELEASED} WHERE ${HELD}`, [
-    claim.id,
-    claim.fence,
-  ])
-  return rowCount === 1
-}
-
-/**
- * Gives an order back whose claim may have run out because the database was away, not because its worker died: when another has claimed it since,
- * what that one has counted is taken back.
- */
-export async function giveBackLate(database: Database, claim: Claim): Promise<void> {
-  if (await releaseOrder(database, claim)) return
-  await database.raw(
-    'UPDATE secret_order SET lapsed_claims = lapsed_claims - 1 WHERE id = ? AND fence > ? AND lapsed_claims > 0',
-    [claim.id, claim.fence],
-  )
+/** Gives an order back so that another worker can go on at once. Fenced. */
+export async function releaseOrder(database: Database, claim: Claim): Promise<void> {
+  await database.raw(`UPDATE secret_order SET status = 'PENDING', ${RELEASED} WHERE ${HELD}`, [claim.id, claim.fence])
 }
 
 /**

@@ -6,9 +6,8 @@ import { listenForWakeUps } from '../../../worker/wake-up.js'
 import { ORDER_CHANNEL } from '../wake-channel.js'
 import { attemptOrder, type OrderContext } from './attempt.js'
 import { claimsIn, LANES, type Lane, secondsUntilDue } from './due.js'
-import { startGivingBack } from './give-back.js'
 
-export type OrderWorkerOptions = Omit<OrderContext, 'giveBackLater'> & {
+export type OrderWorkerOptions = OrderContext & {
   /** The key manager's database, for the connection that listens. */
   databaseUrl: string
   config: Configuration['key_manager']['worker']
@@ -26,7 +25,6 @@ export async function startOrderWorker(options: OrderWorkerOptions): Promise<{ s
   const concurrency: Record<Lane, number> = { quick: config.concurrency, primes: computationsAtOnce() }
   const freed = await releaseClaimsOfDead(database, 'secret_order').catch(() => [])
   if (freed.length > 0) log.info({ orders: freed }, 'a worker died over these; they go on')
-  const givingBack = startGivingBack(database, log)
   const loops = LANES.map(lane => ({
     lane,
     ...startClaimLoop({
@@ -35,7 +33,7 @@ export async function startOrderWorker(options: OrderWorkerOptions): Promise<{ s
       concurrency: concurrency[lane],
       sweepMs: config.sweep_interval * 1000,
       secondsUntilDue: () => secondsUntilDue(database, lane),
-      attempt: (claim, signal) => attemptOrder({ ...options, giveBackLater: givingBack.add }, claim, signal),
+      attempt: (claim, signal) => attemptOrder(options, claim, signal),
       log,
     }),
   }))
@@ -51,7 +49,6 @@ export async function startOrderWorker(options: OrderWorkerOptions): Promise<{ s
     stop: async () => {
       await wakeUps.stop()
       await Promise.all(loops.map(({ stop }) => stop()))
-      await givingBack.stop()
     },
   }
 }
