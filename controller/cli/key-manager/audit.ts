@@ -23,7 +23,7 @@ export async function verifyAuditLog(directory: string, noted: string | undefine
         `${waiting} records wait for their link, the oldest since ${waitingSince}; the key manager's worker links them within a second or so.`,
       )
     }
-    if (removed !== undefined) {
+    if (removed !== null) {
       print(`${removed.records} records before ${removed.before} UTC were removed by retention.`)
     }
     if (fault !== null) {

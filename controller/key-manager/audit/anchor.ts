@@ -1,11 +1,10 @@
 import { createHmac, timingSafeEqual } from 'node:crypto'
 import type { Knex } from 'knex'
 import { query } from '../../database/query.js'
-import type { ChainPlace } from './chain.js'
+import { type ChainPlace, inUtc } from './chain.js'
 
 /** The last record that retention has removed: the chain goes on from it. */
 export type AuditAnchor = ChainPlace & {
-  seq: number
   /** When it was recorded; UTC with microseconds. */
   at: string
   /** What was older than this when it was removed; UTC with microseconds. */
@@ -17,14 +16,12 @@ export const FORGED_ANCHOR =
   'The anchor, from which the chain goes on after what retention removed, was moved or changed, or the audit key is another one.'
 
 /** Without the key nobody can say that retention has removed anything. */
-function macOf(key: Buffer, { position, seq, hash, at, cutoff }: AuditAnchor): Buffer {
+function macOf(key: Buffer, { position, hash, at, cutoff }: AuditAnchor): Buffer {
   // A key of its own: no link of the chain can stand for an anchor.
   const anchorKey = createHmac('sha256', key).update('anchor of the audit chain').digest()
-  const fields = [position, seq, hash.toString('hex'), at, cutoff]
+  const fields = [position, hash.toString('hex'), at, cutoff]
   return createHmac('sha256', anchorKey).update(JSON.stringify(fields)).digest()
 }
-
-const TIME = `'YYYY-MM-DD"T"HH24:MI:SS.US'`
 
 /**
  * The anchor of the chain; null when nothing was removed yet.
@@ -33,9 +30,7 @@ const TIME = `'YYYY-MM-DD"T"HH24:MI:SS.US'`
 export async function readAnchor(database: Knex, key: Buffer): Promise<AuditAnchor | 'forged' | null> {
   const [found] = await query<AuditAnchor & { mac: Buffer }>(
     database,
-    `SELECT position, seq, hash, mac, to_char(at AT TIME ZONE 'UTC', ${TIME}) AS at,
-            to_char(cutoff AT TIME ZONE 'UTC', ${TIME}) AS cutoff
-       FROM audit_anchor`,
+    `SELECT position, hash, mac, ${inUtc('at')} AS at, ${inUtc('cutoff')} AS cutoff FROM audit_anchor`,
     [],
   )
   if (found === undefined) return null
@@ -46,13 +41,13 @@ export async function readAnchor(database: Knex, key: Buffer): Promise<AuditAnch
 
 /** Moves the anchor on. The database takes it only to a record that is there and old; see the migration. */
 export async function writeAnchor(database: Knex, key: Buffer, anchor: AuditAnchor): Promise<void> {
-  const { position, seq, hash, at, cutoff } = anchor
+  const { position, hash, at, cutoff } = anchor
   await query(
     database,
-    `INSERT INTO audit_anchor (position, seq, hash, at, cutoff, mac)
-     VALUES (?, ?, ?, ?::timestamp AT TIME ZONE 'UTC', ?::timestamp AT TIME ZONE 'UTC', ?)
-     ON CONFLICT (id) DO UPDATE SET position = excluded.position, seq = excluded.seq, hash = excluded.hash, at = excluded.at,
+    `INSERT INTO audit_anchor (position, hash, at, cutoff, mac)
+     VALUES (?, ?, ?::timestamp AT TIME ZONE 'UTC', ?::timestamp AT TIME ZONE 'UTC', ?)
+     ON CONFLICT (id) DO UPDATE SET position = excluded.position, hash = excluded.hash, at = excluded.at,
        cutoff = excluded.cutoff, mac = excluded.mac`,
-    [position, seq, hash, at, cutoff, macOf(key, anchor)],
+    [position, hash, at, cutoff, macOf(key, anchor)],
   )
 }

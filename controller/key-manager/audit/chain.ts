@@ -15,9 +15,12 @@ export type ChainedRecord = {
   detail: string | null
 }
 
+/** SQL: a time as text, in UTC and with microseconds. */
+export const inUtc = (time: string): string => `to_char((${time}) AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US')`
+
 /** SQL of the columns of a ChainedRecord. */
-export const CHAINED_COLUMNS = `seq, to_char(at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US') AS at, action, outcome, user_id,
-  project_id, request_id, remote_address, target_type, target_id, detail::text AS detail`
+export const CHAINED_COLUMNS = `seq, ${inUtc('at')} AS at, action, outcome, user_id, project_id,
+  request_id, remote_address, target_type, target_id, detail::text AS detail`
 
 export type LinkedRecord = ChainedRecord & { position: number; hash: Buffer }
 

@@ -2,7 +2,7 @@ import type { Knex } from 'knex'
 import { query } from '../../database/query.js'
 import { inTransaction, type Transaction } from '../../database/transaction.js'
 import { FORGED_ANCHOR, readAnchor, writeAnchor } from './anchor.js'
-import { CHAIN_START, CHAINED_COLUMNS, type ChainPlace, type LinkedRecord, linkFault } from './chain.js'
+import { CHAIN_START, CHAINED_COLUMNS, type ChainPlace, inUtc, type LinkedRecord, linkFault } from './chain.js'
 import { lockChain } from './linker.js'
 import { recordAudit } from './record.js'
 
@@ -39,9 +39,9 @@ export async function pruneAudit(database: Knex, retention: AuditRetention, sign
 export async function countPrunable(database: Knex, days: number): Promise<number> {
   const [counted] = await query<{ count: number }>(
     database,
-    `SELECT count(*) AS count FROM audit_record r CROSS JOIN (
-       SELECT min(k.position) AS position FROM audit_record k WHERE k.position IS NOT NULL AND k.at >= ${CUTOFF}) kept
-      WHERE r.position < kept.position OR r.position IS NOT NULL AND kept.position IS NULL`,
+    `SELECT count(*) AS count FROM audit_record
+      WHERE position > coalesce((SELECT position FROM audit_anchor), 0)
+        AND position < coalesce((SELECT min(k.position) FROM audit_record k WHERE k.at >= ${CUTOFF}), 9223372036854775807)`,
     [days],
   )
   return counted?.count ?? 0
@@ -52,7 +52,7 @@ async function pruneBatch(trx: Transaction, { days, key }: AuditRetention): Prom
   const anchor = await readAnchor(trx, key)
   if (anchor === 'forged') throw new BrokenAuditChain(FORGED_ANCHOR)
   const from: ChainPlace = anchor ?? CHAIN_START
-  const old = await oldRecords(trx, days)
+  const old = await oldRecords(trx, from.position, days)
   const [last, cutoff] = [old.at(-1), old[0]?.cutoff]
   if (last === undefined || cutoff === undefined) return 0
   let place = from
@@ -61,8 +61,8 @@ async function pruneBatch(trx: Transaction, { days, key }: AuditRetention): Prom
     if (fault !== null) throw new BrokenAuditChain(fault)
     place = record
   }
-  const { position, hash, seq, at } = last
-  await writeAnchor(trx, key, { position, hash, seq, at, cutoff })
+  const { position, hash, at } = last
+  await writeAnchor(trx, key, { position, hash, at, cutoff })
   await query(trx, 'DELETE FROM audit_record WHERE position > ? AND position <= ?', [from.position, position])
   await recordAudit(
     trx,
@@ -78,14 +78,18 @@ async function pruneBatch(trx: Transaction, { days, key }: AuditRetention): Prom
   return old.length
 }
 
-/** The first records of the chain, as far as they are old. */
-async function oldRecords(trx: Transaction, days: number): Promise<(LinkedRecord & { cutoff: string })[]> {
+/** The next records after a place in the chain, as far as they are old. */
+async function oldRecords(
+  trx: Transaction,
+  after: number,
+  days: number,
+): Promise<(LinkedRecord & { cutoff: string })[]> {
   const records = await query<LinkedRecord & { cutoff: string; isOld: boolean }>(
     trx,
     `SELECT ${CHAINED_COLUMNS}, position, hash, audit_record.at < ${CUTOFF} AS "isOld",
-            to_char((${CUTOFF}) AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US') AS cutoff
-       FROM audit_record WHERE position IS NOT NULL ORDER BY position LIMIT ?`,
-    [days, days, BATCH],
+            ${inUtc(CUTOFF)} AS cutoff
+       FROM audit_record WHERE position > ? ORDER BY position LIMIT ?`,
+    [days, days, after, BATCH],
   )
   const firstKept = records.findIndex(({ isOld }) => !isOld)
   return firstKept === -1 ? records : records.slice(0, firstKept)

@@ -1,6 +1,8 @@
 import type { Database } from '../../database/connection.js'
+import { query } from '../../database/query.js'
+import { inTransaction, type Transaction } from '../../database/transaction.js'
 import { type AuditAnchor, FORGED_ANCHOR, readAnchor } from './anchor.js'
-import { CHAIN_START, CHAINED_COLUMNS, type ChainPlace, type LinkedRecord, linkFault } from './chain.js'
+import { CHAIN_START, CHAINED_COLUMNS, type ChainPlace, inUtc, type LinkedRecord, linkFault } from './chain.js'
 
 const BATCH = 2000
 
@@ -15,18 +17,18 @@ export type AuditVerdict = {
   waitingSince: string | null
   /** The first thing that is wrong, in words; null when the chain is whole. */
   fault: string | null
-  /** What retention has removed, all older than `before` (UTC); left out when it was nothing. */
-  removed?: { records: number; before: string }
+  /** What retention has removed, all older than `before` (UTC); null when it was nothing. */
+  removed: { records: number; before: string } | null
 }
 
 /** The linked records after a position with their links, in the order of the chain, a batch at a time. */
-async function* linkedRecords(database: Database, after: number): AsyncGenerator<LinkedRecord> {
+async function* linkedRecords(trx: Transaction, after: number): AsyncGenerator<LinkedRecord> {
   for (let last = after; ; ) {
-    const { rows } = await database.raw(
+    const batch = await query<LinkedRecord>(
+      trx,
       `SELECT ${CHAINED_COLUMNS}, position, hash FROM audit_record WHERE position > ? ORDER BY position LIMIT ?`,
       [last, BATCH],
     )
-    const batch = rows as LinkedRecord[]
     yield* batch
     const final = batch.at(-1)
     if (final === undefined) return
@@ -35,7 +37,8 @@ async function* linkedRecords(database: Database, after: number): AsyncGenerator
 }
 
 /**
- * Computes the whole chain anew and compares: from its first record, or from the anchor that retention has left. Retention may go on meanwhile.
+ * Computes the whole chain anew and compares: from its first record, or from the anchor that retention has left. It is the chain of one moment,
+ * whatever is linked or removed meanwhile.
  * @param noted a position and hash that were noted earlier: when the chain no longer holds them, its end was cut off or all of it made anew
  */
 export async function verifyAudit(
@@ -43,37 +46,44 @@ export async function verifyAudit(
   key: Buffer,
   noted: { position: number; hash: string } | null = null,
 ): Promise<AuditVerdict> {
-  const first = await readAnchor(database, key)
-  let anchor = first === 'forged' ? null : first
-  let fault = first === 'forged' ? FORGED_ANCHOR : null
-  let end: ChainPlace & { at: string } = anchor ?? { ...CHAIN_START, at: '' }
-  let verified = 0
-  const isNoted = () => noted?.position === end.position && noted.hash === end.hash.toString('hex')
-  let notedIsThere = noted === null || isNoted()
-  for await (const record of fault === null ? linkedRecords(database, end.position) : []) {
-    if (record.position > end.position + 1) {
-      const moved = await readAnchor(database, key)
-      if (moved !== null && moved !== 'forged' && moved.position > end.position) {
-        anchor = moved
-        end = moved
-      }
-      if (record.position <= end.position) continue
+  return inTransaction(database, async trx => {
+    await trx.raw('SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY')
+    const found = await readAnchor(trx, key)
+    const anchor = found === 'forged' ? null : found
+    let end: ChainPlace & { at: string } = anchor ?? { ...CHAIN_START, at: '' }
+    let fault = found === 'forged' ? FORGED_ANCHOR : await faultBefore(trx, end.position)
+    let verified = 0
+    const isNoted = () => noted?.position === end.position && noted.hash === end.hash.toString('hex')
+    let notedIsThere = noted === null || isNoted()
+    for await (const record of fault === null ? linkedRecords(trx, end.position) : []) {
+      fault = linkFault(key, end, record)
+      if (fault !== null) break
+      end = record
+      verified++
+      notedIsThere ||= isNoted()
     }
-    fault = linkFault(key, end, record)
-    if (fault !== null) break
-    end = record
-    verified++
-    notedIsThere ||= isNoted()
-  }
-  if (fault === null && noted !== null && !notedIsThere) fault = faultOfNoted(noted.position, anchor)
-  const { rows } = await database.raw(
-    `SELECT count(*) AS waiting, min(to_char(at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US')) AS since
-       FROM audit_record WHERE position IS NULL`,
+    if (fault === null && noted !== null && !notedIsThere) fault = faultOfNoted(noted.position, anchor)
+    const head = end.position === 0 ? null : { position: end.position, hash: end.hash.toString('hex'), at: end.at }
+    const removed = anchor === null ? null : { records: anchor.position, before: anchor.cutoff }
+    return { verified, head, ...(await unlinked(trx)), fault, removed }
+  })
+}
+
+async function unlinked(trx: Transaction): Promise<Pick<AuditVerdict, 'waiting' | 'waitingSince'>> {
+  const [row] = await query<{ waiting: number; waitingSince: string | null }>(
+    trx,
+    `SELECT count(*) AS waiting, ${inUtc('min(at)')} AS "waitingSince" FROM audit_record WHERE position IS NULL`,
+    [],
   )
-  const [{ waiting, since }] = rows as [{ waiting: number; since: string | null }]
-  const head = end.position === 0 ? null : { position: end.position, hash: end.hash.toString('hex'), at: end.at }
-  const removed = anchor === null ? {} : { removed: { records: anchor.position, before: anchor.cutoff } }
-  return { verified, head, waiting, waitingSince: since, fault, ...removed }
+  return row ?? { waiting: 0, waitingSince: null }
+}
+
+/** Nothing stands before the place from which the chain goes on: such a record was put there, and no link tells whether it is true. */
+async function faultBefore(trx: Transaction, start: number): Promise<string | null> {
+  const [row] = await query<{ first: number | null }>(trx, 'SELECT min(position) AS first FROM audit_record', [])
+  const first = row?.first ?? null
+  if (first === null || first > start) return null
+  return `Record ${first} was put before the beginning of the chain, which is record ${start + 1}.`
 }
 
 /** What cannot be compared any more is not taken for right. */

@@ -246,6 +246,7 @@ export const keyManager: Migration = {
         CREATE UNIQUE INDEX certificate_authority_preferred ON certificate_authority (global_preferred) WHERE global_preferred;
         CREATE INDEX certificate_authority_key ON certificate_authority (project_key_id, id);
         CREATE INDEX certificate_authority_project ON certificate_authority (project_id, created_at, id);
+        CREATE INDEX certificate_authority_parent ON certificate_authority (parent_id);
 
         CREATE TABLE project_certificate_authority (
           project_id text NOT NULL,
@@ -255,6 +256,7 @@ export const keyManager: Migration = {
           PRIMARY KEY (project_id, ca_id)
         );
         CREATE UNIQUE INDEX project_certificate_authority_preferred ON project_certificate_authority (project_id) WHERE preferred;
+        CREATE INDEX project_certificate_authority_ca ON project_certificate_authority (ca_id);
 
         CREATE TABLE issued_certificate (
           ca_id uuid NOT NULL REFERENCES certificate_authority ON DELETE CASCADE,
@@ -291,14 +293,14 @@ export const keyManager: Migration = {
         CREATE TABLE audit_anchor (
           id boolean PRIMARY KEY DEFAULT true CHECK (id),
           position bigint NOT NULL,
-          seq bigint NOT NULL,
           hash bytea NOT NULL,
           at timestamptz NOT NULL,
           cutoff timestamptz NOT NULL,
           mac bytea NOT NULL
         );
 
-        -- Whoever has stolen the rights of the service cannot remove what tells of it: nothing young goes, and nothing from the middle.
+        -- Whoever can write rows with the rights of the service cannot remove what tells of it: nothing young goes, and nothing from the
+        -- middle. Whoever can take this away is found out by the chain.
         CREATE FUNCTION removable_audit(at timestamptz) RETURNS boolean STABLE LANGUAGE sql AS $$
           SELECT at < now() - interval '30 days'
         $$;
@@ -323,8 +325,8 @@ export const keyManager: Migration = {
         CREATE FUNCTION refuse_moving_audit_anchor() RETURNS trigger LANGUAGE plpgsql AS $$
           BEGIN
             IF TG_OP = 'INSERT' OR TG_OP = 'UPDATE' AND NEW.position > OLD.position THEN
-              IF EXISTS (SELECT FROM audit_record r WHERE r.position = NEW.position AND r.seq = NEW.seq AND r.hash = NEW.hash
-                           AND r.at = NEW.at AND removable_audit(r.at)) THEN
+              IF EXISTS (SELECT FROM audit_record r WHERE r.position = NEW.position AND r.hash = NEW.hash AND r.at = NEW.at
+                           AND removable_audit(r.at)) THEN
                 RETURN NEW;
               END IF;
             END IF;
