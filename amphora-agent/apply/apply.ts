@@ -138,13 +138,15 @@ async function takeEffect(parts: Parts, staged: Staged, { before, desired, netwo
   try {
     store.activate(staged)
     const guardChanges = how === 'reload' || !isSamePair(before, desired)
-    if (guardChanges) await guard(desired.pair)
+    if (guardChanges && desired.pair !== null) await guard(desired.pair)
     const present = await addMissing(network, desired, before, log)
     const forced = how === 'reload' && desired.haproxy !== null && haproxy.pid() !== null
     const outcome = forced
       ? await reload(haproxy, null, desired.haproxy, 'an apply was cut off', log)
       : await carryOut(haproxy, before?.haproxy ?? null, desired.haproxy, log)
     const keepalivedChanged = await runKeepalived(keepalived, before, desired)
+    // Not before, for what it guards may have listened until now.
+    if (guardChanges && desired.pair === null) await guard(null)
     await removeLeftovers(present, log)
     store.confirm(staged, desired)
     const changed = guardChanges || keepalivedChanged || !isEmpty(network)
@@ -162,7 +164,6 @@ async function takeEffect(parts: Parts, staged: Staged, { before, desired, netwo
 async function rollBack(parts: Parts, failed: Desired, before: Desired | null): Promise<string> {
   const { haproxy, keepalived, log } = parts
   try {
-    if (!isSamePair(before, failed)) await guard(before?.pair ?? null)
     const plan = await planNetwork(before, failed)
     const network = before === null ? plan : await addMissing(plan, before, failed, log)
     if (before?.haproxy) {
@@ -170,6 +171,7 @@ async function rollBack(parts: Parts, failed: Desired, before: Desired | null): 
       else await reload(haproxy, null, before.haproxy, 'rolling back', log)
     } else await haproxy.stop()
     await runKeepalived(keepalived, failed, before)
+    if (!isSamePair(before, failed)) await guard(before?.pair ?? null)
     await removeLeftovers(network, log)
     return ''
   } catch (error) {

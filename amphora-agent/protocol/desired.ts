@@ -72,8 +72,14 @@ export const desiredSchema = z.strictObject({
   haproxy: haproxySchema.nullable(),
   /** keepalived's configuration file for one of a pair; null for a single amphora, which holds the VIP itself. */
   keepalived: z.strictObject({ text: z.string().max(1024 * 1024), sha256 }).nullable(),
-  /** One of a pair: its own address on the VIP's network, and whom it shares stick tables and speaks VRRP with from there. Null for a single one. */
-  pair: z.strictObject({ address, peers: z.array(address).min(1) }).nullable(),
+  /**
+   * One of a pair: its own address on the VIP's network, and whom it shares stick tables and speaks VRRP with from there. Null for a single one,
+   * and in what an older agent has stored.
+   */
+  pair: z
+    .strictObject({ address, peers: z.array(address).min(1) })
+    .nullable()
+    .default(null),
   objects: objectTableSchema,
   /** Hash over all the parts: what the amphora reports as its configuration. */
   sha256,

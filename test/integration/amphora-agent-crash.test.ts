@@ -61,6 +61,17 @@ t.test('the agent killed -9: HAProxy goes on, and its successor knows everything
   agent.end()
 })
 
+t.test('a state that an older agent stored, without what it did not know, is gone on with', async t => {
+  const stored = '/run/krater/config/current/desired.json'
+  amphora.inside('sed', '-i', 's/"pair":null,//', stored)
+  t.notMatch(amphora.readFile(stored), '"pair"')
+  await amphora.killAgent()
+  const agent = await amphora.connect()
+  t.match(await agent.ask('hello'), { appliedSha256: first.sha256 })
+  t.match(await agent.apply({ ...first, fence: ++generation }), { transition: 'unchanged' })
+  agent.end()
+})
+
 t.test('HAProxy killed -9, master or worker: serving again at once, and counters do not fall', async t => {
   for (const victim of ['master', 'worker']) {
     await t.test(victim, async t => {

@@ -4,6 +4,20 @@
 set -u
 export HOME=/root
 cd /
+read -r address </etc/management-address
+
+# A machine on a tenant's network could send packets for the management address to one of the other cards. Better no machine than one
+# without this; whoever makes it hears why.
+case $address in *:*) protocol=ip6 ;; *) protocol=ip ;; esac
+nft -f - <<RULES || exit 1
+table inet krater_management {
+  chain input {
+    type filter hook input priority filter; policy accept;
+    iifname != { "lo", "mgmt0" } $protocol daddr $address drop
+  }
+}
+RULES
+
 # Whatever was open towards the host is open no more.
 exec </dev/null >/run/krater/log/init.log 2>&1
 echo ready >&4 2>/dev/null
@@ -12,7 +26,6 @@ exec 4>&-
 trap 'exit 0' TERM INT
 
 sysctl -q -e -p /etc/sysctl.conf
-read -r address </etc/management-address
 
 # Tenants name the members that HAProxy connects to: neither other machines of the management network nor this one's own sshd are
 # any of theirs. The kernel asks for its own addresses before any other rule, so that rule moves behind ours.
@@ -23,17 +36,6 @@ for family in 4 6; do
     ip -$family rule add priority 50 uidrange "$haproxy-$haproxy" to "$subnet" prohibit
   done
 done
-
-# A machine on a tenant's network could send packets for the management address to one of the other cards.
-case $address in *:*) protocol=ip6 ;; *) protocol=ip ;; esac
-nft -f - <<RULES
-table inet krater_management {
-  chain input {
-    type filter hook input priority filter; policy accept;
-    iifname != { "lo", "mgmt0" } $protocol daddr $address drop
-  }
-}
-RULES
 
 log_of() { # NAME: the file for what a program prints; what grew too long is begun anew
   local file=/run/krater/log/$1.out
