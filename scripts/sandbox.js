@@ -1,20 +1,23 @@
-import { spawn } from 'node:child_process'
+import { spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
 import { chmodSync, mkdtempSync, readFileSync, symlinkSync } from 'node:fs'
 import { constants, tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { say } from './progress.js'
+import { Failure, say } from './progress.js'
 
 const NAMESPACES = ['--pid', '--mount', '--net', '--ipc', '--fork', '--kill-child', '--mount-proc']
 
-/** Process 1 of the sandbox: it collects the orphans, so it stays until the program has ended. It has no words on how that was. */
-const INIT = `
+const FURNISH = `
 mount -t sysfs sysfs /sys
 mkdir -p /run/netns
 mount -t tmpfs -o mode=755 tmpfs /run/netns
 mount -t tmpfs -o mode=1777 tmpfs /dev/shm
 ip link set lo up
+`
+
+/** Process 1 of the sandbox: it collects the orphans, so it stays until the program has ended. It has no words on how that was. */
+const INIT = `${FURNISH}
 exec 3>&2 2>/dev/null
 "$@" 2>&3 3>&-
 exit
@@ -28,9 +31,10 @@ exit
  * @param options.signal ends it at once
  * @param options.onStart is given the child, whose streams are the program's
  * @returns {Promise<number>} the exit status (128 + n for a signal), when nothing of it runs any more and its output has been read
- * @throws Error when it cannot be started
+ * @throws Failure when this machine permits no sandbox
  */
 export async function runInSandbox(words, { signal, onStart = () => {}, ...options }) {
+  trySandbox()
   const program = ['unshare', ...NAMESPACES, 'bash', '-ec', INIT, 'init', ...words]
   const outer = spawn('setpriv', ['--pdeathsig', 'KILL', ...program], { ...options, detached: true })
   const closed = once(outer, 'close')
@@ -45,6 +49,17 @@ export async function runInSandbox(words, { signal, onStart = () => {}, ...optio
   if (signal.aborted) end()
   const [code] = await closed.finally(() => signal.removeEventListener('abort', end))
   return code ?? 137
+}
+
+/** Makes one for nothing: the exit status of one that runs a program does not tell whose it is. @throws Failure saying what is not permitted */
+function trySandbox() {
+  const words = [...NAMESPACES, 'bash', '-ec', FURNISH]
+  const { status, error, stderr } = spawnSync('unshare', words, { encoding: 'utf8', timeout: 20_000 })
+  if (status === 0) return
+  const why = error?.message ?? stderr.trim()
+  throw new Failure(
+    `The sandbox cannot be made: ${why}\nIt needs namespaces and mounts; inside a container that takes --privileged.`,
+  )
 }
 
 /**

@@ -1,4 +1,4 @@
-import { chmodSync, copyFileSync, createWriteStream, mkdirSync, readdirSync, rmSync } from 'node:fs'
+import { chmodSync, closeSync, copyFileSync, mkdirSync, openSync, readdirSync, rmSync, writeSync } from 'node:fs'
 import { dirname, join, relative, resolve } from 'node:path'
 import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
@@ -81,11 +81,11 @@ function testFiles(named) {
  */
 async function runTests(tests, directory, signal) {
   const words = tests.flatMap(({ file, program }) => [file, program])
-  const log = createWriteStream(recordIn(directory))
+  const log = openSync(recordIn(directory), 'w')
   const { show, soFar } = failureFilter()
   let counts = null
   const follow = line => {
-    log.write(`${line}\n`)
+    writeSync(log, `${line}\n`)
     const total = /^# \{ total: (\d+)(.*) \}$/.exec(line)
     if (total) counts = countsOf(total[2])
     else show(line)
@@ -97,7 +97,7 @@ async function runTests(tests, directory, signal) {
     env: { ...process.env, KRATER_TEST_DIRECTORY: directory, TMPDIR: temporaryIn(directory) },
     stdio: ['ignore', 'pipe', 'inherit'],
   })
-  await new Promise(resolve => log.end(resolve))
+  closeSync(log)
   return { code, counts, soFar }
 }
 

@@ -85,7 +85,7 @@ t.test('a run of the tests', async t => {
   ] as const
   for (const { signal, status, group, run } of interrupted) {
     t.test(`that ${signal} interrupts removes what the tests have made`, async t => {
-      await until('the test hangs', run.sleeps, 20)
+      await until('the test hangs', run.sleeps, 60)
       const end = ended(run.child)
       process.kill(group ? -run.child.pid! : run.child.pid!, signal)
       t.equal(await end, status)
@@ -111,11 +111,29 @@ t.test('a run of the tests', async t => {
   t.test('leaves no files, in whichever way it ends', async t => t.same(checkout.files(), []))
 })
 
+/** The words that start a Node.js program which runs a shell command in a sandbox. */
+const inSandbox = (command: string) => [
+  process.execPath,
+  '--input-type=module',
+  '--eval',
+  `import { runScript } from '${join(root, 'scripts/progress.js')}'
+  import { runInSandbox } from '${join(root, 'scripts/sandbox.js')}'
+  const { signal } = new AbortController()
+  await runScript(() => runInSandbox(['sh', '-c', '${command}'], { signal, stdio: 'inherit' }))`,
+]
+
+t.test('where no sandbox is permitted, a sentence says so', async t => {
+  const without = ['--bounding-set', '-sys_admin', ...inSandbox('echo runs')]
+  const child = spawn('setpriv', without, { stdio: ['ignore', 'pipe', 'pipe'] })
+  const [said, complained, status] = await Promise.all([text(child.stdout), text(child.stderr), ended(child)])
+  t.same([said, status], ['', 1])
+  t.match(complained, /^\nThe sandbox cannot be made: unshare: .*not permitted\n.*--privileged\.\n$/)
+})
+
 t.test('what runs in a sandbox ends when its caller is killed', async t => {
   const seconds = `9${randomInt(1e9)}`
-  const program = `import { runInSandbox } from '${join(root, 'scripts/sandbox.js')}'
-    await runInSandbox(['sh', '-c', 'setsid --fork sleep ${seconds}; sleep ${seconds}'], { signal: new AbortController().signal })`
-  const caller = spawn(process.execPath, ['--input-type=module', '-e', program], { stdio: 'inherit' })
+  const [node = '', ...words] = inSandbox(`setsid --fork sleep ${seconds}; sleep ${seconds}`)
+  const caller = spawn(node, words, { stdio: 'inherit' })
   t.teardown(() => caller.kill('SIGKILL'))
   await until('it sleeps', () => sleeps(seconds))
   caller.kill('SIGKILL')

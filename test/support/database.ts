@@ -6,13 +6,16 @@ import { serviceSchemas } from '../../controller/database/services.js'
 
 const PASSWORD = 'only-for-tests'
 
-/**
- * Where the tests' own PostgreSQL lives. `npm test` starts it, shares it among the test files and removes it; a test file
- * that is run alone starts it when it is missing and leaves it for the next one.
- */
-export const testDirectory = process.env.KRATER_TEST_DIRECTORY ?? '/tmp/krater-test'
+/** Where the PostgreSQL lives that all test files of a run share. */
+export const testDirectory = directoryOfRun()
 
-export async function startTestCluster(): Promise<Cluster> {
+function directoryOfRun(): string {
+  const { KRATER_TEST_DIRECTORY: directory } = process.env
+  if (directory === undefined) throw new Error('Tests are run by npm test, all or by their names.')
+  return directory
+}
+
+async function startTestCluster(): Promise<Cluster> {
   return startCluster({ directory: `${testDirectory}/postgres`, durable: false, settings: { max_connections: '400' } })
 }
 
