@@ -8,6 +8,10 @@ const SOURCES = ['controller', 'amphora-agent', 'templates', 'scripts/build.js',
 /** A command that started just before a build still loads the chunks of the build before. */
 const KEEP_CHUNKS_MS = 3_600_000
 const RESULTS = ['krater.js', 'agent.js']
+/** CommonJS packages inside an ES module bundle need a require of their own. */
+const REQUIRE = {
+  js: "import { createRequire as requireFrom } from 'node:module'\nconst require = requireFrom(import.meta.url)",
+}
 
 /** True when dist/ is at least as new as every source. */
 export function isBuilt() {
@@ -44,7 +48,7 @@ export async function build() {
           'inspector-thread': join(root, 'controller/certificates/inspection/inspector-thread.ts'),
           'demo-web-server': join(root, 'controller/cli/demo/web-server.ts'),
         },
-        packages: 'external',
+        ...packagesInside(),
         splitting: true,
         chunkNames: 'chunk-[name]-[hash]',
         loader: { '.hbs': 'text' },
@@ -52,14 +56,21 @@ export async function build() {
       bundle({
         ...common,
         entryPoints: { agent: join(root, 'amphora-agent/main.ts') },
-        // CommonJS packages inside an ES module bundle need a require of their own.
-        banner: { js: "import { createRequire } from 'node:module'\nconst require = createRequire(import.meta.url)" },
+        banner: REQUIRE,
       }),
     ])
     putInPlace(aside)
   } finally {
     rmSync(aside, { recursive: true, force: true })
   }
+}
+
+/** Packages stay outside, but for those that everything needs and that are many small files: in the bundle they load in half the time. */
+export function packagesInside() {
+  const alias = Object.fromEntries(
+    ['commander', 'yaml', 'zod'].map(name => [name, fileURLToPath(import.meta.resolve(name))]),
+  )
+  return { packages: 'external', alias, banner: REQUIRE }
 }
 
 function putInPlace(aside) {

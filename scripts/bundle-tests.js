@@ -1,11 +1,12 @@
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { basename, dirname, join, relative } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
+import { packagesInside } from './build.js'
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)))
 
 /**
- * Makes one program of each test file and of all that it imports from the sources; packages stay outside. A test process starts with it in half
+ * Makes one program of each test file and of all that it imports from the sources. A test process starts with it in half
  * the time that it takes to load the sources one by one.
  * @param files relative to the root
  * @param directory of the run, with a link to node_modules
@@ -17,7 +18,7 @@ export async function bundleTests(files, directory) {
   await build({
     entryPoints: files.map(file => join(root, file)),
     ...{ outdir: programs, outbase: root, outExtension: { '.js': '.mjs' }, logLevel: 'silent' },
-    ...{ bundle: true, platform: 'node', target: 'node20', format: 'esm', packages: 'external' },
+    ...{ bundle: true, platform: 'node', target: 'node20', format: 'esm', ...packagesInside() },
     ...{ sourcemap: 'linked', sourcesContent: false },
     define: Object.fromEntries(PLACES.map(place => [`import.meta.${place}`, nameOf(place)])),
     plugins: [{ name: 'places', setup: keepPlaces }],
