@@ -175,6 +175,8 @@ export const keyManager: Migration = {
           WHERE status IN ('PENDING', 'PROCESSING') AND deleted_at IS NULL;
         CREATE INDEX secret_order_suspect ON secret_order (lapsed_claims)
           WHERE status IN ('PENDING', 'PROCESSING') AND deleted_at IS NULL AND (lapsed_claims > 0 OR status = 'PROCESSING');
+        CREATE INDEX secret_order_retry ON secret_order (retry_at)
+          WHERE status IN ('PENDING', 'PROCESSING') AND deleted_at IS NULL AND retry_at IS NOT NULL;
         CREATE INDEX secret_order_project_key ON secret_order (project_key_id, id) WHERE project_key_id IS NOT NULL;
         CREATE INDEX secret_order_secret ON secret_order (secret_id);
         CREATE INDEX secret_order_container ON secret_order (container_id);

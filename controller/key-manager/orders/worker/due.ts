@@ -72,7 +72,8 @@ export const claimsIn = (lane: Lane, owner: string): Omit<ClaimRequest, 'limit'>
 export async function secondsUntilDue(database: Database, lane: Lane): Promise<number | null> {
   const { rows } = await database.raw(
     `SELECT extract(epoch FROM min(greatest(t.lease_until, t.retry_at)) - now())::float8 AS seconds
-       FROM secret_order t WHERE ${OPEN} AND t.lane = ? AND NOT (${SUSPECT} AND ${NOT_HELD} AND ${NOT_PUT_OFF})`,
+       FROM secret_order t WHERE ${OPEN} AND t.lane = ? AND (${SUSPECT} OR t.retry_at IS NOT NULL)
+        AND NOT (${SUSPECT} AND ${NOT_HELD} AND ${NOT_PUT_OFF})`,
     [lane],
   )
   return (rows as { seconds: number | null }[])[0]?.seconds ?? null
