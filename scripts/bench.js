@@ -13,10 +13,9 @@ await runScript(async () => {
   const directory = createRunDirectory()
   try {
     const [{ program }] = await bundleTests(['test/bench/bench.ts'], directory)
-    const env = { ...process.env, TMPDIR: directory }
     const code = await runInSandbox([process.execPath, program, root, ...process.argv.slice(2)], {
       signal,
-      env,
+      env: { TMPDIR: directory },
       stdio: 'inherit',
     })
     if (code !== 0 && !signal.aborted) throw new Failure(`The benchmarks ended with status ${code}.`)

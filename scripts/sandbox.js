@@ -29,14 +29,19 @@ exit
  * terminal reaches this process only. Files are the machine's.
  * @param words the program and its arguments
  * @param options.signal ends it at once
+ * @param options.env what its environment has beside ours, of which it does not get the settings of a Krater or of a cloud
  * @param options.onStart is given the child, whose streams are the program's
  * @returns {Promise<number>} the exit status (128 + n for a signal), when nothing of it runs any more and its output has been read
  * @throws Failure when this machine permits no sandbox
  */
-export async function runInSandbox(words, { signal, onStart = () => {}, ...options }) {
+export async function runInSandbox(words, { signal, onStart = () => {}, env = {}, ...options }) {
   trySandbox()
   const program = ['unshare', ...NAMESPACES, 'bash', '-ec', INIT, 'init', ...words]
-  const outer = spawn('setpriv', ['--pdeathsig', 'KILL', ...program], { ...options, detached: true })
+  const outer = spawn('setpriv', ['--pdeathsig', 'KILL', ...program], {
+    ...options,
+    env: { ...withoutSettings(process.env), ...env },
+    detached: true,
+  })
   const closed = once(outer, 'close')
   const end = () =>
     unlessEnded(() => {
@@ -50,6 +55,10 @@ export async function runInSandbox(words, { signal, onStart = () => {}, ...optio
   const [code] = await closed.finally(() => signal.removeEventListener('abort', end))
   return code ?? 137
 }
+
+/** What is for the tests themselves stays. */
+const withoutSettings = environment =>
+  Object.fromEntries(Object.entries(environment).filter(([name]) => !/^(OS|KRATER(?!_(TEST|UPDATE)))_/.test(name)))
 
 /** Makes one for nothing: the exit status of one that runs a program does not tell whose it is. @throws Failure saying what is not permitted */
 function trySandbox() {

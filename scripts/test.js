@@ -94,7 +94,7 @@ async function runTests(tests, directory, signal) {
     signal,
     onStart: ({ stdout }) => createInterface({ input: stdout }).on('line', follow),
     cwd: root,
-    env: { ...process.env, KRATER_TEST_DIRECTORY: directory, TMPDIR: temporaryIn(directory) },
+    env: { KRATER_TEST_DIRECTORY: directory, TMPDIR: temporaryIn(directory) },
     stdio: ['ignore', 'pipe', 'inherit'],
   })
   closeSync(log)

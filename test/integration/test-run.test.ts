@@ -32,7 +32,7 @@ t.testdir({ file: '' })
 mkdtempSync(join(tmpdir(), 'left-'))
 execFileSync('ip', ['netns', 'add', 'left'])
 execFileSync('ip', ['link', 'add', 'left0', 'type', 'veth', 'peer', 'name', 'left1'])
-t.pass('made')
+t.equal(process.env.KRATER_LOG_LEVEL, undefined, 'settings of the caller’s Krater are none of the tests')
 spawn('setsid', ['--fork', 'sleep', process.env.SLEEP], { detached: true, stdio: 'ignore' })
 `
 const HANGS = 'await new Promise(resolve => setTimeout(resolve, 600_000))'
@@ -56,7 +56,7 @@ function createCheckout(t: Test, tests: Readonly<Record<string, string>>) {
       const sleep = `9${randomInt(1e9)}`
       const child = spawn(process.execPath, [join(checkout, 'scripts/test.js'), `test/${test}`], {
         cwd: checkout,
-        env: { ...outsideOfTests(), TMPDIR: temporary, SLEEP: sleep },
+        env: { ...outsideOfTests(), TMPDIR: temporary, SLEEP: sleep, KRATER_LOG_LEVEL: 'trace' },
         stdio: ['ignore', 'pipe', 'inherit'],
         detached: true,
       })
