@@ -10,10 +10,14 @@ import { createMember } from '../support/members.js'
 type Amphora = { id: string; vrrp_ip: string; role: string; status: string; loadbalancer_id: string }
 type Balancer = { id: string; vip_address: string; provisioning_status: string; fault?: { text: string } }
 
-/** What is answered to some words, to the end of the connection. @throws Error when nothing is within half a second */
-async function said(to: { path: string } | { host: string; port: number }, words: string): Promise<string> {
+/** What is answered to some words, to the end of the connection. @throws Error when nothing is in so many milliseconds */
+async function said(
+  to: { path: string } | { host: string; port: number },
+  words: string,
+  limitMs: number,
+): Promise<string> {
   const socket = createConnection(to)
-  socket.setTimeout(500, () => socket.destroy(new Error('no answer')))
+  socket.setTimeout(limitMs, () => socket.destroy(new Error('no answer')))
   socket.end(words)
   return text(socket)
 }
@@ -85,8 +89,9 @@ t.test('a pair: the standby takes the VIP over, and the pair is made whole again
   for (const { id, vrrp_ip: address } of await amphorae()) {
     const first = (await insideOf(id)).find(({ isFirst }) => isFirst)
     const socket = `/proc/${first?.pid}/root${HAPROXY_SOCKET}`
-    await until('both know of the client', async () => / used:1\b/.test(await said({ path: socket }, 'show table\n')))
-    const stranger = await said({ host: address, port: HAPROXY_PEERS_PORT }, 'HAProxyS 2.1\n').catch(String)
+    const tables = () => said({ path: socket }, 'show table\n', 10_000)
+    await until('both know of the client', async () => / used:1\b/.test(await tables()))
+    const stranger = await said({ host: address, port: HAPROXY_PEERS_PORT }, 'HAProxyS 2.1\n', 500).catch(String)
     t.match(stranger, /no answer/, 'this machine, on the VIP’s network, does not reach the port of the stick tables')
   }
 
