@@ -315,13 +315,16 @@ t.test('a CA that is deleted is revoked by the CA above it, and so is all that i
   const making = await database.transaction()
   await making('certificate_authority').where({ id: rootRow.id }).increment('crl_number')
   const removing = remove(ca)
-  await eventually('the deletion waits', async () => {
-    const { rows } = await database.raw(
-      `SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`,
-    )
-    return rows.length > 0
-  })
-  await making.commit()
+  try {
+    await eventually('the deletion waits', async () => {
+      const { rows } = await database.raw(
+        `SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`,
+      )
+      return rows.length > 0
+    })
+  } finally {
+    await making.commit()
+  }
   t.equal((await removing).status, 204)
   t.equal((await remove(ids[0])).status, 204)
   t.match(await check(), { status: 2, text: /error 23 at 1 depth.*certificate revoked/ })
