@@ -4,14 +4,13 @@ import { createCaBackends } from '../../controller/key-manager/certificate-autho
 import type { CaBackend } from '../../controller/key-manager/certificate-authorities/ca-backend.js'
 import { certificateOrderExecutor } from '../../controller/key-manager/certificate-authorities/certificate-order.js'
 import { eraseProject } from '../../controller/key-manager/erase-project.js'
-import { writeCertificateRequest } from '../../controller/x509/certificate-request.js'
-import { parseDistinguishedName } from '../../controller/x509/distinguished-name.js'
 import { pemOf } from '../../controller/x509/pem.js'
+import { certificateOrderWords, csr, storedMeta } from '../support/certificate-order-words.js'
 import { startTestKeyManager } from '../support/key-manager-api.js'
-import { FOREIGN, type Json, OWN, tokenOf } from '../support/load-balancer-api.js'
+import { FOREIGN, OWN, tokenOf } from '../support/load-balancer-api.js'
 import { eventually } from '../support/load-balancer-rows.js'
 import { EXECUTORS, orderWords, pathOf, startTestOrderWorker } from '../support/order-worker.js'
-import { fileOf, keyOf, NAMES, openssl } from '../support/x509.js'
+import { fileOf, keyOf, openssl } from '../support/x509.js'
 
 const manager = await startTestKeyManager()
 const { ask, database } = manager
@@ -24,31 +23,11 @@ t.teardown(async () => {
   await manager.stop()
 })
 const { order, show, ended } = orderWords(manager)
+const { resultOf, storedKey, waiting } = certificateOrderWords(manager)
 
 const member = tokenOf('member')
 const rootRow = await database('certificate_authority').first('id', 'certificate')
 const rootFile = fileOf(rootRow.certificate)
-
-const payloadOf = async (path: string): Promise<string> => (await ask('GET', `${path}/payload`)).text
-
-/** Contents of the container of an order by their names. */
-async function resultOf(
-  record: Json,
-): Promise<{ container: Json; parts: Record<string, { secret: Json; payload: string }> }> {
-  const { body: container } = await ask('GET', pathOf(record.container_ref))
-  const parts: Record<string, { secret: Json; payload: string }> = {}
-  const references = container.secret_refs as { name: string; secret_ref: string }[]
-  for (const { name, secret_ref } of references) {
-    const path = pathOf(secret_ref)
-    parts[name] = { secret: (await ask('GET', path)).body, payload: await payloadOf(path) }
-  }
-  return { container, parts }
-}
-
-const csr = (kind: 'RSA 2048' | 'P-256' | 'P-384', dn = 'CN=csr.example') =>
-  Buffer.from(
-    pemOf('CERTIFICATE REQUEST', writeCertificateRequest(parseDistinguishedName(dn), keyOf(kind), NAMES)),
-  ).toString('base64')
 
 async function subordinate(subject = 'CN=Below,O=Example', token = member, parent = rootRow.id): Promise<string> {
   const made = await ask('POST', '/v1/cas', { name: 'b', subject_dn: subject, parent_ca_ref: `x/${parent}` }, { token })
@@ -152,32 +131,6 @@ t.test('under a CA of the project, with what a TLS server must send', async t =>
   await database('project_certificate_authority').delete()
 })
 
-/** An rsa container with the parts of a stored key. */
-async function storedKey(passphrase: string | null = null, token = member): Promise<{ ref: string; keyId: string }> {
-  const store = (payload: string, secret_type: string) =>
-    manager.store({ payload, payload_content_type: 'text/plain', secret_type }, token)
-  const key = keyOf('RSA 2048')
-  const pem =
-    passphrase === null
-      ? key.export({ format: 'pem', type: 'pkcs8' })
-      : key.export({ format: 'pem', type: 'pkcs8', cipher: 'aes-256-cbc', passphrase })
-  const keyId = await store(pem.toString(), 'private')
-  const refs = [
-    ['private_key', keyId],
-    ['public_key', await store('public', 'public')],
-    ...(passphrase === null ? [] : [['private_key_passphrase', await store(passphrase, 'passphrase')]]),
-  ].map(([name, id]) => ({ name, secret_ref: `${manager.url}/v1/secrets/${id}` }))
-  const made = await ask('POST', '/v1/containers', { type: 'rsa', secret_refs: refs }, { token })
-  if (made.status !== 201) throw new Error(made.text)
-  return { ref: String(made.body.container_ref), keyId }
-}
-
-const storedMeta = (container_ref: string) => ({
-  request_type: 'stored-key',
-  container_ref,
-  subject_dn: 'CN=s.example',
-})
-
 t.test('for a stored key, with and without a passphrase', async t => {
   for (const passphrase of [null, 'hush']) {
     const { ref, keyId } = await storedKey(passphrase)
@@ -229,28 +182,6 @@ t.test('a key of another project, as far as an ACL lets it be read', async t => 
     ),
   )
 })
-
-/** An order as it waits, without a worker that takes it. */
-async function waiting(meta: Record<string, unknown>) {
-  return {
-    id: await quiet(meta),
-    projectId: OWN,
-    creatorId: 'user-member',
-    type: 'certificate' as const,
-    meta,
-    passphrase: null,
-    retries: 0,
-  }
-}
-
-async function quiet(meta: Record<string, unknown>): Promise<string> {
-  const { rows } = await database.raw(
-    `INSERT INTO secret_order (id, project_id, creator_id, type, meta, status)
-     VALUES (gen_random_uuid(), ?, 'user-member', 'certificate', ?::jsonb, 'ERROR') RETURNING id`,
-    [OWN, JSON.stringify(meta)],
-  )
-  return rows[0].id
-}
 
 const signal = new AbortController().signal
 
