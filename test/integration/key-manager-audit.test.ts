@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto'
-import t from 'tap'
+import t, { type Test } from 'tap'
 import { connect, type Database } from '../../controller/database/connection.js'
 import { linkRecords, startAuditLinker } from '../../controller/key-manager/audit/linker.js'
 import { countPrunable, pruneAudit } from '../../controller/key-manager/audit/prune.js'
@@ -51,14 +51,19 @@ t.test('what the API does is on record', async t => {
   })
 })
 
-t.test('the chain', async t => {
+/** One of a test alone, and somebody with all rights over it. */
+async function ownDatabase(t: Test) {
   const own = await createTestDatabase()
-  const database = own.of('key_manager')
   const superuser = connect({ url: own.administratorUrl, applicationName: 'test', poolSize: 1 })
   t.teardown(async () => {
     await superuser.destroy()
     await own.drop()
   })
+  return { database: own.of('key_manager'), superuser }
+}
+
+t.test('the chain', async t => {
+  const { database, superuser } = await ownDatabase(t)
   const record = (targetId: string, on: Database = database) =>
     recordAudit(on, actor, {
       action: 'secret.create',
@@ -175,13 +180,7 @@ t.test('the chain', async t => {
 })
 
 t.test('retention', async t => {
-  const own = await createTestDatabase()
-  const database = own.of('key_manager')
-  const superuser = connect({ url: own.administratorUrl, applicationName: 'test', poolSize: 1 })
-  t.teardown(async () => {
-    await superuser.destroy()
-    await own.drop()
-  })
+  const { database, superuser } = await ownDatabase(t)
   const retention = { days: 40, key }
   const insert = (count: number, daysAgo: number) =>
     database.raw(

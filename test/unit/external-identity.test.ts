@@ -266,9 +266,14 @@ t.test('a Keystone that goes and comes back', async t => {
   await keystone.stop()
   t.ok(await validate('good-1'))
   await awayFor(t, validate('good-2'), 'away')
-  const started = performance.now()
+  const waits: number[] = []
+  for (let at = 0; at < 5; at++) {
+    const asked = performance.now()
+    await awayFor(t, validate(`good-y${at}`), 'at once')
+    waits.push(performance.now() - asked)
+  }
+  t.ok(Math.min(...waits) < 350, 'who comes next is not kept waiting: the pauses between tries alone take 700 ms')
   await Promise.all(Array.from({ length: 300 }, (_, at) => awayFor(t, validate(`good-x${at}`), 'at once')))
-  t.ok(performance.now() - started < 10_000, 'those who come next are not kept waiting')
   await keystone.start()
   await delay(500)
   t.ok(await validate('good-2'))
@@ -318,9 +323,8 @@ t.test('however many tokens come, few are asked about at once, and not all wait'
 t.test('those who wait too long for their turn are told', async t => {
   const { keystone, validate } = await scene(t, { requestTimeoutSeconds: 0.4 })
   keystone.validate = () => undefined
-  const started = performance.now()
   await Promise.all(Array.from({ length: 40 }, (_, at) => awayFor(t, validate(`good-${at}`), 'slow')))
-  t.ok(performance.now() - started < 10_000)
+  t.ok(keystone.asked.validate <= 32, `${keystone.asked.validate} had their turn, two rounds of sixteen at most`)
 })
 
 t.test('clocks that are apart are warned of, once', async t => {
