@@ -79,7 +79,8 @@ function putInPlace(aside) {
   for (const name of readdirSync(dist)) {
     const path = join(dist, name)
     const isOld = Date.now() - statSync(path).mtimeMs > KEEP_CHUNKS_MS
-    if (name.startsWith('chunk-') && !made.includes(name) && isOld) rmSync(path)
+    const isUnused = name.startsWith('.building-') || (name.startsWith('chunk-') && !made.includes(name))
+    if (isUnused && isOld) rmSync(path, { recursive: true, force: true })
   }
 }
 
