@@ -6,11 +6,11 @@ import { keystoneNotifications } from './keystone-notifications.js'
 import { loadBalancerAccess } from './load-balancer-access.js'
 import { loadBalancerKeyManager } from './load-balancer-key-manager.js'
 import { loadBalancerOptions } from './load-balancer-options.js'
+import { loadBalancerQuota } from './quotas.js'
 
 const port = z.coerce.number().int().min(1).max(65535)
 const seconds = z.coerce.number().positive()
 const host = z.string().min(1)
-const limit = z.coerce.number().int().min(-1).max(2_000_000_000).default(-1)
 const postgresUrl = z.string().regex(/^postgres(ql)?:\/\//, 'must be a postgres:// URL')
 
 /**
@@ -51,18 +51,7 @@ export const configurationSchema = z.strictObject({
       public_url: z.url().optional(),
       topology: z.enum(['SINGLE', 'ACTIVE_STANDBY']).default('SINGLE'),
       default_provider: z.string().default('amphora'),
-      quota: z
-        .strictObject({
-          loadbalancer: limit,
-          listener: limit,
-          pool: limit,
-          member: limit,
-          healthmonitor: limit,
-          l7policy: limit,
-          l7rule: limit,
-        })
-        .prefault({})
-        .describe('Most objects of each kind in a project for which no other limit was set; -1 is unlimited'),
+      quota: loadBalancerQuota,
       ...loadBalancerOptions,
       ...loadBalancerAccess,
       ...loadBalancerKeyManager,

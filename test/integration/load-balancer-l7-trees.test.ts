@@ -80,7 +80,7 @@ t.test('others move without a change of their status', async t => {
 })
 
 t.test('trees', async t => {
-  const api = await startTestApi(OFFERED)
+  const api = await startTestApi({ ...OFFERED, quota: { l7policy: -1 } })
   t.teardown(api.stop)
   const pool = (name: string, more: object = {}) => ({ name, protocol: 'HTTP', lb_algorithm: 'ROUND_ROBIN', ...more })
   const rule = { type: 'PATH', compare_type: 'STARTS_WITH', value: '/a' }

@@ -13,7 +13,15 @@ import {
 } from '../support/load-balancer-api.js'
 
 const QUOTAS = '/v2/lbaas/quotas'
-const UNLIMITED = { loadbalancer: -1, listener: -1, pool: -1, member: -1, healthmonitor: -1, l7policy: -1, l7rule: -1 }
+const DEFAULTS = {
+  loadbalancer: 100,
+  listener: 500,
+  pool: 500,
+  member: 5000,
+  healthmonitor: 500,
+  l7policy: 1000,
+  l7rule: 5000,
+}
 /** Limits as answers spell them. */
 const spelt = (limits: Record<string, number | null>) => ({
   ...limits,
@@ -23,7 +31,7 @@ const spelt = (limits: Record<string, number | null>) => ({
 const limitsOf = (project: string, limits: Record<string, number | null> = {}) => ({
   project_id: project,
   tenant_id: project,
-  ...spelt({ ...UNLIMITED, ...limits }),
+  ...spelt({ ...DEFAULTS, ...limits }),
 })
 const admin = tokenOf('load-balancer_quota_admin', FOREIGN)
 
@@ -33,7 +41,7 @@ const setQuota = async (api: TestApi, quota: Record<string, unknown>, project = 
 async function inUse(api: TestApi, project = OWN): Promise<Record<string, unknown>> {
   const { body } = await api.ask('GET', `${QUOTAS}/${project}/usage`, undefined, admin)
   const usage = body.quota_usage as Json
-  return Object.fromEntries(Object.keys(UNLIMITED).map(name => [name, at(usage, name, 'in_use')]))
+  return Object.fromEntries(Object.keys(DEFAULTS).map(name => [name, at(usage, name, 'in_use')]))
 }
 
 const createBalancer = (api: TestApi, body: object = {}) =>
@@ -72,7 +80,7 @@ t.test('showing and setting', async t => {
   })
   t.strictSame(await show(OWN), { quota: limitsOf(OWN, { loadbalancer: 5, pool: -1, healthmonitor: 0 }) })
   t.strictSame(await show(`${OWN}/default`), { quota: limitsOf(OWN, { pool: 7 }) }, 'the defaults stay')
-  const nothing = Object.fromEntries(Object.keys(UNLIMITED).map(name => [name, null]))
+  const nothing = Object.fromEntries(Object.keys(DEFAULTS).map(name => [name, null]))
   t.strictSame((await api.ask('GET', QUOTAS)).body, {
     quotas: [
       { project_id: OWN, tenant_id: OWN, ...spelt({ ...nothing, loadbalancer: 5, pool: -1, healthmonitor: 0 }) },
@@ -209,7 +217,7 @@ t.test('a limit is exact for every kind, however many ask at once', async t => {
   t.teardown(api.stop)
   // Changes of one load balancer follow each other, those of several are made at once.
   const trees = [await makeTree(api), await makeTree(api), await makeTree(api), await makeTree(api)]
-  t.strictSame(await inUse(api), Object.fromEntries(Object.keys(UNLIMITED).map(name => [name, 4])))
+  t.strictSame(await inUse(api), Object.fromEntries(Object.keys(DEFAULTS).map(name => [name, 4])))
   for (const [kind, { label, make }] of Object.entries(KINDS)) {
     await t.test(kind, async t => {
       await setQuota(api, { [kind]: 7 })
@@ -250,7 +258,7 @@ t.test('a tree is charged as a whole', async t => {
     t.match(await createBalancer(api, TREE), met(label))
     await setQuota(api, { [kind]: null })
   }
-  t.strictSame(await inUse(api), Object.fromEntries(Object.keys(UNLIMITED).map(name => [name, 0])), 'nothing is left')
+  t.strictSame(await inUse(api), Object.fromEntries(Object.keys(DEFAULTS).map(name => [name, 0])), 'nothing is left')
   const [pools] = [{ pools: ['a', 'b'].map(name => ({ name, protocol: 'HTTP', lb_algorithm: 'ROUND_ROBIN' })) }]
   await setQuota(api, { pool: 1 })
   t.match(await createBalancer(api, pools), met('Pool'), 'all or nothing')
@@ -282,7 +290,7 @@ t.test('what is deleted counts until it is gone', async t => {
   const api = await startTestApi({ providers: ['noop_driver'] })
   t.teardown(api.stop)
   const tree = await makeTree(api)
-  const one = Object.fromEntries(Object.keys(UNLIMITED).map(name => [name, 1]))
+  const one = Object.fromEntries(Object.keys(DEFAULTS).map(name => [name, 1]))
   await setQuota(api, { listener: 1, l7rule: 1 })
   await api.ask('DELETE', `/v2/lbaas/listeners/${tree.listener}`)
   t.strictSame(await inUse(api), one)
@@ -298,7 +306,7 @@ t.test('what is deleted counts until it is gone', async t => {
   await api.ask('DELETE', `/v2/lbaas/loadbalancers/${tree.lb}?cascade=true`)
   t.strictSame((await inUse(api)).pool, 1)
   await api.apply(tree.lb)
-  t.strictSame(await inUse(api), Object.fromEntries(Object.keys(UNLIMITED).map(name => [name, 0])))
+  t.strictSame(await inUse(api), Object.fromEntries(Object.keys(DEFAULTS).map(name => [name, 0])))
 })
 
 t.test('a quota that somebody holds', async t => {
@@ -322,7 +330,7 @@ t.test('a quota that somebody holds', async t => {
 })
 
 t.test('what limits cost', async t => {
-  const api = await startTestApi({ providers: ['noop_driver'] })
+  const api = await startTestApi({ providers: ['noop_driver'], quota: { member: -1 } })
   t.teardown(api.stop)
   const tree = await makeTree(api)
   const count = async (port: number) => {

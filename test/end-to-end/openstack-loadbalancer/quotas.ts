@@ -1,14 +1,14 @@
 import type { Test } from 'tap'
 import type { Scene } from './scene.js'
 
-const UNLIMITED = {
-  load_balancer: -1,
-  listener: -1,
-  pool: -1,
-  health_monitor: -1,
-  member: -1,
-  l7policy: -1,
-  l7rule: -1,
+const DEFAULTS = {
+  load_balancer: 100,
+  listener: 500,
+  pool: 500,
+  health_monitor: 500,
+  member: 5000,
+  l7policy: 1000,
+  l7rule: 5000,
 }
 
 /** loadbalancer quota defaults show, set, show, list, unset, reset. */
@@ -18,8 +18,8 @@ export async function quotas(t: Test, { member, admin }: Scene): Promise<void> {
   const create = 'loadbalancer create --provider noop_driver --vip-subnet-id s'
 
   await t.test('defaults show', async t => {
-    t.same(await admin.show('loadbalancer quota defaults show'), UNLIMITED)
-    t.same(await member.show('loadbalancer quota defaults show'), UNLIMITED)
+    t.same(await admin.show('loadbalancer quota defaults show'), DEFAULTS)
+    t.same(await member.show('loadbalancer quota defaults show'), DEFAULTS)
   })
 
   await t.test('set, show and list', async t => {
@@ -63,13 +63,13 @@ export async function quotas(t: Test, { member, admin }: Scene): Promise<void> {
 
   await t.test('unset and reset', async t => {
     await admin.done('loadbalancer quota unset --loadbalancer --healthmonitor demo')
-    t.match(await admin.show('loadbalancer quota show demo'), { load_balancer: -1, health_monitor: -1, listener: 2 })
+    t.match(await admin.show('loadbalancer quota show demo'), { load_balancer: 100, health_monitor: 500, listener: 2 })
     await member.done(`${create} --name more --wait`)
     await admin.done('loadbalancer quota unset --listener --pool --member --l7policy --l7rule demo')
-    t.same(await admin.show('loadbalancer quota show demo'), UNLIMITED)
+    t.same(await admin.show('loadbalancer quota show demo'), DEFAULTS)
     await admin.done('loadbalancer quota set --pool 0 demo')
     await admin.done('loadbalancer quota reset demo')
-    t.same(await admin.show('loadbalancer quota show demo'), UNLIMITED)
+    t.same(await admin.show('loadbalancer quota show demo'), DEFAULTS)
   })
 
   await t.test('what is refused, and how', async t => {

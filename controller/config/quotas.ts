@@ -1,0 +1,23 @@
+import { z } from 'zod'
+
+/** Most objects of one kind in a project for which no other limit was set; -1 is unlimited. */
+const most = (objects: string, byDefault: number) =>
+  z.coerce
+    .number()
+    .int()
+    .min(-1)
+    .max(2_000_000_000)
+    .default(byDefault)
+    .describe(`Most ${objects} of a project for which no other limit was set; -1 is unlimited`)
+
+export const loadBalancerQuota = z
+  .strictObject({
+    loadbalancer: most('load balancers', 100),
+    listener: most('listeners', 500),
+    pool: most('pools', 500),
+    member: most('members', 5_000),
+    healthmonitor: most('health monitors', 500),
+    l7policy: most('L7 policies', 1_000),
+    l7rule: most('L7 rules', 5_000),
+  })
+  .prefault({})
