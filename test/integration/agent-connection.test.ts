@@ -201,9 +201,14 @@ t.test('a connection', async t => {
   })
 
   t.test('fails when the agent never starts', async t => {
+    const warnings: string[] = []
+    const hear = ({ name }: Error) => warnings.push(name)
+    process.on('warning', hear)
+    t.teardown(() => process.off('warning', hear))
     const { target } = await createAmphora(t, answerHello, { acceptsSocket: () => false })
-    const failure = createConnections(t).request(target, hello, { connectTimeoutMs: 500 })
+    const failure = createConnections(t).request(target, hello, { connectTimeoutMs: 1_500 })
     await t.rejects(failure, unreachable('refused', /agent .* does not run/))
+    t.same(warnings, [], 'and refusals leave no listeners behind')
   })
 
   t.test('that is being made does not hold up a request with less time', async t => {

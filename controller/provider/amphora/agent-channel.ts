@@ -119,7 +119,6 @@ function openChannel(
   signal: AbortSignal,
 ): Promise<AgentChannel | null> {
   return new Promise((resolve, reject) => {
-    const closed = new Promise<void>(done => client.once('close', () => done()))
     const leave = () => {
       clearTimeout(timer)
       signal.removeEventListener('abort', abort)
@@ -139,7 +138,10 @@ function openChannel(
     try {
       client.openssh_forwardOutStreamLocal(AGENT_SOCKET, (error, stream) => {
         leave()
-        resolve(error ? null : { stream, close: () => client.destroy(), closed })
+        if (error) return resolve(null)
+        // Not before: a connection whose channels are refused lives on and would gather listeners.
+        const closed = new Promise<void>(done => client.once('close', () => done()))
+        resolve({ stream, close: () => client.destroy(), closed })
       })
     } catch {
       // ssh2 throws when the connection broke since it was made.
