@@ -64,6 +64,20 @@ t.test('a machine', async t => {
     t.equal(lab.holderOf(amphoraId), before)
   })
 
+  t.test('keeps its management traffic, whatever routes the load balancer brings', async t => {
+    const namespace = lab.namespaceOf(amphoraId)
+    ip('-n', namespace, 'link', 'add', 'tenant0', 'type', 'veth', 'peer', 'name', 'tenant1')
+    t.teardown(() => ip('-n', namespace, 'link', 'delete', 'tenant0'))
+    ip('-n', namespace, 'address', 'add', `${lab.subnet}.77/25`, 'dev', 'tenant0')
+    for (const end of ['tenant0', 'tenant1']) ip('-n', namespace, 'link', 'set', end, 'up')
+    for (const destination of [`${lab.subnet}.1/32`, `${lab.subnet}.0/25`]) {
+      ip('-n', namespace, 'route', 'replace', destination, 'dev', 'tenant0')
+    }
+    agents.close(amphoraId)
+    t.match(await agents.request(target, hello), { protocolVersion: 1 }, 'sshd answers the controller')
+    t.match(ip('-n', namespace, 'route', 'get', `${lab.subnet}.1`), /dev mgmt0/, 'beats go to the controller')
+  })
+
   t.test('gets another management card when its own is gone', async t => {
     await fabric.detach(spec.managementPort.id)
     const before = lab.holderOf(amphoraId)

@@ -29,7 +29,7 @@ share "$node" opt/krater/node
 share "$agent" opt/krater/agent.mjs
 
 cp -R "$here/etc/." etc/
-cp "$here/init.sh" opt/krater/init.sh
+cp "$here/init.sh" "$here/management.sh" opt/krater/
 for name in ld.so.cache ld.so.conf services protocols localtime; do
   [ ! -e "/etc/$name" ] || cp -P "/etc/$name" "etc/$name"
 done

@@ -6,17 +6,8 @@ export HOME=/root
 cd /
 read -r address </etc/management-address
 
-# A machine on a tenant's network could send packets for the management address to one of the other cards. Better no machine than one
-# without this; whoever makes it hears why.
-case $address in *:*) protocol=ip6 ;; *) protocol=ip ;; esac
-nft -f - <<RULES || exit 1
-table inet krater_management {
-  chain input {
-    type filter hook input priority filter; policy accept;
-    iifname != { "lo", "mgmt0" } $protocol daddr $address drop
-  }
-}
-RULES
+# Better no machine than one without this; whoever makes it hears why.
+/bin/bash /opt/krater/management.sh || exit 1
 
 # Whatever was open towards the host is open no more.
 exec </dev/null >/run/krater/log/init.log 2>&1
@@ -26,16 +17,6 @@ exec 4>&-
 trap 'exit 0' TERM INT
 
 sysctl -q -e -p /etc/sysctl.conf
-
-# Tenants name the members that HAProxy connects to: neither other machines of the management network nor this one's own sshd are
-# any of theirs. The kernel asks for its own addresses before any other rule, so that rule moves behind ours.
-haproxy=$(id -u haproxy)
-for family in 4 6; do
-  ip -$family rule add priority 60 table local && ip -$family rule delete priority 0
-  ip -$family route show dev mgmt0 scope link | while read -r subnet _; do
-    ip -$family rule add priority 50 uidrange "$haproxy-$haproxy" to "$subnet" prohibit
-  done
-done
 
 log_of() { # NAME: the file for what a program prints; what grew too long is begun anew
   local file=/run/krater/log/$1.out
