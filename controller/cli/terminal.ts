@@ -12,9 +12,15 @@ export function print(line = ''): void {
   process.stdout.write(`${line}\n`)
 }
 
-/** Text that others chose (names of tenants, words of amphorae) with its control characters made visible, so that it cannot steer the terminal. */
+/**
+ * Text that others chose (names of tenants, words of amphorae) with everything escaped that has no shape of its own: controls, which steer the
+ * terminal, and what reorders, hides or breaks text (bidirectional controls, characters of no width, odd blanks, line separators).
+ */
 export function visible(text: string): string {
-  return text.replaceAll(/[^\P{Cc}\t]/gu, character => `\\u{${character.charCodeAt(0).toString(16)}}`)
+  return text.replaceAll(
+    /(?![ \t])[\p{C}\p{Z}\p{Default_Ignorable_Code_Point}]/gu,
+    character => `\\u{${character.codePointAt(0)?.toString(16)}}`,
+  )
 }
 
 /** Lines with columns as wide as their widest cell; the last column is as long as it is. */

@@ -371,6 +371,23 @@ t.test('logs are bounded', async t => {
 
 t.test('what tenants and amphorae say cannot steer the terminal', async t => {
   t.same(table([['a', '\u001b[2Jname\u009b31m\n', 'è 名']]), ['a  \\u{1b}[2Jname\\u{9b}31m\\u{a}  è 名'])
+  const unseen = [
+    '\u202e',
+    '\u2066',
+    '\u200b',
+    '\u200d',
+    '\ufeff',
+    '\u2028',
+    '\u2029',
+    '\u00a0',
+    '\u00ad',
+    '\u{e0041}',
+    '\u3164',
+  ]
+  for (const character of unseen) {
+    const escaped = `\\u{${character.codePointAt(0)?.toString(16)}}`
+    t.same(table([[`a${character}b`]]), [`a${escaped}b`], escaped)
+  }
 })
 
 t.test('output may be cut off', async t => {
