@@ -3,7 +3,7 @@ import { checkExternalIdentity, externalIdentityOptions } from './external-ident
 import { keyManagerOptions } from './key-manager-options.js'
 import { keyManagerWorkerOptions } from './key-manager-worker-options.js'
 import { keystoneNotifications } from './keystone-notifications.js'
-import { loadBalancerAccess } from './load-balancer-access.js'
+import { loadBalancerAccess, trustedProxies } from './load-balancer-access.js'
 import { loadBalancerKeyManager } from './load-balancer-key-manager.js'
 import { loadBalancerOptions } from './load-balancer-options.js'
 import { loadBalancerQuota } from './quotas.js'
@@ -39,6 +39,7 @@ export const configurationSchema = z.strictObject({
       host: host.default('127.0.0.1'),
       port: port.default(5000),
       public_url: z.url().optional().describe('What the catalogue says when it is not http://host:port/v3'),
+      trusted_proxies: trustedProxies,
       token_expiration: seconds.default(3600),
       ...externalIdentityOptions,
     })
@@ -72,6 +73,7 @@ export const configurationSchema = z.strictObject({
       host: host.default('127.0.0.1'),
       port: port.default(9696),
       public_url: z.url().optional(),
+      trusted_proxies: trustedProxies,
       driver: z.enum(['local', 'noop']).default('local'),
       cidr: z
         .string()

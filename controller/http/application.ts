@@ -2,7 +2,9 @@ import { randomUUID } from 'node:crypto'
 import Koa from 'koa'
 import { isDatabaseAway } from '../database/database-away.js'
 import type { Logger } from '../log/log.js'
-import { ApiError } from './errors.js'
+import { ApiError, FloodError } from './errors.js'
+import { createFloodLog } from './flood-log.js'
+import { requireOneHost } from './public-base.js'
 
 export type Fault = { status: number; title: string; message: string; requestId: string }
 
@@ -17,16 +19,19 @@ export type ApplicationOptions = {
 /**
  * A Koa application with what every API of ours shares: a request id on each answer (`x-openstack-request-id`), one
  * access-log line per request, and one mapper from errors to the API's own fault shape. While the database is away that is
- * 503; any other unknown error is a bug: it is logged with its stack, and the caller sees only the request id.
+ * 503; any other unknown error is a bug: it alone is logged with its stack, and the caller sees only the request id. A flood of requests has one
+ * line for all that are refused.
  */
 export function createApplication({ name, log, presentFault }: ApplicationOptions): Koa {
   const app = new Koa()
+  const logFlood = createFloodLog(log, { service: name })
   app.use(async (ctx, next) => {
     const requestId = `req-${randomUUID()}`
     const started = process.hrtime.bigint()
     ctx.state.requestId = requestId
     ctx.set('x-openstack-request-id', requestId)
     try {
+      requireOneHost(ctx)
       rejectMalformedPath(ctx.path)
       await next()
       if (ctx.status === 404 && ctx.body === undefined) throw new ApiError(404, 'The resource could not be found.')
@@ -35,10 +40,17 @@ export function createApplication({ name, log, presentFault }: ApplicationOption
       }
     } catch (error) {
       const fault = faultOf(error, requestId)
-      if (fault.status >= 500) log.error({ service: name, requestId, err: error }, fault.message)
       if (error instanceof ApiError) ctx.set({ ...error.headers })
       ctx.status = fault.status
       ctx.body = presentFault(fault, error)
+      if (error instanceof FloodError) {
+        logFlood(error.flood, `${error.flood}: ${error.message}`)
+        return
+      }
+      if (fault.status === 503) {
+        const reason = error instanceof Error ? error.message : String(error)
+        logFlood(fault.message, reason === fault.message ? reason : `${fault.message} (${reason})`)
+      } else if (!(error instanceof ApiError)) log.error({ service: name, requestId, err: error }, fault.message)
     }
     const milliseconds = Number(process.hrtime.bigint() - started) / 1e6
     log.info(
@@ -61,6 +73,7 @@ const TITLES: Readonly<Record<number, string>> = {
   413: 'Request Entity Too Large',
   415: 'Unsupported Media Type',
   422: 'Unprocessable Content',
+  429: 'Too Many Requests',
   500: 'Internal Server Error',
   501: 'Not Implemented',
   503: 'Service Unavailable',

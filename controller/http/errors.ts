@@ -10,6 +10,18 @@ export class ApiError extends Error {
   }
 }
 
+/** A request that is one of too many. Its `flood` (what there is too much of, and whose) has one line in the log, whatever its size. */
+export class FloodError extends ApiError {
+  constructor(
+    status: 429 | 503,
+    message: string,
+    readonly flood: string,
+    retryAfterSeconds: number,
+  ) {
+    super(status, message, { 'Retry-After': String(Math.max(1, Math.ceil(retryAfterSeconds))) })
+  }
+}
+
 export const badRequest = (message: string) => new ApiError(400, message)
 export const forbidden = (message = 'Policy does not allow this request to be performed.') => new ApiError(403, message)
 export const notFound = (message: string) => new ApiError(404, message)

@@ -1,4 +1,5 @@
 import type { Context } from 'koa'
+import { ApiError } from './errors.js'
 import { createProxyCheck } from './trusted-proxies.js'
 
 export type PublicBaseOptions = {
@@ -14,7 +15,22 @@ export type PublicBaseOptions = {
  */
 export type PublicBase = (ctx: Context, mounted: string) => string
 
-const HOST = /^[A-Za-z0-9._-]+(:\d{1,5})?$|^\[[0-9A-Fa-f:.]+\](:\d{1,5})?$/
+const HOST = /^[A-Za-z0-9._-]{1,255}(:\d{1,5})?$|^\[[0-9A-Fa-f:.]{2,45}\](:\d{1,5})?$/
+
+/** @throws ApiError 400 for a request whose Host is none, or that names several: a proxy and we could take different ones */
+export function requireOneHost(ctx: Context): void {
+  const count = ctx.req.rawHeaders.filter((name, at) => at % 2 === 0 && name.toLowerCase() === 'host').length
+  if (count > 1) throw new ApiError(400, 'The request has several Host headers.')
+  const host = ctx.get('Host')
+  if (host !== '' && !HOST.test(host)) throw new ApiError(400, 'The Host header is not valid.')
+}
+
+/** Host and port as the client named them, or where its connection arrived: HTTP/1.0 needs no Host. */
+function hostOf(ctx: Context): string {
+  if (ctx.host !== '') return ctx.host
+  const { localAddress = '', localPort } = ctx.req.socket
+  return `${localAddress.includes(':') ? `[${localAddress}]` : localAddress}:${localPort}`
+}
 const PREFIX = /^(\/[\w.~-]+)+$/
 
 export function createPublicBase({ publicUrl, trustedProxies }: PublicBaseOptions): PublicBase {
@@ -31,6 +47,6 @@ export function createPublicBase({ publicUrl, trustedProxies }: PublicBaseOption
       return pattern.test(value) ? value : undefined
     }
     const scheme = told('X-Forwarded-Proto', /^https?$/) ?? ctx.protocol
-    return `${scheme}://${told('X-Forwarded-Host', HOST) ?? ctx.host}${told('X-Forwarded-Prefix', PREFIX) ?? mounted}`
+    return `${scheme}://${told('X-Forwarded-Host', HOST) ?? hostOf(ctx)}${told('X-Forwarded-Prefix', PREFIX) ?? mounted}`
   }
 }

@@ -7,6 +7,7 @@ import { isUniqueViolation, sqlState } from '../database/transaction.js'
 import { createApplication } from '../http/application.js'
 import { readJson } from '../http/body.js'
 import { ApiError, badRequest, conflict, forbidden } from '../http/errors.js'
+import { createPublicBase } from '../http/public-base.js'
 import type { Logger } from '../log/log.js'
 import { isAllowedBy } from './access-rules.js'
 import { locate, versionDocument } from './discovery.js'
@@ -63,10 +64,11 @@ export function createIdentityApi({ database, config, log, credentialKey }: Iden
 }
 
 /** Finds where the request came to, and gives every answer the headers and errors that Keystone's have. */
-function decorate({ host, port, public_url }: Configuration['identity']): Middleware {
+function decorate({ public_url, trusted_proxies }: Configuration['identity']): Middleware {
   const publicUrl = public_url === undefined ? null : new URL(public_url)
+  const baseOf = createPublicBase({ publicUrl: undefined, trustedProxies: trusted_proxies })
   return async (ctx, next) => {
-    const { base, path } = locate(publicUrl, ctx.get('Host'), `${host}:${port}`, ctx.path)
+    const { base, path } = locate(publicUrl, baseOf(ctx, ''), ctx.path)
     ctx.state.base = base
     ctx.state.url = `${base}${path}${ctx.search}`
     ctx.path = path

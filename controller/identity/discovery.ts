@@ -20,13 +20,11 @@ export type Location = {
  * Where a request came to. Behind a proxy that ends TLS the configured public URL tells the scheme, but only for requests that came to its host:
  * who reaches us by another name must get hrefs that it can reach.
  * @param publicUrl as configured, with or without /v3
- * @param host the Host header
- * @param fallback host:port when there is no usable Host header
+ * @param origin scheme and host by which the client reached us
  */
-export function locate(publicUrl: URL | null, host: string, fallback: string, path: string): Location {
+export function locate(publicUrl: URL | null, origin: string, path: string): Location {
   const configured = publicUrl?.pathname.replace(/\/(v3\/?)?$/, '') ?? ''
   const prefix = [configured, '/identity'].find(prefix => prefix !== '' && `${path}/`.startsWith(`${prefix}/`)) ?? ''
-  const trusted = /^(\[[\da-fA-F:.]+\]|[\w.-]+)(:\d+)?$/.test(host) ? host : fallback
-  const origin = publicUrl?.host === trusted ? publicUrl.origin : `http://${trusted}`
-  return { base: `${origin}${prefix}`, path: path.slice(prefix.length) || '/' }
+  const seen = publicUrl !== null && origin.replace(/^https?:\/\//, '') === publicUrl.host ? publicUrl.origin : origin
+  return { base: `${seen}${prefix}`, path: path.slice(prefix.length) || '/' }
 }

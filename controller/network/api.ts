@@ -3,6 +3,7 @@ import type Koa from 'koa'
 import type { Context } from 'koa'
 import type { Database } from '../database/connection.js'
 import { createApplication } from '../http/application.js'
+import { createPublicBase } from '../http/public-base.js'
 import { authenticate } from '../identity/authenticate.js'
 import type { TokenValidator } from '../identity/caller.js'
 import type { Logger } from '../log/log.js'
@@ -23,14 +24,17 @@ export type NetworkApiOptions = {
   identityUrl: string
   /** What links begin with; the URL at which a request came in when it is not given. */
   publicUrl?: string | undefined
+  trustedProxies?: readonly string[]
   log: Logger
 }
 
 /** The subset of the Networking API v2.0 that clients of load balancers need: networks, subnets and ports. */
-export function createNetworkApi({ database, driver, validate, identityUrl, publicUrl, log }: NetworkApiOptions): Koa {
+export function createNetworkApi(options: NetworkApiOptions): Koa {
+  const { database, driver, validate, identityUrl, publicUrl, trustedProxies = [], log } = options
   const app = createApplication({ name: 'network', log, presentFault })
   const router = new Router()
-  const baseUrl = (ctx: Context) => publicUrl?.replace(/\/+$/, '') ?? `${ctx.protocol}://${ctx.host}`
+  const base = createPublicBase({ publicUrl, trustedProxies })
+  const baseUrl = (ctx: Context) => base(ctx, '')
   const resources =
     driver === 'noop'
       ? (['network', 'subnet', 'port'] as const).map(createNoopResource)

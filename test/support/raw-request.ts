@@ -1,7 +1,7 @@
 import { createConnection } from 'node:net'
 
 /**
- * Sends a request whose lines are exactly these, apart from Host, and `Connection: close`.
+ * Sends a request whose lines are exactly these, apart from Host unless one is among them, and `Connection: close`.
  * @param url of the server
  * @param lines the request line and headers
  * @returns the whole answer as text
@@ -17,6 +17,7 @@ export function requestAsWritten(url: string, lines: readonly string[]): Promise
     })
     socket.on('end', () => resolve(received))
     socket.on('error', reject)
-    socket.write([...lines, 'Host: x', 'Connection: close', '', ''].join('\r\n'))
+    const host = lines.some(line => /^host:/i.test(line)) ? [] : ['Host: x']
+    socket.write([...lines, ...host, 'Connection: close', '', ''].join('\r\n'))
   })
 }

@@ -3,6 +3,8 @@ import type Koa from 'koa'
 import t, { type Test } from 'tap'
 import { createApplication } from '../../controller/http/application.js'
 import { readBytes } from '../../controller/http/body.js'
+import { ApiError, FloodError } from '../../controller/http/errors.js'
+import { createPublicBase } from '../../controller/http/public-base.js'
 import { startServer } from '../../controller/http/server.js'
 import { createClientAddress } from '../../controller/http/trusted-proxies.js'
 import { requestAsWritten } from '../support/raw-request.js'
@@ -74,4 +76,65 @@ t.test('where a request comes from', async t => {
   t.equal(await asked(trusted, '192.0.2.1, 2001:db8::7, ::ffff:127.0.0.9'), '<192.0.2.1>', 'through several')
   t.equal(await asked(trusted, '127.0.0.7'), '<127.0.0.7>', 'from a proxy itself')
   t.equal(await asked(trusted, '192.0.2.1, nonsense'), '<127.0.0.1>')
+})
+
+t.test('the Host header is one, and a host', async t => {
+  const base = createPublicBase({ publicUrl: undefined, trustedProxies: [] })
+  const { url } = await serve(t, ctx => {
+    ctx.body = `<${base(ctx, '')}>`
+  })
+  const asked = (...hosts: string[]) => requestAsWritten(url, ['GET / HTTP/1.1', ...hosts.map(host => `Host: ${host}`)])
+  for (const host of ['api.example:9876', '[2001:db8::1]:80', 'a_b-c.d']) {
+    t.match(await asked(host), `<http://${host}>`, host)
+  }
+  t.match(await asked('127.0.0.1', 'evil.example'), /^HTTP\/1\.1 400 [\s\S]*several Host headers/)
+  t.match(await asked('a', 'a'), /^HTTP\/1\.1 400 /)
+  const forged = [
+    'evil.example/path',
+    'a"onload="x',
+    'user@evil.example',
+    'a, b',
+    'a b',
+    'a:80:80',
+    '[::1',
+    '<b>',
+    'a?b',
+  ]
+  for (const host of forged) {
+    t.match(await asked(host), /^HTTP\/1\.1 400 [\s\S]*Host header is not valid/, host)
+  }
+  t.match(await requestAsWritten(url, ['GET / HTTP/1.0', 'Host: ']), `<${url}>`, 'none: where the connection arrived')
+})
+
+t.test('refusals are logged without a stack, and a flood of them on one line', async t => {
+  const refusals: Record<string, () => Error> = {
+    '/501': () => new ApiError(501, 'not built'),
+    '/503': () => new ApiError(503, 'later'),
+    '/away': () => Object.assign(new Error('connect ECONNREFUSED'), { code: 'ECONNREFUSED' }),
+    '/429': () => new FloodError(429, 'Too many.', 'logins from 192.0.2.1', 7),
+    '/bug': () => new TypeError('a bug'),
+  }
+  const { url, lines, line } = await serve(t, ctx => {
+    throw refusals[ctx.path]?.() ?? new ApiError(404, 'nothing')
+  })
+  const get = (path: string) => requestAsWritten(url, [`GET ${path} HTTP/1.1`])
+  await Promise.all(Array.from({ length: 50 }, () => Promise.all(['/503', '/away', '/429'].map(get))))
+  t.match(await get('/429'), /^HTTP\/1\.1 429 Too Many Requests\r\n[\s\S]*retry-after: 7\r\n/i)
+  await get('/501')
+  t.same(
+    lines.filter(({ level }) => level >= 40).map(({ level, msg, err }) => [level, msg, err]),
+    [
+      [40, 'later', undefined],
+      [40, 'The database cannot be reached; try again in a moment. (connect ECONNREFUSED)', undefined],
+      [40, 'logins from 192.0.2.1: Too many.', undefined],
+    ],
+  )
+  t.equal(lines.filter(({ path }) => path === '/429').length, 0, 'nor in the access log')
+  await get('/bug')
+  t.match(await line('request', ({ path }) => path === '/bug'), { status: 500 })
+  t.match(
+    lines.find(({ level }) => level === 50),
+    { err: { stack: /a bug/ } },
+    'a bug has its stack',
+  )
 })

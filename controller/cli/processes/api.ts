@@ -91,6 +91,8 @@ function apisOf(
         createNetworkApi({
           database: open('network'),
           driver: config.network.driver,
+          publicUrl: config.network.public_url,
+          trustedProxies: config.network.trusted_proxies,
           validate: tokens.validator(),
           identityUrl: serviceUrls(config).identity,
           log,
