@@ -1,4 +1,5 @@
 import { badRequest } from '../http/errors.js'
+import { requireFewSortKeys } from '../http/sort-keys.js'
 import { invalidInput } from './input.js'
 import { canonicalKey, type Filter, type Resource, sqlOf } from './resource.js'
 import { type Condition, condition } from './select.js'
@@ -128,7 +129,9 @@ function argumentsOf(queryString: string): ReadonlyMap<string, string[]> {
   const args = new Map<string, string[]>()
   for (const [name, value] of new URLSearchParams(queryString)) {
     if (name.includes('\0') || value.includes('\0')) throw badRequest('An argument holds a NUL character.')
-    args.set(name, [...(args.get(name) ?? []), value])
+    const values = args.get(name)
+    if (values === undefined) args.set(name, [value])
+    else values.push(value)
   }
   return args
 }
@@ -187,6 +190,7 @@ function sortOf(resource: Resource, args: ReadonlyMap<string, string[]>): SortKe
   const pairs = args.has('sort')
     ? words('sort').map(word => word.split(':', 2))
     : words('sort_key').map((key, index) => [key, words('sort_dir')[index]])
+  requireFewSortKeys(pairs)
   const seen = new Set<string>()
   return pairs
     .filter(([key = '']) => key !== '' && !seen.has(key) && seen.add(key))

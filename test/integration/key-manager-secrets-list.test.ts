@@ -187,6 +187,7 @@ t.test('order', async t => {
   for (const wrong of ['size', 'name:up', 'name,name:desc', 'name:asc:desc', 'name,', 'constructor', '%00', 'id']) {
     t.equal((await list(`sort=${wrong}`)).status, 400, wrong)
   }
+  t.match(await list(`sort=${'name,'.repeat(1000)}`), { status: 400, body: { description: /at most 10 keys/ } })
 })
 
 t.test('lists that ACLs open', async t => {

@@ -92,6 +92,12 @@ t.test('lists of load balancers', async t => {
       status: 400,
       body: { faultstring: `Supplied sort direction 'up' is not valid.` },
     })
+    for (const query of [`sort=${'name,'.repeat(1000)}`, 'sort=id&'.repeat(11), `sort_key=${'id,'.repeat(11)}`]) {
+      t.match(await list(`?${query}`), {
+        status: 400,
+        body: { faultstring: 'A list can be sorted by at most 10 keys.' },
+      })
+    }
   })
   await t.test('pages, forwards and back, by their links, for every order', async t => {
     // updated_at is null for some, so its order has ties and nulls.

@@ -60,6 +60,7 @@ t.test('lists', async t => {
       'limit=-1',
       'limit=x',
       'page_reverse=x',
+      'sort_key=name&'.repeat(11),
     ]
     for (const query of refused) isFault(t, await call(`GET /v2.0/networks?${query}`, token), 400, 'HTTPBadRequest')
     isFault(t, await call('GET /v2.0/ports?fixed_ips=colour%3Dred', token), 400, 'HTTPBadRequest')

@@ -1,5 +1,6 @@
 import type { Knex } from 'knex'
 import { badRequest } from '../../http/errors.js'
+import { requireFewSortKeys } from '../../http/sort-keys.js'
 import { queryText } from '../input.js'
 import { integerIn } from '../paging.js'
 import type { Who } from '../rights.js'
@@ -97,7 +98,9 @@ const SORT_COLUMNS: Readonly<Record<string, string>> = {
  */
 export function orderOf(query: URLSearchParams): string {
   const sort = queryText(query, 'sort')
-  const keys = (sort === null ? [] : sort.split(',')).map(part => {
+  const parts = sort === null ? [] : sort.split(',')
+  requireFewSortKeys(parts)
+  const keys = parts.map(part => {
     const [key = '', direction = 'asc', ...rest] = part.split(':').map(word => word.trim())
     const column = Object.hasOwn(SORT_COLUMNS, key) ? SORT_COLUMNS[key] : undefined
     if (column === undefined) throw badRequest(`Secrets cannot be sorted by "${key.slice(0, 100)}".`)

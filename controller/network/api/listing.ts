@@ -1,3 +1,4 @@
+import { requireFewSortKeys } from '../../http/sort-keys.js'
 import { invalidRequest } from './neutron-error.js'
 
 export type Sort = { key: string; descending: boolean }
@@ -26,7 +27,9 @@ export function parseListing(query: string): Listing {
   const filters = new Map<string, string[]>()
   for (const [name, value] of parameters) {
     if (NOT_FILTERS.has(name)) continue
-    filters.set(alias(name), [...(filters.get(alias(name)) ?? []), value])
+    const values = filters.get(alias(name))
+    if (values === undefined) filters.set(alias(name), [value])
+    else values.push(value)
   }
   return {
     filters,
@@ -45,6 +48,7 @@ function parseSorts(keys: readonly string[], directions: readonly string[]): Sor
   const unknown = directions.find(direction => direction !== 'asc' && direction !== 'desc')
   if (unknown !== undefined)
     throw invalidRequest(`'${unknown}' is invalid value for sort_dirs, valid value is 'asc' and 'desc'`)
+  requireFewSortKeys(keys)
   const seen = new Set<string>()
   return keys.flatMap((key, index) => {
     const name = alias(key)
