@@ -15,7 +15,7 @@ await runScript(async () => {
     const [{ program }] = await bundleTests(['test/bench/bench.ts'], directory)
     const code = await runInSandbox([process.execPath, program, root, ...process.argv.slice(2)], {
       signal,
-      env: { TMPDIR: directory },
+      env: { TMPDIR: directory, KRATER_TEST_DIRECTORY: directory },
       stdio: 'inherit',
     })
     if (code !== 0 && !signal.aborted) throw new Failure(`The benchmarks ended with status ${code}.`)

@@ -1,5 +1,5 @@
 import { AnswerError } from '../answer-error.js'
-import { carryOut, type Outcome, reload } from '../haproxy/carry-out.js'
+import { carryOut, type HeadStart, type Outcome, reload, startAhead } from '../haproxy/carry-out.js'
 import { type Haproxy, HaproxyFailure } from '../haproxy/haproxy.js'
 import { refusalOf } from '../haproxy/validate.js'
 import { type Keepalived, keepalivedRefusalOf } from '../keepalived/keepalived.js'
@@ -36,12 +36,10 @@ export async function apply(parts: Parts, desired: Desired): Promise<ApplyResult
 
   let outcome: Outcome
   try {
+    const before = store.confirmed()
     const staged = store.stage(desired)
-    const named = async () =>
-      nameCards(await planWithCards(desired, store.confirmed()), desired, store.confirmed(), log)
-    const [network] = await Promise.all([named(), refuseHaproxy(staged)])
-    await refuseKeepalived(staged)
-    outcome = await takeEffect(parts, staged, { before: store.confirmed(), desired, network, how: 'cheapest' })
+    const prepared = await prepare(parts, staged, desired, before)
+    outcome = await takeEffect(parts, staged, { before, desired, how: 'cheapest', ...prepared })
   } catch (error) {
     store.discard()
     if (error instanceof AnswerError) throw error
@@ -86,6 +84,32 @@ export async function resume(parts: Parts): Promise<void> {
   }
 }
 
+/**
+ * Checks all that a change needs before it may take effect. Members alone go ahead: HAProxy checks every command itself, so traffic need not
+ * wait for the check of the whole file; when that fails, they are taken back.
+ */
+async function prepare(
+  { haproxy, log }: Parts,
+  staged: Staged,
+  desired: Desired,
+  before: Desired | null,
+): Promise<{ network: InterfacePlan; headStart: HeadStart | null }> {
+  const onlyHaproxy = before !== null && isSameBesideHaproxy(before, desired)
+  const headStart = onlyHaproxy ? await startAhead(haproxy, before.haproxy, desired.haproxy) : null
+  try {
+    const named = async () => nameCards(await planWithCards(desired, before), desired, before, log)
+    const [network] = await Promise.all([named(), refuseHaproxy(staged)])
+    if (!onlyHaproxy) await refuseKeepalived(staged)
+    return { network, headStart }
+  } catch (error) {
+    if (headStart !== null) {
+      log.warn(`generation ${desired.generation} was ahead of its check and is taken back`)
+      await carryOut(haproxy, desired.haproxy, before?.haproxy ?? null, log)
+    }
+    throw error
+  }
+}
+
 /** HAProxy may run either configuration by now, so both ways lead through a reload. */
 async function finish(parts: Parts, staged: Staged, desired: Desired, before: Desired | null): Promise<void> {
   let network: InterfacePlan
@@ -96,7 +120,7 @@ async function finish(parts: Parts, staged: Staged, desired: Desired, before: De
     await rollBack(parts, desired, before)
     throw error
   }
-  await takeEffect(parts, staged, { before, desired, network, how: 'reload' })
+  await takeEffect(parts, staged, { before, desired, network, how: 'reload', headStart: null })
 }
 
 function refuseStale(store: Store, desired: Desired): void {
@@ -130,11 +154,18 @@ async function planWithCards(desired: Desired, before: Desired | null): Promise<
   return planNetwork(desired, before)
 }
 
-type Change = { before: Desired | null; desired: Desired; network: InterfacePlan; how: 'cheapest' | 'reload' }
+type Change = {
+  before: Desired | null
+  desired: Desired
+  network: InterfacePlan
+  how: 'cheapest' | 'reload'
+  headStart: HeadStart | null
+}
 
 /** From the switch of the files to the confirmation; on any failure back to where it was, and the caller discards. @throws AnswerError */
-async function takeEffect(parts: Parts, staged: Staged, { before, desired, network, how }: Change): Promise<Outcome> {
+async function takeEffect(parts: Parts, staged: Staged, change: Change): Promise<Outcome> {
   const { store, haproxy, keepalived, log } = parts
+  const { before, desired, network, how, headStart } = change
   try {
     store.activate(staged)
     const guardChanges = how === 'reload' || !isSamePair(before, desired)
@@ -143,7 +174,7 @@ async function takeEffect(parts: Parts, staged: Staged, { before, desired, netwo
     const forced = how === 'reload' && desired.haproxy !== null && haproxy.pid() !== null
     const outcome = forced
       ? await reload(haproxy, null, desired.haproxy, 'an apply was cut off', log)
-      : await carryOut(haproxy, before?.haproxy ?? null, desired.haproxy, log)
+      : await carryOut(haproxy, before?.haproxy ?? null, desired.haproxy, log, headStart)
     const keepalivedChanged = await runKeepalived(keepalived, before, desired)
     // Not before, for what it guards may have listened until now.
     if (guardChanges && desired.pair === null) await guard(null)
@@ -178,6 +209,12 @@ async function rollBack(parts: Parts, failed: Desired, before: Desired | null): 
     log.error(`rolling back failed: ${describe(error)}`)
     return `rolling back failed: ${describe(error)}`
   }
+}
+
+/** What the amphora is beside HAProxy's part: its cards, keepalived and whom it speaks to. */
+function isSameBesideHaproxy(one: Desired, other: Desired): boolean {
+  const beside = ({ interfaces, keepalived, pair }: Desired) => JSON.stringify([interfaces, keepalived?.sha256, pair])
+  return beside(one) === beside(other)
 }
 
 function isSamePair(before: Desired | null, wanted: Desired): boolean {

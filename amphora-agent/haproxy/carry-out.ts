@@ -12,6 +12,23 @@ const DELETE_MS = 5_000
 
 export type Outcome = { transition: Transition; reason: string }
 
+/** Commands that ran before the rest of their change; `failure` says why not all of them did. */
+export type HeadStart = { failure: string | null }
+
+/**
+ * Brings a change that touches only servers to the traffic, before its file is checked and becomes the current one; carryOut must follow, with
+ * the same parts or, to take it back, with the parts exchanged.
+ * @returns null when the change needs more than runtime commands; then nothing was done
+ */
+export async function startAhead(
+  haproxy: Haproxy,
+  applied: HaproxyPart | null,
+  wanted: HaproxyPart | null,
+): Promise<HeadStart | null> {
+  const plan = planTransition(applied, wanted, { running: haproxy.pid() !== null })
+  return plan.kind === 'runtime' ? { failure: await runCommands(haproxy, plan.commands) } : null
+}
+
 /**
  * Brings HAProxy from the applied to the wanted part. The wanted configuration file is already the current one.
  * @throws HaproxyFailure
@@ -21,6 +38,7 @@ export async function carryOut(
   applied: HaproxyPart | null,
   wanted: HaproxyPart | null,
   log: Log,
+  headStart: HeadStart | null = null,
 ): Promise<Outcome> {
   const plan = planTransition(applied, wanted, { running: haproxy.pid() !== null })
   switch (plan.kind) {
@@ -39,7 +57,7 @@ export async function carryOut(
       return reload(haproxy, null, wanted, `HAProxy had drifted: ${drift}`, log)
     }
     case 'runtime': {
-      const failure = await runCommands(haproxy, plan.commands)
+      const { failure } = headStart ?? { failure: await runCommands(haproxy, plan.commands) }
       const [drift] = failure === null && wanted !== null ? await differencesNow(haproxy, wanted) : []
       if (failure === null && drift === undefined) return { transition: 'runtime', reason: '' }
       return reload(haproxy, applied, wanted, failure ?? `after the change ${drift}`, log)

@@ -2,26 +2,28 @@ import { readFileSync, writeFileSync } from 'node:fs'
 import { cpus, totalmem } from 'node:os'
 import { join } from 'node:path'
 import { benchApi } from './api.js'
+import { benchChangeToTraffic } from './change-to-traffic.js'
 import { benchFirstTraffic } from './first-traffic.js'
 import { benchKeyManager } from './key-manager.js'
 import { benchRendering } from './rendering.js'
-import { benchWeightChange } from './weight-change.js'
 
 /** Sections of docs/benchmarks.md, by the words that choose them on the command line. */
 const SECTIONS: Readonly<Record<string, { title: string; parts: (root: string) => Promise<string[]> }>> = {
   'load-balancer': {
-    title: 'API requests and the way of a change',
+    title: 'API requests',
     parts: async root => [
       '### API',
       'Drivers that touch nothing (`KRATER_NETWORK_DRIVER=noop`, `KRATER_COMPUTE_DRIVER=noop`), so that the API, its worker and PostgreSQL are what is measured; all of them, and the clients, share this machine. Processor time is that of the API process; statements are those of one request, BEGIN and COMMIT included.',
       await benchApi(root),
-      '### From a change to traffic',
-      await benchWeightChange(root),
       '### From a POST to the first 200',
       await benchFirstTraffic(root),
       '### Rendering',
       benchRendering(),
     ],
+  },
+  change: {
+    title: 'From a change of a member to traffic',
+    parts: async root => [await benchChangeToTraffic(root)],
   },
   'key-manager': {
     title: 'Key manager',

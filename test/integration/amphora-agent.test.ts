@@ -188,6 +188,22 @@ t.test('what is refused leaves everything as it was', async t => {
     await untouched()
   })
 
+  await t.test('members that were changed ahead of the check of a file that is then refused', async t => {
+    const workers = () => /Pid: (\d+)/.exec(runtime('show info'))?.[1]
+    const worker = workers()
+    const wanted = next({ servers: [server(1, { weight: 33 }), server(3)] })
+    const text = wanted.haproxy?.text.replace('weight 33', 'weight 33 bogus') ?? ''
+    const haproxy = wanted.haproxy && { ...wanted.haproxy, text }
+    const error = await agent.refusal({ ...wanted, haproxy })
+    t.match(error, { code: 'invalid-configuration', details: /'bogus'/ })
+    const { lines } = await agent.ask('logs', { lines: 5000 })
+    t.ok(lines.some(line => line.includes(`generation ${wanted.generation} was ahead of its check and is taken back`)))
+    t.match(runtime('show servers state'), /member-1 127.0.0.1 2 0 10 /)
+    t.strictSame(Object.keys(await answers(4)).sort(), ['member-1', 'member-2'])
+    t.equal(workers(), worker, 'without a reload')
+    await untouched()
+  })
+
   await t.test('a configuration that only fails when it is loaded', async t => {
     const error = await agent.refusal(next({ bind: '127.0.0.1:9001' }))
     t.match(error, { code: 'rolled-back', details: /cannot bind socket|in use/ })
