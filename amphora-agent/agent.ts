@@ -19,6 +19,7 @@ import { answerPings } from './ping/responder.js'
 import type { Boot } from './protocol/boot.js'
 import type { ApplyResult, HelloResult, StatusResult } from './protocol/messages.js'
 import { STATE_DIRECTORY } from './protocol/paths.js'
+import { createRepairs } from './reconcile/repairs.js'
 import { type Handler, serve } from './server.js'
 
 export type Agent = {
@@ -40,11 +41,15 @@ export async function startAgent(boot: Boot): Promise<Agent> {
   versions.catch(() => {})
 
   const store = openStore()
+  const repairs = createRepairs(log)
   let monitor: Monitor | null = null
   const haproxy = createHaproxy(
     CURRENT_HAPROXY,
     {
-      onEnd: () => monitor?.haproxyEnded(),
+      onEnd: () => {
+        repairs.note('HAProxy had ended: it is started again')
+        monitor?.haproxyEnded()
+      },
       onReady: () => monitor?.haproxyReady(),
       beforeReload: async () => monitor?.beforeReload(),
     },
@@ -53,6 +58,7 @@ export async function startAgent(boot: Boot): Promise<Agent> {
   const keepalived = createKeepalived({
     configuration: CURRENT_KEEPALIVED,
     onEnd: () => {
+      repairs.note('keepalived had ended: it is started again')
       releaseOwnVips({ store, log }).catch(error => log.error(`VIPs not released: ${String(error)}`))
     },
     log,
@@ -61,7 +67,7 @@ export async function startAgent(boot: Boot): Promise<Agent> {
   const sender = createSender(boot, bootId, log)
   haproxy.adopt()
   keepalived.adopt()
-  monitor = startMonitor({ store, haproxy, sender, beatIntervalMs: boot.beatIntervalSeconds * 1000, log })
+  monitor = startMonitor({ store, haproxy, sender, repairs, beatIntervalMs: boot.beatIntervalSeconds * 1000, log })
   const { look } = monitor
 
   // One change of the machine at a time; the first is to resume.

@@ -9,6 +9,7 @@ import { canonical } from '../network/address.js'
 import { identityOf } from '../process/process-table.js'
 import type { Desired } from '../protocol/desired.js'
 import { HAPROXY_TRACK_FILE } from '../protocol/paths.js'
+import type { Repairs } from '../reconcile/repairs.js'
 import { loadCounters, saveCounters } from '../statistics/counter-file.js'
 import { observe, totalOf } from '../statistics/counters.js'
 import { changedSince, type Observation, type Snapshot, snapshotOf } from '../statistics/snapshot.js'
@@ -40,18 +41,21 @@ export function startMonitor({
   store,
   haproxy,
   sender,
+  repairs,
   beatIntervalMs,
   log,
 }: {
   store: Store
   haproxy: Haproxy
   sender: Sender
+  repairs: Repairs
   beatIntervalMs: number
   log: Log
 }): Monitor {
   let counters = loadCounters()
   let sent: Snapshot | null = null
   let sentFor = ''
+  let toldMs = 0
   let fullAt = Number.NEGATIVE_INFINITY
   let beatAt = Number.NEGATIVE_INFINITY
   let answeredAt = performance.now()
@@ -87,8 +91,11 @@ export function startMonitor({
       if (desired.sha256 !== sentFor) sent = null
       const full = sent === null || now - fullAt >= FULL_REPORT_MS
       const changes = changedSince(full ? null : sent, snapshot, now - beatAt >= beatIntervalMs ? 'anything' : 'states')
-      if (full || changes.listeners.length + changes.pools.length > 0) {
-        await sender.report(standing, { epoch: counters.epoch, ...changes })
+      const latest = repairs.latest()
+      const news = latest.filter(({ atMs }) => full || atMs > toldMs)
+      if (full || changes.listeners.length + changes.pools.length + news.length > 0) {
+        await sender.report(standing, { epoch: counters.epoch, ...changes, repairs: news })
+        toldMs = latest.at(-1)?.atMs ?? toldMs
         sent = merge(sent, snapshot, changes)
         sentFor = desired.sha256
         if (full) fullAt = now
@@ -132,7 +139,7 @@ export function startMonitor({
 
   const killHung = () => {
     const pid = haproxy.pid()
-    log.error('HAProxy does not answer any more: killing it')
+    repairs.note('HAProxy hung and was killed')
     answeredAt = performance.now()
     if (pid !== null) process.kill(pid, 'SIGKILL')
   }
@@ -191,6 +198,7 @@ function standingOf(store: Store): Standing {
     configHash: desired?.sha256.slice(0, 16) ?? '0'.repeat(16),
     needsApply: desired === null,
     vrrpMaster: desired !== null && holdsVip(desired),
+    mismatches: [],
   }
 }
 

@@ -4,6 +4,7 @@ import { DgramAsPromised, type SocketAsPromised } from 'dgram-as-promised'
 import type { Log } from '../log/log.js'
 import type { Boot } from '../protocol/boot.js'
 import { encodeBeat, encodeReport, type Report } from '../protocol/heartbeat.js'
+import type { Mismatch } from '../protocol/repairs.js'
 
 /** What beats and reports say of the amphora as a whole. */
 export type Standing = {
@@ -12,11 +13,12 @@ export type Standing = {
   configHash: string
   needsApply: boolean
   vrrpMaster: boolean
+  mismatches: Mismatch[]
 }
 
 export type Sender = {
   beat: (standing: Standing, haproxyRunning: boolean) => Promise<void>
-  report: (standing: Standing, content: Pick<Report, 'epoch' | 'listeners' | 'pools'>) => Promise<void>
+  report: (standing: Standing, content: Pick<Report, 'epoch' | 'listeners' | 'pools' | 'repairs'>) => Promise<void>
   close: () => Promise<void>
 }
 

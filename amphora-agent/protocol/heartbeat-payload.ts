@@ -1,33 +1,45 @@
 import type { Beat, Counters, ListenerState, MemberState, PoolState, Report } from './heartbeat.js'
+import { LONGEST_REPAIR, MISMATCHES, type Repair } from './repairs.js'
 
 const LISTENER_STATES: readonly ListenerState[] = ['OPEN', 'FULL', 'DOWN']
 const POOL_STATES: readonly PoolState[] = ['UP', 'DOWN']
 const MEMBER_STATES: readonly MemberState[] = ['UNKNOWN', 'UP', 'DOWN', 'DRAIN', 'MAINT', 'NO_CHECK']
 const LISTENER = 1
 const POOL = 2
+const REPAIR = 3
 
-type BeatBody = Pick<Beat, 'configHash' | 'haproxyRunning' | 'load' | 'freeMemoryKib'>
-type ReportBody = Pick<Report, 'configHash' | 'epoch' | 'listeners' | 'pools'>
+type BeatBody = Pick<Beat, 'configHash' | 'haproxyRunning' | 'load' | 'freeMemoryKib' | 'mismatches'>
+type ReportBody = Pick<Report, 'configHash' | 'epoch' | 'listeners' | 'pools' | 'repairs'>
 
-/** Config hash (8 bytes), flags, load (u32), free memory in KiB (u64). */
+/** What an agent sends that knows of no mismatches. */
+const OLD_BEAT = 21
+const BEAT = 23
+
+/** Config hash (8 bytes), flags, load (u32), free memory in KiB (u64), a bit for each mismatch (u16). */
 export function writeBeat(beat: BeatBody): Buffer {
-  const bytes = Buffer.alloc(21)
+  const bytes = Buffer.alloc(BEAT)
   bytes.write(beat.configHash, 0, 8, 'hex')
   bytes.writeUInt8(beat.haproxyRunning ? 1 : 0, 8)
   bytes.writeUInt32BE(beat.load, 9)
   bytes.writeBigUInt64BE(BigInt(beat.freeMemoryKib), 13)
+  bytes.writeUInt16BE(
+    beat.mismatches.reduce((bits, mismatch) => bits | (1 << MISMATCHES.indexOf(mismatch)), 0),
+    21,
+  )
   return bytes
 }
 
 export function readBeat(bytes: Buffer): BeatBody | null {
-  if (bytes.length !== 21 || bytes.readUInt8(8) > 1) return null
+  if ((bytes.length !== OLD_BEAT && bytes.length !== BEAT) || bytes.readUInt8(8) > 1) return null
   const freeMemoryKib = Number(bytes.readBigUInt64BE(13))
-  if (!Number.isSafeInteger(freeMemoryKib)) return null
+  const bits = bytes.length === BEAT ? bytes.readUInt16BE(21) : 0
+  if (!Number.isSafeInteger(freeMemoryKib) || bits >= 1 << MISMATCHES.length) return null
   return {
     configHash: bytes.toString('hex', 0, 8),
     haproxyRunning: bytes.readUInt8(8) === 1,
     load: bytes.readUInt32BE(9),
     freeMemoryKib,
+    mismatches: MISMATCHES.filter((_, bit) => (bits & (1 << bit)) !== 0),
   }
 }
 
@@ -43,7 +55,10 @@ export function writeReportHead({ configHash, epoch }: Pick<Report, 'configHash'
  * The objects of a report in payloads of at most `room` bytes, at least one payload. An object is never cut, but the member states of a
  * large pool are spread over as many payloads as they need, each time with the pool's state and counters.
  */
-export function splitReport({ listeners, pools }: Pick<Report, 'listeners' | 'pools'>, room: number): Buffer[] {
+export function splitReport(
+  { listeners, pools, repairs }: Pick<Report, 'listeners' | 'pools' | 'repairs'>,
+  room: number,
+): Buffer[] {
   const payloads: Buffer[] = []
   let open: Buffer[] = []
   let used = 0
@@ -72,6 +87,10 @@ export function splitReport({ listeners, pools }: Pick<Report, 'listeners' | 'po
       next += states.length
     } while (next < members.length)
   }
+  for (const { atMs, text } of repairs) {
+    const words = Buffer.from(text, 'ascii')
+    add(Buffer.concat([u8(REPAIR), varint(atMs), u8(words.length), words]))
+  }
   if (used > 0 || payloads.length === 0) close()
   return payloads
 }
@@ -84,10 +103,17 @@ export function readReport(bytes: Buffer): ReportBody | null {
     epoch: bytes.toString('hex', 8, 16),
     listeners: [],
     pools: [],
+    repairs: [],
   }
   const cursor = { bytes, at: 16 }
   while (cursor.at < bytes.length) {
     const kind = readNumber(cursor, 1)
+    if (kind === REPAIR) {
+      const repair = readRepair(cursor)
+      if (repair === null) return null
+      body.repairs.push(repair)
+      continue
+    }
     const index = readNumber(cursor, 2)
     const code = readNumber(cursor, 1)
     const counters = readCounters(cursor)
@@ -137,6 +163,15 @@ function readCounters(cursor: Cursor): Counters | null {
   if (bytesIn === null || bytesOut === null || activeConnections === null) return null
   if (totalConnections === null || requestErrors === null) return null
   return { bytesIn, bytesOut, activeConnections, totalConnections, requestErrors }
+}
+
+function readRepair(cursor: Cursor): Repair | null {
+  const atMs = readVarint(cursor)
+  const length = readNumber(cursor, 1)
+  if (atMs === null || length === null || length > LONGEST_REPAIR) return null
+  const text = cursor.bytes.toString('latin1', cursor.at, cursor.at + length)
+  cursor.at += length
+  return text.length === length && /^[ -~]*$/.test(text) ? { atMs, text } : null
 }
 
 function readMembers(cursor: Cursor): MemberState[] | null {

@@ -1,5 +1,6 @@
 import { createHmac, timingSafeEqual } from 'node:crypto'
 import { readBeat, readReport, splitReport, writeBeat, writeReportHead } from './heartbeat-payload.js'
+import type { Mismatch, Repair } from './repairs.js'
 
 /** The five counters of a listener or pool, absolute since the epoch began. */
 export type Counters = {
@@ -37,6 +38,8 @@ export type Beat = Envelope & {
   /** 1-minute load average times 100. */
   load: number
   freeMemoryKib: number
+  /** In the order of MISMATCHES; none from an older agent. */
+  mismatches: Mismatch[]
 }
 
 /** Statuses and counters of objects by their index in the ObjectTable; a fragment carries some of them and stands on its own. */
@@ -48,6 +51,8 @@ export type Report = Envelope & {
   listeners: { index: number; state: ListenerState; counters: Counters }[]
   /** `firstMember` is the index of the first member state carried, for a pool whose members fill several fragments. */
   pools: { index: number; state: PoolState; counters: Counters; firstMember: number; members: MemberState[] }[]
+  /** The latest ones. Datagrams may be lost, so each is told several times. */
+  repairs: Repair[]
   /** More fragments of the same report follow or precede; each is applied as it comes. */
   fragment: { index: number; count: number }
 }

@@ -1,4 +1,5 @@
 import type { Beat, Report } from '../../amphora-agent/protocol/heartbeat.js'
+import type { Repair } from '../../amphora-agent/protocol/repairs.js'
 import { HEARTBEAT_KEY_ID, heartbeatKey } from '../compute/amphora-identity.js'
 import type { Configuration } from '../config/schema.js'
 import type { Database } from '../database/connection.js'
@@ -7,8 +8,9 @@ import type { Logger } from '../log/log.js'
 import { addReport, type Picture } from './picture.js'
 import { type Refusal, startReceiver } from './receiver.js'
 import { type Heard, lastHeard, recordBeats } from './record-beats.js'
+import { recordRepairs } from './record-repairs.js'
 import { recordReports } from './record-reports.js'
-import type { ReplayWindow } from './replay-window.js'
+import { CLOCK_TOLERANCE_MS, type ReplayWindow } from './replay-window.js'
 import { countHeard, recheckMismatches, recheckSilent } from './watch.js'
 
 export type HealthManagerOptions = {
@@ -33,7 +35,15 @@ const PATIENCE_MS = 10_000
 const FORGET_MS = 3_600_000
 
 /** Everything heard of one amphora since this process began. */
-type Amphora = { heard: Heard; picture: Picture | undefined; counted: Counting; heardAtMs: number }
+type Amphora = {
+  heard: Heard
+  picture: Picture | undefined
+  counted: Counting
+  heardAtMs: number
+  /** What it repaired, by the times that tell repairs apart, until that is written; and the time of the last one that is. */
+  repairs: Map<number, Repair>
+  repairedMs: number
+}
 
 type Counting = { listeners: Set<number>; pools: Set<number> }
 
@@ -111,6 +121,7 @@ export async function startHealthManager({
         database,
         beats.map(({ heard }) => heard),
       )
+      await writeRepairs(database, reports)
       const passedOver = new Set(await recordReports(database, pictures))
       putBack(pictures.filter(({ amphoraId }) => passedOver.has(amphoraId) && silentMs(amphoraId) < PATIENCE_MS))
     } catch (error) {
@@ -180,7 +191,8 @@ function remember(
   const sameBoot = before?.heard.bootId === bootId
   // Datagrams overtake each other: an older one adds nothing to what a newer one said.
   if (before !== undefined && sameBoot && before.heard.seq > seq && datagram.kind === 'beat') return
-  const haproxyRunning = datagram.kind === 'beat' ? datagram.haproxyRunning : (before?.heard.haproxyRunning ?? false)
+  const { haproxyRunning, mismatches } =
+    datagram.kind === 'beat' ? datagram : (before?.heard ?? { haproxyRunning: false, mismatches: [] })
   const heard: Heard = {
     amphoraId,
     bootId,
@@ -191,8 +203,16 @@ function remember(
     needsApply,
     vrrpMaster,
     haproxyRunning,
+    mismatches,
   }
-  const amphora: Amphora = before ?? { heard, picture: undefined, counted: nothingCounted(), heardAtMs: 0 }
+  const amphora: Amphora = before ?? {
+    heard,
+    picture: undefined,
+    counted: nothingCounted(),
+    heardAtMs: 0,
+    repairs: new Map(),
+    repairedMs: 0,
+  }
   const overtaken = sameBoot && before !== undefined && before.heard.seq > seq
   if (!overtaken) amphora.heard = heard
   amphora.heardAtMs = performance.now()
@@ -202,8 +222,33 @@ function remember(
     for (const { index } of datagram.pools) amphora.counted.pools.add(index)
     unwritten.reports.add(amphoraId)
   }
+  if (datagram.kind === 'report') rememberRepairs(amphora, datagram.repairs)
   amphorae.set(amphoraId, amphora)
   unwritten.beats.add(amphoraId)
+}
+
+/** Far more than an agent ever tells at once. */
+const MOST_REPAIRS = 64
+
+function rememberRepairs({ repairs, repairedMs }: Amphora, told: readonly Repair[]): void {
+  for (const repair of told) {
+    const isNews = repair.atMs > repairedMs && repair.atMs <= Date.now() + CLOCK_TOLERANCE_MS
+    if (isNews && repairs.size < MOST_REPAIRS) repairs.set(repair.atMs, repair)
+  }
+}
+
+async function writeRepairs(database: Database, amphorae: readonly Amphora[]): Promise<void> {
+  const told = amphorae.map(amphora => ({ amphora, repairs: [...amphora.repairs.values()] }))
+  await recordRepairs(
+    database,
+    told.map(({ amphora, repairs }) => ({ amphoraId: amphora.heard.amphoraId, repairs })),
+  )
+  for (const { amphora, repairs } of told) {
+    for (const { atMs } of repairs) {
+      amphora.repairs.delete(atMs)
+      amphora.repairedMs = Math.max(amphora.repairedMs, atMs)
+    }
+  }
 }
 
 /**

@@ -1,3 +1,4 @@
+import type { Mismatch } from '../../amphora-agent/protocol/repairs.js'
 import type { Database } from '../database/connection.js'
 import { CLOCK_TOLERANCE_MS } from './replay-window.js'
 
@@ -12,6 +13,7 @@ export type Heard = {
   needsApply: boolean
   vrrpMaster: boolean
   haproxyRunning: boolean
+  mismatches: readonly Mismatch[]
 }
 
 /** True for a time (milliseconds, an SQL column) that is further ahead of the database's clock than an honest amphora's can be. */
@@ -26,17 +28,18 @@ export async function recordBeats(database: Database, heard: readonly Heard[]): 
   if (heard.length === 0) return
   await database.raw(
     `INSERT INTO amphora_health AS h
-       (amphora_id, boot_id, last_seq, last_seen, sent_ms, generation, config_hash, needs_apply, vrrp_master, haproxy_running)
+       (amphora_id, boot_id, last_seq, last_seen, sent_ms, generation, config_hash, needs_apply, vrrp_master, haproxy_running, mismatches)
      SELECT v."amphoraId", v."bootId", v.seq, now(), v."sentMs", v.generation, v."configHash", v."needsApply", v."vrrpMaster",
-            v."haproxyRunning"
+            v."haproxyRunning", v.mismatches
        FROM jsonb_to_recordset(?::jsonb) AS v("amphoraId" uuid, "bootId" text, seq bigint, "sentMs" bigint, generation bigint,
-            "configHash" text, "needsApply" boolean, "vrrpMaster" boolean, "haproxyRunning" boolean)
+            "configHash" text, "needsApply" boolean, "vrrpMaster" boolean, "haproxyRunning" boolean, mismatches text[])
        JOIN amphora a ON a.id = v."amphoraId"
       ORDER BY v."amphoraId"
      ON CONFLICT (amphora_id) DO UPDATE SET
        boot_id = excluded.boot_id, last_seq = excluded.last_seq, last_seen = excluded.last_seen, sent_ms = excluded.sent_ms,
        generation = excluded.generation, config_hash = excluded.config_hash, needs_apply = excluded.needs_apply,
-       vrrp_master = excluded.vrrp_master, haproxy_running = excluded.haproxy_running
+       vrrp_master = excluded.vrrp_master, haproxy_running = excluded.haproxy_running,
+       mismatches = excluded.mismatches
      WHERE (h.boot_id = excluded.boot_id AND h.last_seq < excluded.last_seq)
         OR (h.boot_id <> excluded.boot_id AND (h.sent_ms < excluded.sent_ms OR ${isFromTheFuture('h.sent_ms')}))`,
     [JSON.stringify(heard)],

@@ -38,6 +38,7 @@ export const event = defineResource({
     milliseconds: derived('integer', `(o.detail->>'milliseconds')::integer`),
     amphorae: derived('json', `coalesce(o.detail->'amphorae', '[]'::jsonb)`),
     fault: derived('json', `o.detail->'fault'`),
+    repair: derived('json', `o.detail->'repair'`),
   },
 })
 

@@ -104,6 +104,7 @@ async function createWorld(t: Test, staleAfter = 1) {
     haproxyRunning: true,
     load: 1,
     freeMemoryKib: 1,
+    mismatches: [],
     ...fields,
   })
   return {
@@ -121,6 +122,7 @@ async function createWorld(t: Test, staleAfter = 1) {
         epoch: 'e'.repeat(16),
         listeners: [],
         pools: [],
+        repairs: [],
         ...fields,
       }
       for (const datagram of encodeReport(report, key, () => ++seq)) await send(datagram)
@@ -266,6 +268,47 @@ t.test('reports become operating statuses and statistics', async t => {
     await until(statuses, value => value.startsWith('DEGRADED')),
     'DEGRADED ONLINE DEGRADED ONLINE ERROR',
     'one that came before the record of its apply counts once that is there',
+  )
+})
+
+t.test('repairs are lines of the history, each once, and no flood of them', async t => {
+  const { db, ids, sendBeat, sendReport, until, restart } = await createWorld(t)
+  const lines = () => db('load_balancer_event').where({ kind: 'repaired' }).orderByRaw(`detail->'repair'->>'text'`)
+  const now = Date.now()
+  const repairs = [
+    { atMs: now, text: 'a: the VIP was missing' },
+    { atMs: now + 1, text: 'b: HAProxy had ended' },
+  ]
+  await sendBeat({ mismatches: ['interface', 'disk'] })
+  await sendReport({ repairs })
+  t.match(await until(lines, rows => rows.length === 2), [
+    { detail: { repair: { amphora_id: ids.amphora, text: 'a: the VIP was missing', repaired_at: /^20/ } } },
+    { detail: { repair: { text: 'b: HAProxy had ended' } } },
+  ])
+  t.match(await db('amphora_health').first(), { mismatches: ['interface', 'disk'], repaired_ms: now + 1 })
+
+  await restart()
+  await sendReport({ repairs: [...repairs, { atMs: now + 2, text: 'c: told beside the old ones' }] })
+  t.equal((await until(lines, rows => rows.length >= 3)).length, 3, 'also by another health manager')
+  await sendReport({ repairs: [{ atMs: now + 3_600_000, text: 'd: from the future' }] })
+  for (let sent = 0; sent < 130; sent += 10) {
+    await sendReport({
+      repairs: Array.from({ length: 10 }, (_, i) => ({ atMs: now + 10 + sent + i, text: 'e: flood' })),
+    })
+    await until(
+      () => db('amphora_health').first(),
+      row => row.repaired_ms >= now + 19 + sent,
+    )
+  }
+  t.equal((await lines()).length, 100)
+  t.notMatch(JSON.stringify(await lines()), /future/)
+  await sendBeat()
+  t.match(
+    await until(
+      () => db('amphora_health').first(),
+      row => row.mismatches.length === 0,
+    ),
+    { mismatches: [] },
   )
 })
 

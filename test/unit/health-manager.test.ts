@@ -79,6 +79,7 @@ function createReport(fields: Partial<Report>): Report {
     epoch: 'eeeeeeeeeeeeeeee',
     listeners: [],
     pools: [],
+    repairs: [],
     fragment: { index: 0, count: 1 },
     ...fields,
   }

@@ -11,6 +11,7 @@ import {
   type MemberState,
   type Report,
 } from '../../amphora-agent/protocol/heartbeat.js'
+import { LONGEST_REPAIR, MISMATCHES } from '../../amphora-agent/protocol/repairs.js'
 
 const PLAIN = { noNullPrototype: true } as const
 const KEY = Buffer.alloc(32, 7)
@@ -46,6 +47,7 @@ const beats: fc.Arbitrary<Beat> = fc.record(
     haproxyRunning: fc.boolean(),
     load: fc.integer({ min: 0, max: 0xffffffff }),
     freeMemoryKib: fc.maxSafeNat(),
+    mismatches: fc.subarray([...MISMATCHES]),
   },
   PLAIN,
 )
@@ -79,6 +81,13 @@ const reports: fc.Arbitrary<Omit<Report, 'fragment' | 'seq'>> = fc.record(
       ),
       { maxLength: 30 },
     ),
+    repairs: fc.array(
+      fc.record(
+        { atMs: fc.maxSafeNat(), text: fc.string({ maxLength: LONGEST_REPAIR, unit: 'grapheme-ascii' }) },
+        PLAIN,
+      ),
+      { maxLength: 20 },
+    ),
   },
   PLAIN,
 )
@@ -98,7 +107,7 @@ function reassemble(fragments: readonly Report[]) {
       pools.set(pool.index, { ...known, members })
     }
   }
-  return { listeners, pools: [...pools.values()] }
+  return { listeners, pools: [...pools.values()], repairs: fragments.flatMap(({ repairs }) => repairs) }
 }
 
 t.test('a beat comes back as it was sent, and always has the same size', t => {
@@ -106,7 +115,7 @@ t.test('a beat comes back as it was sent, and always has the same size', t => {
     fc.property(beats, beat => {
       const datagram = encodeBeat(beat, KEY)
       deepStrictEqual(decodeDatagram(datagram, anyKey), beat)
-      return datagram.length === 113
+      return datagram.length === 115
     }),
     { numRuns: 200 },
   )
@@ -135,7 +144,9 @@ t.test('a report comes back whole from its fragments, each of which stands alone
         strictEqual(fragment.configHash, report.configHash)
       }
       const whole = reassemble(reversed ? decoded.toReversed() : decoded)
-      if (!reversed) deepStrictEqual(whole, { listeners: report.listeners, pools: report.pools })
+      if (!reversed) {
+        deepStrictEqual(whole, { listeners: report.listeners, pools: report.pools, repairs: report.repairs })
+      }
       strictEqual(whole.listeners.length, report.listeners.length)
       return whole.pools.every(pool => pool.members.length === byIndex.get(pool.index)!.members.length)
     }),
@@ -173,6 +184,7 @@ t.test('sizes stay as planned: one datagram for ten listeners with ten members e
           firstMember: 0,
           members: Array<MemberState>(members).fill('UP'),
         })),
+        repairs: [],
       },
       KEY,
       () => 1,
@@ -186,26 +198,29 @@ t.test('sizes stay as planned: one datagram for ten listeners with ten members e
 
 t.test('a report beyond 255 datagrams becomes several reports', t => {
   fc.assert(
-    fc.property(beats, ({ kind: _, seq: __, haproxyRunning: ___, load: ____, freeMemoryKib: _____, ...rest }) => {
-      const none = { bytesIn: 0, bytesOut: 0, activeConnections: 0, totalConnections: 0, requestErrors: 0 }
-      const pools = Array.from({ length: 16 }, (_, index) => ({
-        index,
-        state: 'UP' as const,
-        counters: none,
-        firstMember: 0,
-        members: Array<MemberState>(60_000).fill('DOWN'),
-      }))
-      const datagrams = encodeReport(
-        { ...rest, kind: 'report', epoch: '00'.repeat(8), listeners: [], pools },
-        KEY,
-        () => 1,
-      )
-      const fragments = datagrams.map(datagram => (decodeDatagram(datagram, anyKey) as Report).fragment)
-      t.ok(datagrams.length > 255)
-      t.strictSame(fragments[254], { index: 254, count: 255 })
-      t.strictSame(fragments[255], { index: 0, count: Math.min(255, datagrams.length - 255) })
-      return true
-    }),
+    fc.property(
+      beats,
+      ({ kind: _, seq: __, haproxyRunning: ___, load: ____, freeMemoryKib: _____, mismatches: ______, ...rest }) => {
+        const none = { bytesIn: 0, bytesOut: 0, activeConnections: 0, totalConnections: 0, requestErrors: 0 }
+        const pools = Array.from({ length: 16 }, (_, index) => ({
+          index,
+          state: 'UP' as const,
+          counters: none,
+          firstMember: 0,
+          members: Array<MemberState>(60_000).fill('DOWN'),
+        }))
+        const datagrams = encodeReport(
+          { ...rest, kind: 'report', epoch: '00'.repeat(8), listeners: [], pools, repairs: [] },
+          KEY,
+          () => 1,
+        )
+        const fragments = datagrams.map(datagram => (decodeDatagram(datagram, anyKey) as Report).fragment)
+        t.ok(datagrams.length > 255)
+        t.strictSame(fragments[254], { index: 254, count: 255 })
+        t.strictSame(fragments[255], { index: 0, count: Math.min(255, datagrams.length - 255) })
+        return true
+      },
+    ),
     { numRuns: 1 },
   )
   t.end()

@@ -151,7 +151,7 @@ const TEXTS: Readonly<Record<string, string>> = {
   image_id: 'Image of the machine.',
   compute_flavor: 'Flavor of the machine.',
 
-  kind: 'requested: somebody asked for a change; applied: it took effect; failed: it did not, and is tried again.',
+  kind: 'requested: somebody asked for a change; applied: it took effect; failed: it did not, and is tried again; repaired: an amphora put right what had come to differ.',
   count: 'How often the same was seen without anything else between.',
   'event.updated_at': 'When it was seen last, when more than once.',
   generation: 'Number of the load balancer’s change that it is about.',
@@ -166,6 +166,7 @@ const TEXTS: Readonly<Record<string, string>> = {
   milliseconds: 'How long the attempt took.',
   amphorae: 'What was done to which amphora, how (by runtime commands, a reload ...), and why.',
   'event.fault': 'Why it failed.',
+  repair: 'What was put right, on which amphora, and when (`repaired_at`).',
 }
 
 /** @returns undefined when nobody has written what it is */

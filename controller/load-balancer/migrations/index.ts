@@ -1,5 +1,6 @@
 import type { Migration } from '../../database/migrate.js'
 import { loadBalancers } from './001-load-balancers.js'
 import { wholeApi } from './002-whole-api.js'
+import { repairs } from './003-repairs.js'
 
-export const migrations: readonly Migration[] = [loadBalancers, wholeApi]
+export const migrations: readonly Migration[] = [loadBalancers, wholeApi, repairs]
