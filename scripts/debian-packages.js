@@ -12,6 +12,7 @@ export const SERVICE_PACKAGES = [
   'conntrack',
   'iproute2',
   'iputils-ping',
+  'perl-base',
   'procps',
   'util-linux',
 ]

@@ -14,6 +14,7 @@ import {
 import { sendCommand } from './command.js'
 import { type ProcTable, parseProcTable } from './proc-table.js'
 import { HAPROXY_PROGRAM, significantWords } from './validate.js'
+import { PERL, prepareChroot, prepareWalls } from './walls.js'
 
 /** What HAProxy prints: starting, reloading, dying. */
 export const HAPROXY_MESSAGES = `${LOG_DIRECTORY}/haproxy-messages.log`
@@ -70,7 +71,8 @@ export function createHaproxy(configuration: string, events: HaproxyEvents, log:
     spawn: () => {
       const messages = openSync(HAPROXY_MESSAGES, 'a')
       const master = `${HAPROXY_MASTER_SOCKET},mode,600`
-      const child = spawn(HAPROXY_PROGRAM, ['-W', '-S', master, '-f', configuration, '-p', HAPROXY_PID_FILE], {
+      const words = [HAPROXY_PROGRAM, '-W', '-S', master, '-f', configuration, '-p', HAPROXY_PID_FILE]
+      const child = spawn(PERL, [prepareWalls(), ...words], {
         detached: true,
         stdio: ['ignore', 'ignore', messages],
       })
@@ -130,6 +132,7 @@ export function createHaproxy(configuration: string, events: HaproxyEvents, log:
     if (master === null || before === null) throw new HaproxyFailure('HAProxy does not answer', '')
     await events.beforeReload()
     writeServerState(serverState)
+    prepareChroot()
     const printed = sizeOf(HAPROXY_MESSAGES)
     process.kill(master, 'SIGUSR2')
     const outcome = await waitFor<'ready' | 'failed'>(

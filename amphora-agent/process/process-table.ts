@@ -14,7 +14,7 @@ export function isAlive({ pid, startTime }: ProcessIdentity): boolean {
 }
 
 /**
- * Processes of this machine (our mount namespace) that were started with an argument that begins so, the ancestor before its descendants.
+ * Processes of this machine (our mount namespace) that were started as this program, or as one that becomes it, with an argument that begins so, the ancestor before its descendants.
  */
 export function findByArgument(program: string, argument: string): ProcessIdentity[] {
   const ours = mountNamespace('self')
@@ -23,7 +23,7 @@ export function findByArgument(program: string, argument: string): ProcessIdenti
     const pid = Number(entry)
     if (!Number.isInteger(pid)) continue
     const args = argumentsOf(pid)
-    if (!args[0]?.endsWith(program) || !args.some(arg => arg.startsWith(argument))) continue
+    if (!args.some(arg => arg.endsWith(program)) || !args.some(arg => arg.startsWith(argument))) continue
     const stat = statOf(pid)
     if (stat === null || mountNamespace(entry) !== ours) continue
     found.set(pid, { identity: { pid, startTime: stat.startTime }, parent: stat.parent })

@@ -21,9 +21,12 @@ export const HAPROXY_PID_FILE = '/run/krater/haproxy.pid'
  */
 export const HAPROXY_SERVER_STATE_FILE = '/run/krater/haproxy.server-state'
 
-/** Account and group of the HAProxy worker (`user` and `group`); there is no chroot. */
+/** Account and group of the HAProxy worker (`user` and `group`). */
 export const HAPROXY_USER = 'haproxy'
 export const HAPROXY_GROUP = 'haproxy'
+
+/** Where the HAProxy worker is locked up (`chroot`): an empty directory in which it may not write. The agent makes it. */
+export const HAPROXY_CHROOT = '/run/haproxy-root'
 
 /** Where the agent takes HAProxy's log lines, UDP on the loopback address. */
 export const LOG_PORT = 5514

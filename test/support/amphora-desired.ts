@@ -1,6 +1,11 @@
 import { createHash } from 'node:crypto'
 import type { Backend, Desired, Server } from '../../amphora-agent/protocol/desired.js'
-import { HAPROXY_LOG_LINE, HAPROXY_SERVER_STATE_FILE, HAPROXY_SOCKET_LINE } from '../../amphora-agent/protocol/paths.js'
+import {
+  HAPROXY_CHROOT,
+  HAPROXY_LOG_LINE,
+  HAPROXY_SERVER_STATE_FILE,
+  HAPROXY_SOCKET_LINE,
+} from '../../amphora-agent/protocol/paths.js'
 
 export const LOAD_BALANCER = 'a2f0f7f2-6f0e-4d7c-9d0e-0d5c8a1b2c3d'
 const POOL = 'pool-1'
@@ -76,6 +81,7 @@ function textOf(
   ${HAPROXY_LOG_LINE}
   user haproxy
   group haproxy
+  chroot ${HAPROXY_CHROOT}
   server-state-file ${HAPROXY_SERVER_STATE_FILE}
   hard-stop-after 10s
 ${global.map(line => `  ${line}\n`).join('')}

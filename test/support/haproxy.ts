@@ -3,7 +3,7 @@ import { writeFileSync } from 'node:fs'
 import { type AddressInfo, connect, createServer } from 'node:net'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
-import { HAPROXY_SERVER_STATE_FILE, HAPROXY_SOCKET } from '../../amphora-agent/protocol/paths.js'
+import { HAPROXY_CHROOT, HAPROXY_SERVER_STATE_FILE, HAPROXY_SOCKET } from '../../amphora-agent/protocol/paths.js'
 
 /** Asks HAProxy about a configuration; every message but notices is a complaint. */
 export async function checkWithHaproxy(
@@ -29,7 +29,10 @@ function writeConfiguration(directory: string, text: string): string {
   writeFileSync(stateFile, '1\n')
   writeFileSync(
     file,
-    text.replace(HAPROXY_SERVER_STATE_FILE, stateFile).replace(HAPROXY_SOCKET, join(directory, 'haproxy.sock')),
+    text
+      .replace(HAPROXY_SERVER_STATE_FILE, stateFile)
+      .replace(HAPROXY_SOCKET, join(directory, 'haproxy.sock'))
+      .replace(HAPROXY_CHROOT, directory),
   )
   return file
 }

@@ -29,7 +29,8 @@ const IMPURE =
 const isPure = (path: string) =>
   (inside('controller/provider/amphora/rendering')(path) && !path.endsWith('/templates.ts')) ||
   /\/plan(-[a-z-]+)?\.ts$/.test(path) ||
-  inside('amphora-agent/protocol')(path)
+  inside('amphora-agent/protocol')(path) ||
+  inside('amphora-agent/seccomp')(path)
 
 /** What works behind the key manager's API, in its folder. */
 const isBehindKeyManager = (path: string) =>
@@ -61,9 +62,12 @@ const rules: Rule[] = [
     forbids: ({ from, to }) => inside('amphora-agent')(from) && inside('controller')(to),
   },
   {
-    name: 'of the agent, the controller imports only the protocol',
+    name: 'of the agent, the controller imports only the protocol and the seccomp filters',
     forbids: ({ from, to }) =>
-      inside('controller')(from) && inside('amphora-agent')(to) && !inside('amphora-agent/protocol')(to),
+      inside('controller')(from) &&
+      inside('amphora-agent')(to) &&
+      !inside('amphora-agent/protocol')(to) &&
+      !inside('amphora-agent/seccomp')(to),
   },
   {
     name: "the API never imports a provider's or driver's inside",
@@ -79,7 +83,7 @@ const rules: Rule[] = [
       isApi(from) && (/^controller\/(worker|health-manager|housekeeping)\//.test(to) || isBehindKeyManager(to)),
   },
   {
-    name: 'rendering, planning and the protocol are pure',
+    name: 'rendering, planning, the protocol and the seccomp filters are pure',
     forbids: ({ from, to }) => isPure(from) && (IMPURE.test(to) || inside('controller/database')(to)),
   },
   {
@@ -137,7 +141,7 @@ t.test('each rule finds its own breach', async t => {
     ['the protocol imports nothing of ours', 'amphora-agent/protocol/x.ts', `import { a } from '../haproxy/y.js'`],
     ['the agent never imports the controller', 'amphora-agent/x.ts', `import type { A } from '../controller/y.js'`],
     [
-      'of the agent, the controller imports only the protocol',
+      'of the agent, the controller imports only the protocol and the seccomp filters',
       'controller/x/y.ts',
       `export * from '../../amphora-agent/z.js'`,
     ],
@@ -172,13 +176,17 @@ t.test('each rule finds its own breach', async t => {
       `import './worker/y.js'`,
     ],
     [
-      'rendering, planning and the protocol are pure',
+      'rendering, planning, the protocol and the seccomp filters are pure',
       'controller/provider/amphora/rendering/x.ts',
       `const a = await import('node:fs/promises')`,
     ],
-    ['rendering, planning and the protocol are pure', 'controller/provider/amphora/plan.ts', `import knex from 'knex'`],
     [
-      'rendering, planning and the protocol are pure',
+      'rendering, planning, the protocol and the seccomp filters are pure',
+      'controller/provider/amphora/plan.ts',
+      `import knex from 'knex'`,
+    ],
+    [
+      'rendering, planning, the protocol and the seccomp filters are pure',
       'amphora-agent/network/plan-interfaces.ts',
       `import type { Socket } from 'node:net'`,
     ],

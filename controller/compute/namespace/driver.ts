@@ -2,6 +2,8 @@ import { readdirSync, realpathSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Boot } from '../../../amphora-agent/protocol/boot.js'
 import { AGENT_SOCKET } from '../../../amphora-agent/protocol/messages.js'
+import { seccompLauncher } from '../../../amphora-agent/seccomp/launcher.js'
+import { MACHINE_RULES } from '../../../amphora-agent/seccomp/rules.js'
 import type { Logger } from '../../log/log.js'
 import type { Fabric } from '../../network/local/fabric.js'
 import { createQueues } from '../../process/in-turn.js'
@@ -194,6 +196,7 @@ function bootDataOf({
     boot: JSON.stringify(boot),
     'management-address': `${first.address}\n`,
     hostname: `amphora-${amphoraId}\n`,
+    seccomp: seccompLauncher(MACHINE_RULES, process.arch),
   }
 }
 

@@ -12,7 +12,10 @@ const END_LIMIT_MS = 10_000
 
 /** Files that are a machine's own or secret, by the names that furnish.sh knows. */
 export type BootData = Readonly<
-  Record<'host-key' | 'controller-key' | 'operator-key' | 'boot' | 'management-address' | 'hostname', string>
+  Record<
+    'host-key' | 'controller-key' | 'operator-key' | 'boot' | 'management-address' | 'hostname' | 'seccomp',
+    string
+  >
 >
 
 export class MachineError extends Error {}

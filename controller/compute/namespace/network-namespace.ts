@@ -15,7 +15,12 @@ export function networkNamespace(name: string) {
     /** Always a new one: what an earlier machine left in its own (addresses, rules) is gone. */
     make: async () => {
       await remove(name, file)
-      await ip(['netns', 'add', name])
+      await ip(['netns', 'add', name]).catch(async error => {
+        // The command of a creator that died may still have been under way.
+        if (!existsSync(file)) throw error
+        await remove(name, file)
+        await ip(['netns', 'add', name])
+      })
     },
 
     remove: () => remove(name, file),

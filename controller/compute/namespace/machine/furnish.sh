@@ -78,6 +78,7 @@ while read -r name content; do
   boot) file=run/krater/boot.json mode=600 ;;
   management-address) file=etc/management-address mode=644 ;;
   hostname) file=etc/hostname mode=644 ;;
+  seccomp) file=opt/krater/seccomp.pl mode=644 ;;
   *) echo "unknown file $name" >&2; exit 1 ;;
   esac
   [ -z "$complete" ] || break
@@ -99,4 +100,4 @@ rmdir /.host
 needed=+chown,+dac_override,+fowner,+kill,+setgid,+setuid,+net_bind_service,+net_admin,+net_raw,+sys_chroot
 # Nothing of the controller's environment reaches the machine.
 exec env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 \
-  setpriv --no-new-privs --inh-caps=-all --bounding-set="-all,$needed" /bin/bash /opt/krater/init.sh
+  setpriv --no-new-privs --inh-caps=-all --bounding-set="-all,$needed" perl /opt/krater/seccomp.pl /bin/bash /opt/krater/init.sh

@@ -28,11 +28,16 @@ rule() { # FAMILY RULE...: adds a rule that may be there already
   said=$(ip "-$1" rule add "${@:2}" 2>&1) || [[ $said == *'File exists'* ]] || { echo "$said" >&2; return 1; }
 }
 
+# An IPv6 address that the card gives itself would be one more way to the host.
+case $address in *:*) ;; *) echo 1 >/proc/sys/net/ipv6/conf/$card/disable_ipv6 2>/dev/null || true ;; esac
+
 haproxy=$(id -u haproxy)
 for family in 4 6; do
   [ $family = 4 ] || [ -e /proc/net/if_inet6 ] || continue
   # The kernel asks for its own addresses before any other rule: that one moves behind what HAProxy may not reach.
   rule $family priority 60 table local
+  # A link-local address names its card.
+  rule $family priority 50 uidrange "$haproxy-$haproxy" oif $card prohibit
   ip -$family rule delete priority 0 2>/dev/null || true
   while read -r subnet _; do
     case $subnet in fe80:*) continue ;; esac

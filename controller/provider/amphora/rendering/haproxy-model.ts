@@ -1,5 +1,6 @@
 import type { Backend, ObjectTable } from '../../../../amphora-agent/protocol/desired.js'
 import {
+  HAPROXY_CHROOT,
   HAPROXY_GROUP,
   HAPROXY_LOG_LINE,
   HAPROXY_SERVER_STATE_FILE,
@@ -23,6 +24,7 @@ export type HaproxyModel = {
   logLine: ConfigurationWord
   user: ConfigurationWord
   group: ConfigurationWord
+  chroot: ConfigurationWord
   maxconn: ConfigurationWord
   hardStopAfter: ConfigurationWord
   /** Reloads that a worker with open connections survives. */
@@ -78,6 +80,7 @@ export function haproxyModel(tree: LoadBalancerTree, facts: AmphoraFacts): Rende
     logLine: keywords(HAPROXY_LOG_LINE),
     user: keywords(HAPROXY_USER),
     group: keywords(HAPROXY_GROUP),
+    chroot: keywords(HAPROXY_CHROOT),
     maxconn: integer(Math.min(total, maxConnections), 'maxconn', 1, 1_000_000),
     hardStopAfter: keywords('10m'),
     // Whoever changes a listener again and again and keeps a connection open each time would else fill the machine with old workers.

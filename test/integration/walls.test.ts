@@ -1,0 +1,122 @@
+import { readFileSync, readlinkSync } from 'node:fs'
+import { createServer } from 'node:http'
+import { join } from 'node:path'
+import t from 'tap'
+import { HAPROXY_CHROOT, HAPROXY_USER } from '../../amphora-agent/protocol/paths.js'
+import { createAgentConnections } from '../../controller/provider/amphora/agent-connection.js'
+import { desire } from '../support/amphora-desired.js'
+import { bundle, createLab, execute, ip, login, processesIn, quiet } from '../support/machines.js'
+
+/**
+ * An amphora whose HAProxy, and then whose agent, is the attacker's. What they try is refused by the kernel, and the amphora goes on.
+ */
+const programs = t.testdir({})
+await bundle({ agent: join(import.meta.dirname, '../../amphora-agent/main.ts') }, programs)
+const lab = await createLab({ agentBundle: join(programs, 'agent.mjs') })
+const agents = createAgentConnections({ controllerKey: lab.controllerKey, log: quiet })
+t.teardown(async () => {
+  await agents.stop()
+  await lab.destroy()
+})
+const { spec, target } = lab.amphora()
+const { computeId } = await lab.driver.create(spec)
+const operator = await login(target, 'root', lab.operatorKey)
+t.teardown(() => operator.destroy())
+const inside = (command: string) => execute(operator, command)
+
+let generation = 0
+const apply = () =>
+  agents.request(target, {
+    verb: 'apply',
+    desired: desire({
+      generation: ++generation,
+      frontend: [`http-request return status 200 content-type text/plain string served-${generation}`],
+    }),
+  })
+await apply()
+const get = () => inside("printf 'GET / HTTP/1.0\\r\\n\\r\\n' | socat -T5 - TCP:127.0.0.1:8080 | tail -n 1")
+
+/** Starts a program as the agent starts HAProxy. */
+const AS_HAPROXY = 'perl /run/krater/haproxy-seccomp.pl'
+const ATTACKS = readFileSync(join(import.meta.dirname, '../support/taken-over.pl')).toString('base64')
+const REFUSED = /^(EPERM|EACCES|ENOSYS|EAFNOSUPPORT|EPROTONOSUPPORT|ENOENT|EROFS)$/
+
+/** What was tried, by its name, with how it ended. */
+async function attack(prefix: string, words = ''): Promise<Map<string, string>> {
+  const output = await inside(`base64 -d <<<${ATTACKS} | ${prefix} /usr/bin/perl - ${words} 2>&1`)
+  return new Map(
+    output
+      .trim()
+      .split('\n')
+      .map(line => line.split(' ') as [string, string]),
+  )
+}
+
+/** A process of the machine, as the host sees it. */
+function statusOf(pid: number): Record<string, string> {
+  const lines = readFileSync(`/proc/${pid}/status`, 'utf8').trim().split('\n')
+  return Object.fromEntries(lines.map(line => line.split(/:\s*/, 2) as [string, string]))
+}
+
+t.test('HAProxy’s worker has no rights, sees no file, and may make few system calls', async t => {
+  const holder = lab.holderOf(spec.amphoraId)
+  const haproxies = processesIn(computeId).filter(pid => statusOf(pid).Name === 'haproxy')
+  const [master, worker, ...others] = haproxies
+  t.ok(master && worker)
+  t.same(others, [])
+  t.match(statusOf(worker!), { CapEff: '0000000000000000', NoNewPrivs: '1', Seccomp: '2', Seccomp_filters: '2' })
+  t.not(statusOf(worker!).Uid!.split('\t')[0], '0')
+  t.match(readlinkSync(`/proc/${worker}/root`), new RegExp(`${HAPROXY_CHROOT}$`))
+  t.equal(await inside(`ls -A ${HAPROXY_CHROOT}; stat -c '%a %U' ${HAPROXY_CHROOT}`), '555 root\n')
+  for (const pid of processesIn(computeId).filter(pid => pid !== holder)) {
+    t.match(statusOf(pid), { NoNewPrivs: '1', Seccomp: '2' }, `${statusOf(pid).Name} is confined`)
+  }
+})
+
+t.test('a HAProxy that was taken over gets nowhere', async t => {
+  const results = await attack(AS_HAPROXY, `${HAPROXY_USER} ${HAPROXY_CHROOT}`)
+  t.ok(results.size > 55, `${results.size} attempts`)
+  t.same(
+    [...results].filter(([, ended]) => !REFUSED.test(ended)),
+    [],
+  )
+})
+
+t.test('root in an amphora gets nowhere', async t => {
+  const results = await attack('')
+  t.ok(results.size > 45, `${results.size} attempts`)
+  t.same(
+    [...results].filter(([, ended]) => !REFUSED.test(ended)),
+    [],
+  )
+  t.match(await inside('unshare -Urmn id 2>&1; echo $?'), /Operation not permitted\n1\n$/)
+})
+
+t.test('HAProxy’s account reaches nobody on the management card by IPv6 either', async t => {
+  const controller = createServer((_request, response) => response.end('welcome'))
+  await new Promise<void>(resolve => controller.listen(0, '::', resolve))
+  t.teardown(() => controller.close())
+  const { port } = controller.address() as { port: number }
+  const card = `kt${lab.instance}`
+  const [, local] = /inet6 (fe80::\S+)\//.exec(ip('-6', 'address', 'show', 'dev', card)) ?? []
+  t.ok(local, 'the host has an address there')
+  const call = (account = '') =>
+    inside(`${account} socat -T2 - 'TCP6:[${local}%mgmt0]:${port},connect-timeout=2' </dev/null 2>&1; true`)
+  const asHaproxy = `setpriv --reuid=${HAPROXY_USER} --regid=${HAPROXY_USER} --clear-groups`
+  t.equal(await inside('ip -6 address show dev mgmt0'), '', 'the card has no such address')
+  t.match(await call(asHaproxy), /unreachable|Cannot assign|Permission denied/)
+  const address = 'fe80::1:1'
+  await inside(`echo 0 >/proc/sys/net/ipv6/conf/mgmt0/disable_ipv6; ip address add ${address}/64 dev mgmt0 nodad`)
+  t.match(await call(), /Connection refused|^$/, 'with one, root reaches the host')
+  t.match(await call(asHaproxy), /Permission denied/, 'and HAProxy’s account does not')
+  await inside('echo 1 >/proc/sys/net/ipv6/conf/mgmt0/disable_ipv6')
+})
+
+t.test('the amphora serves after all of that, and takes changes', async t => {
+  t.equal((await get()).trim(), `served-${generation}`)
+  t.match(await apply(), { transition: 'reload' })
+  t.equal((await get()).trim(), `served-${generation}`)
+  process.kill(processesIn(computeId).find(pid => statusOf(pid).Name === 'haproxy')!, 'SIGKILL')
+  await apply()
+  t.equal((await get()).trim(), `served-${generation}`)
+})
