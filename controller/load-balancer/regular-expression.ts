@@ -8,9 +8,7 @@
 export function regularExpressionProblem(text: string): string | null {
   if (text.trim() === '') return 'is empty'
   try {
-    const reader: Reader = { text, at: 0, depth: 0, names: new Set() }
-    const cost = alternatives(reader)
-    if (reader.at < text.length) throw new Problem('has a closing parenthesis without an opening one')
+    const { cost } = read(text)
     if (cost > MOST_EFFORT) throw new Problem('is too large once its repetitions are written out')
     return null
   } catch (error) {
@@ -19,9 +17,29 @@ export function regularExpressionProblem(text: string): string | null {
   }
 }
 
+/**
+ * Whether PCRE2 may give up on a good expression before it knows: it bounds its steps and its stack, and HAProxy takes that for "does not
+ * match". False only when no value can have so many ways to be tried.
+ */
+export function mayBeGivenUp(text: string): boolean {
+  return read(text).ways > MOST_WAYS
+}
+
 class Problem extends Error {}
 
-type Reader = { readonly text: string; at: number; depth: number; readonly names: Set<string> }
+type Reader = {
+  readonly text: string
+  at: number
+  depth: number
+  readonly names: Set<string>
+  /** A generous guess at the ways in which a part of a value may be tried. */
+  ways: number
+}
+
+/** Far below PCRE2's ten million steps; some expressions with one unbounded repetition stay below. */
+const MOST_WAYS = 100_000
+/** The longest value: HAProxy's buffer. */
+const LONGEST_VALUE = 16_384
 
 /** PCRE2 takes 64 KiB of compiled code; costs are generous guesses at the bytes of each part. */
 const MOST_EFFORT = 20_000
@@ -33,12 +51,21 @@ const POSIX_CLASS = /\[:\^?(alnum|alpha|ascii|blank|cntrl|digit|graph|lower|prin
 const GROUP_START = /\((?:\?(?::|=|!|>|i:|P?<([A-Za-z_][A-Za-z0-9_]{0,31})>))?/y
 const QUANTIFIER = /(?:[*+?]|\{(\d{1,6})(,(\d{0,6}))?\})[+?]?/y
 
+/** @throws Problem */
+function read(text: string): { cost: number; ways: number } {
+  const reader: Reader = { text, at: 0, depth: 0, names: new Set(), ways: 1 }
+  const cost = alternatives(reader)
+  if (reader.at < text.length) throw new Problem('has a closing parenthesis without an opening one')
+  return { cost, ways: reader.ways }
+}
+
 /** Everything up to the end of the text or of the group. @returns its cost */
 function alternatives(reader: Reader): number {
   let cost = 0
   while (reader.at < reader.text.length && reader.text[reader.at] !== ')') {
     if (reader.text[reader.at] === '|') {
       reader.at += 1
+      reader.ways *= 2
       cost += COST.character
     } else cost += repeated(reader)
   }
@@ -60,6 +87,9 @@ function repeated(reader: Reader): number {
   if (least > MOST_REPETITIONS || most > MOST_REPETITIONS || most < least) {
     throw new Problem(`has repetitions out of range or order, ${quantifier[0]}`)
   }
+  const unbounded = /^[*+]/.test(quantifier[0]) || quantifier[3] === ''
+  if (part.isGroup && (unbounded || most > 1)) reader.ways = Number.POSITIVE_INFINITY
+  else reader.ways *= unbounded ? LONGEST_VALUE : Math.max(2, most - least + 1)
   return COST.group + part.cost * (part.isGroup ? Math.max(1, most) : 1)
 }
 

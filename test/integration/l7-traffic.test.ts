@@ -314,6 +314,41 @@ t.test('the first policy by position decides, whatever it does', async t => {
   }
 })
 
+t.test('a request whose value is too laborious for an expression is refused, whatever the policy does', async t => {
+  const laborious = `/${'a'.repeat(40)}!`
+  const long = `/${'ab'.repeat(4_000)}c`
+  const nested = path('REGEX', '^/(a+)+$')
+  const quotes = header('REGEX', `^('|"|\\(|\\)|,| )*it's$`)
+  const on = (number: number, policy: Partial<L7PolicyNode>, ...rules: Partial<L7RuleNode>[]) =>
+    aListener(number, {
+      defaultPoolId: uuid(3, POOLS.default),
+      l7Policies: [aPolicy(number, { ...policy, rules: rules.map((rule, at) => aRule(number * 10 + at, rule)) })],
+    })
+  const { ask, desired } = await serveL7(t, [
+    on(1, {}, nested),
+    on(2, toPool('other'), { ...nested, invert: true }),
+    on(3, {}, path('REGEX', '^/(?:a|b)*d')),
+    on(4, {}, nested, host('EQUAL_TO', 'x')),
+    on(5, {}, host('REGEX', '^(A+)+$')),
+    on(6, {}, quotes),
+    on(7, {}, path('REGEX', '\\.(jpe?g|png)$')),
+  ])
+  const outcome = async (listener: number, sent: L7Request) => (await ask(listener, sent)).outcome
+  t.equal(await outcome(1, withPath('/aa')), 'reject')
+  t.equal(await outcome(1, withPath('/ab')), 'pool 1')
+  t.equal(await outcome(1, withPath(laborious)), 'reject')
+  t.equal(await outcome(2, withPath('/ab')), 'pool 2')
+  t.equal(await outcome(2, withPath(laborious)), 'reject')
+  t.equal(await outcome(3, withPath(long)), 'reject', 'so is one that would take too much stack')
+  t.equal(await outcome(4, withPath(laborious)), 'reject')
+  t.equal(await outcome(4, { path: laborious, headers: [['Host', 'y']] }), 'pool 1', 'the policy is not in question')
+  t.equal(await outcome(5, withHost(`${'a'.repeat(40)}!`)), 'reject')
+  t.equal(await outcome(6, withHeaders(['X-Kind', `', "(it's`])), 'reject')
+  t.equal(await outcome(6, withHeaders(['X-Kind', `', "(its`])), 'pool 1')
+  t.equal(await outcome(6, withHeaders(['X-Kind', `x, ${`',"`.repeat(3_000)}`])), 'pool 1')
+  t.notMatch(desired.haproxy?.text, `${uuid(0, 70)}.given-up`, 'what is never laborious costs nothing more')
+})
+
 t.test('property: any policies do to any request what the model says', async t => {
   const seed = Number(process.env.TEST_SEED ?? Date.now() % 1_000_000)
   t.comment(`TEST_SEED=${seed}`)

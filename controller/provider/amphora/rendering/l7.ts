@@ -1,3 +1,4 @@
+import { mayBeGivenUp } from '../../../load-balancer/regular-expression.js'
 import type { L7CompareType, L7PolicyNode, L7RuleNode, ListenerNode, PoolNode } from '../../../load-balancer/tree.js'
 import { ProvisioningFault } from '../../provider.js'
 import { backendIdentifier } from './backend.js'
@@ -5,6 +6,7 @@ import { isHttp } from './mode.js'
 import {
   type ConfigurationWord,
   condition,
+  givenUp,
   identifier,
   joined,
   keepIn,
@@ -28,8 +30,10 @@ export type L7Model = {
 }
 
 type PolicyModel = {
-  /** The ACL of each rule, from its name on. */
+  /** The ACLs of each rule, from their names on. */
   acls: ConfigurationWord[]
+  /** For each of its expressions that HAProxy may give up: when all but the expressions are true and this one was given up. */
+  undecidable: ConfigurationWord[]
   /** What `http-request` does when all conditions are true. */
   action: ConfigurationWord
   conditions: ConfigurationWord
@@ -81,6 +85,9 @@ export function servingPools(listener: ListenerNode, pools: ReadonlyMap<string, 
  * is over, while the choice of a pool would come after all of that; so it is kept in a variable, and once it is made, later
  * policies are not asked. Each policy costs the same, however many there are.
  *
+ * PCRE2 bounds its effort, and HAProxy takes an expression that was given up for one that does not match: a client could slip past a policy by a
+ * value that is laborious. Such a request is refused, whatever the policy does.
+ *
  * What is disabled or under deletion is left out, and so are policies without a rule or whose pool cannot serve.
  * @param pools those that can serve, by id
  * @throws ProvisioningFault for a value that cannot be written
@@ -95,10 +102,18 @@ export function l7Model(listener: ListenerNode, pools: ReadonlyMap<string, PoolN
       const name = identifier(rule.id, 'L7 rule, id')
       const compared = comparison(rule, `L7 rule ${rule.id}`)
       comparesHost ||= compared.criterion === HOST_NAME
-      return { acl: aclOf(name, compared), condition: condition(name, rule.invert) }
+      return {
+        isExpression: rule.compareType === 'REGEX',
+        acl: aclOf(name, compared),
+        condition: condition(name, rule.invert),
+        givenUp: givenUpAcl(rule, compared),
+      }
     })
+    const plain = rules.filter(({ isExpression }) => !isExpression).map(rule => rule.condition)
+    const givenUps = rules.flatMap(rule => rule.givenUp ?? [])
     return {
-      acls: rules.map(({ acl }) => acl),
+      acls: [...rules.map(({ acl }) => acl), ...givenUps.map(({ acl }) => acl)],
+      undecidable: givenUps.map(({ name }) => joined([...undecided, ...plain, name])),
       action: joined(actionOf(policy, listener, pools)),
       conditions: joined([...undecided, ...rules.map(rule => rule.condition)]),
     }
@@ -151,6 +166,16 @@ function actionOf(
 
 function aclOf(name: ConfigurationWord, { criterion, ignoreCase, match, value }: Comparison): ConfigurationWord {
   return joined([name, criterion, ...(ignoreCase ? [IGNORE_CASE] : []), MATCHED_BY, match, PATTERNS, value])
+}
+
+/** The ACL that is true when HAProxy cannot know whether the rule matches; null for a rule of which it always does. */
+function givenUpAcl(
+  rule: L7RuleNode,
+  { criterion, ignoreCase = false }: Comparison,
+): { name: ConfigurationWord; acl: ConfigurationWord } | null {
+  if (rule.compareType !== 'REGEX' || !mayBeGivenUp(rule.value)) return null
+  const name = identifier(`${rule.id}.given-up`, 'L7 rule, id')
+  return { name, acl: joined([name, givenUp(criterion, rule.value, ignoreCase)]) }
 }
 
 function comparison(rule: L7RuleNode, what: string): Comparison {

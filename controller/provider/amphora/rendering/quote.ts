@@ -98,6 +98,17 @@ export function regularExpression(text: string, what: string): ConfigurationWord
   return quoted(text, what)
 }
 
+/**
+ * The criterion and match of an ACL that is true for a value of which HAProxy does not know whether the expression matches it: PCRE2 gave up. The same
+ * expression finds its place, or nothing, in a value that is then replaced by nothing as a whole; only one that was given up stays.
+ */
+export function givenUp(criterion: ConfigurationWord, expression: string, ignoreCase: boolean): ConfigurationWord {
+  const whole = inStrongQuotes(`^(?:.*?(?:${expression})|).*$`)
+  // quoted for the arguments of the converter, and with it for the line
+  const replaced = inStrongQuotes(`,regsub(${whole},''${ignoreCase ? ',i' : ''})`)
+  return word(`${textOf(criterion)}${replaced} -m len 1:`)
+}
+
 /** The values of a header or cookie of the request, by its name: what `criterion("<name>")` fetches. */
 export function requestField(
   criterion: 'req.hdr' | 'req.fhdr' | 'req.cook',
