@@ -45,6 +45,7 @@ async function bootstrapOwnIdentity(instance: Instance): Promise<Owners> {
     bootstrapIdentity(database, {
       region: config.region,
       adminPassword: passwords.admin,
+      passwordHashRounds: config.identity.password_hash_rounds,
       demoPassword: passwords.demo,
       servicePasswords: { octavia: passwords.octavia, barbican: passwords.barbican },
       endpoints: {

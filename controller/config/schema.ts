@@ -6,6 +6,7 @@ import { keystoneNotifications } from './keystone-notifications.js'
 import { loadBalancerAccess, trustedProxies } from './load-balancer-access.js'
 import { loadBalancerKeyManager } from './load-balancer-key-manager.js'
 import { loadBalancerOptions } from './load-balancer-options.js'
+import { loginOptions } from './login-options.js'
 import { loadBalancerQuota } from './quotas.js'
 
 const port = z.coerce.number().int().min(1).max(65535)
@@ -41,6 +42,7 @@ export const configurationSchema = z.strictObject({
       public_url: z.url().optional().describe('What the catalogue says when it is not http://host:port/v3'),
       trusted_proxies: trustedProxies,
       token_expiration: seconds.default(3600),
+      ...loginOptions,
       ...externalIdentityOptions,
     })
     .superRefine(checkExternalIdentity)

@@ -1,4 +1,5 @@
 import { BlockList, isIP } from 'node:net'
+import ipaddr from 'ipaddr.js'
 import type { Context } from 'koa'
 
 /**
@@ -39,4 +40,13 @@ export function createClientAddress(trustedProxies: readonly string[]): (ctx: Co
     }
     return address === undefined ? null : plainAddress(address)
   }
+}
+
+/** Whom an address counts for where addresses have shares: itself, or its /64, since whoever has one IPv6 address has all of those. */
+export function sourceOf(address: string | null | undefined): string {
+  if (address === null || address === undefined) return 'unknown'
+  const plain = plainAddress(address)
+  if (isIP(plain) !== 6) return plain
+  const network = ipaddr.IPv6.parse(plain).toByteArray().fill(0, 8)
+  return `${ipaddr.fromByteArray(network).toString()}/64`
 }

@@ -8,10 +8,12 @@ import { createApplication } from '../http/application.js'
 import { readJson } from '../http/body.js'
 import { ApiError, badRequest, conflict, forbidden } from '../http/errors.js'
 import { createPublicBase } from '../http/public-base.js'
+import { createClientAddress, sourceOf } from '../http/trusted-proxies.js'
 import type { Logger } from '../log/log.js'
 import { isAllowedBy } from './access-rules.js'
 import { locate, versionDocument } from './discovery.js'
 import { isStorable, parse } from './json.js'
+import { createLogins, type Logins } from './logins.js'
 import type { Answer, Request, Route } from './request.js'
 import { allRoutes } from './routes.js'
 import { authRequestSchema } from './tokens/auth-request.js'
@@ -41,7 +43,10 @@ export function createIdentityApi({ database, config, log, credentialKey }: Iden
     presentFault: ({ status, title, message }) => ({ error: { code: status, message, title } }),
   })
   const router = new Router()
-  const issue = tokenIssuer(database, config.identity.token_expiration)
+  const logins = createLogins(config.identity)
+  const addressOf = createClientAddress(config.identity.trusted_proxies)
+  const service = { database, logins, sourceOf: (ctx: Context) => sourceOf(addressOf(ctx)) }
+  const issue = tokenIssuer(service, config.identity.token_expiration)
   router.get('/', ctx => {
     const { base } = ctx.state
     ctx.status = 300
@@ -54,7 +59,7 @@ export function createIdentityApi({ database, config, log, credentialKey }: Iden
   router.post('/v3/auth/tokens', async ctx => send(ctx, await issue(ctx)))
   for (const route of allRoutes({ credentialKey: credentialKey ?? null })) {
     router.register(`/v3${route.path}`, [route.method], async (ctx: Context) =>
-      send(ctx, await answerRoute(route, database, ctx)),
+      send(ctx, await answerRoute(route, service, ctx)),
     )
   }
   app.use(decorate(config.identity))
@@ -88,12 +93,15 @@ function decorate({ public_url, trusted_proxies }: Configuration['identity']): M
   }
 }
 
+/** What every operation works with. */
+type Service = { database: Database; logins: Logins; sourceOf: (ctx: Context) => string }
+
 /** POST /v3/auth/tokens, the one operation that needs no token. */
-function tokenIssuer(database: Database, lifetime: number): (ctx: Context) => Promise<Answer> {
+function tokenIssuer({ database, logins, sourceOf }: Service, lifetime: number): (ctx: Context) => Promise<Answer> {
   let lastPurge = 0
   return async ctx => {
     const { auth } = parse(authRequestSchema, await readBody(ctx))
-    const proofs = await prove(database, auth.identity)
+    const proofs = await prove({ database, logins, source: sourceOf(ctx) }, auth.identity)
     const { token, document } = await issueToken(database, proofs, auth.scope, lifetime)
     if (Date.now() - lastPurge > PURGE_INTERVAL_MILLISECONDS) {
       lastPurge = Date.now()
@@ -104,7 +112,7 @@ function tokenIssuer(database: Database, lifetime: number): (ctx: Context) => Pr
   }
 }
 
-async function answerRoute(route: Route, database: Database, ctx: Context): Promise<Answer> {
+async function answerRoute(route: Route, { database, logins, sourceOf }: Service, ctx: Context): Promise<Answer> {
   const token = await identify(database, ctx)
   const params: Record<string, string> = ctx.params
   if (!Object.values(params).every(isStorable)) throw badRequest('The path holds characters that cannot be stored.')
@@ -113,10 +121,12 @@ async function answerRoute(route: Route, database: Database, ctx: Context): Prom
   }
   const request: Request = {
     database,
+    logins,
     token,
     params,
     query: queryOf(ctx),
     header: name => ctx.get(name),
+    source: sourceOf(ctx),
     read: async schema => parse(schema, await readBody(ctx)),
     base: ctx.state.base,
     url: ctx.state.url,

@@ -7,7 +7,6 @@ import { accessRuleSchema } from './access-rules.js'
 import type { Named } from './caller.js'
 import { newId } from './collection.js'
 import * as fields from './fields.js'
-import { hashPassword } from './passwords.js'
 import { administratorsAndUser, readersAndUser, userAlone } from './policy.js'
 import { mustExist } from './references.js'
 import { type Answer, created, listed, noContent, ok, type Request, type Route } from './request.js'
@@ -70,7 +69,7 @@ async function createApplicationCredential(request: Request): Promise<Answer> {
     throw badRequest('expires_at must be in the future.')
   }
   const secret = sent.secret ?? randomBytes(48).toString('base64url')
-  const secret_hash = await hashPassword(secret)
+  const secret_hash = await request.logins.hash(secret, document.user.id)
   const id = newId()
   const accessRules = sent.access_rules?.map(rule => ({ id: newId(), ...rule }))
   const row = await inTransaction(request.database, async trx => {

@@ -10,6 +10,8 @@ export type BootstrapOptions = {
   region: string
   /** The passwords count for users that this call makes; those of existing users stay as they are. */
   adminPassword: string
+  /** identity.password_hash_rounds */
+  passwordHashRounds: number
   servicePasswords: { barbican: string; octavia: string }
   /** Makes a project and a user `demo`, once: when an operator removes them, they stay away. */
   demoPassword?: string
@@ -59,6 +61,7 @@ const IMPLICATIONS: readonly (readonly [RoleName, RoleName])[] = [
  * endpoint URLs up to date, and leaves everything else as operators have made it.
  */
 export async function bootstrapIdentity(database: Database, options: BootstrapOptions): Promise<Bootstrapped> {
+  const hashOf = (password: string) => () => hashPassword(password, options.passwordHashRounds)
   return inTransaction(database, async trx => {
     await trx.raw('SELECT pg_advisory_xact_lock(hashtext(?))', ['krater identity bootstrap'])
     await trx('domain')
@@ -68,18 +71,19 @@ export async function bootstrapIdentity(database: Database, options: BootstrapOp
     const roles = await ensureRoles(trx)
     const admin = await ensureProject(trx, 'admin', 'Bootstrap project for initializing the cloud.')
     const service = await ensureProject(trx, 'service', 'Users of the services')
-    await ensureUser(trx, 'admin', options.adminPassword, async user => {
+    await ensureUser(trx, 'admin', hashOf(options.adminPassword), async user => {
       await ensureGrants(trx, user, admin, [roles.admin])
       await ensureGrants(trx, user, null, [roles.admin])
     })
     for (const name of ['barbican', 'octavia'] as const) {
-      await ensureUser(trx, name, options.servicePasswords[name], user =>
+      await ensureUser(trx, name, hashOf(options.servicePasswords[name]), user =>
         ensureGrants(trx, user, service, [roles.admin, roles.service]),
       )
     }
-    if (options.demoPassword !== undefined && (await firstTime(trx, 'demo'))) {
+    const { demoPassword } = options
+    if (demoPassword !== undefined && (await firstTime(trx, 'demo'))) {
       const demo = await ensureProject(trx, 'demo', 'A project to try things in')
-      await ensureUser(trx, 'demo', options.demoPassword, user =>
+      await ensureUser(trx, 'demo', hashOf(demoPassword), user =>
         ensureGrants(trx, user, demo, [roles.member, roles['load-balancer_member'], roles.creator]),
       )
       await trx('local_user')
@@ -124,13 +128,13 @@ async function ensureProject(trx: Knex, name: string, description: string): Prom
 async function ensureUser(
   trx: Knex,
   name: string,
-  password: string,
+  hash: () => Promise<string>,
   grant: (userId: string) => Promise<void>,
 ): Promise<void> {
   const existing = await trx('local_user').where({ domain_id: 'default', name }).first('id')
   const id = existing?.id ?? newId()
   if (existing === undefined) {
-    await trx('local_user').insert({ id, domain_id: 'default', name, password_hash: await hashPassword(password) })
+    await trx('local_user').insert({ id, domain_id: 'default', name, password_hash: await hash() })
   }
   await grant(id)
 }

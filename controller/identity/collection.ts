@@ -30,7 +30,7 @@ export type Collection<Create extends z.ZodObject, Update extends z.ZodObject> =
   derive?: (row: Row) => Fields
   allow?: Partial<Record<'list' | 'create' | 'show' | 'update' | 'delete', Rule>>
   /** Columns that take long to compute. It runs before the transaction, which may hold locks that others wait for. */
-  compute?: (sent: z.output<Create> | z.output<Update>) => Promise<Fields>
+  compute?: (sent: z.output<Create> | z.output<Update>, request: Request) => Promise<Fields>
   /** Checks references and turns what was sent into columns. `before` is null at creation. */
   prepare?: (change: Change<z.output<Create> | z.output<Update>>) => Promise<Fields>
   /** True when tokens may stand on this resource, so that changes exclude the issuing of tokens. */
@@ -118,7 +118,7 @@ export async function createRow<Create extends z.ZodObject, Update extends z.Zod
   fixed: Fields = {},
 ): Promise<Row> {
   const sent = await readWrapped(request, of.singular, of.create)
-  const computed = await of.compute?.(sent)
+  const computed = await of.compute?.(sent, request)
   return storing(of, () =>
     inTransaction(request.database, async trx => {
       const columns = await toColumns(of, { trx, request, sent, before: null }, of.create)
@@ -135,7 +135,7 @@ async function updateRow<Create extends z.ZodObject, Update extends z.ZodObject>
   request: Request,
 ): Promise<Row> {
   const sent = await readWrapped(request, of.singular, of.update)
-  const computed = await of.compute?.(sent)
+  const computed = await of.compute?.(sent, request)
   return storing(of, () =>
     inTransaction(request.database, async trx => {
       if (of.carriesRights) await lockRights(trx)

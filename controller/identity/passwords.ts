@@ -1,56 +1,61 @@
 import { randomBytes, type ScryptOptions, scrypt, timingSafeEqual } from 'node:crypto'
-import { ApiError } from '../http/errors.js'
 
-// 16 MiB and some 50 ms of one core per guess.
-const COST = { N: 2 ** 14, r: 8, p: 1 } as const
+/** OWASP's advice for scrypt is N = 2^17, r = 8, p = 1: 128 MiB and about half a second of a core for each guess. */
+const BLOCK = { r: 8, p: 1 } as const
 const KEY_BYTES = 32
 
+/** The memory that one hash takes, in MiB. @param rounds the logarithm of scrypt's N to the base 2 */
+export const hashMebibytes = (rounds: number): number => Math.ceil((128 * 2 ** rounds * BLOCK.r) / 1024 ** 2)
+
 /** Hashes a password or another secret that people choose. @returns `scrypt$N$r$p$salt$key`, salt and key in base64url */
-export async function hashPassword(password: string): Promise<string> {
-  const salt = randomBytes(16)
-  return format(salt, await derive(password, salt, COST))
+export function hashPassword(password: string, rounds: number): Promise<string> {
+  return hashWith(password, randomBytes(16), rounds)
+}
+
+async function hashWith(password: string, salt: Buffer, rounds: number): Promise<string> {
+  return format(salt, await derive(password, salt, { N: 2 ** rounds, ...BLOCK }), rounds)
+}
+
+export type Verification = {
+  matches: boolean
+  /** The password under the present cost, when the stored hash is cheaper. It keeps the salt: see `saltOf`. */
+  upgraded: string | null
 }
 
 /**
- * Compares a password with a stored hash. Without a hash (an unknown user) it takes as long and is false, so that the
- * time of an answer does not tell which accounts exist.
+ * Compares a password with a stored hash. Without a hash (an unknown user) it takes as long and does not match, and under an older hash a wrong
+ * password takes as long as the right one: the time of an answer does not tell which accounts exist.
  */
-export async function verifyPassword(password: string, hash: string | null | undefined): Promise<boolean> {
-  const [, N, r, p, salt, key] = (hash ?? DECOY).split('$')
-  if (N === undefined || r === undefined || p === undefined || salt === undefined || key === undefined) return false
+export async function verifyPassword(
+  password: string,
+  hash: string | null | undefined,
+  rounds: number,
+): Promise<Verification> {
+  const [, N, r, p, salt, key] = (hash ?? decoy(rounds)).split('$')
+  if (N === undefined || r === undefined || p === undefined || salt === undefined || key === undefined) {
+    return { matches: false, upgraded: null }
+  }
   const expected = Buffer.from(key, 'base64url')
-  const derived = await derive(password, Buffer.from(salt, 'base64url'), { N: Number(N), r: Number(r), p: Number(p) })
-  return timingSafeEqual(derived, expected) && typeof hash === 'string'
+  const saltBytes = Buffer.from(salt, 'base64url')
+  const derived = await derive(password, saltBytes, { N: Number(N), r: Number(r), p: Number(p) })
+  const matches = timingSafeEqual(derived, expected) && typeof hash === 'string'
+  const upgraded = Number(N) < 2 ** rounds ? await hashWith(password, saltBytes, rounds) : null
+  return { matches, upgraded: matches ? upgraded : null }
 }
+
+/** What stays the same when a hash is upgraded, and is another for every password that is set. */
+export const saltOf = (hash: string | null): string | undefined => hash?.split('$')[4]
 
 /** In the form of a hash; of nothing that anybody knows. */
-const DECOY = format(randomBytes(16), randomBytes(KEY_BYTES))
+const decoy = (rounds: number) => format(randomBytes(16), randomBytes(KEY_BYTES), rounds)
 
-function format(salt: Buffer, key: Buffer): string {
-  return ['scrypt', COST.N, COST.r, COST.p, salt.toString('base64url'), key.toString('base64url')].join('$')
+function format(salt: Buffer, key: Buffer, rounds: number): string {
+  return ['scrypt', 2 ** rounds, BLOCK.r, BLOCK.p, salt.toString('base64url'), key.toString('base64url')].join('$')
 }
 
-/** Guesses that are worked on at once: the process and its few threads have other work as well. */
-const AT_ONCE = 2
-/** Who comes later is sent away, rather than made to wait behind a flood of guesses for minutes. */
-const MOST_WAITING = 64
-
-let running = 0
-const waiting: (() => void)[] = []
-
-/** @throws ApiError 503 when too many wait already */
-async function derive(password: string, salt: Buffer, cost: ScryptOptions): Promise<Buffer> {
-  if (running < AT_ONCE) running++
-  else if (waiting.length < MOST_WAITING) await new Promise<void>(resolve => waiting.push(resolve))
-  else throw new ApiError(503, 'Too many logins are waiting; try again in a few seconds.', { 'Retry-After': '5' })
-  try {
-    return await new Promise((resolve, reject) => {
-      scrypt(password, salt, KEY_BYTES, cost, (error, key) => (error === null ? resolve(key) : reject(error)))
-    })
-  } finally {
-    // The next one takes over this turn.
-    const next = waiting.shift()
-    if (next === undefined) running--
-    else next()
-  }
+function derive(password: string, salt: Buffer, { N, r, p }: { N: number; r: number; p: number }): Promise<Buffer> {
+  const cost: ScryptOptions = { N, r, p, maxmem: 256 * N * r }
+  return new Promise((resolve, reject) => {
+    scrypt(password, salt, KEY_BYTES, cost, (error, key) => (error === null ? resolve(key) : reject(error)))
+  })
 }

@@ -1,16 +1,20 @@
 import type { z } from 'zod'
 import type { Database } from '../database/connection.js'
+import type { Logins } from './logins.js'
 import type { Params, Rule } from './policy.js'
 import type { StoredToken } from './tokens/store.js'
 
 /** What a route is given of an authorised request. */
 export type Request = {
   database: Database
+  logins: Logins
   token: StoredToken
   params: Params
   /** The first value of a query parameter, undefined when it is absent. */
   query: (name: string) => string | undefined
   header: (name: string) => string
+  /** Where the client is: `sourceOf` its address. */
+  source: string
   /** Reads and checks the body; ApiError 400 naming every fault. */
   read: <Schema extends z.ZodType>(schema: Schema) => Promise<z.output<Schema>>
   /** Where the client reached us, without /v3: `http://host:5000`. */

@@ -2,7 +2,7 @@ import { z } from 'zod'
 import { inTransaction } from '../database/transaction.js'
 import { type Collection, collectionRoutes, findRow, presentRow, type Row } from './collection.js'
 import * as fields from './fields.js'
-import { hashPassword, verifyPassword } from './passwords.js'
+import { saltOf } from './passwords.js'
 import { readersAndUser, userAlone } from './policy.js'
 import { domainOfToken, mustExist } from './references.js'
 import { type Answer, noContent, type Request, type Route } from './request.js'
@@ -36,9 +36,9 @@ const users: Collection<typeof create, typeof update> = {
   }),
   allow: { show: readersAndUser },
   carriesRights: true,
-  compute: async ({ password }) => {
+  compute: async ({ password }, { logins, token }) => {
     if (password === undefined) return {}
-    return { password_hash: password === null ? null : await hashPassword(password) }
+    return { password_hash: password === null ? null : await logins.hash(password, token.document.user.id) }
   },
   prepare: async ({ trx, request, sent, before }) => {
     const { password: _, domain_id, ...columns } = sent
@@ -66,15 +66,19 @@ const passwordChange = z.object({ user: z.object({ password, original_password: 
 async function changeOwnPassword(request: Request): Promise<Answer> {
   const { user } = await request.read(passwordChange)
   const before = await findRow(request.database, users, request.params.user_id!)
-  if (!(await verifyPassword(user.original_password, before.password_hash as string | null))) throw unauthenticated()
-  const password_hash = await hashPassword(user.password)
+  const login = { account: JSON.stringify(['user', before.id]), source: request.source }
+  const proven = await request.logins.attempt(login, async verify => {
+    const { matches } = await verify(user.original_password, before.password_hash as string | null)
+    return matches ? { userId: before.id } : null
+  })
+  if (proven === null) throw unauthenticated()
+  const password_hash = await request.logins.hash(user.password, before.id)
   await inTransaction(request.database, async trx => {
     await lockRights(trx)
     // Another change may have come between; the original password would then be wrong.
-    const changed = await trx('local_user')
-      .where({ id: before.id, password_hash: before.password_hash as string })
-      .update({ password_hash })
-    if (changed === 0) throw unauthenticated()
+    const { password_hash: present } = await findRow(trx, users, before.id, 'lock')
+    if (saltOf(present as string | null) !== saltOf(before.password_hash as string)) throw unauthenticated()
+    await trx('local_user').where({ id: before.id }).update({ password_hash })
     await revokeTokensOfUsers(trx, [before.id])
   })
   return noContent

@@ -1,9 +1,11 @@
 import t from 'tap'
+import { hashPassword } from '../../controller/identity/passwords.js'
 import { databaseTokenValidator } from '../../controller/identity/tokens/validator.js'
-import { passwordLogin, startIdentity } from '../support/identity.js'
+import { passwordLogin, type Reply, startIdentity } from '../support/identity.js'
 import { administratorOf } from '../support/identity-administrator.js'
+import { recordLog } from '../support/recorded-log.js'
 
-const identity = await startIdentity()
+const identity = await startIdentity({ settings: { lockout_failure_attempts: 1000 } })
 t.teardown(identity.stop)
 const { call, login, tokenOf, database, projects } = identity
 const { token: admin, makeUser, roleId } = await administratorOf(identity)
@@ -197,4 +199,73 @@ t.test('a login costs few queries', async t => {
   await login('demo', 'demo')
   database.removeListener('query', note)
   t.ok(queries.length <= 9, queries.join('\n'))
+})
+
+t.test('floods of wrong logins', async t => {
+  const recorded = recordLog()
+  const { call, login, database, stop } = await startIdentity({ log: recorded.log })
+  t.teardown(stop)
+  await login('demo', 'demo')
+  const flood = (name: (n: number) => string) => {
+    const answers: Reply[] = []
+    const all = Array.from({ length: 150 }, async (_, n) => {
+      answers.push(await login(name(n), 'demo', 'wrong'))
+    })
+    return { answers, end: Promise.all(all) }
+  }
+  const warnings = () => recorded.lines.filter(({ level }) => level >= 40).map(({ msg, err }) => [msg, err])
+
+  await t.test('at one account: a pause, and a line', async t => {
+    const { answers, end } = flood(() => 'admin')
+    t.equal((await login('demo', 'demo')).status, 201, 'another account beside it')
+    await end
+    const guesses = answers.filter(({ status }) => status === 401).length
+    t.ok(guesses >= 5 && guesses < 10, `${guesses} guesses`)
+    const refused = answers.filter(({ status }) => status === 429)
+    t.equal(guesses + refused.length, 150)
+    t.match(refused[0]?.headers.get('Retry-After'), /^[1-9]\d?$/)
+    t.match(refused[0]?.body, { error: { code: 429, title: 'Too Many Requests' } })
+    const lines = warnings()
+    t.ok(lines.some(([msg]) => /^Failed logins of source 127\.0\.0\.1: Too many logins have failed/.test(String(msg))))
+    t.ok(lines.length <= 2, 'a second one when the queue was full as well')
+    for (const [msg, err] of lines) t.equal(err, undefined, String(msg))
+  })
+
+  await t.test('at many accounts: others have their turns', async t => {
+    recorded.lines.length = 0
+    const { answers, end } = flood(n => `nobody${n}`)
+    await recorded.line('request', ({ status }) => status === 401)
+    const before = answers.length
+    t.equal((await login('demo', 'demo')).status, 201)
+    t.ok(answers.filter(({ status }) => status === 401).length - before < 20, 'before most of the flood')
+    await end
+    t.same(new Set(answers.map(({ status }) => status)), new Set([401, 429]))
+  })
+
+  await t.test('own passwords cannot be guessed either', async t => {
+    const { text, headers } = await login('demo', 'demo')
+    const change = (original_password: string) =>
+      call(`POST /v3/users/${text('token.user.id')}/password`, {
+        token: headers.get('X-Subject-Token')!,
+        body: { user: { original_password, password: 'fresh' } },
+      })
+    const statuses: number[] = []
+    for (let n = 0; n < 7; n++) statuses.push((await change('wrong')).status)
+    t.same(statuses.slice(0, 6), [401, 401, 401, 401, 401, 429])
+  })
+
+  await t.test('a cheap hash is upgraded at login, and tokens stay good', async t => {
+    const cheap = await hashPassword('barbican-pw', 12)
+    await database('local_user').where({ name: 'barbican' }).update({ password_hash: cheap })
+    const logins = await Promise.all(Array.from({ length: 3 }, () => login('barbican', 'service')))
+    t.same(
+      logins.map(({ status }) => status),
+      [201, 201, 201],
+    )
+    const { password_hash } = await database('local_user').where({ name: 'barbican' }).first('password_hash')
+    t.match(password_hash, /^scrypt\$16384\$/)
+    const token = logins[0]!.headers.get('X-Subject-Token')!
+    t.equal((await call('GET /v3/auth/tokens', { token, headers: { 'X-Subject-Token': token } })).status, 200)
+    t.equal((await login('barbican', 'service')).status, 201)
+  })
 })

@@ -4,7 +4,7 @@ import type { Database } from '../../controller/database/connection.js'
 import { startServer } from '../../controller/http/server.js'
 import { createIdentityApi } from '../../controller/identity/api.js'
 import { type BootstrapOptions, type Bootstrapped, bootstrapIdentity } from '../../controller/identity/bootstrap.js'
-import { createLog } from '../../controller/log/log.js'
+import { createLog, type Logger } from '../../controller/log/log.js'
 import { createTestDatabase } from './database.js'
 
 export type Reply = {
@@ -34,9 +34,13 @@ export type IdentityServer = {
   stop: () => Promise<void>
 }
 
+/** The cheapest: tests log in thousands of times. */
+export const PASSWORD_HASH_ROUNDS = 14
+
 export const bootstrapOptions: BootstrapOptions = {
   region: 'RegionOne',
   adminPassword: 'admin-pw',
+  passwordHashRounds: PASSWORD_HASH_ROUNDS,
   servicePasswords: { barbican: 'barbican-pw', octavia: 'octavia-pw' },
   demoPassword: 'demo-pw',
   endpoints: {
@@ -48,15 +52,23 @@ export const bootstrapOptions: BootstrapOptions = {
 }
 
 /** An identity service of its own database, bootstrapped, on a free port. Passwords are the user's name and `-pw`. */
-export async function startIdentity(environment: { publicUrl?: string } = {}): Promise<IdentityServer> {
+export async function startIdentity(
+  environment: { publicUrl?: string; settings?: object; log?: Logger } = {},
+): Promise<IdentityServer> {
   const tests = await createTestDatabase()
   const database = tests.of('identity')
   const { projects } = await bootstrapIdentity(database, bootstrapOptions)
-  const config = configurationSchema.parse({ identity: { public_url: environment.publicUrl } })
+  const config = configurationSchema.parse({
+    identity: {
+      public_url: environment.publicUrl,
+      password_hash_rounds: PASSWORD_HASH_ROUNDS,
+      ...environment.settings,
+    },
+  })
   const app = createIdentityApi({
     database,
     config,
-    log: createLog('identity', 'error'),
+    log: environment.log ?? createLog('identity', 'error'),
     credentialKey: randomBytes(32),
   })
   const server = await startServer(app, { host: '127.0.0.1', port: 0 })

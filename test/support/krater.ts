@@ -51,7 +51,14 @@ export async function createKrater(t: Test, settings: Readonly<Record<string, st
   await run(process.execPath, [join(root, 'scripts/build.js'), '--if-needed'], { timeout: 120_000 })
   const directory = mkdtempSync(join(tmpdir(), 'kr-'))
   const home = `${directory}-home`
-  const environment = { ...(await ownEnvironment()), HOME: home, KRATER_STATE_DIR: directory, ...settings }
+  const environment = {
+    ...(await ownEnvironment()),
+    HOME: home,
+    KRATER_STATE_DIR: directory,
+    // The cheapest hash: tests log in all the time.
+    KRATER_IDENTITY_PASSWORD_HASH_ROUNDS: '14',
+    ...settings,
+  }
   const children: ChildProcess[] = []
   let lastInstance: string | null = null
   const instance = () => {

@@ -1,11 +1,14 @@
 import fc from 'fast-check'
 import t from 'tap'
+import { configurationSchema } from '../../controller/config/schema.js'
 import { isAllowedBy } from '../../controller/identity/access-rules.js'
 import { fillTemplate } from '../../controller/identity/catalog.js'
 import { seal, unseal } from '../../controller/identity/credential-seal.js'
 import { locate } from '../../controller/identity/discovery.js'
-import { hashPassword, verifyPassword } from '../../controller/identity/passwords.js'
+import { createLockOut } from '../../controller/identity/lock-out.js'
+import { hashMebibytes, hashPassword, saltOf, verifyPassword } from '../../controller/identity/passwords.js'
 import { callerFrom, isoTime, type TokenDocument } from '../../controller/identity/tokens/document.js'
+import { createFairQueue } from '../../controller/process/fair-queue.js'
 
 const document: TokenDocument = {
   methods: ['password'],
@@ -74,22 +77,118 @@ t.test('where a request came to', async t => {
 })
 
 t.test('passwords', async t => {
-  const hash = await hashPassword('gehe!m')
+  const hash = await hashPassword('gehe!m', 14)
   t.notMatch(hash, 'gehe!m')
-  t.not(hash, await hashPassword('gehe!m'), 'salted')
-  t.equal(await verifyPassword('gehe!m', hash), true)
-  t.equal(await verifyPassword('gehe!M', hash), false)
-  t.equal(await verifyPassword('', null), false)
-  t.equal(await verifyPassword('x', undefined), false)
-  t.equal(await verifyPassword('x', 'not a hash'), false)
+  t.not(hash, await hashPassword('gehe!m', 14), 'salted')
+  const verify = (password: string, stored: string | null | undefined) => verifyPassword(password, stored, 14)
+  t.same(await verify('gehe!m', hash), { matches: true, upgraded: null })
+  t.same(await verify('gehe!M', hash), { matches: false, upgraded: null })
+  for (const none of [null, undefined, 'not a hash']) {
+    t.same(await verify('', none), { matches: false, upgraded: null }, String(none))
+  }
 })
 
-t.test('a flood of guesses is sent away, and ends', async t => {
-  const outcomes = await Promise.allSettled(Array.from({ length: 70 }, () => verifyPassword('guess', null)))
-  const refused = outcomes.flatMap(outcome => (outcome.status === 'rejected' ? [outcome.reason] : []))
-  t.equal(refused.length, 4)
-  for (const error of refused) t.match(error, { status: 503, headers: { 'Retry-After': '5' } })
-  t.equal(await verifyPassword('guess', null), false, 'the next one is answered again')
+t.test('a hash of a lower cost is upgraded, and is still known as the same password', async t => {
+  const { password_hash_rounds: rounds } = configurationSchema.parse({}).identity
+  t.equal(hashMebibytes(rounds), 128, 'N = 2^17, r = 8, as OWASP advises')
+  const old = await hashPassword('gehe!m', 14)
+  const { matches, upgraded } = await verifyPassword('gehe!m', old, rounds)
+  t.equal(matches, true)
+  t.match(upgraded, /^scrypt\$131072\$8\$1\$/)
+  t.equal(saltOf(upgraded), saltOf(old))
+  t.same(await verifyPassword('gehe!m', upgraded, rounds), { matches: true, upgraded: null })
+  t.same(await verifyPassword('wrong', old, 15), { matches: false, upgraded: null }, 'only by who knows it')
+})
+
+t.test('logins that keep failing pause, for one account from one source', async t => {
+  let clock = 0
+  const lockOut = createLockOut({ attempts: 3, mostSeconds: 60, now: () => clock })
+  const attacker = { account: 'demo', source: '192.0.2.66' }
+  const owner = { account: 'demo', source: '192.0.2.1' }
+  const pauses = Array.from({ length: 11 }, () => {
+    lockOut.failed(attacker)
+    const seconds = lockOut.secondsLeft(attacker)
+    clock += seconds * 1000
+    return seconds
+  })
+  t.same(pauses, [0, 0, 1, 2, 4, 8, 16, 32, 60, 60, 60])
+  lockOut.failed(attacker)
+  t.equal(lockOut.secondsLeft(attacker), 60)
+  t.equal(lockOut.secondsLeft(owner), 0, 'not its owner elsewhere')
+  t.equal(lockOut.secondsLeft({ ...attacker, account: 'admin' }), 0, 'nor another account')
+  lockOut.succeeded(owner, 'id of demo')
+  t.equal(lockOut.userOf(owner), 'id of demo')
+  t.equal(lockOut.userOf(attacker), undefined)
+  lockOut.failed(owner)
+  t.equal(lockOut.userOf(owner), 'id of demo', 'a slip of the hand')
+  for (let failures = 0; failures < 2; failures++) lockOut.failed(owner)
+  t.equal(lockOut.userOf(owner), undefined, 'its password is being guessed at')
+  clock += 121_000
+  lockOut.failed(attacker)
+  t.equal(lockOut.secondsLeft(attacker), 0, 'after a rest it begins anew')
+})
+
+/** Who waits in the queue while one, who is let out at last, is in. @returns the order in which they were let in, and who was refused */
+async function orderOf(limits: object, places: readonly (readonly [lane: string, who: string])[]) {
+  const queue = createFairQueue({
+    atOnce: 1,
+    atOncePerLane: 1,
+    mostWaiting: 100,
+    mostWaitingPerLane: 100,
+    refusal: lane => new Error(`no room in ${lane}`),
+    ...limits,
+  })
+  const leave = await queue.enter(['first', ''])
+  const entered: string[] = []
+  const refused: string[] = []
+  const all = places.map(async place => {
+    try {
+      const leave = await queue.enter(place)
+      entered.push(place.join('/'))
+      leave()
+    } catch {
+      refused.push(place.join('/'))
+    }
+  })
+  leave()
+  await Promise.all(all)
+  return { entered: entered.join(' '), refused: refused.join(' ') }
+}
+
+t.test('lanes take turns, and those in a lane', async t => {
+  const flood = (lane: string, who: string, count: number) => Array.from({ length: count }, () => [lane, who] as const)
+  t.match(await orderOf({}, [...flood('a', 'x', 3), ['a', 'y'], ['b', 'z'], ['c', 'z'], ['b', 'z']]), {
+    entered: 'a/x b/z c/z a/y b/z a/x a/x',
+    refused: '',
+  })
+  t.match(
+    await orderOf({ mostWaitingPerLane: 3 }, [...flood('a', 'x', 5), ['a', 'y'], ['b', 'z']]),
+    { entered: 'a/x b/z a/y a/x', refused: 'a/x a/x a/x' },
+    'who has most in a full lane loses its newest',
+  )
+  t.match(
+    await orderOf({ mostWaiting: 4 }, [...flood('a', 'x', 9), ['b', 'z'], ['c', 'z']]),
+    { entered: 'a/x b/z c/z a/x', refused: 'a/x a/x a/x a/x a/x a/x a/x' },
+    'the longest lane makes room for others',
+  )
+})
+
+t.test('a lane does not fill the room', async t => {
+  const limits = { atOnce: 3, atOncePerLane: 2, mostWaiting: 100, mostWaitingPerLane: 100 }
+  const queue = createFairQueue({ ...limits, refusal: lane => new Error(lane) })
+  const within: string[] = []
+  const enter = async (lane: string) => {
+    const leave = await queue.enter([lane, ''])
+    within.push(lane)
+    return leave
+  }
+  const [first] = [await enter('a'), await enter('a')]
+  const third = enter('a')
+  await enter('b')
+  t.same(within, ['a', 'a', 'b'], 'the third of a waits, though there is room')
+  first?.()
+  await third
+  t.same(within, ['a', 'a', 'b', 'a'])
 })
 
 t.test('a sealed blob opens with its own key and id only', async t => {

@@ -4,6 +4,7 @@ import type { Database } from '../../database/connection.js'
 import { inTransaction } from '../../database/transaction.js'
 import type { Named } from '../caller.js'
 import { rolesOfApplicationCredential } from '../effective-roles.js'
+import { saltOf } from '../passwords.js'
 import type { RequestedScope } from './auth-request.js'
 import { isoTime, type TokenDocument } from './document.js'
 import { type Proof, unauthenticated } from './proof.js'
@@ -68,7 +69,7 @@ async function readUser(trx: Knex, proofs: readonly Proof[]): Promise<TokenUser>
     .first('u.id', 'u.name', 'u.default_project_id', 'u.password_hash', 'd.id as domain_id', 'd.name as domain_name')
   if (row === undefined) throw unauthenticated()
   for (const proof of proofs) {
-    if (proof.method === 'password' && proof.passwordHash !== row.password_hash) throw unauthenticated()
+    if (proof.method === 'password' && proof.passwordSalt !== saltOf(row.password_hash)) throw unauthenticated()
   }
   return {
     id: row.id,

@@ -1,6 +1,7 @@
 import type { Database } from '../../database/connection.js'
 import { ApiError } from '../../http/errors.js'
-import { verifyPassword } from '../passwords.js'
+import type { Logins } from '../logins.js'
+import { saltOf } from '../passwords.js'
 import type { Identity, ReferenceInDomain } from './auth-request.js'
 import { findToken, tokenHash } from './store.js'
 
@@ -9,56 +10,80 @@ import { findToken, tokenHash } from './store.js'
  * carries what must still be the same when the token is made.
  */
 export type Proof =
-  | { method: 'password'; userId: string; passwordHash: string }
+  | { method: 'password'; userId: string; passwordSalt: string | undefined }
   | { method: 'application_credential'; userId: string; applicationCredentialId: string }
   | { method: 'token'; userId: string; sha256: Buffer }
 
 /** Always the same words, so that accounts cannot be probed. */
 export const unauthenticated = () => new ApiError(401, 'The request you have made requires authentication.')
 
+/** Where proofs are looked up, who may try how often, and where the client is. */
+type Checking = { database: Database; logins: Logins; source: string }
+
 /**
  * Checks every method that the client names.
- * @throws ApiError 401 when one fails, or when they do not all show the same user
+ * @throws ApiError 401 when one fails, or when they do not all show the same user; FloodError 429 when too many have failed
  */
-export async function prove(database: Database, identity: Identity): Promise<Proof[]> {
+export async function prove(checking: Checking, identity: Identity): Promise<Proof[]> {
   const proofs: Proof[] = []
   for (const method of new Set(identity.methods)) {
-    const proof = await PROVERS[method](database, identity)
+    const proof = await PROVERS[method](checking, identity)
     if (proof === null || proof.userId !== (proofs[0] ?? proof).userId) throw unauthenticated()
     proofs.push(proof)
   }
   return proofs
 }
 
-const PROVERS: Record<Identity['methods'][number], (database: Database, identity: Identity) => Promise<Proof | null>> =
+const PROVERS: Record<Identity['methods'][number], (checking: Checking, identity: Identity) => Promise<Proof | null>> =
   {
-    password: async (database, { password }) => {
+    password: async ({ database, logins, source }, { password }) => {
       if (password === undefined) return null
-      const user = await findUser(database, password.user)
-      if (!(await verifyPassword(password.user.password, user?.password_hash))) return null
-      return { method: 'password', userId: user!.id, passwordHash: user!.password_hash! }
+      return logins.attempt({ account: nameOfUser(password.user), source }, async verify => {
+        const user = await findUser(database, password.user)
+        const { matches, upgraded } = await verify(password.user.password, user?.password_hash)
+        if (!matches || user === undefined) return null
+        if (upgraded !== null) {
+          await database('local_user')
+            .where({ id: user.id, password_hash: user.password_hash })
+            .update({ password_hash: upgraded })
+        }
+        return { method: 'password', userId: user.id, passwordSalt: saltOf(user.password_hash) }
+      })
     },
 
-    application_credential: async (database, { application_credential: wanted }) => {
+    application_credential: async ({ database, logins, source }, { application_credential: wanted }) => {
       if (wanted === undefined) return null
-      const user = wanted.id === undefined && wanted.user !== undefined ? await findUser(database, wanted.user) : null
-      const by = wanted.id !== undefined ? { id: wanted.id } : { user_id: user?.id ?? '', name: wanted.name ?? '' }
-      const found: { id: string; user_id: string; secret_hash: string } | undefined = await database(
-        'application_credential',
-      )
-        .where(by)
-        .first('id', 'user_id', 'secret_hash')
-      if (!(await verifyPassword(wanted.secret, found?.secret_hash))) return null
-      return { method: 'application_credential', userId: found!.user_id, applicationCredentialId: found!.id }
+      const owner = wanted.user === undefined ? '' : nameOfUser(wanted.user)
+      const account = JSON.stringify(wanted.id === undefined ? [owner, wanted.name] : ['credential', wanted.id])
+      return logins.attempt({ account, source }, async verify => {
+        const user = wanted.id === undefined && wanted.user !== undefined ? await findUser(database, wanted.user) : null
+        const by = wanted.id !== undefined ? { id: wanted.id } : { user_id: user?.id ?? '', name: wanted.name ?? '' }
+        const found: { id: string; user_id: string; secret_hash: string } | undefined = await database(
+          'application_credential',
+        )
+          .where(by)
+          .first('id', 'user_id', 'secret_hash')
+        const { matches, upgraded } = await verify(wanted.secret, found?.secret_hash)
+        if (!matches || found === undefined) return null
+        if (upgraded !== null) {
+          await database('application_credential').where({ id: found.id }).update({ secret_hash: upgraded })
+        }
+        return { method: 'application_credential', userId: found.user_id, applicationCredentialId: found.id }
+      })
     },
 
-    token: async (database, { token }) => {
+    token: async ({ database }, { token }) => {
       if (token === undefined) return null
       const sha256 = tokenHash(token.id)
       const found = await findToken(database, sha256)
       return found === null ? null : { method: 'token', userId: found.document.user.id, sha256 }
     },
   }
+
+/** One text for each way of naming a user, whether there is one or not. */
+function nameOfUser({ id, name, domain }: ReferenceInDomain): string {
+  return JSON.stringify(id === undefined ? ['user', domain?.id ?? null, domain?.name ?? null, name] : ['user', id])
+}
 
 type UserSecret = { id: string; password_hash: string | null }
 

@@ -1,0 +1,93 @@
+import { FloodError } from '../http/errors.js'
+import { createFairQueue } from '../process/fair-queue.js'
+import { computationsAtOnce } from '../process/thread-pool.js'
+import { createLockOut, type Login } from './lock-out.js'
+import { hashMebibytes, hashPassword, type Verification, verifyPassword } from './passwords.js'
+
+export type LoginOptions = {
+  password_hash_rounds: number
+  password_hash_memory: number
+  lockout_failure_attempts: number
+  lockout_duration: number
+}
+
+/** Everything that hashes a password: slow by intention, so it has shares. */
+export type Logins = {
+  /** Hashes a new password. @param userId who asks for it */
+  hash: (password: string, userId: string) => Promise<string>
+  /**
+   * One attempt to show a secret, in its turn.
+   * @param prove looks the account up and verifies; null when the secret is wrong
+   * @throws FloodError 429 while this login is locked out, or when its share of the queue is full
+   */
+  attempt: <Proven extends { userId: string }>(
+    login: Login,
+    prove: (verify: Verify) => Promise<Proven | null>,
+  ) => Promise<Proven | null>
+}
+
+export type Verify = (password: string, hash: string | null | undefined) => Promise<Verification>
+
+const MOST_WAITING = 1024
+/** With half a second for each the last one waits for a quarter of a minute, which clients still do. */
+const MOST_WAITING_PER_LANE = 32
+
+/**
+ * Sources of logins take turns, and the accounts of one source. A user who has logged in from there before has turns of its own: a flood from
+ * behind the same address does not delay it.
+ */
+export function createLogins(options: LoginOptions, now: () => number = () => performance.now()): Logins {
+  const rounds = options.password_hash_rounds
+  const atOnce = Math.max(
+    1,
+    Math.min(computationsAtOnce(), Math.floor(options.password_hash_memory / hashMebibytes(rounds))),
+  )
+  const lockOut = createLockOut({
+    attempts: options.lockout_failure_attempts,
+    mostSeconds: options.lockout_duration,
+    now,
+  })
+  const queue = createFairQueue({
+    atOnce,
+    atOncePerLane: Math.max(1, atOnce - 1),
+    mostWaiting: MOST_WAITING,
+    mostWaitingPerLane: MOST_WAITING_PER_LANE,
+    refusal: lane =>
+      new FloodError(429, 'Too many logins are waiting; try again in a few seconds.', `Logins of ${lane}`, 5),
+  })
+
+  const refuseLocked = (login: Login) => {
+    const seconds = Math.ceil(lockOut.secondsLeft(login))
+    if (seconds === 0) return
+    const message = `Too many logins have failed; try again in ${seconds} s.`
+    throw new FloodError(429, message, `Failed logins of source ${login.source}`, seconds)
+  }
+
+  return {
+    hash: async (password, userId) => {
+      const leave = await queue.enter([`user ${userId}`, ''])
+      try {
+        return await hashPassword(password, rounds)
+      } finally {
+        leave()
+      }
+    },
+    attempt: async (login, prove) => {
+      refuseLocked(login)
+      const userId = lockOut.userOf(login)
+      const leave = await queue.enter(
+        userId === undefined ? [`source ${login.source}`, login.account] : [`user ${userId}`, ''],
+      )
+      try {
+        // Others that waited with it may have failed meanwhile.
+        refuseLocked(login)
+        const proven = await prove((password, hash) => verifyPassword(password, hash, rounds))
+        if (proven === null) lockOut.failed(login)
+        else lockOut.succeeded(login, proven.userId)
+        return proven
+      } finally {
+        leave()
+      }
+    },
+  }
+}

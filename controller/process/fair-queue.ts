@@ -1,0 +1,116 @@
+export type FairQueueOptions = {
+  /** Most that are in at a time. */
+  atOnce: number
+  /** Most of these from one lane, so that a turn of another is never far away. */
+  atOncePerLane: number
+  /** Most that wait. Beyond, the longest lane loses its newest: who comes with little always finds room. */
+  mostWaiting: number
+  mostWaitingPerLane: number
+  /** The error for who finds no room in its lane. */
+  refusal: (lane: string) => Error
+}
+
+/** Whom something counts for: the lane, and within it who. Lanes take turns, and within a lane those in it. */
+export type Place = readonly [lane: string, who: string]
+
+export type FairQueue = {
+  /** Waits for a turn. @returns what ends it; @throws the refusal when there is no room to wait */
+  enter: (place: Place) => Promise<() => void>
+}
+
+type Waiting = { go: () => void; refuse: () => void }
+
+type Lane = { running: number; size: number; waiting: Map<string, Waiting[]> }
+
+/** A queue in which nobody waits for more than one turn of each other lane, whatever gathers there. */
+export function createFairQueue(options: FairQueueOptions): FairQueue {
+  const { atOnce, atOncePerLane, mostWaiting, mostWaitingPerLane, refusal } = options
+  // In the order of their turns.
+  const lanes = new Map<string, Lane>()
+  let running = 0
+  let size = 0
+
+  const leave = (name: string, lane: Lane): (() => void) => {
+    let hasLeft = false
+    return () => {
+      if (hasLeft) return
+      hasLeft = true
+      running--
+      lane.running--
+      forgetIfEmpty(name, lane)
+      letIn()
+    }
+  }
+
+  const forgetIfEmpty = (name: string, lane: Lane) => {
+    if (lane.running === 0 && lane.size === 0) lanes.delete(name)
+  }
+
+  const letIn = () => {
+    while (running < atOnce) {
+      const next = [...lanes].find(([, lane]) => lane.size > 0 && lane.running < atOncePerLane)
+      if (next === undefined) return
+      const [name, lane] = next
+      lanes.delete(name)
+      lanes.set(name, lane)
+      running++
+      lane.running++
+      takeOldest(lane).go()
+    }
+  }
+
+  const takeOldest = (lane: Lane): Waiting => {
+    const [[who, waiting] = ['', []]] = lane.waiting
+    const oldest = waiting.shift()
+    if (oldest === undefined) throw new Error('A lane has nobody where it said that somebody waits.')
+    lane.waiting.delete(who)
+    if (waiting.length > 0) lane.waiting.set(who, waiting)
+    lane.size--
+    size--
+    return oldest
+  }
+
+  /** Makes room in a lane at the cost of whoever has most in it. @returns false when that is who wants it */
+  const dropNewest = (name: string, lane: Lane, wanting: string | null): boolean => {
+    const [who, waiting] = [...lane.waiting].reduce((most, each) => (each[1].length > most[1].length ? each : most))
+    if (wanting !== null && (lane.waiting.get(wanting)?.length ?? 0) >= waiting.length) return false
+    waiting.pop()?.refuse()
+    if (waiting.length === 0) lane.waiting.delete(who)
+    lane.size--
+    size--
+    forgetIfEmpty(name, lane)
+    return true
+  }
+
+  const makeRoom = (name: string, lane: Lane, who: string): boolean => {
+    if (lane.size >= mostWaitingPerLane) return dropNewest(name, lane, who)
+    if (size < mostWaiting) return true
+    const [longestName, longest] = [...lanes].reduce((most, each) => (each[1].size > most[1].size ? each : most))
+    return longest === lane || longest.size <= lane.size + 1
+      ? lane.size > 0 && dropNewest(name, lane, who)
+      : dropNewest(longestName, longest, null)
+  }
+
+  return {
+    enter: async ([name, who]) => {
+      const lane = lanes.get(name) ?? { running: 0, size: 0, waiting: new Map() }
+      if (running < atOnce && lane.running < atOncePerLane && lane.size === 0) {
+        lanes.delete(name)
+        lanes.set(name, lane)
+        running++
+        lane.running++
+        return leave(name, lane)
+      }
+      if (!makeRoom(name, lane, who)) throw refusal(name)
+      lanes.set(name, lane)
+      size++
+      lane.size++
+      await new Promise<void>((resolve, reject) => {
+        const waiting = lane.waiting.get(who) ?? []
+        waiting.push({ go: resolve, refuse: () => reject(refusal(name)) })
+        lane.waiting.set(who, waiting)
+      })
+      return leave(name, lane)
+    },
+  }
+}
