@@ -1,5 +1,6 @@
 import forge from 'node-forge'
 import { InvalidX509 } from './invalid-x509.js'
+import { encodeObjectIdentifier, readObjectIdentifier } from './object-identifier.js'
 
 export type Asn1 = forge.asn1.Asn1
 
@@ -47,8 +48,11 @@ export const setOf = (...members: Asn1[]): Asn1 =>
       .map(({ member }) => member),
   )
 
-export const objectIdentifier = (dotted: string): Asn1 =>
-  universal(Type.OID, false, forge.asn1.oidToDer(dotted).getBytes())
+export function objectIdentifier(dotted: string): Asn1 {
+  const content = encodeObjectIdentifier(dotted)
+  if (content === null) throw new Error(`${dotted} is no object identifier.`)
+  return universal(Type.OID, false, content.toString('latin1'))
+}
 
 export const booleanValue = (value: boolean): Asn1 => universal(Type.BOOLEAN, false, value ? '\xff' : '\0')
 
@@ -137,13 +141,7 @@ export const bytesIn = (value: Asn1): Buffer | null => contentOf(value)
 export function objectIdentifierIn(value: Asn1 | undefined): string | null {
   if (value === undefined || !isUniversal(value, Type.OID)) return null
   const bytes = contentOf(value)
-  // Longer ones name nothing that is known here.
-  if (bytes === null || bytes.length === 0 || bytes.length > 64 || (bytes.at(-1) ?? 0) >= 0x80) return null
-  try {
-    return forge.asn1.derToOid(bytes.toString('latin1'))
-  } catch {
-    return null
-  }
+  return bytes === null ? null : readObjectIdentifier(bytes)
 }
 
 /** A whole number that is not negative and below 2^31. */
@@ -179,7 +177,8 @@ export function textIn(value: Asn1 | undefined): string | null {
     case TELETEX_STRING:
       return ascii()
     case Type.BMPSTRING:
-      return /\p{Surrogate}/u.test(value.value) ? null : value.value
+      // A pair of surrogates is one character to JavaScript, but none of a BMPString.
+      return /[\ud800-\udfff]/.test(value.value) ? null : value.value
     default:
       return null
   }

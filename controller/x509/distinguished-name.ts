@@ -1,6 +1,7 @@
 import { decodeUtf8 } from './asn1.js'
 import { type AttributeType, attributeTypeOf, attributeTypes } from './attribute-types.js'
 import { InvalidX509 } from './invalid-x509.js'
+import { encodeObjectIdentifier } from './object-identifier.js'
 
 /** One attribute of a name: its type as a dotted object identifier, its value as text. */
 export type NameAttribute = { type: string; value: string }
@@ -21,7 +22,7 @@ const MOST_PARTS = 32
  * @throws InvalidX509 that says what is wrong with which part
  */
 export function parseDistinguishedName(text: string): DistinguishedName {
-  if (text.length > MOST_CHARACTERS) throw new InvalidX509(`A subject DN has at most ${MOST_CHARACTERS} characters.`)
+  if (text.length > MOST_CHARACTERS) throw tooLong()
   const parts: NameAttribute[][] = [[]]
   let rest = text
   for (;;) {
@@ -35,6 +36,8 @@ export function parseDistinguishedName(text: string): DistinguishedName {
   requireUsableName(name)
   return name
 }
+
+const tooLong = () => new InvalidX509(`A subject DN has at most ${MOST_CHARACTERS} characters.`)
 
 /** The text of RFC 4514; what parseDistinguishedName reads back as the same name. Pure. */
 export function formatDistinguishedName(name: DistinguishedName): string {
@@ -51,6 +54,7 @@ export function formatDistinguishedName(name: DistinguishedName): string {
  */
 export function requireUsableName(name: DistinguishedName): void {
   if (name.length > MOST_PARTS) throw new InvalidX509(`A subject DN has at most ${MOST_PARTS} parts.`)
+  if (formatDistinguishedName(name).length > MOST_CHARACTERS) throw tooLong()
   for (const part of name) {
     const types = part.map(({ type }) => type)
     if (new Set(types).size < types.length) throw new InvalidX509('A part of the subject DN names an attribute twice.')
@@ -75,7 +79,7 @@ function requireUsableValue(type: AttributeType | undefined, value: string): voi
 
 /** An attribute at the start of a text, and what comes after it: nothing, or a text that starts with a separator. */
 function readAttribute(text: string): { attribute: NameAttribute; after: string } {
-  const match = /^\s*([^=,+\s]{1,100})\s*=\s*/.exec(text)
+  const match = /^\s*([^=,+\s]{1,300})\s*=\s*/.exec(text)
   const [whole, typeText] = match ?? []
   if (whole === undefined || typeText === undefined) {
     throw new InvalidX509(`The subject DN is not understood at "${excerpt(text)}": type=value is expected.`)
@@ -87,12 +91,12 @@ function readAttribute(text: string): { attribute: NameAttribute; after: string 
   return { attribute: { type, value }, after }
 }
 
-const DOTTED = /^(?:oid\.)?((?:[01]\.(?:\d|[123]\d)|2\.(?:0|[1-9]\d{0,5}))(?:\.(?:0|[1-9]\d{0,8})){1,20})$/i
-
 function typeNamed(text: string): string | null {
   const wanted = text.toLowerCase()
   const known = attributeTypes.find(({ names }) => names.includes(wanted))
-  return known?.oid ?? DOTTED.exec(text)?.[1] ?? null
+  if (known !== undefined) return known.oid
+  const dotted = text.replace(/^oid\./i, '')
+  return encodeObjectIdentifier(dotted) === null ? null : dotted
 }
 
 /** A value up to the next separator that is not escaped. */
@@ -129,8 +133,7 @@ function unescapedAt(text: string, at: number): { bytes: Buffer; width: number }
 const escapeValue = (value: string): string =>
   value
     .replace(/["+,;<>\\]/g, '\\$&')
-    .replace(/^[ #]/, '\\$&')
-    .replace(/ $/, '\\ ')
+    .replace(/^[ #]| $/g, '\\$&')
     // White space of other kinds would be passed over at either end.
     .replace(/^[^\S ]|[^\S ]$/gu, space => Buffer.from(space).toString('hex').replace(/../g, '\\$&'))
 

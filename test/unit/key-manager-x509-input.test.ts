@@ -1,11 +1,30 @@
+import { X509Certificate } from 'node:crypto'
 import fc from 'fast-check'
 import t from 'tap'
-import { type Asn1, octetString, sequence, taggedBytes, writeDer } from '../../controller/x509/asn1.js'
+import { readLeaf } from '../../controller/certificates/inspection/certificates.js'
+import {
+  type Asn1,
+  integer,
+  objectIdentifier,
+  octetString,
+  readDer,
+  sequence,
+  sequenceIn,
+  setOf,
+  tagged,
+  taggedBytes,
+  writeDer,
+} from '../../controller/x509/asn1.js'
 import { readCertificateRequest, writeCertificateRequest } from '../../controller/x509/certificate-request.js'
 import { formatDistinguishedName, parseDistinguishedName } from '../../controller/x509/distinguished-name.js'
+import { subjectAltName } from '../../controller/x509/extensions.js'
+import type { GeneralName } from '../../controller/x509/general-names.js'
+import { decodeName } from '../../controller/x509/name-encoding.js'
 import { derOfPem, pemOf } from '../../controller/x509/pem.js'
 import { readPrivateKey, readPrivateKeyAside } from '../../controller/x509/private-key.js'
-import { authority, fileOf, keyOf, NAMES, openssl, refusal, SUBJECT } from '../support/x509.js'
+import { publicKeyOf } from '../../controller/x509/public-key.js'
+import { signed } from '../../controller/x509/signing.js'
+import { authority, fileOf, issue, keyOf, NAMES, openssl, refusal, SUBJECT } from '../support/x509.js'
 
 const p256 = keyOf('P-256')
 
@@ -147,6 +166,7 @@ t.test('distinguished names', async t => {
   same('cn=a, o = B ,C=de', 'CN=a,O=B,C=de')
   same('CN=a+OU=b,O=c', 'CN=a+OU=b,O=c')
   same('CN=\\ a\\ ,O=\\#b\\,\\+\\"\\\\\\<\\>\\;c', 'CN=\\ a\\ ,O=\\#b\\,\\+\\"\\\\\\<\\>\\;c')
+  same('CN=\\ ', 'CN=\\ ')
   same('CN=Lu\\C4\\8Di\\C4\\87', 'CN=Lučić')
   same('CN=a=b', 'CN=a=b')
   same('2.5.4.3=x,OID.1.2.3.4=y', 'CN=x,1.2.3.4=y')
@@ -206,6 +226,92 @@ t.test('any name comes back as it was; any text is read or refused', async t => 
     ),
     { numRuns: 1000 },
   )
+})
+
+const primitive = (type: number, content: Uint8Array): Asn1 =>
+  readDer(Buffer.concat([Buffer.of(type, content.length), content]), 'value')
+
+/** A request as any tool may write it, signed with its key. */
+function requestFor(subject: readonly [type: Asn1, value: Asn1][], names: readonly GeneralName[]): Buffer {
+  const extensions = sequence(...(names.length > 0 ? [subjectAltName(names, false)] : []))
+  const attribute = sequence(objectIdentifier('1.2.840.113549.1.9.14'), setOf(extensions))
+  const name = sequence(...subject.map(each => setOf(sequence(...each))))
+  return writeDer(signed(sequence(integer(0), name, publicKeyOf(p256).info, tagged(0, attribute)), p256))
+}
+
+/** The subject of a certificate, as our own reader understands it. */
+function subjectOf(pem: string) {
+  const [content] = sequenceIn(readDer(derOfPem(pem, ['CERTIFICATE'], 'certificate'), 'certificate')) ?? []
+  return decodeName(sequenceIn(content)?.[5])
+}
+
+t.test('object identifiers of any size can be read back', async t => {
+  const root = authority('CN=Root', p256, 1, null)
+  for (const type of ['2.16303', '0.39', '1.3.4294967295', '2.25.340282366920938463463374607431768211455']) {
+    const leaf = issue(requestFor([[objectIdentifier(type), primitive(12, Buffer.from('x'))]], []), root)
+    t.same(parseDistinguishedName(formatDistinguishedName(subjectOf(leaf))), [[{ type, value: 'x' }]])
+  }
+  const refused = [[], [0x80], [0x80, 0x01], [0x2a, 0x80, 0x01], [0x2a, 0x81], Array.from({ length: 65 }, () => 1)]
+  for (const content of refused) {
+    const type = primitive(6, Buffer.from(content))
+    const request = requestFor([[type, primitive(12, Buffer.from('x'))]], [])
+    t.match(
+      refusal(() => readCertificateRequest(request)),
+      /not text/,
+      `${content}`,
+    )
+  }
+})
+
+t.test('whatever is certified can be read: here, by Node.js and by OpenSSL', async t => {
+  const root = authority('CN=Root', p256, 1, null)
+  const oid = fc.oneof(
+    fc.constantFrom('2.5.4.3', '2.5.4.6', '2.5.4.10', '1.2.840.113549.1.9.1').map(objectIdentifier),
+    fc.uint8Array({ minLength: 1, maxLength: 24 }).map(content => {
+      content[content.length - 1] = (content.at(-1) ?? 0) & 0x7f
+      return primitive(6, content)
+    }),
+  )
+  const text = fc.oneof(fc.string({ minLength: 1, maxLength: 12 }), fc.string({ unit: 'grapheme', maxLength: 12 }))
+  const value = fc
+    .tuple(fc.constantFrom(12, 19, 20, 22, 30), text)
+    .map(([type, of]) => primitive(type, type === 30 ? Buffer.from(of, 'utf16le').swap16() : Buffer.from(of)))
+  const label = fc.stringMatching(/^[a-z0-9-]{1,20}$/)
+  const name: fc.Arbitrary<GeneralName> = fc.oneof(
+    fc.record({
+      kind: fc.constant('dns' as const),
+      value: fc.oneof(
+        fc.domain(),
+        label,
+        label.map(of => `*.${of}.test`),
+      ),
+    }),
+    fc.record({ kind: fc.constant('ip' as const), value: fc.oneof(fc.ipV4(), fc.ipV6()) }),
+    fc.record({ kind: fc.constant('email' as const), value: fc.emailAddress() }),
+    fc.record({ kind: fc.constant('uri' as const), value: fc.webUrl() }),
+  )
+  const wished = fc.tuple(fc.array(fc.tuple(oid, value), { maxLength: 4 }), fc.array(name, { maxLength: 4 }))
+  const certified: string[] = []
+  fc.assert(
+    fc.property(wished, ([subject, names]) => {
+      const request = requestFor(subject, names)
+      if (refusal(() => readCertificateRequest(request)) !== 'accepted') return
+      const read = readCertificateRequest(request)
+      const { subject: known } = read
+      if (known.length > 0) t.same(parseDistinguishedName(formatDistinguishedName(known)), known)
+      const leaf = issue(request, root)
+      t.same(subjectOf(leaf), known)
+      t.ok(readLeaf(Buffer.from(leaf)).checkIssued(new X509Certificate(root.pem)))
+      t.type(new X509Certificate(leaf).toLegacyObject().subject, 'object')
+      certified.push(leaf)
+    }),
+    { numRuns: 200 },
+  )
+  t.ok(certified.length > 20, `${certified.length} of 200`)
+  const shown = openssl(['storeutl', '-noout', '-text', '-certs', fileOf(certified.join(''))])
+  t.match(shown, { status: 0 })
+  t.equal(shown.text.match(/^Certificate:$/gm)?.length, certified.length)
+  t.notMatch(shown.text, /error|unable/i)
 })
 
 t.test('private keys as they may be stored', async t => {
