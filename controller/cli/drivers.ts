@@ -31,7 +31,9 @@ export function requireInstanceId(directory: string): string {
 
 /** @param database as the network service's role */
 export function createNetwork({ config }: Instance, database: Database): NetworkDriver {
-  return config.network.driver === 'noop' ? createNoopNetworkDriver() : createLocalDriver(database)
+  return config.network.driver === 'noop'
+    ? createNoopNetworkDriver()
+    : createLocalDriver(database, config.network.shared_addresses)
 }
 
 export function createCompute({ config, directory }: Instance, network: NetworkDriver, log: Logger): ComputeDriver {

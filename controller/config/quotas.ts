@@ -21,3 +21,32 @@ export const loadBalancerQuota = z
     l7rule: most('L7 rules', 5_000),
   })
   .prefault({})
+
+export const networkQuota = z
+  .strictObject({
+    network: most('networks', 100),
+    subnet: most('subnets', 100),
+    port: most('ports made by users', 500),
+  })
+  .prefault({})
+
+export const sharedAddresses = z
+  .strictObject({
+    reserve: z.coerce
+      .number()
+      .int()
+      .min(0)
+      .max(65_536)
+      .default(64)
+      .describe(
+        'Addresses at the end of each subnet of a shared network that only amphorae get, so that failovers find some; at most an eighth of the subnet',
+      ),
+    project_share: z.coerce
+      .number()
+      .int()
+      .min(1)
+      .max(100)
+      .default(25)
+      .describe('Most addresses of a subnet of a shared network, in percent, for the ports and VIPs of one project'),
+  })
+  .prefault({})

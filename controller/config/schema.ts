@@ -7,7 +7,7 @@ import { loadBalancerAccess, trustedProxies } from './load-balancer-access.js'
 import { loadBalancerKeyManager } from './load-balancer-key-manager.js'
 import { loadBalancerOptions } from './load-balancer-options.js'
 import { loginOptions } from './login-options.js'
-import { loadBalancerQuota } from './quotas.js'
+import { loadBalancerQuota, networkQuota, sharedAddresses } from './quotas.js'
 
 const port = z.coerce.number().int().min(1).max(65535)
 const seconds = z.coerce.number().positive()
@@ -81,6 +81,8 @@ export const configurationSchema = z.strictObject({
         .string()
         .optional()
         .describe('The IPv4 /16 from which the first networks are cut; chosen free at first start'),
+      quota: networkQuota,
+      shared_addresses: sharedAddresses,
     })
     .prefault({}),
   compute: z

@@ -1,6 +1,7 @@
 import Router from '@koa/router'
 import type Koa from 'koa'
 import type { Context } from 'koa'
+import type { Configuration } from '../config/schema.js'
 import type { Database } from '../database/connection.js'
 import { createApplication } from '../http/application.js'
 import { createPublicBase } from '../http/public-base.js'
@@ -12,13 +13,14 @@ import { presentFault } from './api/neutron-error.js'
 import { createNoopResource } from './api/noop.js'
 import { mountOtherCollections } from './api/other-collections.js'
 import { createPorts } from './api/ports.js'
+import { createQuotas, mountQuotas, noopQuotas } from './api/quotas.js'
 import { mountResource } from './api/routes.js'
 import { createSubnets } from './api/subnets.js'
 
 export type NetworkApiOptions = {
   /** The network service's own database role; not asked at all by the driver `noop`. */
   database: Database
-  driver: 'local' | 'noop'
+  config: Pick<Configuration['network'], 'driver' | 'quota' | 'shared_addresses'>
   validate: TokenValidator
   /** The public identity URL, for the WWW-Authenticate header. */
   identityUrl: string
@@ -30,15 +32,15 @@ export type NetworkApiOptions = {
 
 /** The subset of the Networking API v2.0 that clients of load balancers need: networks, subnets and ports. */
 export function createNetworkApi(options: NetworkApiOptions): Koa {
-  const { database, driver, validate, identityUrl, publicUrl, trustedProxies = [], log } = options
+  const { database, config, validate, identityUrl, publicUrl, trustedProxies = [], log } = options
   const app = createApplication({ name: 'network', log, presentFault })
   const router = new Router()
   const base = createPublicBase({ publicUrl, trustedProxies })
   const baseUrl = (ctx: Context) => base(ctx, '')
   const resources =
-    driver === 'noop'
+    config.driver === 'noop'
       ? (['network', 'subnet', 'port'] as const).map(createNoopResource)
-      : [createNetworks(database), createSubnets(database), createPorts(database)]
+      : [createNetworks(database, config), createSubnets(database, config), createPorts(database, config)]
 
   router.get('/', ctx => {
     const links = [{ rel: 'self', href: `${baseUrl(ctx)}/v2.0/` }]
@@ -54,6 +56,7 @@ export function createNetworkApi(options: NetworkApiOptions): Koa {
     }
   })
   for (const resource of resources) mountResource(router, resource, baseUrl)
+  mountQuotas(router, config.driver === 'noop' ? noopQuotas : createQuotas(database), config.quota)
   mountOtherCollections(router)
 
   app.use(authenticate({ validate, identityUrl, serviceType: 'network', isOpen: path => path === '/' }))

@@ -51,12 +51,13 @@ export type NetworkDriver = {
 
   network: (id: string) => Promise<Network | null>
   subnets: (ids: readonly string[]) => Promise<Subnet[]>
-  /** How many addresses of a subnet may still be chosen when none is asked for. */
+  /** How many addresses of a subnet may still be chosen for a VIP when none is asked for. */
   freeAddresses: (subnetId: string) => Promise<number>
   port: (id: string) => Promise<Port | null>
   /**
    * Idempotent by (deviceId, deviceOwner, name).
-   * @throws AddressTaken when a wanted address is in use, NoAddressLeft when the subnet is full, InvalidPortRequest when the network or a
+   * @throws AddressTaken when a wanted address is in use, NoAddressLeft when the subnet is full or the project has
+   *   its share, InvalidPortRequest when the network or a
    *   subnet does not exist, or the address is not one of its host addresses
    */
   ensurePort: (request: PortRequest) => Promise<Port>
@@ -79,6 +80,8 @@ export type NetworkDriver = {
 
 export class AddressTaken extends Error {}
 export class NoAddressLeft extends Error {}
+/** There are addresses, but the project has its share of them. */
+export class ShareUsedUp extends NoAddressLeft {}
 export class InvalidPortRequest extends Error {}
 
 /** device_owner of the ports that the load balancer service makes. */

@@ -88,4 +88,18 @@ export const migrations: readonly Migration[] = [
       `)
     },
   },
+  {
+    name: '002-quotas',
+    up: async trx => {
+      await trx.raw(`
+        -- Limits that were set for a project; null stands for the configured default. The row is also what creates of one project queue on.
+        CREATE TABLE quota (
+          project_id text PRIMARY KEY,
+          network integer,
+          subnet integer,
+          port integer
+        );
+      `)
+    },
+  },
 ]

@@ -11,7 +11,7 @@ import { createTestDatabase } from '../support/database.js'
 const database = await createTestDatabase()
 t.teardown(database.drop)
 const db = database.of('network')
-const driver = createLocalDriver(db)
+const driver = createLocalDriver(db, { reserve: 64, project_share: 25 })
 
 const callerOf = (projectId: string | null, ...roles: string[]): Caller => {
   const domain = { id: 'default', name: 'Default' }
@@ -148,7 +148,7 @@ t.test('allocation stays flat while a subnet fills', { timeout: 60_000 }, async 
   )
   await db.raw('ANALYZE fixed_ip')
   const plans = await inTransaction(db, async trx => {
-    for (let i = 0; i < 50; i++) await allocateAddress(trx, subnets[0]!, port!.id)
+    for (let i = 0; i < 50; i++) await allocateAddress(trx, subnets[0]!, port!.id, 64)
     return trx.raw('SELECT seq_tup_read, idx_tup_fetch FROM pg_stat_xact_user_tables WHERE relname = ?', ['fixed_ip'])
   })
   t.comment(JSON.stringify(plans.rows))

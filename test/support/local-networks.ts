@@ -22,7 +22,7 @@ export async function startApiOnNetworks(
 ): Promise<{ api: TestApi; networks: LocalNetworks }> {
   const testDatabase = await createTestDatabase()
   const database = testDatabase.of('network')
-  const driver = createLocalDriver(database)
+  const driver = createLocalDriver(database, { reserve: 64, project_share: 25 })
   const api = await startTestApi({ network: driver, ...options })
   const networks: LocalNetworks = {
     database,
@@ -44,7 +44,8 @@ export async function startApiOnNetworks(
       const id = await insertPort(database, { ...columns, ensured_name: null })
       if (id === null) throw new Error('The port was not made')
       const facts = await subnetFacts(database, subnets)
-      for (const subnet of subnets) await placeAddress(database, id, facts.get(subnet)!, undefined)
+      for (const subnet of subnets)
+        await placeAddress(database, { id, projectId: project }, facts.get(subnet)!, undefined, null)
       return id
     },
     addressesOf: async port => {

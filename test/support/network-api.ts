@@ -1,4 +1,5 @@
 import type { Test } from 'tap'
+import { configurationSchema } from '../../controller/config/schema.js'
 import { startServer } from '../../controller/http/server.js'
 import type { Caller } from '../../controller/identity/caller.js'
 import { createLog } from '../../controller/log/log.js'
@@ -32,7 +33,8 @@ async function validate(token: string): Promise<Caller | null> {
 }
 
 /** A network service over a database of its own, once with the local driver and once with the one that believes everything. */
-export async function startNetworkApi() {
+export async function startNetworkApi(settings: Record<string, unknown> = {}) {
+  const config = configurationSchema.parse({ network: settings }).network
   const database = await createTestDatabase()
   const db = database.of('network')
   const options = {
@@ -41,10 +43,10 @@ export async function startNetworkApi() {
     identityUrl: 'http://127.0.0.1:5000/v3',
     log: createLog('network', 'error'),
   }
-  const app = createNetworkApi({ ...options, driver: 'local' })
+  const app = createNetworkApi({ ...options, config })
   const anywhere = { host: '127.0.0.1', port: 0 }
   const server = await startServer(app, anywhere)
-  const noop = await startServer(createNetworkApi({ ...options, driver: 'noop' }), anywhere)
+  const noop = await startServer(createNetworkApi({ ...options, config: { ...config, driver: 'noop' } }), anywhere)
 
   async function call(operation: string, token: string | null, body?: unknown, base = server.url): Promise<Reply> {
     const [method, path] = operation.split(' ')
@@ -63,7 +65,7 @@ export async function startNetworkApi() {
 
   return {
     db,
-    driver: createLocalDriver(db),
+    driver: createLocalDriver(db, config.shared_addresses),
     app,
     url: server.url,
     noopUrl: noop.url,

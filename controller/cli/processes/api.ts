@@ -90,7 +90,7 @@ function apisOf(
       create: () =>
         createNetworkApi({
           database: open('network'),
-          driver: config.network.driver,
+          config: config.network,
           publicUrl: config.network.public_url,
           trustedProxies: config.network.trusted_proxies,
           validate: tokens.validator(),

@@ -1,13 +1,14 @@
 import type { Knex } from 'knex'
 import { contains, parseCidr } from '../addresses.js'
-import { AddressTaken, InvalidPortRequest, NoAddressLeft } from '../driver.js'
+import { AddressTaken, InvalidPortRequest, NoAddressLeft, ShareUsedUp } from '../driver.js'
 import { placeAddress, type SubnetFacts, subnetFacts } from '../local/ports.js'
+import type { SharedAddresses } from '../local/shared-addresses.js'
 import { clash, invalidInput, missing, NeutronError } from './neutron-error.js'
 
 /** One address as a request asks for it: where, which, or both. */
 export type WantedFixedIp = { subnet_id?: string | undefined; ip_address?: string | undefined }
 
-type NewPort = { id: string; networkId: string }
+type NewPort = { id: string; networkId: string; projectId: string }
 
 /**
  * Gives a new port its addresses: those asked for, or else one of each IP version that the network has.
@@ -17,18 +18,19 @@ export async function placeFixedIps(
   trx: Knex,
   port: NewPort,
   wanted: readonly WantedFixedIp[] | undefined,
+  rules: SharedAddresses,
 ): Promise<void> {
   const subnets = await subnetsOf(trx, port.networkId)
   if (wanted === undefined) {
     for (const version of [4, 6] as const) {
       const candidates = subnets.filter(subnet => parseCidr(subnet.cidr)!.version === version)
-      if (candidates.length > 0) await placeInFirst(trx, port, candidates)
+      if (candidates.length > 0) await placeInFirst(trx, port, candidates, rules)
     }
     return
   }
   // Wanted addresses first, so that one chosen freely cannot take them.
   const exactFirst = [...wanted].sort((a, b) => Number(b.ip_address !== undefined) - Number(a.ip_address !== undefined))
-  for (const each of exactFirst) await placeOne(trx, port, subnets, each)
+  for (const each of exactFirst) await placeOne(trx, port, subnets, each, rules)
 }
 
 /** Makes a port's addresses what is asked for now; those that stay are never given up in between. */
@@ -36,6 +38,7 @@ export async function replaceFixedIps(
   trx: Knex,
   port: NewPort & { fixedIps: readonly { subnet_id: string; ip_address: string }[] },
   wanted: readonly WantedFixedIp[],
+  rules: SharedAddresses,
 ): Promise<void> {
   const spare = [...port.fixedIps]
   const take = (matches: (present: { subnet_id: string; ip_address: string }) => boolean) => {
@@ -55,7 +58,7 @@ export async function replaceFixedIps(
   for (const { subnet_id, ip_address } of spare) {
     await trx('fixed_ip').where({ port_id: port.id, subnet_id, address: ip_address }).delete()
   }
-  await placeFixedIps(trx, port, rest)
+  await placeFixedIps(trx, port, rest, rules)
 }
 
 async function subnetsOf(trx: Knex, networkId: string): Promise<SubnetFacts[]> {
@@ -64,15 +67,22 @@ async function subnetsOf(trx: Knex, networkId: string): Promise<SubnetFacts[]> {
   return ids.flatMap(id => facts.get(id) ?? [])
 }
 
-async function placeInFirst(trx: Knex, port: NewPort, candidates: readonly SubnetFacts[]): Promise<void> {
+async function placeInFirst(
+  trx: Knex,
+  port: NewPort,
+  candidates: readonly SubnetFacts[],
+  rules: SharedAddresses,
+): Promise<void> {
+  let refusal = new NoAddressLeft()
   for (const subnet of candidates) {
     try {
-      return await placeAddress(trx, port.id, subnet, undefined)
+      return await placeAddress(trx, port, subnet, undefined, rules)
     } catch (error) {
       if (!(error instanceof NoAddressLeft)) throw error
+      refusal = error
     }
   }
-  throw noneLeft(port.networkId)
+  throw noneLeft(port.networkId, refusal)
 }
 
 async function placeOne(
@@ -80,10 +90,11 @@ async function placeOne(
   port: NewPort,
   subnets: readonly SubnetFacts[],
   { subnet_id, ip_address }: WantedFixedIp,
+  rules: SharedAddresses,
 ): Promise<void> {
   if (subnet_id === undefined && ip_address === undefined) {
     if (subnets.length === 0) throw invalidInput('the network has no subnet')
-    return placeInFirst(trx, port, subnets)
+    return placeInFirst(trx, port, subnets, rules)
   }
   const subnet = subnets.find(({ id, cidr }) =>
     subnet_id === undefined ? contains(parseCidr(cidr)!, ip_address!) : id === subnet_id,
@@ -100,17 +111,18 @@ async function placeOne(
     )
   }
   try {
-    await placeAddress(trx, port.id, subnet, ip_address)
+    await placeAddress(trx, port, subnet, ip_address, rules)
   } catch (error) {
     if (error instanceof InvalidPortRequest) throw invalidAddress(error.message)
-    if (error instanceof NoAddressLeft) throw noneLeft(port.networkId)
-    if (error instanceof AddressTaken) {
-      throw clash('IpAddressAlreadyAllocated', `IP address ${ip_address} already allocated in subnet ${subnet.id}`)
-    }
+    if (error instanceof NoAddressLeft) throw noneLeft(port.networkId, error)
+    if (error instanceof AddressTaken) throw clash('IpAddressAlreadyAllocated', error.message)
     throw error
   }
 }
 
 const invalidAddress = (message: string) => new NeutronError(400, 'InvalidIpForSubnet', message)
-const noneLeft = (networkId: string) =>
-  clash('IpAddressGenerationFailure', `No more IP addresses available on network ${networkId}.`)
+const noneLeft = (networkId: string, reason: NoAddressLeft) =>
+  clash(
+    'IpAddressGenerationFailure',
+    reason instanceof ShareUsedUp ? reason.message : `No more IP addresses available on network ${networkId}.`,
+  )

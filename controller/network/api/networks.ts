@@ -6,11 +6,13 @@ import type { Caller } from '../../identity/caller.js'
 import { isAdmin, visibleNetworks } from '../visibility.js'
 import { attribute, parseAttributes } from './body.js'
 import { clash, disallowed, type NeutronError } from './neutron-error.js'
+import { chargeQuota, type QuotaSettings } from './quotas.js'
 import {
   type CommonRow,
   changed,
   commonColumns,
   commonFilters,
+  createEach,
   type Item,
   lockOwned,
   ownerOf,
@@ -94,7 +96,7 @@ export const inUse = (id: string, reason: string): NeutronError =>
   clash('NetworkInUse', `Unable to complete operation on network ${id}. ${reason}`)
 
 /** Networks of our own tables. */
-export function createNetworks(database: Database): Resource {
+export function createNetworks(database: Database, config: QuotaSettings): Resource {
   return {
     singular: 'network',
     plural: 'networks',
@@ -106,12 +108,7 @@ export function createNetworks(database: Database): Resource {
       const row = await selectOne<NetworkRow>(database, networkSource, caller, id)
       return row && presentNetwork(row)
     },
-    create: (caller, bodies) =>
-      inTransaction(database, async trx => {
-        const made: Item[] = []
-        for (const body of bodies) made.push(await create(trx, caller, body))
-        return made
-      }),
+    create: (caller, bodies) => createEach(database, caller, bodies, (trx, body) => create(trx, caller, body, config)),
     update: (caller, id, body) => inTransaction(database, trx => update(trx, caller, id, body)),
     remove: (caller, id) => inTransaction(database, trx => remove(trx, caller, id)),
     retag: (caller, id, change) => retag(database, networkSource, caller, id, change),
@@ -125,7 +122,7 @@ function requireSharingRights(caller: Caller, body: { shared?: boolean; 'router:
   }
 }
 
-async function create(trx: Knex, caller: Caller, attributes: unknown): Promise<Item> {
+async function create(trx: Knex, caller: Caller, attributes: unknown, { quota }: QuotaSettings): Promise<Item> {
   requireWriter(caller, 'create_network')
   const { tenant_id, project_id, is_default, availability_zone_hints, ...body } = parseAttributes(
     createSchema,
@@ -133,6 +130,7 @@ async function create(trx: Knex, caller: Caller, attributes: unknown): Promise<I
   )
   const owner = ownerOf(caller, { tenant_id, project_id }, 'create_network')
   requireSharingRights(caller, body, 'create')
+  await chargeQuota(trx, owner, 'network', quota)
   const { 'router:external': external, ...columns } = body
   const [row] = await trx('network')
     .insert({ ...columns, ...(external === undefined ? {} : { external }), project_id: owner })

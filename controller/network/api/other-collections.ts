@@ -1,7 +1,4 @@
 import type Router from '@koa/router'
-import type { Context } from 'koa'
-import { callerOf } from '../../identity/authenticate.js'
-import { isAdmin } from '../visibility.js'
 import { NeutronError } from './neutron-error.js'
 
 /** Path below /v2.0 -> key in the answer, for what other Networking services have and this one has none of. */
@@ -22,7 +19,6 @@ const EMPTY: Readonly<Record<string, string>> = {
   segments: 'segments',
   flavors: 'flavors',
   'service-providers': 'service_providers',
-  quotas: 'quotas',
 }
 
 /** The extensions of the API whose attributes and filters this service has. */
@@ -64,6 +60,21 @@ const EXTENSIONS: readonly { alias: string; name: string; description: string }[
     description: 'Provides IP address substring filtering when listing ports',
   },
   {
+    alias: 'quotas',
+    name: 'Quota management support',
+    description: 'Expose functions for quotas management per project',
+  },
+  {
+    alias: 'quota_details',
+    name: 'Quota details management support',
+    description: 'Expose functions for quotas usage statistics per project',
+  },
+  {
+    alias: 'quota-check-limit',
+    name: 'Quota limit check',
+    description: 'Check the resource usage before applying a new quota limit',
+  },
+  {
     alias: 'standard-attr-description',
     name: 'standard-attr-description',
     description: 'Extension to add descriptions to standard attributes',
@@ -98,11 +109,9 @@ export function mountOtherCollections(router: Router): void {
     router.get(`/v2.0/${path}`, ctx => {
       ctx.body = { [key]: [] }
     })
-    if (path !== 'quotas') {
-      router.get(`/v2.0/${path}/:id`, () => {
-        throw new NeutronError(404, 'HTTPNotFound', 'The resource could not be found.')
-      })
-    }
+    router.get(`/v2.0/${path}/:id`, () => {
+      throw new NeutronError(404, 'HTTPNotFound', 'The resource could not be found.')
+    })
   }
 
   router.get('/v2.0/extensions', ctx => {
@@ -115,14 +124,4 @@ export function mountOtherCollections(router: Router): void {
     }
     ctx.body = { extension: presentExtension(extension) }
   })
-
-  const quota = (ctx: Context) => {
-    const project = String(ctx.params.project)
-    if (!isAdmin(callerOf(ctx)) && project !== callerOf(ctx).project?.id) {
-      throw new NeutronError(403, 'PolicyNotAuthorized', 'rule:get_quota is disallowed by policy')
-    }
-    ctx.body = { quota: { network: -1, subnet: -1, port: -1 } }
-  }
-  router.get('/v2.0/quotas/:project', quota)
-  router.get('/v2.0/quotas/:project/default', quota)
 }

@@ -6,16 +6,19 @@ import type { Caller } from '../../identity/caller.js'
 import { normaliseAddress } from '../addresses.js'
 import { InvalidPortRequest } from '../driver.js'
 import { FIXED_IPS, insertPort } from '../local/ports.js'
+import type { SharedAddresses } from '../local/shared-addresses.js'
 import { type Condition, isAdmin, isUuid, visiblePorts } from '../visibility.js'
 import { attribute, parseAttributes, requireAttributes } from './body.js'
 import { placeFixedIps, replaceFixedIps } from './fixed-ips.js'
 import { type NetworkRow, networkSource } from './networks.js'
 import { clash, disallowed, invalidRequest, missing } from './neutron-error.js'
+import { chargeQuota, type QuotaSettings } from './quotas.js'
 import {
   type CommonRow,
   changed,
   commonColumns,
   commonFilters,
+  createEach,
   type Item,
   ownerOf,
   owns,
@@ -138,8 +141,10 @@ export const createSchema = z
   .partial()
   .extend({ network_id: attribute.id })
 
+export type PortSettings = QuotaSettings & { shared_addresses: SharedAddresses }
+
 /** Ports of our own tables. */
-export function createPorts(database: Database): Resource {
+export function createPorts(database: Database, config: PortSettings): Resource {
   return {
     singular: 'port',
     plural: 'ports',
@@ -151,13 +156,8 @@ export function createPorts(database: Database): Resource {
       const row = await selectOne<PortRow>(database, portSource, caller, id)
       return row && presentPort(row)
     },
-    create: (caller, bodies) =>
-      inTransaction(database, async trx => {
-        const made: Item[] = []
-        for (const body of bodies) made.push(await create(trx, caller, body))
-        return made
-      }),
-    update: (caller, id, body) => inTransaction(database, trx => update(trx, caller, id, body)),
+    create: (caller, bodies) => createEach(database, caller, bodies, (trx, body) => create(trx, caller, body, config)),
+    update: (caller, id, body) => inTransaction(database, trx => update(trx, caller, id, body, config)),
     remove: (caller, id) => inTransaction(database, trx => remove(trx, caller, id)),
     retag: (caller, id, change) => retag(database, portSource, caller, id, change),
   }
@@ -174,7 +174,7 @@ function requireDeviceRights(caller: Caller, deviceOwner: string | undefined, ve
   }
 }
 
-async function create(trx: Knex, caller: Caller, attributes: unknown): Promise<Item> {
+async function create(trx: Knex, caller: Caller, attributes: unknown, config: PortSettings): Promise<Item> {
   requireWriter(caller, 'create_port')
   requireAttributes(attributes, ['network_id'])
   const body = parseAttributes(createSchema, attributes)
@@ -183,9 +183,11 @@ async function create(trx: Knex, caller: Caller, attributes: unknown): Promise<I
   if (!network.shared && !owns(caller, network)) throw disallowed('create_port')
   if (body.mac_address !== undefined && !owns(caller, network)) throw disallowed('create_port:mac_address')
   requireDeviceRights(caller, body.device_owner, 'create')
+  const projectId = ownerOf(caller, body, 'create_port')
+  await chargeQuota(trx, projectId, 'port', config.quota)
   const id = await insertPort(trx, {
     network_id: network.id,
-    project_id: ownerOf(caller, body, 'create_port'),
+    project_id: projectId,
     name: body.name ?? '',
     description: body.description ?? '',
     admin_state_up: body.admin_state_up ?? true,
@@ -197,14 +199,20 @@ async function create(trx: Knex, caller: Caller, attributes: unknown): Promise<I
     throw error instanceof InvalidPortRequest ? missing('network', network.id) : error
   })
   if (id === null) throw macInUse(network.id, body.mac_address)
-  await placeFixedIps(trx, { id, networkId: network.id }, body.fixed_ips)
+  await placeFixedIps(trx, { id, networkId: network.id, projectId }, body.fixed_ips, config.shared_addresses)
   return shown(trx, caller, id)
 }
 
 const macInUse = (networkId: string, mac: string | undefined) =>
   clash('MacAddressInUse', `Unable to complete operation for network ${networkId}. The mac address ${mac} is in use.`)
 
-async function update(trx: Knex, caller: Caller, id: string, attributes: unknown): Promise<Item> {
+async function update(
+  trx: Knex,
+  caller: Caller,
+  id: string,
+  attributes: unknown,
+  { shared_addresses }: PortSettings,
+): Promise<Item> {
   const row = await lockPort(trx, caller, id)
   requireWriter(caller, 'update_port')
   if (!owns(caller, row)) throw disallowed('update_port')
@@ -221,7 +229,8 @@ async function update(trx: Knex, caller: Caller, id: string, attributes: unknown
     if (other !== undefined) throw macInUse(row.network_id, mac_address)
   }
   if (fixed_ips !== undefined) {
-    await replaceFixedIps(trx, { id, networkId: row.network_id, fixedIps: row.fixed_ips }, fixed_ips)
+    const port = { id, networkId: row.network_id, projectId: row.project_id, fixedIps: row.fixed_ips }
+    await replaceFixedIps(trx, port, fixed_ips, shared_addresses)
   }
   await trx('port')
     .where({ id })

@@ -1,7 +1,8 @@
 import type { Knex } from 'knex'
 import type { Database } from '../../database/connection.js'
-import { inTransaction } from '../../database/transaction.js'
+import { inTransaction, type Transaction } from '../../database/transaction.js'
 import type { Caller } from '../../identity/caller.js'
+import { createQueues } from '../../process/in-turn.js'
 import { isAdmin } from '../visibility.js'
 import type { Listing, Page } from './listing.js'
 import { disallowed, invalidRequest, missing, type Singular } from './neutron-error.js'
@@ -22,6 +23,27 @@ export type Resource = {
   update: (caller: Caller, id: string, body: unknown) => Promise<Item>
   remove: (caller: Caller, id: string) => Promise<void>
   retag: (caller: Caller, id: string, change: (tags: readonly string[]) => string[]) => Promise<string[]>
+}
+
+const inTurn = createQueues()
+
+/**
+ * Makes all objects of one request, or none. Requests of one project would follow each other on its quota row, where each would hold a
+ * connection that everybody else needs; so those of one process wait for each other before they take one.
+ */
+export function createEach(
+  database: Database,
+  caller: Caller,
+  bodies: readonly unknown[],
+  create: (trx: Transaction, body: unknown) => Promise<Item>,
+): Promise<Item[]> {
+  return inTurn(caller.project?.id ?? '', () =>
+    inTransaction(database, async trx => {
+      const made: Item[] = []
+      for (const body of bodies) made.push(await create(trx, body))
+      return made
+    }),
+  )
 }
 
 /** Writing takes the role member (or admin, which implies it); a reader only looks. */

@@ -9,11 +9,13 @@ import { visibleSubnets } from '../visibility.js'
 import { attribute, parseAttributes, requireAttributes } from './body.js'
 import { FOREIGN_KEY_VIOLATION, isNeeded, type NetworkRow, networkSource } from './networks.js'
 import { clash, disallowed, invalidInput, missing } from './neutron-error.js'
+import { chargeQuota, type QuotaSettings } from './quotas.js'
 import {
   type CommonRow,
   changed,
   commonColumns,
   commonFilters,
+  createEach,
   type Item,
   lockOwned,
   ownerOf,
@@ -135,7 +137,7 @@ export const createSchema = z
   .extend({ network_id: attribute.id, cidr: cidrText })
 
 /** Subnets of our own tables. */
-export function createSubnets(database: Database): Resource {
+export function createSubnets(database: Database, config: QuotaSettings): Resource {
   return {
     singular: 'subnet',
     plural: 'subnets',
@@ -147,25 +149,19 @@ export function createSubnets(database: Database): Resource {
       const row = await selectOne<SubnetRow>(database, subnetSource, caller, id)
       return row && presentSubnet(row)
     },
-    create: (caller, bodies) =>
-      inTransaction(database, async trx => {
-        const made: Item[] = []
-        for (const body of bodies) made.push(await create(trx, caller, body))
-        return made
-      }),
+    create: (caller, bodies) => createEach(database, caller, bodies, (trx, body) => create(trx, caller, body, config)),
     update: (caller, id, body) => inTransaction(database, trx => update(trx, caller, id, body)),
     remove: (caller, id) => inTransaction(database, trx => remove(trx, caller, id)),
     retag: (caller, id, change) => retag(database, subnetSource, caller, id, change),
   }
 }
 
-async function create(trx: Knex, caller: Caller, attributes: unknown): Promise<Item> {
+async function create(trx: Knex, caller: Caller, attributes: unknown, { quota }: QuotaSettings): Promise<Item> {
   requireWriter(caller, 'create_subnet')
   requireAttributes(attributes, ['network_id', 'cidr'])
   const body = parseAttributes(createSchema, attributes)
   const { cidr, network_id: networkId } = body
-  // Held until the end, so that of two overlapping subnets made at once the second sees the first.
-  const network = await selectOne<NetworkRow>(trx, networkSource, caller, networkId, true)
+  const network = await selectOne<NetworkRow>(trx, networkSource, caller, networkId)
   if (network === null) throw missing('network', networkId)
   if (!owns(caller, network)) throw disallowed('create_subnet')
   const projectId = ownerOf(caller, body, 'create_subnet')
@@ -177,6 +173,10 @@ async function create(trx: Knex, caller: Caller, attributes: unknown): Promise<I
   if (cidr.version === 4 && (ipv6_ra_mode !== null || ipv6_address_mode !== null)) {
     throw invalidInput('ipv6_ra_mode or ipv6_address_mode cannot be set when ip_version is not 6.')
   }
+  // The quota's row before the network's: a port that is made holds them in this order.
+  await chargeQuota(trx, projectId, 'subnet', quota)
+  // Held until the end, so that of two overlapping subnets made at once the second sees the first.
+  if ((await selectOne(trx, networkSource, caller, networkId, true)) === null) throw missing('network', networkId)
   await refuseOverlap(trx, networkId, cidr.text)
   const gateway = chooseGateway(cidr, body.gateway_ip)
   const pools = choosePools(cidr, gateway, body.allocation_pools)

@@ -1,5 +1,6 @@
 import type { Knex } from 'knex'
 import { NoAddressLeft } from '../driver.js'
+import { KEPT } from './shared-addresses.js'
 
 /** How many addresses are tried at random before the gaps between allocated ones are searched. */
 const GUESSES = 64
@@ -10,12 +11,16 @@ const ATTEMPTS = 500
 const isTaken = (address: string) =>
   `EXISTS (SELECT 1 FROM fixed_ip other WHERE other.subnet_id = pool.subnet_id AND other.address = ${address})`
 
+/** The subnet's pools without what is kept at the end of the last; binds the subnet, the reserve and the subnet. */
+const POOLS = `(SELECT subnet_id, first, last - kept AS last, span - kept AS span
+                  FROM (SELECT *, ${KEPT} AS kept FROM allocation_pool WHERE subnet_id = ?) whole
+                 WHERE span > kept)`
+
 /** Addresses at random until one is free: one index look-up each, so that a subnet nine tenths full costs ten. */
 const GUESS = `
   SELECT pool.guess AS address
     FROM (SELECT subnet_id, first + floor(random() * span)::bigint AS guess
-            FROM allocation_pool, generate_series(1, ${GUESSES})
-           WHERE subnet_id = ? ORDER BY random()) pool
+            FROM ${POOLS} pools, generate_series(1, ${GUESSES}) ORDER BY random()) pool
    WHERE NOT ${isTaken('pool.guess')}
    LIMIT 1`
 
@@ -23,7 +28,7 @@ const GUESS = `
 const GAP = `
   SELECT gap.address
     FROM (SELECT subnet_id, first, last, first + floor(random() * span)::bigint AS start
-            FROM allocation_pool WHERE subnet_id = ?) pool
+            FROM ${POOLS} pools) pool
     CROSS JOIN LATERAL (
       (${gapAfter('pool.start')})
       UNION ALL
@@ -43,27 +48,27 @@ function gapAfter(start: string): string {
 /**
  * Gives the port a free address of the subnet's allocation pools. The primary key of fixed_ip decides between two that choose the
  * same address at once; the loser chooses again.
+ * @param reserve how many addresses at the end of the pools are left alone
  * @throws NoAddressLeft
  */
-export async function allocateAddress(trx: Knex, subnetId: string, portId: string): Promise<void> {
+export async function allocateAddress(trx: Knex, subnetId: string, portId: string, reserve: number): Promise<void> {
   for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
-    if ((await place(trx, GUESS, subnetId, portId)).placed) return
-    const gap = await place(trx, GAP, subnetId, portId)
+    if ((await place(trx, GUESS, subnetId, portId, reserve)).placed) return
+    const gap = await place(trx, GAP, subnetId, portId, reserve)
     if (gap.placed) return
     if (!gap.found) throw new NoAddressLeft(`No more IP addresses are available in subnet ${subnetId}.`)
   }
   throw new Error(`Subnet ${subnetId} is contended: ${ATTEMPTS} attempts lost`)
 }
 
-/** How many addresses of the subnet's allocation pools are free, of those that are chosen from. */
-export async function freeAddresses(database: Knex, subnetId: string): Promise<number> {
+/** How many addresses of the subnet's allocation pools are free, of those that are chosen from when the reserve is left alone. */
+export async function freeAddresses(database: Knex, subnetId: string, reserve: number): Promise<number> {
   const { rows } = await database.raw(
     `SELECT coalesce(sum(pool.span - taken.count), 0)::float8 AS free
-       FROM allocation_pool pool
+       FROM ${POOLS} pool
        CROSS JOIN LATERAL (SELECT count(*) FROM fixed_ip
-                            WHERE subnet_id = pool.subnet_id AND address BETWEEN pool.first AND pool.last) taken
-      WHERE pool.subnet_id = ?`,
-    [subnetId],
+                            WHERE subnet_id = pool.subnet_id AND address BETWEEN pool.first AND pool.last) taken`,
+    [subnetId, reserve, subnetId],
   )
   return (rows as { free: number }[])[0]?.free ?? 0
 }
@@ -73,13 +78,14 @@ async function place(
   choice: string,
   subnetId: string,
   portId: string,
+  reserve: number,
 ): Promise<{ found: boolean; placed: boolean }> {
   const { rows } = await trx.raw(
     `WITH choice AS MATERIALIZED (${choice}),
           placed AS (INSERT INTO fixed_ip (subnet_id, address, port_id) SELECT ?, address, ? FROM choice
                      ON CONFLICT (subnet_id, address) DO NOTHING RETURNING 1)
      SELECT EXISTS (SELECT 1 FROM choice) AS found, EXISTS (SELECT 1 FROM placed) AS placed`,
-    [subnetId, subnetId, portId],
+    [subnetId, reserve, subnetId, subnetId, portId],
   )
   return rows[0]
 }

@@ -6,6 +6,7 @@ import {
   InvalidPortRequest,
   type Network,
   type NetworkDriver,
+  PORT_OWNER,
   type Port,
   type PortRequest,
   type Subnet,
@@ -13,9 +14,10 @@ import {
 import { isUuid, usableNetworks, visiblePorts, visibleSubnets } from '../visibility.js'
 import { freeAddresses } from './allocation.js'
 import { insertPort, placeAddress, selectPorts, subnetFacts } from './ports.js'
+import type { SharedAddresses } from './shared-addresses.js'
 
 /** Networks, subnets and ports of our own tables (the `network` schema). What the kernel needs for them is made by the fabric. */
-export function createLocalDriver(database: Database): NetworkDriver {
+export function createLocalDriver(database: Database, shared: SharedAddresses): NetworkDriver {
   const port = async (id: string): Promise<Port | null> =>
     isUuid(id) ? ((await selectPorts(database, 'port.id = ?', [id]))[0] ?? null) : null
 
@@ -43,13 +45,13 @@ export function createLocalDriver(database: Database): NetworkDriver {
 
     network: async id => (isUuid(id) ? ((await selectNetworks(database, 'network.id = ?', [id]))[0] ?? null) : null),
     subnets: async ids => selectSubnets(database, 'subnet.id = ANY(?::uuid[])', [ids.filter(isUuid)]),
-    freeAddresses: async id => (isUuid(id) ? freeAddresses(database, id) : 0),
+    freeAddresses: async id => (isUuid(id) ? freeAddressesOf(database, id, shared) : 0),
     port,
 
     ensurePort: async request => {
       const existing = await ensuredPort(database, request)
       if (existing !== null) return existing
-      const made = await inTransaction(database, trx => makePort(trx, request))
+      const made = await inTransaction(database, trx => makePort(trx, request, shared))
       const found = made ?? (await ensuredPort(database, request))
       if (found === null) throw new Error(`The port ${request.name} was deleted while it was asked for`)
       return found
@@ -104,6 +106,11 @@ export function createLocalDriver(database: Database): NetworkDriver {
   }
 }
 
+async function freeAddressesOf(database: Knex, subnetId: string, { reserve }: SharedAddresses): Promise<number> {
+  const subnet = (await subnetFacts(database, [subnetId])).get(subnetId)
+  return subnet === undefined ? 0 : freeAddresses(database, subnetId, subnet.shared ? reserve : 0)
+}
+
 async function ensuredPort(database: Knex, { deviceId, deviceOwner, name }: PortRequest): Promise<Port | null> {
   const [port] = await selectPorts(database, 'port.device_id = ? AND port.device_owner = ? AND port.ensured_name = ?', [
     deviceId,
@@ -114,7 +121,7 @@ async function ensuredPort(database: Knex, { deviceId, deviceOwner, name }: Port
 }
 
 /** @returns null when somebody else made the same port at the same time */
-async function makePort(trx: Knex, request: PortRequest): Promise<Port | null> {
+async function makePort(trx: Knex, request: PortRequest, shared: SharedAddresses): Promise<Port | null> {
   const { networkId, fixedIps } = request
   if (!isUuid(networkId) || (await trx('network').where({ id: networkId }).first('id')) === undefined) {
     throw new InvalidPortRequest(`Network ${networkId} could not be found.`)
@@ -129,13 +136,15 @@ async function makePort(trx: Knex, request: PortRequest): Promise<Port | null> {
     ensured_name: request.name,
   })
   if (id === null) return null
+  // A VIP is a tenant's wish; amphorae must find an address whatever tenants have taken.
+  const rules = request.deviceOwner === PORT_OWNER.vip ? shared : null
   for (const { subnetId, address } of fixedIps) {
     const subnet = facts.get(subnetId)
     if (subnet === undefined) throw new InvalidPortRequest(`Subnet ${subnetId} could not be found.`)
     if (subnet.network_id !== networkId) {
       throw new InvalidPortRequest(`Subnet ${subnetId} is not on network ${networkId}.`)
     }
-    await placeAddress(trx, id, subnet, address)
+    await placeAddress(trx, { id, projectId: request.projectId }, subnet, address, rules)
   }
   return (await selectPorts(trx, 'port.id = ?', [id]))[0] ?? null
 }

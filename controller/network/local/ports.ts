@@ -4,6 +4,7 @@ import { sqlState } from '../../database/transaction.js'
 import { contains, formatAddress, normaliseAddress, parseCidr } from '../addresses.js'
 import { AddressTaken, InvalidPortRequest, type Port } from '../driver.js'
 import { allocateAddress, claimAddress } from './allocation.js'
+import { isKept, requireShare, type SharedAddresses } from './shared-addresses.js'
 
 export type PortRow = {
   id: string
@@ -93,12 +94,22 @@ function randomMacAddress(): string {
   return `fa:16:3e:${a}:${b}:${c}`
 }
 
-export type SubnetFacts = { id: string; network_id: string; cidr: string; gateway_ip: string | null }
+export type SubnetFacts = {
+  id: string
+  network_id: string
+  network_project_id: string
+  shared: boolean
+  cidr: string
+  gateway_ip: string | null
+}
 
 /** What placing an address needs to know of the subnets, locked against their deletion; those that do not exist are missing. */
 export async function subnetFacts(trx: Knex, ids: readonly string[]): Promise<Map<string, SubnetFacts>> {
   const { rows } = await trx.raw(
-    'SELECT id, network_id, cidr::text AS cidr, host(gateway_ip) AS gateway_ip FROM subnet WHERE id = ANY(?::uuid[]) FOR KEY SHARE',
+    `SELECT subnet.id, subnet.network_id, network.project_id AS network_project_id, network.shared,
+            subnet.cidr::text AS cidr, host(subnet.gateway_ip) AS gateway_ip
+       FROM subnet JOIN network ON network.id = subnet.network_id
+      WHERE subnet.id = ANY(?::uuid[]) FOR KEY SHARE OF subnet`,
     [[...ids]],
   )
   return new Map((rows as SubnetFacts[]).map(row => [row.id, row]))
@@ -106,15 +117,19 @@ export async function subnetFacts(trx: Knex, ids: readonly string[]): Promise<Ma
 
 /**
  * Gives the port one address of the subnet: the wanted one, or any that is free.
- * @throws InvalidPortRequest when the wanted address is no host address of the subnet, AddressTaken, NoAddressLeft
+ * @param rules what holds on shared networks; null for the service's own ports
+ * @throws InvalidPortRequest when the wanted address is no host address of the subnet, AddressTaken, NoAddressLeft, ShareUsedUp
  */
 export async function placeAddress(
   trx: Knex,
-  portId: string,
+  port: { id: string; projectId: string },
   subnet: SubnetFacts,
   wanted: string | undefined,
+  rules: SharedAddresses | null,
 ): Promise<void> {
-  if (wanted === undefined) return allocateAddress(trx, subnet.id, portId)
+  const reserve = rules !== null && subnet.shared ? rules.reserve : 0
+  if (rules !== null) await requireShare(trx, subnet, port.projectId, rules)
+  if (wanted === undefined) return allocateAddress(trx, subnet.id, port.id, reserve)
   const address = normaliseAddress(wanted)
   const cidr = parseCidr(subnet.cidr)!
   if (address === null || !contains(cidr, address)) {
@@ -123,7 +138,10 @@ export async function placeAddress(
   if (isReserved(subnet, address)) {
     throw new InvalidPortRequest(`IP address ${wanted} is the network or broadcast address of the specified subnet.`)
   }
-  if (address === subnet.gateway_ip || !(await claimAddress(trx, subnet.id, portId, address))) {
+  if (reserve > 0 && (await isKept(trx, subnet.id, address, reserve))) {
+    throw new AddressTaken(`IP address ${address} of subnet ${subnet.id} is kept for the load balancer service.`)
+  }
+  if (address === subnet.gateway_ip || !(await claimAddress(trx, subnet.id, port.id, address))) {
     throw new AddressTaken(`IP address ${address} already allocated in subnet ${subnet.id}`)
   }
 }

@@ -1,0 +1,53 @@
+import type { Knex } from 'knex'
+import { ShareUsedUp } from '../driver.js'
+import { holdQuota } from '../quota.js'
+import type { SubnetFacts } from './ports.js'
+
+/** How the addresses of a shared network are kept for everybody. */
+export type SharedAddresses = {
+  /** Addresses at the end of each subnet that only amphorae get. */
+  reserve: number
+  /** Percent of a subnet that one project may hold. */
+  project_share: number
+}
+
+/** Trusted SQL over the table allocation_pool: how many addresses at its end are kept; binds the reserve and the subnet. */
+export const KEPT = `CASE WHEN first = (SELECT max(first) FROM allocation_pool WHERE subnet_id = ?)
+                          THEN least(?::bigint, span / 8) ELSE 0 END`
+
+/** Whether the reserve holds this address. */
+export async function isKept(trx: Knex, subnetId: string, address: string, reserve: number): Promise<boolean> {
+  const { rows } = await trx.raw(
+    `SELECT 1 FROM (SELECT last, ${KEPT} AS kept FROM allocation_pool WHERE subnet_id = ?) pool
+      WHERE CAST(? AS inet) > pool.last - pool.kept AND CAST(? AS inet) <= pool.last`,
+    [subnetId, reserve, subnetId, address, address],
+  )
+  return rows.length > 0
+}
+
+/**
+ * Refuses a further address to a project that holds its share of a shared network's subnet. The network's own project has no such limit.
+ * Creates of one project go on one by one from here to the end of the transaction.
+ * @throws ShareUsedUp
+ */
+export async function requireShare(
+  trx: Knex,
+  { id, shared, network_project_id }: SubnetFacts,
+  projectId: string,
+  { project_share }: SharedAddresses,
+): Promise<void> {
+  if (!shared || projectId === network_project_id || project_share === 100) return
+  await holdQuota(trx, projectId)
+  const { rows } = await trx.raw(
+    `SELECT (SELECT count(*)::float8 FROM fixed_ip JOIN port ON port.id = fixed_ip.port_id
+              WHERE fixed_ip.subnet_id = :id AND port.project_id = :projectId) AS held,
+            greatest(1, floor(sum(span) * :share / 100))::float8 AS share
+       FROM allocation_pool WHERE subnet_id = :id`,
+    { id, projectId, share: project_share },
+  )
+  const [{ held, share }] = rows as [{ held: number; share: number }]
+  if (held < share) return
+  throw new ShareUsedUp(
+    `Project ${projectId} has ${held} addresses of subnet ${id}: of a shared network one project may have ${project_share} percent.`,
+  )
+}
