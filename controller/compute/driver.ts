@@ -22,6 +22,14 @@ export type MachineSpec = {
   beatIntervalSeconds: number
 }
 
+/** What the host or hypervisor of a machine sees of it, without the management network. */
+export type Inspection = {
+  /** HAProxy is alive and listens. */
+  serves: boolean
+  /** What was seen, for the log. */
+  finding: string
+}
+
 export type Machine = { amphoraId: string; computeId: string; state: 'running' | 'stopped' }
 
 /** What every driver here calls the one size of its machines, and the one place where it has them. */
@@ -35,6 +43,8 @@ export type ComputeDriver = {
   create: (spec: MachineSpec) => Promise<Machine>
   find: (amphoraId: string) => Promise<Machine | null>
   list: () => Promise<Machine[]>
+  /** The second opinion on a machine that cannot be heard or reached; null when it does not run, or cannot be looked into. */
+  inspect: (amphoraId: string) => Promise<Inspection | null>
   /** Gone afterwards with all that belonged to it; no error when there was none. */
   delete: (amphoraId: string) => Promise<void>
   /** Gives a running machine a network card with the port's MAC address on the port's network. */

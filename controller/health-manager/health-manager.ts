@@ -11,7 +11,7 @@ import { type Heard, lastHeard, recordBeats } from './record-beats.js'
 import { recordRepairs } from './record-repairs.js'
 import { recordReports } from './record-reports.js'
 import { CLOCK_TOLERANCE_MS, type ReplayWindow } from './replay-window.js'
-import { countHeard, recheckMismatches, recheckSilent } from './watch.js'
+import { recheckMismatches, recheckSilent, retryReturned } from './watch.js'
 
 export type HealthManagerOptions = {
   /** As the load balancer service's role. */
@@ -120,6 +120,7 @@ export async function startHealthManager({
       await recordBeats(
         database,
         beats.map(({ heard }) => heard),
+        { beatInterval: config.beat_interval, staleAfter: config.stale_after },
       )
       await writeRepairs(database, reports)
       const passedOver = new Set(await recordReports(database, pictures))
@@ -138,9 +139,9 @@ export async function startHealthManager({
       amphorae.delete(id)
       keys.delete(id)
     }
-    const woken = await recheckMismatches(database)
+    const woken = [...(await recheckMismatches(database)), ...(await retryReturned(database))]
     const graceOver = performance.now() - databaseFailedAt > config.stale_after * 1000
-    if (graceOver && !(await isBlind(database, config))) {
+    if (graceOver) {
       const now = performance.now()
       const recent = [...amphorae]
         .filter(([, { heardAtMs }]) => now - heardAtMs < config.stale_after * 1000)
@@ -249,15 +250,6 @@ async function writeRepairs(database: Database, amphorae: readonly Amphora[]): P
       amphora.repairedMs = Math.max(amphora.repairedMs, atMs)
     }
   }
-}
-
-/**
- * True when the silence is more likely ours than theirs: fewer than half of three or more amphorae were heard lately. One
- * that hears nobody must judge nobody (data-plane 5.5).
- */
-async function isBlind(database: Database, config: Configuration['health_manager']): Promise<boolean> {
-  const { expected, heard } = await countHeard(database, config.stale_after)
-  return expected >= 3 && heard * 2 < expected
 }
 
 function pausing(rechecked: Map<string, number>, now: number): string[] {

@@ -1,6 +1,7 @@
 import type { Mismatch } from '../../amphora-agent/protocol/repairs.js'
 import type { Database } from '../database/connection.js'
 import { CLOCK_TOLERANCE_MS } from './replay-window.js'
+import { gapSeconds, type Rhythm } from './silence.js'
 
 /** The newest that was heard of one amphora since the last write. */
 export type Heard = {
@@ -24,7 +25,7 @@ export const isFromTheFuture = (column: string): string =>
  * Writes what was heard in one statement, whatever the number of amphorae. Only amphorae that have a row are recorded, and
  * only what is newer than what another health manager may have written already; the database's clock stamps it.
  */
-export async function recordBeats(database: Database, heard: readonly Heard[]): Promise<void> {
+export async function recordBeats(database: Database, heard: readonly Heard[], rhythm: Rhythm): Promise<void> {
   if (heard.length === 0) return
   await database.raw(
     `INSERT INTO amphora_health AS h
@@ -36,13 +37,14 @@ export async function recordBeats(database: Database, heard: readonly Heard[]): 
        JOIN amphora a ON a.id = v."amphoraId"
       ORDER BY v."amphoraId"
      ON CONFLICT (amphora_id) DO UPDATE SET
+       heard_since = CASE WHEN h.last_seen < now() - ? * interval '1 second' THEN now() ELSE h.heard_since END,
        boot_id = excluded.boot_id, last_seq = excluded.last_seq, last_seen = excluded.last_seen, sent_ms = excluded.sent_ms,
        generation = excluded.generation, config_hash = excluded.config_hash, needs_apply = excluded.needs_apply,
        vrrp_master = excluded.vrrp_master, haproxy_running = excluded.haproxy_running,
        mismatches = excluded.mismatches
      WHERE (h.boot_id = excluded.boot_id AND h.last_seq < excluded.last_seq)
         OR (h.boot_id <> excluded.boot_id AND (h.sent_ms < excluded.sent_ms OR ${isFromTheFuture('h.sent_ms')}))`,
-    [JSON.stringify(heard)],
+    [JSON.stringify(heard), gapSeconds(rhythm)],
   )
 }
 

@@ -5,20 +5,22 @@ import type { Database } from '../database/connection.js'
  * the worker is to look at them again. Never a reason for a failover.
  */
 export async function recheckMismatches(database: Database): Promise<string[]> {
-  const mismatched = await markForRecheck(
+  return markForRecheck(
     database,
     `h.last_seen > greatest(a.updated_at, a.created_at) + interval '4 seconds' AND h.last_seen > now() - interval '10 seconds'
      AND (h.needs_apply OR h.config_hash IS DISTINCT FROM left(a.applied_sha256, 16))`,
-    [],
   )
-  return mismatched.map(({ id }) => id)
 }
 
 export type Silent = { id: string; amphoraIds: string[] }
 
+/** Load balancers of one project that are looked at together because of silence: each look holds a slot of a worker for some seconds. */
+const LOOKS_PER_PROJECT = 3
+
 /**
- * Load balancers with an amphora that has been silent too long: the worker asks compute and the agent for a second opinion
- * and mends what is broken. An amphora never heard by this database counts from when it was last changed.
+ * Load balancers with an amphora that has been silent too long: the worker asks its host and its agent for a second opinion and repairs what
+ * does not serve. An amphora never heard by this database counts from when it was last changed. One that fell silent after the last attempt
+ * at its load balancer failed is news: it does not wait for the next attempt.
  * @param passedOver amphorae that are left alone: heard by this process, or looked at a moment ago
  */
 export async function recheckSilent(
@@ -26,44 +28,51 @@ export async function recheckSilent(
   staleAfterSeconds: number,
   passedOver: readonly string[],
 ): Promise<Silent[]> {
-  return markForRecheck(
-    database,
-    `coalesce(h.last_seen, a.updated_at, a.created_at) < now() - ? * interval '1 second' AND NOT a.id = ANY(?::uuid[])`,
-    [staleAfterSeconds, [...passedOver]],
-  )
-}
-
-/** How many amphorae ought to be heard, and how many were within the time. */
-export async function countHeard(
-  database: Database,
-  withinSeconds: number,
-): Promise<{ expected: number; heard: number }> {
+  const silentSince = `coalesce(h.last_seen, a.updated_at, a.created_at) + :staleAfter * interval '1 second'`
   const { rows } = await database.raw(
-    `SELECT count(*)::int AS expected, count(*) FILTER (WHERE h.last_seen > now() - ? * interval '1 second')::int AS heard
-       FROM amphora a LEFT JOIN amphora_health h ON h.amphora_id = a.id
-      WHERE a.status IN ('ALLOCATED', 'READY')`,
-    [withinSeconds],
-  )
-  return rows[0]
-}
-
-async function markForRecheck(
-  database: Database,
-  condition: string,
-  bindings: readonly (number | string[])[],
-): Promise<Silent[]> {
-  const { rows } = await database.raw(
-    `WITH due AS (
-       SELECT lb.id, array_agg(a.id) AS amphora_ids
+    `WITH silent AS (
+       SELECT lb.id, lb.project_id, array_agg(a.id) AS amphora_ids, min(${silentSince}) AS since
          FROM load_balancer lb
          JOIN amphora a ON a.load_balancer_id = lb.id AND a.status = 'ALLOCATED'
          LEFT JOIN amphora_health h ON h.amphora_id = a.id
-        WHERE lb.recheck_at IS NULL AND lb.generation = lb.applied_generation AND lb.retry_at IS NULL AND ${condition}
-        GROUP BY lb.id)
-     UPDATE load_balancer lb SET recheck_at = now() FROM due
-      WHERE lb.id = due.id AND lb.recheck_at IS NULL
+        WHERE lb.recheck_at IS NULL AND ${silentSince} < now() AND NOT a.id = ANY(:passedOver::uuid[])
+          AND CASE WHEN lb.retry_at IS NULL THEN lb.generation = lb.applied_generation
+                   ELSE lb.retry_at > now() AND ${silentSince} > ${LAST_ATTEMPT} END
+        GROUP BY lb.id),
+     due AS (
+       SELECT id, amphora_ids, row_number() OVER (PARTITION BY project_id ORDER BY since, id) AS turn FROM silent)
+     UPDATE load_balancer lb SET recheck_at = now(), retry_at = least(lb.retry_at, now()) FROM due
+      WHERE lb.id = due.id AND lb.recheck_at IS NULL AND due.turn <= ${LOOKS_PER_PROJECT}
       RETURNING lb.id, due.amphora_ids AS "amphoraIds"`,
-    [...bindings],
+    { staleAfter: staleAfterSeconds, passedOver: [...passedOver] },
   )
   return rows
+}
+
+/** SQL: when the last attempt at a load balancer that waits for the next one failed. */
+const LAST_ATTEMPT = `(lb.retry_at - least(300, 2 ^ (least(lb.attempts, 20) - 1)) * interval '1 second')`
+
+/**
+ * Load balancers that wait to try again to reach an amphora that has come back since: a dead network may have put off the next attempt by minutes.
+ */
+export async function retryReturned(database: Database): Promise<string[]> {
+  const { rows } = await database.raw(
+    `UPDATE load_balancer lb SET retry_at = now()
+      WHERE lb.retry_at > now() AND lb.fault->>'code' IN ('amphora-unreachable', 'time-limit')
+        AND EXISTS (SELECT FROM amphora a JOIN amphora_health h ON h.amphora_id = a.id
+                     WHERE a.load_balancer_id = lb.id AND h.heard_since > ${LAST_ATTEMPT})
+      RETURNING lb.id`,
+  )
+  return (rows as { id: string }[]).map(({ id }) => id)
+}
+
+async function markForRecheck(database: Database, condition: string): Promise<string[]> {
+  const { rows } = await database.raw(
+    `UPDATE load_balancer lb SET recheck_at = now()
+      WHERE lb.recheck_at IS NULL AND lb.generation = lb.applied_generation AND lb.retry_at IS NULL
+        AND EXISTS (SELECT FROM amphora a JOIN amphora_health h ON h.amphora_id = a.id
+                     WHERE a.load_balancer_id = lb.id AND a.status = 'ALLOCATED' AND ${condition})
+      RETURNING lb.id`,
+  )
+  return (rows as { id: string }[]).map(({ id }) => id)
 }

@@ -178,27 +178,6 @@ t.test('converge', async t => {
     await expectSettled(t, scene, provider)
   })
 
-  await t.test('a silent agent: a fault at first, a restart when it stays silent', async t => {
-    const scene = await createScene(db)
-    const provider = providerOf(db, scene.world.enter())
-    await expectSettled(t, scene, provider)
-    scene.world.hangAgent((await scene.amphoraIds())[0]!)
-    await scene.change()
-    t.match(await scene.attempt(provider), { code: 'amphora-unreachable' })
-    await scene.letTimePass()
-    await expectSettled(t, scene, provider)
-    await t.test('but not for ever: the fourth within minutes meets the brake', async t => {
-      for (let restart = 2; restart <= 4; restart++) {
-        scene.world.hangAgent((await scene.amphoraIds())[0]!)
-        await scene.letTimePass()
-        await scene.change()
-        const result = await scene.attempt(provider)
-        if (restart < 4) t.equal(result, true)
-        else t.match(result, { code: 'failover-brake' })
-      }
-    })
-  })
-
   await t.test('a VIP port that was deleted is made again', async t => {
     const scene = await createScene(db)
     const provider = providerOf(db, scene.world.enter())

@@ -376,10 +376,36 @@ t.test('a silent amphora is looked at, one that is heard is not', async t => {
   t.ok(await until(recheck, value => value !== null), 'after the beats have ended')
 })
 
-t.test('one that hears nobody judges nobody', async t => {
-  const { db, ids } = await createWorld(t, 1)
+t.test('of each project few load balancers are looked at together, however many are silent', async t => {
+  const { db, ids, until } = await createWorld(t, 1)
+  const [before] = await db('load_balancer').where({ id: ids.lb })
+  const silent = Array.from({ length: 5 }, () => ({ ...before, id: randomUUID(), project_id: 'greedy' }))
+  await db('load_balancer').insert(silent)
+  await db('amphora').insert(silent.map(({ id }) => ({ id: randomUUID(), load_balancer_id: id, status: 'ALLOCATED' })))
   await db('amphora').update({ created_at: db.raw(`now() - interval '1 minute'`) })
-  await db('amphora').insert(Array.from({ length: 3 }, () => ({ id: randomUUID(), status: 'READY' })))
-  await new Promise(resolve => setTimeout(resolve, 4500))
-  t.equal((await db('load_balancer').where({ id: ids.lb }).first('recheck_at')).recheck_at, null)
+  const asked = () => db('load_balancer').whereNotNull('recheck_at').select('id', 'project_id', 'recheck_at')
+  const rows = await until(asked, found => found.some(({ id }) => id === ids.lb))
+  const first = rows.filter(({ recheck_at }) => +recheck_at === Math.min(...rows.map(row => +row.recheck_at)))
+  t.equal(first.filter(({ project_id }) => project_id === 'greedy').length, 3)
+  t.ok(first.some(({ id }) => id === ids.lb))
+})
+
+t.test('an amphora that comes back is not kept waiting for the end of a back-off', async t => {
+  const { db, ids, sendBeat, until } = await createWorld(t, 60)
+  const retry = async () => (await db('load_balancer').where({ id: ids.lb }).first('retry_at')).retry_at
+  const fault = (code: string) => ({
+    fault: JSON.stringify({ code, text: '' }),
+    ...{ fault_generation: 3, attempts: 9, retry_at: db.raw(`now() + interval '250 seconds'`) },
+  })
+  await db('load_balancer').update(fault('amphora-unreachable'))
+  await sendBeat()
+  t.ok(await until(retry, at => at < new Date(Date.now() + 1_000)))
+  await db('load_balancer').update(fault('amphora-unreachable'))
+  await db('amphora_health').update({ heard_since: db.raw(`now() - interval '1 minute'`) })
+  await sendBeat()
+  await until(
+    () => db('amphora_health').first(),
+    row => row.last_seq === 2,
+  )
+  t.ok((await retry()) > new Date(Date.now() + 60_000), 'one that was heard all the time keeps to it')
 })

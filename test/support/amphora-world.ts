@@ -14,7 +14,10 @@ export class Killed extends Error {}
 
 type MachineState = {
   state: 'running' | 'stopped'
+  /** Neither its agent nor its HAProxy does anything. */
   hung: boolean
+  /** It serves, but cannot be reached. */
+  cut: boolean
   plugged: Map<string, Port>
   applied: Pick<Desired, 'generation' | 'fence' | 'sha256'> | null
 }
@@ -54,6 +57,7 @@ export function createAmphoraWorld() {
   const machines = new Map<string, MachineState>()
   const calls: string[] = []
   let lastHost = 10
+  let isOpaque = false
 
   /** What one process sees of the world. @param fates of its next calls; after them all goes well */
   function enter(fates: Fate[] = []) {
@@ -157,7 +161,9 @@ export function createAmphoraWorld() {
         call('create', broken, () => {
           const before = machines.get(amphoraId)
           const machine: MachineState =
-            before?.state === 'running' ? before : { state: 'running', hung: false, plugged: new Map(), applied: null }
+            before?.state === 'running'
+              ? before
+              : { state: 'running', hung: false, cut: false, plugged: new Map(), applied: null }
           machines.set(amphoraId, machine)
           return describe(amphoraId, machine)
         }),
@@ -166,6 +172,11 @@ export function createAmphoraWorld() {
           const machine = machines.get(id)
           return machine === undefined ? null : describe(id, machine)
         }),
+      inspect: async id => {
+        const machine = machines.get(id)
+        if (machine?.state !== 'running' || isOpaque) return null
+        return { serves: !machine.hung && machine.applied !== null, finding: '' }
+      },
       list: async () => [...machines].map(([id, machine]) => describe(id, machine)),
       delete: id => call('delete', broken, () => void machines.delete(id)),
       plug: (id, port) => call('plug', broken, () => void runningOf(id).plugged.set(port.id, port)),
@@ -181,7 +192,7 @@ export function createAmphoraWorld() {
         const unreachable = () => new AgentUnreachable(amphoraId, 'no-answer', 'no answer')
         return call(body.verb, unreachable, () => {
           const machine = machines.get(amphoraId)
-          if (machine?.state !== 'running' || machine.hung) throw unreachable()
+          if (machine?.state !== 'running' || machine.hung || machine.cut) throw unreachable()
           const refuse = (code: AgentError['code']) =>
             new AgentRefused(amphoraId, { code, message: `refused: ${code}`, details: '' })
           const answer = desired === null ? hello(machine) : apply(machine, desired, refuse)
@@ -204,7 +215,16 @@ export function createAmphoraWorld() {
       const machine = machines.get(id)
       if (machine !== undefined) machines.set(id, { ...machine, state: 'stopped', plugged: new Map(), applied: null })
     },
-    /** The machine runs on, but its agent answers no more. */
+    /** The management network of one machine is dead, or alive again; it serves all the time. */
+    cut: (id: string, cut = true) => {
+      const machine = machines.get(id)
+      if (machine !== undefined) machine.cut = cut
+    },
+    /** From now on nobody can look into machines. */
+    makeOpaque: () => {
+      isOpaque = true
+    },
+    /** The machine runs on, but nothing in it does. */
     hangAgent: (id: string) => {
       const machine = machines.get(id)
       if (machine !== undefined) machine.hung = true

@@ -32,8 +32,9 @@ export const providerOf = (
 
 /** One load balancer in a world of its own, and the acts of workers upon it. */
 export async function createScene(db: Database, columns: Record<string, unknown> = {}) {
+  await db('amphora_restart').delete()
   const world = createAmphoraWorld()
-  const id = await insertLoadBalancer(db, { vip_subnet_id: VIP_SUBNET, ...columns })
+  const id = await insertLoadBalancer(db, { project_id: randomUUID(), vip_subnet_id: VIP_SUBNET, ...columns })
   const vip = await world.enter().network.ensurePort({
     networkId: '80000000-0000-4000-8000-000000000001',
     fixedIps: [{ subnetId: VIP_SUBNET, address: '203.0.113.10' }],
@@ -85,6 +86,16 @@ export async function createScene(db: Database, columns: Record<string, unknown>
         const { generation } = await trx('load_balancer').where({ id }).first()
         await replaceAll(trx, { id, generation })
       })
+    },
+    /** Its amphorae were heard so many seconds ago, and have been since long before. */
+    hear: async (secondsAgo: number) => {
+      const times = { last_seen: db.raw("now() - ? * interval '1 second'", [secondsAgo]), heard_since: new Date(0) }
+      const rows = (await db('amphora').where({ load_balancer_id: id })).map(amphora => ({
+        ...{ amphora_id: amphora.id, boot_id: '00', last_seq: 1, sent_ms: 1, generation: 1, config_hash: '' },
+        ...{ needs_apply: false, vrrp_master: true, haproxy_running: true },
+        ...times,
+      }))
+      await db('amphora_health').insert(rows).onConflict('amphora_id').merge(times)
     },
     amphoraIds: () => db('amphora').where({ load_balancer_id: id }).pluck<string[]>('id'),
     /** One attempt of a worker whose drivers meet these fates. @returns whether it was brought to its end */

@@ -41,6 +41,8 @@ export function createPlanWorld(first: LoadBalancerTree) {
             amphora.row.managementAddress = '10.0.0.9'
           },
         ]
+      case 'replace-amphora':
+        return [() => set(known(step.amphoraId).row, { replacing: true })]
       case 'attach-port':
         return [() => ensurePort(step), () => known(step.amphoraId).machine?.plugged.add(ensurePort(step).id)]
       case 'await-agent':
@@ -92,6 +94,8 @@ export function createPlanWorld(first: LoadBalancerTree) {
       appliedGeneration: 0,
       appliedSha256: null,
       silentSeconds: 99,
+      heardSeconds: null,
+      unreachableSeconds: 0,
       needsApply: false,
       replacing: false,
       heldVip: false,
@@ -214,6 +218,7 @@ function sightOf({ row, machine, ports }: Amphora): AmphoraSight {
     machine: machine === null ? 'absent' : 'running',
     ports: [...ports],
     plugged: [...(machine?.plugged ?? [])],
+    serves: machine === null ? null : !machine.hung && applied !== null,
     agent:
       machine === null || machine.hung
         ? { state: 'unreachable' }

@@ -1,5 +1,4 @@
 import t from 'tap'
-import { createBrake } from '../../controller/provider/amphora/brake.js'
 import type { AmphoraSight } from '../../controller/provider/amphora/observed.js'
 import { plan, type Step } from '../../controller/provider/amphora/plan.js'
 import { covers, wantedPorts } from '../../controller/provider/amphora/wanted-ports.js'
@@ -134,16 +133,51 @@ t.test('an amphora breaks', async t => {
   await t.test('one that asks for its configuration gets it', async t => {
     expectSteps(t, plan(tree, see({ ...settled, needsApply: true }), facts()), [['apply']])
   })
-  const hung = { ...settled, agent: { state: 'unreachable' as const }, silentSeconds: 16 }
-  await t.test('one that runs but is silent too long is restarted', async t => {
-    const next = plan(tree, see(hung), facts())
-    expectSteps(t, next, [['restart-machine'], ['attach-port'], ['await-agent']], false)
+  const hung = {
+    ...settled,
+    agent: { state: 'unreachable' as const },
+    serves: false,
+    silentSeconds: 16,
+    heardSeconds: 16,
+  }
+  const restart: Step['kind'][][] = [['restart-machine'], ['attach-port'], ['await-agent']]
+  const unreachable = { code: 'amphora-unreachable' }
+  const changed = { ...tree, generation: tree.generation + 1 }
+  await t.test('one that is silent too long and does not serve is restarted', async t => {
+    expectSteps(t, plan(tree, see(hung), facts()), restart, false)
   })
   await t.test('not when it was heard a moment ago', async t => {
-    t.throws(() => plan(tree, see({ ...hung, silentSeconds: 14 }), facts()), { code: 'amphora-unreachable' })
+    t.throws(() => plan(tree, see({ ...hung, silentSeconds: 14, heardSeconds: 14 }), facts()), unreachable)
   })
-  await t.test('and not when the brake is on', async t => {
-    t.throws(() => plan(tree, see(hung), facts({ restartsLeft: 0 })), { code: 'failover-brake' })
+  await t.test('and not when no restart is left', async t => {
+    t.throws(() => plan(tree, see(hung), facts({ restartsLeft: 0 })), { code: 'restart-limit' })
+  })
+  await t.test('one that serves is never restarted because it cannot be seen', async t => {
+    const unseen = { ...hung, serves: true, silentSeconds: 9999, heardSeconds: 9999, unreachableSeconds: 9999 }
+    const alone = facts({ silentAlone: new Set([hung.id]) })
+    expectSteps(t, plan({ ...tree, appliedGeneration: tree.generation }, see(unseen), alone), [])
+    t.throws(() => plan(changed, see(unseen), alone), { ...unreachable, message: /serves but can be neither/ })
+  })
+  await t.test('one that nobody can look into is restarted when it alone fell silent', async t => {
+    const opaque = { ...hung, serves: null }
+    t.throws(() => plan(tree, see(opaque), facts()), { ...unreachable, message: /until something shows/ })
+    expectSteps(t, plan(tree, see(opaque), facts({ silentAlone: new Set([hung.id]) })), restart, false)
+  })
+  await t.test('one that has nothing to serve and nothing to take in is left alone', async t => {
+    const idle = { ...tree, appliedGeneration: tree.generation, listeners: [] }
+    t.throws(() => plan(idle, see(hung), facts()), unreachable)
+    expectSteps(t, plan({ ...idle, generation: idle.generation + 1 }, see(hung), facts()), restart, false)
+  })
+  await t.test('one that is heard but cannot be reached is replaced after a while, new before old', async t => {
+    const mute = { ...hung, serves: true, silentSeconds: 1, heardSeconds: 1 }
+    t.throws(() => plan(changed, see({ ...mute, unreachableSeconds: 59 }), facts()), {
+      ...unreachable,
+      message: /is heard but cannot be reached.*60 s/,
+    })
+    const overdue = { ...mute, unreachableSeconds: 61 }
+    expectSteps(t, plan(tree, see(overdue), facts()), [['replace-amphora']], false)
+    t.throws(() => plan(tree, see(overdue), facts({ restartsLeft: 0 })), { code: 'restart-limit' })
+    expectSteps(t, plan(tree, see({ ...overdue, replacing: true }), facts()), [['allocate-amphora']], false)
   })
 })
 
@@ -182,14 +216,27 @@ t.test('a pair', async t => {
     const settled = { ...master, ...done, agent: { state: 'answers' as const, haproxyVersion: '2.6.12', ...done } }
     t.throws(() => plan(tree, see(settled, silent), facts()), { code: 'amphora-unreachable' })
   })
-  await t.test('two hung ones share what the brake has left', async t => {
+  await t.test('two hung ones share the restarts that are left', async t => {
     const hung = (amphora: AmphoraSight) => ({
       ...amphora,
       agent: { state: 'unreachable' as const },
+      serves: false,
       silentSeconds: 99,
+      heardSeconds: 99,
     })
     const next = plan(tree, see(hung(master), hung(backup)), facts({ restartsLeft: 1 }))
     expectSteps(t, next, [['restart-machine'], ['attach-port'], ['await-agent']], false)
+  })
+  await t.test('of one that nobody can look into, the other tells: it has the VIP', async t => {
+    const silent = {
+      ...backup,
+      appliedSha256: 'x',
+      agent: { state: 'unreachable' as const },
+      silentSeconds: 99,
+      heardSeconds: 99,
+    }
+    const [first] = plan(tree, see({ ...master, heldVip: true }, silent), facts()).stages
+    t.ok(first?.some(step => step.kind === 'restart-machine'))
   })
   await t.test('an amphora that nobody needs goes when the others serve', async t => {
     const single = createTree()
@@ -214,16 +261,4 @@ t.test('a load balancer is deleted, whatever is left of it', async t => {
   expectSteps(t, plan(tree, { ...nowhere, amphorae: [createAmphora(tree)] }, facts()), all)
   expectSteps(t, plan(tree, { ...nowhere, amphorae: [half] }, facts()), all)
   expectSteps(t, plan(tree, { ...nowhere, amphorae: [] }, facts()), [['release-vip-port']])
-})
-
-t.test('the brake', async t => {
-  let now = 0
-  const brake = createBrake(() => now)
-  t.equal(brake.left(0), 3, 'three are always allowed')
-  t.equal(brake.left(100), 20, 'and a fifth of the fleet')
-  for (let restart = 0; restart < 3; restart++) brake.record()
-  t.equal(brake.left(10), 0)
-  t.equal(brake.left(40), 5)
-  now += 5 * 60 * 1000
-  t.equal(brake.left(10), 3, 'what is five minutes old counts no more')
 })

@@ -8,6 +8,7 @@ import type { Logger } from '../../log/log.js'
 import type { Fabric } from '../../network/local/fabric.js'
 import { createQueues } from '../../process/in-turn.js'
 import type { ComputeDriver, Machine, MachineSpec } from '../driver.js'
+import { inspectMachine } from './inspect-machine.js'
 import { machineDirectory } from './machine-directory.js'
 import { type BootData, endMachine, MachineError, sshdListens, startMachine } from './machine-process.js'
 import { namespacesNamed, networkNamespace } from './network-namespace.js'
@@ -129,6 +130,11 @@ export function createNamespaceDriver(options: NamespaceDriverOptions): ComputeD
     list: async () => {
       const known = [...namesIn(directory), ...namespacesNamed(prefix).map(name => name.slice(prefix.length))]
       return [...new Set(known)].filter(name => AMPHORA_ID.test(name)).flatMap(name => describe(name) ?? [])
+    },
+
+    inspect: async amphoraId => {
+      const holder = running(machineOf(amphoraId))
+      return holder === null ? null : inspectMachine(holder)
     },
 
     delete: amphoraId =>

@@ -4,6 +4,7 @@ import { dirname, join } from 'node:path'
 import type { Readable, Writable } from 'node:stream'
 import { setTimeout as wait } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
+import { listeningPorts } from './inspect-machine.js'
 import type { MachineDirectory } from './machine-directory.js'
 
 const START_LIMIT_MS = 20_000
@@ -95,9 +96,7 @@ async function lineOf(stream: Readable): Promise<string> {
 /** Waits until something in the machine's network listens on TCP port 22. False when that takes too long. */
 export async function sshdListens(holder: number): Promise<boolean> {
   for (const until = performance.now() + SSHD_LIMIT_MS; performance.now() < until; await wait(10)) {
-    // Local address and port in hexadecimal, then the remote ones, then the state: 0A is LISTEN.
-    const sockets = ['tcp', 'tcp6'].map(table => readOrEmpty(`/proc/${holder}/net/${table}`)).join('')
-    if (/:0016 [0-9A-F]+:0000 0A /.test(sockets)) return true
+    if (listeningPorts(holder).includes(22)) return true
   }
   return false
 }

@@ -16,6 +16,7 @@ export function createNoopComputeDriver(): ComputeDriver {
     },
     find: async amphoraId => running(amphoraId),
     list: async () => [...made].map(running),
+    inspect: async () => null,
     delete: async amphoraId => {
       made.delete(amphoraId)
       plugged.delete(amphoraId)

@@ -2,5 +2,6 @@ import type { Migration } from '../../database/migrate.js'
 import { loadBalancers } from './001-load-balancers.js'
 import { wholeApi } from './002-whole-api.js'
 import { repairs } from './003-repairs.js'
+import { reach } from './004-reach.js'
 
-export const migrations: readonly Migration[] = [loadBalancers, wholeApi, repairs]
+export const migrations: readonly Migration[] = [loadBalancers, wholeApi, repairs, reach]

@@ -17,6 +17,8 @@ export async function readAmphorae(database: Database, claim: Claim): Promise<Am
             a.id, a.status, a.role, a.lb_network_ip AS "managementAddress",
             a.applied_generation AS "appliedGeneration", a.applied_sha256 AS "appliedSha256",
             extract(epoch FROM now() - greatest(h.last_seen, a.updated_at, a.created_at))::float8 AS "silentSeconds",
+            extract(epoch FROM now() - h.last_seen)::float8 AS "heardSeconds",
+            coalesce(extract(epoch FROM now() - a.unreachable_since), 0)::float8 AS "unreachableSeconds",
             coalesce(h.needs_apply AND h.last_seen > a.updated_at, false) AS "needsApply",
             a.replace_generation IS NOT NULL AS replacing, coalesce(h.vrrp_master, false) AS "heldVip"
        FROM load_balancer lb
@@ -30,11 +32,6 @@ export async function readAmphorae(database: Database, claim: Claim): Promise<Am
   const [first] = found
   if (first === undefined) throw new ClaimLost()
   return { suspicious: first.suspicious, amphorae: found.flatMap(({ suspicious: _, ...row }) => (row.id ? [row] : [])) }
-}
-
-export async function countServing(database: Database): Promise<number> {
-  const [row] = await database('amphora').where({ status: 'ALLOCATED' }).count<{ count: number }[]>('*')
-  return row?.count ?? 0
 }
 
 /** While this is in a statement, the claim cannot pass to another worker before that statement has ended. */
@@ -73,6 +70,7 @@ export type AmphoraColumns = Partial<{
   compute_id: string
   lb_network_ip: string
   management_port_id: string
+  unreachable_since: null
   vrrp_ip: string
   vrrp_port_id: string
   vrrp_interface: string
@@ -95,6 +93,27 @@ export async function updateAmphora(
     .whereExists(held(database, claim))
     .update({ ...columns, updated_at: database.fn.now() })
   if (updated === 0) throw new ClaimLost()
+}
+
+/** Has another amphora take the place of this one, as a failover does that was asked for. @throws ClaimLost */
+export async function markForReplacement(database: Database, claim: Claim, amphoraId: string): Promise<void> {
+  const { rows } = await database.raw(
+    `UPDATE amphora a SET replace_generation = coalesce(a.replace_generation, lb.generation), updated_at = now()
+       FROM load_balancer lb
+      WHERE lb.id = :loadBalancerId AND lb.fence = :fence AND a.id = :amphoraId AND a.load_balancer_id = lb.id
+      RETURNING a.id`,
+    { loadBalancerId: claim.id, fence: claim.fence, amphoraId },
+  )
+  if (rows.length === 0) throw new ClaimLost()
+}
+
+/** Remembers since when an agent cannot be reached; null as soon as it answers. */
+export async function recordReach(database: Database, amphoraId: string, reached: boolean): Promise<void> {
+  await database.raw(
+    `UPDATE amphora SET unreachable_since = CASE WHEN :reached THEN NULL ELSE now() END
+      WHERE id = :amphoraId AND (unreachable_since IS NULL) <> :reached`,
+    { amphoraId, reached },
+  )
 }
 
 /** No error when it is gone already. */

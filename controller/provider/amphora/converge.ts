@@ -1,20 +1,24 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Claim } from '../../database/claim.js'
 import { isHeld } from '../../database/claim.js'
+import { readHearings } from '../../health-manager/hearings.js'
+import { silenceOf } from '../../health-manager/silence.js'
 import type { LoadBalancerTree } from '../../load-balancer/tree.js'
 import type { Port } from '../../network/driver.js'
 import { ClaimLost, type Deed, ProvisioningFault } from '../provider.js'
 import { AgentUnreachable } from './agent-errors.js'
-import { countServing } from './amphora-rows.js'
 import { Mistaken } from './apply.js'
 import { type Acting, type AmphoraParts, carryOut } from './executors.js'
 import { look, type Remembered } from './observe.js'
 import type { Observed } from './observed.js'
 import { type PlanFacts, plan, type Step } from './plan.js'
+import { restartsLeft } from './restart-limiter.js'
 
 export type ConvergeOptions = {
   parts: AmphoraParts
   staleAfterSeconds: number
+  replaceAfterSeconds: number
+  beatIntervalSeconds: number
   maxConnections: number
   /** What this process saw when it last settled this load balancer. */
   remembered: Remembered | null
@@ -50,7 +54,7 @@ export async function converge(
   for (let round = 1; round <= MOST_ROUNDS; round++) {
     held()
     const seen = await look({ parts, claim, tree, made }, remembered, staleAfterSeconds)
-    const { stages, settles } = plan(tree, seen, await factsOf(options, claim, seen))
+    const { stages, settles } = plan(tree, seen, await factsOf(options, claim, tree, seen))
     const steps = stages.flat()
     try {
       for (const stage of stages) await actTogether({ parts, claim, tree, seen, made, held, note }, stage)
@@ -75,11 +79,26 @@ async function actTogether(acting: Acting, stage: readonly Step[]): Promise<void
   throw reasons.find(reason => reason instanceof ClaimLost) ?? reasons[0]
 }
 
-async function factsOf(options: ConvergeOptions, claim: Claim, seen: Observed): Promise<PlanFacts> {
-  const { parts, staleAfterSeconds, maxConnections } = options
-  const silent = seen.amphorae.some(({ machine, agent }) => machine === 'running' && agent.state === 'unreachable')
-  const restartsLeft = silent ? parts.brake.left(await countServing(parts.database)) : 0
-  return { fence: claim.fence, staleAfterSeconds, maxConnections, restartsLeft }
+async function factsOf(
+  options: ConvergeOptions,
+  claim: Claim,
+  tree: LoadBalancerTree,
+  seen: Observed,
+): Promise<PlanFacts> {
+  const { staleAfterSeconds, replaceAfterSeconds, maxConnections } = options
+  const facts = { fence: claim.fence, staleAfterSeconds, replaceAfterSeconds, maxConnections }
+  const unreachable = seen.amphorae.filter(
+    ({ machine, agent }) => machine === 'running' && agent.state === 'unreachable',
+  )
+  if (unreachable.length === 0) return { ...facts, restartsLeft: 0, silentAlone: new Set() }
+  const { database, restartLimits } = options.parts
+  const [left, hearings] = await Promise.all([
+    restartsLeft(database, tree.projectId, restartLimits),
+    readHearings(database),
+  ])
+  const rhythm = { beatInterval: options.beatIntervalSeconds, staleAfter: staleAfterSeconds }
+  const alone = hearings.filter(hearing => silenceOf(hearing, hearings, rhythm) === 'alone')
+  return { ...facts, restartsLeft: left, silentAlone: new Set(alone.map(({ amphoraId }) => amphoraId)) }
 }
 
 /** @returns the fault that it becomes when it happens again and again, or null when it is no surprise */

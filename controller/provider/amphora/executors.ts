@@ -8,16 +8,24 @@ import { ClaimLost, type Deed, ProvisioningFault } from '../provider.js'
 import { releaseVipPort, vipPortRequest } from '../vip-port.js'
 import { agentTarget, announceVips, awaitAgent } from './agent.js'
 import type { AgentTarget } from './agent-connection.js'
-import { adoptWarmAmphora, deleteAmphora, insertAmphora, recordVipPort, updateAmphora } from './amphora-rows.js'
+import {
+  adoptWarmAmphora,
+  deleteAmphora,
+  insertAmphora,
+  markForReplacement,
+  recordVipPort,
+  updateAmphora,
+} from './amphora-rows.js'
 import { applyDesired } from './apply.js'
-import type { Brake } from './brake.js'
 import { deletePorts, type MachineParts, machineColumns, makeMachine } from './machine.js'
 import type { Observed } from './observed.js'
 import type { Step } from './plan.js'
+import { restartLimit } from './plan-unreachable.js'
 import { interfaceName } from './rendering/interfaces.js'
+import { type RestartLimits, takeRestart } from './restart-limiter.js'
 import { withTimeLimit } from './time-limit.js'
 
-export type AmphoraParts = MachineParts & { database: Database; brake: Brake; log: Logger }
+export type AmphoraParts = MachineParts & { database: Database; restartLimits: RestartLimits; log: Logger }
 
 /** What an act may use: the world as it was seen when the step was planned, and what this attempt has made since. */
 export type Acting = {
@@ -90,11 +98,19 @@ const executors: { [K in Kind]: Executor<K> } = {
     what: 'Restarting the machine of an amphora',
     seconds: 120,
     run: async (acting, step) => {
-      acting.parts.brake.record()
+      await countRestart(acting, step.amphoraId)
       acting.held()
       await acting.parts.compute.delete(step.amphoraId)
       await startMachine(acting, step)
       acting.note({ amphora_id: step.amphoraId, deed: 'restarted' })
+    },
+  },
+  'replace-amphora': {
+    what: 'Replacing an amphora that cannot be reached',
+    seconds: 20,
+    run: async (acting, { amphoraId }) => {
+      await countRestart(acting, amphoraId)
+      await markForReplacement(acting.parts.database, acting.claim, amphoraId)
     },
   },
   'attach-port': {
@@ -237,11 +253,17 @@ function targetOf({ masterKey }: AmphoraParts, { amphorae }: Observed, amphoraId
   return agentTarget(masterKey, amphoraId, host)
 }
 
+/** @throws ProvisioningFault `restart-limit` */
+async function countRestart({ parts, tree }: Acting, amphoraId: string): Promise<void> {
+  if (!(await takeRestart(parts.database, tree.projectId, amphoraId, parts.restartLimits))) throw restartLimit()
+}
+
 async function startMachine(acting: Acting, { amphoraId }: { amphoraId: string }): Promise<void> {
   // A connection to a former machine would only be found dead after a while.
   acting.parts.agents.close(amphoraId)
   const made = await makeMachine(acting.parts, amphoraId, acting.held)
-  await updateAmphora(acting.parts.database, acting.claim, amphoraId, machineColumns(made))
+  const columns = { ...machineColumns(made), unreachable_since: null }
+  await updateAmphora(acting.parts.database, acting.claim, amphoraId, columns)
 }
 
 async function recordedAddress(database: Database, amphoraId: string): Promise<string | null> {

@@ -3,7 +3,7 @@ import type { Database } from '../../database/connection.js'
 import type { LoadBalancerTree } from '../../load-balancer/tree.js'
 import { type NetworkDriver, PORT_OWNER, type Port, type Subnet } from '../../network/driver.js'
 import { agentTarget, probeAgent } from './agent.js'
-import { readAmphorae } from './amphora-rows.js'
+import { readAmphorae, recordReach } from './amphora-rows.js'
 import type { MachineParts } from './machine.js'
 import type { AmphoraRow, AmphoraSight, Observed } from './observed.js'
 import { wantedSubnetIds } from './wanted-ports.js'
@@ -64,7 +64,7 @@ async function lookClosely({ parts, tree, made }: Look, rows: readonly AmphoraRo
   return { amphorae, subnets, vipPort, mtus: await mtusOf(network, subnets) }
 }
 
-async function lookAt(parts: MachineParts, row: AmphoraRow, made: ReadonlyMap<string, Port>): Promise<AmphoraSight> {
+async function lookAt(parts: Look['parts'], row: AmphoraRow, made: ReadonlyMap<string, Port>): Promise<AmphoraSight> {
   const { compute, network, agents, masterKey } = parts
   const [machine, listed] = await Promise.all([compute.find(row.id), network.portsOf(row.id)])
   const ports = new Map(listed.map(port => [port.id, port]))
@@ -80,7 +80,11 @@ async function lookAt(parts: MachineParts, row: AmphoraRow, made: ReadonlyMap<st
     compute.pluggedPorts(row.id),
     probeAgent(agents, agentTarget(masterKey, row.id, row.managementAddress)),
   ])
-  return { ...sight, plugged, agent }
+  const isReached = agent.state === 'answers'
+  if (row.status === 'ALLOCATED') await recordReach(parts.database, row.id, isReached)
+  if (isReached) return { ...sight, plugged, agent }
+  const inspection = await compute.inspect(row.id)
+  return { ...sight, plugged, agent, serves: inspection?.serves ?? null }
 }
 
 const unseen = (row: AmphoraRow): AmphoraSight => ({
@@ -89,6 +93,7 @@ const unseen = (row: AmphoraRow): AmphoraSight => ({
   ports: [],
   plugged: [],
   agent: { state: 'unreachable' },
+  serves: null,
 })
 
 async function mtusOf(network: NetworkDriver, subnets: readonly Subnet[]): Promise<Map<string, number>> {

@@ -14,6 +14,10 @@ export type AmphoraRow = {
   appliedSha256: string | null
   /** Seconds since its last sign of life: a heartbeat, an answer, or being made. */
   silentSeconds: number
+  /** Seconds since its last heartbeat; null when there was none. */
+  heardSeconds: number | null
+  /** How long its agent has been out of reach; 0 when it was reached last time. */
+  unreachableSeconds: number
   /** It was heard since its last apply, and asks for its configuration. */
   needsApply: boolean
   /** A failover asked for another one in its place. */
@@ -35,6 +39,8 @@ export type AmphoraSight = AmphoraRow & {
   plugged: readonly string[]
   /** Unreachable as well when the machine does not run. */
   agent: AgentSight
+  /** Whether it serves, as its host sees it; asked for when the agent cannot be reached. Null when nobody can tell. */
+  serves: boolean | null
 }
 
 /** All that the plan for a load balancer looks at, beside the tree. */

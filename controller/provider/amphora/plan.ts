@@ -3,6 +3,7 @@ import type { LoadBalancerTree } from '../../load-balancer/tree.js'
 import { ProvisioningFault } from '../provider.js'
 import { assignRoles, type Cast, isLost, type Replacement } from './assign-roles.js'
 import type { AmphoraSight, Observed } from './observed.js'
+import { outOfReach, restartLimit, type UnreachableFacts, verdictOn } from './plan-unreachable.js'
 import type { Role } from './topology.js'
 import { covers, portOf, type WantedPort, wantedPorts } from './wanted-ports.js'
 import { basePortOf, desiredOf, isInEffect, type Rendering } from './wanted-state.js'
@@ -14,8 +15,10 @@ export type Step =
   /** A warm amphora when there is one, else the row of a new one. */
   | { kind: 'allocate-amphora'; role: Role }
   | { kind: 'create-machine'; amphoraId: string }
-  /** For a machine that runs but whose agent stays silent. */
+  /** For a machine that runs but is neither heard nor reached, and does not serve. */
   | { kind: 'restart-machine'; amphoraId: string }
+  /** Marks one that is heard but cannot be reached: another takes its place, as in a failover that was asked for. */
+  | { kind: 'replace-amphora'; amphoraId: string }
   | { kind: 'attach-port'; amphoraId: string; port: WantedPort }
   | { kind: 'await-agent'; amphoraId: string }
   | { kind: 'apply'; amphoraId: string; desired: Desired }
@@ -38,11 +41,9 @@ export type Plan = {
   settles: boolean
 }
 
-export type PlanFacts = {
+export type PlanFacts = UnreachableFacts & {
   fence: number
-  /** Silence after which an amphora that does not answer either is started anew. */
-  staleAfterSeconds: number
-  /** How many machines may be restarted now; see brake.ts. */
+  /** How many amphorae of the project may be restarted or replaced now; see restart-limiter.ts. */
   restartsLeft: number
   /** Most connections that HAProxy may be told to take. */
   maxConnections: number
@@ -65,7 +66,8 @@ export function plan(tree: LoadBalancerTree, seen: Observed, facts: PlanFacts): 
   const works = inspect(tree, seen, replacement === null ? serving : [...serving, replacement.successor], facts)
   const ready = works.filter(work => work.state === 'ready').map(work => work.amphora)
   const builds = works.filter(work => work.state === 'build')
-  const [trouble] = works.filter(work => work.state === 'trouble')
+  const troubles = works.filter(work => work.state === 'trouble')
+  const [trouble] = troubles
   const applies = planApplies(rendering, cast, ready)
   // What has left a pair must not speak any more when the others are told that it has.
   const silence = tree.topology === 'SINGLE' ? [] : silenceAll(rendering, cast)
@@ -91,8 +93,10 @@ export function plan(tree: LoadBalancerTree, seen: Observed, facts: PlanFacts): 
     const settles = serving.every(amphora => !amphora.replacing)
     return { stages: stagesOf([...stages, ...farewell(rendering, cast, superfluous, serving)]), settles }
   }
-  if (stages.length === 0) throw trouble.fault
-  return { stages, settles: false }
+  if (stages.length > 0) return { stages, settles: false }
+  const isApplied = tree.generation <= tree.appliedGeneration && serving.every(({ replacing }) => !replacing)
+  if (isApplied && troubles.every(({ serves }) => serves)) return { stages, settles: true }
+  throw trouble.fault
 }
 
 const allocate = (role: Role): Step => ({ kind: 'allocate-amphora', role })
@@ -111,15 +115,11 @@ function vipPortSteps(tree: LoadBalancerTree, seen: Observed): Step[] {
 type Work =
   | { state: 'ready'; amphora: AmphoraSight }
   | { state: 'build'; make: Step[]; attach: Step[]; awaitAgent: Step[] }
-  | { state: 'trouble'; fault: ProvisioningFault }
+  /** `serves`: nothing is amiss but that it cannot be told anything. */
+  | { state: 'trouble'; serves: boolean; fault: ProvisioningFault }
   | { state: 'lost' }
 
-function inspect(
-  tree: LoadBalancerTree,
-  seen: Observed,
-  serving: readonly AmphoraSight[],
-  { staleAfterSeconds, restartsLeft }: PlanFacts,
-): Work[] {
+function inspect(tree: LoadBalancerTree, seen: Observed, serving: readonly AmphoraSight[], facts: PlanFacts): Work[] {
   let restarts = 0
   return serving.map((amphora): Work => {
     const { id: amphoraId, machine, agent, status, silentSeconds } = amphora
@@ -137,11 +137,14 @@ function inspect(
     })
     if (isLost(amphora)) return { state: 'lost' }
     if (machine !== 'running') return rebuild('create-machine')
-    if (agent.state === 'unreachable' && silentSeconds > staleAfterSeconds) {
+    if (agent.state === 'unreachable' && (status === 'ALLOCATED' || silentSeconds > facts.staleAfterSeconds)) {
+      const verdict = verdictOn(amphora, tree, seen.amphorae, facts)
+      if (verdict === 'wait')
+        return { state: 'trouble', serves: amphora.serves === true, fault: outOfReach(amphora, facts) }
       restarts += 1
-      return restarts > restartsLeft ? { state: 'trouble', fault: braked() } : rebuild('restart-machine')
+      if (restarts > facts.restartsLeft) return { state: 'trouble', serves: false, fault: restartLimit() }
+      return verdict === 'restart' ? rebuild('restart-machine') : replace(amphoraId)
     }
-    if (agent.state === 'unreachable' && status === 'ALLOCATED') return { state: 'trouble', fault: unreachable() }
     const missing = wanted.filter(want => !isAttached(amphora, want))
     const attach = missing.map((port): Step => ({ kind: 'attach-port', amphoraId, port }))
     if (status !== 'ALLOCATED') return { state: 'build', make: outgrown, attach, awaitAgent }
@@ -150,14 +153,12 @@ function inspect(
   })
 }
 
-const unreachable = () =>
-  new ProvisioningFault('amphora-unreachable', 'An amphora does not answer; it is restarted when it stays silent.')
-
-const braked = () =>
-  new ProvisioningFault(
-    'failover-brake',
-    'An amphora does not answer, and too many were restarted in the last minutes to restart one more now.',
-  )
+const replace = (amphoraId: string): Work => ({
+  state: 'build',
+  make: [{ kind: 'replace-amphora', amphoraId }],
+  attach: [],
+  awaitAgent: [],
+})
 
 function isAttached(amphora: AmphoraSight, want: WantedPort): boolean {
   const port = portOf(amphora, want)

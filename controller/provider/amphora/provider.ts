@@ -5,7 +5,6 @@ import type { Logger } from '../../log/log.js'
 import type { NetworkDriver } from '../../network/driver.js'
 import type { Provider } from '../provider.js'
 import type { AgentConnections } from './agent-connection.js'
-import { createBrake } from './brake.js'
 import { converge } from './converge.js'
 import type { Remembered } from './observe.js'
 
@@ -21,7 +20,10 @@ export type AmphoraProviderOptions = {
   controllerPublicKey: string
   operatorPublicKey: string
   healthManagers: MachineSpec['healthManagers']
-  config: Pick<Configuration['health_manager'], 'beat_interval' | 'stale_after'>
+  config: Pick<
+    Configuration['health_manager'],
+    'beat_interval' | 'stale_after' | 'replace_after' | 'restart_limit' | 'project_restart_limit' | 'restart_window'
+  >
   log: Logger
 }
 
@@ -37,7 +39,12 @@ const REMEMBERED = 10_000
 /** Carries load balancers out on amphorae: machines that run HAProxy, one or more for each load balancer. */
 export function createAmphoraProvider(options: AmphoraProviderOptions): Provider {
   const { config, ...rest } = options
-  const parts = { ...rest, beatIntervalSeconds: config.beat_interval, brake: createBrake() }
+  const restartLimits = {
+    perProject: config.project_restart_limit,
+    overall: config.restart_limit,
+    windowSeconds: config.restart_window,
+  }
+  const parts = { ...rest, beatIntervalSeconds: config.beat_interval, restartLimits }
   const memory = new Map<string, Remembered>()
   return {
     name: 'amphora',
@@ -46,7 +53,15 @@ export function createAmphoraProvider(options: AmphoraProviderOptions): Provider
       const remembered = memory.get(tree.id) ?? null
       memory.delete(tree.id)
       const observed = await converge(
-        { parts, staleAfterSeconds: config.stale_after, maxConnections: MAX_CONNECTIONS, remembered, note },
+        {
+          parts,
+          staleAfterSeconds: config.stale_after,
+          replaceAfterSeconds: config.replace_after,
+          beatIntervalSeconds: config.beat_interval,
+          maxConnections: MAX_CONNECTIONS,
+          remembered,
+          note,
+        },
         claim,
         tree,
         signal,

@@ -1,0 +1,74 @@
+import { readdirSync, readFileSync } from 'node:fs'
+import type { Inspection } from '../driver.js'
+
+/** States of a process in which it answers nobody: stopped, traced, dead, and dead but not collected. */
+const STANDSTILL = /^[TtXZ]$/
+const SSH_PORT = 22
+/** More processes than an honest machine has: one that was taken over must not keep its host busy. */
+const MOST_PROCESSES = 4_096
+
+/**
+ * Looks into a machine from its host: whether HAProxy is alive there and listens. Reads the kernel's tables only, so neither the management
+ * network nor anything inside the machine has a say in it.
+ * @param holder the process that holds the machine
+ */
+export function inspectMachine(holder: number): Inspection {
+  const haproxy = descendantsOf(holder).filter(({ name }) => name === 'haproxy')
+  // Its master only waits for its workers.
+  const workers = haproxy.filter(({ pid }) => !haproxy.some(({ parent }) => parent === pid))
+  if (workers.length === 0) return { serves: false, finding: 'HAProxy does not run' }
+  if (workers.every(({ state }) => STANDSTILL.test(state))) return { serves: false, finding: 'HAProxy is stopped' }
+  const ports = listeningPorts(holder).filter(port => port !== SSH_PORT)
+  return ports.length === 0
+    ? { serves: false, finding: 'HAProxy listens on no port' }
+    : { serves: true, finding: `HAProxy runs and listens on ${ports.join(', ')}` }
+}
+
+type ProcessState = { pid: number; parent: number; name: string; state: string }
+
+/** Every process of the machine descends from its holder: what loses its parent there passes to the machine's process 1. */
+function descendantsOf(holder: number): ProcessState[] {
+  const found: ProcessState[] = []
+  const waiting = childrenOf(holder)
+  for (let pid = waiting.pop(); pid !== undefined && found.length < MOST_PROCESSES; pid = waiting.pop()) {
+    const state = stateOf(pid)
+    if (state === null) continue
+    found.push(state)
+    waiting.push(...childrenOf(pid))
+  }
+  return found
+}
+
+function childrenOf(pid: number): number[] {
+  try {
+    return readdirSync(`/proc/${pid}/task`).flatMap(thread =>
+      readOrEmpty(`/proc/${pid}/task/${thread}/children`).split(' ').filter(Boolean).map(Number),
+    )
+  } catch {
+    return []
+  }
+}
+
+function stateOf(pid: number): ProcessState | null {
+  // The name in brackets may hold anything, so the state is looked for behind the last one.
+  const [, name, state, parent] = /^\d+ \((.*)\) (\S) (\d+)/s.exec(readOrEmpty(`/proc/${pid}/stat`)) ?? []
+  return name === undefined || state === undefined ? null : { pid, parent: Number(parent), name, state }
+}
+
+/** TCP ports on which something in the network of a process listens, in ascending order. */
+export function listeningPorts(pid: number): number[] {
+  // Local address and port in hexadecimal, then the remote ones, then the state: 0A is LISTEN.
+  const sockets = ['tcp', 'tcp6'].map(table => readOrEmpty(`/proc/${pid}/net/${table}`)).join('')
+  const ports = [...sockets.matchAll(/:([0-9A-F]{4}) [0-9A-F]+:0000 0A /g)].map(([, port]) =>
+    Number.parseInt(port!, 16),
+  )
+  return [...new Set(ports)].sort((a, b) => a - b)
+}
+
+function readOrEmpty(path: string): string {
+  try {
+    return readFileSync(path, 'utf8')
+  } catch {
+    return ''
+  }
+}
