@@ -35,6 +35,27 @@ export const configurationSchema = z.strictObject({
     })
     .prefault({})
     .describe('One URL per service, each with a role of its own'),
+  api: z
+    .strictObject({
+      max_connections: z.coerce
+        .number()
+        .int()
+        .min(16)
+        .max(1_000_000)
+        .default(4096)
+        .describe('Most connections of each API at a time; fewer where the process may not have as many open files'),
+      max_connections_per_source: z.coerce
+        .number()
+        .int()
+        .min(1)
+        .max(1_000_000)
+        .default(512)
+        .describe(
+          'Most of these from one address (IPv6: one /64), trusted proxies excepted; beyond, the oldest idle one is closed',
+        ),
+    })
+    .prefault({})
+    .describe('What all APIs have in common'),
   identity: z
     .strictObject({
       host: host.default('127.0.0.1'),

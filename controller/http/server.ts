@@ -1,6 +1,9 @@
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import type Koa from 'koa'
+import type { Logger } from '../log/log.js'
+import { type ConnectionLimits, limitConnections } from './connections.js'
+import { createFloodLog } from './flood-log.js'
 
 export type RunningServer = {
   /** `http://host:port`, with the port that was really bound (port 0 chooses a free one). */
@@ -9,11 +12,37 @@ export type RunningServer = {
   stop: () => Promise<void>
 }
 
-/** Listens on one address. Rejects with the system's error (EADDRINUSE, EADDRNOTAVAIL ...) when that fails. */
-export async function startServer(app: Koa, address: { host: string; port: number }): Promise<RunningServer> {
+export type ServerOptions = { limits: ConnectionLimits; log: Logger }
+
+/**
+ * Headers have 10 s, and the whole request 30 s: who needs longer holds a connection for nothing. A connection that waits for its next request is
+ * closed after 65 s, later than proxies and clients give up theirs.
+ */
+const TIMEOUTS = {
+  headersTimeout: 10_000,
+  requestTimeout: 30_000,
+  keepAliveTimeout: 65_000,
+  connectionsCheckingInterval: 1_000,
+}
+
+/**
+ * Listens on one address. Rejects with the system's error (EADDRINUSE, EADDRNOTAVAIL ...) when that fails.
+ * @param options limits of its connections; none when absent
+ */
+export async function startServer(
+  app: Koa,
+  address: { host: string; port: number },
+  options?: ServerOptions,
+): Promise<RunningServer> {
   const answer = app.callback()
-  const timeouts = { keepAliveTimeout: 65_000, headersTimeout: 20_000, requestTimeout: 60_000 }
-  const server = createServer(timeouts, (request, response) => void answer(request, response))
+  const server = createServer(TIMEOUTS, (request, response) => void answer(request, response))
+  if (options !== undefined) {
+    const logFlood = createFloodLog(options.log, {})
+    limitConnections(server, options.limits, source => {
+      const flood = `Connections of ${source}`
+      logFlood(flood, `${flood}: there are too many at ${address.host} port ${address.port}; idle ones are closed`)
+    })
+  }
   await new Promise<void>((resolve, reject) => {
     server.once('error', reject)
     server.listen(address.port, address.host, () => {

@@ -1,21 +1,28 @@
+import { EventEmitter, once } from 'node:events'
+import { readFileSync } from 'node:fs'
 import { createConnection } from 'node:net'
 import type Koa from 'koa'
 import t, { type Test } from 'tap'
 import { createApplication } from '../../controller/http/application.js'
 import { readBytes } from '../../controller/http/body.js'
+import { type ConnectionLimits, connectionsWithinFiles } from '../../controller/http/connections.js'
 import { ApiError, FloodError } from '../../controller/http/errors.js'
 import { createPublicBase } from '../../controller/http/public-base.js'
 import { startServer } from '../../controller/http/server.js'
-import { createClientAddress } from '../../controller/http/trusted-proxies.js'
+import { createClientAddress, sourceOf } from '../../controller/http/trusted-proxies.js'
 import { requestAsWritten } from '../support/raw-request.js'
 import { recordLog } from '../support/recorded-log.js'
 
 /** A server whose answer `handle` makes, and its log. */
-async function serve(t: Test, handle: Koa.Middleware) {
+async function serve(t: Test, handle: Koa.Middleware, limits?: Partial<ConnectionLimits>) {
   const recorded = recordLog()
   const app = createApplication({ name: 'test', log: recorded.log, presentFault: fault => fault })
   app.use(handle)
-  const server = await startServer(app, { host: '127.0.0.1', port: 0 })
+  const options =
+    limits === undefined
+      ? undefined
+      : { limits: { most: 1000, mostPerSource: 1000, trustedProxies: [], ...limits }, log: recorded.log }
+  const server = await startServer(app, { host: '127.0.0.1', port: 0 }, options)
   t.teardown(server.stop)
   return { ...recorded, url: server.url, port: Number(new URL(server.url).port) }
 }
@@ -137,4 +144,91 @@ t.test('refusals are logged without a stack, and a flood of them on one line', a
     { err: { stack: /a bug/ } },
     'a bug has its stack',
   )
+})
+
+/** A connection from an address of loopback, which are many sources. */
+async function connectFrom(t: Test, port: number, localAddress: string) {
+  const socket = createConnection({ host: '127.0.0.1', port, localAddress })
+  t.teardown(() => socket.destroy())
+  const received: string[] = []
+  socket.on('data', data => received.push(String(data)))
+  socket.on('error', () => undefined)
+  const closed = once(socket, 'close')
+  await once(socket, 'connect')
+  const ask = async () => {
+    const answer = once(socket, 'data')
+    socket.write('GET / HTTP/1.1\r\nHost: x\r\n\r\n')
+    return String((await answer)[0]).slice(0, 12)
+  }
+  return { socket, received, closed, ask }
+}
+
+t.test('idle connections give way, first those of who has most', async t => {
+  const { port, lines } = await serve(
+    t,
+    ctx => {
+      ctx.body = 'here'
+    },
+    { most: 12, mostPerSource: 8 },
+  )
+  const other = await connectFrom(t, port, '127.0.0.2')
+  t.equal(await other.ask(), 'HTTP/1.1 200')
+  const used = await connectFrom(t, port, '127.0.0.66')
+  await used.ask()
+  const silent = await Promise.all(Array.from({ length: 7 }, () => connectFrom(t, port, '127.0.0.66')))
+  for (let more = 0; more < 30; more++) await connectFrom(t, port, '127.0.0.66')
+  await Promise.all(silent.map(({ closed }) => closed))
+  t.equal(await used.ask(), 'HTTP/1.1 200', 'one that has asked before outlives the silent ones of its source')
+  for (let source = 3; source < 8; source++) {
+    t.equal(await (await connectFrom(t, port, `127.0.0.${source}`)).ask(), 'HTTP/1.1 200', 'there is room for others')
+    t.equal(await other.ask(), 'HTTP/1.1 200', 'and those that were there stay')
+  }
+  t.same(
+    lines.filter(({ level }) => level >= 40).map(({ msg }) => msg),
+    [`Connections of 127.0.0.66: there are too many at 127.0.0.1 port 0; idle ones are closed`],
+  )
+})
+
+t.test('a connection whose request is being answered does not give way', async t => {
+  const [begun, finished] = [new EventEmitter(), new EventEmitter()]
+  const { port } = await serve(
+    t,
+    async ctx => {
+      const finish = once(finished, 'now')
+      begun.emit('now')
+      await finish
+      ctx.body = 'late'
+    },
+    { mostPerSource: 1 },
+  )
+  const busy = await connectFrom(t, port, '127.0.0.1')
+  const beginning = once(begun, 'now')
+  const answer = busy.ask()
+  await beginning
+  const refused = await connectFrom(t, port, '127.0.0.1')
+  await refused.closed
+  t.match(refused.received.join(''), /^HTTP\/1\.1 503 [\s\S]*Retry-After/)
+  finished.emit('now')
+  t.equal(await answer, 'HTTP/1.1 200')
+})
+
+t.test('servers stay below the files that their process may open', t => {
+  const limits = (soft: string) =>
+    `Limit Soft Limit\nMax open files            ${soft}                20000                files\n`
+  t.equal(connectionsWithinFiles(1, limits('20000')), 19_800)
+  t.equal(connectionsWithinFiles(4, limits('1024')), 206)
+  t.equal(connectionsWithinFiles(4, limits('unlimited')), Number.MAX_SAFE_INTEGER)
+  const [, soft, hard] = /^Max open files\s+(\d+)\s+(\d+)/m.exec(readFileSync('/proc/self/limits', 'utf8')) ?? []
+  t.equal(soft, hard, 'Node.js has raised the soft limit')
+  t.end()
+})
+
+t.test('addresses that count as one source', t => {
+  t.equal(sourceOf('192.0.2.1'), '192.0.2.1')
+  t.equal(sourceOf('::ffff:192.0.2.1'), '192.0.2.1')
+  t.equal(sourceOf('2001:db8:1:2:3::4'), sourceOf('2001:db8:1:2::9'))
+  t.not(sourceOf('2001:db8:1:3::1'), sourceOf('2001:db8:1:2::1'))
+  t.equal(sourceOf('fe80::1%eth0'), 'fe80::/64')
+  t.equal(sourceOf(null), 'unknown')
+  t.end()
 })

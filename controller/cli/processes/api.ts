@@ -5,6 +5,7 @@ import type { Configuration } from '../../config/schema.js'
 import { serviceUrls } from '../../config/service-urls.js'
 import type { Database } from '../../database/connection.js'
 import type { ServiceSchema } from '../../database/migrate.js'
+import { connectionsWithinFiles } from '../../http/connections.js'
 import { startServer } from '../../http/server.js'
 import { createIdentityApi } from '../../identity/api.js'
 import { createKeyManagerApi } from '../../key-manager/api.js'
@@ -23,7 +24,11 @@ import { runUntilStopped } from './run-until-stopped.js'
 
 export type ApiName = 'identity' | 'network' | 'load-balancer' | 'key-manager'
 
-type Api = { name: ApiName; address: { host: string; port: number }; create: () => Koa | Promise<Koa> }
+type Api = {
+  name: ApiName
+  address: { host: string; port: number; trusted_proxies: readonly string[] }
+  create: () => Koa | Promise<Koa>
+}
 
 /** Serves some of the APIs, or all, until the process is told to stop. */
 export async function runApi(directory: string, only: readonly ApiName[]): Promise<void> {
@@ -45,10 +50,16 @@ export async function runApi(directory: string, only: readonly ApiName[]): Promi
         `Identity is served at ${serviceUrls(instance.config).identity} (identity.external_url), so there is no identity API here.`,
       )
     }
+    const { max_connections, max_connections_per_source } = instance.config.api
     const servers = await Promise.all(
       apis.map(async ({ name, address, create }) => {
         const app = await create()
-        const server = await startServer(app, address).catch(error => {
+        const limits = {
+          most: Math.min(max_connections, connectionsWithinFiles(apis.length)),
+          mostPerSource: max_connections_per_source,
+          trustedProxies: address.trusted_proxies,
+        }
+        const server = await startServer(app, address, { limits, log }).catch(error => {
           throw new Sentence(`The ${name} API cannot listen on ${address.host} port ${address.port}: ${error.code}`)
         })
         log.info({ api: name, url: server.url }, 'listening')
