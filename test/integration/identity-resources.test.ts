@@ -225,6 +225,55 @@ t.test('credentials', async t => {
   t.equal((await call(`DELETE /v3/credentials/${id}`, { token: demo })).status, 204)
 })
 
+t.test('credentials do not reach beyond their user’s rights', async t => {
+  const demo = await tokenOf('demo', 'demo')
+  let keys = 0
+  const ec2 = (project_id: string, more: object = {}, access = `key ${++keys}`) => ({
+    credential: { type: 'ec2', project_id, blob: JSON.stringify({ access, secret: 's', ...more }) },
+  })
+  const make = (token: string, body: object) => call('POST /v3/credentials', { token, body })
+  const own = await make(demo, ec2(projects.demo!))
+  t.equal(own.status, 201)
+  const [foreign, unknown] = [await make(demo, ec2(projects.admin)), await make(demo, ec2('0'.repeat(32)))]
+  t.equal(foreign.status, 403)
+  t.same([unknown.status, unknown.body], [foreign.status, foreign.body], 'nothing tells which projects exist')
+  t.equal((await make(demo, { credential: { type: 'cert', blob: 'b', project_id: projects.admin } })).status, 403)
+
+  const one = `PATCH /v3/credentials/${own.text('credential.id')}`
+  const change = async (credential: object) => (await call(one, { token: demo, body: { credential } })).status
+  t.equal(await change({ project_id: projects.admin }), 403)
+  t.equal(await change({ project_id: null }), 400)
+  t.equal(await change({ blob: JSON.stringify({ access: 'another', secret: 's' }) }), 400)
+  t.equal(await change({ blob: JSON.stringify({ access: 'key 1', secret: 's', app_cred_id: 'x' }) }), 400)
+  t.equal(await change({ blob: JSON.stringify({ access: 'key 1', secret: 'fresh' }) }), 200)
+  const plain = await make(demo, { credential: { type: 'cert', blob: '{"access":"k","secret":"s"}' } })
+  const asEc2 = { credential: { type: 'ec2', project_id: projects.demo } }
+  t.equal(
+    (await call(`PATCH /v3/credentials/${plain.text('credential.id')}`, { token: demo, body: asEc2 })).status,
+    400,
+  )
+
+  const robotToken = async (name: string, unrestricted: boolean) => {
+    const user = own.text('credential.user_id')
+    const made = await call(`POST /v3/users/${user}/application_credentials`, {
+      token: demo,
+      body: { application_credential: { name, secret: 'robot-pw', unrestricted } },
+    })
+    const robot = { id: made.text('application_credential.id'), secret: 'robot-pw' }
+    const auth = { identity: { methods: ['application_credential'], application_credential: robot } }
+    const reply = await call('POST /v3/auth/tokens', { body: { auth } })
+    return { id: robot.id, token: reply.headers.get('X-Subject-Token')! }
+  }
+  const restricted = await robotToken('restricted', false)
+  t.equal((await make(restricted.token, ec2(projects.demo!))).status, 403)
+  t.equal((await make(restricted.token, { credential: { type: 'totp', blob: 'b' } })).status, 403)
+  t.equal((await call(one, { token: restricted.token, body: { credential: { blob: '{}' } } })).status, 403)
+  t.equal((await call(`DELETE /v3/credentials/${own.text('credential.id')}`, { token: restricted.token })).status, 403)
+  const free = await robotToken('free', true)
+  const bound = await make(free.token, ec2(projects.demo!, { app_cred_id: 'forged' }))
+  t.match(JSON.parse(bound.text('credential.blob')), { app_cred_id: free.id }, 'made under its rights, and says so')
+})
+
 t.test('tempest’s calls have the exact statuses', async t => {
   const project = await as('POST /v3/projects', {
     project: { name: 'tempest-1', description: 'd', domain_id: 'default' },
