@@ -2,6 +2,15 @@ import { z } from 'zod'
 
 /** How logins at our own identity service are checked, and how often they may fail. */
 export const loginOptions = {
+  max_tokens_per_user: z.coerce
+    .number()
+    .int()
+    .min(10)
+    .max(1_000_000)
+    .default(5000)
+    .describe(
+      'Most tokens of a user, and as many again of its application credentials; at the limit ended ones go first, and while all are good logins are 429',
+    ),
   password_hash_rounds: z.coerce
     .number()
     .int()

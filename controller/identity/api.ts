@@ -17,7 +17,7 @@ import { createLogins, type Logins } from './logins.js'
 import type { Answer, Request, Route } from './request.js'
 import { allRoutes } from './routes.js'
 import { authRequestSchema } from './tokens/auth-request.js'
-import { issueToken } from './tokens/issue.js'
+import { issueToken, type TokenLimits } from './tokens/issue.js'
 import { prove, unauthenticated } from './tokens/proof.js'
 import { presentToken } from './tokens/routes.js'
 import { findToken, purgeExpiredTokens, type StoredToken, tokenHash } from './tokens/store.js'
@@ -46,7 +46,7 @@ export function createIdentityApi({ database, config, log, credentialKey }: Iden
   const logins = createLogins(config.identity)
   const addressOf = createClientAddress(config.identity.trusted_proxies)
   const service = { database, logins, sourceOf: (ctx: Context) => sourceOf(addressOf(ctx)) }
-  const issue = tokenIssuer(service, config.identity.token_expiration)
+  const issue = tokenIssuer(service, config.identity, log)
   router.get('/', ctx => {
     const { base } = ctx.state
     ctx.status = 300
@@ -97,15 +97,22 @@ function decorate({ public_url, trusted_proxies }: Configuration['identity']): M
 type Service = { database: Database; logins: Logins; sourceOf: (ctx: Context) => string }
 
 /** POST /v3/auth/tokens, the one operation that needs no token. */
-function tokenIssuer({ database, logins, sourceOf }: Service, lifetime: number): (ctx: Context) => Promise<Answer> {
+function tokenIssuer(
+  { database, logins, sourceOf }: Service,
+  limits: TokenLimits,
+  log: Logger,
+): (ctx: Context) => Promise<Answer> {
   let lastPurge = 0
   return async ctx => {
     const { auth } = parse(authRequestSchema, await readBody(ctx))
     const proofs = await prove({ database, logins, source: sourceOf(ctx) }, auth.identity)
-    const { token, document } = await issueToken(database, proofs, auth.scope, lifetime)
+    const { token, document } = await issueToken(database, proofs, auth.scope, limits)
     if (Date.now() - lastPurge > PURGE_INTERVAL_MILLISECONDS) {
       lastPurge = Date.now()
-      await purgeExpiredTokens(database)
+      // Whoever logs in at this moment does not wait for it.
+      purgeExpiredTokens(database).catch((error: Error) =>
+        log.warn({ service: 'identity' }, `Ended tokens were not purged: ${error.message}`),
+      )
     }
     const body = await presentToken({ database, query: queryOf(ctx) }, document)
     return { status: 201, body, headers: { 'X-Subject-Token': token } }

@@ -5,6 +5,7 @@ import { purgeExpiredTokens, tokenHash } from '../../controller/identity/tokens/
 import { databaseTokenValidator } from '../../controller/identity/tokens/validator.js'
 import { startIdentity } from '../support/identity.js'
 import { administratorOf } from '../support/identity-administrator.js'
+import { recordLog } from '../support/recorded-log.js'
 
 const identity = await startIdentity()
 t.teardown(identity.stop)
@@ -213,6 +214,64 @@ t.test('tokens that nobody can look at any more are purged, others stay', async 
   await age(young!, 47)
   await purgeExpiredTokens(database)
   t.same(await database('token').whereIn('sha256', [old!, young!]).pluck('sha256'), [young!])
+})
+
+t.test('a purge leaves nothing, however much has gathered', async t => {
+  await database.raw(
+    `INSERT INTO token (sha256, user_id, document, expires_at)
+     SELECT sha256(n::text::bytea), (SELECT id FROM local_user WHERE name = 'demo'), '{}', now() - interval '49 hours'
+       FROM generate_series(1, 2500) n`,
+  )
+  await purgeExpiredTokens(database)
+  const left = await database('token').whereRaw(`expires_at < now() - interval '48 hours'`)
+  t.equal(left.length, 0)
+})
+
+t.test('tokens of a user are bounded, and those that are good stay good', async t => {
+  const recorded = recordLog()
+  const { call, login, tokenOf, database, stop } = await startIdentity({
+    settings: { max_tokens_per_user: 20 },
+    log: recorded.log,
+  })
+  t.teardown(stop)
+  const first = await tokenOf('demo', 'demo')
+  const rescope = (token: string) =>
+    call('POST /v3/auth/tokens', { body: { auth: { identity: { methods: ['token'], token: { id: token } } } } })
+  const flood = await Promise.all(Array.from({ length: 80 }, () => rescope(first)))
+  const refused = flood.filter(({ status }) => status === 429)
+  t.ok(refused.length >= 40, `${refused.length} of 80 refused`)
+  t.match(refused[0]?.headers.get('Retry-After'), '60')
+  t.equal((await rescope(first)).status, 429)
+  t.equal((await login('demo', 'demo')).status, 429)
+  t.equal((await login('admin', 'admin')).status, 201, 'another user')
+  t.equal((await call('GET /v3/auth/projects', { token: first })).status, 200, 'the oldest is still good')
+  const { id } = await database('local_user').where({ name: 'demo' }).first('id')
+  t.same(
+    recorded.lines.filter(({ level }) => level >= 40).map(({ flood }) => flood),
+    [`Tokens of user ${id}`],
+    'one line',
+  )
+
+  const made = await call(`POST /v3/users/${id}/application_credentials`, {
+    token: first,
+    body: { application_credential: { name: 'robot', secret: 'robot-pw' } },
+  })
+  const robot = { id: made.text('application_credential.id'), secret: 'robot-pw' }
+  const asRobot = { auth: { identity: { methods: ['application_credential'], application_credential: robot } } }
+  t.equal((await call('POST /v3/auth/tokens', { body: asRobot })).status, 201, 'application credentials count apart')
+
+  const revoke = {
+    token: first,
+    headers: { 'X-Subject-Token': flood.find(({ status }) => status === 201)!.headers.get('X-Subject-Token')! },
+  }
+  t.equal((await call('DELETE /v3/auth/tokens', revoke)).status, 204)
+  const before = (await database('token').where({ user_id: id })).length
+  await database('token')
+    .where({ user_id: id })
+    .update({ expires_at: database.raw(`now() - interval '1 minute'`) })
+  t.equal((await login('demo', 'demo')).status, 201)
+  t.equal((await login('demo', 'demo')).status, 201, 'ended ones make room')
+  t.ok((await database('token').where({ user_id: id })).length < before)
 })
 
 t.test('neither tokens nor passwords stand in the database', async t => {

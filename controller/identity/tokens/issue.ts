@@ -12,18 +12,24 @@ import { holdRights } from './revocation.js'
 import { resolveScope, type Scope } from './scope.js'
 import { findToken, newToken, type StoredToken, storeToken, tokenHash } from './store.js'
 
+export type TokenLimits = {
+  /** Seconds. */
+  token_expiration: number
+  max_tokens_per_user: number
+}
+
 export type IssuedToken = { token: string; document: TokenDocument }
 
 /**
  * Makes a token for what was proven, on the scope that is asked for.
- * @param lifetime seconds; a rescoped token keeps the end of its parent, and none outlives its application credential
+ * @param limits a rescoped token keeps the end of its parent, and none outlives its application credential
  * @throws ApiError 401 when the user, its rights or the proof are gone, or when it has no role on the scope
  */
 export async function issueToken(
   database: Database,
   proofs: readonly Proof[],
   requested: RequestedScope | undefined,
-  lifetime: number,
+  limits: TokenLimits,
 ): Promise<IssuedToken> {
   return inTransaction(database, async trx => {
     await holdRights(trx)
@@ -38,7 +44,7 @@ export async function issueToken(
     const roles = credential === null ? granted.roles : await restrictRoles(trx, credential.id, granted.roles)
 
     const now = new Date()
-    const end = parent?.expiresAt.getTime() ?? now.getTime() + lifetime * 1000
+    const end = parent?.expiresAt.getTime() ?? now.getTime() + limits.token_expiration * 1000
     const expiresAt = new Date(Math.min(end, credential?.expires_at?.getTime() ?? end))
     const methods = [...(parent?.document.methods ?? []), ...proofs.map(proof => proof.method)]
     const document: TokenDocument = {
@@ -54,7 +60,7 @@ export async function issueToken(
       }),
     }
     const token = newToken()
-    await storeToken(trx, { sha256: tokenHash(token), document, expiresAt })
+    await storeToken(trx, { sha256: tokenHash(token), document, expiresAt }, limits.max_tokens_per_user)
     return { token, document }
   })
 }

@@ -1,6 +1,7 @@
 import { createHash, randomBytes } from 'node:crypto'
 import type { Knex } from 'knex'
 import { query } from '../../database/query.js'
+import { FloodError } from '../../http/errors.js'
 import type { TokenDocument } from './document.js'
 
 /** How long after its end a token can still be looked at with ?allow_expired, in seconds. */
@@ -29,24 +30,58 @@ export async function findToken(
   return row === undefined ? null : { sha256, document: row.document, expiresAt: row.expires_at }
 }
 
-/** Stores a token that was just issued. */
-export async function storeToken(trx: Knex, { sha256, document, expiresAt }: StoredToken): Promise<void> {
+/**
+ * Stores a token that was just issued. When its user has as many as it may have, the oldest ended ones go; those that are good stay good. Tokens of
+ * application credentials count apart, so that one that runs wild does not keep its owner from logging in and deleting it.
+ * @throws FloodError 429 when all of them are good
+ */
+export async function storeToken(
+  trx: Knex,
+  { sha256, document, expiresAt }: StoredToken,
+  mostPerUser: number,
+): Promise<void> {
+  const userId = document.user.id
+  const applicationCredentialId = document.application_credential?.id ?? null
+  const others = () =>
+    trx('token')
+      .where({ user_id: userId })
+      .whereRaw(`application_credential_id IS ${applicationCredentialId === null ? '' : 'NOT'} NULL`)
+  const areTooMany = async () =>
+    (await others()
+      .select(trx.raw('1'))
+      .offset(mostPerUser - 1)
+      .first()) !== undefined
+  if (await areTooMany()) {
+    // So many at once that the next thousand logins need not look.
+    const ended = others().whereRaw('expires_at < now()').orderBy('expires_at').limit(PURGED_AT_ONCE).select('sha256')
+    await trx('token').whereIn('sha256', ended).delete()
+    if (await areTooMany()) {
+      const message = 'The user has too many tokens that are good: revoke some, or use them until they end.'
+      throw new FloodError(429, message, `Tokens of user ${userId}`, 60)
+    }
+  }
   await trx('token').insert({
     sha256,
-    user_id: document.user.id,
+    user_id: userId,
     project_id: document.project?.id ?? null,
     domain_id: document.domain?.id ?? null,
-    application_credential_id: document.application_credential?.id ?? null,
+    application_credential_id: applicationCredentialId,
     document,
     expires_at: expiresAt,
   })
 }
 
-/** Deletes tokens that nobody can look at any more, at most a thousand: each call is short, whatever has gathered. */
+/** Each statement is short, whatever has gathered. */
+const PURGED_AT_ONCE = 1000
+
+/** Deletes every token that nobody can look at any more. */
 export async function purgeExpiredTokens(database: Knex): Promise<void> {
-  await database.raw(
-    `DELETE FROM token WHERE sha256 IN (
-       SELECT sha256 FROM token WHERE expires_at < now() - ? * interval '1 second' LIMIT 1000 FOR UPDATE SKIP LOCKED)`,
-    [EXPIRED_WINDOW_SECONDS],
-  )
+  for (let purged = PURGED_AT_ONCE; purged === PURGED_AT_ONCE; ) {
+    const { rowCount } = await database.raw(
+      `DELETE FROM token WHERE sha256 IN (
+         SELECT sha256 FROM token WHERE expires_at < now() - ? * interval '1 second' LIMIT ? FOR UPDATE SKIP LOCKED)`,
+      [EXPIRED_WINDOW_SECONDS, PURGED_AT_ONCE],
+    )
+    purged = rowCount ?? 0
+  }
 }
