@@ -66,7 +66,7 @@ function createProgram(): { program: Command; status: () => number } {
 
   program
     .command('up')
-    .description('start everything on this machine: PostgreSQL, API, worker, health manager')
+    .description('start everything on this machine: PostgreSQL, the APIs, workers, health manager')
     .option('--detach', 'in the background, once it works')
     .action(async (options: { detach?: boolean }) => {
       if (options.detach) await (await import('./up/detach.js')).startInBackground(directory())

@@ -3,7 +3,23 @@ import { join } from 'node:path'
 import { writePrivateFile } from '../config/private-file.js'
 import { identityOf, isAlive, type ProcessIdentity } from '../process/process-identity.js'
 
-export type ProcessName = 'up' | 'api' | 'worker' | 'health-manager' | 'key-manager-worker' | 'keystone-listener'
+/** `api` serves several APIs at once. */
+const PROCESS_NAMES = [
+  'up',
+  'api',
+  'identity-api',
+  'network-api',
+  'load-balancer-api',
+  'key-manager-api',
+  'worker',
+  'health-manager',
+  'key-manager-worker',
+  'keystone-listener',
+] as const
+
+export type ProcessName = (typeof PROCESS_NAMES)[number]
+
+const RECORD = new RegExp(`^(${PROCESS_NAMES.join('|')})\\.\\d+\\.json$`)
 
 export type RunRecord = { name: ProcessName; identity: ProcessIdentity }
 
@@ -23,7 +39,7 @@ export function runningProcesses(stateDirectory: string): RunRecord[] {
   const directory = directoryOf(stateDirectory)
   if (!existsSync(directory)) return []
   return readdirSync(directory)
-    .filter(file => /^(up|api|worker|health-manager|key-manager-worker|keystone-listener)\.\d+\.json$/.test(file))
+    .filter(file => RECORD.test(file))
     .flatMap(file => {
       const record = readRecord(join(directory, file))
       if (record !== null && isAlive(record.identity)) return [record]

@@ -13,7 +13,7 @@ const SECTIONS: Readonly<Record<string, { title: string; parts: (root: string) =
     title: 'API requests',
     parts: async root => [
       '### API',
-      'Drivers that touch nothing (`KRATER_NETWORK_DRIVER=noop`, `KRATER_COMPUTE_DRIVER=noop`), so that the API, its worker and PostgreSQL are what is measured; all of them, and the clients, share this machine. Processor time is that of the API process; statements are those of one request, BEGIN and COMMIT included.',
+      'Drivers that touch nothing (`KRATER_NETWORK_DRIVER=noop`, `KRATER_COMPUTE_DRIVER=noop`), so that the API, its worker and PostgreSQL are what is measured; all of them, and the clients, share this machine. Processor time is that of the APIs’ processes; statements are those of one request, BEGIN and COMMIT included.',
       await benchApi(root),
       '### From a POST to the first 200',
       await benchFirstTraffic(root),
@@ -28,7 +28,7 @@ const SECTIONS: Readonly<Record<string, { title: string; parts: (root: string) =
   'key-manager': {
     title: 'Key manager',
     parts: async root => [
-      'One `krater up` with the back end `simple_crypto`; API, worker, PostgreSQL and the clients share this machine. Processor time is that of the API process, which also checks the token.',
+      'One `krater up` with the back end `simple_crypto`; API, worker, PostgreSQL and the clients share this machine. Processor time is that of the APIs’ processes, which also check the token.',
       await benchKeyManager(root),
     ],
   },

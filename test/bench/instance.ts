@@ -13,7 +13,7 @@ const TICKS_PER_SECOND = 100
 export type BenchInstance = {
   directory: string
   api: ApiClient
-  /** Processor seconds that the API process has used so far. */
+  /** Processor seconds that the processes of the APIs have used so far. */
   apiCpu: () => number
   /** Resident memory of each of our processes. */
   memory: () => { name: string; mebibytes: number }[]
@@ -47,11 +47,11 @@ export async function startInstance(
   }
   try {
     await krater('up', '--detach')
-    const apiPid = runningProcesses(directory).find(({ name }) => name === 'api')?.identity.pid ?? 0
+    const apis = runningProcesses(directory).filter(({ name }) => name === 'api' || name.endsWith('-api'))
     return {
       directory,
       api: await signIn(directory, 'krater'),
-      apiCpu: () => processorSeconds(apiPid),
+      apiCpu: () => apis.reduce((sum, { identity }) => sum + processorSeconds(identity.pid), 0),
       memory: () =>
         runningProcesses(directory).map(({ name, identity }) => ({ name, mebibytes: residentMebibytes(identity.pid) })),
       krater,

@@ -314,7 +314,7 @@ await t.test('an amphora’s programs die, and the amphora', async t => {
 })
 
 await t.test('API, health manager and PostgreSQL die in the middle of requests', async t => {
-  type Victim = 'api' | 'health-manager' | 'postgres'
+  type Victim = 'load-balancer-api' | 'health-manager' | 'postgres'
   /** When they die: milliseconds after a request was sent, or after its answer. */
   type Moment = { name: string; after: 'sending' | 'answer'; milliseconds: number }
   const sent: Moment = { name: 'as the request is sent', after: 'sending', milliseconds: 2 }
@@ -353,7 +353,7 @@ await t.test('API, health manager and PostgreSQL die in the middle of requests',
     [['postgres'], [sent, underWay, answered, converging]],
     // Few, since their supervisor's pauses grow from death to death.
     [
-      ['api', 'health-manager'],
+      ['load-balancer-api', 'health-manager'],
       [underWay, answered],
     ],
   ]

@@ -33,7 +33,16 @@ t.test('from nothing to traffic, and back to nothing', async t => {
     t.match(stdout, /web-1 +answered 10 times\n +web-2 +answered 10 times/)
     t.match(stdout, `source ${join(krater.directory, 'openrc')}`)
     t.notMatch(stdout, '\u001b', 'plain where there is no terminal')
-    t.same(krater.running(), ['api', 'health-manager', 'key-manager-worker', 'up', 'worker'])
+    t.same(krater.running(), [
+      'health-manager',
+      'identity-api',
+      'key-manager-api',
+      'key-manager-worker',
+      'load-balancer-api',
+      'network-api',
+      'up',
+      'worker',
+    ])
   })
 
   await t.test('a second run finds everything', async t => {

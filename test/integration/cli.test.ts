@@ -19,8 +19,17 @@ const LISTENER = {
   KRATER_KEY_MANAGER_KEYSTONE_NOTIFICATIONS_ENABLE: 'true',
   KRATER_KEY_MANAGER_KEYSTONE_NOTIFICATIONS_TRANSPORT_URL: 'amqp://127.0.0.1:1/',
 }
-const PROCESSES = ['api', 'health-manager', 'key-manager-worker', 'up', 'worker']
-const PROCESSES_AND_LISTENER = ['api', 'health-manager', 'key-manager-worker', 'keystone-listener', 'up', 'worker']
+const PROCESSES = [
+  'health-manager',
+  'identity-api',
+  'key-manager-api',
+  'key-manager-worker',
+  'load-balancer-api',
+  'network-api',
+  'up',
+  'worker',
+]
+const PROCESSES_AND_LISTENER = [...PROCESSES, 'keystone-listener'].sort()
 
 const answers = async (krater: Krater, service: 'IDENTITY' | 'NETWORK' | 'LOAD_BALANCER'): Promise<boolean> =>
   fetch(`http://127.0.0.1:${krater.environment[`KRATER_${service}_PORT`]}/`, {
@@ -216,13 +225,18 @@ t.test('the whole service, with drivers that touch nothing', async t => {
   })
 
   await t.test('a process that is killed comes back', async t => {
-    for (const name of ['api', 'worker', 'health-manager', 'key-manager-worker', 'keystone-listener'] as const) {
+    for (const name of krater.running().filter(name => name !== 'up')) {
       const before = krater.kill(name)
       await until(`${name} has ended`, () => !existsSync(`/proc/${before}/exe`))
       await until(`${name} is back`, () => krater.running().includes(name))
     }
-    await until('the API answers', () => answers(krater, 'IDENTITY'))
-    t.match(readFileSync(join(krater.directory, 'log/up.log'), 'utf8'), /api was ended by SIGKILL; it is started again/)
+    for (const api of ['IDENTITY', 'NETWORK', 'LOAD_BALANCER'] as const) {
+      await until(`the API of ${api} answers`, () => answers(krater, api))
+    }
+    t.match(
+      readFileSync(join(krater.directory, 'log/up.log'), 'utf8'),
+      / identity-api was ended by SIGKILL; it is started again/,
+    )
   })
 
   await t.test('PostgreSQL that is killed comes back, and the service with it', async t => {

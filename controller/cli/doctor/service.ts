@@ -24,10 +24,10 @@ export async function checkService({ config }: Instance, running: readonly RunRe
   }
   const processes = running.map(({ name, identity }) => `${name} ${identity.pid}`).join(', ')
   const answers = await Promise.all([
-    ...(config.identity.external_url === undefined ? [answering('identity API', `${urlOf(config.identity)}/v3`)] : []),
-    answering('load balancer API', urlOf(config.load_balancer)),
-    answering('network API', urlOf(config.network)),
-    answering('key manager API', urlOf(config.key_manager)),
+    ...(config.identity.external_url === undefined ? [answering('identity', `${urlOf(config.identity)}/v3`)] : []),
+    answering('load balancer', urlOf(config.load_balancer)),
+    answering('network', urlOf(config.network)),
+    answering('key manager', urlOf(config.key_manager)),
   ])
   const missing = Object.entries(COMMANDS).filter(([name]) => !running.some(record => record.name === name))
   return [
@@ -39,11 +39,13 @@ export async function checkService({ config }: Instance, running: readonly RunRe
   ]
 }
 
-async function answering(about: string, url: string): Promise<Finding> {
+async function answering(service: string, url: string): Promise<Finding> {
+  const about = `${service} API`
+  const advice = `look at log/${service.replace(' ', '-')}-api.log`
   try {
     const { status } = await fetch(url, { signal: AbortSignal.timeout(5_000) })
-    return status < 500 ? ok(about, url) : fault(about, `${url} answers ${status}`, 'look at log/api.log')
+    return status < 500 ? ok(about, url) : fault(about, `${url} answers ${status}`, advice)
   } catch {
-    return fault(about, `${url} does not answer`, 'look at log/api.log')
+    return fault(about, `${url} does not answer`, advice)
   }
 }

@@ -17,6 +17,7 @@ import { createNetwork } from '../drivers.js'
 import { type Instance, openDatabase, openInstance } from '../instance.js'
 import { openCaBackends } from '../key-manager/ca-backends.js'
 import { openKeyring } from '../key-manager/keyring.js'
+import type { ProcessName } from '../run-record.js'
 import { Sentence } from '../sentence.js'
 import { openTokenValidation, type TokenValidation } from '../token-validator.js'
 import { offeredProviders, requireDefaultProvider } from './offered-providers.js'
@@ -34,11 +35,13 @@ type Api = {
 export async function runApi(directory: string, only: readonly ApiName[]): Promise<void> {
   const instance = openInstance(directory)
   requireDefaultProvider(instance.config)
-  const log = createLog('api', instance.config.log_level)
-  await runUntilStopped({ name: 'api', stateDirectory: directory, log }, async () => {
+  const [first, ...others] = only
+  const name: ProcessName = first !== undefined && others.length === 0 ? `${first}-api` : 'api'
+  const log = createLog(name, instance.config.log_level)
+  await runUntilStopped({ name, stateDirectory: directory, log }, async () => {
     const databases: Database[] = []
     const open = (schema: ServiceSchema['schema']) => {
-      const database = openDatabase(instance, schema, 'api', log)
+      const database = openDatabase(instance, schema, name, log)
       databases.push(database)
       return database
     }

@@ -1,8 +1,9 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { closeSync } from 'node:fs'
+import type { ProcessName } from '../run-record.js'
 import { lastWords, logFile, openLog, rotateLog } from './log-files.js'
 
-export type ChildName = 'api' | 'worker' | 'health-manager' | 'key-manager-worker' | 'keystone-listener'
+export type ChildName = Exclude<ProcessName, 'up' | 'api'>
 
 export type SupervisorOptions = {
   stateDirectory: string

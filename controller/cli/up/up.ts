@@ -19,13 +19,20 @@ import { startPrivateCluster, stopPrivateCluster, watchCluster } from './postgre
 import { summaryOf } from './summary.js'
 import { type ChildName, createSupervisor } from './supervisor.js'
 
-const CHILDREN: readonly ChildName[] = ['api', 'worker', 'health-manager', 'key-manager-worker']
-
-const childrenOf = ({ config }: Instance): readonly ChildName[] =>
-  config.key_manager.keystone_notifications.enable ? [...CHILDREN, 'keystone-listener'] : CHILDREN
+/** Each API has a process of its own: what keeps one busy, or ends it, does not touch the others. */
+const childrenOf = ({ config }: Instance): readonly ChildName[] => [
+  ...(config.identity.external_url === undefined ? (['identity-api'] as const) : []),
+  ...(['network-api', 'load-balancer-api', 'key-manager-api'] as const),
+  ...(['worker', 'health-manager', 'key-manager-worker'] as const),
+  ...(config.key_manager.keystone_notifications.enable ? (['keystone-listener'] as const) : []),
+]
 
 /** Processes whose command is not simply their name. */
 const COMMANDS: Readonly<Partial<Record<ChildName, readonly string[]>>> = {
+  'identity-api': ['api', '--only', 'identity'],
+  'network-api': ['api', '--only', 'network'],
+  'load-balancer-api': ['api', '--only', 'load-balancer'],
+  'key-manager-api': ['api', '--only', 'key-manager'],
   'key-manager-worker': ['key-manager', 'worker'],
 }
 
