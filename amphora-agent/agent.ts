@@ -2,6 +2,7 @@ import { randomBytes } from 'node:crypto'
 import { mkdirSync } from 'node:fs'
 import { apply, type Parts, releaseOwnVips, resume } from './apply/apply.js'
 import { CURRENT_HAPROXY, CURRENT_KEEPALIVED, openStore } from './apply/store.js'
+import { createDrain, type Drain } from './haproxy/drain.js'
 import { createHaproxy, HAPROXY_MESSAGES } from './haproxy/haproxy.js'
 import { haproxyVersion } from './haproxy/validate.js'
 import { type Monitor, startMonitor } from './heartbeat/monitor.js'
@@ -43,12 +44,14 @@ export async function startAgent(boot: Boot): Promise<Agent> {
   const store = openStore()
   const repairs = createRepairs(log)
   let monitor: Monitor | null = null
+  let drain: Drain | null = null
   const haproxy = createHaproxy(
     CURRENT_HAPROXY,
     {
       onEnd: () => {
         repairs.note('HAProxy had ended: it is started again')
         monitor?.haproxyEnded()
+        drain?.begin([])
       },
       onReady: () => monitor?.haproxyReady(),
       beforeReload: async () => monitor?.beforeReload(),
@@ -63,19 +66,26 @@ export async function startAgent(boot: Boot): Promise<Agent> {
     },
     log,
   })
-  const parts: Parts = { store, haproxy, keepalived, log }
+  // One change of the machine at a time; the first is to resume.
+  let changes: Promise<unknown> = Promise.resolve()
+  const inTurn = <T>(work: () => Promise<T>): Promise<T> => {
+    const turn = changes.then(work)
+    changes = turn.catch(() => {})
+    return turn
+  }
+  drain = createDrain({ haproxy, inTurn, onClosed: repairs.noteClosed, log })
+  const parts: Parts = { store, haproxy, drain, keepalived, log }
   const sender = createSender(boot, bootId, log)
   haproxy.adopt()
   keepalived.adopt()
   monitor = startMonitor({ store, haproxy, sender, repairs, beatIntervalMs: boot.beatIntervalSeconds * 1000, log })
   const { look } = monitor
 
-  // One change of the machine at a time; the first is to resume.
-  let changes: Promise<unknown> = resume(parts).then(look)
-  const applyInTurn = (desired: Parameters<typeof apply>[1]): Promise<ApplyResult> => {
-    const turn = changes.then(() => apply(parts, desired))
-    changes = turn.then(look, () => {})
-    return turn
+  void inTurn(() => resume(parts)).then(look)
+  const applyInTurn = async (desired: Parameters<typeof apply>[1]): Promise<ApplyResult> => {
+    const result = await inTurn(() => apply(parts, desired))
+    void inTurn(look)
+    return result
   }
 
   const hello = async (): Promise<HelloResult> => {
@@ -133,6 +143,7 @@ export async function startAgent(boot: Boot): Promise<Agent> {
     stop: async () => {
       await server.close()
       await changes
+      drain?.close()
       haproxy.close()
       keepalived.close()
       await monitor?.stop()

@@ -1,5 +1,6 @@
 import { AnswerError } from '../answer-error.js'
 import { carryOut, type HeadStart, type Outcome, reload, startAhead } from '../haproxy/carry-out.js'
+import type { Drain } from '../haproxy/drain.js'
 import { type Haproxy, HaproxyFailure } from '../haproxy/haproxy.js'
 import { refusalOf } from '../haproxy/validate.js'
 import { type Keepalived, keepalivedRefusalOf } from '../keepalived/keepalived.js'
@@ -19,7 +20,7 @@ import type { Desired } from '../protocol/desired.js'
 import type { AgentError, ApplyResult } from '../protocol/messages.js'
 import type { Staged, Store } from './store.js'
 
-export type Parts = { store: Store; haproxy: Haproxy; keepalived: Keepalived; log: Log }
+export type Parts = { store: Store; haproxy: Haproxy; drain: Drain; keepalived: Keepalived; log: Log }
 
 const refuse = (code: AgentError['code'], message: string, details = ''): AnswerError =>
   new AnswerError({ code, message, details })
@@ -56,7 +57,7 @@ export async function apply(parts: Parts, desired: Desired): Promise<ApplyResult
  * What fails is logged, since nobody waits for an answer; the controller sees it by the reported configuration.
  */
 export async function resume(parts: Parts): Promise<void> {
-  const { store, haproxy, keepalived, log } = parts
+  const { store, keepalived, log } = parts
   const confirmed = store.confirmed()
   const unfinished = store.unfinished()
   const abandoned = store.abandoned()
@@ -76,7 +77,7 @@ export async function resume(parts: Parts): Promise<void> {
     const network = await planNetwork(confirmed, confirmed)
     await guard(confirmed.pair)
     await addMissing(network, confirmed, confirmed, log)
-    await carryOut(haproxy, confirmed.haproxy, confirmed.haproxy, log)
+    await carryOut(parts, confirmed.haproxy, confirmed.haproxy)
     await runKeepalived(keepalived, confirmed, confirmed)
   } catch (error) {
     log.error(`not resumed: ${describe(error)}`)
@@ -89,13 +90,14 @@ export async function resume(parts: Parts): Promise<void> {
  * wait for the check of the whole file; when that fails, they are taken back.
  */
 async function prepare(
-  { haproxy, log }: Parts,
+  parts: Parts,
   staged: Staged,
   desired: Desired,
   before: Desired | null,
 ): Promise<{ network: InterfacePlan; headStart: HeadStart | null }> {
+  const { log } = parts
   const onlyHaproxy = before !== null && isSameBesideHaproxy(before, desired)
-  const headStart = onlyHaproxy ? await startAhead(haproxy, before.haproxy, desired.haproxy) : null
+  const headStart = onlyHaproxy ? await startAhead(parts, before.haproxy, desired.haproxy) : null
   try {
     const named = async () => nameCards(await planWithCards(desired, before), desired, before, log)
     const [network] = await Promise.all([named(), refuseHaproxy(staged)])
@@ -104,7 +106,7 @@ async function prepare(
   } catch (error) {
     if (headStart !== null) {
       log.warn(`generation ${desired.generation} was ahead of its check and is taken back`)
-      await carryOut(haproxy, desired.haproxy, before?.haproxy ?? null, log)
+      await carryOut(parts, desired.haproxy, before?.haproxy ?? null)
     }
     throw error
   }
@@ -173,8 +175,8 @@ async function takeEffect(parts: Parts, staged: Staged, change: Change): Promise
     const present = await addMissing(network, desired, before, log)
     const forced = how === 'reload' && desired.haproxy !== null && haproxy.pid() !== null
     const outcome = forced
-      ? await reload(haproxy, null, desired.haproxy, 'an apply was cut off', log)
-      : await carryOut(haproxy, before?.haproxy ?? null, desired.haproxy, log, headStart)
+      ? await reload(parts, before?.haproxy ?? null, desired.haproxy, 'an apply was cut off')
+      : await carryOut(parts, before?.haproxy ?? null, desired.haproxy, headStart)
     const keepalivedChanged = await runKeepalived(keepalived, before, desired)
     // Not before, for what it guards may have listened until now.
     if (guardChanges && desired.pair === null) await guard(null)
@@ -199,7 +201,7 @@ async function rollBack(parts: Parts, failed: Desired, before: Desired | null): 
     const network = before === null ? plan : await addMissing(plan, before, failed, log)
     if (before?.haproxy) {
       if (haproxy.pid() === null) await haproxy.start()
-      else await reload(haproxy, null, before.haproxy, 'rolling back', log)
+      else await reload(parts, failed.haproxy, before.haproxy, 'rolling back')
     } else await haproxy.stop()
     await runKeepalived(keepalived, failed, before)
     if (!isSamePair(before, failed)) await guard(before?.pair ?? null)

@@ -9,6 +9,7 @@ import {
   symlinkSync,
   writeFileSync,
 } from 'node:fs'
+import { IDLE_CONFIGURATION } from '../haproxy/haproxy.js'
 import { type Desired, desiredSchema } from '../protocol/desired.js'
 import { STATE_DIRECTORY } from '../protocol/paths.js'
 
@@ -86,7 +87,7 @@ export function openStore(): Store {
       const directory = String(Math.max(0, ...numbers) + 1)
       const staged = filesOf(directory, desired)
       mkdirSync(`${CONFIGURATIONS}/${directory}`, { mode: 0o700 })
-      if (desired.haproxy) write(staged.haproxyFile, desired.haproxy.text)
+      write(`${CONFIGURATIONS}/${directory}/haproxy.cfg`, desired.haproxy?.text ?? IDLE_CONFIGURATION)
       if (desired.keepalived) write(staged.keepalivedFile, desired.keepalived.text)
       write(desiredFile(directory), JSON.stringify(desired))
       return staged

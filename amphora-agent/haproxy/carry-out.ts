@@ -1,16 +1,15 @@
 import type { Log } from '../log/log.js'
-import { waitFor } from '../process/wait.js'
 import type { HaproxyPart } from '../protocol/desired.js'
 import type { Transition } from '../protocol/messages.js'
+import type { Drain } from './drain.js'
 import type { Haproxy } from './haproxy.js'
-import { planTransition, type RuntimeCommand } from './plan-transition.js'
+import { afterReload, commandsFor, monotonicMs, whoLeaves, whoLeavesBeforeReload } from './leaving.js'
+import { type HaproxyFacts, planTransition, type RuntimeCommand } from './plan-transition.js'
 import { differences, parseServersState, serverStateFile } from './servers-state.js'
 
-/** How long requests under way may end before a server that leaves is cut off from its connections. */
-const DRAIN_MS = 500
-const DELETE_MS = 5_000
-
 export type Outcome = { transition: Transition; reason: string }
+
+type Parts = { haproxy: Haproxy; drain: Drain; log: Log }
 
 /** Commands that ran before the rest of their change; `failure` says why not all of them did. */
 export type HeadStart = { failure: string | null }
@@ -21,67 +20,108 @@ export type HeadStart = { failure: string | null }
  * @returns null when the change needs more than runtime commands; then nothing was done
  */
 export async function startAhead(
-  haproxy: Haproxy,
+  { haproxy, drain }: Parts,
   applied: HaproxyPart | null,
   wanted: HaproxyPart | null,
 ): Promise<HeadStart | null> {
-  const plan = planTransition(applied, wanted, { running: haproxy.pid() !== null })
-  return plan.kind === 'runtime' ? { failure: await runCommands(haproxy, plan.commands) } : null
+  const plan = planTransition(applied, wanted, await factsOf({ haproxy, drain }, wanted))
+  if (plan.kind !== 'runtime') return null
+  drain.begin(plan.leaving)
+  return { failure: await runCommands(haproxy, plan.commands) }
 }
 
 /**
- * Brings HAProxy from the applied to the wanted part. The wanted configuration file is already the current one.
+ * Brings HAProxy from the applied to the wanted part. The wanted configuration file is already the current one. Servers that leave are
+ * out of service when this is done; what is under way on them goes on, and the drain sees to their end.
  * @throws HaproxyFailure
  */
 export async function carryOut(
-  haproxy: Haproxy,
+  parts: Parts,
   applied: HaproxyPart | null,
   wanted: HaproxyPart | null,
-  log: Log,
   headStart: HeadStart | null = null,
 ): Promise<Outcome> {
-  const plan = planTransition(applied, wanted, { running: haproxy.pid() !== null })
+  const { haproxy, drain } = parts
+  const plan = planTransition(applied, wanted, await factsOf(parts, wanted))
   switch (plan.kind) {
     case 'stop':
+      drain.begin(plan.leaving)
       await haproxy.stop()
       return { transition: 'stop', reason: '' }
+    case 'retire':
+      drain.beginToStop(plan.leaving)
+      await haproxy.reload('1\n')
+      return { transition: 'stop', reason: '' }
     case 'start':
+      drain.begin(plan.leaving)
       await haproxy.start()
       return { transition: 'start', reason: '' }
     case 'reload':
-      return reload(haproxy, applied, wanted, plan.reason, log)
+      return reload(parts, applied, wanted, plan.reason)
     case 'unchanged': {
-      if (wanted === null) return { transition: 'unchanged', reason: '' }
-      const [drift] = await differencesNow(haproxy, wanted)
+      if (wanted === null) {
+        if (haproxy.pid() !== null) drain.beginToStop(plan.leaving)
+        return { transition: 'unchanged', reason: '' }
+      }
+      drain.begin(plan.leaving)
+      const [drift] = await differencesNow(parts, wanted)
       if (drift === undefined) return { transition: 'unchanged', reason: '' }
-      return reload(haproxy, null, wanted, `HAProxy had drifted: ${drift}`, log)
+      return reload(parts, null, wanted, `HAProxy had drifted: ${drift}`)
     }
     case 'runtime': {
+      drain.begin(plan.leaving)
       const { failure } = headStart ?? { failure: await runCommands(haproxy, plan.commands) }
-      const [drift] = failure === null && wanted !== null ? await differencesNow(haproxy, wanted) : []
+      const [drift] = failure === null && wanted !== null ? await differencesNow(parts, wanted) : []
       if (failure === null && drift === undefined) return { transition: 'runtime', reason: '' }
-      return reload(haproxy, applied, wanted, failure ?? `after the change ${drift}`, log)
+      return reload(parts, applied, wanted, failure ?? `after the change ${drift}`)
     }
   }
 }
 
-/** A reload whatever the plan would be. */
+/** A reload whatever the plan would be. @param applied what runs, null when that is not known */
 export async function reload(
-  haproxy: Haproxy,
+  { haproxy, drain, log }: Parts,
   applied: HaproxyPart | null,
   wanted: HaproxyPart | null,
   reason: string,
-  log: Log,
 ): Promise<Outcome> {
   log.info(`reload: ${reason}`)
   const dump = await haproxy.command('show servers state').catch(() => '')
-  await haproxy.reload(wanted === null ? '1\n' : serverStateFile(applied, wanted, dump))
+  const leaving = afterReload(whoLeaves(drain.leaving(), applied, wanted, monotonicMs()))
+  const first = whoLeavesBeforeReload(applied, wanted)
+  for (const one of first) await haproxy.command(commandsFor(one).takeOut).catch(() => '')
+  try {
+    await haproxy.reload(wanted === null ? '1\n' : serverStateFile(applied, wanted, dump))
+  } catch (error) {
+    for (const one of first) await haproxy.command(commandsFor(one).bringBack).catch(() => '')
+    throw error
+  }
+  drain.begin(leaving)
   return { transition: 'reload', reason }
 }
 
-async function differencesNow(haproxy: Haproxy, wanted: HaproxyPart): Promise<string[]> {
+async function factsOf(
+  { haproxy, drain }: Pick<Parts, 'haproxy' | 'drain'>,
+  wanted: HaproxyPart | null,
+): Promise<HaproxyFacts> {
+  return {
+    running: haproxy.pid() !== null,
+    // Only where nothing is to be served they make a difference, and asking costs time.
+    hasOldWorkers: wanted === null && (await hasOldWorkers(haproxy)),
+    leaving: drain.leaving(),
+    now: monotonicMs(),
+  }
+}
+
+async function hasOldWorkers(haproxy: Haproxy): Promise<boolean> {
+  const processes = haproxy.pid() === null ? null : await haproxy.processes()
+  return processes !== null && processes.oldWorkerPids.length > 0
+}
+
+async function differencesNow({ haproxy, drain }: Parts, wanted: HaproxyPart): Promise<string[]> {
   try {
-    return differences(wanted, parseServersState(await haproxy.command('show servers state')))
+    const states = parseServersState(await haproxy.command('show servers state'))
+    return differences(wanted, states, drain.leaving())
   } catch (error) {
     return [error instanceof Error ? error.message : String(error)]
   }
@@ -89,31 +129,13 @@ async function differencesNow(haproxy: Haproxy, wanted: HaproxyPart): Promise<st
 
 /** @returns null when every command succeeded, else why not */
 async function runCommands(haproxy: Haproxy, commands: readonly RuntimeCommand[]): Promise<string | null> {
-  const drainedBy = performance.now() + DRAIN_MS
   try {
-    for (const command of commands) {
-      const failure = await runCommand(haproxy, command, drainedBy)
-      if (failure !== null) return failure
+    for (const { text, expect } of commands) {
+      const answer = await haproxy.command(text)
+      if (answer !== expect) return `HAProxy answered "${answer.slice(0, 300)}" to "${text.slice(0, 300)}"`
     }
     return null
   } catch (error) {
     return error instanceof Error ? error.message : String(error)
   }
-}
-
-async function runCommand(haproxy: Haproxy, command: RuntimeCommand, drainedBy: number): Promise<string | null> {
-  let answer = await haproxy.command(command.text)
-  if (answer === command.expect) return null
-  if (command.cutOff !== null) {
-    const succeeded = await waitFor(
-      async () => {
-        if (performance.now() > drainedBy) await haproxy.command(command.cutOff ?? '')
-        answer = await haproxy.command(command.text)
-        return answer === command.expect ? true : null
-      },
-      { timeoutMs: DELETE_MS, everyMs: 25 },
-    )
-    if (succeeded) return null
-  }
-  return `HAProxy answered "${answer.slice(0, 300)}" to "${command.text.slice(0, 300)}"`
 }

@@ -5,16 +5,30 @@ import { identityOf } from '../process/process-table.js'
 import { createSupervisor } from '../process/supervisor.js'
 import { waitFor } from '../process/wait.js'
 import {
+  HAPROXY_GROUP,
   HAPROXY_MASTER_SOCKET,
   HAPROXY_PID_FILE,
   HAPROXY_SERVER_STATE_FILE,
   HAPROXY_SOCKET,
+  HAPROXY_SOCKET_LINE,
+  HAPROXY_USER,
   LOG_DIRECTORY,
 } from '../protocol/paths.js'
 import { sendCommand } from './command.js'
 import { type ProcTable, parseProcTable } from './proc-table.js'
 import { HAPROXY_PROGRAM, significantWords } from './validate.js'
 import { PERL, prepareChroot, prepareWalls } from './walls.js'
+
+/** A configuration that serves nothing: for a HAProxy whose old workers still have connections. */
+export const IDLE_CONFIGURATION = `global
+    ${HAPROXY_SOCKET_LINE}
+    user ${HAPROXY_USER}
+    group ${HAPROXY_GROUP}
+
+backend idle
+    timeout connect 1s
+    timeout server 1s
+`
 
 /** What HAProxy prints: starting, reloading, dying. */
 export const HAPROXY_MESSAGES = `${LOG_DIRECTORY}/haproxy-messages.log`

@@ -1,37 +1,67 @@
 import type { Backend, HaproxyPart, Server } from '../protocol/desired.js'
+import { afterReload, type Leaving, whoLeaves } from './leaving.js'
 
 export type HaproxyFacts = {
   /** A HAProxy runs and answers. */
   running: boolean
+  /** Workers of former configurations still have connections. */
+  hasOldWorkers: boolean
+  /** The servers that are leaving already. */
+  leaving: readonly Leaving[]
+  /** By the clock of those that leave. */
+  now: number
 }
 
 /** One line for the runtime socket, and when its answer counts as success. */
 export type RuntimeCommand = {
   text: string
   /** The answer of success; anything else makes the whole plan fail. */
-  expect: '' | 'New server registered.' | 'Server deleted.'
-  /** For a server that cannot leave while it has connections: what cuts them off, when they have not ended in time. Null for the rest. */
-  cutOff: string | null
+  expect: '' | 'New server registered.'
 }
 
-export type HaproxyTransition =
+/** What to do with HAProxy. `retire` is a reload to a configuration that serves nothing, while old workers finish what is under way. */
+type Way =
   | { kind: 'unchanged' }
   | { kind: 'start' }
   | { kind: 'stop' }
+  | { kind: 'retire' }
   | { kind: 'reload'; reason: string }
   | { kind: 'runtime'; commands: RuntimeCommand[] }
 
+/** The way, and who is leaving once it is gone. */
+export type HaproxyTransition = Way & { leaving: Leaving[] }
+
 /**
  * The cheapest way from what HAProxy runs to what it should run. Only members of backends change at runtime; everything else is one
- * reload, with its reason. The order at runtime: add, weights and states, take out of service, remove; so somebody can always serve, and
- * all that leave drain at the same time.
+ * reload, with its reason. The order at runtime: add, weights and states, take out of service; so somebody can always serve. Nothing that
+ * is under way ends by it: servers that leave are deleted later, when they are free.
  */
 export function planTransition(
   applied: HaproxyPart | null,
   wanted: HaproxyPart | null,
   facts: HaproxyFacts,
 ): HaproxyTransition {
-  if (wanted === null) return facts.running ? { kind: 'stop' } : { kind: 'unchanged' }
+  const way = wayTo(applied, wanted, facts)
+  const leaving = whoLeaves(facts.leaving, applied, wanted, facts.now)
+  switch (way.kind) {
+    case 'unchanged':
+    case 'runtime':
+      return { ...way, leaving }
+    case 'reload':
+    case 'retire':
+      return { ...way, leaving: afterReload(leaving) }
+    case 'start':
+    case 'stop':
+      return { ...way, leaving: [] }
+  }
+}
+
+function wayTo(applied: HaproxyPart | null, wanted: HaproxyPart | null, facts: HaproxyFacts): Way {
+  if (wanted === null) {
+    if (!facts.running) return { kind: 'unchanged' }
+    if (applied !== null) return { kind: 'retire' }
+    return facts.hasOldWorkers ? { kind: 'unchanged' } : { kind: 'stop' }
+  }
   if (!facts.running) return { kind: 'start' }
   if (applied === null) return { kind: 'reload', reason: 'it is not known what runs' }
   if (applied.sha256 === wanted.sha256) return { kind: 'unchanged' }
@@ -41,54 +71,48 @@ export function planTransition(
 
   const added: RuntimeCommand[] = []
   const changed: RuntimeCommand[] = []
-  const leaving: RuntimeCommand[] = []
   const removed: RuntimeCommand[] = []
   const before = new Map(applied.backends.map(backend => [backend.name, backend]))
   for (const backend of wanted.backends) {
     const old = before.get(backend.name)
     before.delete(backend.name)
-    const reason = old === undefined ? `backend ${backend.name} is new` : obstacle(old, backend)
+    const leaving = facts.leaving.filter(one => one.backend === backend.name && one.held && one.removed)
+    const reason = old === undefined ? `backend ${backend.name} is new` : obstacle(old, backend, leaving)
     if (old === undefined || reason !== null) return { kind: 'reload', reason: reason ?? '' }
 
     const oldServers = new Map(old.servers.map(server => [server.name, server]))
     for (const server of backend.servers) {
       const oldServer = oldServers.get(server.name)
       oldServers.delete(server.name)
-      if (oldServer === undefined) added.push(...addition(backend.name, server))
-      else changed.push(...adjustment(backend.name, oldServer, server))
+      if (oldServer !== undefined) changed.push(...adjustment(backend.name, oldServer, server))
+      else if (leaving.some(one => one.server.name === server.name)) added.push(...comeback(backend.name, server))
+      else added.push(...addition(backend.name, server))
     }
-    for (const { name } of oldServers.values()) {
-      const path = `${backend.name}/${name}`
-      leaving.push(silent(`set server ${path} state maint`))
-      removed.push({
-        text: `del server ${path}`,
-        expect: 'Server deleted.',
-        cutOff: `shutdown sessions server ${path}`,
-      })
-    }
+    for (const { name } of oldServers.values()) removed.push(silent(`set server ${backend.name}/${name} state maint`))
   }
   for (const name of before.keys()) return { kind: 'reload', reason: `backend ${name} is gone` }
-  return { kind: 'runtime', commands: [...added, ...changed, ...leaving, ...removed] }
+  return { kind: 'runtime', commands: [...added, ...changed, ...removed] }
 }
 
 /** Why the change of one backend needs a reload, or null when the runtime socket can do it. */
-function obstacle(old: Backend, wanted: Backend): string | null {
+function obstacle(old: Backend, wanted: Backend, leaving: readonly Leaving[]): string | null {
   if (old.dynamic !== wanted.dynamic) return `backend ${wanted.name} has another algorithm`
   const oldServers = new Map(old.servers.map(server => [server.name, server]))
-  const oldNumbers = new Map(old.servers.map(server => [server.number, server.name]))
+  const taken = [...old.servers, ...leaving.map(({ server }) => server)]
   for (const server of wanted.servers) {
     const oldServer = oldServers.get(server.name)
     oldServers.delete(server.name)
     if (![wanted.name, server.name, ...server.options].every(isPlainWord)) {
       return `a word of server ${server.name} cannot be sent to the runtime socket`
     }
-    if (oldServer === undefined) {
+    const before = oldServer ?? leaving.find(one => one.server.name === server.name)?.server
+    if (before === undefined) {
       if (!wanted.dynamic) return `server ${server.name} cannot join backend ${wanted.name} while it runs`
-      const holder = oldNumbers.get(server.number)
-      if (holder !== undefined) return `server ${server.name} takes over the number of ${holder}`
+      const holder = taken.find(({ number }) => number === server.number)
+      if (holder !== undefined) return `server ${server.name} takes over the number of ${holder.name}`
       continue
     }
-    if (!sameLine(oldServer, server)) return `the options or the address of server ${server.name} changed`
+    if (!sameLine(before, server)) return `the options or the address of server ${server.name} changed`
   }
   for (const { name } of oldServers.values()) {
     if (!wanted.dynamic) return `server ${name} cannot leave backend ${wanted.name} while it runs`
@@ -121,11 +145,19 @@ function addition(backend: string, server: Server): RuntimeCommand[] {
     ...(server.backup ? ['backup'] : []),
     ...server.options,
   ]
-  const commands: RuntimeCommand[] = [{ text: words.join(' '), expect: 'New server registered.', cutOff: null }]
+  const commands: RuntimeCommand[] = [{ text: words.join(' '), expect: 'New server registered.' }]
   // A server that was added starts in maintenance, with its check off.
   if (server.options.includes('check')) commands.push(silent(`enable health ${path}`))
   if (server.options.includes('agent-check')) commands.push(silent(`enable agent ${path}`))
   if (!server.disabled) commands.push(silent(`enable server ${path}`))
+  return commands
+}
+
+/** For a server that was about to leave, and is still there. */
+function comeback(backend: string, server: Server): RuntimeCommand[] {
+  const path = `${backend}/${server.name}`
+  const commands = [silent(`set server ${path} weight ${server.weight}`)]
+  if (!server.disabled) commands.push(silent(`set server ${path} state ready`))
   return commands
 }
 
@@ -139,7 +171,7 @@ function adjustment(backend: string, old: Server, wanted: Server): RuntimeComman
   return commands
 }
 
-const silent = (text: string): RuntimeCommand => ({ text, expect: '', cutOff: null })
+const silent = (text: string): RuntimeCommand => ({ text, expect: '' })
 
 /** Neither ends a command nor is taken apart or unescaped by the runtime socket. */
 const isPlainWord = (word: string): boolean => /^[A-Za-z0-9_.:,/@%+=()[\]*?~!^|-]+$/.test(word)

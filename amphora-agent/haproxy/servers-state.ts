@@ -1,5 +1,6 @@
 import { canonical } from '../network/address.js'
 import type { HaproxyPart, Server } from '../protocol/desired.js'
+import { type Leaving, pathOf } from './leaving.js'
 
 /** One line of `show servers state`. */
 export type ServerState = {
@@ -57,9 +58,13 @@ export const isDraining = (state: ServerState): boolean => (state.admin & ADMIN_
 
 /**
  * How the servers that HAProxy runs differ from the wanted ones, as sentences; none when they agree. Backends that are not listed in the
- * wanted part are left alone.
+ * wanted part are left alone, and servers that leave are there until they are free.
  */
-export function differences(wanted: HaproxyPart, states: readonly ServerState[]): string[] {
+export function differences(
+  wanted: HaproxyPart,
+  states: readonly ServerState[],
+  leaving: readonly Leaving[] = [],
+): string[] {
   const byPath = new Map<string, ServerState>(states.map(state => [`${state.backend}/${state.name}`, state]))
   const ours = new Set(wanted.backends.map(backend => backend.name))
   const found: string[] = []
@@ -72,7 +77,12 @@ export function differences(wanted: HaproxyPart, states: readonly ServerState[])
       if (difference !== null) found.push(`server ${path} ${difference}`)
     }
   }
-  for (const [path, { backend }] of byPath) if (ours.has(backend)) found.push(`server ${path} should not be there`)
+  const parting = new Set(leaving.map(pathOf))
+  for (const [path, state] of byPath) {
+    if (!ours.has(state.backend)) continue
+    if (!parting.has(path)) found.push(`server ${path} should not be there`)
+    else if (!inMaintenance(state)) found.push(`server ${path} leaves and is not out of service`)
+  }
   return found
 }
 

@@ -8,40 +8,41 @@ export const SHOW_PROXIES = 'show stat -1 3 -1'
 
 /** Reads the CSV of `show stat`. Rows of other kinds are left out. */
 export function parseStat(csv: string): ProxyRow[] {
-  const lines = csv.split('\n')
+  return rowsOf(csv).flatMap(({ cell, number }): ProxyRow[] => {
+    const svname = cell('svname')
+    if (svname !== 'FRONTEND' && svname !== 'BACKEND') return []
+    const kind = svname === 'FRONTEND' ? 'frontend' : 'backend'
+    const counters = {
+      bytesIn: number('bin'),
+      bytesOut: number('bout'),
+      activeConnections: number('scur'),
+      totalConnections: number('stot'),
+      // A backend has no faulty requests of its own: what failed there is connections and responses.
+      requestErrors: kind === 'frontend' ? number('ereq') : number('econ') + number('eresp'),
+    }
+    return [{ name: cell('pxname'), kind, status: cell('status'), counters }]
+  })
+}
+
+type Row = { cell: (name: string) => string; number: (name: string) => number }
+
+function rowsOf(csv: string): Row[] {
+  const [head = '', ...lines] = csv.split('\n')
   const columns = new Map(
-    (lines[0] ?? '')
+    head
       .replace(/^# /, '')
       .split(',')
       .map((name, i) => [name, i]),
   )
-  const rows: ProxyRow[] = []
-  for (const line of lines.slice(1)) {
-    if (line === '') continue
+  return lines.filter(Boolean).map(line => {
     const cells = splitCsv(line)
     const cell = (name: string) => cells[columns.get(name) ?? -1] ?? ''
     const number = (name: string) => {
       const value = Number(cell(name))
       return Number.isSafeInteger(value) && value >= 0 ? value : 0
     }
-    const svname = cell('svname')
-    if (svname !== 'FRONTEND' && svname !== 'BACKEND') continue
-    const kind = svname === 'FRONTEND' ? 'frontend' : 'backend'
-    rows.push({
-      name: cell('pxname'),
-      kind,
-      status: cell('status'),
-      counters: {
-        bytesIn: number('bin'),
-        bytesOut: number('bout'),
-        activeConnections: number('scur'),
-        totalConnections: number('stot'),
-        // A backend has no faulty requests of its own: what failed there is connections and responses.
-        requestErrors: kind === 'frontend' ? number('ereq') : number('econ') + number('eresp'),
-      },
-    })
-  }
-  return rows
+    return { cell, number }
+  })
 }
 
 /** Cells may be quoted; a quote inside is doubled. */

@@ -40,6 +40,8 @@ export const backendSchema = z.strictObject({
   name: z.string(),
   /** False when servers cannot be added or removed without a reload: before HAProxy 3.0 those with a cookie. */
   dynamic: z.boolean(),
+  /** Seconds in which a server that leaves may finish what is under way; an older agent has stored none. */
+  deregistrationDelay: z.int().min(0).max(3600).default(30),
   servers: z.array(serverSchema),
 })
 

@@ -1,11 +1,12 @@
 import type { Beat, Counters, ListenerState, MemberState, PoolState, Report } from './heartbeat.js'
-import { LONGEST_REPAIR, MISMATCHES, type Repair } from './repairs.js'
+import { LONGEST_REPAIR, MISMATCHES, REPAIR_KINDS, type Repair } from './repairs.js'
 
 const LISTENER_STATES: readonly ListenerState[] = ['OPEN', 'FULL', 'DOWN']
 const POOL_STATES: readonly PoolState[] = ['UP', 'DOWN']
 const MEMBER_STATES: readonly MemberState[] = ['UNKNOWN', 'UP', 'DOWN', 'DRAIN', 'MAINT', 'NO_CHECK']
 const LISTENER = 1
 const POOL = 2
+/** Of the first kind of repair; the others follow. */
 const REPAIR = 3
 
 type BeatBody = Pick<Beat, 'configHash' | 'haproxyRunning' | 'load' | 'freeMemoryKib' | 'mismatches'>
@@ -87,9 +88,9 @@ export function splitReport(
       next += states.length
     } while (next < members.length)
   }
-  for (const { atMs, text } of repairs) {
+  for (const { kind, atMs, text } of repairs) {
     const words = Buffer.from(text, 'ascii')
-    add(Buffer.concat([u8(REPAIR), varint(atMs), u8(words.length), words]))
+    add(Buffer.concat([u8(REPAIR + REPAIR_KINDS.indexOf(kind)), varint(atMs), u8(words.length), words]))
   }
   if (used > 0 || payloads.length === 0) close()
   return payloads
@@ -108,8 +109,9 @@ export function readReport(bytes: Buffer): ReportBody | null {
   const cursor = { bytes, at: 16 }
   while (cursor.at < bytes.length) {
     const kind = readNumber(cursor, 1)
-    if (kind === REPAIR) {
-      const repair = readRepair(cursor)
+    const repairKind = kind === null ? undefined : REPAIR_KINDS[kind - REPAIR]
+    if (repairKind !== undefined) {
+      const repair = readRepair(cursor, repairKind)
       if (repair === null) return null
       body.repairs.push(repair)
       continue
@@ -165,13 +167,13 @@ function readCounters(cursor: Cursor): Counters | null {
   return { bytesIn, bytesOut, activeConnections, totalConnections, requestErrors }
 }
 
-function readRepair(cursor: Cursor): Repair | null {
+function readRepair(cursor: Cursor, kind: Repair['kind']): Repair | null {
   const atMs = readVarint(cursor)
   const length = readNumber(cursor, 1)
   if (atMs === null || length === null || length > LONGEST_REPAIR) return null
   const text = cursor.bytes.toString('latin1', cursor.at, cursor.at + length)
   cursor.at += length
-  return text.length === length && /^[ -~]*$/.test(text) ? { atMs, text } : null
+  return text.length === length && /^[ -~]*$/.test(text) ? { kind, atMs, text } : null
 }
 
 function readMembers(cursor: Cursor): MemberState[] | null {

@@ -3,8 +3,15 @@ export const MISMATCHES = ['interface', 'address', 'route', 'filter', 'haproxy',
 
 export type Mismatch = (typeof MISMATCHES)[number]
 
-/** Something on the amphora that had come to differ from the desired state, and was put right. */
+/**
+ * What an amphora does without being asked: `repaired` something that had come to differ from the desired state, or `closed` connections because
+ * a limit was reached. The order is that of their numbers in a report: new ones come last.
+ */
+export const REPAIR_KINDS = ['repaired', 'closed'] as const
+
+/** One such deed. */
 export type Repair = {
+  kind: (typeof REPAIR_KINDS)[number]
   /** When, in milliseconds since 1970; every repair of an amphora has a later time than the one before, which tells them apart. */
   atMs: number
   /** One line for the history, of at most LONGEST_REPAIR characters of ASCII. */

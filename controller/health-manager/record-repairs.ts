@@ -16,7 +16,7 @@ export async function recordRepairs(database: Database, repaired: readonly Repai
   if (told.length === 0) return
   await database.raw(
     `WITH told AS (
-       SELECT * FROM jsonb_to_recordset(?::jsonb) AS v("amphoraId" uuid, "atMs" bigint, text text)),
+       SELECT * FROM jsonb_to_recordset(?::jsonb) AS v("amphoraId" uuid, kind text, "atMs" bigint, text text)),
      known AS (
        SELECT h.amphora_id, h.repaired_ms FROM amphora_health h
         WHERE h.amphora_id IN (SELECT "amphoraId" FROM told) ORDER BY h.amphora_id FOR UPDATE),
@@ -32,11 +32,11 @@ export async function recordRepairs(database: Database, repaired: readonly Repai
          FROM (SELECT "amphoraId", max("atMs") AS ms FROM news GROUP BY "amphoraId") AS latest
         WHERE h.amphora_id = latest."amphoraId")
      INSERT INTO load_balancer_event (load_balancer_id, generation, kind, detail)
-     SELECT id, generation, 'repaired', jsonb_build_object('repair', jsonb_build_object('amphora_id', "amphoraId", 'text', text,
+     SELECT id, generation, kind, jsonb_build_object('repair', jsonb_build_object('amphora_id', "amphoraId", 'text', text,
               'repaired_at', to_char(to_timestamp("atMs" / 1000.0) AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS')))
        FROM news
       WHERE place + (SELECT count(*) FROM load_balancer_event e
-                      WHERE e.load_balancer_id = news.id AND e.kind = 'repaired' AND e.created_at > now() - interval '1 hour')
+                      WHERE e.load_balancer_id = news.id AND e.kind IN ('repaired', 'closed') AND e.created_at > now() - interval '1 hour')
             <= ${MOST_PER_HOUR}
       ORDER BY "atMs"`,
     [JSON.stringify(told)],

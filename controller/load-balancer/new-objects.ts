@@ -161,7 +161,13 @@ export const duplicateListener = (protocol: string, port: number): string =>
   `Another Listener on this Load Balancer is already using protocol ${protocol} and protocol_port ${port}`
 
 /** Only a name, at most with switches that every pool has: the name of a pool that is defined elsewhere in the request. */
-function isReference({ name: _name, admin_state_up: _up, tls_enabled: _tls, ...rest }: NestedPool): boolean {
+function isReference({
+  name: _name,
+  admin_state_up: _up,
+  tls_enabled: _tls,
+  deregistration_delay: _delay,
+  ...rest
+}: NestedPool): boolean {
   return Object.values(rest).every(
     value => value === null || value === '' || (Array.isArray(value) && value.length === 0),
   )

@@ -32,7 +32,7 @@ const SESSION_PERSISTENCE = `CASE WHEN p.session_persistence IS NOT NULL THEN js
 
 const POOL = `json_build_object(
   'id', p.id, 'change', p.change, 'adminStateUp', p.admin_state_up, 'protocol', p.protocol, 'lbAlgorithm', p.lb_algorithm,
-  'sessionPersistence', ${SESSION_PERSISTENCE},
+  'sessionPersistence', ${SESSION_PERSISTENCE}, 'deregistrationDelay', p.deregistration_delay,
   'healthMonitor', (SELECT ${HEALTH_MONITOR} FROM health_monitor h WHERE h.pool_id = p.id
                      ORDER BY h.change = 'delete', h.created_at DESC LIMIT 1),
   'members', (SELECT coalesce(json_agg(${MEMBER} ORDER BY m.server_number), '[]'::json) FROM member m WHERE m.pool_id = p.id))`

@@ -92,6 +92,8 @@ export type PoolNode = {
   protocol: PoolProtocol
   lbAlgorithm: Algorithm
   sessionPersistence: SessionPersistence | null
+  /** Seconds in which a member that leaves may finish what is under way. */
+  deregistrationDelay: number
   healthMonitor: HealthMonitorNode | null
   members: MemberNode[]
 }

@@ -57,6 +57,7 @@ export function aPool(number: number, change: Partial<PoolNode> = {}): PoolNode 
     adminStateUp: true,
     protocol: 'HTTP',
     lbAlgorithm: 'ROUND_ROBIN',
+    deregistrationDelay: 30,
     sessionPersistence: null,
     healthMonitor: null,
     members: [],

@@ -276,8 +276,8 @@ t.test('repairs are lines of the history, each once, and no flood of them', asyn
   const lines = () => db('load_balancer_event').where({ kind: 'repaired' }).orderByRaw(`detail->'repair'->>'text'`)
   const now = Date.now()
   const repairs = [
-    { atMs: now, text: 'a: the VIP was missing' },
-    { atMs: now + 1, text: 'b: HAProxy had ended' },
+    { kind: 'repaired' as const, atMs: now, text: 'a: the VIP was missing' },
+    { kind: 'repaired' as const, atMs: now + 1, text: 'b: HAProxy had ended' },
   ]
   await sendBeat({ mismatches: ['interface', 'disk'] })
   await sendReport({ repairs })
@@ -288,12 +288,16 @@ t.test('repairs are lines of the history, each once, and no flood of them', asyn
   t.match(await db('amphora_health').first(), { mismatches: ['interface', 'disk'], repaired_ms: now + 1 })
 
   await restart()
-  await sendReport({ repairs: [...repairs, { atMs: now + 2, text: 'c: told beside the old ones' }] })
+  await sendReport({ repairs: [...repairs, { kind: 'repaired', atMs: now + 2, text: 'c: told beside the old ones' }] })
   t.equal((await until(lines, rows => rows.length >= 3)).length, 3, 'also by another health manager')
-  await sendReport({ repairs: [{ atMs: now + 3_600_000, text: 'd: from the future' }] })
+  await sendReport({ repairs: [{ kind: 'closed', atMs: now + 3_600_000, text: 'd: from the future' }] })
   for (let sent = 0; sent < 130; sent += 10) {
     await sendReport({
-      repairs: Array.from({ length: 10 }, (_, i) => ({ atMs: now + 10 + sent + i, text: 'e: flood' })),
+      repairs: Array.from({ length: 10 }, (_, i) => ({
+        kind: 'repaired',
+        atMs: now + 10 + sent + i,
+        text: 'e: flood',
+      })),
     })
     await until(
       () => db('amphora_health').first(),

@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import { isDeepStrictEqual } from 'node:util'
 import fc from 'fast-check'
 import t, { type Test } from 'tap'
+import { commandsFor } from '../../amphora-agent/haproxy/leaving.js'
 import { planTransition } from '../../amphora-agent/haproxy/plan-transition.js'
 import type { HaproxyPart } from '../../amphora-agent/protocol/desired.js'
 import { RESOURCES } from '../../controller/load-balancer/description/resources.js'
@@ -44,9 +45,11 @@ function effectOf(tree: LoadBalancerTree): { effect: Effect; haproxy: string; ke
 function commandsOf(wanted: HaproxyPart): string[] {
   const backends = wanted.backends.map(backend => ({ ...backend, servers: [] }))
   const empty: HaproxyPart = { ...wanted, backends, sha256: '0'.repeat(64) }
-  const commands = [planTransition(empty, wanted, { running: true }), planTransition(wanted, empty, { running: true })]
-    .flatMap(plan => (plan.kind === 'runtime' ? plan.commands : []))
-    .flatMap(({ text, cutOff }) => (cutOff === null ? [text] : [text, cutOff]))
+  const facts = { running: true, hasOldWorkers: false, leaving: [], now: 0 }
+  const commands = [planTransition(empty, wanted, facts), planTransition(wanted, empty, facts)].flatMap(plan => [
+    ...(plan.kind === 'runtime' ? plan.commands.map(({ text }) => text) : []),
+    ...plan.leaving.flatMap(one => Object.values(commandsFor(one))),
+  ])
   for (const command of commands) {
     if (!/^[!-~]+( [!-~]+)*$/.test(command) || /[;\\]|<</.test(command)) throw new Error(`No plain command: ${command}`)
   }

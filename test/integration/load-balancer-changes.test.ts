@@ -38,6 +38,7 @@ t.test('what the worker reads', async t => {
       {
         id: tree.pool,
         lbAlgorithm: 'ROUND_ROBIN',
+        deregistrationDelay: 30,
         healthMonitor: { id: tree.monitor, change: 'delete' },
         members: [
           { id: tree.member, serverNumber: 1, address: '10.0.0.1', change: 'create' },

@@ -257,6 +257,9 @@ t.test('pools: TLS towards members, and algorithms', async t => {
       (lb_algorithm): Row => [{ lb_algorithm }, { lb_algorithm }],
     ),
     [{ lb_algorithm: 'RANDOM' }, /Value should be one of: ROUND_ROBIN/],
+    [{}, { deregistration_delay: 30 }],
+    ...[0, 3600].map((deregistration_delay): Row => [{ deregistration_delay }, { deregistration_delay }]),
+    ...[-1, 3601, 1.5, 'soon'].map((deregistration_delay): Row => [{ deregistration_delay }, /deregistration_delay/]),
   ]
   for (const row of rows) check(t, 'pool', await pool({ protocol: 'HTTP', ...row[0] }), row, 201)
   const { id } = await made(pool({ protocol: 'HTTP' }), 'pool')
@@ -276,6 +279,10 @@ t.test('pools: TLS towards members, and algorithms', async t => {
       { ca_tls_container_ref: null, crl_container_ref: null },
     ],
     [{ tls_enabled: null }, { tls_enabled: false }],
+    [{ deregistration_delay: 5 }, { deregistration_delay: 5 }],
+    [{ name: 'other' }, { deregistration_delay: 5 }],
+    [{ deregistration_delay: null }, { deregistration_delay: 30 }],
+    [{ deregistration_delay: 3601 }, /deregistration_delay/],
     [{ lb_algorithm: null }, /attribute lb_algorithm\. .*Mandatory/],
     [{ protocol: 'TCP' }, /Unknown attribute for argument pool: protocol/],
   ]

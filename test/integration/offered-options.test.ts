@@ -58,6 +58,7 @@ const TRIALS: Readonly<Record<string, Trial>> = {
       { type: 'APP_COOKIE', cookie_name: 'c' },
     ],
   },
+  'pool.deregistration_delay': { values: [null, 0, 5] },
   'member.address': { values: ['192.0.2.10', '192.0.2.11'] },
   'member.protocol_port': { values: [80, 90] },
   'member.weight': { values: [null, 0, 7] },
@@ -135,16 +136,17 @@ function effectOf(tree: LoadBalancerTree): string {
   const subnets = [tree.vip, ...tree.additionalVips, ...tree.pools.flatMap(pool => pool.members)].flatMap(
     ({ subnetId }) => (subnetId === null ? [] : [noopSubnet(subnetId, '')]),
   )
-  // the text itself, for the servers beside it are only for changes while HAProxy runs
+  // the text itself and what it cannot say; the servers beside it are only for changes while HAProxy runs
   const { haproxy, interfaces } = renderDesired({ ...plain, topology: 'SINGLE' }, factsFor(plain))
   const ports = wantedPorts(tree, subnets, 'a').map(({ request }) => request.fixedIps)
-  return JSON.stringify([haproxy?.text, interfaces, ports])
+  const delays = haproxy?.backends.map(({ deregistrationDelay }) => deregistrationDelay)
+  return JSON.stringify([haproxy?.text, delays, interfaces, ports])
 }
 
 t.test(
   'every option that is offered for amphorae changes what an amphora is, or stands here with the reason why not',
   async t => {
-    const api = await startTestApi({ providers: ['amphora'] })
+    const api = await startTestApi({ providers: ['amphora'], quota: { loadbalancer: -1 } })
     t.teardown(api.stop)
     const effectOfBody = async (collection: string, body: Json): Promise<string> => {
       const reply = await api.ask('POST', '/v2/lbaas/loadbalancers', { loadbalancer: wholeTree(collection, body) })

@@ -35,6 +35,7 @@ export type Wish = {
   servers?: Server[]
   balance?: string
   dynamic?: boolean
+  deregistrationDelay?: number
   /** More lines of the frontend. */
   frontend?: string[]
   bind?: string
@@ -52,7 +53,8 @@ export function desire(wish: Wish): Desired {
   )
   const skeleton = textOf(wish, [])
   const text = textOf(wish, lines)
-  const backends: Backend[] = [{ name: BACKEND, dynamic: wish.dynamic ?? true, servers }]
+  const { dynamic = true, deregistrationDelay = 30 } = wish
+  const backends: Backend[] = [{ name: BACKEND, dynamic, deregistrationDelay, servers }]
   const desired: Desired = {
     loadBalancerId: LOAD_BALANCER,
     generation,
@@ -93,6 +95,7 @@ defaults
   timeout server 30s
   retries 3
   option redispatch
+  default-server pool-purge-delay 100ms
   option idle-close-on-response
   load-server-state-from-file global
 

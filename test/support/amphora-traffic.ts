@@ -1,5 +1,5 @@
 import { createSocket } from 'node:dgram'
-import { Agent, createServer, get, type Server } from 'node:http'
+import { Agent, createServer, get, type Server, type ServerResponse } from 'node:http'
 import { createInterface } from 'node:readline'
 
 /*
@@ -11,6 +11,9 @@ type Load = { running: boolean; ok: number; errors: string[]; done: Promise<unkn
 
 const members = new Map<number, Server>()
 const loads = new Map<string, Load>()
+/** Answers that members have begun and keep open, and requests that wait for their end. */
+const unanswered = new Set<ServerResponse>()
+const held = new Map<string, Promise<string>>()
 let sessions = 0
 
 type Request = {
@@ -28,7 +31,10 @@ const verbs: Record<string, (request: Request) => Promise<unknown>> = {
       const server = createServer(({ url }, response) => {
         // as an application that begins a session of its own
         if (url === '/login') response.setHeader('Set-Cookie', `sid=${name}-${++sessions}; Path=/`)
-        response.end(name)
+        if (url !== '/held') return response.end(name)
+        unanswered.add(response)
+        response.on('close', () => unanswered.delete(response))
+        response.write(name)
       })
       server.keepAliveTimeout = 60_000
       server.on('error', reject)
@@ -44,6 +50,28 @@ const verbs: Record<string, (request: Request) => Promise<unknown>> = {
   },
 
   get: ({ url, from, headers }) => request(url, false, from, headers),
+
+  /** Begins a request whose answer goes on until `release`; says who answers. */
+  hold: ({ url, name }) =>
+    new Promise((resolve, reject) => {
+      const outgoing = get(`${url}held`, { agent: false }, response => {
+        response.setEncoding('utf8')
+        const ended = new Promise<string>(end => {
+          response.on('end', () => end('complete'))
+          response.on('error', () => end('cut'))
+        })
+        held.set(name, ended)
+        response.once('data', resolve)
+      })
+      outgoing.on('error', reject)
+    }),
+
+  release: async () => {
+    for (const response of unanswered) response.end()
+  },
+
+  /** Waits for the end of a request. */
+  held: ({ name }) => held.get(name) ?? Promise.reject(new Error('there is no such request')),
 
   startLoad: async ({ name, url, clients }) => {
     const load: Load = { running: true, ok: 0, errors: [], done: Promise.resolve() }

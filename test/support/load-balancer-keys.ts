@@ -4,7 +4,7 @@ export const LB_KEYS =
 export const LISTENER_KEYS =
   'id name description provisioning_status operating_status admin_state_up protocol protocol_port connection_limit default_tls_container_ref sni_container_refs project_id tenant_id default_pool_id l7policies insert_headers created_at updated_at loadbalancers timeout_client_data timeout_member_connect timeout_member_data timeout_tcp_inspect tags client_ca_tls_container_ref client_authentication client_crl_container_ref allowed_cidrs tls_ciphers tls_versions alpn_protocols hsts_max_age hsts_include_subdomains hsts_preload'
 export const POOL_KEYS =
-  'id name description provisioning_status operating_status admin_state_up protocol lb_algorithm session_persistence project_id tenant_id loadbalancers listeners created_at updated_at members tags tls_container_ref ca_tls_container_ref crl_container_ref tls_enabled tls_ciphers tls_versions alpn_protocols'
+  'id name description provisioning_status operating_status admin_state_up protocol lb_algorithm session_persistence deregistration_delay project_id tenant_id loadbalancers listeners created_at updated_at members tags tls_container_ref ca_tls_container_ref crl_container_ref tls_enabled tls_ciphers tls_versions alpn_protocols'
 export const MEMBER_KEYS =
   'id name operating_status provisioning_status admin_state_up address protocol_port weight backup subnet_id project_id tenant_id created_at updated_at monitor_address monitor_port tags vnic_type'
 export const MONITOR_KEYS =

@@ -11,7 +11,7 @@ import {
   type MemberState,
   type Report,
 } from '../../amphora-agent/protocol/heartbeat.js'
-import { LONGEST_REPAIR, MISMATCHES } from '../../amphora-agent/protocol/repairs.js'
+import { LONGEST_REPAIR, MISMATCHES, REPAIR_KINDS } from '../../amphora-agent/protocol/repairs.js'
 
 const PLAIN = { noNullPrototype: true } as const
 const KEY = Buffer.alloc(32, 7)
@@ -83,7 +83,11 @@ const reports: fc.Arbitrary<Omit<Report, 'fragment' | 'seq'>> = fc.record(
     ),
     repairs: fc.array(
       fc.record(
-        { atMs: fc.maxSafeNat(), text: fc.string({ maxLength: LONGEST_REPAIR, unit: 'grapheme-ascii' }) },
+        {
+          kind: fc.constantFrom(...REPAIR_KINDS),
+          atMs: fc.maxSafeNat(),
+          text: fc.string({ maxLength: LONGEST_REPAIR, unit: 'grapheme-ascii' }),
+        },
         PLAIN,
       ),
       { maxLength: 20 },

@@ -74,6 +74,8 @@ const TEXTS: Readonly<Record<string, string>> = {
   'session_persistence.cookie_name': 'Name of the cookie.',
   'session_persistence.persistence_timeout': 'Seconds for which a client is remembered (UDP and SCTP).',
   'session_persistence.persistence_granularity': 'Netmask that makes clients of one network one (UDP and SCTP).',
+  deregistration_delay:
+    'Seconds in which a member that was removed or disabled may finish what is under way; what is left then is closed.',
   healthmonitor_id: 'Health monitor of the pool; left out when there is none.',
   'pool.listeners': 'Listeners whose default pool it is.',
   'pool.listener_id': 'Listener whose default pool it becomes.',
@@ -151,7 +153,7 @@ const TEXTS: Readonly<Record<string, string>> = {
   image_id: 'Image of the machine.',
   compute_flavor: 'Flavor of the machine.',
 
-  kind: 'requested: somebody asked for a change; applied: it took effect; failed: it did not, and is tried again; repaired: an amphora put right what had come to differ.',
+  kind: 'requested: somebody asked for a change; applied: it took effect; failed: it did not, and is tried again; repaired: an amphora put right what had come to differ; closed: an amphora closed connections because a limit was reached.',
   count: 'How often the same was seen without anything else between.',
   'event.updated_at': 'When it was seen last, when more than once.',
   generation: 'Number of the load balancer’s change that it is about.',
@@ -166,7 +168,7 @@ const TEXTS: Readonly<Record<string, string>> = {
   milliseconds: 'How long the attempt took.',
   amphorae: 'What was done to which amphora, how (by runtime commands, a reload ...), and why.',
   'event.fault': 'Why it failed.',
-  repair: 'What was put right, on which amphora, and when (`repaired_at`).',
+  repair: 'What was put right or closed, on which amphora, and when (`repaired_at`).',
 }
 
 /** @returns undefined when nobody has written what it is */

@@ -3,5 +3,6 @@ import { loadBalancers } from './001-load-balancers.js'
 import { wholeApi } from './002-whole-api.js'
 import { repairs } from './003-repairs.js'
 import { reach } from './004-reach.js'
+import { deregistrationDelay } from './005-deregistration-delay.js'
 
-export const migrations: readonly Migration[] = [loadBalancers, wholeApi, repairs, reach]
+export const migrations: readonly Migration[] = [loadBalancers, wholeApi, repairs, reach, deregistrationDelay]

@@ -49,6 +49,7 @@ export const pool = defineResource({
     protocol: fixedRequired(oneOf(POOL_PROTOCOLS)),
     lb_algorithm: settableRequired(oneOf(['ROUND_ROBIN', 'LEAST_CONNECTIONS', 'SOURCE_IP', 'SOURCE_IP_PORT'])),
     session_persistence: settable(sessionPersistence, null),
+    deregistration_delay: settable(integer(0, 3600), 30),
     project_id: given(text(36), null, { sql: 'o.project_id' }),
     tenant_id: given(text(36), null, { sql: 'o.project_id', filterable: false }),
     loadbalancer_id: given(uuid, null),

@@ -83,7 +83,12 @@ export function renderBackend(
   })
   return {
     model: { ...model, servers: rendered.map(({ words }) => words) },
-    backend: { name, dynamic: addsServersWithCookies || !hasCookies, servers: rendered.map(({ server }) => server) },
+    backend: {
+      name,
+      dynamic: addsServersWithCookies || !hasCookies,
+      deregistrationDelay: pool.deregistrationDelay,
+      servers: rendered.map(({ server }) => server),
+    },
     members: members.map(member => member.id),
   }
 }

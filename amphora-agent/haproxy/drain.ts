@@ -1,0 +1,148 @@
+import { readFileSync, renameSync, writeFileSync } from 'node:fs'
+import { z } from 'zod'
+import type { Log } from '../log/log.js'
+import { STATE_DIRECTORY } from '../protocol/paths.js'
+import type { Haproxy } from './haproxy.js'
+import { commandsFor, isOver, type Leaving, leavingSchema, monotonicMs, pathOf } from './leaving.js'
+import { parseSessions } from './sessions.js'
+
+const FILE = `${STATE_DIRECTORY}/leaving.json`
+/** Soon after a change, for a pool whose members have no time at all. */
+const FIRST_LOOK_MS = 50
+/** How often a server is tried to be deleted; it can be when its last connection, an idle one included, is closed. */
+const LOOK_MS = 500
+const LONGEST_PAUSE_MS = 60_000
+
+export type Drain = {
+  leaving: () => readonly Leaving[]
+  /** Remembers who leaves, before HAProxy is told, and sees to the rest in the background. */
+  begin: (leaving: readonly Leaving[]) => void
+  /** The same, and HAProxy itself ends when its old workers have. */
+  beginToStop: (leaving: readonly Leaving[]) => void
+  close: () => void
+}
+
+/**
+ * Follows servers that leave: closes what is left when their time is over, and deletes them from the present worker when they are free. What it knows is in a file, so that its successor goes on.
+ * @param inTurn runs work while no change of the machine is under way
+ */
+export function createDrain({
+  haproxy,
+  inTurn,
+  onClosed,
+  log,
+}: {
+  haproxy: Haproxy
+  inTurn: (work: () => Promise<void>) => Promise<void>
+  /** With a sentence about it. */
+  onClosed: (text: string) => void
+  log: Log
+}): Drain {
+  let leaving = load()
+  let thenStop = false
+  let closed = false
+  let timer: NodeJS.Timeout | null = null
+
+  const keep = (next: readonly Leaving[]): boolean => {
+    if (JSON.stringify(next) === JSON.stringify(leaving)) return false
+    leaving = [...next]
+    writeFileSync(`${FILE}.new`, JSON.stringify(leaving), { mode: 0o600 })
+    renameSync(`${FILE}.new`, FILE)
+    return true
+  }
+
+  const look = async () => {
+    const processes = await haproxy.processes()
+    if (closed || (processes === null && haproxy.pid() !== null)) return
+    const worker = processes?.workerPid ?? null
+    const oldWorkers = processes?.oldWorkerPids ?? []
+    const closing = await closeWhatIsOver(worker, oldWorkers)
+    const still: Leaving[] = []
+    for (const one of leaving) {
+      const held = one.held && !(one.removed && worker !== null && (await isDeleted(worker, one)))
+      const mayGoOn = isOver(one, monotonicMs()) ? closing.has(pathOf(one)) : !one.removed || oldWorkers.length > 0
+      if (mayGoOn || (one.removed && held)) still.push({ ...one, held })
+    }
+    keep(still)
+    if (thenStop && oldWorkers.length === 0) {
+      thenStop = false
+      await haproxy.stop()
+    }
+  }
+
+  /** @returns the paths of servers that still had connections */
+  const closeWhatIsOver = async (worker: number | null, oldWorkers: readonly number[]): Promise<Set<string>> => {
+    const over = leaving.filter(one => isOver(one, monotonicMs()))
+    const closed = new Map<string, number>()
+    if (over.length === 0) return new Set()
+    for (const pid of worker === null ? oldWorkers : [worker, ...oldWorkers]) {
+      const sessions = parseSessions(await haproxy.commandTo(pid, 'show sess').catch(() => ''))
+      for (const one of over.filter(({ held }) => held || pid !== worker)) {
+        const ours = sessions.filter(({ backend, server }) => backend === one.backend && server === one.server.name)
+        // An old worker has stopped its proxies and takes no command for a server, only for single sessions.
+        const commands =
+          pid === worker ? [commandsFor(one).closeSessions] : ours.map(({ pointer }) => `shutdown session ${pointer}`)
+        if (ours.length === 0) continue
+        for (const command of commands) await haproxy.commandTo(pid, command).catch(() => '')
+        closed.set(pathOf(one), (closed.get(pathOf(one)) ?? 0) + ours.length)
+      }
+    }
+    for (const one of over) {
+      const count = closed.get(pathOf(one)) ?? 0
+      if (count > 0)
+        onClosed(`${count} connections of member ${one.server.name}, ${one.delayMs / 1000} s after it left`)
+    }
+    return new Set(closed.keys())
+  }
+
+  /** Also when it is gone already, as from a HAProxy that was started anew. */
+  const isDeleted = async (worker: number, one: Leaving) => {
+    const answer = await haproxy.commandTo(worker, commandsFor(one).remove).catch(() => '')
+    return /Server deleted|No such (server|backend)/.test(answer)
+  }
+
+  const schedule = (delay: number) => {
+    if (timer) clearTimeout(timer)
+    timer = closed ? null : setTimeout(tick, delay)
+  }
+
+  const tick = () => {
+    void inTurn(async () => {
+      await look().catch(error => log.error(`servers that leave: ${String(error)}`))
+      const pause = pauseUntilNext()
+      if (pause !== null) schedule(pause)
+    })
+  }
+
+  const pauseUntilNext = (): number | null => {
+    if (thenStop || leaving.some(one => one.removed && one.held)) return LOOK_MS
+    if (leaving.length === 0) return null
+    const next = Math.min(...leaving.map(one => one.since + one.delayMs)) - monotonicMs()
+    return Math.min(LONGEST_PAUSE_MS, Math.max(FIRST_LOOK_MS, next))
+  }
+
+  const begin = (next: readonly Leaving[], stop: boolean) => {
+    const changes = keep(next) || stop !== thenStop
+    thenStop = stop
+    if (changes && (leaving.length > 0 || thenStop)) schedule(FIRST_LOOK_MS)
+  }
+  if (leaving.length > 0) schedule(FIRST_LOOK_MS)
+
+  return {
+    leaving: () => leaving,
+    begin: next => begin(next, false),
+    beginToStop: next => begin(next, true),
+    close: () => {
+      closed = true
+      if (timer) clearTimeout(timer)
+    },
+  }
+}
+
+function load(): Leaving[] {
+  try {
+    return z.array(leavingSchema).parse(JSON.parse(readFileSync(FILE, 'utf8')))
+  } catch {
+    return []
+  }
+}

@@ -1,0 +1,13 @@
+import type { Migration } from '../../database/migrate.js'
+
+/** How long a member that leaves a pool may finish what is under way; the history tells what was closed then. */
+export const deregistrationDelay: Migration = {
+  name: '005-deregistration-delay',
+  up: async trx => {
+    await trx.raw(`
+      ALTER TABLE pool ADD COLUMN deregistration_delay integer NOT NULL DEFAULT 30;
+      ALTER TABLE load_balancer_event DROP CONSTRAINT load_balancer_event_kind_check;
+      ALTER TABLE load_balancer_event ADD CHECK (kind IN ('requested', 'applied', 'failed', 'repaired', 'closed'));
+    `)
+  },
+}
