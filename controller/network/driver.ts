@@ -10,6 +10,8 @@ export type Port = {
   deviceId: string
   deviceOwner: string
   fixedIps: { subnetId: string; address: string }[]
+  /** What the port may send from besides its own addresses: VIPs that move between amphorae. */
+  allowedAddresses: string[]
 }
 
 export type Subnet = {
@@ -33,6 +35,8 @@ export type PortRequest = {
   /** With deviceOwner and name it identifies the port: asking again for the same three returns the same port. */
   deviceId: string
   deviceOwner: string
+  /** Addresses of other ports from which this one may send too; none when not given. */
+  allowedAddresses?: readonly string[]
 }
 
 /**

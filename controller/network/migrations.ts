@@ -102,4 +102,13 @@ export const migrations: readonly Migration[] = [
       `)
     },
   },
+  {
+    name: '003-allowed-addresses',
+    up: async trx => {
+      await trx.raw(`
+        -- Addresses of other ports from which this one may send too: VIPs that move between amphorae.
+        ALTER TABLE port ADD COLUMN allowed_addresses text[] NOT NULL DEFAULT '{}';
+      `)
+    },
+  },
 ]

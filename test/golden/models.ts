@@ -113,6 +113,7 @@ export function aVipCard(change: Partial<Card> = {}): Card {
       deviceId: uuid(6, 1),
       deviceOwner: 'Octavia:amphora',
       fixedIps: [{ subnetId: uuid(7, 1), address: '203.0.113.21' }],
+      allowedAddresses: [],
     },
     subnets: [
       {
@@ -142,6 +143,7 @@ export function aMemberCard(): Card {
       deviceId: uuid(6, 1),
       deviceOwner: 'Octavia:amphora',
       fixedIps: [{ subnetId: uuid(7, 2), address: '192.0.2.250' }],
+      allowedAddresses: [],
     },
     subnets: [
       {

@@ -27,6 +27,7 @@ t.test('cards', async t => {
       mtu: 1500,
       portId: peerPort.id,
       macAddress: peerPort.macAddress,
+      addresses: ['198.51.100.20'],
       namespace: peer,
       interfaceName: 'eth0',
     })

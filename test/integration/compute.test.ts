@@ -147,7 +147,9 @@ t.test('a machine', async t => {
     t.teardown(() => fabric.detach(card.id))
     const { id: portId, networkId, macAddress } = card
     const interfaceName = 'mgmt0'
-    await fabric.attach({ networkId, mtu: 1500, portId, macAddress, namespace: peer, interfaceName, isolated: true })
+    const addresses = [`${lab.subnet}.200`]
+    const other = { networkId, mtu: 1500, portId, macAddress, addresses, namespace: peer, interfaceName }
+    await fabric.attach({ ...other, isolated: true })
     ip('-n', peer, 'address', 'add', `${lab.subnet}.200/24`, 'dev', 'mgmt0')
     ip('-n', peer, 'link', 'set', 'mgmt0', 'up')
     const from = async (host: string, at: number) => {

@@ -42,11 +42,12 @@ async function createWorld(t: Test) {
   }
 }
 
-const card = (namespace: string, networkId: string, portId: string = randomUUID()) => ({
+const card = (namespace: string, networkId: string, ...addresses: string[]) => ({
   networkId,
   mtu: 1450,
-  portId,
+  portId: randomUUID(),
   macAddress: `fa:16:3e:${randomBytes(3).toString('hex').match(/../g)!.join(':')}`,
+  addresses,
   namespace,
   interfaceName: 'eth0',
 })
@@ -58,14 +59,15 @@ async function giveAddresses(namespace: string, ...addresses: string[]) {
   await ip(['-n', namespace, 'link', 'set', 'eth0', 'up'])
 }
 
-/** What a TCP server there answers, asked for up to 5 s. */
-async function ask(namespace: string | null, address: string): Promise<string> {
+/** What a TCP server there answers, asked for up to 5 s. @param from the address to send from, when it matters */
+async function ask(namespace: string | null, address: string, from?: string, limitMs = 5000): Promise<string> {
   const script = `
-    const until = Date.now() + 5000
-    const connect = () => require('net').connect(8080, process.argv[1])
+    const until = Date.now() + ${limitMs}
+    const [host, localAddress] = process.argv.slice(1)
+    const connect = () => require('net').connect({ port: 8080, host, localAddress })
       .on('data', data => { process.stdout.write(data); process.exit(0) })
       .on('error', () => Date.now() < until ? setTimeout(connect, 30) : process.exit(1))
-    setTimeout(() => process.exit(1), 6000)
+    setTimeout(() => process.exit(1), ${limitMs + 1000})
     connect()`
   const words = [
     ...(namespace === null ? [] : ['ip', 'netns', 'exec', namespace]),
@@ -73,6 +75,7 @@ async function ask(namespace: string | null, address: string): Promise<string> {
     '-e',
     script,
     address,
+    ...(from === undefined ? [] : [from]),
   ]
   const { stdout } = await run(words[0]!, words.slice(1), { timeout: 10_000 })
   return stdout
@@ -87,9 +90,9 @@ t.test('two machines and the host reach each other on one network, and nobody on
   const { fabric, machine, start, instance } = await createWorld(t)
   const [one, two, apart] = [await machine('one'), await machine('two'), await machine('apart')]
   const [networkId, other] = [randomUUID(), randomUUID()]
-  await fabric.attach(card(one, networkId))
-  await fabric.attach(card(two, networkId))
-  await fabric.attach(card(apart, other))
+  await fabric.attach(card(one, networkId, '198.18.77.2', 'fd77::2'))
+  await fabric.attach(card(two, networkId, '198.18.77.3', 'fd77::3'))
+  await fabric.attach(card(apart, other, '198.18.77.2', 'fd77::2'))
   const leg = {
     networkId,
     mtu: 1450,
@@ -121,6 +124,78 @@ t.test('two machines and the host reach each other on one network, and nobody on
   await ip(['link', 'delete', leg.interfaceName])
   await fabric.attachHost(leg)
   t.equal((await links(null)).find(link => link.ifname === leg.interfaceName)!.address, mac, 'made anew with its MAC')
+})
+
+t.test('a machine sends with its own addresses only', async t => {
+  const { fabric, machine, start, instance } = await createWorld(t)
+  const [victim, attacker] = [await machine('victim'), await machine('attacker')]
+  const networkId = randomUUID()
+  await fabric.attach(card(victim, networkId, '198.18.77.2', 'fd77::2'))
+  // The last two are as a VIP that may be here or elsewhere.
+  const own = card(attacker, networkId, '198.18.77.3', 'fd77::3', '198.18.77.4', 'fd77::4')
+  await fabric.attach(own)
+  const interfaceName = `kt${instance}`
+  await fabric.attachHost({ networkId, mtu: 1450, interfaceName, addresses: ['198.18.77.1/29', 'fd77::1/64'] })
+  await giveAddresses(victim, '198.18.77.2/29', 'fd77::2/64')
+  await giveAddresses(attacker, '198.18.77.3/29', 'fd77::3/64', '198.18.77.4/29', 'fd77::4/64')
+  const servers = [
+    start(victim, process.execPath, server('victim')),
+    start(attacker, process.execPath, server('attacker')),
+  ]
+  await Promise.all(servers.map(child => once(child.stdout!, 'data')))
+  const passes = (namespace: string | null, address: string, from?: string) =>
+    ask(namespace, address, from).catch(() => 'nothing')
+  const fails = (namespace: string | null, address: string, from?: string) =>
+    ask(namespace, address, from, 1500).then(
+      () => false,
+      () => true,
+    )
+
+  for (const [target, from] of [
+    ['198.18.77.2', '198.18.77.3'],
+    ['fd77::2', 'fd77::3'],
+    ['198.18.77.2', '198.18.77.4'],
+    ['fd77::2', 'fd77::4'],
+  ] as const) {
+    t.equal(await passes(attacker, target, from), 'victim', `from ${from}`)
+  }
+
+  // It takes the victim's addresses, tells everybody so, and answers whoever asks for them; and others that nobody has.
+  await run('ip', [
+    'netns',
+    'exec',
+    attacker,
+    'sysctl',
+    '-q',
+    'net.ipv4.conf.eth0.arp_notify=1',
+    'net.ipv6.conf.eth0.ndisc_notify=1',
+  ])
+  for (const address of ['198.18.77.2/29', 'fd77::2/64', '198.18.77.5/29', 'fd77::5/64']) {
+    await giveAddresses(attacker, address)
+  }
+  await ip(['-n', attacker, 'link', 'set', 'eth0', 'address', own.macAddress])
+  for (let round = 0; round < 3; round++) {
+    await ip(['neigh', 'flush', 'dev', interfaceName])
+    t.equal(await passes(null, '198.18.77.2'), 'victim', 'the host still reaches the victim')
+    t.equal(await passes(null, 'fd77::2'), 'victim', 'over IPv6 too')
+  }
+  await ip(['-n', attacker, 'address', 'delete', '198.18.77.2/29', 'dev', 'eth0'])
+  t.strictSame(
+    await Promise.all([
+      fails(null, '198.18.77.5'),
+      fails(null, 'fd77::5'),
+      fails(attacker, '198.18.77.2', '198.18.77.5'),
+    ]),
+    [true, true, true],
+    'addresses of nobody are of no use',
+  )
+
+  await ip(['-n', attacker, 'link', 'set', 'eth0', 'address', 'fa:16:3e:00:00:99'])
+  t.ok(await fails(attacker, '198.18.77.2', '198.18.77.3'), 'nor is another MAC address')
+  await ip(['-n', attacker, 'link', 'set', 'eth0', 'address', own.macAddress])
+  await fabric.attach({ ...own, addresses: ['198.18.77.3'] })
+  t.equal(await passes(attacker, '198.18.77.2', '198.18.77.3'), 'victim')
+  t.ok(await fails(attacker, '198.18.77.2', '198.18.77.4'), 'what is no longer allowed stops')
 })
 
 t.test('cards', async t => {
@@ -239,7 +314,7 @@ t.test('a machine that dies with unsent data behind a cut cable does not keep it
   const { fabric, machine, start } = await createWorld(t)
   const [one, two] = [await machine('one'), await machine('two')]
   const networkId = randomUUID()
-  const cards = [card(one, networkId), card(two, networkId)] as const
+  const cards = [card(one, networkId, '198.18.77.2'), card(two, networkId, '198.18.77.3')] as const
   await fabric.attach(cards[0])
   await fabric.attach(cards[1])
   await giveAddresses(one, '198.18.77.2/29')

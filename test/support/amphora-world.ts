@@ -114,6 +114,7 @@ export function createAmphoraWorld() {
           const id = randomUUID()
           const port: Port = {
             ...request,
+            allowedAddresses: [...(request.allowedAddresses ?? [])],
             id,
             macAddress: `fa:16:3e:${id.slice(0, 6).replace(/../g, '$&:').slice(0, 8)}`,
             fixedIps: request.fixedIps.map(({ subnetId, address }) => ({

@@ -120,6 +120,7 @@ export function createPort(networkId: string, address: string): Port {
     deviceId: '',
     deviceOwner: '',
     fixedIps: [{ subnetId: randomUUID(), address }],
+    allowedAddresses: [],
   }
 }
 

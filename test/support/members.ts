@@ -56,6 +56,7 @@ export async function createMember(t: Test, krater: Krater, name: string): Promi
     mtu: 1500,
     portId: port.id,
     macAddress: port.mac_address,
+    addresses: [address],
     namespace,
     interfaceName: 'eth0',
   })

@@ -53,12 +53,14 @@ export const VIP_PORT: Port = {
   deviceId: '',
   deviceOwner: 'Octavia',
   fixedIps: [],
+  allowedAddresses: [],
 }
 
 /** The ports that a tree wants for an amphora, as if they had been made. */
 export function portsFor(tree: LoadBalancerTree, amphoraId = AMPHORA): Port[] {
   return wantedPorts(tree, SUBNETS, amphoraId).map(({ request }, index) => ({
     ...request,
+    allowedAddresses: [],
     id: `${amphoraId.slice(-2)}${index}00000-0000-4000-8000-000000000000`,
     projectId: '',
     macAddress: `fa:16:3e:00:00:0${index}`,

@@ -110,6 +110,7 @@ export function createPlanWorld(first: LoadBalancerTree) {
     const id = `${amphoraId.slice(-2)}${amphora.ports.length}00000-0000-4000-8000-000000000000`
     const port: Port = {
       ...request,
+      allowedAddresses: [],
       id,
       projectId: '',
       macAddress: `fa:16:3e:00:${amphoraId.slice(-2)}:0${amphora.ports.length}`,

@@ -47,7 +47,8 @@ export async function createTenantMachine(t: Test, krater: Krater, name: string)
         fixed_ips: subnets.map(subnet_id => ({ subnet_id })),
       })
       t.teardown(() => fabric.detach(port.id))
-      const card = { networkId: network_id, mtu: 1500, portId: port.id, macAddress: port.mac_address }
+      const addresses = port.fixed_ips.map(({ ip_address }) => ip_address)
+      const card = { networkId: network_id, mtu: 1500, portId: port.id, macAddress: port.mac_address, addresses }
       await fabric.attach({ ...card, namespace, interfaceName })
       const legs = subnets.map((subnetId, at) => ({ subnetId, address: port.fixed_ips[at]?.ip_address ?? '' }))
       for (const [at, { address }] of legs.entries()) {

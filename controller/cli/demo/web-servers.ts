@@ -44,7 +44,7 @@ export async function ensureWebServer(
   const ip = (...args: string[]) => run('ip', args, { timeout: 10_000 })
   if (!existsSync(`/run/netns/${namespace}`)) await ip('netns', 'add', namespace)
   await ip('-n', namespace, 'link', 'set', 'lo', 'up')
-  await fabric.attach({ ...server, namespace, interfaceName: 'eth0' })
+  await fabric.attach({ ...server, addresses: [server.address], namespace, interfaceName: 'eth0' })
   await ip('-n', namespace, 'addr', 'replace', `${server.address}/${server.prefix}`, 'dev', 'eth0')
   await ip('-n', namespace, 'link', 'set', 'eth0', 'up')
   const record = recordOf(directory, server.name)

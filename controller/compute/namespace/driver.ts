@@ -71,6 +71,7 @@ export function createNamespaceDriver(options: NamespaceDriverOptions): ComputeD
       portId: id,
       // The same at each start, so that the controller's neighbour entry stays right.
       macAddress,
+      addresses: fixedIps.map(({ address }) => address),
       namespace: namespace.name,
       interfaceName: MANAGEMENT_CARD,
       // One amphora that was taken over must not get at the others.
@@ -154,6 +155,7 @@ export function createNamespaceDriver(options: NamespaceDriverOptions): ComputeD
           mtu: await networkMtu(port.networkId),
           portId: port.id,
           macAddress: port.macAddress,
+          addresses: [...port.fixedIps.map(({ address }) => address), ...port.allowedAddresses],
           namespace: machine.namespace.name,
           // The agent finds the card by its MAC address and gives it its name.
           interfaceName: `new${port.id.replaceAll('-', '').slice(0, 11)}`,

@@ -59,6 +59,7 @@ const PRESENT: Record<Singular, (id: string, projectId: string, name: string) =>
       device_id: '',
       device_owner: '',
       status: 'DOWN',
+      allowed_addresses: [],
       fixed_ips: fixedIps.map(({ subnetId, address }) => ({ subnet_id: subnetId, ip_address: address })),
     })
   },

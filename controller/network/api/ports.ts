@@ -38,6 +38,7 @@ export type PortRow = CommonRow & {
   device_owner: string
   status: string
   fixed_ips: { subnet_id: string; ip_address: string }[]
+  allowed_addresses: string[]
 }
 
 /** Like a real card: up when something has it and its owner wants it. */
@@ -46,7 +47,7 @@ const STATUS = `(CASE WHEN port.device_id <> '' AND port.admin_state_up THEN 'AC
 const portSource: Source = {
   kind: 'port',
   select: `${commonColumns('port')}, port.network_id, network.project_id AS network_project_id, port.admin_state_up,
-    port.mac_address::text AS mac_address, port.device_id, port.device_owner, ${STATUS} AS status, ${FIXED_IPS} AS fixed_ips`,
+    port.mac_address::text AS mac_address, port.device_id, port.device_owner, port.allowed_addresses, ${STATUS} AS status, ${FIXED_IPS} AS fixed_ips`,
   from: 'port JOIN network ON network.id = port.network_id',
   visible: visiblePorts,
   columns: {
@@ -111,7 +112,7 @@ export const presentPort = (row: PortRow): Item => ({
   device_owner: row.device_owner,
   fixed_ips: row.fixed_ips,
   security_groups: [],
-  allowed_address_pairs: [],
+  allowed_address_pairs: row.allowed_addresses.map(ip_address => ({ ip_address, mac_address: row.mac_address })),
   extra_dhcp_opts: [],
   'binding:vnic_type': 'normal',
 })

@@ -134,6 +134,7 @@ async function makePort(trx: Knex, request: PortRequest, shared: SharedAddresses
     device_id: request.deviceId,
     device_owner: request.deviceOwner,
     ensured_name: request.name,
+    allowed_addresses: request.allowedAddresses ?? [],
   })
   if (id === null) return null
   // A VIP is a tenant's wish; amphorae must find an address whatever tenants have taken.

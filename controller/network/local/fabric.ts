@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto'
 import { existsSync } from 'node:fs'
 import { setTimeout as wait } from 'node:timers/promises'
 import { addressesOf, IpCommandError, ip, ipBatch, type Link, linkNamed, links } from './ip-command.js'
+import { forgetCard, guardCard } from './source-guard.js'
 
 export type HostLeg = { networkId: string; mtu: number; interfaceName: string; addresses: string[] }
 
@@ -10,6 +11,8 @@ export type Card = {
   mtu: number
   portId: string
   macAddress: string
+  /** What its machine may send from; anything else is dropped. */
+  addresses: readonly string[]
   /** Network namespace of the machine, as `ip netns` names it. */
   namespace: string
   interfaceName: string
@@ -30,7 +33,7 @@ export type Fabric = {
   attachHost: (leg: HostLeg) => Promise<void>
   /**
    * A card with this MAC address in the machine's namespace, born there and down, as a card is that was just plugged in. The machine may rename it.
-   * One that is there already is kept; a dead one (its machine was made anew) is replaced.
+   * One that is there already is kept; a dead one (its machine was made anew) is replaced. It sends with its own MAC address and addresses only.
    */
   attach: (card: Card) => Promise<void>
   /** Takes both ends away at once, even while the machine's namespace is held by a socket with unsent data. */
@@ -146,14 +149,15 @@ export function createFabric({ instance }: { instance: string }): Fabric {
   async function attach(card: Card): Promise<void> {
     const name = cardOf(card.portId)
     let failure: IpCommandError | null = null
+    if (!existsSync(file)) await ensure()
     for (let attempt = 0; ; attempt++) {
       const { port, paired, whole } = await inspect(card)
-      if (whole) return
-      if (attempt === ATTEMPTS) throw failure ?? new IpCommandError(`The card of port ${card.portId} did not come up`)
       if (port?.ifalias !== undefined && port.ifalias !== card.portId) {
         throw new IpCommandError(`Ports ${port.ifalias} and ${card.portId} begin alike and cannot both have a card`)
       }
-      if (!existsSync(file)) await ensure()
+      if (attempt === 0) await guardCard(namespace, { ...card, name })
+      if (whole) return
+      if (attempt === ATTEMPTS) throw failure ?? new IpCommandError(`The card of port ${card.portId} did not come up`)
       const dead = port !== null && (!paired || port.master !== bridgeOf(card.networkId))
       const peer = `name ${card.interfaceName} netns ${card.namespace} address ${card.macAddress}`
       failure = await ipBatch(namespace, [
@@ -167,6 +171,7 @@ export function createFabric({ instance }: { instance: string }): Fabric {
   async function detach(portId: string): Promise<void> {
     const failure = await ipBatch(namespace, [`link delete dev ${cardOf(portId)}`])
     if (failure !== null && (await linkNamed(namespace, cardOf(portId))) !== null) throw failure
+    if (existsSync(file)) await forgetCard(namespace, cardOf(portId))
   }
 
   async function attachedPorts(): Promise<string[]> {

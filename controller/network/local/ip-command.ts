@@ -10,20 +10,24 @@ export class IpCommandError extends Error {}
  * @returns its standard output
  * @throws IpCommandError with the tool's own words; also after 10 s
  */
-export function ip(args: readonly string[], input = ''): Promise<string> {
+export const ip = (args: readonly string[], input = ''): Promise<string> => runTool(['ip', ...args], input)
+
+/** The same for another program of the kernel's network. @param words the program and its arguments */
+export function runTool(words: readonly [string, ...string[]], input: string): Promise<string> {
+  const [program, ...args] = words
   return new Promise((resolve, reject) => {
-    const child = spawn('ip', args, { timeout: TIME_LIMIT_MS, killSignal: 'SIGKILL' })
+    const child = spawn(program, args, { timeout: TIME_LIMIT_MS, killSignal: 'SIGKILL' })
     const output: Buffer[] = []
     const complaints: Buffer[] = []
     child.stdout.on('data', chunk => output.push(chunk))
     child.stderr.on('data', chunk => complaints.push(chunk))
     child.stdin.on('error', () => undefined)
     child.stdin.end(input)
-    child.on('error', error => reject(new IpCommandError(`ip could not be started: ${error.message}`)))
+    child.on('error', error => reject(new IpCommandError(`${program} could not be started: ${error.message}`)))
     child.on('close', (code, signal) => {
       if (code === 0) return resolve(Buffer.concat(output).toString())
       const reason = signal === null ? Buffer.concat(complaints).toString().trim() : `ended by ${signal}`
-      reject(new IpCommandError(`ip ${args.join(' ')}: ${reason}`))
+      reject(new IpCommandError(`${words.join(' ')}: ${reason}`))
     })
   })
 }

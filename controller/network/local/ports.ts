@@ -15,6 +15,7 @@ export type PortRow = {
   device_id: string
   device_owner: string
   fixed_ips: { subnet_id: string; ip_address: string }[]
+  allowed_addresses: string[]
 }
 
 /** The fixed addresses of a port (alias `port`) in the order in which they were given. */
@@ -23,7 +24,7 @@ export const FIXED_IPS = `coalesce((
     FROM fixed_ip WHERE fixed_ip.port_id = port.id), '[]')`
 
 const COLUMNS = `port.id, port.network_id, port.project_id, port.name, port.mac_address::text AS mac_address,
-  port.device_id, port.device_owner, ${FIXED_IPS} AS fixed_ips`
+  port.device_id, port.device_owner, port.allowed_addresses, ${FIXED_IPS} AS fixed_ips`
 
 /** Ports by a trusted SQL condition over the aliases port and network. */
 export async function selectPorts(
@@ -47,6 +48,7 @@ const portOf = (row: PortRow): Port => ({
   deviceId: row.device_id,
   deviceOwner: row.device_owner,
   fixedIps: row.fixed_ips.map(fixedIp => ({ subnetId: fixedIp.subnet_id, address: fixedIp.ip_address })),
+  allowedAddresses: row.allowed_addresses,
 })
 
 export type PortColumns = {
@@ -59,6 +61,7 @@ export type PortColumns = {
   device_id: string
   device_owner: string
   ensured_name: string | null
+  allowed_addresses?: readonly string[]
 }
 
 const MAC_ATTEMPTS = 20

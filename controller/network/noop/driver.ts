@@ -56,6 +56,7 @@ export function noopPort(id: string, projectId: string): Port {
     deviceId: '',
     deviceOwner: '',
     fixedIps: [{ subnetId, address: noopAddress(id, 4) }],
+    allowedAddresses: [],
   }
 }
 
@@ -83,6 +84,7 @@ export function createNoopNetworkDriver(): NetworkDriver {
         name: request.name,
         deviceId: request.deviceId,
         deviceOwner: request.deviceOwner,
+        allowedAddresses: [...(request.allowedAddresses ?? [])],
         fixedIps: request.fixedIps.map(({ subnetId, address }, index) => ({
           subnetId,
           address: address ?? noopAddress(`${id} ${index}`, ipVersionOf(subnetId)),

@@ -33,6 +33,7 @@ export function wantedPorts(tree: LoadBalancerTree, subnets: readonly Subnet[], 
         name: basePortName(amphoraId),
         networkId: base.networkId,
         fixedIps: vips.map(({ id }) => ({ subnetId: id })),
+        allowedAddresses: [tree.vip, ...tree.additionalVips].map(({ address }) => address),
       },
     },
     ...[...byNetwork].map(([networkId, onIt]): WantedPort => {

@@ -1,0 +1,87 @@
+import { parseAddress } from '../addresses.js'
+import { nft } from './nft-command.js'
+
+/** A card on a bridge, and what its machine may send from. */
+export type GuardedCard = {
+  /** Name of the card's end in the fabric; it begins with `p`. */
+  name: string
+  macAddress: string
+  /** Its port's addresses, and those of VIPs that it may hold. */
+  addresses: readonly string[]
+}
+
+const TABLE = 'bridge krater'
+
+/**
+ * Lets a card send with its own MAC address and addresses only, in ARP and neighbour discovery too, and nothing that routers say. To be called
+ * before the card is on its bridge: a card for which it was not sends nothing at all. May be repeated.
+ * @throws IpCommandError in nftables' own words
+ */
+export async function guardCard(namespace: string, card: GuardedCard): Promise<void> {
+  await nft(
+    namespace,
+    `table ${TABLE} {
+  map ports { type ifname : verdict; }
+  chain from_ports { type filter hook prerouting priority dstnat; policy accept; }
+}
+flush chain ${TABLE} from_ports
+add rule ${TABLE} from_ports iifname vmap @ports
+add rule ${TABLE} from_ports iifname "p*" drop
+add chain ${TABLE} ${card.name}
+flush chain ${TABLE} ${card.name}
+${rulesOf(card)
+  .map(rule => `add rule ${TABLE} ${card.name} ${rule}\n`)
+  .join('')}add element ${TABLE} ports { "${card.name}" : goto ${card.name} }
+`,
+  )
+}
+
+/** Forgets a card that is gone. No error when it was not known. */
+export async function forgetCard(namespace: string, name: string): Promise<void> {
+  await nft(
+    namespace,
+    `table ${TABLE} {
+  map ports { type ifname : verdict; }
+  chain ${name} { }
+}
+add element ${TABLE} ports { "${name}" : goto ${name} }
+delete element ${TABLE} ports { "${name}" }
+flush chain ${TABLE} ${name}
+delete chain ${TABLE} ${name}
+`,
+  )
+}
+
+/** The last rule drops what none before it lets through. Pure. */
+function rulesOf({ macAddress, addresses }: GuardedCard): string[] {
+  const own4 = addresses.filter(address => !address.includes(':'))
+  const own6 = [...addresses.filter(address => address.includes(':')), linkLocal(macAddress)]
+  const targets = own6.map(hexOf).join(', ')
+  return [
+    `ether saddr != ${macAddress} drop`,
+    ...(own4.length === 0
+      ? []
+      : [
+          // A machine asks without an address of its own whether somebody has the one that it is about to take.
+          `arp saddr ether ${macAddress} arp saddr ip { 0.0.0.0, ${own4.join(', ')} } accept`,
+          `ip saddr { ${own4.join(', ')} } accept`,
+        ]),
+    'icmpv6 type { nd-router-advert, nd-redirect } drop',
+    // The target of a solicitation or advertisement is 8 bytes after the beginning of ICMPv6.
+    `icmpv6 type nd-neighbor-advert @th,64,128 != { ${targets} } drop`,
+    `ip6 saddr { ${own6.join(', ')} } accept`,
+    `ip6 saddr :: icmpv6 type nd-neighbor-solicit @th,64,128 { ${targets} } accept`,
+    'ip6 saddr :: icmpv6 type { nd-router-solicit, mld-listener-report, mld2-listener-report } accept',
+    'drop',
+  ]
+}
+
+/** The address that the kernel makes of a MAC address (RFC 4291, appendix A). */
+function linkLocal(macAddress: string): string {
+  const [first = 0, ...rest] = macAddress.split(':').map(byte => Number.parseInt(byte, 16))
+  const bytes = [first ^ 2, ...rest.slice(0, 2), 0xff, 0xfe, ...rest.slice(2)]
+  const hex = bytes.map(byte => byte.toString(16).padStart(2, '0')).join('')
+  return `fe80::${(hex.match(/.{4}/g) ?? []).join(':')}`
+}
+
+const hexOf = (address: string): string => `0x${(parseAddress(address)?.value ?? 0n).toString(16).padStart(32, '0')}`
