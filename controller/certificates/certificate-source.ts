@@ -11,15 +11,18 @@ export type WantedReferences = {
 /** `reason` is a clause that may be shown to the caller. */
 export type BadReference = { ref: string; reason: string }
 
+/** Who asks: the token with its user, and with its project or `` when it has none. */
+export type Asking = { token: string; project: string; user: string }
+
 /** Where the certificates are to which listeners and pools refer: all that the load-balancing API knows of it. */
 export type CertificateSource = {
   /**
    * Whether the caller may use what is referred to, our own service user can read it, and it is what it should be. Lets the service user
    * read it from now on. Nothing of it is kept.
-   * @param token of the caller
+   * @param asking whose references they are; projects take turns
    * @returns those that are not good, in the order of the request, each once
-   * @throws ApiError 400 when there are too many, 503 when it cannot be told at the moment
+   * @throws ApiError 400 when there are too many, 503 with Retry-After when it cannot be told at the moment
    */
-  check: (token: string, wanted: WantedReferences) => Promise<readonly BadReference[]>
+  check: (asking: Asking, wanted: WantedReferences) => Promise<readonly BadReference[]>
   close: () => void
 }

@@ -24,7 +24,7 @@ export async function checkReferences(
     listeners.map(({ values }) => values),
     pools.map(({ values }) => values),
   )
-  if (wanted !== null) await checkCertificates({ certificates }, { token }, wanted)
+  if (wanted !== null) await checkCertificates({ certificates }, { caller, token }, wanted)
 }
 
 /**
@@ -33,10 +33,10 @@ export async function checkReferences(
  */
 export async function checkCertificates(
   { certificates }: Pick<Service, 'certificates'>,
-  { token }: Pick<Call, 'token'>,
+  { caller, token }: Pick<Call, 'caller' | 'token'>,
   wanted: WantedReferences,
 ): Promise<void> {
-  const bad = await certificates.check(token, wanted)
+  const bad = await certificates.check({ token, project: caller.project?.id ?? '', user: caller.user.id }, wanted)
   if (bad.length === 0) return
   const listed = bad.map(({ ref, reason }) => `${ref} (${reason})`).join(', ')
   throw badRequest(`Could not retrieve certificate: ${listed}`)

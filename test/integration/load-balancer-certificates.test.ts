@@ -17,11 +17,13 @@ import {
   type Json,
   OWN,
   type Reply,
+  SUBNET,
   startTestApi,
   tokenOf,
 } from '../support/load-balancer-api.js'
 import { NOOP, workshop } from '../support/load-balancer-options.js'
 import { recordLog } from '../support/recorded-log.js'
+import { createGate } from '../support/worker-scene.js'
 
 /** A token may have a number behind it, so that one user has several. */
 const unnumbered = (token: string) => token.replace(/#\d+$/, '')
@@ -370,25 +372,72 @@ t.test('limits', async t => {
   })
   t.teardown(slow.close)
   const wanted = (...certificates: string[]) => ({ certificates, authorities: [], revocationLists: [] })
-  const token = tokenOf('member')
+  const asking = { token: tokenOf('member'), project: OWN, user: 'somebody' }
   proxy.behave(() => 'hang')
-  await t.rejects(slow.check(token, wanted(good)), { status: 503, message: /does not answer/ }, 'for one answer')
+  await t.rejects(slow.check(asking, wanted(good)), { status: 503, message: /does not answer/ }, 'for one answer')
   const patient = createBarbicanSource({ ...options, limits: { ...CHECK_LIMITS, checkSeconds: 0.2 } })
   t.teardown(patient.close)
-  await t.rejects(patient.check(token, wanted(good)), { status: 503, message: /does not answer/ }, 'for all answers')
+  await t.rejects(patient.check(asking, wanted(good)), { status: 503, message: /does not answer/ }, 'for all answers')
   const narrow = createBarbicanSource({
     ...options,
-    limits: { ...CHECK_LIMITS, checksAtOnce: 1, mostWaiting: 0, checkSeconds: 1 },
+    limits: { ...CHECK_LIMITS, checksAtOnce: 1, mostWaitingPerProject: 1, checkSeconds: 1 },
   })
   t.teardown(narrow.close)
-  const first = t.rejects(narrow.check(token, wanted(good)), { status: 503, message: /does not answer/ })
-  await t.rejects(narrow.check(token, wanted(good)), { status: 503, message: /Too many certificate references/ })
-  await first
+  const first = t.rejects(narrow.check(asking, wanted(good)), { status: 503, message: /does not answer/ })
+  const second = t.rejects(narrow.check(asking, wanted(good)), { status: 503, message: /Too many/ }, 'a long wait')
+  await t.rejects(narrow.check(asking, wanted(good)), {
+    status: 503,
+    message: /Too many certificate references/,
+    headers: { 'Retry-After': '5' },
+  })
+  await Promise.all([first, second])
   const refs = Array.from({ length: 4 }, () => `${keyManager.url}/v1/secrets/${randomUUID()}`)
-  await t.rejects(slow.check(token, wanted(...refs)), { status: 400, message: /3 certificates at most/ })
+  await t.rejects(slow.check(asking, wanted(...refs)), { status: 400, message: /3 certificates at most/ })
   const down = createBarbicanSource({ ...options, keyManager: { ...options.keyManager, url: 'http://127.0.0.1:9' } })
   t.teardown(down.close)
-  await t.rejects(down.check(token, wanted(good)), { status: 503, message: /does not answer/ }, 'nobody there')
+  await t.rejects(down.check(asking, wanted(good)), { status: 503, message: /does not answer/ }, 'nobody there')
+})
+
+t.test('a project whose references take long holds up no other', async t => {
+  t.teardown(() => proxy.behave(() => 'pass'))
+  const gate = createGate()
+  proxy.behave(({ token }) => (token.endsWith(OWN) ? gate.pass().then(() => 'drop' as const) : 'pass'))
+  const shared = createBarbicanSource(options)
+  t.teardown(shared.close)
+  const wanted = { certificates: [good], authorities: [], revocationLists: [] }
+  const many = Array.from({ length: 48 }, () =>
+    t.rejects(shared.check({ token: tokenOf('member'), project: OWN, user: 'many' }, wanted), {
+      status: 503,
+      message: /./,
+    }),
+  )
+  let waiting = true
+  const all = Promise.all(many).then(() => {
+    waiting = false
+  })
+  const foreign = { certificates: [await storeBytes(bundle, tokenOf('member', FOREIGN))] }
+  const asking = { token: tokenOf('member', FOREIGN), project: FOREIGN, user: 'one' }
+  t.same(await shared.check(asking, { ...wanted, ...foreign }), [])
+  t.ok(waiting, 'while the others still wait')
+  gate.open()
+  await all
+})
+
+t.test('what the provider cannot carry out is refused before any certificate is looked at', async t => {
+  let checks = 0
+  const counting = { check: async () => [{ ref: good, reason: `looked at ${++checks} times` }] }
+  const limited = await startTestApi({ certificates: { ...counting, close: () => undefined } })
+  t.teardown(limited.stop)
+  const scene = await workshop(limited)
+  const tls = { protocol: 'TERMINATED_HTTPS', default_tls_container_ref: good }
+  const unsupported = { status: 501 }
+  t.match(await scene.listener(tls), unsupported)
+  t.match(await scene.pool({ protocol: 'HTTP', tls_enabled: true, tls_container_ref: good }), unsupported)
+  const whole = { vip_subnet_id: SUBNET, listeners: [{ ...tls, protocol_port: 443 }] }
+  t.match(await scene.tryTo('loadbalancer', whole), unsupported)
+  const { id } = await scene.made(scene.pool({ protocol: 'HTTP' }), 'pool')
+  t.match(await scene.put('pool', id, { tls_container_ref: good }), unsupported)
+  t.equal(checks, 0)
 })
 
 t.test('no token and no key is logged or stored', async t => {

@@ -1,4 +1,4 @@
-import { createServer, request } from 'node:http'
+import { createServer, type IncomingMessage, request, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { text } from 'node:stream/consumers'
 
@@ -12,19 +12,19 @@ export type FaultyProxy = {
   /** What came in, in its order. */
   requests: Passed[]
   /** What is done from now on. */
-  behave: (behaviour: (passed: Passed) => Behaviour) => void
+  behave: (behaviour: (passed: Passed) => Behaviour | Promise<Behaviour>) => void
   stop: () => Promise<void>
 }
 
 /** Stands before an HTTP service that a test makes unreliable. */
 export async function startFaultyProxy(target: string): Promise<FaultyProxy> {
-  let behaviour: (passed: Passed) => Behaviour = () => 'pass'
+  let behaviour: (passed: Passed) => Behaviour | Promise<Behaviour> = () => 'pass'
   const requests: Passed[] = []
-  const server = createServer((incoming, outgoing) => {
+  const handle = async (incoming: IncomingMessage, outgoing: ServerResponse) => {
     const { method = '', url: path = '', headers } = incoming
     const passed = { method, path, token: String(headers['x-auth-token'] ?? '') }
     requests.push(passed)
-    const done = behaviour(passed)
+    const done = await behaviour(passed)
     if (done === 'hang') return
     if (done === 'drop') {
       incoming.socket.destroy()
@@ -43,7 +43,8 @@ export async function startFaultyProxy(target: string): Promise<FaultyProxy> {
       onward.once('error', destroy)
       onward.end(body)
     }, destroy)
-  })
+  }
+  const server = createServer((incoming, outgoing) => void handle(incoming, outgoing))
   await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
   return {
     url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,

@@ -1,3 +1,6 @@
+import { randomBytes } from 'node:crypto'
+import { writeFileSync } from 'node:fs'
+import { join } from 'node:path'
 import fc from 'fast-check'
 import forge from 'node-forge'
 import t from 'tap'
@@ -5,6 +8,7 @@ import { readReference } from '../../controller/certificates/barbican/reference.
 import { inspect } from '../../controller/certificates/inspection/inspect.js'
 import { createInspector } from '../../controller/certificates/inspection/inspector.js'
 import type { Material } from '../../controller/certificates/inspection/material.js'
+import { derivePkcs12Key } from '../../controller/certificates/inspection/pkcs12-derivation.js'
 import {
   changedListenerReferences,
   changedPoolReferences,
@@ -213,25 +217,65 @@ t.test('anything at all is refused in words, and fast', async () => {
   )
 })
 
+const NEVER = new AbortController().signal
+
 t.test('the thread', async t => {
   const program = await buildInspectorThread(t.testdir({}))
   const inspector = createInspector({ inspectionMilliseconds: 20_000, program })
   t.teardown(inspector.close)
   const content = makeBundle(rsa)
-  t.equal(await inspector.inspect(bundle(content)), null)
+  t.equal(await inspector.inspect(bundle(content), NEVER), null)
   t.ok(
     content.every(byte => byte === 0),
     'what was looked at is overwritten',
   )
-  t.match(await inspector.inspect(bundle(Buffer.alloc(4))), UNREADABLE, 'the same thread goes on')
+  t.match(await inspector.inspect(bundle(Buffer.alloc(4)), NEVER), UNREADABLE, 'the same thread goes on')
   await inspector.close()
-  t.equal(await inspector.inspect(bundle(makeBundle(ec))), null, 'a closed one starts anew')
+  t.equal(await inspector.inspect(bundle(makeBundle(ec)), NEVER), null, 'a closed one starts anew')
 
   const late = createInspector({ inspectionMilliseconds: 1, program })
   t.teardown(late.close)
-  t.match(await late.inspect(bundle(makeBundle(ec))), /too long/)
+  t.match(await late.inspect(bundle(makeBundle(ec)), NEVER), /too long/)
   const missing = createInspector({ inspectionMilliseconds: 1000, program: `${program}-away.js` })
-  await t.rejects(missing.inspect(bundle(Buffer.alloc(4))), /Cannot find/)
+  await t.rejects(missing.inspect(bundle(Buffer.alloc(4)), NEVER), /Cannot find/)
+
+  // On a busy machine a thread waits for its turn: that says nothing about the bundle.
+  const held = join(t.testdir({}), 'held.mjs')
+  writeFileSync(
+    held,
+    `import { readlinkSync } from 'node:fs'
+     import { parentPort } from 'node:worker_threads'
+     parentPort.on('message', ({ bundle }) => {
+       Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, bundle.length)
+       parentPort.postMessage({ wrong: null })
+     })
+     parentPort.postMessage({ task: readlinkSync('/proc/thread-self') })`,
+  )
+  const busy = createInspector({ inspectionMilliseconds: 100, program: held })
+  t.teardown(busy.close)
+  t.equal(await busy.inspect(bundle(Buffer.alloc(300)), NEVER), null, 'only processor time counts')
+  const cutOff = new AbortController()
+  const inspected = t.rejects(busy.inspect(bundle(Buffer.alloc(60_000)), cutOff.signal), /enough/)
+  cutOff.abort(new Error('enough'))
+  await inspected
+})
+
+t.test('a key of PKCS#12 is derived as node-forge derives it, in a fraction of the time', async t => {
+  const salt = randomBytes(20)
+  for (const name of ['sha1', 'sha256', 'sha384', 'sha512'] as const) {
+    const digest = forge.md[name].create()
+    for (const passphrase of [null, '', 'pässphrase of some length']) {
+      for (const [id, bytes] of [[1, 24] as const, [2, 8] as const, [3, 100] as const]) {
+        const expected = forge.pbe.generatePkcs12Key(
+          passphrase,
+          forge.util.createBuffer(salt.toString('latin1')),
+          ...([id, 3, bytes, digest] as const),
+        )
+        const own = derivePkcs12Key({ digest, passphrase, salt, id, iterations: 3, bytes })
+        t.equal(own.toString('hex'), expected.toHex(), `${name}, ${passphrase}, ${bytes} bytes`)
+      }
+    }
+  }
 })
 
 t.test('references', async t => {

@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { Worker } from 'node:worker_threads'
 import type { FromThread } from './inspector-thread.js'
@@ -7,18 +8,22 @@ export type Inspector = {
   /**
    * What is wrong with it, as a clause that may be shown, or null. To be called for one material after another. Its bytes are
    * overwritten.
+   * @param signal ends the inspection: nothing is known then
+   * @throws the reason of the signal
    */
-  inspect: (material: Material) => Promise<string | null>
+  inspect: (material: Material, signal: AbortSignal) => Promise<string | null>
   /** Ends the thread, and with it all that it has seen. */
   close: () => Promise<void>
 }
 
 export type InspectorOptions = {
-  /** For one material. */
+  /** Of a processor, for one material: a thread that waits for its turn on a busy machine spends none. */
   inspectionMilliseconds: number
   /** The script of the thread; the one beside the bundle when not given. */
   program?: string
 }
+
+type Started = { worker: Worker; task: string }
 
 /** Of a thread: many times what the largest material needs. */
 const MEMORY = { maxOldGenerationSizeMb: 128, maxYoungGenerationSizeMb: 16 }
@@ -31,52 +36,73 @@ const TOO_COSTLY = 'it takes too long, or too much memory, to be read'
 const beside = fileURLToPath(new URL('inspector-thread.js', import.meta.url))
 
 /**
- * Inspects in a thread of its own, with limits of time and memory: what others have stored may be made to cost much. A thread that comes to
+ * Inspects in a thread of its own, with limits of processor time and memory: what others have stored may be made to cost much. A thread that comes to
  * them is ended, and the next material has a new one.
  */
 export function createInspector({ inspectionMilliseconds, program = beside }: InspectorOptions): Inspector {
-  let thread: Worker | null = null
+  let thread: Started | null = null
 
   const end = async (): Promise<void> => {
     const last = thread
     thread = null
-    await last?.terminate()
+    await last?.worker.terminate()
   }
-  const start = async (): Promise<Worker> => {
-    const started = new Worker(program, { resourceLimits: MEMORY, execArgv: [] })
-    thread = started
-    const first = await nextOf(started, START_LIMIT_MS)
-    if (first === 'nothing') throw new Error('The thread that inspects certificates does not start.')
-    return started
+  const start = async (signal: AbortSignal): Promise<Started> => {
+    const worker = new Worker(program, { resourceLimits: MEMORY, execArgv: [] })
+    const first = await nextOf(worker, START_LIMIT_MS, signal)
+    if (typeof first === 'object' && 'task' in first) return { worker, task: first.task }
+    await worker.terminate()
+    signal.throwIfAborted()
+    throw new Error('The thread that inspects certificates does not start.')
   }
-  const inspect = async (material: Material): Promise<string | null> => {
-    const used = thread ?? (await start())
+  const inspect = async (material: Material, signal: AbortSignal): Promise<string | null> => {
+    thread ??= await start(signal)
+    const { worker, task } = thread
     const { copy, buffers } = ownCopy(material)
-    used.postMessage(copy, buffers)
-    const answer = await nextOf(used, inspectionMilliseconds)
-    if (answer !== 'nothing' && 'wrong' in answer) return answer.wrong
+    const before = processorMilliseconds(task)
+    worker.postMessage(copy, buffers)
+    for (let left = inspectionMilliseconds; left > 0; ) {
+      const answer = await nextOf(worker, left, signal)
+      if (typeof answer === 'object' && 'wrong' in answer) return answer.wrong
+      if (answer === 'gone' || signal.aborted) break
+      left = inspectionMilliseconds - (processorMilliseconds(task) - before)
+    }
     await end()
+    signal.throwIfAborted()
     return TOO_COSTLY
   }
   return { inspect, close: end }
 }
 
-/** What a thread says next; nothing when its time is over or its memory full. @throws Error with which it ended otherwise */
-function nextOf(thread: Worker, milliseconds: number): Promise<FromThread | 'nothing'> {
+/** What a thread says next; that its time is over, or that it has ended. @throws Error with which it ended, unless its memory was full */
+function nextOf(thread: Worker, milliseconds: number, signal: AbortSignal): Promise<FromThread | 'silent' | 'gone'> {
   return new Promise((resolve, reject) => {
-    const limit = setTimeout(() => settle(() => resolve('nothing')), milliseconds)
     const settle = (outcome: () => void) => {
       clearTimeout(limit)
+      signal.removeEventListener('abort', giveUp)
       for (const event of ['message', 'exit']) thread.removeAllListeners(event)
       outcome()
     }
+    const giveUp = () => settle(() => resolve('silent'))
+    const limit = setTimeout(giveUp, signal.aborted ? 0 : milliseconds)
+    signal.addEventListener('abort', giveUp)
     // Stays until the thread is gone: an error that nobody hears would end this process.
     thread.removeAllListeners('error').on('error', (error: NodeJS.ErrnoException) => {
-      settle(() => (error.code === 'ERR_WORKER_OUT_OF_MEMORY' ? resolve('nothing') : reject(error)))
+      settle(() => (error.code === 'ERR_WORKER_OUT_OF_MEMORY' ? resolve('gone') : reject(error)))
     })
     thread.once('message', (words: FromThread) => settle(() => resolve(words)))
-    thread.once('exit', () => settle(() => resolve('nothing')))
+    thread.once('exit', () => settle(() => resolve('gone')))
   })
+}
+
+/** Linux counts in hundredths of a second for programs, whatever its own clock. */
+const TICK_MS = 10
+
+/** How long a thread of this process has kept a processor. */
+function processorMilliseconds(task: string): number {
+  const stat = readFileSync(`/proc/${task}/stat`, 'utf8')
+  const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ')
+  return (Number(fields[11]) + Number(fields[12])) * TICK_MS
 }
 
 /** The same in memory of its own, which can be handed over; what it was copied from is overwritten. */

@@ -45,6 +45,8 @@ async function create(service: Service, call: Call) {
   }
   const objects = planObjects([{ ...body, default_pool_id: null }], [], config)
   const id = objects.listeners[0]?.id ?? ''
+  // Before anything costly: what cannot be carried out need not be looked at.
+  refuseUnsupportedObjects(enabledProvider(providers, above.provider), objects)
   await checkReferences(service, call, objects)
   const object = await changeLoadBalancer(service, asked(id), above.id, async (trx, changed) => {
     if (body.default_pool_id !== null) {
@@ -53,7 +55,6 @@ async function create(service: Service, call: Call) {
     }
     const provider = enabledProvider(providers, changed.provider)
     await checkFit(trx, changed.id, provider, newcomersIn(objects))
-    refuseUnsupportedObjects(provider, objects)
     await storeObjects(trx, changed, objects)
     return selectOne(trx, listener, condition('o.id = ?', id))
   })
@@ -69,7 +70,8 @@ async function update(service: Service, call: Call) {
   authorise(caller, right, found.project_id)
   const wanted = changedListenerReferences(found, given)
   if (wanted !== null) {
-    completeListenerUpdate(config, found, given)
+    const values = completeListenerUpdate(config, found, given)
+    refuseUnsupported(enabledProvider(providers, found.provider), listener, values)
     await checkCertificates(service, call, wanted)
   }
   const object = await changeLoadBalancer(service, asked(), found.load_balancer_id, async (trx, changed) => {

@@ -64,10 +64,10 @@ async function create(service: Service, call: Call) {
   const vipPlan = await planVip(service, caller, body, addresses)
   await checkVipOptions(network, caller, body)
   checkPlacedVip(placement, vipPlan.kind === 'port' ? vipPlan.port.networkId : vipPlan.networkId, body)
-  await checkReferences(service, call, objects)
   refuseUnsupportedPlacement(placement)
   refuseUnsupported(provider, loadBalancer, body)
   refuseUnsupportedObjects(provider, objects)
+  await checkReferences(service, call, objects)
 
   const id = randomUUID()
   const vip = await claimVip(network, vipPlan, { loadBalancerId: id, projectId }).catch(async error => {

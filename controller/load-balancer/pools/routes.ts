@@ -52,6 +52,8 @@ async function create(service: Service, call: Call) {
       : await findReferenced(database, listener, listenerId ?? '', caller, right)
   const planned = planPool(values, config)
   const objects = { pools: [planned], listeners: [] }
+  // Before anything costly: what cannot be carried out need not be looked at.
+  refuseUnsupportedObjects(enabledProvider(providers, above.provider), objects)
   await checkReferences(service, call, objects)
   const object = await changeLoadBalancer(service, asked(planned.id), above.load_balancer_id, async (trx, changed) => {
     const user =
@@ -61,7 +63,6 @@ async function create(service: Service, call: Call) {
     if (user !== null) checkPoolProtocol(user.protocol, planned.values.protocol)
     const provider = enabledProvider(providers, changed.provider)
     await checkFit(trx, changed.id, provider, newcomersIn(objects))
-    refuseUnsupportedObjects(provider, objects)
     await storePools(trx, changed, [planned])
     if (user !== null && user.default_pool_id !== null) throw conflict('This listener already has a default pool')
     if (user !== null) await updateObject(trx, changed, listener, user.id, { default_pool_id: planned.id })
@@ -79,7 +80,8 @@ async function update(service: Service, call: Call) {
   authorise(caller, right, found.project_id)
   const wanted = changedPoolReferences(found, given)
   if (wanted !== null) {
-    completePoolUpdate(config, found, given)
+    const values = completePoolUpdate(config, found, given)
+    refuseUnsupported(enabledProvider(providers, found.provider), pool, values)
     await checkCertificates(service, call, wanted)
   }
   const object = await changeLoadBalancer(service, asked(), found.load_balancer_id, async (trx, changed) => {
