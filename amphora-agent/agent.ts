@@ -8,6 +8,7 @@ import { haproxyVersion } from './haproxy/validate.js'
 import { type Monitor, startMonitor } from './heartbeat/monitor.js'
 import { createSender } from './heartbeat/sender.js'
 import { createKeepalived, KEEPALIVED_LOG, keepalivedVersion } from './keepalived/keepalived.js'
+import { machineLimits } from './limits.js'
 import { keepBounded } from './log/bounded-files.js'
 import { HAPROXY_LOG, receiveHaproxyLog } from './log/haproxy-receiver.js'
 import { AGENT_LOG, createLog } from './log/log.js'
@@ -99,6 +100,7 @@ export async function startAgent(boot: Boot): Promise<Agent> {
       keepalivedVersion: keepalivedIs,
       appliedGeneration: confirmed?.generation ?? 0,
       appliedSha256: confirmed?.sha256 ?? null,
+      limits: machineLimits(),
     }
   }
 

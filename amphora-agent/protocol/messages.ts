@@ -23,6 +23,13 @@ export type Request = z.output<typeof requestSchema>
 /** How an accepted desired state took effect. */
 export type Transition = 'unchanged' | 'runtime' | 'reload' | 'start' | 'stop'
 
+/** What the machine gives to HAProxy. */
+export type MachineLimits = {
+  /** Most open files of one program. */
+  openFiles: number
+  memoryBytes: number
+}
+
 export type HelloResult = {
   agentVersion: string
   protocolVersion: 1
@@ -31,6 +38,8 @@ export type HelloResult = {
   keepalivedVersion: string
   appliedGeneration: number
   appliedSha256: string | null
+  /** An older agent does not tell. */
+  limits?: MachineLimits | undefined
 }
 
 export type ApplyResult = {

@@ -3,6 +3,7 @@ import type { Database } from '../database/connection.js'
 import { inTransaction } from '../database/transaction.js'
 import type { Logger } from '../log/log.js'
 import { agentTarget, awaitAgent, probeAgent } from '../provider/amphora/agent.js'
+import { limitsColumn } from '../provider/amphora/amphora-rows.js'
 import { deletePorts, type MachineParts, machineColumns, makeMachine } from '../provider/amphora/machine.js'
 import { keepClaim } from '../worker/keep-claim.js'
 
@@ -100,8 +101,8 @@ async function boot({ database, parts }: WarmPool, claim: Claim, held: () => voi
   const made = await makeMachine(parts, claim.id, held)
   await write(database, claim, machineColumns(made))
   const target = agentTarget(parts.masterKey, claim.id, made.managementAddress)
-  await awaitAgent(parts.agents, target, AGENT_START_MS, held)
-  await write(database, claim, { status: 'READY', lease_owner: null, lease_until: null })
+  const { limits } = await awaitAgent(parts.agents, target, AGENT_START_MS, held)
+  await write(database, claim, { status: 'READY', limits: limitsColumn(limits), lease_owner: null, lease_until: null })
 }
 
 async function remove({ database, parts }: WarmPool, claim: Claim, held: () => void): Promise<void> {

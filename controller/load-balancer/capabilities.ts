@@ -19,6 +19,8 @@ export type OfferedProvider = {
   capabilities: Capabilities
   /** Whether UDP and SCTP reach members whose IP version no VIP of the load balancer has. */
   datagramsAcrossIpVersions: boolean
+  /** Whether machines carry its load balancers, which bound connections and members. */
+  usesMachines: boolean
   /** Keys of flavor data and of availability zone data; null when the provider has no such thing. */
   flavorKeys: readonly ProfileKey[] | null
   availabilityZoneKeys: readonly ProfileKey[] | null

@@ -14,6 +14,7 @@ import {
 } from './quotas/limits.js'
 import type { Resource } from './resource.js'
 import type { Service } from './routes.js'
+import { type Condition, condition } from './select.js'
 import { WAKE_CHANNEL } from './wake-channel.js'
 
 /** A load balancer whose row this transaction holds, with the generation that the change at hand gives it. */
@@ -145,28 +146,49 @@ export async function markDeleted(
 }
 
 /** What a change of a pool's members or monitor must know of the pool. */
-export type TouchedPool = { id: string; protocol: string; last_server_number: number; monitored: boolean }
+export type TouchedPool<Beside = never> = {
+  id: string
+  protocol: string
+  last_server_number: number
+  monitored: boolean
+  /** Enabled listeners that it serves. */
+  listeners: number
+  beside: Beside
+}
 
 /**
  * Stamps a pool and every listener that uses it, because something in the pool changes.
  * @param newMembers how many server numbers to take; the last of them is last_server_number
+ * @param beside one more value for the caller
  * @throws ApiError 404 when it is gone, 409 when it is being deleted
  */
-export async function touchPool(
+export async function touchPool<Beside = null>(
   trx: Transaction,
   loadBalancer: ChangedLoadBalancer,
   poolId: string,
   newMembers = 0,
-): Promise<TouchedPool> {
+  beside: Condition = condition('NULL'),
+): Promise<TouchedPool<Beside>> {
   const { rows } = await trx.raw(
     `WITH users AS (UPDATE listener SET ${TOUCHED} WHERE id IN (${usersOfPool('?')}) AND change <> 'delete')
      UPDATE pool o SET ${TOUCHED}, last_server_number = last_server_number + ?
       WHERE id = ? AND change <> 'delete'
      RETURNING id, protocol, last_server_number,
-               EXISTS (SELECT FROM health_monitor h WHERE h.pool_id = o.id AND h.change <> 'delete') AS monitored`,
-    [...generationsOf(loadBalancer), poolId, poolId, ...generationsOf(loadBalancer), newMembers, poolId],
+               EXISTS (SELECT FROM health_monitor h WHERE h.pool_id = o.id AND h.change <> 'delete') AS monitored,
+               (SELECT count(*)::int FROM listener l
+                 WHERE l.id IN (${usersOfPool('o.id')}) AND l.admin_state_up AND l.change <> 'delete') AS listeners,
+               ${beside.sql} AS beside`,
+    [
+      ...generationsOf(loadBalancer),
+      poolId,
+      poolId,
+      ...generationsOf(loadBalancer),
+      newMembers,
+      poolId,
+      ...beside.bindings,
+    ],
   )
-  const [pool] = rows as TouchedPool[]
+  const [pool] = rows as TouchedPool<Beside>[]
   return pool ?? refuse(trx, 'pool', 'Pool', poolId)
 }
 

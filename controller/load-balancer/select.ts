@@ -24,24 +24,32 @@ export type Selection = {
   limit?: number | null
   /** Response keys wanted; null: all of them. */
   fields?: ReadonlySet<string> | null
+  /** One more value of each, for its reader. */
+  beside?: Condition | undefined
 }
 
 /** Reads objects in their response form: one statement, whatever hangs below them. */
-export async function selectObjects(database: Knex, resource: Resource, selection: Selection): Promise<Presented[]> {
-  const { where, order, limit = null, fields = null } = selection
+export async function selectObjects<Beside = never>(
+  database: Knex,
+  resource: Resource,
+  selection: Selection,
+): Promise<(Presented & { beside?: Beside })[]> {
+  const { where, order, limit = null, fields = null, beside } = selection
   const { keys, omittable } = keysOf(resource, fields)
   const { rows } = await database.raw(
     `SELECT o.${resource.key.column} AS id, ${resource.project ?? 'NULL'} AS "projectId", row_to_json(object)::text AS body
             ${omittable.map(({ key, sql }) => `, to_json(${sql})::text AS "${key}"`).join('')}
+            ${beside === undefined ? '' : `, ${beside.sql} AS beside`}
        FROM ${resource.source} CROSS JOIN LATERAL (SELECT ${keys.join(', ')}) object
       WHERE ${where.sql}
       ${order === undefined ? '' : `ORDER BY ${order}`}
       ${limit === null ? '' : 'LIMIT ?'}`,
-    [...where.bindings, ...(limit === null ? [] : [limit])],
+    [...(beside?.bindings ?? []), ...where.bindings, ...(limit === null ? [] : [limit])],
   )
-  return (rows as (Presented & Record<string, string | null>)[]).map(row => ({
+  return (rows as (Presented & { beside?: Beside } & Record<string, string | null>)[]).map(row => ({
     id: row.id,
     projectId: row.projectId,
+    ...(row.beside === undefined ? {} : { beside: row.beside }),
     body: omittable.reduce((body, { key }) => {
       const value = row[key]
       return value === null || value === undefined ? body : withKey(body, key, value)

@@ -110,7 +110,7 @@ export const goldenCases: GoldenCase[] = [
   },
   {
     name: 'shared-and-unusable-pools',
-    facts: someFacts({ maxConnections: 60_000 }),
+    facts: someFacts({ limits: { openFiles: 600_000, memoryBytes: 24 * 1024 ** 3 } }),
     tree: aTree({
       listeners: [
         aListener(1, { defaultPoolId: uuid(3, 1) }),

@@ -165,7 +165,7 @@ export function someFacts(change: Partial<AmphoraFacts> = {}): AmphoraFacts {
     amphoraId: uuid(6, 1),
     fence: 3,
     haproxyVersion: '2.6.12-1+deb12u4',
-    maxConnections: 9_000,
+    limits: { openFiles: 18_300, memoryBytes: 24 * 1024 ** 3 },
     cards: [aVipCard()],
     pair: null,
     ...change,

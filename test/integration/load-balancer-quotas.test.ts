@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto'
 import t from 'tap'
 import {
   at,
@@ -340,4 +341,73 @@ t.test('what limits cost', async t => {
   t.equal(await count(1), 1, 'without a limit it is looked for in a statement that is sent anyway')
   await setQuota(api, { member: 100 })
   t.equal(await count(2), 2)
+})
+
+t.test('what the machines cannot give is refused before it is stored, with the number that fits', async t => {
+  const api = await startTestApi()
+  t.teardown(api.stop)
+  const made = await api.ask('POST', '/v2/lbaas/loadbalancers', {
+    loadbalancer: {
+      vip_subnet_id: SUBNET,
+      provider: 'amphora',
+      listeners: [{ name: 'a', protocol: 'TCP', protocol_port: 1 }],
+    },
+  })
+  const id = idIn(made, 'loadbalancer')
+  const listen = (protocol_port: number, connection_limit: number, more: object = {}) =>
+    api.ask('POST', '/v2/lbaas/listeners', {
+      listener: { loadbalancer_id: id, protocol: 'TCP', protocol_port, connection_limit, ...more },
+    })
+  const largest = { openFiles: 20_000, memoryBytes: 24 * 1024 ** 3 }
+  t.equal((await listen(2, 2_000_000)).status, 201, 'while no machine has told')
+  t.equal(
+    (await api.ask('PUT', `/v2/lbaas/listeners/${await listenerAt(2)}`, { listener: { connection_limit: 5 } })).status,
+    200,
+  )
+
+  await api.database('amphora').insert({ id: randomUUID(), status: 'READY', limits: JSON.stringify(largest) })
+  t.match(await listen(3, 50_000), { status: 400, body: { faultstring: /50005 in all .*limits of 9798 in all fit/ } })
+  t.equal((await listen(3, 9_000)).status, 201)
+  t.match(await listen(4, 794), { status: 400 }, 'also when limits of others add up')
+  t.equal((await listen(4, 700)).status, 201)
+  const third = await listenerAt(3)
+  const limit = (connection_limit: number) =>
+    api.ask('PUT', `/v2/lbaas/listeners/${third}`, { listener: { connection_limit } })
+  t.match(await limit(9_100), { status: 400, body: { faultstring: /fit/ } })
+  t.match(await api.ask('GET', `/v2/lbaas/listeners/${third}`), { body: { listener: { connection_limit: 9_000 } } })
+  t.equal((await limit(0)).status, 200)
+
+  const members = (count: number, first = 0) =>
+    Array.from({ length: count }, (_, n) => ({
+      address: `10.0.${(first + n) >> 8}.${(first + n) & 255}`,
+      protocol_port: 80,
+    }))
+  const pool = { name: 'p', protocol: 'TCP', lb_algorithm: 'ROUND_ROBIN', members: members(80, 1) }
+  const monitor = { type: 'TCP', delay: 5, timeout: 3, max_retries: 3 }
+  await api.database('amphora').insert({
+    ...{ id: randomUUID(), load_balancer_id: id, status: 'ALLOCATED' },
+    limits: JSON.stringify({ ...largest, openFiles: 3_000 }),
+  })
+  t.match(await listen(5, -1, { default_pool: pool }), { status: 201 }, 'members alone cost nothing')
+  const { body } = await api.ask('GET', `/v2/lbaas/listeners/${await listenerAt(5)}`)
+  const poolId = String(at(body, 'listener', 'default_pool_id'))
+  t.equal(
+    (await api.ask('POST', '/v2/lbaas/healthmonitors', { healthmonitor: { pool_id: poolId, ...monitor } })).status,
+    201,
+  )
+  const batch = (count: number) => api.ask('PUT', `/v2/lbaas/pools/${poolId}/members`, { members: members(count, 1) })
+  t.match(await batch(81), { status: 202 })
+  t.match(await batch(1_500), { status: 400, body: { faultstring: /with these limits, \d+ monitored members/ } })
+  const other = { address: '10.9.9.9', protocol_port: 80 }
+  t.equal((await api.ask('POST', `/v2/lbaas/pools/${poolId}/members`, { member: other })).status, 201)
+  const statements = await api.statementsOf(() => limit(1))
+  t.notOk(
+    statements.some(sql => sql.startsWith('SELECT (SELECT json_build_object')),
+    'the question costs no statement',
+  )
+
+  async function listenerAt(port: number): Promise<string> {
+    const { body } = await api.ask('GET', `/v2/lbaas/listeners?load_balancer_id=${id}&protocol_port=${port}`)
+    return (body.listeners as { id: string }[])[0]?.id ?? ''
+  }
 })

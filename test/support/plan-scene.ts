@@ -40,7 +40,6 @@ export const facts = (change: Partial<PlanFacts> = {}): PlanFacts => ({
   replaceAfterSeconds: 60,
   silentAlone: new Set(),
   restartsLeft: 3,
-  maxConnections: 9000,
   ...change,
 })
 

@@ -3,6 +3,7 @@ import { join } from 'node:path'
 import fc from 'fast-check'
 import t, { type Test } from 'tap'
 import { desiredSchema } from '../../amphora-agent/protocol/desired.js'
+import { shareConnections } from '../../controller/load-balancer/capacity.js'
 import type { LoadBalancerTree } from '../../controller/load-balancer/tree.js'
 import { renderDesired } from '../../controller/provider/amphora/rendering/desired.js'
 import type { AmphoraFacts } from '../../controller/provider/amphora/rendering/facts.js'
@@ -143,16 +144,34 @@ t.test('property: the order of rows does not matter, and rendering leaves its in
   t.pass()
 })
 
-t.test('maxconn stays within what the amphora can open', async t => {
-  const limits = (first: number, second: number, maxConnections: number) => {
-    const listeners = [aListener(1, { connectionLimit: first }), aListener(2, { connectionLimit: second })]
-    const text = renderDesired(aTree({ listeners }), someFacts({ maxConnections })).haproxy?.text ?? ''
+t.test('maxconn is what was asked for, and what the machine gives to the rest', async t => {
+  const limits = (connectionLimits: number[], openFiles: number) => {
+    const listeners = connectionLimits.map((connectionLimit, index) => aListener(index + 1, { connectionLimit }))
+    const facts = someFacts({ limits: { openFiles, memoryBytes: 24 * 1024 ** 3 } })
+    const text = renderDesired(aTree({ listeners }), facts).haproxy?.text ?? ''
     return [...text.matchAll(/^ {4}maxconn (\d+)$/gm)].map(match => Number(match[1]))
   }
-  t.same(limits(10, 20, 9_000), [30, 10, 20], 'the sum, then each')
-  t.same(limits(-1, 20, 9_000), [9_000, 9_000, 20])
-  t.same(limits(-1, 0, 200_000), [100_000, 50_000, 50_000])
-  t.same(limits(2_000_000_000, 1, 9_000), [9_000, 9_000, 1])
+  t.same(limits([10, 20], 20_000), [30, 10, 20], 'the sum, then each')
+  t.same(limits([-1, 20], 20_000), [9_899, 9_879, 20])
+  t.same(limits([-1, -1, -1], 20_000), [9_897, 3_299, 3_299, 3_299], 'one that is full leaves the others theirs')
+  t.same(limits([-1, 60_000], 1_048_576), [110_000, 50_000, 60_000])
+  t.throws(() => limits([50_000, 1], 20_000), { code: 'machine-too-small', message: /50001.*9899 in all fit/ })
+  t.same(limits([0], 20_000), [1, 1])
+  const closed = renderDesired(aTree({ listeners: [aListener(1, { connectionLimit: 0 })] }), someFacts())
+  t.match(closed.haproxy?.text, /^ {4}tcp-request connection reject$/m, 'nobody, not everybody')
+})
+
+t.test('checks of members take open files from connections', async t => {
+  const machine = { openFiles: 20_000, memoryBytes: 24 * 1024 ** 3 }
+  const demand = { connectionLimits: [-1, 100], vips: 2, checks: 0 }
+  t.same(shareConnections(machine, demand), { total: 9_898, unlimited: 9_798 })
+  t.same(shareConnections(machine, { ...demand, checks: 10_000 }), { total: 4_898, unlimited: 4_798 })
+  const memory = { ...machine, memoryBytes: 80 * 1024 * 1_000 }
+  t.same(shareConnections(memory, demand), { total: 1_000, unlimited: 900 }, 'and so does memory')
+  t.match(shareConnections(machine, { ...demand, checks: 19_500 }), {
+    excess: /limits of 100 in all and 19500 monitored .* limits of 48 in all fit; with these limits, 19396 monitored/,
+  })
+  t.match(shareConnections(machine, { ...demand, checks: 19_396 }), { unlimited: 100 })
 })
 
 t.test('HAProxy is named when it is too old', async t => {

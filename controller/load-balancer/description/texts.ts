@@ -47,7 +47,8 @@ const TEXTS: Readonly<Record<string, string>> = {
   protocol_port: 'Port.',
   'listener.protocol_port': 'Port on which the listener answers.',
   'member.protocol_port': 'Port of the server.',
-  connection_limit: 'Most connections at once; -1 is unlimited.',
+  connection_limit:
+    'Most connections at once; 0 admits nobody, -1 takes an equal part of what the machine gives beside the other listeners.',
   default_pool_id: 'Pool that gets what no L7 policy sends elsewhere.',
   default_tls_container_ref:
     'Key manager reference of certificate and key: a certificate container, or a secret with a PKCS#12 bundle without passphrase.',

@@ -1,6 +1,7 @@
 import type { Transaction } from '../../database/transaction.js'
 import { enabledProvider, refuseUnsupported } from '../capabilities.js'
 import { changeLoadBalancer, markDeleted, touchPool, updateObject } from '../change.js'
+import { selectFitting } from '../check-capacity.js'
 import { type Found, findObject, findReferenced, isBeingDeleted } from '../find.js'
 import { readWrapped } from '../input.js'
 import { parseArguments } from '../list-query.js'
@@ -10,7 +11,6 @@ import { listHandler, objectAnswer, showHandler } from '../read-routes.js'
 import { columnsOf, createSchema, updateSchema } from '../resource.js'
 import { authorise } from '../rights.js'
 import type { Call, Routes, Service } from '../routes.js'
-import { condition, selectOne } from '../select.js'
 import { storeMonitors } from '../store.js'
 import { healthMonitor } from './resource.js'
 import { completeMonitorUpdate, type StoredMonitor } from './rules.js'
@@ -38,7 +38,7 @@ async function create(service: Service, { caller, right, queryString, readBody, 
     refuseUnsupported(enabledProvider(providers, changed.provider), healthMonitor, monitor.values)
     await touchPool(trx, changed, above.id)
     await storeMonitors(trx, changed, [{ poolId: above.id, monitor }])
-    return selectOne(trx, healthMonitor, condition('o.id = ?', monitor.id))
+    return selectFitting(trx, enabledProvider(providers, changed.provider), changed.id, healthMonitor, monitor.id)
   })
   return objectAnswer(201, healthMonitor, object)
 }
@@ -54,7 +54,7 @@ async function update(service: Service, { caller, right, params, queryString, re
     refuseUnsupported(enabledProvider(providers, changed.provider), healthMonitor, values)
     await touchPool(trx, changed, found.pool_id)
     await updateObject(trx, changed, healthMonitor, found.id, columnsOf(healthMonitor, values))
-    return selectOne(trx, healthMonitor, condition('o.id = ?', found.id))
+    return selectFitting(trx, enabledProvider(providers, changed.provider), changed.id, healthMonitor, found.id)
   })
   return objectAnswer(200, healthMonitor, object)
 }

@@ -9,6 +9,7 @@ import {
   touchListener,
   updateObject,
 } from '../change.js'
+import { selectFitting } from '../check-capacity.js'
 import { immutable, missing } from '../faults.js'
 import { type Found, findObject, findReferenced, isBeingDeleted } from '../find.js'
 import { readWrapped } from '../input.js'
@@ -22,7 +23,6 @@ import { listHandler, objectAnswer, showHandler } from '../read-routes.js'
 import { columnsOf, updateSchema } from '../resource.js'
 import { authorise } from '../rights.js'
 import type { Call, Routes, Service } from '../routes.js'
-import { condition, selectOne } from '../select.js'
 import { storePolicies } from '../store.js'
 import { renumber } from './positions.js'
 import { l7Policy } from './resource.js'
@@ -53,7 +53,7 @@ async function create(service: Service, { caller, right, queryString, readBody, 
     refuseUnsupportedPolicy(enabledProvider(providers, changed.provider), touched.protocol, planned)
     await storePolicies(trx, changed, [{ listenerId: above.id, policy: planned }])
     await renumber(trx, above.id, { id: planned.id, position: planned.values.position })
-    return selectOne(trx, l7Policy, condition('o.id = ?', planned.id))
+    return selectFitting(trx, enabledProvider(providers, changed.provider), changed.id, l7Policy, planned.id)
   })
   return objectAnswer(201, l7Policy, object)
 }
@@ -77,7 +77,7 @@ async function update(service: Service, { caller, right, params, queryString, re
     })
     await updateObject(trx, changed, l7Policy, found.id, columnsOf(l7Policy, values))
     if (position !== undefined) await renumber(trx, found.listener_id, { id: found.id, position })
-    return selectOne(trx, l7Policy, condition('o.id = ?', found.id))
+    return selectFitting(trx, enabledProvider(providers, changed.provider), changed.id, l7Policy, found.id)
   })
   return objectAnswer(200, l7Policy, object)
 }

@@ -1,6 +1,7 @@
 import type { Transaction } from '../../database/transaction.js'
 import { enabledProvider, refuseUnsupported } from '../capabilities.js'
 import { changeLoadBalancer, markDeleted, touchPolicy, updateObject } from '../change.js'
+import { selectFitting } from '../check-capacity.js'
 import { missing, missingParent } from '../faults.js'
 import { type Found, isBeingDeleted, lookUp } from '../find.js'
 import { readWrapped } from '../input.js'
@@ -12,7 +13,7 @@ import { objectAnswer, pageAnswer } from '../read-routes.js'
 import { columnsOf, createSchema, updateSchema } from '../resource.js'
 import { authorise } from '../rights.js'
 import type { Answer, Call, Routes, Service } from '../routes.js'
-import { condition, selectObject, selectOne } from '../select.js'
+import { condition, selectObject } from '../select.js'
 import { storeRules } from '../store.js'
 import { canonicalUuid } from '../values.js'
 import { l7Rule } from './resource.js'
@@ -68,7 +69,7 @@ async function create(service: Service, { caller, right, params, queryString, re
     const { rules } = await touchPolicy(trx, changed, above.id)
     checkRuleCount(rules + 1)
     await storeRules(trx, changed, [{ policyId: above.id, rule }])
-    return selectOne(trx, l7Rule, condition('o.id = ?', rule.id))
+    return selectFitting(trx, enabledProvider(providers, changed.provider), changed.id, l7Rule, rule.id)
   })
   return objectAnswer(201, l7Rule, object)
 }
@@ -85,7 +86,7 @@ async function update(service: Service, { caller, right, params, queryString, re
     const values = { ...body, ...completeRule({ type, compare_type, key, value }) }
     refuseUnsupported(enabledProvider(providers, changed.provider), l7Rule, values)
     await updateObject(trx, changed, l7Rule, found.id, columnsOf(l7Rule, values))
-    return selectOne(trx, l7Rule, condition('o.id = ?', found.id))
+    return selectFitting(trx, enabledProvider(providers, changed.provider), changed.id, l7Rule, found.id)
   })
   return objectAnswer(200, l7Rule, object)
 }

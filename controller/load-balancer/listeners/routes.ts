@@ -1,6 +1,7 @@
 import { enabledProvider, refuseUnsupported } from '../capabilities.js'
 import { changedListenerReferences, type ListenerReferences } from '../certificate-references.js'
 import { changeLoadBalancer, markDeleted, updateObject } from '../change.js'
+import { selectFitting } from '../check-capacity.js'
 import { invalid } from '../faults.js'
 import { type Found, findObject, findReferenced, isBeingDeleted } from '../find.js'
 import { checkFit, newcomersIn } from '../fit.js'
@@ -15,7 +16,6 @@ import { checkCertificates, checkReferences } from '../references.js'
 import { columnsOf, updateSchema } from '../resource.js'
 import { authorise } from '../rights.js'
 import type { Call, Routes, Service } from '../routes.js'
-import { condition, selectOne } from '../select.js'
 import { listenerStatistics } from '../statistics.js'
 import { storeObjects } from '../store.js'
 import { listener } from './resource.js'
@@ -56,7 +56,7 @@ async function create(service: Service, call: Call) {
     const provider = enabledProvider(providers, changed.provider)
     await checkFit(trx, changed.id, provider, newcomersIn(objects))
     await storeObjects(trx, changed, objects)
-    return selectOne(trx, listener, condition('o.id = ?', id))
+    return selectFitting(trx, provider, changed.id, listener, id)
   })
   return objectAnswer(201, listener, object)
 }
@@ -85,7 +85,7 @@ async function update(service: Service, call: Call) {
     await checkFit(trx, changed.id, provider, { listeners: [{ allowed_cidrs }], pools: [] })
     refuseUnsupported(provider, listener, values)
     await updateObject(trx, changed, listener, found.id, columnsOf(listener, values))
-    return selectOne(trx, listener, condition('o.id = ?', found.id))
+    return selectFitting(trx, provider, changed.id, listener, found.id)
   })
   return objectAnswer(200, listener, object)
 }

@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto'
 import { inTransaction } from '../../database/transaction.js'
 import { enabledProvider, refuseUnsupported } from '../capabilities.js'
 import { changeLoadBalancer, deleteLoadBalancer, inTransactionOn } from '../change.js'
+import { checkCapacity } from '../check-capacity.js'
 import { requestedEvent } from '../events.js'
 import { invalid } from '../faults.js'
 import { findObject, isBeingDeleted } from '../find.js'
@@ -106,6 +107,7 @@ async function create(service: Service, call: Call) {
       await checkFit(trx, id, provider, newcomersIn(objects))
       if (objects.listeners.length + objects.pools.length === 0) return wrapped(loadBalancer.singular, inserted.body)
       await storeObjects(trx, above, objects)
+      await checkCapacity(trx, provider, id)
       return presentTree(trx, id)
     })
     return { status: 201, json }

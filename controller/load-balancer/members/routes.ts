@@ -1,7 +1,8 @@
 import { randomUUID } from 'node:crypto'
 import type { Transaction } from '../../database/transaction.js'
-import { enabledProvider, refuseUnsupported } from '../capabilities.js'
+import { enabledProvider, type OfferedProvider, refuseUnsupported } from '../capabilities.js'
 import { type ChangedLoadBalancer, changeLoadBalancer, markDeleted, touchPool, updateObject } from '../change.js'
+import { type Capacity, capacityOf, refuseExcess, selectFitting } from '../check-capacity.js'
 import { missing, missingParent } from '../faults.js'
 import { type Found, findObject, isBeingDeleted, lookUp } from '../find.js'
 import { checkFit } from '../fit.js'
@@ -79,7 +80,7 @@ async function create(service: Service, { caller, right, params, queryString, re
     const { last_server_number, monitored } = await touchPool(trx, changed, above.id, 1)
     const placed = { poolId: above.id, member: { id, values }, serverNumber: last_server_number, monitored }
     await storeMembers(trx, changed, [placed])
-    return selectOne(trx, member, condition('o.id = ?', id))
+    return selectFitting(trx, provider, changed.id, member, id)
   })
   return objectAnswer(201, member, object)
 }
@@ -142,7 +143,7 @@ async function replaceAll(service: Service, { caller, right, params, queryString
       if (plan.create.length + plan.update.length + plan.remove.length === 0) throw NOTHING_TO_DO
       const members = plan.create.map(({ values }) => values)
       await checkFit(trx, changed.id, provider, { listeners: [], pools: [{ protocol: above.protocol, members }] })
-      await carryOut(trx, changed, above.id, plan)
+      await carryOut(trx, changed, provider, above.id, plan)
     })
   } catch (error) {
     if (error !== NOTHING_TO_DO) throw error
@@ -165,10 +166,20 @@ function readBatch(body: unknown): WantedMember[] {
 async function carryOut(
   trx: Transaction,
   changed: ChangedLoadBalancer,
+  provider: OfferedProvider,
   poolId: string,
   { create, update, remove }: BatchPlan,
 ) {
-  const { last_server_number, monitored } = await touchPool(trx, changed, poolId, create.length)
+  const touched = await touchPool<Capacity | null>(
+    trx,
+    changed,
+    poolId,
+    create.length,
+    capacityOf(provider, changed.id),
+  )
+  const { last_server_number, monitored, listeners, beside } = touched
+  const more = create.length - remove.length
+  if (monitored && more > 0) refuseExcess(beside, more * listeners)
   const firstNumber = last_server_number - create.length + 1
   await storeMembers(
     trx,

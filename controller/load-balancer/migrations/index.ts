@@ -4,5 +4,13 @@ import { wholeApi } from './002-whole-api.js'
 import { repairs } from './003-repairs.js'
 import { reach } from './004-reach.js'
 import { deregistrationDelay } from './005-deregistration-delay.js'
+import { machineLimits } from './006-machine-limits.js'
 
-export const migrations: readonly Migration[] = [loadBalancers, wholeApi, repairs, reach, deregistrationDelay]
+export const migrations: readonly Migration[] = [
+  loadBalancers,
+  wholeApi,
+  repairs,
+  reach,
+  deregistrationDelay,
+  machineLimits,
+]

@@ -3,6 +3,7 @@ import { conflict } from '../../http/errors.js'
 import { enabledProvider, refuseUnsupported } from '../capabilities.js'
 import { changedPoolReferences, type PoolReferences } from '../certificate-references.js'
 import { changeLoadBalancer, markDeleted, touchListenersOf, updateObject } from '../change.js'
+import { selectFitting } from '../check-capacity.js'
 import { immutable, invalid, missing } from '../faults.js'
 import { type Found, findObject, findReferenced, isBeingDeleted } from '../find.js'
 import { checkFit, newcomersIn } from '../fit.js'
@@ -18,7 +19,6 @@ import { checkCertificates, checkReferences } from '../references.js'
 import { columnsOf, updateSchema } from '../resource.js'
 import { authorise } from '../rights.js'
 import type { Call, Routes, Service } from '../routes.js'
-import { condition, selectOne } from '../select.js'
 import { poolStatistics } from '../statistics.js'
 import { storePools } from '../store.js'
 import { pool } from './resource.js'
@@ -66,7 +66,7 @@ async function create(service: Service, call: Call) {
     await storePools(trx, changed, [planned])
     if (user !== null && user.default_pool_id !== null) throw conflict('This listener already has a default pool')
     if (user !== null) await updateObject(trx, changed, listener, user.id, { default_pool_id: planned.id })
-    return selectOne(trx, pool, condition('o.id = ?', planned.id))
+    return selectFitting(trx, provider, changed.id, pool, planned.id)
   })
   return objectAnswer(201, pool, object)
 }
@@ -90,7 +90,7 @@ async function update(service: Service, call: Call) {
     refuseUnsupported(enabledProvider(providers, changed.provider), pool, values)
     await updateObject(trx, changed, pool, found.id, columnsOf(pool, values))
     await touchListenersOf(trx, changed, found.id)
-    return selectOne(trx, pool, condition('o.id = ?', found.id))
+    return selectFitting(trx, enabledProvider(providers, changed.provider), changed.id, pool, found.id)
   })
   return objectAnswer(200, pool, object)
 }

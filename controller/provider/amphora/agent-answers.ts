@@ -16,6 +16,7 @@ const hello = z.object({
   keepalivedVersion: word,
   appliedGeneration: count,
   appliedSha256: word.nullable(),
+  limits: z.object({ openFiles: z.int().positive(), memoryBytes: z.int().positive() }).optional(),
 })
 
 const apply = z.object({

@@ -60,6 +60,6 @@ export async function announceVips(agents: AgentConnections, target: AgentTarget
 
 async function answerOf(agents: AgentConnections, target: AgentTarget): Promise<AgentSight> {
   const hello = await agents.request(target, { verb: 'hello' }, PROBE_LIMITS)
-  const { haproxyVersion, appliedGeneration, appliedSha256 } = hello
-  return { state: 'answers', haproxyVersion, appliedGeneration, appliedSha256 }
+  const { haproxyVersion, appliedGeneration, appliedSha256, limits } = hello
+  return { state: 'answers', haproxyVersion, appliedGeneration, appliedSha256, limits }
 }

@@ -1,5 +1,6 @@
 import type { Claim } from '../../database/claim.js'
 import type { Database } from '../../database/connection.js'
+import type { MachineLimits } from '../../load-balancer/capacity.js'
 import { ClaimLost } from '../provider.js'
 import type { AmphoraRow } from './observed.js'
 import { type Role, vrrpPriority } from './topology.js'
@@ -79,7 +80,12 @@ export type AmphoraColumns = Partial<{
   applied_generation: number
   applied_sha256: string | null
   applied_objects: string
+  limits: string | null
 }>
+
+/** How an amphora's row holds what its agent told of its machine. */
+export const limitsColumn = (limits: MachineLimits | undefined): string | null =>
+  limits === undefined ? null : JSON.stringify(limits)
 
 /** Writes columns of one amphora of a claimed load balancer. @throws ClaimLost */
 export async function updateAmphora(

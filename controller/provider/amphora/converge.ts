@@ -19,7 +19,6 @@ export type ConvergeOptions = {
   staleAfterSeconds: number
   replaceAfterSeconds: number
   beatIntervalSeconds: number
-  maxConnections: number
   /** What this process saw when it last settled this load balancer. */
   remembered: Remembered | null
   /** Told of what was done, for the history. */
@@ -85,8 +84,8 @@ async function factsOf(
   tree: LoadBalancerTree,
   seen: Observed,
 ): Promise<PlanFacts> {
-  const { staleAfterSeconds, replaceAfterSeconds, maxConnections } = options
-  const facts = { fence: claim.fence, staleAfterSeconds, replaceAfterSeconds, maxConnections }
+  const { staleAfterSeconds, replaceAfterSeconds } = options
+  const facts = { fence: claim.fence, staleAfterSeconds, replaceAfterSeconds }
   const unreachable = seen.amphorae.filter(
     ({ machine, agent }) => machine === 'running' && agent.state === 'unreachable',
   )

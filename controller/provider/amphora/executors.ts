@@ -12,6 +12,7 @@ import {
   adoptWarmAmphora,
   deleteAmphora,
   insertAmphora,
+  limitsColumn,
   markForReplacement,
   recordVipPort,
   updateAmphora,
@@ -141,8 +142,8 @@ const executors: { [K in Kind]: Executor<K> } = {
       const recorded = seen.amphorae.find(({ id }) => id === amphoraId)?.managementAddress ?? null
       const host = recorded ?? (await recordedAddress(database, amphoraId))
       if (host === null) throw new Error(`Amphora ${amphoraId} has no management address on ${network.name}`)
-      await awaitAgent(agents, agentTarget(masterKey, amphoraId, host), AGENT_START_MS, held)
-      await updateAmphora(database, claim, amphoraId, { status: 'ALLOCATED' })
+      const { limits } = await awaitAgent(agents, agentTarget(masterKey, amphoraId, host), AGENT_START_MS, held)
+      await updateAmphora(database, claim, amphoraId, { status: 'ALLOCATED', limits: limitsColumn(limits) })
     },
   },
   apply: {

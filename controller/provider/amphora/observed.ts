@@ -1,3 +1,4 @@
+import type { MachineLimits } from '../../load-balancer/capacity.js'
 import type { Port, Subnet } from '../../network/driver.js'
 import type { Role } from './topology.js'
 
@@ -27,7 +28,14 @@ export type AmphoraRow = {
 }
 
 export type AgentSight =
-  | { state: 'answers'; haproxyVersion: string; appliedGeneration: number; appliedSha256: string | null }
+  | {
+      state: 'answers'
+      haproxyVersion: string
+      appliedGeneration: number
+      appliedSha256: string | null
+      /** An older agent does not tell. */
+      limits?: MachineLimits | undefined
+    }
   | { state: 'unreachable' }
 
 /** One amphora as it was found: its row, machine, ports and agent. */

@@ -43,6 +43,7 @@ export const amphoraOffer: OfferedProvider = {
     l7policy: { listener_protocol: ['HTTP', 'TERMINATED_HTTPS'] },
     rule: { type: ['HOST_NAME', 'PATH', 'FILE_TYPE', 'HEADER', 'COOKIE'] },
   },
+  usesMachines: true,
   datagramsAcrossIpVersions: false,
   flavorKeys: flavorKeys({ compute_flavor: [COMPUTE_FLAVOR], amp_image_tag: [] }),
   availabilityZoneKeys: availabilityZoneKeys({ compute_zone: [COMPUTE_ZONE], volume_zone: [] }),

@@ -45,8 +45,6 @@ export type PlanFacts = UnreachableFacts & {
   fence: number
   /** How many amphorae of the project may be restarted or replaced now; see restart-limiter.ts. */
   restartsLeft: number
-  /** Most connections that HAProxy may be told to take. */
-  maxConnections: number
 }
 
 /**
@@ -62,7 +60,7 @@ export function plan(tree: LoadBalancerTree, seen: Observed, facts: PlanFacts): 
   if (foundations.length > 0) return { stages: [foundations], settles: false }
 
   const { serving, replacement, superfluous } = cast
-  const rendering: Rendering = { tree, seen, fence: facts.fence, maxConnections: facts.maxConnections }
+  const rendering: Rendering = { tree, seen, fence: facts.fence }
   const works = inspect(tree, seen, replacement === null ? serving : [...serving, replacement.successor], facts)
   const ready = works.filter(work => work.state === 'ready').map(work => work.amphora)
   const builds = works.filter(work => work.state === 'build')

@@ -27,12 +27,6 @@ export type AmphoraProviderOptions = {
   log: Logger
 }
 
-/**
- * HAProxy needs two open files per connection, and a container's hard limit is often 20,000 (measured: it refuses to start when it
- * cannot have them).
- */
-const MAX_CONNECTIONS = 9_900
-
 /** How many load balancers' last sights are kept, so that a small change needs no look at the world. */
 const REMEMBERED = 10_000
 
@@ -58,7 +52,6 @@ export function createAmphoraProvider(options: AmphoraProviderOptions): Provider
           staleAfterSeconds: config.stale_after,
           replaceAfterSeconds: config.replace_after,
           beatIntervalSeconds: config.beat_interval,
-          maxConnections: MAX_CONNECTIONS,
           remembered,
           note,
         },

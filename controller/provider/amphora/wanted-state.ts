@@ -1,4 +1,5 @@
 import type { Desired } from '../../../amphora-agent/protocol/desired.js'
+import type { MachineLimits } from '../../load-balancer/capacity.js'
 import type { LoadBalancerTree } from '../../load-balancer/tree.js'
 import type { AmphoraSight, Observed } from './observed.js'
 import { renderDesired } from './rendering/desired.js'
@@ -11,8 +12,6 @@ export type Rendering = {
   tree: LoadBalancerTree
   seen: Observed
   fence: number
-  /** Most connections that HAProxy may be told to take. */
-  maxConnections: number
 }
 
 /**
@@ -22,7 +21,7 @@ export type Rendering = {
  * @returns null for one that cannot be told, and while an address of the group is unknown: each of a pair names the other's
  */
 export function desiredOf(
-  { tree, seen, fence, maxConnections }: Rendering,
+  { tree, seen, fence }: Rendering,
   amphora: AmphoraSight,
   group: readonly AmphoraSight[],
   standsBy: boolean,
@@ -41,7 +40,7 @@ export function desiredOf(
     amphoraId: amphora.id,
     fence,
     haproxyVersion: agent.haproxyVersion,
-    maxConnections,
+    limits: agent.limits ?? UNTOLD,
     cards: cardsOf(tree, seen, amphora),
     pair: priority === null ? null : { priority, vrrpAddress: own, peers },
     standsBy,
@@ -75,5 +74,8 @@ function cardsOf(tree: LoadBalancerTree, seen: Observed, amphora: AmphoraSight):
     return { purpose: want.purpose, port, subnets, mtu: seen.mtus.get(port.networkId) ?? DEFAULT_MTU }
   })
 }
+
+/** Of the machine of an agent that does not tell: what containers often get. */
+const UNTOLD: MachineLimits = { openFiles: 20_000, memoryBytes: 2 * 1024 ** 3 }
 
 const DEFAULT_MTU = 1500

@@ -6,6 +6,7 @@ export const noopOffer: OfferedProvider = {
   name: 'noop_driver',
   description: 'Accepts every load balancer and carries nothing out.',
   capabilities: {},
+  usesMachines: false,
   datagramsAcrossIpVersions: true,
   flavorKeys: flavorKeys(),
   availabilityZoneKeys: availabilityZoneKeys(),

@@ -60,7 +60,7 @@ export type RenderedBackend = {
 
 /**
  * A pool for one listener, with all its members: what is under deletion is left out, what is disabled stays as a disabled server.
- * @param fullconn the listener's limit within that of the amphora
+ * @param fullconn the listener's share of the amphora's connections
  * @throws ProvisioningFault for a value that cannot be written
  */
 export function renderBackend(
@@ -111,7 +111,7 @@ function backendModel(
     consistentHash: HASHING.includes(pool.lbAlgorithm),
     keepsSourcePort: pool.lbAlgorithm === 'SOURCE_IP_PORT',
     persistence: persistenceModel(pool, listener),
-    fullconn: integer(fullconn, `${what}, connection_limit`, 1, 1_000_000),
+    fullconn: integer(Math.max(1, fullconn), `${what}, connection_limit`, 1, 10_000_000),
     timeoutConnect: milliseconds(listener.timeoutMemberConnect, `${what}, timeout_member_connect`),
     timeoutServer: milliseconds(listener.timeoutMemberData, `${what}, timeout_member_data`),
     timeoutCheck: monitor === null ? null : checkTimeout(monitor),

@@ -1,3 +1,4 @@
+import type { MachineLimits } from '../../../load-balancer/capacity.js'
 import type { Port, Subnet } from '../../../network/driver.js'
 
 /** What rendering must know of one amphora beside the tree of its load balancer. */
@@ -7,8 +8,8 @@ export type AmphoraFacts = {
   fence: number
   /** As the agent's hello reports it, such as `2.6.12-1+deb12u4`. */
   haproxyVersion: string
-  /** Most connections that HAProxy may be told to take. It needs two open files for each, so the limit on open files bounds this. */
-  maxConnections: number
+  /** Of its machine: connections and checks must fit. */
+  limits: MachineLimits
   /** The plugged cards, the management card left out; exactly one of them is on the VIP's subnet. */
   cards: readonly Card[]
   /** Null for a single amphora, which holds the VIP itself. */

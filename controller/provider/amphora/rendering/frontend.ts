@@ -23,6 +23,8 @@ export type FrontendModel = {
   binds: ConfigurationWord[]
   /** Sources that may connect; none named is all. */
   allowedSources: ConfigurationWord[]
+  /** Its limit is 0, which HAProxy would take for none. */
+  admitsNobody: boolean
   maxconn: ConfigurationWord
   timeoutClient: ConfigurationWord
   logFormat: ConfigurationWord
@@ -43,7 +45,7 @@ const INSERTED_HEADERS: Readonly<Record<string, ConfigurationWord>> = {
 
 /**
  * @param pool the default pool, when it can serve
- * @param maxconn the listener's limit within that of the amphora
+ * @param maxconn the listener's share of the amphora's connections
  * @throws ProvisioningFault for a value that cannot be written
  */
 export function frontendModel(
@@ -64,7 +66,8 @@ export function frontendModel(
       endpoint(vip.address, listener.protocolPort, `${what}, address`),
     ),
     allowedSources: (listener.allowedCidrs ?? []).map(source => cidr(source, `${what}, allowed_cidrs`)),
-    maxconn: integer(maxconn, `${what}, connection_limit`, 1, 1_000_000),
+    admitsNobody: maxconn === 0,
+    maxconn: integer(Math.max(1, maxconn), `${what}, connection_limit`, 1, 10_000_000),
     timeoutClient: milliseconds(listener.timeoutClientData, `${what}, timeout_client_data`),
     // a request has a line and a status in HTTP only; the two dashes before %b are the client's certificate, of which there is none
     logFormat: http

@@ -7,7 +7,9 @@ import {
   HAPROXY_SOCKET_LINE,
   HAPROXY_USER,
 } from '../../../../amphora-agent/protocol/paths.js'
-import type { LoadBalancerTree } from '../../../load-balancer/tree.js'
+import { type Shares, shareConnections } from '../../../load-balancer/capacity.js'
+import type { ListenerNode, LoadBalancerTree, PoolNode } from '../../../load-balancer/tree.js'
+import { ProvisioningFault } from '../../provider.js'
 import { type BackendModel, renderBackend } from './backend.js'
 import type { AmphoraFacts } from './facts.js'
 import { type FrontendModel, frontendModel } from './frontend.js'
@@ -40,9 +42,6 @@ type ListenerModel = FrontendModel & { l7: L7Model }
 
 export type RenderedHaproxy = { model: HaproxyModel; backends: Backend[]; objects: ObjectTable }
 
-/** What an unlimited listener counts as. */
-const DEFAULT_CONNECTION_LIMIT = 50_000
-
 /**
  * HAProxy's configuration for one load balancer, or null when there is nothing to serve: no enabled listener, or the load balancer is disabled.
  * Pure, and independent of the order of rows. What is disabled or under deletion is left out; a disabled member stays as a
@@ -55,16 +54,15 @@ export function haproxyModel(tree: LoadBalancerTree, facts: AmphoraFacts): Rende
   if (listeners.length === 0) return null
   const pools = new Map(tree.pools.filter(isWanted).map(pool => [pool.id, pool]))
 
-  const { maxConnections } = facts
   const abilities = { addsServersWithCookies: isAtLeast(facts.haproxyVersion, [3, 0]) }
-  const bound = (limit: number) => Math.min(limit > 0 ? limit : DEFAULT_CONNECTION_LIMIT, maxConnections)
+  const shares = sharesOf(tree, listeners, pools, facts)
   const frontends: ListenerModel[] = []
   const backendModels: BackendModel[] = []
   const backends: Backend[] = []
   const objects: ObjectTable = { listeners: listeners.map(listener => listener.id), pools: [] }
   for (const listener of listeners) {
     const defaultPool = listener.defaultPoolId === null ? undefined : pools.get(listener.defaultPoolId)
-    const maxconn = bound(listener.connectionLimit)
+    const maxconn = listener.connectionLimit < 0 ? shares.unlimited : listener.connectionLimit
     frontends.push({ ...frontendModel(tree, listener, defaultPool, maxconn), l7: l7Model(listener, pools) })
     for (const pool of servingPools(listener, pools)) {
       const rendered = renderBackend(tree, listener, pool, maxconn, abilities)
@@ -73,7 +71,6 @@ export function haproxyModel(tree: LoadBalancerTree, facts: AmphoraFacts): Rende
       objects.pools.push({ poolId: pool.id, listenerId: listener.id, members: rendered.members })
     }
   }
-  const total = listeners.reduce((sum, listener) => sum + bound(listener.connectionLimit), 0)
   const model: HaproxyModel = {
     loadBalancerId: identifier(tree.id, 'Load balancer id'),
     socketLine: keywords(HAPROXY_SOCKET_LINE),
@@ -81,7 +78,7 @@ export function haproxyModel(tree: LoadBalancerTree, facts: AmphoraFacts): Rende
     user: keywords(HAPROXY_USER),
     group: keywords(HAPROXY_GROUP),
     chroot: keywords(HAPROXY_CHROOT),
-    maxconn: integer(Math.min(total, maxConnections), 'maxconn', 1, 1_000_000),
+    maxconn: integer(Math.max(1, shares.total), 'maxconn', 1, 10_000_000),
     hardStopAfter: keywords('10m'),
     // Whoever changes a listener again and again and keeps a connection open each time would else fill the machine with old workers.
     mostReloads: keywords('20'),
@@ -94,4 +91,24 @@ export function haproxyModel(tree: LoadBalancerTree, facts: AmphoraFacts): Rende
     backends: backendModels,
   }
   return { model, backends, objects }
+}
+
+/** @throws ProvisioningFault when the machine cannot give what is asked for */
+function sharesOf(
+  tree: LoadBalancerTree,
+  listeners: readonly ListenerNode[],
+  pools: ReadonlyMap<string, PoolNode>,
+  { limits }: AmphoraFacts,
+): Shares {
+  const checks = listeners
+    .flatMap(listener => servingPools(listener, pools))
+    .filter(({ healthMonitor }) => healthMonitor !== null && isWanted(healthMonitor))
+    .reduce((sum, { members }) => sum + members.filter(({ change }) => change !== 'delete').length, 0)
+  const shares = shareConnections(limits, {
+    connectionLimits: listeners.map(({ connectionLimit }) => connectionLimit),
+    vips: 1 + tree.additionalVips.length,
+    checks,
+  })
+  if ('excess' in shares) throw new ProvisioningFault('machine-too-small', shares.excess)
+  return shares
 }

@@ -1,0 +1,57 @@
+/** What the machine of an amphora gives, as its agent tells. */
+export type MachineLimits = { openFiles: number; memoryBytes: number }
+
+/** What a load balancer asks of each of its amphorae. */
+export type Demand = {
+  /** Of each enabled listener; -1 takes an equal part of what the others leave. */
+  connectionLimits: readonly number[]
+  /** Addresses on which each listener listens. */
+  vips: number
+  /** Monitored members, once for each listener that their pool serves. */
+  checks: number
+}
+
+/** How HAProxy's connections are shared. Together the listeners never take more than there is, so that a full one costs the others nothing. */
+export type Shares = {
+  /** Of all listeners together. */
+  total: number
+  /** Of each listener whose limit is -1. */
+  unlimited: number
+}
+
+/** For logs, sockets of its own, threads, stick tables, and connections to the statistics. */
+const FILES_OF_ITS_OWN = 200
+/** A client's and a member's. */
+const FILES_PER_CONNECTION = 2
+/** Two buffers of 16 KiB, and what is known of a connection on both sides. */
+const BYTES_PER_CONNECTION = 40 * 1024
+/** The other half is for HAProxy's programs before and after a reload, the agent and the kernel. */
+const SHARE_OF_MEMORY = 1 / 2
+/** Less than this would be no unlimited listener. */
+const LEAST_UNLIMITED = 100
+/** More is asked for by name. */
+const MOST_UNLIMITED = 50_000
+
+/** @returns the shares, or what is too much, in a sentence with the numbers that fit */
+export function shareConnections(limits: MachineLimits, demand: Demand): Shares | { excess: string } {
+  const { connectionLimits, vips, checks } = demand
+  const named = connectionLimits.filter(limit => limit >= 0).reduce((sum, limit) => sum + limit, 0)
+  const unlimited = connectionLimits.filter(limit => limit < 0).length
+  const listening = connectionLimits.length * vips
+  const files = limits.openFiles - FILES_OF_ITS_OWN - listening
+  const byMemory = Math.floor((limits.memoryBytes * SHARE_OF_MEMORY) / BYTES_PER_CONNECTION)
+  const connections = Math.min(Math.floor((files - checks) / FILES_PER_CONNECTION), byMemory)
+  const left = connections - named
+  if (left < unlimited * LEAST_UNLIMITED) {
+    const forNamed = Math.max(0, connections - unlimited * LEAST_UNLIMITED)
+    const forChecks = Math.max(0, files - FILES_PER_CONNECTION * (named + unlimited * LEAST_UNLIMITED))
+    return {
+      excess:
+        `The machine of an amphora cannot give what the load balancer asks for: connection limits of ${named} in all` +
+        ` and ${checks} monitored members (counted for each listener that they serve). With these members, limits of ${forNamed}` +
+        ` in all fit; with these limits, ${forChecks} monitored members.`,
+    }
+  }
+  const each = unlimited === 0 ? 0 : Math.min(Math.floor(left / unlimited), MOST_UNLIMITED)
+  return { total: named + unlimited * each, unlimited: each }
+}
