@@ -42,33 +42,27 @@ export async function storeToken(
 ): Promise<void> {
   const userId = document.user.id
   const applicationCredentialId = document.application_credential?.id ?? null
-  const others = () =>
-    trx('token')
-      .where({ user_id: userId })
-      .whereRaw(`application_credential_id IS ${applicationCredentialId === null ? '' : 'NOT'} NULL`)
-  const areTooMany = async () =>
-    (await others()
-      .select(trx.raw('1'))
-      .offset(mostPerUser - 1)
-      .first()) !== undefined
-  if (await areTooMany()) {
-    // So many at once that the next thousand logins need not look.
-    const ended = others().whereRaw('expires_at < now()').orderBy('expires_at').limit(PURGED_AT_ONCE).select('sha256')
-    await trx('token').whereIn('sha256', ended).delete()
-    if (await areTooMany()) {
-      const message = 'The user has too many tokens that are good: revoke some, or use them until they end.'
-      throw new FloodError(429, message, `Tokens of user ${userId}`, 60)
-    }
+  const others = `FROM token WHERE user_id = ? AND application_credential_id IS ${applicationCredentialId === null ? '' : 'NOT'} NULL`
+  const insert = async (): Promise<boolean> => {
+    const { rowCount } = await trx.raw(
+      `INSERT INTO token (sha256, user_id, project_id, domain_id, application_credential_id, document, expires_at)
+       SELECT ?, ?, ?, ?, ?, ?::jsonb, ?::timestamptz WHERE NOT EXISTS (SELECT ${others} OFFSET ?)`,
+      [
+        ...[sha256, userId, document.project?.id ?? null, document.domain?.id ?? null, applicationCredentialId],
+        ...[JSON.stringify(document), expiresAt, userId, mostPerUser - 1],
+      ],
+    )
+    return rowCount === 1
   }
-  await trx('token').insert({
-    sha256,
-    user_id: userId,
-    project_id: document.project?.id ?? null,
-    domain_id: document.domain?.id ?? null,
-    application_credential_id: applicationCredentialId,
-    document,
-    expires_at: expiresAt,
-  })
+  if (await insert()) return
+  // So many at once that the next thousand logins need not look.
+  await trx.raw(
+    `DELETE FROM token WHERE sha256 IN (SELECT sha256 ${others} AND expires_at < now() ORDER BY expires_at LIMIT ?)`,
+    [userId, PURGED_AT_ONCE],
+  )
+  if (await insert()) return
+  const message = 'The user has too many tokens that are good: revoke some, or use them until they end.'
+  throw new FloodError(429, message, `Tokens of user ${userId}`, 60)
 }
 
 /** Each statement is short, whatever has gathered. */
