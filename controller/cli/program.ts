@@ -155,6 +155,10 @@ function createProgram(): { program: Command; status: () => number } {
       status = await (await import('./key-manager/audit.js')).verifyAuditLog(directory(), options.noted)
     })
   audit
+    .command('accept')
+    .description('after a restore: take the chain as it is, whatever this machine kept of its end')
+    .action(async () => (await import('./key-manager/audit.js')).acceptAuditLog(directory()))
+  audit
     .command('export')
     .option('--from <time>', 'records of this time and later')
     .option('--until <time>', 'records before this time')

@@ -1,14 +1,16 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { passwordOf } from '../config/first-start.js'
-import { connect } from '../database/connection.js'
+import { connect, type Database } from '../database/connection.js'
 import { migrate, prepareSchema } from '../database/migrate.js'
 import { serviceSchemas } from '../database/services.js'
 import { sqlState } from '../database/transaction.js'
 import { databaseUrl, type Instance, openDatabase } from './instance.js'
 import { Sentence } from './sentence.js'
+import { print } from './terminal.js'
 
 /** SQLSTATE cannot_connect_now: the server is starting or stopping. */
 const NOT_YET = '57P03'
+const INSUFFICIENT_PRIVILEGE = '42501'
 const PATIENCE_MS = 15_000
 
 /**
@@ -16,18 +18,11 @@ const PATIENCE_MS = 15_000
  * @throws Sentence when the database cannot be reached
  */
 export async function prepareTables(instance: Instance): Promise<void> {
-  const administratorUrl = instance.config.database.url
-  if (administratorUrl !== undefined) {
-    const administrator = connect({ url: administratorUrl, applicationName: 'krater db migrate', poolSize: 1 })
-    try {
-      await waitUntilReachable(() => administrator.raw('SELECT 1'), administratorUrl)
-      for (const { schema } of serviceSchemas) {
-        await prepareSchema(administrator, schema, passwordOf(databaseUrl(instance, schema)))
-      }
-    } finally {
-      await administrator.destroy()
+  await asAdministrator(instance, async administrator => {
+    for (const { schema } of serviceSchemas) {
+      await prepareSchema(administrator, schema, passwordOf(databaseUrl(instance, schema)))
     }
-  }
+  })
   for (const service of serviceSchemas) {
     const database = openDatabase(instance, service.schema, 'db migrate')
     try {
@@ -36,6 +31,29 @@ export async function prepareTables(instance: Instance): Promise<void> {
     } finally {
       await database.destroy()
     }
+  }
+  await asAdministrator(instance, async administrator => {
+    for (const { schema, giveAway } of serviceSchemas) {
+      await giveAway?.(administrator).catch(error => {
+        if (sqlState(error) !== INSUFFICIENT_PRIVILEGE) throw error
+        print(
+          `The ${schema} tables stay with their own role: giving the audit log to another needs a superuser's URL in database.url.`,
+        )
+      })
+    }
+  })
+}
+
+/** Nothing happens when no administrator's URL is configured. */
+async function asAdministrator({ config }: Instance, body: (administrator: Database) => Promise<void>): Promise<void> {
+  const { url } = config.database
+  if (url === undefined) return
+  const administrator = connect({ url, applicationName: 'krater db migrate', poolSize: 1 })
+  try {
+    await waitUntilReachable(() => administrator.raw('SELECT 1'), url)
+    await body(administrator)
+  } finally {
+    await administrator.destroy()
   }
 }
 

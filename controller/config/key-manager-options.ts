@@ -43,6 +43,13 @@ export const keyManagerOptions = {
     .nullable()
     .default(null)
     .describe('How long linked records of the audit log are kept; for ever when not given'),
+  audit_head_file: z
+    .string()
+    .min(1)
+    .optional()
+    .describe(
+      'File in which the worker keeps the end of the audit log, outside the database; key-manager-audit-head in the state directory when not given',
+    ),
   delete_referenced_secrets: flag
     .default(false)
     .describe('Whether a secret may be deleted while containers refer to it; the references then vanish'),

@@ -44,6 +44,10 @@ function keyManagerMasterFile({ key_manager: { crypto } }: Configuration, direct
   return master_key_file ?? join(directory, 'keys/key-manager-master')
 }
 
+/** The file in which a worker of the key manager keeps the end of the audit log. */
+export const auditHeadFile = (config: Configuration, directory: string): string =>
+  config.key_manager.audit_head_file ?? join(directory, 'key-manager-audit-head')
+
 /** A password of 32 characters that needs no quoting anywhere. */
 export const generatePassword = (): string => randomBytes(24).toString('base64url')
 

@@ -12,6 +12,8 @@ export type ServiceSchema = {
   /** Name of the PostgreSQL schema; the role is `krater_<schema>`. */
   schema: 'identity' | 'network' | 'load_balancer' | 'key_manager'
   migrations: readonly Migration[]
+  /** What an administrator does after the migrations, each time: gives away what the service uses but must not own. */
+  giveAway?: (administrator: Knex) => Promise<void>
 }
 
 export const roleOf = (schema: ServiceSchema['schema']): string => `krater_${schema}`
@@ -39,7 +41,8 @@ export async function prepareSchema(
       error.message = `ALTER ROLE ${role}: ${error.message.slice(error.message.lastIndexOf(' - ') + 3)}`
       throw error
     })
-    await trx.raw('ALTER ROLE ?? SET search_path = ??', [role, schema])
+    // The second one, if there is any, holds what the service uses but does not own.
+    await trx.raw('ALTER ROLE ?? SET search_path = ??, ??', [role, schema, `${schema}_audit`])
     await trx.raw('CREATE SCHEMA IF NOT EXISTS ?? AUTHORIZATION ??', [schema, role])
   })
 }

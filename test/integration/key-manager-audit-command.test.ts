@@ -4,9 +4,10 @@ import { mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync }
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t from 'tap'
-import { exportAuditLog, verifyAuditLog } from '../../controller/cli/key-manager/audit.js'
+import { acceptAuditLog, exportAuditLog, verifyAuditLog } from '../../controller/cli/key-manager/audit.js'
 import { keyFiles, loadKeyManagerAuditKey } from '../../controller/config/keys.js'
 import { configurationSchema } from '../../controller/config/schema.js'
+import { writeHead } from '../../controller/key-manager/audit/head.js'
 import { linkRecords } from '../../controller/key-manager/audit/linker.js'
 import { createTestDatabase } from '../support/database.js'
 
@@ -91,4 +92,21 @@ t.test('verification tells by its status whether all is as it was recorded', asy
   t.equal(await verifyAuditLog(directory, noted), 0)
   t.equal(await verifyAuditLog(directory, noted.replace('10:', '11:')), 1)
   await t.rejects(verifyAuditLog(directory, 'nonsense'), /position:hash/)
+})
+
+t.test('what the worker kept is compared, until an operator accepts another chain', async t => {
+  const { position, hash, at } = await database('audit_record')
+    .whereNotNull('position')
+    .orderBy('position', 'desc')
+    .first()
+  const headFile = join(directory, 'key-manager-audit-head')
+  writeHead(headFile, key, { position, hash, at: String(at) })
+  t.equal(await verifyAuditLog(directory, undefined), 0)
+  writeHead(headFile, key, { position: position + 100, hash, at: String(at) })
+  t.equal(await verifyAuditLog(directory, undefined), 1, 'the end was cut off')
+  await acceptAuditLog(directory)
+  t.equal(await verifyAuditLog(directory, undefined), 0)
+  t.match(await database('audit_record').where({ action: 'audit.accept' }), [{ detail: { position: position + 100 } }])
+  writeFileSync(headFile, '{}')
+  t.equal(await verifyAuditLog(directory, undefined), 1)
 })

@@ -1,6 +1,9 @@
 import { randomBytes } from 'node:crypto'
+import { readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { connect, type Database } from '../../controller/database/connection.js'
+import { readHead } from '../../controller/key-manager/audit/head.js'
 import { linkRecords, startAuditLinker } from '../../controller/key-manager/audit/linker.js'
 import { countPrunable, pruneAudit } from '../../controller/key-manager/audit/prune.js'
 import { exportAudit, verifyAudit } from '../../controller/key-manager/audit/read.js'
@@ -9,6 +12,7 @@ import { createTestDatabase } from '../support/database.js'
 import { startTestKeyManager } from '../support/key-manager-api.js'
 import { FOREIGN, tokenOf } from '../support/load-balancer-api.js'
 import { eventually, quiet } from '../support/machines.js'
+import { recordLog } from '../support/recorded-log.js'
 import { startStatementProxy } from '../support/statement-proxy.js'
 
 const key = randomBytes(32)
@@ -89,7 +93,8 @@ t.test('the chain', async t => {
     await database.raw(
       `INSERT INTO audit_record (action, outcome, target_type) SELECT 'secret.create', 'success', 'secret' FROM generate_series(1, 2500)`,
     )
-    const linkers = await Promise.all([1, 2, 3].map(() => startAuditLinker({ database, key, log: quiet })))
+    const headFile = join(t.testdir({}), 'head')
+    const linkers = await Promise.all([1, 2, 3].map(() => startAuditLinker({ database, key, headFile, log: quiet })))
     await eventually('all are linked', async () => (await verifyAudit(database, key)).waiting === 0 || null)
     await Promise.all(linkers.map(linker => linker.stop()))
     t.match(await verifyAudit(database, key), { verified: 2505, fault: null })
@@ -114,38 +119,114 @@ t.test('the chain', async t => {
       'DELETE FROM audit_record WHERE position = 3',
       'TRUNCATE audit_record',
     ]) {
-      await t.rejects(database.raw(statement), /only ever added/, statement)
+      await t.rejects(database.raw(statement), /only ever added|permission denied/, statement)
+      await t.rejects(
+        superuser.raw(statement.replace('audit_', 'key_manager_audit.audit_')),
+        /only ever added/,
+        statement,
+      )
     }
     await record('unlinked')
-    await t.rejects(database.raw(`UPDATE audit_record SET action = 'x' WHERE position IS NULL`), /only ever added/)
+    for (const statement of [
+      `UPDATE audit_record SET action = 'x' WHERE position IS NULL`,
+      'ALTER TABLE audit_record DISABLE TRIGGER USER',
+      'ALTER TABLE audit_record RENAME TO away',
+      'DROP TABLE audit_record CASCADE',
+      'DROP SCHEMA key_manager_audit CASCADE',
+      'ALTER TABLE audit_record OWNER TO krater_key_manager',
+      'CREATE OR REPLACE FUNCTION key_manager_audit.removable_audit(at timestamptz) RETURNS boolean LANGUAGE sql AS $$ SELECT true $$',
+      `INSERT INTO audit_record (at, action, outcome, target_type) VALUES ('2020-01-01', 'x', 'success', 'secret')`,
+      'SET ROLE krater_key_manager_audit',
+    ]) {
+      await t.rejects(database.raw(statement), /permission denied|must be owner/, statement)
+    }
     await linkRecords(database, key)
   })
 
   t.test('whoever gets around that is found out', async t => {
     const tampered = async (statement: string, fault: RegExp, noted?: { position: number; hash: string }) => {
-      await superuser.raw('CREATE TABLE kept AS TABLE key_manager.audit_record')
-      await superuser.raw('ALTER TABLE key_manager.audit_record DISABLE TRIGGER USER')
+      await superuser.raw('CREATE TABLE kept AS TABLE key_manager_audit.audit_record')
+      await superuser.raw('ALTER TABLE key_manager_audit.audit_record DISABLE TRIGGER USER')
       await superuser.raw(statement)
       t.match((await verifyAudit(database, key, noted)).fault, fault, statement)
-      await superuser.raw('TRUNCATE key_manager.audit_record')
-      await superuser.raw('INSERT INTO key_manager.audit_record OVERRIDING SYSTEM VALUE TABLE kept')
+      await superuser.raw('TRUNCATE key_manager_audit.audit_record')
+      await superuser.raw('INSERT INTO key_manager_audit.audit_record OVERRIDING SYSTEM VALUE TABLE kept')
       await superuser.raw('DROP TABLE kept')
-      await superuser.raw('ALTER TABLE key_manager.audit_record ENABLE TRIGGER USER')
+      await superuser.raw('ALTER TABLE key_manager_audit.audit_record ENABLE TRIGGER USER')
       t.equal((await verifyAudit(database, key)).fault, null)
     }
     const { head } = await verifyAudit(database, key)
     await tampered(
-      `UPDATE key_manager.audit_record SET user_id = 'other' WHERE position = 3`,
+      `UPDATE key_manager_audit.audit_record SET user_id = 'other' WHERE position = 3`,
       /^Record 3 .* is not what/,
     )
-    await tampered('DELETE FROM key_manager.audit_record WHERE position = 7', /^Record 7 of the chain is missing/)
-    await tampered(`UPDATE key_manager.audit_record SET hash = '\\x00' WHERE position = 9`, /^Record 9 /)
-    await tampered('DELETE FROM key_manager.audit_record WHERE position > 2000', /does not hold record/, head!)
+    await tampered('DELETE FROM key_manager_audit.audit_record WHERE position = 7', /^Record 7 of the chain is missing/)
+    await tampered(`UPDATE key_manager_audit.audit_record SET hash = '\\x00' WHERE position = 9`, /^Record 9 /)
+    await tampered('DELETE FROM key_manager_audit.audit_record WHERE position > 2000', /does not hold record/, head!)
     await tampered(
-      `INSERT INTO key_manager.audit_record (action, outcome, target_type, position, hash) VALUES ('x', 'success', 'secret', 0, '\\x00')`,
+      `INSERT INTO key_manager_audit.audit_record (action, outcome, target_type, position, hash) VALUES ('x', 'success', 'secret', 0, '\\x00')`,
       /^Record 0 was put before the beginning of the chain, which is record 1\./,
     )
     t.match((await verifyAudit(database, randomBytes(32))).fault, /audit key is another/)
+  })
+
+  t.test('the end that is kept outside the database tells what was taken away', async t => {
+    const directory = t.testdir({})
+    const file = join(directory, 'head')
+    const logged = recordLog()
+    const follow = async () => {
+      const linker = await startAuditLinker({ database, key, headFile: file, log: logged.log })
+      await linker.stop()
+    }
+    const kept = () => {
+      const head = readHead(file, key)
+      return head === null || head === 'forged' ? null : head
+    }
+    await follow()
+    t.match(kept(), { position: 2508 })
+    t.equal((await verifyAudit(database, key, null, kept())).fault, null)
+    await superuser.raw('CREATE TABLE kept AS TABLE key_manager_audit.audit_record')
+    await superuser.raw('ALTER TABLE key_manager_audit.audit_record DISABLE TRIGGER USER')
+    const before = readFileSync(file, 'utf8')
+    for (const [statement, fault] of [
+      [
+        'DELETE FROM key_manager_audit.audit_record WHERE position > 2500',
+        /once ended with record 2508 .*now ends with record 2500/,
+      ],
+      [
+        'TRUNCATE key_manager_audit.audit_record',
+        /once ended with record 2508 .*holds no record: all of it was removed/,
+      ],
+    ] as const) {
+      await superuser.raw(statement)
+      t.equal((await verifyAudit(database, key)).fault, null, 'the database alone does not tell')
+      t.match((await verifyAudit(database, key, null, kept())).fault, fault)
+      await follow()
+      t.match(logged.text(), fault, 'the worker says it')
+      // Put back to a backup, and written on.
+      await superuser.raw('TRUNCATE key_manager_audit.audit_record')
+      await superuser.raw(
+        'INSERT INTO key_manager_audit.audit_record OVERRIDING SYSTEM VALUE SELECT * FROM kept WHERE position <= 2500',
+      )
+      for (let made = 0; made < 20; made++) await record('after')
+      await follow()
+      t.match((await verifyAudit(database, key, null, kept())).fault, /2508 .*holds another one there/)
+      t.equal(readFileSync(file, 'utf8'), before, 'what is kept stays')
+      await superuser.raw('TRUNCATE key_manager_audit.audit_record')
+      await superuser.raw('INSERT INTO key_manager_audit.audit_record OVERRIDING SYSTEM VALUE TABLE kept')
+    }
+    await superuser.raw('DROP TABLE kept')
+    await superuser.raw('ALTER TABLE key_manager_audit.audit_record ENABLE TRIGGER USER')
+    t.equal((await verifyAudit(database, key, null, kept())).fault, null)
+    writeFileSync(file, before.replace('"position":2508', '"position":2507'))
+    t.equal(readHead(file, key), 'forged')
+    writeFileSync(file, 'nonsense')
+    await follow()
+    t.match(logged.text(), /which keeps the end of the chain, was changed/)
+    rmSync(file)
+    await follow()
+    t.match(kept(), { position: 2508 })
+    t.equal(statSync(file).mode & 0o777, 0o600)
   })
 
   t.test('the export names every field, and can be narrowed', async t => {
@@ -183,8 +264,8 @@ t.test('retention', async t => {
   const { database, superuser } = await ownDatabase(t)
   const retention = { days: 40, key }
   const insert = (count: number, daysAgo: number) =>
-    database.raw(
-      `INSERT INTO audit_record (at, action, outcome, target_type)
+    superuser.raw(
+      `INSERT INTO key_manager_audit.audit_record (at, action, outcome, target_type)
        SELECT now() - ? * interval '1 day', 'secret.create', 'success', 'secret' FROM generate_series(1, ?::integer)`,
       [daysAgo, count],
     )
@@ -241,8 +322,10 @@ t.test('retention', async t => {
     for (const place of [young, { ...old, hash: Buffer.alloc(32) }, { ...old, position: 1400 }, { position: 1499 }]) {
       await t.rejects(database('audit_anchor').update(place), /goes on from an old record only/)
     }
-    await t.rejects(database('audit_anchor').delete(), /goes on from/)
-    await t.rejects(database.raw('TRUNCATE audit_anchor'), /goes on from/)
+    await t.rejects(database('audit_anchor').delete(), /permission denied/)
+    await t.rejects(superuser.raw('DELETE FROM key_manager_audit.audit_anchor'), /goes on from/)
+    await t.rejects(database.raw('TRUNCATE audit_anchor'), /permission denied/)
+    await t.rejects(superuser.raw('TRUNCATE key_manager_audit.audit_anchor'), /goes on from/)
     t.same(await database('audit_anchor').first(), anchor)
   })
 
@@ -255,37 +338,46 @@ t.test('retention', async t => {
       const harmed = async (statement: string, fault: RegExp, refused: RegExp | null = fault) => {
         const tables = ['audit_record', 'audit_anchor']
         for (const table of tables) {
-          await superuser.raw('CREATE TABLE ?? AS TABLE key_manager.??', [`kept_${table}`, table])
-          await superuser.raw('ALTER TABLE key_manager.?? DISABLE TRIGGER USER', [table])
+          await superuser.raw('CREATE TABLE ?? AS TABLE key_manager_audit.??', [`kept_${table}`, table])
+          await superuser.raw('ALTER TABLE key_manager_audit.?? DISABLE TRIGGER USER', [table])
         }
         await superuser.raw(statement)
         t.match((await verify()).fault, fault, statement)
         if (refused !== null) await t.rejects(pruneAudit(database, { days: 5, key }), refused, statement)
         for (const table of tables) {
-          await superuser.raw('TRUNCATE key_manager.??', [table])
-          await superuser.raw('INSERT INTO key_manager.?? OVERRIDING SYSTEM VALUE TABLE ??', [table, `kept_${table}`])
+          await superuser.raw('TRUNCATE key_manager_audit.??', [table])
+          await superuser.raw('INSERT INTO key_manager_audit.?? OVERRIDING SYSTEM VALUE TABLE ??', [
+            table,
+            `kept_${table}`,
+          ])
           await superuser.raw('DROP TABLE ??', [`kept_${table}`])
-          await superuser.raw('ALTER TABLE key_manager.?? ENABLE TRIGGER USER', [table])
+          await superuser.raw('ALTER TABLE key_manager_audit.?? ENABLE TRIGGER USER', [table])
         }
         t.equal((await verify()).fault, null)
       }
-      await harmed('DELETE FROM key_manager.audit_record WHERE position < 1503', /^Record 1501 of the chain is missing/)
-      await harmed('DELETE FROM key_manager.audit_record WHERE position = 1502', /^Record 1502 of the chain is missing/)
-      await harmed('DELETE FROM key_manager.audit_anchor', /^Record 1 of the chain is missing/)
       await harmed(
-        `UPDATE key_manager.audit_record SET user_id = 'x' WHERE position = 1501`,
+        'DELETE FROM key_manager_audit.audit_record WHERE position < 1503',
+        /^Record 1501 of the chain is missing/,
+      )
+      await harmed(
+        'DELETE FROM key_manager_audit.audit_record WHERE position = 1502',
+        /^Record 1502 of the chain is missing/,
+      )
+      await harmed('DELETE FROM key_manager_audit.audit_anchor', /^Record 1 of the chain is missing/)
+      await harmed(
+        `UPDATE key_manager_audit.audit_record SET user_id = 'x' WHERE position = 1501`,
         /^Record 1501 .* is not what/,
       )
       await harmed(
-        `WITH target AS (SELECT r.* FROM key_manager.audit_record r WHERE r.position = 1502),
-            gone AS (DELETE FROM key_manager.audit_record WHERE position <= 1502)
-       UPDATE key_manager.audit_anchor a SET position = t.position, hash = t.hash, at = t.at FROM target t`,
+        `WITH target AS (SELECT r.* FROM key_manager_audit.audit_record r WHERE r.position = 1502),
+            gone AS (DELETE FROM key_manager_audit.audit_record WHERE position <= 1502)
+       UPDATE key_manager_audit.audit_anchor a SET position = t.position, hash = t.hash, at = t.at FROM target t`,
         /anchor.* was moved or changed/,
       )
-      await harmed(`UPDATE key_manager.audit_anchor SET cutoff = now()`, /anchor.* was moved or changed/)
+      await harmed(`UPDATE key_manager_audit.audit_anchor SET cutoff = now()`, /anchor.* was moved or changed/)
       await harmed(
-        `INSERT INTO key_manager.audit_record (action, outcome, target_type, position, hash)
-         SELECT action, outcome, target_type, 7, hash FROM key_manager.audit_record WHERE position = 1501`,
+        `INSERT INTO key_manager_audit.audit_record (action, outcome, target_type, position, hash)
+         SELECT action, outcome, target_type, 7, hash FROM key_manager_audit.audit_record WHERE position = 1501`,
         /^Record 7 was put before .* record 1501\./,
         null,
       )
@@ -294,9 +386,9 @@ t.test('retention', async t => {
   )
 
   t.test('when all that was linked is gone, the chain goes on from the anchor', async t => {
-    await superuser.raw('ALTER TABLE key_manager.audit_record DISABLE TRIGGER USER')
-    await superuser.raw(`DELETE FROM key_manager.audit_record WHERE position > 1500`)
-    await superuser.raw('ALTER TABLE key_manager.audit_record ENABLE TRIGGER USER')
+    await superuser.raw('ALTER TABLE key_manager_audit.audit_record DISABLE TRIGGER USER')
+    await superuser.raw(`DELETE FROM key_manager_audit.audit_record WHERE position > 1500`)
+    await superuser.raw('ALTER TABLE key_manager_audit.audit_record ENABLE TRIGGER USER')
     t.match(await verify(), { verified: 0, head: { position: 1500 }, fault: null })
     await insert(3, 50)
     await link()
@@ -318,8 +410,10 @@ t.test('retention may go on while the chain is verified', async t => {
     await proxy.stop()
     await own.drop()
   })
-  await database.raw(
-    `INSERT INTO audit_record (at, action, outcome, target_type)
+  const superuser = connect({ url: own.administratorUrl, applicationName: 'test', poolSize: 1 })
+  t.teardown(() => superuser.destroy())
+  await superuser.raw(
+    `INSERT INTO key_manager_audit.audit_record (at, action, outcome, target_type)
      SELECT now() - n * interval '10 days', 'secret.create', 'success', 'secret' FROM unnest(ARRAY[6, 6, 5, 1]) n`,
   )
   await linkRecords(database, key)

@@ -2,6 +2,7 @@ import { chmodSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { runCommandLine } from '../../controller/cli/program.js'
+import { connect } from '../../controller/database/connection.js'
 import { linkRecords } from '../../controller/key-manager/audit/linker.js'
 import { clean, tryCleaning } from '../../controller/key-manager/housekeeping/clean.js'
 import { deleteExpiredSecrets } from '../../controller/key-manager/housekeeping/expire.js'
@@ -205,6 +206,8 @@ t.test('the command says what it did', async t => {
 })
 
 t.test('audit records go when they are past their retention, if there is one', async t => {
+  const superuser = connect({ url: keyManager.administratorUrl, applicationName: 'test', poolSize: 1 })
+  t.teardown(() => superuser.destroy())
   const key = Buffer.alloc(32, 0x5a)
   const directory = t.testdir({ keys: { 'key-manager-audit': key.toString('hex') } })
   const keyFile = join(directory, 'keys/key-manager-audit')
@@ -216,8 +219,8 @@ t.test('audit records go when they are past their retention, if there is one', a
   process.env.KRATER_DATABASE_KEY_MANAGER = databaseUrl
   const old = () => database('audit_record').where('seq', '<', 0).orderBy('seq').pluck('seq')
   // Before all that the tests above have done.
-  await database.raw(
-    `INSERT INTO audit_record (seq, at, action, outcome, target_type) OVERRIDING SYSTEM VALUE
+  await superuser.raw(
+    `INSERT INTO key_manager_audit.audit_record (seq, at, action, outcome, target_type) OVERRIDING SYSTEM VALUE
      SELECT -n, now() - n * interval '20 days', 'secret.create', 'success', 'secret' FROM generate_series(2, 4) n`,
   )
   while ((await linkRecords(database, key)) > 0);

@@ -1,5 +1,6 @@
 import { randomBytes, randomUUID } from 'node:crypto'
 import t from 'tap'
+import { connect } from '../../controller/database/connection.js'
 import { CANARY } from '../support/canary.js'
 import { type AskOptions, startTestKeyManager } from '../support/key-manager-api.js'
 import { FOREIGN, type Json, OWN, tokenOf } from '../support/load-balancer-api.js'
@@ -367,10 +368,12 @@ t.test('what is done to payloads is on record', async t => {
 })
 
 t.test('no payload leaves when its reading cannot be recorded', async t => {
+  const superuser = connect({ url: api.administratorUrl, applicationName: 'test', poolSize: 1 })
+  t.teardown(() => superuser.destroy())
   const id = await store()
-  await database.raw('ALTER TABLE audit_record RENAME TO audit_record_away')
+  await superuser.raw('ALTER TABLE key_manager_audit.audit_record RENAME TO audit_record_away')
   const reply = await payloadOf(`/v1/secrets/${id}`)
-  await database.raw('ALTER TABLE audit_record_away RENAME TO audit_record')
+  await superuser.raw('ALTER TABLE key_manager_audit.audit_record_away RENAME TO audit_record')
   t.equal(reply.status, 500)
   t.notOk(reply.text.includes(CANARY))
   t.equal((await payloadOf(`/v1/secrets/${id}`)).text, CANARY)

@@ -71,7 +71,6 @@ async function ensureTemplate(cluster: Cluster, administrator: Database): Promis
       poolSize: 1,
     })
     for (const { schema } of serviceSchemas) await prepareSchema(inTemplate, schema, PASSWORD)
-    await inTemplate.destroy()
     for (const service of serviceSchemas) {
       const database = connect({
         url: cluster.urlOf(roleOf(service.schema), PASSWORD, building),
@@ -81,6 +80,8 @@ async function ensureTemplate(cluster: Cluster, administrator: Database): Promis
       await migrate(database, service)
       await database.destroy()
     }
+    for (const { giveAway } of serviceSchemas) await giveAway?.(inTemplate)
+    await inTemplate.destroy()
     await administrator.raw('ALTER DATABASE ?? RENAME TO ??', [building, name])
     return name
   } finally {

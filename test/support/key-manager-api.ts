@@ -27,6 +27,8 @@ export type TestKeyManager = {
   url: string
   database: Database
   databaseUrl: string
+  /** Of somebody with every right over that database. */
+  administratorUrl: string
   keyring: Keyring
   config: Service['config']
   ask: (method: string, path: string, body?: unknown, options?: AskOptions) => Promise<KeyManagerReply>
@@ -96,6 +98,7 @@ export async function startTestKeyManager(
     url: server.url,
     database,
     databaseUrl: testDatabase.urlOf('key_manager'),
+    administratorUrl: testDatabase.administratorUrl,
     keyring,
     config,
     ask,

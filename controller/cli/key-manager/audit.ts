@@ -1,7 +1,10 @@
 import { createWriteStream } from 'node:fs'
 import { pipeline } from 'node:stream/promises'
-import { keyFiles, loadKeyManagerAuditKey } from '../../config/keys.js'
+import { auditHeadFile, keyFiles, loadKeyManagerAuditKey } from '../../config/keys.js'
+import { followChain, forgedHead, readHead, writeHead } from '../../key-manager/audit/head.js'
+import { linkRecords } from '../../key-manager/audit/linker.js'
 import { type ExportFilter, exportAudit, verifyAudit } from '../../key-manager/audit/read.js'
+import { recordAudit } from '../../key-manager/audit/record.js'
 import { openDatabase, openInstance } from '../instance.js'
 import { Sentence } from '../sentence.js'
 import { print } from '../terminal.js'
@@ -15,12 +18,20 @@ export async function verifyAuditLog(directory: string, noted: string | undefine
   const expected = noted === undefined ? null : parseNoted(noted)
   const instance = openInstance(directory)
   const key = loadKeyManagerAuditKey(keyFiles(instance.config, directory))
+  const headFile = auditHeadFile(instance.config, directory)
+  const kept = readHead(headFile, key)
   const database = openDatabase(instance, 'key_manager', 'audit')
   try {
-    const { verified, head, waiting, waitingSince, fault, removed } = await verifyAudit(database, key, expected)
+    if (kept === 'forged') {
+      print(forgedHead(headFile))
+      return 1
+    }
+    if (kept === null)
+      print(`${headFile} keeps no end of the chain: on this machine no worker of the key manager runs.`)
+    const { verified, head, waiting, waitingSince, fault, removed } = await verifyAudit(database, key, expected, kept)
     if (waiting > 0) {
       print(
-        `${waiting} records wait for their link, the oldest since ${waitingSince}; the key manager's worker links them within a second or so.`,
+        `${waiting} records wait for their link, the oldest since ${waitingSince}; the key manager's worker links them within a second.`,
       )
     }
     if (removed !== null) {
@@ -37,6 +48,40 @@ export async function verifyAuditLog(directory: string, noted: string | undefine
       )
     }
     return 0
+  } finally {
+    await database.destroy()
+  }
+}
+
+/**
+ * Takes the chain as it is now for the right one, after a restore say: what the worker of this machine kept of it is replaced. That is itself on
+ * record, with what was kept before.
+ * @throws Sentence when the chain itself is not whole
+ */
+export async function acceptAuditLog(directory: string): Promise<void> {
+  const instance = openInstance(directory)
+  const key = loadKeyManagerAuditKey(keyFiles(instance.config, directory))
+  const headFile = auditHeadFile(instance.config, directory)
+  const kept = readHead(headFile, key)
+  const database = openDatabase(instance, 'key_manager', 'audit')
+  try {
+    const before = kept === null || kept === 'forged' ? null : kept
+    await recordAudit(
+      database,
+      { userId: null, projectId: null, requestId: null, remoteAddress: null },
+      {
+        action: 'audit.accept',
+        outcome: 'success',
+        targetType: 'audit',
+        targetId: null,
+        detail: { position: before?.position ?? null, hash: before?.hash.toString('hex') ?? null },
+      },
+    )
+    while ((await linkRecords(database, key)) > 0);
+    const found = await followChain(database, key, null)
+    if (found.fault !== null || found.end === null) throw new Sentence(`Nothing was accepted. ${found.fault ?? ''}`)
+    writeHead(headFile, key, found.end)
+    print(`The chain that ends with record ${found.end.position} is what the worker of this machine goes on from.`)
   } finally {
     await database.destroy()
   }

@@ -1,4 +1,4 @@
-import { keyFiles, loadKeyManagerAuditKey } from '../../config/keys.js'
+import { auditHeadFile, keyFiles, loadKeyManagerAuditKey } from '../../config/keys.js'
 import { startAuditLinker } from '../../key-manager/audit/linker.js'
 import { certificateOrderExecutor } from '../../key-manager/certificate-authorities/certificate-order.js'
 import { startKeyManagerHousekeeping } from '../../key-manager/housekeeping/housekeeping.js'
@@ -27,7 +27,7 @@ export async function runKeyManagerWorker(directory: string): Promise<void> {
     const days = instance.config.key_manager.audit_retention_days
     const parts: Part[] = [
       await followProjects(instance, database, log),
-      await startAuditLinker({ database, key: auditKey, log }),
+      await startAuditLinker({ database, key: auditKey, headFile: auditHeadFile(instance.config, directory), log }),
       await startOrderWorker({
         database,
         databaseUrl: databaseUrl(instance, 'key_manager'),

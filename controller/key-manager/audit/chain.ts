@@ -1,4 +1,6 @@
 import { createHmac } from 'node:crypto'
+import type { Knex } from 'knex'
+import { query } from '../../database/query.js'
 
 /** A record in the form in which it is linked and exported; times are UTC with microseconds, `detail` is JSON text. */
 export type ChainedRecord = {
@@ -59,4 +61,21 @@ export function linkFault(key: Buffer, before: ChainPlace, record: LinkedRecord)
   if (position !== before.position + 1) return `Record ${before.position + 1} of the chain is missing.`
   if (linkHash(key, position, before.hash, record).equals(hash)) return null
   return `Record ${position} (${at}, ${action}) is not what was recorded, or the audit key is another one.`
+}
+
+const BATCH = 2000
+
+/** The linked records after a position with their links, in the order of the chain, a batch at a time. */
+export async function* linkedRecords(database: Knex, after: number): AsyncGenerator<LinkedRecord> {
+  for (let last = after; ; ) {
+    const batch = await query<LinkedRecord>(
+      database,
+      `SELECT ${CHAINED_COLUMNS}, position, hash FROM audit_record WHERE position > ? ORDER BY position LIMIT ?`,
+      [last, BATCH],
+    )
+    yield* batch
+    const final = batch.at(-1)
+    if (final === undefined) return
+    last = final.position
+  }
 }

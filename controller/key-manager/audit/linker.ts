@@ -5,9 +5,13 @@ import { inTransaction, type Transaction } from '../../database/transaction.js'
 import type { Logger } from '../../log/log.js'
 import { FORGED_ANCHOR, readAnchor } from './anchor.js'
 import { CHAIN_START, CHAINED_COLUMNS, type ChainedRecord, type ChainPlace, linkHash } from './chain.js'
+import { followChain, forgedHead, readHead, writeHead } from './head.js'
 
 const BATCH = 1000
-const PAUSE_MS = 500
+/** How long a record stands without a link, and so without a trace when it is removed. */
+const PAUSE_MS = 100
+/** How often the kept end of the chain follows what others have linked. */
+const FOLLOW_MS = 1000
 const LONGEST_PAUSE_MS = 30_000
 
 /**
@@ -54,22 +58,29 @@ async function endOfChain(trx: Transaction, key: Buffer): Promise<ChainPlace> {
   return anchor ?? CHAIN_START
 }
 
-/** Keeps linking what is recorded, within a second or so, until stopped. Any number may run over one database. */
-export async function startAuditLinker({
-  database,
-  key,
-  log,
-}: {
+type LinkerOptions = {
   database: Database
   key: Buffer
+  /** Keeps the end of the chain outside the database. */
+  headFile: string
   log: Logger
-}): Promise<{ stop: () => Promise<void> }> {
+}
+
+/** Keeps linking what is recorded, within a tenth of a second, until stopped. Any number may run over one database. */
+export async function startAuditLinker(options: LinkerOptions): Promise<{ stop: () => Promise<void> }> {
+  const { database, key, log } = options
   const stopping = new AbortController()
+  const keepHead = headKeeper(options)
   const loop = (async () => {
     let pauseMs = PAUSE_MS
+    let followedAt = Number.NEGATIVE_INFINITY
     while (!stopping.signal.aborted) {
       try {
         const linked = await linkRecords(database, key)
+        if (linked > 0 || performance.now() - followedAt > FOLLOW_MS) {
+          await keepHead()
+          followedAt = performance.now()
+        }
         pauseMs = linked === BATCH ? 0 : PAUSE_MS
       } catch (error) {
         pauseMs = Math.min(Math.max(pauseMs, PAUSE_MS) * 2, LONGEST_PAUSE_MS)
@@ -86,5 +97,30 @@ export async function startAuditLinker({
       stopping.abort()
       await loop
     },
+  }
+}
+
+const REPEAT_FAULT_MS = 3_600_000
+
+/**
+ * @returns a function that compares the kept end with the chain and moves it on. What is wrong goes into the log, at once and every hour; the kept
+ *   end then stays as it is, until an operator accepts the chain.
+ */
+function headKeeper({ database, key, headFile, log }: LinkerOptions): () => Promise<void> {
+  let saidAt = Number.NEGATIVE_INFINITY
+  return async () => {
+    const kept = readHead(headFile, key)
+    const found = kept === 'forged' ? { fault: forgedHead(headFile) } : await followChain(database, key, kept)
+    if (found.fault !== null) {
+      if (performance.now() - saidAt > REPEAT_FAULT_MS) {
+        saidAt = performance.now()
+        log.error(`The audit log is not what it was. ${found.fault} See \`krater key-manager audit verify\`.`)
+      }
+      return
+    }
+    saidAt = Number.NEGATIVE_INFINITY
+    if (found.end !== null && (kept === null || kept === 'forged' || found.end.position > kept.position)) {
+      writeHead(headFile, key, found.end)
+    }
   }
 }

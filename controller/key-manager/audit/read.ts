@@ -2,7 +2,8 @@ import type { Database } from '../../database/connection.js'
 import { query } from '../../database/query.js'
 import { inTransaction, type Transaction } from '../../database/transaction.js'
 import { type AuditAnchor, FORGED_ANCHOR, readAnchor } from './anchor.js'
-import { CHAIN_START, CHAINED_COLUMNS, type ChainPlace, inUtc, type LinkedRecord, linkFault } from './chain.js'
+import { CHAIN_START, type ChainPlace, inUtc, linkedRecords, linkFault } from './chain.js'
+import { type AuditHead, faultOfHead } from './head.js'
 
 const BATCH = 2000
 
@@ -21,30 +22,17 @@ export type AuditVerdict = {
   removed: { records: number; before: string } | null
 }
 
-/** The linked records after a position with their links, in the order of the chain, a batch at a time. */
-async function* linkedRecords(trx: Transaction, after: number): AsyncGenerator<LinkedRecord> {
-  for (let last = after; ; ) {
-    const batch = await query<LinkedRecord>(
-      trx,
-      `SELECT ${CHAINED_COLUMNS}, position, hash FROM audit_record WHERE position > ? ORDER BY position LIMIT ?`,
-      [last, BATCH],
-    )
-    yield* batch
-    const final = batch.at(-1)
-    if (final === undefined) return
-    last = final.position
-  }
-}
-
 /**
  * Computes the whole chain anew and compares: from its first record, or from the anchor that retention has left. It is the chain of one moment,
  * whatever is linked or removed meanwhile.
  * @param noted a position and hash that were noted earlier: when the chain no longer holds them, its end was cut off or all of it made anew
+ * @param kept the end that is kept outside the database; null when none is
  */
 export async function verifyAudit(
   database: Database,
   key: Buffer,
   noted: { position: number; hash: string } | null = null,
+  kept: AuditHead | null = null,
 ): Promise<AuditVerdict> {
   return inTransaction(database, async trx => {
     await trx.raw('SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY')
@@ -62,6 +50,7 @@ export async function verifyAudit(
       verified++
       notedIsThere ||= isNoted()
     }
+    if (fault === null && kept !== null) fault = await faultOfHead(trx, kept, anchor)
     if (fault === null && noted !== null && !notedIsThere) fault = faultOfNoted(noted.position, anchor)
     const head = end.position === 0 ? null : { position: end.position, hash: end.hash.toString('hex'), at: end.at }
     const removed = anchor === null ? null : { records: anchor.position, before: anchor.cutoff }

@@ -31,6 +31,7 @@ export type AuditAction =
   | 'master-key.rotate'
   | 'project-key.rotate'
   | 'audit.prune'
+  | 'audit.accept'
 
 export type AuditEntry = {
   action: AuditAction

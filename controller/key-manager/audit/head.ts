@@ -1,0 +1,122 @@
+import { createHmac, timingSafeEqual } from 'node:crypto'
+import { readFileSync } from 'node:fs'
+import type { Knex } from 'knex'
+import { z } from 'zod'
+import { writePrivateFile } from '../../config/private-file.js'
+import type { Database } from '../../database/connection.js'
+import { query } from '../../database/query.js'
+import { inTransaction } from '../../database/transaction.js'
+import { type AuditAnchor, FORGED_ANCHOR, readAnchor } from './anchor.js'
+import { CHAIN_START, type ChainPlace, inUtc, linkedRecords, linkFault } from './chain.js'
+
+/** The end of the chain as it was seen last, kept outside the database: whoever owns the database cannot take it back. */
+export type AuditHead = ChainPlace & {
+  /** When its record was made; UTC with microseconds. */
+  at: string
+}
+
+const stored = z.strictObject({
+  position: z.int().min(1),
+  hash: z.hex().length(64),
+  at: z.string(),
+  mac: z.hex().length(64),
+})
+
+function macOf(key: Buffer, { position, hash, at }: AuditHead): Buffer {
+  // A key of its own: no link of the chain can stand for a head.
+  const headKey = createHmac('sha256', key).update('head of the audit chain').digest()
+  return createHmac('sha256', headKey)
+    .update(JSON.stringify([position, hash.toString('hex'), at]))
+    .digest()
+}
+
+/**
+ * The head that a file keeps.
+ * @param key 32 bytes
+ * @returns null when there is no such file, `forged` for one that was not written with this key
+ */
+export function readHead(path: string, key: Buffer): AuditHead | 'forged' | null {
+  const text = readOrNull(path)
+  if (text === null) return null
+  const parsed = stored.safeParse(parseOrNull(text))
+  if (!parsed.success) return 'forged'
+  const { position, hash, at, mac } = parsed.data
+  const head = { position, hash: Buffer.from(hash, 'hex'), at }
+  return timingSafeEqual(Buffer.from(mac, 'hex'), macOf(key, head)) ? head : 'forged'
+}
+
+/** Replaces what a file keeps, whole or not at all, and on disk when this returns. */
+export function writeHead(path: string, key: Buffer, head: AuditHead): void {
+  const { position, hash, at } = head
+  const content = { position, hash: hash.toString('hex'), at, mac: macOf(key, head).toString('hex') }
+  writePrivateFile(path, `${JSON.stringify(content)}\n`)
+}
+
+/** What is said of a head that was not written with the audit key. */
+export const forgedHead = (path: string): string =>
+  `${path}, which keeps the end of the chain, was changed, or the audit key is another one.`
+
+function readOrNull(path: string): string | null {
+  try {
+    return readFileSync(path, 'utf8')
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return null
+    throw error
+  }
+}
+
+function parseOrNull(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return null
+  }
+}
+
+/** What is wrong with a chain that should still hold a head, in words; null when it does. */
+export async function faultOfHead(database: Knex, head: AuditHead, anchor: AuditAnchor | null): Promise<string | null> {
+  // Retention has come past it, which nobody can pretend without the key.
+  if (anchor !== null && (anchor.position > head.position || isSamePlace(anchor, head))) return null
+  const [found] = await query<{ hash: Buffer | null; end: number | null; endAt: string | null }>(
+    database,
+    `SELECT (SELECT hash FROM audit_record WHERE position = ?) AS hash, r.position AS end, ${inUtc('r.at')} AS "endAt"
+       FROM (VALUES (1)) AS one LEFT JOIN audit_record r ON r.position = (SELECT max(position) FROM audit_record)`,
+    [head.position],
+  )
+  if (found?.hash?.equals(head.hash) === true) return null
+  const was = `The chain once ended with record ${head.position} (${head.at} UTC)`
+  if (found?.end == null) return `${was}, and now holds no record: all of it was removed.`
+  if (found.end < head.position) {
+    return `${was}, and now ends with record ${found.end} (${found.endAt} UTC): its end was removed, or the database was put back to a backup.`
+  }
+  return `${was}, and now holds another one there: its end was removed, or the database was put back to a backup, and it went on from there.`
+}
+
+const isSamePlace = (one: ChainPlace, other: ChainPlace): boolean =>
+  one.position === other.position && one.hash.equals(other.hash)
+
+/**
+ * Goes along the chain from a head to its present end, and checks every link on the way: it is the chain of one moment.
+ * @param head null to begin with the first record that is kept
+ * @returns the present end, null for an empty chain; or what is wrong, in words
+ */
+export async function followChain(
+  database: Database,
+  key: Buffer,
+  head: AuditHead | null,
+): Promise<{ fault: null; end: AuditHead | null } | { fault: string }> {
+  return inTransaction(database, async trx => {
+    await trx.raw('SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY')
+    const anchor = await readAnchor(trx, key)
+    if (anchor === 'forged') return { fault: FORGED_ANCHOR }
+    const lost = head === null ? null : await faultOfHead(trx, head, anchor)
+    if (lost !== null) return { fault: lost }
+    let end: AuditHead | null = anchor !== null && anchor.position > (head?.position ?? 0) ? anchor : head
+    for await (const record of linkedRecords(trx, end?.position ?? 0)) {
+      const fault = linkFault(key, end ?? CHAIN_START, record)
+      if (fault !== null) return { fault }
+      end = record
+    }
+    return { fault: null, end: end === null ? null : { position: end.position, hash: end.hash, at: end.at } }
+  })
+}

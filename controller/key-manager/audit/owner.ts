@@ -1,0 +1,36 @@
+import type { Knex } from 'knex'
+
+/** Nobody logs in as the role; the service's own may only add records, link them and remove what is past its retention. */
+const OWNER = 'krater_key_manager_audit'
+const SERVICE = 'krater_key_manager'
+const ADDED = 'action, outcome, user_id, project_id, request_id, remote_address, target_type, target_id, detail'
+
+/**
+ * Gives the audit log to a role and a schema of its own, so that the key manager's role cannot switch off the triggers that guard it, nor drop it: the owner of
+ * a schema may drop what is in it. As a superuser, after the key manager's migrations; safe to repeat.
+ */
+export async function giveAuditAway(administrator: Knex): Promise<void> {
+  await administrator.raw(`
+    DO $$ BEGIN
+      IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = '${OWNER}') THEN CREATE ROLE ${OWNER} NOLOGIN; END IF;
+      CREATE SCHEMA IF NOT EXISTS key_manager_audit AUTHORIZATION ${OWNER};
+      IF to_regclass('key_manager.audit_record') IS NOT NULL THEN
+        ALTER TABLE key_manager.audit_record SET SCHEMA key_manager_audit;
+        ALTER TABLE key_manager.audit_anchor SET SCHEMA key_manager_audit;
+        ALTER FUNCTION key_manager.removable_audit(timestamptz) SET SCHEMA key_manager_audit;
+        ALTER FUNCTION key_manager.refuse_rewriting_audit() SET SCHEMA key_manager_audit;
+        ALTER FUNCTION key_manager.refuse_moving_audit_anchor() SET SCHEMA key_manager_audit;
+      END IF;
+      ALTER TABLE key_manager_audit.audit_record OWNER TO ${OWNER};
+      ALTER TABLE key_manager_audit.audit_anchor OWNER TO ${OWNER};
+      -- The triggers run with the path of whoever writes, who must not put tables of the same names before these.
+      ALTER FUNCTION key_manager_audit.removable_audit(timestamptz) OWNER TO ${OWNER};
+      ALTER FUNCTION key_manager_audit.refuse_rewriting_audit() OWNER TO ${OWNER};
+      ALTER FUNCTION key_manager_audit.refuse_rewriting_audit() SET search_path = key_manager_audit, pg_temp;
+      ALTER FUNCTION key_manager_audit.refuse_moving_audit_anchor() OWNER TO ${OWNER};
+      ALTER FUNCTION key_manager_audit.refuse_moving_audit_anchor() SET search_path = key_manager_audit, pg_temp;
+      GRANT USAGE ON SCHEMA key_manager_audit TO ${SERVICE};
+      GRANT SELECT, DELETE, INSERT (${ADDED}), UPDATE (position, hash) ON key_manager_audit.audit_record TO ${SERVICE};
+      GRANT SELECT, INSERT, UPDATE ON key_manager_audit.audit_anchor TO ${SERVICE};
+    END $$`)
+}
