@@ -4,6 +4,8 @@ import { apply, type Parts, releaseOwnVips, resume } from './apply/apply.js'
 import { CURRENT_HAPROXY, CURRENT_KEEPALIVED, openStore } from './apply/store.js'
 import { createDrain, type Drain } from './haproxy/drain.js'
 import { createHaproxy, HAPROXY_MESSAGES } from './haproxy/haproxy.js'
+import { createKnownDown } from './haproxy/known-down.js'
+import { serverStateFile } from './haproxy/server-state-file.js'
 import { haproxyVersion } from './haproxy/validate.js'
 import { type Monitor, startMonitor } from './heartbeat/monitor.js'
 import { createSender } from './heartbeat/sender.js'
@@ -44,6 +46,7 @@ export async function startAgent(boot: Boot): Promise<Agent> {
 
   const store = openStore()
   const repairs = createRepairs(log)
+  const knownDown = createKnownDown()
   let monitor: Monitor | null = null
   let drain: Drain | null = null
   const haproxy = createHaproxy(
@@ -53,6 +56,8 @@ export async function startAgent(boot: Boot): Promise<Agent> {
         repairs.note('HAProxy had ended: it is started again')
         monitor?.haproxyEnded()
         drain?.begin([])
+        const part = store.confirmed()?.haproxy
+        return part ? serverStateFile(null, part, knownDown.keys()) : ''
       },
       onReady: () => monitor?.haproxyReady(),
       beforeReload: async () => monitor?.beforeReload(),
@@ -74,12 +79,26 @@ export async function startAgent(boot: Boot): Promise<Agent> {
     changes = turn.catch(() => {})
     return turn
   }
-  drain = createDrain({ haproxy, inTurn, onClosed: repairs.noteClosed, log })
-  const parts: Parts = { store, haproxy, drain, keepalived, log }
+  drain = createDrain({
+    haproxy,
+    limits: () => store.confirmed()?.oldWorkers ?? null,
+    inTurn,
+    onClosed: repairs.noteClosed,
+    log,
+  })
+  const parts: Parts = { store, haproxy, drain, knownDown, keepalived, log }
   const sender = createSender(boot, bootId, log)
   haproxy.adopt()
   keepalived.adopt()
-  monitor = startMonitor({ store, haproxy, sender, repairs, beatIntervalMs: boot.beatIntervalSeconds * 1000, log })
+  monitor = startMonitor({
+    store,
+    haproxy,
+    knownDown,
+    sender,
+    repairs,
+    beatIntervalMs: boot.beatIntervalSeconds * 1000,
+    log,
+  })
   const { look } = monitor
 
   void inTurn(() => resume(parts)).then(look)

@@ -2,6 +2,8 @@ import { AnswerError } from '../answer-error.js'
 import { carryOut, type HeadStart, type Outcome, reload, startAhead } from '../haproxy/carry-out.js'
 import type { Drain } from '../haproxy/drain.js'
 import { type Haproxy, HaproxyFailure } from '../haproxy/haproxy.js'
+import type { KnownDown } from '../haproxy/known-down.js'
+import { serverStateFile } from '../haproxy/server-state-file.js'
 import { refusalOf } from '../haproxy/validate.js'
 import { type Keepalived, keepalivedRefusalOf } from '../keepalived/keepalived.js'
 import type { Log } from '../log/log.js'
@@ -20,7 +22,14 @@ import type { Desired } from '../protocol/desired.js'
 import type { AgentError, ApplyResult } from '../protocol/messages.js'
 import type { Staged, Store } from './store.js'
 
-export type Parts = { store: Store; haproxy: Haproxy; drain: Drain; keepalived: Keepalived; log: Log }
+export type Parts = {
+  store: Store
+  haproxy: Haproxy
+  drain: Drain
+  knownDown: KnownDown
+  keepalived: Keepalived
+  log: Log
+}
 
 const refuse = (code: AgentError['code'], message: string, details = ''): AnswerError =>
   new AnswerError({ code, message, details })
@@ -38,6 +47,7 @@ export async function apply(parts: Parts, desired: Desired): Promise<ApplyResult
   let outcome: Outcome
   try {
     const before = store.confirmed()
+    if (before === null) parts.knownDown.suppose(desired)
     const staged = store.stage(desired)
     const prepared = await prepare(parts, staged, desired, before)
     outcome = await takeEffect(parts, staged, { before, desired, how: 'cheapest', ...prepared })
@@ -200,7 +210,7 @@ async function rollBack(parts: Parts, failed: Desired, before: Desired | null): 
     const plan = await planNetwork(before, failed)
     const network = before === null ? plan : await addMissing(plan, before, failed, log)
     if (before?.haproxy) {
-      if (haproxy.pid() === null) await haproxy.start()
+      if (haproxy.pid() === null) await haproxy.start(serverStateFile(null, before.haproxy, parts.knownDown.keys()))
       else await reload(parts, failed.haproxy, before.haproxy, 'rolling back')
     } else await haproxy.stop()
     await runKeepalived(keepalived, failed, before)

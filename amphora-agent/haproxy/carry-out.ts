@@ -3,13 +3,19 @@ import type { HaproxyPart } from '../protocol/desired.js'
 import type { Transition } from '../protocol/messages.js'
 import type { Drain } from './drain.js'
 import type { Haproxy } from './haproxy.js'
+import type { KnownDown } from './known-down.js'
+import { membersDown } from './known-down.js'
 import { afterReload, commandsFor, monotonicMs, whoLeaves, whoLeavesBeforeReload } from './leaving.js'
 import { type HaproxyFacts, planTransition, type RuntimeCommand } from './plan-transition.js'
-import { differences, parseServersState, serverStateFile } from './servers-state.js'
+import { serverStateFile } from './server-state-file.js'
+import { differences, parseServersState } from './servers-state.js'
 
 export type Outcome = { transition: Transition; reason: string }
 
-type Parts = { haproxy: Haproxy; drain: Drain; log: Log }
+type Parts = { haproxy: Haproxy; drain: Drain; knownDown: KnownDown; log: Log }
+
+/** A server-state file that says nothing. */
+const NO_STATES = '1\n'
 
 /** Commands that ran before the rest of their change; `failure` says why not all of them did. */
 export type HeadStart = { failure: string | null }
@@ -41,7 +47,7 @@ export async function carryOut(
   wanted: HaproxyPart | null,
   headStart: HeadStart | null = null,
 ): Promise<Outcome> {
-  const { haproxy, drain } = parts
+  const { haproxy, drain, knownDown } = parts
   const plan = planTransition(applied, wanted, await factsOf(parts, wanted))
   switch (plan.kind) {
     case 'stop':
@@ -50,11 +56,11 @@ export async function carryOut(
       return { transition: 'stop', reason: '' }
     case 'retire':
       drain.beginToStop(plan.leaving)
-      await haproxy.reload('1\n')
+      await haproxy.reload(NO_STATES)
       return { transition: 'stop', reason: '' }
     case 'start':
       drain.begin(plan.leaving)
-      await haproxy.start()
+      await haproxy.start(wanted === null ? NO_STATES : serverStateFile(null, wanted, knownDown.keys()))
       return { transition: 'start', reason: '' }
     case 'reload':
       return reload(parts, applied, wanted, plan.reason)
@@ -80,7 +86,7 @@ export async function carryOut(
 
 /** A reload whatever the plan would be. @param applied what runs, null when that is not known */
 export async function reload(
-  { haproxy, drain, log }: Parts,
+  { haproxy, drain, knownDown, log }: Parts,
   applied: HaproxyPart | null,
   wanted: HaproxyPart | null,
   reason: string,
@@ -91,12 +97,14 @@ export async function reload(
   const first = whoLeavesBeforeReload(applied, wanted)
   for (const one of first) await haproxy.command(commandsFor(one).takeOut).catch(() => '')
   try {
-    await haproxy.reload(wanted === null ? '1\n' : serverStateFile(applied, wanted, dump))
+    const down = dump === '' ? knownDown.keys() : membersDown(parseServersState(dump))
+    await haproxy.reload(wanted === null ? NO_STATES : serverStateFile({ applied, dump }, wanted, down))
   } catch (error) {
     for (const one of first) await haproxy.command(commandsFor(one).bringBack).catch(() => '')
     throw error
   }
   drain.begin(leaving)
+  drain.reloaded()
   return { transition: 'reload', reason }
 }
 

@@ -1,9 +1,12 @@
 import { readFileSync, renameSync, writeFileSync } from 'node:fs'
 import { z } from 'zod'
 import type { Log } from '../log/log.js'
+import { isAlive } from '../process/process-table.js'
+import type { OldWorkerLimits } from '../protocol/desired.js'
 import { STATE_DIRECTORY } from '../protocol/paths.js'
 import type { Haproxy } from './haproxy.js'
-import { commandsFor, isOver, type Leaving, leavingSchema, monotonicMs, pathOf } from './leaving.js'
+import { commandsFor, isOver, type Leaving, leavingSchema, monotonicMs, pathOf, whoStillLeaves } from './leaving.js'
+import { observeOldWorkers, surplusOf } from './old-workers.js'
 import { parseSessions } from './sessions.js'
 
 const FILE = `${STATE_DIRECTORY}/leaving.json`
@@ -11,7 +14,8 @@ const FILE = `${STATE_DIRECTORY}/leaving.json`
 const FIRST_LOOK_MS = 50
 /** How often a server is tried to be deleted; it can be when its last connection, an idle one included, is closed. */
 const LOOK_MS = 500
-const LONGEST_PAUSE_MS = 60_000
+/** How often it is looked whether old workers are within their limits. */
+const OLD_WORKERS_MS = 5_000
 
 export type Drain = {
   leaving: () => readonly Leaving[]
@@ -19,20 +23,26 @@ export type Drain = {
   begin: (leaving: readonly Leaving[]) => void
   /** The same, and HAProxy itself ends when its old workers have. */
   beginToStop: (leaving: readonly Leaving[]) => void
+  /** There is an old worker more. */
+  reloaded: () => void
   close: () => void
 }
 
 /**
- * Follows servers that leave: closes what is left when their time is over, and deletes them from the present worker when they are free. What it knows is in a file, so that its successor goes on.
+ * Follows servers that leave: closes what is left when their time is over, and deletes them from the present worker when they are free. It
+ * also keeps old workers within their limits. What it knows is in a file, so that its successor goes on.
  * @param inTurn runs work while no change of the machine is under way
  */
 export function createDrain({
   haproxy,
+  limits,
   inTurn,
   onClosed,
   log,
 }: {
   haproxy: Haproxy
+  /** For old workers, as they are desired now. */
+  limits: () => OldWorkerLimits | null
   inTurn: (work: () => Promise<void>) => Promise<void>
   /** With a sentence about it. */
   onClosed: (text: string) => void
@@ -40,7 +50,8 @@ export function createDrain({
 }): Drain {
   let leaving = load()
   let thenStop = false
-  let closed = false
+  let hasOldWorkers = false
+  let isClosed = false
   let timer: NodeJS.Timeout | null = null
 
   const keep = (next: readonly Leaving[]): boolean => {
@@ -53,17 +64,17 @@ export function createDrain({
 
   const look = async () => {
     const processes = await haproxy.processes()
-    if (closed || (processes === null && haproxy.pid() !== null)) return
+    if (isClosed || (processes === null && haproxy.pid() !== null)) return
     const worker = processes?.workerPid ?? null
     const oldWorkers = processes?.oldWorkerPids ?? []
-    const closing = await closeWhatIsOver(worker, oldWorkers)
-    const still: Leaving[] = []
-    for (const one of leaving) {
-      const held = one.held && !(one.removed && worker !== null && (await isDeleted(worker, one)))
-      const mayGoOn = isOver(one, monotonicMs()) ? closing.has(pathOf(one)) : !one.removed || oldWorkers.length > 0
-      if (mayGoOn || (one.removed && held)) still.push({ ...one, held })
+    hasOldWorkers = oldWorkers.length > 0
+    await endSurplus(oldWorkers)
+    const closed = await closeWhatIsOver(worker, oldWorkers)
+    const deleted = new Set<string>()
+    for (const one of leaving.filter(({ removed, held }) => removed && held)) {
+      if (worker !== null && (await isDeleted(worker, one))) deleted.add(pathOf(one))
     }
-    keep(still)
+    keep(whoStillLeaves(leaving, monotonicMs(), { deleted, closed, hasOldWorkers }))
     if (thenStop && oldWorkers.length === 0) {
       thenStop = false
       await haproxy.stop()
@@ -95,6 +106,23 @@ export function createDrain({
     return new Set(closed.keys())
   }
 
+  /** The oldest of too many old workers end, with what is left of their connections. */
+  const endSurplus = async (pids: readonly number[]) => {
+    const allowed = limits()
+    if (allowed === null || pids.length === 0) return
+    const workers = observeOldWorkers(pids)
+    for (const worker of surplusOf(workers, allowed)) {
+      const sessions = parseSessions(await haproxy.commandTo(worker.pid, 'show sess').catch(() => ''))
+      const open = sessions.filter(({ server }) => server !== '<none>')
+      for (const { pointer } of open) {
+        await haproxy.commandTo(worker.pid, `shutdown session ${pointer}`).catch(() => '')
+      }
+      if (isAlive(worker)) process.kill(worker.pid, 'SIGTERM')
+      const limit = workers.length > allowed.most ? `${allowed.most} of them` : `${allowed.memoryMib} MiB`
+      onClosed(`${open.length} connections of an old worker of HAProxy: more than ${limit}`)
+    }
+  }
+
   /** Also when it is gone already, as from a HAProxy that was started anew. */
   const isDeleted = async (worker: number, one: Leaving) => {
     const answer = await haproxy.commandTo(worker, commandsFor(one).remove).catch(() => '')
@@ -103,7 +131,7 @@ export function createDrain({
 
   const schedule = (delay: number) => {
     if (timer) clearTimeout(timer)
-    timer = closed ? null : setTimeout(tick, delay)
+    timer = isClosed ? null : setTimeout(tick, delay)
   }
 
   const tick = () => {
@@ -116,9 +144,9 @@ export function createDrain({
 
   const pauseUntilNext = (): number | null => {
     if (thenStop || leaving.some(one => one.removed && one.held)) return LOOK_MS
-    if (leaving.length === 0) return null
+    if (leaving.length === 0) return hasOldWorkers ? OLD_WORKERS_MS : null
     const next = Math.min(...leaving.map(one => one.since + one.delayMs)) - monotonicMs()
-    return Math.min(LONGEST_PAUSE_MS, Math.max(FIRST_LOOK_MS, next))
+    return Math.min(OLD_WORKERS_MS, Math.max(FIRST_LOOK_MS, next))
   }
 
   const begin = (next: readonly Leaving[], stop: boolean) => {
@@ -126,14 +154,15 @@ export function createDrain({
     thenStop = stop
     if (changes && (leaving.length > 0 || thenStop)) schedule(FIRST_LOOK_MS)
   }
-  if (leaving.length > 0) schedule(FIRST_LOOK_MS)
+  schedule(FIRST_LOOK_MS)
 
   return {
     leaving: () => leaving,
     begin: next => begin(next, false),
     beginToStop: next => begin(next, true),
+    reloaded: () => schedule(FIRST_LOOK_MS),
     close: () => {
-      closed = true
+      isClosed = true
       if (timer) clearTimeout(timer)
     },
   }

@@ -50,7 +50,7 @@ export class HaproxyFailure extends Error {
 export type Haproxy = {
   adopt: () => boolean
   /** Starts it, or waits for the one that is just starting, until its worker answers. @throws HaproxyFailure */
-  start: () => Promise<void>
+  start: (serverState: string) => Promise<void>
   /**
    * A new worker for the present configuration file, while the old one ends its connections in peace.
    * @throws HaproxyFailure when no new worker came up; the old one then still serves
@@ -69,8 +69,8 @@ export type Haproxy = {
 }
 
 export type HaproxyEvents = {
-  /** It ended without being asked to; called before it is started again. */
-  onEnd: () => void
+  /** It ended without being asked to; called before it is started again. @returns the server-state file for that */
+  onEnd: () => string
   /** Its first worker answers. */
   onReady: () => void
   /** The present worker is about to become an old one. */
@@ -95,8 +95,7 @@ export function createHaproxy(configuration: string, events: HaproxyEvents, log:
     },
     onEnd: () => {
       log.error(`HAProxy's last words: ${significantWords(readEnd(HAPROXY_MESSAGES, 4_000))}`)
-      writeServerState('1\n')
-      events.onEnd()
+      writeServerState(events.onEnd())
     },
     log,
   })
@@ -121,10 +120,10 @@ export function createHaproxy(configuration: string, events: HaproxyEvents, log:
     }
   }
 
-  const start = async () => {
+  const start = async (serverState: string) => {
     const printed = sizeOf(HAPROXY_MESSAGES)
     if (supervisor.pid() === null) {
-      writeServerState('1\n')
+      writeServerState(serverState)
       supervisor.start()
     }
     const outcome = await waitFor<'ready' | 'ended'>(

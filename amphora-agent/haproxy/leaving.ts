@@ -65,7 +65,26 @@ export function whoLeaves(
   })
 }
 
-/** The same when a new worker has taken over, which never had those that were removed. */
+/** What a look at all workers found, by paths of servers. */
+type Look = {
+  /** The present worker has just deleted them. */
+  deleted: ReadonlySet<string>
+  /** They had connections that were closed, so it must be seen that there are none left. */
+  closed: ReadonlySet<string>
+  hasOldWorkers: boolean
+}
+
+/** Who still leaves after a look. */
+export function whoStillLeaves(leaving: readonly Leaving[], now: number, look: Look): Leaving[] {
+  return leaving
+    .map(one => ({ ...one, held: one.held && !look.deleted.has(pathOf(one)) }))
+    .filter(one => {
+      if (one.removed && one.held) return true
+      return isOver(one, now) ? look.closed.has(pathOf(one)) : !one.removed || look.hasOldWorkers
+    })
+}
+
+/** Who leaves, when a new worker has taken over, which never had those that were removed. */
 export const afterReload = (leaving: readonly Leaving[]): Leaving[] =>
   leaving.map(one => ({ ...one, held: !one.removed }))
 

@@ -18,8 +18,6 @@ export type ServerState = {
   words: string[]
 }
 
-/** In maintenance from the configuration; alone it has been overridden by an administrator. */
-const ADMIN_FROM_CONFIGURATION = 0x04
 /** Any bit that keeps the server out: forced, inherited or resolution maintenance. */
 const ADMIN_MAINTENANCE = 0x01 | 0x02 | 0x20
 /** Drain, forced or inherited. */
@@ -93,30 +91,4 @@ function differenceOf(server: Server, state: ServerState): string | null {
   if (state.weight !== server.weight) return `has weight ${state.weight}`
   if (inMaintenance(state) !== server.disabled) return server.disabled ? 'is not disabled' : 'is disabled'
   return null
-}
-
-/**
- * The server-state file for a reload: what is known of servers whose configuration is the same before and after. Others, and those in
- * maintenance, are left to the new file, since a state line would bring back their old weight, address or state.
- */
-export function serverStateFile(applied: HaproxyPart | null, wanted: HaproxyPart, dump: string): string {
-  const unchanged = new Set<string>()
-  const before = new Map<string, Server>(
-    (applied?.backends ?? []).flatMap(backend =>
-      backend.servers.map(server => [`${backend.name}/${server.name}`, server] as const),
-    ),
-  )
-  for (const backend of wanted.backends) {
-    for (const server of backend.servers) {
-      const path = `${backend.name}/${server.name}`
-      const old = before.get(path)
-      if (old !== undefined && !server.disabled && JSON.stringify(old) === JSON.stringify(server)) unchanged.add(path)
-    }
-  }
-  const header = dump.split('\n').filter(line => line.startsWith('#'))
-  const lines = parseServersState(dump)
-    .filter(state => unchanged.has(`${state.backend}/${state.name}`))
-    .filter(state => (state.admin & ~ADMIN_FROM_CONFIGURATION) === 0)
-    .map(state => state.words.with(6, '0').join(' '))
-  return ['1', ...header, ...lines, ''].join('\n')
 }

@@ -2,6 +2,7 @@ import { writeFileSync } from 'node:fs'
 import { networkInterfaces } from 'node:os'
 import type { Store } from '../apply/store.js'
 import type { Haproxy } from '../haproxy/haproxy.js'
+import type { KnownDown } from '../haproxy/known-down.js'
 import { parseServersState } from '../haproxy/servers-state.js'
 import { type ProxyRow, parseStat, SHOW_PROXIES } from '../haproxy/stat.js'
 import type { Log } from '../log/log.js'
@@ -40,6 +41,7 @@ export type Monitor = {
 export function startMonitor({
   store,
   haproxy,
+  knownDown,
   sender,
   repairs,
   beatIntervalMs,
@@ -47,6 +49,7 @@ export function startMonitor({
 }: {
   store: Store
   haproxy: Haproxy
+  knownDown: KnownDown
   sender: Sender
   repairs: Repairs
   beatIntervalMs: number
@@ -75,6 +78,7 @@ export function startMonitor({
     const desired = store.confirmed()
     const observation = await observeHaproxy()
     const now = performance.now()
+    if (observation !== null) knownDown.see(observation.servers)
     if (observation !== null || haproxy.pid() === null) answeredAt = now
     else if (now - answeredAt > HUNG_MS) killHung()
     if (haproxy.pid() === null) setServing(desired !== null && desired.haproxy === null)

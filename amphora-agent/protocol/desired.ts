@@ -82,7 +82,17 @@ export const desiredSchema = z.strictObject({
     .strictObject({ address, peers: z.array(address).min(1) })
     .nullable()
     .default(null),
+  /**
+   * How many workers of former configurations may live on for the sake of their connections, and in how much memory; the oldest end first. An
+   * older agent has stored none.
+   */
+  oldWorkers: z.strictObject({ most: z.int().min(1), memoryMib: z.int().min(1) }).default({ most: 50, memoryMib: 512 }),
   objects: objectTableSchema,
+  /**
+   * Members that the controller last heard to be down, for an amphora that has seen none of them yet. Not a part of what it should be; an older
+   * agent has stored none.
+   */
+  downMembers: z.array(z.string()).default([]),
   /** Hash over all the parts: what the amphora reports as its configuration. */
   sha256,
 })
@@ -91,5 +101,6 @@ export type Interface = z.output<typeof interfaceSchema>
 export type Server = z.output<typeof serverSchema>
 export type Backend = z.output<typeof backendSchema>
 export type HaproxyPart = z.output<typeof haproxySchema>
+export type OldWorkerLimits = Desired['oldWorkers']
 export type ObjectTable = z.output<typeof objectTableSchema>
 export type Desired = z.output<typeof desiredSchema>

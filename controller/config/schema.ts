@@ -116,6 +116,21 @@ export const configurationSchema = z.strictObject({
         .max(100)
         .default(1)
         .describe('Amphorae kept ready for the next load balancer'),
+      old_workers: z.coerce
+        .number()
+        .int()
+        .min(1)
+        .max(1000)
+        .default(50)
+        .describe(
+          'Most HAProxy processes of one amphora that keep the connections of a former configuration; the oldest ends when there are more',
+        ),
+      old_workers_memory: z.coerce
+        .number()
+        .int()
+        .min(16)
+        .default(512)
+        .describe('Most MiB of memory that such processes of one amphora may have together'),
     })
     .prefault({}),
   worker: z

@@ -16,7 +16,7 @@ const list = (object: string, from: string, alias: string): string =>
 
 const MEMBER = `json_build_object(
   'id', m.id, 'change', m.change, 'serverNumber', m.server_number, 'adminStateUp', m.admin_state_up,
-  'address', m.address, 'protocolPort', m.protocol_port, 'weight', m.weight, 'backup', m.backup,
+  'isDown', m.operating_status = 'ERROR', 'address', m.address, 'protocolPort', m.protocol_port, 'weight', m.weight, 'backup', m.backup,
   'subnetId', m.subnet_id, 'monitorAddress', m.monitor_address, 'monitorPort', m.monitor_port)`
 
 const HEALTH_MONITOR = `json_build_object(

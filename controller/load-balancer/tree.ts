@@ -113,6 +113,8 @@ export type MemberNode = {
   /** The server's id in HAProxy: unique in the pool, never reused. */
   serverNumber: number
   adminStateUp: boolean
+  /** Its monitor last said so. */
+  isDown: boolean
   address: string
   protocolPort: number
   weight: number

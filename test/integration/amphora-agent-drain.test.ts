@@ -98,9 +98,64 @@ t.test('a member that leaves finishes', async t => {
   })
 })
 
+t.test(
+  'a reload ends no connection, until there are more old workers than may be; the oldest end, and it is told',
+  async t => {
+    const changes = { oldWorkers: { most: 2, memoryMib: 512 } }
+    await apply({ changes })
+    await until(async () => ((await workers()) === 1 ? true : null))
+    const reload = (round: number) => apply({ changes, frontend: [`http-response set-header X-Old ${round}`] })
+    for (const round of [1, 2, 3]) {
+      await traffic.ask('hold', { url: URL, name: `old ${round}` })
+      t.match(await reload(round), { transition: 'reload' })
+    }
+    t.equal(await traffic.ask('held', { name: 'old 1' }), 'cut')
+    await until(() => isTold('1 connections of an old worker of HAProxy: more than 2 of them'))
+    t.equal(await workers(), 3)
+    for (const round of [2, 3]) t.equal(await end(`old ${round}`), 'complete')
+    await until(async () => ((await workers()) === 1 ? true : null))
+  },
+)
+
 t.test('a pool whose members have no time', async t => {
   await hold('none', { deregistrationDelay: 0 })
   await apply({ servers: [server(1)], deregistrationDelay: 0 })
   t.equal(await traffic.ask('held', { name: 'none' }), 'cut')
   await until(isGone)
+})
+
+t.test('a member that is down gets no traffic until its next check, though', async t => {
+  const stateOf2 = () => /member-2 \S+ (\d) (\d) /.exec(runtime('show servers state'))?.[1]
+  const monitored = (fall: string) => {
+    const options = ['check', 'inter', '600s', 'fall', fall, 'rise', '2']
+    return [server(1, { options }), server(2, { options })]
+  }
+  await apply()
+  await traffic.ask('endMember', { port: 9002 })
+  await until(() => (stateOf2() === '0' ? true : null))
+
+  await t.test('its monitor changes', async t => {
+    t.match(await apply({ servers: monitored('3') }), { transition: 'reload' })
+    t.equal(stateOf2(), '0')
+  })
+  await t.test('HAProxy dies', async t => {
+    const { pid } = (await agent.ask('status')).haproxy
+    await until(() => (amphora.readFile('/run/krater/known-down.json').includes('9002') ? true : null))
+    amphora.inside('kill', '-9', String(pid))
+    await until(async () => {
+      const status = await agent.ask('status')
+      return status.haproxy.pid !== pid && status.haproxy.workers === 1 ? true : null
+    })
+    t.equal(await until(() => stateOf2() ?? null), '0')
+  })
+  await t.test('another amphora takes its place', async t => {
+    const successor = await createAmphora()
+    t.teardown(successor.destroy)
+    const other = await successor.connect()
+    const servers = monitored('3')
+    await other.apply(desire({ generation: 1, servers, changes: { downMembers: ['member-2'] } }))
+    const text = successor.inside('bash', '-c', 'echo "show servers state" | socat -t5 - UNIX:/run/krater/haproxy.sock')
+    t.match(text, /member-2 \S+ 0 0 /)
+    other.end()
+  })
 })

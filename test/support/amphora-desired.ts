@@ -63,6 +63,8 @@ export function desire(wish: Wish): Desired {
     haproxy: { text, sha256: sha256(text), skeletonSha256: sha256(skeleton), backends },
     keepalived: null,
     pair: null,
+    oldWorkers: { most: 50, memoryMib: 512 },
+    downMembers: [],
     objects: {
       listeners: [LISTENER],
       pools: [{ poolId: POOL, listenerId: LISTENER, members: servers.map(({ name }) => name) }],
@@ -70,7 +72,7 @@ export function desire(wish: Wish): Desired {
     sha256: '',
     ...changes,
   }
-  const { generation: _, fence: __, ...parts } = desired
+  const { generation: _, fence: __, downMembers: ___, ...parts } = desired
   return { ...desired, sha256: sha256(JSON.stringify(parts)) }
 }
 
@@ -85,7 +87,6 @@ function textOf(
   group haproxy
   chroot ${HAPROXY_CHROOT}
   server-state-file ${HAPROXY_SERVER_STATE_FILE}
-  hard-stop-after 10s
 ${global.map(line => `  ${line}\n`).join('')}
 defaults
   mode http
@@ -97,6 +98,7 @@ defaults
   option redispatch
   default-server pool-purge-delay 100ms
   option idle-close-on-response
+  option contstats
   load-server-state-from-file global
 
 frontend ${LISTENER}

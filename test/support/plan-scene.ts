@@ -40,6 +40,7 @@ export const facts = (change: Partial<PlanFacts> = {}): PlanFacts => ({
   replaceAfterSeconds: 60,
   silentAlone: new Set(),
   restartsLeft: 3,
+  oldWorkers: { most: 50, memoryMib: 512 },
   ...change,
 })
 

@@ -1,9 +1,11 @@
 import { strictEqual } from 'node:assert'
 import fc from 'fast-check'
 import t from 'tap'
+import { memberKey, membersDown } from '../../amphora-agent/haproxy/known-down.js'
 import { planTransition } from '../../amphora-agent/haproxy/plan-transition.js'
 import { parseProcTable } from '../../amphora-agent/haproxy/proc-table.js'
-import { differences, parseServersState, serverStateFile } from '../../amphora-agent/haproxy/servers-state.js'
+import { serverStateFile } from '../../amphora-agent/haproxy/server-state-file.js'
+import { differences, parseServersState } from '../../amphora-agent/haproxy/servers-state.js'
 import { parseStat } from '../../amphora-agent/haproxy/stat.js'
 import { significantWords } from '../../amphora-agent/haproxy/validate.js'
 import type { HaproxyPart, Server } from '../../amphora-agent/protocol/desired.js'
@@ -169,11 +171,31 @@ t.test('the server-state file keeps what did not change, and nothing that would 
   const text = ['1', '# header', line(1, 0, 0), line(2, 0, 0), line(3, 0, 0), line(4, 2, 4), line(5, 2, 0), ''].join(
     '\n',
   )
-  t.equal(serverStateFile(before, wanted, text), ['1', '# header', line(1, 0, 0), line(4, 2, 0), ''].join('\n'))
-  t.equal(serverStateFile(null, wanted, text), ['1', '# header', ''].join('\n'))
-  t.equal(serverStateFile(before, wanted, ''), ['1', ''].join('\n'))
-  const held = line(1, 0, 1)
-  t.equal(serverStateFile(before, wanted, held), ['1', ''].join('\n'), 'maintenance comes from the configuration only')
+  const file = (applied: HaproxyPart | null, dump: string, down: string[] = []) =>
+    serverStateFile({ applied, dump }, wanted, new Set(down))
+  t.equal(file(before, text), ['1', line(1, 0, 0), line(4, 2, 0), ''].join('\n'))
+  t.equal(file(null, text), ['1', ''].join('\n'))
+  t.equal(file(before, ''), ['1', ''].join('\n'))
+  t.equal(file(before, line(1, 0, 1)), ['1', ''].join('\n'), 'maintenance comes from the configuration only')
+  t.end()
+})
+
+t.test('a member that is down begins down, whatever its name and its monitor are now', t => {
+  const wanted = part([
+    backend([
+      server(7),
+      server(8, { address: '192.0.2.8' }),
+      server(9, { options: [] }),
+      server(6, { disabled: true }),
+    ]),
+  ])
+  const down = new Set([memberKey('p:other', '192.0.2.1', 80)])
+  const [version, first, ...rest] = serverStateFile(null, wanted, down).split('\n')
+  t.equal(version, '1')
+  const expected = { backend: 'p:l', name: 'm7', number: 7, operational: 'stopped', admin: 0, weight: 1, port: 80 }
+  t.match(parseServersState(first ?? ''), [expected])
+  t.strictSame(rest, [''], 'no other member, nor one that nobody checks or that is disabled')
+  t.strictSame([...membersDown(parseServersState(first ?? ''))], [...down])
   t.end()
 })
 

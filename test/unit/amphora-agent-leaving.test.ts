@@ -1,7 +1,15 @@
 import { deepStrictEqual, ok, strictEqual } from 'node:assert'
 import fc from 'fast-check'
 import t from 'tap'
-import { commandsFor, isOver, type Leaving, pathOf, whoLeaves } from '../../amphora-agent/haproxy/leaving.js'
+import {
+  commandsFor,
+  isOver,
+  type Leaving,
+  pathOf,
+  whoLeaves,
+  whoStillLeaves,
+} from '../../amphora-agent/haproxy/leaving.js'
+import { surplusOf } from '../../amphora-agent/haproxy/old-workers.js'
 import { planTransition } from '../../amphora-agent/haproxy/plan-transition.js'
 import { differences, parseServersState } from '../../amphora-agent/haproxy/servers-state.js'
 import { parseSessions } from '../../amphora-agent/haproxy/sessions.js'
@@ -72,6 +80,16 @@ t.test('show sess', t => {
   t.end()
 })
 
+t.test('of too many old workers, or in too much memory, the oldest end', t => {
+  const workers = [3, 1, 2].map(startTime => ({ pid: startTime + 10, startTime, memoryKib: 1024 }))
+  const surplus = (most: number, memoryMib: number) => surplusOf(workers, { most, memoryMib }).map(({ pid }) => pid)
+  t.strictSame(surplus(3, 3), [])
+  t.strictSame(surplus(2, 3), [11])
+  t.strictSame(surplus(3, 1), [11, 12])
+  t.strictSame(surplus(1, 1), [11, 12])
+  t.end()
+})
+
 const DELAYS = [0, 1, 30] as const
 const servers = fc.uniqueArray(
   fc.record({
@@ -119,20 +137,24 @@ t.test('property: whatever follows whatever, HAProxy becomes what is wanted, and
 
       /** As the drain does it. */
       const drain = () => {
+        const closed = new Set<string>()
         for (const one of leaving.filter(each => isOver(each, now))) {
           for (const connection of connections.filter(({ path, cut }) => path === pathOf(one) && !cut)) {
             ok(connection.leftAt !== null, 'nothing is cut on a server that stays')
             ok(now >= connection.leftAt + connection.delayMs, `${now} is too early`)
             connection.cut = true
+            closed.add(pathOf(one))
           }
         }
         const present = worker
-        leaving = leaving.filter(one => {
-          if (!one.removed || !one.held || present === null) return !isOver(one, now)
-          const isBusy = connections.some(each => each.worker === present && each.path === pathOf(one) && !each.cut)
-          if (!isBusy) strictEqual(obey(present, commandsFor(one).remove), 'Server deleted.')
-          return isBusy
+        const deleted = leaving.filter(one => {
+          if (!one.removed || !one.held || present === null) return false
+          if (connections.some(each => each.worker === present && each.path === pathOf(one) && !each.cut)) return false
+          strictEqual(obey(present, commandsFor(one).remove), 'Server deleted.')
+          return true
         })
+        const hasOldWorkers = oldWorkers.length > 0
+        leaving = whoStillLeaves(leaving, now, { deleted: new Set(deleted.map(pathOf)), closed, hasOldWorkers })
         oldWorkers = oldWorkers.filter(open)
       }
 
@@ -173,6 +195,7 @@ t.test('property: whatever follows whatever, HAProxy becomes what is wanted, and
         }
       }
       now += 3_600_000
+      drain()
       drain()
       strictEqual(connections.filter(({ leftAt, cut }) => leftAt !== null && !cut).length, 0, 'nobody stays too long')
       deepStrictEqual(leaving, [])

@@ -40,7 +40,8 @@ export async function runWorker(directory: string): Promise<void> {
       config,
       log,
     }
-    const amphora = createAmphoraProvider({ ...parts, config: config.health_manager })
+    const oldWorkers = { most: config.compute.old_workers, memoryMib: config.compute.old_workers_memory }
+    const amphora = createAmphoraProvider({ ...parts, oldWorkers, config: config.health_manager })
     const providers = new Map<string, Provider>(
       [amphora, { ...amphora, name: 'octavia' }, createNoopProvider(network)].map(provider => [
         provider.name,

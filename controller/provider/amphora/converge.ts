@@ -1,4 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
+import type { OldWorkerLimits } from '../../../amphora-agent/protocol/desired.js'
 import type { Claim } from '../../database/claim.js'
 import { isHeld } from '../../database/claim.js'
 import { readHearings } from '../../health-manager/hearings.js'
@@ -19,6 +20,7 @@ export type ConvergeOptions = {
   staleAfterSeconds: number
   replaceAfterSeconds: number
   beatIntervalSeconds: number
+  oldWorkers: OldWorkerLimits
   /** What this process saw when it last settled this load balancer. */
   remembered: Remembered | null
   /** Told of what was done, for the history. */
@@ -84,8 +86,8 @@ async function factsOf(
   tree: LoadBalancerTree,
   seen: Observed,
 ): Promise<PlanFacts> {
-  const { staleAfterSeconds, replaceAfterSeconds } = options
-  const facts = { fence: claim.fence, staleAfterSeconds, replaceAfterSeconds }
+  const { staleAfterSeconds, replaceAfterSeconds, oldWorkers } = options
+  const facts = { fence: claim.fence, staleAfterSeconds, replaceAfterSeconds, oldWorkers }
   const unreachable = seen.amphorae.filter(
     ({ machine, agent }) => machine === 'running' && agent.state === 'unreachable',
   )

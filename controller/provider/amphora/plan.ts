@@ -1,4 +1,4 @@
-import type { Desired } from '../../../amphora-agent/protocol/desired.js'
+import type { Desired, OldWorkerLimits } from '../../../amphora-agent/protocol/desired.js'
 import type { LoadBalancerTree } from '../../load-balancer/tree.js'
 import { ProvisioningFault } from '../provider.js'
 import { assignRoles, type Cast, isLost, type Replacement } from './assign-roles.js'
@@ -45,6 +45,7 @@ export type PlanFacts = UnreachableFacts & {
   fence: number
   /** How many amphorae of the project may be restarted or replaced now; see restart-limiter.ts. */
   restartsLeft: number
+  oldWorkers: OldWorkerLimits
 }
 
 /**
@@ -60,7 +61,8 @@ export function plan(tree: LoadBalancerTree, seen: Observed, facts: PlanFacts): 
   if (foundations.length > 0) return { stages: [foundations], settles: false }
 
   const { serving, replacement, superfluous } = cast
-  const rendering: Rendering = { tree, seen, fence: facts.fence }
+  const { fence, oldWorkers } = facts
+  const rendering: Rendering = { tree, seen, fence, oldWorkers }
   const works = inspect(tree, seen, replacement === null ? serving : [...serving, replacement.successor], facts)
   const ready = works.filter(work => work.state === 'ready').map(work => work.amphora)
   const builds = works.filter(work => work.state === 'build')

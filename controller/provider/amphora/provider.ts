@@ -1,3 +1,4 @@
+import type { OldWorkerLimits } from '../../../amphora-agent/protocol/desired.js'
 import type { ComputeDriver, MachineSpec } from '../../compute/driver.js'
 import type { Configuration } from '../../config/schema.js'
 import type { Database } from '../../database/connection.js'
@@ -24,6 +25,7 @@ export type AmphoraProviderOptions = {
     Configuration['health_manager'],
     'beat_interval' | 'stale_after' | 'replace_after' | 'restart_limit' | 'project_restart_limit' | 'restart_window'
   >
+  oldWorkers: OldWorkerLimits
   log: Logger
 }
 
@@ -32,7 +34,7 @@ const REMEMBERED = 10_000
 
 /** Carries load balancers out on amphorae: machines that run HAProxy, one or more for each load balancer. */
 export function createAmphoraProvider(options: AmphoraProviderOptions): Provider {
-  const { config, ...rest } = options
+  const { config, oldWorkers, ...rest } = options
   const restartLimits = {
     perProject: config.project_restart_limit,
     overall: config.restart_limit,
@@ -52,6 +54,7 @@ export function createAmphoraProvider(options: AmphoraProviderOptions): Provider
           staleAfterSeconds: config.stale_after,
           replaceAfterSeconds: config.replace_after,
           beatIntervalSeconds: config.beat_interval,
+          oldWorkers,
           remembered,
           note,
         },

@@ -1,4 +1,4 @@
-import type { Desired } from '../../../amphora-agent/protocol/desired.js'
+import type { Desired, OldWorkerLimits } from '../../../amphora-agent/protocol/desired.js'
 import type { MachineLimits } from '../../load-balancer/capacity.js'
 import type { LoadBalancerTree } from '../../load-balancer/tree.js'
 import type { AmphoraSight, Observed } from './observed.js'
@@ -12,6 +12,7 @@ export type Rendering = {
   tree: LoadBalancerTree
   seen: Observed
   fence: number
+  oldWorkers: OldWorkerLimits
 }
 
 /**
@@ -21,7 +22,7 @@ export type Rendering = {
  * @returns null for one that cannot be told, and while an address of the group is unknown: each of a pair names the other's
  */
 export function desiredOf(
-  { tree, seen, fence }: Rendering,
+  { tree, seen, fence, oldWorkers }: Rendering,
   amphora: AmphoraSight,
   group: readonly AmphoraSight[],
   standsBy: boolean,
@@ -41,6 +42,7 @@ export function desiredOf(
     fence,
     haproxyVersion: agent.haproxyVersion,
     limits: agent.limits ?? UNTOLD,
+    oldWorkers,
     cards: cardsOf(tree, seen, amphora),
     pair: priority === null ? null : { priority, vrrpAddress: own, peers },
     standsBy,

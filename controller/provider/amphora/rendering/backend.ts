@@ -76,10 +76,11 @@ export function renderBackend(
   const monitor = pool.healthMonitor !== null && isWanted(pool.healthMonitor) ? pool.healthMonitor : null
   const model = backendModel(tree, listener, pool, monitor, fullconn)
   const name = backendName(pool, listener)
+  const isReused = isHttp(listener) && reusesConnections(pool)
   const hasCookies = model.persistence.cookie !== null
   const rendered = members.map(member => {
     const cookie = hasCookies ? cookieValue(member) : null
-    return renderServer(member, { backend: name, protocol: pool.protocol, monitor, cookie })
+    return renderServer(member, { backend: name, protocol: pool.protocol, reused: isReused, monitor, cookie })
   })
   return {
     model: { ...model, servers: rendered.map(({ words }) => words) },
@@ -105,8 +106,7 @@ function backendModel(
     name: backendIdentifier(pool, listener),
     mode: modeOf(listener),
     http: isHttp(listener),
-    // a connection that began with a PROXY header speaks for one client only
-    reuse: keywords(pool.protocol === 'HTTP' ? 'safe' : 'never'),
+    reuse: keywords(reusesConnections(pool) ? 'safe' : 'never'),
     balance: BALANCE[pool.lbAlgorithm],
     consistentHash: HASHING.includes(pool.lbAlgorithm),
     keepsSourcePort: pool.lbAlgorithm === 'SOURCE_IP_PORT',
@@ -118,6 +118,9 @@ function backendModel(
     httpCheck: monitor?.type === 'HTTP' || monitor?.type === 'HTTPS' ? httpCheckModel(tree, monitor) : null,
   }
 }
+
+/** A connection that began with a PROXY header speaks for one client only. */
+const reusesConnections = (pool: PoolNode): boolean => pool.protocol === 'HTTP'
 
 /** The agent's word about a member that is pinged takes a little longer than the ping. */
 const ANSWER_SECONDS = 2

@@ -24,9 +24,21 @@ export function renderDesired(tree: LoadBalancerTree, facts: AmphoraFacts): Desi
   const interfaces = facts.standsBy ? cards.map(card => ({ ...card, vips: [] })) : cards
   const { haproxy, objects } = renderHaproxy(tree, facts)
   const keepalived = renderKeepalived(tree, facts)
-  const parts = { loadBalancerId: tree.id, interfaces, haproxy, keepalived, pair: renderPair(facts), objects }
-  return { ...parts, generation: tree.generation, fence: facts.fence, sha256: fingerprint(parts) }
+  const { oldWorkers } = facts
+  const parts = {
+    loadBalancerId: tree.id,
+    interfaces,
+    haproxy,
+    keepalived,
+    pair: renderPair(facts),
+    oldWorkers,
+    objects,
+  }
+  const downMembers = membersOf(tree).flatMap(({ id, isDown }) => (isDown ? [id] : []))
+  return { ...parts, downMembers, generation: tree.generation, fence: facts.fence, sha256: fingerprint(parts) }
 }
+
+const membersOf = (tree: LoadBalancerTree) => tree.pools.flatMap(({ members }) => members)
 
 function renderHaproxy(
   tree: LoadBalancerTree,
@@ -69,7 +81,7 @@ function requireHaproxy(version: string): void {
 }
 
 /** Over every part; the hash of HAProxy's text stands for the text. All of them have their keys in the order of this program. */
-function fingerprint({ haproxy, ...parts }: Omit<Desired, 'generation' | 'fence' | 'sha256'>): string {
+function fingerprint({ haproxy, ...parts }: Omit<Desired, 'generation' | 'fence' | 'downMembers' | 'sha256'>): string {
   const { text: _, ...rest } = haproxy ?? { text: '' }
   return sha256(JSON.stringify({ ...parts, haproxy: haproxy === null ? null : rest }))
 }

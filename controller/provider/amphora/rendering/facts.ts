@@ -1,3 +1,4 @@
+import type { OldWorkerLimits } from '../../../../amphora-agent/protocol/desired.js'
 import type { MachineLimits } from '../../../load-balancer/capacity.js'
 import type { Port, Subnet } from '../../../network/driver.js'
 
@@ -10,6 +11,8 @@ export type AmphoraFacts = {
   haproxyVersion: string
   /** Of its machine: connections and checks must fit. */
   limits: MachineLimits
+  /** For workers of HAProxy that have only their connections left. */
+  oldWorkers: OldWorkerLimits
   /** The plugged cards, the management card left out; exactly one of them is on the VIP's subnet. */
   cards: readonly Card[]
   /** Null for a single amphora, which holds the VIP itself. */

@@ -28,9 +28,6 @@ export type HaproxyModel = {
   group: ConfigurationWord
   chroot: ConfigurationWord
   maxconn: ConfigurationWord
-  hardStopAfter: ConfigurationWord
-  /** Reloads that a worker with open connections survives. */
-  mostReloads: ConfigurationWord
   serverStateFile: ConfigurationWord
   /** Null when there is nothing to tell them. */
   peers: PeersModel | null
@@ -79,9 +76,6 @@ export function haproxyModel(tree: LoadBalancerTree, facts: AmphoraFacts): Rende
     group: keywords(HAPROXY_GROUP),
     chroot: keywords(HAPROXY_CHROOT),
     maxconn: integer(Math.max(1, shares.total), 'maxconn', 1, 10_000_000),
-    hardStopAfter: keywords('10m'),
-    // Whoever changes a listener again and again and keeps a connection open each time would else fill the machine with old workers.
-    mostReloads: keywords('20'),
     // A worker that starts takes every server for up until its checks say otherwise. So that a dead member gets no traffic after a reload, the
     // old worker's states are carried over. The agent writes the file, without the servers whose line changed: for those, an old
     // weight or address would come back to life, and one whose monitor was removed would stay down for ever.

@@ -34,6 +34,8 @@ export type ServerContext = {
   backend: string
   protocol: PoolProtocol
   monitor: HealthMonitorNode | null
+  /** Connections to it are kept for further requests. */
+  reused: boolean
   /** The value of our cookie for it. */
   cookie: ConfigurationWord | null
 }
@@ -48,6 +50,8 @@ export function renderServer(member: MemberNode, context: ServerContext): { word
   const options = [
     ...(context.cookie === null ? [] : [keywords('cookie'), context.cookie]),
     ...proxyOptions(context.protocol),
+    // what servers of the file have anyway, and those that join while HAProxy runs only when it is said
+    ...(context.reused ? [keywords('pool-purge-delay 5s pool-max-conn -1')] : []),
     ...(context.monitor === null ? [] : monitorOptions(member, context.monitor, context)),
   ]
   const words: ServerWords = {

@@ -1,0 +1,34 @@
+import { readFileSync } from 'node:fs'
+import { identityOf } from '../process/process-table.js'
+import type { OldWorkerLimits } from '../protocol/desired.js'
+
+/** A worker of a former configuration, which lives as long as its connections. */
+export type OldWorker = { pid: number; startTime: number; memoryKib: number }
+
+/** What is known of those that still run. */
+export function observeOldWorkers(pids: readonly number[]): OldWorker[] {
+  return pids.flatMap(pid => {
+    const identity = identityOf(pid)
+    return identity === null ? [] : [{ pid, startTime: identity.startTime, memoryKib: memoryOf(pid) }]
+  })
+}
+
+/** Memory of its own, in KiB. */
+function memoryOf(pid: number): number {
+  try {
+    return Number(/^RssAnon:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1] ?? 0)
+  } catch {
+    return 0
+  }
+}
+
+/** Which of them have to end for the rest to be within the limits: the oldest ones. Pure. */
+export function surplusOf(workers: readonly OldWorker[], { most, memoryMib }: OldWorkerLimits): OldWorker[] {
+  const oldestFirst = workers.toSorted((one, other) => one.startTime - other.startTime || one.pid - other.pid)
+  let memoryKib = oldestFirst.reduce((sum, worker) => sum + worker.memoryKib, 0)
+  return oldestFirst.filter((worker, index) => {
+    const isTooMuch = oldestFirst.length - index > most || memoryKib > memoryMib * 1024
+    if (isTooMuch) memoryKib -= worker.memoryKib
+    return isTooMuch
+  })
+}
