@@ -57,7 +57,7 @@ export function planObjects(
   if (nested.some(({ name }) => name === '')) throw invalid('Pools named in a listener or L7 policy must have a name.')
   const definitions = [...pools, ...nested.filter(body => !isReference(body))]
   const names = definitions.map(({ name }) => name).filter(name => name !== '')
-  const repeated = names.find((name, index) => names.indexOf(name) !== index)
+  const repeated = firstRepeated(names, name => name)
   if (repeated !== undefined)
     throw invalid(`Pool names must be unique when creating a fully populated load balancer: ${repeated}`)
 
@@ -87,10 +87,18 @@ export function planObjects(
       ? made
       : withDefaultPool(made, { id: defaultPool.id, protocol: defaultPool.values.protocol })
   })
-  const ports = newListeners.map(({ transport, values }) => `${transport} ${values.protocol_port}`)
-  const clash = newListeners.find((_, index) => ports.indexOf(ports[index]!) !== index)
+  const clash = firstRepeated(newListeners, ({ transport, values }) => `${transport} ${values.protocol_port}`)
   if (clash !== undefined) throw conflict(duplicateListener(clash.values.protocol, clash.values.protocol_port))
   return { pools: [...planned.values()], listeners: newListeners }
+}
+
+/** The first item whose key an earlier one has. */
+function firstRepeated<Item>(items: readonly Item[], keyOf: (item: Item) => string): Item | undefined {
+  const seen = new Set<string>()
+  return items.find(item => {
+    const key = keyOf(item)
+    return seen.has(key) || !seen.add(key)
+  })
 }
 
 function planListener(body: NewListener['values'], settings: Settings): NewListener {
@@ -118,8 +126,7 @@ export function planRule(body: RuleBody): NewRule {
 export function planPool({ members, healthmonitor, ...body }: PoolBody, settings: Settings): NewPool {
   const values = completePool(settings, body)
   for (const member of members) checkMember(settings, member)
-  const keys = members.map(({ address, protocol_port }) => `${address} ${protocol_port}`)
-  const twice = members.find((_, index) => keys.indexOf(keys[index]!) !== index)
+  const twice = firstRepeated(members, ({ address, protocol_port }) => `${address} ${protocol_port}`)
   if (twice !== undefined) throw conflict(duplicateMember(twice))
   return {
     id: randomUUID(),

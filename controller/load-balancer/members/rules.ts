@@ -14,6 +14,17 @@ export type MemberSettings = Pick<Settings, 'reserved_ips'>
 /** One spelling of an address; an IPv6 address that stands for an IPv4 one is that one. */
 const canonical = (address: string): string => ipaddr.process(address).toString()
 
+const canonicalSets = new WeakMap<readonly string[], ReadonlySet<string>>()
+
+/** Made once for each list of the settings: a request may have thousands of members. */
+function canonicalSet(addresses: readonly string[]): ReadonlySet<string> {
+  const known = canonicalSets.get(addresses)
+  if (known !== undefined) return known
+  const made = new Set(addresses.map(canonical))
+  canonicalSets.set(addresses, made)
+  return made
+}
+
 /**
  * Addresses of no other machine. From inside an amphora they lead to what HAProxy, the agent and the other amphora say to each other;
  * HAProxy takes the unspecified address for that which the client connected to.
@@ -25,13 +36,14 @@ export function checkMember(
   { reserved_ips }: MemberSettings,
   { address, monitor_address }: Partial<MemberValues>,
 ): void {
-  const reserved = reserved_ips.map(canonical)
+  const reserved = canonicalSet(reserved_ips)
   for (const [option, value] of [
     ['member address', address],
     ['member monitor_address', monitor_address],
   ] as const) {
     if (typeof value !== 'string') continue
-    if (reserved.includes(canonical(value)) || NOBODYS.includes(ipaddr.process(value).range())) {
+    const parsed = ipaddr.process(value)
+    if (reserved.has(parsed.toString()) || NOBODYS.includes(parsed.range())) {
       throw badRequest(`${value} is not a valid option for ${option}`)
     }
   }
