@@ -1,5 +1,6 @@
 import type { Context } from 'koa'
 import { ApiError, badRequest } from './errors.js'
+import { outsideTurn } from './turns.js'
 
 /**
  * Reads the request body as JSON.
@@ -72,6 +73,10 @@ export function stringsIn(value: unknown): string[] {
 export async function readBytes(ctx: Context, limit: number): Promise<Buffer> {
   const declared = Number(ctx.get('Content-Length') || 0)
   if (declared > limit) throw tooLarge(ctx, limit)
+  return outsideTurn(ctx, () => receive(ctx, limit))
+}
+
+async function receive(ctx: Context, limit: number): Promise<Buffer> {
   const chunks: Buffer[] = []
   let size = 0
   try {

@@ -9,6 +9,7 @@ import { readJson } from '../http/body.js'
 import { ApiError, badRequest, conflict, forbidden } from '../http/errors.js'
 import { createPublicBase } from '../http/public-base.js'
 import { createClientAddress, sourceOf } from '../http/trusted-proxies.js'
+import { createTurns, type Turns } from '../http/turns.js'
 import type { Logger } from '../log/log.js'
 import { isAllowedBy } from './access-rules.js'
 import { locate, versionDocument } from './discovery.js'
@@ -45,7 +46,7 @@ export function createIdentityApi({ database, config, log, credentialKey }: Iden
   const router = new Router()
   const logins = createLogins(config.identity)
   const addressOf = createClientAddress(config.identity.trusted_proxies)
-  const service = { database, logins, sourceOf: (ctx: Context) => sourceOf(addressOf(ctx)) }
+  const service = { database, logins, turns: createTurns(), sourceOf: (ctx: Context) => sourceOf(addressOf(ctx)) }
   const issue = tokenIssuer(service, config.identity, log)
   router.get('/', ctx => {
     const { base } = ctx.state
@@ -94,11 +95,11 @@ function decorate({ public_url, trusted_proxies }: Configuration['identity']): M
 }
 
 /** What every operation works with. */
-type Service = { database: Database; logins: Logins; sourceOf: (ctx: Context) => string }
+type Service = { database: Database; logins: Logins; turns: Turns; sourceOf: (ctx: Context) => string }
 
 /** POST /v3/auth/tokens, the one operation that needs no token. */
 function tokenIssuer(
-  { database, logins, sourceOf }: Service,
+  { database, logins, turns, sourceOf }: Service,
   limits: TokenLimits,
   log: Logger,
 ): (ctx: Context) => Promise<Answer> {
@@ -106,7 +107,8 @@ function tokenIssuer(
   return async ctx => {
     const { auth } = parse(authRequestSchema, await readBody(ctx))
     const proofs = await prove({ database, logins, source: sourceOf(ctx) }, auth.identity)
-    const { token, document } = await issueToken(database, proofs, auth.scope, limits)
+    const issue = () => issueToken(database, proofs, auth.scope, limits)
+    const { token, document } = await turns.take(ctx, [`user ${proofs[0]?.userId}`, ''], issue)
     if (Date.now() - lastPurge > PURGE_INTERVAL_MILLISECONDS) {
       lastPurge = Date.now()
       // Whoever logs in at this moment does not wait for it.
@@ -119,7 +121,11 @@ function tokenIssuer(
   }
 }
 
-async function answerRoute(route: Route, { database, logins, sourceOf }: Service, ctx: Context): Promise<Answer> {
+async function answerRoute(
+  route: Route,
+  { database, logins, turns, sourceOf }: Service,
+  ctx: Context,
+): Promise<Answer> {
   const token = await identify(database, ctx)
   const params: Record<string, string> = ctx.params
   if (!Object.values(params).every(isStorable)) throw badRequest('The path holds characters that cannot be stored.')
@@ -138,7 +144,7 @@ async function answerRoute(route: Route, { database, logins, sourceOf }: Service
     base: ctx.state.base,
     url: ctx.state.url,
   }
-  return route.answer(request)
+  return turns.take(ctx, [`user ${token.document.user.id}`, ''], () => route.answer(request))
 }
 
 /** Who asks, by X-Auth-Token. @throws ApiError 401 */

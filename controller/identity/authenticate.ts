@@ -1,5 +1,6 @@
 import type { Context, Middleware } from 'koa'
 import { ApiError } from '../http/errors.js'
+import type { Place } from '../process/fair-queue.js'
 import { isAllowedBy } from './access-rules.js'
 import type { Caller, TokenValidator } from './caller.js'
 
@@ -66,4 +67,12 @@ export function callerOf(ctx: Context): Caller {
 /** The token that `authenticate` found good, for requests to other services in the caller's name. It must not be stored or logged. */
 export function tokenOf(ctx: Context): string {
   return ctx.state.token as string
+}
+
+/** Whom a request counts for where projects take turns; null before a caller is known, as on open paths. */
+export function placeOf(ctx: Context): Place | null {
+  const caller = ctx.state.caller as Caller | undefined
+  if (caller === undefined) return null
+  const { project, user } = caller
+  return [project === null ? `user ${user.id}` : `project ${project.id}`, user.id]
 }

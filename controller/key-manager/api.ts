@@ -6,7 +6,8 @@ import { ApiError } from '../http/errors.js'
 import { createHealthCheck } from '../http/health-check.js'
 import { createPublicBase } from '../http/public-base.js'
 import { createClientAddress } from '../http/trusted-proxies.js'
-import { authenticate, callerOf } from '../identity/authenticate.js'
+import { takeTurns } from '../http/turns.js'
+import { authenticate, callerOf, placeOf } from '../identity/authenticate.js'
 import type { TokenValidator } from '../identity/caller.js'
 import type { Logger } from '../log/log.js'
 import { aclRoutes } from './acls/routes.js'
@@ -46,6 +47,7 @@ export function createKeyManagerApi(options: KeyManagerApiOptions): Koa {
   const addressOf = createClientAddress(config.trusted_proxies)
 
   app.use(authenticate({ validate, identityUrl, serviceType: 'key-manager', isOpen: path => !isVersioned(path) }))
+  app.use(takeTurns(placeOf))
   app.use(async (ctx, next) => {
     ctx.state.remoteAddress = addressOf(ctx)
     if (isVersioned(ctx.path)) ctx.state.who = whoIs(callerOf(ctx))

@@ -5,7 +5,8 @@ import { createApplication } from '../http/application.js'
 import { ApiError } from '../http/errors.js'
 import { createHealthCheck } from '../http/health-check.js'
 import { createPublicBase } from '../http/public-base.js'
-import { authenticate } from '../identity/authenticate.js'
+import { takeTurns } from '../http/turns.js'
+import { authenticate, placeOf } from '../identity/authenticate.js'
 import type { TokenValidator } from '../identity/caller.js'
 import type { Logger } from '../log/log.js'
 import { amphoraRoutes } from './amphorae/routes.js'
@@ -65,6 +66,7 @@ export function createLoadBalancerApi(options: LoadBalancerApiOptions): Koa {
       isOpen: path => isOpen(canonicalPath(path)),
     }),
   )
+  app.use(takeTurns(placeOf))
   app.use(async (ctx, next) => {
     ctx.path = canonicalPath(ctx.path)
     if (ctx.path === '/healthcheck' && config.healthcheck_enabled) return checkHealth(ctx)

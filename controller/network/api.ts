@@ -5,7 +5,8 @@ import type { Configuration } from '../config/schema.js'
 import type { Database } from '../database/connection.js'
 import { createApplication } from '../http/application.js'
 import { createPublicBase } from '../http/public-base.js'
-import { authenticate } from '../identity/authenticate.js'
+import { takeTurns } from '../http/turns.js'
+import { authenticate, placeOf } from '../identity/authenticate.js'
 import type { TokenValidator } from '../identity/caller.js'
 import type { Logger } from '../log/log.js'
 import { createNetworks } from './api/networks.js'
@@ -60,6 +61,7 @@ export function createNetworkApi(options: NetworkApiOptions): Koa {
   mountOtherCollections(router)
 
   app.use(authenticate({ validate, identityUrl, serviceType: 'network', isOpen: path => path === '/' }))
+  app.use(takeTurns(placeOf))
   app.use(router.routes())
   app.use(router.allowedMethods())
   return app

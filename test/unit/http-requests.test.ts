@@ -10,6 +10,7 @@ import { ApiError, FloodError } from '../../controller/http/errors.js'
 import { createPublicBase } from '../../controller/http/public-base.js'
 import { startServer } from '../../controller/http/server.js'
 import { createClientAddress, sourceOf } from '../../controller/http/trusted-proxies.js'
+import { takeTurns } from '../../controller/http/turns.js'
 import { requestAsWritten } from '../support/raw-request.js'
 import { recordLog } from '../support/recorded-log.js'
 
@@ -231,4 +232,54 @@ t.test('addresses that count as one source', t => {
   t.equal(sourceOf('fe80::1%eth0'), 'fe80::/64')
   t.equal(sourceOf(null), 'unknown')
   t.end()
+})
+
+/** A server on which requests take turns by the header X-Project. */
+async function serveInTurns(t: Test, handle: Koa.Middleware) {
+  const turns = takeTurns(ctx => [ctx.get('X-Project'), ''])
+  const served = await serve(t, (ctx, next) => turns(ctx, async () => handle(ctx, next)))
+  const ask = (project: string, body?: string) =>
+    fetch(served.url, { method: 'POST', headers: { 'X-Project': project }, ...(body !== undefined && { body }) })
+  return { ...served, ask }
+}
+
+t.test('a project that asks for much does not keep others waiting', async t => {
+  const entered: string[] = []
+  const waiting: (() => void)[] = []
+  const arrivals = new EventEmitter()
+  const { ask, lines } = await serveInTurns(t, async ctx => {
+    entered.push(ctx.get('X-Project'))
+    await new Promise<void>(resolve => {
+      waiting.push(resolve)
+      arrivals.emit('one')
+    })
+    ctx.body = 'done'
+  })
+  const first = [once(arrivals, 'one'), ask('greedy'), ask('greedy')]
+  await first[0]
+  const flood = Array.from({ length: 300 }, () => ask('greedy'))
+  const other = ask('other')
+  while (!entered.includes('other')) await once(arrivals, 'one')
+  t.equal(entered.filter(project => project === 'greedy').length, 2, 'the others of its flood wait')
+  arrivals.on('one', () => waiting.pop()?.())
+  for (const go of waiting.splice(0)) go()
+  t.equal((await other).status, 200)
+  const statuses = (await Promise.all(flood)).map(({ status }) => status)
+  t.same(new Set(statuses), new Set([200, 429]))
+  t.ok(statuses.filter(status => status === 429).length < 50, 'as many as found no room')
+  t.same(
+    lines.filter(({ level }) => level >= 40).map(({ flood }) => flood),
+    ['Requests of greedy'],
+  )
+})
+
+t.test('a body that is slow to come holds no turn', async t => {
+  const { ask, port } = await serveInTurns(t, async ctx => {
+    ctx.body = await readBytes(ctx, 1000)
+  })
+  for (let slow = 0; slow < 10; slow++) {
+    const { socket } = await connectFrom(t, port, '127.0.0.1')
+    socket.write('POST / HTTP/1.1\r\nHost: x\r\nX-Project: p\r\nContent-Length: 100\r\n\r\nbegun')
+  }
+  t.equal(await (await ask('p', 'whole')).text(), 'whole')
 })
