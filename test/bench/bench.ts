@@ -3,6 +3,7 @@ import { cpus, totalmem } from 'node:os'
 import { join } from 'node:path'
 import { benchApi } from './api.js'
 import { benchChangeToTraffic } from './change-to-traffic.js'
+import { benchDoors } from './doors.js'
 import { benchFirstTraffic } from './first-traffic.js'
 import { benchKeyManager } from './key-manager.js'
 import { benchRendering } from './rendering.js'
@@ -30,6 +31,13 @@ const SECTIONS: Readonly<Record<string, { title: string; parts: (root: string) =
     parts: async root => [
       'One `krater up` with the back end `simple_crypto`; API, worker, PostgreSQL and the clients share this machine. Processor time is that of the APIs’ processes, which also check the token.',
       await benchKeyManager(root),
+    ],
+  },
+  doors: {
+    title: 'One account beside a hostile one',
+    parts: async root => [
+      'One `krater up` with drivers that touch nothing. What another account waits for, alone and beside the load; the load, the other account, the APIs and PostgreSQL share this machine.',
+      await benchDoors(root),
     ],
   },
 }
