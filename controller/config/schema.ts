@@ -140,8 +140,8 @@ export const configurationSchema = z.strictObject({
         .int()
         .min(1)
         .max(100)
-        .default(8)
-        .describe('Load balancers converged at once by one worker'),
+        .default(12)
+        .describe('Load balancers converged at once by one worker; one project gets at most half of them'),
       sweep_interval: seconds.default(2),
     })
     .prefault({}),

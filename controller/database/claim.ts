@@ -26,10 +26,12 @@ export type ClaimRequest = {
   due: string
   /** Trusted SQL: what goes first; over `candidates` (alias c) too when there are any. */
   order: string
-  /** Trusted SQL of the rows among which to choose (column id, and others for `order`), with one binding: the limit. All rows when not given. */
-  candidates?: string
+  /** Trusted SQL of the rows among which to choose (column id, and others for `order`), and what it is bound to. All rows when not given. */
+  candidates?: { sql: string; bindings: (limit: number, held: readonly string[]) => (number | string[])[] }
   owner: string
   limit: number
+  /** Ids of the rows that the owner holds already; none when not given. */
+  held?: readonly string[]
   /** Trusted SQL: what else the claim assigns, such as `status = 'PROCESSING'`. */
   also?: string
 }
@@ -38,15 +40,15 @@ export type ClaimRequest = {
 export const NOT_HELD = '(t.lease_until IS NULL OR t.lease_until < now())'
 
 /**
- * Takes up to `limit` rows that are due and that nobody holds: one statement, and no waiting for rows that others are
+ * Takes rows that are due and that nobody holds: one statement, and no waiting for rows that others are
  * taking at this moment (SKIP LOCKED). Only the database's clock is asked.
  */
 export async function claimDue(
   database: Database,
-  { table, due, order, candidates, owner, limit, also }: ClaimRequest,
+  { table, due, order, candidates, owner, limit, held = [], also }: ClaimRequest,
 ): Promise<Claim[]> {
   const started = performance.now()
-  const rowsToLookAt = candidates === undefined ? `${table} t` : `(${candidates}) c JOIN ${table} t ON t.id = c.id`
+  const rowsToLookAt = candidates === undefined ? `${table} t` : `(${candidates.sql}) c JOIN ${table} t ON t.id = c.id`
   const { rows } = await database.raw(
     `UPDATE ${table} SET lease_owner = ?, lease_until = now() + ? * interval '1 second',
                          fence = fence + 1${also === undefined ? '' : `, ${also}`}
@@ -54,7 +56,7 @@ export async function claimDue(
                     WHERE ${NOT_HELD} AND (${due})
                     ORDER BY ${order} LIMIT ? FOR UPDATE OF t SKIP LOCKED)
       RETURNING id, fence, now()::text AS "claimedAt"`,
-    [owner, LEASE_SECONDS, ...(candidates === undefined ? [] : [limit]), limit],
+    [owner, LEASE_SECONDS, ...(candidates?.bindings(limit, held) ?? []), limit],
   )
   return (rows as { id: string; fence: number; claimedAt: string }[]).map(row => ({
     table,

@@ -8,7 +8,7 @@ import { keepClaim } from './keep-claim.js'
 export type ClaimLoopOptions = {
   database: Database
   /** What is claimed, and for whom. */
-  claims: Omit<ClaimRequest, 'limit'>
+  claims: Omit<ClaimRequest, 'limit' | 'held'>
   /** How many claimed rows are worked on at once. */
   concurrency: number
   /** Longest pause between two looks that nobody asked for. */
@@ -48,6 +48,7 @@ export function startClaimLoop(options: ClaimLoopOptions): ClaimLoop {
   const running = new Map<string, Work>()
   let stopping = false
   let wanted = false
+  let mayBeMore = false
   let round: Promise<void> | null = null
   let sweepTimer: NodeJS.Timeout | undefined
   let sweepAt = Number.POSITIVE_INFINITY
@@ -82,9 +83,11 @@ export function startClaimLoop(options: ClaimLoopOptions): ClaimLoop {
       while (wanted && !stopping && running.size < concurrency) {
         wanted = false
         const limit = concurrency - running.size
-        const claims = await claimDue(database, { ...request, limit })
+        const claims = await claimDue(database, { ...request, limit, held: [...running.keys()] })
         for (const claim of claims) begin(claim)
         if (claims.length === limit) wanted = true
+        // Projects have shares of the slots, and other workers were taking rows: what is left may go once a slot is free again.
+        mayBeMore = claims.length > 1 || (running.size + 1) * 2 >= concurrency
       }
     } catch (error) {
       wanted = false
@@ -99,7 +102,7 @@ export function startClaimLoop(options: ClaimLoopOptions): ClaimLoop {
       letGo()
       running.delete(claim.id)
       if (retrySeconds !== null) sweepWithin(retrySeconds * 1000 + 10)
-      if (wanted) wake()
+      if (wanted || mayBeMore) wake()
     })
     running.set(claim.id, { claim, abort, letGo, done })
   }

@@ -1,16 +1,41 @@
+import { type ClaimRequest, NOT_HELD } from '../database/claim.js'
 import type { Database } from '../database/connection.js'
 
 /**
  * Which load balancers (alias t) have work to do now. A change newer than the last fault is due at once, whatever the back-off; the
  * first line is the condition of the index load_balancer_due.
  */
-export const DUE = `(t.generation > t.applied_generation OR t.recheck_at IS NOT NULL)
+const DUE = `(t.generation > t.applied_generation OR t.recheck_at IS NOT NULL)
   AND (t.generation > t.applied_generation OR t.recheck_at <= now())
   AND (t.retry_at IS NULL OR t.retry_at <= now() OR t.generation > t.fault_generation)`
 
-/** Changes go before checks of what was already in effect, and what waits longest first. */
-export const DUE_ORDER =
+/** Within a project changes go before checks of what was already in effect, and what waits longest first. */
+const ORDER_IN_PROJECT =
   't.generation > t.applied_generation DESC, t.retry_at NULLS FIRST, coalesce(t.updated_at, t.created_at)'
+
+/**
+ * SQL of what a worker chooses among: what is due, in turns of the projects. A project may take one more slot only while more are free than it
+ * holds, so whoever holds how many, another project finds one: of twelve the first takes six, the next three, and so on.
+ */
+const CANDIDATES = `
+  SELECT id, turn FROM (
+    SELECT id, turn, row_number() OVER (ORDER BY turn, place) AS place FROM (
+      SELECT t.id, coalesce(h.slots, 0) + row_number() OVER of_project AS turn, row_number() OVER (ORDER BY ${ORDER_IN_PROJECT}) AS place
+        FROM load_balancer t
+        LEFT JOIN (SELECT project_id, count(*) AS slots FROM load_balancer WHERE id = ANY(?::uuid[]) GROUP BY project_id) h
+               ON h.project_id = t.project_id
+       WHERE ${NOT_HELD} AND (${DUE})
+      WINDOW of_project AS (PARTITION BY t.project_id ORDER BY ${ORDER_IN_PROJECT})) due) placed
+   WHERE turn + place <= ?::integer + 1`
+
+/** How load balancers are claimed: the projects take turns, and none holds all slots of a worker. */
+export const claimsOf = (owner: string): Omit<ClaimRequest, 'limit' | 'held'> => ({
+  table: 'load_balancer',
+  due: DUE,
+  order: `c.turn, ${ORDER_IN_PROJECT}`,
+  candidates: { sql: CANDIDATES, bindings: (limit, held) => [[...held], limit] },
+  owner,
+})
 
 /**
  * Seconds until the next load balancer may become due without anybody saying so: a retry time, a recheck, or the end of a dead worker's

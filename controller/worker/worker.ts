@@ -5,7 +5,7 @@ import type { Logger } from '../log/log.js'
 import type { Provider } from '../provider/provider.js'
 import { attempt } from './attempt.js'
 import { startClaimLoop } from './claim-loop.js'
-import { DUE, DUE_ORDER, secondsUntilDue } from './due.js'
+import { claimsOf, secondsUntilDue } from './due.js'
 import { nameLeaseOwner, releaseClaimsOfDead } from './lease-owner.js'
 import { listenForWakeUps } from './wake-up.js'
 
@@ -29,7 +29,7 @@ export async function startWorker(options: WorkerOptions): Promise<{ stop: () =>
   if (freed.length > 0) log.info({ loadBalancers: freed }, 'a worker died over these; they go on')
   const loop = startClaimLoop({
     database,
-    claims: { table: 'load_balancer', due: DUE, order: DUE_ORDER, owner },
+    claims: claimsOf(owner),
     concurrency: config.concurrency,
     sweepMs: config.sweep_interval * 1000,
     secondsUntilDue: () => secondsUntilDue(database),

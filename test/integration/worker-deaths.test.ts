@@ -4,7 +4,7 @@ import t from 'tap'
 import { claimDue } from '../../controller/database/claim.js'
 import { connect } from '../../controller/database/connection.js'
 import { ClaimLost } from '../../controller/provider/provider.js'
-import { DUE, DUE_ORDER } from '../../controller/worker/due.js'
+import { claimsOf } from '../../controller/worker/due.js'
 import { nameLeaseOwner, releaseClaimsOfDead } from '../../controller/worker/lease-owner.js'
 import { startDatabaseProxy } from '../support/database-proxy.js'
 import {
@@ -22,7 +22,7 @@ t.teardown(stop)
 // Held by a worker that died: nobody renews this claim.
 const orphaned = await insertLoadBalancer(db)
 const takenAt = performance.now()
-await claimDue(db, { table: 'load_balancer', due: DUE, order: DUE_ORDER, owner: 'dead', limit: 1 })
+await claimDue(db, { ...claimsOf('dead'), limit: 1 })
 
 t.test('stopping ends what is under way and gives it to others at once', async t => {
   const stopping = await start('stopping')

@@ -61,16 +61,37 @@ t.test('two workers never work on one load balancer at a time, and share the wor
 })
 
 t.test('never more at once than the concurrency', async t => {
-  const ids = await Promise.all(Array.from({ length: 6 }, () => insertLoadBalancer(db)))
+  const ids = await Promise.all(Array.from({ length: 12 }, (_, at) => insertLoadBalancer(db, { project_id: `${at}` })))
   const gate = createGate()
   for (const id of ids) recorder.behave(id, gate.pass)
   await notify(db, ids[0]!)
   const begun = () => ids.filter(id => recorder.callsFor(id).length > 0).length
-  await eventually('four began', () => begun() === 4)
+  await eventually('eight began', () => begun() === 8)
   const held = await db('load_balancer').whereIn('id', ids).whereNotNull('lease_owner').select('id')
-  t.equal(held.length, 4, 'and it holds no more than it works at')
+  t.equal(held.length, 8, 'and it holds no more than it works at')
   gate.open()
   for (const id of ids) await settledAt(id, 1)
+})
+
+t.test('one project never holds all slots, and the projects take turns', async t => {
+  const gate = createGate()
+  const greedy = await Promise.all(
+    Array.from({ length: 10 }, () => insertLoadBalancer(db, { project_id: 'greedy', created_at: new Date(0) })),
+  )
+  for (const id of greedy) recorder.behave(id, gate.pass)
+  await notify(db, greedy[0]!)
+  await gate.arrived
+  const begun = () => greedy.filter(id => recorder.callsFor(id).length > 0).length
+  const second = await insertLoadBalancer(db, { project_id: 'second' })
+  recorder.behave(second, gate.pass)
+  await notify(db, second)
+  await eventually('the second project has a slot', () => recorder.callsFor(second).length === 1)
+  const quick = await insertLoadBalancer(db, { project_id: 'third' })
+  await notify(db, quick)
+  await settledAt(quick, 1)
+  t.equal(begun(), 4, 'half of eight slots')
+  gate.open()
+  for (const id of greedy) await settledAt(id, 1)
 })
 
 t.test('a worker whose fence was raised meanwhile writes nothing', async t => {

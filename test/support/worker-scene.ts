@@ -71,7 +71,7 @@ export async function createWorkerScene() {
         database,
         databaseUrl,
         providers: new Map([['recording', recorder.provider(owner)]]),
-        config: { concurrency: 4, sweep_interval },
+        config: { concurrency: 8, sweep_interval },
         log,
         owner,
       }),

@@ -61,7 +61,8 @@ const DUE_ORDER = 'c.turn, c.chance'
 
 /** How orders of a lane are claimed. A claim counts the one before it when that ended without a word. */
 export const claimsIn = (lane: Lane, owner: string): Omit<ClaimRequest, 'limit'> => ({
-  ...{ table: 'secret_order', due: dueIn(lane), order: DUE_ORDER, candidates: candidatesIn(lane), owner },
+  ...{ table: 'secret_order', due: dueIn(lane), order: DUE_ORDER, owner },
+  candidates: { sql: candidatesIn(lane), bindings: limit => [limit] },
   also: `status = 'PROCESSING', lapsed_claims = lapsed_claims + (status = 'PROCESSING')::integer`,
 })
 
