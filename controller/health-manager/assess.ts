@@ -1,4 +1,5 @@
 import type { MemberState } from '../../amphora-agent/protocol/heartbeat.js'
+import type { Impairment } from './impairment.js'
 import type { Reported } from './picture.js'
 
 export type OperatingStatus = 'ONLINE' | 'OFFLINE' | 'DEGRADED' | 'ERROR' | 'DRAINING' | 'NO_MONITOR'
@@ -7,6 +8,9 @@ export type StoredObject = { id: string; operatingStatus: OperatingStatus }
 
 /** A load balancer's objects as the database has them, with the operating statuses of before. */
 export type Stored = StoredObject & {
+  /** The operating status without the impairment. */
+  reportedStatus: OperatingStatus
+  impairment: Impairment | null
   adminStateUp: boolean
   /** Nothing is under way: what is missing in a report is then really missing. */
   settled: boolean

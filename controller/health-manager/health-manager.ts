@@ -5,6 +5,7 @@ import type { Configuration } from '../config/schema.js'
 import type { Database } from '../database/connection.js'
 import { WAKE_CHANNEL } from '../load-balancer/wake-channel.js'
 import type { Logger } from '../log/log.js'
+import { recordImpairments } from './impairment.js'
 import { addReport, type Picture } from './picture.js'
 import { type Refusal, startReceiver } from './receiver.js'
 import { type Heard, lastHeard, recordBeats } from './record-beats.js'
@@ -139,7 +140,8 @@ export async function startHealthManager({
       amphorae.delete(id)
       keys.delete(id)
     }
-    const woken = [...(await recheckMismatches(database)), ...(await retryReturned(database))]
+    const woken = [...(await recheckMismatches(database, config.replace_after)), ...(await retryReturned(database))]
+    await recordImpairments(database, config.stale_after)
     const graceOver = performance.now() - databaseFailedAt > config.stale_after * 1000
     if (graceOver) {
       const now = performance.now()

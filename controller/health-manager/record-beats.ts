@@ -29,9 +29,9 @@ export async function recordBeats(database: Database, heard: readonly Heard[], r
   if (heard.length === 0) return
   await database.raw(
     `INSERT INTO amphora_health AS h
-       (amphora_id, boot_id, last_seq, last_seen, sent_ms, generation, config_hash, needs_apply, vrrp_master, haproxy_running, mismatches)
+       (amphora_id, boot_id, last_seq, last_seen, sent_ms, generation, config_hash, needs_apply, vrrp_master, haproxy_running, mismatches, mismatched_since)
      SELECT v."amphoraId", v."bootId", v.seq, now(), v."sentMs", v.generation, v."configHash", v."needsApply", v."vrrpMaster",
-            v."haproxyRunning", v.mismatches
+            v."haproxyRunning", v.mismatches, CASE WHEN v.mismatches <> '{}' THEN now() END
        FROM jsonb_to_recordset(?::jsonb) AS v("amphoraId" uuid, "bootId" text, seq bigint, "sentMs" bigint, generation bigint,
             "configHash" text, "needsApply" boolean, "vrrpMaster" boolean, "haproxyRunning" boolean, mismatches text[])
        JOIN amphora a ON a.id = v."amphoraId"
@@ -41,7 +41,8 @@ export async function recordBeats(database: Database, heard: readonly Heard[], r
        boot_id = excluded.boot_id, last_seq = excluded.last_seq, last_seen = excluded.last_seen, sent_ms = excluded.sent_ms,
        generation = excluded.generation, config_hash = excluded.config_hash, needs_apply = excluded.needs_apply,
        vrrp_master = excluded.vrrp_master, haproxy_running = excluded.haproxy_running,
-       mismatches = excluded.mismatches
+       mismatches = excluded.mismatches,
+       mismatched_since = CASE WHEN excluded.mismatches <> '{}' THEN coalesce(h.mismatched_since, now()) END
      WHERE (h.boot_id = excluded.boot_id AND h.last_seq < excluded.last_seq)
         OR (h.boot_id <> excluded.boot_id AND (h.sent_ms < excluded.sent_ms OR ${isFromTheFuture('h.sent_ms')}))`,
     [JSON.stringify(heard), gapSeconds(rhythm)],

@@ -4,6 +4,7 @@ import type { Database } from '../database/connection.js'
 import type { Transaction } from '../database/transaction.js'
 import { inTransaction } from '../database/transaction.js'
 import { type Assessment, assess, type OperatingStatus, type Stored } from './assess.js'
+import { worseOf } from './impairment.js'
 import { type Picture, readPicture } from './picture.js'
 import {
   type ListenerReading,
@@ -109,7 +110,7 @@ async function readContexts(database: Database, ids: readonly string[]) {
 async function readStored(database: Database, ids: readonly string[]): Promise<Map<string, Stored>> {
   if (ids.length === 0) return new Map()
   const { rows } = await database.raw(
-    `SELECT lb.id, lb.operating_status AS "operatingStatus", lb.admin_state_up AS "adminStateUp",
+    `SELECT lb.id, lb.operating_status AS "operatingStatus", lb.reported_status AS "reportedStatus", lb.impairment, lb.admin_state_up AS "adminStateUp",
             lb.generation = lb.applied_generation AS settled,
             coalesce((SELECT jsonb_agg(jsonb_build_object('id', l.id, 'operatingStatus', l.operating_status,
                         'adminStateUp', l.admin_state_up)) FROM listener l WHERE l.load_balancer_id = lb.id), '[]') AS listeners,
@@ -123,7 +124,7 @@ async function readStored(database: Database, ids: readonly string[]): Promise<M
   return new Map((rows as Stored[]).map(row => [row.id, row]))
 }
 
-type StatusRow = { id: string; status: OperatingStatus }
+type StatusRow = { id: string; status: OperatingStatus; reported?: OperatingStatus }
 type StatusChanges = { load_balancer: StatusRow[]; listener: StatusRow[]; pool: StatusRow[]; member: StatusRow[] }
 
 function changedStatuses(assessments: readonly { loadBalancer: Stored; assessment: Assessment }[]): StatusChanges {
@@ -132,7 +133,11 @@ function changedStatuses(assessments: readonly { loadBalancer: Stored; assessmen
     if (status !== undefined && status !== before) rows.push({ id, status })
   }
   for (const { loadBalancer, assessment } of assessments) {
-    compare(changes.load_balancer, loadBalancer.id, loadBalancer.operatingStatus, assessment.loadBalancer)
+    const reported = assessment.loadBalancer
+    const status = worseOf(reported, loadBalancer.impairment)
+    if (status !== loadBalancer.operatingStatus || reported !== loadBalancer.reportedStatus) {
+      changes.load_balancer.push({ id: loadBalancer.id, status, reported })
+    }
     for (const { id, operatingStatus } of loadBalancer.listeners) {
       compare(changes.listener, id, operatingStatus, assessment.listeners.get(id))
     }
@@ -150,8 +155,8 @@ async function writeStatuses(trx: Transaction, changes: StatusChanges): Promise<
   for (const [table, rows] of Object.entries(changes)) {
     if (rows.length === 0) continue
     await trx.raw(
-      `UPDATE ?? t SET operating_status = v.status
-         FROM jsonb_to_recordset(?::jsonb) AS v(id uuid, status text)
+      `UPDATE ?? t SET operating_status = v.status${table === 'load_balancer' ? ', reported_status = v.reported' : ''}
+         FROM jsonb_to_recordset(?::jsonb) AS v(id uuid, status text, reported text)
         WHERE t.id = v.id`,
       [table, JSON.stringify(rows)],
     )

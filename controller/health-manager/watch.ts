@@ -4,11 +4,13 @@ import type { Database } from '../database/connection.js'
  * Load balancers whose amphora confirmed another configuration than the one on record, or asks for one (after a restart):
  * the worker is to look at them again. Never a reason for a failover.
  */
-export async function recheckMismatches(database: Database): Promise<string[]> {
+export async function recheckMismatches(database: Database, replaceAfterSeconds: number): Promise<string[]> {
   return markForRecheck(
     database,
     `h.last_seen > greatest(a.updated_at, a.created_at) + interval '4 seconds' AND h.last_seen > now() - interval '10 seconds'
-     AND (h.needs_apply OR h.config_hash IS DISTINCT FROM left(a.applied_sha256, 16))`,
+     AND (h.needs_apply OR h.config_hash IS DISTINCT FROM left(a.applied_sha256, 16) OR h.mismatched_since > coalesce(a.updated_at, a.created_at)
+          OR (h.mismatched_since < now() - ? * interval '1 second' AND a.replace_generation IS NULL))`,
+    [replaceAfterSeconds],
   )
 }
 
@@ -66,13 +68,14 @@ export async function retryReturned(database: Database): Promise<string[]> {
   return (rows as { id: string }[]).map(({ id }) => id)
 }
 
-async function markForRecheck(database: Database, condition: string): Promise<string[]> {
+async function markForRecheck(database: Database, condition: string, bindings: number[]): Promise<string[]> {
   const { rows } = await database.raw(
     `UPDATE load_balancer lb SET recheck_at = now()
       WHERE lb.recheck_at IS NULL AND lb.generation = lb.applied_generation AND lb.retry_at IS NULL
         AND EXISTS (SELECT FROM amphora a JOIN amphora_health h ON h.amphora_id = a.id
                      WHERE a.load_balancer_id = lb.id AND a.status = 'ALLOCATED' AND ${condition})
       RETURNING lb.id`,
+    bindings,
   )
   return (rows as { id: string }[]).map(({ id }) => id)
 }

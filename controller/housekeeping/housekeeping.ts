@@ -11,6 +11,7 @@ import type { AgentConnections } from '../provider/amphora/agent-connection.js'
 import { NOTHING_WATCHED, watchMachines } from './machine-watch.js'
 import { sweepOrphans } from './orphan-sweep.js'
 import { purgeRecords } from './purge.js'
+import { checkReach } from './reach-check.js'
 import { checkWarmPool, sizeWarmPool, tendWarmPool, type WarmPool } from './warm-pool.js'
 
 export type HousekeepingOptions = {
@@ -35,6 +36,7 @@ export type HousekeepingOptions = {
 
 const STOP_LIMIT_MS = 5_000
 const WATCH_SECONDS = 1
+const REACH_SECONDS = 5
 const PURGE_SECONDS = 3_600
 
 /**
@@ -68,6 +70,13 @@ export async function startHousekeeping(options: HousekeepingOptions): Promise<{
     repeat('the watch over machines', WATCH_SECONDS, stopping.signal, log, async () => {
       watched = await watchMachines({ database, compute, log }, watched)
     }),
+    repeat('the check of agents', REACH_SECONDS, stopping.signal, log, () =>
+      checkReach({
+        ...options,
+        staleAfterSeconds: config.health_manager.stale_after,
+        replaceAfterSeconds: config.health_manager.replace_after,
+      }),
+    ),
     repeat('the orphan sweep', sweepSeconds, stopping.signal, log, async () => {
       orphans = await sweepOrphans({ database, network, compute, log, portAgeSeconds }, orphans)
     }),

@@ -1,8 +1,9 @@
 import { randomUUID } from 'node:crypto'
 import t, { type Test } from 'tap'
+import { checkReach } from '../../controller/housekeeping/reach-check.js'
 import { takeRestart } from '../../controller/provider/amphora/restart-limiter.js'
 import type { Provider } from '../../controller/provider/provider.js'
-import { createScene, faultsOf, providerOf, type Scene } from '../support/converge-scene.js'
+import { createScene, faultsOf, log, providerOf, type Scene } from '../support/converge-scene.js'
 import { createTestDatabase } from '../support/database.js'
 
 t.test('an amphora that cannot be reached', async t => {
@@ -80,6 +81,32 @@ t.test('an amphora that cannot be reached', async t => {
     const { calls } = scene.world
     t.ok(calls.indexOf('create') < calls.lastIndexOf('apply') && calls.lastIndexOf('apply') < calls.indexOf('delete'))
     t.equal(await db('amphora_restart').where({ amphora_id: amphora }).first('amphora_id').then(Boolean), true)
+  })
+
+  await t.test('is found although nobody changes anything', async t => {
+    const { scene, amphora } = await createSettled(t)
+    const { agents } = scene.world.enter()
+    const masterKey = Buffer.alloc(32, 7)
+    const check = () =>
+      checkReach({ database: db, agents, masterKey, staleAfterSeconds: 15, replaceAfterSeconds: 60, log })
+    const rowOf = () => db('amphora').where({ id: amphora }).first()
+    await check()
+    t.equal((await rowOf()).unreachable_since, null)
+    scene.world.cut(amphora)
+    await scene.hear(1)
+    await check()
+    t.equal((await rowOf()).unreachable_since, null, 'each is asked now and then')
+    await db('amphora')
+      .where({ id: amphora })
+      .update({ checked_at: new Date(0) })
+    await check()
+    t.ok((await rowOf()).unreachable_since)
+    t.equal((await db('load_balancer').where({ id: scene.id }).first()).recheck_at, null)
+    await db('amphora')
+      .where({ id: amphora })
+      .update({ unreachable_since: db.raw(`now() - interval '61 seconds'`) })
+    await check()
+    t.ok((await db('load_balancer').where({ id: scene.id }).first()).recheck_at)
   })
 
   await t.test('or looked into is restarted when it alone fell silent while others were heard', async t => {

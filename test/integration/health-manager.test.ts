@@ -413,3 +413,29 @@ t.test('an amphora that comes back is not kept waiting for the end of a back-off
   )
   t.ok((await retry()) > new Date(Date.now() + 60_000), 'one that was heard all the time keeps to it')
 })
+
+t.test('what an amphora cannot repair lowers the operating status, and leads to looks', async t => {
+  const { db, ids, sendBeat, sendReport, until } = await createWorld(t, 60)
+  await db('amphora').update({ created_at: new Date(0) })
+  const row = () => db('load_balancer').where({ id: ids.lb }).first()
+  await sendReport({
+    listeners: [{ index: 0, state: 'OPEN', counters: none }],
+    pools: [{ index: 0, state: 'UP', counters: none, firstMember: 0, members: ['UP', 'UP'] }],
+  })
+  t.match(await until(row, ({ operating_status: status }) => status === 'ONLINE'), { operating_status: 'ONLINE' })
+  await sendBeat({ vrrpMaster: false, mismatches: ['address'] })
+  t.match(await until(row, ({ operating_status: status }) => status === 'ERROR'), {
+    operating_status: 'ERROR',
+    reported_status: 'ONLINE',
+  })
+  t.ok((await until(row, ({ recheck_at }) => recheck_at !== null)).recheck_at, 'it is configured again')
+  await db('load_balancer').update({ recheck_at: null })
+  await db('amphora').update({ updated_at: db.raw(`now() - interval '1 minute'`) })
+  await db('amphora_health').update({ mismatched_since: db.raw(`now() - interval '61 seconds'`) })
+  t.ok(
+    (await until(row, ({ recheck_at }) => recheck_at !== null)).recheck_at,
+    'and looked at again when that has not helped',
+  )
+  await sendBeat()
+  t.match(await until(row, ({ operating_status: status }) => status === 'ONLINE'), { operating_status: 'ONLINE' })
+})

@@ -84,6 +84,7 @@ export function createAmphora(tree: LoadBalancerTree, change: Partial<AmphoraSig
     silentSeconds: 1,
     heardSeconds: 1,
     unreachableSeconds: 0,
+    mismatchedSeconds: 0,
     needsApply: false,
     replacing: false,
     heldVip: false,

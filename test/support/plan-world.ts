@@ -96,6 +96,7 @@ export function createPlanWorld(first: LoadBalancerTree) {
       silentSeconds: 99,
       heardSeconds: null,
       unreachableSeconds: 0,
+      mismatchedSeconds: 0,
       needsApply: false,
       replacing: false,
       heldVip: false,

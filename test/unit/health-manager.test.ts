@@ -2,6 +2,7 @@ import fc from 'fast-check'
 import t from 'tap'
 import type { MemberState, Report } from '../../amphora-agent/protocol/heartbeat.js'
 import { assess, type Stored } from '../../controller/health-manager/assess.js'
+import { type Carrier, impairmentOf, worseOf } from '../../controller/health-manager/impairment.js'
 import { addReport, readPicture } from '../../controller/health-manager/picture.js'
 import { judge, type ReplayWindow } from '../../controller/health-manager/replay-window.js'
 
@@ -143,6 +144,8 @@ function createStored(fields: Partial<Stored> = {}): Stored {
   return {
     id: 'lb',
     operatingStatus: 'ONLINE',
+    reportedStatus: 'ONLINE',
+    impairment: null,
     adminStateUp: true,
     settled: true,
     listeners: [{ id: 'l', operatingStatus: 'ONLINE', adminStateUp: true }],
@@ -266,4 +269,46 @@ t.test('the truth table of operating statuses', t => {
     'an unreported member without monitor stays as it is',
   )
   t.end()
+})
+
+t.test('what amphorae lack lowers the operating status', async t => {
+  const carrier = (fields: Partial<Carrier> = {}): Carrier => ({
+    heard: true,
+    holdsVip: true,
+    mismatches: [],
+    ...fields,
+  })
+  const standby = (fields: Partial<Carrier> = {}) => carrier({ holdsVip: false, ...fields })
+  const cases = [
+    ['a single one is well', 'SINGLE', [carrier()], null],
+    ['its VIP is gone', 'SINGLE', [carrier({ mismatches: ['address'] })], 'ERROR'],
+    ['its VIP is gone, and it says so', 'SINGLE', [standby({ mismatches: ['address'] })], 'ERROR'],
+    ['its disk is full', 'SINGLE', [carrier({ mismatches: ['disk'] })], 'DEGRADED'],
+    ['it is not heard, and may serve', 'SINGLE', [carrier({ heard: false, mismatches: ['address'] })], null],
+    ['its successor stands by', 'SINGLE', [carrier({ mismatches: ['haproxy'] }), standby()], 'ERROR'],
+    ['a pair is well', 'ACTIVE_STANDBY', [carrier(), standby()], null],
+    ['the VIP moves', 'ACTIVE_STANDBY', [standby(), standby()], null],
+    ['the second is not heard', 'ACTIVE_STANDBY', [carrier(), standby({ heard: false })], 'DEGRADED'],
+    [
+      'the second has no keepalived',
+      'ACTIVE_STANDBY',
+      [carrier(), standby({ mismatches: ['keepalived'] })],
+      'DEGRADED',
+    ],
+    ['the first has no HAProxy', 'ACTIVE_STANDBY', [carrier({ mismatches: ['haproxy'] }), standby()], 'ERROR'],
+    ['the second has taken over', 'ACTIVE_STANDBY', [standby({ mismatches: ['haproxy'] }), carrier()], 'DEGRADED'],
+    [
+      'neither has keepalived',
+      'ACTIVE_STANDBY',
+      [standby({ mismatches: ['keepalived'] }), standby({ mismatches: ['keepalived'] })],
+      'ERROR',
+    ],
+    ['neither is heard', 'ACTIVE_STANDBY', [carrier({ heard: false }), standby({ heard: false })], null],
+  ] as const
+  for (const [name, topology, carriers, expected] of cases) t.equal(impairmentOf(topology, carriers), expected, name)
+  t.equal(worseOf('ONLINE', 'DEGRADED'), 'DEGRADED')
+  t.equal(worseOf('DEGRADED', 'ERROR'), 'ERROR')
+  t.equal(worseOf('ERROR', 'DEGRADED'), 'ERROR')
+  t.equal(worseOf('OFFLINE', 'ERROR'), 'OFFLINE')
+  t.equal(worseOf('DEGRADED', null), 'DEGRADED')
 })

@@ -168,6 +168,13 @@ t.test('an amphora breaks', async t => {
     t.throws(() => plan(idle, see(hung), facts()), unreachable)
     expectSteps(t, plan({ ...idle, generation: idle.generation + 1 }, see(hung), facts()), restart, false)
   })
+  await t.test('one that cannot repair itself is replaced after a while', async t => {
+    expectSteps(t, plan(tree, see({ ...settled, mismatchedSeconds: 60 }), facts()), [])
+    const broken = { ...settled, mismatchedSeconds: 61 }
+    expectSteps(t, plan(tree, see(broken), facts()), [['replace-amphora']], false)
+    expectSteps(t, plan(tree, see(broken), facts({ restartsLeft: 0 })), [])
+    expectSteps(t, plan(tree, see({ ...broken, replacing: true }), facts()), [['allocate-amphora']], false)
+  })
   await t.test('one that is heard but cannot be reached is replaced after a while, new before old', async t => {
     const mute = { ...hung, serves: true, silentSeconds: 1, heardSeconds: 1 }
     t.throws(() => plan(changed, see({ ...mute, unreachableSeconds: 59 }), facts()), {

@@ -5,6 +5,7 @@ import { repairs } from './003-repairs.js'
 import { reach } from './004-reach.js'
 import { deregistrationDelay } from './005-deregistration-delay.js'
 import { machineLimits } from './006-machine-limits.js'
+import { impairment } from './007-impairment.js'
 
 export const migrations: readonly Migration[] = [
   loadBalancers,
@@ -13,4 +14,5 @@ export const migrations: readonly Migration[] = [
   reach,
   deregistrationDelay,
   machineLimits,
+  impairment,
 ]

@@ -20,7 +20,8 @@ export async function readAmphorae(database: Database, claim: Claim): Promise<Am
             extract(epoch FROM now() - greatest(h.last_seen, a.updated_at, a.created_at))::float8 AS "silentSeconds",
             extract(epoch FROM now() - h.last_seen)::float8 AS "heardSeconds",
             coalesce(extract(epoch FROM now() - a.unreachable_since), 0)::float8 AS "unreachableSeconds",
-            coalesce(h.needs_apply AND h.last_seen > a.updated_at, false) AS "needsApply",
+            coalesce(extract(epoch FROM now() - h.mismatched_since), 0)::float8 AS "mismatchedSeconds",
+            coalesce((h.needs_apply OR h.mismatched_since > coalesce(a.updated_at, a.created_at)) AND h.last_seen > a.updated_at, false) AS "needsApply",
             a.replace_generation IS NOT NULL AS replacing, coalesce(h.vrrp_master, false) AS "heldVip"
        FROM load_balancer lb
        LEFT JOIN amphora a ON a.load_balancer_id = lb.id

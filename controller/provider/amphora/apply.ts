@@ -37,6 +37,12 @@ export async function applyDesired(
   }
 }
 
+const diskFull = () =>
+  new ProvisioningFault(
+    'amphora-disk-full',
+    'The disk of an amphora is full, so it cannot take in its configuration. It goes on with the former one; another takes its place when that lasts.',
+  )
+
 async function meaningOf(error: AgentError, stillHeld: () => Promise<boolean>): Promise<Error> {
   const words = error.details.trim() === '' ? error.message : `${error.message}\n${error.details.trim()}`
   switch (error.code) {
@@ -55,6 +61,7 @@ async function meaningOf(error: AgentError, stillHeld: () => Promise<boolean>): 
       )
     case 'malformed':
     case 'internal':
+      if (/ENOSPC|no space left/i.test(words)) return diskFull()
       return new Error(`The agent answered ${error.code}: ${words}`)
   }
 }

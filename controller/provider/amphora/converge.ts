@@ -88,10 +88,11 @@ async function factsOf(
 ): Promise<PlanFacts> {
   const { staleAfterSeconds, replaceAfterSeconds, oldWorkers } = options
   const facts = { fence: claim.fence, staleAfterSeconds, replaceAfterSeconds, oldWorkers }
-  const unreachable = seen.amphorae.filter(
-    ({ machine, agent }) => machine === 'running' && agent.state === 'unreachable',
+  const isInNeed = seen.amphorae.some(
+    ({ machine, agent, mismatchedSeconds }) =>
+      machine === 'running' && (agent.state === 'unreachable' || mismatchedSeconds > replaceAfterSeconds),
   )
-  if (unreachable.length === 0) return { ...facts, restartsLeft: 0, silentAlone: new Set() }
+  if (!isInNeed) return { ...facts, restartsLeft: 0, silentAlone: new Set() }
   const { database, restartLimits } = options.parts
   const [left, hearings] = await Promise.all([
     restartsLeft(database, tree.projectId, restartLimits),

@@ -19,6 +19,8 @@ export type AmphoraRow = {
   heardSeconds: number | null
   /** How long its agent has been out of reach; 0 when it was reached last time. */
   unreachableSeconds: number
+  /** For how long something has been amiss on it that it cannot repair; 0 when nothing is. */
+  mismatchedSeconds: number
   /** It was heard since its last apply, and asks for its configuration. */
   needsApply: boolean
   /** A failover asked for another one in its place. */

@@ -145,6 +145,10 @@ function inspect(tree: LoadBalancerTree, seen: Observed, serving: readonly Ampho
       if (restarts > facts.restartsLeft) return { state: 'trouble', serves: false, fault: restartLimit() }
       return verdict === 'restart' ? rebuild('restart-machine') : replace(amphoraId)
     }
+    if (amphora.mismatchedSeconds > facts.replaceAfterSeconds && !amphora.replacing) {
+      restarts += 1
+      if (restarts <= facts.restartsLeft) return replace(amphoraId)
+    }
     const missing = wanted.filter(want => !isAttached(amphora, want))
     const attach = missing.map((port): Step => ({ kind: 'attach-port', amphoraId, port }))
     if (status !== 'ALLOCATED') return { state: 'build', make: outgrown, attach, awaitAgent }

@@ -1,0 +1,70 @@
+import type { Database } from '../database/connection.js'
+import { query } from '../database/query.js'
+import { WAKE_CHANNEL } from '../load-balancer/wake-channel.js'
+import type { Logger } from '../log/log.js'
+import { agentTarget, probeAgent } from '../provider/amphora/agent.js'
+import type { AgentConnections } from '../provider/amphora/agent-connection.js'
+import { recordReach } from '../provider/amphora/amphora-rows.js'
+
+export type ReachCheck = {
+  database: Database
+  agents: AgentConnections
+  masterKey: Buffer
+  /** Silence after which an amphora counts as silent. */
+  staleAfterSeconds: number
+  /** How long one that is heard may stay out of reach. */
+  replaceAfterSeconds: number
+  log: Logger
+}
+
+/** Between two questions to the same agent. */
+const CHECK_SECONDS = 30
+const AT_ONCE = 8
+
+type Row = { id: string; address: string; wasReached: boolean }
+
+/**
+ * Asks agents that nobody has asked lately, over the connections that stand, so that a way in that is broken shows before the next change needs
+ * it. Any number of housekeepers share the amphorae. Has the load balancers looked at whose amphora is heard but was out of reach for too long.
+ */
+export async function checkReach(check: ReachCheck): Promise<void> {
+  for (let rows = await takeDue(check); rows.length > 0; rows = rows.length < AT_ONCE ? [] : await takeDue(check)) {
+    await Promise.all(rows.map(row => ask(check, row)))
+  }
+  const overdue = await askForLooks(check)
+  if (overdue.length > 0) check.log.warn({ loadBalancers: overdue }, 'amphorae are heard but cannot be reached')
+}
+
+function takeDue({ database }: ReachCheck): Promise<Row[]> {
+  return query<Row>(
+    database,
+    `UPDATE amphora SET checked_at = now()
+      WHERE id IN (SELECT id FROM amphora
+                    WHERE status = 'ALLOCATED' AND lb_network_ip IS NOT NULL
+                      AND (checked_at IS NULL OR checked_at < now() - ? * interval '1 second')
+                    ORDER BY checked_at NULLS FIRST LIMIT ? FOR UPDATE SKIP LOCKED)
+      RETURNING id, lb_network_ip AS address, unreachable_since IS NULL AS "wasReached"`,
+    [CHECK_SECONDS, AT_ONCE],
+  )
+}
+
+async function ask({ database, agents, masterKey }: ReachCheck, { id, address, wasReached }: Row): Promise<void> {
+  const agent = await probeAgent(agents, agentTarget(masterKey, id, address))
+  const isReached = agent.state === 'answers'
+  if (isReached !== wasReached) await recordReach(database, id, isReached)
+}
+
+/** One whose replacement the restart limiter put off keeps to its back-off. */
+async function askForLooks({ database, staleAfterSeconds, replaceAfterSeconds }: ReachCheck): Promise<string[]> {
+  const { rows } = await database.raw(
+    `UPDATE load_balancer lb SET recheck_at = now(), retry_at = least(lb.retry_at, now())
+      WHERE (lb.retry_at IS NULL OR lb.fault->>'code' = 'amphora-unreachable')
+        AND EXISTS (SELECT FROM amphora a JOIN amphora_health h ON h.amphora_id = a.id
+                     WHERE a.load_balancer_id = lb.id AND a.status = 'ALLOCATED' AND a.replace_generation IS NULL
+                       AND a.unreachable_since < now() - :replaceAfter * interval '1 second'
+                       AND h.last_seen > now() - :staleAfter * interval '1 second')
+      RETURNING lb.id, pg_notify(:channel, lb.id::text)`,
+    { replaceAfter: replaceAfterSeconds, staleAfter: staleAfterSeconds, channel: WAKE_CHANNEL },
+  )
+  return (rows as { id: string }[]).map(({ id }) => id)
+}
