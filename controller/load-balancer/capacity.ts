@@ -25,6 +25,8 @@ const FILES_OF_ITS_OWN = 200
 const FILES_PER_CONNECTION = 2
 /** Two buffers of 16 KiB, and what is known of a connection on both sides. */
 const BYTES_PER_CONNECTION = 40 * 1024
+/** Files are set aside for so many checks at once: a member that joins must not change the connections, which takes a reload. */
+const CHECKS_AT_ONCE = 1_000
 /** The other half is for HAProxy's programs before and after a reload, the agent and the kernel. */
 const SHARE_OF_MEMORY = 1 / 2
 /** Less than this would be no unlimited listener. */
@@ -39,12 +41,14 @@ export function shareConnections(limits: MachineLimits, demand: Demand): Shares 
   const unlimited = connectionLimits.filter(limit => limit < 0).length
   const listening = connectionLimits.length * vips
   const files = limits.openFiles - FILES_OF_ITS_OWN - listening
+  const reserved = (Math.floor(checks / CHECKS_AT_ONCE) + 1) * CHECKS_AT_ONCE
   const byMemory = Math.floor((limits.memoryBytes * SHARE_OF_MEMORY) / BYTES_PER_CONNECTION)
-  const connections = Math.min(Math.floor((files - checks) / FILES_PER_CONNECTION), byMemory)
+  const connections = Math.min(Math.floor((files - reserved) / FILES_PER_CONNECTION), byMemory)
   const left = connections - named
   if (left < unlimited * LEAST_UNLIMITED) {
     const forNamed = Math.max(0, connections - unlimited * LEAST_UNLIMITED)
-    const forChecks = Math.max(0, files - FILES_PER_CONNECTION * (named + unlimited * LEAST_UNLIMITED))
+    const filesForChecks = files - FILES_PER_CONNECTION * (named + unlimited * LEAST_UNLIMITED)
+    const forChecks = Math.max(0, Math.floor(filesForChecks / CHECKS_AT_ONCE) * CHECKS_AT_ONCE - 1)
     return {
       excess:
         `The machine of an amphora cannot give what the load balancer asks for: connection limits of ${named} in all` +

@@ -366,10 +366,10 @@ t.test('what the machines cannot give is refused before it is stored, with the n
   )
 
   await api.database('amphora').insert({ id: randomUUID(), status: 'READY', limits: JSON.stringify(largest) })
-  t.match(await listen(3, 50_000), { status: 400, body: { faultstring: /50005 in all .*limits of 9798 in all fit/ } })
+  t.match(await listen(3, 50_000), { status: 400, body: { faultstring: /50005 in all .*limits of 9298 in all fit/ } })
   t.equal((await listen(3, 9_000)).status, 201)
-  t.match(await listen(4, 794), { status: 400 }, 'also when limits of others add up')
-  t.equal((await listen(4, 700)).status, 201)
+  t.match(await listen(4, 295), { status: 400 }, 'also when limits of others add up')
+  t.equal((await listen(4, 200)).status, 201)
   const third = await listenerAt(3)
   const limit = (connection_limit: number) =>
     api.ask('PUT', `/v2/lbaas/listeners/${third}`, { listener: { connection_limit } })
@@ -386,7 +386,7 @@ t.test('what the machines cannot give is refused before it is stored, with the n
   const monitor = { type: 'TCP', delay: 5, timeout: 3, max_retries: 3 }
   await api.database('amphora').insert({
     ...{ id: randomUUID(), load_balancer_id: id, status: 'ALLOCATED' },
-    limits: JSON.stringify({ ...largest, openFiles: 3_000 }),
+    limits: JSON.stringify({ ...largest, openFiles: 4_000 }),
   })
   t.match(await listen(5, -1, { default_pool: pool }), { status: 201 }, 'members alone cost nothing')
   const { body } = await api.ask('GET', `/v2/lbaas/listeners/${await listenerAt(5)}`)
@@ -397,7 +397,7 @@ t.test('what the machines cannot give is refused before it is stored, with the n
   )
   const batch = (count: number) => api.ask('PUT', `/v2/lbaas/pools/${poolId}/members`, { members: members(count, 1) })
   t.match(await batch(81), { status: 202 })
-  t.match(await batch(1_500), { status: 400, body: { faultstring: /with these limits, \d+ monitored members/ } })
+  t.match(await batch(2_000), { status: 400, body: { faultstring: /with these limits, \d+ monitored members/ } })
   const other = { address: '10.9.9.9', protocol_port: 80 }
   t.equal((await api.ask('POST', `/v2/lbaas/pools/${poolId}/members`, { member: other })).status, 201)
   const statements = await api.statementsOf(() => limit(1))
