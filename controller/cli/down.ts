@@ -7,6 +7,7 @@ import { createLog } from '../log/log.js'
 import { endProcesses } from '../process/process-identity.js'
 import { removeWebServers } from './demo/web-servers.js'
 import { fabricOf, namespaceMachines } from './drivers.js'
+import { forgetHostCards } from './host-networks.js'
 import { runningProcesses } from './run-record.js'
 import { Sentence } from './sentence.js'
 import { print } from './terminal.js'
@@ -97,7 +98,9 @@ async function removeFromKernel(directory: string, id: string): Promise<void> {
   for (const { amphoraId } of amphorae) await machines.delete(amphoraId)
   if (amphorae.length > 0) print(`Removed ${amphorae.length} ${amphorae.length === 1 ? 'amphora' : 'amphorae'}.`)
   await removeWebServers(directory, id)
-  await fabricOf(directory).remove()
+  const fabric = fabricOf(directory)
+  if (existsSync(`/run/netns/${fabric.namespace}`)) await forgetHostCards(id)
+  await fabric.remove()
 }
 
 async function confirm(directory: string): Promise<void> {

@@ -67,6 +67,11 @@ export const loadBalancerOptions = {
   reserved_ips: listOf(address)
     .default(['169.254.169.254'])
     .describe('Addresses that no member may have, such as that of the metadata service'),
+  host_member_ports: listOf(z.coerce.number().int().min(1).max(65535))
+    .default([])
+    .describe(
+      'TCP ports of the controller’s own machine that members may have, at its address on the public network; all others are closed to tenants',
+    ),
   udp_connect_min_delay: z.coerce
     .number()
     .int()

@@ -3,6 +3,7 @@ import type { Knex } from 'knex'
 import { notImplemented } from '../http/errors.js'
 import type { OfferedProvider } from './capabilities.js'
 import { invalid } from './faults.js'
+import { canonical } from './members/rules.js'
 import type { NewObjects } from './new-objects.js'
 import { isDatagram } from './pools/rules.js'
 
@@ -39,10 +40,13 @@ export async function checkFit(
   const datagramMembers = provider.datagramsAcrossIpVersions
     ? []
     : pools.filter(({ protocol }) => isDatagram(protocol)).flatMap(({ members }) => members)
-  if (cidrs.length === 0 && !sriov && datagramMembers.length === 0) return
+  const members = pools.flatMap(pool => pool.members)
+  if (cidrs.length === 0 && members.length === 0) return
 
   const facts = await factsOf(trx, loadBalancerId)
-  const versions = [facts.vip_address, ...facts.additional_vips.map(vip => vip.ip_address)].map(isIP)
+  const vips = [facts.vip_address, ...facts.additional_vips.map(vip => vip.ip_address)]
+  const versions = vips.map(isIP)
+  refuseLoop(vips, members)
   if (cidrs.length > 0 && facts.vip_sg_ids.length > 0) {
     throw invalid('allowed_cidrs cannot be used on a load balancer that has vip_sg_ids.')
   }
@@ -59,6 +63,16 @@ export async function checkFit(
       `Provider '${provider.name}' does not support a requested option: Mixing IPv4 and IPv6 for UDP and SCTP: member ${unreachable.address}`,
     )
   }
+}
+
+/**
+ * A member at a VIP of its own load balancer would send each request round and round.
+ * @throws ApiError 400
+ */
+function refuseLoop(vips: readonly string[], members: readonly { address: string }[]): void {
+  const own = new Set(vips.map(canonical))
+  const found = members.find(({ address }) => own.has(canonical(address)))
+  if (found !== undefined) throw invalid(`Member address ${found.address} is a VIP of its own load balancer.`)
 }
 
 /** The flavor's data is the text of a JSON object. */

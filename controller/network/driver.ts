@@ -22,7 +22,12 @@ export type Subnet = {
   cidr: string
   gatewayIp: string | null
   hostRoutes: { destination: string; nexthop: string }[]
+  /** Its addresses or a route of it (but a default route) overlap the management network: no amphora may stand on it. */
+  overlapsManagement: boolean
 }
+
+export const managementOverlap = (subnetId: string): string =>
+  `Subnet ${subnetId} overlaps the management network of the load balancer service, by its CIDR or one of its host routes.`
 
 export type Network = { id: string; projectId: string; shared: boolean; mtu: number; subnetIds: string[] }
 

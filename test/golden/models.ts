@@ -125,6 +125,7 @@ export function aVipCard(change: Partial<Card> = {}): Card {
         cidr: '203.0.113.0/24',
         gatewayIp: '203.0.113.1',
         hostRoutes: [],
+        overlapsManagement: false,
       },
     ],
     mtu: 1500,
@@ -155,6 +156,7 @@ export function aMemberCard(): Card {
         cidr: '192.0.2.0/24',
         gatewayIp: '192.0.2.1',
         hostRoutes: [{ destination: '198.51.100.0/24', nexthop: '192.0.2.9' }],
+        overlapsManagement: false,
       },
     ],
     mtu: 1450,
@@ -194,6 +196,7 @@ export function aDualStackVipCard(): Card {
         cidr: '2001:db8:1::/64',
         gatewayIp: '2001:db8:1::1',
         hostRoutes: [{ destination: '2001:db8:ffff::/48', nexthop: '2001:db8:1::9' }],
+        overlapsManagement: false,
       },
     ],
   }

@@ -24,6 +24,7 @@ t.test('where the VIP comes from', async t => {
       cidr: id === IPV6 ? '2001:db8::/64' : id === FULL ? '10.1.0.0/30' : '10.0.0.0/24',
       gatewayIp: null,
       hostRoutes: [],
+      overlapsManagement: false,
     }
   }
   // What is FOREIGN's is invisible to the others, as the driver's contract says.

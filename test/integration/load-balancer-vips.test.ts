@@ -1,4 +1,5 @@
 import t from 'tap'
+import { bootstrapNetworks } from '../../controller/network/bootstrap.js'
 import { at, idIn, type Json, OWN, SUBNET, startTestApi } from '../support/load-balancer-api.js'
 import { startApiOnNetworks } from '../support/local-networks.js'
 
@@ -196,5 +197,62 @@ t.test('security groups and quality of service of VIPs', async t => {
     t.match(await update({ vip_sg_ids: [SUBNET] }), { status: 400, body: { faultstring: /SR-IOV VIP/ } })
     const amphora: Json = { provider: 'amphora', vip_subnet_id: SUBNET, vip_qos_policy_id: QOS }
     t.equal((await api.ask('POST', '/v2/lbaas/loadbalancers', { loadbalancer: amphora })).status, 501)
+  })
+})
+
+t.test('what would harm the amphora itself', async t => {
+  const { api, networks } = await startApiOnNetworks({ providers: NOOP })
+  t.teardown(api.stop)
+  await bootstrapNetworks(networks.database, { cidr: '10.88.0.0/16', serviceProjectId: 'service' })
+  const ask = (path: string, body: object) => api.ask('POST', `/v2/lbaas/${path}`, body)
+  // As they may have been stored before they were refused.
+  const stolen = await networks.network(OWN, '10.88.3.0/24')
+  const routed = await networks.network(OWN, '10.89.0.0/24')
+  const route = (destination: string) => ({ host_routes: JSON.stringify([{ destination, nexthop: '10.89.0.9' }]) })
+  await networks.database('subnet').where({ id: routed.subnets[0] }).update(route('10.88.0.0/17'))
+  const good = await networks.network(OWN, '10.90.0.0/24')
+  const by = { status: 400, body: { faultstring: /overlaps the management network/ } }
+
+  await t.test('subnets over the management network', async t => {
+    for (const { id, subnets } of [stolen, routed]) {
+      t.match(await ask('loadbalancers', { loadbalancer: { provider, vip_subnet_id: subnets[0] } }), by)
+      t.match(await ask('loadbalancers', { loadbalancer: { provider, vip_network_id: id } }), by)
+    }
+  })
+  const created = await ask('loadbalancers', { loadbalancer: { provider, vip_subnet_id: good.subnets[0] } })
+  const vip = String(at(created.body, 'loadbalancer', 'vip_address'))
+  const definition = { protocol: 'TCP', lb_algorithm: 'ROUND_ROBIN' }
+  const member = { address: '10.90.0.200', protocol_port: 80 }
+  const pool = { loadbalancer_id: idIn(created, 'loadbalancer'), ...definition }
+  const id = idIn(await ask('pools', { pool }), 'pool')
+
+  await t.test('members there', async t => {
+    for (const { subnets } of [stolen, routed]) {
+      const there = { ...member, subnet_id: subnets[0] }
+      t.match(await ask(`pools/${id}/members`, { member: there }), by)
+      t.match(await ask('pools', { pool: { ...pool, members: [there] } }), by)
+    }
+    await networks.database('subnet').where({ id: routed.subnets[0] }).update(route('0.0.0.0/0'))
+    const there = { ...member, subnet_id: routed.subnets[0] }
+    t.equal((await ask(`pools/${id}/members`, { member: there })).status, 201, 'a default route is no harm')
+  })
+
+  await t.test('a member that is the VIP', async t => {
+    const loop = { status: 400, body: { faultstring: /is a VIP of its own load balancer/ } }
+    t.match(await ask(`pools/${id}/members`, { member: { ...member, address: vip } }), loop)
+    t.match(await ask('pools', { pool: { ...pool, members: [{ ...member, address: `::ffff:${vip}` }] } }), loop)
+    const batch = await api.ask('PUT', `/v2/lbaas/pools/${id}/members`, { members: [{ ...member, address: vip }] })
+    t.match(batch, loop)
+    const tree = { provider, vip_subnet_id: good.subnets[0], vip_address: '10.90.0.50' }
+    const pools = [{ name: 'p', ...definition, members: [{ ...member, address: '10.90.0.50' }] }]
+    t.match(await ask('loadbalancers', { loadbalancer: { ...tree, pools } }), loop)
+    const additional = await networks.network(OWN, '10.91.0.0/24', '10.92.0.0/24')
+    const further = {
+      provider,
+      vip_subnet_id: additional.subnets[0],
+      additional_vips: [{ subnet_id: additional.subnets[1], ip_address: '10.92.0.9' }],
+      pools: [{ name: 'p', ...definition, members: [{ ...member, address: '10.92.0.9' }] }],
+    }
+    t.match(await ask('loadbalancers', { loadbalancer: further }), loop)
   })
 })

@@ -283,3 +283,29 @@ t.test('the first networks', async t => {
   t.equal((port.fixed_ips as unknown[]).length, 2)
   await t.rejects(bootstrapNetworks(db, { ...options, cidr: '10.77.0.0/20' }), /must be an IPv4 \/16/)
 })
+
+t.test('subnets and routes over the management network are refused', async t => {
+  const [management] = await db('network').where({ built_in: 'management' })
+  const [{ cidr: whole } = { cidr: '' }] = await driver.subnets((await driver.network(management.id))?.subnetIds ?? [])
+  t.equal(whole, '10.77.0.0/20')
+  const network = await create('network', {})
+  const make = (subnet: object) => call('POST /v2.0/subnets', A, { subnet: { network_id: network.id, ...subnet } })
+  const over = (destination: string) => ({ host_routes: [{ destination, nexthop: '10.86.0.9' }] })
+  for (const cidr of ['10.77.3.0/24', '10.77.0.0/20', '10.0.0.0/8']) {
+    isFault(t, await make({ cidr }), 400, 'InvalidInput', /overlaps the management network/)
+  }
+  for (const destination of ['10.77.0.7/32', '10.77.0.0/20', '10.0.0.0/8', '0.0.0.0/1']) {
+    isFault(
+      t,
+      await make({ cidr: '10.86.0.0/24', ...over(destination) }),
+      400,
+      'InvalidInput',
+      /one of its host_routes/,
+    )
+  }
+  t.strictSame(await list('subnets', `network_id=${network.id}`), [], 'nothing of it is left')
+  const subnet = await create('subnet', { network_id: network.id, cidr: '10.86.0.0/24', ...over('0.0.0.0/0') })
+  const change = (body: object) => call(`PUT /v2.0/subnets/${subnet.id}`, A, { subnet: body })
+  isFault(t, await change(over('10.77.0.0/21')), 400, 'InvalidInput', /overlaps the management network/)
+  t.equal((await change(over('10.99.0.0/16'))).status, 200)
+})

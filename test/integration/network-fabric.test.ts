@@ -5,6 +5,7 @@ import { closeSync, existsSync, openSync } from 'node:fs'
 import { promisify } from 'node:util'
 import t, { type Test } from 'tap'
 import { createFabric } from '../../controller/network/local/fabric.js'
+import { forgetHostLeg, guardHostLeg } from '../../controller/network/local/host-guard.js'
 import { ip, links } from '../../controller/network/local/ip-command.js'
 
 const run = promisify(execFile)
@@ -60,11 +61,11 @@ async function giveAddresses(namespace: string, ...addresses: string[]) {
 }
 
 /** What a TCP server there answers, asked for up to 5 s. @param from the address to send from, when it matters */
-async function ask(namespace: string | null, address: string, from?: string, limitMs = 5000): Promise<string> {
+async function ask(namespace: string | null, address: string, from = '', limitMs = 5000, port = 8080): Promise<string> {
   const script = `
     const until = Date.now() + ${limitMs}
     const [host, localAddress] = process.argv.slice(1)
-    const connect = () => require('net').connect({ port: 8080, host, localAddress })
+    const connect = () => require('net').connect({ port: ${port}, host, ...(localAddress && { localAddress }) })
       .on('data', data => { process.stdout.write(data); process.exit(0) })
       .on('error', () => Date.now() < until ? setTimeout(connect, 30) : process.exit(1))
     setTimeout(() => process.exit(1), ${limitMs + 1000})
@@ -75,7 +76,7 @@ async function ask(namespace: string | null, address: string, from?: string, lim
     '-e',
     script,
     address,
-    ...(from === undefined ? [] : [from]),
+    from,
   ]
   const { stdout } = await run(words[0]!, words.slice(1), { timeout: 10_000 })
   return stdout
@@ -124,6 +125,49 @@ t.test('two machines and the host reach each other on one network, and nobody on
   await ip(['link', 'delete', leg.interfaceName])
   await fabric.attachHost(leg)
   t.equal((await links(null)).find(link => link.ifname === leg.interfaceName)!.address, mac, 'made anew with its MAC')
+})
+
+t.test('the host is reached at its leg for what is named, and nothing else', async t => {
+  const { fabric, machine, start, instance } = await createWorld(t)
+  const one = await machine('one')
+  const [networkId, other] = [randomUUID(), randomUUID()]
+  const [leg, apart] = [`kt${instance}-a`, `kt${instance}-b`]
+  t.teardown(() => Promise.all([forgetHostLeg(leg), forgetHostLeg(apart)]))
+  const addresses = ['198.18.77.1/29', 'fd77::1/64']
+  const rules = { address: '198.18.77.1', open: [{ protocol: 'tcp' as const, port: 8080 }], isolated: false }
+  await guardHostLeg(leg, rules)
+  await guardHostLeg(leg, rules)
+  await guardHostLeg(apart, { address: '198.18.78.1', open: [{ protocol: 'tcp', port: 8080 }], isolated: true })
+  await fabric.attachHost({ networkId, mtu: 1450, interfaceName: leg, addresses })
+  await fabric.attachHost({ networkId: other, mtu: 1450, interfaceName: apart, addresses: ['198.18.78.1/29'] })
+  await fabric.attach(card(one, networkId, '198.18.77.2', 'fd77::2'))
+  await giveAddresses(one, '198.18.77.2/29', 'fd77::2/64')
+  await ip(['-n', one, 'route', 'add', '198.18.78.0/29', 'via', '198.18.77.1'])
+  const host = `for (const port of [8080, 8081])
+    require('net').createServer(s => s.on('error', () => {}).end('host')).listen(port, '::', () => console.log('ready'))`
+  const servers = [start(null, process.execPath, ['-e', host]), start(one, process.execPath, server('one'))]
+  await Promise.all(servers.map(child => once(child.stdout!, 'data')))
+
+  t.equal(await ask(one, '198.18.77.1'), 'host', 'the port that is named')
+  t.equal(await ask(null, '198.18.77.2'), 'one', 'the host reaches machines')
+  t.equal(await ask(null, 'fd77::2'), 'one', 'over IPv6 too')
+  t.equal(await ask(null, '198.18.78.1'), 'host', 'and itself')
+  const [{ addr_info }] = JSON.parse(await ip(['-json', '-6', 'address', 'show', 'dev', leg, 'scope', 'link']))
+  const refused = (address: string, port = 8080) =>
+    ask(one, address, undefined, 1500, port).then(
+      () => address,
+      () => null,
+    )
+  t.strictSame(
+    await Promise.all([
+      refused('198.18.77.1', 8081),
+      refused('fd77::1'),
+      refused(`${addr_info[0].local}%eth0`),
+      refused('198.18.78.1'),
+    ]),
+    [null, null, null, null],
+    'no other port, family or address of the host',
+  )
 })
 
 t.test('a machine sends with its own addresses only', async t => {

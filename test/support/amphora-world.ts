@@ -38,6 +38,7 @@ const subnet = (id: string, network: number, cidr: string): Subnet => ({
   cidr,
   gatewayIp: null,
   hostRoutes: [],
+  overlapsManagement: false,
 })
 
 /** The second and third member subnets share a network. */

@@ -195,6 +195,7 @@ export function factsFor(tree: LoadBalancerTree): AmphoraFacts {
     cidr: address.includes(':') ? '::/0' : '0.0.0.0/0',
     gatewayIp: address.includes(':') ? '2001:db8:1::1' : '203.0.113.1',
     hostRoutes: [],
+    overlapsManagement: false,
   }))
   const [vrrpAddress = '', peer = ''] = own
   return someFacts({

@@ -18,6 +18,7 @@ const subnet = (id: string, networkId: string, cidr: string): Subnet => ({
   cidr,
   gatewayIp: null,
   hostRoutes: [],
+  overlapsManagement: false,
 })
 
 export const SUBNETS = [

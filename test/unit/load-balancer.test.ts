@@ -334,6 +334,25 @@ t.test('an address that is no other machine is no member, however it is spelt', 
   }
 })
 
+t.test("a member on the controller's own machine needs a port that the operator named", t => {
+  const host = new Map([
+    ['10.77.16.1', { isPublicLeg: true }],
+    ['10.77.0.1', { isPublicLeg: false }],
+    ['fd00::1', { isPublicLeg: false }],
+  ])
+  const settings = { ...SETTINGS, host_member_ports: [8080] }
+  const check = (values: Parameters<typeof checkMember>[1]) => refusal(() => checkMember(settings, values, host)).status
+  t.equal(check({ address: '10.77.16.1', protocol_port: 8080 }), 0)
+  t.equal(check({ address: '10.77.16.1', protocol_port: 22 }), 400)
+  t.equal(check({ address: '10.77.16.1', protocol_port: 8080, monitor_port: 5432 }), 400)
+  t.equal(check({ address: '10.77.32.5', protocol_port: 80, monitor_address: '10.77.16.1' }), 400)
+  t.equal(check({ monitor_port: 22 }), 0, 'the address is not known here')
+  for (const address of ['10.77.0.1', 'fd00::1', '::ffff:10.77.0.1']) {
+    t.equal(check({ address, protocol_port: 8080 }), 400, address)
+  }
+  t.end()
+})
+
 t.test('a batch of members', async t => {
   const wanted = (address: string, extra: object = {}) => ({
     values: createSchema(member).parse({ address, protocol_port: 80, ...extra }),

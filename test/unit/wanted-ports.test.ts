@@ -23,6 +23,11 @@ t.test('the base port has an address on the subnet of every VIP, the main one fi
     'a member on the subnet of a VIP needs no card of its own',
   )
   t.throws(() => wantedPorts(tree, [main, elsewhere], uuid(6, 1)), { code: 'subnet-missing' })
+  const overlapping = { ...elsewhere, overlapsManagement: true }
+  t.throws(() => wantedPorts(tree, [main, second, overlapping], uuid(6, 1)), {
+    code: 'subnet-overlaps-management',
+    message: /overlaps the management network/,
+  })
 })
 
 t.test('each VIP has its own subnet and gateway; the main one leads elsewhere', async t => {
@@ -33,6 +38,7 @@ t.test('each VIP has its own subnet and gateway; the main one leads elsewhere', 
     cidr: '198.51.100.0/24',
     gatewayIp: '198.51.100.1',
     hostRoutes: [],
+    overlapsManagement: false,
   }
   const card = aDualStackVipCard()
   const fixedIps = [...card.port.fixedIps, { subnetId: other.id, address: '198.51.100.21' }]

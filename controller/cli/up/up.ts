@@ -5,7 +5,7 @@ import { endProcesses } from '../../process/process-identity.js'
 import { THREADS_FOR_ALL_PROCESSORS } from '../../process/thread-pool.js'
 import { bootstrap } from '../bootstrap.js'
 import { fabricOf } from '../drivers.js'
-import { ensureHostLeg, hostLegName } from '../host-networks.js'
+import { ensureManagementCard, ensurePublicCard } from '../host-networks.js'
 import { type Instance, openDatabase } from '../instance.js'
 import { recordRunning, runningProcesses } from '../run-record.js'
 import { explain, Sentence } from '../sentence.js'
@@ -139,15 +139,17 @@ async function connectHost(
   const host = config.health_manager.host
   if (networks === null) return host ?? '127.0.0.1'
   const fabric = fabricOf(directory)
-  const join = async (network: BuiltInNetwork, name: 'mgmt' | 'pub'): Promise<string> => {
+  const legOn = (network: BuiltInNetwork) => {
     const [subnet] = network.subnets
     if (subnet === undefined) throw new Sentence(`The network ${network.id} has no subnet.`)
-    const leg = { networkId: network.id, mtu: network.mtu, cidr: subnet.cidr, address: subnet.gatewayIp }
-    await ensureHostLeg(fabric, hostLegName(instanceId, name), leg)
-    return subnet.gatewayIp
+    return { networkId: network.id, mtu: network.mtu, cidr: subnet.cidr, address: subnet.gatewayIp }
   }
-  const [controllerAddress] = await Promise.all([join(networks.management, 'mgmt'), join(networks.public, 'pub')])
-  return host ?? controllerAddress
+  const management = legOn(networks.management)
+  await Promise.all([
+    ensureManagementCard(fabric, instanceId, management, config),
+    ensurePublicCard(fabric, instanceId, legOn(networks.public), config),
+  ])
+  return host ?? management.address
 }
 
 async function requireFreePorts({ config }: Instance, healthManagerHost: string | null): Promise<void> {

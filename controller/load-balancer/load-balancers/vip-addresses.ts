@@ -1,12 +1,14 @@
 import ipaddr from 'ipaddr.js'
+import { badRequest } from '../../http/errors.js'
 import type { Caller } from '../../identity/caller.js'
-import type { NetworkDriver, Subnet } from '../../network/driver.js'
+import { managementOverlap, type NetworkDriver, type Subnet } from '../../network/driver.js'
 import { missingReference } from '../faults.js'
 
-/** @throws ApiError 400 for a subnet that the caller cannot see */
+/** @throws ApiError 400 for a subnet that the caller cannot see, or on which no amphora may stand */
 export async function findSubnet(network: NetworkDriver, caller: Caller, id: string): Promise<Subnet> {
   const subnet = await network.findSubnet(caller, id)
   if (subnet === null) throw missingReference('Subnet', id)
+  if (subnet.overlapsManagement) throw badRequest(managementOverlap(id))
   return subnet
 }
 

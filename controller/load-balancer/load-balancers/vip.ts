@@ -3,6 +3,7 @@ import type { Caller } from '../../identity/caller.js'
 import {
   AddressTaken,
   InvalidPortRequest,
+  managementOverlap,
   type NetworkDriver,
   NoAddressLeft,
   PORT_OWNER,
@@ -93,6 +94,7 @@ type MainPlan = ({ kind: 'port'; port: Port; address: string } | { kind: 'alloca
 }
 
 const allocation = (networkId: string, subnet: Subnet, address: string | null): MainPlan => {
+  if (subnet.overlapsManagement) throw badRequest(managementOverlap(subnet.id))
   if (address !== null && !isIn(subnet, address)) {
     throw invalid(`VIP address ${address} is not on subnet ${subnet.id}.`)
   }

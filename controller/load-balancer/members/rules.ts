@@ -1,18 +1,19 @@
 import ipaddr from 'ipaddr.js'
 import { badRequest } from '../../http/errors.js'
 import type { Caller } from '../../identity/caller.js'
-import type { NetworkDriver } from '../../network/driver.js'
+import { managementOverlap, type NetworkDriver } from '../../network/driver.js'
 import type { Created } from '../attributes.js'
 import { missingReference } from '../faults.js'
 import type { Settings } from '../settings.js'
+import { type HostAddresses, hostAddresses } from './host-addresses.js'
 import type { member } from './resource.js'
 
 export type MemberValues = Created<typeof member.attributes>
 
-export type MemberSettings = Pick<Settings, 'reserved_ips'>
+export type MemberSettings = Pick<Settings, 'reserved_ips' | 'host_member_ports'>
 
 /** One spelling of an address; an IPv6 address that stands for an IPv4 one is that one. */
-const canonical = (address: string): string => ipaddr.process(address).toString()
+export const canonical = (address: string): string => ipaddr.process(address).toString()
 
 const canonicalSets = new WeakMap<readonly string[], ReadonlySet<string>>()
 
@@ -31,12 +32,17 @@ function canonicalSet(addresses: readonly string[]): ReadonlySet<string> {
  */
 const NOBODYS = ['loopback', 'unspecified', 'multicast', 'broadcast']
 
-/** @throws ApiError 400 for an address that no member may have, such as that of the metadata service of clouds */
+/**
+ * @param host the addresses of the controller's own machine
+ * @throws ApiError 400 for an address that no member may have, such as that of the metadata service of clouds
+ */
 export function checkMember(
-  { reserved_ips }: MemberSettings,
-  { address, monitor_address }: Partial<MemberValues>,
+  settings: MemberSettings,
+  values: Partial<MemberValues>,
+  host: HostAddresses = hostAddresses(),
 ): void {
-  const reserved = canonicalSet(reserved_ips)
+  const { address, monitor_address, protocol_port, monitor_port } = values
+  const reserved = canonicalSet(settings.reserved_ips)
   for (const [option, value] of [
     ['member address', address],
     ['member monitor_address', monitor_address],
@@ -47,11 +53,30 @@ export function checkMember(
       throw badRequest(`${value} is not a valid option for ${option}`)
     }
   }
+  refuseHost(settings, host, address, protocol_port)
+  if ((monitor_address ?? monitor_port ?? null) !== null) {
+    refuseHost(settings, host, monitor_address ?? address, monitor_port ?? protocol_port)
+  }
+}
+
+/** A port that is not known yet is left to the machine's filter. */
+function refuseHost(
+  { host_member_ports }: MemberSettings,
+  host: HostAddresses,
+  address: string | null | undefined,
+  port: number | null | undefined,
+): void {
+  const found = typeof address === 'string' ? host.get(canonical(address)) : undefined
+  if (found === undefined) return
+  if (found.isPublicLeg && (typeof port !== 'number' || host_member_ports.includes(port))) return
+  throw badRequest(
+    `${address} is an address of the load balancer service's own machine: no member may be there but at the ports that the operator names (load_balancer.host_member_ports)`,
+  )
 }
 
 /**
  * Looks each distinct subnet up once, with the caller's rights.
- * @throws ApiError 400 for the first that the caller cannot see
+ * @throws ApiError 400 for the first that the caller cannot see, or that would draw management traffic away
  */
 export async function checkSubnets(
   network: NetworkDriver,
@@ -60,7 +85,10 @@ export async function checkSubnets(
 ): Promise<void> {
   const ids = new Set(members.map(({ subnet_id }) => subnet_id))
   for (const id of ids) {
-    if (typeof id === 'string' && (await network.findSubnet(caller, id)) === null) throw missingReference('Subnet', id)
+    if (typeof id !== 'string') continue
+    const subnet = await network.findSubnet(caller, id)
+    if (subnet === null) throw missingReference('Subnet', id)
+    if (subnet.overlapsManagement) throw badRequest(managementOverlap(id))
   }
 }
 

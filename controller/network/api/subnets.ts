@@ -4,7 +4,7 @@ import type { Database } from '../../database/connection.js'
 import { inTransaction, sqlState } from '../../database/transaction.js'
 import type { Caller } from '../../identity/caller.js'
 import { type AddressRange, parseCidr } from '../addresses.js'
-import { insertSubnet, replacePools } from '../local/subnets.js'
+import { insertSubnet, OVERLAPS_MANAGEMENT, replacePools } from '../local/subnets.js'
 import { visibleSubnets } from '../visibility.js'
 import { attribute, parseAttributes, requireAttributes } from './body.js'
 import { FOREIGN_KEY_VIOLATION, isNeeded, type NetworkRow, networkSource } from './networks.js'
@@ -194,7 +194,9 @@ async function create(trx: Knex, caller: Caller, attributes: unknown, { quota }:
     dns_nameservers: body.dns_nameservers ?? [],
     host_routes: body.host_routes ?? [],
   }
-  return shown(trx, caller, await insertSubnet(trx, columns, pools))
+  const id = await insertSubnet(trx, columns, pools)
+  await refuseManagementOverlap(trx, id)
+  return shown(trx, caller, id)
 }
 
 async function refuseOverlap(trx: Knex, networkId: string, cidr: string): Promise<void> {
@@ -204,6 +206,19 @@ async function refuseOverlap(trx: Knex, networkId: string, cidr: string): Promis
   ])
   if (rows.length === 0) return
   throw invalidInput(`Requested subnet with cidr: ${cidr} for network: ${networkId} overlaps with another subnet`)
+}
+
+/** Amphorae that stood on it could be cut off from their controllers. @throws NeutronError 400 */
+async function refuseManagementOverlap(trx: Knex, id: string): Promise<void> {
+  const { rows } = await trx.raw(
+    `SELECT subnet.cidr::text AS cidr FROM subnet WHERE id = ? AND ${OVERLAPS_MANAGEMENT}`,
+    [id],
+  )
+  const [found] = rows as { cidr: string }[]
+  if (found === undefined) return
+  throw invalidInput(
+    `Requested subnet with cidr: ${found.cidr} overlaps the management network of the load balancer service, by its cidr or one of its host_routes`,
+  )
 }
 
 async function update(trx: Knex, caller: Caller, id: string, attributes: unknown): Promise<Item> {
@@ -227,6 +242,7 @@ async function update(trx: Knex, caller: Caller, id: string, attributes: unknown
       ...(host_routes === undefined ? {} : { host_routes: JSON.stringify(host_routes) }),
       ...changed(trx),
     })
+  if (host_routes !== undefined) await refuseManagementOverlap(trx, id)
   if (allocation_pools !== undefined) await replacePools(trx, id, allocation_pools)
   return shown(trx, caller, id)
 }

@@ -15,6 +15,7 @@ import { isUuid, usableNetworks, visiblePorts, visibleSubnets } from '../visibil
 import { freeAddresses } from './allocation.js'
 import { insertPort, placeAddress, selectPorts, subnetFacts } from './ports.js'
 import type { SharedAddresses } from './shared-addresses.js'
+import { OVERLAPS_MANAGEMENT } from './subnets.js'
 
 /** Networks, subnets and ports of our own tables (the `network` schema). What the kernel needs for them is made by the fabric. */
 export function createLocalDriver(database: Database, shared: SharedAddresses): NetworkDriver {
@@ -178,7 +179,7 @@ async function selectSubnets(
 ): Promise<Subnet[]> {
   const { rows } = await database.raw(
     `SELECT subnet.id, subnet.network_id, subnet.project_id, subnet.ip_version, subnet.cidr::text AS cidr,
-            host(subnet.gateway_ip) AS gateway_ip, subnet.host_routes
+            host(subnet.gateway_ip) AS gateway_ip, subnet.host_routes, ${OVERLAPS_MANAGEMENT} AS overlaps_management
        FROM subnet JOIN network ON network.id = subnet.network_id
       WHERE ${condition} ORDER BY subnet.created_at, subnet.id`,
     bindings,
@@ -191,6 +192,7 @@ async function selectSubnets(
     cidr: string
     gateway_ip: string | null
     host_routes: { destination: string; nexthop: string }[]
+    overlaps_management: boolean
   }
   return (rows as Row[]).map(row => ({
     id: row.id,
@@ -200,5 +202,6 @@ async function selectSubnets(
     cidr: row.cidr,
     gatewayIp: row.gateway_ip,
     hostRoutes: row.host_routes,
+    overlapsManagement: row.overlaps_management,
   }))
 }

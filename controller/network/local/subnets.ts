@@ -17,6 +17,14 @@ export type SubnetColumns = {
   host_routes?: readonly { destination: string; nexthop: string }[]
 }
 
+/** Trusted SQL over an alias `subnet`: whether its addresses or a route of it (but a default route) overlap the management network. */
+export const OVERLAPS_MANAGEMENT = `EXISTS (
+  SELECT FROM network management JOIN subnet reserved ON reserved.network_id = management.id
+   WHERE management.built_in = 'management'
+     AND (reserved.cidr && subnet.cidr
+          OR EXISTS (SELECT FROM jsonb_to_recordset(subnet.host_routes) AS route (destination cidr)
+                      WHERE masklen(route.destination) > 0 AND route.destination && reserved.cidr)))`
+
 /** Inserts a subnet with its allocation pools, all of which were checked before. @returns its id */
 export async function insertSubnet(trx: Knex, columns: SubnetColumns, pools: readonly AddressRange[]): Promise<string> {
   const { dns_nameservers = [], host_routes = [], ...plain } = columns

@@ -42,6 +42,7 @@ export function noopSubnet(id: string, projectId: string): Subnet {
     cidr: ipVersion === 4 ? '0.0.0.0/0' : '::/0',
     gatewayIp: ipVersion === 4 ? '203.0.113.1' : '2001:db8::1',
     hostRoutes: [],
+    overlapsManagement: false,
   }
 }
 

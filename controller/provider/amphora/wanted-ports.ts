@@ -1,5 +1,5 @@
 import type { LoadBalancerTree } from '../../load-balancer/tree.js'
-import { PORT_OWNER, type Port, type PortRequest, type Subnet } from '../../network/driver.js'
+import { managementOverlap, PORT_OWNER, type Port, type PortRequest, type Subnet } from '../../network/driver.js'
 import { ProvisioningFault } from '../provider.js'
 
 export const managementPortName = (amphoraId: string): string => `octavia-lb-mgmt-${amphoraId}`
@@ -12,7 +12,7 @@ export type WantedPort = { purpose: 'vip' | 'member'; request: Omit<PortRequest,
 /**
  * The ports of one amphora: the base port, with an address on the subnet of each VIP, and one on each network of members that the base
  * port does not reach, with an address on every subnet of theirs.
- * @throws ProvisioningFault when a subnet does not exist any more
+ * @throws ProvisioningFault when a subnet does not exist any more, or would draw management traffic away
  */
 export function wantedPorts(tree: LoadBalancerTree, subnets: readonly Subnet[], amphoraId: string): WantedPort[] {
   const device = { deviceId: amphoraId, deviceOwner: PORT_OWNER.amphora }
@@ -74,6 +74,7 @@ function memberSubnetIds(tree: LoadBalancerTree): string[] {
 
 function existing(id: string, subnets: readonly Subnet[], whose: string): Subnet {
   const subnet = subnets.find(candidate => candidate.id === id)
+  if (subnet?.overlapsManagement) throw new ProvisioningFault('subnet-overlaps-management', managementOverlap(id))
   if (subnet !== undefined) return subnet
   throw new ProvisioningFault('subnet-missing', `The subnet ${id} ${whose} does not exist any more.`)
 }

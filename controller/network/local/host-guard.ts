@@ -1,0 +1,53 @@
+import { isIPv6 } from 'node:net'
+import { nft } from './nft-command.js'
+
+/** A service of this machine that machines on a network may reach at the leg's address. */
+export type OpenPort = { protocol: 'tcp' | 'udp'; port: number }
+
+const tableOf = (interfaceName: string): string => `inet ${interfaceName.replaceAll('-', '_')}`
+
+/**
+ * Closes this machine towards a network on which it has a leg: answers to its own connections come in, and what is named. Its addresses on other
+ * networks are not reached from there, nor is the leg's address from elsewhere. To be called before the leg is there; may be repeated.
+ * @param isolated nothing is routed from or to the leg
+ * @throws IpCommandError in nftables' own words
+ */
+export async function guardHostLeg(
+  interfaceName: string,
+  { address, open, isolated }: { address: string; open: readonly OpenPort[]; isolated: boolean },
+): Promise<void> {
+  const table = tableOf(interfaceName)
+  const daddr = `${isIPv6(address) ? 'ip6' : 'ip'} daddr ${address}`
+  await nft(
+    null,
+    `table ${table}
+delete table ${table}
+table ${table} {
+  chain input {
+    type filter hook input priority filter; policy accept;
+    iifname "${interfaceName}" goto from_leg
+    iifname != "lo" ${daddr} drop
+  }
+  chain from_leg {
+    ct state established,related accept
+    icmpv6 type { nd-neighbor-solicit, nd-neighbor-advert } accept
+    ${open.map(({ protocol, port }) => `${daddr} ${protocol} dport ${port} accept`).join('\n    ')}
+    drop
+  }
+  ${isolated ? isolation(interfaceName) : ''}
+}
+`,
+  )
+}
+
+const isolation = (interfaceName: string): string => `chain forward {
+    type filter hook forward priority filter; policy accept;
+    iifname "${interfaceName}" drop
+    oifname "${interfaceName}" drop
+  }`
+
+/** Takes the rules away when the leg is gone. No error when there are none. */
+export async function forgetHostLeg(interfaceName: string): Promise<void> {
+  const table = tableOf(interfaceName)
+  await nft(null, `table ${table}\ndelete table ${table}\n`)
+}
