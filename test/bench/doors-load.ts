@@ -42,6 +42,7 @@ const BODIES = {
         protocol: 'HTTP',
         protocol_port: 1000 + at,
         default_pool: {
+          name: `pool ${at}`,
           protocol: 'HTTP',
           lb_algorithm: 'ROUND_ROBIN',
           members: Array.from({ length: 200 }, (_, n) => member(at * 200 + n)),
