@@ -2,6 +2,7 @@ import { randomBytes } from 'node:crypto'
 import { mkdirSync } from 'node:fs'
 import { apply, type Parts, releaseOwnVips, resume } from './apply/apply.js'
 import { CURRENT_HAPROXY, CURRENT_KEEPALIVED, openStore } from './apply/store.js'
+import { openHandovers } from './handover/handover.js'
 import { createDrain, type Drain } from './haproxy/drain.js'
 import { createHaproxy, HAPROXY_MESSAGES } from './haproxy/haproxy.js'
 import { createKnownDown } from './haproxy/known-down.js'
@@ -90,6 +91,7 @@ export async function startAgent(boot: Boot): Promise<Agent> {
   const sender = createSender(boot, bootId, log)
   haproxy.adopt()
   keepalived.adopt()
+  const handovers = openHandovers(haproxy, log)
   monitor = startMonitor({
     store,
     haproxy,
@@ -101,7 +103,8 @@ export async function startAgent(boot: Boot): Promise<Agent> {
   })
   const { look } = monitor
 
-  void inTurn(() => resume(parts)).then(look)
+  if (handovers.drained() === null) void inTurn(() => resume(parts))
+  void inTurn(look)
   const applyInTurn = async (desired: Parameters<typeof apply>[1]): Promise<ApplyResult> => {
     const result = await inTurn(() => apply(parts, desired))
     void inTurn(look)
@@ -120,6 +123,7 @@ export async function startAgent(boot: Boot): Promise<Agent> {
       appliedGeneration: confirmed?.generation ?? 0,
       appliedSha256: confirmed?.sha256 ?? null,
       limits: machineLimits(),
+      drain: handovers.drained(),
     }
   }
 
@@ -156,6 +160,12 @@ export async function startAgent(boot: Boot): Promise<Agent> {
       case 'announce':
         await announceVips(store.confirmed()?.interfaces ?? [], log)
         return {}
+      case 'handover':
+        await inTurn(() => handovers.begin(request.handover))
+        return {}
+      case 'drain':
+        await inTurn(() => handovers.drain(request.seconds))
+        return {}
     }
   }
   const server = await serve(handle, log)
@@ -165,6 +175,7 @@ export async function startAgent(boot: Boot): Promise<Agent> {
       await server.close()
       await changes
       drain?.close()
+      handovers.close()
       haproxy.close()
       keepalived.close()
       await monitor?.stop()

@@ -56,6 +56,10 @@ export type Haproxy = {
    * @throws HaproxyFailure when no new worker came up; the old one then still serves
    */
   reload: (serverState: string) => Promise<void>
+  /** Accepts nothing any more and ends with its last connection; it is not started again. */
+  drain: () => void
+  /** How many requests, or connections of TCP, its workers have under way. */
+  underWay: () => Promise<number>
   stop: () => Promise<void>
   /** The master's pid, or null. */
   pid: () => number | null
@@ -108,6 +112,17 @@ export function createHaproxy(configuration: string, events: HaproxyEvents, log:
     } catch {
       return null
     }
+  }
+
+  const commandTo = (workerPid: number, text: string) =>
+    sendCommand(HAPROXY_MASTER_SOCKET, `@!${workerPid} ${text}`, 2_000)
+
+  const underWay = async () => {
+    const table = await processes()
+    const workers = table === null ? [] : [table.workerPid, ...table.oldWorkerPids].filter(pid => pid !== null)
+    const sessions = await Promise.all(workers.map(pid => commandTo(pid, 'show sess').catch(() => '')))
+    // The commands themselves are sessions too.
+    return sessions.join('\n').match(/^0x[0-9a-f]+: .* fe=(?!GLOBAL)/gm)?.length ?? 0
   }
 
   /** The pid of the worker that answers on the runtime socket. */
@@ -171,10 +186,12 @@ export function createHaproxy(configuration: string, events: HaproxyEvents, log:
     adopt: supervisor.adopt,
     start,
     reload,
+    drain: () => supervisor.release('SIGUSR1'),
+    underWay,
     stop: supervisor.stop,
     pid: supervisor.pid,
     command,
-    commandTo: (workerPid, text) => sendCommand(HAPROXY_MASTER_SOCKET, `@!${workerPid} ${text}`, 2_000),
+    commandTo,
     processes,
     close: supervisor.close,
   }

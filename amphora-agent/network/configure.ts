@@ -149,7 +149,8 @@ function prepareCard(name: string, log: Log): void {
   for (const [key, value] of Object.entries(settings)) setKernel(key.replace('NAME', name), value, log)
 }
 
-function setKernel(key: string, value: string, log: Log): void {
+/** One setting of the kernel's network; a refusal is logged. */
+export function setKernel(key: string, value: string, log: Log): void {
   try {
     writeFileSync(`/proc/sys/net/${key}`, value)
   } catch (error) {
@@ -157,7 +158,8 @@ function setKernel(key: string, value: string, log: Log): void {
   }
 }
 
-async function batch(commands: readonly IpCommand[], log: Log): Promise<void> {
+/** @throws NetworkFailure for a command without which nothing can be served; the refusal of others is logged */
+export async function batch(commands: readonly IpCommand[], log: Log): Promise<void> {
   for (const family of [4, 6] as const) {
     const ours = commands.filter(command => command.family === family)
     if (ours.length === 0) continue

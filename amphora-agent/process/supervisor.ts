@@ -27,6 +27,8 @@ export type Supervisor = {
   adopt: () => boolean
   /** Wants it to run, now and after every end. Does not wait until it is ready. */
   start: () => void
+  /** No longer wants it, but leaves its end to itself. @param signal tells it */
+  release: (signal: NodeJS.Signals) => void
   /** No longer wants it, and waits until it is gone. */
   stop: () => Promise<void>
   /** Null while it does not run. */
@@ -97,6 +99,12 @@ export function createSupervisor(supervised: Supervised): Supervisor {
       wanted = true
       failures = 0
       begin()
+    },
+    release: signal => {
+      wanted = false
+      if (restart) clearTimeout(restart)
+      restart = null
+      if (running) kill(running.pid, signal)
     },
     stop: async () => {
       wanted = false

@@ -1,5 +1,6 @@
 import { z } from 'zod'
 import { desiredSchema } from './desired.js'
+import { type AmphoraDrain, handoverSchema } from './handover.js'
 
 /**
  * The conversation between controller and agent, over the agent's unix socket reached through SSH: frames of a 4-byte big-endian length
@@ -14,6 +15,10 @@ export const requestSchema = z.discriminatedUnion('verb', [
   z.strictObject({ id: z.int(), verb: z.literal('apply'), desired: desiredSchema }),
   /** Neighbours are told where the VIPs are that it holds. An agent that does not know this answers `malformed`. */
   z.strictObject({ id: z.int(), verb: z.literal('announce') }),
+  /** Sets up this amphora's part in moving the VIPs to or from another one. */
+  z.strictObject({ id: z.int(), verb: z.literal('handover'), handover: handoverSchema }),
+  /** No new connections; those under way end within so many seconds. It never serves again. */
+  z.strictObject({ id: z.int(), verb: z.literal('drain'), seconds: z.int().min(0).max(3_600) }),
   z.strictObject({ id: z.int(), verb: z.literal('status') }),
   z.strictObject({ id: z.int(), verb: z.literal('logs'), lines: z.int().min(1).max(5000) }),
 ])
@@ -40,6 +45,8 @@ export type HelloResult = {
   appliedSha256: string | null
   /** An older agent does not tell. */
   limits?: MachineLimits | undefined
+  /** Null unless it was asked to drain. */
+  drain: AmphoraDrain | null
 }
 
 export type ApplyResult = {
@@ -60,12 +67,14 @@ export type StatusResult = HelloResult & {
 export type LogsResult = { lines: string[] }
 
 /** Nothing but that it was done. */
-export type AnnounceResult = Record<never, never>
+export type DoneResult = Record<never, never>
 
 export type ResultOf = {
   hello: HelloResult
   apply: ApplyResult
-  announce: AnnounceResult
+  announce: DoneResult
+  handover: DoneResult
+  drain: DoneResult
   status: StatusResult
   logs: LogsResult
 }

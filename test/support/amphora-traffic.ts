@@ -1,5 +1,6 @@
 import { createSocket } from 'node:dgram'
 import { Agent, createServer, get, type Server, type ServerResponse } from 'node:http'
+import { connect } from 'node:net'
 import { createInterface } from 'node:readline'
 
 /*
@@ -72,6 +73,14 @@ const verbs: Record<string, (request: Request) => Promise<unknown>> = {
 
   /** Waits for the end of a request. */
   held: ({ name }) => held.get(name) ?? Promise.reject(new Error('there is no such request')),
+
+  /** A request whose end never comes: it is under way until it is cut. */
+  openRequest: ({ port }) =>
+    new Promise((resolve, reject) => {
+      const socket = connect(port, '127.0.0.1')
+      socket.on('error', reject)
+      socket.write('POST / HTTP/1.1\r\nHost: test\r\nContent-Length: 1000\r\n\r\nbegin', () => resolve(null))
+    }),
 
   startLoad: async ({ name, url, clients }) => {
     const load: Load = { running: true, ok: 0, errors: [], done: Promise.resolve() }

@@ -19,7 +19,8 @@ type MachineState = {
   /** It serves, but cannot be reached. */
   cut: boolean
   plugged: Map<string, Port>
-  applied: Pick<Desired, 'generation' | 'fence' | 'sha256'> | null
+  applied: Pick<Desired, 'generation' | 'fence' | 'sha256' | 'interfaces'> | null
+  drains: boolean
 }
 
 export const VIP_SUBNET = '70000000-0000-4000-8000-000000000001'
@@ -165,7 +166,7 @@ export function createAmphoraWorld() {
           const machine: MachineState =
             before?.state === 'running'
               ? before
-              : { state: 'running', hung: false, cut: false, plugged: new Map(), applied: null }
+              : { state: 'running', hung: false, cut: false, plugged: new Map(), applied: null, drains: false }
           machines.set(amphoraId, machine)
           return describe(amphoraId, machine)
         }),
@@ -197,6 +198,8 @@ export function createAmphoraWorld() {
           if (machine?.state !== 'running' || machine.hung || machine.cut) throw unreachable()
           const refuse = (code: AgentError['code']) =>
             new AgentRefused(amphoraId, { code, message: `refused: ${code}`, details: '' })
+          if (body.verb === 'drain') machine.drains = true
+          if (body.verb === 'status') return statusOf(machine) as ResultOf[typeof body.verb]
           const answer = desired === null ? hello(machine) : apply(machine, desired, refuse)
           return answer as ResultOf[typeof body.verb]
         })
@@ -215,7 +218,8 @@ export function createAmphoraWorld() {
     /** The machine ends without anybody's doing. */
     stopMachine: (id: string) => {
       const machine = machines.get(id)
-      if (machine !== undefined) machines.set(id, { ...machine, state: 'stopped', plugged: new Map(), applied: null })
+      if (machine !== undefined)
+        machines.set(id, { ...machine, state: 'stopped', plugged: new Map(), applied: null, drains: false })
     },
     /** The management network of one machine is dead, or alive again; it serves all the time. */
     cut: (id: string, cut = true) => {
@@ -236,7 +240,20 @@ export function createAmphoraWorld() {
   }
 }
 
-function hello({ applied }: MachineState): HelloResult {
+function statusOf(machine: MachineState): ResultOf['status'] {
+  return {
+    ...hello(machine),
+    haproxy: { running: true, pid: 1, workers: 1 },
+    interfaces: (machine.applied?.interfaces ?? []).map(({ name, mac, vips }) => ({
+      name,
+      mac,
+      addresses: vips.map(({ address }) => address),
+    })),
+    uptimeSeconds: 1,
+  }
+}
+
+function hello({ applied, drains }: MachineState): HelloResult {
   return {
     agentVersion: 'test',
     protocolVersion: 1,
@@ -245,6 +262,7 @@ function hello({ applied }: MachineState): HelloResult {
     keepalivedVersion: '2.2.7',
     appliedGeneration: applied?.generation ?? 0,
     appliedSha256: applied?.sha256 ?? null,
+    drain: drains ? { ended: true, cut: 0 } : null,
   }
 }
 
@@ -254,7 +272,8 @@ function apply(machine: MachineState, desired: Desired, refuse: (code: AgentErro
   if (applied !== null && desired.generation < applied.generation) throw refuse('stale-generation')
   const macs = [...machine.plugged.values()].map(port => port.macAddress)
   if (!desired.interfaces.every(({ mac }) => macs.includes(mac))) throw refuse('interface-missing')
-  machine.applied = { generation: desired.generation, fence: desired.fence, sha256: desired.sha256 }
+  const { generation, fence, sha256, interfaces } = desired
+  machine.applied = { generation, fence, sha256, interfaces }
   return {
     appliedGeneration: desired.generation,
     appliedSha256: desired.sha256,

@@ -93,7 +93,7 @@ export function createAmphora(tree: LoadBalancerTree, change: Partial<AmphoraSig
     serves: null,
     ports,
     plugged: ports.map(port => port.id),
-    agent: { state: 'answers', haproxyVersion: '2.6.12', appliedGeneration: 0, appliedSha256: null },
+    agent: { state: 'answers', haproxyVersion: '2.6.12', appliedGeneration: 0, appliedSha256: null, drain: null },
     ...change,
   }
 }
@@ -105,7 +105,12 @@ export function createSettled(tree: LoadBalancerTree, change: Partial<AmphoraSig
     .stages.flat()
     .find(step => step.kind === 'apply')
   const applied = { appliedGeneration: tree.generation, appliedSha256: apply?.desired.sha256 ?? null }
-  return { ...fresh, ...applied, agent: { state: 'answers', haproxyVersion: '2.6.12', ...applied }, ...change }
+  return {
+    ...fresh,
+    ...applied,
+    agent: { state: 'answers', haproxyVersion: '2.6.12', drain: null, ...applied },
+    ...change,
+  }
 }
 
 export const see = (...amphorae: AmphoraSight[]): Observed => ({

@@ -1,4 +1,5 @@
 import type { Desired } from '../../amphora-agent/protocol/desired.js'
+import type { AmphoraDrain } from '../../amphora-agent/protocol/handover.js'
 import type { LoadBalancerTree } from '../../controller/load-balancer/tree.js'
 import type { Port } from '../../controller/network/driver.js'
 import type { AmphoraRow, AmphoraSight, Observed } from '../../controller/provider/amphora/observed.js'
@@ -7,7 +8,7 @@ import { rolesOf } from '../../controller/provider/amphora/topology.js'
 import { uuid } from '../golden/models.js'
 import { facts, SUBNETS, VIP_PORT } from './plan-scene.js'
 
-type Machine = { hung: boolean; plugged: Set<string>; applied: Desired | null }
+type Machine = { hung: boolean; plugged: Set<string>; applied: Desired | null; drain: AmphoraDrain | null }
 type Amphora = { row: AmphoraRow; machine: Machine | null; ports: Port[] }
 
 /** One load balancer whose plans are carried out effect by effect, so that a worker may die between any two. */
@@ -37,7 +38,7 @@ export function createPlanWorld(first: LoadBalancerTree) {
           ...(step.kind === 'restart-machine' ? [() => kill(step.amphoraId)] : []),
           () => {
             const amphora = known(step.amphoraId)
-            amphora.machine ??= { hung: false, plugged: new Set(), applied: null }
+            amphora.machine ??= { hung: false, plugged: new Set(), applied: null, drain: null }
             amphora.row.managementAddress = '10.0.0.9'
           },
         ]
@@ -50,13 +51,24 @@ export function createPlanWorld(first: LoadBalancerTree) {
       case 'apply':
         return [() => tell(step.amphoraId, step.desired), () => record(step.amphoraId, step.desired)]
       case 'silence-amphora': {
-        const { amphoraId, standingBy, portId } = step
+        const { amphoraId, portId } = step
         return [
           () => set(known(amphoraId).row, { status: 'PENDING_DELETE' }),
-          ...(standingBy === null ? [] : [() => tell(amphoraId, standingBy), () => record(amphoraId, standingBy)]),
           ...(portId === null ? [] : [() => known(amphoraId).machine?.plugged.delete(portId)]),
         ]
       }
+      case 'demote-amphora': {
+        const { amphoraId, standingBy } = step
+        return [
+          () => set(known(amphoraId).row, { status: 'PENDING_DELETE' }),
+          () => tell(amphoraId, standingBy),
+          () => record(amphoraId, standingBy),
+        ]
+      }
+      case 'drain-amphora':
+        return [() => drain(step.amphoraId), () => drain(step.amphoraId)]
+      case 'look-again':
+        return [() => [...amphorae.keys()].forEach(endDrain)]
       case 'detach-port':
         return [() => known(step.amphoraId).machine?.plugged.delete(step.portId)]
       case 'delete-machine':
@@ -68,6 +80,8 @@ export function createPlanWorld(first: LoadBalancerTree) {
         return [() => set(known(step.amphoraId), { ports: [] })]
       case 'delete-amphora-row':
         return [() => void amphorae.delete(step.amphoraId)]
+      case 'begin-handover':
+      case 'await-vip':
       case 'announce-vip':
       case 'ensure-vip-port':
       case 'release-vip-port':
@@ -132,6 +146,18 @@ export function createPlanWorld(first: LoadBalancerTree) {
     if (machine !== null && !machine.hung) machine.applied = desired
   }
 
+  /** Told once, it begins; told again, it has ended. */
+  function drain(id: string) {
+    const { machine } = known(id)
+    if (machine === null || machine.hung) return
+    machine.drain = { ended: machine.drain !== null, cut: 0 }
+  }
+
+  function endDrain(id: string) {
+    const { machine } = known(id)
+    if (machine !== null && machine.drain !== null) machine.drain.ended = true
+  }
+
   function record(id: string, { generation, sha256 }: Desired) {
     Object.assign(known(id).row, { appliedGeneration: generation, appliedSha256: sha256 })
   }
@@ -146,6 +172,7 @@ export function createPlanWorld(first: LoadBalancerTree) {
       const applied = machine?.applied
       const base = ports.find(port => port.name.includes('vrrp'))
       if (!machine || !applied || base === undefined || !machine.plugged.has(base.id)) return []
+      if (machine.drain !== null) return []
       const isHolder = applied.keepalived !== null || (tree.topology === 'SINGLE' && hasVip(applied))
       return isHolder ? [{ row, applied, address: base.fixedIps[0]?.address ?? '' }] : []
     })
@@ -229,6 +256,7 @@ function sightOf({ row, machine, ports }: Amphora): AmphoraSight {
             haproxyVersion: '2.6.12',
             appliedGeneration: applied?.generation ?? 0,
             appliedSha256: applied?.sha256 ?? null,
+            drain: machine.drain,
           },
   }
 }

@@ -2,13 +2,24 @@ import type { Test } from 'tap'
 import type { Krater } from './krater.js'
 import { createTenantMachine } from './tenant-machine.js'
 
-/** A subnet of the tenant's with one web server on it, which answers every request with the subnet's name. */
+/**
+ * A subnet of the tenant's with one web server on it, which answers every request with the subnet's name: `/slow/MILLISECONDS` late, and what comes
+ * after an upgrade with itself.
+ */
 export type Site = { name: string; subnetId: string; networkId: string; address: string; port: number }
 
 const PORT = 8080
 const SERVER = `const [...sites] = process.argv.slice(1).map(word => word.split('='))
 for (const [name, address] of sites) {
-  const server = require('node:http').createServer((_, response) => response.end(name))
+  const server = require('node:http').createServer((request, response) => {
+    const late = Number(/^\\/slow\\/(\\d+)/.exec(request.url)?.[1] ?? 0)
+    if (late === 0) response.end(name)
+    else setTimeout(() => response.end(name), late)
+  })
+  server.on('upgrade', (request, socket) => {
+    socket.write('HTTP/1.1 101 Switching Protocols\\r\\nConnection: Upgrade\\r\\nUpgrade: echo\\r\\n\\r\\n')
+    socket.on('error', () => {}).pipe(socket)
+  })
   server.listen(${PORT}, address, () => console.log('listening'))
 }`
 

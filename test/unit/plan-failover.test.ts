@@ -9,6 +9,17 @@ import { createPlanWorld } from '../support/plan-world.js'
 
 const REMOVAL: Step['kind'][][] = [['delete-machine'], ['delete-ports'], ['delete-amphora-row']]
 const unreachable = { state: 'unreachable' as const }
+/** It accepts nothing any more, and its last connections have ended or not. */
+const draining = (amphora: AmphoraSight, ended: boolean): AmphoraSight => ({
+  ...amphora,
+  agent: {
+    state: 'answers',
+    haproxyVersion: '2.6.12',
+    appliedGeneration: 1,
+    appliedSha256: '',
+    drain: { ended, cut: 0 },
+  },
+})
 
 t.test('a single amphora is replaced', async t => {
   const tree = createTree()
@@ -32,22 +43,40 @@ t.test('a single amphora is replaced', async t => {
   })
   await t.test('it serves, then it takes the VIP, then the old one goes', async t => {
     const next = plan(tree, see(leaving, successor), facts())
-    expectSteps(t, next, [['apply'], ['apply'], ['silence-amphora'], ['announce-vip'], ...REMOVAL], false)
+    const steps: Step['kind'][][] = [
+      ['apply'],
+      ['begin-handover'],
+      ['apply'],
+      ['demote-amphora'],
+      ['announce-vip'],
+      ['drain-amphora'],
+    ]
+    expectSteps(t, next, steps, false)
     t.match(next.stages.flat(), [
       { amphoraId: id, desired: { interfaces: [{ vips: [] }], haproxy: {} } },
+      {
+        parts: [
+          { amphoraId: leaving.id, handover: { role: 'leaving', own: '203.0.113.21', peer: '203.0.113.22' } },
+          { amphoraId: id, handover: { role: 'taking-over', own: '203.0.113.22', peer: '203.0.113.21' } },
+        ],
+      },
       { amphoraId: id, desired: { interfaces: [{ vips: [{}] }], haproxy: {} } },
-      { amphoraId: leaving.id, portId: leaving.ports[0]?.id, standingBy: null },
+      { amphoraId: leaving.id, standingBy: { interfaces: [{ vips: [] }], haproxy: {} } },
       { amphoraId: id },
       { amphoraId: leaving.id },
     ])
   })
   await t.test('from wherever it was left', async t => {
     const taken = createSettled(tree, { id })
+    const handover: Step['kind'][][] = [['begin-handover'], ['demote-amphora'], ['announce-vip'], ['drain-amphora']]
     const silence: Step['kind'][][] = [['silence-amphora'], ['announce-vip'], ...REMOVAL]
-    expectSteps(t, plan(tree, see(leaving, taken), facts()), silence, false)
-    const gone = { ...leaving, status: 'PENDING_DELETE' as const }
-    expectSteps(t, plan(tree, see(gone, taken), facts()), silence)
-    expectSteps(t, plan(tree, see({ ...gone, machine: 'absent', plugged: [] }, taken), facts()), silence)
+    expectSteps(t, plan(tree, see(leaving, taken), facts()), handover, false)
+    const demoted = { ...leaving, status: 'PENDING_DELETE' as const }
+    expectSteps(t, plan(tree, see(demoted, taken), facts()), handover, false)
+    expectSteps(t, plan(tree, see(draining(demoted, false), taken), facts()), [['look-again']])
+    expectSteps(t, plan(tree, see(draining(demoted, true), taken), facts()), REMOVAL)
+    const lost = { ...demoted, machine: 'absent' as const, plugged: [], agent: unreachable }
+    expectSteps(t, plan(tree, see(lost, taken), facts()), silence)
     expectSteps(t, plan(tree, see(taken), facts()), [])
   })
   await t.test('one that is broken is not mended any more, only replaced', async t => {
@@ -82,7 +111,11 @@ t.test('a pair is replaced', async t => {
       const apply = applied.find(step => step.kind === 'apply' && step.amphoraId === amphora.id)
       const appliedSha256 = apply?.kind === 'apply' ? apply.desired.sha256 : null
       const known = { appliedGeneration: tree.generation, appliedSha256 }
-      return { ...amphora, ...known, agent: { state: 'answers' as const, haproxyVersion: '2.6.12', ...known } }
+      return {
+        ...amphora,
+        ...known,
+        agent: { state: 'answers' as const, haproxyVersion: '2.6.12', drain: null, ...known },
+      }
     })
   const [backup, master] = settle(fresh.backup, fresh.master) as [AmphoraSight, AmphoraSight]
   const [oldBackup, oldMaster] = [backup, master].map(amphora => ({ ...amphora, replacing: true })) as [
@@ -121,10 +154,13 @@ t.test('a pair is replaced', async t => {
   })
   await t.test('the new one serves without the VIP, and the old one takes its leave', async t => {
     const next = plan(tree, see(oldMaster, oldBackup, successor), facts())
-    expectSteps(t, next, [['apply'], ['silence-amphora']], false)
+    expectSteps(t, next, [['apply'], ['begin-handover'], ['demote-amphora'], ['await-vip'], ['drain-amphora']], false)
     t.match(next.stages.flat(), [
       { amphoraId: successor.id, desired: { keepalived: null, interfaces: [{ vips: [] }], haproxy: {} } },
-      { amphoraId: backup.id, standingBy: { keepalived: null }, portId: backup.ports[0]?.id },
+      { parts: [{ amphoraId: backup.id }, { amphoraId: master.id }] },
+      { amphoraId: backup.id, standingBy: { keepalived: null } },
+      { amphoraId: master.id, vips: [tree.vip.address] },
+      { amphoraId: backup.id },
     ])
   })
   await t.test('then the other one hears of it before it comes in', async t => {
@@ -138,7 +174,17 @@ t.test('a pair is replaced', async t => {
   await t.test('one that was left on its way out is silenced before the other forgets it', async t => {
     const leaving = { ...oldBackup, status: 'PENDING_DELETE' as const }
     const next = plan(tree, see(oldMaster, leaving, successor), facts())
-    expectSteps(t, next, [['silence-amphora'], ['apply'], ['apply'], ...REMOVAL], false)
+    const demotion: Step['kind'][][] = [['begin-handover'], ['demote-amphora'], ['await-vip'], ['drain-amphora']]
+    expectSteps(t, next, [...demotion, ['apply'], ['apply']], false)
+    const lost = { ...leaving, agent: unreachable }
+    const without = plan(tree, see(oldMaster, lost, successor), facts())
+    expectSteps(t, without, [['silence-amphora'], ['apply'], ['apply'], ...REMOVAL], false)
+  })
+  await t.test('the next one waits until the last connections of the first have ended', async t => {
+    const leaving = draining({ ...oldBackup, status: 'PENDING_DELETE' }, false)
+    const [in1, in2] = settle(successor, master) as [AmphoraSight, AmphoraSight]
+    expectSteps(t, plan(tree, see({ ...in2, replacing: true }, leaving, in1), facts()), [['drain-amphora']], false)
+    expectSteps(t, plan(tree, see(in2, leaving, in1), facts()), [['look-again']])
   })
   await t.test('nothing is taken away while the one that stays is in trouble', async t => {
     const silent = { ...master, agent: unreachable }

@@ -127,7 +127,13 @@ t.test('an amphora breaks', async t => {
     })
   }
   await t.test('then it has nothing applied, whatever the record says', async t => {
-    const agent = { state: 'answers' as const, haproxyVersion: '2.6.12', appliedGeneration: 0, appliedSha256: null }
+    const agent = {
+      state: 'answers' as const,
+      haproxyVersion: '2.6.12',
+      appliedGeneration: 0,
+      appliedSha256: null,
+      drain: null,
+    }
     expectSteps(t, plan(tree, see({ ...settled, agent }), facts()), [['apply']])
   })
   await t.test('one that asks for its configuration gets it', async t => {
@@ -220,7 +226,11 @@ t.test('a pair', async t => {
     const [apply] = plan(tree, see(master, silent), facts()).stages.flat()
     const sha256 = apply?.kind === 'apply' ? apply.desired.sha256 : null
     const done = { appliedGeneration: tree.generation, appliedSha256: sha256 }
-    const settled = { ...master, ...done, agent: { state: 'answers' as const, haproxyVersion: '2.6.12', ...done } }
+    const settled = {
+      ...master,
+      ...done,
+      agent: { state: 'answers' as const, haproxyVersion: '2.6.12', drain: null, ...done },
+    }
     t.throws(() => plan(tree, see(settled, silent), facts()), { code: 'amphora-unreachable' })
   })
   await t.test('two hung ones share the restarts that are left', async t => {

@@ -17,6 +17,7 @@ const hello = z.object({
   appliedGeneration: count,
   appliedSha256: word.nullable(),
   limits: z.object({ openFiles: z.int().positive(), memoryBytes: z.int().positive() }).optional(),
+  drain: z.object({ ended: z.boolean(), cut: count }).nullable().default(null),
 })
 
 const apply = z.object({
@@ -33,13 +34,17 @@ const status = hello.extend({
   uptimeSeconds: z.number().nonnegative(),
 })
 
+const done = z.object({})
+
 const logs = z.object({ lines: z.array(z.string()) })
 
 /** What an amphora says is checked like any input: it carries tenants' traffic and may have been taken over. */
 export const resultSchemas: { [V in AgentVerb]: z.ZodType<ResultOf[V]> } = {
   hello,
   apply,
-  announce: z.object({}),
+  announce: done,
+  handover: done,
+  drain: done,
   status,
   logs,
 }

@@ -2,7 +2,7 @@ import type { Desired } from '../../../amphora-agent/protocol/desired.js'
 import type { HelloResult, ResultOf } from '../../../amphora-agent/protocol/messages.js'
 import type { AgentConnections, AgentTarget, AgentVerb, RequestBody } from './agent-connection.js'
 
-type Applied = Pick<Desired, 'generation' | 'sha256'>
+type Applied = Pick<Desired, 'generation' | 'sha256' | 'interfaces'> & { drains: boolean }
 
 /** Agents of amphorae that are rows only: whatever is to be applied is in effect at once. */
 export function createNoopAgentConnections(): AgentConnections {
@@ -13,14 +13,24 @@ export function createNoopAgentConnections(): AgentConnections {
     status: amphoraId => ({
       ...helloOf(applied.get(amphoraId)),
       haproxy: { running: applied.has(amphoraId), pid: null, workers: 0 },
-      interfaces: [],
+      interfaces: (applied.get(amphoraId)?.interfaces ?? []).map(({ name, mac, vips }) => ({
+        name,
+        mac,
+        addresses: vips.map(({ address }) => address),
+      })),
       uptimeSeconds: 0,
     }),
     logs: () => ({ lines: [] }),
     announce: () => ({}),
-    apply: (amphoraId, { desired: { generation, sha256 } }) => {
+    handover: () => ({}),
+    drain: amphoraId => {
+      const before = applied.get(amphoraId)
+      if (before !== undefined) applied.set(amphoraId, { ...before, drains: true })
+      return {}
+    },
+    apply: (amphoraId, { desired: { generation, sha256, interfaces } }) => {
       const transition = applied.get(amphoraId)?.sha256 === sha256 ? 'unchanged' : 'runtime'
-      applied.set(amphoraId, { generation, sha256 })
+      applied.set(amphoraId, { generation, sha256, interfaces, drains: false })
       return { appliedGeneration: generation, appliedSha256: sha256, transition, reason: '', milliseconds: 0 }
     },
   }
@@ -47,5 +57,6 @@ function helloOf(applied: Applied | undefined): HelloResult {
     keepalivedVersion: 'noop',
     appliedGeneration: applied?.generation ?? 0,
     appliedSha256: applied?.sha256 ?? null,
+    drain: applied?.drains === true ? { ended: true, cut: 0 } : null,
   }
 }

@@ -1,4 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
+import type { Handover } from '../../../amphora-agent/protocol/handover.js'
 import type { HelloResult } from '../../../amphora-agent/protocol/messages.js'
 import { amphoraIdentity } from '../../compute/amphora-identity.js'
 import type { AgentConnections, AgentTarget } from './agent-connection.js'
@@ -58,8 +59,53 @@ export async function announceVips(agents: AgentConnections, target: AgentTarget
   })
 }
 
+/** Sets up an agent's part in moving the VIPs. @throws AgentUnreachable, AgentRefused */
+export async function beginHandover(agents: AgentConnections, target: AgentTarget, handover: Handover): Promise<void> {
+  await agents.request(target, { verb: 'handover', handover }, { timeoutMs: 15_000 })
+}
+
+/**
+ * Waits until an amphora has all of the VIPs.
+ * @returns false when it has not within the time
+ */
+export async function awaitVips(
+  agents: AgentConnections,
+  target: AgentTarget,
+  vips: readonly string[],
+  limitMs: number,
+): Promise<boolean> {
+  const until = performance.now() + limitMs
+  for (;;) {
+    const { interfaces } = await agents.request(target, { verb: 'status' }, PROBE_LIMITS)
+    const held = interfaces.flatMap(({ addresses }) => addresses.map(address => address.split('/')[0]))
+    if (vips.every(vip => held.includes(vip))) return true
+    if (performance.now() > until) return false
+    await sleep(POLL_PAUSE_MS)
+  }
+}
+
+/**
+ * Has an amphora accept nothing any more, and waits a while for its connections to end.
+ * @param seconds how long its connections may last
+ * @param limitMs how long to wait here; the amphora goes on by itself
+ */
+export async function drain(
+  agents: AgentConnections,
+  target: AgentTarget,
+  { seconds, limitMs, held }: { seconds: number; limitMs: number; held: () => void },
+): Promise<void> {
+  await agents.request(target, { verb: 'drain', seconds }, { timeoutMs: 10_000 })
+  const until = performance.now() + limitMs
+  while (performance.now() < until) {
+    held()
+    const sight = await answerOf(agents, target)
+    if (sight.state !== 'answers' || sight.drain?.ended !== false) return
+    await sleep(POLL_PAUSE_MS)
+  }
+}
+
 async function answerOf(agents: AgentConnections, target: AgentTarget): Promise<AgentSight> {
   const hello = await agents.request(target, { verb: 'hello' }, PROBE_LIMITS)
-  const { haproxyVersion, appliedGeneration, appliedSha256, limits } = hello
-  return { state: 'answers', haproxyVersion, appliedGeneration, appliedSha256, limits }
+  const { haproxyVersion, appliedGeneration, appliedSha256, limits, drain } = hello
+  return { state: 'answers', haproxyVersion, appliedGeneration, appliedSha256, limits, drain }
 }

@@ -132,6 +132,18 @@ export async function deleteAmphora(database: Database, claim: Claim, amphoraId:
   await database('amphora_health').where({ amphora_id: amphoraId }).delete()
 }
 
+/** Has the load balancer looked at again after so many seconds, unless that is to happen sooner. @throws ClaimLost */
+export async function lookAgain(database: Database, claim: Claim, seconds: number): Promise<void> {
+  const { id, fence, claimedAt } = claim
+  const { rows } = await database.raw(
+    `UPDATE load_balancer
+        SET recheck_at = least(CASE WHEN recheck_at > :claimedAt::timestamptz THEN recheck_at END, now() + :seconds * interval '1 second')
+      WHERE id = :id AND fence = :fence RETURNING id`,
+    { id, fence, claimedAt, seconds },
+  )
+  if (rows.length === 0) throw new ClaimLost()
+}
+
 /** A port of the VIP that was made anew. @throws ClaimLost */
 export async function recordVipPort(database: Database, claim: Claim, portId: string): Promise<void> {
   const { rows } = await database.raw(

@@ -58,5 +58,9 @@ export function assignRoles(topology: LoadBalancerTree['topology'], amphorae: re
 export const isLost = ({ replacing, machine, agent }: AmphoraSight): boolean =>
   replacing && (machine !== 'running' || agent.state === 'unreachable')
 
+/** It gave the VIP up and waits for its last connections: nobody has to wait for it. */
+export const isDraining = ({ agent }: AmphoraSight): boolean =>
+  agent.state === 'answers' && agent.drain?.ended === false
+
 const foremost = (amphorae: readonly AmphoraSight[]): AmphoraSight | undefined =>
   amphorae.find(amphora => amphora.status === 'ALLOCATED') ?? amphorae[0]

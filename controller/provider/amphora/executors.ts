@@ -6,13 +6,14 @@ import type { Logger } from '../../log/log.js'
 import { AddressTaken, InvalidPortRequest, NoAddressLeft, type Port, type PortRequest } from '../../network/driver.js'
 import { ClaimLost, type Deed, ProvisioningFault } from '../provider.js'
 import { releaseVipPort, vipPortRequest } from '../vip-port.js'
-import { agentTarget, announceVips, awaitAgent } from './agent.js'
+import { agentTarget, announceVips, awaitAgent, awaitVips, beginHandover, drain } from './agent.js'
 import type { AgentTarget } from './agent-connection.js'
 import {
   adoptWarmAmphora,
   deleteAmphora,
   insertAmphora,
   limitsColumn,
+  lookAgain,
   markForReplacement,
   recordVipPort,
   updateAmphora,
@@ -52,6 +53,8 @@ type Executor<K extends Kind> = {
 }
 
 const AGENT_START_MS = 30_000
+/** VRRP needs a fraction of this. */
+const VRRP_MS = 3_000
 
 /**
  * How every step is carried out. Each looks before it creates, or asks for something that is identified by its name, so that it may be
@@ -151,18 +154,61 @@ const executors: { [K in Kind]: Executor<K> } = {
     seconds: 70,
     run: apply,
   },
-  'silence-amphora': {
+  'begin-handover': {
+    what: 'Preparing the move of the VIP',
+    seconds: 40,
+    run: async (acting, { parts: both }) => {
+      acting.held()
+      // The one that leaves first: what is sent on to it must find it ready.
+      for (const { amphoraId, handover } of both) {
+        await ifItCan(acting, amphoraId, 'its connections are cut when the VIP moves', () =>
+          beginHandover(acting.parts.agents, targetOf(acting.parts, acting.seen, amphoraId), handover),
+        )
+      }
+    },
+  },
+  'demote-amphora': {
     what: 'Taking the VIP from an amphora',
     seconds: 90,
-    run: async (acting, { amphoraId, standingBy, portId }) => {
-      const { parts, claim, held } = acting
+    run: async (acting, { amphoraId, standingBy }) => {
+      await updateAmphora(acting.parts.database, acting.claim, amphoraId, { status: 'PENDING_DELETE' })
+      await ifItCan(acting, amphoraId, 'it loses the VIP with its interface', () =>
+        apply(acting, { amphoraId, desired: standingBy }),
+      )
+    },
+  },
+  'await-vip': {
+    what: 'Waiting until the other amphora has the VIP',
+    seconds: 20,
+    run: async (acting, { amphoraId, vips }) => {
+      await ifItCan(acting, amphoraId, 'it is not known whether it has the VIP', async () => {
+        const target = targetOf(acting.parts, acting.seen, amphoraId)
+        if (await awaitVips(acting.parts.agents, target, vips, VRRP_MS)) return
+        acting.parts.log.warn({ amphora: amphoraId }, 'the VIP has not moved yet')
+      })
+    },
+  },
+  'drain-amphora': {
+    what: 'Waiting for the last connections of an amphora',
+    seconds: 90,
+    run: async (acting, { amphoraId, seconds, waitSeconds }) => {
+      const { parts, seen, held } = acting
+      held()
+      await ifItCan(acting, amphoraId, 'its connections are cut', () =>
+        drain(parts.agents, targetOf(parts, seen, amphoraId), { seconds, limitMs: waitSeconds * 1000, held }),
+      )
+    },
+  },
+  'look-again': {
+    what: 'Asking for another look',
+    seconds: 20,
+    run: ({ parts, claim }, { seconds }) => lookAgain(parts.database, claim, seconds),
+  },
+  'silence-amphora': {
+    what: 'Cutting an amphora off from the VIP',
+    seconds: 30,
+    run: async ({ parts, claim, held }, { amphoraId, portId }) => {
       await updateAmphora(parts.database, claim, amphoraId, { status: 'PENDING_DELETE' })
-      if (standingBy !== null) {
-        await apply(acting, { amphoraId, desired: standingBy }).catch((error: unknown) => {
-          if (error instanceof ClaimLost) throw error
-          parts.log.warn({ amphora: amphoraId, err: error }, 'an amphora on its way out is cut off without a farewell')
-        })
-      }
       if (portId === null) return
       held()
       await parts.compute.unplug(amphoraId, portId)
@@ -192,12 +238,12 @@ const executors: { [K in Kind]: Executor<K> } = {
   'delete-machine': {
     what: 'Deleting the machine of an amphora',
     seconds: 60,
-    run: async ({ parts, claim, held, note }, { amphoraId }) => {
+    run: async ({ parts, claim, seen, held, note }, { amphoraId }) => {
       await updateAmphora(parts.database, claim, amphoraId, { status: 'PENDING_DELETE' })
       held()
       parts.agents.close(amphoraId)
       await parts.compute.delete(amphoraId)
-      note({ amphora_id: amphoraId, deed: 'deleted' })
+      note({ amphora_id: amphoraId, deed: 'deleted', ...cutReason(seen, amphoraId) })
     },
   },
   'delete-ports': {
@@ -246,6 +292,23 @@ async function apply(acting: Acting, { amphoraId, desired }: { amphoraId: string
   const { transition, reason } = applied
   if (transition === 'unchanged') return
   note({ amphora_id: amphoraId, deed: 'configured', how: transition, ...(reason === '' ? {} : { reason }) })
+}
+
+/** What the drain of an amphora cost, when it cost anything. */
+function cutReason({ amphorae }: Observed, amphoraId: string): { reason?: string } {
+  const agent = amphorae.find(({ id }) => id === amphoraId)?.agent
+  const cut = agent?.state === 'answers' ? (agent.drain?.cut ?? 0) : 0
+  return cut === 0 ? {} : { reason: `${cut} requests or connections outlived their time and were closed` }
+}
+
+/** For what makes leaving gentle: an amphora that cannot be told leaves all the same. */
+async function ifItCan({ parts }: Acting, amphoraId: string, without: string, act: () => Promise<void>): Promise<void> {
+  try {
+    await act()
+  } catch (error) {
+    if (error instanceof ClaimLost) throw error
+    parts.log.warn({ amphora: amphoraId, err: error }, `an amphora does not answer while the VIP moves: ${without}`)
+  }
 }
 
 function targetOf({ masterKey }: AmphoraParts, { amphorae }: Observed, amphoraId: string): AgentTarget {

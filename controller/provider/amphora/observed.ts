@@ -1,3 +1,4 @@
+import type { AmphoraDrain } from '../../../amphora-agent/protocol/handover.js'
 import type { MachineLimits } from '../../load-balancer/capacity.js'
 import type { Port, Subnet } from '../../network/driver.js'
 import type { Role } from './topology.js'
@@ -37,6 +38,8 @@ export type AgentSight =
       appliedSha256: string | null
       /** An older agent does not tell. */
       limits?: MachineLimits | undefined
+      /** Null unless it was told to accept nothing any more. */
+      drain: AmphoraDrain | null
     }
   | { state: 'unreachable' }
 

@@ -1,12 +1,13 @@
 import type { Desired, OldWorkerLimits } from '../../../amphora-agent/protocol/desired.js'
+import type { Handover } from '../../../amphora-agent/protocol/handover.js'
 import type { LoadBalancerTree } from '../../load-balancer/tree.js'
 import { ProvisioningFault } from '../provider.js'
-import { assignRoles, type Cast, isLost, type Replacement } from './assign-roles.js'
+import { assignRoles, type Cast, isDraining, isLost, type Replacement } from './assign-roles.js'
 import type { AmphoraSight, Observed } from './observed.js'
 import { outOfReach, restartLimit, type UnreachableFacts, verdictOn } from './plan-unreachable.js'
 import type { Role } from './topology.js'
 import { covers, portOf, type WantedPort, wantedPorts } from './wanted-ports.js'
-import { basePortOf, desiredOf, isInEffect, type Rendering } from './wanted-state.js'
+import { basePortOf, desiredOf, handoverOf, isInEffect, type Rendering } from './wanted-state.js'
 
 /** One act that brings a load balancer nearer to its wanted state. Every act may be repeated. */
 export type Step =
@@ -22,11 +23,18 @@ export type Step =
   | { kind: 'attach-port'; amphoraId: string; port: WantedPort }
   | { kind: 'await-agent'; amphoraId: string }
   | { kind: 'apply'; amphoraId: string; desired: Desired }
-  /**
-   * It is on its way out and lets go of the VIP: by itself when it can be told (`standingBy`), and in any case for want of the card of that
-   * port.
-   */
-  | { kind: 'silence-amphora'; amphoraId: string; standingBy: Desired | null; portId: string | null }
+  /** Both learn how packets find the amphora that has their connection, before the VIP moves from one to the other. */
+  | { kind: 'begin-handover'; parts: readonly { amphoraId: string; handover: Handover }[] }
+  /** It is on its way out, and gives the VIP up by itself. */
+  | { kind: 'demote-amphora'; amphoraId: string; standingBy: Desired }
+  /** By VRRP, which takes a moment. */
+  | { kind: 'await-vip'; amphoraId: string; vips: readonly string[] }
+  /** It accepts nothing any more; what is under way has so many seconds to end. */
+  | { kind: 'drain-amphora'; amphoraId: string; seconds: number; waitSeconds: number }
+  /** It is on its way out, and loses the interface of the VIP. */
+  | { kind: 'silence-amphora'; amphoraId: string; portId: string | null }
+  /** Something ends by itself soon. */
+  | { kind: 'look-again'; seconds: number }
   /** Neighbours learn again where the VIP is. */
   | { kind: 'announce-vip'; amphoraId: string }
   | { kind: 'detach-port'; amphoraId: string; portId: string; plugged: boolean }
@@ -60,7 +68,7 @@ export function plan(tree: LoadBalancerTree, seen: Observed, facts: PlanFacts): 
   const foundations: Step[] = [...vipPortSteps(tree, seen), ...cast.missing.map(allocate)]
   if (foundations.length > 0) return { stages: [foundations], settles: false }
 
-  const { serving, replacement, superfluous } = cast
+  const { serving, replacement } = cast
   const { fence, oldWorkers } = facts
   const rendering: Rendering = { tree, seen, fence, oldWorkers }
   const works = inspect(tree, seen, replacement === null ? serving : [...serving, replacement.successor], facts)
@@ -69,14 +77,15 @@ export function plan(tree: LoadBalancerTree, seen: Observed, facts: PlanFacts): 
   const troubles = works.filter(work => work.state === 'trouble')
   const [trouble] = troubles
   const applies = planApplies(rendering, cast, ready)
-  // What has left a pair must not speak any more when the others are told that it has.
-  const silence = tree.topology === 'SINGLE' ? [] : silenceAll(rendering, cast)
+  const farewell = planFarewell(rendering, cast)
+  // One that has left a pair must not speak VRRP any more when the others are told so; the successor of a single one has to be told first.
+  const [before, after] = tree.topology === 'SINGLE' ? [[], farewell.stages] : [farewell.stages, []]
 
   if (builds.length > 0) {
     // The amphorae that serve need not wait for one that is being made.
     const first = [...applies.slice(-1), ...builds.flatMap(build => build.make)]
     const rest = [first, builds.flatMap(build => build.attach), builds.flatMap(build => build.awaitAgent)]
-    return { stages: stagesOf([silence, ...applies.slice(0, -1).map(step => [step]), ...rest]), settles: false }
+    return { stages: stagesOf([...before, ...applies.slice(0, -1).map(step => [step]), ...rest]), settles: false }
   }
   if (replacement !== null && ready.includes(replacement.successor)) {
     if (trouble === undefined || isLost(replacement.leaving)) {
@@ -85,13 +94,14 @@ export function plan(tree: LoadBalancerTree, seen: Observed, facts: PlanFacts): 
   }
   // One after the other: a configuration that the first refuses never reaches the next.
   const stages = stagesOf([
-    silence,
+    ...before,
     ...applies.map(step => [step]),
     ready.flatMap(amphora => leftovers(tree, seen, amphora)),
   ])
   if (trouble === undefined) {
-    const settles = serving.every(amphora => !amphora.replacing)
-    return { stages: stagesOf([...stages, ...farewell(rendering, cast, superfluous, serving)]), settles }
+    const done = serving.every(amphora => !amphora.replacing)
+    const removals = [...after, ...removal(farewell.gone), ...farewell.wait(done)]
+    return { stages: stagesOf([...stages, ...removals]), settles: done && farewell.told }
   }
   if (stages.length > 0) return { stages, settles: false }
   const isApplied = tree.generation <= tree.appliedGeneration && serving.every(({ replacing }) => !replacing)
@@ -100,6 +110,13 @@ export function plan(tree: LoadBalancerTree, seen: Observed, facts: PlanFacts): 
 }
 
 const allocate = (role: Role): Step => ({ kind: 'allocate-amphora', role })
+
+/** A failover ends, whatever its pools allow. */
+const LONGEST_DRAIN_SECONDS = 300
+const HANDOVER_MARGIN_SECONDS = 60
+/** Requests are short, most of the time. */
+const SHORT_WAIT_SECONDS = 2
+const LONG_WAIT_SECONDS = 60
 
 const stagesOf = (stages: readonly (readonly Step[])[]) => stages.filter(stage => stage.length > 0)
 
@@ -199,8 +216,8 @@ function applyUnlessInEffect(rendering: Rendering, amphora: AmphoraSight, group:
 
 /**
  * The successor is ready: it serves before it holds the VIP, so that the VIP moves from one that serves to one that serves. A single one takes
- * the VIP before the other lets go of it: their neighbours follow who spoke last. One of a pair is let in once the other is out and the
- * one that stays was told, for two that do not hear each other would both take the VIP.
+ * the VIP before the other gives it up: their neighbours follow who spoke last. In a pair the one that stays takes it; the successor is let in
+ * once the other is out and the one that stays was told, for two that do not hear each other would both take the VIP.
  */
 function takeOver(rendering: Rendering, cast: Cast, { leaving, successor }: Replacement): Step[][] {
   const group = [...cast.serving.filter(amphora => amphora !== leaving), successor]
@@ -210,36 +227,110 @@ function takeOver(rendering: Rendering, cast: Cast, { leaving, successor }: Repl
   }
   const isNew = successor.agent.state === 'answers' && successor.agent.appliedSha256 === null
   const prepare: Step[] = isNew ? [{ kind: 'apply', amphoraId: successor.id, desired: standingBy }] : []
-  if (rendering.tree.topology !== 'SINGLE') return [prepare, [silenceOne(rendering, cast, leaving)]]
+  if (rendering.tree.topology !== 'SINGLE') return [prepare, ...dismiss(rendering, leaving, otherOf(cast, leaving))]
   const take = applyUnlessInEffect(rendering, successor, group)
-  return [prepare, take, ...farewell(rendering, cast, [leaving], [successor])]
+  const [handover = [], ...rest] = dismiss(rendering, leaving, successor)
+  const remove = stateOf(rendering, leaving) === 'gone' ? removal([leaving]) : []
+  return [prepare, handover, take, ...rest, ...remove]
 }
 
-/** Who stays tells the neighbours once more, for until then those who go may have answered them as well. */
-function farewell(
-  rendering: Rendering,
-  cast: Cast,
-  going: readonly AmphoraSight[],
-  staying: readonly AmphoraSight[],
-): Step[][] {
-  if (rendering.tree.topology !== 'SINGLE' || going.length === 0) return removal(going)
-  const silence = going.map(amphora => silenceOne(rendering, cast, amphora))
-  return [silence, staying.map(({ id }) => ({ kind: 'announce-vip', amphoraId: id })), ...removal(going)]
-}
+const otherOf = ({ serving }: Cast, { id, role }: AmphoraSight): AmphoraSight | null =>
+  serving.find(amphora => amphora.id !== id && amphora.role !== role) ?? null
 
-const silenceAll = (rendering: Rendering, cast: Cast): Step[] =>
-  cast.superfluous.map(amphora => silenceOne(rendering, cast, amphora)).filter(step => step.portId !== null)
-
-/** One of a pair that can be told says goodbye to the other, which then need not wait for it to be missed. */
-function silenceOne(rendering: Rendering, { serving }: Cast, amphora: AmphoraSight) {
+/**
+ * How an amphora leaves. One that can be told keeps its connections while another one takes the VIP, and has a while to end them. One that
+ * cannot loses its interface.
+ * @param taker who has the VIP afterwards
+ */
+function dismiss(rendering: Rendering, leaving: AmphoraSight, taker: AmphoraSight | null): Step[][] {
   const { tree, seen } = rendering
+  const isSingle = tree.topology === 'SINGLE'
+  const announce: Step[] = isSingle && taker !== null ? [{ kind: 'announce-vip', amphoraId: taker.id }] : []
+  const standingBy = desiredOf(rendering, leaving, isSingle || taker === null ? [leaving] : [leaving, taker], true)
+  const amphoraId = leaving.id
+  if (standingBy === null || stateOf(rendering, leaving) === 'gone') {
+    const port = basePortOf(tree, seen, leaving)
+    const portId = port !== undefined && leaving.plugged.includes(port.id) ? port.id : null
+    return [[], [{ kind: 'silence-amphora', amphoraId, portId }], announce]
+  }
+  const awaitVip: Step[] =
+    isSingle || taker === null ? [] : [{ kind: 'await-vip', amphoraId: taker.id, vips: vipsOf(tree) }]
+  return [
+    taker === null ? [] : beginHandover(rendering, leaving, taker),
+    [{ kind: 'demote-amphora', amphoraId, standingBy }],
+    [...awaitVip, ...announce],
+    [drain(rendering, leaving, SHORT_WAIT_SECONDS)],
+  ]
+}
+
+const vipsOf = ({ vip, additionalVips }: LoadBalancerTree) => [vip, ...additionalVips].map(({ address }) => address)
+
+function beginHandover(rendering: Rendering, leaving: AmphoraSight, taker: AmphoraSight): Step[] {
+  if (taker.agent.state !== 'answers') return []
+  const seconds = drainSeconds(rendering.tree) + HANDOVER_MARGIN_SECONDS
+  const gives = handoverOf(rendering, 'leaving', leaving, taker, seconds)
+  const takes = handoverOf(rendering, 'taking-over', taker, leaving, seconds)
+  if (gives === null || takes === null) return []
+  const parts = [
+    { amphoraId: leaving.id, handover: gives },
+    { amphoraId: taker.id, handover: takes },
+  ]
+  return [{ kind: 'begin-handover', parts }]
+}
+
+const drain = ({ tree }: Rendering, { id: amphoraId }: AmphoraSight, waitSeconds: number): Step => ({
+  kind: 'drain-amphora',
+  amphoraId,
+  seconds: drainSeconds(tree),
+  waitSeconds,
+})
+
+/** How long the connections of an amphora that leaves may last: as long as those of a member that leaves the most patient pool. */
+function drainSeconds({ pools }: LoadBalancerTree): number {
+  const delays = pools.map(pool => pool.deregistrationDelay)
+  return delays.length === 0 ? SHORT_WAIT_SECONDS : Math.min(LONGEST_DRAIN_SECONDS, Math.max(...delays))
+}
+
+/** `serves`: it may still have the VIP. `drains`: its last connections end. `gone`: nothing is lost with it. */
+function stateOf({ tree, seen }: Rendering, amphora: AmphoraSight): 'serves' | 'drains' | 'gone' {
+  const { agent, plugged } = amphora
+  if (isDraining(amphora)) return 'drains'
   const port = basePortOf(tree, seen, amphora)
-  const others = serving.filter(({ id, role }) => id !== amphora.id && role !== amphora.role)
+  const served = agent.state === 'answers' && agent.drain === null && agent.appliedSha256 !== null
+  return served && port !== undefined && plugged.includes(port.id) ? 'serves' : 'gone'
+}
+
+type Farewell = {
+  stages: Step[][]
+  /** They may be removed. */
+  gone: AmphoraSight[]
+  /** Every one of them was told before. */
+  told: boolean
+  /** Until the last connections have ended: here when something else has to wait for that, else later. */
+  wait: (later: boolean) => Step[][]
+}
+
+/** What is still to be done with amphorae that nobody needs any more. */
+function planFarewell(rendering: Rendering, cast: Cast): Farewell {
+  const those = (state: ReturnType<typeof stateOf>) =>
+    cast.superfluous.filter(amphora => stateOf(rendering, amphora) === state)
+  const [gone, drains, serves] = [those('gone'), those('drains'), those('serves')]
+  const isSingle = rendering.tree.topology === 'SINGLE'
+  const takerFor = (amphora: AmphoraSight) => (isSingle ? (cast.serving[0] ?? null) : otherOf(cast, amphora))
+  /** It may still say that it has the VIP. */
+  const mayClaim = ({ agent, plugged, ports }: AmphoraSight) =>
+    !(agent.state === 'answers' && agent.drain !== null) && (isSingle || ports.some(port => plugged.includes(port.id)))
+  const going = [...serves, ...gone.filter(mayClaim)]
   return {
-    kind: 'silence-amphora' as const,
-    amphoraId: amphora.id,
-    standingBy: tree.topology === 'SINGLE' ? null : desiredOf(rendering, amphora, [amphora, ...others], true),
-    portId: port !== undefined && amphora.plugged.includes(port.id) ? port.id : null,
+    stages: going.flatMap(amphora => dismiss(rendering, amphora, takerFor(amphora))),
+    gone,
+    told: serves.length === 0,
+    wait: later => {
+      if (drains.length === 0) return []
+      return later
+        ? [[{ kind: 'look-again', seconds: 1 }]]
+        : [drains.map(amphora => drain(rendering, amphora, LONG_WAIT_SECONDS))]
+    },
   }
 }
 

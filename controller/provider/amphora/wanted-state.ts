@@ -1,9 +1,11 @@
 import type { Desired, OldWorkerLimits } from '../../../amphora-agent/protocol/desired.js'
+import type { Handover } from '../../../amphora-agent/protocol/handover.js'
 import type { MachineLimits } from '../../load-balancer/capacity.js'
 import type { LoadBalancerTree } from '../../load-balancer/tree.js'
 import type { AmphoraSight, Observed } from './observed.js'
 import { renderDesired } from './rendering/desired.js'
 import type { Card } from './rendering/facts.js'
+import { placeVips } from './rendering/interfaces.js'
 import { vrrpPriority } from './topology.js'
 import { portOf, type WantedPort, wantedPorts } from './wanted-ports.js'
 
@@ -55,6 +57,25 @@ export function isInEffect(amphora: AmphoraSight, desired: Desired): boolean {
   const agrees = (applied: { appliedGeneration: number; appliedSha256: string | null }) =>
     applied.appliedGeneration === desired.generation && applied.appliedSha256 === desired.sha256
   return !needsApply && agrees({ appliedGeneration, appliedSha256 }) && agent.state === 'answers' && agrees(agent)
+}
+
+/**
+ * The part of one amphora in moving the VIPs between it and another one.
+ * @param seconds how long it may take
+ * @returns null while an address of the two is unknown
+ */
+export function handoverOf(
+  { tree, seen }: Rendering,
+  role: Handover['role'],
+  amphora: AmphoraSight,
+  other: AmphoraSight,
+  seconds: number,
+): Handover | null {
+  const own = vrrpAddress(tree, seen, amphora)
+  const peer = vrrpAddress(tree, seen, other)
+  if (own === null || peer === null) return null
+  const { interface: name, vips } = placeVips(tree, cardsOf(tree, seen, amphora))
+  return { role, own, peer, interface: name, vips, seconds }
 }
 
 function vrrpAddress(tree: LoadBalancerTree, seen: Observed, amphora: AmphoraSight): string | null {

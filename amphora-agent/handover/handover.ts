@@ -1,0 +1,180 @@
+import { readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
+import { z } from 'zod'
+import type { Haproxy } from '../haproxy/haproxy.js'
+import { monotonicMs } from '../haproxy/leaving.js'
+import type { Log } from '../log/log.js'
+import { canonical } from '../network/address.js'
+import { batch, NetworkFailure, setKernel } from '../network/configure.js'
+import { observeNetwork } from '../network/observed.js'
+import type { IpCommand } from '../network/plan-interfaces.js'
+import { run } from '../process/run.js'
+import { type AmphoraDrain, type Handover, handoverSchema } from '../protocol/handover.js'
+import { STATE_DIRECTORY } from '../protocol/paths.js'
+import { planHandover, planHandoverEnd, TUNNEL } from './plan-handover.js'
+
+const STATE_FILE = `${STATE_DIRECTORY}/handover.json`
+const LOOK_MS = 100
+
+/** Times are milliseconds of the machine's monotonic clock, which goes on when the agent starts anew. */
+const stateSchema = z.strictObject({
+  handover: z.strictObject({ ...handoverSchema.shape, endsAtMs: z.number() }).nullable(),
+  drain: z.strictObject({ endsAtMs: z.number(), ended: z.boolean(), cut: z.int() }).nullable(),
+})
+
+type State = z.output<typeof stateSchema>
+
+export type Handovers = {
+  /**
+   * Sets up this amphora's part, unless it is to take over what it has already. One that stands only lives longer: rebuilding would forget which
+   * connections are whose.
+   * @throws NetworkFailure
+   */
+  begin: (handover: Handover) => Promise<void>
+  /**
+   * HAProxy accepts nothing any more and ends with its last connection, or at the limit. An amphora that drains never serves again.
+   * @param seconds how long connections may last; told twice, the shorter time counts
+   */
+  drain: (seconds: number) => Promise<void>
+  /** Null while it is not asked to drain. */
+  drained: () => AmphoraDrain | null
+  /** Stops looking after it; what is set up stays, for the next agent. */
+  close: () => void
+}
+
+/** Takes up what an earlier agent left: the state is in a file, so that a kill at any instant costs no connection. */
+export function openHandovers(haproxy: Haproxy, log: Log): Handovers {
+  let state: State = readState()
+  const write = (next: State) => {
+    state = next
+    writeFileSync(`${STATE_FILE}.new`, JSON.stringify(next), { mode: 0o600 })
+    renameSync(`${STATE_FILE}.new`, STATE_FILE)
+  }
+
+  const end = async () => {
+    if (state.handover === null) return
+    const ended = state.handover
+    write({ ...state, handover: null })
+    await unbuild(ended, log)
+    log.info('handover: ended')
+  }
+
+  const look = async () => {
+    const { handover, drain } = state
+    if (drain !== null && !drain.ended) {
+      if (haproxy.pid() === null) finish(drain.cut)
+      else if (monotonicMs() > drain.endsAtMs) {
+        const cut = await haproxy.underWay()
+        await haproxy.stop()
+        finish(cut)
+      }
+    }
+    if (handover !== null && monotonicMs() > handover.endsAtMs) await end()
+  }
+  const finish = (cut: number) => {
+    if (state.drain === null) return
+    write({ ...state, drain: { ...state.drain, ended: true, cut } })
+    log.info(`drained; ${cut} requests or connections were cut`)
+  }
+
+  let looking: Promise<void> | null = null
+  const timer = setInterval(() => {
+    if (looking !== null || (state.handover === null && state.drain === null)) return
+    looking = look()
+      .catch(error => log.error(`handover: ${String(error)}`))
+      .finally(() => {
+        looking = null
+      })
+  }, LOOK_MS)
+
+  if (state.drain !== null) haproxy.drain()
+
+  return {
+    begin: async handover => {
+      const endsAtMs = monotonicMs() + handover.seconds * 1000
+      if (state.handover !== null && isSame(state.handover, handover)) {
+        write({ ...state, handover: { ...handover, endsAtMs } })
+        return
+      }
+      if (handover.role === 'taking-over' && (await holdsVip(handover))) {
+        // Its own connections would count as those of the other one.
+        log.info('handover: nothing to take over, the VIP is here')
+        return
+      }
+      await end()
+      await unbuild(handover, log)
+      write({ ...state, handover: { ...handover, endsAtMs } })
+      try {
+        await build(handover, false, log)
+      } catch (error) {
+        await end()
+        throw error
+      }
+      log.info(`handover: ${handover.role}, with ${handover.peer}`)
+    },
+    drain: async seconds => {
+      const endsAtMs = monotonicMs() + seconds * 1000
+      if (state.drain !== null) {
+        write({ ...state, drain: { ...state.drain, endsAtMs: Math.min(endsAtMs, state.drain.endsAtMs) } })
+        return
+      }
+      write({ ...state, drain: { endsAtMs, ended: false, cut: 0 } })
+      if (state.handover !== null) await loadRules(planHandover(state.handover, true).rules)
+      haproxy.drain()
+      log.info(`draining for at most ${seconds} s`)
+    },
+    drained: () => state.drain && { ended: state.drain.ended, cut: state.drain.cut },
+    close: () => clearInterval(timer),
+  }
+}
+
+async function holdsVip({ interface: device, vips }: Handover): Promise<boolean> {
+  const { addresses } = await observeNetwork()
+  const own = addresses.filter(address => address.device === device).map(({ address }) => canonical(address))
+  return vips.some(vip => own.includes(canonical(vip.address)))
+}
+
+const isSame = (one: Handover, other: Handover) =>
+  one.role === other.role &&
+  one.own === other.own &&
+  one.peer === other.peer &&
+  one.interface === other.interface &&
+  JSON.stringify(one.vips) === JSON.stringify(other.vips)
+
+function readState(): State {
+  try {
+    return stateSchema.parse(JSON.parse(readFileSync(STATE_FILE, 'utf8')))
+  } catch {
+    // None yet; or of another version, which knew another way to hand over.
+    rmSync(STATE_FILE, { force: true })
+    return { handover: null, drain: null }
+  }
+}
+
+async function build(handover: Handover, drains: boolean, log: Log): Promise<void> {
+  const { commands, rules } = planHandover(handover, drains)
+  await loadRules(rules)
+  await batch(commands.slice(0, 1), log)
+  // Replies leave by the interface of the VIP, and an interface without an address passes no check of the way back. Newer kernels take the stricter of the two.
+  for (const device of ['all', TUNNEL]) setKernel(`ipv4/conf/${device}/rp_filter`, '0', log)
+  for (const device of [TUNNEL, handover.interface]) setKernel(`ipv4/conf/${device}/forwarding`, '1', log)
+  // IPv6 has no switch of one interface that suffices; the rules let nothing through but what belongs to the handover.
+  setKernel('ipv6/conf/all/forwarding', '1', log)
+  await batch(commands.slice(1), log)
+}
+
+async function unbuild(handover: Handover, log: Log): Promise<void> {
+  const { commands, rules } = planHandoverEnd(handover)
+  await batch(commands.map(unessential), quiet(log))
+  setKernel('ipv6/conf/all/forwarding', '0', log)
+  setKernel(`ipv4/conf/${handover.interface}/forwarding`, '0', log)
+  await loadRules(rules)
+}
+
+/** Most of what is removed is not there. */
+const quiet = (log: Log): Log => ({ ...log, warn: () => {} })
+const unessential = (command: IpCommand): IpCommand => ({ ...command, essential: false })
+
+async function loadRules(rules: string): Promise<void> {
+  const { status, stderr } = await run('nft', ['-f', '-'], { input: rules })
+  if (status !== 0) throw new NetworkFailure(`nft: ${stderr.trim().slice(0, 1_000)}`)
+}

@@ -1,0 +1,134 @@
+import { familyOf, networkOf } from '../network/address.js'
+import type { IpCommand } from '../network/plan-interfaces.js'
+import type { Handover } from '../protocol/handover.js'
+
+export const TUNNEL = 'handover0'
+export const HANDOVER_TABLE = 'table inet krater_handover'
+
+/** Ours alone: RFC 7348 has 4789, and a tenant's own VXLAN may use that. */
+const TUNNEL_PORT = 4790
+const TUNNEL_ID = 1
+const MAC = { leaving: '02:00:00:00:00:01', 'taking-over': '02:00:00:00:00:02' } as const
+/** The other end of the tunnel. Nothing answers for these; the neighbour entries are permanent. */
+const NEXT_HOP = { 4: '169.254.0.1', 6: 'fe80::1' } as const
+const MARK = '0x6b72'
+const TUNNEL_TABLE = 350
+const TUNNEL_PRIORITY = 40
+/** Ahead of the rules of VIPs, which go when the VIP moves. */
+const REPLY_PRIORITY = 90
+const FIRST_REPLY_TABLE = 300
+/** More connections than a handover sees; a set that is full would send new connections to the wrong amphora. */
+const MOST_CONNECTIONS = 1_048_576
+
+export type HandoverPlan = {
+  /** Lines for `ip -batch`. */
+  commands: IpCommand[]
+  /** nftables' rules, in one transaction. */
+  rules: string
+}
+
+/** What undoes `planHandover`. Each may fail, for what is not there. */
+export function planHandoverEnd({ interface: device, vips }: Handover): HandoverPlan {
+  const commands = [
+    ...([4, 6] as const).map(family => line(family, `rule del ${tunnelRule(device)}`)),
+    ...vips.flatMap((vip, index) => {
+      const family = familyOf(vip.address)
+      return [
+        line(family, `rule del from ${vip.address} lookup ${FIRST_REPLY_TABLE + index} priority ${REPLY_PRIORITY}`),
+        line(family, `route flush table ${FIRST_REPLY_TABLE + index}`),
+        line(family, `addr del ${vip.address}/${family === 4 ? 32 : 128} dev lo`),
+      ]
+    }),
+    line(4, `link del dev ${TUNNEL}`),
+  ]
+  return { commands, rules: `${HANDOVER_TABLE}\ndelete ${HANDOVER_TABLE}\n` }
+}
+
+/**
+ * The part of one amphora. The one that leaves keeps the VIPs as addresses of its own after it has lost them on the network, and the way of its
+ * replies; the one that takes over sends on what belongs to connections that it did not see begin. Pure.
+ * @param drains the leaving one accepts nothing any more: what begins a connection goes to the other one
+ */
+export function planHandover(handover: Handover, drains: boolean): HandoverPlan {
+  const { role, own, peer, interface: device, vips } = handover
+  const otherMac = MAC[role === 'leaving' ? 'taking-over' : 'leaving']
+  const tunnel = `type vxlan id ${TUNNEL_ID} local ${own} remote ${peer} dstport ${TUNNEL_PORT}`
+  const families = [...new Set(vips.map(vip => familyOf(vip.address)))]
+  const commands = [
+    line(4, `link add ${TUNNEL} address ${MAC[role]} ${tunnel}`),
+    // As large as on the network: what does not fit beside the tunnel's header is cut into fragments.
+    line(4, `link set dev ${TUNNEL} mtu 1500 up`),
+    ...families.flatMap(family => [
+      line(family, `neigh replace ${NEXT_HOP[family]} lladdr ${otherMac} dev ${TUNNEL} nud permanent`),
+      line(family, `route replace default via ${NEXT_HOP[family]} dev ${TUNNEL} onlink table ${TUNNEL_TABLE}`),
+      line(family, `rule add ${tunnelRule(device)}`),
+    ]),
+    ...(role === 'leaving' ? vips.flatMap((vip, index) => keptAddress(vip, index, device)) : []),
+  ]
+  const rules = role === 'leaving' ? leavingRules(handover, drains) : takingOverRules(handover)
+  return {
+    commands,
+    rules: `${HANDOVER_TABLE}\ndelete ${HANDOVER_TABLE}\n${HANDOVER_TABLE} {\n${rules}${tunnelGuard(handover)}}\n`,
+  }
+}
+
+/** By the interface on which a packet came in, so that the tunnel's own packets, which inherit the mark, do not go round in circles. */
+const tunnelRule = (device: string) => `fwmark ${MARK} iif ${device} lookup ${TUNNEL_TABLE} priority ${TUNNEL_PRIORITY}`
+
+/** On lo the address answers nobody's question who has it, and replies still leave by the VIP's own subnet and gateway. */
+function keptAddress(vip: Handover['vips'][number], index: number, device: string): IpCommand[] {
+  const family = familyOf(vip.address)
+  const table = FIRST_REPLY_TABLE + index
+  const [prefix, flags] = family === 4 ? [32, ''] : [128, ' preferred_lft 0 nodad']
+  return [
+    line(family, `addr replace ${vip.address}/${prefix} dev lo${flags}`),
+    line(family, `route replace ${networkOf(vip.subnet)} dev ${device} src ${vip.address} table ${table}`),
+    ...(vip.gateway === null
+      ? []
+      : [line(family, `route replace default via ${vip.gateway} dev ${device} onlink table ${table}`)]),
+    line(family, `rule add from ${vip.address} lookup ${table} priority ${REPLY_PRIORITY}`),
+  ]
+}
+
+const BEGINS = 'tcp flags & (fin | syn | rst | ack) == syn'
+
+function leavingRules({ interface: device, vips }: Handover, drains: boolean): string {
+  if (!drains) return ''
+  const lines = vips.map(
+    ({ address }) => `    iifname "${device}" ${ipOf(address)} daddr ${address} ${BEGINS} meta mark set ${MARK}\n`,
+  )
+  return chain('prerouting', lines.join(''))
+}
+
+function takingOverRules({ interface: device, vips }: Handover): string {
+  const sets = vips.map(
+    ({ address }, index) =>
+      `  set begun_here_${index} { type ${ipOf(address) === 'ip' ? 'ipv4' : 'ipv6'}_addr . inet_service . inet_service; ` +
+      `size ${MOST_CONNECTIONS}; flags dynamic; }\n`,
+  )
+  const lines = vips.map(({ address }, index) => {
+    const ip = ipOf(address)
+    const connection = `${ip} saddr . tcp sport . tcp dport`
+    return (
+      `    ${ip} daddr ${address} ${BEGINS} add @begun_here_${index} { ${connection} } accept\n` +
+      `    iifname "${device}" ${ip} daddr ${address} meta l4proto tcp ${connection} != @begun_here_${index} meta mark set ${MARK}\n`
+    )
+  })
+  return `${sets.join('')}${chain('prerouting', lines.join(''))}`
+}
+
+/** Nobody but the other amphora gets a packet through the tunnel, and nothing else is sent from one interface to another. */
+function tunnelGuard({ own, peer }: Handover): string {
+  const ip = ipOf(own)
+  return (
+    chain('input', `    ${ip} daddr ${own} udp dport ${TUNNEL_PORT} ${ip} saddr != ${peer} drop\n`) +
+    chain('forward', `    meta mark != ${MARK} drop\n`)
+  )
+}
+
+const chain = (hook: 'prerouting' | 'input' | 'forward', lines: string) =>
+  `  chain ${hook} {\n    type filter hook ${hook} priority ${hook === 'prerouting' ? 'mangle' : 'filter'}; policy accept;\n${lines}  }\n`
+
+const ipOf = (address: string) => (familyOf(address) === 4 ? 'ip' : 'ip6')
+
+const line = (family: 4 | 6, text: string): IpCommand => ({ family, line: text, essential: true })

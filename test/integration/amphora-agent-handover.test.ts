@@ -1,0 +1,131 @@
+import { execFileSync } from 'node:child_process'
+import t from 'tap'
+import type { Desired } from '../../amphora-agent/protocol/desired.js'
+import type { Handover } from '../../amphora-agent/protocol/handover.js'
+import { createAmphora, createNamespace, until } from '../support/amphora.js'
+import { desire, server } from '../support/amphora-desired.js'
+
+const MAC = '02:00:0a:43:00:01'
+const [VIP, OWN, PEER] = ['10.67.0.100', '10.67.0.11', '10.67.0.12']
+const TUNNEL = 'handover0'
+
+const amphora = await createAmphora()
+const client = createNamespace()
+t.teardown(async () => {
+  await client.end()
+  await amphora.destroy()
+})
+await client.ready
+await amphora.traffic.ask('member', { port: 9001, name: 'member-1' })
+execFileSync('nsenter', [
+  ...['-t', String(amphora.initPid), '-n', 'ip', 'link', 'add', 'p0', 'address', MAC],
+  ...['type', 'veth', 'peer', 'name', 'vip', 'netns', String(client.pid)],
+])
+
+const vips: Handover['vips'] = [{ address: VIP, subnet: '10.67.0.0/24', gateway: null }]
+const leaving = (seconds: number): Handover => ({
+  role: 'leaving',
+  own: OWN,
+  peer: PEER,
+  interface: 'vip0',
+  vips,
+  seconds,
+})
+const card = { mac: MAC, name: 'vip0', mtu: 1500, addresses: [`${OWN}/24`], routes: [] }
+const lost = { ...card, vips: [] }
+const held = { ...card, vips }
+
+/** The agent's answer, by whichever agent runs now. */
+async function ask(request: Record<string, unknown>) {
+  const agent = await amphora.connect()
+  try {
+    return await agent.send(request)
+  } finally {
+    agent.end()
+  }
+}
+
+const apply = async ({ generation, interfaces }: { generation: number; interfaces: Desired['interfaces'] }) =>
+  t.match(
+    await ask({ verb: 'apply', desired: desire({ generation, servers: [server(1)], changes: { interfaces } }) }),
+    {
+      ok: true,
+    },
+  )
+
+async function drained() {
+  const agent = await amphora.connect()
+  try {
+    return (await agent.ask('hello')).drain
+  } finally {
+    agent.end()
+  }
+}
+
+const inside = (...words: string[]) => amphora.inside('ip', ...words)
+const hasTunnel = () => inside('-o', 'link').includes(TUNNEL)
+
+t.test('a handover', async t => {
+  await apply({ generation: 1, interfaces: [held] })
+  t.match(await ask({ verb: 'handover', handover: leaving(60) }), { ok: true })
+
+  await t.test('keeps the VIP as an address that nobody is told of, when it is lost on the network', async t => {
+    await apply({ generation: 2, interfaces: [lost] })
+    t.match(inside('-o', 'addr', 'show', 'dev', 'lo'), VIP)
+    t.notMatch(inside('-o', 'addr', 'show', 'dev', 'vip0'), VIP)
+    t.match(inside('rule'), `from ${VIP} lookup 300`)
+  })
+  await t.test('stands when it is asked for again, and when the agent is killed', async t => {
+    const index = inside('-o', 'link', 'show', TUNNEL).split(':')[0]
+    t.match(await ask({ verb: 'handover', handover: leaving(60) }), { ok: true })
+    await amphora.killAgent()
+    t.equal(await drained(), null)
+    t.equal(inside('-o', 'link', 'show', TUNNEL).split(':')[0], index, 'the same tunnel')
+  })
+  await t.test('ends by itself, and leaves nothing', async t => {
+    t.match(await ask({ verb: 'handover', handover: leaving(1) }), { ok: true })
+    await until(() => !hasTunnel() || null)
+    await until(() => !amphora.inside('nft', 'list', 'tables').includes('handover') || null)
+    t.notMatch(inside('rule'), VIP)
+    t.notMatch(inside('-o', 'addr', 'show', 'dev', 'lo'), VIP)
+    t.equal(amphora.inside('cat', '/proc/sys/net/ipv4/conf/vip0/forwarding').trim(), '0')
+  })
+  await t.test('is nothing for the one that has the VIP already: its connections stay its own', async t => {
+    await apply({ generation: 3, interfaces: [held] })
+    const handover = { ...leaving(60), role: 'taking-over' }
+    t.match(await ask({ verb: 'handover', handover }), { ok: true })
+    t.notOk(hasTunnel())
+  })
+  await t.test('leaves nothing when it cannot be set up', async t => {
+    const impossible = { ...leaving(60), interface: 'nowhere0' }
+    t.match(await ask({ verb: 'handover', handover: impossible }), { ok: false })
+    t.notOk(hasTunnel())
+    t.notMatch(amphora.inside('nft', 'list', 'tables'), /handover/)
+  })
+})
+
+t.test('an amphora that drains', async t => {
+  await apply({ generation: 4, interfaces: [held] })
+  await amphora.traffic.ask('openRequest', { port: 8080 })
+  t.match(await ask({ verb: 'drain', seconds: 600 }), { ok: true })
+
+  await t.test('accepts nothing new', async t => {
+    await until(async () => (await amphora.traffic.get('http://127.0.0.1:8080/').catch(() => true)) === true || null)
+    t.match(await drained(), { ended: false })
+  })
+  await t.test('goes on when the agent is killed', async t => {
+    await amphora.killAgent()
+    t.match(await drained(), { ended: false })
+  })
+  await t.test('cuts what is left at the limit, says how much, and does not serve again', async t => {
+    t.match(await ask({ verb: 'drain', seconds: 0 }), { ok: true })
+    const drain = await until(async () => {
+      const drain = await drained()
+      return drain?.ended === true ? drain : null
+    })
+    t.same(drain, { ended: true, cut: 1 })
+    await amphora.killAgent()
+    t.same(await drained(), { ended: true, cut: 1 })
+    t.same((await (await amphora.connect()).ask('status')).haproxy, { running: false, pid: null, workers: 0 })
+  })
+})
