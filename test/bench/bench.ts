@@ -6,6 +6,7 @@ import { benchChangeToTraffic } from './change-to-traffic.js'
 import { benchDoors } from './doors.js'
 import { benchFirstTraffic } from './first-traffic.js'
 import { benchKeyManager } from './key-manager.js'
+import { benchRandomChanges } from './random-changes.js'
 import { benchRendering } from './rendering.js'
 
 /** Sections of docs/benchmarks.md, by the words that choose them on the command line. */
@@ -25,6 +26,10 @@ const SECTIONS: Readonly<Record<string, { title: string; parts: (root: string) =
   change: {
     title: 'From a change of a member to traffic',
     parts: async root => [await benchChangeToTraffic(root)],
+  },
+  'random-changes': {
+    title: 'Random changes under traffic',
+    parts: async () => [await benchRandomChanges()],
   },
   'key-manager': {
     title: 'Key manager',

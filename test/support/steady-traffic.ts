@@ -1,0 +1,150 @@
+import { createHash, randomBytes } from 'node:crypto'
+import { Agent, createServer, get, type IncomingMessage, request, type ServerResponse } from 'node:http'
+import type { Socket } from 'node:net'
+import { setTimeout as pause } from 'node:timers/promises'
+
+/*
+ * Clients of every kind and the members that answer them, for a time full of changes. Members are all addresses of 127.0.0.0/8 on one port, so that
+ * an answer says which one it came from.
+ */
+
+const KINDS = ['keep-alive', 'new', 'slow', 'websocket', 'download'] as const
+export type Kind = (typeof KINDS)[number]
+
+/** A request or connection that did not end as it should; the member is known from the moment it has answered. */
+export type Failure = { kind: Kind; member: string | null; beganAt: number; endedAt: number; reason: string }
+export type Tally = { done: Record<Kind, number>; failures: Failure[] }
+
+/** What RFC 6455 has a server add to the client's key. */
+const WEBSOCKET = '258EAFA5-E914-47DA-95CA-C5AB0DC85B11'
+const SLOW_MS = 2_500
+const DOWNLOAD_PIECES = 40
+const PIECE = Buffer.alloc(16_384, 'x')
+
+/** Serves until the process ends. */
+export function startMembers(port: number): Promise<void> {
+  const answer = async ({ url, socket }: IncomingMessage, response: ServerResponse) => {
+    const member = socket.localAddress ?? ''
+    response.setHeader('X-Member', member)
+    if (url === '/slow') await pause(SLOW_MS)
+    if (url !== '/download') return response.end(member)
+    response.setHeader('Content-Length', DOWNLOAD_PIECES * PIECE.length)
+    for (let piece = 0; piece < DOWNLOAD_PIECES && !response.destroyed; piece++) {
+      response.write(PIECE)
+      await pause(100)
+    }
+    response.end()
+  }
+  const server = createServer((incoming, response) => {
+    answer(incoming, response).catch(() => response.destroy())
+  })
+  server.keepAliveTimeout = 60_000
+  server.on('upgrade', ({ headers, socket: { localAddress } }, socket: Socket) => {
+    socket.on('error', () => socket.destroy())
+    const accepted = createHash('sha1').update(`${headers['sec-websocket-key']}${WEBSOCKET}`).digest('base64')
+    const lines = ['HTTP/1.1 101 Switching Protocols', 'Upgrade: websocket', 'Connection: Upgrade']
+    socket.write([...lines, `Sec-WebSocket-Accept: ${accepted}`, `X-Member: ${localAddress}`, '', ''].join('\r\n'))
+    socket.on('data', piece => socket.write(piece))
+    socket.on('end', () => socket.end())
+  })
+  return new Promise((resolve, reject) => {
+    server.on('error', reject)
+    server.listen(port, '0.0.0.0', 4096, resolve)
+  })
+}
+
+/**
+ * Begins clients of all kinds, each with its next request after the last.
+ * @param longestMs of a WebSocket
+ * @returns what ends them, once what is under way has ended too
+ */
+export function startClients(url: string, each: number, longestMs: number): () => Promise<Tally> {
+  let running = true
+  const tally: Tally = {
+    done: { 'keep-alive': 0, new: 0, slow: 0, websocket: 0, download: 0 },
+    failures: [],
+  }
+  const client = async (kind: Kind, seat: number) => {
+    const agent = new Agent({ keepAlive: kind === 'keep-alive', maxSockets: 1 })
+    for (let round = 0; running; round++) {
+      const beganAt = Date.now()
+      const attempt: { member: string | null } = { member: null }
+      try {
+        if (kind === 'websocket') await converse(url, attempt, ((seat * 7 + round * 3) % 10) * (longestMs / 10) + 200)
+        else await fetchWhole(`${url}${kind === 'slow' || kind === 'download' ? kind : ''}`, agent, attempt)
+        tally.done[kind]++
+      } catch (error) {
+        tally.failures.push({ kind, ...attempt, beganAt, endedAt: Date.now(), reason: String(error) })
+      }
+      await pause(20)
+    }
+    agent.destroy()
+  }
+  const ended = Promise.all(KINDS.flatMap(kind => Array.from({ length: each }, (_, seat) => client(kind, seat))))
+  return async () => {
+    running = false
+    await ended
+    return tally
+  }
+}
+
+type Attempt = { member: string | null }
+
+function memberOf({ headers }: IncomingMessage): string | null {
+  const member = headers['x-member']
+  return typeof member === 'string' ? member : null
+}
+
+function fetchWhole(url: string, agent: Agent, attempt: Attempt): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const outgoing = get(url, { agent, timeout: 20_000 }, response => {
+      attempt.member = memberOf(response)
+      response.on('error', reject)
+      response.on('end', () => (response.statusCode === 200 ? resolve() : reject(new Error(`${response.statusCode}`))))
+      response.resume()
+    })
+    outgoing.on('timeout', () => outgoing.destroy(new Error('timeout')))
+    outgoing.on('error', reject)
+  })
+}
+
+/** Says something every 200 ms and hears it again, for so long. */
+function converse(url: string, attempt: Attempt, milliseconds: number): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const key = randomBytes(16).toString('base64')
+    const headers = {
+      Connection: 'Upgrade',
+      Upgrade: 'websocket',
+      'Sec-WebSocket-Version': 13,
+      'Sec-WebSocket-Key': key,
+    }
+    const outgoing = request(url, { agent: false, headers, timeout: 20_000 })
+    outgoing.on('error', reject)
+    outgoing.on('response', response => reject(new Error(`no upgrade: ${response.statusCode}`)))
+    const speak = async (response: IncomingMessage, socket: Socket) => {
+      attempt.member = memberOf(response)
+      let over = false
+      let heard = 0
+      socket.on('data', (piece: Buffer) => {
+        heard += piece.length
+      })
+      socket.on('error', reject)
+      socket.on('close', () => (over ? resolve() : reject(new Error('closed by the other side'))))
+      socket.on('end', () => over || socket.destroy())
+      let said = 0
+      for (const end = Date.now() + milliseconds; Date.now() < end && !socket.destroyed; ) {
+        said += 4
+        socket.write('ping')
+        await pause(200)
+      }
+      if (socket.destroyed) return
+      if (heard < said - 4) reject(new Error('what was said was not heard again'))
+      over = true
+      socket.end()
+    }
+    outgoing.on('upgrade', (response, socket: Socket) => {
+      speak(response, socket).catch(reject)
+    })
+    outgoing.end()
+  })
+}
