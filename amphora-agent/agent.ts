@@ -52,6 +52,7 @@ export async function startAgent(boot: Boot): Promise<Agent> {
   let drain: Drain | null = null
   const haproxy = createHaproxy(
     CURRENT_HAPROXY,
+    boot.limits ?? {},
     {
       onEnd: () => {
         repairs.note('HAProxy had ended: it is started again')

@@ -4,9 +4,10 @@ import { chmodSync, mkdtempSync, readFileSync, symlinkSync } from 'node:fs'
 import { constants, tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import { createControlGroups } from './control-groups.js'
 import { Failure, say } from './progress.js'
 
-const NAMESPACES = ['--pid', '--mount', '--net', '--ipc', '--fork', '--kill-child', '--mount-proc']
+const NAMESPACES = ['--pid', '--mount', '--net', '--ipc', '--cgroup', '--fork', '--kill-child', '--mount-proc']
 
 const FURNISH = `
 mount -t sysfs sysfs /sys
@@ -17,14 +18,14 @@ ip link set lo up
 `
 
 /** Process 1 of the sandbox: it collects the orphans, so it stays until the program has ended. It has no words on how that was. */
-const INIT = `${FURNISH}
+const init = mounts => `${FURNISH}${mounts}
 exec 3>&2 2>/dev/null
 "$@" 2>&3 3>&-
 exit
 `
 
 /**
- * Runs a program as root in namespaces of its own: processes, network and named network namespaces, mounts, shared memory. The kernel ends all of
+ * Runs a program as root in namespaces and control groups of its own: processes, network and named network namespaces, mounts, shared memory. The kernel ends all of
  * that, whatever the program has started, when the program ends, when `signal` aborts, and when this process dies, even by SIGKILL. A Ctrl-C in the
  * terminal reaches this process only. Files are the machine's.
  * @param words the program and its arguments
@@ -36,7 +37,8 @@ exit
  */
 export async function runInSandbox(words, { signal, onStart = () => {}, env = {}, ...options }) {
   trySandbox()
-  const program = ['unshare', ...NAMESPACES, 'bash', '-ec', INIT, 'init', ...words]
+  const groups = createControlGroups()
+  const program = [...groups.join, 'unshare', ...NAMESPACES, 'bash', '-ec', init(groups.mounts), 'init', ...words]
   const outer = spawn('setpriv', ['--pdeathsig', 'KILL', ...program], {
     ...options,
     env: { ...withoutSettings(process.env), ...env },
@@ -52,7 +54,10 @@ export async function runInSandbox(words, { signal, onStart = () => {}, env = {}
   onStart(outer)
   signal.addEventListener('abort', end)
   if (signal.aborted) end()
-  const [code] = await closed.finally(() => signal.removeEventListener('abort', end))
+  const [code] = await closed.finally(() => {
+    signal.removeEventListener('abort', end)
+    groups.remove()
+  })
   return code ?? 137
 }
 

@@ -1,4 +1,4 @@
-import { readdirSync, readFileSync } from 'node:fs'
+import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import t from 'tap'
@@ -56,6 +56,7 @@ function inventory() {
     ...readdirSync('/run/netns').map(name => `network namespace ${name}`),
     ...readdirSync('/sys/class/net').map(name => `network device ${name}`),
     ...linesOf('/proc/self/mounts').map(line => `mount ${line}`),
+    ...controlGroups().map(path => `control group ${path}`),
     ...readdirSync(temporary).map(name => `temporary file ${name}`),
     ...testDirectories(directory).map(path => `test directory ${path}`),
   ]
@@ -69,6 +70,18 @@ function describeProcess(pid) {
   } catch {
     return []
   }
+}
+
+/** Those of amphorae. A mount of the machine that is out of sight here leads nowhere; the groups of sandboxes inside go with this one. */
+function controlGroups() {
+  const roots = linesOf('/proc/self/mounts')
+    .map(line => line.split(' '))
+    .filter(([, path, type]) => type?.startsWith('cgroup') && existsSync(path))
+  return roots.flatMap(([, path]) =>
+    readdirSync(path, { withFileTypes: true })
+      .filter(entry => entry.isDirectory() && /^krater-(?!sandbox-)/.test(entry.name))
+      .map(({ name }) => join(path, name)),
+  )
 }
 
 function linesOf(path) {

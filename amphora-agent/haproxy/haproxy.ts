@@ -4,6 +4,7 @@ import type { Log } from '../log/log.js'
 import { identityOf } from '../process/process-table.js'
 import { createSupervisor } from '../process/supervisor.js'
 import { waitFor } from '../process/wait.js'
+import type { Boot } from '../protocol/boot.js'
 import {
   HAPROXY_GROUP,
   HAPROXY_MASTER_SOCKET,
@@ -17,7 +18,7 @@ import {
 import { sendCommand } from './command.js'
 import { type ProcTable, parseProcTable } from './proc-table.js'
 import { HAPROXY_PROGRAM, significantWords } from './validate.js'
-import { PERL, prepareChroot, prepareWalls } from './walls.js'
+import { prepareChroot, prepareWalls } from './walls.js'
 
 /** A configuration that serves nothing: for a HAProxy whose old workers still have connections. */
 export const IDLE_CONFIGURATION = `global
@@ -81,7 +82,13 @@ export type HaproxyEvents = {
   beforeReload: () => Promise<void>
 }
 
-export function createHaproxy(configuration: string, events: HaproxyEvents, log: Log): Haproxy {
+/** @param limits what the whole amphora may use */
+export function createHaproxy(
+  configuration: string,
+  limits: NonNullable<Boot['limits']>,
+  events: HaproxyEvents,
+  log: Log,
+): Haproxy {
   const supervisor = createSupervisor({
     name: 'HAProxy',
     program: HAPROXY_PROGRAM,
@@ -89,8 +96,9 @@ export function createHaproxy(configuration: string, events: HaproxyEvents, log:
     spawn: () => {
       const messages = openSync(HAPROXY_MESSAGES, 'a')
       const master = `${HAPROXY_MASTER_SOCKET},mode,600`
-      const words = [HAPROXY_PROGRAM, '-W', '-S', master, '-f', configuration, '-p', HAPROXY_PID_FILE]
-      const child = spawn(PERL, [prepareWalls(), ...words], {
+      const [program = HAPROXY_PROGRAM, ...first] = prepareWalls(limits)
+      const words = [...first, '-W', '-S', master, '-f', configuration, '-p', HAPROXY_PID_FILE]
+      const child = spawn(program, words, {
         detached: true,
         stdio: ['ignore', 'ignore', messages],
       })

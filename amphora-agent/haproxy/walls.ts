@@ -1,20 +1,32 @@
 import { mkdirSync, writeFileSync } from 'node:fs'
+import { availableParallelism } from 'node:os'
+import type { Boot } from '../protocol/boot.js'
 import { HAPROXY_CHROOT, STATE_DIRECTORY } from '../protocol/paths.js'
 import { seccompLauncher } from '../seccomp/launcher.js'
 import { HAPROXY_RULES } from '../seccomp/rules.js'
+import { HAPROXY_PROGRAM } from './validate.js'
 
-export const PERL = '/usr/bin/perl'
-
+const PERL = '/usr/bin/perl'
 const LAUNCHER = `${STATE_DIRECTORY}/haproxy-seccomp.pl`
+/** What HAProxy reads before its configuration: what follows from the machine and not from the load balancer. */
+const MACHINE_CONFIGURATION = `${STATE_DIRECTORY}/haproxy-machine.cfg`
 
 /**
- * Makes what HAProxy is locked up with: the directory that becomes its root, and its seccomp filter.
- * @returns the file of the Perl program through which HAProxy is started
+ * Makes what HAProxy is locked up with: the directory that becomes its root, its seccomp filter, and its share of the amphora's processes: half of
+ * them, so that the agent can still start what it needs when HAProxy was taken over. HAProxy counts the processors of the host, so it is told when the
+ * amphora may use fewer.
+ * @returns the program and its first arguments, which become HAProxy
  */
-export function prepareWalls(): string {
+export function prepareWalls({
+  processes,
+  processors = Number.POSITIVE_INFINITY,
+}: NonNullable<Boot['limits']>): string[] {
   prepareChroot()
-  writeFileSync(LAUNCHER, seccompLauncher(HAPROXY_RULES, process.arch), { mode: 0o600 })
-  return LAUNCHER
+  const launcher = seccompLauncher(HAPROXY_RULES, process.arch, { processes: processes && Math.ceil(processes / 2) })
+  writeFileSync(LAUNCHER, launcher, { mode: 0o600 })
+  const threads = Math.min(availableParallelism(), Math.ceil(processors))
+  writeFileSync(MACHINE_CONFIGURATION, `global\n    nbthread ${threads}\n`, { mode: 0o600 })
+  return [PERL, LAUNCHER, HAPROXY_PROGRAM, '-f', MACHINE_CONFIGURATION]
 }
 
 /** A new worker needs it as well. */

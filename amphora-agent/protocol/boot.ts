@@ -9,6 +9,15 @@ export const bootSchema = z.strictObject({
   /** Every beat goes to all of them. IP addresses, without brackets. */
   healthManagers: z.array(z.strictObject({ host: z.union([z.ipv4(), z.ipv6()]), port: z.int().min(1).max(65535) })),
   beatIntervalSeconds: z.number().positive(),
+  /** What the amphora may use of the machine that it runs on, as far as that is less than all of it. Threads count as processes. */
+  limits: z
+    .strictObject({
+      memoryBytes: z.int().positive(),
+      processors: z.number().positive(),
+      processes: z.int().positive(),
+    })
+    .partial()
+    .optional(),
 })
 
 export type Boot = z.output<typeof bootSchema>

@@ -1,9 +1,11 @@
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import type { ComputeDriver } from '../compute/driver.js'
+import type { Limits } from '../compute/namespace/cgroup.js'
 import { createNamespaceDriver } from '../compute/namespace/driver.js'
 import { createNoopComputeDriver } from '../compute/noop/driver.js'
 import { instanceId } from '../config/instance.js'
+import { type Configuration, configurationSchema } from '../config/schema.js'
 import type { Database } from '../database/connection.js'
 import type { Logger } from '../log/log.js'
 import type { NetworkDriver } from '../network/driver.js'
@@ -38,14 +40,17 @@ export function createNetwork({ config }: Instance, database: Database): Network
 
 export function createCompute({ config, directory }: Instance, network: NetworkDriver, log: Logger): ComputeDriver {
   if (config.compute.driver === 'noop') return createNoopComputeDriver()
-  return namespaceMachines(directory, async id => (await network.network(id))?.mtu ?? 1500, log)
+  return namespaceMachines(directory, async id => (await network.network(id))?.mtu ?? 1500, log, config.compute)
 }
 
-/** The machines of an instance, whether or not its database can be asked. */
+type ComputeSettings = Configuration['compute']
+
+/** The machines of an instance, whether or not its database can be asked. The settings matter to those that are made. */
 export function namespaceMachines(
   directory: string,
   networkMtu: (networkId: string) => Promise<number>,
   log: Logger,
+  settings: ComputeSettings = configurationSchema.parse({}).compute,
 ): ComputeDriver {
   return createNamespaceDriver({
     instance: requireInstanceId(directory),
@@ -53,6 +58,16 @@ export function namespaceMachines(
     fabric: fabricOf(directory),
     networkMtu,
     agentBundle,
+    limits: machineLimits(settings),
+    accounts: { first: settings.first_account, count: settings.accounts },
     log,
   })
+}
+
+export function machineLimits(settings: ComputeSettings): Limits {
+  return {
+    memoryBytes: settings.amphora_memory * 1024 * 1024,
+    processors: settings.amphora_processors,
+    processes: settings.amphora_processes,
+  }
 }

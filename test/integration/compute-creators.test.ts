@@ -7,6 +7,7 @@ import t from 'tap'
 import { createNamespaceDriver } from '../../controller/compute/namespace/driver.js'
 import { createAgentConnections } from '../../controller/provider/amphora/agent-connection.js'
 import type { CreatorOrders } from '../support/machine-creator.js'
+import { SHARES } from '../support/machine-shares.js'
 import { bundle, createLab, eventually, ip, processesIn, quiet } from '../support/machines.js'
 
 const programs = t.testdir({})
@@ -143,6 +144,7 @@ t.test('a creator that dies', async t => {
       fabric,
       networkMtu: async () => 1500,
       agentBundle,
+      ...SHARES,
       log: quiet,
     })
     await Promise.allSettled([driver.create(spec), second.create(spec)])

@@ -9,6 +9,7 @@ import type { ShellOptions } from 'ssh2'
 import t from 'tap'
 import { createNamespaceDriver } from '../../controller/compute/namespace/driver.js'
 import { createAgentConnections } from '../../controller/provider/amphora/agent-connection.js'
+import { SHARES } from '../support/machine-shares.js'
 import {
   asOperator,
   bundle,
@@ -326,6 +327,7 @@ t.test('what cannot become a machine is refused in words', async t => {
     fabric,
     networkMtu: async () => 1500,
     agentBundle: join(programs, 'missing.mjs'),
+    ...SHARES,
     log: quiet,
   })
   await t.rejects(broken.create(spec), { message: /missing\.mjs/ })

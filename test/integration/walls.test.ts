@@ -1,18 +1,30 @@
-import { readFileSync, readlinkSync } from 'node:fs'
+import { existsSync, readFileSync, readlinkSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:http'
 import { join } from 'node:path'
 import t from 'tap'
 import { HAPROXY_CHROOT, HAPROXY_USER } from '../../amphora-agent/protocol/paths.js'
 import { createAgentConnections } from '../../controller/provider/amphora/agent-connection.js'
 import { desire } from '../support/amphora-desired.js'
-import { bundle, createLab, execute, ip, login, processesIn, quiet } from '../support/machines.js'
+import { SHARES } from '../support/machine-shares.js'
+import {
+  asOperator,
+  bundle,
+  createLab,
+  eventually,
+  execute,
+  ip,
+  login,
+  processesIn,
+  quiet,
+} from '../support/machines.js'
 
 /**
  * An amphora whose HAProxy, and then whose agent, is the attacker's. What they try is refused by the kernel, and the amphora goes on.
  */
 const programs = t.testdir({})
 await bundle({ agent: join(import.meta.dirname, '../../amphora-agent/main.ts') }, programs)
-const lab = await createLab({ agentBundle: join(programs, 'agent.mjs') })
+const limits = { ...SHARES.limits, processors: 1 }
+const lab = await createLab({ agentBundle: join(programs, 'agent.mjs'), limits })
 const agents = createAgentConnections({ controllerKey: lab.controllerKey, log: quiet })
 t.teardown(async () => {
   await agents.stop()
@@ -101,15 +113,92 @@ t.test('HAProxy’s account reaches nobody on the management card by IPv6 either
   const [, local] = /inet6 (fe80::\S+)\//.exec(ip('-6', 'address', 'show', 'dev', card)) ?? []
   t.ok(local, 'the host has an address there')
   const call = (account = '') =>
-    inside(`${account} socat -T2 - 'TCP6:[${local}%mgmt0]:${port},connect-timeout=2' </dev/null 2>&1; true`)
+    inside(`${account} socat -T10 - 'TCP6:[${local}%mgmt0]:${port},connect-timeout=10' </dev/null 2>&1; true`)
   const asHaproxy = `setpriv --reuid=${HAPROXY_USER} --regid=${HAPROXY_USER} --clear-groups`
   t.equal(await inside('ip -6 address show dev mgmt0'), '', 'the card has no such address')
   t.match(await call(asHaproxy), /unreachable|Cannot assign|Permission denied/)
-  const address = 'fe80::1:1'
-  await inside(`echo 0 >/proc/sys/net/ipv6/conf/mgmt0/disable_ipv6; ip address add ${address}/64 dev mgmt0 nodad`)
+  await inside('echo 0 >/proc/sys/net/ipv6/conf/mgmt0/disable_ipv6')
+  await eventually('the card gives itself an address', async () =>
+    /fe80/.test(await inside('ip -6 address show dev mgmt0 -tentative')),
+  )
   t.match(await call(), /Connection refused|^$/, 'with one, root reaches the host')
   t.match(await call(asHaproxy), /Permission denied/, 'and HAProxy’s account does not')
   await inside('echo 1 >/proc/sys/net/ipv6/conf/mgmt0/disable_ipv6')
+})
+
+t.test('memory, processor and processes of an amphora are bounded, where the host has control groups', async t => {
+  const roots = readFileSync('/proc/self/mounts', 'utf8')
+    .split('\n')
+    .map(line => line.split(' '))
+    .filter(([, , type]) => type?.startsWith('cgroup'))
+    .map(([, path]) => `${path}/krater-${lab.instance}/${spec.amphoraId}`)
+  /** Null when there is no such controller here. */
+  const fileOf = (...files: string[]) =>
+    roots.flatMap(root => files.map(name => join(root, name))).find(path => existsSync(path))
+  const settingOf = (...files: string[]) => {
+    const file = fileOf(...files)
+    return file === undefined ? null : readFileSync(file, 'utf8').trim()
+  }
+  const told = JSON.parse(await inside('cat /run/krater/boot.json')).limits
+  const agentBefore = await inside('pgrep -f agent.mjs')
+
+  const memory = settingOf('memory.max', 'memory.limit_in_bytes')
+  t.equal(told.memoryBytes, memory === null ? undefined : limits.memoryBytes)
+  if (memory !== null) {
+    t.equal(Number(memory), limits.memoryBytes)
+    t.match(await inside(`perl -e '$x = "a" x ${2 * limits.memoryBytes}; print "has it"' 2>&1; echo $?`), /^137$/m)
+  } else t.comment('no memory controller here')
+
+  const processor = settingOf('cpu.max', 'cpu.cfs_quota_us')
+  t.equal(told.processors, processor === null ? undefined : limits.processors)
+  if (processor !== null) {
+    t.equal(Number(processor.split(' ')[0]), limits.processors * 100_000)
+    const throttled = () => Number(/^nr_throttled (\d+)$/m.exec(settingOf('cpu.stat') ?? '')?.[1])
+    const before = throttled()
+    // So little that a busy loop gets more, however busy the host is.
+    writeFileSync(fileOf('cpu.max', 'cpu.cfs_quota_us')!, '2000')
+    await inside("timeout 0.4 bash -c 'while :; do :; done'")
+    writeFileSync(fileOf('cpu.max', 'cpu.cfs_quota_us')!, '100000')
+    t.ok(throttled() > before, 'a busy loop is held up')
+    t.match(await inside('cat /run/krater/haproxy-machine.cfg'), /nbthread 1$/m, 'HAProxy knows')
+  } else t.comment('no cpu controller here')
+
+  const processes = settingOf('pids.max')
+  t.equal(told.processes, processes === null ? undefined : limits.processes)
+  if (processes !== null) {
+    t.equal(Number(processes), limits.processes)
+    const forks = `perl -e 'for (1 .. ${2 * limits.processes}) { $pid = fork; last unless defined $pid; if (!$pid) { sleep 60; exit } push @all, $pid }
+      print scalar @all, " "; system "echo others run" if @ARGV; kill 9, @all; 1 while wait > 0'`
+    t.ok(Number(await inside(forks)) < limits.processes, 'root forks no more')
+    const [count, words] = (
+      await inside(`${AS_HAPROXY} setpriv --reuid=${HAPROXY_USER} --clear-groups ${forks} & sleep 0.1; wait; echo`)
+    ).split(' ')
+    t.ok(Number(count) <= limits.processes / 2, `HAProxy’s account has at most half of them: ${count}`)
+    t.equal(words?.trim(), '')
+  } else t.comment('no pids controller here')
+  t.equal(await inside('pgrep -f agent.mjs'), agentBefore, 'the agent lives on')
+})
+
+t.test('no two amphorae of the host share an account', async t => {
+  const second = lab.amphora()
+  await lab.driver.create(second.spec)
+  const other = await createLab({ agentBundle: join(programs, 'agent.mjs') })
+  t.teardown(() => other.destroy())
+  // The same id in another installation looks for its accounts at the same place.
+  const third = other.amphora(spec.amphoraId)
+  await other.driver.create(third.spec)
+  const accounts = async (at: typeof target, key: string) =>
+    (await asOperator(at, key, 'cut -d: -f3 /etc/passwd /etc/group'))
+      .split('\n')
+      .filter(number => Number(number) > 65_534)
+  const all = [
+    ...new Set(await accounts(target, lab.operatorKey)),
+    ...new Set(await accounts(second.target, lab.operatorKey)),
+    ...new Set(await accounts(third.target, other.operatorKey)),
+  ]
+  t.equal(all.length, 12)
+  t.equal(new Set(all).size, all.length)
+  await lab.driver.delete(second.spec.amphoraId)
 })
 
 t.test('the amphora serves after all of that, and takes changes', async t => {

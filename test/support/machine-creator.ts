@@ -3,6 +3,7 @@ import { pino } from 'pino'
 import type { MachineSpec } from '../../controller/compute/driver.js'
 import { createNamespaceDriver } from '../../controller/compute/namespace/driver.js'
 import { createFabric } from '../../controller/network/local/fabric.js'
+import { SHARES } from './machine-shares.js'
 
 /** A process that makes one machine, to be killed while it does: reads its orders as JSON from standard input. */
 export type CreatorOrders = {
@@ -20,6 +21,7 @@ const driver = createNamespaceDriver({
   fabric: createFabric({ instance }),
   networkMtu: async () => 1500,
   agentBundle,
+  ...SHARES,
   log: pino({ level: 'silent' }),
 })
 console.log('begins')

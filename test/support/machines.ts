@@ -10,9 +10,11 @@ import ssh2, { type Client } from 'ssh2'
 import { AGENT_SOCKET } from '../../amphora-agent/protocol/messages.js'
 import { type AmphoraIdentity, amphoraIdentity, HEARTBEAT_KEY_ID } from '../../controller/compute/amphora-identity.js'
 import type { MachineSpec } from '../../controller/compute/driver.js'
+import type { Limits } from '../../controller/compute/namespace/cgroup.js'
 import { createNamespaceDriver } from '../../controller/compute/namespace/driver.js'
 import type { Port } from '../../controller/network/driver.js'
 import { createFabric } from '../../controller/network/local/fabric.js'
+import { SHARES } from './machine-shares.js'
 import { newSshKeyPair } from './ssh-keys.js'
 
 export const quiet = pino({ level: 'silent' })
@@ -39,7 +41,7 @@ export async function bundle(entryPoints: Record<string, string>, directory: str
  * An installation with an instance name, a fabric, a management network and keys of its own, in which machines can be made.
  * `destroy` leaves nothing of it.
  */
-export async function createLab({ agentBundle }: { agentBundle: string }) {
+export async function createLab({ agentBundle, limits = SHARES.limits }: { agentBundle: string; limits?: Limits }) {
   const instance = randomBytes(3).toString('hex').slice(0, 5)
   const directory = mkdtempSync(join(tmpdir(), `krater-machines-${instance}-`))
   const fabric = createFabric({ instance })
@@ -55,6 +57,8 @@ export async function createLab({ agentBundle }: { agentBundle: string }) {
     fabric,
     networkMtu: async () => 1500,
     agentBundle,
+    ...SHARES,
+    limits,
     log: quiet,
   })
   await fabric.attachHost({ networkId, mtu: 1500, interfaceName: `kt${instance}`, addresses: [`${subnet}.1/24`] })

@@ -8,7 +8,7 @@ import { checkAmphorae } from './amphorae.js'
 import { type Finding, guarded, note } from './check.js'
 import { checkDatabase } from './database.js'
 import { checkKeystone } from './keystone.js'
-import { checkDisk, checkKernel, checkPackages } from './machine.js'
+import { checkDisk, checkKernel, checkLimits, checkPackages } from './machine.js'
 import { checkService } from './service.js'
 
 /**
@@ -23,6 +23,7 @@ export async function doctor(directory: string): Promise<number> {
   const findings = [
     ...(await guarded('packages', () => checkPackages(instance))),
     ...(await guarded('kernel', checkKernel)),
+    ...(await guarded('limits', () => checkLimits(instance))),
     ...(existsSync(directory) ? await guarded('disk', () => checkDisk(instance)) : []),
     ...(await guarded('processes', () => checkService(instance, running))),
     ...(external === null ? [] : await guarded('keystone', () => checkKeystone(instance, external))),

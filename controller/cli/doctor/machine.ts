@@ -1,8 +1,12 @@
 import { execFile } from 'node:child_process'
 import { promisify } from 'node:util'
+import { seccompLauncher } from '../../../amphora-agent/seccomp/launcher.js'
+import { MACHINE_RULES } from '../../../amphora-agent/seccomp/rules.js'
+import { enforce, release } from '../../compute/namespace/cgroup.js'
+import { machineLimits } from '../drivers.js'
 import type { Instance } from '../instance.js'
 import { freeBytes, LEAST_FREE_BYTES, missingPackages } from '../up/checks.js'
-import { type Finding, fault, ok } from './check.js'
+import { type Finding, fault, note, ok } from './check.js'
 
 const run = promisify(execFile)
 const LIMIT = { timeout: 10_000 }
@@ -51,9 +55,35 @@ export async function checkKernel(): Promise<Finding[]> {
   } finally {
     await run('ip', ['netns', 'delete', namespace], LIMIT).catch(() => undefined)
   }
+  const confined = ['-e', seccompLauncher(MACHINE_RULES, process.arch), '/bin/true']
+  findings.push(await attempt('kernel', 'seccomp filters', '/usr/bin/perl', confined))
   const mounts =
     'mount -t tmpfs krater-doctor /mnt && mkdir /mnt/a /mnt/b && mount --bind /mnt/a /mnt/b && mount -t proc proc /mnt/a'
   const isolated = ['--mount', '--pid', '--fork', '--uts', '--ipc', '--propagation', 'private', 'sh', '-c', mounts]
   findings.push(await attempt('kernel', 'mount and process namespaces, tmpfs, bind mounts', 'unshare', isolated))
   return findings
+}
+
+const MOUNT_CONTROL_GROUPS =
+  'let root write below /sys/fs/cgroup; a container needs --privileged and --cgroupns=host, and nothing but groups in its root'
+
+/** Whether amphorae can be kept to their memory, processors and processes, tried with a group that is removed again. */
+export async function checkLimits({ config }: Instance): Promise<Finding[]> {
+  if (config.compute.driver === 'noop') return []
+  const name = `krater-doctor-${process.pid}`
+  const { inForce, lacking } = enforce(name, 'amphora', machineLimits(config.compute))
+  await release(name, 'amphora')
+  const { memoryBytes, processors, processes } = inForce
+  const limits = [
+    memoryBytes && `${memoryBytes / 1024 / 1024} MiB of memory`,
+    processors && `${processors} processors`,
+    processes && `${processes} processes`,
+  ].filter(limit => limit !== undefined)
+  return [
+    ...(limits.length === 0 ? [] : [ok('limits', `an amphora may use ${limits.join(', ')}`)]),
+    ...lacking.map(({ what, why }) => ({
+      ...note('limits', `amphorae have no limit of ${what}: ${why}`),
+      remedy: MOUNT_CONTROL_GROUPS,
+    })),
+  ]
 }

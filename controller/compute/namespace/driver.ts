@@ -8,9 +8,17 @@ import type { Logger } from '../../log/log.js'
 import type { Fabric } from '../../network/local/fabric.js'
 import { createQueues } from '../../process/in-turn.js'
 import type { ComputeDriver, Machine, MachineSpec } from '../driver.js'
+import { enforce, type Limits, release } from './cgroup.js'
 import { inspectMachine } from './inspect-machine.js'
 import { machineDirectory } from './machine-directory.js'
-import { type BootData, endMachine, MachineError, sshdListens, startMachine } from './machine-process.js'
+import {
+  type AccountRange,
+  type BootData,
+  endMachine,
+  MachineError,
+  sshdListens,
+  startMachine,
+} from './machine-process.js'
 import { namespacesNamed, networkNamespace } from './network-namespace.js'
 
 export type NamespaceDriverOptions = {
@@ -25,6 +33,9 @@ export type NamespaceDriverOptions = {
   agentBundle: string
   /** The Node.js program that runs it; the one that runs this when not given. */
   nodeProgram?: string
+  /** What each machine may use of the host. */
+  limits: Limits
+  accounts: AccountRange
   log: Logger
 }
 
@@ -37,6 +48,8 @@ const AMPHORA_ID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
  */
 export function createNamespaceDriver(options: NamespaceDriverOptions): ComputeDriver {
   const { instance, directory, fabric, networkMtu, agentBundle, nodeProgram = process.execPath, log } = options
+  const { limits, accounts } = options
+  const controlGroup = `krater-${instance}`
   const prefix = `krater-${instance}-`
   const inTurn = createQueues()
 
@@ -84,12 +97,13 @@ export function createNamespaceDriver(options: NamespaceDriverOptions): ComputeD
   }
 
   /** Cards first: that takes both ends away, even while a socket with unsent data holds the namespace. */
-  async function takeDown({ files, namespace }: ReturnType<typeof machineOf>): Promise<void> {
+  async function takeDown(amphoraId: string, { files, namespace }: ReturnType<typeof machineOf>): Promise<void> {
     for (const portId of files.recordedPorts()) {
       await fabric.detach(portId)
       files.forgetPort(portId)
     }
     await endMachine(files)
+    await release(controlGroup, amphoraId)
     await namespace.remove()
   }
 
@@ -98,17 +112,22 @@ export function createNamespaceDriver(options: NamespaceDriverOptions): ComputeD
     const { files, namespace } = machine
     const started = performance.now()
     if (running(machine) === null) {
-      await takeDown(machine)
+      await takeDown(spec.amphoraId, machine)
       files.prepare()
       files.forgetProcess()
       await namespace.make()
       await attachManagement(spec)
+      const { groups, inForce, lacking } = enforce(controlGroup, spec.amphoraId, limits)
+      for (const { what, why } of lacking) log.warn({ amphoraId: spec.amphoraId, why }, `no limit of ${what}`)
       await startMachine({
         directory: files,
         namespaceFile: namespace.file,
         node: realpathSync(nodeProgram),
         agentBundle: realpathSync(agentBundle),
-        bootData: bootDataOf(spec),
+        bootData: bootDataOf(spec, inForce),
+        accounts,
+        accountHint: Number.parseInt(spec.amphoraId.slice(0, 8), 16),
+        groups,
       })
     } else {
       await attachManagement(spec)
@@ -141,7 +160,7 @@ export function createNamespaceDriver(options: NamespaceDriverOptions): ComputeD
     delete: amphoraId =>
       inTurn(amphoraId, async () => {
         const machine = machineOf(amphoraId)
-        await takeDown(machine)
+        await takeDown(amphoraId, machine)
         machine.files.remove()
       }),
 
@@ -180,13 +199,10 @@ export function createNamespaceDriver(options: NamespaceDriverOptions): ComputeD
   }
 }
 
-function bootDataOf({
-  amphoraId,
-  managementPort,
-  identity,
-  healthManagers,
-  beatIntervalSeconds,
-}: MachineSpec): BootData {
+function bootDataOf(
+  { amphoraId, managementPort, identity, healthManagers, beatIntervalSeconds }: MachineSpec,
+  limits: Partial<Limits>,
+): BootData {
   const [first] = managementPort.fixedIps
   if (first === undefined) throw new MachineError(`The management port ${managementPort.id} has no address.`)
   const boot: Boot = {
@@ -195,6 +211,7 @@ function bootDataOf({
     heartbeatKeyId: identity.heartbeatKeyId,
     healthManagers,
     beatIntervalSeconds,
+    limits,
   }
   return {
     'host-key': identity.sshHostKey,

@@ -11,6 +11,12 @@ const START_LIMIT_MS = 20_000
 const SSHD_LIMIT_MS = 3_000
 const END_LIMIT_MS = 10_000
 
+/** Numbers of users and groups on the host that machines may have; no two machines have the same ones at a time. */
+export type AccountRange = { first: number; count: number }
+
+/** How many accounts a machine has beside root; see start.sh. */
+export const ACCOUNTS_OF_ONE = 4
+
 /** Files that are a machine's own or secret, by the names that furnish.sh knows. */
 export type BootData = Readonly<
   Record<
@@ -43,11 +49,19 @@ export async function startMachine(options: {
   node: string
   agentBundle: string
   bootData: BootData
+  accounts: AccountRange
+  /** Where the search for accounts that are free begins; any number. */
+  accountHint: number
+  /** Directories of the control groups that everything in the machine belongs to. */
+  groups: readonly string[]
 }): Promise<void> {
-  const { directory, namespaceFile, node, agentBundle, bootData } = options
+  const { directory, namespaceFile, node, agentBundle, bootData, accounts, accountHint, groups } = options
   const lock = openSync(directory.lock, 'a', 0o600)
   const console = openSync(directory.console, 'a', 0o600)
-  const child = spawn('/bin/bash', [join(scripts, 'start.sh'), directory.path, namespaceFile, node, agentBundle], {
+  const blocks = Math.floor(accounts.count / ACCOUNTS_OF_ONE)
+  const numbers = [accounts.first, blocks, accountHint % blocks].map(String)
+  const words = [join(scripts, 'start.sh'), directory.path, namespaceFile, node, agentBundle, ...numbers, ...groups]
+  const child = spawn('/bin/bash', words, {
     detached: true,
     cwd: '/',
     stdio: ['pipe', console, console, lock, 'pipe'],

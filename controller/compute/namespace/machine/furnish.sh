@@ -1,11 +1,11 @@
 #!/bin/bash
 # Makes the machine's own root in memory and moves into it. The host's /usr is all that is shared, read-only.
-#   furnish.sh THIS_DIRECTORY MACHINE_DIRECTORY NODE AGENT_BUNDLE
+#   furnish.sh THIS_DIRECTORY MACHINE_DIRECTORY NODE AGENT_BUNDLE FIRST_ACCOUNT
 # Standard input: one line `NAME BASE64` for each file of the machine that is secret or its own, and the line `end`.
 # Without that line the creator died half-way, and so does the machine.
 set -eu
-exec 3<&-
-here=$1 directory=$2 node=$3 agent=$4
+exec 3<&- 5>&-
+here=$1 directory=$2 node=$3 agent=$4 accounts=$5
 root=$directory/root
 
 mount -t tmpfs -o size=256m,nr_inodes=20k,mode=755,nosuid amphora "$root"
@@ -13,7 +13,7 @@ cd "$root"
 mkdir -m 755 usr etc dev proc sys run var opt mnt
 mkdir -m 1777 tmp
 mkdir -m 700 root
-mkdir -p var/lib var/log var/empty opt/krater etc/ssh etc/ssl etc/haproxy run/sshd
+mkdir -p var/lib var/log var/empty opt/krater etc/krater etc/ssh etc/ssl etc/haproxy run/sshd
 
 share() { # SOURCE TARGET: a directory or file of the host, read-only; nothing when the host has none
   [ -e "$1" ] || return 0
@@ -29,6 +29,9 @@ share "$node" opt/krater/node
 share "$agent" opt/krater/agent.mjs
 
 cp -R "$here/etc/." etc/
+# passwd and group name the accounts of a machine FIRST+0 to FIRST+3.
+sed -i "s/FIRST+0/$accounts/g; s/FIRST+1/$((accounts + 1))/g; s/FIRST+2/$((accounts + 2))/g; s/FIRST+3/$((accounts + 3))/g" \
+  etc/passwd etc/group
 cp "$here/init.sh" "$here/management.sh" opt/krater/
 for name in ld.so.cache ld.so.conf services protocols localtime; do
   [ ! -e "/etc/$name" ] || cp -P "/etc/$name" "etc/$name"
@@ -75,7 +78,7 @@ while read -r name content; do
   host-key) file=etc/ssh/ssh_host_ed25519_key mode=600 ;;
   controller-key) file=etc/ssh/authorized_keys/krater mode=644 ;;
   operator-key) file=etc/ssh/authorized_keys/root mode=644 ;;
-  boot) file=run/krater/boot.json mode=600 ;;
+  boot) file=etc/krater/boot.json mode=600 ;;
   management-address) file=etc/management-address mode=644 ;;
   hostname) file=etc/hostname mode=644 ;;
   seccomp) file=opt/krater/seccomp.pl mode=644 ;;
@@ -87,6 +90,8 @@ while read -r name content; do
 done
 exec </dev/null
 [ -n "$complete" ] || { echo 'the boot data ended too early' >&2; exit 1; }
+# Where the agent looks for it; process 1 puts it there again when somebody has removed it.
+cp -p etc/krater/boot.json run/krater/boot.json
 hostname -F etc/hostname
 
 : >"$directory/ready"

@@ -1,10 +1,11 @@
 #!/bin/bash
 # Runs outside of the machine and becomes the process that holds it: as long as this process lives, so does the machine.
-#   start.sh MACHINE_DIRECTORY NETWORK_NAMESPACE_FILE NODE AGENT_BUNDLE
+#   start.sh MACHINE_DIRECTORY NETWORK_NAMESPACE_FILE NODE AGENT_BUNDLE FIRST_ACCOUNT BLOCKS BLOCK CONTROL_GROUP...
 # Open files: 0 the boot data (see furnish.sh), 3 the lock of the machine, 4 where readiness is reported.
 set -eu
 umask 022
-directory=$1 namespace=$2
+directory=$1 namespace=$2 node=$3 agent=$4 first=$5 blocks=$6 block=$7
+shift 7
 here=$(cd -- "$(dirname -- "$0")" && pwd)
 
 flock --nonblock 3 || { echo 'this machine is running already' >&2; exit 75; }
@@ -22,10 +23,22 @@ for fd in /proc/self/fd/*; do
   [ "$fd" -le 4 ] || [ "$fd" = 255 ] || exec {fd}>&- || true
 done
 
+# Accounts are the whole host's, for there are no user namespaces: four numbers in a row are this machine's as long as its holder has their lock.
+locks=/run/krater-accounts
+mkdir -p -m 700 "$locks"
+for ((tried = 0; ; tried++)); do
+  [ "$tried" -lt "$blocks" ] || { echo 'every account is some other machine'"'"'s' >&2; exit 1; }
+  accounts=$((first + 4 * ((block + tried) % blocks)))
+  exec 5>>"$locks/$accounts"
+  ! flock --nonblock 5 || break
+done
+
+for group in "$@"; do echo 0 >"$group/cgroup.procs"; done
+
 # The hard limit only: HAProxy raises its own from it. Core files would hold private keys.
 ulimit -Hn 1048576 2>/dev/null || true
 ulimit -c 0
 cd /
 exec nsenter --net="$namespace" \
-  unshare --mount --pid --uts --ipc --fork --kill-child \
-  /bin/bash "$here/furnish.sh" "$here" "$directory" "$3" "$4"
+  unshare --mount --pid --uts --ipc ${1:+--cgroup} --fork --kill-child \
+  /bin/bash "$here/furnish.sh" "$here" "$directory" "$node" "$agent" "$accounts"
