@@ -1,5 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import { mkdirSync } from 'node:fs'
+import { answerInit } from './answering.js'
 import { apply, type Parts, releaseOwnVips, resume } from './apply/apply.js'
 import { CURRENT_HAPROXY, CURRENT_KEEPALIVED, openStore } from './apply/store.js'
 import { openHandovers } from './handover/handover.js'
@@ -170,9 +171,11 @@ export async function startAgent(boot: Boot): Promise<Agent> {
     }
   }
   const server = await serve(handle, log)
+  const endAnswering = answerInit()
 
   return {
     stop: async () => {
+      endAnswering()
       await server.close()
       await changes
       drain?.close()

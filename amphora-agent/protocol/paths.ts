@@ -7,6 +7,9 @@ export const STATE_DIRECTORY = '/run/krater'
 /** Written by whoever makes the machine, mode 0600; see boot.ts. */
 export const BOOT_FILE = '/run/krater/boot.json'
 
+/** Touched by the agent whenever it has answered itself on its socket. */
+export const AGENT_ANSWERED_FILE = '/run/krater/agent.answered'
+
 /** `stats socket` of the HAProxy worker: mode 600, level admin, expose-fd listeners. */
 export const HAPROXY_SOCKET = '/run/krater/haproxy.sock'
 

@@ -262,6 +262,35 @@ t.test('a machine', async t => {
     t.notMatch(await inside('ps axo stat'), /^Z/m, 'no zombie')
   })
 
+  t.test('has a process 1 that notices when sshd or the agent hangs, or when its socket is gone', async t => {
+    const limit = 30_000
+    const isSshd = (pid: number) => readFileSync(`/proc/${pid}/cmdline`, 'utf8').includes('sshd')
+    const sshds = () => childrenOf(lab.firstProcessOf(amphoraId)).filter(isSshd)
+    const [sshd] = sshds()
+    process.kill(sshd!, 'SIGSTOP')
+    await eventually('another sshd', () => sshds().length > 0 && !sshds().includes(sshd!), limit)
+    const login = () => inside('echo welcome').catch(() => null)
+    t.equal(await eventually('a login', login, limit), 'welcome\n')
+
+    for (const harm of [
+      'kill -STOP $(pgrep -f [a]gent.mjs)',
+      'rm /run/krater/agent.sock',
+      'rm -rf /run/krater; kill -9 $(pgrep -f [a]gent.mjs)',
+    ]) {
+      await inside(harm)
+      agents.close(amphoraId)
+      t.match(
+        await eventually(
+          `an agent after ${harm}`,
+          () => agents.request(target, hello, { timeoutMs: 1_000 }).catch(() => null),
+          limit,
+        ),
+        { protocolVersion: 1 },
+        harm,
+      )
+    }
+  })
+
   t.test('whose process 1 is killed is stopped; create brings it back, and the connection with it', async t => {
     const before = await agents.request(target, hello)
     process.kill(lab.firstProcessOf(amphoraId), 'SIGKILL')
