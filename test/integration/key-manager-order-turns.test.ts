@@ -60,6 +60,29 @@ t.test('workers that take orders of one project at once leave none over', async 
   t.same(done.sort(), names.map(name => `shared ${name}`).sort(), 'each once')
 })
 
+t.test('a project that has orders under way comes after those that have none', async t => {
+  for (let made = 0; made < 6; made++) await order('key', AES, tokenOf('member', 'busy'))
+  const claims = { ...claimsIn('quick', 'slow'), limit: 2 }
+  t.equal((await claimDue(database, claims)).length, 2)
+  for (let project = 0; project < 12; project++) {
+    const id = await order('key', AES, tokenOf('member', `idle ${project}`))
+    t.match(await claimDue(database, { ...claims, limit: 1 }), [{ id }])
+  }
+  await database('secret_order').delete()
+})
+
+t.test('keys that take long are in a lane of their own', async t => {
+  const laneOf = async (algorithm: string, bit_length: number) => {
+    const id = await order('asymmetric', { algorithm, bit_length })
+    return (await database('secret_order').where({ id }).first()).lane
+  }
+  t.equal(await laneOf('rsa', 2048), 'primes')
+  t.equal(await laneOf('RSA', 4096), 'large primes')
+  t.equal(await laneOf('dsa', 3072), 'large primes')
+  t.equal(await laneOf('ec', 256), 'quick')
+  await database('secret_order').delete()
+})
+
 t.test('RSA keys of certificate orders are among those that look for primes, named or not', async t => {
   const laneOf = async (meta: Json) => {
     const id = await order('certificate', meta)
@@ -67,7 +90,8 @@ t.test('RSA keys of certificate orders are among those that look for primes, nam
   }
   const subject_dn = 'CN=x'
   t.equal(await laneOf({ subject_dn }), 'primes')
-  t.equal(await laneOf({ subject_dn, bit_length: 4096, algorithm: '' }), 'primes')
+  t.equal(await laneOf({ subject_dn, bit_length: 2048, algorithm: '' }), 'primes')
+  t.equal(await laneOf({ subject_dn, bit_length: 4096, algorithm: '' }), 'large primes')
   t.equal(await laneOf({ subject_dn, algorithm: 'RSA' }), 'primes')
   t.equal(await laneOf({ subject_dn, algorithm: 'ec' }), 'quick')
   t.equal(await laneOf({ request_data: 'x', subject_dn, algorithm: 'rsa' }), 'quick')

@@ -3,12 +3,15 @@ import type { Database } from '../../../database/connection.js'
 import { query } from '../../../database/query.js'
 import { ORDER_CHANNEL } from '../wake-channel.js'
 
-/** Orders that make large primes wait for each other and nobody else; see the column of the same name. */
-export const LANES = ['quick', 'primes'] as const
+/** Orders wait behind others of like cost only; see the column of the same name. */
+export const LANES = ['quick', 'primes', 'large primes'] as const
 
 export type Lane = (typeof LANES)[number]
 
 const OPEN = `t.status IN ('PENDING', 'PROCESSING') AND t.deleted_at IS NULL`
+
+/** SQL: a worker is at it. */
+const UNDER_WAY = `t.status = 'PROCESSING' AND t.deleted_at IS NULL AND NOT ${NOT_HELD}`
 
 const NOT_PUT_OFF = '(t.retry_at IS NULL OR t.retry_at <= now())'
 
@@ -38,7 +41,7 @@ const dueIn = (lane: Lane): string =>
 const SPARE_CANDIDATES = 32
 
 /**
- * SQL of what a worker chooses among, for DUE_ORDER: of every project that waits in a lane its oldest orders, numbered. The projects are found one after
+ * SQL of what a worker chooses among, for DUE_ORDER: of every project that waits in a lane its oldest orders, numbered from behind those that it has under way. The projects are found one after
  * the other in the index, so that a long queue of one of them is not read.
  */
 const candidatesIn = (lane: Lane): string => `
@@ -49,14 +52,21 @@ const candidatesIn = (lane: Lane): string => `
       SELECT t.project_id AS id FROM secret_order t
        WHERE ${OPEN} AND t.lane = '${lane}' AND t.project_id > p.id ORDER BY t.project_id LIMIT 1) next),
   most AS (SELECT ?::integer + ${SPARE_CANDIDATES} AS candidates)
-  SELECT o.id, row_number() OVER (PARTITION BY p.id ORDER BY o.created_at, o.id) AS turn, random() AS chance
+  SELECT o.id, random() AS chance,
+         row_number() OVER (PARTITION BY p.id ORDER BY o.created_at, o.id) + under_way.count AS turn
     FROM project p CROSS JOIN LATERAL (
+      SELECT count(*) FROM secret_order t
+       WHERE ${UNDER_WAY} AND t.lane = '${lane}' AND t.project_id = p.id) under_way
+    CROSS JOIN LATERAL (
       SELECT t.id, t.created_at FROM secret_order t
        WHERE ${NOT_HELD} AND ${dueIn(lane)} AND t.project_id = p.id
        ORDER BY t.created_at, t.id LIMIT (SELECT candidates FROM most)) o
    ORDER BY turn, chance LIMIT (SELECT candidates FROM most)`
 
-/** Of each project what waits longest goes first; each has the same chance to be next, however many orders it has given. */
+/**
+ * Of each project what waits longest goes first, and a project with less under way before one with more; among equals each has the same chance, however many
+ * orders it has given.
+ */
 const DUE_ORDER = 'c.turn, c.chance'
 
 /** How orders of a lane are claimed. A claim counts the one before it when that ended without a word. */

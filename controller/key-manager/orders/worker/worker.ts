@@ -16,13 +16,17 @@ export type OrderWorkerOptions = OrderContext & {
 }
 
 /**
- * Carries out orders until stopped, each exactly once; see startClaimLoop. Any number of workers share one database. As many large primes
- * are looked for at once as there are processors. Projects take turns: one with many orders does not keep the others waiting. An order that
+ * Carries out orders until stopped, each exactly once; see startClaimLoop. Any number of workers share one database. Searches for
+ * primes run on as many processors as there are, those for large ones leave one free. Projects take turns: one with many orders does not keep the others waiting. An order that
  * ends its worker time after time ends in ERROR itself.
  */
 export async function startOrderWorker(options: OrderWorkerOptions): Promise<{ stop: () => Promise<void> }> {
   const { database, databaseUrl, config, log, owner = nameLeaseOwner() } = options
-  const concurrency: Record<Lane, number> = { quick: config.concurrency, primes: computationsAtOnce() }
+  const concurrency: Record<Lane, number> = {
+    quick: config.concurrency,
+    primes: computationsAtOnce(),
+    'large primes': Math.max(1, computationsAtOnce() - 1),
+  }
   const freed = await releaseClaimsOfDead(database, 'secret_order').catch(() => [])
   if (freed.length > 0) log.info({ orders: freed }, 'a worker died over these; they go on')
   const loops = LANES.map(lane => ({
