@@ -11,6 +11,7 @@ import { authenticate, callerOf, placeOf } from '../identity/authenticate.js'
 import type { TokenValidator } from '../identity/caller.js'
 import type { Logger } from '../log/log.js'
 import { aclRoutes } from './acls/routes.js'
+import { createRefusalLog } from './audit/refusals.js'
 import { CRL_ROUTE } from './certificate-authorities/crl-url.js'
 import { publicRevocationList } from './certificate-authorities/public-crl.js'
 import { certificateAuthorityRoutes } from './certificate-authorities/routes.js'
@@ -82,7 +83,8 @@ export function createKeyManagerApi(options: KeyManagerApiOptions): Koa {
     ...[secretRoutes, containerRoutes, aclRoutes, orderRoutes, quotaRoutes, transportKeyRoutes],
     ...[certificateAuthorityRoutes, secretStoreRoutes],
   ]
-  for (const routesOf of families) addRoutes(router, routesOf(options), options, baseOf)
+  const record = createRefusalLog(database, log)
+  for (const routesOf of families) addRoutes(router, routesOf(options), options, baseOf, record)
   // HEAD is no method of this API, though the router would answer it like GET.
   for (const layer of router.stack) layer.methods = layer.methods.filter(method => method !== 'HEAD')
   app.use(router.routes())

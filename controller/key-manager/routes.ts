@@ -5,7 +5,8 @@ import type { Database } from '../database/connection.js'
 import { readBytes, readJson } from '../http/body.js'
 import { ApiError, badRequest, forbidden } from '../http/errors.js'
 import type { Caller } from '../identity/caller.js'
-import { type Actor, type AuditAction, type AuditEntry, recordAudit } from './audit/record.js'
+import type { Actor, AuditAction, AuditEntry } from './audit/record.js'
+import type { RecordRefusal } from './audit/refusals.js'
 import { CryptoUnavailable } from './crypto/backend.js'
 import type { Keyring } from './crypto/keyring.js'
 import { trimmed } from './input.js'
@@ -74,8 +75,9 @@ const AUDITED: Readonly<Partial<Record<Operation, Pick<AuditEntry, 'targetType'>
 export function addRoutes(
   router: Router,
   routes: Routes,
-  { database, config }: Service,
+  { config }: Service,
   baseOf: (ctx: Context) => string,
+  record: RecordRefusal,
 ): void {
   for (const [route, handle] of Object.entries(routes) as [Route, Handler][]) {
     const [method, path] = route.split(' ') as [string, string]
@@ -88,7 +90,7 @@ export function addRoutes(
         send(ctx, await handle(call))
       } catch (thrown) {
         const error = asAnswered(thrown)
-        if (audited !== undefined) await recordRefusal(database, call, audited, error)
+        if (audited !== undefined) await recordRefusal(record, call, audited, error)
         throw error
       }
     })
@@ -154,7 +156,7 @@ export function whoIs({ user, project, roles }: Caller): Who {
 }
 
 async function recordRefusal(
-  database: Database,
+  record: RecordRefusal,
   { actor, params }: Call,
   audited: Pick<AuditEntry, 'targetType' | 'action'>,
   error: unknown,
@@ -163,5 +165,5 @@ async function recordRefusal(
   // A request that cannot be understood, or asks for what does not exist, has done nothing.
   if (status !== 403 && status !== 409 && status < 500) return
   const outcome = status === 403 ? 'denied' : 'failure'
-  await recordAudit(database, actor, { ...audited, outcome, targetId: params.id ?? null, detail: { status } })
+  await record(actor, { ...audited, outcome, targetId: params.id ?? null, detail: { status } })
 }
