@@ -22,6 +22,7 @@ export const OID = {
   subjectAltName: '2.5.29.17',
   basicConstraints: '2.5.29.19',
   crlNumber: '2.5.29.20',
+  nameConstraints: '2.5.29.30',
   reasonCode: '2.5.29.21',
   crlDistributionPoints: '2.5.29.31',
   authorityKeyIdentifier: '2.5.29.35',
@@ -60,6 +61,13 @@ export const authorityKeyIdentifier = (identifier: Buffer): Asn1 =>
 /** @param critical when the subject has no other name */
 export const subjectAltName = (names: readonly GeneralName[], critical: boolean): Asn1 =>
   extension(OID.subjectAltName, encodeGeneralNames(names), { critical })
+
+/** @param permitted bases of subtrees, each a GeneralName; names of a kind that is not among them are free */
+export const nameConstraints = (permitted: readonly Asn1[], excluded: readonly Asn1[]): Asn1 => {
+  const part = (number: number, bases: readonly Asn1[]) =>
+    bases.length === 0 ? [] : [tagged(number, ...bases.map(base => sequence(base)))]
+  return extension(OID.nameConstraints, sequence(...part(0, permitted), ...part(1, excluded)), { critical: true })
+}
 
 export const crlDistributionPoint = (url: string): Asn1 =>
   extension(

@@ -107,6 +107,42 @@ t.test('a request of the client: the certificate alone', async t => {
   }
 })
 
+t.test('a CA for each project, that may certify its names alone, when the operator wants that', async t => {
+  const { certificate_authority: defaults } = manager.config
+  const settings = { ...defaults, project_cas: true, project_names: [{ project: FOREIGN, name: 'theirs.example' }] }
+  const service = { ...manager, config: { ...manager.config, certificate_authority: settings } }
+  const own = certificateOrderExecutor(service, createCaBackends(service))
+  const signal = new AbortController().signal
+  const ordered = async (subject_dn: string) => own(await waiting({ algorithm: 'ec', subject_dn }), signal)
+  const outcomes = await Promise.all([ordered('CN=www.example.com'), ordered('CN=mail.example.com')])
+  const files = outcomes.map(outcome => {
+    if (outcome.kind !== 'made') throw new Error(JSON.stringify(outcome))
+    const pem = (role: string) => fileOf(outcome.secrets.find(made => made.role === role)?.payload ?? '')
+    return { certificate: pem('certificate'), intermediates: pem('intermediates') }
+  })
+  for (const { certificate, intermediates } of files) {
+    const verified = openssl(['verify', '-x509_strict', '-CAfile', rootFile, '-untrusted', intermediates, certificate])
+    t.match(verified, { status: 0 }, verified.text)
+  }
+  const made = await database('certificate_authority').where({ project_id: OWN, name: 'Project CA' })
+  t.equal(made.length, 1, 'one, however many ask at once')
+  t.match(openssl(['x509', '-noout', '-text'], made[0].certificate), {
+    text: /Name Constraints: critical\s+Excluded:[\s\S]*DNS:localhost[\s\S]*DNS:theirs.example/,
+  })
+  t.match(await ordered('CN=www.theirs.example'), { kind: 'failed', statusCode: '400', reason: /another project/ })
+  for (const subject of ['CN=localhost', 'CN=*.com', 'CN=127.0.0.1']) {
+    t.match(await ordered(subject), { kind: 'failed', statusCode: '400', subStatus: 'cert_invalid_operation' }, subject)
+  }
+  await database('certificate_authority').where({ id: made[0].id }).delete()
+})
+
+t.test('reserved names are refused', async t => {
+  for (const subject_dn of ['CN=localhost', 'CN=*.com', 'CN=::1']) {
+    const id = await order('certificate', { algorithm: 'ec', subject_dn })
+    t.match(await ended(id), { status: 'ERROR', error_status_code: '400' }, subject_dn)
+  }
+})
+
 t.test('under a CA of the project, with what a TLS server must send', async t => {
   const ca = await subordinate()
   const record = await ended(await order('certificate', { ca_id: ca, algorithm: 'ec', subject_dn: 'CN=a.example' }))

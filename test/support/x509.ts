@@ -8,6 +8,7 @@ import {
   authorityExtensions,
   endEntityExtensions,
 } from '../../controller/key-manager/certificate-authorities/internal/profiles.js'
+import type { Asn1 } from '../../controller/x509/asn1.js'
 import { randomSerial, readCaCertificate, writeCertificate } from '../../controller/x509/certificate.js'
 import { readCertificateRequest } from '../../controller/x509/certificate-request.js'
 import { parseDistinguishedName } from '../../controller/x509/distinguished-name.js'
@@ -61,8 +62,14 @@ const validity = () => ({ notBefore: new Date(Date.now() - 60_000), notAfter: ne
 
 export type Authority = { key: KeyObject; pem: string }
 
-/** A CA with its certificate. @param parent null for a root */
-export function authority(name: string, key: KeyObject, pathLength: number, parent: Authority | null): Authority {
+/** A CA with its certificate. @param parent null for a root @param constraints its extension of name constraints */
+export function authority(
+  name: string,
+  key: KeyObject,
+  pathLength: number,
+  parent: Authority | null,
+  constraints: readonly Asn1[] = [],
+): Authority {
   const publicKey = publicKeyOf(key)
   const above = parent === null ? null : readCaCertificate(parent.pem)
   const subject = encodeName(parseDistinguishedName(name))
@@ -74,7 +81,7 @@ export function authority(name: string, key: KeyObject, pathLength: number, pare
       issuer: above?.subject ?? subject,
       subject,
       publicKey,
-      extensions: authorityExtensions(publicKey, pathLength, issuer),
+      extensions: authorityExtensions(publicKey, pathLength, issuer, constraints),
     },
     parent?.key ?? key,
   )

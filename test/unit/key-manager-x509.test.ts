@@ -2,6 +2,9 @@ import 'reflect-metadata'
 import { createPrivateKey, X509Certificate } from 'node:crypto'
 import { X509Certificate as OracleCertificate, Pkcs10CertificateRequest } from '@peculiar/x509'
 import t from 'tap'
+import { configurationSchema } from '../../controller/config/schema.js'
+import { constraintsOf } from '../../controller/key-manager/certificate-authorities/internal/name-constraints.js'
+import { refusalOfNames } from '../../controller/key-manager/certificate-authorities/internal/name-policy.js'
 import { readDer, writeDer } from '../../controller/x509/asn1.js'
 import {
   randomSerial,
@@ -12,7 +15,7 @@ import {
 } from '../../controller/x509/certificate.js'
 import { readCertificateRequest, writeCertificateRequest } from '../../controller/x509/certificate-request.js'
 import { formatDistinguishedName, parseDistinguishedName } from '../../controller/x509/distinguished-name.js'
-import { decodeGeneralNames, encodeGeneralNames } from '../../controller/x509/general-names.js'
+import { decodeGeneralNames, encodeGeneralNames, type GeneralName } from '../../controller/x509/general-names.js'
 import { encodeName } from '../../controller/x509/name-encoding.js'
 import { derOfPem, pemOf } from '../../controller/x509/pem.js'
 import { writeCertificateBag } from '../../controller/x509/pkcs7.js'
@@ -70,6 +73,72 @@ t.test('a certificate says what it must', async t => {
   t.match(rootText, /Basic Constraints: critical\s+CA:TRUE, pathlen:1/)
   t.match(rootText, /Key Usage: critical\s+Certificate Sign, CRL Sign\n/)
   t.notMatch(rootText, 'CRL Distribution')
+})
+
+const policyOf = (settings: object) =>
+  configurationSchema.parse({ key_manager: { certificate_authority: settings } }).key_manager.certificate_authority
+const dns = (value: string): GeneralName => ({ kind: 'dns', value })
+
+t.test('names that nobody may have, and those of others', async t => {
+  const policy = policyOf({
+    reserved_names: 'payroll.example,192.0.2.0/24',
+    permitted_names: 'dev.localhost',
+    project_names: ['a=shop.example', 'a=198.51.100.0/24', 'b=other.example'],
+  })
+  const refusal = (project: string, ...alternativeNames: GeneralName[]) =>
+    refusalOfNames(policy, project, { subject: [], alternativeNames })
+  const reserved: GeneralName[] = [
+    ...['localhost', 'a.localhost', '*.localhost', 'LOCALHOST', '*.com', '*.co.uk', '*.github.io', '*.internal'].map(
+      dns,
+    ),
+    ...['x.payroll.example', '*.payroll.example', '*.example'].map(dns),
+    ...['127.0.0.1', '127.9.9.9', '::1', '::ffff:127.0.0.1', '0.0.0.0', '::', '224.0.0.1', '192.0.2.9'].map(
+      (value): GeneralName => ({ kind: 'ip', value }),
+    ),
+    { kind: 'uri', value: 'https://localhost:8443/' },
+    { kind: 'uri', value: 'https://[::1]/' },
+    { kind: 'email', value: 'root@localhost' },
+  ]
+  for (const name of reserved) t.type(refusal('c', name), 'string', name.value)
+  const free = ['www.free.example', '*.free.example', 'web1', 'com.free.example', 'dev.localhost', 'a.dev.localhost']
+  for (const name of free) t.equal(refusal('c', dns(name)), null, name)
+  t.equal(refusal('c', { kind: 'ip', value: '203.0.113.7' }), null)
+  const subject = parseDistinguishedName('CN=localhost')
+  t.match(refusalOfNames(policy, 'c', { subject, alternativeNames: [] }), /localhost is reserved/)
+  t.equal(refusalOfNames(policy, 'c', { subject: parseDistinguishedName('CN=A person'), alternativeNames: [] }), null)
+  t.equal(refusal('a', dns('www.shop.example'), dns('*.shop.example')), null)
+  t.match(refusal('c', dns('www.shop.example')), /belongs to another project/)
+  t.match(refusal('b', dns('*.shop.example')), /belongs to another project/)
+  t.match(refusal('c', { kind: 'ip', value: '198.51.100.7' }), /belongs to another project/)
+  t.match(refusal('b', dns('www.free.example')), /none of those that the project may have: other.example/)
+})
+
+t.test('name constraints hold for every client', async t => {
+  const policy = policyOf({ project_names: ['a=shop.example', 'b=other.example'] })
+  const root = authority('CN=Root', p256, 2, null)
+  const certified = (project: string, ...names: GeneralName[]) => {
+    const below = authority(`CN=Project ${project}`, keyOf('P-384'), 0, root, [constraintsOf(policy, project)])
+    const leaf = issue(writeCertificateRequest(parseDistinguishedName('O=x'), p256, names), below)
+    return openssl([
+      'verify',
+      '-x509_strict',
+      '-CAfile',
+      fileOf(root.pem),
+      '-untrusted',
+      fileOf(below.pem),
+      fileOf(leaf),
+    ])
+  }
+  t.match(certified('a', dns('www.shop.example'), dns('*.shop.example')), { status: 0 })
+  t.match(certified('a', dns('www.free.example')), { status: 2, text: /permitted subtree violation/ })
+  t.match(certified('a', { kind: 'ip', value: '203.0.113.7' }), { status: 2, text: /excluded subtree violation/ })
+  t.match(certified('c', dns('www.free.example')), { status: 0 })
+  for (const name of ['localhost', 'www.shop.example']) {
+    t.match(certified('c', dns(name)), { status: 2, text: /excluded subtree violation/ }, name)
+  }
+  t.match(certified('c', { kind: 'ip', value: '127.0.0.1' }), { status: 2, text: /excluded subtree violation/ })
+  t.match(certified('c', { kind: 'ip', value: '::1' }), { status: 2, text: /excluded subtree violation/ })
+  t.match(certified('c', { kind: 'ip', value: '203.0.113.7' }), { status: 0 })
 })
 
 t.test('another implementation reads the same', async t => {

@@ -5,6 +5,8 @@ import type { RevocationReason } from '../../x509/revocation-list.js'
 
 /** A certificate as its CA hands it out. */
 export type IssuedCertificate = {
+  /** The CA that has signed: the one that was asked, or the project's own below it. */
+  caId: string
   /** As PEM. */
   certificate: string
   /** PEM of what a TLS server sends after it: the CAs between it and the root, its own first; '' when the root itself has signed. */
@@ -63,7 +65,8 @@ export type CaBackend = {
   name: string
   /** Makes its CAs known; safe to repeat and to run in several processes at once. */
   prepare: () => Promise<void>
-  issue: (caId: string, request: CertificateRequest, signal: AbortSignal) => Promise<IssueOutcome>
+  /** @param projectId whose order it is */
+  issue: (caId: string, projectId: string, request: CertificateRequest, signal: AbortSignal) => Promise<IssueOutcome>
   /**
    * Null when it makes no CAs for projects. Stores nothing.
    * @throws InvalidX509 when the parent does not allow such a CA

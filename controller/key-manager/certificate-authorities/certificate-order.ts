@@ -38,10 +38,15 @@ export function certificateOrderExecutor(service: Service, backends: readonly Ca
       if (key === null) {
         return { ...invalid('The private key may not be used any more.'), statusCode: '403' }
       }
-      const outcome = await backendOf(backends, authority.pluginName).issue(authority.id, key.request, signal)
+      const outcome = await backendOf(backends, authority.pluginName).issue(
+        authority.id,
+        order.projectId,
+        key.request,
+        signal,
+      )
       switch (outcome.kind) {
         case 'issued':
-          return made(order, wish, key, outcome.issued, authority.id)
+          return made(order, wish, key, outcome.issued)
         case 'pending':
           return {
             kind: 'later',
@@ -133,8 +138,7 @@ function made(
   order: Order,
   wish: CertificateWish,
   key: OrderedKey,
-  { certificate, intermediates, serial, subjectDn, notAfter }: IssuedCertificate,
-  caId: string,
+  { caId, certificate, intermediates, serial, subjectDn, notAfter }: IssuedCertificate,
 ): OrderOutcome {
   const parts = key.stored?.parts ?? []
   const copies = parts

@@ -21,12 +21,17 @@ const KEYS: Readonly<Record<Settings['key'], [algorithm: PairAlgorithm, bits: nu
 
 export type MadeAuthority = { key: KeyObject; certificate: string; serial: string; notAfter: Date }
 
-/** A new key with a certificate for a CA. @param issuer null for a root, which signs its own */
+/**
+ * A new key with a certificate for a CA.
+ * @param issuer null for a root, which signs its own
+ * @param constraints the extension of its name constraints, if it has any
+ */
 export async function makeAuthority(
   subject: Asn1,
   pathLength: number,
   settings: Settings,
   issuer: (SigningAuthority & { crlUrl: string | null }) | null,
+  constraints: readonly Asn1[] = [],
 ): Promise<MadeAuthority> {
   const key = createPrivateKey((await generateKeyPair(...KEYS[settings.key])).privateKey)
   const publicKey = publicKeyOf(key)
@@ -40,7 +45,7 @@ export async function makeAuthority(
       subject,
       issuer: issuer?.own.subject ?? subject,
       publicKey,
-      extensions: authorityExtensions(publicKey, pathLength, above),
+      extensions: authorityExtensions(publicKey, pathLength, above, constraints),
     },
     issuer?.key ?? key,
   )

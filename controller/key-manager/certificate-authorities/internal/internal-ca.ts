@@ -1,4 +1,4 @@
-import { writeDer } from '../../../x509/asn1.js'
+import { type Asn1, writeDer } from '../../../x509/asn1.js'
 import { randomSerial, readCaCertificate, serialText, writeCertificate } from '../../../x509/certificate.js'
 import type { CertificateRequest } from '../../../x509/certificate-request.js'
 import { formatDistinguishedName, parseDistinguishedName } from '../../../x509/distinguished-name.js'
@@ -12,6 +12,8 @@ import { storeAuthority } from '../authority.js'
 import type { CaBackend, IssueOutcome, NewAuthority, SubordinateRequest } from '../ca-backend.js'
 import { crlUrlOf } from '../crl-url.js'
 import { makeAuthority } from './authority-certificate.js'
+import { constraintsOf } from './name-constraints.js'
+import { refusalOfNames } from './name-policy.js'
 import { endEntityExtensions } from './profiles.js'
 import { revocationListOf, revokeCertificate } from './revocation.js'
 import { openAuthority } from './signing-authority.js'
@@ -26,7 +28,7 @@ const ROOT_PATH_LENGTH = 5
 export const createInternalCa = (service: Service): CaBackend => ({
   name: NAME,
   prepare: () => ensureRoot(service),
-  issue: (caId, request) => issue(service, caId, request),
+  issue: (caId, projectId, request) => issue(service, caId, projectId, request),
   createSubordinate: request => createSubordinate(service, request),
   revocationList: caId => revocationListOf(service, caId),
   revoke: (caId, serial, reason) => revokeCertificate(service, caId, serial, reason),
@@ -58,9 +60,46 @@ async function ensureRoot(service: Service): Promise<void> {
   await storeAuthority(service, authority, { userId: null, projectId: null, requestId: null, remoteAddress: null })
 }
 
-async function issue(service: Service, caId: string, request: CertificateRequest): Promise<IssueOutcome> {
+/** The CA that signs when a CA is asked for a project: the project's own instead of the root, if that is the operator's wish. */
+async function signerFor(service: Service, caId: string, projectId: string): Promise<string> {
+  if (!service.config.certificate_authority.project_cas) return caId
+  const named = await service.database('certificate_authority').where({ id: caId }).first('plugin_ca_id')
+  return named?.plugin_ca_id === ROOT ? projectAuthority(service, caId, projectId) : caId
+}
+
+/** The CA of a project, which is made at its first certificate. Of several processes that try at once one stores it. */
+async function projectAuthority(service: Service, rootId: string, projectId: string): Promise<string> {
+  const which = { plugin_name: NAME, plugin_ca_id: `project ${projectId}` }
+  const standing = await service.database('certificate_authority').where(which).first('id')
+  if (standing !== undefined) return standing.id
+  const made = await makeSubordinate(
+    service,
+    {
+      projectId,
+      creatorId: null,
+      parentId: rootId,
+      name: 'Project CA',
+      description: 'The certificate authority of this project',
+      subject: [[{ type: '2.5.4.3', value: `Project ${projectId}`.slice(0, 64) }]],
+    },
+    [constraintsOf(service.config.certificate_authority, projectId)],
+  )
+  const actor = { userId: null, projectId, requestId: null, remoteAddress: null }
+  await storeAuthority(service, { ...made, pluginCaId: which.plugin_ca_id }, actor)
+  const stored = await service.database('certificate_authority').where(which).first('id')
+  return stored?.id ?? made.id
+}
+
+async function issue(
+  service: Service,
+  caId: string,
+  projectId: string,
+  request: CertificateRequest,
+): Promise<IssueOutcome> {
   try {
-    const authority = await openAuthority(service, caId)
+    const refusal = refusalOfNames(service.config.certificate_authority, projectId, request)
+    if (refusal !== null) return { kind: 'rejected', reason: refusal }
+    const authority = await openAuthority(service, await signerFor(service, caId, projectId))
     if (authority === null) return { kind: 'rejected', reason: 'The certificate authority does not exist.' }
     const { own, key, chain } = authority
     const now = new Date()
@@ -70,7 +109,7 @@ async function issue(service: Service, caId: string, request: CertificateRequest
       return { kind: 'rejected', reason: 'The certificate of the certificate authority was revoked.' }
     const serial = randomSerial()
     const validity = validityWithin(now, service.config.certificate_authority.certificate_days, own)
-    const crlUrl = crlUrlOf(service.config, caId)
+    const crlUrl = crlUrlOf(service.config, authority.id)
     const der = writeCertificate(
       {
         ...validity,
@@ -83,6 +122,7 @@ async function issue(service: Service, caId: string, request: CertificateRequest
       key,
     )
     const issued = {
+      caId: authority.id,
       certificate: pemOf('CERTIFICATE', der),
       // The root, at the end, is what clients have already.
       intermediates: certificatesIn(chain)
@@ -101,6 +141,15 @@ async function issue(service: Service, caId: string, request: CertificateRequest
 }
 
 async function createSubordinate(service: Service, request: SubordinateRequest): Promise<NewAuthority> {
+  const parentId = await signerFor(service, request.parentId, request.projectId)
+  return makeSubordinate(service, { ...request, parentId })
+}
+
+async function makeSubordinate(
+  service: Service,
+  request: Omit<SubordinateRequest, 'creatorId'> & Pick<NewAuthority, 'creatorId'>,
+  constraints: readonly Asn1[] = [],
+): Promise<NewAuthority> {
   const { config } = service
   const parent = await openAuthority(service, request.parentId)
   if (parent === null) throw new InvalidX509('The parent CA does not exist.')
@@ -113,7 +162,13 @@ async function createSubordinate(service: Service, request: SubordinateRequest):
     throw new InvalidX509('The subject DN is that of a CA above it.')
   }
   const issuer = { ...parent, crlUrl: crlUrlOf(config, parent.id) }
-  const made = await makeAuthority(subject, parent.own.pathLength - 1, config.certificate_authority, issuer)
+  const made = await makeAuthority(
+    subject,
+    parent.own.pathLength - 1,
+    config.certificate_authority,
+    issuer,
+    constraints,
+  )
   const id = newId()
   return {
     ...{ id, pluginName: NAME, pluginCaId: id, key: made.key, serial: made.serial, expiration: made.notAfter },

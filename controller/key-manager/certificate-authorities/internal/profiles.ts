@@ -32,10 +32,24 @@ export function endEntityExtensions(
   ]
 }
 
-/** Extensions of the certificate of a CA. Pure. @param issuer null for a root */
-export function authorityExtensions(publicKey: PublicKey, pathLength: number, issuer: Issuer | null): Asn1[] {
+/**
+ * Extensions of the certificate of a CA. Pure.
+ * @param issuer null for a root
+ * @param constraints the extension of its name constraints, if it has any
+ */
+export function authorityExtensions(
+  publicKey: PublicKey,
+  pathLength: number,
+  issuer: Issuer | null,
+  constraints: readonly Asn1[] = [],
+): Asn1[] {
   const above = issuer ?? { keyIdentifier: keyIdentifierOf(publicKey), crlUrl: null }
-  return [basicConstraints(pathLength), keyUsage('keyCertSign', 'cRLSign'), ...identifiersOf(publicKey, above)]
+  return [
+    basicConstraints(pathLength),
+    keyUsage('keyCertSign', 'cRLSign'),
+    ...constraints,
+    ...identifiersOf(publicKey, above),
+  ]
 }
 
 const identifiersOf = (publicKey: PublicKey, { keyIdentifier, crlUrl }: Issuer): Asn1[] => [

@@ -1,0 +1,98 @@
+import { isIP } from 'node:net'
+import ipaddr from 'ipaddr.js'
+import { getPublicSuffix } from 'tldts'
+import type { Configuration } from '../../../config/schema.js'
+import type { CertificateRequest } from '../../../x509/certificate-request.js'
+import { isDnsName } from '../../../x509/general-names.js'
+
+/** What operators say of names; each stands for itself and all below it, an address range for all in it. */
+export type NamePolicy = Pick<
+  Configuration['key_manager']['certificate_authority'],
+  'reserved_names' | 'permitted_names' | 'project_names'
+>
+
+/** Names that lead to whoever asks, so that no certificate of somebody else may be good for them. */
+export const OWN_HOST = ['localhost', 'localdomain', '127.0.0.0/8', '::1/128']
+
+const COMMON_NAME = '2.5.4.3'
+
+/** Why a project gets no certificate for a name, as a sentence; null when it may have all that it asks for. Pure. */
+export function refusalOfNames(
+  policy: NamePolicy,
+  projectId: string,
+  request: Pick<CertificateRequest, 'subject' | 'alternativeNames'>,
+): string | null {
+  const own = namesOf(policy, projectId)
+  for (const name of namesIn(request)) {
+    const owners = policy.project_names.filter(entry => covers(entry.name, name) || isMatchedBy(entry.name, name))
+    if (owners.length > 0 && !owners.some(({ project }) => project === projectId)) {
+      return `The name ${name} belongs to another project.`
+    }
+    if (own.length > 0 && !own.some(each => covers(each, name))) {
+      return `The name ${name} is none of those that the project may have: ${own.join(', ')}.`
+    }
+    if (policy.permitted_names.some(each => covers(each, name))) continue
+    if (isWildcardOfSuffix(name)) return `The name ${name} stands for hosts of many owners.`
+    const reserved = [...OWN_HOST, ...policy.reserved_names]
+    if (isOfNobody(name) || reserved.some(each => covers(each, name) || isMatchedBy(each, name))) {
+      return `The name ${name} is reserved.`
+    }
+  }
+  return null
+}
+
+/** The names that are a project's own. */
+export const namesOf = (policy: Pick<NamePolicy, 'project_names'>, projectId: string): string[] =>
+  policy.project_names.filter(({ project }) => project === projectId).map(({ name }) => name)
+
+/** Hosts and addresses that a request names, in lower case. */
+function namesIn({ subject, alternativeNames }: Pick<CertificateRequest, 'subject' | 'alternativeNames'>): string[] {
+  const common = subject
+    .flat()
+    .filter(({ type, value }) => type === COMMON_NAME && (isDnsName(value) || isIP(value) !== 0))
+  const hosts = alternativeNames.map(({ kind, value }) => {
+    if (kind === 'uri') return new URL(value).hostname.replace(/^\[|\]$/g, '')
+    return kind === 'email' ? value.slice(value.lastIndexOf('@') + 1) : value
+  })
+  return [...common.map(({ value }) => value), ...hosts].filter(name => name !== '').map(name => name.toLowerCase())
+}
+
+const withoutStar = (name: string): string => name.replace(/^\*\./, '')
+
+/** Whether an entry stands for a name: the same or above it, or a range with the address. */
+function covers(entry: string, name: string): boolean {
+  if (isIP(name) !== 0) return isRange(entry) && isInRange(name, entry)
+  const host = withoutStar(name)
+  return !isRange(entry) && (host === entry || host.endsWith(`.${entry}`))
+}
+
+/** Whether a wildcard stands for an entry. */
+const isMatchedBy = (entry: string, name: string): boolean =>
+  name.startsWith('*.') && !isRange(entry) && entry.slice(entry.indexOf('.') + 1) === withoutStar(name)
+
+/** Whether this is an address, or a range of them as `address/bits`. */
+export const isRange = (entry: string): boolean => isIP(entry.split('/')[0] ?? '') !== 0
+
+/** An address range as its first address and the bits that count. @param entry for which `isRange` holds */
+export function rangeOf(entry: string): { address: ipaddr.IPv4 | ipaddr.IPv6; bits: number } {
+  const [text = '', bits] = entry.split('/')
+  const address = ipaddr.parse(text)
+  return { address, bits: bits === undefined ? address.toByteArray().length * 8 : Number(bits) }
+}
+
+function isInRange(name: string, entry: string): boolean {
+  const address = ipaddr.process(name)
+  const range = rangeOf(entry)
+  return address.kind() === range.address.kind() && address.match(range.address, range.bits)
+}
+
+/** Addresses that no single host has. */
+const isOfNobody = (name: string): boolean =>
+  isIP(name) !== 0 && ['unspecified', 'broadcast', 'multicast'].includes(ipaddr.process(name).range())
+
+/** `*.com`, `*.co.uk`, `*.internal`. */
+function isWildcardOfSuffix(name: string): boolean {
+  if (!name.startsWith('*.')) return false
+  const host = withoutStar(name)
+  return !host.includes('.') || getPublicSuffix(host, { allowPrivateDomains: true }) === host
+}
