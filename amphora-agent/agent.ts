@@ -124,7 +124,7 @@ export async function startAgent(boot: Boot): Promise<Agent> {
       keepalivedVersion: keepalivedIs,
       appliedGeneration: confirmed?.generation ?? 0,
       appliedSha256: confirmed?.sha256 ?? null,
-      limits: machineLimits(),
+      limits: machineLimits(boot.limits?.memoryBytes),
       drain: handovers.drained(),
     }
   }

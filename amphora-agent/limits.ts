@@ -2,9 +2,12 @@ import { readFileSync } from 'node:fs'
 import { totalmem } from 'node:os'
 import type { MachineLimits } from './protocol/messages.js'
 
-/** The hard limit of open files, which HAProxy inherits and raises its own to, and the memory of the machine or of its control group. */
-export function machineLimits(): MachineLimits {
-  const constrained = process.constrainedMemory()
+/**
+ * The hard limit of open files, which HAProxy inherits and raises its own to, and the memory of the machine or of its control group.
+ * @param allowedBytes what boot.json says of the memory: an amphora does not see the control groups that it is in
+ */
+export function machineLimits(allowedBytes = 0): MachineLimits {
+  const constrained = allowedBytes || process.constrainedMemory()
   return {
     openFiles: hardLimitOfFiles(readFileSync('/proc/self/limits', 'utf8')),
     memoryBytes: constrained > 0 ? Math.min(constrained, totalmem()) : totalmem(),

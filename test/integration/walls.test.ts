@@ -146,6 +146,12 @@ t.test('memory, processor and processes of an amphora are bounded, where the hos
   t.equal(told.memoryBytes, memory === null ? undefined : limits.memoryBytes)
   if (memory !== null) {
     t.equal(Number(memory), limits.memoryBytes)
+    const { memoryBytes } = limits
+    t.match(
+      await agents.request(target, { verb: 'hello' }),
+      { limits: { memoryBytes } },
+      'the agent tells the controller',
+    )
     t.match(await inside(`perl -e '$x = "a" x ${2 * limits.memoryBytes}; print "has it"' 2>&1; echo $?`), /^137$/m)
   } else t.comment('no memory controller here')
 
