@@ -6,6 +6,7 @@ import { benchChangeToTraffic } from './change-to-traffic.js'
 import { benchDoors } from './doors.js'
 import { benchFirstTraffic } from './first-traffic.js'
 import { benchKeyManager } from './key-manager.js'
+import { benchManagementLink } from './management-link.js'
 import { benchRandomChanges } from './random-changes.js'
 import { benchRendering } from './rendering.js'
 
@@ -30,6 +31,10 @@ const SECTIONS: Readonly<Record<string, { title: string; parts: (root: string) =
   'random-changes': {
     title: 'Random changes under traffic',
     parts: async () => [await benchRandomChanges()],
+  },
+  'management-link': {
+    title: 'A dead management network',
+    parts: async root => [await benchManagementLink(root)],
   },
   'key-manager': {
     title: 'Key manager',
