@@ -21,6 +21,7 @@ const OURS = [
   'admin-openrc',
   'clouds.yaml',
   'keys',
+  'key-manager-audit-head',
   'log',
   'run',
   'postgres',
