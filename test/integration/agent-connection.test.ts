@@ -29,6 +29,7 @@ const HELLO = {
   keepalivedVersion: '2.2.7',
   appliedGeneration: 0,
   appliedSha256: null,
+  drain: null,
 }
 const hello = { verb: 'hello' } as const
 

@@ -302,13 +302,13 @@ refuse('delete with children', 'BadRequestException: ', lb.delete_load_balancer,
 lb.delete_load_balancer(tree, cascade=True)
 
 # Quotas
-look('default quota', admin.get_quota_default(), load_balancers=-1, listeners=-1, pools=-1, members=-1, health_monitors=-1)
-look('update quota', admin.update_quota(project, load_balancers=2, listeners=3), load_balancers=2, listeners=3, pools=-1)
+look('default quota', admin.get_quota_default(), load_balancers=100, listeners=500, pools=500, members=5000, health_monitors=500)
+look('update quota', admin.update_quota(project, load_balancers=2, listeners=3), load_balancers=2, listeners=3, pools=500)
 look('get quota', lb.get_quota(project), load_balancers=2, listeners=3)
 find('list quotas', [item.project_id for item in admin.quotas() if item.listeners == 3], [project])
 refuse('over quota', 'HttpException: Quota has been met for resources: Load Balancer', lb.create_load_balancer, vip_subnet_id=SUBNET, provider='noop_driver')
 admin.delete_quota(project)
-look('delete quota', lb.get_quota(project), load_balancers=-1, listeners=-1)
+look('delete quota', lb.get_quota(project), load_balancers=100, listeners=500)
 refuse('a quota set by a member', 'HttpException: Policy does not allow this request', lb.update_quota, project, load_balancers=2)
 
 # Providers, flavors, availability zones
