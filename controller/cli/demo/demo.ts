@@ -10,7 +10,7 @@ import { requireRoot } from '../up/checks.js'
 import { startInBackground } from '../up/detach.js'
 import { instructions } from './instructions.js'
 import { type DemoLoadBalancer, ensureDemoLoadBalancer, showLoadBalancer } from './load-balancer.js'
-import { countAnswers, firstSuccess } from './traffic.js'
+import { countAnswers, eachAnswers, firstSuccess } from './traffic.js'
 import { ensureWebServer, WEB_PORT, WEB_SERVERS, type WebServer, type WebServerName } from './web-servers.js'
 
 const REQUESTS = 20
@@ -152,6 +152,11 @@ async function makeLoadBalancer(
       return reply
     }),
   ])
+  // A member that was found down gets traffic again once its monitor has found it up.
+  if (!(await eachAnswers(balancer.url, WEB_SERVERS, PATIENCE_MS))) {
+    throw new Sentence(`Not every web server answers through ${balancer.url} after ${PATIENCE_MS / 1000} s.`)
+  }
+  line('every web server answers', performance.now() - asked, 'since the last answer')
   if (balancer.made.includes('loadbalancer')) {
     print(`  From the first POST to the first 200: ${Math.round(first.at - started)} ms.`)
   }

@@ -32,6 +32,18 @@ export async function firstSuccess(url: string, milliseconds: number): Promise<R
   return null
 }
 
+/** Asks again and again until each of the names has come as an answer. @returns false when one had not in time */
+export async function eachAnswers(url: string, names: readonly string[], milliseconds: number): Promise<boolean> {
+  const until = performance.now() + milliseconds
+  const missing = new Set(names)
+  while (missing.size > 0 && performance.now() < until) {
+    const reply = await ask(url)
+    if (reply?.status === 200) missing.delete(reply.body)
+    else await delay(20)
+  }
+  return missing.size === 0
+}
+
 /** Sends `count` requests one after the other. @returns how often each answer came */
 export async function countAnswers(url: string, count: number): Promise<Map<string, number>> {
   const answers = new Map<string, number>()
