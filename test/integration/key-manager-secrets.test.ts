@@ -20,6 +20,32 @@ const MICROVERSION = (version: string) => ({ headers: { 'OpenStack-API-Version':
 const PEM = '-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----'
 const inSeconds = (seconds: number) => new Date(Date.now() + seconds * 1000).toISOString().slice(0, 19)
 
+// The first: of a caller who is refused often, refusals are only counted.
+t.test('what is done to payloads is on record', async t => {
+  const recordsOf = async (id: string) =>
+    (await database('audit_record').where({ target_id: id }).orderBy('seq')).map(
+      ({ action, outcome, user_id: user }) => `${action} ${outcome} ${user}`,
+    )
+  const id = pathOf((await post({})).body).slice(-36)
+  const path = `/v1/secrets/${id}`
+  await put(path, 'x', { 'Content-Type': 'text/plain' })
+  await put(path, 'y', { 'Content-Type': 'text/plain' })
+  await payloadOf(path)
+  await ask('GET', path, undefined, { headers: { Accept: 'text/plain' } })
+  await ask('GET', path, undefined, { headers: { Accept: 'text/plain' }, token: tokenOf('member', FOREIGN) })
+  await ask('GET', path)
+  await ask('DELETE', path)
+  t.strictSame(await recordsOf(id), [
+    'secret.create success user-member',
+    'secret.payload.store success user-member',
+    'secret.payload.store failure user-member',
+    'secret.payload.read success user-member',
+    'secret.payload.read success user-member',
+    'secret.payload.read denied user-member',
+    'secret.delete success user-member',
+  ])
+})
+
 t.test('a record has the members that clients know, and no others', async t => {
   const { body } = await post({})
   const { created, updated, ...rest } = (await ask('GET', pathOf(body))).body
@@ -340,31 +366,6 @@ t.test('rights to the second step and the record come before what they tell', as
     const reply = await ask('GET', secret, undefined, { headers, token: audit })
     t.equal(reply.status, 403, 'and no payload, however it is asked for')
   }
-})
-
-t.test('what is done to payloads is on record', async t => {
-  const recordsOf = async (id: string) =>
-    (await database('audit_record').where({ target_id: id }).orderBy('seq')).map(
-      ({ action, outcome, user_id: user }) => `${action} ${outcome} ${user}`,
-    )
-  const id = pathOf((await post({})).body).slice(-36)
-  const path = `/v1/secrets/${id}`
-  await put(path, 'x', { 'Content-Type': 'text/plain' })
-  await put(path, 'y', { 'Content-Type': 'text/plain' })
-  await payloadOf(path)
-  await ask('GET', path, undefined, { headers: { Accept: 'text/plain' } })
-  await ask('GET', path, undefined, { headers: { Accept: 'text/plain' }, token: tokenOf('member', FOREIGN) })
-  await ask('GET', path)
-  await ask('DELETE', path)
-  t.strictSame(await recordsOf(id), [
-    'secret.create success user-member',
-    'secret.payload.store success user-member',
-    'secret.payload.store failure user-member',
-    'secret.payload.read success user-member',
-    'secret.payload.read success user-member',
-    'secret.payload.read denied user-member',
-    'secret.delete success user-member',
-  ])
 })
 
 t.test('no payload leaves when its reading cannot be recorded', async t => {

@@ -14,6 +14,9 @@ export type L7Request = { path: string; headers: readonly (readonly [name: strin
 /** What became of a request: `reject`, `301 <location>`, the name of the pool that answered, or the bare status. */
 export type Outcome = string
 
+/** Of all listeners together. */
+const CONNECTIONS = 8_000
+
 type Listeners = Pick<LoadBalancerTree, 'listeners'>['listeners']
 
 /** The pools that policies may name, by number; the third is disabled and the fourth under deletion. */
@@ -45,7 +48,12 @@ export async function serveL7(t: Test, wanted: Listeners) {
     }),
   )
   const ports = await freePorts(wanted.length)
-  const listeners = wanted.map((listener, index) => ({ ...listener, protocolPort: ports[index] ?? 0 }))
+  // So many listeners without a limit would be more than the machine gives.
+  const listeners = wanted.map((listener, index) => ({
+    ...listener,
+    protocolPort: ports[index] ?? 0,
+    connectionLimit: Math.floor(CONNECTIONS / wanted.length),
+  }))
   const tree = aTree({ listeners, pools })
   const onLoopback = { ...tree, vip: { ...tree.vip, address: '127.0.0.1' } }
   const desired = renderDesired(onLoopback, someFacts({ cards: [{ ...aVipCard(), mtu: 65_535 }] }))
