@@ -1,6 +1,6 @@
 import type { Context } from 'koa'
+import { outsideTurn } from '../process/turn.js'
 import { ApiError, badRequest } from './errors.js'
-import { outsideTurn } from './turns.js'
 
 /**
  * Reads the request body as JSON.
@@ -73,7 +73,7 @@ export function stringsIn(value: unknown): string[] {
 export async function readBytes(ctx: Context, limit: number): Promise<Buffer> {
   const declared = Number(ctx.get('Content-Length') || 0)
   if (declared > limit) throw tooLarge(ctx, limit)
-  return outsideTurn(ctx, () => receive(ctx, limit))
+  return outsideTurn(() => receive(ctx, limit))
 }
 
 async function receive(ctx: Context, limit: number): Promise<Buffer> {

@@ -1,5 +1,6 @@
 import type { Context, Middleware } from 'koa'
 import { createFairQueue, type Place } from '../process/fair-queue.js'
+import { withinTurn } from '../process/turn.js'
 import { FloodError } from './errors.js'
 
 /** Fewer than a pool has connections to the database: who waits, waits in turn. */
@@ -10,7 +11,7 @@ const MOST_WAITING_PER_LANE = 256
 
 export type Turns = {
   /** Runs a task when it is its turn. @throws FloodError 429 when too many of its lane wait already */
-  take: <Result>(ctx: Context, place: Place, task: () => Promise<Result>) => Promise<Result>
+  take: <Result>(place: Place, task: () => Promise<Result>) => Promise<Result>
 }
 
 /** Requests of different projects take turns at the event loop and at the database, so that no project can keep others waiting for long. */
@@ -24,30 +25,21 @@ export function createTurns(): Turns {
       new FloodError(429, 'Too many requests are waiting; try again in a moment.', `Requests of ${lane}`, 1),
   })
   return {
-    take: async (ctx, place, task) => {
+    take: async (place, task) => {
       let leave = await queue.enter(place)
-      const outside: Outside = async wait => {
+      const outside = async <Result>(wait: () => Promise<Result>) => {
         leave()
         const result = await wait()
         leave = await queue.enter(place)
         return result
       }
-      ctx.state.outsideTurn = outside
       try {
-        return await task()
+        return await withinTurn(outside, task)
       } finally {
         leave()
       }
     },
   }
-}
-
-type Outside = <Result>(wait: () => Promise<Result>) => Promise<Result>
-
-/** Waits for the client without holding the turn of its request, if it has one. */
-export function outsideTurn<Result>(ctx: Context, wait: () => Promise<Result>): Promise<Result> {
-  const outside = ctx.state.outsideTurn as Outside | undefined
-  return outside === undefined ? wait() : outside(wait)
 }
 
 /** Middleware behind authentication. @param placeOf null for requests that need no turn */
@@ -56,6 +48,6 @@ export function takeTurns(placeOf: (ctx: Context) => Place | null): Middleware {
   return async (ctx, next) => {
     const place = placeOf(ctx)
     if (place === null) await next()
-    else await turns.take(ctx, place, next)
+    else await turns.take(place, next)
   }
 }

@@ -108,7 +108,7 @@ function tokenIssuer(
     const { auth } = parse(authRequestSchema, await readBody(ctx))
     const proofs = await prove({ database, logins, source: sourceOf(ctx) }, auth.identity)
     const issue = () => issueToken(database, proofs, auth.scope, limits)
-    const { token, document } = await turns.take(ctx, [`user ${proofs[0]?.userId}`, ''], issue)
+    const { token, document } = await turns.take([`user ${proofs[0]?.userId}`, ''], issue)
     if (Date.now() - lastPurge > PURGE_INTERVAL_MILLISECONDS) {
       lastPurge = Date.now()
       // Whoever logs in at this moment does not wait for it.
@@ -144,7 +144,7 @@ async function answerRoute(
     base: ctx.state.base,
     url: ctx.state.url,
   }
-  return turns.take(ctx, [`user ${token.document.user.id}`, ''], () => route.answer(request))
+  return turns.take([`user ${token.document.user.id}`, ''], () => route.answer(request))
 }
 
 /** Who asks, by X-Auth-Token. @throws ApiError 401 */

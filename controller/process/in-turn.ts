@@ -1,3 +1,5 @@
+import { outsideTurn } from './turn.js'
+
 /**
  * @returns a function that runs tasks with the same key one after another, whatever became of those before, and tasks with
  *   different keys at once
@@ -5,7 +7,8 @@
 export function createQueues(): <T>(key: string, task: () => Promise<T>) => Promise<T> {
   const last = new Map<string, Promise<unknown>>()
   return (key, task) => {
-    const turn = (last.get(key) ?? Promise.resolve()).then(task, task)
+    const before = last.get(key)
+    const turn = before === undefined ? task() : outsideTurn(() => before.catch(() => undefined)).then(task)
     last.set(key, turn)
     const forget = () => {
       if (last.get(key) === turn) last.delete(key)
