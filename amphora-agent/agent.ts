@@ -19,12 +19,14 @@ import { AGENT_LOG, createLog } from './log/log.js'
 import { recentLines } from './log/recent-lines.js'
 import { announceVips, prepareMachine } from './network/configure.js'
 import { observeNetwork } from './network/observed.js'
+import { watchNetwork } from './network/watch.js'
 import manifest from './package.json' with { type: 'json' }
 import { haproxyGroup } from './ping/ping.js'
 import { answerPings } from './ping/responder.js'
 import type { Boot } from './protocol/boot.js'
 import type { ApplyResult, HelloResult, StatusResult } from './protocol/messages.js'
-import { STATE_DIRECTORY } from './protocol/paths.js'
+import { LOG_DIRECTORY, STATE_DIRECTORY } from './protocol/paths.js'
+import { type Reconciler, startReconciler } from './reconcile/reconcile.js'
 import { createRepairs } from './reconcile/repairs.js'
 import { type Handler, serve } from './server.js'
 
@@ -51,10 +53,16 @@ export async function startAgent(boot: Boot): Promise<Agent> {
   const knownDown = createKnownDown()
   let monitor: Monitor | null = null
   let drain: Drain | null = null
+  let reconciler: Reconciler | null = null
+  const restoreFiles = () => {
+    mkdirSync(LOG_DIRECTORY, { recursive: true })
+    for (const text of store.restore()) repairs.note(text)
+  }
   const haproxy = createHaproxy(
     CURRENT_HAPROXY,
     boot.limits ?? {},
     {
+      beforeRead: restoreFiles,
       onEnd: () => {
         repairs.note('HAProxy had ended: it is started again')
         monitor?.haproxyEnded()
@@ -69,6 +77,7 @@ export async function startAgent(boot: Boot): Promise<Agent> {
   )
   const keepalived = createKeepalived({
     configuration: CURRENT_KEEPALIVED,
+    beforeRead: restoreFiles,
     onEnd: () => {
       repairs.note('keepalived had ended: it is started again')
       releaseOwnVips({ store, log }).catch(error => log.error(`VIPs not released: ${String(error)}`))
@@ -94,18 +103,22 @@ export async function startAgent(boot: Boot): Promise<Agent> {
   haproxy.adopt()
   keepalived.adopt()
   const handovers = openHandovers(haproxy, log)
+  const drains = () => handovers.drained() !== null
   monitor = startMonitor({
     store,
     haproxy,
     knownDown,
     sender,
     repairs,
+    drains,
+    standing: () => ({ mismatches: reconciler?.mismatches() ?? [], needsApply: reconciler?.needsApply() ?? false }),
+    onDrift: () => reconciler?.pokeHaproxy(),
     beatIntervalMs: boot.beatIntervalSeconds * 1000,
     log,
   })
   const { look } = monitor
 
-  if (handovers.drained() === null) void inTurn(() => resume(parts))
+  if (!drains()) void inTurn(() => resume(parts))
   void inTurn(look)
   const applyInTurn = async (desired: Parameters<typeof apply>[1]): Promise<ApplyResult> => {
     const result = await inTurn(() => apply(parts, desired))
@@ -123,7 +136,7 @@ export async function startAgent(boot: Boot): Promise<Agent> {
       haproxyVersion: haproxyIs,
       keepalivedVersion: keepalivedIs,
       appliedGeneration: confirmed?.generation ?? 0,
-      appliedSha256: confirmed?.sha256 ?? null,
+      appliedSha256: reconciler?.needsApply() ? null : (confirmed?.sha256 ?? null),
       limits: machineLimits(boot.limits?.memoryBytes),
       drain: handovers.drained(),
     }
@@ -172,10 +185,20 @@ export async function startAgent(boot: Boot): Promise<Agent> {
   }
   const server = await serve(handle, log)
   const endAnswering = answerInit()
+  reconciler = startReconciler({
+    parts,
+    repairs,
+    server,
+    drains,
+    inTurn,
+  })
+  const endWatch = watchNetwork(reconciler.pokeNetwork, log)
 
   return {
     stop: async () => {
+      endWatch()
       endAnswering()
+      reconciler?.stop()
       await server.close()
       await changes
       drain?.close()

@@ -11,12 +11,16 @@ const GROUP = 'krater'
 /** Answers one request. @throws AnswerError for a known fault; anything else is answered as internal */
 export type Handler = (request: Request) => Promise<Extract<Answer, { ok: true }>['result']>
 
-export type AgentServer = { close: () => Promise<void> }
+export type AgentServer = {
+  /** Listens anew when the socket was removed. @returns whether it was */
+  restore: () => Promise<boolean>
+  close: () => Promise<void>
+}
 
 /** Listens on the agent's socket. Connections are many, requests run at once, and each is answered when it is done. */
 export async function serve(handle: Handler, log: Log): Promise<AgentServer> {
   const connections = new Set<Socket>()
-  const server = createServer(socket => {
+  const welcome = (socket: Socket) => {
     connections.add(socket)
     socket.on('close', () => connections.delete(socket))
     socket.on('error', () => {})
@@ -29,10 +33,19 @@ export async function serve(handle: Handler, log: Log): Promise<AgentServer> {
         socket.destroy()
       }
     })
-  })
+  }
+  let server = createServer(welcome)
   rmSync(AGENT_SOCKET, { force: true })
   await listen(server)
   return {
+    restore: async () => {
+      if (existsSync(AGENT_SOCKET)) return false
+      // First the old one: it removes the path that it listened on.
+      server.close()
+      server = createServer(welcome)
+      await listen(server)
+      return true
+    },
     close: () =>
       new Promise(resolve => {
         server.close(() => resolve())

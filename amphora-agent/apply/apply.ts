@@ -191,7 +191,7 @@ async function takeEffect(parts: Parts, staged: Staged, change: Change): Promise
     // Not before, for what it guards may have listened until now.
     if (guardChanges && desired.pair === null) await guard(null)
     await removeLeftovers(present, log)
-    store.confirm(staged, desired)
+    store.confirm(staged)
     const changed = guardChanges || keepalivedChanged || !isEmpty(network)
     return outcome.transition === 'unchanged' && changed ? { transition: 'runtime', reason: '' } : outcome
   } catch (error) {
@@ -234,7 +234,11 @@ function isSamePair(before: Desired | null, wanted: Desired): boolean {
 }
 
 /** @returns true when it had to change something */
-async function runKeepalived(keepalived: Keepalived, before: Desired | null, wanted: Desired | null): Promise<boolean> {
+export async function runKeepalived(
+  keepalived: Keepalived,
+  before: Desired | null,
+  wanted: Desired | null,
+): Promise<boolean> {
   const running = keepalived.pid() !== null
   if (!wanted?.keepalived) {
     if (running) await keepalived.stop()

@@ -6,6 +6,7 @@ import {
   readlinkSync,
   renameSync,
   rmSync,
+  statSync,
   symlinkSync,
   writeFileSync,
 } from 'node:fs'
@@ -20,8 +21,8 @@ const FENCE_FILE = `${STATE_DIRECTORY}/fence`
 export const CURRENT_HAPROXY = `${CONFIGURATIONS}/current/haproxy.cfg`
 export const CURRENT_KEEPALIVED = `${CONFIGURATIONS}/current/keepalived.conf`
 
-/** A desired state on its way: in a directory of its own, not yet in use. */
-export type Staged = { directory: string; haproxyFile: string | null; keepalivedFile: string | null }
+/** A desired state in a directory of its own. */
+export type Staged = { directory: string; desired: Desired; haproxyFile: string | null; keepalivedFile: string | null }
 
 /**
  * The agent's memory, in files, so that a kill at any instant loses nothing.
@@ -34,68 +35,75 @@ export type Store = {
   /** The desired state that is in effect, null on a machine that has just started. */
   confirmed: () => Desired | null
   /** The state of an apply that was cut off; null when there was none. */
-  unfinished: () => (Staged & { desired: Desired }) | null
+  unfinished: () => Staged | null
   /** A state that was staged and neither confirmed nor discarded, while `current` is what is confirmed: programs may still run it. */
   abandoned: () => Desired | null
   highestFence: () => number
   raiseFence: (fence: number) => void
   stage: (desired: Desired) => Staged
   activate: (staged: Staged) => void
-  confirm: (staged: Staged, desired: Desired) => void
+  confirm: (staged: Staged) => void
   /** Lets programs read what is confirmed again; the staged directory stays until discard. */
   revert: () => void
   /** Back to what is confirmed; forgets the staged directory. */
   discard: () => void
+  /**
+   * Makes the files that programs read what they were written as, from memory: somebody may have changed or removed any of them. Cheap when
+   * nobody has.
+   * @returns what was put right
+   */
+  restore: () => string[]
 }
 
 export function openStore(): Store {
   mkdirSync(CONFIGURATIONS, { recursive: true, mode: 0o700 })
-  let confirmed = readDesired(linkTarget('confirmed'))
+  let confirmed = readStaged(linkTarget('confirmed'))
+  let current = readStaged(linkTarget('current')) ?? confirmed
   let fence = Number(readText(FENCE_FILE) ?? 0)
+  const intact = createIntactFiles()
   const revert = () => {
-    const before = linkTarget('confirmed')
-    if (before === null) rmSync(`${CONFIGURATIONS}/current`, { force: true })
-    else if (linkTarget('current') !== before) link('current', before)
+    current = confirmed
+    if (confirmed === null) rmSync(`${CONFIGURATIONS}/current`, { force: true })
+    else if (linkTarget('current') !== confirmed.directory) link('current', confirmed.directory)
+  }
+  const writeFence = () => {
+    writeFileSync(`${FENCE_FILE}.new`, String(fence))
+    renameSync(`${FENCE_FILE}.new`, FENCE_FILE)
   }
 
   return {
-    confirmed: () => confirmed,
+    confirmed: () => confirmed?.desired ?? null,
     unfinished: () => {
       const directory = linkTarget('current')
-      if (directory === null || directory === linkTarget('confirmed')) return null
-      const desired = readDesired(directory)
-      return desired && { ...filesOf(directory, desired), desired }
+      return directory === null || directory === linkTarget('confirmed') ? null : readStaged(directory)
     },
     abandoned: () => {
       const [newest] = unnamed().sort((one, other) => Number(other) - Number(one))
-      try {
-        return newest === undefined ? null : readDesired(newest)
-      } catch {
-        // Staging was cut off: what is incomplete was never in use.
-        return null
-      }
+      // Null also when staging was cut off: what is incomplete was never in use.
+      return readStaged(newest ?? null)?.desired ?? null
     },
     highestFence: () => fence,
     raiseFence: value => {
       if (value <= fence) return
       fence = value
-      writeFileSync(`${FENCE_FILE}.new`, String(value))
-      renameSync(`${FENCE_FILE}.new`, FENCE_FILE)
+      writeFence()
     },
     stage: desired => {
+      mkdirSync(CONFIGURATIONS, { recursive: true, mode: 0o700 })
       const numbers = readdirSync(CONFIGURATIONS).map(Number).filter(Number.isInteger)
       const directory = String(Math.max(0, ...numbers) + 1)
       const staged = filesOf(directory, desired)
       mkdirSync(`${CONFIGURATIONS}/${directory}`, { mode: 0o700 })
-      write(`${CONFIGURATIONS}/${directory}/haproxy.cfg`, desired.haproxy?.text ?? IDLE_CONFIGURATION)
-      if (desired.keepalived) write(staged.keepalivedFile, desired.keepalived.text)
-      write(desiredFile(directory), JSON.stringify(desired))
+      for (const { path, text } of contentsOf(staged)) writeFileSync(path, text(), { mode: 0o600 })
       return staged
     },
-    activate: staged => link('current', staged.directory),
-    confirm: (staged, desired) => {
+    activate: staged => {
+      link('current', staged.directory)
+      current = staged
+    },
+    confirm: staged => {
       link('confirmed', staged.directory)
-      confirmed = desired
+      confirmed = staged
       sweep()
     },
     revert,
@@ -103,12 +111,59 @@ export function openStore(): Store {
       revert()
       sweep()
     },
+    restore: () => {
+      const restored: string[] = []
+      for (const staged of new Set([confirmed, current])) {
+        if (staged === null) continue
+        mkdirSync(`${CONFIGURATIONS}/${staged.directory}`, { recursive: true, mode: 0o700 })
+        restored.push(
+          ...contentsOf(staged)
+            .filter(intact.restore)
+            .map(({ what }) => `${what} had been changed or removed`),
+        )
+      }
+      for (const [name, staged] of [['confirmed', confirmed] as const, ['current', current] as const]) {
+        if (staged === null || linkTarget(name) === staged.directory) continue
+        link(name, staged.directory)
+        restored.push(`the link to the ${name} configuration had been changed`)
+      }
+      if (fence > 0 && !existsSync(FENCE_FILE)) writeFence()
+      return restored
+    },
+  }
+}
+
+type Content = { what: string; path: string; text: () => string }
+
+/** Whether files are as they were written last; those that nobody touched are not read. */
+function createIntactFiles(): { restore: (content: Content) => boolean } {
+  const known = new Map<string, string>()
+  const signatureOf = (path: string): string | null => {
+    const stat = statSync(path, { bigint: true, throwIfNoEntry: false })
+    return stat ? `${stat.ino} ${stat.size} ${stat.mtimeNs} ${stat.ctimeNs}` : null
+  }
+  return {
+    /** @returns whether the file had to be written */
+    restore: ({ path, text }) => {
+      const signature = signatureOf(path)
+      if (signature !== null && known.get(path) === signature) return false
+      const wanted = text()
+      const changed = readText(path) !== wanted
+      if (changed) {
+        writeFileSync(`${path}.new`, wanted, { mode: 0o600 })
+        renameSync(`${path}.new`, path)
+      }
+      if (known.size > 8) known.clear()
+      known.set(path, signatureOf(path) ?? '')
+      return changed
+    },
   }
 }
 
 function filesOf(directory: string, desired: Desired): Staged {
   return {
     directory,
+    desired,
     haproxyFile: desired.haproxy && `${CONFIGURATIONS}/${directory}/haproxy.cfg`,
     keepalivedFile: desired.keepalived && `${CONFIGURATIONS}/${directory}/keepalived.conf`,
   }
@@ -116,13 +171,30 @@ function filesOf(directory: string, desired: Desired): Staged {
 
 const desiredFile = (directory: string): string => `${CONFIGURATIONS}/${directory}/desired.json`
 
-function write(path: string | null, text: string): void {
-  if (path !== null) writeFileSync(path, text, { mode: 0o600 })
+function contentsOf({ directory, desired, keepalivedFile }: Staged): Content[] {
+  const { haproxy, keepalived } = desired
+  const contents: Content[] = [
+    { what: 'the desired state', path: desiredFile(directory), text: () => JSON.stringify(desired) },
+  ]
+  contents.push({
+    what: "HAProxy's file",
+    path: `${CONFIGURATIONS}/${directory}/haproxy.cfg`,
+    text: () => haproxy?.text ?? IDLE_CONFIGURATION,
+  })
+  if (keepalived && keepalivedFile) {
+    contents.push({ what: "keepalived's file", path: keepalivedFile, text: () => keepalived.text })
+  }
+  return contents
 }
 
-function readDesired(directory: string | null): Desired | null {
-  const text = directory === null ? null : readText(desiredFile(directory))
-  return text === null ? null : desiredSchema.parse(JSON.parse(text))
+/** @returns null when there is none, or none that can be read: the controller then says it again */
+function readStaged(directory: string | null): Staged | null {
+  try {
+    const text = directory === null ? null : readText(desiredFile(directory))
+    return directory === null || text === null ? null : filesOf(directory, desiredSchema.parse(JSON.parse(text)))
+  } catch {
+    return null
+  }
 }
 
 function readText(path: string): string | null {

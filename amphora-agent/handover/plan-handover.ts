@@ -13,9 +13,9 @@ const MAC = { leaving: '02:00:00:00:00:01', 'taking-over': '02:00:00:00:00:02' }
 const NEXT_HOP = { 4: '169.254.0.1', 6: 'fe80::1' } as const
 const MARK = '0x6b72'
 const TUNNEL_TABLE = 350
-const TUNNEL_PRIORITY = 40
+export const TUNNEL_PRIORITY = 40
 /** Ahead of the rules of VIPs, which go when the VIP moves. */
-const REPLY_PRIORITY = 90
+export const REPLY_PRIORITY = 90
 const FIRST_REPLY_TABLE = 300
 /** More connections than a handover sees; a set that is full would send new connections to the wrong amphora. */
 const MOST_CONNECTIONS = 1_048_576

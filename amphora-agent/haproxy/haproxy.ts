@@ -1,5 +1,5 @@
 import { spawn } from 'node:child_process'
-import { closeSync, openSync, readFileSync, statSync, writeFileSync } from 'node:fs'
+import { closeSync, existsSync, openSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import type { Log } from '../log/log.js'
 import { identityOf } from '../process/process-table.js'
 import { createSupervisor } from '../process/supervisor.js'
@@ -17,6 +17,8 @@ import {
 } from '../protocol/paths.js'
 import { sendCommand } from './command.js'
 import { type ProcTable, parseProcTable } from './proc-table.js'
+import { parseServersState, type ServerState } from './servers-state.js'
+import { type ProxyRow, parseStat, SHOW_PROXIES } from './stat.js'
 import { HAPROXY_PROGRAM, significantWords } from './validate.js'
 import { prepareChroot, prepareWalls } from './walls.js'
 
@@ -34,6 +36,8 @@ backend idle
 /** What HAProxy prints: starting, reloading, dying. */
 export const HAPROXY_MESSAGES = `${LOG_DIRECTORY}/haproxy-messages.log`
 
+/** One that answers nothing for so long does not answer. */
+const ANSWER_MS = 1_000
 const READY_MS = 20_000
 /** Room for a large configuration to be read on a busy machine. */
 const RELOAD_MS = 60_000
@@ -64,8 +68,16 @@ export type Haproxy = {
   stop: () => Promise<void>
   /** The master's pid, or null. */
   pid: () => number | null
+  /** How often in a row it ended soon after its start. */
+  failures: () => number
   /** @throws Error when HAProxy does not answer */
   command: (text: string) => Promise<string>
+  /** False when somebody removed the sockets of one that runs. */
+  isReachable: () => boolean
+  /** What the present worker says of itself; null while it does not answer. */
+  look: () => Promise<HaproxyLook | null>
+  /** Whether this worker was started by somebody else's reload, so that nobody knows what it has read. */
+  isForeign: (workerPid: number) => boolean
   /** A command to a worker that is ending. @throws Error */
   commandTo: (workerPid: number, text: string) => Promise<string>
   /** Null while the master does not answer, which it does not for a moment during a reload. */
@@ -73,7 +85,11 @@ export type Haproxy = {
   close: () => void
 }
 
+export type HaproxyLook = { workerPid: number; proxies: ProxyRow[]; servers: ServerState[] }
+
 export type HaproxyEvents = {
+  /** It is about to read its files. */
+  beforeRead: () => void
   /** It ended without being asked to; called before it is started again. @returns the server-state file for that */
   onEnd: () => string
   /** Its first worker answers. */
@@ -93,11 +109,13 @@ export function createHaproxy(
     name: 'HAProxy',
     program: HAPROXY_PROGRAM,
     argument: HAPROXY_MASTER_SOCKET,
-    spawn: () => {
+    spawn: replaced => {
+      events.beforeRead()
       const messages = openSync(HAPROXY_MESSAGES, 'a')
       const master = `${HAPROXY_MASTER_SOCKET},mode,600`
+      const succession = replaced === null ? [] : ['-sf', String(replaced)]
       const [program = HAPROXY_PROGRAM, ...first] = prepareWalls(limits)
-      const words = [...first, '-W', '-S', master, '-f', configuration, '-p', HAPROXY_PID_FILE]
+      const words = [...first, '-W', '-S', master, '-f', configuration, '-p', HAPROXY_PID_FILE, ...succession]
       const child = spawn(program, words, {
         detached: true,
         stdio: ['ignore', 'ignore', messages],
@@ -107,10 +125,14 @@ export function createHaproxy(
     },
     onEnd: () => {
       log.error(`HAProxy's last words: ${significantWords(readEnd(HAPROXY_MESSAGES, 4_000))}`)
+      ourWorker = null
       writeServerState(events.onEnd())
     },
     log,
   })
+
+  /** The worker that was started last; null until it is known, as after HAProxy ended or an earlier agent started it. */
+  let ourWorker: number | null = null
 
   const command = (text: string) => sendCommand(HAPROXY_SOCKET, text)
 
@@ -143,17 +165,39 @@ export function createHaproxy(
     }
   }
 
+  /** One question for all, since each costs a connection. */
+  const look = async (): Promise<HaproxyLook | null> => {
+    try {
+      const [info = '', stat = '', state = ''] = (
+        await sendCommand(HAPROXY_SOCKET, `show info;${SHOW_PROXIES};show servers state`, ANSWER_MS)
+      ).split('\n\n')
+      const workerPid = Number(/^Pid: (\d+)$/m.exec(info)?.[1])
+      if (Number.isInteger(workerPid)) ourWorker ??= workerPid
+      return Number.isInteger(workerPid)
+        ? { workerPid, proxies: parseStat(stat), servers: parseServersState(state) }
+        : null
+    } catch {
+      return null
+    }
+  }
+
   const start = async (serverState: string) => {
     const printed = sizeOf(HAPROXY_MESSAGES)
     if (supervisor.pid() === null) {
       writeServerState(serverState)
       supervisor.start()
     }
+    await untilReady(printed)
+  }
+
+  const untilReady = async (printed: number) => {
     const outcome = await waitFor<'ready' | 'ended'>(
       async () => {
         if (supervisor.pid() === null) return 'ended'
         const worker = (await processes())?.workerPid ?? null
-        return worker !== null && worker === (await answeringPid()) ? 'ready' : null
+        if (worker === null || worker !== (await answeringPid())) return null
+        ourWorker = worker
+        return 'ready'
       },
       { timeoutMs: READY_MS },
     )
@@ -162,11 +206,24 @@ export function createHaproxy(
     throw new HaproxyFailure(outcome === 'ended' ? 'HAProxy ended at its start' : 'HAProxy did not become ready', words)
   }
 
+  /** A HAProxy whose sockets somebody removed cannot be told anything: another one takes its place, and it ends its connections in peace. */
+  const takeOver = async (serverState: string) => {
+    await events.beforeReload()
+    writeServerState(serverState)
+    const printed = sizeOf(HAPROXY_MESSAGES)
+    supervisor.replace()
+    await untilReady(printed)
+  }
+
+  const isReachable = () => existsSync(HAPROXY_SOCKET) && existsSync(HAPROXY_MASTER_SOCKET)
+
   const reload = async (serverState: string) => {
     const master = supervisor.pid()
+    if (master !== null && !isReachable()) return takeOver(serverState)
     const before = await waitFor(processes, { timeoutMs: 2_000 })
     if (master === null || before === null) throw new HaproxyFailure('HAProxy does not answer', '')
     await events.beforeReload()
+    events.beforeRead()
     writeServerState(serverState)
     prepareChroot()
     const printed = sizeOf(HAPROXY_MESSAGES)
@@ -178,7 +235,9 @@ export function createHaproxy(
         if (now === null || now.reloads <= before.reloads) return null
         if (now.failed > 0) return 'failed'
         if (now.workerPid === null || now.workerPid === before.workerPid) return null
-        return (await answeringPid()) === now.workerPid ? 'ready' : null
+        if ((await answeringPid()) !== now.workerPid) return null
+        ourWorker = now.workerPid
+        return 'ready'
       },
       { timeoutMs: RELOAD_MS },
     )
@@ -198,8 +257,12 @@ export function createHaproxy(
     underWay,
     stop: supervisor.stop,
     pid: supervisor.pid,
+    failures: supervisor.failures,
     command,
     commandTo,
+    isReachable,
+    isForeign: workerPid => ourWorker !== null && ourWorker !== workerPid,
+    look,
     processes,
     close: supervisor.close,
   }

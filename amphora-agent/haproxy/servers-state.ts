@@ -14,6 +14,8 @@ export type ServerState = {
   /** Bit field; see ADMIN_*. */
   admin: number
   checkConfigured: boolean
+  /** Which checks are configured and somebody has turned off. */
+  checksOff: ('health' | 'agent')[]
   /** The words of the line, for the server-state file. */
   words: string[]
 }
@@ -26,6 +28,9 @@ const ADMIN_DRAIN = 0x08 | 0x10
 const OPERATIONAL = ['stopped', 'starting', 'running', 'stopping'] as const
 const COLUMNS = 25
 const CHECK_CONFIGURED = 2
+const CHECK_ENABLED = 4
+
+const isOff = (check: number): boolean => (check & CHECK_CONFIGURED) !== 0 && (check & CHECK_ENABLED) === 0
 
 /** Reads `show servers state`, version 1. Lines that do not look like it are left out. */
 export function parseServersState(text: string): ServerState[] {
@@ -44,6 +49,10 @@ export function parseServersState(text: string): ServerState[] {
       admin: Number(words[6]),
       weight: Number(words[7]),
       checkConfigured: (Number(words[13]) & CHECK_CONFIGURED) !== 0,
+      checksOff: [
+        ...(isOff(Number(words[13])) ? ['health' as const] : []),
+        ...(isOff(Number(words[14])) ? ['agent' as const] : []),
+      ],
       port: Number(words[18]),
       words,
     })
@@ -53,6 +62,9 @@ export function parseServersState(text: string): ServerState[] {
 
 export const inMaintenance = (state: ServerState): boolean => (state.admin & ADMIN_MAINTENANCE) !== 0
 export const isDraining = (state: ServerState): boolean => (state.admin & ADMIN_DRAIN) !== 0 || state.weight === 0
+
+/** Drained by a command; one with weight 0 is not. */
+export const isDrainedByHand = ({ admin }: ServerState): boolean => (admin & ADMIN_DRAIN) !== 0
 
 /**
  * How the servers that HAProxy runs differ from the wanted ones, as sentences; none when they agree. Backends that are not listed in the
@@ -84,7 +96,7 @@ export function differences(
   return found
 }
 
-function differenceOf(server: Server, state: ServerState): string | null {
+export function differenceOf(server: Server, state: ServerState): string | null {
   if (state.number !== server.number) return `has number ${state.number}`
   if (canonical(state.address) !== canonical(server.address)) return `has address ${state.address}`
   if (state.port !== server.port) return `has port ${state.port}`

@@ -1,29 +1,38 @@
-import { writeFileSync } from 'node:fs'
+import { existsSync, writeFileSync } from 'node:fs'
 import { networkInterfaces } from 'node:os'
 import type { Store } from '../apply/store.js'
-import type { Haproxy } from '../haproxy/haproxy.js'
+import type { Haproxy, HaproxyLook } from '../haproxy/haproxy.js'
 import type { KnownDown } from '../haproxy/known-down.js'
-import { parseServersState } from '../haproxy/servers-state.js'
+import { planRepair } from '../haproxy/plan-repair.js'
 import { type ProxyRow, parseStat, SHOW_PROXIES } from '../haproxy/stat.js'
 import type { Log } from '../log/log.js'
 import { canonical } from '../network/address.js'
-import { identityOf } from '../process/process-table.js'
+import { activityOf, childrenOf, identityOf, isStopped } from '../process/process-table.js'
 import type { Desired } from '../protocol/desired.js'
 import { HAPROXY_TRACK_FILE } from '../protocol/paths.js'
 import type { Repairs } from '../reconcile/repairs.js'
 import { loadCounters, saveCounters } from '../statistics/counter-file.js'
 import { observe, totalOf } from '../statistics/counters.js'
-import { changedSince, type Observation, type Snapshot, snapshotOf } from '../statistics/snapshot.js'
+import { changedSince, type Snapshot, snapshotOf } from '../statistics/snapshot.js'
 import type { Sender, Standing } from './sender.js'
 
-const LOOK_MS = 500
+const LOOK_MS = 1_000
 /** Just after a reload the old worker's last counters are worth more looks, and after a crash the return of service is. */
 const BUSY_LOOK_MS = 100
 const BUSY_MS = 3_000
 const LONGEST_PAUSE_MS = 2_000
 const FULL_REPORT_MS = 30_000
-/** A HAProxy that answers nothing for so long hangs: it is killed, and started again by its supervisor. */
-const HUNG_MS = 30_000
+/** Its worker ends old connections, and somebody else may have it reload: how often the master is asked for its workers, at least. */
+const WORKERS_MS = 10_000
+/** A HAProxy that answers nothing for so long does not serve. */
+const SILENT_MS = 1_000
+/** One that answers nothing and does nothing for so long hangs: it is killed, and started again by its supervisor. */
+const HUNG_MS = 1_500
+/** One that answers nothing for so long hangs, whatever it does; a machine that is short of processor time may be slow. */
+const BUSY_HUNG_MS = 30_000
+
+/** A HAProxy that does not answer: since when, and since when it has not done anything either. */
+type Silence = { pid: number; since: number; work: bigint; idleSince: number }
 
 export type Monitor = {
   /** Looks at HAProxy now and reports what changed. */
@@ -44,6 +53,9 @@ export function startMonitor({
   knownDown,
   sender,
   repairs,
+  drains,
+  standing,
+  onDrift,
   beatIntervalMs,
   log,
 }: {
@@ -52,6 +64,12 @@ export function startMonitor({
   knownDown: KnownDown
   sender: Sender
   repairs: Repairs
+  /** Whether HAProxy is ending with its last connection, and answers nobody meanwhile. */
+  drains: () => boolean
+  /** What the comparison with the desired state has found. */
+  standing: () => Pick<Standing, 'mismatches' | 'needsApply'>
+  /** HAProxy does not run what it should. */
+  onDrift: () => void
   beatIntervalMs: number
   log: Log
 }): Monitor {
@@ -59,9 +77,13 @@ export function startMonitor({
   let sent: Snapshot | null = null
   let sentFor = ''
   let toldMs = 0
+  let toldMismatches = ''
   let fullAt = Number.NEGATIVE_INFINITY
   let beatAt = Number.NEGATIVE_INFINITY
   let answeredAt = performance.now()
+  let silence: Silence | null = null
+  let workersAt = Number.NEGATIVE_INFINITY
+  let oldWorkers: readonly number[] = []
   let busyUntil = 0
   let tracked: boolean | null = null
   let stopped = false
@@ -79,15 +101,21 @@ export function startMonitor({
     const observation = await observeHaproxy()
     const now = performance.now()
     if (observation !== null) knownDown.see(observation.servers)
-    if (observation !== null || haproxy.pid() === null) answeredAt = now
-    else if (now - answeredAt > HUNG_MS) killHung()
-    if (haproxy.pid() === null) setServing(desired !== null && desired.haproxy === null)
+    const pid = haproxy.pid()
+    if (observation !== null || pid === null) answeredAt = now
+    if (observation !== null || pid === null || drains()) silence = null
+    else endHung(pid, now)
+    if (!existsSync(HAPROXY_TRACK_FILE)) tracked = null
+    if (pid === null) setServing(desired !== null && desired.haproxy === null)
     else if (observation !== null) setServing(true)
-    else if (now - answeredAt > 2 * LOOK_MS) setServing(false)
+    else if (now - answeredAt > SILENT_MS) setServing(false)
+    if (observation !== null && desired !== null && !drains() && differs(desired, observation)) onDrift()
 
-    const standing = standingOf(store)
-    if (now - beatAt >= beatIntervalMs) {
-      await sender.beat(standing, haproxy.pid() !== null && now - answeredAt <= 2 * LOOK_MS)
+    const present = standingOf(desired, standing())
+    const changed = present.mismatches.join() !== toldMismatches
+    if (changed || now - beatAt >= beatIntervalMs) {
+      await sender.beat(present, pid !== null && now - answeredAt <= SILENT_MS)
+      toldMismatches = present.mismatches.join()
     }
     // In the gap of a reload nothing is known: what was said before stands.
     if (desired !== null && (observation !== null || haproxy.pid() === null)) {
@@ -98,7 +126,7 @@ export function startMonitor({
       const latest = repairs.latest()
       const news = latest.filter(({ atMs }) => full || atMs > toldMs)
       if (full || changes.listeners.length + changes.pools.length + news.length > 0) {
-        await sender.report(standing, { epoch: counters.epoch, ...changes, repairs: news })
+        await sender.report(present, { epoch: counters.epoch, ...changes, repairs: news })
         toldMs = latest.at(-1)?.atMs ?? toldMs
         sent = merge(sent, snapshot, changes)
         sentFor = desired.sha256
@@ -109,29 +137,41 @@ export function startMonitor({
   }
 
   /** @returns null when HAProxy does not answer, as for a moment during a reload */
-  const observeHaproxy = async (): Promise<Observation | null> => {
-    const processes = haproxy.pid() === null ? null : await haproxy.processes()
-    if (processes === null) {
-      if (haproxy.pid() === null) absorb(new Map(), new Set())
+  const observeHaproxy = async (): Promise<HaproxyLook | null> => {
+    if (haproxy.pid() === null) {
+      absorb(new Map(), new Set())
       return null
+    }
+    const present = await haproxy.look()
+    if (present === null) return null
+    const now = performance.now()
+    if (now < busyUntil || oldWorkers.length > 0 || now - workersAt > WORKERS_MS) {
+      const processes = await haproxy.processes()
+      if (processes === null) return null
+      oldWorkers = processes.oldWorkerPids
+      workersAt = now
     }
     const readings = new Map<string, ProxyRow[]>()
     const living = new Set<string>()
-    let present: ProxyRow[] | null = null
-    for (const pid of [processes.workerPid, ...processes.oldWorkerPids]) {
-      const identity = pid === null ? null : identityOf(pid)
-      if (pid === null || identity === null) continue
+    for (const pid of [present.workerPid, ...oldWorkers]) {
+      const identity = identityOf(pid)
+      if (identity === null) continue
       const key = `${pid}-${identity.startTime}`
       living.add(key)
-      const rows = await haproxy.commandTo(pid, SHOW_PROXIES).then(parseStat, () => null)
-      if (rows === null || rows.length === 0) continue
-      readings.set(key, rows)
-      if (pid === processes.workerPid) present = rows
+      const isPresent = pid === present.workerPid
+      const rows = isPresent ? present.proxies : await haproxy.commandTo(pid, SHOW_PROXIES).then(parseStat, () => null)
+      if (rows !== null && rows.length > 0) readings.set(key, rows)
     }
     absorb(readings, living)
-    if (present === null || processes.workerPid === null) return null
-    const states = await haproxy.commandTo(processes.workerPid, 'show servers state').catch(() => null)
-    return states === null ? null : { proxies: present, servers: parseServersState(states) }
+    return present
+  }
+
+  const differs = (desired: Desired, { workerPid, servers, proxies }: HaproxyLook): boolean => {
+    const { haproxy: wanted } = desired
+    if (wanted === null) return false
+    return (
+      haproxy.isForeign(workerPid) || planRepair({ ...desired, haproxy: wanted }, servers, proxies).found.length > 0
+    )
   }
 
   const absorb = (readings: ReadonlyMap<string, ProxyRow[]>, living: ReadonlySet<string>) => {
@@ -141,11 +181,20 @@ export function startMonitor({
     saveCounters(counters)
   }
 
-  const killHung = () => {
-    const pid = haproxy.pid()
-    repairs.note('HAProxy hung and was killed')
-    answeredAt = performance.now()
-    if (pid !== null) process.kill(pid, 'SIGKILL')
+  /** One whose sockets are gone cannot answer, and serves: that is for the comparison with the desired state. */
+  const endHung = (pid: number, now: number) => {
+    const processes = [pid, ...childrenOf(pid)]
+    const activities = processes.map(activityOf)
+    const work = activities.reduce((sum, each) => sum + each.work, 0n)
+    const isIdle = processes.some(isStopped) || !activities.some(({ running }) => running)
+    if (!haproxy.isReachable()) silence = null
+    else if (silence === null || silence.pid !== pid) silence = { pid, since: now, work, idleSince: now }
+    else if (!isIdle || work !== silence.work) silence = { ...silence, work, idleSince: now }
+    if (silence === null) return
+    if (now - silence.idleSince < HUNG_MS && now - silence.since < BUSY_HUNG_MS) return
+    repairs.note('HAProxy hung: it is killed and started again')
+    silence = null
+    process.kill(pid, 'SIGKILL')
   }
 
   const look = (): Promise<void> => {
@@ -158,6 +207,7 @@ export function startMonitor({
     void look().then(() => {
       if (stopped) return
       const spent = performance.now() - started
+      if (silence !== null) return schedule(BUSY_LOOK_MS)
       const pause = performance.now() < busyUntil ? BUSY_LOOK_MS : LOOK_MS
       // Thousands of servers make a look long: then it is taken less often.
       schedule(Math.min(LONGEST_PAUSE_MS, Math.max(pause - spent, 5 * spent)))
@@ -195,14 +245,17 @@ export function startMonitor({
   }
 }
 
-function standingOf(store: Store): Standing {
-  const desired = store.confirmed()
+function standingOf(
+  desired: Desired | null,
+  { mismatches, needsApply }: Pick<Standing, 'mismatches' | 'needsApply'>,
+): Standing {
+  const isInEffect = desired !== null && !needsApply
   return {
     generation: desired?.generation ?? 0,
-    configHash: desired?.sha256.slice(0, 16) ?? '0'.repeat(16),
-    needsApply: desired === null,
+    configHash: isInEffect ? desired.sha256.slice(0, 16) : '0'.repeat(16),
+    needsApply: !isInEffect,
     vrrpMaster: desired !== null && holdsVip(desired),
-    mismatches: [],
+    mismatches,
   }
 }
 

@@ -1,6 +1,7 @@
 import { spawn } from 'node:child_process'
 import { closeSync, openSync } from 'node:fs'
 import type { Log } from '../log/log.js'
+import { childrenOf, isStopped } from '../process/process-table.js'
 import { run } from '../process/run.js'
 import { createSupervisor } from '../process/supervisor.js'
 import { waitFor } from '../process/wait.js'
@@ -18,6 +19,10 @@ export class KeepalivedFailure extends Error {}
 export type Keepalived = {
   adopt: () => boolean
   pid: () => number | null
+  /** How often in a row it ended soon after its start. */
+  failures: () => number
+  /** Kills what is stopped and answers to nobody; it is started again. @returns whether there was any such */
+  killStopped: () => boolean
   /** @throws KeepalivedFailure when it ends at once */
   start: () => Promise<void>
   /** Reads its configuration anew; its VRRP state stays. @throws KeepalivedFailure when it ends */
@@ -26,13 +31,18 @@ export type Keepalived = {
   close: () => void
 }
 
-/** @param onEnd called when it ended by itself: the VIPs stay on the cards then, and the peer takes them too */
+/**
+ * @param beforeRead called before it reads its file
+ * @param onEnd called when it ended by itself: the VIPs stay on the cards then, and the peer takes them too
+ */
 export function createKeepalived({
   configuration,
+  beforeRead,
   onEnd,
   log,
 }: {
   configuration: string
+  beforeRead: () => void
   onEnd: () => void
   log: Log
 }): Keepalived {
@@ -41,6 +51,7 @@ export function createKeepalived({
     program: PROGRAM,
     argument: KEEPALIVED_PID_FILE,
     spawn: () => {
+      beforeRead()
       const output = openSync(KEEPALIVED_LOG, 'a')
       const child = spawn(
         PROGRAM,
@@ -62,12 +73,20 @@ export function createKeepalived({
   return {
     adopt: supervisor.adopt,
     pid: supervisor.pid,
+    failures: supervisor.failures,
+    killStopped: () => {
+      const pid = supervisor.pid()
+      const stopped = pid === null ? [] : [pid, ...childrenOf(pid)].filter(isStopped)
+      for (const each of stopped) process.kill(each, 'SIGKILL')
+      return stopped.length > 0
+    },
     start: async () => {
       supervisor.start()
       await settle(supervisor.pid())
     },
     reload: async () => {
       const pid = supervisor.pid()
+      beforeRead()
       if (pid !== null) process.kill(pid, 'SIGHUP')
       await settle(pid)
     },

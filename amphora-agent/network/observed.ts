@@ -2,7 +2,7 @@ import { run } from '../process/run.js'
 
 /** The kernel's network as `ip -json` shows it; only what planning needs. */
 export type Observed = {
-  links: { name: string; mac: string; mtu: number; up: boolean }[]
+  links: { name: string; mac: string; mtu: number; up: boolean; carrier: boolean }[]
   addresses: { device: string; family: 4 | 6; address: string; prefix: number }[]
   /** Routes of protocol static, which nobody but us writes. `table` is `main` or a number in text. */
   routes: {
@@ -29,6 +29,7 @@ export async function observeLinks(): Promise<Observed['links']> {
     mac: address ?? '',
     mtu,
     up: flags.includes('UP'),
+    carrier: flags.includes('LOWER_UP'),
   }))
 }
 

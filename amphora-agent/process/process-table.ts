@@ -13,6 +13,37 @@ export function isAlive({ pid, startTime }: ProcessIdentity): boolean {
   return statOf(pid)?.startTime === startTime
 }
 
+/** Whether somebody has stopped it (SIGSTOP): it is there and does nothing. */
+export function isStopped(pid: number): boolean {
+  return ['T', 't'].includes(statOf(pid)?.state ?? '')
+}
+
+/**
+ * What tells one that hangs from one that is slow: the processor time of all its threads in nanoseconds, and whether any of them runs or waits
+ * for a processor.
+ */
+export function activityOf(pid: number): { work: bigint; running: boolean } {
+  const activity = { work: 0n, running: false }
+  try {
+    for (const thread of readdirSync(`/proc/${pid}/task`)) {
+      const [work = '0'] = readFileSync(`/proc/${pid}/task/${thread}/schedstat`, 'utf8').split(' ')
+      activity.work += BigInt(work)
+      activity.running ||= statOf(`${pid}/task/${thread}`)?.state === 'R'
+    }
+  } catch {
+    // It ended meanwhile.
+  }
+  return activity
+}
+
+export function childrenOf(pid: number): number[] {
+  try {
+    return readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').split(' ').filter(Boolean).map(Number)
+  } catch {
+    return []
+  }
+}
+
 /**
  * Processes of this machine (our mount namespace) that were started as this program, or as one that becomes it, with an argument that begins so, the ancestor before its descendants.
  */
@@ -33,13 +64,17 @@ export function findByArgument(program: string, argument: string): ProcessIdenti
   return [...all.filter(isRoot), ...all.filter(process => !isRoot(process))].map(({ identity }) => identity)
 }
 
-function statOf(pid: number): { parent: number; startTime: number } | null {
+function statOf(pid: number | string): { state: string; parent: number; startTime: number } | null {
   try {
     const text = readFileSync(`/proc/${pid}/stat`, 'utf8')
     // The name in brackets may hold anything, so count the fields from its end.
     const fields = text.slice(text.lastIndexOf(')') + 2).split(' ')
     if (fields[0] === 'Z' || fields[0] === 'X') return null
-    return { parent: Number(fields[1]), startTime: Number(fields[19]) }
+    return {
+      state: fields[0] ?? '',
+      parent: Number(fields[1]),
+      startTime: Number(fields[19]),
+    }
   } catch {
     return null
   }

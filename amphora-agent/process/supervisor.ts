@@ -4,7 +4,7 @@ import { findByArgument, identityOf, isAlive, type ProcessIdentity } from './pro
 import { waitFor } from './wait.js'
 
 /** How often a process that an earlier agent started is looked at; our own children tell us themselves. */
-const LOOK_MS = 200
+const LOOK_MS = 1_000
 /** A process that lived this long is started again at once, a shorter-lived one after a growing pause. */
 const LONG_LIFE_MS = 5_000
 const FIRST_PAUSE_MS = 100
@@ -15,8 +15,11 @@ export type Supervised = {
   program: string
   /** An argument by which our process and its children are recognised in the process table. */
   argument: string
-  /** Starts it detached, so that it outlives the agent. */
-  spawn: () => ChildProcess
+  /**
+   * Starts it detached, so that it outlives the agent.
+   * @param replaced the process that it takes over from and tells to end in peace; null when there is none
+   */
+  spawn: (replaced: number | null) => ChildProcess
   /** It ended without being asked to; called before it is started again. */
   onEnd: () => void
   log: Log
@@ -29,10 +32,14 @@ export type Supervisor = {
   start: () => void
   /** No longer wants it, but leaves its end to itself. @param signal tells it */
   release: (signal: NodeJS.Signals) => void
+  /** Starts another one beside it, which takes over. */
+  replace: () => void
   /** No longer wants it, and waits until it is gone. */
   stop: () => Promise<void>
   /** Null while it does not run. */
   pid: () => number | null
+  /** How often in a row it ended soon after its start; 0 once it has lived for long. */
+  failures: () => number
   /** Leaves it running and stops looking after it. */
   close: () => void
 }
@@ -57,15 +64,23 @@ export function createSupervisor(supervised: Supervised): Supervisor {
     supervised.onEnd()
     failures = lived >= LONG_LIFE_MS ? 0 : failures + 1
     const pause = failures < 2 ? 0 : Math.min(LONGEST_PAUSE_MS, FIRST_PAUSE_MS * 2 ** (failures - 2))
-    restart = setTimeout(begin, pause)
+    restart = setTimeout(() => begin(), pause)
   }
 
-  const begin = () => {
+  const begin = (replaced: number | null = null) => {
     if (restart) clearTimeout(restart)
     restart = null
     if (!wanted || running) return
-    killLeftovers()
-    const child = supervised.spawn()
+    if (replaced === null) killLeftovers()
+    let child: ChildProcess
+    try {
+      child = supervised.spawn(replaced)
+    } catch (error) {
+      log.error(`${name} cannot be started: ${error instanceof Error ? error.message : String(error)}`)
+      failures += 1
+      restart = setTimeout(() => begin(), LONGEST_PAUSE_MS)
+      return
+    }
     child.unref()
     const identity = child.pid === undefined ? null : identityOf(child.pid)
     running = { pid: child.pid ?? 0, startTime: identity?.startTime ?? 0, since: performance.now() }
@@ -106,6 +121,12 @@ export function createSupervisor(supervised: Supervised): Supervisor {
       restart = null
       if (running) kill(running.pid, signal)
     },
+    replace: () => {
+      const replaced = running?.pid ?? null
+      wanted = true
+      running = null
+      begin(replaced)
+    },
     stop: async () => {
       wanted = false
       if (restart) clearTimeout(restart)
@@ -121,6 +142,7 @@ export function createSupervisor(supervised: Supervised): Supervisor {
       killLeftovers()
     },
     pid: () => (running && isAlive(running) ? running.pid : null),
+    failures: () => (running !== null && performance.now() - running.since >= LONG_LIFE_MS ? 0 : failures),
     close: () => {
       clearInterval(look)
       if (restart) clearTimeout(restart)

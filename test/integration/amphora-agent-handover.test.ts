@@ -65,6 +65,15 @@ async function drained() {
 const inside = (...words: string[]) => amphora.inside('ip', ...words)
 const hasTunnel = () => inside('-o', 'link').includes(TUNNEL)
 
+/** When the loop brings a file back a second time, it has compared all else in between. */
+async function compared() {
+  const file = '/run/krater/config/current/haproxy.cfg'
+  for (const _round of [1, 2]) {
+    amphora.inside('rm', file)
+    await until(() => amphora.fileExists(file) || null)
+  }
+}
+
 t.test('a handover', async t => {
   await apply({ generation: 1, interfaces: [held] })
   t.match(await ask({ verb: 'handover', handover: leaving(60) }), { ok: true })
@@ -117,6 +126,15 @@ t.test('an amphora that drains', async t => {
     await amphora.killAgent()
     t.match(await drained(), { ended: false })
   })
+  await t.test('is left as it is by the loop that compares', async t => {
+    const haproxy = async () => (await (await amphora.connect()).ask('status')).haproxy
+    const before = await haproxy()
+    inside('addr', 'del', `${VIP}/32`, 'dev', 'vip0')
+    await compared()
+    t.same(await haproxy(), before)
+    t.notMatch(inside('-o', 'addr', 'show', 'dev', 'vip0'), VIP)
+    t.match(await drained(), { ended: false })
+  })
   await t.test('cuts what is left at the limit, says how much, and does not serve again', async t => {
     t.match(await ask({ verb: 'drain', seconds: 0 }), { ok: true })
     const drain = await until(async () => {
@@ -126,6 +144,7 @@ t.test('an amphora that drains', async t => {
     t.same(drain, { ended: true, cut: 1 })
     await amphora.killAgent()
     t.same(await drained(), { ended: true, cut: 1 })
+    await compared()
     t.same((await (await amphora.connect()).ask('status')).haproxy, { running: false, pid: null, workers: 0 })
   })
 })

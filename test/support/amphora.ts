@@ -31,10 +31,13 @@ const CAPTURED = { encoding: 'utf8', stdio: 'pipe' } as const
 const INIT = `
 set -e
 mount -t tmpfs -o mode=755 tmpfs /run
-mkdir -p /run/krater
-install -m 600 "$1" /run/krater/boot.json
 ip link set lo up
-while :; do "$2" "$3" --boot /run/krater/boot.json & wait $! || true; sleep 0.05; done
+while :; do
+  mkdir -p /run/krater
+  install -m 600 "$1" /run/krater/boot.json || true
+  "$2" "$3" --boot /run/krater/boot.json & wait $! || true
+  sleep 0.05
+done
 `
 
 /**
@@ -99,6 +102,10 @@ export async function createAmphora() {
       const pids = agentPids(initPid)
       for (const pid of pids) process.kill(pid, 'SIGKILL')
       await until(() => !pids.some(pid => existsSync(`/proc/${pid}`)) || null)
+    },
+    /** The agent is there and does nothing any more. */
+    freezeAgent: () => {
+      for (const pid of agentPids(initPid)) process.kill(pid, 'SIGSTOP')
     },
     /** Asks the agent to end. */
     stopAgent: () => {

@@ -195,7 +195,7 @@ t.test('a network that is as wanted needs nothing, in whatever form it was asked
   }
   const device = 'vip0'
   const observed: Observed = {
-    links: [{ name: device, mac: card.mac, mtu: 1500, up: true }],
+    links: [{ name: device, mac: card.mac, mtu: 1500, up: true as const, carrier: true }],
     addresses: [
       { device, family: 4, address: '10.0.0.5', prefix: 24 },
       { device, family: 6, address: 'fd00::5', prefix: 64 },

@@ -1,0 +1,61 @@
+import { closeSync, openSync, readdirSync, rmSync, statfsSync, statSync, truncateSync, writeSync } from 'node:fs'
+import { LOG_DIRECTORY, STATE_DIRECTORY } from './protocol/paths.js'
+
+/** Room that is kept so that the agent can go on when somebody has filled the disk. */
+const RESERVE = `${STATE_DIRECTORY}/reserve`
+const RESERVE_BYTES = 1024 * 1024
+/** With less room than this the disk counts as full. */
+const FULL_BYTES = 512 * 1024
+
+/** Nothing that the amphora needs stands here. */
+const EXPENDABLE = ['/tmp', '/var/tmp', '/var/log', '/root']
+
+export type Disk = {
+  /** Keeps the reserve while there is room; when there is none makes some, of what nobody needs, at last of the reserve. */
+  check: () => { full: boolean; cleared: boolean }
+}
+
+export function createDisk(): Disk {
+  let sizeKept = 0
+  return {
+    check: () => {
+      if (roomBytes() >= FULL_BYTES) {
+        if (sizeKept < RESERVE_BYTES || !statSync(RESERVE, { throwIfNoEntry: false })) sizeKept = keepReserve()
+        return { full: sizeKept < RESERVE_BYTES, cleared: false }
+      }
+      clear()
+      if (roomBytes() >= FULL_BYTES) return { full: false, cleared: true }
+      rmSync(RESERVE, { force: true })
+      sizeKept = 0
+      return { full: true, cleared: false }
+    },
+  }
+}
+
+function roomBytes(): number {
+  const { bavail, bsize } = statfsSync(STATE_DIRECTORY)
+  return bavail * bsize
+}
+
+/** @returns how much could be kept: never so much that the disk counts as full because of it */
+function keepReserve(): number {
+  if (roomBytes() < RESERVE_BYTES + 2 * FULL_BYTES) return 0
+  const file = openSync(RESERVE, 'w', 0o600)
+  try {
+    return writeSync(file, Buffer.alloc(RESERVE_BYTES))
+  } catch {
+    return 0
+  } finally {
+    closeSync(file)
+  }
+}
+
+/** Empties logs and temporary files of this file system; those elsewhere would make no room here. */
+function clear(): void {
+  const device = statSync(STATE_DIRECTORY).dev
+  const isHere = (path: string) => statSync(path, { throwIfNoEntry: false })?.dev === device
+  for (const directory of EXPENDABLE.filter(isHere)) {
+    for (const name of readdirSync(directory)) rmSync(`${directory}/${name}`, { recursive: true, force: true })
+  }
+  for (const name of readdirSync(LOG_DIRECTORY)) truncateSync(`${LOG_DIRECTORY}/${name}`)
+}

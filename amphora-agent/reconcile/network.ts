@@ -1,0 +1,93 @@
+import { existsSync } from 'node:fs'
+import { REPLY_PRIORITY, TUNNEL_PRIORITY } from '../handover/plan-handover.js'
+import type { Log } from '../log/log.js'
+import { addMissing, planNetwork, prepareMachine, removeLeftovers } from '../network/configure.js'
+import { guard } from '../network/guard.js'
+import { observeLinks } from '../network/observed.js'
+import type { InterfacePlan, IpCommand } from '../network/plan-interfaces.js'
+import { haproxyGroup } from '../ping/ping.js'
+import { run } from '../process/run.js'
+import type { Desired } from '../protocol/desired.js'
+import type { Mismatch } from '../protocol/repairs.js'
+import type { Repairs } from './repairs.js'
+
+/** What keeps the management network apart, where whoever made the machine has brought it along; it may run at any time. */
+const MANAGEMENT_SCRIPT = '/opt/krater/management.sh'
+const MANAGEMENT_TABLE = '10'
+/** Rules ahead of those of VIPs are the management network's, but for those of a handover. */
+const MANAGEMENT_RULE = new RegExp(`^(?!${TUNNEL_PRIORITY}:|${REPLY_PRIORITY}:)\\d{1,2}:`)
+/** A handover's table is its own affair: it remembers a connection for each line. */
+const FILTER_TABLES = ['krater_pair', 'krater_management']
+
+/**
+ * Reads the kernel's network and gives it what it lacks of the desired state.
+ * @returns what cannot be had: a card that is not there or has no carrier is for whoever plugs it
+ */
+export type RepairNetwork = (desired: Desired) => Promise<Mismatch[]>
+
+export function createNetworkRepair(repairs: Repairs, log: Log): RepairNetwork {
+  const repairFilter = createFilterRepair(repairs)
+  return async desired => {
+    const mismatches = new Set<Mismatch>()
+    const plugged = new Set((await observeLinks()).map(({ mac }) => mac))
+    const present = { ...desired, interfaces: desired.interfaces.filter(({ mac }) => plugged.has(mac)) }
+    if (present.interfaces.length < desired.interfaces.length) mismatches.add('interface')
+
+    const before = await planNetwork(present, desired)
+    if (linesOf(before).length > 0) {
+      await addMissing(before, present, desired, log).catch(error => log.error(String(error)))
+      await removeLeftovers(await planNetwork(present, desired), log)
+      const left = await planNetwork(present, desired)
+      const remaining = new Set(linesOf(left))
+      const done = linesOf(before).filter(line => !remaining.has(line))
+      if (done.length > 0) repairs.note(`network: ${done.join('; ')}`)
+      for (const { line, essential } of left.additions) {
+        if (essential) mismatches.add(line.startsWith('addr') ? 'address' : 'route')
+      }
+    }
+    const carrying = new Map((await observeLinks()).map(({ mac, carrier }) => [mac, carrier]))
+    if (desired.interfaces.some(({ mac }) => !carrying.get(mac))) mismatches.add('interface')
+    if (!(await repairFilter(desired))) mismatches.add('filter')
+    prepareMachine(haproxyGroup(), log)
+    return [...mismatches]
+  }
+}
+
+function linesOf({ renames, links, additions, removals }: InterfacePlan): string[] {
+  const line = (command: IpCommand) => command.line
+  return [...renames.map(({ from, to }) => `link ${from} is ${to}`), ...[...links, ...additions, ...removals].map(line)]
+}
+
+/** Compares the packet filter, and what keeps management apart, with how they were just after they were set. */
+function createFilterRepair(repairs: Repairs): (desired: Desired) => Promise<boolean> {
+  let known: { pair: string; filter: string } | null = null
+  return async desired => {
+    const pair = JSON.stringify(desired.pair)
+    if (known?.pair === pair && known.filter === (await filterNow())) return true
+    try {
+      await guard(desired.pair)
+      if (existsSync(MANAGEMENT_SCRIPT)) {
+        const { status, stderr } = await run('/bin/bash', [MANAGEMENT_SCRIPT])
+        if (status !== 0) throw new Error(`${MANAGEMENT_SCRIPT}: ${stderr.trim().slice(0, 500)}`)
+      }
+    } catch {
+      known = null
+      return false
+    }
+    if (known?.pair === pair) repairs.note('the packet filter or the management rules had been changed')
+    known = { pair, filter: await filterNow() }
+    return true
+  }
+}
+
+async function filterNow(): Promise<string> {
+  const ask = `rule show\nroute show table ${MANAGEMENT_TABLE}\n`
+  const [filters, routing] = await Promise.all([
+    Promise.all(FILTER_TABLES.map(table => run('nft', ['-s', 'list', 'table', 'inet', table]))),
+    Promise.all(['-4', '-6'].map(family => run('ip', [family, '-force', '-batch', '-'], { input: ask }))),
+  ])
+  const rules = routing.flatMap(({ stdout }) =>
+    stdout.split('\n').filter(line => MANAGEMENT_RULE.test(line) || line.includes('mgmt0')),
+  )
+  return [...filters.map(({ stdout }) => stdout), ...rules].join('\n')
+}

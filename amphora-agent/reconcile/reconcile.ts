@@ -1,0 +1,156 @@
+import { mkdirSync } from 'node:fs'
+import { type Parts, runKeepalived } from '../apply/apply.js'
+import { createDisk } from '../disk.js'
+import { reload } from '../haproxy/carry-out.js'
+import { planRepair } from '../haproxy/plan-repair.js'
+import { serverStateFile } from '../haproxy/server-state-file.js'
+import type { Desired, HaproxyPart } from '../protocol/desired.js'
+import { LOG_DIRECTORY } from '../protocol/paths.js'
+import type { Mismatch } from '../protocol/repairs.js'
+import type { AgentServer } from '../server.js'
+import { createNetworkRepair } from './network.js'
+import type { Repairs } from './repairs.js'
+
+/** Between comparisons when nothing asks for one. */
+const PAUSE_MS = 2_000
+/** The kernel tells of changes in the network; it is read anew now and then all the same. */
+const NETWORK_MS = 60_000
+/** Starts in a row that failed: the configuration itself may be the reason, so the controller is asked for it again. */
+const FAILED_STARTS = 3
+
+export type Reconciler = {
+  /** HAProxy may run something else than it should: ask it, and compare now. */
+  pokeHaproxy: () => void
+  /** The same, and the network is read anew. */
+  pokeNetwork: () => void
+  mismatches: () => Mismatch[]
+  /** What is desired cannot be brought about from what this agent knows. */
+  needsApply: () => boolean
+  stop: () => void
+}
+
+/**
+ * The one loop that compares all of the desired state with what is, and puts right what differs: files, sockets, processes, what HAProxy runs,
+ * cards, addresses, routes, rules, filters, room on the disk. It takes turns with applies.
+ * @param drains whether this amphora is ending with its last connection: its programs and its network are then left as they are
+ * @param inTurn runs a piece of work when no other change of the machine is under way
+ */
+export function startReconciler({
+  parts,
+  repairs,
+  server,
+  drains,
+  inTurn,
+}: {
+  parts: Parts
+  repairs: Repairs
+  server: AgentServer
+  drains: () => boolean
+  inTurn: (work: () => Promise<void>) => Promise<void>
+}): Reconciler {
+  const { store, haproxy, keepalived, log } = parts
+  const disk = createDisk()
+  const repairNetwork = createNetworkRepair(repairs, log)
+  let mismatches: Mismatch[] = []
+  let networkReadAt = Number.NEGATIVE_INFINITY
+  let network: Mismatch[] = []
+  let askHaproxy = false
+  let waiting = false
+  let stopped = false
+  let timer: NodeJS.Timeout | null = null
+  let complaint = ''
+
+  const compare = async () => {
+    mkdirSync(LOG_DIRECTORY, { recursive: true })
+    const found = new Set<Mismatch>()
+    const { full, cleared } = disk.check()
+    if (cleared) repairs.note('the disk was full: logs and temporary files are emptied')
+    if (full) found.add('disk')
+    if (await server.restore()) repairs.note("the agent's socket was gone")
+    for (const text of store.restore()) repairs.note(text)
+    const desired = store.confirmed()
+    if (desired !== null && !drains()) {
+      if (performance.now() - networkReadAt > NETWORK_MS || network.length > 0) {
+        networkReadAt = performance.now()
+        network = await repairNetwork(desired)
+      }
+      for (const mismatch of network) found.add(mismatch)
+      await repairPrograms(desired, found)
+    }
+    mismatches = [...found]
+  }
+
+  const repairPrograms = async (desired: Desired, found: Set<Mismatch>) => {
+    if (haproxy.failures() >= FAILED_STARTS) found.add('haproxy')
+    if (keepalived.failures() >= FAILED_STARTS) found.add('keepalived')
+    if (keepalived.killStopped()) repairs.note('keepalived was stopped: it is killed and started again')
+    if (desired.haproxy !== null) await repairHaproxy({ ...desired, haproxy: desired.haproxy })
+    // One that ended is started again by its supervisor, with growing pauses.
+    if (keepalived.failures() > 0) return
+    if (await runKeepalived(keepalived, desired, desired)) repairs.note('keepalived did not run as desired')
+  }
+
+  const repairHaproxy = async (desired: Desired & { haproxy: HaproxyPart }) => {
+    // One that ended is started again by its supervisor, with growing pauses.
+    if (haproxy.pid() === null) {
+      if (haproxy.failures() > 0) return
+      return haproxy.start(serverStateFile(null, desired.haproxy, parts.knownDown.keys()))
+    }
+    if (!haproxy.isReachable()) {
+      await reload(parts, desired.haproxy, desired.haproxy, 'its sockets were gone')
+      repairs.note("HAProxy's sockets were gone: another HAProxy took over")
+      return
+    }
+    const look = askHaproxy ? await haproxy.look() : null
+    if (look === null) return
+    askHaproxy = false
+    const { found, commands, reload: needsReload } = planRepair(desired, look.servers, look.proxies)
+    const strange = haproxy.isForeign(look.workerPid)
+    if (found.length === 0 && !strange) return
+    for (const command of commands) await haproxy.command(command)
+    if (needsReload || strange) {
+      // Servers that differ themselves have no state worth keeping.
+      const applied = found.some(text => text.startsWith('server')) ? null : desired.haproxy
+      await reload(parts, applied, desired.haproxy, found[0] ?? 'somebody had reloaded it')
+    }
+    if (strange) repairs.note('HAProxy had been reloaded by somebody else')
+    for (const text of found.slice(0, 3)) repairs.note(text)
+    if (found.length > 3) repairs.note(`and ${found.length - 3} more differences of HAProxy`)
+  }
+
+  const run = () => {
+    if (waiting || stopped) return
+    waiting = true
+    void inTurn(async () => {
+      waiting = false
+      if (timer) clearTimeout(timer)
+      try {
+        if (!stopped) await compare()
+        complaint = ''
+      } catch (error) {
+        const words = error instanceof Error ? error.message : String(error)
+        if (words !== complaint) log.error(`not compared to the end: ${words}`)
+        complaint = words
+      }
+      if (!stopped) timer = setTimeout(run, PAUSE_MS)
+    })
+  }
+  run()
+
+  return {
+    pokeHaproxy: () => {
+      askHaproxy = true
+      run()
+    },
+    pokeNetwork: () => {
+      networkReadAt = Number.NEGATIVE_INFINITY
+      run()
+    },
+    mismatches: () => mismatches,
+    needsApply: () => mismatches.includes('haproxy') || mismatches.includes('keepalived'),
+    stop: () => {
+      stopped = true
+      if (timer) clearTimeout(timer)
+    },
+  }
+}

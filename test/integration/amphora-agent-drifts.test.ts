@@ -1,0 +1,208 @@
+import t from 'tap'
+import { createAmphora, until } from '../support/amphora.js'
+import { BACKEND, desire, server } from '../support/amphora-desired.js'
+
+const URL = 'http://127.0.0.1:8080/'
+const MAC = '02:00:0a:43:00:01'
+const VIP = '10.67.0.100'
+
+const amphora = await createAmphora()
+t.teardown(amphora.destroy)
+const { traffic } = amphora
+for (const number of [1, 2]) await traffic.ask('member', { port: 9000 + number, name: `member-${number}` })
+
+const sh = (text: string) => amphora.inside('bash', '-c', text)
+const haproxy = (command: string) => sh(`echo '${command}' | socat -t5 - UNIX:/run/krater/haproxy.sock`)
+const serves = () =>
+  traffic.get(URL).then(
+    ({ status }) => (status === 200 ? true : null),
+    () => null,
+  )
+const told = () => traffic.reports().flatMap(({ repairs }) => repairs.map(({ text }) => text))
+
+const wanted = desire({
+  generation: 1,
+  servers: [server(1), server(2)],
+  changes: {
+    interfaces: [
+      {
+        mac: MAC,
+        name: 'vip0',
+        mtu: 1500,
+        addresses: ['10.67.0.11/24'],
+        routes: [{ destination: '198.51.100.0/24', gateway: '10.67.0.2' }],
+        vips: [{ address: VIP, subnet: '10.67.0.0/24', gateway: '10.67.0.2' }],
+      },
+    ],
+    pair: { address: '10.67.0.11', peers: ['10.67.0.12'] },
+  },
+})
+const CURRENT = '/run/krater/config/current'
+const isOurFile = () => {
+  try {
+    return amphora.readFile(`${CURRENT}/haproxy.cfg`) === wanted.haproxy?.text
+  } catch {
+    return false
+  }
+}
+const MASTER = 'pgrep -o -x haproxy'
+
+sh(`ip link add p0 type veth peer name p1 && ip link set p0 address ${MAC} && ip link set p1 up`)
+const agent = await amphora.connect()
+await agent.apply(wanted)
+agent.end()
+
+type Drift = { name: string; bring: string; mended: () => boolean | Promise<boolean | null> | null; text: RegExp }
+
+const drifts: Drift[] = [
+  {
+    name: "HAProxy's file is edited",
+    bring: `sed -i s/roundrobin/source/ ${CURRENT}/haproxy.cfg`,
+    mended: isOurFile,
+    text: /^HAProxy's file had been changed/,
+  },
+  {
+    name: "HAProxy's file is edited, and HAProxy reloaded with it",
+    bring: `sed -i s/roundrobin/source/ ${CURRENT}/haproxy.cfg && kill -USR2 $(${MASTER})`,
+    mended: () => isOurFile() && told().includes('HAProxy had been reloaded by somebody else'),
+    text: /^HAProxy had been reloaded/,
+  },
+  {
+    name: "HAProxy's file is gone, and HAProxy killed",
+    bring: `rm ${CURRENT}/haproxy.cfg; kill -9 $(${MASTER})`,
+    mended: async () => isOurFile() && (await serves()),
+    text: /^HAProxy had ended/,
+  },
+  {
+    name: "HAProxy's file is broken, and HAProxy killed",
+    bring: `echo bogus >${CURRENT}/haproxy.cfg; kill -9 $(${MASTER})`,
+    mended: async () => isOurFile() && (await serves()),
+    text: /^HAProxy's file had been changed/,
+  },
+  {
+    name: 'HAProxy is stopped',
+    bring: `kill -STOP $(pgrep -x haproxy)`,
+    mended: serves,
+    text: /^HAProxy hung/,
+  },
+  {
+    name: 'a server is disabled, and another drained',
+    bring: [`disable server ${BACKEND}/member-1`, `set server ${BACKEND}/member-2 state drain`]
+      .map(command => `echo '${command}' | socat -t5 - UNIX:/run/krater/haproxy.sock`)
+      .join(';'),
+    mended: () => haproxy('show servers state').match(/member-[12] 127.0.0.1 2 0 10 /g)?.length === 2,
+    text: /member-[12] was out of service/,
+  },
+  {
+    name: 'health checks are turned off',
+    bring: `echo 'disable health ${BACKEND}/member-1' | socat -t5 - UNIX:/run/krater/haproxy.sock`,
+    mended: () => told().some(text => text.includes('was not checked')) || null,
+    text: /was not checked/,
+  },
+  {
+    name: 'a listener is disabled',
+    bring: `echo 'disable frontend listener-1' | socat -t5 - UNIX:/run/krater/haproxy.sock`,
+    mended: async () => (await serves()) && told().some(text => text.includes('listener-1 was disabled')),
+    text: /listener-1 was disabled/,
+  },
+  {
+    name: 'a listener is shut down',
+    bring: `echo 'shutdown frontend listener-1' | socat -t5 - UNIX:/run/krater/haproxy.sock`,
+    mended: serves,
+    text: /listener-1 was disabled/,
+  },
+  {
+    name: 'a route to members is lost',
+    bring: 'ip route del 198.51.100.0/24',
+    mended: () => amphora.inside('ip', 'route').includes('198.51.100.0/24') || null,
+    text: /^network: route replace 198\.51\.100\.0\/24/,
+  },
+  {
+    name: 'the packet filter is flushed',
+    bring: 'nft flush ruleset',
+    mended: () => amphora.inside('nft', 'list', 'ruleset').includes('10.67.0.12') || null,
+    text: /^the packet filter/,
+  },
+  {
+    name: "the agent's socket is removed",
+    bring: 'rm /run/krater/agent.sock',
+    mended: () => amphora.fileExists('/run/krater/agent.sock') || null,
+    text: /^the agent's socket was gone/,
+  },
+  {
+    name: 'the state directory is deleted',
+    bring: 'rm -rf /run/krater',
+    mended: async () =>
+      isOurFile() &&
+      amphora.fileExists('/run/krater/agent.sock') &&
+      amphora.fileExists('/run/krater/haproxy.sock') &&
+      (await serves()),
+    text: /another HAProxy took over/,
+  },
+]
+
+for (const { name, bring, mended, text } of drifts) {
+  t.test(name, async t => {
+    const before = told().length
+    sh(bring)
+    await until(async () => (await mended()) || null, 10_000)
+    await until(
+      () =>
+        told()
+          .slice(before)
+          .some(line => text.test(line)) || null,
+    )
+    t.ok(await until(serves))
+    t.match(traffic.beats().at(-1), { mismatches: [] })
+  })
+}
+
+t.test(
+  'the state directory is deleted and the agent killed: it serves on, asks for the desired state, and takes it',
+  async t => {
+    const beats = traffic.beats().length
+    sh('rm -rf /run/krater')
+    await amphora.killAgent()
+    await until(
+      () =>
+        traffic
+          .beats()
+          .slice(beats)
+          .some(({ needsApply }) => needsApply) || null,
+    )
+    t.ok(await serves())
+    const successor = await amphora.connect()
+    t.equal((await successor.apply({ ...wanted, fence: 2 })).appliedSha256, wanted.sha256)
+    t.ok(await until(serves))
+    successor.end()
+  },
+)
+
+t.test('the disk is full: changes go on, and the amphora says so', async t => {
+  sh('mount -o remount,size=8m /run; cat /dev/zero >/run/fill 2>/dev/null || true')
+  await until(() => traffic.beats().at(-1)?.mismatches.includes('disk') || null)
+  const agent = await amphora.connect()
+  const other = desire({ generation: 2, fence: 3, servers: [server(1)], changes: { interfaces: wanted.interfaces } })
+  t.equal((await agent.apply(other)).appliedSha256, other.sha256)
+  sh(`kill -9 $(${MASTER})`)
+  t.ok(await until(serves), 'HAProxy starts')
+  agent.end()
+  await amphora.killAgent()
+  const successor = await amphora.connect()
+  t.match(await successor.ask('hello'), { appliedSha256: other.sha256 }, 'and so does the agent')
+  successor.end()
+  sh('rm /run/fill')
+  await until(() => traffic.beats().at(-1)?.mismatches.length === 0 || null)
+})
+
+t.test('a card that is not there or has no carrier is told', async t => {
+  sh('ip link set p1 down')
+  await until(() => traffic.beats().at(-1)?.mismatches.includes('interface') || null)
+  sh('ip link set p1 up')
+  await until(() => traffic.beats().at(-1)?.mismatches.length === 0 || null)
+  sh('ip link delete p1')
+  await until(() => traffic.beats().at(-1)?.mismatches.includes('interface') || null)
+  sh(`ip link add p0 type veth peer name p1 && ip link set p0 address ${MAC} && ip link set p1 up`)
+  await until(() => traffic.beats().at(-1)?.mismatches.length === 0 || null)
+  t.match(amphora.inside('ip', 'addr', 'show', 'dev', 'vip0'), VIP)
+})
