@@ -11,17 +11,24 @@ const MOST_PROCESSES = 4_096
  * Looks into a machine from its host: whether HAProxy is alive there and listens. Reads the kernel's tables only, so neither the management
  * network nor anything inside the machine has a say in it.
  * @param holder the process that holds the machine
+ * @returns null when the host shows none of its processes
+ * @throws Error when the host cannot look: that says nothing about the machine
  */
-export function inspectMachine(holder: number): Inspection {
-  const haproxy = descendantsOf(holder).filter(({ name }) => name === 'haproxy')
+export function inspectMachine(holder: number): Inspection | null {
+  const processes = descendantsOf(holder)
+  if (processes.length === 0) return null
+  const haproxy = processes.filter(({ name }) => name === 'haproxy')
   // Its master only waits for its workers.
   const workers = haproxy.filter(({ pid }) => !haproxy.some(({ parent }) => parent === pid))
   if (workers.length === 0) return { serves: false, finding: 'HAProxy does not run' }
   if (workers.every(({ state }) => STANDSTILL.test(state))) return { serves: false, finding: 'HAProxy is stopped' }
-  const ports = listeningPorts(holder).filter(port => port !== SSH_PORT)
+  const ports = listeningSockets(holder)
+  // sshd has one socket, at the management address; a listener may have the same port at the VIP.
+  const sshd = ports.indexOf(SSH_PORT)
+  if (sshd >= 0) ports.splice(sshd, 1)
   return ports.length === 0
     ? { serves: false, finding: 'HAProxy listens on no port' }
-    : { serves: true, finding: `HAProxy runs and listens on ${ports.join(', ')}` }
+    : { serves: true, finding: `HAProxy runs and listens on ${[...new Set(ports)].join(', ')}` }
 }
 
 type ProcessState = { pid: number; parent: number; name: string; state: string }
@@ -40,13 +47,9 @@ function descendantsOf(holder: number): ProcessState[] {
 }
 
 function childrenOf(pid: number): number[] {
-  try {
-    return readdirSync(`/proc/${pid}/task`).flatMap(thread =>
-      readOrEmpty(`/proc/${pid}/task/${thread}/children`).split(' ').filter(Boolean).map(Number),
-    )
-  } catch {
-    return []
-  }
+  return unlessGone(() => readdirSync(`/proc/${pid}/task`), []).flatMap(thread =>
+    readOrEmpty(`/proc/${pid}/task/${thread}/children`).split(' ').filter(Boolean).map(Number),
+  )
 }
 
 function stateOf(pid: number): ProcessState | null {
@@ -56,19 +59,27 @@ function stateOf(pid: number): ProcessState | null {
 }
 
 /** TCP ports on which something in the network of a process listens, in ascending order. */
-export function listeningPorts(pid: number): number[] {
+export const listeningPorts = (pid: number): number[] => [...new Set(listeningSockets(pid))]
+
+/** The port of each listening socket, in ascending order. */
+function listeningSockets(pid: number): number[] {
   // Local address and port in hexadecimal, then the remote ones, then the state: 0A is LISTEN.
   const sockets = ['tcp', 'tcp6'].map(table => readOrEmpty(`/proc/${pid}/net/${table}`)).join('')
   const ports = [...sockets.matchAll(/:([0-9A-F]{4}) [0-9A-F]+:0000 0A /g)].map(([, port]) =>
     Number.parseInt(port!, 16),
   )
-  return [...new Set(ports)].sort((a, b) => a - b)
+  return ports.sort((a, b) => a - b)
 }
 
-function readOrEmpty(path: string): string {
+const readOrEmpty = (path: string): string => unlessGone(() => readFileSync(path, 'utf8'), '')
+
+/** A process may end while it is looked at; every other error means that nothing is known. */
+function unlessGone<T>(read: () => T, otherwise: T): T {
   try {
-    return readFileSync(path, 'utf8')
-  } catch {
-    return ''
+    return read()
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException
+    if (code === 'ENOENT' || code === 'ESRCH') return otherwise
+    throw error
   }
 }
