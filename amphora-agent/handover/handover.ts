@@ -52,14 +52,14 @@ export function openHandovers(haproxy: Haproxy, log: Log): Handovers {
 
   const end = async () => {
     if (state.handover === null) return
-    const ended = state.handover
+    // Undone before it is forgotten: what is cut off here is tried again.
+    await unbuild(state.handover, log)
     write({ ...state, handover: null })
-    await unbuild(ended, log)
     log.info('handover: ended')
   }
 
   const look = async () => {
-    const { handover, drain } = state
+    const { drain } = state
     if (drain !== null && !drain.ended) {
       if (haproxy.pid() === null) finish(drain.cut)
       else if (monotonicMs() > drain.endsAtMs) {
@@ -68,7 +68,7 @@ export function openHandovers(haproxy: Haproxy, log: Log): Handovers {
         finish(cut)
       }
     }
-    if (handover !== null && monotonicMs() > handover.endsAtMs) await end()
+    if (state.handover !== null && monotonicMs() > state.handover.endsAtMs) await end()
   }
   const finish = (cut: number) => {
     if (state.drain === null) return
@@ -86,7 +86,14 @@ export function openHandovers(haproxy: Haproxy, log: Log): Handovers {
       })
   }, LOOK_MS)
 
-  if (state.drain !== null) haproxy.drain()
+  /** May be repeated. Without the rules HAProxy drains all the same: what then begins a connection here is refused. */
+  const startDraining = async () => {
+    if (state.handover !== null) {
+      await loadRules(planHandover(state.handover, true).rules).catch(error => log.error(`handover: ${String(error)}`))
+    }
+    haproxy.drain()
+  }
+  if (state.drain !== null && !state.drain.ended) void startDraining()
 
   return {
     begin: async handover => {
@@ -115,11 +122,11 @@ export function openHandovers(haproxy: Haproxy, log: Log): Handovers {
       const endsAtMs = monotonicMs() + seconds * 1000
       if (state.drain !== null) {
         write({ ...state, drain: { ...state.drain, endsAtMs: Math.min(endsAtMs, state.drain.endsAtMs) } })
+        if (!state.drain.ended) await startDraining()
         return
       }
       write({ ...state, drain: { endsAtMs, ended: false, cut: 0 } })
-      if (state.handover !== null) await loadRules(planHandover(state.handover, true).rules)
-      haproxy.drain()
+      await startDraining()
       log.info(`draining for at most ${seconds} s`)
     },
     drained: () => state.drain && { ended: state.drain.ended, cut: state.drain.cut },

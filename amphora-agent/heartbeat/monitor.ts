@@ -145,6 +145,9 @@ export function startMonitor({
     const present = await haproxy.look()
     if (present === null) return null
     const now = performance.now()
+    // Its worker serves, whatever the master says, which is busy during a reload.
+    answeredAt = now
+    silence = null
     if (now < busyUntil || oldWorkers.length > 0 || now - workersAt > WORKERS_MS) {
       const processes = await haproxy.processes()
       if (processes === null) return null

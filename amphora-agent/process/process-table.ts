@@ -45,7 +45,8 @@ export function childrenOf(pid: number): number[] {
 }
 
 /**
- * Processes of this machine (our mount namespace) that were started as this program, or as one that becomes it, with an argument that begins so, the ancestor before its descendants.
+ * Processes of this machine (our mount namespace) that were started as this program, or as one that becomes it, with an argument that begins so: ancestors before their descendants, the
+ * youngest first, for an older one may still end its last connections.
  */
 export function findByArgument(program: string, argument: string): ProcessIdentity[] {
   const ours = mountNamespace('self')
@@ -61,7 +62,11 @@ export function findByArgument(program: string, argument: string): ProcessIdenti
   }
   const all = [...found.values()]
   const isRoot = ({ parent }: { parent: number }) => !found.has(parent)
-  return [...all.filter(isRoot), ...all.filter(process => !isRoot(process))].map(({ identity }) => identity)
+  const youngestFirst = (one: (typeof all)[number], other: (typeof all)[number]) =>
+    other.identity.startTime - one.identity.startTime
+  return [...all.filter(isRoot).sort(youngestFirst), ...all.filter(process => !isRoot(process))].map(
+    ({ identity }) => identity,
+  )
 }
 
 function statOf(pid: number | string): { state: string; parent: number; startTime: number } | null {

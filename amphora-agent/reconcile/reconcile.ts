@@ -59,10 +59,26 @@ export function startReconciler({
   let stopped = false
   let timer: NodeJS.Timeout | null = null
   let complaint = ''
+  /** Comparisons in a row that did not come to their end. */
+  let failures = 0
 
   const compare = async () => {
     mkdirSync(LOG_DIRECTORY, { recursive: true })
     const found = new Set<Mismatch>()
+    try {
+      await compareInto(found)
+      failures = 0
+    } catch (error) {
+      failures += 1
+      // It is not known what else differs; a repair that goes on failing is one that cannot be made.
+      if (failures >= FAILED_STARTS) found.add('haproxy')
+      throw error
+    } finally {
+      mismatches = [...found]
+    }
+  }
+
+  const compareInto = async (found: Set<Mismatch>) => {
     const { full, cleared } = disk.check()
     if (cleared) repairs.note('the disk was full: logs and temporary files are emptied')
     if (full) found.add('disk')
@@ -77,7 +93,6 @@ export function startReconciler({
       for (const mismatch of network) found.add(mismatch)
       await repairPrograms(desired, found)
     }
-    mismatches = [...found]
   }
 
   const repairPrograms = async (desired: Desired, found: Set<Mismatch>) => {
@@ -103,16 +118,19 @@ export function startReconciler({
     }
     const look = askHaproxy ? await haproxy.look() : null
     if (look === null) return
-    askHaproxy = false
     const { found, commands, reload: needsReload } = planRepair(desired, look.servers, look.proxies)
     const strange = haproxy.isForeign(look.workerPid)
-    if (found.length === 0 && !strange) return
+    if (found.length === 0 && !strange) {
+      askHaproxy = false
+      return
+    }
     for (const command of commands) await haproxy.command(command)
     if (needsReload || strange) {
       // Servers that differ themselves have no state worth keeping.
       const applied = found.some(text => text.startsWith('server')) ? null : desired.haproxy
       await reload(parts, applied, desired.haproxy, found[0] ?? 'somebody had reloaded it')
     }
+    askHaproxy = false
     if (strange) repairs.note('HAProxy had been reloaded by somebody else')
     for (const text of found.slice(0, 3)) repairs.note(text)
     if (found.length > 3) repairs.note(`and ${found.length - 3} more differences of HAProxy`)
