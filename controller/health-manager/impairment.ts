@@ -13,14 +13,15 @@ export type Carrier = { heard: boolean; holdsVip: boolean; mismatches: readonly 
 const VITAL: ReadonlySet<Mismatch> = new Set(['interface', 'address', 'haproxy'])
 
 /**
- * ERROR when none that is heard has the VIP and can serve it, and one says why; DEGRADED when something is amiss, or when a pair has no second amphora that
+ * ERROR when all are heard, none has the VIP and can serve it, and one says why; DEGRADED when something is amiss, or when a pair has no second amphora that
  * could take over. One that is not heard says nothing: it may well serve.
  */
 export function impairmentOf(topology: LoadBalancerTree['topology'], carriers: readonly Carrier[]): Impairment | null {
   const heard = carriers.filter(carrier => carrier.heard)
   const isAmiss = heard.some(({ mismatches }) => mismatches.length > 0)
   const serves = heard.some(({ holdsVip, mismatches }) => holdsVip && !mismatches.some(what => VITAL.has(what)))
-  if (isAmiss && !serves) return 'ERROR'
+  const allAreHeard = heard.length === carriers.length
+  if (isAmiss && !serves && allAreHeard) return 'ERROR'
   const lacksSecond = topology === 'ACTIVE_STANDBY' && heard.length === 1
   return isAmiss || lacksSecond ? 'DEGRADED' : null
 }

@@ -42,10 +42,12 @@ export async function recordBeats(database: Database, heard: readonly Heard[], r
        generation = excluded.generation, config_hash = excluded.config_hash, needs_apply = excluded.needs_apply,
        vrrp_master = excluded.vrrp_master, haproxy_running = excluded.haproxy_running,
        mismatches = excluded.mismatches,
-       mismatched_since = CASE WHEN excluded.mismatches <> '{}' THEN coalesce(h.mismatched_since, now()) END
+       mismatched_since = CASE WHEN excluded.mismatches = '{}' THEN NULL
+                               WHEN h.boot_id <> excluded.boot_id OR h.last_seen < now() - ? * interval '1 second' THEN now()
+                               ELSE coalesce(h.mismatched_since, now()) END
      WHERE (h.boot_id = excluded.boot_id AND h.last_seq < excluded.last_seq)
         OR (h.boot_id <> excluded.boot_id AND (h.sent_ms < excluded.sent_ms OR ${isFromTheFuture('h.sent_ms')}))`,
-    [JSON.stringify(heard), gapSeconds(rhythm)],
+    [JSON.stringify(heard), gapSeconds(rhythm), gapSeconds(rhythm)],
   )
 }
 

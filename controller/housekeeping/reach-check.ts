@@ -28,8 +28,11 @@ type Row = { id: string; address: string; wasReached: boolean }
  * it. Any number of housekeepers share the amphorae. Has the load balancers looked at whose amphora is heard but was out of reach for too long.
  */
 export async function checkReach(check: ReachCheck): Promise<void> {
-  for (let rows = await takeDue(check); rows.length > 0; rows = rows.length < AT_ONCE ? [] : await takeDue(check)) {
+  // Those that do not answer take seconds each and are soon due again: the rest waits for the next check.
+  const until = performance.now() + CHECK_SECONDS * 1000
+  for (let rows = await takeDue(check); rows.length > 0; ) {
     await Promise.all(rows.map(row => ask(check, row)))
+    rows = rows.length < AT_ONCE || performance.now() > until ? [] : await takeDue(check)
   }
   const overdue = await askForLooks(check)
   if (overdue.length > 0) check.log.warn({ loadBalancers: overdue }, 'amphorae are heard but cannot be reached')

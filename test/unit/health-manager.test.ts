@@ -303,6 +303,12 @@ t.test('what amphorae lack lowers the operating status', async t => {
       [standby({ mismatches: ['keepalived'] }), standby({ mismatches: ['keepalived'] })],
       'ERROR',
     ],
+    [
+      'the first is not heard, and may serve',
+      'ACTIVE_STANDBY',
+      [carrier({ heard: false }), standby({ mismatches: ['disk'] })],
+      'DEGRADED',
+    ],
     ['neither is heard', 'ACTIVE_STANDBY', [carrier({ heard: false }), standby({ heard: false })], null],
   ] as const
   for (const [name, topology, carriers, expected] of cases) t.equal(impairmentOf(topology, carriers), expected, name)

@@ -36,7 +36,7 @@ export function verdictOn(
   return facts.silentAlone.has(amphora.id) ? 'restart' : 'wait'
 }
 
-const isHeard = ({ heardSeconds }: AmphoraSight, { staleAfterSeconds }: UnreachableFacts): boolean =>
+export const isHeard = ({ heardSeconds }: AmphoraSight, { staleAfterSeconds }: UnreachableFacts): boolean =>
   heardSeconds !== null && heardSeconds <= staleAfterSeconds
 
 /** Nobody misses one that has nothing to serve and nothing to take in. */

@@ -4,7 +4,7 @@ import type { LoadBalancerTree } from '../../load-balancer/tree.js'
 import { ProvisioningFault } from '../provider.js'
 import { assignRoles, type Cast, isDraining, isLost, type Replacement } from './assign-roles.js'
 import type { AmphoraSight, Observed } from './observed.js'
-import { outOfReach, restartLimit, type UnreachableFacts, verdictOn } from './plan-unreachable.js'
+import { isHeard, outOfReach, restartLimit, type UnreachableFacts, verdictOn } from './plan-unreachable.js'
 import type { Role } from './topology.js'
 import { covers, portOf, type WantedPort, wantedPorts } from './wanted-ports.js'
 import { basePortOf, desiredOf, handoverOf, isInEffect, type Rendering } from './wanted-state.js'
@@ -162,7 +162,7 @@ function inspect(tree: LoadBalancerTree, seen: Observed, serving: readonly Ampho
       if (restarts > facts.restartsLeft) return { state: 'trouble', serves: false, fault: restartLimit() }
       return verdict === 'restart' ? rebuild('restart-machine') : replace(amphoraId)
     }
-    if (amphora.mismatchedSeconds > facts.replaceAfterSeconds && !amphora.replacing) {
+    if (isHeard(amphora, facts) && amphora.mismatchedSeconds > facts.replaceAfterSeconds && !amphora.replacing) {
       restarts += 1
       if (restarts <= facts.restartsLeft) return replace(amphoraId)
     }
