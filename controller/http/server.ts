@@ -16,7 +16,7 @@ export type ServerOptions = { limits: ConnectionLimits; log: Logger }
 
 /**
  * Headers have 10 s, and the whole request 30 s: who needs longer holds a connection for nothing. A connection that waits for its next request is
- * closed after 65 s, later than proxies and clients give up theirs.
+ * closed after 65 s, later than proxies and clients give up theirs; one on which nothing moves, such as of a client that does not read, after 120 s.
  */
 const TIMEOUTS = {
   headersTimeout: 10_000,
@@ -24,6 +24,8 @@ const TIMEOUTS = {
   keepAliveTimeout: 65_000,
   connectionsCheckingInterval: 1_000,
 }
+
+const SILENCE_MS = 120_000
 
 /**
  * Listens on one address. Rejects with the system's error (EADDRINUSE, EADDRNOTAVAIL ...) when that fails.
@@ -36,6 +38,7 @@ export async function startServer(
 ): Promise<RunningServer> {
   const answer = app.callback()
   const server = createServer(TIMEOUTS, (request, response) => void answer(request, response))
+  server.setTimeout(SILENCE_MS)
   if (options !== undefined) {
     const logFlood = createFloodLog(options.log, {})
     limitConnections(server, options.limits, source => {

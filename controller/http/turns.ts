@@ -27,11 +27,17 @@ export function createTurns(): Turns {
   return {
     take: async (place, task) => {
       let leave = await queue.enter(place)
+      // Parts of a request may wait side by side: the first gives its one turn back, the last takes one again.
+      let waiting = 0
       const outside = async <Result>(wait: () => Promise<Result>) => {
-        leave()
-        const result = await wait()
-        leave = await queue.enter(place)
-        return result
+        waiting += 1
+        if (waiting === 1) leave()
+        try {
+          return await wait()
+        } finally {
+          waiting -= 1
+          if (waiting === 0) leave = await queue.enter(place)
+        }
       }
       try {
         return await withinTurn(outside, task)

@@ -1,6 +1,7 @@
 import { FloodError } from '../http/errors.js'
 import { createFairQueue } from '../process/fair-queue.js'
 import { computationsAtOnce } from '../process/thread-pool.js'
+import { outsideTurn } from '../process/turn.js'
 import { createLockOut, type Login } from './lock-out.js'
 import { hashMebibytes, hashPassword, type Verification, verifyPassword } from './passwords.js'
 
@@ -65,29 +66,33 @@ export function createLogins(options: LoginOptions, now: () => number = () => pe
 
   return {
     hash: async (password, userId) => {
-      const leave = await queue.enter([`user ${userId}`, ''])
-      try {
-        return await hashPassword(password, rounds)
-      } finally {
-        leave()
-      }
+      return outsideTurn(async () => {
+        const leave = await queue.enter([`user ${userId}`, ''])
+        try {
+          return await hashPassword(password, rounds)
+        } finally {
+          leave()
+        }
+      })
     },
     attempt: async (login, prove) => {
       refuseLocked(login)
-      const userId = lockOut.userOf(login)
-      const leave = await queue.enter(
-        userId === undefined ? [`source ${login.source}`, login.account] : [`user ${userId}`, ''],
-      )
-      try {
-        // Others that waited with it may have failed meanwhile.
-        refuseLocked(login)
-        const proven = await prove((password, hash) => verifyPassword(password, hash, rounds))
-        if (proven === null) lockOut.failed(login)
-        else lockOut.succeeded(login, proven.userId)
-        return proven
-      } finally {
-        leave()
-      }
+      return outsideTurn(async () => {
+        const userId = lockOut.userOf(login)
+        const leave = await queue.enter(
+          userId === undefined ? [`source ${login.source}`, login.account] : [`user ${userId}`, ''],
+        )
+        try {
+          // Others that waited with it may have failed meanwhile.
+          refuseLocked(login)
+          const proven = await prove((password, hash) => verifyPassword(password, hash, rounds))
+          if (proven === null) lockOut.failed(login)
+          else lockOut.succeeded(login, proven.userId)
+          return proven
+        } finally {
+          leave()
+        }
+      })
     },
   }
 }

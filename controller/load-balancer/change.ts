@@ -1,6 +1,7 @@
 import type { Database } from '../database/connection.js'
 import { inTransaction, type Transaction } from '../database/transaction.js'
 import { createQueues } from '../process/in-turn.js'
+import { outsideTurn } from '../process/turn.js'
 import { type Asked, requestedEvent } from './events.js'
 import { immutable, missing } from './faults.js'
 import { usersOfPool } from './pools/users.js'
@@ -28,7 +29,7 @@ export type ChangedLoadBalancer = {
   limits: Limits
 }
 
-const inTurn = createQueues()
+const inTurn = createQueues(outsideTurn)
 
 /**
  * A transaction that is about to hold a load balancer's row. Those of one load balancer follow each other on the row, where each would

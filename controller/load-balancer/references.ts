@@ -1,5 +1,6 @@
 import type { WantedReferences } from '../certificates/certificate-source.js'
 import { badRequest } from '../http/errors.js'
+import { outsideTurn } from '../process/turn.js'
 import { newReferences } from './certificate-references.js'
 import { checkSubnets } from './members/rules.js'
 import type { NewObjects } from './new-objects.js'
@@ -36,7 +37,8 @@ export async function checkCertificates(
   { caller, token }: Pick<Call, 'caller' | 'token'>,
   wanted: WantedReferences,
 ): Promise<void> {
-  const bad = await certificates.check({ token, project: caller.project?.id ?? '', user: caller.user.id }, wanted)
+  const asker = { token, project: caller.project?.id ?? '', user: caller.user.id }
+  const bad = await outsideTurn(() => certificates.check(asker, wanted))
   if (bad.length === 0) return
   const listed = bad.map(({ ref, reason }) => `${ref} (${reason})`).join(', ')
   throw badRequest(`Could not retrieve certificate: ${listed}`)

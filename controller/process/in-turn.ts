@@ -1,14 +1,15 @@
-import { outsideTurn } from './turn.js'
-
 /**
  * @returns a function that runs tasks with the same key one after another, whatever became of those before, and tasks with
  *   different keys at once
+ * @param wait how one waits for those before it
  */
-export function createQueues(): <T>(key: string, task: () => Promise<T>) => Promise<T> {
+export function createQueues(
+  wait: (before: () => Promise<unknown>) => Promise<unknown> = before => before(),
+): <T>(key: string, task: () => Promise<T>) => Promise<T> {
   const last = new Map<string, Promise<unknown>>()
   return (key, task) => {
     const before = last.get(key)
-    const turn = before === undefined ? task() : outsideTurn(() => before.catch(() => undefined)).then(task)
+    const turn = before === undefined ? task() : wait(() => before.catch(() => undefined)).then(task)
     last.set(key, turn)
     const forget = () => {
       if (last.get(key) === turn) last.delete(key)

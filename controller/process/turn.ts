@@ -9,8 +9,8 @@ const present = new AsyncLocalStorage<Outside>()
 export const withinTurn = <Result>(outside: Outside, task: () => Promise<Result>): Promise<Result> =>
   present.run(outside, task)
 
-/** Waits for somebody else without holding the turn of the present task, if it has one. Not twice at the same time. */
+/** Waits for somebody else without holding the turn of the present task, if it has one. What is waited for has no turn to give back. */
 export function outsideTurn<Result>(wait: () => Promise<Result>): Promise<Result> {
   const outside = present.getStore()
-  return outside === undefined ? wait() : outside(wait)
+  return outside === undefined ? wait() : outside(() => present.exit(wait))
 }

@@ -10,7 +10,9 @@ import { ApiError, FloodError } from '../../controller/http/errors.js'
 import { createPublicBase } from '../../controller/http/public-base.js'
 import { startServer } from '../../controller/http/server.js'
 import { createClientAddress, sourceOf } from '../../controller/http/trusted-proxies.js'
-import { takeTurns } from '../../controller/http/turns.js'
+import { createTurns, takeTurns } from '../../controller/http/turns.js'
+import { createQueues } from '../../controller/process/in-turn.js'
+import { outsideTurn } from '../../controller/process/turn.js'
 import { requestAsWritten } from '../support/raw-request.js'
 import { recordLog } from '../support/recorded-log.js'
 
@@ -271,6 +273,24 @@ t.test('a project that asks for much does not keep others waiting', async t => {
     lines.filter(({ level }) => level >= 40).map(({ flood }) => flood),
     ['Requests of greedy'],
   )
+})
+
+t.test('parts of a request that wait side by side give one turn back and take one', async t => {
+  const turns = createTurns()
+  const place = ['p', ''] as const
+  const oneByOne = createQueues(outsideTurn)
+  const outside = () => outsideTurn(() => outsideTurn(() => oneByOne('x', () => Promise.resolve())))
+  for (let round = 0; round < 5; round++) await turns.take(place, () => Promise.all([1, 2, 3, 4].map(outside)))
+  await turns.take(place, () => Promise.all([1, 2, 3].map(() => oneByOne('y', () => Promise.resolve()))))
+  const both = new EventEmitter()
+  let inside = 0
+  const meet = async () => {
+    inside += 1
+    if (inside === 2) both.emit('met')
+    else await once(both, 'met')
+  }
+  await Promise.all([turns.take(place, meet), turns.take(place, meet)])
+  t.equal(inside, 2, 'both turns of the project are free again')
 })
 
 t.test('a body that is slow to come holds no turn', async t => {
