@@ -8,6 +8,7 @@ import { locate } from '../../controller/identity/discovery.js'
 import { createLockOut } from '../../controller/identity/lock-out.js'
 import { hashMebibytes, hashPassword, saltOf, verifyPassword } from '../../controller/identity/passwords.js'
 import { callerFrom, isoTime, type TokenDocument } from '../../controller/identity/tokens/document.js'
+import { nameOfUser } from '../../controller/identity/tokens/proof.js'
 import { createFairQueue } from '../../controller/process/fair-queue.js'
 
 const document: TokenDocument = {
@@ -219,4 +220,11 @@ t.test('a document becomes the caller that the services know', async t => {
 
 t.test('times have microseconds', async t => {
   t.equal(isoTime(new Date(Date.UTC(2026, 10, 21, 7, 47, 10, 5))), '2026-11-21T07:47:10.005000Z')
+})
+
+t.test('words that the look-up of a user ignores make no other account of it', async t => {
+  const named = (domain: { id?: string; name?: string }) => nameOfUser({ name: 'admin', domain })
+  t.equal(named({ id: 'default', name: 'whatever' }), named({ id: 'default' }))
+  t.not(named({ name: 'one' }), named({ name: 'other' }))
+  t.equal(nameOfUser({ id: 'u', name: 'a' }), nameOfUser({ id: 'u', name: 'b' }))
 })

@@ -80,9 +80,11 @@ const PROVERS: Record<Identity['methods'][number], (checking: Checking, identity
     },
   }
 
-/** One text for each way of naming a user, whether there is one or not. */
-function nameOfUser({ id, name, domain }: ReferenceInDomain): string {
-  return JSON.stringify(id === undefined ? ['user', domain?.id ?? null, domain?.name ?? null, name] : ['user', id])
+/** One text for each way of naming a user, whether there is one or not. Holds only what the look-up heeds: anything else would make another account of it. */
+export function nameOfUser({ id, name, domain }: ReferenceInDomain): string {
+  if (id !== undefined) return JSON.stringify(['user', id])
+  const place = domain?.id === undefined ? { name: domain?.name ?? null } : { id: domain.id }
+  return JSON.stringify(['user', place, name])
 }
 
 type UserSecret = { id: string; password_hash: string | null }
