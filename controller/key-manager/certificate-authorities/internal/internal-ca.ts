@@ -1,3 +1,4 @@
+import { ApiError } from '../../../http/errors.js'
 import { type Asn1, writeDer } from '../../../x509/asn1.js'
 import { randomSerial, readCaCertificate, serialText, writeCertificate } from '../../../x509/certificate.js'
 import type { CertificateRequest } from '../../../x509/certificate-request.js'
@@ -135,6 +136,8 @@ async function issue(
     }
     return { kind: 'issued', issued }
   } catch (error) {
+    // The quota of CAs is used up, or no CA can be made for this project: its owner can read why.
+    if (error instanceof ApiError || error instanceof InvalidX509) return { kind: 'rejected', reason: error.message }
     if (!(error instanceof CryptoUnavailable)) throw error
     return { kind: 'unavailable', message: 'The key of the certificate authority cannot be used at the moment.' }
   }
