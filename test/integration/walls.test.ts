@@ -117,13 +117,14 @@ t.test('HAProxy’s account reaches nobody on the management card by IPv6 either
   const asHaproxy = `setpriv --reuid=${HAPROXY_USER} --regid=${HAPROXY_USER} --clear-groups`
   t.equal(await inside('ip -6 address show dev mgmt0'), '', 'the card has no such address')
   t.match(await call(asHaproxy), /unreachable|Cannot assign|Permission denied/)
-  await inside('echo 0 >/proc/sys/net/ipv6/conf/mgmt0/disable_ipv6')
+  // The agent would take the address away again at once.
+  await inside('pkill -STOP -f /opt/krater/[a]gent.mjs; echo 0 >/proc/sys/net/ipv6/conf/mgmt0/disable_ipv6')
   await eventually('the card gives itself an address', async () =>
     /fe80/.test(await inside('ip -6 address show dev mgmt0 -tentative')),
   )
   t.match(await call(), /Connection refused|^$/, 'with one, root reaches the host')
   t.match(await call(asHaproxy), /Permission denied/, 'and HAProxy’s account does not')
-  await inside('echo 1 >/proc/sys/net/ipv6/conf/mgmt0/disable_ipv6')
+  await inside('echo 1 >/proc/sys/net/ipv6/conf/mgmt0/disable_ipv6; pkill -CONT -f /opt/krater/[a]gent.mjs; true')
 })
 
 t.test('memory, processor and processes of an amphora are bounded, where the host has control groups', async t => {
