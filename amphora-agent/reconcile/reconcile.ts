@@ -59,20 +59,14 @@ export function startReconciler({
   let stopped = false
   let timer: NodeJS.Timeout | null = null
   let complaint = ''
-  /** Comparisons in a row that did not come to their end. */
-  let failures = 0
+  /** Repairs of HAProxy in a row that failed. */
+  let failedRepairs = 0
 
   const compare = async () => {
     mkdirSync(LOG_DIRECTORY, { recursive: true })
     const found = new Set<Mismatch>()
     try {
       await compareInto(found)
-      failures = 0
-    } catch (error) {
-      failures += 1
-      // It is not known what else differs; a repair that goes on failing is one that cannot be made.
-      if (failures >= FAILED_STARTS) found.add('haproxy')
-      throw error
     } finally {
       mismatches = [...found]
     }
@@ -99,7 +93,16 @@ export function startReconciler({
     if (haproxy.failures() >= FAILED_STARTS) found.add('haproxy')
     if (keepalived.failures() >= FAILED_STARTS) found.add('keepalived')
     if (keepalived.killStopped()) repairs.note('keepalived was stopped: it is killed and started again')
-    if (desired.haproxy !== null) await repairHaproxy({ ...desired, haproxy: desired.haproxy })
+    if (desired.haproxy !== null) {
+      try {
+        await repairHaproxy({ ...desired, haproxy: desired.haproxy })
+        failedRepairs = 0
+      } catch (error) {
+        failedRepairs += 1
+        if (failedRepairs >= FAILED_STARTS) found.add('haproxy')
+        throw error
+      }
+    }
     // One that ended is started again by its supervisor, with growing pauses.
     if (keepalived.failures() > 0) return
     if (await runKeepalived(keepalived, desired, desired)) repairs.note('keepalived did not run as desired')
