@@ -440,10 +440,28 @@ t.test('retention may go on while the chain is verified', async t => {
   t.equal(await pruneAudit(database, { days: 55, key }), 2)
   let removed = 0
   proxy.watch(async ({ sql, at }) => {
-    if (at === 'answered' && /FROM audit_anchor/.test(sql) && removed === 0) {
+    if (at === 'answered' && /FROM key_manager_audit.audit_anchor/.test(sql) && removed === 0) {
       removed = await pruneAudit(database, { days: 40, key })
     }
   })
   t.match(await verifyAudit(through, key), { verified: 2, fault: null, head: { position: 4 }, removed: { records: 2 } })
   t.equal(removed, 1)
+})
+
+t.test('tables of the same names in the schema of the service do not stand before the log', async t => {
+  const own = await createTestDatabase()
+  t.teardown(own.drop)
+  const database = own.of('key_manager')
+  for (const table of ['audit_record', 'audit_anchor']) {
+    await database.raw('CREATE TABLE key_manager.?? (LIKE key_manager_audit.??)', [table, table])
+  }
+  await recordAudit(database, actor, {
+    action: 'secret.create',
+    outcome: 'success',
+    targetType: 'secret',
+    targetId: 's',
+  })
+  await linkRecords(database, key)
+  t.match(await verifyAudit(database, key), { verified: 1, fault: null })
+  t.same(await database('key_manager.audit_record'), [])
 })

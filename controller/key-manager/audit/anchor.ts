@@ -30,7 +30,7 @@ function macOf(key: Buffer, { position, hash, at, cutoff }: AuditAnchor): Buffer
 export async function readAnchor(database: Knex, key: Buffer): Promise<AuditAnchor | 'forged' | null> {
   const [found] = await query<AuditAnchor & { mac: Buffer }>(
     database,
-    `SELECT position, hash, mac, ${inUtc('at')} AS at, ${inUtc('cutoff')} AS cutoff FROM audit_anchor`,
+    `SELECT position, hash, mac, ${inUtc('at')} AS at, ${inUtc('cutoff')} AS cutoff FROM key_manager_audit.audit_anchor`,
     [],
   )
   if (found === undefined) return null
@@ -44,7 +44,7 @@ export async function writeAnchor(database: Knex, key: Buffer, anchor: AuditAnch
   const { position, hash, at, cutoff } = anchor
   await query(
     database,
-    `INSERT INTO audit_anchor (position, hash, at, cutoff, mac)
+    `INSERT INTO key_manager_audit.audit_anchor (position, hash, at, cutoff, mac)
      VALUES (?, ?, ?::timestamp AT TIME ZONE 'UTC', ?::timestamp AT TIME ZONE 'UTC', ?)
      ON CONFLICT (id) DO UPDATE SET position = excluded.position, hash = excluded.hash, at = excluded.at,
        cutoff = excluded.cutoff, mac = excluded.mac`,

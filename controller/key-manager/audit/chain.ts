@@ -70,7 +70,7 @@ export async function* linkedRecords(database: Knex, after: number): AsyncGenera
   for (let last = after; ; ) {
     const batch = await query<LinkedRecord>(
       database,
-      `SELECT ${CHAINED_COLUMNS}, position, hash FROM audit_record WHERE position > ? ORDER BY position LIMIT ?`,
+      `SELECT ${CHAINED_COLUMNS}, position, hash FROM key_manager_audit.audit_record WHERE position > ? ORDER BY position LIMIT ?`,
       [last, BATCH],
     )
     yield* batch

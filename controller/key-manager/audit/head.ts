@@ -79,8 +79,8 @@ export async function faultOfHead(database: Knex, head: AuditHead, anchor: Audit
   if (anchor !== null && (anchor.position > head.position || isSamePlace(anchor, head))) return null
   const [found] = await query<{ hash: Buffer | null; end: number | null; endAt: string | null }>(
     database,
-    `SELECT (SELECT hash FROM audit_record WHERE position = ?) AS hash, r.position AS end, ${inUtc('r.at')} AS "endAt"
-       FROM (VALUES (1)) AS one LEFT JOIN audit_record r ON r.position = (SELECT max(position) FROM audit_record)`,
+    `SELECT (SELECT hash FROM key_manager_audit.audit_record WHERE position = ?) AS hash, r.position AS end, ${inUtc('r.at')} AS "endAt"
+       FROM (VALUES (1)) AS one LEFT JOIN key_manager_audit.audit_record r ON r.position = (SELECT max(position) FROM key_manager_audit.audit_record)`,
     [head.position],
   )
   if (found?.hash?.equals(head.hash) === true) return null

@@ -23,7 +23,7 @@ export async function linkRecords(database: Database, key: Buffer): Promise<numb
   return inTransaction(database, async trx => {
     await lockChain(trx)
     const { rows } = await trx.raw(
-      `SELECT ${CHAINED_COLUMNS} FROM audit_record WHERE position IS NULL ORDER BY audit_record.seq LIMIT ?`,
+      `SELECT ${CHAINED_COLUMNS} FROM key_manager_audit.audit_record WHERE position IS NULL ORDER BY audit_record.seq LIMIT ?`,
       [BATCH],
     )
     const records = rows as ChainedRecord[]
@@ -34,7 +34,7 @@ export async function linkRecords(database: Database, key: Buffer): Promise<numb
       return { seq: record.seq, position, hash: hash.toString('hex') }
     })
     await trx.raw(
-      `UPDATE audit_record r SET position = l.position, hash = decode(l.hash, 'hex')
+      `UPDATE key_manager_audit.audit_record r SET position = l.position, hash = decode(l.hash, 'hex')
          FROM json_to_recordset(?) AS l (seq bigint, position bigint, hash text) WHERE r.seq = l.seq`,
       [JSON.stringify(links)],
     )
@@ -48,7 +48,7 @@ export async function lockChain(trx: Transaction): Promise<void> {
 }
 
 async function endOfChain(trx: Transaction, key: Buffer): Promise<ChainPlace> {
-  const last = await trx('audit_record')
+  const last = await trx('key_manager_audit.audit_record')
     .whereNotNull('position')
     .orderBy('position', 'desc')
     .first<ChainPlace | undefined>('position', 'hash')

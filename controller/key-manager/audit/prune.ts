@@ -39,9 +39,9 @@ export async function pruneAudit(database: Knex, retention: AuditRetention, sign
 export async function countPrunable(database: Knex, days: number): Promise<number> {
   const [counted] = await query<{ count: number }>(
     database,
-    `SELECT count(*) AS count FROM audit_record
-      WHERE position > coalesce((SELECT position FROM audit_anchor), 0)
-        AND position < coalesce((SELECT min(k.position) FROM audit_record k WHERE k.at >= ${CUTOFF}), 9223372036854775807)`,
+    `SELECT count(*) AS count FROM key_manager_audit.audit_record
+      WHERE position > coalesce((SELECT position FROM key_manager_audit.audit_anchor), 0)
+        AND position < coalesce((SELECT min(k.position) FROM key_manager_audit.audit_record k WHERE k.at >= ${CUTOFF}), 9223372036854775807)`,
     [days],
   )
   return counted?.count ?? 0
@@ -63,7 +63,10 @@ async function pruneBatch(trx: Transaction, { days, key }: AuditRetention): Prom
   }
   const { position, hash, at } = last
   await writeAnchor(trx, key, { position, hash, at, cutoff })
-  await query(trx, 'DELETE FROM audit_record WHERE position > ? AND position <= ?', [from.position, position])
+  await query(trx, 'DELETE FROM key_manager_audit.audit_record WHERE position > ? AND position <= ?', [
+    from.position,
+    position,
+  ])
   await recordAudit(
     trx,
     { userId: null, projectId: null, requestId: null, remoteAddress: null },
@@ -88,7 +91,7 @@ async function oldRecords(
     trx,
     `SELECT ${CHAINED_COLUMNS}, position, hash, audit_record.at < ${CUTOFF} AS "isOld",
             ${inUtc(CUTOFF)} AS cutoff
-       FROM audit_record WHERE position > ? ORDER BY position LIMIT ?`,
+       FROM key_manager_audit.audit_record WHERE position > ? ORDER BY position LIMIT ?`,
     [days, days, after, BATCH],
   )
   const firstKept = records.findIndex(({ isOld }) => !isOld)

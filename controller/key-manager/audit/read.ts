@@ -61,7 +61,7 @@ export async function verifyAudit(
 async function unlinked(trx: Transaction): Promise<Pick<AuditVerdict, 'waiting' | 'waitingSince'>> {
   const [row] = await query<{ waiting: number; waitingSince: string | null }>(
     trx,
-    `SELECT count(*) AS waiting, ${inUtc('min(at)')} AS "waitingSince" FROM audit_record WHERE position IS NULL`,
+    `SELECT count(*) AS waiting, ${inUtc('min(at)')} AS "waitingSince" FROM key_manager_audit.audit_record WHERE position IS NULL`,
     [],
   )
   return row ?? { waiting: 0, waitingSince: null }
@@ -69,7 +69,11 @@ async function unlinked(trx: Transaction): Promise<Pick<AuditVerdict, 'waiting' 
 
 /** Nothing stands before the place from which the chain goes on: such a record was put there, and no link tells whether it is true. */
 async function faultBefore(trx: Transaction, start: number): Promise<string | null> {
-  const [row] = await query<{ first: number | null }>(trx, 'SELECT min(position) AS first FROM audit_record', [])
+  const [row] = await query<{ first: number | null }>(
+    trx,
+    'SELECT min(position) AS first FROM key_manager_audit.audit_record',
+    [],
+  )
   const first = row?.first ?? null
   if (first === null || first > start) return null
   return `Record ${first} was put before the beginning of the chain, which is record ${start + 1}.`
@@ -91,7 +95,7 @@ export async function* exportAudit(database: Database, { from, until, project }:
                 'outcome', outcome, 'user_id', user_id, 'project_id', project_id, 'request_id', request_id,
                 'remote_address', remote_address, 'target_type', target_type, 'target_id', target_id, 'detail', detail,
                 'position', position, 'hash', encode(hash, 'hex'))::text AS line
-         FROM audit_record
+         FROM key_manager_audit.audit_record
         WHERE seq > ? AND (?::timestamptz IS NULL OR at >= ?::timestamptz) AND (?::timestamptz IS NULL OR at < ?::timestamptz)
           AND (?::text IS NULL OR project_id = ?::text)
         ORDER BY seq LIMIT ?`,

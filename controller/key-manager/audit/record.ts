@@ -72,7 +72,7 @@ export function auditInsert(
   detail?: string,
 ): { sql: string; bindings: Knex.RawBinding[] } {
   return {
-    sql: `INSERT INTO audit_record (${COLUMNS})
+    sql: `INSERT INTO key_manager_audit.audit_record (${COLUMNS})
           SELECT ${detail === undefined ? VALUES : addedTo(detail)} FROM ${from}`,
     bindings: bindingsOf(actor, entry),
   }
@@ -80,5 +80,9 @@ export function auditInsert(
 
 /** Stores one record by itself. */
 export async function recordAudit(database: Knex, actor: Actor, entry: AuditEntry): Promise<void> {
-  await query(database, `INSERT INTO audit_record (${COLUMNS}) VALUES (${VALUES})`, bindingsOf(actor, entry))
+  await query(
+    database,
+    `INSERT INTO key_manager_audit.audit_record (${COLUMNS}) VALUES (${VALUES})`,
+    bindingsOf(actor, entry),
+  )
 }

@@ -29,7 +29,7 @@ export async function deleteAuthorities(
         WHERE c.ca_id = above.id AND c.serial = gone.serial AND c.revoked_at IS NULL AND c.not_after > now()
         RETURNING c.ca_id, c.serial),
      logged AS (
-       INSERT INTO audit_record (action, outcome, user_id, project_id, request_id, remote_address, target_type, target_id, detail)
+       INSERT INTO key_manager_audit.audit_record (action, outcome, user_id, project_id, request_id, remote_address, target_type, target_id, detail)
        SELECT e.action, 'success', ?::text, ?::text, ?::text, ?::text, 'ca', e.target_id, e.detail
          FROM (SELECT 'ca.delete' AS action, id AS target_id, NULL::jsonb AS detail FROM gone
                UNION ALL

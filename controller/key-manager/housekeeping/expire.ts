@@ -18,7 +18,7 @@ export const deleteExpiredSecrets = (database: Knex, signal?: AbortSignal): Prom
        UPDATE secret s SET deleted_at = now(), ciphertext = NULL, project_key_id = NULL, metadata = '{}', acl_users = '{}'
          FROM expired e WHERE s.id = e.id RETURNING s.id, s.project_id),
      logged AS (
-       INSERT INTO audit_record (action, outcome, project_id, target_type, target_id, detail)
+       INSERT INTO key_manager_audit.audit_record (action, outcome, project_id, target_type, target_id, detail)
        SELECT 'secret.delete', 'success', project_id, 'secret', id, '{"expired": true}' FROM gone)
      SELECT id FROM gone`,
     [],
