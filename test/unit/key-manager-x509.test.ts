@@ -113,6 +113,28 @@ t.test('names that nobody may have, and those of others', async t => {
   t.match(refusal('b', dns('www.free.example')), /none of those that the project may have: other.example/)
 })
 
+t.test('the longest entry decides to whom a name belongs', async t => {
+  const policy = policyOf({
+    project_names: ['a=firm.example', 'b=dev.firm.example', 'a=x.dev.firm.example', 'a=10.0.0.0/8', 'b=10.1.0.0/16'],
+  })
+  const refusal = (project: string, name: GeneralName) =>
+    refusalOfNames(policy, project, { subject: [], alternativeNames: [name] })
+  const ip = (value: string): GeneralName => ({ kind: 'ip', value })
+  const ofA = [dns('firm.example'), dns('www.firm.example'), dns('x.dev.firm.example'), ip('10.0.0.1')]
+  const ofB = [dns('dev.firm.example'), dns('y.dev.firm.example'), ip('10.1.0.1')]
+  for (const name of ofA) {
+    t.equal(refusal('a', name), null, name.value)
+    t.match(refusal('b', name), /belongs to another project/, name.value)
+  }
+  for (const name of ofB) {
+    t.equal(refusal('b', name), null, name.value)
+    t.match(refusal('a', name), /belongs to another project/, name.value)
+  }
+  t.match(refusal('a', dns('*.firm.example')), /belongs to another project/, 'it stands for dev.firm.example')
+  t.match(refusal('b', dns('*.dev.firm.example')), /belongs to another project/, 'it stands for x.dev.firm.example')
+  t.equal(refusal('b', dns('*.y.dev.firm.example')), null)
+})
+
 t.test('name constraints hold for every client', async t => {
   const policy = policyOf({ project_names: ['a=shop.example', 'b=other.example'] })
   const root = authority('CN=Root', p256, 2, null)
@@ -139,6 +161,27 @@ t.test('name constraints hold for every client', async t => {
   t.match(certified('c', { kind: 'ip', value: '127.0.0.1' }), { status: 2, text: /excluded subtree violation/ })
   t.match(certified('c', { kind: 'ip', value: '::1' }), { status: 2, text: /excluded subtree violation/ })
   t.match(certified('c', { kind: 'ip', value: '203.0.113.7' }), { status: 0 })
+})
+
+t.test('name constraints leave a project what is its own below a name of others', async t => {
+  const policy = policyOf({
+    project_names: ['a=firm.example', 'b=dev.firm.example', 'a=10.0.0.0/8', 'b=10.1.0.0/16'],
+    permitted_names: 'dev.localhost',
+  })
+  const root = authority('CN=Root', p256, 2, null)
+  const certified = (project: string, name: GeneralName) => {
+    const below = authority(`CN=Project ${project}`, keyOf('P-384'), 0, root, [constraintsOf(policy, project)])
+    const leaf = issue(writeCertificateRequest(parseDistinguishedName('O=x'), p256, [name]), below)
+    const files = ['-CAfile', fileOf(root.pem), '-untrusted', fileOf(below.pem), fileOf(leaf)]
+    return openssl(['verify', '-x509_strict', ...files])
+  }
+  t.match(certified('b', dns('www.dev.firm.example')), { status: 0 })
+  t.match(certified('b', { kind: 'ip', value: '10.1.0.1' }), { status: 0 })
+  t.match(certified('b', dns('www.firm.example')), { status: 2, text: /permitted subtree violation/ })
+  t.match(certified('a', dns('www.firm.example')), { status: 0 })
+  t.match(certified('a', dns('www.dev.firm.example')), { status: 2, text: /excluded subtree violation/ })
+  t.match(certified('a', { kind: 'ip', value: '10.1.0.1' }), { status: 2, text: /excluded subtree violation/ })
+  t.match(certified('c', dns('dev.localhost')), { status: 0 })
 })
 
 t.test('another implementation reads the same', async t => {

@@ -1,18 +1,25 @@
 import ipaddr from 'ipaddr.js'
 import { type Asn1, taggedBytes } from '../../../x509/asn1.js'
 import { nameConstraints } from '../../../x509/extensions.js'
-import { isRange, type NamePolicy, namesOf, OWN_HOST, rangeOf } from './name-policy.js'
+import { isRange, isWithin, type NamePolicy, namesOf, OWN_HOST, rangeOf } from './name-policy.js'
 
 const EVERY_ADDRESS = ['0.0.0.0/0', '::/0']
 
-/** What a project's CA may certify, as an extension that every client checks: its own names, or all but those of others and reserved ones. Pure. */
+/**
+ * What a project's CA may certify, as an extension that every client checks: its own names, or all but those of others and reserved ones. An exclusion wins over
+ * what is permitted, so a name above one that the project may have is not excluded; there the policy alone decides. Pure.
+ */
 export function constraintsOf(policy: NamePolicy, projectId: string): Asn1 {
   const own = namesOf(policy, projectId)
   const others = policy.project_names.filter(({ project }) => project !== projectId).map(({ name }) => name)
-  const reserved = [...OWN_HOST, ...policy.reserved_names].filter(name => !policy.permitted_names.includes(name))
+  const reserved = [...OWN_HOST, ...policy.reserved_names]
   const shut = own.length > 0 && !own.some(isRange) ? EVERY_ADDRESS : []
-  const excluded = [...new Set([...reserved, ...shut, ...others.filter(name => !own.includes(name))])]
-  return nameConstraints(own.flatMap(basesOf), excluded.flatMap(basesOf))
+  const excluded = [
+    ...reserved.filter(name => !policy.permitted_names.some(permitted => isWithin(permitted, name))),
+    ...others.filter(name => !own.some(each => isWithin(each, name))),
+    ...shut,
+  ]
+  return nameConstraints(own.flatMap(basesOf), [...new Set(excluded)].flatMap(basesOf))
 }
 
 /** A name with all below it, as the host of a DNS name, an e-mail address and a URI. */

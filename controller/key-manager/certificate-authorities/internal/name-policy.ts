@@ -24,10 +24,7 @@ export function refusalOfNames(
 ): string | null {
   const own = namesOf(policy, projectId)
   for (const name of namesIn(request)) {
-    const owners = policy.project_names.filter(entry => covers(entry.name, name) || isMatchedBy(entry.name, name))
-    if (owners.length > 0 && !owners.some(({ project }) => project === projectId)) {
-      return `The name ${name} belongs to another project.`
-    }
+    if (isOfAnother(policy, projectId, name)) return `The name ${name} belongs to another project.`
     if (own.length > 0 && !own.some(each => covers(each, name))) {
       return `The name ${name} is none of those that the project may have: ${own.join(', ')}.`
     }
@@ -44,6 +41,16 @@ export function refusalOfNames(
 /** The names that are a project's own. */
 export const namesOf = (policy: Pick<NamePolicy, 'project_names'>, projectId: string): string[] =>
   policy.project_names.filter(({ project }) => project === projectId).map(({ name }) => name)
+
+/** The longest entry decides, so that a part of a project's names can be given to another; a wildcard needs all hosts that it stands for. */
+function isOfAnother({ project_names }: NamePolicy, projectId: string, name: string): boolean {
+  const covering = project_names.filter(entry => covers(entry.name, name))
+  const longest = covering.filter(({ name: outer }) => covering.every(({ name: inner }) => isWithin(outer, inner)))
+  const matched = project_names.filter(entry => isMatchedBy(entry.name, name)).map(entry => entry.name)
+  const isOwn = (entry: string) =>
+    project_names.some(({ project, name: own }) => project === projectId && own === entry)
+  return (longest.length > 0 && !longest.some(entry => isOwn(entry.name))) || !matched.every(isOwn)
+}
 
 /** Hosts and addresses that a request names, in lower case. */
 function namesIn({ subject, alternativeNames }: Pick<CertificateRequest, 'subject' | 'alternativeNames'>): string[] {
@@ -78,6 +85,14 @@ export function rangeOf(entry: string): { address: ipaddr.IPv4 | ipaddr.IPv6; bi
   const [text = '', bits] = entry.split('/')
   const address = ipaddr.parse(text)
   return { address, bits: bits === undefined ? address.toByteArray().length * 8 : Number(bits) }
+}
+
+/** Whether all that one entry stands for is also in the other. */
+export function isWithin(inner: string, outer: string): boolean {
+  if (!isRange(inner)) return covers(outer, inner)
+  return (
+    isRange(outer) && rangeOf(outer).bits <= rangeOf(inner).bits && isInRange(rangeOf(inner).address.toString(), outer)
+  )
 }
 
 function isInRange(name: string, entry: string): boolean {
