@@ -42,7 +42,8 @@ export async function startInstance(
   const krater = (...args: string[]) =>
     run(process.execPath, [join(root, 'dist/krater.js'), ...args], { env: environment, timeout: 180_000 })
   const remove = async () => {
-    await krater('down', '--all', '--yes')
+    // A benchmark's own error comes before this one.
+    await krater('down', '--all', '--yes').catch(error => process.stderr.write(`${error}\n`))
     rmSync(directory, { recursive: true, force: true })
   }
   try {

@@ -26,7 +26,7 @@ type Controller = {
 }
 
 const PERIOD_US = 100_000
-const REMOVE_LIMIT_MS = 2_000
+const REMOVE_LIMIT_MS = 30_000
 
 const CONTROLLERS: readonly Controller[] = [
   {
