@@ -12,7 +12,10 @@ await runScript(async () => {
   const signal = interruption('what the benchmarks have made')
   const directory = createRunDirectory()
   try {
-    const [{ program }] = await bundleTests(['test/bench/bench.ts', 'test/bench/doors-load.ts'], directory)
+    const [{ program }] = await bundleTests(
+      ['test/bench/bench.ts', 'test/bench/doors-load.ts', 'test/bench/members.ts'],
+      directory,
+    )
     const code = await runInSandbox([process.execPath, program, root, ...process.argv.slice(2)], {
       signal,
       env: { TMPDIR: directory, KRATER_TEST_DIRECTORY: directory },

@@ -30,7 +30,7 @@ const SECTIONS: Readonly<Record<string, { title: string; parts: (root: string) =
   },
   'random-changes': {
     title: 'Random changes under traffic',
-    parts: async () => [await benchRandomChanges()],
+    parts: async root => [await benchRandomChanges(root)],
   },
   'management-link': {
     title: 'A dead management network',

@@ -2,7 +2,6 @@ import { createSocket } from 'node:dgram'
 import { Agent, createServer, get, type Server, type ServerResponse } from 'node:http'
 import { connect } from 'node:net'
 import { createInterface } from 'node:readline'
-import { startClients, startMembers, type Tally } from './steady-traffic.js'
 
 /*
  * Runs inside an amphora's network namespace and does there what a test outside asks for, a line of JSON at a time: web servers as members,
@@ -17,14 +16,12 @@ const loads = new Map<string, Load>()
 const unanswered = new Set<ServerResponse>()
 const held = new Map<string, Promise<string>>()
 let sessions = 0
-let endClients: (() => Promise<Tally>) | null = null
 
 type Request = {
   port: number
   name: string
   url: string
   clients: number
-  longestMs: number
   from?: string
   headers?: Record<string, string>
 }
@@ -111,15 +108,6 @@ const verbs: Record<string, (request: Request) => Promise<unknown>> = {
     await load.done
     return { ok: load.ok, errors: load.errors }
   },
-
-  /** Members on every address of the loopback network. */
-  members: ({ port }) => startMembers(port),
-
-  startClients: async ({ url, clients, longestMs }) => {
-    endClients = startClients(url, clients, longestMs)
-  },
-
-  endClients: async () => endClients?.(),
 
   heartbeats: ({ port }) =>
     new Promise(resolve => {

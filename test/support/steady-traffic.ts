@@ -4,14 +4,14 @@ import type { Socket } from 'node:net'
 import { setTimeout as pause } from 'node:timers/promises'
 
 /*
- * Clients of every kind and the members that answer them, for a time full of changes. Members are all addresses of 127.0.0.0/8 on one port, so that
- * an answer says which one it came from.
+ * Clients of every kind and the members that answer them, for a time full of changes. Each member is a port of one machine, and an answer says
+ * which one it came from.
  */
 
 const KINDS = ['keep-alive', 'new', 'slow', 'websocket', 'download'] as const
 export type Kind = (typeof KINDS)[number]
 
-/** A request or connection that did not end as it should; the member is known from the moment it has answered. */
+/** A request or connection that did not end as it should; the member (`address:port`) is known from the moment it has answered on the connection. */
 export type Failure = { kind: Kind; member: string | null; beganAt: number; endedAt: number; reason: string }
 export type Tally = { done: Record<Kind, number>; failures: Failure[] }
 
@@ -20,11 +20,16 @@ const WEBSOCKET = '258EAFA5-E914-47DA-95CA-C5AB0DC85B11'
 const SLOW_MS = 2_500
 const DOWNLOAD_PIECES = 40
 const PIECE = Buffer.alloc(16_384, 'x')
+const PAUSE_MS = 50
 
-/** Serves until the process ends. */
-export function startMembers(port: number): Promise<void> {
+/** Serves on so many ports until the process ends. */
+export async function startMembers(firstPort: number, count: number): Promise<void> {
+  for (let port = firstPort; port < firstPort + count; port++) await startMember(port)
+}
+
+function startMember(port: number): Promise<void> {
   const answer = async ({ url, socket }: IncomingMessage, response: ServerResponse) => {
-    const member = socket.localAddress ?? ''
+    const member = nameOf(socket)
     response.setHeader('X-Member', member)
     if (url === '/slow') await pause(SLOW_MS)
     if (url !== '/download') return response.end(member)
@@ -39,11 +44,11 @@ export function startMembers(port: number): Promise<void> {
     answer(incoming, response).catch(() => response.destroy())
   })
   server.keepAliveTimeout = 60_000
-  server.on('upgrade', ({ headers, socket: { localAddress } }, socket: Socket) => {
+  server.on('upgrade', ({ headers }, socket: Socket) => {
     socket.on('error', () => socket.destroy())
     const accepted = createHash('sha1').update(`${headers['sec-websocket-key']}${WEBSOCKET}`).digest('base64')
     const lines = ['HTTP/1.1 101 Switching Protocols', 'Upgrade: websocket', 'Connection: Upgrade']
-    socket.write([...lines, `Sec-WebSocket-Accept: ${accepted}`, `X-Member: ${localAddress}`, '', ''].join('\r\n'))
+    socket.write([...lines, `Sec-WebSocket-Accept: ${accepted}`, `X-Member: ${nameOf(socket)}`, '', ''].join('\r\n'))
     socket.on('data', piece => socket.write(piece))
     socket.on('end', () => socket.end())
   })
@@ -53,12 +58,20 @@ export function startMembers(port: number): Promise<void> {
   })
 }
 
-/**
- * Begins clients of all kinds, each with its next request after the last.
- * @param longestMs of a WebSocket
- * @returns what ends them, once what is under way has ended too
- */
-export function startClients(url: string, each: number, longestMs: number): () => Promise<Tally> {
+const nameOf = ({ localAddress, localPort }: Socket) => `${localAddress}:${localPort}`
+
+type Clients = {
+  url: string
+  /** So many of each kind. */
+  each: number
+  /** Of a WebSocket. */
+  longestMs: number
+  /** A connection stays with the member that answered first, as over a TCP listener. */
+  staysWithMember: boolean
+}
+
+/** Begins clients of all kinds, each with its next request after the last. @returns what ends them, once what is under way has ended too */
+export function startClients({ url, each, longestMs, staysWithMember }: Clients): () => Promise<Tally> {
   let running = true
   const tally: Tally = {
     done: { 'keep-alive': 0, new: 0, slow: 0, websocket: 0, download: 0 },
@@ -66,17 +79,19 @@ export function startClients(url: string, each: number, longestMs: number): () =
   }
   const client = async (kind: Kind, seat: number) => {
     const agent = new Agent({ keepAlive: kind === 'keep-alive', maxSockets: 1 })
+    const answering = new WeakMap<Socket, string>()
     for (let round = 0; running; round++) {
       const beganAt = Date.now()
-      const attempt: { member: string | null } = { member: null }
+      const attempt: Attempt = { member: null, answering: staysWithMember ? answering : null }
       try {
         if (kind === 'websocket') await converse(url, attempt, ((seat * 7 + round * 3) % 10) * (longestMs / 10) + 200)
         else await fetchWhole(`${url}${kind === 'slow' || kind === 'download' ? kind : ''}`, agent, attempt)
         tally.done[kind]++
       } catch (error) {
-        tally.failures.push({ kind, ...attempt, beganAt, endedAt: Date.now(), reason: String(error) })
+        const { member } = attempt
+        tally.failures.push({ kind, member, beganAt, endedAt: Date.now(), reason: String(error) })
       }
-      await pause(20)
+      await pause(PAUSE_MS)
     }
     agent.destroy()
   }
@@ -88,7 +103,8 @@ export function startClients(url: string, each: number, longestMs: number): () =
   }
 }
 
-type Attempt = { member: string | null }
+/** `answering`: who answered last on a connection and so answers next, where connections stay with a member. */
+type Attempt = { member: string | null; answering: WeakMap<Socket, string> | null }
 
 function memberOf({ headers }: IncomingMessage): string | null {
   const member = headers['x-member']
@@ -99,9 +115,13 @@ function fetchWhole(url: string, agent: Agent, attempt: Attempt): Promise<void> 
   return new Promise((resolve, reject) => {
     const outgoing = get(url, { agent, timeout: 20_000 }, response => {
       attempt.member = memberOf(response)
+      if (attempt.member !== null) attempt.answering?.set(response.socket, attempt.member)
       response.on('error', reject)
       response.on('end', () => (response.statusCode === 200 ? resolve() : reject(new Error(`${response.statusCode}`))))
       response.resume()
+    })
+    outgoing.on('socket', socket => {
+      attempt.member = attempt.answering?.get(socket) ?? null
     })
     outgoing.on('timeout', () => outgoing.destroy(new Error('timeout')))
     outgoing.on('error', reject)

@@ -1,7 +1,6 @@
 import { type ChildProcess, execFile, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { promisify } from 'node:util'
-import type { Test } from 'tap'
 import { createFabric } from '../../controller/network/local/fabric.js'
 import type { Krater } from './krater.js'
 
@@ -9,6 +8,9 @@ const run = promisify(execFile)
 
 /** A card of the machine: the network made for it, a subnet for each CIDR, and the machine's address on each. */
 export type TenantCard = { networkId: string; legs: { subnetId: string; address: string }[] }
+
+/** What is registered is done at the end, the last first; a test is one. */
+export type Ending = { teardown: (act: () => unknown) => void }
 
 export type TenantMachine = {
   namespace: string
@@ -19,7 +21,11 @@ export type TenantMachine = {
 }
 
 /** A machine of the tenant's: a network namespace of the test's own. Gone at the end of the test. */
-export async function createTenantMachine(t: Test, krater: Krater, name: string): Promise<TenantMachine> {
+export async function createTenantMachine(
+  t: Ending,
+  krater: Pick<Krater, 'api' | 'instance'>,
+  name: string,
+): Promise<TenantMachine> {
   const api = await krater.api()
   const make = async <T>(kind: 'network' | 'subnet' | 'port', body: Record<string, unknown>): Promise<T> => {
     const answer = await api.request('network', 'POST', `/v2.0/${kind}s`, { [kind]: body })
