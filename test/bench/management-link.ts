@@ -18,7 +18,7 @@ type Amphora = { id: string; loadbalancer_id: string; status: string }
 type Round = { restarted: number; replaced: number; foundSeconds: number }
 
 /**
- * Cuts the management network of idle amphorae again and again. In each round one of those behind the cut dies: its HAProxy and its agent are stopped.
+ * Cuts the management network of idle amphorae again and again. In each round one of those behind the cut dies: all its processes are stopped, so nothing inside repairs anything.
  * Counts the machines that were restarted or replaced although they served, and the time until the dead one is repaired after the network is back.
  * @returns a table, as Markdown
  */
@@ -64,14 +64,17 @@ async function createBalancers({ api }: BenchInstance): Promise<void> {
       },
     })
   }
-  await untilTrue('all are ACTIVE', 600, () => areActive(api))
+  await untilTrue('all are ACTIVE', 600, () => notActive(api))
 }
 
-async function areActive(api: ApiClient): Promise<boolean> {
+/** @returns those that are not ACTIVE */
+async function notActive(api: ApiClient): Promise<string[]> {
   const { loadbalancers } = (await api.request('load-balancer', 'GET', `${BASE}/loadbalancers`)) as {
-    loadbalancers: { provisioning_status: string }[]
+    loadbalancers: { id: string; provisioning_status: string; operating_status: string }[]
   }
-  return loadbalancers.every(({ provisioning_status }) => provisioning_status === 'ACTIVE')
+  return loadbalancers
+    .filter(({ provisioning_status }) => provisioning_status !== 'ACTIVE')
+    .map(({ id, provisioning_status, operating_status }) => `${id} ${provisioning_status} ${operating_status}`)
 }
 
 async function playRound(
@@ -96,18 +99,15 @@ async function playRound(
   const cut = share === 'all' ? 'all' : behind
   await link.cut(cut)
   await delay(random() * 1_000)
-  for (const { pid, command } of await processesInside(namespaceOf(dead))) {
-    if (/haproxy|agent\.mjs/.test(command)) process.kill(pid, 'SIGSTOP')
-  }
+  for (const { pid } of await processesInside(namespaceOf(dead))) process.kill(pid, 'SIGSTOP')
   await delay(seconds * 1_000)
   await link.mend(cut)
   const mended = performance.now()
-  await untilTrue('the dead one serves again', 120, async () => {
+  await untilTrue(`${dead} serves again, ${count} behind the cut`, 120, async () => {
     const inside = await processesInside(namespaceOf(dead)).catch(() => [])
     const first = inside.find(({ isFirst }) => isFirst)?.pid ?? null
-    return (
-      first !== firsts.get(dead) && inside.some(({ command }) => command.includes('haproxy')) && (await areActive(api))
-    )
+    const isNew = first !== firsts.get(dead) && inside.some(({ command }) => command.includes('haproxy'))
+    return isNew ? notActive(api) : [`its first process is ${first}, before ${firsts.get(dead)}`]
   })
   const foundSeconds = (performance.now() - mended) / 1000
   const now = await serving(admin)
@@ -129,11 +129,14 @@ async function firstProcessOf(namespace: string): Promise<number | null> {
   return (await processesInside(namespace).catch(() => [])).find(({ isFirst }) => isFirst)?.pid ?? null
 }
 
-async function untilTrue(what: string, seconds: number, probe: () => Promise<boolean>): Promise<void> {
+/** @param lacking says what is not there yet */
+async function untilTrue(what: string, seconds: number, lacking: () => Promise<string[]>): Promise<void> {
+  let last: string[] = []
   for (const until = performance.now() + seconds * 1000; performance.now() < until; await delay(200)) {
-    if (await probe()) return
+    last = await lacking()
+    if (last.length === 0) return
   }
-  throw new Error(`In ${seconds} s this did not happen: ${what}.`)
+  throw new Error(`In ${seconds} s this did not happen: ${what}. Lacking: ${last.join(', ')}`)
 }
 
 /** Numbers from 0 to 1, the same for the same seed (mulberry32). */
