@@ -50,6 +50,8 @@ export type ComputeDriver = {
   /** Gives a running machine a network card with the port's MAC address on the port's network. */
   plug: (amphoraId: string, port: Port) => Promise<void>
   unplug: (amphoraId: string, portId: string) => Promise<void>
-  /** Ids of the ports that are plugged, the management port left out. */
+  /** Ids of the ports that are plugged and whose card stands, the management port left out. */
   pluggedPorts: (amphoraId: string) => Promise<string[]>
+  /** Amphorae that run, and lack a card that was plugged: it is gone or down on the side of the host. Plugging it again mends it. */
+  brokenCards: () => Promise<string[]>
 }

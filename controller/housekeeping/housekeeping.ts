@@ -8,7 +8,7 @@ import type { Logger } from '../log/log.js'
 import type { NetworkDriver } from '../network/driver.js'
 import { repeat } from '../process/repeat.js'
 import type { AgentConnections } from '../provider/amphora/agent-connection.js'
-import { NOTHING_WATCHED, watchMachines } from './machine-watch.js'
+import { NO_CARDS_WATCHED, NOTHING_WATCHED, watchCards, watchMachines } from './machine-watch.js'
 import { sweepOrphans } from './orphan-sweep.js'
 import { purgeRecords } from './purge.js'
 import { checkReach } from './reach-check.js'
@@ -36,11 +36,12 @@ export type HousekeepingOptions = {
 
 const STOP_LIMIT_MS = 5_000
 const WATCH_SECONDS = 1
+const CARDS_SECONDS = 3
 const REACH_SECONDS = 5
 const PURGE_SECONDS = 3_600
 
 /**
- * Keeps the warm pool filled, notices machines that end, sweeps what nobody owns and purges what is too old, until stopped. Any number of housekeepers share one database. A failure
+ * Keeps the warm pool filled, notices machines that end or lose a card, sweeps what nobody owns and purges what is too old, until stopped. Any number of housekeepers share one database. A failure
  * is logged and tried again, with longer pauses while it lasts.
  */
 export async function startHousekeeping(options: HousekeepingOptions): Promise<{ stop: () => Promise<void> }> {
@@ -58,6 +59,7 @@ export async function startHousekeeping(options: HousekeepingOptions): Promise<{
   const failures = new Map<string, number>()
   let orphans: ReadonlySet<string> = new Set()
   let watched = NOTHING_WATCHED
+  let watchedCards = NO_CARDS_WATCHED
   const sweepSeconds = config.housekeeping.sweep_interval
   const portAgeSeconds = sweepSeconds * 2
 
@@ -69,6 +71,9 @@ export async function startHousekeeping(options: HousekeepingOptions): Promise<{
     repeat('the check of the warm pool', sweepSeconds, stopping.signal, log, () => checkWarmPool(pool)),
     repeat('the watch over machines', WATCH_SECONDS, stopping.signal, log, async () => {
       watched = await watchMachines({ database, compute, log }, watched)
+    }),
+    repeat('the watch over network cards', CARDS_SECONDS, stopping.signal, log, async () => {
+      watchedCards = await watchCards({ database, compute, log }, watchedCards)
     }),
     repeat('the check of agents', REACH_SECONDS, stopping.signal, log, () =>
       checkReach({

@@ -4,6 +4,7 @@ import { WAKE_CHANNEL } from '../load-balancer/wake-channel.js'
 import type { Logger } from '../log/log.js'
 
 export type MachineWatch = { database: Database; compute: Pick<ComputeDriver, 'list'>; log: Logger }
+export type CardWatch = { database: Database; compute: Pick<ComputeDriver, 'brokenCards'>; log: Logger }
 
 /** What the watch knows from look to look: machines that ran when it last looked, and those whose end is not on record yet. */
 export type Watched = { running: ReadonlySet<string>; ended: ReadonlySet<string> }
@@ -31,6 +32,27 @@ export async function watchMachines({ database, compute, log }: MachineWatch, be
     log.warn({ err: error }, 'ended machines could not be recorded; it is tried again')
     return { running, ended }
   }
+}
+
+/** Amphorae that lacked a card at the last look, and those of them whose load balancer was asked to be looked at. */
+export type WatchedCards = { broken: ReadonlySet<string>; asked: ReadonlySet<string> }
+
+export const NO_CARDS_WATCHED: WatchedCards = { broken: new Set(), asked: new Set() }
+
+/**
+ * Finds running machines that lack a network card, and has their load balancers looked at once. A card may be on its way in or out: only what
+ * two looks in a row have seen counts.
+ * @param before what the last look returned @returns what to give to the next one
+ */
+export async function watchCards({ database, compute, log }: CardWatch, before: WatchedCards): Promise<WatchedCards> {
+  const broken = new Set(await compute.brokenCards())
+  const asked = new Set([...before.asked].filter(amphoraId => broken.has(amphoraId)))
+  const news = [...broken].filter(amphoraId => before.broken.has(amphoraId) && !asked.has(amphoraId))
+  if (news.length === 0) return { broken, asked }
+  for (const { id, amphorae } of await askForALook(database, news)) {
+    log.warn({ loadBalancer: id, amphorae }, 'a network card of an amphora is gone or down: asking for a look')
+  }
+  return { broken, asked: new Set([...asked, ...news]) }
 }
 
 /** A retry time in the future gives way as well: the back-off is kept, but the fault that it was for is not this one. */

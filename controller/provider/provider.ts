@@ -4,7 +4,8 @@ import type { LoadBalancerTree } from '../load-balancer/tree.js'
 /** One thing that a provider did to a machine for a load balancer, for the load balancer's history. */
 export type Deed = {
   amphora_id: string
-  deed: 'created' | 'restarted' | 'configured' | 'deleted'
+  /** `replugged`: a network card that was gone or down on the host's side stands again. */
+  deed: 'created' | 'restarted' | 'replugged' | 'configured' | 'deleted'
   /** How a configuration took effect: by runtime commands, a reload ... */
   how?: string
   /** Why it took the dearer way. */

@@ -71,10 +71,28 @@ t.test('cards', async t => {
     t.match(await inside('ip -o link'), other.macAddress)
   })
 
-  t.test('taken away behind our back do not count as plugged', async t => {
-    const [portId] = await driver.pluggedPorts(amphoraId)
-    await fabric.detach(portId!)
-    t.same(await driver.pluggedPorts(amphoraId), [])
+  t.test('taken down or away behind our back do not count as plugged until they are plugged again', async t => {
+    const other = createPort(randomUUID(), '192.0.2.10')
+    await driver.plug(amphoraId, other)
+    const others = (await driver.pluggedPorts(amphoraId)).filter(portId => portId !== other.id)
+    t.same(await driver.brokenCards(), [])
+    const card = `p${other.id.replaceAll('-', '').slice(0, 11)}`
+    const faults = {
+      down: () => ip('-n', fabric.namespace, 'link', 'set', card, 'down'),
+      'off its bridge': () => ip('-n', fabric.namespace, 'link', 'set', card, 'nomaster'),
+      gone: () => ip('-n', fabric.namespace, 'link', 'delete', card),
+    }
+    for (const [name, fault] of Object.entries(faults)) {
+      fault()
+      t.same(await driver.pluggedPorts(amphoraId), others, name)
+      t.same(await driver.brokenCards(), [amphoraId], name)
+      await driver.plug(amphoraId, other)
+      t.same((await driver.pluggedPorts(amphoraId)).sort(), [...others, other.id].sort(), name)
+      t.same(await driver.brokenCards(), [], name)
+    }
+    ip('-n', fabric.namespace, 'link', 'delete', card)
+    await driver.unplug(amphoraId, other.id)
+    t.same(await driver.brokenCards(), [], 'one that is not wanted any more is not missed')
   })
 
   t.test('are gone after a machine was made anew', async t => {

@@ -2,7 +2,13 @@ import { randomUUID } from 'node:crypto'
 import t from 'tap'
 import type { Machine } from '../../controller/compute/driver.js'
 import type { Database } from '../../controller/database/connection.js'
-import { NOTHING_WATCHED, type Watched, watchMachines } from '../../controller/housekeeping/machine-watch.js'
+import {
+  NO_CARDS_WATCHED,
+  NOTHING_WATCHED,
+  type Watched,
+  watchCards,
+  watchMachines,
+} from '../../controller/housekeeping/machine-watch.js'
 import { WAKE_CHANNEL } from '../../controller/load-balancer/wake-channel.js'
 import { createLog } from '../../controller/log/log.js'
 import { listenForWakeUps } from '../../controller/worker/wake-up.js'
@@ -93,6 +99,30 @@ t.test('the watch over machines', async t => {
     t.ok(row?.retry_at && row.retry_at <= new Date(Date.now() + 1_000))
     t.equal(row?.attempts, 9)
   })
+
+  await t.test(
+    'a card that two looks in a row miss leads to one look, and to another when it is lost again',
+    async t => {
+      const { id, amphora } = await settled()
+      let broken: string[] = []
+      const cards = { brokenCards: async () => broken }
+      let before = NO_CARDS_WATCHED
+      const look = async () => {
+        before = await watchCards({ database: db, compute: cards, log }, before)
+        const isAsked = (await recheckOf(id)) !== null
+        await forget(id)
+        return isAsked
+      }
+      for (const round of [1, 2]) {
+        t.equal(await look(), false, `round ${round}: nothing is amiss`)
+        broken = [amphora]
+        t.equal(await look(), false, 'it may be on its way')
+        t.equal(await look(), true)
+        t.equal(await look(), false, 'it is told once')
+        broken = []
+      }
+    },
+  )
 
   await t.test('an end that could not be recorded is recorded later', async t => {
     const { id, amphora } = await settled()

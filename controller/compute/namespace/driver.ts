@@ -26,7 +26,7 @@ export type NamespaceDriverOptions = {
   instance: string
   /** Where what is known of the machines is kept, one directory each. */
   directory: string
-  fabric: Pick<Fabric, 'attach' | 'detach' | 'attachedPorts'>
+  fabric: Pick<Fabric, 'attach' | 'detach' | 'standingPorts'>
   /** MTU of a network, for the cards on it. */
   networkMtu: (networkId: string) => Promise<number>
   /** The agent, bundled into one ES module. */
@@ -199,8 +199,19 @@ export function createNamespaceDriver(options: NamespaceDriverOptions): ComputeD
       const machine = machineOf(amphoraId)
       const recorded = running(machine) === null ? [] : machine.files.recordedPorts('plugged')
       if (recorded.length === 0) return []
-      const attached = new Set(await fabric.attachedPorts())
-      return recorded.filter(portId => attached.has(portId))
+      const standing = new Set(await fabric.standingPorts())
+      return recorded.filter(portId => standing.has(portId))
+    },
+
+    brokenCards: async () => {
+      const standing = new Set(await fabric.standingPorts())
+      return namesIn(directory)
+        .filter(name => AMPHORA_ID.test(name))
+        .filter(amphoraId => {
+          const machine = machineOf(amphoraId)
+          const recorded = machine.files.recordedPorts('plugged')
+          return recorded.some(portId => !standing.has(portId)) && running(machine) !== null
+        })
     },
   }
 }

@@ -49,7 +49,7 @@ const FORMS: Readonly<Record<string, Schema>> = {
     items: objectOf(
       {
         amphora_id: KINDS.uuid,
-        deed: { type: 'string', enum: ['created', 'restarted', 'configured', 'deleted'] },
+        deed: { type: 'string', enum: ['created', 'restarted', 'replugged', 'configured', 'deleted'] },
         how: { type: 'string' },
         reason: { type: 'string' },
       },

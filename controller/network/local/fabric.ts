@@ -40,6 +40,8 @@ export type Fabric = {
   detach: (portId: string) => Promise<void>
   /** Ids of the ports that have a card. A card whose maker was killed before its last step is told by the first 11 digits of the id alone. */
   attachedPorts: () => Promise<string[]>
+  /** Those of them whose card is up, on a bridge. */
+  standingPorts: () => Promise<string[]>
   /** Host legs, cards, bridges and the namespace: nothing is left. */
   remove: () => Promise<void>
 }
@@ -174,12 +176,13 @@ export function createFabric({ instance }: { instance: string }): Fabric {
     if (existsSync(file)) await forgetCard(namespace, cardOf(portId))
   }
 
-  async function attachedPorts(): Promise<string[]> {
+  async function cards(): Promise<Link[]> {
     if (!existsSync(file)) return []
-    return (await links(namespace))
-      .filter(link => /^p[0-9a-f]{11}$/.test(link.ifname))
-      .map(link => link.ifalias ?? link.ifname.slice(1))
+    return (await links(namespace)).filter(link => /^p[0-9a-f]{11}$/.test(link.ifname))
   }
+  const portOf = (link: Link) => link.ifalias ?? link.ifname.slice(1)
+  const attachedPorts = async () => (await cards()).map(portOf)
+  const standingPorts = async () => (await cards()).filter(link => isUp(link) && link.master !== undefined).map(portOf)
 
   async function remove(): Promise<void> {
     if (!existsSync(file)) return
@@ -198,5 +201,5 @@ export function createFabric({ instance }: { instance: string }): Fabric {
     })
   }
 
-  return { namespace, ensure, ensureBridge, attachHost, attach, detach, attachedPorts, remove }
+  return { namespace, ensure, ensureBridge, attachHost, attach, detach, attachedPorts, standingPorts, remove }
 }

@@ -120,13 +120,16 @@ const executors: { [K in Kind]: Executor<K> } = {
   'attach-port': {
     what: 'Giving an amphora a network card',
     seconds: 30,
-    run: async ({ parts, claim, tree, made, held }, { amphoraId, port: { purpose, request } }) => {
+    run: async ({ parts, claim, tree, seen, made, held, note }, { amphoraId, port: { purpose, request } }) => {
       const { network } = await parts.network.managementNetwork()
       held()
       const port = await ensurePort(parts, { ...request, projectId: network.projectId })
       made.set(port.name, port)
       held()
       await parts.compute.plug(amphoraId, port)
+      const before = seen.amphorae.find(({ id }) => id === amphoraId)
+      const hadCard = before?.machine === 'running' && before.ports.some(({ id }) => id === port.id)
+      if (hadCard && before.status === 'ALLOCATED') note({ amphora_id: amphoraId, deed: 'replugged' })
       if (purpose === 'member') return
       await updateAmphora(parts.database, claim, amphoraId, {
         vrrp_port_id: port.id,
@@ -225,11 +228,9 @@ const executors: { [K in Kind]: Executor<K> } = {
   'detach-port': {
     what: 'Taking a network card from an amphora',
     seconds: 30,
-    run: async ({ parts, made, held }, { amphoraId, portId, plugged }) => {
-      if (plugged) {
-        held()
-        await parts.compute.unplug(amphoraId, portId)
-      }
+    run: async ({ parts, made, held }, { amphoraId, portId }) => {
+      held()
+      await parts.compute.unplug(amphoraId, portId)
       held()
       await parts.network.deletePort(portId)
       for (const [name, port] of made) if (port.id === portId) made.delete(name)

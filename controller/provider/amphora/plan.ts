@@ -37,7 +37,7 @@ export type Step =
   | { kind: 'look-again'; seconds: number }
   /** Neighbours learn again where the VIP is. */
   | { kind: 'announce-vip'; amphoraId: string }
-  | { kind: 'detach-port'; amphoraId: string; portId: string; plugged: boolean }
+  | { kind: 'detach-port'; amphoraId: string; portId: string }
   | { kind: 'delete-machine'; amphoraId: string }
   | { kind: 'delete-ports'; amphoraId: string }
   | { kind: 'delete-amphora-row'; amphoraId: string }
@@ -148,7 +148,7 @@ function inspect(tree: LoadBalancerTree, seen: Observed, serving: readonly Ampho
     })
     const rebuild = (kind: 'create-machine' | 'restart-machine'): Work => ({
       state: 'build',
-      make: [{ kind, amphoraId }, ...outgrown.map(step => ({ ...step, plugged: false }))],
+      make: [{ kind, amphoraId }, ...outgrown],
       attach: wanted.map(port => ({ kind: 'attach-port', amphoraId, port })),
       awaitAgent,
     })
@@ -190,7 +190,6 @@ const detach = (amphora: AmphoraSight, portId: string) => ({
   kind: 'detach-port' as const,
   amphoraId: amphora.id,
   portId,
-  plugged: amphora.plugged.includes(portId),
 })
 
 /** Ports and cards that no member needs any more, once the configuration does not name them. */
