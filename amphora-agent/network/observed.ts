@@ -13,6 +13,8 @@ export type Observed = {
     table: string
     source: string | null
   }[]
+  /** Destinations that the kernel's own routes of the main table reach by a card, as it makes one for each address. */
+  connected: { device: string; destination: string }[]
   /** Rules by source address. */
   rules: { family: 4 | 6; priority: number; source: string; table: string }[]
 }
@@ -67,6 +69,11 @@ export async function observeNetwork(): Promise<Observed> {
           table: table ?? 'main',
           source: prefsrc ?? null,
         })),
+    ),
+    connected: perFamily.flatMap(({ family, routes }) =>
+      routes
+        .filter(({ protocol, dev, table }) => protocol === 'kernel' && dev !== undefined && table === undefined)
+        .map(({ dev, dst }) => ({ device: dev ?? '', destination: withPrefix(dst, family) })),
     ),
     rules: perFamily.flatMap(({ family, rules }) =>
       rules

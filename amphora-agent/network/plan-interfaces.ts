@@ -60,9 +60,17 @@ export function planInterfaces(
   )
   const routes = new Set(observed.routes.map(route => routeKey({ ...route, device: named(route.device) })))
   const rules = new Set(observed.rules.map(ruleKey))
+  const connected = new Set(
+    observed.connected.map(({ device, destination }) => `${named(device)} ${networkOf(destination)}`),
+  )
+  const up = new Set(observed.links.filter(link => link.up).map(({ name }) => named(name)))
   for (const target of targets) {
     for (const address of target.addresses) {
-      if (addresses.has(address.key)) continue
+      if (addresses.has(address.key)) {
+        if (address.connected === null || !up.has(target.device) || connected.has(address.connected.key)) continue
+        additions.push(address.connected)
+        continue
+      }
       additions.push({ family: address.family, line: address.line, essential: true })
       announce.add(target.device)
     }
@@ -132,7 +140,8 @@ function planNames(wanted: readonly Interface[], links: Observed['links']) {
 
 type Target = {
   device: string
-  addresses: (IpCommand & { key: string })[]
+  /** `connected`: the route that the kernel makes with the address, which somebody may take away alone. */
+  addresses: (IpCommand & { key: string; connected: (IpCommand & { key: string }) | null })[]
   routes: (IpCommand & { key: string })[]
   rules: (IpCommand & { key: string })[]
 }
@@ -148,6 +157,7 @@ function targetOf(card: Interface, all: readonly Interface[], vipsHeldBy: 'us' |
       family,
       line: `addr add ${cidr} dev ${device}${family === 6 ? ' nodad' : ''}`,
       essential: true,
+      connected: connectedRoute(device, cidr),
     })
   }
   for (const { destination, gateway } of card.routes) {
@@ -166,6 +176,7 @@ function targetOf(card: Interface, all: readonly Interface[], vipsHeldBy: 'us' |
       // Deprecated from the start, so that the kernel never chooses an IPv6 VIP as the source of connections to members.
       line: `addr add ${vip.address}/${prefix} dev ${device}${family === 6 ? ' preferred_lft 0 nodad' : ''}`,
       essential: true,
+      connected: null,
     })
     target.routes.push(
       route({ device, destination: networkOf(vip.subnet), gateway: null, table, source: vip.address }, true),
@@ -182,6 +193,20 @@ function targetOf(card: Interface, all: readonly Interface[], vipsHeldBy: 'us' |
     })
   }
   return target
+}
+
+function connectedRoute(device: string, cidr: string): (IpCommand & { key: string }) | null {
+  const [address, prefix] = cidr.split('/') as [string, string]
+  const family = familyOf(address)
+  if (Number(prefix) === (family === 4 ? 32 : 128)) return null
+  const network = networkOf(cidr)
+  const rest = family === 4 ? `scope link src ${address}` : 'metric 256'
+  return {
+    key: `${device} ${network}`,
+    family,
+    line: `route replace ${network} dev ${device} proto kernel ${rest}`,
+    essential: true,
+  }
 }
 
 type RouteFacts = { device: string; destination: string; gateway: string | null; table: string; source: string | null }

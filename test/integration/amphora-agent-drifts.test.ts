@@ -1,6 +1,7 @@
 import t from 'tap'
 import { createAmphora, until } from '../support/amphora.js'
 import { BACKEND, desire, server } from '../support/amphora-desired.js'
+import { harms, type Target } from '../support/drifts.js'
 
 const URL = 'http://127.0.0.1:8080/'
 const MAC = '02:00:0a:43:00:01'
@@ -13,6 +14,14 @@ for (const number of [1, 2]) await traffic.ask('member', { port: 9000 + number, 
 
 const sh = (text: string) => amphora.inside('bash', '-c', text)
 const haproxy = (command: string) => sh(`echo '${command}' | socat -t5 - UNIX:/run/krater/haproxy.sock`)
+const target: Target = {
+  listener: 'listener-1',
+  backend: BACKEND,
+  server: 'member-1',
+  card: 'vip0',
+  vip: `${VIP}/32`,
+  route: '198.51.100.0/24',
+}
 const serves = () =>
   traffic.get(URL).then(
     ({ status }) => (status === 200 ? true : null),
@@ -45,7 +54,6 @@ const isOurFile = () => {
     return false
   }
 }
-const MASTER = 'pgrep -o -x haproxy'
 
 sh(`ip link add p0 type veth peer name p1 && ip link set p0 address ${MAC} && ip link set p1 up`)
 const agent = await amphora.connect()
@@ -57,81 +65,85 @@ type Drift = { name: string; bring: string; mended: () => boolean | Promise<bool
 const drifts: Drift[] = [
   {
     name: "HAProxy's file is edited",
-    bring: `sed -i s/roundrobin/source/ ${CURRENT}/haproxy.cfg`,
+    bring: harms.editFile(),
     mended: isOurFile,
     text: /^HAProxy's file had been changed/,
   },
   {
     name: "HAProxy's file is edited, and HAProxy reloaded with it",
-    bring: `sed -i s/roundrobin/source/ ${CURRENT}/haproxy.cfg && kill -USR2 $(${MASTER})`,
+    bring: harms.editFileAndReload(),
     mended: () => isOurFile() && told().includes('HAProxy had been reloaded by somebody else'),
     text: /^HAProxy had been reloaded/,
   },
   {
     name: "HAProxy's file is gone, and HAProxy killed",
-    bring: `rm ${CURRENT}/haproxy.cfg; kill -9 $(${MASTER})`,
+    bring: harms.deleteFileAndKill(),
     mended: async () => isOurFile() && (await serves()),
     text: /^HAProxy had ended/,
   },
   {
     name: "HAProxy's file is broken, and HAProxy killed",
-    bring: `echo bogus >${CURRENT}/haproxy.cfg; kill -9 $(${MASTER})`,
+    bring: harms.breakFileAndKill(),
     mended: async () => isOurFile() && (await serves()),
     text: /^HAProxy's file had been changed/,
   },
   {
     name: 'HAProxy is stopped',
-    bring: `kill -STOP $(pgrep -x haproxy)`,
+    bring: harms.stopHaproxy(),
     mended: serves,
     text: /^HAProxy hung/,
   },
   {
     name: 'a server is disabled, and another drained',
-    bring: [`disable server ${BACKEND}/member-1`, `set server ${BACKEND}/member-2 state drain`]
-      .map(command => `echo '${command}' | socat -t5 - UNIX:/run/krater/haproxy.sock`)
-      .join(';'),
+    bring: `${harms.disableServer(target)}; echo 'set server ${BACKEND}/member-2 state drain' | socat -t5 - UNIX:/run/krater/haproxy.sock`,
     mended: () => haproxy('show servers state').match(/member-[12] 127.0.0.1 2 0 10 /g)?.length === 2,
     text: /member-[12] was out of service/,
   },
   {
     name: 'health checks are turned off',
-    bring: `echo 'disable health ${BACKEND}/member-1' | socat -t5 - UNIX:/run/krater/haproxy.sock`,
+    bring: harms.disableChecks(target),
     mended: () => told().some(text => text.includes('was not checked')) || null,
     text: /was not checked/,
   },
   {
     name: 'a listener is disabled',
-    bring: `echo 'disable frontend listener-1' | socat -t5 - UNIX:/run/krater/haproxy.sock`,
+    bring: harms.disableFrontend(target),
     mended: async () => (await serves()) && told().some(text => text.includes('listener-1 was disabled')),
     text: /listener-1 was disabled/,
   },
   {
     name: 'a listener is shut down',
-    bring: `echo 'shutdown frontend listener-1' | socat -t5 - UNIX:/run/krater/haproxy.sock`,
+    bring: harms.shutDownFrontend(target),
     mended: serves,
     text: /listener-1 was disabled/,
   },
   {
     name: 'a route to members is lost',
-    bring: 'ip route del 198.51.100.0/24',
+    bring: harms.removeRoute(target),
     mended: () => amphora.inside('ip', 'route').includes('198.51.100.0/24') || null,
     text: /^network: route replace 198\.51\.100\.0\/24/,
   },
   {
+    name: 'the route that came with an address is lost',
+    bring: harms.removeRoute({ ...target, route: '10.67.0.0/24' }),
+    mended: () => /^10\.67\.0\.0\/24 dev vip0 proto kernel/m.test(amphora.inside('ip', 'route')) || null,
+    text: /^network: route replace 10\.67\.0\.0\/24/,
+  },
+  {
     name: 'the packet filter is flushed',
-    bring: 'nft flush ruleset',
+    bring: harms.flushFilter(),
     mended: () => amphora.inside('nft', 'list', 'ruleset').includes('10.67.0.12') || null,
     text: /^the packet filter/,
   },
   {
     name: "the agent's socket is removed",
-    bring: 'rm /run/krater/agent.sock',
+    bring: harms.removeAgentSocket(),
     mended: () => amphora.fileExists('/run/krater/agent.sock') || null,
     text: /^the agent's socket was gone/,
   },
   {
     name: 'the state directory is deleted',
-    bring: 'rm -rf /run/krater',
+    bring: harms.deleteState(),
     mended: async () =>
       isOurFile() &&
       amphora.fileExists('/run/krater/agent.sock') &&
@@ -184,7 +196,7 @@ t.test('the disk is full: changes go on, and the amphora says so', async t => {
   const agent = await amphora.connect()
   const other = desire({ generation: 2, fence: 3, servers: [server(1)], changes: { interfaces: wanted.interfaces } })
   t.equal((await agent.apply(other)).appliedSha256, other.sha256)
-  sh(`kill -9 $(${MASTER})`)
+  sh(harms.killHaproxy())
   t.ok(await until(serves), 'HAProxy starts')
   agent.end()
   await amphora.killAgent()

@@ -209,6 +209,10 @@ t.test('a network that is as wanted needs nothing, in whatever form it was asked
       { device, family: 4, destination: '0.0.0.0/0', gateway: '10.0.0.1', table: '1', source: null },
       { device: 'mgmt0', family: 4, destination: '10.8.0.0/16', gateway: '10.7.0.1', table: 'main', source: null },
     ],
+    connected: [
+      { device, destination: '10.0.0.0/24' },
+      { device, destination: 'fd00::/64' },
+    ],
     rules: [{ family: 6, priority: 100, source: 'fd00::100', table: '100' }],
   }
   t.strictSame(planInterfaces([card], observed, [], 'us'), {
@@ -218,6 +222,21 @@ t.test('a network that is as wanted needs nothing, in whatever form it was asked
     removals: [],
     announce: [],
   })
+  const additionsOf = (network: Observed) => planInterfaces([card], network, [], 'us').additions.map(({ line }) => line)
+  t.strictSame(
+    additionsOf({ ...observed, connected: [] }),
+    [
+      'route replace 10.0.0.0/24 dev vip0 proto kernel scope link src 10.0.0.5',
+      'route replace fd00::/64 dev vip0 proto kernel metric 256',
+    ],
+    'what the kernel made with the addresses, and somebody took away',
+  )
+  const down = observed.links.map(link => ({ ...link, up: false }))
+  t.strictSame(
+    additionsOf({ ...observed, links: down, connected: [] }),
+    [],
+    'of a card that is down it comes by itself',
+  )
   const stripped = planInterfaces([], observed, [device], 'us')
   t.strictSame(
     stripped.removals.map(({ line }) => line),
