@@ -4,7 +4,7 @@ import { encodeFrame } from './protocol/frames.js'
 import { AGENT_SOCKET } from './protocol/messages.js'
 import { AGENT_ANSWERED_FILE, STATE_DIRECTORY } from './protocol/paths.js'
 
-const EVERY_MS = 2_000
+const EVERY_MS = 3_000
 
 /**
  * Asks this agent on its own socket, as the controller does, again and again, and touches a file when it has answered. The machine's init starts an

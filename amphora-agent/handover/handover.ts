@@ -44,8 +44,10 @@ export type Handovers = {
 /** Takes up what an earlier agent left: the state is in a file, so that a kill at any instant costs no connection. */
 export function openHandovers(haproxy: Haproxy, log: Log): Handovers {
   let state: State = readState()
+  let timer: NodeJS.Timeout | null = null
   const write = (next: State) => {
     state = next
+    lookOften()
     writeFileSync(`${STATE_FILE}.new`, JSON.stringify(next), { mode: 0o600 })
     renameSync(`${STATE_FILE}.new`, STATE_FILE)
   }
@@ -77,14 +79,18 @@ export function openHandovers(haproxy: Haproxy, log: Log): Handovers {
   }
 
   let looking: Promise<void> | null = null
-  const timer = setInterval(() => {
-    if (looking !== null || (state.handover === null && state.drain === null)) return
-    looking = look()
-      .catch(error => log.error(`handover: ${String(error)}`))
-      .finally(() => {
-        looking = null
-      })
-  }, LOOK_MS)
+  /** From the first handover or drain on: most amphorae never have one. */
+  const lookOften = () => {
+    timer ??= setInterval(() => {
+      if (looking !== null || (state.handover === null && state.drain === null)) return
+      looking = look()
+        .catch(error => log.error(`handover: ${String(error)}`))
+        .finally(() => {
+          looking = null
+        })
+    }, LOOK_MS)
+  }
+  if (state.handover !== null || state.drain !== null) lookOften()
 
   /** May be repeated. Without the rules HAProxy drains all the same: what then begins a connection here is refused. */
   const startDraining = async () => {
@@ -130,7 +136,9 @@ export function openHandovers(haproxy: Haproxy, log: Log): Handovers {
       log.info(`draining for at most ${seconds} s`)
     },
     drained: () => state.drain && { ended: state.drain.ended, cut: state.drain.cut },
-    close: () => clearInterval(timer),
+    close: () => {
+      if (timer) clearInterval(timer)
+    },
   }
 }
 

@@ -17,6 +17,10 @@ import { changedSince, type Snapshot, snapshotOf } from '../statistics/snapshot.
 import type { Sender, Standing } from './sender.js'
 
 const LOOK_MS = 1_000
+/** Of one that nobody uses; each look costs, and hundreds of amphorae may stand idle on one host. */
+const IDLE_LOOK_MS = 3_000
+/** Nothing has changed for so long: nobody uses it. */
+const IDLE_AFTER_MS = 10_000
 /** Just after a reload the old worker's last counters are worth more looks, and after a crash the return of service is. */
 const BUSY_LOOK_MS = 100
 const BUSY_MS = 3_000
@@ -85,6 +89,8 @@ export function startMonitor({
   let workersAt = Number.NEGATIVE_INFINITY
   let oldWorkers: readonly number[] = []
   let busyUntil = 0
+  /** When counters or states last changed. */
+  let changedAt = performance.now()
   let tracked: boolean | null = null
   let stopped = false
   let timer: NodeJS.Timeout | null = null
@@ -124,6 +130,7 @@ export function startMonitor({
       const full = sent === null || now - fullAt >= FULL_REPORT_MS
       const changes = changedSince(full ? null : sent, snapshot, now - beatAt >= beatIntervalMs ? 'anything' : 'states')
       const latest = repairs.latest()
+      if (changes.listeners.length + changes.pools.length > 0 && !full) changedAt = now
       const news = latest.filter(({ atMs }) => full || atMs > toldMs)
       if (full || changes.listeners.length + changes.pools.length + news.length > 0) {
         await sender.report(present, { epoch: counters.epoch, ...changes, repairs: news })
@@ -181,6 +188,7 @@ export function startMonitor({
     const next = observe(counters, readings, living)
     if (JSON.stringify(next) === JSON.stringify(counters)) return
     counters = next
+    changedAt = performance.now()
     saveCounters(counters)
   }
 
@@ -211,6 +219,10 @@ export function startMonitor({
       if (stopped) return
       const spent = performance.now() - started
       if (silence !== null) return schedule(BUSY_LOOK_MS)
+      if (performance.now() > Math.max(busyUntil, changedAt + IDLE_AFTER_MS)) {
+        const untilBeat = beatAt + beatIntervalMs - performance.now()
+        return schedule(Math.min(IDLE_LOOK_MS, Math.max(LOOK_MS, untilBeat)))
+      }
       const pause = performance.now() < busyUntil ? BUSY_LOOK_MS : LOOK_MS
       // Thousands of servers make a look long: then it is taken less often.
       schedule(Math.min(LONGEST_PAUSE_MS, Math.max(pause - spent, 5 * spent)))

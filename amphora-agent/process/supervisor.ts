@@ -51,9 +51,8 @@ export function createSupervisor(supervised: Supervised): Supervisor {
   let wanted = false
   let failures = 0
   let restart: NodeJS.Timeout | null = null
-  const look = setInterval(() => {
-    if (running && !isAlive(running)) ended()
-  }, LOOK_MS)
+  /** Only for one that is not our child: the end of a child is told. */
+  let look: NodeJS.Timeout | null = null
 
   const ended = () => {
     if (running === null) return
@@ -107,6 +106,9 @@ export function createSupervisor(supervised: Supervised): Supervisor {
       if (found === undefined) return false
       running = { ...found, since: performance.now() }
       wanted = true
+      look ??= setInterval(() => {
+        if (running && !isAlive(running)) ended()
+      }, LOOK_MS)
       log.info(`${name} still runs with pid ${found.pid}`)
       return true
     },
@@ -144,7 +146,7 @@ export function createSupervisor(supervised: Supervised): Supervisor {
     pid: () => (running && isAlive(running) ? running.pid : null),
     failures: () => (running !== null && performance.now() - running.since >= LONG_LIFE_MS ? 0 : failures),
     close: () => {
-      clearInterval(look)
+      if (look) clearInterval(look)
       if (restart) clearTimeout(restart)
       wanted = false
     },

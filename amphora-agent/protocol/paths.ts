@@ -10,6 +10,12 @@ export const BOOT_FILE = '/run/krater/boot.json'
 /** Touched by the agent whenever it has answered itself on its socket. */
 export const AGENT_ANSWERED_FILE = '/run/krater/agent.answered'
 
+/** Lines of the machine's init for the load balancer's history: what it has put right. Whoever passes them on removes the file. */
+export const INIT_REPAIRS_FILE = '/run/krater/init.repairs'
+
+/** Written by sshd where the controller comes in by it. */
+export const SSHD_PID_FILE = '/run/sshd.pid'
+
 /** `stats socket` of the HAProxy worker: mode 600, level admin, expose-fd listeners. */
 export const HAPROXY_SOCKET = '/run/krater/haproxy.sock'
 

@@ -8,11 +8,12 @@ import type { Desired, HaproxyPart } from '../protocol/desired.js'
 import { LOG_DIRECTORY } from '../protocol/paths.js'
 import type { Mismatch } from '../protocol/repairs.js'
 import type { AgentServer } from '../server.js'
+import { createSshdWatch } from '../sshd.js'
 import { createNetworkRepair } from './network.js'
-import type { Repairs } from './repairs.js'
+import { passOnInitRepairs, type Repairs } from './repairs.js'
 
 /** Between comparisons when nothing asks for one. */
-const PAUSE_MS = 2_000
+const PAUSE_MS = 2_500
 /** The kernel tells of changes in the network; it is read anew now and then all the same. */
 const NETWORK_MS = 60_000
 /** Starts in a row that failed: the configuration itself may be the reason, so the controller is asked for it again. */
@@ -51,6 +52,7 @@ export function startReconciler({
   const { store, haproxy, keepalived, log } = parts
   const disk = createDisk()
   const repairNetwork = createNetworkRepair(repairs, log)
+  const watchSshd = createSshdWatch(repairs)
   let mismatches: Mismatch[] = []
   let networkReadAt = Number.NEGATIVE_INFINITY
   let network: Mismatch[] = []
@@ -76,6 +78,8 @@ export function startReconciler({
     const { full, cleared } = disk.check()
     if (cleared) repairs.note('the disk was full: logs and temporary files are emptied')
     if (full) found.add('disk')
+    passOnInitRepairs(repairs)
+    watchSshd()
     if (await server.restore()) repairs.note("the agent's socket was gone")
     for (const text of store.restore()) repairs.note(text)
     const desired = store.confirmed()

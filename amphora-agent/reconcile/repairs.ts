@@ -1,4 +1,6 @@
+import { readFileSync, renameSync, rmSync } from 'node:fs'
 import type { Log } from '../log/log.js'
+import { INIT_REPAIRS_FILE } from '../protocol/paths.js'
 import { type Repair, repairText } from '../protocol/repairs.js'
 
 /** The latest repairs, for the reports; what happened before this start of the agent has been told. */
@@ -11,6 +13,8 @@ export type Repairs = {
 
 /** Told again and again, since datagrams may be lost for minutes; after that there are newer ones, or it is in the history. */
 const MOST = 16
+/** So much of what init has told is passed on at a time. */
+const MOST_OF_INIT = 8
 const TOLD_FOR_MS = 900_000
 
 export function createRepairs(log: Log): Repairs {
@@ -25,4 +29,18 @@ export function createRepairs(log: Log): Repairs {
     noteClosed: remember('closed'),
     latest: () => repairs.filter(({ atMs }) => Date.now() - atMs < TOLD_FOR_MS),
   }
+}
+
+/** Passes on what the machine's init has put right since it was last asked. */
+export function passOnInitRepairs(repairs: Repairs): void {
+  const taken = `${INIT_REPAIRS_FILE}.told`
+  try {
+    renameSync(INIT_REPAIRS_FILE, taken)
+  } catch {
+    // It has told nothing.
+    return
+  }
+  const lines = readFileSync(taken, 'utf8').split('\n').filter(Boolean)
+  rmSync(taken)
+  for (const line of lines.slice(-MOST_OF_INIT)) repairs.note(line)
 }

@@ -96,7 +96,8 @@ t.test('a machine', async t => {
     ])
     t.equal(await inside('ls -A /root /tmp /mnt | grep -v :'), '\n\n')
     t.equal(await inside(`ls -d /home /work ${directory} /var/lib/krater /etc/shadow /etc/ssl/private 2>/dev/null`), '')
-    t.equal((await inside('find /run /var -type f | grep -v ^/run/krater/')).trim(), '', 'nothing of its /run and /var')
+    const files = await inside('find /run /var -type f')
+    t.equal(files.replaceAll(/^\/run\/(krater\/.*|sshd.pid)\n/gm, ''), '', 'nothing of its /run and /var')
     t.notMatch(await inside('cat /proc/mounts'), directory)
     t.notMatch(await inside('ps axo pid,args'), /tap|node .*\.test/, 'no process of the host')
     t.equal(
@@ -244,6 +245,14 @@ t.test('a machine', async t => {
     client.destroy()
   })
 
+  /** What the agent notes for the history stands in its log too. */
+  const isTold = (repair: string) =>
+    eventually(
+      repair,
+      async () => (await inside('cat /run/krater/log/agent.log')).includes(`repaired: ${repair}`),
+      10_000,
+    )
+
   t.test('starts sshd and the agent again when they end, and collects orphans', async t => {
     const [sshd, agent] = childrenOf(lab.firstProcessOf(amphoraId))
     process.kill(agent!, 'SIGKILL')
@@ -253,13 +262,15 @@ t.test('a machine', async t => {
       'another sshd',
       () =>
         !childrenOf(lab.firstProcessOf(amphoraId)).includes(sshd!) &&
-        childrenOf(lab.firstProcessOf(amphoraId)).length > 1,
+        childrenOf(lab.firstProcessOf(amphoraId)).length > 2,
     )
     agents.close(amphoraId)
     t.match(await agents.request(target, hello), { protocolVersion: 1 })
     await inside('for i in 1 2 3 4 5; do (setsid sh -c "sleep 0.1; exit 3" &) ; done')
     await wait(300)
     t.notMatch(await inside('ps axo stat'), /^Z/m, 'no zombie')
+    await isTold('sshd had ended: it is started again')
+    await isTold('the agent had ended: it is started again')
   })
 
   t.test('has a process 1 that notices when sshd or the agent hangs, or when its socket is gone', async t => {
@@ -271,6 +282,7 @@ t.test('a machine', async t => {
     await eventually('another sshd', () => sshds().length > 0 && !sshds().includes(sshd!), limit)
     const login = () => inside('echo welcome').catch(() => null)
     t.equal(await eventually('a login', login, limit), 'welcome\n')
+    await isTold('sshd hung: it is killed')
 
     for (const harm of [
       'kill -STOP $(pgrep -f [a]gent.mjs)',
@@ -288,6 +300,7 @@ t.test('a machine', async t => {
         { protocolVersion: 1 },
         harm,
       )
+      if (harm.includes('STOP')) await isTold('the agent answered nobody: it is killed')
     }
   })
 

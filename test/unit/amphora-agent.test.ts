@@ -13,6 +13,7 @@ import { planInterfaces } from '../../amphora-agent/network/plan-interfaces.js'
 import type { Interface } from '../../amphora-agent/protocol/desired.js'
 import { createFrameDecoder, encodeFrame, FrameError } from '../../amphora-agent/protocol/frames.js'
 import type { Counters } from '../../amphora-agent/protocol/heartbeat.js'
+import { isServed } from '../../amphora-agent/sshd.js'
 import { type CounterState, observe, totalOf } from '../../amphora-agent/statistics/counters.js'
 import { changedSince, type Snapshot, snapshotOf } from '../../amphora-agent/statistics/snapshot.js'
 import { BACKEND, desire, server } from '../support/amphora-desired.js'
@@ -276,5 +277,16 @@ t.test('recent lines of several logs, in the order of their times', t => {
   )
   t.equal(recentLines({ one, two }, 1).length, 1)
   t.equal(recentLines({ one, two }, 50)[0], 'one: 2026-01-01T00:00:00.000Z oldest')
+  t.end()
+})
+
+t.test('sshd serves while it listens and nobody waits there', t => {
+  const socket = (port: string, state: string, queue: string) =>
+    `   0: 0100007F:${port} 00000000:0000 ${state} 00000000:${queue} 00:00000000 00000000     0        0 1 1 0 100 0 0 10 0`
+  const other = socket('0050', '0A', '00000003')
+  t.equal(isServed([other, socket('0016', '0A', '00000000')]), true)
+  t.equal(isServed([other, socket('0016', '0A', '00000001')]), false, 'somebody waits')
+  t.equal(isServed([other]), false, 'nothing listens')
+  t.equal(isServed([socket('0016', '01', '00000000')]), false, 'a connection is no door')
   t.end()
 })

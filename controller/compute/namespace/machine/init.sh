@@ -1,6 +1,6 @@
 #!/bin/bash
-# Process 1 of the machine: starts sshd and the agent, starts each again when it ends or answers nobody, and collects orphans.
-# The agent starts HAProxy and keepalived, which outlive it.
+# Process 1 of the machine: starts sshd and the agent, starts each again when it ends, ends an agent that answers nobody, and collects orphans.
+# The agent starts HAProxy and keepalived, which outlive it, and ends an sshd that answers nobody.
 set -u
 export HOME=/root
 cd /
@@ -30,10 +30,15 @@ log_of() { # NAME: the file for what a program prints; what grew too long is beg
   echo "$file"
 }
 
+told() { # LINE: for the load balancer's history; the agent that runs then passes it on
+  state
+  echo "$1" >>/run/krater/init.repairs
+}
+
 start_sshd() {
   state
   /usr/sbin/sshd -D -e -o "ListenAddress=$address" </dev/null >>"$(log_of sshd)" 2>&1 7>&- &
-  sshd=$! waited=0
+  sshd=$!
 }
 
 start_agent() {
@@ -44,51 +49,43 @@ start_agent() {
   agent=$! unanswered=-6
 }
 
-# Many machines share a host, so looking at the two starts no program, and reads no more than the sockets that listen: they come first.
-sshd_hangs() {
-  local stat table here status queues queue=none
-  read -r stat <"/proc/$sshd/stat" || return 1
-  stat=${stat##*) }
-  [[ $stat != [Tt]* ]] || return 0
-  for table in tcp tcp6; do
-    while read -r _ here _ status queues _; do
-      [[ $status = 0A || $status = st ]] || break
-      [[ $here != *:0016 ]] || queue=${queues#*:}
-    done <"/proc/net/$table"
-  done
-  # Somebody who just came waits for an instant; nobody waits for long but at a door where nobody opens.
-  if [ "$queue" = 00000000 ]; then waited=0; else waited=$((waited + 1)); fi
-  [ "$waited" -ge 3 ]
-}
-
-# The agent asks itself on its socket every 2 s, and touches a file when it has answered.
+# The agent asks itself on its socket every 3 s, and touches a file when it has answered. Without its socket it cannot answer.
 agent_hangs() {
   if [ /run/krater/agent.answered -nt /run/krater/init.looked ]; then unanswered=0; else unanswered=$((unanswered + 1)); fi
   : >/run/krater/init.looked
-  # Without its socket it cannot answer.
   [ -S /run/krater/agent.sock ] || unanswered=$((unanswered + 1))
   [ "$unanswered" -ge 3 ]
 }
 
-look() {
-  if sshd_hangs; then kill -KILL "$sshd"; fi
-  if agent_hangs; then kill -KILL "$agent"; fi
+# Many machines share a host: one process for good that wakes this one up costs less than one for each pause. Nobody writes into its pipe:
+# to read from it is to wait.
+exec 7<> <(:)
+trap 'is_due=yes' USR1
+start_clock() {
+  (trap - TERM INT; while :; do read -rt 2 <&7; kill -USR1 1; done) &
+  clock=$!
 }
 
-# Nobody writes into this pipe: to read from it is to wait.
-exec 7<> <(:)
-start_pause() {
-  (read -rt 2 <&7) &
-  pause=$!
+runs() { # PID
+  kill -0 "$1" 2>/dev/null
 }
 
 start_sshd
 start_agent
-start_pause
+start_clock
+is_due=
 while :; do
-  wait -n "$sshd" "$agent" "$pause"
-  if ! kill -0 "$pause" 2>/dev/null; then look; start_pause; continue; fi
+  wait -n "$sshd" "$agent" "$clock"
+  if [ -n "$is_due" ]; then
+    is_due=
+    if agent_hangs; then
+      told 'the agent answered nobody: it is killed'
+      kill -KILL "$agent"
+    fi
+  fi
+  if runs "$sshd" && runs "$agent" && runs "$clock"; then continue; fi
   sleep 0.3
-  kill -0 "$sshd" 2>/dev/null || start_sshd
-  kill -0 "$agent" 2>/dev/null || start_agent
+  runs "$clock" || start_clock
+  runs "$sshd" || { start_sshd; told 'sshd had ended: it is started again'; }
+  runs "$agent" || { start_agent; told 'the agent had ended: it is started again'; }
 done

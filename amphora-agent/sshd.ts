@@ -1,0 +1,69 @@
+import { closeSync, openSync, readFileSync, readSync } from 'node:fs'
+import { isStopped } from './process/process-table.js'
+import { SSHD_PID_FILE } from './protocol/paths.js'
+import type { Repairs } from './reconcile/repairs.js'
+
+/** Somebody who just came waits for an instant; nobody waits at so many looks in a row but at a door where nobody opens. */
+const WAITED_LOOKS = 3
+const DOOR = /^ *\d+: [0-9A-F]+:0016 [0-9A-F]+:0000 0A [0-9A-F]{8}:([0-9A-F]{8}) /
+const TABLES = ['/proc/net/tcp', '/proc/net/tcp6']
+
+/**
+ * Ends an sshd that is stopped or takes nobody from its queue; the machine's init starts another one. Where no sshd has told its number, nothing is done.
+ * @returns the look, to be taken every few seconds
+ */
+export function createSshdWatch(repairs: Repairs): () => void {
+  let waited = 0
+  return () => {
+    const pid = sshdPid()
+    if (pid === null) {
+      waited = 0
+      return
+    }
+    waited = isServed(TABLES.flatMap(listeningSockets)) ? 0 : waited + 1
+    if (waited < WAITED_LOOKS && !isStopped(pid)) return
+    waited = 0
+    process.kill(pid, 'SIGKILL')
+    repairs.note('sshd hung: it is killed')
+  }
+}
+
+function sshdPid(): number | null {
+  try {
+    const pid = Number(readFileSync(SSHD_PID_FILE, 'utf8'))
+    return readFileSync(`/proc/${pid}/comm`, 'utf8') === 'sshd\n' ? pid : null
+  } catch {
+    return null
+  }
+}
+
+/**
+ * Whether something listens on sshd's port and nobody waits there.
+ * @param sockets lines of /proc/net/tcp: after its number the local address and port, the remote ones, the state, and the lengths of two queues
+ */
+export function isServed(sockets: readonly string[]): boolean {
+  const queues = sockets.flatMap(line => DOOR.exec(line)?.[1] ?? [])
+  return queues.length > 0 && queues.every(queue => queue === '00000000')
+}
+
+/** The first lines: those that listen come before all others, of which there may be any number. */
+function listeningSockets(table: string): string[] {
+  let file: number
+  try {
+    file = openSync(table, 'r')
+  } catch {
+    // A kernel without IPv6.
+    return []
+  }
+  try {
+    const piece = Buffer.alloc(16_384)
+    let text = ''
+    for (let size = readSync(file, piece); size > 0; size = readSync(file, piece)) {
+      text += piece.toString('latin1', 0, size)
+      if (/ [0-9A-F]{4} 0[1-9B-F] /.test(text)) break
+    }
+    return text.split('\n')
+  } finally {
+    closeSync(file)
+  }
+}
