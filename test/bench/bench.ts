@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import { benchApi } from './api.js'
 import { benchChangeToTraffic } from './change-to-traffic.js'
 import { benchDoors } from './doors.js'
+import { benchDrifts } from './drifts.js'
 import { benchFirstTraffic } from './first-traffic.js'
 import { benchKeyManager } from './key-manager.js'
 import { benchManagementLink } from './management-link.js'
@@ -31,6 +32,10 @@ const SECTIONS: Readonly<Record<string, { title: string; parts: (root: string) =
   'random-changes': {
     title: 'Random changes under traffic',
     parts: async root => [await benchRandomChanges(root)],
+  },
+  drifts: {
+    title: 'Drifts',
+    parts: async root => [await benchDrifts(root)],
   },
   'management-link': {
     title: 'A dead management network',

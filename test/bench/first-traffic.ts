@@ -32,7 +32,7 @@ async function measure(root: string, warmAmphorae: string, firstPort: number): P
       if (warmAmphorae !== '0') await untilWarm(instance)
       const asked = performance.now()
       const { loadbalancer } = (await instance.api.request('load-balancer', 'POST', `${BASE}/loadbalancers`, {
-        loadbalancer: await wanted(instance),
+        loadbalancer: await oneMoreOfDemo(instance),
       })) as { loadbalancer: Shown }
       const answer = performance.now()
       const first = await firstSuccess(`http://${loadbalancer.vip_address}/`, 30_000)
@@ -52,8 +52,8 @@ async function measure(root: string, warmAmphorae: string, firstPort: number): P
   }
 }
 
-/** The demonstration's web servers as members of one more load balancer. */
-async function wanted({ api }: BenchInstance): Promise<unknown> {
+/** The demonstration's web servers as members of one more load balancer, as a POST asks for it. */
+export async function oneMoreOfDemo({ api }: BenchInstance): Promise<Record<string, unknown>> {
   const list = async (path: string) => (await api.request('network', 'GET', path)) as Record<string, unknown[]>
   const { subnets = [] } = await list('/v2.0/subnets')
   const idOf = (name: string) => (subnets as { id: string; name: string }[]).find(subnet => subnet.name === name)?.id
