@@ -29,6 +29,7 @@ export const TEST_PACKAGES = [
   'socat',
   'softhsm2',
 ]
+export const BENCH_PACKAGES = ['nginx-light', 'wrk']
 
 /** Units that these packages would have started at the next boot; ours run below `krater up` only. */
 const UNITS_OF = {
@@ -37,6 +38,7 @@ const UNITS_OF = {
   'openssh-server': ['ssh'],
   postgresql: ['postgresql'],
   nftables: ['nftables'],
+  'nginx-light': ['nginx'],
   // Erlang's port mapper comes with it.
   'rabbitmq-server': ['rabbitmq-server', 'epmd'],
 }

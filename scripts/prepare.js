@@ -2,7 +2,14 @@ import { existsSync, rmSync, statSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
 import { build, isBuilt } from './build.js'
-import { installPackages, missingPackages, restorePolicy, SERVICE_PACKAGES, TEST_PACKAGES } from './debian-packages.js'
+import {
+  BENCH_PACKAGES,
+  installPackages,
+  missingPackages,
+  restorePolicy,
+  SERVICE_PACKAGES,
+  TEST_PACKAGES,
+} from './debian-packages.js'
 import { Failure, failureOf, runLogged, runScript, step } from './progress.js'
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)))
@@ -11,10 +18,11 @@ const logFile = join(root, 'prepare.log')
 /**
  * Installs and builds what is missing, and only that; says nothing when all is there.
  * @param withTests also what the tests need
+ * @param withBenchmarks and what the benchmarks need
  */
-export async function prepare({ withTests = false } = {}) {
+export async function prepare({ withTests = false, withBenchmarks = false } = {}) {
   checkMachine()
-  const packages = withTests ? [...SERVICE_PACKAGES, ...TEST_PACKAGES] : SERVICE_PACKAGES
+  const packages = [...SERVICE_PACKAGES, ...(withTests ? TEST_PACKAGES : []), ...(withBenchmarks ? BENCH_PACKAGES : [])]
   const missing = missingPackages(packages)
   const fresh = nodeModulesAreFresh(withTests)
   if (!fresh || missing.length > 0) rmSync(logFile, { force: true })
@@ -66,6 +74,9 @@ async function installNodeModules(withTests, report) {
 if (import.meta.url === pathToFileURL(process.argv[1] ?? '').href) {
   await runScript(async () => {
     restorePolicy()
-    await prepare({ withTests: process.argv.includes('--with-tests') })
+    await prepare({
+      withTests: process.argv.includes('--with-tests'),
+      withBenchmarks: process.argv.includes('--with-benchmarks'),
+    })
   })
 }

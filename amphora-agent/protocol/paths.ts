@@ -41,10 +41,10 @@ export const HAPROXY_CHROOT = '/run/haproxy-root'
 export const LOG_PORT = 5514
 
 /**
- * The whole `log` line of `global`, used by `log global` in `defaults`. Server changes and faults are notices; lines about requests are
- * informational and stay out. A file would not do: HAProxy makes its log descriptor non-blocking and thereby loses O_APPEND.
+ * The whole `log` line of `global`, used by `log global` in `defaults`. Server changes are notices; lines about requests are informational, and
+ * written only when `option dontlog-normal` does not keep HAProxy from making them. A file would not do: HAProxy makes its log descriptor non-blocking and thereby loses O_APPEND.
  */
-export const HAPROXY_LOG_LINE = `log 127.0.0.1:${LOG_PORT} format iso local0 notice`
+export const HAPROXY_LOG_LINE = `log 127.0.0.1:${LOG_PORT} format iso local0 info`
 
 /** The `stats socket` line of `global`. */
 export const HAPROXY_SOCKET_LINE = `stats socket ${HAPROXY_SOCKET} mode 600 level admin expose-fd listeners`

@@ -72,6 +72,11 @@ export const loadBalancerOptions = {
     .describe(
       'TCP ports of the controller’s own machine that members may have, at its address on the public network; all others are closed to tenants',
     ),
+  log_requests: flag
+    .default(false)
+    .describe(
+      'Whether amphorae log every request, and every connection of TCP, rather than those alone that end in an error; for a load balancer from its next change on',
+    ),
   udp_connect_min_delay: z.coerce
     .number()
     .int()

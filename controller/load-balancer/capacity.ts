@@ -21,6 +21,13 @@ export type Shares = {
 
 /** For logs, sockets of its own, threads, stick tables, and connections to the statistics. */
 const FILES_OF_ITS_OWN = 200
+/**
+ * Through them large bodies go from one connection to the other without being copied: so many at once, the others by buffers. What
+ * a pipe holds at most counts as memory.
+ */
+export const PIPES = 250
+const FILES_PER_PIPE = 2
+const BYTES_PER_PIPE = 64 * 1024
 /** A client's and a member's. */
 const FILES_PER_CONNECTION = 2
 /** Two buffers of 16 KiB, and what is known of a connection on both sides. */
@@ -40,9 +47,9 @@ export function shareConnections(limits: MachineLimits, demand: Demand): Shares 
   const named = connectionLimits.filter(limit => limit >= 0).reduce((sum, limit) => sum + limit, 0)
   const unlimited = connectionLimits.filter(limit => limit < 0).length
   const listening = connectionLimits.length * vips
-  const files = limits.openFiles - FILES_OF_ITS_OWN - listening
+  const files = limits.openFiles - FILES_OF_ITS_OWN - PIPES * FILES_PER_PIPE - listening
   const reserved = (Math.floor(checks / CHECKS_AT_ONCE) + 1) * CHECKS_AT_ONCE
-  const byMemory = Math.floor((limits.memoryBytes * SHARE_OF_MEMORY) / BYTES_PER_CONNECTION)
+  const byMemory = Math.floor((limits.memoryBytes * SHARE_OF_MEMORY - PIPES * BYTES_PER_PIPE) / BYTES_PER_CONNECTION)
   const connections = Math.min(Math.floor((files - reserved) / FILES_PER_CONNECTION), byMemory)
   const left = connections - named
   if (left < unlimited * LEAST_UNLIMITED) {

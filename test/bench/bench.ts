@@ -9,6 +9,7 @@ import { benchFirstTraffic } from './first-traffic.js'
 import { benchKeyManager } from './key-manager.js'
 import { benchManagementLink } from './management-link.js'
 import { benchRandomChanges } from './random-changes.js'
+import { benchRendered } from './rendered.js'
 import { benchRendering } from './rendering.js'
 
 /** Sections of docs/benchmarks.md, by the words that choose them on the command line. */
@@ -36,6 +37,10 @@ const SECTIONS: Readonly<Record<string, { title: string; parts: (root: string) =
   drifts: {
     title: 'Drifts',
     parts: async root => [await benchDrifts(root)],
+  },
+  rendered: {
+    title: 'Requests through a rendered configuration',
+    parts: async () => [await benchRendered()],
   },
   'management-link': {
     title: 'A dead management network',

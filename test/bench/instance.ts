@@ -64,7 +64,8 @@ export async function startInstance(
   }
 }
 
-function processorSeconds(pid: number): number {
+/** That a process has used so far. */
+export function processorSeconds(pid: number): number {
   const stat = readFileSync(`/proc/${pid}/stat`, 'utf8')
   const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ')
   return (Number(fields[11]) + Number(fields[12])) / TICKS_PER_SECOND

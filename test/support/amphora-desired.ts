@@ -91,6 +91,7 @@ ${global.map(line => `  ${line}\n`).join('')}
 defaults
   mode http
   log global
+  option dontlog-normal
   timeout connect 2s
   timeout client 30s
   timeout server 30s

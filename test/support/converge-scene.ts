@@ -26,7 +26,7 @@ export const providerOf = (
     controllerPublicKey: 'ssh-ed25519 AAAA controller',
     operatorPublicKey: 'ssh-ed25519 AAAA operator',
     healthManagers: [{ host: '10.0.0.1', port: 5555 }],
-    oldWorkers: { most: 50, memoryMib: 512 },
+    haproxy: { oldWorkers: { most: 50, memoryMib: 512 }, logRequests: false },
     config: config.health_manager,
     log,
   })

@@ -69,6 +69,7 @@ export async function startHaproxy(directory: string, text: string) {
     )
   if (!(await until(answers, 10_000))) throw new Error(`haproxy did not start: ${messages.join('')}`)
   return {
+    pid: child.pid ?? 0,
     /** Asks the runtime socket. */
     command,
     stop: async () => {

@@ -41,7 +41,7 @@ export const facts = (change: Partial<PlanFacts> = {}): PlanFacts => ({
   replaceAfterSeconds: 60,
   silentAlone: new Set(),
   restartsLeft: 3,
-  oldWorkers: { most: 50, memoryMib: 512 },
+  haproxy: { oldWorkers: { most: 50, memoryMib: 512 }, logRequests: false },
   ...change,
 })
 

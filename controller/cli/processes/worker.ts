@@ -40,8 +40,11 @@ export async function runWorker(directory: string): Promise<void> {
       config,
       log,
     }
-    const oldWorkers = { most: config.compute.old_workers, memoryMib: config.compute.old_workers_memory }
-    const amphora = createAmphoraProvider({ ...parts, oldWorkers, config: config.health_manager })
+    const haproxy = {
+      oldWorkers: { most: config.compute.old_workers, memoryMib: config.compute.old_workers_memory },
+      logRequests: config.load_balancer.log_requests,
+    }
+    const amphora = createAmphoraProvider({ ...parts, haproxy, config: config.health_manager })
     const providers = new Map<string, Provider>(
       [amphora, { ...amphora, name: 'octavia' }, createNoopProvider(network)].map(provider => [
         provider.name,

@@ -1,5 +1,4 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { OldWorkerLimits } from '../../../amphora-agent/protocol/desired.js'
 import type { Claim } from '../../database/claim.js'
 import { isHeld } from '../../database/claim.js'
 import { readHearings } from '../../health-manager/hearings.js'
@@ -13,6 +12,7 @@ import { type Acting, type AmphoraParts, carryOut } from './executors.js'
 import { look, type Remembered } from './observe.js'
 import type { Observed } from './observed.js'
 import { type PlanFacts, plan, type Step } from './plan.js'
+import type { HaproxySettings } from './rendering/facts.js'
 import { restartsLeft } from './restart-limiter.js'
 
 export type ConvergeOptions = {
@@ -20,7 +20,7 @@ export type ConvergeOptions = {
   staleAfterSeconds: number
   replaceAfterSeconds: number
   beatIntervalSeconds: number
-  oldWorkers: OldWorkerLimits
+  haproxy: HaproxySettings
   /** What this process saw when it last settled this load balancer. */
   remembered: Remembered | null
   /** Told of what was done, for the history. */
@@ -86,8 +86,8 @@ async function factsOf(
   tree: LoadBalancerTree,
   seen: Observed,
 ): Promise<PlanFacts> {
-  const { staleAfterSeconds, replaceAfterSeconds, oldWorkers } = options
-  const facts = { fence: claim.fence, staleAfterSeconds, replaceAfterSeconds, oldWorkers }
+  const { staleAfterSeconds, replaceAfterSeconds, haproxy } = options
+  const facts = { fence: claim.fence, staleAfterSeconds, replaceAfterSeconds, haproxy }
   const isInNeed = seen.amphorae.some(
     ({ machine, agent, mismatchedSeconds }) =>
       machine === 'running' && (agent.state === 'unreachable' || mismatchedSeconds > replaceAfterSeconds),

@@ -1,10 +1,11 @@
-import type { Desired, OldWorkerLimits } from '../../../amphora-agent/protocol/desired.js'
+import type { Desired } from '../../../amphora-agent/protocol/desired.js'
 import type { Handover } from '../../../amphora-agent/protocol/handover.js'
 import type { LoadBalancerTree } from '../../load-balancer/tree.js'
 import { ProvisioningFault } from '../provider.js'
 import { assignRoles, type Cast, isDraining, isLost, type Replacement } from './assign-roles.js'
 import type { AmphoraSight, Observed } from './observed.js'
 import { isHeard, outOfReach, restartLimit, type UnreachableFacts, verdictOn } from './plan-unreachable.js'
+import type { HaproxySettings } from './rendering/facts.js'
 import type { Role } from './topology.js'
 import { covers, portOf, type WantedPort, wantedPorts } from './wanted-ports.js'
 import { basePortOf, desiredOf, handoverOf, isInEffect, type Rendering } from './wanted-state.js'
@@ -53,7 +54,7 @@ export type PlanFacts = UnreachableFacts & {
   fence: number
   /** How many amphorae of the project may be restarted or replaced now; see restart-limiter.ts. */
   restartsLeft: number
-  oldWorkers: OldWorkerLimits
+  haproxy: HaproxySettings
 }
 
 /**
@@ -69,8 +70,8 @@ export function plan(tree: LoadBalancerTree, seen: Observed, facts: PlanFacts): 
   if (foundations.length > 0) return { stages: [foundations], settles: false }
 
   const { serving, replacement } = cast
-  const { fence, oldWorkers } = facts
-  const rendering: Rendering = { tree, seen, fence, oldWorkers }
+  const { fence, haproxy } = facts
+  const rendering: Rendering = { tree, seen, fence, haproxy }
   const works = inspect(tree, seen, replacement === null ? serving : [...serving, replacement.successor], facts)
   const ready = works.filter(work => work.state === 'ready').map(work => work.amphora)
   const builds = works.filter(work => work.state === 'build')

@@ -1,4 +1,3 @@
-import type { OldWorkerLimits } from '../../../amphora-agent/protocol/desired.js'
 import type { ComputeDriver, MachineSpec } from '../../compute/driver.js'
 import type { Configuration } from '../../config/schema.js'
 import type { Database } from '../../database/connection.js'
@@ -8,6 +7,7 @@ import type { Provider } from '../provider.js'
 import type { AgentConnections } from './agent-connection.js'
 import { converge } from './converge.js'
 import type { Remembered } from './observe.js'
+import type { HaproxySettings } from './rendering/facts.js'
 
 export type AmphoraProviderOptions = {
   /** The role of the load balancer service. */
@@ -25,7 +25,7 @@ export type AmphoraProviderOptions = {
     Configuration['health_manager'],
     'beat_interval' | 'stale_after' | 'replace_after' | 'restart_limit' | 'project_restart_limit' | 'restart_window'
   >
-  oldWorkers: OldWorkerLimits
+  haproxy: HaproxySettings
   log: Logger
 }
 
@@ -34,7 +34,7 @@ const REMEMBERED = 10_000
 
 /** Carries load balancers out on amphorae: machines that run HAProxy, one or more for each load balancer. */
 export function createAmphoraProvider(options: AmphoraProviderOptions): Provider {
-  const { config, oldWorkers, ...rest } = options
+  const { config, haproxy, ...rest } = options
   const restartLimits = {
     perProject: config.project_restart_limit,
     overall: config.restart_limit,
@@ -54,7 +54,7 @@ export function createAmphoraProvider(options: AmphoraProviderOptions): Provider
           staleAfterSeconds: config.stale_after,
           replaceAfterSeconds: config.replace_after,
           beatIntervalSeconds: config.beat_interval,
-          oldWorkers,
+          haproxy,
           remembered,
           note,
         },

@@ -1,10 +1,10 @@
-import type { Desired, OldWorkerLimits } from '../../../amphora-agent/protocol/desired.js'
+import type { Desired } from '../../../amphora-agent/protocol/desired.js'
 import type { Handover } from '../../../amphora-agent/protocol/handover.js'
 import type { MachineLimits } from '../../load-balancer/capacity.js'
 import type { LoadBalancerTree } from '../../load-balancer/tree.js'
 import type { AmphoraSight, Observed } from './observed.js'
 import { renderDesired } from './rendering/desired.js'
-import type { Card } from './rendering/facts.js'
+import type { Card, HaproxySettings } from './rendering/facts.js'
 import { placeVips } from './rendering/interfaces.js'
 import { vrrpPriority } from './topology.js'
 import { portOf, type WantedPort, wantedPorts } from './wanted-ports.js'
@@ -14,7 +14,7 @@ export type Rendering = {
   tree: LoadBalancerTree
   seen: Observed
   fence: number
-  oldWorkers: OldWorkerLimits
+  haproxy: HaproxySettings
 }
 
 /**
@@ -24,7 +24,7 @@ export type Rendering = {
  * @returns null for one that cannot be told, and while an address of the group is unknown: each of a pair names the other's
  */
 export function desiredOf(
-  { tree, seen, fence, oldWorkers }: Rendering,
+  { tree, seen, fence, haproxy }: Rendering,
   amphora: AmphoraSight,
   group: readonly AmphoraSight[],
   standsBy: boolean,
@@ -44,7 +44,7 @@ export function desiredOf(
     fence,
     haproxyVersion: agent.haproxyVersion,
     limits: agent.limits ?? UNTOLD,
-    oldWorkers,
+    ...haproxy,
     cards: cardsOf(tree, seen, amphora),
     pair: priority === null ? null : { priority, vrrpAddress: own, peers },
     standsBy,

@@ -2,8 +2,16 @@ import type { OldWorkerLimits } from '../../../../amphora-agent/protocol/desired
 import type { MachineLimits } from '../../../load-balancer/capacity.js'
 import type { Port, Subnet } from '../../../network/driver.js'
 
+/** What the operator sets for every HAProxy. */
+export type HaproxySettings = {
+  /** For workers that have only their connections left. */
+  oldWorkers: OldWorkerLimits
+  /** A line for each request, or connection of TCP; else only for those that end in an error. */
+  logRequests: boolean
+}
+
 /** What rendering must know of one amphora beside the tree of its load balancer. */
-export type AmphoraFacts = {
+export type AmphoraFacts = HaproxySettings & {
   amphoraId: string
   /** The fence of the worker's claim; travels with the desired state. */
   fence: number
@@ -11,8 +19,6 @@ export type AmphoraFacts = {
   haproxyVersion: string
   /** Of its machine: connections and checks must fit. */
   limits: MachineLimits
-  /** For workers of HAProxy that have only their connections left. */
-  oldWorkers: OldWorkerLimits
   /** The plugged cards, the management card left out; exactly one of them is on the VIP's subnet. */
   cards: readonly Card[]
   /** Null for a single amphora, which holds the VIP itself. */

@@ -7,7 +7,7 @@ import {
   HAPROXY_SOCKET_LINE,
   HAPROXY_USER,
 } from '../../../../amphora-agent/protocol/paths.js'
-import { type Shares, shareConnections } from '../../../load-balancer/capacity.js'
+import { PIPES, type Shares, shareConnections } from '../../../load-balancer/capacity.js'
 import type { ListenerNode, LoadBalancerTree, PoolNode } from '../../../load-balancer/tree.js'
 import { ProvisioningFault } from '../../provider.js'
 import { type BackendModel, renderBackend } from './backend.js'
@@ -28,6 +28,8 @@ export type HaproxyModel = {
   group: ConfigurationWord
   chroot: ConfigurationWord
   maxconn: ConfigurationWord
+  maxpipes: ConfigurationWord
+  logsOnlyErrors: boolean
   serverStateFile: ConfigurationWord
   /** Null when there is nothing to tell them. */
   peers: PeersModel | null
@@ -76,6 +78,8 @@ export function haproxyModel(tree: LoadBalancerTree, facts: AmphoraFacts): Rende
     group: keywords(HAPROXY_GROUP),
     chroot: keywords(HAPROXY_CHROOT),
     maxconn: integer(Math.max(1, shares.total), 'maxconn', 1, 10_000_000),
+    maxpipes: integer(PIPES, 'maxpipes', 1, 10_000),
+    logsOnlyErrors: !facts.logRequests,
     // A worker that starts takes every server for up until its checks say otherwise. So that a dead member gets no traffic after a reload, the
     // old worker's states are carried over. The agent writes the file, without the servers whose line changed: for those, an old
     // weight or address would come back to life, and one whose monitor was removed would stay down for ever.

@@ -1,0 +1,211 @@
+import { mkdirSync, mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { planTransition } from '../../amphora-agent/haproxy/plan-transition.js'
+import type { HaproxyPart } from '../../amphora-agent/protocol/desired.js'
+import { HAPROXY_LOG_LINE } from '../../amphora-agent/protocol/paths.js'
+import { renderDesired } from '../../controller/provider/amphora/rendering/desired.js'
+import { aListener, aMember, aPool, aTree, someFacts, uuid } from '../golden/models.js'
+import { freePorts, startHaproxy } from '../support/haproxy.js'
+import { processorSeconds } from './instance.js'
+import { percentile } from './measure.js'
+import { type Answers, type Load, load, startMembers } from './wrk.js'
+
+const ROUNDS = 8
+const SECONDS = 2
+const MEMBERS = 2
+const MODES = ['http', 'tcp'] as const
+
+type Mode = (typeof MODES)[number]
+
+const KINDS: readonly (Omit<Load, 'port' | 'seconds'> & { name: string })[] = [
+  { name: 'kept connections', connections: 32, path: '/small', newConnections: false },
+  { name: 'new connections', connections: 32, path: '/small', newConnections: true },
+  { name: '1 MiB bodies', connections: 8, path: '/large', newConnections: false },
+]
+
+/**
+ * What a careful engineer would write by hand for the same promises. A request goes elsewhere when its member cannot be reached (`retries`,
+ * `redispatch`), is never sent twice, and a client's first one goes over no connection that its member may just be closing (`http-reuse safe`): with
+ * `always` HAProxy 2.6 answers 502 to it, and `retry-on empty-response` would repeat orders and payments. Slow headers end, faults are logged
+ * and requests are not, and bodies go through pipes of the kernel.
+ * @param maxconn as the rendered one has it
+ */
+const handTuned = (ports: readonly number[], members: readonly number[], maxconn: string) => `global
+    stats socket /run/krater/haproxy.sock mode 600 level admin
+    ${HAPROXY_LOG_LINE}
+    user haproxy
+    group haproxy
+    chroot /run/haproxy-root
+    maxconn ${maxconn}
+    maxpipes 250
+
+defaults
+    log global
+    option dontlognull
+    option dontlog-normal
+    option splice-request
+    option splice-response
+    option redispatch
+    retries 3
+    timeout connect 5s
+    timeout client 50s
+    timeout server 50s
+    timeout http-request 10s
+    timeout tunnel 1h
+${MODES.map(
+  (mode, at) => `
+frontend ${mode}-in
+    mode ${mode}
+    option ${mode}log
+    bind 127.0.0.1:${ports[at]}
+    default_backend ${mode}-out
+
+backend ${mode}-out
+    mode ${mode}
+    balance roundrobin
+${mode === 'http' ? '    http-reuse safe\n' : ''}${members.map((port, at) => `    server member-${at} 127.0.0.1:${port}\n`).join('')}`,
+).join('')}`
+
+/** One listener with HTTP and one with TCP, each with a pool of its own. */
+function rendered(ports: readonly number[], members: readonly number[]): HaproxyPart {
+  const numbered = MODES.map((mode, at) => ({ number: at + 1, protocol: mode === 'http' ? 'HTTP' : 'TCP' }) as const)
+  const tree = aTree({
+    listeners: numbered.map(({ number, protocol }) =>
+      aListener(number, { protocol, protocolPort: ports[number - 1] ?? 0, defaultPoolId: uuid(3, number) }),
+    ),
+    pools: numbered.map(({ number, protocol }) =>
+      aPool(number, {
+        protocol,
+        members: members.map((port, at) =>
+          aMember(number * 100 + at, { serverNumber: at + 1, address: '127.0.0.1', protocolPort: port }),
+        ),
+      }),
+    ),
+  })
+  const { haproxy } = renderDesired({ ...tree, vip: { ...tree.vip, address: '127.0.0.1' } }, someFacts())
+  if (haproxy === null) throw new Error('Nothing was rendered.')
+  return haproxy
+}
+
+/** What the agent tells HAProxy when these members join. */
+function joining(applied: HaproxyPart, wanted: HaproxyPart): string[] {
+  const plan = planTransition(applied, wanted, { running: true, hasOldWorkers: false, leaving: [], now: 0 })
+  if (plan.kind !== 'runtime') throw new Error('Members cannot join at runtime.')
+  return plan.commands.map(({ text }) => text)
+}
+
+type Contestant = { name: string; ports: Record<Mode, number>; cpu: () => number; stop: () => Promise<void> }
+
+/** The first one is what the others are compared with. */
+async function startContestants(directory: string, members: readonly number[]): Promise<Contestant[]> {
+  const started: Contestant[] = []
+  const begin = async (name: string, ports: readonly number[], text: string, commands: readonly string[] = []) => {
+    const place = join(directory, name.replaceAll(' ', '-'))
+    mkdirSync(place)
+    const running = await startHaproxy(place, text)
+    const [http = 0, tcp = 0] = ports
+    started.push({ name, ports: { http, tcp }, cpu: () => processorSeconds(running.pid), stop: running.stop })
+    for (const command of commands) await running.command(command)
+  }
+  try {
+    const fromFile = await freePorts(MODES.length)
+    const file = rendered(fromFile, members)
+    const byHand = await freePorts(MODES.length)
+    await begin('hand-tuned', byHand, handTuned(byHand, members, /^ {4}maxconn (\d+)$/m.exec(file.text)?.[1] ?? ''))
+    await begin('members from the file', fromFile, file.text)
+    const atRuntime = await freePorts(MODES.length)
+    const empty = rendered(atRuntime, [])
+    await begin('members joined at runtime', atRuntime, empty.text, joining(empty, rendered(atRuntime, members)))
+    return started
+  } catch (error) {
+    for (const { stop } of started) await stop()
+    throw error
+  }
+}
+
+type Measured = Answers & { processor: number }
+
+/**
+ * Requests through the configuration that Krater renders, against the one written by hand, of the same HAProxy and in the same run: the
+ * contestants take turns, so that what else the machine does hits them alike. @returns a table, as Markdown
+ */
+export async function benchRendered(): Promise<string> {
+  const directory = mkdtempSync(join(tmpdir(), 'krr-'))
+  const members = await freePorts(MEMBERS)
+  const stopMembers = await startMembers(directory, members)
+  const contestants = await startContestants(directory, members).catch(async error => {
+    await stopMembers()
+    throw error
+  })
+  try {
+    const rows: string[] = []
+    for (const mode of MODES) {
+      for (const { name, ...kind } of KINDS) {
+        const measured = await takeTurns(contestants, mode, kind)
+        rows.push(...rowsOf(`${mode.toUpperCase()}, ${name}`, contestants, measured))
+      }
+    }
+    return [
+      `nginx with ${MEMBERS} members, wrk and HAProxy share this machine; ${ROUNDS} turns of ${SECONDS} s each. Processor time is that of HAProxy for one request. A ratio is the median of those of the single turns, with the least and the greatest.`,
+      '| requests | configuration | per second | p50, ms | p99, ms | processor, µs | requests, ratio to hand-tuned | processor, ratio | broken |',
+      '| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |',
+    ]
+      .join('\n\n')
+      .replace('|\n\n|', '|\n|')
+      .concat('\n', rows.join('\n'))
+  } finally {
+    for (const { stop } of contestants) await stop()
+    await stopMembers()
+    rmSync(directory, { recursive: true, force: true })
+  }
+}
+
+/** @returns for each contestant what each of its turns gave; the first turns only warm up */
+async function takeTurns(
+  contestants: readonly Contestant[],
+  mode: Mode,
+  kind: Omit<Load, 'port' | 'seconds'>,
+): Promise<Measured[][]> {
+  const measured: Measured[][] = contestants.map(() => [])
+  for (let round = -1; round < ROUNDS; round++) {
+    const order = [...contestants.keys()]
+    for (const at of round % 2 === 0 ? order : order.reverse()) {
+      const { ports, cpu } = contestants[at]!
+      const before = cpu()
+      const answers = await load({ ...kind, port: ports[mode], seconds: SECONDS })
+      const processor = ((cpu() - before) / answers.requests) * 1_000_000
+      if (round >= 0) measured[at]!.push({ ...answers, processor })
+    }
+  }
+  return measured
+}
+
+function rowsOf(kind: string, contestants: readonly Contestant[], measured: readonly Measured[][]): string[] {
+  const [reference = []] = measured
+  return contestants.map(({ name }, at) => {
+    const turns = measured[at] ?? []
+    const middle = (key: keyof Measured) => median(turns.map(turn => turn[key]))
+    const ratio = (key: keyof Measured) =>
+      spread(turns.map((turn, round) => turn[key] / (reference[round]?.[key] ?? 0)))
+    const cells = [
+      middle('requestsPerSecond').toFixed(0),
+      middle('p50').toFixed(2),
+      middle('p99').toFixed(2),
+      middle('processor').toFixed(1),
+      at === 0 ? '' : ratio('requestsPerSecond'),
+      at === 0 ? '' : ratio('processor'),
+      turns.reduce((sum, { broken }) => sum + broken, 0),
+    ]
+    return `| ${kind} | ${name} | ${cells.join(' | ')} |`
+  })
+}
+
+const median = (values: readonly number[]): number =>
+  percentile(
+    values.toSorted((a, b) => a - b),
+    0.5,
+  )
+
+const spread = (values: readonly number[]): string =>
+  `${median(values).toFixed(2)} (${Math.min(...values).toFixed(2)}–${Math.max(...values).toFixed(2)})`

@@ -1,0 +1,110 @@
+import { createHash, randomBytes } from 'node:crypto'
+import { createSocket } from 'node:dgram'
+import { once } from 'node:events'
+import { createServer, request } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import t, { type Test } from 'tap'
+import { LOG_PORT } from '../../amphora-agent/protocol/paths.js'
+import type { PoolNode } from '../../controller/load-balancer/tree.js'
+import { aListener, aPool, aTree, uuid } from '../golden/models.js'
+import { freePorts, until } from '../support/haproxy.js'
+import { aLocalMember, ask, serveOptions } from '../support/options-traffic.js'
+
+const BODY = randomBytes(8 * 1024 * 1024)
+
+/** Gives the body to whoever gets it, and tells the hash of what it is sent. */
+async function startMember(t: Test): Promise<number> {
+  const server = createServer((incoming, outgoing) => {
+    if (incoming.method === 'GET') return void outgoing.end(incoming.url === '/large' ? BODY : 'hello')
+    const hash = createHash('sha256')
+    incoming.on('data', piece => hash.update(piece)).on('end', () => outgoing.end(hash.digest('hex')))
+  }).listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  t.teardown(() => {
+    server.closeAllConnections()
+    server.close()
+  })
+  return (server.address() as AddressInfo).port
+}
+
+/** @returns the body of the answer */
+function transfer(port: number, method: 'GET' | 'PUT', body?: Buffer): Promise<Buffer> {
+  return new Promise((resolve, reject) => {
+    const outgoing = request({ port, host: '127.0.0.1', path: '/large', method, agent: false }, response => {
+      const pieces: Buffer[] = []
+      response.on('data', piece => pieces.push(piece)).on('error', reject)
+      response.on('end', () => resolve(Buffer.concat(pieces)))
+    })
+    outgoing.setTimeout(20_000, () => outgoing.destroy(new Error('no answer within 20 s')))
+    outgoing.on('error', reject).end(body)
+  })
+}
+
+const httpAndTcp = (member: number) => ({
+  listeners: [
+    aListener(1, { defaultPoolId: uuid(3, 1) }),
+    aListener(2, { protocol: 'TCP', defaultPoolId: uuid(3, 2) }),
+  ],
+  pools: [
+    aPool(1, { members: [aLocalMember(1, member)] }),
+    aPool(2, { protocol: 'TCP', members: [aLocalMember(2, member)] }),
+  ],
+})
+
+t.test('large bodies go through pipes both ways, and arrive as they were sent', async t => {
+  const { port, command } = await serveOptions(t, httpAndTcp(await startMember(t)))
+  const pipes = async () => {
+    const info = await command('show info')
+    return ['PipesUsed', 'PipesFree'].reduce(
+      (sum, name) => sum + Number(new RegExp(`^${name}: (\\d+)$`, 'm').exec(info)?.[1]),
+      0,
+    )
+  }
+  for (const listener of [1, 2]) {
+    t.ok((await transfer(port(listener), 'GET')).equals(BODY), `from a member, listener ${listener}`)
+    const hash = createHash('sha256').update(BODY).digest('hex')
+    t.equal((await transfer(port(listener), 'PUT', BODY)).toString(), hash, `to a member, listener ${listener}`)
+  }
+  t.ok((await pipes()) > 0, 'pipes were used')
+})
+
+/** What HAProxy says of its log. The port is the amphora's own. */
+async function listenToLog(t: Test): Promise<string[]> {
+  const lines: string[] = []
+  const socket = createSocket('udp4').on('message', line => lines.push(line.toString().trim()))
+  socket.bind(LOG_PORT, '127.0.0.1')
+  await once(socket, 'listening')
+  t.teardown(() => new Promise<void>(resolve => socket.close(() => resolve())))
+  return lines
+}
+
+/** A listener that serves, and one whose member refuses connections; both with our format. */
+async function serveGoodAndBad(t: Test, logRequests: boolean) {
+  const [nobody = 0] = await freePorts(1)
+  const pool = (number: number, member: number): PoolNode => aPool(number, { members: [aLocalMember(number, member)] })
+  const listeners = [1, 2].map(number => aListener(number, { defaultPoolId: uuid(3, number) }))
+  const pools = [pool(1, await startMember(t)), pool(2, nobody)]
+  return serveOptions(t, { listeners, pools, facts: { logRequests } })
+}
+
+t.test('a request that ends in an error is logged, and no other', async t => {
+  const lines = await listenToLog(t)
+  const { port } = await serveGoodAndBad(t, false)
+  t.match(await ask(port(1)), { status: 200 })
+  t.match(await ask(port(2), { path: '/lost' }), { status: 503 })
+  const requests = () => lines.filter(line => line.includes('GET /'))
+  t.ok(await until(() => requests().length > 0, 5_000), 'the error came')
+  t.same(requests().length, 1)
+  const { projectId, id } = aTree()
+  t.ok(requests()[0]?.includes(` ${projectId} ${id} ${uuid(2, 2)} 127.0.0.1 `), 'in the format of the API')
+  t.match(requests()[0], /"GET \/lost HTTP\/1\.1" 503 /)
+})
+
+t.test('all requests are logged when the operator wants it', async t => {
+  const lines = await listenToLog(t)
+  const { port } = await serveGoodAndBad(t, true)
+  t.match(await ask(port(1), { path: '/found' }), { status: 200 })
+  t.match(await ask(port(2), { path: '/lost' }), { status: 503 })
+  t.ok(await until(() => lines.some(line => line.includes('GET /found')), 5_000), 'the one without an error as well')
+  t.ok(await until(() => lines.some(line => line.includes('GET /lost')), 5_000))
+})
