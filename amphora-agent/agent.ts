@@ -41,7 +41,7 @@ export async function startAgent(boot: Boot): Promise<Agent> {
   const log = createLog()
   const bootId = randomBytes(8).toString('hex')
   log.info(`agent ${manifest.version} of amphora ${boot.amphoraId} starts, boot ${bootId}`)
-  const endBounding = keepBounded([AGENT_LOG, HAPROXY_LOG, HAPROXY_MESSAGES, KEEPALIVED_LOG])
+  const endBounding = keepBounded([AGENT_LOG, HAPROXY_MESSAGES, KEEPALIVED_LOG])
   const endReceiving = await receiveHaproxyLog(log)
   prepareMachine(haproxyGroup(), log)
   const endPings = await answerPings(log)

@@ -1,4 +1,5 @@
-import { appendFileSync } from 'node:fs'
+import { statSync } from 'node:fs'
+import { appendFile, rename } from 'node:fs/promises'
 import { DgramAsPromised } from 'dgram-as-promised'
 import { LOG_DIRECTORY, LOG_PORT } from '../protocol/paths.js'
 import type { Log } from './log.js'
@@ -6,23 +7,91 @@ import type { Log } from './log.js'
 export const HAPROXY_LOG = `${LOG_DIRECTORY}/haproxy.log`
 
 const MAX_LINE = 2048
+/** Between two batches. */
+const PAUSE_MS = 200
+/** Of one batch; what comes beyond it is counted and lost. A busy HAProxy says half as much in a pause when it logs every request. */
+const MOST_WAITING = 1024 * 1024
+/** The file, and the one that was before it. */
+const MAX_SIZE = 2 * 1024 * 1024
+
+/** Lines on their way to a file. */
+export type LineWriter = {
+  write: (line: string) => void
+  /** Writes what waits, and ends. */
+  close: () => Promise<void>
+}
+
+/**
+ * Appends lines to a file in batches, so that a flood of them costs little; the file is renamed to `.1` when it has grown. Lines are lost, and
+ * counted in the file, when they come faster than that, and when there is no room: who writes them goes on.
+ */
+export function createLineWriter(
+  path: string,
+  { mostWaiting = MOST_WAITING, maxSize = MAX_SIZE }: { mostWaiting?: number; maxSize?: number } = {},
+): LineWriter {
+  let waiting: string[] = []
+  let length = 0
+  let lost = 0
+  let size = statSync(path, { throwIfNoEntry: false })?.size ?? 0
+  let timer: NodeJS.Timeout | null = null
+  let last: Promise<void> = Promise.resolve()
+
+  const flush = async () => {
+    timer = null
+    const [lines, missing] = [waiting, lost]
+    waiting = []
+    length = 0
+    lost = 0
+    if (lines.length + missing === 0) return
+    const text = lines.join('') + (missing === 0 ? '' : `${new Date().toISOString()} ${missing} lines were lost\n`)
+    try {
+      if (size + text.length > maxSize) {
+        await rename(path, `${path}.1`).catch(() => {})
+        size = 0
+      }
+      await appendFile(path, text)
+      size += text.length
+    } catch {
+      lost += lines.length + missing
+    }
+  }
+  const flushNext = () => {
+    last = last.then(flush)
+    return last
+  }
+
+  return {
+    write: line => {
+      if (length + line.length > mostWaiting) {
+        lost += 1
+      } else {
+        waiting.push(`${line}\n`)
+        length += line.length + 1
+      }
+      timer ??= setTimeout(() => void flushNext(), PAUSE_MS)
+    },
+    close: async () => {
+      if (timer) clearTimeout(timer)
+      await flushNext()
+    },
+  }
+}
 
 /** Writes what HAProxy logs (HAPROXY_LOG_LINE) to a file. @returns a function that ends it */
 export async function receiveHaproxyLog(log: Log): Promise<() => Promise<void>> {
+  const writer = createLineWriter(HAPROXY_LOG)
   const receiver = DgramAsPromised.createSocket({ type: 'udp4' })
-  receiver.socket.on('message', (bytes: Buffer) => {
-    const line = bytes.toString('utf8', 0, MAX_LINE).trimEnd().replaceAll('\n', ' | ')
-    try {
-      appendFileSync(HAPROXY_LOG, `${line}\n`)
-    } catch {
-      // No room: the line is lost, HAProxy goes on.
-    }
-  })
+  receiver.socket.on('message', (bytes: Buffer) =>
+    writer.write(bytes.toString('utf8', 0, MAX_LINE).trimEnd().replaceAll('\n', ' | ')),
+  )
   receiver.socket.on('error', (error: Error) => log.error(`HAProxy's log cannot be received: ${error.message}`))
   try {
     await receiver.bind(LOG_PORT, '127.0.0.1')
   } catch (error) {
     log.error(`HAProxy's log cannot be received: ${error instanceof Error ? error.message : String(error)}`)
   }
-  return () => receiver.close()
+  return async () => {
+    await receiver.close()
+    await writer.close()
+  }
 }
