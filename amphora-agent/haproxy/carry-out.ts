@@ -6,7 +6,7 @@ import type { Haproxy } from './haproxy.js'
 import type { KnownDown } from './known-down.js'
 import { membersDown } from './known-down.js'
 import { afterReload, commandsFor, monotonicMs, whoLeaves, whoLeavesBeforeReload } from './leaving.js'
-import { type HaproxyFacts, planTransition, type RuntimeCommand } from './plan-transition.js'
+import { type HaproxyFacts, linesOf, planTransition, type RuntimeCommand } from './plan-transition.js'
 import { serverStateFile } from './server-state-file.js'
 import { differences, parseServersState } from './servers-state.js'
 
@@ -138,7 +138,7 @@ async function differencesNow({ haproxy, drain }: Parts, wanted: HaproxyPart): P
 /** @returns null when every command succeeded, else why not */
 async function runCommands(haproxy: Haproxy, commands: readonly RuntimeCommand[]): Promise<string | null> {
   try {
-    for (const { text, expect } of commands) {
+    for (const { text, expect } of linesOf(commands)) {
       const answer = await haproxy.command(text)
       if (answer !== expect) return `HAProxy answered "${answer.slice(0, 300)}" to "${text.slice(0, 300)}"`
     }

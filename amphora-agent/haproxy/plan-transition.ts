@@ -16,7 +16,7 @@ export type HaproxyFacts = {
 export type RuntimeCommand = {
   text: string
   /** The answer of success; anything else makes the whole plan fail. */
-  expect: '' | 'New server registered.'
+  expect: string
 }
 
 /** What to do with HAProxy. `retire` is a reload to a configuration that serves nothing, while old workers finish what is under way. */
@@ -92,6 +92,33 @@ function wayTo(applied: HaproxyPart | null, wanted: HaproxyPart | null, facts: H
   }
   for (const name of before.keys()) return { kind: 'reload', reason: `backend ${name} is gone` }
   return { kind: 'runtime', commands: [...added, ...changed, ...removed] }
+}
+
+/** HAProxy reads a line into a buffer of 16 KiB. */
+const MOST_OF_A_LINE = 8_000
+
+/**
+ * The commands in as few lines as possible, since each costs a connection to HAProxy. All of a line run, whatever the first ones say; so what takes
+ * a server out of service comes in a line after those that bring others in.
+ */
+export function linesOf(commands: readonly RuntimeCommand[]): RuntimeCommand[] {
+  const lines: { commands: RuntimeCommand[]; length: number; takesOut: boolean }[] = []
+  for (const command of commands) {
+    const takesOut = command.text.endsWith(' state maint')
+    const last = lines.at(-1)
+    const fits = last !== undefined && last.takesOut === takesOut && last.length + command.text.length < MOST_OF_A_LINE
+    if (fits) {
+      last.commands.push(command)
+      last.length += command.text.length + 1
+    } else lines.push({ commands: [command], length: command.text.length, takesOut })
+  }
+  return lines.map(line => ({
+    text: line.commands.map(({ text }) => text).join(';'),
+    expect: line.commands
+      .map(({ expect }) => (expect === '' ? '\n' : `${expect}\n\n`))
+      .join('')
+      .trimEnd(),
+  }))
 }
 
 /** Why the change of one backend needs a reload, or null when the runtime socket can do it. */

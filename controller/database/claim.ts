@@ -1,5 +1,6 @@
 import type { Knex } from 'knex'
 import type { Database } from './connection.js'
+import { query } from './query.js'
 
 /** How long a claim lives without renewal; a dead worker's claims pass to another after this time at most. */
 export const LEASE_SECONDS = 8
@@ -49,7 +50,8 @@ export async function claimDue(
 ): Promise<Claim[]> {
   const started = performance.now()
   const rowsToLookAt = candidates === undefined ? `${table} t` : `(${candidates.sql}) c JOIN ${table} t ON t.id = c.id`
-  const { rows } = await database.raw(
+  const rows = await query<{ id: string; fence: number; claimedAt: string }>(
+    database,
     `UPDATE ${table} SET lease_owner = ?, lease_until = now() + ? * interval '1 second',
                          fence = fence + 1${also === undefined ? '' : `, ${also}`}
       WHERE id IN (SELECT t.id FROM ${rowsToLookAt}
@@ -58,7 +60,7 @@ export async function claimDue(
       RETURNING id, fence, now()::text AS "claimedAt"`,
     [owner, LEASE_SECONDS, ...(candidates?.bindings(limit, held) ?? []), limit],
   )
-  return (rows as { id: string; fence: number; claimedAt: string }[]).map(row => ({
+  return rows.map(row => ({
     table,
     ...row,
     heldUntil: started + LEASE_SECONDS * 1000,

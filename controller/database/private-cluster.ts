@@ -92,6 +92,8 @@ export async function startCluster({ directory, durable, settings = {} }: Cluste
     unix_socket_permissions: '0777',
     max_connections: '200',
     logging_collector: 'off',
+    // Every statement is short: compiling one takes longer than any of them runs.
+    jit: 'off',
     ...(durable ? {} : { fsync: 'off', synchronous_commit: 'off', full_page_writes: 'off' }),
     ...settings,
   }

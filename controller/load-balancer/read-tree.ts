@@ -1,4 +1,5 @@
 import type { Knex } from 'knex'
+import { query } from '../database/query.js'
 import type { LoadBalancerTree } from './tree.js'
 
 /**
@@ -6,8 +7,8 @@ import type { LoadBalancerTree } from './tree.js'
  * @returns null when it is gone
  */
 export async function readTree(database: Knex, loadBalancerId: string): Promise<LoadBalancerTree | null> {
-  const { rows } = await database.raw(`SELECT ${TREE} AS tree FROM load_balancer lb WHERE lb.id = ?`, [loadBalancerId])
-  return (rows as { tree: LoadBalancerTree }[])[0]?.tree ?? null
+  const [row] = await query<{ tree: LoadBalancerTree }>(database, SELECT_TREE, [loadBalancerId])
+  return row?.tree ?? null
 }
 
 /** A JSON list of objects, in the order in which they were made. */
@@ -65,3 +66,6 @@ const TREE = `json_build_object(
                        FROM jsonb_array_elements(lb.additional_vips) vip),
   'listeners', ${list(LISTENER, 'listener l WHERE l.load_balancer_id = lb.id', 'l')},
   'pools', ${list(POOL, 'pool p WHERE p.load_balancer_id = lb.id', 'p')})`
+
+/** Prepared: to plan it takes ten times as long as to run it. */
+const SELECT_TREE = `SELECT ${TREE} AS tree FROM load_balancer lb WHERE lb.id = ?`

@@ -4,9 +4,11 @@ import { once } from 'node:events'
 import { createServer, request } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import t, { type Test } from 'tap'
+import { linesOf, planTransition } from '../../amphora-agent/haproxy/plan-transition.js'
 import { LOG_PORT } from '../../amphora-agent/protocol/paths.js'
 import type { PoolNode } from '../../controller/load-balancer/tree.js'
-import { aListener, aPool, aTree, uuid } from '../golden/models.js'
+import { renderDesired } from '../../controller/provider/amphora/rendering/desired.js'
+import { aListener, aPool, aTree, someFacts, uuid } from '../golden/models.js'
 import { freePorts, until } from '../support/haproxy.js'
 import { aLocalMember, ask, serveOptions } from '../support/options-traffic.js'
 
@@ -107,4 +109,34 @@ t.test('all requests are logged when the operator wants it', async t => {
   t.match(await ask(port(2), { path: '/lost' }), { status: 503 })
   t.ok(await until(() => lines.some(line => line.includes('GET /found')), 5_000), 'the one without an error as well')
   t.ok(await until(() => lines.some(line => line.includes('GET /lost')), 5_000))
+})
+
+t.test('a member that joins at runtime keeps as many idle connections as one of the file', async t => {
+  const member = await startMember(t)
+  const listeners = [aListener(1, { defaultPoolId: uuid(3, 1) })]
+  const { command } = await serveOptions(t, { listeners, pools: [aPool(1, { members: [aLocalMember(1, member)] })] })
+  const part = (count: number) => {
+    const members = Array.from({ length: count }, (_, index) => aLocalMember(index + 1, member))
+    const { haproxy } = renderDesired(aTree({ listeners, pools: [aPool(1, { members })] }), someFacts())
+    return haproxy
+  }
+  const facts = { running: true, hasOldWorkers: false, leaving: [], now: 0 }
+  const plan = planTransition(part(1), part(2), facts)
+  if (plan.kind !== 'runtime') return t.fail('it does not join at runtime')
+  t.ok(plan.commands.length > 1)
+  const lines = linesOf(plan.commands)
+  t.equal(lines.length, 1, 'one line for all commands')
+  const answers = async () => {
+    const said: string[] = []
+    for (const { text } of lines) said.push((await command(text)).trimEnd())
+    return said
+  }
+  const expected = lines.map(({ expect }) => expect)
+  t.same(await answers(), expected)
+  t.notSame(await answers(), expected, 'it cannot join again')
+  const rows = (await command('show servers conn')).split('\n').filter(line => line.startsWith(uuid(3, 1)))
+  t.equal(rows.length, 2)
+  // bkname/svname bkid/svid addr port - purge_delay ... idle_lim
+  const [file, joined] = rows.map(row => row.split(' ').slice(5))
+  t.same(joined, file, 'delay of the purge, and the numbers of connections and their limits')
 })

@@ -2,7 +2,7 @@ import { strictEqual } from 'node:assert'
 import fc from 'fast-check'
 import t from 'tap'
 import { memberKey, membersDown } from '../../amphora-agent/haproxy/known-down.js'
-import { planTransition } from '../../amphora-agent/haproxy/plan-transition.js'
+import { linesOf, planTransition } from '../../amphora-agent/haproxy/plan-transition.js'
 import { parseProcTable } from '../../amphora-agent/haproxy/proc-table.js'
 import { serverStateFile } from '../../amphora-agent/haproxy/server-state-file.js'
 import { differences, parseServersState } from '../../amphora-agent/haproxy/servers-state.js'
@@ -90,6 +90,25 @@ t.test('what needs a reload says why', t => {
   for (const [before, wanted, reason] of reasons)
     t.match(plan(before, wanted), { kind: 'reload', reason }, String(reason))
   t.strictSame(texts([server(1)], [server(1, { disabled: true })], false), ['set server p:l/m1 state maint'])
+  t.end()
+})
+
+t.test('commands go in few lines, and nobody is taken out in the line that brings others in', t => {
+  const lines = (before: Server[], wanted: Server[]) => {
+    const transition = plan(part([backend(before)]), part([backend(wanted)]))
+    return transition.kind === 'runtime' ? linesOf(transition.commands) : []
+  }
+  t.strictSame(lines([server(1), server(2)], [server(2, { weight: 3 }), server(7)]), [
+    {
+      text: 'add server p:l/m7 192.0.2.1:80 id 7 weight 1 check inter 5s;enable health p:l/m7;enable server p:l/m7;set server p:l/m2 weight 3',
+      expect: 'New server registered.',
+    },
+    { text: 'set server p:l/m1 state maint', expect: '' },
+  ])
+  const many = Array.from({ length: 300 }, (_, number) => server(number + 1))
+  const long = lines([], many)
+  t.ok(long.length > 1 && long.every(({ text }) => text.length < 8_200), 'no line is longer than HAProxy reads')
+  t.equal(long.flatMap(({ text }) => text.split(';')).length, 900)
   t.end()
 })
 

@@ -1,5 +1,6 @@
 import type { Claim } from '../../database/claim.js'
 import type { Database } from '../../database/connection.js'
+import { query } from '../../database/query.js'
 import type { MachineLimits } from '../../load-balancer/capacity.js'
 import { ClaimLost } from '../provider.js'
 import type { AmphoraRow } from './observed.js'
@@ -13,7 +14,8 @@ export type AmphoraRows = {
 
 /** The amphorae of a claimed load balancer, in one query. @throws ClaimLost */
 export async function readAmphorae(database: Database, claim: Claim): Promise<AmphoraRows> {
-  const { rows } = await database.raw(
+  const found = await query<AmphoraRow & { suspicious: boolean }>(
+    database,
     `SELECT lb.attempts > 0 OR coalesce(lb.recheck_at <= now(), false) AS suspicious,
             a.id, a.status, a.role, a.lb_network_ip AS "managementAddress",
             a.applied_generation AS "appliedGeneration", a.applied_sha256 AS "appliedSha256",
@@ -30,7 +32,6 @@ export async function readAmphorae(database: Database, claim: Claim): Promise<Am
       ORDER BY a.created_at, a.id`,
     [claim.id, claim.fence],
   )
-  const found = rows as (AmphoraRow & { suspicious: boolean })[]
   const [first] = found
   if (first === undefined) throw new ClaimLost()
   return { suspicious: first.suspicious, amphorae: found.flatMap(({ suspicious: _, ...row }) => (row.id ? [row] : [])) }
