@@ -436,6 +436,16 @@ t.test('what an amphora cannot repair lowers the operating status, and leads to 
     (await until(row, ({ recheck_at }) => recheck_at !== null)).recheck_at,
     'and looked at again when that has not helped',
   )
+  await db('amphora_health').update({
+    mismatched_since: db.raw(`now() - interval '61 seconds'`),
+    last_seen: db.raw(`now() - interval '61 seconds'`),
+  })
+  await sendBeat({ vrrpMaster: false, mismatches: ['address'] })
+  const health = await until(
+    () => db('amphora_health').first(),
+    ({ last_seen }) => last_seen > new Date(Date.now() - 30_000),
+  )
+  t.ok(health.mismatched_since > new Date(Date.now() - 30_000), 'after silence it is a new mismatch')
   await sendBeat()
   t.match(await until(row, ({ operating_status: status }) => status === 'ONLINE'), { operating_status: 'ONLINE' })
 })

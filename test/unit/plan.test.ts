@@ -180,6 +180,8 @@ t.test('an amphora breaks', async t => {
     expectSteps(t, plan(tree, see(broken), facts()), [['replace-amphora']], false)
     expectSteps(t, plan(tree, see(broken), facts({ restartsLeft: 0 })), [])
     expectSteps(t, plan(tree, see({ ...broken, replacing: true }), facts()), [['allocate-amphora']], false)
+    const unheard = { ...broken, silentSeconds: 16, heardSeconds: 16 }
+    expectSteps(t, plan(tree, see(unheard), facts()), [], true)
   })
   await t.test('one that is heard but cannot be reached is replaced after a while, new before old', async t => {
     const mute = { ...hung, serves: true, silentSeconds: 1, heardSeconds: 1 }

@@ -153,10 +153,9 @@ export function createNamespaceDriver(options: NamespaceDriverOptions): ComputeD
     },
 
     inspect: async amphoraId => {
-      const holder = running(machineOf(amphoraId))
-      if (holder === null) return null
       try {
-        return inspectMachine(holder)
+        const holder = running(machineOf(amphoraId))
+        return holder === null ? null : inspectMachine(holder)
       } catch {
         // A host that runs out of files, say, knows nothing of its machines: nobody may take that for a death.
         return null

@@ -1,5 +1,6 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import type { Inspection } from '../driver.js'
+import { unlessGone } from './unless-gone.js'
 
 /** States of a process in which it answers nobody: stopped, traced, dead, and dead but not collected. */
 const STANDSTILL = /^[TtXZ]$/
@@ -72,14 +73,3 @@ function listeningSockets(pid: number): number[] {
 }
 
 const readOrEmpty = (path: string): string => unlessGone(() => readFileSync(path, 'utf8'), '')
-
-/** A process may end while it is looked at; every other error means that nothing is known. */
-function unlessGone<T>(read: () => T, otherwise: T): T {
-  try {
-    return read()
-  } catch (error) {
-    const { code } = error as NodeJS.ErrnoException
-    if (code === 'ENOENT' || code === 'ESRCH') return otherwise
-    throw error
-  }
-}

@@ -1,5 +1,6 @@
 import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { unlessGone } from './unless-gone.js'
 
 /**
  * What is known of a machine outlives its creator in a directory of its own:
@@ -29,7 +30,10 @@ export function machineDirectory(directory: string) {
       for (const path of [directory, inside('root'), ports]) mkdirSync(path, { recursive: true, mode: 0o700 })
     },
 
-    /** The process that holds the machine; null when none ever did, or when it has ended (a recycled pid is not mistaken for it). */
+    /**
+     * The process that holds the machine; null when none ever did, or when it has ended (a recycled pid is not mistaken for it).
+     * @throws Error when the host cannot look
+     */
     holder: (): number | null => {
       const [pid, startTicks, bootId] = (read(inside('process')) ?? '').trim().split(' ')
       const isSame = startTicks !== undefined && startTicks === startTicksOf(Number(pid)) && bootId === currentBootId()
@@ -70,10 +74,4 @@ function startTicksOf(pid: number): string | null {
 
 const currentBootId = () => (read('/proc/sys/kernel/random/boot_id') ?? '').trim()
 
-function read(path: string): string | null {
-  try {
-    return readFileSync(path, 'utf8')
-  } catch {
-    return null
-  }
-}
+const read = (path: string): string | null => unlessGone(() => readFileSync(path, 'utf8'), null)
