@@ -39,7 +39,7 @@ export const sharedAddresses = z
       .max(65_536)
       .default(64)
       .describe(
-        'Addresses at the end of each subnet of a shared network that only amphorae get, so that failovers find some; at most an eighth of the subnet',
+        'Addresses at the end of the largest pool of each subnet of a shared network that only amphorae get, so that failovers find some; at most an eighth of that pool',
       ),
     project_share: z.coerce
       .number()

@@ -138,4 +138,13 @@ t.test('addresses of a shared network', async t => {
     t.ok(ports.every(isLast))
     await t.rejects(driver.ensurePort(request('e', PORT_OWNER.amphora)), /No more IP addresses/)
   })
+
+  await t.test('the reserve stands in the largest pool, wherever the gateway is', async t => {
+    const other = await create('network', { shared: true }, ADMIN)
+    const cidr = { network_id: other.id, cidr: '10.54.0.0/27', gateway_ip: '10.54.0.27' }
+    const { id } = await create('subnet', cidr, ADMIN)
+    t.equal(await driver.freeAddresses(id), 29 - 3)
+    const wanted = { port: { network_id: other.id, fixed_ips: [{ ip_address: '10.54.0.26' }] } }
+    isFault(t, await call('POST /v2.0/ports', B, wanted), 409, 'IpAddressAlreadyAllocated', /is kept for/)
+  })
 })

@@ -11,7 +11,7 @@ const ATTEMPTS = 500
 const isTaken = (address: string) =>
   `EXISTS (SELECT 1 FROM fixed_ip other WHERE other.subnet_id = pool.subnet_id AND other.address = ${address})`
 
-/** The subnet's pools without what is kept at the end of the last; binds the subnet, the reserve and the subnet. */
+/** The subnet's pools without what is kept at the end of the largest; binds the subnet, the reserve and the subnet. */
 const POOLS = `(SELECT subnet_id, first, last - kept AS last, span - kept AS span
                   FROM (SELECT *, ${KEPT} AS kept FROM allocation_pool WHERE subnet_id = ?) whole
                  WHERE span > kept)`

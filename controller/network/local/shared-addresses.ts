@@ -5,14 +5,14 @@ import type { SubnetFacts } from './ports.js'
 
 /** How the addresses of a shared network are kept for everybody. */
 export type SharedAddresses = {
-  /** Addresses at the end of each subnet that only amphorae get. */
+  /** Addresses at the end of each subnet's largest pool that only amphorae get. */
   reserve: number
   /** Percent of a subnet that one project may hold. */
   project_share: number
 }
 
-/** Trusted SQL over the table allocation_pool: how many addresses at its end are kept; binds the reserve and the subnet. */
-export const KEPT = `CASE WHEN first = (SELECT max(first) FROM allocation_pool WHERE subnet_id = ?)
+/** Trusted SQL over the table allocation_pool: how many addresses at its end are kept; binds the subnet and the reserve. */
+export const KEPT = `CASE WHEN first = (SELECT first FROM allocation_pool WHERE subnet_id = ? ORDER BY span DESC, first DESC LIMIT 1)
                           THEN least(?::bigint, span / 8) ELSE 0 END`
 
 /** Whether the reserve holds this address. */
