@@ -4,6 +4,7 @@ import { answerInit } from './answering.js'
 import { apply, type Parts, releaseOwnVips, resume } from './apply/apply.js'
 import { CURRENT_HAPROXY, CURRENT_KEEPALIVED, openStore } from './apply/store.js'
 import { openHandovers } from './handover/handover.js'
+import { createStickTables } from './handover/stick-tables.js'
 import { createDrain, type Drain } from './haproxy/drain.js'
 import { createHaproxy, HAPROXY_MESSAGES } from './haproxy/haproxy.js'
 import { createKnownDown } from './haproxy/known-down.js'
@@ -102,7 +103,8 @@ export async function startAgent(boot: Boot): Promise<Agent> {
   const sender = createSender(boot, bootId, log)
   haproxy.adopt()
   keepalived.adopt()
-  const handovers = openHandovers(haproxy, log)
+  const stickTables = createStickTables(boot.amphoraId, store.confirmed, log)
+  const handovers = openHandovers({ haproxy, stickTables, log })
   const drains = () => handovers.drained() !== null
   monitor = startMonitor({
     store,
@@ -177,7 +179,7 @@ export async function startAgent(boot: Boot): Promise<Agent> {
         return {}
       case 'handover':
         await inTurn(() => handovers.begin(request.handover))
-        return {}
+        return { tables: await handovers.tables() }
       case 'drain':
         await inTurn(() => handovers.drain(request.seconds))
         return {}

@@ -8,9 +8,10 @@ import { batch, NetworkFailure, setKernel } from '../network/configure.js'
 import { observeNetwork } from '../network/observed.js'
 import type { IpCommand } from '../network/plan-interfaces.js'
 import { run } from '../process/run.js'
-import { type AmphoraDrain, type Handover, handoverSchema } from '../protocol/handover.js'
+import { type AmphoraDrain, type Handover, handoverSchema, type TablesTaken } from '../protocol/handover.js'
 import { STATE_DIRECTORY } from '../protocol/paths.js'
 import { planHandover, planHandoverEnd, TUNNEL } from './plan-handover.js'
+import type { StickTables } from './stick-tables.js'
 
 const STATE_FILE = `${STATE_DIRECTORY}/handover.json`
 const LOOK_MS = 100
@@ -35,6 +36,8 @@ export type Handovers = {
    * @param seconds how long connections may last; told twice, the shorter time counts
    */
   drain: (seconds: number) => Promise<void>
+  /** Waits, for so long as the VIP may wait, until the one that takes over has the stick tables of the other; null for one that does not. */
+  tables: () => Promise<TablesTaken | undefined>
   /** Null while it is not asked to drain. */
   drained: () => AmphoraDrain | null
   /** Stops looking after it; what is set up stays, for the next agent. */
@@ -42,9 +45,18 @@ export type Handovers = {
 }
 
 /** Takes up what an earlier agent left: the state is in a file, so that a kill at any instant costs no connection. */
-export function openHandovers(haproxy: Haproxy, log: Log): Handovers {
+export function openHandovers({
+  haproxy,
+  stickTables,
+  log,
+}: {
+  haproxy: Haproxy
+  stickTables: StickTables
+  log: Log
+}): Handovers {
   let state: State = readState()
   let timer: NodeJS.Timeout | null = null
+  let tables: Promise<TablesTaken> | null = null
   const write = (next: State) => {
     state = next
     lookOften()
@@ -54,6 +66,7 @@ export function openHandovers(haproxy: Haproxy, log: Log): Handovers {
 
   const end = async () => {
     if (state.handover === null) return
+    stickTables.end()
     // Undone before it is forgotten: what is cut off here is tried again.
     await unbuild(state.handover, log)
     write({ ...state, handover: null })
@@ -101,14 +114,25 @@ export function openHandovers(haproxy: Haproxy, log: Log): Handovers {
   }
   if (state.drain !== null && !state.drain.ended) void startDraining()
 
+  /** Connections do not wait for the tables: without them clients may change their member. */
+  const shareTables = (handover: Handover) => {
+    if (handover.role === 'taking-over') tables = stickTables.take(handover)
+    else if (state.drain === null) {
+      stickTables.offer(handover).catch(error => log.error(`handover: stick tables: ${String(error)}`))
+    }
+  }
+  if (state.handover?.role === 'leaving') shareTables(state.handover)
+
   return {
     begin: async handover => {
       const endsAtMs = monotonicMs() + handover.seconds * 1000
+      const hasVip = handover.role === 'taking-over' && (await holdsVip(handover))
       if (state.handover !== null && isSame(state.handover, handover)) {
         write({ ...state, handover: { ...handover, endsAtMs } })
+        if (!hasVip) shareTables(handover)
         return
       }
-      if (handover.role === 'taking-over' && (await holdsVip(handover))) {
+      if (hasVip) {
         // Its own connections would count as those of the other one.
         log.info('handover: nothing to take over, the VIP is here')
         return
@@ -122,6 +146,7 @@ export function openHandovers(haproxy: Haproxy, log: Log): Handovers {
         await end()
         throw error
       }
+      shareTables(handover)
       log.info(`handover: ${handover.role}, with ${handover.peer}`)
     },
     drain: async seconds => {
@@ -135,9 +160,11 @@ export function openHandovers(haproxy: Haproxy, log: Log): Handovers {
       await startDraining()
       log.info(`draining for at most ${seconds} s`)
     },
+    tables: async () => (await tables) ?? undefined,
     drained: () => state.drain && { ended: state.drain.ended, cut: state.drain.cut },
     close: () => {
       if (timer) clearInterval(timer)
+      stickTables.end()
     },
   }
 }

@@ -7,6 +7,8 @@ export const HANDOVER_TABLE = 'table inet krater_handover'
 
 /** Ours alone: RFC 7348 has 4789, and a tenant's own VXLAN may use that. */
 const TUNNEL_PORT = 4790
+/** Where the one that leaves lets the other one read its stick tables, at its own address. */
+export const TABLES_PORT = 1026
 const TUNNEL_ID = 1
 const MAC = { leaving: '02:00:00:00:00:01', 'taking-over': '02:00:00:00:00:02' } as const
 /** The other end of the tunnel. Nothing answers for these; the neighbour entries are permanent. */
@@ -117,11 +119,12 @@ function takingOverRules({ interface: device, vips }: Handover): string {
   return `${sets.join('')}${chain('prerouting', lines.join(''))}`
 }
 
-/** Nobody but the other amphora gets a packet through the tunnel, and nothing else is sent from one interface to another. */
+/** Nobody but the other amphora gets a packet through the tunnel or to the stick tables, and nothing else is sent from one interface to another. */
 function tunnelGuard({ own, peer }: Handover): string {
   const ip = ipOf(own)
+  const ports = [`udp dport ${TUNNEL_PORT}`, `tcp dport ${TABLES_PORT}`]
   return (
-    chain('input', `    ${ip} daddr ${own} udp dport ${TUNNEL_PORT} ${ip} saddr != ${peer} drop\n`) +
+    chain('input', ports.map(port => `    ${ip} daddr ${own} ${port} ${ip} saddr != ${peer} drop\n`).join('')) +
     chain('forward', `    meta mark != ${MARK} drop\n`)
   )
 }

@@ -27,3 +27,6 @@ export type AmphoraDrain = {
   /** Requests and connections that were under way at the limit and were closed. */
   cut: number
 }
+
+/** Whether an amphora that takes over has the other one's stick tables: there are none, it has all, or it goes on without. */
+export type TablesTaken = 'none' | 'all' | 'missing'

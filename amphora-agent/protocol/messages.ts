@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import { desiredSchema } from './desired.js'
-import { type AmphoraDrain, handoverSchema } from './handover.js'
+import { type AmphoraDrain, handoverSchema, type TablesTaken } from './handover.js'
 
 /**
  * The conversation between controller and agent, over the agent's unix socket reached through SSH: frames of a 4-byte big-endian length
@@ -66,6 +66,9 @@ export type StatusResult = HelloResult & {
 
 export type LogsResult = { lines: string[] }
 
+/** Of one that takes over, and of an agent that knows how to. */
+export type HandoverResult = { tables?: TablesTaken | undefined }
+
 /** Nothing but that it was done. */
 export type DoneResult = Record<never, never>
 
@@ -73,7 +76,7 @@ export type ResultOf = {
   hello: HelloResult
   apply: ApplyResult
   announce: DoneResult
-  handover: DoneResult
+  handover: HandoverResult
   drain: DoneResult
   status: StatusResult
   logs: LogsResult

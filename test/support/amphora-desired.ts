@@ -3,6 +3,7 @@ import type { Backend, Desired, Server } from '../../amphora-agent/protocol/desi
 import {
   HAPROXY_CHROOT,
   HAPROXY_LOG_LINE,
+  HAPROXY_PEERS_PORT,
   HAPROXY_SERVER_STATE_FILE,
   HAPROXY_SOCKET_LINE,
 } from '../../amphora-agent/protocol/paths.js'
@@ -41,6 +42,8 @@ export type Wish = {
   bind?: string
   /** More lines of `global`. */
   global?: string[]
+  /** By its name HAProxy finds itself among its peers; clients then come back to their member by their address. */
+  peer?: string
   changes?: Partial<Desired>
 }
 
@@ -77,7 +80,7 @@ export function desire(wish: Wish): Desired {
 }
 
 function textOf(
-  { balance = 'roundrobin', frontend = [], bind = '127.0.0.1:8080', global = [] }: Wish,
+  { balance = 'roundrobin', frontend = [], bind = '127.0.0.1:8080', global = [], peer }: Wish,
   servers: string[],
 ) {
   return `global
@@ -87,7 +90,7 @@ function textOf(
   group haproxy
   chroot ${HAPROXY_CHROOT}
   server-state-file ${HAPROXY_SERVER_STATE_FILE}
-${global.map(line => `  ${line}\n`).join('')}
+${global.map(line => `  ${line}\n`).join('')}${peer === undefined ? '' : `  localpeer ${peer}\n`}
 defaults
   mode http
   log global
@@ -101,12 +104,12 @@ defaults
   option idle-close-on-response
   option contstats
   load-server-state-from-file global
-
+${peer === undefined ? '' : `\npeers amphorae\n  peer ${peer} 127.0.0.1:${HAPROXY_PEERS_PORT}\n`}
 frontend ${LISTENER}
   bind ${bind}
   default_backend ${BACKEND}
 ${frontend.map(line => `  ${line}\n`).join('')}
 backend ${BACKEND}
   balance ${balance}
-${servers.map(line => `${line}\n`).join('')}`
+${peer === undefined ? '' : '  stick-table type ipv6 size 200k expire 1h peers amphorae\n  stick on src\n'}${servers.map(line => `${line}\n`).join('')}`
 }

@@ -16,8 +16,10 @@ import type { AgentError, Answer, ApplyResult, ResultOf } from '../../amphora-ag
 export const HEARTBEAT_PORT = 5555
 
 const KEY = 'ab'.repeat(32)
+/** Of every amphora here. */
+export const AMPHORA_ID = '5d2f8c1e-9b1f-4f0a-8a39-6f1d2c3b4a59'
 const BOOT: Boot = {
-  amphoraId: '5d2f8c1e-9b1f-4f0a-8a39-6f1d2c3b4a59',
+  amphoraId: AMPHORA_ID,
   heartbeatKey: KEY,
   heartbeatKeyId: 3,
   healthManagers: [{ host: '127.0.0.1', port: HEARTBEAT_PORT }],

@@ -43,7 +43,7 @@ export const resultSchemas: { [V in AgentVerb]: z.ZodType<ResultOf[V]> } = {
   hello,
   apply,
   announce: done,
-  handover: done,
+  handover: z.object({ tables: z.enum(['none', 'all', 'missing']).optional() }),
   drain: done,
   status,
   logs,

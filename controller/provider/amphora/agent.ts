@@ -59,9 +59,18 @@ export async function announceVips(agents: AgentConnections, target: AgentTarget
   })
 }
 
-/** Sets up an agent's part in moving the VIPs. @throws AgentUnreachable, AgentRefused */
-export async function beginHandover(agents: AgentConnections, target: AgentTarget, handover: Handover): Promise<void> {
-  await agents.request(target, { verb: 'handover', handover }, { timeoutMs: 15_000 })
+/**
+ * Sets up an agent's part in moving the VIPs. The one that takes over waits for the stick tables of the other, for ten seconds at most.
+ * @returns whether it has to do without them
+ * @throws AgentUnreachable, AgentRefused
+ */
+export async function beginHandover(
+  agents: AgentConnections,
+  target: AgentTarget,
+  handover: Handover,
+): Promise<boolean> {
+  const { tables } = await agents.request(target, { verb: 'handover', handover }, { timeoutMs: 25_000 })
+  return tables === 'missing'
 }
 
 /**

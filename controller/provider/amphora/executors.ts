@@ -56,6 +56,9 @@ const AGENT_START_MS = 30_000
 /** VRRP needs a fraction of this. */
 const VRRP_MS = 3_000
 
+const TABLES_MISSING =
+  'it serves without the stick tables of the amphora that it replaces: clients may change their member once'
+
 /**
  * How every step is carried out. Each looks before it creates, or asks for something that is identified by its name, so that it may be
  * repeated after any interruption.
@@ -159,14 +162,16 @@ const executors: { [K in Kind]: Executor<K> } = {
   },
   'begin-handover': {
     what: 'Preparing the move of the VIP',
-    seconds: 40,
+    seconds: 60,
     run: async (acting, { parts: both }) => {
       acting.held()
-      // The one that leaves first: what is sent on to it must find it ready.
+      // The one that leaves first: what is sent on to it, and asked of it, must find it ready.
       for (const { amphoraId, handover } of both) {
-        await ifItCan(acting, amphoraId, 'its connections are cut when the VIP moves', () =>
-          beginHandover(acting.parts.agents, targetOf(acting.parts, acting.seen, amphoraId), handover),
-        )
+        await ifItCan(acting, amphoraId, 'its connections are cut when the VIP moves', async () => {
+          const target = targetOf(acting.parts, acting.seen, amphoraId)
+          const lacksTables = await beginHandover(acting.parts.agents, target, handover)
+          if (lacksTables) acting.note({ amphora_id: amphoraId, deed: 'configured', reason: TABLES_MISSING })
+        })
       }
     },
   },
