@@ -1,19 +1,20 @@
 import { readFileSync, renameSync, writeFileSync } from 'node:fs'
 import { z } from 'zod'
 import type { Log } from '../log/log.js'
-import { isAlive } from '../process/process-table.js'
 import type { OldWorkerLimits } from '../protocol/desired.js'
 import { STATE_DIRECTORY } from '../protocol/paths.js'
 import type { Haproxy } from './haproxy.js'
 import { commandsFor, isOver, type Leaving, leavingSchema, monotonicMs, pathOf, whoStillLeaves } from './leaving.js'
-import { observeOldWorkers, surplusOf } from './old-workers.js'
-import { parseSessions } from './sessions.js'
+import { createOldWorkerEnds, observeOldWorkers, surplusOf } from './old-workers.js'
+import { parseSessions, type Session } from './sessions.js'
 
 const FILE = `${STATE_DIRECTORY}/leaving.json`
 /** Soon after a change, for a pool whose members have no time at all. */
 const FIRST_LOOK_MS = 50
 /** How often a server is tried to be deleted; it can be when its last connection, an idle one included, is closed. */
 const LOOK_MS = 500
+/** Sessions that are closed in one round trip. */
+const CLOSED_AT_ONCE = 100
 /** How often it is looked whether old workers are within their limits. */
 const OLD_WORKERS_MS = 5_000
 
@@ -43,7 +44,7 @@ export function createDrain({
   haproxy: Haproxy
   /** For old workers, as they are desired now. */
   limits: () => OldWorkerLimits | null
-  inTurn: (work: () => Promise<void>) => Promise<void>
+  inTurn: <T>(work: () => Promise<T>) => Promise<T>
   /** With a sentence about it. */
   onClosed: (text: string) => void
   log: Log
@@ -52,7 +53,9 @@ export function createDrain({
   let thenStop = false
   let hasOldWorkers = false
   let isClosed = false
+  let isLooking = false
   let timer: NodeJS.Timeout | null = null
+  const ends = createOldWorkerEnds()
 
   const keep = (next: readonly Leaving[]): boolean => {
     if (JSON.stringify(next) === JSON.stringify(leaving)) return false
@@ -62,14 +65,15 @@ export function createDrain({
     return true
   }
 
-  const look = async () => {
+  /** @returns what is then to be done to old workers, which may take a while and needs no turn */
+  const look = async (): Promise<(() => Promise<void>)[]> => {
     const processes = await haproxy.processes()
-    if (isClosed || (processes === null && haproxy.pid() !== null)) return
+    if (isClosed || (processes === null && haproxy.pid() !== null)) return []
     const worker = processes?.workerPid ?? null
     const oldWorkers = processes?.oldWorkerPids ?? []
     hasOldWorkers = oldWorkers.length > 0
-    await endSurplus(oldWorkers)
-    const closed = await closeWhatIsOver(worker, oldWorkers)
+    const ending = planSurplus(oldWorkers)
+    const { closed, closing } = await closeWhatIsOver(worker, oldWorkers)
     const deleted = new Set<string>()
     for (const one of leaving.filter(({ removed, held }) => removed && held)) {
       if (worker !== null && (await isDeleted(worker, one))) deleted.add(pathOf(one))
@@ -79,22 +83,33 @@ export function createDrain({
       thenStop = false
       await haproxy.stop()
     }
+    return [...closing, ...ending]
   }
 
-  /** @returns the paths of servers that still had connections */
-  const closeWhatIsOver = async (worker: number | null, oldWorkers: readonly number[]): Promise<Set<string>> => {
+  const sessionsOf = async (pid: number): Promise<Session[]> =>
+    parseSessions(await haproxy.commandTo(pid, 'show sess').catch(() => ''))
+
+  const closeSessions = async (pid: number, sessions: readonly Session[]) => {
+    const commands = sessions.map(({ pointer }) => `shutdown session ${pointer}`)
+    for (let at = 0; at < commands.length && !isClosed; at += CLOSED_AT_ONCE) {
+      await haproxy.commandTo(pid, ...commands.slice(at, at + CLOSED_AT_ONCE)).catch(() => '')
+    }
+  }
+
+  /** @returns the paths of servers that still had connections, and what closes those of old workers */
+  const closeWhatIsOver = async (worker: number | null, oldWorkers: readonly number[]) => {
     const over = leaving.filter(one => isOver(one, monotonicMs()))
     const closed = new Map<string, number>()
-    if (over.length === 0) return new Set()
+    const closing: (() => Promise<void>)[] = []
+    if (over.length === 0) return { closed: new Set<string>(), closing }
     for (const pid of worker === null ? oldWorkers : [worker, ...oldWorkers]) {
-      const sessions = parseSessions(await haproxy.commandTo(pid, 'show sess').catch(() => ''))
+      const sessions = await sessionsOf(pid)
       for (const one of over.filter(({ held }) => held || pid !== worker)) {
         const ours = sessions.filter(({ backend, server }) => backend === one.backend && server === one.server.name)
-        // An old worker has stopped its proxies and takes no command for a server, only for single sessions.
-        const commands =
-          pid === worker ? [commandsFor(one).closeSessions] : ours.map(({ pointer }) => `shutdown session ${pointer}`)
         if (ours.length === 0) continue
-        for (const command of commands) await haproxy.commandTo(pid, command).catch(() => '')
+        // An old worker has stopped its proxies and takes no command for a server, only for single sessions.
+        if (pid !== worker) closing.push(() => closeSessions(pid, ours))
+        else await haproxy.commandTo(pid, commandsFor(one).closeSessions).catch(() => '')
         closed.set(pathOf(one), (closed.get(pathOf(one)) ?? 0) + ours.length)
       }
     }
@@ -103,24 +118,22 @@ export function createDrain({
       if (count > 0)
         onClosed(`${count} connections of member ${one.server.name}, ${one.delayMs / 1000} s after it left`)
     }
-    return new Set(closed.keys())
+    return { closed: new Set(closed.keys()), closing }
   }
 
   /** The oldest of too many old workers end, with what is left of their connections. */
-  const endSurplus = async (pids: readonly number[]) => {
+  const planSurplus = (pids: readonly number[]): (() => Promise<void>)[] => {
     const allowed = limits()
-    if (allowed === null || pids.length === 0) return
+    if (allowed === null || pids.length === 0) return []
     const workers = observeOldWorkers(pids)
-    for (const worker of surplusOf(workers, allowed)) {
-      const sessions = parseSessions(await haproxy.commandTo(worker.pid, 'show sess').catch(() => ''))
-      const open = sessions.filter(({ server }) => server !== '<none>')
-      for (const { pointer } of open) {
-        await haproxy.commandTo(worker.pid, `shutdown session ${pointer}`).catch(() => '')
-      }
-      if (isAlive(worker)) process.kill(worker.pid, 'SIGTERM')
-      const limit = workers.length > allowed.most ? `${allowed.most} of them` : `${allowed.memoryMib} MiB`
+    const limit = workers.length > allowed.most ? `${allowed.most} of them` : `${allowed.memoryMib} MiB`
+    const surplus = surplusOf(workers, allowed).filter(worker => !ends.isEnding(worker))
+    return surplus.map(worker => async () => {
+      const open = (await sessionsOf(worker.pid)).filter(({ server }) => server !== '<none>')
+      await closeSessions(worker.pid, open)
+      ends.end(worker)
       onClosed(`${open.length} connections of an old worker of HAProxy: more than ${limit}`)
-    }
+    })
   }
 
   /** Also when it is gone already, as from a HAProxy that was started anew. */
@@ -135,11 +148,19 @@ export function createDrain({
   }
 
   const tick = () => {
-    void inTurn(async () => {
-      await look().catch(error => log.error(`servers that leave: ${String(error)}`))
-      const pause = pauseUntilNext()
-      if (pause !== null) schedule(pause)
-    })
+    if (isLooking) return schedule(LOOK_MS)
+    isLooking = true
+    void lookAndClose()
+      .catch(error => log.error(`servers that leave: ${String(error)}`))
+      .then(() => {
+        isLooking = false
+        const pause = pauseUntilNext()
+        if (pause !== null) schedule(pause)
+      })
+  }
+
+  const lookAndClose = async () => {
+    for (const work of await inTurn(look)) if (!isClosed) await work()
   }
 
   const pauseUntilNext = (): number | null => {

@@ -38,6 +38,8 @@ export const HAPROXY_MESSAGES = `${LOG_DIRECTORY}/haproxy-messages.log`
 
 /** One that answers nothing for so long does not answer. */
 const ANSWER_MS = 1_000
+/** A worker with tens of thousands of sessions lists them in a fraction of this. */
+const WORKER_MS = 5_000
 const READY_MS = 20_000
 /** Room for a large configuration to be read on a busy machine. */
 const RELOAD_MS = 60_000
@@ -78,8 +80,8 @@ export type Haproxy = {
   look: () => Promise<HaproxyLook | null>
   /** Whether this worker was started by somebody else's reload, so that nobody knows what it has read. */
   isForeign: (workerPid: number) => boolean
-  /** A command to a worker that is ending. @throws Error */
-  commandTo: (workerPid: number, text: string) => Promise<string>
+  /** Commands to any worker, also one that is ending, in one round trip; a few thousand characters at most. @throws Error */
+  commandTo: (workerPid: number, ...commands: readonly string[]) => Promise<string>
   /** Null while the master does not answer, which it does not for a moment during a reload. */
   processes: () => Promise<ProcTable | null>
   close: () => void
@@ -144,8 +146,8 @@ export function createHaproxy(
     }
   }
 
-  const commandTo = (workerPid: number, text: string) =>
-    sendCommand(HAPROXY_MASTER_SOCKET, `@!${workerPid} ${text}`, 2_000)
+  const commandTo = (workerPid: number, ...commands: readonly string[]) =>
+    sendCommand(HAPROXY_MASTER_SOCKET, commands.map(command => `@!${workerPid} ${command}`).join(';'), WORKER_MS)
 
   const underWay = async () => {
     const table = await processes()

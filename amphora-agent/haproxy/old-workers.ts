@@ -1,5 +1,5 @@
 import { readFileSync } from 'node:fs'
-import { identityOf } from '../process/process-table.js'
+import { identityOf, isAlive } from '../process/process-table.js'
 import type { OldWorkerLimits } from '../protocol/desired.js'
 
 /** A worker of a former configuration, which lives as long as its connections. */
@@ -31,4 +31,36 @@ export function surplusOf(workers: readonly OldWorker[], { most, memoryMib }: Ol
     if (isTooMuch) memoryKib -= worker.memoryKib
     return isTooMuch
   })
+}
+
+/** It dies at once when it is asked to; one that is still there after so long hangs. */
+const END_MS = 5_000
+
+/** Ends old workers. */
+export type OldWorkerEnds = {
+  /** Asks it to end. */
+  end: (worker: OldWorker) => void
+  /** Whether it was asked before; one that does not obey in time is killed. */
+  isEnding: (worker: OldWorker) => boolean
+}
+
+export function createOldWorkerEnds(): OldWorkerEnds {
+  const askedAt = new Map<string, number>()
+  const keyOf = ({ pid, startTime }: OldWorker) => `${pid} ${startTime}`
+  const kill = (worker: OldWorker, signal: 'SIGTERM' | 'SIGKILL') => {
+    if (isAlive(worker)) process.kill(worker.pid, signal)
+  }
+  return {
+    end: worker => {
+      if (askedAt.size > 1_000) askedAt.clear()
+      askedAt.set(keyOf(worker), performance.now())
+      kill(worker, 'SIGTERM')
+    },
+    isEnding: worker => {
+      const asked = askedAt.get(keyOf(worker))
+      if (asked === undefined) return false
+      if (performance.now() - asked > END_MS) kill(worker, 'SIGKILL')
+      return true
+    },
+  }
 }
