@@ -125,6 +125,7 @@ export function openHandovers({
 
   return {
     begin: async handover => {
+      tables = null
       const endsAtMs = monotonicMs() + handover.seconds * 1000
       const hasVip = handover.role === 'taking-over' && (await holdsVip(handover))
       if (state.handover !== null && isSame(state.handover, handover)) {
