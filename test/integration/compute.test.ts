@@ -26,7 +26,14 @@ import {
 } from '../support/machines.js'
 
 const programs = t.testdir({})
-await bundle({ agent: join(import.meta.dirname, '../../amphora-agent/main.ts') }, programs)
+const sources = join(import.meta.dirname, '../..')
+await bundle(
+  {
+    agent: join(sources, 'amphora-agent/main.ts'),
+    cgroup: join(sources, 'controller/compute/namespace/cgroup.ts'),
+  },
+  programs,
+)
 const agentBundle = join(programs, 'agent.mjs')
 const lab = await createLab({ agentBundle })
 const { driver, fabric, directory, controllerKey, operatorKey } = lab
@@ -352,6 +359,21 @@ t.test('two installations with an amphora of the same id do not touch each other
   await driver.delete(mine.target.amphoraId)
   t.match(await other.driver.find(theirs.target.amphoraId), { state: 'running' })
   t.equal(await asOperator(theirs.target, other.operatorKey, 'echo here'), 'here\n')
+})
+
+t.test('where no control group can be made, as in many containers, none need be removed', async t => {
+  const program = `import { enforce, release } from '${join(programs, 'cgroup.mjs')}'
+    const { lacking } = enforce('krater-none', 'none', { memoryBytes: 2 ** 30, processors: 1, processes: 100 })
+    await release('krater-none', 'none')
+    console.log(lacking.length)`
+  const script = `for mount in $(awk '$3 ~ /^cgroup/ { print $2 }' /proc/self/mounts); do
+      # One that another mount covers is out of reach.
+      ! mountpoint -q "$mount" || mount -o remount,bind,ro "$mount"
+    done
+    exec "$@"`
+  const command = ['bash', '-euc', script, 'bash', process.execPath, '--input-type=module', '--eval', program]
+  const { stdout } = await promisify(execFile)('unshare', ['--mount', ...command], { timeout: 20_000 })
+  t.equal(stdout, '3\n')
 })
 
 t.test('what cannot become a machine is refused in words', async t => {

@@ -171,7 +171,8 @@ function isGone(group: string): boolean {
     return true
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException
-    if (code === 'ENOENT') return true
+    // Where nothing can be made, as in a container, nothing of ours is left.
+    if (code === 'ENOENT' || code === 'EROFS') return true
     if (code === 'EBUSY' || code === 'ENOTEMPTY') return false
     throw error
   }
