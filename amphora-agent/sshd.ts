@@ -1,11 +1,11 @@
-import { closeSync, openSync, readFileSync, readSync } from 'node:fs'
+import { closeSync, openSync, readdirSync, readFileSync, readlinkSync, readSync } from 'node:fs'
 import { isStopped } from './process/process-table.js'
 import { SSHD_PID_FILE } from './protocol/paths.js'
 import type { Repairs } from './reconcile/repairs.js'
 
 /** Somebody who just came waits for an instant; nobody waits at so many looks in a row but at a door where nobody opens. */
 const WAITED_LOOKS = 3
-const DOOR = /^ *\d+: [0-9A-F]+:0016 [0-9A-F]+:0000 0A [0-9A-F]{8}:([0-9A-F]{8}) /
+const DOOR = /^ *\d+: \S+ \S+ 0A [0-9A-F]{8}:([0-9A-F]{8}) \S+ \S+ +\d+ +\d+ (\d+) /
 const TABLES = ['/proc/net/tcp', '/proc/net/tcp6']
 
 /**
@@ -20,7 +20,8 @@ export function createSshdWatch(repairs: Repairs): () => void {
       waited = 0
       return
     }
-    waited = isServed(TABLES.flatMap(listeningSockets)) ? 0 : waited + 1
+    const own = socketsOf(pid)
+    waited = own === null || isServed(TABLES.flatMap(listeningSockets), own) ? 0 : waited + 1
     if (waited < WAITED_LOOKS && !isStopped(pid)) return
     waited = 0
     process.kill(pid, 'SIGKILL')
@@ -37,12 +38,28 @@ function sshdPid(): number | null {
   }
 }
 
+/** The numbers of a process's sockets; null when it has ended or may not be looked at. */
+function socketsOf(pid: number): Set<string> | null {
+  const directory = `/proc/${pid}/fd`
+  try {
+    const files = readdirSync(directory).map(file => readlinkSync(`${directory}/${file}`))
+    return new Set(files.flatMap(file => /^socket:\[(\d+)\]$/.exec(file)?.[1] ?? []))
+  } catch {
+    return null
+  }
+}
+
 /**
- * Whether something listens on sshd's port and nobody waits there.
- * @param sockets lines of /proc/net/tcp: after its number the local address and port, the remote ones, the state, and the lengths of two queues
+ * Whether sshd listens and nobody waits there. It goes by the numbers of its sockets: a listener of the load balancer may have the same port, and be full.
+ * @param sockets lines of /proc/net/tcp: after its place the local address and port, the remote ones, the state, the lengths of two queues, timers, and
+ *   at last the number
+ * @param own numbers of sshd's sockets
  */
-export function isServed(sockets: readonly string[]): boolean {
-  const queues = sockets.flatMap(line => DOOR.exec(line)?.[1] ?? [])
+export function isServed(sockets: readonly string[], own: ReadonlySet<string>): boolean {
+  const queues = sockets.flatMap(line => {
+    const [, queue, number] = DOOR.exec(line) ?? []
+    return queue !== undefined && number !== undefined && own.has(number) ? [queue] : []
+  })
   return queues.length > 0 && queues.every(queue => queue === '00000000')
 }
 

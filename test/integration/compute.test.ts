@@ -311,6 +311,27 @@ t.test('a machine', async t => {
     }
   })
 
+  t.test('has an agent that takes no listener of a tenant at port 22 for sshd', async t => {
+    const listens = (pid: number) => /sshd.-D/s.test(readFileSync(`/proc/${pid}/cmdline`, 'utf8'))
+    const sshds = () => childrenOf(lab.firstProcessOf(amphoraId)).filter(listens)
+    const before = sshds()
+    t.equal(before.length, 1)
+    // Their only clients wait for ever, as at listeners that are full. Several, since the kernel's table has no order that could be known.
+    const full = `use IO::Socket; for (1 .. 20) { my %at = (LocalAddr => "127.0.0.$_:22", Listen => 5);
+      push @all, IO::Socket::INET->new(%at), IO::Socket::INET->new("127.0.0.$_:22") or die } sleep 600`
+    await inside(`setsid perl -e '${full}' >/dev/null 2>&1 </dev/null &`)
+    const waiting = 'grep -c "00007F:0016 .* 0A 00000000:00000001 " /proc/net/tcp || true'
+    await eventually('their clients wait', async () => Number(await inside(waiting)) === 20)
+    const looks = new Set<string>()
+    await eventually(
+      'process 1 looks five times',
+      async () => looks.add(await inside('stat -c %y /run/krater/init.looked')).size > 5,
+      30_000,
+    )
+    t.same(sshds(), before)
+    await inside('pkill -f [I]O::Socket')
+  })
+
   t.test('whose process 1 is killed is stopped; create brings it back, and the connection with it', async t => {
     const before = await agents.request(target, hello)
     process.kill(lab.firstProcessOf(amphoraId), 'SIGKILL')

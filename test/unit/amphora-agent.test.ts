@@ -281,12 +281,18 @@ t.test('recent lines of several logs, in the order of their times', t => {
 })
 
 t.test('sshd serves while it listens and nobody waits there', t => {
-  const socket = (port: string, state: string, queue: string) =>
-    `   0: 0100007F:${port} 00000000:0000 ${state} 00000000:${queue} 00:00000000 00000000     0        0 1 1 0 100 0 0 10 0`
-  const other = socket('0050', '0A', '00000003')
-  t.equal(isServed([other, socket('0016', '0A', '00000000')]), true)
-  t.equal(isServed([other, socket('0016', '0A', '00000001')]), false, 'somebody waits')
-  t.equal(isServed([other]), false, 'nothing listens')
-  t.equal(isServed([socket('0016', '01', '00000000')]), false, 'a connection is no door')
+  const socket = (number: number, state: string, queue: string) =>
+    `   0: 0100007F:0016 00000000:0000 ${state} 00000000:${queue} 00:00000000 00000000     0        0 ${number} 1 0 100 0 0 10 0`
+  const isSshdServed = (...sockets: string[]) => isServed(sockets, new Set(['7', '8']))
+  const other = socket(70, '0A', '00000003')
+  t.equal(isSshdServed(other, socket(7, '0A', '00000000')), true)
+  t.equal(isSshdServed(other, socket(7, '0A', '00000001')), false, 'somebody waits')
+  t.equal(
+    isSshdServed(other, socket(7, '0A', '00000000'), socket(8, '0A', '00000001')),
+    false,
+    'at one of its addresses',
+  )
+  t.equal(isSshdServed(socket(70, '0A', '00000000')), false, 'another listens on its port')
+  t.equal(isSshdServed(socket(7, '01', '00000000')), false, 'a connection is no door')
   t.end()
 })
