@@ -67,6 +67,9 @@ call('perf_event_open', 0, 0, 0, 0, 0);
 call('io_uring_setup', 0, 0);
 call('userfaultfd', 0);
 call('fanotify_init', 0, 0);
+# Of these the host's root and every amphora's have a few together.
+call('inotify_init', 0);
+call('inotify_init1', 0);
 call('quotactl', 0, 0, 0, 0);
 call('personality', 0x0040000);
 # The machine itself.
@@ -95,6 +98,10 @@ attempt('setting-of-the-kernel', sub { open my $file, '>', '/proc/sys/kernel/cor
 attempt('sysrq', sub { open my $file, '>', '/proc/sysrq-trigger' });
 attempt('disk', sub { open my $file, '<', '/dev/vda' });
 attempt('memory', sub { open my $file, '<', '/dev/mem' });
+# The host's own files, which stay as they are even if this goes through.
+for my $file (['/dev/null' => 0666], ['/dev/urandom' => 0666], ['/proc/meminfo' => 0444], ['/proc/uptime' => 0444]) {
+  attempt("mode-of-$file->[0]", sub { syscall(&main::SYS_fchmodat(), -100, $file->[0], $file->[1]) });
+}
 
 if (defined $account) {
   attempt('keys', sub { open my $file, '<', '/run/krater/boot.json' });

@@ -43,13 +43,14 @@ share /etc/haproxy/errors etc/haproxy/errors
 share /etc/ssl/certs etc/ssl/certs
 share /etc/ssl/openssl.cnf etc/ssl/openssl.cnf
 
+# Read-only: their modes and owners are the host's own. Devices can be written to all the same.
 for name in null zero full random urandom tty; do
   : >"dev/$name"
-  mount --bind "/dev/$name" "dev/$name"
+  mount -o bind,ro,nosuid,noexec "/dev/$name" "dev/$name"
 done
 mkdir dev/pts
 mkdir -m 1777 dev/shm
-mount -t devpts -o newinstance,nosuid,noexec,gid=5,mode=620,ptmxmode=666 devpts dev/pts
+mount -t devpts -o newinstance,nosuid,noexec,gid=5,mode=620,ptmxmode=666,max=64 devpts dev/pts
 ln -s pts/ptmx dev/ptmx
 ln -s /proc/self/fd dev/fd
 ln -s fd/0 dev/stdin
@@ -57,12 +58,11 @@ ln -s fd/1 dev/stdout
 ln -s fd/2 dev/stderr
 
 mount -t proc -o nosuid,nodev,noexec proc proc
-# Root could write into the host's kernel and hardware here; of these, the settings of its own network are left to it.
-for name in sys irq bus fs sysrq-trigger mtrr acpi scsi asound driver; do
-  [ ! -e "proc/$name" ] || mount -o bind,ro,nosuid,nodev,noexec "proc/$name" "proc/$name"
-done
+# Root could write into the host's kernel and hardware here, and take files of it from the host's accounts; of all this, the settings of its own
+# network are left to it.
 mount -o bind proc/sys/net proc/sys/net
 mount -o remount,bind,rw,nosuid,nodev,noexec proc/sys/net
+mount -o remount,bind,ro,nosuid,nodev,noexec proc
 mount -t sysfs -o nosuid,nodev,noexec sysfs sys
 mount -o remount,bind,ro,nosuid,nodev,noexec sys
 
