@@ -50,3 +50,10 @@ export function sourceOf(address: string | null | undefined): string {
   const network = ipaddr.IPv6.parse(plain).toByteArray().fill(0, 8)
   return `${ipaddr.fromByteArray(network).toString()}/64`
 }
+
+/** Of an IPv6 source the /48 that it is part of, the least that a site is given: who has it has 65,536 sources. Any other stands for itself. */
+export function siteOf(source: string): string {
+  if (!source.endsWith('/64')) return source
+  const [network] = ipaddr.IPv6.parseCIDR(source)
+  return `${ipaddr.fromByteArray(network.toByteArray().fill(0, 6)).toString()}/48`
+}

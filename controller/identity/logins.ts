@@ -1,4 +1,5 @@
 import { FloodError } from '../http/errors.js'
+import { siteOf } from '../http/trusted-proxies.js'
 import { createFairQueue } from '../process/fair-queue.js'
 import { computationsAtOnce } from '../process/thread-pool.js'
 import { outsideTurn } from '../process/turn.js'
@@ -34,7 +35,7 @@ const MOST_WAITING = 1024
 const MOST_WAITING_PER_LANE = 32
 
 /**
- * Sources of logins take turns, and the accounts of one source. A user who has logged in from there before has turns of its own: a flood from
+ * Sites that logins come from take turns, and the sources and accounts of one site. A user who has logged in from there before has turns of its own: a flood from
  * behind the same address does not delay it.
  */
 export function createLogins(options: LoginOptions, now: () => number = () => performance.now()): Logins {
@@ -80,7 +81,9 @@ export function createLogins(options: LoginOptions, now: () => number = () => pe
       return outsideTurn(async () => {
         const userId = lockOut.userOf(login)
         const leave = await queue.enter(
-          userId === undefined ? [`source ${login.source}`, login.account] : [`user ${userId}`, ''],
+          userId === undefined
+            ? [`source ${siteOf(login.source)}`, `${login.source} ${login.account}`]
+            : [`user ${userId}`, ''],
         )
         try {
           // Others that waited with it may have failed meanwhile.

@@ -1,11 +1,13 @@
 import fc from 'fast-check'
 import t from 'tap'
 import { configurationSchema } from '../../controller/config/schema.js'
+import { sourceOf } from '../../controller/http/trusted-proxies.js'
 import { isAllowedBy } from '../../controller/identity/access-rules.js'
 import { fillTemplate } from '../../controller/identity/catalog.js'
 import { seal, unseal } from '../../controller/identity/credential-seal.js'
 import { locate } from '../../controller/identity/discovery.js'
 import { createLockOut } from '../../controller/identity/lock-out.js'
+import { createLogins } from '../../controller/identity/logins.js'
 import { hashMebibytes, hashPassword, saltOf, verifyPassword } from '../../controller/identity/passwords.js'
 import { callerFrom, isoTime, type TokenDocument } from '../../controller/identity/tokens/document.js'
 import { nameOfUser } from '../../controller/identity/tokens/proof.js'
@@ -127,6 +129,26 @@ t.test('logins that keep failing pause, for one account from one source', async 
   clock += 121_000
   lockOut.failed(attacker)
   t.equal(lockOut.secondsLeft(attacker), 0, 'after a rest it begins anew')
+})
+
+t.test('whoever has many IPv6 networks of one site takes no more turns of logins than one source', async t => {
+  const { identity } = configurationSchema.parse({})
+  const logins = createLogins(identity)
+  const attempt = (address: string) =>
+    logins.attempt({ account: 'demo', source: sourceOf(address) }, async () => {
+      await held
+      return { userId: address }
+    })
+  let letGo = () => {}
+  const held = new Promise<void>(resolve => {
+    letGo = resolve
+  })
+  const flood = Array.from({ length: 1_100 }, (_, index) => attempt(`2001:db8:7:${index.toString(16)}::1`))
+  const others = ['192.0.2.1', '2001:db8:8::1'].map(attempt)
+  letGo()
+  const refused = (await Promise.allSettled(flood)).filter(({ status }) => status === 'rejected')
+  t.ok(refused.length > 1_000, `${refused.length} are refused`)
+  t.same(await Promise.all(others), [{ userId: '192.0.2.1' }, { userId: '2001:db8:8::1' }])
 })
 
 /** Who waits in the queue while one, who is let out at last, is in. @returns the order in which they were let in, and who was refused */
