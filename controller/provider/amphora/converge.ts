@@ -99,7 +99,8 @@ async function factsOf(
     readHearings(database),
   ])
   const rhythm = { beatInterval: options.beatIntervalSeconds, staleAfter: staleAfterSeconds }
-  const alone = hearings.filter(hearing => silenceOf(hearing, hearings, rhythm) === 'alone')
+  const own = hearings.filter(({ loadBalancerId }) => loadBalancerId === tree.id)
+  const alone = own.filter(hearing => silenceOf(hearing, hearings, rhythm) === 'alone')
   return { ...facts, restartsLeft: left, silentAlone: new Set(alone.map(({ amphoraId }) => amphoraId)) }
 }
 
