@@ -23,7 +23,9 @@ type Round = { restarted: number; replaced: number; foundSeconds: number }
  * @returns a table, as Markdown
  */
 export async function benchManagementLink(root: string): Promise<string> {
-  const instance = await startInstance(root, { KRATER_COMPUTE_WARM_AMPHORAE: '0' }, 28_300)
+  // More die here, one in each round, than the limits of restarts are made for.
+  const limits = { KRATER_HEALTH_MANAGER_RESTART_LIMIT: '100', KRATER_HEALTH_MANAGER_PROJECT_RESTART_LIMIT: '100' }
+  const instance = await startInstance(root, { KRATER_COMPUTE_WARM_AMPHORAE: '0', ...limits }, 28_300)
   try {
     await createBalancers(instance)
     const random = createRandom(SEED)
