@@ -21,7 +21,7 @@ const NO_STATES = '1\n'
 export type HeadStart = { failure: string | null }
 
 /**
- * Brings a change that touches only servers to the traffic, before its file is checked and becomes the current one; carryOut must follow, with
+ * Brings a change that needs no reload to the traffic, before its file is checked and becomes the current one; carryOut must follow, with
  * the same parts or, to take it back, with the parts exchanged.
  * @returns null when the change needs more than runtime commands; then nothing was done
  */

@@ -32,7 +32,7 @@ type Way =
 export type HaproxyTransition = Way & { leaving: Leaving[] }
 
 /**
- * The cheapest way from what HAProxy runs to what it should run. Only members of backends change at runtime; everything else is one
+ * The cheapest way from what HAProxy runs to what it should run. Members of backends and connection limits change at runtime; everything else is one
  * reload, with its reason. The order at runtime: add, weights and states, take out of service; so somebody can always serve. Nothing that
  * is under way ends by it: servers that leave are deleted later, when they are free.
  */
@@ -66,11 +66,17 @@ function wayTo(applied: HaproxyPart | null, wanted: HaproxyPart | null, facts: H
   if (applied === null) return { kind: 'reload', reason: 'it is not known what runs' }
   if (applied.sha256 === wanted.sha256) return { kind: 'unchanged' }
   if (applied.skeletonSha256 !== wanted.skeletonSha256) {
-    return { kind: 'reload', reason: 'more than the members of pools changed' }
+    return { kind: 'reload', reason: 'more than members of pools and connection limits changed' }
   }
 
+  const limits = limitsOf(applied)
+  if (wanted.frontends.some(({ name }) => !limits.has(name) || !isPlainWord(name))) {
+    return { kind: 'reload', reason: 'connection limits of listeners are not known' }
+  }
+  const changed = wanted.frontends
+    .filter(({ name, maxconn }) => limits.get(name) !== maxconn)
+    .map(({ name, maxconn }) => silent(`set maxconn frontend ${name} ${maxconn}`))
   const added: RuntimeCommand[] = []
-  const changed: RuntimeCommand[] = []
   const removed: RuntimeCommand[] = []
   const before = new Map(applied.backends.map(backend => [backend.name, backend]))
   for (const backend of wanted.backends) {
@@ -120,6 +126,8 @@ export function linesOf(commands: readonly RuntimeCommand[]): RuntimeCommand[] {
       .trimEnd(),
   }))
 }
+
+const limitsOf = ({ frontends }: HaproxyPart) => new Map(frontends.map(({ name, maxconn }) => [name, maxconn]))
 
 /** Why the change of one backend needs a reload, or null when the runtime socket can do it. */
 function obstacle(old: Backend, wanted: Backend, leaving: readonly Leaving[]): string | null {

@@ -45,12 +45,17 @@ export const backendSchema = z.strictObject({
   servers: z.array(serverSchema),
 })
 
+/** What may change of a listener at runtime. */
+const frontendSchema = z.strictObject({ name: z.string(), maxconn: z.int().positive() })
+
 export const haproxySchema = z.strictObject({
   /** The whole configuration file; its sockets, log line, accounts and files are those of paths.ts. */
   text: z.string().max(16 * 1024 * 1024),
   sha256,
-  /** Hash of the text without its server lines: equal hashes mean that only servers differ. */
+  /** Hash of the text without its server lines and the limits of frontends: equal hashes mean that only these differ. */
   skeletonSha256: sha256,
+  /** An older agent has stored none. */
+  frontends: z.array(frontendSchema).default([]),
   backends: z.array(backendSchema),
 })
 
@@ -99,6 +104,7 @@ export const desiredSchema = z.strictObject({
 
 export type Interface = z.output<typeof interfaceSchema>
 export type Server = z.output<typeof serverSchema>
+export type Frontend = z.output<typeof frontendSchema>
 export type Backend = z.output<typeof backendSchema>
 export type HaproxyPart = z.output<typeof haproxySchema>
 export type OldWorkerLimits = Desired['oldWorkers']

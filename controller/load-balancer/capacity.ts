@@ -13,7 +13,7 @@ export type Demand = {
 
 /** How HAProxy's connections are shared. Together the listeners never take more than there is, so that a full one costs the others nothing. */
 export type Shares = {
-  /** Of all listeners together. */
+  /** Of the machine: all listeners together have no more, whatever their limits become while HAProxy runs. */
   total: number
   /** Of each listener whose limit is -1. */
   unlimited: number
@@ -64,5 +64,5 @@ export function shareConnections(limits: MachineLimits, demand: Demand): Shares 
     }
   }
   const each = unlimited === 0 ? 0 : Math.min(Math.floor(left / unlimited), MOST_UNLIMITED)
-  return { total: named + unlimited * each, unlimited: each }
+  return { total: connections, unlimited: each }
 }

@@ -123,7 +123,7 @@ t.test('what cannot be done at runtime is one reload, with its reason', async t 
     transition: 'reload',
     reason: /options.*member-2/,
   })
-  t.match(await agent.apply(next({ balance: 'leastconn' })), { transition: 'reload', reason: /more than the members/ })
+  t.match(await agent.apply(next({ balance: 'leastconn' })), { transition: 'reload', reason: /more than members/ })
   t.strictSame(Object.keys(await answers(4)).sort(), ['member-1', 'member-2'])
 })
 

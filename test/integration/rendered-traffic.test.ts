@@ -140,3 +140,26 @@ t.test('a member that joins at runtime keeps as many idle connections as one of 
   const [file, joined] = rows.map(row => row.split(' ').slice(5))
   t.same(joined, file, 'delay of the purge, and the numbers of connections and their limits')
 })
+
+t.test('the limit of a listener changes while it runs', async t => {
+  const member = await startMember(t)
+  const pools = [aPool(1, { members: [aLocalMember(1, member)] })]
+  const listeners = (connectionLimit: number) => [aListener(1, { defaultPoolId: uuid(3, 1), connectionLimit })]
+  const { command } = await serveOptions(t, { listeners: listeners(-1), pools })
+  const part = (limit: number) => renderDesired(aTree({ listeners: listeners(limit), pools }), someFacts()).haproxy
+  const limitNow = async () => {
+    const [head = '', row = ''] = (await command(`show stat ${uuid(2, 1)} 1 -1`)).split('\n')
+    return Number(row.split(',')[head.split(',').indexOf('slim')])
+  }
+  const before = await limitNow()
+  t.ok(before > 1_000)
+  for (const [from, to, limit] of [
+    [-1, 3, 3],
+    [3, -1, before],
+  ] as const) {
+    const plan = planTransition(part(from), part(to), { running: true, hasOldWorkers: false, leaving: [], now: 0 })
+    if (plan.kind !== 'runtime') return t.fail('it needs a reload')
+    for (const { text, expect } of linesOf(plan.commands)) t.equal((await command(text)).trimEnd(), expect)
+    t.equal(await limitNow(), limit)
+  }
+})

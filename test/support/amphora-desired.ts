@@ -63,7 +63,7 @@ export function desire(wish: Wish): Desired {
     generation,
     fence,
     interfaces: [],
-    haproxy: { text, sha256: sha256(text), skeletonSha256: sha256(skeleton), backends },
+    haproxy: { text, sha256: sha256(text), skeletonSha256: sha256(skeleton), frontends: [], backends },
     keepalived: null,
     pair: null,
     oldWorkers: { most: 50, memoryMib: 512 },

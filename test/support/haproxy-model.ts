@@ -7,7 +7,7 @@ const sha256 = (value: unknown) => createHash('sha256').update(JSON.stringify(va
 /** A part whose skeleton depends on all but the servers, as the renderer's does. */
 export function part(backends: Backend[], skeleton = ''): HaproxyPart {
   const frame = [skeleton, backends.map(({ name, dynamic }) => [name, dynamic])]
-  return { text: '', sha256: sha256([frame, backends]), skeletonSha256: sha256(frame), backends }
+  return { text: '', sha256: sha256([frame, backends]), skeletonSha256: sha256(frame), frontends: [], backends }
 }
 export const backend = (servers: Server[], dynamic = true): Backend => ({
   name: 'p:l',

@@ -73,7 +73,7 @@ t.test('commands for a server that', t => {
 
 t.test('what needs a reload says why', t => {
   const reasons: [HaproxyPart, HaproxyPart, RegExp][] = [
-    [part([backend([])], 'timeout 1'), part([backend([])], 'timeout 2'), /more than the members/],
+    [part([backend([])], 'timeout 1'), part([backend([])], 'timeout 2'), /more than members/],
     [part([backend([server(1)])]), part([backend([server(1, { options: ['check'] })])]), /options or the address/],
     [part([backend([server(1)])]), part([backend([server(1, { port: 81 })])]), /options or the address/],
     [part([backend([server(1)])]), part([backend([server(1, { address: '192.0.2.2' })])]), /options or the address/],
@@ -90,6 +90,24 @@ t.test('what needs a reload says why', t => {
   for (const [before, wanted, reason] of reasons)
     t.match(plan(before, wanted), { kind: 'reload', reason }, String(reason))
   t.strictSame(texts([server(1)], [server(1, { disabled: true })], false), ['set server p:l/m1 state maint'])
+  t.end()
+})
+
+t.test('connection limits change while it runs', t => {
+  const limited = (maxconn: number, sha256 = `${maxconn}`) => ({
+    ...part([backend([server(1)])]),
+    sha256,
+    frontends: [
+      { name: 'l1', maxconn },
+      { name: 'l2', maxconn: 7 },
+    ],
+  })
+  t.match(plan(limited(5), limited(9)), {
+    kind: 'runtime',
+    commands: [{ text: 'set maxconn frontend l1 9', expect: '' }],
+  })
+  const untold = { ...limited(5), frontends: [] }
+  t.match(plan(untold, limited(9)), { kind: 'reload', reason: /not known/ }, 'after an older agent')
   t.end()
 })
 

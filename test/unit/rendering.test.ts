@@ -94,6 +94,15 @@ t.test('hashes tell what changed', async t => {
   t.not(weight.haproxy?.sha256, before.haproxy?.sha256)
   t.equal(weight.haproxy?.skeletonSha256, before.haproxy?.skeletonSha256, 'only a server line differs')
 
+  const limitOf = (connectionLimit: number) => {
+    const tree = servedTree()
+    const listeners = tree.listeners.map(listener => ({ ...listener, connectionLimit }))
+    return renderDesired({ ...tree, listeners }, someFacts()).haproxy
+  }
+  t.not(limitOf(7)?.sha256, limitOf(8)?.sha256)
+  t.equal(limitOf(7)?.skeletonSha256, limitOf(-1)?.skeletonSha256, 'only limits of listeners differ')
+  t.not(limitOf(7)?.skeletonSha256, limitOf(0)?.skeletonSha256, 'one that admits nobody')
+
   const algorithm = withPool({ lbAlgorithm: 'LEAST_CONNECTIONS' })
   t.not(algorithm.haproxy?.skeletonSha256, before.haproxy?.skeletonSha256)
 
@@ -151,12 +160,12 @@ t.test('maxconn is what was asked for, and what the machine gives to the rest', 
     const text = renderDesired(aTree({ listeners }), facts).haproxy?.text ?? ''
     return [...text.matchAll(/^ {4}maxconn (\d+)$/gm)].map(match => Number(match[1]))
   }
-  t.same(limits([10, 20], 20_000), [30, 10, 20], 'the sum, then each')
+  t.same(limits([10, 20], 20_000), [9_149, 10, 20], 'what there is, then each')
   t.same(limits([-1, 20], 20_000), [9_149, 9_129, 20])
-  t.same(limits([-1, -1, -1], 20_000), [9_147, 3_049, 3_049, 3_049], 'one that is full leaves the others theirs')
-  t.same(limits([-1, 60_000], 1_048_576), [110_000, 50_000, 60_000])
+  t.same(limits([-1, -1, -1], 20_000), [9_148, 3_049, 3_049, 3_049], 'one that is full leaves the others theirs')
+  t.same(limits([-1, 60_000], 1_048_576), [314_172, 50_000, 60_000])
   t.throws(() => limits([50_000, 1], 20_000), { code: 'machine-too-small', message: /50001.*9149 in all fit/ })
-  t.same(limits([0], 20_000), [1, 1])
+  t.same(limits([0], 20_000), [9_149, 1])
   const closed = renderDesired(aTree({ listeners: [aListener(1, { connectionLimit: 0 })] }), someFacts())
   t.match(closed.haproxy?.text, /^ {4}tcp-request connection reject$/m, 'nobody, not everybody')
 })

@@ -9,7 +9,7 @@ import type {
 import { type HttpCheckModel, httpCheckModel } from './checks.js'
 import { isHttp } from './mode.js'
 import { cookieValue, type PersistenceModel, persistenceModel } from './persistence.js'
-import { type ConfigurationWord, identifier, integer, keywords, milliseconds, sample, seconds } from './quote.js'
+import { type ConfigurationWord, identifier, keywords, milliseconds, sample, seconds } from './quote.js'
 import { pingTimeout, renderServer, type ServerWords } from './servers.js'
 import { isWanted } from './wanted.js'
 
@@ -25,7 +25,6 @@ export type BackendModel = {
   /** The balance takes the client's port from a variable. */
   keepsSourcePort: boolean
   persistence: PersistenceModel
-  fullconn: ConfigurationWord
   timeoutConnect: ConfigurationWord
   timeoutServer: ConfigurationWord
   timeoutCheck: ConfigurationWord | null
@@ -60,21 +59,19 @@ export type RenderedBackend = {
 
 /**
  * A pool for one listener, with all its members: what is under deletion is left out, what is disabled stays as a disabled server.
- * @param fullconn the listener's share of the amphora's connections
  * @throws ProvisioningFault for a value that cannot be written
  */
 export function renderBackend(
   tree: LoadBalancerTree,
   listener: ListenerNode,
   pool: PoolNode,
-  fullconn: number,
   { addsServersWithCookies }: HaproxyAbilities,
 ): RenderedBackend {
   const members = pool.members
     .filter(member => member.change !== 'delete')
     .sort((a, b) => a.serverNumber - b.serverNumber)
   const monitor = pool.healthMonitor !== null && isWanted(pool.healthMonitor) ? pool.healthMonitor : null
-  const model = backendModel(tree, listener, pool, monitor, fullconn)
+  const model = backendModel(tree, listener, pool, monitor)
   const name = backendName(pool, listener)
   const isReused = isHttp(listener) && reusesConnections(pool)
   const hasCookies = model.persistence.cookie !== null
@@ -99,7 +96,6 @@ function backendModel(
   listener: ListenerNode,
   pool: PoolNode,
   monitor: HealthMonitorNode | null,
-  fullconn: number,
 ): Omit<BackendModel, 'servers'> {
   const what = `Listener ${listener.id}`
   return {
@@ -111,7 +107,6 @@ function backendModel(
     consistentHash: HASHING.includes(pool.lbAlgorithm),
     keepsSourcePort: pool.lbAlgorithm === 'SOURCE_IP_PORT',
     persistence: persistenceModel(pool, listener),
-    fullconn: integer(Math.max(1, fullconn), `${what}, connection_limit`, 1, 10_000_000),
     timeoutConnect: milliseconds(listener.timeoutMemberConnect, `${what}, timeout_member_connect`),
     timeoutServer: milliseconds(listener.timeoutMemberData, `${what}, timeout_member_data`),
     timeoutCheck: monitor === null ? null : checkTimeout(monitor),

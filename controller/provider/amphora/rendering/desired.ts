@@ -50,10 +50,17 @@ function renderHaproxy(
   const haproxy = {
     text,
     sha256: sha256(text),
-    skeletonSha256: sha256(text.replaceAll(/^ {4}server .*\n/gm, '')),
+    skeletonSha256: sha256(skeletonOf(text)),
+    frontends: rendered.frontends,
     backends: rendered.backends,
   }
   return { haproxy, objects: rendered.objects }
+}
+
+/** What does not change while HAProxy runs: all but the servers, and the limits of single listeners. */
+function skeletonOf(text: string): string {
+  const start = text.indexOf('\ndefaults\n')
+  return text.slice(0, start) + text.slice(start).replaceAll(/^ {4}(server|maxconn) .*\n/gm, '')
 }
 
 function renderKeepalived(tree: LoadBalancerTree, facts: AmphoraFacts): Desired['keepalived'] {

@@ -1,4 +1,4 @@
-import type { Backend, ObjectTable } from '../../../../amphora-agent/protocol/desired.js'
+import type { Backend, Frontend, ObjectTable } from '../../../../amphora-agent/protocol/desired.js'
 import {
   HAPROXY_CHROOT,
   HAPROXY_GROUP,
@@ -15,7 +15,7 @@ import type { AmphoraFacts } from './facts.js'
 import { type FrontendModel, frontendModel } from './frontend.js'
 import { type L7Model, l7Model, servingPools } from './l7.js'
 import { type PeersModel, peersModel } from './peers.js'
-import { type ConfigurationWord, identifier, integer, keywords } from './quote.js'
+import { type ConfigurationWord, identifier, integer, keywords, textOf } from './quote.js'
 import { isAtLeast } from './version.js'
 import { byId, isWanted } from './wanted.js'
 
@@ -39,7 +39,7 @@ export type HaproxyModel = {
 
 type ListenerModel = FrontendModel & { l7: L7Model }
 
-export type RenderedHaproxy = { model: HaproxyModel; backends: Backend[]; objects: ObjectTable }
+export type RenderedHaproxy = { model: HaproxyModel; frontends: Frontend[]; backends: Backend[]; objects: ObjectTable }
 
 /**
  * HAProxy's configuration for one load balancer, or null when there is nothing to serve: no enabled listener, or the load balancer is disabled.
@@ -55,16 +55,19 @@ export function haproxyModel(tree: LoadBalancerTree, facts: AmphoraFacts): Rende
 
   const abilities = { addsServersWithCookies: isAtLeast(facts.haproxyVersion, [3, 0]) }
   const shares = sharesOf(tree, listeners, pools, facts)
-  const frontends: ListenerModel[] = []
+  const frontendModels: ListenerModel[] = []
+  const frontends: Frontend[] = []
   const backendModels: BackendModel[] = []
   const backends: Backend[] = []
   const objects: ObjectTable = { listeners: listeners.map(listener => listener.id), pools: [] }
   for (const listener of listeners) {
     const defaultPool = listener.defaultPoolId === null ? undefined : pools.get(listener.defaultPoolId)
     const maxconn = listener.connectionLimit < 0 ? shares.unlimited : listener.connectionLimit
-    frontends.push({ ...frontendModel(tree, listener, defaultPool, maxconn), l7: l7Model(listener, pools) })
+    const model = frontendModel(tree, listener, defaultPool, maxconn)
+    frontendModels.push({ ...model, l7: l7Model(listener, pools) })
+    frontends.push({ name: listener.id, maxconn: Number(textOf(model.maxconn)) })
     for (const pool of servingPools(listener, pools)) {
-      const rendered = renderBackend(tree, listener, pool, maxconn, abilities)
+      const rendered = renderBackend(tree, listener, pool, abilities)
       backendModels.push(rendered.model)
       backends.push(rendered.backend)
       objects.pools.push({ poolId: pool.id, listenerId: listener.id, members: rendered.members })
@@ -85,10 +88,10 @@ export function haproxyModel(tree: LoadBalancerTree, facts: AmphoraFacts): Rende
     // weight or address would come back to life, and one whose monitor was removed would stay down for ever.
     serverStateFile: keywords(HAPROXY_SERVER_STATE_FILE),
     peers: backendModels.some(({ persistence }) => persistence.stickTable !== null) ? peersModel(facts) : null,
-    frontends,
+    frontends: frontendModels,
     backends: backendModels,
   }
-  return { model, backends, objects }
+  return { model, frontends, backends, objects }
 }
 
 /** @throws ProvisioningFault when the machine cannot give what is asked for */
