@@ -6,6 +6,8 @@ import { FloodError } from './errors.js'
 /** Fewer than a pool has connections to the database: who waits, waits in turn. */
 const AT_ONCE = 8
 const AT_ONCE_PER_LANE = 2
+/** Others meet one request of a project at the event loop and at the database, however many it sends. */
+const AT_ONCE_IN_COMPANY = 1
 const MOST_WAITING = 2048
 const MOST_WAITING_PER_LANE = 256
 
@@ -19,6 +21,7 @@ export function createTurns(): Turns {
   const queue = createFairQueue({
     atOnce: AT_ONCE,
     atOncePerLane: AT_ONCE_PER_LANE,
+    atOnceInCompany: AT_ONCE_IN_COMPANY,
     mostWaiting: MOST_WAITING,
     mostWaitingPerLane: MOST_WAITING_PER_LANE,
     refusal: lane =>

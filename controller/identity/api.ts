@@ -11,12 +11,14 @@ import { createPublicBase } from '../http/public-base.js'
 import { createClientAddress, sourceOf } from '../http/trusted-proxies.js'
 import { createTurns, type Turns } from '../http/turns.js'
 import type { Logger } from '../log/log.js'
+import type { Place } from '../process/fair-queue.js'
 import { isAllowedBy } from './access-rules.js'
 import { locate, versionDocument } from './discovery.js'
 import { isStorable, parse } from './json.js'
 import { createLogins, type Logins } from './logins.js'
 import type { Answer, Request, Route } from './request.js'
 import { allRoutes } from './routes.js'
+import { createTokenTurns, type TokenTurns } from './token-turns.js'
 import { authRequestSchema } from './tokens/auth-request.js'
 import { issueToken, type TokenLimits } from './tokens/issue.js'
 import { prove, unauthenticated } from './tokens/proof.js'
@@ -46,7 +48,13 @@ export function createIdentityApi({ database, config, log, credentialKey }: Iden
   const router = new Router()
   const logins = createLogins(config.identity)
   const addressOf = createClientAddress(config.identity.trusted_proxies)
-  const service = { database, logins, turns: createTurns(), sourceOf: (ctx: Context) => sourceOf(addressOf(ctx)) }
+  const service = {
+    database,
+    logins,
+    turns: createTurns(),
+    tokenTurns: createTokenTurns(),
+    sourceOf: (ctx: Context) => sourceOf(addressOf(ctx)),
+  }
   const issue = tokenIssuer(service, config.identity, log)
   router.get('/', ctx => {
     const { base } = ctx.state
@@ -95,20 +103,28 @@ function decorate({ public_url, trusted_proxies }: Configuration['identity']): M
 }
 
 /** What every operation works with. */
-type Service = { database: Database; logins: Logins; turns: Turns; sourceOf: (ctx: Context) => string }
+type Service = {
+  database: Database
+  logins: Logins
+  turns: Turns
+  tokenTurns: TokenTurns
+  sourceOf: (ctx: Context) => string
+}
 
 /** POST /v3/auth/tokens, the one operation that needs no token. */
-function tokenIssuer(
-  { database, logins, turns, sourceOf }: Service,
-  limits: TokenLimits,
-  log: Logger,
-): (ctx: Context) => Promise<Answer> {
+function tokenIssuer(service: Service, limits: TokenLimits, log: Logger): (ctx: Context) => Promise<Answer> {
+  const { database, logins, turns, sourceOf } = service
   let lastPurge = 0
   return async ctx => {
-    const { auth } = parse(authRequestSchema, await readBody(ctx))
-    const proofs = await prove({ database, logins, source: sourceOf(ctx) }, auth.identity)
-    const issue = () => issueToken(database, proofs, auth.scope, limits)
-    const { token, document } = await turns.take([`user ${proofs[0]?.userId}`, ''], issue)
+    const source = sourceOf(ctx)
+    const read = async () => parse(authRequestSchema, await readBody(ctx))
+    const { auth } = await turns.take([`source ${source}`, String(ctx.socket.remotePort)], read)
+    const proofs = await prove({ findToken: find(service, source), database, logins, source }, auth.identity)
+    const issue = async () => {
+      const { token, document } = await issueToken(database, proofs, auth.scope, limits)
+      return { token, body: await presentToken({ database, query: queryOf(ctx) }, document) }
+    }
+    const { token, body } = await turns.take([`user ${proofs[0]?.userId}`, ''], issue)
     if (Date.now() - lastPurge > PURGE_INTERVAL_MILLISECONDS) {
       lastPurge = Date.now()
       // Whoever logs in at this moment does not wait for it.
@@ -116,17 +132,13 @@ function tokenIssuer(
         log.warn({ service: 'identity' }, `Ended tokens were not purged: ${error.message}`),
       )
     }
-    const body = await presentToken({ database, query: queryOf(ctx) }, document)
     return { status: 201, body, headers: { 'X-Subject-Token': token } }
   }
 }
 
-async function answerRoute(
-  route: Route,
-  { database, logins, turns, sourceOf }: Service,
-  ctx: Context,
-): Promise<Answer> {
-  const token = await identify(database, ctx)
+async function answerRoute(route: Route, service: Service, ctx: Context): Promise<Answer> {
+  const { database, logins, turns, sourceOf } = service
+  const token = await identify(service, ctx)
   const params: Record<string, string> = ctx.params
   if (!Object.values(params).every(isStorable)) throw badRequest('The path holds characters that cannot be stored.')
   if (!route.allow(token.document, params)) {
@@ -144,13 +156,21 @@ async function answerRoute(
     base: ctx.state.base,
     url: ctx.state.url,
   }
-  return turns.take([`user ${token.document.user.id}`, ''], () => route.answer(request))
+  return turns.take(placeOf(token), () => route.answer(request))
 }
 
+const placeOf = ({ document }: StoredToken): Place => [`user ${document.user.id}`, '']
+
+/** Looks a token up, by its text, in its turn. */
+const find =
+  ({ database, tokenTurns }: Service, source: string) =>
+  (token: string): Promise<StoredToken | null> =>
+    tokenTurns.check({ token, source }, () => findToken(database, tokenHash(token)), placeOf)
+
 /** Who asks, by X-Auth-Token. @throws ApiError 401 */
-async function identify(database: Database, ctx: Context): Promise<StoredToken> {
+async function identify(service: Service, ctx: Context): Promise<StoredToken> {
   const text = ctx.get('X-Auth-Token').trim()
-  const token = text === '' ? null : await findToken(database, tokenHash(text))
+  const token = text === '' ? null : await find(service, service.sourceOf(ctx))(text)
   const rules = token?.document.access_rules
   const line = { service: 'identity', method: ctx.method, path: ctx.path }
   if (token === null || (rules !== undefined && !isAllowedBy(rules, line))) throw unauthenticated()

@@ -1,11 +1,15 @@
 import type { Context, Middleware } from 'koa'
 import { ApiError } from '../http/errors.js'
+import { createClientAddress, sourceOf } from '../http/trusted-proxies.js'
 import type { Place } from '../process/fair-queue.js'
 import { isAllowedBy } from './access-rules.js'
-import type { Caller, TokenValidator } from './caller.js'
+import type { Caller, TokenValidator, ValidateOptions } from './caller.js'
+import { createTokenTurns } from './token-turns.js'
 
 export type AuthenticateOptions = {
   validate: TokenValidator
+  /** Proxies that say where a request comes from. */
+  trustedProxies: readonly string[]
   /** The public identity URL (ending in /v3), named in the WWW-Authenticate header. */
   identityUrl: string
   /** Paths that need no token, such as version documents. */
@@ -24,10 +28,13 @@ const SERVICE_ROLE = 'service'
  */
 export function authenticate({
   validate,
+  trustedProxies,
   identityUrl,
   isOpen = () => false,
   serviceType = '',
 }: AuthenticateOptions): Middleware {
+  const { check } = createTokenTurns()
+  const addressOf = createClientAddress(trustedProxies)
   const refuse = () =>
     new ApiError(401, 'The request you have made requires authentication.', {
       'WWW-Authenticate': `Keystone uri="${identityUrl}"`,
@@ -35,11 +42,13 @@ export function authenticate({
 
   return async (ctx, next) => {
     if (!isOpen(ctx.path)) {
+      const find = (token: string, options?: ValidateOptions) =>
+        check({ token, source: sourceOf(addressOf(ctx)) }, () => validate(token, options), placeOfCaller)
       const serviceToken = ctx.get('X-Service-Token').trim()
-      const service = serviceToken === '' ? null : await validate(serviceToken)
+      const service = serviceToken === '' ? null : await find(serviceToken)
       if (serviceToken !== '' && !isService(service)) throw refuse()
       const token = ctx.get('X-Auth-Token').trim() || ctx.get('X-Storage-Token').trim()
-      const caller = token === '' ? null : await validate(token, { allowExpired: service !== null })
+      const caller = token === '' ? null : await find(token, { allowExpired: service !== null })
       if (caller === null) throw refuse()
       if (service === null && !mayAsk(caller, { service: serviceType, method: ctx.method, path: ctx.path })) {
         throw refuse()
@@ -72,7 +81,10 @@ export function tokenOf(ctx: Context): string {
 /** Whom a request counts for where projects take turns; null before a caller is known, as on open paths. */
 export function placeOf(ctx: Context): Place | null {
   const caller = ctx.state.caller as Caller | undefined
-  if (caller === undefined) return null
-  const { project, user } = caller
-  return [project === null ? `user ${user.id}` : `project ${project.id}`, user.id]
+  return caller === undefined ? null : placeOfCaller(caller)
 }
+
+const placeOfCaller = ({ project, user }: Caller): Place => [
+  project === null ? `user ${user.id}` : `project ${project.id}`,
+  user.id,
+]

@@ -47,7 +47,15 @@ export function createKeyManagerApi(options: KeyManagerApiOptions): Koa {
   const baseOf = (ctx: Context) => base(ctx, '')
   const addressOf = createClientAddress(config.trusted_proxies)
 
-  app.use(authenticate({ validate, identityUrl, serviceType: 'key-manager', isOpen: path => !isVersioned(path) }))
+  app.use(
+    authenticate({
+      validate,
+      trustedProxies: config.trusted_proxies,
+      identityUrl,
+      serviceType: 'key-manager',
+      isOpen: path => !isVersioned(path),
+    }),
+  )
   app.use(takeTurns(placeOf))
   app.use(async (ctx, next) => {
     ctx.state.remoteAddress = addressOf(ctx)

@@ -61,6 +61,7 @@ export function createLoadBalancerApi(options: LoadBalancerApiOptions): Koa {
   app.use(
     authenticate({
       validate,
+      trustedProxies: config.trusted_proxies,
       identityUrl,
       serviceType: 'load-balancer',
       isOpen: path => isOpen(canonicalPath(path)),

@@ -254,30 +254,55 @@ async function refuse(trx: Transaction, table: string, label: string, id: string
   throw gone ? missing(label, id) : immutable(label, id)
 }
 
+/** Rows of one statement. To write down thousands takes the event loop from all other requests for too long. */
+const ROWS_AT_ONCE = 200
+
 /**
- * Inserts rows with the stamp of the present change, within the project's quota, as one statement whatever their number.
- * @param rows all with the same columns
+ * Inserts rows with the stamp of the present change, within the project's quota.
+ * @param rowOf the row of an item; all rows have the same columns
  * @param replaced how many rows of the same kind the request takes away, for which it need not be charged
  * @returns the first row that another one's unique index kept out, or undefined when all went in
  * @throws ApiError 403 when they are more than the quota allows, 503 when it is held too long
  */
-export async function insertRows<T extends { id: string }>(
+export async function insertRows<Item, Row extends { id: string }>(
   trx: Transaction,
   above: Pick<ChangedLoadBalancer, 'project_id' | 'generation' | 'limits'>,
   table: CountedTable,
-  rows: readonly T[],
+  items: readonly Item[],
+  rowOf: (item: Item) => Row,
   replaced = 0,
-): Promise<T | undefined> {
-  if (rows.length === 0) return undefined
-  const { generation } = above
-  if (rows.length > replaced) await chargeQuota(trx, above, table, rows.length - replaced)
+): Promise<Row | undefined> {
+  if (items.length > replaced) await chargeQuota(trx, above, table, items.length - replaced)
+  for (let from = 0; from < items.length; from += ROWS_AT_ONCE) {
+    const rows = items.slice(from, from + ROWS_AT_ONCE).map(rowOf)
+    const refused = await insertSome(trx, above.generation, table, rows)
+    if (refused !== undefined) return refused
+  }
+  return undefined
+}
+
+/** JSON of what each row has unlike the first: of members mostly their ids and addresses. */
+function differences(rows: readonly Readonly<Record<string, unknown>>[]): string {
+  const [first = {}] = rows
+  return JSON.stringify(
+    rows.map(row => Object.fromEntries(Object.entries(row).filter(([name, value]) => value !== first[name]))),
+  )
+}
+
+async function insertSome<Row extends { id: string }>(
+  trx: Transaction,
+  generation: number,
+  table: CountedTable,
+  rows: readonly Row[],
+): Promise<Row | undefined> {
   const stamped = rows.map(row => ({ ...row, generation, change: 'create' }))
   const columns = Object.keys(stamped[0] ?? {})
   const names = columns.map(() => '??').join(', ')
   // One binding for all of them: a statement takes only so many, and each costs as much as a row does here.
   const { rowCount } = await trx.raw(
-    `INSERT INTO ?? (${names}) SELECT ${names} FROM json_populate_recordset(NULL::??, ?) ON CONFLICT DO NOTHING`,
-    [table, ...columns, ...columns, table, JSON.stringify(stamped)],
+    `INSERT INTO ?? (${names}) SELECT ${names}
+       FROM json_populate_recordset(json_populate_record(NULL::??, ?), ?) ON CONFLICT DO NOTHING`,
+    [table, ...columns, ...columns, table, JSON.stringify(stamped[0]), differences(stamped)],
   )
   if (rowCount === rows.length) return undefined
   const inserted: { id: string }[] = await trx(table)

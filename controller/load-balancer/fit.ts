@@ -1,6 +1,7 @@
 import { isIP } from 'node:net'
 import type { Knex } from 'knex'
 import { notImplemented } from '../http/errors.js'
+import { eachInSlices } from '../process/slices.js'
 import type { OfferedProvider } from './capabilities.js'
 import { invalid } from './faults.js'
 import { canonical } from './members/rules.js'
@@ -46,7 +47,7 @@ export async function checkFit(
   const facts = await factsOf(trx, loadBalancerId)
   const vips = [facts.vip_address, ...facts.additional_vips.map(vip => vip.ip_address)]
   const versions = vips.map(isIP)
-  refuseLoop(vips, members)
+  await refuseLoop(vips, members)
   if (cidrs.length > 0 && facts.vip_sg_ids.length > 0) {
     throw invalid('allowed_cidrs cannot be used on a load balancer that has vip_sg_ids.')
   }
@@ -69,10 +70,11 @@ export async function checkFit(
  * A member at a VIP of its own load balancer would send each request round and round.
  * @throws ApiError 400
  */
-function refuseLoop(vips: readonly string[], members: readonly { address: string }[]): void {
+async function refuseLoop(vips: readonly string[], members: readonly { address: string }[]): Promise<void> {
   const own = new Set(vips.map(canonical))
-  const found = members.find(({ address }) => own.has(canonical(address)))
-  if (found !== undefined) throw invalid(`Member address ${found.address} is a VIP of its own load balancer.`)
+  await eachInSlices(members, ({ address }) => {
+    if (own.has(canonical(address))) throw invalid(`Member address ${address} is a VIP of its own load balancer.`)
+  })
 }
 
 /** The flavor's data is the text of a JSON object. */

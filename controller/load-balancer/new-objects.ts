@@ -13,7 +13,7 @@ import { checkRuleCount, completeRule } from './l7-rules/rules.js'
 import { listener } from './listeners/resource.js'
 import { checkPoolProtocol, completeListener, transportOf } from './listeners/rules.js'
 import { member } from './members/resource.js'
-import { checkMember, duplicateMember } from './members/rules.js'
+import { duplicateMember } from './members/rules.js'
 import type { ListenerBody, MemberBody, MonitorBody, NestedPool, PoolBody, RuleBody } from './nested.js'
 import { pool } from './pools/resource.js'
 import { completePool } from './pools/rules.js'
@@ -43,7 +43,7 @@ export type NewObjects = { pools: NewPool[]; listeners: NewListener[] }
 
 /**
  * Lays out the listeners, policies and pools of one request. A nested pool that holds only a name stands for the one that the request defines by
- * that name. Pure.
+ * that name. Pure. Whether members may have their addresses is for `checkReferences`.
  * @throws ApiError 400, 404 or 409 for what the rules forbid
  */
 export function planObjects(
@@ -125,7 +125,6 @@ export function planRule(body: RuleBody): NewRule {
 
 export function planPool({ members, healthmonitor, ...body }: PoolBody, settings: Settings): NewPool {
   const values = completePool(settings, body)
-  for (const member of members) checkMember(settings, member)
   const twice = firstRepeated(members, ({ address, protocol_port }) => `${address} ${protocol_port}`)
   if (twice !== undefined) throw conflict(duplicateMember(twice))
   return {

@@ -7,7 +7,8 @@ import { loadBalancer } from './load-balancers/resource.js'
 import { member } from './members/resource.js'
 import { pool } from './pools/resource.js'
 import type { Resource } from './resource.js'
-import { condition, selectObjects } from './select.js'
+import { wrapped } from './routes.js'
+import { condition, selectObjects, withKey } from './select.js'
 
 type Json = Readonly<Record<string, unknown>>
 
@@ -29,23 +30,41 @@ export async function presentTree(database: Knex, id: string): Promise<string> {
   const policies = byId(await below(l7Policy))
   const rules = byId(await below(l7Rule))
   const pools = await below(pool)
-  const members = byId(await below(member))
+  const members = await membersByPool(database, id)
   const monitors = byId(await below(healthMonitor))
-  return JSON.stringify({
-    loadbalancer: {
-      ...balancer,
-      listeners: listeners.map(({ loadbalancers: _, ...rest }) => ({
-        ...rest,
-        l7policies: inFull(rest.l7policies, policies).map(made => ({ ...made, rules: inFull(made.rules, rules) })),
-      })),
-      pools: pools.map(({ loadbalancers: _, healthmonitor_id: monitorId, ...rest }) => ({
-        ...rest,
-        members: inFull(rest.members, members),
-        healthmonitor: withoutPools(monitors.get(monitorId)),
-      })),
-    },
-  })
+  const poolTexts = pools.map(({ loadbalancers: _, healthmonitor_id: monitorId, members: __, ...rest }) =>
+    withKey(
+      JSON.stringify({ ...rest, healthmonitor: withoutPools(monitors.get(monitorId)) }),
+      'members',
+      listed(members.get(rest.id) ?? []),
+    ),
+  )
+  const listenersInFull = listeners.map(({ loadbalancers: _, ...rest }) => ({
+    ...rest,
+    l7policies: inFull(rest.l7policies, policies).map(made => ({ ...made, rules: inFull(made.rules, rules) })),
+  }))
+  const { pools: _, ...above } = balancer
+  const text = JSON.stringify({ ...above, listeners: listenersInFull })
+  return wrapped(loadBalancer.singular, withKey(text, 'pools', listed(poolTexts)))
 }
+
+/** Members may be thousands: they stay the texts that PostgreSQL wrote. */
+async function membersByPool(database: Knex, loadBalancerId: string): Promise<ReadonlyMap<unknown, string[]>> {
+  const rows = await selectObjects<string>(database, member, {
+    where: condition('o.load_balancer_id = ?', loadBalancerId),
+    order: 'o.created_at, o.id',
+    beside: condition('o.pool_id'),
+  })
+  const members = new Map<unknown, string[]>()
+  for (const { body, beside } of rows) {
+    const ofPool = members.get(beside)
+    if (ofPool === undefined) members.set(beside, [body])
+    else ofPool.push(body)
+  }
+  return members
+}
+
+const listed = (texts: readonly string[]): string => `[${texts.join(',')}]`
 
 const byId = (objects: readonly Json[]): ReadonlyMap<unknown, Json> => new Map(objects.map(made => [made.id, made]))
 

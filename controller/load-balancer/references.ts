@@ -2,25 +2,22 @@ import type { WantedReferences } from '../certificates/certificate-source.js'
 import { badRequest } from '../http/errors.js'
 import { outsideTurn } from '../process/turn.js'
 import { newReferences } from './certificate-references.js'
-import { checkSubnets } from './members/rules.js'
+import { checkMembers, checkSubnets } from './members/rules.js'
 import type { NewObjects } from './new-objects.js'
 import type { Call, Service } from './routes.js'
 
 /**
- * Looks up what new objects refer to in other services, each thing once, with the caller's rights.
+ * Checks the addresses of new members, and looks up what new objects refer to in other services, each thing once, with the caller's rights.
  * @throws ApiError 400 for what does not exist or the caller cannot use, 503 when a service cannot tell
  */
 export async function checkReferences(
-  { network, certificates }: Pick<Service, 'network' | 'certificates'>,
+  { network, certificates, config }: Pick<Service, 'network' | 'certificates' | 'config'>,
   { caller, token }: Pick<Call, 'caller' | 'token'>,
   { pools, listeners }: NewObjects,
 ): Promise<void> {
-  const members = pools.flatMap(pool => pool.members)
-  await checkSubnets(
-    network,
-    caller,
-    members.map(({ values }) => values),
-  )
+  const members = pools.flatMap(pool => pool.members.map(({ values }) => values))
+  await checkMembers(config, members)
+  await checkSubnets(network, caller, members)
   const wanted = newReferences(
     listeners.map(({ values }) => values),
     pools.map(({ values }) => values),

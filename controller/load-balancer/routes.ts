@@ -7,6 +7,7 @@ import { readJson } from '../http/body.js'
 import { callerOf, tokenOf } from '../identity/authenticate.js'
 import type { Caller } from '../identity/caller.js'
 import type { NetworkDriver } from '../network/driver.js'
+import { keepingTurn } from '../process/turn.js'
 import type { OfferedProvider } from './capabilities.js'
 import { type Asked, askedOf } from './events.js'
 import { answerOnce, readKey } from './idempotency.js'
@@ -104,7 +105,7 @@ async function handleOnce(ctx: Context, header: string, call: Call, { route, rou
     trx => {
       const handle = routesOf({ ...service, database: trx })[route]
       if (handle === undefined) throw new Error(`${route} is not among its own routes`)
-      return handle({ ...call, readBody: async () => body })
+      return keepingTurn(() => handle({ ...call, readBody: async () => body }))
     },
   )
   if (repeated) ctx.set('Idempotent-Replayed', 'true')

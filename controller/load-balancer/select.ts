@@ -91,7 +91,8 @@ export async function selectOne(database: Knex, resource: Resource, where: Condi
   return object
 }
 
-const withKey = (body: string, key: string, json: string): string =>
+/** The text of a JSON object with one more key. */
+export const withKey = (body: string, key: string, json: string): string =>
   `${body.slice(0, -1)}${body === '{}' ? '' : ','}${JSON.stringify(key)}:${json}}`
 
 /** SQL of a list of child references, in the order in which the children were made. */

@@ -22,7 +22,7 @@ import { columnsOf } from './resource.js'
 
 type Above = Pick<ChangedLoadBalancer, 'id' | 'project_id' | 'generation' | 'limits'>
 
-/** Stores new objects, one statement per kind, whatever their number. @throws ApiError 409 when another object has their place */
+/** Stores new objects, a few statements per kind. @throws ApiError 409 when another object has their place */
 export async function storeObjects(trx: Transaction, above: Above, { pools, listeners }: NewObjects): Promise<void> {
   await storePools(trx, above, pools)
   await storeListeners(trx, above, listeners)
@@ -34,16 +34,11 @@ export async function storeObjects(trx: Transaction, above: Above, { pools, list
 }
 
 export async function storePools(trx: Transaction, above: Above, pools: readonly NewPool[]): Promise<void> {
-  await insertRows(
-    trx,
-    above,
-    'pool',
-    pools.map(({ id, values, members }) => ({
-      ...columnsOf(pool, values),
-      ...belonging(id, above),
-      last_server_number: members.length,
-    })),
-  )
+  await insertRows(trx, above, 'pool', pools, ({ id, values, members }) => ({
+    ...columnsOf(pool, values),
+    ...belonging(id, above),
+    last_server_number: members.length,
+  }))
   await storeMonitors(
     trx,
     above,
@@ -64,7 +59,7 @@ export async function storePools(trx: Transaction, above: Above, pools: readonly
 }
 
 export async function storeListeners(trx: Transaction, above: Above, listeners: readonly NewListener[]): Promise<void> {
-  const rows = listeners.map(({ id, values, transport, defaultPoolId }) => ({
+  const refused = await insertRows(trx, above, 'listener', listeners, ({ id, values, transport, defaultPoolId }) => ({
     ...columnsOf(listener, values),
     ...belonging(id, above),
     protocol: values.protocol,
@@ -72,7 +67,6 @@ export async function storeListeners(trx: Transaction, above: Above, listeners: 
     transport,
     default_pool_id: defaultPoolId,
   }))
-  const refused = await insertRows(trx, above, 'listener', rows)
   if (refused === undefined) return
   const { transport, protocol_port } = refused
   const holder = await trx('listener')
@@ -94,17 +88,23 @@ export async function storeMembers(
   members: readonly PlacedMember[],
   replaced = 0,
 ): Promise<void> {
-  const rows = members.map(({ poolId, member: { id, values }, serverNumber, monitored }) => ({
-    ...columnsOf(member, values),
-    ...belonging(id, above),
-    address: values.address,
-    protocol_port: values.protocol_port,
-    pool_id: poolId,
-    server_number: serverNumber,
-    vnic_type: values.request_sriov ? 'direct' : 'normal',
-    operating_status: monitored ? 'OFFLINE' : 'NO_MONITOR',
-  }))
-  const refused = await insertRows(trx, above, 'member', rows, replaced)
+  const refused = await insertRows(
+    trx,
+    above,
+    'member',
+    members,
+    ({ poolId, member: { id, values }, serverNumber, monitored }) => ({
+      ...columnsOf(member, values),
+      ...belonging(id, above),
+      address: values.address,
+      protocol_port: values.protocol_port,
+      pool_id: poolId,
+      server_number: serverNumber,
+      vnic_type: values.request_sriov ? 'direct' : 'normal',
+      operating_status: monitored ? 'OFFLINE' : 'NO_MONITOR',
+    }),
+    replaced,
+  )
   if (refused !== undefined) throw conflict(duplicateMember(refused))
 }
 
@@ -113,12 +113,11 @@ export async function storeMonitors(
   above: Above,
   monitors: readonly { poolId: string; monitor: NewMonitor }[],
 ): Promise<void> {
-  const rows = monitors.map(({ poolId, monitor: { id, values } }) => ({
+  const refused = await insertRows(trx, above, 'health_monitor', monitors, ({ poolId, monitor: { id, values } }) => ({
     ...columnsOf(healthMonitor, values),
     ...belonging(id, above),
     pool_id: poolId,
   }))
-  const refused = await insertRows(trx, above, 'health_monitor', rows)
   if (refused !== undefined) throw conflict('This pool already has a health monitor')
 }
 
@@ -128,12 +127,11 @@ export async function storePolicies(
   above: Above,
   policies: readonly { listenerId: string; policy: NewPolicy }[],
 ): Promise<void> {
-  const rows = policies.map(({ listenerId, policy: { id, values } }) => ({
+  await insertRows(trx, above, 'l7_policy', policies, ({ listenerId, policy: { id, values } }) => ({
     ...columnsOf(l7Policy, values),
     ...belonging(id, above),
     listener_id: listenerId,
   }))
-  await insertRows(trx, above, 'l7_policy', rows)
   await storeRules(
     trx,
     above,
@@ -146,12 +144,11 @@ export async function storeRules(
   above: Above,
   rules: readonly { policyId: string; rule: NewRule }[],
 ): Promise<void> {
-  const rows = rules.map(({ policyId, rule: { id, values } }) => ({
+  await insertRows(trx, above, 'l7_rule', rules, ({ policyId, rule: { id, values } }) => ({
     ...columnsOf(l7Rule, values),
     ...belonging(id, above),
     l7_policy_id: policyId,
   }))
-  await insertRows(trx, above, 'l7_rule', rows)
 }
 
 const belonging = (id: string, above: Above) => ({ id, load_balancer_id: above.id, project_id: above.project_id })

@@ -60,7 +60,8 @@ export function createNetworkApi(options: NetworkApiOptions): Koa {
   mountQuotas(router, config.driver === 'noop' ? noopQuotas : createQuotas(database), config.quota)
   mountOtherCollections(router)
 
-  app.use(authenticate({ validate, identityUrl, serviceType: 'network', isOpen: path => path === '/' }))
+  const isOpen = (path: string) => path === '/'
+  app.use(authenticate({ validate, trustedProxies, identityUrl, serviceType: 'network', isOpen }))
   app.use(takeTurns(placeOf))
   app.use(router.routes())
   app.use(router.allowedMethods())

@@ -3,12 +3,18 @@ export type FairQueueOptions = {
   atOnce: number
   /** Most of these from one lane, so that a turn of another is never far away. */
   atOncePerLane: number
+  /** The same while another lane has been there within the last second; as many as ever when absent. */
+  atOnceInCompany?: number
   /** Most that wait. Beyond, the longest lane loses its newest: who comes with little always finds room. */
   mostWaiting: number
   mostWaitingPerLane: number
   /** The error for who finds no room in its lane. */
   refusal: (lane: string) => Error
+  /** Milliseconds of a clock that never goes back. */
+  now?: () => number
 }
+
+const COMPANY_MS = 1000
 
 /** Whom something counts for: the lane, and within it who. Lanes take turns, and within a lane those in it. */
 export type Place = readonly [lane: string, who: string]
@@ -24,11 +30,25 @@ type Lane = { running: number; size: number; waiting: Map<string, Waiting[]> }
 
 /** A queue in which nobody waits for more than one turn of each other lane, whatever gathers there. */
 export function createFairQueue(options: FairQueueOptions): FairQueue {
-  const { atOnce, atOncePerLane, mostWaiting, mostWaitingPerLane, refusal } = options
+  const { atOnce, atOncePerLane, atOnceInCompany = atOncePerLane, mostWaiting, mostWaitingPerLane, refusal } = options
+  const { now = () => performance.now() } = options
   // In the order of their turns.
   const lanes = new Map<string, Lane>()
   let running = 0
   let size = 0
+  // The lane that came last, and the one before it.
+  let latest = { name: '', at: Number.NEGATIVE_INFINITY }
+  let previous = latest
+
+  const noteArrival = (name: string) => {
+    if (latest.name !== name) previous = latest
+    latest = { name, at: now() }
+  }
+
+  const hasRoom = (name: string, lane: Lane): boolean => {
+    const other = latest.name === name ? previous : latest
+    return lane.running < (now() - other.at < COMPANY_MS ? atOnceInCompany : atOncePerLane)
+  }
 
   const leave = (name: string, lane: Lane): (() => void) => {
     let hasLeft = false
@@ -48,7 +68,7 @@ export function createFairQueue(options: FairQueueOptions): FairQueue {
 
   const letIn = () => {
     while (running < atOnce) {
-      const next = [...lanes].find(([, lane]) => lane.size > 0 && lane.running < atOncePerLane)
+      const next = [...lanes].find(([name, lane]) => lane.size > 0 && hasRoom(name, lane))
       if (next === undefined) return
       const [name, lane] = next
       lanes.delete(name)
@@ -93,8 +113,9 @@ export function createFairQueue(options: FairQueueOptions): FairQueue {
 
   return {
     enter: async ([name, who]) => {
+      noteArrival(name)
       const lane = lanes.get(name) ?? { running: 0, size: 0, waiting: new Map() }
-      if (running < atOnce && lane.running < atOncePerLane && lane.size === 0) {
+      if (running < atOnce && lane.size === 0 && hasRoom(name, lane)) {
         lanes.delete(name)
         lanes.set(name, lane)
         running++

@@ -1,5 +1,6 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
+import { setPriority } from 'node:os'
 import { dirname, join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { type ApiClient, signIn } from '../../controller/cli/api-client.js'
@@ -18,20 +19,23 @@ const HERE = '127.0.0.1'
 /** Files that one process of the load may open are fewer than that. */
 const SOCKETS_OF_A_PROCESS = 5000
 const REQUEST_TIMEOUT_MS = 20_000
+/** What the cases to run have in their names. */
+const WANTED = process.env.BENCH_CASES ?? ''
+const LOWEST_PRIORITY = 19
 
 type Neighbour = { login: () => Promise<void>; list: () => Promise<void> }
 
 /** What the other account does, and beside what. */
 type Case = { what: string; of: keyof Neighbour; count: number; loads: readonly Load[]; warmUpMs?: number }
 
-/** @returns the table of what one account suffers from a hostile other one, as Markdown */
+/** @returns the table of what one account suffers from a hostile other one, as Markdown; `BENCH_CASES` chooses cases by what is in their names */
 export async function benchDoors(root: string): Promise<string> {
   const instance = await startInstance(root, SETTINGS, 28_700)
   try {
     const demo = await signIn(instance.directory, 'krater')
     const neighbour = await neighbourOf(instance)
     const rows: string[] = []
-    for (const each of casesOf(demo)) {
+    for (const each of casesOf(demo).filter(({ what }) => what.includes(WANTED))) {
       const alone = await measure(neighbour[each.of], each.count)
       const stop = each.loads.map(startLoad)
       await delay(each.warmUpMs ?? 3000)
@@ -175,6 +179,8 @@ async function measure(request: () => Promise<void>, count: number): Promise<Lat
 function startLoad(load: Load): () => Promise<Record<string, number>> {
   const program = join(dirname(process.argv[1] ?? ''), 'doors-load.mjs')
   const child = spawn(process.execPath, [program, JSON.stringify([load])], { stdio: ['ignore', 'pipe', 'inherit'] })
+  // The sender must not take the processors from what it asks.
+  setPriority(child.pid ?? 0, LOWEST_PRIORITY)
   let said = ''
   child.stdout.setEncoding('utf8').on('data', (text: string) => {
     said += text

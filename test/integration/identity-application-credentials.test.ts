@@ -158,7 +158,15 @@ t.test('another service lets in whom the validator knows, within the access rule
     const presentFault = ({ status }: { status: number }) => ({ status })
     const app = createApplication({ name: 'other', log: createLog('other', 'fatal'), presentFault })
     const isOpen = (path: string) => path === '/'
-    app.use(authenticate({ validate, identityUrl, isOpen, ...(serviceType !== undefined && { serviceType }) }))
+    app.use(
+      authenticate({
+        validate,
+        trustedProxies: [],
+        identityUrl,
+        isOpen,
+        ...(serviceType !== undefined && { serviceType }),
+      }),
+    )
     app.use(ctx => {
       ctx.body = ctx.path === '/' ? 'open' : callerOf(ctx).user.name
     })

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { at, idIn, type Json, SUBNET, startTestApi } from '../support/load-balancer-api.js'
+import { at, idIn, type Json, type Reply, SUBNET, startTestApi } from '../support/load-balancer-api.js'
 import { keysOf, MEMBER_KEYS, NOWHERE, sorted } from '../support/load-balancer-keys.js'
 
 t.test('members of a pool', async t => {
@@ -77,6 +77,33 @@ t.test('members of a pool', async t => {
     t.match(await api.ask('GET', `${path}?id=${id}`), { body: { members: [{ id }], members_links: [] } })
     t.match(await api.ask('GET', `${path}?name=wm`), { body: { members: [], members_links: [] } })
   })
+  await t.test('hundreds of members at once', async t => {
+    const members = Array.from({ length: 450 }, (_, n) => ({
+      address: `10.9.${Math.floor(n / 200)}.${(n % 200) + 1}`,
+      protocol_port: 80,
+      ...(n % 3 === 0 && { weight: n % 200, tags: ['third'], name: `member ${n}` }),
+    }))
+    let made: Reply | undefined
+    const statements = await api.statementsOf(async () => {
+      made = await api.ask('POST', '/v2/lbaas/pools', {
+        pool: { loadbalancer_id: lb, protocol: 'HTTP', lb_algorithm: 'ROUND_ROBIN', members },
+      })
+    })
+    t.equal(made?.status, 201)
+    t.equal(statements.filter(sql => /^INSERT INTO "member"/.test(sql)).length, 3, 'no statement has more than 200')
+    const stored = await api
+      .database('member')
+      .where({ pool_id: idIn(made as Reply, 'pool') })
+      .orderBy('server_number')
+      .select('address', 'weight', 'tags', 'name', 'server_number')
+    t.same(
+      stored,
+      members.map(({ address, weight = 1, tags = [], name = '' }, n) => ({
+        ...{ address, weight, tags, name, server_number: n + 1 },
+      })),
+    )
+  })
+
   await t.test('batch of members', async t => {
     const path = `/v2/lbaas/pools/${pool}/members`
     const members = async () =>

@@ -36,6 +36,7 @@ app.use(
       asked.push({ token, allowExpired })
       return callers[token] ?? null
     },
+    trustedProxies: [],
     identityUrl: 'https://keystone.test/v3',
     serviceType: 'mail',
     isOpen: path => path === '/',

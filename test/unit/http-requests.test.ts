@@ -12,7 +12,8 @@ import { startServer } from '../../controller/http/server.js'
 import { createClientAddress, sourceOf } from '../../controller/http/trusted-proxies.js'
 import { createTurns, takeTurns } from '../../controller/http/turns.js'
 import { createQueues } from '../../controller/process/in-turn.js'
-import { outsideTurn } from '../../controller/process/turn.js'
+import { eachInSlices } from '../../controller/process/slices.js'
+import { keepingTurn, outsideTurn } from '../../controller/process/turn.js'
 import { requestAsWritten } from '../support/raw-request.js'
 import { recordLog } from '../support/recorded-log.js'
 
@@ -291,6 +292,52 @@ t.test('parts of a request that wait side by side give one turn back and take on
   }
   await Promise.all([turns.take(place, meet), turns.take(place, meet)])
   t.equal(inside, 2, 'both turns of the project are free again')
+})
+
+t.test('a task that holds what others need keeps its turn while it waits', async t => {
+  const { take } = createTurns()
+  const events = new EventEmitter()
+  const entered: string[] = []
+  const first = take(['p', ''], () => keepingTurn(() => outsideTurn(() => once(events, 'end'))))
+  const second = take(['p', ''], () => outsideTurn(() => once(events, 'end')))
+  const rest = ['third', 'fourth'].map(name =>
+    take(['p', ''], async () => {
+      entered.push(name)
+      if (name === 'third') await once(events, 'end')
+    }),
+  )
+  await new Promise(setImmediate)
+  t.same(entered, ['third'], 'there is the turn of the second alone')
+  events.emit('end')
+  await Promise.all([first, second, ...rest])
+  t.same(entered, ['third', 'fourth'])
+})
+
+t.test('others get in between the slices of a long task', async t => {
+  const seen: (number | 'other')[] = []
+  let ended = false
+  const other = async () => {
+    while (!ended) {
+      await new Promise(setImmediate)
+      seen.push('other')
+    }
+  }
+  const others = other()
+  const items = Array.from({ length: 1000 }, (_, item) => item)
+  await eachInSlices(items, item => seen.push(item))
+  ended = true
+  await others
+  t.same(
+    seen.filter(each => each !== 'other'),
+    items,
+  )
+  const longest = Math.max(
+    ...seen
+      .join(' ')
+      .split('other')
+      .map(run => run.trim().split(' ').length),
+  )
+  t.equal(longest, 100)
 })
 
 t.test('a body that is slow to come holds no turn', async t => {

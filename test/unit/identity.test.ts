@@ -9,6 +9,7 @@ import { locate } from '../../controller/identity/discovery.js'
 import { createLockOut } from '../../controller/identity/lock-out.js'
 import { createLogins } from '../../controller/identity/logins.js'
 import { hashMebibytes, hashPassword, saltOf, verifyPassword } from '../../controller/identity/passwords.js'
+import { createTokenTurns } from '../../controller/identity/token-turns.js'
 import { callerFrom, isoTime, type TokenDocument } from '../../controller/identity/tokens/document.js'
 import { nameOfUser } from '../../controller/identity/tokens/proof.js'
 import { createFairQueue } from '../../controller/process/fair-queue.js'
@@ -212,6 +213,75 @@ t.test('a lane does not fill the room', async t => {
   first?.()
   await third
   t.same(within, ['a', 'a', 'b', 'a'])
+})
+
+t.test('a lane has fewer turns while others come', async t => {
+  let clock = 0
+  const limits = { atOnce: 4, atOncePerLane: 2, atOnceInCompany: 1, mostWaiting: 100, mostWaitingPerLane: 100 }
+  const queue = createFairQueue({ ...limits, refusal: lane => new Error(lane), now: () => clock })
+  const within: string[] = []
+  const enter = async (lane: string) => {
+    const leave = await queue.enter([lane, ''])
+    within.push(lane)
+    return leave
+  }
+  const [first, second] = [await enter('a'), await enter('a')]
+  const waiting = [enter('a'), enter('a'), enter('a')] as const
+  const other = await enter('b')
+  t.same(within, ['a', 'a', 'b'], 'alone a had two turns')
+  first()
+  other()
+  await new Promise(setImmediate)
+  t.same(within, ['a', 'a', 'b'], 'it keeps one of them, though there is room')
+  second()
+  const third = await waiting[0]
+  t.same(within, ['a', 'a', 'b', 'a'])
+  clock = 1000
+  third()
+  await Promise.all(waiting)
+  t.same(within, ['a', 'a', 'b', 'a', 'a', 'a'], 'a second later it is alone again')
+})
+
+/** Checks of tokens that go on until they are told to end. */
+function tokenChecks() {
+  const { check } = createTokenTurns()
+  const ends = new Map<string, () => void>()
+  return {
+    begun: () => [...ends.keys()].join(' '),
+    begin: async (token: string, source: string, owner: string | null) => {
+      const look = () =>
+        new Promise<{ owner: string } | null>(resolve => {
+          ends.set(token, () => resolve(owner === null ? null : { owner }))
+        })
+      const checked = check({ token, source }, look, found => [`project ${found.owner}`, ''])
+      await new Promise(setImmediate)
+      return checked
+    },
+    end: async (token: string) => {
+      ends.get(token)?.()
+      ends.delete(token)
+      await new Promise(setImmediate)
+    },
+  }
+}
+
+t.test('checks of tokens wait with those of their source, or of their owner once it is known', async t => {
+  const { begin, end, begun } = tokenChecks()
+  const beginAll = async (...checks: Parameters<typeof begin>[]) => {
+    for (const each of checks) void begin(...each)
+    await new Promise(setImmediate)
+  }
+  await beginAll(['known', '192.0.2.1', 'p'])
+  await end('known')
+  await beginAll(['x1', '192.0.2.1', null], ['x2', '192.0.2.1', null], ['x3', '192.0.2.1', null])
+  t.equal(begun(), 'x1 x2', 'those of a source in its turns')
+  await beginAll(['y', '192.0.2.2', null], ['known', '192.0.2.1', 'p'])
+  t.equal(begun(), 'x1 x2 y known', 'another source, and a known owner at the same source, do not wait for them')
+  await end('known')
+  await beginAll(['known', '192.0.2.3', null])
+  await end('known')
+  await beginAll(['known', '192.0.2.1', 'p'])
+  t.equal(begun(), 'x1 x2 y', 'a token that is no longer good has no owner')
 })
 
 t.test('a sealed blob opens with its own key and id only', async t => {

@@ -1,6 +1,7 @@
 import { ApiError } from '../../http/errors.js'
 import type { Logger } from '../../log/log.js'
 import { createLane } from '../../process/lane.js'
+import { outsideTurn } from '../../process/turn.js'
 import type { Caller, TokenValidator } from '../caller.js'
 import { tokenHash } from '../tokens/store.js'
 import { askKeystone } from './ask-keystone.js'
@@ -70,8 +71,10 @@ export function createExternalValidator(identity: ExternalIdentity, log: Logger)
     const cached = good.get(key)
     if (cached !== undefined) return cached
     if (bad.get(key)) return null
-    const pending = underWay.get(key)
-    if (pending !== undefined) return pending
+    return outsideTurn(() => underWay.get(key) ?? begin(key, token, allowExpired))
+  }
+
+  const begin = (key: string, token: string, allowExpired: boolean): Promise<Caller | null> => {
     const looking = lookUp(key, token, allowExpired).finally(() => underWay.delete(key))
     underWay.set(key, looking)
     return looking

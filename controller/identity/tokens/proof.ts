@@ -3,7 +3,7 @@ import { ApiError } from '../../http/errors.js'
 import type { Logins } from '../logins.js'
 import { saltOf } from '../passwords.js'
 import type { Identity, ReferenceInDomain } from './auth-request.js'
-import { findToken, tokenHash } from './store.js'
+import type { StoredToken } from './store.js'
 
 /**
  * What a client has shown to be true. It is shown before the token's transaction, because slow hashes must not hold locks; so each proof
@@ -18,7 +18,12 @@ export type Proof =
 export const unauthenticated = () => new ApiError(401, 'The request you have made requires authentication.')
 
 /** Where proofs are looked up, who may try how often, and where the client is. */
-type Checking = { database: Database; logins: Logins; source: string }
+type Checking = {
+  database: Database
+  findToken: (token: string) => Promise<StoredToken | null>
+  logins: Logins
+  source: string
+}
 
 /**
  * Checks every method that the client names.
@@ -72,11 +77,10 @@ const PROVERS: Record<Identity['methods'][number], (checking: Checking, identity
       })
     },
 
-    token: async ({ database }, { token }) => {
+    token: async ({ findToken }, { token }) => {
       if (token === undefined) return null
-      const sha256 = tokenHash(token.id)
-      const found = await findToken(database, sha256)
-      return found === null ? null : { method: 'token', userId: found.document.user.id, sha256 }
+      const found = await findToken(token.id)
+      return found === null ? null : { method: 'token', userId: found.document.user.id, sha256: found.sha256 }
     },
   }
 

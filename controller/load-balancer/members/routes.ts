@@ -19,7 +19,7 @@ import { storeMembers } from '../store.js'
 import { canonicalUuid, isObject } from '../values.js'
 import { type BatchPlan, type ExistingMember, planBatch, type WantedMember } from './batch.js'
 import { member } from './resource.js'
-import { checkMember, checkSubnets } from './rules.js'
+import { checkMember, checkMembers, checkSubnets } from './rules.js'
 
 const bodyOfCreate = createSchema(member)
 const bodyOfUpdate = updateSchema(member)
@@ -125,12 +125,9 @@ async function replaceAll(service: Service, { caller, right, params, queryString
   const wanted = readBatch(await readBody())
   const above = await findPool(database, params.pool ?? '')
   authorise(caller, right, above.project_id)
-  for (const { values } of wanted) checkMember(service.config, values)
-  await checkSubnets(
-    network,
-    caller,
-    wanted.map(({ values }) => values),
-  )
+  const bodies = wanted.map(({ values }) => values)
+  await checkMembers(service.config, bodies)
+  await checkSubnets(network, caller, bodies)
   try {
     await changeLoadBalancer(service, asked(), above.load_balancer_id, async (trx, changed) => {
       const provider = enabledProvider(providers, changed.provider)
@@ -162,7 +159,7 @@ function readBatch(body: unknown): WantedMember[] {
   })
 }
 
-/** A constant number of statements, whatever the size of the batch. */
+/** A few statements, whatever the size of the batch. */
 async function carryOut(
   trx: Transaction,
   changed: ChangedLoadBalancer,

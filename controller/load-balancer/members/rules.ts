@@ -1,7 +1,9 @@
+import { isIPv4 } from 'node:net'
 import ipaddr from 'ipaddr.js'
 import { badRequest } from '../../http/errors.js'
 import type { Caller } from '../../identity/caller.js'
 import { managementOverlap, type NetworkDriver } from '../../network/driver.js'
+import { eachInSlices } from '../../process/slices.js'
 import type { Created } from '../attributes.js'
 import { missingReference } from '../faults.js'
 import type { Settings } from '../settings.js'
@@ -13,7 +15,9 @@ export type MemberValues = Created<typeof member.attributes>
 export type MemberSettings = Pick<Settings, 'reserved_ips' | 'host_member_ports'>
 
 /** One spelling of an address; an IPv6 address that stands for an IPv4 one is that one. */
-export const canonical = (address: string): string => ipaddr.process(address).toString()
+export const canonical = (address: string): string =>
+  // Of an IPv4 address this is the only spelling.
+  isIPv4(address) ? address : ipaddr.process(address).toString()
 
 const canonicalSets = new WeakMap<readonly string[], ReadonlySet<string>>()
 
@@ -58,6 +62,10 @@ export function checkMember(
     refuseHost(settings, host, monitor_address ?? address, monitor_port ?? protocol_port)
   }
 }
+
+/** The same for each of many. @throws ApiError 400 */
+export const checkMembers = (settings: MemberSettings, members: readonly Partial<MemberValues>[]): Promise<void> =>
+  eachInSlices(members, values => checkMember(settings, values))
 
 /** A port that is not known yet is left to the machine's filter. */
 function refuseHost(
