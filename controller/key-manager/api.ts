@@ -11,7 +11,7 @@ import { authenticate, callerOf, placeOf } from '../identity/authenticate.js'
 import type { TokenValidator } from '../identity/caller.js'
 import type { Logger } from '../log/log.js'
 import { aclRoutes } from './acls/routes.js'
-import { createRefusalLog } from './audit/refusals.js'
+import { createRefusalLog, type RefusalLog } from './audit/refusals.js'
 import { CRL_ROUTE } from './certificate-authorities/crl-url.js'
 import { publicRevocationList } from './certificate-authorities/public-crl.js'
 import { certificateAuthorityRoutes } from './certificate-authorities/routes.js'
@@ -32,6 +32,8 @@ export type KeyManagerApiOptions = Service & {
   /** Public URL of identity (ending in /v3), which a 401 names. */
   identityUrl: string
   log: Logger
+  /** To be flushed when the API stops. */
+  refusals?: RefusalLog
 }
 
 /** Everything else is the root's own: documents that need no token, and nothing. */
@@ -39,7 +41,7 @@ const isVersioned = (path: string): boolean => path === '/v1' || path.startsWith
 
 /** The key manager API v1. Key generation and certificates are left to the worker; everything else happens here. */
 export function createKeyManagerApi(options: KeyManagerApiOptions): Koa {
-  const { validate, identityUrl, log, config, database } = options
+  const { validate, identityUrl, log, config, database, refusals = createRefusalLog(database, log) } = options
   const app = createApplication({ name: 'key-manager', log, presentFault })
   const base = createPublicBase({ publicUrl: config.public_url, trustedProxies: config.trusted_proxies })
   const { healthcheck_refresh_interval: refreshSeconds, healthcheck_disable_by_file_path: disablingFile } = config
@@ -91,8 +93,7 @@ export function createKeyManagerApi(options: KeyManagerApiOptions): Koa {
     ...[secretRoutes, containerRoutes, aclRoutes, orderRoutes, quotaRoutes, transportKeyRoutes],
     ...[certificateAuthorityRoutes, secretStoreRoutes],
   ]
-  const record = createRefusalLog(database, log)
-  for (const routesOf of families) addRoutes(router, routesOf(options), options, baseOf, record)
+  for (const routesOf of families) addRoutes(router, routesOf(options), options, baseOf, refusals.record)
   // HEAD is no method of this API, though the router would answer it like GET.
   for (const layer of router.stack) layer.methods = layer.methods.filter(method => method !== 'HEAD')
   app.use(router.routes())

@@ -55,7 +55,7 @@ t.test('what the API does is on record', async t => {
     for (let asked = 0; asked < 60; asked++) await ask('GET', `/v1/secrets/${id}/payload`, undefined, others)
     const denied = () => database('audit_record').where({ action: 'secret.payload.read', project_id: 'c'.repeat(32) })
     t.equal((await denied()).length, 20)
-    const record = createRefusalLog(database, quiet, 300)
+    const { record } = createRefusalLog(database, quiet, 300)
     const refused = { action: 'secret.payload.read', outcome: 'denied', targetType: 'secret' } as const
     for (let asked = 0; asked < 500; asked++) {
       await record({ ...actor, projectId: 'd' }, { ...refused, targetId: id, detail: { status: 403 } })
@@ -66,6 +66,25 @@ t.test('what the API does is on record', async t => {
       return count === 500 ? rows : null
     }
     t.ok((await eventually('all are accounted for', all)).length < 250)
+  })
+
+  t.test('what was only counted is on record when the process stops', async t => {
+    const { record, flush } = createRefusalLog(database, quiet)
+    const refused = { action: 'secret.payload.read', outcome: 'denied', targetType: 'secret', targetId: null } as const
+    const counted = async () => {
+      const rows = await database('audit_record').whereIn('project_id', ['e', 'f'])
+      return rows.reduce((sum, { detail }) => sum + (detail.refusals ?? 1), 0)
+    }
+    for (let asked = 0; asked < 50; asked++) {
+      for (const projectId of ['e', 'f']) {
+        await record({ ...actor, projectId }, { ...refused, detail: { status: 403 } })
+      }
+    }
+    t.equal(await counted(), 40)
+    await flush()
+    t.equal(await counted(), 100)
+    await flush()
+    t.equal(await counted(), 100, 'once')
   })
 
   t.test('reading the record of a secret is none', async t => {

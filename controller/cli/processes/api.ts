@@ -9,6 +9,7 @@ import { connectionsWithinFiles } from '../../http/connections.js'
 import { startServer } from '../../http/server.js'
 import { createIdentityApi } from '../../identity/api.js'
 import { createKeyManagerApi } from '../../key-manager/api.js'
+import { createRefusalLog, type RefusalLog } from '../../key-manager/audit/refusals.js'
 import { createLoadBalancerApi } from '../../load-balancer/api.js'
 import { createLog, type Logger } from '../../log/log.js'
 import { createNetworkApi } from '../../network/api.js'
@@ -29,6 +30,8 @@ type Api = {
   name: ApiName
   address: { host: string; port: number; trusted_proxies: readonly string[] }
   create: () => Koa | Promise<Koa>
+  /** Called once nothing is asked any more, while the databases are still open. */
+  stop?: () => Promise<void>
 }
 
 /** Serves some of the APIs, or all, until the process is told to stop. */
@@ -71,6 +74,7 @@ export async function runApi(directory: string, only: readonly ApiName[]): Promi
     )
     return async () => {
       await Promise.all(servers.map(server => server.stop()))
+      await Promise.all(apis.flatMap(({ stop }) => (stop === undefined ? [] : [stop()])))
       tokens.close()
       certificates.close()
       await Promise.all(databases.map(database => database.destroy()))
@@ -127,24 +131,38 @@ function apisOf(
           log,
         }),
     },
-    {
-      name: 'key-manager',
-      address: config.key_manager,
-      create: async () => {
-        const database = open('key_manager')
-        const service = {
-          database,
-          keyring: await openKeyring(instance, database, log),
-          config: config.key_manager,
-        }
-        await openCaBackends(service)
-        return createKeyManagerApi({
-          ...service,
-          validate: tokens.validator(),
-          identityUrl: serviceUrls(config).identity,
-          log,
-        })
-      },
-    },
+    keyManagerOf(instance, open, tokens, log),
   ]
+}
+
+function keyManagerOf(
+  instance: Instance,
+  open: (schema: ServiceSchema['schema']) => Database,
+  tokens: TokenValidation,
+  log: Logger,
+): Api {
+  const { config } = instance
+  let refusals: RefusalLog | undefined
+  return {
+    name: 'key-manager',
+    address: config.key_manager,
+    create: async () => {
+      const database = open('key_manager')
+      const service = {
+        database,
+        keyring: await openKeyring(instance, database, log),
+        config: config.key_manager,
+      }
+      await openCaBackends(service)
+      refusals = createRefusalLog(database, log)
+      return createKeyManagerApi({
+        ...service,
+        refusals,
+        validate: tokens.validator(),
+        identityUrl: serviceUrls(config).identity,
+        log,
+      })
+    },
+    stop: async () => refusals?.flush(),
+  }
 }
