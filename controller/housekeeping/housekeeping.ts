@@ -8,7 +8,7 @@ import type { Logger } from '../log/log.js'
 import type { NetworkDriver } from '../network/driver.js'
 import { repeat } from '../process/repeat.js'
 import type { AgentConnections } from '../provider/amphora/agent-connection.js'
-import { NO_CARDS_WATCHED, NOTHING_WATCHED, watchCards, watchMachines } from './machine-watch.js'
+import { NOTHING_WATCHED, watchCards, watchMachines } from './machine-watch.js'
 import { sweepOrphans } from './orphan-sweep.js'
 import { purgeRecords } from './purge.js'
 import { checkReach } from './reach-check.js'
@@ -59,7 +59,7 @@ export async function startHousekeeping(options: HousekeepingOptions): Promise<{
   const failures = new Map<string, number>()
   let orphans: ReadonlySet<string> = new Set()
   let watched = NOTHING_WATCHED
-  let watchedCards = NO_CARDS_WATCHED
+  let askedCards: ReadonlySet<string> = new Set()
   const sweepSeconds = config.housekeeping.sweep_interval
   const portAgeSeconds = sweepSeconds * 2
 
@@ -73,7 +73,7 @@ export async function startHousekeeping(options: HousekeepingOptions): Promise<{
       watched = await watchMachines({ database, compute, log }, watched)
     }),
     repeat('the watch over network cards', CARDS_SECONDS, stopping.signal, log, async () => {
-      watchedCards = await watchCards({ database, compute, log }, watchedCards)
+      askedCards = await watchCards({ database, compute, log }, askedCards)
     }),
     repeat('the check of agents', REACH_SECONDS, stopping.signal, log, () =>
       checkReach({

@@ -1,3 +1,4 @@
+import { setTimeout as wait } from 'node:timers/promises'
 import type { ComputeDriver } from '../compute/driver.js'
 import type { Database } from '../database/connection.js'
 import { WAKE_CHANNEL } from '../load-balancer/wake-channel.js'
@@ -34,25 +35,27 @@ export async function watchMachines({ database, compute, log }: MachineWatch, be
   }
 }
 
-/** Amphorae that lacked a card at the last look, and those of them whose load balancer was asked to be looked at. */
-export type WatchedCards = { broken: ReadonlySet<string>; asked: ReadonlySet<string> }
-
-export const NO_CARDS_WATCHED: WatchedCards = { broken: new Set(), asked: new Set() }
+/** A card may be on its way in or out; after this time it has arrived. */
+const CARD_PAUSE_MS = 500
 
 /**
- * Finds running machines that lack a network card, and has their load balancers looked at once. A card may be on its way in or out: only what
- * two looks in a row have seen counts.
- * @param before what the last look returned @returns what to give to the next one
+ * Finds running machines that lack a network card, and has their load balancers looked at, once.
+ * @param asked what the last look returned @returns what to give to the next one: the amphorae that lack a card and were asked about
  */
-export async function watchCards({ database, compute, log }: CardWatch, before: WatchedCards): Promise<WatchedCards> {
-  const broken = new Set(await compute.brokenCards())
-  const asked = new Set([...before.asked].filter(amphoraId => broken.has(amphoraId)))
-  const news = [...broken].filter(amphoraId => before.broken.has(amphoraId) && !asked.has(amphoraId))
-  if (news.length === 0) return { broken, asked }
+export async function watchCards(
+  { database, compute, log }: CardWatch,
+  asked: ReadonlySet<string>,
+): Promise<ReadonlySet<string>> {
+  const broken = await compute.brokenCards()
+  const still = new Set(broken.filter(amphoraId => asked.has(amphoraId)))
+  if (still.size === broken.length) return still
+  await wait(CARD_PAUSE_MS)
+  const again = new Set(await compute.brokenCards())
+  const news = broken.filter(amphoraId => again.has(amphoraId) && !asked.has(amphoraId))
   for (const { id, amphorae } of await askForALook(database, news)) {
     log.warn({ loadBalancer: id, amphorae }, 'a network card of an amphora is gone or down: asking for a look')
   }
-  return { broken, asked: new Set([...asked, ...news]) }
+  return new Set([...still, ...news])
 }
 
 /** A retry time in the future gives way as well: the back-off is kept, but the fault that it was for is not this one. */
