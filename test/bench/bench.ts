@@ -6,6 +6,7 @@ import { benchChangeToTraffic } from './change-to-traffic.js'
 import { benchDoors } from './doors.js'
 import { benchDrifts } from './drifts.js'
 import { benchFirstTraffic } from './first-traffic.js'
+import { benchIdleAmphorae } from './idle-amphorae.js'
 import { benchKeyManager } from './key-manager.js'
 import { benchManagementLink } from './management-link.js'
 import { benchRandomChanges } from './random-changes.js'
@@ -41,6 +42,10 @@ const SECTIONS: Readonly<Record<string, { title: string; parts: (root: string) =
   rendered: {
     title: 'Requests through a rendered configuration',
     parts: async () => [await benchRendered()],
+  },
+  'idle-amphorae': {
+    title: 'Amphorae that nobody uses',
+    parts: async root => [await benchIdleAmphorae(root)],
   },
   'management-link': {
     title: 'A dead management network',

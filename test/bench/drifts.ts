@@ -143,7 +143,7 @@ async function settle(instance: BenchInstance, admin: ApiClient, balancer: Balan
   const stable = (sights: Awaited<ReturnType<typeof look>>) =>
     sights.flatMap(({ amphora, state }) =>
       [...state]
-        .filter(line => sights.length === 1 || !/ table 1\d\d| lookup 1\d\d/.test(line))
+        .filter(line => sights.length === 1 || !/ proto keepalived| lookup 1$/.test(line))
         .filter(line => sights.length === 1 || !line.includes(balancer.vip_address))
         .map(line => `${amphora.id} ${line}`),
     )
