@@ -1,14 +1,12 @@
-import { once } from 'node:events'
-import { dirname, join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
-import { instanceId } from '../../controller/config/instance.js'
 import { createChangingBalancer } from '../support/changing-balancer/changing-balancer.js'
 import type { Answer, Change } from '../support/changing-balancer/model.js'
 import { randomOf } from '../support/random.js'
 import { type Failure, startClients, type Tally } from '../support/steady-traffic.js'
-import { createTenantMachine, type Ending } from '../support/tenant-machine.js'
+import type { TenantCard } from '../support/tenant-machine.js'
 import { type BenchInstance, startInstance } from './instance.js'
 import { percentile } from './measure.js'
+import { startMemberMachine } from './member-machine.js'
 
 const BASE = '/v2.0/lbaas'
 const CHANGES = Number(process.env.BENCH_CHANGES ?? 1_000)
@@ -35,7 +33,9 @@ export async function benchRandomChanges(root: string): Promise<string> {
   const instance = await startInstance(root, {}, 28_500)
   const ends: (() => unknown)[] = [instance.remove]
   try {
-    const places = await startPlaces({ teardown: act => ends.unshift(act) }, instance)
+    const ending = { teardown: (act: () => unknown) => ends.unshift(act) }
+    const members = { firstPort: FIRST_PORT, count: PORTS, networks: 2 } as const
+    const places = await startMemberMachine(ending, instance, members)
     const { times, log, tallies, isInOrder } = await playChanges(instance, places)
     const failures = tallies.flatMap(tally => tally.failures)
     const broken = failures.filter(({ member, endedAt }) => !isInOrder(member, endedAt))
@@ -66,24 +66,7 @@ async function closedByKrater({ api }: BenchInstance): Promise<unknown[]> {
   return events.filter(({ repair }) => repair !== null && repair !== undefined)
 }
 
-/** A machine of the tenant's on two networks. @returns the subnets and its addresses there */
-async function startPlaces(ending: Ending, { directory, api }: BenchInstance) {
-  const machine = await createTenantMachine(
-    ending,
-    { api: async () => api, instance: () => instanceId(directory) ?? '' },
-    'members',
-  )
-  const cards = [
-    await machine.standOn('members-0', ['192.168.200.0/24']),
-    await machine.standOn('members-1', ['192.168.201.0/24']),
-  ]
-  const program = join(dirname(process.argv[1] ?? ''), 'members.mjs')
-  const server = machine.start(`import(${JSON.stringify(program)})`, [String(FIRST_PORT), String(PORTS)])
-  if (server.stdout !== null) await once(server.stdout, 'data')
-  return cards.flatMap(({ legs }) => legs)
-}
-
-async function playChanges({ api }: BenchInstance, places: Awaited<ReturnType<typeof startPlaces>>) {
+async function playChanges({ api }: BenchInstance, places: TenantCard['legs']) {
   const call = (method: string, path: string, body?: unknown) =>
     api.request('load-balancer', method, `${BASE}${path}`, body)
   const { subnets } = (await api.request('network', 'GET', '/v2.0/subnets?name=public-subnet')) as {
@@ -124,14 +107,21 @@ async function playChanges({ api }: BenchInstance, places: Awaited<ReturnType<ty
   )
   const times = new Map<string, Times[]>()
   const log: Done[] = []
-  for (let done = 1; done <= CHANGES; done++) {
-    const { kind, change } = balancer.next()
-    const { method, path, body } = change
-    log.push({ at: Date.now(), kind, method, path, body })
-    times.set(kind, [...(times.get(kind) ?? []), await carryOut(change)])
-    if (done % 50 === 0) process.stderr.write(`${done} changes\n`)
+  let stopped: unknown = null
+  try {
+    for (let done = 1; done <= CHANGES; done++) {
+      const { kind, change } = balancer.next()
+      const { method, path, body } = change
+      log.push({ at: Date.now(), kind, method, path, body })
+      times.set(kind, [...(times.get(kind) ?? []), await carryOut(change)])
+      if (done % 50 === 0) process.stderr.write(`${done} changes\n`)
+    }
+  } catch (error) {
+    // What was seen until then counts.
+    stopped = error
   }
   const tallies = await Promise.all(clients.map(end => end()))
+  if (stopped !== null) process.stderr.write(`Stopped: ${String(stopped)}\n`)
   return { times, log, tallies, isInOrder: balancer.isInOrder }
 }
 

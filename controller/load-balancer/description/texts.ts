@@ -76,7 +76,7 @@ const TEXTS: Readonly<Record<string, string>> = {
   'session_persistence.persistence_timeout': 'Seconds for which a client is remembered (UDP and SCTP).',
   'session_persistence.persistence_granularity': 'Netmask that makes clients of one network one (UDP and SCTP).',
   deregistration_delay:
-    'Seconds in which a member that was removed or disabled may finish what is under way; what is left then is closed.',
+    'Seconds in which a member that was removed or disabled, or whose pool serves a listener no longer, may finish what is under way; what is left then is closed.',
   healthmonitor_id: 'Health monitor of the pool; left out when there is none.',
   'pool.listeners': 'Listeners whose default pool it is.',
   'pool.listener_id': 'Listener whose default pool it becomes.',

@@ -1,7 +1,7 @@
 import { l7Changes } from './l7.js'
 import { listenerChanges } from './listeners.js'
 import { memberChanges } from './members.js'
-import { type Change, createModel, type Plan, type Protocol } from './model.js'
+import { type Change, createModel, type Plan, type Pool, type Protocol } from './model.js'
 import { poolChanges } from './pools.js'
 
 const ASKED: ReadonlyMap<Protocol, number> = new Map([
@@ -12,12 +12,12 @@ const ASKED: ReadonlyMap<Protocol, number> = new Map([
 /**
  * A load balancer that changes at random. Clients ask its listeners of ports 80 (HTTP) and 81 (TCP); each of their pools has a member that stays, so
  * that there is always somebody to serve. What by its meaning ends requests (a listener that is deleted or disabled, an L7 policy that refuses) is done
- * to listeners that no client asks, or by rules that no client's request matches.
+ * to listeners that no client asks, or by rules that no client's request matches. When a pool no longer serves such a listener, its members have left it.
  * @param carryOut does one change and waits until it is in effect
  */
 export async function createChangingBalancer(plan: Plan, carryOut: (change: Change) => Promise<unknown>) {
   const model = createModel(plan)
-  const { pools, createPool, createListener, isInOrder } = model
+  const { pools, createPool, createListener, servingPools, leaves, isBack, isInOrder } = model
   for (const [protocol, port] of ASKED) {
     await carryOut(createPool(protocol, false))
     const pool = pools.at(-1)
@@ -26,14 +26,26 @@ export async function createChangingBalancer(plan: Plan, carryOut: (change: Chan
   }
   const kinds = { ...memberChanges(model), ...poolChanges(model), ...listenerChanges(model), ...l7Changes(model) }
   const names = Object.keys(kinds)
+  /** What a change means for the members of pools that serve since then, or no longer. */
+  const following = (change: Change, before: readonly Pool[], from: number): Change => ({
+    ...change,
+    after: async answer => {
+      await change.after?.(answer)
+      const now = servingPools()
+      for (const pool of before)
+        if (!now.includes(pool)) for (const one of pool.members) leaves(pool, one, 'pool', from)
+      for (const pool of now) if (!before.includes(pool)) for (const one of pool.members) isBack(one, 'pool')
+    },
+  })
   return {
     isInOrder,
     /** @returns a change that can be made now, and its kind */
     next: (): { kind: string; change: Change } => {
       for (;;) {
         const kind = names[plan.random(names.length)] ?? ''
+        const before = servingPools()
         const change = kinds[kind]?.() ?? null
-        if (change !== null) return { kind, change }
+        if (change !== null) return { kind, change: following(change, before, Date.now()) }
       }
     },
   }

@@ -34,16 +34,24 @@ export function l7Changes({ random, pools, listeners, pick }: Model): Kinds {
         { action: 'REDIRECT_TO_URL', redirect_url: 'http://other.invalid/' },
         { action: 'REDIRECT_PREFIX', redirect_prefix: 'http://other.invalid/' },
       ])
-      const does = isMatched ? { action: 'REDIRECT_TO_POOL', redirect_pool_id: pool.id } : refusal
+      const poolId = isMatched ? pool.id : null
+      const does = isMatched ? { action: 'REDIRECT_TO_POOL', redirect_pool_id: poolId } : refusal
       const after = (answer: Answer) =>
-        listener.policies.push({ id: answer?.l7policy?.id ?? '', isMatched, ruleIds: [] })
+        listener.policies.push({ id: answer?.l7policy?.id ?? '', isMatched, isEnabled: true, poolId, ruleIds: [] })
       const l7policy = { listener_id: listener.id, position: 1 + random(3), ...does }
       return { method: 'POST', path: '/l7policies', body: { l7policy }, after }
     },
-    'L7 policy changed': () => {
+    'L7 policy moved': () => {
       const chosen = pickPolicy()
-      const l7policy = random(2) === 0 ? { position: 1 + random(3) } : { admin_state_up: random(2) === 0 }
+      const l7policy = { position: 1 + random(3) }
       return chosen && { method: 'PUT', path: `/l7policies/${chosen.policy.id}`, body: { l7policy } }
+    },
+    'L7 policy disabled or enabled': () => {
+      const chosen = pickPolicy()
+      if (chosen === null) return null
+      chosen.policy.isEnabled = !chosen.policy.isEnabled
+      const l7policy = { admin_state_up: chosen.policy.isEnabled }
+      return { method: 'PUT', path: `/l7policies/${chosen.policy.id}`, body: { l7policy } }
     },
     'L7 policy deleted': () => {
       const chosen = pickPolicy()

@@ -22,7 +22,7 @@ export type Pool = {
   isExtra: boolean
 }
 /** A policy that no request of the clients matches may do anything; one that they match sends them to a pool that serves. */
-export type Policy = { id: string; isMatched: boolean; ruleIds: string[] }
+export type Policy = { id: string; isMatched: boolean; isEnabled: boolean; poolId: string | null; ruleIds: string[] }
 export type Listener = {
   id: string
   protocol: Protocol
@@ -31,8 +31,8 @@ export type Listener = {
   isExtra: boolean
   policies: Policy[]
 }
-/** Since when a member is to finish what it has under way, and when it was back. What is left after `delay` seconds is closed. */
-export type Departure = { pool: Pool; from: number; delay: number; until: number }
+/** Since when a member, or its pool with all members, is to finish what it has under way, and when it was back. After `delay` seconds the rest is closed. */
+export type Departure = { of: 'member' | 'pool'; pool: Pool; from: number; delay: number; until: number }
 /** What can be changed in one way each: the change to ask for, or null where there is nothing to change in this way. */
 export type Kinds = Readonly<Record<string, () => Change | null>>
 
@@ -74,17 +74,25 @@ export function createModel({ random, loadBalancerId, places, firstPort, call }:
     weight,
     admin_state_up: isEnabled,
   })
-  const leaves = (pool: Pool, member: Member) => {
+  const leaves = (pool: Pool, member: Member, of: Departure['of'] = 'member', from = Date.now()) => {
     if (!member.isEnabled) return
-    const before = departures.get(nameOf(member)) ?? []
-    departures.set(nameOf(member), [
-      ...before,
-      { pool, from: Date.now(), delay: pool.delay, until: Number.POSITIVE_INFINITY },
-    ])
+    const departure = { of, pool, from, delay: pool.delay, until: Number.POSITIVE_INFINITY }
+    departures.set(nameOf(member), [...(departures.get(nameOf(member)) ?? []), departure])
   }
-  const isBack = (member: Member) => {
-    const last = departures.get(nameOf(member))?.at(-1)
-    if (last) last.until = Date.now()
+  const isBack = (member: Member, of: Departure['of'] = 'member') => {
+    for (const departure of departures.get(nameOf(member)) ?? []) {
+      if (departure.of === of) departure.until = Math.min(departure.until, Date.now())
+    }
+  }
+  /** Pools to which the listeners that clients ask send requests. */
+  const servingPools = (): Pool[] => {
+    const ids = listeners
+      .filter(({ isExtra }) => !isExtra)
+      .flatMap(({ poolId, policies }) => [
+        poolId,
+        ...policies.filter(({ isEnabled, ruleIds }) => isEnabled && ruleIds.length > 0).map(policy => policy.poolId),
+      ])
+    return pools.filter(({ id }) => ids.includes(id))
   }
 
   const createPool = (protocol: Protocol, isExtra: boolean): Change => {
@@ -133,6 +141,7 @@ export function createModel({ random, loadBalancerId, places, firstPort, call }:
     bodyOf,
     leaves,
     isBack,
+    servingPools,
     createPool,
     createListener,
     aDelay,
