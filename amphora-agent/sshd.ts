@@ -1,5 +1,5 @@
 import { closeSync, openSync, readdirSync, readFileSync, readlinkSync, readSync } from 'node:fs'
-import { isStopped } from './process/process-table.js'
+import { isStopped, killIfThere } from './process/process-table.js'
 import { SSHD_PID_FILE } from './protocol/paths.js'
 import type { Repairs } from './reconcile/repairs.js'
 
@@ -24,7 +24,7 @@ export function createSshdWatch(repairs: Repairs): () => void {
     waited = own === null || isServed(TABLES.flatMap(listeningSockets), own) ? 0 : waited + 1
     if (waited < WAITED_LOOKS && !isStopped(pid)) return
     waited = 0
-    process.kill(pid, 'SIGKILL')
+    killIfThere(pid)
     repairs.note('sshd hung: it is killed')
   }
 }

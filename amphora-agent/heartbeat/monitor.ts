@@ -7,7 +7,7 @@ import { planRepair } from '../haproxy/plan-repair.js'
 import { type ProxyRow, parseStat, SHOW_PROXIES } from '../haproxy/stat.js'
 import type { Log } from '../log/log.js'
 import { canonical } from '../network/address.js'
-import { activityOf, childrenOf, identityOf, isStopped } from '../process/process-table.js'
+import { activityOf, childrenOf, identityOf, isStopped, killIfThere } from '../process/process-table.js'
 import type { Desired } from '../protocol/desired.js'
 import { HAPROXY_TRACK_FILE } from '../protocol/paths.js'
 import type { Repairs } from '../reconcile/repairs.js'
@@ -205,7 +205,8 @@ export function startMonitor({
     if (now - silence.idleSince < HUNG_MS && now - silence.since < BUSY_HUNG_MS) return
     repairs.note('HAProxy hung: it is killed and started again')
     silence = null
-    process.kill(pid, 'SIGKILL')
+    // A worker that is stopped does not notice that its master is gone, and keeps its share of new connections.
+    for (const each of processes) killIfThere(each)
   }
 
   const look = (): Promise<void> => {

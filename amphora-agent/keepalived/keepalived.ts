@@ -1,7 +1,7 @@
 import { spawn } from 'node:child_process'
 import { closeSync, openSync } from 'node:fs'
 import type { Log } from '../log/log.js'
-import { childrenOf, isStopped } from '../process/process-table.js'
+import { childrenOf, isStopped, killIfThere } from '../process/process-table.js'
 import { run } from '../process/run.js'
 import { createSupervisor } from '../process/supervisor.js'
 import { waitFor } from '../process/wait.js'
@@ -77,7 +77,7 @@ export function createKeepalived({
     killStopped: () => {
       const pid = supervisor.pid()
       const stopped = pid === null ? [] : [pid, ...childrenOf(pid)].filter(isStopped)
-      for (const each of stopped) process.kill(each, 'SIGKILL')
+      for (const each of stopped) killIfThere(each)
       return stopped.length > 0
     },
     start: async () => {

@@ -1,6 +1,6 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import type { Log } from '../log/log.js'
-import { findByArgument } from '../process/process-table.js'
+import { findByArgument, killIfThere } from '../process/process-table.js'
 
 const RESTART_MS = 1_000
 
@@ -42,20 +42,12 @@ export function watchNetwork(onChange: () => void, log: Log): () => void {
 
   for (const watcher of WATCHERS) {
     // Those of an agent that was killed have nobody to tell.
-    for (const { pid } of findByArgument(watcher.program, 'monitor')) kill(pid)
+    for (const { pid } of findByArgument(watcher.program, 'monitor')) killIfThere(pid)
     start(watcher)
   }
   return () => {
     ended = true
     for (const timer of timers) clearTimeout(timer)
     for (const child of children) child.kill('SIGKILL')
-  }
-}
-
-function kill(pid: number): void {
-  try {
-    process.kill(pid, 'SIGKILL')
-  } catch {
-    // It is gone already.
   }
 }

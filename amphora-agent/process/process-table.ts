@@ -36,6 +36,15 @@ export function activityOf(pid: number): { work: bigint; running: boolean } {
   return activity
 }
 
+/** Tells one that may have ended already. */
+export function killIfThere(pid: number, signal: NodeJS.Signals = 'SIGKILL'): void {
+  try {
+    if (pid > 1) process.kill(pid, signal)
+  } catch {
+    // It is gone already.
+  }
+}
+
 export function childrenOf(pid: number): number[] {
   try {
     return readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').split(' ').filter(Boolean).map(Number)
@@ -57,7 +66,8 @@ export function findByArgument(program: string, argument: string): ProcessIdenti
     const args = argumentsOf(pid)
     if (!args.some(arg => arg.endsWith(program)) || !args.some(arg => arg.startsWith(argument))) continue
     const stat = statOf(pid)
-    if (stat === null || mountNamespace(entry) !== ours) continue
+    // Of one that has other rights than ours it cannot be read, as of HAProxy's worker.
+    if (stat === null || ![ours, null].includes(mountNamespace(entry))) continue
     found.set(pid, { identity: { pid, startTime: stat.startTime }, parent: stat.parent })
   }
   const all = [...found.values()]

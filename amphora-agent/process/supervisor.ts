@@ -1,6 +1,6 @@
 import type { ChildProcess } from 'node:child_process'
 import type { Log } from '../log/log.js'
-import { findByArgument, identityOf, isAlive, type ProcessIdentity } from './process-table.js'
+import { findByArgument, identityOf, isAlive, killIfThere, type ProcessIdentity } from './process-table.js'
 import { waitFor } from './wait.js'
 
 /** How often a process that an earlier agent started is looked at; our own children tell us themselves. */
@@ -97,7 +97,7 @@ export function createSupervisor(supervised: Supervised): Supervisor {
 
   /** Children that outlived their parent would hold its sockets. */
   const killLeftovers = () => {
-    for (const { pid } of findByArgument(program, argument)) kill(pid, 'SIGKILL')
+    for (const { pid } of findByArgument(program, argument)) killIfThere(pid, 'SIGKILL')
   }
 
   return {
@@ -121,7 +121,7 @@ export function createSupervisor(supervised: Supervised): Supervisor {
       wanted = false
       if (restart) clearTimeout(restart)
       restart = null
-      if (running) kill(running.pid, signal)
+      if (running) killIfThere(running.pid, signal)
     },
     replace: () => {
       const replaced = running?.pid ?? null
@@ -135,9 +135,9 @@ export function createSupervisor(supervised: Supervised): Supervisor {
       restart = null
       const process = running
       if (process) {
-        kill(process.pid, 'SIGTERM')
+        killIfThere(process.pid, 'SIGTERM')
         const gone = await waitFor(() => (isAlive(process) ? null : true), { timeoutMs: 5_000 })
-        if (!gone) kill(process.pid, 'SIGKILL')
+        if (!gone) killIfThere(process.pid, 'SIGKILL')
         log.info(`${name} stopped`)
       }
       running = null
@@ -150,13 +150,5 @@ export function createSupervisor(supervised: Supervised): Supervisor {
       if (restart) clearTimeout(restart)
       wanted = false
     },
-  }
-}
-
-function kill(pid: number, signal: NodeJS.Signals): void {
-  try {
-    if (pid > 1) process.kill(pid, signal)
-  } catch {
-    // It is gone already.
   }
 }

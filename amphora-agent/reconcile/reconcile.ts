@@ -57,6 +57,7 @@ export function startReconciler({
   let networkReadAt = Number.NEGATIVE_INFINITY
   let network: Mismatch[] = []
   let askHaproxy = false
+  let wasFull = false
   let waiting = false
   let stopped = false
   let timer: NodeJS.Timeout | null = null
@@ -76,7 +77,8 @@ export function startReconciler({
 
   const compareInto = async (found: Set<Mismatch>) => {
     const { full, cleared } = disk.check()
-    if (cleared) repairs.note('the disk was full: logs and temporary files are emptied')
+    if (cleared || (wasFull && !full)) repairs.note('the disk was full: logs and temporary files are emptied')
+    wasFull = full
     if (full) found.add('disk')
     passOnInitRepairs(repairs)
     watchSshd()

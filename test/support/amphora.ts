@@ -29,7 +29,7 @@ const BOOT: Boot = {
 /** What a program complains of stands in the error, and nowhere else. */
 const CAPTURED = { encoding: 'utf8', stdio: 'pipe' } as const
 
-/** A memory file system on /run, and the agent, started again whenever it ends, as a machine's init would. */
+/** A memory file system on /run, and the agent, started again whenever it ends, as a machine's init would; and with no right to look into others. */
 const INIT = `
 set -e
 mount -t tmpfs -o mode=755 tmpfs /run
@@ -37,7 +37,7 @@ ip link set lo up
 while :; do
   mkdir -p /run/krater
   install -m 600 "$1" /run/krater/boot.json || true
-  "$2" "$3" --boot /run/krater/boot.json & wait $! || true
+  setpriv --bounding-set=-sys_ptrace "$2" "$3" --boot /run/krater/boot.json & wait $! || true
   sleep 0.05
 done
 `

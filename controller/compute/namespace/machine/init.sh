@@ -49,11 +49,18 @@ start_agent() {
   agent=$! unanswered=-6
 }
 
-# The agent asks itself on its socket every 3 s, and touches a file when it has answered. Without its socket it cannot answer.
+# The agent asks itself on its socket every 3 s, and touches a file when it has answered. Without its socket it cannot answer; it makes that
+# again by itself, with all else that somebody may have removed with it.
 agent_hangs() {
-  if [ /run/krater/agent.answered -nt /run/krater/init.looked ]; then unanswered=0; else unanswered=$((unanswered + 1)); fi
+  local stat
+  read -r stat <"/proc/$agent/stat" || return 1
+  [[ ${stat##*) } != [Tt]* ]] || return 0
+  if [ /run/krater/agent.answered -nt /run/krater/init.looked ] && [ -S /run/krater/agent.sock ]; then
+    unanswered=0
+  else
+    unanswered=$((unanswered + 1))
+  fi
   : >/run/krater/init.looked
-  [ -S /run/krater/agent.sock ] || unanswered=$((unanswered + 1))
   [ "$unanswered" -ge 3 ]
 }
 
