@@ -41,15 +41,40 @@ const LEAST_UNLIMITED = 100
 /** More is asked for by name. */
 const MOST_UNLIMITED = 50_000
 
+/**
+ * What each listener gets where the machine cannot give what is asked for, as with one that became smaller: the same part of everything, and no
+ * listener nothing.
+ * @returns the shares, and by what all that is asked for by name is to be multiplied
+ */
+export function scaleDown(limits: MachineLimits, demand: Demand): Shares & { factor: number } {
+  const { connectionLimits, checks } = demand
+  const { named, unlimited, files, byMemory } = budgetOf(limits, demand)
+  const least = connectionLimits.length
+  // A member that joins may then cost a reload.
+  const withChecks = Math.floor((files - checks) / FILES_PER_CONNECTION)
+  const connections = Math.max(least, Math.min(withChecks, byMemory))
+  const factor = Math.min(1, connections / Math.max(1, named + unlimited * LEAST_UNLIMITED))
+  return { total: connections, unlimited: Math.max(1, Math.floor(LEAST_UNLIMITED * factor)), factor }
+}
+
+/** A limit that is to let nobody in stays one, and no other becomes one. */
+export const scaled = (limit: number, factor: number): number =>
+  limit === 0 ? 0 : Math.max(1, Math.floor(limit * factor))
+
+function budgetOf({ openFiles, memoryBytes }: MachineLimits, { connectionLimits, vips }: Demand) {
+  return {
+    named: connectionLimits.filter(limit => limit >= 0).reduce((sum, limit) => sum + limit, 0),
+    unlimited: connectionLimits.filter(limit => limit < 0).length,
+    files: openFiles - FILES_OF_ITS_OWN - PIPES * FILES_PER_PIPE - connectionLimits.length * vips,
+    byMemory: Math.floor((memoryBytes * SHARE_OF_MEMORY - PIPES * BYTES_PER_PIPE) / BYTES_PER_CONNECTION),
+  }
+}
+
 /** @returns the shares, or what is too much, in a sentence with the numbers that fit */
 export function shareConnections(limits: MachineLimits, demand: Demand): Shares | { excess: string } {
-  const { connectionLimits, vips, checks } = demand
-  const named = connectionLimits.filter(limit => limit >= 0).reduce((sum, limit) => sum + limit, 0)
-  const unlimited = connectionLimits.filter(limit => limit < 0).length
-  const listening = connectionLimits.length * vips
-  const files = limits.openFiles - FILES_OF_ITS_OWN - PIPES * FILES_PER_PIPE - listening
+  const { checks } = demand
+  const { named, unlimited, files, byMemory } = budgetOf(limits, demand)
   const reserved = (Math.floor(checks / CHECKS_AT_ONCE) + 1) * CHECKS_AT_ONCE
-  const byMemory = Math.floor((limits.memoryBytes * SHARE_OF_MEMORY - PIPES * BYTES_PER_PIPE) / BYTES_PER_CONNECTION)
   const connections = Math.min(Math.floor((files - reserved) / FILES_PER_CONNECTION), byMemory)
   const left = connections - named
   if (left < unlimited * LEAST_UNLIMITED) {

@@ -67,6 +67,7 @@ export async function checkCapacity(trx: Knex, provider: OfferedProvider, loadBa
 
 /**
  * The object that this transaction has just written, in its response form, if all of its load balancer fits the machines: one statement.
+ * @param raises whether more may be asked for than before: else it is not refused, since it makes nothing worse
  * @throws ApiError 400 with the numbers that fit
  */
 export async function selectFitting(
@@ -75,10 +76,11 @@ export async function selectFitting(
   loadBalancerId: string,
   resource: Resource,
   id: string,
+  raises = true,
 ): Promise<Presented> {
   const beside = capacityOf(provider, loadBalancerId)
   const [object] = await selectObjects<Capacity | null>(trx, resource, { where: condition('o.id = ?', id), beside })
   if (object === undefined) throw new Error(`A ${resource.label} vanished while its load balancer was held`)
-  refuseExcess(object.beside ?? null)
+  if (raises) refuseExcess(object.beside ?? null)
   return object
 }

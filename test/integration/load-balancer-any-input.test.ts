@@ -12,7 +12,6 @@ import { readTree } from '../../controller/load-balancer/read-tree.js'
 import { ROUTE_RIGHTS, type Route } from '../../controller/load-balancer/rights.js'
 import type { LoadBalancerTree } from '../../controller/load-balancer/tree.js'
 import { renderDesired } from '../../controller/provider/amphora/rendering/desired.js'
-import { ProvisioningFault } from '../../controller/provider/provider.js'
 import { arbitraryOf, attemptUntilDone, wellFormed } from '../support/arbitrary-input.js'
 import { asOneFile, checkWithHaproxy } from '../support/haproxy.js'
 import { factsFor } from '../support/injection-scene.js'
@@ -29,15 +28,10 @@ const TLS_REFERENCES = [
 /** Mostly unset: what only some providers and protocols have would else end most requests. */
 const NOTHING = [null, null, null, null]
 
-/** @returns null when nothing is served, or more connections are asked for than the machine gives */
+/** @returns null when nothing is served */
 function textFor(tree: LoadBalancerTree): string | null {
-  try {
-    const wanted = { ...tree, change: 'update' as const, topology: 'ACTIVE_STANDBY' as const }
-    return renderDesired(wanted, factsFor(tree)).haproxy?.text ?? null
-  } catch (error) {
-    if (error instanceof ProvisioningFault && error.code === 'machine-too-small') return null
-    throw error
-  }
+  const wanted = { ...tree, change: 'update' as const, topology: 'ACTIVE_STANDBY' as const }
+  return renderDesired(wanted, factsFor(tree)).haproxy?.text ?? null
 }
 
 type Spare = { pool: string; flavorProfile: string; flavor: string; zoneProfile: string; zone: string }

@@ -375,6 +375,11 @@ t.test('what the machines cannot give is refused before it is stored, with the n
     api.ask('PUT', `/v2/lbaas/listeners/${third}`, { listener: { connection_limit } })
   t.match(await limit(9_100), { status: 400, body: { faultstring: /fit/ } })
   t.match(await api.ask('GET', `/v2/lbaas/listeners/${third}`), { body: { listener: { connection_limit: 8_750 } } })
+  const smaller = { id: randomUUID(), load_balancer_id: id, status: 'ALLOCATED' }
+  await api.database('amphora').insert({ ...smaller, limits: JSON.stringify({ ...largest, openFiles: 4_000 }) })
+  t.equal((await limit(8_700)).status, 200, 'less than before is never refused, though it is still too much')
+  t.equal((await limit(8_701)).status, 400)
+  await api.database('amphora').where({ id: smaller.id }).delete()
   t.equal((await limit(0)).status, 200)
 
   const members = (count: number, first = 0) =>

@@ -164,7 +164,11 @@ t.test('maxconn is what was asked for, and what the machine gives to the rest', 
   t.same(limits([-1, 20], 20_000), [9_149, 9_129, 20])
   t.same(limits([-1, -1, -1], 20_000), [9_148, 3_049, 3_049, 3_049], 'one that is full leaves the others theirs')
   t.same(limits([-1, 60_000], 1_048_576), [314_172, 50_000, 60_000])
-  t.throws(() => limits([50_000, 1], 20_000), { code: 'machine-too-small', message: /50001.*9149 in all fit/ })
+  const [total = 0, ...each] = limits([50_000, 25_000, 1, 0], 20_000)
+  t.ok(total <= 9_999 && total > 8_000, `what exceeds the machine is scaled down to ${total}`)
+  const [most = 0, half = 0] = each
+  t.ok(Math.abs(most - 2 * half) <= 1 && most + half <= total, 'all by the same factor')
+  t.same(each.slice(2), [1, 1], 'and nothing to nothing')
   t.same(limits([0], 20_000), [9_149, 1])
   const closed = renderDesired(aTree({ listeners: [aListener(1, { connectionLimit: 0 })] }), someFacts())
   t.match(closed.haproxy?.text, /^ {4}tcp-request connection reject$/m, 'nobody, not everybody')

@@ -54,7 +54,14 @@ async function update(service: Service, { caller, right, params, queryString, re
     refuseUnsupported(enabledProvider(providers, changed.provider), healthMonitor, values)
     await touchPool(trx, changed, found.pool_id)
     await updateObject(trx, changed, healthMonitor, found.id, columnsOf(healthMonitor, values))
-    return selectFitting(trx, enabledProvider(providers, changed.provider), changed.id, healthMonitor, found.id)
+    return selectFitting(
+      trx,
+      enabledProvider(providers, changed.provider),
+      changed.id,
+      healthMonitor,
+      found.id,
+      body.admin_state_up === true,
+    )
   })
   return objectAnswer(200, healthMonitor, object)
 }

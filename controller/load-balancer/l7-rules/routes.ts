@@ -86,7 +86,14 @@ async function update(service: Service, { caller, right, params, queryString, re
     const values = { ...body, ...completeRule({ type, compare_type, key, value }) }
     refuseUnsupported(enabledProvider(providers, changed.provider), l7Rule, values)
     await updateObject(trx, changed, l7Rule, found.id, columnsOf(l7Rule, values))
-    return selectFitting(trx, enabledProvider(providers, changed.provider), changed.id, l7Rule, found.id)
+    return selectFitting(
+      trx,
+      enabledProvider(providers, changed.provider),
+      changed.id,
+      l7Rule,
+      found.id,
+      body.admin_state_up === true,
+    )
   })
   return objectAnswer(200, l7Rule, object)
 }

@@ -21,6 +21,15 @@ import { storeObjects } from '../store.js'
 import { listener } from './resource.js'
 import { checkPoolProtocol, completeListenerUpdate, type StoredListener } from './rules.js'
 
+/** Whether an update may ask more of the machines; -1 asks for a part of what is left, so any other limit may be more. */
+const raisesDemand = (stored: Record<string, unknown>, values: Record<string, unknown>): boolean => {
+  const { connection_limit: limit = stored.connection_limit, admin_state_up, default_pool_id } = values
+  const had = Number(stored.connection_limit)
+  const raisesLimit = limit !== had && (had < 0 || Number(limit) < 0 || Number(limit) > had)
+  const serves = admin_state_up === true && stored.admin_state_up !== true
+  return raisesLimit || serves || (typeof default_pool_id === 'string' && default_pool_id !== stored.default_pool_id)
+}
+
 const bodyOfUpdate = updateSchema(listener)
 
 export function listenerRoutes(service: Service): Routes {
@@ -85,7 +94,7 @@ async function update(service: Service, call: Call) {
     await checkFit(trx, changed.id, provider, { listeners: [{ allowed_cidrs }], pools: [] })
     refuseUnsupported(provider, listener, values)
     await updateObject(trx, changed, listener, found.id, columnsOf(listener, values))
-    return selectFitting(trx, provider, changed.id, listener, found.id)
+    return selectFitting(trx, provider, changed.id, listener, found.id, raisesDemand(stored, values))
   })
   return objectAnswer(200, listener, object)
 }

@@ -90,7 +90,14 @@ async function update(service: Service, call: Call) {
     refuseUnsupported(enabledProvider(providers, changed.provider), pool, values)
     await updateObject(trx, changed, pool, found.id, columnsOf(pool, values))
     await touchListenersOf(trx, changed, found.id)
-    return selectFitting(trx, enabledProvider(providers, changed.provider), changed.id, pool, found.id)
+    return selectFitting(
+      trx,
+      enabledProvider(providers, changed.provider),
+      changed.id,
+      pool,
+      found.id,
+      given.admin_state_up === true,
+    )
   })
   return objectAnswer(200, pool, object)
 }

@@ -23,9 +23,11 @@ import { deletePorts, type MachineParts, machineColumns, makeMachine } from './m
 import type { Observed } from './observed.js'
 import type { Step } from './plan.js'
 import { restartLimit } from './plan-unreachable.js'
+import { shortageOf } from './rendering/haproxy-model.js'
 import { interfaceName } from './rendering/interfaces.js'
 import { type RestartLimits, takeRestart } from './restart-limiter.js'
 import { withTimeLimit } from './time-limit.js'
+import { limitsOf } from './wanted-state.js'
 
 export type AmphoraParts = MachineParts & { database: Database; restartLimits: RestartLimits; log: Logger }
 
@@ -287,7 +289,7 @@ function executorOf(kind: Kind): Executor<Kind> {
 }
 
 async function apply(acting: Acting, { amphoraId, desired }: { amphoraId: string; desired: Desired }): Promise<void> {
-  const { parts, claim, seen, held, note } = acting
+  const { parts, claim, tree, seen, held, note } = acting
   held()
   const applied = await applyDesired(parts, claim, targetOf(parts, seen, amphoraId), desired)
   await updateAmphora(parts.database, claim, amphoraId, {
@@ -297,7 +299,16 @@ async function apply(acting: Acting, { amphoraId, desired }: { amphoraId: string
   })
   const { transition, reason } = applied
   if (transition === 'unchanged') return
-  note({ amphora_id: amphoraId, deed: 'configured', how: transition, ...(reason === '' ? {} : { reason }) })
+  const shortage = shortageIn(tree, seen, amphoraId)
+  if (shortage !== null) parts.log.warn({ amphora: amphoraId, loadBalancer: claim.id }, shortage)
+  const why = [reason, shortage].filter(Boolean).join('; ')
+  note({ amphora_id: amphoraId, deed: 'configured', how: transition, ...(why === '' ? {} : { reason: why }) })
+}
+
+/** An amphora that is too small gives every listener a part of what it should have. */
+function shortageIn(tree: LoadBalancerTree, { amphorae }: Observed, amphoraId: string): string | null {
+  const amphora = amphorae.find(({ id }) => id === amphoraId)
+  return amphora === undefined ? null : shortageOf(tree, limitsOf(amphora))
 }
 
 /** What the drain of an amphora cost, when it cost anything. */

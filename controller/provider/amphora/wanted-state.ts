@@ -43,7 +43,7 @@ export function desiredOf(
     amphoraId: amphora.id,
     fence,
     haproxyVersion: agent.haproxyVersion,
-    limits: agent.limits ?? UNTOLD,
+    limits: limitsOf(amphora),
     ...haproxy,
     cards: cardsOf(tree, seen, amphora),
     pair: priority === null ? null : { priority, vrrpAddress: own, peers },
@@ -100,5 +100,9 @@ function cardsOf(tree: LoadBalancerTree, seen: Observed, amphora: AmphoraSight):
 
 /** Of the machine of an agent that does not tell: what containers often get. */
 const UNTOLD: MachineLimits = { openFiles: 20_000, memoryBytes: 2 * 1024 ** 3 }
+
+/** What the machine of an amphora gives. */
+export const limitsOf = ({ agent }: AmphoraSight): MachineLimits =>
+  (agent.state === 'answers' ? agent.limits : undefined) ?? UNTOLD
 
 const DEFAULT_MTU = 1500

@@ -7,9 +7,15 @@ import {
   HAPROXY_SOCKET_LINE,
   HAPROXY_USER,
 } from '../../../../amphora-agent/protocol/paths.js'
-import { PIPES, type Shares, shareConnections } from '../../../load-balancer/capacity.js'
+import {
+  type Demand,
+  type MachineLimits,
+  PIPES,
+  scaleDown,
+  scaled,
+  shareConnections,
+} from '../../../load-balancer/capacity.js'
 import type { ListenerNode, LoadBalancerTree, PoolNode } from '../../../load-balancer/tree.js'
-import { ProvisioningFault } from '../../provider.js'
 import { type BackendModel, renderBackend } from './backend.js'
 import type { AmphoraFacts } from './facts.js'
 import { type FrontendModel, frontendModel } from './frontend.js'
@@ -54,7 +60,9 @@ export function haproxyModel(tree: LoadBalancerTree, facts: AmphoraFacts): Rende
   const pools = new Map(tree.pools.filter(isWanted).map(pool => [pool.id, pool]))
 
   const abilities = { addsServersWithCookies: isAtLeast(facts.haproxyVersion, [3, 0]) }
-  const shares = sharesOf(tree, listeners, pools, facts)
+  const demand = demandOf(tree, listeners, pools)
+  const fitting = shareConnections(facts.limits, demand)
+  const shares = 'excess' in fitting ? scaleDown(facts.limits, demand) : { ...fitting, factor: 1 }
   const frontendModels: ListenerModel[] = []
   const frontends: Frontend[] = []
   const backendModels: BackendModel[] = []
@@ -62,7 +70,8 @@ export function haproxyModel(tree: LoadBalancerTree, facts: AmphoraFacts): Rende
   const objects: ObjectTable = { listeners: listeners.map(listener => listener.id), pools: [] }
   for (const listener of listeners) {
     const defaultPool = listener.defaultPoolId === null ? undefined : pools.get(listener.defaultPoolId)
-    const maxconn = listener.connectionLimit < 0 ? shares.unlimited : listener.connectionLimit
+    const { connectionLimit } = listener
+    const maxconn = connectionLimit < 0 ? shares.unlimited : scaled(connectionLimit, shares.factor)
     const model = frontendModel(tree, listener, defaultPool, maxconn)
     frontendModels.push({ ...model, l7: l7Model(listener, pools) })
     frontends.push({ name: listener.id, maxconn: Number(textOf(model.maxconn)) })
@@ -94,22 +103,25 @@ export function haproxyModel(tree: LoadBalancerTree, facts: AmphoraFacts): Rende
   return { model, frontends, backends, objects }
 }
 
-/** @throws ProvisioningFault when the machine cannot give what is asked for */
-function sharesOf(
+/** What an amphora with these limits cannot give of what is asked for, in a sentence; null when it gives all. Pure. */
+export function shortageOf(tree: LoadBalancerTree, limits: MachineLimits): string | null {
+  const pools = new Map(tree.pools.filter(isWanted).map(pool => [pool.id, pool]))
+  const shares = shareConnections(limits, demandOf(tree, tree.listeners.filter(isWanted), pools))
+  return 'excess' in shares ? shares.excess : null
+}
+
+function demandOf(
   tree: LoadBalancerTree,
   listeners: readonly ListenerNode[],
   pools: ReadonlyMap<string, PoolNode>,
-  { limits }: AmphoraFacts,
-): Shares {
+): Demand {
   const checks = listeners
     .flatMap(listener => servingPools(listener, pools))
     .filter(({ healthMonitor }) => healthMonitor !== null && isWanted(healthMonitor))
     .reduce((sum, { members }) => sum + members.filter(({ change }) => change !== 'delete').length, 0)
-  const shares = shareConnections(limits, {
+  return {
     connectionLimits: listeners.map(({ connectionLimit }) => connectionLimit),
     vips: 1 + tree.additionalVips.length,
     checks,
-  })
-  if ('excess' in shares) throw new ProvisioningFault('machine-too-small', shares.excess)
-  return shares
+  }
 }
