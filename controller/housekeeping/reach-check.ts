@@ -57,14 +57,18 @@ async function ask({ database, agents, masterKey }: ReachCheck, { id, address, w
   if (isReached !== wasReached) await recordReach(database, id, isReached)
 }
 
-/** One whose replacement the restart limiter put off keeps to its back-off. */
+/**
+ * While an amphora is silent too, a network that is dead says nothing about it: only what is heard and still out of reach has a broken way in.
+ * One whose replacement the restart limiter put off keeps to its back-off.
+ */
 async function askForLooks({ database, staleAfterSeconds, replaceAfterSeconds }: ReachCheck): Promise<string[]> {
   const { rows } = await database.raw(
     `UPDATE load_balancer lb SET recheck_at = now(), retry_at = least(lb.retry_at, now())
       WHERE (lb.retry_at IS NULL OR lb.fault->>'code' = 'amphora-unreachable')
         AND EXISTS (SELECT FROM amphora a JOIN amphora_health h ON h.amphora_id = a.id
                      WHERE a.load_balancer_id = lb.id AND a.status = 'ALLOCATED' AND a.replace_generation IS NULL
-                       AND a.unreachable_since < now() - :replaceAfter * interval '1 second'
+                       AND greatest(a.unreachable_since, h.heard_since) < now() - :replaceAfter * interval '1 second'
+                       AND a.unreachable_since IS NOT NULL
                        AND h.last_seen > now() - :staleAfter * interval '1 second')
       RETURNING lb.id, pg_notify(:channel, lb.id::text)`,
     { replaceAfter: replaceAfterSeconds, staleAfter: staleAfterSeconds, channel: WAKE_CHANNEL },

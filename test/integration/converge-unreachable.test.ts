@@ -83,6 +83,30 @@ t.test('an amphora that cannot be reached', async t => {
     t.equal(await db('amphora_restart').where({ amphora_id: amphora }).first('amphora_id').then(Boolean), true)
   })
 
+  await t.test('is not replaced for the time in which the network was dead', async t => {
+    const { scene, provider, amphora } = await createSettled(t)
+    const { agents } = scene.world.enter()
+    const reach = {
+      database: db,
+      agents,
+      masterKey: Buffer.alloc(32, 7),
+      staleAfterSeconds: 15,
+      replaceAfterSeconds: 60,
+    }
+    scene.world.cut(amphora)
+    await scene.hear(1)
+    await db('amphora_health').where({ amphora_id: amphora }).update({ heard_since: db.fn.now() })
+    const unreachableSince = db.raw(`now() - interval '300 seconds'`)
+    await db('amphora').where({ id: amphora }).update({ unreachable_since: unreachableSince, checked_at: db.fn.now() })
+    await checkReach({ ...reach, log })
+    t.equal((await db('load_balancer').where({ id: scene.id }).first()).recheck_at, null)
+    await scene.change()
+    t.match(await scene.attempt(provider), { code: 'amphora-unreachable', message: /is heard/ })
+    scene.world.cut(amphora, false)
+    await expectSettled(t, scene, provider)
+    t.same(await scene.amphoraIds(), [amphora])
+  })
+
   await t.test('is found although nobody changes anything', async t => {
     const { scene, amphora } = await createSettled(t)
     const { agents } = scene.world.enter()

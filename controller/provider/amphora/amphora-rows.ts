@@ -21,7 +21,8 @@ export async function readAmphorae(database: Database, claim: Claim): Promise<Am
             a.applied_generation AS "appliedGeneration", a.applied_sha256 AS "appliedSha256",
             extract(epoch FROM now() - greatest(h.last_seen, a.updated_at, a.created_at))::float8 AS "silentSeconds",
             extract(epoch FROM now() - h.last_seen)::float8 AS "heardSeconds",
-            coalesce(extract(epoch FROM now() - a.unreachable_since), 0)::float8 AS "unreachableSeconds",
+            CASE WHEN a.unreachable_since IS NULL THEN 0
+                 ELSE extract(epoch FROM now() - greatest(a.unreachable_since, h.heard_since)) END::float8 AS "unreachableSeconds",
             coalesce(extract(epoch FROM now() - h.mismatched_since), 0)::float8 AS "mismatchedSeconds",
             coalesce((h.needs_apply OR h.mismatched_since > coalesce(a.updated_at, a.created_at)) AND h.last_seen > a.updated_at, false) AS "needsApply",
             a.replace_generation IS NOT NULL AS replacing, coalesce(h.vrrp_master, false) AS "heldVip"

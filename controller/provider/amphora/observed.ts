@@ -18,7 +18,7 @@ export type AmphoraRow = {
   silentSeconds: number
   /** Seconds since its last heartbeat; null when there was none. */
   heardSeconds: number | null
-  /** How long its agent has been out of reach; 0 when it was reached last time. */
+  /** How long its agent has been out of reach while it was heard without a gap; 0 when it was reached last time. */
   unreachableSeconds: number
   /** For how long something has been amiss on it that it cannot repair; 0 when nothing is. */
   mismatchedSeconds: number
