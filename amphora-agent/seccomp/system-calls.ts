@@ -216,6 +216,11 @@ const OTHER_CALLS = {
   listxattr: [194, 11],
   llistxattr: [195, 12],
   flistxattr: [196, 13],
+  // With these keepalived follows the file by which the agent tells it that HAProxy serves.
+  inotify_init: [253, null],
+  inotify_init1: [294, 26],
+  inotify_add_watch: [254, 27],
+  inotify_rm_watch: [255, 28],
   memfd_create: [319, 279],
   mincore: [27, 232],
   munlockall: [152, 231],

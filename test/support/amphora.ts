@@ -12,6 +12,8 @@ import type { Desired } from '../../amphora-agent/protocol/desired.js'
 import { createFrameDecoder, encodeFrame } from '../../amphora-agent/protocol/frames.js'
 import { type Beat, decodeDatagram, type Report } from '../../amphora-agent/protocol/heartbeat.js'
 import type { AgentError, Answer, ApplyResult, ResultOf } from '../../amphora-agent/protocol/messages.js'
+import { seccompLauncher } from '../../amphora-agent/seccomp/launcher.js'
+import { MACHINE_RULES } from '../../amphora-agent/seccomp/rules.js'
 
 export const HEARTBEAT_PORT = 5555
 
@@ -29,7 +31,10 @@ const BOOT: Boot = {
 /** What a program complains of stands in the error, and nowhere else. */
 const CAPTURED = { encoding: 'utf8', stdio: 'pipe' } as const
 
-/** A memory file system on /run, and the agent, started again whenever it ends, as a machine's init would; and with no right to look into others. */
+/**
+ * A memory file system on /run, and the agent, started again whenever it ends, as a machine's init would; with no right to look into others, and
+ * with the machine's filter of system calls on it and all that it starts.
+ */
 const INIT = `
 set -e
 mount -t tmpfs -o mode=755 tmpfs /run
@@ -37,7 +42,7 @@ ip link set lo up
 while :; do
   mkdir -p /run/krater
   install -m 600 "$1" /run/krater/boot.json || true
-  setpriv --bounding-set=-sys_ptrace "$2" "$3" --boot /run/krater/boot.json & wait $! || true
+  setpriv --bounding-set=-sys_ptrace perl "$2" "$3" "$4" --boot /run/krater/boot.json & wait $! || true
   sleep 0.05
 done
 `
@@ -62,6 +67,7 @@ export async function createAmphora() {
     logLevel: 'error',
   })
   writeFileSync(join(directory, 'boot.json'), JSON.stringify(BOOT), { mode: 0o600 })
+  writeFileSync(join(directory, 'seccomp.pl'), seccompLauncher(MACHINE_RULES, process.arch))
   const namespaces = ['--net', '--mount', '--pid', '--fork', '--kill-child', '--mount-proc']
   const init = [
     'bash',
@@ -69,6 +75,7 @@ export async function createAmphora() {
     INIT,
     'init',
     join(directory, 'boot.json'),
+    join(directory, 'seccomp.pl'),
     process.execPath,
     join(directory, 'agent.cjs'),
   ]

@@ -67,9 +67,6 @@ call('perf_event_open', 0, 0, 0, 0, 0);
 call('io_uring_setup', 0, 0);
 call('userfaultfd', 0);
 call('fanotify_init', 0, 0);
-# Of these the host's root and every amphora's have a few together.
-call('inotify_init', 0);
-call('inotify_init1', 0);
 call('quotactl', 0, 0, 0, 0);
 call('personality', 0x0040000);
 # The machine itself.
