@@ -1,6 +1,6 @@
 import { FloodError } from '../http/errors.js'
 import { siteOf } from '../http/trusted-proxies.js'
-import { createFairQueue } from '../process/fair-queue.js'
+import { createFairQueue, type Place } from '../process/fair-queue.js'
 import { computationsAtOnce } from '../process/thread-pool.js'
 import { outsideTurn } from '../process/turn.js'
 import { createLockOut, type Login } from './lock-out.js'
@@ -35,8 +35,8 @@ const MOST_WAITING = 1024
 const MOST_WAITING_PER_LANE = 32
 
 /**
- * Sites that logins come from take turns, and the sources and accounts of one site. A user who has logged in from there before has turns of its own: a flood from
- * behind the same address does not delay it.
+ * Sites that logins come from take turns, and in one site its sources, or the accounts when it is one address. A user who has logged in from there before has
+ * turns of its own: a flood from behind the same address does not delay it.
  */
 export function createLogins(options: LoginOptions, now: () => number = () => performance.now()): Logins {
   const rounds = options.password_hash_rounds
@@ -80,11 +80,7 @@ export function createLogins(options: LoginOptions, now: () => number = () => pe
       refuseLocked(login)
       return outsideTurn(async () => {
         const userId = lockOut.userOf(login)
-        const leave = await queue.enter(
-          userId === undefined
-            ? [`source ${siteOf(login.source)}`, `${login.source} ${login.account}`]
-            : [`user ${userId}`, ''],
-        )
+        const leave = await queue.enter(userId === undefined ? placeOf(login) : [`user ${userId}`, ''])
         try {
           // Others that waited with it may have failed meanwhile.
           refuseLocked(login)
@@ -98,4 +94,10 @@ export function createLogins(options: LoginOptions, now: () => number = () => pe
       })
     },
   }
+}
+
+/** Names of accounts cost nothing, so one source must not have a turn for each in a site that it shares with others. */
+function placeOf({ source, account }: Login): Place {
+  const site = siteOf(source)
+  return [`source ${site}`, site === source ? account : source]
 }

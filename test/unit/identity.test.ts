@@ -1,3 +1,4 @@
+import { EventEmitter, once } from 'node:events'
 import fc from 'fast-check'
 import t from 'tap'
 import { configurationSchema } from '../../controller/config/schema.js'
@@ -150,6 +151,34 @@ t.test('whoever has many IPv6 networks of one site takes no more turns of logins
   const refused = (await Promise.allSettled(flood)).filter(({ status }) => status === 'rejected')
   t.ok(refused.length > 1_000, `${refused.length} are refused`)
   t.same(await Promise.all(others), [{ userId: '192.0.2.1' }, { userId: '2001:db8:8::1' }])
+})
+
+t.test('whoever tries many accounts takes no turns of logins from the rest of its site', async t => {
+  const { identity } = configurationSchema.parse({})
+  const logins = createLogins(identity)
+  const held = new EventEmitter()
+  const attempt = (account: string, address: string) =>
+    logins.attempt({ account, source: sourceOf(address) }, async () => {
+      await once(held, 'let go')
+      return { userId: account }
+    })
+  const flood = (from: number) =>
+    Array.from({ length: 100 }, (_, index) => attempt(`guessed ${from + index}`, '2001:db8:7:1::1'))
+  const guesses = flood(0)
+  const other = attempt('demo', '2001:db8:7:2::1')
+  guesses.push(...flood(100))
+  const ended = Promise.allSettled(guesses)
+  let isOver = false
+  const all = Promise.allSettled([other, ended]).finally(() => {
+    isOver = true
+  })
+  while (!isOver) {
+    await new Promise(setImmediate)
+    held.emit('let go')
+  }
+  await all
+  t.same(await other, { userId: 'demo' })
+  t.ok((await ended).some(({ status }) => status === 'rejected'))
 })
 
 /** Who waits in the queue while one, who is let out at last, is in. @returns the order in which they were let in, and who was refused */
