@@ -106,6 +106,20 @@ t.test('names that nobody may have, and those of others', async t => {
   const subject = parseDistinguishedName('CN=localhost')
   t.match(refusalOfNames(policy, 'c', { subject, alternativeNames: [] }), /localhost is reserved/)
   t.equal(refusalOfNames(policy, 'c', { subject: parseDistinguishedName('CN=A person'), alternativeNames: [] }), null)
+  const named = (dn: string) =>
+    refusalOfNames(policy, 'c', { subject: parseDistinguishedName(dn), alternativeNames: [] })
+  for (const dn of ['CN=my_web.shop.example', 'CN=WWW.shop.example.', 'emailAddress=web@shop.example,CN=A person']) {
+    t.match(named(dn), /belongs to another project/, dn)
+  }
+  t.match(named('CN=w*.shop.example'), /has a wildcard that is no whole label/, 'OpenSSL takes it for www')
+  for (const value of [
+    'https://www.shop.example./',
+    'sip:shop.example',
+    'sips:a;b=c@shop.example:5061;transport=tcp',
+  ]) {
+    t.match(refusal('c', { kind: 'uri', value }), /belongs to another project/, value)
+  }
+  t.equal(refusal('c', { kind: 'uri', value: 'urn:uuid:f81d4fae-7dec-11d0-a765-00a0c91e6bf6' }), null)
   t.equal(refusal('a', dns('www.shop.example'), dns('*.shop.example')), null)
   t.match(refusal('c', dns('www.shop.example')), /belongs to another project/)
   t.match(refusal('b', dns('*.shop.example')), /belongs to another project/)

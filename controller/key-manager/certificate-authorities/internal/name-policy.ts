@@ -3,7 +3,6 @@ import ipaddr from 'ipaddr.js'
 import { getPublicSuffix } from 'tldts'
 import type { Configuration } from '../../../config/schema.js'
 import type { CertificateRequest } from '../../../x509/certificate-request.js'
-import { isDnsName } from '../../../x509/general-names.js'
 
 /** What operators say of names; each stands for itself and all below it, an address range for all in it. */
 export type NamePolicy = Pick<
@@ -15,6 +14,11 @@ export type NamePolicy = Pick<
 export const OWN_HOST = ['localhost', 'localdomain', '127.0.0.0/8', '::1/128']
 
 const COMMON_NAME = '2.5.4.3'
+const EMAIL_ADDRESS = '1.2.840.113549.1.9.1'
+/** Clients also take common names for hosts that no alternative name may be: with underscores, or with a star for a part of a label. */
+const LIKE_A_HOST = /^[a-z0-9._*-]+$/i
+/** The host of these follows without slashes, behind a user or not, before parameters. */
+const WITHOUT_SLASHES = /^(?:sips?|xmpp|im|pres):(?!\/\/)(?:.*@)?([^;?/]*).*$/i
 
 /** Why a project gets no certificate for a name, as a sentence; null when it may have all that it asks for. Pure. */
 export function refusalOfNames(
@@ -24,6 +28,7 @@ export function refusalOfNames(
 ): string | null {
   const own = namesOf(policy, projectId)
   for (const name of namesIn(request)) {
+    if (withoutStar(name).includes('*')) return `The name ${name} has a wildcard that is no whole label.`
     if (isOfAnother(policy, projectId, name)) return `The name ${name} belongs to another project.`
     if (own.length > 0 && !own.some(each => covers(each, name))) {
       return `The name ${name} is none of those that the project may have: ${own.join(', ')}.`
@@ -52,16 +57,24 @@ function isOfAnother({ project_names }: NamePolicy, projectId: string, name: str
   return (longest.length > 0 && !longest.some(entry => isOwn(entry.name))) || !matched.every(isOwn)
 }
 
-/** Hosts and addresses that a request names, in lower case. */
+/** Hosts and addresses that a request names, in lower case, without a dot at the end. */
 function namesIn({ subject, alternativeNames }: Pick<CertificateRequest, 'subject' | 'alternativeNames'>): string[] {
-  const common = subject
-    .flat()
-    .filter(({ type, value }) => type === COMMON_NAME && (isDnsName(value) || isIP(value) !== 0))
-  const hosts = alternativeNames.map(({ kind, value }) => {
-    if (kind === 'uri') return new URL(value).hostname.replace(/^\[|\]$/g, '')
-    return kind === 'email' ? value.slice(value.lastIndexOf('@') + 1) : value
+  const ofSubject = subject.flat().map(({ type, value }) => {
+    if (type === EMAIL_ADDRESS) return hostOfEmail(value)
+    return type === COMMON_NAME && (LIKE_A_HOST.test(value) || isIP(value) !== 0) ? value : ''
   })
-  return [...common.map(({ value }) => value), ...hosts].filter(name => name !== '').map(name => name.toLowerCase())
+  const others = alternativeNames.map(({ kind, value }) => {
+    if (kind === 'uri') return hostOfUri(value)
+    return kind === 'email' ? hostOfEmail(value) : value
+  })
+  return [...ofSubject, ...others].map(name => name.toLowerCase().replace(/\.$/, '')).filter(name => name !== '')
+}
+
+const hostOfEmail = (address: string): string => address.slice(address.lastIndexOf('@') + 1)
+
+function hostOfUri(uri: string): string {
+  const slashed = uri.replace(WITHOUT_SLASHES, 'x://$1')
+  return new URL(URL.canParse(slashed) ? slashed : uri).hostname.replace(/^\[|\]$/g, '')
 }
 
 const withoutStar = (name: string): string => name.replace(/^\*\./, '')
