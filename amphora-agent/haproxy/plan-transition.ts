@@ -97,7 +97,8 @@ function wayTo(applied: HaproxyPart | null, wanted: HaproxyPart | null, facts: H
     for (const { name } of oldServers.values()) removed.push(silent(`set server ${backend.name}/${name} state maint`))
   }
   for (const name of before.keys()) return { kind: 'reload', reason: `backend ${name} is gone` }
-  return { kind: 'runtime', commands: [...added, ...changed, ...removed] }
+  const stays = changed.filter(command => !takesOut(command))
+  return { kind: 'runtime', commands: [...added, ...stays, ...changed.filter(takesOut), ...removed] }
 }
 
 /** HAProxy reads a line into a buffer of 16 KiB. */
@@ -110,13 +111,13 @@ const MOST_OF_A_LINE = 8_000
 export function linesOf(commands: readonly RuntimeCommand[]): RuntimeCommand[] {
   const lines: { commands: RuntimeCommand[]; length: number; takesOut: boolean }[] = []
   for (const command of commands) {
-    const takesOut = command.text.endsWith(' state maint')
     const last = lines.at(-1)
-    const fits = last !== undefined && last.takesOut === takesOut && last.length + command.text.length < MOST_OF_A_LINE
+    const fits =
+      last !== undefined && last.takesOut === takesOut(command) && last.length + command.text.length < MOST_OF_A_LINE
     if (fits) {
       last.commands.push(command)
       last.length += command.text.length + 1
-    } else lines.push({ commands: [command], length: command.text.length, takesOut })
+    } else lines.push({ commands: [command], length: command.text.length, takesOut: takesOut(command) })
   }
   return lines.map(line => ({
     text: line.commands.map(({ text }) => text).join(';'),
@@ -126,6 +127,8 @@ export function linesOf(commands: readonly RuntimeCommand[]): RuntimeCommand[] {
       .trimEnd(),
   }))
 }
+
+const takesOut = ({ text }: RuntimeCommand): boolean => text.endsWith(' state maint')
 
 const limitsOf = ({ frontends }: HaproxyPart) => new Map(frontends.map(({ name, maxconn }) => [name, maxconn]))
 

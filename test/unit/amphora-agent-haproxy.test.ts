@@ -68,6 +68,11 @@ t.test('commands for a server that', t => {
     'set server p:l/m1 state maint',
     'set server p:l/m2 state maint',
   ])
+  t.strictSame(
+    texts([server(1), server(2, { disabled: true })], [server(1, { disabled: true }), server(2)]),
+    ['set server p:l/m2 state ready', 'set server p:l/m1 state maint'],
+    'takes over, before the other one stops to serve',
+  )
   t.end()
 })
 
