@@ -436,10 +436,8 @@ t.test('what an amphora cannot repair lowers the operating status, and leads to 
     (await until(row, ({ recheck_at }) => recheck_at !== null)).recheck_at,
     'and looked at again when that has not helped',
   )
-  await db('amphora_health').update({
-    mismatched_since: db.raw(`now() - interval '61 seconds'`),
-    last_seen: db.raw(`now() - interval '61 seconds'`),
-  })
+  const long = db.raw(`now() - interval '61 seconds'`)
+  await db('amphora_health').update({ mismatched_since: long, last_seen: long })
   await sendBeat({ vrrpMaster: false, mismatches: ['address'] })
   const health = await until(
     () => db('amphora_health').first(),
