@@ -1,5 +1,10 @@
+import { execFile } from 'node:child_process'
+import { once } from 'node:events'
+import { readFileSync } from 'node:fs'
 import { createConnection } from 'node:net'
+import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
+import { setTimeout as delay } from 'node:timers/promises'
 import t from 'tap'
 import { HAPROXY_PEERS_PORT, HAPROXY_SOCKET } from '../../amphora-agent/protocol/paths.js'
 import { ask, firstSuccess } from '../../controller/cli/demo/traffic.js'
@@ -93,6 +98,33 @@ t.test('a pair: the standby takes the VIP over, and the pair is made whole again
     await until('both know of the client', async () => / used:1\b/.test(await tables()))
     const stranger = await said({ host: address, port: HAPROXY_PEERS_PORT }, 'HAProxyS 2.1\n', 500).catch(String)
     t.match(stranger, /no answer/, 'this machine, on the VIP’s network, does not reach the port of the stick tables')
+  }
+
+  const stranger = await createMember(t, krater, 'stranger', 'public-subnet')
+  const script = readFileSync(join(import.meta.dirname, '../support/vrrp-flood.pl'))
+  const pair = (await amphorae()).map(amphora => amphora.vrrp_ip)
+  for (const [source, whose] of [[stranger.address, 'its own address'], ...pair.map(own => [own, 'one of theirs'])]) {
+    const claims = pair.map(async target => {
+      const words = [
+        'netns',
+        'exec',
+        stranger.namespace,
+        'perl',
+        '-',
+        '2',
+        source ?? '',
+        target,
+        loadbalancer.vip_address,
+      ]
+      const claim = execFile('ip', words, { timeout: 10_000 })
+      claim.stdin?.end(script)
+      const [status] = await once(claim, 'exit')
+      t.equal(status, 0, 'the claims were sent')
+    })
+    await delay(1_500)
+    t.equal(await vipHolder(), holder, `nobody gives the VIP to a neighbour that claims it from ${whose}`)
+    t.match(await ask(url), { status: 200, body: 'one' })
+    await Promise.all(claims)
   }
 
   const inside = await insideOf(holder)

@@ -7,11 +7,12 @@ import type { Krater } from './krater.js'
 
 const run = promisify(execFile)
 
-/** A web server with a namespace of its own on the private network: it answers every request with its name. */
+/** A web server with a namespace of its own on a network: it answers every request with its name. */
 export type Member = {
   name: string
   address: string
   port: number
+  namespace: string
   /** Starts the server; it runs after createMember. Resolves when it accepts connections. */
   start: () => Promise<void>
   /** kill -9. */
@@ -22,13 +23,18 @@ const SERVER = `const [name, port] = process.argv.slice(1)
 require('node:http').createServer((_, response) => response.end(name)).listen(Number(port), () => console.log('listening'))`
 
 /** Makes the port by the Networking API, as any client would, and plugs a namespace of the test's own into it. */
-export async function createMember(t: Test, krater: Krater, name: string): Promise<Member> {
+export async function createMember(
+  t: Test,
+  krater: Krater,
+  name: string,
+  subnetName = 'private-subnet',
+): Promise<Member> {
   const api = await krater.api()
-  const { subnets } = (await api.request('network', 'GET', '/v2.0/subnets?name=private-subnet')) as {
+  const { subnets } = (await api.request('network', 'GET', `/v2.0/subnets?name=${subnetName}`)) as {
     subnets: { id: string; network_id: string; cidr: string }[]
   }
   const [subnet] = subnets
-  if (subnet === undefined) throw new Error('there is no private-subnet')
+  if (subnet === undefined) throw new Error(`there is no ${subnetName}`)
   const { port } = (await api.request('network', 'POST', '/v2.0/ports', {
     port: { name, network_id: subnet.network_id, fixed_ips: [{ subnet_id: subnet.id }] },
   })) as { port: { id: string; mac_address: string; fixed_ips: { ip_address: string }[] } }
@@ -70,5 +76,5 @@ export async function createMember(t: Test, krater: Krater, name: string): Promi
     await once(child.stdout, 'data')
   }
   await start()
-  return { name, address, port: 8080, start, kill }
+  return { name, address, port: 8080, namespace, start, kill }
 }

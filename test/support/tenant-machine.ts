@@ -14,8 +14,11 @@ export type Ending = { teardown: (act: () => unknown) => void }
 
 export type TenantMachine = {
   namespace: string
-  /** Makes a network with these subnets, by the Networking API as any client would, and a card on all of them. */
-  standOn: (interfaceName: string, cidrs: readonly string[]) => Promise<TenantCard>
+  /**
+   * Makes a network with these subnets, by the Networking API as any client would, and a card on all of them.
+   * @param addressesOnEach how many addresses it has on each subnet
+   */
+  standOn: (interfaceName: string, cidrs: readonly string[], addressesOnEach?: number) => Promise<TenantCard>
   /** Runs a Node.js program, given as text, in the machine. It is killed at the end of the test. */
   start: (text: string, words: readonly string[]) => ChildProcess
 }
@@ -40,27 +43,27 @@ export async function createTenantMachine(
 
   return {
     namespace,
-    standOn: async (interfaceName, cidrs) => {
+    standOn: async (interfaceName, cidrs, addressesOnEach = 1) => {
       const { id: network_id } = await make<{ id: string }>('network', { name: interfaceName })
-      const subnets: string[] = []
+      const wanted: { subnetId: string; prefix: string }[] = []
       for (const cidr of cidrs) {
         const ip_version = cidr.includes(':') ? 6 : 4
         const body = { name: interfaceName, network_id, cidr, ip_version, gateway_ip: null }
-        subnets.push((await make<{ id: string }>('subnet', body)).id)
+        const { id: subnetId } = await make<{ id: string }>('subnet', body)
+        for (let i = 0; i < addressesOnEach; i++) wanted.push({ subnetId, prefix: cidr.split('/')[1] ?? '' })
       }
       const port = await make<{ id: string; mac_address: string; fixed_ips: { ip_address: string }[] }>('port', {
         network_id,
-        fixed_ips: subnets.map(subnet_id => ({ subnet_id })),
+        fixed_ips: wanted.map(({ subnetId }) => ({ subnet_id: subnetId })),
       })
       t.teardown(() => fabric.detach(port.id))
       const addresses = port.fixed_ips.map(({ ip_address }) => ip_address)
       const card = { networkId: network_id, mtu: 1500, portId: port.id, macAddress: port.mac_address, addresses }
       await fabric.attach({ ...card, namespace, interfaceName })
-      const legs = subnets.map((subnetId, at) => ({ subnetId, address: port.fixed_ips[at]?.ip_address ?? '' }))
-      for (const [at, { address }] of legs.entries()) {
-        const cidr = `${address}/${cidrs[at]?.split('/')[1]}`
+      const legs = wanted.map(({ subnetId, prefix }, at) => ({ subnetId, prefix, address: addresses[at] ?? '' }))
+      for (const { address, prefix } of legs) {
         const atOnce = address.includes(':') ? ['nodad'] : []
-        await ip('-n', namespace, 'addr', 'add', cidr, 'dev', interfaceName, ...atOnce)
+        await ip('-n', namespace, 'addr', 'add', `${address}/${prefix}`, 'dev', interfaceName, ...atOnce)
       }
       await ip('-n', namespace, 'link', 'set', interfaceName, 'up')
       return { networkId: network_id, legs }

@@ -3,15 +3,18 @@ import type { Krater } from './krater.js'
 import { createTenantMachine } from './tenant-machine.js'
 
 /**
- * A subnet of the tenant's with one web server on it, which answers every request with the subnet's name: `/slow/MILLISECONDS` late, and what comes
- * after an upgrade with itself.
+ * A subnet of the tenant's with one web server on it, which answers every request with the subnet's name: `/slow/MILLISECONDS` late, `/login` with a
+ * cookie `sid` of its own, `/all-but/NAME` badly if that is its name, and what comes after an upgrade with itself.
  */
 export type Site = { name: string; subnetId: string; networkId: string; address: string; port: number }
 
 const PORT = 8080
 const SERVER = `const [...sites] = process.argv.slice(1).map(word => word.split('='))
 for (const [name, address] of sites) {
+  let sessions = 0
   const server = require('node:http').createServer((request, response) => {
+    if (request.url === '/login') response.setHeader('Set-Cookie', 'sid=' + name + ++sessions)
+    if (request.url === '/all-but/' + name) response.statusCode = 503
     const late = Number(/^\\/slow\\/(\\d+)/.exec(request.url)?.[1] ?? 0)
     if (late === 0) response.end(name)
     else setTimeout(() => response.end(name), late)

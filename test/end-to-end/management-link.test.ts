@@ -1,0 +1,45 @@
+import t from 'tap'
+import { ask } from '../../controller/cli/demo/traffic.js'
+import { processesInside } from '../support/crash-amphora.js'
+import { balancersOf } from '../support/crash-balancer.js'
+import { startKrater, until } from '../support/krater.js'
+import { managementLink } from '../support/management-link.js'
+import { createSites } from '../support/web-servers.js'
+
+type Amphora = { id: string; status: string; loadbalancer_id: string }
+
+t.test('the management network is dead: who serves is left alone, who does not is started again', async t => {
+  const settings = { BEAT_INTERVAL: '0.5', STALE_AFTER: '2' }
+  const krater = await startKrater(t, {
+    ...Object.fromEntries(Object.entries(settings).map(([name, value]) => [`KRATER_HEALTH_MANAGER_${name}`, value])),
+    KRATER_COMPUTE_WARM_AMPHORAE: '0',
+  })
+  const { one } = await createSites(t, krater, ['one'])
+  const [api, admin] = await Promise.all([krater.api(), krater.api('krater-admin')])
+  const { subnets } = (await api.request('network', 'GET', '/v2.0/subnets?name=public-subnet')) as {
+    subnets: { id: string }[]
+  }
+  const balancers = balancersOf(api, subnets[0]?.id ?? '')
+  const balancer = await balancers.create('link', [one])
+  await balancers.untilServing(balancer, [one], 60)
+  const { amphorae } = (await admin.request('load-balancer', 'GET', '/v2.0/octavia/amphorae')) as {
+    amphorae: Amphora[]
+  }
+  const namespace = `krater-${krater.instance()}-${amphorae[0]?.id}`
+  const inside = () => processesInside(namespace).catch(() => [])
+  const firstProcess = async () => (await inside()).find(({ isFirst }) => isFirst)?.pid
+  const link = managementLink(krater.instance(), krater.directory)
+  const before = await firstProcess()
+
+  await link.cut('all')
+  await balancers.setMembers(balancer, [one], 2)
+  const fault = async () => (await balancers.show(balancer.id))?.fault?.text ?? ''
+  await until('the worker has looked and says so', async () => /serves but can be neither/.test(await fault()))
+  t.equal(await firstProcess(), before)
+  t.match(await ask(balancer.url), { status: 200, body: 'one' })
+
+  for (const { pid, command } of await inside()) if (/haproxy|agent\.mjs/.test(command)) process.kill(pid, 'SIGSTOP')
+  await until('it is made anew', async () => ![undefined, before].includes(await firstProcess()))
+  await link.mend('all')
+  await balancers.untilServing(balancer, [one], 60)
+})

@@ -1,0 +1,97 @@
+import t, { type Test } from 'tap'
+import { startKrater, until } from '../support/krater.js'
+import { createStickyClients, type StickyClient } from '../support/sticky-clients.js'
+import { createTenantMachine } from '../support/tenant-machine.js'
+import { createSites, type Site } from '../support/web-servers.js'
+
+const CLIENTS = 5
+const PORTS = { source: 80, application: 81, monitored: 82 }
+
+type Shown = { id: string; vip_address: string; provisioning_status: string }
+
+async function createScene(t: Test, topology: string) {
+  const krater = await startKrater(t, { KRATER_LOAD_BALANCER_TOPOLOGY: topology, KRATER_LOG_LEVEL: 'debug' })
+  const [{ one, two, sick }, machine] = await Promise.all([
+    createSites(t, krater, ['one', 'two', 'sick']),
+    createTenantMachine(t, krater, 'clients'),
+  ])
+  const { legs } = await machine.standOn('clients', ['192.168.220.0/24'], CLIENTS)
+  const clients = createStickyClients(machine)
+  const [api, admin] = await Promise.all([krater.api(), krater.api('krater-admin')])
+  const call = (method: string, path: string, body?: unknown) =>
+    admin.request('load-balancer', method, `/v2.0/${path}`, body)
+
+  const membersOf = (sites: readonly Site[]) =>
+    sites.map(({ name, address, port, subnetId }) => ({ name, address, protocol_port: port, subnet_id: subnetId }))
+  const pool = (name: string, sites: readonly Site[]) => ({
+    name,
+    protocol: 'HTTP',
+    lb_algorithm: 'ROUND_ROBIN',
+    members: membersOf(sites),
+  })
+  const healthmonitor = { type: 'HTTP', url_path: '/all-but/sick', delay: 3, timeout: 2, max_retries: 3 }
+  const pools = {
+    source: { ...pool('source', [one, two]), session_persistence: { type: 'SOURCE_IP' } },
+    application: {
+      ...pool('application', [one, two]),
+      session_persistence: { type: 'APP_COOKIE', cookie_name: 'sid' },
+    },
+    monitored: { ...pool('monitored', [one, two, sick]), healthmonitor },
+  }
+  const listeners = Object.entries(PORTS).map(([name, protocol_port]) => ({
+    ...{ name, protocol: 'HTTP', protocol_port },
+    default_pool: pools[name as keyof typeof pools],
+  }))
+  const made = (await api.request('load-balancer', 'POST', '/v2.0/lbaas/loadbalancers', {
+    loadbalancer: { name: 'persistence', vip_subnet_id: legs[0]?.subnetId, listeners },
+  })) as { loadbalancer: Shown }
+  const { id, vip_address } = made.loadbalancer
+  const show = async () => ((await call('GET', `lbaas/loadbalancers/${id}`)) as { loadbalancer: Shown }).loadbalancer
+  const amphorae = async () =>
+    ((await call('GET', `octavia/amphorae?loadbalancer_id=${id}`)) as { amphorae: { id: string; status: string }[] })
+      .amphorae
+  const operatingStatusOf = async (name: string) => {
+    const { statuses } = (await call('GET', `lbaas/loadbalancers/${id}/status`)) as { statuses: unknown }
+    return new RegExp(`"name":"${name}"[^{}]*"operating_status":"([A-Z_]+)"`).exec(JSON.stringify(statuses))?.[1]
+  }
+  const url = (port: number, path = '') => `http://${vip_address}:${port}/${path}`
+
+  await until('it serves', async () => (await show()).provisioning_status === 'ACTIVE', 60)
+  await until('clients are answered', async () => (await clients.ask({ url: url(PORTS.source) })).status === 200, 30)
+  await until('the sick member is found', async () => (await operatingStatusOf('sick')) === 'ERROR', 60)
+
+  /** Clients by address and by cookie, each with the member that it has now; and one who may have any but the sick one. */
+  const meet = async (): Promise<StickyClient[]> => {
+    const byAddress = legs.map(({ address }) => ({ url: url(PORTS.source), localAddress: address }))
+    const met = await Promise.all(
+      byAddress.map(async client => ({ ...client, member: (await clients.ask(client)).body })),
+    )
+    const logins = await Promise.all(legs.map(() => clients.ask({ url: url(PORTS.application, 'login') })))
+    const sessions = logins.map(({ body, cookie = '' }) => ({ url: url(PORTS.application), cookie, member: body }))
+    return [...met, ...sessions, { url: url(PORTS.monitored), member: null }]
+  }
+  return { krater, call, id, show, amphorae, clients, meet }
+}
+
+for (const topology of ['SINGLE', 'ACTIVE_STANDBY']) {
+  t.test(`a planned failover with the topology ${topology}`, async t => {
+    const { call, id, show, amphorae, clients, meet } = await createScene(t, topology)
+    const met = await meet()
+    t.same([...new Set(met.flatMap(({ member }) => member ?? []))].sort(), ['one', 'two'], 'both members have clients')
+    const old = await amphorae()
+    const asking = clients.begin(met, 'sick')
+    await asking.another(2)
+    const started = performance.now()
+    await call('PUT', `lbaas/loadbalancers/${id}/failover`)
+    await until('ACTIVE again', async () => (await show()).provisioning_status === 'ACTIVE', 90)
+    t.comment(`${Math.round(performance.now() - started)} ms`)
+    await asking.another(5)
+    const { faults, rounds } = await asking.stop()
+    t.same(faults.slice(0, 10), [], 'every client keeps its member, and nobody is sent to the sick one')
+    t.comment(`${rounds} rounds of ${met.length} clients`)
+    const now = await amphorae()
+    t.notOk(now.some(({ id, status }) => status === 'ALLOCATED' && old.some(one => one.id === id)))
+    const { events } = (await call('GET', `lbaas/loadbalancers/${id}/events`)) as { events: unknown }
+    t.notMatch(JSON.stringify(events), 'stick tables')
+  })
+}
