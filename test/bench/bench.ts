@@ -8,10 +8,12 @@ import { benchDrifts } from './drifts.js'
 import { benchFirstTraffic } from './first-traffic.js'
 import { benchIdleAmphorae } from './idle-amphorae.js'
 import { benchKeyManager } from './key-manager.js'
+import { benchLarge } from './large.js'
 import { benchManagementLink } from './management-link.js'
 import { benchRandomChanges } from './random-changes.js'
 import { benchRendered } from './rendered.js'
 import { benchRendering } from './rendering.js'
+import { benchWorstTenant } from './worst-tenant.js'
 
 /** Sections of docs/benchmarks.md, by the words that choose them on the command line. */
 const SECTIONS: Readonly<Record<string, { title: string; parts: (root: string) => Promise<string[]> }>> = {
@@ -47,6 +49,10 @@ const SECTIONS: Readonly<Record<string, { title: string; parts: (root: string) =
     title: 'Amphorae that nobody uses',
     parts: async root => [await benchIdleAmphorae(root)],
   },
+  large: {
+    title: 'A load balancer with 10,000 members',
+    parts: async root => [await benchLarge(root)],
+  },
   'management-link': {
     title: 'A dead management network',
     parts: async root => [await benchManagementLink(root)],
@@ -64,6 +70,10 @@ const SECTIONS: Readonly<Record<string, { title: string; parts: (root: string) =
       'One `krater up` with drivers that touch nothing. What another account waits for, alone and beside the load; the load, the other account, the APIs and PostgreSQL share this machine; the load has the lowest priority, so that it is its requests that cost, and not their sender.',
       await benchDoors(root),
     ],
+  },
+  'worst-tenant': {
+    title: 'One account beside the worst',
+    parts: async root => [await benchWorstTenant(root)],
   },
 }
 

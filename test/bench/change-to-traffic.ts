@@ -148,7 +148,7 @@ function cells(values: readonly number[]): string {
  * When the change showed in the answers: the first answer of the member when it should serve; when it should not, the last one that it gave
  * before ten in a row came from others (two members take turns, so one in two would have been its).
  */
-async function inEffectAt(url: string, member: string, serving: boolean): Promise<number> {
+export async function inEffectAt(url: string, member: string, serving: boolean): Promise<number> {
   const until = performance.now() + 20_000
   let last = performance.now()
   for (let others = 0; performance.now() < until; ) {

@@ -9,8 +9,21 @@ export type Load = {
   url: string
 } & (
   | { kind: 'sockets'; count: number }
-  | { kind: 'requests'; clients: number; method: string; token?: string; body: keyof typeof BODIES; perSecond?: number }
+  /** Requests whose bodies come by a byte a second. */
+  | { kind: 'slow bodies'; count: number; token: string }
+  | ({ kind: 'requests'; clients: number; method: string; token?: string; perSecond?: number } & Content)
 )
+
+type Content = {
+  /** One of the bodies below, or what it is. */
+  body: keyof typeof BODIES | object
+  /** That of VIPs in trees. */
+  subnet?: string
+  /** Whether each object that was made is deleted again at once, with all below it. */
+  isRemoved?: boolean
+}
+
+type Requests = Load & { kind: 'requests' }
 
 const PAUSE_AFTER_REFUSAL_MS = 1000
 /** How long a connection that was closed waits before it is back. */
@@ -26,7 +39,9 @@ const BODIES = {
   none: () => undefined,
   'wrong login': () => login('demo'),
   'wrong logins': (client: number) => login(`nobody${client}`),
-  rescope: (_: number, token: string) => ({ auth: { identity: { methods: ['token'], token: { id: token } } } }),
+  rescope: (_: number, { token }: Requests) => ({
+    auth: { identity: { methods: ['token'], token: { id: token ?? '' } } },
+  }),
   /** 100 kB of which nothing is right. */
   invalid: () => ({
     loadbalancer: {
@@ -34,9 +49,9 @@ const BODIES = {
       listeners: Array.from({ length: 2000 }, () => ({ protocol: 'BOGUS', protocol_port: -1, a: 1 })),
     },
   }),
-  tree: () => ({
+  tree: (_: number, { subnet }: Requests) => ({
     loadbalancer: {
-      vip_subnet_id: '11111111-2222-4333-8444-555555555555',
+      vip_subnet_id: subnet ?? '11111111-2222-4333-8444-555555555555',
       provider: 'noop_driver',
       listeners: Array.from({ length: 12 }, (_, at) => ({
         protocol: 'HTTP',
@@ -58,32 +73,43 @@ const note = (outcome: string | number) => {
   outcomes[outcome] = (outcomes[outcome] ?? 0) + 1
 }
 
-async function ask(agent: Agent, load: Load & { kind: 'requests' }, text: string | undefined): Promise<number> {
+type Answer = { status: number; text: string }
+
+async function ask(agent: Agent, load: Omit<Requests, 'body'>, text: string | undefined): Promise<Answer> {
   return new Promise(resolve => {
     const { method, token, url } = load
+    const failed = () => resolve({ status: 0, text: '' })
     const headers = {
       ...(token !== undefined && { 'X-Auth-Token': token }),
       ...(text !== undefined && { 'Content-Type': 'application/json', 'Content-Length': Buffer.byteLength(text) }),
     }
     const asked = request(url, { method, agent, headers, localAddress: load.from }, answer => {
-      answer.resume()
-      answer.on('end', () => resolve(answer.statusCode ?? 0))
-      answer.on('error', () => resolve(0))
+      let text = ''
+      answer.setEncoding('utf8').on('data', chunk => {
+        text += chunk
+      })
+      answer.on('end', () => resolve({ status: answer.statusCode ?? 0, text }))
+      answer.on('error', failed)
     })
-    asked.on('error', () => resolve(0))
+    asked.on('error', failed)
     asked.end(text)
   })
 }
 
-async function client(load: Load & { kind: 'requests' }, number: number): Promise<void> {
+async function client(load: Requests, number: number): Promise<void> {
   const agent = new Agent({ keepAlive: true })
-  const body = BODIES[load.body](number, load.token ?? '')
+  const body = typeof load.body === 'string' ? BODIES[load.body](number, load) : load.body
   const text = body === undefined ? undefined : JSON.stringify(body)
   const pause = load.perSecond === undefined ? 0 : (1000 * load.clients) / load.perSecond
   for (;;) {
     const started = performance.now()
-    const status = await ask(agent, load, text)
+    const { status, text: answered } = await ask(agent, load, text)
     note(status === 0 ? 'failed' : status)
+    const [made] = status === 201 && load.isRemoved === true ? Object.values(JSON.parse(answered)) : []
+    if (made !== undefined) {
+      const { id } = made as { id: string }
+      await ask(agent, { ...load, method: 'DELETE', url: `${load.url}/${id}?cascade=true` }, undefined)
+    }
     const isRefused = status === 0 || status === 429 || status === 503
     const rest = Math.max(isRefused ? PAUSE_AFTER_REFUSAL_MS : 0, pause - (performance.now() - started))
     if (rest > 0) await delay(rest)
@@ -101,6 +127,20 @@ function holdSocket(load: Load & { kind: 'sockets' }): void {
   })
 }
 
+function sendSlowly(load: Load & { kind: 'slow bodies' }): void {
+  const { hostname, port, host, pathname } = new URL(load.url)
+  const socket = createConnection({ host: hostname, port: Number(port), localAddress: load.from })
+  const head = [`POST ${pathname} HTTP/1.1`, `Host: ${host}`, `X-Auth-Token: ${load.token}`]
+  socket.write(`${head.join('\r\n')}\r\nContent-Type: application/json\r\nContent-Length: 100000\r\n\r\n{`)
+  const more = setInterval(() => socket.write(' '), 1000)
+  socket.on('error', () => note('failed'))
+  socket.on('close', () => {
+    clearInterval(more)
+    note('closed')
+    setTimeout(() => sendSlowly(load), PAUSE_AFTER_REFUSAL_MS)
+  })
+}
+
 async function holdSockets(load: Load & { kind: 'sockets' }): Promise<void> {
   for (let opened = 0; opened < load.count; opened++) {
     holdSocket(load)
@@ -115,5 +155,6 @@ process.on('SIGTERM', () => {
 const loads = JSON.parse(process.argv[2] ?? '[]') as Load[]
 for (const load of loads) {
   if (load.kind === 'sockets') void holdSockets(load)
+  else if (load.kind === 'slow bodies') for (let opened = 0; opened < load.count; opened++) sendSlowly(load)
   else for (let number = 0; number < load.clients; number++) void client(load, number)
 }

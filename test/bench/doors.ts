@@ -14,7 +14,7 @@ const SETTINGS = {
   KRATER_COMPUTE_WARM_AMPHORAE: '0',
 }
 /** Where the hostile tenant is, when it does not share its address with the other. */
-const ELSEWHERE = '127.0.0.66'
+export const ELSEWHERE = '127.0.0.66'
 const HERE = '127.0.0.1'
 /** Files that one process of the load may open are fewer than that. */
 const SOCKETS_OF_A_PROCESS = 5000
@@ -23,17 +23,17 @@ const REQUEST_TIMEOUT_MS = 20_000
 const WANTED = process.env.BENCH_CASES ?? ''
 const LOWEST_PRIORITY = 19
 
-type Neighbour = { login: () => Promise<void>; list: () => Promise<void> }
+export type Neighbour = { token: string; login: () => Promise<void>; list: () => Promise<void> }
 
 /** What the other account does, and beside what. */
-type Case = { what: string; of: keyof Neighbour; count: number; loads: readonly Load[]; warmUpMs?: number }
+type Case = { what: string; of: 'login' | 'list'; count: number; loads: readonly Load[]; warmUpMs?: number }
 
 /** @returns the table of what one account suffers from a hostile other one, as Markdown; `BENCH_CASES` chooses cases by what is in their names */
 export async function benchDoors(root: string): Promise<string> {
   const instance = await startInstance(root, SETTINGS, 28_700)
   try {
     const demo = await signIn(instance.directory, 'krater')
-    const neighbour = await neighbourOf(instance)
+    const neighbour = await neighbourOf(instance, 'neighbour')
     const rows: string[] = []
     for (const each of casesOf(demo).filter(({ what }) => what.includes(WANTED))) {
       const alone = await measure(neighbour[each.of], each.count)
@@ -119,15 +119,15 @@ function casesOf({ urlOf, token }: ApiClient): Case[] {
 }
 
 /** A user with a project of its own. */
-async function neighbourOf({ directory }: BenchInstance): Promise<Neighbour> {
+export async function neighbourOf({ directory }: BenchInstance, name: string): Promise<Neighbour> {
   const admin = await signIn(directory, 'krater-admin')
   const make = async (path: string, singular: string, body: object): Promise<string> => {
     const answer = await admin.request('identity', 'POST', path, { [singular]: body })
     return (answer as Record<string, { id: string }>)[singular]?.id ?? ''
   }
-  const project = await make('/projects', 'project', { name: 'neighbour' })
-  const user = await make('/users', 'user', { name: 'neighbour', password: 'neighbour-pw' })
-  for (const role of ['member', 'load-balancer_member']) {
+  const project = await make('/projects', 'project', { name })
+  const user = await make('/users', 'user', { name, password: 'neighbour-pw' })
+  for (const role of ['member', 'load-balancer_member', 'creator']) {
     const { roles } = (await admin.request('identity', 'GET', `/roles?name=${role}`)) as { roles: { id: string }[] }
     await admin.request('identity', 'PUT', `/projects/${project}/users/${user}/roles/${roles[0]?.id}`)
   }
@@ -156,12 +156,12 @@ async function neighbourOf({ directory }: BenchInstance): Promise<Neighbour> {
     await answer.text()
     if (answer.status !== 200) throw new Error(`The list was answered by ${answer.status}.`)
   }
-  return { list, login: () => login().then(() => undefined) }
+  return { token, list, login: () => login().then(() => undefined) }
 }
 
-type Latencies = { sorted: number[]; denied: number }
+export type Latencies = { sorted: number[]; denied: number }
 
-async function measure(request: () => Promise<void>, count: number): Promise<Latencies> {
+export async function measure(request: () => Promise<void>, count: number): Promise<Latencies> {
   const sorted: number[] = []
   let denied = 0
   for (let asked = 0; asked < count && denied < 5; asked++) {
@@ -176,7 +176,7 @@ async function measure(request: () => Promise<void>, count: number): Promise<Lat
 }
 
 /** @returns what ends it, and tells what it got */
-function startLoad(load: Load): () => Promise<Record<string, number>> {
+export function startLoad(load: Load): () => Promise<Record<string, number>> {
   const program = join(dirname(process.argv[1] ?? ''), 'doors-load.mjs')
   const child = spawn(process.execPath, [program, JSON.stringify([load])], { stdio: ['ignore', 'pipe', 'inherit'] })
   // The sender must not take the processors from what it asks.
@@ -193,16 +193,20 @@ function startLoad(load: Load): () => Promise<Record<string, number>> {
   }
 }
 
-function sum(outcomes: readonly Record<string, number>[]): Record<string, number> {
+export function sum(outcomes: readonly Record<string, number>[]): Record<string, number> {
   const all: Record<string, number> = {}
   for (const each of outcomes) for (const [name, count] of Object.entries(each)) all[name] = (all[name] ?? 0) + count
   return all
 }
 
 function rowOf({ what, of }: Case, alone: Latencies, beside: Latencies, outcomes: Record<string, number>): string {
-  const figures = [0.5, 0.99].flatMap(share =>
-    [alone, beside].map(({ sorted }) => (sorted.length === 0 ? '-' : percentile(sorted, share).toFixed(0))),
-  )
+  const figures = cellsOf(alone, beside)
   const got = Object.entries(outcomes).map(([name, count]) => `${name}: ${count}`)
   return `| ${[what, of, ...figures, String(beside.denied), got.join(', ')].join(' | ')} |`
 }
+
+/** Median and 99 %, each alone and beside. */
+export const cellsOf = (alone: Latencies, beside: Latencies): string[] =>
+  [0.5, 0.99].flatMap(share =>
+    [alone, beside].map(({ sorted }) => (sorted.length === 0 ? '-' : percentile(sorted, share).toFixed(0))),
+  )
