@@ -192,10 +192,12 @@ export function createHaproxy(
     await untilReady(printed)
   }
 
+  /** One that lived and is killed meanwhile is started again; only one that ends soon after its start has a reason of its own. */
   const untilReady = async (printed: number) => {
+    const failures = supervisor.failures()
     const outcome = await waitFor<'ready' | 'ended'>(
       async () => {
-        if (supervisor.pid() === null) return 'ended'
+        if (supervisor.failures() > failures) return 'ended'
         const worker = (await processes())?.workerPid ?? null
         if (worker === null || worker !== (await answeringPid())) return null
         ourWorker = worker

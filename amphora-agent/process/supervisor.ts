@@ -113,6 +113,8 @@ export function createSupervisor(supervised: Supervised): Supervisor {
       return true
     },
     start: () => {
+      // Nobody may have told of its end yet.
+      if (running !== null && !isAlive(running)) ended()
       wanted = true
       failures = 0
       begin()
