@@ -59,6 +59,7 @@ export async function startAgent(boot: Boot): Promise<Agent> {
     mkdirSync(LOG_DIRECTORY, { recursive: true })
     for (const text of store.restore()) repairs.note(text)
   }
+  const stickTables = createStickTables(boot.amphoraId, store.confirmed, log)
   const haproxy = createHaproxy(
     CURRENT_HAPROXY,
     boot.limits ?? {},
@@ -72,7 +73,10 @@ export async function startAgent(boot: Boot): Promise<Agent> {
         return part ? serverStateFile(null, part, knownDown.keys()) : ''
       },
       onReady: () => monitor?.haproxyReady(),
-      beforeReload: async () => monitor?.beforeReload(),
+      beforeReload: async () => {
+        stickTables.interrupt()
+        await monitor?.beforeReload()
+      },
     },
     log,
   )
@@ -103,7 +107,6 @@ export async function startAgent(boot: Boot): Promise<Agent> {
   const sender = createSender(boot, bootId, log)
   haproxy.adopt()
   keepalived.adopt()
-  const stickTables = createStickTables(boot.amphoraId, store.confirmed, log)
   const handovers = openHandovers({ haproxy, stickTables, log })
   const drains = () => handovers.drained() !== null
   monitor = startMonitor({

@@ -21,6 +21,8 @@ export type StickTables = {
   offer: (handover: Handover) => Promise<void>
   /** Takes all entries of the other one's stick tables, and from then on those that change. */
   take: (handover: Handover) => Promise<TablesTaken>
+  /** Ends what is under way: a worker that is about to be an old one hands its own tables over, under the same name. */
+  interrupt: () => void
   end: () => void
 }
 
@@ -120,6 +122,7 @@ export function createStickTables(amphoraId: string, desired: () => Desired | nu
       }
       return (await waitFor(attempt, { timeoutMs: LIMIT_MS, everyMs: RETRY_MS })) ?? 'missing'
     },
+    interrupt: closeAll,
     end,
   }
 }

@@ -1,11 +1,17 @@
 import t, { type Test } from 'tap'
-import { startKrater, until } from '../support/krater.js'
+import { sendCommand } from '../../amphora-agent/haproxy/command.js'
+import { HAPROXY_SOCKET } from '../../amphora-agent/protocol/paths.js'
+import { processesInside } from '../support/crash-amphora.js'
+import { type Krater, startKrater, until } from '../support/krater.js'
 import { createStickyClients, type StickyClient } from '../support/sticky-clients.js'
 import { createTenantMachine } from '../support/tenant-machine.js'
 import { createSites, type Site } from '../support/web-servers.js'
 
 const CLIENTS = 5
 const PORTS = { source: 80, application: 81, monitored: 82 }
+
+/** Of HAProxy's flags: nothing from its former worker, and nothing from its peers, is waited for. */
+const RESYNC_FINISHED = 0x3
 
 type Shown = { id: string; vip_address: string; provisioning_status: string }
 
@@ -73,12 +79,22 @@ async function createScene(t: Test, topology: string) {
   return { krater, call, id, show, amphorae, clients, meet }
 }
 
+/** Whether HAProxy has given up to ask its peers, as it does some seconds after its start: before, a reload may cost it what it has. */
+async function isSettled(krater: Krater, amphoraId: string): Promise<boolean> {
+  const inside = await processesInside(`krater-${krater.instance()}-${amphoraId}`)
+  const pid = inside.find(({ isFirst }) => isFirst)?.pid ?? 0
+  const peers = await sendCommand(`/proc/${pid}/root${HAPROXY_SOCKET}`, 'show peers')
+  const flags = Number(/ flags=(0x[0-9a-f]+)/.exec(peers)?.[1] ?? 0)
+  return (flags & RESYNC_FINISHED) === RESYNC_FINISHED
+}
+
 for (const topology of ['SINGLE', 'ACTIVE_STANDBY']) {
   t.test(`a planned failover with the topology ${topology}`, async t => {
-    const { call, id, show, amphorae, clients, meet } = await createScene(t, topology)
+    const { krater, call, id, show, amphorae, clients, meet } = await createScene(t, topology)
     const met = await meet()
     t.same([...new Set(met.flatMap(({ member }) => member ?? []))].sort(), ['one', 'two'], 'both members have clients')
     const old = await amphorae()
+    await Promise.all(old.map(({ id }) => until('its stick tables are settled', () => isSettled(krater, id))))
     const asking = clients.begin(met, 'sick')
     await asking.another(2)
     const started = performance.now()
