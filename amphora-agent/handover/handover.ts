@@ -36,7 +36,7 @@ export type Handovers = {
    * @param seconds how long connections may last; told twice, the shorter time counts
    */
   drain: (seconds: number) => Promise<void>
-  /** Waits, for so long as the VIP may wait, until the one that takes over has the stick tables of the other; null for one that does not. */
+  /** Waits, for so long as the VIP may wait, until the one that takes over has the stick tables of the other; undefined for one that does not. */
   tables: () => Promise<TablesTaken | undefined>
   /** Null while it is not asked to drain. */
   drained: () => AmphoraDrain | null

@@ -84,9 +84,9 @@ export function createStickTables(amphoraId: string, desired: () => Desired | nu
     const other = await connect({ host, localAddress, port: TABLES_PORT })
     const own = await connectHaproxy()
     const prompt = setInterval(() => {
+      if (other.destroyed) clearInterval(prompt)
       for (const socket of [own, other]) if (socket.writable) socket.write(STILL_THERE)
     }, PROMPT_MS)
-    other.on('close', () => clearInterval(prompt))
     other.write(Buffer.concat([TAUGHT_ALL, TEACH_ALL]))
     return new Promise(resolve => {
       const answers = wholeMessages(head => head.equals(CONFIRMED) && resolve(true))

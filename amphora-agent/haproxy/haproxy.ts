@@ -185,16 +185,14 @@ export function createHaproxy(
 
   const start = async (serverState: string) => {
     const printed = sizeOf(HAPROXY_MESSAGES)
-    if (supervisor.pid() === null) {
-      writeServerState(serverState)
-      supervisor.start()
-    }
-    await untilReady(printed)
+    if (supervisor.pid() !== null) return untilReady(printed, supervisor.failures())
+    writeServerState(serverState)
+    supervisor.start()
+    await untilReady(printed, 0)
   }
 
   /** One that lived and is killed meanwhile is started again; only one that ends soon after its start has a reason of its own. */
-  const untilReady = async (printed: number) => {
-    const failures = supervisor.failures()
+  const untilReady = async (printed: number, failures: number) => {
     const outcome = await waitFor<'ready' | 'ended'>(
       async () => {
         if (supervisor.failures() > failures) return 'ended'
@@ -215,8 +213,9 @@ export function createHaproxy(
     await events.beforeReload()
     writeServerState(serverState)
     const printed = sizeOf(HAPROXY_MESSAGES)
+    const failures = supervisor.failures()
     supervisor.replace()
-    await untilReady(printed)
+    await untilReady(printed, failures)
   }
 
   const isReachable = () => existsSync(HAPROXY_SOCKET) && existsSync(HAPROXY_MASTER_SOCKET)
