@@ -213,9 +213,8 @@ export function createHaproxy(
     await events.beforeReload()
     writeServerState(serverState)
     const printed = sizeOf(HAPROXY_MESSAGES)
-    const failures = supervisor.failures()
     supervisor.replace()
-    await untilReady(printed, failures)
+    await untilReady(printed, 0)
   }
 
   const isReachable = () => existsSync(HAPROXY_SOCKET) && existsSync(HAPROXY_MASTER_SOCKET)

@@ -129,6 +129,7 @@ export function createSupervisor(supervised: Supervised): Supervisor {
       const replaced = running?.pid ?? null
       wanted = true
       running = null
+      failures = 0
       begin(replaced)
     },
     stop: async () => {

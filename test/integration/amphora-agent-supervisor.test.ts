@@ -60,3 +60,16 @@ t.test('a program that ends by itself is started again, and fails only when it e
   await supervisor.stop()
   t.equal(supervisor.pid(), null)
 })
+
+t.test('a program that replaces another has not failed yet', async t => {
+  const { supervisor, children } = createScene(t)
+  supervisor.start()
+  const [first] = children
+  first?.ref()
+  first?.kill('SIGKILL')
+  await once(first!, 'exit')
+  t.equal(supervisor.failures(), 1)
+  supervisor.replace()
+  t.equal(supervisor.failures(), 0)
+  await supervisor.stop()
+})
