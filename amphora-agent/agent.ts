@@ -19,6 +19,7 @@ import { HAPROXY_LOG, receiveHaproxyLog } from './log/haproxy-receiver.js'
 import { AGENT_LOG, createLog } from './log/log.js'
 import { recentLines } from './log/recent-lines.js'
 import { announceVips, prepareMachine } from './network/configure.js'
+import { holdsVip } from './network/holds-vip.js'
 import { observeNetwork } from './network/observed.js'
 import { watchNetwork } from './network/watch.js'
 import manifest from './package.json' with { type: 'json' }
@@ -142,6 +143,7 @@ export async function startAgent(boot: Boot): Promise<Agent> {
       keepalivedVersion: keepalivedIs,
       appliedGeneration: confirmed?.generation ?? 0,
       appliedSha256: reconciler?.needsApply() ? null : (confirmed?.sha256 ?? null),
+      holdsVip: confirmed !== null && holdsVip(confirmed),
       limits: machineLimits(boot.limits?.memoryBytes),
       drain: handovers.drained(),
     }

@@ -1,12 +1,11 @@
 import { existsSync, writeFileSync } from 'node:fs'
-import { networkInterfaces } from 'node:os'
 import type { Store } from '../apply/store.js'
 import type { Haproxy, HaproxyLook } from '../haproxy/haproxy.js'
 import type { KnownDown } from '../haproxy/known-down.js'
 import { planRepair } from '../haproxy/plan-repair.js'
 import { type ProxyRow, parseStat, SHOW_PROXIES } from '../haproxy/stat.js'
 import type { Log } from '../log/log.js'
-import { canonical } from '../network/address.js'
+import { holdsVip } from '../network/holds-vip.js'
 import { activityOf, childrenOf, identityOf, isStopped, killIfThere } from '../process/process-table.js'
 import type { Desired } from '../protocol/desired.js'
 import { HAPROXY_TRACK_FILE } from '../protocol/paths.js'
@@ -273,14 +272,6 @@ function standingOf(
     vrrpMaster: desired !== null && holdsVip(desired),
     mismatches,
   }
-}
-
-/** A single amphora holds what it is told to; of a pair that is keepalived's affair. */
-function holdsVip({ interfaces, keepalived }: Desired): boolean {
-  const vips = interfaces.flatMap(card => card.vips)
-  if (keepalived === null) return vips.length > 0
-  const held = new Set(Object.values(networkInterfaces()).flatMap(list => (list ?? []).map(({ address }) => address)))
-  return vips.some(({ address }) => held.has(canonical(address)))
 }
 
 /** What the health managers know after the changes: the rest of the snapshot they have not been told. */

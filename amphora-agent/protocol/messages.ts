@@ -43,6 +43,8 @@ export type HelloResult = {
   keepalivedVersion: string
   appliedGeneration: number
   appliedSha256: string | null
+  /** Now, of a pair as well. An older agent does not tell. */
+  holdsVip?: boolean | undefined
   /** An older agent does not tell. */
   limits?: MachineLimits | undefined
   /** Null unless it was asked to drain. */

@@ -236,11 +236,13 @@ ${lines.join('\n')}
 
   await agent.apply(next([vipCard({ vips: [] }), memberCard()]))
 
-  await t.test('starts, becomes master, and says so in its beats', async t => {
+  await t.test('starts, becomes master, and says so when asked and in its beats', async t => {
     t.equal(holdsVip(), false)
+    t.equal((await agent.ask('hello')).holdsVip, false)
     await until(() => (amphora.traffic.beats().at(-1)?.generation === generation ? true : null))
     await agent.apply(pair())
     await until(() => (holdsVip() ? true : null))
+    t.equal((await agent.ask('hello')).holdsVip, true)
     await until(() => (amphora.traffic.beats().at(-1)?.vrrpMaster ? true : null))
     t.match(await clientTraffic.get(`http://${VIP}:8080/`), { status: 200 })
   })

@@ -74,6 +74,29 @@ t.test('converge', async t => {
     ])
   })
 
+  for (const holder of ['BACKUP', 'MASTER']) {
+    await t.test(`of a pair the one that has the VIP now is replaced last, the ${holder}`, async t => {
+      const scene = await createScene(db, { topology: 'ACTIVE_STANDBY' })
+      const provider = providerOf(db, scene.world.enter())
+      await expectSettled(t, scene, provider)
+      await scene.hear(0)
+      const old = await db('amphora').where({ load_balancer_id: scene.id })
+      for (const { id, role } of old) {
+        // Each of them said last what is not so any more.
+        await db('amphora_health')
+          .where({ amphora_id: id })
+          .update({ vrrp_master: role !== holder })
+        scene.world.machines.get(id)!.holdsVip = role === holder
+      }
+      await scene.failOver()
+      await expectSettled(t, scene, provider)
+      const roles = await db('amphora').where({ load_balancer_id: scene.id }).orderBy('created_at').pluck('role')
+      t.equal(roles.at(-1), holder)
+      const ids = await scene.amphoraIds()
+      t.notOk(old.some(({ id }) => ids.includes(id)))
+    })
+  }
+
   await t.test('a change of a member costs one round trip and four statements', async t => {
     const scene = await createScene(db)
     const provider = providerOf(db, scene.world.enter())

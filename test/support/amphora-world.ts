@@ -21,6 +21,7 @@ type MachineState = {
   plugged: Map<string, Port>
   applied: Pick<Desired, 'generation' | 'fence' | 'sha256' | 'interfaces'> | null
   drains: boolean
+  holdsVip: boolean
 }
 
 export const VIP_SUBNET = '70000000-0000-4000-8000-000000000001'
@@ -164,9 +165,7 @@ export function createAmphoraWorld() {
         call('create', broken, () => {
           const before = machines.get(amphoraId)
           const machine: MachineState =
-            before?.state === 'running'
-              ? before
-              : { state: 'running', hung: false, cut: false, plugged: new Map(), applied: null, drains: false }
+            before?.state === 'running' ? before : { state: 'running', hung: false, cut: false, ...newlyStarted() }
           machines.set(amphoraId, machine)
           return describe(amphoraId, machine)
         }),
@@ -219,8 +218,7 @@ export function createAmphoraWorld() {
     /** The machine ends without anybody's doing. */
     stopMachine: (id: string) => {
       const machine = machines.get(id)
-      if (machine !== undefined)
-        machines.set(id, { ...machine, state: 'stopped', plugged: new Map(), applied: null, drains: false })
+      if (machine !== undefined) machines.set(id, { ...machine, state: 'stopped', ...newlyStarted() })
     },
     /** The management network of one machine is dead, or alive again; it serves all the time. */
     cut: (id: string, cut = true) => {
@@ -241,6 +239,8 @@ export function createAmphoraWorld() {
   }
 }
 
+const newlyStarted = () => ({ plugged: new Map<string, Port>(), applied: null, drains: false, holdsVip: false })
+
 function statusOf(machine: MachineState): ResultOf['status'] {
   return {
     ...hello(machine),
@@ -254,7 +254,7 @@ function statusOf(machine: MachineState): ResultOf['status'] {
   }
 }
 
-function hello({ applied, drains }: MachineState): HelloResult {
+function hello({ applied, drains, holdsVip }: MachineState): HelloResult {
   return {
     agentVersion: 'test',
     protocolVersion: 1,
@@ -263,6 +263,7 @@ function hello({ applied, drains }: MachineState): HelloResult {
     keepalivedVersion: '2.2.7',
     appliedGeneration: applied?.generation ?? 0,
     appliedSha256: applied?.sha256 ?? null,
+    holdsVip,
     drain: drains ? { ended: true, cut: 0 } : null,
   }
 }

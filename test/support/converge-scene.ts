@@ -1,6 +1,6 @@
 import { randomBytes, randomUUID } from 'node:crypto'
 import { configurationSchema } from '../../controller/config/schema.js'
-import { type Claim, LEASE_SECONDS } from '../../controller/database/claim.js'
+import type { Claim } from '../../controller/database/claim.js'
 import type { Database } from '../../controller/database/connection.js'
 import { replaceAll } from '../../controller/load-balancer/amphorae/replace.js'
 import { readTree } from '../../controller/load-balancer/read-tree.js'
@@ -53,7 +53,8 @@ export async function createScene(db: Database, columns: Record<string, unknown>
       .where({ id })
       .update({ fence: db.raw('fence + 1') })
       .returning<{ fence: number; claimedAt: string }[]>(['fence', db.raw('now()::text AS "claimedAt"')])
-    const heldUntil = performance.now() + LEASE_SECONDS * 1000
+    // A worker renews its lease; here nobody does, so it has no end, however slow the machine is.
+    const heldUntil = Number.POSITIVE_INFINITY
     return { table: 'load_balancer', id, fence: row?.fence ?? 0, heldUntil, claimedAt: row?.claimedAt ?? 'now' }
   }
   return {

@@ -16,6 +16,7 @@ const hello = z.object({
   keepalivedVersion: word,
   appliedGeneration: count,
   appliedSha256: word.nullable(),
+  holdsVip: z.boolean().optional(),
   limits: z.object({ openFiles: z.int().positive(), memoryBytes: z.int().positive() }).optional(),
   drain: z.object({ ended: z.boolean(), cut: count }).nullable().default(null),
 })

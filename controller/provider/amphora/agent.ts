@@ -115,6 +115,6 @@ export async function drain(
 
 async function answerOf(agents: AgentConnections, target: AgentTarget): Promise<AgentSight> {
   const hello = await agents.request(target, { verb: 'hello' }, PROBE_LIMITS)
-  const { haproxyVersion, appliedGeneration, appliedSha256, limits, drain } = hello
-  return { state: 'answers', haproxyVersion, appliedGeneration, appliedSha256, limits, drain }
+  const { haproxyVersion, appliedGeneration, appliedSha256, holdsVip, limits, drain } = hello
+  return { state: 'answers', haproxyVersion, appliedGeneration, appliedSha256, holdsVip, limits, drain }
 }

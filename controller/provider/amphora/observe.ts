@@ -46,7 +46,8 @@ function recall(
   for (const row of rows) {
     const before = observed.amphorae.find(({ id }) => id === row.id)
     if (before === undefined || before.agent.state !== 'answers') return null
-    if (row.needsApply || row.silentSeconds > staleAfterSeconds) return null
+    // Who of a pair has the VIP, and so is replaced last, may have changed since.
+    if (row.replacing || row.needsApply || row.silentSeconds > staleAfterSeconds) return null
     const { appliedGeneration, appliedSha256 } = row
     amphorae.push({ ...before, ...row, agent: { ...before.agent, appliedGeneration, appliedSha256 } })
   }
@@ -82,7 +83,7 @@ async function lookAt(parts: Look['parts'], row: AmphoraRow, made: ReadonlyMap<s
   ])
   const isReached = agent.state === 'answers'
   if (row.status === 'ALLOCATED') await recordReach(parts.database, row.id, isReached)
-  if (isReached) return { ...sight, plugged, agent }
+  if (isReached) return { ...sight, plugged, agent, heldVip: agent.holdsVip ?? row.heldVip }
   const inspection = await compute.inspect(row.id)
   return { ...sight, plugged, agent, serves: inspection?.serves ?? null }
 }

@@ -26,7 +26,7 @@ export type AmphoraRow = {
   needsApply: boolean
   /** A failover asked for another one in its place. */
   replacing: boolean
-  /** By its last heartbeat: it had the VIP. Of a pair, whichever role it has. */
+  /** It had the VIP when it was last asked, or by its last heartbeat. Of a pair, whichever role it has. */
   heldVip: boolean
 }
 
@@ -36,6 +36,8 @@ export type AgentSight =
       haproxyVersion: string
       appliedGeneration: number
       appliedSha256: string | null
+      /** An older agent does not tell. */
+      holdsVip?: boolean | undefined
       /** An older agent does not tell. */
       limits?: MachineLimits | undefined
       /** Null unless it was told to accept nothing any more. */
