@@ -29,23 +29,29 @@ export function createTurns(): Turns {
   })
   return {
     take: async (place, task) => {
-      let leave = await queue.enter(place)
-      // Parts of a request may wait side by side: the first gives its one turn back, the last takes one again.
+      let turn = queue.enter(place)
+      await turn
+      // Also a turn that somebody of the task still waits for.
+      const giveBack = () => void turn.then(leave => leave()).catch(() => undefined)
+      // Parts of a task may wait side by side: the first gives its one turn back, the last takes one again.
       let waiting = 0
+      let ended = false
       const outside = async <Result>(wait: () => Promise<Result>) => {
         waiting += 1
-        if (waiting === 1) leave()
+        if (waiting === 1) giveBack()
         try {
           return await wait()
         } finally {
           waiting -= 1
-          if (waiting === 0) leave = await queue.enter(place)
+          if (waiting === 0 && !ended) turn = queue.enter(place)
+          await turn
         }
       }
       try {
         return await withinTurn(outside, task)
       } finally {
-        leave()
+        ended = true
+        giveBack()
       }
     },
   }

@@ -43,7 +43,11 @@ export function authenticate({
   return async (ctx, next) => {
     if (!isOpen(ctx.path)) {
       const find = (token: string, options?: ValidateOptions) =>
-        check({ token, source: sourceOf(addressOf(ctx)) }, () => validate(token, options), placeOfCaller)
+        check(
+          { token, source: sourceOf(addressOf(ctx)) },
+          place => validate(token, { ...options, place }),
+          placeOfCaller,
+        )
       const serviceToken = ctx.get('X-Service-Token').trim()
       const service = serviceToken === '' ? null : await find(serviceToken)
       if (serviceToken !== '' && !isService(service)) throw refuse()

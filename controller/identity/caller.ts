@@ -1,3 +1,4 @@
+import type { Place } from '../process/fair-queue.js'
 import type { AccessRule } from './access-rules.js'
 
 export type Named = { id: string; name: string }
@@ -23,6 +24,8 @@ export type Caller = {
 export type ValidateOptions = {
   /** Also a token that ended less than 48 h ago: for requests that a service sends on behalf of its user. */
   allowExpired?: boolean
+  /** For whom it counts where many wait. */
+  place?: Place
 }
 
 /**

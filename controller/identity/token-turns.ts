@@ -12,7 +12,7 @@ export type TokenTurns = {
    */
   check: <Found>(
     from: { token: string; source: string },
-    look: () => Promise<Found | null>,
+    look: (place: Place) => Promise<Found | null>,
     placeOf: (found: Found) => Place,
   ) => Promise<Found | null>
 }
@@ -32,7 +32,8 @@ export function createTokenTurns(): TokenTurns {
   return {
     check: async ({ token, source }, look, placeOf) => {
       const key = tokenHash(token).toString('base64')
-      const found = await turns.take(places.get(key) ?? [`source ${source}`, key], look)
+      const place = places.get(key) ?? [`source ${source}`, key]
+      const found = await turns.take(place, () => look(place))
       if (found === null) places.delete(key)
       else remember(key, placeOf(found))
       return found

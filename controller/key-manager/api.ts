@@ -5,14 +5,14 @@ import { createApplication } from '../http/application.js'
 import { ApiError } from '../http/errors.js'
 import { createHealthCheck } from '../http/health-check.js'
 import { createPublicBase } from '../http/public-base.js'
-import { createClientAddress } from '../http/trusted-proxies.js'
+import { createClientAddress, sourceOf } from '../http/trusted-proxies.js'
 import { takeTurns } from '../http/turns.js'
 import { authenticate, callerOf, placeOf } from '../identity/authenticate.js'
 import type { TokenValidator } from '../identity/caller.js'
 import type { Logger } from '../log/log.js'
 import { aclRoutes } from './acls/routes.js'
 import { createRefusalLog, type RefusalLog } from './audit/refusals.js'
-import { CRL_ROUTE } from './certificate-authorities/crl-url.js'
+import { CRL_PREFIX, CRL_ROUTE } from './certificate-authorities/crl-url.js'
 import { publicRevocationList } from './certificate-authorities/public-crl.js'
 import { certificateAuthorityRoutes } from './certificate-authorities/routes.js'
 import { containerRoutes } from './containers/routes.js'
@@ -58,7 +58,8 @@ export function createKeyManagerApi(options: KeyManagerApiOptions): Koa {
       isOpen: path => !isVersioned(path),
     }),
   )
-  app.use(takeTurns(placeOf))
+  const isRevocationList = (ctx: Context) => ctx.path.startsWith(CRL_PREFIX)
+  app.use(takeTurns(ctx => placeOf(ctx) ?? (isRevocationList(ctx) ? [`source ${sourceOf(addressOf(ctx))}`, ''] : null)))
   app.use(async (ctx, next) => {
     ctx.state.remoteAddress = addressOf(ctx)
     if (isVersioned(ctx.path)) ctx.state.who = whoIs(callerOf(ctx))

@@ -8,8 +8,10 @@ export type FairQueueOptions = {
   /** Most that wait. Beyond, the longest lane loses its newest: who comes with little always finds room. */
   mostWaiting: number
   mostWaitingPerLane: number
-  /** The error for who finds no room in its lane. */
-  refusal: (lane: string) => Error
+  /** Who has waited so long is refused; without it nobody is. */
+  mostWaitMilliseconds?: number
+  /** The error for who finds no room in its lane, or waits too long. */
+  refusal: (lane: string, reason: 'many wait already' | 'the wait got long') => Error
   /** Milliseconds of a clock that never goes back. */
   now?: () => number
 }
@@ -31,7 +33,7 @@ type Lane = { running: number; size: number; waiting: Map<string, Waiting[]> }
 /** A queue in which nobody waits for more than one turn of each other lane, whatever gathers there. */
 export function createFairQueue(options: FairQueueOptions): FairQueue {
   const { atOnce, atOncePerLane, atOnceInCompany = atOncePerLane, mostWaiting, mostWaitingPerLane, refusal } = options
-  const { now = () => performance.now() } = options
+  const { mostWaitMilliseconds, now = () => performance.now() } = options
   // In the order of their turns.
   const lanes = new Map<string, Lane>()
   let running = 0
@@ -94,13 +96,41 @@ export function createFairQueue(options: FairQueueOptions): FairQueue {
   const dropNewest = (name: string, lane: Lane, wanting: string | null): boolean => {
     const [who, waiting] = [...lane.waiting].reduce((most, each) => (each[1].length > most[1].length ? each : most))
     if (wanting !== null && (lane.waiting.get(wanting)?.length ?? 0) >= waiting.length) return false
-    waiting.pop()?.refuse()
-    if (waiting.length === 0) lane.waiting.delete(who)
+    const newest = waiting.at(-1)
+    if (newest === undefined) return false
+    remove(name, lane, who, newest)
+    newest.refuse()
+    return true
+  }
+
+  const remove = (name: string, lane: Lane, who: string, one: Waiting) => {
+    const others = (lane.waiting.get(who) ?? []).filter(other => other !== one)
+    if (others.length === 0) lane.waiting.delete(who)
+    else lane.waiting.set(who, others)
     lane.size--
     size--
     forgetIfEmpty(name, lane)
-    return true
   }
+
+  const wait = (name: string, lane: Lane, who: string): Promise<void> =>
+    new Promise((resolve, reject) => {
+      const giveUp = () => {
+        remove(name, lane, who, one)
+        reject(refusal(name, 'the wait got long'))
+      }
+      const limit = mostWaitMilliseconds === undefined ? undefined : setTimeout(giveUp, mostWaitMilliseconds)
+      const one: Waiting = {
+        go: () => {
+          clearTimeout(limit)
+          resolve()
+        },
+        refuse: () => {
+          clearTimeout(limit)
+          reject(refusal(name, 'many wait already'))
+        },
+      }
+      lane.waiting.set(who, [...(lane.waiting.get(who) ?? []), one])
+    })
 
   const makeRoom = (name: string, lane: Lane, who: string): boolean => {
     if (lane.size >= mostWaitingPerLane) return dropNewest(name, lane, who)
@@ -122,15 +152,11 @@ export function createFairQueue(options: FairQueueOptions): FairQueue {
         lane.running++
         return leave(name, lane)
       }
-      if (!makeRoom(name, lane, who)) throw refusal(name)
+      if (!makeRoom(name, lane, who)) throw refusal(name, 'many wait already')
       lanes.set(name, lane)
       size++
       lane.size++
-      await new Promise<void>((resolve, reject) => {
-        const waiting = lane.waiting.get(who) ?? []
-        waiting.push({ go: resolve, refuse: () => reject(refusal(name)) })
-        lane.waiting.set(who, waiting)
-      })
+      await wait(name, lane, who)
       return leave(name, lane)
     },
   }

@@ -300,7 +300,7 @@ t.test('however many tokens come, few are asked about at once, and not all wait'
   let away = 0
   let good = 0
   const asked = Array.from({ length: 1_000 }, (_, at) =>
-    validate(`good-${at}`).then(
+    validate(`good-${at}`, { place: [`source ${at % 8}`, ''] }).then(
       () => {
         good++
       },
@@ -318,6 +318,30 @@ t.test('however many tokens come, few are asked about at once, and not all wait'
   clearInterval(drain)
   t.equal(good, 16 + 512)
   t.equal(most, 16)
+})
+
+t.test('a flood of tokens from one place waits for itself', async t => {
+  const { keystone, validate } = await scene(t)
+  const waiting: (() => void)[] = []
+  const asked: string[] = []
+  keystone.validate = async (request, response) => {
+    asked.push(String(request.headers['x-subject-token']))
+    await new Promise<void>(resolve => waiting.push(resolve))
+    answer(response, 200, tokenDocument())
+  }
+  const flood = Array.from({ length: 200 }, (_, at) => validate(`bad-${at}`, { place: ['source a', ''] }))
+  const settled = Promise.allSettled(flood)
+  while (waiting.length < 16) await delay(5)
+  const other = validate('good', { place: ['source b', ''] })
+  // Those of the flood that are under way have to end first.
+  for (const go of waiting.splice(0, 13)) go()
+  while (!asked.includes('good')) await delay(5)
+  t.ok(asked.length <= 16 + 2, `${asked.length} were asked about before it`)
+  const drain = setInterval(() => {
+    for (const go of waiting.splice(0)) go()
+  }, 2)
+  await Promise.all([other, settled])
+  clearInterval(drain)
 })
 
 t.test('those who wait too long for their turn are told', async t => {

@@ -294,6 +294,36 @@ t.test('parts of a request that wait side by side give one turn back and take on
   t.equal(inside, 2, 'both turns of the project are free again')
 })
 
+t.test('a turn is never lost, in whatever order parts of a request wait', async t => {
+  const { take } = createTurns()
+  const events = new EventEmitter()
+  const part = (end: string, begin?: string) => async () => {
+    if (begin !== undefined) await once(events, begin)
+    await outsideTurn(() => once(events, end))
+  }
+  // The second begins to wait while the first has asked for its turn and not got it yet.
+  const first = take(['p', ''], () => Promise.all([part('one ends')(), part('two ends', 'two begins')()]))
+  await new Promise(setImmediate)
+  events.emit('one ends')
+  events.emit('two begins')
+  await new Promise(setImmediate)
+  events.emit('two ends')
+  await first
+  // A part goes on after its request has failed.
+  const second = take(['p', ''], () => Promise.all([part('late')(), Promise.reject(new Error('failed'))]))
+  await t.rejects(second, { message: 'failed' })
+  events.emit('late')
+  await new Promise(setImmediate)
+  let inside = 0
+  const meet = async () => {
+    inside += 1
+    if (inside === 2) events.emit('met')
+    else await once(events, 'met')
+  }
+  await Promise.all([take(['p', ''], meet), take(['p', ''], meet)])
+  t.equal(inside, 2, 'both turns of the project are free')
+})
+
 t.test('a task that holds what others need keeps its turn while it waits', async t => {
   const { take } = createTurns()
   const events = new EventEmitter()

@@ -1,6 +1,6 @@
 import { ApiError } from '../../http/errors.js'
 import type { Logger } from '../../log/log.js'
-import { createLane } from '../../process/lane.js'
+import { createFairQueue, type Place } from '../../process/fair-queue.js'
 import { outsideTurn } from '../../process/turn.js'
 import type { Caller, TokenValidator } from '../caller.js'
 import { tokenHash } from '../tokens/store.js'
@@ -21,11 +21,18 @@ export type ExternalValidator = {
   close: () => void
 }
 
+const NOBODY: Place = ['', '']
+
+type Question = { token: string; allowExpired: boolean; place: Place }
+
 /** More tokens than are in use within the life of one. */
 const MOST_CACHED = 20_000
 /** How long a token that Keystone does not know is refused without asking again. */
 const INVALID_SECONDS = 10
 const MOST_WAITING = 512
+const MOST_WAITING_PER_LANE = 128
+/** While others ask too. */
+const AT_ONCE_IN_COMPANY = 4
 /** What is longer, or has other characters, is nobody's token. */
 const TOKEN = /^[\x21-\x7e]{1,8192}$/
 const BETWEEN_REPORTS_MS = 10_000
@@ -33,29 +40,32 @@ const BETWEEN_REPORTS_MS = 10_000
 /**
  * Validates tokens at a Keystone that somebody else runs. A token that was found good is used without asking again until
  * `tokenCacheSeconds` after Keystone was asked, or its own end; so long may a revocation stay unseen. Nobody can make us ask more than so
- * many times at once: bad tokens are remembered for some seconds, equal questions at the same time are one, and those who would wait long
- * are told 503. Tokens are kept by their hash only.
+ * many times at once: bad tokens are remembered for some seconds, equal questions at the same time are one, callers take turns, and those
+ * who would wait long are told 503. Tokens are kept by their hash only.
  */
 export function createExternalValidator(identity: ExternalIdentity, log: Logger): ExternalValidator {
   const connection = connectToKeystone(identity)
   const session = createServiceSession(() => signInAtKeystone(connection, identity.credentials), log)
   const ask = { connection, session, watchClock: createClockWatch(log) }
-  const inTurn = createLane({
+  const queue = createFairQueue({
     atOnce: MOST_AT_ONCE,
+    atOncePerLane: MOST_AT_ONCE,
+    atOnceInCompany: AT_ONCE_IN_COMPANY,
     mostWaiting: MOST_WAITING,
+    mostWaitingPerLane: MOST_WAITING_PER_LANE,
     mostWaitMilliseconds: identity.requestTimeoutSeconds * 1000,
-    refusal: reason => new IdentityAway(`there are more tokens to validate than Keystone keeps up with (${reason})`),
+    refusal: (_, reason) =>
+      new IdentityAway(`there are more tokens to validate than Keystone keeps up with (${reason})`),
   })
   const good = createTokenCache<Caller>(MOST_CACHED)
   const bad = createTokenCache<true>(MOST_CACHED)
   const underWay = new Map<string, Promise<Caller | null>>()
   const report = createReport(log)
 
-  const lookUp = async (key: string, token: string, allowExpired: boolean): Promise<Caller | null> => {
-    const { asked, document } = await inTurn(async () => {
-      const asked = performance.now()
-      return { asked, document: await askKeystone(ask, token, { allowExpired }) }
-    })
+  const lookUp = async (key: string, { token, allowExpired, place }: Question): Promise<Caller | null> => {
+    const leave = await queue.enter(place)
+    const asked = performance.now()
+    const document = await askKeystone(ask, token, { allowExpired }).finally(leave)
     report.answered()
     if (document === null) {
       bad.put(key, true, performance.now() + INVALID_SECONDS * 1000)
@@ -66,24 +76,24 @@ export function createExternalValidator(identity: ExternalIdentity, log: Logger)
     return caller
   }
 
-  const find = async (token: string, allowExpired: boolean): Promise<Caller | null> => {
-    const key = `${allowExpired}${tokenHash(token).toString('base64')}`
+  const find = async (question: Question): Promise<Caller | null> => {
+    const key = `${question.allowExpired}${tokenHash(question.token).toString('base64')}`
     const cached = good.get(key)
     if (cached !== undefined) return cached
     if (bad.get(key)) return null
-    return outsideTurn(() => underWay.get(key) ?? begin(key, token, allowExpired))
+    return outsideTurn(() => underWay.get(key) ?? begin(key, question))
   }
 
-  const begin = (key: string, token: string, allowExpired: boolean): Promise<Caller | null> => {
-    const looking = lookUp(key, token, allowExpired).finally(() => underWay.delete(key))
+  const begin = (key: string, question: Question): Promise<Caller | null> => {
+    const looking = lookUp(key, question).finally(() => underWay.delete(key))
     underWay.set(key, looking)
     return looking
   }
 
   return {
-    validate: async (token, { allowExpired = false } = {}) => {
+    validate: async (token, { allowExpired = false, place = NOBODY } = {}) => {
       if (!TOKEN.test(token)) return null
-      const caller = await find(token, allowExpired).catch(error => {
+      const caller = await find({ token, allowExpired, place }).catch(error => {
         if (!(error instanceof IdentityAway)) throw error
         report.failed(error)
         throw new ApiError(503, 'Identity temporarily unavailable.')

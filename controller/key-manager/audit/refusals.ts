@@ -27,11 +27,18 @@ type Counted = { actor: Actor; refusal: Refusal; since: string; count: number }
  */
 export function createRefusalLog(database: Database, log: Logger, windowMs = WINDOW_MS): RefusalLog {
   const windows = new Map<string, Window>()
+  const underWay = new Set<Promise<void>>()
 
-  const close = async (caller: string): Promise<void> => {
+  const close = (caller: string): Promise<void> => {
     const window = windows.get(caller)
     windows.delete(caller)
     clearTimeout(window?.timer)
+    const writing = write(window).finally(() => underWay.delete(writing))
+    underWay.add(writing)
+    return writing
+  }
+
+  const write = async (window: Window | undefined): Promise<void> => {
     try {
       for (const { actor, refusal, since, count } of window?.counted.values() ?? []) {
         const { detail, ...entry } = refusal
@@ -65,6 +72,7 @@ export function createRefusalLog(database: Database, log: Logger, windowMs = WIN
     record,
     flush: async () => {
       for (const caller of [...windows.keys()]) await close(caller)
+      await Promise.all(underWay)
     },
   }
 }
