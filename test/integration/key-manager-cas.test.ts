@@ -330,16 +330,6 @@ t.test('paths and methods that there are not', async t => {
   }
 })
 
-t.test('who asks for revocation lists again and again waits for itself alone', async t => {
-  const held = await database.transaction()
-  await held.raw('LOCK TABLE certificate_authority')
-  const flood = Array.from({ length: 300 }, () => ask('GET', `/crl/${root}.crl`, undefined, { token: null }))
-  const first = await Promise.race(flood)
-  await held.rollback()
-  t.equal(first.status, 429, 'there is no room for it, while others have theirs')
-  t.same(new Set((await Promise.all(flood)).map(({ status }) => status)), new Set([200, 429]))
-})
-
 t.test('revocation lists', async t => {
   await database('issued_certificate').update({ revoked_at: null })
   await database('certificate_authority').update({ crl: null })

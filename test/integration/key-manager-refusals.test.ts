@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto'
 import t from 'tap'
 import { createRefusalLog } from '../../controller/key-manager/audit/refusals.js'
 import { startTestKeyManager } from '../support/key-manager-api.js'
@@ -44,4 +45,14 @@ t.test('what was only counted is on record when the process stops', async t => {
   t.equal(await counted(), 100)
   await flush()
   t.equal(await counted(), 100, 'once')
+})
+
+t.test('who asks for revocation lists again and again waits for itself alone', async t => {
+  const held = await database.transaction()
+  await held.raw('LOCK TABLE certificate_authority')
+  const flood = Array.from({ length: 300 }, () => ask('GET', `/crl/${randomUUID()}.crl`, undefined, { token: null }))
+  const first = await Promise.race(flood)
+  await held.rollback()
+  t.equal(first.status, 429, 'there is no room for it, while others have theirs')
+  t.same(new Set((await Promise.all(flood)).map(({ status }) => status)), new Set([404, 429]))
 })
