@@ -207,23 +207,16 @@ t.test('a request whose value is too laborious for an expression is refused, wha
 t.test('property: any policies do to any request what the model says', async t => {
   const seed = Number(process.env.TEST_SEED ?? Date.now() % 1_000_000)
   t.comment(`TEST_SEED=${seed}`)
-  const [listeners = []] = fc.sample(someListeners(60), { numRuns: 1, seed })
-  const [requests = []] = fc.sample(someRequests(25), { numRuns: 1, seed: seed + 1 })
+  const { listeners, requests } = variedSample(seed)
   const { ask } = await serveL7(t, listeners)
-  const seen = new Map<string, number>()
   for (const [index, listener] of listeners.entries()) {
     const outcomes = await Promise.all(requests.map(sent => ask(index + 1, sent)))
-    for (const [at, { outcome }] of outcomes.entries()) {
-      const sent = requests[at] ?? withPath('/')
-      const wanted = expectedOutcome(listener, sent)
-      const kind = wanted.replace(/ http.*/, '')
-      seen.set(kind, (seen.get(kind) ?? 0) + 1)
+    for (const [at, sent] of requests.entries()) {
+      const [outcome, wanted] = [outcomes[at]?.outcome, expectedOutcome(listener, sent)]
       if (outcome !== wanted) t.equal(outcome, wanted, escape(JSON.stringify({ listener, sent })))
     }
   }
-  for (const kind of ['reject', 'pool 1', 'pool 2', '301', '302', '503']) {
-    t.ok((seen.get(kind) ?? 0) > 20, `${kind} came up ${seen.get(kind)} times`)
-  }
+  t.pass(`${listeners.length * requests.length} requests`)
 })
 
 t.test('haproxy takes every regular expression that is not refused', async t => {
@@ -311,6 +304,17 @@ t.test('haproxy takes every regular expression that is not refused', async t => 
   const { haproxy } = renderDesired(aTree({ listeners: [aListener(1, { l7Policies: policies })] }), someFacts())
   t.same(await checkWithHaproxy(directory, haproxy?.text ?? ''), { code: 0, complaints: [] })
 })
+
+/** The first sample from a seed on in which every kind of outcome comes up often: a seed alone leaves that to chance. */
+function variedSample(first: number) {
+  for (let seed = first; ; seed += 1) {
+    const [listeners = []] = fc.sample(someListeners(60), { numRuns: 1, seed })
+    const [requests = []] = fc.sample(someRequests(25), { numRuns: 1, seed: seed + 1 })
+    const outcomes = listeners.flatMap(listener => requests.map(sent => expectedOutcome(listener, sent)))
+    const often = (kind: string) => outcomes.filter(outcome => outcome.startsWith(kind)).length > 20
+    if (['reject', 'pool 1', 'pool 2', '301', '302', '503'].every(often)) return { listeners, requests }
+  }
+}
 
 function permutations<T>(items: readonly T[]): T[][] {
   if (items.length === 0) return [[]]
