@@ -6,7 +6,8 @@ import type { HaproxyPart } from '../../amphora-agent/protocol/desired.js'
 import { HAPROXY_LOG_LINE } from '../../amphora-agent/protocol/paths.js'
 import { renderDesired } from '../../controller/provider/amphora/rendering/desired.js'
 import { aListener, aMember, aPool, aTree, someFacts, uuid } from '../golden/models.js'
-import { freePorts, startHaproxy } from '../support/haproxy.js'
+import { startHaproxy } from '../support/haproxy.js'
+import { ownPorts } from '../support/ports.js'
 import { processorSeconds } from './instance.js'
 import { percentile } from './measure.js'
 import { type Answers, type Load, load, startMembers } from './wrk.js'
@@ -109,12 +110,12 @@ async function startContestants(directory: string, members: readonly number[]): 
     for (const command of commands) await running.command(command)
   }
   try {
-    const fromFile = await freePorts(MODES.length)
+    const fromFile = await ownPorts(MODES.length)
     const file = rendered(fromFile, members)
-    const byHand = await freePorts(MODES.length)
+    const byHand = await ownPorts(MODES.length)
     await begin('hand-tuned', byHand, handTuned(byHand, members, /^ {4}maxconn (\d+)$/m.exec(file.text)?.[1] ?? ''))
     await begin('members from the file', fromFile, file.text)
-    const atRuntime = await freePorts(MODES.length)
+    const atRuntime = await ownPorts(MODES.length)
     const empty = rendered(atRuntime, [])
     await begin('members joined at runtime', atRuntime, empty.text, joining(empty, rendered(atRuntime, members)))
     return started
@@ -132,7 +133,7 @@ type Measured = Answers & { processor: number }
  */
 export async function benchRendered(): Promise<string> {
   const directory = mkdtempSync(join(tmpdir(), 'krr-'))
-  const members = await freePorts(MEMBERS)
+  const members = await ownPorts(MEMBERS)
   const stopMembers = await startMembers(directory, members)
   const contestants = await startContestants(directory, members).catch(async error => {
     await stopMembers()

@@ -14,6 +14,7 @@ import {
 } from '../../controller/provider/amphora/agent-connection.js'
 import { createNoopAgentConnections } from '../../controller/provider/amphora/agent-connection-noop.js'
 import { eventually, quiet } from '../support/machines.js'
+import { ownPorts } from '../support/ports.js'
 import { newSshKeyPair } from '../support/ssh-keys.js'
 
 const AMPHORA = '4c6d3c1e-2f0b-4a57-8f5a-0d6c4f8f3f10'
@@ -184,10 +185,7 @@ t.test('a connection', async t => {
 
   t.test('that is refused is tried again for a while, and then fails', async t => {
     const { target } = await createAmphora(t)
-    const closed = createServer()
-    await new Promise<void>(resolve => closed.listen(0, '127.0.0.1', resolve))
-    const { port } = closed.address() as AddressInfo
-    await new Promise(resolve => closed.close(resolve))
+    const [port = 0] = await ownPorts(1)
     const connections = createConnections(t)
     const failure = connections.request({ ...target, port }, hello, { connectTimeoutMs: 400 })
     await t.rejects(failure, unreachable('refused', /refuses SSH/))

@@ -10,7 +10,8 @@ import { table } from '../../controller/cli/terminal.js'
 import { rotateLog } from '../../controller/cli/up/log-files.js'
 import { takenPorts } from '../../controller/cli/up/ports.js'
 import { createTestDatabase } from '../support/database.js'
-import { createKrater, freePorts, type Krater, NOOP_DRIVERS, startKrater, until } from '../support/krater.js'
+import { createKrater, type Krater, NOOP_DRIVERS, startKrater, until } from '../support/krater.js'
+import { ownPorts } from '../support/ports.js'
 
 const run = promisify(execFile)
 
@@ -134,7 +135,7 @@ t.test('without root one sentence says what is needed', async t => {
 })
 
 t.test('ports that are taken are named with their holder and the setting', async t => {
-  const [port = 0] = await freePorts(1)
+  const [port = 0] = await ownPorts(1)
   const server = createServer().listen(port, '127.0.0.1')
   const socket = createSocket('udp4').bind(port, '127.0.0.1')
   await Promise.all([once(server, 'listening'), once(socket, 'listening')])
@@ -170,7 +171,7 @@ t.test('faults at the start are sentences', async t => {
   })
 
   await t.test('a database that does not answer, its password not shown', async t => {
-    const [port] = await freePorts(1)
+    const [port] = await ownPorts(1)
     const url = `postgres://root:hunter2@127.0.0.1:${port}/krater`
     const krater = await createKrater(t, { ...NOOP_DRIVERS, KRATER_DATABASE_URL: url })
     for (const args of [['up'], ['up', '--detach'], ['db', 'migrate']]) {

@@ -7,8 +7,9 @@ import { testDirectory } from '../support/database.js'
 import { validatorAt } from '../support/external-identity.js'
 import { startTestKeyManager } from '../support/key-manager-api.js'
 import { startKeystone } from '../support/keystone.js'
-import { createKrater, freePorts, NOOP_DRIVERS, until } from '../support/krater.js'
+import { createKrater, NOOP_DRIVERS, until } from '../support/krater.js'
 import { idIn, SUBNET, startTestApi } from '../support/load-balancer-api.js'
+import { ownPorts } from '../support/ports.js'
 
 const run = promisify(execFile)
 
@@ -267,7 +268,7 @@ t.test('all tokens end, our own too', async t => {
 })
 
 t.test('the whole service beside a Keystone', async t => {
-  const [spare = 0] = await freePorts(1)
+  const [spare = 0] = await ownPorts(1)
   const krater = await createKrater(t, {
     ...NOOP_DRIVERS,
     KRATER_IDENTITY_EXTERNAL_URL: keystone.url,

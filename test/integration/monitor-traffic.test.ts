@@ -5,8 +5,9 @@ import type { TLSSocket } from 'node:tls'
 import t from 'tap'
 import type { HealthMonitorNode, MemberNode, PoolProtocol } from '../../controller/load-balancer/tree.js'
 import { aListener, aMonitor, aPool, uuid } from '../golden/models.js'
-import { freePorts, until } from '../support/haproxy.js'
+import { until } from '../support/haproxy.js'
 import { aLocalMember, ask, namesOf, serveOptions } from '../support/options-traffic.js'
+import { ownPorts } from '../support/ports.js'
 import { selfSigned, startTellingMember } from '../support/telling-member.js'
 
 type Check = { at: number; line: string; host: string; serverName: string }
@@ -52,7 +53,7 @@ const mute = await listen(
   createTcpServer(socket => socket.on('error', () => socket.destroy()).resume()),
   '127.0.0.1',
 )
-const [closed = 0] = await freePorts(1)
+const [closed = 0] = await ownPorts(1)
 const member = await startTellingMember(t, 'member')
 const spare = await startTellingMember(t, 'spare')
 

@@ -7,8 +7,9 @@ import type {
   SessionPersistence,
 } from '../../controller/load-balancer/tree.js'
 import { aListener, aPool, uuid } from '../golden/models.js'
-import { freePorts, until } from '../support/haproxy.js'
+import { until } from '../support/haproxy.js'
 import { aLocalMember, ask, converse, namesOf, serveOptions } from '../support/options-traffic.js'
+import { ownPorts } from '../support/ports.js'
 import { startTellingMember } from '../support/telling-member.js'
 
 let sessions = 0
@@ -118,7 +119,7 @@ t.test('algorithms', async t => {
   })
   await t.test('SOURCE_IP_PORT: an address and port have their member, other ports of the address another', async t => {
     const spread = new Set<string>()
-    for (const localPort of await freePorts(12)) {
+    for (const localPort of await ownPorts(12)) {
       const names = new Set<string>()
       for (let round = 0; round < 3; round++) {
         const client = await converse(t, port(4), { localAddress: '127.0.0.1', localPort })
@@ -285,7 +286,7 @@ t.test('a pair shares what it knows of its clients', async t => {
     { amphoraId: uuid(6, 1), address: '127.0.0.1' },
     { amphoraId: uuid(6, 2), address: '127.0.0.2' },
   ] as const
-  const [peersPort = 0] = await freePorts(1)
+  const [peersPort = 0] = await ownPorts(1)
   const serve = (own: typeof first | typeof second, other: typeof first | typeof second) =>
     serveOptions(t, {
       peersPort,

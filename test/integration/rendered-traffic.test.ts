@@ -9,8 +9,9 @@ import { LOG_PORT } from '../../amphora-agent/protocol/paths.js'
 import type { PoolNode } from '../../controller/load-balancer/tree.js'
 import { renderDesired } from '../../controller/provider/amphora/rendering/desired.js'
 import { aListener, aPool, aTree, someFacts, uuid } from '../golden/models.js'
-import { freePorts, until } from '../support/haproxy.js'
+import { until } from '../support/haproxy.js'
 import { aLocalMember, ask, serveOptions } from '../support/options-traffic.js'
+import { ownPorts } from '../support/ports.js'
 
 const BODY = randomBytes(8 * 1024 * 1024)
 
@@ -70,7 +71,7 @@ t.test('large bodies go through pipes both ways, and arrive as they were sent', 
   t.ok((await pipes()) > 0, 'pipes were used')
 })
 
-/** What HAProxy says of its log. The port is the amphora's own. */
+/** What HAProxies say in their logs, other tests' as well: the port is the amphora's own. */
 async function listenToLog(t: Test): Promise<string[]> {
   const lines: string[] = []
   const socket = createSocket('udp4').on('message', line => lines.push(line.toString().trim()))
@@ -82,7 +83,7 @@ async function listenToLog(t: Test): Promise<string[]> {
 
 /** A listener that serves, and one whose member refuses connections; both with our format. */
 async function serveGoodAndBad(t: Test, logRequests: boolean) {
-  const [nobody = 0] = await freePorts(1)
+  const [nobody = 0] = await ownPorts(1)
   const pool = (number: number, member: number): PoolNode => aPool(number, { members: [aLocalMember(number, member)] })
   const listeners = [1, 2].map(number => aListener(number, { defaultPoolId: uuid(3, number) }))
   const pools = [pool(1, await startMember(t)), pool(2, nobody)]
@@ -92,14 +93,14 @@ async function serveGoodAndBad(t: Test, logRequests: boolean) {
 t.test('a request that ends in an error is logged, and no other', async t => {
   const lines = await listenToLog(t)
   const { port } = await serveGoodAndBad(t, false)
-  t.match(await ask(port(1)), { status: 200 })
-  t.match(await ask(port(2), { path: '/lost' }), { status: 503 })
-  const requests = () => lines.filter(line => line.includes('GET /'))
+  t.match(await ask(port(1), { path: '/well' }), { status: 200 })
+  t.match(await ask(port(2), { path: '/amiss' }), { status: 503 })
+  const requests = () => lines.filter(line => /GET \/(well|amiss) /.test(line))
   t.ok(await until(() => requests().length > 0, 5_000), 'the error came')
   t.same(requests().length, 1)
   const { projectId, id } = aTree()
   t.ok(requests()[0]?.includes(` ${projectId} ${id} ${uuid(2, 2)} 127.0.0.1 `), 'in the format of the API')
-  t.match(requests()[0], /"GET \/lost HTTP\/1\.1" 503 /)
+  t.match(requests()[0], /"GET \/amiss HTTP\/1\.1" 503 /)
 })
 
 t.test('all requests are logged when the operator wants it', async t => {

@@ -1,6 +1,6 @@
+import { once } from 'node:events'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { createServer, type IncomingHttpHeaders, request } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import fc from 'fast-check'
@@ -10,8 +10,9 @@ import { renderDesired } from '../../controller/provider/amphora/rendering/desir
 import { goldenCases } from '../golden/cases.js'
 import { nastyText, stringFields } from '../golden/hostile.js'
 import { aListener, aMember, aMonitor, aPool, aTree, aVipCard, someFacts, uuid } from '../golden/models.js'
-import { checkWithHaproxy, freePorts, run, startHaproxy, until } from '../support/haproxy.js'
+import { checkWithHaproxy, run, startHaproxy, until } from '../support/haproxy.js'
 import { parseConfiguration } from '../support/haproxy-words.js'
+import { ownPorts } from '../support/ports.js'
 
 const directory = mkdtempSync(join(tmpdir(), 'krater-rendering-'))
 t.teardown(() => rmSync(directory, { recursive: true }))
@@ -79,7 +80,7 @@ t.test('a running haproxy', async t => {
       .map(text => ({ urlPath: `/${text}` }))
       .filter(monitor => isRendered(monitored(monitor))),
   ].map((monitor, index) => aMonitor(index + 1, { httpVersion: 1.1, domainName: 'x', delay: 1, ...monitor }))
-  const ports = await freePorts(monitors.length + 2)
+  const ports = await ownPorts(monitors.length + 2)
   const lastPort = ports.at(-1) ?? 0
   const listeners = monitors.map((_, index) =>
     aListener(index + 1, { protocolPort: ports[index] ?? 0, defaultPoolId: uuid(3, index + 1) }),
@@ -212,11 +213,10 @@ async function startMember() {
   )
   const [first, second] = servers
   if (first === undefined || second === undefined) throw new Error('two servers')
-  first.listen(0, '127.0.0.1')
-  await new Promise(resolve => first.once('listening', resolve))
-  const { port } = first.address() as AddressInfo
+  const [port] = await ownPorts(1)
+  first.listen(port, '127.0.0.1')
   second.listen(port, '::1')
-  await new Promise((resolve, reject) => second.once('listening', resolve).once('error', reject))
+  await Promise.all([once(first, 'listening'), once(second, 'listening')])
   return {
     port,
     seen,

@@ -1,6 +1,6 @@
 import { execFile, spawn } from 'node:child_process'
 import { writeFileSync } from 'node:fs'
-import { type AddressInfo, connect, createServer } from 'node:net'
+import { connect } from 'node:net'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { HAPROXY_CHROOT, HAPROXY_SERVER_STATE_FILE, HAPROXY_SOCKET } from '../../amphora-agent/protocol/paths.js'
@@ -77,22 +77,6 @@ export async function startHaproxy(directory: string, text: string) {
       await ended
     },
   }
-}
-
-/** Ports of 127.0.0.1 that nobody listened on just now. */
-export async function freePorts(count: number): Promise<number[]> {
-  const servers = await Promise.all(
-    Array.from(
-      { length: count },
-      () =>
-        new Promise<ReturnType<typeof createServer>>(resolve => {
-          const server = createServer().listen(0, '127.0.0.1', () => resolve(server))
-        }),
-    ),
-  )
-  const ports = servers.map(server => (server.address() as AddressInfo).port)
-  await Promise.all(servers.map(server => new Promise(resolve => server.close(resolve))))
-  return ports
 }
 
 /** @returns whether it came true in time */

@@ -1,6 +1,5 @@
 import { type ChildProcess, execFile, spawn } from 'node:child_process'
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
-import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
@@ -13,6 +12,7 @@ import { runningPostmaster } from '../../controller/cli/up/postgres.js'
 import { instanceId } from '../../controller/config/instance.js'
 import { findProcesses, type ProcessIdentity } from '../../controller/process/process-identity.js'
 import { testDirectory } from './database.js'
+import { ownPorts } from './ports.js'
 
 const run = promisify(execFile)
 const root = dirname(dirname(dirname(fileURLToPath(import.meta.url))))
@@ -150,33 +150,15 @@ export async function until(what: string, test: () => boolean | Promise<boolean>
   }
 }
 
-/** This process's environment without settings of Krater's or of a cloud, with free ports in their place. */
+/** This process's environment without settings of Krater's or of a cloud, with ports of its own in their place. */
 async function ownEnvironment(): Promise<NodeJS.ProcessEnv> {
   const kept = Object.entries(process.env).filter(([name]) => !/^(KRATER|OS)_|^TAP/.test(name))
   const services = ['IDENTITY', 'NETWORK', 'LOAD_BALANCER', 'KEY_MANAGER', 'HEALTH_MANAGER']
-  const ports = await freePorts(services.length)
+  const ports = await ownPorts(services.length)
   return {
     ...Object.fromEntries(kept),
     ...Object.fromEntries(services.map((service, at) => [`KRATER_${service}_PORT`, String(ports[at])])),
   }
-}
-
-/** Ports below those that the kernel gives to clients, so that no connection takes one before it is used. */
-export async function freePorts(count: number): Promise<number[]> {
-  const found: number[] = []
-  while (found.length < count) {
-    const port = 10_000 + Math.floor(Math.random() * 20_000)
-    if (!found.includes(port) && (await isFree(port))) found.push(port)
-  }
-  return found
-}
-
-function isFree(port: number): Promise<boolean> {
-  return new Promise(resolve => {
-    const server = createServer()
-    server.once('error', () => resolve(false))
-    server.listen(port, '127.0.0.1', () => server.close(() => resolve(true)))
-  })
 }
 
 async function openstack(directory: string, args: readonly string[], cloud: string): Promise<unknown> {

@@ -7,7 +7,8 @@ import type { Test } from 'tap'
 import type { LoadBalancerTree } from '../../controller/load-balancer/tree.js'
 import { renderDesired } from '../../controller/provider/amphora/rendering/desired.js'
 import { aMember, aPool, aTree, aVipCard, someFacts, uuid } from '../golden/models.js'
-import { freePorts, startHaproxy } from './haproxy.js'
+import { startHaproxy } from './haproxy.js'
+import { ownPorts } from './ports.js'
 
 export type L7Request = { path: string; headers: readonly (readonly [name: string, value: string])[] }
 
@@ -47,7 +48,7 @@ export async function serveL7(t: Test, wanted: Listeners) {
       members: [aMember(index + 1, { address: '127.0.0.1', protocolPort: (server.address() as AddressInfo).port })],
     }),
   )
-  const ports = await freePorts(wanted.length)
+  const ports = await ownPorts(wanted.length)
   // So many listeners without a limit would be more than the machine gives.
   const listeners = wanted.map((listener, index) => ({
     ...listener,

@@ -9,14 +9,15 @@ import type { ListenerNode, PoolNode } from '../../controller/load-balancer/tree
 import { renderDesired } from '../../controller/provider/amphora/rendering/desired.js'
 import type { AmphoraFacts } from '../../controller/provider/amphora/rendering/facts.js'
 import { aDualStackVipCard, aMember, aTree, someFacts, uuid } from '../golden/models.js'
-import { freePorts, startHaproxy } from './haproxy.js'
+import { startHaproxy } from './haproxy.js'
+import { ownPorts } from './ports.js'
 import type { Told } from './telling-member.js'
 
 type Wanted = {
   listeners: ListenerNode[]
   pools: PoolNode[]
   facts?: Partial<AmphoraFacts>
-  /** Of 127.0.0.1; free ones unless given. */
+  /** Of 127.0.0.1; own ones unless given. */
   ports?: number[]
   /** Stands in for the amphora's own, which several tests cannot have at the same time. */
   peersPort?: number
@@ -30,16 +31,16 @@ export const aLocalMember = (number: number, port: number, change: Parameters<ty
  * A real HAProxy with the given listeners on the VIPs 127.0.0.1 and ::1, each on a port of its own. Gone at the end of the test.
  */
 export async function serveOptions(t: Test, { listeners, pools, facts, ports, peersPort }: Wanted) {
-  const chosen = ports ?? (await freePorts(listeners.length))
+  const chosen = ports ?? (await ownPorts(listeners.length))
   const placed = listeners.map((listener, index) => ({ ...listener, protocolPort: chosen[index] ?? 0 }))
   const tree = aTree({ listeners: placed, pools, additionalVips: [{ address: '::1', subnetId: uuid(7, 6) }] })
   const onLoopback = { ...tree, vip: { ...tree.vip, address: '127.0.0.1' } }
   const card = aDualStackVipCard()
   const { haproxy } = renderDesired(onLoopback, someFacts({ cards: [card], ...facts }))
-  const [freePort = 0] = await freePorts(1)
+  const [ownPort = 0] = await ownPorts(1)
   const text = (haproxy?.text ?? '').replaceAll(
     new RegExp(`^( {4}peer .*):${HAPROXY_PEERS_PORT}$`, 'gm'),
-    `$1:${peersPort ?? freePort}`,
+    `$1:${peersPort ?? ownPort}`,
   )
   const directory = mkdtempSync(join(tmpdir(), 'krater-options-'))
   t.teardown(() => rmSync(directory, { recursive: true }))

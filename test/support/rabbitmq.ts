@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import type { Test } from 'tap'
-import { freePorts } from './krater.js'
+import { ownPorts } from './ports.js'
 
 export type RabbitMq = {
   /** amqp:// with the login. */
@@ -29,7 +29,7 @@ const STARTED = 'Server startup complete'
 export async function startRabbitMq(t: Test): Promise<RabbitMq> {
   const account = { uid: idOf('-u'), gid: idOf('-g') }
   const directory = mkdtempSync(join(tmpdir(), 'krater-rabbitmq-'))
-  const [port = 0, tlsPort = 0, nodePort = 0, mapperPort = 0] = await freePorts(4)
+  const [port = 0, tlsPort = 0, nodePort = 0, mapperPort = 0] = await ownPorts(4)
   const password = 'only-for-the-tests'
   const file = (name: string) => join(directory, name)
   makeCertificate(directory)
