@@ -1,4 +1,4 @@
-import { existsSync, mkdirSync, readdirSync, renameSync, rmSync, statSync } from 'node:fs'
+import { chmodSync, existsSync, mkdirSync, readdirSync, renameSync, rmSync, statSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
 
@@ -59,6 +59,8 @@ export async function build() {
         banner: REQUIRE,
       }),
     ])
+    // Whatever the umask: amphorae read it, and their root is not the host's.
+    chmodSync(join(aside, 'agent.js'), 0o644)
     putInPlace(aside)
   } finally {
     rmSync(aside, { recursive: true, force: true })

@@ -158,10 +158,10 @@ export const configurationSchema = z.strictObject({
       accounts: z.coerce
         .number()
         .int()
-        .min(4)
+        .min(8)
         .max(400_000)
         .default(65_536)
-        .describe('How many numbers of users and groups there are for amphorae; each takes four'),
+        .describe('How many numbers of users and groups there are for amphorae; each takes eight'),
     })
     .prefault({}),
   worker: z

@@ -1,6 +1,8 @@
-import { existsSync, readFileSync, readlinkSync, writeFileSync } from 'node:fs'
+import { execFile } from 'node:child_process'
+import { chmodSync, existsSync, readFileSync, readlinkSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:http'
 import { join } from 'node:path'
+import { promisify } from 'node:util'
 import t from 'tap'
 import { HAPROXY_CHROOT, HAPROXY_USER } from '../../amphora-agent/protocol/paths.js'
 import { createAgentConnections } from '../../controller/provider/amphora/agent-connection.js'
@@ -47,6 +49,8 @@ const apply = () =>
   })
 await apply()
 const get = () => inside("printf 'GET / HTTP/1.0\\r\\n\\r\\n' | socat -T5 - TCP:127.0.0.1:8080 | tail -n 1")
+
+const run = promisify(execFile)
 
 /** Starts a program as the agent starts HAProxy. */
 const AS_HAPROXY = 'perl /run/krater/haproxy-seccomp.pl'
@@ -203,18 +207,49 @@ t.test('no two amphorae of the host share an account', async t => {
   // The same id in another installation looks for its accounts at the same place.
   const third = other.amphora(spec.amphoraId)
   await other.driver.create(third.spec)
-  const accounts = async (at: typeof target, key: string) =>
-    (await asOperator(at, key, 'cut -d: -f3 /etc/passwd /etc/group'))
-      .split('\n')
-      .filter(number => Number(number) > 65_534)
   const all = [
-    ...new Set(await accounts(target, lab.operatorKey)),
-    ...new Set(await accounts(second.target, lab.operatorKey)),
-    ...new Set(await accounts(third.target, other.operatorKey)),
-  ]
-  t.equal(all.length, 12)
+    lab.firstProcessOf(spec.amphoraId),
+    lab.firstProcessOf(second.spec.amphoraId),
+    other.firstProcessOf(third.spec.amphoraId),
+  ].flatMap(pid => {
+    const [map, ...more] = readFileSync(`/proc/${pid}/uid_map`, 'utf8').trim().split('\n')
+    t.same(more, [])
+    t.equal(readFileSync(`/proc/${pid}/gid_map`, 'utf8').trim(), map)
+    const [, first, count] = map!.trim().split(/\s+/).map(Number)
+    return Array.from({ length: count! }, (_, number) => first! + number)
+  })
+  t.equal(all.length, 24)
   t.equal(new Set(all).size, all.length)
+  t.notOk(all.includes(0), 'root of an amphora is not the host’s')
   await lab.driver.delete(second.spec.amphoraId)
+})
+
+t.test('a program that only the host’s root may read is refused in words', async t => {
+  const agent = join(programs, 'agent.mjs')
+  chmodSync(agent, 0o600)
+  t.teardown(() => chmodSync(agent, 0o644))
+  await t.rejects(lab.driver.create(lab.amphora().spec), { message: `Amphorae may not use ${agent}: chmod o+rX it.` })
+})
+
+t.test('an amphora that takes all the timers it can get leaves the others theirs', async t => {
+  // What the maker of an amphora may have itself is no limit of all amphorae.
+  const limit = (soft: string) => run('prlimit', [`--pid=${process.pid}`, `--sigpending=${soft}:`])
+  const [, soft] = /^Max pending signals +(\S+)/m.exec(readFileSync('/proc/self/limits', 'utf8'))!
+  t.teardown(() => limit(soft!))
+  await limit('100')
+  const [greedy, modest] = [lab.amphora(), lab.amphora()]
+  await lab.driver.create(greedy.spec)
+  await lab.driver.create(modest.spec)
+  const take = (most: number, end: string) =>
+    `setpriv --reuid=${HAPROXY_USER} --regid=${HAPROXY_USER} --clear-groups perl -e '
+      require "syscall.ph";
+      my ($made, $id) = (0, "\\0" x 8);
+      $made++ while $made < ${most} && syscall(&main::SYS_timer_create(), 1, 0, $id) == 0;
+      print "$made\\n"; close STDOUT; close STDERR; ${end}'`
+  t.equal(await asOperator(greedy.target, lab.operatorKey, `(${take(100_000, 'sleep')} 2>&1 &) | head -n 1`), '1024\n')
+  t.equal(await asOperator(modest.target, lab.operatorKey, take(1000, '')), '1000\n')
+  await lab.driver.delete(greedy.spec.amphoraId)
+  await lab.driver.delete(modest.spec.amphoraId)
 })
 
 t.test('the amphora serves after all of that, and takes changes', async t => {

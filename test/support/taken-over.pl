@@ -113,4 +113,28 @@ if (defined $account) {
   attempt('raw', sub { syscall(&main::SYS_socket(), 2, 3, 1) });
   attempt('socket-PACKET', sub { syscall(&main::SYS_socket(), 17, 3, 768) });
   attempt('socket-NETLINK', sub { syscall(&main::SYS_socket(), 16, 3, 0) });
+} else {
+  # Networks that a card of its own leads to: the fabric, and from there the host. What it names there does not exist.
+  my $bytes = sub { my ($kind, $value) = @_; pack('SSa*', 4 + length $value, $kind, $value) . "\0" x (-length($value) % 4) };
+  my ($card_list, $card_new, $card_gone) = (18, 16, 17);
+  my ($name, $card, $kind, $network_of_card, $network) = (3, 5, 18, 37, 46);
+  my $ask = sub {
+    my ($request, $flags, @attributes) = @_;
+    my $message = pack('CxSiII', 0, 0, 0, 0, 0) . join '', map { $bytes->(@$_) } @attributes;
+    open my $socket, '+<&=', syscall(&main::SYS_socket(), 16, 3, 0) or return;
+    syswrite $socket, pack('LSSLL', 16 + length $message, $request, 5 | $flags, 1, 0) . $message or return;
+    sysread $socket, my $answer, 65536 or return;
+    my (undef, $type, $errno) = unpack 'LSx10l', $answer;
+    $! = $type == 2 || $type == 3 ? -$errno : 0;
+    return $! ? -1 : 0;
+  };
+  my $macvlan = [$kind, $bytes->(1, "macvlan\0")];
+  attempt('cards-of-the-fabric', sub { $ask->($card_list, 0x300, [$network, pack 'l', 0]) });
+  attempt('end-of-a-card-of-the-fabric', sub { $ask->($card_gone, 0, [$network, pack 'l', 0], [$name, "none\0"]) });
+  attempt('card-over-the-host\'s', sub {
+    $ask->($card_new, 0x600, [$network, pack 'l', 0], [$name, "mine\0"], [$card, pack 'l', 1], [$network_of_card, pack 'l', 0], $macvlan);
+  });
+  attempt('card-over-the-fabric\'s', sub {
+    $ask->($card_new, 0x600, [$name, "mine\0"], [$card, pack 'l', 1], [$network_of_card, pack 'l', 0], $macvlan);
+  });
 }

@@ -27,10 +27,18 @@ export async function checkDisk({ directory }: Instance): Promise<Finding[]> {
 const CONTAINER =
   'inside a container it needs --privileged, or CAP_SYS_ADMIN and CAP_NET_ADMIN; a kernel may also lack it'
 
+const USER_NAMESPACES = `sysctl -w user.max_user_namespaces=65536, if that is 0 here; ${CONTAINER}`
+
 /** What amphorae and networks are made of, tried in a namespace that is removed again. */
 export async function checkKernel(): Promise<Finding[]> {
   const namespace = `krater-doctor-${process.pid}`
-  const attempt = async (about: string, what: string, program: string, args: string[]): Promise<Finding> =>
+  const attempt = async (
+    about: string,
+    what: string,
+    program: string,
+    args: string[],
+    remedy = CONTAINER,
+  ): Promise<Finding> =>
     run(program, args, LIMIT).then(
       () => ok(about, what),
       error =>
@@ -41,7 +49,7 @@ export async function checkKernel(): Promise<Finding[]> {
               .trim()
               .split('\n')[0]
           }`,
-          CONTAINER,
+          remedy,
         ),
     )
   const inside = (...words: string[]) => ['-n', namespace, 'link', 'add', 'name', ...words]
@@ -55,6 +63,8 @@ export async function checkKernel(): Promise<Finding[]> {
   } finally {
     await run('ip', ['netns', 'delete', namespace], LIMIT).catch(() => undefined)
   }
+  const users = ['--user', '--net', '/bin/true']
+  findings.push(await attempt('kernel', 'user namespaces', 'unshare', users, USER_NAMESPACES))
   const confined = ['-e', seccompLauncher(MACHINE_RULES, process.arch), '/bin/true']
   findings.push(await attempt('kernel', 'seccomp filters', '/usr/bin/perl', confined))
   const mounts =

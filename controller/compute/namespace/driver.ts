@@ -1,4 +1,4 @@
-import { readdirSync, realpathSync } from 'node:fs'
+import { readdirSync, realpathSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Boot } from '../../../amphora-agent/protocol/boot.js'
 import { AGENT_SOCKET } from '../../../amphora-agent/protocol/messages.js'
@@ -40,6 +40,9 @@ export type NamespaceDriverOptions = {
 }
 
 const MANAGEMENT_CARD = 'mgmt0'
+/** Modes of files that the host shares with machines, as far as they are about others than owner and group. */
+const READABLE = 0o004
+const RUNNABLE = 0o005
 const AMPHORA_ID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
 
 /**
@@ -115,20 +118,24 @@ export function createNamespaceDriver(options: NamespaceDriverOptions): ComputeD
       await takeDown(spec.amphoraId, machine)
       files.prepare()
       files.forgetProcess()
-      await namespace.make()
-      await attachManagement(spec)
-      const { groups, inForce, lacking } = enforce(controlGroup, spec.amphoraId, limits)
-      for (const { what, why } of lacking) log.warn({ amphoraId: spec.amphoraId, why }, `no limit of ${what}`)
-      await startMachine({
-        directory: files,
-        namespaceFile: namespace.file,
-        node: realpathSync(nodeProgram),
-        agentBundle: realpathSync(agentBundle),
-        bootData: bootDataOf(spec, inForce),
-        accounts,
-        accountHint: Number.parseInt(spec.amphoraId.slice(0, 8), 16),
-        groups,
-      })
+      const keeper = await namespace.make()
+      try {
+        await attachManagement(spec)
+        const { groups, inForce, lacking } = enforce(controlGroup, spec.amphoraId, limits)
+        for (const { what, why } of lacking) log.warn({ amphoraId: spec.amphoraId, why }, `no limit of ${what}`)
+        await startMachine({
+          directory: files,
+          keeper: keeper.pid,
+          node: shareable(nodeProgram, RUNNABLE),
+          agentBundle: shareable(agentBundle, READABLE),
+          bootData: bootDataOf(spec, inForce),
+          accounts,
+          accountHint: Number.parseInt(spec.amphoraId.slice(0, 8), 16),
+          groups,
+        })
+      } finally {
+        keeper.end()
+      }
     } else {
       await attachManagement(spec)
     }
@@ -239,6 +246,13 @@ function bootDataOf(
     hostname: `amphora-${amphoraId}\n`,
     seccomp: seccompLauncher(MACHINE_RULES, process.arch),
   }
+}
+
+/** A file's real path. @throws MachineError when a machine's root, who is not the host's, could not use it */
+function shareable(file: string, mode: number): string {
+  const path = realpathSync(file)
+  if ((statSync(path).mode & mode) !== mode) throw new MachineError(`Amphorae may not use ${path}: chmod o+rX it.`)
+  return path
 }
 
 function namesIn(directory: string): string[] {

@@ -14,8 +14,8 @@ const END_LIMIT_MS = 10_000
 /** Numbers of users and groups on the host that machines may have; no two machines have the same ones at a time. */
 export type AccountRange = { first: number; count: number }
 
-/** How many accounts a machine has beside root; see start.sh. */
-export const ACCOUNTS_OF_ONE = 4
+/** How many accounts a machine has; see start.sh. */
+export const ACCOUNTS_OF_ONE = 8
 
 /** Files that are a machine's own or secret, by the names that furnish.sh knows. */
 export type BootData = Readonly<
@@ -45,7 +45,8 @@ function findScripts(from: string): string {
  */
 export async function startMachine(options: {
   directory: MachineDirectory
-  namespaceFile: string
+  /** A process in the user and network namespaces of the machine. */
+  keeper: number
   node: string
   agentBundle: string
   bootData: BootData
@@ -55,12 +56,12 @@ export async function startMachine(options: {
   /** Directories of the control groups that everything in the machine belongs to. */
   groups: readonly string[]
 }): Promise<void> {
-  const { directory, namespaceFile, node, agentBundle, bootData, accounts, accountHint, groups } = options
+  const { directory, keeper, node, agentBundle, bootData, accounts, accountHint, groups } = options
   const lock = openSync(directory.lock, 'a', 0o600)
   const console = openSync(directory.console, 'a', 0o600)
   const blocks = Math.floor(accounts.count / ACCOUNTS_OF_ONE)
   const numbers = [accounts.first, blocks, accountHint % blocks].map(String)
-  const words = [join(scripts, 'start.sh'), directory.path, namespaceFile, node, agentBundle, ...numbers, ...groups]
+  const words = [join(scripts, 'start.sh'), directory.path, `${keeper}`, node, agentBundle, ...numbers, ...groups]
   const child = spawn('/bin/bash', words, {
     detached: true,
     cwd: '/',

@@ -1,11 +1,15 @@
 #!/bin/bash
 # Makes the machine's own root in memory and moves into it. The host's /usr is all that is shared, read-only.
 #   furnish.sh THIS_DIRECTORY MACHINE_DIRECTORY NODE AGENT_BUNDLE FIRST_ACCOUNT
+# It is the host's root until its last line, and accounts have the host's numbers: the machine's 0 is FIRST_ACCOUNT.
+# Open file 6: the user namespace of the machine. It leaves its process 1 file 3, the machine's lock, opened anew.
 # Standard input: one line `NAME BASE64` for each file of the machine that is secret or its own, and the line `end`.
 # Without that line the creator died half-way, and so does the machine.
 set -eu
-exec 3<&- 5>&-
+exec 3<"$2/lock" 5>&- 7>&-
 here=$1 directory=$2 node=$3 agent=$4 accounts=$5
+# Of etc/group.
+krater=1 tty=5
 root=$directory/root
 
 mount -t tmpfs -o size=256m,nr_inodes=20k,mode=755,nosuid amphora "$root"
@@ -29,9 +33,6 @@ share "$node" opt/krater/node
 share "$agent" opt/krater/agent.mjs
 
 cp -R "$here/etc/." etc/
-# passwd and group name the accounts of a machine FIRST+0 to FIRST+3.
-sed -i "s/FIRST+0/$accounts/g; s/FIRST+1/$((accounts + 1))/g; s/FIRST+2/$((accounts + 2))/g; s/FIRST+3/$((accounts + 3))/g" \
-  etc/passwd etc/group
 cp "$here/init.sh" "$here/management.sh" opt/krater/
 for name in ld.so.cache ld.so.conf services protocols localtime; do
   [ ! -e "/etc/$name" ] || cp -P "/etc/$name" "etc/$name"
@@ -50,7 +51,7 @@ for name in null zero full random urandom tty; do
 done
 mkdir dev/pts
 mkdir -m 1777 dev/shm
-mount -t devpts -o newinstance,nosuid,noexec,gid=5,mode=620,ptmxmode=666,max=64 devpts dev/pts
+mount -t devpts -o newinstance,nosuid,noexec,gid=$((accounts + tty)),mode=620,ptmxmode=666,max=64 devpts dev/pts
 ln -s pts/ptmx dev/ptmx
 ln -s /proc/self/fd dev/fd
 ln -s fd/0 dev/stdin
@@ -66,10 +67,8 @@ mount -o remount,bind,ro,nosuid,nodev,noexec proc
 mount -t sysfs -o nosuid,nodev,noexec sysfs sys
 mount -o remount,bind,ro,nosuid,nodev,noexec sys
 
-group=$(sed -n 's/^krater:[^:]*:\([0-9]*\):.*/\1/p' etc/group)
 mkdir -m 711 etc/ssh/authorized_keys
 mkdir -m 710 run/krater
-chown "0:$group" run/krater
 mkdir -m 700 run/krater/log
 complete=
 while read -r name content; do
@@ -94,8 +93,14 @@ exec </dev/null
 cp -p etc/krater/boot.json run/krater/boot.json
 hostname -F etc/hostname
 
-: >"$directory/ready"
+# All of this root is the machine's, and nothing that is mounted on it: another view of it has no mounts.
 mkdir .host
+mount --bind . .host
+chown -hR "$accounts:$accounts" .host
+umount .host
+chown ":$((accounts + krater))" run/krater
+
+: >"$directory/ready"
 pivot_root . .host
 cd /
 umount -l /.host
@@ -103,6 +108,8 @@ rmdir /.host
 
 # What an amphora needs and no more: without SYS_ADMIN its mounts are fixed, without MKNOD and DAC_READ_SEARCH the host's disks are out of reach.
 needed=+chown,+dac_override,+fowner,+kill,+setgid,+setuid,+net_bind_service,+net_admin,+net_raw,+sys_chroot
+# All of them hold in the machine's user namespace alone: by them nobody gets at a network other than its own, not even at one that a card of its
+# own leads to. Entering it takes away the order to end with the holder, which setpriv gives again.
 # Nothing of the controller's environment reaches the machine.
-exec env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 \
-  setpriv --no-new-privs --inh-caps=-all --bounding-set="-all,$needed" perl /opt/krater/seccomp.pl /bin/bash /opt/krater/init.sh
+exec env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 nsenter --user=/proc/self/fd/6 \
+  setpriv --pdeathsig KILL --no-new-privs --inh-caps=-all --bounding-set="-all,$needed" perl /opt/krater/seccomp.pl /bin/bash /opt/krater/init.sh

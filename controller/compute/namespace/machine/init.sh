@@ -6,6 +6,10 @@ export HOME=/root
 cd /
 read -r address </etc/management-address
 
+# The holder may have ended just before the order to end with it was given: then nobody has the machine's lock.
+! flock --nonblock 3 || exit 1
+exec 3<&- 6<&-
+
 # Better no machine than one without this; whoever makes it hears why.
 /bin/bash /opt/krater/management.sh || exit 1
 
