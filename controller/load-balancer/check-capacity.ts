@@ -65,6 +65,12 @@ export async function checkCapacity(trx: Knex, provider: OfferedProvider, loadBa
   refuseExcess((rows as { capacity: Capacity | null }[])[0]?.capacity ?? null)
 }
 
+/** Whether an update switches something on that was off, and so may ask for more. */
+export const comesUp = (
+  stored: Readonly<{ admin_state_up?: unknown }>,
+  values: Readonly<{ admin_state_up?: unknown }>,
+): boolean => values.admin_state_up === true && stored.admin_state_up !== true
+
 /**
  * The object that this transaction has just written, in its response form, if all of its load balancer fits the machines: one statement.
  * @param raises whether more may be asked for than before: else it is not refused, since it makes nothing worse

@@ -396,10 +396,8 @@ t.test('what the machines cannot give is refused before it is stored, with the n
   t.match(await listen(5, -1, { default_pool: pool }), { status: 201 }, 'members alone cost nothing')
   const { body } = await api.ask('GET', `/v2/lbaas/listeners/${await listenerAt(5)}`)
   const poolId = String(at(body, 'listener', 'default_pool_id'))
-  t.equal(
-    (await api.ask('POST', '/v2/lbaas/healthmonitors', { healthmonitor: { pool_id: poolId, ...monitor } })).status,
-    201,
-  )
+  const checked = await api.ask('POST', '/v2/lbaas/healthmonitors', { healthmonitor: { pool_id: poolId, ...monitor } })
+  t.equal(checked.status, 201)
   const batch = (count: number) => api.ask('PUT', `/v2/lbaas/pools/${poolId}/members`, { members: members(count, 1) })
   t.match(await batch(81), { status: 202 })
   t.match(await batch(2_000), { status: 400, body: { faultstring: /with these limits, \d+ monitored members/ } })
@@ -410,6 +408,21 @@ t.test('what the machines cannot give is refused before it is stored, with the n
     statements.some(sql => sql.startsWith('SELECT (SELECT json_build_object')),
     'the question costs no statement',
   )
+
+  await api
+    .database('amphora')
+    .where({ load_balancer_id: id })
+    .update({ limits: JSON.stringify({ ...largest, openFiles: 200 }) })
+  const monitorId = idIn(checked, 'healthmonitor')
+  const put = (path: string, body: object) => api.ask('PUT', `/v2/lbaas/${path}`, body)
+  t.equal((await put(`pools/${poolId}`, { pool: { admin_state_up: true } })).status, 200, 'it is enabled already')
+  for (const [admin_state_up, status] of [
+    [true, 200],
+    [false, 200],
+    [true, 400],
+  ] as const) {
+    t.equal((await put(`healthmonitors/${monitorId}`, { healthmonitor: { admin_state_up } })).status, status)
+  }
 
   async function listenerAt(port: number): Promise<string> {
     const { body } = await api.ask('GET', `/v2/lbaas/listeners?load_balancer_id=${id}&protocol_port=${port}`)

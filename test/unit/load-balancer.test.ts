@@ -193,7 +193,7 @@ t.test('rules of health monitors', async t => {
     refusal(() => completeMonitor(SETTINGS, { ...monitor, type: 'HTTP', domain_name: 'a.b', http_version: 1.0 })),
     { status: 400, message: /1\.1/ },
   )
-  const stored = { type: 'HTTP', max_retries: 4, http_version: 1.1, domain_name: null } as const
+  const stored = { type: 'HTTP', max_retries: 4, http_version: 1.1, domain_name: null, admin_state_up: true } as const
   t.strictSame(
     completeMonitorUpdate(SETTINGS, stored, { domain_name: 'a.b' }),
     { domain_name: 'a.b' },

@@ -1,7 +1,7 @@
 import type { Transaction } from '../../database/transaction.js'
 import { enabledProvider, refuseUnsupported } from '../capabilities.js'
 import { changeLoadBalancer, markDeleted, touchPool, updateObject } from '../change.js'
-import { selectFitting } from '../check-capacity.js'
+import { comesUp, selectFitting } from '../check-capacity.js'
 import { type Found, findObject, findReferenced, isBeingDeleted } from '../find.js'
 import { readWrapped } from '../input.js'
 import { parseArguments } from '../list-query.js'
@@ -50,7 +50,8 @@ async function update(service: Service, { caller, right, params, queryString, re
   const found: Found<{ pool_id: string }> = await findObject(database, healthMonitor, params.id ?? '')
   authorise(caller, right, found.project_id)
   const object = await changeLoadBalancer(service, asked(), found.load_balancer_id, async (trx, changed) => {
-    const values = completeMonitorUpdate(config, await storedMonitor(trx, found.id), body)
+    const stored = await storedMonitor(trx, found.id)
+    const values = completeMonitorUpdate(config, stored, body)
     refuseUnsupported(enabledProvider(providers, changed.provider), healthMonitor, values)
     await touchPool(trx, changed, found.pool_id)
     await updateObject(trx, changed, healthMonitor, found.id, columnsOf(healthMonitor, values))
@@ -60,7 +61,7 @@ async function update(service: Service, { caller, right, params, queryString, re
       changed.id,
       healthMonitor,
       found.id,
-      body.admin_state_up === true,
+      comesUp(stored, body),
     )
   })
   return objectAnswer(200, healthMonitor, object)

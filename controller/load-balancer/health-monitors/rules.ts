@@ -7,7 +7,10 @@ import type { healthMonitor } from './resource.js'
 type Given = Updated<typeof healthMonitor.attributes>
 type MonitorValues = Omit<Created<typeof healthMonitor.attributes>, 'pool_id' | 'project_id' | 'tenant_id'>
 /** The stored values that an update is checked against. */
-export type StoredMonitor = Pick<MonitorValues, 'type' | 'max_retries' | 'http_version' | 'domain_name'>
+export type StoredMonitor = Pick<
+  MonitorValues,
+  'type' | 'max_retries' | 'http_version' | 'domain_name' | 'admin_state_up'
+>
 
 const HTTP_DEFAULTS = { http_method: 'GET', url_path: '/', expected_codes: '200' } as const
 const HTTP_FIELDS = ['http_method', 'url_path', 'expected_codes'] as const

@@ -9,7 +9,7 @@ import {
   touchListener,
   updateObject,
 } from '../change.js'
-import { selectFitting } from '../check-capacity.js'
+import { comesUp, selectFitting } from '../check-capacity.js'
 import { immutable, missing } from '../faults.js'
 import { type Found, findObject, findReferenced, isBeingDeleted } from '../find.js'
 import { readWrapped } from '../input.js'
@@ -67,7 +67,8 @@ async function update(service: Service, { caller, right, params, queryString, re
   authorise(caller, right, found.project_id)
   const object = await changeLoadBalancer(service, asked(), found.load_balancer_id, async (trx, changed) => {
     const touched = await touchListener(trx, changed, found.listener_id)
-    const { position, ...values } = completePolicyUpdate(await storedRedirection(trx, found.id), body)
+    const stored = await storedPolicy(trx, found.id)
+    const { position, ...values } = completePolicyUpdate(stored, body)
     if (typeof body.redirect_pool_id === 'string') {
       await checkRedirectPool(trx, changed, touched, values.redirect_pool_id)
     }
@@ -77,7 +78,10 @@ async function update(service: Service, { caller, right, params, queryString, re
     })
     await updateObject(trx, changed, l7Policy, found.id, columnsOf(l7Policy, values))
     if (position !== undefined) await renumber(trx, found.listener_id, { id: found.id, position })
-    return selectFitting(trx, enabledProvider(providers, changed.provider), changed.id, l7Policy, found.id)
+    const { redirect_pool_id } = body
+    const asksForMore =
+      comesUp(stored, body) || (typeof redirect_pool_id === 'string' && redirect_pool_id !== stored.redirect_pool_id)
+    return selectFitting(trx, enabledProvider(providers, changed.provider), changed.id, l7Policy, found.id, asksForMore)
   })
   return objectAnswer(200, l7Policy, object)
 }
@@ -98,9 +102,11 @@ async function remove(service: Service, { caller, right, params, queryString, as
   return { status: 204 }
 }
 
+type StoredPolicy = Redirection & { admin_state_up: boolean; redirect_pool_id: string | null }
+
 /** Read while the load balancer is held, so that what is checked against it is what is stored. */
-async function storedRedirection(trx: Transaction, id: string): Promise<Redirection> {
-  const stored: (Redirection & { change: string }) | undefined = await trx('l7_policy').where({ id }).first()
+async function storedPolicy(trx: Transaction, id: string): Promise<StoredPolicy> {
+  const stored: (StoredPolicy & { change: string }) | undefined = await trx('l7_policy').where({ id }).first()
   if (stored === undefined) throw missing(l7Policy.label, id)
   if (stored.change === 'delete') throw immutable(l7Policy.label, id)
   return stored

@@ -1,7 +1,7 @@
 import type { Transaction } from '../../database/transaction.js'
 import { enabledProvider, refuseUnsupported } from '../capabilities.js'
 import { changeLoadBalancer, markDeleted, touchPolicy, updateObject } from '../change.js'
-import { selectFitting } from '../check-capacity.js'
+import { comesUp, selectFitting } from '../check-capacity.js'
 import { missing, missingParent } from '../faults.js'
 import { type Found, isBeingDeleted, lookUp } from '../find.js'
 import { readWrapped } from '../input.js'
@@ -82,7 +82,8 @@ async function update(service: Service, { caller, right, params, queryString, re
   authorise(caller, right, found.project_id)
   const object = await changeLoadBalancer(service, asked(), found.load_balancer_id, async (trx, changed) => {
     await touchPolicy(trx, changed, found.l7_policy_id)
-    const { type, compare_type, key, value } = { ...(await storedComparison(trx, found.id)), ...given(body) }
+    const stored = await storedRule(trx, found.id)
+    const { type, compare_type, key, value } = { ...stored, ...given(body) }
     const values = { ...body, ...completeRule({ type, compare_type, key, value }) }
     refuseUnsupported(enabledProvider(providers, changed.provider), l7Rule, values)
     await updateObject(trx, changed, l7Rule, found.id, columnsOf(l7Rule, values))
@@ -92,7 +93,7 @@ async function update(service: Service, { caller, right, params, queryString, re
       changed.id,
       l7Rule,
       found.id,
-      body.admin_state_up === true,
+      comesUp(stored, body),
     )
   })
   return objectAnswer(200, l7Rule, object)
@@ -117,9 +118,11 @@ function given(body: Partial<Comparison>): Partial<Comparison> {
   return Object.fromEntries(Object.entries(body).filter(([, value]) => value !== undefined))
 }
 
+type StoredRule = Comparison & { admin_state_up: boolean }
+
 /** Read while the load balancer is held, so that what is checked as a whole is what will stand. */
-async function storedComparison(trx: Transaction, id: string): Promise<Comparison> {
-  const stored: Comparison | undefined = await trx('l7_rule').where({ id }).first()
+async function storedRule(trx: Transaction, id: string): Promise<StoredRule> {
+  const stored: StoredRule | undefined = await trx('l7_rule').where({ id }).first()
   if (stored === undefined) throw missing(l7Rule.label, id)
   return stored
 }

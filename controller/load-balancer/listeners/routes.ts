@@ -1,7 +1,7 @@
 import { enabledProvider, refuseUnsupported } from '../capabilities.js'
 import { changedListenerReferences, type ListenerReferences } from '../certificate-references.js'
 import { changeLoadBalancer, markDeleted, updateObject } from '../change.js'
-import { selectFitting } from '../check-capacity.js'
+import { comesUp, selectFitting } from '../check-capacity.js'
 import { invalid } from '../faults.js'
 import { type Found, findObject, findReferenced, isBeingDeleted } from '../find.js'
 import { checkFit, newcomersIn } from '../fit.js'
@@ -23,11 +23,14 @@ import { checkPoolProtocol, completeListenerUpdate, type StoredListener } from '
 
 /** Whether an update may ask more of the machines; -1 asks for a part of what is left, so any other limit may be more. */
 const raisesDemand = (stored: Record<string, unknown>, values: Record<string, unknown>): boolean => {
-  const { connection_limit: limit = stored.connection_limit, admin_state_up, default_pool_id } = values
+  const { connection_limit: limit = stored.connection_limit, default_pool_id } = values
   const had = Number(stored.connection_limit)
   const raisesLimit = limit !== had && (had < 0 || Number(limit) < 0 || Number(limit) > had)
-  const serves = admin_state_up === true && stored.admin_state_up !== true
-  return raisesLimit || serves || (typeof default_pool_id === 'string' && default_pool_id !== stored.default_pool_id)
+  return (
+    raisesLimit ||
+    comesUp(stored, values) ||
+    (typeof default_pool_id === 'string' && default_pool_id !== stored.default_pool_id)
+  )
 }
 
 const bodyOfUpdate = updateSchema(listener)

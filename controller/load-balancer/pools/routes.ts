@@ -3,7 +3,7 @@ import { conflict } from '../../http/errors.js'
 import { enabledProvider, refuseUnsupported } from '../capabilities.js'
 import { changedPoolReferences, type PoolReferences } from '../certificate-references.js'
 import { changeLoadBalancer, markDeleted, touchListenersOf, updateObject } from '../change.js'
-import { selectFitting } from '../check-capacity.js'
+import { comesUp, selectFitting } from '../check-capacity.js'
 import { immutable, invalid, missing } from '../faults.js'
 import { type Found, findObject, findReferenced, isBeingDeleted } from '../find.js'
 import { checkFit, newcomersIn } from '../fit.js'
@@ -96,7 +96,7 @@ async function update(service: Service, call: Call) {
       changed.id,
       pool,
       found.id,
-      given.admin_state_up === true,
+      comesUp(stored, given),
     )
   })
   return objectAnswer(200, pool, object)

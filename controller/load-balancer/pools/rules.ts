@@ -15,7 +15,13 @@ type Persistence = NonNullable<PoolValues['session_persistence']>
 /** The stored values that an update is checked against. */
 export type StoredPool = Pick<
   PoolValues,
-  'protocol' | 'session_persistence' | 'tls_enabled' | 'ca_tls_container_ref' | 'crl_container_ref' | keyof TlsOptions
+  | 'protocol'
+  | 'admin_state_up'
+  | 'session_persistence'
+  | 'tls_enabled'
+  | 'ca_tls_container_ref'
+  | 'crl_container_ref'
+  | keyof TlsOptions
 >
 
 /** Whether a pool's members are reached by datagrams rather than by connections of HAProxy's. */
