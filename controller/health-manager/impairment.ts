@@ -14,16 +14,22 @@ const VITAL: ReadonlySet<Mismatch> = new Set(['interface', 'address', 'haproxy']
 
 /**
  * ERROR when all are heard, none has the VIP and can serve it, and one says why; DEGRADED when something is amiss, or when a pair has no second amphora that
- * could take over. One that is not heard says nothing: it may well serve.
+ * could take over. One that is not heard says nothing: it may well serve, but nothing gets better by its silence.
+ * @param before what it was so far
  */
-export function impairmentOf(topology: LoadBalancerTree['topology'], carriers: readonly Carrier[]): Impairment | null {
+export function impairmentOf(
+  topology: LoadBalancerTree['topology'],
+  carriers: readonly Carrier[],
+  before: Impairment | null,
+): Impairment | null {
   const heard = carriers.filter(carrier => carrier.heard)
   const isAmiss = heard.some(({ mismatches }) => mismatches.length > 0)
   const serves = heard.some(({ holdsVip, mismatches }) => holdsVip && !mismatches.some(what => VITAL.has(what)))
-  const allAreHeard = heard.length === carriers.length
-  if (isAmiss && !serves && allAreHeard) return 'ERROR'
   const lacksSecond = topology === 'ACTIVE_STANDBY' && heard.length === 1
-  return isAmiss || lacksSecond ? 'DEGRADED' : null
+  const told = isAmiss || lacksSecond ? 'DEGRADED' : null
+  if (serves) return told
+  if (heard.length === carriers.length) return isAmiss ? 'ERROR' : told
+  return before === 'ERROR' ? before : (told ?? before)
 }
 
 /** What is shown: the worse of what was reported of listeners and pools and of the impairment. One that is disabled stays OFFLINE. */
@@ -55,7 +61,7 @@ export async function recordImpairments(database: Database, staleAfterSeconds: n
     { staleAfter: staleAfterSeconds },
   )
   const changed = (rows as Row[]).flatMap(({ id, topology, impairment, reportedStatus, carriers }) => {
-    const now = impairmentOf(topology, carriers)
+    const now = impairmentOf(topology, carriers, impairment)
     return now === impairment ? [] : [{ id, impairment: now, status: worseOf(reportedStatus, now) }]
   })
   if (changed.length === 0) return

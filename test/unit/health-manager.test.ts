@@ -311,7 +311,23 @@ t.test('what amphorae lack lowers the operating status', async t => {
     ],
     ['neither is heard', 'ACTIVE_STANDBY', [carrier({ heard: false }), standby({ heard: false })], null],
   ] as const
-  for (const [name, topology, carriers, expected] of cases) t.equal(impairmentOf(topology, carriers), expected, name)
+  for (const [name, topology, carriers, expected] of cases) {
+    t.equal(impairmentOf(topology, carriers, null), expected, name)
+  }
+  const silent = carrier({ heard: false, mismatches: ['haproxy'] })
+  const silences = [
+    ['the one that served nobody', 'SINGLE', [silent], 'ERROR', 'ERROR'],
+    ['the one whose disk was full', 'SINGLE', [silent], 'DEGRADED', 'DEGRADED'],
+    ['the one that served nobody, and its successor stands by', 'SINGLE', [silent, standby()], 'ERROR', 'ERROR'],
+    ['the one that served nobody, and its successor serves', 'SINGLE', [silent, carrier()], 'ERROR', null],
+    ['the second as well', 'ACTIVE_STANDBY', [silent, silent], 'DEGRADED', 'DEGRADED'],
+    ['the first, and the second has not the VIP yet', 'ACTIVE_STANDBY', [silent, standby()], 'ERROR', 'ERROR'],
+    ['the first, and the second has the VIP', 'ACTIVE_STANDBY', [silent, carrier()], 'ERROR', 'DEGRADED'],
+    ['nobody', 'ACTIVE_STANDBY', [carrier(), standby()], 'ERROR', null],
+  ] as const
+  for (const [who, topology, carriers, before, expected] of silences) {
+    t.equal(impairmentOf(topology, carriers, before), expected, `falls silent: ${who}`)
+  }
   t.equal(worseOf('ONLINE', 'DEGRADED'), 'DEGRADED')
   t.equal(worseOf('DEGRADED', 'ERROR'), 'ERROR')
   t.equal(worseOf('ERROR', 'DEGRADED'), 'ERROR')
