@@ -1,4 +1,4 @@
-import { readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { z } from 'zod'
 import type { Haproxy } from '../haproxy/haproxy.js'
 import { monotonicMs } from '../haproxy/leaving.js'
@@ -60,6 +60,7 @@ export function openHandovers({
   const write = (next: State) => {
     state = next
     lookOften()
+    mkdirSync(STATE_DIRECTORY, { recursive: true })
     writeFileSync(`${STATE_FILE}.new`, JSON.stringify(next), { mode: 0o600 })
     renameSync(`${STATE_FILE}.new`, STATE_FILE)
   }
@@ -74,6 +75,8 @@ export function openHandovers({
   }
 
   const look = async () => {
+    // An agent that finds no file would serve again, and never end what is set up.
+    if (!existsSync(STATE_FILE)) write(state)
     const { drain } = state
     if (drain !== null && !drain.ended) {
       if (haproxy.pid() === null) finish(drain.cut)

@@ -74,6 +74,15 @@ async function compared() {
   }
 }
 
+const FILE = '/run/krater/handover.json'
+
+/** Takes away a file or directory with what the agent knows of the handover, and waits until it has written that again. */
+async function lose(path: string) {
+  // In one step: what is removed file by file may be written again meanwhile.
+  amphora.inside('mv', path, '/run/lost')
+  await until(() => [FILE, '/run/krater/agent.sock'].every(amphora.fileExists) || null)
+}
+
 t.test('a handover', async t => {
   await apply({ generation: 1, interfaces: [held] })
   t.match(await ask({ verb: 'handover', handover: leaving(60) }), { ok: true })
@@ -89,6 +98,14 @@ t.test('a handover', async t => {
     t.match(await ask({ verb: 'handover', handover: leaving(60) }), { ok: true })
     await amphora.killAgent()
     t.equal(await drained(), null)
+    t.equal(inside('-o', 'link', 'show', TUNNEL).split(':')[0], index, 'the same tunnel')
+  })
+  await t.test('is known to the next agent, though somebody had removed the files', async t => {
+    const index = inside('-o', 'link', 'show', TUNNEL).split(':')[0]
+    await lose('/run/krater')
+    await compared()
+    await amphora.killAgent()
+    t.match(await ask({ verb: 'handover', handover: leaving(60) }), { ok: true })
     t.equal(inside('-o', 'link', 'show', TUNNEL).split(':')[0], index, 'the same tunnel')
   })
   await t.test('ends by itself, and leaves nothing', async t => {
@@ -125,6 +142,12 @@ t.test('an amphora that drains', async t => {
   await t.test('goes on when the agent is killed', async t => {
     await amphora.killAgent()
     t.match(await drained(), { ended: false })
+  })
+  await t.test('goes on when its file is removed before that', async t => {
+    await lose(FILE)
+    await amphora.killAgent()
+    t.match(await drained(), { ended: false })
+    await t.rejects(amphora.traffic.get('http://127.0.0.1:8080/'), 'nor does it serve again')
   })
   await t.test('is left as it is by the loop that compares', async t => {
     const haproxy = async () => (await (await amphora.connect()).ask('status')).haproxy
