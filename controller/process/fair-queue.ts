@@ -92,10 +92,10 @@ export function createFairQueue(options: FairQueueOptions): FairQueue {
     return oldest
   }
 
-  /** Makes room in a lane at the cost of whoever has most in it. @returns false when that is who wants it */
+  /** Makes room in a lane at the cost of whoever has most in it. @returns false when who wants it would then have as much */
   const dropNewest = (name: string, lane: Lane, wanting: string | null): boolean => {
     const [who, waiting] = [...lane.waiting].reduce((most, each) => (each[1].length > most[1].length ? each : most))
-    if (wanting !== null && (lane.waiting.get(wanting)?.length ?? 0) >= waiting.length) return false
+    if (wanting !== null && (lane.waiting.get(wanting)?.length ?? 0) + 1 >= waiting.length) return false
     const newest = waiting.at(-1)
     if (newest === undefined) return false
     remove(name, lane, who, newest)

@@ -224,6 +224,15 @@ t.test('lanes take turns, and those in a lane', async t => {
     { entered: 'a/x b/z c/z a/x', refused: 'a/x a/x a/x a/x a/x a/x a/x' },
     'the longest lane makes room for others',
   )
+  t.match(
+    await orderOf({ mostWaitingPerLane: 2 }, [
+      ['a', 'x'],
+      ['a', 'y'],
+      ['a', 'z'],
+    ]),
+    { entered: 'a/x a/y', refused: 'a/z' },
+    'who comes last to a full lane takes no place from somebody who has one as well',
+  )
 })
 
 t.test('a lane does not fill the room', async t => {
