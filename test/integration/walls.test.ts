@@ -252,6 +252,12 @@ t.test('an amphora that takes all the timers it can get leaves the others theirs
   await lab.driver.delete(modest.spec.amphoraId)
 })
 
+t.test('an amphora that watches all the files it can leaves the others and the host theirs', async t => {
+  const watch = `perl -e 'require "syscall.ph"; my $made = 0;
+    $made++ while $made < 100 && syscall(&main::SYS_inotify_init1(), 0) >= 0; print $made'`
+  t.equal(await inside(watch), '8')
+})
+
 t.test('the amphora serves after all of that, and takes changes', async t => {
   t.equal((await get()).trim(), `served-${generation}`)
   t.match(await apply(), { transition: 'reload' })

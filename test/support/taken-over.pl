@@ -92,6 +92,7 @@ for my $family ([VSOCK => 40], [ALG => 38], [TIPC => 30], [RDS => 21], [CAN => 2
 attempt('netlink-audit', sub { syscall(&main::SYS_socket(), 16, 3, 9) });
 attempt('terminal-typing', sub { my $key = 'x'; syscall(&main::SYS_ioctl(), 0, 0x5412, $key) });
 attempt('setting-of-the-kernel', sub { open my $file, '>', '/proc/sys/kernel/core_pattern' });
+attempt('limit-of-its-own', sub { open my $file, '>', '/proc/sys/user/max_inotify_instances' });
 attempt('sysrq', sub { open my $file, '>', '/proc/sysrq-trigger' });
 attempt('disk', sub { open my $file, '<', '/dev/vda' });
 attempt('memory', sub { open my $file, '<', '/dev/mem' });

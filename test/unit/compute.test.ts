@@ -5,6 +5,7 @@ import { join } from 'node:path'
 import fc from 'fast-check'
 import ssh2 from 'ssh2'
 import t from 'tap'
+import { checkWatchers } from '../../controller/cli/doctor/machine.js'
 import { amphoraIdentity, heartbeatKey, opensshPublicLine } from '../../controller/compute/amphora-identity.js'
 import type { MachineSpec } from '../../controller/compute/driver.js'
 import { machineDirectory } from '../../controller/compute/namespace/machine-directory.js'
@@ -169,4 +170,9 @@ t.test('what is recorded of a machine', async t => {
     files.remove()
     t.equal(files.exists(), false)
   })
+})
+
+t.test('the doctor tells of a host on which few pairs find somebody who watches their files', async t => {
+  t.same(checkWatchers(8_192), [])
+  t.match(checkWatchers(128), [{ state: 'note', text: /128 inotify/, remedy: /fs\.inotify/ }])
 })

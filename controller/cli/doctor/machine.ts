@@ -1,4 +1,5 @@
 import { execFile } from 'node:child_process'
+import { readFileSync } from 'node:fs'
 import { promisify } from 'node:util'
 import { seccompLauncher } from '../../../amphora-agent/seccomp/launcher.js'
 import { MACHINE_RULES } from '../../../amphora-agent/seccomp/rules.js'
@@ -74,6 +75,16 @@ export async function checkKernel(): Promise<Finding[]> {
   return findings
 }
 
+/** As many as a host ever carries. */
+const ENOUGH_WATCHERS = 1_024
+
+/** @param most who watch files (inotify) at a time, of the host's root; amphorae count for it */
+export function checkWatchers(most: number): Finding[] {
+  if (most >= ENOUGH_WATCHERS) return []
+  const text = `keepalived of every amphora of a pair needs one of ${most} inotify instances, of which the host's root needs some itself`
+  return [{ ...note('limits', text), remedy: 'sysctl -w fs.inotify.max_user_instances=8192' }]
+}
+
 const MOUNT_CONTROL_GROUPS =
   'let root write below /sys/fs/cgroup; a container needs --privileged and --cgroupns=host, and nothing but groups in its root'
 
@@ -83,6 +94,7 @@ export async function checkLimits({ config }: Instance): Promise<Finding[]> {
   const name = `krater-doctor-${process.pid}`
   const { inForce, lacking } = enforce(name, 'amphora', machineLimits(config.compute))
   await release(name, 'amphora')
+  const watchers = checkWatchers(Number(readFileSync('/proc/sys/fs/inotify/max_user_instances', 'utf8')))
   const { memoryBytes, processors, processes } = inForce
   const limits = [
     memoryBytes && `${memoryBytes / 1024 / 1024} MiB of memory`,
@@ -95,5 +107,6 @@ export async function checkLimits({ config }: Instance): Promise<Finding[]> {
       ...note('limits', `amphorae have no limit of ${what}: ${why}`),
       remedy: MOUNT_CONTROL_GROUPS,
     })),
+    ...watchers,
   ]
 }

@@ -63,6 +63,9 @@ mount -t proc -o nosuid,nodev,noexec proc proc
 # network are left to it.
 mount -o bind proc/sys/net proc/sys/net
 mount -o remount,bind,rw,nosuid,nodev,noexec proc/sys/net
+# Watches of files count for the host's root too, who made the user namespace, and keepalived needs one: no amphora takes those of all others.
+nsenter --user=/proc/self/fd/6 /bin/sh -ec \
+  'echo 8 >proc/sys/user/max_inotify_instances; echo 256 >proc/sys/user/max_inotify_watches'
 mount -o remount,bind,ro,nosuid,nodev,noexec proc
 mount -t sysfs -o nosuid,nodev,noexec sysfs sys
 mount -o remount,bind,ro,nosuid,nodev,noexec sys
