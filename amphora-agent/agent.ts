@@ -123,6 +123,7 @@ export async function startAgent(boot: Boot): Promise<Agent> {
     log,
   })
   const { look } = monitor
+  const limits = machineLimits(boot.limits?.memoryBytes)
 
   if (!drains()) void inTurn(() => resume(parts))
   void inTurn(look)
@@ -144,7 +145,7 @@ export async function startAgent(boot: Boot): Promise<Agent> {
       appliedGeneration: confirmed?.generation ?? 0,
       appliedSha256: reconciler?.needsApply() ? null : (confirmed?.sha256 ?? null),
       holdsVip: confirmed !== null && holdsVip(confirmed),
-      limits: machineLimits(boot.limits?.memoryBytes),
+      limits,
       drain: handovers.drained(),
     }
   }

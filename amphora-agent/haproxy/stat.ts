@@ -47,6 +47,7 @@ function rowsOf(csv: string): Row[] {
 
 /** Cells may be quoted; a quote inside is doubled. */
 function splitCsv(line: string): string[] {
+  if (!line.includes('"')) return line.split(',')
   const cells: string[] = []
   const pattern = /(?:^|,)(?:"((?:[^"]|"")*)"|([^,]*))/g
   for (const match of line.matchAll(pattern)) cells.push(match[1]?.replaceAll('""', '"') ?? match[2] ?? '')

@@ -6,6 +6,7 @@ import { planRepair } from '../haproxy/plan-repair.js'
 import { type ProxyRow, parseStat, SHOW_PROXIES } from '../haproxy/stat.js'
 import type { Log } from '../log/log.js'
 import { holdsVip } from '../network/holds-vip.js'
+import { untilNextMoment } from '../process/moments.js'
 import { activityOf, childrenOf, identityOf, isStopped, killIfThere } from '../process/process-table.js'
 import type { Desired } from '../protocol/desired.js'
 import { HAPROXY_TRACK_FILE } from '../protocol/paths.js'
@@ -16,9 +17,7 @@ import { changedSince, type Snapshot, snapshotOf } from '../statistics/snapshot.
 import type { Sender, Standing } from './sender.js'
 
 const LOOK_MS = 1_000
-/** Of one that nobody uses; each look costs, and hundreds of amphorae may stand idle on one host. */
-const IDLE_LOOK_MS = 3_000
-/** Nothing has changed for so long: nobody uses it. */
+/** Nothing has changed for so long: nobody uses it, and the moments suffice; each look costs, and hundreds of amphorae may stand idle on one host. */
 const IDLE_AFTER_MS = 10_000
 /** Just after a reload the old worker's last counters are worth more looks, and after a crash the return of service is. */
 const BUSY_LOOK_MS = 100
@@ -26,7 +25,7 @@ const BUSY_MS = 3_000
 const LONGEST_PAUSE_MS = 2_000
 const FULL_REPORT_MS = 30_000
 /** Its worker ends old connections, and somebody else may have it reload: how often the master is asked for its workers, at least. */
-const WORKERS_MS = 10_000
+const WORKERS_MS = 30_000
 /** A HAProxy that answers nothing for so long does not serve. */
 const SILENT_MS = 1_000
 /** One that answers nothing and does nothing for so long hangs: it is killed, and started again by its supervisor. */
@@ -101,6 +100,8 @@ export function startMonitor({
     writeFileSync(HAPROXY_TRACK_FILE, serving ? '0\n' : '-254\n')
   }
 
+  const isIdle = () => performance.now() > Math.max(busyUntil, changedAt + IDLE_AFTER_MS)
+
   const lookOnce = async () => {
     const desired = store.confirmed()
     const observation = await observeHaproxy()
@@ -118,7 +119,9 @@ export function startMonitor({
 
     const present = standingOf(desired, standing())
     const changed = present.mismatches.join() !== toldMismatches
-    if (changed || now - beatAt >= beatIntervalMs) {
+    // Rather before its time than between two moments.
+    const isDue = now + (isIdle() ? untilNextMoment(now) : 0) - beatAt >= beatIntervalMs
+    if (changed || isDue) {
       await sender.beat(present, pid !== null && now - answeredAt <= SILENT_MS)
       toldMismatches = present.mismatches.join()
     }
@@ -127,7 +130,7 @@ export function startMonitor({
       const snapshot = snapshotOf(desired, observation ?? { proxies: [], servers: [] }, name => totalOf(counters, name))
       if (desired.sha256 !== sentFor) sent = null
       const full = sent === null || now - fullAt >= FULL_REPORT_MS
-      const changes = changedSince(full ? null : sent, snapshot, now - beatAt >= beatIntervalMs ? 'anything' : 'states')
+      const changes = changedSince(full ? null : sent, snapshot, isDue ? 'anything' : 'states')
       const latest = repairs.latest()
       if (changes.listeners.length + changes.pools.length > 0 && !full) changedAt = now
       const news = latest.filter(({ atMs }) => full || atMs > toldMs)
@@ -139,7 +142,7 @@ export function startMonitor({
         if (full) fullAt = now
       }
     }
-    if (now - beatAt >= beatIntervalMs) beatAt = now
+    if (isDue) beatAt = now
   }
 
   /** @returns null when HAProxy does not answer, as for a moment during a reload */
@@ -219,9 +222,9 @@ export function startMonitor({
       if (stopped) return
       const spent = performance.now() - started
       if (silence !== null) return schedule(BUSY_LOOK_MS)
-      if (performance.now() > Math.max(busyUntil, changedAt + IDLE_AFTER_MS)) {
+      if (isIdle()) {
         const untilBeat = beatAt + beatIntervalMs - performance.now()
-        return schedule(Math.min(IDLE_LOOK_MS, Math.max(LOOK_MS, untilBeat)))
+        return schedule(Math.min(untilNextMoment(), Math.max(LOOK_MS, untilBeat)))
       }
       const pause = performance.now() < busyUntil ? BUSY_LOOK_MS : LOOK_MS
       // Thousands of servers make a look long: then it is taken less often.

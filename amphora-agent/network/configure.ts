@@ -24,11 +24,15 @@ export async function missingCards(interfaces: readonly Interface[]): Promise<st
   return missing(await observeLinks())
 }
 
-/** What the network still lacks of the wanted state; an empty plan when nothing. */
-export async function planNetwork(wanted: Desired | null, former: Desired | null): Promise<InterfacePlan> {
+/** What the network still lacks of the wanted state; an empty plan when nothing. @param observed looked at now unless given */
+export async function planNetwork(
+  wanted: Desired | null,
+  former: Desired | null,
+  observed?: Observed,
+): Promise<InterfacePlan> {
   return planInterfaces(
     wanted?.interfaces ?? [],
-    await observeNetwork(),
+    observed ?? (await observeNetwork()),
     (former?.interfaces ?? []).map(({ name }) => name),
     wanted?.keepalived ? 'keepalived' : 'us',
   )

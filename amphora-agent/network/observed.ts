@@ -20,34 +20,38 @@ export type Observed = {
 }
 
 type Link = { ifname: string; address?: string; mtu: number; flags: string[] }
-type Address = { ifname: string; addr_info: { family: string; local?: string; prefixlen: number; scope: string }[] }
+type Address = Link & { addr_info: { family: string; local?: string; prefixlen: number; scope: string }[] }
 type Route = { dst: string; gateway?: string; dev?: string; table?: string; protocol?: string; prefsrc?: string }
 type Rule = { priority: number; src?: string; table?: string }
 
 export async function observeLinks(): Promise<Observed['links']> {
-  const links = await show<Link>(['link', 'show'])
-  return links.map(({ ifname, address, mtu, flags }) => ({
+  const [links = []] = await show<[Link[]]>([], ['link show'])
+  return linksOf(links)
+}
+
+const linksOf = (links: readonly Link[]): Observed['links'] =>
+  links.map(({ ifname, address, mtu, flags }) => ({
     name: ifname,
     mac: address ?? '',
     mtu,
     up: flags.includes('UP'),
     carrier: flags.includes('LOWER_UP'),
   }))
-}
 
 /** @throws Error when `ip` fails */
 export async function observeNetwork(): Promise<Observed> {
-  const [links, addresses, ...perFamily] = await Promise.all([
-    observeLinks(),
-    show<Address>(['addr', 'show']),
-    ...([4, 6] as const).map(async family => ({
-      family,
-      routes: await show<Route>([`-${family}`, 'route', 'show', 'table', 'all']),
-      rules: await show<Rule>([`-${family}`, 'rule', 'show']),
-    })),
+  const [[addresses = []], ...perFamily] = await Promise.all([
+    show<[Address[]]>([], ['addr show']),
+    ...([4, 6] as const).map(async family => {
+      const [routes = [], rules = []] = await show<[Route[], Rule[]]>(
+        [`-${family}`],
+        ['route show table all', 'rule show'],
+      )
+      return { family, routes, rules }
+    }),
   ])
   return {
-    links,
+    links: linksOf(addresses),
     addresses: addresses.flatMap(({ ifname, addr_info }) =>
       addr_info
         .filter(({ local, scope }) => local !== undefined && scope !== 'link')
@@ -86,8 +90,14 @@ export async function observeNetwork(): Promise<Observed> {
 const withPrefix = (destination: string, family: 4 | 6): string =>
   destination.includes('/') ? destination : `${destination}/${family === 4 ? 32 : 128}`
 
-async function show<T>(args: string[]): Promise<T[]> {
-  const { status, stdout, stderr } = await run('ip', ['-json', ...args])
-  if (status !== 0) throw new Error(`ip ${args.join(' ')}: ${stderr.trim().slice(0, 500)}`)
-  return stdout.trim() === '' ? [] : JSON.parse(stdout)
+/** One process for several commands. @returns what each of them shows */
+async function show<Shown extends unknown[]>(options: string[], commands: string[]): Promise<Partial<Shown>> {
+  const { status, stdout, stderr } = await run('ip', ['-json', ...options, '-batch', '-'], {
+    input: `${commands.join('\n')}\n`,
+  })
+  if (status !== 0) throw new Error(`ip ${commands.join(', ')}: ${stderr.trim().slice(0, 500)}`)
+  return stdout
+    .split('\n')
+    .filter(Boolean)
+    .map(line => JSON.parse(line)) as Partial<Shown>
 }

@@ -3,7 +3,7 @@ import { REPLY_PRIORITY, TUNNEL_PRIORITY } from '../handover/plan-handover.js'
 import type { Log } from '../log/log.js'
 import { addMissing, planNetwork, prepareMachine, removeLeftovers } from '../network/configure.js'
 import { guard } from '../network/guard.js'
-import { observeLinks } from '../network/observed.js'
+import { observeLinks, observeNetwork } from '../network/observed.js'
 import type { InterfacePlan, IpCommand } from '../network/plan-interfaces.js'
 import { haproxyGroup } from '../ping/ping.js'
 import { run } from '../process/run.js'
@@ -29,11 +29,13 @@ export function createNetworkRepair(repairs: Repairs, log: Log): RepairNetwork {
   const repairFilter = createFilterRepair(repairs)
   return async desired => {
     const mismatches = new Set<Mismatch>()
-    const plugged = new Set((await observeLinks()).map(({ mac }) => mac))
+    const observed = await observeNetwork()
+    let { links } = observed
+    const plugged = new Set(links.map(({ mac }) => mac))
     const present = { ...desired, interfaces: desired.interfaces.filter(({ mac }) => plugged.has(mac)) }
     if (present.interfaces.length < desired.interfaces.length) mismatches.add('interface')
 
-    const before = await planNetwork(present, desired)
+    const before = await planNetwork(present, desired, observed)
     if (linesOf(before).length > 0) {
       await addMissing(before, present, desired, log).catch(error => log.error(String(error)))
       await removeLeftovers(await planNetwork(present, desired), log)
@@ -44,8 +46,9 @@ export function createNetworkRepair(repairs: Repairs, log: Log): RepairNetwork {
       for (const { line, essential } of left.additions) {
         if (essential) mismatches.add(line.startsWith('addr') ? 'address' : 'route')
       }
+      links = await observeLinks()
     }
-    const carrying = new Map((await observeLinks()).map(({ mac, carrier }) => [mac, carrier]))
+    const carrying = new Map(links.map(({ mac, carrier }) => [mac, carrier]))
     if (desired.interfaces.some(({ mac }) => !carrying.get(mac))) mismatches.add('interface')
     if (!(await repairFilter(desired))) mismatches.add('filter')
     prepareMachine(haproxyGroup(), log)

@@ -4,6 +4,7 @@ import { createDisk } from '../disk.js'
 import { reload } from '../haproxy/carry-out.js'
 import { planRepair } from '../haproxy/plan-repair.js'
 import { serverStateFile } from '../haproxy/server-state-file.js'
+import { MOMENT_MS, untilNextMoment } from '../process/moments.js'
 import type { Desired, HaproxyPart } from '../protocol/desired.js'
 import { LOG_DIRECTORY } from '../protocol/paths.js'
 import type { Mismatch } from '../protocol/repairs.js'
@@ -12,10 +13,8 @@ import { createSshdWatch } from '../sshd.js'
 import { createNetworkRepair } from './network.js'
 import { passOnInitRepairs, type Repairs } from './repairs.js'
 
-/** Between comparisons when nothing asks for one. */
-const PAUSE_MS = 2_500
-/** The kernel tells of changes in the network; it is read anew now and then all the same. */
-const NETWORK_MS = 60_000
+/** The kernel tells of changes in the network; it is read anew now and then all the same, which takes seven processes. */
+const NETWORK_MS = 300_000
 /** Starts in a row that failed: the configuration itself may be the reason, so the controller is asked for it again. */
 const FAILED_STARTS = 3
 
@@ -159,7 +158,7 @@ export function startReconciler({
         if (words !== complaint) log.error(`not compared to the end: ${words}`)
         complaint = words
       }
-      if (!stopped) timer = setTimeout(run, PAUSE_MS)
+      if (!stopped) timer = setTimeout(run, untilNextMoment() + MOMENT_MS)
     })
   }
   run()

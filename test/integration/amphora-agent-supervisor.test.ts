@@ -2,6 +2,7 @@ import { type ChildProcess, spawn } from 'node:child_process'
 import { randomInt } from 'node:crypto'
 import { once } from 'node:events'
 import t, { type Test } from 'tap'
+import { identityOf } from '../../amphora-agent/process/process-table.js'
 import { createSupervisor } from '../../amphora-agent/process/supervisor.js'
 import { quiet } from '../support/machines.js'
 
@@ -72,4 +73,13 @@ t.test('a program that replaces another has not failed yet', async t => {
   supervisor.replace()
   t.equal(supervisor.failures(), 0)
   await supervisor.stop()
+})
+
+t.test('of several the youngest is adopted: an older one may still end its last connections', async t => {
+  const { supervisor, spawnOne, children } = createScene(t)
+  const older = identityOf(spawnOne().pid!)!
+  // Two that start within one tick of the kernel's clock have the same age.
+  while (identityOf(children.at(-1)?.pid ?? 0)?.startTime === older.startTime) spawnOne()
+  t.equal(supervisor.adopt(), true)
+  t.equal(supervisor.pid(), children.at(-1)?.pid)
 })

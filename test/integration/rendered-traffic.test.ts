@@ -2,9 +2,10 @@ import { createHash, randomBytes } from 'node:crypto'
 import { createSocket } from 'node:dgram'
 import { once } from 'node:events'
 import { createServer, request } from 'node:http'
-import type { AddressInfo } from 'node:net'
+import { type AddressInfo, connect, createServer as createTcpServer } from 'node:net'
 import t, { type Test } from 'tap'
 import { linesOf, planTransition } from '../../amphora-agent/haproxy/plan-transition.js'
+import { parseStat } from '../../amphora-agent/haproxy/stat.js'
 import { LOG_PORT } from '../../amphora-agent/protocol/paths.js'
 import type { PoolNode } from '../../controller/load-balancer/tree.js'
 import { renderDesired } from '../../controller/provider/amphora/rendering/desired.js'
@@ -69,6 +70,22 @@ t.test('large bodies go through pipes both ways, and arrive as they were sent', 
     t.equal((await transfer(port(listener), 'PUT', BODY)).toString(), hash, `to a member, listener ${listener}`)
   }
   t.ok((await pipes()) > 0, 'pipes were used')
+})
+
+t.test('a connection that stays open is counted while it lives', async t => {
+  const echo = createTcpServer(socket => socket.pipe(socket)).listen(0, '127.0.0.1')
+  await once(echo, 'listening')
+  const { port, command } = await serveOptions(t, httpAndTcp((echo.address() as AddressInfo).port))
+  const client = connect(port(2), '127.0.0.1')
+  t.teardown(() => {
+    client.destroy()
+    echo.close()
+  })
+  client.write('x'.repeat(10_000))
+  const counted = async () =>
+    parseStat(await command('show stat -1 1 -1')).find(({ name }) => name === uuid(2, 2))?.counters
+  t.ok(await until(async () => (await counted())?.bytesIn === 10_000, 15_000))
+  t.equal((await counted())?.activeConnections, 1, 'it is still open')
 })
 
 /** What HAProxies say in their logs, other tests' as well: the port is the amphora's own. */

@@ -53,7 +53,7 @@ start_agent() {
   agent=$! unanswered=-6
 }
 
-# The agent asks itself on its socket every 3 s, and touches a file when it has answered. Without its socket it cannot answer; it makes that
+# The agent touches a file every 3 s, for as long as it answers what it asks itself on its socket. Without its socket it cannot answer; it makes that
 # again by itself, with all else that somebody may have removed with it.
 agent_hangs() {
   local stat
