@@ -233,7 +233,17 @@ t.test('the thread', async t => {
   await inspector.close()
   t.equal(await inspector.inspect(bundle(makeBundle(ec)), NEVER), null, 'a closed one starts anew')
 
-  const late = createInspector({ inspectionMilliseconds: 1, program })
+  const endless = join(t.testdir({}), 'endless.mjs')
+  writeFileSync(
+    endless,
+    `import { readlinkSync } from 'node:fs'
+     import { parentPort } from 'node:worker_threads'
+     parentPort.on('message', () => {
+       for (;;) {}
+     })
+     parentPort.postMessage({ task: readlinkSync('/proc/thread-self') })`,
+  )
+  const late = createInspector({ inspectionMilliseconds: 50, program: endless })
   t.teardown(late.close)
   t.match(await late.inspect(bundle(makeBundle(ec)), NEVER), /too long/)
   const missing = createInspector({ inspectionMilliseconds: 1000, program: `${program}-away.js` })

@@ -2,7 +2,7 @@ import fc from 'fast-check'
 import t from 'tap'
 import { z } from 'zod'
 import { ApiError } from '../../controller/http/errors.js'
-import { listOf, readWrapped } from '../../controller/load-balancer/input.js'
+import { listOf, readWrappedLists } from '../../controller/load-balancer/input.js'
 import { canonicalPath } from '../../controller/load-balancer/paths.js'
 import {
   boolean,
@@ -90,7 +90,7 @@ t.test('values', async t => {
   })
 })
 
-t.test('a list is read no further than it takes to say what is wrong', t => {
+t.test('a list is read no further than it takes to say what is wrong', async t => {
   let read = 0
   const item = z.strictObject({
     name: z.unknown().transform(name => {
@@ -98,21 +98,23 @@ t.test('a list is read no further than it takes to say what is wrong', t => {
       return name
     }),
   })
-  const refusal = (list: unknown): string => {
+  const refusal = async (list: unknown): Promise<string> => {
     try {
-      readWrapped({ list }, 'list', listOf(item))
+      await readWrappedLists({ list }, 'list', listOf(item))
       return ''
     } catch (error) {
       return error instanceof ApiError ? error.message : ''
     }
   }
-  t.equal(refusal(Array(1000).fill({ name: 'a' })), '')
+  t.equal(await refusal(Array(1000).fill({ name: 'a' })), '')
   t.equal(read, 1000)
-  const all = refusal(Array(30_000).fill({ name: 'a', wrong: 1 }))
+  const all = await refusal(Array(30_000).fill({ name: 'a', wrong: 1 }))
   t.match(all, /^Unknown attribute for argument list\[0\]: wrong; .*list\[9\]: wrong; and more$/)
   t.ok(read < 1100, `${read} were read`)
-  t.match(refusal([{ name: 'a' }, 5]), "Invalid input for field/attribute [1]. Value: '5'. Value should be an object")
-  t.match(refusal({}), "Invalid input for field/attribute list. Value: '{}'. Value should be a list")
-  t.match(refusal(undefined), "Invalid input for field/attribute list. Value: 'None'. Mandatory field missing.")
-  t.end()
+  t.match(
+    await refusal([{ name: 'a' }, 5]),
+    "Invalid input for field/attribute [1]. Value: '5'. Value should be an object",
+  )
+  t.match(await refusal({}), "Invalid input for field/attribute list. Value: '{}'. Value should be a list")
+  t.match(await refusal(undefined), "Invalid input for field/attribute list. Value: 'None'. Mandatory field missing.")
 })

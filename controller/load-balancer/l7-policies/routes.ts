@@ -12,7 +12,7 @@ import {
 import { comesUp, selectFitting } from '../check-capacity.js'
 import { immutable, missing } from '../faults.js'
 import { type Found, findObject, findReferenced, isBeingDeleted } from '../find.js'
-import { readWrapped } from '../input.js'
+import { readWrapped, readWrappedLists } from '../input.js'
 import { parseArguments } from '../list-query.js'
 import { listener } from '../listeners/resource.js'
 import { checkPoolProtocol } from '../listeners/rules.js'
@@ -43,7 +43,7 @@ export function l7PolicyRoutes(service: Service): Routes {
 async function create(service: Service, { caller, right, queryString, readBody, asked }: Call) {
   const { database, providers } = service
   parseArguments(queryString)
-  const { listener_id, rules, ...body } = readWrapped(await readBody(), 'l7policy', policyCreateSchema)
+  const { listener_id, rules, ...body } = await readWrappedLists(await readBody(), 'l7policy', policyCreateSchema)
   const above: Found<{ protocol: string }> = await findReferenced(database, listener, listener_id, caller, right)
   checkPolicyListener(above.protocol)
   const planned = planPolicy(body, rules)

@@ -5,7 +5,7 @@ import { comesUp, selectFitting } from '../check-capacity.js'
 import { invalid } from '../faults.js'
 import { type Found, findObject, findReferenced, isBeingDeleted } from '../find.js'
 import { checkFit, newcomersIn } from '../fit.js'
-import { readWrapped } from '../input.js'
+import { readWrapped, readWrappedLists } from '../input.js'
 import { parseArguments } from '../list-query.js'
 import { loadBalancer } from '../load-balancers/resource.js'
 import { listenerCreateSchema } from '../nested.js'
@@ -50,7 +50,7 @@ async function create(service: Service, call: Call) {
   const { caller, right, queryString, readBody, asked } = call
   const { database, providers, config } = service
   parseArguments(queryString)
-  const { loadbalancer_id, ...body } = readWrapped(await readBody(), 'listener', listenerCreateSchema)
+  const { loadbalancer_id, ...body } = await readWrappedLists(await readBody(), 'listener', listenerCreateSchema)
   const above = await findReferenced(database, loadBalancer, loadbalancer_id, caller, right)
   if (body.default_pool !== null && body.default_pool_id !== null) {
     throw invalid('default_pool and default_pool_id each name a pool: give one of them.')

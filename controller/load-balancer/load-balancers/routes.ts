@@ -7,7 +7,7 @@ import { requestedEvent } from '../events.js'
 import { invalid } from '../faults.js'
 import { findObject, isBeingDeleted } from '../find.js'
 import { checkFit, newcomersIn } from '../fit.js'
-import { readWrapped } from '../input.js'
+import { readWrapped, readWrappedLists } from '../input.js'
 import { booleanOf, parseArguments } from '../list-query.js'
 import { type LoadBalancerBody, loadBalancerCreateSchema } from '../nested.js'
 import { planObjects, refuseUnsupportedObjects } from '../new-objects.js'
@@ -53,7 +53,7 @@ async function create(service: Service, call: Call) {
   const { caller, right, queryString, readBody, asked } = call
   const { database, network, config } = service
   parseArguments(queryString)
-  const body = readWrapped(await readBody(), 'loadbalancer', loadBalancerCreateSchema)
+  const body = await readWrappedLists(await readBody(), 'loadbalancer', loadBalancerCreateSchema)
   const projectId = projectOf(body, caller.project?.id ?? null)
   authorise(caller, right, projectId)
   if (body.vip_sg_ids.length > 0) authorise(caller, ATTRIBUTE_RIGHTS['POST loadbalancer vip_sg_ids'], projectId)

@@ -6,7 +6,7 @@ import { type Capacity, capacityOf, refuseExcess, selectFitting } from '../check
 import { missing, missingParent } from '../faults.js'
 import { type Found, findObject, isBeingDeleted, lookUp } from '../find.js'
 import { checkFit } from '../fit.js'
-import { listOf, readWrapped } from '../input.js'
+import { listOf, readWrapped, readWrappedLists } from '../input.js'
 import { listPage } from '../list.js'
 import { booleanOf, parseArguments, parseListQuery, parseShowQuery } from '../list-query.js'
 import { pool } from '../pools/resource.js'
@@ -122,7 +122,7 @@ async function replaceAll(service: Service, { caller, right, params, queryString
   const { database, network, providers } = service
   const args = parseArguments(queryString, ['additive_only'])
   const additiveOnly = args.has('additive_only') && booleanOf('additive_only', args.get('additive_only') ?? '')
-  const wanted = readBatch(await readBody())
+  const wanted = await readBatch(await readBody())
   const above = await findPool(database, params.pool ?? '')
   authorise(caller, right, above.project_id)
   const bodies = wanted.map(({ values }) => values)
@@ -149,8 +149,8 @@ async function replaceAll(service: Service, { caller, right, params, queryString
 }
 
 /** `{"members": [...]}` or the bare list. */
-function readBatch(body: unknown): WantedMember[] {
-  const values = readWrapped(Array.isArray(body) ? { members: body } : body, 'members', bodyOfBatch)
+async function readBatch(body: unknown): Promise<WantedMember[]> {
+  const values = await readWrappedLists(Array.isArray(body) ? { members: body } : body, 'members', bodyOfBatch)
   const raw: unknown[] = Array.isArray(body) ? body : isObject(body) && Array.isArray(body.members) ? body.members : []
   return values.map((value, index) => {
     const element = raw[index]

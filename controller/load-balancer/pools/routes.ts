@@ -7,7 +7,7 @@ import { comesUp, selectFitting } from '../check-capacity.js'
 import { immutable, invalid, missing } from '../faults.js'
 import { type Found, findObject, findReferenced, isBeingDeleted } from '../find.js'
 import { checkFit, newcomersIn } from '../fit.js'
-import { readWrapped } from '../input.js'
+import { readWrapped, readWrappedLists } from '../input.js'
 import { parseArguments } from '../list-query.js'
 import { listener } from '../listeners/resource.js'
 import { checkPoolProtocol } from '../listeners/rules.js'
@@ -41,7 +41,7 @@ async function create(service: Service, call: Call) {
   const { caller, right, queryString, readBody, asked } = call
   const { database, providers, config } = service
   parseArguments(queryString)
-  const body = readWrapped(await readBody(), 'pool', poolCreateSchema)
+  const body = await readWrappedLists(await readBody(), 'pool', poolCreateSchema)
   const { loadbalancer_id: loadBalancerId, listener_id: listenerId, ...values } = body
   if (loadBalancerId === null && listenerId === null) {
     throw invalid('Must provide at least one of: loadbalancer_id, listener_id')
