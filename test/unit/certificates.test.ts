@@ -1,5 +1,6 @@
 import { randomBytes } from 'node:crypto'
-import { writeFileSync } from 'node:fs'
+import { readdirSync, writeFileSync } from 'node:fs'
+import { getPriority } from 'node:os'
 import { join } from 'node:path'
 import fc from 'fast-check'
 import forge from 'node-forge'
@@ -225,6 +226,8 @@ t.test('the thread', async t => {
   t.teardown(inspector.close)
   const content = makeBundle(rsa)
   t.equal(await inspector.inspect(bundle(content), NEVER), null)
+  const niceness = readdirSync('/proc/self/task').map(task => getPriority(Number(task)))
+  t.equal(niceness.filter(nice => nice === getPriority() + 10).length, 1, 'it gives way to requests')
   t.ok(
     content.every(byte => byte === 0),
     'what was looked at is overwritten',

@@ -1,4 +1,5 @@
 import { readFileSync } from 'node:fs'
+import { setPriority } from 'node:os'
 import { fileURLToPath } from 'node:url'
 import { Worker } from 'node:worker_threads'
 import type { FromThread } from './inspector-thread.js'
@@ -50,7 +51,10 @@ export function createInspector({ inspectionMilliseconds, program = beside }: In
   const start = async (signal: AbortSignal): Promise<Started> => {
     const worker = new Worker(program, { resourceLimits: MEMORY, execArgv: [] })
     const first = await nextOf(worker, START_LIMIT_MS, signal)
-    if (typeof first === 'object' && 'task' in first) return { worker, task: first.task }
+    if (typeof first === 'object' && 'task' in first) {
+      giveWay(first.task)
+      return { worker, task: first.task }
+    }
     await worker.terminate()
     signal.throwIfAborted()
     throw new Error('The thread that inspects certificates does not start.')
@@ -93,6 +97,14 @@ function nextOf(thread: Worker, milliseconds: number, signal: AbortSignal): Prom
     thread.once('message', (words: FromThread) => settle(() => resolve(words)))
     thread.once('exit', () => settle(() => resolve('gone')))
   })
+}
+
+/** For threads that compute for long: requests go first where processors are short. */
+const NICENESS = 10
+
+/** To Linux the priority is a thread's own. */
+function giveWay(task: string): void {
+  setPriority(Number(task.split('/').at(-1)), NICENESS)
 }
 
 /** Linux counts in hundredths of a second for programs, whatever its own clock. */
