@@ -8,7 +8,7 @@ import { AGENT_ANSWERED_FILE, STATE_DIRECTORY } from './protocol/paths.js'
 /** Sooner than it is asked again. */
 const ANSWER_MS = 2_500
 
-/** At most of the moments the touch alone says that the agent runs: a question costs half as much as all else that an idle agent does. */
+/** It asks at one of so many moments. At the others the touch alone says that the agent runs. */
 const ASK_EVERY = 4
 
 /**

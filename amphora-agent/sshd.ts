@@ -5,8 +5,8 @@ import type { Repairs } from './reconcile/repairs.js'
 
 /** Somebody who just came waits for an instant; nobody waits at so many looks in a row but at a door where nobody opens. */
 const WAITED_LOOKS = 3
-/** The kernel walks all of the host's connections, of which there is room for hundreds of thousands, to tell who waits. */
-const WAITING_MS = 15_000
+/** How often it looks who waits, when nobody did: to tell, the kernel walks its table of all the host's connections. */
+const QUEUE_LOOK_MS = 15_000
 const DOOR = /^ *\d+: \S+ \S+ 0A [0-9A-F]{8}:([0-9A-F]{8}) \S+ \S+ +\d+ +\d+ (\d+) /
 const TABLES = ['/proc/net/tcp', '/proc/net/tcp6']
 
@@ -18,7 +18,7 @@ export function createSshdWatch(repairs: Repairs): () => void {
   let waited = 0
   let lookedAt = Number.NEGATIVE_INFINITY
   const countLooks = (pid: number, now: number) => {
-    if (waited === 0 && now - lookedAt < WAITING_MS) return
+    if (waited === 0 && now - lookedAt < QUEUE_LOOK_MS) return
     lookedAt = now
     const own = socketsOf(pid)
     waited = own === null || isServed(TABLES.flatMap(listeningSockets), own) ? 0 : waited + 1

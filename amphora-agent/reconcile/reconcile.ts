@@ -158,6 +158,7 @@ export function startReconciler({
         if (words !== complaint) log.error(`not compared to the end: ${words}`)
         complaint = words
       }
+      // At every second moment when nothing asks for it.
       if (!stopped) timer = setTimeout(run, untilNextMoment() + MOMENT_MS)
     })
   }
