@@ -26,7 +26,7 @@ export const loginOptions = {
     .min(16)
     .max(1_048_576)
     .default(512)
-    .describe('MiB for password hashes that are computed at once; at least one is'),
+    .describe('MiB for password hashes that are computed at once; at least two are, one for where logins have failed'),
   lockout_failure_attempts: z.coerce
     .number()
     .int()

@@ -1,3 +1,5 @@
+import { siteOf } from '../http/trusted-proxies.js'
+
 export type LockOutOptions = {
   /** Failures in a row before the first pause. */
   attempts: number
@@ -13,6 +15,8 @@ export type LockOut = {
   secondsLeft: (login: Login) => number
   /** The user who has logged in like this before, and whose password was not guessed at since; undefined when there is none. */
   userOf: (login: Login) => string | undefined
+  /** Whether logins have failed where it comes from, within the longest pause, and it is none of a user who is known there. */
+  isSuspect: (login: Login) => boolean
   failed: (login: Login) => void
   succeeded: (login: Login, userId: string) => void
 }
@@ -31,18 +35,20 @@ const MOST_ENTRIES = 20_000
  */
 export function createLockOut({ attempts, mostSeconds, now }: LockOutOptions): LockOut {
   const entries = new Map<string, Entry>()
+  // When logins failed last, the latest at the end.
+  const failedSites = new Map<string, number>()
   const keyOf = ({ account, source }: Login) => `${source} ${account}`
-  const put = (login: Login, entry: Entry) => {
-    const key = keyOf(login)
-    entries.delete(key)
-    entries.set(key, entry)
-    const [oldest] = entries.keys()
-    if (entries.size > MOST_ENTRIES && oldest !== undefined) entries.delete(oldest)
-  }
+  const put = (login: Login, entry: Entry) => putLast(entries, keyOf(login), entry)
+  const userOf = (login: Login) => entries.get(keyOf(login))?.userId
   return {
     secondsLeft: login => Math.max(0, ((entries.get(keyOf(login))?.until ?? 0) - now()) / 1000),
-    userOf: login => entries.get(keyOf(login))?.userId,
+    userOf,
+    isSuspect: login => {
+      const at = failedSites.get(siteOf(login.source))
+      return at !== undefined && now() - at < mostSeconds * 1000 && userOf(login) === undefined
+    },
     failed: login => {
+      putLast(failedSites, siteOf(login.source), now())
       const before = entries.get(keyOf(login))
       // Whoever leaves off for as long as the longest pause begins anew.
       const isOld = before !== undefined && before.failures > 0 && now() - before.until > mostSeconds * 1000
@@ -53,4 +59,11 @@ export function createLockOut({ attempts, mostSeconds, now }: LockOutOptions): L
     },
     succeeded: (login, userId) => put(login, { failures: 0, until: 0, userId }),
   }
+}
+
+function putLast<Value>(map: Map<string, Value>, key: string, value: Value): void {
+  map.delete(key)
+  map.set(key, value)
+  const [oldest] = map.keys()
+  if (map.size > MOST_ENTRIES && oldest !== undefined) map.delete(oldest)
 }

@@ -36,27 +36,29 @@ const MOST_WAITING_PER_LANE = 32
 
 /**
  * Sites that logins come from take turns, and in one site its sources, or the accounts when it is one address. A user who has logged in from there before has
- * turns of its own: a flood from behind the same address does not delay it.
+ * turns of its own: a flood from behind the same address does not delay it. Where logins have failed, those of unknown users wait apart, and are computed
+ * on what others leave of the processors.
  */
 export function createLogins(options: LoginOptions, now: () => number = () => performance.now()): Logins {
   const rounds = options.password_hash_rounds
-  const atOnce = Math.max(
-    1,
-    Math.min(computationsAtOnce(), Math.floor(options.password_hash_memory / hashMebibytes(rounds))),
-  )
+  const inMemory = Math.floor(options.password_hash_memory / hashMebibytes(rounds))
+  const suspectsAtOnce = Math.max(1, Math.min(computationsAtOnce(), Math.floor(inMemory / 2)))
+  const othersAtOnce = Math.max(1, Math.min(computationsAtOnce(), inMemory - suspectsAtOnce))
   const lockOut = createLockOut({
     attempts: options.lockout_failure_attempts,
     mostSeconds: options.lockout_duration,
     now,
   })
-  const queue = createFairQueue({
-    atOnce,
-    atOncePerLane: Math.max(1, atOnce - 1),
-    mostWaiting: MOST_WAITING,
-    mostWaitingPerLane: MOST_WAITING_PER_LANE,
-    refusal: lane =>
-      new FloodError(429, 'Too many logins are waiting; try again in a few seconds.', `Logins of ${lane}`, 5),
-  })
+  const queueOf = (atOnce: number) =>
+    createFairQueue({
+      atOnce,
+      atOncePerLane: Math.max(1, atOnce - 1),
+      mostWaiting: MOST_WAITING,
+      mostWaitingPerLane: MOST_WAITING_PER_LANE,
+      refusal: lane =>
+        new FloodError(429, 'Too many logins are waiting; try again in a few seconds.', `Logins of ${lane}`, 5),
+    })
+  const [suspects, others] = [queueOf(suspectsAtOnce), queueOf(othersAtOnce)]
 
   const refuseLocked = (login: Login) => {
     const seconds = Math.ceil(lockOut.secondsLeft(login))
@@ -65,10 +67,20 @@ export function createLogins(options: LoginOptions, now: () => number = () => pe
     throw new FloodError(429, message, `Failed logins of source ${login.source}`, seconds)
   }
 
+  const enter = async (login: Login): Promise<{ leave: () => void; givesWay: boolean }> => {
+    if (!lockOut.isSuspect(login)) {
+      const userId = lockOut.userOf(login)
+      const leave = await others.enter(userId === undefined ? placeOf(login) : [`user ${userId}`, ''])
+      if (!lockOut.isSuspect(login)) return { leave, givesWay: false }
+      leave()
+    }
+    return { leave: await suspects.enter(placeOf(login)), givesWay: true }
+  }
+
   return {
     hash: async (password, userId) => {
       return outsideTurn(async () => {
-        const leave = await queue.enter([`user ${userId}`, ''])
+        const leave = await others.enter([`user ${userId}`, ''])
         try {
           return await hashPassword(password, rounds)
         } finally {
@@ -79,12 +91,11 @@ export function createLogins(options: LoginOptions, now: () => number = () => pe
     attempt: async (login, prove) => {
       refuseLocked(login)
       return outsideTurn(async () => {
-        const userId = lockOut.userOf(login)
-        const leave = await queue.enter(userId === undefined ? placeOf(login) : [`user ${userId}`, ''])
+        const { leave, givesWay } = await enter(login)
         try {
           // Others that waited with it may have failed meanwhile.
           refuseLocked(login)
-          const proven = await prove((password, hash) => verifyPassword(password, hash, rounds))
+          const proven = await prove((password, hash) => verifyPassword(password, hash, rounds, givesWay))
           if (proven === null) lockOut.failed(login)
           else lockOut.succeeded(login, proven.userId)
           return proven

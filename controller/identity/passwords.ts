@@ -1,4 +1,5 @@
 import { randomBytes, type ScryptOptions, scrypt, timingSafeEqual } from 'node:crypto'
+import { computeAside } from '../process/aside.js'
 
 /** OWASP's advice for scrypt is N = 2^17, r = 8, p = 1: 128 MiB and about half a second of a core for each guess. */
 const BLOCK = { r: 8, p: 1 } as const
@@ -9,11 +10,11 @@ export const hashMebibytes = (rounds: number): number => Math.ceil((128 * 2 ** r
 
 /** Hashes a password or another secret that people choose. @returns `scrypt$N$r$p$salt$key`, salt and key in base64url */
 export function hashPassword(password: string, rounds: number): Promise<string> {
-  return hashWith(password, randomBytes(16), rounds)
+  return hashWith(derive, password, randomBytes(16), rounds)
 }
 
-async function hashWith(password: string, salt: Buffer, rounds: number): Promise<string> {
-  return format(salt, await derive(password, salt, { N: 2 ** rounds, ...BLOCK }), rounds)
+async function hashWith(deriveKey: Derive, password: string, salt: Buffer, rounds: number): Promise<string> {
+  return format(salt, await deriveKey(password, salt, { N: 2 ** rounds, ...BLOCK }), rounds)
 }
 
 export type Verification = {
@@ -25,21 +26,24 @@ export type Verification = {
 /**
  * Compares a password with a stored hash. Without a hash (an unknown user) it takes as long and does not match, and under an older hash a wrong
  * password takes as long as the right one: the time of an answer does not tell which accounts exist.
+ * @param givesWay whether everything else goes first where processors are short
  */
 export async function verifyPassword(
   password: string,
   hash: string | null | undefined,
   rounds: number,
+  givesWay = false,
 ): Promise<Verification> {
+  const deriveKey = givesWay ? deriveAside : derive
   const [, N, r, p, salt, key] = (hash ?? decoy(rounds)).split('$')
   if (N === undefined || r === undefined || p === undefined || salt === undefined || key === undefined) {
     return { matches: false, upgraded: null }
   }
   const expected = Buffer.from(key, 'base64url')
   const saltBytes = Buffer.from(salt, 'base64url')
-  const derived = await derive(password, saltBytes, { N: Number(N), r: Number(r), p: Number(p) })
+  const derived = await deriveKey(password, saltBytes, { N: Number(N), r: Number(r), p: Number(p) })
   const matches = timingSafeEqual(derived, expected) && typeof hash === 'string'
-  const upgraded = Number(N) < 2 ** rounds ? await hashWith(password, saltBytes, rounds) : null
+  const upgraded = Number(N) < 2 ** rounds ? await hashWith(deriveKey, password, saltBytes, rounds) : null
   return { matches, upgraded: matches ? upgraded : null }
 }
 
@@ -49,13 +53,22 @@ export const saltOf = (hash: string | null): string | undefined => hash?.split('
 /** In the form of a hash; of nothing that anybody knows. */
 const decoy = (rounds: number) => format(randomBytes(16), randomBytes(KEY_BYTES), rounds)
 
-function format(salt: Buffer, key: Buffer, rounds: number): string {
-  return ['scrypt', 2 ** rounds, BLOCK.r, BLOCK.p, salt.toString('base64url'), key.toString('base64url')].join('$')
+function format(salt: Buffer, key: Uint8Array, rounds: number): string {
+  const parts = [salt, key].map(bytes => Buffer.from(bytes).toString('base64url'))
+  return ['scrypt', 2 ** rounds, BLOCK.r, BLOCK.p, ...parts].join('$')
 }
 
-function derive(password: string, salt: Buffer, { N, r, p }: { N: number; r: number; p: number }): Promise<Buffer> {
-  const cost: ScryptOptions = { N, r, p, maxmem: 256 * N * r }
-  return new Promise((resolve, reject) => {
-    scrypt(password, salt, KEY_BYTES, cost, (error, key) => (error === null ? resolve(key) : reject(error)))
+type Derive = (password: string, salt: Buffer, cost: { N: number; r: number; p: number }) => Promise<Uint8Array>
+
+const withMemory = (cost: { N: number; r: number; p: number }): ScryptOptions => ({
+  ...cost,
+  maxmem: 256 * cost.N * cost.r,
+})
+
+const derive: Derive = (password, salt, cost) =>
+  new Promise((resolve, reject) => {
+    scrypt(password, salt, KEY_BYTES, withMemory(cost), (error, key) => (error === null ? resolve(key) : reject(error)))
   })
-}
+
+const deriveAside: Derive = (password, salt, cost) =>
+  computeAside({ kind: 'scrypt', password, salt, bytes: KEY_BYTES, cost: withMemory(cost) })

@@ -185,8 +185,8 @@ export function startLoad(load: Load): () => Promise<Record<string, number>> {
   child.stdout.setEncoding('utf8').on('data', (text: string) => {
     said += text
   })
+  const ended = once(child, 'close')
   return async () => {
-    const ended = once(child, 'close')
     child.kill('SIGTERM')
     await ended
     return JSON.parse(said || '{}') as Record<string, number>

@@ -1,4 +1,6 @@
 import { EventEmitter, once } from 'node:events'
+import { readdirSync } from 'node:fs'
+import { getPriority } from 'node:os'
 import fc from 'fast-check'
 import t from 'tap'
 import { configurationSchema } from '../../controller/config/schema.js'
@@ -8,12 +10,16 @@ import { fillTemplate } from '../../controller/identity/catalog.js'
 import { seal, unseal } from '../../controller/identity/credential-seal.js'
 import { locate } from '../../controller/identity/discovery.js'
 import { createLockOut } from '../../controller/identity/lock-out.js'
-import { createLogins } from '../../controller/identity/logins.js'
+import { createLogins, type Verify } from '../../controller/identity/logins.js'
 import { hashMebibytes, hashPassword, saltOf, verifyPassword } from '../../controller/identity/passwords.js'
 import { createTokenTurns } from '../../controller/identity/token-turns.js'
 import { callerFrom, isoTime, type TokenDocument } from '../../controller/identity/tokens/document.js'
 import { nameOfUser } from '../../controller/identity/tokens/proof.js'
 import { createFairQueue } from '../../controller/process/fair-queue.js'
+
+/** How many threads of this process have it. */
+const tasksOfNiceness = (niceness: number): number =>
+  readdirSync('/proc/self/task').filter(task => getPriority(Number(task)) === niceness).length
 
 const document: TokenDocument = {
   methods: ['password'],
@@ -151,6 +157,62 @@ t.test('whoever has many IPv6 networks of one site takes no more turns of logins
   const refused = (await Promise.allSettled(flood)).filter(({ status }) => status === 'rejected')
   t.ok(refused.length > 1_000, `${refused.length} are refused`)
   t.same(await Promise.all(others), [{ userId: '192.0.2.1' }, { userId: '2001:db8:8::1' }])
+})
+
+t.test('where logins have failed, those of unknown users wait apart and give way', async t => {
+  const { identity } = configurationSchema.parse({ identity: { password_hash_rounds: 14 } })
+  const logins = createLogins(identity)
+  const attempt = (account: string, address: string, prove: (verify: Verify) => Promise<{ userId: string } | null>) =>
+    logins.attempt({ account, source: sourceOf(address) }, prove)
+  const right = async () => ({ userId: 'id' })
+  await attempt('known', '192.0.2.1', right)
+  await attempt('guessed', '192.0.2.1', async () => null)
+
+  const held = new EventEmitter()
+  const inside: string[] = []
+  const guesses = Array.from({ length: 30 }, (_, index) =>
+    attempt(`guessed ${index}`, '192.0.2.1', async () => {
+      inside.push('guess')
+      await once(held, 'let go')
+      return null
+    }),
+  )
+  const niceOnes = () => tasksOfNiceness(getPriority() + 10)
+  const computes = async (verify: Verify) => {
+    inside.push('other')
+    await verify('secret', null)
+    return { userId: 'id' }
+  }
+  await attempt('known', '192.0.2.1', computes)
+  await attempt('unknown', '192.0.2.2', computes)
+  t.same(inside.filter(who => who === 'other').length, 2, 'while the guesses take all of their turns')
+  t.ok(inside.includes('guess'))
+  t.equal(niceOnes(), 0, 'and at the priority of requests')
+  let isOver = false
+  const ended = Promise.all(guesses).finally(() => {
+    isOver = true
+  })
+  while (!isOver) {
+    await new Promise(setImmediate)
+    held.emit('let go')
+  }
+  await ended
+  await attempt('unknown', '192.0.2.1', computes)
+  t.equal(niceOnes(), 1, 'its hash is computed with less priority')
+})
+
+t.test('a login gives way only for as long as the failures are recent', async t => {
+  let clock = 0
+  const lockOut = createLockOut({ attempts: 3, mostSeconds: 60, now: () => clock })
+  const login = { account: 'demo', source: '2001:db8:7:1::/64' }
+  t.equal(lockOut.isSuspect(login), false)
+  lockOut.failed({ account: 'guessed', source: '2001:db8:7:2::/64' })
+  t.equal(lockOut.isSuspect(login), true, 'of the same site')
+  t.equal(lockOut.isSuspect({ account: 'demo', source: '2001:db8:8:1::/64' }), false)
+  lockOut.succeeded(login, 'id')
+  t.equal(lockOut.isSuspect(login), false, 'it is known now')
+  clock += 60_000
+  t.equal(lockOut.isSuspect({ ...login, account: 'other' }), false)
 })
 
 t.test('whoever tries many accounts takes no turns of logins from the rest of its site', async t => {

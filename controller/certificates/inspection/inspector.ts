@@ -1,5 +1,5 @@
 import { readFileSync } from 'node:fs'
-import { setPriority } from 'node:os'
+import { getPriority, setPriority } from 'node:os'
 import { fileURLToPath } from 'node:url'
 import { Worker } from 'node:worker_threads'
 import type { FromThread } from './inspector-thread.js'
@@ -104,7 +104,7 @@ const NICENESS = 10
 
 /** To Linux the priority is a thread's own. */
 function giveWay(task: string): void {
-  setPriority(Number(task.split('/').at(-1)), NICENESS)
+  setPriority(Number(task.split('/').at(-1)), Math.max(NICENESS, getPriority()))
 }
 
 /** Linux counts in hundredths of a second for programs, whatever its own clock. */

@@ -1,5 +1,6 @@
 import { generateKeyPair as generate } from 'node:crypto'
 import { promisify } from 'node:util'
+import { computeAside } from '../../process/aside.js'
 
 export const PAIR_ALGORITHMS = ['rsa', 'dsa', 'ec'] as const
 
@@ -27,8 +28,8 @@ export const pairAlgorithmOf = (text: string): PairAlgorithm | null =>
 export const supportsLength = (algorithm: PairAlgorithm, bits: number): boolean => LENGTHS[algorithm].includes(bits)
 
 /**
- * Makes a key pair on a native thread, so that nothing else in this process waits. It cannot be interrupted: 4096 bits of RSA take some seconds
- * of a processor.
+ * Makes a key pair on another thread, so that nothing else in this process waits; the search for primes gives way to requests. It cannot be
+ * interrupted: 4096 bits of RSA take some seconds of a processor.
  * @param bits a length that `supportsLength` knows
  */
 export async function generateKeyPair(
@@ -44,9 +45,12 @@ export async function generateKeyPair(
   const encodings = { publicKeyEncoding, privateKeyEncoding }
   switch (algorithm) {
     case 'rsa':
-      return generateAsync('rsa', { modulusLength: bits, ...encodings })
+      return computeAside({ kind: 'RSA key pair', options: { modulusLength: bits, ...encodings } })
     case 'dsa':
-      return generateAsync('dsa', { modulusLength: bits, divisorLength: DSA_DIVISOR_BITS, ...encodings })
+      return computeAside({
+        kind: 'DSA key pair',
+        options: { modulusLength: bits, divisorLength: DSA_DIVISOR_BITS, ...encodings },
+      })
     case 'ec': {
       const [namedCurve] = Object.entries(CURVES).find(([, bitsOfCurve]) => bitsOfCurve === bits) ?? []
       if (namedCurve === undefined) throw new Error(`There is no curve of ${bits} bits.`)

@@ -1,0 +1,97 @@
+import type { DSAKeyPairOptions, RSAKeyPairOptions, ScryptOptions } from 'node:crypto'
+import { Worker } from 'node:worker_threads'
+
+/** What node:crypto would otherwise compute on a thread that has the priority of everything else. */
+export type Computation =
+  | { kind: 'scrypt'; password: string; salt: Uint8Array; bytes: number; cost: ScryptOptions }
+  | { kind: 'RSA key pair'; options: RSAKeyPairOptions<'pem', 'pem'> }
+  | { kind: 'DSA key pair'; options: DSAKeyPairOptions<'pem', 'pem'> }
+
+/** Both in PEM. */
+export type ComputedPair = { publicKey: string; privateKey: string }
+
+type Computed = { scrypt: Uint8Array; 'RSA key pair': ComputedPair; 'DSA key pair': ComputedPair }
+
+type Answer = { value: Computed[keyof Computed] } | { error: Error }
+
+/** Of a thread that waits for the next computation; to start one takes 50 ms of a processor. */
+const KEPT_MS = 60_000
+
+/**
+ * The program of a thread. It is passed on as text, so nothing outside it is in its reach. To Linux a priority is a thread's own: at niceness 10 it gets a
+ * tenth of what a request gets where both want a processor, and all of one that nobody else wants.
+ */
+function program(): void {
+  const { parentPort } = process.getBuiltinModule('node:worker_threads')
+  const { generateKeyPairSync, scryptSync } = process.getBuiltinModule('node:crypto')
+  const { getPriority, setPriority } = process.getBuiltinModule('node:os')
+  setPriority(Math.max(10, getPriority()))
+  const compute = (computation: Computation): Computed[keyof Computed] => {
+    switch (computation.kind) {
+      case 'scrypt':
+        return scryptSync(computation.password, computation.salt, computation.bytes, computation.cost)
+      case 'RSA key pair':
+        return generateKeyPairSync('rsa', computation.options)
+      case 'DSA key pair':
+        return generateKeyPairSync('dsa', computation.options)
+    }
+  }
+  parentPort?.on('message', (computation: Computation) => {
+    try {
+      parentPort.postMessage({ value: compute(computation) } satisfies Answer)
+    } catch (error) {
+      parentPort.postMessage({ error: error as Error } satisfies Answer)
+    }
+  })
+}
+
+type Idle = { thread: Worker; end: NodeJS.Timeout }
+
+// The one that was busy last is at the end, and is taken first: those that are not needed come to their end.
+const idle: Idle[] = []
+
+/**
+ * Computes on a thread that gives way to requests, this process's and everybody's. It cannot be interrupted. As many are computed at once as are
+ * asked for; the caller has the limit.
+ * @throws Error of node:crypto
+ */
+export async function computeAside<Kind extends Computation['kind']>(
+  computation: Extract<Computation, { kind: Kind }>,
+): Promise<Computed[Kind]> {
+  const thread = takeIdle() ?? new Worker(`(${program})()`, { eval: true, execArgv: [] })
+  const answer = await ask(thread, computation)
+  keep(thread)
+  if ('error' in answer) throw answer.error
+  return answer.value as Computed[Kind]
+}
+
+function ask(thread: Worker, computation: Computation): Promise<Answer> {
+  return new Promise((resolve, reject) => {
+    // This process waits for an answer before it ends by itself.
+    thread.removeAllListeners().ref()
+    thread.once('message', resolve)
+    thread.on('error', reject)
+    thread.once('exit', () => reject(new Error('A thread that computes has ended.')))
+    thread.postMessage(computation)
+  })
+}
+
+function takeIdle(): Worker | undefined {
+  const last = idle.pop()
+  clearTimeout(last?.end)
+  return last?.thread
+}
+
+function keep(thread: Worker): void {
+  const forget = () => {
+    const at = idle.indexOf(one)
+    if (at !== -1) idle.splice(at, 1)
+  }
+  const end = () => {
+    forget()
+    void thread.terminate()
+  }
+  const one: Idle = { thread, end: setTimeout(end, KEPT_MS).unref() }
+  thread.removeAllListeners().on('error', forget).on('exit', forget).unref()
+  idle.push(one)
+}
