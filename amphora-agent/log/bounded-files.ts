@@ -9,14 +9,25 @@ const MAX_SIZE = 1024 * 1024
  */
 export function keepBounded(paths: readonly string[]): () => void {
   return atEveryMoment(() => {
-    for (const path of paths) {
-      try {
-        if (statSync(path).size <= MAX_SIZE) continue
-        copyFileSync(path, `${path}.1`)
-        truncateSync(path)
-      } catch {
-        // Not there yet, or no room for the copy: look again later.
-      }
-    }
+    for (const path of paths) bound(path)
   })
+}
+
+/** Cuts one file that has grown. */
+export function bound(path: string, maxSize = MAX_SIZE): void {
+  try {
+    if (statSync(path).size <= maxSize) return
+    keepCopy(path)
+    truncateSync(path)
+  } catch {
+    // Not there yet.
+  }
+}
+
+function keepCopy(path: string): void {
+  try {
+    copyFileSync(path, `${path}.1`)
+  } catch {
+    // No place for it: what it says is lost, rather than the room that others need.
+  }
 }

@@ -1,5 +1,5 @@
 import { statSync } from 'node:fs'
-import { appendFile, rename } from 'node:fs/promises'
+import { appendFile, rename, writeFile } from 'node:fs/promises'
 import { DgramAsPromised } from 'dgram-as-promised'
 import { LOG_DIRECTORY, LOG_PORT } from '../protocol/paths.js'
 import type { Log } from './log.js'
@@ -23,7 +23,8 @@ export type LineWriter = {
 
 /**
  * Appends lines to a file in batches, so that a flood of them costs little; the file is renamed to `.1` when it has grown. Lines are lost, and
- * counted in the file, when they come faster than that, and when there is no room: who writes them goes on.
+ * counted in the file, when they come faster than that, and when there is no room: who writes them goes on. Where the file cannot be renamed, it is
+ * emptied.
  */
 export function createLineWriter(
   path: string,
@@ -46,7 +47,8 @@ export function createLineWriter(
     const text = lines.join('') + (missing === 0 ? '' : `${new Date().toISOString()} ${missing} lines were lost\n`)
     try {
       if (size + text.length > maxSize) {
-        await rename(path, `${path}.1`).catch(() => {})
+        // Without a place for what is there it goes: a log that grows fills the disk of the amphora.
+        await rename(path, `${path}.1`).catch(() => writeFile(path, ''))
         size = 0
       }
       await appendFile(path, text)

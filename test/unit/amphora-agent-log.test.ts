@@ -1,7 +1,8 @@
-import { existsSync, mkdtempSync, readFileSync, rmSync, statSync } from 'node:fs'
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
+import { bound } from '../../amphora-agent/log/bounded-files.js'
 import { createLineWriter } from '../../amphora-agent/log/haproxy-receiver.js'
 
 function aFile(t: Test): string {
@@ -42,4 +43,35 @@ t.test('a file that has grown is followed by another', async t => {
   t.equal(linesIn(path)[0], 'third 0')
   t.equal(linesIn(`${path}.1`)[0], 'second 0')
   t.ok([path, `${path}.1`].every(file => statSync(file).size <= 100))
+})
+
+t.test('a file that can have no predecessor stays small all the same', async t => {
+  const path = aFile(t)
+  mkdirSync(`${path}.1`)
+  for (let round = 0; round < 10; round++) {
+    const writer = createLineWriter(path, { maxSize: 100 })
+    writer.write(`${round}`.repeat(40))
+    await writer.close()
+    t.ok(statSync(path).size <= 100)
+  }
+  t.same(
+    linesIn(path),
+    ['8', '9'].map(round => round.repeat(40)),
+    'the latest lines are there',
+  )
+})
+
+t.test('a file that its writers keep open is cut, and copied where there is a place for that', async t => {
+  const path = aFile(t)
+  writeFileSync(path, 'x'.repeat(200))
+  bound(path, 100)
+  t.same(
+    [path, `${path}.1`].map(file => statSync(file).size),
+    [0, 200],
+  )
+  rmSync(`${path}.1`)
+  mkdirSync(`${path}.1`)
+  writeFileSync(path, 'x'.repeat(200))
+  bound(path, 100)
+  t.equal(statSync(path).size, 0)
 })
