@@ -21,7 +21,6 @@ import { recentLines } from './log/recent-lines.js'
 import { announceVips, prepareMachine } from './network/configure.js'
 import { holdsVip } from './network/holds-vip.js'
 import { observeNetwork } from './network/observed.js'
-import { watchNetwork } from './network/watch.js'
 import manifest from './package.json' with { type: 'json' }
 import { haproxyGroup } from './ping/ping.js'
 import { answerPings } from './ping/responder.js'
@@ -200,11 +199,9 @@ export async function startAgent(boot: Boot): Promise<Agent> {
     drains,
     inTurn,
   })
-  const endWatch = watchNetwork(reconciler.pokeNetwork, log)
 
   return {
     stop: async () => {
-      endWatch()
       endAnswering()
       reconciler?.stop()
       await server.close()

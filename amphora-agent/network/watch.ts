@@ -1,8 +1,10 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import type { Log } from '../log/log.js'
-import { findByArgument, killIfThere } from '../process/process-table.js'
+import { findByArgument, isStopped, killIfThere } from '../process/process-table.js'
+import type { Repairs } from '../reconcile/repairs.js'
 
-const RESTART_MS = 1_000
+/** One that ends so soon after its start is started again only after a pause. */
+const SHORT_LIFE_MS = 1_000
 
 type Watcher = { program: string; args: readonly string[] }
 
@@ -12,30 +14,41 @@ const WATCHERS: readonly Watcher[] = [
   { program: 'nft', args: ['monitor'] },
 ]
 
+export type NetworkWatch = {
+  /** Kills those that somebody has stopped, so that others take their place; to be called every few seconds. */
+  endStopped: () => void
+  close: () => void
+}
+
 /**
  * Calls `onChange` when anything changed in the kernel's network: cards, addresses, routes, rules, filters. It may call it for nothing, as
  * when a watcher had to be started again and may have missed something.
- * @returns a function that ends it
  */
-export function watchNetwork(onChange: () => void, log: Log): () => void {
-  const children = new Set<ChildProcess>()
+export function watchNetwork(onChange: () => void, repairs: Repairs, log: Log): NetworkWatch {
+  const children = new Map<Watcher, ChildProcess>()
   const timers = new Set<NodeJS.Timeout>()
-  let ended = false
+  let closed = false
 
   const start = (watcher: Watcher) => {
     const { program, args } = watcher
+    const startedAt = performance.now()
     const child = spawn(program, args, { stdio: ['ignore', 'pipe', 'ignore'] })
-    children.add(child)
+    children.set(watcher, child)
     child.stdout.on('data', onChange)
     child.on('error', error => log.error(`${program} cannot watch: ${error.message}`))
     child.on('close', () => {
-      children.delete(child)
-      if (ended) return
-      const timer = setTimeout(() => {
-        timers.delete(timer)
-        start(watcher)
-        onChange()
-      }, RESTART_MS)
+      children.delete(watcher)
+      if (closed) return
+      const lived = performance.now() - startedAt
+      if (lived >= SHORT_LIFE_MS) repairs.note(`${program}, which watches the network, had ended: it is started again`)
+      const timer = setTimeout(
+        () => {
+          timers.delete(timer)
+          start(watcher)
+          onChange()
+        },
+        lived < SHORT_LIFE_MS ? SHORT_LIFE_MS : 0,
+      )
       timers.add(timer)
     })
   }
@@ -45,9 +58,14 @@ export function watchNetwork(onChange: () => void, log: Log): () => void {
     for (const { pid } of findByArgument(watcher.program, 'monitor')) killIfThere(pid)
     start(watcher)
   }
-  return () => {
-    ended = true
-    for (const timer of timers) clearTimeout(timer)
-    for (const child of children) child.kill('SIGKILL')
+  return {
+    endStopped: () => {
+      for (const child of children.values()) if (child.pid !== undefined && isStopped(child.pid)) child.kill('SIGKILL')
+    },
+    close: () => {
+      closed = true
+      for (const timer of timers) clearTimeout(timer)
+      for (const child of children.values()) child.kill('SIGKILL')
+    },
   }
 }

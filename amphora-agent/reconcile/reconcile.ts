@@ -4,6 +4,7 @@ import { createDisk } from '../disk.js'
 import { reload } from '../haproxy/carry-out.js'
 import { planRepair } from '../haproxy/plan-repair.js'
 import { serverStateFile } from '../haproxy/server-state-file.js'
+import { watchNetwork } from '../network/watch.js'
 import { MOMENT_MS, untilNextMoment } from '../process/moments.js'
 import type { Desired, HaproxyPart } from '../protocol/desired.js'
 import { LOG_DIRECTORY } from '../protocol/paths.js'
@@ -21,8 +22,6 @@ const FAILED_STARTS = 3
 export type Reconciler = {
   /** HAProxy may run something else than it should: ask it, and compare now. */
   pokeHaproxy: () => void
-  /** The same, and the network is read anew. */
-  pokeNetwork: () => void
   mismatches: () => Mismatch[]
   /** What is desired cannot be brought about from what this agent knows. */
   needsApply: () => boolean
@@ -81,6 +80,7 @@ export function startReconciler({
     if (full) found.add('disk')
     passOnInitRepairs(repairs)
     watchSshd()
+    watch.endStopped()
     if (await server.restore()) repairs.note("the agent's socket was gone")
     for (const text of store.restore()) repairs.note(text)
     const desired = store.confirmed()
@@ -162,6 +162,14 @@ export function startReconciler({
       if (!stopped) timer = setTimeout(run, untilNextMoment() + MOMENT_MS)
     })
   }
+  const watch = watchNetwork(
+    () => {
+      networkReadAt = Number.NEGATIVE_INFINITY
+      run()
+    },
+    repairs,
+    log,
+  )
   run()
 
   return {
@@ -169,14 +177,11 @@ export function startReconciler({
       askHaproxy = true
       run()
     },
-    pokeNetwork: () => {
-      networkReadAt = Number.NEGATIVE_INFINITY
-      run()
-    },
     mismatches: () => mismatches,
     needsApply: () => mismatches.includes('haproxy') || mismatches.includes('keepalived'),
     stop: () => {
       stopped = true
+      watch.close()
       if (timer) clearTimeout(timer)
     },
   }

@@ -136,6 +136,18 @@ const drifts: Drift[] = [
     text: /^the packet filter/,
   },
   {
+    name: 'who watches the network for changes is stopped, and a route to members is lost',
+    bring: harms.stopWatchingAndRemoveRoute(target),
+    mended: () => amphora.inside('ip', 'route').includes('198.51.100.0/24') || null,
+    text: /^ip, which watches the network, had ended/,
+  },
+  {
+    name: 'who watches the packet filter for changes is killed, and the filter flushed',
+    bring: harms.killWatcherAndFlushFilter(),
+    mended: () => amphora.inside('nft', 'list', 'ruleset').includes('10.67.0.12') || null,
+    text: /^nft, which watches the network, had ended/,
+  },
+  {
     name: "the agent's socket is removed",
     bring: harms.removeAgentSocket(),
     mended: () => amphora.fileExists('/run/krater/agent.sock') || null,
