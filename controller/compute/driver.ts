@@ -3,6 +3,8 @@ import type { Port } from '../network/driver.js'
 /** What a machine needs to become an amphora. */
 export type MachineSpec = {
   amphoraId: string
+  /** Whose share of its host it uses; null while it waits for a load balancer. */
+  projectId: string | null
   managementPort: Port
   /** Prefix length of the management subnet. */
   managementPrefix: number
@@ -47,8 +49,8 @@ export type ComputeDriver = {
   inspect: (amphoraId: string) => Promise<Inspection | null>
   /** Gone afterwards with all that belonged to it; no error when there was none. */
   delete: (amphoraId: string) => Promise<void>
-  /** Gives a running machine a network card with the port's MAC address on the port's network. */
-  plug: (amphoraId: string, port: Port) => Promise<void>
+  /** Gives a running machine a network card with the port's MAC address on the port's network. From now on it is one of the project's. */
+  plug: (amphoraId: string, port: Port, projectId: string) => Promise<void>
   unplug: (amphoraId: string, portId: string) => Promise<void>
   /** Ids of the ports that are plugged and whose card stands, the management port left out. */
   pluggedPorts: (amphoraId: string) => Promise<string[]>

@@ -98,7 +98,7 @@ async function tend(pool: WarmPool, claim: Claim, failures: Map<string, number>)
 class Interrupted extends Error {}
 
 async function boot({ database, parts }: WarmPool, claim: Claim, held: () => void): Promise<void> {
-  const made = await makeMachine(parts, claim.id, held)
+  const made = await makeMachine(parts, { amphoraId: claim.id, projectId: null }, held)
   await write(database, claim, machineColumns(made))
   const target = agentTarget(parts.masterKey, claim.id, made.managementAddress)
   const { limits } = await awaitAgent(parts.agents, target, AGENT_START_MS, held)

@@ -9,6 +9,7 @@ await bundle({ agent: join(import.meta.dirname, '../../amphora-agent/main.ts') }
 const agentBundle = join(programs, 'agent.mjs')
 const lab = await createLab({ agentBundle })
 const { driver, fabric, operatorKey } = lab
+const PROJECT = 'tests'
 t.teardown(lab.destroy)
 
 t.test('cards', async t => {
@@ -41,8 +42,8 @@ t.test('cards', async t => {
   })
 
   t.test('are plugged with the MAC address of the port, and carry traffic', async t => {
-    await driver.plug(amphoraId, port)
-    await driver.plug(amphoraId, port)
+    await driver.plug(amphoraId, port, PROJECT)
+    await driver.plug(amphoraId, port, PROJECT)
     t.same(await driver.pluggedPorts(amphoraId), [port.id])
     const name = /: (\S+)@.*/.exec(await inside(`ip -o link | grep -i ${port.macAddress}`))?.[1]
     t.ok(name)
@@ -55,13 +56,13 @@ t.test('cards', async t => {
       'socat TCP-LISTEN:8080,bind=198.51.100.10,reuseaddr SYSTEM:"echo it is me" >/dev/null 2>&1 & sleep 0.3',
     )
     t.equal(ip('netns', 'exec', peer, 'socat', '-T5', '-', 'TCP:198.51.100.10:8080'), 'it is me\n')
-    await driver.plug(amphoraId, port)
+    await driver.plug(amphoraId, port, PROJECT)
     t.match(await inside('ip -o -4 address show dev vip0'), /198.51.100.10/, 'a card in use is left alone')
   })
 
   t.test('are unplugged, and the others stay', async t => {
     const other = createPort(randomUUID(), '203.0.113.10')
-    await driver.plug(amphoraId, other)
+    await driver.plug(amphoraId, other, PROJECT)
     t.same((await driver.pluggedPorts(amphoraId)).sort(), [port.id, other.id].sort())
     await driver.unplug(amphoraId, port.id)
     await driver.unplug(amphoraId, port.id)
@@ -73,7 +74,7 @@ t.test('cards', async t => {
 
   t.test('taken down or away behind our back do not count as plugged until they are plugged again', async t => {
     const other = createPort(randomUUID(), '192.0.2.10')
-    await driver.plug(amphoraId, other)
+    await driver.plug(amphoraId, other, PROJECT)
     const others = (await driver.pluggedPorts(amphoraId)).filter(portId => portId !== other.id)
     t.same(await driver.brokenCards(), [])
     const card = `p${other.id.replaceAll('-', '').slice(0, 11)}`
@@ -86,7 +87,7 @@ t.test('cards', async t => {
       fault()
       t.same(await driver.pluggedPorts(amphoraId), others, name)
       t.same(await driver.brokenCards(), [amphoraId], name)
-      await driver.plug(amphoraId, other)
+      await driver.plug(amphoraId, other, PROJECT)
       t.same((await driver.pluggedPorts(amphoraId)).sort(), [...others, other.id].sort(), name)
       t.same(await driver.brokenCards(), [], name)
     }
@@ -96,13 +97,13 @@ t.test('cards', async t => {
   })
 
   t.test('are gone after a machine was made anew', async t => {
-    await driver.plug(amphoraId, port)
+    await driver.plug(amphoraId, port, PROJECT)
     process.kill(lab.firstProcessOf(amphoraId), 'SIGKILL')
     await eventually('it is stopped', async () => (await driver.find(amphoraId))?.state === 'stopped' || null)
     t.same(await driver.pluggedPorts(amphoraId), [])
     await driver.create(spec)
     t.same(await driver.pluggedPorts(amphoraId), [])
-    await driver.plug(amphoraId, port)
+    await driver.plug(amphoraId, port, PROJECT)
     t.match(await inside('ip -o link'), port.macAddress)
   })
 })

@@ -55,7 +55,7 @@ t.test('a machine', async t => {
     t.equal(await driver.find(amphoraId), null)
     t.same(await driver.list(), [])
     t.same(await driver.pluggedPorts(amphoraId), [])
-    await t.rejects(driver.plug(amphoraId, spec.managementPort), { message: /does not run/ })
+    await t.rejects(driver.plug(amphoraId, spec.managementPort, 'tests'), { message: /does not run/ })
   })
 
   t.test('runs when create returns, and its agent answers over the pinned connection', async t => {
@@ -384,8 +384,9 @@ t.test('two installations with an amphora of the same id do not touch each other
 
 t.test('where no control group can be made, as in many containers, none need be removed', async t => {
   const program = `import { enforce, release } from '${join(programs, 'cgroup.mjs')}'
-    const { lacking } = enforce('krater-none', 'none', { memoryBytes: 2 ** 30, processors: 1, processes: 100 })
-    await release('krater-none', 'none')
+    const place = { instance: 'krater-none', project: 'none', machine: 'none' }
+    const { lacking } = enforce(place, { memoryBytes: 2 ** 30, processors: 1, processes: 100 })
+    await release(place)
     console.log(lacking.length)`
   const script = `for mount in $(awk '$3 ~ /^cgroup/ { print $2 }' /proc/self/mounts); do
       # One that another mount covers is out of reach.

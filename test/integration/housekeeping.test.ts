@@ -204,6 +204,7 @@ t.test('housekeeping', async t => {
       const base = await portFor(id, 'Octavia:amphora')
       await compute.create({
         amphoraId: id,
+        projectId: null,
         managementPort,
         managementPrefix: 24,
         identity: {

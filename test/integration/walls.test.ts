@@ -145,7 +145,7 @@ t.test('memory, processor and processes of an amphora are bounded, where the hos
     .split('\n')
     .map(line => line.split(' '))
     .filter(([, , type]) => type?.startsWith('cgroup'))
-    .map(([, path]) => `${path}/krater-${lab.instance}/${spec.amphoraId}`)
+    .map(([, path]) => `${path}/krater-${lab.instance}/project-${spec.projectId}/${spec.amphoraId}`)
   /** Null when there is no such controller here. */
   const fileOf = (...files: string[]) =>
     roots.flatMap(root => files.map(name => join(root, name))).find(path => existsSync(path))

@@ -197,6 +197,7 @@ export async function addWarmAmphora(db: Database, world: AmphoraWorld): Promise
   })
   await compute.create({
     amphoraId: id,
+    projectId: null,
     managementPort,
     managementPrefix: 24,
     identity: {

@@ -64,7 +64,10 @@ export async function createLab({ agentBundle, limits = SHARES.limits }: { agent
   await fabric.attachHost({ networkId, mtu: 1500, interfaceName: `kt${instance}`, addresses: [`${subnet}.1/24`] })
   let lastHost = 10
 
-  function amphora(amphoraId: string = randomUUID()): {
+  function amphora(
+    amphoraId: string = randomUUID(),
+    projectId: string | null = 'tests',
+  ): {
     spec: MachineSpec
     target: SshTarget & { amphoraId: string }
     identity: AmphoraIdentity
@@ -73,6 +76,7 @@ export async function createLab({ agentBundle, limits = SHARES.limits }: { agent
     const host = `${subnet}.${++lastHost}`
     const spec: MachineSpec = {
       amphoraId,
+      projectId,
       managementPrefix: 24,
       managementPort: createPort(networkId, host),
       identity: {

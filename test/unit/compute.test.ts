@@ -92,9 +92,9 @@ t.test('the noop driver', async t => {
 
   t.test('remembers which ports are plugged until the amphora is deleted', async t => {
     const port = { id: 'a' } as Port
-    await driver.plug(AMPHORA, port)
-    await driver.plug(AMPHORA, port)
-    await driver.plug(AMPHORA, { ...port, id: 'b' })
+    await driver.plug(AMPHORA, port, 'tests')
+    await driver.plug(AMPHORA, port, 'tests')
+    await driver.plug(AMPHORA, { ...port, id: 'b' }, 'tests')
     await driver.unplug(AMPHORA, 'b')
     await driver.unplug('another', 'b')
     t.same(await driver.pluggedPorts(AMPHORA), ['a'])

@@ -92,8 +92,9 @@ const MOUNT_CONTROL_GROUPS =
 export async function checkLimits({ config }: Instance): Promise<Finding[]> {
   if (config.compute.driver === 'noop') return []
   const name = `krater-doctor-${process.pid}`
-  const { inForce, lacking } = enforce(name, 'amphora', machineLimits(config.compute))
-  await release(name, 'amphora')
+  const place = { instance: name, project: null, machine: 'amphora' }
+  const { inForce, lacking } = enforce(place, machineLimits(config.compute))
+  await release(place)
   const watchers = checkWatchers(Number(readFileSync('/proc/sys/fs/inotify/max_user_instances', 'utf8')))
   const { memoryBytes, processors, processes } = inForce
   const limits = [

@@ -1,4 +1,5 @@
-import { existsSync, mkdirSync, readFileSync, rmdirSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmdirSync, writeFileSync } from 'node:fs'
+import { writeFile } from 'node:fs/promises'
 import { availableParallelism } from 'node:os'
 import { dirname, join } from 'node:path'
 import { setTimeout as wait } from 'node:timers/promises'
@@ -65,7 +66,7 @@ const CONTROLLERS: readonly Controller[] = [
   },
 ]
 
-/** What a group weighs among its neighbours: `unit` is as much as one process. */
+/** What a group weighs among its neighbours: `unit` is as much as one process, and what a new group has. */
 const WEIGHT = {
   1: { file: 'cpu.shares', unit: 1024, most: 262_144 },
   2: { file: 'cpu.weight', unit: 100, most: 10_000 },
@@ -74,13 +75,24 @@ const WEIGHT = {
 /** Kernels without swap accounting do not have these. */
 const OPTIONAL = ['memory.memsw.limit_in_bytes', 'memory.swap.max']
 
+/** Whose group a machine's is: `instance/project/machine` in each hierarchy. Projects weigh the same, and so do the machines of each. */
+export type Place = {
+  instance: string
+  /** Null for a machine that waits for a project. */
+  project: string | null
+  machine: string
+}
+
+const WAITING = 'waiting'
+const pathOf = ({ instance, project, machine }: Place): string =>
+  join(instance, project === null ? WAITING : `project-${encodeURIComponent(project)}`, machine)
+
 /**
- * Makes the control groups of a machine, `instance/machine` in each hierarchy, and sets its limits. What the host does not offer or permit is left
- * out, and said. A group of that name must not exist.
+ * Makes the control groups of a machine and sets its limits. What the host does not offer or permit is left out, and said. A group of that
+ * machine must not exist.
  */
-export function enforce(instance: string, machine: string, limits: Limits): Enforced {
+export function enforce(place: Place, limits: Limits, known = hierarchies()): Enforced {
   const enforced: Enforced = { groups: [], inForce: {}, lacking: [] }
-  const known = hierarchies()
   for (const controller of CONTROLLERS) {
     const { name, what, limit } = controller
     const hierarchy = known.find(({ controllers }) => controllers.includes(name))
@@ -89,7 +101,7 @@ export function enforce(instance: string, machine: string, limits: Limits): Enfo
       continue
     }
     try {
-      const group = limitGroup(hierarchy, controller, limits[limit], join(instance, machine))
+      const group = limitGroup(hierarchy, controller, limits[limit], place)
       enforced.inForce[limit] = limits[limit]
       if (!enforced.groups.includes(group)) enforced.groups.push(group)
     } catch (error) {
@@ -99,14 +111,69 @@ export function enforce(instance: string, machine: string, limits: Limits): Enfo
   return enforced
 }
 
-/** Removes the control groups of a machine whose processes have ended. @throws Error when one will not go */
-export async function release(instance: string, machine: string): Promise<void> {
-  for (const { path } of hierarchies()) {
-    const group = join(path, instance, machine)
-    for (const since = performance.now(); !isGone(group); await wait(5)) {
-      if (performance.now() - since > REMOVE_LIMIT_MS) throw new Error(`The control group ${group} cannot be removed.`)
+/**
+ * Moves a machine that waited to its project, with its limits: from now on it uses of the project's share of the processors. Where these have a
+ * hierarchy of their own, the other limits stay where they are: memory that is in use would not move. May be repeated at any time, also after it
+ * was cut off.
+ * @throws Error when something in the machine will not move
+ */
+export async function assign(place: Place): Promise<void> {
+  for (const hierarchy of hierarchies().filter(({ controllers }) => controllers.includes('cpu'))) {
+    const wanted = join(hierarchy.path, pathOf(place))
+    for (const group of groupsOf(hierarchy, place).filter(group => group !== wanted)) {
+      for (const controller of CONTROLLERS) {
+        for (const [file] of controller.settings(0)[hierarchy.version]) {
+          if (!existsSync(join(group, file))) continue
+          makeGroup(hierarchy, controller.name, place)
+          writeFileSync(join(wanted, file), readFileSync(join(group, file)))
+        }
+      }
+      await untilGone(group, () => moveProcesses(group, wanted))
+      isGone(dirname(group))
     }
-    isGone(dirname(group))
+  }
+}
+
+/** Removes the control groups of a machine whose processes have ended, wherever they are. @throws Error when one will not go */
+export async function release(place: Pick<Place, 'instance' | 'machine'>): Promise<void> {
+  for (const hierarchy of hierarchies()) {
+    for (const group of groupsOf(hierarchy, place)) await untilGone(group)
+    const top = join(hierarchy.path, place.instance)
+    for (const parent of [...groupsIn(top), top]) isGone(parent)
+  }
+}
+
+/** The groups of a machine in a hierarchy; right below that of the instance when an earlier version made it. */
+function groupsOf({ path }: Hierarchy, { instance, machine }: Pick<Place, 'instance' | 'machine'>): string[] {
+  const top = join(path, instance)
+  return [top, ...groupsIn(top)].map(parent => join(parent, machine)).filter(group => existsSync(group))
+}
+
+function groupsIn(group: string): string[] {
+  try {
+    const entries = readdirSync(group, { withFileTypes: true })
+    return entries.filter(entry => entry.isDirectory()).map(({ name }) => join(group, name))
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return []
+    throw error
+  }
+}
+
+/** @param empty tried before each attempt to remove the group */
+async function untilGone(group: string, empty: () => Promise<void> = async () => undefined): Promise<void> {
+  for (const since = performance.now(); ; await wait(5)) {
+    await empty()
+    if (isGone(group)) return
+    if (performance.now() - since > REMOVE_LIMIT_MS) throw new Error(`The control group ${group} cannot be removed.`)
+  }
+}
+
+/** What a process starts meanwhile is where the process was; so this is to be repeated until nothing is left. */
+async function moveProcesses(from: string, to: string): Promise<void> {
+  // Each waits for all processors of the host; together they wait once.
+  const moves = words(join(from, 'cgroup.procs')).map(pid => writeFile(join(to, 'cgroup.procs'), pid))
+  for (const move of await Promise.allSettled(moves)) {
+    if (move.status === 'rejected' && (move.reason as NodeJS.ErrnoException).code !== 'ESRCH') throw move.reason
   }
 }
 
@@ -124,35 +191,26 @@ function hierarchies(): Hierarchy[] {
 }
 
 /** @returns the path of the group */
-function limitGroup(hierarchy: Hierarchy, controller: Controller, limit: number, name: string): string {
-  const group = join(hierarchy.path, name)
-  const attempt = () => {
-    makeGroup(hierarchy, controller.name, group)
-    for (const [file, value] of controller.settings(limit)[hierarchy.version]) {
-      if (!OPTIONAL.includes(file) || existsSync(join(group, file))) writeFileSync(join(group, file), value)
-    }
-  }
-  try {
-    attempt()
-  } catch (error) {
-    // The last machine of the instance may just have gone, and the group above with it.
-    if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error
-    attempt()
+function limitGroup(hierarchy: Hierarchy, controller: Controller, limit: number, place: Place): string {
+  const group = makeGroup(hierarchy, controller.name, place)
+  for (const [file, value] of controller.settings(limit)[hierarchy.version]) {
+    if (!OPTIONAL.includes(file) || existsSync(join(group, file))) writeFileSync(join(group, file), value)
   }
   return group
 }
 
-function makeGroup({ path, version }: Hierarchy, controller: Controller['name'], group: string): void {
-  const parent = dirname(group)
-  if (version === 2) delegate(path, controller)
-  mkdirSync(parent, { recursive: true })
-  if (version === 2) delegate(parent, controller)
+function makeGroup({ path, version }: Hierarchy, controller: Controller['name'], place: Place): string {
+  const group = join(path, pathOf(place))
+  // All of them first: one that has another in it is not removed with the last machine that was there.
+  mkdirSync(group, { recursive: true })
+  const [top, project] = [join(path, place.instance), dirname(group)]
+  if (version === 2) for (const parent of [path, top, project]) delegate(parent, controller)
   if (controller === 'cpu') {
     // All machines together weigh as much as one busy process on each processor does.
     const { file, unit, most } = WEIGHT[version]
-    writeFileSync(join(parent, file), `${Math.min(most, unit * availableParallelism())}`)
+    writeFileSync(join(top, file), `${Math.min(most, unit * availableParallelism())}`)
   }
-  mkdirSync(group, { recursive: true })
+  return group
 }
 
 /** Lets the groups below one use a controller. */
@@ -162,7 +220,8 @@ function delegate(group: string, controller: string): void {
 }
 
 /** None when another mount has covered the file. */
-const words = (file: string): string[] => (existsSync(file) ? readFileSync(file, 'utf8').trim().split(/\s+/) : [])
+const words = (file: string): string[] =>
+  existsSync(file) ? readFileSync(file, 'utf8').split(/\s+/).filter(Boolean) : []
 
 /** Tries to remove a group. @returns false while something is in it */
 function isGone(group: string): boolean {

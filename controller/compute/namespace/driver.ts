@@ -8,7 +8,7 @@ import type { Logger } from '../../log/log.js'
 import type { Fabric } from '../../network/local/fabric.js'
 import { createQueues } from '../../process/in-turn.js'
 import type { ComputeDriver, Machine, MachineSpec } from '../driver.js'
-import { enforce, type Limits, release } from './cgroup.js'
+import { assign, enforce, type Limits, release } from './cgroup.js'
 import { inspectMachine } from './inspect-machine.js'
 import { machineDirectory } from './machine-directory.js'
 import {
@@ -53,6 +53,7 @@ export function createNamespaceDriver(options: NamespaceDriverOptions): ComputeD
   const { instance, directory, fabric, networkMtu, agentBundle, nodeProgram = process.execPath, log } = options
   const { limits, accounts } = options
   const controlGroup = `krater-${instance}`
+  const placeOf = (machine: string, project: string | null) => ({ instance: controlGroup, project, machine })
   const prefix = `krater-${instance}-`
   const inTurn = createQueues()
 
@@ -106,7 +107,7 @@ export function createNamespaceDriver(options: NamespaceDriverOptions): ComputeD
       files.forgetPort(portId)
     }
     await endMachine(files)
-    await release(controlGroup, amphoraId)
+    await release({ instance: controlGroup, machine: amphoraId })
     await namespace.remove()
   }
 
@@ -121,7 +122,7 @@ export function createNamespaceDriver(options: NamespaceDriverOptions): ComputeD
       const keeper = await namespace.make()
       try {
         await attachManagement(spec)
-        const { groups, inForce, lacking } = enforce(controlGroup, spec.amphoraId, limits)
+        const { groups, inForce, lacking } = enforce(placeOf(spec.amphoraId, spec.projectId), limits)
         for (const { what, why } of lacking) log.warn({ amphoraId: spec.amphoraId, why }, `no limit of ${what}`)
         await startMachine({
           directory: files,
@@ -176,12 +177,12 @@ export function createNamespaceDriver(options: NamespaceDriverOptions): ComputeD
         machine.files.remove()
       }),
 
-    plug: (amphoraId, port) =>
+    plug: (amphoraId, port, projectId) =>
       inTurn(amphoraId, async () => {
         const machine = machineOf(amphoraId)
         if (running(machine) === null) throw new MachineError(`The machine of amphora ${amphoraId} does not run.`)
         machine.files.recordPort(port.id, 'plugged')
-        await fabric.attach({
+        const card = {
           networkId: port.networkId,
           mtu: await networkMtu(port.networkId),
           portId: port.id,
@@ -190,7 +191,11 @@ export function createNamespaceDriver(options: NamespaceDriverOptions): ComputeD
           namespace: machine.namespace.name,
           // The agent finds the card by its MAC address and gives it its name.
           interfaceName: `new${port.id.replaceAll('-', '').slice(0, 11)}`,
+        }
+        const assigned = assign(placeOf(amphoraId, projectId)).catch((error: unknown) => {
+          log.warn({ amphoraId, err: error }, 'the machine does not use of the share of its project')
         })
+        await Promise.all([fabric.attach(card), assigned])
       }),
 
     unplug: (amphoraId, portId) =>

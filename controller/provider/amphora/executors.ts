@@ -131,7 +131,7 @@ const executors: { [K in Kind]: Executor<K> } = {
       const port = await ensurePort(parts, { ...request, projectId: network.projectId })
       made.set(port.name, port)
       held()
-      await parts.compute.plug(amphoraId, port)
+      await parts.compute.plug(amphoraId, port, tree.projectId)
       const before = seen.amphorae.find(({ id }) => id === amphoraId)
       const hadCard = before?.machine === 'running' && before.ports.some(({ id }) => id === port.id)
       if (hadCard && before.status === 'ALLOCATED') note({ amphora_id: amphoraId, deed: 'replugged' })
@@ -342,7 +342,7 @@ async function countRestart({ parts, tree }: Acting, amphoraId: string): Promise
 async function startMachine(acting: Acting, { amphoraId }: { amphoraId: string }): Promise<void> {
   // A connection to a former machine would only be found dead after a while.
   acting.parts.agents.close(amphoraId)
-  const made = await makeMachine(acting.parts, amphoraId, acting.held)
+  const made = await makeMachine(acting.parts, { amphoraId, projectId: acting.tree.projectId }, acting.held)
   const columns = { ...machineColumns(made), unreachable_since: null }
   await updateAmphora(acting.parts.database, acting.claim, amphoraId, columns)
 }

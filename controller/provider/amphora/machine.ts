@@ -24,7 +24,11 @@ export type MadeMachine = { machine: Machine; managementPort: Port; managementAd
  * may be repeated at any time.
  * @param held throws when the caller may act no longer
  */
-export async function makeMachine(parts: MachineParts, amphoraId: string, held: () => void): Promise<MadeMachine> {
+export async function makeMachine(
+  parts: MachineParts,
+  { amphoraId, projectId }: Pick<MachineSpec, 'amphoraId' | 'projectId'>,
+  held: () => void,
+): Promise<MadeMachine> {
   const { network, compute, masterKey } = parts
   const management = await network.managementNetwork()
   held()
@@ -42,6 +46,7 @@ export async function makeMachine(parts: MachineParts, amphoraId: string, held: 
   held()
   const machine = await compute.create({
     amphoraId,
+    projectId,
     managementPort,
     managementPrefix: Number(management.subnet.cidr.split('/')[1]),
     identity: {
