@@ -1,16 +1,26 @@
 import type { DSAKeyPairOptions, RSAKeyPairOptions, ScryptOptions } from 'node:crypto'
+import type { NetworkInterfaceInfo } from 'node:os'
 import { Worker } from 'node:worker_threads'
 
-/** What node:crypto would otherwise compute on a thread that has the priority of everything else. */
+/**
+ * What Node.js would otherwise compute on a thread that has the priority of everything else; and what keeps the thread of the caller until the kernel has a
+ * moment: to list its interfaces it waits for whoever just changes one, somewhere on the host.
+ */
 export type Computation =
   | { kind: 'scrypt'; password: string; salt: Uint8Array; bytes: number; cost: ScryptOptions }
   | { kind: 'RSA key pair'; options: RSAKeyPairOptions<'pem', 'pem'> }
   | { kind: 'DSA key pair'; options: DSAKeyPairOptions<'pem', 'pem'> }
+  | { kind: 'network interfaces' }
 
 /** Both in PEM. */
 export type ComputedPair = { publicKey: string; privateKey: string }
 
-type Computed = { scrypt: Uint8Array; 'RSA key pair': ComputedPair; 'DSA key pair': ComputedPair }
+type Computed = {
+  scrypt: Uint8Array
+  'RSA key pair': ComputedPair
+  'DSA key pair': ComputedPair
+  'network interfaces': NodeJS.Dict<NetworkInterfaceInfo[]>
+}
 
 type Answer = { value: Computed[keyof Computed] } | { error: Error }
 
@@ -24,7 +34,7 @@ const KEPT_MS = 60_000
 function program(): void {
   const { parentPort } = process.getBuiltinModule('node:worker_threads')
   const { generateKeyPairSync, scryptSync } = process.getBuiltinModule('node:crypto')
-  const { getPriority, setPriority } = process.getBuiltinModule('node:os')
+  const { getPriority, networkInterfaces, setPriority } = process.getBuiltinModule('node:os')
   setPriority(Math.max(10, getPriority()))
   const compute = (computation: Computation): Computed[keyof Computed] => {
     switch (computation.kind) {
@@ -34,6 +44,8 @@ function program(): void {
         return generateKeyPairSync('rsa', computation.options)
       case 'DSA key pair':
         return generateKeyPairSync('dsa', computation.options)
+      case 'network interfaces':
+        return networkInterfaces()
     }
   }
   parentPort?.on('message', (computation: Computation) => {

@@ -277,6 +277,8 @@ t.test('a tree in one body', async t => {
   })
 })
 
+const NO_HOST = new Map()
+
 t.test('each of many members is looked at', async t => {
   const many = Array.from({ length: 250 }, (_, n) => ({ address: `10.0.0.${n}` }))
   await checkMembers(SETTINGS, many)
@@ -297,8 +299,8 @@ t.test('the address of the metadata service is no member, however it is spelt', 
     '0:0:0:0:0:ffff:a9fe:a9fe',
     '0::ffff:169.254.169.254',
   ]) {
-    t.equal(refusal(() => checkMember(SETTINGS, { address })).status, 400, address)
-    t.equal(refusal(() => checkMember(SETTINGS, { monitor_address: address })).status, 400, address)
+    t.equal(refusal(() => checkMember(SETTINGS, { address }, NO_HOST)).status, 400, address)
+    t.equal(refusal(() => checkMember(SETTINGS, { monitor_address: address }, NO_HOST)).status, 400, address)
   }
   fc.assert(
     fc.property(
@@ -306,12 +308,12 @@ t.test('the address of the metadata service is no member, however it is spelt', 
       fc.integer({ min: 1, max: 0xffff }).map(number => number.toString(16)),
       (text, digit) =>
         [text, `::ffff:${text}`, `2001:db8::${digit}`, `fd00::${digit}`].every(
-          address => refusal(() => checkMember(SETTINGS, { address })).status === 0,
+          address => refusal(() => checkMember(SETTINGS, { address }, NO_HOST)).status === 0,
         ),
     ),
     { examples: [['169.254.169.253', '1']] },
   )
-  t.equal(refusal(() => checkMember(SETTINGS, { address: '1:2:3:4:5:6:1.2.3.4' })).status, 0)
+  t.equal(refusal(() => checkMember(SETTINGS, { address: '1:2:3:4:5:6:1.2.3.4' }, NO_HOST)).status, 0)
 })
 
 t.test('an address that is no other machine is no member, however it is spelt', async t => {
@@ -330,8 +332,8 @@ t.test('an address that is no other machine is no member, however it is spelt', 
     'ff02::1',
     '255.255.255.255',
   ]) {
-    t.equal(refusal(() => checkMember(SETTINGS, { address })).status, 400, address)
-    t.equal(refusal(() => checkMember(SETTINGS, { monitor_address: address })).status, 400, address)
+    t.equal(refusal(() => checkMember(SETTINGS, { address }, NO_HOST)).status, 400, address)
+    t.equal(refusal(() => checkMember(SETTINGS, { monitor_address: address }, NO_HOST)).status, 400, address)
   }
 })
 

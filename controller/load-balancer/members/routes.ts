@@ -19,7 +19,7 @@ import { storeMembers } from '../store.js'
 import { canonicalUuid, isObject } from '../values.js'
 import { type BatchPlan, type ExistingMember, planBatch, type WantedMember } from './batch.js'
 import { member } from './resource.js'
-import { checkMember, checkMembers, checkSubnets } from './rules.js'
+import { checkMembers, checkSubnets } from './rules.js'
 
 const bodyOfCreate = createSchema(member)
 const bodyOfUpdate = updateSchema(member)
@@ -67,7 +67,7 @@ async function create(service: Service, { caller, right, params, queryString, re
   const values = readWrapped(await readBody(), 'member', bodyOfCreate)
   const above = await findPool(database, params.pool ?? '')
   authorise(caller, right, above.project_id)
-  checkMember(config, values)
+  await checkMembers(config, [values])
   await checkSubnets(network, caller, [values])
   const id = randomUUID()
   const object = await changeLoadBalancer(service, asked(id), above.load_balancer_id, async (trx, changed) => {
@@ -91,7 +91,7 @@ async function update(service: Service, { caller, right, params, queryString, re
   const values = readWrapped(await readBody(), 'member', bodyOfUpdate)
   const found = await findMember(database, params)
   authorise(caller, right, found.project_id)
-  checkMember(service.config, values)
+  await checkMembers(service.config, [values])
   const object = await changeLoadBalancer(service, asked(), found.load_balancer_id, async (trx, changed) => {
     refuseUnsupported(enabledProvider(providers, changed.provider), member, values)
     await touchPool(trx, changed, found.pool_id)

@@ -40,11 +40,7 @@ const NOBODYS = ['loopback', 'unspecified', 'multicast', 'broadcast']
  * @param host the addresses of the controller's own machine
  * @throws ApiError 400 for an address that no member may have, such as that of the metadata service of clouds
  */
-export function checkMember(
-  settings: MemberSettings,
-  values: Partial<MemberValues>,
-  host: HostAddresses = hostAddresses(),
-): void {
+export function checkMember(settings: MemberSettings, values: Partial<MemberValues>, host: HostAddresses): void {
   const { address, monitor_address, protocol_port, monitor_port } = values
   const reserved = canonicalSet(settings.reserved_ips)
   for (const [option, value] of [
@@ -64,8 +60,12 @@ export function checkMember(
 }
 
 /** The same for each of many. @throws ApiError 400 */
-export const checkMembers = (settings: MemberSettings, members: readonly Partial<MemberValues>[]): Promise<void> =>
-  eachInSlices(members, values => checkMember(settings, values))
+export async function checkMembers(settings: MemberSettings, members: readonly Partial<MemberValues>[]): Promise<void> {
+  const hasAddress = ({ address, monitor_address }: Partial<MemberValues>) =>
+    (address ?? monitor_address ?? null) !== null
+  const host: HostAddresses = members.some(hasAddress) ? await hostAddresses() : new Map()
+  await eachInSlices(members, values => checkMember(settings, values, host))
+}
 
 /** A port that is not known yet is left to the machine's filter. */
 function refuseHost(
