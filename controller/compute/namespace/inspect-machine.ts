@@ -59,9 +59,6 @@ function stateOf(pid: number): ProcessState | null {
   return name === undefined || state === undefined ? null : { pid, parent: Number(parent), name, state }
 }
 
-/** TCP ports on which something in the network of a process listens, in ascending order. */
-export const listeningPorts = (pid: number): number[] => [...new Set(listeningSockets(pid))]
-
 /** The port of each listening socket, in ascending order. */
 function listeningSockets(pid: number): number[] {
   // Local address and port in hexadecimal, then the remote ones, then the state: 0A is LISTEN.

@@ -4,7 +4,7 @@ import { dirname, join } from 'node:path'
 import type { Readable, Writable } from 'node:stream'
 import { setTimeout as wait } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
-import { listeningPorts } from './inspect-machine.js'
+import { SSHD_PID_FILE } from '../../../amphora-agent/protocol/paths.js'
 import type { MachineDirectory } from './machine-directory.js'
 
 const START_LIMIT_MS = 20_000
@@ -108,10 +108,14 @@ async function lineOf(stream: Readable): Promise<string> {
   return text
 }
 
-/** Waits until something in the machine's network listens on TCP port 22. False when that takes too long. */
+/**
+ * Waits until the machine's sshd listens, which it does before it writes down its number. To read the table of sockets instead, time and again, keeps a
+ * processor busy: the kernel walks those of the whole host. False when it takes too long.
+ */
 export async function sshdListens(holder: number): Promise<boolean> {
+  const file = `/proc/${holder}/root${SSHD_PID_FILE}`
   for (const until = performance.now() + SSHD_LIMIT_MS; performance.now() < until; await wait(10)) {
-    if (listeningPorts(holder).includes(22)) return true
+    if (existsSync(file)) return true
   }
   return false
 }
