@@ -1,5 +1,5 @@
-import { existsSync, mkdirSync, readdirSync, readFileSync, rmdirSync, writeFileSync } from 'node:fs'
-import { writeFile } from 'node:fs/promises'
+import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { rmdir, writeFile } from 'node:fs/promises'
 import { availableParallelism } from 'node:os'
 import { dirname, join } from 'node:path'
 import { setTimeout as wait } from 'node:timers/promises'
@@ -129,7 +129,7 @@ export async function assign(place: Place): Promise<void> {
         }
       }
       await untilGone(group, () => moveProcesses(group, wanted))
-      isGone(dirname(group))
+      await isGone(dirname(group))
     }
   }
 }
@@ -139,7 +139,7 @@ export async function release(place: Pick<Place, 'instance' | 'machine'>): Promi
   for (const hierarchy of hierarchies()) {
     for (const group of groupsOf(hierarchy, place)) await untilGone(group)
     const top = join(hierarchy.path, place.instance)
-    for (const parent of [...groupsIn(top), top]) isGone(parent)
+    for (const parent of [...groupsIn(top), top]) await isGone(parent)
   }
 }
 
@@ -163,7 +163,7 @@ function groupsIn(group: string): string[] {
 async function untilGone(group: string, empty: () => Promise<void> = async () => undefined): Promise<void> {
   for (const since = performance.now(); ; await wait(5)) {
     await empty()
-    if (isGone(group)) return
+    if (await isGone(group)) return
     if (performance.now() - since > REMOVE_LIMIT_MS) throw new Error(`The control group ${group} cannot be removed.`)
   }
 }
@@ -224,9 +224,10 @@ const words = (file: string): string[] =>
   existsSync(file) ? readFileSync(file, 'utf8').split(/\s+/).filter(Boolean) : []
 
 /** Tries to remove a group. @returns false while something is in it */
-function isGone(group: string): boolean {
+async function isGone(group: string): Promise<boolean> {
   try {
-    rmdirSync(group)
+    // The kernel makes whoever removes one wait for all processors of the host.
+    await rmdir(group)
     return true
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException

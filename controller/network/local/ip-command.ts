@@ -1,4 +1,4 @@
-import { spawn } from 'node:child_process'
+import { runInThread } from './tool-thread.js'
 
 const TIME_LIMIT_MS = 10_000
 
@@ -13,23 +13,12 @@ export class IpCommandError extends Error {}
 export const ip = (args: readonly string[], input = ''): Promise<string> => runTool(['ip', ...args], input)
 
 /** The same for another program of the kernel's network. @param words the program and its arguments */
-export function runTool(words: readonly [string, ...string[]], input: string): Promise<string> {
-  const [program, ...args] = words
-  return new Promise((resolve, reject) => {
-    const child = spawn(program, args, { timeout: TIME_LIMIT_MS, killSignal: 'SIGKILL' })
-    const output: Buffer[] = []
-    const complaints: Buffer[] = []
-    child.stdout.on('data', chunk => output.push(chunk))
-    child.stderr.on('data', chunk => complaints.push(chunk))
-    child.stdin.on('error', () => undefined)
-    child.stdin.end(input)
-    child.on('error', error => reject(new IpCommandError(`${program} could not be started: ${error.message}`)))
-    child.on('close', (code, signal) => {
-      if (code === 0) return resolve(Buffer.concat(output).toString())
-      const reason = signal === null ? Buffer.concat(complaints).toString().trim() : `ended by ${signal}`
-      reject(new IpCommandError(`${words.join(' ')}: ${reason}`))
-    })
-  })
+export async function runTool(words: readonly [string, ...string[]], input: string): Promise<string> {
+  const result = await runInThread({ words, input, limitMs: TIME_LIMIT_MS })
+  if (result.kind === 'failed') throw new IpCommandError(`${words[0]} could not be started: ${result.reason}`)
+  const { code, signal, output, complaints } = result
+  if (code === 0) return output
+  throw new IpCommandError(`${words.join(' ')}: ${signal === null ? complaints.trim() : `ended by ${signal}`}`)
 }
 
 /** One network interface as `ip -json link` tells of it. */
