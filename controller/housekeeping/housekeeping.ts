@@ -8,6 +8,7 @@ import type { Logger } from '../log/log.js'
 import type { NetworkDriver } from '../network/driver.js'
 import { repeat } from '../process/repeat.js'
 import type { AgentConnections } from '../provider/amphora/agent-connection.js'
+import type { MachineTurns } from '../provider/amphora/machine-turns.js'
 import { NOTHING_WATCHED, watchCards, watchMachines } from './machine-watch.js'
 import { sweepOrphans } from './orphan-sweep.js'
 import { purgeRecords } from './purge.js'
@@ -20,6 +21,7 @@ export type HousekeepingOptions = {
   network: NetworkDriver
   compute: ComputeDriver
   agents: AgentConnections
+  turns: MachineTurns
   /** 32 bytes; see compute/amphora-identity.ts. */
   masterKey: Buffer
   /** authorized_keys lines (key part). */

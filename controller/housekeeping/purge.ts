@@ -10,6 +10,7 @@ export async function purgeRecords(database: Database): Promise<void> {
   await database.raw(`DELETE FROM repeated_request WHERE created_at < now() - ? * interval '1 hour'`, [KEPT_HOURS])
   await database.raw(`DELETE FROM load_balancer_event WHERE created_at < now() - ? * interval '1 day'`, [EVENT_DAYS])
   await database.raw(`DELETE FROM amphora_restart WHERE created_at < now() - interval '1 day'`)
+  await database.raw(`DELETE FROM amphora_adoption WHERE created_at < now() - interval '1 hour'`)
   await database.raw(
     `DELETE FROM load_balancer_event o
       USING load_balancer b CROSS JOIN LATERAL (

@@ -22,6 +22,7 @@ const MOST_STARTS = 3
 const AGENT_START_MS = 30_000
 /** Amphorae that one housekeeper works at together. */
 const AT_ONCE = 2
+const FOR_NOBODY = { projectId: null, isRepair: false }
 
 /** Amphorae of nobody that count as ready, or as becoming so. */
 const IN_POOL = `load_balancer_id IS NULL AND status IN ('BOOTING', 'READY')`
@@ -98,7 +99,9 @@ async function tend(pool: WarmPool, claim: Claim, failures: Map<string, number>)
 class Interrupted extends Error {}
 
 async function boot({ database, parts }: WarmPool, claim: Claim, held: () => void): Promise<void> {
-  const made = await makeMachine(parts, { amphoraId: claim.id, projectId: null }, held)
+  const made = await parts.turns.take(FOR_NOBODY, () =>
+    makeMachine(parts, { amphoraId: claim.id, projectId: null }, held),
+  )
   await write(database, claim, machineColumns(made))
   const target = agentTarget(parts.masterKey, claim.id, made.managementAddress)
   const { limits } = await awaitAgent(parts.agents, target, AGENT_START_MS, held)
@@ -106,9 +109,11 @@ async function boot({ database, parts }: WarmPool, claim: Claim, held: () => voi
 }
 
 async function remove({ database, parts }: WarmPool, claim: Claim, held: () => void): Promise<void> {
-  held()
-  parts.agents.close(claim.id)
-  await parts.compute.delete(claim.id)
+  await parts.turns.take(FOR_NOBODY, async () => {
+    held()
+    parts.agents.close(claim.id)
+    await parts.compute.delete(claim.id)
+  })
   await deletePorts(parts.network, claim.id, held)
   await database('amphora').where({ id: claim.id, fence: claim.fence }).delete()
   await database('amphora_health').where({ amphora_id: claim.id }).delete()

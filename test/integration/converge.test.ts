@@ -5,6 +5,7 @@ import type { Claim } from '../../controller/database/claim.js'
 import { readTree } from '../../controller/load-balancer/read-tree.js'
 import { createNoopNetworkDriver } from '../../controller/network/noop/driver.js'
 import { createNoopAgentConnections } from '../../controller/provider/amphora/agent-connection-noop.js'
+import { createMachineTurns } from '../../controller/provider/amphora/machine-turns.js'
 import { createNoopProvider } from '../../controller/provider/noop/provider.js'
 import { ClaimLost, type Provider, ProvisioningFault } from '../../controller/provider/provider.js'
 import { settle } from '../../controller/worker/settle.js'
@@ -226,12 +227,12 @@ t.test('converge', async t => {
 
   await t.test('what the agent refuses is told in its own words, and it is not asked again and again', async t => {
     const scene = await createScene(db)
-    const { compute, network, agents } = scene.world.enter()
+    const drivers = scene.world.enter()
+    const { agents } = drivers
     const { AgentRefused } = await import('../../controller/provider/amphora/agent-errors.js')
     const refusing = (code: 'invalid-configuration' | 'stale-fence' | 'interface-missing' | 'internal') =>
       providerOf(db, {
-        compute,
-        network,
+        ...drivers,
         agents: {
           ...agents,
           request: (target, body, limits) =>
@@ -253,8 +254,7 @@ t.test('converge', async t => {
       const held = await scene.claim()
       const tree = (await scene.tree())!
       const overtaken = providerOf(db, {
-        compute,
-        network,
+        ...drivers,
         agents: {
           ...agents,
           request: async (target, body, limits) => {
@@ -325,6 +325,7 @@ function startWithNoopDrivers(testDatabase: TestDatabase) {
     network,
     compute: createNoopComputeDriver(),
     agents: createNoopAgentConnections(),
+    turns: createMachineTurns(),
   })
   const providers = new Map([amphora, createNoopProvider(network)].map(provider => [provider.name, provider]))
   const databaseUrl = testDatabase.urlOf('load_balancer')

@@ -98,11 +98,8 @@ t.test('housekeeping', async t => {
   })
 
   await t.test('many that size the pool at the same moment agree', async t => {
-    const { network, compute, agents } = createAmphoraWorld().enter()
     const parts = {
-      network,
-      compute,
-      agents,
+      ...createAmphoraWorld().enter(),
       masterKey: Buffer.alloc(32, 7),
       controllerPublicKey: '',
       operatorPublicKey: '',

@@ -5,6 +5,7 @@ import type { ComputeDriver } from '../../controller/compute/driver.js'
 import { type NetworkDriver, PORT_OWNER, type Port, type Subnet } from '../../controller/network/driver.js'
 import type { AgentConnections } from '../../controller/provider/amphora/agent-connection.js'
 import { AgentRefused, AgentUnreachable } from '../../controller/provider/amphora/agent-errors.js'
+import { createMachineTurns } from '../../controller/provider/amphora/machine-turns.js'
 
 /** How one call goes: as it should; nothing happens and it fails; it happens but the caller hears of a failure; the caller dies in it. */
 export type Fate = 'well' | 'fails' | 'loses-answer' | 'kills'
@@ -79,7 +80,12 @@ export function createAmphoraWorld() {
       return result
     }
     const broken = () => new Error('broken')
-    return { network: networkOf(call, broken), compute: computeOf(call, broken), agents: agentsOf(call) }
+    return {
+      network: networkOf(call, broken),
+      compute: computeOf(call, broken),
+      agents: agentsOf(call),
+      turns: createMachineTurns(),
+    }
   }
 
   type Call = <T>(name: string, failure: () => Error, act: () => T) => Promise<T>

@@ -17,7 +17,7 @@ export const config = configurationSchema.parse({})
 
 export const providerOf = (
   database: Database,
-  drivers: Pick<AmphoraProviderOptions, 'network' | 'compute' | 'agents'>,
+  drivers: Pick<AmphoraProviderOptions, 'network' | 'compute' | 'agents' | 'turns'>,
 ): Provider =>
   createAmphoraProvider({
     ...drivers,

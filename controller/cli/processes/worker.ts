@@ -3,6 +3,7 @@ import { startHousekeeping } from '../../housekeeping/housekeeping.js'
 import { createLog } from '../../log/log.js'
 import { createAgentConnections } from '../../provider/amphora/agent-connection.js'
 import { createNoopAgentConnections } from '../../provider/amphora/agent-connection-noop.js'
+import { createMachineTurns } from '../../provider/amphora/machine-turns.js'
 import { createAmphoraProvider } from '../../provider/amphora/provider.js'
 import { createNoopProvider } from '../../provider/noop/provider.js'
 import type { Provider } from '../../provider/provider.js'
@@ -33,6 +34,7 @@ export async function runWorker(directory: string): Promise<void> {
       network,
       compute: createCompute(instance, network, log),
       agents,
+      turns: createMachineTurns(),
       masterKey: keys.amphoraMaster,
       controllerPublicKey: keys.controllerSsh.publicLine,
       operatorPublicKey: keys.operatorSsh.publicLine,

@@ -6,6 +6,7 @@ import { reach } from './004-reach.js'
 import { deregistrationDelay } from './005-deregistration-delay.js'
 import { machineLimits } from './006-machine-limits.js'
 import { impairment } from './007-impairment.js'
+import { warmShares } from './008-warm-shares.js'
 
 export const migrations: readonly Migration[] = [
   loadBalancers,
@@ -15,4 +16,5 @@ export const migrations: readonly Migration[] = [
   deregistrationDelay,
   machineLimits,
   impairment,
+  warmShares,
 ]

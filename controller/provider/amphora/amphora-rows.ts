@@ -1,6 +1,7 @@
 import type { Claim } from '../../database/claim.js'
 import type { Database } from '../../database/connection.js'
 import { query } from '../../database/query.js'
+import { inTransaction } from '../../database/transaction.js'
 import type { MachineLimits } from '../../load-balancer/capacity.js'
 import { ClaimLost } from '../provider.js'
 import type { AmphoraRow } from './observed.js'
@@ -41,21 +42,36 @@ export async function readAmphorae(database: Database, claim: Claim): Promise<Am
 /** While this is in a statement, the claim cannot pass to another worker before that statement has ended. */
 const HELD = 'SELECT id FROM load_balancer WHERE id = :loadBalancerId AND fence = :fence FOR SHARE'
 
+/** SQL: an amphora that is ready and that nobody works at. */
+const WARM = `load_balancer_id IS NULL AND status = 'READY' AND (lease_until IS NULL OR lease_until < now())`
+
 /**
- * Takes a warm amphora for the load balancer, in one statement that waits for nobody.
- * @returns false when none is ready
+ * Takes a warm amphora for the load balancer. A project has had at most as many within a minute as are ready, so that whoever makes load
+ * balancers without end leaves some to others, and to repairs, which take any.
+ * @returns false when none is ready for it
  */
-export async function adoptWarmAmphora(database: Database, claim: Claim, role: Role): Promise<boolean> {
-  const { rows } = await database.raw(
-    `WITH held AS (${HELD}),
-          warm AS (SELECT id FROM amphora
-                    WHERE load_balancer_id IS NULL AND status = 'READY' AND (lease_until IS NULL OR lease_until < now())
-                    ORDER BY created_at LIMIT 1 FOR UPDATE SKIP LOCKED)
-     UPDATE amphora a SET load_balancer_id = held.id, status = 'ALLOCATED', role = :role, vrrp_priority = :priority, updated_at = now()
-       FROM held, warm WHERE a.id = warm.id RETURNING a.id`,
-    { loadBalancerId: claim.id, fence: claim.fence, role, priority: vrrpPriority(role) },
-  )
-  return rows.length === 1
+export async function adoptWarmAmphora(
+  database: Database,
+  claim: Claim,
+  { role, projectId, isRepair }: { role: Role; projectId: string; isRepair: boolean },
+): Promise<boolean> {
+  return inTransaction(database, async trx => {
+    // Several of one project at a time would all see the same number.
+    await trx.raw('SELECT pg_advisory_xact_lock(hashtext(?), hashtext(?))', ['krater warm amphorae', projectId])
+    const { rows } = await trx.raw(
+      `WITH held AS (${HELD}),
+            had AS (SELECT count(*) AS count FROM amphora_adoption
+                     WHERE project_id = :projectId AND created_at > now() - interval '1 minute'),
+            warm AS (SELECT id FROM amphora
+                      WHERE ${WARM} AND (:isRepair OR (SELECT count FROM had) <= (SELECT count(*) FROM amphora WHERE ${WARM}))
+                      ORDER BY created_at LIMIT 1 FOR UPDATE SKIP LOCKED),
+            noted AS (INSERT INTO amphora_adoption (project_id) SELECT :projectId FROM held, warm)
+       UPDATE amphora a SET load_balancer_id = held.id, status = 'ALLOCATED', role = :role, vrrp_priority = :priority, updated_at = now()
+         FROM held, warm WHERE a.id = warm.id RETURNING a.id`,
+      { loadBalancerId: claim.id, fence: claim.fence, projectId, isRepair, role, priority: vrrpPriority(role) },
+    )
+    return rows.length === 1
+  })
 }
 
 /** The row of a new amphora, which has no machine yet. @throws ClaimLost */

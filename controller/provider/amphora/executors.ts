@@ -51,6 +51,8 @@ type Executor<K extends Kind> = {
   /** For the fault when it takes too long. */
   what: string
   seconds: number
+  /** Keeps the host of the machine busy: the step waits for its turn, beyond its seconds. */
+  takesTurns?: true
   run: (acting: Acting, step: StepOf<K>) => Promise<void>
 }
 
@@ -90,14 +92,16 @@ const executors: { [K in Kind]: Executor<K> } = {
   'allocate-amphora': {
     what: 'Allocating an amphora',
     seconds: 20,
-    run: async ({ parts, claim }, { role }) => {
-      if (await adoptWarmAmphora(parts.database, claim, role)) return
+    run: async ({ parts, claim, tree }, { role }) => {
+      const { projectId, appliedGeneration } = tree
+      if (await adoptWarmAmphora(parts.database, claim, { role, projectId, isRepair: appliedGeneration > 0 })) return
       await insertAmphora(parts.database, claim, role)
     },
   },
   'create-machine': {
     what: 'Starting the machine of an amphora',
     seconds: 120,
+    takesTurns: true,
     run: async (acting, step) => {
       await startMachine(acting, step)
       acting.note({ amphora_id: step.amphoraId, deed: 'created' })
@@ -106,6 +110,7 @@ const executors: { [K in Kind]: Executor<K> } = {
   'restart-machine': {
     what: 'Restarting the machine of an amphora',
     seconds: 120,
+    takesTurns: true,
     run: async (acting, step) => {
       await countRestart(acting, step.amphoraId)
       acting.held()
@@ -125,6 +130,7 @@ const executors: { [K in Kind]: Executor<K> } = {
   'attach-port': {
     what: 'Giving an amphora a network card',
     seconds: 30,
+    takesTurns: true,
     run: async ({ parts, claim, tree, seen, made, held, note }, { amphoraId, port: { purpose, request } }) => {
       const { network } = await parts.network.managementNetwork()
       held()
@@ -235,6 +241,7 @@ const executors: { [K in Kind]: Executor<K> } = {
   'detach-port': {
     what: 'Taking a network card from an amphora',
     seconds: 30,
+    takesTurns: true,
     run: async ({ parts, made, held }, { amphoraId, portId }) => {
       held()
       await parts.compute.unplug(amphoraId, portId)
@@ -246,6 +253,7 @@ const executors: { [K in Kind]: Executor<K> } = {
   'delete-machine': {
     what: 'Deleting the machine of an amphora',
     seconds: 60,
+    takesTurns: true,
     run: async ({ parts, claim, seen, held, note }, { amphoraId }) => {
       await updateAmphora(parts.database, claim, amphoraId, { status: 'PENDING_DELETE' })
       held()
@@ -266,22 +274,29 @@ const executors: { [K in Kind]: Executor<K> } = {
   },
 }
 
-/** Carries one step out within its time limit, and logs its begin and end at debug level. @throws ProvisioningFault, ClaimLost, and whatever a driver throws */
+/** Carries one step out when it is its turn, within its time limit, and logs its begin and end at debug level. @throws ProvisioningFault, ClaimLost, and whatever a driver throws */
 export async function carryOut(acting: Acting, step: Step): Promise<void> {
-  const { what, seconds, run } = executorOf(step.kind)
-  const { claim, parts } = acting
+  const { what, seconds, takesTurns, run } = executorOf(step.kind)
+  const { claim, parts, tree, seen } = acting
   const amphora = 'amphoraId' in step ? step.amphoraId : undefined
   const log = parts.log.child({ step: step.kind, loadBalancer: claim.id, amphora, fence: claim.fence })
-  log.debug('step begins')
-  await withTimeLimit(seconds, what, expired => {
-    const held = () => {
-      if (expired()) throw new ClaimLost(`${what} went on past its time limit`)
-      acting.held()
-    }
-    return run({ ...acting, held }, step)
-  })
+  const act = () => {
+    log.debug('step begins')
+    return withTimeLimit(seconds, what, expired => {
+      const held = () => {
+        if (expired()) throw new ClaimLost(`${what} went on past its time limit`)
+        acting.held()
+      }
+      return run({ ...acting, held }, step)
+    })
+  }
+  await (takesTurns ? parts.turns.take({ projectId: tree.projectId, isRepair: isRepair(tree, seen) }, act) : act())
   log.debug('step done')
 }
+
+/** Nobody of the project asked for it: something has died, or is to be replaced. */
+const isRepair = ({ generation, appliedGeneration }: LoadBalancerTree, { amphorae }: Observed): boolean =>
+  generation <= appliedGeneration || amphorae.some(({ replacing }) => replacing)
 
 /** The table pairs every kind with the executor of its own steps, which TypeScript cannot follow through a union. */
 function executorOf(kind: Kind): Executor<Kind> {

@@ -2,6 +2,7 @@ import { amphoraIdentity, HEARTBEAT_KEY_ID } from '../../compute/amphora-identit
 import type { ComputeDriver, Machine, MachineSpec } from '../../compute/driver.js'
 import { type NetworkDriver, PORT_OWNER, type Port } from '../../network/driver.js'
 import type { AgentConnections } from './agent-connection.js'
+import type { MachineTurns } from './machine-turns.js'
 import { managementPortName } from './wanted-ports.js'
 
 /** What making an amphora's machine and reaching its agent takes. */
@@ -9,6 +10,7 @@ export type MachineParts = {
   network: NetworkDriver
   compute: ComputeDriver
   agents: AgentConnections
+  turns: MachineTurns
   /** 32 bytes; see compute/amphora-identity.ts. */
   masterKey: Buffer
   controllerPublicKey: string

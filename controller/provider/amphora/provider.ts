@@ -6,6 +6,7 @@ import type { NetworkDriver } from '../../network/driver.js'
 import type { Provider } from '../provider.js'
 import type { AgentConnections } from './agent-connection.js'
 import { converge } from './converge.js'
+import type { MachineTurns } from './machine-turns.js'
 import type { Remembered } from './observe.js'
 import type { HaproxySettings } from './rendering/facts.js'
 
@@ -15,6 +16,7 @@ export type AmphoraProviderOptions = {
   network: NetworkDriver
   compute: ComputeDriver
   agents: AgentConnections
+  turns: MachineTurns
   /** 32 bytes; see compute/amphora-identity.ts. */
   masterKey: Buffer
   /** authorized_keys lines (key part). */

@@ -1,0 +1,39 @@
+import { availableParallelism } from 'node:os'
+import { createFairQueue } from '../../process/fair-queue.js'
+
+/** On whose account a machine is worked at; null for those that wait for a project. */
+export type Cause = { projectId: string | null; isRepair: boolean }
+
+export type MachineTurns = {
+  /** Makes or removes a machine or a card of one when it is its turn. */
+  take: <Result>(cause: Cause, task: () => Promise<Result>) => Promise<Result>
+}
+
+/**
+ * Turns of projects at the machines of this host. The kernel makes namespaces, mounts and network cards one after another, and six
+ * machines at once are made later than one after another: what a project asks for waits for what it asked for before, and repairs for no other project.
+ */
+export function createMachineTurns(processors: number = availableParallelism()): MachineTurns {
+  const queue = (atOnce: number, atOncePerLane: number) =>
+    createFairQueue({
+      atOnce,
+      atOncePerLane,
+      // Who waits has a slot of the worker, or is in the warm pool: there are not many.
+      mostWaiting: Number.POSITIVE_INFINITY,
+      mostWaitingPerLane: Number.POSITIVE_INFINITY,
+      refusal: (lane, reason) => new Error(`No turn at the machines for ${lane}: ${reason}`),
+    })
+  const wishes = queue(Math.max(2, processors), Math.max(1, Math.floor(processors / 2)))
+  const repairs = queue(Number.POSITIVE_INFINITY, Math.max(2, processors))
+  return {
+    take: async ({ projectId, isRepair }, task) => {
+      const place = [projectId === null ? 'warm amphorae' : `project ${projectId}`, ''] as const
+      const leave = await (isRepair ? repairs : wishes).enter(place)
+      try {
+        return await task()
+      } finally {
+        leave()
+      }
+    },
+  }
+}
