@@ -2,7 +2,7 @@ import { type ChildProcess, spawn } from 'node:child_process'
 import { randomUUID } from 'node:crypto'
 import { once } from 'node:events'
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { availableParallelism, tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import t from 'tap'
 import { enforce } from '../../controller/compute/namespace/cgroup.js'
@@ -146,6 +146,12 @@ t.test('version 2: each level above the machine hands the controllers down', asy
   for (const above of [path, dirname(dirname(group)), dirname(group)]) {
     t.ok(existsSync(join(above, 'cgroup.subtree_control')), above)
   }
-  t.ok(existsSync(join(dirname(dirname(group)), 'cpu.weight')), 'all amphorae together have a weight')
+  const isGrouped = !/^0::\/$/m.test(readFileSync('/proc/self/cgroup', 'utf8'))
+  const weight = Number(readFileSync(join(dirname(dirname(group)), 'cpu.weight'), 'utf8'))
+  t.equal(
+    weight,
+    isGrouped ? 100 : 100 * availableParallelism(),
+    'all amphorae together weigh what the group beside theirs does',
+  )
   t.notOk(existsSync(join(dirname(group), 'cpu.weight')), 'and each project that of any new group')
 })

@@ -206,11 +206,21 @@ function makeGroup({ path, version }: Hierarchy, controller: Controller['name'],
   const [top, project] = [join(path, place.instance), dirname(group)]
   if (version === 2) for (const parent of [path, top, project]) delegate(parent, controller)
   if (controller === 'cpu') {
-    // All machines together weigh as much as one busy process on each processor does.
     const { file, unit, most } = WEIGHT[version]
-    writeFileSync(join(top, file), `${Math.min(most, unit * availableParallelism())}`)
+    // All machines together weigh as much as the groups beside theirs; where processes have no groups, as much as a busy one on each processor.
+    const weight = isUngrouped(version) ? Math.min(most, unit * availableParallelism()) : unit
+    writeFileSync(join(top, file), `${weight}`)
   }
   return group
+}
+
+/** Whether this process shares the processors with others one by one, and not as a member of a group such as a service or a session. */
+function isUngrouped(version: Hierarchy['version']): boolean {
+  const lines = readFileSync('/proc/self/cgroup', 'utf8').split('\n')
+  return lines.some(line => {
+    const [, controllers = '', path] = line.split(':')
+    return path === '/' && (version === 2 ? controllers === '' : controllers.split(',').includes('cpu'))
+  })
 }
 
 /** Lets the groups below one use a controller. */
