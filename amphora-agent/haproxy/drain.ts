@@ -6,15 +6,13 @@ import { STATE_DIRECTORY } from '../protocol/paths.js'
 import type { Haproxy } from './haproxy.js'
 import { commandsFor, isOver, type Leaving, leavingSchema, monotonicMs, pathOf, whoStillLeaves } from './leaving.js'
 import { createOldWorkerEnds, observeOldWorkers, surplusOf } from './old-workers.js'
-import { parseSessions, type Session } from './sessions.js'
+import { closeSessions, closeUnlessOthers, parseSessions, type Session } from './sessions.js'
 
 const FILE = `${STATE_DIRECTORY}/leaving.json`
 /** Soon after a change, for a pool whose members have no time at all. */
 const FIRST_LOOK_MS = 50
 /** How often a server is tried to be deleted; it can be when its last connection, an idle one included, is closed. */
 const LOOK_MS = 500
-/** Sessions that are closed in one round trip. */
-const CLOSED_AT_ONCE = 100
 /** How often it is looked whether old workers are within their limits. */
 const OLD_WORKERS_MS = 5_000
 
@@ -89,12 +87,10 @@ export function createDrain({
   const sessionsOf = async (pid: number): Promise<Session[]> =>
     parseSessions(await haproxy.commandTo(pid, 'show sess').catch(() => ''))
 
-  const closeSessions = async (pid: number, sessions: readonly Session[]) => {
-    const commands = sessions.map(({ pointer }) => `shutdown session ${pointer}`)
-    for (let at = 0; at < commands.length && !isClosed; at += CLOSED_AT_ONCE) {
-      await haproxy.commandTo(pid, ...commands.slice(at, at + CLOSED_AT_ONCE)).catch(() => '')
-    }
-  }
+  const closingOf = (pid: number) => ({
+    command: (...commands: string[]) => haproxy.commandTo(pid, ...commands).catch(() => ''),
+    isOver: () => isClosed,
+  })
 
   /** @returns the paths of servers that still had connections, and what closes those of old workers */
   const closeWhatIsOver = async (worker: number | null, oldWorkers: readonly number[]) => {
@@ -108,7 +104,7 @@ export function createDrain({
         const ours = sessions.filter(({ backend, server }) => backend === one.backend && server === one.server.name)
         if (ours.length === 0) continue
         // An old worker has stopped its proxies and takes no command for a server, only for single sessions.
-        if (pid !== worker) closing.push(() => closeSessions(pid, ours))
+        if (pid !== worker) closing.push(() => closeUnlessOthers(closingOf(pid), ours))
         else await haproxy.commandTo(pid, commandsFor(one).closeSessions).catch(() => '')
         closed.set(pathOf(one), (closed.get(pathOf(one)) ?? 0) + ours.length)
       }
@@ -130,7 +126,7 @@ export function createDrain({
     const surplus = surplusOf(workers, allowed).filter(worker => !ends.isEnding(worker))
     return surplus.map(worker => async () => {
       const open = (await sessionsOf(worker.pid)).filter(({ server }) => server !== '<none>')
-      await closeSessions(worker.pid, open)
+      await closeSessions(closingOf(worker.pid), open)
       ends.end(worker)
       onClosed(`${open.length} connections of an old worker of HAProxy: more than ${limit}`)
     })

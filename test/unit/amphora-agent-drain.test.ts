@@ -3,6 +3,7 @@ import { once } from 'node:events'
 import t from 'tap'
 import { createDrain } from '../../amphora-agent/haproxy/drain.js'
 import type { Haproxy } from '../../amphora-agent/haproxy/haproxy.js'
+import { closeUnlessOthers } from '../../amphora-agent/haproxy/sessions.js'
 
 const SESSIONS = 20_000
 const silent = { info: () => {}, warn: () => {}, error: () => {} }
@@ -67,4 +68,36 @@ t.test('an old worker beyond the limit', async t => {
   t.ok(roundTrips < SESSIONS / 50, `${roundTrips} round trips for ${SESSIONS} sessions`)
   t.same(told, [`${SESSIONS} connections of an old worker of HAProxy: more than 1 of them`], 'it is told once')
   t.equal(younger.signalCode, null, 'the other one is within the limit')
+})
+
+t.test('a session that has the place in memory of one that has ended meanwhile is left alone', async t => {
+  const places = Array.from({ length: 50 }, (_, i) => `0x${(i + 1).toString(16)}`)
+  const found = places.map(pointer => ({ pointer, backend: 'p:l', server: 'member-1' }))
+  /** What is there by then: four others, on a member that stays, and nothing where the second one was. */
+  const open = new Map(places.map(place => [place, 'member-1']))
+  const strangers = ['0x1', '0x14', '0x15', '0x32']
+  for (const place of strangers) open.set(place, 'member-2')
+  open.delete('0x2')
+  const words = (place: string) =>
+    open.has(place)
+      ? `${place}: [22/Nov/2026:21:13:27.407902] id=0 proto=tcpv4\n  frontend=l (id=2 mode=http)\n` +
+        `  backend=p:l (id=3 mode=http) addr=127.0.0.1:43106\n  server=${open.get(place)} (id=1) addr=127.0.0.1:9001`
+      : 'Session not found.'
+  let closed = 0
+  const command = async (...commands: string[]) => {
+    const answers = commands.map(text => {
+      const [verb, , place = ''] = text.split(' ')
+      if (verb === 'show') return words(place)
+      closed += 1
+      open.delete(place)
+      return ''
+    })
+    return answers.join('\n\n')
+  }
+  await closeUnlessOthers({ command, isOver: () => false }, found)
+  t.same(
+    [...open],
+    strangers.map(place => [place, 'member-2']),
+  )
+  t.equal(closed, 45)
 })
