@@ -18,7 +18,7 @@ import {
 import { sendCommand } from './command.js'
 import { type ProcTable, parseProcTable } from './proc-table.js'
 import { parseServersState, type ServerState } from './servers-state.js'
-import { type ProxyRow, parseStat, SHOW_PROXIES } from './stat.js'
+import { type ProxyRow, parseServerLimits, parseStat, SHOW_ALL, SHOW_PROXIES } from './stat.js'
 import { HAPROXY_PROGRAM, significantWords } from './validate.js'
 import { prepareChroot, prepareWalls } from './walls.js'
 
@@ -38,6 +38,8 @@ export const HAPROXY_MESSAGES = `${LOG_DIRECTORY}/haproxy-messages.log`
 
 /** One that answers nothing for so long does not answer. */
 const ANSWER_MS = 1_000
+/** So much more it may need for each row of a server. */
+const ROW_MS = 0.1
 /** A worker with tens of thousands of sessions lists them in a fraction of this. */
 const WORKER_MS = 5_000
 const READY_MS = 20_000
@@ -76,8 +78,8 @@ export type Haproxy = {
   command: (text: string) => Promise<string>
   /** False when somebody removed the sockets of one that runs. */
   isReachable: () => boolean
-  /** What the present worker says of itself; null while it does not answer. */
-  look: () => Promise<HaproxyLook | null>
+  /** What the present worker says of itself; null while it does not answer. @param withServerLimits asks for more, which costs */
+  look: (withServerLimits: boolean) => Promise<HaproxyLook | null>
   /** Whether this worker was started by somebody else's reload, so that nobody knows what it has read. */
   isForeign: (workerPid: number) => boolean
   /** Commands to any worker, also one that is ending, in one round trip; a few thousand characters at most. @throws Error */
@@ -87,7 +89,15 @@ export type Haproxy = {
   close: () => void
 }
 
-export type HaproxyLook = { workerPid: number; proxies: ProxyRow[]; servers: ServerState[] }
+export type HaproxyLook = {
+  workerPid: number
+  /** Of all its connections; null when it does not say. */
+  limit: number | null
+  proxies: ProxyRow[]
+  servers: ServerState[]
+  /** Limits of connections by the paths of the servers that have one; null when it was not asked for them. */
+  serverLimits: ReadonlyMap<string, number> | null
+}
 
 export type HaproxyEvents = {
   /** It is about to read its files. */
@@ -135,6 +145,8 @@ export function createHaproxy(
 
   /** The worker that was started last; null until it is known, as after HAProxy ended or an earlier agent started it. */
   let ourWorker: number | null = null
+  /** How many servers it had when it last answered. */
+  let serverCount = 0
 
   const command = (text: string) => sendCommand(HAPROXY_SOCKET, text)
 
@@ -168,16 +180,25 @@ export function createHaproxy(
   }
 
   /** One question for all, since each costs a connection. */
-  const look = async (): Promise<HaproxyLook | null> => {
+  const look = async (withServerLimits: boolean): Promise<HaproxyLook | null> => {
+    const [rows, patience] = withServerLimits ? [SHOW_ALL, serverCount * ROW_MS] : [SHOW_PROXIES, 0]
     try {
       const [info = '', stat = '', state = ''] = (
-        await sendCommand(HAPROXY_SOCKET, `show info;${SHOW_PROXIES};show servers state`, ANSWER_MS)
+        await sendCommand(HAPROXY_SOCKET, `show info;${rows};show servers state`, ANSWER_MS + patience)
       ).split('\n\n')
       const workerPid = Number(/^Pid: (\d+)$/m.exec(info)?.[1])
-      if (Number.isInteger(workerPid)) ourWorker ??= workerPid
-      return Number.isInteger(workerPid)
-        ? { workerPid, proxies: parseStat(stat), servers: parseServersState(state) }
-        : null
+      if (!Number.isInteger(workerPid)) return null
+      ourWorker ??= workerPid
+      const servers = parseServersState(state)
+      serverCount = servers.length
+      const [, limit] = /^Maxconn: (\d+)$/m.exec(info) ?? []
+      return {
+        workerPid,
+        limit: limit === undefined ? null : Number(limit),
+        proxies: parseStat(stat),
+        servers,
+        serverLimits: withServerLimits ? parseServerLimits(stat) : null,
+      }
     } catch {
       return null
     }

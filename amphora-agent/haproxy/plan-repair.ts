@@ -1,6 +1,6 @@
-import type { Desired, HaproxyPart } from '../protocol/desired.js'
+import type { Desired, HaproxyPart, Server } from '../protocol/desired.js'
+import type { HaproxyLook } from './haproxy.js'
 import { differenceOf, inMaintenance, isDrainedByHand, type ServerState } from './servers-state.js'
-import type { ProxyRow } from './stat.js'
 
 /** How what HAProxy runs differs from what it should, and what puts it right. */
 export type HaproxyRepair = {
@@ -13,58 +13,85 @@ export type HaproxyRepair = {
 }
 
 /**
- * Compares what HAProxy says of its servers and frontends with the desired state. A server that is not wanted any more and is out of service
+ * Compares what HAProxy says of itself, its servers and frontends with the desired state. A server that is not wanted any more and is out of service
  * only ends its connections: that is no difference. Pure.
  */
 export function planRepair(
   { haproxy, objects }: Desired & { haproxy: HaproxyPart },
-  servers: readonly ServerState[],
-  proxies: readonly ProxyRow[],
+  { limit, proxies, servers, serverLimits }: HaproxyLook,
 ): HaproxyRepair {
   const repair: HaproxyRepair = { found: [], commands: [], reload: false }
   const byPath = new Map<string, ServerState>(servers.map(state => [`${state.backend}/${state.name}`, state]))
   for (const backend of haproxy.backends) {
     for (const server of backend.servers) {
       const path = `${backend.name}/${server.name}`
+      // Its whole path would not fit into the history.
+      const who = `server ${server.name}`
       const state = byPath.get(path)
       byPath.delete(path)
       if (state === undefined) {
-        repair.found.push(`server ${path} was missing`)
+        repair.found.push(`${who} was missing`)
         repair.reload = true
         continue
       }
       const found = repair.found.length
       if (state.weight !== server.weight) {
-        repair.found.push(`server ${path} had weight ${state.weight}`)
+        repair.found.push(`${who} had weight ${state.weight}`)
         repair.commands.push(`set server ${path} weight ${server.weight}`)
       }
       if (inMaintenance(state) !== server.disabled || (!server.disabled && isDrainedByHand(state))) {
-        repair.found.push(`server ${path} was ${server.disabled ? 'enabled' : 'out of service'}`)
+        repair.found.push(`${who} was ${server.disabled ? 'enabled' : 'out of service'}`)
         repair.commands.push(`set server ${path} state ${server.disabled ? 'maint' : 'ready'}`)
       }
       for (const check of state.checksOff) {
-        repair.found.push(`server ${path} was not checked`)
+        repair.found.push(`${who} was not checked`)
         repair.commands.push(`enable ${check} ${path}`)
+      }
+      const connections = serverLimits?.get(path) ?? 0
+      if (serverLimits !== null && connections !== limitOf(server)) {
+        repair.found.push(`${who} had a limit of ${connections} connections`)
+        repair.commands.push(`set maxconn server ${path} ${limitOf(server)}`)
       }
       const difference = repair.found.length > found ? null : differenceOf(server, state)
       if (difference === null) continue
-      repair.found.push(`server ${path} ${difference}`)
+      repair.found.push(`${who} ${difference}`)
       repair.reload = true
     }
   }
   const ours = new Set(haproxy.backends.map(({ name }) => name))
-  for (const [path, state] of byPath) {
+  for (const state of byPath.values()) {
     if (!ours.has(state.backend) || inMaintenance(state)) continue
-    repair.found.push(`server ${path} was not wanted`)
+    repair.found.push(`server ${state.name} was not wanted`)
     repair.reload = true
   }
-  const statuses = new Map(proxies.filter(({ kind }) => kind === 'frontend').map(({ name, status }) => [name, status]))
+  const frontends = new Map(proxies.filter(({ kind }) => kind === 'frontend').map(row => [row.name, row]))
   for (const name of objects.listeners) {
-    const status = statuses.get(name)
+    const status = frontends.get(name)?.status
     if (status === 'OPEN' || status === 'FULL') continue
     repair.found.push(`listener ${name} was ${status === undefined ? 'missing' : 'disabled'}`)
     if (status === 'PAUSED') repair.commands.push(`enable frontend ${name}`)
     else repair.reload = true
   }
+  for (const { name, maxconn } of haproxy.frontends) {
+    const now = frontends.get(name)?.limit ?? maxconn
+    if (now === maxconn) continue
+    repair.found.push(`listener ${name} had a limit of ${now} connections`)
+    repair.commands.push(`set maxconn frontend ${name} ${maxconn}`)
+  }
+  const wanted = globalLimit(haproxy.text)
+  if (wanted !== null && limit !== null && limit !== wanted) {
+    repair.found.push(`HAProxy had a limit of ${limit} connections`)
+    repair.commands.push(`set maxconn global ${wanted}`)
+  }
   return repair
+}
+
+/** Of a server's connections; 0 is none. */
+const limitOf = ({ options }: Server): number => Number(options[options.indexOf('maxconn') + 1 || options.length] ?? 0)
+
+/** As the section `global` says, which comes first; null when it says nothing. */
+function globalLimit(text: string): number | null {
+  const global = text.slice(0, text.search(/^defaults/m))
+  const [, limit] = /^ +maxconn (\d+)$/m.exec(global) ?? []
+  return limit === undefined ? null : Number(limit)
 }

@@ -26,6 +26,8 @@ const LONGEST_PAUSE_MS = 2_000
 const FULL_REPORT_MS = 30_000
 /** Its worker ends old connections, and somebody else may have it reload: how often the master is asked for its workers, at least. */
 const WORKERS_MS = 30_000
+/** How often HAProxy is asked for the limits of its servers, which are rows of their own. */
+const SERVER_LIMITS_MS = 8_000
 /** A HAProxy that answers nothing for so long does not serve. */
 const SILENT_MS = 1_000
 /** One that answers nothing and does nothing for so long hangs: it is killed, and started again by its supervisor. */
@@ -84,6 +86,7 @@ export function startMonitor({
   let beatAt = Number.NEGATIVE_INFINITY
   let answeredAt = performance.now()
   let silence: Silence | null = null
+  let serverLimitsAt = Number.NEGATIVE_INFINITY
   let workersAt = Number.NEGATIVE_INFINITY
   let oldWorkers: readonly number[] = []
   let busyUntil = 0
@@ -151,9 +154,11 @@ export function startMonitor({
       absorb(new Map(), new Set())
       return null
     }
-    const present = await haproxy.look()
+    const withServerLimits = performance.now() - serverLimitsAt >= SERVER_LIMITS_MS
+    const present = await haproxy.look(withServerLimits)
     if (present === null) return null
     const now = performance.now()
+    if (withServerLimits) serverLimitsAt = now
     // Its worker serves, whatever the master says, which is busy during a reload.
     answeredAt = now
     silence = null
@@ -178,12 +183,10 @@ export function startMonitor({
     return present
   }
 
-  const differs = (desired: Desired, { workerPid, servers, proxies }: HaproxyLook): boolean => {
+  const differs = (desired: Desired, present: HaproxyLook): boolean => {
     const { haproxy: wanted } = desired
     if (wanted === null) return false
-    return (
-      haproxy.isForeign(workerPid) || planRepair({ ...desired, haproxy: wanted }, servers, proxies).found.length > 0
-    )
+    return haproxy.isForeign(present.workerPid) || planRepair({ ...desired, haproxy: wanted }, present).found.length > 0
   }
 
   const absorb = (readings: ReadonlyMap<string, ProxyRow[]>, living: ReadonlySet<string>) => {

@@ -124,9 +124,9 @@ export function startReconciler({
       repairs.note("HAProxy's sockets were gone: another HAProxy took over")
       return
     }
-    const look = askHaproxy ? await haproxy.look() : null
+    const look = askHaproxy ? await haproxy.look(true) : null
     if (look === null) return
-    const { found, commands, reload: needsReload } = planRepair(desired, look.servers, look.proxies)
+    const { found, commands, reload: needsReload } = planRepair(desired, look)
     const strange = haproxy.isForeign(look.workerPid)
     if (found.length === 0 && !strange) {
       askHaproxy = false

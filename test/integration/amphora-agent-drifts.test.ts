@@ -22,6 +22,12 @@ const target: Target = {
   vip: `${VIP}/32`,
   route: '198.51.100.0/24',
 }
+/** Of HAProxy, the listener and the server. */
+const limits = () => {
+  const cell = (row: string) => new RegExp(`^${row}(?:,[^,]*){4},(\\d*)`, 'm').exec(haproxy('show stat'))?.[1] || 'none'
+  const [, all] = /^Maxconn: (\d+)$/m.exec(haproxy('show info')) ?? []
+  return [all, cell(`${target.listener},FRONTEND`), cell(`${BACKEND},${target.server}`)].join(' ')
+}
 const serves = () =>
   traffic.get(URL).then(
     ({ status }) => (status === 200 ? true : null),
@@ -32,6 +38,8 @@ const told = () => traffic.reports().flatMap(({ repairs }) => repairs.map(({ tex
 const wanted = desire({
   generation: 1,
   servers: [server(1), server(2)],
+  global: ['maxconn 400'],
+  maxconn: 300,
   changes: {
     interfaces: [
       {
@@ -116,6 +124,18 @@ const drifts: Drift[] = [
     bring: harms.shutDownFrontend(target),
     mended: serves,
     text: /listener-1 was disabled/,
+  },
+  {
+    name: 'limits of connections are lowered',
+    bring: harms.lowerLimits(target),
+    mended: () => limits() === '400 300 none' && told().some(text => text === 'HAProxy had a limit of 3 connections'),
+    text: /^listener listener-1 had a limit of 2 connections$/,
+  },
+  {
+    name: 'the limit of a server is lowered',
+    bring: harms.lowerServerLimit(target),
+    mended: () => limits() === '400 300 none' || null,
+    text: /^server member-1 had a limit of 1 connections$/,
   },
   {
     name: 'a route to members is lost',

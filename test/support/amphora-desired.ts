@@ -40,6 +40,8 @@ export type Wish = {
   /** More lines of the frontend. */
   frontend?: string[]
   bind?: string
+  /** The limit of the listener's connections; none is known unless it is given. */
+  maxconn?: number
   /** More lines of `global`. */
   global?: string[]
   /** By its name HAProxy finds itself among its peers; clients then come back to their member by their address. */
@@ -54,16 +56,18 @@ export function desire(wish: Wish): Desired {
     ({ name, address, port, number, weight, backup, disabled, options }) =>
       `  server ${name} ${address}:${port} id ${number} weight ${weight}${backup ? ' backup' : ''}${disabled ? ' disabled' : ''} ${options.join(' ')}`,
   )
-  const skeleton = textOf(wish, [])
+  const { maxconn, ...others } = wish
+  const skeleton = textOf(others, [])
   const text = textOf(wish, lines)
   const { dynamic = true, deregistrationDelay = 30 } = wish
   const backends: Backend[] = [{ name: BACKEND, dynamic, deregistrationDelay, servers }]
+  const frontends = maxconn === undefined ? [] : [{ name: LISTENER, maxconn }]
   const desired: Desired = {
     loadBalancerId: LOAD_BALANCER,
     generation,
     fence,
     interfaces: [],
-    haproxy: { text, sha256: sha256(text), skeletonSha256: sha256(skeleton), frontends: [], backends },
+    haproxy: { text, sha256: sha256(text), skeletonSha256: sha256(skeleton), frontends, backends },
     keepalived: null,
     pair: null,
     oldWorkers: { most: 50, memoryMib: 512 },
@@ -80,7 +84,7 @@ export function desire(wish: Wish): Desired {
 }
 
 function textOf(
-  { balance = 'roundrobin', frontend = [], bind = '127.0.0.1:8080', global = [], peer }: Wish,
+  { balance = 'roundrobin', frontend = [], bind = '127.0.0.1:8080', maxconn, global = [], peer }: Wish,
   servers: string[],
 ) {
   return `global
@@ -107,7 +111,7 @@ defaults
 ${peer === undefined ? '' : `\npeers amphorae\n  peer ${peer} 127.0.0.1:${HAPROXY_PEERS_PORT}\n`}
 frontend ${LISTENER}
   bind ${bind}
-  default_backend ${BACKEND}
+${maxconn === undefined ? '' : `  maxconn ${maxconn}\n`}  default_backend ${BACKEND}
 ${frontend.map(line => `  ${line}\n`).join('')}
 backend ${BACKEND}
   balance ${balance}

@@ -6,7 +6,7 @@ import { linesOf, planTransition } from '../../amphora-agent/haproxy/plan-transi
 import { parseProcTable } from '../../amphora-agent/haproxy/proc-table.js'
 import { serverStateFile } from '../../amphora-agent/haproxy/server-state-file.js'
 import { differences, parseServersState } from '../../amphora-agent/haproxy/servers-state.js'
-import { parseStat } from '../../amphora-agent/haproxy/stat.js'
+import { parseServerLimits, parseStat } from '../../amphora-agent/haproxy/stat.js'
 import { significantWords } from '../../amphora-agent/haproxy/validate.js'
 import type { HaproxyPart, Server } from '../../amphora-agent/protocol/desired.js'
 import { backend, dump, modelOf, obey, part, server } from '../support/haproxy-model.js'
@@ -259,10 +259,11 @@ t.test('show proc', t => {
 
 t.test('show stat', t => {
   const csv = [
-    '# pxname,svname,scur,stot,bin,bout,ereq,econ,eresp,status,last_chk',
-    'l1,FRONTEND,3,10,100,200,4,,,OPEN,',
-    'p:l,m1,0,0,0,0,,1,2,UP,"a ""quoted"", text"',
-    'p:l,BACKEND,1,9,90,180,,5,6,UP,"x,y"',
+    '# pxname,svname,qcur,qmax,scur,smax,slim,stot,bin,bout,ereq,econ,eresp,status,last_chk',
+    'l1,FRONTEND,,,3,4,2000,10,100,200,4,,,OPEN,',
+    'p:l,m1,0,0,0,0,7,0,0,0,,1,2,UP,"a ""quoted"", text"',
+    'p:l,m2,0,0,0,0,,0,0,0,,1,2,UP,',
+    'p:l,BACKEND,0,0,1,2,200,9,90,180,,5,6,UP,"x,y"',
     '',
   ].join('\n')
   t.strictSame(parseStat(csv), [
@@ -270,16 +271,19 @@ t.test('show stat', t => {
       name: 'l1',
       kind: 'frontend',
       status: 'OPEN',
+      limit: 2000,
       counters: { bytesIn: 100, bytesOut: 200, activeConnections: 3, totalConnections: 10, requestErrors: 4 },
     },
     {
       name: 'p:l',
       kind: 'backend',
       status: 'UP',
+      limit: 200,
       counters: { bytesIn: 90, bytesOut: 180, activeConnections: 1, totalConnections: 9, requestErrors: 11 },
     },
   ])
   t.strictSame(parseStat(''), [])
+  t.strictSame(parseServerLimits(csv), new Map([['p:l/m1', 7]]))
   t.end()
 })
 
@@ -295,6 +299,7 @@ t.test('parsers of HAProxy’s answers never throw', t => {
   fc.assert(
     fc.property(text, value => {
       parseStat(value)
+      parseServerLimits(value)
       parseServersState(value)
       parseProcTable(value)
       return true

@@ -30,6 +30,7 @@ const row = (name: string, n: number, active = 0, status = 'OPEN'): ProxyRow => 
   name,
   kind: 'frontend',
   status,
+  limit: 0,
   counters: count(n, active),
 })
 
