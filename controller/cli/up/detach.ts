@@ -6,7 +6,8 @@ import { print } from '../terminal.js'
 import { lastWords, logFile, openLog } from './log-files.js'
 import { PROGRESS, type UpMessage } from './messages.js'
 
-const MOST_SECONDS = 120
+/** It says something every 30 s while it waits. */
+const MOST_SILENT_SECONDS = 120
 
 /**
  * Starts `krater up` as a process of its own that outlives this one, shows its progress, and returns when everything works.
@@ -25,14 +26,15 @@ export async function startInBackground(directory: string): Promise<void> {
   closeSync(log)
   const problem = await new Promise<string | null>(resolve => {
     const limit = setTimeout(
-      () => resolve(`krater up was not ready within ${MOST_SECONDS} s. Its log: ${path}\n${lastWords(path, 5)}`),
-      MOST_SECONDS * 1000,
+      () => resolve(`krater up said nothing for ${MOST_SILENT_SECONDS} s. Its log: ${path}\n${lastWords(path, 5)}`),
+      MOST_SILENT_SECONDS * 1000,
     )
     const settle = (problem: string | null) => {
       clearTimeout(limit)
       resolve(problem)
     }
     child.on('message', (message: UpMessage) => {
+      limit.refresh()
       if (message.kind === 'line') print(message.text)
       if (message.kind === 'ready') settle(null)
       if (message.kind === 'failed') settle(message.text)

@@ -11,10 +11,15 @@ export type SupervisorOptions = {
   command: (name: ChildName) => [program: string, ...args: string[]]
   environment: NodeJS.ProcessEnv
   report: (line: string) => void
+  /** Between two lines about a child that is not ready yet; 30 s when not given. */
+  reportEveryMs?: number
 }
 
 export type Supervisor = {
-  /** Starts a child and keeps it running. Resolves when it is ready. @throws Error with its last words when it will not start */
+  /**
+   * Starts a child and keeps it running. Resolves when it is ready, however long that takes on a busy machine, and never after `stop`.
+   * @throws Error with its last words when it ends again and again
+   */
   start: (name: ChildName) => Promise<void>
   /** Ends every child; those that do not end in time are killed. */
   stop: () => Promise<void>
@@ -24,15 +29,17 @@ export type Supervisor = {
 const pause = (attempt: number): number => Math.min(200 * 2 ** attempt, 10_000)
 /** A child that ran this long is healthy: its next end counts as the first. */
 const HEALTHY_AFTER = 20_000
-const READY_WITHIN = 30_000
+const REPORT_EVERY = 30_000
 const END_WITHIN = 10_000
 
 /**
  * Keeps the processes of a service running. Each is in a process group of its own, so that Ctrl-C reaches only the supervisor, which then
  * ends them in order; should the supervisor be killed, the closing channel tells them.
  */
-export function createSupervisor({ stateDirectory, command, environment, report }: SupervisorOptions): Supervisor {
-  const children = new Map<ChildName, { current: ChildProcess | null; timer: NodeJS.Timeout | null }>()
+export function createSupervisor(options: SupervisorOptions): Supervisor {
+  const { stateDirectory, command, environment, report, reportEveryMs = REPORT_EVERY } = options
+  type Slot = { current: ChildProcess | null; timer: NodeJS.Timeout | null; patience: NodeJS.Timeout }
+  const children = new Map<ChildName, Slot>()
   let stopping = false
   const rotation = setInterval(() => {
     for (const name of children.keys()) rotateLog(logFile(stateDirectory, name))
@@ -74,28 +81,24 @@ export function createSupervisor({ stateDirectory, command, environment, report 
   return {
     start: name =>
       new Promise((resolve, reject) => {
-        children.set(name, { current: null, timer: null })
+        const begun = performance.now()
+        const patience = setInterval(() => {
+          const seconds = Math.round((performance.now() - begun) / 1000)
+          report(`${name} is not ready after ${seconds} s; waiting. Its log: ${logFile(stateDirectory, name)}`)
+        }, reportEveryMs)
+        children.set(name, { current: null, timer: null, patience })
         let ends = 0
-        const limit = setTimeout(
-          () =>
-            reject(
-              new Error(
-                `${name} was not ready within ${READY_WITHIN / 1000} s. Its last words:\n${lastWords(logFile(stateDirectory, name), 5)}`,
-              ),
-            ),
-          READY_WITHIN,
-        )
         launch(
           name,
           0,
           () => {
-            clearTimeout(limit)
+            clearInterval(patience)
             resolve()
           },
           words => {
             ends += 1
             if (ends < 3) return
-            clearTimeout(limit)
+            clearInterval(patience)
             reject(new Error(words))
           },
         )
@@ -104,7 +107,10 @@ export function createSupervisor({ stateDirectory, command, environment, report 
       stopping = true
       clearInterval(rotation)
       const running = [...children.values()]
-      for (const { timer } of running) if (timer !== null) clearTimeout(timer)
+      for (const { timer, patience } of running) {
+        clearInterval(patience)
+        if (timer !== null) clearTimeout(timer)
+      }
       await Promise.all(running.flatMap(({ current }) => (current === null ? [] : [endChild(current)])))
     },
   }

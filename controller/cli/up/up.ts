@@ -70,8 +70,8 @@ async function run(directory: string): Promise<void> {
   const forget = recordRunning(directory, 'up')
   const undo: (() => Promise<unknown>)[] = []
   try {
-    await start(directory, report, undo)
-    tell({ kind: 'ready' })
+    const isReady = await start(directory, { report, undo, wish })
+    if (isReady) tell({ kind: 'ready' })
     const signal = await wish
     report(`${signal}: stopping; amphorae keep serving`)
   } finally {
@@ -82,12 +82,16 @@ async function run(directory: string): Promise<void> {
   report('Stopped.')
 }
 
-/** Everything in order; what has to be undone at the end, in the reverse order, is put into `undo`. */
-async function start(
-  directory: string,
-  report: (line: string) => void,
-  undo: (() => Promise<unknown>)[],
-): Promise<void> {
+type Running = {
+  report: (line: string) => void
+  /** What has to be undone at the end, in the reverse order. */
+  undo: (() => Promise<unknown>)[]
+  /** When somebody wants it to stop. */
+  wish: Promise<unknown>
+}
+
+/** Everything in order. @returns whether it is ready: somebody may want it to stop before */
+async function start(directory: string, { report, undo, wish }: Running): Promise<boolean> {
   const instanceId = ensureInstanceId(directory)
   const instance: Instance = { directory, config: await completeConfiguration(directory, instanceId, process.env) }
   requirePackages(instance)
@@ -116,8 +120,10 @@ async function start(
     report,
   })
   undo.push(supervisor.stop)
-  await Promise.all(children.map(supervisor.start))
+  const ready = Promise.all(children.map(supervisor.start)).then(() => true)
+  if (!(await Promise.race([ready, wish.then(() => false)]))) return false
   for (const line of await summaryOf(instance)) report(line)
+  return true
 }
 
 /** Amphorae may have gone while nobody watched: every load balancer is looked at once, rather than when its silence is noticed. */
