@@ -71,6 +71,9 @@ export const comesUp = (
   values: Readonly<{ admin_state_up?: unknown }>,
 ): boolean => values.admin_state_up === true && stored.admin_state_up !== true
 
+/** Whether an update names another pool than before, with members of its own to be checked. */
+export const takesPool = (stored: unknown, wanted: unknown): boolean => typeof wanted === 'string' && wanted !== stored
+
 /**
  * The object that this transaction has just written, in its response form, if all of its load balancer fits the machines: one statement.
  * @param raises whether more may be asked for than before: else it is not refused, since it makes nothing worse

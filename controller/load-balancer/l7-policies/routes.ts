@@ -9,7 +9,7 @@ import {
   touchListener,
   updateObject,
 } from '../change.js'
-import { comesUp, selectFitting } from '../check-capacity.js'
+import { comesUp, selectFitting, takesPool } from '../check-capacity.js'
 import { immutable, missing } from '../faults.js'
 import { type Found, findObject, findReferenced, isBeingDeleted } from '../find.js'
 import { readWrapped, readWrappedLists } from '../input.js'
@@ -78,9 +78,7 @@ async function update(service: Service, { caller, right, params, queryString, re
     })
     await updateObject(trx, changed, l7Policy, found.id, columnsOf(l7Policy, values))
     if (position !== undefined) await renumber(trx, found.listener_id, { id: found.id, position })
-    const { redirect_pool_id } = body
-    const asksForMore =
-      comesUp(stored, body) || (typeof redirect_pool_id === 'string' && redirect_pool_id !== stored.redirect_pool_id)
+    const asksForMore = comesUp(stored, body) || takesPool(stored.redirect_pool_id, body.redirect_pool_id)
     return selectFitting(trx, enabledProvider(providers, changed.provider), changed.id, l7Policy, found.id, asksForMore)
   })
   return objectAnswer(200, l7Policy, object)

@@ -1,7 +1,7 @@
 import { enabledProvider, refuseUnsupported } from '../capabilities.js'
 import { changedListenerReferences, type ListenerReferences } from '../certificate-references.js'
 import { changeLoadBalancer, markDeleted, updateObject } from '../change.js'
-import { comesUp, selectFitting } from '../check-capacity.js'
+import { comesUp, selectFitting, takesPool } from '../check-capacity.js'
 import { invalid } from '../faults.js'
 import { type Found, findObject, findReferenced, isBeingDeleted } from '../find.js'
 import { checkFit, newcomersIn } from '../fit.js'
@@ -26,11 +26,7 @@ const raisesDemand = (stored: Record<string, unknown>, values: Record<string, un
   const { connection_limit: limit = stored.connection_limit, default_pool_id } = values
   const had = Number(stored.connection_limit)
   const raisesLimit = limit !== had && (had < 0 || Number(limit) < 0 || Number(limit) > had)
-  return (
-    raisesLimit ||
-    comesUp(stored, values) ||
-    (typeof default_pool_id === 'string' && default_pool_id !== stored.default_pool_id)
-  )
+  return raisesLimit || comesUp(stored, values) || takesPool(stored.default_pool_id, default_pool_id)
 }
 
 const bodyOfUpdate = updateSchema(listener)
