@@ -9,7 +9,7 @@ const LIMITS = { timeoutMs: 10_000, connectTimeoutMs: 5_000 }
 
 /** Questions to agents, over the controller's own way in. */
 export type Agents = {
-  status: (amphoraId: string, address: string) => Promise<ResultOf['status']>
+  status: (amphoraId: string, address: string) => Promise<ResultOf['status'] & Pick<ResultOf['hello'], 'holdsVip'>>
   logs: (amphoraId: string, address: string, lines: number) => Promise<string[]>
 }
 
@@ -23,7 +23,13 @@ export async function withAgents<T>({ config, directory }: Instance, work: (agen
   const target = (amphoraId: string, address: string) => agentTarget(keys.amphoraMaster, amphoraId, address)
   try {
     return await work({
-      status: (id, address) => connections.request(target(id, address), { verb: 'status' }, LIMITS),
+      status: async (id, address) => {
+        const [status, { holdsVip }] = await Promise.all([
+          connections.request(target(id, address), { verb: 'status' }, LIMITS),
+          connections.request(target(id, address), { verb: 'hello' }, LIMITS),
+        ])
+        return { ...status, holdsVip }
+      },
       logs: async (id, address, lines) =>
         (await connections.request(target(id, address), { verb: 'logs', lines }, LIMITS)).lines,
     })

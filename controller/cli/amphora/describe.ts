@@ -25,7 +25,7 @@ export async function describeAmphora(instance: Instance, row: AmphoraRow): Prom
     ['made', row.createdAt.toISOString()],
     ['generation', `${row.appliedGeneration} applied, ${row.wantedGeneration ?? '-'} wanted`],
     ['heard', heardText(row)],
-    ['holds the VIP', row.vrrpMaster === null ? '-' : String(row.vrrpMaster)],
+    ['holds the VIP', vipText(row, typeof agent === 'string' ? undefined : agent.holdsVip)],
     ['machine', machine === null ? 'not there' : `${machine.state}, ${machine.computeId}`],
     ...(typeof agent === 'string'
       ? ([['agent', agent]] as [string, string][])
@@ -42,4 +42,10 @@ export async function describeAmphora(instance: Instance, row: AmphoraRow): Prom
           ]),
         ] as [string, string][])),
   ]
+}
+
+/** @param told what the agent says now; undefined when it does not */
+function vipText({ vrrpMaster }: AmphoraRow, told: boolean | undefined): string {
+  if (told !== undefined) return String(told)
+  return vrrpMaster === null ? '-' : `${vrrpMaster}, by its last heartbeat`
 }
