@@ -1,5 +1,6 @@
 import type { Context, Middleware } from 'koa'
 import { createFairQueue, type Place } from '../process/fair-queue.js'
+import { areProcessorsShort } from '../process/pressure.js'
 import { withinTurn } from '../process/turn.js'
 import { FloodError } from './errors.js'
 
@@ -8,6 +9,9 @@ const AT_ONCE = 8
 const AT_ONCE_PER_LANE = 2
 /** Others meet one request of a project at the event loop and at the database, however many it sends. */
 const AT_ONCE_IN_COMPANY = 1
+/** Where processors are short, whoever sends more than is answered has a third of its turns. */
+const RESTS_PER_TURN = 2
+const LONGEST_REST_MS = 1000
 const MOST_WAITING = 2048
 const MOST_WAITING_PER_LANE = 256
 
@@ -24,6 +28,7 @@ export function createTurns(): Turns {
     atOnceInCompany: AT_ONCE_IN_COMPANY,
     mostWaiting: MOST_WAITING,
     mostWaitingPerLane: MOST_WAITING_PER_LANE,
+    restMilliseconds: turn => (areProcessorsShort() ? Math.min(RESTS_PER_TURN * turn, LONGEST_REST_MS) : 0),
     refusal: lane =>
       new FloodError(429, 'Too many requests are waiting; try again in a moment.', `Requests of ${lane}`, 1),
   })

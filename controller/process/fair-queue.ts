@@ -10,6 +10,8 @@ export type FairQueueOptions = {
   mostWaitingPerLane: number
   /** Who has waited so long is refused; without it nobody is. */
   mostWaitMilliseconds?: number
+  /** How long a lane in which others wait rests after a turn that took so long; not at all when absent. Both in milliseconds. */
+  restMilliseconds?: (turn: number) => number
   /** The error for who finds no room in its lane, or waits too long. */
   refusal: (lane: string, reason: 'many wait already' | 'the wait got long') => Error
   /** Milliseconds of a clock that never goes back. */
@@ -28,12 +30,12 @@ export type FairQueue = {
 
 type Waiting = { go: () => void; refuse: () => void }
 
-type Lane = { running: number; size: number; waiting: Map<string, Waiting[]> }
+type Lane = { running: number; size: number; isResting: boolean; waiting: Map<string, Waiting[]> }
 
 /** A queue in which nobody waits for more than one turn of each other lane, whatever gathers there. */
 export function createFairQueue(options: FairQueueOptions): FairQueue {
   const { atOnce, atOncePerLane, atOnceInCompany = atOncePerLane, mostWaiting, mostWaitingPerLane, refusal } = options
-  const { mostWaitMilliseconds, now = () => performance.now() } = options
+  const { mostWaitMilliseconds, restMilliseconds = () => 0, now = () => performance.now() } = options
   // In the order of their turns.
   const lanes = new Map<string, Lane>()
   let running = 0
@@ -48,20 +50,32 @@ export function createFairQueue(options: FairQueueOptions): FairQueue {
   }
 
   const hasRoom = (name: string, lane: Lane): boolean => {
+    if (lane.isResting) return false
     const other = latest.name === name ? previous : latest
     return lane.running < (now() - other.at < COMPANY_MS ? atOnceInCompany : atOncePerLane)
   }
 
   const leave = (name: string, lane: Lane): (() => void) => {
     let hasLeft = false
+    const since = now()
     return () => {
       if (hasLeft) return
       hasLeft = true
       running--
       lane.running--
+      if (lane.size > 0) rest(lane, restMilliseconds(now() - since))
       forgetIfEmpty(name, lane)
       letIn()
     }
+  }
+
+  const rest = (lane: Lane, milliseconds: number) => {
+    if (milliseconds <= 0 || lane.isResting) return
+    lane.isResting = true
+    setTimeout(() => {
+      lane.isResting = false
+      letIn()
+    }, milliseconds)
   }
 
   const forgetIfEmpty = (name: string, lane: Lane) => {
@@ -144,7 +158,7 @@ export function createFairQueue(options: FairQueueOptions): FairQueue {
   return {
     enter: async ([name, who]) => {
       noteArrival(name)
-      const lane = lanes.get(name) ?? { running: 0, size: 0, waiting: new Map() }
+      const lane = lanes.get(name) ?? { running: 0, size: 0, isResting: false, waiting: new Map() }
       if (running < atOnce && lane.size === 0 && hasRoom(name, lane)) {
         lanes.delete(name)
         lanes.set(name, lane)

@@ -40,7 +40,7 @@ t.test('shares of machines', async t => {
   })
 
   await t.test('repairs wait for no other project, and machines that are asked for for their own alone', async t => {
-    const turns = createMachineTurns(2)
+    const turns = createMachineTurns(2, () => false)
     const [hostile, neighbour] = [randomUUID(), randomUUID()]
     let begun = 0
     const gate = new EventEmitter()
@@ -96,7 +96,7 @@ t.test('turns at the machines', async t => {
   }
 
   t.test('belong to half of the processors for one project, and to all for all', async t => {
-    const turns = createMachineTurns(4)
+    const turns = createMachineTurns(4, () => false)
     const tasks = ['a', 'a', 'a', 'b', 'b', 'c'].map(project => start(turns, project, false))
     t.same(await running(tasks), [true, true, false, true, true, false])
     tasks[0]!.end()
@@ -107,7 +107,7 @@ t.test('turns at the machines', async t => {
   })
 
   t.test('are not refused by a failure before them', async t => {
-    const turns = createMachineTurns(1)
+    const turns = createMachineTurns(1, () => false)
     await t.rejects(
       turns.take({ projectId: 'a', isRepair: false }, () => Promise.reject(new Error('failed'))),
       /failed/,
@@ -116,7 +116,7 @@ t.test('turns at the machines', async t => {
   })
 
   t.test('for repairs are there whatever others do, and for one project not without end', async t => {
-    const turns = createMachineTurns(2)
+    const turns = createMachineTurns(2, () => false)
     const wishes = ['a', 'b', null, null].map(project => start(turns, project, false))
     const repairs = ['a', 'a', 'a', 'b', 'c', 'd'].map(project => start(turns, project, true))
     t.same(await running(wishes), [true, true, false, false])
