@@ -18,6 +18,7 @@ import {
 import { sendCommand } from './command.js'
 import { type ProcTable, parseProcTable } from './proc-table.js'
 import { parseServersState, type ServerState } from './servers-state.js'
+import { isSettled } from './settled.js'
 import { type ProxyRow, parseServerLimits, parseStat, SHOW_ALL, SHOW_PROXIES } from './stat.js'
 import { HAPROXY_PROGRAM, significantWords } from './validate.js'
 import { prepareChroot, prepareWalls } from './walls.js'
@@ -43,6 +44,8 @@ const ROW_MS = 0.1
 /** A worker with tens of thousands of sessions lists them in a fraction of this. */
 const WORKER_MS = 5_000
 const READY_MS = 20_000
+/** Two of HAProxy's own limits of five seconds, after which it waits for nobody to teach it, and some room. */
+const SETTLED_MS = 12_000
 /** Room for a large configuration to be read on a busy machine. */
 const RELOAD_MS = 60_000
 
@@ -238,6 +241,14 @@ export function createHaproxy(
     await untilReady(printed, 0)
   }
 
+  /** Clients who come back to their member would lose it. */
+  const untilSettled = () =>
+    waitFor(
+      async () =>
+        isSettled(await sendCommand(HAPROXY_SOCKET, 'show peers;show table', ANSWER_MS).catch(() => '')) || null,
+      { timeoutMs: SETTLED_MS, everyMs: 100 },
+    )
+
   const isReachable = () => existsSync(HAPROXY_SOCKET) && existsSync(HAPROXY_MASTER_SOCKET)
 
   const reload = async (serverState: string) => {
@@ -245,6 +256,7 @@ export function createHaproxy(
     if (master !== null && !isReachable()) return takeOver(serverState)
     const before = await waitFor(processes, { timeoutMs: 2_000 })
     if (master === null || before === null) throw new HaproxyFailure('HAProxy does not answer', '')
+    await untilSettled()
     await events.beforeReload()
     events.beforeRead()
     writeServerState(serverState)

@@ -105,8 +105,27 @@ t.test('an amphora that takes over', async t => {
     await until(() => size(successor) === before || null)
   })
 
+  await t.test('keeps them over a reload just after its start', async t => {
+    const agent = await successor.connect()
+    const { pid } = (await agent.ask('status')).haproxy
+    successor.inside('kill', '-9', String(pid))
+    await until(async () => {
+      const { haproxy } = await agent.ask('status')
+      return (haproxy.running && haproxy.pid !== pid && haproxy.workers === 1) || null
+    })
+    await until(() => {
+      stick(successor, ['2001:db8:2::1'], 2)
+      return memberOf(successor, '2001:db8:2::1') === '2' || null
+    })
+    const { interfaces } = desire({ generation: 4 })
+    const wanted = desire({ generation: 4, servers: [server(1), server(2)], peer: AMPHORA_ID, changes: { interfaces } })
+    t.match(await agent.apply(wanted), { transition: 'reload' })
+    agent.end()
+    await until(() => memberOf(successor, '2001:db8:2::1') === '2' || null, 2_000)
+  })
+
   await t.test('waits ten seconds for an amphora that gives none, and goes on without', async t => {
-    await apply(successor, 'successor', 4, AMPHORA_ID)
+    await apply(successor, 'successor', 5, AMPHORA_ID)
     old.freezeAgent()
     const started = performance.now()
     t.equal(await begin(successor, 'taking-over'), 'missing')
