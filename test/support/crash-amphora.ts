@@ -1,10 +1,13 @@
 import { execFile } from 'node:child_process'
 import { readFileSync } from 'node:fs'
+import { get } from 'node:http'
 import { setTimeout as delay } from 'node:timers/promises'
 import { promisify } from 'node:util'
-import { ask } from '../../controller/cli/demo/traffic.js'
 
 const run = promisify(execFile)
+
+/** A request that has waited so long is lost; on a busy machine one may well take a second. */
+const LOST_MS = 10_000
 
 export type InsideProcess = { pid: number; command: string; isFirst: boolean }
 
@@ -45,9 +48,9 @@ export function startRequests(url: string): { answered: () => number; stop: () =
   let running = true
   const client = async () => {
     while (running) {
-      const reply = await ask(url)
-      if (reply?.status === 200) answered += 1
-      else faults.push(reply === null ? 'no answer' : `status ${reply.status}`)
+      const fault = await request(url)
+      if (fault === null) answered += 1
+      else faults.push(fault)
       await delay(5)
     }
   }
@@ -60,4 +63,17 @@ export function startRequests(url: string): { answered: () => number; stop: () =
       return faults
     },
   }
+}
+
+/** One request over a connection of its own. @returns what is wrong with it; null when it is answered */
+function request(url: string): Promise<string | null> {
+  return new Promise(resolve => {
+    const outgoing = get(url, { agent: false, timeout: LOST_MS }, response => {
+      response.resume()
+      response.on('end', () => resolve(response.statusCode === 200 ? null : `status ${response.statusCode}`))
+      response.on('error', error => resolve(`cut off: ${error.message}`))
+    })
+    outgoing.on('timeout', () => outgoing.destroy(new Error(`nothing for ${LOST_MS} ms`)))
+    outgoing.on('error', error => resolve(`no answer: ${error.message}`))
+  })
 }
