@@ -1,6 +1,6 @@
 import { existsSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { z } from 'zod'
-import type { Haproxy } from '../haproxy/haproxy.js'
+import type { Haproxy, WorkerLoad } from '../haproxy/haproxy.js'
 import { monotonicMs } from '../haproxy/leaving.js'
 import type { Log } from '../log/log.js'
 import { canonical } from '../network/address.js'
@@ -15,14 +15,26 @@ import type { StickTables } from './stick-tables.js'
 
 const STATE_FILE = `${STATE_DIRECTORY}/handover.json`
 const LOOK_MS = 100
+/** How often it is counted what an amphora that drains still has under way. */
+const COUNT_MS = 1_000
 
 /** Times are milliseconds of the machine's monotonic clock, which goes on when the agent starts anew. */
 const stateSchema = z.strictObject({
   handover: z.strictObject({ ...handoverSchema.shape, endsAtMs: z.number() }).nullable(),
-  drain: z.strictObject({ endsAtMs: z.number(), ended: z.boolean(), cut: z.int() }).nullable(),
+  drain: z
+    .strictObject({
+      endsAtMs: z.number(),
+      ended: z.boolean(),
+      /** What was closed or lost so far. */
+      cut: z.int(),
+      /** What each worker was last known to have under way; an older agent has stored none. */
+      underWay: z.array(z.strictObject({ pid: z.int(), count: z.int() })).default([]),
+    })
+    .nullable(),
 })
 
 type State = z.output<typeof stateSchema>
+type Drain = NonNullable<State['drain']>
 
 export type Handovers = {
   /**
@@ -77,20 +89,27 @@ export function openHandovers({
   const look = async () => {
     // An agent that finds no file would serve again, and never end what is set up.
     if (!existsSync(STATE_FILE)) write(state)
-    const { drain } = state
-    if (drain !== null && !drain.ended) {
-      if (haproxy.pid() === null) finish(drain.cut)
-      else if (monotonicMs() > drain.endsAtMs) {
-        const cut = await haproxy.underWay()
-        await haproxy.stop()
-        finish(cut)
-      }
-    }
+    if (state.drain !== null && !state.drain.ended) await lookAtDrain()
     if (state.handover !== null && monotonicMs() > state.handover.endsAtMs) await end()
   }
-  const finish = (cut: number) => {
+
+  let countedAt = Number.NEGATIVE_INFINITY
+  const lookAtDrain = async () => {
+    const isOver = monotonicMs() > (state.drain?.endsAtMs ?? 0)
+    const ended = haproxy.pid() === null
+    if (!ended && !isOver && performance.now() - countedAt < COUNT_MS) return
+    countedAt = performance.now()
+    const workers = ended ? [] : await haproxy.underWay()
+    if (isOver && !ended) await haproxy.stop()
+    // It may have been asked to end sooner meanwhile.
     if (state.drain === null) return
-    write({ ...state, drain: { ...state.drain, ended: true, cut } })
+    const drain = workers === null ? state.drain : countAgain(state.drain, workers, haproxy.hasFinished)
+    if (!ended && !isOver) {
+      if (JSON.stringify(drain) !== JSON.stringify(state.drain)) write({ ...state, drain })
+      return
+    }
+    const cut = drain.cut + sum(drain.underWay)
+    write({ ...state, drain: { ...drain, ended: true, cut, underWay: [] } })
     log.info(`drained; ${cut} requests or connections were cut`)
   }
 
@@ -160,7 +179,7 @@ export function openHandovers({
         if (!state.drain.ended) await startDraining()
         return
       }
-      write({ ...state, drain: { endsAtMs, ended: false, cut: 0 } })
+      write({ ...state, drain: { endsAtMs, ended: false, cut: 0, underWay: [] } })
       await startDraining()
       log.info(`draining for at most ${seconds} s`)
     },
@@ -171,6 +190,17 @@ export function openHandovers({
       stickTables.end()
     },
   }
+}
+
+const sum = (workers: Drain['underWay']): number => workers.reduce((total, { count }) => total + count, 0)
+
+/** What a worker that is gone had under way is lost, unless it had come to its end; one that does not answer has what it had. */
+function countAgain(drain: Drain, workers: readonly WorkerLoad[], hasFinished: (pid: number) => boolean): Drain {
+  const before = new Map(drain.underWay.map(({ pid, count }) => [pid, count]))
+  const present = new Set(workers.map(({ pid }) => pid))
+  const lost = drain.underWay.filter(({ pid }) => !present.has(pid) && !hasFinished(pid))
+  const underWay = workers.map(({ pid, underWay }) => ({ pid, count: underWay ?? before.get(pid) ?? 0 }))
+  return { ...drain, cut: drain.cut + sum(lost), underWay }
 }
 
 async function holdsVip({ interface: device, vips }: Handover): Promise<boolean> {

@@ -46,6 +46,8 @@ const WORKER_MS = 5_000
 const READY_MS = 20_000
 /** Two of HAProxy's own limits of five seconds, after which it waits for nobody to teach it, and some room. */
 const SETTLED_MS = 12_000
+/** Exit codes of a worker that somebody has killed: SIGKILL, SIGTERM. */
+const KILLED = ['137', '143']
 /** Room for a large configuration to be read on a busy machine. */
 const RELOAD_MS = 60_000
 
@@ -70,8 +72,10 @@ export type Haproxy = {
   reload: (serverState: string) => Promise<void>
   /** Accepts nothing any more and ends with its last connection; it is not started again. */
   drain: () => void
-  /** How many requests, or connections of TCP, its workers have under way. */
-  underWay: () => Promise<number>
+  /** How many requests, or connections of TCP, each of its workers has under way. Null while the master does not answer. */
+  underWay: () => Promise<WorkerLoad[] | null>
+  /** Whether a worker that is gone had come to its end: with its last connection, and nobody killed it. */
+  hasFinished: (workerPid: number) => boolean
   stop: () => Promise<void>
   /** The master's pid, or null. */
   pid: () => number | null
@@ -91,6 +95,9 @@ export type Haproxy = {
   processes: () => Promise<ProcTable | null>
   close: () => void
 }
+
+/** What a worker has under way; null when it does not say. */
+export type WorkerLoad = { pid: number; underWay: number | null }
 
 export type HaproxyLook = {
   workerPid: number
@@ -164,12 +171,25 @@ export function createHaproxy(
   const commandTo = (workerPid: number, ...commands: readonly string[]) =>
     sendCommand(HAPROXY_MASTER_SOCKET, commands.map(command => `@!${workerPid} ${command}`).join(';'), WORKER_MS)
 
-  const underWay = async () => {
+  const underWay = async (): Promise<WorkerLoad[] | null> => {
     const table = await processes()
-    const workers = table === null ? [] : [table.workerPid, ...table.oldWorkerPids].filter(pid => pid !== null)
-    const sessions = await Promise.all(workers.map(pid => commandTo(pid, 'show sess').catch(() => '')))
-    // The commands themselves are sessions too.
-    return sessions.join('\n').match(/^0x[0-9a-f]+: .* fe=(?!GLOBAL)/gm)?.length ?? 0
+    if (table === null) return null
+    const workers = [table.workerPid, ...table.oldWorkerPids].filter(pid => pid !== null)
+    return Promise.all(
+      workers.map(async pid => {
+        const sessions = await commandTo(pid, 'show sess').catch(() => '')
+        // The command itself is a session too.
+        const isAnswered = sessions.includes(' fe=GLOBAL ')
+        return { pid, underWay: isAnswered ? (sessions.match(/^0x[0-9a-f]+: .* fe=(?!GLOBAL)/gm)?.length ?? 0) : null }
+      }),
+    )
+  }
+
+  /** The master tells of the end of each worker, before its own. One that has nothing left may still crash in cleaning up, as 2.6 does. */
+  const hasFinished = (workerPid: number): boolean => {
+    const ends = new RegExp(`worker \\(${workerPid}\\) exited with code (\\d+)`, 'g')
+    const code = [...readFrom(HAPROXY_MESSAGES, 0).matchAll(ends)].at(-1)?.[1]
+    return code !== undefined && !KILLED.includes(code)
   }
 
   /** The pid of the worker that answers on the runtime socket. */
@@ -290,6 +310,7 @@ export function createHaproxy(
     reload,
     drain: () => supervisor.release('SIGUSR1'),
     underWay,
+    hasFinished,
     stop: supervisor.stop,
     pid: supervisor.pid,
     failures: supervisor.failures,

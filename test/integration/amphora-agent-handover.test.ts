@@ -171,3 +171,54 @@ t.test('an amphora that drains', async t => {
     t.same((await (await amphora.connect()).ask('status')).haproxy, { running: false, pid: null, workers: 0 })
   })
 })
+
+t.test('an amphora whose HAProxy is killed while it drains tells what is lost', async t => {
+  const doomed = await createAmphora()
+  t.teardown(doomed.destroy)
+  const { traffic } = doomed
+  await traffic.ask('member', { port: 9001, name: 'member-1' })
+  let agent = await doomed.connect()
+  const apply = (generation: number) => {
+    const frontend = [`http-response set-header X-Round ${generation}`]
+    return agent.apply(desire({ generation, servers: [server(1)], frontend }))
+  }
+  const openRequests = async (count: number) => {
+    for (let i = 0; i < count; i++) await traffic.ask('openRequest', { port: 8080 })
+  }
+  const drain = (): { cut: number; underWay: { pid: number; count: number }[] } =>
+    JSON.parse(doomed.readFile(FILE)).drain
+  const workerWith = (wanted: number) => drain().underWay.find(({ count }) => count === wanted)?.pid
+  const kill = (pid: number | null | undefined) => doomed.inside('kill', '-9', String(pid))
+
+  await apply(1)
+  await traffic.ask('hold', { url: 'http://127.0.0.1:8080/', name: 'held' })
+  await apply(2)
+  await openRequests(3)
+  await apply(3)
+  await openRequests(2)
+  t.match(await agent.send({ verb: 'drain', seconds: 600 }), { ok: true })
+  await until(() => [1, 3, 2].every(workerWith) || null)
+
+  await t.test('but not what came to its end', async t => {
+    await traffic.ask('release')
+    t.equal(await traffic.ask('held', { name: 'held' }), 'complete')
+    await until(() => drain().underWay.length === 2 || null)
+    t.equal(drain().cut, 0)
+  })
+  await t.test('with an old worker', async t => {
+    kill(workerWith(3))
+    await until(() => drain().underWay.length === 1 || null)
+    t.equal(drain().cut, 3)
+  })
+  await t.test('with all of it, though the agent dies as well', async t => {
+    await doomed.killAgent()
+    agent = await doomed.connect()
+    kill((await agent.ask('status')).haproxy.pid)
+    const told = await until(async () => {
+      const { drain } = await agent.ask('hello')
+      return drain?.ended === true ? drain : null
+    })
+    t.equal(told.cut, 5)
+    agent.end()
+  })
+})
