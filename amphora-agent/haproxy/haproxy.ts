@@ -156,7 +156,7 @@ export function createHaproxy(
   /** The worker that was started last; null until it is known, as after HAProxy ended or an earlier agent started it. */
   let ourWorker: number | null = null
   /** How many servers it had when it last answered. */
-  let serverCount = 0
+  let serverCount: number | null = null
 
   const command = (text: string) => sendCommand(HAPROXY_SOCKET, text)
 
@@ -203,8 +203,10 @@ export function createHaproxy(
   }
 
   /** One question for all, since each costs a connection. */
-  const look = async (withServerLimits: boolean): Promise<HaproxyLook | null> => {
-    const [rows, patience] = withServerLimits ? [SHOW_ALL, serverCount * ROW_MS] : [SHOW_PROXIES, 0]
+  const look = async (wantsServerLimits: boolean): Promise<HaproxyLook | null> => {
+    // A first look tells how many servers there are, and so how long the answer may take.
+    const withServerLimits = wantsServerLimits && serverCount !== null
+    const [rows, patience] = withServerLimits ? [SHOW_ALL, (serverCount ?? 0) * ROW_MS] : [SHOW_PROXIES, 0]
     try {
       const [info = '', stat = '', state = ''] = (
         await sendCommand(HAPROXY_SOCKET, `show info;${rows};show servers state`, ANSWER_MS + patience)

@@ -155,10 +155,11 @@ export function startMonitor({
       return null
     }
     const withServerLimits = performance.now() - serverLimitsAt >= SERVER_LIMITS_MS
+    // Also when no answer comes: the next look is a cheap one, by which HAProxy shows that it lives.
+    if (withServerLimits) serverLimitsAt = performance.now()
     const present = await haproxy.look(withServerLimits)
     if (present === null) return null
     const now = performance.now()
-    if (withServerLimits) serverLimitsAt = now
     // Its worker serves, whatever the master says, which is busy during a reload.
     answeredAt = now
     silence = null
