@@ -15,7 +15,7 @@ export type LockOut = {
   secondsLeft: (login: Login) => number
   /** The user who has logged in like this before, and whose password was not guessed at since; undefined when there is none. */
   userOf: (login: Login) => string | undefined
-  /** Whether logins have failed where it comes from, within the longest pause, and it is none of a user who is known there. */
+  /** Whether as many logins have failed where it comes from, each within the longest pause of the one before, and it is none of a user who is known there. */
   isSuspect: (login: Login) => boolean
   failed: (login: Login) => void
   succeeded: (login: Login, userId: string) => void
@@ -35,8 +35,8 @@ const MOST_ENTRIES = 20_000
  */
 export function createLockOut({ attempts, mostSeconds, now }: LockOutOptions): LockOut {
   const entries = new Map<string, Entry>()
-  // When logins failed last, the latest at the end.
-  const failedSites = new Map<string, number>()
+  // The latest at the end.
+  const failedSites = new Map<string, { failures: number; at: number }>()
   const keyOf = ({ account, source }: Login) => `${source} ${account}`
   const put = (login: Login, entry: Entry) => putLast(entries, keyOf(login), entry)
   const userOf = (login: Login) => entries.get(keyOf(login))?.userId
@@ -44,11 +44,13 @@ export function createLockOut({ attempts, mostSeconds, now }: LockOutOptions): L
     secondsLeft: login => Math.max(0, ((entries.get(keyOf(login))?.until ?? 0) - now()) / 1000),
     userOf,
     isSuspect: login => {
-      const at = failedSites.get(siteOf(login.source))
-      return at !== undefined && now() - at < mostSeconds * 1000 && userOf(login) === undefined
+      const { failures, at } = failedSites.get(siteOf(login.source)) ?? { failures: 0, at: 0 }
+      return failures >= attempts && now() - at < mostSeconds * 1000 && userOf(login) === undefined
     },
     failed: login => {
-      putLast(failedSites, siteOf(login.source), now())
+      const site = failedSites.get(siteOf(login.source))
+      const isRecent = site !== undefined && now() - site.at < mostSeconds * 1000
+      putLast(failedSites, siteOf(login.source), { failures: (isRecent ? site.failures : 0) + 1, at: now() })
       const before = entries.get(keyOf(login))
       // Whoever leaves off for as long as the longest pause begins anew.
       const isOld = before !== undefined && before.failures > 0 && now() - before.until > mostSeconds * 1000

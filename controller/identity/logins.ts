@@ -42,8 +42,7 @@ const MOST_WAITING_PER_LANE = 32
 export function createLogins(options: LoginOptions, now: () => number = () => performance.now()): Logins {
   const rounds = options.password_hash_rounds
   const inMemory = Math.floor(options.password_hash_memory / hashMebibytes(rounds))
-  const suspectsAtOnce = Math.max(1, Math.min(computationsAtOnce(), Math.floor(inMemory / 2)))
-  const othersAtOnce = Math.max(1, Math.min(computationsAtOnce(), inMemory - suspectsAtOnce))
+  const othersAtOnce = Math.max(1, Math.min(computationsAtOnce(), inMemory - 1))
   const lockOut = createLockOut({
     attempts: options.lockout_failure_attempts,
     mostSeconds: options.lockout_duration,
@@ -58,7 +57,7 @@ export function createLogins(options: LoginOptions, now: () => number = () => pe
       refusal: lane =>
         new FloodError(429, 'Too many logins are waiting; try again in a few seconds.', `Logins of ${lane}`, 5),
     })
-  const [suspects, others] = [queueOf(suspectsAtOnce), queueOf(othersAtOnce)]
+  const [suspects, others] = [queueOf(1), queueOf(othersAtOnce)]
 
   const refuseLocked = (login: Login) => {
     const seconds = Math.ceil(lockOut.secondsLeft(login))

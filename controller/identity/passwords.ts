@@ -71,4 +71,5 @@ const derive: Derive = (password, salt, cost) =>
   })
 
 const deriveAside: Derive = (password, salt, cost) =>
-  computeAside({ kind: 'scrypt', password, salt, bytes: KEY_BYTES, cost: withMemory(cost) })
+  // A copy: a small buffer is a part of a larger one with the secrets of others, which would come along.
+  computeAside({ kind: 'scrypt', password, salt: new Uint8Array(salt), bytes: KEY_BYTES, cost: withMemory(cost) })
