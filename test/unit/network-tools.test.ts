@@ -15,6 +15,12 @@ t.test('a program that is not there is told', async t => {
   await t.rejects(runTool(['no-such-program'], ''), { message: /^no-such-program could not be started: .*ENOENT/ })
 })
 
+t.test('what cannot be started because it is too long takes nothing else along', async t => {
+  const other = runTool(['sleep', '0.2'], '')
+  await t.rejects(runTool(['true', 'x'.repeat(3_000_000)], ''), { message: /^true could not be started: .*E2BIG/ })
+  t.equal(await other, '')
+})
+
 t.test('a program that does not end is ended', async t => {
   const result = await runInThread({ words: ['sleep', '600'], input: '', limitMs: 50 })
   t.match(result, { kind: 'ended', code: null, signal: 'SIGKILL' })

@@ -14,7 +14,9 @@ export const ip = (args: readonly string[], input = ''): Promise<string> => runT
 
 /** The same for another program of the kernel's network. @param words the program and its arguments */
 export async function runTool(words: readonly [string, ...string[]], input: string): Promise<string> {
-  const result = await runInThread({ words, input, limitMs: TIME_LIMIT_MS })
+  const result = await runInThread({ words, input, limitMs: TIME_LIMIT_MS }).catch(
+    ({ message }: Error) => ({ kind: 'failed', reason: message }) as const,
+  )
   if (result.kind === 'failed') throw new IpCommandError(`${words[0]} could not be started: ${result.reason}`)
   const { code, signal, output, complaints } = result
   if (code === 0) return output

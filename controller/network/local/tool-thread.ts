@@ -18,21 +18,28 @@ function program(): void {
   const run = ({ words, input, limitMs }: Errand, tell: (result: Result) => void) => {
     const [name, ...args] = words
     const child = spawn(name, args, { timeout: limitMs, killSignal: 'SIGKILL' })
+    child.on('error', error => tell({ kind: 'failed', reason: error.message }))
+    // Without open files for its pipes it has none: the error says so.
+    if (child.stdin === null || child.stdout === null || child.stderr === null) return
     const output: Buffer[] = []
     const complaints: Buffer[] = []
     child.stdout.on('data', chunk => output.push(chunk))
     child.stderr.on('data', chunk => complaints.push(chunk))
     child.stdin.on('error', () => undefined)
     child.stdin.end(input)
-    child.on('error', error => tell({ kind: 'failed', reason: error.message }))
     child.on('close', (code, signal) => {
       const text = (chunks: Buffer[]) => Buffer.concat(chunks).toString()
       tell({ kind: 'ended', code, signal, output: text(output), complaints: text(complaints) })
     })
   }
-  parentPort?.on('message', ({ number, errand }: Sent) =>
-    run(errand, result => parentPort.postMessage({ number, result } satisfies Received)),
-  )
+  parentPort?.on('message', ({ number, errand }: Sent) => {
+    const tell = (result: Result) => parentPort.postMessage({ number, result } satisfies Received)
+    try {
+      run(errand, tell)
+    } catch (error) {
+      tell({ kind: 'failed', reason: error instanceof Error ? error.message : String(error) })
+    }
+  })
 }
 
 type Waiting = { resolve: (result: Result) => void; reject: (error: Error) => void }
