@@ -9,8 +9,8 @@ const AT_ONCE = 8
 const AT_ONCE_PER_LANE = 2
 /** Others meet one request of a project at the event loop and at the database, however many it sends. */
 const AT_ONCE_IN_COMPANY = 1
-/** Where processors are short, whoever sends more than is answered has a third of its turns. */
-const RESTS_PER_TURN = 2
+/** Where processors are short, whoever sends more than is answered has half of its turns. */
+const RESTS_PER_TURN = 1
 const LONGEST_REST_MS = 1000
 const MOST_WAITING = 2048
 const MOST_WAITING_PER_LANE = 256

@@ -49,11 +49,10 @@ export function createFairQueue(options: FairQueueOptions): FairQueue {
     latest = { name, at: now() }
   }
 
-  const hasRoom = (name: string, lane: Lane): boolean => {
-    if (lane.isResting) return false
-    const other = latest.name === name ? previous : latest
-    return lane.running < (now() - other.at < COMPANY_MS ? atOnceInCompany : atOncePerLane)
-  }
+  const isInCompany = (name: string): boolean => now() - (latest.name === name ? previous : latest).at < COMPANY_MS
+
+  const hasRoom = (name: string, lane: Lane): boolean =>
+    !lane.isResting && lane.running < (isInCompany(name) ? atOnceInCompany : atOncePerLane)
 
   const leave = (name: string, lane: Lane): (() => void) => {
     let hasLeft = false
@@ -63,23 +62,24 @@ export function createFairQueue(options: FairQueueOptions): FairQueue {
       hasLeft = true
       running--
       lane.running--
-      if (lane.size > 0) rest(lane, restMilliseconds(now() - since))
+      if (lane.size > 0) rest(name, lane, restMilliseconds(now() - since))
       forgetIfEmpty(name, lane)
       letIn()
     }
   }
 
-  const rest = (lane: Lane, milliseconds: number) => {
+  const rest = (name: string, lane: Lane, milliseconds: number) => {
     if (milliseconds <= 0 || lane.isResting) return
     lane.isResting = true
     setTimeout(() => {
       lane.isResting = false
+      forgetIfEmpty(name, lane)
       letIn()
     }, milliseconds)
   }
 
   const forgetIfEmpty = (name: string, lane: Lane) => {
-    if (lane.running === 0 && lane.size === 0) lanes.delete(name)
+    if (lane.running === 0 && lane.size === 0 && !lane.isResting) lanes.delete(name)
   }
 
   const letIn = () => {

@@ -62,13 +62,16 @@ t.test('shares of machines', async t => {
       await expectSettled(t, scene, providerOf(db, scene.world.enter()))
       return scene
     }
-    const repaired = [await settledOf(hostile), await settledOf(neighbour)]
+    const changed = await settledOf(hostile)
+    const repaired = [await settledOf(hostile), await settledOf(neighbour), changed]
     const wishes = [await begin(), await begin(), await begin()]
     const fresh = await createScene(db, { project_id: neighbour })
     await expectSettled(t, fresh, providerOf(db, { ...fresh.world.enter(), turns }))
     for (const scene of repaired) {
       scene.world.stopMachine((await scene.amphoraIds())[0]!)
       await db('load_balancer').where({ id: scene.id }).update({ recheck_at: db.fn.now() })
+      // A change that waits for the machine makes no wish of the repair.
+      if (scene === changed) await scene.change()
       await expectSettled(t, scene, providerOf(db, { ...scene.world.enter(), turns }))
     }
     t.equal(begun, 1, 'one after the other')

@@ -290,13 +290,19 @@ export async function carryOut(acting: Acting, step: Step): Promise<void> {
       return run({ ...acting, held }, step)
     })
   }
-  await (takesTurns ? parts.turns.take({ projectId: tree.projectId, isRepair: isRepair(tree, seen) }, act) : act())
+  await (takesTurns
+    ? parts.turns.take({ projectId: tree.projectId, isRepair: isRepair(tree, seen, amphora) }, act)
+    : act())
   log.debug('step done')
 }
 
-/** Nobody of the project asked for it: something has died, or is to be replaced. */
-const isRepair = ({ generation, appliedGeneration }: LoadBalancerTree, { amphorae }: Observed): boolean =>
-  generation <= appliedGeneration || amphorae.some(({ replacing }) => replacing)
+/** Something has died, or is to be replaced. That a change waits for it makes no wish of it. */
+function isRepair(tree: LoadBalancerTree, { amphorae }: Observed, amphoraId: string | undefined): boolean {
+  const { generation, appliedGeneration, change } = tree
+  if (generation <= appliedGeneration || amphorae.some(({ replacing }) => replacing)) return true
+  const ran = amphorae.some(({ id, machine }) => id === amphoraId && machine === 'running')
+  return appliedGeneration > 0 && change !== 'delete' && !ran
+}
 
 /** The table pairs every kind with the executor of its own steps, which TypeScript cannot follow through a union. */
 function executorOf(kind: Kind): Executor<Kind> {
