@@ -1,4 +1,4 @@
-import { readFileSync } from 'node:fs'
+import { existsSync, readFileSync } from 'node:fs'
 import t from 'tap'
 import { createFairQueue } from '../../controller/process/fair-queue.js'
 import { waitedPercent } from '../../controller/process/pressure.js'
@@ -6,7 +6,8 @@ import { waitedPercent } from '../../controller/process/pressure.js'
 t.test('the share of time in which something waits for a processor is read from the kernel', t => {
   t.equal(waitedPercent('some avg10=93.68 avg60=60.97 avg300=73.93 total=3704192298\nfull avg10=0.00'), 93.68)
   t.equal(waitedPercent(''), 0, 'a kernel without such an account')
-  t.match(readFileSync('/proc/pressure/cpu', 'utf8'), /^some avg10=\d+\.\d\d /)
+  const file = '/proc/pressure/cpu'
+  if (existsSync(file)) t.match(readFileSync(file, 'utf8'), /^some avg10=\d+\.\d\d /)
   t.end()
 })
 

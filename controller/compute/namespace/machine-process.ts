@@ -1,5 +1,5 @@
 import { spawn } from 'node:child_process'
-import { closeSync, existsSync, openSync, readFileSync } from 'node:fs'
+import { closeSync, existsSync, lstatSync, openSync, readFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import type { Readable, Writable } from 'node:stream'
 import { setTimeout as wait } from 'node:timers/promises'
@@ -115,10 +115,13 @@ async function lineOf(stream: Readable): Promise<string> {
 export async function sshdListens(holder: number): Promise<boolean> {
   const file = `/proc/${holder}/root${SSHD_PID_FILE}`
   for (const until = performance.now() + SSHD_LIMIT_MS; performance.now() < until; await wait(10)) {
-    if (existsSync(file)) return true
+    if (isFile(file)) return true
   }
   return false
 }
+
+/** Follows no link: the machine may have made it. */
+const isFile = (path: string): boolean => lstatSync(path, { throwIfNoEntry: false })?.isFile() ?? false
 
 /** Ends a machine and everything in it at once, as a power cut does. @throws MachineError when it will not end */
 export async function endMachine(directory: MachineDirectory): Promise<void> {

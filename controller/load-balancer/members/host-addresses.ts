@@ -1,3 +1,4 @@
+import { setTimeout as wait } from 'node:timers/promises'
 import { computeAside } from '../../process/aside.js'
 
 /** This machine's addresses, and whether each is that on the public network. */
@@ -10,13 +11,14 @@ const PUBLIC_LEG = /^kr[0-9a-f]+-pub$/
 const FRESH_MS = 1000
 /** What is older is not used. */
 const MOST_AGE_MS = 60_000
+/** As a rule the kernel tells at once. */
+const PATIENCE_MS = 200
 
 let known: { addresses: HostAddresses; at: number } = { addresses: new Map(), at: Number.NEGATIVE_INFINITY }
 let reading: Promise<HostAddresses> | null = null
 
 /**
- * As a rule as they were within the last second. The kernel may take its time to tell: whoever asks then gets those of before, which are a minute old at
- * most.
+ * As they were within the last second. When the kernel takes its time to tell, whoever asks gets those of before, which are a minute old at most, or waits.
  */
 export async function hostAddresses(): Promise<HostAddresses> {
   const age = performance.now() - known.at
@@ -25,8 +27,7 @@ export async function hostAddresses(): Promise<HostAddresses> {
     reading = null
   })
   if (age > MOST_AGE_MS) return reading
-  reading.catch(() => undefined)
-  return known.addresses
+  return Promise.race([reading, wait(PATIENCE_MS, known.addresses, { ref: false })])
 }
 
 async function read(): Promise<HostAddresses> {
