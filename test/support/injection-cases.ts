@@ -1,3 +1,4 @@
+import { mayBeGivenUp } from '../../controller/load-balancer/regular-expression.js'
 import type { Json } from './load-balancer-api.js'
 import { SUBNET } from './load-balancer-api.js'
 import { IPV6_SUBNET, REF } from './load-balancer-options.js'
@@ -143,6 +144,8 @@ function ruleValues(): InjectionCase[] {
     })
   const expression = (type: string) =>
     plain(type, 'REGEX', {
+      // an expression that may be too laborious has a second ACL
+      harmless: text => (mayBeGivenUp(text) ? 'qqharmlessqq.*.*.*' : 'qqharmlessqq'),
       takes: EXPRESSION_TAKES,
       refuses: EXPRESSION_REFUSES,
       frames: [same, text => text.replaceAll(/[^\w/]/g, '\\$&')],
