@@ -63,7 +63,7 @@ type Idle = { thread: Worker; end: NodeJS.Timeout }
 const idle: Idle[] = []
 
 /**
- * Computes on a thread that gives way to requests, this process's and everybody's. It cannot be interrupted. As many are computed at once as are
+ * Computes on a thread that gives way to requests: to everybody's where they are in one scheduling group. It cannot be interrupted. As many are computed at once as are
  * asked for; the caller has the limit.
  * @throws Error of node:crypto
  */
