@@ -1,4 +1,5 @@
 import fc from 'fast-check'
+import { mayBeGivenUp } from '../../controller/load-balancer/regular-expression.js'
 import type {
   HealthMonitorNode,
   L7PolicyNode,
@@ -38,50 +39,51 @@ export const nastyToken = (): fc.Arbitrary<string> =>
 
 export type StringField = {
   name: string
-  harmless: string
+  /** A text without any meaning of its own that leads to the same structure as the given one. */
+  harmless: (text: string) => string
   /** A load balancer that has the text in this field. */
   treeWith: (text: string) => LoadBalancerTree
 }
 
 /** Every text of a tree that a tenant or a database row brings. */
 export const stringFields: StringField[] = [
-  { name: 'load balancer name', harmless: 'x', treeWith: name => someTree({ tree: { name } }) },
-  { name: 'load balancer id', harmless: 'x', treeWith: id => someTree({ tree: { id } }) },
-  { name: 'project_id', harmless: 'x', treeWith: projectId => someTree({ tree: { projectId } }) },
-  { name: 'vip_address', harmless: '203.0.113.9', treeWith: vip => someTree({ vip }) },
-  { name: 'listener id', harmless: 'x', treeWith: listenerId => someTree({ listenerId }) },
-  { name: 'pool id', harmless: 'x', treeWith: poolId => someTree({ poolId }) },
-  { name: 'member id', harmless: 'x', treeWith: id => someTree({ member: { id } }) },
-  { name: 'member address', harmless: '192.0.2.9', treeWith: text => someTree({ member: { address: text } }) },
-  { name: 'monitor_address', harmless: '192.0.2.9', treeWith: text => someTree({ member: { monitorAddress: text } }) },
-  { name: 'http_method', harmless: 'GET', treeWith: httpMethod => someTree({ monitor: { httpMethod } }) },
-  { name: 'url_path', harmless: '/', treeWith: urlPath => someTree({ monitor: { urlPath } }) },
-  { name: 'expected_codes', harmless: '200', treeWith: expectedCodes => someTree({ monitor: { expectedCodes } }) },
-  { name: 'domain_name', harmless: 'x', treeWith: domainName => someTree({ monitor: { domainName } }) },
-  { name: 'name of an inserted header', harmless: 'x', treeWith: text => someTree({ headers: { [text]: 'true' } }) },
-  { name: 'allowed_cidrs', harmless: '192.0.2.0/24', treeWith: text => someTree({ listener: { allowedCidrs: [text] } }) },
-  { name: 'additional VIP', harmless: '203.0.113.11', treeWith: text => someTree({ additionalVip: text }) },
-  { name: 'cookie_name of a cookie of ours', harmless: 'x', treeWith: cookieName => persistent({ type: 'HTTP_COOKIE', cookieName }) },
-  { name: "cookie_name of the application's", harmless: 'x', treeWith: cookieName => persistent({ type: 'APP_COOKIE', cookieName }) },
-  { name: 'domain_name, by TLS', harmless: 'x', treeWith: domainName => someTree({ monitor: { type: 'HTTPS', domainName } }) },
-  { name: 'address that is pinged', harmless: '192.0.2.9', treeWith: text => pinged({ monitorAddress: text }) },
-  { name: 'id of a member that is pinged', harmless: 'x', treeWith: id => pinged({ id }) },
+  { name: 'load balancer name', harmless: () => 'x', treeWith: name => someTree({ tree: { name } }) },
+  { name: 'load balancer id', harmless: () => 'x', treeWith: id => someTree({ tree: { id } }) },
+  { name: 'project_id', harmless: () => 'x', treeWith: projectId => someTree({ tree: { projectId } }) },
+  { name: 'vip_address', harmless: () => '203.0.113.9', treeWith: vip => someTree({ vip }) },
+  { name: 'listener id', harmless: () => 'x', treeWith: listenerId => someTree({ listenerId }) },
+  { name: 'pool id', harmless: () => 'x', treeWith: poolId => someTree({ poolId }) },
+  { name: 'member id', harmless: () => 'x', treeWith: id => someTree({ member: { id } }) },
+  { name: 'member address', harmless: () => '192.0.2.9', treeWith: text => someTree({ member: { address: text } }) },
+  { name: 'monitor_address', harmless: () => '192.0.2.9', treeWith: text => someTree({ member: { monitorAddress: text } }) },
+  { name: 'http_method', harmless: () => 'GET', treeWith: httpMethod => someTree({ monitor: { httpMethod } }) },
+  { name: 'url_path', harmless: () => '/', treeWith: urlPath => someTree({ monitor: { urlPath } }) },
+  { name: 'expected_codes', harmless: () => '200', treeWith: expectedCodes => someTree({ monitor: { expectedCodes } }) },
+  { name: 'domain_name', harmless: () => 'x', treeWith: domainName => someTree({ monitor: { domainName } }) },
+  { name: 'name of an inserted header', harmless: () => 'x', treeWith: text => someTree({ headers: { [text]: 'true' } }) },
+  { name: 'allowed_cidrs', harmless: () => '192.0.2.0/24', treeWith: text => someTree({ listener: { allowedCidrs: [text] } }) },
+  { name: 'additional VIP', harmless: () => '203.0.113.11', treeWith: text => someTree({ additionalVip: text }) },
+  { name: 'cookie_name of a cookie of ours', harmless: () => 'x', treeWith: cookieName => persistent({ type: 'HTTP_COOKIE', cookieName }) },
+  { name: "cookie_name of the application's", harmless: () => 'x', treeWith: cookieName => persistent({ type: 'APP_COOKIE', cookieName }) },
+  { name: 'domain_name, by TLS', harmless: () => 'x', treeWith: domainName => someTree({ monitor: { type: 'HTTPS', domainName } }) },
+  { name: 'address that is pinged', harmless: () => '192.0.2.9', treeWith: text => pinged({ monitorAddress: text }) },
+  { name: 'id of a member that is pinged', harmless: () => 'x', treeWith: id => pinged({ id }) },
   ...l7Fields(),
-  { name: 'value of an inserted header', harmless: 'x', treeWith: text => someTree({ headers: { 'X-Forwarded-For': text } }) },
+  { name: 'value of an inserted header', harmless: () => 'x', treeWith: text => someTree({ headers: { 'X-Forwarded-For': text } }) },
 ]
 
 /** Every text of a policy and of a rule, the value once for each way in which it is written. */
 function l7Fields(): StringField[] {
-  const rules: [name: string, field: 'id' | 'key' | 'value', harmless: string, rule: Partial<L7RuleNode>][] = [
-    ['l7 rule id', 'id', 'x', {}],
-    ['name of a header', 'key', 'x', { type: 'HEADER' }],
-    ['name of a cookie', 'key', 'x', { type: 'COOKIE' }],
-    ['regular expression', 'value', 'x', { compareType: 'REGEX' }],
-    ['host name', 'value', 'x', { type: 'HOST_NAME', compareType: 'EQUAL_TO' }],
-    ['path', 'value', 'x', { compareType: 'CONTAINS' }],
-    ['file type', 'value', 'x', { type: 'FILE_TYPE', compareType: 'EQUAL_TO' }],
-    ['header', 'value', 'x', { type: 'HEADER', compareType: 'ENDS_WITH', key: 'x' }],
-    ['cookie', 'value', 'x', { type: 'COOKIE', key: 'x' }],
+  const rules: [name: string, field: 'id' | 'key' | 'value', rule: Partial<L7RuleNode>][] = [
+    ['l7 rule id', 'id', {}],
+    ['name of a header', 'key', { type: 'HEADER' }],
+    ['name of a cookie', 'key', { type: 'COOKIE' }],
+    ['regular expression', 'value', { compareType: 'REGEX' }],
+    ['host name', 'value', { type: 'HOST_NAME', compareType: 'EQUAL_TO' }],
+    ['path', 'value', { compareType: 'CONTAINS' }],
+    ['file type', 'value', { type: 'FILE_TYPE', compareType: 'EQUAL_TO' }],
+    ['header', 'value', { type: 'HEADER', compareType: 'ENDS_WITH', key: 'x' }],
+    ['cookie', 'value', { type: 'COOKIE', key: 'x' }],
   ]
   const url = 'https://example.org/'
   const redirects: [name: string, redirect: (text: string) => Partial<L7PolicyNode>][] = [
@@ -91,14 +93,15 @@ function l7Fields(): StringField[] {
     ['redirect_prefix, path', path => ({ action: 'REDIRECT_PREFIX', redirectPrefix: url + path })],
   ]
   return [
-    ...rules.map(([name, field, harmless, rule]) => ({
+    ...rules.map(([name, field, rule]) => ({
       name: field === 'value' ? `value of an l7 rule, ${name}` : name,
-      harmless,
+      // an expression that may be too laborious has a second ACL
+      harmless: (text: string) => (rule.compareType === 'REGEX' && mayBeGivenUp(text) ? 'x.*.*.*' : 'x'),
       treeWith: (text: string) => someTree({ policy: { rules: [aRule(1, { ...rule, [field]: text }), aRule(2)] } }),
     })),
     ...redirects.map(([name, redirect]) => ({
       name,
-      harmless: url,
+      harmless: () => url,
       treeWith: (text: string) => someTree({ policy: { ...redirect(text), rules: [aRule(1)] } }),
     })),
   ]
