@@ -17,7 +17,7 @@ import {
   removeLeftovers,
 } from '../network/configure.js'
 import { guard } from '../network/guard.js'
-import type { InterfacePlan } from '../network/plan-interfaces.js'
+import { type InterfacePlan, NO_CHANGE } from '../network/plan-interfaces.js'
 import type { Desired } from '../protocol/desired.js'
 import type { AgentError, ApplyResult } from '../protocol/messages.js'
 import type { Staged, Store } from './store.js'
@@ -110,7 +110,9 @@ async function prepare(
   const headStart = onlyHaproxy ? await startAhead(parts, before.haproxy, desired.haproxy) : null
   try {
     const named = async () => nameCards(await planWithCards(desired, before), desired, before, log)
-    const [network] = await Promise.all([named(), refuseHaproxy(staged)])
+    // What the network has lost meanwhile is for the comparing loop: to look, one waits for whoever just changes a network, somewhere on the host.
+    const leavesNetwork = onlyHaproxy && before.sha256 !== desired.sha256
+    const [network] = await Promise.all([leavesNetwork ? NO_CHANGE : named(), refuseHaproxy(staged)])
     if (!onlyHaproxy) await refuseKeepalived(staged)
     return { network, headStart }
   } catch (error) {

@@ -22,6 +22,8 @@ export type InterfacePlan = {
   announce: string[]
 }
 
+export const NO_CHANGE: InterfacePlan = { renames: [], links: [], additions: [], removals: [], announce: [] }
+
 /** Routing tables of VIPs: one each, from here on. */
 const FIRST_TABLE = 100
 const LAST_TABLE = 299
