@@ -72,6 +72,13 @@ const WEIGHT = {
   2: { file: 'cpu.weight', unit: 100, most: 10_000 },
 } as const
 
+/**
+ * All machines together weigh as much as this many groups beside theirs (services, sessions); where processes have no groups, as much as a busy one on each
+ * processor. They carry the traffic. And they work in short bursts, to which the kernel gives less than their weight: beside a busy API, machines that
+ * weighed one group got a twentieth of two processors instead of half.
+ */
+const GROUPS_OUTWEIGHED = 4
+
 /** Kernels without swap accounting do not have these. */
 const OPTIONAL = ['memory.memsw.limit_in_bytes', 'memory.swap.max']
 
@@ -207,8 +214,7 @@ function makeGroup({ path, version }: Hierarchy, controller: Controller['name'],
   if (version === 2) for (const parent of [path, top, project]) delegate(parent, controller)
   if (controller === 'cpu') {
     const { file, unit, most } = WEIGHT[version]
-    // All machines together weigh as much as the groups beside theirs; where processes have no groups, as much as a busy one on each processor.
-    const weight = isUngrouped(version) ? Math.min(most, unit * availableParallelism()) : unit
+    const weight = isUngrouped(version) ? Math.min(most, unit * availableParallelism()) : unit * GROUPS_OUTWEIGHED
     writeFileSync(join(top, file), `${weight}`)
   }
   return group
