@@ -135,25 +135,32 @@ t.test('a wanted address', async t => {
 })
 
 t.test('allocation stays flat while a subnet fills', { timeout: 60_000 }, async t => {
-  const { id, subnets } = await makeNetwork(['10.4.0.0/16'])
   // What the planner knows of the table must be what the ANALYZE below saw, not what a vacuum beside it saw before.
   await db.raw('ALTER TABLE fixed_ip SET (autovacuum_enabled = off)')
-  const [port] = await db('port')
-    .insert({ network_id: id, project_id: 'owner', mac_address: 'fa:16:3e:00:00:01' })
-    .returning<{ id: string }[]>('id')
-  await db.raw(
-    `INSERT INTO fixed_ip (subnet_id, address, port_id)
-     SELECT ?, '10.4.0.2'::inet + n, ? FROM generate_series(0, 60000) n`,
-    [subnets[0]!, port!.id],
-  )
-  await db.raw('ANALYZE fixed_ip')
-  const plans = await inTransaction(db, async trx => {
-    for (let i = 0; i < 50; i++) await allocateAddress(trx, subnets[0]!, port!.id, 64)
-    return trx.raw('SELECT seq_tup_read, idx_tup_fetch FROM pg_stat_xact_user_tables WHERE relname = ?', ['fixed_ip'])
-  })
-  t.comment(JSON.stringify(plans.rows))
-  t.equal(plans.rows[0].seq_tup_read, 0, 'the table is never scanned')
-  t.ok(plans.rows[0].idx_tup_fetch < 50 * 200, `${plans.rows[0].idx_tup_fetch} rows were looked at for 50 addresses`)
+  const fills = [
+    { cidr: '10.4.0.0/16', first: '10.4.0.2', about: 'where an address at random is free mostly', freeOneIn: 12 },
+    { cidr: '10.5.0.0/16', first: '10.5.0.2', about: 'where the gaps have to be searched', freeOneIn: 80 },
+  ]
+  for (const { cidr, first, about, freeOneIn } of fills) {
+    const { id, subnets } = await makeNetwork([cidr])
+    const [port] = await db('port')
+      .insert({ network_id: id, project_id: 'owner', mac_address: 'fa:16:3e:00:00:01' })
+      .returning<{ id: string }[]>('id')
+    // Free ones lie everywhere, as they do when addresses are given at random.
+    await db.raw(
+      `INSERT INTO fixed_ip (subnet_id, address, port_id)
+       SELECT ?, ?::inet + n, ? FROM generate_series(0, 65532) n WHERE n % ? <> 0`,
+      [subnets[0]!, first, port!.id, freeOneIn],
+    )
+    await db.raw('ANALYZE fixed_ip')
+    const plans = await inTransaction(db, async trx => {
+      for (let i = 0; i < 50; i++) await allocateAddress(trx, subnets[0]!, port!.id, 64)
+      return trx.raw('SELECT seq_tup_read, idx_tup_fetch FROM pg_stat_xact_user_tables WHERE relname = ?', ['fixed_ip'])
+    })
+    const { seq_tup_read, idx_tup_fetch } = plans.rows[0]
+    t.equal(seq_tup_read, 0, `${about}: the table is never scanned`)
+    t.ok(idx_tup_fetch < 50 * 200, `${about}: ${idx_tup_fetch} rows were looked at for 50 addresses`)
+  }
 })
 
 t.test('look-ups for a caller', async t => {
