@@ -1,10 +1,12 @@
 import { FloodError } from '../http/errors.js'
 import { siteOf } from '../http/trusted-proxies.js'
+import type { Urgency } from '../process/aside.js'
 import { createFairQueue, type Place } from '../process/fair-queue.js'
 import { computationsAtOnce } from '../process/thread-pool.js'
 import { outsideTurn } from '../process/turn.js'
 import { createLockOut, type Login } from './lock-out.js'
 import { hashMebibytes, hashPassword, type Verification, verifyPassword } from './passwords.js'
+import { createPrecedence } from './precedence.js'
 
 export type LoginOptions = {
   password_hash_rounds: number
@@ -36,8 +38,8 @@ const MOST_WAITING_PER_LANE = 32
 
 /**
  * Sites that logins come from take turns, and in one site its sources, or the accounts when it is one address. A user who has logged in from there before has
- * turns of its own: a flood from behind the same address does not delay it. Where logins have failed, those of unknown users wait apart, and are computed
- * on what others leave of the processors.
+ * turns of its own: a flood from behind the same address does not delay it. On half of the processors they go before everything else: what is long for one login
+ * is then not longer for what others do. Where logins have failed, those of unknown users wait apart, and are computed on what others leave of the processors.
  */
 export function createLogins(options: LoginOptions, now: () => number = () => performance.now()): Logins {
   const rounds = options.password_hash_rounds
@@ -58,6 +60,7 @@ export function createLogins(options: LoginOptions, now: () => number = () => pe
         new FloodError(429, 'Too many logins are waiting; try again in a few seconds.', `Logins of ${lane}`, 5),
     })
   const [suspects, others] = [queueOf(1), queueOf(othersAtOnce)]
+  const precedence = createPrecedence(Math.max(1, Math.floor(othersAtOnce / 2)))
 
   const refuseLocked = (login: Login) => {
     const seconds = Math.ceil(lockOut.secondsLeft(login))
@@ -66,14 +69,32 @@ export function createLogins(options: LoginOptions, now: () => number = () => pe
     throw new FloodError(429, message, `Failed logins of source ${login.source}`, seconds)
   }
 
-  const enter = async (login: Login): Promise<{ leave: () => void; givesWay: boolean }> => {
+  const enter = async (login: Login): Promise<{ leave: () => void; urgency: Urgency | null }> => {
     if (!lockOut.isSuspect(login)) {
-      const userId = lockOut.userOf(login)
-      const leave = await others.enter(userId === undefined ? placeOf(login) : [`user ${userId}`, ''])
-      if (!lockOut.isSuspect(login)) return { leave, givesWay: false }
-      leave()
+      const turn = await enterOthers(login)
+      if (!lockOut.isSuspect(login)) return turn
+      turn.leave()
     }
-    return { leave: await suspects.enter(placeOf(login)), givesWay: true }
+    return { leave: await suspects.enter(placeOf(login)), urgency: 'gives way' }
+  }
+
+  const enterOthers = async (login: Login): Promise<{ leave: () => void; urgency: Urgency | null }> => {
+    const userId = lockOut.userOf(login)
+    const place: Place = userId === undefined ? placeOf(login) : [`user ${userId}`, '']
+    const stay = precedence.arrive(place[0])
+    try {
+      const leave = await others.enter(place)
+      return {
+        leave: () => {
+          stay.leave()
+          leave()
+        },
+        urgency: stay.goesFirst() ? 'goes first' : null,
+      }
+    } catch (error) {
+      stay.leave()
+      throw error
+    }
   }
 
   return {
@@ -90,11 +111,11 @@ export function createLogins(options: LoginOptions, now: () => number = () => pe
     attempt: async (login, prove) => {
       refuseLocked(login)
       return outsideTurn(async () => {
-        const { leave, givesWay } = await enter(login)
+        const { leave, urgency } = await enter(login)
         try {
           // Others that waited with it may have failed meanwhile.
           refuseLocked(login)
-          const proven = await prove((password, hash) => verifyPassword(password, hash, rounds, givesWay))
+          const proven = await prove((password, hash) => verifyPassword(password, hash, rounds, urgency))
           if (proven === null) lockOut.failed(login)
           else lockOut.succeeded(login, proven.userId)
           return proven

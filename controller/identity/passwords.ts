@@ -1,5 +1,5 @@
 import { randomBytes, type ScryptOptions, scrypt, timingSafeEqual } from 'node:crypto'
-import { computeAside } from '../process/aside.js'
+import { computeAside, type Urgency } from '../process/aside.js'
 
 /** OWASP's advice for scrypt is N = 2^17, r = 8, p = 1: 128 MiB and about half a second of a core for each guess. */
 const BLOCK = { r: 8, p: 1 } as const
@@ -26,15 +26,15 @@ export type Verification = {
 /**
  * Compares a password with a stored hash. Without a hash (an unknown user) it takes as long and does not match, and under an older hash a wrong
  * password takes as long as the right one: the time of an answer does not tell which accounts exist.
- * @param givesWay whether everything else goes first where processors are short
+ * @param urgency what goes first where processors are short; null for neither this nor everything else
  */
 export async function verifyPassword(
   password: string,
   hash: string | null | undefined,
   rounds: number,
-  givesWay = false,
+  urgency: Urgency | null = null,
 ): Promise<Verification> {
-  const deriveKey = givesWay ? deriveAside : derive
+  const deriveKey = urgency === null ? derive : deriveAside(urgency)
   const [, N, r, p, salt, key] = (hash ?? decoy(rounds)).split('$')
   if (N === undefined || r === undefined || p === undefined || salt === undefined || key === undefined) {
     return { matches: false, upgraded: null }
@@ -70,6 +70,11 @@ const derive: Derive = (password, salt, cost) =>
     scrypt(password, salt, KEY_BYTES, withMemory(cost), (error, key) => (error === null ? resolve(key) : reject(error)))
   })
 
-const deriveAside: Derive = (password, salt, cost) =>
-  // A copy: a small buffer is a part of a larger one with the secrets of others, which would come along.
-  computeAside({ kind: 'scrypt', password, salt: new Uint8Array(salt), bytes: KEY_BYTES, cost: withMemory(cost) })
+const deriveAside =
+  (urgency: Urgency): Derive =>
+  (password, salt, cost) =>
+    computeAside(
+      // A copy: a small buffer is a part of a larger one with the secrets of others, which would come along.
+      { kind: 'scrypt', password, salt: new Uint8Array(salt), bytes: KEY_BYTES, cost: withMemory(cost) },
+      urgency,
+    )

@@ -24,18 +24,27 @@ type Computed = {
 
 type Answer = { value: Computed[keyof Computed] } | { error: Error }
 
+/**
+ * Linux has a priority for each thread. Where both want a processor, a thread of niceness 10 gets a tenth of what a request gets, and one of -10 nine times as much;
+ * each gets all of one that nobody else wants. Only root may go below 0: for others that is as everything else.
+ */
+const NICENESS = { 'goes first': -10, 'gives way': 10 }
+export type Urgency = keyof typeof NICENESS
+
 /** Of a thread that waits for the next computation; to start one takes 50 ms of a processor. */
 const KEPT_MS = 60_000
 
-/**
- * The program of a thread. It is passed on as text, so nothing outside it is in its reach. To Linux a priority is a thread's own: at niceness 10 it gets a
- * tenth of what a request gets where both want a processor, and all of one that nobody else wants.
- */
+/** The program of a thread. It is passed on as text, so nothing outside it is in its reach. */
 function program(): void {
-  const { parentPort } = process.getBuiltinModule('node:worker_threads')
+  const { parentPort, workerData } = process.getBuiltinModule('node:worker_threads')
   const { generateKeyPairSync, scryptSync } = process.getBuiltinModule('node:crypto')
   const { getPriority, networkInterfaces, setPriority } = process.getBuiltinModule('node:os')
-  setPriority(Math.max(10, getPriority()))
+  const niceness: number = workerData
+  try {
+    setPriority(niceness < 0 ? niceness : Math.max(niceness, getPriority()))
+  } catch {
+    // Who may not go first goes as the process does.
+  }
   const compute = (computation: Computation): Computed[keyof Computed] => {
     switch (computation.kind) {
       case 'scrypt':
@@ -60,19 +69,21 @@ function program(): void {
 type Idle = { thread: Worker; end: NodeJS.Timeout }
 
 // The one that was busy last is at the end, and is taken first: those that are not needed come to their end.
-const idle: Idle[] = []
+const idle: Record<Urgency, Idle[]> = { 'goes first': [], 'gives way': [] }
 
 /**
- * Computes on a thread that gives way to requests: to everybody's where they are in one scheduling group. It cannot be interrupted. As many are computed at once as are
+ * Computes on a thread that gives way to requests, or goes before them: everybody's where they are in one scheduling group. It cannot be interrupted. As many are computed at once as are
  * asked for; the caller has the limit.
  * @throws Error of node:crypto
  */
 export async function computeAside<Kind extends Computation['kind']>(
   computation: Extract<Computation, { kind: Kind }>,
+  urgency: Urgency = 'gives way',
 ): Promise<Computed[Kind]> {
-  const thread = takeIdle() ?? new Worker(`(${program})()`, { eval: true, execArgv: [] })
+  const thread =
+    takeIdle(idle[urgency]) ?? new Worker(`(${program})()`, { eval: true, execArgv: [], workerData: NICENESS[urgency] })
   const answer = await ask(thread, computation)
-  keep(thread)
+  keep(thread, idle[urgency])
   if ('error' in answer) throw answer.error
   return answer.value as Computed[Kind]
 }
@@ -88,13 +99,13 @@ function ask(thread: Worker, computation: Computation): Promise<Answer> {
   })
 }
 
-function takeIdle(): Worker | undefined {
+function takeIdle(idle: Idle[]): Worker | undefined {
   const last = idle.pop()
   clearTimeout(last?.end)
   return last?.thread
 }
 
-function keep(thread: Worker): void {
+function keep(thread: Worker, idle: Idle[]): void {
   const forget = () => {
     const at = idle.indexOf(one)
     if (at !== -1) idle.splice(at, 1)
