@@ -13,6 +13,7 @@ import { benchManagementLink } from './management-link.js'
 import { benchRandomChanges } from './random-changes.js'
 import { benchRendered } from './rendered.js'
 import { benchRendering } from './rendering.js'
+import { benchRepairBeside } from './repair-beside.js'
 import { benchWorstTenant } from './worst-tenant.js'
 
 /** Sections of docs/benchmarks.md, by the words that choose them on the command line. */
@@ -74,6 +75,10 @@ const SECTIONS: Readonly<Record<string, { title: string; parts: (root: string) =
   'worst-tenant': {
     title: 'One account beside the worst',
     parts: async root => [await benchWorstTenant(root)],
+  },
+  'repair-beside': {
+    title: 'A repair beside a tenant that has taken all it can get',
+    parts: async root => [await benchRepairBeside(root)],
   },
 }
 
