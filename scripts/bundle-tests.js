@@ -6,7 +6,7 @@ import { packagesInside } from './build.js'
 const root = dirname(dirname(fileURLToPath(import.meta.url)))
 
 /**
- * Makes one program of each test file and of all that it imports from the sources. A test process starts with it in half
+ * Makes a program of each test file; what it imports from the sources is in chunks that all share. A test process starts with them in half
  * the time that it takes to load the sources one by one.
  * @param files relative to the root
  * @param directory of the run, with a link to node_modules
@@ -19,7 +19,7 @@ export async function bundleTests(files, directory) {
     entryPoints: files.map(file => join(root, file)),
     ...{ outdir: programs, outbase: root, outExtension: { '.js': '.mjs' }, logLevel: 'silent' },
     ...{ bundle: true, platform: 'node', target: 'node20', format: 'esm', ...packagesInside() },
-    ...{ sourcemap: 'linked', sourcesContent: false },
+    ...{ splitting: true, chunkNames: 'chunk-[hash]', sourcemap: 'linked', sourcesContent: false },
     define: Object.fromEntries(PLACES.map(place => [`import.meta.${place}`, nameOf(place)])),
     plugins: [{ name: 'places', setup: keepPlaces }],
   })
