@@ -1,7 +1,7 @@
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { basename, dirname, join, relative } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
-import { packagesInside } from './build.js'
+import { packagesOutside } from './build.js'
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)))
 
@@ -18,12 +18,19 @@ export async function bundleTests(files, directory) {
   await build({
     entryPoints: files.map(file => join(root, file)),
     ...{ outdir: programs, outbase: root, outExtension: { '.js': '.mjs' }, logLevel: 'silent' },
-    ...{ bundle: true, platform: 'node', target: 'node20', format: 'esm', ...packagesInside() },
+    ...{ bundle: true, platform: 'node', target: 'node20', format: 'esm', ...packages() },
     ...{ splitting: true, chunkNames: 'chunk-[hash]', sourcemap: 'linked', sourcesContent: false },
     define: Object.fromEntries(PLACES.map(place => [`import.meta.${place}`, nameOf(place)])),
     plugins: [{ name: 'places', setup: keepPlaces }],
   })
   return files.map(file => ({ file, program: join(programs, file.replace(/\.ts$/, '.mjs')) }))
+}
+
+/** Those of the tests stay outside: tap is one for all, and the others are used by few. */
+function packages() {
+  const { external, banner } = packagesOutside()
+  const { dependencies, devDependencies } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'))
+  return { external: [...external, ...Object.keys({ ...dependencies, ...devDependencies })], banner }
 }
 
 /** What t.testdir() of the run's programs has made and not removed: tap names it after the whole path of the program. */

@@ -1,9 +1,6 @@
-import { createRequire } from 'node:module'
-import type { Knex } from 'knex'
+import createKnex, { type Knex } from 'knex'
 import pg from 'pg'
 import type { Logger } from '../log/log.js'
-
-const knex = createRequire(import.meta.url)('knex') as typeof import('knex').default
 
 // Generations, fences and counters are bigint columns; all stay far below 2^53, so plain numbers are exact.
 pg.types.setTypeParser(pg.types.builtins.INT8, Number)
@@ -22,7 +19,7 @@ export type ConnectionOptions = {
 
 /** A pool of connections for one service's role; the role's search_path is that service's schema. */
 export function connect({ url, applicationName, poolSize = 10, log }: ConnectionOptions): Database {
-  return knex({
+  return createKnex({
     client: 'pg',
     connection: {
       connectionString: url,
