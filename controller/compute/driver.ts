@@ -32,7 +32,13 @@ export type Inspection = {
   finding: string
 }
 
-export type Machine = { amphoraId: string; computeId: string; state: 'running' | 'stopped' }
+export type Machine = {
+  amphoraId: string
+  computeId: string
+  state: 'running' | 'stopped'
+  /** Tells its latest start from those before; absent while it has never run since, and from drivers that cannot tell. */
+  start?: string
+}
 
 /** What every driver here calls the one size of its machines, and the one place where it has them. */
 export const COMPUTE_FLAVOR = 'namespace'

@@ -1,5 +1,5 @@
 import { setTimeout as wait } from 'node:timers/promises'
-import type { ComputeDriver } from '../compute/driver.js'
+import type { ComputeDriver, Machine } from '../compute/driver.js'
 import type { Database } from '../database/connection.js'
 import { WAKE_CHANNEL } from '../load-balancer/wake-channel.js'
 import type { Logger } from '../log/log.js'
@@ -7,31 +7,36 @@ import type { Logger } from '../log/log.js'
 export type MachineWatch = { database: Database; compute: Pick<ComputeDriver, 'list'>; log: Logger }
 export type CardWatch = { database: Database; compute: Pick<ComputeDriver, 'brokenCards'>; log: Logger }
 
-/** What the watch knows from look to look: machines that ran when it last looked, and those whose end is not on record yet. */
-export type Watched = { running: ReadonlySet<string>; ended: ReadonlySet<string> }
+/** What the watch knows from look to look: machines as they were when it last looked, and those whose end is not on record yet. */
+export type Watched = { machines: ReadonlyMap<string, Machine>; ended: ReadonlySet<string> }
 
-export const NOTHING_WATCHED: Watched = { running: new Set(), ended: new Set() }
+export const NOTHING_WATCHED: Watched = { machines: new Map(), ended: new Set() }
 
 /**
  * Finds machines that have ended since the last look, long before their heartbeats are missed, and has their load balancers
- * looked at. At the first look every stopped machine counts as just ended. One end leads to one look, so a machine that will not
+ * looked at; also of one that has started and ended between two looks. At the first look every stopped machine counts as just ended. One end leads to one look, so a machine that will not
  * start keeps to the back-off of its load balancer.
  * @param before what the last look returned @returns what to give to the next one; the ends stay in it while the database is away
  */
 export async function watchMachines({ database, compute, log }: MachineWatch, before: Watched): Promise<Watched> {
-  const machines = await compute.list()
-  const running = new Set(machines.filter(({ state }) => state === 'running').map(({ amphoraId }) => amphoraId))
-  const known = before === NOTHING_WATCHED ? machines.map(({ amphoraId }) => amphoraId) : before.running
-  const ended = new Set([...known, ...before.ended].filter(amphoraId => !running.has(amphoraId)))
-  if (ended.size === 0) return { running, ended }
+  const machines = new Map((await compute.list()).map(machine => [machine.amphoraId, machine]))
+  const isRunning = (amphoraId: string) => machines.get(amphoraId)?.state === 'running'
+  const hasRun = ({ amphoraId, start }: Machine) => {
+    const last = before.machines.get(amphoraId)
+    return before === NOTHING_WATCHED || last?.state === 'running' || (start !== undefined && start !== last?.start)
+  }
+  const gone = [...before.machines.values()].filter(({ amphoraId }) => !machines.has(amphoraId))
+  const known = [...machines.values(), ...gone].filter(hasRun).map(({ amphoraId }) => amphoraId)
+  const ended = new Set([...known, ...before.ended].filter(amphoraId => !isRunning(amphoraId)))
+  if (ended.size === 0) return { machines, ended }
   try {
     for (const { id, amphorae } of await askForALook(database, [...ended])) {
       log.warn({ loadBalancer: id, amphorae }, 'the machine of an amphora has ended: asking for a look')
     }
-    return { running, ended: new Set() }
+    return { machines, ended: new Set() }
   } catch (error) {
     log.warn({ err: error }, 'ended machines could not be recorded; it is tried again')
-    return { running, ended }
+    return { machines, ended }
   }
 }
 

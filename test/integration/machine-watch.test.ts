@@ -21,8 +21,13 @@ t.test('the watch over machines', async t => {
   t.teardown(testDatabase.drop)
   const db = testDatabase.of('load_balancer')
   const machines = new Map<string, Machine['state']>()
+  const starts = new Map<string, string>()
   const compute = {
-    list: async () => [...machines].map(([amphoraId, state]): Machine => ({ amphoraId, computeId: '', state })),
+    list: async () =>
+      [...machines].map(([amphoraId, state]): Machine => {
+        const start = starts.get(amphoraId)
+        return { amphoraId, computeId: '', state, ...(start === undefined ? {} : { start }) }
+      }),
   }
   const watch = (before: Watched, database: Database = db) => watchMachines({ database, compute, log }, before)
 
@@ -68,6 +73,24 @@ t.test('the watch over machines', async t => {
       await recheckOf(ends.id),
       'the end of the machine that followed is told again, also when nothing is left of it',
     )
+  })
+
+  await t.test('a machine that starts and ends between two looks is told, once', async t => {
+    const { id, amphora } = await settled()
+    starts.set(amphora, 'first')
+    const first = await watch(NOTHING_WATCHED)
+    machines.set(amphora, 'stopped')
+    const second = await watch(first)
+    await forget(id)
+    starts.delete(amphora)
+    const third = await watch(second)
+    t.equal(await recheckOf(id), null, 'one that is being made has not run yet')
+    starts.set(amphora, 'second')
+    const fourth = await watch(third)
+    t.ok(await recheckOf(id))
+    await forget(id)
+    await watch(fourth)
+    t.equal(await recheckOf(id), null)
   })
 
   await t.test('the first look tells of every machine that is stopped', async t => {

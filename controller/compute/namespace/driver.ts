@@ -75,7 +75,8 @@ export function createNamespaceDriver(options: NamespaceDriverOptions): ComputeD
     const machine = machineOf(amphoraId)
     if (!machine.files.exists() && !machine.namespace.exists()) return null
     const state = running(machine) === null ? 'stopped' : 'running'
-    return { amphoraId, computeId: machine.namespace.name, state }
+    const start = machine.files.start()
+    return { amphoraId, computeId: machine.namespace.name, state, ...(start === undefined ? {} : { start }) }
   }
 
   async function attachManagement(spec: MachineSpec): Promise<void> {

@@ -42,6 +42,9 @@ export function machineDirectory(directory: string) {
 
     isReady: () => existsSync(inside('ready')),
 
+    /** What tells the latest start from those before; undefined when the machine has not stood complete since. */
+    start: (): string | undefined => (existsSync(inside('ready')) ? (read(inside('process')) ?? undefined) : undefined),
+
     forgetProcess: () => {
       for (const name of ['process', 'ready', 'console']) rmSync(inside(name), { force: true })
     },
