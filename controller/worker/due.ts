@@ -13,27 +13,41 @@ const DUE = `(t.generation > t.applied_generation OR t.recheck_at IS NOT NULL)
 const ORDER_IN_PROJECT =
   't.generation > t.applied_generation DESC, t.retry_at NULLS FIRST, coalesce(t.updated_at, t.created_at)'
 
+/** What is made for the first time or removed. It waits for machines, often for long; nobody's traffic waits for it. */
+const CARRIES_NO_TRAFFIC = `(t.applied_generation = 0 OR t.change = 'delete')`
+
+/** One slot in so many is left to load balancers that carry traffic. */
+const SLOTS_PER_KEPT_ONE = 4
+
 /**
  * SQL of what a worker chooses among: what is due, in turns of the projects. A project may take one more slot only while more are free than it
- * holds, so whoever holds how many, another project finds one: of twelve the first takes six, the next three, and so on.
+ * holds, so whoever holds how many, another project finds one: of twelve the first takes six, the next three, and so on. The last ones are for load
+ * balancers that carry traffic, however many projects make and remove others.
  */
 const CANDIDATES = `
   SELECT id, turn FROM (
-    SELECT id, turn, row_number() OVER (ORDER BY turn, place) AS place FROM (
-      SELECT t.id, coalesce(h.slots, 0) + row_number() OVER of_project AS turn, row_number() OVER (ORDER BY ${ORDER_IN_PROJECT}) AS place
+    SELECT id, turn, carries_no_traffic, row_number() OVER (ORDER BY turn, place) AS place,
+           row_number() OVER (PARTITION BY carries_no_traffic ORDER BY turn, place) AS place_of_kind FROM (
+      SELECT t.id, ${CARRIES_NO_TRAFFIC} AS carries_no_traffic, coalesce(h.slots, 0) + row_number() OVER of_project AS turn, row_number() OVER (ORDER BY ${ORDER_IN_PROJECT}) AS place
         FROM load_balancer t
         LEFT JOIN (SELECT project_id, count(*) AS slots FROM load_balancer WHERE id = ANY(?::uuid[]) GROUP BY project_id) h
                ON h.project_id = t.project_id
        WHERE ${NOT_HELD} AND (${DUE})
       WINDOW of_project AS (PARTITION BY t.project_id ORDER BY ${ORDER_IN_PROJECT})) due) placed
-   WHERE turn + place <= ?::integer + 1`
+   WHERE turn + CASE WHEN carries_no_traffic THEN place + ?::integer ELSE place_of_kind END <= ?::integer + 1`
 
-/** How load balancers are claimed: the projects take turns, and none holds all slots of a worker. */
-export const claimsOf = (owner: string): Omit<ClaimRequest, 'limit' | 'held'> => ({
+/**
+ * How load balancers are claimed: the projects take turns, and none holds all slots of a worker.
+ * @param slots how many the worker has
+ */
+export const claimsOf = (owner: string, slots: number): Omit<ClaimRequest, 'limit' | 'held'> => ({
   table: 'load_balancer',
   due: DUE,
   order: `c.turn, ${ORDER_IN_PROJECT}`,
-  candidates: { sql: CANDIDATES, bindings: (limit, held) => [[...held], limit] },
+  candidates: {
+    sql: CANDIDATES,
+    bindings: (limit, held) => [[...held], Math.floor(slots / SLOTS_PER_KEPT_ONE), limit],
+  },
   owner,
 })
 

@@ -29,7 +29,7 @@ export async function startWorker(options: WorkerOptions): Promise<{ stop: () =>
   if (freed.length > 0) log.info({ loadBalancers: freed }, 'a worker died over these; they go on')
   const loop = startClaimLoop({
     database,
-    claims: claimsOf(owner),
+    claims: claimsOf(owner, config.concurrency),
     concurrency: config.concurrency,
     sweepMs: config.sweep_interval * 1000,
     secondsUntilDue: () => secondsUntilDue(database),

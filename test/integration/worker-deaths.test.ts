@@ -22,7 +22,7 @@ t.teardown(stop)
 // Held by a worker that died: nobody renews this claim.
 const orphaned = await insertLoadBalancer(db)
 const takenAt = performance.now()
-await claimDue(db, { ...claimsOf('dead'), limit: 1 })
+await claimDue(db, { ...claimsOf('dead', 1), limit: 1 })
 
 t.test('stopping ends what is under way and gives it to others at once', async t => {
   const stopping = await start('stopping')

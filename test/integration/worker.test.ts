@@ -20,6 +20,9 @@ t.teardown(stop)
 const worker = await start('first')
 t.teardown(worker.stop)
 
+/** Of a load balancer that carries traffic and has a change to come. */
+const CHANGED = { generation: 2, applied_generation: 1, change: 'update' }
+
 t.test('a notification wakes it', async t => {
   const id = await insertLoadBalancer(db)
   const asked = performance.now()
@@ -61,7 +64,9 @@ t.test('two workers never work on one load balancer at a time, and share the wor
 })
 
 t.test('never more at once than the concurrency', async t => {
-  const ids = await Promise.all(Array.from({ length: 12 }, (_, at) => insertLoadBalancer(db, { project_id: `${at}` })))
+  const ids = await Promise.all(
+    Array.from({ length: 12 }, (_, at) => insertLoadBalancer(db, { project_id: `${at}`, ...CHANGED })),
+  )
   const gate = createGate()
   for (const id of ids) recorder.behave(id, gate.pass)
   await notify(db, ids[0]!)
@@ -70,13 +75,37 @@ t.test('never more at once than the concurrency', async t => {
   const held = await db('load_balancer').whereIn('id', ids).whereNotNull('lease_owner').select('id')
   t.equal(held.length, 8, 'and it holds no more than it works at')
   gate.open()
-  for (const id of ids) await settledAt(id, 1)
+  for (const id of ids) await settledAt(id, 2)
+})
+
+t.test('who makes and removes load balancers leaves slots to those that carry traffic', async t => {
+  const gate = createGate()
+  const busy = await Promise.all(
+    Array.from({ length: 12 }, (_, at) =>
+      insertLoadBalancer(db, { project_id: `${at}`, ...(at % 2 === 0 ? {} : { ...CHANGED, change: 'delete' }) }),
+    ),
+  )
+  for (const id of busy) recorder.behave(id, gate.pass)
+  const begun = () => busy.filter(id => recorder.callsFor(id).length > 0).length
+  await notify(db, busy[0]!)
+  await eventually('six began', () => begun() === 6)
+  for (const columns of [CHANGED, { applied_generation: 1, recheck_at: db.fn.now() }]) {
+    const serving = await insertLoadBalancer(db, { project_id: randomUUID(), ...columns })
+    recorder.behave(serving, gate.pass)
+    await notify(db, serving)
+    await eventually('one that carries traffic is worked at', () => recorder.callsFor(serving).length === 1)
+  }
+  t.equal(begun(), 6, 'of eight slots')
+  gate.open()
+  for (const [at, id] of busy.entries()) await (at % 2 === 0 ? settledAt(id, 1) : gone(id))
 })
 
 t.test('one project never holds all slots, and the projects take turns', async t => {
   const gate = createGate()
   const greedy = await Promise.all(
-    Array.from({ length: 10 }, () => insertLoadBalancer(db, { project_id: 'greedy', created_at: new Date(0) })),
+    Array.from({ length: 10 }, () =>
+      insertLoadBalancer(db, { project_id: 'greedy', created_at: new Date(0), ...CHANGED }),
+    ),
   )
   for (const id of greedy) recorder.behave(id, gate.pass)
   await notify(db, greedy[0]!)
@@ -91,7 +120,7 @@ t.test('one project never holds all slots, and the projects take turns', async t
   await settledAt(quick, 1)
   t.equal(begun(), 4, 'half of eight slots')
   gate.open()
-  for (const id of greedy) await settledAt(id, 1)
+  for (const id of greedy) await settledAt(id, 2)
 })
 
 t.test('a worker whose fence was raised meanwhile writes nothing', async t => {
