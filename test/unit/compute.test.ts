@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import fc from 'fast-check'
 import ssh2 from 'ssh2'
 import t from 'tap'
-import { checkWatchers } from '../../controller/cli/doctor/machine.js'
+import { checkPriorities, checkWatchers } from '../../controller/cli/doctor/machine.js'
 import { amphoraIdentity, heartbeatKey, opensshPublicLine } from '../../controller/compute/amphora-identity.js'
 import type { MachineSpec } from '../../controller/compute/driver.js'
 import { machineDirectory } from '../../controller/compute/namespace/machine-directory.js'
@@ -175,4 +175,15 @@ t.test('what is recorded of a machine', async t => {
 t.test('the doctor tells of a host on which few pairs find somebody who watches their files', async t => {
   t.same(checkWatchers(8_192), [])
   t.match(checkWatchers(128), [{ state: 'note', text: /128 inotify/, remedy: /fs\.inotify/ }])
+})
+
+t.test('the doctor tells where priorities of threads count within one process only', async t => {
+  t.match(checkPriorities('1\n', false), [{ state: 'note', text: /autogroups/, remedy: /sched_autogroup_enabled=0/ }])
+  for (const [autogroups, inGroup] of [
+    ['0\n', false],
+    ['1\n', true],
+    [null, false],
+  ] as const) {
+    t.same(checkPriorities(autogroups, inGroup), [])
+  }
 })

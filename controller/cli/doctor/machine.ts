@@ -1,9 +1,9 @@
 import { execFile } from 'node:child_process'
-import { readFileSync } from 'node:fs'
+import { existsSync, readFileSync } from 'node:fs'
 import { promisify } from 'node:util'
 import { seccompLauncher } from '../../../amphora-agent/seccomp/launcher.js'
 import { MACHINE_RULES } from '../../../amphora-agent/seccomp/rules.js'
-import { enforce, release } from '../../compute/namespace/cgroup.js'
+import { enforce, isUngrouped, release } from '../../compute/namespace/cgroup.js'
 import { machineLimits } from '../drivers.js'
 import type { Instance } from '../instance.js'
 import { freeBytes, LEAST_FREE_BYTES, missingPackages } from '../up/checks.js'
@@ -85,6 +85,20 @@ export function checkWatchers(most: number): Finding[] {
   return [{ ...note('limits', text), remedy: 'sysctl -w fs.inotify.max_user_instances=8192' }]
 }
 
+/**
+ * @param autogroups what kernel.sched_autogroup_enabled holds; null where the kernel has none
+ * @param inGroup whether this process is in a control group for processors, in which they do not count
+ */
+export function checkPriorities(autogroups: string | null, inGroup: boolean): Finding[] {
+  if (autogroups?.trim() !== '1' || inGroup) return []
+  const text =
+    'the kernel shares processors between sessions (autogroups), so the priorities of threads count within one process: a flood at one API costs the others more'
+  const remedy = 'sysctl -w kernel.sched_autogroup_enabled=0, or run Krater as a service of systemd'
+  return [{ ...note('limits', text), remedy }]
+}
+
+const AUTOGROUPS = '/proc/sys/kernel/sched_autogroup_enabled'
+
 const MOUNT_CONTROL_GROUPS =
   'let root write below /sys/fs/cgroup; a container needs --privileged and --cgroupns=host, and nothing but groups in its root'
 
@@ -109,5 +123,6 @@ export async function checkLimits({ config }: Instance): Promise<Finding[]> {
       remedy: MOUNT_CONTROL_GROUPS,
     })),
     ...watchers,
+    ...checkPriorities(existsSync(AUTOGROUPS) ? readFileSync(AUTOGROUPS, 'utf8') : null, !isUngrouped()),
   ]
 }

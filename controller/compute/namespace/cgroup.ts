@@ -220,14 +220,17 @@ function makeGroup({ path, version }: Hierarchy, controller: Controller['name'],
   return group
 }
 
-/** Whether this process shares the processors with others one by one, and not as a member of a group such as a service or a session. */
-function isUngrouped(version: Hierarchy['version']): boolean {
+/** Whether this process shares the processors with others one by one, and not as a member of a group such as a service. */
+export function isUngrouped(version: Hierarchy['version'] | undefined = processorVersion()): boolean {
   const lines = readFileSync('/proc/self/cgroup', 'utf8').split('\n')
   return lines.some(line => {
     const [, controllers = '', path] = line.split(':')
     return path === '/' && (version === 2 ? controllers === '' : controllers.split(',').includes('cpu'))
   })
 }
+
+/** Of the hierarchy that has the processors. */
+const processorVersion = () => hierarchies().find(({ controllers }) => controllers.includes('cpu'))?.version
 
 /** Lets the groups below one use a controller. */
 function delegate(group: string, controller: string): void {
