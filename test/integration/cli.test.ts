@@ -136,6 +136,10 @@ t.test('without root one sentence says what is needed', async t => {
 
 t.test('ports that are taken are named with their holder and the setting', async t => {
   const [port = 0] = await ownPorts(1)
+  const bind = `require('dgram').createSocket('udp4').bind(${port}, '127.0.0.2', () => console.log('bound'))`
+  const elsewhere = spawn(process.execPath, ['-e', bind])
+  t.teardown(() => void elsewhere.kill())
+  await once(elsewhere.stdout, 'data')
   const server = createServer().listen(port, '127.0.0.1')
   const socket = createSocket('udp4').bind(port, '127.0.0.1')
   await Promise.all([once(server, 'listening'), once(socket, 'listening')])

@@ -21,7 +21,7 @@ export async function takenPorts(listeners: readonly Listener[]): Promise<string
 async function sentenceOf({ what, setting, protocol, host, port }: Listener, code: string): Promise<string> {
   const variable = `KRATER_${setting.toUpperCase()}_PORT`
   if (code === 'EADDRINUSE') {
-    const holder = await holderOf(protocol, port)
+    const holder = await holderOf(protocol, host, port)
     return `Port ${port}/${protocol} on ${host}, wanted for ${what}, is taken${holder}. Free it, or choose another with ${setting}.port (${variable}).`
   }
   if (code === 'EADDRNOTAVAIL') {
@@ -30,14 +30,21 @@ async function sentenceOf({ what, setting, protocol, host, port }: Listener, cod
   return `${what} cannot listen on ${host} port ${port}/${protocol}: ${code}.`
 }
 
-/** ` by haproxy (pid 17)`, or nothing when that cannot be told. */
-async function holderOf(protocol: 'tcp' | 'udp', port: number): Promise<string> {
+/** ` by haproxy (pid 17)`, or nothing when that cannot be told. Who has the same port of another address is not in the way. */
+async function holderOf(protocol: 'tcp' | 'udp', host: string, port: number): Promise<string> {
   const { stdout } = await run('ss', ['-H', '-n', '-l', '-p', protocol === 'tcp' ? '-t' : '-u', `sport = :${port}`], {
     timeout: 5_000,
   }).catch(() => ({ stdout: '' }))
-  const holder = /users:\(\("([^"]*)",pid=(\d+)/.exec(stdout)
+  const inTheWay = stdout.split('\n').filter(line => {
+    const [, , , local = ''] = line.trim().split(/\s+/)
+    const address = local.slice(0, local.lastIndexOf(':')).replaceAll(/[[\]]|%.*/g, '')
+    return address === host || EVERY_ADDRESS.includes(address) || EVERY_ADDRESS.includes(host)
+  })
+  const holder = /users:\(\("([^"]*)",pid=(\d+)/.exec(inTheWay.join('\n'))
   return holder === null ? '' : ` by ${holder[1]} (pid ${holder[2]})`
 }
+
+const EVERY_ADDRESS: readonly string[] = ['0.0.0.0', '::', '*']
 
 function tryToListen({ protocol, host, port }: Listener): Promise<string | null> {
   return new Promise(resolve => {
