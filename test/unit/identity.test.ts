@@ -12,7 +12,6 @@ import { locate } from '../../controller/identity/discovery.js'
 import { createLockOut } from '../../controller/identity/lock-out.js'
 import { createLogins, type Verify } from '../../controller/identity/logins.js'
 import { hashMebibytes, hashPassword, saltOf, verifyPassword } from '../../controller/identity/passwords.js'
-import { createPrecedence } from '../../controller/identity/precedence.js'
 import { createTokenTurns } from '../../controller/identity/token-turns.js'
 import { callerFrom, isoTime, type TokenDocument } from '../../controller/identity/tokens/document.js'
 import { nameOfUser } from '../../controller/identity/tokens/proof.js'
@@ -201,34 +200,6 @@ t.test('where logins have failed, those of unknown users wait apart and give way
   await ended
   await attempt('unknown', '192.0.2.1', computes)
   t.equal(niceOnes(), 1, 'its hash is computed with less priority')
-})
-
-t.test('on half of the processors logins go first, one of a lane at a time', async t => {
-  const precedence = createPrecedence(2)
-  const [one, same, other, third] = ['a', 'a', 'b', 'c'].map(precedence.arrive)
-  t.same(
-    [one, same, other, third].map(stay => stay?.goesFirst()),
-    [true, false, true, false],
-  )
-  for (const stay of [one, same, other, third]) stay?.leave()
-  t.equal(precedence.arrive('c').goesFirst(), true, 'places are free again')
-})
-
-t.test('whoever logs in all the time goes first only while nobody else is there', async t => {
-  const precedence = createPrecedence(1)
-  const next = (lane: string) => {
-    const stay = precedence.arrive(lane)
-    const isFirst = stay.goesFirst()
-    stay.leave()
-    return isFirst
-  }
-  t.same([next('busy'), next('busy')], [true, true], 'alone, every time')
-  const other = precedence.arrive('other')
-  t.equal(next('busy'), false, 'it was first last time')
-  t.equal(other.goesFirst(), true)
-  t.equal(next('busy'), false, 'somebody else is first')
-  other.leave()
-  t.equal(next('busy'), true)
 })
 
 t.test('a login gives way only for as long as the failures are recent', async t => {
