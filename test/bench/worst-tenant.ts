@@ -136,7 +136,7 @@ async function loadsOf(instance: BenchInstance): Promise<Load[]> {
   const {
     subnet: { id: subnet },
   } = await post<{ subnet: { id: string } }>(`${urlOf('network')}/v2.0/subnets`, {
-    subnet: { network_id: network.id, ip_version: 4, cidr: '10.77.0.0/16' },
+    subnet: { network_id: network.id, ip_version: 4, cidr: '192.168.0.0/16' },
   })
   const keys = urlOf('key-manager').replace(/\/v1$/, '')
   const { secret_ref } = await post<{ secret_ref: string }>(`${keys}/v1/secrets`, {
