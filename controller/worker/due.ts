@@ -21,20 +21,27 @@ const SLOTS_PER_KEPT_ONE = 4
 
 /**
  * SQL of what a worker chooses among: what is due, in turns of the projects. A project may take one more slot only while more are free than it
- * holds, so whoever holds how many, another project finds one: of twelve the first takes six, the next three, and so on. The last ones are for load
- * balancers that carry traffic, however many projects make and remove others.
+ * holds, so whoever holds how many, another project finds one: of twelve the first takes six, the next three, and so on. The last free ones are for load
+ * balancers that carry traffic, however many projects make and remove others. As many are for these, however many projects change theirs.
  */
 const CANDIDATES = `
-  SELECT id, turn FROM (
-    SELECT id, turn, carries_no_traffic, row_number() OVER (ORDER BY turn, place) AS place,
-           row_number() OVER (PARTITION BY carries_no_traffic ORDER BY turn, place) AS place_of_kind FROM (
-      SELECT t.id, ${CARRIES_NO_TRAFFIC} AS carries_no_traffic, coalesce(h.slots, 0) + row_number() OVER of_project AS turn, row_number() OVER (ORDER BY ${ORDER_IN_PROJECT}) AS place
-        FROM load_balancer t
-        LEFT JOIN (SELECT project_id, count(*) AS slots FROM load_balancer WHERE id = ANY(?::uuid[]) GROUP BY project_id) h
-               ON h.project_id = t.project_id
-       WHERE ${NOT_HELD} AND (${DUE})
-      WINDOW of_project AS (PARTITION BY t.project_id ORDER BY ${ORDER_IN_PROJECT})) due) placed
-   WHERE turn + CASE WHEN carries_no_traffic THEN place + ?::integer ELSE place_of_kind END <= ?::integer + 1`
+  WITH slots AS (SELECT ?::integer AS free, ?::integer AS kept),
+       held AS (SELECT t.project_id, ${CARRIES_NO_TRAFFIC} AS carries_no_traffic FROM load_balancer t WHERE t.id = ANY(?::uuid[])),
+       due AS (
+         SELECT t.id, ${CARRIES_NO_TRAFFIC} AS carries_no_traffic, coalesce(h.slots, 0) + row_number() OVER of_project AS turn,
+                row_number() OVER (ORDER BY ${ORDER_IN_PROJECT}) AS age
+           FROM load_balancer t
+           LEFT JOIN (SELECT project_id, count(*) AS slots FROM held GROUP BY project_id) h ON h.project_id = t.project_id
+          WHERE ${NOT_HELD} AND (${DUE})
+         WINDOW of_project AS (PARTITION BY t.project_id ORDER BY ${ORDER_IN_PROJECT})),
+       placed AS (
+         SELECT *, row_number() OVER (ORDER BY turn, age) AS place,
+                row_number() OVER (PARTITION BY carries_no_traffic ORDER BY turn, age) AS place_of_kind FROM due),
+       allowed AS (
+         SELECT id, turn, row_number() OVER (ORDER BY place) AS place FROM placed, slots
+          WHERE NOT carries_no_traffic OR place + kept <= free
+             OR place_of_kind + (SELECT count(*) FROM held WHERE carries_no_traffic) <= kept)
+  SELECT id, turn FROM allowed, slots WHERE turn + place <= free + 1`
 
 /**
  * How load balancers are claimed: the projects take turns, and none holds all slots of a worker.
@@ -46,7 +53,7 @@ export const claimsOf = (owner: string, slots: number): Omit<ClaimRequest, 'limi
   order: `c.turn, ${ORDER_IN_PROJECT}`,
   candidates: {
     sql: CANDIDATES,
-    bindings: (limit, held) => [[...held], Math.floor(slots / SLOTS_PER_KEPT_ONE), limit],
+    bindings: (limit, held) => [limit, Math.floor(slots / SLOTS_PER_KEPT_ONE), [...held]],
   },
   owner,
 })

@@ -100,6 +100,25 @@ t.test('who makes and removes load balancers leaves slots to those that carry tr
   for (const [at, id] of busy.entries()) await (at % 2 === 0 ? settledAt(id, 1) : gone(id))
 })
 
+t.test('projects that change load balancers leave slots to who makes and removes others', async t => {
+  const gate = createGate()
+  t.teardown(gate.open)
+  const changing = await Promise.all(
+    Array.from({ length: 20 }, (_, at) => insertLoadBalancer(db, { project_id: `changing ${at % 2}`, ...CHANGED })),
+  )
+  for (const id of changing) recorder.behave(id, gate.pass)
+  const begun = () => changing.filter(id => recorder.callsFor(id).length > 0).length
+  await notify(db, changing[0]!)
+  await eventually('six began', () => begun() === 6)
+  const made = await insertLoadBalancer(db, { project_id: randomUUID() })
+  const removed = await insertLoadBalancer(db, { project_id: randomUUID(), ...CHANGED, change: 'delete' })
+  await notify(db, made)
+  await Promise.all([settledAt(made, 1), gone(removed)])
+  t.equal(begun(), 6, 'of eight slots')
+  gate.open()
+  for (const id of changing) await settledAt(id, 2)
+})
+
 t.test('one project never holds all slots, and the projects take turns', async t => {
   const gate = createGate()
   const greedy = await Promise.all(
