@@ -4,7 +4,11 @@ import { fileURLToPath, pathToFileURL } from 'node:url'
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)))
 const dist = join(root, 'dist')
-const SOURCES = ['controller', 'amphora-agent', 'templates', 'scripts/build.js', 'package.json']
+/** npm writes the last one whenever it changes a package. */
+const SOURCES = [
+  ...['controller', 'amphora-agent', 'templates', 'scripts/build.js', 'package.json'],
+  'node_modules/.package-lock.json',
+]
 /** A command that started just before a build still loads the chunks of the build before. */
 const KEEP_CHUNKS_MS = 3_600_000
 const RESULTS = ['krater.js', 'agent.js']

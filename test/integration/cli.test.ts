@@ -1,7 +1,7 @@
 import { execFile, spawn } from 'node:child_process'
 import { createSocket } from 'node:dgram'
 import { once } from 'node:events'
-import { existsSync, mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { cpSync, existsSync, mkdirSync, readFileSync, rmSync, statSync, utimesSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:net'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
@@ -132,6 +132,21 @@ t.test('without root one sentence says what is needed', async t => {
     t.match(stderr, /needs root.*sudo/s)
     t.equal(stderr.trim().split('\n').length, 1)
   }
+})
+
+t.test('a build is as new as the packages that are in it', async t => {
+  const checkout = t.testdir({
+    ...{ scripts: {}, controller: {}, 'package.json': '{"type":"module"}' },
+    node_modules: { '.package-lock.json': '' },
+  })
+  cpSync(join(import.meta.dirname, '../../scripts/build.js'), join(checkout, 'scripts/build.js'))
+  mkdirSync(join(checkout, 'dist'))
+  for (const name of ['krater.js', 'agent.js']) writeFileSync(join(checkout, 'dist', name), '')
+  const { isBuilt } = await import(join(checkout, 'scripts/build.js'))
+  t.equal(isBuilt(), true)
+  const later = new Date(Date.now() + 1_000)
+  utimesSync(join(checkout, 'node_modules/.package-lock.json'), later, later)
+  t.equal(isBuilt(), false)
 })
 
 t.test('ports that are taken are named with their holder and the setting', async t => {
