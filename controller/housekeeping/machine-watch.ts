@@ -8,9 +8,12 @@ export type MachineWatch = { database: Database; compute: Pick<ComputeDriver, 'l
 export type CardWatch = { database: Database; compute: Pick<ComputeDriver, 'brokenCards'>; log: Logger }
 
 /** What the watch knows from look to look: machines as they were when it last looked, and those whose end is not on record yet. */
-export type Watched = { machines: ReadonlyMap<string, Machine>; ended: ReadonlySet<string> }
+export type Watched = { machines: ReadonlyMap<string, Machine>; ended: ReadonlyMap<string, End> }
 
-export const NOTHING_WATCHED: Watched = { machines: new Map(), ended: new Set() }
+/** Whether the machine was seen while it ran, or has started and ended between two looks. */
+type End = 'seen' | 'unseen'
+
+export const NOTHING_WATCHED: Watched = { machines: new Map(), ended: new Map() }
 
 /**
  * Finds machines that have ended since the last look, long before their heartbeats are missed, and has their load balancers
@@ -20,24 +23,30 @@ export const NOTHING_WATCHED: Watched = { machines: new Map(), ended: new Set() 
  */
 export async function watchMachines({ database, compute, log }: MachineWatch, before: Watched): Promise<Watched> {
   const machines = new Map((await compute.list()).map(machine => [machine.amphoraId, machine]))
-  const isRunning = (amphoraId: string) => machines.get(amphoraId)?.state === 'running'
-  const hasRun = ({ amphoraId, start }: Machine) => {
-    const last = before.machines.get(amphoraId)
-    return before === NOTHING_WATCHED || last?.state === 'running' || (start !== undefined && start !== last?.start)
+  const ended = new Map(before.ended)
+  for (const machine of [...before.machines.values(), ...machines.values()]) {
+    const end = endOf(machine, before)
+    if (machines.get(machine.amphoraId)?.state === 'running') ended.delete(machine.amphoraId)
+    else if (end !== null) ended.set(machine.amphoraId, end)
   }
-  const gone = [...before.machines.values()].filter(({ amphoraId }) => !machines.has(amphoraId))
-  const known = [...machines.values(), ...gone].filter(hasRun).map(({ amphoraId }) => amphoraId)
-  const ended = new Set([...known, ...before.ended].filter(amphoraId => !isRunning(amphoraId)))
   if (ended.size === 0) return { machines, ended }
   try {
-    for (const { id, amphorae } of await askForALook(database, [...ended])) {
+    const seen = [...ended].filter(([, end]) => end === 'seen').map(([amphoraId]) => amphoraId)
+    for (const { id, amphorae } of await askForALook(database, [...ended.keys()], seen)) {
       log.warn({ loadBalancer: id, amphorae }, 'the machine of an amphora has ended: asking for a look')
     }
-    return { machines, ended: new Set() }
+    return { machines, ended: new Map() }
   } catch (error) {
     log.warn({ err: error }, 'ended machines could not be recorded; it is tried again')
     return { machines, ended }
   }
+}
+
+/** How a machine that does not run has ended since the last look; null when it has not run since. */
+function endOf({ amphoraId, start }: Machine, before: Watched): End | null {
+  const last = before.machines.get(amphoraId)
+  if (before === NOTHING_WATCHED || last?.state === 'running') return 'seen'
+  return start === undefined || start === last?.start ? null : 'unseen'
 }
 
 /** A card may be on its way in or out; after this time it has arrived. */
@@ -63,19 +72,24 @@ export async function watchCards(
   return new Set([...still, ...news])
 }
 
-/** A retry time in the future gives way as well: the back-off is kept, but the fault that it was for is not this one. */
+/**
+ * A retry time in the future gives way as well to what was seen to happen: the back-off is kept, but the fault that it was for is not this one.
+ * A machine that was not seen while it ran may have ended during the attempt that the retry time follows.
+ */
 async function askForALook(
   database: Database,
   amphoraIds: readonly string[],
+  seen: readonly string[] = amphoraIds,
 ): Promise<{ id: string; amphorae: string[] }[]> {
   const { rows } = await database.raw(
     `WITH touched AS (
-       SELECT load_balancer_id AS id, array_agg(id) AS amphorae FROM amphora
+       SELECT load_balancer_id AS id, array_agg(id) AS amphorae, bool_or(id = ANY(?::uuid[])) AS seen FROM amphora
         WHERE id = ANY(?::uuid[]) AND status = 'ALLOCATED' GROUP BY load_balancer_id)
-     UPDATE load_balancer lb SET recheck_at = now(), retry_at = least(lb.retry_at, now())
+     UPDATE load_balancer lb
+        SET recheck_at = now(), retry_at = CASE WHEN touched.seen THEN least(lb.retry_at, now()) ELSE lb.retry_at END
        FROM touched WHERE lb.id = touched.id
       RETURNING lb.id, touched.amphorae, pg_notify(?, lb.id::text)`,
-    [[...amphoraIds], WAKE_CHANNEL],
+    [[...seen], [...amphoraIds], WAKE_CHANNEL],
   )
   return rows as { id: string; amphorae: string[] }[]
 }

@@ -122,6 +122,20 @@ t.test('the watch over machines', async t => {
     t.equal(row?.attempts, 9)
   })
 
+  await t.test('a machine that ends right after each start keeps to the pause after its fault', async t => {
+    const retry_at = new Date(Date.now() + 300_000)
+    const fault = { fault: '{"code":"a","text":"b"}', fault_generation: 1, attempts: 9, retry_at }
+    const { id, amphora } = await settled('ALLOCATED', fault)
+    machines.set(amphora, 'stopped')
+    const before = await watch(NOTHING_WATCHED)
+    await db('load_balancer').where({ id }).update({ retry_at, recheck_at: null })
+    starts.set(amphora, 'another')
+    await watch(before)
+    const row = await findLoadBalancer(db, id)
+    t.ok(row?.recheck_at)
+    t.same(row?.retry_at, retry_at)
+  })
+
   await t.test('a lost card leads to one look, and to another when it is lost again', async t => {
     const { id, amphora } = await settled()
     let broken: string[] = []
