@@ -74,8 +74,9 @@ export function createNamespaceDriver(options: NamespaceDriverOptions): ComputeD
   const describe = (amphoraId: string): Machine | null => {
     const machine = machineOf(amphoraId)
     if (!machine.files.exists() && !machine.namespace.exists()) return null
-    const state = running(machine) === null ? 'stopped' : 'running'
+    // Before the state: one that is complete in between has not ended.
     const start = machine.files.start()
+    const state = running(machine) === null ? 'stopped' : 'running'
     return { amphoraId, computeId: machine.namespace.name, state, ...(start === undefined ? {} : { start }) }
   }
 
