@@ -60,7 +60,7 @@ export function createLogins(options: LoginOptions, now: () => number = () => pe
         new FloodError(429, 'Too many logins are waiting; try again in a few seconds.', `Logins of ${lane}`, 5),
     })
   const [suspects, others] = [queueOf(1), queueOf(othersAtOnce)]
-  const precedence = createPrecedence(Math.max(1, Math.floor(othersAtOnce / 2)))
+  const precedence = createPrecedence(computationsAtOnce())
 
   const refuseLocked = (login: Login) => {
     const seconds = Math.ceil(lockOut.secondsLeft(login))

@@ -6,9 +6,10 @@ export type Precedence = {
 
 /**
  * One of a lane goes first at a time, and while others are there, not two of one lane in a row.
- * @param atOnce how many go first at a time; processors beyond that are left to everything else
+ * @param processors on which logins are computed: half of them are left to everything else, and so is a single one
  */
-export function createPrecedence(atOnce: number): Precedence {
+export function createPrecedence(processors: number): Precedence {
+  const atOnce = Math.floor(processors / 2)
   const present = new Map<string, number>()
   const first = new Set<string>()
   let latest: string | null = null

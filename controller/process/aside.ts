@@ -25,8 +25,8 @@ type Computed = {
 type Answer = { value: Computed[keyof Computed] } | { error: Error }
 
 /**
- * Linux has a priority for each thread. Where both want a processor, a thread of niceness 10 gets a tenth of what a request gets, and one of -10 nine times as much;
- * each gets all of one that nobody else wants. Only root may go below 0: for others that is as everything else.
+ * Linux has a priority for each thread. Where both want a processor, a thread of niceness 10 gets a tenth of what a request gets, and one that is 10 below its process
+ * nine times as much; each gets all of one that nobody else wants. Only root may go below: for others that is as everything else.
  */
 const NICENESS = { 'goes first': -10, 'gives way': 10 }
 export type Urgency = keyof typeof NICENESS
@@ -41,7 +41,7 @@ function program(): void {
   const { getPriority, networkInterfaces, setPriority } = process.getBuiltinModule('node:os')
   const niceness: number = workerData
   try {
-    setPriority(niceness < 0 ? niceness : Math.max(niceness, getPriority()))
+    setPriority(niceness < 0 ? Math.max(-20, getPriority() + niceness) : Math.max(niceness, getPriority()))
   } catch {
     // Who may not go first goes as the process does.
   }

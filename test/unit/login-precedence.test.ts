@@ -2,7 +2,7 @@ import t from 'tap'
 import { createPrecedence } from '../../controller/identity/precedence.js'
 
 t.test('on half of the processors logins go first, one of a lane at a time', async t => {
-  const precedence = createPrecedence(2)
+  const precedence = createPrecedence(4)
   const [one, same, other, third] = ['a', 'a', 'b', 'c'].map(precedence.arrive)
   t.same(
     [one, same, other, third].map(stay => stay?.goesFirst()),
@@ -12,8 +12,12 @@ t.test('on half of the processors logins go first, one of a lane at a time', asy
   t.equal(precedence.arrive('c').goesFirst(), true, 'places are free again')
 })
 
+t.test('the only processor is left to everything else', async t => {
+  t.equal(createPrecedence(1).arrive('a').goesFirst(), false)
+})
+
 t.test('whoever logs in all the time goes first only while nobody else is there', async t => {
-  const precedence = createPrecedence(1)
+  const precedence = createPrecedence(2)
   const next = (lane: string) => {
     const stay = precedence.arrive(lane)
     const isFirst = stay.goesFirst()
