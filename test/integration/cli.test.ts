@@ -173,6 +173,11 @@ t.test('ports that are taken are named with their holder and the setting', async
   )
   t.match(tcp, 'identity.port (KRATER_IDENTITY_PORT)')
   t.match(udp, new RegExp(`Port ${port}/udp .*pid ${process.pid}`))
+  t.match(
+    await takenPorts([{ ...listener, host: 'localhost', protocol: 'tcp' }]),
+    [`pid ${process.pid}`],
+    'by name, too',
+  )
   t.match(await takenPorts([{ ...listener, host: '192.0.2.1', protocol: 'tcp' }]), [/no address of this machine/])
   const krater = await createKrater(t, { ...NOOP_DRIVERS, KRATER_IDENTITY_PORT: String(port) })
   const { status, stderr } = await krater.command('up')

@@ -1,5 +1,6 @@
 import { execFile } from 'node:child_process'
 import { createSocket } from 'node:dgram'
+import { lookup } from 'node:dns/promises'
 import { createServer } from 'node:net'
 import { promisify } from 'node:util'
 
@@ -35,10 +36,11 @@ async function holderOf(protocol: 'tcp' | 'udp', host: string, port: number): Pr
   const { stdout } = await run('ss', ['-H', '-n', '-l', '-p', protocol === 'tcp' ? '-t' : '-u', `sport = :${port}`], {
     timeout: 5_000,
   }).catch(() => ({ stdout: '' }))
+  const wanted = (await lookup(host)).address
   const inTheWay = stdout.split('\n').filter(line => {
     const [, , , local = ''] = line.trim().split(/\s+/)
     const address = local.slice(0, local.lastIndexOf(':')).replaceAll(/[[\]]|%.*/g, '')
-    return address === host || EVERY_ADDRESS.includes(address) || EVERY_ADDRESS.includes(host)
+    return address === wanted || EVERY_ADDRESS.includes(address) || EVERY_ADDRESS.includes(wanted)
   })
   const holder = /users:\(\("([^"]*)",pid=(\d+)/.exec(inTheWay.join('\n'))
   return holder === null ? '' : ` by ${holder[1]} (pid ${holder[2]})`
