@@ -343,10 +343,16 @@ t.test('a machine', async t => {
   })
 
   t.test('ends whole when its holder is killed', async t => {
+    const before = await driver.find(amphoraId)
     process.kill(lab.holderOf(amphoraId), 'SIGKILL')
     await eventually('nothing of it runs', () => processesIn(machine.computeId).length === 0)
-    t.match(await driver.find(amphoraId), { state: 'stopped' })
+    t.same(
+      await driver.find(amphoraId),
+      { ...before, state: 'stopped' },
+      'and its end is told from that of another start',
+    )
     t.same(await driver.create(spec), machine)
+    t.not((await driver.find(amphoraId))?.start, before?.start)
   })
 
   t.test('ends on TERM', async t => {
