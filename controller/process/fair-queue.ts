@@ -10,8 +10,11 @@ export type FairQueueOptions = {
   mostWaitingPerLane: number
   /** Who has waited so long is refused; without it nobody is. */
   mostWaitMilliseconds?: number
-  /** How long a lane in which others wait rests after a turn that took so long; not at all when absent. Both in milliseconds. */
-  restMilliseconds?: (turn: number) => number
+  /**
+   * How long a lane in which others wait rests after a turn that took so long, in milliseconds; not at all when absent.
+   * @param isInCompany whether another lane has been there within the last second
+   */
+  restMilliseconds?: (turn: number, isInCompany: boolean) => number
   /** The error for who finds no room in its lane, or waits too long. */
   refusal: (lane: string, reason: 'many wait already' | 'the wait got long') => Error
   /** Milliseconds of a clock that never goes back. */
@@ -62,7 +65,7 @@ export function createFairQueue(options: FairQueueOptions): FairQueue {
       hasLeft = true
       running--
       lane.running--
-      if (lane.size > 0) rest(name, lane, restMilliseconds(now() - since))
+      if (lane.size > 0) rest(name, lane, restMilliseconds(now() - since, isInCompany(name)))
       forgetIfEmpty(name, lane)
       letIn()
     }

@@ -13,13 +13,13 @@ t.test('the share of time in which something waits for a processor is read from 
 
 t.test('a lane in which others wait rests after a turn, and nobody else does', async t => {
   const clock = { now: 0 }
-  const asked: number[] = []
+  const asked: [turn: number, isInCompany: boolean][] = []
   const queue = createFairQueue({
     ...{ atOnce: 2, atOncePerLane: 1, mostWaiting: 100, mostWaitingPerLane: 100 },
     refusal: lane => new Error(lane),
     now: () => clock.now,
-    restMilliseconds: turn => {
-      asked.push(turn)
+    restMilliseconds: (...about) => {
+      asked.push(about)
       return 200
     },
   })
@@ -41,5 +41,9 @@ t.test('a lane in which others wait rests after a turn, and nobody else does', a
   ;(await others[0])?.()
   t.ok(performance.now() - ended >= 195, 'the other comes in after its rest')
   ;(await others[1])?.()
-  t.same(asked, [30, 0], 'the length of each turn that others waited for')
+  const expected = [
+    [30, false],
+    [0, true],
+  ]
+  t.same(asked, expected, 'the length of each turn that others waited for, and whether another lane was there')
 })
