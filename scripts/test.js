@@ -10,6 +10,8 @@ import { createRunDirectory, interruption, runInSandbox } from './sandbox.js'
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)))
 const record = join(root, 'test.log')
+/** They start before the others, so that none of them is left alone at the end. */
+const LONG = ['end-to-end/crash', 'end-to-end/failover', 'unit/plan-failover'].map(name => `test/${name}.test.ts`)
 const temporaryIn = directory => join(directory, 'tmp')
 const recordIn = directory => join(directory, 'test.log')
 
@@ -68,7 +70,7 @@ function testFiles(named) {
   const all = readdirSync(join(root, 'test'), { recursive: true })
     .map(path => join('test', path))
     .filter(path => path.endsWith('.test.ts'))
-    .sort()
+    .sort((a, b) => Number(LONG.includes(b)) - Number(LONG.includes(a)) || (a < b ? -1 : 1))
   const wanted = named.map(path => relative(root, resolve(path)))
   const missing = wanted.find(path => !all.includes(path))
   if (missing !== undefined) throw new Failure(`There is no test ${missing}.`)
