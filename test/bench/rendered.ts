@@ -12,7 +12,9 @@ import { processorSeconds } from './instance.js'
 import { percentile } from './measure.js'
 import { type Answers, type Load, load, startMembers } from './wrk.js'
 
-const ROUNDS = 8
+const ROUNDS = Number(process.env.BENCH_REPETITIONS ?? 8)
+/** Kinds of requests, such as `new connections`; all unless the environment chooses. */
+const CHOSEN = new RegExp(process.env.BENCH_REQUESTS ?? '')
 const SECONDS = 2
 const MEMBERS = 2
 const MODES = ['http', 'tcp'] as const
@@ -142,7 +144,7 @@ export async function benchRendered(): Promise<string> {
   try {
     const rows: string[] = []
     for (const mode of MODES) {
-      for (const { name, ...kind } of KINDS) {
+      for (const { name, ...kind } of KINDS.filter(({ name }) => CHOSEN.test(name))) {
         const measured = await takeTurns(contestants, mode, kind)
         rows.push(...rowsOf(`${mode.toUpperCase()}, ${name}`, contestants, measured))
       }
