@@ -9,12 +9,16 @@ const AT_ONCE = 8
 const AT_ONCE_PER_LANE = 2
 /** Others meet one request of a project at the event loop and at the database, however many it sends. */
 const AT_ONCE_IN_COMPANY = 1
-/** Where processors are short, whoever sends more than is answered has half of its turns, and a fifth where others are there. */
+/** Where processors are short, whoever sends more than is answered has half of its turns; a fifth, when it does so for long and others are there. */
 const RESTS_PER_TURN = 1
-const RESTS_PER_TURN_IN_COMPANY = 4
+const RESTS_PER_TURN_OF_FLOOD = 4
 const LONGEST_REST_MS = 2000
 const MOST_WAITING = 2048
 const MOST_WAITING_PER_LANE = 256
+
+/** Pure. Both in milliseconds. */
+export const restAfter = (turn: number, floods: boolean): number =>
+  Math.min((floods ? RESTS_PER_TURN_OF_FLOOD : RESTS_PER_TURN) * turn, LONGEST_REST_MS)
 
 export type Turns = {
   /** Runs a task when it is its turn. @throws FloodError 429 when too many of its lane wait already */
@@ -29,10 +33,7 @@ export function createTurns(): Turns {
     atOnceInCompany: AT_ONCE_IN_COMPANY,
     mostWaiting: MOST_WAITING,
     mostWaitingPerLane: MOST_WAITING_PER_LANE,
-    restMilliseconds: (turn, isInCompany) =>
-      areProcessorsShort()
-        ? Math.min((isInCompany ? RESTS_PER_TURN_IN_COMPANY : RESTS_PER_TURN) * turn, LONGEST_REST_MS)
-        : 0,
+    restMilliseconds: (turn, floods) => (areProcessorsShort() ? restAfter(turn, floods) : 0),
     refusal: lane =>
       new FloodError(429, 'Too many requests are waiting; try again in a moment.', `Requests of ${lane}`, 1),
   })

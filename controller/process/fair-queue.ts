@@ -12,9 +12,9 @@ export type FairQueueOptions = {
   mostWaitMilliseconds?: number
   /**
    * How long a lane in which others wait rests after a turn that took so long, in milliseconds; not at all when absent.
-   * @param isInCompany whether another lane has been there within the last second
+   * @param floods whether somebody has waited in it for a second without a break, and another lane has been there within the last second
    */
-  restMilliseconds?: (turn: number, isInCompany: boolean) => number
+  restMilliseconds?: (turn: number, floods: boolean) => number
   /** The error for who finds no room in its lane, or waits too long. */
   refusal: (lane: string, reason: 'many wait already' | 'the wait got long') => Error
   /** Milliseconds of a clock that never goes back. */
@@ -22,6 +22,7 @@ export type FairQueueOptions = {
 }
 
 const COMPANY_MS = 1000
+const FLOOD_MS = 1000
 
 /** Whom something counts for: the lane, and within it who. Lanes take turns, and within a lane those in it. */
 export type Place = readonly [lane: string, who: string]
@@ -33,7 +34,14 @@ export type FairQueue = {
 
 type Waiting = { go: () => void; refuse: () => void }
 
-type Lane = { running: number; size: number; isResting: boolean; waiting: Map<string, Waiting[]> }
+type Lane = {
+  running: number
+  size: number
+  /** Since when somebody always waits in it, while somebody does. */
+  waitedSince: number
+  isResting: boolean
+  waiting: Map<string, Waiting[]>
+}
 
 /** A queue in which nobody waits for more than one turn of each other lane, whatever gathers there. */
 export function createFairQueue(options: FairQueueOptions): FairQueue {
@@ -54,6 +62,8 @@ export function createFairQueue(options: FairQueueOptions): FairQueue {
 
   const isInCompany = (name: string): boolean => now() - (latest.name === name ? previous : latest).at < COMPANY_MS
 
+  const floods = (name: string, lane: Lane): boolean => now() - lane.waitedSince >= FLOOD_MS && isInCompany(name)
+
   const hasRoom = (name: string, lane: Lane): boolean =>
     !lane.isResting && lane.running < (isInCompany(name) ? atOnceInCompany : atOncePerLane)
 
@@ -65,7 +75,7 @@ export function createFairQueue(options: FairQueueOptions): FairQueue {
       hasLeft = true
       running--
       lane.running--
-      if (lane.size > 0) rest(name, lane, restMilliseconds(now() - since, isInCompany(name)))
+      if (lane.size > 0) rest(name, lane, restMilliseconds(now() - since, floods(name, lane)))
       forgetIfEmpty(name, lane)
       letIn()
     }
@@ -161,7 +171,7 @@ export function createFairQueue(options: FairQueueOptions): FairQueue {
   return {
     enter: async ([name, who]) => {
       noteArrival(name)
-      const lane = lanes.get(name) ?? { running: 0, size: 0, isResting: false, waiting: new Map() }
+      const lane = lanes.get(name) ?? { running: 0, size: 0, waitedSince: 0, isResting: false, waiting: new Map() }
       if (running < atOnce && lane.size === 0 && hasRoom(name, lane)) {
         lanes.delete(name)
         lanes.set(name, lane)
@@ -171,6 +181,7 @@ export function createFairQueue(options: FairQueueOptions): FairQueue {
       }
       if (!makeRoom(name, lane, who)) throw refusal(name, 'many wait already')
       lanes.set(name, lane)
+      if (lane.size === 0) lane.waitedSince = now()
       size++
       lane.size++
       await wait(name, lane, who)

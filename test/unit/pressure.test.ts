@@ -1,5 +1,6 @@
 import { existsSync, readFileSync } from 'node:fs'
 import t from 'tap'
+import { restAfter } from '../../controller/http/turns.js'
 import { createFairQueue } from '../../controller/process/fair-queue.js'
 import { waitedPercent } from '../../controller/process/pressure.js'
 
@@ -13,7 +14,7 @@ t.test('the share of time in which something waits for a processor is read from 
 
 t.test('a lane in which others wait rests after a turn, and nobody else does', async t => {
   const clock = { now: 0 }
-  const asked: [turn: number, isInCompany: boolean][] = []
+  const asked: [turn: number, floods: boolean][] = []
   const queue = createFairQueue({
     ...{ atOnce: 2, atOncePerLane: 1, mostWaiting: 100, mostWaitingPerLane: 100 },
     refusal: lane => new Error(lane),
@@ -43,7 +44,40 @@ t.test('a lane in which others wait rests after a turn, and nobody else does', a
   ;(await others[1])?.()
   const expected = [
     [30, false],
-    [0, true],
+    [0, false],
   ]
-  t.same(asked, expected, 'the length of each turn that others waited for, and whether another lane was there')
+  t.same(asked, expected, 'the length of each turn that others waited for')
+})
+
+t.test('a lane floods when somebody always waits in it, and others are there', async t => {
+  const clock = { now: 0 }
+  const asked: boolean[] = []
+  const queue = createFairQueue({
+    ...{ atOnce: 2, atOncePerLane: 1, mostWaiting: 100, mostWaitingPerLane: 100 },
+    refusal: lane => new Error(lane),
+    now: () => clock.now,
+    restMilliseconds: (_turn, floods) => {
+      asked.push(floods)
+      return 0
+    },
+  })
+  let leave = await queue.enter(['many', ''])
+  const others = Array.from({ length: 4 }, () => queue.enter(['many', '']))
+  const endTurn = async (turn: number, { beside }: { beside: boolean }) => {
+    if (beside) (await queue.enter(['few', '']))()
+    leave()
+    leave = await others[turn]!
+  }
+  clock.now = 900
+  await endTurn(0, { beside: true })
+  clock.now = 1100
+  await endTurn(1, { beside: true })
+  clock.now = 3000
+  await endTurn(2, { beside: false })
+  await endTurn(3, { beside: true })
+  leave()
+  t.same(asked, [false, true, false, true], 'not at first, and not alone')
+  t.equal(restAfter(30, false), 30)
+  t.equal(restAfter(30, true), 120)
+  t.equal(restAfter(5000, true), 2000)
 })
