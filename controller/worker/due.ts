@@ -39,7 +39,7 @@ const CANDIDATES = `
                 row_number() OVER (PARTITION BY carries_no_traffic ORDER BY turn, age) AS place_of_kind FROM due),
        allowed AS (
          SELECT id, turn, row_number() OVER (ORDER BY place) AS place FROM placed, slots
-          WHERE NOT carries_no_traffic OR place + kept <= free
+          WHERE NOT carries_no_traffic OR turn + place + kept <= free + 1
              OR place_of_kind + (SELECT count(*) FROM held WHERE carries_no_traffic) <= kept)
   SELECT id, turn FROM allowed, slots WHERE turn + place <= free + 1`
 

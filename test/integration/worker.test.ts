@@ -119,6 +119,22 @@ t.test('projects that change load balancers leave slots to who makes and removes
   for (const id of changing) await settledAt(id, 2)
 })
 
+t.test('two projects that make load balancers leave a slot to a third', async t => {
+  const gate = createGate()
+  t.teardown(gate.open)
+  const making = await Promise.all(
+    Array.from({ length: 20 }, (_, at) => insertLoadBalancer(db, { project_id: `making ${at % 2}` })),
+  )
+  for (const id of making) recorder.behave(id, gate.pass)
+  await notify(db, making[0]!)
+  await eventually('four began', () => making.filter(id => recorder.callsFor(id).length > 0).length >= 4)
+  const third = await insertLoadBalancer(db, { project_id: randomUUID() })
+  await notify(db, third)
+  await settledAt(third, 1)
+  gate.open()
+  for (const id of making) await settledAt(id, 1)
+})
+
 t.test('one project never holds all slots, and the projects take turns', async t => {
   const gate = createGate()
   const greedy = await Promise.all(
