@@ -27,7 +27,7 @@ export async function watchMachines({ database, compute, log }: MachineWatch, be
   for (const machine of [...before.machines.values(), ...machines.values()]) {
     const end = endOf(machine, before)
     if (machines.get(machine.amphoraId)?.state === 'running') ended.delete(machine.amphoraId)
-    else if (end !== null) ended.set(machine.amphoraId, end)
+    else if (end !== null && ended.get(machine.amphoraId) !== 'seen') ended.set(machine.amphoraId, end)
   }
   if (ended.size === 0) return { machines, ended }
   try {

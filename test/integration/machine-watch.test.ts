@@ -159,14 +159,19 @@ t.test('the watch over machines', async t => {
   })
 
   await t.test('an end that could not be recorded is recorded later', async t => {
-    const { id, amphora } = await settled()
+    const retry_at = new Date(Date.now() + 300_000)
+    const fault = { fault: '{"code":"a","text":"b"}', fault_generation: 1, attempts: 9, retry_at }
+    const { id, amphora } = await settled('ALLOCATED', fault)
     const before = await watch(NOTHING_WATCHED)
     await forget(id)
     machines.set(amphora, 'stopped')
     const away = { raw: () => Promise.reject(new Error('away')) } as unknown as Database
     const still = await watch(before, away)
     t.equal(await recheckOf(id), null)
+    starts.set(amphora, 'another')
     await watch(still)
     t.ok(await recheckOf(id))
+    const row = await findLoadBalancer(db, id)
+    t.ok(row?.retry_at && row.retry_at < retry_at, 'as the end that was seen, also when another follows')
   })
 })
