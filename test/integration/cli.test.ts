@@ -150,17 +150,22 @@ t.test('a build is as new as the packages that are in it', async t => {
 })
 
 t.test('ports that are taken are named with their holder and the setting', async t => {
-  const [port = 0] = await ownPorts(1)
+  const [port = 0, portByName = 0] = await ownPorts(2)
   const bind = `require('dgram').createSocket('udp4').bind(${port}, '127.0.0.2', () => console.log('bound'))`
   const elsewhere = spawn(process.execPath, ['-e', bind])
   t.teardown(() => void elsewhere.kill())
   await once(elsewhere.stdout, 'data')
   const server = createServer().listen(port, '127.0.0.1')
+  const byName = [
+    createServer().listen(portByName, 'localhost'),
+    createSocket('udp4').bind(portByName, 'localhost'),
+  ] as const
   const socket = createSocket('udp4').bind(port, '127.0.0.1')
-  await Promise.all([once(server, 'listening'), once(socket, 'listening')])
+  await Promise.all([server, socket, ...byName].map(one => once(one, 'listening')))
   t.teardown(() => {
     server.close()
     socket.close()
+    for (const one of byName) one.close()
   })
   const listener = { what: 'a service', setting: 'identity', host: '127.0.0.1', port }
   const [tcp, udp] = await takenPorts([
@@ -173,11 +178,12 @@ t.test('ports that are taken are named with their holder and the setting', async
   )
   t.match(tcp, 'identity.port (KRATER_IDENTITY_PORT)')
   t.match(udp, new RegExp(`Port ${port}/udp .*pid ${process.pid}`))
-  t.match(
-    await takenPorts([{ ...listener, host: 'localhost', protocol: 'tcp' }]),
-    [`pid ${process.pid}`],
-    'by name, too',
-  )
+  const named = { ...listener, host: 'localhost', port: portByName }
+  const sentences = await takenPorts([
+    { ...named, protocol: 'tcp' },
+    { ...named, protocol: 'udp' },
+  ])
+  t.match(sentences, [`pid ${process.pid}`, `pid ${process.pid}`], 'by name, too')
   t.match(await takenPorts([{ ...listener, host: '192.0.2.1', protocol: 'tcp' }]), [/no address of this machine/])
   const krater = await createKrater(t, { ...NOOP_DRIVERS, KRATER_IDENTITY_PORT: String(port) })
   const { status, stderr } = await krater.command('up')

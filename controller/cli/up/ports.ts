@@ -36,7 +36,12 @@ async function holderOf(protocol: 'tcp' | 'udp', host: string, port: number): Pr
   const { stdout } = await run('ss', ['-H', '-n', '-l', '-p', protocol === 'tcp' ? '-t' : '-u', `sport = :${port}`], {
     timeout: 5_000,
   }).catch(() => ({ stdout: '' }))
-  const wanted = (await lookup(host)).address
+  // The address that was tried.
+  const family = protocol === 'udp' && !host.includes(':') ? 4 : 0
+  const wanted = await lookup(host, { family }).then(
+    ({ address }) => address,
+    () => host,
+  )
   const inTheWay = stdout.split('\n').filter(line => {
     const [, , , local = ''] = line.trim().split(/\s+/)
     const address = local.slice(0, local.lastIndexOf(':')).replaceAll(/[[\]]|%.*/g, '')
