@@ -54,7 +54,7 @@ function createDirectory() {
   return directory
 }
 
-/** Where the payload that the key manager's tests store is found in clear: PostgreSQL's data, journal and log, and the record of the tests. */
+/** Where the payload that the key manager's tests store is found in clear: PostgreSQL's journal and log, and the record of the tests. Its tables went with the sandbox. */
 async function findCanary(directory) {
   const { build } = await import('esbuild')
   const outfile = join(directory, 'canary.mjs')
