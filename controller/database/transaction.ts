@@ -13,10 +13,14 @@ const TRANSIENT: ReadonlySet<string> = new Set([
  * Runs `body` in one transaction, again (three times at most) when PostgreSQL reports a conflict with another one.
  * The only place that begins or commits: committing by hand hides a failed COMMIT.
  */
-export async function inTransaction<T>(database: Database, body: (trx: Transaction) => Promise<T>): Promise<T> {
+export const inTransaction = <T>(database: Database, body: (trx: Transaction) => Promise<T>): Promise<T> =>
+  againOnConflict(() => database.transaction(body))
+
+/** Runs what is one transaction, such as a single statement, again (three times at most) when PostgreSQL reports a conflict with another one. */
+export async function againOnConflict<T>(transaction: () => Promise<T>): Promise<T> {
   for (let attempt = 1; ; attempt++) {
     try {
-      return await database.transaction(body)
+      return await transaction()
     } catch (error) {
       if (attempt === 3 || !TRANSIENT.has(sqlState(error))) throw error
     }

@@ -1,5 +1,6 @@
 import type { Claim } from '../database/claim.js'
 import type { Database } from '../database/connection.js'
+import { againOnConflict } from '../database/transaction.js'
 import type { LoadBalancerTree } from '../load-balancer/tree.js'
 import type { Deed } from '../provider/provider.js'
 
@@ -12,11 +13,18 @@ export type Effort = { milliseconds: number; amphorae: readonly Deed[] }
 const NO_EFFORT: Effort = { milliseconds: 0, amphorae: [] }
 
 /**
+ * Like `settleOnce`, again when PostgreSQL ends it for another transaction's sake: what goes takes its statistics along, which the health
+ * manager may just write.
+ */
+export const settle = (...effect: Parameters<typeof settleOnce>): Promise<Settled> =>
+  againOnConflict(() => settleOnce(...effect))
+
+/**
  * Records that all of `tree.generation` is in effect: one fenced statement clears the fault, removes what was under deletion and
  * gives the claim back, unless something newer waits.
  * A recheck that was asked for since the claim stays asked for. A look that found nothing to do leaves nothing in the history.
  */
-export async function settle(
+async function settleOnce(
   database: Database,
   claim: Claim,
   tree: LoadBalancerTree,

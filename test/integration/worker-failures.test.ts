@@ -1,12 +1,14 @@
+import { randomUUID } from 'node:crypto'
 import t from 'tap'
 import type { Claim } from '../../controller/database/claim.js'
 import { readTree } from '../../controller/load-balancer/read-tree.js'
 import { ProvisioningFault } from '../../controller/provider/provider.js'
-import { recordFault } from '../../controller/worker/settle.js'
+import { recordFault, settle } from '../../controller/worker/settle.js'
 import {
   changeLoadBalancer,
   eventually,
   findLoadBalancer,
+  insertChildren,
   insertLoadBalancer,
   notify,
 } from '../support/load-balancer-rows.js'
@@ -114,4 +116,30 @@ t.test('a recheck that fails is tried again after a pause, without another askin
   t.match((await faulted(id)).fault, { code: 'amphora-unreachable' })
   await eventually('rechecked', async () => (await findLoadBalancer(db, id))?.recheck_at === null)
   t.equal(recorder.callsFor(id).length, 2)
+})
+
+t.test('a load balancer goes when PostgreSQL ends its removal for statistics that are just written', async t => {
+  const lease = { lease_until: db.raw(`now() + interval '1 hour'`) }
+  const id = await insertLoadBalancer(db, { change: 'delete', generation: 2, ...lease })
+  const { listenerId } = await insertChildren(db, id, 1)
+  const reading = () => ({ listener_id: listenerId, amphora_id: randomUUID(), epoch: 'e' })
+  await db('listener_statistics').insert(reading())
+  const claim: Claim = { table: 'load_balancer', id, fence: 0, heldUntil: Number.POSITIVE_INFINITY, claimedAt: 'now' }
+  const tree = (await readTree(db, id))!
+
+  // The writer has a row that the removal wants, and wants the listener that the removal has.
+  const writer = await db.transaction()
+  await writer('listener_statistics').where({ listener_id: listenerId }).update({ bytes_in: 1 })
+  const settled = settle(db, claim, tree)
+  const isWaiting = async () => {
+    const { rows } = await db.raw(
+      `SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`,
+    )
+    return rows.length > 0
+  }
+  await eventually('the removal waits', isWaiting)
+  await writer('listener_statistics').insert(reading())
+  await writer.commit()
+  t.equal(await settled, 'settled')
+  t.equal(await findLoadBalancer(db, id), undefined)
 })
