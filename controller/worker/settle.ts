@@ -13,17 +13,14 @@ export type Effort = { milliseconds: number; amphorae: readonly Deed[] }
 const NO_EFFORT: Effort = { milliseconds: 0, amphorae: [] }
 
 /**
- * Like `settleOnce`, again when PostgreSQL ends it for another transaction's sake: what goes takes its statistics along, which the health
- * manager may just write.
+ * Records that all of `tree.generation` is in effect: one fenced statement clears the fault, removes what was under deletion and
+ * gives the claim back, unless something newer waits.
+ * A recheck that was asked for since the claim stays asked for. A look that found nothing to do leaves nothing in the history.
+ * It is tried again when PostgreSQL reports a conflict: what is removed takes its statistics along, and the health manager may be writing these.
  */
 export const settle = (...effect: Parameters<typeof settleOnce>): Promise<Settled> =>
   againOnConflict(() => settleOnce(...effect))
 
-/**
- * Records that all of `tree.generation` is in effect: one fenced statement clears the fault, removes what was under deletion and
- * gives the claim back, unless something newer waits.
- * A recheck that was asked for since the claim stays asked for. A look that found nothing to do leaves nothing in the history.
- */
 async function settleOnce(
   database: Database,
   claim: Claim,
