@@ -68,7 +68,7 @@ const SECTIONS: Readonly<Record<string, { title: string; parts: (root: string) =
   doors: {
     title: 'One account beside a hostile one',
     parts: async root => [
-      'One `krater up` with drivers that touch nothing. What another account waits for, alone and beside the load; the load, the other account, the APIs and PostgreSQL share this machine; the load has the lowest priority, so that it is its requests that cost, and not their sender.',
+      'One `krater up` with drivers that touch nothing. What another account waits for, alone and beside the load; the load, the other account, the APIs and PostgreSQL share this machine; the load has the lowest priority, so that it is its requests that cost, and not their sender, and the other account’s client the highest.',
       await benchDoors(root),
     ],
   },
