@@ -11,7 +11,9 @@ import { createRunDirectory, interruption, runInSandbox } from './sandbox.js'
 const root = dirname(dirname(fileURLToPath(import.meta.url)))
 const record = join(root, 'test.log')
 /** They start before the others, so that none of them is left alone at the end. */
-const LONG = ['end-to-end/crash', 'end-to-end/failover', 'unit/plan-failover'].map(name => `test/${name}.test.ts`)
+const LONG = ['end-to-end/crash', 'end-to-end/failover', 'unit/provider/plan-failover'].map(
+  name => `test/${name}.test.ts`,
+)
 const temporaryIn = directory => join(directory, 'tmp')
 const recordIn = directory => join(directory, 'test.log')
 

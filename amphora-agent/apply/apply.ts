@@ -3,7 +3,7 @@ import { carryOut, type HeadStart, type Outcome, reload, startAhead } from '../h
 import type { Drain } from '../haproxy/drain.js'
 import { type Haproxy, HaproxyFailure } from '../haproxy/haproxy.js'
 import type { KnownDown } from '../haproxy/known-down.js'
-import { serverStateFile } from '../haproxy/server-state-file.js'
+import { serverStateFile } from '../haproxy/runtime/server-state-file.js'
 import { refusalOf } from '../haproxy/validate.js'
 import { type Keepalived, keepalivedRefusalOf } from '../keepalived/keepalived.js'
 import type { Log } from '../log/log.js'

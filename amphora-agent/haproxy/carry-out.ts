@@ -7,8 +7,8 @@ import type { KnownDown } from './known-down.js'
 import { membersDown } from './known-down.js'
 import { afterReload, commandsFor, monotonicMs, whoLeaves, whoLeavesBeforeReload } from './leaving.js'
 import { type HaproxyFacts, linesOf, planTransition, type RuntimeCommand } from './plan-transition.js'
-import { serverStateFile } from './server-state-file.js'
-import { differences, parseServersState } from './servers-state.js'
+import { serverStateFile } from './runtime/server-state-file.js'
+import { differences, parseServersState } from './runtime/servers-state.js'
 
 export type Outcome = { transition: Transition; reason: string }
 

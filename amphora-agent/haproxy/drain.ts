@@ -6,7 +6,7 @@ import { STATE_DIRECTORY } from '../protocol/paths.js'
 import type { Haproxy } from './haproxy.js'
 import { commandsFor, isOver, type Leaving, leavingSchema, monotonicMs, pathOf, whoStillLeaves } from './leaving.js'
 import { createOldWorkerEnds, observeOldWorkers, surplusOf } from './old-workers.js'
-import { closeSessions, closeUnlessOthers, parseSessions, type Session } from './sessions.js'
+import { closeSessions, closeUnlessOthers, parseSessions, type Session } from './runtime/sessions.js'
 
 const FILE = `${STATE_DIRECTORY}/leaving.json`
 /** Soon after a change, for a pool whose members have no time at all. */

@@ -15,11 +15,11 @@ import {
   HAPROXY_USER,
   LOG_DIRECTORY,
 } from '../protocol/paths.js'
-import { sendCommand } from './command.js'
 import { type ProcTable, parseProcTable } from './proc-table.js'
-import { parseServersState, type ServerState } from './servers-state.js'
-import { isSettled } from './settled.js'
-import { type ProxyRow, parseServerLimits, parseStat, SHOW_ALL, SHOW_PROXIES } from './stat.js'
+import { sendCommand } from './runtime/command.js'
+import { parseServersState, type ServerState } from './runtime/servers-state.js'
+import { isSettled } from './runtime/settled.js'
+import { type ProxyRow, parseServerLimits, parseStat, SHOW_ALL, SHOW_PROXIES } from './runtime/stat.js'
 import { HAPROXY_PROGRAM, significantWords } from './validate.js'
 import { prepareChroot, prepareWalls } from './walls.js'
 

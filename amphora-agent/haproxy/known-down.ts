@@ -3,7 +3,7 @@ import { z } from 'zod'
 import { canonical } from '../network/address.js'
 import type { Desired, HaproxyPart, Server } from '../protocol/desired.js'
 import { STATE_DIRECTORY } from '../protocol/paths.js'
-import { inMaintenance, type ServerState } from './servers-state.js'
+import { inMaintenance, type ServerState } from './runtime/servers-state.js'
 
 const FILE = `${STATE_DIRECTORY}/known-down.json`
 

@@ -1,6 +1,6 @@
 import type { Desired, HaproxyPart, Server } from '../protocol/desired.js'
 import type { HaproxyLook } from './haproxy.js'
-import { differenceOf, inMaintenance, isDrainedByHand, type ServerState } from './servers-state.js'
+import { differenceOf, inMaintenance, isDrainedByHand, type ServerState } from './runtime/servers-state.js'
 
 /** How what HAProxy runs differs from what it should, and what puts it right. */
 export type HaproxyRepair = {

@@ -1,4 +1,4 @@
-import type { ProxyRow } from '../haproxy/stat.js'
+import type { ProxyRow } from '../haproxy/runtime/stat.js'
 import type { Counters } from '../protocol/heartbeat.js'
 
 /**

@@ -1,5 +1,5 @@
-import { inMaintenance, isDraining, type ServerState } from '../haproxy/servers-state.js'
-import type { ProxyRow } from '../haproxy/stat.js'
+import { inMaintenance, isDraining, type ServerState } from '../haproxy/runtime/servers-state.js'
+import type { ProxyRow } from '../haproxy/runtime/stat.js'
 import type { Desired } from '../protocol/desired.js'
 import type { Counters, ListenerState, MemberState, PoolState, Report } from '../protocol/heartbeat.js'
 

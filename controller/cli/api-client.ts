@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { parse } from 'yaml'
 import { z } from 'zod'
-import { Sentence } from './sentence.js'
+import { Sentence } from './operator-error.js'
 
 const TIMEOUT_MS = 20_000
 

@@ -2,12 +2,12 @@ import { Command, CommanderError, InvalidArgumentError } from 'commander'
 import { stateDirectory } from '../config/load.js'
 import { unknownVariables } from '../config/settings.js'
 import manifest from '../package.json' with { type: 'json' }
-import type { ExportOptions } from './key-manager/audit.js'
-import type { CleanOptions } from './key-manager/clean.js'
-import type { RotateMasterKeyOptions } from './key-manager/rotate-master-key.js'
-import type { RotateProjectKeysOptions } from './key-manager/rotate-project-keys.js'
+import type { ExportOptions } from './commands/key-manager/audit.js'
+import type { CleanOptions } from './commands/key-manager/clean.js'
+import type { RotateMasterKeyOptions } from './commands/key-manager/rotate-master-key.js'
+import type { RotateProjectKeysOptions } from './commands/key-manager/rotate-project-keys.js'
+import { explain } from './operator-error.js'
 import type { ApiName } from './processes/api.js'
-import { explain } from './sentence.js'
 
 const MOST_DAYS = 36_500
 const API_NAMES: readonly ApiName[] = ['identity', 'network', 'load-balancer', 'key-manager']
@@ -69,8 +69,8 @@ function createProgram(): { program: Command; status: () => number } {
     .description('start everything on this machine: PostgreSQL, the APIs, workers, health manager')
     .option('--detach', 'in the background, once it works')
     .action(async (options: { detach?: boolean }) => {
-      if (options.detach) await (await import('./up/detach.js')).startInBackground(directory())
-      else await (await import('./up/up.js')).up(directory())
+      if (options.detach) await (await import('./commands/up/detach.js')).startInBackground(directory())
+      else await (await import('./commands/up/up.js')).up(directory())
     })
 
   program
@@ -79,7 +79,7 @@ function createProgram(): { program: Command; status: () => number } {
     .option('--all', 'remove everything that was made: amphorae, networks, database, files')
     .option('--yes', 'do not ask')
     .action(async (options: { all?: boolean; yes?: boolean }) => {
-      const { down, removeEverything } = await import('./down.js')
+      const { down, removeEverything } = await import('./commands/down.js')
       if (options.all) await removeEverything(directory(), { confirmed: options.yes ?? false })
       else await down(directory())
     })
@@ -87,13 +87,13 @@ function createProgram(): { program: Command; status: () => number } {
   program
     .command('demo')
     .description('start it when it does not run, put two web servers behind a load balancer, and send requests')
-    .action(async () => (await import('./demo/demo.js')).demo(directory()))
+    .action(async () => (await import('./commands/demo/demo.js')).demo(directory()))
 
   program
     .command('doctor')
     .description('check packages, kernel, ports, clock, database, heartbeats and amphorae')
     .action(async () => {
-      status = await (await import('./doctor/doctor.js')).doctor(directory())
+      status = await (await import('./commands/doctor/doctor.js')).doctor(directory())
     })
 
   program
@@ -132,7 +132,7 @@ function createProgram(): { program: Command; status: () => number } {
     .option('--force', 'also when most projects are missing')
     .description('find projects that the identity service has no more, and erase what is held for them')
     .action(async (options: { yes?: boolean; force?: boolean }) =>
-      (await import('./key-manager/sync-projects.js')).syncProjects(directory(), options),
+      (await import('./commands/key-manager/sync-projects.js')).syncProjects(directory(), options),
     )
 
   keyManager
@@ -143,7 +143,7 @@ function createProgram(): { program: Command; status: () => number } {
     .option('--dry-run', 'only say how much it would be')
     .description('purge what is left of deleted objects, and audit records past their retention')
     .action(async (options: CleanOptions) =>
-      (await import('./key-manager/clean.js')).cleanKeyManager(directory(), options),
+      (await import('./commands/key-manager/clean.js')).cleanKeyManager(directory(), options),
     )
 
   const audit = keyManager.command('audit').description('the record of who used which secret')
@@ -152,12 +152,12 @@ function createProgram(): { program: Command; status: () => number } {
     .option('--noted <position:hash>', 'what an earlier check printed: it must still be there')
     .description('check that no record was changed, put in or taken away')
     .action(async (options: { noted?: string }) => {
-      status = await (await import('./key-manager/audit.js')).verifyAuditLog(directory(), options.noted)
+      status = await (await import('./commands/key-manager/audit.js')).verifyAuditLog(directory(), options.noted)
     })
   audit
     .command('accept')
     .description('after a restore: take the chain as it is, whatever this machine kept of its end')
-    .action(async () => (await import('./key-manager/audit.js')).acceptAuditLog(directory()))
+    .action(async () => (await import('./commands/key-manager/audit.js')).acceptAuditLog(directory()))
   audit
     .command('export')
     .option('--from <time>', 'records of this time and later')
@@ -166,7 +166,7 @@ function createProgram(): { program: Command; status: () => number } {
     .option('--output <file>', 'a file instead of standard output')
     .description('the records as lines of JSON')
     .action(async (options: ExportOptions) =>
-      (await import('./key-manager/audit.js')).exportAuditLog(directory(), options),
+      (await import('./commands/key-manager/audit.js')).exportAuditLog(directory(), options),
     )
 
   keyManager
@@ -176,7 +176,10 @@ function createProgram(): { program: Command; status: () => number } {
     .option('--prepare', 'only put the new key into the file, to copy it to other machines first')
     .description('replace the key that wraps the keys of projects, while all goes on being used')
     .action(async (options: RotateMasterKeyOptions) => {
-      status = await (await import('./key-manager/rotate-master-key.js')).rotateMasterKeyNow(directory(), options)
+      status = await (await import('./commands/key-manager/rotate-master-key.js')).rotateMasterKeyNow(
+        directory(),
+        options,
+      )
     })
   keyManager
     .command('rotate-project-keys')
@@ -184,10 +187,13 @@ function createProgram(): { program: Command; status: () => number } {
     .option('--all', 'of all projects, and the service itself')
     .description('replace keys of projects and encrypt anew what is stored, while all goes on being used')
     .action(async (options: RotateProjectKeysOptions) => {
-      status = await (await import('./key-manager/rotate-project-keys.js')).rotateProjectKeysNow(directory(), options)
+      status = await (await import('./commands/key-manager/rotate-project-keys.js')).rotateProjectKeysNow(
+        directory(),
+        options,
+      )
     })
   const ca = keyManager.command('ca').description('the certificate authorities')
-  const authorities = () => import('./key-manager/ca.js')
+  const authorities = () => import('./commands/key-manager/ca.js')
   ca.command('list')
     .description('all certificate authorities')
     .action(async () => (await authorities()).listAuthorities(directory()))
@@ -209,26 +215,26 @@ function createProgram(): { program: Command; status: () => number } {
     .option('--label <label>', 'of the key (default: key_manager.crypto.pkcs11.master_key_label)')
     .description('make a master key in the token that never leaves it')
     .action(async (options: { label?: string }) =>
-      (await import('./key-manager/hsm.js')).createMasterKeyInToken(directory(), options.label),
+      (await import('./commands/key-manager/hsm.js')).createMasterKeyInToken(directory(), options.label),
     )
   hsm
     .command('check')
     .option('--label <label>', 'of the key (default: key_manager.crypto.pkcs11.master_key_label)')
     .description('show the attributes of the master key, and that it works')
     .action(async (options: { label?: string }) =>
-      (await import('./key-manager/hsm.js')).checkToken(directory(), options.label),
+      (await import('./commands/key-manager/hsm.js')).checkToken(directory(), options.label),
     )
 
   const db = program.command('db').description('the database')
   db.command('migrate')
     .description('make or update the tables, and what a first start needs')
-    .action(async () => (await import('./database-migrate.js')).migrateDatabase(directory()))
+    .action(async () => (await import('./commands/database-migrate.js')).migrateDatabase(directory()))
 
   const amphora = program
     .command('amphora')
     .description('the machines that carry the load balancers')
     .enablePositionalOptions()
-  const commands = () => import('./amphora/commands.js')
+  const commands = () => import('./commands/amphora/commands.js')
   amphora
     .command('list')
     .description('all amphorae')

@@ -1,13 +1,13 @@
 import { z } from 'zod'
-import { checkExternalIdentity, externalIdentityOptions } from './external-identity-options.js'
-import { keyManagerOptions } from './key-manager-options.js'
-import { keyManagerWorkerOptions } from './key-manager-worker-options.js'
-import { keystoneNotifications } from './keystone-notifications.js'
-import { loadBalancerAccess, trustedProxies } from './load-balancer-access.js'
-import { loadBalancerKeyManager } from './load-balancer-key-manager.js'
-import { loadBalancerOptions } from './load-balancer-options.js'
-import { loginOptions } from './login-options.js'
-import { loadBalancerQuota, networkQuota, sharedAddresses } from './quotas.js'
+import { checkExternalIdentity, externalIdentityOptions } from './options/external-identity-options.js'
+import { keyManagerOptions } from './options/key-manager-options.js'
+import { keyManagerWorkerOptions } from './options/key-manager-worker-options.js'
+import { keystoneNotifications } from './options/keystone-notifications.js'
+import { loadBalancerAccess, trustedProxies } from './options/load-balancer-access.js'
+import { loadBalancerKeyManager } from './options/load-balancer-key-manager.js'
+import { loadBalancerOptions } from './options/load-balancer-options.js'
+import { loginOptions } from './options/login-options.js'
+import { loadBalancerQuota, networkQuota, sharedAddresses } from './options/quotas.js'
 
 const port = z.coerce.number().int().min(1).max(65535)
 const seconds = z.coerce.number().positive()

@@ -1,6 +1,6 @@
 import type { Mismatch } from '../../amphora-agent/protocol/repairs.js'
 import type { Database } from '../database/connection.js'
-import type { LoadBalancerTree } from '../load-balancer/tree.js'
+import type { LoadBalancerTree } from '../load-balancer/tree/tree.js'
 import type { OperatingStatus } from './assess.js'
 
 /** What amphorae themselves lack lowers the operating status of their load balancer, whatever its listeners and pools say. */

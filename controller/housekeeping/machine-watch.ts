@@ -1,7 +1,7 @@
 import { setTimeout as wait } from 'node:timers/promises'
 import type { ComputeDriver, Machine } from '../compute/driver.js'
 import type { Database } from '../database/connection.js'
-import { WAKE_CHANNEL } from '../load-balancer/wake-channel.js'
+import { WAKE_CHANNEL } from '../load-balancer/change/wake-channel.js'
 import type { Logger } from '../log/log.js'
 
 export type MachineWatch = { database: Database; compute: Pick<ComputeDriver, 'list'>; log: Logger }

@@ -1,6 +1,6 @@
 import type { ComputeDriver } from '../compute/driver.js'
 import type { Database } from '../database/connection.js'
-import { vipDeviceId } from '../load-balancer/load-balancers/vip-port-name.js'
+import { vipDeviceId } from '../load-balancer/objects/load-balancers/vip-port-name.js'
 import type { Logger } from '../log/log.js'
 import { type NetworkDriver, PORT_OWNER } from '../network/driver.js'
 

@@ -1,5 +1,5 @@
 import type { Database } from '../database/connection.js'
-import { KEPT_HOURS } from '../load-balancer/idempotency.js'
+import { KEPT_HOURS } from '../load-balancer/change/idempotency.js'
 
 /** Most events that are kept of one load balancer, and for how long. */
 export const MOST_EVENTS = 1000

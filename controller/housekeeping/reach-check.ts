@@ -1,10 +1,10 @@
 import type { Database } from '../database/connection.js'
 import { query } from '../database/query.js'
-import { WAKE_CHANNEL } from '../load-balancer/wake-channel.js'
+import { WAKE_CHANNEL } from '../load-balancer/change/wake-channel.js'
 import type { Logger } from '../log/log.js'
-import { agentTarget, probeAgent } from '../provider/amphora/agent.js'
-import type { AgentConnections } from '../provider/amphora/agent-connection.js'
-import { recordReach } from '../provider/amphora/amphora-rows.js'
+import { recordReach } from '../provider/amphora/act/amphora-rows.js'
+import { agentTarget, probeAgent } from '../provider/amphora/agent/agent.js'
+import type { AgentConnections } from '../provider/amphora/agent/connection.js'
 
 export type ReachCheck = {
   database: Database

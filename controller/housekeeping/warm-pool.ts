@@ -1,11 +1,11 @@
-import { type Claim, claimDue, isHeld, releaseClaim } from '../database/claim.js'
 import type { Database } from '../database/connection.js'
 import { inTransaction } from '../database/transaction.js'
 import type { Logger } from '../log/log.js'
-import { agentTarget, awaitAgent, probeAgent } from '../provider/amphora/agent.js'
-import { limitsColumn } from '../provider/amphora/amphora-rows.js'
-import { deletePorts, type MachineParts, machineColumns, makeMachine } from '../provider/amphora/machine.js'
-import { keepClaim } from '../worker/keep-claim.js'
+import { limitsColumn } from '../provider/amphora/act/amphora-rows.js'
+import { deletePorts, type MachineParts, machineColumns, makeMachine } from '../provider/amphora/act/machine.js'
+import { agentTarget, awaitAgent, probeAgent } from '../provider/amphora/agent/agent.js'
+import { type Claim, claimDue, isHeld, releaseClaim } from '../queue/claim.js'
+import { keepClaim } from '../queue/keep-claim.js'
 
 export type WarmPool = {
   database: Database

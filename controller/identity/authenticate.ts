@@ -2,9 +2,9 @@ import type { Context, Middleware } from 'koa'
 import { ApiError } from '../http/errors.js'
 import { createClientAddress, sourceOf } from '../http/trusted-proxies.js'
 import type { Place } from '../process/fair-queue.js'
-import { isAllowedBy } from './access-rules.js'
 import type { Caller, TokenValidator, ValidateOptions } from './caller.js'
-import { createTokenTurns } from './token-turns.js'
+import { createTokenTurns } from './login/token-turns.js'
+import { isAllowedBy } from './resources/access-rules.js'
 
 export type AuthenticateOptions = {
   validate: TokenValidator

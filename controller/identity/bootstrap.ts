@@ -1,8 +1,8 @@
 import type { Knex } from 'knex'
 import type { Database } from '../database/connection.js'
 import { inTransaction } from '../database/transaction.js'
-import { newId } from './collection.js'
-import { hashPassword } from './passwords.js'
+import { hashPassword } from './login/passwords.js'
+import { newId } from './resources/collection.js'
 
 type ServiceType = 'identity' | 'load-balancer' | 'key-manager' | 'network'
 

@@ -1,6 +1,6 @@
 import type { z } from 'zod'
 import type { Database } from '../database/connection.js'
-import type { Logins } from './logins.js'
+import type { Logins } from './login/logins.js'
 import type { Params, Rule } from './policy.js'
 import type { StoredToken } from './tokens/store.js'
 

@@ -1,5 +1,5 @@
-import type { Claim } from '../database/claim.js'
-import type { LoadBalancerTree } from '../load-balancer/tree.js'
+import type { LoadBalancerTree } from '../load-balancer/tree/tree.js'
+import type { Claim } from '../queue/claim.js'
 
 /** One thing that a provider did to a machine for a load balancer, for the load balancer's history. */
 export type Deed = {

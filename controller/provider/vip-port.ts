@@ -1,5 +1,5 @@
-import { vipDeviceId, vipPortName } from '../load-balancer/load-balancers/vip-port-name.js'
-import type { LoadBalancerTree } from '../load-balancer/tree.js'
+import { vipDeviceId, vipPortName } from '../load-balancer/objects/load-balancers/vip-port-name.js'
+import type { LoadBalancerTree } from '../load-balancer/tree/tree.js'
 import { type NetworkDriver, PORT_OWNER, type Port, type PortRequest } from '../network/driver.js'
 
 /** What the port of a VIP is asked for with, so that asking again finds the same one. */

@@ -1,11 +1,11 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { type Claim, isHeld, LEASE_SECONDS, releaseClaim } from '../database/claim.js'
 import type { Database } from '../database/connection.js'
 import { isDatabaseAway } from '../database/database-away.js'
-import { readTree } from '../load-balancer/read-tree.js'
-import type { LoadBalancerTree } from '../load-balancer/tree.js'
+import { readTree } from '../load-balancer/tree/read-tree.js'
+import type { LoadBalancerTree } from '../load-balancer/tree/tree.js'
 import type { Logger } from '../log/log.js'
 import { ClaimLost, type Deed, type Provider, ProvisioningFault } from '../provider/provider.js'
+import { type Claim, isHeld, LEASE_SECONDS, releaseClaim } from '../queue/claim.js'
 import { type Fault, recordFault, settle } from './settle.js'
 
 export type AttemptContext = { database: Database; providers: ReadonlyMap<string, Provider>; log: Logger }

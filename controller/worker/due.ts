@@ -1,5 +1,5 @@
-import { type ClaimRequest, NOT_HELD } from '../database/claim.js'
 import type { Database } from '../database/connection.js'
+import { type ClaimRequest, NOT_HELD } from '../queue/claim.js'
 
 /**
  * Which load balancers (alias t) have work to do now. A change newer than the last fault is due at once, whatever the back-off; the

@@ -1,8 +1,8 @@
-import type { Claim } from '../database/claim.js'
 import type { Database } from '../database/connection.js'
 import { againOnConflict } from '../database/transaction.js'
-import type { LoadBalancerTree } from '../load-balancer/tree.js'
+import type { LoadBalancerTree } from '../load-balancer/tree/tree.js'
 import type { Deed } from '../provider/provider.js'
+import type { Claim } from '../queue/claim.js'
 
 /** `again`: a later change or recheck waits and the claim is kept for it. `lost`: another worker has claimed it since; nothing was written. */
 export type Settled = 'settled' | 'again' | 'lost'

@@ -1,13 +1,13 @@
 import type { Configuration } from '../config/schema.js'
 import type { Database } from '../database/connection.js'
-import { WAKE_CHANNEL } from '../load-balancer/wake-channel.js'
+import { WAKE_CHANNEL } from '../load-balancer/change/wake-channel.js'
 import type { Logger } from '../log/log.js'
 import type { Provider } from '../provider/provider.js'
+import { startClaimLoop } from '../queue/claim-loop.js'
+import { nameLeaseOwner, releaseClaimsOfDead } from '../queue/lease-owner.js'
+import { listenForWakeUps } from '../queue/wake-up.js'
 import { attempt } from './attempt.js'
-import { startClaimLoop } from './claim-loop.js'
 import { claimsOf, secondsUntilDue } from './due.js'
-import { nameLeaseOwner, releaseClaimsOfDead } from './lease-owner.js'
-import { listenForWakeUps } from './wake-up.js'
 
 export type WorkerOptions = {
   /** The role of the load balancer service. */

@@ -15,13 +15,13 @@ import {
   tagged,
   taggedIn,
   writeDer,
-} from './asn1.js'
-import type { DistinguishedName } from './distinguished-name.js'
+} from './encoding/asn1.js'
+import type { DistinguishedName } from './encoding/distinguished-name.js'
+import { decodeGeneralNames, type GeneralName } from './encoding/general-names.js'
+import { decodeName, encodeName } from './encoding/name-encoding.js'
+import { derOfPem } from './encoding/pem.js'
 import { extensionsIn, OID, subjectAltName } from './extensions.js'
-import { decodeGeneralNames, type GeneralName } from './general-names.js'
 import { InvalidX509 } from './invalid-x509.js'
-import { decodeName, encodeName } from './name-encoding.js'
-import { derOfPem } from './pem.js'
 import { type PublicKey, publicKeyOf, readPublicKey } from './public-key.js'
 import { isSignedBy, signed } from './signing.js'
 

@@ -11,9 +11,9 @@ import {
   taggedIn,
   time,
   writeDer,
-} from './asn1.js'
+} from './encoding/asn1.js'
+import { derOfPem } from './encoding/pem.js'
 import { extensionsIn, OID, pathLengthIn } from './extensions.js'
-import { derOfPem } from './pem.js'
 import type { PublicKey } from './public-key.js'
 import { algorithmIdentifier, signed } from './signing.js'
 

@@ -1,6 +1,6 @@
 import { createDecipheriv, pbkdf2, pbkdf2Sync } from 'node:crypto'
 import { promisify } from 'node:util'
-import { type Asn1, objectIdentifierIn, octetStringIn, sequenceIn, smallIntegerIn } from './asn1.js'
+import { type Asn1, objectIdentifierIn, octetStringIn, sequenceIn, smallIntegerIn } from './encoding/asn1.js'
 import { InvalidX509 } from './invalid-x509.js'
 
 const PBES2 = '1.2.840.113549.1.5.13'

@@ -13,8 +13,8 @@ import {
   tagged,
   taggedBytes,
   writeDer,
-} from './asn1.js'
-import { encodeGeneralNames, type GeneralName } from './general-names.js'
+} from './encoding/asn1.js'
+import { encodeGeneralNames, type GeneralName } from './encoding/general-names.js'
 
 export const OID = {
   subjectKeyIdentifier: '2.5.29.14',

@@ -1,5 +1,5 @@
 import forge from 'node-forge'
-import { integer, objectIdentifier, readDer, sequence, setOf, tagged, writeDer } from './asn1.js'
+import { integer, objectIdentifier, readDer, sequence, setOf, tagged, writeDer } from './encoding/asn1.js'
 
 const oid = (name: 'data' | 'signedData') => objectIdentifier(String(forge.pki.oids[name]))
 

@@ -1,8 +1,8 @@
 import { createPrivateKey, type KeyObject } from 'node:crypto'
-import { type Asn1, decodeUtf8, integerBytesIn, objectIdentifierIn, readDer, sequenceIn } from './asn1.js'
+import { type Asn1, decodeUtf8, integerBytesIn, objectIdentifierIn, readDer, sequenceIn } from './encoding/asn1.js'
+import { derOfPem } from './encoding/pem.js'
 import { decryptKey, decryptKeyAside, isEncryptedKey } from './encrypted-private-key.js'
 import { InvalidX509 } from './invalid-x509.js'
-import { derOfPem } from './pem.js'
 import { bitsIn, KEY_ALGORITHMS, KEY_KINDS, publicKeyOf, readPublicKey } from './public-key.js'
 
 /** What the PEM of a private key may be called, with the structure inside. */

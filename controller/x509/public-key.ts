@@ -8,7 +8,7 @@ import {
   sequenceIn,
   smallIntegerIn,
   writeDer,
-} from './asn1.js'
+} from './encoding/asn1.js'
 import { InvalidX509 } from './invalid-x509.js'
 
 const RSA_ENCRYPTION = '1.2.840.113549.1.1.1'

@@ -1,5 +1,5 @@
 import type { KeyObject } from 'node:crypto'
-import { type Asn1, enumerated, integer, sequence, tagged, time, writeDer } from './asn1.js'
+import { type Asn1, enumerated, integer, sequence, tagged, time, writeDer } from './encoding/asn1.js'
 import { authorityKeyIdentifier, extension, OID } from './extensions.js'
 import { algorithmIdentifier, signed } from './signing.js'
 

@@ -1,5 +1,5 @@
 import { type KeyObject, sign, verify } from 'node:crypto'
-import { type Asn1, bitString, nullValue, objectIdentifier, sequence, writeDer } from './asn1.js'
+import { type Asn1, bitString, nullValue, objectIdentifier, sequence, writeDer } from './encoding/asn1.js'
 
 type SignatureAlgorithm = { oid: string; digest: 'sha256' | 'sha384' | 'sha512'; keyType: 'rsa' | 'ec' }
 

@@ -3,7 +3,7 @@ import { createConnection } from 'node:net'
 import { promisify } from 'node:util'
 import { encodeFrame } from '../../amphora-agent/protocol/frames.js'
 import { AGENT_SOCKET } from '../../amphora-agent/protocol/messages.js'
-import { processesInside } from '../support/crash-amphora.js'
+import { processesInside } from '../support/faults/crash-amphora.js'
 
 const run = promisify(execFile)
 const LIMIT_MS = 5_000

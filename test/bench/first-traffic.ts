@@ -1,5 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises'
-import { firstSuccess } from '../../controller/cli/demo/traffic.js'
+import { firstSuccess } from '../../controller/cli/commands/demo/traffic.js'
 import { type BenchInstance, startInstance } from './instance.js'
 import { percentile } from './measure.js'
 

@@ -1,7 +1,7 @@
 import { once } from 'node:events'
 import { dirname, join } from 'node:path'
-import { instanceId } from '../../controller/config/instance.js'
-import { createTenantMachine, type Ending, type TenantCard } from '../support/tenant-machine.js'
+import { instanceId } from '../../controller/config/state-directory/instance.js'
+import { createTenantMachine, type Ending, type TenantCard } from '../support/worlds/tenant-machine.js'
 import type { BenchInstance } from './instance.js'
 
 const CIDRS = ['192.168.200.0/24', '192.168.201.0/24']

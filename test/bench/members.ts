@@ -1,4 +1,4 @@
-import { startMembers } from '../support/steady-traffic.js'
+import { startMembers } from '../support/clients/steady-traffic.js'
 
 // Members for clients of every kind, on so many ports. Runs in a network namespace of its own.
 const [firstPort, count] = process.argv.slice(1).map(Number)

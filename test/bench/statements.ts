@@ -1,14 +1,14 @@
 import type Koa from 'koa'
-import { openDatabase, openInstance } from '../../controller/cli/instance.js'
-import { openKeyring } from '../../controller/cli/key-manager/keyring.js'
-import { offeredProviders } from '../../controller/cli/processes/offered-providers.js'
+import { openDatabase, openInstance } from '../../controller/cli/wiring/instance.js'
+import { openKeyring } from '../../controller/cli/wiring/key-manager/keyring.js'
+import { offeredProviders } from '../../controller/cli/wiring/offered-providers.js'
 import type { Database } from '../../controller/database/connection.js'
 import { startServer } from '../../controller/http/server.js'
 import { createKeyManagerApi } from '../../controller/key-manager/api.js'
 import { createLoadBalancerApi } from '../../controller/load-balancer/api.js'
 import { createLog } from '../../controller/log/log.js'
 import { createNoopNetworkDriver } from '../../controller/network/noop/driver.js'
-import { ANY_CERTIFICATE } from '../support/load-balancer-api.js'
+import { ANY_CERTIFICATE } from '../support/clients/load-balancer-api.js'
 import type { BenchInstance } from './instance.js'
 
 export type StatementCounter = {

@@ -2,7 +2,7 @@ import { execFile, spawn } from 'node:child_process'
 import { chmodSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
-import { until } from '../support/haproxy.js'
+import { until } from '../support/services/haproxy.js'
 
 const run = promisify(execFile)
 

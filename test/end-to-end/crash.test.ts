@@ -1,15 +1,15 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import { ApiRefusal } from '../../controller/cli/api-client.js'
-import { ask } from '../../controller/cli/demo/traffic.js'
+import { ask } from '../../controller/cli/commands/demo/traffic.js'
+import { runningPostmaster } from '../../controller/cli/commands/up/postgres.js'
 import { runningProcesses } from '../../controller/cli/run-record.js'
-import { runningPostmaster } from '../../controller/cli/up/postgres.js'
-import { killIfThere, processesInside, startRequests } from '../support/crash-amphora.js'
-import { balancersOf } from '../support/crash-balancer.js'
-import { openDatabases, takeInventory } from '../support/crash-inventory.js'
-import { convergesOf, startWorker, type TestWorker, type WorkerLine } from '../support/crash-worker.js'
-import { startKrater, until } from '../support/krater.js'
-import { createSites, type Site } from '../support/web-servers.js'
+import { killIfThere, processesInside, startRequests } from '../support/faults/crash-amphora.js'
+import { balancersOf } from '../support/faults/crash-balancer.js'
+import { openDatabases, takeInventory } from '../support/faults/crash-inventory.js'
+import { convergesOf, startWorker, type TestWorker, type WorkerLine } from '../support/faults/crash-worker.js'
+import { createSites, type Site } from '../support/services/web-servers.js'
+import { startKrater, until } from '../support/worlds/krater.js'
 
 /** What was killed is back; so long it may take until everything is as it was asked for. */
 const BOUND_MS = 10_000

@@ -3,7 +3,7 @@ import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import t from 'tap'
-import { createKrater, until } from '../support/krater.js'
+import { createKrater, until } from '../support/worlds/krater.js'
 
 const run = promisify(execFile)
 

@@ -6,8 +6,8 @@ import { promisify } from 'node:util'
 import t from 'tap'
 import { connect } from '../../controller/database/connection.js'
 import { type Canary, searchFiles, searchFor } from '../support/canary.js'
-import { NOOP_DRIVERS, startKrater, until } from '../support/krater.js'
-import type { Json } from '../support/load-balancer-api.js'
+import type { Json } from '../support/clients/load-balancer-api.js'
+import { NOOP_DRIVERS, startKrater, until } from '../support/worlds/krater.js'
 
 /**
  * What is secret goes into a whole Krater that logs all it can, by every way that there is, those that fail too; then it is looked for in every way of

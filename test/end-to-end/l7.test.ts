@@ -1,8 +1,8 @@
 import { request } from 'node:http'
 import t from 'tap'
-import { firstSuccess } from '../../controller/cli/demo/traffic.js'
-import { startKrater, until } from '../support/krater.js'
-import { createMember } from '../support/members.js'
+import { firstSuccess } from '../../controller/cli/commands/demo/traffic.js'
+import { createMember } from '../support/services/members.js'
+import { startKrater, until } from '../support/worlds/krater.js'
 
 const BASE = '/v2/lbaas'
 

@@ -1,10 +1,10 @@
 import t from 'tap'
-import { ask } from '../../controller/cli/demo/traffic.js'
-import { processesInside } from '../support/crash-amphora.js'
-import { balancersOf } from '../support/crash-balancer.js'
-import { startKrater, until } from '../support/krater.js'
-import { managementLink } from '../support/management-link.js'
-import { createSites } from '../support/web-servers.js'
+import { ask } from '../../controller/cli/commands/demo/traffic.js'
+import { processesInside } from '../support/faults/crash-amphora.js'
+import { balancersOf } from '../support/faults/crash-balancer.js'
+import { managementLink } from '../support/faults/management-link.js'
+import { createSites } from '../support/services/web-servers.js'
+import { startKrater, until } from '../support/worlds/krater.js'
 
 type Amphora = { id: string; status: string; loadbalancer_id: string }
 

@@ -1,9 +1,9 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import t from 'tap'
-import { ask, countAnswers, firstSuccess } from '../../controller/cli/demo/traffic.js'
-import { startKrater, until } from '../support/krater.js'
-import { createMember } from '../support/members.js'
-import { openstackSession } from '../support/openstack-session.js'
+import { ask, countAnswers, firstSuccess } from '../../controller/cli/commands/demo/traffic.js'
+import { openstackSession } from '../support/clients/openstack-session.js'
+import { createMember } from '../support/services/members.js'
+import { startKrater, until } from '../support/worlds/krater.js'
 
 type Shown = Record<string, unknown>
 

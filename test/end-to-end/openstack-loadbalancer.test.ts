@@ -1,6 +1,6 @@
 import t, { type Test } from 'tap'
-import { NOOP_DRIVERS, startKrater } from '../support/krater.js'
-import { openstackSession, unused } from '../support/openstack-session.js'
+import { openstackSession, unused } from '../support/clients/openstack-session.js'
+import { NOOP_DRIVERS, startKrater } from '../support/worlds/krater.js'
 import { amphorae } from './openstack-loadbalancer/amphorae.js'
 import { availabilityZones } from './openstack-loadbalancer/availability-zones.js'
 import { busy } from './openstack-loadbalancer/busy.js'

@@ -3,11 +3,11 @@ import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import t from 'tap'
-import { NOOP_DRIVERS, startKrater } from '../support/krater.js'
-import { clientEnvironment, clientPython } from '../support/openstack-session.js'
-import { storeCertificates } from '../support/stored-certificates.js'
+import { clientEnvironment, clientPython } from '../support/clients/openstack-session.js'
+import { storeCertificates } from '../support/inputs/stored-certificates.js'
+import { NOOP_DRIVERS, startKrater } from '../support/worlds/krater.js'
 
-const script = join(dirname(dirname(fileURLToPath(import.meta.url))), 'support/openstacksdk.py')
+const script = join(dirname(dirname(fileURLToPath(import.meta.url))), 'support/clients/openstacksdk.py')
 
 type Finding = { name: string; got: unknown; wanted: unknown }
 

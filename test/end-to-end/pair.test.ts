@@ -7,10 +7,10 @@ import { text } from 'node:stream/consumers'
 import { setTimeout as delay } from 'node:timers/promises'
 import t from 'tap'
 import { HAPROXY_PEERS_PORT, HAPROXY_SOCKET } from '../../amphora-agent/protocol/paths.js'
-import { ask, firstSuccess } from '../../controller/cli/demo/traffic.js'
-import { killIfThere, processesInside } from '../support/crash-amphora.js'
-import { startKrater, until } from '../support/krater.js'
-import { createMember } from '../support/members.js'
+import { ask, firstSuccess } from '../../controller/cli/commands/demo/traffic.js'
+import { killIfThere, processesInside } from '../support/faults/crash-amphora.js'
+import { createMember } from '../support/services/members.js'
+import { startKrater, until } from '../support/worlds/krater.js'
 
 type Amphora = { id: string; vrrp_ip: string; role: string; status: string; loadbalancer_id: string }
 type Balancer = { id: string; vip_address: string; provisioning_status: string; fault?: { text: string } }
@@ -101,7 +101,7 @@ t.test('a pair: the standby takes the VIP over, and the pair is made whole again
   }
 
   const stranger = await createMember(t, krater, 'stranger', 'public-subnet')
-  const script = readFileSync(join(import.meta.dirname, '../support/vrrp-flood.pl'))
+  const script = readFileSync(join(import.meta.dirname, '../support/faults/vrrp-flood.pl'))
   const pair = (await amphorae()).map(amphora => amphora.vrrp_ip)
   for (const [source, whose] of [[stranger.address, 'its own address'], ...pair.map(own => [own, 'one of theirs'])]) {
     const claims = pair.map(async target => {

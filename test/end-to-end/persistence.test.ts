@@ -1,11 +1,11 @@
 import t, { type Test } from 'tap'
-import { sendCommand } from '../../amphora-agent/haproxy/command.js'
+import { sendCommand } from '../../amphora-agent/haproxy/runtime/command.js'
 import { HAPROXY_SOCKET } from '../../amphora-agent/protocol/paths.js'
-import { processesInside } from '../support/crash-amphora.js'
-import { type Krater, startKrater, until } from '../support/krater.js'
-import { createStickyClients, type StickyClient } from '../support/sticky-clients.js'
-import { createTenantMachine } from '../support/tenant-machine.js'
-import { createSites, type Site } from '../support/web-servers.js'
+import { createStickyClients, type StickyClient } from '../support/clients/sticky-clients.js'
+import { processesInside } from '../support/faults/crash-amphora.js'
+import { createSites, type Site } from '../support/services/web-servers.js'
+import { type Krater, startKrater, until } from '../support/worlds/krater.js'
+import { createTenantMachine } from '../support/worlds/tenant-machine.js'
 
 const CLIENTS = 5
 const PORTS = { source: 80, application: 81, monitored: 82, 'source-2': 83, 'source-3': 84 }

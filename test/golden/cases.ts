@@ -1,4 +1,4 @@
-import type { LoadBalancerTree } from '../../controller/load-balancer/tree.js'
+import type { LoadBalancerTree } from '../../controller/load-balancer/tree/tree.js'
 import type { AmphoraFacts } from '../../controller/provider/amphora/rendering/facts.js'
 import { l7Cases } from './l7-cases.js'
 import {

@@ -1,5 +1,5 @@
 import fc from 'fast-check'
-import { mayBeGivenUp } from '../../controller/load-balancer/regular-expression.js'
+import { mayBeGivenUp } from '../../controller/load-balancer/schema/regular-expression.js'
 import type {
   HealthMonitorNode,
   L7PolicyNode,
@@ -9,7 +9,7 @@ import type {
   MemberNode,
   PoolNode,
   SessionPersistence,
-} from '../../controller/load-balancer/tree.js'
+} from '../../controller/load-balancer/tree/tree.js'
 import { aPolicy, aRule } from './l7-models.js'
 import { aListener, aMember, aMonitor, aPool, aTree, uuid } from './models.js'
 

@@ -1,4 +1,4 @@
-import type { L7PolicyNode, L7RuleNode } from '../../controller/load-balancer/tree.js'
+import type { L7PolicyNode, L7RuleNode } from '../../controller/load-balancer/tree/tree.js'
 import { uuid } from './models.js'
 
 /** Matches when its rules do, and rejects. */

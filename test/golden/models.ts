@@ -5,7 +5,7 @@ import type {
   LoadBalancerTree,
   MemberNode,
   PoolNode,
-} from '../../controller/load-balancer/tree.js'
+} from '../../controller/load-balancer/tree/tree.js'
 
 /** A readable UUID: one digit says the kind, the last ones say which. */
 export const uuid = (kind: number, number: number) =>

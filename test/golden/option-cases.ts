@@ -1,4 +1,4 @@
-import type { SessionPersistence } from '../../controller/load-balancer/tree.js'
+import type { SessionPersistence } from '../../controller/load-balancer/tree/tree.js'
 import type { GoldenCase } from './cases.js'
 import { aDualStackVipCard, aListener, aMember, aMonitor, aPool, aTree, someFacts, uuid } from './models.js'
 

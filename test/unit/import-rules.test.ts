@@ -29,6 +29,7 @@ const IMPURE =
 const isPure = (path: string) =>
   (inside('controller/provider/amphora/rendering')(path) && !path.endsWith('/templates.ts')) ||
   /\/plan(-[a-z-]+)?\.ts$/.test(path) ||
+  inside('controller/provider/amphora/plan')(path) ||
   inside('amphora-agent/protocol')(path) ||
   inside('amphora-agent/seccomp')(path)
 
@@ -147,8 +148,8 @@ t.test('each rule finds its own breach', async t => {
     ],
     [
       "the API never imports a provider's or driver's inside",
-      'controller/load-balancer/pools/x.ts',
-      `import '../../network/local/driver.js'`,
+      'controller/load-balancer/objects/pools/x.ts',
+      `import '../../../network/local/driver.js'`,
     ],
     [
       "the API never imports a provider's or driver's inside",
@@ -182,7 +183,7 @@ t.test('each rule finds its own breach', async t => {
     ],
     [
       'rendering, planning, the protocol and the seccomp filters are pure',
-      'controller/provider/amphora/plan.ts',
+      'controller/provider/amphora/plan/plan.ts',
       `import knex from 'knex'`,
     ],
     [
@@ -196,7 +197,7 @@ t.test('each rule finds its own breach', async t => {
       `import '../../key-manager/faults.js'`,
     ],
     ['nothing imports cli but main.ts', 'controller/worker/x.ts', `import { a } from '../cli/y.js'`],
-    ['nothing imports the tests', 'controller/x/y.ts', `import { a } from '../../test/support/database.js'`],
+    ['nothing imports the tests', 'controller/x/y.ts', `import { a } from '../../test/support/database/database.js'`],
     ['built-in modules are named node:', 'controller/x/y.ts', `import fs from 'fs'`],
   ]
   for (const [name, from, statement] of breaches) {

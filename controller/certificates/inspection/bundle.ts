@@ -1,6 +1,6 @@
 import type { KeyObject, X509Certificate } from 'node:crypto'
 import forge from 'node-forge'
-import { writeDer } from '../../x509/asn1.js'
+import { writeDer } from '../../x509/encoding/asn1.js'
 import { readPrivateKey } from '../../x509/private-key.js'
 import { readCertificate } from './certificates.js'
 import { TooManyIterations, withLimitedDerivations } from './derivation.js'

@@ -1,5 +1,5 @@
 import { X509Certificate } from 'node:crypto'
-import { readDer, sequenceIn, taggedIn, writeDer } from '../../x509/asn1.js'
+import { readDer, sequenceIn, taggedIn, writeDer } from '../../x509/encoding/asn1.js'
 import { InvalidX509 } from '../../x509/invalid-x509.js'
 import { Unusable } from './material.js'
 import { pemBlocks, textOf } from './pem-blocks.js'

@@ -1,5 +1,5 @@
 import type { KeyObject, X509Certificate } from 'node:crypto'
-import { decodeUtf8 } from '../../x509/asn1.js'
+import { decodeUtf8 } from '../../x509/encoding/asn1.js'
 import { InvalidX509 } from '../../x509/invalid-x509.js'
 import { readPrivateKey } from '../../x509/private-key.js'
 import { openBundle } from './bundle.js'

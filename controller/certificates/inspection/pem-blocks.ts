@@ -1,4 +1,4 @@
-import { decodeBase64 } from '../../x509/pem.js'
+import { decodeBase64 } from '../../x509/encoding/pem.js'
 import { Unusable } from './material.js'
 
 /** The DER of every PEM block with this label, in order; text between them is passed over. @throws Unusable */

@@ -1,9 +1,9 @@
-import { keyFiles, loadAmphoraMaster } from '../../config/keys.js'
+import { keyFiles, loadAmphoraMaster } from '../../config/state-directory/keys.js'
 import { startHealthManager } from '../../health-manager/health-manager.js'
 import { createLog } from '../../log/log.js'
-import { createNetwork, fabricOf, requireInstanceId } from '../drivers.js'
-import { ensureManagementLeg } from '../host-networks.js'
-import { openDatabase, openInstance } from '../instance.js'
+import { createNetwork, fabricOf, requireInstanceId } from '../wiring/drivers.js'
+import { ensureManagementLeg } from '../wiring/host-networks.js'
+import { openDatabase, openInstance } from '../wiring/instance.js'
 import { runUntilStopped } from './run-until-stopped.js'
 
 /** Takes heartbeats until the process is told to stop. */

@@ -1,12 +1,12 @@
 import { readFileSync } from 'node:fs'
-import type { KeystoneNotifications } from '../../config/keystone-notifications.js'
 import { configurationFile } from '../../config/load.js'
-import type { Transport } from '../../config/transport-url.js'
+import type { KeystoneNotifications } from '../../config/options/keystone-notifications.js'
+import type { Transport } from '../../config/options/transport-url.js'
 import { eraseProject } from '../../key-manager/erase-project.js'
 import { startKeystoneListener } from '../../key-manager/keystone-listener/listener.js'
 import { createLog } from '../../log/log.js'
-import { openDatabase, openInstance } from '../instance.js'
-import { Sentence } from '../sentence.js'
+import { Sentence } from '../operator-error.js'
+import { openDatabase, openInstance } from '../wiring/instance.js'
 import { runUntilStopped } from './run-until-stopped.js'
 
 /** Erases what the key manager holds of projects that an external identity service tells to be deleted, until the process is told to stop. */

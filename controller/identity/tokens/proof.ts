@@ -1,7 +1,7 @@
 import type { Database } from '../../database/connection.js'
 import { ApiError } from '../../http/errors.js'
-import type { Logins } from '../logins.js'
-import { saltOf } from '../passwords.js'
+import type { Logins } from '../login/logins.js'
+import { saltOf } from '../login/passwords.js'
 import type { Identity, ReferenceInDomain } from './auth-request.js'
 import type { StoredToken } from './store.js'
 

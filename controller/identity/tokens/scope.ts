@@ -1,6 +1,6 @@
 import type { Knex } from 'knex'
 import type { Named } from '../caller.js'
-import { effectiveRoles } from '../effective-roles.js'
+import { effectiveRoles } from '../resources/roles/effective-roles.js'
 import type { DomainReference, ReferenceInDomain, RequestedScope } from './auth-request.js'
 import type { TokenUser } from './issue.js'
 import { domainColumns, unauthenticated } from './proof.js'

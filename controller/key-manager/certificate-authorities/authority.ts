@@ -1,7 +1,7 @@
 import type { Knex } from 'knex'
 import { sqlState } from '../../database/transaction.js'
 import { badRequest } from '../../http/errors.js'
-import { certificatesIn, pemOf } from '../../x509/pem.js'
+import { certificatesIn, pemOf } from '../../x509/encoding/pem.js'
 import { writeCertificateBag } from '../../x509/pkcs7.js'
 import { type Actor, auditInsert } from '../audit/record.js'
 import type { Sealed } from '../crypto/keyring.js'

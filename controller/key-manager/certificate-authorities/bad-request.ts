@@ -1,5 +1,5 @@
 import { badRequest } from '../../http/errors.js'
-import { type DistinguishedName, parseDistinguishedName } from '../../x509/distinguished-name.js'
+import { type DistinguishedName, parseDistinguishedName } from '../../x509/encoding/distinguished-name.js'
 import { InvalidX509 } from '../../x509/invalid-x509.js'
 
 /** What a client gave and cannot be used becomes its error. @throws ApiError 400 */

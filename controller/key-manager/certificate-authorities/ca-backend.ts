@@ -1,6 +1,6 @@
 import type { KeyObject } from 'node:crypto'
 import type { CertificateRequest } from '../../x509/certificate-request.js'
-import type { DistinguishedName } from '../../x509/distinguished-name.js'
+import type { DistinguishedName } from '../../x509/encoding/distinguished-name.js'
 import type { RevocationReason } from '../../x509/revocation-list.js'
 
 /** A certificate as its CA hands it out. */

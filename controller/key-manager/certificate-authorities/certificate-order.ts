@@ -6,8 +6,8 @@ import {
   readCertificateRequest,
   writeCertificateRequest,
 } from '../../x509/certificate-request.js'
-import { parseDistinguishedName } from '../../x509/distinguished-name.js'
-import { type GeneralName, isDnsName } from '../../x509/general-names.js'
+import { parseDistinguishedName } from '../../x509/encoding/distinguished-name.js'
+import { type GeneralName, isDnsName } from '../../x509/encoding/general-names.js'
 import { InvalidX509 } from '../../x509/invalid-x509.js'
 import { recordAudit } from '../audit/record.js'
 import { CryptoUnavailable } from '../crypto/backend.js'

@@ -1,7 +1,7 @@
 import type { KeyObject } from 'node:crypto'
 import type { Knex } from 'knex'
 import { badRequest } from '../../http/errors.js'
-import { decodeUtf8 } from '../../x509/asn1.js'
+import { decodeUtf8 } from '../../x509/encoding/asn1.js'
 import { InvalidX509 } from '../../x509/invalid-x509.js'
 import { readPrivateKeyAside } from '../../x509/private-key.js'
 import { recordAudit } from '../audit/record.js'

@@ -1,10 +1,10 @@
-import { type Claim, releaseClaim } from '../../database/claim.js'
 import type { Database } from '../../database/connection.js'
 import { inTransaction } from '../../database/transaction.js'
 import type { Logger } from '../../log/log.js'
-import { startClaimLoop } from '../../worker/claim-loop.js'
-import { nameLeaseOwner, releaseClaimsOfDead } from '../../worker/lease-owner.js'
-import { listenForWakeUps } from '../../worker/wake-up.js'
+import { type Claim, releaseClaim } from '../../queue/claim.js'
+import { startClaimLoop } from '../../queue/claim-loop.js'
+import { nameLeaseOwner, releaseClaimsOfDead } from '../../queue/lease-owner.js'
+import { listenForWakeUps } from '../../queue/wake-up.js'
 import type { EraseProject } from './handle.js'
 
 export type FollowOptions = {

@@ -1,6 +1,6 @@
-import { singularOf } from '../events.js'
-import { COUNTED_RESOURCES } from '../quotas/limits.js'
-import { RIGHTS, ROUTE_RIGHTS, type Route } from '../rights.js'
+import { singularOf } from '../change/events.js'
+import { COUNTED_RESOURCES } from '../objects/quotas/limits.js'
+import { RIGHTS, ROUTE_RIGHTS, type Route } from '../schema/rights.js'
 import { RESOURCES } from './resources.js'
 import { objectOf, ref, type Schema } from './schemas.js'
 

@@ -1,7 +1,7 @@
 import { z } from 'zod'
-import type { Attribute } from '../attributes.js'
-import { type Resource, sqlOf } from '../resource.js'
-import type { Kind } from '../values.js'
+import type { Attribute } from '../schema/attributes.js'
+import { type Resource, sqlOf } from '../schema/resource.js'
+import type { Kind } from '../schema/values.js'
 import { textOf } from './texts.js'
 
 /** A JSON Schema of the 2020-12 draft, which OpenAPI 3.1 uses. */

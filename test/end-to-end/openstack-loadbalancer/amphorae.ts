@@ -1,6 +1,6 @@
 import type { Test } from 'tap'
-import { openDatabase, openInstance } from '../../../controller/cli/instance.js'
-import { until } from '../../support/krater.js'
+import { openDatabase, openInstance } from '../../../controller/cli/wiring/instance.js'
+import { until } from '../../support/worlds/krater.js'
 import { type Scene, TIME, UUID } from './scene.js'
 
 const STATISTICS = { bytes_in: 10, bytes_out: 20, active_connections: 3, total_connections: 40, request_errors: 5 }

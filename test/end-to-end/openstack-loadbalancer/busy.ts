@@ -1,6 +1,6 @@
 import type { Test } from 'tap'
 import { runningProcesses } from '../../../controller/cli/run-record.js'
-import { until } from '../../support/krater.js'
+import { until } from '../../support/worlds/krater.js'
 import type { Scene } from './scene.js'
 
 /** What commands say while a change is under way: more changes are taken, but nothing of what is being deleted can be changed. */

@@ -1,5 +1,5 @@
 import type { Test } from 'tap'
-import { storeCertificates } from '../../support/stored-certificates.js'
+import { storeCertificates } from '../../support/inputs/stored-certificates.js'
 import { namesOf, type Scene, TIME, UUID } from './scene.js'
 
 const create = 'loadbalancer pool create'

@@ -1,5 +1,5 @@
-import type { Krater } from '../../support/krater.js'
-import type { OpenstackSession } from '../../support/openstack-session.js'
+import type { OpenstackSession } from '../../support/clients/openstack-session.js'
+import type { Krater } from '../../support/worlds/krater.js'
 
 /** A Krater without machines, and the client of two users; every load balancer is of `noop_driver` unless a case says otherwise. */
 export type Scene = {

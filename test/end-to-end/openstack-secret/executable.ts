@@ -1,6 +1,6 @@
 import { execFile } from 'node:child_process'
 import type { Test } from 'tap'
-import { clientEnvironment } from '../../support/openstack-session.js'
+import { clientEnvironment } from '../../support/clients/openstack-session.js'
 import { MISSING, type Scene } from './scene.js'
 
 /** The program itself, at its own pace: what it prints and how it ends is what the sessions of the other cases show. */

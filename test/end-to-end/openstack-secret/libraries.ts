@@ -1,8 +1,8 @@
 import { execFile } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
-import { clientPython } from '../../support/openstack-session.js'
+import { clientPython } from '../../support/clients/openstack-session.js'
 
-const script = fileURLToPath(new URL('../../support/key-manager-libraries.py', import.meta.url))
+const script = fileURLToPath(new URL('../../support/clients/key-manager-libraries.py', import.meta.url))
 
 export type Finding = { name: string; got: unknown; wanted: unknown }
 

@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import type { ApiClient } from '../../../controller/cli/api-client.js'
-import { testDirectory } from '../../support/database.js'
+import { testDirectory } from '../../support/database/database.js'
 
 const made = z.object({ id: z.string() })
 

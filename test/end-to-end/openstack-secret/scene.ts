@@ -1,7 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import type { ApiClient } from '../../../controller/cli/api-client.js'
-import type { Krater } from '../../support/krater.js'
-import type { OpenstackSession, Shown } from '../../support/openstack-session.js'
+import type { OpenstackSession, Shown } from '../../support/clients/openstack-session.js'
+import type { Krater } from '../../support/worlds/krater.js'
 
 /** A Krater, and the client of three users. */
 export type Scene = {

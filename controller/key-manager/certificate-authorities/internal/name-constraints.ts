@@ -1,5 +1,5 @@
 import ipaddr from 'ipaddr.js'
-import { type Asn1, taggedBytes } from '../../../x509/asn1.js'
+import { type Asn1, taggedBytes } from '../../../x509/encoding/asn1.js'
 import { nameConstraints } from '../../../x509/extensions.js'
 import { isRange, isWithin, type NamePolicy, namesOf, OWN_HOST, rangeOf } from './name-policy.js'
 

@@ -1,5 +1,5 @@
-import type { Asn1 } from '../../../x509/asn1.js'
 import type { CertificateRequest } from '../../../x509/certificate-request.js'
+import type { Asn1 } from '../../../x509/encoding/asn1.js'
 import {
   authorityKeyIdentifier,
   basicConstraints,

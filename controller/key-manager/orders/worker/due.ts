@@ -1,6 +1,6 @@
-import { type ClaimRequest, NOT_HELD } from '../../../database/claim.js'
 import type { Database } from '../../../database/connection.js'
 import { query } from '../../../database/query.js'
+import { type ClaimRequest, NOT_HELD } from '../../../queue/claim.js'
 import { ORDER_CHANNEL } from '../wake-channel.js'
 
 /** Orders wait behind others of like cost only; see the column of the same name. */

@@ -1,6 +1,6 @@
-import type { Claim } from '../../../database/claim.js'
 import type { Database } from '../../../database/connection.js'
 import { query } from '../../../database/query.js'
+import type { Claim } from '../../../queue/claim.js'
 import { KEY_COLUMNS, type KeyRow, type SealedWithKey, sealedFrom } from '../../crypto/keyring.js'
 import type { Order } from '../outcome.js'
 

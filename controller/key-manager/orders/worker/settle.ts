@@ -1,6 +1,6 @@
 import type { Knex } from 'knex'
-import type { Claim } from '../../../database/claim.js'
 import type { Database } from '../../../database/connection.js'
+import type { Claim } from '../../../queue/claim.js'
 import { auditInsert } from '../../audit/record.js'
 import { actorOf } from '../order.js'
 import type { Order, OrderOutcome } from '../outcome.js'

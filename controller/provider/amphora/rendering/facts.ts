@@ -1,5 +1,5 @@
 import type { OldWorkerLimits } from '../../../../amphora-agent/protocol/desired.js'
-import type { MachineLimits } from '../../../load-balancer/capacity.js'
+import type { MachineLimits } from '../../../load-balancer/tree/capacity.js'
 import type { Port, Subnet } from '../../../network/driver.js'
 
 /** What the operator sets for every HAProxy. */

@@ -2,8 +2,8 @@ import { existsSync, readFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import Handlebars from 'handlebars'
-import type { HaproxyModel } from './haproxy-model.js'
-import type { KeepalivedModel } from './keepalived-model.js'
+import type { HaproxyModel } from './haproxy/haproxy-model.js'
+import type { KeepalivedModel } from './keepalived/keepalived-model.js'
 import { type ConfigurationWord, textIfWord, textOf } from './quote.js'
 
 /** What a template may be given: words of the writer to print, and switches and lists to choose by. */

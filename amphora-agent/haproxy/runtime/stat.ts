@@ -1,0 +1,75 @@
+import type { Counters } from '../../protocol/heartbeat.js'
+
+/** A frontend or backend row of `show stat`; `limit` is that of its connections. */
+export type ProxyRow = {
+  name: string
+  kind: 'frontend' | 'backend'
+  status: string
+  limit: number
+  counters: Counters
+}
+
+/** Frontends and backends only; of all processes' objects. */
+export const SHOW_PROXIES = 'show stat -1 3 -1'
+/** Servers too, of which there may be thousands. */
+export const SHOW_ALL = 'show stat -1 7 -1'
+/** Names have no commas. */
+const PROXY_ROW = /^[^,]*,(FRONTEND|BACKEND),/
+
+/** Reads the CSV of `show stat`. Rows of other kinds are left out. */
+export function parseStat(csv: string): ProxyRow[] {
+  return rowsOf(csv).map(({ cell, number }): ProxyRow => {
+    const kind = cell('svname') === 'FRONTEND' ? 'frontend' : 'backend'
+    const counters = {
+      bytesIn: number('bin'),
+      bytesOut: number('bout'),
+      activeConnections: number('scur'),
+      totalConnections: number('stot'),
+      // A backend has no faulty requests of its own: what failed there is connections and responses.
+      requestErrors: kind === 'frontend' ? number('ereq') : number('econ') + number('eresp'),
+    }
+    return { name: cell('pxname'), kind, status: cell('status'), limit: number('slim'), counters }
+  })
+}
+
+/** Reads which servers have a limit of connections (`maxconn`), by their paths, from the same CSV. */
+export function parseServerLimits(csv: string): Map<string, number> {
+  const limits = new Map<string, number>()
+  for (const line of csv.split('\n')) {
+    const [backend, server, , , , , limit] = line.split(',', 7)
+    if (limit && !line.startsWith('#') && !PROXY_ROW.test(line)) limits.set(`${backend}/${server}`, Number(limit))
+  }
+  return limits
+}
+
+type Row = { cell: (name: string) => string; number: (name: string) => number }
+
+function rowsOf(csv: string): Row[] {
+  const [head = '', ...lines] = csv.split('\n')
+  const columns = new Map(
+    head
+      .replace(/^# /, '')
+      .split(',')
+      .map((name, i) => [name, i]),
+  )
+  return lines
+    .filter(line => PROXY_ROW.test(line))
+    .map(line => {
+      const cells = splitCsv(line)
+      const cell = (name: string) => cells[columns.get(name) ?? -1] ?? ''
+      const number = (name: string) => {
+        const value = Number(cell(name))
+        return Number.isSafeInteger(value) && value >= 0 ? value : 0
+      }
+      return { cell, number }
+    })
+}
+
+/** Cells may be quoted; a quote inside is doubled. */
+function splitCsv(line: string): string[] {
+  if (!line.includes('"')) return line.split(',')
+  const cells: string[] = []
+  const pattern = /(?:^|,)(?:"((?:[^"]|"")*)"|([^,]*))/g
+  for (const match of line.matchAll(pattern)) cells.push(match[1]?.replaceAll('""', '"') ?? match[2] ?? '')
+  return cells
+}

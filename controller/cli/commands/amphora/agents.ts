@@ -1,0 +1,39 @@
+import type { ResultOf } from '../../../../amphora-agent/protocol/messages.js'
+import { keyFiles, loadKeys } from '../../../config/state-directory/keys.js'
+import { createLog } from '../../../log/log.js'
+import { agentTarget } from '../../../provider/amphora/agent/agent.js'
+import { createAgentConnections } from '../../../provider/amphora/agent/connection.js'
+import type { Instance } from '../../wiring/instance.js'
+
+const LIMITS = { timeoutMs: 10_000, connectTimeoutMs: 5_000 }
+
+/** Questions to agents, over the controller's own way in. */
+export type Agents = {
+  status: (amphoraId: string, address: string) => Promise<ResultOf['status'] & Pick<ResultOf['hello'], 'holdsVip'>>
+  logs: (amphoraId: string, address: string, lines: number) => Promise<string[]>
+}
+
+/** Lets `work` ask agents; no connection is left afterwards. */
+export async function withAgents<T>({ config, directory }: Instance, work: (agents: Agents) => Promise<T>): Promise<T> {
+  const keys = await loadKeys(keyFiles(config, directory))
+  const connections = createAgentConnections({
+    controllerKey: keys.controllerSsh.privateKey,
+    log: createLog('krater', 'warn'),
+  })
+  const target = (amphoraId: string, address: string) => agentTarget(keys.amphoraMaster, amphoraId, address)
+  try {
+    return await work({
+      status: async (id, address) => {
+        const [status, { holdsVip }] = await Promise.all([
+          connections.request(target(id, address), { verb: 'status' }, LIMITS),
+          connections.request(target(id, address), { verb: 'hello' }, LIMITS),
+        ])
+        return { ...status, holdsVip }
+      },
+      logs: async (id, address, lines) =>
+        (await connections.request(target(id, address), { verb: 'logs', lines }, LIMITS)).lines,
+    })
+  } finally {
+    await connections.stop()
+  }
+}

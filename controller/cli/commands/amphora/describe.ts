@@ -1,0 +1,51 @@
+import { createLog } from '../../../log/log.js'
+import { namespaceMachines } from '../../wiring/drivers.js'
+import type { Instance } from '../../wiring/instance.js'
+import { withAgents } from './agents.js'
+import { type AmphoraRow, heardText } from './rows.js'
+
+/** Row, machine, heartbeats and what the agent itself says, as far as each can be had. */
+export async function describeAmphora(instance: Instance, row: AmphoraRow): Promise<[string, string][]> {
+  const { address } = row
+  const machine =
+    instance.config.compute.driver === 'namespace'
+      ? await namespaceMachines(instance.directory, async () => 1500, createLog('krater', 'warn')).find(row.id)
+      : null
+  const agent =
+    address === null
+      ? 'has no address yet'
+      : await withAgents(instance, agents => agents.status(row.id, address)).catch((error: Error) => error.message)
+  return [
+    ['id', row.id],
+    ['status', row.status],
+    ['role', row.role ?? '-'],
+    ['load balancer', `${row.loadBalancerId ?? '-'} ${row.loadBalancerName ?? ''}`.trimEnd()],
+    ['management address', address ?? '-'],
+    ['address beside the VIP', row.vrrpIp ?? '-'],
+    ['made', row.createdAt.toISOString()],
+    ['generation', `${row.appliedGeneration} applied, ${row.wantedGeneration ?? '-'} wanted`],
+    ['heard', heardText(row)],
+    ['holds the VIP', vipText(row, typeof agent === 'string' ? undefined : agent.holdsVip)],
+    ['machine', machine === null ? 'not there' : `${machine.state}, ${machine.computeId}`],
+    ...(typeof agent === 'string'
+      ? ([['agent', agent]] as [string, string][])
+      : ([
+          ['agent', `${agent.agentVersion}, up ${Math.round(agent.uptimeSeconds)} s, boot ${agent.bootId}`],
+          [
+            'haproxy',
+            `${agent.haproxyVersion}, ${agent.haproxy.running ? `runs, pid ${agent.haproxy.pid}, ${agent.haproxy.workers} workers` : 'does not run'}`,
+          ],
+          ['keepalived', agent.keepalivedVersion],
+          ...agent.interfaces.map(({ name, mac, addresses }): [string, string] => [
+            `card ${name}`,
+            `${mac} ${addresses.join(' ')}`,
+          ]),
+        ] as [string, string][])),
+  ]
+}
+
+/** @param told what the agent says now; undefined when it does not */
+function vipText({ vrrpMaster }: AmphoraRow, told: boolean | undefined): string {
+  if (told !== undefined) return String(told)
+  return vrrpMaster === null ? '-' : `${vrrpMaster}, by its last heartbeat`
+}

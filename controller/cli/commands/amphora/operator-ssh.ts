@@ -1,0 +1,70 @@
+import { spawn } from 'node:child_process'
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { amphoraIdentity, opensshPublicLine } from '../../../compute/amphora-identity.js'
+import { keyFiles, loadAmphoraMaster } from '../../../config/state-directory/keys.js'
+import type { Instance } from '../../wiring/instance.js'
+
+export type SshTarget = { amphoraId: string; address: string }
+
+/**
+ * Runs OpenSSH's client with the operators' key and the amphora's pinned host key: no trust on first use.
+ * @param command words for the remote shell; a shell of one's own when there are none
+ * @param output where its output goes: the caller's own, or back as text
+ * @returns its exit status, and its standard output when asked for
+ */
+export async function operatorSsh(
+  { config, directory }: Instance,
+  { amphoraId, address }: SshTarget,
+  command: readonly string[],
+  output: 'inherit' | 'text',
+): Promise<{ status: number; text: string }> {
+  const files = keyFiles(config, directory)
+  const pin = amphoraIdentity(loadAmphoraMaster(files), amphoraId).sshHostKeyPublic
+  const aside = mkdtempSync(join(directory, 'run', 'ssh-'))
+  try {
+    const knownHosts = join(aside, 'known_hosts')
+    writeFileSync(knownHosts, `${amphoraId} ${opensshPublicLine(pin)}\n`, { mode: 0o600 })
+    const options = [
+      `HostKeyAlias=${amphoraId}`,
+      `UserKnownHostsFile=${knownHosts}`,
+      'GlobalKnownHostsFile=/dev/null',
+      'StrictHostKeyChecking=yes',
+      'IdentitiesOnly=yes',
+      'IdentityAgent=none',
+      'PasswordAuthentication=no',
+      'ConnectTimeout=10',
+      'ServerAliveInterval=15',
+      'LogLevel=ERROR',
+    ]
+    // Nothing of the user's own ssh_config may change what this reaches.
+    const args = [
+      '-F',
+      'none',
+      '-i',
+      files.operatorSsh,
+      ...options.flatMap(option => ['-o', option]),
+      `root@${address}`,
+    ]
+    return await run('ssh', [...args, ...(command.length > 0 ? ['--', ...command] : [])], output)
+  } finally {
+    rmSync(aside, { recursive: true, force: true })
+  }
+}
+
+function run(program: string, args: string[], output: 'inherit' | 'text'): Promise<{ status: number; text: string }> {
+  return new Promise((resolve, reject) => {
+    const piped = output === 'text'
+    const child = spawn(program, args, { stdio: [piped ? 'ignore' : 'inherit', piped ? 'pipe' : 'inherit', 'inherit'] })
+    const limit = piped ? setTimeout(() => child.kill('SIGTERM'), 30_000) : undefined
+    let text = ''
+    child.stdout?.setEncoding('utf8').on('data', chunk => {
+      text = `${text}${chunk}`.slice(-4_000_000)
+    })
+    child.on('error', reject)
+    child.on('close', code => {
+      clearTimeout(limit)
+      resolve({ status: code ?? 1, text })
+    })
+  })
+}

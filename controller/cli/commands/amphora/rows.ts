@@ -1,0 +1,52 @@
+import type { Database } from '../../../database/connection.js'
+import { Sentence } from '../../operator-error.js'
+
+/** What the database says of an amphora. */
+export type AmphoraRow = {
+  id: string
+  status: string
+  role: string | null
+  loadBalancerId: string | null
+  loadBalancerName: string | null
+  /** Its address on the management network. */
+  address: string | null
+  vrrpIp: string | null
+  appliedGeneration: number
+  wantedGeneration: number | null
+  createdAt: Date
+  /** Seconds since its last heartbeat; null when none was ever heard. */
+  silentFor: number | null
+  vrrpMaster: boolean | null
+  haproxyRunning: boolean | null
+}
+
+export async function amphoraRows(database: Database): Promise<AmphoraRow[]> {
+  const { rows } = await database.raw(`
+    SELECT amphora.id, amphora.status, amphora.role, amphora.load_balancer_id AS "loadBalancerId", load_balancer.name AS "loadBalancerName",
+           amphora.lb_network_ip AS address, amphora.vrrp_ip AS "vrrpIp", amphora.applied_generation AS "appliedGeneration",
+           load_balancer.generation AS "wantedGeneration", amphora.created_at AS "createdAt",
+           extract(epoch FROM now() - health.last_seen)::float8 AS "silentFor", health.vrrp_master AS "vrrpMaster",
+           health.haproxy_running AS "haproxyRunning"
+      FROM amphora
+      LEFT JOIN load_balancer ON load_balancer.id = amphora.load_balancer_id
+      LEFT JOIN amphora_health health ON health.amphora_id = amphora.id
+     ORDER BY amphora.created_at, amphora.id`)
+  return rows as AmphoraRow[]
+}
+
+/** The one amphora whose id begins so. @throws Sentence when there is none, or more than one */
+export async function amphoraRow(database: Database, beginning: string): Promise<AmphoraRow> {
+  const found = (await amphoraRows(database)).filter(({ id }) => id.startsWith(beginning.toLowerCase()))
+  const [row] = found
+  if (row === undefined) throw new Sentence(`There is no amphora ${beginning}; \`krater amphora list\` shows all.`)
+  if (found.length > 1)
+    throw new Sentence(
+      `${beginning} is the beginning of ${found.length} amphorae: ${found.map(({ id }) => id).join(', ')}`,
+    )
+  return row
+}
+
+/** `3 s ago`, or `never`. */
+export function heardText({ silentFor }: AmphoraRow): string {
+  return silentFor === null ? 'never' : `${Math.max(0, Math.round(silentFor))} s ago`
+}

@@ -1,0 +1,93 @@
+import { externalIdentity } from '../../config/external-identity.js'
+import { serviceUrls } from '../../config/service-urls.js'
+import { generateKeys, keyFiles } from '../../config/state-directory/keys.js'
+import { writeClientFiles } from '../../config/state-directory/openrc.js'
+import { bootstrapIdentity } from '../../identity/bootstrap.js'
+import { IdentityAway, ServiceUserRefused } from '../../identity/external/identity-away.js'
+import { lookAtKeystone } from '../../identity/external/look.js'
+import type { ExternalIdentity } from '../../identity/external/options.js'
+import { type BuiltInNetworks, bootstrapNetworks, findBuiltInNetworks } from '../../network/bootstrap.js'
+import { Sentence } from '../operator-error.js'
+import { type Instance, openDatabase } from '../wiring/instance.js'
+import { ensurePasswords } from '../wiring/passwords.js'
+import { refusalSentence } from '../wiring/token-validator.js'
+
+/**
+ * What a first start makes, and a later one finds: keys, the first users and the catalogue, the first networks, and the files for clients.
+ * The catalogue follows the configuration at every start. At a Keystone of somebody else nothing is made.
+ */
+export async function bootstrap(instance: Instance): Promise<BuiltInNetworks | null> {
+  const { directory, config } = instance
+  await generateKeys(keyFiles(config, directory))
+  const external = externalIdentity(config)
+  const owners = external === null ? await bootstrapOwnIdentity(instance) : await ownersAtKeystone(external)
+  const { cidr, driver } = config.network
+  if (driver === 'noop') return null
+  if (cidr === undefined) throw new Sentence('network.cidr is not set.')
+  return withDatabase(instance, 'network', async database => {
+    if (!('away' in owners)) return bootstrapNetworks(database, { cidr, ...owners })
+    const present = await findBuiltInNetworks(database)
+    if (present !== null) return present
+    throw new Sentence(
+      `${owners.away}. The first networks will belong to the project of Krater's own user, so the first start needs it.`,
+    )
+  })
+}
+
+/** Who will own the first networks. */
+type Owners = { serviceProjectId: string; demoProjectId?: string }
+
+async function bootstrapOwnIdentity(instance: Instance): Promise<Owners> {
+  const { directory, config } = instance
+  const passwords = ensurePasswords(directory)
+  const urls = serviceUrls(config)
+  const { projects } = await withDatabase(instance, 'identity', database =>
+    bootstrapIdentity(database, {
+      region: config.region,
+      adminPassword: passwords.admin,
+      passwordHashRounds: config.identity.password_hash_rounds,
+      demoPassword: passwords.demo,
+      servicePasswords: { octavia: passwords.octavia, barbican: passwords.barbican },
+      endpoints: {
+        identity: urls.identity,
+        network: urls.network,
+        'load-balancer': urls.loadBalancer,
+        'key-manager': urls.keyManager,
+      },
+    }),
+  )
+  writeClientFiles(directory, {
+    authUrl: urls.identity,
+    region: config.region,
+    demo: { username: 'demo', password: passwords.demo, projectName: 'demo' },
+    admin: { username: 'admin', password: passwords.admin, projectName: 'admin' },
+  })
+  return { serviceProjectId: projects.service, ...(projects.demo !== null && { demoProjectId: projects.demo }) }
+}
+
+/** @throws Sentence when Keystone refuses our own user */
+async function ownersAtKeystone(external: ExternalIdentity): Promise<Owners | { away: string }> {
+  try {
+    const { projectId } = await lookAtKeystone(external)
+    return projectId === null
+      ? { away: 'Krater’s own user has no project at Keystone' }
+      : { serviceProjectId: projectId }
+  } catch (error) {
+    if (error instanceof ServiceUserRefused) throw refusalSentence(external.url, error)
+    if (error instanceof IdentityAway) return { away: error.message }
+    throw error
+  }
+}
+
+async function withDatabase<T>(
+  instance: Instance,
+  schema: 'identity' | 'network',
+  work: (database: ReturnType<typeof openDatabase>) => Promise<T>,
+): Promise<T> {
+  const database = openDatabase(instance, schema, 'first start')
+  try {
+    return await work(database)
+  } finally {
+    await database.destroy()
+  }
+}

@@ -1,0 +1,186 @@
+import { setTimeout as delay } from 'node:timers/promises'
+import { z } from 'zod'
+import { type ApiClient, signIn } from '../../api-client.js'
+import { Sentence } from '../../operator-error.js'
+import { runningProcesses } from '../../run-record.js'
+import { bold, dim, green, print } from '../../terminal.js'
+import { fabricOf, requireInstanceId } from '../../wiring/drivers.js'
+import { openInstance } from '../../wiring/instance.js'
+import { requireRoot } from '../up/checks.js'
+import { startInBackground } from '../up/detach.js'
+import { instructions } from './instructions.js'
+import { type DemoLoadBalancer, ensureDemoLoadBalancer, showLoadBalancer } from './load-balancer.js'
+import { countAnswers, eachAnswers, firstSuccess } from './traffic.js'
+import { ensureWebServer, WEB_PORT, WEB_SERVERS, type WebServer, type WebServerName } from './web-servers.js'
+
+const REQUESTS = 20
+/** After a kill of everything, amphorae are first missed, then made anew. */
+const PATIENCE_MS = 90_000
+
+/**
+ * A load balancer with two web servers behind it, made through the public API alone, and requests through its VIP; it is left running. A later
+ * run finds what is there and makes what is missing.
+ */
+export async function demo(directory: string): Promise<void> {
+  requireRoot()
+  requireOwnUsers(directory)
+  if (runningProcesses(directory).some(({ name }) => name === 'up')) {
+    print(`Krater already runs on ${directory}; the demonstration uses it.`)
+  } else {
+    print(bold('Starting Krater in the background'))
+    await startInBackground(directory)
+  }
+  const { config } = openInstance(directory)
+  if (config.network.driver !== 'local' || config.compute.driver !== 'namespace') {
+    throw new Sentence(
+      'The demonstration sends real requests: it needs network.driver local and compute.driver namespace.',
+    )
+  }
+  const api = await signIn(directory, 'krater')
+  const networks = await findNetworks(api)
+  const servers = await startWebServers(directory, api, networks)
+  const balancer = await makeLoadBalancer(api, networks, servers)
+  await sendRequests(balancer)
+  print()
+  for (const line of instructions(directory, balancer, api)) print(line)
+}
+
+function requireOwnUsers(directory: string): void {
+  const { identity } = openInstance(directory).config
+  if (identity.external_url === undefined) return
+  throw new Sentence(
+    `The demonstration signs in as a user that Krater makes itself, but users are those of ${identity.external_url} (identity.external_url). Use the openstack client there, or run the demonstration without that setting in a KRATER_STATE_DIR of its own.`,
+  )
+}
+
+type Networks = {
+  privateNetworkId: string
+  privateMtu: number
+  privateSubnetId: string
+  privatePrefix: number
+  publicSubnetId: string
+}
+
+const subnetSchema = z.object({ id: z.string(), network_id: z.string(), cidr: z.string() })
+const portSchema = z.object({
+  id: z.string(),
+  mac_address: z.string(),
+  fixed_ips: z.array(z.object({ ip_address: z.string() })).min(1),
+})
+
+async function findNetworks(api: ApiClient): Promise<Networks> {
+  const subnet = async (name: string) => {
+    const { subnets } = (await api.request('network', 'GET', `/v2.0/subnets?name=${name}`)) as { subnets: unknown[] }
+    if (subnets[0] === undefined)
+      throw new Sentence(`The subnet ${name} that the first start made is not there any more.`)
+    return subnetSchema.parse(subnets[0])
+  }
+  const [open, own] = await Promise.all([subnet('public-subnet'), subnet('private-subnet')])
+  const { network } = (await api.request('network', 'GET', `/v2.0/networks/${own.network_id}`)) as {
+    network: { mtu?: number }
+  }
+  return {
+    privateNetworkId: own.network_id,
+    privateMtu: network.mtu ?? 1500,
+    privateSubnetId: own.id,
+    privatePrefix: Number(own.cidr.split('/')[1]),
+    publicSubnetId: open.id,
+  }
+}
+
+async function startWebServers(directory: string, api: ApiClient, networks: Networks): Promise<WebServer[]> {
+  print(bold('\nTwo web servers, each in a network namespace of its own on the private network'))
+  const place = { directory, instanceId: requireInstanceId(directory), fabric: fabricOf(directory) }
+  const servers: WebServer[] = []
+  for (const name of WEB_SERVERS) {
+    const port = await ensurePort(api, name, networks)
+    const server: WebServer = {
+      name,
+      portId: port.id,
+      networkId: networks.privateNetworkId,
+      mtu: networks.privateMtu,
+      macAddress: port.mac_address,
+      address: port.fixed_ips[0]?.ip_address ?? '',
+      prefix: networks.privatePrefix,
+    }
+    const wasThere = await ensureWebServer(place, server)
+    servers.push(server)
+    print(`  ${name}  ${server.address}:${WEB_PORT}  ${wasThere ? dim('runs already') : 'started'}`)
+  }
+  return servers
+}
+
+async function ensurePort(
+  api: ApiClient,
+  server: WebServerName,
+  networks: Networks,
+): Promise<z.output<typeof portSchema>> {
+  const name = `krater-demo-${server}`
+  const { ports } = (await api.request('network', 'GET', `/v2.0/ports?name=${name}`)) as { ports: unknown[] }
+  if (ports[0] !== undefined) return portSchema.parse(ports[0])
+  const { port } = (await api.request('network', 'POST', '/v2.0/ports', {
+    port: { name, network_id: networks.privateNetworkId, fixed_ips: [{ subnet_id: networks.privateSubnetId }] },
+  })) as { port: unknown }
+  return portSchema.parse(port)
+}
+
+/** Asks for the load balancer, and tells when each request was answered, when it was ACTIVE and when the first answer came through it. */
+async function makeLoadBalancer(
+  api: ApiClient,
+  networks: Networks,
+  servers: readonly WebServer[],
+): Promise<DemoLoadBalancer> {
+  print(bold('\nA load balancer through the public API'))
+  const started = performance.now()
+  const line = (text: string, milliseconds: number, what: string) => {
+    const now = `${Math.round(performance.now() - started)}`.padStart(6)
+    print(`  ${dim(`${now} ms`)}  ${text.padEnd(46)}  ${dim(`${what} ${Math.round(milliseconds)} ms`)}`)
+  }
+  const wanted = { vipSubnetId: networks.publicSubnetId, memberSubnetId: networks.privateSubnetId, servers }
+  const balancer = await ensureDemoLoadBalancer(api, wanted, (request, milliseconds) =>
+    line(request, milliseconds, 'answered after'),
+  )
+  if (balancer.made.length === 0) print('  Everything was there already.')
+  const asked = performance.now()
+  const [, first] = await Promise.all([
+    untilActive(api, balancer.id).then(() =>
+      line('provisioning_status ACTIVE', performance.now() - asked, 'since the last answer'),
+    ),
+    firstSuccess(balancer.url, PATIENCE_MS).then(reply => {
+      if (reply === null) throw new Sentence(`No 200 came from ${balancer.url} within ${PATIENCE_MS / 1000} s.`)
+      line(`first 200 through the VIP, from ${reply.body}`, reply.at - asked, 'since the last answer')
+      return reply
+    }),
+  ])
+  // A member that was found down gets traffic again once its monitor has found it up.
+  if (!(await eachAnswers(balancer.url, WEB_SERVERS, PATIENCE_MS))) {
+    throw new Sentence(`Not every web server answers through ${balancer.url} after ${PATIENCE_MS / 1000} s.`)
+  }
+  line('every web server answers', performance.now() - asked, 'since the last answer')
+  if (balancer.made.includes('loadbalancer')) {
+    print(`  From the first POST to the first 200: ${Math.round(first.at - started)} ms.`)
+  }
+  return balancer
+}
+
+async function untilActive(api: ApiClient, id: string): Promise<void> {
+  const until = performance.now() + PATIENCE_MS
+  for (;;) {
+    const { provisioning_status: status, fault } = await showLoadBalancer(api, id)
+    if (status === 'ACTIVE') return
+    if (performance.now() > until) {
+      const why = fault === undefined ? '' : ` (${JSON.stringify(fault)})`
+      throw new Sentence(
+        `The load balancer is ${status}${why} after ${PATIENCE_MS / 1000} s. \`krater doctor\` may tell more.`,
+      )
+    }
+    await delay(20)
+  }
+}
+
+async function sendRequests(balancer: DemoLoadBalancer): Promise<void> {
+  print(bold(`\n${REQUESTS} requests to ${balancer.url}`))
+  for (const [answer, times] of [...(await countAnswers(balancer.url, REQUESTS))].sort()) {
+    print(`  ${WEB_SERVERS.some(name => name === answer) ? green(answer) : answer}  answered ${times} times`)
+  }
+}

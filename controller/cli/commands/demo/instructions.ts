@@ -1,0 +1,28 @@
+import { existsSync } from 'node:fs'
+import { join } from 'node:path'
+import { DEFAULT_STATE_DIRECTORY } from '../../../config/load.js'
+import type { ApiClient } from '../../api-client.js'
+import { bold } from '../../terminal.js'
+import type { DemoLoadBalancer } from './load-balancer.js'
+
+/** What to do next with a demonstration that runs. */
+export function instructions(directory: string, balancer: DemoLoadBalancer, api: ApiClient): string[] {
+  const krater = directory === DEFAULT_STATE_DIRECTORY ? 'npx krater' : `KRATER_STATE_DIR=${directory} npx krater`
+  const openstack = ['/usr/bin/openstack', '/usr/local/bin/openstack'].some(existsSync)
+  return [
+    bold('It runs on in the background. To go on:'),
+    `  ask the load balancer     curl ${balancer.url}`,
+    `  identity API              ${api.urlOf('identity')}`,
+    `  load balancer API         ${api.urlOf('load-balancer')}`,
+    `  network API               ${api.urlOf('network')}`,
+    `  use the openstack CLI     source ${join(directory, 'openrc')}`,
+    openstack
+      ? '                            openstack loadbalancer list'
+      : '                            (apt-get install python3-openstackclient python3-octaviaclient), then: openstack loadbalancer list',
+    `  look inside               ${krater} amphora list`,
+    `                            ${krater} amphora ssh ID`,
+    `  check everything          ${krater} doctor`,
+    `  stop the controllers      ${krater} down          (the load balancer keeps serving)`,
+    `  remove everything         ${krater} down --all`,
+  ]
+}

@@ -1,0 +1,74 @@
+import { createLog } from '../../../log/log.js'
+import type { RunRecord } from '../../run-record.js'
+import { namespaceMachines } from '../../wiring/drivers.js'
+import { type Instance, openDatabase } from '../../wiring/instance.js'
+import { withAgents } from '../amphora/agents.js'
+import { type AmphoraRow, amphoraRows, heardText } from '../amphora/rows.js'
+import { type Finding, fault, note, ok } from './check.js'
+
+async function readRows(instance: Instance): Promise<AmphoraRow[]> {
+  const database = openDatabase(instance, 'load_balancer', 'doctor')
+  try {
+    return await amphoraRows(database)
+  } finally {
+    await database.destroy()
+  }
+}
+
+/** Every amphora: whether its machine runs, its agent answers and its heartbeats arrive; and what no row knows of. */
+export async function checkAmphorae(instance: Instance, running: readonly RunRecord[]): Promise<Finding[]> {
+  const rows = await readRows(instance)
+  const findings = heartbeatFindings(instance, rows, running)
+  if (instance.config.compute.driver === 'noop') return findings
+  const machines = await namespaceMachines(instance.directory, async () => 1500, createLog('doctor', 'warn')).list()
+  const known = new Map(machines.map(machine => [machine.amphoraId, machine]))
+  const checked = await withAgents(instance, agents =>
+    Promise.all(
+      rows
+        .filter(row => row.address !== null && ['READY', 'ALLOCATED'].includes(row.status))
+        .map(async (row): Promise<Finding> => {
+          const about = `amphora ${row.id.slice(0, 8)}`
+          const remedy = 'a running worker mends this; if it does not: krater amphora logs, and log/worker.log'
+          const machine = known.get(row.id)
+          if (machine?.state !== 'running')
+            return fault(about, `its machine is ${machine?.state ?? 'not there'}`, remedy)
+          return agents.status(row.id, row.address ?? '').then(
+            ({ haproxy }) =>
+              ok(about, `agent answers, ${haproxy.running ? 'HAProxy runs' : 'no HAProxy'}, heard ${heardText(row)}`),
+            (error: Error) => fault(about, `its agent does not answer: ${error.message}`, remedy),
+          )
+        }),
+    ),
+  )
+  const strangers = machines.filter(({ amphoraId }) => !rows.some(({ id }) => id === amphoraId))
+  return [
+    ...findings,
+    ...checked,
+    ...strangers.map(({ amphoraId }) =>
+      note(`amphora ${amphoraId.slice(0, 8)}`, 'a machine that no row knows: housekeeping removes it soon'),
+    ),
+  ]
+}
+
+/** Whether what amphorae send reaches the database. */
+function heartbeatFindings(
+  { config }: Instance,
+  rows: readonly AmphoraRow[],
+  running: readonly RunRecord[],
+): Finding[] {
+  const expected = rows.filter(({ status, loadBalancerId }) => status === 'ALLOCATED' && loadBalancerId !== null)
+  if (expected.length === 0) return [note('heartbeats', 'no amphora carries a load balancer, so none is expected')]
+  if (!running.some(({ name }) => name === 'health-manager')) {
+    return [note('heartbeats', 'no health manager runs on this machine')]
+  }
+  const stale = expected.filter(({ silentFor }) => silentFor === null || silentFor > config.health_manager.stale_after)
+  const text = `${expected.length - stale.length} of ${expected.length} amphorae heard within ${config.health_manager.stale_after} s`
+  if (stale.length === 0) return [ok('heartbeats', text)]
+  return [
+    fault(
+      'heartbeats',
+      text,
+      `let UDP port ${config.health_manager.port} in on the card of the management network (a firewall?), and look at log/health-manager.log`,
+    ),
+  ]
+}

@@ -1,0 +1,56 @@
+import { usesPrivateCluster } from '../../../config/state-directory/first-start.js'
+import type { Database } from '../../../database/connection.js'
+import { serviceSchemas } from '../../../database/services.js'
+import { type Instance, openDatabase } from '../../wiring/instance.js'
+import { runningPostmaster } from '../up/postgres.js'
+import { type Finding, fault, note, ok } from './check.js'
+
+const MOST_CLOCK_SKEW_SECONDS = 2
+
+/** @returns no findings beyond a note when the database is our own and at rest */
+export async function checkDatabase(instance: Instance): Promise<Finding[]> {
+  const { config, directory } = instance
+  if (usesPrivateCluster(config, directory) && runningPostmaster(directory) === null) {
+    return [note('database', 'its PostgreSQL does not run: `krater up` starts it')]
+  }
+  const findings: Finding[] = []
+  for (const { schema, migrations } of serviceSchemas) {
+    const database = openDatabase(instance, schema, 'doctor')
+    try {
+      findings.push(await checkTables(database, schema, new Set(migrations.map(({ name }) => name))))
+      if (schema === 'identity') findings.push(await checkClock(database))
+    } finally {
+      await database.destroy()
+    }
+  }
+  return findings
+}
+
+async function checkTables(database: Database, schema: string, known: ReadonlySet<string>): Promise<Finding> {
+  const about = `database ${schema}`
+  try {
+    const applied: string[] = await database('migration').pluck('name')
+    const newer = applied.filter(name => !known.has(name))
+    if (newer.length > 0) {
+      return fault(about, `written by a newer Krater (${newer.join(', ')})`, 'start that version, or restore a backup')
+    }
+    const pending = known.size - applied.length
+    if (pending > 0) return fault(about, `${pending} migrations are missing`, 'krater db migrate')
+    return ok(about, `reachable, ${applied.length} migrations applied`)
+  } catch (error) {
+    const words = error instanceof AggregateError ? error.errors.map(String).join('; ') : String(error)
+    return fault(
+      about,
+      `cannot be used: ${words.split('\n')[0]}`,
+      `look at database.${schema} in krater.yaml, and at PostgreSQL`,
+    )
+  }
+}
+
+async function checkClock(database: Database): Promise<Finding> {
+  const before = Date.now()
+  const { rows } = await database.raw('SELECT extract(epoch FROM clock_timestamp())::float8 AS now')
+  const skew = Math.abs((before + Date.now()) / 2 / 1000 - (rows[0] as { now: number }).now)
+  const text = `${skew.toFixed(2)} s apart from the database's`
+  return skew <= MOST_CLOCK_SKEW_SECONDS ? ok('clock', text) : fault('clock', text, 'let both machines follow NTP')
+}

@@ -1,0 +1,52 @@
+import { existsSync } from 'node:fs'
+import { externalIdentity } from '../../../config/external-identity.js'
+import { runningProcesses } from '../../run-record.js'
+import { green, print, red, table } from '../../terminal.js'
+import { isInitialised, openInstance } from '../../wiring/instance.js'
+import { requireRoot } from '../up/checks.js'
+import { checkAmphorae } from './amphorae.js'
+import { type Finding, guarded, note } from './check.js'
+import { checkDatabase } from './database.js'
+import { checkKeystone } from './keystone.js'
+import { checkDisk, checkKernel, checkLimits, checkPackages } from './machine.js'
+import { checkService } from './service.js'
+
+/**
+ * Looks at everything that Krater rests on, one line each, and says what to do about each fault. Changes nothing.
+ * @returns the exit status: 1 when there is a fault
+ */
+export async function doctor(directory: string): Promise<number> {
+  requireRoot()
+  const instance = openInstance(directory)
+  const external = externalIdentity(instance.config)
+  const running = runningProcesses(directory)
+  const findings = [
+    ...(await guarded('packages', () => checkPackages(instance))),
+    ...(await guarded('kernel', checkKernel)),
+    ...(await guarded('limits', () => checkLimits(instance))),
+    ...(existsSync(directory) ? await guarded('disk', () => checkDisk(instance)) : []),
+    ...(await guarded('processes', () => checkService(instance, running))),
+    ...(external === null ? [] : await guarded('keystone', () => checkKeystone(instance, external))),
+  ]
+  if (isInitialised(directory)) {
+    findings.push(...(await guarded('database', () => checkDatabase(instance))))
+    if (!findings.some(({ about, state }) => about.startsWith('database') && state !== 'ok')) {
+      findings.push(...(await guarded('amphorae', () => checkAmphorae(instance, running))))
+    }
+  } else {
+    findings.push(note('state', `${directory} has not been set up yet: \`krater up\` does that`))
+  }
+  return tell(findings)
+}
+
+function tell(findings: readonly Finding[]): number {
+  const paint = { ok: green, note: (text: string) => text, fault: red }
+  const lines = table(findings.map(({ about, state, text }) => [about, state.padEnd(5), text]))
+  findings.forEach(({ state, remedy }, at) => {
+    print((lines[at] ?? '').replace(state, paint[state](state)))
+    if (remedy !== undefined) print(`    what to do: ${remedy}`)
+  })
+  const faults = findings.filter(({ state }) => state === 'fault').length
+  print(faults === 0 ? '\nNo fault was found.' : `\n${faults} ${faults === 1 ? 'fault was' : 'faults were'} found.`)
+  return faults === 0 ? 0 : 1
+}

@@ -1,0 +1,51 @@
+import { urlOf } from '../../../config/service-urls.js'
+import type { ProcessName, RunRecord } from '../../run-record.js'
+import type { Instance } from '../../wiring/instance.js'
+import { listenersOf } from '../up/checks.js'
+import { takenPorts } from '../up/ports.js'
+import { type Finding, fault, note, ok } from './check.js'
+
+/** What starts each process of which there must be one somewhere. */
+const COMMANDS: Readonly<Partial<Record<ProcessName, string>>> = {
+  worker: 'worker',
+  'health-manager': 'health-manager',
+  'key-manager-worker': 'key-manager worker',
+}
+
+/** Which processes run, whether the APIs answer, and (when nothing runs) whether their ports are free. */
+export async function checkService({ config }: Instance, running: readonly RunRecord[]): Promise<Finding[]> {
+  if (running.length === 0) {
+    const taken = await takenPorts(listenersOf(config, null))
+    return [
+      note('processes', 'none runs: `krater up` starts them'),
+      ...taken.map(sentence => fault('ports', sentence, 'as it says')),
+      ...(taken.length === 0 ? [ok('ports', 'all are free')] : []),
+    ]
+  }
+  const processes = running.map(({ name, identity }) => `${name} ${identity.pid}`).join(', ')
+  const answers = await Promise.all([
+    ...(config.identity.external_url === undefined ? [answering('identity', `${urlOf(config.identity)}/v3`)] : []),
+    answering('load balancer', urlOf(config.load_balancer)),
+    answering('network', urlOf(config.network)),
+    answering('key manager', urlOf(config.key_manager)),
+  ])
+  const missing = Object.entries(COMMANDS).filter(([name]) => !running.some(record => record.name === name))
+  return [
+    ok('processes', processes),
+    ...missing.map(([name, command]) =>
+      fault('processes', `${name} does not run on this machine`, `krater ${command}, unless it runs elsewhere`),
+    ),
+    ...answers,
+  ]
+}
+
+async function answering(service: string, url: string): Promise<Finding> {
+  const about = `${service} API`
+  const advice = `look at log/${service.replace(' ', '-')}-api.log`
+  try {
+    const { status } = await fetch(url, { signal: AbortSignal.timeout(5_000) })
+    return status < 500 ? ok(about, url) : fault(about, `${url} answers ${status}`, advice)
+  } catch {
+    return fault(about, `${url} does not answer`, advice)
+  }
+}

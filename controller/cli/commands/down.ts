@@ -1,0 +1,115 @@
+import { existsSync, readdirSync, rmdirSync, rmSync } from 'node:fs'
+import { join } from 'node:path'
+import { createInterface } from 'node:readline/promises'
+import { configurationFile } from '../../config/load.js'
+import { foreignFolder, instanceId } from '../../config/state-directory/instance.js'
+import { createLog } from '../../log/log.js'
+import { endProcesses } from '../../process/process-identity.js'
+import { Sentence } from '../operator-error.js'
+import { runningProcesses } from '../run-record.js'
+import { print } from '../terminal.js'
+import { fabricOf, namespaceMachines } from '../wiring/drivers.js'
+import { forgetHostCards } from '../wiring/host-networks.js'
+import { removeWebServers } from './demo/web-servers.js'
+import { requireRoot } from './up/checks.js'
+import { stopPrivateCluster } from './up/postgres.js'
+
+/** All that Krater ever puts into its state directory; the id goes last, so that a removal that was cut off can be repeated. */
+const OURS = [
+  'krater.yaml',
+  'openrc',
+  'admin-openrc',
+  'clouds.yaml',
+  'keys',
+  'key-manager-audit-head',
+  'log',
+  'run',
+  'postgres',
+  'amphorae',
+  'instance',
+] as const
+
+/** Stops the controllers of a state directory and its PostgreSQL; amphorae keep serving. No fault when nothing runs. */
+export async function down(directory: string): Promise<void> {
+  requireRoot()
+  const stopped = await stopControllers(directory)
+  if (stopped.length === 0) {
+    print(`Nothing was running on ${directory}.`)
+    return
+  }
+  print(`Stopped: ${stopped.join(', ')}.`)
+  const amphorae = instanceId(directory) === null ? [] : await machinesOf(directory).list()
+  const serving = amphorae.filter(({ state }) => state === 'running').length
+  if (serving > 0) {
+    print(
+      `${serving} ${serving === 1 ? 'amphora keeps' : 'amphorae keep'} serving. \`krater down --all\` removes everything.`,
+    )
+  }
+}
+
+async function stopControllers(directory: string): Promise<string[]> {
+  const running = runningProcesses(directory)
+  const ups = running.filter(({ name }) => name === 'up')
+  // `up` ends its children and its PostgreSQL itself, in order.
+  await endProcesses(
+    ups.map(({ identity }) => identity),
+    { graceMs: 40_000 },
+  )
+  await endProcesses(
+    runningProcesses(directory).map(({ identity }) => identity),
+    { graceMs: 10_000 },
+  )
+  const postgres = await stopPrivateCluster(directory)
+  return [...running.map(({ name, identity }) => `${name} (pid ${identity.pid})`), ...(postgres ? ['PostgreSQL'] : [])]
+}
+
+const machinesOf = (directory: string) => namespaceMachines(directory, async () => 1500, createLog('down', 'warn'))
+
+/**
+ * Removes everything that was made for a state directory: processes, amphorae, the demonstration's machines, networks, PostgreSQL, files.
+ * Works from whatever stands, and can be repeated.
+ * @param confirmed do not ask, on a terminal
+ */
+export async function removeEverything(directory: string, { confirmed }: { confirmed: boolean }): Promise<void> {
+  requireRoot()
+  const id = instanceId(directory)
+  // Without an id it never was a Krater's: the folders `log` and `run` of /var, say, are not ours to remove.
+  if (!OURS.some(name => existsSync(join(directory, name))) || (id === null && foreignFolder(directory) !== null)) {
+    print(`There is nothing of Krater's in ${directory}.`)
+    return
+  }
+  if (!confirmed) await confirm(directory)
+  const stopped = await stopControllers(directory)
+  if (stopped.length > 0) print(`Stopped: ${stopped.join(', ')}.`)
+  if (id !== null) await removeFromKernel(directory, id)
+  for (const name of id === null ? ['log', 'run'] : OURS)
+    rmSync(join(directory, name), { recursive: true, force: true })
+  const others = readdirSync(directory)
+  if (others.length === 0) rmdirSync(directory)
+  print(
+    others.length === 0
+      ? `Everything is removed, ${directory} too.`
+      : `Everything of Krater's is removed from ${directory}; left there, since it is not ours: ${others.join(', ')}.`,
+  )
+}
+
+async function removeFromKernel(directory: string, id: string): Promise<void> {
+  const machines = machinesOf(directory)
+  const amphorae = await machines.list()
+  for (const { amphoraId } of amphorae) await machines.delete(amphoraId)
+  if (amphorae.length > 0) print(`Removed ${amphorae.length} ${amphorae.length === 1 ? 'amphora' : 'amphorae'}.`)
+  await removeWebServers(directory, id)
+  const fabric = fabricOf(directory)
+  if (existsSync(`/run/netns/${fabric.namespace}`)) await forgetHostCards(id)
+  await fabric.remove()
+}
+
+async function confirm(directory: string): Promise<void> {
+  if (process.stdin.isTTY !== true || process.stdout.isTTY !== true) return
+  const terminal = createInterface({ input: process.stdin, output: process.stdout })
+  const answer = await terminal.question(
+    `This removes every load balancer, its data and its keys below ${directory} (${configurationFile(directory)}). Type yes to go on: `,
+  )
+  terminal.close()
+  if (answer.trim().toLowerCase() !== 'yes') throw new Sentence('Nothing was removed.')
+}

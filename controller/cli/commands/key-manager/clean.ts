@@ -1,0 +1,43 @@
+import { keyFiles, loadKeyManagerAuditKey } from '../../../config/state-directory/keys.js'
+import type { Database } from '../../../database/connection.js'
+import { type AuditRetention, BrokenAuditChain, countPrunable, pruneAudit } from '../../../key-manager/audit/prune.js'
+import { clean, tryCleaning } from '../../../key-manager/housekeeping/clean.js'
+import { Sentence } from '../../operator-error.js'
+import { print } from '../../terminal.js'
+import { openDatabase, openInstance } from '../../wiring/instance.js'
+
+export type CleanOptions = { minDays?: number; expired?: boolean; unusedProjects?: boolean; dryRun?: boolean }
+
+/** Purges what was deleted long ago and audit records past their retention, and more where that is asked for; prints how much it was. */
+export async function cleanKeyManager(directory: string, options: CleanOptions): Promise<void> {
+  const instance = openInstance(directory)
+  const cleaning = {
+    minDays: options.minDays ?? instance.config.key_manager.housekeeping.min_days,
+    expired: options.expired ?? false,
+    unusedProjects: options.unusedProjects ?? false,
+  }
+  const database = openDatabase(instance, 'key_manager', 'clean')
+  try {
+    const { expired, purged, projectKeys } = await (options.dryRun ? tryCleaning : clean)(database, cleaning)
+    if (expired !== null) print(`Expired secrets deleted: ${expired}`)
+    print(`Deleted more than ${cleaning.minDays} days ago and purged now:`)
+    for (const [kind, count] of Object.entries(purged)) print(`  ${kind}: ${count}`)
+    if (projectKeys !== null) print(`Keys of projects without anything removed: ${projectKeys}`)
+    const days = instance.config.key_manager.audit_retention_days
+    if (days !== null) {
+      const key = loadKeyManagerAuditKey(keyFiles(instance.config, directory))
+      print(`Audit records removed, older than ${days} days: ${await pruned(database, { days, key }, options)}`)
+    }
+    if (options.dryRun) print('This was a dry run: nothing was changed.')
+  } finally {
+    await database.destroy()
+  }
+}
+
+async function pruned(database: Database, retention: AuditRetention, { dryRun }: CleanOptions): Promise<number> {
+  if (dryRun) return countPrunable(database, retention.days)
+  return pruneAudit(database, retention).catch(error => {
+    if (error instanceof BrokenAuditChain) throw new Sentence(`The audit log is left as it is: ${error.message}`)
+    throw error
+  })
+}

@@ -1,0 +1,19 @@
+import type { Report } from '../../../key-manager/rotation/progress.js'
+import { print } from '../../terminal.js'
+
+const LINE_EVERY_MS = 1000
+
+/** Prints at most one line a second: how many are done, of how many, how fast. @param what in the plural */
+export function progressLines(what: string): { report: Report; seconds: () => number } {
+  const started = performance.now()
+  let printed = started
+  const seconds = () => (performance.now() - started) / 1000
+  return {
+    seconds,
+    report: ({ done, total }) => {
+      if (performance.now() - printed < LINE_EVERY_MS) return
+      printed = performance.now()
+      print(`${done} of ${Math.max(done, total)} ${what}, ${Math.round(done / seconds())} a second`)
+    },
+  }
+}

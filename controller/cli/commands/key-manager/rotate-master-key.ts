@@ -1,0 +1,135 @@
+import { randomBytes } from 'node:crypto'
+import { keyFiles } from '../../../config/state-directory/keys.js'
+import { masterKeySourceOf, readMasterKeys, writeMasterKeys } from '../../../config/state-directory/master-keys.js'
+import { originOf } from '../../../config/state-directory/secret-source.js'
+import type { Database } from '../../../database/connection.js'
+import { type CryptoBackend, CryptoUnavailable } from '../../../key-manager/crypto/backend.js'
+import { activeMasterKey, requireMasterKeys, WrongMasterKey } from '../../../key-manager/crypto/master-key.js'
+import { createMasterKey, createPkcs11Crypto } from '../../../key-manager/crypto/pkcs11/backend.js'
+import { masterKeyId } from '../../../key-manager/crypto/simple.js'
+import { alone, NotAlone } from '../../../key-manager/rotation/alone.js'
+import { keysUnderFormer, rotateMasterKey } from '../../../key-manager/rotation/master-key.js'
+import { Sentence } from '../../operator-error.js'
+import { print } from '../../terminal.js'
+import { type Instance, openDatabase, openInstance } from '../../wiring/instance.js'
+import { openSimple } from '../../wiring/key-manager/keyring.js'
+import { openToken } from '../../wiring/key-manager/token.js'
+import { progressLines } from './progress-lines.js'
+
+export type RotateMasterKeyOptions = {
+  backend?: 'simple' | 'pkcs11'
+  /** Of the new key in the token. */
+  label?: string
+  /** Only writes the new key beside the old one. */
+  prepare?: boolean
+}
+
+type Turn = { instance: Instance; database: Database; stillAlone: () => Promise<void> }
+
+/**
+ * Replaces the master key of a back end while all goes on being used. Stopped at any instant, the next run goes on.
+ * @returns the exit status: 1 when project keys were left that cannot be unwrapped
+ */
+export async function rotateMasterKeyNow(directory: string, options: RotateMasterKeyOptions): Promise<number> {
+  const instance = openInstance(directory)
+  const { backends } = instance.config.key_manager.crypto
+  const chosen = options.backend ?? backends[0]
+  if (chosen === undefined || !backends.includes(chosen)) {
+    throw new Sentence(`The back end ${chosen} is not among those of key_manager.crypto.backends.`)
+  }
+  const database = openDatabase(instance, 'key_manager', 'rotation')
+  try {
+    return await alone(database, 'master key rotation', stillAlone => {
+      const turn = { instance, database, stillAlone }
+      return chosen === 'simple' ? rotateSimple(turn, options) : rotatePkcs11(turn, options)
+    })
+  } catch (error) {
+    throw told(error)
+  } finally {
+    await database.destroy()
+  }
+}
+
+/** What rotations fail with, as sentences. */
+export function told(error: unknown): unknown {
+  if (error instanceof NotAlone) {
+    return new Sentence('A rotation of the master key is running already; it does the same. This one has done nothing.')
+  }
+  if (error instanceof CryptoUnavailable) {
+    return new Sentence(`The rotation has stopped: ${error.reason} Nothing is lost; the same command goes on.`)
+  }
+  return error instanceof WrongMasterKey ? new Sentence(error.message) : error
+}
+
+async function rotateSimple({ instance, database, stillAlone }: Turn, { prepare }: RotateMasterKeyOptions) {
+  const source = masterKeySourceOf(instance.config, keyFiles(instance.config, instance.directory))
+  await withBackend(await openSimple(instance), backend => requireMasterKeys(database, backend))
+  let keys = await readMasterKeys(source)
+  const [newest] = keys
+  const inForce = await activeMasterKey(database, 'simple_crypto')
+  const isDone = newest !== undefined && masterKeyId(newest) === inForce
+  const unfinished = keys.length > 1 || (await keysUnderFormer(database, 'simple_crypto')) > 0
+  if (isDone && unfinished && source.kind === 'file') print('An earlier rotation was interrupted; it goes on.')
+  if (isDone && !(unfinished && source.kind === 'file')) {
+    if (source.kind !== 'file') {
+      throw new Sentence(
+        `The first key of ${originOf(source)} is in force already. Put a new one (\`openssl rand -hex 32\`) before it, start all processes of the key manager again, and then this command.`,
+      )
+    }
+    keys = [randomBytes(32), ...keys]
+    await stillAlone()
+    writeMasterKeys(source.path, keys)
+  }
+  if (prepare === true) {
+    print(
+      `${originOf(source)} holds the new master key and the former one. Copy it to the other machines, then run this command without --prepare.`,
+    )
+    return 0
+  }
+  const status = await withBackend(await openSimple(instance), backend =>
+    rewrapAll(database, backend, backend.firstMasterKeyId),
+  )
+  const [current] = await readMasterKeys(source)
+  if (status !== 0 || current === undefined) return status
+  if (source.kind === 'file') {
+    await stillAlone()
+    writeMasterKeys(source.path, [current])
+    print(
+      `The former master key is gone from ${source.path}. A backup of the database from before needs a backup of that file from before. Copy the file to the other machines.`,
+    )
+  } else print(`The former master key may go from ${originOf(source)}.`)
+  return 0
+}
+
+async function rotatePkcs11({ instance, database }: Turn, { label, prepare }: RotateMasterKeyOptions): Promise<number> {
+  if (prepare === true) throw new Sentence('A token needs no --prepare.')
+  if (label === undefined)
+    throw new Sentence('Name the new master key with --label; it is made in the token when it is not there.')
+  const { crypto } = instance.config.key_manager
+  const { client, origin } = await openToken(crypto)
+  return withBackend(createPkcs11Crypto(client, crypto.pkcs11.master_key_label, origin), async backend => {
+    await requireMasterKeys(database, backend)
+    if (await createMasterKey(client, label)) print(`The master key ${label} was made in ${origin}.`)
+    const status = await rewrapAll(database, backend, label)
+    if (status === 0)
+      print('The former master key may be deleted from the token; backups of the database from before need it.')
+    return status
+  })
+}
+
+async function rewrapAll(database: Database, backend: CryptoBackend, id: string): Promise<number> {
+  const { report, seconds } = progressLines('project keys')
+  const { done, unreadable } = await rotateMasterKey(database, backend, id, report)
+  print(`The master key ${id} is in force; ${done} project keys were wrapped with it, in ${seconds().toFixed(1)} s.`)
+  if (unreadable === 0) return 0
+  print(`${unreadable} project keys cannot be unwrapped and stay under the former master key, which is kept.`)
+  return 1
+}
+
+async function withBackend<T>(backend: CryptoBackend, work: (backend: CryptoBackend) => Promise<T>): Promise<T> {
+  try {
+    return await work(backend)
+  } finally {
+    await backend.stop()
+  }
+}

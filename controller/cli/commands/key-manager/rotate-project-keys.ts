@@ -1,0 +1,57 @@
+import type { Database } from '../../../database/connection.js'
+import { rotateProjectKeys } from '../../../key-manager/rotation/project-keys.js'
+import { Sentence } from '../../operator-error.js'
+import { print } from '../../terminal.js'
+import { openDatabase, openInstance } from '../../wiring/instance.js'
+import { openKeyring } from '../../wiring/key-manager/keyring.js'
+import { progressLines } from './progress-lines.js'
+import { told } from './rotate-master-key.js'
+
+export type RotateProjectKeysOptions = { project?: string; all?: boolean }
+
+/**
+ * Gives one project or all a new key, encrypts under it what they store, and deletes the former keys. Stopped at any instant, the next run
+ * goes on.
+ * @returns the exit status: 1 when values were left that cannot be opened
+ */
+export async function rotateProjectKeysNow(
+  directory: string,
+  { project, all = false }: RotateProjectKeysOptions,
+): Promise<number> {
+  if ((project === undefined) !== all)
+    throw new Sentence('Either --project <id> or --all says whose keys are replaced.')
+  const instance = openInstance(directory)
+  const database = openDatabase(instance, 'key_manager', 'rotation')
+  try {
+    const keyring = await openKeyring(instance, database)
+    try {
+      const { report, seconds } = progressLines('values')
+      await requireKeys(database, project)
+      const onResume = (startedAt: string) =>
+        print(
+          `A rotation that began at ${startedAt} has not ended: this brings it to its end, and replaces no newer key.`,
+        )
+      const result = await rotateProjectKeys(database, keyring.backends, project ?? null, { report, onResume })
+      const taken = seconds()
+      print(
+        `${result.projects} ${result.projects === 1 ? 'key was' : 'keys were'} replaced and ${result.done} values encrypted anew, in ${taken.toFixed(1)} s (${Math.round(result.done / taken)} a second).`,
+      )
+      if (result.unreadable === 0) return 0
+      print(`${result.unreadable} values cannot be opened; they stay as they are, and so do their keys.`)
+      return 1
+    } finally {
+      await Promise.all([...keyring.backends.values()].map(backend => backend.stop()))
+    }
+  } catch (error) {
+    throw told(error)
+  } finally {
+    await database.destroy()
+  }
+}
+
+/** A mistyped project must not look like one whose key was replaced. */
+async function requireKeys(database: Database, project: string | undefined): Promise<void> {
+  if (project === undefined) return
+  const key = await database('project_key').where({ project_id: project }).first('id')
+  if (key === undefined) throw new Sentence(`The key manager has no key of a project ${project}.`)
+}

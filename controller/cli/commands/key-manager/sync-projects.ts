@@ -1,0 +1,91 @@
+import { externalIdentity } from '../../../config/external-identity.js'
+import type { Database } from '../../../database/connection.js'
+import { IdentityAway } from '../../../identity/external/identity-away.js'
+import { standingProjects } from '../../../identity/external/projects.js'
+import { eraseProject } from '../../../key-manager/erase-project.js'
+import { type HeldProject, heldProjects } from '../../../key-manager/held-projects.js'
+import { Sentence } from '../../operator-error.js'
+import { print, table } from '../../terminal.js'
+import { type Instance, openDatabase, openInstance } from '../../wiring/instance.js'
+
+export type SyncOptions = {
+  /** Erase, rather than only show. */
+  yes?: boolean
+  /** Also when most projects are missing. */
+  force?: boolean
+}
+
+/**
+ * Shows the projects for which the key manager holds something although the identity service has them no more, and erases what it holds.
+ * @param report takes the lines that are for the user
+ * @throws Sentence when the identity service cannot tell, or misses so many that it is probably a wrong one
+ */
+export async function syncProjects(
+  directory: string,
+  { yes, force }: SyncOptions,
+  report: (line: string) => void = print,
+): Promise<void> {
+  const instance = openInstance(directory)
+  const database = openDatabase(instance, 'key_manager', 'key-manager sync-projects')
+  try {
+    // In this order: a project that is made and used meanwhile is not taken for one that is gone.
+    const held = await heldProjects(database)
+    const standing = await standingAt(
+      instance,
+      held.map(({ projectId }) => projectId),
+    )
+    const gone = held.filter(({ projectId }) => !standing.has(projectId))
+    if (gone.length === 0) {
+      report(`Nothing to erase: the identity service has all projects of the key manager's (${held.length}).`)
+      return
+    }
+    report(`The key manager holds something for ${held.length} projects. The identity service has these no more:`)
+    for (const line of table([['PROJECT', 'SECRETS', 'CONTAINERS', 'ORDERS'], ...gone.map(rowOf)])) report(line)
+    if (!force && gone.length * 2 > held.length) {
+      throw new Sentence(
+        `Most projects are missing (${gone.length} of ${held.length}): the identity service, or its database, is probably a wrong or an old one. Nothing was erased. If it is right, --force goes on.`,
+      )
+    }
+    if (!yes) {
+      report('Nothing was erased. --yes erases what is held for them; it cannot be brought back.')
+      return
+    }
+    await eraseAll(database, gone, report)
+  } finally {
+    await database.destroy()
+  }
+}
+
+async function eraseAll(
+  database: Database,
+  gone: readonly HeldProject[],
+  report: (line: string) => void,
+): Promise<void> {
+  for (const { projectId } of gone) {
+    const { secrets, containers, orders } = await eraseProject(database, projectId)
+    report(`Erased: ${projectId} (${secrets} secrets, ${containers} containers, ${orders} orders)`)
+  }
+}
+
+const rowOf = ({ projectId, secrets, containers, orders }: HeldProject): string[] => [
+  projectId,
+  String(secrets),
+  String(containers),
+  String(orders),
+]
+
+/** Which of these projects the identity service has: our own by its tables, an external one by asking it. */
+async function standingAt(instance: Instance, ids: readonly string[]): Promise<ReadonlySet<string>> {
+  const external = externalIdentity(instance.config)
+  if (external !== null) {
+    return standingProjects(external, ids).catch(error => {
+      throw error instanceof IdentityAway ? new Sentence(`${error.message}. Nothing was erased.`) : error
+    })
+  }
+  const identity = openDatabase(instance, 'identity', 'key-manager sync-projects')
+  try {
+    return new Set(await identity('project').pluck<string[]>('id'))
+  } finally {
+    await identity.destroy()
+  }
+}

@@ -1,0 +1,117 @@
+import { accessSync, constants, existsSync, statfsSync, statSync } from 'node:fs'
+import { dirname, join } from 'node:path'
+import type { Configuration } from '../../../config/schema.js'
+import { usesPrivateCluster } from '../../../config/state-directory/first-start.js'
+import { postgresPrograms } from '../../../database/private-cluster.js'
+import { Sentence } from '../../operator-error.js'
+import type { Instance } from '../../wiring/instance.js'
+import type { Listener } from './ports.js'
+
+/** Programs that amphorae and the local network need, with the Debian package of each. */
+const PROGRAMS: readonly (readonly [program: string, debianPackage: string])[] = [
+  ['haproxy', 'haproxy'],
+  ['keepalived', 'keepalived'],
+  ['sshd', 'openssh-server'],
+  ['ssh', 'openssh-client'],
+  ['ssh-keygen', 'openssh-client'],
+  ['nft', 'nftables'],
+  ['conntrack', 'conntrack'],
+  ['ip', 'iproute2'],
+  ['ss', 'iproute2'],
+  ['ping', 'iputils-ping'],
+  ['sysctl', 'procps'],
+  ['unshare', 'util-linux'],
+  ['nsenter', 'util-linux'],
+]
+
+export function requireRoot(): void {
+  if (process.getuid?.() === 0) return
+  throw new Sentence(
+    'Krater needs root here: it makes network namespaces and runs PostgreSQL under an account of its own. Run the same command with sudo.',
+  )
+}
+
+/** Debian packages whose programs are not on this machine, for the drivers that are configured. */
+export function missingPackages({ directory, config }: Instance): string[] {
+  const needed = config.compute.driver === 'namespace' || config.network.driver === 'local' ? PROGRAMS : []
+  const missing = needed.filter(([program]) => !isInstalled(program)).map(([, name]) => name)
+  if (usesPrivateCluster(config, directory) && !hasPostgres()) missing.push('postgresql')
+  return [...new Set(missing)]
+}
+
+export function requirePackages(instance: Instance): void {
+  const missing = missingPackages(instance)
+  if (missing.length === 0) return
+  throw new Sentence(
+    `Debian packages are missing: ${missing.join(', ')}. \`npm start\` installs them, or: apt-get install -y --no-install-recommends ${missing.join(' ')}`,
+  )
+}
+
+/** PostgreSQL and the amphorae's logs need room to start with. */
+export const LEAST_FREE_BYTES = 200 * 1024 * 1024
+
+export function freeBytes(directory: string): number {
+  const { bavail, bsize } = statfsSync(directory)
+  return bavail * bsize
+}
+
+export function requireDiskSpace(directory: string): void {
+  const free = freeBytes(directory)
+  if (free >= LEAST_FREE_BYTES) return
+  throw new Sentence(
+    `The disk below ${directory} has only ${Math.round(free / 1024 / 1024)} MiB left; ${LEAST_FREE_BYTES / 1024 / 1024} MiB are needed to start. Free some, or choose another place with KRATER_STATE_DIR.`,
+  )
+}
+
+/** PostgreSQL works below the state directory under an account of its own, so every directory above must let it through. */
+export function requirePassage(directory: string): void {
+  for (let above = dirname(directory); above !== '/'; above = dirname(above)) {
+    if ((statSync(above).mode & 0o001) === 0) {
+      throw new Sentence(
+        `${above} lets only its owner through, but PostgreSQL works in ${directory} under the account postgres. Choose another place with KRATER_STATE_DIR, or: chmod o+x ${above}`,
+      )
+    }
+  }
+}
+
+/** Where the services of this configuration listen; the health manager at `healthManagerHost`. */
+export function listenersOf(config: Configuration, healthManagerHost: string | null): Listener[] {
+  const tcp = [
+    ...(config.identity.external_url === undefined
+      ? [{ what: 'the identity API', setting: 'identity', ...config.identity }]
+      : []),
+    { what: 'the load balancer API', setting: 'load_balancer', ...config.load_balancer },
+    { what: 'the network API', setting: 'network', ...config.network },
+  ].map(({ what, setting, host, port }) => ({ what, setting, protocol: 'tcp' as const, host, port }))
+  if (healthManagerHost === null) return tcp
+  return [
+    ...tcp,
+    {
+      what: 'the health manager',
+      setting: 'health_manager',
+      protocol: 'udp',
+      host: healthManagerHost,
+      port: config.health_manager.port,
+    },
+  ]
+}
+
+function isInstalled(program: string): boolean {
+  return (process.env.PATH ?? '').split(':').some(folder => {
+    try {
+      accessSync(join(folder, program), constants.X_OK)
+      return existsSync(join(folder, program))
+    } catch {
+      return false
+    }
+  })
+}
+
+function hasPostgres(): boolean {
+  try {
+    postgresPrograms()
+    return true
+  } catch {
+    return false
+  }
+}

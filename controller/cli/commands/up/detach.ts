@@ -1,0 +1,48 @@
+import { spawn } from 'node:child_process'
+import { closeSync } from 'node:fs'
+import { ensureStateDirectory } from '../../../config/state-directory/instance.js'
+import { Sentence } from '../../operator-error.js'
+import { print } from '../../terminal.js'
+import { lastWords, logFile, openLog } from './log-files.js'
+import { PROGRESS, type UpMessage } from './messages.js'
+
+/** It says something every 30 s while it waits. */
+const MOST_SILENT_SECONDS = 120
+
+/**
+ * Starts `krater up` as a process of its own that outlives this one, shows its progress, and returns when everything works.
+ * @throws Sentence with what it said when it did not come up
+ */
+export async function startInBackground(directory: string): Promise<void> {
+  ensureStateDirectory(directory)
+  const path = logFile(directory, 'up')
+  const log = openLog(path)
+  const child = spawn(process.execPath, [process.argv[1] ?? '', '--state-dir', directory, 'up'], {
+    cwd: '/',
+    detached: true,
+    env: { ...process.env, [PROGRESS]: '1' },
+    stdio: ['ignore', log, log, 'ipc'],
+  })
+  closeSync(log)
+  const problem = await new Promise<string | null>(resolve => {
+    const limit = setTimeout(
+      () => resolve(`krater up said nothing for ${MOST_SILENT_SECONDS} s. Its log: ${path}\n${lastWords(path, 5)}`),
+      MOST_SILENT_SECONDS * 1000,
+    )
+    const settle = (problem: string | null) => {
+      clearTimeout(limit)
+      resolve(problem)
+    }
+    child.on('message', (message: UpMessage) => {
+      limit.refresh()
+      if (message.kind === 'line') print(message.text)
+      if (message.kind === 'ready') settle(null)
+      if (message.kind === 'failed') settle(message.text)
+    })
+    child.on('error', error => settle(`krater up cannot be started: ${error.message}`))
+    child.on('exit', code => settle(`krater up ended with status ${code}. Its log: ${path}\n${lastWords(path, 5)}`))
+  })
+  if (child.connected) child.disconnect()
+  child.unref()
+  if (problem !== null) throw new Sentence(problem)
+}

@@ -1,0 +1,47 @@
+import { join } from 'node:path'
+import { setTimeout as delay } from 'node:timers/promises'
+import { findPostmaster } from '../../../database/postmaster.js'
+import { type Cluster, startCluster } from '../../../database/private-cluster.js'
+import { endProcesses, isAlive, type ProcessIdentity } from '../../../process/process-identity.js'
+import { rotateLog } from './log-files.js'
+
+const clusterDirectory = (stateDirectory: string): string => join(stateDirectory, 'postgres')
+
+/** The main process of the instance's own PostgreSQL; null when it does not run. */
+export const runningPostmaster = (stateDirectory: string): ProcessIdentity | null =>
+  findPostmaster(clusterDirectory(stateDirectory))
+
+/** Starts the instance's own PostgreSQL, or finds it running. */
+export const startPrivateCluster = (stateDirectory: string): Promise<Cluster> =>
+  startCluster({ directory: clusterDirectory(stateDirectory), durable: true })
+
+/** Looks every second whether PostgreSQL still runs, starts it again when it does not, and bounds its log. @returns what ends the watch */
+export function watchCluster(stateDirectory: string, report: (line: string) => void): () => Promise<void> {
+  const ending = new AbortController()
+  const watch = async () => {
+    while (!ending.signal.aborted) {
+      await delay(1_000, undefined, { signal: ending.signal }).catch(() => undefined)
+      rotateLog(join(clusterDirectory(stateDirectory), 'data/server.log'))
+      if (ending.signal.aborted || runningPostmaster(stateDirectory) !== null) continue
+      report('PostgreSQL has ended; it is started again')
+      await startPrivateCluster(stateDirectory).then(
+        () => report('PostgreSQL is back'),
+        error => report(String(error)),
+      )
+    }
+  }
+  const watching = watch()
+  return () => {
+    ending.abort()
+    return watching
+  }
+}
+
+/** Stops the instance's own PostgreSQL, with everything committed on disk. @returns false when it did not run */
+export async function stopPrivateCluster(stateDirectory: string): Promise<boolean> {
+  const postmaster = runningPostmaster(stateDirectory)
+  if (postmaster === null) return false
+  // SIGINT is PostgreSQL's fast shutdown.
+  await endProcesses([postmaster], { signal: 'SIGINT', graceMs: 20_000 })
+  return !isAlive(postmaster)
+}

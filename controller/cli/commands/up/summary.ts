@@ -1,0 +1,39 @@
+import { join } from 'node:path'
+import { externalIdentity } from '../../../config/external-identity.js'
+import { serviceUrls } from '../../../config/service-urls.js'
+import { lookAtKeystone } from '../../../identity/external/look.js'
+import type { ExternalIdentity } from '../../../identity/external/options.js'
+import type { Instance } from '../../wiring/instance.js'
+import { catalogAdvice } from '../../wiring/keystone-catalog.js'
+
+/** What a user needs to know of a service that runs. */
+export async function summaryOf(instance: Instance): Promise<string[]> {
+  const { directory, config } = instance
+  const urls = serviceUrls(config)
+  const external = externalIdentity(config)
+  return [
+    'Krater is up.',
+    `  identity       ${urls.identity}${external === null ? '' : ' (identity.external_url; users and projects are those there)'}`,
+    `  load balancer  ${urls.loadBalancer}`,
+    `  key manager    ${urls.keyManager}`,
+    `  network        ${urls.network}`,
+    ...(external === null
+      ? [
+          `  client files   ${join(directory, 'openrc')} (demo user), ${join(directory, 'admin-openrc')}, ${join(directory, 'clouds.yaml')}`,
+        ]
+      : []),
+    `  logs           ${join(directory, 'log')}`,
+    ...(external === null ? [] : await adviceFor(instance, external)),
+  ]
+}
+
+async function adviceFor({ config }: Instance, external: ExternalIdentity): Promise<string[]> {
+  const look = await lookAtKeystone(external).catch((error: Error) => error)
+  if (look instanceof Error) return [`Requests are answered by 503 for now: ${look.message}.`]
+  const advice = catalogAdvice(config, look.catalog)
+  if (advice.length === 0) return []
+  return [
+    'Clients find services in the catalogue of that Keystone. As its administrator:',
+    ...advice.map(line => `  ${line}`),
+  ]
+}

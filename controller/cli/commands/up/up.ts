@@ -1,0 +1,183 @@
+import { completeConfiguration, usesPrivateCluster } from '../../../config/state-directory/first-start.js'
+import { ensureInstanceId, ensureStateDirectory } from '../../../config/state-directory/instance.js'
+import type { BuiltInNetwork, BuiltInNetworks } from '../../../network/bootstrap.js'
+import { endProcesses } from '../../../process/process-identity.js'
+import { THREADS_FOR_ALL_PROCESSORS } from '../../../process/thread-pool.js'
+import { explain, Sentence } from '../../operator-error.js'
+import { recordRunning, runningProcesses } from '../../run-record.js'
+import { dim, print } from '../../terminal.js'
+import { fabricOf } from '../../wiring/drivers.js'
+import { ensureManagementCard, ensurePublicCard } from '../../wiring/host-networks.js'
+import { type Instance, openDatabase } from '../../wiring/instance.js'
+import { prepareTables } from '../../wiring/tables.js'
+import { bootstrap } from '../bootstrap.js'
+import { listenersOf, requireDiskSpace, requirePackages, requirePassage, requireRoot } from './checks.js'
+import { lockStateDirectory } from './lock.js'
+import { tell } from './messages.js'
+import { takenPorts } from './ports.js'
+import { startPrivateCluster, stopPrivateCluster, watchCluster } from './postgres.js'
+import { summaryOf } from './summary.js'
+import { type ChildName, createSupervisor } from './supervisor.js'
+
+/** Each API has a process of its own: what keeps one busy, or ends it, does not touch the others. */
+const childrenOf = ({ config }: Instance): readonly ChildName[] => [
+  ...(config.identity.external_url === undefined ? (['identity-api'] as const) : []),
+  ...(['network-api', 'load-balancer-api', 'key-manager-api'] as const),
+  ...(['worker', 'health-manager', 'key-manager-worker'] as const),
+  ...(config.key_manager.keystone_notifications.enable ? (['keystone-listener'] as const) : []),
+]
+
+/** Processes whose command is not simply their name. */
+const COMMANDS: Readonly<Partial<Record<ChildName, readonly string[]>>> = {
+  'identity-api': ['api', '--only', 'identity'],
+  'network-api': ['api', '--only', 'network'],
+  'load-balancer-api': ['api', '--only', 'load-balancer'],
+  'key-manager-api': ['api', '--only', 'key-manager'],
+  'key-manager-worker': ['key-manager', 'worker'],
+}
+
+/**
+ * The whole service on this machine, until SIGTERM or Ctrl-C: PostgreSQL when the database is our own, tables, first users and networks,
+ * then the processes, supervised. What it starts ends with it; amphorae keep serving.
+ * @throws Sentence when something is missing or in the way
+ */
+export async function up(directory: string): Promise<void> {
+  try {
+    await run(directory)
+  } catch (error) {
+    tell({ kind: 'failed', text: explain(error).text })
+    throw error
+  }
+}
+
+async function run(directory: string): Promise<void> {
+  const wish = stopWish()
+  const report = reporter()
+  requireRoot()
+  ensureStateDirectory(directory)
+  const unlock = await lockStateDirectory(directory)
+  if (unlock === null) {
+    const other = runningProcesses(directory).find(({ name }) => name === 'up')
+    throw new Sentence(
+      `Krater already runs on ${directory}${other === undefined ? '' : ` (pid ${other.identity.pid})`}. \`krater down\` stops it; for a second one beside it choose another KRATER_STATE_DIR and other ports.`,
+    )
+  }
+  // Children of a `krater up` that was killed see its end by themselves; this is for those that hang.
+  await endProcesses(
+    runningProcesses(directory).map(({ identity }) => identity),
+    { graceMs: 10_000 },
+  )
+  const forget = recordRunning(directory, 'up')
+  const undo: (() => Promise<unknown>)[] = []
+  try {
+    const isReady = await start(directory, { report, undo, wish })
+    if (isReady) tell({ kind: 'ready' })
+    const signal = await wish
+    report(`${signal}: stopping; amphorae keep serving`)
+  } finally {
+    for (const step of undo.reverse()) await step().catch(error => report(String(error)))
+    forget()
+    unlock()
+  }
+  report('Stopped.')
+}
+
+type Running = {
+  report: (line: string) => void
+  /** What has to be undone at the end, in the reverse order. */
+  undo: (() => Promise<unknown>)[]
+  /** When somebody wants it to stop. */
+  wish: Promise<unknown>
+}
+
+/** Everything in order. @returns whether it is ready: somebody may want it to stop before */
+async function start(directory: string, { report, undo, wish }: Running): Promise<boolean> {
+  const instanceId = ensureInstanceId(directory)
+  const instance: Instance = { directory, config: await completeConfiguration(directory, instanceId, process.env) }
+  requirePackages(instance)
+  requireDiskSpace(directory)
+  await requireFreePorts(instance, null)
+
+  if (usesPrivateCluster(instance.config, directory)) {
+    requirePassage(directory)
+    report('Starting PostgreSQL')
+    await startPrivateCluster(directory)
+    undo.push(() => stopPrivateCluster(directory))
+    undo.push(watchCluster(directory, report))
+  }
+  report('Bringing the tables up to date')
+  await prepareTables(instance)
+  const networks = await bootstrap(instance)
+  await askForALook(instance)
+  await requireFreePorts(instance, await connectHost(instance, instanceId, networks))
+
+  const children = childrenOf(instance)
+  report(`Starting ${children.join(', ')}`)
+  const supervisor = createSupervisor({
+    stateDirectory: directory,
+    command: name => [process.execPath, process.argv[1] ?? '', '--state-dir', directory, ...(COMMANDS[name] ?? [name])],
+    environment: { UV_THREADPOOL_SIZE: String(THREADS_FOR_ALL_PROCESSORS), ...process.env },
+    report,
+  })
+  undo.push(supervisor.stop)
+  const ready = Promise.all(children.map(supervisor.start)).then(() => true)
+  if (!(await Promise.race([ready, wish.then(() => false)]))) return false
+  for (const line of await summaryOf(instance)) report(line)
+  return true
+}
+
+/** Amphorae may have gone while nobody watched: every load balancer is looked at once, rather than when its silence is noticed. */
+async function askForALook(instance: Instance): Promise<void> {
+  const database = openDatabase(instance, 'load_balancer', 'up')
+  try {
+    await database('load_balancer').update({ recheck_at: database.fn.now() })
+  } finally {
+    await database.destroy()
+  }
+}
+
+/** The fabric and the host's cards on it. @returns where the health manager will listen */
+async function connectHost(
+  { directory, config }: Instance,
+  instanceId: string,
+  networks: BuiltInNetworks | null,
+): Promise<string> {
+  const host = config.health_manager.host
+  if (networks === null) return host ?? '127.0.0.1'
+  const fabric = fabricOf(directory)
+  const legOn = (network: BuiltInNetwork) => {
+    const [subnet] = network.subnets
+    if (subnet === undefined) throw new Sentence(`The network ${network.id} has no subnet.`)
+    return { networkId: network.id, mtu: network.mtu, cidr: subnet.cidr, address: subnet.gatewayIp }
+  }
+  const management = legOn(networks.management)
+  await Promise.all([
+    ensureManagementCard(fabric, instanceId, management, config),
+    ensurePublicCard(fabric, instanceId, legOn(networks.public), config),
+  ])
+  return host ?? management.address
+}
+
+async function requireFreePorts({ config }: Instance, healthManagerHost: string | null): Promise<void> {
+  const taken = await takenPorts(listenersOf(config, healthManagerHost))
+  if (taken.length > 0) throw new Sentence(taken.join('\n'))
+}
+
+function reporter(): (line: string) => void {
+  const started = performance.now()
+  return line => {
+    const text = `${dim(`${((performance.now() - started) / 1000).toFixed(1).padStart(6)} s`)}  ${line}`
+    print(text)
+    tell({ kind: 'line', text })
+  }
+}
+
+function stopWish(): Promise<NodeJS.Signals> {
+  return new Promise(resolve => {
+    for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP'] as const) {
+      process.once(signal, () => resolve(signal))
+      // A second one must not end this process before its children have ended.
+      process.on(signal, () => undefined)
+    }
+  })
+}

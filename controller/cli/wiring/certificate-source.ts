@@ -1,0 +1,65 @@
+import { createBarbicanSource, INSPECTION_MILLISECONDS } from '../../certificates/barbican/certificate-source.js'
+import { createServiceUser } from '../../certificates/barbican/service-user.js'
+import type { CertificateSource } from '../../certificates/certificate-source.js'
+import { externalIdentity, readPem } from '../../config/external-identity.js'
+import { serviceUrls } from '../../config/service-urls.js'
+import { connectToKeystone } from '../../identity/external/connection.js'
+import { IdentityAway } from '../../identity/external/identity-away.js'
+import type { ServiceCredentials } from '../../identity/external/options.js'
+import { signInAtKeystone } from '../../identity/external/sign-in.js'
+import type { Logger } from '../../log/log.js'
+import type { Instance } from './instance.js'
+import { readPasswords } from './passwords.js'
+
+/**
+ * Where load balancers have their certificates from. Nothing is asked before the first reference comes.
+ * @throws ConfigurationError
+ */
+export function openCertificateSource({ directory, config }: Instance, log: Logger): CertificateSource {
+  const { key_manager_url: url, key_manager_ca_file: caFile, key_manager_timeout: answerSeconds } = config.load_balancer
+  const external = externalIdentity(config)
+  const connection = connectToKeystone(
+    external ?? {
+      url: serviceUrls(config).identity,
+      security: { insecure: false },
+      connectTimeoutSeconds: config.identity.connect_timeout,
+      requestTimeoutSeconds: config.identity.request_timeout,
+    },
+  )
+  const signIn = async () => signInAtKeystone(connection, external?.credentials ?? ownCredentials(directory))
+  const source = createBarbicanSource({
+    keyManager: {
+      url: url ?? serviceUrls(config).keyManager.replace(/\/+$/, ''),
+      security: {
+        insecure: false,
+        ...(caFile !== undefined && { ca: readPem(caFile, 'load_balancer.key_manager_ca_file') }),
+      },
+      connectTimeoutSeconds: Math.min(answerSeconds, 5),
+      answerSeconds,
+    },
+    serviceUser: createServiceUser(signIn, log),
+    inspector: { inspectionMilliseconds: INSPECTION_MILLISECONDS },
+    log,
+  })
+  return {
+    check: source.check,
+    close: () => {
+      source.close()
+      connection.close()
+    },
+  }
+}
+
+/** The user that a first start makes for load balancers. @throws IdentityAway when there was none here */
+function ownCredentials(directory: string): ServiceCredentials {
+  const passwords = readPasswords(directory)
+  if (passwords === null) throw new IdentityAway(`${directory} holds no password of the user octavia`)
+  return {
+    method: 'password',
+    username: 'octavia',
+    password: passwords.octavia,
+    userDomainName: 'Default',
+    projectName: 'service',
+    projectDomainName: 'Default',
+  }
+}

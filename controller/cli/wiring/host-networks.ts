@@ -1,0 +1,69 @@
+import type { Configuration } from '../../config/schema.js'
+import type { NetworkDriver } from '../../network/driver.js'
+import type { Fabric } from '../../network/local/fabric.js'
+import { forgetHostLeg, guardHostLeg, type OpenPort } from '../../network/local/host-guard.js'
+import type { Instance } from './instance.js'
+
+const prefixOf = (cidr: string): string => cidr.split('/')[1] ?? '32'
+
+/** Names of the host's own cards: at most 15 characters, and told apart from other instances'. */
+const hostLegName = (instanceId: string, network: 'mgmt' | 'pub'): string => `kr${instanceId}-${network}`
+
+type Leg = { networkId: string; mtu: number; cidr: string; address: string }
+
+/**
+ * The host's card on the management network: amphorae reach the health manager there, and nothing else. Needed again after every boot of the
+ * machine; safe to repeat.
+ */
+export async function ensureManagementCard(
+  fabric: Fabric,
+  instanceId: string,
+  leg: Leg,
+  { health_manager }: Pick<Configuration, 'health_manager'>,
+): Promise<void> {
+  const open: OpenPort[] = [{ protocol: 'udp', port: health_manager.port }]
+  await ensureHostLeg(fabric, hostLegName(instanceId, 'mgmt'), leg, { open, isolated: true })
+}
+
+/** The host's card on the public network, where tenants' machines reach the ports that the operator names. Safe to repeat. */
+export async function ensurePublicCard(
+  fabric: Fabric,
+  instanceId: string,
+  leg: Leg,
+  { load_balancer }: Pick<Configuration, 'load_balancer'>,
+): Promise<void> {
+  const open = load_balancer.host_member_ports.map((port): OpenPort => ({ protocol: 'tcp', port }))
+  await ensureHostLeg(fabric, hostLegName(instanceId, 'pub'), leg, { open, isolated: false })
+}
+
+/** What is left of the host's cards once the fabric is gone. */
+export async function forgetHostCards(instanceId: string): Promise<void> {
+  for (const network of ['mgmt', 'pub'] as const) await forgetHostLeg(hostLegName(instanceId, network))
+}
+
+async function ensureHostLeg(
+  fabric: Fabric,
+  interfaceName: string,
+  { networkId, mtu, cidr, address }: Leg,
+  rules: { open: readonly OpenPort[]; isolated: boolean },
+): Promise<void> {
+  await fabric.ensure()
+  await guardHostLeg(interfaceName, { address, ...rules })
+  await fabric.attachHost({ networkId, mtu, interfaceName, addresses: [`${address}/${prefixOf(cidr)}`] })
+}
+
+/**
+ * Where this machine's controllers meet the amphorae, made ready. With the noop drivers nobody comes, and it is loopback.
+ * @returns the controllers' address, to which heartbeats go
+ */
+export async function ensureManagementLeg(
+  { config }: Instance,
+  driver: NetworkDriver,
+  { fabric, instanceId }: { fabric: Fabric; instanceId: string },
+): Promise<string> {
+  if (config.network.driver === 'noop') return config.health_manager.host ?? '127.0.0.1'
+  const { network, subnet, controllerAddress } = await driver.managementNetwork()
+  const leg = { networkId: network.id, mtu: network.mtu, cidr: subnet.cidr, address: controllerAddress }
+  await ensureManagementCard(fabric, instanceId, leg, config)
+  return config.health_manager.host ?? controllerAddress
+}

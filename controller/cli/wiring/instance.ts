@@ -1,0 +1,35 @@
+import { existsSync } from 'node:fs'
+import { configurationFile, loadConfiguration } from '../../config/load.js'
+import type { Configuration } from '../../config/schema.js'
+import { instanceId } from '../../config/state-directory/instance.js'
+import { connect, type Database } from '../../database/connection.js'
+import type { ServiceSchema } from '../../database/migrate.js'
+import type { Logger } from '../../log/log.js'
+import { Sentence } from '../operator-error.js'
+
+/** What every command works on. */
+export type Instance = { directory: string; config: Configuration }
+
+export function openInstance(directory: string): Instance {
+  return { directory, config: loadConfiguration(directory, process.env) }
+}
+
+/** True when a `krater up` or `krater db migrate` has been here before. */
+export const isInitialised = (directory: string): boolean =>
+  existsSync(configurationFile(directory)) && instanceId(directory) !== null
+
+/** The URL under which a service reaches its tables. @throws Sentence when it is not set */
+export function databaseUrl({ directory, config }: Instance, schema: ServiceSchema['schema']): string {
+  const url = config.database[schema]
+  if (url === undefined) {
+    throw new Sentence(
+      `database.${schema} is not set in ${configurationFile(directory)}. \`krater up\` fills it in for a database of its own; otherwise name the URL there or in KRATER_DATABASE_${schema.toUpperCase()}.`,
+    )
+  }
+  return url
+}
+
+/** A pool of connections as the role of one service. */
+export function openDatabase(instance: Instance, schema: ServiceSchema['schema'], who: string, log?: Logger): Database {
+  return connect({ url: databaseUrl(instance, schema), applicationName: `krater ${who}`, ...(log && { log }) })
+}

@@ -1,0 +1,40 @@
+import type { KeyManagerCrypto } from '../../../config/options/key-manager-crypto.js'
+import { readSecret, sourceOf } from '../../../config/state-directory/secret-source.js'
+import { createTokenClient, type TokenClient } from '../../../key-manager/crypto/pkcs11/token-client.js'
+import { Sentence } from '../../operator-error.js'
+
+/**
+ * The PKCS#11 token that is configured; nothing is asked of it yet.
+ * @throws Sentence, ConfigurationError when a setting or the PIN is missing
+ */
+export async function openToken({ pkcs11, key_cache_ttl }: KeyManagerCrypto): Promise<{
+  client: TokenClient
+  /** For sentences. */
+  origin: string
+}> {
+  const { library_path: libraryPath, pin_file: file, pin_variable: variable, pin_command: command } = pkcs11
+  if (libraryPath === undefined) throw new Sentence('key_manager.crypto.pkcs11.library_path is not set.')
+  const source = sourceOf({ file, variable, command })
+  if (source === null) {
+    throw new Sentence(
+      'The PIN of the token is not set: name a file, an environment variable or a command in key_manager.crypto.pkcs11 (pin_file, pin_variable, pin_command).',
+    )
+  }
+  const pin = (await readSecret(source, 'the PIN of the token')).trim()
+  const client = createTokenClient({
+    settings: {
+      libraryPath,
+      serialNumber: pkcs11.token_serial_number ?? null,
+      labels: pkcs11.token_labels,
+      slotId: pkcs11.slot_id ?? null,
+      pin,
+      wrapMechanism: pkcs11.key_wrap_mechanism,
+      keyCacheLimit: pkcs11.key_cache_limit,
+      keyCacheMilliseconds: key_cache_ttl * 1000,
+    },
+    callMilliseconds: pkcs11.call_timeout * 1000,
+    queueLimit: pkcs11.queue_limit,
+  })
+  const token = pkcs11.token_serial_number ?? (pkcs11.token_labels.join(', ') || (pkcs11.slot_id ?? 'the only one'))
+  return { client, origin: `the PKCS#11 token (${token}) of ${libraryPath}` }
+}

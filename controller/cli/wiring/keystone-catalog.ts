@@ -1,0 +1,37 @@
+import type { Configuration } from '../../config/schema.js'
+import { serviceUrls } from '../../config/service-urls.js'
+import type { CatalogEntry } from '../../identity/external/look.js'
+
+const INTERFACES = ['public', 'internal', 'admin'] as const
+
+/**
+ * What an operator has to do so that clients find our services in the catalogue of a Keystone, which we never write to.
+ * @returns commands of the `openstack` client, and sentences about entries that lead elsewhere; none when all is there
+ */
+export function catalogAdvice(config: Configuration, catalog: readonly CatalogEntry[]): string[] {
+  const urls = serviceUrls(config)
+  const services = [
+    { type: 'load-balancer', name: 'octavia', setting: 'load_balancer', url: urls.loadBalancer },
+    { type: 'key-manager', name: 'barbican', setting: 'key_manager', url: urls.keyManager },
+    { type: 'network', name: 'neutron', setting: 'network', url: urls.network },
+  ]
+  return services.flatMap(({ type, name, setting, url }) => {
+    const entries = catalog.filter(entry => entry.type === type)
+    const present = entries
+      .flatMap(({ endpoints }) => endpoints)
+      .filter(endpoint => endpoint.interface === 'public' && endpoint.region_id === config.region)
+    if (present.some(endpoint => sameUrl(endpoint.url, url))) return []
+    const [other] = present
+    if (other !== undefined) {
+      return [
+        `The catalogue leads clients of ${type} to ${other.url}; here it is served at ${url}: change the endpoint, or ${setting}.public_url.`,
+      ]
+    }
+    return [
+      ...(entries.length === 0 ? [`openstack service create --name ${name} ${type}`] : []),
+      ...INTERFACES.map(face => `openstack endpoint create --region ${config.region} ${type} ${face} ${url}`),
+    ]
+  })
+}
+
+const sameUrl = (one: string, other: string): boolean => one.replace(/\/+$/, '') === other.replace(/\/+$/, '')

@@ -1,0 +1,84 @@
+import { setTimeout as delay } from 'node:timers/promises'
+import { passwordOf } from '../../config/state-directory/first-start.js'
+import { connect, type Database } from '../../database/connection.js'
+import { migrate, prepareSchema } from '../../database/migrate.js'
+import { serviceSchemas } from '../../database/services.js'
+import { sqlState } from '../../database/transaction.js'
+import { Sentence } from '../operator-error.js'
+import { print } from '../terminal.js'
+import { databaseUrl, type Instance, openDatabase } from './instance.js'
+
+/** SQLSTATE cannot_connect_now: the server is starting or stopping. */
+const NOT_YET = '57P03'
+const INSUFFICIENT_PRIVILEGE = '42501'
+const PATIENCE_MS = 15_000
+
+/**
+ * Makes the roles and schemas (when an administrator's URL is configured) and brings all tables up to date.
+ * @throws Sentence when the database cannot be reached
+ */
+export async function prepareTables(instance: Instance): Promise<void> {
+  await asAdministrator(instance, async administrator => {
+    for (const { schema } of serviceSchemas) {
+      await prepareSchema(administrator, schema, passwordOf(databaseUrl(instance, schema)))
+    }
+  })
+  for (const service of serviceSchemas) {
+    const database = openDatabase(instance, service.schema, 'db migrate')
+    try {
+      await waitUntilReachable(() => database.raw('SELECT 1'), databaseUrl(instance, service.schema))
+      await migrate(database, service)
+    } finally {
+      await database.destroy()
+    }
+  }
+  await asAdministrator(instance, async administrator => {
+    for (const { schema, giveAway } of serviceSchemas) {
+      await giveAway?.(administrator).catch(error => {
+        if (sqlState(error) !== INSUFFICIENT_PRIVILEGE) throw error
+        print(
+          `The ${schema} tables stay with their own role: giving the audit log to another needs a superuser's URL in database.url.`,
+        )
+      })
+    }
+  })
+}
+
+/** Nothing happens when no administrator's URL is configured. */
+async function asAdministrator({ config }: Instance, body: (administrator: Database) => Promise<void>): Promise<void> {
+  const { url } = config.database
+  if (url === undefined) return
+  const administrator = connect({ url, applicationName: 'krater db migrate', poolSize: 1 })
+  try {
+    await waitUntilReachable(() => administrator.raw('SELECT 1'), url)
+    await body(administrator)
+  } finally {
+    await administrator.destroy()
+  }
+}
+
+async function waitUntilReachable(probe: () => Promise<unknown>, url: string): Promise<void> {
+  const until = performance.now() + PATIENCE_MS
+  for (;;) {
+    try {
+      await probe()
+      return
+    } catch (error) {
+      const code = sqlState(error)
+      if (code !== NOT_YET || performance.now() > until) {
+        throw new Sentence(`The database ${withoutPassword(url)} cannot be used: ${wordsOf(error)}`)
+      }
+      await delay(200)
+    }
+  }
+}
+
+function wordsOf(error: unknown): string {
+  // Several addresses were tried: the errors are inside.
+  if (error instanceof AggregateError) return error.errors.map(String).join('; ')
+  return error instanceof Error ? error.message : String(error)
+}
+
+export function withoutPassword(url: string): string {
+  return url.replace(/^(\w+:\/\/[^:/@]*):[^/]*@/, '$1@')
+}

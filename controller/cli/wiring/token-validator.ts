@@ -1,0 +1,41 @@
+import { externalIdentity } from '../../config/external-identity.js'
+import type { Database } from '../../database/connection.js'
+import type { TokenValidator } from '../../identity/caller.js'
+import { IdentityAway, ServiceUserRefused } from '../../identity/external/identity-away.js'
+import { createExternalValidator } from '../../identity/external/validator.js'
+import { databaseTokenValidator } from '../../identity/tokens/validator.js'
+import type { Logger } from '../../log/log.js'
+import { Sentence } from '../operator-error.js'
+import type { Instance } from './instance.js'
+
+export type TokenValidation = {
+  /** For one API. */
+  validator: () => TokenValidator
+  close: () => void
+}
+
+/**
+ * Where the tokens of requests are validated: in the embedded identity service's tables, or at the Keystone that identity.external_url names.
+ * One that does not answer now is waited for while requests come in.
+ * @throws Sentence when Keystone refuses our own user
+ */
+export async function openTokenValidation(
+  { config }: Instance,
+  openIdentity: () => Database,
+  log: Logger,
+): Promise<TokenValidation> {
+  const external = externalIdentity(config)
+  if (external === null) {
+    return { validator: () => databaseTokenValidator(openIdentity()), close: () => undefined }
+  }
+  const { validate, signIn, close } = createExternalValidator(external, log)
+  await signIn().catch(error => {
+    if (error instanceof ServiceUserRefused) throw refusalSentence(external.url, error)
+    if (!(error instanceof IdentityAway)) throw error
+    log.warn(`Requests are answered by 503 until Keystone is there: ${error.message}`)
+  })
+  return { validator: () => validate, close }
+}
+
+export const refusalSentence = (url: string, { message }: ServiceUserRefused): Sentence =>
+  new Sentence(`${message}. Look at these settings and at ${url}.`)

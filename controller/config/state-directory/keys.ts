@@ -1,0 +1,127 @@
+import { execFile } from 'node:child_process'
+import { randomBytes } from 'node:crypto'
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, renameSync, rmSync } from 'node:fs'
+import { dirname, join } from 'node:path'
+import { promisify } from 'node:util'
+import { ConfigurationError } from '../load.js'
+import type { Configuration } from '../schema.js'
+import { makePrivateFile } from './private-file.js'
+
+const run = promisify(execFile)
+
+/** Files of the keys of one instance. */
+export type KeyFiles = {
+  amphoraMaster: string
+  controllerSsh: string
+  operatorSsh: string
+  identityCredentials: string
+  /** Null when the key manager's master key comes from elsewhere. */
+  keyManagerMaster: string | null
+  keyManagerAudit: string
+}
+
+/** `publicLine` is `ssh-ed25519 AAAA... comment`, `privateKey` OpenSSH's own format. */
+export type SshKey = { privateKey: string; publicLine: string }
+
+/** What carries amphorae out. */
+export type Keys = { amphoraMaster: Buffer; controllerSsh: SshKey; operatorSsh: SshKey }
+
+export function keyFiles(config: Configuration, directory: string): KeyFiles {
+  return {
+    amphoraMaster: config.keys.amphora_master ?? join(directory, 'keys/amphora-master'),
+    controllerSsh: config.keys.controller_ssh ?? join(directory, 'keys/controller-ssh'),
+    operatorSsh: config.keys.operator_ssh ?? join(directory, 'keys/operator-ssh'),
+    identityCredentials: join(directory, 'keys/identity-credentials'),
+    keyManagerMaster: keyManagerMasterFile(config, directory),
+    keyManagerAudit: join(directory, 'keys/key-manager-audit'),
+  }
+}
+
+function keyManagerMasterFile({ key_manager: { crypto } }: Configuration, directory: string): string | null {
+  const { master_key_file, master_key_variable, master_key_command } = crypto.simple
+  if (!crypto.backends.includes('simple') || master_key_variable !== undefined || master_key_command !== undefined)
+    return null
+  return master_key_file ?? join(directory, 'keys/key-manager-master')
+}
+
+/** The file in which a worker of the key manager keeps the end of the audit log. */
+export const auditHeadFile = (config: Configuration, directory: string): string =>
+  config.key_manager.audit_head_file ?? join(directory, 'key-manager-audit-head')
+
+/** A password of 32 characters that needs no quoting anywhere. */
+export const generatePassword = (): string => randomBytes(24).toString('base64url')
+
+/** Makes the keys that are missing, each whole or not at all, readable by root alone; those that are there stay. */
+export async function generateKeys(files: KeyFiles): Promise<void> {
+  for (const path of Object.values(files)) {
+    if (path !== null) mkdirSync(dirname(path), { recursive: true, mode: 0o700 })
+  }
+  for (const path of [files.amphoraMaster, files.identityCredentials, files.keyManagerMaster, files.keyManagerAudit]) {
+    if (path !== null && !existsSync(path)) makePrivateFile(path, `${randomBytes(32).toString('hex')}\n`)
+  }
+  await generateSshKey(files.controllerSsh, 'krater-controller')
+  await generateSshKey(files.operatorSsh, 'krater-operator')
+}
+
+async function generateSshKey(path: string, comment: string): Promise<void> {
+  if (existsSync(path)) return
+  const aside = mkdtempSync(join(dirname(path), '.new-'))
+  try {
+    const key = join(aside, 'key')
+    await run('ssh-keygen', ['-q', '-t', 'ed25519', '-N', '', '-C', comment, '-f', key], { timeout: 20_000 })
+    renameSync(`${key}.pub`, `${path}.pub`)
+    renameSync(key, path)
+  } finally {
+    rmSync(aside, { recursive: true, force: true })
+  }
+}
+
+/** @throws ConfigurationError when a key is missing or malformed, naming the file and the setting */
+export async function loadKeys(files: KeyFiles): Promise<Keys> {
+  return {
+    amphoraMaster: loadAmphoraMaster(files),
+    controllerSsh: await loadSshKey(files.controllerSsh, 'keys.controller_ssh'),
+    operatorSsh: await loadSshKey(files.operatorSsh, 'keys.operator_ssh'),
+  }
+}
+
+/** 32 bytes from which amphora host keys and heartbeat keys are derived. */
+export function loadAmphoraMaster(files: KeyFiles): Buffer {
+  return loadSecret(files.amphoraMaster, 'keys.amphora_master')
+}
+
+/** 32 bytes that encrypt what users keep under the identity API's /v3/credentials. */
+export function loadIdentityCredentialKey(files: KeyFiles): Buffer {
+  return loadSecret(files.identityCredentials, 'the key of stored credentials')
+}
+
+/** 32 bytes with which the records of the key manager's audit log are linked. */
+export function loadKeyManagerAuditKey(files: KeyFiles): Buffer {
+  return loadSecret(files.keyManagerAudit, 'the audit log’s key')
+}
+
+function loadSecret(path: string, setting: string): Buffer {
+  const hex = readKey(path, setting).trim()
+  if (!/^[0-9a-f]{64}$/.test(hex)) throw new ConfigurationError(`${path} (${setting}) must hold 64 hexadecimal digits.`)
+  return Buffer.from(hex, 'hex')
+}
+
+async function loadSshKey(path: string, setting: string): Promise<SshKey> {
+  const privateKey = readKey(path, setting)
+  const { stdout } = await run('ssh-keygen', ['-y', '-P', '', '-f', path], { timeout: 20_000 }).catch(() => {
+    throw new ConfigurationError(
+      `${path} (${setting}) is not an SSH private key without passphrase that only root may read.`,
+    )
+  })
+  return { privateKey, publicLine: stdout.trim() }
+}
+
+function readKey(path: string, setting: string): string {
+  try {
+    return readFileSync(path, 'utf8')
+  } catch (error) {
+    throw new ConfigurationError(
+      `${path} (${setting}) cannot be read (${(error as NodeJS.ErrnoException).code}). \`krater up\` and \`krater db migrate\` make missing keys; processes on other machines need copies of the same ones.`,
+    )
+  }
+}

@@ -1,0 +1,84 @@
+import { execFile } from 'node:child_process'
+import { readFile } from 'node:fs/promises'
+import { promisify } from 'node:util'
+import { ConfigurationError } from '../load.js'
+
+const run = promisify(execFile)
+
+const COMMAND_LIMIT_MS = 30_000
+
+/** Where a secret comes from that shall not stand among the settings. */
+export type SecretSource =
+  | { kind: 'file'; path: string }
+  | { kind: 'variable'; name: string }
+  | { kind: 'command'; argv: readonly [string, ...string[]] }
+
+/** What an operator may set of it: one of three; none may stand for a default. */
+export type SourceSettings = {
+  file?: string | undefined
+  variable?: string | undefined
+  command?: string[] | undefined
+}
+
+/** Null when none is set. */
+export function sourceOf({ file, variable, command }: SourceSettings): SecretSource | null {
+  if (file !== undefined) return { kind: 'file', path: file }
+  if (variable !== undefined) return { kind: 'variable', name: variable }
+  const [program, ...words] = command ?? []
+  return program === undefined ? null : { kind: 'command', argv: [program, ...words] }
+}
+
+/** For sentences: where the secret comes from, without any of its content. */
+export function originOf(source: SecretSource): string {
+  if (source.kind === 'file') return `the file ${source.path}`
+  if (source.kind === 'variable') return `the environment variable ${source.name}`
+  return `the output of ${source.argv[0]}`
+}
+
+/**
+ * The text of a secret. A command gets 30 seconds; what it prints goes nowhere else.
+ * @param what for sentences, such as `the master key`
+ * @throws ConfigurationError saying what is wrong, and nothing of the content
+ */
+export async function readSecret(source: SecretSource, what: string, environment = process.env): Promise<string> {
+  if (source.kind === 'file') {
+    return readFile(source.path, 'utf8').catch(error => {
+      throw new ConfigurationError(`${source.path} (${what}) cannot be read: ${error.code}.`)
+    })
+  }
+  if (source.kind === 'variable') {
+    const value = environment[source.name] ?? ''
+    if (value === '') throw new ConfigurationError(`The environment variable ${source.name} (${what}) is not set.`)
+    return value
+  }
+  return outputOf(source.argv, what, environment)
+}
+
+async function outputOf(
+  [program, ...words]: readonly [string, ...string[]],
+  what: string,
+  environment: NodeJS.ProcessEnv,
+): Promise<string> {
+  type Failure = { code?: unknown; signal?: unknown; killed?: boolean }
+  const options = {
+    timeout: COMMAND_LIMIT_MS,
+    killSignal: 'SIGKILL',
+    maxBuffer: 65_536,
+    env: environment,
+    cwd: '/',
+  } as const
+  const child = run(program, words, options)
+  child.child.stdin?.end()
+  const { stdout } = await child.catch((failure: Failure) => {
+    const how =
+      failure.code === 'ERR_CHILD_PROCESS_STDIO_MAXBUFFER'
+        ? 'printed too much'
+        : failure.killed === true
+          ? `did not end within ${COMMAND_LIMIT_MS / 1000} s`
+          : typeof failure.code === 'number'
+            ? `ended with status ${failure.code}`
+            : `cannot be run (${String(failure.code ?? failure.signal)})`
+    throw new ConfigurationError(`The command ${program} (${what}) ${how}; run it by hand to see why.`)
+  })
+  return stdout
+}

@@ -1,0 +1,80 @@
+import { randomBytes, type ScryptOptions, scrypt, timingSafeEqual } from 'node:crypto'
+import { computeAside, type Urgency } from '../../process/aside.js'
+
+/** OWASP's advice for scrypt is N = 2^17, r = 8, p = 1: 128 MiB and about half a second of a core for each guess. */
+const BLOCK = { r: 8, p: 1 } as const
+const KEY_BYTES = 32
+
+/** The memory that one hash takes, in MiB. @param rounds the logarithm of scrypt's N to the base 2 */
+export const hashMebibytes = (rounds: number): number => Math.ceil((128 * 2 ** rounds * BLOCK.r) / 1024 ** 2)
+
+/** Hashes a password or another secret that people choose. @returns `scrypt$N$r$p$salt$key`, salt and key in base64url */
+export function hashPassword(password: string, rounds: number): Promise<string> {
+  return hashWith(derive, password, randomBytes(16), rounds)
+}
+
+async function hashWith(deriveKey: Derive, password: string, salt: Buffer, rounds: number): Promise<string> {
+  return format(salt, await deriveKey(password, salt, { N: 2 ** rounds, ...BLOCK }), rounds)
+}
+
+export type Verification = {
+  matches: boolean
+  /** The password under the present cost, when the stored hash is cheaper. It keeps the salt: see `saltOf`. */
+  upgraded: string | null
+}
+
+/**
+ * Compares a password with a stored hash. Without a hash (an unknown user) it takes as long and does not match, and under an older hash a wrong
+ * password takes as long as the right one: the time of an answer does not tell which accounts exist.
+ * @param urgency what goes first where processors are short; null for neither this nor everything else
+ */
+export async function verifyPassword(
+  password: string,
+  hash: string | null | undefined,
+  rounds: number,
+  urgency: Urgency | null = null,
+): Promise<Verification> {
+  const deriveKey = urgency === null ? derive : deriveAside(urgency)
+  const [, N, r, p, salt, key] = (hash ?? decoy(rounds)).split('$')
+  if (N === undefined || r === undefined || p === undefined || salt === undefined || key === undefined) {
+    return { matches: false, upgraded: null }
+  }
+  const expected = Buffer.from(key, 'base64url')
+  const saltBytes = Buffer.from(salt, 'base64url')
+  const derived = await deriveKey(password, saltBytes, { N: Number(N), r: Number(r), p: Number(p) })
+  const matches = timingSafeEqual(derived, expected) && typeof hash === 'string'
+  const upgraded = Number(N) < 2 ** rounds ? await hashWith(deriveKey, password, saltBytes, rounds) : null
+  return { matches, upgraded: matches ? upgraded : null }
+}
+
+/** What stays the same when a hash is upgraded, and is another for every password that is set. */
+export const saltOf = (hash: string | null): string | undefined => hash?.split('$')[4]
+
+/** In the form of a hash; of nothing that anybody knows. */
+const decoy = (rounds: number) => format(randomBytes(16), randomBytes(KEY_BYTES), rounds)
+
+function format(salt: Buffer, key: Uint8Array, rounds: number): string {
+  const parts = [salt, key].map(bytes => Buffer.from(bytes).toString('base64url'))
+  return ['scrypt', 2 ** rounds, BLOCK.r, BLOCK.p, ...parts].join('$')
+}
+
+type Derive = (password: string, salt: Buffer, cost: { N: number; r: number; p: number }) => Promise<Uint8Array>
+
+const withMemory = (cost: { N: number; r: number; p: number }): ScryptOptions => ({
+  ...cost,
+  maxmem: 256 * cost.N * cost.r,
+})
+
+const derive: Derive = (password, salt, cost) =>
+  new Promise((resolve, reject) => {
+    scrypt(password, salt, KEY_BYTES, withMemory(cost), (error, key) => (error === null ? resolve(key) : reject(error)))
+  })
+
+const deriveAside =
+  (urgency: Urgency): Derive =>
+  (password, salt, cost) =>
+    computeAside(
+      // A copy: a small buffer is a part of a larger one with the secrets of others, which would come along.
+      { kind: 'scrypt', password, salt: new Uint8Array(salt), bytes: KEY_BYTES, cost: withMemory(cost) },
+      urgency,
+    )

@@ -1,0 +1,42 @@
+import { createTurns } from '../../http/turns.js'
+import type { Place } from '../../process/fair-queue.js'
+import { tokenHash } from '../tokens/store.js'
+
+/** More tokens than are in use at a time. */
+const MOST_KNOWN = 20_000
+
+export type TokenTurns = {
+  /**
+   * Checks a token when it is its turn: that of its owner, or while nobody knows who that is, that of where it comes from.
+   * @param placeOf the owner's place
+   */
+  check: <Found>(
+    from: { token: string; source: string },
+    look: (place: Place) => Promise<Found | null>,
+    placeOf: (found: Found) => Place,
+  ) => Promise<Found | null>
+}
+
+/** Whose a token was says only where it waits, and nothing about whether it is still good. */
+export function createTokenTurns(): TokenTurns {
+  const turns = createTurns()
+  const places = new Map<string, Place>()
+
+  const remember = (key: string, place: Place) => {
+    places.delete(key)
+    places.set(key, place)
+    const [oldest] = places.keys()
+    if (places.size > MOST_KNOWN && oldest !== undefined) places.delete(oldest)
+  }
+
+  return {
+    check: async ({ token, source }, look, placeOf) => {
+      const key = tokenHash(token).toString('base64')
+      const place = places.get(key) ?? [`source ${source}`, key]
+      const found = await turns.take(place, () => look(place))
+      if (found === null) places.delete(key)
+      else remember(key, placeOf(found))
+      return found
+    },
+  }
+}

@@ -1,0 +1,244 @@
+import { randomUUID } from 'node:crypto'
+import type { Knex } from 'knex'
+import { z } from 'zod'
+import { inTransaction, isUniqueViolation, sqlState } from '../../database/transaction.js'
+import { ApiError, badRequest, conflict, forbidden, notFound } from '../../http/errors.js'
+import { administrators, type Rule, readers } from '../policy.js'
+import { created, listed, noContent, ok, type Request, type Route } from '../request.js'
+import { lockRights } from '../tokens/revocation.js'
+
+export type Fields = Record<string, unknown>
+
+/** A row of a resource's table. */
+export type Row = Fields & { id: string; extra?: Fields; options?: Fields }
+
+/**
+ * What makes one kind of resource: its table, what may be sent, what is shown, and what a change brings with it. From it `collectionRoutes`
+ * makes list, create, show, update and delete, the same for all.
+ */
+export type Collection<Create extends z.ZodObject, Update extends z.ZodObject> = {
+  singular: string
+  plural: string
+  table: string
+  create: Create
+  update: Update
+  /** Query parameters that narrow the list: by a column of the same name, exactly. Others are ignored. */
+  filters: Readonly<Record<string, Filter>>
+  /** The columns that are shown. */
+  shown: readonly string[]
+  /** Shown beside the columns. */
+  derive?: (row: Row) => Fields
+  allow?: Partial<Record<'list' | 'create' | 'show' | 'update' | 'delete', Rule>>
+  /** Columns that take long to compute. It runs before the transaction, which may hold locks that others wait for. */
+  compute?: (sent: z.output<Create> | z.output<Update>, request: Request) => Promise<Fields>
+  /** Checks references and turns what was sent into columns. `before` is null at creation. */
+  prepare?: (change: Change<z.output<Create> | z.output<Update>>) => Promise<Fields>
+  /** True when tokens may stand on this resource, so that changes exclude the issuing of tokens. */
+  carriesRights?: boolean
+  /** Takes rights away after an update. */
+  updated?: (trx: Knex, before: Row, after: Row) => Promise<void>
+  /** Refuses a deletion by throwing, or takes rights away before it. */
+  deleting?: (trx: Knex, row: Row) => Promise<void>
+}
+
+export type Change<Sent> = { trx: Knex; request: Request; sent: Sent; before: Row | null }
+
+export type Filter = 'text' | 'boolean' | ((query: Knex.QueryBuilder, value: string) => void)
+
+/** 32 hexadecimal digits without dashes, as Keystone's ids are. */
+export const newId = (): string => randomUUID().replaceAll('-', '')
+
+export function collectionRoutes<Create extends z.ZodObject, Update extends z.ZodObject>(
+  of: Collection<Create, Update>,
+): Route[] {
+  const path = `/${of.plural}`
+  const one = `${path}/:id`
+  const present = (request: Request, row: Row) => presentRow(of, request, row)
+  return [
+    {
+      method: 'GET',
+      path,
+      allow: of.allow?.list ?? readers,
+      answer: async request => {
+        const rows: Row[] = await request
+          .database(of.table)
+          .modify(query => applyFilters(query, of.filters, request))
+          .orderBy('id')
+        return listed(
+          request,
+          of.plural,
+          rows.map(row => present(request, row)),
+        )
+      },
+    },
+    {
+      method: 'POST',
+      path,
+      allow: of.allow?.create ?? administrators,
+      answer: async request => created({ [of.singular]: present(request, await createRow(of, request)) }),
+    },
+    {
+      method: 'GET',
+      path: one,
+      allow: of.allow?.show ?? readers,
+      answer: async request => {
+        const row = await findRow(request.database, of, request.params.id!)
+        return ok({ [of.singular]: present(request, row) })
+      },
+    },
+    {
+      method: 'PATCH',
+      path: one,
+      allow: of.allow?.update ?? administrators,
+      answer: async request => ok({ [of.singular]: present(request, await updateRow(of, request)) }),
+    },
+    {
+      method: 'DELETE',
+      path: one,
+      allow: of.allow?.delete ?? administrators,
+      answer: async request => {
+        await inTransaction(request.database, async trx => {
+          if (of.carriesRights) await lockRights(trx)
+          const row = await findRow(trx, of, request.params.id!, 'lock')
+          if (row.options?.immutable === true)
+            throw forbidden(`Unable to delete immutable ${of.singular} resource: ${row.id}.`)
+          await of.deleting?.(trx, row)
+          await trx(of.table).where({ id: row.id }).delete()
+        })
+        return noContent
+      },
+    },
+  ]
+}
+
+/** Creates a row from the body of a request. @param fixed columns that come from elsewhere, such as an id in the path */
+export async function createRow<Create extends z.ZodObject, Update extends z.ZodObject>(
+  of: Collection<Create, Update>,
+  request: Request,
+  fixed: Fields = {},
+): Promise<Row> {
+  const sent = await readWrapped(request, of.singular, of.create)
+  const computed = await of.compute?.(sent, request)
+  return storing(of, () =>
+    inTransaction(request.database, async trx => {
+      const columns = await toColumns(of, { trx, request, sent, before: null }, of.create)
+      const [row] = await trx(of.table)
+        .insert({ id: newId(), ...columns, ...computed, ...fixed })
+        .returning('*')
+      return row as Row
+    }),
+  )
+}
+
+async function updateRow<Create extends z.ZodObject, Update extends z.ZodObject>(
+  of: Collection<Create, Update>,
+  request: Request,
+): Promise<Row> {
+  const sent = await readWrapped(request, of.singular, of.update)
+  const computed = await of.compute?.(sent, request)
+  return storing(of, () =>
+    inTransaction(request.database, async trx => {
+      if (of.carriesRights) await lockRights(trx)
+      const before = await findRow(trx, of, request.params.id!, 'lock')
+      refuseImmutable(of.singular, before, sent)
+      for (const key of ['id', 'domain_id']) {
+        if (sent[key] !== undefined && before[key] !== undefined && sent[key] !== before[key]) {
+          throw badRequest(`The ${key} of a ${of.singular} cannot be changed.`)
+        }
+      }
+      const columns = { ...(await toColumns(of, { trx, request, sent, before }, of.update)), ...computed }
+      if (Object.keys(columns).length === 0) return before
+      const [after] = await trx(of.table).where({ id: before.id }).update(columns).returning('*')
+      await of.updated?.(trx, before, after as Row)
+      return after as Row
+    }),
+  )
+}
+
+/** @throws ApiError 404 in Keystone's words; clients that look up a name rely on the status */
+export async function findRow(
+  database: Knex,
+  { table, singular }: { table: string; singular: string },
+  id: string,
+  lock?: 'lock',
+): Promise<Row> {
+  const query = database(table).where({ id })
+  const row = await (lock === undefined ? query : query.forUpdate()).first()
+  if (row === undefined) throw notFound(`Could not find ${singular}: ${id}.`)
+  return row as Row
+}
+
+function applyFilters(query: Knex.QueryBuilder, filters: Readonly<Record<string, Filter>>, request: Request): void {
+  for (const [name, filter] of Object.entries(filters)) {
+    const value = request.query(name)
+    if (value === undefined) continue
+    if (filter === 'text') query.where(name, value)
+    else if (filter === 'boolean') query.where(name, !/^(0|false|no|off|f|n)$/i.test(value))
+    else filter(query, value)
+  }
+}
+
+// What a client sends under these names is never taken for an attribute of its own.
+const RESERVED: ReadonlySet<string> = new Set(['id', 'links', 'domain_id'])
+
+async function toColumns<Create extends z.ZodObject, Update extends z.ZodObject>(
+  of: Collection<Create, Update>,
+  change: Change<z.output<Create> | z.output<Update>>,
+  schema: z.ZodObject,
+): Promise<Fields> {
+  const entries = Object.entries(change.sent).filter(([, value]) => value !== undefined)
+  const known = Object.fromEntries(entries.filter(([key]) => Object.hasOwn(schema.shape, key)))
+  const additional = entries.filter(([key]) => !Object.hasOwn(schema.shape, key) && !RESERVED.has(key))
+  const columns = of.prepare === undefined ? known : await of.prepare({ ...change, sent: known as typeof change.sent })
+  if (columns.options !== undefined) columns.options = merged(change.before?.options, columns.options as Fields)
+  if (additional.length > 0) columns.extra = merged(change.before?.extra, Object.fromEntries(additional))
+  return columns
+}
+
+/** Null takes a key away. */
+function merged(before: Fields | undefined, sent: Fields): Fields {
+  return Object.fromEntries(Object.entries({ ...before, ...sent }).filter(([, value]) => value !== null))
+}
+
+/** An immutable resource takes one change only: to be immutable no more. */
+function refuseImmutable(singular: string, before: Row, sent: Fields): void {
+  if (before.options?.immutable !== true) return
+  const options = sent.options
+  const onlyOptions = Object.keys(sent).every(key => key === 'options')
+  if (onlyOptions && typeof options === 'object' && options !== null && 'immutable' in options) return
+  throw forbidden(`Unable to update immutable ${singular} resource: ${before.id}.`)
+}
+
+/** A row as clients see it. */
+export function presentRow<Create extends z.ZodObject, Update extends z.ZodObject>(
+  of: Collection<Create, Update>,
+  request: Request,
+  row: Row,
+): Fields {
+  const shown = Object.fromEntries(of.shown.map(column => [column, row[column]]))
+  const links = { self: `${request.base}/v3/${of.plural}/${encodeURIComponent(row.id)}` }
+  return { ...row.extra, ...shown, ...of.derive?.(row), links }
+}
+
+/** Reads `{"<singular>": {...}}`. */
+async function readWrapped<Schema extends z.ZodObject>(
+  request: Request,
+  singular: string,
+  schema: Schema,
+): Promise<z.output<Schema>> {
+  const body = await request.read(z.object({ [singular]: schema }))
+  return body[singular] as z.output<Schema>
+}
+
+/** Turns the database's refusals into answers. */
+async function storing<T>(of: { singular: string }, store: () => Promise<T>): Promise<T> {
+  try {
+    return await store()
+  } catch (error) {
+    if (error instanceof ApiError) throw error
+    if (isUniqueViolation(error))
+      throw conflict(`Conflict occurred attempting to store ${of.singular} - Duplicate entry.`)
+    if (sqlState(error) === '23503') throw conflict(`Something that the ${of.singular} refers to was just removed.`)
+    throw error
+  }
+}

@@ -1,0 +1,42 @@
+import { z } from 'zod'
+import { forbidden } from '../../http/errors.js'
+import { readersAndDomain } from '../policy.js'
+import type { Request, Route } from '../request.js'
+import { revokeTokensOfDomain } from '../tokens/revocation.js'
+import { type Collection, collectionRoutes, presentRow, type Row } from './collection.js'
+import * as fields from './fields.js'
+
+const create = z.looseObject({
+  name: fields.name(64),
+  description: fields.description
+    .nullable()
+    .transform(text => text ?? '')
+    .optional(),
+  enabled: fields.enabled.optional(),
+  options: fields.options.optional(),
+  tags: fields.tags.optional(),
+})
+
+const update = create.partial()
+
+const domains: Collection<typeof create, typeof update> = {
+  singular: 'domain',
+  plural: 'domains',
+  table: 'domain',
+  create,
+  update,
+  filters: { name: 'text', enabled: 'boolean' },
+  shown: ['id', 'name', 'description', 'enabled', 'tags', 'options'],
+  allow: { show: readersAndDomain },
+  carriesRights: true,
+  updated: async (trx, before, after) => {
+    if (before.enabled && !after.enabled) await revokeTokensOfDomain(trx, after.id)
+  },
+  deleting: async (_trx, domain) => {
+    if (domain.enabled) throw forbidden('Cannot delete a domain that is enabled, please disable it first.')
+  },
+}
+
+export const domainRoutes: readonly Route[] = collectionRoutes(domains)
+
+export const presentDomain = (request: Request, row: Row) => presentRow(domains, request, row)

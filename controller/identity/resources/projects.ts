@@ -1,0 +1,116 @@
+import type { Knex } from 'knex'
+import { z } from 'zod'
+import { badRequest, forbidden } from '../../http/errors.js'
+import { readersAndProject, readersAndUser } from '../policy.js'
+import { type Answer, listed, type Request, type Route } from '../request.js'
+import { revokeTokensOnProject } from '../tokens/revocation.js'
+import { type Collection, collectionRoutes, type Fields, type Filter, presentRow, type Row } from './collection.js'
+import * as fields from './fields.js'
+import { domainOfToken, mustExist } from './references.js'
+
+const create = z.looseObject({
+  name: fields.name(64),
+  domain_id: fields.id.nullable().optional(),
+  parent_id: fields.id.nullable().optional(),
+  is_domain: z.literal(false, 'domains are made under /v3/domains').optional(),
+  description: fields.description
+    .nullable()
+    .transform(text => text ?? '')
+    .optional(),
+  enabled: fields.enabled.optional(),
+  options: fields.options.optional(),
+  tags: fields.tags.optional(),
+})
+
+const update = create.partial()
+
+const ofTags =
+  (condition: string): Filter =>
+  (query, value) =>
+    query.whereRaw(condition, [value.split(',')])
+
+const projects: Collection<typeof create, typeof update> = {
+  singular: 'project',
+  plural: 'projects',
+  table: 'project',
+  create,
+  update,
+  filters: {
+    name: 'text',
+    domain_id: 'text',
+    enabled: 'boolean',
+    parent_id: (query, value) => {
+      query.whereRaw('coalesce(parent_id, domain_id) = ?', [value])
+    },
+    // Domains are kept apart from projects here.
+    is_domain: (query, value) => {
+      if (/^(1|true)$/i.test(value)) query.whereRaw('false')
+    },
+    tags: ofTags('tags @> ?::text[]'),
+    'tags-any': ofTags('tags && ?::text[]'),
+    'not-tags': ofTags('NOT tags @> ?::text[]'),
+    'not-tags-any': ofTags('NOT tags && ?::text[]'),
+  },
+  shown: ['id', 'name', 'domain_id', 'description', 'enabled', 'tags', 'options'],
+  derive: row => ({ parent_id: row.parent_id ?? row.domain_id, is_domain: false }),
+  allow: { show: readersAndProject },
+  carriesRights: true,
+  prepare: async ({ trx, request, sent, before }) => {
+    const { is_domain: _, domain_id, parent_id, ...columns } = sent
+    if (before === null) return { ...columns, ...(await place(trx, request, { domain_id, parent_id })) }
+    if (parent_id !== undefined && parent_id !== (before.parent_id ?? before.domain_id)) {
+      throw badRequest('The parent_id of a project cannot be changed.')
+    }
+    return columns
+  },
+  updated: async (trx, before, after) => {
+    if (!before.enabled || after.enabled) return
+    const child = await trx('project').where({ parent_id: after.id, enabled: true }).first('id')
+    if (child !== undefined) {
+      throw forbidden(`Cannot disable project ${after.id} since its subtree contains enabled projects.`)
+    }
+    await revokeTokensOnProject(trx, after.id)
+  },
+  deleting: async (trx, project) => {
+    const child = await trx('project').where({ parent_id: project.id }).first('id')
+    if (child !== undefined)
+      throw forbidden(`Cannot delete the project ${project.id} since it is not a leaf in the hierarchy.`)
+  },
+}
+
+export const projectRoutes: readonly Route[] = [
+  ...collectionRoutes(projects),
+  { method: 'GET', path: '/users/:user_id/projects', allow: readersAndUser, answer: listProjectsOfUser },
+]
+
+export const presentProject = (request: Request, row: Row) => presentRow(projects, request, row)
+
+type Place = { domain_id?: string | null | undefined; parent_id?: string | null | undefined }
+
+/** Below which domain and project a new project stands. */
+async function place(trx: Knex, request: Request, { domain_id, parent_id }: Place): Promise<Fields> {
+  const parent =
+    typeof parent_id === 'string' ? await trx('project').where({ id: parent_id }).first('id', 'domain_id') : undefined
+  const domainId = domain_id ?? parent?.domain_id ?? parent_id ?? domainOfToken(request.token.document)
+  await mustExist(trx, 'domain', 'domain', domainId)
+  if (typeof parent_id !== 'string' || parent_id === domainId) return { domain_id: domainId, parent_id: null }
+  await mustExist(trx, 'project', 'project', parent_id)
+  if (parent?.domain_id !== domainId) throw badRequest('A project and its parent must be in the same domain.')
+  return { domain_id: domainId, parent_id }
+}
+
+/** Projects on which the user holds a role, by itself or by a group. */
+async function listProjectsOfUser(request: Request): Promise<Answer> {
+  await mustExist(request.database, 'local_user', 'user', request.params.user_id!)
+  const { rows } = await request.database.raw(
+    `SELECT * FROM project WHERE id IN (
+       SELECT project_id FROM assignment
+        WHERE user_id = :id OR group_id IN (SELECT group_id FROM group_member WHERE user_id = :id)) ORDER BY id`,
+    { id: request.params.user_id! },
+  )
+  return listed(
+    request,
+    'projects',
+    (rows as Row[]).map(row => presentProject(request, row)),
+  )
+}

@@ -1,0 +1,76 @@
+import type { Knex } from 'knex'
+import { z } from 'zod'
+import { badRequest, forbidden } from '../../http/errors.js'
+import { administrators, anyone } from '../policy.js'
+import { created, type Route } from '../request.js'
+import { type Collection, collectionRoutes, createRow, type Fields, presentRow } from './collection.js'
+import * as fields from './fields.js'
+import { mustExist } from './references.js'
+
+const create = z.looseObject({
+  id: z.string().max(255).optional(),
+  description: fields.description
+    .nullable()
+    .transform(text => text ?? '')
+    .optional(),
+  parent_region_id: fields.id.nullable().optional(),
+})
+
+const update = create.partial()
+
+const regions: Collection<typeof create, typeof update> = {
+  singular: 'region',
+  plural: 'regions',
+  table: 'region',
+  create,
+  update,
+  filters: { parent_region_id: 'text' },
+  shown: ['id', 'description', 'parent_region_id'],
+  allow: { list: anyone, show: anyone },
+  prepare: async ({ trx, sent, before }): Promise<Fields> => {
+    const { id, ...columns } = sent
+    if (typeof columns.parent_region_id === 'string') {
+      await mustExist(trx, 'region', 'region', columns.parent_region_id)
+      if (before !== null && (await isWithin(trx, columns.parent_region_id, before.id))) {
+        throw badRequest('A region cannot stand below itself.')
+      }
+    }
+    return before === null && id !== undefined && id !== '' ? { id, ...columns } : columns
+  },
+  deleting: async (trx, region) => {
+    const { rows } = await trx.raw(
+      `WITH RECURSIVE tree AS (
+         SELECT id FROM region WHERE id = ? UNION SELECT r.id FROM region r JOIN tree t ON r.parent_region_id = t.id)
+       SELECT 1 FROM endpoint WHERE region_id IN (SELECT id FROM tree) LIMIT 1`,
+      [region.id],
+    )
+    if (rows.length > 0) {
+      throw forbidden(`Unable to delete region ${region.id} because it or its child regions have associated endpoints.`)
+    }
+  },
+}
+
+export const regionRoutes: readonly Route[] = [
+  ...collectionRoutes(regions),
+  {
+    method: 'PUT',
+    path: '/regions/:id',
+    allow: administrators,
+    answer: async request => {
+      const row = await createRow(regions, request, { id: request.params.id! })
+      return created({ region: presentRow(regions, request, row) })
+    },
+  },
+]
+
+/** True when `id` is `ancestor` or stands somewhere below it. */
+async function isWithin(trx: Knex, id: string, ancestor: string): Promise<boolean> {
+  const { rows } = await trx.raw(
+    `WITH RECURSIVE above AS (
+       SELECT id, parent_region_id FROM region WHERE id = ?
+       UNION SELECT r.id, r.parent_region_id FROM region r JOIN above a ON r.id = a.parent_region_id)
+     SELECT 1 FROM above WHERE id = ?`,
+    [id, ancestor],
+  )
+  return rows.length > 0
+}

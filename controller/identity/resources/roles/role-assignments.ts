@@ -1,0 +1,134 @@
+import { badRequest } from '../../../http/errors.js'
+import { readers } from '../../policy.js'
+import { type Answer, listed, type Request, type Route } from '../../request.js'
+
+export const roleAssignmentRoutes: readonly Route[] = [
+  { method: 'GET', path: '/role_assignments', allow: readers, answer: listAssignments },
+]
+
+type Assignment = {
+  role_id: string
+  role_name: string
+  /** The group by which the user has it, in an effective list. */
+  via_group_id: string | null
+  /** The role that was assigned, when this one is only implied by it. */
+  prior_role_id: string | null
+  user_id: string | null
+  user_name: string | null
+  group_id: string | null
+  group_name: string | null
+  /** Domain of the user or group. */
+  actor_domain_id: string
+  actor_domain_name: string
+  project_id: string | null
+  project_name: string | null
+  project_domain_id: string | null
+  project_domain_name: string | null
+  domain_id: string | null
+  domain_name: string | null
+}
+
+// What was assigned, as it was assigned.
+const DIRECT = `
+  SELECT role_id, user_id, group_id, project_id, domain_id, NULL AS via_group_id, NULL AS prior_role_id FROM assignment`
+
+// What it amounts to: groups replaced by their users, and implied roles added.
+const EFFECTIVE = `
+  SELECT role_id, user_id, NULL AS group_id, project_id, domain_id, via_group_id,
+         nullif(assigned_role_id, role_id) AS prior_role_id FROM expanded`
+
+const EXPANDED = `
+  WITH RECURSIVE expanded AS (
+    SELECT a.role_id, coalesce(a.user_id, m.user_id) AS user_id, a.project_id, a.domain_id,
+           a.group_id AS via_group_id, a.role_id AS assigned_role_id
+      FROM assignment a LEFT JOIN group_member m ON m.group_id = a.group_id
+     WHERE coalesce(a.user_id, m.user_id) IS NOT NULL
+    UNION
+    SELECT i.implied_role_id, e.user_id, e.project_id, e.domain_id, e.via_group_id, e.assigned_role_id
+      FROM expanded e JOIN implied_role i ON i.prior_role_id = e.role_id)`
+
+const SUBTREE = `a.project_id IN (
+  WITH RECURSIVE tree AS (
+    SELECT id FROM project WHERE id = ? UNION SELECT p.id FROM project p JOIN tree t ON p.parent_id = t.id)
+  SELECT id FROM tree)`
+
+async function listAssignments(request: Request): Promise<Answer> {
+  const { query } = request
+  const effective = isSet(query('effective'))
+  if (effective && query('group.id') !== undefined) {
+    throw badRequest('Combining effective and group filter will always result in an empty list.')
+  }
+  const conditions = [
+    { sql: 'a.user_id = ?', value: query('user.id') },
+    { sql: 'a.group_id = ?', value: query('group.id') },
+    { sql: 'a.role_id = ?', value: query('role.id') },
+    { sql: isSet(query('include_subtree')) ? SUBTREE : 'a.project_id = ?', value: query('scope.project.id') },
+    { sql: 'a.domain_id = ?', value: query('scope.domain.id') },
+    { sql: `a.project_id IS NULL AND a.domain_id IS NULL AND ?::text <> ''`, value: query('scope.system') },
+  ].flatMap(({ sql, value }) => (value === undefined ? [] : [{ sql, value }]))
+  const { rows } = await request.database.raw(
+    `${effective ? EXPANDED : ''}
+     SELECT a.*, r.name AS role_name, u.name AS user_name, g.name AS group_name,
+            ad.id AS actor_domain_id, ad.name AS actor_domain_name,
+            p.name AS project_name, pd.id AS project_domain_id, pd.name AS project_domain_name, d.name AS domain_name
+       FROM (${effective ? EFFECTIVE : DIRECT}) a
+       JOIN role r ON r.id = a.role_id
+       LEFT JOIN local_user u ON u.id = a.user_id
+       LEFT JOIN user_group g ON g.id = a.group_id
+       LEFT JOIN domain ad ON ad.id = coalesce(u.domain_id, g.domain_id)
+       LEFT JOIN project p ON p.id = a.project_id
+       LEFT JOIN domain pd ON pd.id = p.domain_id
+       LEFT JOIN domain d ON d.id = a.domain_id
+      ${conditions.length > 0 ? 'WHERE' : ''} ${conditions.map(condition => condition.sql).join(' AND ')}
+      ORDER BY a.user_id, a.group_id, a.project_id, a.domain_id, a.role_id`,
+    conditions.map(condition => condition.value),
+  )
+  const withNames = isSet(query('include_names'))
+  return listed(
+    request,
+    'role_assignments',
+    (rows as Assignment[]).map(row => present(request, row, withNames)),
+  )
+}
+
+/** `?effective`, `?effective=True` and `?effective=1` ask for it; `?effective=0` does not. */
+const isSet = (value: string | undefined) => value !== undefined && !/^(0|false|no|off)$/i.test(value)
+
+function present(request: Request, row: Assignment, withNames: boolean): object {
+  const names = <T extends object>(value: T) => (withNames ? value : {})
+  const actorDomain = names({ domain: { id: row.actor_domain_id, name: row.actor_domain_name } })
+  const projectDomain = names({ domain: { id: row.project_domain_id, name: row.project_domain_name } })
+  const actor =
+    row.user_id !== null
+      ? { user: { id: row.user_id, ...names({ name: row.user_name }), ...actorDomain } }
+      : { group: { id: row.group_id, ...names({ name: row.group_name }), ...actorDomain } }
+  return {
+    role: { id: row.role_id, ...names({ name: row.role_name }) },
+    ...actor,
+    scope: scopeOf(row, names({ name: row.project_name, ...projectDomain }), names({ name: row.domain_name })),
+    links: linksOf(request, row),
+  }
+}
+
+function scopeOf(row: Assignment, project: object, domain: object): object {
+  if (row.project_id !== null) return { project: { id: row.project_id, ...project } }
+  if (row.domain_id !== null) return { domain: { id: row.domain_id, ...domain } }
+  return { system: { all: true } }
+}
+
+function linksOf(request: Request, row: Assignment): object {
+  const groupId = row.via_group_id ?? row.group_id
+  const actor = groupId !== null ? `groups/${groupId}` : `users/${row.user_id}`
+  const target =
+    row.project_id !== null
+      ? `projects/${row.project_id}`
+      : row.domain_id !== null
+        ? `domains/${row.domain_id}`
+        : 'system'
+  const v3 = `${request.base}/v3`
+  return {
+    assignment: `${v3}/${target}/${actor}/roles/${row.prior_role_id ?? row.role_id}`,
+    ...(row.via_group_id !== null && { membership: `${v3}/groups/${row.via_group_id}/users/${row.user_id}` }),
+    ...(row.prior_role_id !== null && { prior_role: `${v3}/roles/${row.prior_role_id}` }),
+  }
+}

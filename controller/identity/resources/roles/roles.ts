@@ -1,0 +1,47 @@
+import { z } from 'zod'
+import type { Request, Route } from '../../request.js'
+import { revokeApplicationTokensWithRole, revokeTokensWithRole } from '../../tokens/revocation.js'
+import { type Collection, collectionRoutes, presentRow, type Row } from '../collection.js'
+import * as fields from '../fields.js'
+import { refreshTokens } from './effective-roles.js'
+
+const create = z.looseObject({
+  name: fields.name(255),
+  description: fields.description.nullable().optional(),
+  domain_id: z.null('roles of one domain are not offered').optional(),
+  options: fields.options.optional(),
+})
+
+const update = create.partial()
+
+const roles: Collection<typeof create, typeof update> = {
+  singular: 'role',
+  plural: 'roles',
+  table: 'role',
+  create,
+  update,
+  filters: {
+    name: 'text',
+    domain_id: query => {
+      query.whereRaw('false')
+    },
+  },
+  shown: ['id', 'name', 'description', 'options'],
+  derive: () => ({ domain_id: null }),
+  carriesRights: true,
+  prepare: async ({ sent }) => {
+    const { domain_id: _, ...columns } = sent
+    return columns
+  },
+  // Tokens carry the names of their roles.
+  updated: async (trx, before, after) => {
+    if (before.name === after.name) return
+    await refreshTokens(trx, { roleId: after.id })
+    await revokeApplicationTokensWithRole(trx, after.id)
+  },
+  deleting: async (trx, role) => revokeTokensWithRole(trx, role.id),
+}
+
+export const roleRoutes: readonly Route[] = collectionRoutes(roles)
+
+export const presentRole = (request: Request, row: Row) => presentRow(roles, request, row)

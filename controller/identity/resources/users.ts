@@ -1,0 +1,87 @@
+import { z } from 'zod'
+import { inTransaction } from '../../database/transaction.js'
+import { saltOf } from '../login/passwords.js'
+import { readersAndUser, userAlone } from '../policy.js'
+import { type Answer, noContent, type Request, type Route } from '../request.js'
+import { unauthenticated } from '../tokens/proof.js'
+import { lockRights, revokeTokensOfUsers } from '../tokens/revocation.js'
+import { type Collection, collectionRoutes, findRow, presentRow, type Row } from './collection.js'
+import * as fields from './fields.js'
+import { domainOfToken, mustExist } from './references.js'
+
+const password = z.string().min(1).max(4096)
+
+const create = z.looseObject({
+  name: fields.name(255),
+  domain_id: fields.id.nullable().optional(),
+  default_project_id: fields.id.nullable().optional(),
+  password: password.nullable().optional(),
+  enabled: fields.enabled.optional(),
+  options: fields.options.optional(),
+})
+
+const update = create.partial()
+
+const users: Collection<typeof create, typeof update> = {
+  singular: 'user',
+  plural: 'users',
+  table: 'local_user',
+  create,
+  update,
+  filters: { name: 'text', domain_id: 'text', enabled: 'boolean' },
+  shown: ['id', 'name', 'domain_id', 'enabled', 'options'],
+  derive: row => ({
+    password_expires_at: null,
+    ...(row.default_project_id !== null && { default_project_id: row.default_project_id }),
+  }),
+  allow: { show: readersAndUser },
+  carriesRights: true,
+  compute: async ({ password }, { logins, token }) => {
+    if (password === undefined) return {}
+    return { password_hash: password === null ? null : await logins.hash(password, token.document.user.id) }
+  },
+  prepare: async ({ trx, request, sent, before }) => {
+    const { password: _, domain_id, ...columns } = sent
+    if (typeof columns.default_project_id === 'string') {
+      await mustExist(trx, 'project', 'project', columns.default_project_id)
+    }
+    if (before !== null) return columns
+    const domainId = domain_id ?? domainOfToken(request.token.document)
+    await mustExist(trx, 'domain', 'domain', domainId)
+    return { ...columns, domain_id: domainId }
+  },
+  updated: async (trx, before, after) => {
+    const wasDisabled = before.enabled === true && after.enabled === false
+    if (wasDisabled || before.password_hash !== after.password_hash) await revokeTokensOfUsers(trx, [after.id])
+  },
+}
+
+export const userRoutes: readonly Route[] = [
+  ...collectionRoutes(users),
+  { method: 'POST', path: '/users/:user_id/password', allow: userAlone, answer: changeOwnPassword },
+]
+
+const passwordChange = z.object({ user: z.object({ password, original_password: z.string().max(4096) }) })
+
+async function changeOwnPassword(request: Request): Promise<Answer> {
+  const { user } = await request.read(passwordChange)
+  const before = await findRow(request.database, users, request.params.user_id!)
+  const login = { account: JSON.stringify(['user', before.id]), source: request.source }
+  const proven = await request.logins.attempt(login, async verify => {
+    const { matches } = await verify(user.original_password, before.password_hash as string | null)
+    return matches ? { userId: before.id } : null
+  })
+  if (proven === null) throw unauthenticated()
+  const password_hash = await request.logins.hash(user.password, before.id)
+  await inTransaction(request.database, async trx => {
+    await lockRights(trx)
+    // Another change may have come between; the original password would then be wrong.
+    const { password_hash: present } = await findRow(trx, users, before.id, 'lock')
+    if (saltOf(present as string | null) !== saltOf(before.password_hash as string)) throw unauthenticated()
+    await trx('local_user').where({ id: before.id }).update({ password_hash })
+    await revokeTokensOfUsers(trx, [before.id])
+  })
+  return noContent
+}
+
+export const presentUser = (request: Request, row: Row) => presentRow(users, request, row)

@@ -1,0 +1,81 @@
+import { changeLoadBalancer, inTransactionOn } from '../change/change.js'
+import { WAKE_CHANNEL } from '../change/wake-channel.js'
+import { replaceOne } from '../objects/amphorae/replace.js'
+import { amphora } from '../objects/amphorae/resource.js'
+import { immutable, missing } from '../schema/faults.js'
+import { parseArguments } from '../schema/list-query.js'
+import { listHandler, showHandler } from '../schema/read-routes.js'
+import { authorise } from '../schema/rights.js'
+import { canonicalUuid } from '../schema/values.js'
+import type { Answer, Call, Routes, Service } from './routes.js'
+import { amphoraStatistics } from './statistics.js'
+
+export function amphoraRoutes(service: Service): Routes {
+  return {
+    'GET /octavia/amphorae': listHandler(service, amphora),
+    'GET /octavia/amphorae/:id': showHandler(service, amphora),
+    'DELETE /octavia/amphorae/:id': call => remove(service, call),
+    'GET /octavia/amphorae/:id/stats': call => amphoraStatistics(service, call),
+    'PUT /octavia/amphorae/:id/failover': call => failOver(service, call),
+    'PUT /octavia/amphorae/:id/config': call => configure(service, call),
+  }
+}
+
+/** Another amphora takes its place. One that carries nothing has no place that another could take. */
+async function failOver(service: Service, call: Call): Promise<Answer> {
+  const { id, load_balancer_id: loadBalancerId } = await findAmphora(service, call)
+  if (loadBalancerId === null) throw immutable(amphora.label, id)
+  await changeLoadBalancer(service, call.asked(), loadBalancerId, async (trx, changed) => {
+    if (!(await replaceOne(trx, changed, id))) throw immutable(amphora.label, id)
+  })
+  return { status: 202 }
+}
+
+/**
+ * Has its configuration pushed to it anew, whatever it says that it has. Nothing that is wanted changes by this, so the load balancer's status
+ * does not either.
+ */
+async function configure(service: Service, call: Call): Promise<Answer> {
+  const { id, load_balancer_id: loadBalancerId } = await findAmphora(service, call)
+  if (loadBalancerId === null) throw immutable(amphora.label, id)
+  await inTransactionOn(service.database, loadBalancerId, async trx => {
+    const { rows } = await trx.raw(
+      `UPDATE load_balancer SET recheck_at = now() WHERE id = ? AND change <> 'delete' RETURNING pg_notify(?, id::text)`,
+      [loadBalancerId, WAKE_CHANNEL],
+    )
+    if (rows.length === 0) throw immutable('Load Balancer', loadBalancerId)
+    await trx('amphora').where({ id }).update({ applied_generation: 0 })
+  })
+  return { status: 202 }
+}
+
+/** Only one in ERROR: the others serve, or are being made or removed by those who know of them. */
+async function remove(service: Service, call: Call): Promise<Answer> {
+  const { id, load_balancer_id: loadBalancerId } = await findAmphora(service, call)
+  const { database } = service
+  const marked = (trx: typeof database) =>
+    trx('amphora').where({ id, status: 'ERROR' }).update({ status: 'PENDING_DELETE', updated_at: trx.fn.now() })
+  if (loadBalancerId === null) {
+    if ((await marked(database)) === 0) throw immutable(amphora.label, id)
+  } else {
+    await changeLoadBalancer(service, call.asked(), loadBalancerId, async trx => {
+      if ((await marked(trx)) === 0) throw immutable(amphora.label, id)
+    })
+  }
+  return { status: 204 }
+}
+
+/** @throws ApiError 403, 404 */
+async function findAmphora({ database }: Service, { caller, right, params, queryString }: Call) {
+  parseArguments(queryString)
+  const uuid = canonicalUuid(params.id ?? '')
+  const found =
+    uuid === null
+      ? undefined
+      : await database('amphora')
+          .where({ id: uuid })
+          .first<{ id: string; load_balancer_id: string | null } | undefined>('id', 'load_balancer_id')
+  if (found === undefined) throw missing(amphora.label, params.id ?? '')
+  authorise(caller, right, null)
+  return found
+}

@@ -1,0 +1,95 @@
+import type { Transaction } from '../../database/transaction.js'
+import { changeLoadBalancer, markDeleted, touchPool, updateObject } from '../change/change.js'
+import { healthMonitor } from '../objects/health-monitors/resource.js'
+import { completeMonitorUpdate, type StoredMonitor } from '../objects/health-monitors/rules.js'
+import { pool } from '../objects/pools/resource.js'
+import { type Found, findObject, findReferenced, isBeingDeleted } from '../schema/find.js'
+import { readWrapped } from '../schema/input.js'
+import { parseArguments } from '../schema/list-query.js'
+import { listHandler, objectAnswer, showHandler } from '../schema/read-routes.js'
+import { columnsOf, createSchema, updateSchema } from '../schema/resource.js'
+import { authorise } from '../schema/rights.js'
+import { enabledProvider, refuseUnsupported } from '../tree/capabilities.js'
+import { comesUp, selectFitting } from '../tree/check-capacity.js'
+import { planMonitor } from '../tree/new-objects.js'
+import { storeMonitors } from '../tree/store.js'
+import type { Call, Routes, Service } from './routes.js'
+
+const bodyOfCreate = createSchema(healthMonitor)
+const bodyOfUpdate = updateSchema(healthMonitor)
+
+export function healthMonitorRoutes(service: Service): Routes {
+  return {
+    'GET /lbaas/healthmonitors': listHandler(service, healthMonitor),
+    'POST /lbaas/healthmonitors': call => create(service, call),
+    'GET /lbaas/healthmonitors/:id': showHandler(service, healthMonitor),
+    'PUT /lbaas/healthmonitors/:id': call => update(service, call),
+    'DELETE /lbaas/healthmonitors/:id': call => remove(service, call),
+  }
+}
+
+async function create(service: Service, { caller, right, queryString, readBody, asked }: Call) {
+  const { database, providers, config } = service
+  parseArguments(queryString)
+  const { pool_id, ...body } = readWrapped(await readBody(), 'healthmonitor', bodyOfCreate)
+  const above: Found<{ protocol: string }> = await findReferenced(database, pool, pool_id, caller, right)
+  const monitor = planMonitor(body, above.protocol, config)
+  const object = await changeLoadBalancer(service, asked(monitor.id), above.load_balancer_id, async (trx, changed) => {
+    refuseUnsupported(enabledProvider(providers, changed.provider), healthMonitor, monitor.values)
+    await touchPool(trx, changed, above.id)
+    await storeMonitors(trx, changed, [{ poolId: above.id, monitor }])
+    return selectFitting(trx, enabledProvider(providers, changed.provider), changed.id, healthMonitor, monitor.id)
+  })
+  return objectAnswer(201, healthMonitor, object)
+}
+
+async function update(service: Service, { caller, right, params, queryString, readBody, asked }: Call) {
+  const { database, providers, config } = service
+  parseArguments(queryString)
+  const body = readWrapped(await readBody(), 'healthmonitor', bodyOfUpdate)
+  const found: Found<{ pool_id: string }> = await findObject(database, healthMonitor, params.id ?? '')
+  authorise(caller, right, found.project_id)
+  const object = await changeLoadBalancer(service, asked(), found.load_balancer_id, async (trx, changed) => {
+    const stored = await storedMonitor(trx, found.id)
+    const values = completeMonitorUpdate(config, stored, body)
+    refuseUnsupported(enabledProvider(providers, changed.provider), healthMonitor, values)
+    await touchPool(trx, changed, found.pool_id)
+    await updateObject(trx, changed, healthMonitor, found.id, columnsOf(healthMonitor, values))
+    return selectFitting(
+      trx,
+      enabledProvider(providers, changed.provider),
+      changed.id,
+      healthMonitor,
+      found.id,
+      comesUp(stored, body),
+    )
+  })
+  return objectAnswer(200, healthMonitor, object)
+}
+
+/** Read while the load balancer is held, so that what is checked against it is what will stand. */
+async function storedMonitor(trx: Transaction, id: string): Promise<StoredMonitor> {
+  const stored: Found<Omit<StoredMonitor, 'http_version'> & { http_version: string | null }> = await findObject(
+    trx,
+    healthMonitor,
+    id,
+  )
+  // PostgreSQL's exact numbers arrive as text.
+  return { ...stored, http_version: stored.http_version === null ? null : Number(stored.http_version) }
+}
+
+/** Without a monitor nobody knows whether the members work. */
+async function remove(service: Service, { caller, right, params, queryString, asked }: Call) {
+  const { database } = service
+  parseArguments(queryString)
+  const found: Found<{ pool_id: string }> = await findObject(database, healthMonitor, params.id ?? '')
+  authorise(caller, right, found.project_id)
+  if (!isBeingDeleted(found)) {
+    await changeLoadBalancer(service, asked(), found.load_balancer_id, async (trx, changed) => {
+      await touchPool(trx, changed, found.pool_id)
+      await markDeleted(trx, changed, healthMonitor, [found.id])
+      await trx('member').where({ pool_id: found.pool_id }).update({ operating_status: 'NO_MONITOR' })
+    })
+  }
+  return { status: 204 }
+}

@@ -1,0 +1,146 @@
+import type { Transaction } from '../../database/transaction.js'
+import { changeLoadBalancer, markDeleted, touchPolicy, updateObject } from '../change/change.js'
+import { l7Policy } from '../objects/l7-policies/resource.js'
+import { l7Rule } from '../objects/l7-rules/resource.js'
+import { type Comparison, checkRuleCount, completeRule } from '../objects/l7-rules/rules.js'
+import { missing, missingParent } from '../schema/faults.js'
+import { type Found, isBeingDeleted, lookUp } from '../schema/find.js'
+import { readWrapped } from '../schema/input.js'
+import { listPage } from '../schema/list.js'
+import { parseArguments, parseListQuery, parseShowQuery } from '../schema/list-query.js'
+import { objectAnswer, pageAnswer } from '../schema/read-routes.js'
+import { columnsOf, createSchema, updateSchema } from '../schema/resource.js'
+import { authorise } from '../schema/rights.js'
+import { condition, selectObject } from '../schema/select.js'
+import { canonicalUuid } from '../schema/values.js'
+import { enabledProvider, refuseUnsupported } from '../tree/capabilities.js'
+import { comesUp, selectFitting } from '../tree/check-capacity.js'
+import { planRule } from '../tree/new-objects.js'
+import { storeRules } from '../tree/store.js'
+import type { Answer, Call, Routes, Service } from './routes.js'
+
+const bodyOfCreate = createSchema(l7Rule)
+const bodyOfUpdate = updateSchema(l7Rule)
+
+export function l7RuleRoutes(service: Service): Routes {
+  return {
+    'GET /lbaas/l7policies/:policy/rules': call => list(service, call),
+    'POST /lbaas/l7policies/:policy/rules': call => create(service, call),
+    'GET /lbaas/l7policies/:policy/rules/:id': call => show(service, call),
+    'PUT /lbaas/l7policies/:policy/rules/:id': call => update(service, call),
+    'DELETE /lbaas/l7policies/:policy/rules/:id': call => remove(service, call),
+  }
+}
+
+/** The rules' own project is the policy's, so the policy is looked up only when it has no rule to show. */
+async function list({ database, config }: Service, { caller, right, params, queryString, url }: Call): Promise<Answer> {
+  const query = parseListQuery(l7Rule, queryString, config)
+  const policyId = canonicalUuid(params.policy)
+  if (policyId === null) throw missingParent(l7Policy.label, params.policy ?? '')
+  const page = await listPage(database, l7Rule, { query, scope: condition('o.l7_policy_id = ?', policyId), url })
+  authorise(caller, right, page.objects[0]?.projectId ?? (await findPolicy(database, policyId)).project_id)
+  return pageAnswer(l7Rule, page)
+}
+
+async function show({ database, config }: Service, { caller, right, params, queryString }: Call): Promise<Answer> {
+  const fields = parseShowQuery(queryString, config, { argument: 'l7policy_id', id: params.policy ?? '' })
+  const [policyId, id] = [canonicalUuid(params.policy), canonicalUuid(params.id)]
+  const object =
+    policyId === null || id === null
+      ? undefined
+      : await selectObject(database, l7Rule, condition('o.id = ? AND o.l7_policy_id = ?', id, policyId), fields)
+  if (object === undefined) {
+    await findPolicy(database, params.policy ?? '')
+    throw missing(l7Rule.label, params.id ?? '')
+  }
+  authorise(caller, right, object.projectId)
+  return objectAnswer(200, l7Rule, object)
+}
+
+async function create(service: Service, { caller, right, params, queryString, readBody, asked }: Call) {
+  const { database, providers } = service
+  parseArguments(queryString)
+  const body = readWrapped(await readBody(), l7Rule.singular, bodyOfCreate)
+  const above = await findPolicy(database, params.policy ?? '')
+  authorise(caller, right, above.project_id)
+  const rule = planRule(body)
+  const object = await changeLoadBalancer(service, asked(rule.id), above.load_balancer_id, async (trx, changed) => {
+    refuseUnsupported(enabledProvider(providers, changed.provider), l7Rule, rule.values)
+    const { rules } = await touchPolicy(trx, changed, above.id)
+    checkRuleCount(rules + 1)
+    await storeRules(trx, changed, [{ policyId: above.id, rule }])
+    return selectFitting(trx, enabledProvider(providers, changed.provider), changed.id, l7Rule, rule.id)
+  })
+  return objectAnswer(201, l7Rule, object)
+}
+
+async function update(service: Service, { caller, right, params, queryString, readBody, asked }: Call) {
+  const { database, providers } = service
+  parseArguments(queryString)
+  const body = readWrapped(await readBody(), l7Rule.singular, bodyOfUpdate)
+  const found = await findRule(database, params)
+  authorise(caller, right, found.project_id)
+  const object = await changeLoadBalancer(service, asked(), found.load_balancer_id, async (trx, changed) => {
+    await touchPolicy(trx, changed, found.l7_policy_id)
+    const stored = await storedRule(trx, found.id)
+    const { type, compare_type, key, value } = { ...stored, ...given(body) }
+    const values = { ...body, ...completeRule({ type, compare_type, key, value }) }
+    refuseUnsupported(enabledProvider(providers, changed.provider), l7Rule, values)
+    await updateObject(trx, changed, l7Rule, found.id, columnsOf(l7Rule, values))
+    return selectFitting(
+      trx,
+      enabledProvider(providers, changed.provider),
+      changed.id,
+      l7Rule,
+      found.id,
+      comesUp(stored, body),
+    )
+  })
+  return objectAnswer(200, l7Rule, object)
+}
+
+async function remove(service: Service, { caller, right, params, queryString, asked }: Call) {
+  const { database } = service
+  parseArguments(queryString)
+  const found = await findRule(database, params)
+  authorise(caller, right, found.project_id)
+  if (!isBeingDeleted(found)) {
+    await changeLoadBalancer(service, asked(), found.load_balancer_id, async (trx, changed) => {
+      await touchPolicy(trx, changed, found.l7_policy_id)
+      await markDeleted(trx, changed, l7Rule, [found.id])
+    })
+  }
+  return { status: 204 }
+}
+
+/** A key that is null clears the stored one; one that is not given leaves it. */
+function given(body: Partial<Comparison>): Partial<Comparison> {
+  return Object.fromEntries(Object.entries(body).filter(([, value]) => value !== undefined))
+}
+
+type StoredRule = Comparison & { admin_state_up: boolean }
+
+/** Read while the load balancer is held, so that what is checked as a whole is what will stand. */
+async function storedRule(trx: Transaction, id: string): Promise<StoredRule> {
+  const stored: StoredRule | undefined = await trx('l7_rule').where({ id }).first()
+  if (stored === undefined) throw missing(l7Rule.label, id)
+  return stored
+}
+
+/** @throws RoutingFault 404, as the policy is part of the path */
+async function findPolicy(database: Service['database'], id: string): Promise<Found> {
+  const found = await lookUp(database, l7Policy, id)
+  if (found === undefined) throw missingParent(l7Policy.label, id)
+  return found
+}
+
+/** @throws ApiError 404 also when the rule is in another policy */
+async function findRule(
+  database: Service['database'],
+  params: Call['params'],
+): Promise<Found<{ l7_policy_id: string }>> {
+  const found = await lookUp<{ l7_policy_id: string }>(database, l7Rule, params.id ?? '')
+  if (found !== undefined && found.l7_policy_id === canonicalUuid(params.policy)) return found
+  await findPolicy(database, params.policy ?? '')
+  throw missing(l7Rule.label, params.id ?? '')
+}

@@ -1,0 +1,112 @@
+import { changeLoadBalancer, markDeleted, updateObject } from '../change/change.js'
+import { listener } from '../objects/listeners/resource.js'
+import { checkPoolProtocol, completeListenerUpdate, type StoredListener } from '../objects/listeners/rules.js'
+import { loadBalancer } from '../objects/load-balancers/resource.js'
+import { usablePool } from '../objects/pools/usable-pool.js'
+import { invalid } from '../schema/faults.js'
+import { type Found, findObject, findReferenced, isBeingDeleted } from '../schema/find.js'
+import { readWrapped, readWrappedLists } from '../schema/input.js'
+import { parseArguments } from '../schema/list-query.js'
+import { listHandler, objectAnswer, showHandler } from '../schema/read-routes.js'
+import { columnsOf, updateSchema } from '../schema/resource.js'
+import { authorise } from '../schema/rights.js'
+import { enabledProvider, refuseUnsupported } from '../tree/capabilities.js'
+import { changedListenerReferences, type ListenerReferences } from '../tree/certificate-references.js'
+import { comesUp, selectFitting, takesPool } from '../tree/check-capacity.js'
+import { checkFit, newcomersIn } from '../tree/compatibility.js'
+import { listenerCreateSchema } from '../tree/nested.js'
+import { planObjects, refuseUnsupportedObjects, withDefaultPool } from '../tree/new-objects.js'
+import { checkCertificates, checkReferences } from '../tree/references.js'
+import { storeObjects } from '../tree/store.js'
+import type { Call, Routes, Service } from './routes.js'
+import { listenerStatistics } from './statistics.js'
+
+/** Whether an update may ask more of the machines; -1 asks for a part of what is left, so any other limit may be more. */
+const raisesDemand = (stored: Record<string, unknown>, values: Record<string, unknown>): boolean => {
+  const { connection_limit: limit = stored.connection_limit, default_pool_id } = values
+  const had = Number(stored.connection_limit)
+  const raisesLimit = limit !== had && (had < 0 || Number(limit) < 0 || Number(limit) > had)
+  return raisesLimit || comesUp(stored, values) || takesPool(stored.default_pool_id, default_pool_id)
+}
+
+const bodyOfUpdate = updateSchema(listener)
+
+export function listenerRoutes(service: Service): Routes {
+  return {
+    'GET /lbaas/listeners': listHandler(service, listener),
+    'POST /lbaas/listeners': call => create(service, call),
+    'GET /lbaas/listeners/:id': showHandler(service, listener),
+    'PUT /lbaas/listeners/:id': call => update(service, call),
+    'DELETE /lbaas/listeners/:id': call => remove(service, call),
+    'GET /lbaas/listeners/:id/stats': call => listenerStatistics(service, call),
+  }
+}
+
+async function create(service: Service, call: Call) {
+  const { caller, right, queryString, readBody, asked } = call
+  const { database, providers, config } = service
+  parseArguments(queryString)
+  const { loadbalancer_id, ...body } = await readWrappedLists(await readBody(), 'listener', listenerCreateSchema)
+  const above = await findReferenced(database, loadBalancer, loadbalancer_id, caller, right)
+  if (body.default_pool !== null && body.default_pool_id !== null) {
+    throw invalid('default_pool and default_pool_id each name a pool: give one of them.')
+  }
+  const objects = planObjects([{ ...body, default_pool_id: null }], [], config)
+  const id = objects.listeners[0]?.id ?? ''
+  // Before anything costly: what cannot be carried out need not be looked at.
+  refuseUnsupportedObjects(enabledProvider(providers, above.provider), objects)
+  await checkReferences(service, call, objects)
+  const object = await changeLoadBalancer(service, asked(id), above.id, async (trx, changed) => {
+    if (body.default_pool_id !== null) {
+      const usable = await usablePool(trx, above.id, body.default_pool_id)
+      objects.listeners = objects.listeners.map(planned => withDefaultPool(planned, usable))
+    }
+    const provider = enabledProvider(providers, changed.provider)
+    await checkFit(trx, changed.id, provider, newcomersIn(objects))
+    await storeObjects(trx, changed, objects)
+    return selectFitting(trx, provider, changed.id, listener, id)
+  })
+  return objectAnswer(201, listener, object)
+}
+
+async function update(service: Service, call: Call) {
+  const { caller, right, params, queryString, readBody, asked } = call
+  const { database, providers, config } = service
+  parseArguments(queryString)
+  const given = readWrapped(await readBody(), 'listener', bodyOfUpdate)
+  const found: Found<StoredListener & ListenerReferences> = await findObject(database, listener, params.id ?? '')
+  authorise(caller, right, found.project_id)
+  const wanted = changedListenerReferences(found, given)
+  if (wanted !== null) {
+    const values = completeListenerUpdate(config, found, given)
+    refuseUnsupported(enabledProvider(providers, found.provider), listener, values)
+    await checkCertificates(service, call, wanted)
+  }
+  const object = await changeLoadBalancer(service, asked(), found.load_balancer_id, async (trx, changed) => {
+    const stored: Found<StoredListener> = await findObject(trx, listener, found.id)
+    const values = completeListenerUpdate(config, stored, given)
+    if (typeof values.default_pool_id === 'string') {
+      checkPoolProtocol(stored.protocol, (await usablePool(trx, changed.id, values.default_pool_id)).protocol)
+    }
+    const provider = enabledProvider(providers, changed.provider)
+    const { allowed_cidrs = null } = values
+    await checkFit(trx, changed.id, provider, { listeners: [{ allowed_cidrs }], pools: [] })
+    refuseUnsupported(provider, listener, values)
+    await updateObject(trx, changed, listener, found.id, columnsOf(listener, values))
+    return selectFitting(trx, provider, changed.id, listener, found.id, raisesDemand(stored, values))
+  })
+  return objectAnswer(200, listener, object)
+}
+
+async function remove(service: Service, { caller, right, params, queryString, asked }: Call) {
+  const { database } = service
+  parseArguments(queryString)
+  const found = await findObject(database, listener, params.id ?? '')
+  authorise(caller, right, found.project_id)
+  if (!isBeingDeleted(found)) {
+    await changeLoadBalancer(service, asked(), found.load_balancer_id, (trx, changed) =>
+      markDeleted(trx, changed, listener, [found.id]),
+    )
+  }
+  return { status: 204 }
+}

@@ -1,0 +1,195 @@
+import { randomUUID } from 'node:crypto'
+import { inTransaction } from '../../database/transaction.js'
+import { changeLoadBalancer, deleteLoadBalancer, inTransactionOn } from '../change/change.js'
+import { requestedEvent } from '../change/events.js'
+import { WAKE_CHANNEL } from '../change/wake-channel.js'
+import { failOver } from '../objects/load-balancers/failover.js'
+import { checkPlacedVip, placeLoadBalancer, refuseUnsupportedPlacement } from '../objects/load-balancers/placement.js'
+import { resetSchema, resetStatus } from '../objects/load-balancers/reset.js'
+import { loadBalancer } from '../objects/load-balancers/resource.js'
+import { claimVip, planVip, releaseVip, requireVip } from '../objects/load-balancers/vip.js'
+import { checkSecurityGroups, checkVipOptions } from '../objects/load-balancers/vip-options.js'
+import {
+  chargeQuota,
+  effectiveLimits,
+  refuseWhenMet,
+  type StoredLimits,
+  storedLimits,
+} from '../objects/quotas/limits.js'
+import { invalid } from '../schema/faults.js'
+import { findObject, isBeingDeleted } from '../schema/find.js'
+import { readWrapped, readWrappedLists } from '../schema/input.js'
+import { booleanOf, parseArguments } from '../schema/list-query.js'
+import { listHandler, objectAnswer, showHandler } from '../schema/read-routes.js'
+import { columnsOf, updateSchema } from '../schema/resource.js'
+import { ATTRIBUTE_RIGHTS, authorise } from '../schema/rights.js'
+import { bodyOfInserted, condition, selectOne } from '../schema/select.js'
+import { isObject } from '../schema/values.js'
+import { enabledProvider, refuseUnsupported } from '../tree/capabilities.js'
+import { checkCapacity } from '../tree/check-capacity.js'
+import { checkFit, newcomersIn } from '../tree/compatibility.js'
+import { type LoadBalancerBody, loadBalancerCreateSchema } from '../tree/nested.js'
+import { planObjects, refuseUnsupportedObjects } from '../tree/new-objects.js'
+import { presentTree } from '../tree/present-tree.js'
+import { checkReferences } from '../tree/references.js'
+import { statusTree } from '../tree/status-tree.js'
+import { storeObjects } from '../tree/store.js'
+import { type Call, type Routes, type Service, wrapped } from './routes.js'
+import { isForeignKeyViolation } from './shared-objects.js'
+import { loadBalancerStatistics } from './statistics.js'
+
+const bodyOfUpdate = updateSchema(loadBalancer)
+const BODY_OF_INSERTED = bodyOfInserted(loadBalancer)
+
+export function loadBalancerRoutes(service: Service): Routes {
+  return {
+    'GET /lbaas/loadbalancers': listHandler(service, loadBalancer),
+    'POST /lbaas/loadbalancers': call => create(service, call),
+    'GET /lbaas/loadbalancers/:id': showHandler(service, loadBalancer),
+    'PUT /lbaas/loadbalancers/:id': call => update(service, call),
+    'DELETE /lbaas/loadbalancers/:id': call => remove(service, call),
+    'GET /lbaas/loadbalancers/:id/stats': call => loadBalancerStatistics(service, call),
+    'GET /lbaas/loadbalancers/:id/status': call => statusTree(service, call),
+    'GET /lbaas/loadbalancers/:id/statuses': call => statusTree(service, call),
+    'PUT /lbaas/loadbalancers/:id/failover': call => failOver(service, call),
+  }
+}
+
+async function create(service: Service, call: Call) {
+  const { caller, right, queryString, readBody, asked } = call
+  const { database, network, config } = service
+  parseArguments(queryString)
+  const body = await readWrappedLists(await readBody(), 'loadbalancer', loadBalancerCreateSchema)
+  const projectId = projectOf(body, caller.project?.id ?? null)
+  authorise(caller, right, projectId)
+  if (body.vip_sg_ids.length > 0) authorise(caller, ATTRIBUTE_RIGHTS['POST loadbalancer vip_sg_ids'], projectId)
+  requireVip(config, body)
+  const objects = planObjects(body.listeners, body.pools, config)
+  const placement = await placeLoadBalancer(service, body)
+  const { provider } = placement
+  const addresses = placement.columns.topology === 'ACTIVE_STANDBY' ? 3 : 2
+  const vipPlan = await planVip(service, caller, body, addresses)
+  await checkVipOptions(network, caller, body)
+  checkPlacedVip(placement, vipPlan.kind === 'port' ? vipPlan.port.networkId : vipPlan.networkId, body)
+  refuseUnsupportedPlacement(placement)
+  refuseUnsupported(provider, loadBalancer, body)
+  refuseUnsupportedObjects(provider, objects)
+  await checkReferences(service, call, objects)
+
+  const id = randomUUID()
+  const vip = await claimVip(network, vipPlan, { loadBalancerId: id, projectId }).catch(async error => {
+    // Whoever may have no load balancer at all is told that, rather than that this address is taken.
+    await refuseWhenMet(database, projectId, 'loadbalancer', config.quota)
+    throw error
+  })
+  try {
+    const json = await inTransaction(database, async trx => {
+      const event = requestedEvent(asked(id), 'FROM (VALUES (?::uuid, 1)) AS made (id, generation)')
+      const [inserted] = await trx('load_balancer as o')
+        .with('noted', trx.raw(event.sql, [...event.bindings, id]))
+        .with('counted', trx.raw('INSERT INTO quota (project_id) VALUES (?) ON CONFLICT DO NOTHING', [projectId]))
+        .insert({
+          ...columnsOf(loadBalancer, body),
+          ...placement.columns,
+          id,
+          project_id: projectId,
+          vip_address: vip.address,
+          vip_subnet_id: vip.subnetId,
+          vip_network_id: vip.networkId,
+          vip_port_id: vip.portId,
+          owns_vip_port: vip.ownsPort,
+          additional_vips: JSON.stringify(vip.additional),
+        })
+        .returning<{ stored: StoredLimits | null; body: string }[]>([
+          trx.raw('pg_notify(?, o.id::text)', [WAKE_CHANNEL]),
+          trx.raw(`${storedLimits('o.project_id')} AS stored`),
+          trx.raw(`${BODY_OF_INSERTED} AS body`),
+        ])
+      if (inserted === undefined) throw new Error(`Load balancer ${id} was not inserted`)
+      const limits = effectiveLimits(inserted.stored, config.quota)
+      const above = { id, project_id: projectId, generation: 1, limits }
+      await chargeQuota(trx, above, 'load_balancer', 0)
+      await checkSecurityGroups(trx, id, body.vip_sg_ids)
+      await checkFit(trx, id, provider, newcomersIn(objects))
+      if (objects.listeners.length + objects.pools.length === 0) return wrapped(loadBalancer.singular, inserted.body)
+      await storeObjects(trx, above, objects)
+      await checkCapacity(trx, provider, id)
+      return presentTree(trx, id)
+    })
+    return { status: 201, json }
+  } catch (error) {
+    // A commit whose answer was lost may have happened: then the VIP stays, and the sweep of ownerless ports decides.
+    const stored = await database('load_balancer')
+      .where({ id })
+      .first('id')
+      .then(
+        row => row !== undefined,
+        () => true,
+      )
+    if (!stored) await releaseVip(network, vip)
+    // The flavor or the availability zone has gone since it was looked up: looked up again, it says so.
+    if (isForeignKeyViolation(error)) await placeLoadBalancer(service, body)
+    throw error
+  }
+}
+
+function projectOf({ project_id, tenant_id }: LoadBalancerBody, own: string | null): string {
+  if (project_id !== null && tenant_id !== null && project_id !== tenant_id) {
+    throw invalid('project_id and tenant_id name different projects.')
+  }
+  const projectId = project_id ?? tenant_id ?? own
+  if (projectId === null) throw invalid('Missing project ID in request where one is required.')
+  return projectId
+}
+
+async function update(service: Service, { caller, right, params, queryString, readBody, asked }: Call) {
+  const { database, network, providers } = service
+  parseArguments(queryString)
+  const body = await readBody()
+  const given = isObject(body) && isObject(body.loadbalancer) ? body.loadbalancer : {}
+  if (Object.hasOwn(given, 'provisioning_status')) {
+    readWrapped(body, 'loadbalancer', resetSchema)
+    const found = await findObject(database, loadBalancer, params.id ?? '')
+    authorise(caller, 'admin', found.project_id)
+    return objectAnswer(200, loadBalancer, await resetStatus(database, asked(), found.id))
+  }
+  const values = readWrapped(body, 'loadbalancer', bodyOfUpdate)
+  const found = await findObject(database, loadBalancer, params.id ?? '')
+  authorise(caller, right, found.project_id)
+  if (values.vip_sg_ids !== undefined) {
+    authorise(caller, ATTRIBUTE_RIGHTS['PUT loadbalancer vip_sg_ids'], found.project_id)
+  }
+  await checkVipOptions(network, caller, values)
+  refuseUnsupported(enabledProvider(providers, found.provider), loadBalancer, values)
+  return objectAnswer(
+    200,
+    loadBalancer,
+    await changeLoadBalancer(service, asked(), found.id, async trx => {
+      const columns = columnsOf(loadBalancer, values)
+      if (Object.keys(columns).length > 0) await trx('load_balancer').where({ id: found.id }).update(columns)
+      await checkSecurityGroups(trx, found.id, values.vip_sg_ids)
+      return selectOne(trx, loadBalancer, condition('o.id = ?', found.id))
+    }),
+  )
+}
+
+/** Cascade or not, only the load balancer itself is marked: what hangs below it goes with it. */
+async function remove({ database }: Service, { caller, right, params, queryString, asked }: Call) {
+  const args = parseArguments(queryString, ['cascade'])
+  const cascade = args.has('cascade') && booleanOf('cascade', args.get('cascade') ?? '')
+  const found = await findObject(database, loadBalancer, params.id ?? '')
+  authorise(caller, right, found.project_id)
+  if (isBeingDeleted(found)) return { status: 204 }
+  await inTransactionOn(database, found.id, async trx => {
+    await deleteLoadBalancer(trx, asked(), found.id)
+    if (cascade || found.change === 'delete') return
+    // Asked once the row is held: only then can no child come into being any more.
+    const { rows } = await trx.raw(
+      `SELECT FROM listener WHERE load_balancer_id = :id AND change <> 'delete'
+        UNION ALL SELECT FROM pool WHERE load_balancer_id = :id AND change <> 'delete' LIMIT 1`,
+      { id: found.id },
+    )
+    if (rows.length > 0) throw invalid(`Cannot delete Load Balancer ${found.id} - it has children`)
+  })
+  return { status: 204 }
+}

@@ -1,0 +1,230 @@
+import { randomUUID } from 'node:crypto'
+import type { Transaction } from '../../database/transaction.js'
+import { type ChangedLoadBalancer, changeLoadBalancer, markDeleted, touchPool, updateObject } from '../change/change.js'
+import { type BatchPlan, type ExistingMember, planBatch, type WantedMember } from '../objects/members/batch.js'
+import { member } from '../objects/members/resource.js'
+import { checkMembers, checkSubnets } from '../objects/members/rules.js'
+import { pool } from '../objects/pools/resource.js'
+import { missing, missingParent } from '../schema/faults.js'
+import { type Found, findObject, isBeingDeleted, lookUp } from '../schema/find.js'
+import { listOf, readWrapped, readWrappedLists } from '../schema/input.js'
+import { listPage } from '../schema/list.js'
+import { booleanOf, parseArguments, parseListQuery, parseShowQuery } from '../schema/list-query.js'
+import { objectAnswer, pageAnswer } from '../schema/read-routes.js'
+import { columnsOf, createSchema, updateSchema } from '../schema/resource.js'
+import { authorise } from '../schema/rights.js'
+import { condition, selectObject, selectOne } from '../schema/select.js'
+import { canonicalUuid, isObject } from '../schema/values.js'
+import { enabledProvider, type OfferedProvider, refuseUnsupported } from '../tree/capabilities.js'
+import { type Capacity, capacityOf, refuseExcess, selectFitting } from '../tree/check-capacity.js'
+import { checkFit } from '../tree/compatibility.js'
+import { storeMembers } from '../tree/store.js'
+import type { Answer, Call, Routes, Service } from './routes.js'
+
+const bodyOfCreate = createSchema(member)
+const bodyOfUpdate = updateSchema(member)
+const bodyOfBatch = listOf(bodyOfCreate)
+
+export function memberRoutes(service: Service): Routes {
+  return {
+    'GET /lbaas/pools/:pool/members': call => list(service, call),
+    'POST /lbaas/pools/:pool/members': call => create(service, call),
+    'PUT /lbaas/pools/:pool/members': call => replaceAll(service, call),
+    'GET /lbaas/pools/:pool/members/:id': call => show(service, call),
+    'PUT /lbaas/pools/:pool/members/:id': call => update(service, call),
+    'DELETE /lbaas/pools/:pool/members/:id': call => remove(service, call),
+  }
+}
+
+/** The members' own project is the pool's, so the pool is looked up only when it has no member to show. */
+async function list({ database, config }: Service, { caller, right, params, queryString, url }: Call): Promise<Answer> {
+  const query = parseListQuery(member, queryString, config)
+  const poolId = canonicalUuid(params.pool)
+  if (poolId === null) throw missingParent('Pool', params.pool ?? '')
+  const page = await listPage(database, member, { query, scope: condition('o.pool_id = ?', poolId), url })
+  authorise(caller, right, page.objects[0]?.projectId ?? (await findPool(database, poolId)).project_id)
+  return pageAnswer(member, page)
+}
+
+async function show({ database, config }: Service, { caller, right, params, queryString }: Call): Promise<Answer> {
+  const fields = parseShowQuery(queryString, config, { argument: 'pool_id', id: params.pool ?? '' })
+  const [poolId, id] = [canonicalUuid(params.pool), canonicalUuid(params.id)]
+  const object =
+    poolId === null || id === null
+      ? undefined
+      : await selectObject(database, member, condition('o.id = ? AND o.pool_id = ?', id, poolId), fields)
+  if (object === undefined) {
+    await findPool(database, params.pool ?? '')
+    throw missing(member.label, params.id ?? '')
+  }
+  authorise(caller, right, object.projectId)
+  return objectAnswer(200, member, object)
+}
+
+async function create(service: Service, { caller, right, params, queryString, readBody, asked }: Call) {
+  const { database, network, providers, config } = service
+  parseArguments(queryString)
+  const values = readWrapped(await readBody(), 'member', bodyOfCreate)
+  const above = await findPool(database, params.pool ?? '')
+  authorise(caller, right, above.project_id)
+  await checkMembers(config, [values])
+  await checkSubnets(network, caller, [values])
+  const id = randomUUID()
+  const object = await changeLoadBalancer(service, asked(id), above.load_balancer_id, async (trx, changed) => {
+    const provider = enabledProvider(providers, changed.provider)
+    await checkFit(trx, changed.id, provider, {
+      listeners: [],
+      pools: [{ protocol: above.protocol, members: [values] }],
+    })
+    refuseUnsupported(provider, member, values)
+    const { last_server_number, monitored } = await touchPool(trx, changed, above.id, 1)
+    const placed = { poolId: above.id, member: { id, values }, serverNumber: last_server_number, monitored }
+    await storeMembers(trx, changed, [placed])
+    return selectFitting(trx, provider, changed.id, member, id)
+  })
+  return objectAnswer(201, member, object)
+}
+
+async function update(service: Service, { caller, right, params, queryString, readBody, asked }: Call) {
+  const { database, providers } = service
+  parseArguments(queryString)
+  const values = readWrapped(await readBody(), 'member', bodyOfUpdate)
+  const found = await findMember(database, params)
+  authorise(caller, right, found.project_id)
+  await checkMembers(service.config, [values])
+  const object = await changeLoadBalancer(service, asked(), found.load_balancer_id, async (trx, changed) => {
+    refuseUnsupported(enabledProvider(providers, changed.provider), member, values)
+    await touchPool(trx, changed, found.pool_id)
+    await updateObject(trx, changed, member, found.id, columnsOf(member, values))
+    return selectOne(trx, member, condition('o.id = ?', found.id))
+  })
+  return objectAnswer(200, member, object)
+}
+
+async function remove(service: Service, { caller, right, params, queryString, asked }: Call) {
+  const { database } = service
+  parseArguments(queryString)
+  const found = await findMember(database, params)
+  authorise(caller, right, found.project_id)
+  if (!isBeingDeleted(found)) {
+    await changeLoadBalancer(service, asked(), found.load_balancer_id, async (trx, changed) => {
+      await touchPool(trx, changed, found.pool_id)
+      await markDeleted(trx, changed, member, [found.id])
+    })
+  }
+  return { status: 204 }
+}
+
+/** Thrown to roll back a batch that changes nothing. */
+const NOTHING_TO_DO = Symbol('nothing to do')
+
+async function replaceAll(service: Service, { caller, right, params, queryString, readBody, asked }: Call) {
+  const { database, network, providers } = service
+  const args = parseArguments(queryString, ['additive_only'])
+  const additiveOnly = args.has('additive_only') && booleanOf('additive_only', args.get('additive_only') ?? '')
+  const wanted = await readBatch(await readBody())
+  const above = await findPool(database, params.pool ?? '')
+  authorise(caller, right, above.project_id)
+  const bodies = wanted.map(({ values }) => values)
+  await checkMembers(service.config, bodies)
+  await checkSubnets(network, caller, bodies)
+  try {
+    await changeLoadBalancer(service, asked(), above.load_balancer_id, async (trx, changed) => {
+      const provider = enabledProvider(providers, changed.provider)
+      for (const { values } of wanted) refuseUnsupported(provider, member, values)
+      const existing: ExistingMember[] = await trx('member')
+        .where({ pool_id: above.id })
+        .whereNot({ change: 'delete' })
+        .select('id', 'address', 'protocol_port')
+      const plan = planBatch(existing, wanted, additiveOnly)
+      if (plan.create.length + plan.update.length + plan.remove.length === 0) throw NOTHING_TO_DO
+      const members = plan.create.map(({ values }) => values)
+      await checkFit(trx, changed.id, provider, { listeners: [], pools: [{ protocol: above.protocol, members }] })
+      await carryOut(trx, changed, provider, above.id, plan)
+    })
+  } catch (error) {
+    if (error !== NOTHING_TO_DO) throw error
+  }
+  return { status: 202 }
+}
+
+/** `{"members": [...]}` or the bare list. */
+async function readBatch(body: unknown): Promise<WantedMember[]> {
+  const values = await readWrappedLists(Array.isArray(body) ? { members: body } : body, 'members', bodyOfBatch)
+  const raw: unknown[] = Array.isArray(body) ? body : isObject(body) && Array.isArray(body.members) ? body.members : []
+  return values.map((value, index) => {
+    const element = raw[index]
+    const given = isObject(element) ? Object.keys(element).filter(key => element[key] !== null) : []
+    return { values: value, given: new Set(given) }
+  })
+}
+
+/** A few statements, whatever the size of the batch. */
+async function carryOut(
+  trx: Transaction,
+  changed: ChangedLoadBalancer,
+  provider: OfferedProvider,
+  poolId: string,
+  { create, update, remove }: BatchPlan,
+) {
+  const touched = await touchPool<Capacity | null>(
+    trx,
+    changed,
+    poolId,
+    create.length,
+    capacityOf(provider, changed.id),
+  )
+  const { last_server_number, monitored, listeners, beside } = touched
+  const more = create.length - remove.length
+  if (monitored && more > 0) refuseExcess(beside, more * listeners)
+  const firstNumber = last_server_number - create.length + 1
+  await storeMembers(
+    trx,
+    changed,
+    create.map((made, index) => ({ poolId, member: made, serverNumber: firstNumber + index, monitored })),
+    remove.length,
+  )
+  if (remove.length > 0) await markDeleted(trx, changed, member, remove)
+  if (update.length > 0) await updateMany(trx, changed, update)
+}
+
+/** What a batch leaves out goes back to its default, but for name, tags and subnet, which stay. */
+async function updateMany(
+  trx: Transaction,
+  { generation, applied_generation }: ChangedLoadBalancer,
+  updates: BatchPlan['update'],
+) {
+  const rows = updates.map(({ id, wanted: { values, given } }) => ({
+    id,
+    ...columnsOf(member, values),
+    name: given.has('name') ? values.name : null,
+    subnet_id: given.has('subnet_id') ? values.subnet_id : null,
+    tags: given.has('tags') ? values.tags : null,
+  }))
+  await trx.raw(
+    `UPDATE member o SET
+       name = coalesce(w.name, o.name), subnet_id = coalesce(w.subnet_id, o.subnet_id), tags = coalesce(w.tags, o.tags),
+       admin_state_up = w.admin_state_up, weight = w.weight, backup = w.backup,
+       monitor_address = w.monitor_address, monitor_port = w.monitor_port,
+       generation = ?, updated_at = now(),
+       change = CASE WHEN o.change = 'create' AND o.generation > ? THEN 'create' ELSE 'update' END
+      FROM jsonb_to_recordset(?::jsonb) AS w (id uuid, name text, subnet_id uuid, tags text[], admin_state_up boolean,
+           weight integer, backup boolean, monitor_address text, monitor_port integer)
+     WHERE o.id = w.id`,
+    [generation, applied_generation, JSON.stringify(rows)],
+  )
+}
+
+/** @throws RoutingFault 404, as the pool is part of the path */
+async function findPool(database: Service['database'], id: string): Promise<Found<{ protocol: string }>> {
+  const found = await lookUp<{ protocol: string }>(database, pool, id)
+  if (found === undefined) throw missingParent('Pool', id)
+  return found
+}
+
+/** @throws ApiError 404 also when the member is in another pool */
+async function findMember(database: Service['database'], params: Call['params']): Promise<Found<{ pool_id: string }>> {
+  const found: Found<{ pool_id: string }> = await findObject(database, member, params.id ?? '')
+  if (found.pool_id !== canonicalUuid(params.pool)) throw missing(member.label, params.id ?? '')
+  return found
+}

@@ -1,0 +1,130 @@
+import type { Transaction } from '../../database/transaction.js'
+import { conflict } from '../../http/errors.js'
+import { changeLoadBalancer, markDeleted, touchListenersOf, updateObject } from '../change/change.js'
+import { listener } from '../objects/listeners/resource.js'
+import { checkPoolProtocol } from '../objects/listeners/rules.js'
+import { loadBalancer } from '../objects/load-balancers/resource.js'
+import { pool } from '../objects/pools/resource.js'
+import { completePoolUpdate, type StoredPool } from '../objects/pools/rules.js'
+import { immutable, invalid, missing } from '../schema/faults.js'
+import { type Found, findObject, findReferenced, isBeingDeleted } from '../schema/find.js'
+import { readWrapped, readWrappedLists } from '../schema/input.js'
+import { parseArguments } from '../schema/list-query.js'
+import { listHandler, objectAnswer, showHandler } from '../schema/read-routes.js'
+import { columnsOf, updateSchema } from '../schema/resource.js'
+import { authorise } from '../schema/rights.js'
+import { enabledProvider, refuseUnsupported } from '../tree/capabilities.js'
+import { changedPoolReferences, type PoolReferences } from '../tree/certificate-references.js'
+import { comesUp, selectFitting } from '../tree/check-capacity.js'
+import { checkFit, newcomersIn } from '../tree/compatibility.js'
+import { poolCreateSchema } from '../tree/nested.js'
+import { planPool, refuseUnsupportedObjects } from '../tree/new-objects.js'
+import { checkCertificates, checkReferences } from '../tree/references.js'
+import { storePools } from '../tree/store.js'
+import type { Call, Routes, Service } from './routes.js'
+import { poolStatistics } from './statistics.js'
+
+const bodyOfUpdate = updateSchema(pool)
+
+export function poolRoutes(service: Service): Routes {
+  return {
+    'GET /lbaas/pools': listHandler(service, pool),
+    'POST /lbaas/pools': call => create(service, call),
+    'GET /lbaas/pools/:id': showHandler(service, pool),
+    'PUT /lbaas/pools/:id': call => update(service, call),
+    'DELETE /lbaas/pools/:id': call => remove(service, call),
+    'GET /lbaas/pools/:id/stats': call => poolStatistics(service, call),
+  }
+}
+
+async function create(service: Service, call: Call) {
+  const { caller, right, queryString, readBody, asked } = call
+  const { database, providers, config } = service
+  parseArguments(queryString)
+  const body = await readWrappedLists(await readBody(), 'pool', poolCreateSchema)
+  const { loadbalancer_id: loadBalancerId, listener_id: listenerId, ...values } = body
+  if (loadBalancerId === null && listenerId === null) {
+    throw invalid('Must provide at least one of: loadbalancer_id, listener_id')
+  }
+  const above =
+    loadBalancerId !== null
+      ? await findReferenced(database, loadBalancer, loadBalancerId, caller, right)
+      : await findReferenced(database, listener, listenerId ?? '', caller, right)
+  const planned = planPool(values, config)
+  const objects = { pools: [planned], listeners: [] }
+  // Before anything costly: what cannot be carried out need not be looked at.
+  refuseUnsupportedObjects(enabledProvider(providers, above.provider), objects)
+  await checkReferences(service, call, objects)
+  const object = await changeLoadBalancer(service, asked(planned.id), above.load_balancer_id, async (trx, changed) => {
+    const user =
+      listenerId === null ? null : await trx('listener').where({ id: listenerId, load_balancer_id: changed.id }).first()
+    if (user === undefined) throw missing('Listener', listenerId ?? '')
+    if (user?.change === 'delete') throw immutable('Listener', user.id)
+    if (user !== null) checkPoolProtocol(user.protocol, planned.values.protocol)
+    const provider = enabledProvider(providers, changed.provider)
+    await checkFit(trx, changed.id, provider, newcomersIn(objects))
+    await storePools(trx, changed, [planned])
+    if (user !== null && user.default_pool_id !== null) throw conflict('This listener already has a default pool')
+    if (user !== null) await updateObject(trx, changed, listener, user.id, { default_pool_id: planned.id })
+    return selectFitting(trx, provider, changed.id, pool, planned.id)
+  })
+  return objectAnswer(201, pool, object)
+}
+
+async function update(service: Service, call: Call) {
+  const { caller, right, params, queryString, readBody, asked } = call
+  const { database, providers, config } = service
+  parseArguments(queryString)
+  const given = readWrapped(await readBody(), 'pool', bodyOfUpdate)
+  const found: Found<StoredPool & PoolReferences> = await findObject(database, pool, params.id ?? '')
+  authorise(caller, right, found.project_id)
+  const wanted = changedPoolReferences(found, given)
+  if (wanted !== null) {
+    const values = completePoolUpdate(config, found, given)
+    refuseUnsupported(enabledProvider(providers, found.provider), pool, values)
+    await checkCertificates(service, call, wanted)
+  }
+  const object = await changeLoadBalancer(service, asked(), found.load_balancer_id, async (trx, changed) => {
+    const stored: Found<StoredPool> = await findObject(trx, pool, found.id)
+    const values = completePoolUpdate(config, stored, given)
+    refuseUnsupported(enabledProvider(providers, changed.provider), pool, values)
+    await updateObject(trx, changed, pool, found.id, columnsOf(pool, values))
+    await touchListenersOf(trx, changed, found.id)
+    return selectFitting(
+      trx,
+      enabledProvider(providers, changed.provider),
+      changed.id,
+      pool,
+      found.id,
+      comesUp(stored, given),
+    )
+  })
+  return objectAnswer(200, pool, object)
+}
+
+/** Listeners stop using the pool at once, so that they can be given another one; its members and monitor go with it. */
+async function remove(service: Service, { caller, right, params, queryString, asked }: Call) {
+  const { database } = service
+  parseArguments(queryString)
+  const found = await findObject(database, pool, params.id ?? '')
+  authorise(caller, right, found.project_id)
+  if (!isBeingDeleted(found)) {
+    await changeLoadBalancer(service, asked(), found.load_balancer_id, async (trx, changed) => {
+      await refuseReferred(trx, found.id)
+      await touchListenersOf(trx, changed, found.id, ', default_pool_id = NULL')
+      await markDeleted(trx, changed, pool, [found.id])
+    })
+  }
+  return { status: 204 }
+}
+
+/** @throws ApiError 409 when an L7 policy refers to the pool */
+async function refuseReferred(trx: Transaction, id: string): Promise<void> {
+  const { rows } = await trx.raw(
+    `SELECT y.id FROM l7_policy y JOIN listener l ON l.id = y.listener_id
+      WHERE y.redirect_pool_id = ? AND y.change <> 'delete' AND l.change <> 'delete' LIMIT 1`,
+    [id],
+  )
+  const [policy] = rows as { id: string }[]
+  if (policy !== undefined) throw conflict(`Pool ${id} is in use by L7 policy ${policy.id} and cannot be deleted.`)
+}

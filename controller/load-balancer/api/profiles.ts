@@ -1,0 +1,80 @@
+import { randomUUID } from 'node:crypto'
+import { inTransaction } from '../../database/transaction.js'
+import { badRequest } from '../../http/errors.js'
+import { missing } from '../schema/faults.js'
+import { invalidInput } from '../schema/input.js'
+import { parseArguments } from '../schema/list-query.js'
+import { readProfileData } from '../schema/profile-keys.js'
+import type { Resource } from '../schema/resource.js'
+import { checkProfileData, enabledProvider, type OfferedProvider, type ProfileKey } from '../tree/capabilities.js'
+import type { Answer, Call, Service } from './routes.js'
+import { answerWith, authoriseShared, inUse, requireKey, writeShared } from './shared-objects.js'
+
+type Values = { name: string; provider_name: string; data: string }
+
+/** What tells the profiles of flavors from those of availability zones. */
+export type ProfileKind = {
+  profile: Resource
+  /** The attribute and column that holds the data, as a text that holds a JSON object. */
+  attribute: 'flavor_data' | 'availability_zone_data'
+  /** What is made from such a profile, and its column that names the profile. */
+  user: Resource
+  reference: 'flavor_profile_id' | 'availability_zone_profile_id'
+  keysOf: (provider: OfferedProvider) => readonly ProfileKey[] | null
+  /** Read the bodies of a create and of an update. @throws ApiError 400 */
+  readCreate: (body: unknown) => Values
+  readUpdate: (body: unknown) => Partial<Values>
+}
+
+export async function createProfile({ database, providers }: Service, kind: ProfileKind, call: Call): Promise<Answer> {
+  parseArguments(call.queryString)
+  const values = kind.readCreate(await call.readBody())
+  authoriseShared(call)
+  checkData(providers, kind, values.provider_name, values.data)
+  const id = randomUUID()
+  return inTransaction(database, async trx => {
+    await trx(kind.profile.table).insert({ id, ...columnsOf(kind, values) })
+    return answerWith(201, trx, kind.profile, id)
+  })
+}
+
+/** What load balancers were made by stays as it is: only the name of a profile that is in use can change. */
+export async function updateProfile({ database, providers }: Service, kind: ProfileKind, call: Call): Promise<Answer> {
+  parseArguments(call.queryString)
+  const values = kind.readUpdate(await call.readBody())
+  authoriseShared(call)
+  const { profile, user, reference, attribute } = kind
+  const id = requireKey(profile, call.params.id ?? '')
+  return inTransaction(database, async trx => {
+    if (values.provider_name !== undefined || values.data !== undefined) {
+      // Whoever makes a flavor from it meanwhile waits.
+      const row = await trx(profile.table).where({ id }).forUpdate().first()
+      if (row === undefined) throw missing(profile.label, id)
+      checkData(providers, kind, values.provider_name ?? row.provider_name, values.data ?? row[attribute])
+      const users = await trx(user.table)
+        .where({ [reference]: id })
+        .first()
+      if (users !== undefined) throw inUse(profile, id)
+    }
+    await writeShared(trx, profile, id, columnsOf(kind, values))
+    return answerWith(200, trx, profile, id)
+  })
+}
+
+function columnsOf({ attribute }: ProfileKind, { data, ...columns }: Partial<Values>): Record<string, string> {
+  return { ...columns, ...(data === undefined ? {} : { [attribute]: data }) }
+}
+
+/** @throws ApiError 400 when the provider is not enabled or the text holds no JSON object, 501 for what the provider does not know */
+function checkData(
+  providers: readonly OfferedProvider[],
+  { attribute, user, keysOf }: ProfileKind,
+  name: string,
+  text: string,
+): void {
+  const provider = enabledProvider(providers, name)
+  const data = readProfileData(text)
+  if (data === null)
+    throw badRequest(invalidInput(attribute, text, 'Value should be a string that holds a JSON object'))
+  checkProfileData(provider, keysOf(provider), user, data)
+}

@@ -1,0 +1,101 @@
+import type { Knex } from 'knex'
+import type { Database } from '../../database/connection.js'
+import { inTransaction, isUniqueViolation, sqlState, type Transaction } from '../../database/transaction.js'
+import { conflict } from '../../http/errors.js'
+import { missing, missingReference } from '../schema/faults.js'
+import { parseArguments } from '../schema/list-query.js'
+import { objectAnswer } from '../schema/read-routes.js'
+import { canonicalKey, type Resource } from '../schema/resource.js'
+import { authorise } from '../schema/rights.js'
+import { condition, selectObject } from '../schema/select.js'
+import type { Answer, Call, Service } from './routes.js'
+
+/**
+ * Flavors, availability zones and the profiles of both: what administrators make for all projects. Each is a row of its own, which the
+ * database guards against going while others refer to it.
+ */
+type Columns = Readonly<Record<string, Knex.Value>>
+
+/** @throws ApiError 403; objects without a project go by the project of the caller */
+export const authoriseShared = ({ caller, right }: Pick<Call, 'caller' | 'right'>): void =>
+  authorise(caller, right, caller.project?.id ?? null)
+
+/**
+ * Makes a flavor or an availability zone.
+ * @throws ApiError 409 when the name is taken, 400 when there is no such profile
+ */
+export async function insertShared(
+  database: Database,
+  resource: Resource,
+  columns: Columns & { name: string },
+  profile: { label: string; id: string },
+): Promise<Answer> {
+  return inTransaction(database, async trx => {
+    const [row]: Readonly<Record<string, string>>[] = await trx(resource.table)
+      .insert(columns)
+      .returning(resource.key.column)
+    return answerWith(201, trx, resource, row?.[resource.key.column] ?? '')
+  }).catch(error => {
+    if (isForeignKeyViolation(error)) throw missingReference(profile.label, profile.id)
+    throw isUniqueViolation(error) ? nameTaken(resource, columns.name) : error
+  })
+}
+
+/** @param name as the path has it @throws ApiError 404, 409 when the new name is taken */
+export async function updateShared(
+  database: Database,
+  resource: Resource,
+  name: string,
+  columns: Columns,
+): Promise<Answer> {
+  const key = requireKey(resource, name)
+  return inTransaction(database, async trx => {
+    await writeShared(trx, resource, key, columns)
+    return answerWith(200, trx, resource, key)
+  }).catch(error => {
+    throw isUniqueViolation(error) ? nameTaken(resource, String(columns.name)) : error
+  })
+}
+
+export async function writeShared(trx: Transaction, resource: Resource, key: string, columns: Columns): Promise<void> {
+  if (Object.keys(columns).length > 0) {
+    await trx(resource.table)
+      .where({ [resource.key.column]: key })
+      .update(columns)
+  }
+}
+
+/** The handler of a DELETE. */
+export async function removeShared({ database }: Service, resource: Resource, call: Call): Promise<Answer> {
+  parseArguments(call.queryString)
+  authoriseShared(call)
+  const key = requireKey(resource, call.params[resource.key.column] ?? '')
+  const removed = await database(resource.table)
+    .where({ [resource.key.column]: key })
+    .delete()
+    .catch(error => {
+      throw isForeignKeyViolation(error) ? inUse(resource, key) : error
+    })
+  if (removed === 0) throw missing(resource.label, key)
+  return { status: 204 }
+}
+
+/** @throws ApiError 404 */
+export async function answerWith(status: number, trx: Knex, resource: Resource, key: string): Promise<Answer> {
+  const object = await selectObject(trx, resource, condition(`o.${resource.key.column} = ?`, key))
+  if (object === undefined) throw missing(resource.label, key)
+  return objectAnswer(status, resource, object)
+}
+
+/** @throws ApiError 404 */
+export function requireKey(resource: Resource, name: string): string {
+  const key = canonicalKey(resource, name)
+  if (key === null) throw missing(resource.label, name)
+  return key
+}
+
+export const inUse = ({ label }: Resource, key: string) => conflict(`${label} ${key} is in use and cannot be modified.`)
+
+const nameTaken = ({ label }: Resource, name: string) => conflict(`A ${label.toLowerCase()} of ${name} already exists.`)
+
+export const isForeignKeyViolation = (error: unknown): boolean => sqlState(error) === '23503'

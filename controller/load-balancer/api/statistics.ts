@@ -1,0 +1,76 @@
+import { amphora } from '../objects/amphorae/resource.js'
+import { listener } from '../objects/listeners/resource.js'
+import { loadBalancer } from '../objects/load-balancers/resource.js'
+import { pool } from '../objects/pools/resource.js'
+import { missing } from '../schema/faults.js'
+import { parseArguments } from '../schema/list-query.js'
+import { authorise } from '../schema/rights.js'
+import { canonicalUuid } from '../schema/values.js'
+import { type Answer, type Call, type Service, wrapped } from './routes.js'
+
+const COUNTERS = ['bytes_in', 'bytes_out', 'total_connections', 'request_errors'] as const
+
+/**
+ * Totals since the listeners or pools were made, whichever amphorae carried them; connections that are open now count only on amphorae
+ * that are in service.
+ */
+const TOTALS = `json_build_object(${[
+  ...COUNTERS.map(counter => `'${counter}', coalesce(sum(s.base_${counter} + s.${counter}), 0)::bigint`),
+  `'active_connections', coalesce(sum(s.active_connections) FILTER (WHERE a.status = 'ALLOCATED'), 0)::bigint`,
+].join(', ')})::text`
+
+const totalsOf = (statistics: string, condition: string): string =>
+  `(SELECT ${TOTALS} FROM ${statistics} s LEFT JOIN amphora a ON a.id = s.amphora_id WHERE ${condition})`
+
+const LOAD_BALANCER = `SELECT o.project_id,
+  ${totalsOf('listener_statistics', 's.listener_id IN (SELECT l.id FROM listener l WHERE l.load_balancer_id = o.id)')} AS json
+  FROM load_balancer o WHERE o.id = ?`
+
+const LISTENER = `SELECT o.project_id, ${totalsOf('listener_statistics', 's.listener_id = o.id')} AS json
+  FROM listener o WHERE o.id = ?`
+
+/** What went to a pool by way of all listeners that use it, or did. */
+const POOL = `SELECT o.project_id, ${totalsOf('pool_statistics', 's.pool_id = o.id')} AS json FROM pool o WHERE o.id = ?`
+
+/** One row per listener; none when nothing was counted yet. */
+const AMPHORA = `SELECT lb.project_id, json_agg(json_build_object(
+    'id', o.id, 'listener_id', l.id, 'loadbalancer_id', l.load_balancer_id, 'active_connections', s.active_connections,
+    ${COUNTERS.map(counter => `'${counter}', s.base_${counter} + s.${counter}`).join(', ')}) ORDER BY l.created_at, l.id)::text AS json
+  FROM amphora o
+  JOIN load_balancer lb ON lb.id = o.load_balancer_id
+  JOIN listener l ON l.load_balancer_id = lb.id
+  JOIN listener_statistics s ON s.listener_id = l.id AND s.amphora_id = o.id
+ WHERE o.id = ? GROUP BY lb.project_id`
+
+export const loadBalancerStatistics = (service: Service, call: Call): Promise<Answer> =>
+  answer(service, call, loadBalancer.label, LOAD_BALANCER, 'stats')
+
+export const listenerStatistics = (service: Service, call: Call): Promise<Answer> =>
+  answer(service, call, listener.label, LISTENER, 'stats')
+
+export const poolStatistics = (service: Service, call: Call): Promise<Answer> =>
+  answer(service, call, pool.label, POOL, 'stats')
+
+/** A list with an entry per listener. Who may not see amphorae does not learn either which of them have counted anything. */
+export async function amphoraStatistics(service: Service, call: Call): Promise<Answer> {
+  authorise(call.caller, call.right, null)
+  return answer(service, call, amphora.label, AMPHORA, 'amphora_stats')
+}
+
+/** @throws ApiError 403, and 404 when `select` gives no row */
+async function answer(
+  { database }: Service,
+  { caller, right, params, queryString }: Call,
+  label: string,
+  select: string,
+  key: string,
+): Promise<Answer> {
+  parseArguments(queryString)
+  const id = params.id ?? ''
+  const uuid = canonicalUuid(id)
+  const { rows } = uuid === null ? { rows: [] } : await database.raw(select, [uuid])
+  const [row] = rows as { project_id: string; json: string }[]
+  if (row === undefined) throw missing(label, id)
+  authorise(caller, right, row.project_id)
+  return { status: 200, json: wrapped(key, row.json) }
+}

@@ -1,0 +1,125 @@
+import { badRequest } from '../../../http/errors.js'
+import type { Created, Updated } from '../../schema/attributes.js'
+import { disabledOption, invalid } from '../../schema/faults.js'
+import type { Settings } from '../../schema/settings.js'
+import type { listener } from './resource.js'
+import {
+  checkListenerTls,
+  type ListenerTlsSettings,
+  listenerTlsDefaults,
+  requireCertificate,
+  type TlsValues,
+} from './tls-rules.js'
+
+type ListenerProtocol = Created<typeof listener.attributes>['protocol']
+
+/** Layer-4 protocol that a listener's port belongs to. */
+export function transportOf(protocol: ListenerProtocol): 'tcp' | 'udp' | 'sctp' {
+  return protocol === 'UDP' ? 'udp' : protocol === 'SCTP' ? 'sctp' : 'tcp'
+}
+
+/** Listener protocol -> pool protocols that it may use. */
+const POOL_PROTOCOLS_OF: Readonly<Record<ListenerProtocol, readonly string[]>> = {
+  TCP: ['TCP', 'HTTP', 'HTTPS', 'PROXY', 'PROXYV2'],
+  HTTP: ['HTTP', 'PROXY', 'PROXYV2'],
+  HTTPS: ['HTTPS', 'TCP', 'PROXY', 'PROXYV2'],
+  TERMINATED_HTTPS: ['HTTP', 'PROXY', 'PROXYV2'],
+  UDP: ['UDP'],
+  SCTP: ['SCTP'],
+  PROMETHEUS: [],
+}
+
+/** @throws ApiError 400 when a listener cannot use a pool of this protocol */
+export function checkPoolProtocol(listenerProtocol: string, poolProtocol: string): void {
+  const allowed: Readonly<Record<string, readonly string[]>> = POOL_PROTOCOLS_OF
+  if (listenerProtocol === 'PROMETHEUS') throw badRequest('Listeners of type PROMETHEUS cannot have child objects.')
+  if (allowed[listenerProtocol]?.includes(poolProtocol) === true) return
+  throw invalid(`The pool protocol '${poolProtocol}' is invalid while the listener protocol is '${listenerProtocol}'.`)
+}
+
+const FORWARDING_HEADERS: readonly string[] = [
+  'X-Forwarded-For',
+  'X-Forwarded-Port',
+  'X-Forwarded-Proto',
+  'X-Forwarded-IP',
+  'X-Client-IP',
+  'X-Real-IP',
+]
+const TLS_HEADERS: readonly string[] = [
+  'X-SSL-Client-Verify',
+  'X-SSL-Client-Has-Cert',
+  'X-SSL-Client-DN',
+  'X-SSL-Client-CN',
+  'X-SSL-Issuer',
+  'X-SSL-Client-SHA1',
+  'X-SSL-Client-Not-Before',
+  'X-SSL-Client-Not-After',
+]
+
+/**
+ * Headers that a listener's protocol allows to be inserted.
+ * @throws ApiError 400 that names the protocol or the headers
+ */
+function checkHeaders(protocol: string, insertHeaders: Readonly<Record<string, string>>): void {
+  const headers = Object.keys(insertHeaders)
+  if (headers.length > 0 && protocol !== 'HTTP' && protocol !== 'TERMINATED_HTTPS') {
+    throw invalid(`Header insertion is not supported for ${protocol} listeners.`)
+  }
+  const known = protocol === 'TERMINATED_HTTPS' ? [...FORWARDING_HEADERS, ...TLS_HEADERS] : FORWARDING_HEADERS
+  const unknown = headers.filter(header => !known.includes(header))
+  if (unknown.length > 0) {
+    throw invalid(`These headers cannot be inserted by a ${protocol} listener: ${unknown.slice(0, 10).join(', ')}`)
+  }
+}
+
+export type ListenerSettings = ListenerTlsSettings &
+  Pick<Settings, 'allow_tls_terminated_listeners' | 'allow_prometheus_listeners'>
+
+type NewListenerValues = Omit<Created<typeof listener.attributes>, 'loadbalancer_id' | 'default_pool_id'>
+
+/**
+ * A create body checked, with the defaults that depend on the protocol.
+ * @throws ApiError 400
+ */
+export function completeListener<T extends NewListenerValues>(settings: ListenerSettings, values: T): T {
+  const { protocol } = values
+  const disabled =
+    (protocol === 'TERMINATED_HTTPS' && !settings.allow_tls_terminated_listeners) ||
+    (protocol === 'PROMETHEUS' && !settings.allow_prometheus_listeners)
+  if (disabled) throw disabledOption('protocol', protocol)
+  checkHeaders(protocol, values.insert_headers)
+  requireCertificate(values)
+  checkListenerTls(settings, values, values)
+  const defaults = listenerTlsDefaults(settings, protocol)
+  return {
+    ...values,
+    allowed_cidrs: withoutEmpty(values.allowed_cidrs),
+    tls_ciphers: values.tls_ciphers ?? defaults.tls_ciphers,
+    tls_versions: values.tls_versions ?? defaults.tls_versions,
+    alpn_protocols: values.alpn_protocols ?? defaults.alpn_protocols,
+  }
+}
+
+type Given = Updated<typeof listener.attributes>
+/** The stored values that an update is checked against. */
+export type StoredListener = TlsValues
+
+/**
+ * An update body checked against what is stored, with nulls turned into the defaults that depend on the protocol.
+ * @throws ApiError 400
+ */
+export function completeListenerUpdate(settings: ListenerSettings, stored: StoredListener, values: Given): Given {
+  const { protocol } = stored
+  checkHeaders(protocol, values.insert_headers ?? {})
+  const complete = { ...values }
+  if (values.allowed_cidrs !== undefined) complete.allowed_cidrs = withoutEmpty(values.allowed_cidrs)
+  checkListenerTls(settings, { ...stored, ...values }, values)
+  const defaults = listenerTlsDefaults(settings, protocol)
+  if (values.tls_ciphers === null) complete.tls_ciphers = defaults.tls_ciphers
+  if (values.tls_versions === null) complete.tls_versions = defaults.tls_versions
+  if (values.alpn_protocols === null) complete.alpn_protocols = defaults.alpn_protocols
+  return complete
+}
+
+/** No source at all is written as every source. */
+const withoutEmpty = (cidrs: string[] | null): string[] | null => (cidrs === null || cidrs.length === 0 ? null : cidrs)

@@ -1,0 +1,47 @@
+import type { Caller } from '../../../identity/caller.js'
+import type { NetworkDriver, Port } from '../../../network/driver.js'
+import { invalid } from '../../schema/faults.js'
+import { findSubnet, isIn, sameAddress } from './vip-addresses.js'
+
+/** A further address of the VIP's port; null leaves the choice to the network. */
+export type AdditionalPlan = { subnetId: string; address: string | null }
+
+/**
+ * Looks up the subnets of further addresses, with the caller's own rights: each another one, all on the network of the VIP.
+ * @param main where the VIP itself is; `port` when it is the user's, which must have these addresses already
+ * @throws ApiError 400 for what does not exist or does not fit together
+ */
+export async function planAdditionalVips(
+  network: NetworkDriver,
+  caller: Caller,
+  wanted: readonly { subnet_id: string; ip_address: string | null }[],
+  main: { subnetId: string; networkId: string; port: Port | null },
+): Promise<AdditionalPlan[]> {
+  const plans: AdditionalPlan[] = []
+  const taken = new Set([main.subnetId])
+  for (const { subnet_id: subnetId, ip_address: address } of wanted) {
+    const subnet = await findSubnet(network, caller, subnetId)
+    if (taken.has(subnetId)) {
+      throw invalid(`Duplicate VIP subnet specified: ${subnetId}. Only one IP can be bound per subnet.`)
+    }
+    taken.add(subnetId)
+    if (subnet.networkId !== main.networkId) throw invalid('All VIP subnets must belong to the same network.')
+    if (address !== null && !isIn(subnet, address)) {
+      throw invalid(`Additional VIP address ${address} is not on subnet ${subnetId}.`)
+    }
+    plans.push({ subnetId, address: main.port === null ? address : addressOf(main.port, subnetId, address) })
+  }
+  return plans
+}
+
+function addressOf({ id, fixedIps }: Port, subnetId: string, wanted: string | null): string {
+  const fixedIp = fixedIps.find(
+    candidate => candidate.subnetId === subnetId && (wanted === null || sameAddress(candidate.address, wanted)),
+  )
+  if (fixedIp === undefined) {
+    throw invalid(
+      `VIP port ${id} does not have ${wanted === null ? 'an address' : `the address ${wanted}`} on subnet ${subnetId}.`,
+    )
+  }
+  return wanted ?? fixedIp.address
+}

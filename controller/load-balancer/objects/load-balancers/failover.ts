@@ -1,0 +1,20 @@
+import type { Answer, Call, Service } from '../../api/routes.js'
+import { changeLoadBalancer } from '../../change/change.js'
+import { findObject } from '../../schema/find.js'
+import { parseArguments } from '../../schema/list-query.js'
+import { authorise } from '../../schema/rights.js'
+import { replaceAll } from '../amphorae/replace.js'
+import { loadBalancer } from './resource.js'
+
+/**
+ * Has every amphora of a load balancer replaced by a new one. A change like any other: it is accepted while another is under way, and in
+ * ERROR; the load balancer is PENDING_UPDATE until the last of the old amphorae is gone.
+ * @throws ApiError 403, 404, 409 when it is being deleted
+ */
+export async function failOver(service: Service, { caller, right, params, queryString, asked }: Call): Promise<Answer> {
+  parseArguments(queryString)
+  const found = await findObject(service.database, loadBalancer, params.id ?? '')
+  authorise(caller, right, found.project_id)
+  await changeLoadBalancer(service, asked(), found.id, replaceAll)
+  return { status: 202 }
+}

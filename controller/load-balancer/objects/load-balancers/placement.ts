@@ -1,0 +1,148 @@
+import type { Database } from '../../../database/connection.js'
+import { badRequest } from '../../../http/errors.js'
+import type { Service } from '../../api/routes.js'
+import { invalid, missingReference } from '../../schema/faults.js'
+import { isTexts, readProfileData } from '../../schema/profile-keys.js'
+import {
+  checkProfileData,
+  enabledProvider,
+  isSameProvider,
+  type OfferedProvider,
+  refuseUnsupported,
+} from '../../tree/capabilities.js'
+import { availabilityZone } from '../availability-zones/resource.js'
+import { flavor } from '../flavors/resource.js'
+
+/** What a create body says of what carries the load balancer, and where. */
+export type PlacementRequest = {
+  provider: string | null
+  flavor_id: string | null
+  /** The flavor by its name. */
+  flavor: string | null
+  availability_zone: string | null
+}
+
+export type Placement = {
+  provider: OfferedProvider
+  columns: {
+    provider: string
+    flavor_id: string | null
+    availability_zone: string | null
+    topology: 'SINGLE' | 'ACTIVE_STANDBY'
+    vip_vnic_type: 'normal' | 'direct'
+  }
+  flavorData: Data
+  zoneData: Data
+}
+
+type Data = Readonly<Record<string, unknown>>
+
+/**
+ * Finds the provider, flavor and availability zone of a new load balancer. The flavor picks the provider unless the request names one.
+ * @throws ApiError 400 for what is unknown, disabled, or does not go together
+ */
+export async function placeLoadBalancer(
+  { database, providers, config }: Service,
+  request: PlacementRequest,
+): Promise<Placement> {
+  const chosen = await findFlavor(database, request)
+  const zone = await findZone(database, request.availability_zone)
+  const provider =
+    pickProvider(providers, request.provider, chosen) ?? enabledProvider(providers, config.default_provider)
+  const flavorData = dataOf(chosen)
+  const topology = flavorData.loadbalancer_topology
+  return {
+    provider,
+    columns: {
+      provider: provider.name,
+      flavor_id: chosen?.id ?? null,
+      availability_zone: zone?.name ?? null,
+      topology: topology === 'SINGLE' || topology === 'ACTIVE_STANDBY' ? topology : config.topology,
+      vip_vnic_type: flavorData.sriov_vip === true ? 'direct' : 'normal',
+    },
+    flavorData,
+    zoneData: dataOf(zone),
+  }
+}
+
+/** @throws ApiError 400 when the availability zone has no VIPs on the network, or an SR-IOV VIP is to have security groups */
+export function checkPlacedVip(
+  { columns, zoneData }: Placement,
+  networkId: string,
+  { vip_sg_ids }: { vip_sg_ids: readonly string[] },
+): void {
+  const networks = zoneData.valid_vip_networks
+  if (isTexts(networks) && !networks.includes(networkId)) {
+    throw invalid(`Availability zone ${columns.availability_zone} has no VIPs on network ${networkId}.`)
+  }
+  if (columns.vip_vnic_type === 'direct' && vip_sg_ids.length > 0) {
+    throw invalid('A VIP on an SR-IOV virtual function cannot have security groups.')
+  }
+}
+
+/** @throws ApiError 501 when the provider cannot carry out what the flavor or the availability zone ask for */
+export function refuseUnsupportedPlacement({ provider, flavorData, zoneData, columns }: Placement): void {
+  if (columns.flavor_id !== null) checkProfileData(provider, provider.flavorKeys, flavor, flavorData)
+  refuseUnsupported(provider, flavor, flavorData)
+  if (columns.availability_zone !== null) {
+    checkProfileData(provider, provider.availabilityZoneKeys, availabilityZone, zoneData)
+  }
+  refuseUnsupported(provider, availabilityZone, zoneData)
+}
+
+type Found = { name: string; enabled: boolean; data: string }
+type FoundFlavor = Found & { id: string; provider_name: string }
+
+async function findFlavor(
+  database: Database,
+  { flavor_id: id, flavor: name }: PlacementRequest,
+): Promise<FoundFlavor | null> {
+  if (id !== null && name !== null) throw invalid('flavor and flavor_id each name a flavor: give one of them.')
+  if (id === null && name === null) return null
+  const found = await database('flavor')
+    .join('flavor_profile', 'flavor_profile.id', 'flavor.flavor_profile_id')
+    .where(id === null ? { 'flavor.name': name } : { 'flavor.id': id })
+    .first<FoundFlavor | undefined>(
+      'flavor.id',
+      'flavor.name',
+      'flavor.enabled',
+      'flavor_profile.provider_name',
+      'flavor_profile.flavor_data as data',
+    )
+  return usable(found, flavor.label, 'flavor', id ?? name ?? '')
+}
+
+async function findZone(database: Database, name: string | null): Promise<Found | null> {
+  if (name === null) return null
+  const found = await database('availability_zone')
+    .join('availability_zone_profile', 'availability_zone_profile.id', 'availability_zone.availability_zone_profile_id')
+    .where({ 'availability_zone.name': name })
+    .first<Found | undefined>(
+      'availability_zone.name',
+      'availability_zone.enabled',
+      'availability_zone_profile.availability_zone_data as data',
+    )
+  return usable(found, availabilityZone.label, 'availability_zone', name)
+}
+
+function usable<T extends Found>(found: T | undefined, label: string, option: string, given: string): T {
+  if (found === undefined) throw missingReference(label, given)
+  if (!found.enabled) throw badRequest(`The selected ${option} is not allowed in this deployment: ${given}`)
+  return found
+}
+
+function pickProvider(
+  providers: readonly OfferedProvider[],
+  named: string | null,
+  chosen: FoundFlavor | null,
+): OfferedProvider | null {
+  const asked = named === null ? null : enabledProvider(providers, named)
+  if (chosen === null) return asked
+  const own = enabledProvider(providers, chosen.provider_name)
+  if (asked !== null && !isSameProvider(asked, own)) {
+    throw badRequest(`Flavor '${chosen.name}' is not compatible with provider '${asked.name}'`)
+  }
+  return asked ?? own
+}
+
+const dataOf = (found: Found | null): Data => (found === null ? {} : (readProfileData(found.data) ?? {}))

@@ -1,0 +1,43 @@
+import type { Knex } from 'knex'
+import type { Caller } from '../../../identity/caller.js'
+import type { NetworkDriver } from '../../../network/driver.js'
+import { invalid, missingReference } from '../../schema/faults.js'
+
+/**
+ * Looks up the security groups and the QoS policy that a VIP is to have, with the caller's own rights.
+ * @throws ApiError 400 for what does not exist, or when there is no such thing in this deployment
+ */
+export async function checkVipOptions(
+  network: NetworkDriver,
+  caller: Caller,
+  { vip_sg_ids = [], vip_qos_policy_id = null }: { vip_sg_ids?: readonly string[]; vip_qos_policy_id?: string | null },
+): Promise<void> {
+  for (const id of vip_sg_ids) {
+    const found = network.findSecurityGroup === null ? null : await network.findSecurityGroup(caller, id)
+    if (found === null) throw missingReference('Security Group', id)
+  }
+  if (vip_qos_policy_id === null) return
+  if (network.findQosPolicy === null) throw invalid('VIP QoS policy is not allowed in this deployment.')
+  if ((await network.findQosPolicy(caller, vip_qos_policy_id)) === null) {
+    throw missingReference('qos_policy', vip_qos_policy_id)
+  }
+}
+
+/**
+ * Security groups go neither with an SR-IOV VIP nor with listeners that have allowed_cidrs of their own.
+ * @param trx holds the load balancer's row
+ * @throws ApiError 400
+ */
+export async function checkSecurityGroups(trx: Knex, id: string, groups: readonly string[] = []): Promise<void> {
+  if (groups.length === 0) return
+  const row = await trx('load_balancer').where({ id }).first('vip_vnic_type')
+  if (row?.vip_vnic_type === 'direct') throw invalid('vip_sg_ids cannot be used with an SR-IOV VIP.')
+  const restricted = await trx('listener')
+    .where({ load_balancer_id: id })
+    .whereNot({ change: 'delete' })
+    .whereNotNull('allowed_cidrs')
+    .first('id')
+  if (restricted !== undefined) {
+    throw invalid(`vip_sg_ids cannot be used on a load balancer whose listeners have allowed_cidrs: ${restricted.id}`)
+  }
+}

@@ -1,0 +1,45 @@
+import { randomUUID } from 'node:crypto'
+import { badRequest, conflict } from '../../../http/errors.js'
+import type { NewMember } from '../../tree/new-objects.js'
+import { duplicateMember, type MemberValues } from './rules.js'
+
+export type ExistingMember = { id: string; address: string; protocol_port: number }
+
+/** A member as a batch wants it; `given` names the attributes that it really carried. */
+export type WantedMember = { values: MemberValues; given: ReadonlySet<string> }
+
+export type BatchPlan = {
+  create: NewMember[]
+  update: { id: string; wanted: WantedMember }[]
+  remove: string[]
+}
+
+/**
+ * Compares the members of a pool with those that a batch wants; address and port identify a member. Pure.
+ * @param additiveOnly members that the batch does not name stay
+ * @throws ApiError 400 when an existing member is named twice, 409 when a new one is
+ */
+export function planBatch(
+  existing: readonly ExistingMember[],
+  wanted: readonly WantedMember[],
+  additiveOnly: boolean,
+): BatchPlan {
+  const keyOf = ({ address, protocol_port }: Pick<MemberValues, 'address' | 'protocol_port'>) =>
+    `${address} ${protocol_port}`
+  const byKey = new Map(existing.map(member => [keyOf(member), member.id]))
+  const seen = new Set<string>()
+  const plan: BatchPlan = { create: [], update: [], remove: [] }
+  for (const one of wanted) {
+    const key = keyOf(one.values)
+    const id = byKey.get(key)
+    if (seen.has(key)) {
+      if (id === undefined) throw conflict(duplicateMember(one.values))
+      throw badRequest(`Validation failure: Member ${one.values.address}:${one.values.protocol_port} is given twice.`)
+    }
+    seen.add(key)
+    if (id === undefined) plan.create.push({ id: randomUUID(), values: one.values })
+    else plan.update.push({ id, wanted: one })
+  }
+  if (!additiveOnly) plan.remove = existing.filter(member => !seen.has(keyOf(member))).map(({ id }) => id)
+  return plan
+}

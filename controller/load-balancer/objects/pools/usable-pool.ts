@@ -1,0 +1,17 @@
+import type { Transaction } from '../../../database/transaction.js'
+import { immutable, missing } from '../../schema/faults.js'
+
+/**
+ * A pool that a listener or policy of this load balancer may refer to; any other is as if it did not exist.
+ * @throws ApiError 404, or 409 when it is being deleted
+ */
+export async function usablePool(
+  trx: Transaction,
+  loadBalancerId: string,
+  id: string,
+): Promise<{ id: string; protocol: string }> {
+  const pool = await trx('pool').where({ id, load_balancer_id: loadBalancerId }).first('id', 'protocol', 'change')
+  if (pool === undefined) throw missing('Pool', id)
+  if (pool.change === 'delete') throw immutable('Pool', id)
+  return pool
+}

@@ -1,0 +1,74 @@
+import type { Knex } from 'knex'
+import { forbidden } from '../../http/errors.js'
+import type { Caller } from '../../identity/caller.js'
+import { missing } from './faults.js'
+import type { Resource } from './resource.js'
+import { authorise, isAllowed, type Right } from './rights.js'
+import { childStatus, loadBalancerStatus } from './status.js'
+import { canonicalUuid } from './values.js'
+
+/** A row as a write first sees it, before it holds the load balancer. */
+export type Found<Columns = unknown> = Columns & {
+  id: string
+  project_id: string
+  load_balancer_id: string
+  provider: string
+  change: string
+  provisioning_status: string
+}
+
+/**
+ * Looks up the object that a request names, whoever owns it.
+ * @param id as the client wrote it
+ */
+export async function lookUp<Columns = unknown>(
+  database: Knex,
+  resource: Resource,
+  id: string,
+): Promise<Found<Columns> | undefined> {
+  const uuid = canonicalUuid(id)
+  if (uuid === null) return undefined
+  const columns =
+    resource.table === 'load_balancer'
+      ? `o.*, o.id AS load_balancer_id, ${loadBalancerStatus('o')} AS provisioning_status`
+      : `o.*, lb.provider, ${childStatus('o')} AS provisioning_status`
+  const { rows } = await database.raw(`SELECT ${columns} FROM ${resource.source} WHERE o.id = ?`, [uuid])
+  return (rows as Found<Columns>[])[0]
+}
+
+/** The same, for an object that must be there. @throws ApiError 404 */
+export async function findObject<Columns = unknown>(
+  database: Knex,
+  resource: Resource,
+  id: string,
+): Promise<Found<Columns>> {
+  const found = await lookUp<Columns>(database, resource, id)
+  if (found === undefined) throw missing(resource.label, id)
+  return found
+}
+
+/**
+ * The object that a body names as the parent of a new one. Another project's is as if it did not exist.
+ * @throws ApiError 404, or 403 when the caller may see the object but not do this
+ */
+export async function findReferenced<Columns = unknown>(
+  database: Knex,
+  resource: Resource,
+  id: string,
+  caller: Caller,
+  right: Right,
+): Promise<Found<Columns>> {
+  const found = await lookUp<Columns>(database, resource, id)
+  const ofOwnProject = found !== undefined && found.project_id === caller.project?.id
+  if (found !== undefined && (ofOwnProject || isAllowed(caller, 'read', found.project_id))) {
+    authorise(caller, right, found.project_id)
+    return found
+  }
+  // A token without a project learns nothing, not even that there is no such object.
+  if (caller.project === null && !isAllowed(caller, right, null)) throw forbidden()
+  throw missing(resource.label, id)
+}
+
+/** True for an object that is on its way out and needs no further push: deleting it again is answered at once. */
+export const isBeingDeleted = ({ change, provisioning_status }: Found): boolean =>
+  change === 'delete' && provisioning_status !== 'ERROR'

@@ -1,0 +1,219 @@
+import { badRequest } from '../../http/errors.js'
+import { requireFewSortKeys } from '../../http/sort-keys.js'
+import { invalidInput } from './input.js'
+import { canonicalKey, type Filter, type Resource, sqlOf } from './resource.js'
+import { type Condition, condition } from './select.js'
+import type { Settings } from './settings.js'
+import { boolean, canonicalUuid, integer } from './values.js'
+
+export type SortKey = { sql: string; descending: boolean }
+
+/** What the query string of a list asks for. */
+export type ListQuery = {
+  filters: Condition[]
+  /** The project named by a project_id filter. */
+  projectId: string | null
+  fields: ReadonlySet<string> | null
+  /** Empty: the default order. */
+  sort: SortKey[]
+  /** Null: everything. */
+  limit: number | null
+  marker: string | null
+  reverse: boolean
+  /** The arguments that page links repeat. */
+  carried: [name: string, value: string][]
+}
+
+const TAG_FILTERS: Readonly<Record<string, string>> = {
+  tags: 'o.tags @> ?::text[]',
+  'tags-any': 'o.tags && ?::text[]',
+  'not-tags': 'NOT o.tags @> ?::text[]',
+  'not-tags-any': 'NOT o.tags && ?::text[]',
+}
+
+export type ListSettings = Pick<
+  Settings,
+  'allow_pagination' | 'allow_sorting' | 'allow_filtering' | 'allow_field_selection' | 'pagination_max_limit'
+>
+
+/**
+ * Reads the arguments of a list; what the operator has switched off is checked all the same, and has no effect. Pure.
+ * @throws ApiError 400 for an argument that is unknown, repeated or malformed
+ */
+export function parseListQuery(resource: Resource, queryString: string, settings: ListSettings): ListQuery {
+  const query = readListQuery(resource, queryString, settings.pagination_max_limit)
+  if (!settings.allow_filtering) query.filters = []
+  if (!settings.allow_sorting) query.sort = []
+  if (!settings.allow_field_selection) query.fields = null
+  if (!settings.allow_pagination) Object.assign(query, { limit: null, marker: null, reverse: false })
+  return query
+}
+
+function readListQuery(resource: Resource, queryString: string, largestPage: number): ListQuery {
+  const query: ListQuery = {
+    filters: [],
+    projectId: null,
+    fields: null,
+    sort: [],
+    limit: largestPage,
+    marker: null,
+    reverse: false,
+    carried: [],
+  }
+  const args = argumentsOf(queryString)
+  for (const [name, values] of args) {
+    const value = values[0] ?? ''
+    if (name === 'fields') query.fields = namesIn(values)
+    else if (Object.hasOwn(TAG_FILTERS, name) && resource.tagged) {
+      query.filters.push(condition(TAG_FILTERS[name]!, [...namesIn(values)]))
+    } else if (name === 'sort' || name === 'sort_key' || name === 'sort_dir') continue
+    else if (values.length > 1) throw ambiguousArguments()
+    else if (name === 'limit') query.limit = limitOf(value, largestPage)
+    else if (name === 'marker') query.marker = markerOf(resource, value)
+    else if (name === 'page_reverse') query.reverse = booleanOf(name, value)
+    else {
+      const filter = filterOf(resource, name)
+      if (filter === null) throw ambiguousArguments()
+      query.filters.push(filterCondition(name, filter, value))
+      if (name === 'project_id') query.projectId = value
+    }
+  }
+  query.sort = sortOf(resource, args)
+  query.carried = [...args]
+    .filter(([name]) => !['limit', 'marker', 'page_reverse'].includes(name))
+    .flatMap(([name, values]) => values.map((value): [string, string] => [name, value]))
+  return query
+}
+
+/**
+ * The `fields` of a show, which takes no other argument.
+ * @param parent what the path says already; openstacksdk repeats it when it looks for a member or rule
+ */
+export function parseShowQuery(
+  queryString: string,
+  settings: Pick<Settings, 'allow_field_selection'>,
+  parent?: { argument: string; id: string },
+): ReadonlySet<string> | null {
+  let fields: ReadonlySet<string> | null = null
+  for (const [name, values] of argumentsOf(queryString)) {
+    if (name === parent?.argument && values.every(value => value === parent.id)) continue
+    if (name !== 'fields') throw unknownArgument(name)
+    fields = namesIn(values)
+  }
+  return settings.allow_field_selection ? fields : null
+}
+
+/** For routes that take no arguments, or only the named ones, once each. */
+export function parseArguments(queryString: string, known: readonly string[] = []): ReadonlyMap<string, string> {
+  const result = new Map<string, string>()
+  for (const [name, values] of argumentsOf(queryString)) {
+    if (!known.includes(name)) throw unknownArgument(name)
+    if (values.length > 1) throw ambiguousArguments()
+    result.set(name, values[0] ?? '')
+  }
+  return result
+}
+
+export function booleanOf(name: string, value: string): boolean {
+  const reading = boolean.read(value)
+  if (!reading.ok) throw badRequest(invalidInput(name, value, reading.reason))
+  return reading.value
+}
+
+const unknownArgument = (name: string) => badRequest(`Unknown argument: "${name.slice(0, 200)}"`)
+const ambiguousArguments = () => badRequest('One or more arguments are either duplicate or invalid')
+const invalidPaging = (what: string, value: string) =>
+  badRequest(`Supplied ${what} '${value.slice(0, 200)}' is not valid.`)
+
+function argumentsOf(queryString: string): ReadonlyMap<string, string[]> {
+  const args = new Map<string, string[]>()
+  for (const [name, value] of new URLSearchParams(queryString)) {
+    if (name.includes('\0') || value.includes('\0')) throw badRequest('An argument holds a NUL character.')
+    const values = args.get(name)
+    if (values === undefined) args.set(name, [value])
+    else values.push(value)
+  }
+  return args
+}
+
+const namesIn = (values: readonly string[]): ReadonlySet<string> =>
+  new Set(values.flatMap(value => value.split(',')).filter(name => name !== ''))
+
+function filterOf(resource: Resource, name: string): Filter | null {
+  if (Object.hasOwn(resource.filters, name)) return resource.filters[name]!
+  if (!Object.hasOwn(resource.attributes, name)) return null
+  const attribute = resource.attributes[name]!
+  const sql = sqlOf(name, attribute)
+  return sql === null || !attribute.filterable || attribute.kind === 'json' ? null : { kind: attribute.kind, sql }
+}
+
+function filterCondition(name: string, { kind, sql, narrow }: Filter, value: string): Condition {
+  switch (kind) {
+    case 'uuid': {
+      // Clients look a word up as an id that is none: nothing is found, and that is no error.
+      const id = canonicalUuid(value)
+      if (id === null) return condition('false')
+      return narrow === undefined ? condition(`${sql} = ?`, id) : condition(`${narrow} AND ${sql} = ?`, id, id)
+    }
+    case 'integer': {
+      const reading = integer(Number.MIN_SAFE_INTEGER, Number.MAX_SAFE_INTEGER).read(value)
+      if (!reading.ok) throw badRequest(invalidInput(name, value, reading.reason))
+      return condition(`${sql} = ?::bigint`, reading.value)
+    }
+    case 'number': {
+      if (!/^\d{1,9}(\.\d{1,9})?$/.test(value)) throw badRequest(invalidInput(name, value, 'Value should be a number'))
+      return condition(`${sql} = ?::numeric`, value)
+    }
+    case 'boolean':
+      return condition(`${sql} = ?`, booleanOf(name, value))
+    case 'time': {
+      if (
+        !/^(?!0000)\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}:\d{2}$/.test(value) ||
+        Number.isNaN(Date.parse(value.replace(' ', 'T')))
+      ) {
+        throw badRequest(invalidInput(name, value, 'Value should be a time such as 2026-01-31T12:00:00'))
+      }
+      return condition(
+        `${sql} = ?::text::timestamp`,
+        new Date(`${value.replace(' ', 'T')}Z`).toISOString().slice(0, 19),
+      )
+    }
+    case 'text':
+      return condition(`${sql} = ?`, value)
+    case 'json':
+      return condition('false')
+  }
+}
+
+function sortOf(resource: Resource, args: ReadonlyMap<string, string[]>): SortKey[] {
+  const words = (name: string) => (args.get(name) ?? []).flatMap(value => value.split(','))
+  const pairs = args.has('sort')
+    ? words('sort').map(word => word.split(':', 2))
+    : words('sort_key').map((key, index) => [key, words('sort_dir')[index]])
+  requireFewSortKeys(pairs)
+  const seen = new Set<string>()
+  return pairs
+    .filter(([key = '']) => key !== '' && !seen.has(key) && seen.add(key))
+    .map(([key = '', direction = 'asc']) => {
+      const attribute = Object.hasOwn(resource.attributes, key) ? resource.attributes[key] : undefined
+      const sql = attribute === undefined ? null : sqlOf(key, attribute)
+      if (attribute === undefined || sql === null || attribute.kind === 'json') throw invalidPaging('sort key', key)
+      if (direction !== 'asc' && direction !== 'desc') throw invalidPaging('sort direction', direction)
+      return { sql: key === 'created_at' ? 'o.created_at' : sql, descending: direction === 'desc' }
+    })
+}
+
+function limitOf(value: string, largestPage: number): number | null {
+  if (value.toLowerCase() === 'infinite') return null
+  if (!/^[+-]?\d{1,15}$/.test(value)) throw invalidPaging('pagination limit', value)
+  const limit = Number(value)
+  return limit <= 0 ? null : Math.min(limit, largestPage)
+}
+
+function markerOf(resource: Resource, value: string): string {
+  const marker = canonicalKey(resource, value)
+  if (marker === null) throw unknownMarker(value)
+  return marker
+}
+
+export const unknownMarker = (marker: string) => invalidPaging('pagination marker', marker)

@@ -1,0 +1,74 @@
+import type { WantedReferences } from '../../certificates/certificate-source.js'
+import type { listener } from '../objects/listeners/resource.js'
+import type { pool } from '../objects/pools/resource.js'
+import type { Created } from '../schema/attributes.js'
+
+/** What one listener or pool refers to. */
+type References = {
+  certificates: readonly (string | null)[]
+  authority: string | null
+  revocationList: string | null
+}
+
+const NONE: References = { certificates: [], authority: null, revocationList: null }
+
+export type ListenerReferences = Pick<
+  Created<typeof listener.attributes>,
+  'default_tls_container_ref' | 'sni_container_refs' | 'client_ca_tls_container_ref' | 'client_crl_container_ref'
+>
+
+const ofListener = (values: ListenerReferences): References => ({
+  certificates: [values.default_tls_container_ref, ...values.sni_container_refs],
+  authority: values.client_ca_tls_container_ref,
+  revocationList: values.client_crl_container_ref,
+})
+
+export type PoolReferences = Pick<
+  Created<typeof pool.attributes>,
+  'tls_container_ref' | 'ca_tls_container_ref' | 'crl_container_ref'
+>
+
+const ofPool = (values: PoolReferences): References => ({
+  certificates: [values.tls_container_ref],
+  authority: values.ca_tls_container_ref,
+  revocationList: values.crl_container_ref,
+})
+
+/** What new listeners and pools refer to; null when to nothing. Pure. */
+export const newReferences = (
+  listeners: readonly ListenerReferences[],
+  pools: readonly PoolReferences[],
+): WantedReferences | null =>
+  changed([...listeners.map(ofListener), ...pools.map(ofPool)].map(now => ({ before: NONE, now })))
+
+/**
+ * What an update of a listener makes it refer to that it did not before; null when that is nothing. A revocation list whose authority
+ * changes counts as changed. Pure.
+ */
+export const changedListenerReferences = (
+  before: ListenerReferences,
+  given: Partial<ListenerReferences>,
+): WantedReferences | null => changed([{ before: ofListener(before), now: ofListener({ ...before, ...given }) }])
+
+/** The same for a pool. */
+export const changedPoolReferences = (
+  before: PoolReferences,
+  given: Partial<PoolReferences>,
+): WantedReferences | null => changed([{ before: ofPool(before), now: ofPool({ ...before, ...given }) }])
+
+function changed(changes: readonly { before: References; now: References }[]): WantedReferences | null {
+  const wanted = {
+    certificates: changes.flatMap(({ before, now }) =>
+      now.certificates.filter(ref => ref !== null).filter(ref => !before.certificates.includes(ref)),
+    ),
+    authorities: changes.flatMap(({ before, now: { authority } }) =>
+      authority !== null && authority !== before.authority ? [authority] : [],
+    ),
+    revocationLists: changes.flatMap(({ before, now: { authority, revocationList: ref } }) =>
+      ref !== null && authority !== null && (ref !== before.revocationList || authority !== before.authority)
+        ? [{ ref, authority }]
+        : [],
+    ),
+  }
+  return Object.values(wanted).some(references => references.length > 0) ? wanted : null
+}

@@ -1,0 +1,95 @@
+import type { Knex } from 'knex'
+import { isInUse } from '../objects/pools/users.js'
+import { invalid } from '../schema/faults.js'
+import type { Resource } from '../schema/resource.js'
+import { type Condition, condition, type Presented, selectObjects } from '../schema/select.js'
+import type { OfferedProvider } from './capabilities.js'
+import { type Demand, type MachineLimits, shareConnections } from './capacity.js'
+
+/** What a load balancer asks of its machines, and what they give; null while none has told. */
+export type Capacity = { limits: MachineLimits | null; demand: Demand }
+
+const limits = (choose: 'min' | 'max', which: string) =>
+  `(SELECT json_build_object('openFiles', ${choose}((a.limits->>'openFiles')::bigint),
+                             'memoryBytes', ${choose}((a.limits->>'memoryBytes')::bigint))
+      FROM amphora a WHERE a.limits IS NOT NULL AND ${which} HAVING count(*) > 0)`
+
+/**
+ * What its amphorae tell. Before there are any, the largest that is known: what somebody else's amphora says must not take anything from it, and the
+ * worker asks the machine itself.
+ */
+const LIMITS = `coalesce(${limits('min', 'a.load_balancer_id = lb.id')}, ${limits('max', 'true')})`
+
+/** Pairs of listener and pool; a pool that serves nobody has no servers. */
+const SERVED = `SELECT l.id AS listener_id, l.default_pool_id AS pool_id FROM listener l
+                 WHERE l.load_balancer_id = lb.id AND l.admin_state_up AND l.change <> 'delete'
+                 UNION
+                SELECT y.listener_id, y.redirect_pool_id FROM l7_policy y JOIN listener l ON l.id = y.listener_id
+                 WHERE y.load_balancer_id = lb.id AND l.admin_state_up AND l.change <> 'delete' AND ${isInUse('y')}`
+
+const CHECKS = `SELECT count(*)::int FROM (${SERVED}) served
+                  JOIN pool p ON p.id = served.pool_id AND p.admin_state_up AND p.change <> 'delete'
+                  JOIN health_monitor h ON h.pool_id = p.id AND h.admin_state_up AND h.change <> 'delete'
+                  JOIN member m ON m.pool_id = p.id AND m.change <> 'delete'`
+
+const DEMAND = `json_build_object(
+  'connectionLimits', (SELECT coalesce(json_agg(l.connection_limit), '[]'::json) FROM listener l
+                        WHERE l.load_balancer_id = lb.id AND l.admin_state_up AND l.change <> 'delete'),
+  'vips', 1 + jsonb_array_length(lb.additional_vips),
+  'checks', (${CHECKS}))`
+
+const CAPACITY = `(SELECT json_build_object('limits', ${LIMITS}, 'demand', ${DEMAND}) FROM load_balancer lb WHERE lb.id = ?)`
+
+/** SQL of the Capacity of a load balancer with the provider, null when no machines carry it; for a statement that is sent anyway. */
+export const capacityOf = ({ usesMachines }: OfferedProvider, loadBalancerId: string): Condition =>
+  usesMachines ? condition(CAPACITY, loadBalancerId) : condition('NULL')
+
+/**
+ * @param more checks that are about to be added
+ * @throws ApiError 400 with the numbers that fit
+ */
+export function refuseExcess(capacity: Capacity | null, more = 0): void {
+  if (capacity === null || capacity.limits === null) return
+  const { limits, demand } = capacity
+  const shares = shareConnections(limits, { ...demand, checks: demand.checks + more })
+  if ('excess' in shares) throw invalid(shares.excess)
+}
+
+/**
+ * Asks whether all of a load balancer fits its machines, in a statement of its own; the transaction has just written to it.
+ * @throws ApiError 400 with the numbers that fit
+ */
+export async function checkCapacity(trx: Knex, provider: OfferedProvider, loadBalancerId: string): Promise<void> {
+  if (!provider.usesMachines) return
+  const { rows } = await trx.raw(`SELECT ${CAPACITY} AS capacity`, [loadBalancerId])
+  refuseExcess((rows as { capacity: Capacity | null }[])[0]?.capacity ?? null)
+}
+
+/** Whether an update switches something on that was off, and so may ask for more. */
+export const comesUp = (
+  stored: Readonly<{ admin_state_up?: unknown }>,
+  values: Readonly<{ admin_state_up?: unknown }>,
+): boolean => values.admin_state_up === true && stored.admin_state_up !== true
+
+/** Whether an update names another pool than before, with members of its own to be checked. */
+export const takesPool = (stored: unknown, wanted: unknown): boolean => typeof wanted === 'string' && wanted !== stored
+
+/**
+ * The object that this transaction has just written, in its response form, if all of its load balancer fits the machines: one statement.
+ * @param raises whether more may be asked for than before: else it is not refused, since it makes nothing worse
+ * @throws ApiError 400 with the numbers that fit
+ */
+export async function selectFitting(
+  trx: Knex,
+  provider: OfferedProvider,
+  loadBalancerId: string,
+  resource: Resource,
+  id: string,
+  raises = true,
+): Promise<Presented> {
+  const beside = capacityOf(provider, loadBalancerId)
+  const [object] = await selectObjects<Capacity | null>(trx, resource, { where: condition('o.id = ?', id), beside })
+  if (object === undefined) throw new Error(`A ${resource.label} vanished while its load balancer was held`)
+  if (raises) refuseExcess(object.beside ?? null)
+  return object
+}

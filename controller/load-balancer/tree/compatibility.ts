@@ -1,0 +1,94 @@
+import { isIP } from 'node:net'
+import type { Knex } from 'knex'
+import { notImplemented } from '../../http/errors.js'
+import { eachInSlices } from '../../process/slices.js'
+import { canonical } from '../objects/members/rules.js'
+import { isDatagram } from '../objects/pools/rules.js'
+import { invalid } from '../schema/faults.js'
+import type { OfferedProvider } from './capabilities.js'
+import type { NewObjects } from './new-objects.js'
+
+/** Of objects that are made or changed, what must agree with the load balancer above them. */
+export type Newcomers = {
+  listeners: { allowed_cidrs: readonly string[] | null }[]
+  pools: { protocol: string; members: { address: string; request_sriov: boolean }[] }[]
+}
+
+export const newcomersIn = ({ listeners, pools }: NewObjects): Newcomers => ({
+  listeners: listeners.map(({ values }) => values),
+  pools: pools.map(({ values: { protocol }, members }) => ({ protocol, members: members.map(({ values }) => values) })),
+})
+
+type Facts = {
+  vip_address: string
+  additional_vips: { ip_address: string }[]
+  vip_sg_ids: string[]
+  allows_sriov_members: boolean
+}
+
+/**
+ * Checks newcomers against the VIPs, the security groups and the flavor of their load balancer, whose row the transaction holds.
+ * @throws ApiError 400, or 501 when the provider cannot reach a member from VIPs of the other IP version only
+ */
+export async function checkFit(
+  trx: Knex,
+  loadBalancerId: string,
+  provider: OfferedProvider,
+  { listeners, pools }: Newcomers,
+): Promise<void> {
+  const cidrs = listeners.flatMap(({ allowed_cidrs }) => allowed_cidrs ?? [])
+  const sriov = pools.some(({ members }) => members.some(member => member.request_sriov))
+  const datagramMembers = provider.datagramsAcrossIpVersions
+    ? []
+    : pools.filter(({ protocol }) => isDatagram(protocol)).flatMap(({ members }) => members)
+  const members = pools.flatMap(pool => pool.members)
+  if (cidrs.length === 0 && members.length === 0) return
+
+  const facts = await factsOf(trx, loadBalancerId)
+  const vips = [facts.vip_address, ...facts.additional_vips.map(vip => vip.ip_address)]
+  const versions = vips.map(isIP)
+  await refuseLoop(vips, members)
+  if (cidrs.length > 0 && facts.vip_sg_ids.length > 0) {
+    throw invalid('allowed_cidrs cannot be used on a load balancer that has vip_sg_ids.')
+  }
+  const foreign = cidrs.find(cidr => !versions.includes(isIP(cidr.split('/')[0] ?? '')))
+  if (foreign !== undefined) {
+    throw invalid(`IP version of the allowed CIDR ${foreign} matches no VIP address of the load balancer.`)
+  }
+  if (sriov && !facts.allows_sriov_members) {
+    throw invalid('The flavor of the load balancer does not allow SR-IOV members.')
+  }
+  const unreachable = datagramMembers.find(({ address }) => !versions.includes(isIP(address)))
+  if (unreachable !== undefined) {
+    throw notImplemented(
+      `Provider '${provider.name}' does not support a requested option: Mixing IPv4 and IPv6 for UDP and SCTP: member ${unreachable.address}`,
+    )
+  }
+}
+
+/**
+ * A member at a VIP of its own load balancer would send each request round and round.
+ * @throws ApiError 400
+ */
+async function refuseLoop(vips: readonly string[], members: readonly { address: string }[]): Promise<void> {
+  const own = new Set(vips.map(canonical))
+  await eachInSlices(members, ({ address }) => {
+    if (own.has(canonical(address))) throw invalid(`Member address ${address} is a VIP of its own load balancer.`)
+  })
+}
+
+/** The flavor's data is the text of a JSON object. */
+async function factsOf(trx: Knex, loadBalancerId: string): Promise<Facts> {
+  const { rows } = await trx.raw(
+    `SELECT lb.vip_address, lb.additional_vips, lb.vip_sg_ids,
+            coalesce((profile.flavor_data::jsonb ->> 'allow_member_sriov')::boolean, false) AS allows_sriov_members
+       FROM load_balancer lb
+       LEFT JOIN flavor ON flavor.id = lb.flavor_id
+       LEFT JOIN flavor_profile profile ON profile.id = flavor.flavor_profile_id
+      WHERE lb.id = ?`,
+    [loadBalancerId],
+  )
+  const [facts] = rows as Facts[]
+  if (facts === undefined) throw new Error(`Load balancer ${loadBalancerId} vanished while its row was held`)
+  return facts
+}

@@ -1,0 +1,188 @@
+import { randomUUID } from 'node:crypto'
+import { badRequest, conflict } from '../../http/errors.js'
+import { healthMonitor } from '../objects/health-monitors/resource.js'
+import { checkMonitorType, completeMonitor } from '../objects/health-monitors/rules.js'
+import { arranged } from '../objects/l7-policies/positions.js'
+import { l7Policy } from '../objects/l7-policies/resource.js'
+import { checkPolicyListener, completePolicy, type PolicyValues } from '../objects/l7-policies/rules.js'
+import { l7Rule } from '../objects/l7-rules/resource.js'
+import { checkRuleCount, completeRule } from '../objects/l7-rules/rules.js'
+import { listener } from '../objects/listeners/resource.js'
+import { checkPoolProtocol, completeListener, transportOf } from '../objects/listeners/rules.js'
+import { member } from '../objects/members/resource.js'
+import { duplicateMember } from '../objects/members/rules.js'
+import { pool } from '../objects/pools/resource.js'
+import { completePool } from '../objects/pools/rules.js'
+import { invalid, missing } from '../schema/faults.js'
+import { invalidInput } from '../schema/input.js'
+import type { Settings } from '../schema/settings.js'
+import { MISSING } from '../schema/values.js'
+import { type OfferedProvider, refuseUnsupported } from './capabilities.js'
+import type { ListenerBody, MemberBody, MonitorBody, NestedPool, PoolBody, RuleBody } from './nested.js'
+
+/** Objects that are about to be made: bodies that were checked, with ids and references among them. */
+export type NewMember = { id: string; values: MemberBody }
+export type NewMonitor = { id: string; values: MonitorBody & { max_retries_down: number } }
+export type NewPool = {
+  id: string
+  values: Omit<PoolBody, 'members' | 'healthmonitor'>
+  members: NewMember[]
+  monitor: NewMonitor | null
+}
+export type NewRule = { id: string; values: RuleBody }
+export type NewPolicy = { id: string; values: PolicyValues; rules: NewRule[] }
+export type NewListener = {
+  id: string
+  values: Omit<ListenerBody, 'default_pool' | 'default_pool_id' | 'l7policies'>
+  transport: string
+  defaultPoolId: string | null
+  /** In their order. */
+  policies: NewPolicy[]
+}
+export type NewObjects = { pools: NewPool[]; listeners: NewListener[] }
+
+/**
+ * Lays out the listeners, policies and pools of one request. A nested pool that holds only a name stands for the one that the request defines by
+ * that name. Pure. Whether members may have their addresses is for `checkReferences`.
+ * @throws ApiError 400, 404 or 409 for what the rules forbid
+ */
+export function planObjects(
+  listeners: readonly ListenerBody[],
+  pools: readonly NestedPool[],
+  settings: Settings,
+): NewObjects {
+  const nested = listeners.flatMap(({ default_pool, l7policies }) =>
+    [default_pool, ...l7policies.map(({ redirect_pool }) => redirect_pool)].filter(body => body !== null),
+  )
+  if (nested.some(({ name }) => name === '')) throw invalid('Pools named in a listener or L7 policy must have a name.')
+  const definitions = [...pools, ...nested.filter(body => !isReference(body))]
+  const names = definitions.map(({ name }) => name).filter(name => name !== '')
+  const repeated = firstRepeated(names, name => name)
+  if (repeated !== undefined)
+    throw invalid(`Pool names must be unique when creating a fully populated load balancer: ${repeated}`)
+
+  const planned = new Map<NestedPool, NewPool>(
+    definitions.map(body => [body, planPool(requireProtocol(body), settings)]),
+  )
+  const byName = new Map([...planned.values()].map(made => [made.values.name, made]))
+  const plannedFor = (body: NestedPool | null): NewPool | null => {
+    if (body === null) return null
+    const pool = planned.get(body) ?? byName.get(body.name)
+    if (pool === undefined) throw invalid(`Pool ${body.name} is referenced but not defined.`)
+    return pool
+  }
+  const newListeners = listeners.map(({ default_pool, default_pool_id: poolId, l7policies, ...values }) => {
+    // There is no pool yet that an id could name.
+    if (poolId !== null) throw missing('Pool', poolId)
+    const made = planListener(values, settings)
+    if (l7policies.length > 0) checkPolicyListener(values.protocol)
+    const policies = l7policies.map(({ redirect_pool, rules, ...policy }) => {
+      const redirectPool = plannedFor(redirect_pool)
+      if (redirectPool !== null) checkPoolProtocol(values.protocol, redirectPool.values.protocol)
+      return { ...policy, redirect_pool_id: redirectPool?.id ?? null, rules }
+    })
+    made.policies = arranged(policies).map(({ rules, ...policy }) => planPolicy(policy, rules))
+    const defaultPool = plannedFor(default_pool)
+    return defaultPool === null
+      ? made
+      : withDefaultPool(made, { id: defaultPool.id, protocol: defaultPool.values.protocol })
+  })
+  const clash = firstRepeated(newListeners, ({ transport, values }) => `${transport} ${values.protocol_port}`)
+  if (clash !== undefined) throw conflict(duplicateListener(clash.values.protocol, clash.values.protocol_port))
+  return { pools: [...planned.values()], listeners: newListeners }
+}
+
+/** The first item whose key an earlier one has. */
+function firstRepeated<Item>(items: readonly Item[], keyOf: (item: Item) => string): Item | undefined {
+  const seen = new Set<string>()
+  return items.find(item => {
+    const key = keyOf(item)
+    return seen.has(key) || !seen.add(key)
+  })
+}
+
+function planListener(body: NewListener['values'], settings: Settings): NewListener {
+  const values = completeListener(settings, body)
+  return { id: randomUUID(), values, transport: transportOf(body.protocol), defaultPoolId: null, policies: [] }
+}
+
+/** @throws ApiError 400 when the listener cannot use the pool */
+export function withDefaultPool(made: NewListener, { id, protocol }: { id: string; protocol: string }): NewListener {
+  checkPoolProtocol(made.values.protocol, protocol)
+  return { ...made, defaultPoolId: id }
+}
+
+/** @throws ApiError 400, or 409 for too many rules */
+export function planPolicy(body: PolicyValues, rules: readonly RuleBody[]): NewPolicy {
+  checkRuleCount(rules.length)
+  return { id: randomUUID(), values: completePolicy(body), rules: rules.map(planRule) }
+}
+
+/** @throws ApiError 400 */
+export function planRule(body: RuleBody): NewRule {
+  return { id: randomUUID(), values: completeRule(body) }
+}
+
+export function planPool({ members, healthmonitor, ...body }: PoolBody, settings: Settings): NewPool {
+  const values = completePool(settings, body)
+  const twice = firstRepeated(members, ({ address, protocol_port }) => `${address} ${protocol_port}`)
+  if (twice !== undefined) throw conflict(duplicateMember(twice))
+  return {
+    id: randomUUID(),
+    values,
+    members: members.map(body => ({ id: randomUUID(), values: body })),
+    monitor: healthmonitor === null ? null : planMonitor(healthmonitor, values.protocol, settings),
+  }
+}
+
+export function planMonitor(body: MonitorBody, poolProtocol: string, settings: Settings): NewMonitor {
+  checkMonitorType(body.type, poolProtocol)
+  return { id: randomUUID(), values: completeMonitor(settings, body) }
+}
+
+/** @throws ApiError 501 for the first option, of any of the objects, that the provider cannot carry out */
+export function refuseUnsupportedObjects(provider: OfferedProvider, { pools, listeners }: NewObjects): void {
+  for (const { values, policies } of listeners) {
+    refuseUnsupported(provider, listener, values)
+    for (const made of policies) refuseUnsupportedPolicy(provider, values.protocol, made)
+  }
+  for (const { values, members, monitor } of pools) {
+    refuseUnsupported(provider, pool, values)
+    for (const made of members) refuseUnsupported(provider, member, made.values)
+    if (monitor !== null) refuseUnsupported(provider, healthMonitor, monitor.values)
+  }
+}
+
+/** The same for an L7 policy with its rules; what a provider can do depends on the listener too. @throws ApiError 501 */
+export function refuseUnsupportedPolicy(
+  provider: OfferedProvider,
+  listenerProtocol: string,
+  { values, rules }: NewPolicy,
+): void {
+  refuseUnsupported(provider, l7Policy, { ...values, listener_protocol: listenerProtocol })
+  for (const made of rules) refuseUnsupported(provider, l7Rule, made.values)
+}
+
+export const duplicateListener = (protocol: string, port: number): string =>
+  `Another Listener on this Load Balancer is already using protocol ${protocol} and protocol_port ${port}`
+
+/** Only a name, at most with switches that every pool has: the name of a pool that is defined elsewhere in the request. */
+function isReference({
+  name: _name,
+  admin_state_up: _up,
+  tls_enabled: _tls,
+  deregistration_delay: _delay,
+  ...rest
+}: NestedPool): boolean {
+  return Object.values(rest).every(
+    value => value === null || value === '' || (Array.isArray(value) && value.length === 0),
+  )
+}
+
+function requireProtocol(body: NestedPool): PoolBody {
+  const { protocol, lb_algorithm } = body
+  const path = body.name === '' ? 'pools' : `pools '${body.name}'`
+  if (protocol === null) throw badRequest(invalidInput(`${path} protocol`, null, MISSING))
+  if (lb_algorithm === null) throw badRequest(invalidInput(`${path} lb_algorithm`, null, MISSING))
+  return { ...body, protocol, lb_algorithm }
+}

@@ -1,0 +1,42 @@
+import type { WantedReferences } from '../../certificates/certificate-source.js'
+import { badRequest } from '../../http/errors.js'
+import { outsideTurn } from '../../process/turn.js'
+import type { Call, Service } from '../api/routes.js'
+import { checkMembers, checkSubnets } from '../objects/members/rules.js'
+import { newReferences } from './certificate-references.js'
+import type { NewObjects } from './new-objects.js'
+
+/**
+ * Checks the addresses of new members, and looks up what new objects refer to in other services, each thing once, with the caller's rights.
+ * @throws ApiError 400 for what does not exist or the caller cannot use, 503 when a service cannot tell
+ */
+export async function checkReferences(
+  { network, certificates, config }: Pick<Service, 'network' | 'certificates' | 'config'>,
+  { caller, token }: Pick<Call, 'caller' | 'token'>,
+  { pools, listeners }: NewObjects,
+): Promise<void> {
+  const members = pools.flatMap(pool => pool.members.map(({ values }) => values))
+  await checkMembers(config, members)
+  await checkSubnets(network, caller, members)
+  const wanted = newReferences(
+    listeners.map(({ values }) => values),
+    pools.map(({ values }) => values),
+  )
+  if (wanted !== null) await checkCertificates({ certificates }, { caller, token }, wanted)
+}
+
+/**
+ * Looks up certificates and what belongs to them.
+ * @throws ApiError 400 that names all that are not good, 503 when it cannot be told
+ */
+export async function checkCertificates(
+  { certificates }: Pick<Service, 'certificates'>,
+  { caller, token }: Pick<Call, 'caller' | 'token'>,
+  wanted: WantedReferences,
+): Promise<void> {
+  const asker = { token, project: caller.project?.id ?? '', user: caller.user.id }
+  const bad = await outsideTurn(() => certificates.check(asker, wanted))
+  if (bad.length === 0) return
+  const listed = bad.map(({ ref, reason }) => `${ref} (${reason})`).join(', ')
+  throw badRequest(`Could not retrieve certificate: ${listed}`)
+}

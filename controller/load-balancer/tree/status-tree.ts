@@ -1,0 +1,52 @@
+import type { Answer, Call, Service } from '../api/routes.js'
+import { loadBalancer } from '../objects/load-balancers/resource.js'
+import { isInUse } from '../objects/pools/users.js'
+import { missing } from '../schema/faults.js'
+import { parseArguments } from '../schema/list-query.js'
+import { authorise } from '../schema/rights.js'
+import { childStatus, loadBalancerStatus, switchOperatingStatus } from '../schema/status.js'
+import { canonicalUuid } from '../schema/values.js'
+
+/** A list of JSON objects below one load balancer, in the order in which they were made unless another is given. */
+const list = (keys: string, from: string, alias: string, order = `${alias}.created_at, ${alias}.id`): string =>
+  `(SELECT coalesce(json_agg(json_build_object('id', ${alias}.id, 'name', ${alias}.name,
+      'provisioning_status', ${childStatus(alias)}, ${keys}) ORDER BY ${order}), '[]'::json)
+    FROM ${from} WHERE `
+
+const operating = (alias: string): string => `'operating_status', ${alias}.operating_status`
+
+const MEMBERS = `${list(`${operating('m')}, 'address', m.address, 'protocol_port', m.protocol_port`, 'member m', 'm')} m.pool_id = p.id)`
+
+const MONITOR = `(SELECT json_build_object('id', h.id, 'name', h.name, 'type', h.type, 'provisioning_status', ${childStatus('h')},
+    'operating_status', ${switchOperatingStatus('h')})
+  FROM health_monitor h WHERE h.pool_id = p.id ORDER BY h.change = 'delete', h.created_at DESC LIMIT 1)`
+
+/** The default pool first, then those of policies by their position. */
+const POOLS = `${list(
+  `${operating('p')}, 'health_monitor', ${MONITOR}, 'members', ${MEMBERS}`,
+  `pool p JOIN (SELECT pool_id, min(rank) AS rank
+                  FROM (SELECT l.default_pool_id AS pool_id, 0 AS rank
+                         UNION ALL SELECT y.redirect_pool_id, y.position FROM l7_policy y
+                                    WHERE y.listener_id = l.id AND ${isInUse('y')}) used
+                 GROUP BY pool_id) u ON u.pool_id = p.id`,
+  'p',
+  'u.rank',
+)} true)`
+
+const LISTENERS = `${list(`${operating('l')}, 'pools', ${POOLS}`, 'listener l', 'l')} l.load_balancer_id = lb.id)`
+
+const STATUSES = `SELECT lb.project_id, json_build_object('statuses', json_build_object('loadbalancer', json_build_object(
+    'id', lb.id, 'name', lb.name, ${operating('lb')}, 'provisioning_status', ${loadBalancerStatus('lb')}, 'listeners', ${LISTENERS}))
+  )::text AS json FROM load_balancer lb WHERE lb.id = ?`
+
+/** The statuses of a load balancer and of all that its listeners reach, as one snapshot: one statement. */
+export async function statusTree({ database }: Service, { caller, right, params, queryString }: Call): Promise<Answer> {
+  parseArguments(queryString)
+  const id = params.id ?? ''
+  const uuid = canonicalUuid(id)
+  const { rows } = uuid === null ? { rows: [] } : await database.raw(STATUSES, [uuid])
+  const [row] = rows as { project_id: string; json: string }[]
+  if (row === undefined) throw missing(loadBalancer.label, id)
+  authorise(caller, right, row.project_id)
+  return { status: 200, json: row.json }
+}

@@ -1,0 +1,177 @@
+import type { Database } from '../../../database/connection.js'
+import { query } from '../../../database/query.js'
+import { inTransaction } from '../../../database/transaction.js'
+import type { MachineLimits } from '../../../load-balancer/tree/capacity.js'
+import type { Claim } from '../../../queue/claim.js'
+import { ClaimLost } from '../../provider.js'
+import type { AmphoraRow } from '../plan/observation.js'
+import { type Role, vrrpPriority } from '../plan/topology.js'
+
+export type AmphoraRows = {
+  amphorae: AmphoraRow[]
+  /** Something may have changed without our doing: a recheck is due, or the last attempt failed. */
+  suspicious: boolean
+}
+
+/** The amphorae of a claimed load balancer, in one query. @throws ClaimLost */
+export async function readAmphorae(database: Database, claim: Claim): Promise<AmphoraRows> {
+  const found = await query<AmphoraRow & { suspicious: boolean }>(
+    database,
+    `SELECT lb.attempts > 0 OR coalesce(lb.recheck_at <= now(), false) AS suspicious,
+            a.id, a.status, a.role, a.lb_network_ip AS "managementAddress",
+            a.applied_generation AS "appliedGeneration", a.applied_sha256 AS "appliedSha256",
+            extract(epoch FROM now() - greatest(h.last_seen, a.updated_at, a.created_at))::float8 AS "silentSeconds",
+            extract(epoch FROM now() - h.last_seen)::float8 AS "heardSeconds",
+            CASE WHEN a.unreachable_since IS NULL THEN 0
+                 ELSE extract(epoch FROM now() - greatest(a.unreachable_since, h.heard_since)) END::float8 AS "unreachableSeconds",
+            coalesce(extract(epoch FROM now() - h.mismatched_since), 0)::float8 AS "mismatchedSeconds",
+            coalesce((h.needs_apply OR h.mismatched_since > coalesce(a.updated_at, a.created_at)) AND h.last_seen > a.updated_at, false) AS "needsApply",
+            a.replace_generation IS NOT NULL AS replacing, coalesce(h.vrrp_master, false) AS "heldVip"
+       FROM load_balancer lb
+       LEFT JOIN amphora a ON a.load_balancer_id = lb.id
+       LEFT JOIN amphora_health h ON h.amphora_id = a.id
+      WHERE lb.id = ? AND lb.fence = ?
+      ORDER BY a.created_at, a.id`,
+    [claim.id, claim.fence],
+  )
+  const [first] = found
+  if (first === undefined) throw new ClaimLost()
+  return { suspicious: first.suspicious, amphorae: found.flatMap(({ suspicious: _, ...row }) => (row.id ? [row] : [])) }
+}
+
+/** While this is in a statement, the claim cannot pass to another worker before that statement has ended. */
+const HELD = 'SELECT id FROM load_balancer WHERE id = :loadBalancerId AND fence = :fence FOR SHARE'
+
+/** SQL: an amphora that is ready and that nobody works at. */
+const WARM = `load_balancer_id IS NULL AND status = 'READY' AND (lease_until IS NULL OR lease_until < now())`
+
+/**
+ * Takes a warm amphora for the load balancer. A project has had at most as many within a minute as are ready, so that whoever makes load
+ * balancers without end leaves some to others, and to repairs, which take any.
+ * @returns false when none is ready for it
+ */
+export async function adoptWarmAmphora(
+  database: Database,
+  claim: Claim,
+  { role, projectId, isRepair }: { role: Role; projectId: string; isRepair: boolean },
+): Promise<boolean> {
+  return inTransaction(database, async trx => {
+    // Several of one project at a time would all see the same number.
+    await trx.raw('SELECT pg_advisory_xact_lock(hashtext(?), hashtext(?))', ['krater warm amphorae', projectId])
+    const { rows } = await trx.raw(
+      `WITH held AS (${HELD}),
+            had AS (SELECT count(*) AS count FROM amphora_adoption
+                     WHERE project_id = :projectId AND created_at > now() - interval '1 minute'),
+            warm AS (SELECT id FROM amphora
+                      WHERE ${WARM} AND (:isRepair OR (SELECT count FROM had) <= (SELECT count(*) FROM amphora WHERE ${WARM}))
+                      ORDER BY created_at LIMIT 1 FOR UPDATE SKIP LOCKED),
+            noted AS (INSERT INTO amphora_adoption (project_id) SELECT :projectId FROM held, warm)
+       UPDATE amphora a SET load_balancer_id = held.id, status = 'ALLOCATED', role = :role, vrrp_priority = :priority, updated_at = now()
+         FROM held, warm WHERE a.id = warm.id RETURNING a.id`,
+      { loadBalancerId: claim.id, fence: claim.fence, projectId, isRepair, role, priority: vrrpPriority(role) },
+    )
+    return rows.length === 1
+  })
+}
+
+/** The row of a new amphora, which has no machine yet. @throws ClaimLost */
+export async function insertAmphora(database: Database, claim: Claim, role: Role): Promise<void> {
+  const { rows } = await database.raw(
+    `WITH held AS (${HELD})
+     INSERT INTO amphora (id, load_balancer_id, status, role, vrrp_priority)
+     SELECT gen_random_uuid(), held.id, 'BOOTING', :role, :priority FROM held RETURNING id`,
+    { loadBalancerId: claim.id, fence: claim.fence, role, priority: vrrpPriority(role) },
+  )
+  if (rows.length === 0) throw new ClaimLost()
+}
+
+export type AmphoraColumns = Partial<{
+  status: string
+  compute_id: string
+  lb_network_ip: string
+  management_port_id: string
+  unreachable_since: null
+  vrrp_ip: string
+  vrrp_port_id: string
+  vrrp_interface: string
+  ha_ip: string
+  ha_port_id: string | null
+  applied_generation: number
+  applied_sha256: string | null
+  applied_objects: string
+  limits: string | null
+}>
+
+/** How an amphora's row holds what its agent told of its machine. */
+export const limitsColumn = (limits: MachineLimits | undefined): string | null =>
+  limits === undefined ? null : JSON.stringify(limits)
+
+/** Writes columns of one amphora of a claimed load balancer. @throws ClaimLost */
+export async function updateAmphora(
+  database: Database,
+  claim: Claim,
+  amphoraId: string,
+  columns: AmphoraColumns,
+): Promise<void> {
+  const updated = await database('amphora')
+    .where({ id: amphoraId, load_balancer_id: claim.id })
+    .whereExists(held(database, claim))
+    .update({ ...columns, updated_at: database.fn.now() })
+  if (updated === 0) throw new ClaimLost()
+}
+
+/** Has another amphora take the place of this one, as a failover does that was asked for. @throws ClaimLost */
+export async function markForReplacement(database: Database, claim: Claim, amphoraId: string): Promise<void> {
+  const { rows } = await database.raw(
+    `UPDATE amphora a SET replace_generation = coalesce(a.replace_generation, lb.generation), updated_at = now()
+       FROM load_balancer lb
+      WHERE lb.id = :loadBalancerId AND lb.fence = :fence AND a.id = :amphoraId AND a.load_balancer_id = lb.id
+      RETURNING a.id`,
+    { loadBalancerId: claim.id, fence: claim.fence, amphoraId },
+  )
+  if (rows.length === 0) throw new ClaimLost()
+}
+
+/** Remembers since when an agent cannot be reached; null as soon as it answers. */
+export async function recordReach(database: Database, amphoraId: string, reached: boolean): Promise<void> {
+  await database.raw(
+    `UPDATE amphora SET unreachable_since = CASE WHEN :reached THEN NULL ELSE now() END
+      WHERE id = :amphoraId AND (unreachable_since IS NULL) <> :reached`,
+    { amphoraId, reached },
+  )
+}
+
+/** No error when it is gone already. */
+export async function deleteAmphora(database: Database, claim: Claim, amphoraId: string): Promise<void> {
+  await database('amphora')
+    .where({ id: amphoraId, load_balancer_id: claim.id })
+    .whereExists(held(database, claim))
+    .delete()
+  await database('amphora_health').where({ amphora_id: amphoraId }).delete()
+}
+
+/** Has the load balancer looked at again after so many seconds, unless that is to happen sooner. @throws ClaimLost */
+export async function lookAgain(database: Database, claim: Claim, seconds: number): Promise<void> {
+  const { id, fence, claimedAt } = claim
+  const { rows } = await database.raw(
+    `UPDATE load_balancer
+        SET recheck_at = least(CASE WHEN recheck_at > :claimedAt::timestamptz THEN recheck_at END, now() + :seconds * interval '1 second')
+      WHERE id = :id AND fence = :fence RETURNING id`,
+    { id, fence, claimedAt, seconds },
+  )
+  if (rows.length === 0) throw new ClaimLost()
+}
+
+/** A port of the VIP that was made anew. @throws ClaimLost */
+export async function recordVipPort(database: Database, claim: Claim, portId: string): Promise<void> {
+  const { rows } = await database.raw(
+    `WITH held AS (UPDATE load_balancer SET vip_port_id = :portId WHERE id = :loadBalancerId AND fence = :fence RETURNING id),
+          amphorae AS (UPDATE amphora SET ha_port_id = :portId FROM held WHERE amphora.load_balancer_id = held.id)
+     SELECT id FROM held`,
+    { loadBalancerId: claim.id, fence: claim.fence, portId },
+  )
+  if (rows.length === 0) throw new ClaimLost()
+}
+
+const held = (database: Database, { id, fence }: Claim) =>
+  database('load_balancer').select(database.raw('1')).where({ id, fence }).forShare()

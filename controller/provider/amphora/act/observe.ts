@@ -1,0 +1,104 @@
+import type { Database } from '../../../database/connection.js'
+import type { LoadBalancerTree } from '../../../load-balancer/tree/tree.js'
+import { type NetworkDriver, PORT_OWNER, type Port, type Subnet } from '../../../network/driver.js'
+import type { Claim } from '../../../queue/claim.js'
+import { agentTarget, probeAgent } from '../agent/agent.js'
+import { wantedSubnetIds } from '../plan/desired-ports.js'
+import type { AmphoraRow, AmphoraSight, Observed } from '../plan/observation.js'
+import { readAmphorae, recordReach } from './amphora-rows.js'
+import type { MachineParts } from './machine.js'
+
+export type Look = {
+  parts: MachineParts & { database: Database }
+  claim: Claim
+  tree: LoadBalancerTree
+  /** Ports made in this attempt: a driver that keeps nothing (noop) does not list them. */
+  made: ReadonlyMap<string, Port>
+}
+
+/** What was seen when a load balancer was last settled by this process, under which fence. */
+export type Remembered = { fence: number; observed: Observed }
+
+/**
+ * Looks at the world, at the cost of one query when nothing is suspicious: what this process saw last still holds while nobody else has
+ * claimed the load balancer since (the fence tells), no recheck is due, nothing failed and the amphorae were heard lately.
+ */
+export async function look(context: Look, remembered: Remembered | null, staleAfterSeconds: number): Promise<Observed> {
+  const { parts, claim, tree } = context
+  const { amphorae, suspicious } = await readAmphorae(parts.database, claim)
+  if (tree.change === 'delete') return { amphorae: amphorae.map(unseen), vipPort: null, subnets: [], mtus: new Map() }
+  if (remembered !== null && !suspicious && claim.fence - remembered.fence <= 1) {
+    const recalled = recall(tree, amphorae, remembered.observed, staleAfterSeconds)
+    if (recalled !== null) return recalled
+  }
+  return lookClosely(context, amphorae)
+}
+
+function recall(
+  tree: LoadBalancerTree,
+  rows: readonly AmphoraRow[],
+  observed: Observed,
+  staleAfterSeconds: number,
+): Observed | null {
+  if (rows.length !== observed.amphorae.length) return null
+  if (!wantedSubnetIds(tree).every(id => observed.subnets.some(subnet => subnet.id === id))) return null
+  const amphorae: AmphoraSight[] = []
+  for (const row of rows) {
+    const before = observed.amphorae.find(({ id }) => id === row.id)
+    if (before === undefined || before.agent.state !== 'answers') return null
+    // Who of a pair has the VIP, and so is replaced last, may have changed since.
+    if (row.replacing || row.needsApply || row.silentSeconds > staleAfterSeconds) return null
+    const { appliedGeneration, appliedSha256 } = row
+    amphorae.push({ ...before, ...row, agent: { ...before.agent, appliedGeneration, appliedSha256 } })
+  }
+  return { ...observed, amphorae }
+}
+
+/** Asks network, compute and agents. */
+async function lookClosely({ parts, tree, made }: Look, rows: readonly AmphoraRow[]): Promise<Observed> {
+  const { network } = parts
+  const [amphorae, subnets, vipPort] = await Promise.all([
+    Promise.all(rows.map(row => lookAt(parts, row, made))),
+    network.subnets(wantedSubnetIds(tree)),
+    made.get(tree.id) ?? (tree.vip.portId === null ? null : network.port(tree.vip.portId)),
+  ])
+  return { amphorae, subnets, vipPort, mtus: await mtusOf(network, subnets) }
+}
+
+async function lookAt(parts: Look['parts'], row: AmphoraRow, made: ReadonlyMap<string, Port>): Promise<AmphoraSight> {
+  const { compute, network, agents, masterKey } = parts
+  const [machine, listed] = await Promise.all([compute.find(row.id), network.portsOf(row.id)])
+  const ports = new Map(listed.map(port => [port.id, port]))
+  for (const port of made.values()) if (port.deviceId === row.id) ports.set(port.id, port)
+  const sight: AmphoraSight = {
+    ...unseen(row),
+    // A machine whose address was never recorded counts as not made: making it again is harmless, and tells the address.
+    machine: row.managementAddress === null ? 'absent' : (machine?.state ?? 'absent'),
+    ports: [...ports.values()].filter(port => port.deviceOwner === PORT_OWNER.amphora),
+  }
+  if (sight.machine !== 'running' || row.managementAddress === null) return sight
+  const [plugged, agent] = await Promise.all([
+    compute.pluggedPorts(row.id),
+    probeAgent(agents, agentTarget(masterKey, row.id, row.managementAddress)),
+  ])
+  const isReached = agent.state === 'answers'
+  if (row.status === 'ALLOCATED') await recordReach(parts.database, row.id, isReached)
+  if (isReached) return { ...sight, plugged, agent, heldVip: agent.holdsVip ?? row.heldVip }
+  const inspection = await compute.inspect(row.id)
+  return { ...sight, plugged, agent, serves: inspection?.serves ?? null }
+}
+
+const unseen = (row: AmphoraRow): AmphoraSight => ({
+  ...row,
+  machine: 'absent',
+  ports: [],
+  plugged: [],
+  agent: { state: 'unreachable' },
+  serves: null,
+})
+
+async function mtusOf(network: NetworkDriver, subnets: readonly Subnet[]): Promise<Map<string, number>> {
+  const ids = [...new Set(subnets.map(subnet => subnet.networkId))]
+  const networks = await Promise.all(ids.map(id => network.network(id)))
+  return new Map(networks.flatMap(found => (found === null ? [] : [[found.id, found.mtu] as const])))
+}

@@ -1,0 +1,49 @@
+import type { Database } from '../../../database/connection.js'
+import { query } from '../../../database/query.js'
+import { inTransaction, type Transaction } from '../../../database/transaction.js'
+
+/** How many running amphorae may be restarted or replaced within the window because they cannot be reached. */
+export type RestartLimits = { perProject: number; overall: number; windowSeconds: number }
+
+/** What grows with the number of amphorae: of many, some more die. */
+const SHARE = 0.2
+
+/**
+ * How many more amphorae of a project may be restarted or replaced now: of the project's share and of what all projects have together, whichever is less.
+ * A share is a number or a fifth of the amphorae that serve, whichever is more. Starting a machine that does not run is not limited: it can harm nothing.
+ */
+export async function restartsLeft(
+  database: Database | Transaction,
+  projectId: string,
+  limits: RestartLimits,
+): Promise<number> {
+  const [row] = await query<{ own: number; all: number; ownFleet: number; fleet: number }>(
+    database,
+    `WITH recent AS (SELECT project_id FROM amphora_restart WHERE created_at > now() - ? * interval '1 second'),
+          fleet AS (SELECT lb.project_id FROM amphora a JOIN load_balancer lb ON lb.id = a.load_balancer_id WHERE a.status = 'ALLOCATED'),
+          asked AS (SELECT ?::text AS project_id)
+     SELECT (SELECT count(*)::int FROM recent, asked WHERE recent.project_id = asked.project_id) AS own,
+            (SELECT count(*)::int FROM recent) AS all,
+            (SELECT count(*)::int FROM fleet, asked WHERE fleet.project_id = asked.project_id) AS "ownFleet",
+            (SELECT count(*)::int FROM fleet) AS fleet`,
+    [limits.windowSeconds, projectId],
+  )
+  if (row === undefined) return 0
+  const left = (limit: number, fleet: number, used: number) => Math.max(limit, Math.floor(fleet * SHARE)) - used
+  return Math.max(0, Math.min(left(limits.perProject, row.ownFleet, row.own), left(limits.overall, row.fleet, row.all)))
+}
+
+/** Counts one restart or replacement, for every worker. @returns false, and counts nothing, when none is left */
+export async function takeRestart(
+  database: Database,
+  projectId: string,
+  amphoraId: string,
+  limits: RestartLimits,
+): Promise<boolean> {
+  return inTransaction(database, async trx => {
+    await trx.raw('SELECT pg_advisory_xact_lock(hashtext(?))', ['krater restart limiter'])
+    if ((await restartsLeft(trx, projectId, limits)) === 0) return false
+    await trx('amphora_restart').insert({ project_id: projectId, amphora_id: amphoraId })
+    return true
+  })
+}

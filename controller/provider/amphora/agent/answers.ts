@@ -1,0 +1,73 @@
+import { z } from 'zod'
+import type { AgentError, ResultOf } from '../../../../amphora-agent/protocol/messages.js'
+
+export type AgentVerb = keyof ResultOf
+
+const count = z.int().nonnegative()
+const word = z.string().max(1000)
+/** A tool's own words: stored as a fault, logged, and shown to tenants, so what is too long is cut. */
+const words = z.string().transform(text => text.slice(0, 10_000))
+
+const hello = z.object({
+  agentVersion: word,
+  protocolVersion: z.literal(1),
+  bootId: word,
+  haproxyVersion: word,
+  keepalivedVersion: word,
+  appliedGeneration: count,
+  appliedSha256: word.nullable(),
+  holdsVip: z.boolean().optional(),
+  limits: z.object({ openFiles: z.int().positive(), memoryBytes: z.int().positive() }).optional(),
+  drain: z.object({ ended: z.boolean(), cut: count }).nullable().default(null),
+})
+
+const apply = z.object({
+  appliedGeneration: count,
+  appliedSha256: word,
+  transition: z.enum(['unchanged', 'runtime', 'reload', 'start', 'stop']),
+  reason: words,
+  milliseconds: z.number().nonnegative(),
+})
+
+const status = hello.extend({
+  haproxy: z.object({ running: z.boolean(), pid: count.nullable(), workers: count }),
+  interfaces: z.array(z.object({ name: word, mac: word, addresses: z.array(word) })),
+  uptimeSeconds: z.number().nonnegative(),
+})
+
+const done = z.object({})
+
+const logs = z.object({ lines: z.array(z.string()) })
+
+/** What an amphora says is checked like any input: it carries tenants' traffic and may have been taken over. */
+export const resultSchemas: { [V in AgentVerb]: z.ZodType<ResultOf[V]> } = {
+  hello,
+  apply,
+  announce: done,
+  handover: z.object({ tables: z.enum(['none', 'all', 'missing']).optional() }),
+  drain: done,
+  status,
+  logs,
+}
+
+const errorSchema: z.ZodType<AgentError> = z.object({
+  code: z.enum([
+    'malformed',
+    'stale-generation',
+    'stale-fence',
+    'invalid-configuration',
+    'interface-missing',
+    'rolled-back',
+    'internal',
+  ]),
+  message: words,
+  details: words,
+})
+
+export const answerSchema = z.discriminatedUnion('ok', [
+  z.object({ id: z.int(), ok: z.literal(true), result: z.unknown() }),
+  z.object({ id: z.int(), ok: z.literal(false), error: errorSchema }),
+])
+
+/** Above any honest answer: 5,000 lines of log. */
+export const MAX_ANSWER = 8 * 1024 * 1024

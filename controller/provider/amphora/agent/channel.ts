@@ -1,0 +1,184 @@
+import { timingSafeEqual } from 'node:crypto'
+import type { Duplex } from 'node:stream'
+import { setTimeout as wait } from 'node:timers/promises'
+import ssh2, { type Client } from 'ssh2'
+import { AGENT_SOCKET } from '../../../../amphora-agent/protocol/messages.js'
+import { AgentUnreachable } from './errors.js'
+
+export type AgentTarget = {
+  amphoraId: string
+  /** Address of the amphora on the management network. */
+  host: string
+  port?: number
+  /** The public host key as SSH sends it: what the amphora must show. There is no trust on first use. */
+  hostKey: Buffer
+}
+
+export type AgentChannel = { stream: Duplex; close: () => void; closed: Promise<void> }
+
+/** The only account that takes the controller's key; see the machine's sshd_config. */
+const USER = 'krater'
+const RETRY_MS = 100
+/** How long a machine that has just been started may refuse, before that counts. */
+const PATIENCE_MS = 3_000
+
+/**
+ * Connects to an amphora over SSH and opens a channel to its agent's socket. A refusal is tried again for a short while, since a machine that
+ * was just started answers before its agent does.
+ * @throws AgentUnreachable, within `connectTimeoutMs`
+ */
+export async function openAgentChannel(
+  target: AgentTarget,
+  options: { controllerKey: string; connectTimeoutMs: number; signal: AbortSignal },
+): Promise<AgentChannel> {
+  const { signal, connectTimeoutMs } = options
+  const start = performance.now()
+  const left = () => Math.max(1, start + connectTimeoutMs - performance.now())
+  const patience = start + Math.min(PATIENCE_MS, connectTimeoutMs)
+  let client: Client | null = null
+  let refusal: AgentUnreachable | null = null
+  for (;;) {
+    try {
+      client ??= await connectClient(target, options.controllerKey, left(), signal)
+      const channel = await openChannel(client, target, left(), signal)
+      if (channel !== null) return channel
+      refusal = notRunning(target)
+    } catch (error) {
+      client = null
+      if (!(error instanceof AgentUnreachable) || error.reason === 'stopped') throw error
+      // That the time is over says less than what was said before.
+      if (error.reason !== 'refused') throw error.reason === 'no-answer' ? (refusal ?? error) : error
+      refusal = error
+    }
+    if (performance.now() + RETRY_MS > patience) {
+      client?.destroy()
+      throw refusal
+    }
+    await wait(RETRY_MS)
+  }
+}
+
+function connectClient(
+  target: AgentTarget,
+  controllerKey: string,
+  timeoutMs: number,
+  signal: AbortSignal,
+): Promise<Client> {
+  return new Promise((resolve, reject) => {
+    const client = new ssh2.Client()
+    let wrongKey = false
+    const fail = (error: AgentUnreachable) => {
+      clearTimeout(timer)
+      signal.removeEventListener('abort', abort)
+      client.destroy()
+      reject(error)
+    }
+    const abort = () => fail(stopped(target))
+    const timer = setTimeout(() => fail(inTime(target, timeoutMs)), timeoutMs)
+    client.on('error', error => fail(wrongKey ? wrongHostKey(target) : connectFailure(target, error)))
+    client.once('close', () => fail(lost(target)))
+    // Nagle's algorithm would add 40 ms to every small request.
+    client.once('connect', () => client.setNoDelay(true))
+    client.once('ready', () => {
+      clearTimeout(timer)
+      signal.removeEventListener('abort', abort)
+      client.removeAllListeners('error').removeAllListeners('close')
+      client.on('error', () => undefined)
+      resolve(client)
+    })
+    if (signal.aborted) return abort()
+    signal.addEventListener('abort', abort)
+    client.connect({
+      host: target.host,
+      port: target.port ?? 22,
+      username: USER,
+      privateKey: controllerKey,
+      authHandler: ['publickey'],
+      readyTimeout: 0,
+      keepaliveInterval: 5_000,
+      keepaliveCountMax: 2,
+      strictVendor: false,
+      algorithms: {
+        serverHostKey: ['ssh-ed25519'],
+        kex: ['curve25519-sha256', 'curve25519-sha256@libssh.org'],
+        cipher: ['aes128-gcm@openssh.com'],
+      },
+      hostVerifier: (key: Buffer) => {
+        wrongKey = key.length !== target.hostKey.length || !timingSafeEqual(key, target.hostKey)
+        return !wrongKey
+      },
+    })
+  })
+}
+
+/** @returns null when the agent's socket cannot be opened; the connection stays. After any other failure it is gone. */
+function openChannel(
+  client: Client,
+  target: AgentTarget,
+  timeoutMs: number,
+  signal: AbortSignal,
+): Promise<AgentChannel | null> {
+  return new Promise((resolve, reject) => {
+    const leave = () => {
+      clearTimeout(timer)
+      signal.removeEventListener('abort', abort)
+      client.removeListener('close', loseIt)
+    }
+    const fail = (error: AgentUnreachable) => {
+      leave()
+      client.destroy()
+      reject(error)
+    }
+    const abort = () => fail(stopped(target))
+    const loseIt = () => fail(lost(target))
+    const timer = setTimeout(() => fail(inTime(target, timeoutMs)), timeoutMs)
+    if (signal.aborted) return abort()
+    signal.addEventListener('abort', abort)
+    client.once('close', loseIt)
+    try {
+      client.openssh_forwardOutStreamLocal(AGENT_SOCKET, (error, stream) => {
+        leave()
+        if (error) return resolve(null)
+        // Not before: a connection whose channels are refused lives on and would gather listeners.
+        const closed = new Promise<void>(done => client.once('close', () => done()))
+        resolve({ stream, close: () => client.destroy(), closed })
+      })
+    } catch {
+      // ssh2 throws when the connection broke since it was made.
+      loseIt()
+    }
+  })
+}
+
+function connectFailure({ amphoraId, host }: AgentTarget, error: Error & { level?: string }): AgentUnreachable {
+  const code = 'code' in error ? error.code : undefined
+  if (error.level === 'client-authentication') {
+    return new AgentUnreachable(amphoraId, 'authentication', `${host} does not accept the controller's key.`)
+  }
+  if (code === 'ECONNREFUSED' || code === 'ECONNRESET' || code === 'EPIPE') {
+    return new AgentUnreachable(amphoraId, 'refused', `${host} refuses SSH connections.`)
+  }
+  if (code === 'EHOSTUNREACH' || code === 'ENETUNREACH' || code === 'ETIMEDOUT') {
+    return new AgentUnreachable(amphoraId, 'no-answer', `${host} is not to be found on the management network.`)
+  }
+  return new AgentUnreachable(amphoraId, 'connection-lost', `The SSH connection to ${host} failed: ${error.message}`)
+}
+
+const wrongHostKey = ({ amphoraId, host }: AgentTarget) =>
+  new AgentUnreachable(amphoraId, 'wrong-host-key', `${host} shows a host key that is not this amphora's.`)
+
+const inTime = ({ amphoraId, host }: AgentTarget, timeoutMs: number) =>
+  new AgentUnreachable(
+    amphoraId,
+    'no-answer',
+    `No SSH connection to ${host} within ${(timeoutMs / 1000).toFixed(1)} s.`,
+  )
+
+const lost = ({ amphoraId, host }: AgentTarget) =>
+  new AgentUnreachable(amphoraId, 'refused', `${host} closed the SSH connection while it was made.`)
+
+const notRunning = ({ amphoraId, host }: AgentTarget) =>
+  new AgentUnreachable(amphoraId, 'refused', `The agent of ${host} does not run.`)
+
+const stopped = ({ amphoraId, host }: AgentTarget) =>
+  new AgentUnreachable(amphoraId, 'stopped', `The connection to ${host} was given up.`)

@@ -1,0 +1,58 @@
+import { COMPUTE_FLAVOR, COMPUTE_ZONE } from '../../compute/driver.js'
+import { availabilityZoneKeys, flavorKeys } from '../../load-balancer/schema/profile-keys.js'
+import type { OfferedProvider } from '../../load-balancer/tree/capabilities.js'
+
+const NO_TLS_REFERENCES = {
+  default_tls_container_ref: [],
+  sni_container_refs: [[]],
+  client_ca_tls_container_ref: [],
+  client_crl_container_ref: [],
+  client_authentication: ['NONE'],
+  tls_ciphers: [],
+  tls_versions: [],
+  alpn_protocols: [],
+  hsts_max_age: [],
+  hsts_include_subdomains: [false],
+  hsts_preload: [false],
+}
+
+/** What the API offers for the amphora provider. */
+export const amphoraOffer: OfferedProvider = {
+  name: 'amphora',
+  description: 'The Octavia Amphora driver.',
+  capabilities: {
+    loadbalancer: {
+      vip_sg_ids: [[]],
+      vip_qos_policy_id: [],
+    },
+    // What the compute driver has no means for.
+    flavor: { sriov_vip: [false], allow_member_sriov: [false] },
+    availability_zone: { management_network: [] },
+    listener: { protocol: ['HTTP', 'HTTPS', 'TCP', 'PROMETHEUS'], ...NO_TLS_REFERENCES },
+    pool: {
+      protocol: ['HTTP', 'HTTPS', 'PROXY', 'PROXYV2', 'TCP'],
+      tls_enabled: [false],
+      tls_container_ref: [],
+      ca_tls_container_ref: [],
+      crl_container_ref: [],
+      tls_ciphers: [],
+      tls_versions: [],
+      alpn_protocols: [],
+    },
+    healthmonitor: { type: ['HTTP', 'HTTPS', 'PING', 'TCP', 'TLS-HELLO'] },
+    l7policy: { listener_protocol: ['HTTP', 'TERMINATED_HTTPS'] },
+    rule: { type: ['HOST_NAME', 'PATH', 'FILE_TYPE', 'HEADER', 'COOKIE'] },
+  },
+  usesMachines: true,
+  datagramsAcrossIpVersions: false,
+  flavorKeys: flavorKeys({ compute_flavor: [COMPUTE_FLAVOR], amp_image_tag: [] }),
+  availabilityZoneKeys: availabilityZoneKeys({ compute_zone: [COMPUTE_ZONE], volume_zone: [] }),
+}
+
+/** The same provider under the name that older clients give it. */
+export const octaviaOffer: OfferedProvider = {
+  ...amphoraOffer,
+  name: 'octavia',
+  description: 'Deprecated alias of the Octavia Amphora driver.',
+  aliasOf: 'amphora',
+}

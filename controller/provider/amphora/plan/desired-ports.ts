@@ -1,0 +1,80 @@
+import type { LoadBalancerTree } from '../../../load-balancer/tree/tree.js'
+import { managementOverlap, PORT_OWNER, type Port, type PortRequest, type Subnet } from '../../../network/driver.js'
+import { ProvisioningFault } from '../../provider.js'
+
+export const managementPortName = (amphoraId: string): string => `octavia-lb-mgmt-${amphoraId}`
+const basePortName = (amphoraId: string) => `octavia-lb-vrrp-${amphoraId}`
+const memberPortName = (amphoraId: string, networkId: string) => `octavia-lb-member-${amphoraId}-${networkId}`
+
+/** A port that an amphora should have, and why. Its name is its identity. */
+export type WantedPort = { purpose: 'vip' | 'member'; request: Omit<PortRequest, 'projectId'> }
+
+/**
+ * The ports of one amphora: the base port, with an address on the subnet of each VIP, and one on each network of members that the base
+ * port does not reach, with an address on every subnet of theirs.
+ * @throws ProvisioningFault when a subnet does not exist any more, or would draw management traffic away
+ */
+export function wantedPorts(tree: LoadBalancerTree, subnets: readonly Subnet[], amphoraId: string): WantedPort[] {
+  const device = { deviceId: amphoraId, deviceOwner: PORT_OWNER.amphora }
+  const vips = vipSubnetIds(tree).map(id => existing(id, subnets, 'of a VIP'))
+  const [base] = vips
+  if (base === undefined) throw new ProvisioningFault('subnet-missing', 'The VIP has no subnet.')
+  const byNetwork = new Map<string, Subnet[]>()
+  for (const id of memberSubnetIds(tree)) {
+    const subnet = existing(id, subnets, 'of a member')
+    if (vips.includes(subnet)) continue
+    byNetwork.set(subnet.networkId, [...(byNetwork.get(subnet.networkId) ?? []), subnet])
+  }
+  return [
+    {
+      purpose: 'vip',
+      request: {
+        ...device,
+        name: basePortName(amphoraId),
+        networkId: base.networkId,
+        fixedIps: vips.map(({ id }) => ({ subnetId: id })),
+        allowedAddresses: [tree.vip, ...tree.additionalVips].map(({ address }) => address),
+      },
+    },
+    ...[...byNetwork].map(([networkId, onIt]): WantedPort => {
+      const fixedIps = onIt.map(subnet => ({ subnetId: subnet.id }))
+      return {
+        purpose: 'member',
+        request: { ...device, name: memberPortName(amphoraId, networkId), networkId, fixedIps },
+      }
+    }),
+  ]
+}
+
+/** Ids of the subnets on which VIPs and members stand; a member without one is reached by the default route. */
+export function wantedSubnetIds(tree: LoadBalancerTree): string[] {
+  return [...new Set([...vipSubnetIds(tree), ...memberSubnetIds(tree)])]
+}
+
+/** The amphora's own port of this name. */
+export const portOf = ({ ports }: { ports: readonly Port[] }, { request }: WantedPort): Port | undefined =>
+  ports.find(port => port.name === request.name)
+
+/** True when the port stands on every subnet that it is wanted for. A port made for fewer is made again. */
+export function covers(port: Port, { request }: WantedPort): boolean {
+  return request.fixedIps.every(({ subnetId }) => port.fixedIps.some(fixedIp => fixedIp.subnetId === subnetId))
+}
+
+/** The main VIP's first. */
+function vipSubnetIds({ vip, additionalVips }: LoadBalancerTree): string[] {
+  const ids = [vip.subnetId, ...additionalVips.map(({ subnetId }) => subnetId).sort()]
+  return [...new Set(ids.filter(id => id !== null))]
+}
+
+function memberSubnetIds(tree: LoadBalancerTree): string[] {
+  const members = tree.pools.filter(pool => pool.change !== 'delete').flatMap(pool => pool.members)
+  const ids = members.flatMap(({ change, subnetId }) => (change === 'delete' || subnetId === null ? [] : [subnetId]))
+  return [...new Set(ids)].sort()
+}
+
+function existing(id: string, subnets: readonly Subnet[], whose: string): Subnet {
+  const subnet = subnets.find(candidate => candidate.id === id)
+  if (subnet?.overlapsManagement) throw new ProvisioningFault('subnet-overlaps-management', managementOverlap(id))
+  if (subnet !== undefined) return subnet
+  throw new ProvisioningFault('subnet-missing', `The subnet ${id} ${whose} does not exist any more.`)
+}

@@ -1,0 +1,108 @@
+import type { Desired } from '../../../../amphora-agent/protocol/desired.js'
+import type { Handover } from '../../../../amphora-agent/protocol/handover.js'
+import type { MachineLimits } from '../../../load-balancer/tree/capacity.js'
+import type { LoadBalancerTree } from '../../../load-balancer/tree/tree.js'
+import { renderDesired } from '../rendering/desired.js'
+import type { Card, HaproxySettings } from '../rendering/facts.js'
+import { placeVips } from '../rendering/keepalived/interfaces.js'
+import { portOf, type WantedPort, wantedPorts } from './desired-ports.js'
+import type { AmphoraSight, Observed } from './observation.js'
+import { vrrpPriority } from './topology.js'
+
+/** What all desired states of a load balancer have in common. */
+export type Rendering = {
+  tree: LoadBalancerTree
+  seen: Observed
+  fence: number
+  haproxy: HaproxySettings
+}
+
+/**
+ * What an amphora should be among those that share the VIP with it.
+ * @param group it and the other one of a pair
+ * @param standsBy serve, but do not hold the VIP, nor ask for it
+ * @returns null for one that cannot be told, and while an address of the group is unknown: each of a pair names the other's
+ */
+export function desiredOf(
+  { tree, seen, fence, haproxy }: Rendering,
+  amphora: AmphoraSight,
+  group: readonly AmphoraSight[],
+  standsBy: boolean,
+): Desired | null {
+  const { agent, role } = amphora
+  if (agent.state !== 'answers' || role === null) return null
+  const own = vrrpAddress(tree, seen, amphora)
+  const others = group.filter(({ id }) => id !== amphora.id)
+  const peers = others.flatMap(other => {
+    const address = vrrpAddress(tree, seen, other)
+    return address === null ? [] : [{ amphoraId: other.id, address }]
+  })
+  if (own === null || peers.length < others.length) return null
+  const priority = vrrpPriority(role)
+  return renderDesired(tree, {
+    amphoraId: amphora.id,
+    fence,
+    haproxyVersion: agent.haproxyVersion,
+    limits: limitsOf(amphora),
+    ...haproxy,
+    cards: cardsOf(tree, seen, amphora),
+    pair: priority === null ? null : { priority, vrrpAddress: own, peers },
+    standsBy,
+  })
+}
+
+/** The record and the agent itself must agree: the record may be older than a restart of the amphora. */
+export function isInEffect(amphora: AmphoraSight, desired: Desired): boolean {
+  const { agent, appliedGeneration, appliedSha256, needsApply } = amphora
+  const agrees = (applied: { appliedGeneration: number; appliedSha256: string | null }) =>
+    applied.appliedGeneration === desired.generation && applied.appliedSha256 === desired.sha256
+  return !needsApply && agrees({ appliedGeneration, appliedSha256 }) && agent.state === 'answers' && agrees(agent)
+}
+
+/**
+ * The part of one amphora in moving the VIPs between it and another one.
+ * @param seconds how long it may take
+ * @returns null while an address of the two is unknown
+ */
+export function handoverOf(
+  { tree, seen }: Rendering,
+  role: Handover['role'],
+  amphora: AmphoraSight,
+  other: AmphoraSight,
+  seconds: number,
+): Handover | null {
+  const own = vrrpAddress(tree, seen, amphora)
+  const peer = vrrpAddress(tree, seen, other)
+  if (own === null || peer === null) return null
+  const { interface: name, vips } = placeVips(tree, cardsOf(tree, seen, amphora))
+  return { role, own, peer, interface: name, vips, seconds }
+}
+
+function vrrpAddress(tree: LoadBalancerTree, seen: Observed, amphora: AmphoraSight): string | null {
+  const port = basePortOf(tree, seen, amphora)
+  return port?.fixedIps.find(({ subnetId }) => subnetId === tree.vip.subnetId)?.address ?? null
+}
+
+/** The port that carries VIPs beside its own addresses. */
+export function basePortOf(tree: LoadBalancerTree, seen: Observed, amphora: AmphoraSight) {
+  const base = wantedPorts(tree, seen.subnets, amphora.id).find((want: WantedPort) => want.purpose === 'vip')
+  return base && portOf(amphora, base)
+}
+
+function cardsOf(tree: LoadBalancerTree, seen: Observed, amphora: AmphoraSight): Card[] {
+  return wantedPorts(tree, seen.subnets, amphora.id).flatMap(want => {
+    const port = portOf(amphora, want)
+    if (port === undefined) return []
+    const subnets = seen.subnets.filter(subnet => port.fixedIps.some(({ subnetId }) => subnetId === subnet.id))
+    return { purpose: want.purpose, port, subnets, mtu: seen.mtus.get(port.networkId) ?? DEFAULT_MTU }
+  })
+}
+
+/** Of the machine of an agent that does not tell: what containers often get. */
+const UNTOLD: MachineLimits = { openFiles: 20_000, memoryBytes: 2 * 1024 ** 3 }
+
+/** What the machine of an amphora gives. */
+export const limitsOf = ({ agent }: AmphoraSight): MachineLimits =>
+  (agent.state === 'answers' ? agent.limits : undefined) ?? UNTOLD
+
+const DEFAULT_MTU = 1500

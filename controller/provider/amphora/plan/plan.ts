@@ -1,0 +1,229 @@
+import type { Desired } from '../../../../amphora-agent/protocol/desired.js'
+import type { Handover } from '../../../../amphora-agent/protocol/handover.js'
+import type { LoadBalancerTree } from '../../../load-balancer/tree/tree.js'
+import { ProvisioningFault } from '../../provider.js'
+import type { HaproxySettings } from '../rendering/facts.js'
+import { assignRoles, type Cast, isLost, type Replacement } from './assign-roles.js'
+import { covers, portOf, type WantedPort, wantedPorts } from './desired-ports.js'
+import { desiredOf, isInEffect, type Rendering } from './desired-state.js'
+import type { AmphoraSight, Observed } from './observation.js'
+import { dismiss, otherOf, planFarewell, removal, stateOf } from './plan-farewell.js'
+import { isHeard, outOfReach, restartLimit, type UnreachableFacts, verdictOn } from './plan-unreachable.js'
+import type { Role } from './topology.js'
+
+/** One act that brings a load balancer nearer to its wanted state. Every act may be repeated. */
+export type Step =
+  | { kind: 'ensure-vip-port' }
+  | { kind: 'release-vip-port' }
+  /** A warm amphora when there is one, else the row of a new one. */
+  | { kind: 'allocate-amphora'; role: Role }
+  | { kind: 'create-machine'; amphoraId: string }
+  /** For a machine that runs but is neither heard nor reached, and does not serve. */
+  | { kind: 'restart-machine'; amphoraId: string }
+  /** Marks one that is heard but cannot be reached: another takes its place, as in a failover that was asked for. */
+  | { kind: 'replace-amphora'; amphoraId: string }
+  | { kind: 'attach-port'; amphoraId: string; port: WantedPort }
+  | { kind: 'await-agent'; amphoraId: string }
+  | { kind: 'apply'; amphoraId: string; desired: Desired }
+  /** Both learn how packets find the amphora that has their connection, before the VIP moves from one to the other. */
+  | { kind: 'begin-handover'; parts: readonly { amphoraId: string; handover: Handover }[] }
+  /** It is on its way out, and gives the VIP up by itself. */
+  | { kind: 'demote-amphora'; amphoraId: string; standingBy: Desired }
+  /** By VRRP, which takes a moment. */
+  | { kind: 'await-vip'; amphoraId: string; vips: readonly string[] }
+  /** It accepts nothing any more; what is under way has so many seconds to end. */
+  | { kind: 'drain-amphora'; amphoraId: string; seconds: number; waitSeconds: number }
+  /** It is on its way out, and loses the interface of the VIP. */
+  | { kind: 'silence-amphora'; amphoraId: string; portId: string | null }
+  /** Something ends by itself soon. */
+  | { kind: 'look-again'; seconds: number }
+  /** Neighbours learn again where the VIP is. */
+  | { kind: 'announce-vip'; amphoraId: string }
+  | { kind: 'detach-port'; amphoraId: string; portId: string }
+  | { kind: 'delete-machine'; amphoraId: string }
+  | { kind: 'delete-ports'; amphoraId: string }
+  | { kind: 'delete-amphora-row'; amphoraId: string }
+
+/** The steps of a stage are independent of each other; a stage begins when the one before it has succeeded. */
+export type Plan = {
+  stages: readonly (readonly Step[])[]
+  /** When all of it succeeds, the wanted state is reached; otherwise the world has to be looked at again. */
+  settles: boolean
+}
+
+export type PlanFacts = UnreachableFacts & {
+  fence: number
+  /** How many amphorae of the project may be restarted or replaced now; see restart-limiter.ts. */
+  restartsLeft: number
+  haproxy: HaproxySettings
+}
+
+/**
+ * The next steps from the world as it was seen towards the tree; no stage when they agree. Pure: the same arguments give the same plan.
+ * @throws ProvisioningFault when nothing can be done about what keeps them apart
+ */
+export function plan(tree: LoadBalancerTree, seen: Observed, facts: PlanFacts): Plan {
+  if (tree.change === 'delete') {
+    return { stages: stagesOf([...removal(seen.amphorae), [{ kind: 'release-vip-port' }]]), settles: true }
+  }
+  const cast = assignRoles(tree.topology, seen.amphorae)
+  const foundations: Step[] = [...vipPortSteps(tree, seen), ...cast.missing.map(allocate)]
+  if (foundations.length > 0) return { stages: [foundations], settles: false }
+
+  const { serving, replacement } = cast
+  const { fence, haproxy } = facts
+  const rendering: Rendering = { tree, seen, fence, haproxy }
+  const works = inspect(tree, seen, replacement === null ? serving : [...serving, replacement.successor], facts)
+  const ready = works.filter(work => work.state === 'ready').map(work => work.amphora)
+  const builds = works.filter(work => work.state === 'build')
+  const troubles = works.filter(work => work.state === 'trouble')
+  const [trouble] = troubles
+  const applies = planApplies(rendering, cast, ready)
+  const farewell = planFarewell(rendering, cast)
+  // One that has left a pair must not speak VRRP any more when the others are told so; the successor of a single one has to be told first.
+  const [before, after] = tree.topology === 'SINGLE' ? [[], farewell.stages] : [farewell.stages, []]
+
+  if (builds.length > 0) {
+    // The amphorae that serve need not wait for one that is being made.
+    const first = [...applies.slice(-1), ...builds.flatMap(build => build.make)]
+    const rest = [first, builds.flatMap(build => build.attach), builds.flatMap(build => build.awaitAgent)]
+    return { stages: stagesOf([...before, ...applies.slice(0, -1).map(step => [step]), ...rest]), settles: false }
+  }
+  if (replacement !== null && ready.includes(replacement.successor)) {
+    if (trouble === undefined || isLost(replacement.leaving)) {
+      return { stages: stagesOf(takeOver(rendering, cast, replacement)), settles: false }
+    }
+  }
+  // One after the other: a configuration that the first refuses never reaches the next.
+  const stages = stagesOf([
+    ...before,
+    ...applies.map(step => [step]),
+    ready.flatMap(amphora => leftovers(tree, seen, amphora)),
+  ])
+  if (trouble === undefined) {
+    const done = serving.every(amphora => !amphora.replacing)
+    const removals = [...after, ...removal(farewell.gone), ...farewell.wait(done)]
+    return { stages: stagesOf([...stages, ...removals]), settles: done && farewell.told }
+  }
+  if (stages.length > 0) return { stages, settles: false }
+  const isApplied = tree.generation <= tree.appliedGeneration && serving.every(({ replacing }) => !replacing)
+  if (isApplied && troubles.every(({ serves }) => serves)) return { stages, settles: true }
+  throw trouble.fault
+}
+
+const allocate = (role: Role): Step => ({ kind: 'allocate-amphora', role })
+
+const stagesOf = (stages: readonly (readonly Step[])[]) => stages.filter(stage => stage.length > 0)
+
+function vipPortSteps(tree: LoadBalancerTree, seen: Observed): Step[] {
+  if (seen.vipPort !== null) return []
+  if (tree.vip.ownsPort) return [{ kind: 'ensure-vip-port' }]
+  throw new ProvisioningFault(
+    'vip-port-missing',
+    `The port ${tree.vip.portId ?? ''} that was given for the VIP does not exist any more.`,
+  )
+}
+
+type Work =
+  | { state: 'ready'; amphora: AmphoraSight }
+  | { state: 'build'; make: Step[]; attach: Step[]; awaitAgent: Step[] }
+  /** `serves`: nothing is amiss but that it cannot be told anything. */
+  | { state: 'trouble'; serves: boolean; fault: ProvisioningFault }
+  | { state: 'lost' }
+
+function inspect(tree: LoadBalancerTree, seen: Observed, serving: readonly AmphoraSight[], facts: PlanFacts): Work[] {
+  let restarts = 0
+  return serving.map((amphora): Work => {
+    const { id: amphoraId, machine, agent, status, silentSeconds } = amphora
+    const wanted = wantedPorts(tree, seen.subnets, amphoraId)
+    const awaitAgent: Step[] = [{ kind: 'await-agent', amphoraId }]
+    const outgrown = wanted.flatMap(want => {
+      const port = portOf(amphora, want)
+      return port === undefined || covers(port, want) ? [] : [detach(amphora, port.id)]
+    })
+    const rebuild = (kind: 'create-machine' | 'restart-machine'): Work => ({
+      state: 'build',
+      make: [{ kind, amphoraId }, ...outgrown],
+      attach: wanted.map(port => ({ kind: 'attach-port', amphoraId, port })),
+      awaitAgent,
+    })
+    if (isLost(amphora)) return { state: 'lost' }
+    if (machine !== 'running') return rebuild('create-machine')
+    if (agent.state === 'unreachable' && (status === 'ALLOCATED' || silentSeconds > facts.staleAfterSeconds)) {
+      const verdict = verdictOn(amphora, tree, seen.amphorae, facts)
+      if (verdict === 'wait')
+        return { state: 'trouble', serves: amphora.serves === true, fault: outOfReach(amphora, facts) }
+      restarts += 1
+      if (restarts > facts.restartsLeft) return { state: 'trouble', serves: false, fault: restartLimit() }
+      return verdict === 'restart' ? rebuild('restart-machine') : replace(amphoraId)
+    }
+    if (isHeard(amphora, facts) && amphora.mismatchedSeconds > facts.replaceAfterSeconds && !amphora.replacing) {
+      restarts += 1
+      if (restarts <= facts.restartsLeft) return replace(amphoraId)
+    }
+    const missing = wanted.filter(want => !isAttached(amphora, want))
+    const attach = missing.map((port): Step => ({ kind: 'attach-port', amphoraId, port }))
+    if (status !== 'ALLOCATED') return { state: 'build', make: outgrown, attach, awaitAgent }
+    if (missing.length > 0) return { state: 'build', make: outgrown, attach, awaitAgent: [] }
+    return { state: 'ready', amphora }
+  })
+}
+
+const replace = (amphoraId: string): Work => ({
+  state: 'build',
+  make: [{ kind: 'replace-amphora', amphoraId }],
+  attach: [],
+  awaitAgent: [],
+})
+
+function isAttached(amphora: AmphoraSight, want: WantedPort): boolean {
+  const port = portOf(amphora, want)
+  return port !== undefined && covers(port, want) && amphora.plugged.includes(port.id)
+}
+
+const detach = (amphora: AmphoraSight, portId: string) => ({
+  kind: 'detach-port' as const,
+  amphoraId: amphora.id,
+  portId,
+})
+
+/** Ports and cards that no member needs any more, once the configuration does not name them. */
+function leftovers(tree: LoadBalancerTree, seen: Observed, amphora: AmphoraSight): Step[] {
+  const needed = wantedPorts(tree, seen.subnets, amphora.id).map(want => portOf(amphora, want)?.id)
+  const had = new Set([...amphora.ports.map(port => port.id), ...amphora.plugged])
+  return [...had].filter(portId => !needed.includes(portId)).map(portId => detach(amphora, portId))
+}
+
+/** In the order of the topology; but one that comes in comes last, when the other of the pair speaks to it already. */
+function planApplies(rendering: Rendering, cast: Cast, ready: readonly AmphoraSight[]): Step[] {
+  const comesIn = ({ role }: AmphoraSight) => cast.superfluous.some(amphora => amphora.role === role)
+  return cast.serving
+    .filter(amphora => ready.includes(amphora))
+    .toSorted((a, b) => Number(comesIn(a)) - Number(comesIn(b)))
+    .flatMap(amphora => applyUnlessInEffect(rendering, amphora, cast.serving))
+}
+
+function applyUnlessInEffect(rendering: Rendering, amphora: AmphoraSight, group: readonly AmphoraSight[]): Step[] {
+  const desired = desiredOf(rendering, amphora, group, false)
+  return desired === null || isInEffect(amphora, desired) ? [] : [{ kind: 'apply', amphoraId: amphora.id, desired }]
+}
+
+/**
+ * The successor is ready: it serves before it holds the VIP, so that the VIP moves from one that serves to one that serves. A single one takes
+ * the VIP before the other gives it up: their neighbours follow who spoke last. In a pair the one that stays takes it; the successor is let in
+ * once the other is out and the one that stays was told, for two that do not hear each other would both take the VIP.
+ */
+function takeOver(rendering: Rendering, cast: Cast, { leaving, successor }: Replacement): Step[][] {
+  const group = [...cast.serving.filter(amphora => amphora !== leaving), successor]
+  const standingBy = desiredOf(rendering, successor, group, true)
+  if (standingBy === null) {
+    throw new ProvisioningFault('pair-incomplete', 'The VRRP address of the other amphora is not known.')
+  }
+  const isNew = successor.agent.state === 'answers' && successor.agent.appliedSha256 === null
+  const prepare: Step[] = isNew ? [{ kind: 'apply', amphoraId: successor.id, desired: standingBy }] : []
+  if (rendering.tree.topology !== 'SINGLE') return [prepare, ...dismiss(rendering, leaving, otherOf(cast, leaving))]
+  const take = applyUnlessInEffect(rendering, successor, group)
+  const [handover = [], ...rest] = dismiss(rendering, leaving, successor)
+  const remove = stateOf(rendering, leaving) === 'gone' ? removal([leaving]) : []
+  return [prepare, handover, take, ...rest, ...remove]
+}

@@ -1,0 +1,143 @@
+import type { Server } from '../../../../../amphora-agent/protocol/desired.js'
+import { PING_PORT } from '../../../../../amphora-agent/protocol/ping.js'
+import type { HealthMonitorNode, MemberNode, PoolProtocol } from '../../../../load-balancer/tree/tree.js'
+import {
+  address,
+  bracketedAddress,
+  type ConfigurationWord,
+  endpoint,
+  identifier,
+  integer,
+  joined,
+  keywords,
+  pingMessage,
+  seconds,
+  serverName,
+  textOf,
+} from '../quote.js'
+
+/** The words of a server line. */
+export type ServerWords = {
+  name: ConfigurationWord
+  endpoint: ConfigurationWord
+  number: ConfigurationWord
+  weight: ConfigurationWord
+  backup: boolean
+  disabled: boolean
+  /** All in one, or none. */
+  options: ConfigurationWord | null
+}
+
+/** What a member is rendered with, beside itself. */
+export type ServerContext = {
+  /** Of the section `backend` that it stands in. */
+  backend: string
+  protocol: PoolProtocol
+  monitor: HealthMonitorNode | null
+  /** Connections to it are kept for further requests. */
+  reused: boolean
+  /** The value of our cookie for it. */
+  cookie: ConfigurationWord | null
+}
+
+/**
+ * One member as a server, twice from the same words: as they stand in the configuration file, and in the structured form from which
+ * the agent builds runtime commands.
+ * @throws ProvisioningFault for a value that cannot be written
+ */
+export function renderServer(member: MemberNode, context: ServerContext): { words: ServerWords; server: Server } {
+  const what = `Member ${member.id}`
+  const options = [
+    ...(context.cookie === null ? [] : [keywords('cookie'), context.cookie]),
+    ...proxyOptions(context.protocol),
+    // what servers of the file have anyway, and those that join while HAProxy runs only when it is said
+    ...(context.reused ? [keywords('pool-purge-delay 5s pool-max-conn -1')] : []),
+    ...(context.monitor === null ? [] : monitorOptions(member, context.monitor, context)),
+  ]
+  const words: ServerWords = {
+    name: identifier(member.id, `${what}, id`),
+    endpoint: endpoint(member.address, member.protocolPort, `${what}, address`),
+    number: integer(member.serverNumber, `${what}, server number`, 1, 2_147_483_647),
+    weight: integer(member.weight, `${what}, weight`, 0, 256),
+    backup: member.backup,
+    // still a server, so that it reports MAINT and keeps its place
+    disabled: !member.adminStateUp,
+    options: options.length === 0 ? null : joined(options),
+  }
+  return {
+    words,
+    server: {
+      name: member.id,
+      number: member.serverNumber,
+      address: textOf(address(member.address, `${what}, address`)),
+      port: member.protocolPort,
+      weight: member.weight,
+      disabled: words.disabled,
+      backup: words.backup,
+      options: options.flatMap(option => textOf(option).split(' ')),
+    },
+  }
+}
+
+function proxyOptions(protocol: PoolProtocol): ConfigurationWord[] {
+  if (protocol === 'PROXY') return [keywords('send-proxy')]
+  return protocol === 'PROXYV2' ? [keywords('send-proxy-v2')] : []
+}
+
+function monitorOptions(member: MemberNode, monitor: HealthMonitorNode, context: ServerContext): ConfigurationWord[] {
+  return monitor.type === 'PING' ? pingOptions(member, monitor, context) : checkOptions(member, monitor, context)
+}
+
+function checkOptions(
+  member: MemberNode,
+  monitor: HealthMonitorNode,
+  { protocol }: ServerContext,
+): ConfigurationWord[] {
+  const what = `Health monitor ${monitor.id}`
+  const options = [
+    keywords('check'),
+    keywords('inter'),
+    seconds(monitor.delay, `${what}, delay`),
+    keywords('fall'),
+    integer(monitor.maxRetriesDown, `${what}, max_retries_down`, 1, 100),
+    keywords('rise'),
+    integer(monitor.maxRetries, `${what}, max_retries`, 1, 100),
+  ]
+  if (member.monitorAddress !== null) {
+    options.push(keywords('addr'), bracketedAddress(member.monitorAddress, `Member ${member.id}, monitor_address`))
+  }
+  if (member.monitorPort !== null) {
+    options.push(keywords('port'), integer(member.monitorPort, `Member ${member.id}, monitor_port`, 1, 65535))
+  }
+  // Checks of servers that are added while HAProxy runs do not follow the traffic's PROXY header by themselves; one that goes elsewhere
+  // than the traffic speaks to a plain server.
+  const goesWithTraffic = member.monitorAddress === null && member.monitorPort === null
+  if (goesWithTraffic && proxyOptions(protocol).length > 0) options.push(keywords('check-send-proxy'))
+  if (monitor.type === 'HTTPS' || monitor.type === 'TLS-HELLO') options.push(keywords('check-ssl verify none'))
+  if (monitor.type === 'HTTPS' && monitor.domainName !== null) {
+    options.push(keywords('check-sni'), serverName(monitor.domainName, `${what}, domain_name`))
+  }
+  return options
+}
+
+/** HAProxy cannot ping. It asks the agent beside it, which can. */
+function pingOptions(member: MemberNode, monitor: HealthMonitorNode, { backend }: ServerContext): ConfigurationWord[] {
+  const question = {
+    subject: `${backend}:${member.id}`,
+    address: textOf(address(member.monitorAddress ?? member.address, `Member ${member.id}, monitor_address`)),
+    timeoutSeconds: pingTimeout(monitor),
+    rise: monitor.maxRetries,
+    fall: monitor.maxRetriesDown,
+  }
+  return [
+    keywords(`agent-check agent-addr 127.0.0.1 agent-port ${PING_PORT} agent-inter`),
+    seconds(monitor.delay, `Health monitor ${monitor.id}, delay`),
+    keywords('agent-send'),
+    pingMessage(question, `Member ${member.id}, ping`),
+  ]
+}
+
+const LONGEST_PING = 3600
+
+/** Whole seconds, at least one. */
+export const pingTimeout = (monitor: HealthMonitorNode): number => Math.min(Math.max(monitor.timeout, 1), LONGEST_PING)

@@ -1,0 +1,196 @@
+import forge from 'node-forge'
+import { InvalidX509 } from '../invalid-x509.js'
+import { encodeObjectIdentifier, readObjectIdentifier } from './object-identifier.js'
+
+export type Asn1 = forge.asn1.Asn1
+
+const { Class, Type } = forge.asn1
+
+/** Most levels of anything that is read here: an extension of a certificate request is at the ninth. */
+const MOST_LEVELS = 24
+
+/**
+ * Reads DER that anybody may have written. What is no strict DER is refused, so the value that comes back stands for exactly these bytes, and
+ * writing a part of it gives the bytes of that part.
+ * @param label what it is, for the message
+ * @throws InvalidX509
+ */
+export function readDer(bytes: Buffer, label: string): Asn1 {
+  try {
+    const value = forge.asn1.fromDer(bytes.toString('latin1'), {
+      strict: true,
+      parseAllBytes: true,
+      decodeBitStrings: false,
+      maxDepth: MOST_LEVELS,
+    })
+    if (writeDer(value).equals(bytes)) return value
+  } catch {
+    // Whatever was wrong, the answer is the same.
+  }
+  throw new InvalidX509(`The ${label} is not valid DER.`)
+}
+
+export const writeDer = (value: Asn1): Buffer => Buffer.from(forge.asn1.toDer(value).getBytes(), 'latin1')
+
+const universal = (type: forge.asn1.Type, constructed: boolean, value: string | Asn1[]): Asn1 =>
+  forge.asn1.create(Class.UNIVERSAL, type, constructed, value)
+
+export const sequence = (...members: Asn1[]): Asn1 => universal(Type.SEQUENCE, true, members)
+
+/** A SET OF in the order that DER demands: by the bytes of its members. */
+export const setOf = (...members: Asn1[]): Asn1 =>
+  universal(
+    Type.SET,
+    true,
+    members
+      .map(member => ({ member, bytes: writeDer(member) }))
+      .sort((a, b) => Buffer.compare(a.bytes, b.bytes))
+      .map(({ member }) => member),
+  )
+
+export function objectIdentifier(dotted: string): Asn1 {
+  const content = encodeObjectIdentifier(dotted)
+  if (content === null) throw new Error(`${dotted} is no object identifier.`)
+  return universal(Type.OID, false, content.toString('latin1'))
+}
+
+export const booleanValue = (value: boolean): Asn1 => universal(Type.BOOLEAN, false, value ? '\xff' : '\0')
+
+/** @param magnitude big-endian, never negative */
+export function integer(magnitude: Buffer | number): Asn1 {
+  if (typeof magnitude === 'number')
+    return universal(Type.INTEGER, false, forge.asn1.integerToDer(magnitude).getBytes())
+  const firstUsed = magnitude.findIndex(byte => byte !== 0)
+  const bytes = firstUsed === -1 ? Buffer.of(0) : magnitude.subarray(firstUsed)
+  const positive = (bytes[0] ?? 0) < 0x80 ? bytes : Buffer.concat([Buffer.of(0), bytes])
+  return universal(Type.INTEGER, false, positive.toString('latin1'))
+}
+
+export const enumerated = (value: number): Asn1 => universal(Type.ENUMERATED, false, String.fromCharCode(value))
+
+export const nullValue = (): Asn1 => universal(Type.NULL, false, '')
+
+export const octetString = (bytes: Buffer): Asn1 => universal(Type.OCTETSTRING, false, bytes.toString('latin1'))
+
+/** @param unusedBits at the end of the last byte */
+export const bitString = (bytes: Buffer, unusedBits = 0): Asn1 =>
+  universal(Type.BITSTRING, false, String.fromCharCode(unusedBits) + bytes.toString('latin1'))
+
+/** Bits by their number, as KeyUsage has them: the highest bit of the first byte is number 0. Trailing zeros are left out, as DER demands. */
+export function namedBits(numbers: readonly number[]): Asn1 {
+  const highest = Math.max(...numbers)
+  const bytes = Buffer.alloc(Math.floor(highest / 8) + 1)
+  for (const number of numbers) {
+    const index = Math.floor(number / 8)
+    bytes.writeUInt8(bytes.readUInt8(index) | (0x80 >> (number % 8)), index)
+  }
+  return bitString(bytes, 7 - (highest % 8))
+}
+
+export type StringKind = 'utf8' | 'printable' | 'ia5'
+
+const STRING_TYPES: Readonly<Record<StringKind, forge.asn1.Type>> = {
+  utf8: Type.UTF8,
+  printable: Type.PRINTABLESTRING,
+  ia5: Type.IA5STRING,
+}
+
+export const characterString = (kind: StringKind, text: string): Asn1 =>
+  universal(STRING_TYPES[kind], false, Buffer.from(text, 'utf8').toString('latin1'))
+
+/** UTCTime until 2049, GeneralizedTime from then on; whole seconds. */
+export function time(date: Date): Asn1 {
+  return date.getUTCFullYear() < 2050
+    ? universal(Type.UTCTIME, false, forge.asn1.dateToUtcTime(date))
+    : universal(Type.GENERALIZEDTIME, false, forge.asn1.dateToGeneralizedTime(date))
+}
+
+/** [number] around other values. */
+export const tagged = (number: number, ...members: Asn1[]): Asn1 =>
+  forge.asn1.create(Class.CONTEXT_SPECIFIC, number, true, members)
+
+/** [number] IMPLICIT with bytes of its own. */
+export const taggedBytes = (number: number, bytes: Buffer): Asn1 =>
+  forge.asn1.create(Class.CONTEXT_SPECIFIC, number, false, bytes.toString('latin1'))
+
+// Reading: each gives null for a value of another kind.
+
+const isUniversal = ({ tagClass, type }: Asn1, wanted: forge.asn1.Type): boolean =>
+  tagClass === Class.UNIVERSAL && type === wanted
+
+const membersOf = ({ value }: Asn1): readonly Asn1[] | null => (Array.isArray(value) ? value : null)
+
+const contentOf = ({ value }: Asn1): Buffer | null => (typeof value === 'string' ? Buffer.from(value, 'latin1') : null)
+
+export const sequenceIn = (value: Asn1 | undefined): readonly Asn1[] | null =>
+  value !== undefined && isUniversal(value, Type.SEQUENCE) ? membersOf(value) : null
+
+export const setIn = (value: Asn1 | undefined): readonly Asn1[] | null =>
+  value !== undefined && isUniversal(value, Type.SET) ? membersOf(value) : null
+
+export const taggedIn = (value: Asn1 | undefined, number: number): readonly Asn1[] | null =>
+  value !== undefined && contextTag(value) === number ? membersOf(value) : null
+
+/** The number of a context-specific tag. */
+export const contextTag = ({ tagClass, type }: Asn1): number | null =>
+  tagClass === Class.CONTEXT_SPECIFIC ? type : null
+
+/** The bytes of a value that is not made of others. */
+export const bytesIn = (value: Asn1): Buffer | null => contentOf(value)
+
+export function objectIdentifierIn(value: Asn1 | undefined): string | null {
+  if (value === undefined || !isUniversal(value, Type.OID)) return null
+  const bytes = contentOf(value)
+  return bytes === null ? null : readObjectIdentifier(bytes)
+}
+
+/** A whole number that is not negative and below 2^31. */
+export function smallIntegerIn(value: Asn1 | undefined): number | null {
+  const bytes = value !== undefined && isUniversal(value, Type.INTEGER) ? contentOf(value) : null
+  if (bytes === null || bytes.length === 0 || bytes.length > 4 || (bytes[0] ?? 0) >= 0x80) return null
+  return bytes.readUIntBE(0, bytes.length)
+}
+
+export const integerBytesIn = (value: Asn1 | undefined): Buffer | null =>
+  value !== undefined && isUniversal(value, Type.INTEGER) ? contentOf(value) : null
+
+export const octetStringIn = (value: Asn1 | undefined): Buffer | null =>
+  value !== undefined && isUniversal(value, Type.OCTETSTRING) ? contentOf(value) : null
+
+/** The bytes of a BIT STRING of whole bytes. */
+export function bitStringIn(value: Asn1 | undefined): Buffer | null {
+  const bytes = value !== undefined && isUniversal(value, Type.BITSTRING) ? contentOf(value) : null
+  return bytes?.[0] === 0 ? bytes.subarray(1) : null
+}
+
+const strictUtf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true })
+
+/** Text of any of the string types that names use; of TeletexString only ASCII is understood. */
+export function textIn(value: Asn1 | undefined): string | null {
+  if (value === undefined || value.tagClass !== Class.UNIVERSAL || typeof value.value !== 'string') return null
+  const ascii = () => (/^[\x20-\x7e]*$/.test(String(value.value)) ? String(value.value) : null)
+  switch (value.type as number) {
+    case Type.UTF8:
+      return decodeUtf8(Buffer.from(value.value, 'latin1'))
+    case Type.PRINTABLESTRING:
+    case Type.IA5STRING:
+    case TELETEX_STRING:
+      return ascii()
+    case Type.BMPSTRING:
+      // A pair of surrogates is one character to JavaScript, but none of a BMPString.
+      return /[\ud800-\udfff]/.test(value.value) ? null : value.value
+    default:
+      return null
+  }
+}
+
+const TELETEX_STRING = 20
+
+/** Null for what is no UTF-8. */
+export function decodeUtf8(bytes: Buffer): string | null {
+  try {
+    return strictUtf8.decode(bytes)
+  } catch {
+    return null
+  }
+}

@@ -1,0 +1,140 @@
+import { InvalidX509 } from '../invalid-x509.js'
+import { decodeUtf8 } from './asn1.js'
+import { type AttributeType, attributeTypeOf, attributeTypes } from './attribute-types.js'
+import { encodeObjectIdentifier } from './object-identifier.js'
+
+/** One attribute of a name: its type as a dotted object identifier, its value as text. */
+export type NameAttribute = { type: string; value: string }
+
+/** A relative distinguished name: its attributes, mostly one. */
+export type RelativeName = readonly NameAttribute[]
+
+/** A distinguished name as certificates hold it: the most general part (the country, say) first. */
+export type DistinguishedName = readonly RelativeName[]
+
+/** Longest text of a name. */
+const MOST_CHARACTERS = 2000
+const MOST_PARTS = 32
+
+/**
+ * Reads the text of RFC 4514, such as `CN=www.example.com,OU=Web,O=Example\, Inc.`, of which the first part is the most specific. White space around
+ * parts is passed over. Pure.
+ * @throws InvalidX509 that says what is wrong with which part
+ */
+export function parseDistinguishedName(text: string): DistinguishedName {
+  if (text.length > MOST_CHARACTERS) throw tooLong()
+  const parts: NameAttribute[][] = [[]]
+  let rest = text
+  for (;;) {
+    const { attribute, after } = readAttribute(rest)
+    parts.at(-1)?.push(attribute)
+    if (after === '') break
+    if (after[0] === ',') parts.push([])
+    rest = after.slice(1)
+  }
+  const name = parts.reverse()
+  requireUsableName(name)
+  return name
+}
+
+const tooLong = () => new InvalidX509(`A subject DN has at most ${MOST_CHARACTERS} characters.`)
+
+/** The text of RFC 4514; what parseDistinguishedName reads back as the same name. Pure. */
+export function formatDistinguishedName(name: DistinguishedName): string {
+  const format = ({ type, value }: NameAttribute) => `${attributeTypeOf(type)?.name ?? type}=${escapeValue(value)}`
+  return [...name]
+    .reverse()
+    .map(part => part.map(format).join('+'))
+    .join(',')
+}
+
+/**
+ * Checks a name that anybody may have written.
+ * @throws InvalidX509 for values that are empty, too long for their type, or hold control characters
+ */
+export function requireUsableName(name: DistinguishedName): void {
+  if (name.length > MOST_PARTS) throw new InvalidX509(`A subject DN has at most ${MOST_PARTS} parts.`)
+  if (formatDistinguishedName(name).length > MOST_CHARACTERS) throw tooLong()
+  for (const part of name) {
+    const types = part.map(({ type }) => type)
+    if (new Set(types).size < types.length) throw new InvalidX509('A part of the subject DN names an attribute twice.')
+    for (const { type, value } of part) requireUsableValue(attributeTypeOf(type), value)
+  }
+}
+
+function requireUsableValue(type: AttributeType | undefined, value: string): void {
+  const label = type?.name ?? 'An attribute'
+  const most = type?.mostCharacters ?? 255
+  if (value === '') throw new InvalidX509(`The subject DN cannot be used: ${label} is empty.`)
+  if ([...value].length > most) {
+    throw new InvalidX509(`The subject DN cannot be used: ${label} has more than ${most} characters.`)
+  }
+  if (/[\p{Control}\p{Surrogate}]/u.test(value)) {
+    throw new InvalidX509(`The subject DN cannot be used: ${label} holds a control character.`)
+  }
+  if (type !== undefined && !type.allows.test(value)) {
+    throw new InvalidX509(`The subject DN cannot be used: ${label} holds what it must not.`)
+  }
+}
+
+/** An attribute at the start of a text, and what comes after it: nothing, or a text that starts with a separator. */
+function readAttribute(text: string): { attribute: NameAttribute; after: string } {
+  const match = /^\s*([^=,+\s]{1,300})\s*=\s*/.exec(text)
+  const [whole, typeText] = match ?? []
+  if (whole === undefined || typeText === undefined) {
+    throw new InvalidX509(`The subject DN is not understood at "${excerpt(text)}": type=value is expected.`)
+  }
+  const type = typeNamed(typeText)
+  if (type === null)
+    throw new InvalidX509(`The subject DN names an attribute that is not known: "${excerpt(typeText)}".`)
+  const { value, after } = readValue(text.slice(whole.length))
+  return { attribute: { type, value }, after }
+}
+
+function typeNamed(text: string): string | null {
+  const wanted = text.toLowerCase()
+  const known = attributeTypes.find(({ names }) => names.includes(wanted))
+  if (known !== undefined) return known.oid
+  const dotted = text.replace(/^oid\./i, '')
+  return encodeObjectIdentifier(dotted) === null ? null : dotted
+}
+
+/** A value up to the next separator that is not escaped. */
+function readValue(text: string): { value: string; after: string } {
+  if (text.startsWith('#')) throw new InvalidX509('Values of a subject DN in hexadecimal (#...) are not supported.')
+  const bytes: Buffer[] = []
+  // What is escaped at the end stays: only bare white space there is passed over.
+  let kept = 0
+  let length = 0
+  let at = 0
+  for (; at < text.length && !/[,+]/.test(text.charAt(at)); ) {
+    const escaped = text.charAt(at) === '\\' ? unescapedAt(text, at) : null
+    if (escaped === null && /["<>;\\]/.test(text.charAt(at))) {
+      throw new InvalidX509(`The subject DN is not understood at "${excerpt(text.slice(at))}": this must be escaped.`)
+    }
+    const character = String.fromCodePoint(text.codePointAt(at) ?? 0)
+    const piece = escaped?.bytes ?? Buffer.from(character, 'utf8')
+    at += escaped?.width ?? character.length
+    bytes.push(piece)
+    length += piece.length
+    if (escaped !== null || !/\s/.test(character)) kept = length
+  }
+  const value = decodeUtf8(Buffer.concat(bytes).subarray(0, kept))
+  if (value === null) throw new InvalidX509('A value of the subject DN is not UTF-8.')
+  return { value, after: text.slice(at) }
+}
+
+function unescapedAt(text: string, at: number): { bytes: Buffer; width: number } | null {
+  const next = text.slice(at + 1, at + 3)
+  if (/^[0-9a-f]{2}$/i.test(next)) return { bytes: Buffer.from(next, 'hex'), width: 3 }
+  return /^[ "#+,;<=>\\]/.test(next) ? { bytes: Buffer.from(next.charAt(0)), width: 2 } : null
+}
+
+const escapeValue = (value: string): string =>
+  value
+    .replace(/["+,;<>\\]/g, '\\$&')
+    .replace(/^[ #]| $/g, '\\$&')
+    // White space of other kinds would be passed over at either end.
+    .replace(/^[^\S ]|[^\S ]$/gu, space => Buffer.from(space).toString('hex').replace(/../g, '\\$&'))
+
+const excerpt = (text: string): string => text.slice(0, 40)

@@ -1,0 +1,446 @@
+import { execFile, spawn } from 'node:child_process'
+import { createSocket } from 'node:dgram'
+import { once } from 'node:events'
+import { cpSync, existsSync, mkdirSync, readFileSync, rmSync, statSync, utimesSync, writeFileSync } from 'node:fs'
+import { createServer } from 'node:net'
+import { join } from 'node:path'
+import { promisify } from 'node:util'
+import t from 'tap'
+import { rotateLog } from '../../../controller/cli/commands/up/log-files.js'
+import { takenPorts } from '../../../controller/cli/commands/up/ports.js'
+import { table } from '../../../controller/cli/terminal.js'
+import { createTestDatabase } from '../../support/database/database.js'
+import { ownPorts } from '../../support/ports.js'
+import { createKrater, type Krater, NOOP_DRIVERS, startKrater, until } from '../../support/worlds/krater.js'
+
+const run = promisify(execFile)
+
+/** A listener has something to do then, though nobody is there. */
+const LISTENER = {
+  KRATER_KEY_MANAGER_KEYSTONE_NOTIFICATIONS_ENABLE: 'true',
+  KRATER_KEY_MANAGER_KEYSTONE_NOTIFICATIONS_TRANSPORT_URL: 'amqp://127.0.0.1:1/',
+}
+const PROCESSES = [
+  'health-manager',
+  'identity-api',
+  'key-manager-api',
+  'key-manager-worker',
+  'load-balancer-api',
+  'network-api',
+  'up',
+  'worker',
+]
+const PROCESSES_AND_LISTENER = [...PROCESSES, 'keystone-listener'].sort()
+
+const answers = async (krater: Krater, service: 'IDENTITY' | 'NETWORK' | 'LOAD_BALANCER'): Promise<boolean> =>
+  fetch(`http://127.0.0.1:${krater.environment[`KRATER_${service}_PORT`]}/`, {
+    signal: AbortSignal.timeout(2_000),
+  }).then(
+    () => true,
+    () => false,
+  )
+
+/** Starts a command, waits until `ready` is true, ends it with a signal. @returns its exit status */
+async function runAndStop(
+  krater: Krater,
+  args: string[],
+  signal: NodeJS.Signals,
+  ready: () => boolean | Promise<boolean>,
+): Promise<{ status: number | null; milliseconds: number }> {
+  const child = krater.start(...args)
+  let words = ''
+  for (const stream of [child.stdout, child.stderr]) {
+    stream?.setEncoding('utf8').on('data', chunk => {
+      words += chunk
+    })
+  }
+  const ended = once(child, 'exit') as Promise<[number | null]>
+  await until(`${args.join(' ')} works`, async () => {
+    if (child.exitCode !== null) throw new Error(`${args.join(' ')} ended: ${words}`)
+    return ready()
+  })
+  const asked = performance.now()
+  child.kill(signal)
+  const [status] = await ended
+  return { status, milliseconds: performance.now() - asked }
+}
+
+t.test('the command line explains itself', async t => {
+  const krater = await createKrater(t)
+
+  await t.test('help shows commands and examples', async t => {
+    const { status, stdout } = await krater.command('--help')
+    t.equal(status, 0)
+    for (const word of [
+      'up',
+      'down',
+      'doctor',
+      'demo',
+      'settings',
+      'amphora',
+      'db',
+      'Examples:',
+      'KRATER_NETWORK_DRIVER',
+    ]) {
+      t.match(stdout, word)
+    }
+    t.match((await krater.command('amphora', '--help')).stdout, 'support-bundle')
+    t.match(await krater.command('--version'), { status: 0, stdout: /^\d+\.\d+\.\d+\n$/ })
+  })
+
+  await t.test('what is not understood ends with status 2 and a sentence', async t => {
+    const cases: [string[], RegExp][] = [
+      [['frobnicate'], /unknown command 'frobnicate'/],
+      [['up', '--sideways'], /unknown option '--sideways'/],
+      [['amphora', 'show'], /missing required argument 'id'/],
+      [['api', '--only', 'identity,mail'], /There is no API "mail"/],
+      [['amphora', 'logs', 'x', '--lines', '0'], /from 1 to 5000/],
+    ]
+    for (const [args, words] of cases) {
+      const { status, stderr } = await krater.command(...args)
+      t.equal(status, 2, args.join(' '))
+      t.match(stderr, words)
+      t.notMatch(stderr, /at .*\.js:/, 'no stack')
+    }
+  })
+
+  await t.test('a misspelt variable is named', async t => {
+    const misspelt = { ...krater.environment, KRATER_COMPUTE_DRIVR: 'noop' }
+    const { stderr } = await run(process.execPath, ['dist/krater.js', 'doctor'], {
+      env: misspelt,
+    }).catch(error => error)
+    t.match(stderr, 'KRATER_COMPUTE_DRIVR is set, but there is no such setting')
+  })
+
+  await t.test('nothing set up: each command says what to do first', async t => {
+    t.match((await krater.command('worker')).stderr, /not been set up yet|krater up/)
+    t.match((await krater.command('api')).stderr, /database\.identity is not set|krater up/)
+    t.match((await krater.command('down')).stdout, 'Nothing was running')
+    t.match((await krater.command('amphora', 'list')).stderr, 'krater up')
+    const { stdout } = await krater.command('doctor')
+    t.match(stdout, /none runs: `krater up` starts them/)
+  })
+})
+
+t.test('without root one sentence says what is needed', async t => {
+  const krater = await createKrater(t)
+  const asNobody = { uid: 65534, gid: 65534, cwd: '/', env: krater.environment, timeout: 20_000 }
+  for (const command of ['up', 'demo', 'doctor', 'down']) {
+    const program = join(process.cwd(), 'dist/krater.js')
+    const { code, stderr } = await run(process.execPath, [program, command], asNobody).catch(error => error)
+    t.equal(code, 1, command)
+    t.match(stderr, /needs root.*sudo/s)
+    t.equal(stderr.trim().split('\n').length, 1)
+  }
+})
+
+t.test('a build is as new as the packages that are in it', async t => {
+  const checkout = t.testdir({
+    ...{ scripts: {}, controller: {}, 'package.json': '{"type":"module"}' },
+    node_modules: { '.package-lock.json': '' },
+  })
+  cpSync(join(import.meta.dirname, '../../../scripts/build.js'), join(checkout, 'scripts/build.js'))
+  mkdirSync(join(checkout, 'dist'))
+  for (const name of ['krater.js', 'agent.js']) writeFileSync(join(checkout, 'dist', name), '')
+  const { isBuilt } = await import(join(checkout, 'scripts/build.js'))
+  t.equal(isBuilt(), true)
+  const later = new Date(Date.now() + 1_000)
+  utimesSync(join(checkout, 'node_modules/.package-lock.json'), later, later)
+  t.equal(isBuilt(), false)
+})
+
+t.test('ports that are taken are named with their holder and the setting', async t => {
+  const [port = 0, portByName = 0] = await ownPorts(2)
+  const bind = `require('dgram').createSocket('udp4').bind(${port}, '127.0.0.2', () => console.log('bound'))`
+  const elsewhere = spawn(process.execPath, ['-e', bind])
+  t.teardown(() => void elsewhere.kill())
+  await once(elsewhere.stdout, 'data')
+  const server = createServer().listen(port, '127.0.0.1')
+  const byName = [
+    createServer().listen(portByName, 'localhost'),
+    createSocket('udp4').bind(portByName, 'localhost'),
+  ] as const
+  const socket = createSocket('udp4').bind(port, '127.0.0.1')
+  await Promise.all([server, socket, ...byName].map(one => once(one, 'listening')))
+  t.teardown(() => {
+    server.close()
+    socket.close()
+    for (const one of byName) one.close()
+  })
+  const listener = { what: 'a service', setting: 'identity', host: '127.0.0.1', port }
+  const [tcp, udp] = await takenPorts([
+    { ...listener, protocol: 'tcp' },
+    { ...listener, protocol: 'udp' },
+  ])
+  t.match(
+    tcp,
+    new RegExp(`Port ${port}/tcp on 127.0.0.1, wanted for a service, is taken by \\S+ \\(pid ${process.pid}\\)`),
+  )
+  t.match(tcp, 'identity.port (KRATER_IDENTITY_PORT)')
+  t.match(udp, new RegExp(`Port ${port}/udp .*pid ${process.pid}`))
+  const named = { ...listener, host: 'localhost', port: portByName }
+  const sentences = await takenPorts([
+    { ...named, protocol: 'tcp' },
+    { ...named, protocol: 'udp' },
+  ])
+  t.match(sentences, [`pid ${process.pid}`, `pid ${process.pid}`], 'by name, too')
+  t.match(await takenPorts([{ ...listener, host: '192.0.2.1', protocol: 'tcp' }]), [/no address of this machine/])
+  const krater = await createKrater(t, { ...NOOP_DRIVERS, KRATER_IDENTITY_PORT: String(port) })
+  const { status, stderr } = await krater.command('up')
+  t.equal(status, 1)
+  t.match(stderr, `Port ${port}/tcp`)
+  t.notMatch(stderr, /at .*\.js:/)
+})
+
+t.test('faults at the start are sentences', async t => {
+  await t.test('a wrong setting', async t => {
+    const krater = await createKrater(t, { KRATER_NETWORK_DRIVER: 'ovs' })
+    const { status, stderr } = await krater.command('up')
+    t.equal(status, 1)
+    t.match(stderr, 'network.driver: "ovs" (from KRATER_NETWORK_DRIVER) is not allowed: it must be local or noop.')
+  })
+
+  await t.test('a database that does not answer, its password not shown', async t => {
+    const [port] = await ownPorts(1)
+    const url = `postgres://root:hunter2@127.0.0.1:${port}/krater`
+    const krater = await createKrater(t, { ...NOOP_DRIVERS, KRATER_DATABASE_URL: url })
+    for (const args of [['up'], ['up', '--detach'], ['db', 'migrate']]) {
+      const { status, stderr } = await krater.command(...args)
+      t.equal(status, 1)
+      t.match(stderr, `The database postgres://root@127.0.0.1:${port}/krater cannot be used`)
+      t.match(stderr, 'ECONNREFUSED')
+      t.notMatch(stderr, /hunter2/)
+    }
+  })
+
+  await t.test('a full disk', async t => {
+    const short = await createKrater(t, NOOP_DRIVERS)
+    await run('mount', ['-t', 'tmpfs', '-o', 'size=1m,mode=711', 'krater-test', short.directory])
+    try {
+      const { status, stderr } = await short.command('up')
+      t.equal(status, 1)
+      t.match(stderr, /The disk below \S+ has only \d MiB left; 200 MiB are needed/)
+    } finally {
+      await run('umount', ['-l', short.directory])
+    }
+  })
+})
+
+t.test('the whole service, with drivers that touch nothing', async t => {
+  const krater = await startKrater(t, { ...NOOP_DRIVERS, ...LISTENER })
+
+  await t.test('all its processes run, and clients can sign in', async t => {
+    t.same(krater.running(), PROCESSES_AND_LISTENER)
+    for (const name of ['krater.yaml', 'openrc', 'admin-openrc', 'clouds.yaml']) {
+      t.equal(statSync(join(krater.directory, name)).mode & 0o777, 0o600, name)
+    }
+    const demo = await krater.api()
+    const admin = await krater.api('krater-admin')
+    t.not(demo.projectId, admin.projectId)
+    t.match(await demo.request('load-balancer', 'GET', '/v2.0/lbaas/loadbalancers'), { loadbalancers: [] })
+  })
+
+  await t.test('a second one on the same directory is told about the first', async t => {
+    const { status, stderr } = await krater.command('up')
+    t.equal(status, 1)
+    t.match(stderr, /already runs on \S+ \(pid \d+\)/)
+    t.same(krater.running(), PROCESSES_AND_LISTENER)
+  })
+
+  await t.test('the doctor finds no fault', async t => {
+    const { status, stdout } = await krater.command('doctor')
+    t.equal(status, 0, stdout)
+    t.match(stdout, /clock +ok/)
+    t.match(stdout, /load balancer API +ok/)
+    t.match(stdout, 'No fault was found.')
+  })
+
+  await t.test('a process that is killed comes back', async t => {
+    for (const name of krater.running().filter(name => name !== 'up')) {
+      const before = krater.kill(name)
+      await until(`${name} has ended`, () => !existsSync(`/proc/${before}/exe`))
+      await until(`${name} is back`, () => krater.running().includes(name))
+    }
+    for (const api of ['IDENTITY', 'NETWORK', 'LOAD_BALANCER'] as const) {
+      await until(`the API of ${api} answers`, () => answers(krater, api))
+    }
+    t.match(
+      readFileSync(join(krater.directory, 'log/up.log'), 'utf8'),
+      / identity-api was ended by SIGKILL; it is started again/,
+    )
+  })
+
+  await t.test('PostgreSQL that is killed comes back, and the service with it', async t => {
+    krater.kill('postgres')
+    await until('the API works again', () =>
+      krater.api().then(
+        () => true,
+        () => false,
+      ),
+    )
+    t.match(await (await krater.api()).request('load-balancer', 'GET', '/v2.0/lbaas/loadbalancers'), {
+      loadbalancers: [],
+    })
+  })
+
+  await t.test('when its supervisor is killed, the others end by themselves', async t => {
+    krater.kill('up')
+    await until('they have ended', () => krater.running().length === 0)
+    t.same(krater.running(), [])
+  })
+
+  await t.test('it starts again after a kill of everything, with its data', async t => {
+    const before = readFileSync(join(krater.directory, 'krater.yaml'), 'utf8')
+    await krater.killEverything()
+    await krater.up()
+    t.equal(readFileSync(join(krater.directory, 'krater.yaml'), 'utf8'), before)
+    await krater.api()
+    t.same(krater.running(), PROCESSES_AND_LISTENER)
+  })
+
+  await t.test('another one runs beside it', async t => {
+    const other = await startKrater(t, NOOP_DRIVERS)
+    t.not(other.instance(), krater.instance())
+    await Promise.all([krater.api(), other.api()])
+    await other.command('down')
+    t.same(other.running(), [])
+    t.same(krater.running(), PROCESSES_AND_LISTENER)
+  })
+
+  await t.test('down stops it and leaves its data; down --all removes them', async t => {
+    t.match((await krater.command('down')).stdout, /Stopped: .*PostgreSQL|Stopped: .*up/)
+    t.same(krater.running(), [])
+    t.equal(await answers(krater, 'IDENTITY'), false)
+    t.ok(existsSync(join(krater.directory, 'postgres/data/PG_VERSION')))
+    writeFileSync(join(krater.directory, 'mine'), 'not Krater’s')
+    const { stdout } = await krater.command('down', '--all')
+    t.match(stdout, /left there, since it is not ours: mine/)
+    t.ok(existsSync(join(krater.directory, 'mine')))
+    t.notOk(existsSync(join(krater.directory, 'postgres')))
+    rmSync(join(krater.directory, 'mine'))
+  })
+
+  await t.test('down --all removes nothing from a directory that never was a Krater’s', async t => {
+    const foreign = t.testdir({ log: { syslog: 'lines' }, run: {} })
+    const { status, stdout } = await krater.command('--state-dir', foreign, 'down', '--all', '--yes')
+    t.equal(status, 0)
+    t.match(stdout, /There is nothing of Krater's/)
+    t.ok(existsSync(join(foreign, 'log/syslog')))
+  })
+})
+
+t.test('in the foreground, Ctrl-C ends everything in order', async t => {
+  const krater = await createKrater(t, NOOP_DRIVERS)
+  const up = () => krater.running().length === PROCESSES.length && answers(krater, 'LOAD_BALANCER')
+  const { status, milliseconds } = await runAndStop(krater, ['up'], 'SIGINT', up)
+  t.equal(status, 0)
+  t.ok(milliseconds < 15_000)
+  t.same(krater.running(), [])
+})
+
+t.test('each process alone works on a database that somebody else runs', async t => {
+  const database = await createTestDatabase()
+  t.teardown(database.drop)
+  const krater = await createKrater(t, {
+    ...NOOP_DRIVERS,
+    KRATER_DATABASE_IDENTITY: database.urlOf('identity'),
+    KRATER_DATABASE_NETWORK: database.urlOf('network'),
+    KRATER_DATABASE_LOAD_BALANCER: database.urlOf('load_balancer'),
+    KRATER_DATABASE_KEY_MANAGER: database.urlOf('key_manager'),
+    ...LISTENER,
+  })
+  const migrated = await krater.command('db', 'migrate')
+  t.equal(migrated.status, 0, migrated.stderr)
+  t.equal((await krater.command('db', 'migrate')).status, 0, 'a second time, too')
+
+  await t.test('one API alone', async t => {
+    const { status } = await runAndStop(krater, ['api', '--only', 'identity'], 'SIGTERM', () =>
+      answers(krater, 'IDENTITY'),
+    )
+    t.equal(status, 0)
+  })
+  await t.test('one that cannot start ends, so that its supervisor can start it again', async t => {
+    const child = spawn(process.execPath, ['dist/krater.js', 'health-manager'], {
+      env: { ...krater.environment, KRATER_DATABASE_LOAD_BALANCER: 'postgres://krater:x@127.0.0.1:1/krater' },
+      stdio: ['ignore', 'ignore', 'pipe', 'ipc'],
+      timeout: 20_000,
+    })
+    let said = ''
+    child.stderr?.setEncoding('utf8').on('data', chunk => {
+      said += chunk
+    })
+    t.same(await once(child, 'exit'), [1, null])
+    t.match(said, /ECONNREFUSED/)
+    t.same(krater.running(), [])
+  })
+  for (const name of ['worker', 'health-manager', 'keystone-listener'] as const) {
+    await t.test(`the ${name} alone`, async t => {
+      const child = krater.start(name)
+      let words = ''
+      child.stdout?.setEncoding('utf8').on('data', chunk => {
+        words += chunk
+      })
+      const ended = once(child, 'exit')
+      await until(`${name} is ready`, () => words.includes(`${name} is ready`))
+      t.same(krater.running(), [name])
+      child.kill('SIGTERM')
+      t.same(await ended, [0, null])
+      t.same(krater.running(), [])
+    })
+  }
+  await t.test('krater down ends those that were started alone', async t => {
+    const child = krater.start('worker')
+    const ended = once(child, 'exit')
+    await until('it runs', () => krater.running().includes('worker'))
+    t.match((await krater.command('down')).stdout, /Stopped: worker/)
+    t.same(await ended, [0, null])
+  })
+})
+
+t.test('logs are bounded', async t => {
+  const directory = t.testdir({ log: 'x'.repeat(1000) })
+  const path = join(directory, 'log')
+  rotateLog(path, 1000)
+  t.notOk(existsSync(`${path}.1`), 'not before it has grown too large')
+  rotateLog(path, 999)
+  t.equal(statSync(path).size, 0)
+  t.equal(statSync(`${path}.1`).size, 1000)
+
+  writeFileSync(path, 'y'.repeat(1000))
+  rmSync(`${path}.1`)
+  mkdirSync(`${path}.1`)
+  rotateLog(path, 999)
+  t.equal(statSync(path).size, 0, 'also when there is no room for the former lines')
+  rotateLog('/proc/version/below', 0)
+})
+
+t.test('what tenants and amphorae say cannot steer the terminal', async t => {
+  t.same(table([['a', '\u001b[2Jname\u009b31m\n', 'è 名']]), ['a  \\u{1b}[2Jname\\u{9b}31m\\u{a}  è 名'])
+  const unseen = [
+    '\u202e',
+    '\u2066',
+    '\u200b',
+    '\u200d',
+    '\ufeff',
+    '\u2028',
+    '\u2029',
+    '\u00a0',
+    '\u00ad',
+    '\u{e0041}',
+    '\u3164',
+  ]
+  for (const character of unseen) {
+    const escaped = `\\u{${character.codePointAt(0)?.toString(16)}}`
+    t.same(table([[`a${character}b`]]), [`a${escaped}b`], escaped)
+  }
+})
+
+t.test('output may be cut off', async t => {
+  const shell = spawn('sh', ['-c', `"${process.execPath}" dist/krater.js --help | head -n 1`])
+  let errors = ''
+  shell.stderr.setEncoding('utf8').on('data', chunk => {
+    errors += chunk
+  })
+  await once(shell, 'exit')
+  t.equal(errors, '')
+})

@@ -1,0 +1,71 @@
+import { EventEmitter, once } from 'node:events'
+import { mkdirSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import t, { type Test } from 'tap'
+import { createSupervisor } from '../../../controller/cli/commands/up/supervisor.js'
+
+/** Ready once the directory of signs holds something; it ends with its supervisor. */
+const CHILD = `
+  const { readdirSync, watch } = require('node:fs')
+  const signs = process.argv[1]
+  const look = () => readdirSync(signs).length > 0 && process.send('ready')
+  watch(signs, look)
+  process.on('disconnect', () => process.exit())
+  look()`
+
+function createScene(t: Test, program: string) {
+  const stateDirectory = t.testdir({ log: {} })
+  const signs = join(stateDirectory, 'signs')
+  mkdirSync(signs)
+  const lines: string[] = []
+  const told = new EventEmitter()
+  const supervisor = createSupervisor({
+    stateDirectory,
+    command: () => [process.execPath, '-e', program, signs],
+    environment: process.env,
+    report: line => {
+      lines.push(line)
+      told.emit('line')
+    },
+    reportEveryMs: 50,
+  })
+  t.teardown(supervisor.stop)
+  return { supervisor, lines, told, letIn: () => writeFileSync(join(signs, 'now'), '') }
+}
+
+t.test('a process of a busy machine may take as long as it needs to be ready, and is told of', async t => {
+  const { supervisor, lines, told, letIn } = createScene(t, CHILD)
+  const started = supervisor.start('worker')
+  for (let line = 0; line < 3; line++) await once(told, 'line')
+  letIn()
+  await started
+  for (const line of lines) t.match(line, /^worker is not ready after \d+ s; waiting\. Its log: .*worker\.log$/)
+  const { length } = lines
+  const other = supervisor.start('health-manager')
+  await other
+  t.same(
+    lines.slice(length).filter(line => line.startsWith('worker')),
+    [],
+    'once it is ready nothing more is said',
+  )
+})
+
+t.test('one that ends again and again is given up, with its last words', async t => {
+  const { supervisor, lines } = createScene(t, 'console.error("no such table"); process.exit(3)')
+  await t.rejects(supervisor.start('worker'), { message: /^worker ended with status 3\. .*no such table/s })
+  t.equal(lines.filter(line => line.startsWith('worker ended with status 3')).length, 3)
+})
+
+t.test('nobody waits for one that is stopped before it is ready', async t => {
+  const { supervisor, lines, told } = createScene(t, CHILD)
+  void supervisor.start('worker')
+  await once(told, 'line')
+  await supervisor.stop()
+  const { length } = lines
+  await new Promise(setImmediate)
+  t.equal(lines.length, length)
+  t.same(
+    lines.filter(line => line.startsWith('worker ended')),
+    [],
+  )
+})

@@ -1,0 +1,90 @@
+import { execFileSync, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { closeSync, openSync, symlinkSync } from 'node:fs'
+import { join } from 'node:path'
+import t, { type Test } from 'tap'
+import { inspectMachine } from '../../../controller/compute/namespace/inspect-machine.js'
+import { bundle, createLab, eventually } from '../../support/worlds/machines.js'
+
+/** Named so, as the kernel knows it, by the name of its file. */
+const haproxy = join(t.testdir({}), 'haproxy')
+symlinkSync(process.execPath, haproxy)
+
+const LISTEN = `for (const place of process.argv.slice(1)) {
+  const [address, port] = place.split(':')
+  require('node:net').createServer().listen(Number(port), address, () => console.log('listening'))
+}
+setInterval(() => {}, 1000)`
+
+/** A machine whose HAProxy listens on these places. @returns the process that holds it, and HAProxy's */
+async function createMachine(t: Test, places: readonly string[]) {
+  const init = ['bash', '-c', 'ip link set lo up; "$@" & wait $!', 'init', haproxy, '-e', LISTEN, ...places]
+  const holder = spawn('unshare', ['--net', '--pid', '--fork', '--kill-child', ...init], {
+    stdio: ['ignore', 'pipe', 'inherit'],
+  })
+  const ended = once(holder, 'exit')
+  t.teardown(() => {
+    holder.kill('SIGKILL')
+    return ended
+  })
+  let said = ''
+  for await (const piece of holder.stdout) {
+    said += piece
+    if (said.split('\n').length > places.length) break
+  }
+  return holder.pid ?? 0
+}
+
+/** Does something while this process can open no file. */
+async function withoutFreeFiles<T>(act: () => Promise<T>): Promise<T> {
+  const limit = (files: string) => execFileSync('prlimit', ['--pid', String(process.pid), `--nofile=${files}:`])
+  const usual = execFileSync('prlimit', ['--pid', String(process.pid), '--nofile', '--output=SOFT', '--noheadings'])
+  const taken: number[] = []
+  limit('512')
+  try {
+    while (taken.length < 512) taken.push(openSync('/dev/null', 'r'))
+  } catch {
+    // None is left.
+  }
+  try {
+    return await act()
+  } finally {
+    for (const file of taken) closeSync(file)
+    limit(usual.toString().trim())
+  }
+}
+
+t.test('what a host sees of a machine from outside', async t => {
+  await t.test('a listener on port 22 is one, beside sshd on the same port', async t => {
+    const holder = await createMachine(t, ['127.0.0.1:22', '127.0.0.2:22'])
+    t.match(inspectMachine(holder), { serves: true, finding: 'HAProxy runs and listens on 22' })
+  })
+  await t.test('sshd alone is none', async t => {
+    const holder = await createMachine(t, ['127.0.0.1:22'])
+    t.match(inspectMachine(holder), { serves: false, finding: 'HAProxy listens on no port' })
+  })
+  await t.test('the host cannot look: that says nothing', async t => {
+    const holder = await createMachine(t, ['127.0.0.1:80'])
+    t.match(inspectMachine(holder), { serves: true })
+    await withoutFreeFiles(async () => t.throws(() => inspectMachine(holder), { code: 'EMFILE' }))
+  })
+  await t.test('a machine that has ended shows nothing', async t => {
+    t.equal(inspectMachine(2 ** 22 + 1), null)
+  })
+})
+
+t.test('a host that cannot look takes no machine for a dead one', async t => {
+  const programs = t.testdir({})
+  await bundle({ agent: join(import.meta.dirname, '../../../amphora-agent/main.ts') }, programs)
+  const { driver, amphora, destroy } = await createLab({ agentBundle: join(programs, 'agent.mjs') })
+  t.teardown(destroy)
+  const { spec } = amphora()
+  await driver.create(spec)
+  await eventually('it can be looked into', async () => (await driver.inspect(spec.amphoraId)) !== null || null)
+  await withoutFreeFiles(async () => {
+    t.equal(await driver.inspect(spec.amphoraId), null)
+    await t.rejects(driver.find(spec.amphoraId), { code: 'EMFILE' })
+    await t.rejects(driver.list(), { code: 'EMFILE' })
+  })
+  t.match(await driver.find(spec.amphoraId), { state: 'running' })
+})

@@ -1,0 +1,109 @@
+import { execFileSync } from 'node:child_process'
+import { randomUUID } from 'node:crypto'
+import { join } from 'node:path'
+import t from 'tap'
+import { asOperator, bundle, createLab, createPort, eventually, ip } from '../../support/worlds/machines.js'
+
+const programs = t.testdir({})
+await bundle({ agent: join(import.meta.dirname, '../../../amphora-agent/main.ts') }, programs)
+const agentBundle = join(programs, 'agent.mjs')
+const lab = await createLab({ agentBundle })
+const { driver, fabric, operatorKey } = lab
+const PROJECT = 'tests'
+t.teardown(lab.destroy)
+
+t.test('cards', async t => {
+  const networkId = randomUUID()
+  const peer = `kt${lab.instance}-peer`
+  const { spec, target } = lab.amphora()
+  const { amphoraId } = target
+  const port = createPort(networkId, '198.51.100.10')
+  const inside = (command: string) => asOperator(target, operatorKey, command)
+  t.before(async () => {
+    await driver.create(spec)
+    ip('netns', 'add', peer)
+    const peerPort = createPort(networkId, '198.51.100.20')
+    await fabric.attach({
+      networkId,
+      mtu: 1500,
+      portId: peerPort.id,
+      macAddress: peerPort.macAddress,
+      addresses: ['198.51.100.20'],
+      namespace: peer,
+      interfaceName: 'eth0',
+    })
+    execFileSync('ip', ['-n', peer, '-batch', '-'], {
+      input: 'address add 198.51.100.20/24 dev eth0\nlink set eth0 up\n',
+    })
+  })
+  t.teardown(async () => {
+    await driver.delete(amphoraId)
+    ip('netns', 'delete', peer)
+  })
+
+  t.test('are plugged with the MAC address of the port, and carry traffic', async t => {
+    await driver.plug(amphoraId, port, PROJECT)
+    await driver.plug(amphoraId, port, PROJECT)
+    t.same(await driver.pluggedPorts(amphoraId), [port.id])
+    const name = /: (\S+)@.*/.exec(await inside(`ip -o link | grep -i ${port.macAddress}`))?.[1]
+    t.ok(name)
+    await inside(`ip link set ${name} name vip0 && ip address add 198.51.100.10/24 dev vip0 && ip link set vip0 up`)
+    t.throws(
+      () => ip('netns', 'exec', peer, 'socat', '-T2', '-', 'TCP:198.51.100.10:22,connect-timeout=2'),
+      'sshd listens on the management address only',
+    )
+    await inside(
+      'socat TCP-LISTEN:8080,bind=198.51.100.10,reuseaddr SYSTEM:"echo it is me" >/dev/null 2>&1 & sleep 0.3',
+    )
+    t.equal(ip('netns', 'exec', peer, 'socat', '-T5', '-', 'TCP:198.51.100.10:8080'), 'it is me\n')
+    await driver.plug(amphoraId, port, PROJECT)
+    t.match(await inside('ip -o -4 address show dev vip0'), /198.51.100.10/, 'a card in use is left alone')
+  })
+
+  t.test('are unplugged, and the others stay', async t => {
+    const other = createPort(randomUUID(), '203.0.113.10')
+    await driver.plug(amphoraId, other, PROJECT)
+    t.same((await driver.pluggedPorts(amphoraId)).sort(), [port.id, other.id].sort())
+    await driver.unplug(amphoraId, port.id)
+    await driver.unplug(amphoraId, port.id)
+    await driver.unplug(amphoraId, spec.managementPort.id)
+    t.same(await driver.pluggedPorts(amphoraId), [other.id])
+    t.notMatch(await inside('ip -o link'), port.macAddress, 'and the way in is not taken away')
+    t.match(await inside('ip -o link'), other.macAddress)
+  })
+
+  t.test('taken down or away behind our back do not count as plugged until they are plugged again', async t => {
+    const other = createPort(randomUUID(), '192.0.2.10')
+    await driver.plug(amphoraId, other, PROJECT)
+    const others = (await driver.pluggedPorts(amphoraId)).filter(portId => portId !== other.id)
+    t.same(await driver.brokenCards(), [])
+    const card = `p${other.id.replaceAll('-', '').slice(0, 11)}`
+    const faults = {
+      down: () => ip('-n', fabric.namespace, 'link', 'set', card, 'down'),
+      'off its bridge': () => ip('-n', fabric.namespace, 'link', 'set', card, 'nomaster'),
+      gone: () => ip('-n', fabric.namespace, 'link', 'delete', card),
+    }
+    for (const [name, fault] of Object.entries(faults)) {
+      fault()
+      t.same(await driver.pluggedPorts(amphoraId), others, name)
+      t.same(await driver.brokenCards(), [amphoraId], name)
+      await driver.plug(amphoraId, other, PROJECT)
+      t.same((await driver.pluggedPorts(amphoraId)).sort(), [...others, other.id].sort(), name)
+      t.same(await driver.brokenCards(), [], name)
+    }
+    ip('-n', fabric.namespace, 'link', 'delete', card)
+    await driver.unplug(amphoraId, other.id)
+    t.same(await driver.brokenCards(), [], 'one that is not wanted any more is not missed')
+  })
+
+  t.test('are gone after a machine was made anew', async t => {
+    await driver.plug(amphoraId, port, PROJECT)
+    process.kill(lab.firstProcessOf(amphoraId), 'SIGKILL')
+    await eventually('it is stopped', async () => (await driver.find(amphoraId))?.state === 'stopped' || null)
+    t.same(await driver.pluggedPorts(amphoraId), [])
+    await driver.create(spec)
+    t.same(await driver.pluggedPorts(amphoraId), [])
+    await driver.plug(amphoraId, port, PROJECT)
+    t.match(await inside('ip -o link'), port.macAddress)
+  })
+})

@@ -1,0 +1,157 @@
+import { type ChildProcess, spawn } from 'node:child_process'
+import { randomUUID } from 'node:crypto'
+import { once } from 'node:events'
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { availableParallelism, tmpdir } from 'node:os'
+import { dirname, join } from 'node:path'
+import t from 'tap'
+import { enforce } from '../../../controller/compute/namespace/cgroup.js'
+import { asOperator, bundle, createLab, createPort, processesIn } from '../../support/worlds/machines.js'
+
+/** What the amphorae of one project take from those of another: the processors are shared by project, not by amphora. */
+const programs = t.testdir({})
+await bundle({ agent: join(import.meta.dirname, '../../../amphora-agent/main.ts') }, programs)
+const lab = await createLab({ agentBundle: join(programs, 'agent.mjs') })
+const { driver } = lab
+t.teardown(lab.destroy)
+
+/** The hierarchies of control groups here, and where the groups of this installation begin in each. */
+const mounts = readFileSync('/proc/self/mounts', 'utf8')
+  .split('\n')
+  .map(line => line.split(' '))
+  .filter(([, path, type]) => type?.startsWith('cgroup') && existsSync(path!))
+const tops = [...new Set(mounts.map(([, path]) => join(path!, `krater-${lab.instance}`)))]
+
+const pathTo = (project: string | null, amphoraId: string) =>
+  join(project === null ? 'waiting' : `project-${project}`, amphoraId)
+/** The groups of that name which exist. */
+const groups = (name: string) => tops.map(top => join(top, name)).filter(group => existsSync(group))
+const hasProcessors = (group: string) => ['cpu.shares', 'cpu.weight'].some(name => existsSync(join(group, name)))
+const membersOf = (group: string) => readFileSync(join(group, 'cgroup.procs'), 'utf8').trim().split('\n').map(Number)
+const processesOf = (amphoraId: string) => processesIn(lab.namespaceOf(amphoraId))
+/** Those of the processes that still live, and are not in the group. */
+const outside = (group: string, processes: readonly number[]) => {
+  const members = membersOf(group)
+  return processes.filter(pid => existsSync(`/proc/${pid}`) && !members.includes(pid))
+}
+const settingsOf = (group: string) =>
+  ['memory.max', 'memory.limit_in_bytes', 'cpu.max', 'cpu.cfs_quota_us', 'pids.max']
+    .filter(name => existsSync(join(group, name)))
+    .map(name => [name, readFileSync(join(group, name), 'utf8')] as const)
+
+async function start(projectId: string | null) {
+  const made = lab.amphora(randomUUID(), projectId)
+  await driver.create(made.spec)
+  t.teardown(() => driver.delete(made.spec.amphoraId))
+  return made
+}
+
+/** Seconds of a processor that a process has used. */
+const secondsOf = ({ pid }: ChildProcess) => {
+  const stat = readFileSync(`/proc/${pid}/stat`, 'utf8')
+  const [user, system] = stat.slice(stat.lastIndexOf(')')).split(' ').slice(12, 14).map(Number)
+  return (user! + system!) / 100
+}
+
+t.test('an amphora gets as much of a processor as all those of another project', async t => {
+  const [one, other, neighbour] = [await start('greedy'), await start('greedy'), await start('neighbour')]
+  /** A process beside those of an amphora, on one and the same processor, which ends when it has used so many seconds. */
+  const work = async (amphoraId: string, project: string, seconds: number) => {
+    const joining = groups(pathTo(project, amphoraId)).map(group => `echo 0 >${group}/cgroup.procs; `)
+    const program = `$| = 1; print "begins\\n"; do { 1 for 1 .. 100_000 } until (times)[0] + (times)[1] > ${seconds}`
+    const child = spawn('bash', ['-c', `${joining.join('')}exec taskset -c 0 perl -e '${program}'`])
+    await once(child.stdout, 'data')
+    return child
+  }
+  if (!tops.some(hasProcessors)) return t.comment('no cpu controller here')
+  const greedy = [
+    await work(one.spec.amphoraId, 'greedy', 600),
+    await work(one.spec.amphoraId, 'greedy', 600),
+    await work(other.spec.amphoraId, 'greedy', 600),
+  ]
+  const used = () => greedy.reduce((total, child) => total + secondsOf(child), 0)
+  const modest = await work(neighbour.spec.amphoraId, 'neighbour', 2)
+  const before = used()
+  await once(modest, 'exit')
+  const took = used() - before
+  for (const child of greedy) {
+    child.kill('SIGKILL')
+    await once(child, 'exit')
+  }
+  t.ok(took < 3, `three busy processes of two amphorae got ${took} s while one of another project got 2 s`)
+})
+
+t.test('an amphora that waited for a project has its limits and a share of the project', async t => {
+  const { spec, target } = await start(null)
+  const { amphoraId } = spec
+  const waiting = groups(pathTo(null, amphoraId))
+  const limits = waiting.flatMap(settingsOf)
+  const processes = processesOf(amphoraId)
+  if (!waiting.some(hasProcessors)) return t.comment('no cpu controller here')
+  await driver.plug(amphoraId, createPort(randomUUID(), '198.51.100.10'), 'adopts')
+  t.notOk(groups(pathTo(null, amphoraId)).some(hasProcessors))
+  const [adopted, ...more] = groups(pathTo('adopts', amphoraId))
+  t.same(more, [], 'what is no processor’s stays, where it can')
+  t.same(outside(adopted!, processes), [])
+  const everywhere = [...groups(pathTo(null, amphoraId)), adopted!]
+  t.same(new Map(everywhere.flatMap(settingsOf)), new Map(limits))
+  t.equal(await asOperator(target, lab.operatorKey, 'echo here'), 'here\n', 'and it goes on')
+  await driver.plug(amphoraId, createPort(randomUUID(), '198.51.100.11'), 'adopts')
+  t.same(groups(pathTo('adopts', amphoraId)), [adopted], 'the next card changes nothing')
+  await driver.delete(amphoraId)
+  t.same([groups('project-adopts'), groups('waiting')], [[], []], 'without amphorae there is no such group')
+})
+
+t.test('an amphora that an earlier version made moves with its next card, and leaves nothing', async t => {
+  const before = { moved: await start('earlier'), removed: await start('earlier') }
+  for (const { amphoraId } of [before.moved.spec, before.removed.spec]) {
+    for (const group of groups(pathTo('earlier', amphoraId))) {
+      const former = join(dirname(dirname(group)), amphoraId)
+      mkdirSync(former)
+      for (const [name, value] of settingsOf(group)) writeFileSync(join(former, name), value)
+      for (const pid of membersOf(group)) writeFileSync(join(former, 'cgroup.procs'), `${pid}`)
+    }
+    t.equal(groups(amphoraId).length, groups('').length)
+  }
+  const { amphoraId } = before.moved.spec
+  const processes = processesOf(amphoraId)
+  await driver.plug(amphoraId, createPort(randomUUID(), '198.51.100.12'), 'earlier')
+  t.notOk(groups(amphoraId).some(hasProcessors))
+  for (const group of groups(pathTo('earlier', amphoraId)).filter(hasProcessors)) {
+    t.same(outside(group, processes), [])
+  }
+  await driver.delete(before.removed.spec.amphoraId)
+  t.same(groups(before.removed.spec.amphoraId), [])
+})
+
+t.test('nothing is left of amphorae that are gone', async t => {
+  for (const { amphoraId } of await driver.list()) await driver.delete(amphoraId)
+  t.same(
+    tops.filter(top => existsSync(top)),
+    [],
+  )
+})
+
+t.test('version 2: each level above the machine hands the controllers down', async t => {
+  // Files as the kernel has them; here they are only written.
+  const path = mkdtempSync(join(tmpdir(), 'krater-groups-'))
+  t.teardown(() => rmSync(path, { recursive: true }))
+  const place = { instance: 'krater-test', project: '../a/b', machine: 'm' }
+  const limits = { memoryBytes: 2 ** 30, processors: 1.5, processes: 100 }
+  const controllers = ['memory', 'cpu', 'pids']
+  const { groups, lacking } = enforce(place, limits, [{ path, version: 2, controllers }])
+  const group = join(path, 'krater-test', 'project-..%2Fa%2Fb', 'm')
+  t.same([groups, lacking], [[group], []])
+  t.same(readdirSync(group).toSorted(), ['cpu.max', 'memory.max', 'pids.max'])
+  for (const above of [path, dirname(dirname(group)), dirname(group)]) {
+    t.ok(existsSync(join(above, 'cgroup.subtree_control')), above)
+  }
+  const isGrouped = !/^0::\/$/m.test(readFileSync('/proc/self/cgroup', 'utf8'))
+  const weight = Number(readFileSync(join(dirname(dirname(group)), 'cpu.weight'), 'utf8'))
+  t.equal(
+    weight,
+    isGrouped ? 400 : 100 * availableParallelism(),
+    'all amphorae together weigh as much as four groups beside theirs, on any host',
+  )
+  t.notOk(existsSync(join(dirname(group), 'cpu.weight')), 'and each project that of any new group')
+})

@@ -1,0 +1,307 @@
+import { randomUUID } from 'node:crypto'
+import t from 'tap'
+import { configurationSchema } from '../../../controller/config/schema.js'
+import { startHousekeeping } from '../../../controller/housekeeping/housekeeping.js'
+import { sweepOrphans } from '../../../controller/housekeeping/orphan-sweep.js'
+import { sizeWarmPool } from '../../../controller/housekeeping/warm-pool.js'
+import { createLog } from '../../../controller/log/log.js'
+import { AgentUnreachable } from '../../../controller/provider/amphora/agent/errors.js'
+import { createTestDatabase } from '../../support/database/database.js'
+import { eventually, insertLoadBalancer } from '../../support/database/load-balancer-rows.js'
+import { type AmphoraWorld, createAmphoraWorld, VIP_SUBNET } from '../../support/worlds/amphora-world.js'
+
+const log = createLog('test', 'silent')
+
+t.test('housekeeping', async t => {
+  const testDatabase = await createTestDatabase()
+  t.teardown(testDatabase.drop)
+  const db = testDatabase.of('load_balancer')
+
+  const start = (world: AmphoraWorld, warm: number, drivers: Partial<ReturnType<AmphoraWorld['enter']>> = {}) =>
+    startHousekeeping({
+      ...world.enter(),
+      ...drivers,
+      database: db,
+      masterKey: Buffer.alloc(32, 7),
+      controllerPublicKey: 'ssh-ed25519 AAAA controller',
+      operatorPublicKey: 'ssh-ed25519 AAAA operator',
+      healthManagers: [],
+      config: configurationSchema.parse({
+        compute: { warm_amphorae: warm },
+        housekeeping: { sweep_interval: 0.1 },
+      }),
+      log,
+      poolIntervalSeconds: 0.05,
+    })
+  const warmIds = (status: string) =>
+    db('amphora').whereNull('load_balancer_id').where({ status }).orderBy('created_at').pluck<string[]>('id')
+  const ready = (count: number) =>
+    eventually(`${count} ready`, async () => {
+      const all = await db('amphora').whereNull('load_balancer_id').select('status')
+      return all.length === count && all.every(row => row.status === 'READY')
+    })
+
+  await t.test('the pool is filled, and not twice by two', async t => {
+    const world = createAmphoraWorld()
+    const both = [await start(world, 3), await start(world, 3)]
+    await ready(3)
+    t.equal(world.machines.size, 3)
+    t.equal(world.portsOwnedBy('management').length, 3)
+    const [row] = await db('amphora')
+    t.match(row, {
+      compute_id: `c-${row.id}`,
+      lb_network_ip: /^10\.0\.0\./,
+      lease_owner: null,
+      lease_until: null,
+      role: null,
+    })
+
+    await t.test('what was taken is made good', async t => {
+      const loadBalancer = await insertLoadBalancer(db)
+      const [taken] = await warmIds('READY')
+      await db('amphora').where({ id: taken }).update({ load_balancer_id: loadBalancer, status: 'ALLOCATED' })
+      await ready(3)
+      t.ok(world.machines.has(taken!), 'and the one in use is let be')
+      await db('amphora').where({ id: taken }).delete()
+    })
+
+    await t.test('a warm machine that stopped is made again, in place', async t => {
+      const [id] = await warmIds('READY')
+      world.stopMachine(id!)
+      await eventually('running again', () => world.machines.get(id!)?.state === 'running')
+      await ready(3)
+      t.ok((await warmIds('READY')).includes(id!))
+    })
+
+    await t.test('one whose agent is silent is replaced', async t => {
+      const [id] = await warmIds('READY')
+      world.hangAgent(id!)
+      await eventually('replaced', async () => !(await warmIds('READY')).includes(id!))
+      await ready(3)
+      await eventually('its row is gone', async () => (await db('amphora').where({ id })).length === 0)
+      t.notOk(world.machines.has(id!))
+      t.notOk(world.portsOwnedBy('management').some(port => port.deviceId === id))
+    })
+
+    for (const housekeeper of both) await housekeeper.stop()
+    await t.test('a smaller pool lets the surplus go, with all that belongs to it', async t => {
+      const smaller = await start(world, 1)
+      await ready(1)
+      await eventually('one machine left', () => world.machines.size === 1)
+      t.equal(world.portsOwnedBy('management').length, 1)
+      await smaller.stop()
+      const none = await start(world, 0)
+      await ready(0)
+      await none.stop()
+      t.equal(world.machines.size + world.ports.size, 0)
+    })
+  })
+
+  await t.test('many that size the pool at the same moment agree', async t => {
+    const parts = {
+      ...createAmphoraWorld().enter(),
+      masterKey: Buffer.alloc(32, 7),
+      controllerPublicKey: '',
+      operatorPublicKey: '',
+      healthManagers: [],
+      beatIntervalSeconds: 3,
+    }
+    const { signal } = new AbortController()
+    for (const size of [4, 1, 3]) {
+      const pool = { database: db, parts, size, owner: 'test', log, signal }
+      await Promise.all(Array.from({ length: 8 }, () => sizeWarmPool(pool)))
+      t.equal((await warmIds('BOOTING')).length, size)
+    }
+    await db('amphora').delete()
+  })
+
+  await t.test('what a dead housekeeper left half-made is finished by another', async t => {
+    const world = createAmphoraWorld()
+    const id = randomUUID()
+    await db('amphora').insert({
+      id,
+      status: 'BOOTING',
+      lease_owner: 'dead',
+      lease_until: db.raw(`now() + interval '300 milliseconds'`),
+    })
+    const housekeeper = await start(world, 1)
+    await ready(1)
+    t.same(await warmIds('READY'), [id])
+    await housekeeper.stop()
+    await db('amphora').delete()
+  })
+
+  await t.test('one that never answers is removed in the end, and nothing of it stays', async t => {
+    const world = createAmphoraWorld()
+    const drivers = world.enter()
+    const doomed = randomUUID()
+    await db('amphora').insert({ id: doomed, status: 'BOOTING' })
+    const agents = {
+      ...drivers.agents,
+      request: (...[target, body, limits]: Parameters<typeof drivers.agents.request>) =>
+        target.amphoraId === doomed
+          ? Promise.reject(new Error('no such agent'))
+          : drivers.agents.request(target, body, limits),
+    }
+    const housekeeper = await start(world, 1, { agents: agents as typeof drivers.agents })
+    for (let attempt = 1; attempt <= 3; attempt++) {
+      await eventually('tried', async () => {
+        const row = await db('amphora').where({ id: doomed }).first()
+        return row === undefined || (row.status === 'BOOTING' && Number(row.fence) >= attempt) || row.status === 'ERROR'
+      })
+      // Its lease is its pause; the test does not wait for it.
+      await new Promise(resolve => setTimeout(resolve, 100))
+      await db('amphora').where({ id: doomed }).update({ lease_until: null })
+    }
+    await eventually('gone', async () => (await db('amphora').where({ id: doomed })).length === 0)
+    await ready(1)
+    t.notOk(world.machines.has(doomed))
+    t.equal(world.portsOwnedBy('management').length, 1)
+    await housekeeper.stop()
+    await db('amphora').delete()
+  })
+
+  await t.test('stopping while a machine boots gives it to others at once', async t => {
+    const world = createAmphoraWorld()
+    const drivers = world.enter()
+    const agents = {
+      ...drivers.agents,
+      request: ({ amphoraId }: { amphoraId: string }) =>
+        Promise.reject(new AgentUnreachable(amphoraId, 'refused', 'not yet')),
+    }
+    const housekeeper = await start(world, 1, { agents: agents as typeof drivers.agents })
+    await eventually('booting', () => world.machines.size === 1)
+    const asked = performance.now()
+    await housekeeper.stop()
+    t.ok(performance.now() - asked < 4_000)
+    const [row] = await db('amphora')
+    t.match(row, { status: 'BOOTING', lease_until: null })
+    await db('amphora').delete()
+  })
+
+  await t.test('the sweep of orphans', async t => {
+    const world = createAmphoraWorld()
+    const { network, compute } = world.enter()
+    const loadBalancer = await insertLoadBalancer(db)
+    const [owned, orphan] = [randomUUID(), randomUUID()]
+    await db('amphora').insert({ id: owned, status: 'ALLOCATED', load_balancer_id: loadBalancer })
+    const portFor = (deviceId: string, deviceOwner: string) =>
+      network.ensurePort({
+        networkId: 'n',
+        fixedIps: [{ subnetId: VIP_SUBNET }],
+        projectId: 'p',
+        name: `for ${deviceId}`,
+        deviceId,
+        deviceOwner,
+      })
+    const kept: string[] = []
+    const machine = { computeId: 'c', state: 'running' as const }
+    for (const id of [owned, orphan]) {
+      const managementPort = await portFor(id, 'Octavia:management')
+      const base = await portFor(id, 'Octavia:amphora')
+      await compute.create({
+        amphoraId: id,
+        projectId: null,
+        managementPort,
+        managementPrefix: 24,
+        identity: {
+          sshHostKey: '',
+          controllerPublicKey: '',
+          operatorPublicKey: '',
+          heartbeatKey: Buffer.alloc(32),
+          heartbeatKeyId: 1,
+        },
+        healthManagers: [],
+        beatIntervalSeconds: 3,
+      })
+      if (id === owned) kept.push(managementPort.id, base.id)
+    }
+    kept.push((await portFor(`lb-${loadBalancer}`, 'Octavia')).id)
+    await portFor(`lb-${randomUUID()}`, 'Octavia')
+    kept.push((await portFor('a-virtual-machine', 'compute:nova')).id)
+    const sweep = (before: ReadonlySet<string>) =>
+      sweepOrphans({ database: db, network, compute, log, portAgeSeconds: 0 }, before)
+
+    const first = await sweep(new Set())
+    t.equal(first.size, 4, 'a machine, its two ports, a VIP port')
+    t.equal(world.machines.size, 2, 'what is seen for the first time stays')
+    await t.test('what has found its owner meanwhile is let be', async t => {
+      await db('amphora').insert({ id: orphan, status: 'ALLOCATED', load_balancer_id: loadBalancer })
+      t.equal((await sweep(first)).size, 0)
+      t.ok(world.machines.has(orphan))
+      await db('amphora').where({ id: orphan }).delete()
+    })
+    t.equal((await sweep(await sweep(new Set()))).size, 0)
+    t.same([...world.machines.keys()], [owned])
+    t.same([...world.ports.keys()].sort(), kept.sort())
+
+    await t.test('a user’s port whose load balancer was never stored is given back', async t => {
+      const [lost, used] = await Promise.all([randomUUID(), loadBalancer].map(id => portFor(`lb-${id}`, 'test:bound')))
+      const given: unknown[] = []
+      const borrowing = {
+        ...network,
+        boundPorts: async (owner: string) => (owner === 'Octavia' ? [lost!, used!] : []),
+        bindPort: async (...call: unknown[]) => void given.push(call),
+      }
+      const sweepBound = (before: ReadonlySet<string>) =>
+        sweepOrphans({ database: db, network: borrowing, compute, log, portAgeSeconds: 0 }, before)
+      await sweepBound(await sweepBound(new Set()))
+      t.same(given, [[lost!.id, null]])
+      for (const port of [lost!, used!]) {
+        t.ok(world.ports.has(port.id))
+        await network.deletePort(port.id)
+      }
+    })
+
+    await t.test('what cannot be removed is tried again by the next sweep', async t => {
+      await portFor(`lb-${randomUUID()}`, 'Octavia')
+      const broken = { ...network, deletePort: () => Promise.reject(new Error('broken')) }
+      const again = await sweepOrphans(
+        { database: db, network: broken, compute, log, portAgeSeconds: 0 },
+        await sweep(new Set()),
+      )
+      t.equal(again.size, 1)
+      t.equal((await sweep(again)).size, 0)
+      t.equal(world.ports.size, kept.length)
+    })
+
+    await t.test('a database that knows few of the machines is not believed', async t => {
+      const strange = Array.from({ length: 3 }, () => randomUUID())
+      const removed: string[] = []
+      const restored = {
+        ...compute,
+        list: async () => [...(await compute.list()), ...strange.map(amphoraId => ({ ...machine, amphoraId }))],
+        delete: async (amphoraId: string) => void removed.push(amphoraId),
+      }
+      const sweepRestored = (before: ReadonlySet<string>) =>
+        sweepOrphans({ database: db, network, compute: restored, log, portAgeSeconds: 0 }, before)
+      const port = await portFor(strange[0]!, 'Octavia:amphora')
+      await sweepRestored(await sweepRestored(new Set()))
+      t.same(removed, [])
+      t.ok(world.ports.has(port.id), 'the addresses of machines that may serve stay theirs')
+      strange.pop()
+      await sweepRestored(await sweepRestored(new Set()))
+      t.same(removed.sort(), strange.sort(), 'few are removed')
+      t.notOk(world.ports.has(port.id))
+    })
+
+    await t.test('heartbeats that outlived their amphora go at once', async t => {
+      const heard = {
+        boot_id: '1',
+        last_seq: 1,
+        sent_ms: 1,
+        generation: 1,
+        config_hash: '',
+        needs_apply: false,
+        vrrp_master: false,
+        haproxy_running: true,
+      }
+      await db('amphora_health').insert([
+        { ...heard, amphora_id: owned },
+        { ...heard, amphora_id: orphan },
+      ])
+      await sweep(new Set())
+      t.same(await db('amphora_health').pluck('amphora_id'), [owned])
+    })
+  })
+})

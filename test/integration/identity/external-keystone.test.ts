@@ -1,0 +1,382 @@
+import { execFile } from 'node:child_process'
+import { existsSync } from 'node:fs'
+import { join } from 'node:path'
+import { promisify } from 'node:util'
+import t from 'tap'
+import { startTestKeyManager } from '../../support/clients/key-manager-api.js'
+import { idIn, SUBNET, startTestApi } from '../../support/clients/load-balancer-api.js'
+import { testDirectory } from '../../support/database/database.js'
+import { ownPorts } from '../../support/ports.js'
+import { validatorAt } from '../../support/services/external-identity.js'
+import { startKeystone } from '../../support/services/keystone.js'
+import { createKrater, NOOP_DRIVERS, until } from '../../support/worlds/krater.js'
+
+const run = promisify(execFile)
+
+/** Seconds after which a revocation must be seen. */
+const BOUND = 2
+
+const keystone = await startKeystone()
+t.teardown(keystone.end)
+
+/** As the administrator of the Keystone. */
+const administrator = async () => {
+  const token = await keystone.tokenOf('admin', 'admin')
+  const as = async (operation: string, body?: unknown) => {
+    const reply = await keystone.call(operation, { token, body })
+    if (reply.status >= 300) throw new Error(`${operation}: ${reply.status} ${JSON.stringify(reply.body)}`)
+    return reply
+  }
+  const idOf = async (plural: string, name: string) =>
+    String((await as(`GET /v3/${plural}?name=${name}`)).list(plural)[0]?.id)
+  return {
+    as,
+    idOf,
+    make: async (plural: string, singular: string, body: object) =>
+      (await as(`POST /v3/${plural}`, { [singular]: body })).text(`${singular}.id`),
+    grant: async (user: string, project: string, role: string) =>
+      as(
+        `PUT /v3/projects/${await idOf('projects', project)}/users/${await idOf('users', user)}/roles/${await idOf('roles', role)}`,
+      ),
+  }
+}
+
+const admin = await administrator()
+await admin.make('roles', 'role', { name: 'service' })
+await admin.make('regions', 'region', { id: 'RegionOne' })
+const work = await admin.make('projects', 'project', { name: 'work', domain_id: 'default' })
+for (const name of ['service', 'other']) await admin.make('projects', 'project', { name, domain_id: 'default' })
+for (const [user, project, role] of [
+  ['krater', 'service', 'service'],
+  ['alice', 'work', 'member'],
+  ['bob', 'work', 'reader'],
+  ['eve', 'other', 'member'],
+  ['plain', 'service', 'member'],
+] as const) {
+  await admin.make('users', 'user', { name: user, domain_id: 'default', password: `${user}-pw` })
+  await admin.grant(user, project, role)
+}
+for (const type of ['load-balancer', 'key-manager']) await admin.make('services', 'service', { type, name: type })
+
+const { validate, signIn, close } = validatorAt(keystone.url, { tokenCacheSeconds: BOUND })
+t.teardown(close)
+const balancers = await startTestApi({ validate })
+t.teardown(balancers.stop)
+const secrets = await startTestKeyManager({}, validate)
+t.teardown(secrets.stop)
+
+const LIST = '/v2/lbaas/loadbalancers'
+const statusOf = async (token: string | null, path = LIST, headers: Record<string, string> = {}) =>
+  (await balancers.ask('GET', path, undefined, token, headers)).status
+/** The status from the key manager. */
+const secretsOf = async (token: string) => (await secrets.ask('GET', '/v1/secrets', undefined, { token })).status
+
+t.test('tokens of a Keystone open both services', async t => {
+  await signIn()
+  const alice = await keystone.tokenOf('alice', 'work')
+
+  await t.test('a member makes a load balancer and a secret in its project', async t => {
+    const made = await balancers.ask('POST', LIST, { loadbalancer: { name: 'web', vip_subnet_id: SUBNET } }, alice)
+    t.match(made, { status: 201, body: { loadbalancer: { name: 'web', project_id: work } } })
+    await secrets.store(undefined, alice)
+    t.equal(await secretsOf(alice), 200)
+    const eve = await keystone.tokenOf('eve', 'other')
+    t.equal(await statusOf(eve, `${LIST}/${idIn(made, 'loadbalancer')}`), 403, 'another project has no part in it')
+    t.match(await balancers.ask('GET', LIST, undefined, eve), { body: { loadbalancers: [] } })
+    t.match(await secrets.ask('GET', '/v1/secrets', undefined, { token: eve }), { body: { total: 0 } })
+  })
+
+  await t.test('a reader may look, and no more', async t => {
+    const bob = await keystone.tokenOf('bob', 'work')
+    t.equal(await statusOf(bob), 200)
+    const made = await balancers.ask('POST', LIST, { loadbalancer: { vip_subnet_id: SUBNET } }, bob)
+    t.equal(made.status, 403)
+  })
+
+  await t.test('no token, and one that nobody gave out', async t => {
+    for (const token of [null, 'gAAAAABnobody', `${alice}x`]) {
+      const { status, headers, body } = await balancers.ask('GET', LIST, undefined, token)
+      t.equal(status, 401)
+      t.equal(headers.get('WWW-Authenticate'), 'Keystone uri="http://identity.test/v3"')
+      t.match(body, { error: { code: 401, title: 'Unauthorized' } })
+    }
+    t.equal(await secretsOf('gAAAAABnobody'), 401)
+  })
+
+  await t.test('scopes', async t => {
+    const unscoped = await keystone.tokenOf('alice')
+    t.match(await validate(unscoped), {
+      user: { name: 'alice' },
+      project: null,
+      domain: null,
+      system: false,
+      roles: [],
+    })
+    t.equal(await statusOf(unscoped), 403)
+    t.equal(await secretsOf(unscoped), 403)
+    const system = await keystone.tokenOf('admin', { system: { all: true } })
+    t.match(await validate(system), { project: null, system: true, roles: ['member', 'reader', 'admin'].sort() })
+    await admin.as(
+      `PUT /v3/domains/default/users/${await admin.idOf('users', 'alice')}/roles/${await admin.idOf('roles', 'reader')}`,
+    )
+    const domain = await keystone.tokenOf('alice', { domain: { id: 'default' } })
+    t.match(await validate(domain), { project: null, domain: { id: 'default', name: 'Default' }, roles: ['reader'] })
+  })
+})
+
+t.test('application credentials', async t => {
+  const make = async (user: string, project: string, body: object) => {
+    const token = await keystone.tokenOf(user, project)
+    const path = `/v3/users/${await admin.idOf('users', user)}/application_credentials`
+    const reply = await keystone.call(`POST ${path}`, { token, body: { application_credential: body } })
+    return {
+      id: reply.text('application_credential.id'),
+      secret: reply.text('application_credential.secret'),
+    }
+  }
+  const signInWith = (credential: object) =>
+    keystone.tokenFor({
+      auth: { identity: { methods: ['application_credential'], application_credential: credential } },
+    })
+
+  await t.test('access rules bound what one may do', async t => {
+    const rule = { service: 'load-balancer', method: 'GET', path: '/v2/lbaas/*' }
+    const other = { service: 'not-in-the-catalogue', method: 'GET', path: '/**' }
+    const token = await signInWith(await make('alice', 'work', { name: 'bounded', access_rules: [rule, other] }))
+    t.equal(await statusOf(token), 200)
+    t.equal(await statusOf(token, `${LIST}/${SUBNET}`), 401, 'a path that no rule has')
+    const made = await balancers.ask('POST', LIST, { loadbalancer: { vip_subnet_id: SUBNET } }, token)
+    t.equal(made.status, 401, 'nor a method')
+    t.equal(await secretsOf(token), 401, 'nor a service')
+    t.match(await validate(token), { accessRules: [rule] })
+    const service = await keystone.tokenOf('krater', 'service')
+    t.equal(await statusOf(token, `${LIST}/${SUBNET}`, { 'X-Service-Token': service }), 404, 'a service may go on')
+  })
+
+  await t.test('one without rules does what its user may', async t => {
+    const token = await signInWith(await make('alice', 'work', { name: 'whole' }))
+    t.equal(await statusOf(token), 200)
+    t.equal(await secretsOf(token), 200)
+  })
+
+  await t.test('its end is the end of its tokens', async t => {
+    const end = new Date(Date.now() + 3_000).toISOString().replace('Z', '')
+    const token = await signInWith(await make('alice', 'work', { name: 'short', expires_at: end }))
+    t.equal(await statusOf(token), 200)
+    await until('it has ended', async () => (await statusOf(token)) === 401, 5)
+    t.ok(Date.now() >= Date.parse(`${end}Z`) - 1_000)
+  })
+
+  await t.test('our own user may have one, too', async t => {
+    const credential = await make('krater', 'service', { name: 'krater' })
+    const credentials = { method: 'application_credential' as const, ...credential }
+    const validator = validatorAt(keystone.url, { credentials })
+    t.teardown(validator.close)
+    t.match(await validator.validate(await keystone.tokenOf('alice', 'work')), { user: { name: 'alice' } })
+    const wrong = validatorAt(keystone.url, { credentials: { ...credentials, secret: 'wrong' } })
+    t.teardown(wrong.close)
+    await t.rejects(wrong.signIn(), /does not accept the application credential [0-9a-f]{32}/)
+  })
+})
+
+t.test('our own user', async t => {
+  const as = (username: string, password = `${username}-pw`) => {
+    const credentials = { username, password, userDomainName: 'Default', projectName: 'service' }
+    const validator = validatorAt(keystone.url, {
+      credentials: { method: 'password', projectDomainName: 'Default', ...credentials },
+    })
+    t.teardown(validator.close)
+    return validator
+  }
+  await t.rejects(as('krater', 'wrong').signIn(), /does not accept the user krater/)
+  await t.rejects(as('nobody').signIn(), /does not accept the user nobody/)
+  const alice = await keystone.tokenOf('alice', 'work')
+  t.match(
+    await as('plain')
+      .validate(alice)
+      .catch((error: unknown) => error),
+    { status: 503 },
+    'one that may not validate',
+  )
+  t.match(
+    await as('admin')
+      .validate(alice)
+      .catch((error: unknown) => error),
+    { status: 503 },
+    'nor one without the project',
+  )
+})
+
+t.test('a revoked token is refused within the bound', async t => {
+  const token = await keystone.tokenOf('alice', 'work')
+  t.equal(await statusOf(token), 200)
+  const revoked = await keystone.call('DELETE /v3/auth/tokens', { token, headers: { 'X-Subject-Token': token } })
+  t.equal(revoked.status, 204)
+  const at = performance.now()
+  await until('it is refused', async () => (await statusOf(token)) === 401, 5)
+  const seconds = (performance.now() - at) / 1000
+  t.ok(seconds < BOUND + 0.5, `seen after ${seconds.toFixed(2)} s`)
+  t.equal(await secretsOf(token), 401)
+})
+
+t.test('Keystone goes and comes back', async t => {
+  const lasting = validatorAt(keystone.url)
+  t.teardown(lasting.close)
+  const [cached, fresh] = [await keystone.tokenOf('alice', 'work'), await keystone.tokenOf('bob', 'work')]
+  t.ok(await lasting.validate(cached))
+  await keystone.stop()
+  t.match(await lasting.validate(cached), { user: { name: 'alice' } }, 'what is cached goes on')
+  for (const token of [fresh, 'gAAAAABnobody-2']) {
+    const { status, headers, text } = await balancers.ask('GET', LIST, undefined, token)
+    t.equal(status, 503)
+    t.equal(headers.get('WWW-Authenticate'), null)
+    t.match(text, 'Identity temporarily unavailable.')
+    t.equal(await secretsOf(token), 503)
+  }
+  // Tokens live for two seconds from now on: those of users, and our own.
+  await keystone.start({ 'token.expiration': 2 })
+  await until('tokens are validated', async () => (await statusOf(fresh)) === 200, 5)
+})
+
+t.test('short-lived tokens', async t => {
+  const short = await keystone.tokenOf('alice', 'work')
+  t.equal(await statusOf(short), 200)
+  await until('it has ended', async () => (await statusOf(short)) === 401, 5)
+  const service = await keystone.tokenOf('krater', 'service')
+  t.equal(await statusOf(short, LIST, { 'X-Service-Token': service }), 200, 'a service may go on with it')
+  const eve = await keystone.tokenOf('eve', 'other')
+  t.equal(await statusOf(short, LIST, { 'X-Service-Token': eve }), 401, 'nobody else')
+  await until('that service’s token has ended', async () => {
+    return (await statusOf(short, LIST, { 'X-Service-Token': service })) === 401
+  })
+  const renewed = validatorAt(keystone.url)
+  t.teardown(renewed.close)
+  const started = performance.now()
+  while (performance.now() - started < 2_500) {
+    t.ok(await renewed.validate(await keystone.tokenOf('alice', 'work')), 'our own token is renewed in time')
+  }
+  await keystone.stop()
+  await keystone.start()
+})
+
+t.test('all tokens end, our own too', async t => {
+  const before = await keystone.tokenOf('alice', 'work')
+  t.equal(await statusOf(before), 200)
+  await keystone.replaceKeys()
+  t.equal(await statusOf(await keystone.tokenOf('alice', 'work')), 200, 'we sign in anew')
+  await until('the former token is refused', async () => (await statusOf(before)) === 401, 5)
+})
+
+t.test('the whole service beside a Keystone', async t => {
+  const [spare = 0] = await ownPorts(1)
+  const krater = await createKrater(t, {
+    ...NOOP_DRIVERS,
+    KRATER_IDENTITY_EXTERNAL_URL: keystone.url,
+    KRATER_IDENTITY_USERNAME: 'krater',
+    KRATER_IDENTITY_PASSWORD: 'krater-pw',
+    KRATER_IDENTITY_PORT: String(spare),
+  })
+  const { as, idOf, make } = await administrator()
+  const users = async () => (await as('GET /v3/users')).list('users').map(({ name }) => name)
+  const usersBefore = await users()
+
+  await t.test('with a wrong password it does not start', async t => {
+    krater.environment.KRATER_IDENTITY_PASSWORD = 'wrong-one'
+    for (const command of ['up', 'api']) {
+      const { status, stderr } = await krater.command(command)
+      t.equal(status, 1)
+      t.match(stderr, 'Keystone does not accept the user krater of the domain Default on the project service')
+      t.match(stderr, 'identity.password')
+      t.notMatch(stderr, /wrong-one|at .*\.js:/)
+    }
+    krater.environment.KRATER_IDENTITY_PASSWORD = 'krater-pw'
+  })
+
+  const port = krater.environment.KRATER_LOAD_BALANCER_PORT
+  const ask = (method: string, token: string, body?: object) =>
+    fetch(`http://127.0.0.1:${port}${LIST}`, {
+      method,
+      headers: { 'X-Auth-Token': token, 'Content-Type': 'application/json' },
+      ...(body && { body: JSON.stringify(body) }),
+      signal: AbortSignal.timeout(20_000),
+    })
+  await t.test('up tells what the catalogue lacks, and writes nothing to it', async t => {
+    const { status, stdout, stderr } = await krater.command('up', '--detach')
+    t.equal(status, 0, stderr)
+    t.match(stdout, `identity       ${keystone.url} (identity.external_url`)
+    for (const face of ['public', 'internal', 'admin']) {
+      t.match(stdout, `openstack endpoint create --region RegionOne load-balancer ${face} http://127.0.0.1:${port}`)
+    }
+    t.match(stdout, 'openstack service create --name neutron network')
+    t.notMatch(stdout, /client files|service create --name octavia/)
+    for (const name of ['openrc', 'admin-openrc', 'clouds.yaml', 'keys/passwords.json']) {
+      t.notOk(existsSync(join(krater.directory, name)), name)
+    }
+    t.same(await users(), usersBefore)
+    t.same((await as('GET /v3/endpoints')).list('endpoints'), [])
+    await t.rejects(fetch(`http://127.0.0.1:${spare}/`), 'no identity API is served')
+  })
+
+  await t.test('the other commands know of it', async t => {
+    t.match(await krater.command('api', '--only', 'identity'), {
+      status: 1,
+      stderr: `Identity is served at ${keystone.url} (identity.external_url), so there is no identity API here.`,
+    })
+    t.match(await krater.command('demo'), { status: 1, stderr: 'users are those of' })
+    const { stdout } = await krater.command('doctor')
+    t.match(stdout, /keystone\s+ok\s+\S+ takes the user krater/)
+    t.match(stdout, /keystone\s+ok\s+its clock is \d s apart/)
+    t.match(stdout, /keystone\s+note\s+its catalogue does not lead clients here/)
+    t.notMatch(stdout, 'identity API')
+  })
+
+  await t.test('the openstack command finds it by that Keystone’s catalogue', async t => {
+    const service_id = await idOf('services', 'load-balancer')
+    for (const face of ['public', 'internal', 'admin']) {
+      const url = `http://127.0.0.1:${port}`
+      await make('endpoints', 'endpoint', { service_id, interface: face, region_id: 'RegionOne', url })
+    }
+    const openstack = async (...args: string[]): Promise<unknown> => {
+      const { stdout } = await run('openstack', [...args, '-f', 'json'], {
+        env: {
+          PATH: process.env.PATH,
+          HOME: testDirectory,
+          PYTHONWARNINGS: 'ignore',
+          OS_AUTH_URL: keystone.url,
+          OS_IDENTITY_API_VERSION: '3',
+          OS_USERNAME: 'alice',
+          OS_PASSWORD: 'alice-pw',
+          OS_PROJECT_NAME: 'work',
+          OS_USER_DOMAIN_NAME: 'Default',
+          OS_PROJECT_DOMAIN_NAME: 'Default',
+          OS_REGION_NAME: 'RegionOne',
+        },
+        timeout: 60_000,
+      })
+      return JSON.parse(stdout)
+    }
+    const made = await ask('POST', await keystone.tokenOf('alice', 'work'), {
+      loadbalancer: { name: 'web', vip_subnet_id: SUBNET },
+    })
+    t.equal(made.status, 201)
+    t.match(await openstack('loadbalancer', 'list'), [{ name: 'web', project_id: work }])
+  })
+
+  await t.test('its API starts without a Keystone as well, and waits for one', async t => {
+    await keystone.stop()
+    krater.kill('load-balancer-api')
+    const status = (token: string) =>
+      ask('GET', token).then(
+        reply => reply.status,
+        () => 0,
+      )
+    await until('the API is back', async () => (await status('gAAAAABx')) === 503)
+    await keystone.start()
+    const alice = await keystone.tokenOf('alice', 'work')
+    await until('tokens are validated', async () => (await status(alice)) === 200)
+    t.same(
+      krater.running().filter(name => /api$/.test(name)),
+      ['key-manager-api', 'load-balancer-api', 'network-api'],
+    )
+  })
+})

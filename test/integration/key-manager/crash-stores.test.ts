@@ -1,0 +1,194 @@
+import { randomBytes, randomUUID } from 'node:crypto'
+import t, { type Test } from 'tap'
+import type { Database } from '../../../controller/database/connection.js'
+import { createKeyring } from '../../../controller/key-manager/crypto/keyring.js'
+import { requireMasterKeys } from '../../../controller/key-manager/crypto/master-key.js'
+import { createSimpleCrypto } from '../../../controller/key-manager/crypto/simple.js'
+import { findPayload, payloadContext } from '../../../controller/key-manager/secrets/secret.js'
+import { startTestKeyManager } from '../../support/clients/key-manager-api.js'
+import { tokenOf } from '../../support/clients/load-balancer-api.js'
+import { createCrashScene, killsAt, unknownIn } from '../../support/faults/crash-scene.js'
+
+/** The API is killed at every statement of what changes a secret or a container: what it answered stands, and nothing is half there. */
+
+const masterKey = randomBytes(32)
+const manager = await startTestKeyManager({}, undefined, async (database: Database) => {
+  const backend = createSimpleCrypto({ origin: 'the test', remedy: '', keys: [masterKey], reread: null })
+  await requireMasterKeys(database, backend)
+  return createKeyring(database, [backend])
+})
+t.teardown(manager.stop)
+const { database, keyring } = manager
+const { start, killAt } = await createCrashScene(t, manager.databaseUrl, masterKey)
+
+const PAYLOAD = 'as it was sent'
+
+type Request = { method: string; path: string; body?: unknown; raw?: string }
+
+/** One change, and what tells that it has happened. */
+type Change = {
+  name: string
+  /** Its statements in a process that has just started; the last is the one that makes it stand. */
+  steps: readonly RegExp[]
+  /** Makes what the change needs, acknowledged before. @returns ids of secrets */
+  prepare: (project: string) => Promise<readonly string[]>
+  /** @param base URL of the API that is asked */
+  request: (secrets: readonly string[], base: string) => Request
+  status: number
+  /** What it answers when it has happened already. */
+  again: number
+  /** What has changed, as numbers: before, and after. */
+  count: (project: string) => Promise<number>
+  before: number
+  after: number
+}
+
+const VERSION = /^select version/
+const READ_KEY = /^SELECT m\.id AS "inForce"/
+const MAKE_KEY = /^WITH in_force/
+const FIND = /^SELECT s\.id/
+const ALLOWED = /^WITH allowed/
+
+const json = (path: string, body: unknown, method = 'POST'): Request => ({ method, path, body })
+const whole = { payload: PAYLOAD, payload_content_type: 'text/plain' }
+
+const storeFor = (project: string, body: unknown = whole) => manager.store(body, tokenOf('member', project))
+const nothing = async () => []
+const live = (table: 'secret' | 'container') => async (project: string) =>
+  (await database(table).where({ project_id: project, deleted_at: null })).length
+
+const references = (secrets: readonly string[], base: string) =>
+  secrets.map((id, at) => ({ name: `part ${at}`, secret_ref: `${base}/v1/secrets/${id}` }))
+
+const CHANGES: readonly Change[] = [
+  {
+    name: 'a secret with its payload',
+    steps: [VERSION, READ_KEY, MAKE_KEY, ALLOWED],
+    prepare: nothing,
+    request: () => json('/v1/secrets', whole),
+    ...{ status: 201, again: 201, count: live('secret'), before: 0, after: 1 },
+  },
+  {
+    name: 'the last secret that the quota allows',
+    steps: [VERSION, READ_KEY, ALLOWED],
+    prepare: async project => {
+      await database('project_quota').insert({ project_id: project, secrets: 2 })
+      return [await storeFor(project)]
+    },
+    request: () => json('/v1/secrets', whole),
+    ...{ status: 201, again: 403, count: live('secret'), before: 1, after: 2 },
+  },
+  {
+    name: 'the payload of a secret that had none',
+    steps: [VERSION, FIND, READ_KEY, MAKE_KEY, /^WITH standing/],
+    prepare: async project => [await storeFor(project, { name: 'empty' })],
+    request: ([id]) => ({ method: 'PUT', path: `/v1/secrets/${id}`, raw: PAYLOAD }),
+    ...{ status: 204, again: 409, before: 0, after: 1 },
+    count: async project =>
+      (await database('secret').where({ project_id: project }).whereNotNull('content_type')).length,
+  },
+  {
+    name: 'the end of a secret',
+    steps: [VERSION, /^BEGIN/, FIND, /^WITH uses/, /^COMMIT/],
+    prepare: async project => [await storeFor(project)],
+    request: ([id]) => ({ method: 'DELETE', path: `/v1/secrets/${id}` }),
+    ...{ status: 204, again: 404, count: live('secret'), before: 1, after: 0 },
+  },
+  {
+    name: 'a container',
+    steps: [VERSION, /^SELECT s\.project_id/, ALLOWED],
+    prepare: async project => [await storeFor(project), await storeFor(project)],
+    request: (secrets, base) =>
+      json('/v1/containers', { type: 'generic', name: 'c', secret_refs: references(secrets, base) }),
+    ...{ status: 201, again: 201, count: live('container'), before: 0, after: 1 },
+  },
+  {
+    name: 'the ACL of a secret',
+    steps: [VERSION, FIND, /^WITH changed/],
+    prepare: async project => [await storeFor(project)],
+    request: ([id]) => json(`/v1/secrets/${id}/acl`, { read: { users: ['a', 'b'] } }, 'PUT'),
+    ...{ status: 200, again: 200, before: 0, after: 2 },
+    count: async project =>
+      (await database('secret').where({ project_id: project })).flatMap(({ acl_users }) => acl_users).length,
+  },
+]
+
+async function send(base: string, project: string, { method, path, body, raw }: Request): Promise<number | null> {
+  return fetch(base + path, {
+    method,
+    headers: {
+      'X-Auth-Token': tokenOf('member', project),
+      'Content-Type': raw === undefined ? 'application/json' : 'text/plain',
+    },
+    ...(raw !== undefined || body !== undefined ? { body: raw ?? JSON.stringify(body) } : {}),
+    signal: AbortSignal.timeout(30_000),
+  }).then(
+    async reply => {
+      await reply.arrayBuffer()
+      return reply.status
+    },
+    () => null,
+  )
+}
+
+const ACTIONS = ['secret.create', 'secret.payload.store', 'secret.delete', 'secret.acl.change'] as const
+
+/** Every record of the project's says what is there, and all that is there is on record, with all that belongs to it. */
+async function requireWhole(t: Test, project: string): Promise<void> {
+  const secrets = await database('secret').where({ project_id: project })
+  const records = await database('audit_record').where({ project_id: project, outcome: 'success' })
+  const recorded = (action: (typeof ACTIONS)[number]) =>
+    records.filter(record => record.action === action).map(record => record.target_id)
+  const idsOf = (rows: typeof secrets) => rows.map(({ id }) => id)
+  t.same(recorded('secret.create').sort(), idsOf(secrets).sort(), 'one record of each secret')
+  const ended = secrets.filter(secret => secret.deleted_at !== null)
+  t.same(recorded('secret.delete').sort(), idsOf(ended).sort(), 'one record of each end')
+  const late = secrets.filter(({ name, content_type }) => name === 'empty' && content_type !== null)
+  t.same(recorded('secret.payload.store'), idsOf(late), 'one record of each payload that came later')
+  const opened = secrets.filter(secret => secret.acl_created_at !== null)
+  t.same([...new Set(recorded('secret.acl.change'))], idsOf(opened), 'a record of each ACL')
+  for (const { id, content_type, ciphertext, project_key_id, deleted_at } of secrets) {
+    const has = content_type !== null && deleted_at === null
+    t.same([ciphertext !== null, project_key_id !== null], [has, has], 'ciphertext and key go together')
+    if (!has) continue
+    const { sealed } = await findPayload(database, id)
+    t.equal(sealed && String(await keyring.open(sealed, payloadContext(id))), PAYLOAD)
+  }
+  const containers = await database('container').where({ project_id: project })
+  for (const { id } of containers) {
+    const held = await database('container_secret').where({ container_id: id })
+    t.equal(held.length, 2, 'places in the container')
+  }
+  const keys = await database('project_key').where({ project_id: project })
+  t.ok(keys.length <= 1, 'one key')
+}
+
+for (const change of CHANGES) {
+  t.test(`${change.name}: killed at every statement`, async t => {
+    let next = start('api')
+    for (const kill of [...killsAt(change.steps).filter(({ step, at }) => step !== VERSION || at === 'asked'), null]) {
+      const api = await next
+      if (kill !== null) next = start('api')
+      const project = randomUUID()
+      const ids = await change.prepare(project)
+      let status: number | null = null
+      const isOver = async () => status !== null
+      const killing = killAt(api, kill, { hasBegun: async () => true, isOver })
+      const asking = send(api.firstLine, project, change.request(ids, api.firstLine)).then(answer => {
+        status = answer
+      })
+      const seen = await killing
+      await asking
+      const what = kill === null ? 'not killed' : `${kill.step} ${kill.at}`
+      const stands = kill === null || (kill.step === change.steps.at(-1) && kill.at === 'answered')
+      t.equal(status, kill === null ? change.status : null, `${what}: the answer`)
+      t.equal(await change.count(project), stands ? change.after : change.before, `${what}: whole, or not at all`)
+      await requireWhole(t, project)
+      if (kill === null) t.same(unknownIn(seen, change.steps), [], 'there are no other statements')
+      const again = await send(manager.url, project, change.request(ids, manager.url))
+      t.equal(again, stands ? change.again : change.status, `${what}: asked for again`)
+      await requireWhole(t, project)
+      if (change.status !== change.again) t.equal(await change.count(project), change.after)
+    }
+  })
+}

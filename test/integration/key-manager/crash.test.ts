@@ -1,0 +1,134 @@
+import { randomBytes } from 'node:crypto'
+import t, { type Test } from 'tap'
+import { configurationSchema } from '../../../controller/config/schema.js'
+import { createKeyring } from '../../../controller/key-manager/crypto/keyring.js'
+import { requireMasterKeys } from '../../../controller/key-manager/crypto/master-key.js'
+import { createSimpleCrypto } from '../../../controller/key-manager/crypto/simple.js'
+import { newId } from '../../../controller/key-manager/ids.js'
+import { storeOrder } from '../../../controller/key-manager/orders/store.js'
+import { startOrderWorker } from '../../../controller/key-manager/orders/worker/worker.js'
+import { createLog } from '../../../controller/log/log.js'
+import { OWN, tokenOf } from '../../support/clients/load-balancer-api.js'
+import { createTestDatabase } from '../../support/database/database.js'
+import { eventually } from '../../support/database/load-balancer-rows.js'
+import { CRASH_EXECUTORS } from '../../support/faults/crash-executors.js'
+import { createCrashScene, killsAt, unknownIn } from '../../support/faults/crash-scene.js'
+
+/** Nothing that was acknowledged is lost, and nothing is half there, whenever a process of the key manager is killed. */
+
+const testDatabase = await createTestDatabase()
+const database = testDatabase.of('key_manager')
+const masterKey = randomBytes(32)
+const backend = createSimpleCrypto({ origin: 'the test', remedy: '', keys: [masterKey], reread: null })
+await requireMasterKeys(database, backend)
+const service = {
+  database,
+  keyring: createKeyring(database, [backend]),
+  config: configurationSchema.parse({}).key_manager,
+}
+t.teardown(testDatabase.drop)
+const { start, killAt } = await createCrashScene(t, testDatabase.urlOf('key_manager'), masterKey)
+
+/** What a process does for one piece of work, statement by statement; a process that has just started knows no key. */
+const CLAIM = /^UPDATE secret_order SET lease_owner/
+const READ_ORDER = /^SELECT o\.id/
+const READ_KEY = /^SELECT m\.id AS "inForce"/
+const SETTLE = /^WITH standing AS/
+const STEPS = {
+  asymmetric: [CLAIM, READ_ORDER, READ_KEY, SETTLE],
+  key: [CLAIM, READ_ORDER, READ_KEY, /^BEGIN/, SETTLE, /^insert into "project"/, /^COMMIT/],
+  api: [/^select version/, READ_KEY, /^WITH in_force/, /^WITH allowed/],
+}
+
+const insertOrder = (type: 'key' | 'asymmetric', name: string) => {
+  const meta = { name, algorithm: type === 'key' ? 'aes' : 'ec', bit_length: 256 }
+  const passphrase = type === 'key' ? null : 'correct horse'
+  const actor = { userId: 'u', projectId: OWN, requestId: null, remoteAddress: null }
+  return storeOrder(service, { projectId: OWN, creatorId: 'u', type, meta, passphrase, expiration: null }, actor)
+}
+
+const isActive = async (id: string): Promise<boolean> => (await rowOf(id)).status === 'ACTIVE'
+const rowOf = (id: string) => database('secret_order').where({ id }).first()
+
+/** While another worker, in this process, goes on where one was killed. */
+async function withHeir(body: () => Promise<void>): Promise<void> {
+  const heir = await startOrderWorker({
+    ...{ ...service, databaseUrl: testDatabase.urlOf('key_manager'), executors: CRASH_EXECUTORS },
+    config: { concurrency: 4, sweep_interval: 60 },
+    log: createLog('test', 'silent'),
+  })
+  try {
+    await body()
+  } finally {
+    await heir.stop()
+  }
+}
+
+/** Exactly one result, with everything that belongs to it. */
+async function expectOneResult(t: Test, id: string, type: 'key' | 'asymmetric', name: string): Promise<void> {
+  const row = await eventually(`order ${id} ended`, async () => (await isActive(id)) && rowOf(id))
+  const secrets = await database('secret').where({ name }).pluck<string[]>('id')
+  const containers = await database('container').where({ name }).pluck<string[]>('id')
+  const audits = await database('audit_record').where({ action: 'secret.generate' }).whereIn('target_id', secrets)
+  t.equal(secrets.length, type === 'key' ? 1 : 3, 'secrets')
+  t.equal(audits.length, secrets.length, 'audit records')
+  t.same(type === 'key' ? [row.secret_id] : secrets.sort(), secrets.sort())
+  t.same(containers, type === 'key' ? [] : [row.container_id], 'containers')
+  const places = await database('container_secret').whereIn('container_id', containers).pluck<string[]>('secret_id')
+  t.same(places.sort(), type === 'key' ? [] : secrets.sort(), 'places in the container')
+  if (type === 'key') t.equal((await database('project').where({ id: `also ${id}` })).length, 1, 'what belongs to it')
+  t.match(row, { lease_owner: null, sealed_passphrase: null, error_reason: null })
+}
+
+for (const type of ['asymmetric', 'key'] as const) {
+  t.test(`a worker is killed at every statement of an order of type ${type}`, async t => {
+    for (const [at, kill] of [...killsAt(STEPS[type]), null].entries()) {
+      const worker = await start('orders')
+      const name = `${type} ${at}`
+      let id: string | null = null
+      const killing = killAt(worker, kill, {
+        hasBegun: async () => id !== null && (await rowOf(id)).status !== 'PENDING',
+        isOver: async () => id !== null && isActive(id),
+      })
+      id = await insertOrder(type, name)
+      const seen = await killing
+      const before = await rowOf(id)
+      t.comment(`${kill === null ? 'not killed' : `${kill.step} ${kill.at}`}: ${before.status}`)
+      await withHeir(() => expectOneResult(t, String(id), type, name))
+      if (before.status === 'ACTIVE') t.equal((await rowOf(id)).fence, before.fence, 'what was done is not done again')
+      if (kill === null)
+        t.same(unknownIn(seen, [...STEPS[type], /^SELECT extract/]), [], 'there are no other statements')
+    }
+  })
+}
+
+t.test('the API is killed at every statement of an order, and once it has answered', async t => {
+  for (const [at, kill] of [...killsAt(STEPS.api), null].entries()) {
+    const api = await start('api')
+    const name = `asked ${at}`
+    let status: number | null = null
+    const killing = killAt(api, kill, { hasBegun: async () => true, isOver: async () => status !== null })
+    const asking = fetch(`${api.firstLine}/v1/orders`, {
+      method: 'POST',
+      headers: { 'Content-Type': 'application/json', 'X-Auth-Token': tokenOf('member', newId()) },
+      body: JSON.stringify({ type: 'asymmetric', meta: { name, algorithm: 'ec', bit_length: 256, passphrase: 'p' } }),
+    }).then(
+      reply => {
+        status = reply.status
+      },
+      () => undefined,
+    )
+    const seen = await killing
+    await asking
+    const ids = await database('secret_order').whereRaw(`meta->>'name' = ?`, [name]).pluck<string[]>('id')
+    t.comment(`${kill === null ? 'not killed' : `${kill.step} ${kill.at}`}: ${ids.length} orders`)
+    t.equal(status, kill === null ? 202 : null)
+    t.equal(ids.length, kill === null || kill.step === STEPS.api.at(-1) ? 1 : 0, 'there whole, or not at all')
+    const accepted = await database('audit_record').where({ action: 'order.create' }).whereIn('target_id', ids)
+    t.equal(accepted.length, ids.length)
+    await withHeir(async () => {
+      for (const id of ids) await expectOneResult(t, id, 'asymmetric', name)
+    })
+    if (kill === null) t.same(unknownIn(seen, STEPS.api), [], 'there are no other statements')
+  }
+})

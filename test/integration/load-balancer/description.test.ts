@@ -1,0 +1,179 @@
+import { Validator } from '@seriousme/openapi-schema-validator'
+import t from 'tap'
+import { openApiDocument } from '../../../controller/load-balancer/description/document.js'
+import { describeRoute } from '../../../controller/load-balancer/description/operations.js'
+import { RESOURCES } from '../../../controller/load-balancer/description/resources.js'
+import { textOf } from '../../../controller/load-balancer/description/texts.js'
+import { ROUTE_RIGHTS, type Route } from '../../../controller/load-balancer/schema/rights.js'
+import {
+  at,
+  type Json,
+  type JsonValue,
+  SUBNET,
+  startTestApi,
+  type TestApi,
+  tokenOf,
+} from '../../support/clients/load-balancer-api.js'
+
+const document = JSON.parse(JSON.stringify(openApiDocument())) as Json
+const schemaOf = (name: string): Json => Object(at(document, 'components', 'schemas', name))
+const routes = Object.keys(ROUTE_RIGHTS) as Route[]
+
+t.test('the document is valid OpenAPI 3.1', async t => {
+  const validator = new Validator()
+  const result = await validator.validate(structuredClone(document))
+  t.same(result.errors, undefined)
+  t.equal(result.valid, true)
+  t.equal(validator.version, '3.1')
+})
+
+t.test('every route is described whole', async t => {
+  for (const route of routes) {
+    const [method = '', pattern = ''] = route.split(' ')
+    const path = `/v2${pattern.replace(/:(\w+)/g, '{$1}')}`
+    const operation = at(document, 'paths', path, method.toLowerCase())
+    t.ok(describeRoute(route), `${route} is read from its form or has a row of its own`)
+    t.type(at(operation, 'summary'), 'string', route)
+    if (method === 'POST') t.ok(at(operation, 'requestBody'), `${route} has a body`)
+    if (method === 'GET') t.ok(at(operation, 'responses', '200', 'content'), `${route} has an answer`)
+    const parameters = at(document, 'paths', path, 'parameters')
+    t.equal(
+      Array.isArray(parameters) ? parameters.length : 0,
+      pattern.split(':').length - 1,
+      `${route} has its parameters`,
+    )
+  }
+  const ids = Object.values(Object(document.paths) as Record<string, Json>).flatMap(item =>
+    Object.values(item).flatMap(operation => at(operation, 'operationId') ?? []),
+  )
+  t.equal(new Set(ids).size, ids.length, 'operations have ids of their own')
+})
+
+t.test('every attribute says what it is', async t => {
+  for (const { resource } of Object.values(RESOURCES)) {
+    const nameless = Object.keys(resource.attributes).filter(name => textOf(resource.singular, name) === undefined)
+    t.same(nameless, [], resource.label)
+  }
+  const nameless: string[] = []
+  const walk = (schema: JsonValue | undefined, path: string): void => {
+    if (Array.isArray(schema)) for (const [index, inner] of schema.entries()) walk(inner, `${path}.${index}`)
+    if (typeof schema !== 'object' || Array.isArray(schema)) return
+    for (const [name, inner] of Object.entries(Object(at(schema, 'properties')) as Json)) {
+      if (at(inner, 'description') === undefined) nameless.push(`${path}.${name}`)
+      walk(inner, `${path}.${name}`)
+    }
+    for (const key of ['items', 'anyOf']) walk(at(schema, key), path)
+  }
+  for (const name of Object.keys(Object(at(document, 'components', 'schemas')))) {
+    if (/_(create|update)$/.test(name)) walk(schemaOf(name), name)
+  }
+  t.same(nameless, [], 'and every key inside of request bodies')
+})
+
+t.test('bounds, defaults and nulls are those of the API', async t => {
+  const listener = schemaOf('listener_create')
+  t.match(at(listener, 'properties', 'protocol_port'), {
+    type: 'integer',
+    minimum: 1,
+    maximum: 65535,
+    description: String,
+  })
+  t.match(at(listener, 'properties', 'connection_limit'), { type: ['integer', 'null'], default: -1 })
+  t.match(at(listener, 'properties', 'protocol'), { type: 'string', enum: ['HTTP'] })
+  t.strictSame(listener.required, ['protocol', 'protocol_port', 'loadbalancer_id'])
+  t.equal(listener.additionalProperties, false)
+  t.notOk(at(schemaOf('listener_update'), 'properties', 'protocol'), 'what cannot be changed is not in updates')
+  t.notOk(at(schemaOf('listener_update'), 'properties', 'name', 'default'), 'an update has no defaults')
+  t.match(at(schemaOf('loadbalancer_create'), 'properties', 'listeners', 'anyOf', 0, 'items', 'properties'), {
+    protocol_port: { description: 'Port on which the listener answers.' },
+    default_pool: { anyOf: [{ properties: { members: {}, lb_algorithm: { description: String } } }] },
+  })
+  const parameters = at(document, 'paths', '/v2/lbaas/pools', 'get', 'parameters') as Json[]
+  const names = parameters.map(parameter => parameter.name ?? String(parameter.$ref).split('/').at(-1))
+  for (const name of [
+    'lb_algorithm',
+    'loadbalancer_id',
+    'tags-any',
+    'fields',
+    'sort',
+    'limit',
+    'marker',
+    'page_reverse',
+  ]) {
+    t.ok(names.includes(name), `pools are listed by ${name}`)
+  }
+  t.notOk(names.includes('members'), 'lists inside are no filters')
+})
+
+/** A body with what a schema requires, made from the schema alone but for ids of what is there. */
+function exampleOf(schema: Json, known: Json): Json {
+  const required = (schema.required ?? []) as string[]
+  return Object.fromEntries(
+    required.map(name => [name, known[name] ?? exampleValue(Object(at(schema, 'properties', name)))]),
+  )
+}
+
+function exampleValue(schema: Json): JsonValue {
+  if (Array.isArray(schema.enum)) return schema.enum[0] ?? null
+  if (schema.type === 'integer') return Math.max(Number(schema.minimum ?? 1), 5)
+  if (Array.isArray(schema.anyOf)) return '10.0.0.9'
+  return schema.format === 'uuid' ? SUBNET : 'example'
+}
+
+t.test('bodies made from the schemas are accepted, and show what the schemas say', async t => {
+  const api = await startTestApi({ providers: ['noop_driver'] })
+  t.teardown(api.stop)
+  const make = async (path: string, singular: string, known: Json): Promise<Json> => {
+    const body = { ...exampleOf(schemaOf(`${singular}_create`), known), ...known }
+    const reply = await api.ask('POST', `/v2/lbaas/${path}`, { [singular]: body }, tokenOf('admin'))
+    t.equal(reply.status, 201, `${path}: ${reply.text.slice(0, 300)}`)
+    const made: Json = Object(reply.body[singular])
+    const promised = Object.keys(Object(schemaOf(singular).properties))
+    const required = (schemaOf(singular).required ?? []) as string[]
+    t.same(
+      Object.keys(made).filter(key => !promised.includes(key) && !['healthmonitor'].includes(key)),
+      [],
+      `${singular}: all is described`,
+    )
+    t.same(
+      required.filter(key => made[key] === undefined),
+      [],
+      `${singular}: all that is promised is there`,
+    )
+    return made
+  }
+  const idOf = (made: Json) => String(made.id)
+  const profile = await make('flavorprofiles', 'flavorprofile', { provider_name: 'noop_driver', flavor_data: '{}' })
+  await make('flavors', 'flavor', { flavor_profile_id: idOf(profile) })
+  const zoneProfile = await make('availabilityzoneprofiles', 'availability_zone_profile', {
+    provider_name: 'noop_driver',
+    availability_zone_data: '{}',
+  })
+  await make('availabilityzones', 'availability_zone', { availability_zone_profile_id: idOf(zoneProfile) })
+  const balancer = await make('loadbalancers', 'loadbalancer', { vip_subnet_id: SUBNET, provider: 'noop_driver' })
+  const listener = await make('listeners', 'listener', { loadbalancer_id: idOf(balancer) })
+  const pool = await make('pools', 'pool', { loadbalancer_id: idOf(balancer) })
+  await make(`pools/${idOf(pool)}/members`, 'member', {})
+  await make('healthmonitors', 'healthmonitor', { pool_id: idOf(pool) })
+  const policy = await make('l7policies', 'l7policy', { listener_id: idOf(listener) })
+  await make(`l7policies/${idOf(policy)}/rules`, 'rule', { type: 'PATH', compare_type: 'STARTS_WITH', value: '/x' })
+})
+
+t.test('document and page are served without a token', async t => {
+  const api: TestApi = await startTestApi()
+  t.teardown(api.stop)
+  const served = await api.ask('GET', '/openapi.json', undefined, null)
+  t.equal(served.status, 200)
+  t.match(served.headers.get('content-type'), 'application/json')
+  t.strictSame(served.body, document)
+  const page = await api.ask('GET', '/docs', undefined, null, { Accept: 'text/html' })
+  t.equal(page.status, 200)
+  t.match(page.headers.get('content-type'), 'text/html')
+  t.match(page.headers.get('content-security-policy'), /default-src 'none'; style-src 'sha256-/)
+  t.notMatch(page.text, /<script|https?:\/\//, 'the page loads nothing and runs nothing')
+  for (const route of routes) {
+    t.ok(page.text.includes(`/v2${(route.split(' ')[1] ?? '').replace(/:(\w+)/g, '{$1}')}<`), `the page shows ${route}`)
+  }
+  t.match(page.text, /load-balancer_member/, 'and who may')
+  t.equal((await api.ask('POST', '/openapi.json', {}, tokenOf('admin'))).status, 405)
+})

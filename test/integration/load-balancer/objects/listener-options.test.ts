@@ -1,0 +1,271 @@
+import t from 'tap'
+import { at, idIn, SUBNET, startTestApi } from '../../../support/clients/load-balancer-api.js'
+import {
+  check,
+  INVALID,
+  IPV6_SUBNET,
+  NOOP,
+  OWASP_B,
+  REF,
+  type Row,
+  workshop,
+} from '../../../support/inputs/load-balancer-options.js'
+
+const NO_TLS = { tls_ciphers: null, tls_versions: null, alpn_protocols: null }
+const DEFAULTS = {
+  tls_ciphers: OWASP_B,
+  tls_versions: ['TLSv1.2', 'TLSv1.3'],
+  alpn_protocols: ['h2', 'http/1.1', 'http/1.0'],
+}
+const HTTPS = { protocol: 'TERMINATED_HTTPS', default_tls_container_ref: REF }
+const PLAIN = ['HTTP', 'HTTPS', 'TCP', 'UDP', 'SCTP']
+
+t.test('TLS of listeners', async t => {
+  const api = await startTestApi(NOOP)
+  t.teardown(api.stop)
+  const { listener, made, put } = await workshop(api)
+  const rows: Row[] = [
+    [{ protocol: 'HTTP' }, { default_tls_container_ref: null, client_authentication: 'NONE', ...NO_TLS }],
+    [{ ...HTTPS }, { default_tls_container_ref: REF, sni_container_refs: [], ...DEFAULTS }],
+    [{ protocol: 'TERMINATED_HTTPS', sni_container_refs: [REF, `${REF}2`] }, { sni_container_refs: [REF, `${REF}2`] }],
+    [{ ...HTTPS, tls_ciphers: null, tls_versions: null, alpn_protocols: null }, DEFAULTS],
+    [{ ...HTTPS, tls_ciphers: 'ECDHE+AESGCM:!MD5', tls_versions: ['TLSv1.3'] }, { tls_ciphers: 'ECDHE+AESGCM:!MD5' }],
+    [{ ...HTTPS, alpn_protocols: ['http/1.1'] }, { alpn_protocols: ['http/1.1'] }],
+    [{ protocol: 'TERMINATED_HTTPS' }, /SNI or default certificate container reference must be provided/],
+    [{ protocol: 'TERMINATED_HTTPS', client_ca_tls_container_ref: REF }, INVALID],
+    [{ protocol: 'PROMETHEUS', client_ca_tls_container_ref: REF }, /with a client CA container reference/],
+    [{ protocol: 'PROMETHEUS', default_tls_container_ref: REF, client_ca_tls_container_ref: REF }, NO_TLS],
+    [{ protocol: 'PROMETHEUS' }, NO_TLS],
+    ...PLAIN.flatMap((protocol): Row[] =>
+      [
+        { default_tls_container_ref: REF },
+        { sni_container_refs: [REF] },
+        { client_ca_tls_container_ref: REF },
+        { client_crl_container_ref: REF },
+      ].map(reference => [
+        { protocol, ...reference },
+        new RegExp(`references are not allowed on ${protocol} protocol listeners`),
+      ]),
+    ),
+    [{ ...HTTPS, client_authentication: 'MANDATORY' }, /cannot be enabled without a client CA/],
+    [{ ...HTTPS, client_crl_container_ref: REF }, /CA reference is required to specify .* revocation list/],
+    [
+      {
+        ...HTTPS,
+        client_authentication: 'OPTIONAL',
+        client_ca_tls_container_ref: REF,
+        client_crl_container_ref: REF,
+      },
+      { client_authentication: 'OPTIONAL', client_ca_tls_container_ref: REF, client_crl_container_ref: REF },
+    ],
+    [{ ...HTTPS, client_authentication: 'SOMETIMES' }, /Value should be one of: NONE, OPTIONAL, MANDATORY/],
+    [{ ...HTTPS, tls_ciphers: 'A;B' }, /attribute tls_ciphers/],
+    [{ ...HTTPS, tls_ciphers: 'x'.repeat(2049) }, /maximum character requirement of 2048/],
+    [{ ...HTTPS, tls_versions: [] }, /Value should not be an empty list/],
+    [{ ...HTTPS, tls_versions: ['TLSv1.4'] }, /tls_versions\[0\].*one of: SSLv3, TLSv1, TLSv1\.1, TLSv1\.2, TLSv1\.3/],
+    [{ ...HTTPS, alpn_protocols: [] }, /Value should not be an empty list/],
+    [{ ...HTTPS, alpn_protocols: ['h3'] }, /Value should be a valid ALPN protocol ID/],
+    [{ ...HTTPS, default_tls_container_ref: 'a b' }, /attribute default_tls_container_ref/],
+    [{ ...HTTPS, sni_container_refs: [5] }, /attribute sni_container_refs\[0\]/],
+  ]
+  for (const row of rows) check(t, 'listener', await listener(row[0]), row, 201)
+
+  const { id } = await made(listener(HTTPS), 'listener')
+  const updates: Row[] = [
+    [{ tls_ciphers: 'AESGCM', tls_versions: ['TLSv1.1'], alpn_protocols: ['h2'] }, { tls_versions: ['TLSv1.1'] }],
+    [NO_TLS, DEFAULTS],
+    [{ client_authentication: 'MANDATORY' }, /cannot be enabled without a client CA/],
+    [{ client_crl_container_ref: REF }, /CA reference is required/],
+    [{ client_ca_tls_container_ref: REF }, { client_ca_tls_container_ref: REF }],
+    [{ client_authentication: 'MANDATORY' }, { client_authentication: 'MANDATORY' }],
+    [{ client_crl_container_ref: REF }, { client_crl_container_ref: REF }],
+    [{ client_ca_tls_container_ref: null }, /cannot be enabled without a client CA/],
+    [{ client_ca_tls_container_ref: null, client_authentication: null }, /CA reference is required/],
+    [
+      { client_ca_tls_container_ref: null, client_authentication: null, client_crl_container_ref: null },
+      { client_authentication: 'NONE', client_ca_tls_container_ref: null, client_crl_container_ref: null },
+    ],
+    [{ sni_container_refs: [REF] }, { sni_container_refs: [REF] }],
+    [{ sni_container_refs: null }, { sni_container_refs: [] }],
+    [{ tls_versions: [] }, /Value should not be an empty list/],
+    [{ default_tls_container_ref: null }, { default_tls_container_ref: null }],
+    [{ client_ca_tls_container_ref: REF }, /with a client CA container reference/],
+  ]
+  for (const row of updates) check(t, 'listener', await put('listener', id, row[0]), row, 200)
+  for (const protocol of PLAIN) {
+    const plain = await made(listener({ protocol }), 'listener')
+    const refused: Row = [{ sni_container_refs: [REF] }, /not allowed on \w+ protocol listeners/]
+    check(t, 'listener', await put('listener', plain.id, refused[0]), refused, 200)
+    check(t, 'listener', await put('listener', plain.id, NO_TLS), [NO_TLS, NO_TLS], 200)
+  }
+})
+
+t.test('HSTS', async t => {
+  const api = await startTestApi(NOOP)
+  t.teardown(api.stop)
+  const { listener, made, put } = await workshop(api)
+  const rows: Row[] = [
+    [
+      { ...HTTPS, hsts_max_age: 0 },
+      { hsts_max_age: 0, hsts_include_subdomains: false, hsts_preload: false },
+    ],
+    [
+      { ...HTTPS, hsts_max_age: 9, hsts_preload: true },
+      { hsts_max_age: 9, hsts_preload: true },
+    ],
+    [{ ...HTTPS, hsts_max_age: -1 }, /greater or equal to 0/],
+    [{ ...HTTPS, hsts_include_subdomains: true }, /only make sense if hsts_max_age is set/],
+    [{ ...HTTPS, hsts_preload: true }, /only make sense if hsts_max_age is set/],
+    [{ protocol: 'HTTP', hsts_max_age: 9 }, /can only be enabled for a TERMINATED_HTTPS listener/],
+  ]
+  for (const row of rows) check(t, 'listener', await listener(row[0]), row, 201)
+  const { id } = await made(listener(HTTPS), 'listener')
+  const updates: Row[] = [
+    [{ hsts_preload: true }, /only make sense if hsts_max_age is set/],
+    [{ hsts_max_age: 5 }, { hsts_max_age: 5 }],
+    [
+      { hsts_preload: true, hsts_include_subdomains: true },
+      { hsts_preload: true, hsts_include_subdomains: true },
+    ],
+    [{ hsts_preload: null }, { hsts_preload: false, hsts_include_subdomains: true }],
+    [{ hsts_max_age: null, hsts_preload: true }, /only make sense if hsts_max_age is set/],
+    [{ hsts_max_age: null }, { hsts_max_age: null }],
+  ]
+  for (const row of updates) check(t, 'listener', await put('listener', id, row[0]), row, 200)
+  const plain = await made(listener({ protocol: 'HTTP' }), 'listener')
+  const refused: Row = [{ hsts_max_age: 1 }, /can only be enabled for a TERMINATED_HTTPS listener/]
+  check(t, 'listener', await put('listener', plain.id, refused[0]), refused, 200)
+})
+
+t.test('inserted headers', async t => {
+  const api = await startTestApi(NOOP)
+  t.teardown(api.stop)
+  const { listener, made, put } = await workshop(api)
+  const forwarding = ['For', 'Port', 'Proto', 'IP'].map(name => `X-Forwarded-${name}`)
+  const tls = ['Client-Verify', 'Client-Has-Cert', 'Client-DN', 'Client-CN', 'Issuer'].map(name => `X-SSL-${name}`)
+  const more = ['Client-SHA1', 'Client-Not-Before', 'Client-Not-After'].map(name => `X-SSL-${name}`)
+  const on = (names: string[]) => Object.fromEntries(names.map(name => [name, 'true']))
+  const common = on([...forwarding, 'X-Client-IP', 'X-Real-IP'])
+  const all = { ...common, ...on([...tls, ...more]) }
+  const rows: Row[] = [
+    [{ protocol: 'HTTP' }, { insert_headers: {} }],
+    [{ protocol: 'HTTP', insert_headers: common }, { insert_headers: common }],
+    [{ ...HTTPS, insert_headers: all }, { insert_headers: all }],
+    [{ protocol: 'HTTP', insert_headers: { 'X-SSL-Issuer': 'true', Bad: 'true' } }, /HTTP listener: X-SSL-Issuer, Bad/],
+    [{ ...HTTPS, insert_headers: { 'x-forwarded-for': 'true' } }, /TERMINATED_HTTPS listener: x-forwarded-for/],
+    [
+      { protocol: 'HTTP', insert_headers: { 'X-Real-IP': true } },
+      /insert_headers\.X-Real-IP.*Value should be a string/,
+    ],
+    [{ protocol: 'HTTP', insert_headers: { 'X-Real-IP': 'x'.repeat(256) } }, /maximum character requirement of 255/],
+    [{ protocol: 'HTTP', insert_headers: [] }, /Value should be an object/],
+    ...['HTTPS', 'TCP', 'UDP', 'SCTP', 'PROMETHEUS'].map(
+      (protocol): Row => [
+        { protocol, insert_headers: common },
+        new RegExp(`Header insertion is not supported for ${protocol} listeners`),
+      ],
+    ),
+  ]
+  for (const row of rows) check(t, 'listener', await listener(row[0]), row, 201)
+  const { id } = await made(listener({ protocol: 'HTTP', insert_headers: common }), 'listener')
+  const tcp = await made(listener({ protocol: 'TCP' }), 'listener')
+  const refused: Row = [{ insert_headers: on(tls) }, /HTTP listener: X-SSL-Client-Verify/]
+  check(t, 'listener', await put('listener', id, refused[0]), refused, 200)
+  check(t, 'listener', await put('listener', id, { insert_headers: null }), [{}, { insert_headers: {} }], 200)
+  check(t, 'listener', await put('listener', tcp.id, { insert_headers: common }), [{}, /TCP/], 200)
+})
+
+t.test('the sources that a listener allows', async t => {
+  const api = await startTestApi(NOOP)
+  t.teardown(api.stop)
+  const FOUR = { allowed_cidrs: ['10.1.2.3/8', '10.0.0.0/8', '192.0.2.1'] }
+  const four = { allowed_cidrs: ['10.0.0.0/8', '192.0.2.1/32'] }
+  const SIX = { allowed_cidrs: ['2001:db8::1/32'] }
+  const six = { allowed_cidrs: ['2001:db8::/32'] }
+  const MIXED = { allowed_cidrs: ['10.0.0.0/8', '2001:db8::/32'] }
+  const wrong = /^Validation failure: IP version of the allowed CIDR/
+  const none: Row[] = [
+    [{ allowed_cidrs: [] }, { allowed_cidrs: null }],
+    [{ allowed_cidrs: null }, { allowed_cidrs: null }],
+    [{ allowed_cidrs: ['10.0.0.0/33'] }, /Value should be IPv4 or IPv6 CIDR format/],
+    [{ allowed_cidrs: '10.0.0.0/8' }, /Value should be a list/],
+  ]
+  for (const [vips, rows] of [
+    [
+      {},
+      [
+        [FOUR, four],
+        [SIX, wrong],
+        [MIXED, wrong],
+      ],
+    ],
+    [
+      { vip_subnet_id: IPV6_SUBNET },
+      [
+        [FOUR, wrong],
+        [SIX, six],
+        [MIXED, wrong],
+      ],
+    ],
+    [
+      { additional_vips: [{ subnet_id: IPV6_SUBNET }] },
+      [
+        [FOUR, four],
+        [SIX, six],
+        [MIXED, MIXED],
+      ],
+    ],
+  ] as [object, Row[]][]) {
+    const { listener, made, put, tryTo } = await workshop(api, vips)
+    const { id } = await made(listener({ protocol: 'TCP' }), 'listener')
+    for (const row of [...rows, ...none]) {
+      check(t, 'listener', await listener({ protocol: 'TCP', ...row[0] }), row, 201)
+      check(t, 'listener', await put('listener', id, row[0]), row, 200)
+      const tree = { vip_subnet_id: SUBNET, ...vips, listeners: [{ protocol: 'TCP', protocol_port: 1, ...row[0] }] }
+      const expected = row[1] instanceof RegExp ? row[1] : { listeners: [row[1]] }
+      check(t, 'loadbalancer', await tryTo('loadbalancer', tree), [tree, expected], 201)
+    }
+  }
+  await t.test('not beside security groups', async t => {
+    const guarded = await workshop(api, { vip_sg_ids: [SUBNET] })
+    const row: Row = [FOUR, /allowed_cidrs cannot be used on a load balancer that has vip_sg_ids/]
+    check(t, 'listener', await guarded.listener({ protocol: 'TCP', ...FOUR }), row, 201)
+    const open = await workshop(api)
+    const made = await open.made(open.listener({ protocol: 'TCP', ...FOUR }), 'listener')
+    const refused: Row = [{ vip_sg_ids: [SUBNET] }, /vip_sg_ids cannot be used .* listeners have allowed_cidrs/]
+    check(t, 'loadbalancer', await open.put('loadbalancer', open.lb, refused[0]), refused, 200)
+    t.equal((await open.put('listener', made.id, { allowed_cidrs: null })).status, 200)
+    check(t, 'loadbalancer', await open.put('loadbalancer', open.lb, refused[0]), [{}, { vip_sg_ids: [SUBNET] }], 200)
+  })
+})
+
+t.test('what the amphora provider cannot carry out is 501, once it is valid', async t => {
+  const api = await startTestApi()
+  t.teardown(api.stop)
+  const { listener } = await workshop(api)
+  t.match(await listener(HTTPS), {
+    status: 501,
+    body: {
+      faultstring: `Provider 'amphora' does not support a requested option: Listener protocol 'TERMINATED_HTTPS'`,
+    },
+  })
+  t.equal((await listener({ ...HTTPS, tls_versions: [] })).status, 400)
+  const plain = await listener({ protocol: 'HTTP', ...NO_TLS, client_authentication: null, sni_container_refs: null })
+  t.equal(plain.status, 201, 'nulls ask for nothing')
+  t.match(at(plain.body, 'listener'), { ...NO_TLS, client_authentication: 'NONE' })
+  t.ok(idIn(plain, 'listener'))
+})
+
+t.test('updates that cross each other leave nothing that does not agree', async t => {
+  const api = await startTestApi(NOOP)
+  t.teardown(api.stop)
+  const { listener, made, put } = await workshop(api)
+  for (let round = 0; round < 5; round++) {
+    const { id } = await made(listener({ ...HTTPS, client_ca_tls_container_ref: REF }), 'listener')
+    const replies = await Promise.all([
+      put('listener', id, { client_authentication: 'MANDATORY' }),
+      put('listener', id, { client_ca_tls_container_ref: null }),
+    ])
+    t.same(replies.map(({ status }) => status).sort(), [200, 400])
+  }
+})

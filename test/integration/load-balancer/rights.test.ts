@@ -1,0 +1,280 @@
+import t from 'tap'
+import { configurationSchema } from '../../../controller/config/schema.js'
+import { createLoadBalancerApi } from '../../../controller/load-balancer/api.js'
+import { RIGHTS, ROUTE_RIGHTS, type Route } from '../../../controller/load-balancer/schema/rights.js'
+import { createLog } from '../../../controller/log/log.js'
+import { createNoopNetworkDriver } from '../../../controller/network/noop/driver.js'
+import {
+  ANY_CERTIFICATE,
+  callerOf,
+  FOREIGN,
+  OWN,
+  SUBNET,
+  startTestApi,
+  tokenOf,
+} from '../../support/clients/load-balancer-api.js'
+import { makeWorld, OFFERED, type World } from '../../support/worlds/load-balancer-world.js'
+
+const ROLES = [
+  'reader',
+  'member',
+  'admin',
+  'service',
+  'load-balancer_observer',
+  'load-balancer_global_observer',
+  'load-balancer_member',
+  'load-balancer_quota_admin',
+  'load-balancer_admin',
+  'nobody',
+]
+
+const OBJECTS = {
+  loadbalancers: 'lb',
+  listeners: 'listener',
+  pools: 'pool',
+  healthmonitors: 'monitor',
+  l7policies: 'policy',
+  amphorae: 'amphora',
+  flavors: 'flavor',
+  flavorprofiles: 'flavorProfile',
+  availabilityzones: 'zoneProfile',
+  availabilityzoneprofiles: 'zoneProfile',
+} as const
+
+/** Creates whose body names what the object belongs to: another project's is as if it did not exist, unless the caller may see it. */
+const NAMES_ITS_PARENT = /^POST \/lbaas\/(listeners|pools|healthmonitors|l7policies)$/
+
+/** What belongs to no project: whoever may do something there may do it in any project. */
+const SHARED =
+  /^(\w+) \/lbaas\/(flavors|flavorprofiles|availabilityzones|availabilityzoneprofiles|providers|quotas\/defaults)(\/|$)/
+
+function requestOf(route: Route, world: World): { method: string; path: string; body: object | undefined } {
+  const [method, pattern] = route.split(' ') as [string, string]
+  const collection = pattern.split('/')[2] as keyof typeof OBJECTS
+  const own = pattern.includes('members')
+    ? world.member
+    : pattern.includes('rules')
+      ? world.rule
+      : world[OBJECTS[collection] ?? 'lb']
+  const path = pattern
+    .replace(':pool', world.pool)
+    .replace(':policy', world.policy)
+    .replace(':project', world.project)
+    .replace(':provider', 'amphora')
+    .replace(/:(id|name)$|:id/, own)
+  const bodies: Partial<Record<Route, object>> = {
+    'POST /lbaas/loadbalancers': { loadbalancer: { vip_subnet_id: SUBNET, project_id: world.project } },
+    'PUT /lbaas/loadbalancers/:id': { loadbalancer: { name: 'x' } },
+    'POST /lbaas/listeners': { listener: { loadbalancer_id: world.lb, protocol: 'TCP', protocol_port: 80 } },
+    'PUT /lbaas/listeners/:id': { listener: { name: 'x' } },
+    'POST /lbaas/pools': { pool: { loadbalancer_id: world.lb, protocol: 'TCP', lb_algorithm: 'ROUND_ROBIN' } },
+    'PUT /lbaas/pools/:id': { pool: { name: 'x' } },
+    'POST /lbaas/pools/:pool/members': { member: { address: '10.0.0.1', protocol_port: 80 } },
+    'PUT /lbaas/pools/:pool/members': { members: [{ address: '10.0.0.1', protocol_port: 80 }] },
+    'PUT /lbaas/pools/:pool/members/:id': { member: { weight: 1 } },
+    'POST /lbaas/healthmonitors': {
+      healthmonitor: { pool_id: world.pool, type: 'TCP', delay: 1, timeout: 1, max_retries: 1 },
+    },
+    'PUT /lbaas/healthmonitors/:id': { healthmonitor: { name: 'x' } },
+    'POST /lbaas/l7policies': { l7policy: { listener_id: world.listener, action: 'REJECT' } },
+    'PUT /lbaas/l7policies/:id': { l7policy: { name: 'x' } },
+    'POST /lbaas/l7policies/:policy/rules': { rule: { type: 'PATH', compare_type: 'EQUAL_TO', value: '/' } },
+    'PUT /lbaas/l7policies/:policy/rules/:id': { rule: { invert: true } },
+    'PUT /lbaas/quotas/:project': { quota: { pool: 1000 } },
+    'POST /lbaas/flavors': { flavor: { name: 'x', flavor_profile_id: world.flavorProfile } },
+    'PUT /lbaas/flavors/:id': { flavor: { enabled: true } },
+    'POST /lbaas/flavorprofiles': { flavorprofile: { name: 'x', provider_name: 'amphora', flavor_data: '{}' } },
+    'PUT /lbaas/flavorprofiles/:id': { flavorprofile: { name: 'y' } },
+    'POST /lbaas/availabilityzones': {
+      availability_zone: { name: 'x', availability_zone_profile_id: world.zoneProfile },
+    },
+    'PUT /lbaas/availabilityzones/:name': { availability_zone: { enabled: true } },
+    'POST /lbaas/availabilityzoneprofiles': {
+      availability_zone_profile: { name: 'x', provider_name: 'amphora', availability_zone_data: '{}' },
+    },
+    'PUT /lbaas/availabilityzoneprofiles/:id': { availability_zone_profile: { name: 'y' } },
+  }
+  return { method, path, body: bodies[route] }
+}
+
+t.test('rights', async t => {
+  const api = await startTestApi(OFFERED)
+  t.teardown(api.stop)
+  const world = await makeWorld(api)
+
+  await t.test('every route that is served has a row in the table, and the other way round', async t => {
+    const app = createLoadBalancerApi({
+      database: api.database,
+      network: createNoopNetworkDriver(),
+      certificates: ANY_CERTIFICATE,
+      validate: async token => callerOf(token),
+      identityUrl: '',
+      providers: [],
+      config: configurationSchema.parse({}).load_balancer,
+      log: createLog('test', 'silent'),
+    })
+    const served = app.middleware.flatMap(middleware => {
+      const { router } = middleware as { router?: { stack: { methods: string[]; path: string }[] } }
+      return (router?.stack ?? []).flatMap(({ methods, path }) =>
+        methods.filter(method => method !== 'HEAD').map(method => `${method} ${path}`),
+      )
+    })
+    t.strictSame(
+      served.filter(route => !['GET /', 'GET /v2', 'GET /openapi', 'GET /docs'].includes(route)).sort(),
+      Object.keys(ROUTE_RIGHTS).sort(),
+    )
+  })
+  // Deletions and what needs the objects come last, and every refusal leaves the world as it was.
+  const routes = (Object.keys(ROUTE_RIGHTS) as Route[]).sort(
+    (a, b) => Number(a.startsWith('DELETE')) - Number(b.startsWith('DELETE')),
+  )
+  for (const route of routes) {
+    await t.test(route, async t => {
+      const { owner, everywhere }: { owner: readonly string[]; everywhere: readonly string[] } =
+        RIGHTS[ROUTE_RIGHTS[route]]
+      const { method, path, body } = requestOf(route, world)
+      const seesAll: readonly string[] = RIGHTS.read.everywhere
+      const isList = method === 'GET' && /^GET \/(lbaas|octavia)\/\w+$/.test(route)
+      for (const role of ROLES) {
+        for (const project of [OWN, FOREIGN, '']) {
+          // A list without a filter shows the caller's own project, so there the caller is always the owner of what it may see.
+          const isOwner = project === OWN || ((isList || SHARED.test(route)) && project === FOREIGN)
+          const allowed = project !== '' && (everywhere.includes(role) || (isOwner && owner.includes(role)))
+          const hidden = NAMES_ITS_PARENT.test(route) && project === FOREIGN && !seesAll.includes(role)
+          const { status } = await api.ask(method, path, body, tokenOf(role, project))
+          t.ok(
+            allowed ? status !== 403 && status !== 401 && status < 500 : status === (hidden ? 404 : 403),
+            `${role} of ${project.slice(0, 1) || 'no'} project: ${status}`,
+          )
+        }
+      }
+    })
+  }
+})
+
+t.test('rights, in words rather than by the table', async t => {
+  const api = await startTestApi(OFFERED)
+  t.teardown(api.stop)
+  const world = await makeWorld(api)
+  const path = `/v2/lbaas/loadbalancers/${world.lb}`
+  const status = async (method: string, token: string, body?: object) =>
+    (await api.ask(method, path, body, token)).status
+  t.equal(await status('GET', tokenOf('reader')), 200)
+  t.equal(await status('PUT', tokenOf('reader'), { loadbalancer: {} }), 403)
+  t.equal(await status('PUT', tokenOf('load-balancer_member'), { loadbalancer: {} }), 200)
+  t.match(await api.ask('GET', path, undefined, tokenOf('member', FOREIGN)), {
+    status: 403,
+    body: { faultcode: 'Client', faultstring: 'Policy does not allow this request to be performed.', debuginfo: null },
+  })
+  t.equal(
+    await status('PUT', tokenOf('member', FOREIGN), { bogus: 1 }),
+    400,
+    'a malformed body is that, whoever sends it',
+  )
+  t.equal(await status('PUT', tokenOf('load-balancer_global_observer', FOREIGN), { loadbalancer: {} }), 403)
+  t.equal(await status('GET', tokenOf('load-balancer_global_observer', FOREIGN)), 200)
+  t.equal(
+    (await api.ask('GET', `/v2/lbaas/pools/${world.pool}/members`, undefined, tokenOf('service', FOREIGN))).status,
+    200,
+  )
+  t.equal(
+    (await api.ask('POST', '/v2/lbaas/loadbalancers', { loadbalancer: { vip_subnet_id: SUBNET, project_id: FOREIGN } }))
+      .status,
+    403,
+  )
+  t.match(
+    await api.ask(
+      'POST',
+      '/v2/lbaas/loadbalancers',
+      { loadbalancer: { vip_subnet_id: SUBNET, tenant_id: FOREIGN } },
+      tokenOf('admin'),
+    ),
+    { status: 201, body: { loadbalancer: { project_id: FOREIGN } } },
+  )
+})
+
+t.test('another project’s objects cannot be referred to', async t => {
+  const api = await startTestApi(OFFERED)
+  t.teardown(api.stop)
+  const own = await makeWorld(api)
+  const foreign = await makeWorld(api, FOREIGN)
+  const references: [string, string, object, number][] = [
+    ['POST', 'listeners', { listener: { loadbalancer_id: foreign.lb, protocol: 'TCP', protocol_port: 1 } }, 404],
+    [
+      'POST',
+      'listeners',
+      { listener: { loadbalancer_id: own.lb, protocol: 'HTTP', protocol_port: 1, default_pool_id: foreign.pool } },
+      404,
+    ],
+    ['PUT', `listeners/${own.listener}`, { listener: { default_pool_id: foreign.pool } }, 404],
+    ['POST', 'pools', { pool: { loadbalancer_id: foreign.lb, protocol: 'HTTP', lb_algorithm: 'ROUND_ROBIN' } }, 404],
+    ['POST', 'pools', { pool: { listener_id: foreign.listener, protocol: 'HTTP', lb_algorithm: 'ROUND_ROBIN' } }, 404],
+    [
+      'POST',
+      'pools',
+      {
+        pool: { loadbalancer_id: own.lb, listener_id: foreign.listener, protocol: 'HTTP', lb_algorithm: 'ROUND_ROBIN' },
+      },
+      404,
+    ],
+    [
+      'POST',
+      'healthmonitors',
+      { healthmonitor: { pool_id: foreign.pool, type: 'TCP', delay: 1, timeout: 1, max_retries: 1 } },
+      404,
+    ],
+    ['POST', 'l7policies', { l7policy: { listener_id: foreign.listener, action: 'REJECT' } }, 404],
+    [
+      'POST',
+      'l7policies',
+      { l7policy: { listener_id: own.listener, action: 'REDIRECT_TO_POOL', redirect_pool_id: foreign.pool } },
+      404,
+    ],
+    ['PUT', `l7policies/${own.policy}`, { l7policy: { redirect_pool_id: foreign.pool } }, 404],
+    ['PUT', `l7policies/${foreign.policy}/rules/${foreign.rule}`, { rule: { invert: true } }, 403],
+    ['PUT', `l7policies/${own.policy}/rules/${foreign.rule}`, { rule: { invert: true } }, 404],
+    ['POST', `pools/${foreign.pool}/members`, { member: { address: '10.0.0.5', protocol_port: 1 } }, 403],
+    ['PUT', `pools/${foreign.pool}/members`, { members: [] }, 403],
+    ['PUT', `pools/${own.pool}/members/${foreign.member}`, { member: { weight: 0 } }, 404],
+  ]
+  for (const [method, path, body, status] of references) {
+    t.equal(
+      (await api.ask(method, `/v2/lbaas/${path}`, body)).status,
+      status,
+      `${method} ${path} ${JSON.stringify(body)}`,
+    )
+  }
+  t.same((await api.ask('GET', `/v2/lbaas/listeners?loadbalancer_id=${foreign.lb}`)).body.listeners, [])
+  const seen = { member: 0, subnet: 0 }
+  const blind = await startTestApi({
+    ...OFFERED,
+    network: {
+      ...createNoopNetworkDriver(),
+      findSubnet: async (caller, id) => {
+        seen.subnet++
+        return id === SUBNET || caller.project?.id === FOREIGN ? createNoopNetworkDriver().findSubnet(caller, id) : null
+      },
+    },
+  })
+  t.teardown(blind.stop)
+  const world = await makeWorld(blind)
+  const OTHER = '99999999-9999-4999-8999-999999999999'
+  const before = seen.subnet
+  t.match(
+    await blind.ask('POST', `/v2/lbaas/pools/${world.pool}/members`, {
+      member: { address: '10.0.0.5', protocol_port: 1, subnet_id: OTHER },
+    }),
+    { status: 400, body: { faultstring: `Subnet ${OTHER} not found.` } },
+  )
+  t.equal(
+    (
+      await blind.ask(
+        'PUT',
+        `/v2/lbaas/pools/${world.pool}/members`,
+        [1, 2, 3].map(port => ({ address: '10.0.0.5', protocol_port: port, subnet_id: SUBNET })),
+      )
+    ).status,
+    202,
+  )
+  t.equal(seen.subnet - before, 2, 'each distinct subnet is looked up once')
+})

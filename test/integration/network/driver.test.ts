@@ -1,0 +1,227 @@
+import { randomUUID } from 'node:crypto'
+import t, { type Test } from 'tap'
+import { inTransaction } from '../../../controller/database/transaction.js'
+import type { Caller } from '../../../controller/identity/caller.js'
+import { contains, defaultGateway, defaultPools, parseCidr, spanOf } from '../../../controller/network/addresses.js'
+import { AddressTaken, InvalidPortRequest, NoAddressLeft, PORT_OWNER } from '../../../controller/network/driver.js'
+import { allocateAddress } from '../../../controller/network/local/allocation.js'
+import { createLocalDriver } from '../../../controller/network/local/driver.js'
+import { createTestDatabase } from '../../support/database/database.js'
+
+const database = await createTestDatabase()
+t.teardown(database.drop)
+const db = database.of('network')
+const driver = createLocalDriver(db, { reserve: 64, project_share: 25 })
+
+const callerOf = (projectId: string | null, ...roles: string[]): Caller => {
+  const domain = { id: 'default', name: 'Default' }
+  return {
+    user: { id: 'user', name: 'user', domain },
+    project: projectId === null ? null : { id: projectId, name: projectId, domain },
+    domain: null,
+    system: false,
+    roles,
+    expiresAt: new Date(Date.now() + 3_600_000),
+  }
+}
+
+async function makeNetwork(cidrs: string[], columns: { project_id?: string; shared?: boolean } = {}) {
+  const [network] = await db('network')
+    .insert({ project_id: 'owner', ...columns })
+    .returning<{ id: string; project_id: string }[]>(['id', 'project_id'])
+  const subnets: string[] = []
+  for (const text of cidrs) {
+    const cidr = parseCidr(text)!
+    const gateway = defaultGateway(cidr)
+    const [subnet] = await db('subnet')
+      .insert({
+        network_id: network!.id,
+        project_id: network!.project_id,
+        ip_version: cidr.version,
+        cidr: cidr.text,
+        gateway_ip: gateway,
+      })
+      .returning<{ id: string }[]>('id')
+    await db('allocation_pool').insert(
+      defaultPools(cidr, gateway).map(pool => ({
+        subnet_id: subnet!.id,
+        first: pool.start,
+        last: pool.end,
+        span: spanOf(pool),
+      })),
+    )
+    subnets.push(subnet!.id)
+  }
+  return { id: network!.id, subnets }
+}
+
+const request = (
+  networkId: string,
+  fixedIps: { subnetId: string; address?: string }[],
+  deviceId: string = randomUUID(),
+) => ({
+  networkId,
+  fixedIps,
+  projectId: 'owner',
+  name: `port of ${deviceId}`,
+  deviceId,
+  deviceOwner: PORT_OWNER.vip,
+})
+
+async function rejectsWith(t: Test, promise: Promise<unknown>, kind: new () => Error, about = kind.name) {
+  const error = await promise.then(
+    () => null,
+    error => error,
+  )
+  t.ok(error instanceof kind, `${about}: ${error}`)
+}
+
+t.test('200 calls at once in a /24 get 200 addresses, and the 254th gets none', async t => {
+  const { id, subnets } = await makeNetwork(['10.1.2.0/24'])
+  const ask = () => driver.ensurePort(request(id, [{ subnetId: subnets[0]! }]))
+  const ports = await Promise.all(Array.from({ length: 200 }, ask))
+  const more = await Promise.all(Array.from({ length: 53 }, ask))
+  const addresses = [...ports, ...more].map(port => port.fixedIps[0]!.address)
+  t.equal(new Set(addresses).size, 253)
+  for (const excluded of ['10.1.2.0', '10.1.2.1', '10.1.2.255']) t.notOk(addresses.includes(excluded), excluded)
+  t.ok(addresses.every(address => contains(parseCidr('10.1.2.0/24')!, address)))
+  t.equal(new Set([...ports, ...more].map(port => port.macAddress)).size, 253)
+  t.ok(ports.every(port => /^fa:16:3e(:[0-9a-f]{2}){3}$/.test(port.macAddress)))
+  await rejectsWith(t, ask(), NoAddressLeft)
+  await driver.deletePort(ports[17]!.id)
+  t.equal((await ask()).fixedIps[0]!.address, ports[17]!.fixedIps[0]!.address, 'the one address given back is found')
+  t.equal((await driver.portsOwnedBy(PORT_OWNER.vip, 0)).length, 253, 'a refused request leaves no port')
+})
+
+t.test('the same request is the same port, also when it is made many times at once', async t => {
+  const { id, subnets } = await makeNetwork(['10.1.3.0/24', 'fd00:1::/64'])
+  const same = request(
+    id,
+    subnets.map(subnetId => ({ subnetId })),
+  )
+  const ports = await Promise.all(Array.from({ length: 20 }, () => driver.ensurePort(same)))
+  t.equal(new Set(ports.map(port => port.id)).size, 1)
+  t.strictSame(
+    ports[0]!.fixedIps.map(fixedIp => fixedIp.subnetId),
+    subnets,
+    'addresses come in the order asked for',
+  )
+  t.match(ports[0]!.fixedIps[1]!.address, /^fd00:1::/)
+  const { rows } = await db.raw('SELECT count(*) FROM fixed_ip WHERE subnet_id = ANY(?)', [subnets])
+  t.equal(rows[0].count, 2)
+  t.strictSame(await driver.ensurePort(same), ports[0])
+})
+
+t.test('a wanted address', async t => {
+  const { id, subnets } = await makeNetwork(['10.1.4.0/24', 'fd00:2::/64'])
+  const elsewhere = await makeNetwork(['10.1.5.0/24'])
+  const [v4, v6] = subnets as [string, string]
+  const want = (subnetId: string, address: string) => driver.ensurePort(request(id, [{ subnetId, address }]))
+
+  const port = await want(v4, '10.1.4.9')
+  t.equal(port.fixedIps[0]!.address, '10.1.4.9')
+  await rejectsWith(t, want(v4, '10.1.4.9'), AddressTaken, 'taken by another port')
+  await rejectsWith(t, want(v4, '10.1.4.1'), AddressTaken, 'the gateway')
+  await rejectsWith(t, want(v4, '10.1.4.255'), InvalidPortRequest, 'the broadcast address')
+  await rejectsWith(t, want(v4, '10.1.4.0'), InvalidPortRequest, 'the network address')
+  await rejectsWith(t, want(v4, '10.1.5.9'), InvalidPortRequest, 'outside')
+  await rejectsWith(t, want(v4, 'nonsense'), InvalidPortRequest)
+  await rejectsWith(t, want(elsewhere.subnets[0]!, '10.1.5.9'), InvalidPortRequest, 'a subnet of another network')
+  await rejectsWith(t, want(randomUUID(), '10.1.5.9'), InvalidPortRequest, 'no such subnet')
+  t.equal((await want(v6, 'FD00:2:0::0ABC')).fixedIps[0]!.address, 'fd00:2::abc', 'IPv6 in its one spelling')
+  await rejectsWith(t, want(v6, 'fd00:2::abc'), AddressTaken)
+  const rivals = await Promise.allSettled(Array.from({ length: 10 }, () => want(v4, '10.1.4.77')))
+  t.equal(rivals.filter(rival => rival.status === 'fulfilled').length, 1, 'one of ten rivals gets it')
+})
+
+t.test('allocation stays flat while a subnet fills', { timeout: 60_000 }, async t => {
+  // What the planner knows of the table must be what the ANALYZE below saw, not what a vacuum beside it saw before.
+  await db.raw('ALTER TABLE fixed_ip SET (autovacuum_enabled = off)')
+  const fills = [
+    { cidr: '10.4.0.0/16', first: '10.4.0.2', about: 'where an address at random is free mostly', freeOneIn: 12 },
+    { cidr: '10.5.0.0/16', first: '10.5.0.2', about: 'where the gaps have to be searched', freeOneIn: 80 },
+  ]
+  for (const { cidr, first, about, freeOneIn } of fills) {
+    const { id, subnets } = await makeNetwork([cidr])
+    const [port] = await db('port')
+      .insert({ network_id: id, project_id: 'owner', mac_address: 'fa:16:3e:00:00:01' })
+      .returning<{ id: string }[]>('id')
+    // Free ones lie everywhere, as they do when addresses are given at random.
+    await db.raw(
+      `INSERT INTO fixed_ip (subnet_id, address, port_id)
+       SELECT ?, ?::inet + n, ? FROM generate_series(0, 65532) n WHERE n % ? <> 0`,
+      [subnets[0]!, first, port!.id, freeOneIn],
+    )
+    await db.raw('ANALYZE fixed_ip')
+    const plans = await inTransaction(db, async trx => {
+      for (let i = 0; i < 50; i++) await allocateAddress(trx, subnets[0]!, port!.id, 64)
+      return trx.raw('SELECT seq_tup_read, idx_tup_fetch FROM pg_stat_xact_user_tables WHERE relname = ?', ['fixed_ip'])
+    })
+    const { seq_tup_read, idx_tup_fetch } = plans.rows[0]
+    t.equal(seq_tup_read, 0, `${about}: the table is never scanned`)
+    t.ok(idx_tup_fetch < 50 * 200, `${about}: ${idx_tup_fetch} rows were looked at for 50 addresses`)
+  }
+})
+
+t.test('look-ups for a caller', async t => {
+  const own = await makeNetwork(['10.1.6.0/24'], { project_id: 'a' })
+  const shared = await makeNetwork(['10.1.7.0/24'], { project_id: 'service', shared: true })
+  const port = await driver.ensurePort({ ...request(own.id, [{ subnetId: own.subnets[0]! }]), projectId: 'a' })
+  const cases = [
+    { caller: callerOf('a', 'member'), own: true },
+    { caller: callerOf('b', 'member'), own: false },
+    { caller: callerOf('b', 'admin'), own: true },
+    { caller: callerOf(null), own: false },
+  ]
+  for (const { caller, own: visible } of cases) {
+    const who = `${caller.project?.id} ${caller.roles}`
+    t.equal((await driver.findNetwork(caller, own.id)) !== null, visible, `network, ${who}`)
+    t.equal((await driver.findSubnet(caller, own.subnets[0]!)) !== null, visible, `subnet, ${who}`)
+    t.equal((await driver.findPort(caller, port.id)) !== null, visible, `port, ${who}`)
+    t.ok(await driver.findNetwork(caller, shared.id), `shared network, ${who}`)
+    t.ok(await driver.findSubnet(caller, shared.subnets[0]!), `subnet of the shared network, ${who}`)
+    for (const id of ['nonsense', '', randomUUID()]) {
+      t.equal(await driver.findNetwork(caller, id), null)
+      t.equal(await driver.findSubnet(caller, id), null)
+      t.equal(await driver.findPort(caller, id), null)
+    }
+  }
+  t.strictSame((await driver.network(own.id))?.subnetIds, own.subnets)
+  t.equal((await driver.subnets([own.subnets[0]!, 'nonsense', randomUUID()])).length, 1)
+})
+
+t.test('a port that a user made is bound, released, and never deleted by a sweep', async t => {
+  const { id } = await makeNetwork(['10.1.8.0/24'])
+  const [made] = await db('port')
+    .insert({ network_id: id, project_id: 'owner', mac_address: 'fa:16:3e:00:00:01' })
+    .returning<{ id: string }[]>('id')
+  const device = { deviceId: 'lb-1', deviceOwner: 'test:bound' }
+  await driver.bindPort(made!.id, device)
+  await driver.bindPort(made!.id, device)
+  t.match(await driver.port(made!.id), device)
+  await rejectsWith(t, driver.bindPort(made!.id, { ...device, deviceId: 'lb-2' }), AddressTaken)
+  t.strictSame(await driver.portsOwnedBy('test:bound', 0), [])
+  t.strictSame(await driver.boundPorts('test:bound', 60), [])
+  await db('port')
+    .where({ id: made!.id })
+    .update({ updated_at: db.raw(`now() - interval '61 seconds'`) })
+  t.match(await driver.boundPorts('test:bound', 60), [{ id: made!.id, deviceId: 'lb-1' }])
+  await driver.bindPort(made!.id, device)
+  t.strictSame(await driver.boundPorts('test:bound', 60), [], 'bound anew')
+  await driver.bindPort(made!.id, null)
+  t.match(await driver.port(made!.id), { deviceId: '', deviceOwner: '' })
+  await rejectsWith(t, driver.bindPort(randomUUID(), device), InvalidPortRequest)
+  await driver.deletePort(made!.id)
+  await driver.deletePort(made!.id)
+  t.equal(await driver.port(made!.id), null)
+})
+
+t.test('the sweep sees only what is old enough', async t => {
+  const { id } = await makeNetwork(['10.1.9.0/24'])
+  const port = await driver.ensurePort({ ...request(id, []), deviceOwner: 'test:swept' })
+  t.strictSame(await driver.portsOwnedBy('test:swept', 60), [])
+  await db('port')
+    .where({ id: port.id })
+    .update({ created_at: db.raw(`now() - interval '61 seconds'`) })
+  t.strictSame(await driver.portsOwnedBy('test:swept', 60), [port])
+})

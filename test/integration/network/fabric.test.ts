@@ -1,0 +1,385 @@
+import { type ChildProcess, execFile, spawn } from 'node:child_process'
+import { randomBytes, randomUUID } from 'node:crypto'
+import { once } from 'node:events'
+import { closeSync, existsSync, openSync } from 'node:fs'
+import { promisify } from 'node:util'
+import t, { type Test } from 'tap'
+import { createFabric } from '../../../controller/network/local/fabric.js'
+import { forgetHostLeg, guardHostLeg } from '../../../controller/network/local/host-guard.js'
+import { ip, links } from '../../../controller/network/local/ip-command.js'
+
+const run = promisify(execFile)
+
+/** A fabric of its own and bare machines; all of it is taken away at the end, and nothing may be left. */
+async function createWorld(t: Test) {
+  const instance = randomBytes(3).toString('hex')
+  const fabric = createFabric({ instance })
+  const machines: string[] = []
+  const processes: ChildProcess[] = []
+  t.teardown(async () => {
+    for (const child of processes) child.kill('SIGKILL')
+    await fabric.remove()
+    for (const machine of machines) await ip(['netns', 'delete', machine]).catch(() => undefined)
+    const host = (await links(null)).map(link => link.ifname).filter(name => name.includes(instance))
+    if (host.length > 0) throw new Error(`left in the host: ${host}`)
+    if (existsSync(`/run/netns/krater-${instance}`)) throw new Error('the namespace is left')
+  })
+  return {
+    instance,
+    fabric,
+    machine: async (name: string) => {
+      const namespace = `test-${instance}-${name}`
+      await ip(['netns', 'add', namespace])
+      machines.push(namespace)
+      await ip(['-n', namespace, 'link', 'set', 'lo', 'up'])
+      return namespace
+    },
+    start: (namespace: string | null, program: string, args: string[]) => {
+      const words = namespace === null ? [program, ...args] : ['ip', 'netns', 'exec', namespace, program, ...args]
+      const child = spawn(words[0]!, words.slice(1), { stdio: ['pipe', 'pipe', 'inherit'] })
+      processes.push(child)
+      return child
+    },
+  }
+}
+
+const card = (namespace: string, networkId: string, ...addresses: string[]) => ({
+  networkId,
+  mtu: 1450,
+  portId: randomUUID(),
+  macAddress: `fa:16:3e:${randomBytes(3).toString('hex').match(/../g)!.join(':')}`,
+  addresses,
+  namespace,
+  interfaceName: 'eth0',
+})
+
+async function giveAddresses(namespace: string, ...addresses: string[]) {
+  for (const address of addresses) {
+    await ip(['-n', namespace, 'address', 'add', address, 'dev', 'eth0', ...(address.includes(':') ? ['nodad'] : [])])
+  }
+  await ip(['-n', namespace, 'link', 'set', 'eth0', 'up'])
+}
+
+/** What a TCP server there answers, asked for up to 5 s. @param from the address to send from, when it matters */
+async function ask(namespace: string | null, address: string, from = '', limitMs = 5000, port = 8080): Promise<string> {
+  const script = `
+    const until = Date.now() + ${limitMs}
+    const [host, localAddress] = process.argv.slice(1)
+    const connect = () => require('net').connect({ port: ${port}, host, ...(localAddress && { localAddress }) })
+      .on('data', data => { process.stdout.write(data); process.exit(0) })
+      .on('error', () => Date.now() < until ? setTimeout(connect, 30) : process.exit(1))
+    setTimeout(() => process.exit(1), ${limitMs + 1000})
+    connect()`
+  const words = [
+    ...(namespace === null ? [] : ['ip', 'netns', 'exec', namespace]),
+    process.execPath,
+    '-e',
+    script,
+    address,
+    from,
+  ]
+  const { stdout } = await run(words[0]!, words.slice(1), { timeout: 10_000 })
+  return stdout
+}
+
+const server = (greeting: string) => [
+  '-e',
+  `require('net').createServer(s => s.on('error', () => {}).end('${greeting}')).listen(8080, '::', () => console.log('ready'))`,
+]
+
+t.test('two machines and the host reach each other on one network, and nobody on another', async t => {
+  const { fabric, machine, start, instance } = await createWorld(t)
+  const [one, two, apart] = [await machine('one'), await machine('two'), await machine('apart')]
+  const [networkId, other] = [randomUUID(), randomUUID()]
+  await fabric.attach(card(one, networkId, '198.18.77.2', 'fd77::2'))
+  await fabric.attach(card(two, networkId, '198.18.77.3', 'fd77::3'))
+  await fabric.attach(card(apart, other, '198.18.77.2', 'fd77::2'))
+  const leg = {
+    networkId,
+    mtu: 1450,
+    interfaceName: `kt${instance}`,
+    addresses: ['198.18.77.1/29', 'fd77::1/64'],
+  }
+  await fabric.attachHost(leg)
+  await giveAddresses(one, '198.18.77.2/29', 'fd77::2/64')
+  await giveAddresses(two, '198.18.77.3/29', 'fd77::3/64')
+  await giveAddresses(apart, '198.18.77.2/29', 'fd77::2/64')
+  const servers = [start(one, process.execPath, server('one')), start(apart, process.execPath, server('apart'))]
+  await Promise.all(servers.map(child => once(child.stdout!, 'data')))
+
+  t.equal(await ask(two, '198.18.77.2'), 'one')
+  t.equal(await ask(two, 'fd77::2'), 'one')
+  t.equal(await ask(null, '198.18.77.2'), 'one', 'from the host')
+  t.equal(await ask(null, 'fd77::2'), 'one', 'from the host over IPv6')
+
+  const before = await links(null)
+  await fabric.attachHost({ ...leg, addresses: ['198.18.77.1/29'] })
+  t.strictSame(await links(null), before, 'the leg stays the same card')
+  const [{ addr_info }] = JSON.parse(await ip(['-json', 'address', 'show', 'dev', leg.interfaceName]))
+  t.strictSame(
+    addr_info.filter((a: { scope: string }) => a.scope === 'global').map((a: { local: string }) => a.local),
+    ['198.18.77.1'],
+    'addresses no longer wanted go',
+  )
+  const mac = before.find(link => link.ifname === leg.interfaceName)!.address
+  await ip(['link', 'delete', leg.interfaceName])
+  await fabric.attachHost(leg)
+  t.equal((await links(null)).find(link => link.ifname === leg.interfaceName)!.address, mac, 'made anew with its MAC')
+})
+
+t.test('the host is reached at its leg for what is named, and nothing else', async t => {
+  const { fabric, machine, start, instance } = await createWorld(t)
+  const one = await machine('one')
+  const [networkId, other] = [randomUUID(), randomUUID()]
+  const [leg, apart] = [`kt${instance}-a`, `kt${instance}-b`]
+  t.teardown(() => Promise.all([forgetHostLeg(leg), forgetHostLeg(apart)]))
+  const addresses = ['198.18.77.1/29', 'fd77::1/64']
+  const rules = { address: '198.18.77.1', open: [{ protocol: 'tcp' as const, port: 8080 }], isolated: false }
+  await guardHostLeg(leg, rules)
+  await guardHostLeg(leg, rules)
+  await guardHostLeg(apart, { address: '198.18.78.1', open: [{ protocol: 'tcp', port: 8080 }], isolated: true })
+  await fabric.attachHost({ networkId, mtu: 1450, interfaceName: leg, addresses })
+  await fabric.attachHost({ networkId: other, mtu: 1450, interfaceName: apart, addresses: ['198.18.78.1/29'] })
+  await fabric.attach(card(one, networkId, '198.18.77.2', 'fd77::2'))
+  await giveAddresses(one, '198.18.77.2/29', 'fd77::2/64')
+  await ip(['-n', one, 'route', 'add', '198.18.78.0/29', 'via', '198.18.77.1'])
+  const host = `for (const port of [8080, 8081])
+    require('net').createServer(s => s.on('error', () => {}).end('host')).listen(port, '::', () => console.log('ready'))`
+  const servers = [start(null, process.execPath, ['-e', host]), start(one, process.execPath, server('one'))]
+  await Promise.all(servers.map(child => once(child.stdout!, 'data')))
+
+  t.equal(await ask(one, '198.18.77.1'), 'host', 'the port that is named')
+  t.equal(await ask(null, '198.18.77.2'), 'one', 'the host reaches machines')
+  t.equal(await ask(null, 'fd77::2'), 'one', 'over IPv6 too')
+  t.equal(await ask(null, '198.18.78.1'), 'host', 'and itself')
+  const [{ addr_info }] = JSON.parse(await ip(['-json', '-6', 'address', 'show', 'dev', leg, 'scope', 'link']))
+  const refused = (address: string, port = 8080) =>
+    ask(one, address, undefined, 1500, port).then(
+      () => address,
+      () => null,
+    )
+  t.strictSame(
+    await Promise.all([
+      refused('198.18.77.1', 8081),
+      refused('fd77::1'),
+      refused(`${addr_info[0].local}%eth0`),
+      refused('198.18.78.1'),
+    ]),
+    [null, null, null, null],
+    'no other port, family or address of the host',
+  )
+})
+
+t.test('a machine sends with its own addresses only', async t => {
+  const { fabric, machine, start, instance } = await createWorld(t)
+  const [victim, attacker] = [await machine('victim'), await machine('attacker')]
+  const networkId = randomUUID()
+  await fabric.attach(card(victim, networkId, '198.18.77.2', 'fd77::2'))
+  // The last two are as a VIP that may be here or elsewhere.
+  const own = card(attacker, networkId, '198.18.77.3', 'fd77::3', '198.18.77.4', 'fd77::4')
+  await fabric.attach(own)
+  const interfaceName = `kt${instance}`
+  await fabric.attachHost({ networkId, mtu: 1450, interfaceName, addresses: ['198.18.77.1/29', 'fd77::1/64'] })
+  await giveAddresses(victim, '198.18.77.2/29', 'fd77::2/64')
+  await giveAddresses(attacker, '198.18.77.3/29', 'fd77::3/64', '198.18.77.4/29', 'fd77::4/64')
+  const servers = [
+    start(victim, process.execPath, server('victim')),
+    start(attacker, process.execPath, server('attacker')),
+  ]
+  await Promise.all(servers.map(child => once(child.stdout!, 'data')))
+  const passes = (namespace: string | null, address: string, from?: string) =>
+    ask(namespace, address, from).catch(() => 'nothing')
+  const fails = (namespace: string | null, address: string, from?: string) =>
+    ask(namespace, address, from, 1500).then(
+      () => false,
+      () => true,
+    )
+
+  for (const [target, from] of [
+    ['198.18.77.2', '198.18.77.3'],
+    ['fd77::2', 'fd77::3'],
+    ['198.18.77.2', '198.18.77.4'],
+    ['fd77::2', 'fd77::4'],
+  ] as const) {
+    t.equal(await passes(attacker, target, from), 'victim', `from ${from}`)
+  }
+
+  // It takes the victim's addresses, tells everybody so, and answers whoever asks for them; and others that nobody has.
+  await run('ip', [
+    'netns',
+    'exec',
+    attacker,
+    'sysctl',
+    '-q',
+    'net.ipv4.conf.eth0.arp_notify=1',
+    'net.ipv6.conf.eth0.ndisc_notify=1',
+  ])
+  for (const address of ['198.18.77.2/29', 'fd77::2/64', '198.18.77.5/29', 'fd77::5/64']) {
+    await giveAddresses(attacker, address)
+  }
+  await ip(['-n', attacker, 'link', 'set', 'eth0', 'address', own.macAddress])
+  for (let round = 0; round < 3; round++) {
+    await ip(['neigh', 'flush', 'dev', interfaceName])
+    t.equal(await passes(null, '198.18.77.2'), 'victim', 'the host still reaches the victim')
+    t.equal(await passes(null, 'fd77::2'), 'victim', 'over IPv6 too')
+  }
+  await ip(['-n', attacker, 'address', 'delete', '198.18.77.2/29', 'dev', 'eth0'])
+  t.strictSame(
+    await Promise.all([
+      fails(null, '198.18.77.5'),
+      fails(null, 'fd77::5'),
+      fails(attacker, '198.18.77.2', '198.18.77.5'),
+    ]),
+    [true, true, true],
+    'addresses of nobody are of no use',
+  )
+
+  await ip(['-n', attacker, 'link', 'set', 'eth0', 'address', 'fa:16:3e:00:00:99'])
+  t.ok(await fails(attacker, '198.18.77.2', '198.18.77.3'), 'nor is another MAC address')
+  await ip(['-n', attacker, 'link', 'set', 'eth0', 'address', own.macAddress])
+  await fabric.attach({ ...own, addresses: ['198.18.77.3'] })
+  t.equal(await passes(attacker, '198.18.77.2', '198.18.77.3'), 'victim')
+  t.ok(await fails(attacker, '198.18.77.2', '198.18.77.4'), 'what is no longer allowed stops')
+})
+
+t.test('cards', async t => {
+  const { fabric, machine } = await createWorld(t)
+  const one = await machine('one')
+  const networkId = randomUUID()
+  const wanted = card(one, networkId)
+  const eth0 = async (namespace: string) => (await links(namespace)).find(link => link.ifname === 'eth0')
+
+  await t.test('have the MAC address and MTU that they should', async t => {
+    await fabric.attach(wanted)
+    t.match(await eth0(one), { address: wanted.macAddress, mtu: 1450 })
+    t.strictSame(await fabric.attachedPorts(), [wanted.portId])
+  })
+
+  await t.test('are kept by a second attach, also when the machine renamed them', async t => {
+    const { ifindex } = (await eth0(one))!
+    await fabric.attach(wanted)
+    t.equal((await eth0(one))!.ifindex, ifindex)
+    await ip(['-n', one, 'link', 'set', 'eth0', 'name', 'vip0'])
+    await fabric.attach(wanted)
+    t.strictSame(
+      (await links(one)).map(link => link.ifname),
+      ['lo', 'vip0'],
+    )
+    await ip(['-n', one, 'link', 'set', 'vip0', 'name', 'eth0'])
+  })
+
+  await t.test('are finished when their maker died before the last step', async t => {
+    const name = `p${wanted.portId.replaceAll('-', '').slice(0, 11)}`
+    const { ifindex } = (await eth0(one))!
+    await ip(['-n', fabric.namespace, 'link', 'set', name, 'down', 'alias', ''])
+    t.strictSame(await fabric.attachedPorts(), [name.slice(1)])
+    await fabric.attach(wanted)
+    t.strictSame(await fabric.attachedPorts(), [wanted.portId])
+    t.equal((await eth0(one))!.ifindex, ifindex, 'it is the same card')
+  })
+
+  await t.test('follow the port to another network, another MAC address and another machine', async t => {
+    const two = await machine('two')
+    for (const change of [{ networkId: randomUUID() }, { macAddress: 'fa:16:3e:00:00:99' }, { namespace: two }]) {
+      Object.assign(wanted, change)
+      await fabric.attach(wanted)
+      t.equal((await eth0(wanted.namespace))?.address, wanted.macAddress)
+      t.equal((await fabric.attachedPorts()).length, 1)
+    }
+    t.equal(await eth0(one), undefined)
+    await fabric.detach(wanted.portId)
+    t.equal(await eth0(two), undefined)
+    await fabric.detach(wanted.portId)
+    await fabric.detach(randomUUID())
+    t.strictSame(await fabric.attachedPorts(), [])
+  })
+
+  await t.test('are made once by eight at once', async t => {
+    const twin = createFabric({ instance: fabric.namespace.replace('krater-', '') })
+    const again = card(one, randomUUID())
+    await Promise.all(Array.from({ length: 8 }, (_, i) => (i % 2 ? fabric : twin).attach(again)))
+    t.equal((await links(one)).length, 2)
+    t.strictSame(await fabric.attachedPorts(), [again.portId])
+    await fabric.detach(again.portId)
+  })
+
+  await t.test('are refused in words when the machine does not exist or a name could not be meant', async t => {
+    await t.rejects(fabric.attach(card('no-such-machine', networkId)), /no-such-machine/)
+    await t.rejects(fabric.attach({ ...card(one, networkId), interfaceName: 'a\nlink delete dev lo' }), /Not a line/)
+  })
+
+  await t.test('cost little', async t => {
+    const cards = await Promise.all(
+      Array.from({ length: 10 }, async (_, i) => card(await machine(`cost${i}`), networkId)),
+    )
+    const started = performance.now()
+    for (const each of cards) await fabric.attach(each)
+    t.comment(`attach: ${((performance.now() - started) / cards.length).toFixed(1)} ms`)
+    for (const each of cards) await fabric.detach(each.portId)
+  })
+})
+
+t.test('the namespace', async t => {
+  const { fabric } = await createWorld(t)
+  const twin = createFabric({ instance: fabric.namespace.replace('krater-', '') })
+
+  await t.test('is made once by many at once', async t => {
+    await Promise.all(Array.from({ length: 8 }, (_, i) => (i % 2 ? fabric : twin).ensure()))
+    const lo = (await links(fabric.namespace)).find(link => link.ifname === 'lo')
+    t.ok(lo?.flags.includes('UP'))
+  })
+
+  await t.test('is made anew when its maker died between file and mount', async t => {
+    await fabric.remove()
+    closeSync(openSync(`/run/netns/${fabric.namespace}`, 'w'))
+    await fabric.ensure()
+    t.equal((await links(fabric.namespace)).length, 1)
+  })
+
+  await t.test('holds bridges that say nothing themselves', async t => {
+    const networkId = randomUUID()
+    await Promise.all([fabric.ensureBridge(networkId, 1400), twin.ensureBridge(networkId, 1400)])
+    const [bridge] = JSON.parse(
+      await ip(['-n', fabric.namespace, '-json', '-details', 'link', 'show', 'type', 'bridge']),
+    )
+    t.match(bridge, { mtu: 1400, inet6_addr_gen_mode: 'none' })
+    t.match(bridge.linkinfo.info_data, { forward_delay: 0, stp_state: 0, mcast_snooping: 0 })
+  })
+
+  await t.test('goes, and going twice is no error', async t => {
+    await fabric.remove()
+    await fabric.remove()
+    t.notOk(existsSync(`/run/netns/${fabric.namespace}`))
+    t.strictSame(await fabric.attachedPorts(), [])
+  })
+})
+
+t.test('a machine that dies with unsent data behind a cut cable does not keep its card', async t => {
+  const { fabric, machine, start } = await createWorld(t)
+  const [one, two] = [await machine('one'), await machine('two')]
+  const networkId = randomUUID()
+  const cards = [card(one, networkId, '198.18.77.2'), card(two, networkId, '198.18.77.3')] as const
+  await fabric.attach(cards[0])
+  await fabric.attach(cards[1])
+  await giveAddresses(one, '198.18.77.2/29')
+  await giveAddresses(two, '198.18.77.3/29')
+  const sink = start(one, process.execPath, [
+    '-e',
+    `require('net').createServer(s => s.pause()).listen(8080, () => console.log('ready'))`,
+  ])
+  await once(sink.stdout!, 'data')
+  const sender = start(two, process.execPath, [
+    '-e',
+    `const s = require('net').connect(8080, '198.18.77.2'); s.on('connect', () => { s.write(Buffer.alloc(1 << 24)); console.log('ready') })`,
+  ])
+  await once(sender.stdout!, 'data')
+  const ended = once(sender, 'exit')
+  process.kill(sender.pid!, 'SIGKILL')
+  await ended
+  await ip(['netns', 'delete', two])
+  await fabric.detach(cards[1].portId)
+  t.strictSame(await fabric.attachedPorts(), [cards[0].portId])
+  const again = await machine('two')
+  await fabric.attach({ ...cards[1], namespace: again })
+  t.equal((await links(again)).find(link => link.ifname === 'eth0')?.address, cards[1].macAddress)
+})

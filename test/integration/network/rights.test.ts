@@ -1,0 +1,270 @@
+import { randomUUID } from 'node:crypto'
+import type Router from '@koa/router'
+import fc from 'fast-check'
+import t from 'tap'
+import { A, B, isFault, PLURALS, type Reply, startNetworkApi } from '../../support/clients/network-api.js'
+
+const api = await startNetworkApi()
+t.teardown(api.stop)
+const { app, db, call, create } = api
+
+/** encodeURIComponent refuses half a surrogate pair. */
+const wellFormed = (text: string) => Buffer.from(text, 'utf8').toString('utf8')
+
+t.test('isolation of projects, route by route', async t => {
+  const network = await create('network', { name: 'mine' })
+  const subnet = await create('subnet', { network_id: network.id, cidr: '10.40.0.0/24' })
+  const port = await create('port', { network_id: network.id })
+  await call(`PUT /v2.0/networks/${network.id}/tags`, A, { tags: ['t'] })
+  const idOf = { networks: network.id, subnets: subnet.id, ports: port.id }
+
+  /** What project B gets for an object of A's, or for a body that names one. A route without a row makes this test fail. */
+  const HIDDEN = 404
+  const table: Record<string, { body?: unknown; expect: number | 'no trace' }> = {
+    'GET /': { expect: 'no trace' },
+    'GET /v2.0': { expect: 'no trace' },
+    'GET /v2.0/extensions': { expect: 'no trace' },
+    'GET /v2.0/extensions/:alias': { expect: HIDDEN },
+    'GET /v2.0/quotas': { expect: 403 },
+    'GET /v2.0/quotas/:project': { expect: 403 },
+    'GET /v2.0/quotas/:project/default': { expect: 403 },
+    'GET /v2.0/quotas/:project/details': { expect: 403 },
+    'GET /v2.0/quotas/:project/details.json': { expect: 403 },
+    'PUT /v2.0/quotas/:project': { body: { quota: { port: -1 } }, expect: 403 },
+    'DELETE /v2.0/quotas/:project': { expect: 403 },
+    'POST /v2.0/networks': { body: { network: { project_id: 'a' } }, expect: 403 },
+    'POST /v2.0/subnets': { body: { subnet: { network_id: network.id, cidr: '10.41.0.0/24' } }, expect: HIDDEN },
+    'POST /v2.0/ports': { body: { port: { network_id: network.id } }, expect: HIDDEN },
+  }
+  for (const [plural, singular] of [
+    ['networks', 'network'],
+    ['subnets', 'subnet'],
+    ['ports', 'port'],
+  ] as const) {
+    table[`GET /v2.0/${plural}`] = { expect: 'no trace' }
+    table[`GET /v2.0/${plural}/:id`] = { expect: HIDDEN }
+    table[`PUT /v2.0/${plural}/:id`] = { body: { [singular]: { name: 'stolen' } }, expect: HIDDEN }
+    table[`DELETE /v2.0/${plural}/:id`] = { expect: HIDDEN }
+    table[`GET /v2.0/${plural}/:id/tags`] = { expect: HIDDEN }
+    table[`PUT /v2.0/${plural}/:id/tags`] = { body: { tags: ['stolen'] }, expect: HIDDEN }
+    table[`DELETE /v2.0/${plural}/:id/tags`] = { expect: HIDDEN }
+    for (const method of ['GET', 'PUT', 'DELETE']) table[`${method} /v2.0/${plural}/:id/tags/:tag`] = { expect: HIDDEN }
+  }
+  const others = [
+    'agents',
+    'availability_zones',
+    'routers',
+    'floatingips',
+    'security-groups',
+    'security-group-rules',
+    'qos/policies',
+    'subnetpools',
+    'address-scopes',
+    'address-groups',
+    'network-ip-availabilities',
+    'trunks',
+    'rbac-policies',
+    'segments',
+    'flavors',
+    'service-providers',
+  ]
+  for (const path of others) {
+    table[`GET /v2.0/${path}`] = { expect: 'no trace' }
+    table[`GET /v2.0/${path}/:id`] = { expect: HIDDEN }
+  }
+
+  const { router } = app.middleware.find(layer => 'router' in layer) as unknown as { router: Router }
+  const routes = router.stack.flatMap(({ methods, path }) =>
+    methods.filter(method => method !== 'HEAD').map(method => `${method} ${String(path)}`),
+  )
+  t.strictSame([...new Set(routes)].sort(), Object.keys(table).sort(), 'every route has a row')
+
+  const snapshot = async () => {
+    const { rows } = await db.raw(
+      `SELECT (SELECT json_agg(n) FROM network n WHERE project_id = 'a') AS n, (SELECT json_agg(s) FROM subnet s WHERE project_id = 'a') AS s,
+              (SELECT json_agg(p) FROM port p WHERE project_id = 'a') AS p`,
+    )
+    return rows
+  }
+  const before = await snapshot()
+  for (const [route, { body, expect }] of Object.entries(table)) {
+    const plural = /^\w+ \/v2\.0\/(networks|subnets|ports)/.exec(route)?.[1] as keyof typeof idOf | undefined
+    const path = route
+      .replace(':id', plural === undefined ? randomUUID() : idOf[plural])
+      .replace(':tag', 't')
+      .replace(':project', 'a')
+      .replace(':alias', 'nothing')
+    for (const token of [B, 'b/reader', '/member']) {
+      if (expect === 403 && token === '/member' && route.startsWith('POST')) continue
+      const reply = await call(path, token, body)
+      if (expect === 'no trace') {
+        t.equal(reply.status, 200, route)
+        const text = JSON.stringify(reply.body)
+        t.notOk(
+          [network.id, subnet.id, port.id].some(id => text.includes(id)),
+          `${route} as ${token}`,
+        )
+      } else {
+        const readerMayNot = reply.status === 403 && token === 'b/reader'
+        t.ok(reply.status === expect || readerMayNot, `${route} as ${token}: ${reply.status}`)
+      }
+    }
+  }
+  t.strictSame(await snapshot(), before, 'nothing changed')
+})
+
+t.test('hostile requests get a fault, never a crash', async t => {
+  const network = await create('network', {})
+  const subnet = await create('subnet', { network_id: network.id, cidr: '10.50.0.0/24' })
+  const port = await create('port', { network_id: network.id })
+  const idOf = { network: network.id, subnet: subnet.id, port: port.id }
+  const attributes = [
+    'name',
+    'description',
+    'admin_state_up',
+    'shared',
+    'mtu',
+    'network_id',
+    'cidr',
+    'ip_version',
+    'gateway_ip',
+    'allocation_pools',
+    'host_routes',
+    'dns_nameservers',
+    'fixed_ips',
+    'mac_address',
+    'device_id',
+    'device_owner',
+    'security_groups',
+    '__proto__',
+    'tenant_id',
+    'id',
+  ]
+  const filters = [
+    ...attributes,
+    'fields',
+    'sort_key',
+    'sort_dir',
+    'limit',
+    'marker',
+    'page_reverse',
+    'tags',
+    'not-tags-any',
+    'status',
+    'router:external',
+    'constructor',
+    'ip_address',
+    'subnet_id',
+  ]
+  const text = fc.oneof(
+    fc.string({ unit: 'binary', maxLength: 300 }),
+    fc.constantFrom(
+      '',
+      '\0',
+      "'; DROP TABLE port; --",
+      '?',
+      ':id',
+      '10.50.0.9',
+      'fd00::1%eth0',
+      '10.50.0.0/33',
+      '999999999999',
+      'NaN',
+      '\ud800',
+      network.id,
+      subnet.id,
+      'subnet_id=',
+      'ip_address=::',
+      'true',
+      'name',
+    ),
+  )
+  const value: fc.Arbitrary<unknown> = fc.oneof(
+    text,
+    fc.integer(),
+    fc.double(),
+    fc.boolean(),
+    fc.constant(null),
+    fc.array(
+      fc.oneof(
+        text,
+        fc.dictionary(fc.constantFrom('start', 'end', 'subnet_id', 'ip_address', 'destination', 'nexthop'), text),
+      ),
+      { maxLength: 4 },
+    ),
+    fc.jsonValue(),
+  )
+  const check = (reply: Reply) => {
+    if (reply.status >= 500) throw new Error(JSON.stringify(reply.body))
+    const { NeutronError } = reply.body as { NeutronError?: { type: string; message: string; detail: string } }
+    if (reply.status >= 400 && (!NeutronError?.type || typeof NeutronError.message !== 'string')) {
+      throw new Error(`no fault in ${JSON.stringify(reply.body)}`)
+    }
+  }
+
+  await t.test('bodies', async () => {
+    const body = fc.record({
+      kind: fc.constantFrom('network', 'subnet', 'port'),
+      update: fc.boolean(),
+      seed: fc.boolean(),
+      attributes: fc.dictionary(fc.constantFrom(...attributes), value, { maxKeys: 4 }),
+    })
+    await fc.assert(
+      fc.asyncProperty(body, async ({ kind, update, seed, attributes }) => {
+        const base = seed && !update && kind !== 'network' ? { network_id: network.id, cidr: '10.51.0.0/24' } : {}
+        if (kind === 'port' && 'cidr' in base) delete (base as { cidr?: string }).cidr
+        const path = `/v2.0/${PLURALS[kind as keyof typeof PLURALS]}`
+        check(
+          await call(update ? `PUT ${path}/${idOf[kind as keyof typeof idOf]}` : `POST ${path}`, A, {
+            [kind]: { ...base, ...attributes },
+          }),
+        )
+      }),
+      { numRuns: 150 },
+    )
+  })
+
+  await t.test('query strings', async () => {
+    const query = fc.array(fc.tuple(fc.constantFrom(...filters), text), { minLength: 1, maxLength: 4 })
+    await fc.assert(
+      fc.asyncProperty(fc.constantFrom('networks', 'subnets', 'ports'), query, async (plural, pairs) => {
+        const search = pairs.map(
+          ([name, value]) => `${encodeURIComponent(name)}=${encodeURIComponent(wellFormed(value))}`,
+        )
+        check(await call(`GET /v2.0/${plural}?${search.join('&')}`, A))
+      }),
+      { numRuns: 150 },
+    )
+  })
+
+  await t.test('paths and whole bodies', async t => {
+    for (const path of ['%00', '%E0%A4%A', '..%2f..', "x'y", 'a'.repeat(3000), '%ff', '☃']) {
+      for (const method of ['GET', 'DELETE']) check(await call(`${method} /v2.0/ports/${path}`, A))
+    }
+    for (const body of [
+      '',
+      '{',
+      '[]',
+      'null',
+      '"x"',
+      '5',
+      '{"port":null}',
+      '{"port":[]}',
+      '{"ports":[]}',
+      '{"ports":[null]}',
+      '{"port":{"network_id":{"a":1}}}',
+      `{"port":{"network_id":${'['.repeat(50_000)}${']'.repeat(50_000)}}}`,
+      `{"port":{"name":[${'"",'.repeat(300_000)}""]}}`,
+      '{"port":{"name":"\\ud800"}}',
+    ]) {
+      const reply = await call('POST /v2.0/ports', A, body)
+      check(reply)
+      t.equal(reply.status, 400, body.slice(0, 100))
+    }
+    isFault(
+      t,
+      await call('POST /v2.0/ports', A, JSON.stringify({ port: { name: 'x'.repeat(2 ** 20) } })),
+      413,
+      'HTTPRequestEntityTooLarge',
+    )
+  })
+})

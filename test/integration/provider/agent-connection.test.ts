@@ -1,0 +1,409 @@
+import { randomBytes } from 'node:crypto'
+import { type AddressInfo, createServer } from 'node:net'
+import { setTimeout as wait } from 'node:timers/promises'
+import ssh2, { type ServerChannel } from 'ssh2'
+import t from 'tap'
+import type { Desired } from '../../../amphora-agent/protocol/desired.js'
+import { createFrameDecoder, encodeFrame } from '../../../amphora-agent/protocol/frames.js'
+import { AGENT_SOCKET, type Request } from '../../../amphora-agent/protocol/messages.js'
+import { amphoraIdentity } from '../../../controller/compute/amphora-identity.js'
+import {
+  AgentRefused,
+  AgentUnreachable,
+  createAgentConnections,
+} from '../../../controller/provider/amphora/agent/connection.js'
+import { createNoopAgentConnections } from '../../../controller/provider/amphora/agent/connection-noop.js'
+import { newSshKeyPair } from '../../support/inputs/ssh-keys.js'
+import { ownPorts } from '../../support/ports.js'
+import { eventually, quiet } from '../../support/worlds/machines.js'
+
+const AMPHORA = '4c6d3c1e-2f0b-4a57-8f5a-0d6c4f8f3f10'
+const identity = amphoraIdentity(Buffer.alloc(32, 3), AMPHORA)
+const controller = newSshKeyPair()
+const stranger = newSshKeyPair()
+
+const HELLO = {
+  agentVersion: '1',
+  protocolVersion: 1,
+  bootId: 'b',
+  haproxyVersion: '2.6.12',
+  keepalivedVersion: '2.2.7',
+  appliedGeneration: 0,
+  appliedSha256: null,
+  drain: null,
+}
+const hello = { verb: 'hello' } as const
+
+type Agent = (request: Request, channel: ServerChannel, connection: number) => void
+
+const answerHello: Agent = ({ id }, channel) => channel.write(encodeFrame({ id, ok: true, result: HELLO }))
+
+/** An SSH server of this process that looks like an amphora and behaves as badly as wanted. */
+async function createAmphora(
+  t: Pick<Tap, 'teardown'>,
+  agent: Agent = answerHello,
+  options: { hostKey?: string; acceptsSocket?: () => boolean } = {},
+) {
+  const { hostKey = identity.sshHostKeyPrivate, acceptsSocket = () => true } = options
+  const allowed = ssh2.utils.parseKey(controller.public)
+  if (allowed instanceof Error) throw allowed
+  const seen = { connections: 0, logins: 0, open: 0, sockets: [] as string[] }
+  const clients = new Set<ssh2.Connection>()
+  const server = new ssh2.Server({ hostKeys: [hostKey] }, client => {
+    const number = ++seen.connections
+    seen.open++
+    clients.add(client)
+    client.on('error', () => undefined)
+    client.on('close', () => {
+      seen.open--
+      clients.delete(client)
+    })
+    client.on('authentication', context => {
+      const known = context.method === 'publickey' && context.key.data.equals(allowed.getPublicSSH())
+      if (!known || context.username !== 'krater') return context.reject()
+      if (context.signature) seen.logins++
+      context.accept()
+    })
+    client.on('openssh.streamlocal', (accept, reject, { socketPath }) => {
+      seen.sockets.push(socketPath)
+      if (!acceptsSocket()) return reject()
+      const channel = accept()
+      const decode = createFrameDecoder()
+      channel.on('error', () => undefined)
+      channel.on('data', (piece: Buffer) => {
+        for (const value of decode(piece)) agent(value as Request, channel, number)
+      })
+    })
+  })
+  await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
+  const hangUp = () => {
+    for (const client of clients) client.end()
+  }
+  t.teardown(async () => {
+    hangUp()
+    await new Promise(resolve => server.close(resolve))
+  })
+  const { port } = server.address() as AddressInfo
+  return { seen, hangUp, target: { amphoraId: AMPHORA, host: '127.0.0.1', port, hostKey: identity.sshHostKeyPublic } }
+}
+
+function createConnections(t: Pick<Tap, 'teardown'>, options: { idleMs?: number; controllerKey?: string } = {}) {
+  const connections = createAgentConnections({ controllerKey: controller.private, log: quiet, ...options })
+  t.teardown(() => connections.stop())
+  return connections
+}
+
+const unreachable = (reason: AgentUnreachable['reason'], message: RegExp = /./) => ({
+  name: 'AgentUnreachable',
+  amphoraId: AMPHORA,
+  reason,
+  message,
+})
+
+t.test('requests', async t => {
+  t.test('go over one connection and one channel to the agent, however many', async t => {
+    const { seen, target } = await createAmphora(t)
+    const connections = createConnections(t)
+    const answers = await Promise.all(Array.from({ length: 50 }, () => connections.request(target, hello)))
+    t.same(answers, Array(50).fill(HELLO))
+    t.same(await connections.request(target, hello), HELLO)
+    t.same(seen, { connections: 1, logins: 1, open: 1, sockets: [AGENT_SOCKET] })
+  })
+
+  t.test('get their own answers, in whatever order and pieces they come', async t => {
+    const held: (() => void)[] = []
+    const { target } = await createAmphora(t, (request, channel) => {
+      const lines = request.verb === 'logs' ? request.lines : 0
+      const frame = encodeFrame({ id: request.id, ok: true, result: { lines: [String(lines)] } })
+      held.push(() => {
+        for (const byte of frame) channel.write(Buffer.of(byte))
+      })
+      if (held.length === 3) for (const send of held.reverse()) send()
+    })
+    const connections = createConnections(t)
+    const answers = [1, 2, 3].map(lines => connections.request(target, { verb: 'logs', lines }))
+    t.same(await Promise.all(answers), [{ lines: ['1'] }, { lines: ['2'] }, { lines: ['3'] }])
+  })
+
+  t.test('carry large states', async t => {
+    const desired = { generation: 7, haproxy: { text: 'x'.repeat(6_000_000) } } as Desired
+    const { target } = await createAmphora(t, (request, channel) => {
+      if (request.verb !== 'apply') return
+      const appliedGeneration = request.desired.haproxy?.text.length ?? 0
+      const result = { appliedGeneration, appliedSha256: 'a', transition: 'reload', reason: 'r', milliseconds: 1 }
+      channel.write(encodeFrame({ id: request.id, ok: true, result }))
+    })
+    const applied = await createConnections(t).request(target, { verb: 'apply', desired })
+    t.match(applied, { appliedGeneration: 6_000_000, transition: 'reload' })
+  })
+
+  t.test('that the agent refuses fail with its own words, as many as anybody should read', async t => {
+    const error = { code: 'invalid-configuration', message: 'no', details: '[ALERT] line 3'.padEnd(10_000) } as const
+    const said = { ...error, details: error.details.padEnd(1_000_000, '!') }
+    const { target } = await createAmphora(t, ({ id }, channel) =>
+      channel.write(encodeFrame({ id, ok: false, error: said })),
+    )
+    const failure = await createConnections(t)
+      .request(target, hello)
+      .catch((thrown: unknown) => thrown)
+    if (!(failure instanceof AgentRefused)) throw failure
+    t.same(failure.error, error)
+    t.match(failure, { amphoraId: AMPHORA, message: 'no' })
+  })
+})
+
+t.test('a connection', async t => {
+  t.test('is refused to a machine with another host key, before anything is said', async t => {
+    const { seen, target } = await createAmphora(t, answerHello, { hostKey: stranger.private })
+    const connections = createConnections(t)
+    await t.rejects(connections.request(target, hello), unreachable('wrong-host-key', /not this amphora/))
+    t.equal(seen.logins, 0)
+    const shorter = { ...target, hostKey: target.hostKey.subarray(0, 10) }
+    await t.rejects(connections.request(shorter, hello), unreachable('wrong-host-key'))
+    const none = { ...target, hostKey: Buffer.alloc(0) }
+    await t.rejects(connections.request(none, hello), unreachable('wrong-host-key'))
+  })
+
+  t.test('fails when the machine does not take the key', async t => {
+    const { target } = await createAmphora(t)
+    const connections = createConnections(t, { controllerKey: stranger.private })
+    await t.rejects(connections.request(target, hello), unreachable('authentication', /does not accept/))
+  })
+
+  t.test('fails in time when the machine says nothing', async t => {
+    const silent = createServer(socket => socket.on('error', () => undefined).resume())
+    await new Promise<void>(resolve => silent.listen(0, '127.0.0.1', resolve))
+    const { port } = silent.address() as AddressInfo
+    const target = { amphoraId: AMPHORA, host: '127.0.0.1', port, hostKey: identity.sshHostKeyPublic }
+    const connections = createConnections(t)
+    const since = performance.now()
+    await t.rejects(connections.request(target, hello, { connectTimeoutMs: 300 }), unreachable('no-answer', /0\.3 s/))
+    await t.rejects(connections.request(target, hello, { timeoutMs: 300 }), unreachable('no-answer'))
+    t.ok(performance.now() - since < 3_000)
+    silent.close()
+  })
+
+  t.test('that is refused is tried again for a while, and then fails', async t => {
+    const { target } = await createAmphora(t)
+    const [port = 0] = await ownPorts(1)
+    const connections = createConnections(t)
+    const failure = connections.request({ ...target, port }, hello, { connectTimeoutMs: 400 })
+    await t.rejects(failure, unreachable('refused', /refuses SSH/))
+  })
+
+  t.test('waits for an agent that is only starting', async t => {
+    let refusals = 2
+    const { seen, target } = await createAmphora(t, answerHello, { acceptsSocket: () => refusals-- === 0 })
+    t.same(await createConnections(t).request(target, hello), HELLO)
+    t.equal(seen.sockets.length, 3)
+    t.equal(seen.connections, 1)
+  })
+
+  t.test('fails when the agent never starts', async t => {
+    const warnings: string[] = []
+    const hear = ({ name }: Error) => warnings.push(name)
+    process.on('warning', hear)
+    t.teardown(() => process.off('warning', hear))
+    const { target } = await createAmphora(t, answerHello, { acceptsSocket: () => false })
+    const failure = createConnections(t).request(target, hello, { connectTimeoutMs: 1_500 })
+    await t.rejects(failure, unreachable('refused', /agent .* does not run/))
+    t.same(warnings, [], 'and refusals leave no listeners behind')
+  })
+
+  t.test('that is being made does not hold up a request with less time', async t => {
+    const silent = createServer(socket => socket.on('error', () => undefined).resume())
+    await new Promise<void>(resolve => silent.listen(0, '127.0.0.1', resolve))
+    const { port } = silent.address() as AddressInfo
+    const target = { amphoraId: AMPHORA, host: '127.0.0.1', port, hostKey: identity.sshHostKeyPublic }
+    const connections = createConnections(t)
+    const patient = connections.request(target, hello, { connectTimeoutMs: 5_000 })
+    patient.catch(() => undefined)
+    const since = performance.now()
+    await t.rejects(connections.request(target, hello, { timeoutMs: 200 }), unreachable('no-answer'))
+    t.ok(performance.now() - since < 2_000)
+    connections.close(AMPHORA)
+    await t.rejects(patient, unreachable('stopped'))
+    silent.close()
+  })
+
+  t.test('lost between requests is made again', async t => {
+    const { seen, hangUp, target } = await createAmphora(t)
+    const connections = createConnections(t)
+    await connections.request(target, hello)
+    hangUp()
+    t.same(await connections.request(target, hello), HELLO)
+    await eventually('the first is closed', () => seen.open === 1)
+    t.equal(seen.connections, 2)
+  })
+
+  t.test('lost in the middle of an answer: the request is sent once more, over another', async t => {
+    const { seen, target } = await createAmphora(t, (request, channel, connection) => {
+      if (request.verb !== 'status' || connection > 1) return answerHello(request, channel, connection)
+      channel.write(encodeFrame({ id: request.id, ok: true, result: HELLO }).subarray(0, 20))
+      channel.end()
+    })
+    const connections = createConnections(t)
+    await connections.request(target, hello)
+    await t.rejects(connections.request(target, { verb: 'status' }), unreachable('malformed-answer', /"status"/))
+    t.equal(seen.connections, 2, 'the second answered, though not with a status')
+  })
+
+  t.test('that is lost whenever it is used fails, and does not go round for ever', async t => {
+    const { seen, target } = await createAmphora(t, (_request, channel) => channel.end())
+    const connections = createConnections(t)
+    await t.rejects(connections.request(target, hello), unreachable('connection-lost', /lost/))
+    t.equal(seen.connections, 1)
+  })
+
+  t.test('on which nothing is answered stays; what comes too late harms nobody', async t => {
+    const late: (() => void)[] = []
+    const { seen, target } = await createAmphora(t, (request, channel, connection) => {
+      const send = () => answerHello(request, channel, connection)
+      if (late.length === 0) late.push(send)
+      else send()
+    })
+    const connections = createConnections(t)
+    await t.rejects(connections.request(target, hello, { timeoutMs: 400 }), unreachable('no-answer', /"hello"/))
+    late[0]?.()
+    t.same(await connections.request(target, hello), HELLO)
+    t.equal(seen.connections, 1)
+  })
+
+  t.test('is made anew for a machine that has moved, and the old one is closed', async t => {
+    const before = await createAmphora(t)
+    const after = await createAmphora(t)
+    const connections = createConnections(t)
+    await connections.request(before.target, hello)
+    t.same(await connections.request(after.target, hello), HELLO)
+    await eventually('the old one is closed', () => before.seen.open === 0)
+    t.equal(after.seen.open, 1)
+  })
+
+  t.test('without use is closed after a while, and made again when it is wanted', async t => {
+    const { seen, target } = await createAmphora(t)
+    const connections = createConnections(t, { idleMs: 100 })
+    await connections.request(target, hello)
+    await eventually('it is closed', () => seen.open === 0)
+    t.same(await connections.request(target, hello), HELLO)
+    t.equal(seen.connections, 2)
+  })
+
+  t.test('in use is not idle', async t => {
+    const { seen, target } = await createAmphora(t, (request, channel, connection) => {
+      setTimeout(() => answerHello(request, channel, connection), request.verb === 'logs' ? 0 : 400)
+    })
+    const connections = createConnections(t, { idleMs: 100 })
+    const slow = connections.request(target, hello)
+    await connections.request(target, { verb: 'logs', lines: 1 }).catch(() => undefined)
+    t.same(await slow, HELLO)
+    t.equal(seen.connections, 1)
+  })
+})
+
+t.test('an agent that talks nonsense', async t => {
+  const nonsense: Record<string, (id: number) => Buffer> = {
+    'no JSON': () => Buffer.concat([Buffer.of(0, 0, 0, 3), Buffer.from('{{{')]),
+    'a frame of 4 GB': () => Buffer.from('ffffffff', 'hex'),
+    'a frame above the limit': () => Buffer.from('00900000', 'hex'),
+    'no object': () => encodeFrame(null),
+    'no id': () => encodeFrame({ ok: true, result: HELLO }),
+    'an unknown error': id => encodeFrame({ id, ok: false, error: { code: 'sure', message: '', details: '' } }),
+    'another result': id => encodeFrame({ id, ok: true, result: { lines: [] } }),
+    'a wrong type': id => encodeFrame({ id, ok: true, result: { ...HELLO, appliedGeneration: '7' } }),
+    'no result': id => encodeFrame({ id, ok: true }),
+  }
+  for (const [name, frame] of Object.entries(nonsense)) {
+    t.test(`(${name}) is unreachable, and asked again`, async t => {
+      const { target } = await createAmphora(t, (request, channel, connection) => {
+        if (request.verb === 'logs') channel.write(frame(request.id))
+        else answerHello(request, channel, connection)
+      })
+      const connections = createConnections(t)
+      const logs = connections.request(target, { verb: 'logs', lines: 1 }, { timeoutMs: 5_000 })
+      if (name === 'another result') t.same(await logs, { lines: [] }, 'which is what was asked for')
+      else await t.rejects(logs, unreachable('malformed-answer', /understood/))
+      t.same(await connections.request(target, hello), HELLO)
+    })
+  }
+
+  t.test('(noise) never breaks this process', async t => {
+    const { target } = await createAmphora(t, (_request, channel) => {
+      channel.write(randomBytes(300))
+      channel.end()
+    })
+    const connections = createConnections(t)
+    for (let round = 0; round < 15; round++) {
+      const failure = await connections.request(target, hello, { timeoutMs: 5_000 }).catch((error: unknown) => error)
+      if (!(failure instanceof AgentUnreachable)) t.fail('it answered?')
+    }
+    t.pass('it did not')
+  })
+
+  t.test('(answers to nobody) is heard and forgotten', async t => {
+    const { target } = await createAmphora(t, (request, channel, connection) => {
+      for (const id of [-1, 0, 999]) answerHello({ ...request, id }, channel, connection)
+      answerHello(request, channel, connection)
+      answerHello(request, channel, connection)
+    })
+    const connections = createConnections(t)
+    t.same(await connections.request(target, hello), HELLO)
+    t.same(await connections.request(target, hello), HELLO)
+  })
+})
+
+t.test('closing', async t => {
+  t.test('one amphora fails what is under way there, at once and for good', async t => {
+    const { seen, target } = await createAmphora(t, () => undefined)
+    const connections = createConnections(t)
+    const pending = connections.request(target, hello)
+    pending.catch(() => undefined)
+    await eventually('it is connected', () => seen.sockets.length === 1)
+    await wait(50)
+    connections.close(AMPHORA)
+    await t.rejects(pending, unreachable('connection-lost'))
+    await eventually('nothing is open', () => seen.open === 0)
+    t.equal(seen.connections, 1)
+    connections.close('00000000-0000-4000-8000-000000000000')
+  })
+
+  t.test('all leaves no socket and no timer, and nothing can be asked any more', async t => {
+    const { seen, target } = await createAmphora(t, (request, channel, connection) => {
+      if (request.verb === 'hello') answerHello(request, channel, connection)
+    })
+    const connections = createConnections(t)
+    await connections.request(target, hello)
+    const pending = connections.request(target, { verb: 'status' })
+    pending.catch(() => undefined)
+    const silent = createServer(socket => socket.on('error', () => undefined).resume())
+    await new Promise<void>(resolve => silent.listen(0, '127.0.0.1', resolve))
+    const elsewhere = { ...target, amphoraId: 'other', port: (silent.address() as AddressInfo).port }
+    const connecting = connections.request(elsewhere, hello)
+    connecting.catch(() => undefined)
+    await wait(100)
+    await connections.stop()
+    await t.rejects(pending, { name: 'AgentUnreachable' })
+    await t.rejects(connecting, { name: 'AgentUnreachable', reason: 'stopped' })
+    await t.rejects(connections.request(target, hello), unreachable('stopped'))
+    await eventually('nothing is open', () => seen.open === 0)
+    silent.close()
+    await connections.stop()
+    const sockets = () => process.getActiveResourcesInfo().filter(name => name === 'TCPSocketWrap')
+    await eventually('no socket is left', () => sockets().length === 0)
+  })
+})
+
+t.test('the noop agents answer at once, and remember what was applied', async t => {
+  const agents = createNoopAgentConnections()
+  const target = { amphoraId: AMPHORA, host: '192.0.2.1', hostKey: Buffer.alloc(0) }
+  t.match(await agents.request(target, hello), { appliedGeneration: 0, appliedSha256: null })
+  const desired = { generation: 4, sha256: 'abc' } as Desired
+  t.match(await agents.request(target, { verb: 'apply', desired }), { appliedGeneration: 4, transition: 'runtime' })
+  t.match(await agents.request(target, { verb: 'apply', desired }), { appliedGeneration: 4, transition: 'unchanged' })
+  t.match(await agents.request(target, { verb: 'status' }), { appliedSha256: 'abc', haproxy: { running: true } })
+  t.same(await agents.request(target, { verb: 'logs', lines: 5 }), { lines: [] })
+  agents.close(AMPHORA)
+  t.match(await agents.request(target, hello), { appliedGeneration: 0 })
+  await agents.stop()
+})
+
+type Tap = typeof t

@@ -1,0 +1,192 @@
+import t from 'tap'
+import { RESOURCES } from '../../../controller/load-balancer/description/resources.js'
+import { readTree } from '../../../controller/load-balancer/tree/read-tree.js'
+import type { LoadBalancerTree } from '../../../controller/load-balancer/tree/tree.js'
+import { noopSubnet } from '../../../controller/network/noop/driver.js'
+import { amphoraOffer } from '../../../controller/provider/amphora/capabilities.js'
+import { wantedPorts } from '../../../controller/provider/amphora/plan/desired-ports.js'
+import { renderDesired } from '../../../controller/provider/amphora/rendering/desired.js'
+import { idIn, type Json, type JsonValue, SUBNET, startTestApi } from '../../support/clients/load-balancer-api.js'
+import { factsFor, wholeTree, withPlainIds } from '../../support/worlds/injection-scene.js'
+
+/** Values of an attribute that must all lead to something else, and the attributes of an object that has one of them. */
+type Trial = {
+  /** Null is no value at all. By default those that the schema names and the provider offers. */
+  values?: readonly JsonValue[]
+  body?: (value: JsonValue) => Json
+  /** The kind of object, when the attribute is looked at from another one. */
+  on?: string
+}
+
+const POOL = { name: 'pool', protocol: 'HTTP', lb_algorithm: 'ROUND_ROBIN' }
+const RULES = [{ type: 'PATH', compare_type: 'STARTS_WITH', value: '/api' }]
+const location = (action: string) => (value: JsonValue) => ({ action, redirect_url: value, redirect_prefix: value })
+
+const TRIALS: Readonly<Record<string, Trial>> = {
+  'loadbalancer.vip_address': { values: ['203.0.113.10', '203.0.113.99'] },
+  'loadbalancer.additional_vips': {
+    values: [[], [{ subnet_id: SUBNET.replace('1', '2'), ip_address: '203.0.113.98' }]],
+  },
+  // HTTPS is passed through: to the amphora it is TCP
+  'listener.protocol': {
+    values: ['HTTP', 'TCP', 'PROMETHEUS'],
+    body: protocol => ({ protocol, default_pool: null, l7policies: [] }),
+  },
+  'listener.protocol_port': { values: [80, 90] },
+  'listener.connection_limit': { values: [null, 5] },
+  'listener.default_pool_id': { values: [null, POOL], body: default_pool => ({ default_pool }) },
+  'listener.insert_headers': {
+    values: ['X-Forwarded-For', 'X-Forwarded-Port', 'X-Forwarded-Proto', 'X-Forwarded-IP', 'X-Client-IP', 'X-Real-IP'],
+    body: header => ({ insert_headers: { [String(header)]: 'true' } }),
+  },
+  'listener.timeout_client_data': { values: [null, 9] },
+  'listener.timeout_member_connect': { values: [null, 9] },
+  'listener.timeout_member_data': { values: [null, 9] },
+  'listener.timeout_tcp_inspect': {
+    values: [null, 9],
+    body: timeout_tcp_inspect => ({ timeout_tcp_inspect, protocol: 'TCP', l7policies: [] }),
+  },
+  'listener.allowed_cidrs': { values: [null, ['192.0.2.0/24']] },
+  // with a listener that speaks HTTP; HTTPS and TCP are for the others, and there all but the PROXY protocols are alike
+  'pool.protocol': { values: ['HTTP', 'PROXY', 'PROXYV2'] },
+  'pool.session_persistence': {
+    values: [
+      null,
+      { type: 'SOURCE_IP' },
+      { type: 'HTTP_COOKIE' },
+      { type: 'HTTP_COOKIE', cookie_name: 'c' },
+      { type: 'APP_COOKIE', cookie_name: 'c' },
+    ],
+  },
+  'pool.deregistration_delay': { values: [null, 0, 5] },
+  'member.address': { values: ['192.0.2.10', '192.0.2.11'] },
+  'member.protocol_port': { values: [80, 90] },
+  'member.weight': { values: [null, 0, 7] },
+  'member.subnet_id': { values: [null, SUBNET.replace('1', '3')] },
+  'member.monitor_address': { values: [null, '192.0.2.12'] },
+  'member.monitor_port': { values: [null, 81] },
+  'healthmonitor.delay': { values: [5, 6] },
+  'healthmonitor.timeout': { values: [3, 4] },
+  'healthmonitor.max_retries': { values: [2, 3], body: max_retries => ({ max_retries, max_retries_down: 2 }) },
+  'healthmonitor.max_retries_down': { values: [null, 3] },
+  'healthmonitor.url_path': { values: [null, '/x'] },
+  'healthmonitor.expected_codes': { values: [null, '204'] },
+  'healthmonitor.domain_name': {
+    values: [null, 'a.example'],
+    body: domain_name => ({ domain_name, http_version: 1.1 }),
+  },
+  'l7policy.action': {
+    body: action => ({ ...location(String(action))('http://a.example'), redirect_pool: null }),
+    values: ['REJECT', 'REDIRECT_TO_URL', 'REDIRECT_PREFIX'],
+  },
+  'l7policy.redirect_pool_id': {
+    on: 'l7policies',
+    values: ['ROUND_ROBIN', 'LEAST_CONNECTIONS'],
+    body: lb_algorithm => ({ action: 'REDIRECT_TO_POOL', redirect_pool: { ...POOL, name: 'other', lb_algorithm } }),
+  },
+  'l7policy.redirect_url': { values: ['http://a.example', 'http://b.example'], body: location('REDIRECT_TO_URL') },
+  'l7policy.redirect_prefix': { values: ['http://a.example', 'http://b.example'], body: location('REDIRECT_PREFIX') },
+  'l7policy.redirect_http_code': {
+    body: redirect_http_code => ({ ...location('REDIRECT_TO_URL')('http://a.example'), redirect_http_code }),
+  },
+  'l7policy.position': {
+    on: 'listeners',
+    values: [1, 2],
+    body: position => ({
+      l7policies: [
+        { action: 'REJECT', position: 1, rules: RULES },
+        { ...location('REDIRECT_TO_URL')('http://a.example'), redirect_prefix: null, position, rules: RULES },
+      ],
+    }),
+  },
+  'rule.type': { body: type => ({ type, compare_type: 'EQUAL_TO', key: 'k' }) },
+  'rule.key': { values: ['a', 'b'], body: key => ({ type: 'HEADER', key }) },
+  'rule.value': { values: ['/a', '/b'] },
+}
+
+const NAMES = 'people read it, no machine does'
+const OWNER = 'whose it is; the load balancer’s own stands in the log, and children follow their parent'
+const PLACE = 'where the object hangs, which is looked at by what hangs there'
+
+/** Attributes that change nothing on an amphora, and why. */
+const WITHOUT_EFFECT: Readonly<Record<string, string>> = {
+  name: NAMES,
+  description: NAMES,
+  tags: NAMES,
+  project_id: OWNER,
+  tenant_id: OWNER,
+  loadbalancer_id: PLACE,
+  listener_id: PLACE,
+  pool_id: PLACE,
+  'loadbalancer.vip_port_id': 'the VIP comes from the port',
+  'loadbalancer.vip_subnet_id': 'the VIP comes from the subnet',
+  'loadbalancer.vip_network_id': 'the VIP comes from the network',
+  'loadbalancer.provider': 'it chooses who reads the rest',
+  'loadbalancer.flavor_id': 'its data decides about the topology when the load balancer is made',
+  'loadbalancer.flavor': 'the same by name',
+  'loadbalancer.availability_zone': 'it decides where amphorae are made',
+  'member.request_sriov': 'refused unless the flavor allows it, and no flavor of this provider can',
+}
+
+const KINDS = ['loadbalancers', 'listeners', 'pools', 'members', 'healthmonitors', 'l7policies', 'rules']
+
+/** All that a tree makes of an amphora: its configuration and its ports. */
+function effectOf(tree: LoadBalancerTree): string {
+  const plain = withPlainIds(tree)
+  const subnets = [tree.vip, ...tree.additionalVips, ...tree.pools.flatMap(pool => pool.members)].flatMap(
+    ({ subnetId }) => (subnetId === null ? [] : [noopSubnet(subnetId, '')]),
+  )
+  // the text itself and what it cannot say; the servers beside it are only for changes while HAProxy runs
+  const { haproxy, interfaces } = renderDesired({ ...plain, topology: 'SINGLE' }, factsFor(plain))
+  const ports = wantedPorts(tree, subnets, 'a').map(({ request }) => request.fixedIps)
+  const delays = haproxy?.backends.map(({ deregistrationDelay }) => deregistrationDelay)
+  return JSON.stringify([haproxy?.text, delays, interfaces, ports])
+}
+
+t.test(
+  'every option that is offered for amphorae changes what an amphora is, or stands here with the reason why not',
+  async t => {
+    const api = await startTestApi({ providers: ['amphora'], quota: { loadbalancer: -1 } })
+    t.teardown(api.stop)
+    const effectOfBody = async (collection: string, body: Json): Promise<string> => {
+      const reply = await api.ask('POST', '/v2/lbaas/loadbalancers', { loadbalancer: wholeTree(collection, body) })
+      if (reply.status !== 201) throw new Error(`${JSON.stringify(body)}: ${reply.status} ${reply.text}`)
+      const tree = await readTree(api.database, idIn(reply, 'loadbalancer'))
+      if (tree === null) throw new Error('It is gone')
+      return effectOf(tree)
+    }
+    t.equal(await effectOfBody('', {}), await effectOfBody('', {}), 'what is asked for alike is alike')
+    const unused = new Set([...Object.keys(TRIALS), ...Object.keys(WITHOUT_EFFECT)])
+    for (const collection of KINDS) {
+      const { singular, attributes } = RESOURCES[collection]?.resource ?? { singular: '', attributes: {} }
+      for (const [name, { type, input }] of Object.entries(attributes)) {
+        if (type === null || input === 'none') continue
+        const key = `${singular}.${name}`
+        const reason = [key, name].find(candidate => WITHOUT_EFFECT[candidate] !== undefined)
+        if (reason !== undefined) {
+          unused.delete(reason)
+          continue
+        }
+        const offered = amphoraOffer.capabilities[singular]?.[name]
+        const named: unknown = type.jsonSchema.enum
+        const choices = Array.isArray(named) ? named : type.kind === 'boolean' ? [false, true] : null
+        const trial = TRIALS[key] ?? {}
+        unused.delete(key)
+        const values: readonly JsonValue[] =
+          trial.values ?? (choices ?? []).filter(choice => offered === undefined || offered.includes(choice))
+        if (offered !== undefined && offered.length <= 1 && trial.values === undefined) continue
+        await t.test(key, async t => {
+          t.ok(values.length > 1, 'there are values to try')
+          const effects = new Map<string, JsonValue>()
+          for (const value of values) {
+            const body = trial.body?.(value) ?? { [name]: value }
+            const effect = await effectOfBody(trial.on ?? collection, body)
+            t.notOk(effects.has(effect), `${JSON.stringify(value)} is not ${JSON.stringify(effects.get(effect))}`)
+            effects.set(effect, value)
+          }
+        })
+      }
+    }
+    t.same([...unused], [], 'the tables name no attribute that does not exist')
+  },
+)

@@ -1,0 +1,246 @@
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { isDeepStrictEqual } from 'node:util'
+import fc from 'fast-check'
+import t, { type Test } from 'tap'
+import { commandsFor } from '../../../amphora-agent/haproxy/leaving.js'
+import { planTransition } from '../../../amphora-agent/haproxy/plan-transition.js'
+import type { HaproxyPart } from '../../../amphora-agent/protocol/desired.js'
+import { RESOURCES } from '../../../controller/load-balancer/description/resources.js'
+import { COUNTED_RESOURCES } from '../../../controller/load-balancer/objects/quotas/limits.js'
+import type { LoadBalancerTree } from '../../../controller/load-balancer/tree/tree.js'
+import { renderDesired } from '../../../controller/provider/amphora/rendering/desired.js'
+import { nastyText, nastyToken } from '../../golden/hostile.js'
+import { type Json, startTestApi, tokenOf } from '../../support/clients/load-balancer-api.js'
+import { keepalivedWords, type Meaning, meaningOf } from '../../support/inputs/haproxy-words.js'
+import { type InjectionCase, injectionCases } from '../../support/inputs/injection-cases.js'
+import { type StringLeaf, stringLeaves } from '../../support/inputs/string-fields.js'
+import { asOneFile, checkWithHaproxy, run } from '../../support/services/haproxy.js'
+import { factsFor, makeScene, type Way, withPlainIds } from '../../support/worlds/injection-scene.js'
+
+const directory = mkdtempSync(join(tmpdir(), 'krater-injection-'))
+t.teardown(() => rmSync(directory, { recursive: true }))
+
+type Scene = Awaited<ReturnType<typeof makeScene>>
+
+const leaves = new Map(stringLeaves().map(leaf => [leaf.name, leaf]))
+
+/** All that an amphora gets to read for a tree: two configurations, and what the agent says on HAProxy's runtime socket. */
+type Effect = { haproxy: Meaning[][]; keepalived: string[][]; commands: string[] }
+
+function effectOf(tree: LoadBalancerTree): { effect: Effect; haproxy: string; keepalived: string } {
+  const plain: LoadBalancerTree = { ...withPlainIds(tree), topology: 'ACTIVE_STANDBY' }
+  const { haproxy, keepalived } = renderDesired(plain, factsFor(plain))
+  const text = haproxy?.text ?? ''
+  const effect = {
+    haproxy: meaningOf(text),
+    keepalived: keepalivedWords(keepalived?.text ?? ''),
+    commands: haproxy === null ? [] : commandsOf(haproxy),
+  }
+  return { effect, haproxy: text, keepalived: keepalived?.text ?? '' }
+}
+
+/** What the agent says to have all servers join, and to have them leave again. */
+function commandsOf(wanted: HaproxyPart): string[] {
+  const backends = wanted.backends.map(backend => ({ ...backend, servers: [] }))
+  const empty: HaproxyPart = { ...wanted, backends, sha256: '0'.repeat(64) }
+  const facts = { running: true, hasOldWorkers: false, leaving: [], now: 0 }
+  const commands = [planTransition(empty, wanted, facts), planTransition(wanted, empty, facts)].flatMap(plan => [
+    ...(plan.kind === 'runtime' ? plan.commands.map(({ text }) => text) : []),
+    ...plan.leaving.flatMap(one => Object.values(commandsFor(one))),
+  ])
+  for (const command of commands) {
+    if (!/^[!-~]+( [!-~]+)*$/.test(command) || /[;\\]|<</.test(command)) throw new Error(`No plain command: ${command}`)
+  }
+  return commands
+}
+
+/** The same with one text in the place of another, wherever it stands. */
+function replaced<T>(value: T, from: string, to: string): T {
+  return JSON.parse(JSON.stringify(value), (_, inner: unknown) =>
+    typeof inner === 'string' ? inner.replaceAll(from, () => to) : inner,
+  )
+}
+
+/** The first line that is not as it should be, beside the one that should be there. */
+function difference(found: Effect, expected: Effect): string {
+  const lines = ({ haproxy, keepalived, commands }: Effect) =>
+    [...haproxy, ...keepalived, ...commands].map(line => JSON.stringify(line))
+  const [actual, wanted] = [lines(found), lines(expected)]
+  const index = actual.findIndex((line, at) => line !== wanted[at])
+  return `${actual[index]} instead of ${wanted[index]}`
+}
+
+/** Many configurations of trees with plain ids as one file, each with ids of its own. */
+const withIdsOfTheirOwn = (texts: readonly string[]): string =>
+  asOneFile(
+    texts.map((text, index) => text.replaceAll('00000000-0000-4000-8000', `${10_000_000 + index}-0000-4000-8000`)),
+  )
+
+const waysOf = ({ collection, attribute, onUpdate }: StringLeaf): Way[] => {
+  const own: Way[] = collection === 'loadbalancers' ? ['nested'] : ['create']
+  const isNested = ['listeners', 'pools', 'members', 'healthmonitors', 'l7policies', 'rules'].includes(collection)
+  const fromParent = attribute === 'project_id' || attribute === 'tenant_id'
+  return [...own, ...(isNested && !fromParent ? (['nested'] as const) : []), ...(onUpdate ? (['update'] as const) : [])]
+}
+
+const [NASTY_TEXT, NASTY_TOKEN, PLAIN_START] = [nastyText(), nastyToken(), fc.stringMatching(/^[a-z0-9.]{1,6}$/)]
+
+const textsFor = ({ frames }: InjectionCase): fc.Arbitrary<string> =>
+  fc.oneof(
+    NASTY_TEXT,
+    fc.tuple(NASTY_TOKEN, fc.constantFrom(...frames)).map(([fragment, frame]) => frame(fragment)),
+    fc.tuple(PLAIN_START, NASTY_TOKEN, fc.constantFrom(...frames)).map(([a, b, frame]) => frame(a + b)),
+  )
+
+t.test('every text that a request may carry has a case', async t => {
+  const free = [...leaves.values()].filter(({ kind }) => kind === 'free').map(({ name }) => name)
+  t.strictSame([...new Set(injectionCases.map(({ field }) => field))].sort(), free.sort())
+})
+
+t.test('whatever a request carries, it is refused or changes nothing but its own place', { jobs: 4 }, async t => {
+  const api = await startTestApi({
+    providers: ['amphora', 'noop_driver'],
+    quota: Object.fromEntries(COUNTED_RESOURCES.map(name => [name, -1])),
+  })
+  t.teardown(api.stop)
+  const keepalived = new Set<string>()
+
+  const tryCase = (t: Test, injection: InjectionCase, scenes: Map<string, Scene>) => {
+    const { field, about, body, harmless, takes, refuses, means, rendered, refusals, token } = injection
+    return t.test(`${field} ${about}`, async t => {
+      const files = mkdtempSync(join(directory, 'case-'))
+      const leaf = leaves.get(field)
+      if (leaf === undefined) return
+      const neverTaken = harmless('') === ''
+      const ways = waysOf(leaf)
+      const context = fixedContext(leaf, body(harmless('')))
+      const sceneFor = async (way: Way): Promise<Scene> => {
+        // what a PUT leaves behind in a configuration must not be seen beside anything but another PUT of the same attributes
+        const attributes = Object.keys(body(harmless('')))
+        const leavesTraces = way === 'update' && (rendered || attributes.length > 1)
+        const key = JSON.stringify([token, context, leavesTraces ? attributes.sort() : 'shared'])
+        const scene = scenes.get(key) ?? (await makeScene(api, leaf.collection, context, tokenOf(token)))
+        scenes.set(key, scene)
+        return scene
+      }
+      const send = async (way: Way, text: string) =>
+        (await sceneFor(way)).send(way, way === 'update' ? changeable(leaf, body(text)) : body(text))
+
+      const baselines = new Map<string, Effect>()
+      const baselineFor = async (way: Way, like: string): Promise<Effect> => {
+        const known = baselines.get(way + like)
+        if (known !== undefined) return known
+        const { reply, tree } = await send(way, like)
+        if (tree === null) throw new Error(`${way} ${like}: ${reply.status} ${reply.text}`)
+        const { effect } = effectOf(tree)
+        if (rendered !== JSON.stringify(effect).includes(JSON.stringify(like).slice(1, -1)))
+          throw new Error(`${like} is ${rendered ? 'not ' : ''}rendered`)
+        baselines.set(way + like, effect)
+        return effect
+      }
+
+      /** Sends a text and looks at all that comes of it. @returns the configuration that holds it, null when it was refused */
+      const look = async (way: Way, text: string): Promise<string | null> => {
+        const { reply, tree } = await send(way, text)
+        if (tree === null) {
+          if (!refusals.includes(reply.status)) throw new Error(`${way}: ${reply.status} ${reply.text}`)
+          return null
+        }
+        if (neverTaken) throw new Error(`${way}: it was taken`)
+        const found = effectOf(tree)
+        const like = harmless(text)
+        const expected = replaced(await baselineFor(way, like), like, means(text))
+        if (!isDeepStrictEqual(found.effect, expected)) throw new Error(`${way}: ${difference(found.effect, expected)}`)
+        keepalived.add(found.keepalived)
+        return found.haproxy
+      }
+
+      const configurations: string[] = []
+      const wayFor = (index: number): Way => ways[index % ways.length] ?? 'create'
+      for (const [index, text] of takes.entries()) {
+        const configuration = await look(wayFor(index), text)
+        if (configuration === null) t.fail(`${wayFor(index)} refuses ${JSON.stringify(text)}`)
+        else configurations.push(configuration)
+      }
+      for (const [index, text] of refuses.entries()) {
+        if ((await look(wayFor(index), text)) !== null) t.fail(`${wayFor(index)} takes ${JSON.stringify(text)}`)
+      }
+      if (configurations.length > 0) {
+        t.same(await checkWithHaproxy(files, withIdsOfTheirOwn(configurations)), { code: 0, complaints: [] })
+      }
+      const attempt = fc.record({ way: fc.constantFrom(...ways), text: textsFor(injection) })
+      await fc.assert(
+        fc.asyncProperty(
+          fc.array(attempt, { minLength: rendered ? 6 : 3, maxLength: rendered ? 6 : 3 }),
+          async attempts => {
+            const accepted: string[] = []
+            for (const { way, text } of attempts) {
+              const configuration = await look(way, text)
+              if (configuration !== null) accepted.push(configuration)
+            }
+            if (accepted.length === 0) return
+            const { code, complaints } = await checkWithHaproxy(files, withIdsOfTheirOwn(accepted))
+            if (code !== 0 || complaints.length > 0) throw new Error(complaints.join('\n'))
+          },
+        ),
+        { numRuns: 1 },
+      )
+    })
+  }
+  const collections = [...new Set([...leaves.values()].map(({ collection }) => collection))]
+  await Promise.all(
+    collections.map(collection =>
+      t.test(collection, async t => {
+        const scenes = new Map<string, Scene>()
+        for (const injection of injectionCases) {
+          if (leaves.get(injection.field)?.collection === collection) await tryCase(t, injection, scenes)
+        }
+      }),
+    ),
+  )
+
+  await t.test('choices and ids take nothing but themselves', async () => {
+    const scenes = new Map<string, Scene>()
+    const closed = [...leaves.values()].filter(({ kind }) => kind !== 'free')
+    const attempt = fc
+      .constantFrom(...closed)
+      .chain(leaf => fc.record({ leaf: fc.constant(leaf), way: fc.constantFrom(...waysOf(leaf)), text: NASTY_TEXT }))
+    await fc.assert(
+      fc.asyncProperty(attempt, async ({ leaf, way, text }) => {
+        const scene = scenes.get(leaf.collection) ?? (await makeScene(api, leaf.collection, {}, tokenOf('admin')))
+        scenes.set(leaf.collection, scene)
+        const { reply, tree } = await scene.send(way, {
+          [leaf.attribute]: JSON.parse(JSON.stringify(leaf.valueWith(text))),
+        })
+        if (tree === null && reply.status === 400) return
+        if (tree === null || text !== 'GET') throw new Error(`${way} ${leaf.name}: ${reply.status} ${reply.text}`)
+        effectOf(tree)
+      }),
+      { numRuns: 80 },
+    )
+  })
+
+  await t.test('keepalived takes every configuration', async t => {
+    for (const [index, text] of [...keepalived].entries()) {
+      const file = join(directory, `keepalived-${index}.conf`)
+      writeFileSync(file, text)
+      const script = `ip link add eth-a1b2c3d4 type veth peer name other && exec keepalived -t -f ${file}`
+      t.same(await run('unshare', ['--net', 'sh', '-c', script]), { code: 0, output: '' }, text)
+    }
+  })
+})
+
+const isFixed = ({ collection }: StringLeaf, name: string): boolean => {
+  const attribute = RESOURCES[collection]?.resource.attributes[name]
+  return attribute?.input !== 'create-and-update'
+}
+
+/** Of the attributes of an object, those that it may change. */
+const changeable = (leaf: StringLeaf, attributes: Json): Json =>
+  Object.fromEntries(Object.entries(attributes).filter(([name]) => !isFixed(leaf, name)))
+
+/** And those that it must have from the beginning, for the others to be possible. */
+const fixedContext = (leaf: StringLeaf, attributes: Json): Json =>
+  Object.fromEntries(Object.entries(attributes).filter(([name]) => isFixed(leaf, name) && name !== leaf.attribute))

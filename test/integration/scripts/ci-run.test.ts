@@ -1,0 +1,93 @@
+import { execFile } from 'node:child_process'
+import { cpSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import t, { type Test } from 'tap'
+
+const root = join(import.meta.dirname, '../../..')
+
+/** What `npm test` prints and its exit status: of the run of all files, and of each file that runs alone. */
+type Runs = { all: Run; alone?: Record<string, Run> }
+type Run = { output: string; status: number }
+
+const passes = (passed: number): Run => ({ output: `   1.0 s  ok      a\n${passed} passed, 0 failed\n`, status: 0 })
+const fails = (passed: number, failed: number, ...names: string[]): Run => ({
+  output: `${names.map(name => `   1.0 s  FAILED  ${name}  12.5ms\n`).join('')}${passed} passed, ${failed} failed\n`,
+  status: 1,
+})
+
+/** Runs `.ci/run` in a checkout whose tests end as told. */
+async function runCi(t: Test, runs: Runs): Promise<{ lines: string[]; status: number }> {
+  const checkout = t.testdir({
+    'package.json': JSON.stringify({ scripts: { test: 'node test.mjs' } }),
+    'runs.json': JSON.stringify(runs),
+    'test.mjs': `
+      import { readFileSync } from 'node:fs'
+      const { all, alone } = JSON.parse(readFileSync('runs.json', 'utf8'))
+      const [file, ...more] = process.argv.slice(2)
+      if (more.length > 0) throw new Error('one file at a time')
+      const { output, status } = file === undefined ? all : alone[file]
+      process.stdout.write(output)
+      process.exitCode = status`,
+  })
+  cpSync(join(root, '.ci'), join(checkout, '.ci'), { recursive: true })
+  writeFileSync(join(checkout, '.npmrc'), 'update-notifier=false\n')
+  return new Promise(resolve =>
+    execFile('bash', ['.ci/run'], { cwd: checkout, timeout: 60_000 }, (error, stdout) =>
+      resolve({ lines: stdout.trimEnd().split('\n'), status: error === null ? 0 : Number(error.code) }),
+    ),
+  )
+}
+
+const A = 'test/unit/a.test.ts'
+const B = 'test/end-to-end/b.test.ts'
+
+t.test('a run in which all tests pass passes', async t => {
+  const { lines, status } = await runCi(t, { all: passes(7) })
+  t.same([lines.at(-1), status], ['7 passed, 0 failed', 0])
+})
+
+t.test('a file that fails and passes alone is flaky, and the run passes', async t => {
+  const { lines, status } = await runCi(t, { all: fails(7, 2, A), alone: { [A]: passes(3) } })
+  t.same([lines.at(-1), status], ['9 passed, 0 failed', 0])
+  t.same(
+    lines.filter(line => line.startsWith('flaky: ')),
+    [`flaky: ${A}`],
+  )
+})
+
+t.test('what a flaky file left behind does not fail the run', async t => {
+  const { status } = await runCi(t, { all: fails(7, 2, A, 'nothing is left behind'), alone: { [A]: passes(3) } })
+  t.equal(status, 0)
+})
+
+t.test('a file that fails twice fails the run; the others run once more all the same', async t => {
+  const { lines, status } = await runCi(t, {
+    all: fails(7, 2, A, B),
+    alone: { [A]: fails(1, 1, A), [B]: passes(3) },
+  })
+  t.same([lines.at(-1), status], ['7 passed, 2 failed', 1])
+  t.same(
+    lines.filter(line => line.startsWith('flaky: ')),
+    [`flaky: ${B}`],
+  )
+})
+
+t.test('a failure without a file fails the run', async t => {
+  const { lines, status } = await runCi(t, { all: fails(7, 1, 'nothing is left behind') })
+  t.same([lines.at(-1), status], ['7 passed, 1 failed', 1])
+})
+
+t.test('a run without tests fails', async t => {
+  for (const all of [
+    { output: 'No test ran.\n', status: 1 },
+    { output: '', status: 0 },
+  ]) {
+    const { lines, status } = await runCi(t, { all })
+    t.same([lines.at(-1), status], ['0 passed, 0 failed', 1])
+  }
+})
+
+t.test('tests that pass while their runner fails fail the run', async t => {
+  const { lines, status } = await runCi(t, { all: { ...passes(7), status: 3 } })
+  t.same([lines.at(-1), status], ['7 passed, 0 failed', 1])
+})

@@ -1,0 +1,112 @@
+import { spawnSync } from 'node:child_process'
+import { randomUUID } from 'node:crypto'
+import t from 'tap'
+import { connect } from '../../../controller/database/connection.js'
+import { ClaimLost } from '../../../controller/provider/provider.js'
+import { claimDue } from '../../../controller/queue/claim.js'
+import { nameLeaseOwner, releaseClaimsOfDead } from '../../../controller/queue/lease-owner.js'
+import { claimsOf } from '../../../controller/worker/due.js'
+import {
+  changeLoadBalancer,
+  eventually,
+  findLoadBalancer,
+  insertLoadBalancer,
+  notify,
+} from '../../support/database/load-balancer-rows.js'
+import { startDatabaseProxy } from '../../support/faults/database-proxy.js'
+import { createGate, createWorkerScene } from '../../support/worlds/worker-scene.js'
+
+const { db, url, recorder, start, settledAt, stop } = await createWorkerScene()
+t.teardown(stop)
+
+// Held by a worker that died: nobody renews this claim.
+const orphaned = await insertLoadBalancer(db)
+const takenAt = performance.now()
+await claimDue(db, { ...claimsOf('dead', 1), limit: 1 })
+
+t.test('stopping ends what is under way and gives it to others at once', async t => {
+  const stopping = await start('stopping')
+  const id = await insertLoadBalancer(db)
+  recorder.behave(
+    id,
+    ({ signal }) => new Promise((_resolve, reject) => signal.addEventListener('abort', () => reject(new ClaimLost()))),
+  )
+  await notify(db, id)
+  await eventually('begun', () => recorder.callsFor(id).length === 1)
+  const asked = performance.now()
+  await stopping.stop()
+  t.ok(performance.now() - asked < 4_000)
+  t.match(await findLoadBalancer(db, id), { lease_owner: null, fault: null, applied_generation: 0 })
+  recorder.behave(id, () => Promise.resolve())
+})
+
+t.test('a database that goes away and comes back', async t => {
+  const proxy = await startDatabaseProxy(url)
+  const own = connect({ url: proxy.url, applicationName: 'worker', poolSize: 4 })
+  const persistent = await start('persistent', 1, own, proxy.url)
+  t.teardown(async () => {
+    await persistent.stop()
+    await own.destroy()
+    await proxy.stop()
+  })
+  const id = await insertLoadBalancer(db)
+  const gate = createGate()
+  recorder.behave(id, ({ tree }) => (tree.generation === 1 ? gate.pass() : Promise.resolve()))
+  await notify(db, id)
+  await gate.arrived
+  await proxy.goAway()
+  gate.open()
+  await new Promise(resolve => setTimeout(resolve, 600))
+  t.match(await findLoadBalancer(db, id), { applied_generation: 0, lease_owner: 'persistent' })
+  await proxy.comeBack()
+  const row = await settledAt(id, 1)
+  t.match(row, { fault: null, attempts: 0, fence: 1 }, 'what was under way is finished, under the same claim')
+  await changeLoadBalancer(db, id)
+  await settledAt(id, 2)
+  await eventually('it listens again', async () => {
+    const asked = performance.now()
+    const generation = await changeLoadBalancer(db, id)
+    await settledAt(id, generation)
+    return performance.now() - asked < 2_000
+  })
+})
+
+t.test('what a dead worker held passes to another within ten seconds', async t => {
+  const heir = await start('heir', 2)
+  t.teardown(heir.stop)
+  const row = await eventually(
+    'taken over',
+    async () => {
+      const found = await findLoadBalancer(db, orphaned)
+      return found?.applied_generation === 1 && found
+    },
+    Math.max(100, 10_000 - (performance.now() - takenAt)),
+  )
+  t.equal(row.fence, 2)
+  t.equal(recorder.callsFor(orphaned).length, 1)
+})
+
+t.test('what a process of this machine held is free as soon as it is dead', async t => {
+  const [host, pid, startTicks, where, random] = nameLeaseOwner().split(' ')
+  const gone = spawnSync('true').pid
+  const [boot, namespace] = where!.split('/')
+  const owners = {
+    ended: [host, gone, startTicks, where, random],
+    'its number is another’s now': [host, pid, Number(startTicks) - 1, where, random],
+    lives: [host, pid, startTicks, where, random],
+    elsewhere: [host, gone, startTicks, `${randomUUID()}/${namespace}`, random],
+    'in another process namespace': [host, gone, startTicks, `${boot}/pid:[1]`, random],
+    'of another form': ['dead'],
+  }
+  const ids = new Map<string, string>()
+  for (const [name, owner] of Object.entries(owners)) {
+    const lease_until = new Date(Date.now() + 60_000)
+    ids.set(name, await insertLoadBalancer(db, { applied_generation: 1, lease_owner: owner.join(' '), lease_until }))
+  }
+  const freed = await releaseClaimsOfDead(db, 'load_balancer')
+  t.same(freed.sort(), [ids.get('ended'), ids.get('its number is another’s now')].sort())
+  for (const [name, id] of ids) {
+    t.equal((await findLoadBalancer(db, id))?.lease_until === null, freed.includes(id), name)
+  }
+  t.same(await releaseClaimsOfDead(db, 'load_balancer'), [])
+})

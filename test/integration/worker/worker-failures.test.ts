@@ -1,0 +1,145 @@
+import { randomUUID } from 'node:crypto'
+import t from 'tap'
+import { readTree } from '../../../controller/load-balancer/tree/read-tree.js'
+import { ProvisioningFault } from '../../../controller/provider/provider.js'
+import type { Claim } from '../../../controller/queue/claim.js'
+import { recordFault, settle } from '../../../controller/worker/settle.js'
+import {
+  changeLoadBalancer,
+  eventually,
+  findLoadBalancer,
+  insertChildren,
+  insertLoadBalancer,
+  notify,
+} from '../../support/database/load-balancer-rows.js'
+import { createGate, createWorkerScene } from '../../support/worlds/worker-scene.js'
+
+const { db, recorder, start, settledAt, faulted, stop } = await createWorkerScene()
+t.teardown(stop)
+
+const worker = await start('first')
+t.teardown(worker.stop)
+
+t.test('a failure is told to the owner and tried again, later each time', async t => {
+  const id = await insertLoadBalancer(db)
+  let broken = true
+  recorder.behave(id, async () => {
+    if (broken) throw new ProvisioningFault('no-address-left', 'No address is left on subnet s.')
+  })
+  await notify(db, id)
+  const first = await faulted(id)
+  t.match(first, {
+    fault: { code: 'no-address-left', text: 'No address is left on subnet s.' },
+    fault_generation: 1,
+    attempts: 1,
+    applied_generation: 0,
+  })
+  const second = await faulted(id, 2)
+  t.same(second.fault_since, first.fault_since, 'it has been failing since then')
+  const pause = second.retry_at!.getTime() - first.retry_at!.getTime()
+  t.ok(pause >= 1900, `the next pause is twice as long (${pause} ms from retry to retry)`)
+  const { rows } = await db.raw(
+    `SELECT (SELECT retry_at - now() > interval '1 second' FROM load_balancer WHERE id = ?) AS later`,
+    [id],
+  )
+  t.ok(rows[0].later)
+
+  await t.test('a change is tried at once, even when nobody took the pause away', async t => {
+    broken = false
+    await db('load_balancer')
+      .where({ id })
+      .update({ retry_at: db.raw(`now() + interval '5 minutes'`), generation: 2 })
+    await notify(db, id)
+    const row = await settledAt(id, 2)
+    t.match(row, { fault: null, fault_generation: null, fault_since: null, attempts: 0, retry_at: null })
+  })
+})
+
+t.test('the pause grows to five minutes and no further, and starts anew with a change', async t => {
+  const id = await insertLoadBalancer(db, { lease_until: db.raw(`now() + interval '1 hour'`) })
+  const claim: Claim = { table: 'load_balancer', id, fence: 0, heldUntil: Number.POSITIVE_INFINITY, claimedAt: 'now' }
+  const tree = (await readTree(db, id))!
+  const pauses: (number | null)[] = []
+  for (let attempt = 0; attempt < 12; attempt++) {
+    pauses.push(await recordFault(db, claim, tree, { code: 'x', text: 'y' }))
+    await db('load_balancer')
+      .where({ id })
+      .update({ lease_until: db.raw(`now() + interval '1 hour'`) })
+  }
+  t.same(pauses, [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300, 300])
+  t.equal(await recordFault(db, claim, { ...tree, generation: 2 }, { code: 'x', text: 'y' }), 1)
+  await db('load_balancer').where({ id }).delete()
+})
+
+t.test('a change that came while the last one failed is tried at once', async t => {
+  const id = await insertLoadBalancer(db)
+  const gate = createGate()
+  recorder.behave(id, async ({ tree }) => {
+    if (tree.generation > 1) return
+    await gate.pass()
+    throw new ProvisioningFault('x', 'y')
+  })
+  await notify(db, id)
+  await gate.arrived
+  await changeLoadBalancer(db, id)
+  const asked = performance.now()
+  gate.open()
+  await settledAt(id, 2)
+  t.ok(performance.now() - asked < 900, 'sooner than the shortest pause')
+})
+
+t.test('what is unexpected is not shown to the owner', async t => {
+  const id = await insertLoadBalancer(db)
+  recorder.behave(id, () => Promise.reject(new Error('postgres://user:password@host')))
+  await notify(db, id)
+  const row = await faulted(id)
+  t.equal(row.fault?.code, 'internal')
+  t.notMatch(row.fault?.text, /password/)
+  await db('load_balancer').where({ id }).delete()
+})
+
+t.test('a provider that is not enabled is a fault that says so', async t => {
+  const id = await insertLoadBalancer(db, { provider: 'other' })
+  await notify(db, id)
+  t.match((await faulted(id)).fault, { code: 'provider-not-enabled', text: /"other"/ })
+  await db('load_balancer').where({ id }).delete()
+})
+
+t.test('a recheck that fails is tried again after a pause, without another asking', async t => {
+  const id = await insertLoadBalancer(db, { applied_generation: 1 })
+  let failures = 1
+  recorder.behave(id, async () => {
+    if (failures-- > 0) throw new ProvisioningFault('amphora-unreachable', 'silent')
+  })
+  await db('load_balancer').where({ id }).update({ recheck_at: db.fn.now() })
+  await notify(db, id)
+  t.match((await faulted(id)).fault, { code: 'amphora-unreachable' })
+  await eventually('rechecked', async () => (await findLoadBalancer(db, id))?.recheck_at === null)
+  t.equal(recorder.callsFor(id).length, 2)
+})
+
+t.test('a load balancer goes when PostgreSQL ends its removal for statistics that are just written', async t => {
+  const lease = { lease_until: db.raw(`now() + interval '1 hour'`) }
+  const id = await insertLoadBalancer(db, { change: 'delete', generation: 2, ...lease })
+  const { listenerId } = await insertChildren(db, id, 1)
+  const reading = () => ({ listener_id: listenerId, amphora_id: randomUUID(), epoch: 'e' })
+  await db('listener_statistics').insert(reading())
+  const claim: Claim = { table: 'load_balancer', id, fence: 0, heldUntil: Number.POSITIVE_INFINITY, claimedAt: 'now' }
+  const tree = (await readTree(db, id))!
+
+  // The writer has a row that the removal wants, and wants the listener that the removal has.
+  const writer = await db.transaction()
+  await writer('listener_statistics').where({ listener_id: listenerId }).update({ bytes_in: 1 })
+  const settled = settle(db, claim, tree)
+  const isWaiting = async () => {
+    const { rows } = await db.raw(
+      `SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`,
+    )
+    return rows.length > 0
+  }
+  await eventually('the removal waits', isWaiting)
+  await writer('listener_statistics').insert(reading())
+  await writer.commit()
+  t.equal(await settled, 'settled')
+  t.equal(await findLoadBalancer(db, id), undefined)
+})

@@ -1,0 +1,110 @@
+import { setTimeout as delay } from 'node:timers/promises'
+import { type ApiClient, ApiRefusal } from '../../../controller/cli/api-client.js'
+import { ask } from '../../../controller/cli/commands/demo/traffic.js'
+import type { Site } from '../services/web-servers.js'
+
+const BASE = '/v2.0/lbaas'
+
+export type Balancer = { id: string; name: string; url: string; poolId: string }
+
+type Shown = { provisioning_status: string; operating_status: string; fault?: { code: string; text: string } }
+
+/** What the crash tests do with load balancers, through the public API alone. */
+export function balancersOf(api: ApiClient, vipSubnetId: string) {
+  const call = async (method: string, path: string, body?: unknown) =>
+    (await api.request('load-balancer', method, `${BASE}${path}`, body)) as Record<string, never>
+
+  const memberOf = ({ address, port, subnetId, name }: Site, weight = 1) => ({
+    name,
+    address,
+    protocol_port: port,
+    subnet_id: subnetId,
+    weight,
+  })
+
+  const show = async (id: string): Promise<Shown | null> => {
+    try {
+      return (await call('GET', `/loadbalancers/${id}`)).loadbalancer as unknown as Shown
+    } catch (error) {
+      if (error instanceof ApiRefusal && error.status === 404) return null
+      throw error
+    }
+  }
+
+  /** The one with this name; null when there is none. Throws when there are several. */
+  const find = async (name: string): Promise<Balancer | null> => {
+    const { loadbalancers } = (await call('GET', `/loadbalancers?name=${name}`)) as unknown as {
+      loadbalancers: { id: string; vip_address: string; listeners: unknown[]; pools: { id: string }[] }[]
+    }
+    if (loadbalancers.length > 1) throw new Error(`${loadbalancers.length} load balancers are called ${name}`)
+    const [found] = loadbalancers
+    if (found === undefined) return null
+    const poolId = found.pools[0]?.id
+    if (poolId === undefined || found.listeners.length !== 1) throw new Error(`half of ${name} was stored`)
+    return { id: found.id, name, poolId, url: `http://${found.vip_address}/` }
+  }
+
+  return {
+    show,
+    find,
+
+    /** A whole tree in one request. */
+    create: async (name: string, sites: readonly Site[]): Promise<Balancer> => {
+      const pool = { name, protocol: 'HTTP', lb_algorithm: 'ROUND_ROBIN', members: sites.map(site => memberOf(site)) }
+      const listener = { name, protocol: 'HTTP', protocol_port: 80, default_pool: pool }
+      const loadbalancer = { name, vip_subnet_id: vipSubnetId, listeners: [listener] }
+      await call('POST', '/loadbalancers', { loadbalancer })
+      const found = await find(name)
+      if (found === null) throw new Error(`${name} was created and is not there`)
+      return found
+    },
+
+    /** Puts the pool's members as they are to be, all at once. */
+    setMembers: async ({ poolId }: Balancer, sites: readonly Site[], weight = 1): Promise<void> => {
+      await call('PUT', `/pools/${poolId}/members`, { members: sites.map(site => memberOf(site, weight)) })
+    },
+
+    remove: async ({ id }: Pick<Balancer, 'id'>): Promise<void> => {
+      await call('DELETE', `/loadbalancers/${id}?cascade=true`)
+    },
+
+    /**
+     * Waits until the load balancer is ACTIVE and every one of the sites answers through its VIP, and no other one.
+     * @returns milliseconds that it took @throws Error when it took longer
+     */
+    untilServing: async ({ id, url }: Balancer, sites: readonly Site[], seconds = 10): Promise<number> => {
+      const started = performance.now()
+      const wanted = sites.map(site => site.name).sort()
+      for (;;) {
+        const shown = await show(id)
+        const answers = await answersOf(url, wanted.length * 2)
+        if (shown?.provisioning_status === 'ACTIVE' && String(answers) === String(wanted))
+          return performance.now() - started
+        if (performance.now() - started > seconds * 1000) {
+          throw new Error(`Not within ${seconds} s: ${JSON.stringify({ id, ...shown, answers, wanted })}`)
+        }
+        await delay(20)
+      }
+    },
+
+    untilGone: async ({ id }: Pick<Balancer, 'id'>, seconds = 10): Promise<number> => {
+      const started = performance.now()
+      for (;;) {
+        const shown = await show(id)
+        if (shown === null) return performance.now() - started
+        if (performance.now() - started > seconds * 1000)
+          throw new Error(`Not gone within ${seconds} s: ${JSON.stringify(shown)}`)
+        await delay(20)
+      }
+    },
+  }
+}
+
+/** Who answered, each once; what went wrong counts as an answerer of its own. */
+async function answersOf(url: string, requests: number): Promise<string[]> {
+  const replies = await Promise.all(Array.from({ length: requests }, () => ask(url)))
+  const words = replies.map(reply =>
+    reply === null ? 'nobody' : reply.status === 200 ? reply.body : `${reply.status}`,
+  )
+  return [...new Set(words)].sort()
+}

@@ -1,0 +1,13 @@
+import type { OrderExecutor } from '../../../controller/key-manager/orders/outcome.js'
+import { executeKeyOrder } from '../../../controller/key-manager/orders/worker/key.js'
+import { executePairOrder } from '../../../controller/key-manager/orders/worker/pair.js'
+
+/** A key and, in the same transaction, something else, as certificates have it. */
+const withMore: OrderExecutor = async (order, signal) => {
+  const outcome = await executeKeyOrder(order, signal)
+  if (outcome.kind !== 'made') return outcome
+  return { ...outcome, alsoStore: async trx => void (await trx('project').insert({ id: `also ${order.id}` })) }
+}
+
+/** What workers do that are to be killed, and those that go on after them. */
+export const CRASH_EXECUTORS = { key: withMore, asymmetric: executePairOrder, certificate: withMore }

@@ -1,0 +1,105 @@
+import { type ChildProcess, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { join } from 'node:path'
+import { createInterface } from 'node:readline'
+import { build } from 'esbuild'
+import type { Test } from 'tap'
+import { eventually } from '../database/load-balancer-rows.js'
+import type { ProcessOrders } from '../worlds/key-manager-process.js'
+import { type Passing, startStatementProxy } from './statement-proxy.js'
+
+/** A process of the key manager; `firstLine` is what it printed when it was ready: an API its URL. */
+export type Running = { firstLine: string; kill: () => Promise<void> }
+
+/** A place to kill at: a statement before PostgreSQL sees it, or when it has happened and the process does not know it yet. */
+export type Kill = { step: RegExp; at: Passing['at'] }
+
+/** Whose work a statement is, and when it is done. */
+export type Work = { hasBegun: () => Promise<boolean>; isOver: () => Promise<boolean> }
+
+export type CrashScene = {
+  /** Starts a process whose statements go through the scene. It is killed with the test. */
+  start: (does: ProcessOrders['does']) => Promise<Running>
+  /**
+   * Lets statements pass from now on, and kills the process at one of them; nothing of that passes.
+   * @param kill null to let it come to its end
+   * @param work `hasBegun` is true when what was just done belongs to the work that the process was given
+   * @returns the statements from the beginning of the work on
+   */
+  killAt: (running: Running, kill: Kill | null, work: Work) => Promise<string[]>
+}
+
+/** The first step before it happens, and every step when it has happened and the process does not know it yet. */
+export const killsAt = (steps: readonly RegExp[]): Kill[] => [
+  ...steps.slice(0, 1).map(step => ({ step, at: 'asked' as const })),
+  ...steps.map(step => ({ step, at: 'answered' as const })),
+]
+
+export const unknownIn = (statements: readonly string[], known: readonly RegExp[]): string[] =>
+  statements.filter(sql => !known.some(step => step.test(sql)))
+
+/**
+ * Processes of the key manager that can be killed at any of their statements.
+ * @param databaseUrl of the key manager's role
+ * @param masterKey 32 bytes
+ */
+export async function createCrashScene(t: Test, databaseUrl: string, masterKey: Buffer): Promise<CrashScene> {
+  const program = join(t.testdir({}), 'process.mjs')
+  await build({
+    entryPoints: [join(import.meta.dirname, '../worlds/key-manager-process.ts')],
+    ...{ bundle: true, platform: 'node', target: 'node20', format: 'esm', packages: 'external', logLevel: 'error' },
+    outfile: program,
+  })
+  const proxy = await startStatementProxy(databaseUrl)
+  const children = new Set<ChildProcess>()
+  t.teardown(async () => {
+    for (const child of children) child.kill('SIGKILL')
+    await proxy.stop()
+  })
+
+  const start: CrashScene['start'] = async does => {
+    const child = spawn(process.execPath, [program], { stdio: ['pipe', 'pipe', 'inherit'] })
+    children.add(child)
+    const orders: ProcessOrders = { does, databaseUrl: proxy.url, masterKey: masterKey.toString('hex') }
+    child.stdin.end(JSON.stringify(orders))
+    const lines = createInterface({ input: child.stdout })
+    const [firstLine] = await Promise.race([once(lines, 'line'), once(child, 'exit')])
+    if (typeof firstLine !== 'string') throw new Error(`The process ended with status ${firstLine}.`)
+    return {
+      firstLine,
+      kill: async () => {
+        const ended = once(child, 'exit')
+        child.kill('SIGKILL')
+        await ended
+        children.delete(child)
+      },
+    }
+  }
+
+  const killAt: CrashScene['killAt'] = async (running, kill, { hasBegun, isOver }) => {
+    const seen: string[] = []
+    let underWay = 0
+    let begun = false
+    let killed = false
+    proxy.watch(async passing => {
+      const sql = passing.sql.trim()
+      if (passing.at === 'asked') underWay++
+      if (passing.at === 'answered') begun ||= await hasBegun()
+      if (kill?.at === passing.at && (begun || passing.at === 'asked') && kill.step.test(sql)) {
+        killed = true
+        proxy.watch(() => new Promise(() => {}))
+        return new Promise(() => {})
+      }
+      // A process that was killed before may have asked what is answered now.
+      if (passing.at === 'answered') underWay = Math.max(0, underWay - 1)
+      if (passing.at === 'answered' && begun) seen.push(sql)
+      return undefined
+    })
+    const isAtEnd = async () => kill === null && (await isOver()) && underWay === 0
+    await eventually('killed, or over', async () => killed || isAtEnd(), 30_000)
+    await running.kill()
+    proxy.watch(() => {})
+    return seen
+  }
+  return { start, killAt }
+}

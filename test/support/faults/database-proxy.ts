@@ -1,0 +1,48 @@
+import { mkdtemp, rm } from 'node:fs/promises'
+import { connect, createServer, type Server, type Socket } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { endTogether } from '../socket-pair.js'
+
+export type DatabaseProxy = {
+  /** The same database, reached through the proxy. */
+  url: string
+  /** Breaks every connection and takes no new ones, as when PostgreSQL was killed. */
+  goAway: () => Promise<void>
+  comeBack: () => Promise<void>
+  stop: () => Promise<void>
+}
+
+/** Stands between a client and PostgreSQL's unix socket, so that a test can take the database away from one client alone. */
+export async function startDatabaseProxy(databaseUrl: string): Promise<DatabaseProxy> {
+  const target = decodeURIComponent(databaseUrl.split('host=')[1] ?? '')
+  const directory = await mkdtemp(join(tmpdir(), 'krater-proxy-'))
+  const path = join(directory, '.s.PGSQL.5432')
+  const sockets = new Set<Socket>()
+  let server: Server | null = null
+
+  const comeBack = async () => {
+    server = createServer(client => {
+      const upstream = connect(join(target, '.s.PGSQL.5432'))
+      endTogether(client, upstream, sockets)
+      client.pipe(upstream).pipe(client)
+    })
+    await new Promise<void>(resolve => server?.listen(path, resolve))
+  }
+  const goAway = async () => {
+    const closed = new Promise<void>(resolve => (server === null ? resolve() : server.close(() => resolve())))
+    for (const socket of sockets) socket.destroy()
+    await closed
+    server = null
+  }
+  await comeBack()
+  return {
+    url: databaseUrl.replace(/host=.*$/, `host=${encodeURIComponent(directory)}`),
+    goAway,
+    comeBack,
+    stop: async () => {
+      await goAway()
+      await rm(directory, { recursive: true, force: true })
+    },
+  }
+}

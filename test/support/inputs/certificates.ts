@@ -1,0 +1,68 @@
+import { spawnSync } from 'node:child_process'
+import { mkdirSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { build } from 'esbuild'
+import { fileOf } from './x509.js'
+
+/** PEM of both; the key is PKCS#8 without a passphrase. */
+export type Pair = { certificate: string; privateKey: string }
+
+/** Runs Debian's openssl. @returns what it wrote to its output */
+export function opensslBytes(...args: string[]): Buffer {
+  const { status, stdout, stderr } = spawnSync('openssl', args, { timeout: 20_000 })
+  if (status !== 0) throw new Error(`openssl ${args.join(' ')}: ${stderr}`)
+  return stdout
+}
+
+export type PairOptions = {
+  kind?: 'rsa' | 'ec'
+  subject?: string
+  /** Further arguments of `openssl req -x509`. */
+  args?: string[]
+  issuer?: Pair
+}
+
+/** A new key with its certificate. @param options without an issuer it signs itself */
+export function makePair({ kind = 'ec', subject = '/CN=www.example.com', args = [], issuer }: PairOptions = {}): Pair {
+  const privateKey = opensslBytes(
+    ...['genpkey', '-algorithm'],
+    ...(kind === 'rsa' ? ['RSA', '-pkeyopt', 'rsa_keygen_bits:2048'] : ['EC', '-pkeyopt', 'ec_paramgen_curve:P-256']),
+  ).toString()
+  const signer = issuer === undefined ? [] : ['-CA', fileOf(issuer.certificate), '-CAkey', fileOf(issuer.privateKey)]
+  const certificate = opensslBytes(
+    ...['req', '-x509', '-new', '-key', fileOf(privateKey), '-subj', subject, '-days', '30', ...signer, ...args],
+  ).toString()
+  return { certificate, privateKey }
+}
+
+/** A PKCS#12 bundle without a passphrase. @param args of `openssl pkcs12 -export`, after which others do not count */
+export function makeBundle({ certificate, privateKey }: Pair, args: string[] = [], passphrase = ''): Buffer {
+  return opensslBytes(
+    ...['pkcs12', '-export', '-in', fileOf(certificate), '-inkey', fileOf(privateKey)],
+    ...['-passout', `pass:${passphrase}`, ...args],
+  )
+}
+
+/** PEM of a revocation list, empty. */
+export function makeRevocationList({ certificate, privateKey }: Pair): string {
+  const settings = ['default_md = sha256', 'default_crl_days = 30']
+  const files = [`database = ${fileOf('')}`, `crlnumber = ${fileOf('01\n')}`]
+  const config = ['[ca]', 'default_ca = own', '[own]', ...settings, ...files, ''].join('\n')
+  return opensslBytes(
+    ...['ca', '-gencrl', '-config', fileOf(config), '-cert', fileOf(certificate), '-keyfile', fileOf(privateKey)],
+  ).toString()
+}
+
+/** The program of the inspecting thread as it is in the product: bundled. */
+export async function buildInspectorThread(directory: string): Promise<string> {
+  mkdirSync(directory, { recursive: true })
+  const program = join(directory, 'inspector-thread.js')
+  await build({
+    entryPoints: [join(import.meta.dirname, '../../../controller/certificates/inspection/inspector-thread.ts')],
+    ...{ outfile: program, bundle: true, platform: 'node', target: 'node20', format: 'esm' },
+    // So that it also runs where there are no packages.
+    banner: { js: "import { createRequire } from 'node:module'\nconst require = createRequire(import.meta.url)" },
+  })
+  writeFileSync(join(directory, 'package.json'), '{"type":"module"}')
+  return program
+}

@@ -1,0 +1,90 @@
+import { execFile, spawn } from 'node:child_process'
+import { writeFileSync } from 'node:fs'
+import { connect } from 'node:net'
+import { join } from 'node:path'
+import { setTimeout as delay } from 'node:timers/promises'
+import { HAPROXY_CHROOT, HAPROXY_SERVER_STATE_FILE, HAPROXY_SOCKET } from '../../../amphora-agent/protocol/paths.js'
+
+/** Asks HAProxy about a configuration; every message but notices is a complaint. */
+export async function checkWithHaproxy(
+  directory: string,
+  text: string,
+): Promise<{ code: number; complaints: string[] }> {
+  const { code, output } = await run('haproxy', ['-c', '-f', writeConfiguration(directory, text)])
+  const complaints = output.split('\n').filter(line => /^\[(WARNING|ALERT)\]|^ {3}\|/.test(line))
+  return { code, complaints }
+}
+
+/** The frontends and backends of many configurations in one file, with the peers that some of them name. */
+export function asOneFile(texts: readonly string[]): string {
+  const head = texts.find(text => text.includes('\npeers ')) ?? texts[0] ?? ''
+  const sections = texts.map(text => text.slice(text.indexOf('\nfrontend ')))
+  return head.slice(0, head.indexOf('\nfrontend ')) + sections.join('')
+}
+
+/** With the files of an amphora in the given directory. The state file is as the agent makes it when nothing ran before. */
+function writeConfiguration(directory: string, text: string): string {
+  const file = join(directory, 'haproxy.cfg')
+  const stateFile = join(directory, 'server-state')
+  writeFileSync(stateFile, '1\n')
+  writeFileSync(
+    file,
+    text
+      .replace(HAPROXY_SERVER_STATE_FILE, stateFile)
+      .replace(HAPROXY_SOCKET, join(directory, 'haproxy.sock'))
+      .replace(HAPROXY_CHROOT, directory),
+  )
+  return file
+}
+
+/** Runs a program that ends by itself. @returns its status, -1 when it did not start, and all that it printed */
+export function run(file: string, args: string[]): Promise<{ code: number; output: string }> {
+  return new Promise(resolve => {
+    execFile(file, args, { timeout: 30_000 }, (error, stdout, stderr) => {
+      resolve({ code: error === null ? 0 : Number(error.code ?? -1), output: stdout + stderr })
+    })
+  })
+}
+
+/** HAProxy with a rendered configuration, its files in the given directory; it has to be stopped. */
+export async function startHaproxy(directory: string, text: string) {
+  const file = writeConfiguration(directory, text)
+  const child = spawn('haproxy', ['-db', '-f', file], { stdio: ['ignore', 'ignore', 'pipe'] })
+  const messages: string[] = []
+  child.stderr.on('data', (data: Buffer) => messages.push(data.toString()))
+  const ended = new Promise(resolve => child.once('exit', resolve))
+  const command = (line: string) =>
+    new Promise<string>((resolve, reject) => {
+      const socket = connect(join(directory, 'haproxy.sock'), () => socket.write(`${line}\n`))
+      const chunks: Buffer[] = []
+      socket.setTimeout(5_000, () => socket.destroy(new Error('haproxy does not answer')))
+      socket.on('data', chunk => chunks.push(chunk))
+      socket.once('end', () => resolve(Buffer.concat(chunks).toString()))
+      socket.once('error', reject)
+    })
+  const answers = () =>
+    command('show info').then(
+      () => true,
+      () => false,
+    )
+  if (!(await until(answers, 10_000))) throw new Error(`haproxy did not start: ${messages.join('')}`)
+  return {
+    pid: child.pid ?? 0,
+    /** Asks the runtime socket. */
+    command,
+    stop: async () => {
+      child.kill('SIGKILL')
+      await ended
+    },
+  }
+}
+
+/** @returns whether it came true in time */
+export async function until(isDone: () => boolean | Promise<boolean>, milliseconds: number): Promise<boolean> {
+  const end = Date.now() + milliseconds
+  while (!(await isDone())) {
+    if (Date.now() > end) return false
+    await delay(20)
+  }
+  return true
+}

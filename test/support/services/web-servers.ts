@@ -1,0 +1,54 @@
+import type { Test } from 'tap'
+import type { Krater } from '../worlds/krater.js'
+import { createTenantMachine } from '../worlds/tenant-machine.js'
+
+/**
+ * A subnet of the tenant's with one web server on it, which answers every request with the subnet's name: `/slow/MILLISECONDS` late, `/login` with a
+ * cookie `sid` of its own, `/all-but/NAME` badly if that is its name, and what comes after an upgrade with itself.
+ */
+export type Site = { name: string; subnetId: string; networkId: string; address: string; port: number }
+
+const PORT = 8080
+const SERVER = `const [...sites] = process.argv.slice(1).map(word => word.split('='))
+for (const [name, address] of sites) {
+  let sessions = 0
+  const server = require('node:http').createServer((request, response) => {
+    if (request.url === '/login') response.setHeader('Set-Cookie', 'sid=' + name + ++sessions)
+    if (request.url === '/all-but/' + name) response.statusCode = 503
+    const late = Number(/^\\/slow\\/(\\d+)/.exec(request.url)?.[1] ?? 0)
+    if (late === 0) response.end(name)
+    else setTimeout(() => response.end(name), late)
+  })
+  server.on('upgrade', (request, socket) => {
+    socket.write('HTTP/1.1 101 Switching Protocols\\r\\nConnection: Upgrade\\r\\nUpgrade: echo\\r\\n\\r\\n')
+    socket.on('error', () => {}).pipe(socket)
+  })
+  server.listen(${PORT}, address, () => console.log('listening'))
+}`
+
+/**
+ * Makes a network with a subnet for each name, and one machine of the tenant that stands on all of them and serves on each. Gone at the
+ * end of the test.
+ */
+export async function createSites<N extends string>(
+  t: Test,
+  krater: Krater,
+  names: readonly N[],
+): Promise<Record<N, Site>> {
+  const machine = await createTenantMachine(t, krater, 'sites')
+  const sites: Site[] = []
+  for (const [index, name] of names.entries()) {
+    const { networkId, legs } = await machine.standOn(`site-${name}`, [`192.168.${200 + index}.0/24`])
+    for (const leg of legs) sites.push({ ...leg, name, networkId, port: PORT })
+  }
+  const server = machine.start(
+    SERVER,
+    sites.map(({ name, address }) => `${name}=${address}`),
+  )
+  let listening = 0
+  for await (const said of server.stdout ?? []) {
+    listening += String(said).split('\n').length - 1
+    if (listening === sites.length) break
+  }
+  return Object.fromEntries(sites.map(site => [site.name, site])) as Record<N, Site>
+}

@@ -1,0 +1,43 @@
+import { readFileSync } from 'node:fs'
+import { configurationSchema } from '../../../controller/config/schema.js'
+import { connect } from '../../../controller/database/connection.js'
+import { startServer } from '../../../controller/http/server.js'
+import { createKeyManagerApi } from '../../../controller/key-manager/api.js'
+import { createKeyring } from '../../../controller/key-manager/crypto/keyring.js'
+import { createSimpleCrypto } from '../../../controller/key-manager/crypto/simple.js'
+import { startOrderWorker } from '../../../controller/key-manager/orders/worker/worker.js'
+import { createLog } from '../../../controller/log/log.js'
+import { callerOf } from '../clients/load-balancer-api.js'
+import { CRASH_EXECUTORS } from '../faults/crash-executors.js'
+
+/** A process of the key manager that does one thing, to be killed while it does: reads its orders as JSON from standard input. */
+export type ProcessOrders = {
+  does: 'api' | 'orders'
+  databaseUrl: string
+  /** 32 bytes in hexadecimal. */
+  masterKey: string
+}
+
+const { does, databaseUrl, masterKey } = JSON.parse(readFileSync(0, 'utf8')) as ProcessOrders
+const log = createLog('test', 'warn')
+const database = connect({ url: databaseUrl, applicationName: `test ${does}`, poolSize: 4 })
+const keys = [Buffer.from(masterKey, 'hex')]
+const keyring = createKeyring(database, [createSimpleCrypto({ origin: 'the test', remedy: '', keys, reread: null })])
+const config = configurationSchema.parse({}).key_manager
+
+if (does === 'orders') {
+  await startOrderWorker({
+    ...{ database, databaseUrl, keyring, log },
+    executors: CRASH_EXECUTORS,
+    config: { concurrency: 4, sweep_interval: 60 },
+  })
+  console.log('ready')
+} else {
+  const app = createKeyManagerApi({
+    ...{ database, keyring, config, log },
+    validate: async token => callerOf(token),
+    identityUrl: 'http://identity.test/v3',
+  })
+  const server = await startServer(app, { host: '127.0.0.1', port: 0 })
+  console.log(server.url)
+}

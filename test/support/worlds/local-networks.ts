@@ -1,0 +1,66 @@
+import type { Database } from '../../../controller/database/connection.js'
+import { defaultGateway, defaultPools, parseCidr } from '../../../controller/network/addresses.js'
+import { createLocalDriver } from '../../../controller/network/local/driver.js'
+import { insertPort, placeAddress, subnetFacts } from '../../../controller/network/local/ports.js'
+import { insertSubnet } from '../../../controller/network/local/subnets.js'
+import { startTestApi, type TestApi } from '../clients/load-balancer-api.js'
+import { createTestDatabase } from '../database/database.js'
+
+export type LocalNetworks = {
+  database: Database
+  /** A network of a project's with one subnet per CIDR, in their order. */
+  network: (project: string, ...cidrs: string[]) => Promise<{ id: string; subnets: string[] }>
+  /** A port of a user's, with an address on each of the subnets. */
+  port: (project: string, network: string, subnets: readonly string[], deviceId?: string) => Promise<string>
+  /** What a port has, as subnet and address. */
+  addressesOf: (port: string) => Promise<[subnet: string, address: string][]>
+}
+
+/** The load-balancing API over the local network driver with a database of its own, as one project's networks stand beside another's. */
+export async function startApiOnNetworks(
+  options: Parameters<typeof startTestApi>[0] = {},
+): Promise<{ api: TestApi; networks: LocalNetworks }> {
+  const testDatabase = await createTestDatabase()
+  const database = testDatabase.of('network')
+  const driver = createLocalDriver(database, { reserve: 64, project_share: 25 })
+  const api = await startTestApi({ network: driver, ...options })
+  const networks: LocalNetworks = {
+    database,
+    network: async (project, ...cidrs) => {
+      const [row] = await database('network').insert({ project_id: project }).returning<{ id: string }[]>('id')
+      const network = row!.id
+      const subnets: string[] = []
+      for (const text of cidrs) {
+        const cidr = parseCidr(text)!
+        const gateway = defaultGateway(cidr)
+        const columns = { network_id: network, project_id: project, name: '', gateway_ip: gateway }
+        const placed = { ...columns, ip_version: cidr.version, cidr: cidr.text }
+        subnets.push(await insertSubnet(database, placed, defaultPools(cidr, gateway)))
+      }
+      return { id: network, subnets }
+    },
+    port: async (project, network, subnets, deviceId = '') => {
+      const columns = { network_id: network, project_id: project, name: '', device_id: deviceId, device_owner: '' }
+      const id = await insertPort(database, { ...columns, ensured_name: null })
+      if (id === null) throw new Error('The port was not made')
+      const facts = await subnetFacts(database, subnets)
+      for (const subnet of subnets)
+        await placeAddress(database, { id, projectId: project }, facts.get(subnet)!, undefined, null)
+      return id
+    },
+    addressesOf: async port => {
+      const found = await driver.port(port)
+      return (found?.fixedIps ?? []).map(({ subnetId, address }) => [subnetId, address])
+    },
+  }
+  return {
+    api: {
+      ...api,
+      stop: async () => {
+        await api.stop()
+        await testDatabase.drop()
+      },
+    },
+    networks,
+  }
+}

@@ -1,0 +1,29 @@
+import { readFileSync } from 'node:fs'
+import { pino } from 'pino'
+import type { MachineSpec } from '../../../controller/compute/driver.js'
+import { createNamespaceDriver } from '../../../controller/compute/namespace/driver.js'
+import { createFabric } from '../../../controller/network/local/fabric.js'
+import { SHARES } from './machine-shares.js'
+
+/** A process that makes one machine, to be killed while it does: reads its orders as JSON from standard input. */
+export type CreatorOrders = {
+  instance: string
+  directory: string
+  agentBundle: string
+  spec: MachineSpec
+  heartbeatKey: string
+}
+
+const { instance, directory, agentBundle, spec, heartbeatKey } = JSON.parse(readFileSync(0, 'utf8')) as CreatorOrders
+const driver = createNamespaceDriver({
+  instance,
+  directory,
+  fabric: createFabric({ instance }),
+  networkMtu: async () => 1500,
+  agentBundle,
+  ...SHARES,
+  log: pino({ level: 'silent' }),
+})
+console.log('begins')
+await driver.create({ ...spec, identity: { ...spec.identity, heartbeatKey: Buffer.from(heartbeatKey, 'hex') } })
+console.log('made')

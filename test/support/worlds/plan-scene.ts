@@ -1,0 +1,128 @@
+import type { Test } from 'tap'
+import type { LoadBalancerTree } from '../../../controller/load-balancer/tree/tree.js'
+import type { Port, Subnet } from '../../../controller/network/driver.js'
+import { wantedPorts } from '../../../controller/provider/amphora/plan/desired-ports.js'
+import type { AmphoraSight, Observed } from '../../../controller/provider/amphora/plan/observation.js'
+import { type Plan, type PlanFacts, plan, type Step } from '../../../controller/provider/amphora/plan/plan.js'
+import { aListener, aMember, aPool, aTree, uuid } from '../../golden/models.js'
+
+export const AMPHORA = uuid(6, 1)
+export const MEMBER_SUBNET = uuid(7, 2)
+export const MEMBER_NETWORK = uuid(8, 2)
+
+const subnet = (id: string, networkId: string, cidr: string): Subnet => ({
+  id,
+  networkId,
+  projectId: '',
+  ipVersion: 4,
+  cidr,
+  gatewayIp: null,
+  hostRoutes: [],
+  overlapsManagement: false,
+})
+
+export const SUBNETS = [
+  subnet(uuid(7, 1), uuid(8, 1), '203.0.113.0/24'),
+  subnet(MEMBER_SUBNET, MEMBER_NETWORK, '192.0.2.0/24'),
+  subnet(uuid(7, 3), MEMBER_NETWORK, '198.51.100.0/24'),
+]
+
+export function createTree(
+  change: Partial<LoadBalancerTree> = {},
+  memberSubnets: (string | null)[] = [],
+): LoadBalancerTree {
+  const members = memberSubnets.map((subnetId, index) => aMember(index + 1, { subnetId }))
+  return aTree({ listeners: [aListener(1, { defaultPoolId: uuid(3, 1) })], pools: [aPool(1, { members })], ...change })
+}
+
+export const facts = (change: Partial<PlanFacts> = {}): PlanFacts => ({
+  fence: 4,
+  staleAfterSeconds: 15,
+  replaceAfterSeconds: 60,
+  silentAlone: new Set(),
+  restartsLeft: 3,
+  haproxy: { oldWorkers: { most: 50, memoryMib: 512 }, logRequests: false },
+  ...change,
+})
+
+export const VIP_PORT: Port = {
+  id: uuid(9, 1),
+  networkId: uuid(8, 1),
+  projectId: '',
+  name: '',
+  macAddress: 'fa:16:3e:00:00:09',
+  deviceId: '',
+  deviceOwner: 'Octavia',
+  fixedIps: [],
+  allowedAddresses: [],
+}
+
+/** The ports that a tree wants for an amphora, as if they had been made. */
+export function portsFor(tree: LoadBalancerTree, amphoraId = AMPHORA): Port[] {
+  return wantedPorts(tree, SUBNETS, amphoraId).map(({ request }, index) => ({
+    ...request,
+    allowedAddresses: [],
+    id: `${amphoraId.slice(-2)}${index}00000-0000-4000-8000-000000000000`,
+    projectId: '',
+    macAddress: `fa:16:3e:00:00:0${index}`,
+    fixedIps: request.fixedIps.map(({ subnetId }) => ({
+      subnetId,
+      address: SUBNETS.find(({ id }) => id === subnetId)!.cidr.replace('.0/24', `.${20 + Number(amphoraId.slice(-1))}`),
+    })),
+  }))
+}
+
+/** An amphora with everything in place for the tree, but nothing applied yet. */
+export function createAmphora(tree: LoadBalancerTree, change: Partial<AmphoraSight> = {}): AmphoraSight {
+  const ports = portsFor(tree, change.id)
+  return {
+    id: AMPHORA,
+    status: 'ALLOCATED',
+    role: 'STANDALONE',
+    managementAddress: '10.0.0.5',
+    appliedGeneration: 0,
+    appliedSha256: null,
+    silentSeconds: 1,
+    heardSeconds: 1,
+    unreachableSeconds: 0,
+    mismatchedSeconds: 0,
+    needsApply: false,
+    replacing: false,
+    heldVip: false,
+    machine: 'running',
+    serves: null,
+    ports,
+    plugged: ports.map(port => port.id),
+    agent: { state: 'answers', haproxyVersion: '2.6.12', appliedGeneration: 0, appliedSha256: null, drain: null },
+    ...change,
+  }
+}
+
+/** The same amphora after the tree's configuration was applied to it. */
+export function createSettled(tree: LoadBalancerTree, change: Partial<AmphoraSight> = {}): AmphoraSight {
+  const fresh = createAmphora(tree, change)
+  const apply = plan(tree, see(fresh), facts())
+    .stages.flat()
+    .find(step => step.kind === 'apply')
+  const applied = { appliedGeneration: tree.generation, appliedSha256: apply?.desired.sha256 ?? null }
+  return {
+    ...fresh,
+    ...applied,
+    agent: { state: 'answers', haproxyVersion: '2.6.12', drain: null, ...applied },
+    ...change,
+  }
+}
+
+export const see = (...amphorae: AmphoraSight[]): Observed => ({
+  amphorae,
+  vipPort: VIP_PORT,
+  subnets: SUBNETS,
+  mtus: new Map(SUBNETS.map(({ networkId }) => [networkId, 1450])),
+})
+
+export const kinds = ({ stages }: Plan) => stages.map(stage => stage.map(step => step.kind))
+
+export function expectSteps(t: Test, next: Plan, stages: Step['kind'][][], settles = true) {
+  t.same(kinds(next), stages)
+  t.equal(next.settles, settles, settles ? 'it is done with these' : 'it looks again afterwards')
+}

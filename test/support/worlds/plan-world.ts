@@ -1,0 +1,262 @@
+import type { Desired } from '../../../amphora-agent/protocol/desired.js'
+import type { AmphoraDrain } from '../../../amphora-agent/protocol/handover.js'
+import type { LoadBalancerTree } from '../../../controller/load-balancer/tree/tree.js'
+import type { Port } from '../../../controller/network/driver.js'
+import type { AmphoraRow, AmphoraSight, Observed } from '../../../controller/provider/amphora/plan/observation.js'
+import { type Plan, plan, type Step } from '../../../controller/provider/amphora/plan/plan.js'
+import { rolesOf } from '../../../controller/provider/amphora/plan/topology.js'
+import { uuid } from '../../golden/models.js'
+import { facts, SUBNETS, VIP_PORT } from './plan-scene.js'
+
+type Machine = { hung: boolean; plugged: Set<string>; applied: Desired | null; drain: AmphoraDrain | null }
+type Amphora = { row: AmphoraRow; machine: Machine | null; ports: Port[] }
+
+/** One load balancer whose plans are carried out effect by effect, so that a worker may die between any two. */
+export function createPlanWorld(first: LoadBalancerTree) {
+  let tree = first
+  const amphorae = new Map<string, Amphora>()
+  let lastNumber = 0
+  /** It was in service once: from then on somebody always has to be, unless harm came from outside. */
+  let served = false
+  let harmed = false
+
+  const see = (): Observed => ({
+    amphorae: [...amphorae.values()].map(sightOf),
+    vipPort: VIP_PORT,
+    subnets: SUBNETS,
+    mtus: new Map(),
+  })
+
+  /** The effects of a step in their order; each is a moment in which a worker may die. */
+  function effectsOf(step: Step): (() => void)[] {
+    switch (step.kind) {
+      case 'allocate-amphora':
+        return [() => insert(step.role)]
+      case 'create-machine':
+      case 'restart-machine':
+        return [
+          ...(step.kind === 'restart-machine' ? [() => kill(step.amphoraId)] : []),
+          () => {
+            const amphora = known(step.amphoraId)
+            amphora.machine ??= { hung: false, plugged: new Set(), applied: null, drain: null }
+            amphora.row.managementAddress = '10.0.0.9'
+          },
+        ]
+      case 'replace-amphora':
+        return [() => set(known(step.amphoraId).row, { replacing: true })]
+      case 'attach-port':
+        return [() => ensurePort(step), () => known(step.amphoraId).machine?.plugged.add(ensurePort(step).id)]
+      case 'await-agent':
+        return [() => set(known(step.amphoraId).row, { status: 'ALLOCATED' })]
+      case 'apply':
+        return [() => tell(step.amphoraId, step.desired), () => record(step.amphoraId, step.desired)]
+      case 'silence-amphora': {
+        const { amphoraId, portId } = step
+        return [
+          () => set(known(amphoraId).row, { status: 'PENDING_DELETE' }),
+          ...(portId === null ? [] : [() => known(amphoraId).machine?.plugged.delete(portId)]),
+        ]
+      }
+      case 'demote-amphora': {
+        const { amphoraId, standingBy } = step
+        return [
+          () => set(known(amphoraId).row, { status: 'PENDING_DELETE' }),
+          () => tell(amphoraId, standingBy),
+          () => record(amphoraId, standingBy),
+        ]
+      }
+      case 'drain-amphora':
+        return [() => drain(step.amphoraId), () => drain(step.amphoraId)]
+      case 'look-again':
+        return [() => [...amphorae.keys()].forEach(endDrain)]
+      case 'detach-port':
+        return [() => known(step.amphoraId).machine?.plugged.delete(step.portId)]
+      case 'delete-machine':
+        return [
+          () => set(known(step.amphoraId).row, { status: 'PENDING_DELETE' }),
+          () => set(known(step.amphoraId), { machine: null }),
+        ]
+      case 'delete-ports':
+        return [() => set(known(step.amphoraId), { ports: [] })]
+      case 'delete-amphora-row':
+        return [() => void amphorae.delete(step.amphoraId)]
+      case 'begin-handover':
+      case 'await-vip':
+      case 'announce-vip':
+      case 'ensure-vip-port':
+      case 'release-vip-port':
+        return []
+    }
+  }
+
+  const set = <T extends object>(object: T, values: Partial<T>) => void Object.assign(object, values)
+
+  const known = (id: string): Amphora => {
+    const amphora = amphorae.get(id)
+    if (amphora === undefined) throw new Error(`a step for ${id}, which is not there`)
+    return amphora
+  }
+
+  function insert(role: AmphoraRow['role']) {
+    lastNumber += 1
+    const id = uuid(6, lastNumber)
+    const row: AmphoraRow = {
+      id,
+      role,
+      status: 'BOOTING',
+      managementAddress: null,
+      appliedGeneration: 0,
+      appliedSha256: null,
+      silentSeconds: 99,
+      heardSeconds: null,
+      unreachableSeconds: 0,
+      mismatchedSeconds: 0,
+      needsApply: false,
+      replacing: false,
+      heldVip: false,
+    }
+    amphorae.set(id, { row, machine: null, ports: [] })
+  }
+
+  function ensurePort({ amphoraId, port: { request } }: Extract<Step, { kind: 'attach-port' }>): Port {
+    const amphora = known(amphoraId)
+    const before = amphora.ports.find(port => port.name === request.name)
+    if (before !== undefined) return before
+    const id = `${amphoraId.slice(-2)}${amphora.ports.length}00000-0000-4000-8000-000000000000`
+    const port: Port = {
+      ...request,
+      allowedAddresses: [],
+      id,
+      projectId: '',
+      macAddress: `fa:16:3e:00:${amphoraId.slice(-2)}:0${amphora.ports.length}`,
+      fixedIps: request.fixedIps.map(({ subnetId }) => ({
+        subnetId,
+        address: SUBNETS.find(subnet => subnet.id === subnetId)!.cidr.replace(
+          '.0/24',
+          `.${100 + Number(amphoraId.slice(-2))}`,
+        ),
+      })),
+    }
+    amphora.ports.push(port)
+    return port
+  }
+
+  function tell(id: string, desired: Desired) {
+    const { machine } = known(id)
+    if (machine !== null && !machine.hung) machine.applied = desired
+  }
+
+  /** Told once, it begins; told again, it has ended. */
+  function drain(id: string) {
+    const { machine } = known(id)
+    if (machine === null || machine.hung) return
+    machine.drain = { ended: machine.drain !== null, cut: 0 }
+  }
+
+  function endDrain(id: string) {
+    const { machine } = known(id)
+    if (machine !== null && machine.drain !== null) machine.drain.ended = true
+  }
+
+  function record(id: string, { generation, sha256 }: Desired) {
+    Object.assign(known(id).row, { appliedGeneration: generation, appliedSha256: sha256 })
+  }
+
+  function kill(id: string) {
+    known(id).machine = null
+  }
+
+  /** Those that hold the VIP, or may take it by VRRP. */
+  const holders = () =>
+    [...amphorae.values()].flatMap(({ row, machine, ports }) => {
+      const applied = machine?.applied
+      const base = ports.find(port => port.name.includes('vrrp'))
+      if (!machine || !applied || base === undefined || !machine.plugged.has(base.id)) return []
+      if (machine.drain !== null) return []
+      const isHolder = applied.keepalived !== null || (tree.topology === 'SINGLE' && hasVip(applied))
+      return isHolder ? [{ row, applied, address: base.fixedIps[0]?.address ?? '' }] : []
+    })
+
+  /** What must never be, whoever dies when. */
+  function faults(): string[] {
+    const found: string[] = []
+    const serving = holders()
+    if (serving.length > 0) served = true
+    if (served && serving.length === 0 && !harmed) found.push('nobody holds the configuration any more')
+    for (const role of rolesOf(tree.topology)) {
+      const successors = [...amphorae.values()].filter(
+        ({ row }) => row.role === role && !row.replacing && row.status !== 'PENDING_DELETE',
+      )
+      if (successors.length > 1) found.push(`${successors.length} amphorae for the role ${role}`)
+    }
+    if (tree.topology === 'SINGLE' || harmed) return found
+    for (const one of serving) {
+      for (const other of serving) {
+        if (one !== other && !one.applied.keepalived?.text.includes(other.address)) {
+          found.push(`${one.row.id} and ${other.row.id} may both take the VIP`)
+        }
+      }
+    }
+    return found
+  }
+
+  return {
+    plan: (): Plan => plan(tree, see(), facts()),
+    effectsOf,
+    faults,
+    ids: () => [...amphorae.keys()],
+    change: () => {
+      tree = { ...tree, generation: tree.generation + 1 }
+    },
+    /** As the API marks them. */
+    failOver: () => {
+      tree = { ...tree, generation: tree.generation + 1 }
+      const rows = [...amphorae.values()].map(({ row }) => row).filter(row => row.status !== 'PENDING_DELETE')
+      const leavingRoles = rows.filter(row => row.replacing).map(row => row.role)
+      for (const row of rows) if (!leavingRoles.includes(row.role)) row.replacing = true
+    },
+    harm: (kind: 'kill' | 'hang', pick: number) => {
+      const [id] = [...amphorae.keys()].slice(pick % Math.max(1, amphorae.size))
+      const machine = id === undefined ? null : known(id).machine
+      if (id === undefined || machine === null) return
+      harmed = true
+      if (kind === 'kill') kill(id)
+      else machine.hung = true
+    },
+    /** What is not as it should be when there is nothing left to do. */
+    unfinished: (): string[] => {
+      const rows = [...amphorae.values()]
+      const roles = rows.map(({ row }) => row.role)
+      const found = String(roles.sort()) === String([...rolesOf(tree.topology)].sort()) ? [] : [`roles: ${roles}`]
+      for (const { row, machine } of rows) {
+        if (row.replacing || row.status !== 'ALLOCATED') found.push(`${row.id} is left`)
+        if (machine?.applied?.generation !== tree.generation) found.push(`${row.id} is not up to date`)
+      }
+      if (holders().length !== roles.length) found.push('one does not hold the VIP')
+      return found
+    },
+  }
+}
+
+const hasVip = ({ interfaces }: Desired) => interfaces.some(({ vips }) => vips.length > 0)
+
+function sightOf({ row, machine, ports }: Amphora): AmphoraSight {
+  const applied = machine?.applied ?? null
+  return {
+    ...row,
+    machine: machine === null ? 'absent' : 'running',
+    ports: [...ports],
+    plugged: [...(machine?.plugged ?? [])],
+    serves: machine === null ? null : !machine.hung && applied !== null,
+    agent:
+      machine === null || machine.hung
+        ? { state: 'unreachable' }
+        : {
+            state: 'answers',
+            haproxyVersion: '2.6.12',
+            appliedGeneration: applied?.generation ?? 0,
+            appliedSha256: applied?.sha256 ?? null,
+            drain: machine.drain,
+          },
+  }
+}

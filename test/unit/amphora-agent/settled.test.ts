@@ -1,0 +1,25 @@
+import t from 'tap'
+import { isSettled } from '../../../amphora-agent/haproxy/runtime/settled.js'
+
+/** As HAProxy answers `show peers` and `show table`. */
+const answer = (flags: string | null, used: number) =>
+  [
+    ...(flags === null
+      ? []
+      : [
+          `0x5581: [23/Nov/2026:02:00:00] id=krater_peers disabled=0 flags=${flags} resync_timeout=<PAST> task_calls=7`,
+        ]),
+    `# table: sources, type: ipv6, size:102400, used:${used}`,
+  ].join('\n')
+
+t.test('stick tables outlive a reload once neither a former worker nor peers have more to teach', async t => {
+  t.equal(isSettled(answer('0x3', 1)), true)
+  t.equal(isSettled(answer('0x33', 1)), true, 'whatever else the flags say')
+  for (const flags of ['0x0', '0x1', '0x2', '0x30']) t.equal(isSettled(answer(flags, 1)), false, flags)
+})
+
+t.test('nothing is waited for where nothing can get lost', async t => {
+  t.equal(isSettled(answer('0x0', 0)), true, 'without entries')
+  t.equal(isSettled(answer(null, 5)), true, 'without peers')
+  t.equal(isSettled(''), true, 'without stick tables')
+})

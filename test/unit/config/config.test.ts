@@ -1,0 +1,291 @@
+import {
+  chmodSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs'
+import { tmpdir } from 'node:os'
+import { dirname, join } from 'node:path'
+import fc from 'fast-check'
+import t from 'tap'
+import { parse } from 'yaml'
+import {
+  ConfigurationError,
+  loadConfiguration,
+  parseConfiguration,
+  stateDirectory,
+} from '../../../controller/config/load.js'
+import { serviceUrls } from '../../../controller/config/service-urls.js'
+import { settings, unknownVariables } from '../../../controller/config/settings.js'
+import {
+  completeConfiguration,
+  passwordOf,
+  serviceUrl,
+  usesPrivateCluster,
+} from '../../../controller/config/state-directory/first-start.js'
+import { freeCidr } from '../../../controller/config/state-directory/free-cidr.js'
+import {
+  ensureInstanceId,
+  ensureStateDirectory,
+  instanceId,
+} from '../../../controller/config/state-directory/instance.js'
+import {
+  generateKeys,
+  keyFiles,
+  loadIdentityCredentialKey,
+  loadKeys,
+} from '../../../controller/config/state-directory/keys.js'
+import { writeClientFiles } from '../../../controller/config/state-directory/openrc.js'
+import { makePrivateFile, writePrivateFile } from '../../../controller/config/state-directory/private-file.js'
+
+const modeOf = (path: string) => statSync(path).mode & 0o777
+
+/** The sentences with which a configuration is refused; '' when it is accepted. */
+function refusal(text: string, environment: NodeJS.ProcessEnv = {}): string {
+  try {
+    parseConfiguration(text, environment, '/etc/krater.yaml')
+    return ''
+  } catch (error) {
+    if (!(error instanceof ConfigurationError)) throw error
+    return error.message
+  }
+}
+
+t.test('settings come from the file, the environment over it, and defaults below both', async t => {
+  const text = 'network: {driver: noop, port: 1111}\n'
+  t.match(parseConfiguration('', {}), { network: { driver: 'local', port: 9696 }, identity: { host: '127.0.0.1' } })
+  t.match(parseConfiguration(text, {}), { network: { driver: 'noop', port: 1111 } })
+  t.match(parseConfiguration(text, { KRATER_NETWORK_PORT: '2222' }), { network: { driver: 'noop', port: 2222 } })
+  t.match(
+    parseConfiguration(text, { KRATER_NETWORK_PORT: '' }),
+    { network: { port: 1111 } },
+    'an empty variable is none',
+  )
+})
+
+t.test('every setting has a variable of its path', async t => {
+  const variables = settings.map(setting => setting.variable)
+  for (const name of [
+    'KRATER_REGION',
+    'KRATER_NETWORK_DRIVER',
+    'KRATER_COMPUTE_DRIVER',
+    'KRATER_DATABASE_LOAD_BALANCER',
+  ]) {
+    t.ok(variables.includes(name), name)
+  }
+  t.equal(new Set(variables).size, variables.length, 'no two settings share one')
+  t.match(
+    settings.find(({ name }) => name === 'load_balancer.reserved_ips'),
+    {
+      variable: 'KRATER_LOAD_BALANCER_RESERVED_IPS',
+      default: ['169.254.169.254'],
+      description: /^Addresses that no member may have/,
+    },
+    'a setting tells its default and meaning',
+  )
+  t.same(unknownVariables({ KRATER_NETWORK_DRIVR: 'x', KRATER_STATE_DIR: '/x', KRATER_REGION: 'r', PATH: '/bin' }), [
+    'KRATER_NETWORK_DRIVR',
+  ])
+})
+
+t.test('a wrong setting is named with its value, where it came from and what is allowed', async t => {
+  t.equal(
+    refusal('network: {driver: ovs}'),
+    'network.driver: "ovs" (from /etc/krater.yaml) is not allowed: it must be local or noop.',
+  )
+  t.equal(
+    refusal('', { KRATER_COMPUTE_DRIVER: 'vm' }),
+    'compute.driver: "vm" (from KRATER_COMPUTE_DRIVER) is not allowed: it must be namespace or noop.',
+  )
+  t.match(refusal('identity: {port: 70000}'), /identity\.port: "70000".*at most 65535/)
+  t.match(refusal('identity: {port: eighty}'), /identity\.port: "eighty".*a number/)
+  t.match(refusal('worker: {sweep_interval: 0}'), /worker\.sweep_interval: "0".*above 0/)
+  t.match(refusal('identity: [1]'), /identity: .*a group of settings/)
+  t.match(refusal('identity: {public_url: nowhere}'), /identity\.public_url: "nowhere".*a valid url/)
+  t.equal(refusal('network: {drivr: noop}'), '/etc/krater.yaml: there is no setting network.drivr.')
+  t.equal(refusal('netwrok: {}'), '/etc/krater.yaml: there is no setting netwrok.')
+  t.match(refusal('a: [1'), /\/etc\/krater\.yaml is not valid YAML: .*line 1/s)
+  t.match(refusal('- 1'), /must hold settings/)
+  t.match(refusal('region: *nothing'), /is not valid YAML: Unresolved alias/)
+  t.equal(refusal('network: {driver: x}\nidentity: {port: y}').split('\n').length, 2, 'all faults at once')
+})
+
+t.test('a database password is never shown', async t => {
+  const text = refusal('database: {identity: "mysql://u:hunter2@host/db"}')
+  t.match(text, /database\.identity: its value \(not shown\).*postgres:\/\/ URL/)
+  t.notMatch(text, /hunter2/)
+})
+
+t.test('whatever the file holds is accepted or refused in a sentence', async () => {
+  fc.assert(
+    fc.property(
+      fc.oneof(fc.string(), fc.json(), fc.string({ unit: 'binary' })),
+      text => typeof refusal(text) === 'string',
+    ),
+    { numRuns: 300, examples: [['*!']] },
+  )
+})
+
+t.test('the state directory is the flag, else the variable, else /var/lib/krater', async t => {
+  t.equal(stateDirectory('/a', { KRATER_STATE_DIR: '/b' }), '/a')
+  t.equal(stateDirectory(undefined, { KRATER_STATE_DIR: '/b/' }), '/b')
+  t.equal(stateDirectory(undefined, {}), '/var/lib/krater')
+})
+
+t.test('a state directory that cannot be used is told in a sentence', async t => {
+  t.throws(() => ensureStateDirectory('/proc/version/below'), /cannot be written: ENOTDIR/)
+  t.throws(() => ensureStateDirectory(`/tmp/${'x'.repeat(80)}`), /more than 70 characters/)
+  const foreign = t.testdir({ log: { syslog: 'lines' } })
+  const short = join(mkdtempSync(join(tmpdir(), 'kr-')), 'state')
+  t.teardown(() => rmSync(dirname(short), { recursive: true }))
+  symlinkSync(foreign, short)
+  t.throws(() => ensureStateDirectory(short), /is not Krater's: it has a folder "log"/)
+  t.same(readdirSync(foreign), ['log'], 'and is left as it was')
+})
+
+t.test('an instance keeps its id', async t => {
+  const directory = t.testdir({})
+  t.equal(instanceId(directory), null)
+  const id = ensureInstanceId(directory)
+  t.match(id, /^[0-9a-f]{5}$/)
+  t.equal(ensureInstanceId(directory), id)
+  writeFileSync(join(directory, 'instance'), '../../etc\n')
+  t.throws(() => instanceId(directory), /must hold five hexadecimal digits/)
+})
+
+t.test('a first start completes krater.yaml once', async t => {
+  const directory = t.testdir({})
+  const first = await completeConfiguration(directory, 'abcde', {})
+  const file = join(directory, 'krater.yaml')
+  t.equal(modeOf(file), 0o600)
+  t.match(first.network.cidr, /^10\.\d+\.0\.0\/16$/)
+  t.ok(usesPrivateCluster(first, directory))
+  t.not(passwordOf(first.database.identity!), passwordOf(first.database.network!))
+  t.match(first.database.load_balancer, /^postgres:\/\/krater_load_balancer:[\w-]{32}@\/postgres\?host=/)
+  const before = readFileSync(file, 'utf8')
+  t.same(await completeConfiguration(directory, '12345', {}), first)
+  t.equal(readFileSync(file, 'utf8'), before)
+})
+
+t.test('a first start keeps what the operator wrote, comments too', async t => {
+  const directory = t.testdir({
+    'krater.yaml':
+      '# mine\ndatabase:\n  url: postgres://root:pw@db.example:5433/lb?sslmode=require\nnetwork: {cidr: 10.7.0.0/16}\n',
+  })
+  const config = await completeConfiguration(directory, 'abcde', {})
+  t.notOk(usesPrivateCluster(config, directory))
+  t.equal(config.network.cidr, '10.7.0.0/16')
+  t.match(config.database.network, /^postgres:\/\/krater_network:[\w-]{32}@db\.example:5433\/lb\?sslmode=require$/)
+  t.match(readFileSync(join(directory, 'krater.yaml'), 'utf8'), /^# mine/)
+})
+
+t.test('service URLs keep server and database', async t => {
+  t.equal(serviceUrl('postgres://postgres@/postgres?host=%2Fs', 'r', 'p'), 'postgres://r:p@/postgres?host=%2Fs')
+  t.equal(serviceUrl('postgresql:///db?host=%2Fs', 'r', 'p'), 'postgresql://r:p@/db?host=%2Fs')
+  t.equal(passwordOf(serviceUrl('postgres://a:b@h/d', 'r', 'p@/:w')), 'p@/:w')
+})
+
+t.test('the chosen network overlaps no route', async t => {
+  t.equal(freeCidr(0, []), '10.64.0.0/16')
+  t.equal(freeCidr(0, ['10.64.3.0/24', '10.65.1.1', 'default', '10.66.0.0/15']), '10.68.0.0/16')
+  t.equal(freeCidr(190, ['10.254.0.1']), '10.64.0.0/16', 'the search goes round')
+  t.throws(() => freeCidr(0, ['10.0.0.0/8']), /network\.cidr/)
+})
+
+t.test('keys are made once, for root alone', async t => {
+  const directory = t.testdir({})
+  const files = keyFiles(parseConfiguration('', {}), directory)
+  await generateKeys(files)
+  const keys = await loadKeys(files)
+  t.equal(loadIdentityCredentialKey(files).length, 32)
+  t.equal(keys.amphoraMaster.length, 32)
+  t.match(keys.controllerSsh.privateKey, /^-----BEGIN OPENSSH PRIVATE KEY-----/)
+  t.match(keys.operatorSsh.publicLine, /^ssh-ed25519 \S+ krater-operator$/)
+  t.equal(modeOf(join(directory, 'keys')), 0o700)
+  for (const path of Object.values(files)) t.equal(path === null ? null : modeOf(path), 0o600, path ?? 'none')
+  t.same(readdirSync(join(directory, 'keys')).sort(), [
+    'amphora-master',
+    'controller-ssh',
+    'controller-ssh.pub',
+    'identity-credentials',
+    'key-manager-audit',
+    'key-manager-master',
+    'operator-ssh',
+    'operator-ssh.pub',
+  ])
+  await generateKeys(files)
+  t.same(await loadKeys(files), keys)
+})
+
+t.test('a key that is missing or broken is named', async t => {
+  const directory = t.testdir({})
+  const files = keyFiles(parseConfiguration('keys: {amphora_master: /nowhere/master}', {}), directory)
+  await t.rejects(loadKeys(files), /\/nowhere\/master \(keys\.amphora_master\) cannot be read \(ENOENT\)/)
+  const own = keyFiles(parseConfiguration('', {}), directory)
+  await generateKeys(own)
+  writeFileSync(own.controllerSsh, 'nonsense')
+  chmodSync(own.controllerSsh, 0o600)
+  await t.rejects(loadKeys(own), /controller-ssh \(keys\.controller_ssh\) is not an SSH private key/)
+  writeFileSync(own.amphoraMaster, 'short')
+  await t.rejects(loadKeys(own), /64 hexadecimal digits/)
+})
+
+t.test('files for clients: the demo user by default, readable by root alone', async t => {
+  const directory = t.testdir({})
+  const who = (name: string) => ({ username: name, password: `it's ${name}`, projectName: name })
+  writeClientFiles(directory, {
+    authUrl: 'http://127.0.0.1:5000/v3',
+    region: 'R',
+    demo: who('demo'),
+    admin: who('admin'),
+  })
+  for (const name of ['openrc', 'admin-openrc', 'clouds.yaml']) t.equal(modeOf(join(directory, name)), 0o600, name)
+  const { clouds } = parse(readFileSync(join(directory, 'clouds.yaml'), 'utf8'))
+  t.same(Object.keys(clouds), ['krater', 'krater-admin'])
+  t.match(clouds.krater, { auth: { username: 'demo', password: "it's demo" }, region_name: 'R' })
+  t.match(readFileSync(join(directory, 'openrc'), 'utf8'), "export OS_PASSWORD='it'\\''s demo'")
+  t.match(readFileSync(join(directory, 'admin-openrc'), 'utf8'), "export OS_USERNAME='admin'")
+})
+
+t.test('a private file is replaced whole', async t => {
+  const directory = t.testdir({ file: 'old' })
+  const path = join(directory, 'file')
+  chmodSync(path, 0o644)
+  writePrivateFile(path, 'new')
+  t.equal(readFileSync(path, 'utf8'), 'new')
+  t.equal(modeOf(path), 0o600)
+  mkdirSync(join(directory, 'taken'))
+  t.throws(() => writePrivateFile(join(directory, 'taken'), 'x'))
+  t.equal(existsSync(join(directory, 'taken')), true)
+  t.same(readdirSync(directory).sort(), ['file', 'taken'], 'nothing is left of what failed')
+})
+
+t.test('a private file that is made where there is one leaves it as it is', async t => {
+  const directory = t.testdir()
+  const path = join(directory, 'below/file')
+  makePrivateFile(path, 'first')
+  makePrivateFile(path, 'second')
+  t.equal(readFileSync(path, 'utf8'), 'first')
+  t.equal(modeOf(path), 0o600)
+  t.same(readdirSync(dirname(path)), ['file'])
+})
+
+t.test('the catalogue says where clients reach each service', async t => {
+  const config = parseConfiguration(
+    'identity: {host: 0.0.0.0}\nnetwork: {host: "::1", port: 1}\nload_balancer: {public_url: "https://lb.example"}',
+    {},
+  )
+  t.same(serviceUrls(config), {
+    identity: 'http://127.0.0.1:5000/v3',
+    network: 'http://[::1]:1',
+    loadBalancer: 'https://lb.example',
+    keyManager: 'http://127.0.0.1:9311',
+  })
+  t.type(loadConfiguration('/nowhere', {}), 'object', 'no file is as good as an empty one')
+})

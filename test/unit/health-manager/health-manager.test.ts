@@ -1,0 +1,336 @@
+import fc from 'fast-check'
+import t from 'tap'
+import type { MemberState, Report } from '../../../amphora-agent/protocol/heartbeat.js'
+import { assess, type Stored } from '../../../controller/health-manager/assess.js'
+import { type Carrier, impairmentOf, worseOf } from '../../../controller/health-manager/impairment.js'
+import { addReport, readPicture } from '../../../controller/health-manager/picture.js'
+import { judge, type ReplayWindow } from '../../../controller/health-manager/replay-window.js'
+
+const NOW = 1_800_000_000_000
+const envelope = {
+  keyId: 1,
+  amphoraId: '5e1f1ad0-0000-4000-8000-000000000001',
+  bootId: 'aaaaaaaaaaaaaaaa',
+  seq: 1,
+  sentMs: NOW,
+  generation: 1,
+  needsApply: false,
+  vrrpMaster: false,
+}
+
+t.test('the replay window', t => {
+  const accept = (window: ReplayWindow | undefined, fields: Partial<typeof envelope>, now = NOW) =>
+    judge(window, { ...envelope, ...fields }, now)
+  const windowAfter = (...seqs: number[]) =>
+    seqs.reduce<ReplayWindow | undefined>((window, seq) => {
+      const verdict = accept(window, { seq })
+      return verdict.accepted ? verdict.window : window
+    }, undefined)
+
+  t.match(accept(undefined, {}), { accepted: true }, 'the first datagram of an unknown amphora')
+  t.match(accept(undefined, { sentMs: NOW - 91_000 }), { reason: 'clock' }, 'a first datagram from the past')
+  t.match(accept(undefined, { sentMs: NOW + 91_000 }), { reason: 'clock' }, 'a first datagram from the future')
+  t.match(accept(windowAfter(1), { seq: 1 }), { reason: 'replayed' }, 'the same number again')
+  t.match(accept(windowAfter(1, 5), { seq: 3 }), { accepted: true }, 'one that was overtaken')
+  t.match(accept(windowAfter(1, 5, 3), { seq: 3 }), { reason: 'replayed' }, 'the overtaken one a second time')
+  t.match(accept(windowAfter(1, 100), { seq: 36 }), { reason: 'too-old' }, 'one below the window')
+  t.match(accept(windowAfter(1, 100), { seq: 37 }), { accepted: true }, 'the last one inside the window')
+  t.match(accept(windowAfter(1), { seq: 2, sentMs: 0 }), { accepted: true }, 'a known boot is not judged by its clock')
+  t.match(
+    accept(windowAfter(9), { bootId: 'bbbbbbbbbbbbbbbb', sentMs: NOW + 1 }),
+    { accepted: true, window: { highest: 1 } },
+    'a new boot begins its own numbers',
+  )
+  t.match(
+    accept(windowAfter(9), { bootId: 'bbbbbbbbbbbbbbbb', sentMs: NOW - 1 }),
+    { reason: 'replayed' },
+    'a former boot played back',
+  )
+  const set = accept(windowAfter(9), { seq: 10, sentMs: NOW + 86_400_000 })
+  t.match(
+    accept(set.accepted ? set.window : undefined, { bootId: 'bbbbbbbbbbbbbbbb', sentMs: NOW + 1 }),
+    { accepted: true },
+    'a new boot after a clock that was a day ahead has been set back',
+  )
+
+  fc.assert(
+    fc.property(fc.array(fc.integer({ min: 1, max: 200 }), { maxLength: 300 }), seqs => {
+      const accepted: number[] = []
+      let window: ReplayWindow | undefined
+      for (const seq of seqs) {
+        const verdict = accept(window, { seq })
+        if (!verdict.accepted) continue
+        window = verdict.window
+        accepted.push(seq)
+      }
+      return new Set(accepted).size === accepted.length
+    }),
+    { numRuns: 300 },
+  )
+  t.end()
+})
+
+const counters = { bytesIn: 0, bytesOut: 0, activeConnections: 0, totalConnections: 0, requestErrors: 0 }
+
+function createReport(fields: Partial<Report>): Report {
+  return {
+    ...envelope,
+    kind: 'report',
+    configHash: '0011223344556677',
+    epoch: 'eeeeeeeeeeeeeeee',
+    listeners: [],
+    pools: [],
+    repairs: [],
+    fragment: { index: 0, count: 1 },
+    ...fields,
+  }
+}
+
+t.test('a picture made of fragments', t => {
+  const table = {
+    listeners: ['l1', 'l2'],
+    pools: [
+      { poolId: 'p', listenerId: 'l1', members: ['m1', 'm2', 'm3'] },
+      { poolId: 'p', listenerId: 'l2', members: ['m1', 'm2', 'm3'] },
+    ],
+  }
+  const first = createReport({
+    listeners: [
+      { index: 0, state: 'OPEN', counters },
+      { index: 1, state: 'FULL', counters },
+    ],
+    pools: [{ index: 0, state: 'UP', counters, firstMember: 0, members: ['UP', 'UP'] }],
+  })
+  const second = createReport({
+    pools: [
+      { index: 0, state: 'UP', counters, firstMember: 2, members: ['DRAIN'] },
+      { index: 1, state: 'UP', counters, firstMember: 0, members: ['UP', 'DOWN', 'UP'] },
+    ],
+  })
+  const half = addReport(undefined, first)
+  t.equal(readPicture(half, table), null, 'nothing is read before every object was reported')
+  const whole = readPicture(addReport(half, second), table)
+  t.same(
+    whole?.listeners,
+    new Map([
+      ['l1', 'OPEN'],
+      ['l2', 'FULL'],
+    ]),
+  )
+  t.same(
+    whole?.members,
+    new Map([
+      ['m1', 'UP'],
+      ['m2', 'DOWN'],
+      ['m3', 'DRAIN'],
+    ]),
+    'the worst side of each member',
+  )
+  const other = addReport(half, createReport({ configHash: '8899aabbccddeeff' }))
+  t.equal(readPicture(other, table), null, 'another configuration begins a new picture')
+
+  let huge = addReport(undefined, first)
+  for (let index = 0; index < 65_536; index += 16) {
+    const listeners = [{ index, state: 'OPEN' as const, counters }]
+    const pools = [{ index, state: 'UP' as const, counters, firstMember: 65_000, members: ['UP' as const] }]
+    huge = addReport(huge, createReport({ listeners, pools }))
+  }
+  t.ok(huge.listeners.size < 1_000, 'numbers of listeners that no configuration has are not kept')
+  t.ok(huge.pools.size < 5, 'nor members beyond all measure')
+  t.end()
+})
+
+function createStored(fields: Partial<Stored> = {}): Stored {
+  return {
+    id: 'lb',
+    operatingStatus: 'ONLINE',
+    reportedStatus: 'ONLINE',
+    impairment: null,
+    adminStateUp: true,
+    settled: true,
+    listeners: [{ id: 'l', operatingStatus: 'ONLINE', adminStateUp: true }],
+    pools: [
+      {
+        id: 'p',
+        operatingStatus: 'ONLINE',
+        members: [
+          { id: 'm1', operatingStatus: 'ONLINE' },
+          { id: 'm2', operatingStatus: 'ONLINE' },
+        ],
+      },
+    ],
+    ...fields,
+  }
+}
+
+const reported = (
+  listener: 'OPEN' | 'FULL' | null,
+  pool: 'UP' | 'DOWN' | null,
+  m1?: MemberState,
+  m2?: MemberState,
+) => ({
+  listeners: new Map(listener === null ? [] : [['l', listener]]),
+  pools: new Map(pool === null ? [] : [['p', pool]]),
+  members: new Map([
+    ...(m1 === undefined ? [] : [['m1', m1] as const]),
+    ...(m2 === undefined ? [] : [['m2', m2] as const]),
+  ]),
+})
+
+t.test('the truth table of operating statuses', t => {
+  const cases = [
+    [
+      'all well',
+      createStored(),
+      reported('OPEN', 'UP', 'UP', 'UP'),
+      ['ONLINE', 'ONLINE', 'ONLINE', 'ONLINE', 'ONLINE'],
+    ],
+    [
+      'a member down',
+      createStored(),
+      reported('OPEN', 'UP', 'UP', 'DOWN'),
+      ['DEGRADED', 'ONLINE', 'DEGRADED', 'ONLINE', 'ERROR'],
+    ],
+    [
+      'all members down',
+      createStored(),
+      reported('OPEN', 'DOWN', 'DOWN', 'DOWN'),
+      ['ERROR', 'ONLINE', 'ERROR', 'ERROR', 'ERROR'],
+    ],
+    [
+      'at the connection limit',
+      createStored(),
+      reported('FULL', 'UP', 'UP', 'UP'),
+      ['DEGRADED', 'DEGRADED', 'ONLINE', 'ONLINE', 'ONLINE'],
+    ],
+    [
+      'draining and maintenance',
+      createStored(),
+      reported('OPEN', 'UP', 'DRAIN', 'MAINT'),
+      ['ONLINE', 'ONLINE', 'ONLINE', 'DRAINING', 'OFFLINE'],
+    ],
+    [
+      'no monitor',
+      createStored(),
+      reported('OPEN', 'UP', 'NO_CHECK', 'NO_CHECK'),
+      ['ONLINE', 'ONLINE', 'ONLINE', 'NO_MONITOR', 'NO_MONITOR'],
+    ],
+    [
+      'not yet checked',
+      createStored(),
+      reported('OPEN', 'UP', 'UNKNOWN', 'UP'),
+      ['ONLINE', 'ONLINE', 'ONLINE', 'ONLINE', 'ONLINE'],
+    ],
+    [
+      'an enabled listener is missing',
+      createStored(),
+      reported(null, 'UP', 'UP', 'UP'),
+      ['ERROR', 'ERROR', 'ONLINE', 'ONLINE', 'ONLINE'],
+    ],
+    [
+      'missing while a change is under way',
+      createStored({ settled: false }),
+      reported(null, 'UP', 'UP', 'UP'),
+      ['ONLINE', 'OFFLINE', 'ONLINE', 'ONLINE', 'ONLINE'],
+    ],
+    [
+      'a disabled listener',
+      createStored({ listeners: [{ id: 'l', operatingStatus: 'ONLINE', adminStateUp: false }] }),
+      reported(null, null),
+      ['ONLINE', 'OFFLINE', 'OFFLINE', 'OFFLINE', 'OFFLINE'],
+    ],
+    [
+      'a disabled load balancer',
+      createStored({ adminStateUp: false }),
+      reported(null, null),
+      ['OFFLINE', 'OFFLINE', 'OFFLINE', 'OFFLINE', 'OFFLINE'],
+    ],
+  ] as const
+  for (const [name, stored, seen, [loadBalancer, listener, pool, m1, m2]] of cases) {
+    const assessment = assess(stored, seen)
+    t.same(
+      [
+        assessment.loadBalancer,
+        assessment.listeners.get('l'),
+        assessment.pools.get('p'),
+        assessment.members.get('m1'),
+        assessment.members.get('m2'),
+      ],
+      [loadBalancer, listener, pool, m1, m2],
+      name,
+    )
+  }
+  const unmonitored = createStored({
+    pools: [{ id: 'p', operatingStatus: 'OFFLINE', members: [{ id: 'm1', operatingStatus: 'NO_MONITOR' }] }],
+  })
+  t.equal(
+    assess(unmonitored, reported('OPEN', null)).members.get('m1'),
+    'NO_MONITOR',
+    'an unreported member without monitor stays as it is',
+  )
+  t.end()
+})
+
+t.test('what amphorae lack lowers the operating status', async t => {
+  const carrier = (fields: Partial<Carrier> = {}): Carrier => ({
+    heard: true,
+    holdsVip: true,
+    mismatches: [],
+    ...fields,
+  })
+  const standby = (fields: Partial<Carrier> = {}) => carrier({ holdsVip: false, ...fields })
+  const cases = [
+    ['a single one is well', 'SINGLE', [carrier()], null],
+    ['its VIP is gone', 'SINGLE', [carrier({ mismatches: ['address'] })], 'ERROR'],
+    ['its VIP is gone, and it says so', 'SINGLE', [standby({ mismatches: ['address'] })], 'ERROR'],
+    ['its disk is full', 'SINGLE', [carrier({ mismatches: ['disk'] })], 'DEGRADED'],
+    ['it is not heard, and may serve', 'SINGLE', [carrier({ heard: false, mismatches: ['address'] })], null],
+    ['its successor stands by', 'SINGLE', [carrier({ mismatches: ['haproxy'] }), standby()], 'ERROR'],
+    ['a pair is well', 'ACTIVE_STANDBY', [carrier(), standby()], null],
+    ['the VIP moves', 'ACTIVE_STANDBY', [standby(), standby()], null],
+    ['the second is not heard', 'ACTIVE_STANDBY', [carrier(), standby({ heard: false })], 'DEGRADED'],
+    [
+      'the second has no keepalived',
+      'ACTIVE_STANDBY',
+      [carrier(), standby({ mismatches: ['keepalived'] })],
+      'DEGRADED',
+    ],
+    ['the first has no HAProxy', 'ACTIVE_STANDBY', [carrier({ mismatches: ['haproxy'] }), standby()], 'ERROR'],
+    ['the second has taken over', 'ACTIVE_STANDBY', [standby({ mismatches: ['haproxy'] }), carrier()], 'DEGRADED'],
+    [
+      'neither has keepalived',
+      'ACTIVE_STANDBY',
+      [standby({ mismatches: ['keepalived'] }), standby({ mismatches: ['keepalived'] })],
+      'ERROR',
+    ],
+    [
+      'the first is not heard, and may serve',
+      'ACTIVE_STANDBY',
+      [carrier({ heard: false }), standby({ mismatches: ['disk'] })],
+      'DEGRADED',
+    ],
+    ['neither is heard', 'ACTIVE_STANDBY', [carrier({ heard: false }), standby({ heard: false })], null],
+  ] as const
+  for (const [name, topology, carriers, expected] of cases) {
+    t.equal(impairmentOf(topology, carriers, null), expected, name)
+  }
+  const silent = carrier({ heard: false, mismatches: ['haproxy'] })
+  const silences = [
+    ['the one that served nobody', 'SINGLE', [silent], 'ERROR', 'ERROR'],
+    ['the one whose disk was full', 'SINGLE', [silent], 'DEGRADED', 'DEGRADED'],
+    ['the one that served nobody, and its successor stands by', 'SINGLE', [silent, standby()], 'ERROR', 'ERROR'],
+    ['the one that served nobody, and its successor serves', 'SINGLE', [silent, carrier()], 'ERROR', null],
+    ['the second as well', 'ACTIVE_STANDBY', [silent, silent], 'DEGRADED', 'DEGRADED'],
+    ['the first, and the second has not the VIP yet', 'ACTIVE_STANDBY', [silent, standby()], 'ERROR', 'ERROR'],
+    ['the first, and the second has the VIP', 'ACTIVE_STANDBY', [silent, carrier()], 'ERROR', 'DEGRADED'],
+    ['nobody', 'ACTIVE_STANDBY', [carrier(), standby()], 'ERROR', null],
+  ] as const
+  for (const [who, topology, carriers, before, expected] of silences) {
+    t.equal(impairmentOf(topology, carriers, before), expected, `falls silent: ${who}`)
+  }
+  t.equal(worseOf('ONLINE', 'DEGRADED'), 'DEGRADED')
+  t.equal(worseOf('DEGRADED', 'ERROR'), 'ERROR')
+  t.equal(worseOf('ERROR', 'DEGRADED'), 'ERROR')
+  t.equal(worseOf('OFFLINE', 'ERROR'), 'OFFLINE')
+  t.equal(worseOf('DEGRADED', null), 'DEGRADED')
+})

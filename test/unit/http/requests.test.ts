@@ -1,0 +1,382 @@
+import { EventEmitter, once } from 'node:events'
+import { readFileSync } from 'node:fs'
+import { createConnection } from 'node:net'
+import type Koa from 'koa'
+import t, { type Test } from 'tap'
+import { createApplication } from '../../../controller/http/application.js'
+import { readBytes } from '../../../controller/http/body.js'
+import { type ConnectionLimits, connectionsWithinFiles } from '../../../controller/http/connections.js'
+import { ApiError, FloodError } from '../../../controller/http/errors.js'
+import { createPublicBase } from '../../../controller/http/public-base.js'
+import { startServer } from '../../../controller/http/server.js'
+import { createClientAddress, sourceOf } from '../../../controller/http/trusted-proxies.js'
+import { createTurns, takeTurns } from '../../../controller/http/turns.js'
+import { createQueues } from '../../../controller/process/in-turn.js'
+import { eachInSlices } from '../../../controller/process/slices.js'
+import { keepingTurn, outsideTurn } from '../../../controller/process/turn.js'
+import { requestAsWritten } from '../../support/clients/raw-request.js'
+import { recordLog } from '../../support/recorded-log.js'
+
+/** A server whose answer `handle` makes, and its log. */
+async function serve(t: Test, handle: Koa.Middleware, limits?: Partial<ConnectionLimits>) {
+  const recorded = recordLog()
+  const app = createApplication({ name: 'test', log: recorded.log, presentFault: fault => fault })
+  app.use(handle)
+  const options =
+    limits === undefined
+      ? undefined
+      : { limits: { most: 1000, mostPerSource: 1000, trustedProxies: [], ...limits }, log: recorded.log }
+  const server = await startServer(app, { host: '127.0.0.1', port: 0 }, options)
+  t.teardown(server.stop)
+  return { ...recorded, url: server.url, port: Number(new URL(server.url).port) }
+}
+
+t.test('a request line with a URL that has no path is the client’s mistake', async t => {
+  const { url } = await serve(t, ctx => {
+    ctx.body = ctx.path
+  })
+  for (const target of ['foo://h', 'http://']) {
+    t.match(await requestAsWritten(url, [`GET ${target} HTTP/1.1`]), /^HTTP\/1\.1 400 [\s\S]*names no path/, target)
+  }
+  t.match(await requestAsWritten(url, ['GET http://h/a?b HTTP/1.1']), /^HTTP\/1\.1 200 [\s\S]*\r\n\/a$/)
+})
+
+t.test('a client that goes away in the middle of its body is no failure of ours', async t => {
+  const { port, line, lines } = await serve(t, async ctx => {
+    ctx.body = await readBytes(ctx, 1000)
+  })
+  const socket = createConnection({ host: '127.0.0.1', port })
+  socket.write('POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nbegun', () => socket.destroy())
+  t.match(await line('request'), { status: 400 })
+  t.same(
+    lines.filter(({ level }) => level >= 50),
+    [],
+  )
+})
+
+t.test('a body without a length that does not end is refused when it is too large', async t => {
+  const { port } = await serve(t, async ctx => {
+    ctx.body = await readBytes(ctx, 1000)
+  })
+  const socket = createConnection({ host: '127.0.0.1', port })
+  t.teardown(() => socket.destroy())
+  socket.write(`POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n7d0\r\n${'a'.repeat(2000)}\r\n`)
+  const [answer] = await new Promise<[string]>((resolve, reject) => {
+    socket.once('data', data => resolve([String(data)]))
+    socket.once('error', reject)
+    socket.once('close', () => reject(new Error('There was no answer.')))
+  })
+  t.match(answer, /^HTTP\/1\.1 413 [\s\S]*connection: close/i)
+})
+
+t.test('where a request comes from', async t => {
+  const asked = async (trusted: string[], forwarded?: string) => {
+    const addressOf = createClientAddress(trusted)
+    const { url } = await serve(t, ctx => {
+      ctx.body = `<${addressOf(ctx)}>`
+    })
+    const headers = forwarded === undefined ? [] : [`X-Forwarded-For: ${forwarded}`]
+    return /<.*>$/.exec(await requestAsWritten(url, ['GET / HTTP/1.1', ...headers]))?.[0]
+  }
+  const trusted = ['127.0.0.0/8', '2001:db8::/64']
+  t.equal(await asked([]), '<127.0.0.1>')
+  t.equal(await asked([], '192.0.2.1'), '<127.0.0.1>', 'who is not trusted is not believed')
+  t.equal(await asked(trusted), '<127.0.0.1>')
+  t.equal(await asked(trusted, '192.0.2.1'), '<192.0.2.1>')
+  t.equal(await asked(trusted, '10.9.9.9, 192.0.2.1'), '<192.0.2.1>', 'what stood there before may be made up')
+  t.equal(await asked(trusted, '192.0.2.1, 2001:db8::7, ::ffff:127.0.0.9'), '<192.0.2.1>', 'through several')
+  t.equal(await asked(trusted, '127.0.0.7'), '<127.0.0.7>', 'from a proxy itself')
+  t.equal(await asked(trusted, '192.0.2.1, nonsense'), '<127.0.0.1>')
+})
+
+t.test('the Host header is one, and a host', async t => {
+  const base = createPublicBase({ publicUrl: undefined, trustedProxies: [] })
+  const { url } = await serve(t, ctx => {
+    ctx.body = `<${base(ctx, '')}>`
+  })
+  const asked = (...hosts: string[]) => requestAsWritten(url, ['GET / HTTP/1.1', ...hosts.map(host => `Host: ${host}`)])
+  for (const host of ['api.example:9876', '[2001:db8::1]:80', 'a_b-c.d']) {
+    t.match(await asked(host), `<http://${host}>`, host)
+  }
+  t.match(await asked('127.0.0.1', 'evil.example'), /^HTTP\/1\.1 400 [\s\S]*several Host headers/)
+  t.match(await asked('a', 'a'), /^HTTP\/1\.1 400 /)
+  const forged = [
+    'evil.example/path',
+    'a"onload="x',
+    'user@evil.example',
+    'a, b',
+    'a b',
+    'a:80:80',
+    '[::1',
+    '<b>',
+    'a?b',
+  ]
+  for (const host of forged) {
+    t.match(await asked(host), /^HTTP\/1\.1 400 [\s\S]*Host header is not valid/, host)
+  }
+  t.match(await requestAsWritten(url, ['GET / HTTP/1.0', 'Host: ']), `<${url}>`, 'none: where the connection arrived')
+})
+
+t.test('refusals are logged without a stack, and a flood of them on one line', async t => {
+  const refusals: Record<string, () => Error> = {
+    '/501': () => new ApiError(501, 'not built'),
+    '/503': () => new ApiError(503, 'later'),
+    '/away': () => Object.assign(new Error('connect ECONNREFUSED'), { code: 'ECONNREFUSED' }),
+    '/429': () => new FloodError(429, 'Too many.', 'logins from 192.0.2.1', 7),
+    '/bug': () => new TypeError('a bug'),
+  }
+  const { url, lines, line } = await serve(t, ctx => {
+    throw refusals[ctx.path]?.() ?? new ApiError(404, 'nothing')
+  })
+  const get = (path: string) => requestAsWritten(url, [`GET ${path} HTTP/1.1`])
+  await Promise.all(Array.from({ length: 50 }, () => Promise.all(['/503', '/away', '/429'].map(get))))
+  t.match(await get('/429'), /^HTTP\/1\.1 429 Too Many Requests\r\n[\s\S]*retry-after: 7\r\n/i)
+  await get('/501')
+  t.same(
+    lines.filter(({ level }) => level >= 40).map(({ level, msg, err }) => [level, msg, err]),
+    [
+      [40, 'later', undefined],
+      [40, 'The database cannot be reached; try again in a moment. (connect ECONNREFUSED)', undefined],
+      [40, 'logins from 192.0.2.1: Too many.', undefined],
+    ],
+  )
+  t.equal(lines.filter(({ path }) => path === '/429').length, 0, 'nor in the access log')
+  await get('/bug')
+  t.match(await line('request', ({ path }) => path === '/bug'), { status: 500 })
+  t.match(
+    lines.find(({ level }) => level === 50),
+    { err: { stack: /a bug/ } },
+    'a bug has its stack',
+  )
+})
+
+/** A connection from an address of loopback, which are many sources. */
+async function connectFrom(t: Test, port: number, localAddress: string) {
+  const socket = createConnection({ host: '127.0.0.1', port, localAddress })
+  t.teardown(() => socket.destroy())
+  const received: string[] = []
+  socket.on('data', data => received.push(String(data)))
+  socket.on('error', () => undefined)
+  const closed = once(socket, 'close')
+  await once(socket, 'connect')
+  const ask = async () => {
+    const answer = once(socket, 'data')
+    socket.write('GET / HTTP/1.1\r\nHost: x\r\n\r\n')
+    return String((await answer)[0]).slice(0, 12)
+  }
+  return { socket, received, closed, ask }
+}
+
+t.test('idle connections give way, first those of who has most', async t => {
+  const { port, lines } = await serve(
+    t,
+    ctx => {
+      ctx.body = 'here'
+    },
+    { most: 12, mostPerSource: 8 },
+  )
+  const other = await connectFrom(t, port, '127.0.0.2')
+  t.equal(await other.ask(), 'HTTP/1.1 200')
+  const used = await connectFrom(t, port, '127.0.0.66')
+  await used.ask()
+  const silent = await Promise.all(Array.from({ length: 7 }, () => connectFrom(t, port, '127.0.0.66')))
+  for (let more = 0; more < 30; more++) await connectFrom(t, port, '127.0.0.66')
+  await Promise.all(silent.map(({ closed }) => closed))
+  t.equal(await used.ask(), 'HTTP/1.1 200', 'one that has asked before outlives the silent ones of its source')
+  for (let source = 3; source < 8; source++) {
+    t.equal(await (await connectFrom(t, port, `127.0.0.${source}`)).ask(), 'HTTP/1.1 200', 'there is room for others')
+    t.equal(await other.ask(), 'HTTP/1.1 200', 'and those that were there stay')
+  }
+  t.same(
+    lines.filter(({ level }) => level >= 40).map(({ msg }) => msg),
+    [`Connections of 127.0.0.66: there are too many at 127.0.0.1 port 0; idle ones are closed`],
+  )
+})
+
+t.test('a connection whose request is being answered does not give way', async t => {
+  const [begun, finished] = [new EventEmitter(), new EventEmitter()]
+  const { port } = await serve(
+    t,
+    async ctx => {
+      const finish = once(finished, 'now')
+      begun.emit('now')
+      await finish
+      ctx.body = 'late'
+    },
+    { mostPerSource: 1 },
+  )
+  const busy = await connectFrom(t, port, '127.0.0.1')
+  const beginning = once(begun, 'now')
+  const answer = busy.ask()
+  await beginning
+  const refused = await connectFrom(t, port, '127.0.0.1')
+  await refused.closed
+  t.match(refused.received.join(''), /^HTTP\/1\.1 503 [\s\S]*Retry-After/)
+  finished.emit('now')
+  t.equal(await answer, 'HTTP/1.1 200')
+})
+
+t.test('servers stay below the files that their process may open', t => {
+  const limits = (soft: string) =>
+    `Limit Soft Limit\nMax open files            ${soft}                20000                files\n`
+  t.equal(connectionsWithinFiles(1, limits('20000')), 19_800)
+  t.equal(connectionsWithinFiles(4, limits('1024')), 206)
+  t.equal(connectionsWithinFiles(4, limits('unlimited')), Number.MAX_SAFE_INTEGER)
+  const [, soft, hard] = /^Max open files\s+(\d+)\s+(\d+)/m.exec(readFileSync('/proc/self/limits', 'utf8')) ?? []
+  t.equal(soft, hard, 'Node.js has raised the soft limit')
+  t.end()
+})
+
+t.test('addresses that count as one source', t => {
+  t.equal(sourceOf('192.0.2.1'), '192.0.2.1')
+  t.equal(sourceOf('::ffff:192.0.2.1'), '192.0.2.1')
+  t.equal(sourceOf('2001:db8:1:2:3::4'), sourceOf('2001:db8:1:2::9'))
+  t.not(sourceOf('2001:db8:1:3::1'), sourceOf('2001:db8:1:2::1'))
+  t.equal(sourceOf('fe80::1%eth0'), 'fe80::/64')
+  t.equal(sourceOf(null), 'unknown')
+  t.end()
+})
+
+/** A server on which requests take turns by the header X-Project. */
+async function serveInTurns(t: Test, handle: Koa.Middleware) {
+  const turns = takeTurns(ctx => [ctx.get('X-Project'), ''])
+  const served = await serve(t, (ctx, next) => turns(ctx, async () => handle(ctx, next)))
+  const ask = (project: string, body?: string) =>
+    fetch(served.url, { method: 'POST', headers: { 'X-Project': project }, ...(body !== undefined && { body }) })
+  return { ...served, ask }
+}
+
+t.test('a project that asks for much does not keep others waiting', async t => {
+  const entered: string[] = []
+  const waiting: (() => void)[] = []
+  const arrivals = new EventEmitter()
+  const { ask, lines } = await serveInTurns(t, async ctx => {
+    entered.push(ctx.get('X-Project'))
+    await new Promise<void>(resolve => {
+      waiting.push(resolve)
+      arrivals.emit('one')
+    })
+    ctx.body = 'done'
+  })
+  const first = [once(arrivals, 'one'), ask('greedy'), ask('greedy')]
+  await first[0]
+  const flood = Array.from({ length: 300 }, () => ask('greedy'))
+  const other = ask('other')
+  while (!entered.includes('other')) await once(arrivals, 'one')
+  t.equal(entered.filter(project => project === 'greedy').length, 2, 'the others of its flood wait')
+  arrivals.on('one', () => waiting.pop()?.())
+  for (const go of waiting.splice(0)) go()
+  t.equal((await other).status, 200)
+  const statuses = (await Promise.all(flood)).map(({ status }) => status)
+  t.same(new Set(statuses), new Set([200, 429]))
+  t.ok(statuses.filter(status => status === 429).length < 50, 'as many as found no room')
+  t.same(
+    lines.filter(({ level }) => level >= 40).map(({ flood }) => flood),
+    ['Requests of greedy'],
+  )
+})
+
+t.test('parts of a request that wait side by side give one turn back and take one', async t => {
+  const turns = createTurns()
+  const place = ['p', ''] as const
+  const oneByOne = createQueues(outsideTurn)
+  const outside = () => outsideTurn(() => outsideTurn(() => oneByOne('x', () => Promise.resolve())))
+  for (let round = 0; round < 5; round++) await turns.take(place, () => Promise.all([1, 2, 3, 4].map(outside)))
+  await turns.take(place, () => Promise.all([1, 2, 3].map(() => oneByOne('y', () => Promise.resolve()))))
+  const both = new EventEmitter()
+  let inside = 0
+  const meet = async () => {
+    inside += 1
+    if (inside === 2) both.emit('met')
+    else await once(both, 'met')
+  }
+  await Promise.all([turns.take(place, meet), turns.take(place, meet)])
+  t.equal(inside, 2, 'both turns of the project are free again')
+})
+
+t.test('a turn is never lost, in whatever order parts of a request wait', async t => {
+  const { take } = createTurns()
+  const events = new EventEmitter()
+  const part = (end: string, begin?: string) => async () => {
+    if (begin !== undefined) await once(events, begin)
+    await outsideTurn(() => once(events, end))
+  }
+  // The second begins to wait while the first has asked for its turn and not got it yet.
+  const first = take(['p', ''], () => Promise.all([part('one ends')(), part('two ends', 'two begins')()]))
+  await new Promise(setImmediate)
+  events.emit('one ends')
+  events.emit('two begins')
+  await new Promise(setImmediate)
+  events.emit('two ends')
+  await first
+  // A part goes on after its request has failed.
+  const second = take(['p', ''], () => Promise.all([part('late')(), Promise.reject(new Error('failed'))]))
+  await t.rejects(second, { message: 'failed' })
+  events.emit('late')
+  await new Promise(setImmediate)
+  let inside = 0
+  const meet = async () => {
+    inside += 1
+    if (inside === 2) events.emit('met')
+    else await once(events, 'met')
+  }
+  await Promise.all([take(['p', ''], meet), take(['p', ''], meet)])
+  t.equal(inside, 2, 'both turns of the project are free')
+})
+
+t.test('a task that holds what others need keeps its turn while it waits', async t => {
+  const { take } = createTurns()
+  const events = new EventEmitter()
+  const entered: string[] = []
+  const first = take(['p', ''], () => keepingTurn(() => outsideTurn(() => once(events, 'end'))))
+  const second = take(['p', ''], () => outsideTurn(() => once(events, 'end')))
+  const rest = ['third', 'fourth'].map(name =>
+    take(['p', ''], async () => {
+      entered.push(name)
+      if (name === 'third') await once(events, 'end')
+    }),
+  )
+  await new Promise(setImmediate)
+  t.same(entered, ['third'], 'there is the turn of the second alone')
+  events.emit('end')
+  await Promise.all([first, second, ...rest])
+  t.same(entered, ['third', 'fourth'])
+})
+
+t.test('others get in between the slices of a long task', async t => {
+  const seen: (number | 'other')[] = []
+  let ended = false
+  const other = async () => {
+    while (!ended) {
+      await new Promise(setImmediate)
+      seen.push('other')
+    }
+  }
+  const others = other()
+  const items = Array.from({ length: 1000 }, (_, item) => item)
+  await eachInSlices(items, item => seen.push(item))
+  ended = true
+  await others
+  t.same(
+    seen.filter(each => each !== 'other'),
+    items,
+  )
+  const longest = Math.max(
+    ...seen
+      .join(' ')
+      .split('other')
+      .map(run => run.trim().split(' ').length),
+  )
+  t.equal(longest, 100)
+})
+
+t.test('a body that is slow to come holds no turn', async t => {
+  const { ask, port } = await serveInTurns(t, async ctx => {
+    ctx.body = await readBytes(ctx, 1000)
+  })
+  for (let slow = 0; slow < 10; slow++) {
+    const { socket } = await connectFrom(t, port, '127.0.0.1')
+    socket.write('POST / HTTP/1.1\r\nHost: x\r\nX-Project: p\r\nContent-Length: 100\r\n\r\nbegun')
+  }
+  t.equal(await (await ask('p', 'whole')).text(), 'whole')
+})

@@ -1,0 +1,426 @@
+import { EventEmitter, once } from 'node:events'
+import { readdirSync } from 'node:fs'
+import { availableParallelism, getPriority } from 'node:os'
+import fc from 'fast-check'
+import t from 'tap'
+import { configurationSchema } from '../../../controller/config/schema.js'
+import { sourceOf } from '../../../controller/http/trusted-proxies.js'
+import { fillTemplate } from '../../../controller/identity/catalog.js'
+import { locate } from '../../../controller/identity/discovery.js'
+import { createLockOut } from '../../../controller/identity/login/lock-out.js'
+import { createLogins, type Verify } from '../../../controller/identity/login/logins.js'
+import { hashMebibytes, hashPassword, saltOf, verifyPassword } from '../../../controller/identity/login/passwords.js'
+import { createTokenTurns } from '../../../controller/identity/login/token-turns.js'
+import { isAllowedBy } from '../../../controller/identity/resources/access-rules.js'
+import { seal, unseal } from '../../../controller/identity/resources/credential-seal.js'
+import { callerFrom, isoTime, type TokenDocument } from '../../../controller/identity/tokens/document.js'
+import { nameOfUser } from '../../../controller/identity/tokens/proof.js'
+import { createFairQueue } from '../../../controller/process/fair-queue.js'
+
+/** How many threads of this process have it. */
+const tasksOfNiceness = (niceness: number): number =>
+  readdirSync('/proc/self/task').filter(task => getPriority(Number(task)) === niceness).length
+
+const document: TokenDocument = {
+  methods: ['password'],
+  user: { id: 'u', name: 'demo', domain: { id: 'default', name: 'Default' }, password_expires_at: null },
+  audit_ids: ['a'],
+  issued_at: '2026-11-21T07:47:10.000000Z',
+  expires_at: '2026-11-21T08:47:10.000000Z',
+}
+const project = { id: 'p1', name: 'demo', domain: { id: 'default', name: 'Default' } }
+
+t.test('access rules', async t => {
+  const allows = (path: string, request: string) =>
+    isAllowedBy([{ service: 'load-balancer', method: 'GET', path }], {
+      service: 'load-balancer',
+      method: 'GET',
+      path: request,
+    })
+  t.ok(allows('/v2/lbaas/loadbalancers', '/v2/lbaas/loadbalancers'))
+  t.notOk(allows('/v2/lbaas/loadbalancers', '/v2/lbaas/loadbalancers/1'))
+  t.ok(allows('/v2/lbaas/*', '/v2/lbaas/pools'))
+  t.notOk(allows('/v2/lbaas/*', '/v2/lbaas/pools/1'), 'a star is one segment')
+  t.notOk(allows('/v2/lbaas/*', '/v2/lbaas/'), 'and not an empty one')
+  t.ok(allows('/v2/{kind}/pools/{id}', '/v2/lbaas/pools/1'))
+  t.ok(allows('/v2/**', '/v2/lbaas/pools/1/members'))
+  t.ok(allows('/v2/**/members', '/v2/lbaas/pools/1/members'))
+  t.notOk(allows('/v2/**/members', '/v2/lbaas/pools/1/members/2'))
+  t.ok(allows('/v2/**/a/**/b', '/v2/a/x/a/y/b'))
+  t.notOk(allows('/v2/.*', '/v2/xy'), 'patterns are no regular expressions')
+  const rule = { service: 'network', method: 'GET' as const, path: '/**' }
+  t.notOk(isAllowedBy([rule], { service: 'load-balancer', method: 'GET', path: '/v2' }), 'another service')
+  t.notOk(isAllowedBy([rule], { service: 'network', method: 'POST', path: '/v2' }), 'another method')
+  t.notOk(isAllowedBy([], { service: 'network', method: 'GET', path: '/v2' }), 'no rule allows nothing')
+})
+
+t.test('hostile patterns cost little', async t => {
+  for (const pattern of [`/${'**/a/'.repeat(25)}x`, `/**${'/a'.repeat(60)}/b`, `/**${'/{a}'.repeat(30)}/b`]) {
+    const rules = Array.from({ length: 100 }, () => ({ service: 's', method: 'GET' as const, path: pattern }))
+    const started = performance.now()
+    t.notOk(isAllowedBy(rules, { service: 's', method: 'GET', path: '/a'.repeat(7500) }))
+    t.ok(performance.now() - started < 10_000, pattern)
+  }
+})
+
+t.test('endpoint templates', async t => {
+  const scoped = { ...document, project, roles: [] }
+  t.equal(fillTemplate('http://h/%(project_id)s/x', scoped), 'http://h/p1/x')
+  t.equal(fillTemplate('http://h/$(tenant_id)s', scoped), 'http://h/p1')
+  t.equal(fillTemplate('http://h/$(user_id)s', document), 'http://h/u')
+  t.equal(fillTemplate('http://h/%(project_id)s', document), null, 'left out without a project')
+  t.equal(fillTemplate('http://h/%(constructor)s', scoped), null)
+  t.equal(fillTemplate('http://h:9311', document), 'http://h:9311')
+})
+
+t.test('where a request came to', async t => {
+  const at = (publicUrl: string | null, host: string, path = '/v3') =>
+    locate(publicUrl === null ? null : new URL(publicUrl), `http://${host}`, path)
+  t.same(at(null, 'lab:5000'), { base: 'http://lab:5000', path: '/v3' })
+  t.same(at(null, '[::1]:5000', '/'), { base: 'http://[::1]:5000', path: '/' })
+  t.same(at(null, 'lab', '/identity/v3/users'), { base: 'http://lab/identity', path: '/v3/users' })
+  t.same(at(null, 'lab', '/identity'), { base: 'http://lab/identity', path: '/' })
+  t.same(at(null, 'lab', '/identityx'), { base: 'http://lab', path: '/identityx' })
+  const proxy = 'https://id.example.org/keystone/v3'
+  t.same(at(proxy, 'id.example.org', '/keystone/v3'), { base: 'https://id.example.org/keystone', path: '/v3' })
+  t.same(at(proxy, 'inside:5000', '/v3'), { base: 'http://inside:5000', path: '/v3' }, 'another name, another href')
+  t.same(at(null, 'lab', '/v3/identity'), { base: 'http://lab', path: '/v3/identity' })
+})
+
+t.test('passwords', async t => {
+  const hash = await hashPassword('gehe!m', 14)
+  t.notMatch(hash, 'gehe!m')
+  t.not(hash, await hashPassword('gehe!m', 14), 'salted')
+  const verify = (password: string, stored: string | null | undefined) => verifyPassword(password, stored, 14)
+  t.same(await verify('gehe!m', hash), { matches: true, upgraded: null })
+  t.same(await verify('gehe!M', hash), { matches: false, upgraded: null })
+  for (const none of [null, undefined, 'not a hash']) {
+    t.same(await verify('', none), { matches: false, upgraded: null }, String(none))
+  }
+})
+
+t.test('a hash of a lower cost is upgraded, and is still known as the same password', async t => {
+  const { password_hash_rounds: rounds } = configurationSchema.parse({}).identity
+  t.equal(hashMebibytes(rounds), 128, 'N = 2^17, r = 8, as OWASP advises')
+  const old = await hashPassword('gehe!m', 14)
+  const { matches, upgraded } = await verifyPassword('gehe!m', old, rounds)
+  t.equal(matches, true)
+  t.match(upgraded, /^scrypt\$131072\$8\$1\$/)
+  t.equal(saltOf(upgraded), saltOf(old))
+  t.same(await verifyPassword('gehe!m', upgraded, rounds), { matches: true, upgraded: null })
+  t.same(await verifyPassword('wrong', old, 15), { matches: false, upgraded: null }, 'only by who knows it')
+})
+
+t.test('logins that keep failing pause, for one account from one source', async t => {
+  let clock = 0
+  const lockOut = createLockOut({ attempts: 3, mostSeconds: 60, now: () => clock })
+  const attacker = { account: 'demo', source: '192.0.2.66' }
+  const owner = { account: 'demo', source: '192.0.2.1' }
+  const pauses = Array.from({ length: 11 }, () => {
+    lockOut.failed(attacker)
+    const seconds = lockOut.secondsLeft(attacker)
+    clock += seconds * 1000
+    return seconds
+  })
+  t.same(pauses, [0, 0, 1, 2, 4, 8, 16, 32, 60, 60, 60])
+  lockOut.failed(attacker)
+  t.equal(lockOut.secondsLeft(attacker), 60)
+  t.equal(lockOut.secondsLeft(owner), 0, 'not its owner elsewhere')
+  t.equal(lockOut.secondsLeft({ ...attacker, account: 'admin' }), 0, 'nor another account')
+  lockOut.succeeded(owner, 'id of demo')
+  t.equal(lockOut.userOf(owner), 'id of demo')
+  t.equal(lockOut.userOf(attacker), undefined)
+  lockOut.failed(owner)
+  t.equal(lockOut.userOf(owner), 'id of demo', 'a slip of the hand')
+  for (let failures = 0; failures < 2; failures++) lockOut.failed(owner)
+  t.equal(lockOut.userOf(owner), undefined, 'its password is being guessed at')
+  clock += 121_000
+  lockOut.failed(attacker)
+  t.equal(lockOut.secondsLeft(attacker), 0, 'after a rest it begins anew')
+})
+
+t.test('whoever has many IPv6 networks of one site takes no more turns of logins than one source', async t => {
+  const { identity } = configurationSchema.parse({})
+  const logins = createLogins(identity)
+  const attempt = (address: string) =>
+    logins.attempt({ account: 'demo', source: sourceOf(address) }, async () => {
+      await held
+      return { userId: address }
+    })
+  let letGo = () => {}
+  const held = new Promise<void>(resolve => {
+    letGo = resolve
+  })
+  const flood = Array.from({ length: 1_100 }, (_, index) => attempt(`2001:db8:7:${index.toString(16)}::1`))
+  const others = ['192.0.2.1', '2001:db8:8::1'].map(attempt)
+  letGo()
+  const refused = (await Promise.allSettled(flood)).filter(({ status }) => status === 'rejected')
+  t.ok(refused.length > 1_000, `${refused.length} are refused`)
+  t.same(await Promise.all(others), [{ userId: '192.0.2.1' }, { userId: '2001:db8:8::1' }])
+})
+
+t.test('where logins have failed, those of unknown users wait apart and give way', async t => {
+  const { identity } = configurationSchema.parse({ identity: { password_hash_rounds: 14 } })
+  const logins = createLogins(identity)
+  const attempt = (account: string, address: string, prove: (verify: Verify) => Promise<{ userId: string } | null>) =>
+    logins.attempt({ account, source: sourceOf(address) }, prove)
+  const right = async () => ({ userId: 'id' })
+  await attempt('known', '192.0.2.1', right)
+  for (const account of ['a', 'b', 'c', 'd', 'e']) await attempt(account, '192.0.2.1', async () => null)
+
+  const held = new EventEmitter()
+  const inside: string[] = []
+  const guesses = Array.from({ length: 30 }, (_, index) =>
+    attempt(`guessed ${index}`, '192.0.2.1', async () => {
+      inside.push('guess')
+      await once(held, 'let go')
+      return null
+    }),
+  )
+  const niceOnes = () => tasksOfNiceness(Math.max(10, getPriority()))
+  const computes = async (verify: Verify) => {
+    inside.push('other')
+    await verify('secret', null)
+    return { userId: 'id' }
+  }
+  await attempt('known', '192.0.2.1', computes)
+  await attempt('unknown', '192.0.2.2', computes)
+  t.same(inside.filter(who => who === 'other').length, 2, 'while the guesses take all of their turns')
+  t.ok(inside.includes('guess'))
+  t.equal(niceOnes(), 0, 'and none of them gives way')
+  const firstOnes = tasksOfNiceness(Math.max(-20, getPriority() - 10))
+  t.equal(firstOnes, availableParallelism() > 1 ? 1 : 0, 'one thread of them goes before everything else')
+  let isOver = false
+  const ended = Promise.all(guesses).finally(() => {
+    isOver = true
+  })
+  while (!isOver) {
+    await new Promise(setImmediate)
+    held.emit('let go')
+  }
+  await ended
+  await attempt('unknown', '192.0.2.1', computes)
+  t.equal(niceOnes(), 1, 'its hash is computed with less priority')
+})
+
+t.test('a login gives way only for as long as the failures are recent', async t => {
+  let clock = 0
+  const lockOut = createLockOut({ attempts: 3, mostSeconds: 60, now: () => clock })
+  const login = { account: 'demo', source: '2001:db8:7:1::/64' }
+  t.equal(lockOut.isSuspect(login), false)
+  for (const account of ['one', 'two']) lockOut.failed({ account, source: '2001:db8:7:2::/64' })
+  t.equal(lockOut.isSuspect(login), false, 'slips of the hand')
+  lockOut.failed({ account: 'three', source: '2001:db8:7:2::/64' })
+  t.equal(lockOut.isSuspect(login), true, 'of the same site')
+  t.equal(lockOut.isSuspect({ account: 'demo', source: '2001:db8:8:1::/64' }), false)
+  lockOut.succeeded(login, 'id')
+  t.equal(lockOut.isSuspect(login), false, 'it is known now')
+  clock += 60_000
+  t.equal(lockOut.isSuspect({ ...login, account: 'other' }), false)
+})
+
+t.test('whoever tries many accounts takes no turns of logins from the rest of its site', async t => {
+  const { identity } = configurationSchema.parse({})
+  const logins = createLogins(identity)
+  const held = new EventEmitter()
+  const attempt = (account: string, address: string) =>
+    logins.attempt({ account, source: sourceOf(address) }, async () => {
+      await once(held, 'let go')
+      return { userId: account }
+    })
+  const flood = (from: number) =>
+    Array.from({ length: 100 }, (_, index) => attempt(`guessed ${from + index}`, '2001:db8:7:1::1'))
+  const guesses = flood(0)
+  const other = attempt('demo', '2001:db8:7:2::1')
+  guesses.push(...flood(100))
+  const ended = Promise.allSettled(guesses)
+  let isOver = false
+  const all = Promise.allSettled([other, ended]).finally(() => {
+    isOver = true
+  })
+  while (!isOver) {
+    await new Promise(setImmediate)
+    held.emit('let go')
+  }
+  await all
+  t.same(await other, { userId: 'demo' })
+  t.ok((await ended).some(({ status }) => status === 'rejected'))
+})
+
+/** Who waits in the queue while one, who is let out at last, is in. @returns the order in which they were let in, and who was refused */
+async function orderOf(limits: object, places: readonly (readonly [lane: string, who: string])[]) {
+  const queue = createFairQueue({
+    atOnce: 1,
+    atOncePerLane: 1,
+    mostWaiting: 100,
+    mostWaitingPerLane: 100,
+    refusal: lane => new Error(`no room in ${lane}`),
+    ...limits,
+  })
+  const leave = await queue.enter(['first', ''])
+  const entered: string[] = []
+  const refused: string[] = []
+  const all = places.map(async place => {
+    try {
+      const leave = await queue.enter(place)
+      entered.push(place.join('/'))
+      leave()
+    } catch {
+      refused.push(place.join('/'))
+    }
+  })
+  leave()
+  await Promise.all(all)
+  return { entered: entered.join(' '), refused: refused.join(' ') }
+}
+
+t.test('lanes take turns, and those in a lane', async t => {
+  const flood = (lane: string, who: string, count: number) => Array.from({ length: count }, () => [lane, who] as const)
+  t.match(await orderOf({}, [...flood('a', 'x', 3), ['a', 'y'], ['b', 'z'], ['c', 'z'], ['b', 'z']]), {
+    entered: 'a/x b/z c/z a/y b/z a/x a/x',
+    refused: '',
+  })
+  t.match(
+    await orderOf({ mostWaitingPerLane: 3 }, [...flood('a', 'x', 5), ['a', 'y'], ['b', 'z']]),
+    { entered: 'a/x b/z a/y a/x', refused: 'a/x a/x a/x' },
+    'who has most in a full lane loses its newest',
+  )
+  t.match(
+    await orderOf({ mostWaiting: 4 }, [...flood('a', 'x', 9), ['b', 'z'], ['c', 'z']]),
+    { entered: 'a/x b/z c/z a/x', refused: 'a/x a/x a/x a/x a/x a/x a/x' },
+    'the longest lane makes room for others',
+  )
+  t.match(
+    await orderOf({ mostWaitingPerLane: 2 }, [
+      ['a', 'x'],
+      ['a', 'y'],
+      ['a', 'z'],
+    ]),
+    { entered: 'a/x a/y', refused: 'a/z' },
+    'who comes last to a full lane takes no place from somebody who has one as well',
+  )
+})
+
+t.test('a lane does not fill the room', async t => {
+  const limits = { atOnce: 3, atOncePerLane: 2, mostWaiting: 100, mostWaitingPerLane: 100 }
+  const queue = createFairQueue({ ...limits, refusal: lane => new Error(lane) })
+  const within: string[] = []
+  const enter = async (lane: string) => {
+    const leave = await queue.enter([lane, ''])
+    within.push(lane)
+    return leave
+  }
+  const [first] = [await enter('a'), await enter('a')]
+  const third = enter('a')
+  await enter('b')
+  t.same(within, ['a', 'a', 'b'], 'the third of a waits, though there is room')
+  first?.()
+  await third
+  t.same(within, ['a', 'a', 'b', 'a'])
+})
+
+t.test('a lane has fewer turns while others come', async t => {
+  let clock = 0
+  const limits = { atOnce: 4, atOncePerLane: 2, atOnceInCompany: 1, mostWaiting: 100, mostWaitingPerLane: 100 }
+  const queue = createFairQueue({ ...limits, refusal: lane => new Error(lane), now: () => clock })
+  const within: string[] = []
+  const enter = async (lane: string) => {
+    const leave = await queue.enter([lane, ''])
+    within.push(lane)
+    return leave
+  }
+  const [first, second] = [await enter('a'), await enter('a')]
+  const waiting = [enter('a'), enter('a'), enter('a')] as const
+  const other = await enter('b')
+  t.same(within, ['a', 'a', 'b'], 'alone a had two turns')
+  first()
+  other()
+  await new Promise(setImmediate)
+  t.same(within, ['a', 'a', 'b'], 'it keeps one of them, though there is room')
+  second()
+  const third = await waiting[0]
+  t.same(within, ['a', 'a', 'b', 'a'])
+  clock = 1000
+  third()
+  await Promise.all(waiting)
+  t.same(within, ['a', 'a', 'b', 'a', 'a', 'a'], 'a second later it is alone again')
+})
+
+/** Checks of tokens that go on until they are told to end. */
+function tokenChecks() {
+  const { check } = createTokenTurns()
+  const ends = new Map<string, () => void>()
+  return {
+    begun: () => [...ends.keys()].join(' '),
+    begin: async (token: string, source: string, owner: string | null) => {
+      const look = () =>
+        new Promise<{ owner: string } | null>(resolve => {
+          ends.set(token, () => resolve(owner === null ? null : { owner }))
+        })
+      const checked = check({ token, source }, look, found => [`project ${found.owner}`, ''])
+      await new Promise(setImmediate)
+      return checked
+    },
+    end: async (token: string) => {
+      ends.get(token)?.()
+      ends.delete(token)
+      await new Promise(setImmediate)
+    },
+  }
+}
+
+t.test('checks of tokens wait with those of their source, or of their owner once it is known', async t => {
+  const { begin, end, begun } = tokenChecks()
+  const beginAll = async (...checks: Parameters<typeof begin>[]) => {
+    for (const each of checks) void begin(...each)
+    await new Promise(setImmediate)
+  }
+  await beginAll(['known', '192.0.2.1', 'p'])
+  await end('known')
+  await beginAll(['x1', '192.0.2.1', null], ['x2', '192.0.2.1', null], ['x3', '192.0.2.1', null])
+  t.equal(begun(), 'x1 x2', 'those of a source in its turns')
+  await beginAll(['y', '192.0.2.2', null], ['known', '192.0.2.1', 'p'])
+  t.equal(begun(), 'x1 x2 y known', 'another source, and a known owner at the same source, do not wait for them')
+  await end('known')
+  await beginAll(['known', '192.0.2.3', null])
+  await end('known')
+  await beginAll(['known', '192.0.2.1', 'p'])
+  t.equal(begun(), 'x1 x2 y', 'a token that is no longer good has no owner')
+})
+
+t.test('a sealed blob opens with its own key and id only', async t => {
+  const key = Buffer.alloc(32, 1)
+  fc.assert(fc.property(fc.string({ unit: 'grapheme' }), blob => unseal(key, 'id', seal(key, 'id', blob)) === blob))
+  const sealed = seal(key, 'id', 'secret')
+  t.notOk(sealed.includes('secret'))
+  t.throws(() => unseal(Buffer.alloc(32, 2), 'id', sealed))
+  t.throws(() => unseal(key, 'other', sealed))
+  const last = sealed.length - 1
+  sealed[last] = sealed[last]! ^ 1
+  t.throws(() => unseal(key, 'id', sealed))
+})
+
+t.test('a document becomes the caller that the services know', async t => {
+  const expiresAt = new Date()
+  t.same(callerFrom({ ...document, project, roles: [{ id: 'r', name: 'Load-Balancer_Member' }] }, expiresAt), {
+    user: { id: 'u', name: 'demo', domain: { id: 'default', name: 'Default' } },
+    project,
+    domain: null,
+    system: false,
+    roles: ['load-balancer_member'],
+    expiresAt,
+  })
+  t.match(callerFrom({ ...document, system: { all: true }, roles: [] }, expiresAt), { system: true, project: null })
+  t.same(callerFrom(document, expiresAt).roles, [])
+})
+
+t.test('times have microseconds', async t => {
+  t.equal(isoTime(new Date(Date.UTC(2026, 10, 21, 7, 47, 10, 5))), '2026-11-21T07:47:10.005000Z')
+})
+
+t.test('words that the look-up of a user ignores make no other account of it', async t => {
+  const named = (domain: { id?: string; name?: string }) => nameOfUser({ name: 'admin', domain })
+  t.equal(named({ id: 'default', name: 'whatever' }), named({ id: 'default' }))
+  t.not(named({ name: 'one' }), named({ name: 'other' }))
+  t.equal(nameOfUser({ id: 'u', name: 'a' }), nameOfUser({ id: 'u', name: 'b' }))
+})

@@ -1,0 +1,204 @@
+import { randomBytes } from 'node:crypto'
+import { chmodSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import t from 'tap'
+import { ConfigurationError, parseConfiguration } from '../../../controller/config/load.js'
+import { keyFiles } from '../../../controller/config/state-directory/keys.js'
+import {
+  masterKeySourceOf,
+  readMasterKeys,
+  writeMasterKeys,
+} from '../../../controller/config/state-directory/master-keys.js'
+import { readSecret } from '../../../controller/config/state-directory/secret-source.js'
+import { CannotOpen, CryptoUnavailable } from '../../../controller/key-manager/crypto/backend.js'
+import { createKeyCache } from '../../../controller/key-manager/crypto/key-cache.js'
+import { createSimpleCrypto, masterKeyId } from '../../../controller/key-manager/crypto/simple.js'
+import { keepsCryptoContract } from '../../support/inputs/crypto-contract.js'
+import { until } from '../../support/worlds/krater.js'
+
+const source = (keys: Buffer[], reread: (() => Promise<Buffer[]>) | null = null) => ({
+  origin: 'the test',
+  remedy: 'Do something.',
+  keys,
+  reread,
+})
+const crypto = (yaml: string) => parseConfiguration(`key_manager: {crypto: ${yaml}}`, {})
+const failure = (work: Promise<unknown>): Promise<Error> =>
+  work.then(
+    () => t.fail('it should have failed') as never,
+    error => error,
+  )
+
+t.test('simple keeps the contract of back ends', async t => {
+  const [one, two] = [randomBytes(32), randomBytes(32)]
+  await keepsCryptoContract(t, createSimpleCrypto(source([one, two])), masterKeyId(two))
+})
+
+t.test('known answers: what was stored with these keys opens for good', async t => {
+  const master = Buffer.alloc(32, 1)
+  const backend = createSimpleCrypto(source([master]))
+  t.equal(masterKeyId(master), KNOWN.masterKeyId)
+  const key = { id: 'known', masterKeyId: KNOWN.masterKeyId, wrapped: Buffer.from(KNOWN.wrapped, 'hex') }
+  t.equal(String(await backend.decrypt(key, Buffer.from(KNOWN.sealed, 'hex'), 'secret 1')), 'known answer')
+  t.equal(await backend.matchesCheckValue(KNOWN.masterKeyId, Buffer.from(KNOWN.checkValue, 'hex')), true)
+})
+
+t.test('a wrong master key does not unwrap, even when it is said to be the right one', async t => {
+  const [right, wrong] = [randomBytes(32), randomBytes(32)]
+  const key = { id: 'k', ...(await createSimpleCrypto(source([right])).createProjectKey(masterKeyId(right))) }
+  const other = createSimpleCrypto(source([wrong]))
+  await t.rejects(other.encrypt({ ...key, masterKeyId: masterKeyId(wrong) }, Buffer.from('x'), 'c'), CannotOpen)
+  const error = await failure(other.encrypt(key, Buffer.from('x'), 'c'))
+  t.ok(error instanceof CryptoUnavailable && error.reason.includes(masterKeyId(right)))
+  t.match(error instanceof CryptoUnavailable && error.reason, /the test has only [0-9a-f]{32}\. Do something\./)
+  for (const secret of [right, wrong]) t.notMatch(JSON.stringify(error) + error.stack, secret.toString('hex'))
+})
+
+t.test('a running process learns of a new master key when it meets it, and keeps the former one', async t => {
+  const [old, fresh] = [randomBytes(32), randomBytes(32)]
+  let looks = 0
+  let now = [old]
+  const running = createSimpleCrypto(
+    source([old], async () => {
+      looks++
+      return now
+    }),
+  )
+  const key = { id: 'k', ...(await running.createProjectKey(masterKeyId(old))) }
+  t.equal(looks, 0, 'what is known is not looked for')
+  now = [fresh]
+  const rewrapped = {
+    id: 'k',
+    ...(await createSimpleCrypto(source([fresh, old])).rewrapProjectKey(key, masterKeyId(fresh))),
+  }
+  const sealed = await running.encrypt({ ...rewrapped, id: 'k2' }, Buffer.from('x'), 'c')
+  t.equal(looks, 1)
+  t.equal(String(await running.decrypt({ ...key, id: 'k3' }, sealed, 'c')), 'x', 'the former master key is still known')
+  await Promise.all(Array.from({ length: 50 }, () => running.knowsMasterKey('none')))
+  t.ok(looks <= 2, 'unknown keys do not make it look all the time')
+})
+
+t.test('a source that cannot be read any more makes the back end unavailable, and is looked at again', async t => {
+  const [old, fresh] = [randomBytes(32), randomBytes(32)]
+  let isAway = true
+  const running = createSimpleCrypto(
+    source([old], async () => {
+      if (isAway) throw new Error('/run/key cannot be read: EIO.')
+      return [fresh]
+    }),
+  )
+  const key = { id: 'k', ...(await createSimpleCrypto(source([fresh])).createProjectKey(masterKeyId(fresh))) }
+  const error = await failure(running.encrypt(key, Buffer.from('x'), 'c'))
+  t.ok(error instanceof CryptoUnavailable)
+  t.match(
+    error instanceof CryptoUnavailable && error.reason,
+    /the test had only [0-9a-f]{32}\. \/run\/key cannot be read/,
+  )
+  isAway = false
+  await until('it has looked again', async () => running.knowsMasterKey(masterKeyId(fresh)))
+  t.ok(await running.encrypt(key, Buffer.from('x'), 'c'))
+})
+
+t.test('kept keys end with time, with number, and when they are forgotten', async t => {
+  const dropped: string[] = []
+  const cache = createKeyCache<string>(2, 60_000, key => dropped.push(key))
+  cache.set('1', 'one')
+  cache.set('2', 'two')
+  cache.set('3', 'three')
+  t.same([cache.get('1'), cache.get('2'), cache.get('3')], [undefined, 'two', 'three'])
+  cache.forget('2')
+  t.equal(cache.get('2'), undefined)
+  cache.clear()
+  t.same(dropped, ['one', 'two', 'three'])
+  const brief = createKeyCache<string>(2, 0)
+  brief.set('1', 'one')
+  t.equal(brief.get('1'), undefined)
+  const idle: string[] = []
+  createKeyCache<string>(2, 20, key => idle.push(key)).set('1', 'one')
+  await until('a key that nobody asks for goes too', () => idle.length === 1)
+})
+
+t.test('master keys come from a file, the environment or a command', async t => {
+  const directory = t.testdir({})
+  const [one, two] = [randomBytes(32), randomBytes(32)]
+  const hex = [one, two].map(key => key.toString('hex'))
+  const sourceFor = (yaml: string) => masterKeySourceOf(crypto(yaml), keyFiles(crypto(yaml), directory))
+  const file = join(directory, 'keys/key-manager-master')
+
+  t.same(sourceFor('{}'), { kind: 'file', path: file })
+  t.same(sourceFor('{simple: {master_key_file: /m}}'), { kind: 'file', path: '/m' })
+  writeMasterKeys(file, [one, two])
+  t.same(await readMasterKeys(sourceFor('{}')), [one, two], 'the newest first')
+  t.equal(statSync(file).mode & 0o777, 0o600)
+  t.same(readdirSync(join(directory, 'keys')), ['key-manager-master'], 'nothing else is left beside it')
+
+  const variable = sourceFor('{simple: {master_key_variable: TEST_MASTER_KEY}}')
+  process.env.TEST_MASTER_KEY = `${hex[0]}, ${hex[1]}`
+  t.same(await readMasterKeys(variable), [one, two])
+  delete process.env.TEST_MASTER_KEY
+  await t.rejects(readMasterKeys(variable), /environment variable TEST_MASTER_KEY \(.*master key\) is not set/)
+
+  const argument = `$HOME; "quoted" ${hex[0]}`
+  const command = sourceFor(`{simple: {master_key_command: [/bin/echo, ${hex[0]}]}}`)
+  t.same(await readMasterKeys(command), [one])
+  t.equal(
+    await readSecret({ kind: 'command', argv: ['/bin/echo', '-n', argument] }, 'it'),
+    argument,
+    'no shell looks at it',
+  )
+})
+
+t.test('what is wrong with a source is said, and nothing of its content', async t => {
+  const directory = t.testdir({ 'not-a-key': 'hunter2' })
+  const script = join(directory, 'fails')
+  writeFileSync(script, '#!/bin/sh\necho hunter2\necho hunter2 >&2\nexit 3\n')
+  chmodSync(script, 0o755)
+  const cases: [Parameters<typeof readMasterKeys>[0], RegExp][] = [
+    [{ kind: 'file', path: join(directory, 'none') }, /none \(.*\) cannot be read: ENOENT/],
+    [{ kind: 'file', path: join(directory, 'not-a-key') }, /must hold keys of 64 hexadecimal digits each/],
+    [{ kind: 'command', argv: [script] }, /fails \(.*\) ended with status 3; run it by hand/],
+    [{ kind: 'command', argv: ['/nowhere/program'] }, /cannot be run \(ENOENT\)/],
+    [{ kind: 'command', argv: ['/usr/bin/yes'] }, /printed too much/],
+  ]
+  for (const [from, words] of cases) {
+    const error = await failure(readMasterKeys(from))
+    t.ok(error instanceof ConfigurationError, String(error))
+    t.match(error.message, words)
+    t.notMatch(error.message + error.stack, 'hunter2')
+  }
+})
+
+t.test('settings that contradict each other are refused', async t => {
+  t.throws(() => crypto('{simple: {master_key_file: /a, master_key_variable: B}}'), /one source of the master key only/)
+  t.throws(() => crypto('{backends: [pkcs11]}'), /path of the PKCS#11 library/)
+  t.throws(() => crypto('{backends: []}'), /at least one of the back ends/)
+  t.throws(() => crypto('{backends: [simple, simple]}'), /each once/)
+  t.throws(() => crypto('{simple: {master_key_command: "vault read"}}'), /a list of words/)
+  t.throws(() => crypto('{simple: {store_name: A}, pkcs11: {store_name: A}}'), /another name/)
+  const fromEnvironment = parseConfiguration('', {
+    KRATER_KEY_MANAGER_CRYPTO_BACKENDS: 'pkcs11, simple',
+    KRATER_KEY_MANAGER_CRYPTO_PKCS11_LIBRARY_PATH: '/l.so',
+    KRATER_KEY_MANAGER_CRYPTO_PKCS11_PIN_COMMAND: '["/bin/pass", "show", "pin of the token"]',
+  }).key_manager.crypto
+  t.same(fromEnvironment.backends, ['pkcs11', 'simple'])
+  t.same(fromEnvironment.pkcs11.pin_command, ['/bin/pass', 'show', 'pin of the token'])
+})
+
+t.test('a master key file is replaced whole or not at all', async t => {
+  const directory = t.testdir({})
+  const path = join(directory, 'master')
+  const keys = [randomBytes(32)]
+  writeMasterKeys(path, keys)
+  const before = readFileSync(path, 'utf8')
+  chmodSync(path, 0o400)
+  writeMasterKeys(path, [randomBytes(32), ...keys])
+  t.match(readFileSync(path, 'utf8'), new RegExp(`^[0-9a-f]{64}\\n${before}$`))
+})
+
+const KNOWN = {
+  masterKeyId: '1837db9c4b29de7a05ffd12d111443d6',
+  wrapped:
+    'c5bbfa6795690227de57c00b2ebce85d78ec98c317d45297675f8639987d747460ba349d61d6d86fc3529c851e38a12bc70565a94357d98d64b97e35',
+  sealed: '096ad55fd88278cc20032619c574190f5ce3ce01b53a0fa96f85978281e38b59572d7063d3bc82f9',
+  checkValue: 'af796b31a990a3b9a65d1bb4ef34a5ce757ea867a49e11fe346777e0a8ea75009c18ab2f3279d8f7329de466',
+}

@@ -1,0 +1,40 @@
+import { createPrivateKey, createPublicKey } from 'node:crypto'
+import { readdirSync } from 'node:fs'
+import { getPriority } from 'node:os'
+import t from 'tap'
+import { generateKeyPair } from '../../../controller/key-manager/crypto/key-pair.js'
+import { computeAside } from '../../../controller/process/aside.js'
+
+const niceThreads = (): number =>
+  readdirSync('/proc/self/task').filter(task => getPriority(Number(task)) === Math.max(10, getPriority())).length
+
+t.test('a key pair is what was asked for, under its passphrase', async t => {
+  for (const [algorithm, bits] of [
+    ['rsa', 2048],
+    ['dsa', 2048],
+    ['ec', 256],
+  ] as const) {
+    const { privateKey, publicKey } = await generateKeyPair(algorithm, bits, 'a passphrase')
+    t.match(privateKey, /^-----BEGIN ENCRYPTED PRIVATE KEY-----/)
+    const key = createPrivateKey({ key: privateKey, passphrase: 'a passphrase' })
+    t.equal(key.asymmetricKeyType, algorithm)
+    t.equal(createPublicKey(key).export({ type: 'spki', format: 'pem' }), publicKey)
+  }
+})
+
+t.test('searches for primes give way to requests, and threads serve again', async t => {
+  await Promise.all([generateKeyPair('rsa', 2048), generateKeyPair('rsa', 2048)])
+  const threads = niceThreads()
+  t.equal(threads, 2)
+  await generateKeyPair('rsa', 2048)
+  t.equal(niceThreads(), threads)
+})
+
+t.test('a computation that cannot be made is refused, and the thread serves again', async t => {
+  const cost = { N: 3, r: 8, p: 1 }
+  await t.rejects(computeAside({ kind: 'scrypt', password: 'x', salt: Buffer.from('salt'), bytes: 32, cost }), {
+    message: /scrypt/i,
+  })
+  await generateKeyPair('rsa', 2048)
+  t.equal(niceThreads(), 2)
+})

@@ -1,0 +1,446 @@
+import fc from 'fast-check'
+import t from 'tap'
+import { configurationSchema } from '../../../controller/config/schema.js'
+import { ApiError } from '../../../controller/http/errors.js'
+import {
+  completeMonitor,
+  completeMonitorUpdate,
+} from '../../../controller/load-balancer/objects/health-monitors/rules.js'
+import { listener } from '../../../controller/load-balancer/objects/listeners/resource.js'
+import { checkPoolProtocol } from '../../../controller/load-balancer/objects/listeners/rules.js'
+import { planBatch } from '../../../controller/load-balancer/objects/members/batch.js'
+import { member } from '../../../controller/load-balancer/objects/members/resource.js'
+import { checkMember, checkMembers } from '../../../controller/load-balancer/objects/members/rules.js'
+import { readWrapped, readWrappedLists } from '../../../controller/load-balancer/schema/input.js'
+import { parseListQuery } from '../../../controller/load-balancer/schema/list-query.js'
+import { createSchema, updateSchema } from '../../../controller/load-balancer/schema/resource.js'
+import { isAllowed, rolesThatCount } from '../../../controller/load-balancer/schema/rights.js'
+import { refuseUnsupported } from '../../../controller/load-balancer/tree/capabilities.js'
+import { listenerCreateSchema, loadBalancerCreateSchema } from '../../../controller/load-balancer/tree/nested.js'
+import { planObjects } from '../../../controller/load-balancer/tree/new-objects.js'
+import { amphoraOffer } from '../../../controller/provider/amphora/capabilities.js'
+import { callerOf, FOREIGN, OWN, tokenOf } from '../../support/clients/load-balancer-api.js'
+
+const SETTINGS = configurationSchema.parse({}).load_balancer
+const ID = '9691cd7d-d516-4a8e-902e-112909ae987d'
+
+/** The status and message of an API error that `body` throws. */
+function refusal(body: () => unknown): { status: number; message: string } {
+  try {
+    body()
+  } catch (error) {
+    if (error instanceof ApiError) return { status: error.status, message: error.message }
+    throw error
+  }
+  return { status: 0, message: 'nothing was thrown' }
+}
+
+t.test('bodies', async t => {
+  const create = createSchema(listener)
+  const update = updateSchema(listener)
+  const message = (body: unknown, schema: typeof create | typeof update = create) =>
+    refusal(() => readWrapped<unknown>(body, 'listener', schema)).message
+  const valid = { loadbalancer_id: ID, protocol: 'HTTP', protocol_port: 80 }
+
+  await t.test('a create fills in the defaults, and takes null for most as not given', async t => {
+    t.match(
+      readWrapped({ listener: { ...valid, connection_limit: null, tags: null, name: null } }, 'listener', create),
+      {
+        connection_limit: -1,
+        tags: [],
+        name: '',
+        admin_state_up: true,
+        timeout_client_data: 50_000,
+        default_pool_id: null,
+      },
+    )
+    t.match(readWrapped({ listener: { ...valid, admin_state_up: null } }, 'listener', create), {
+      admin_state_up: false,
+    })
+  })
+  await t.test('an update holds only what was given; null is the default, but leaves tags alone', async t => {
+    t.strictSame(readWrapped({ listener: { connection_limit: null, description: null } }, 'listener', update), {
+      connection_limit: -1,
+      description: '',
+    })
+    t.equal(readWrapped({ listener: { tags: null } }, 'listener', update).tags, undefined)
+  })
+  await t.test('every wrong attribute is named, in the words that clients know', async t => {
+    t.equal(
+      message({ listener: { ...valid, protocol_port: 0 } }),
+      `Invalid input for field/attribute protocol_port. Value: '0'. Value should be greater or equal to 1`,
+    )
+    t.equal(
+      message({ listener: { loadbalancer_id: ID, protocol: 'HTTP' } }),
+      `Invalid input for field/attribute protocol_port. Value: 'None'. Mandatory field missing.`,
+    )
+    t.equal(message({ listener: { ...valid, bogus: 1 } }), 'Unknown attribute for argument listener: bogus')
+    t.equal(
+      message({ listener: { ...valid, bogus: 1, other: 2 } }),
+      'Unknown attributes for argument listener: bogus, other',
+    )
+    t.equal(message({ listener: valid, extra: 1 }), 'Unknown attribute for argument body: extra')
+    t.match(message({}), /attribute listener\. Value: 'None'\. Mandatory field missing\./)
+    t.match(message([]), /Value should be an object/)
+    t.equal(
+      message({ listener: { protocol: 'HTTP' } }, update),
+      'Unknown attribute for argument listener: protocol',
+      'what cannot change is unknown to an update',
+    )
+    t.match(message({ listener: { ...valid, name: 5, tags: 'x' } }), /attribute name\..*attribute tags\./)
+    t.match(
+      message(JSON.parse('{"listener": {"__proto__": {"a": 1}}}'), update),
+      /Unknown attribute for argument listener: __proto__/,
+    )
+  })
+  await t.test('nested objects are named by their path', async t => {
+    const body = {
+      loadbalancer: {
+        vip_subnet_id: ID,
+        listeners: [
+          {
+            protocol: 'HTTP',
+            protocol_port: 80,
+            default_pool: { name: 'p', members: [{ address: 'x', protocol_port: 1 }] },
+          },
+        ],
+      },
+    }
+    await t.rejects(readWrappedLists(body, 'loadbalancer', loadBalancerCreateSchema), {
+      message: `Invalid input for field/attribute listeners[0].default_pool.members[0].address. Value: 'x'. Value should be IPv4 or IPv6 format`,
+    })
+  })
+  await t.test('valid values that a provider cannot carry out are 501, invalid ones 400', async t => {
+    const parsed = (extra: object) => readWrapped({ listener: { ...valid, ...extra } }, 'listener', create)
+    t.match(
+      refusal(() => refuseUnsupported(amphoraOffer, listener, parsed({ protocol: 'UDP' }))),
+      {
+        status: 501,
+        message: `Provider 'amphora' does not support a requested option: Listener protocol 'UDP'`,
+      },
+    )
+    for (const extra of [{ tls_versions: ['TLSv1.3'] }, { hsts_max_age: 0 }, { client_authentication: 'OPTIONAL' }]) {
+      t.equal(
+        refusal(() => refuseUnsupported(amphoraOffer, listener, parsed(extra))).status,
+        501,
+        JSON.stringify(extra),
+      )
+    }
+    for (const extra of [
+      {},
+      { allowed_cidrs: [] },
+      { allowed_cidrs: null },
+      { sni_container_refs: [] },
+      { client_authentication: 'NONE' },
+    ]) {
+      t.equal(refusal(() => refuseUnsupported(amphoraOffer, listener, parsed(extra))).status, 0, JSON.stringify(extra))
+    }
+    t.match(
+      message({ listener: { ...valid, client_authentication: 'SOMETIMES' } }),
+      /one of: NONE, OPTIONAL, MANDATORY/,
+    )
+  })
+})
+
+t.test('rules of listeners and pools', async t => {
+  t.match(
+    refusal(() => checkPoolProtocol('HTTP', 'TCP')),
+    {
+      status: 400,
+      message: `Validation failure: The pool protocol 'TCP' is invalid while the listener protocol is 'HTTP'.`,
+    },
+  )
+  for (const protocol of ['TCP', 'HTTP', 'HTTPS', 'PROXY', 'PROXYV2'])
+    t.equal(refusal(() => checkPoolProtocol('TCP', protocol)).status, 0)
+  t.equal(refusal(() => checkPoolProtocol('PROMETHEUS', 'HTTP')).status, 400)
+})
+
+t.test('rules of health monitors', async t => {
+  const monitor = {
+    name: '',
+    admin_state_up: true,
+    project_id: null,
+    tenant_id: null,
+    tags: [],
+    delay: 5,
+    timeout: 3,
+    max_retries: 4,
+    max_retries_down: null,
+    http_method: null,
+    url_path: null,
+    expected_codes: null,
+    http_version: null,
+    domain_name: null,
+  }
+  t.match(completeMonitor(SETTINGS, { ...monitor, type: 'HTTP' }), {
+    max_retries_down: 4,
+    http_method: 'GET',
+    url_path: '/',
+    expected_codes: '200',
+  })
+  t.match(completeMonitor(SETTINGS, { ...monitor, type: 'TCP' }), {
+    http_method: null,
+    url_path: null,
+    expected_codes: null,
+  })
+  t.match(
+    refusal(() => completeMonitor(SETTINGS, { ...monitor, type: 'TCP', url_path: '/' })),
+    { status: 400, message: /url_path/ },
+  )
+  t.match(
+    refusal(() => completeMonitor(SETTINGS, { ...monitor, type: 'HTTP', domain_name: 'a.b' })),
+    { status: 400, message: /http_version/ },
+  )
+  t.match(
+    refusal(() => completeMonitor(SETTINGS, { ...monitor, type: 'HTTP', domain_name: 'a.b', http_version: 1.0 })),
+    { status: 400, message: /1\.1/ },
+  )
+  const stored = { type: 'HTTP', max_retries: 4, http_version: 1.1, domain_name: null, admin_state_up: true } as const
+  t.strictSame(
+    completeMonitorUpdate(SETTINGS, stored, { domain_name: 'a.b' }),
+    { domain_name: 'a.b' },
+    'the stored version counts',
+  )
+  t.equal(
+    refusal(() => completeMonitorUpdate(SETTINGS, { ...stored, domain_name: 'a.b' }, { http_version: null })).status,
+    400,
+  )
+  t.strictSame(completeMonitorUpdate(SETTINGS, stored, { max_retries_down: null, url_path: null }), {
+    max_retries_down: 4,
+    url_path: '/',
+  })
+})
+
+const failing = (status: number) => ({ status, message: /./ })
+
+t.test('a tree in one body', async t => {
+  const plan = async (loadbalancer: object) => {
+    const body = await readWrappedLists(
+      { loadbalancer: { vip_subnet_id: ID, ...loadbalancer } },
+      'loadbalancer',
+      loadBalancerCreateSchema,
+    )
+    return planObjects(body.listeners, body.pools, SETTINGS)
+  }
+  const definition = { name: 'web', protocol: 'HTTP', lb_algorithm: 'ROUND_ROBIN' }
+  const http = { protocol: 'HTTP', protocol_port: 80 }
+  await t.test('a name alone refers to a definition elsewhere in the body', async t => {
+    const { pools, listeners } = await plan({
+      pools: [definition],
+      listeners: [{ ...http, default_pool: { name: 'web' } }],
+    })
+    t.equal(pools.length, 1)
+    t.equal(listeners[0]?.defaultPoolId, pools[0]?.id)
+    const two = await plan({
+      listeners: [
+        { ...http, default_pool: definition },
+        { ...http, protocol_port: 81, default_pool: { name: 'web', admin_state_up: true } },
+      ],
+    })
+    t.equal(two.pools.length, 1)
+    t.equal(two.listeners[1]?.defaultPoolId, two.pools[0]?.id)
+  })
+  await t.test('what does not add up is refused', async t => {
+    await t.rejects(
+      plan({ listeners: [{ ...http, default_pool: { name: 'web' } }] }),
+      failing(400),
+      'reference without definition',
+    )
+    await t.rejects(
+      plan({ listeners: [{ ...http, default_pool: { protocol: 'HTTP', lb_algorithm: 'ROUND_ROBIN' } }] }),
+      failing(400),
+      'no name',
+    )
+    await t.rejects(plan({ pools: [definition, definition] }), failing(400), 'name twice')
+    await t.rejects(plan({ pools: [{ name: 'a', protocol: 'HTTP' }] }), { ...failing(400), message: /lb_algorithm/ })
+    await t.rejects(plan({ pools: [{ name: 'a' }] }), { ...failing(400), message: /protocol/ })
+    await t.rejects(plan({ listeners: [{ ...http, default_pool_id: ID }] }), failing(404))
+    await t.rejects(plan({ listeners: [http, { ...http, protocol: 'TCP' }] }), failing(409), 'port twice')
+    await t.rejects(
+      plan({ listeners: [{ ...http, default_pool: { ...definition, protocol: 'TCP' } }] }),
+      failing(400),
+      'protocols',
+    )
+    const twice = { address: '10.0.0.1', protocol_port: 80 }
+    await t.rejects(plan({ pools: [{ ...definition, members: [twice, twice] }] }), failing(409))
+    await t.rejects(
+      plan({
+        pools: [{ ...definition, healthmonitor: { type: 'UDP-CONNECT', delay: 5, timeout: 3, max_retries: 2 } }],
+      }),
+      failing(400),
+    )
+    await t.rejects(
+      readWrappedLists(
+        { listener: { ...http, loadbalancer_id: ID, default_pool: { pool_id: 1 } } },
+        'listener',
+        listenerCreateSchema,
+      ),
+      failing(400),
+    )
+  })
+})
+
+const NO_HOST = new Map()
+
+t.test('each of many members is looked at', async t => {
+  const many = Array.from({ length: 250 }, (_, n) => ({ address: `10.0.0.${n}` }))
+  await checkMembers(SETTINGS, many)
+  for (const at of [0, 99, 100, 249]) {
+    await t.rejects(
+      checkMembers(SETTINGS, many.with(at, { address: '169.254.169.254' })),
+      { message: /not a valid option/ },
+      String(at),
+    )
+  }
+})
+
+t.test('the address of the metadata service is no member, however it is spelt', async t => {
+  for (const address of [
+    '169.254.169.254',
+    '::ffff:169.254.169.254',
+    '::FFFF:A9FE:A9FE',
+    '0:0:0:0:0:ffff:a9fe:a9fe',
+    '0::ffff:169.254.169.254',
+  ]) {
+    t.equal(refusal(() => checkMember(SETTINGS, { address }, NO_HOST)).status, 400, address)
+    t.equal(refusal(() => checkMember(SETTINGS, { monitor_address: address }, NO_HOST)).status, 400, address)
+  }
+  fc.assert(
+    fc.property(
+      fc.ipV4().filter(text => !/^(0|127|22[4-9]|23\d|24\d|25\d)\./.test(text)),
+      fc.integer({ min: 1, max: 0xffff }).map(number => number.toString(16)),
+      (text, digit) =>
+        [text, `::ffff:${text}`, `2001:db8::${digit}`, `fd00::${digit}`].every(
+          address => refusal(() => checkMember(SETTINGS, { address }, NO_HOST)).status === 0,
+        ),
+    ),
+    { examples: [['169.254.169.253', '1']] },
+  )
+  t.equal(refusal(() => checkMember(SETTINGS, { address: '1:2:3:4:5:6:1.2.3.4' }, NO_HOST)).status, 0)
+})
+
+t.test('an address that is no other machine is no member, however it is spelt', async t => {
+  for (const address of [
+    '127.0.0.1',
+    '127.8.9.10',
+    '::ffff:127.0.0.1',
+    '::FFFF:7F00:1',
+    '::1',
+    '0:0:0:0:0:0:0:1',
+    '0.0.0.0',
+    '0.1.2.3',
+    '::',
+    '::ffff:0.0.0.0',
+    '224.0.0.18',
+    'ff02::1',
+    '255.255.255.255',
+  ]) {
+    t.equal(refusal(() => checkMember(SETTINGS, { address }, NO_HOST)).status, 400, address)
+    t.equal(refusal(() => checkMember(SETTINGS, { monitor_address: address }, NO_HOST)).status, 400, address)
+  }
+})
+
+t.test("a member on the controller's own machine needs a port that the operator named", t => {
+  const host = new Map([
+    ['10.77.16.1', { isPublicLeg: true }],
+    ['10.77.0.1', { isPublicLeg: false }],
+    ['fd00::1', { isPublicLeg: false }],
+  ])
+  const settings = { ...SETTINGS, host_member_ports: [8080] }
+  const check = (values: Parameters<typeof checkMember>[1]) => refusal(() => checkMember(settings, values, host)).status
+  t.equal(check({ address: '10.77.16.1', protocol_port: 8080 }), 0)
+  t.equal(check({ address: '10.77.16.1', protocol_port: 22 }), 400)
+  t.equal(check({ address: '10.77.16.1', protocol_port: 8080, monitor_port: 5432 }), 400)
+  t.equal(check({ address: '10.77.32.5', protocol_port: 80, monitor_address: '10.77.16.1' }), 400)
+  t.equal(check({ monitor_port: 22 }), 0, 'the address is not known here')
+  for (const address of ['10.77.0.1', 'fd00::1', '::ffff:10.77.0.1']) {
+    t.equal(check({ address, protocol_port: 8080 }), 400, address)
+  }
+  t.end()
+})
+
+t.test('a batch of members', async t => {
+  const wanted = (address: string, extra: object = {}) => ({
+    values: createSchema(member).parse({ address, protocol_port: 80, ...extra }),
+    given: new Set(Object.keys(extra)),
+  })
+  const existing = ['10.0.0.1', '10.0.0.2'].map((address, index) => ({
+    id: `id${index + 1}`,
+    address,
+    protocol_port: 80,
+  }))
+  const plan = planBatch(existing, [wanted('10.0.0.2'), wanted('10.0.0.3')], false)
+  t.match(plan, { create: [{ values: { address: '10.0.0.3' } }], update: [{ id: 'id2' }], remove: ['id1'] })
+  t.same(planBatch(existing, [wanted('10.0.0.3')], true).remove, [], 'an additive batch removes nothing')
+  t.same(planBatch(existing, [], false).remove, ['id1', 'id2'])
+  t.equal(refusal(() => planBatch(existing, [wanted('10.0.0.1'), wanted('10.0.0.1')], false)).status, 400)
+  t.equal(refusal(() => planBatch(existing, [wanted('10.0.0.9'), wanted('10.0.0.9')], false)).status, 409)
+})
+
+t.test('arguments of a list', async t => {
+  const parse = (query: string) => parseListQuery(listener, query, SETTINGS)
+  t.match(parse('limit=5&page_reverse=true&fields=id,name&fields=tags'), {
+    limit: 5,
+    reverse: true,
+    fields: new Set(['id', 'name', 'tags']),
+  })
+  t.match(
+    [parse('').limit, parse('limit=5000').limit, parse('limit=0').limit, parse('limit=infinite').limit],
+    [1000, 1000, null, null],
+  )
+  t.match(parse('sort=name:desc,created_at').sort, [{ descending: true }, { sql: 'o.created_at', descending: false }])
+  t.match(parse('sort_key=name,protocol_port&sort_dir=desc').sort, [{ descending: true }, { descending: false }])
+  t.match(parse('sort=name:desc,name,name').sort, { length: 1, 0: { descending: true } }, 'a key counts once')
+  t.same(parse('id=web').filters, [{ sql: 'false', bindings: [] }], 'a word that is no id finds nothing')
+  const refusals: [string, RegExp][] = [
+    ['bogus=1', /duplicate or invalid/],
+    ['name=a&name=b', /duplicate or invalid/],
+    ['tenant_id=x', /duplicate or invalid/],
+    ['loadbalancers=x', /duplicate or invalid/],
+    ['__proto__=x', /duplicate or invalid/],
+    ['limit=x', /pagination limit 'x' is not valid/],
+    ['marker=x', /pagination marker 'x' is not valid/],
+    ['sort=bogus', /sort key 'bogus' is not valid/],
+    ['sort=constructor', /sort key 'constructor' is not valid/],
+    ['sort=name:up', /sort direction 'up' is not valid/],
+    ['protocol_port=x', /attribute protocol_port/],
+    ['admin_state_up=x', /attribute admin_state_up/],
+    ['created_at=yesterday', /attribute created_at/],
+    ['created_at=0000-01-01T00:00:00', /attribute created_at/],
+    ['name=%00', /NUL/],
+  ]
+  for (const [query, message] of refusals)
+    t.match(
+      refusal(() => parse(query)),
+      { status: 400, message },
+      query,
+    )
+})
+
+t.test('rights', async t => {
+  const may = (
+    roles: string,
+    right: 'read' | 'write' | 'admin' | 'read members',
+    project: string | null,
+    scope = OWN,
+  ) => {
+    const caller = callerOf(tokenOf(roles, scope))
+    return (
+      caller !== null && isAllowed(rolesThatCount(caller, { strict_roles: false, system_scope: false }), right, project)
+    )
+  }
+  t.ok(may('member', 'write', OWN) && may('load-balancer_member', 'write', OWN) && may('reader', 'read', OWN))
+  t.notOk(may('reader', 'write', OWN) || may('load-balancer_observer', 'write', OWN) || may('member', 'read', FOREIGN))
+  t.ok(
+    may('admin', 'admin', FOREIGN) &&
+      may('load-balancer_admin', 'write', FOREIGN) &&
+      may('load-balancer_global_observer', 'read', FOREIGN),
+  )
+  t.notOk(
+    may('load-balancer_global_observer', 'write', FOREIGN) ||
+      may('member', 'admin', OWN) ||
+      may('member', 'read', null),
+  )
+  t.ok(may('service', 'read members', FOREIGN))
+  t.notOk(may('service', 'read', OWN) || may('admin', 'read', OWN, ''), 'a token without a project has no rights')
+})

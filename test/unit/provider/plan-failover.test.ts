@@ -1,0 +1,295 @@
+import fc from 'fast-check'
+import t from 'tap'
+import type { AmphoraSight } from '../../../controller/provider/amphora/plan/observation.js'
+import { plan, type Step } from '../../../controller/provider/amphora/plan/plan.js'
+import { ProvisioningFault } from '../../../controller/provider/provider.js'
+import { uuid } from '../../golden/models.js'
+import { createAmphora, createSettled, createTree, expectSteps, facts, see } from '../../support/worlds/plan-scene.js'
+import { createPlanWorld } from '../../support/worlds/plan-world.js'
+
+const REMOVAL: Step['kind'][][] = [['delete-machine'], ['delete-ports'], ['delete-amphora-row']]
+const unreachable = { state: 'unreachable' as const }
+/** It accepts nothing any more, and its last connections have ended or not. */
+const draining = (amphora: AmphoraSight, ended: boolean): AmphoraSight => ({
+  ...amphora,
+  agent: {
+    state: 'answers',
+    haproxyVersion: '2.6.12',
+    appliedGeneration: 1,
+    appliedSha256: '',
+    drain: { ended, cut: 0 },
+  },
+})
+
+t.test('a single amphora is replaced', async t => {
+  const tree = createTree()
+  const leaving = { ...createSettled(tree), replacing: true }
+  const id = uuid(6, 2)
+  const successor = createAmphora(tree, { id })
+  const cold = { ...successor, status: 'BOOTING' as const, machine: 'absent' as const, ports: [], plugged: [] }
+  await t.test('another one is allocated first, and only one', async t => {
+    expectSteps(t, plan(tree, see(leaving), facts()), [['allocate-amphora']], false)
+  })
+  await t.test('it is made while the old one serves', async t => {
+    const next = plan(tree, see(leaving, cold), facts())
+    expectSteps(t, next, [['create-machine'], ['attach-port'], ['await-agent']], false)
+    t.match(next.stages.flat(), [{ amphoraId: id }, { amphoraId: id }, { amphoraId: id }])
+  })
+  await t.test('a change meanwhile reaches the old one', async t => {
+    const newer = createTree({ generation: 9 })
+    const next = plan(newer, see(leaving, cold), facts())
+    expectSteps(t, next, [['apply', 'create-machine'], ['attach-port'], ['await-agent']], false)
+    t.match(next.stages[0], [{ amphoraId: leaving.id }, {}])
+  })
+  await t.test('it serves, then it takes the VIP, then the old one goes', async t => {
+    const next = plan(tree, see(leaving, successor), facts())
+    const steps: Step['kind'][][] = [
+      ['apply'],
+      ['begin-handover'],
+      ['apply'],
+      ['demote-amphora'],
+      ['announce-vip'],
+      ['drain-amphora'],
+    ]
+    expectSteps(t, next, steps, false)
+    t.match(next.stages.flat(), [
+      { amphoraId: id, desired: { interfaces: [{ vips: [] }], haproxy: {} } },
+      {
+        parts: [
+          { amphoraId: leaving.id, handover: { role: 'leaving', own: '203.0.113.21', peer: '203.0.113.22' } },
+          { amphoraId: id, handover: { role: 'taking-over', own: '203.0.113.22', peer: '203.0.113.21' } },
+        ],
+      },
+      { amphoraId: id, desired: { interfaces: [{ vips: [{}] }], haproxy: {} } },
+      { amphoraId: leaving.id, standingBy: { interfaces: [{ vips: [] }], haproxy: {} } },
+      { amphoraId: id },
+      { amphoraId: leaving.id },
+    ])
+  })
+  await t.test('from wherever it was left', async t => {
+    const taken = createSettled(tree, { id })
+    const handover: Step['kind'][][] = [['begin-handover'], ['demote-amphora'], ['announce-vip'], ['drain-amphora']]
+    const silence: Step['kind'][][] = [['silence-amphora'], ['announce-vip'], ...REMOVAL]
+    expectSteps(t, plan(tree, see(leaving, taken), facts()), handover, false)
+    const demoted = { ...leaving, status: 'PENDING_DELETE' as const }
+    expectSteps(t, plan(tree, see(demoted, taken), facts()), handover, false)
+    expectSteps(t, plan(tree, see(draining(demoted, false), taken), facts()), [['look-again']])
+    expectSteps(t, plan(tree, see(draining(demoted, true), taken), facts()), REMOVAL)
+    const lost = { ...demoted, machine: 'absent' as const, plugged: [], agent: unreachable }
+    expectSteps(t, plan(tree, see(lost, taken), facts()), silence)
+    expectSteps(t, plan(tree, see(taken), facts()), [])
+  })
+  await t.test('one that is broken is not mended any more, only replaced', async t => {
+    const hung = { ...leaving, agent: unreachable, silentSeconds: 99 }
+    expectSteps(t, plan(tree, see(hung), facts()), [['allocate-amphora']], false)
+    const next = plan(tree, see(hung, successor), facts())
+    expectSteps(t, next, [['apply'], ['apply'], ['silence-amphora'], ['announce-vip'], ...REMOVAL], false)
+  })
+  await t.test('a successor that cannot be reached does not cost the old one its place', async t => {
+    const silent = { ...successor, agent: unreachable }
+    t.throws(() => plan(tree, see(leaving, silent), facts()), { code: 'amphora-unreachable' })
+  })
+  await t.test('one that never served has no place to be kept', async t => {
+    const unborn = { ...cold, replacing: true }
+    expectSteps(t, plan(tree, see(unborn), facts()), [['allocate-amphora']], false)
+    const heir = createAmphora(tree, { id: uuid(6, 3) })
+    const next = plan(tree, see(unborn, heir), facts())
+    expectSteps(t, next, [['apply'], ['silence-amphora'], ['announce-vip'], ...REMOVAL])
+  })
+})
+
+t.test('a pair is replaced', async t => {
+  const tree = createTree({ topology: 'ACTIVE_STANDBY' })
+  const fresh = {
+    backup: createAmphora(tree, { id: uuid(6, 1), role: 'BACKUP' }),
+    master: createAmphora(tree, { id: uuid(6, 2), role: 'MASTER' }),
+  }
+  /** Both with what belongs to both in effect. */
+  const settle = (one: AmphoraSight, other: AmphoraSight) =>
+    [one, other].map(amphora => {
+      const applied = plan(tree, see(one, other), facts()).stages.flat()
+      const apply = applied.find(step => step.kind === 'apply' && step.amphoraId === amphora.id)
+      const appliedSha256 = apply?.kind === 'apply' ? apply.desired.sha256 : null
+      const known = { appliedGeneration: tree.generation, appliedSha256 }
+      return {
+        ...amphora,
+        ...known,
+        agent: { state: 'answers' as const, haproxyVersion: '2.6.12', drain: null, ...known },
+      }
+    })
+  const [backup, master] = settle(fresh.backup, fresh.master) as [AmphoraSight, AmphoraSight]
+  const [oldBackup, oldMaster] = [backup, master].map(amphora => ({ ...amphora, replacing: true })) as [
+    AmphoraSight,
+    AmphoraSight,
+  ]
+  const successor = createAmphora(tree, { id: uuid(6, 3), role: 'BACKUP' })
+
+  await t.test('the backup first, the master when that is done', async t => {
+    const next = plan(tree, see(oldMaster, oldBackup), facts())
+    expectSteps(t, next, [['allocate-amphora']], false)
+    t.match(next.stages.flat(), [{ role: 'BACKUP' }])
+    const half = plan(tree, see(oldMaster, successor, { ...oldBackup, status: 'PENDING_DELETE' }), facts())
+    t.notOk(
+      half.stages.flat().some(step => step.kind === 'allocate-amphora'),
+      'not while the old backup is there',
+    )
+  })
+  await t.test('but the one that holds the VIP last, whichever it is', async t => {
+    const next = plan(tree, see(oldMaster, { ...oldBackup, heldVip: true }), facts())
+    t.match(next.stages.flat(), [{ role: 'MASTER' }])
+    const both = plan(tree, see({ ...oldMaster, heldVip: true }, { ...oldBackup, heldVip: true }), facts())
+    t.match(both.stages.flat(), [{ role: 'BACKUP' }])
+  })
+  await t.test('but the broken one before the one that serves', async t => {
+    const dead = { ...oldMaster, machine: 'stopped' as const, plugged: [], agent: unreachable }
+    t.match(plan(tree, see(dead, oldBackup), facts()).stages.flat(), [{ role: 'MASTER' }])
+  })
+  await t.test('what has begun goes on first', async t => {
+    const begun = createAmphora(tree, { id: uuid(6, 4), role: 'MASTER', machine: 'absent', ports: [], plugged: [] })
+    const next = plan(tree, see(oldMaster, oldBackup, begun), facts())
+    t.same(
+      next.stages.flat().map(step => [step.kind, 'amphoraId' in step && step.amphoraId]),
+      ['create-machine', 'attach-port', 'await-agent'].map(kind => [kind, begun.id]),
+    )
+  })
+  await t.test('the new one serves without the VIP, and the old one takes its leave', async t => {
+    const next = plan(tree, see(oldMaster, oldBackup, successor), facts())
+    expectSteps(t, next, [['apply'], ['begin-handover'], ['demote-amphora'], ['await-vip'], ['drain-amphora']], false)
+    t.match(next.stages.flat(), [
+      { amphoraId: successor.id, desired: { keepalived: null, interfaces: [{ vips: [] }], haproxy: {} } },
+      { parts: [{ amphoraId: backup.id }, { amphoraId: master.id }] },
+      { amphoraId: backup.id, standingBy: { keepalived: null } },
+      { amphoraId: master.id, vips: [tree.vip.address] },
+      { amphoraId: backup.id },
+    ])
+  })
+  await t.test('then the other one hears of it before it comes in', async t => {
+    const left = { ...oldBackup, status: 'PENDING_DELETE' as const, plugged: [] }
+    const next = plan(tree, see({ ...oldMaster, replacing: false }, left, successor), facts())
+    expectSteps(t, next, [['apply'], ['apply'], ...REMOVAL])
+    t.match(next.stages.flat(), [{ amphoraId: master.id }, { amphoraId: successor.id }, { amphoraId: left.id }])
+    const [first] = next.stages.flat()
+    t.match(first, { desired: { keepalived: { text: /203\.0\.113\.23/ } } }, 'whom it is to hear now')
+  })
+  await t.test('one that was left on its way out is silenced before the other forgets it', async t => {
+    const leaving = { ...oldBackup, status: 'PENDING_DELETE' as const }
+    const next = plan(tree, see(oldMaster, leaving, successor), facts())
+    const demotion: Step['kind'][][] = [['begin-handover'], ['demote-amphora'], ['await-vip'], ['drain-amphora']]
+    expectSteps(t, next, [...demotion, ['apply'], ['apply']], false)
+    const lost = { ...leaving, agent: unreachable }
+    const without = plan(tree, see(oldMaster, lost, successor), facts())
+    expectSteps(t, without, [['silence-amphora'], ['apply'], ['apply'], ...REMOVAL], false)
+  })
+  await t.test('the next one waits until the last connections of the first have ended', async t => {
+    const leaving = draining({ ...oldBackup, status: 'PENDING_DELETE' }, false)
+    const [in1, in2] = settle(successor, master) as [AmphoraSight, AmphoraSight]
+    expectSteps(t, plan(tree, see({ ...in2, replacing: true }, leaving, in1), facts()), [['drain-amphora']], false)
+    expectSteps(t, plan(tree, see(in2, leaving, in1), facts()), [['look-again']])
+  })
+  await t.test('nothing is taken away while the one that stays is in trouble', async t => {
+    const silent = { ...master, agent: unreachable }
+    t.throws(() => plan(tree, see(silent, oldBackup, { ...successor, agent: unreachable }), facts()), {
+      code: 'amphora-unreachable',
+    })
+    t.throws(() => plan(tree, see(silent, oldBackup, successor), facts()), { code: 'amphora-unreachable' })
+  })
+})
+
+type Event = { kind: 'step' | 'die' | 'failover' | 'change' | 'kill' | 'hang'; pick: number }
+
+const eventOf = (kinds: [Event['kind'], number][]): fc.Arbitrary<Event> =>
+  fc.oneof(...kinds.map(([kind, weight]) => ({ weight, arbitrary: fc.nat(999).map(pick => ({ kind, pick })) })))
+const story = (event: fc.Arbitrary<Event>) =>
+  fc.record({
+    topology: fc.constantFrom('SINGLE' as const, 'ACTIVE_STANDBY' as const),
+    events: fc.array(event, { maxLength: 80, size: 'max' }),
+  })
+
+/** Plays a story of a load balancer that is in service, and a failover that nothing disturbs after it. @returns what was wrong, at any moment or at the end */
+function play({ topology, events }: { topology: 'SINGLE' | 'ACTIVE_STANDBY'; events: readonly Event[] }): string[] {
+  const world = createPlanWorld(createTree({ topology }))
+  /** Effects still to come: steps of a stage run side by side, and each step's effects one after the other. */
+  let stages: (() => void)[][][] = []
+  let atRest = false
+  const look = () => {
+    try {
+      const next = world.plan()
+      stages = next.stages.map(stage => stage.map(world.effectsOf))
+      atRest = next.stages.length === 0 && next.settles
+    } catch (error) {
+      if (!(error instanceof ProvisioningFault)) throw error
+    }
+  }
+  const step = (pick: number) => {
+    stages = stages.map(stage => stage.filter(effects => effects.length > 0)).filter(stage => stage.length > 0)
+    const [stage] = stages
+    if (stage === undefined) return look()
+    stage[pick % stage.length]?.shift()?.()
+  }
+  const finish = (): string[] => {
+    stages = []
+    atRest = false
+    for (let moment = 0; moment < 400 && !atRest; moment++) {
+      step(0)
+      const faults = world.faults()
+      if (faults.length > 0) return faults
+    }
+    return atRest ? world.unfinished() : ['it does not come to rest']
+  }
+  const made = finish()
+  if (made.length > 0) return made
+  for (const { kind, pick } of events) {
+    if (kind === 'step') step(pick)
+    if (kind === 'die') stages = []
+    if (kind === 'failover') world.failOver()
+    if (kind === 'change') world.change()
+    if (kind === 'kill' || kind === 'hang') {
+      // What was under way fails with the machine.
+      world.harm(kind, pick)
+      stages = []
+    }
+    const faults = world.faults()
+    if (faults.length > 0) return faults
+  }
+  const left = finish()
+  if (left.length > 0) return left
+  const before = world.ids()
+  world.failOver()
+  return [...finish(), ...world.ids().flatMap(id => (before.includes(id) ? [`${id} was not replaced`] : []))]
+}
+
+t.test('whoever dies when: one always serves, there is never a second successor, and the end is the same', async t => {
+  const event = eventOf([
+    ['step', 60],
+    ['die', 6],
+    ['failover', 3],
+    ['change', 3],
+  ])
+  fc.assert(
+    fc.property(story(event), told => {
+      const faults = play(told)
+      if (faults.length > 0) throw new Error(faults.join('\n'))
+    }),
+    { numRuns: Number(process.env.KRATER_TEST_RUNS ?? 400) },
+  )
+  t.pass()
+})
+
+t.test('and when amphorae die or hang as well, the end is the same', async t => {
+  const event = eventOf([
+    ['step', 60],
+    ['die', 5],
+    ['failover', 3],
+    ['change', 2],
+    ['kill', 2],
+    ['hang', 2],
+  ])
+  fc.assert(
+    fc.property(story(event), told => {
+      const faults = play(told)
+      if (faults.length > 0) throw new Error(faults.join('\n'))
+    }),
+    { numRuns: Number(process.env.KRATER_TEST_RUNS ?? 400) },
+  )
+  t.pass()
+})

@@ -1,0 +1,321 @@
+import { readFileSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import fc from 'fast-check'
+import t, { type Test } from 'tap'
+import { desiredSchema } from '../../../amphora-agent/protocol/desired.js'
+import { shareConnections } from '../../../controller/load-balancer/tree/capacity.js'
+import type { LoadBalancerTree } from '../../../controller/load-balancer/tree/tree.js'
+import { renderDesired } from '../../../controller/provider/amphora/rendering/desired.js'
+import type { AmphoraFacts } from '../../../controller/provider/amphora/rendering/facts.js'
+import { renderInterfaces } from '../../../controller/provider/amphora/rendering/keepalived/interfaces.js'
+import { goldenCases } from '../../golden/cases.js'
+import {
+  aDualStackVipCard,
+  aListener,
+  aMember,
+  aMemberCard,
+  aMonitor,
+  aPool,
+  aTree,
+  aVipCard,
+  IPV6_VIP,
+  someFacts,
+  uuid,
+} from '../../golden/models.js'
+
+const golden = join(import.meta.dirname, '../../golden')
+const rewrite = process.env.KRATER_UPDATE_GOLDEN === '1'
+
+for (const { name, tree, facts } of goldenCases) {
+  t.test(`golden: ${name}`, async t => {
+    const desired = renderDesired(tree, facts)
+    compare(t, `${name}.cfg`, desired.haproxy?.text)
+    compare(t, `${name}.keepalived.conf`, desired.keepalived?.text)
+    t.same(desiredSchema.parse(desired), desired, 'the agent takes it as it is')
+  })
+}
+
+t.test('what has nothing to serve has no HAProxy, and an empty numbering', async t => {
+  const served = servedTree()
+  const idle: Partial<LoadBalancerTree>[] = [
+    { adminStateUp: false },
+    { change: 'delete' },
+    { listeners: [] },
+    { listeners: served.listeners.map(listener => ({ ...listener, adminStateUp: false })) },
+    { listeners: served.listeners.map(listener => ({ ...listener, change: 'delete' })) },
+  ]
+  for (const change of idle) {
+    const { haproxy, objects } = renderDesired({ ...served, ...change }, someFacts())
+    t.equal(haproxy, null, JSON.stringify(change).slice(0, 60))
+    t.same(objects, { listeners: [], pools: [] })
+  }
+})
+
+t.test('the numbering of objects follows the configuration', async t => {
+  const { haproxy, objects } = renderDesired(servedTree(), someFacts())
+  t.same(objects, {
+    listeners: [uuid(2, 1), uuid(2, 2)],
+    pools: [
+      { poolId: uuid(3, 1), listenerId: uuid(2, 1), members: [uuid(4, 1), uuid(4, 2), uuid(4, 3)] },
+      { poolId: uuid(3, 1), listenerId: uuid(2, 2), members: [uuid(4, 1), uuid(4, 2), uuid(4, 3)] },
+    ],
+  })
+  t.same(
+    haproxy?.backends.map(backend => backend.name),
+    objects.pools.map(({ poolId, listenerId }) => `${poolId}:${listenerId}`),
+  )
+})
+
+t.test('a server says the same in structured form as in the configuration file', async t => {
+  const { haproxy } = renderDesired(servedTree(), someFacts())
+  const lines = haproxy?.text.match(/^ {4}server .*$/gm) ?? []
+  const structured = haproxy?.backends.flatMap(({ servers }) =>
+    servers.map(server =>
+      [
+        `    server ${server.name} ${server.address}:${server.port} id ${server.number} weight ${server.weight}`,
+        ...(server.backup ? ['backup'] : []),
+        ...(server.disabled ? ['disabled'] : []),
+        ...server.options,
+      ].join(' '),
+    ),
+  )
+  t.equal(lines.length, 6)
+  t.same(lines, structured)
+})
+
+t.test('hashes tell what changed', async t => {
+  const before = renderDesired(servedTree(), someFacts())
+  const withPool = (change: object) => {
+    const tree = servedTree()
+    return renderDesired({ ...tree, pools: tree.pools.map(pool => ({ ...pool, ...change })) }, someFacts())
+  }
+  const weight = withPool({ members: [aMember(1, { weight: 200 }), aMember(2), aMember(3)] })
+  t.not(weight.sha256, before.sha256)
+  t.not(weight.haproxy?.sha256, before.haproxy?.sha256)
+  t.equal(weight.haproxy?.skeletonSha256, before.haproxy?.skeletonSha256, 'only a server line differs')
+
+  const limitOf = (connectionLimit: number) => {
+    const tree = servedTree()
+    const listeners = tree.listeners.map(listener => ({ ...listener, connectionLimit }))
+    return renderDesired({ ...tree, listeners }, someFacts()).haproxy
+  }
+  t.not(limitOf(7)?.sha256, limitOf(8)?.sha256)
+  t.equal(limitOf(7)?.skeletonSha256, limitOf(-1)?.skeletonSha256, 'only limits of listeners differ')
+  t.not(limitOf(7)?.skeletonSha256, limitOf(0)?.skeletonSha256, 'one that admits nobody')
+
+  const algorithm = withPool({ lbAlgorithm: 'LEAST_CONNECTIONS' })
+  t.not(algorithm.haproxy?.skeletonSha256, before.haproxy?.skeletonSha256)
+
+  const later = renderDesired(servedTree({ generation: 8, name: 'other' }), someFacts({ fence: 9 }))
+  t.match(later, { generation: 8, fence: 9, sha256: before.sha256 }, 'generation and fence are no configuration')
+
+  const moved = renderDesired(servedTree(), someFacts({ cards: [{ ...aVipCard(), mtu: 9000 }] }))
+  t.not(moved.sha256, before.sha256, 'the cards count')
+  t.equal(moved.haproxy?.sha256, before.haproxy?.sha256)
+})
+
+t.test('property: the order of rows does not matter, and rendering leaves its input alone', async t => {
+  const tree = servedTree({ topology: 'ACTIVE_STANDBY' })
+  const facts = someFacts({
+    cards: [aDualStackVipCard(), aMemberCard()],
+    pair: { priority: 100, vrrpAddress: '203.0.113.21', peers: [aPeer(2), aPeer(3)] },
+  })
+  const pair = facts.pair
+  if (pair === null) return t.fail()
+  const expected = JSON.stringify(renderDesired(tree, facts))
+  const shuffled = <T>(items: readonly T[]) =>
+    fc.shuffledSubarray([...items], { minLength: items.length, maxLength: items.length })
+  fc.assert(
+    fc.property(
+      shuffled(tree.listeners),
+      shuffled(tree.pools),
+      shuffled(tree.pools[0]?.members ?? []),
+      shuffled(facts.cards),
+      shuffled(aDualStackVipCard().subnets),
+      shuffled(pair.peers),
+      (listeners, pools, members, cards, subnets, peers) => {
+        const mixedTree = {
+          ...tree,
+          listeners,
+          pools: pools.map(pool => (pool.id === uuid(3, 1) ? { ...pool, members } : pool)),
+        }
+        const mixedFacts: AmphoraFacts = {
+          ...facts,
+          cards: cards.map(card => (card.purpose === 'vip' ? { ...card, subnets } : card)),
+          pair: { ...pair, peers },
+        }
+        const input = JSON.stringify([mixedTree, mixedFacts])
+        const text = JSON.stringify(renderDesired(mixedTree, mixedFacts))
+        return text === expected && JSON.stringify([mixedTree, mixedFacts]) === input
+      },
+    ),
+  )
+  t.pass()
+})
+
+t.test('maxconn is what was asked for, and what the machine gives to the rest', async t => {
+  const limits = (connectionLimits: number[], openFiles: number) => {
+    const listeners = connectionLimits.map((connectionLimit, index) => aListener(index + 1, { connectionLimit }))
+    const facts = someFacts({ limits: { openFiles, memoryBytes: 24 * 1024 ** 3 } })
+    const text = renderDesired(aTree({ listeners }), facts).haproxy?.text ?? ''
+    return [...text.matchAll(/^ {4}maxconn (\d+)$/gm)].map(match => Number(match[1]))
+  }
+  t.same(limits([10, 20], 20_000), [9_149, 10, 20], 'what there is, then each')
+  t.same(limits([-1, 20], 20_000), [9_149, 9_129, 20])
+  t.same(limits([-1, -1, -1], 20_000), [9_148, 3_049, 3_049, 3_049], 'one that is full leaves the others theirs')
+  t.same(limits([-1, 60_000], 1_048_576), [314_172, 50_000, 60_000])
+  const [total = 0, ...each] = limits([50_000, 25_000, 1, 0], 20_000)
+  t.ok(total <= 9_999 && total > 8_000, `what exceeds the machine is scaled down to ${total}`)
+  const [most = 0, half = 0] = each
+  t.ok(Math.abs(most - 2 * half) <= 1 && most + half <= total, 'all by the same factor')
+  t.same(each.slice(2), [1, 1], 'and nothing to nothing')
+  t.same(limits([0], 20_000), [9_149, 1])
+  const closed = renderDesired(aTree({ listeners: [aListener(1, { connectionLimit: 0 })] }), someFacts())
+  t.match(closed.haproxy?.text, /^ {4}tcp-request connection reject$/m, 'nobody, not everybody')
+})
+
+t.test('a monitored member that joins changes servers only', async t => {
+  const skeleton = (count: number) => {
+    const members = Array.from({ length: count }, (_, index) => aMember(index + 1, { serverNumber: index + 1 }))
+    const pools = [aPool(1, { healthMonitor: aMonitor(1), members })]
+    const tree = aTree({ listeners: [aListener(1, { defaultPoolId: uuid(3, 1) })], pools })
+    return renderDesired(tree, someFacts()).haproxy?.skeletonSha256
+  }
+  t.equal(skeleton(0), skeleton(1))
+  t.equal(skeleton(1), skeleton(50))
+})
+
+t.test('checks of members take open files from connections', async t => {
+  const machine = { openFiles: 20_000, memoryBytes: 24 * 1024 ** 3 }
+  const demand = { connectionLimits: [-1, 100], vips: 2, checks: 0 }
+  t.same(shareConnections(machine, demand), { total: 9_148, unlimited: 9_048 })
+  t.same(shareConnections(machine, { ...demand, checks: 10_000 }), { total: 4_148, unlimited: 4_048 })
+  const memory = { ...machine, memoryBytes: 80 * 1024 * 1_000 }
+  t.same(shareConnections(memory, demand), { total: 600, unlimited: 500 }, 'and so does memory')
+  t.match(shareConnections(machine, { ...demand, checks: 19_500 }), {
+    excess: /limits of 100 in all and 19500 monitored .* limits of 0 in all fit; with these limits, 17999 monitored/,
+  })
+  t.match(shareConnections(machine, { ...demand, checks: 17_999 }), { unlimited: 548 })
+  t.same(
+    shareConnections(machine, { ...demand, checks: 999 }),
+    shareConnections(machine, demand),
+    'not with each member',
+  )
+})
+
+t.test('HAProxy is named when it is too old', async t => {
+  for (const haproxyVersion of ['2.5.9', '1.9', 'unknown', '']) {
+    t.throws(() => renderDesired(servedTree(), someFacts({ haproxyVersion })), { code: 'haproxy-too-old' })
+  }
+  for (const haproxyVersion of ['2.6.0', '2.10', '3.0.5-1', '3.2-dev1']) {
+    t.doesNotThrow(() => renderDesired(servedTree(), someFacts({ haproxyVersion })))
+  }
+})
+
+t.test('the VIP is named on its card, for a pair too', async t => {
+  const facts = someFacts({ cards: [aMemberCard(), aVipCard()] })
+  t.same(renderInterfaces(servedTree(), facts), [
+    {
+      mac: 'fa:16:3e:00:00:01',
+      name: 'eth-a1b2c3d4',
+      mtu: 1500,
+      addresses: ['203.0.113.21/24'],
+      routes: [{ destination: '0.0.0.0/0', gateway: '203.0.113.1' }],
+      vips: [{ address: '203.0.113.10', subnet: '203.0.113.0/24', gateway: '203.0.113.1' }],
+    },
+    {
+      mac: 'fa:16:3e:00:00:02',
+      name: 'eth-e5f60718',
+      mtu: 1450,
+      addresses: ['192.0.2.250/24'],
+      routes: [{ destination: '198.51.100.0/24', gateway: '192.0.2.9' }],
+      vips: [],
+    },
+  ])
+  const pair = { priority: 100, vrrpAddress: '203.0.113.21', peers: [aPeer(2)] }
+  const [card] = renderInterfaces(servedTree({ topology: 'ACTIVE_STANDBY' }), { ...facts, pair })
+  t.same(card?.vips, [{ address: '203.0.113.10', subnet: '203.0.113.0/24', gateway: '203.0.113.1' }])
+})
+
+t.test('a card of both families has a default route in each, and host routes', async t => {
+  const [card] = renderInterfaces(servedTree(IPV6_VIP), someFacts({ cards: [aDualStackVipCard()] }))
+  t.same(card?.addresses, ['2001:db8:1::21/64', '203.0.113.21/24'])
+  t.same(card?.routes, [
+    { destination: '0.0.0.0/0', gateway: '203.0.113.1' },
+    { destination: '::/0', gateway: '2001:db8:1::1' },
+    { destination: '2001:db8:ffff::/48', gateway: '2001:db8:1::9' },
+  ])
+  t.same(card?.vips, [{ address: '2001:db8:1::10', subnet: '2001:db8:1::/64', gateway: '2001:db8:1::1' }])
+})
+
+t.test('a subnet without a gateway leaves the default route and the gateway of the VIP away', async t => {
+  const card = aVipCard()
+  const subnets = card.subnets.map(subnet => ({ ...subnet, gatewayIp: null }))
+  const [rendered] = renderInterfaces(servedTree(), someFacts({ cards: [{ ...card, subnets }] }))
+  t.same(rendered?.routes, [])
+  t.equal(rendered?.vips[0]?.gateway, null)
+})
+
+t.test('what is missing has a fault with a code of its own', async t => {
+  const pairTree = servedTree({ topology: 'ACTIVE_STANDBY' })
+  const pair = { priority: 100, vrrpAddress: '203.0.113.21', peers: [aPeer(2)] }
+  const cases: [string, LoadBalancerTree, Partial<AmphoraFacts>][] = [
+    ['vip-not-plugged', servedTree(), { cards: [] }],
+    ['vip-not-plugged', servedTree(), { cards: [aMemberCard()] }],
+    ['vip-not-plugged', servedTree(IPV6_VIP), {}],
+    ['pair-incomplete', pairTree, { pair: null }],
+    ['pair-incomplete', pairTree, { pair: { ...pair, peers: [] } }],
+    ['pair-family', pairTree, { pair: { ...pair, vrrpAddress: '2001:db8:1::21' } }],
+    ['configuration-refused', pairTree, { pair: { ...pair, priority: 255 } }],
+  ]
+  for (const [code, tree, facts] of cases) {
+    t.throws(() => renderDesired(tree, someFacts(facts)), { name: 'ProvisioningFault', code }, code)
+  }
+})
+
+t.test('fifty listeners with twenty members each render in a moment', async t => {
+  const numbers = Array.from({ length: 50 }, (_, index) => index + 1)
+  const tree = aTree({
+    listeners: numbers.map(number => aListener(number, { defaultPoolId: uuid(3, number) })),
+    pools: numbers.map(number =>
+      aPool(number, {
+        healthMonitor: aMonitor(number),
+        members: Array.from({ length: 20 }, (_, index) =>
+          aMember(number * 100 + index, { address: `10.0.${number}.${index}` }),
+        ),
+      }),
+    ),
+  })
+  renderDesired(tree, someFacts())
+  const started = performance.now()
+  const { haproxy } = renderDesired(tree, someFacts())
+  t.comment(`rendered in ${(performance.now() - started).toFixed(1)} ms, ${haproxy?.text.length} bytes`)
+  t.equal(haproxy?.text.match(/^ {4}server /gm)?.length, 1000)
+})
+
+/** Two listeners that share a pool of three, and a pool that none uses. */
+function servedTree(change: Partial<LoadBalancerTree> = {}): LoadBalancerTree {
+  return aTree({
+    listeners: [
+      aListener(1, { defaultPoolId: uuid(3, 1) }),
+      aListener(2, { defaultPoolId: uuid(3, 1), protocol: 'TCP' }),
+    ],
+    pools: [
+      aPool(1, {
+        healthMonitor: aMonitor(1),
+        members: [aMember(1, { weight: 7 }), aMember(2, { backup: true }), aMember(3, { adminStateUp: false })],
+      }),
+      aPool(2, { members: [aMember(9)] }),
+    ],
+    ...change,
+  })
+}
+
+const aPeer = (number: number) => ({ amphoraId: uuid(6, number), address: `203.0.113.2${number}` })
+
+function compare(t: Test, file: string, text: string | undefined): void {
+  if (text === undefined) return
+  const path = join(golden, file)
+  if (rewrite) writeFileSync(path, text)
+  t.equal(text, readFileSync(path, 'utf8'), `${file}; after a wanted change run this file with KRATER_UPDATE_GOLDEN=1`)
+}

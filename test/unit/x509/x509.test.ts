@@ -1,0 +1,328 @@
+import 'reflect-metadata'
+import { createPrivateKey, X509Certificate } from 'node:crypto'
+import { X509Certificate as OracleCertificate, Pkcs10CertificateRequest } from '@peculiar/x509'
+import t from 'tap'
+import { configurationSchema } from '../../../controller/config/schema.js'
+import { constraintsOf } from '../../../controller/key-manager/certificate-authorities/internal/name-constraints.js'
+import { refusalOfNames } from '../../../controller/key-manager/certificate-authorities/internal/name-policy.js'
+import {
+  randomSerial,
+  readCaCertificate,
+  readSerialText,
+  serialText,
+  writeCertificate,
+} from '../../../controller/x509/certificate.js'
+import { readCertificateRequest, writeCertificateRequest } from '../../../controller/x509/certificate-request.js'
+import { readDer, writeDer } from '../../../controller/x509/encoding/asn1.js'
+import {
+  formatDistinguishedName,
+  parseDistinguishedName,
+} from '../../../controller/x509/encoding/distinguished-name.js'
+import {
+  decodeGeneralNames,
+  encodeGeneralNames,
+  type GeneralName,
+} from '../../../controller/x509/encoding/general-names.js'
+import { encodeName } from '../../../controller/x509/encoding/name-encoding.js'
+import { derOfPem, pemOf } from '../../../controller/x509/encoding/pem.js'
+import { writeCertificateBag } from '../../../controller/x509/pkcs7.js'
+import { publicKeyOf } from '../../../controller/x509/public-key.js'
+import { writeRevocationList } from '../../../controller/x509/revocation-list.js'
+import { authority, DAY, fileOf, issue, KINDS, keyOf, NAMES, openssl, SUBJECT } from '../../support/inputs/x509.js'
+
+const p256 = keyOf('P-256')
+
+for (const caKind of KINDS) {
+  t.test(`certificates for every kind of key hold under a CA with a key of ${caKind}`, async t => {
+    const root = authority('CN=Root,O=Test', keyOf(caKind), 1, null)
+    const below = authority('CN=Below,O=Test', p256, 0, root)
+    for (const kind of KINDS) {
+      const key = keyOf(kind)
+      const request = writeCertificateRequest(parseDistinguishedName(SUBJECT), key, NAMES)
+      const leaf = issue(request, root)
+      const verified = openssl(['verify', '-x509_strict', '-CAfile', fileOf(root.pem), fileOf(leaf)])
+      t.match(verified, { status: 0, text: ': OK' }, `${kind}: ${verified.text}`)
+      const certificate = new X509Certificate(leaf)
+      t.ok(certificate.verify(new X509Certificate(root.pem).publicKey), kind)
+      t.ok(certificate.checkIssued(new X509Certificate(root.pem)), kind)
+      t.ok(certificate.checkPrivateKey(key), kind)
+    }
+    const leaf = issue(writeCertificateRequest(parseDistinguishedName(SUBJECT), p256, []), below)
+    const chain = ['verify', '-x509_strict', '-CAfile', fileOf(root.pem), '-untrusted', fileOf(below.pem)]
+    t.match(openssl([...chain, fileOf(leaf)]), { status: 0 })
+    const tooDeep = authority('CN=Too deep', p256, 0, below)
+    const deepLeaf = issue(writeCertificateRequest(parseDistinguishedName(SUBJECT), p256, []), tooDeep)
+    const deepChain = ['verify', '-CAfile', fileOf(root.pem), '-untrusted', fileOf(below.pem + tooDeep.pem)]
+    t.match(openssl([...deepChain, fileOf(deepLeaf)]), { status: 2, text: /path length constraint exceeded/ })
+  })
+}
+
+t.test('a certificate says what it must', async t => {
+  const root = authority('CN=Root,O=Test', keyOf('P-384'), 1, null)
+  const serial = randomSerial()
+  const leaf = issue(writeCertificateRequest(parseDistinguishedName(SUBJECT), p256, NAMES), root, serial)
+  const { text: shown } = openssl(['x509', '-noout', '-text', '-nameopt', 'RFC2253,utf8,-esc_msb'], leaf)
+  t.match(shown, 'Subject: CN=www.example.com,O=Müller & Söhne\\, Köln,C=DE')
+  t.match(shown, /Basic Constraints: critical\s+CA:FALSE/)
+  t.match(shown, /Key Usage: critical\s+Digital Signature\n/)
+  t.match(shown, /Extended Key Usage: \s+TLS Web Server Authentication, TLS Web Client Authentication/)
+  t.match(
+    shown,
+    /DNS:www.example.com, DNS:\*.example.com, IP Address:192.0.2.7, IP Address:2001:DB8:0:0:0:0:0:7, email:web@example.com, URI:https:\/\/example.com\/a\?b=c/,
+  )
+  t.match(shown, 'URI:http://ca.test/crl/2.crl')
+  t.equal(readSerialText(new X509Certificate(leaf).serialNumber), serialText(serial))
+  const rsaLeaf = issue(writeCertificateRequest([], keyOf('RSA 2048'), NAMES), root)
+  const rsaText = openssl(['x509', '-noout', '-text'], rsaLeaf).text
+  t.match(rsaText, /Key Usage: critical\s+Digital Signature, Key Encipherment\n/)
+  t.match(rsaText, /Subject Alternative Name: critical/, 'the only name must be understood')
+  const rootText = openssl(['x509', '-noout', '-text'], root.pem).text
+  t.match(rootText, /Basic Constraints: critical\s+CA:TRUE, pathlen:1/)
+  t.match(rootText, /Key Usage: critical\s+Certificate Sign, CRL Sign\n/)
+  t.notMatch(rootText, 'CRL Distribution')
+})
+
+const policyOf = (settings: object) =>
+  configurationSchema.parse({ key_manager: { certificate_authority: settings } }).key_manager.certificate_authority
+const dns = (value: string): GeneralName => ({ kind: 'dns', value })
+
+t.test('names that nobody may have, and those of others', async t => {
+  const policy = policyOf({
+    reserved_names: 'payroll.example,192.0.2.0/24',
+    permitted_names: 'dev.localhost',
+    project_names: ['a=shop.example', 'a=198.51.100.0/24', 'b=other.example'],
+  })
+  const refusal = (project: string, ...alternativeNames: GeneralName[]) =>
+    refusalOfNames(policy, project, { subject: [], alternativeNames })
+  const reserved: GeneralName[] = [
+    ...['localhost', 'a.localhost', '*.localhost', 'LOCALHOST', '*.com', '*.co.uk', '*.github.io', '*.internal'].map(
+      dns,
+    ),
+    ...['x.payroll.example', '*.payroll.example', '*.example'].map(dns),
+    ...['127.0.0.1', '127.9.9.9', '::1', '::ffff:127.0.0.1', '0.0.0.0', '::', '224.0.0.1', '192.0.2.9'].map(
+      (value): GeneralName => ({ kind: 'ip', value }),
+    ),
+    { kind: 'uri', value: 'https://localhost:8443/' },
+    { kind: 'uri', value: 'https://[::1]/' },
+    { kind: 'email', value: 'root@localhost' },
+  ]
+  for (const name of reserved) t.type(refusal('c', name), 'string', name.value)
+  const free = ['www.free.example', '*.free.example', 'web1', 'com.free.example', 'dev.localhost', 'a.dev.localhost']
+  for (const name of free) t.equal(refusal('c', dns(name)), null, name)
+  t.equal(refusal('c', { kind: 'ip', value: '203.0.113.7' }), null)
+  const subject = parseDistinguishedName('CN=localhost')
+  t.match(refusalOfNames(policy, 'c', { subject, alternativeNames: [] }), /localhost is reserved/)
+  t.equal(refusalOfNames(policy, 'c', { subject: parseDistinguishedName('CN=A person'), alternativeNames: [] }), null)
+  const named = (dn: string) =>
+    refusalOfNames(policy, 'c', { subject: parseDistinguishedName(dn), alternativeNames: [] })
+  for (const dn of ['CN=my_web.shop.example', 'CN=WWW.shop.example.', 'emailAddress=web@shop.example,CN=A person']) {
+    t.match(named(dn), /belongs to another project/, dn)
+  }
+  t.match(named('CN=w*.shop.example'), /has a wildcard that is no whole label/, 'OpenSSL takes it for www')
+  for (const value of [
+    'https://www.shop.example./',
+    'sip:shop.example',
+    'sips:a;b=c@shop.example:5061;transport=tcp',
+  ]) {
+    t.match(refusal('c', { kind: 'uri', value }), /belongs to another project/, value)
+  }
+  t.equal(refusal('c', { kind: 'uri', value: 'urn:uuid:f81d4fae-7dec-11d0-a765-00a0c91e6bf6' }), null)
+  t.equal(refusal('a', dns('www.shop.example'), dns('*.shop.example')), null)
+  t.match(refusal('c', dns('www.shop.example')), /belongs to another project/)
+  t.match(refusal('b', dns('*.shop.example')), /belongs to another project/)
+  t.match(refusal('c', { kind: 'ip', value: '198.51.100.7' }), /belongs to another project/)
+  t.match(refusal('b', dns('www.free.example')), /none of those that the project may have: other.example/)
+})
+
+t.test('the longest entry decides to whom a name belongs', async t => {
+  const policy = policyOf({
+    project_names: ['a=firm.example', 'b=dev.firm.example', 'a=x.dev.firm.example', 'a=10.0.0.0/8', 'b=10.1.0.0/16'],
+  })
+  const refusal = (project: string, name: GeneralName) =>
+    refusalOfNames(policy, project, { subject: [], alternativeNames: [name] })
+  const ip = (value: string): GeneralName => ({ kind: 'ip', value })
+  const ofA = [dns('firm.example'), dns('www.firm.example'), dns('x.dev.firm.example'), ip('10.0.0.1')]
+  const ofB = [dns('dev.firm.example'), dns('y.dev.firm.example'), ip('10.1.0.1')]
+  for (const name of ofA) {
+    t.equal(refusal('a', name), null, name.value)
+    t.match(refusal('b', name), /belongs to another project/, name.value)
+  }
+  for (const name of ofB) {
+    t.equal(refusal('b', name), null, name.value)
+    t.match(refusal('a', name), /belongs to another project/, name.value)
+  }
+  t.match(refusal('a', dns('*.firm.example')), /belongs to another project/, 'it stands for dev.firm.example')
+  t.match(refusal('b', dns('*.dev.firm.example')), /belongs to another project/, 'it stands for x.dev.firm.example')
+  t.equal(refusal('b', dns('*.y.dev.firm.example')), null)
+})
+
+t.test('name constraints hold for every client', async t => {
+  const policy = policyOf({ project_names: ['a=shop.example', 'b=other.example'] })
+  const root = authority('CN=Root', p256, 2, null)
+  const certified = (project: string, ...names: GeneralName[]) => {
+    const below = authority(`CN=Project ${project}`, keyOf('P-384'), 0, root, [constraintsOf(policy, project)])
+    const leaf = issue(writeCertificateRequest(parseDistinguishedName('O=x'), p256, names), below)
+    return openssl([
+      'verify',
+      '-x509_strict',
+      '-CAfile',
+      fileOf(root.pem),
+      '-untrusted',
+      fileOf(below.pem),
+      fileOf(leaf),
+    ])
+  }
+  t.match(certified('a', dns('www.shop.example'), dns('*.shop.example')), { status: 0 })
+  t.match(certified('a', dns('www.free.example')), { status: 2, text: /permitted subtree violation/ })
+  t.match(certified('a', { kind: 'ip', value: '203.0.113.7' }), { status: 2, text: /excluded subtree violation/ })
+  t.match(certified('c', dns('www.free.example')), { status: 0 })
+  for (const name of ['localhost', 'www.shop.example']) {
+    t.match(certified('c', dns(name)), { status: 2, text: /excluded subtree violation/ }, name)
+  }
+  t.match(certified('c', { kind: 'ip', value: '127.0.0.1' }), { status: 2, text: /excluded subtree violation/ })
+  t.match(certified('c', { kind: 'ip', value: '::1' }), { status: 2, text: /excluded subtree violation/ })
+  t.match(certified('c', { kind: 'ip', value: '203.0.113.7' }), { status: 0 })
+})
+
+t.test('name constraints leave a project what is its own below a name of others', async t => {
+  const policy = policyOf({
+    project_names: ['a=firm.example', 'b=dev.firm.example', 'a=10.0.0.0/8', 'b=10.1.0.0/16'],
+    permitted_names: 'dev.localhost',
+  })
+  const root = authority('CN=Root', p256, 2, null)
+  const certified = (project: string, name: GeneralName) => {
+    const below = authority(`CN=Project ${project}`, keyOf('P-384'), 0, root, [constraintsOf(policy, project)])
+    const leaf = issue(writeCertificateRequest(parseDistinguishedName('O=x'), p256, [name]), below)
+    const files = ['-CAfile', fileOf(root.pem), '-untrusted', fileOf(below.pem), fileOf(leaf)]
+    return openssl(['verify', '-x509_strict', ...files])
+  }
+  t.match(certified('b', dns('www.dev.firm.example')), { status: 0 })
+  t.match(certified('b', { kind: 'ip', value: '10.1.0.1' }), { status: 0 })
+  t.match(certified('b', dns('www.firm.example')), { status: 2, text: /permitted subtree violation/ })
+  t.match(certified('a', dns('www.firm.example')), { status: 0 })
+  t.match(certified('a', dns('www.dev.firm.example')), { status: 2, text: /excluded subtree violation/ })
+  t.match(certified('a', { kind: 'ip', value: '10.1.0.1' }), { status: 2, text: /excluded subtree violation/ })
+  t.match(certified('c', dns('dev.localhost')), { status: 0 })
+})
+
+t.test('another implementation reads the same', async t => {
+  const key = keyOf('RSA 2048')
+  const request = writeCertificateRequest(parseDistinguishedName(SUBJECT), key, NAMES)
+  const oracle = new Pkcs10CertificateRequest(request)
+  t.ok(await oracle.verify())
+  t.equal(oracle.subjectName.getField('O')[0], 'Müller & Söhne, Köln')
+  const root = authority('CN=Root', p256, 1, null)
+  const certificate = new OracleCertificate(issue(request, root))
+  const rootCertificate = new OracleCertificate(root.pem)
+  t.ok(await certificate.verify({ publicKey: rootCertificate.publicKey, signatureOnly: true }))
+  t.equal(certificate.issuer, rootCertificate.subject)
+  t.equal(certificate.extensions.length, 7)
+})
+
+t.test('serials and dates beyond 2049', async t => {
+  for (const first of ['00', '7f', '80', 'ff']) {
+    const serial = Buffer.from(`${first}${'11'.repeat(15)}`, 'hex')
+    const publicKey = publicKeyOf(p256)
+    const subject = encodeName(parseDistinguishedName('CN=x'))
+    const validFor = { notBefore: new Date('2049-12-31T23:59:59Z'), notAfter: new Date('2050-01-01T00:00:00Z') }
+    const der = writeCertificate({ ...validFor, serial, issuer: subject, subject, publicKey, extensions: [] }, p256)
+    const { serialNumber, validFrom, validTo } = new X509Certificate(der)
+    t.equal(readSerialText(serialNumber), serialText(serial))
+    t.equal(new Date(validFrom).toISOString(), '2049-12-31T23:59:59.000Z')
+    t.equal(new Date(validTo).toISOString(), '2050-01-01T00:00:00.000Z')
+  }
+  t.equal(readSerialText('0A:0b'), `${'0'.repeat(29)}a0b`)
+  for (const text of ['', 'xyz', 'a'.repeat(33)]) t.equal(readSerialText(text), null)
+  t.not(serialText(randomSerial()), serialText(randomSerial()))
+})
+
+t.test('requests as openssl writes them', async t => {
+  for (const [args, kind] of [
+    [['-newkey', 'rsa:2048'], 'rsa'],
+    [['-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:P-384', '-sha512'], 'ec'],
+  ] as const) {
+    const made = openssl([
+      ...['req', '-new', '-nodes', '-keyout', '/dev/null', '-utf8', '-subj', '/C=DE/O=Käse, Brot/CN=a.example'],
+      ...['-addext', 'subjectAltName=DNS:a.example,IP:198.51.100.9', '-addext', 'basicConstraints=critical,CA:TRUE'],
+      ...args,
+    ])
+    const pem = made.text.slice(made.text.indexOf('-----BEGIN CERT'))
+    const request = readCertificateRequest(Buffer.from(pem))
+    t.equal(formatDistinguishedName(request.subject), 'CN=a.example,O=Käse\\, Brot,C=DE')
+    t.same(request.alternativeNames, [
+      { kind: 'dns', value: 'a.example' },
+      { kind: 'ip', value: '198.51.100.9' },
+    ])
+    t.equal(request.publicKey.key.asymmetricKeyType, kind)
+    const root = authority('CN=Root', p256, 1, null)
+    t.match(
+      openssl(['x509', '-noout', '-text'], issue(Buffer.from(pem), root)).text,
+      'CA:FALSE',
+      'no CA by asking for it',
+    )
+  }
+})
+
+t.test('requests of ours are good for openssl', async t => {
+  for (const kind of KINDS) {
+    const key = keyOf(kind)
+    const pem = pemOf('CERTIFICATE REQUEST', writeCertificateRequest(parseDistinguishedName(SUBJECT), key, NAMES))
+    t.match(openssl(['req', '-noout', '-verify'], pem), { status: 0, text: /verify OK/ }, kind)
+  }
+})
+
+t.test('general names come back as they were', async t => {
+  t.same(decodeGeneralNames(writeDer(encodeGeneralNames(NAMES))), NAMES)
+})
+
+t.test('revocation lists', async t => {
+  for (const kind of KINDS) {
+    const key = keyOf(kind)
+    const root = authority('CN=Root,O=Test', key, 1, null)
+    const own = readCaCertificate(root.pem)
+    const serial = randomSerial()
+    const revokedLeaf = issue(writeCertificateRequest(parseDistinguishedName(SUBJECT), p256, []), root, serial)
+    const goodLeaf = issue(writeCertificateRequest(parseDistinguishedName(SUBJECT), p256, []), root)
+    const list = (revoked: Buffer[]) =>
+      pemOf(
+        'X509 CRL',
+        writeRevocationList(
+          {
+            issuer: own.subject,
+            issuerKeyIdentifier: own.keyIdentifier,
+            number: 300,
+            thisUpdate: new Date(Date.now() - 60_000),
+            nextUpdate: new Date(Date.now() + DAY),
+            revoked: revoked.map(each => ({ serial: each, at: new Date(), reason: 'keyCompromise' as const })),
+          },
+          key,
+        ),
+      )
+    const crl = list([serial])
+    const shown = openssl(['crl', '-noout', '-text', '-CAfile', fileOf(root.pem)], crl)
+    t.match(shown, { status: 0, text: /verify OK/ }, kind)
+    t.match(shown.text, /CRL Number: \s+300/)
+    t.match(shown.text, /Reason Code: \s+Key Compromise/)
+    const check = ['verify', '-crl_check', '-CAfile', fileOf(root.pem), '-CRLfile', fileOf(crl)]
+    t.match(openssl([...check, fileOf(revokedLeaf)]), { status: 2, text: /certificate revoked/ }, kind)
+    t.match(openssl([...check, fileOf(goodLeaf)]), { status: 0 }, kind)
+    t.match(openssl(['crl', '-noout', '-text', '-CAfile', fileOf(root.pem)], list([])).text, /No Revoked Certificates/)
+  }
+})
+
+t.test('a chain as PKCS#7', async t => {
+  const root = authority('CN=Root', keyOf('RSA 2048'), 1, null)
+  const below = authority('CN=Below', p256, 0, root)
+  const der = writeCertificateBag([below.pem, root.pem].map(pem => derOfPem(pem, ['CERTIFICATE'], 'certificate')))
+  const shown = openssl(['pkcs7', '-inform', 'DER', '-print_certs', '-noout'], der)
+  t.match(shown, { status: 0, text: /CN = Below[\s\S]*CN = Root/ })
+  t.equal(openssl(['pkcs7', '-inform', 'DER', '-noout'], der).status, 0)
+})
+
+t.test('what is read is what is written', async t => {
+  const pem = authority('CN=Root', p256, 3, null).pem
+  t.equal(readCaCertificate(pem).pathLength, 3)
+  const der = derOfPem(pem, ['CERTIFICATE'], 'certificate')
+  t.ok(writeDer(readDer(der, 'certificate')).equals(der))
+  t.equal(createPrivateKey(p256.export({ format: 'pem', type: 'pkcs8' })).type, 'private')
+})
