@@ -84,16 +84,16 @@ export function planInterfaces(
     for (const rule of target.rules) if (!rules.has(rule.key)) additions.push(rule)
   }
 
-  const wantedAddresses = new Set(targets.flatMap(target => target.addresses.map(({ key }) => key)))
-  const wantedRoutes = new Set(targets.flatMap(target => target.routes.map(({ key }) => key)))
-  const wantedRules = new Set(targets.flatMap(target => target.rules.map(({ key }) => key)))
+  const desiredAddresses = new Set(targets.flatMap(target => target.addresses.map(({ key }) => key)))
+  const desiredRoutes = new Set(targets.flatMap(target => target.routes.map(({ key }) => key)))
+  const desiredRules = new Set(targets.flatMap(target => target.rules.map(({ key }) => key)))
   const ours = new Set([...wanted.map(({ name }) => name), ...former])
   const keepalivedVips = new Set(
     vipsHeldBy === 'keepalived' ? wanted.flatMap(card => card.vips.map(vip => canonical(vip.address))) : [],
   )
   const isOurTable = (table: string) => Number(table) >= FIRST_TABLE && Number(table) <= LAST_TABLE
   for (const rule of observed.rules) {
-    if (!isOurTable(rule.table) || wantedRules.has(ruleKey(rule))) continue
+    if (!isOurTable(rule.table) || desiredRules.has(ruleKey(rule))) continue
     removals.push({
       family: rule.family,
       line: `rule del from ${rule.source} table ${rule.table} priority ${rule.priority}`,
@@ -102,7 +102,7 @@ export function planInterfaces(
   }
   for (const observedRoute of observed.routes) {
     const route = { ...observedRoute, device: named(observedRoute.device) }
-    if (!ours.has(route.device) || wantedRoutes.has(routeKey(route))) continue
+    if (!ours.has(route.device) || desiredRoutes.has(routeKey(route))) continue
     if (route.table !== 'main' && !isOurTable(route.table)) continue
     const via = route.gateway === null ? '' : ` via ${route.gateway}`
     removals.push({
@@ -114,7 +114,7 @@ export function planInterfaces(
   for (const { device, family, address, prefix } of observed.addresses) {
     const name = named(device)
     const key = `${name} ${canonical(address)}/${prefix}`
-    if (!ours.has(name) || wantedAddresses.has(key) || keepalivedVips.has(canonical(address))) continue
+    if (!ours.has(name) || desiredAddresses.has(key) || keepalivedVips.has(canonical(address))) continue
     removals.push({ family, line: `addr del ${address}/${prefix} dev ${name}`, essential: false })
   }
   return { renames, links, additions, removals, announce: [...announce] }

@@ -26,7 +26,7 @@ export type Supervised = {
 }
 
 export type Supervisor = {
-  /** Takes over what an earlier agent started, if it still runs. From now on it is wanted. */
+  /** Takes over what an earlier agent started, if it still runs. From now on it is desired. */
   adopt: () => boolean
   /** Wants it to run, now and after every end. Does not wait until it is ready. */
   start: () => void
@@ -48,7 +48,7 @@ export type Supervisor = {
 export function createSupervisor(supervised: Supervised): Supervisor {
   const { name, program, argument, log } = supervised
   let running: (ProcessIdentity & { since: number }) | null = null
-  let wanted = false
+  let desired = false
   let failures = 0
   let restart: NodeJS.Timeout | null = null
   /** Only for one that is not our child: the end of a child is told. */
@@ -58,7 +58,7 @@ export function createSupervisor(supervised: Supervised): Supervisor {
     if (running === null) return
     const lived = performance.now() - running.since
     running = null
-    if (!wanted) return
+    if (!desired) return
     log.error(`${name} ended by itself`)
     supervised.onEnd()
     failures = lived >= LONG_LIFE_MS ? 0 : failures + 1
@@ -69,7 +69,7 @@ export function createSupervisor(supervised: Supervised): Supervisor {
   const begin = (replaced: number | null = null) => {
     if (restart) clearTimeout(restart)
     restart = null
-    if (!wanted || running) return
+    if (!desired || running) return
     if (replaced === null) killLeftovers()
     let child: ChildProcess
     try {
@@ -105,7 +105,7 @@ export function createSupervisor(supervised: Supervised): Supervisor {
       const [found] = findByArgument(program, argument)
       if (found === undefined) return false
       running = { ...found, since: performance.now() }
-      wanted = true
+      desired = true
       look ??= setInterval(() => {
         if (running && !isAlive(running)) ended()
       }, LOOK_MS)
@@ -115,25 +115,25 @@ export function createSupervisor(supervised: Supervised): Supervisor {
     start: () => {
       // Nobody may have told of its end yet.
       if (running !== null && !isAlive(running)) ended()
-      wanted = true
+      desired = true
       failures = 0
       begin()
     },
     release: signal => {
-      wanted = false
+      desired = false
       if (restart) clearTimeout(restart)
       restart = null
       if (running) killIfThere(running.pid, signal)
     },
     replace: () => {
       const replaced = running?.pid ?? null
-      wanted = true
+      desired = true
       running = null
       failures = 0
       begin(replaced)
     },
     stop: async () => {
-      wanted = false
+      desired = false
       if (restart) clearTimeout(restart)
       restart = null
       const process = running
@@ -151,7 +151,7 @@ export function createSupervisor(supervised: Supervised): Supervisor {
     close: () => {
       if (look) clearInterval(look)
       if (restart) clearTimeout(restart)
-      wanted = false
+      desired = false
     },
   }
 }

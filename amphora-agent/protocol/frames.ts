@@ -22,7 +22,7 @@ export class FrameError extends Error {
 export function createFrameDecoder(limit = MAX_FRAME): (piece: Buffer) => unknown[] {
   let pieces: Buffer[] = []
   let held = 0
-  let wanted: number | null = null
+  let desired: number | null = null
 
   const take = (size: number): Buffer => {
     const joined = pieces.length === 1 ? pieces[0]! : Buffer.concat(pieces)
@@ -36,14 +36,14 @@ export function createFrameDecoder(limit = MAX_FRAME): (piece: Buffer) => unknow
     pieces.push(piece)
     held += piece.length
     for (;;) {
-      if (wanted === null) {
+      if (desired === null) {
         if (held < 4) return values
-        wanted = take(4).readUInt32BE()
-        if (wanted > limit) throw new FrameError(`a frame of ${wanted} bytes is larger than ${limit}`)
+        desired = take(4).readUInt32BE()
+        if (desired > limit) throw new FrameError(`a frame of ${desired} bytes is larger than ${limit}`)
       }
-      if (held < wanted) return values
-      values.push(parse(take(wanted)))
-      wanted = null
+      if (held < desired) return values
+      values.push(parse(take(desired)))
+      desired = null
     }
   }
 }

@@ -9,7 +9,7 @@ export type Mismatch = (typeof MISMATCHES)[number]
  */
 export const REPAIR_KINDS = ['repaired', 'closed'] as const
 
-/** One such deed. */
+/** One such action. */
 export type Repair = {
   kind: (typeof REPAIR_KINDS)[number]
   /** When, in milliseconds since 1970; every repair of an amphora has a later time than the one before, which tells them apart. */

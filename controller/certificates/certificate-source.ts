@@ -1,5 +1,5 @@
 /** References of one request, each to what it must hold. The same one may be named several times. */
-export type WantedReferences = {
+export type RequestedReferences = {
   /** Each to a certificate with its private key. */
   certificates: readonly string[]
   /** Each to certificates of authorities. */
@@ -23,6 +23,6 @@ export type CertificateSource = {
    * @returns those that are not good, in the order of the request, each once
    * @throws ApiError 400 when there are too many, 503 with Retry-After when it cannot be told at the moment
    */
-  check: (asking: Asking, wanted: WantedReferences) => Promise<readonly BadReference[]>
+  check: (asking: Asking, wanted: RequestedReferences) => Promise<readonly BadReference[]>
   close: () => void
 }

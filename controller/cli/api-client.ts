@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { parse } from 'yaml'
 import { z } from 'zod'
-import { Sentence } from './operator-error.js'
+import { OperatorError } from './operator-error.js'
 
 const TIMEOUT_MS = 20_000
 
@@ -68,7 +68,8 @@ export async function signIn(directory: string, cloud: 'krater' | 'krater-admin'
   const { project, catalog } = tokenSchema.parse(answer.body).token
   const urlOf = (service: ServiceType): string => {
     const endpoint = catalog.find(({ type }) => type === service)?.endpoints.find(entry => entry.interface === 'public')
-    if (endpoint === undefined) throw new Sentence(`The catalogue has no public endpoint of the ${service} service.`)
+    if (endpoint === undefined)
+      throw new OperatorError(`The catalogue has no public endpoint of the ${service} service.`)
     return endpoint.url.replace(/\/$/, '')
   }
   return {
@@ -92,7 +93,7 @@ async function call(
     body: body === undefined ? null : JSON.stringify(body),
     signal: AbortSignal.timeout(TIMEOUT_MS),
   }).catch(error => {
-    throw new Sentence(`${method} ${url} got no answer: ${error.cause?.message ?? error.message}`)
+    throw new OperatorError(`${method} ${url} got no answer: ${error.cause?.message ?? error.message}`)
   })
   const text = await response.text()
   if (!response.ok) throw new ApiRefusal(response.status, `${method} ${url}: ${response.status} ${text.slice(0, 500)}`)

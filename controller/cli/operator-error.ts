@@ -1,7 +1,7 @@
 import { ConfigurationError } from '../config/load.js'
 
 /** A failure that its words explain fully: told without a stack. */
-export class Sentence extends Error {
+export class OperatorError extends Error {
   constructor(
     message: string,
     readonly exitStatus = 1,
@@ -21,7 +21,7 @@ const SYSTEM_WORDS: Readonly<Record<string, string>> = {
 
 /** What to say of an error, and with which status to end. An unknown one is a bug: it comes with its stack. */
 export function explain(error: unknown): { text: string; exitStatus: number } {
-  if (error instanceof Sentence) return { text: error.message, exitStatus: error.exitStatus }
+  if (error instanceof OperatorError) return { text: error.message, exitStatus: error.exitStatus }
   if (error instanceof ConfigurationError) return { text: error.message, exitStatus: 1 }
   if (error instanceof Error && 'code' in error && typeof error.code === 'string' && error.code in SYSTEM_WORDS) {
     return { text: `${error.message} (${SYSTEM_WORDS[error.code]})`, exitStatus: 1 }

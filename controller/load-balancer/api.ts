@@ -40,7 +40,7 @@ export type LoadBalancerApiOptions = Service & {
 /** What needs no token. */
 const OPEN_PATHS: ReadonlySet<string> = new Set(['/', '/healthcheck', ...Object.values(DESCRIPTION_PATHS)])
 
-/** The load-balancing API v2. Everything it does to the world, it does by storing what is wanted and waking the workers. */
+/** The load-balancing API v2. Everything it does to the world, it does by storing what is desired and waking the workers. */
 export function createLoadBalancerApi(options: LoadBalancerApiOptions): Koa {
   const { validate, identityUrl, log, config } = options
   const app = createApplication({ name: 'load-balancer', log, presentFault })

@@ -2,10 +2,10 @@ import type { LoadBalancerTree } from '../load-balancer/tree/tree.js'
 import type { Claim } from '../queue/claim.js'
 
 /** One thing that a provider did to a machine for a load balancer, for the load balancer's history. */
-export type Deed = {
+export type Action = {
   amphora_id: string
   /** `replugged`: a network card that was gone or down on the host's side stands again. */
-  deed: 'created' | 'restarted' | 'replugged' | 'configured' | 'deleted'
+  action: 'created' | 'restarted' | 'replugged' | 'configured' | 'deleted'
   /** How a configuration took effect: by runtime commands, a reload ... */
   how?: string
   /** Why it took the dearer way. */
@@ -22,10 +22,15 @@ export type Provider = {
    * Makes the world agree with the tree, from wherever it stands; returns when all of `tree.generation` is in effect (for a tree under
    * deletion: when nothing of it is left). Safe to repeat, to interrupt and to run on after a crash.
    * @param signal aborted when the claim is lost or the worker stops: nothing new is begun then, and ClaimLost is thrown
-   * @param note told of each deed once it is done, also when the rest fails
+   * @param note told of each action once it is done, also when the rest fails
    * @throws ProvisioningFault for what the owner should read, ClaimLost; anything else is reported as an internal fault
    */
-  converge: (claim: Claim, tree: LoadBalancerTree, signal: AbortSignal, note?: (deed: Deed) => void) => Promise<void>
+  converge: (
+    claim: Claim,
+    tree: LoadBalancerTree,
+    signal: AbortSignal,
+    note?: (action: Action) => void,
+  ) => Promise<void>
 }
 
 /** The load balancer belongs to another worker by now, or this one is stopping: whatever was under way is left to the next holder. */
@@ -36,7 +41,7 @@ export class ClaimLost extends Error {
   }
 }
 
-/** Why a load balancer could not be brought to its wanted state, in words for its owner. */
+/** Why a load balancer could not be brought to its desired state, in words for its owner. */
 export class ProvisioningFault extends Error {
   constructor(
     /** Stable, for programs: `no-address-left`, `configuration-refused`, `amphora-unreachable` ... */

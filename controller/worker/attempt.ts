@@ -4,7 +4,7 @@ import { isDatabaseAway } from '../database/database-away.js'
 import { readTree } from '../load-balancer/tree/read-tree.js'
 import type { LoadBalancerTree } from '../load-balancer/tree/tree.js'
 import type { Logger } from '../log/log.js'
-import { ClaimLost, type Deed, type Provider, ProvisioningFault } from '../provider/provider.js'
+import { type Action, ClaimLost, type Provider, ProvisioningFault } from '../provider/provider.js'
 import { type Claim, isHeld, LEASE_SECONDS, releaseClaim } from '../queue/claim.js'
 import { type Fault, recordFault, settle } from './settle.js'
 
@@ -58,13 +58,13 @@ async function convergeOnce(
   const started = performance.now()
   const tree = await readTree(database, claim.id)
   if (tree === null) return { kind: 'lost' }
-  const deeds: Deed[] = []
-  const effort = () => ({ milliseconds: Math.round(performance.now() - started), amphorae: deeds })
+  const actions: Action[] = []
+  const effort = () => ({ milliseconds: Math.round(performance.now() - started), amphorae: actions })
   const facts = { loadBalancer: claim.id, fence: claim.fence, generation: tree.generation }
   try {
     log.debug(facts, 'converge begins')
     await providerOf(context, tree)
-      .converge(claim, tree, signal, deed => deeds.push(deed))
+      .converge(claim, tree, signal, action => actions.push(action))
       .finally(() => log.debug(facts, 'converge ends'))
     const { milliseconds, amphorae } = effort()
     const settled = await settle(database, claim, tree, { milliseconds, amphorae })

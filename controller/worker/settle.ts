@@ -1,14 +1,14 @@
 import type { Database } from '../database/connection.js'
 import { againOnConflict } from '../database/transaction.js'
 import type { LoadBalancerTree } from '../load-balancer/tree/tree.js'
-import type { Deed } from '../provider/provider.js'
+import type { Action } from '../provider/provider.js'
 import type { Claim } from '../queue/claim.js'
 
 /** `again`: a later change or recheck waits and the claim is kept for it. `lost`: another worker has claimed it since; nothing was written. */
 export type Settled = 'settled' | 'again' | 'lost'
 
 /** What an attempt did, for the load balancer's history. */
-export type Effort = { milliseconds: number; amphorae: readonly Deed[] }
+export type Effort = { milliseconds: number; amphorae: readonly Action[] }
 
 const NO_EFFORT: Effort = { milliseconds: 0, amphorae: [] }
 

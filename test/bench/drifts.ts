@@ -20,7 +20,7 @@ const LIMIT_MS = 30_000
 const STEADY_LIMIT_MS = 180_000
 
 type Amphora = { id: string; vrrp_port_id: string; lb_network_ip: string; status: string }
-type Event = { id: string; kind: string; repair: { text: string } | null; amphorae: { deed: string }[] }
+type Event = { id: string; kind: string; repair: { text: string } | null; amphorae: { action: string }[] }
 type Balancer = { id: string; vip_address: string; provisioning_status: string; operating_status: string }
 
 /** One that is done to the amphora from inside, or to its card in the fabric. */
@@ -95,7 +95,7 @@ export async function benchDrifts(root: string): Promise<string> {
 }
 
 async function createBalancer(instance: BenchInstance, admin: ApiClient, topology: string): Promise<Balancer> {
-  const wanted = await oneMoreOfDemo(instance)
+  const desired = await oneMoreOfDemo(instance)
   const { flavorprofile } = (await admin.request('load-balancer', 'POST', `${BASE}/flavorprofiles`, {
     flavorprofile: {
       name: topology,
@@ -107,7 +107,7 @@ async function createBalancer(instance: BenchInstance, admin: ApiClient, topolog
     flavor: { name: topology, flavor_profile_id: flavorprofile.id, enabled: true },
   })) as { flavor: { id: string } }
   const { loadbalancer } = (await instance.api.request('load-balancer', 'POST', `${BASE}/loadbalancers`, {
-    loadbalancer: { ...wanted, flavor_id: flavor.id },
+    loadbalancer: { ...desired, flavor_id: flavor.id },
   })) as { loadbalancer: Balancer }
   return loadbalancer
 }
@@ -249,7 +249,7 @@ async function play(
 }
 
 const wordsOf = ({ kind, repair, amphorae }: Event) =>
-  repair?.text ?? `${kind}: ${amphorae.map(({ deed }) => deed).join(', ')}`
+  repair?.text ?? `${kind}: ${amphorae.map(({ action }) => action).join(', ')}`
 
 async function untilSome<T>(probe: () => Promise<T | null>): Promise<T | null> {
   for (const end = performance.now() + LIMIT_MS; performance.now() < end; await delay(LOOK_MS)) {

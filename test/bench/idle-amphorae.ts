@@ -26,8 +26,8 @@ export async function benchIdleAmphorae(root: string): Promise<string> {
   const instance = await startInstance(root, { KRATER_COMPUTE_WARM_AMPHORAE: '0' }, 28_900)
   try {
     await instance.krater('demo')
-    const wanted = await oneMoreOfDemo(instance)
-    const firsts = await Promise.all(Array.from({ length: AMPHORAE }, () => timeUntilServed(instance, wanted)))
+    const desired = await oneMoreOfDemo(instance)
+    const firsts = await Promise.all(Array.from({ length: AMPHORAE }, () => timeUntilServed(instance, desired)))
     firsts.sort((a, b) => a - b)
     const at = (share: number) => (percentile(firsts, share) / 1000).toFixed(1)
     await delay(SETTLE_SECONDS * 1000)
@@ -41,10 +41,10 @@ export async function benchIdleAmphorae(root: string): Promise<string> {
   }
 }
 
-async function timeUntilServed({ api }: BenchInstance, wanted: Record<string, unknown>): Promise<number> {
+async function timeUntilServed({ api }: BenchInstance, desired: Record<string, unknown>): Promise<number> {
   const asked = performance.now()
   const { loadbalancer } = (await api.request('load-balancer', 'POST', `${BASE}/loadbalancers`, {
-    loadbalancer: wanted,
+    loadbalancer: desired,
   })) as { loadbalancer: Balancer }
   const first = await firstSuccess(`http://${loadbalancer.vip_address}/`, FIRST_LIMIT_MS)
   if (first === null) throw new Error(`Load balancer ${loadbalancer.id} did not answer in time.`)

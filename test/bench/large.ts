@@ -135,14 +135,14 @@ async function createListener(
       subnet_id: place.subnetId,
       protocol_port: firstPort + at * MEMBERS_OF_A_POOL + member,
     }))
-    const wanted = {
+    const desired = {
       loadbalancer_id: id,
       protocol: 'HTTP',
       lb_algorithm: 'ROUND_ROBIN',
       members,
       healthmonitor: MONITOR,
     }
-    const { pool } = (await call('POST', '/pools', { pool: wanted })) as { pool: { id: string } }
+    const { pool } = (await call('POST', '/pools', { pool: desired })) as { pool: { id: string } }
     poolIds.push(pool.id)
   }
   const { listener } = (await call('POST', '/listeners', {

@@ -1,4 +1,4 @@
-import type { WantedReferences } from '../certificate-source.js'
+import type { RequestedReferences } from '../certificate-source.js'
 import type { Material } from '../inspection/material.js'
 import { BadTarget } from './key-manager-away.js'
 import type { Reading } from './reading.js'
@@ -12,7 +12,7 @@ export type Item = {
 }
 
 /** What a request wants looked at, each once. */
-export function itemsOf({ certificates, authorities, revocationLists }: WantedReferences): readonly Item[] {
+export function itemsOf({ certificates, authorities, revocationLists }: RequestedReferences): readonly Item[] {
   const authorityBytes = createShared()
   return [
     ...distinct(certificates).map(ref => ({ ref, load: (reading: Reading) => loadCertificate(reading, ref) })),

@@ -7,7 +7,7 @@ import { IdentityAway, ServiceUserRefused } from '../../identity/external/identi
 import { lookAtKeystone } from '../../identity/external/look.js'
 import type { ExternalIdentity } from '../../identity/external/options.js'
 import { type BuiltInNetworks, bootstrapNetworks, findBuiltInNetworks } from '../../network/bootstrap.js'
-import { Sentence } from '../operator-error.js'
+import { OperatorError } from '../operator-error.js'
 import { type Instance, openDatabase } from '../wiring/instance.js'
 import { ensurePasswords } from '../wiring/passwords.js'
 import { refusalSentence } from '../wiring/token-validator.js'
@@ -23,12 +23,12 @@ export async function bootstrap(instance: Instance): Promise<BuiltInNetworks | n
   const owners = external === null ? await bootstrapOwnIdentity(instance) : await ownersAtKeystone(external)
   const { cidr, driver } = config.network
   if (driver === 'noop') return null
-  if (cidr === undefined) throw new Sentence('network.cidr is not set.')
+  if (cidr === undefined) throw new OperatorError('network.cidr is not set.')
   return withDatabase(instance, 'network', async database => {
     if (!('away' in owners)) return bootstrapNetworks(database, { cidr, ...owners })
     const present = await findBuiltInNetworks(database)
     if (present !== null) return present
-    throw new Sentence(
+    throw new OperatorError(
       `${owners.away}. The first networks will belong to the project of Krater's own user, so the first start needs it.`,
     )
   })
@@ -65,7 +65,7 @@ async function bootstrapOwnIdentity(instance: Instance): Promise<Owners> {
   return { serviceProjectId: projects.service, ...(projects.demo !== null && { demoProjectId: projects.demo }) }
 }
 
-/** @throws Sentence when Keystone refuses our own user */
+/** @throws OperatorError when Keystone refuses our own user */
 async function ownersAtKeystone(external: ExternalIdentity): Promise<Owners | { away: string }> {
   try {
     const { projectId } = await lookAtKeystone(external)

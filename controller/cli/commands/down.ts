@@ -5,7 +5,7 @@ import { configurationFile } from '../../config/load.js'
 import { foreignFolder, instanceId } from '../../config/state-directory/instance.js'
 import { createLog } from '../../log/log.js'
 import { endProcesses } from '../../process/process-identity.js'
-import { Sentence } from '../operator-error.js'
+import { OperatorError } from '../operator-error.js'
 import { runningProcesses } from '../run-record.js'
 import { print } from '../terminal.js'
 import { fabricOf, namespaceMachines } from '../wiring/drivers.js'
@@ -111,5 +111,5 @@ async function confirm(directory: string): Promise<void> {
     `This removes every load balancer, its data and its keys below ${directory} (${configurationFile(directory)}). Type yes to go on: `,
   )
   terminal.close()
-  if (answer.trim().toLowerCase() !== 'yes') throw new Sentence('Nothing was removed.')
+  if (answer.trim().toLowerCase() !== 'yes') throw new OperatorError('Nothing was removed.')
 }

@@ -13,7 +13,7 @@ import { createRefusalLog, type RefusalLog } from '../../key-manager/audit/refus
 import { createLoadBalancerApi } from '../../load-balancer/api.js'
 import { createLog, type Logger } from '../../log/log.js'
 import { createNetworkApi } from '../../network/api.js'
-import { Sentence } from '../operator-error.js'
+import { OperatorError } from '../operator-error.js'
 import type { ProcessName } from '../run-record.js'
 import { openCertificateSource } from '../wiring/certificate-source.js'
 import { createNetwork } from '../wiring/drivers.js'
@@ -52,7 +52,7 @@ export async function runApi(directory: string, only: readonly ApiName[]): Promi
     const certificates = openCertificateSource(instance, log)
     const apis = apisOf(instance, open, { tokens, certificates }, log).filter(({ name }) => only.includes(name))
     if (apis.length === 0) {
-      throw new Sentence(
+      throw new OperatorError(
         `Identity is served at ${serviceUrls(instance.config).identity} (identity.external_url), so there is no identity API here.`,
       )
     }
@@ -66,7 +66,9 @@ export async function runApi(directory: string, only: readonly ApiName[]): Promi
           trustedProxies: address.trusted_proxies,
         }
         const server = await startServer(app, address, { limits, log }).catch(error => {
-          throw new Sentence(`The ${name} API cannot listen on ${address.host} port ${address.port}: ${error.code}`)
+          throw new OperatorError(
+            `The ${name} API cannot listen on ${address.host} port ${address.port}: ${error.code}`,
+          )
         })
         log.info({ api: name, url: server.url }, 'listening')
         return server

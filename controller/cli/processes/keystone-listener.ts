@@ -5,7 +5,7 @@ import type { Transport } from '../../config/options/transport-url.js'
 import { eraseProject } from '../../key-manager/erase-project.js'
 import { startKeystoneListener } from '../../key-manager/keystone-listener/listener.js'
 import { createLog } from '../../log/log.js'
-import { Sentence } from '../operator-error.js'
+import { OperatorError } from '../operator-error.js'
 import { openDatabase, openInstance } from '../wiring/instance.js'
 import { runUntilStopped } from './run-until-stopped.js'
 
@@ -35,12 +35,12 @@ export async function runKeystoneListener(directory: string): Promise<void> {
 function requireTransport({ enable, transport_url }: KeystoneNotifications, directory: string): Transport {
   const group = 'key_manager.keystone_notifications'
   if (!enable) {
-    throw new Sentence(
+    throw new OperatorError(
       `${group}.enable is false in ${configurationFile(directory)}: there is nothing to listen to. With our own identity service deleted projects are erased without a message bus; for an external one set it to true, and transport_url beside it.`,
     )
   }
   if (transport_url === undefined) {
-    throw new Sentence(
+    throw new OperatorError(
       `${group}.transport_url is not set in ${configurationFile(directory)}: it names the message bus of the identity service, as amqp://user:password@host:5672/virtual-host.`,
     )
   }
@@ -52,6 +52,6 @@ function readCertificateAuthority({ ca_file }: KeystoneNotifications): string | 
   try {
     return readFileSync(ca_file, 'utf8')
   } catch (error) {
-    throw new Sentence(`key_manager.keystone_notifications.ca_file cannot be read: ${(error as Error).message}`)
+    throw new OperatorError(`key_manager.keystone_notifications.ca_file cannot be read: ${(error as Error).message}`)
   }
 }

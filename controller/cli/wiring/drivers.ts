@@ -12,7 +12,7 @@ import type { NetworkDriver } from '../../network/driver.js'
 import { createLocalDriver } from '../../network/local/driver.js'
 import { createFabric, type Fabric } from '../../network/local/fabric.js'
 import { createNoopNetworkDriver } from '../../network/noop/driver.js'
-import { Sentence } from '../operator-error.js'
+import { OperatorError } from '../operator-error.js'
 import type { Instance } from './instance.js'
 
 /** The bundled agent stands beside the bundled controller. */
@@ -24,11 +24,13 @@ export function fabricOf(directory: string): Fabric {
   return createFabric({ instance: requireInstanceId(directory) })
 }
 
-/** @throws Sentence when nothing was ever started on this state directory */
+/** @throws OperatorError when nothing was ever started on this state directory */
 export function requireInstanceId(directory: string): string {
   const id = instanceId(directory)
   if (id !== null) return id
-  throw new Sentence(`Nothing has been set up in ${directory} yet: \`krater up\` or \`krater db migrate\` does that.`)
+  throw new OperatorError(
+    `Nothing has been set up in ${directory} yet: \`krater up\` or \`krater db migrate\` does that.`,
+  )
 }
 
 /** @param database as the network service's role */

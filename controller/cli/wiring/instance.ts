@@ -5,7 +5,7 @@ import { instanceId } from '../../config/state-directory/instance.js'
 import { connect, type Database } from '../../database/connection.js'
 import type { ServiceSchema } from '../../database/migrate.js'
 import type { Logger } from '../../log/log.js'
-import { Sentence } from '../operator-error.js'
+import { OperatorError } from '../operator-error.js'
 
 /** What every command works on. */
 export type Instance = { directory: string; config: Configuration }
@@ -18,11 +18,11 @@ export function openInstance(directory: string): Instance {
 export const isInitialised = (directory: string): boolean =>
   existsSync(configurationFile(directory)) && instanceId(directory) !== null
 
-/** The URL under which a service reaches its tables. @throws Sentence when it is not set */
+/** The URL under which a service reaches its tables. @throws OperatorError when it is not set */
 export function databaseUrl({ directory, config }: Instance, schema: ServiceSchema['schema']): string {
   const url = config.database[schema]
   if (url === undefined) {
-    throw new Sentence(
+    throw new OperatorError(
       `database.${schema} is not set in ${configurationFile(directory)}. \`krater up\` fills it in for a database of its own; otherwise name the URL there or in KRATER_DATABASE_${schema.toUpperCase()}.`,
     )
   }

@@ -1,7 +1,7 @@
 import type { Configuration } from '../../config/schema.js'
 import { amphoraOffer, octaviaOffer } from '../../provider/amphora/capabilities.js'
 import { noopOffer } from '../../provider/noop/capabilities.js'
-import { Sentence } from '../operator-error.js'
+import { OperatorError } from '../operator-error.js'
 
 /** What the API offers; the worker carries each of them out. */
 export const offeredProviders = [amphoraOffer, octaviaOffer, noopOffer] as const
@@ -9,7 +9,7 @@ export const offeredProviders = [amphoraOffer, octaviaOffer, noopOffer] as const
 export function requireDefaultProvider({ load_balancer }: Configuration): void {
   if (offeredProviders.some(({ name }) => name === load_balancer.default_provider)) return
   const names = offeredProviders.map(({ name }) => name).join(' or ')
-  throw new Sentence(
+  throw new OperatorError(
     `load_balancer.default_provider: "${load_balancer.default_provider}" is not allowed: it must be ${names}.`,
   )
 }

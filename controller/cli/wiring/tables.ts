@@ -4,7 +4,7 @@ import { connect, type Database } from '../../database/connection.js'
 import { migrate, prepareSchema } from '../../database/migrate.js'
 import { serviceSchemas } from '../../database/services.js'
 import { sqlState } from '../../database/transaction.js'
-import { Sentence } from '../operator-error.js'
+import { OperatorError } from '../operator-error.js'
 import { print } from '../terminal.js'
 import { databaseUrl, type Instance, openDatabase } from './instance.js'
 
@@ -15,7 +15,7 @@ const PATIENCE_MS = 15_000
 
 /**
  * Makes the roles and schemas (when an administrator's URL is configured) and brings all tables up to date.
- * @throws Sentence when the database cannot be reached
+ * @throws OperatorError when the database cannot be reached
  */
 export async function prepareTables(instance: Instance): Promise<void> {
   await asAdministrator(instance, async administrator => {
@@ -66,7 +66,7 @@ async function waitUntilReachable(probe: () => Promise<unknown>, url: string): P
     } catch (error) {
       const code = sqlState(error)
       if (code !== NOT_YET || performance.now() > until) {
-        throw new Sentence(`The database ${withoutPassword(url)} cannot be used: ${wordsOf(error)}`)
+        throw new OperatorError(`The database ${withoutPassword(url)} cannot be used: ${wordsOf(error)}`)
       }
       await delay(200)
     }

@@ -5,7 +5,7 @@ import { IdentityAway, ServiceUserRefused } from '../../identity/external/identi
 import { createExternalValidator } from '../../identity/external/validator.js'
 import { databaseTokenValidator } from '../../identity/tokens/validator.js'
 import type { Logger } from '../../log/log.js'
-import { Sentence } from '../operator-error.js'
+import { OperatorError } from '../operator-error.js'
 import type { Instance } from './instance.js'
 
 export type TokenValidation = {
@@ -17,7 +17,7 @@ export type TokenValidation = {
 /**
  * Where the tokens of requests are validated: in the embedded identity service's tables, or at the Keystone that identity.external_url names.
  * One that does not answer now is waited for while requests come in.
- * @throws Sentence when Keystone refuses our own user
+ * @throws OperatorError when Keystone refuses our own user
  */
 export async function openTokenValidation(
   { config }: Instance,
@@ -37,5 +37,5 @@ export async function openTokenValidation(
   return { validator: () => validate, close }
 }
 
-export const refusalSentence = (url: string, { message }: ServiceUserRefused): Sentence =>
-  new Sentence(`${message}. Look at these settings and at ${url}.`)
+export const refusalSentence = (url: string, { message }: ServiceUserRefused): OperatorError =>
+  new OperatorError(`${message}. Look at these settings and at ${url}.`)

@@ -126,16 +126,16 @@ export function enforce(place: Place, limits: Limits, known = hierarchies()): En
  */
 export async function assign(place: Place): Promise<void> {
   for (const hierarchy of hierarchies().filter(({ controllers }) => controllers.includes('cpu'))) {
-    const wanted = join(hierarchy.path, pathOf(place))
-    for (const group of groupsOf(hierarchy, place).filter(group => group !== wanted)) {
+    const desired = join(hierarchy.path, pathOf(place))
+    for (const group of groupsOf(hierarchy, place).filter(group => group !== desired)) {
       for (const controller of CONTROLLERS) {
         for (const [file] of controller.settings(0)[hierarchy.version]) {
           if (!existsSync(join(group, file))) continue
           makeGroup(hierarchy, controller.name, place)
-          writeFileSync(join(wanted, file), readFileSync(join(group, file)))
+          writeFileSync(join(desired, file), readFileSync(join(group, file)))
         }
       }
-      await untilGone(group, () => moveProcesses(group, wanted))
+      await untilGone(group, () => moveProcesses(group, desired))
       await isGone(dirname(group))
     }
   }

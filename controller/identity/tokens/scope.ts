@@ -22,12 +22,12 @@ export async function resolveScope(
   user: TokenUser,
   requested: RequestedScope | undefined,
 ): Promise<GrantedScope> {
-  const granted = await wantedScope(trx, user, requested)
+  const granted = await desiredScope(trx, user, requested)
   if (granted === null) throw unauthenticated()
   return granted
 }
 
-async function wantedScope(
+async function desiredScope(
   trx: Knex,
   user: TokenUser,
   requested: RequestedScope | undefined,

@@ -32,7 +32,7 @@ async function failOver(service: Service, call: Call): Promise<Answer> {
 }
 
 /**
- * Has its configuration pushed to it anew, whatever it says that it has. Nothing that is wanted changes by this, so the load balancer's status
+ * Has its configuration pushed to it anew, whatever it says that it has. Nothing that is desired changes by this, so the load balancer's status
  * does not either.
  */
 async function configure(service: Service, call: Call): Promise<Answer> {

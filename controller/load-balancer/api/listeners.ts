@@ -76,11 +76,11 @@ async function update(service: Service, call: Call) {
   const given = readWrapped(await readBody(), 'listener', bodyOfUpdate)
   const found: Found<StoredListener & ListenerReferences> = await findObject(database, listener, params.id ?? '')
   authorise(caller, right, found.project_id)
-  const wanted = changedListenerReferences(found, given)
-  if (wanted !== null) {
+  const desired = changedListenerReferences(found, given)
+  if (desired !== null) {
     const values = completeListenerUpdate(config, found, given)
     refuseUnsupported(enabledProvider(providers, found.provider), listener, values)
-    await checkCertificates(service, call, wanted)
+    await checkCertificates(service, call, desired)
   }
   const object = await changeLoadBalancer(service, asked(), found.load_balancer_id, async (trx, changed) => {
     const stored: Found<StoredListener> = await findObject(trx, listener, found.id)

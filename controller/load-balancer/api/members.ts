@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import type { Transaction } from '../../database/transaction.js'
 import { type ChangedLoadBalancer, changeLoadBalancer, markDeleted, touchPool, updateObject } from '../change/change.js'
-import { type BatchPlan, type ExistingMember, planBatch, type WantedMember } from '../objects/members/batch.js'
+import { type BatchPlan, type ExistingMember, planBatch, type RequestedMember } from '../objects/members/batch.js'
 import { member } from '../objects/members/resource.js'
 import { checkMembers, checkSubnets } from '../objects/members/rules.js'
 import { pool } from '../objects/pools/resource.js'
@@ -122,21 +122,21 @@ async function replaceAll(service: Service, { caller, right, params, queryString
   const { database, network, providers } = service
   const args = parseArguments(queryString, ['additive_only'])
   const additiveOnly = args.has('additive_only') && booleanOf('additive_only', args.get('additive_only') ?? '')
-  const wanted = await readBatch(await readBody())
+  const desired = await readBatch(await readBody())
   const above = await findPool(database, params.pool ?? '')
   authorise(caller, right, above.project_id)
-  const bodies = wanted.map(({ values }) => values)
+  const bodies = desired.map(({ values }) => values)
   await checkMembers(service.config, bodies)
   await checkSubnets(network, caller, bodies)
   try {
     await changeLoadBalancer(service, asked(), above.load_balancer_id, async (trx, changed) => {
       const provider = enabledProvider(providers, changed.provider)
-      for (const { values } of wanted) refuseUnsupported(provider, member, values)
+      for (const { values } of desired) refuseUnsupported(provider, member, values)
       const existing: ExistingMember[] = await trx('member')
         .where({ pool_id: above.id })
         .whereNot({ change: 'delete' })
         .select('id', 'address', 'protocol_port')
-      const plan = planBatch(existing, wanted, additiveOnly)
+      const plan = planBatch(existing, desired, additiveOnly)
       if (plan.create.length + plan.update.length + plan.remove.length === 0) throw NOTHING_TO_DO
       const members = plan.create.map(({ values }) => values)
       await checkFit(trx, changed.id, provider, { listeners: [], pools: [{ protocol: above.protocol, members }] })
@@ -149,7 +149,7 @@ async function replaceAll(service: Service, { caller, right, params, queryString
 }
 
 /** `{"members": [...]}` or the bare list. */
-async function readBatch(body: unknown): Promise<WantedMember[]> {
+async function readBatch(body: unknown): Promise<RequestedMember[]> {
   const values = await readWrappedLists(Array.isArray(body) ? { members: body } : body, 'members', bodyOfBatch)
   const raw: unknown[] = Array.isArray(body) ? body : isObject(body) && Array.isArray(body.members) ? body.members : []
   return values.map((value, index) => {
@@ -194,7 +194,7 @@ async function updateMany(
   { generation, applied_generation }: ChangedLoadBalancer,
   updates: BatchPlan['update'],
 ) {
-  const rows = updates.map(({ id, wanted: { values, given } }) => ({
+  const rows = updates.map(({ id, desired: { values, given } }) => ({
     id,
     ...columnsOf(member, values),
     name: given.has('name') ? values.name : null,

@@ -78,11 +78,11 @@ async function update(service: Service, call: Call) {
   const given = readWrapped(await readBody(), 'pool', bodyOfUpdate)
   const found: Found<StoredPool & PoolReferences> = await findObject(database, pool, params.id ?? '')
   authorise(caller, right, found.project_id)
-  const wanted = changedPoolReferences(found, given)
-  if (wanted !== null) {
+  const desired = changedPoolReferences(found, given)
+  if (desired !== null) {
     const values = completePoolUpdate(config, found, given)
     refuseUnsupported(enabledProvider(providers, found.provider), pool, values)
-    await checkCertificates(service, call, wanted)
+    await checkCertificates(service, call, desired)
   }
   const object = await changeLoadBalancer(service, asked(), found.load_balancer_id, async (trx, changed) => {
     const stored: Found<StoredPool> = await findObject(trx, pool, found.id)

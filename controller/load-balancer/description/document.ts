@@ -102,7 +102,7 @@ const SHARED_PARAMETERS: Readonly<Record<string, Json>> = {
   sort_dir: { name: 'sort_dir', in: 'query', ...list('Directions for sort_key: asc or desc.') },
   limit: parameter('limit', 'Most objects on the page.', { type: 'integer' }),
   marker: parameter('marker', 'The last object of the page before.', { type: 'string' }),
-  page_reverse: parameter('page_reverse', 'Whether the page before the marker is wanted.', {
+  page_reverse: parameter('page_reverse', 'Whether the page before the marker is desired.', {
     type: 'boolean',
     default: false,
   }),

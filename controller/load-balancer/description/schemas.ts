@@ -49,11 +49,11 @@ const FORMS: Readonly<Record<string, Schema>> = {
     items: objectOf(
       {
         amphora_id: KINDS.uuid,
-        deed: { type: 'string', enum: ['created', 'restarted', 'replugged', 'configured', 'deleted'] },
+        action: { type: 'string', enum: ['created', 'restarted', 'replugged', 'configured', 'deleted'] },
         how: { type: 'string' },
         reason: { type: 'string' },
       },
-      ['amphora_id', 'deed'],
+      ['amphora_id', 'action'],
     ),
   },
 }

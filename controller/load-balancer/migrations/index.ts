@@ -7,6 +7,7 @@ import { deregistrationDelay } from './005-deregistration-delay.js'
 import { machineLimits } from './006-machine-limits.js'
 import { impairment } from './007-impairment.js'
 import { warmShares } from './008-warm-shares.js'
+import { actions } from './009-actions.js'
 
 export const migrations: readonly Migration[] = [
   loadBalancers,
@@ -17,4 +18,5 @@ export const migrations: readonly Migration[] = [
   machineLimits,
   impairment,
   warmShares,
+  actions,
 ]

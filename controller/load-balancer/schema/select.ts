@@ -22,7 +22,7 @@ export type Selection = {
   /** Trusted SQL after ORDER BY. */
   order?: string
   limit?: number | null
-  /** Response keys wanted; null: all of them. */
+  /** Response keys desired; null: all of them. */
   fields?: ReadonlySet<string> | null
   /** One more value of each, for its reader. */
   beside?: Condition | undefined

@@ -1,4 +1,4 @@
-import type { WantedReferences } from '../../certificates/certificate-source.js'
+import type { RequestedReferences } from '../../certificates/certificate-source.js'
 import type { listener } from '../objects/listeners/resource.js'
 import type { pool } from '../objects/pools/resource.js'
 import type { Created } from '../schema/attributes.js'
@@ -38,7 +38,7 @@ const ofPool = (values: PoolReferences): References => ({
 export const newReferences = (
   listeners: readonly ListenerReferences[],
   pools: readonly PoolReferences[],
-): WantedReferences | null =>
+): RequestedReferences | null =>
   changed([...listeners.map(ofListener), ...pools.map(ofPool)].map(now => ({ before: NONE, now })))
 
 /**
@@ -48,16 +48,16 @@ export const newReferences = (
 export const changedListenerReferences = (
   before: ListenerReferences,
   given: Partial<ListenerReferences>,
-): WantedReferences | null => changed([{ before: ofListener(before), now: ofListener({ ...before, ...given }) }])
+): RequestedReferences | null => changed([{ before: ofListener(before), now: ofListener({ ...before, ...given }) }])
 
 /** The same for a pool. */
 export const changedPoolReferences = (
   before: PoolReferences,
   given: Partial<PoolReferences>,
-): WantedReferences | null => changed([{ before: ofPool(before), now: ofPool({ ...before, ...given }) }])
+): RequestedReferences | null => changed([{ before: ofPool(before), now: ofPool({ ...before, ...given }) }])
 
-function changed(changes: readonly { before: References; now: References }[]): WantedReferences | null {
-  const wanted = {
+function changed(changes: readonly { before: References; now: References }[]): RequestedReferences | null {
+  const desired = {
     certificates: changes.flatMap(({ before, now }) =>
       now.certificates.filter(ref => ref !== null).filter(ref => !before.certificates.includes(ref)),
     ),
@@ -70,5 +70,5 @@ function changed(changes: readonly { before: References; now: References }[]): W
         : [],
     ),
   }
-  return Object.values(wanted).some(references => references.length > 0) ? wanted : null
+  return Object.values(desired).some(references => references.length > 0) ? desired : null
 }

@@ -72,7 +72,8 @@ export const comesUp = (
 ): boolean => values.admin_state_up === true && stored.admin_state_up !== true
 
 /** Whether an update names another pool than before, with members of its own to be checked. */
-export const takesPool = (stored: unknown, wanted: unknown): boolean => typeof wanted === 'string' && wanted !== stored
+export const takesPool = (stored: unknown, desired: unknown): boolean =>
+  typeof desired === 'string' && desired !== stored
 
 /**
  * The object that this transaction has just written, in its response form, if all of its load balancer fits the machines: one statement.

@@ -1,4 +1,4 @@
-import type { WantedReferences } from '../../certificates/certificate-source.js'
+import type { RequestedReferences } from '../../certificates/certificate-source.js'
 import { badRequest } from '../../http/errors.js'
 import { outsideTurn } from '../../process/turn.js'
 import type { Call, Service } from '../api/routes.js'
@@ -18,11 +18,11 @@ export async function checkReferences(
   const members = pools.flatMap(pool => pool.members.map(({ values }) => values))
   await checkMembers(config, members)
   await checkSubnets(network, caller, members)
-  const wanted = newReferences(
+  const desired = newReferences(
     listeners.map(({ values }) => values),
     pools.map(({ values }) => values),
   )
-  if (wanted !== null) await checkCertificates({ certificates }, { caller, token }, wanted)
+  if (desired !== null) await checkCertificates({ certificates }, { caller, token }, desired)
 }
 
 /**
@@ -32,10 +32,10 @@ export async function checkReferences(
 export async function checkCertificates(
   { certificates }: Pick<Service, 'certificates'>,
   { caller, token }: Pick<Call, 'caller' | 'token'>,
-  wanted: WantedReferences,
+  desired: RequestedReferences,
 ): Promise<void> {
   const asker = { token, project: caller.project?.id ?? '', user: caller.user.id }
-  const bad = await outsideTurn(() => certificates.check(asker, wanted))
+  const bad = await outsideTurn(() => certificates.check(asker, desired))
   if (bad.length === 0) return
   const listed = bad.map(({ ref, reason }) => `${ref} (${reason})`).join(', ')
   throw badRequest(`Could not retrieve certificate: ${listed}`)

@@ -1,5 +1,5 @@
 /**
- * A load balancer with everything below it, as it is wanted: what the API has stored and a provider makes true.
+ * A load balancer with everything below it, as it is desired: what the API has stored and a provider makes true.
  * Objects under deletion are in it, marked by their change.
  */
 export type LoadBalancerTree = {

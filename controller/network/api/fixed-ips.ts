@@ -6,7 +6,7 @@ import type { SharedAddresses } from '../local/shared-addresses.js'
 import { clash, invalidInput, missing, NeutronError } from './neutron-error.js'
 
 /** One address as a request asks for it: where, which, or both. */
-export type WantedFixedIp = { subnet_id?: string | undefined; ip_address?: string | undefined }
+export type RequestedFixedIp = { subnet_id?: string | undefined; ip_address?: string | undefined }
 
 type NewPort = { id: string; networkId: string; projectId: string }
 
@@ -17,7 +17,7 @@ type NewPort = { id: string; networkId: string; projectId: string }
 export async function placeFixedIps(
   trx: Knex,
   port: NewPort,
-  wanted: readonly WantedFixedIp[] | undefined,
+  wanted: readonly RequestedFixedIp[] | undefined,
   rules: SharedAddresses,
 ): Promise<void> {
   const subnets = await subnetsOf(trx, port.networkId)
@@ -28,7 +28,7 @@ export async function placeFixedIps(
     }
     return
   }
-  // Wanted addresses first, so that one chosen freely cannot take them.
+  // Desired addresses first, so that one chosen freely cannot take them.
   const exactFirst = [...wanted].sort((a, b) => Number(b.ip_address !== undefined) - Number(a.ip_address !== undefined))
   for (const each of exactFirst) await placeOne(trx, port, subnets, each, rules)
 }
@@ -37,7 +37,7 @@ export async function placeFixedIps(
 export async function replaceFixedIps(
   trx: Knex,
   port: NewPort & { fixedIps: readonly { subnet_id: string; ip_address: string }[] },
-  wanted: readonly WantedFixedIp[],
+  wanted: readonly RequestedFixedIp[],
   rules: SharedAddresses,
 ): Promise<void> {
   const spare = [...port.fixedIps]
@@ -89,7 +89,7 @@ async function placeOne(
   trx: Knex,
   port: NewPort,
   subnets: readonly SubnetFacts[],
-  { subnet_id, ip_address }: WantedFixedIp,
+  { subnet_id, ip_address }: RequestedFixedIp,
   rules: SharedAddresses,
 ): Promise<void> {
   if (subnet_id === undefined && ip_address === undefined) {

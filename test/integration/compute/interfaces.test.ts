@@ -93,7 +93,7 @@ t.test('cards', async t => {
     }
     ip('-n', fabric.namespace, 'link', 'delete', card)
     await driver.unplug(amphoraId, other.id)
-    t.same(await driver.brokenCards(), [], 'one that is not wanted any more is not missed')
+    t.same(await driver.brokenCards(), [], 'one that is not desired any more is not missed')
   })
 
   t.test('are gone after a machine was made anew', async t => {

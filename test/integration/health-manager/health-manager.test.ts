@@ -131,11 +131,11 @@ async function createWorld(t: Test, staleAfter = 1) {
       await manager.stop()
       manager = await start()
     },
-    /** Polls a query until it says what is wanted; the last answer otherwise. */
-    until: async <T>(read: () => Promise<T>, wanted: (value: T) => boolean): Promise<T> => {
+    /** Polls a query until it says what is desired; the last answer otherwise. */
+    until: async <T>(read: () => Promise<T>, desired: (value: T) => boolean): Promise<T> => {
       for (let attempt = 0; ; attempt++) {
         const value = await read()
-        if (wanted(value) || attempt === 100) return value
+        if (desired(value) || attempt === 100) return value
         await new Promise(resolve => setTimeout(resolve, 50))
       }
     },

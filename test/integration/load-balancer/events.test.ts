@@ -1,7 +1,9 @@
 import t from 'tap'
+import { inTransaction } from '../../../controller/database/transaction.js'
 import { EVENT_DAYS, MOST_EVENTS, purgeRecords } from '../../../controller/housekeeping/purge.js'
+import { actions } from '../../../controller/load-balancer/migrations/009-actions.js'
 import { createLog } from '../../../controller/log/log.js'
-import { type Deed, type Provider, ProvisioningFault } from '../../../controller/provider/provider.js'
+import { type Action, type Provider, ProvisioningFault } from '../../../controller/provider/provider.js'
 import { claimDue } from '../../../controller/queue/claim.js'
 import { attempt } from '../../../controller/worker/attempt.js'
 import {
@@ -191,8 +193,8 @@ t.test('the worker tells what took effect, by which amphora and how, and what fa
   const api = await startTestApi(PROVIDERS)
   t.teardown(api.stop)
   const amphora = crypto.randomUUID()
-  const runtime: Deed = { amphora_id: amphora, deed: 'configured', how: 'runtime' }
-  const reload: Deed = { amphora_id: amphora, deed: 'configured', how: 'reload', reason: 'a listener was added' }
+  const runtime: Action = { amphora_id: amphora, action: 'configured', how: 'runtime' }
+  const reload: Action = { amphora_id: amphora, action: 'configured', how: 'reload', reason: 'a listener was added' }
   let behave: Provider['converge'] = async () => undefined
   const provider: Provider = { name: 'noop_driver', description: '', converge: (...given) => behave(...given) }
   const context = {
@@ -211,7 +213,7 @@ t.test('the worker tells what took effect, by which amphora and how, and what fa
   const change = () => api.ask('PUT', `${BALANCERS}/${lb}`, { loadbalancer: { name: crypto.randomUUID() } })
 
   await work(async (_claim, _tree, _signal, note) => {
-    note?.({ amphora_id: amphora, deed: 'created' })
+    note?.({ amphora_id: amphora, action: 'created' })
     note?.(reload)
   })
   const [applied, ...before] = await eventsOf(api, lb)
@@ -219,7 +221,7 @@ t.test('the worker tells what took effect, by which amphora and how, and what fa
     kind: 'applied',
     generation: 1,
     milliseconds: Number,
-    amphorae: [{ deed: 'created' }, reload],
+    amphorae: [{ action: 'created' }, reload],
     fault: null,
     action: null,
   })
@@ -227,10 +229,10 @@ t.test('the worker tells what took effect, by which amphora and how, and what fa
 
   await work(async () => undefined)
   t.equal((await eventsOf(api, lb)).length, 2, 'a look that found nothing to do is not told')
-  await work(async (_claim, _tree, _signal, note) => note?.({ amphora_id: amphora, deed: 'restarted' }))
+  await work(async (_claim, _tree, _signal, note) => note?.({ amphora_id: amphora, action: 'restarted' }))
   t.match(
     (await eventsOf(api, lb))[0],
-    { kind: 'applied', generation: 1, amphorae: [{ deed: 'restarted' }] },
+    { kind: 'applied', generation: 1, amphorae: [{ action: 'restarted' }] },
     'a repair is',
   )
 
@@ -306,4 +308,25 @@ t.test('old events go', async t => {
   t.equal(await kept(quiet), EVENT_DAYS)
   await purgeRecords(api.database)
   t.equal(await kept(lb), MOST_EVENTS, 'and no more go')
+})
+
+t.test('an upgrade renames what earlier programs wrote of amphorae', async t => {
+  const api = await startTestApi(PROVIDERS)
+  t.teardown(api.stop)
+  const lb = await makeBalancer(api)
+  const amphorae = [
+    { amphora_id: NOWHERE, deed: 'created' },
+    { amphora_id: NOWHERE, deed: 'configured', how: 'reload' },
+  ]
+  await api.database.raw(
+    `INSERT INTO load_balancer_event (load_balancer_id, generation, kind, detail) VALUES (?, 1, 'applied', ?)`,
+    [lb, JSON.stringify({ amphorae })],
+  )
+  await inTransaction(api.database, trx => actions.up(trx))
+  const [applied, requested] = await eventsOf(api, lb)
+  t.same(applied?.amphorae, [
+    { amphora_id: NOWHERE, action: 'created' },
+    { amphora_id: NOWHERE, how: 'reload', action: 'configured' },
+  ])
+  t.same(requested?.amphorae, [], 'requests have none')
 })

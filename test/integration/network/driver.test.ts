@@ -112,7 +112,7 @@ t.test('the same request is the same port, also when it is made many times at on
   t.strictSame(await driver.ensurePort(same), ports[0])
 })
 
-t.test('a wanted address', async t => {
+t.test('a desired address', async t => {
   const { id, subnets } = await makeNetwork(['10.1.4.0/24', 'fd00:2::/64'])
   const elsewhere = await makeNetwork(['10.1.5.0/24'])
   const [v4, v6] = subnets as [string, string]

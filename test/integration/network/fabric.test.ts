@@ -119,7 +119,7 @@ t.test('two machines and the host reach each other on one network, and nobody on
   t.strictSame(
     addr_info.filter((a: { scope: string }) => a.scope === 'global').map((a: { local: string }) => a.local),
     ['198.18.77.1'],
-    'addresses no longer wanted go',
+    'addresses no longer desired go',
   )
   const mac = before.find(link => link.ifname === leg.interfaceName)!.address
   await ip(['link', 'delete', leg.interfaceName])
@@ -246,21 +246,21 @@ t.test('cards', async t => {
   const { fabric, machine } = await createWorld(t)
   const one = await machine('one')
   const networkId = randomUUID()
-  const wanted = card(one, networkId)
+  const desired = card(one, networkId)
   const eth0 = async (namespace: string) => (await links(namespace)).find(link => link.ifname === 'eth0')
 
   await t.test('have the MAC address and MTU that they should', async t => {
-    await fabric.attach(wanted)
-    t.match(await eth0(one), { address: wanted.macAddress, mtu: 1450 })
-    t.strictSame(await fabric.attachedPorts(), [wanted.portId])
+    await fabric.attach(desired)
+    t.match(await eth0(one), { address: desired.macAddress, mtu: 1450 })
+    t.strictSame(await fabric.attachedPorts(), [desired.portId])
   })
 
   await t.test('are kept by a second attach, also when the machine renamed them', async t => {
     const { ifindex } = (await eth0(one))!
-    await fabric.attach(wanted)
+    await fabric.attach(desired)
     t.equal((await eth0(one))!.ifindex, ifindex)
     await ip(['-n', one, 'link', 'set', 'eth0', 'name', 'vip0'])
-    await fabric.attach(wanted)
+    await fabric.attach(desired)
     t.strictSame(
       (await links(one)).map(link => link.ifname),
       ['lo', 'vip0'],
@@ -269,27 +269,27 @@ t.test('cards', async t => {
   })
 
   await t.test('are finished when their maker died before the last step', async t => {
-    const name = `p${wanted.portId.replaceAll('-', '').slice(0, 11)}`
+    const name = `p${desired.portId.replaceAll('-', '').slice(0, 11)}`
     const { ifindex } = (await eth0(one))!
     await ip(['-n', fabric.namespace, 'link', 'set', name, 'down', 'alias', ''])
     t.strictSame(await fabric.attachedPorts(), [name.slice(1)])
-    await fabric.attach(wanted)
-    t.strictSame(await fabric.attachedPorts(), [wanted.portId])
+    await fabric.attach(desired)
+    t.strictSame(await fabric.attachedPorts(), [desired.portId])
     t.equal((await eth0(one))!.ifindex, ifindex, 'it is the same card')
   })
 
   await t.test('follow the port to another network, another MAC address and another machine', async t => {
     const two = await machine('two')
     for (const change of [{ networkId: randomUUID() }, { macAddress: 'fa:16:3e:00:00:99' }, { namespace: two }]) {
-      Object.assign(wanted, change)
-      await fabric.attach(wanted)
-      t.equal((await eth0(wanted.namespace))?.address, wanted.macAddress)
+      Object.assign(desired, change)
+      await fabric.attach(desired)
+      t.equal((await eth0(desired.namespace))?.address, desired.macAddress)
       t.equal((await fabric.attachedPorts()).length, 1)
     }
     t.equal(await eth0(one), undefined)
-    await fabric.detach(wanted.portId)
+    await fabric.detach(desired.portId)
     t.equal(await eth0(two), undefined)
-    await fabric.detach(wanted.portId)
+    await fabric.detach(desired.portId)
     await fabric.detach(randomUUID())
     t.strictSame(await fabric.attachedPorts(), [])
   })

@@ -144,7 +144,7 @@ t.test('addresses of a shared network', async t => {
     const cidr = { network_id: other.id, cidr: '10.54.0.0/27', gateway_ip: '10.54.0.27' }
     const { id } = await create('subnet', cidr, ADMIN)
     t.equal(await driver.freeAddresses(id), 29 - 3)
-    const wanted = { port: { network_id: other.id, fixed_ips: [{ ip_address: '10.54.0.26' }] } }
-    isFault(t, await call('POST /v2.0/ports', B, wanted), 409, 'IpAddressAlreadyAllocated', /is kept for/)
+    const desired = { port: { network_id: other.id, fixed_ips: [{ ip_address: '10.54.0.26' }] } }
+    isFault(t, await call('POST /v2.0/ports', B, desired), 409, 'IpAddressAlreadyAllocated', /is kept for/)
   })
 })

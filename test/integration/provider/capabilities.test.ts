@@ -4,7 +4,7 @@ import { readTree } from '../../../controller/load-balancer/tree/read-tree.js'
 import type { LoadBalancerTree } from '../../../controller/load-balancer/tree/tree.js'
 import { noopSubnet } from '../../../controller/network/noop/driver.js'
 import { amphoraOffer } from '../../../controller/provider/amphora/capabilities.js'
-import { wantedPorts } from '../../../controller/provider/amphora/plan/desired-ports.js'
+import { desiredPorts } from '../../../controller/provider/amphora/plan/desired-ports.js'
 import { renderDesired } from '../../../controller/provider/amphora/rendering/desired.js'
 import { idIn, type Json, type JsonValue, SUBNET, startTestApi } from '../../support/clients/load-balancer-api.js'
 import { factsFor, wholeTree, withPlainIds } from '../../support/worlds/injection-scene.js'
@@ -138,7 +138,7 @@ function effectOf(tree: LoadBalancerTree): string {
   )
   // the text itself and what it cannot say; the servers beside it are only for changes while HAProxy runs
   const { haproxy, interfaces } = renderDesired({ ...plain, topology: 'SINGLE' }, factsFor(plain))
-  const ports = wantedPorts(tree, subnets, 'a').map(({ request }) => request.fixedIps)
+  const ports = desiredPorts(tree, subnets, 'a').map(({ request }) => request.fixedIps)
   const delays = haproxy?.backends.map(({ deregistrationDelay }) => deregistrationDelay)
   return JSON.stringify([haproxy?.text, delays, interfaces, ports])
 }

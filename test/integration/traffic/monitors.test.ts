@@ -76,9 +76,9 @@ const stories: Story[] = [
   { name: 'code-outside', port: plain, monitor: to('code-outside', { expectedCodes: '201-299' }), isUp: false },
   { name: 'method', port: plain, monitor: to('method', { httpMethod: 'POST' }), isUp: false },
   {
-    name: 'method-wanted',
+    name: 'method-desired',
     port: plain,
-    monitor: to('method-wanted', { httpMethod: 'POST', expectedCodes: '405' }),
+    monitor: to('method-desired', { httpMethod: 'POST', expectedCodes: '405' }),
     isUp: true,
   },
   { name: 'version', port: plain, monitor: to('version', domain), isUp: true },
@@ -156,12 +156,12 @@ async function standing(): Promise<Map<string, boolean>> {
 }
 
 t.test('members are up or down as their monitors find them', async t => {
-  const wanted = stories.map(({ name, isUp }) => `${name} ${isUp}`)
+  const desired = stories.map(({ name, isUp }) => `${name} ${isUp}`)
   const found = async () => [...(await standing())].map(([name, isUp]) => `${name} ${isUp}`)
   const allChecked = () =>
     ['http', 'slow-patient', 'https', 'monitor-address', 'proxied-elsewhere'].every(name => checks.has(name))
-  await until(async () => allChecked() && (await found()).join() === wanted.join(), 20_000)
-  t.same(await found(), wanted)
+  await until(async () => allChecked() && (await found()).join() === desired.join(), 20_000)
+  t.same(await found(), desired)
   t.notOk(checks.has('disabled'))
 })
 

@@ -296,11 +296,11 @@ t.test('a pair shares what it knows of its clients', async t => {
     })
   const [one, other] = [await serve(first, second), await serve(second, first)]
   const clients = CLIENTS.slice(0, 8)
-  const wanted: string[] = []
-  for (const from of clients) wanted.push(...(await namesOf(one.port(1), 1, { from })))
-  t.equal(new Set(wanted).size, 2)
+  const desired: string[] = []
+  for (const from of clients) desired.push(...(await namesOf(one.port(1), 1, { from })))
+  t.equal(new Set(desired).size, 2)
   const entries = async () =>
     (await other.command(`show table ${uuid(3, 1)}:${uuid(2, 1)}`)).split('server_id=').length - 1
   t.ok(await until(async () => (await entries()) === clients.length, 15_000), 'every entry arrives')
-  t.same(await namesOf(other.port(1), clients.length, index => ({ from: clients[index] })), wanted)
+  t.same(await namesOf(other.port(1), clients.length, index => ({ from: clients[index] })), desired)
 })

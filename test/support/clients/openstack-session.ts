@@ -29,7 +29,7 @@ export type OpenstackSession = {
   runs: Run[]
 }
 
-/** The words of a command that did as the test wanted: ended with 0, or was refused as expected. */
+/** The words of a command that did as the test desired: ended with 0, or was refused as expected. */
 export type Run = { words: string[]; refused: boolean }
 
 /** The Python that the installed `openstack` runs in: the one that has the client's libraries. */

@@ -13,7 +13,7 @@ import { ownPorts } from '../ports.js'
 import { startHaproxy } from '../services/haproxy.js'
 import type { Told } from '../services/telling-member.js'
 
-type Wanted = {
+type Desired = {
   listeners: ListenerNode[]
   pools: PoolNode[]
   facts?: Partial<AmphoraFacts>
@@ -30,7 +30,7 @@ export const aLocalMember = (number: number, port: number, change: Parameters<ty
 /**
  * A real HAProxy with the given listeners on the VIPs 127.0.0.1 and ::1, each on a port of its own. Gone at the end of the test.
  */
-export async function serveOptions(t: Test, { listeners, pools, facts, ports, peersPort }: Wanted) {
+export async function serveOptions(t: Test, { listeners, pools, facts, ports, peersPort }: Desired) {
   const chosen = ports ?? (await ownPorts(listeners.length))
   const placed = listeners.map((listener, index) => ({ ...listener, protocolPort: chosen[index] ?? 0 }))
   const tree = aTree({ listeners: placed, pools, additionalVips: [{ address: '::1', subnetId: uuid(7, 6) }] })

@@ -74,14 +74,14 @@ export function balancersOf(api: ApiClient, vipSubnetId: string) {
      */
     untilServing: async ({ id, url }: Balancer, sites: readonly Site[], seconds = 10): Promise<number> => {
       const started = performance.now()
-      const wanted = sites.map(site => site.name).sort()
+      const desired = sites.map(site => site.name).sort()
       for (;;) {
         const shown = await show(id)
-        const answers = await answersOf(url, wanted.length * 2)
-        if (shown?.provisioning_status === 'ACTIVE' && String(answers) === String(wanted))
+        const answers = await answersOf(url, desired.length * 2)
+        if (shown?.provisioning_status === 'ACTIVE' && String(answers) === String(desired))
           return performance.now() - started
         if (performance.now() - started > seconds * 1000) {
-          throw new Error(`Not within ${seconds} s: ${JSON.stringify({ id, ...shown, answers, wanted })}`)
+          throw new Error(`Not within ${seconds} s: ${JSON.stringify({ id, ...shown, answers, desired })}`)
         }
         await delay(20)
       }

@@ -42,9 +42,9 @@ export async function takeInventory(
 ): Promise<{ is: string[]; shouldBe: string[] }> {
   const { loadBalancer, network } = databases
   const instance = krater.instance()
-  const wanted = await explain(databases)
+  const desired = await explain(databases)
   const warm = await loadBalancer('amphora').whereNull('load_balancer_id').pluck<string[]>('id')
-  const amphorae = [...wanted.flatMap(lb => lb.amphorae), ...warm]
+  const amphorae = [...desired.flatMap(lb => lb.amphorae), ...warm]
 
   const shouldBe = [
     ...amphorae.flatMap(id => [
@@ -54,7 +54,7 @@ export async function takeInventory(
       `port ${id} Octavia:management octavia-lb-mgmt-${id}`,
     ]),
     `namespace krater-${instance}`,
-    ...wanted.flatMap(({ id, vip_network_id, member_networks, amphorae }) => [
+    ...desired.flatMap(({ id, vip_network_id, member_networks, amphorae }) => [
       `one amphora of ${id}: ${amphorae.length === 1}`,
       `port lb-${id} Octavia octavia-lb-${id}`,
       ...amphorae.flatMap(amphora => [
@@ -80,7 +80,7 @@ export async function takeInventory(
     ...readdirSync(join(krater.directory, 'amphorae')).map(id => `directory of amphora ${id}`),
     ...(await namespacesOf(instance)).map(name => `namespace ${name}`),
     ...ours.map(({ device_id, device_owner, name }) => `port ${device_id} ${device_owner} ${name}`),
-    ...wanted.map(({ id, amphorae }) => `one amphora of ${id}: ${amphorae.length === 1}`),
+    ...desired.map(({ id, amphorae }) => `one amphora of ${id}: ${amphorae.length === 1}`),
     ...cards.filter(id => !carded.includes(id)).map(id => `card of no port ${id}`),
     ...carded.filter(id => !cards.includes(id)).map(id => `port without a card ${id}`),
     ...health.filter(id => !allRows.includes(id)).map(id => `health of no amphora ${id}`),

@@ -139,9 +139,9 @@ async function startAsking(machine: TenantMachine, sites: readonly string[]) {
   return {
     heard,
     end,
-    begin: (wanted: readonly string[]) => {
+    begin: (desired: readonly string[]) => {
       end()
-      for (const url of wanted) {
+      for (const url of desired) {
         urls.set(url, { at: performance.now(), answers: new Set(), faults: [], longestMs: 0 })
         stdin.write(`${url}\n`)
       }

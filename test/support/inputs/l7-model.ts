@@ -35,18 +35,18 @@ function matches({ type, compareType, key, value }: L7RuleNode, { path, headers 
   const [plainPath = ''] = path.split('?')
   const named = (name: string) =>
     headers.flatMap(([header, content]) => (header.toLowerCase() === name.toLowerCase() ? [content] : []))
-  const compare = (subject: string, wanted: string) => {
+  const compare = (subject: string, desired: string) => {
     switch (compareType) {
       case 'REGEX':
-        return new RegExp(wanted).test(subject)
+        return new RegExp(desired).test(subject)
       case 'STARTS_WITH':
-        return subject.startsWith(wanted)
+        return subject.startsWith(desired)
       case 'ENDS_WITH':
-        return subject.endsWith(wanted)
+        return subject.endsWith(desired)
       case 'CONTAINS':
-        return subject.includes(wanted)
+        return subject.includes(desired)
       case 'EQUAL_TO':
-        return subject === wanted
+        return subject === desired
     }
   }
   switch (type) {

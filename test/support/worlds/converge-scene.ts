@@ -129,9 +129,9 @@ export type Scene = Awaited<ReturnType<typeof createScene>>
 /** What is wrong with the world, when nothing is under way any more; empty when it is as the tree wants it. */
 export async function faultsOf(db: Database, { world, tree, id }: Scene, warmIds: string[]): Promise<string[]> {
   const faults: string[] = []
-  const expect = (what: string, actual: unknown, wanted: unknown) => {
-    if (JSON.stringify(actual) !== JSON.stringify(wanted)) {
-      faults.push(`${what}: ${JSON.stringify(actual)}, not ${JSON.stringify(wanted)}`)
+  const expect = (what: string, actual: unknown, desired: unknown) => {
+    if (JSON.stringify(actual) !== JSON.stringify(desired)) {
+      faults.push(`${what}: ${JSON.stringify(actual)}, not ${JSON.stringify(desired)}`)
     }
   }
   const now = await tree()
@@ -151,7 +151,7 @@ export async function faultsOf(db: Database, { world, tree, id }: Scene, warmIds
     [now.vip.portId],
   )
   expect('roles', rows.map(row => row.role).sort(), now.topology === 'SINGLE' ? ['STANDALONE'] : ['BACKUP', 'MASTER'])
-  const wanted = wantedSubnets(now)
+  const desired = desiredSubnets(now)
   for (const row of rows) {
     const machine = world.machines.get(row.id)
     const own = world.portsOwnedBy('amphora').filter(port => port.deviceId === row.id)
@@ -160,10 +160,10 @@ export async function faultsOf(db: Database, { world, tree, id }: Scene, warmIds
     const reached = own.flatMap(port => port.fixedIps.map(fixedIp => fixedIp.subnetId))
     expect(
       'missing subnets',
-      wanted.filter(subnetId => !reached.includes(subnetId)),
+      desired.filter(subnetId => !reached.includes(subnetId)),
       [],
     )
-    expect('ports', own.length, new Set(wanted.map(networkOf)).size)
+    expect('ports', own.length, new Set(desired.map(networkOf)).size)
     expect('agent', machine?.applied?.generation, now.generation)
     expect('record', [row.applied_generation, row.applied_sha256], [now.generation, machine?.applied?.sha256])
   }
@@ -178,7 +178,7 @@ const devices = (world: AmphoraWorld, owner: 'management') =>
 
 const networkOf = (subnetId: string) => (subnetId === MEMBER_SUBNETS[2] ? MEMBER_SUBNETS[1] : subnetId)
 
-const wantedSubnets = (tree: LoadBalancerTree) => [
+const desiredSubnets = (tree: LoadBalancerTree) => [
   ...new Set([VIP_SUBNET, ...tree.pools.flatMap(pool => pool.members).flatMap(member => member.subnetId ?? [])]),
 ]
 

@@ -1,7 +1,7 @@
 import type { Test } from 'tap'
 import type { LoadBalancerTree } from '../../../controller/load-balancer/tree/tree.js'
 import type { Port, Subnet } from '../../../controller/network/driver.js'
-import { wantedPorts } from '../../../controller/provider/amphora/plan/desired-ports.js'
+import { desiredPorts } from '../../../controller/provider/amphora/plan/desired-ports.js'
 import type { AmphoraSight, Observed } from '../../../controller/provider/amphora/plan/observation.js'
 import { type Plan, type PlanFacts, plan, type Step } from '../../../controller/provider/amphora/plan/plan.js'
 import { aListener, aMember, aPool, aTree, uuid } from '../../golden/models.js'
@@ -59,7 +59,7 @@ export const VIP_PORT: Port = {
 
 /** The ports that a tree wants for an amphora, as if they had been made. */
 export function portsFor(tree: LoadBalancerTree, amphoraId = AMPHORA): Port[] {
-  return wantedPorts(tree, SUBNETS, amphoraId).map(({ request }, index) => ({
+  return desiredPorts(tree, SUBNETS, amphoraId).map(({ request }, index) => ({
     ...request,
     allowedAddresses: [],
     id: `${amphoraId.slice(-2)}${index}00000-0000-4000-8000-000000000000`,

@@ -45,22 +45,22 @@ export async function createTenantMachine(
     namespace,
     standOn: async (interfaceName, cidrs, addressesOnEach = 1) => {
       const { id: network_id } = await make<{ id: string }>('network', { name: interfaceName })
-      const wanted: { subnetId: string; prefix: string }[] = []
+      const desired: { subnetId: string; prefix: string }[] = []
       for (const cidr of cidrs) {
         const ip_version = cidr.includes(':') ? 6 : 4
         const body = { name: interfaceName, network_id, cidr, ip_version, gateway_ip: null }
         const { id: subnetId } = await make<{ id: string }>('subnet', body)
-        for (let i = 0; i < addressesOnEach; i++) wanted.push({ subnetId, prefix: cidr.split('/')[1] ?? '' })
+        for (let i = 0; i < addressesOnEach; i++) desired.push({ subnetId, prefix: cidr.split('/')[1] ?? '' })
       }
       const port = await make<{ id: string; mac_address: string; fixed_ips: { ip_address: string }[] }>('port', {
         network_id,
-        fixed_ips: wanted.map(({ subnetId }) => ({ subnet_id: subnetId })),
+        fixed_ips: desired.map(({ subnetId }) => ({ subnet_id: subnetId })),
       })
       t.teardown(() => fabric.detach(port.id))
       const addresses = port.fixed_ips.map(({ ip_address }) => ip_address)
       const card = { networkId: network_id, mtu: 1500, portId: port.id, macAddress: port.mac_address, addresses }
       await fabric.attach({ ...card, namespace, interfaceName })
-      const legs = wanted.map(({ subnetId, prefix }, at) => ({ subnetId, prefix, address: addresses[at] ?? '' }))
+      const legs = desired.map(({ subnetId, prefix }, at) => ({ subnetId, prefix, address: addresses[at] ?? '' }))
       for (const { address, prefix } of legs) {
         const atOnce = address.includes(':') ? ['nodad'] : []
         await ip('-n', namespace, 'addr', 'add', `${address}/${prefix}`, 'dev', interfaceName, ...atOnce)

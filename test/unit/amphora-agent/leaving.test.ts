@@ -111,7 +111,7 @@ const state = fc.option(
 )
 const steps = fc.array(fc.record({ state, pauseMs: fc.constantFrom(0, 100, 900, 5_000, 40_000) }), { maxLength: 12 })
 
-function wantedOf(wanted: typeof state extends fc.Arbitrary<infer T> ? T : never): HaproxyPart | null {
+function desiredOf(wanted: typeof state extends fc.Arbitrary<infer T> ? T : never): HaproxyPart | null {
   if (wanted === null) return null
   const backends = wanted.pools.map(({ servers: each, delay, dynamic }, i) => ({
     name: `pool${i}:listener`,
@@ -161,7 +161,7 @@ t.test('property: whatever follows whatever, HAProxy becomes what is wanted, and
       for (const { state: next, pauseMs } of sequence) {
         now += pauseMs
         drain()
-        const wanted = wantedOf(next)
+        const wanted = desiredOf(next)
         const facts = { running: worker !== null, hasOldWorkers: oldWorkers.length > 0, leaving, now }
         const way = planTransition(applied, wanted, facts)
         if (way.kind === 'reload' || way.kind === 'retire') {

@@ -334,7 +334,7 @@ t.test('what a request makes an object refer to', async t => {
       { ref: 'pl', authority: 'pa' },
     ],
   })
-  const wanted = (certificates: string[], authorities: string[], pairs: [string, string][]) => ({
+  const desired = (certificates: string[], authorities: string[], pairs: [string, string][]) => ({
     certificates,
     authorities,
     revocationLists: pairs.map(([ref, authority]) => ({ ref, authority })),
@@ -342,10 +342,10 @@ t.test('what a request makes an object refer to', async t => {
   t.equal(changedListenerReferences(full, {}), null)
   t.equal(changedListenerReferences(full, { ...full, sni_container_refs: ['d'] }), null, 'what stands is not looked at')
   t.equal(changedListenerReferences(full, none), null, 'nor is what goes')
-  t.same(changedListenerReferences(full, { sni_container_refs: ['s', 'n'] }), wanted(['n'], [], []))
-  t.same(changedListenerReferences(none, { default_tls_container_ref: 'n' }), wanted(['n'], [], []))
-  t.same(changedListenerReferences(full, { client_ca_tls_container_ref: 'b' }), wanted([], ['b'], [['l', 'b']]))
-  t.same(changedListenerReferences(full, { client_crl_container_ref: 'm' }), wanted([], [], [['m', 'a']]))
-  t.same(changedPoolReferences(noPool, pool), wanted(['p'], ['pa'], [['pl', 'pa']]))
+  t.same(changedListenerReferences(full, { sni_container_refs: ['s', 'n'] }), desired(['n'], [], []))
+  t.same(changedListenerReferences(none, { default_tls_container_ref: 'n' }), desired(['n'], [], []))
+  t.same(changedListenerReferences(full, { client_ca_tls_container_ref: 'b' }), desired([], ['b'], [['l', 'b']]))
+  t.same(changedListenerReferences(full, { client_crl_container_ref: 'm' }), desired([], [], [['m', 'a']]))
+  t.same(changedPoolReferences(noPool, pool), desired(['p'], ['pa'], [['pl', 'pa']]))
   t.equal(changedPoolReferences(pool, { tls_container_ref: 'p' }), null)
 })

@@ -166,13 +166,13 @@ function isConsistent(policy: Redirection): boolean {
     prefix: policy.redirect_prefix !== null,
     code: policy.redirect_http_code !== null,
   }
-  const wanted = {
+  const desired = {
     REJECT: { pool: false, url: false, prefix: false, code: false },
     REDIRECT_TO_POOL: { pool: true, url: false, prefix: false, code: false },
     REDIRECT_TO_URL: { pool: false, url: true, prefix: false, code: true },
     REDIRECT_PREFIX: { pool: false, url: false, prefix: true, code: true },
   }[policy.action]
-  return JSON.stringify(has) === JSON.stringify(wanted)
+  return JSON.stringify(has) === JSON.stringify(desired)
 }
 
 t.test('a policy holds what its action needs and nothing else, whatever is asked for in whatever order', async t => {

@@ -360,7 +360,7 @@ t.test("a member on the controller's own machine needs a port that the operator 
 })
 
 t.test('a batch of members', async t => {
-  const wanted = (address: string, extra: object = {}) => ({
+  const desired = (address: string, extra: object = {}) => ({
     values: createSchema(member).parse({ address, protocol_port: 80, ...extra }),
     given: new Set(Object.keys(extra)),
   })
@@ -369,12 +369,12 @@ t.test('a batch of members', async t => {
     address,
     protocol_port: 80,
   }))
-  const plan = planBatch(existing, [wanted('10.0.0.2'), wanted('10.0.0.3')], false)
+  const plan = planBatch(existing, [desired('10.0.0.2'), desired('10.0.0.3')], false)
   t.match(plan, { create: [{ values: { address: '10.0.0.3' } }], update: [{ id: 'id2' }], remove: ['id1'] })
-  t.same(planBatch(existing, [wanted('10.0.0.3')], true).remove, [], 'an additive batch removes nothing')
+  t.same(planBatch(existing, [desired('10.0.0.3')], true).remove, [], 'an additive batch removes nothing')
   t.same(planBatch(existing, [], false).remove, ['id1', 'id2'])
-  t.equal(refusal(() => planBatch(existing, [wanted('10.0.0.1'), wanted('10.0.0.1')], false)).status, 400)
-  t.equal(refusal(() => planBatch(existing, [wanted('10.0.0.9'), wanted('10.0.0.9')], false)).status, 409)
+  t.equal(refusal(() => planBatch(existing, [desired('10.0.0.1'), desired('10.0.0.1')], false)).status, 400)
+  t.equal(refusal(() => planBatch(existing, [desired('10.0.0.9'), desired('10.0.0.9')], false)).status, 409)
 })
 
 t.test('arguments of a list', async t => {

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { wantedPorts, wantedSubnetIds } from '../../../controller/provider/amphora/plan/desired-ports.js'
+import { desiredPorts, desiredSubnetIds } from '../../../controller/provider/amphora/plan/desired-ports.js'
 import { renderInterfaces } from '../../../controller/provider/amphora/rendering/keepalived/interfaces.js'
 import { aDualStackVipCard, aMember, aMemberCard, aPool, aTree, someFacts, uuid } from '../../golden/models.js'
 
@@ -12,8 +12,8 @@ const tree = aTree({
 })
 
 t.test('the base port has an address on the subnet of every VIP, the main one first', async t => {
-  t.same(wantedSubnetIds(tree), [main.id, second.id, elsewhere.id])
-  const ports = wantedPorts(tree, [elsewhere, second, main], uuid(6, 1))
+  t.same(desiredSubnetIds(tree), [main.id, second.id, elsewhere.id])
+  const ports = desiredPorts(tree, [elsewhere, second, main], uuid(6, 1))
   t.same(
     ports.map(({ purpose, request }) => [purpose, request.networkId, request.fixedIps.map(({ subnetId }) => subnetId)]),
     [
@@ -22,9 +22,9 @@ t.test('the base port has an address on the subnet of every VIP, the main one fi
     ],
     'a member on the subnet of a VIP needs no card of its own',
   )
-  t.throws(() => wantedPorts(tree, [main, elsewhere], uuid(6, 1)), { code: 'subnet-missing' })
+  t.throws(() => desiredPorts(tree, [main, elsewhere], uuid(6, 1)), { code: 'subnet-missing' })
   const overlapping = { ...elsewhere, overlapsManagement: true }
-  t.throws(() => wantedPorts(tree, [main, second, overlapping], uuid(6, 1)), {
+  t.throws(() => desiredPorts(tree, [main, second, overlapping], uuid(6, 1)), {
     code: 'subnet-overlaps-management',
     message: /overlaps the management network/,
   })

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { covers, wantedPorts } from '../../../controller/provider/amphora/plan/desired-ports.js'
+import { covers, desiredPorts } from '../../../controller/provider/amphora/plan/desired-ports.js'
 import type { AmphoraSight } from '../../../controller/provider/amphora/plan/observation.js'
 import { plan, type Step } from '../../../controller/provider/amphora/plan/plan.js'
 import { aTree, uuid } from '../../golden/models.js'
@@ -93,12 +93,12 @@ t.test('a change', async t => {
   await t.test('members under deletion need no card', async t => {
     const leaving = createTree({}, [MEMBER_SUBNET])
     leaving.pools[0]!.members[0]!.change = 'delete'
-    t.equal(wantedPorts(leaving, SUBNETS, AMPHORA).length, 1)
+    t.equal(desiredPorts(leaving, SUBNETS, AMPHORA).length, 1)
   })
   await t.test(
     'members on the VIP subnet need no card of their own, and two subnets of a network share one',
     async t => {
-      const wanted = wantedPorts(createTree({}, [uuid(7, 1), MEMBER_SUBNET, uuid(7, 3)]), SUBNETS, AMPHORA)
+      const wanted = desiredPorts(createTree({}, [uuid(7, 1), MEMBER_SUBNET, uuid(7, 3)]), SUBNETS, AMPHORA)
       t.equal(wanted.length, 2)
       t.same(wanted[1]?.request.fixedIps, [{ subnetId: MEMBER_SUBNET }, { subnetId: uuid(7, 3) }])
     },
@@ -107,7 +107,7 @@ t.test('a change', async t => {
     const before = createTree({}, [MEMBER_SUBNET])
     const after = createTree({ generation: 8 }, [MEMBER_SUBNET, uuid(7, 3)])
     const amphora = createSettled(before)
-    t.notOk(covers(amphora.ports[1]!, wantedPorts(after, SUBNETS, AMPHORA)[1]!))
+    t.notOk(covers(amphora.ports[1]!, desiredPorts(after, SUBNETS, AMPHORA)[1]!))
     expectSteps(t, plan(after, see(amphora), facts()), [['detach-port'], ['attach-port']], false)
   })
   await t.test('a member on a subnet that is gone: the owner is told which', async t => {

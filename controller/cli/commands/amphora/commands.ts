@@ -1,5 +1,5 @@
 import { usesPrivateCluster } from '../../../config/state-directory/first-start.js'
-import { Sentence } from '../../operator-error.js'
+import { OperatorError } from '../../operator-error.js'
 import { print, table, visible } from '../../terminal.js'
 import { type Instance, openDatabase, openInstance } from '../../wiring/instance.js'
 import { requireRoot } from '../up/checks.js'
@@ -18,7 +18,7 @@ async function withRows<T>(
   requireRoot()
   const instance = openInstance(directory)
   if (usesPrivateCluster(instance.config, directory) && runningPostmaster(directory) === null) {
-    throw new Sentence('Its PostgreSQL does not run: `krater up` starts it.')
+    throw new OperatorError('Its PostgreSQL does not run: `krater up` starts it.')
   }
   const database = openDatabase(instance, 'load_balancer', 'amphora')
   try {
@@ -55,7 +55,7 @@ export async function showAmphora(directory: string, id: string): Promise<void> 
 }
 
 const addressOf = ({ id, address }: AmphoraRow): string => {
-  if (address === null) throw new Sentence(`The amphora ${id} has no address yet.`)
+  if (address === null) throw new OperatorError(`The amphora ${id} has no address yet.`)
   return address
 }
 

@@ -23,7 +23,7 @@ export async function describeAmphora(instance: Instance, row: AmphoraRow): Prom
     ['management address', address ?? '-'],
     ['address beside the VIP', row.vrrpIp ?? '-'],
     ['made', row.createdAt.toISOString()],
-    ['generation', `${row.appliedGeneration} applied, ${row.wantedGeneration ?? '-'} wanted`],
+    ['generation', `${row.appliedGeneration} applied, ${row.desiredGeneration ?? '-'} wanted`],
     ['heard', heardText(row)],
     ['holds the VIP', vipText(row, typeof agent === 'string' ? undefined : agent.holdsVip)],
     ['machine', machine === null ? 'not there' : `${machine.state}, ${machine.computeId}`],

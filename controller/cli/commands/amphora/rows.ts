@@ -1,5 +1,5 @@
 import type { Database } from '../../../database/connection.js'
-import { Sentence } from '../../operator-error.js'
+import { OperatorError } from '../../operator-error.js'
 
 /** What the database says of an amphora. */
 export type AmphoraRow = {
@@ -12,7 +12,7 @@ export type AmphoraRow = {
   address: string | null
   vrrpIp: string | null
   appliedGeneration: number
-  wantedGeneration: number | null
+  desiredGeneration: number | null
   createdAt: Date
   /** Seconds since its last heartbeat; null when none was ever heard. */
   silentFor: number | null
@@ -24,7 +24,7 @@ export async function amphoraRows(database: Database): Promise<AmphoraRow[]> {
   const { rows } = await database.raw(`
     SELECT amphora.id, amphora.status, amphora.role, amphora.load_balancer_id AS "loadBalancerId", load_balancer.name AS "loadBalancerName",
            amphora.lb_network_ip AS address, amphora.vrrp_ip AS "vrrpIp", amphora.applied_generation AS "appliedGeneration",
-           load_balancer.generation AS "wantedGeneration", amphora.created_at AS "createdAt",
+           load_balancer.generation AS "desiredGeneration", amphora.created_at AS "createdAt",
            extract(epoch FROM now() - health.last_seen)::float8 AS "silentFor", health.vrrp_master AS "vrrpMaster",
            health.haproxy_running AS "haproxyRunning"
       FROM amphora
@@ -34,13 +34,13 @@ export async function amphoraRows(database: Database): Promise<AmphoraRow[]> {
   return rows as AmphoraRow[]
 }
 
-/** The one amphora whose id begins so. @throws Sentence when there is none, or more than one */
+/** The one amphora whose id begins so. @throws OperatorError when there is none, or more than one */
 export async function amphoraRow(database: Database, beginning: string): Promise<AmphoraRow> {
   const found = (await amphoraRows(database)).filter(({ id }) => id.startsWith(beginning.toLowerCase()))
   const [row] = found
-  if (row === undefined) throw new Sentence(`There is no amphora ${beginning}; \`krater amphora list\` shows all.`)
+  if (row === undefined) throw new OperatorError(`There is no amphora ${beginning}; \`krater amphora list\` shows all.`)
   if (found.length > 1)
-    throw new Sentence(
+    throw new OperatorError(
       `${beginning} is the beginning of ${found.length} amphorae: ${found.map(({ id }) => id).join(', ')}`,
     )
   return row

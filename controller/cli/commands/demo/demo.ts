@@ -1,7 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { z } from 'zod'
 import { type ApiClient, signIn } from '../../api-client.js'
-import { Sentence } from '../../operator-error.js'
+import { OperatorError } from '../../operator-error.js'
 import { runningProcesses } from '../../run-record.js'
 import { bold, dim, green, print } from '../../terminal.js'
 import { fabricOf, requireInstanceId } from '../../wiring/drivers.js'
@@ -32,7 +32,7 @@ export async function demo(directory: string): Promise<void> {
   }
   const { config } = openInstance(directory)
   if (config.network.driver !== 'local' || config.compute.driver !== 'namespace') {
-    throw new Sentence(
+    throw new OperatorError(
       'The demonstration sends real requests: it needs network.driver local and compute.driver namespace.',
     )
   }
@@ -48,7 +48,7 @@ export async function demo(directory: string): Promise<void> {
 function requireOwnUsers(directory: string): void {
   const { identity } = openInstance(directory).config
   if (identity.external_url === undefined) return
-  throw new Sentence(
+  throw new OperatorError(
     `The demonstration signs in as a user that Krater makes itself, but users are those of ${identity.external_url} (identity.external_url). Use the openstack client there, or run the demonstration without that setting in a KRATER_STATE_DIR of its own.`,
   )
 }
@@ -72,7 +72,7 @@ async function findNetworks(api: ApiClient): Promise<Networks> {
   const subnet = async (name: string) => {
     const { subnets } = (await api.request('network', 'GET', `/v2.0/subnets?name=${name}`)) as { subnets: unknown[] }
     if (subnets[0] === undefined)
-      throw new Sentence(`The subnet ${name} that the first start made is not there any more.`)
+      throw new OperatorError(`The subnet ${name} that the first start made is not there any more.`)
     return subnetSchema.parse(subnets[0])
   }
   const [open, own] = await Promise.all([subnet('public-subnet'), subnet('private-subnet')])
@@ -147,14 +147,14 @@ async function makeLoadBalancer(
       line('provisioning_status ACTIVE', performance.now() - asked, 'since the last answer'),
     ),
     firstSuccess(balancer.url, PATIENCE_MS).then(reply => {
-      if (reply === null) throw new Sentence(`No 200 came from ${balancer.url} within ${PATIENCE_MS / 1000} s.`)
+      if (reply === null) throw new OperatorError(`No 200 came from ${balancer.url} within ${PATIENCE_MS / 1000} s.`)
       line(`first 200 through the VIP, from ${reply.body}`, reply.at - asked, 'since the last answer')
       return reply
     }),
   ])
   // A member that was found down gets traffic again once its monitor has found it up.
   if (!(await eachAnswers(balancer.url, WEB_SERVERS, PATIENCE_MS))) {
-    throw new Sentence(`Not every web server answers through ${balancer.url} after ${PATIENCE_MS / 1000} s.`)
+    throw new OperatorError(`Not every web server answers through ${balancer.url} after ${PATIENCE_MS / 1000} s.`)
   }
   line('every web server answers', performance.now() - asked, 'since the last answer')
   if (balancer.made.includes('loadbalancer')) {
@@ -170,7 +170,7 @@ async function untilActive(api: ApiClient, id: string): Promise<void> {
     if (status === 'ACTIVE') return
     if (performance.now() > until) {
       const why = fault === undefined ? '' : ` (${JSON.stringify(fault)})`
-      throw new Sentence(
+      throw new OperatorError(
         `The load balancer is ${status}${why} after ${PATIENCE_MS / 1000} s. \`krater doctor\` may tell more.`,
       )
     }

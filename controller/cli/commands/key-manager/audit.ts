@@ -5,7 +5,7 @@ import { followChain, forgedHead, readHead, writeHead } from '../../../key-manag
 import { linkRecords } from '../../../key-manager/audit/linker.js'
 import { type ExportFilter, exportAudit, verifyAudit } from '../../../key-manager/audit/read.js'
 import { recordAudit } from '../../../key-manager/audit/record.js'
-import { Sentence } from '../../operator-error.js'
+import { OperatorError } from '../../operator-error.js'
 import { print } from '../../terminal.js'
 import { openDatabase, openInstance } from '../../wiring/instance.js'
 
@@ -56,7 +56,7 @@ export async function verifyAuditLog(directory: string, noted: string | undefine
 /**
  * Takes the chain as it is now for the right one, after a restore say: what the worker of this machine kept of it is replaced. That is itself on
  * record, with what was kept before.
- * @throws Sentence when the chain itself is not whole
+ * @throws OperatorError when the chain itself is not whole
  */
 export async function acceptAuditLog(directory: string): Promise<void> {
   const instance = openInstance(directory)
@@ -79,7 +79,8 @@ export async function acceptAuditLog(directory: string): Promise<void> {
     )
     while ((await linkRecords(database, key)) > 0);
     const found = await followChain(database, key, null)
-    if (found.fault !== null || found.end === null) throw new Sentence(`Nothing was accepted. ${found.fault ?? ''}`)
+    if (found.fault !== null || found.end === null)
+      throw new OperatorError(`Nothing was accepted. ${found.fault ?? ''}`)
     writeHead(headFile, key, found.end)
     print(`The chain that ends with record ${found.end.position} is what the worker of this machine goes on from.`)
   } finally {
@@ -90,7 +91,7 @@ export async function acceptAuditLog(directory: string): Promise<void> {
 function parseNoted(text: string): { position: number; hash: string } {
   const [, position, hash] = /^(\d{1,15}):([0-9a-f]{64})$/.exec(text) ?? []
   if (position === undefined || hash === undefined) {
-    throw new Sentence(`"${text}" is not what \`krater key-manager audit verify\` prints: position:hash.`)
+    throw new OperatorError(`"${text}" is not what \`krater key-manager audit verify\` prints: position:hash.`)
   }
   return { position: Number(position), hash }
 }
@@ -119,7 +120,7 @@ export async function exportAuditLog(directory: string, options: ExportOptions):
   } catch (error) {
     // A reader such as head that has seen enough is no failure.
     if (file === null && codeOf(error) === 'EPIPE') return
-    throw file?.errored ? new Sentence(`${options.output}: ${file.errored.message}`) : error
+    throw file?.errored ? new OperatorError(`${options.output}: ${file.errored.message}`) : error
   } finally {
     await database.destroy()
   }
@@ -130,6 +131,6 @@ const codeOf = (error: unknown): unknown => (error instanceof Error && 'code' in
 
 function timeOf(text: string): Date {
   const time = new Date(text)
-  if (Number.isNaN(time.getTime())) throw new Sentence(`"${text}" is not a time such as 2026-01-31T12:00:00Z.`)
+  if (Number.isNaN(time.getTime())) throw new OperatorError(`"${text}" is not a time such as 2026-01-31T12:00:00Z.`)
   return time
 }

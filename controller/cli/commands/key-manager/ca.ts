@@ -3,7 +3,7 @@ import { backendOf, createCaBackends } from '../../../key-manager/certificate-au
 import { isId } from '../../../key-manager/ids.js'
 import { readSerialText } from '../../../x509/certificate.js'
 import { isRevocationReason, REVOCATION_REASONS } from '../../../x509/revocation-list.js'
-import { Sentence } from '../../operator-error.js'
+import { OperatorError } from '../../operator-error.js'
 import { print, table } from '../../terminal.js'
 import { type Instance, openDatabase, openInstance } from '../../wiring/instance.js'
 import { openKeyring } from '../../wiring/key-manager/keyring.js'
@@ -39,7 +39,7 @@ export async function listAuthorities(directory: string, write: Write = print): 
   })
 }
 
-/** Tells the certificates that a CA has issued, the newest first. @throws Sentence when there is no such CA */
+/** Tells the certificates that a CA has issued, the newest first. @throws OperatorError when there is no such CA */
 export async function listCertificates(directory: string, ca: string, write: Write = print): Promise<void> {
   await withRows(directory, async database => {
     const { id } = await authority(database, ca)
@@ -58,21 +58,21 @@ export async function listCertificates(directory: string, ca: string, write: Wri
 
 export type Revocation = { ca: string; serial: string; reason: string }
 
-/** Revokes a certificate. @throws Sentence when CA, certificate or reason are not known */
+/** Revokes a certificate. @throws OperatorError when CA, certificate or reason are not known */
 export async function revokeIssued(directory: string, revocation: Revocation, write: Write = print): Promise<void> {
   const { reason } = revocation
   if (!isRevocationReason(reason)) {
-    throw new Sentence(`The reason must be one of ${Object.keys(REVOCATION_REASONS).join(', ')}.`)
+    throw new OperatorError(`The reason must be one of ${Object.keys(REVOCATION_REASONS).join(', ')}.`)
   }
   const serial = readSerialText(revocation.serial)
-  if (serial === null) throw new Sentence(`"${revocation.serial}" is no serial number.`)
+  if (serial === null) throw new OperatorError(`"${revocation.serial}" is no serial number.`)
   await withRows(directory, async (database, instance) => {
     const { id, pluginName } = await authority(database, revocation.ca)
     const keyring = await openKeyring(instance, database)
     try {
       const backends = createCaBackends({ database, keyring, config: instance.config.key_manager })
       const outcome = await backendOf(backends, pluginName).revoke(id, serial, reason)
-      if (outcome === 'unknown') throw new Sentence(`The CA ${id} has issued no certificate ${serial}.`)
+      if (outcome === 'unknown') throw new OperatorError(`The CA ${id} has issued no certificate ${serial}.`)
       write(`The certificate ${serial} ${outcome === 'revoked' ? 'is revoked' : 'was revoked before'}.`)
     } finally {
       await Promise.all([...keyring.backends.values()].map(backend => backend.stop()))
@@ -82,6 +82,6 @@ export async function revokeIssued(directory: string, revocation: Revocation, wr
 
 async function authority(database: Database, id: string): Promise<{ id: string; pluginName: string }> {
   const found = isId(id) ? await database('certificate_authority').where({ id }).first('id', 'plugin_name') : undefined
-  if (found === undefined) throw new Sentence(`There is no certificate authority ${id}.`)
+  if (found === undefined) throw new OperatorError(`There is no certificate authority ${id}.`)
   return { id: found.id, pluginName: found.plugin_name }
 }

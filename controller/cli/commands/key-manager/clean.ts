@@ -2,7 +2,7 @@ import { keyFiles, loadKeyManagerAuditKey } from '../../../config/state-director
 import type { Database } from '../../../database/connection.js'
 import { type AuditRetention, BrokenAuditChain, countPrunable, pruneAudit } from '../../../key-manager/audit/prune.js'
 import { clean, tryCleaning } from '../../../key-manager/housekeeping/clean.js'
-import { Sentence } from '../../operator-error.js'
+import { OperatorError } from '../../operator-error.js'
 import { print } from '../../terminal.js'
 import { openDatabase, openInstance } from '../../wiring/instance.js'
 
@@ -37,7 +37,7 @@ export async function cleanKeyManager(directory: string, options: CleanOptions):
 async function pruned(database: Database, retention: AuditRetention, { dryRun }: CleanOptions): Promise<number> {
   if (dryRun) return countPrunable(database, retention.days)
   return pruneAudit(database, retention).catch(error => {
-    if (error instanceof BrokenAuditChain) throw new Sentence(`The audit log is left as it is: ${error.message}`)
+    if (error instanceof BrokenAuditChain) throw new OperatorError(`The audit log is left as it is: ${error.message}`)
     throw error
   })
 }

@@ -1,7 +1,7 @@
 import { CryptoUnavailable } from '../../../key-manager/crypto/backend.js'
 import { createMasterKey, createPkcs11Crypto, masterKeyAttributes } from '../../../key-manager/crypto/pkcs11/backend.js'
 import type { TokenClient } from '../../../key-manager/crypto/pkcs11/token-client.js'
-import { Sentence } from '../../operator-error.js'
+import { OperatorError } from '../../operator-error.js'
 import { print, table } from '../../terminal.js'
 import { openInstance } from '../../wiring/instance.js'
 import { openToken } from '../../wiring/key-manager/token.js'
@@ -12,7 +12,7 @@ type Token = { client: TokenClient; origin: string; label: string }
 export async function createMasterKeyInToken(directory: string, label: string | undefined): Promise<void> {
   await withToken(directory, label, async token => {
     if (!(await createMasterKey(token.client, token.label))) {
-      throw new Sentence(`There is a key labelled ${token.label} in ${token.origin} already; it stays as it is.`)
+      throw new OperatorError(`There is a key labelled ${token.label} in ${token.origin} already; it stays as it is.`)
     }
     print(`The master key ${token.label} was made in ${token.origin}; it never leaves it.`)
   })
@@ -30,7 +30,7 @@ export async function checkToken(directory: string, label: string | undefined): 
     const sealed = await backend.encrypt(key, Buffer.from('check'), 'check')
     backend.forget(key.id)
     const opened = await backend.decrypt(key, sealed, 'check')
-    if (opened.toString() !== 'check') throw new Sentence('What was encrypted comes back as something else.')
+    if (opened.toString() !== 'check') throw new OperatorError('What was encrypted comes back as something else.')
     print('A key was made, wrapped, unwrapped and used: all works.')
   })
 }
@@ -45,7 +45,7 @@ async function withToken(
   try {
     await work({ client, origin, label: label ?? crypto.pkcs11.master_key_label })
   } catch (error) {
-    throw error instanceof CryptoUnavailable ? new Sentence(error.reason) : error
+    throw error instanceof CryptoUnavailable ? new OperatorError(error.reason) : error
   } finally {
     await client.stop()
   }

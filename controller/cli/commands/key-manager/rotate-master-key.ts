@@ -9,7 +9,7 @@ import { createMasterKey, createPkcs11Crypto } from '../../../key-manager/crypto
 import { masterKeyId } from '../../../key-manager/crypto/simple.js'
 import { alone, NotAlone } from '../../../key-manager/rotation/alone.js'
 import { keysUnderFormer, rotateMasterKey } from '../../../key-manager/rotation/master-key.js'
-import { Sentence } from '../../operator-error.js'
+import { OperatorError } from '../../operator-error.js'
 import { print } from '../../terminal.js'
 import { type Instance, openDatabase, openInstance } from '../../wiring/instance.js'
 import { openSimple } from '../../wiring/key-manager/keyring.js'
@@ -35,7 +35,7 @@ export async function rotateMasterKeyNow(directory: string, options: RotateMaste
   const { backends } = instance.config.key_manager.crypto
   const chosen = options.backend ?? backends[0]
   if (chosen === undefined || !backends.includes(chosen)) {
-    throw new Sentence(`The back end ${chosen} is not among those of key_manager.crypto.backends.`)
+    throw new OperatorError(`The back end ${chosen} is not among those of key_manager.crypto.backends.`)
   }
   const database = openDatabase(instance, 'key_manager', 'rotation')
   try {
@@ -53,12 +53,14 @@ export async function rotateMasterKeyNow(directory: string, options: RotateMaste
 /** What rotations fail with, as sentences. */
 export function told(error: unknown): unknown {
   if (error instanceof NotAlone) {
-    return new Sentence('A rotation of the master key is running already; it does the same. This one has done nothing.')
+    return new OperatorError(
+      'A rotation of the master key is running already; it does the same. This one has done nothing.',
+    )
   }
   if (error instanceof CryptoUnavailable) {
-    return new Sentence(`The rotation has stopped: ${error.reason} Nothing is lost; the same command goes on.`)
+    return new OperatorError(`The rotation has stopped: ${error.reason} Nothing is lost; the same command goes on.`)
   }
-  return error instanceof WrongMasterKey ? new Sentence(error.message) : error
+  return error instanceof WrongMasterKey ? new OperatorError(error.message) : error
 }
 
 async function rotateSimple({ instance, database, stillAlone }: Turn, { prepare }: RotateMasterKeyOptions) {
@@ -72,7 +74,7 @@ async function rotateSimple({ instance, database, stillAlone }: Turn, { prepare 
   if (isDone && unfinished && source.kind === 'file') print('An earlier rotation was interrupted; it goes on.')
   if (isDone && !(unfinished && source.kind === 'file')) {
     if (source.kind !== 'file') {
-      throw new Sentence(
+      throw new OperatorError(
         `The first key of ${originOf(source)} is in force already. Put a new one (\`openssl rand -hex 32\`) before it, start all processes of the key manager again, and then this command.`,
       )
     }
@@ -102,9 +104,9 @@ async function rotateSimple({ instance, database, stillAlone }: Turn, { prepare 
 }
 
 async function rotatePkcs11({ instance, database }: Turn, { label, prepare }: RotateMasterKeyOptions): Promise<number> {
-  if (prepare === true) throw new Sentence('A token needs no --prepare.')
+  if (prepare === true) throw new OperatorError('A token needs no --prepare.')
   if (label === undefined)
-    throw new Sentence('Name the new master key with --label; it is made in the token when it is not there.')
+    throw new OperatorError('Name the new master key with --label; it is made in the token when it is not there.')
   const { crypto } = instance.config.key_manager
   const { client, origin } = await openToken(crypto)
   return withBackend(createPkcs11Crypto(client, crypto.pkcs11.master_key_label, origin), async backend => {

@@ -1,6 +1,6 @@
 import type { Database } from '../../../database/connection.js'
 import { rotateProjectKeys } from '../../../key-manager/rotation/project-keys.js'
-import { Sentence } from '../../operator-error.js'
+import { OperatorError } from '../../operator-error.js'
 import { print } from '../../terminal.js'
 import { openDatabase, openInstance } from '../../wiring/instance.js'
 import { openKeyring } from '../../wiring/key-manager/keyring.js'
@@ -19,7 +19,7 @@ export async function rotateProjectKeysNow(
   { project, all = false }: RotateProjectKeysOptions,
 ): Promise<number> {
   if ((project === undefined) !== all)
-    throw new Sentence('Either --project <id> or --all says whose keys are replaced.')
+    throw new OperatorError('Either --project <id> or --all says whose keys are replaced.')
   const instance = openInstance(directory)
   const database = openDatabase(instance, 'key_manager', 'rotation')
   try {
@@ -53,5 +53,5 @@ export async function rotateProjectKeysNow(
 async function requireKeys(database: Database, project: string | undefined): Promise<void> {
   if (project === undefined) return
   const key = await database('project_key').where({ project_id: project }).first('id')
-  if (key === undefined) throw new Sentence(`The key manager has no key of a project ${project}.`)
+  if (key === undefined) throw new OperatorError(`The key manager has no key of a project ${project}.`)
 }

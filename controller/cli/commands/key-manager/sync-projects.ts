@@ -4,7 +4,7 @@ import { IdentityAway } from '../../../identity/external/identity-away.js'
 import { standingProjects } from '../../../identity/external/projects.js'
 import { eraseProject } from '../../../key-manager/erase-project.js'
 import { type HeldProject, heldProjects } from '../../../key-manager/held-projects.js'
-import { Sentence } from '../../operator-error.js'
+import { OperatorError } from '../../operator-error.js'
 import { print, table } from '../../terminal.js'
 import { type Instance, openDatabase, openInstance } from '../../wiring/instance.js'
 
@@ -18,7 +18,7 @@ export type SyncOptions = {
 /**
  * Shows the projects for which the key manager holds something although the identity service has them no more, and erases what it holds.
  * @param report takes the lines that are for the user
- * @throws Sentence when the identity service cannot tell, or misses so many that it is probably a wrong one
+ * @throws OperatorError when the identity service cannot tell, or misses so many that it is probably a wrong one
  */
 export async function syncProjects(
   directory: string,
@@ -42,7 +42,7 @@ export async function syncProjects(
     report(`The key manager holds something for ${held.length} projects. The identity service has these no more:`)
     for (const line of table([['PROJECT', 'SECRETS', 'CONTAINERS', 'ORDERS'], ...gone.map(rowOf)])) report(line)
     if (!force && gone.length * 2 > held.length) {
-      throw new Sentence(
+      throw new OperatorError(
         `Most projects are missing (${gone.length} of ${held.length}): the identity service, or its database, is probably a wrong or an old one. Nothing was erased. If it is right, --force goes on.`,
       )
     }
@@ -79,7 +79,7 @@ async function standingAt(instance: Instance, ids: readonly string[]): Promise<R
   const external = externalIdentity(instance.config)
   if (external !== null) {
     return standingProjects(external, ids).catch(error => {
-      throw error instanceof IdentityAway ? new Sentence(`${error.message}. Nothing was erased.`) : error
+      throw error instanceof IdentityAway ? new OperatorError(`${error.message}. Nothing was erased.`) : error
     })
   }
   const identity = openDatabase(instance, 'identity', 'key-manager sync-projects')

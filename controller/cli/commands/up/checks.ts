@@ -3,7 +3,7 @@ import { dirname, join } from 'node:path'
 import type { Configuration } from '../../../config/schema.js'
 import { usesPrivateCluster } from '../../../config/state-directory/first-start.js'
 import { postgresPrograms } from '../../../database/private-cluster.js'
-import { Sentence } from '../../operator-error.js'
+import { OperatorError } from '../../operator-error.js'
 import type { Instance } from '../../wiring/instance.js'
 import type { Listener } from './ports.js'
 
@@ -26,7 +26,7 @@ const PROGRAMS: readonly (readonly [program: string, debianPackage: string])[] =
 
 export function requireRoot(): void {
   if (process.getuid?.() === 0) return
-  throw new Sentence(
+  throw new OperatorError(
     'Krater needs root here: it makes network namespaces and runs PostgreSQL under an account of its own. Run the same command with sudo.',
   )
 }
@@ -42,7 +42,7 @@ export function missingPackages({ directory, config }: Instance): string[] {
 export function requirePackages(instance: Instance): void {
   const missing = missingPackages(instance)
   if (missing.length === 0) return
-  throw new Sentence(
+  throw new OperatorError(
     `Debian packages are missing: ${missing.join(', ')}. \`npm start\` installs them, or: apt-get install -y --no-install-recommends ${missing.join(' ')}`,
   )
 }
@@ -58,7 +58,7 @@ export function freeBytes(directory: string): number {
 export function requireDiskSpace(directory: string): void {
   const free = freeBytes(directory)
   if (free >= LEAST_FREE_BYTES) return
-  throw new Sentence(
+  throw new OperatorError(
     `The disk below ${directory} has only ${Math.round(free / 1024 / 1024)} MiB left; ${LEAST_FREE_BYTES / 1024 / 1024} MiB are needed to start. Free some, or choose another place with KRATER_STATE_DIR.`,
   )
 }
@@ -67,7 +67,7 @@ export function requireDiskSpace(directory: string): void {
 export function requirePassage(directory: string): void {
   for (let above = dirname(directory); above !== '/'; above = dirname(above)) {
     if ((statSync(above).mode & 0o001) === 0) {
-      throw new Sentence(
+      throw new OperatorError(
         `${above} lets only its owner through, but PostgreSQL works in ${directory} under the account postgres. Choose another place with KRATER_STATE_DIR, or: chmod o+x ${above}`,
       )
     }

@@ -1,7 +1,7 @@
 import { spawn } from 'node:child_process'
 import { closeSync } from 'node:fs'
 import { ensureStateDirectory } from '../../../config/state-directory/instance.js'
-import { Sentence } from '../../operator-error.js'
+import { OperatorError } from '../../operator-error.js'
 import { print } from '../../terminal.js'
 import { lastWords, logFile, openLog } from './log-files.js'
 import { PROGRESS, type UpMessage } from './messages.js'
@@ -11,7 +11,7 @@ const MOST_SILENT_SECONDS = 120
 
 /**
  * Starts `krater up` as a process of its own that outlives this one, shows its progress, and returns when everything works.
- * @throws Sentence with what it said when it did not come up
+ * @throws OperatorError with what it said when it did not come up
  */
 export async function startInBackground(directory: string): Promise<void> {
   ensureStateDirectory(directory)
@@ -44,5 +44,5 @@ export async function startInBackground(directory: string): Promise<void> {
   })
   if (child.connected) child.disconnect()
   child.unref()
-  if (problem !== null) throw new Sentence(problem)
+  if (problem !== null) throw new OperatorError(problem)
 }

@@ -3,7 +3,7 @@ import { ensureInstanceId, ensureStateDirectory } from '../../../config/state-di
 import type { BuiltInNetwork, BuiltInNetworks } from '../../../network/bootstrap.js'
 import { endProcesses } from '../../../process/process-identity.js'
 import { THREADS_FOR_ALL_PROCESSORS } from '../../../process/thread-pool.js'
-import { explain, Sentence } from '../../operator-error.js'
+import { explain, OperatorError } from '../../operator-error.js'
 import { recordRunning, runningProcesses } from '../../run-record.js'
 import { dim, print } from '../../terminal.js'
 import { fabricOf } from '../../wiring/drivers.js'
@@ -39,7 +39,7 @@ const COMMANDS: Readonly<Partial<Record<ChildName, readonly string[]>>> = {
 /**
  * The whole service on this machine, until SIGTERM or Ctrl-C: PostgreSQL when the database is our own, tables, first users and networks,
  * then the processes, supervised. What it starts ends with it; amphorae keep serving.
- * @throws Sentence when something is missing or in the way
+ * @throws OperatorError when something is missing or in the way
  */
 export async function up(directory: string): Promise<void> {
   try {
@@ -58,7 +58,7 @@ async function run(directory: string): Promise<void> {
   const unlock = await lockStateDirectory(directory)
   if (unlock === null) {
     const other = runningProcesses(directory).find(({ name }) => name === 'up')
-    throw new Sentence(
+    throw new OperatorError(
       `Krater already runs on ${directory}${other === undefined ? '' : ` (pid ${other.identity.pid})`}. \`krater down\` stops it; for a second one beside it choose another KRATER_STATE_DIR and other ports.`,
     )
   }
@@ -147,7 +147,7 @@ async function connectHost(
   const fabric = fabricOf(directory)
   const legOn = (network: BuiltInNetwork) => {
     const [subnet] = network.subnets
-    if (subnet === undefined) throw new Sentence(`The network ${network.id} has no subnet.`)
+    if (subnet === undefined) throw new OperatorError(`The network ${network.id} has no subnet.`)
     return { networkId: network.id, mtu: network.mtu, cidr: subnet.cidr, address: subnet.gatewayIp }
   }
   const management = legOn(networks.management)
@@ -160,7 +160,7 @@ async function connectHost(
 
 async function requireFreePorts({ config }: Instance, healthManagerHost: string | null): Promise<void> {
   const taken = await takenPorts(listenersOf(config, healthManagerHost))
-  if (taken.length > 0) throw new Sentence(taken.join('\n'))
+  if (taken.length > 0) throw new OperatorError(taken.join('\n'))
 }
 
 function reporter(): (line: string) => void {

@@ -2,11 +2,11 @@ import { createCaBackends } from '../../../key-manager/certificate-authorities/b
 import type { CaBackend } from '../../../key-manager/certificate-authorities/ca-backend.js'
 import type { Service } from '../../../key-manager/routes.js'
 import { InvalidX509 } from '../../../x509/invalid-x509.js'
-import { Sentence } from '../../operator-error.js'
+import { OperatorError } from '../../operator-error.js'
 
 /**
  * The configured CA back ends with their CAs known; at the first start that makes the root.
- * @throws Sentence when a setting of theirs cannot be used
+ * @throws OperatorError when a setting of theirs cannot be used
  */
 export async function openCaBackends(service: Service): Promise<readonly CaBackend[]> {
   const backends = createCaBackends(service)
@@ -14,7 +14,7 @@ export async function openCaBackends(service: Service): Promise<readonly CaBacke
     for (const backend of backends) await backend.prepare()
   } catch (error) {
     throw error instanceof InvalidX509
-      ? new Sentence(`key_manager.certificate_authority.root_subject_dn: ${error.message}`)
+      ? new OperatorError(`key_manager.certificate_authority.root_subject_dn: ${error.message}`)
       : error
   }
   return backends

@@ -20,14 +20,14 @@ import {
   syncSecretStores,
 } from '../../../key-manager/secret-stores/sync.js'
 import type { Logger } from '../../../log/log.js'
-import { Sentence } from '../../operator-error.js'
+import { OperatorError } from '../../operator-error.js'
 import type { Instance } from '../instance.js'
 import { openToken } from './token.js'
 
 /**
  * The crypto back ends that are configured, ready for use. One that cannot be reached at the moment does not keep the others from serving.
  * @param database as the key manager's role
- * @throws Sentence when a master key is missing, or is not the one that the stored secrets are under
+ * @throws OperatorError when a master key is missing, or is not the one that the stored secrets are under
  */
 export async function openKeyring(instance: Instance, database: Database, log?: Logger): Promise<Keyring> {
   const { crypto } = instance.config.key_manager
@@ -41,7 +41,9 @@ export async function openKeyring(instance: Instance, database: Database, log?: 
     if (crypto.enable_multiple_secret_stores) await syncSecretStores(database, storesOf(crypto))
   } catch (error) {
     await Promise.all(backends.map(backend => backend.stop()))
-    throw error instanceof WrongMasterKey || error instanceof StoreStillPreferred ? new Sentence(error.message) : error
+    throw error instanceof WrongMasterKey || error instanceof StoreStillPreferred
+      ? new OperatorError(error.message)
+      : error
   }
   return crypto.enable_multiple_secret_stores
     ? createKeyring(database, backends, projectId => preferredBackend(database, projectId))
@@ -64,12 +66,12 @@ async function requireUsable(database: Database, backend: CryptoBackend, log?: L
   } catch (error) {
     if (!(error instanceof CryptoUnavailable)) throw error
     const isFirstStart = (await activeMasterKey(database, backend.name)) === null
-    if (isFirstStart || error instanceof CryptoMisconfigured) throw new Sentence(error.reason)
+    if (isFirstStart || error instanceof CryptoMisconfigured) throw new OperatorError(error.reason)
     log?.error({ backend: backend.name, reason: error.reason }, 'a crypto back end cannot be used at the moment')
   }
 }
 
-/** @throws ConfigurationError, Sentence */
+/** @throws ConfigurationError, OperatorError */
 async function openBackends(instance: Instance): Promise<CryptoBackend[]> {
   return Promise.all(
     instance.config.key_manager.crypto.backends.map(name =>

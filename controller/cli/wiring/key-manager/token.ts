@@ -1,11 +1,11 @@
 import type { KeyManagerCrypto } from '../../../config/options/key-manager-crypto.js'
 import { readSecret, sourceOf } from '../../../config/state-directory/secret-source.js'
 import { createTokenClient, type TokenClient } from '../../../key-manager/crypto/pkcs11/token-client.js'
-import { Sentence } from '../../operator-error.js'
+import { OperatorError } from '../../operator-error.js'
 
 /**
  * The PKCS#11 token that is configured; nothing is asked of it yet.
- * @throws Sentence, ConfigurationError when a setting or the PIN is missing
+ * @throws OperatorError, ConfigurationError when a setting or the PIN is missing
  */
 export async function openToken({ pkcs11, key_cache_ttl }: KeyManagerCrypto): Promise<{
   client: TokenClient
@@ -13,10 +13,10 @@ export async function openToken({ pkcs11, key_cache_ttl }: KeyManagerCrypto): Pr
   origin: string
 }> {
   const { library_path: libraryPath, pin_file: file, pin_variable: variable, pin_command: command } = pkcs11
-  if (libraryPath === undefined) throw new Sentence('key_manager.crypto.pkcs11.library_path is not set.')
+  if (libraryPath === undefined) throw new OperatorError('key_manager.crypto.pkcs11.library_path is not set.')
   const source = sourceOf({ file, variable, command })
   if (source === null) {
-    throw new Sentence(
+    throw new OperatorError(
       'The PIN of the token is not set: name a file, an environment variable or a command in key_manager.crypto.pkcs11 (pin_file, pin_variable, pin_command).',
     )
   }

@@ -14,12 +14,12 @@ export type AdditionalPlan = { subnetId: string; address: string | null }
 export async function planAdditionalVips(
   network: NetworkDriver,
   caller: Caller,
-  wanted: readonly { subnet_id: string; ip_address: string | null }[],
+  desired: readonly { subnet_id: string; ip_address: string | null }[],
   main: { subnetId: string; networkId: string; port: Port | null },
 ): Promise<AdditionalPlan[]> {
   const plans: AdditionalPlan[] = []
   const taken = new Set([main.subnetId])
-  for (const { subnet_id: subnetId, ip_address: address } of wanted) {
+  for (const { subnet_id: subnetId, ip_address: address } of desired) {
     const subnet = await findSubnet(network, caller, subnetId)
     if (taken.has(subnetId)) {
       throw invalid(`Duplicate VIP subnet specified: ${subnetId}. Only one IP can be bound per subnet.`)
@@ -34,14 +34,14 @@ export async function planAdditionalVips(
   return plans
 }
 
-function addressOf({ id, fixedIps }: Port, subnetId: string, wanted: string | null): string {
+function addressOf({ id, fixedIps }: Port, subnetId: string, desired: string | null): string {
   const fixedIp = fixedIps.find(
-    candidate => candidate.subnetId === subnetId && (wanted === null || sameAddress(candidate.address, wanted)),
+    candidate => candidate.subnetId === subnetId && (desired === null || sameAddress(candidate.address, desired)),
   )
   if (fixedIp === undefined) {
     throw invalid(
-      `VIP port ${id} does not have ${wanted === null ? 'an address' : `the address ${wanted}`} on subnet ${subnetId}.`,
+      `VIP port ${id} does not have ${desired === null ? 'an address' : `the address ${desired}`} on subnet ${subnetId}.`,
     )
   }
-  return wanted ?? fixedIp.address
+  return desired ?? fixedIp.address
 }

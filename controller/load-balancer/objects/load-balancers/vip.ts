@@ -124,13 +124,13 @@ async function planOnPort(network: NetworkDriver, caller: Caller, id: string, re
   )
   const [fixedIp] = fitting
   if (fixedIp === undefined) {
-    const wanted =
+    const desired =
       address !== null
         ? `the address ${address}`
         : subnetId !== null
           ? `an address on subnet ${subnetId}`
           : 'an address'
-    throw invalid(`VIP port ${id} does not have ${wanted}.`)
+    throw invalid(`VIP port ${id} does not have ${desired}.`)
   }
   if (fitting.length > 1 && subnetId === null) {
     throw invalid(`VIP port ${id} has several addresses: give vip_subnet_id or vip_address as well.`)

@@ -6,11 +6,11 @@ import { duplicateMember, type MemberValues } from './rules.js'
 export type ExistingMember = { id: string; address: string; protocol_port: number }
 
 /** A member as a batch wants it; `given` names the attributes that it really carried. */
-export type WantedMember = { values: MemberValues; given: ReadonlySet<string> }
+export type RequestedMember = { values: MemberValues; given: ReadonlySet<string> }
 
 export type BatchPlan = {
   create: NewMember[]
-  update: { id: string; wanted: WantedMember }[]
+  update: { id: string; desired: RequestedMember }[]
   remove: string[]
 }
 
@@ -21,7 +21,7 @@ export type BatchPlan = {
  */
 export function planBatch(
   existing: readonly ExistingMember[],
-  wanted: readonly WantedMember[],
+  desired: readonly RequestedMember[],
   additiveOnly: boolean,
 ): BatchPlan {
   const keyOf = ({ address, protocol_port }: Pick<MemberValues, 'address' | 'protocol_port'>) =>
@@ -29,7 +29,7 @@ export function planBatch(
   const byKey = new Map(existing.map(member => [keyOf(member), member.id]))
   const seen = new Set<string>()
   const plan: BatchPlan = { create: [], update: [], remove: [] }
-  for (const one of wanted) {
+  for (const one of desired) {
     const key = keyOf(one.values)
     const id = byKey.get(key)
     if (seen.has(key)) {
@@ -38,7 +38,7 @@ export function planBatch(
     }
     seen.add(key)
     if (id === undefined) plan.create.push({ id: randomUUID(), values: one.values })
-    else plan.update.push({ id, wanted: one })
+    else plan.update.push({ id, desired: one })
   }
   if (!additiveOnly) plan.remove = existing.filter(member => !seen.has(keyOf(member))).map(({ id }) => id)
   return plan

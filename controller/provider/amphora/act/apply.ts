@@ -9,16 +9,16 @@ import { AgentRefused } from '../agent/errors.js'
 const APPLY_LIMIT_MS = 60_000
 
 /** The amphora is not as it was thought to be: it has to be looked at again, and then the same may well succeed. */
-export class Mistaken extends Error {
+export class StaleObservation extends Error {
   constructor(readonly fault: ProvisioningFault) {
     super(fault.message)
-    this.name = 'Mistaken'
+    this.name = 'StaleObservation'
   }
 }
 
 /**
  * Sends the desired state to an agent and waits until it is in effect.
- * @throws ProvisioningFault `configuration-refused` in the tool's own words (the former configuration keeps serving), Mistaken, ClaimLost,
+ * @throws ProvisioningFault `configuration-refused` in the tool's own words (the former configuration keeps serving), StaleObservation, ClaimLost,
  *   AgentUnreachable
  */
 export async function applyDesired(
@@ -50,7 +50,7 @@ async function meaningOf(error: AgentError, stillHeld: () => Promise<boolean>): 
     case 'rolled-back':
       return new ProvisioningFault('configuration-refused', words)
     case 'interface-missing':
-      return new Mistaken(new ProvisioningFault('interface-missing', words))
+      return new StaleObservation(new ProvisioningFault('interface-missing', words))
     case 'stale-generation':
     case 'stale-fence':
       // Of two holders the later one is right. When we are the latest, the amphora knows a future that the database has forgotten.

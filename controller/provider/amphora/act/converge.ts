@@ -5,12 +5,12 @@ import type { LoadBalancerTree } from '../../../load-balancer/tree/tree.js'
 import type { Port } from '../../../network/driver.js'
 import type { Claim } from '../../../queue/claim.js'
 import { isHeld } from '../../../queue/claim.js'
-import { ClaimLost, type Deed, ProvisioningFault } from '../../provider.js'
+import { type Action, ClaimLost, ProvisioningFault } from '../../provider.js'
 import { AgentUnreachable } from '../agent/errors.js'
 import type { Observed } from '../plan/observation.js'
 import { type PlanFacts, plan, type Step } from '../plan/plan.js'
 import type { HaproxySettings } from '../rendering/facts.js'
-import { Mistaken } from './apply.js'
+import { StaleObservation } from './apply.js'
 import { type Acting, type AmphoraParts, carryOut } from './executors.js'
 import { look, type Remembered } from './observe.js'
 import { restartsLeft } from './restart-limiter.js'
@@ -24,7 +24,7 @@ export type ConvergeOptions = {
   /** What this process saw when it last settled this load balancer. */
   remembered: Remembered | null
   /** Told of what was done, for the history. */
-  note: (deed: Deed) => void
+  note: (action: Action) => void
 }
 
 /** Making an amphora takes four rounds; more than this is a circle. */
@@ -69,7 +69,7 @@ export async function converge(
     }
     remembered = null
   }
-  throw new ProvisioningFault('not-settling', `The wanted state was not reached in ${MOST_ROUNDS} rounds.`)
+  throw new ProvisioningFault('not-settling', `The desired state was not reached in ${MOST_ROUNDS} rounds.`)
 }
 
 /** All steps run to their end even when one fails, so that nothing is under way any more when the failure is told. */
@@ -106,7 +106,7 @@ async function factsOf(
 
 /** @returns the fault that it becomes when it happens again and again, or null when it is no surprise */
 function surpriseOf(error: unknown): ProvisioningFault | null {
-  if (error instanceof Mistaken) return error.fault
+  if (error instanceof StaleObservation) return error.fault
   if (error instanceof AgentUnreachable) {
     return new ProvisioningFault('amphora-unreachable', 'An amphora stopped answering while it was being configured.')
   }

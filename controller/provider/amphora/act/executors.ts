@@ -10,7 +10,7 @@ import {
   type PortRequest,
 } from '../../../network/driver.js'
 import type { Claim } from '../../../queue/claim.js'
-import { ClaimLost, type Deed, ProvisioningFault } from '../../provider.js'
+import { type Action, ClaimLost, ProvisioningFault } from '../../provider.js'
 import { releaseVipPort, vipPortRequest } from '../../vip-port.js'
 import { agentTarget, announceVips, awaitAgent, awaitVips, beginHandover, drain } from '../agent/agent.js'
 import type { AgentTarget } from '../agent/connection.js'
@@ -48,7 +48,7 @@ export type Acting = {
   /** @throws ClaimLost when the claim is over, or the worker stops; asked before every act outside the database */
   held: () => void
   /** Told of what was done, for the history. */
-  note: (deed: Deed) => void
+  note: (action: Action) => void
 }
 
 type Kind = Step['kind']
@@ -110,7 +110,7 @@ const executors: { [K in Kind]: Executor<K> } = {
     takesTurns: true,
     run: async (acting, step) => {
       await startMachine(acting, step)
-      acting.note({ amphora_id: step.amphoraId, deed: 'created' })
+      acting.note({ amphora_id: step.amphoraId, action: 'created' })
     },
   },
   'restart-machine': {
@@ -122,7 +122,7 @@ const executors: { [K in Kind]: Executor<K> } = {
       acting.held()
       await acting.parts.compute.delete(step.amphoraId)
       await startMachine(acting, step)
-      acting.note({ amphora_id: step.amphoraId, deed: 'restarted' })
+      acting.note({ amphora_id: step.amphoraId, action: 'restarted' })
     },
   },
   'replace-amphora': {
@@ -146,7 +146,7 @@ const executors: { [K in Kind]: Executor<K> } = {
       await parts.compute.plug(amphoraId, port, tree.projectId)
       const before = seen.amphorae.find(({ id }) => id === amphoraId)
       const hadCard = before?.machine === 'running' && before.ports.some(({ id }) => id === port.id)
-      if (hadCard && before.status === 'ALLOCATED') note({ amphora_id: amphoraId, deed: 'replugged' })
+      if (hadCard && before.status === 'ALLOCATED') note({ amphora_id: amphoraId, action: 'replugged' })
       if (purpose === 'member') return
       await updateAmphora(parts.database, claim, amphoraId, {
         vrrp_port_id: port.id,
@@ -184,7 +184,7 @@ const executors: { [K in Kind]: Executor<K> } = {
         await ifItCan(acting, amphoraId, 'its connections are cut when the VIP moves', async () => {
           const target = targetOf(acting.parts, acting.seen, amphoraId)
           const lacksTables = await beginHandover(acting.parts.agents, target, handover)
-          if (lacksTables) acting.note({ amphora_id: amphoraId, deed: 'configured', reason: TABLES_MISSING })
+          if (lacksTables) acting.note({ amphora_id: amphoraId, action: 'configured', reason: TABLES_MISSING })
         })
       }
     },
@@ -265,7 +265,7 @@ const executors: { [K in Kind]: Executor<K> } = {
       held()
       parts.agents.close(amphoraId)
       await parts.compute.delete(amphoraId)
-      note({ amphora_id: amphoraId, deed: 'deleted', ...cutReason(seen, amphoraId) })
+      note({ amphora_id: amphoraId, action: 'deleted', ...cutReason(seen, amphoraId) })
     },
   },
   'delete-ports': {
@@ -329,7 +329,7 @@ async function apply(acting: Acting, { amphoraId, desired }: { amphoraId: string
   const shortage = shortageIn(tree, seen, amphoraId)
   if (shortage !== null) parts.log.warn({ amphora: amphoraId, loadBalancer: claim.id }, shortage)
   const why = [reason, shortage].filter(Boolean).join('; ')
-  note({ amphora_id: amphoraId, deed: 'configured', how: transition, ...(why === '' ? {} : { reason: why }) })
+  note({ amphora_id: amphoraId, action: 'configured', how: transition, ...(why === '' ? {} : { reason: why }) })
 }
 
 /** An amphora that is too small gives every listener a part of what it should have. */

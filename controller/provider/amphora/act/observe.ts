@@ -3,7 +3,7 @@ import type { LoadBalancerTree } from '../../../load-balancer/tree/tree.js'
 import { type NetworkDriver, PORT_OWNER, type Port, type Subnet } from '../../../network/driver.js'
 import type { Claim } from '../../../queue/claim.js'
 import { agentTarget, probeAgent } from '../agent/agent.js'
-import { wantedSubnetIds } from '../plan/desired-ports.js'
+import { desiredSubnetIds } from '../plan/desired-ports.js'
 import type { AmphoraRow, AmphoraSight, Observed } from '../plan/observation.js'
 import { readAmphorae, recordReach } from './amphora-rows.js'
 import type { MachineParts } from './machine.js'
@@ -41,7 +41,7 @@ function recall(
   staleAfterSeconds: number,
 ): Observed | null {
   if (rows.length !== observed.amphorae.length) return null
-  if (!wantedSubnetIds(tree).every(id => observed.subnets.some(subnet => subnet.id === id))) return null
+  if (!desiredSubnetIds(tree).every(id => observed.subnets.some(subnet => subnet.id === id))) return null
   const amphorae: AmphoraSight[] = []
   for (const row of rows) {
     const before = observed.amphorae.find(({ id }) => id === row.id)
@@ -59,7 +59,7 @@ async function lookClosely({ parts, tree, made }: Look, rows: readonly AmphoraRo
   const { network } = parts
   const [amphorae, subnets, vipPort] = await Promise.all([
     Promise.all(rows.map(row => lookAt(parts, row, made))),
-    network.subnets(wantedSubnetIds(tree)),
+    network.subnets(desiredSubnetIds(tree)),
     made.get(tree.id) ?? (tree.vip.portId === null ? null : network.port(tree.vip.portId)),
   ])
   return { amphorae, subnets, vipPort, mtus: await mtusOf(network, subnets) }

@@ -7,14 +7,14 @@ const basePortName = (amphoraId: string) => `octavia-lb-vrrp-${amphoraId}`
 const memberPortName = (amphoraId: string, networkId: string) => `octavia-lb-member-${amphoraId}-${networkId}`
 
 /** A port that an amphora should have, and why. Its name is its identity. */
-export type WantedPort = { purpose: 'vip' | 'member'; request: Omit<PortRequest, 'projectId'> }
+export type DesiredPort = { purpose: 'vip' | 'member'; request: Omit<PortRequest, 'projectId'> }
 
 /**
  * The ports of one amphora: the base port, with an address on the subnet of each VIP, and one on each network of members that the base
  * port does not reach, with an address on every subnet of theirs.
  * @throws ProvisioningFault when a subnet does not exist any more, or would draw management traffic away
  */
-export function wantedPorts(tree: LoadBalancerTree, subnets: readonly Subnet[], amphoraId: string): WantedPort[] {
+export function desiredPorts(tree: LoadBalancerTree, subnets: readonly Subnet[], amphoraId: string): DesiredPort[] {
   const device = { deviceId: amphoraId, deviceOwner: PORT_OWNER.amphora }
   const vips = vipSubnetIds(tree).map(id => existing(id, subnets, 'of a VIP'))
   const [base] = vips
@@ -36,7 +36,7 @@ export function wantedPorts(tree: LoadBalancerTree, subnets: readonly Subnet[], 
         allowedAddresses: [tree.vip, ...tree.additionalVips].map(({ address }) => address),
       },
     },
-    ...[...byNetwork].map(([networkId, onIt]): WantedPort => {
+    ...[...byNetwork].map(([networkId, onIt]): DesiredPort => {
       const fixedIps = onIt.map(subnet => ({ subnetId: subnet.id }))
       return {
         purpose: 'member',
@@ -47,16 +47,16 @@ export function wantedPorts(tree: LoadBalancerTree, subnets: readonly Subnet[], 
 }
 
 /** Ids of the subnets on which VIPs and members stand; a member without one is reached by the default route. */
-export function wantedSubnetIds(tree: LoadBalancerTree): string[] {
+export function desiredSubnetIds(tree: LoadBalancerTree): string[] {
   return [...new Set([...vipSubnetIds(tree), ...memberSubnetIds(tree)])]
 }
 
 /** The amphora's own port of this name. */
-export const portOf = ({ ports }: { ports: readonly Port[] }, { request }: WantedPort): Port | undefined =>
+export const portOf = ({ ports }: { ports: readonly Port[] }, { request }: DesiredPort): Port | undefined =>
   ports.find(port => port.name === request.name)
 
-/** True when the port stands on every subnet that it is wanted for. A port made for fewer is made again. */
-export function covers(port: Port, { request }: WantedPort): boolean {
+/** True when the port stands on every subnet that it is desired for. A port made for fewer is made again. */
+export function covers(port: Port, { request }: DesiredPort): boolean {
   return request.fixedIps.every(({ subnetId }) => port.fixedIps.some(fixedIp => fixedIp.subnetId === subnetId))
 }
 

@@ -5,7 +5,7 @@ import type { LoadBalancerTree } from '../../../load-balancer/tree/tree.js'
 import { renderDesired } from '../rendering/desired.js'
 import type { Card, HaproxySettings } from '../rendering/facts.js'
 import { placeVips } from '../rendering/keepalived/interfaces.js'
-import { portOf, type WantedPort, wantedPorts } from './desired-ports.js'
+import { type DesiredPort, desiredPorts, portOf } from './desired-ports.js'
 import type { AmphoraSight, Observed } from './observation.js'
 import { vrrpPriority } from './topology.js'
 
@@ -85,12 +85,12 @@ function vrrpAddress(tree: LoadBalancerTree, seen: Observed, amphora: AmphoraSig
 
 /** The port that carries VIPs beside its own addresses. */
 export function basePortOf(tree: LoadBalancerTree, seen: Observed, amphora: AmphoraSight) {
-  const base = wantedPorts(tree, seen.subnets, amphora.id).find((want: WantedPort) => want.purpose === 'vip')
+  const base = desiredPorts(tree, seen.subnets, amphora.id).find((want: DesiredPort) => want.purpose === 'vip')
   return base && portOf(amphora, base)
 }
 
 function cardsOf(tree: LoadBalancerTree, seen: Observed, amphora: AmphoraSight): Card[] {
-  return wantedPorts(tree, seen.subnets, amphora.id).flatMap(want => {
+  return desiredPorts(tree, seen.subnets, amphora.id).flatMap(want => {
     const port = portOf(amphora, want)
     if (port === undefined) return []
     const subnets = seen.subnets.filter(subnet => port.fixedIps.some(({ subnetId }) => subnetId === subnet.id))

@@ -31,7 +31,7 @@ export function verdictOn(
   if (amphora.serves === true) return 'wait'
   if (amphora.appliedSha256 === null) return 'restart'
   if (amphora.serves === false || amphorae.some(other => other !== amphora && hasVip(other))) {
-    return isWanted(tree) ? 'restart' : 'wait'
+    return isDesired(tree) ? 'restart' : 'wait'
   }
   return facts.silentAlone.has(amphora.id) ? 'restart' : 'wait'
 }
@@ -40,7 +40,7 @@ export const isHeard = ({ heardSeconds }: AmphoraSight, { staleAfterSeconds }: U
   heardSeconds !== null && heardSeconds <= staleAfterSeconds
 
 /** Nobody misses one that has nothing to serve and nothing to take in. */
-const isWanted = ({ generation, appliedGeneration, listeners }: LoadBalancerTree): boolean =>
+const isDesired = ({ generation, appliedGeneration, listeners }: LoadBalancerTree): boolean =>
   generation > appliedGeneration || listeners.some(({ adminStateUp }) => adminStateUp)
 
 const hasVip = ({ agent, heldVip }: AmphoraSight): boolean => agent.state === 'answers' && heldVip

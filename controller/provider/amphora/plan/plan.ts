@@ -4,7 +4,7 @@ import type { LoadBalancerTree } from '../../../load-balancer/tree/tree.js'
 import { ProvisioningFault } from '../../provider.js'
 import type { HaproxySettings } from '../rendering/facts.js'
 import { assignRoles, type Cast, isLost, type Replacement } from './assign-roles.js'
-import { covers, portOf, type WantedPort, wantedPorts } from './desired-ports.js'
+import { covers, type DesiredPort, desiredPorts, portOf } from './desired-ports.js'
 import { desiredOf, isInEffect, type Rendering } from './desired-state.js'
 import type { AmphoraSight, Observed } from './observation.js'
 import { dismiss, otherOf, planFarewell, removal, stateOf } from './plan-farewell.js'
@@ -22,7 +22,7 @@ export type Step =
   | { kind: 'restart-machine'; amphoraId: string }
   /** Marks one that is heard but cannot be reached: another takes its place, as in a failover that was asked for. */
   | { kind: 'replace-amphora'; amphoraId: string }
-  | { kind: 'attach-port'; amphoraId: string; port: WantedPort }
+  | { kind: 'attach-port'; amphoraId: string; port: DesiredPort }
   | { kind: 'await-agent'; amphoraId: string }
   | { kind: 'apply'; amphoraId: string; desired: Desired }
   /** Both learn how packets find the amphora that has their connection, before the VIP moves from one to the other. */
@@ -135,7 +135,7 @@ function inspect(tree: LoadBalancerTree, seen: Observed, serving: readonly Ampho
   let restarts = 0
   return serving.map((amphora): Work => {
     const { id: amphoraId, machine, agent, status, silentSeconds } = amphora
-    const wanted = wantedPorts(tree, seen.subnets, amphoraId)
+    const wanted = desiredPorts(tree, seen.subnets, amphoraId)
     const awaitAgent: Step[] = [{ kind: 'await-agent', amphoraId }]
     const outgrown = wanted.flatMap(want => {
       const port = portOf(amphora, want)
@@ -176,7 +176,7 @@ const replace = (amphoraId: string): Work => ({
   awaitAgent: [],
 })
 
-function isAttached(amphora: AmphoraSight, want: WantedPort): boolean {
+function isAttached(amphora: AmphoraSight, want: DesiredPort): boolean {
   const port = portOf(amphora, want)
   return port !== undefined && covers(port, want) && amphora.plugged.includes(port.id)
 }
@@ -189,7 +189,7 @@ const detach = (amphora: AmphoraSight, portId: string) => ({
 
 /** Ports and cards that no member needs any more, once the configuration does not name them. */
 function leftovers(tree: LoadBalancerTree, seen: Observed, amphora: AmphoraSight): Step[] {
-  const needed = wantedPorts(tree, seen.subnets, amphora.id).map(want => portOf(amphora, want)?.id)
+  const needed = desiredPorts(tree, seen.subnets, amphora.id).map(want => portOf(amphora, want)?.id)
   const had = new Set([...amphora.ports.map(port => port.id), ...amphora.plugged])
   return [...had].filter(portId => !needed.includes(portId)).map(portId => detach(amphora, portId))
 }

@@ -1,5 +1,5 @@
 /** True for what is neither disabled nor under deletion. */
-export const isWanted = (object: { change: string; adminStateUp: boolean }): boolean =>
+export const isDesired = (object: { change: string; adminStateUp: boolean }): boolean =>
   object.change !== 'delete' && object.adminStateUp
 
 /** A fixed order, in whatever order rows come. */

@@ -371,31 +371,31 @@ t.test('limits', async t => {
     limits: { ...CHECK_LIMITS, mostReferences: 3 },
   })
   t.teardown(slow.close)
-  const wanted = (...certificates: string[]) => ({ certificates, authorities: [], revocationLists: [] })
+  const desired = (...certificates: string[]) => ({ certificates, authorities: [], revocationLists: [] })
   const asking = { token: tokenOf('member'), project: OWN, user: 'somebody' }
   proxy.behave(() => 'hang')
-  await t.rejects(slow.check(asking, wanted(good)), { status: 503, message: /does not answer/ }, 'for one answer')
+  await t.rejects(slow.check(asking, desired(good)), { status: 503, message: /does not answer/ }, 'for one answer')
   const patient = createBarbicanSource({ ...options, limits: { ...CHECK_LIMITS, checkSeconds: 0.2 } })
   t.teardown(patient.close)
-  await t.rejects(patient.check(asking, wanted(good)), { status: 503, message: /does not answer/ }, 'for all answers')
+  await t.rejects(patient.check(asking, desired(good)), { status: 503, message: /does not answer/ }, 'for all answers')
   const narrow = createBarbicanSource({
     ...options,
     limits: { ...CHECK_LIMITS, checksAtOnce: 1, mostWaitingPerProject: 1, checkSeconds: 1 },
   })
   t.teardown(narrow.close)
-  const first = t.rejects(narrow.check(asking, wanted(good)), { status: 503, message: /does not answer/ })
-  const second = t.rejects(narrow.check(asking, wanted(good)), { status: 503, message: /Too many/ }, 'a long wait')
-  await t.rejects(narrow.check(asking, wanted(good)), {
+  const first = t.rejects(narrow.check(asking, desired(good)), { status: 503, message: /does not answer/ })
+  const second = t.rejects(narrow.check(asking, desired(good)), { status: 503, message: /Too many/ }, 'a long wait')
+  await t.rejects(narrow.check(asking, desired(good)), {
     status: 503,
     message: /Too many certificate references/,
     headers: { 'Retry-After': '5' },
   })
   await Promise.all([first, second])
   const refs = Array.from({ length: 4 }, () => `${keyManager.url}/v1/secrets/${randomUUID()}`)
-  await t.rejects(slow.check(asking, wanted(...refs)), { status: 400, message: /3 certificates at most/ })
+  await t.rejects(slow.check(asking, desired(...refs)), { status: 400, message: /3 certificates at most/ })
   const down = createBarbicanSource({ ...options, keyManager: { ...options.keyManager, url: 'http://127.0.0.1:9' } })
   t.teardown(down.close)
-  await t.rejects(down.check(asking, wanted(good)), { status: 503, message: /does not answer/ }, 'nobody there')
+  await t.rejects(down.check(asking, desired(good)), { status: 503, message: /does not answer/ }, 'nobody there')
 })
 
 t.test('a project whose references take long holds up no other', async t => {
@@ -404,16 +404,18 @@ t.test('a project whose references take long holds up no other', async t => {
   proxy.behave(({ token }) => (token.endsWith(OWN) ? gate.pass().then(() => 'drop' as const) : 'pass'))
   const shared = createBarbicanSource(options)
   t.teardown(shared.close)
-  const wanted = { certificates: [good], authorities: [], revocationLists: [] }
+  const desired = { certificates: [good], authorities: [], revocationLists: [] }
   const hostile = { token: tokenOf('member'), project: OWN, user: 'many' }
-  const many = Array.from({ length: 48 }, () => t.rejects(shared.check(hostile, wanted), { status: 503, message: /./ }))
+  const many = Array.from({ length: 48 }, () =>
+    t.rejects(shared.check(hostile, desired), { status: 503, message: /./ }),
+  )
   let waiting = true
   const all = Promise.all(many).then(() => {
     waiting = false
   })
   const foreign = { certificates: [await storeBytes(bundle, tokenOf('member', FOREIGN))] }
   const asking = { token: tokenOf('member', FOREIGN), project: FOREIGN, user: 'one' }
-  t.same(await shared.check(asking, { ...wanted, ...foreign }), [])
+  t.same(await shared.check(asking, { ...desired, ...foreign }), [])
   t.ok(waiting, 'while the others still wait')
   gate.open()
   await all

@@ -7,7 +7,7 @@ import type {
   PoolNode,
 } from '../../../../load-balancer/tree/tree.js'
 import { type ConfigurationWord, identifier, keywords, milliseconds, sample, seconds } from '../quote.js'
-import { isWanted } from '../wanted.js'
+import { isDesired } from '../wanted.js'
 import { type HttpCheckModel, httpCheckModel } from './checks.js'
 import { isHttp } from './mode.js'
 import { cookieValue, type PersistenceModel, persistenceModel } from './persistence.js'
@@ -70,7 +70,7 @@ export function renderBackend(
   const members = pool.members
     .filter(member => member.change !== 'delete')
     .sort((a, b) => a.serverNumber - b.serverNumber)
-  const monitor = pool.healthMonitor !== null && isWanted(pool.healthMonitor) ? pool.healthMonitor : null
+  const monitor = pool.healthMonitor !== null && isDesired(pool.healthMonitor) ? pool.healthMonitor : null
   const model = backendModel(tree, listener, pool, monitor)
   const name = backendName(pool, listener)
   const isReused = isHttp(listener) && reusesConnections(pool)

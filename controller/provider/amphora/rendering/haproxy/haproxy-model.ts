@@ -19,7 +19,7 @@ import type { ListenerNode, LoadBalancerTree, PoolNode } from '../../../../load-
 import type { AmphoraFacts } from '../facts.js'
 import { type ConfigurationWord, identifier, integer, keywords, textOf } from '../quote.js'
 import { isAtLeast } from '../version.js'
-import { byId, isWanted } from '../wanted.js'
+import { byId, isDesired } from '../wanted.js'
 import { type BackendModel, renderBackend } from './backend.js'
 import { type FrontendModel, frontendModel } from './frontend.js'
 import { type L7Model, l7Model, servingPools } from './l7.js'
@@ -55,9 +55,9 @@ export type RenderedHaproxy = { model: HaproxyModel; frontends: Frontend[]; back
  */
 export function haproxyModel(tree: LoadBalancerTree, facts: AmphoraFacts): RenderedHaproxy | null {
   if (!tree.adminStateUp || tree.change === 'delete') return null
-  const listeners = tree.listeners.filter(isWanted).sort(byId)
+  const listeners = tree.listeners.filter(isDesired).sort(byId)
   if (listeners.length === 0) return null
-  const pools = new Map(tree.pools.filter(isWanted).map(pool => [pool.id, pool]))
+  const pools = new Map(tree.pools.filter(isDesired).map(pool => [pool.id, pool]))
 
   const abilities = { addsServersWithCookies: isAtLeast(facts.haproxyVersion, [3, 0]) }
   const demand = demandOf(tree, listeners, pools)
@@ -105,8 +105,8 @@ export function haproxyModel(tree: LoadBalancerTree, facts: AmphoraFacts): Rende
 
 /** What an amphora with these limits cannot give of what is asked for, in a sentence; null when it gives all. Pure. */
 export function shortageOf(tree: LoadBalancerTree, limits: MachineLimits): string | null {
-  const pools = new Map(tree.pools.filter(isWanted).map(pool => [pool.id, pool]))
-  const shares = shareConnections(limits, demandOf(tree, tree.listeners.filter(isWanted), pools))
+  const pools = new Map(tree.pools.filter(isDesired).map(pool => [pool.id, pool]))
+  const shares = shareConnections(limits, demandOf(tree, tree.listeners.filter(isDesired), pools))
   return 'excess' in shares ? shares.excess : null
 }
 
@@ -117,7 +117,7 @@ function demandOf(
 ): Demand {
   const checks = listeners
     .flatMap(listener => servingPools(listener, pools))
-    .filter(({ healthMonitor }) => healthMonitor !== null && isWanted(healthMonitor))
+    .filter(({ healthMonitor }) => healthMonitor !== null && isDesired(healthMonitor))
     .reduce((sum, { members }) => sum + members.filter(({ change }) => change !== 'delete').length, 0)
   return {
     connectionLimits: listeners.map(({ connectionLimit }) => connectionLimit),

@@ -22,7 +22,7 @@ import {
   regularExpression,
   requestField,
 } from '../quote.js'
-import { byId, isWanted } from '../wanted.js'
+import { byId, isDesired } from '../wanted.js'
 import { backendIdentifier } from './backend.js'
 import { isHttp } from './mode.js'
 
@@ -130,7 +130,7 @@ export function l7Model(listener: ListenerNode, pools: ReadonlyMap<string, PoolN
 function askedPolicies(listener: ListenerNode, pools: ReadonlyMap<string, PoolNode>): L7PolicyNode[] {
   if (!isHttp(listener)) return []
   return listener.l7Policies
-    .filter(policy => isWanted(policy) && policy.rules.some(isWanted))
+    .filter(policy => isDesired(policy) && policy.rules.some(isDesired))
     .filter(policy => policy.action !== 'REDIRECT_TO_POOL' || pools.has(policy.redirectPoolId ?? ''))
     .sort((a, b) => a.position - b.position || byId(a, b))
 }
@@ -138,7 +138,7 @@ function askedPolicies(listener: ListenerNode, pools: ReadonlyMap<string, PoolNo
 /** All must match, so their order is free: regular expressions come last, for they take longest. */
 function askedRules(policy: L7PolicyNode): L7RuleNode[] {
   const slowness = (rule: L7RuleNode) => (rule.compareType === 'REGEX' ? 1 : 0)
-  return policy.rules.filter(isWanted).sort((a, b) => slowness(a) - slowness(b) || byId(a, b))
+  return policy.rules.filter(isDesired).sort((a, b) => slowness(a) - slowness(b) || byId(a, b))
 }
 
 const targetPoolId = (policy: L7PolicyNode) => (policy.action === 'REDIRECT_TO_POOL' ? policy.redirectPoolId : null)

@@ -46,8 +46,8 @@ export function keepalivedModel(
   if (peers.length === 0) {
     throw new ProvisioningFault('pair-incomplete', 'The VRRP address of the other amphora is not known.')
   }
-  const hosts = (wanted: (vip: string) => boolean) =>
-    placement.vips.filter(vip => wanted(vip.address)).map(vip => hostCidr(vip.address, 'The VIP address'))
+  const hosts = (desired: (vip: string) => boolean) =>
+    placement.vips.filter(vip => desired(vip.address)).map(vip => hostCidr(vip.address, 'The VIP address'))
   return {
     loadBalancerId: identifier(tree.id, 'Load balancer id'),
     routerId: identifier(amphoraId, 'Amphora id'),
