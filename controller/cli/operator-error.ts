@@ -1,4 +1,4 @@
-import { ConfigurationError } from '../config/load.js'
+import { ConfigurationError } from '../options/configuration-error.js'
 
 /** A failure that its words explain fully: told without a stack. */
 export class OperatorError extends Error {

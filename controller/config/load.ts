@@ -2,15 +2,13 @@ import { existsSync, readFileSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import { parseDocument } from 'yaml'
 import type { z } from 'zod'
+import { ConfigurationError } from '../options/configuration-error.js'
 import { isRecord } from './is-record.js'
 import { withOneName } from './other-names.js'
 import { type Configuration, configurationSchema } from './schema.js'
 import { settingAt, settings } from './settings.js'
 
 export const DEFAULT_STATE_DIRECTORY = '/var/lib/krater'
-
-/** A wrong or missing setting, in sentences for the operator. */
-export class ConfigurationError extends Error {}
 
 /** Where everything of this instance stands: the flag, else KRATER_STATE_DIR, else /var/lib/krater. */
 export function stateDirectory(flag: string | undefined, environment: NodeJS.ProcessEnv): string {

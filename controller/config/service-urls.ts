@@ -1,4 +1,4 @@
-import { keystoneUrl } from './external-identity.js'
+import { keystoneUrl } from '../identity/external/external-identity.js'
 import type { Configuration } from './schema.js'
 
 /** Where clients reach each service: what the catalogue says. Identity's ends in /v3, the others have no path of their own. */

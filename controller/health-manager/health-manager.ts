@@ -1,11 +1,11 @@
 import type { Beat, Report } from '../../amphora-agent/protocol/heartbeat.js'
 import type { Repair } from '../../amphora-agent/protocol/repairs.js'
 import { HEARTBEAT_KEY_ID, heartbeatKey } from '../compute/amphora-identity.js'
-import type { Configuration } from '../config/schema.js'
 import type { Database } from '../database/connection.js'
 import { WAKE_CHANNEL } from '../load-balancer/change/wake-channel.js'
 import type { Logger } from '../log/log.js'
 import { recordImpairments } from './impairment.js'
+import type { HealthManagerSettings } from './options.js'
 import { addReport, type Picture } from './picture.js'
 import { type Refusal, startReceiver } from './receiver.js'
 import { type Heard, lastHeard, recordBeats } from './record-beats.js'
@@ -19,7 +19,7 @@ export type HealthManagerOptions = {
   database: Database
   /** Where amphorae send to; port 0 chooses a free one. */
   host: string
-  config: Configuration['health_manager']
+  config: HealthManagerSettings
   masterKey: Buffer
   log: Logger
 }

@@ -2,14 +2,16 @@ import { randomBytes } from 'node:crypto'
 import { hostname } from 'node:os'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { ComputeDriver, MachineSpec } from '../compute/driver.js'
-import type { Configuration } from '../config/schema.js'
+import type { ComputeSettings } from '../compute/options.js'
 import type { Database } from '../database/connection.js'
+import type { HealthManagerSettings } from '../health-manager/options.js'
 import type { Logger } from '../log/log.js'
 import type { NetworkDriver } from '../network/driver.js'
 import { repeat } from '../process/repeat.js'
 import type { MachineTurns } from '../provider/amphora/act/machine-turns.js'
 import type { AgentConnections } from '../provider/amphora/agent/connection.js'
 import { NOTHING_WATCHED, watchCards, watchMachines } from './machine-watch.js'
+import type { HousekeepingSettings } from './options.js'
 import { sweepOrphans } from './orphan-sweep.js'
 import { purgeRecords } from './purge.js'
 import { checkReach } from './reach-check.js'
@@ -28,7 +30,7 @@ export type HousekeepingOptions = {
   controllerPublicKey: string
   operatorPublicKey: string
   healthManagers: MachineSpec['healthManagers']
-  config: Pick<Configuration, 'compute' | 'health_manager' | 'housekeeping'>
+  config: { compute: ComputeSettings; health_manager: HealthManagerSettings; housekeeping: HousekeepingSettings }
   log: Logger
   /** Shown in lease_owner; unique for every start. */
   owner?: string

@@ -1,7 +1,6 @@
 import Router from '@koa/router'
 import type Koa from 'koa'
 import type { Context, Middleware } from 'koa'
-import type { Configuration } from '../config/schema.js'
 import type { Database } from '../database/connection.js'
 import { isUniqueViolation, sqlState } from '../database/transaction.js'
 import { createApplication } from '../http/application.js'
@@ -16,6 +15,7 @@ import { locate, versionDocument } from './discovery.js'
 import { isStorable, parse } from './json.js'
 import { createLogins, type Logins } from './login/logins.js'
 import { createTokenTurns, type TokenTurns } from './login/token-turns.js'
+import type { IdentitySettings } from './options.js'
 import type { Answer, Request, Route } from './request.js'
 import { isAllowedBy } from './resources/access-rules.js'
 import { allRoutes } from './routes.js'
@@ -27,7 +27,7 @@ import { findToken, purgeExpiredTokens, type StoredToken, tokenHash } from './to
 
 export type IdentityApiOptions = {
   database: Database
-  config: Pick<Configuration, 'identity'>
+  config: { identity: IdentitySettings }
   log: Logger
   /** 32 bytes that encrypt what users keep under /v3/credentials. Without them that resource answers 501. */
   credentialKey?: Buffer
@@ -78,7 +78,7 @@ export function createIdentityApi({ database, config, log, credentialKey }: Iden
 }
 
 /** Finds where the request came to, and gives every answer the headers and errors that Keystone's have. */
-function decorate({ public_url, trusted_proxies }: Configuration['identity']): Middleware {
+function decorate({ public_url, trusted_proxies }: IdentitySettings): Middleware {
   const publicUrl = public_url === undefined ? null : new URL(public_url)
   const baseOf = createPublicBase({ publicUrl: undefined, trustedProxies: trusted_proxies })
   return async (ctx, next) => {

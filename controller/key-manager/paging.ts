@@ -1,5 +1,5 @@
 import type { Knex } from 'knex'
-import type { Configuration } from '../config/schema.js'
+import type { KeyManagerSettings } from './options.js'
 
 export type Page = { limit: number; offset: number }
 
@@ -14,7 +14,7 @@ const MOST_ROWS = 2_147_483_647
  */
 export function pageOf(
   query: URLSearchParams,
-  config: Pick<Configuration['key_manager'], 'default_limit_paging' | 'max_limit_paging'>,
+  config: Pick<KeyManagerSettings, 'default_limit_paging' | 'max_limit_paging'>,
 ): Page {
   const limit = Math.min(
     Math.max(integerIn(query.get('limit')) ?? config.default_limit_paging, 1),

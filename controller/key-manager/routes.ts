@@ -1,6 +1,5 @@
 import type Router from '@koa/router'
 import type { Context } from 'koa'
-import type { Configuration } from '../config/schema.js'
 import type { Database } from '../database/connection.js'
 import { readBytes, readJson } from '../http/body.js'
 import { ApiError, badRequest, forbidden } from '../http/errors.js'
@@ -10,6 +9,7 @@ import type { RecordRefusal } from './audit/refusals.js'
 import { CryptoUnavailable } from './crypto/backend.js'
 import type { Keyring } from './crypto/keyring.js'
 import { trimmed } from './input.js'
+import type { KeyManagerSettings } from './options.js'
 import {
   NEEDS_TARGET,
   type Operation,
@@ -24,7 +24,7 @@ import {
 export type Service = {
   database: Database
   keyring: Keyring
-  config: Configuration['key_manager']
+  config: KeyManagerSettings
 }
 
 /** One authenticated request within a project. */

@@ -1,7 +1,6 @@
 import Router from '@koa/router'
 import type Koa from 'koa'
 import type { Context } from 'koa'
-import type { Configuration } from '../config/schema.js'
 import type { Database } from '../database/connection.js'
 import { createApplication } from '../http/application.js'
 import { createPublicBase } from '../http/public-base.js'
@@ -17,11 +16,12 @@ import { createPorts } from './api/ports.js'
 import { createQuotas, mountQuotas, noopQuotas } from './api/quotas.js'
 import { mountResource } from './api/routes.js'
 import { createSubnets } from './api/subnets.js'
+import type { NetworkSettings } from './options.js'
 
 export type NetworkApiOptions = {
   /** The network service's own database role; not asked at all by the driver `noop`. */
   database: Database
-  config: Pick<Configuration['network'], 'driver' | 'quota' | 'shared_addresses'>
+  config: Pick<NetworkSettings, 'driver' | 'quota' | 'shared_addresses'>
   validate: TokenValidator
   /** The public identity URL, for the WWW-Authenticate header. */
   identityUrl: string

@@ -1,4 +1,3 @@
-import type { Configuration } from '../config/schema.js'
 import type { Database } from '../database/connection.js'
 import { WAKE_CHANNEL } from '../load-balancer/change/wake-channel.js'
 import type { Logger } from '../log/log.js'
@@ -8,6 +7,7 @@ import { nameLeaseOwner, releaseClaimsOfDead } from '../queue/lease-owner.js'
 import { listenForWakeUps } from '../queue/wake-up.js'
 import { attempt } from './attempt.js'
 import { claimsOf, secondsUntilDue } from './due.js'
+import type { WorkerSettings } from './options.js'
 
 export type WorkerOptions = {
   /** The role of the load balancer service. */
@@ -16,7 +16,7 @@ export type WorkerOptions = {
   databaseUrl: string
   /** By the names that load balancers carry. */
   providers: ReadonlyMap<string, Provider>
-  config: Configuration['worker']
+  config: WorkerSettings
   log: Logger
   /** Shown in lease_owner; unique for every start of a worker. */
   owner?: string

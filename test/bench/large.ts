@@ -1,7 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { ApiRefusal, signIn } from '../../controller/cli/api-client.js'
 import { ask } from '../../controller/cli/commands/demo/traffic.js'
-import { instanceId } from '../../controller/config/state-directory/instance.js'
+import { instanceId } from '../../controller/cli/state-directory/instance.js'
 import { processesInside } from '../support/faults/crash-amphora.js'
 import { type BenchInstance, residentMebibytes, startInstance } from './instance.js'
 import { percentile } from './measure.js'

@@ -1,6 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { type ApiClient, signIn } from '../../controller/cli/api-client.js'
-import { instanceId } from '../../controller/config/state-directory/instance.js'
+import { instanceId } from '../../controller/cli/state-directory/instance.js'
 import { processesInside } from '../support/faults/crash-amphora.js'
 import { managementLink } from '../support/faults/management-link.js'
 import { type BenchInstance, startInstance } from './instance.js'

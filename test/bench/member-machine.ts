@@ -1,6 +1,6 @@
 import { once } from 'node:events'
 import { dirname, join } from 'node:path'
-import { instanceId } from '../../controller/config/state-directory/instance.js'
+import { instanceId } from '../../controller/cli/state-directory/instance.js'
 import { createTenantMachine, type Ending, type TenantCard } from '../support/worlds/tenant-machine.js'
 import type { BenchInstance } from './instance.js'
 

@@ -33,8 +33,9 @@ const isPure = (path: string) =>
   inside('amphora-agent/protocol')(path) ||
   inside('amphora-agent/seccomp')(path)
 
-/** What works behind the key manager's API, in its folder. */
+/** What works behind the key manager's API, in its folder; its settings are one group with the API's. */
 const isBehindKeyManager = (path: string) =>
+  !path.endsWith('/options.ts') &&
   /^controller\/key-manager\/((orders\/worker|housekeeping|keystone-listener)\/|certificate-authorities\/certificate-order\.)/.test(
     path,
   )
@@ -110,8 +111,8 @@ const rules: Rule[] = [
   },
 ]
 
-/** Lists what all the services bring, for whoever migrates: it wires, as cli does. */
-const WIRING = ['controller/database/services.ts', 'controller/main.ts']
+/** Wires, as cli does. */
+const WIRING = ['controller/main.ts']
 
 const files = FOLDERS.flatMap(sourceFiles)
 const imports = files.flatMap(file => importsOf(file, readFileSync(join(root, file), 'utf8')))

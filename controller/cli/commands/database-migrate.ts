@@ -1,5 +1,5 @@
-import { completeConfiguration } from '../../config/state-directory/first-start.js'
-import { ensureInstanceId, ensureStateDirectory } from '../../config/state-directory/instance.js'
+import { completeConfiguration } from '../state-directory/first-start.js'
+import { ensureInstanceId, ensureStateDirectory } from '../state-directory/instance.js'
 import { print } from '../terminal.js'
 import { prepareTables } from '../wiring/tables.js'
 import { bootstrap } from './bootstrap.js'

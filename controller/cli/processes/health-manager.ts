@@ -1,6 +1,6 @@
-import { keyFiles, loadAmphoraMaster } from '../../config/state-directory/keys.js'
 import { startHealthManager } from '../../health-manager/health-manager.js'
 import { createLog } from '../../log/log.js'
+import { keyFiles, loadAmphoraMaster } from '../state-directory/keys.js'
 import { createNetwork, fabricOf, requireInstanceId } from '../wiring/drivers.js'
 import { ensureManagementLeg } from '../wiring/host-networks.js'
 import { openDatabase, openInstance } from '../wiring/instance.js'

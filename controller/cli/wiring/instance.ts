@@ -1,11 +1,11 @@
 import { existsSync } from 'node:fs'
 import { configurationFile, loadConfiguration } from '../../config/load.js'
 import type { Configuration } from '../../config/schema.js'
-import { instanceId } from '../../config/state-directory/instance.js'
 import { connect, type Database } from '../../database/connection.js'
 import type { ServiceSchema } from '../../database/migrate.js'
 import type { Logger } from '../../log/log.js'
 import { OperatorError } from '../operator-error.js'
+import { instanceId } from '../state-directory/instance.js'
 
 /** What every command works on. */
 export type Instance = { directory: string; config: Configuration }

@@ -1,12 +1,12 @@
 import { setTimeout as delay } from 'node:timers/promises'
-import { passwordOf } from '../../config/state-directory/first-start.js'
 import { connect, type Database } from '../../database/connection.js'
 import { migrate, prepareSchema } from '../../database/migrate.js'
-import { serviceSchemas } from '../../database/services.js'
 import { sqlState } from '../../database/transaction.js'
 import { OperatorError } from '../operator-error.js'
+import { passwordOf } from '../state-directory/first-start.js'
 import { print } from '../terminal.js'
 import { databaseUrl, type Instance, openDatabase } from './instance.js'
+import { serviceSchemas } from './services.js'
 
 /** SQLSTATE cannot_connect_now: the server is starting or stopping. */
 const NOT_YET = '57P03'

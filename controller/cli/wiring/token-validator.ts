@@ -1,6 +1,6 @@
-import { externalIdentity } from '../../config/external-identity.js'
 import type { Database } from '../../database/connection.js'
 import type { TokenValidator } from '../../identity/caller.js'
+import { externalIdentity } from '../../identity/external/external-identity.js'
 import { IdentityAway, ServiceUserRefused } from '../../identity/external/identity-away.js'
 import { createExternalValidator } from '../../identity/external/validator.js'
 import { databaseTokenValidator } from '../../identity/tokens/validator.js'

@@ -1,8 +1,8 @@
 import type { IncomingHttpHeaders } from 'node:http'
 import { setTimeout as delay } from 'node:timers/promises'
 import { AnswerTooLarge, createExchange, NotConnected, transportWords } from '../../http/exchange.js'
+import type { ExternalIdentity } from './external-identity.js'
 import { IdentityAway } from './identity-away.js'
-import type { ExternalIdentity } from './options.js'
 
 export type KeystoneRequest = { method: 'GET' | 'POST'; path: string; headers?: Record<string, string>; body?: object }
 

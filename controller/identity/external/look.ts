@@ -1,6 +1,6 @@
 import { clockSkewSeconds } from './clock-skew.js'
 import { connectToKeystone } from './connection.js'
-import type { ExternalIdentity } from './options.js'
+import type { ExternalIdentity } from './external-identity.js'
 import { credentialsWords, signInAtKeystone, VALIDATING_ROLES } from './sign-in.js'
 import type { KeystoneToken } from './token-document.js'
 

@@ -1,26 +1,93 @@
-import type { TransportSecurity } from '../../http/exchange.js'
+import { z } from 'zod'
+import { flag, serviceUrl } from '../../options/values.js'
 
-/** How our services sign in at Keystone. */
-export type ServiceCredentials =
-  | {
-      method: 'password'
-      username: string
-      password: string
-      userDomainName: string
-      projectName: string
-      projectDomainName: string
-    }
-  | { method: 'application_credential'; id: string; secret: string }
+const text = z.string().min(1)
+const secret = text.meta({ secret: true })
+const seconds = z.coerce.number().positive().max(300)
 
-/** A Keystone that somebody else runs. */
-export type ExternalIdentity = {
-  /** Ends in /v3. */
-  url: string
-  credentials: ServiceCredentials
-  security: TransportSecurity
-  /** How long a validated token is used without asking again: the bound on how late a revocation is seen. */
-  tokenCacheSeconds: number
-  connectTimeoutSeconds: number
-  /** For one answer, whatever number of tries it takes. */
-  requestTimeoutSeconds: number
+/** How our services validate tokens at a Keystone that somebody else runs. */
+export const externalIdentityOptions = {
+  external_url: serviceUrl('https://keystone.example:5000/v3')
+    .optional()
+    .describe('A Keystone whose tokens count; Krater then serves no identity API of its own'),
+  username: text.optional().describe('Our own user at that Keystone: it needs the role service, or admin'),
+  password: secret.optional(),
+  user_domain_name: text.default('Default'),
+  project_name: text.default('service'),
+  project_domain_name: text.default('Default'),
+  application_credential_id: text.optional().describe('Of our own user, instead of its name and password'),
+  application_credential_secret: secret.optional(),
+  ca_file: text
+    .optional()
+    .describe('PEM file of the authorities that vouch for the Keystone; the usual ones otherwise'),
+  client_certificate_file: text.optional().describe('PEM file of the certificate that we show to the Keystone'),
+  client_key_file: text.optional(),
+  insecure: flag.default(false).describe('Whether any certificate of the Keystone will do: for laboratories only'),
+  token_cache_seconds: z.coerce
+    .number()
+    .min(0)
+    .max(86_400)
+    .default(300)
+    .describe(
+      'How long a validated token of the Keystone is good without asking again: so late a revocation may be seen',
+    ),
+  connect_timeout: seconds.default(5),
+  request_timeout: seconds.default(10).describe('Seconds for an answer of the Keystone, further tries included'),
+}
+
+export type ExternalIdentitySettings = z.output<z.ZodObject<typeof externalIdentityOptions>>
+
+const ONLY_WITH_URL = [
+  'username',
+  'password',
+  'application_credential_id',
+  'application_credential_secret',
+  'ca_file',
+  'client_certificate_file',
+  'client_key_file',
+] as const
+
+/** Settings that must come together, each the reason for the other. */
+const PAIRS = [
+  ['username', 'password'],
+  ['application_credential_id', 'application_credential_secret'],
+  ['client_certificate_file', 'client_key_file'],
+] as const
+
+/** Refuses what is incomplete or contradicts itself, naming the setting. */
+export function checkExternalIdentity(
+  settings: ExternalIdentitySettings,
+  context: { addIssue: (issue: { code: 'custom'; path: string[]; message: string }) => void },
+): void {
+  const fault = (name: keyof ExternalIdentitySettings, message: string) =>
+    context.addIssue({ code: 'custom', path: [name], message })
+
+  if (settings.external_url === undefined) {
+    const vain = ONLY_WITH_URL.find(name => settings[name] !== undefined)
+    if (vain !== undefined) fault('external_url', `the URL of a Keystone, since identity.${vain} is set`)
+    return
+  }
+  for (const pair of PAIRS) {
+    const missing = pair.find(name => settings[name] === undefined)
+    const present = pair.find(name => settings[name] !== undefined)
+    if (missing !== undefined && present !== undefined) fault(missing, `given with identity.${present}`)
+  }
+  const isPassword = settings.username !== undefined || settings.password !== undefined
+  const isCredential =
+    settings.application_credential_id !== undefined || settings.application_credential_secret !== undefined
+  if (isPassword && isCredential) {
+    fault('username', 'left out, since identity.application_credential_id is set')
+  }
+  if (!isPassword && !isCredential) {
+    fault(
+      'username',
+      'the user by which Krater validates tokens at identity.external_url, with identity.password (or identity.application_credential_id and identity.application_credential_secret)',
+    )
+  }
+  if (!settings.external_url.startsWith('https:')) {
+    const vain = (['ca_file', 'client_certificate_file', 'client_key_file'] as const).find(
+      name => settings[name] !== undefined,
+    )
+    if (vain !== undefined) fault(vain, 'left out, since identity.external_url is not https')
+  }
 }

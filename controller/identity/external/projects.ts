@@ -1,8 +1,8 @@
 import { z } from 'zod'
 import { notFoundSchema } from './ask-keystone.js'
 import { type Connection, connectToKeystone } from './connection.js'
+import type { ExternalIdentity } from './external-identity.js'
 import { IdentityAway } from './identity-away.js'
-import type { ExternalIdentity } from './options.js'
 import { credentialsWords, signInAtKeystone } from './sign-in.js'
 
 const projectSchema = z.object({ project: z.object({ id: z.string() }) })

@@ -1,6 +1,6 @@
 import type { Connection } from './connection.js'
+import type { ServiceCredentials } from './external-identity.js'
 import { IdentityAway, ServiceUserRefused } from './identity-away.js'
-import type { ServiceCredentials } from './options.js'
 import { type KeystoneToken, readTokenDocument } from './token-document.js'
 
 /** The roles that may validate the tokens of others, by Keystone's default policy. */

@@ -1,14 +1,14 @@
-import type { Configuration } from '../../config/schema.js'
 import type { Database } from '../../database/connection.js'
 import type { Logger } from '../../log/log.js'
 import { repeat } from '../../process/repeat.js'
 import { type AuditRetention, pruneAudit } from '../audit/prune.js'
 import { deleteExpiredSecrets } from './expire.js'
+import type { HousekeepingSettings } from './options.js'
 import { purgeDeleted } from './purge.js'
 
 export type KeyManagerHousekeepingOptions = {
   database: Database
-  config: Configuration['key_manager']['housekeeping']
+  config: HousekeepingSettings
   /** Null: the audit log is kept for ever. */
   audit?: AuditRetention | null
   log: Logger

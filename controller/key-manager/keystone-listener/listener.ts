@@ -1,10 +1,10 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { type AsyncMessage, type Channel, Connection, type ConnectionOptions } from 'rabbitmq-client'
-import type { KeystoneNotifications } from '../../config/options/keystone-notifications.js'
-import type { Transport } from '../../config/options/transport-url.js'
 import type { Logger } from '../../log/log.js'
 import { createHandler, type EraseProject, type Verdict } from './handle.js'
+import type { KeystoneNotifications } from './options.js'
 import { declareTopology } from './topology.js'
+import type { Transport } from './transport-url.js'
 
 export type ListenerOptions = {
   transport: Transport

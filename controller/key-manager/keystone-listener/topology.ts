@@ -1,5 +1,5 @@
 import type { Connection } from 'rabbitmq-client'
-import type { KeystoneNotifications } from '../../config/options/keystone-notifications.js'
+import type { KeystoneNotifications } from './options.js'
 
 /**
  * Makes sure that notifications reach a queue to read from. An exchange or queue that is there is taken as it is: declared with other flags

@@ -1,7 +1,6 @@
 import type Router from '@koa/router'
 import type { Context } from 'koa'
 import type { CertificateSource } from '../../certificates/certificate-source.js'
-import type { Configuration } from '../../config/schema.js'
 import type { Database } from '../../database/connection.js'
 import { readJson } from '../../http/body.js'
 import { callerOf, tokenOf } from '../../identity/authenticate.js'
@@ -10,6 +9,7 @@ import type { NetworkDriver } from '../../network/driver.js'
 import { keepingTurn } from '../../process/turn.js'
 import { type Asked, askedOf } from '../change/events.js'
 import { answerOnce, readKey } from '../change/idempotency.js'
+import type { LoadBalancerSettings } from '../options.js'
 import { type Right, ROUTE_RIGHTS, type Route, rolesThatCount } from '../schema/rights.js'
 import type { OfferedProvider } from '../tree/capabilities.js'
 
@@ -22,7 +22,7 @@ export type Service = {
   network: NetworkDriver
   certificates: CertificateSource
   providers: readonly OfferedProvider[]
-  config: Configuration['load_balancer']
+  config: LoadBalancerSettings
 }
 
 /** One authenticated request. */

@@ -1,4 +1,4 @@
-import type { Configuration } from '../../config/schema.js'
+import type { LoadBalancerSettings } from '../options.js'
 
 /** What the operator set for this API; rules take the part of it that they need. */
-export type Settings = Configuration['load_balancer']
+export type Settings = LoadBalancerSettings

@@ -1,6 +1,6 @@
 import type { ComputeDriver, MachineSpec } from '../../compute/driver.js'
-import type { Configuration } from '../../config/schema.js'
 import type { Database } from '../../database/connection.js'
+import type { HealthManagerSettings } from '../../health-manager/options.js'
 import type { Logger } from '../../log/log.js'
 import type { NetworkDriver } from '../../network/driver.js'
 import type { Provider } from '../provider.js'
@@ -24,7 +24,7 @@ export type AmphoraProviderOptions = {
   operatorPublicKey: string
   healthManagers: MachineSpec['healthManagers']
   config: Pick<
-    Configuration['health_manager'],
+    HealthManagerSettings,
     'beat_interval' | 'stale_after' | 'replace_after' | 'restart_limit' | 'project_restart_limit' | 'restart_window'
   >
   haproxy: HaproxySettings

@@ -1,9 +1,9 @@
 import { createHash, randomBytes } from 'node:crypto'
 import { chownSync, mkdirSync, statSync } from 'node:fs'
+import { serviceSchemas } from '../../../controller/cli/wiring/services.js'
 import { connect, type Database } from '../../../controller/database/connection.js'
 import { migrate, prepareSchema, roleOf, type ServiceSchema } from '../../../controller/database/migrate.js'
 import { type Cluster, startCluster } from '../../../controller/database/private-cluster.js'
-import { serviceSchemas } from '../../../controller/database/services.js'
 
 const PASSWORD = 'only-for-tests'
 /** The sandbox's own memory, gone with it: a disk takes long over new files where hundreds went just before. The journal and the log stay on disk. */

@@ -1,4 +1,4 @@
-import type { ExternalIdentity } from '../../../controller/identity/external/options.js'
+import type { ExternalIdentity } from '../../../controller/identity/external/external-identity.js'
 import { createExternalValidator, type ExternalValidator } from '../../../controller/identity/external/validator.js'
 import { createLog, type Logger } from '../../../controller/log/log.js'
 

@@ -15,34 +15,26 @@ import { dirname, join } from 'node:path'
 import fc from 'fast-check'
 import t from 'tap'
 import { parse } from 'yaml'
-import {
-  ConfigurationError,
-  loadConfiguration,
-  parseConfiguration,
-  stateDirectory,
-} from '../../../controller/config/load.js'
-import { serviceUrls } from '../../../controller/config/service-urls.js'
-import { settings, unknownVariables } from '../../../controller/config/settings.js'
+import { writeClientFiles } from '../../../controller/cli/state-directory/client-files.js'
 import {
   completeConfiguration,
   passwordOf,
   serviceUrl,
   usesPrivateCluster,
-} from '../../../controller/config/state-directory/first-start.js'
-import { freeCidr } from '../../../controller/config/state-directory/free-cidr.js'
-import {
-  ensureInstanceId,
-  ensureStateDirectory,
-  instanceId,
-} from '../../../controller/config/state-directory/instance.js'
+} from '../../../controller/cli/state-directory/first-start.js'
+import { freeCidr } from '../../../controller/cli/state-directory/free-cidr.js'
+import { ensureInstanceId, ensureStateDirectory, instanceId } from '../../../controller/cli/state-directory/instance.js'
 import {
   generateKeys,
   keyFiles,
   loadIdentityCredentialKey,
   loadKeys,
-} from '../../../controller/config/state-directory/keys.js'
-import { writeClientFiles } from '../../../controller/config/state-directory/openrc.js'
-import { makePrivateFile, writePrivateFile } from '../../../controller/config/state-directory/private-file.js'
+} from '../../../controller/cli/state-directory/keys.js'
+import { loadConfiguration, parseConfiguration, stateDirectory } from '../../../controller/config/load.js'
+import { serviceUrls } from '../../../controller/config/service-urls.js'
+import { settings, unknownVariables } from '../../../controller/config/settings.js'
+import { ConfigurationError } from '../../../controller/options/configuration-error.js'
+import { makePrivateFile, writePrivateFile } from '../../../controller/process/private-file.js'
 
 const modeOf = (path: string) => statSync(path).mode & 0o777
 

@@ -1,8 +1,9 @@
 import t from 'tap'
 import { catalogAdvice } from '../../../controller/cli/wiring/keystone-catalog.js'
-import { ConfigurationError, parseConfiguration } from '../../../controller/config/load.js'
+import { parseConfiguration } from '../../../controller/config/load.js'
 import { serviceUrls } from '../../../controller/config/service-urls.js'
 import { settings } from '../../../controller/config/settings.js'
+import { ConfigurationError } from '../../../controller/options/configuration-error.js'
 
 t.test('settings that are incomplete or contradict each other are refused in a sentence', async t => {
   const refusal = (identity: string, environment: NodeJS.ProcessEnv = {}) => {

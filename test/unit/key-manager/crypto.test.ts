@@ -2,17 +2,18 @@ import { randomBytes } from 'node:crypto'
 import { chmodSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import { ConfigurationError, parseConfiguration } from '../../../controller/config/load.js'
-import { keyFiles } from '../../../controller/config/state-directory/keys.js'
+import { keyFiles } from '../../../controller/cli/state-directory/keys.js'
 import {
   masterKeySourceOf,
   readMasterKeys,
   writeMasterKeys,
-} from '../../../controller/config/state-directory/master-keys.js'
-import { readSecret } from '../../../controller/config/state-directory/secret-source.js'
+} from '../../../controller/cli/state-directory/master-keys.js'
+import { parseConfiguration } from '../../../controller/config/load.js'
 import { CannotOpen, CryptoUnavailable } from '../../../controller/key-manager/crypto/backend.js'
 import { createKeyCache } from '../../../controller/key-manager/crypto/key-cache.js'
 import { createSimpleCrypto, masterKeyId } from '../../../controller/key-manager/crypto/simple.js'
+import { ConfigurationError } from '../../../controller/options/configuration-error.js'
+import { readSecret } from '../../../controller/options/secret-source.js'
 import { keepsCryptoContract } from '../../support/inputs/crypto-contract.js'
 import { until } from '../../support/worlds/krater.js'
 

@@ -1,9 +1,9 @@
 import fc from 'fast-check'
 import t from 'tap'
 import { parseConfiguration } from '../../../controller/config/load.js'
-import { parseTransportUrl } from '../../../controller/config/options/transport-url.js'
 import { createHandler, type EraseProject } from '../../../controller/key-manager/keystone-listener/handle.js'
 import { parseNotification } from '../../../controller/key-manager/keystone-listener/notification.js'
+import { parseTransportUrl } from '../../../controller/key-manager/keystone-listener/transport-url.js'
 import { recordLog } from '../../support/recorded-log.js'
 import { basicPayload, cadfPayload } from '../../support/services/keystone-notifier.js'
 

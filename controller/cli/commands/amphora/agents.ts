@@ -1,8 +1,8 @@
 import type { ResultOf } from '../../../../amphora-agent/protocol/messages.js'
-import { keyFiles, loadKeys } from '../../../config/state-directory/keys.js'
 import { createLog } from '../../../log/log.js'
 import { agentTarget } from '../../../provider/amphora/agent/agent.js'
 import { createAgentConnections } from '../../../provider/amphora/agent/connection.js'
+import { keyFiles, loadKeys } from '../../state-directory/keys.js'
 import type { Instance } from '../../wiring/instance.js'
 
 const LIMITS = { timeoutMs: 10_000, connectTimeoutMs: 5_000 }

@@ -1,5 +1,5 @@
-import { usesPrivateCluster } from '../../../config/state-directory/first-start.js'
 import { OperatorError } from '../../operator-error.js'
+import { usesPrivateCluster } from '../../state-directory/first-start.js'
 import { print, table, visible } from '../../terminal.js'
 import { type Instance, openDatabase, openInstance } from '../../wiring/instance.js'
 import { requireRoot } from '../up/checks.js'

@@ -2,7 +2,7 @@ import { spawn } from 'node:child_process'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { amphoraIdentity, opensshPublicLine } from '../../../compute/amphora-identity.js'
-import { keyFiles, loadAmphoraMaster } from '../../../config/state-directory/keys.js'
+import { keyFiles, loadAmphoraMaster } from '../../state-directory/keys.js'
 import type { Instance } from '../../wiring/instance.js'
 
 export type SshTarget = { amphoraId: string; address: string }

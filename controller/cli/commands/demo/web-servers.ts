@@ -3,8 +3,8 @@ import { closeSync, existsSync, readFileSync, rmSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
-import { writePrivateFile } from '../../../config/state-directory/private-file.js'
 import type { Fabric } from '../../../network/local/fabric.js'
+import { writePrivateFile } from '../../../process/private-file.js'
 import {
   endProcesses,
   findProcesses,

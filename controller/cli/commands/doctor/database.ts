@@ -1,7 +1,7 @@
-import { usesPrivateCluster } from '../../../config/state-directory/first-start.js'
 import type { Database } from '../../../database/connection.js'
-import { serviceSchemas } from '../../../database/services.js'
+import { usesPrivateCluster } from '../../state-directory/first-start.js'
 import { type Instance, openDatabase } from '../../wiring/instance.js'
+import { serviceSchemas } from '../../wiring/services.js'
 import { runningPostmaster } from '../up/postgres.js'
 import { type Finding, fault, note, ok } from './check.js'
 

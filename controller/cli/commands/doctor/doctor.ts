@@ -1,5 +1,5 @@
 import { existsSync } from 'node:fs'
-import { externalIdentity } from '../../../config/external-identity.js'
+import { externalIdentity } from '../../../identity/external/external-identity.js'
 import { runningProcesses } from '../../run-record.js'
 import { green, print, red, table } from '../../terminal.js'
 import { isInitialised, openInstance } from '../../wiring/instance.js'

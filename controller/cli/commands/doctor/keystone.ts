@@ -1,6 +1,6 @@
 import { MOST_SKEW_SECONDS, skewWords } from '../../../identity/external/clock-skew.js'
+import type { ExternalIdentity } from '../../../identity/external/external-identity.js'
 import { lookAtKeystone } from '../../../identity/external/look.js'
-import type { ExternalIdentity } from '../../../identity/external/options.js'
 import type { Instance } from '../../wiring/instance.js'
 import { catalogAdvice } from '../../wiring/keystone-catalog.js'
 import { type Finding, fault, note, ok } from './check.js'

@@ -1,11 +1,11 @@
 import { createWriteStream } from 'node:fs'
 import { pipeline } from 'node:stream/promises'
-import { auditHeadFile, keyFiles, loadKeyManagerAuditKey } from '../../../config/state-directory/keys.js'
 import { followChain, forgedHead, readHead, writeHead } from '../../../key-manager/audit/head.js'
 import { linkRecords } from '../../../key-manager/audit/linker.js'
 import { type ExportFilter, exportAudit, verifyAudit } from '../../../key-manager/audit/read.js'
 import { recordAudit } from '../../../key-manager/audit/record.js'
 import { OperatorError } from '../../operator-error.js'
+import { auditHeadFile, keyFiles, loadKeyManagerAuditKey } from '../../state-directory/keys.js'
 import { print } from '../../terminal.js'
 import { openDatabase, openInstance } from '../../wiring/instance.js'
 

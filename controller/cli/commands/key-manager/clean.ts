@@ -1,8 +1,8 @@
-import { keyFiles, loadKeyManagerAuditKey } from '../../../config/state-directory/keys.js'
 import type { Database } from '../../../database/connection.js'
 import { type AuditRetention, BrokenAuditChain, countPrunable, pruneAudit } from '../../../key-manager/audit/prune.js'
 import { clean, tryCleaning } from '../../../key-manager/housekeeping/clean.js'
 import { OperatorError } from '../../operator-error.js'
+import { keyFiles, loadKeyManagerAuditKey } from '../../state-directory/keys.js'
 import { print } from '../../terminal.js'
 import { openDatabase, openInstance } from '../../wiring/instance.js'
 

@@ -1,5 +1,5 @@
-import { externalIdentity } from '../../../config/external-identity.js'
 import type { Database } from '../../../database/connection.js'
+import { externalIdentity } from '../../../identity/external/external-identity.js'
 import { IdentityAway } from '../../../identity/external/identity-away.js'
 import { standingProjects } from '../../../identity/external/projects.js'
 import { eraseProject } from '../../../key-manager/erase-project.js'

@@ -1,7 +1,7 @@
 import { spawn } from 'node:child_process'
 import { closeSync } from 'node:fs'
-import { ensureStateDirectory } from '../../../config/state-directory/instance.js'
 import { OperatorError } from '../../operator-error.js'
+import { ensureStateDirectory } from '../../state-directory/instance.js'
 import { print } from '../../terminal.js'
 import { lastWords, logFile, openLog } from './log-files.js'
 import { PROGRESS, type UpMessage } from './messages.js'

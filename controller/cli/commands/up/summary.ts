@@ -1,8 +1,8 @@
 import { join } from 'node:path'
-import { externalIdentity } from '../../../config/external-identity.js'
 import { serviceUrls } from '../../../config/service-urls.js'
+import type { ExternalIdentity } from '../../../identity/external/external-identity.js'
+import { externalIdentity } from '../../../identity/external/external-identity.js'
 import { lookAtKeystone } from '../../../identity/external/look.js'
-import type { ExternalIdentity } from '../../../identity/external/options.js'
 import type { Instance } from '../../wiring/instance.js'
 import { catalogAdvice } from '../../wiring/keystone-catalog.js'
 

@@ -1,7 +1,3 @@
-import type { KeyManagerCrypto } from '../../../config/options/key-manager-crypto.js'
-import { keyFiles } from '../../../config/state-directory/keys.js'
-import { masterKeySourceOf, readMasterKeys } from '../../../config/state-directory/master-keys.js'
-import { originOf, type SecretSource } from '../../../config/state-directory/secret-source.js'
 import type { Database } from '../../../database/connection.js'
 import { type CryptoBackend, CryptoMisconfigured, CryptoUnavailable } from '../../../key-manager/crypto/backend.js'
 import { createKeyring, type Keyring } from '../../../key-manager/crypto/keyring.js'
@@ -11,6 +7,7 @@ import {
   requireMasterKeys,
   WrongMasterKey,
 } from '../../../key-manager/crypto/master-key.js'
+import type { KeyManagerCrypto } from '../../../key-manager/crypto/options.js'
 import { createPkcs11Crypto } from '../../../key-manager/crypto/pkcs11/backend.js'
 import { createSimpleCrypto } from '../../../key-manager/crypto/simple.js'
 import {
@@ -20,7 +17,10 @@ import {
   syncSecretStores,
 } from '../../../key-manager/secret-stores/sync.js'
 import type { Logger } from '../../../log/log.js'
+import { originOf, type SecretSource } from '../../../options/secret-source.js'
 import { OperatorError } from '../../operator-error.js'
+import { keyFiles } from '../../state-directory/keys.js'
+import { masterKeySourceOf, readMasterKeys } from '../../state-directory/master-keys.js'
 import type { Instance } from '../instance.js'
 import { openToken } from './token.js'
 

@@ -1,6 +1,6 @@
-import type { KeyManagerCrypto } from '../../../config/options/key-manager-crypto.js'
-import { readSecret, sourceOf } from '../../../config/state-directory/secret-source.js'
+import type { KeyManagerCrypto } from '../../../key-manager/crypto/options.js'
 import { createTokenClient, type TokenClient } from '../../../key-manager/crypto/pkcs11/token-client.js'
+import { readSecret, sourceOf } from '../../../options/secret-source.js'
 import { OperatorError } from '../../operator-error.js'
 
 /**

@@ -1,15 +1,15 @@
 import { createPrivateKey, type KeyObject } from 'node:crypto'
-import type { Configuration } from '../../../config/schema.js'
 import { randomSerial, serialText, writeCertificate } from '../../../x509/certificate.js'
 import type { Asn1 } from '../../../x509/encoding/asn1.js'
 import { pemOf } from '../../../x509/encoding/pem.js'
 import { publicKeyOf } from '../../../x509/public-key.js'
 import { generateKeyPair, type PairAlgorithm } from '../../crypto/key-pair.js'
+import type { CertificateAuthoritySettings } from './options.js'
 import { authorityExtensions } from './profiles.js'
 import type { SigningAuthority } from './signing-authority.js'
 import { validityWithin } from './validity.js'
 
-type Settings = Configuration['key_manager']['certificate_authority']
+type Settings = CertificateAuthoritySettings
 
 const KEYS: Readonly<Record<Settings['key'], [algorithm: PairAlgorithm, bits: number]>> = {
   'ec-256': ['ec', 256],

@@ -1,14 +1,11 @@
 import { isIP } from 'node:net'
 import ipaddr from 'ipaddr.js'
 import { getPublicSuffix } from 'tldts'
-import type { Configuration } from '../../../config/schema.js'
 import type { CertificateRequest } from '../../../x509/certificate-request.js'
+import type { CertificateAuthoritySettings } from './options.js'
 
 /** What operators say of names; each stands for itself and all below it, an address range for all in it. */
-export type NamePolicy = Pick<
-  Configuration['key_manager']['certificate_authority'],
-  'reserved_names' | 'permitted_names' | 'project_names'
->
+export type NamePolicy = Pick<CertificateAuthoritySettings, 'reserved_names' | 'permitted_names' | 'project_names'>
 
 /** Names that lead to whoever asks, so that no certificate of somebody else may be good for them. */
 export const OWN_HOST = ['localhost', 'localdomain', '127.0.0.0/8', '::1/128']

@@ -1,4 +1,3 @@
-import type { Configuration } from '../../../config/schema.js'
 import { computationsAtOnce } from '../../../process/thread-pool.js'
 import { startClaimLoop } from '../../../queue/claim-loop.js'
 import { nameLeaseOwner, releaseClaimsOfDead } from '../../../queue/lease-owner.js'
@@ -6,11 +5,12 @@ import { listenForWakeUps } from '../../../queue/wake-up.js'
 import { ORDER_CHANNEL } from '../wake-channel.js'
 import { attemptOrder, type OrderContext } from './attempt.js'
 import { claimsIn, LANES, type Lane, secondsUntilDue } from './due.js'
+import type { OrderWorkerSettings } from './options.js'
 
 export type OrderWorkerOptions = OrderContext & {
   /** The key manager's database, for the connection that listens. */
   databaseUrl: string
-  config: Configuration['key_manager']['worker']
+  config: OrderWorkerSettings
   /** Shown in lease_owner; unique for every start of a worker. */
   owner?: string
 }

@@ -1,5 +1,5 @@
-import { TLS_VERSIONS } from '../../../config/options/load-balancer-options.js'
 import { badRequest } from '../../../http/errors.js'
+import { TLS_VERSIONS } from '../../options.js'
 import { invalid } from '../../schema/faults.js'
 import type { Settings } from '../../schema/settings.js'
 import { nonEmptyListOf, oneOf, text } from '../../schema/values.js'

@@ -9,8 +9,8 @@ import {
   exportAuditLog,
   verifyAuditLog,
 } from '../../../../controller/cli/commands/key-manager/audit.js'
+import { keyFiles, loadKeyManagerAuditKey } from '../../../../controller/cli/state-directory/keys.js'
 import { configurationSchema } from '../../../../controller/config/schema.js'
-import { keyFiles, loadKeyManagerAuditKey } from '../../../../controller/config/state-directory/keys.js'
 import { writeHead } from '../../../../controller/key-manager/audit/head.js'
 import { linkRecords } from '../../../../controller/key-manager/audit/linker.js'
 import { createTestDatabase } from '../../../support/database/database.js'

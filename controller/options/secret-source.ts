@@ -1,7 +1,7 @@
 import { execFile } from 'node:child_process'
 import { readFile } from 'node:fs/promises'
 import { promisify } from 'node:util'
-import { ConfigurationError } from '../load.js'
+import { ConfigurationError } from './configuration-error.js'
 
 const run = promisify(execFile)
 

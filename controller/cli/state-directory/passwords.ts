@@ -1,8 +1,8 @@
 import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { z } from 'zod'
-import { generatePassword } from '../../config/state-directory/keys.js'
-import { writePrivateFile } from '../../config/state-directory/private-file.js'
+import { writePrivateFile } from '../../process/private-file.js'
+import { generatePassword } from './keys.js'
 
 const passwordsSchema = z.object({ admin: z.string(), demo: z.string(), octavia: z.string(), barbican: z.string() })
 

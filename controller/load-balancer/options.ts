@@ -1,35 +1,6 @@
 import { isIP } from 'node:net'
 import { z } from 'zod'
-
-const WORDS: Readonly<Record<string, boolean>> = {
-  true: true,
-  yes: true,
-  on: true,
-  '1': true,
-  false: false,
-  no: false,
-  off: false,
-  '0': false,
-}
-
-/** A switch; in the environment a word. */
-export const flag = z.preprocess(
-  value => (typeof value === 'string' ? (WORDS[value.trim().toLowerCase()] ?? value) : value),
-  z.boolean(),
-)
-
-/** A list; in the environment its items with commas between them. */
-export const listOf = <T extends z.ZodType>(item: T) =>
-  z.preprocess(
-    value =>
-      typeof value === 'string'
-        ? value
-            .split(',')
-            .map(part => part.trim())
-            .filter(part => part !== '')
-        : value,
-    z.array(item),
-  )
+import { apiAddress, defaultQuota, flag, listOf, serviceUrl } from '../options/values.js'
 
 const address = z.string().refine(text => isIP(text) !== 0, { error: 'an IPv4 or IPv6 address' })
 
@@ -53,7 +24,7 @@ const OWASP_B = [
 ].join(':')
 
 /** What an operator may allow, forbid or preset in the objects of the load-balancing API. */
-export const loadBalancerOptions = {
+const objectOptions = {
   allow_tls_terminated_listeners: flag.default(true).describe('Whether listeners may be TERMINATED_HTTPS'),
   allow_prometheus_listeners: flag.default(true).describe('Whether listeners may be PROMETHEUS'),
   allow_ping_health_monitors: flag.default(true).describe('Whether health monitors may be PING'),
@@ -107,3 +78,72 @@ export const loadBalancerOptions = {
     .default(5)
     .describe('Seconds for which one look at the database answers every /healthcheck'),
 }
+
+const { host, port, trusted_proxies } = apiAddress(9876)
+
+/** How clients reach the load-balancing API, and whose roles count. */
+const accessOptions = {
+  mount_prefix: z
+    .string()
+    .regex(/^(\/[\w.~-]+)+\/?$/, 'must be a path such as /load-balancer/')
+    .transform(path => path.replace(/\/$/, ''))
+    .optional()
+    .describe('Path under which a web server mounts the API; what comes without it is answered as well'),
+  trusted_proxies,
+  strict_roles: flag
+    .default(false)
+    .describe(
+      'Whether only the newer rules count: load-balancer_observer and load-balancer_member grant nothing without reader or member',
+    ),
+  system_scope: flag
+    .default(false)
+    .describe('Whether tokens of the whole system count: admin there may do everything, reader may see everything'),
+}
+
+/** Where the certificates are to which listeners and pools refer. */
+const keyManagerOptions = {
+  key_manager_url: serviceUrl('https://barbican.example:9311')
+    .transform(url => url.replace(/\/+$/, '').replace(/\/v1$/, ''))
+    .optional()
+    .describe('The key manager that holds the certificates of listeners and pools; our own when not given'),
+  key_manager_ca_file: z
+    .string()
+    .min(1)
+    .optional()
+    .describe('PEM file of the authorities that vouch for the key manager; the usual ones otherwise'),
+  key_manager_timeout: z.coerce
+    .number()
+    .positive()
+    .max(300)
+    .default(10)
+    .describe('Seconds for one answer of the key manager'),
+}
+
+const quota = z
+  .strictObject({
+    loadbalancer: defaultQuota('load balancers', 100),
+    listener: defaultQuota('listeners', 500),
+    pool: defaultQuota('pools', 500),
+    member: defaultQuota('members', 5_000),
+    healthmonitor: defaultQuota('health monitors', 500),
+    l7policy: defaultQuota('L7 policies', 1_000),
+    l7rule: defaultQuota('L7 rules', 5_000),
+  })
+  .prefault({})
+
+/** The options of the load-balancing API. */
+export const loadBalancerOptions = z
+  .strictObject({
+    host,
+    port,
+    public_url: z.url().optional(),
+    topology: z.enum(['SINGLE', 'ACTIVE_STANDBY']).default('SINGLE'),
+    default_provider: z.string().default('amphora'),
+    quota,
+    ...objectOptions,
+    ...accessOptions,
+    ...keyManagerOptions,
+  })
+  .prefault({})
+
+export type LoadBalancerSettings = z.output<typeof loadBalancerOptions>

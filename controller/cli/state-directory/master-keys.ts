@@ -1,8 +1,8 @@
-import { ConfigurationError } from '../load.js'
-import type { Configuration } from '../schema.js'
+import type { Configuration } from '../../config/schema.js'
+import { ConfigurationError } from '../../options/configuration-error.js'
+import { originOf, readSecret, type SecretSource, sourceOf } from '../../options/secret-source.js'
+import { writePrivateFile } from '../../process/private-file.js'
 import type { KeyFiles } from './keys.js'
-import { writePrivateFile } from './private-file.js'
-import { originOf, readSecret, type SecretSource, sourceOf } from './secret-source.js'
 
 const WHAT = 'the key manager’s master key'
 

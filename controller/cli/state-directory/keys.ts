@@ -3,9 +3,9 @@ import { randomBytes } from 'node:crypto'
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, renameSync, rmSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { promisify } from 'node:util'
-import { ConfigurationError } from '../load.js'
-import type { Configuration } from '../schema.js'
-import { makePrivateFile } from './private-file.js'
+import type { Configuration } from '../../config/schema.js'
+import { ConfigurationError } from '../../options/configuration-error.js'
+import { makePrivateFile } from '../../process/private-file.js'
 
 const run = promisify(execFile)
 

@@ -1,6 +1,6 @@
 import { join } from 'node:path'
 import { stringify } from 'yaml'
-import { writePrivateFile } from './private-file.js'
+import { writePrivateFile } from '../../process/private-file.js'
 
 export type Credentials = { username: string; password: string; projectName: string }
 

@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { flag, listOf } from './load-balancer-options.js'
+import { flag, listOf } from '../../options/values.js'
 
 const isArgv = (value: unknown): value is string[] =>
   Array.isArray(value) && value.length > 0 && value.every(word => typeof word === 'string' && word !== '')

@@ -1,7 +1,7 @@
 import { execFile } from 'node:child_process'
 import { promisify } from 'node:util'
 import ipaddr from 'ipaddr.js'
-import { ConfigurationError } from '../load.js'
+import { ConfigurationError } from '../../options/configuration-error.js'
 
 const run = promisify(execFile)
 

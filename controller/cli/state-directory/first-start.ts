@@ -1,13 +1,13 @@
 import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { Document, parseDocument } from 'yaml'
+import { configurationFile, loadConfiguration } from '../../config/load.js'
+import type { Configuration } from '../../config/schema.js'
 import { roleOf } from '../../database/migrate.js'
-import { serviceSchemas } from '../../database/services.js'
-import { configurationFile, loadConfiguration } from '../load.js'
-import type { Configuration } from '../schema.js'
+import { writePrivateFile } from '../../process/private-file.js'
+import { serviceSchemas } from '../wiring/services.js'
 import { chooseFreeCidr } from './free-cidr.js'
 import { generatePassword } from './keys.js'
-import { writePrivateFile } from './private-file.js'
 
 const HEADER = ` Krater's settings, written at the first start and kept by later ones. Change what you like and start again.
  Every setting can be overridden by an environment variable of its path: network.driver is KRATER_NETWORK_DRIVER.`

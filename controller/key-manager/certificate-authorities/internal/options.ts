@@ -1,6 +1,6 @@
 import { isIP } from 'node:net'
 import { z } from 'zod'
-import { flag, listOf } from './load-balancer-options.js'
+import { flag, listOf } from '../../../options/values.js'
 
 const days = (most: number) => z.coerce.number().int().min(1).max(most)
 
@@ -69,3 +69,5 @@ export const certificateAuthorityOptions = z
   })
   .prefault({})
   .describe('The internal certificate authority')
+
+export type CertificateAuthoritySettings = z.output<typeof certificateAuthorityOptions>

@@ -1,22 +1,26 @@
 import { z } from 'zod'
-import { certificateAuthorityOptions } from './certificate-authority-options.js'
-import { keyManagerCrypto } from './key-manager-crypto.js'
-import { trustedProxies } from './load-balancer-access.js'
-import { flag } from './load-balancer-options.js'
+import { apiAddress, flag, quotaLimit } from '../options/values.js'
+import { certificateAuthorityOptions } from './certificate-authorities/internal/options.js'
+import { keyManagerCrypto } from './crypto/options.js'
+import { housekeepingOptions } from './housekeeping/options.js'
+import { keystoneNotifications } from './keystone-listener/options.js'
+import { orderWorkerOptions } from './orders/worker/options.js'
 
 const bytes = z.coerce.number().int().min(1).max(16_777_216)
 const page = z.coerce.number().int().min(1).max(1000)
-const limit = z.coerce.number().int().min(-1).max(2_000_000_000).default(-1)
+const limit = quotaLimit.default(-1)
+
+const { host, port, trusted_proxies } = apiAddress(9311)
 
 /** What an operator may set of the key manager's API. */
-export const keyManagerOptions = {
+const apiOptions = {
   max_allowed_secret_in_bytes: bytes
     .default(20_000)
     .describe('Longest payload of a secret; in a JSON body its text counts, base64 included'),
   max_allowed_request_size_in_bytes: bytes.default(25_000).describe('Longest body of a request'),
   default_limit_paging: page.default(10).describe('Objects on a page of a list that names no limit'),
   max_limit_paging: page.default(100).describe('Most objects on a page'),
-  trusted_proxies: trustedProxies,
+  trusted_proxies,
   healthcheck_refresh_interval: z.coerce
     .number()
     .min(0)
@@ -61,3 +65,18 @@ export const keyManagerOptions = {
     .prefault({})
     .describe('Most objects of each kind in a project for which no other limit was set; -1 is unlimited'),
 }
+
+/** The options of the key manager: its API, its worker, and its listener for deleted projects. */
+export const keyManagerOptions = z
+  .strictObject({
+    host,
+    port,
+    public_url: z.url().optional().describe('Where clients reach the API: the base of every reference in answers'),
+    ...apiOptions,
+    worker: orderWorkerOptions,
+    housekeeping: housekeepingOptions,
+    keystone_notifications: keystoneNotifications,
+  })
+  .prefault({})
+
+export type KeyManagerSettings = z.output<typeof keyManagerOptions>

@@ -1,19 +1,45 @@
-import { readFileSync } from 'node:fs'
-import { createSecureContext } from 'node:tls'
-import type { ExternalIdentity, ServiceCredentials } from '../identity/external/options.js'
-import { ConfigurationError } from './load.js'
-import type { Configuration } from './schema.js'
+import type { TransportSecurity } from '../../http/exchange.js'
+import { ConfigurationError } from '../../options/configuration-error.js'
+import { readPem } from '../../options/pem-file.js'
+import type { ExternalIdentitySettings } from './options.js'
+
+/** How our services sign in at Keystone. */
+export type ServiceCredentials =
+  | {
+      method: 'password'
+      username: string
+      password: string
+      userDomainName: string
+      projectName: string
+      projectDomainName: string
+    }
+  | { method: 'application_credential'; id: string; secret: string }
+
+/** A Keystone that somebody else runs. */
+export type ExternalIdentity = {
+  /** Ends in /v3. */
+  url: string
+  credentials: ServiceCredentials
+  security: TransportSecurity
+  /** How long a validated token is used without asking again: the bound on how late a revocation is seen. */
+  tokenCacheSeconds: number
+  connectTimeoutSeconds: number
+  /** For one answer, whatever number of tries it takes. */
+  requestTimeoutSeconds: number
+}
 
 /**
  * The Keystone whose tokens count; null when identity is our own.
  * @throws ConfigurationError when a file that is named cannot be read or is not what it should be
  */
-export function externalIdentity({ identity }: Pick<Configuration, 'identity'>): ExternalIdentity | null {
+export function externalIdentity({ identity }: { identity: ExternalIdentitySettings }): ExternalIdentity | null {
   const url = keystoneUrl(identity)
   if (url === null) return null
   const read = (name: 'ca_file' | 'client_certificate_file' | 'client_key_file'): string | undefined => {
     const path = identity[name]
-    return path === undefined ? undefined : readPem(path, `identity.${name}`)
+    return path === undefined
+      ? undefined
+      : readPem(path, `identity.${name}`, name === 'client_key_file' ? 'key' : 'cert')
   }
   const ca = read('ca_file')
   const clientCertificate = read('client_certificate_file')
@@ -34,13 +60,13 @@ export function externalIdentity({ identity }: Pick<Configuration, 'identity'>):
 }
 
 /** The external URL, ending in /v3; null when there is none. */
-export function keystoneUrl({ external_url: url }: Configuration['identity']): string | null {
+export function keystoneUrl({ external_url: url }: ExternalIdentitySettings): string | null {
   if (url === undefined) return null
   const base = url.replace(/\/+$/, '')
   return base.endsWith('/v3') ? base : `${base}/v3`
 }
 
-function credentialsOf(identity: Configuration['identity']): ServiceCredentials {
+function credentialsOf(identity: ExternalIdentitySettings): ServiceCredentials {
   const { username, password, application_credential_id: id, application_credential_secret: secret } = identity
   if (id !== undefined && secret !== undefined) return { method: 'application_credential', id, secret }
   if (username === undefined || password === undefined) throw new ConfigurationError('identity.username is not set.')
@@ -51,24 +77,5 @@ function credentialsOf(identity: Configuration['identity']): ServiceCredentials 
     userDomainName: identity.user_domain_name,
     projectName: identity.project_name,
     projectDomainName: identity.project_domain_name,
-  }
-}
-
-/**
- * A PEM file that a setting names: certificates, or a private key.
- * @throws ConfigurationError when it cannot be read or is not what it should be
- */
-export function readPem(path: string, setting: string): string {
-  let text: string
-  try {
-    text = readFileSync(path, 'utf8')
-  } catch (error) {
-    throw new ConfigurationError(`${path} (${setting}) cannot be read (${(error as NodeJS.ErrnoException).code}).`)
-  }
-  try {
-    createSecureContext(setting === 'identity.client_key_file' ? { key: text } : { cert: text })
-    return text
-  } catch {
-    throw new ConfigurationError(`${path} (${setting}) is not a PEM file of the kind that is needed.`)
   }
 }

@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { flag } from './load-balancer-options.js'
+import { flag } from '../../options/values.js'
 import { parseTransportUrl } from './transport-url.js'
 
 const transportUrl = z.string().transform((text, context) => {

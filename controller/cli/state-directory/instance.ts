@@ -1,8 +1,8 @@
 import { randomBytes } from 'node:crypto'
 import { chmodSync, existsSync, mkdirSync, readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { ConfigurationError } from '../load.js'
-import { writePrivateFile } from './private-file.js'
+import { ConfigurationError } from '../../options/configuration-error.js'
+import { writePrivateFile } from '../../process/private-file.js'
 
 /** PostgreSQL's socket below it must fit into 107 bytes. */
 const LONGEST_STATE_DIRECTORY = 70

@@ -1,0 +1,22 @@
+import { z } from 'zod'
+import { apiAddress, seconds } from '../options/values.js'
+import { checkExternalIdentity, externalIdentityOptions } from './external/options.js'
+import { loginOptions } from './login/options.js'
+
+const { host, port, trusted_proxies } = apiAddress(5000)
+
+/** The options of the identity service, our own or an external one. */
+export const identityOptions = z
+  .strictObject({
+    host,
+    port,
+    public_url: z.url().optional().describe('What the catalogue says when it is not http://host:port/v3'),
+    trusted_proxies,
+    token_expiration: seconds.default(3600),
+    ...loginOptions,
+    ...externalIdentityOptions,
+  })
+  .superRefine(checkExternalIdentity)
+  .prefault({})
+
+export type IdentitySettings = z.output<typeof identityOptions>

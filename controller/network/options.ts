@@ -1,0 +1,52 @@
+import { z } from 'zod'
+import { apiAddress, defaultQuota } from '../options/values.js'
+
+const quota = z
+  .strictObject({
+    network: defaultQuota('networks', 100),
+    subnet: defaultQuota('subnets', 100),
+    port: defaultQuota('ports made by users', 500),
+  })
+  .prefault({})
+
+const sharedAddresses = z
+  .strictObject({
+    reserve: z.coerce
+      .number()
+      .int()
+      .min(0)
+      .max(65_536)
+      .default(64)
+      .describe(
+        'Addresses at the end of the largest pool of each subnet of a shared network that only amphorae get, so that failovers find some; at most an eighth of that pool',
+      ),
+    project_share: z.coerce
+      .number()
+      .int()
+      .min(1)
+      .max(100)
+      .default(25)
+      .describe('Most addresses of a subnet of a shared network, in percent, for the ports and VIPs of one project'),
+  })
+  .prefault({})
+
+const { host, port, trusted_proxies } = apiAddress(9696)
+
+/** The options of the network service. */
+export const networkOptions = z
+  .strictObject({
+    host,
+    port,
+    public_url: z.url().optional(),
+    trusted_proxies,
+    driver: z.enum(['local', 'noop']).default('local'),
+    cidr: z
+      .string()
+      .optional()
+      .describe('The IPv4 /16 from which the first networks are cut; chosen free at first start'),
+    quota,
+    shared_addresses: sharedAddresses,
+  })
+  .prefault({})
+
+export type NetworkSettings = z.output<typeof networkOptions>
