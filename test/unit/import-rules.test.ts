@@ -82,7 +82,10 @@ const rules: Rule[] = [
   {
     name: 'the API knows nothing of the programs that work behind it',
     forbids: ({ from, to }) =>
-      isApi(from) && (/^controller\/(worker|health-manager|housekeeping)\//.test(to) || isBehindKeyManager(to)),
+      isApi(from) &&
+      (/^controller\/(worker|health-manager|housekeeping)\//.test(to) ||
+        // The settings of all of the key manager are one group.
+        (isBehindKeyManager(to) && !to.endsWith('/options.ts'))),
   },
   {
     name: 'rendering, planning, the protocol and the seccomp filters are pure',
