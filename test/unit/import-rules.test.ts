@@ -12,8 +12,6 @@ type Import = {
   from: string
   /** A path below the root for our own files, else the package's or built-in module's name. */
   to: string
-  /** Nothing of it is left at run time. */
-  typeOnly: boolean
 }
 
 type Rule = { name: string; forbids: (found: Import) => boolean }
@@ -35,7 +33,6 @@ const isPure = (path: string) =>
 
 /** What works behind the key manager's API, in its folder; its settings are one group with the API's. */
 const isBehindKeyManager = (path: string) =>
-  !path.endsWith('/options.ts') &&
   /^controller\/key-manager\/((orders\/worker|housekeeping|keystone-listener)\/|certificate-authorities\/certificate-order\.)/.test(
     path,
   )
@@ -104,6 +101,22 @@ const rules: Rule[] = [
       from !== 'controller/main.ts',
   },
   {
+    name: 'no folder of the controller imports a higher one',
+    forbids: ({ from, to }) => {
+      const [lower, higher] = [floorOf(from), floorOf(to)]
+      return lower !== null && higher !== null && higher > lower
+    },
+  },
+  {
+    name: 'the configuration knows nothing of a service but its options',
+    forbids: ({ from, to }) =>
+      inside('controller/config')(from) &&
+      inside('controller')(to) &&
+      !inside('controller/config')(to) &&
+      !inside('controller/options')(to) &&
+      !to.endsWith('/options.ts'),
+  },
+  {
     name: 'nothing imports the tests',
     forbids: ({ from, to }) => inside('test')(to) && !inside('test')(from),
   },
@@ -114,8 +127,47 @@ const rules: Rule[] = [
   },
 ]
 
-/** Wires, as cli does. */
-const WIRING = ['controller/main.ts']
+/** The floors of the controller, from the bottom to the top: a folder imports only from those before it. */
+const FLOORS = [
+  'log',
+  'process',
+  'options',
+  'x509',
+  'database',
+  'http',
+  'queue',
+  'identity',
+  'network',
+  'certificates',
+  'compute',
+  'load-balancer',
+  'key-manager',
+  'health-manager',
+  'provider',
+  'worker',
+  'housekeeping',
+  'config',
+  'cli',
+]
+
+/** Folders whose rooms still import each other; they are being moved. */
+const BEING_MOVED = [
+  'amphora-agent',
+  'amphora-agent/haproxy',
+  'amphora-agent/protocol',
+  'controller/cli',
+  'controller/health-manager',
+  'controller/identity',
+  'controller/identity/tokens',
+  'controller/key-manager',
+  'controller/load-balancer',
+  'controller/network/local',
+  'controller/provider/amphora/plan',
+]
+
+/** Folders with more files than this one are too large to be read at a glance. Lists of migrations only grow. */
+const MOST_FILES = 15
+const LARGE_FOLDERS_BEING_MOVED = ['controller/load-balancer/api']
 
 const files = FOLDERS.flatMap(sourceFiles)
 const imports = files.flatMap(file => importsOf(file, readFileSync(join(root, file), 'utf8')))
@@ -137,8 +189,27 @@ for (const { name, forbids } of rules) {
   })
 }
 
-t.test('no cycle between the folders of the controller', async t => {
-  t.same(cyclesBetweenFolders(imports), [])
+t.test('every folder of the controller has a floor', async t => {
+  const folders = new Set(files.flatMap(file => /^controller\/([^/]+)\//.exec(file)?.[1] ?? []))
+  t.same([...folders].sort(), [...FLOORS].sort())
+})
+
+t.test('no cycle between the folders and files of any folder, types included', async t => {
+  const product = imports.filter(({ from }) => !inside('test')(from))
+  t.same(
+    cycles(product).filter(({ folder }) => !BEING_MOVED.includes(folder)),
+    [],
+  )
+})
+
+t.test(`no folder of the product has more than ${MOST_FILES} files`, async t => {
+  const sizes = new Map<string, number>()
+  for (const file of files) sizes.set(dirname(file), (sizes.get(dirname(file)) ?? 0) + 1)
+  const large = [...sizes].filter(([folder, size]) => size > MOST_FILES && !/^test\/|\/migrations$/.test(folder))
+  t.same(
+    large.filter(([folder]) => !LARGE_FOLDERS_BEING_MOVED.includes(folder)),
+    [],
+  )
 })
 
 t.test('each rule finds its own breach', async t => {
@@ -201,6 +272,16 @@ t.test('each rule finds its own breach', async t => {
       `import '../../key-manager/faults.js'`,
     ],
     ['nothing imports cli but main.ts', 'controller/worker/x.ts', `import { a } from '../cli/y.js'`],
+    [
+      'no folder of the controller imports a higher one',
+      'controller/database/x.ts',
+      `import type { A } from '../network/y.js'`,
+    ],
+    [
+      'the configuration knows nothing of a service but its options',
+      'controller/config/x.ts',
+      `import { A } from '../network/api.js'`,
+    ],
     ['nothing imports the tests', 'controller/x/y.ts', `import { a } from '../../test/support/database/database.js'`],
     ['built-in modules are named node:', 'controller/x/y.ts', `import fs from 'fs'`],
   ]
@@ -217,7 +298,7 @@ t.test('each rule finds its own breach', async t => {
 
   const allowed: [from: string, statement: string][] = [
     ['controller/load-balancer/api.ts', `import type { NetworkDriver } from '../network/driver.js'`],
-    ['controller/load-balancer/api.ts', `import type { Provider } from '../provider/provider.js'`],
+    ['controller/worker/x.ts', `import type { Provider } from '../provider/provider.js'`],
     ['controller/load-balancer/x.ts', `import type { CertificateSource } from '../certificates/certificate-source.js'`],
     ['controller/network/api.ts', `import { a } from './local/driver.js'`],
     ['controller/main.ts', `import { a } from './cli/program.js'`],
@@ -231,25 +312,24 @@ t.test('each rule finds its own breach', async t => {
   }
 })
 
-t.test('the search finds a cycle, and lets types look both ways', async t => {
-  const between = (from: string, to: string, typeOnly = false) => ({
-    from: `controller/${from}/x.ts`,
-    to: `controller/${to}/y.ts`,
-    typeOnly,
-  })
-  t.same(cyclesBetweenFolders([between('a', 'b'), between('b', 'c'), between('c', 'a'), between('d', 'a')]), [
-    'a, b, c',
+t.test('the search finds cycles of files, of folders, and between both', async t => {
+  const found = (...lines: [from: string, to: string][]) => cycles(lines.map(([from, to]) => ({ from, to })))
+  t.same(found(['a/b/x.ts', 'a/c/x.ts'], ['a/c/y.ts', 'a/d.ts'], ['a/d.ts', 'a/b/y.ts'], ['a/e/x.ts', 'a/b/x.ts']), [
+    { folder: 'a', cycle: 'b, c, d.ts' },
   ])
-  t.same(cyclesBetweenFolders([between('a', 'b'), between('b', 'a', true), between('a', 'a')]), [])
-  const both = importsOf(
-    'controller/a/x.ts',
-    `import { type A, type B } from '../b/y.js'; import { type C, d } from '../c/y.js'`,
-  )
+  t.same(found(['a/b/x.ts', 'a/b/y.ts'], ['a/b/y.ts', 'a/b/x.ts']), [{ folder: 'a/b', cycle: 'x.ts, y.ts' }])
+  t.same(found(['a/b/x.ts', 'a/b/y.ts'], ['a/b/y.ts', 'a/c.ts'], ['a/b/x.ts', 'node:fs']), [])
   t.same(
-    both.map(({ typeOnly }) => typeOnly),
-    [true, false],
+    importsOf('a/x.ts', `import type { A } from './y.js'; export * from './z.js'; type B = import('./b.js').B`),
+    ['a/y.ts', 'a/z.ts', 'a/b.ts'].map(to => ({ from: 'a/x.ts', to })),
   )
 })
+
+/** Null for what has none: main.ts, and what is not the controller's. */
+function floorOf(path: string): number | null {
+  const floor = FLOORS.indexOf(/^controller\/([^/]+)\//.exec(path)?.[1] ?? '')
+  return floor === -1 ? null : floor
+}
 
 function sourceFiles(folder: string): string[] {
   return readdirSync(join(root, folder), { withFileTypes: true }).flatMap(entry => {
@@ -261,18 +341,17 @@ function sourceFiles(folder: string): string[] {
 
 function importsOf(file: string, text: string): Import[] {
   const found: Import[] = []
-  const add = (specifier: ts.Node | undefined, typeOnly: boolean) => {
+  const add = (specifier: ts.Node | undefined) => {
     if (specifier === undefined || !ts.isStringLiteralLike(specifier)) return
     const name = specifier.text
     const to = name.startsWith('.') ? normalize(join(dirname(file), name)).replace(/\.js$/, '.ts') : name
-    found.push({ from: file, to, typeOnly })
+    found.push({ from: file, to })
   }
   const visit = (node: ts.Node): void => {
-    if (ts.isImportDeclaration(node)) add(node.moduleSpecifier, isTypeOnly(node.importClause))
-    else if (ts.isExportDeclaration(node)) add(node.moduleSpecifier, node.isTypeOnly)
-    else if (ts.isImportTypeNode(node) && ts.isLiteralTypeNode(node.argument)) add(node.argument.literal, true)
+    if (ts.isImportDeclaration(node) || ts.isExportDeclaration(node)) add(node.moduleSpecifier)
+    else if (ts.isImportTypeNode(node) && ts.isLiteralTypeNode(node.argument)) add(node.argument.literal)
     else if (ts.isCallExpression(node) && /^(import|require)$/.test(node.expression.getText(source))) {
-      add(node.arguments[0], false)
+      add(node.arguments[0])
     }
     ts.forEachChild(node, visit)
   }
@@ -281,27 +360,30 @@ function importsOf(file: string, text: string): Import[] {
   return found
 }
 
-function isTypeOnly(clause: ts.ImportClause | undefined): boolean {
-  if (clause === undefined) return false
-  if (clause.isTypeOnly) return true
-  const names = clause.namedBindings
-  return (
-    clause.name === undefined &&
-    names !== undefined &&
-    ts.isNamedImports(names) &&
-    names.elements.every(name => name.isTypeOnly)
-  )
+type Cycle = { folder: string; cycle: string }
+
+/**
+ * In every folder, its files and the folders in it: what two of them import, however deep, makes one an importer of the other.
+ * @returns those that reach themselves through others, by folder
+ */
+function cycles(all: readonly Import[]): Cycle[] {
+  const folders = new Map<string, Map<string, Set<string>>>()
+  for (const { from, to } of all) {
+    const [source, target] = [from.split('/'), to.split('/')]
+    const depth = source.findIndex((name, at) => name !== target[at])
+    const [importer, imported] = [source[depth], target[depth]]
+    if (depth < 1 || importer === undefined || imported === undefined) continue
+    const folder = source.slice(0, depth).join('/')
+    const edges = folders.get(folder) ?? new Map<string, Set<string>>()
+    folders.set(folder, edges.set(importer, (edges.get(importer) ?? new Set()).add(imported)))
+  }
+  return [...folders]
+    .flatMap(([folder, edges]) => cyclesOf(edges).map(cycle => ({ folder, cycle })))
+    .sort((one, other) => one.folder.localeCompare(other.folder))
 }
 
-/** Folders of the controller that reach themselves through others, as sorted lists of names. Only what is left at run time counts. */
-function cyclesBetweenFolders(all: Import[]): string[] {
-  const folderOf = (path: string) => /^controller\/([^/]+)\//.exec(path)?.[1]
-  const edges = new Map<string, Set<string>>()
-  for (const { from, to, typeOnly } of all) {
-    const [source, target] = [folderOf(from), folderOf(to)]
-    if (typeOnly || source === undefined || target === undefined || source === target || WIRING.includes(from)) continue
-    edges.set(source, (edges.get(source) ?? new Set()).add(target))
-  }
+/** Groups of nodes that reach themselves through others, as sorted lists of names. */
+function cyclesOf(edges: ReadonlyMap<string, ReadonlySet<string>>): string[] {
   const reachable = (start: string) => {
     const seen = new Set<string>()
     const queue = [start]
@@ -313,12 +395,12 @@ function cyclesBetweenFolders(all: Import[]): string[] {
     }
     return seen
   }
-  const reached = new Map([...edges.keys()].map(folder => [folder, reachable(folder)]))
-  const cycles = [...reached].map(([folder, targets]) =>
+  const reached = new Map([...edges.keys()].map(node => [node, reachable(node)]))
+  const groups = [...reached].map(([node, targets]) =>
     [...targets]
-      .filter(target => reached.get(target)?.has(folder))
+      .filter(target => reached.get(target)?.has(node))
       .sort()
       .join(', '),
   )
-  return [...new Set(cycles)].filter(cycle => cycle !== '').sort()
+  return [...new Set(groups)].filter(group => group !== '').sort()
 }

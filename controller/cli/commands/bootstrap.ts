@@ -1,4 +1,3 @@
-import { serviceUrls } from '../../config/service-urls.js'
 import { bootstrapIdentity } from '../../identity/bootstrap.js'
 import type { ExternalIdentity } from '../../identity/external/external-identity.js'
 import { externalIdentity } from '../../identity/external/external-identity.js'
@@ -10,6 +9,7 @@ import { writeClientFiles } from '../state-directory/client-files.js'
 import { generateKeys, keyFiles } from '../state-directory/keys.js'
 import { ensurePasswords } from '../state-directory/passwords.js'
 import { type Instance, openDatabase } from '../wiring/instance.js'
+import { serviceUrls } from '../wiring/service-urls.js'
 import { refusalSentence } from '../wiring/token-validator.js'
 
 /**

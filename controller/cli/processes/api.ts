@@ -1,7 +1,6 @@
 import type Koa from 'koa'
 import type { CertificateSource } from '../../certificates/certificate-source.js'
 import type { Configuration } from '../../config/schema.js'
-import { serviceUrls } from '../../config/service-urls.js'
 import type { Database } from '../../database/connection.js'
 import type { ServiceSchema } from '../../database/migrate.js'
 import { connectionsWithinFiles } from '../../http/connections.js'
@@ -21,6 +20,7 @@ import { type Instance, openDatabase, openInstance } from '../wiring/instance.js
 import { openCaBackends } from '../wiring/key-manager/ca-backends.js'
 import { openKeyring } from '../wiring/key-manager/keyring.js'
 import { offeredProviders, requireDefaultProvider } from '../wiring/offered-providers.js'
+import { serviceUrls } from '../wiring/service-urls.js'
 import { openTokenValidation, type TokenValidation } from '../wiring/token-validator.js'
 import { runUntilStopped } from './run-until-stopped.js'
 

@@ -1,7 +1,6 @@
 import { createBarbicanSource, INSPECTION_MILLISECONDS } from '../../certificates/barbican/certificate-source.js'
 import { createServiceUser } from '../../certificates/barbican/service-user.js'
 import type { CertificateSource } from '../../certificates/certificate-source.js'
-import { serviceUrls } from '../../config/service-urls.js'
 import { connectToKeystone } from '../../identity/external/connection.js'
 import type { ServiceCredentials } from '../../identity/external/external-identity.js'
 import { externalIdentity } from '../../identity/external/external-identity.js'
@@ -11,6 +10,7 @@ import type { Logger } from '../../log/log.js'
 import { readPem } from '../../options/pem-file.js'
 import { readPasswords } from '../state-directory/passwords.js'
 import type { Instance } from './instance.js'
+import { serviceUrls } from './service-urls.js'
 
 /**
  * Where load balancers have their certificates from. Nothing is asked before the first reference comes.

@@ -1,6 +1,6 @@
 import type { Configuration } from '../../config/schema.js'
-import { serviceUrls } from '../../config/service-urls.js'
 import type { CatalogEntry } from '../../identity/external/look.js'
+import { serviceUrls } from './service-urls.js'
 
 const INTERFACES = ['public', 'internal', 'admin'] as const
 

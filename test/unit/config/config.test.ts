@@ -30,8 +30,8 @@ import {
   loadIdentityCredentialKey,
   loadKeys,
 } from '../../../controller/cli/state-directory/keys.js'
+import { serviceUrls } from '../../../controller/cli/wiring/service-urls.js'
 import { loadConfiguration, parseConfiguration, stateDirectory } from '../../../controller/config/load.js'
-import { serviceUrls } from '../../../controller/config/service-urls.js'
 import { settings, unknownVariables } from '../../../controller/config/settings.js'
 import { ConfigurationError } from '../../../controller/options/configuration-error.js'
 import { makePrivateFile, writePrivateFile } from '../../../controller/process/private-file.js'

@@ -1,7 +1,7 @@
 import t from 'tap'
 import { catalogAdvice } from '../../../controller/cli/wiring/keystone-catalog.js'
+import { serviceUrls } from '../../../controller/cli/wiring/service-urls.js'
 import { parseConfiguration } from '../../../controller/config/load.js'
-import { serviceUrls } from '../../../controller/config/service-urls.js'
 import { settings } from '../../../controller/config/settings.js'
 import { ConfigurationError } from '../../../controller/options/configuration-error.js'
 

@@ -1,6 +1,6 @@
-import { urlOf } from '../../../config/service-urls.js'
 import type { ProcessName, RunRecord } from '../../run-record.js'
 import type { Instance } from '../../wiring/instance.js'
+import { urlOf } from '../../wiring/service-urls.js'
 import { listenersOf } from '../up/checks.js'
 import { takenPorts } from '../up/ports.js'
 import { type Finding, fault, note, ok } from './check.js'

@@ -1,10 +1,10 @@
 import { join } from 'node:path'
-import { serviceUrls } from '../../../config/service-urls.js'
 import type { ExternalIdentity } from '../../../identity/external/external-identity.js'
 import { externalIdentity } from '../../../identity/external/external-identity.js'
 import { lookAtKeystone } from '../../../identity/external/look.js'
 import type { Instance } from '../../wiring/instance.js'
 import { catalogAdvice } from '../../wiring/keystone-catalog.js'
+import { serviceUrls } from '../../wiring/service-urls.js'
 
 /** What a user needs to know of a service that runs. */
 export async function summaryOf(instance: Instance): Promise<string[]> {

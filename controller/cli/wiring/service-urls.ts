@@ -1,5 +1,5 @@
-import { keystoneUrl } from '../identity/external/external-identity.js'
-import type { Configuration } from './schema.js'
+import type { Configuration } from '../../config/schema.js'
+import { keystoneUrl } from '../../identity/external/external-identity.js'
 
 /** Where clients reach each service: what the catalogue says. Identity's ends in /v3, the others have no path of their own. */
 export type ServiceUrls = { identity: string; network: string; loadBalancer: string; keyManager: string }
