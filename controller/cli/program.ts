@@ -99,7 +99,7 @@ function createProgram(): { program: Command; status: () => number } {
   program
     .command('settings')
     .description('every setting, with its default, its meaning and its environment variable')
-    .action(async () => (await import('./settings.js')).printSettings())
+    .action(async () => (await import('./commands/settings.js')).printSettings())
 
   program
     .command('api')

@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs'
 import { Agent, get } from 'node:http'
 import { setTimeout as delay } from 'node:timers/promises'
 import type { ApiClient } from '../../controller/cli/api-client.js'
-import { logFile } from '../../controller/cli/commands/up/log-files.js'
+import { logFile } from '../../controller/cli/host/log-files.js'
 import { startInstance } from './instance.js'
 import { percentile } from './measure.js'
 

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { type ApiClient, signIn } from '../../controller/cli/api-client.js'
-import { runningProcesses } from '../../controller/cli/run-record.js'
+import { runningProcesses } from '../../controller/cli/state-directory/run-record.js'
 
 const run = promisify(execFile)
 const TICKS_PER_SECOND = 100

@@ -155,7 +155,7 @@ const BEING_MOVED = [
   'amphora-agent',
   'amphora-agent/haproxy',
   'amphora-agent/protocol',
-  'controller/cli',
+
   'controller/health-manager',
   'controller/identity',
   'controller/identity/tokens',

@@ -1,8 +1,8 @@
-import { completeConfiguration } from '../state-directory/first-start.js'
+import { bootstrap } from '../first-start/bootstrap.js'
+import { completeConfiguration } from '../first-start/complete-configuration.js'
+import { prepareTables } from '../first-start/tables.js'
 import { ensureInstanceId, ensureStateDirectory } from '../state-directory/instance.js'
 import { print } from '../terminal.js'
-import { prepareTables } from '../wiring/tables.js'
-import { bootstrap } from './bootstrap.js'
 
 /**
  * What must stand before processes on one or several machines start on a database: tables, first users and networks, keys, and the files for

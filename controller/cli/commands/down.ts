@@ -4,15 +4,15 @@ import { createInterface } from 'node:readline/promises'
 import { configurationFile } from '../../config/load.js'
 import { createLog } from '../../log/log.js'
 import { endProcesses } from '../../process/process-identity.js'
+import { requireRoot } from '../host/checks.js'
+import { stopPrivateCluster } from '../host/postgres.js'
 import { OperatorError } from '../operator-error.js'
-import { runningProcesses } from '../run-record.js'
 import { foreignFolder, instanceId } from '../state-directory/instance.js'
+import { runningProcesses } from '../state-directory/run-record.js'
 import { print } from '../terminal.js'
 import { fabricOf, namespaceMachines } from '../wiring/drivers.js'
 import { forgetHostCards } from '../wiring/host-networks.js'
 import { removeWebServers } from './demo/web-servers.js'
-import { requireRoot } from './up/checks.js'
-import { stopPrivateCluster } from './up/postgres.js'
 
 /** All that Krater ever puts into its state directory; the id goes last, so that a removal that was cut off can be repeated. */
 const OURS = [

@@ -1,6 +1,6 @@
 import type { Logger } from '../../log/log.js'
 import { explain } from '../operator-error.js'
-import { type ProcessName, recordRunning } from '../run-record.js'
+import { type ProcessName, recordRunning } from '../state-directory/run-record.js'
 
 const MOST_SECONDS_TO_STOP = 9
 

@@ -1,5 +1,5 @@
 import type { Test } from 'tap'
-import { runningProcesses } from '../../../controller/cli/run-record.js'
+import { runningProcesses } from '../../../controller/cli/state-directory/run-record.js'
 import { until } from '../../support/worlds/krater.js'
 import type { Scene } from './scene.js'
 

@@ -15,14 +15,10 @@ import { dirname, join } from 'node:path'
 import fc from 'fast-check'
 import t from 'tap'
 import { parse } from 'yaml'
-import { writeClientFiles } from '../../../controller/cli/state-directory/client-files.js'
-import {
-  completeConfiguration,
-  passwordOf,
-  serviceUrl,
-  usesPrivateCluster,
-} from '../../../controller/cli/state-directory/first-start.js'
-import { freeCidr } from '../../../controller/cli/state-directory/free-cidr.js'
+import { writeClientFiles } from '../../../controller/cli/first-start/client-files.js'
+import { completeConfiguration } from '../../../controller/cli/first-start/complete-configuration.js'
+import { freeCidr } from '../../../controller/cli/first-start/free-cidr.js'
+import { passwordOf, serviceUrl, usesPrivateCluster } from '../../../controller/cli/state-directory/database-urls.js'
 import { ensureInstanceId, ensureStateDirectory, instanceId } from '../../../controller/cli/state-directory/instance.js'
 import {
   generateKeys,

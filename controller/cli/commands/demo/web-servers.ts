@@ -12,7 +12,7 @@ import {
   isAlive,
   type ProcessIdentity,
 } from '../../../process/process-identity.js'
-import { logFile, openLog } from '../up/log-files.js'
+import { logFile, openLog } from '../../host/log-files.js'
 
 const run = promisify(execFile)
 

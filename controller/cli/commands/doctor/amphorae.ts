@@ -1,5 +1,5 @@
 import { createLog } from '../../../log/log.js'
-import type { RunRecord } from '../../run-record.js'
+import type { RunRecord } from '../../state-directory/run-record.js'
 import { namespaceMachines } from '../../wiring/drivers.js'
 import { type Instance, openDatabase } from '../../wiring/instance.js'
 import { withAgents } from '../amphora/agents.js'

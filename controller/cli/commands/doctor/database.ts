@@ -1,8 +1,8 @@
 import type { Database } from '../../../database/connection.js'
-import { usesPrivateCluster } from '../../state-directory/first-start.js'
+import { runningPostmaster } from '../../host/postgres.js'
+import { usesPrivateCluster } from '../../state-directory/database-urls.js'
 import { type Instance, openDatabase } from '../../wiring/instance.js'
 import { serviceSchemas } from '../../wiring/services.js'
-import { runningPostmaster } from '../up/postgres.js'
 import { type Finding, fault, note, ok } from './check.js'
 
 const MOST_CLOCK_SKEW_SECONDS = 2

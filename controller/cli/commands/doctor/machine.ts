@@ -4,9 +4,9 @@ import { promisify } from 'node:util'
 import { seccompLauncher } from '../../../../amphora-agent/seccomp/launcher.js'
 import { MACHINE_RULES } from '../../../../amphora-agent/seccomp/rules.js'
 import { enforce, isUngrouped, release } from '../../../compute/namespace/cgroup.js'
+import { freeBytes, LEAST_FREE_BYTES, missingPackages } from '../../host/checks.js'
 import { machineLimits } from '../../wiring/drivers.js'
 import type { Instance } from '../../wiring/instance.js'
-import { freeBytes, LEAST_FREE_BYTES, missingPackages } from '../up/checks.js'
 import { type Finding, fault, note, ok } from './check.js'
 
 const run = promisify(execFile)

@@ -1,8 +1,8 @@
-import type { ProcessName, RunRecord } from '../../run-record.js'
+import { listenersOf } from '../../host/checks.js'
+import { takenPorts } from '../../host/ports.js'
+import type { ProcessName, RunRecord } from '../../state-directory/run-record.js'
 import type { Instance } from '../../wiring/instance.js'
 import { urlOf } from '../../wiring/service-urls.js'
-import { listenersOf } from '../up/checks.js'
-import { takenPorts } from '../up/ports.js'
 import { type Finding, fault, note, ok } from './check.js'
 
 /** What starts each process of which there must be one somewhere. */

@@ -1,9 +1,9 @@
 import { spawn } from 'node:child_process'
 import { closeSync } from 'node:fs'
+import { lastWords, logFile, openLog } from '../../host/log-files.js'
 import { OperatorError } from '../../operator-error.js'
 import { ensureStateDirectory } from '../../state-directory/instance.js'
 import { print } from '../../terminal.js'
-import { lastWords, logFile, openLog } from './log-files.js'
 import { PROGRESS, type UpMessage } from './messages.js'
 
 /** It says something every 30 s while it waits. */

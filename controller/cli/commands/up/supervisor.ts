@@ -1,7 +1,7 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { closeSync } from 'node:fs'
-import type { ProcessName } from '../../run-record.js'
-import { lastWords, logFile, openLog, rotateLog } from './log-files.js'
+import { lastWords, logFile, openLog, rotateLog } from '../../host/log-files.js'
+import type { ProcessName } from '../../state-directory/run-record.js'
 
 export type ChildName = Exclude<ProcessName, 'up' | 'api'>
 

@@ -1,10 +1,10 @@
 import { accessSync, constants, existsSync, statfsSync, statSync } from 'node:fs'
 import { dirname, join } from 'node:path'
-import type { Configuration } from '../../../config/schema.js'
-import { postgresPrograms } from '../../../database/private-cluster.js'
-import { OperatorError } from '../../operator-error.js'
-import { usesPrivateCluster } from '../../state-directory/first-start.js'
-import type { Instance } from '../../wiring/instance.js'
+import type { Configuration } from '../../config/schema.js'
+import { postgresPrograms } from '../../database/private-cluster.js'
+import { OperatorError } from '../operator-error.js'
+import { usesPrivateCluster } from '../state-directory/database-urls.js'
+import type { Instance } from '../wiring/instance.js'
 import type { Listener } from './ports.js'
 
 /** Programs that amphorae and the local network need, with the Debian package of each. */

@@ -1,7 +1,7 @@
 import { existsSync, readdirSync, readFileSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
-import { writePrivateFile } from '../process/private-file.js'
-import { identityOf, isAlive, type ProcessIdentity } from '../process/process-identity.js'
+import { writePrivateFile } from '../../process/private-file.js'
+import { identityOf, isAlive, type ProcessIdentity } from '../../process/process-identity.js'
 
 /** `api` serves several APIs at once. */
 const PROCESS_NAMES = [

@@ -1,4 +1,4 @@
-import { settings } from '../config/settings.js'
+import { settings } from '../../config/settings.js'
 
 /** Prints every setting: its name in krater.yaml, its default, what it is for, and its environment variable. */
 export function printSettings(): void {

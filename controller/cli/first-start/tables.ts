@@ -3,10 +3,10 @@ import { connect, type Database } from '../../database/connection.js'
 import { migrate, prepareSchema } from '../../database/migrate.js'
 import { sqlState } from '../../database/transaction.js'
 import { OperatorError } from '../operator-error.js'
-import { passwordOf } from '../state-directory/first-start.js'
+import { passwordOf } from '../state-directory/database-urls.js'
 import { print } from '../terminal.js'
-import { databaseUrl, type Instance, openDatabase } from './instance.js'
-import { serviceSchemas } from './services.js'
+import { databaseUrl, type Instance, openDatabase } from '../wiring/instance.js'
+import { serviceSchemas } from '../wiring/services.js'
 
 /** SQLSTATE cannot_connect_now: the server is starting or stopping. */
 const NOT_YET = '57P03'

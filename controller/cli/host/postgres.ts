@@ -1,8 +1,8 @@
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
-import { findPostmaster } from '../../../database/postmaster.js'
-import { type Cluster, startCluster } from '../../../database/private-cluster.js'
-import { endProcesses, isAlive, type ProcessIdentity } from '../../../process/process-identity.js'
+import { findPostmaster } from '../../database/postmaster.js'
+import { type Cluster, startCluster } from '../../database/private-cluster.js'
+import { endProcesses, isAlive, type ProcessIdentity } from '../../process/process-identity.js'
 import { rotateLog } from './log-files.js'
 
 const clusterDirectory = (stateDirectory: string): string => join(stateDirectory, 'postgres')

@@ -5,12 +5,12 @@ import { IdentityAway, ServiceUserRefused } from '../../identity/external/identi
 import { lookAtKeystone } from '../../identity/external/look.js'
 import { type BuiltInNetworks, bootstrapNetworks, findBuiltInNetworks } from '../../network/bootstrap.js'
 import { OperatorError } from '../operator-error.js'
-import { writeClientFiles } from '../state-directory/client-files.js'
 import { generateKeys, keyFiles } from '../state-directory/keys.js'
 import { ensurePasswords } from '../state-directory/passwords.js'
 import { type Instance, openDatabase } from '../wiring/instance.js'
 import { serviceUrls } from '../wiring/service-urls.js'
 import { refusalSentence } from '../wiring/token-validator.js'
+import { writeClientFiles } from './client-files.js'
 
 /**
  * What a first start makes, and a later one finds: keys, the first users and the catalogue, the first networks, and the files for clients.

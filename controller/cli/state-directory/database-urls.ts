@@ -1,0 +1,31 @@
+import { join } from 'node:path'
+import type { Configuration } from '../../config/schema.js'
+
+/** Where PostgreSQL listens when it is an instance's own. */
+export const privateSocket = (directory: string): string => join(directory, 'postgres/socket')
+
+/** True when the database is the private cluster below the state directory, and not a server that somebody else runs. */
+export function usesPrivateCluster(config: Configuration, directory: string): boolean {
+  const url = config.database.url ?? config.database.identity
+  return url === undefined || new URL(socketUrl(url)).searchParams.get('host') === privateSocket(directory)
+}
+
+/** The same server and database as `administratorUrl`, as another role. */
+export function serviceUrl(administratorUrl: string, role: string, password: string): string {
+  const url = new URL(socketUrl(administratorUrl))
+  url.username = role
+  url.password = password
+  return url.toString().replace(`@${NO_HOST}/`, '@/')
+}
+
+const NO_HOST = 'socket.invalid'
+
+/** URLs of unix sockets have no host (`postgres://role@/database?host=/directory`), which the URL parser refuses. */
+function socketUrl(url: string): string {
+  return url.replace(/^(postgres(?:ql)?:\/\/(?:[^/@]*@)?)\//, `$1${NO_HOST}/`)
+}
+
+/** Role and password of a service's URL, for preparing its role. */
+export function passwordOf(url: string): string {
+  return decodeURIComponent(new URL(socketUrl(url)).password)
+}
