@@ -1,0 +1,115 @@
+import { join as joinSql, raw, Sql } from 'sql-template-tag'
+
+/** What a statement may bind. A `Record` and a list of records are for json(), which says that they become JSON. */
+export type Bound =
+  | string
+  | number
+  | bigint
+  | boolean
+  | null
+  | Date
+  | Uint8Array
+  | readonly (string | number | boolean | null)[]
+
+/**
+ * A piece of SQL that carries its own bindings: it may stand inside another one, any number of times. `Row` is what one row of the result
+ * holds; nothing but the statement itself says so, which is why the two stand together.
+ */
+export class Fragment<Row = unknown> extends Sql {
+  declare readonly row: Row
+  /** False for a text that varies with the request; see unprepared(). */
+  readonly prepared: boolean
+
+  constructor(strings: readonly string[], values: readonly unknown[], prepared = true) {
+    super(strings, values)
+    this.prepared = prepared
+  }
+}
+
+/**
+ * The one way to write SQL. Run it with the verbs of query.ts:
+ *
+ *     type Found = { id: string; name: string }
+ *     const ofProject = sql`project_id = ${projectId}`              // a value is bound, never written into the text
+ *     const names = sql`name = ANY(${wanted})`                      // a list is one binding
+ *     const found = await many(database, sql<Found>`SELECT id, name FROM pool WHERE ${and([ofProject, names])} ORDER BY id`)
+ *     const pool = await maybeOne(trx, sql<Found>`SELECT id, name FROM pool WHERE id = ${id} FOR UPDATE`)
+ *     const changed = await execute(trx, sql`UPDATE pool SET ${assignments({ name, tags: json(tags) })} WHERE id = ${id}`)
+ *     const lock = wait ? sql`` : sql`SKIP LOCKED`                  // nothing is an empty fragment
+ *     await execute(trx, sql`INSERT INTO ${identifier(table)} ${insertion([{ id, name }])}`)
+ *
+ * Name the columns instead of `*`: each connection prepares a statement once, and PostgreSQL refuses a prepared one whose columns a newer
+ * program's migration has added to. What comes as JSON (a jsonb column, a tree) or was stored by an older program has the type `unknown` in
+ * `Row` and is read by a zod schema.
+ */
+export function sql<Row = unknown>(
+  strings: TemplateStringsArray,
+  ...values: readonly (Bound | Fragment)[]
+): Fragment<Row> {
+  return new Fragment<Row>(
+    strings,
+    values,
+    values.every(value => !(value instanceof Fragment) || value.prepared),
+  )
+}
+
+/** Values or fragments with the separator between them. @throws TypeError for an empty list */
+export function join(items: readonly (Bound | Fragment)[], separator = ', '): Fragment {
+  return fragmentOf(joinSql(items, separator), items)
+}
+
+/** Conditions that must all hold; TRUE when there are none. */
+export const and = (conditions: readonly Fragment[]): Fragment => combined(conditions, ') AND (', 'TRUE')
+
+/** Conditions of which one must hold; FALSE when there are none. */
+export const or = (conditions: readonly Fragment[]): Fragment => combined(conditions, ') OR (', 'FALSE')
+
+/** The quoted name of a table or column; with a dot between schema or alias and name when there are several parts. */
+export function identifier(...parts: readonly string[]): Fragment {
+  return trusted(parts.map(part => `"${part.replaceAll('"', '""')}"`).join('.'))
+}
+
+/** Quoted names of columns, for SELECT or RETURNING. */
+export const identifiers = (names: readonly string[]): Fragment =>
+  trusted(names.map(name => `"${name.replaceAll('"', '""')}"`).join(', '))
+
+/** SQL text that this program holds as a constant. Never what a caller sent. */
+export function trusted(text: string): Fragment {
+  const { strings, values } = raw(text)
+  return new Fragment(strings, values)
+}
+
+/** A value bound as JSON text: for a json or jsonb column. */
+export const json = (value: unknown): string => JSON.stringify(value)
+
+/** `name = value, ...` for SET. A fragment as a value is SQL, such as now(). @throws TypeError when there is no column */
+export function assignments(columns: Readonly<Record<string, Bound | Fragment>>): Fragment {
+  return join(Object.entries(columns).map(([name, value]) => sql`${identifier(name)} = ${value}`))
+}
+
+/** `(columns) VALUES (...), ...` for INSERT INTO. All rows have the columns of the first. @throws TypeError when there is no row or no column */
+export function insertion(rows: readonly Readonly<Record<string, Bound | Fragment>>[]): Fragment {
+  const names = Object.keys(rows[0] ?? {})
+  const tuples = rows.map(row => sql`(${join(names.map(name => row[name] ?? null))})`)
+  return sql`(${identifiers(names)}) VALUES ${join(tuples)}`
+}
+
+/**
+ * For a statement whose text varies with what a request asks, such as a list with filters: no connection keeps a plan for it. Every other
+ * statement is prepared, which is right only while there are few different texts.
+ */
+export function unprepared<Row>(statement: Fragment<Row>): Fragment<Row> {
+  return new Fragment<Row>(statement.strings, statement.values, false)
+}
+
+function combined(conditions: readonly Fragment[], operator: string, none: string): Fragment {
+  return conditions.length === 0 ? trusted(none) : sql`(${join(conditions, operator)})`
+}
+
+function fragmentOf({ strings, values }: Sql, items: readonly (Bound | Fragment)[]): Fragment {
+  return new Fragment(
+    strings,
+    values,
+    items.every(item => !(item instanceof Fragment) || item.prepared),
+  )
+}

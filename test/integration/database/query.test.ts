@@ -1,0 +1,49 @@
+import t from 'tap'
+import { execute, many, maybeOne, one } from '../../../controller/database/query.js'
+import { identifier, insertion, json, sql, unprepared } from '../../../controller/database/sql.js'
+import { createTestDatabase } from '../../support/database/database.js'
+
+const database = await createTestDatabase()
+t.teardown(database.drop)
+const db = database.of('load_balancer')
+
+t.test('the verbs give rows, one row or their number, on the pool and in a transaction', async t => {
+  const sum = sql<{
+    sum: number
+    text: string | null
+  }>`SELECT ${1}::integer + ${2}::integer AS sum, ${null}::text AS text`
+  t.same(await many(db, sum), [{ sum: 3, text: null }])
+  t.same(await one(db, sum), { sum: 3, text: null })
+  await db.transaction(async trx => {
+    await execute(trx, sql`CREATE TEMPORARY TABLE noted (id integer, document jsonb) ON COMMIT DROP`)
+    const rows = [
+      { id: 1, document: json({ a: ['b'] }) },
+      { id: 2, document: null },
+    ]
+    t.equal(await execute(trx, sql`INSERT INTO ${identifier('noted')} ${insertion(rows)}`), 2)
+    const withKey = sql<{ id: number }>`SELECT id FROM noted WHERE document ? ${'a'}`
+    t.same(await many(trx, withKey), [{ id: 1 }], 'a question mark is an operator')
+    t.equal(await maybeOne(trx, sql`SELECT id FROM noted WHERE id = ANY(${[3, 4]})`), undefined)
+    await t.rejects(one(trx, sql`SELECT id FROM noted`), { message: /^2 rows instead of one: SELECT id FROM noted/ })
+  })
+})
+
+t.test('an undefined value is refused before anything is written', async t => {
+  const values: unknown[] = [undefined]
+  const undefinedText = values[0] as string
+  await t.rejects(execute(db, sql`SELECT ${undefinedText}::text`), TypeError)
+})
+
+t.test('a statement is prepared once for each connection, unless its text varies', async t => {
+  await db.transaction(async trx => {
+    const once = (id: number) => many(trx, sql`SELECT ${id}::integer AS prepared_by_this_test`)
+    await once(1)
+    await once(2)
+    await many(trx, unprepared(sql`SELECT ${3}::integer AS varying_by_this_test`))
+    const prepared = await many(
+      trx,
+      sql<{ statement: string }>`SELECT statement FROM pg_prepared_statements WHERE statement LIKE '%_by_this_test'`,
+    )
+    t.same(prepared, [{ statement: 'SELECT $1::integer AS prepared_by_this_test' }])
+  })
+})
