@@ -15,6 +15,8 @@ export type BenchInstance = {
   api: ApiClient
   /** Processor seconds that the processes of the APIs have used so far. */
   apiCpu: () => number
+  /** The same for the processes of PostgreSQL, those that have ended included. */
+  databaseCpu: () => number
   /** Resident memory of each of our processes. */
   memory: () => { name: string; mebibytes: number }[]
   /** Runs a krater command on it. */
@@ -53,6 +55,7 @@ export async function startInstance(
       directory,
       api: await signIn(directory, 'krater'),
       apiCpu: () => apis.reduce((sum, { identity }) => sum + processorSeconds(identity.pid), 0),
+      databaseCpu: () => databaseSeconds(directory),
       memory: () =>
         runningProcesses(directory).map(({ name, identity }) => ({ name, mebibytes: residentMebibytes(identity.pid) })),
       krater,
@@ -69,6 +72,24 @@ export function processorSeconds(pid: number): number {
   const stat = readFileSync(`/proc/${pid}/stat`, 'utf8')
   const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ')
   return (Number(fields[11]) + Number(fields[12])) / TICKS_PER_SECOND
+}
+
+/** Of the postmaster, of its processes that live, and of those that it has seen end. */
+function databaseSeconds(directory: string): number {
+  const postmaster = readFileSync(join(directory, 'postgres/data/postmaster.pid'), 'utf8').split('\n', 1)[0]
+  const children = readFileSync(`/proc/${postmaster}/task/${postmaster}/children`, 'utf8').trim().split(' ')
+  const stat = readFileSync(`/proc/${postmaster}/stat`, 'utf8')
+  const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ')
+  const ended = (Number(fields[13]) + Number(fields[14])) / TICKS_PER_SECOND
+  const secondsOf = (pid: number) => {
+    try {
+      return processorSeconds(pid)
+    } catch {
+      // It has just ended; the postmaster tells its share.
+      return 0
+    }
+  }
+  return children.reduce((sum, pid) => sum + secondsOf(Number(pid)), ended + processorSeconds(Number(postmaster)))
 }
 
 export function residentMebibytes(pid: number): number {

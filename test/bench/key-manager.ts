@@ -57,8 +57,9 @@ async function benchRequests(instance: BenchInstance): Promise<string> {
     for (const { what, count, request } of cases) {
       for (const clients of CLIENTS) {
         const figures = await measure(instance, { clients, count, request: () => ask(instance, request) })
-        const { requestsPerSecond, p50, p99, processor } = figures
-        const cells = [requestsPerSecond.toFixed(0), p50.toFixed(1), p99.toFixed(1), processor.toFixed(2)]
+        const { requestsPerSecond, p50, p99, processor, database } = figures
+        const times = [p50.toFixed(1), p99.toFixed(1), processor.toFixed(2), database.toFixed(2)]
+        const cells = [requestsPerSecond.toFixed(0), ...times]
         const statements = await counter.countOf(request.method, request.path, request.body)
         rows.push(`| ${what} | ${clients} | ${cells.join(' | ')} | ${statements} |`)
         process.stderr.write(`${rows.at(-1)}\n`)
@@ -68,8 +69,8 @@ async function benchRequests(instance: BenchInstance): Promise<string> {
     await counter.stop()
   }
   return [
-    '| request | clients | requests/s | p50 ms | p99 ms | processor ms per request | statements after authentication |',
-    '| --- | ---: | ---: | ---: | ---: | ---: | ---: |',
+    '| request | clients | requests/s | p50 ms | p99 ms | processor ms per request | PostgreSQL ms | statements after authentication |',
+    '| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |',
     ...rows,
   ].join('\n')
 }

@@ -6,6 +6,8 @@ export type Figures = {
   p99: number
   /** Milliseconds of the API process per request. */
   processor: number
+  /** Milliseconds of PostgreSQL's processes per request, the worker's statements included. */
+  database: number
 }
 
 /**
@@ -18,17 +20,18 @@ export async function measure(
   { clients, count, request }: { clients: number; count: number; request: (n: number) => Promise<unknown> },
 ): Promise<Figures> {
   await send({ clients, count: Math.ceil(count / 2), request })
-  const cpuBefore = instance.apiCpu()
+  const [cpuBefore, databaseBefore] = [instance.apiCpu(), instance.databaseCpu()]
   const started = performance.now()
   const latencies = await send({ clients, count, request })
   const seconds = (performance.now() - started) / 1000
-  const cpu = instance.apiCpu() - cpuBefore
+  const [cpu, database] = [instance.apiCpu() - cpuBefore, instance.databaseCpu() - databaseBefore]
   latencies.sort((a, b) => a - b)
   return {
     requestsPerSecond: count / seconds,
     p50: percentile(latencies, 0.5),
     p99: percentile(latencies, 0.99),
     processor: (cpu * 1000) / count,
+    database: (database * 1000) / count,
   }
 }
 

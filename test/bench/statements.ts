@@ -6,10 +6,13 @@ import type { Database } from '../../controller/database/connection.js'
 import { startServer } from '../../controller/http/server.js'
 import { createKeyManagerApi } from '../../controller/key-manager/api.js'
 import { createLoadBalancerApi } from '../../controller/load-balancer/api.js'
+import { COUNTED_RESOURCES, type Limits } from '../../controller/load-balancer/objects/quotas/limits.js'
 import { createLog } from '../../controller/log/log.js'
 import { createNoopNetworkDriver } from '../../controller/network/noop/driver.js'
 import { ANY_CERTIFICATE } from '../support/clients/load-balancer-api.js'
 import type { BenchInstance } from './instance.js'
+
+export const WITHOUT_QUOTAS = Object.fromEntries(COUNTED_RESOURCES.map(kind => [kind, -1])) as Limits
 
 export type StatementCounter = {
   /** Statements that the API sends to PostgreSQL for one request, BEGIN and COMMIT included, authentication not. */
@@ -27,7 +30,7 @@ export async function countStatements({ directory, api }: BenchInstance): Promis
     network: createNoopNetworkDriver(),
     certificates: ANY_CERTIFICATE,
     providers: offeredProviders,
-    config: instance.config.load_balancer,
+    config: { ...instance.config.load_balancer, quota: WITHOUT_QUOTAS },
   })
   return counterOf(app, database)
 }
