@@ -1,8 +1,11 @@
+import type { Command } from '../command.js'
 import { bootstrap } from '../first-start/bootstrap.js'
 import { completeConfiguration } from '../first-start/complete-configuration.js'
 import { prepareTables } from '../first-start/tables.js'
 import { ensureInstanceId, ensureStateDirectory } from '../state-directory/instance.js'
 import { print } from '../terminal.js'
+
+export const command: Command = { run: migrateDatabase }
 
 /**
  * What must stand before processes on one or several machines start on a database: tables, first users and networks, keys, and the files for

@@ -1,9 +1,11 @@
 import { existsSync, readdirSync, rmdirSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline/promises'
+import { Option } from 'commander'
 import { configurationFile } from '../../config/load.js'
 import { createLog } from '../../log/log.js'
 import { endProcesses } from '../../process/process-identity.js'
+import type { Command } from '../command.js'
 import { requireRoot } from '../host/checks.js'
 import { stopPrivateCluster } from '../host/postgres.js'
 import { OperatorError } from '../operator-error.js'
@@ -13,6 +15,17 @@ import { print } from '../terminal.js'
 import { fabricOf, namespaceMachines } from '../wiring/drivers.js'
 import { forgetHostCards } from '../wiring/host-networks.js'
 import { removeWebServers } from './demo/web-servers.js'
+
+export const command: Command = {
+  options: [
+    new Option('--all', 'remove everything that was made: amphorae, networks, database, files'),
+    new Option('--yes', 'do not ask'),
+  ],
+  run: async (directory, { all, yes }: { all?: boolean; yes?: boolean }) => {
+    if (all) await removeEverything(directory, { confirmed: yes ?? false })
+    else await down(directory)
+  },
+}
 
 /** All that Krater ever puts into its state directory; the id goes last, so that a removal that was cut off can be repeated. */
 const OURS = [

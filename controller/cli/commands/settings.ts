@@ -1,4 +1,7 @@
 import { settings } from '../../config/settings.js'
+import type { Command } from '../command.js'
+
+export const command: Command = { run: async () => printSettings() }
 
 /** Prints every setting: its name in krater.yaml, its default, what it is for, and its environment variable. */
 export function printSettings(): void {

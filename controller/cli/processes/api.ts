@@ -1,3 +1,4 @@
+import { InvalidArgumentError, Option } from 'commander'
 import type Koa from 'koa'
 import type { CertificateSource } from '../../certificates/certificate-source.js'
 import type { Configuration } from '../../config/schema.js'
@@ -11,6 +12,7 @@ import { createRefusalLog, type RefusalLog } from '../../key-manager/audit/refus
 import { createLoadBalancerApi } from '../../load-balancer/api.js'
 import { createLog, type Logger } from '../../log/log.js'
 import { createNetworkApi } from '../../network/api.js'
+import type { Command } from '../command.js'
 import { OperatorError } from '../operator-error.js'
 import { keyFiles, loadIdentityCredentialKey } from '../state-directory/keys.js'
 import type { ProcessName } from '../state-directory/run-record.js'
@@ -24,7 +26,15 @@ import { serviceUrls } from '../wiring/service-urls.js'
 import { openTokenValidation, type TokenValidation } from '../wiring/token-validator.js'
 import { runUntilStopped } from './run-until-stopped.js'
 
-export type ApiName = 'identity' | 'network' | 'load-balancer' | 'key-manager'
+const API_NAMES = ['identity', 'network', 'load-balancer', 'key-manager'] as const
+type ApiName = (typeof API_NAMES)[number]
+
+export const command: Command = {
+  options: [
+    new Option('--only <names>', `some of them, with commas between: ${API_NAMES.join(',')}`).argParser(parseApiNames),
+  ],
+  run: (directory, { only = API_NAMES }: { only?: readonly ApiName[] }) => runApi(directory, only),
+}
 
 type Api = {
   name: ApiName
@@ -167,4 +177,11 @@ function keyManagerOf(
     },
     stop: async () => refusals?.flush(),
   }
+}
+
+function parseApiNames(text: string): ApiName[] {
+  const names = text.split(',').map(name => name.trim())
+  const unknown = names.filter(name => !API_NAMES.some(known => known === name))
+  if (unknown.length > 0) throw new InvalidArgumentError(`There is no API "${unknown.join(', ')}".`)
+  return API_NAMES.filter(name => names.includes(name))
 }

@@ -1,10 +1,13 @@
 import { startHealthManager } from '../../health-manager/health-manager.js'
 import { createLog } from '../../log/log.js'
+import type { Command } from '../command.js'
 import { keyFiles, loadAmphoraMaster } from '../state-directory/keys.js'
 import { createNetwork, fabricOf, requireInstanceId } from '../wiring/drivers.js'
 import { ensureManagementLeg } from '../wiring/host-networks.js'
 import { openDatabase, openInstance } from '../wiring/instance.js'
 import { runUntilStopped } from './run-until-stopped.js'
+
+export const command: Command = { run: runHealthManager }
 
 /** Takes heartbeats until the process is told to stop. */
 export async function runHealthManager(directory: string): Promise<void> {

@@ -5,12 +5,15 @@ import { executeKeyOrder } from '../../key-manager/orders/worker/key.js'
 import { executePairOrder } from '../../key-manager/orders/worker/pair.js'
 import { startOrderWorker } from '../../key-manager/orders/worker/worker.js'
 import { createLog } from '../../log/log.js'
+import type { Command } from '../command.js'
 import { auditHeadFile, keyFiles, loadKeyManagerAuditKey } from '../state-directory/keys.js'
 import { databaseUrl, openDatabase, openInstance } from '../wiring/instance.js'
 import { openCaBackends } from '../wiring/key-manager/ca-backends.js'
 import { followProjects } from '../wiring/key-manager/follow-projects.js'
 import { openKeyring } from '../wiring/key-manager/keyring.js'
 import { runUntilStopped } from './run-until-stopped.js'
+
+export const command: Command = { run: runKeyManagerWorker }
 
 /** A part of the worker's work that goes on until it is stopped. */
 type Part = { stop: () => Promise<void> }

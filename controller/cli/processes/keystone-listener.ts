@@ -5,9 +5,12 @@ import { startKeystoneListener } from '../../key-manager/keystone-listener/liste
 import type { KeystoneNotifications } from '../../key-manager/keystone-listener/options.js'
 import type { Transport } from '../../key-manager/keystone-listener/transport-url.js'
 import { createLog } from '../../log/log.js'
+import type { Command } from '../command.js'
 import { OperatorError } from '../operator-error.js'
 import { openDatabase, openInstance } from '../wiring/instance.js'
 import { runUntilStopped } from './run-until-stopped.js'
+
+export const command: Command = { run: runKeystoneListener }
 
 /** Erases what the key manager holds of projects that an external identity service tells to be deleted, until the process is told to stop. */
 export async function runKeystoneListener(directory: string): Promise<void> {

@@ -7,11 +7,14 @@ import { createAmphoraProvider } from '../../provider/amphora/provider.js'
 import { createNoopProvider } from '../../provider/noop/provider.js'
 import type { Provider } from '../../provider/provider.js'
 import { startWorker } from '../../worker/worker.js'
+import type { Command } from '../command.js'
 import { keyFiles, loadKeys } from '../state-directory/keys.js'
 import { createCompute, createNetwork, fabricOf, requireInstanceId } from '../wiring/drivers.js'
 import { ensureManagementLeg } from '../wiring/host-networks.js'
 import { databaseUrl, openDatabase, openInstance } from '../wiring/instance.js'
 import { runUntilStopped } from './run-until-stopped.js'
+
+export const command: Command = { run: runWorker }
 
 /** Converges load balancers and keeps house until the process is told to stop. */
 export async function runWorker(directory: string): Promise<void> {

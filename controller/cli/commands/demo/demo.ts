@@ -1,6 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { z } from 'zod'
 import { type ApiClient, signIn } from '../../api-client.js'
+import type { Command } from '../../command.js'
 import { requireRoot } from '../../host/checks.js'
 import { OperatorError } from '../../operator-error.js'
 import { runningProcesses } from '../../state-directory/run-record.js'
@@ -12,6 +13,8 @@ import { instructions } from './instructions.js'
 import { type DemoLoadBalancer, ensureDemoLoadBalancer, showLoadBalancer } from './load-balancer.js'
 import { countAnswers, eachAnswers, firstSuccess } from './traffic.js'
 import { ensureWebServer, WEB_PORT, WEB_SERVERS, type WebServer, type WebServerName } from './web-servers.js'
+
+export const command: Command = { run: demo }
 
 const REQUESTS = 20
 /** After a kill of everything, amphorae are first missed, then made anew. */

@@ -1,5 +1,6 @@
 import { existsSync } from 'node:fs'
 import { externalIdentity } from '../../../identity/external/external-identity.js'
+import type { Command } from '../../command.js'
 import { requireRoot } from '../../host/checks.js'
 import { runningProcesses } from '../../state-directory/run-record.js'
 import { green, print, red, table } from '../../terminal.js'
@@ -10,6 +11,8 @@ import { checkDatabase } from './database.js'
 import { checkKeystone } from './keystone.js'
 import { checkDisk, checkKernel, checkLimits, checkPackages } from './machine.js'
 import { checkService } from './service.js'
+
+export const command: Command = { run: doctor }
 
 /**
  * Looks at everything that Krater rests on, one line each, and says what to do about each fault. Changes nothing.

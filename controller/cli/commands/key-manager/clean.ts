@@ -1,15 +1,29 @@
+import { InvalidArgumentError, Option } from 'commander'
 import type { Database } from '../../../database/connection.js'
 import { type AuditRetention, BrokenAuditChain, countPrunable, pruneAudit } from '../../../key-manager/audit/prune.js'
 import { clean, tryCleaning } from '../../../key-manager/housekeeping/clean.js'
+import type { Command } from '../../command.js'
 import { OperatorError } from '../../operator-error.js'
 import { keyFiles, loadKeyManagerAuditKey } from '../../state-directory/keys.js'
 import { print } from '../../terminal.js'
 import { openDatabase, openInstance } from '../../wiring/instance.js'
 
-export type CleanOptions = { minDays?: number; expired?: boolean; unusedProjects?: boolean; dryRun?: boolean }
+const MOST_DAYS = 36_500
+
+export const command: Command = {
+  options: [
+    new Option('--min-days <n>', 'what was deleted longer ago than this (default: the setting)').argParser(parseDays),
+    new Option('--expired', 'also delete secrets that are past their time'),
+    new Option('--unused-projects', 'also remove the keys of projects that have nothing any more'),
+    new Option('--dry-run', 'only say how much it would be'),
+  ],
+  run: cleanKeyManager,
+}
+
+type CleanOptions = { minDays?: number; expired?: boolean; unusedProjects?: boolean; dryRun?: boolean }
 
 /** Purges what was deleted long ago and audit records past their retention, and more where that is asked for; prints how much it was. */
-export async function cleanKeyManager(directory: string, options: CleanOptions): Promise<void> {
+async function cleanKeyManager(directory: string, options: CleanOptions): Promise<void> {
   const instance = openInstance(directory)
   const cleaning = {
     minDays: options.minDays ?? instance.config.key_manager.housekeeping.min_days,
@@ -40,4 +54,12 @@ async function pruned(database: Database, retention: AuditRetention, { dryRun }:
     if (error instanceof BrokenAuditChain) throw new OperatorError(`The audit log is left as it is: ${error.message}`)
     throw error
   })
+}
+
+function parseDays(text: string): number {
+  const days = Number(text)
+  if (!/^\d+$/.test(text) || days > MOST_DAYS) {
+    throw new InvalidArgumentError(`It must be a whole number from 0 to ${MOST_DAYS}.`)
+  }
+  return days
 }

@@ -1,4 +1,5 @@
 import { randomBytes } from 'node:crypto'
+import { InvalidArgumentError, Option } from 'commander'
 import type { Database } from '../../../database/connection.js'
 import { type CryptoBackend, CryptoUnavailable } from '../../../key-manager/crypto/backend.js'
 import { activeMasterKey, requireMasterKeys, WrongMasterKey } from '../../../key-manager/crypto/master-key.js'
@@ -7,6 +8,7 @@ import { masterKeyId } from '../../../key-manager/crypto/simple.js'
 import { alone, NotAlone } from '../../../key-manager/rotation/alone.js'
 import { keysUnderFormer, rotateMasterKey } from '../../../key-manager/rotation/master-key.js'
 import { originOf } from '../../../options/secret-source.js'
+import type { Command } from '../../command.js'
 import { OperatorError } from '../../operator-error.js'
 import { keyFiles } from '../../state-directory/keys.js'
 import { masterKeySourceOf, readMasterKeys, writeMasterKeys } from '../../state-directory/master-keys.js'
@@ -15,6 +17,15 @@ import { type Instance, openDatabase, openInstance } from '../../wiring/instance
 import { openSimple } from '../../wiring/key-manager/keyring.js'
 import { openToken } from '../../wiring/key-manager/token.js'
 import { progressLines } from './progress-lines.js'
+
+export const command: Command = {
+  options: [
+    new Option('--backend <name>', 'simple or pkcs11 (default: the first of those in use)').argParser(parseBackend),
+    new Option('--label <label>', 'of the new key in a token'),
+    new Option('--prepare', 'only put the new key into the file, to copy it to other machines first'),
+  ],
+  run: rotateMasterKeyNow,
+}
 
 export type RotateMasterKeyOptions = {
   backend?: 'simple' | 'pkcs11'
@@ -134,4 +145,9 @@ async function withBackend<T>(backend: CryptoBackend, work: (backend: CryptoBack
   } finally {
     await backend.stop()
   }
+}
+
+function parseBackend(text: string): 'simple' | 'pkcs11' {
+  if (text === 'simple' || text === 'pkcs11') return text
+  throw new InvalidArgumentError('It must be simple or pkcs11.')
 }

@@ -1,11 +1,21 @@
+import { Option } from 'commander'
 import type { Database } from '../../../database/connection.js'
 import { rotateProjectKeys } from '../../../key-manager/rotation/project-keys.js'
+import type { Command } from '../../command.js'
 import { OperatorError } from '../../operator-error.js'
 import { print } from '../../terminal.js'
 import { openDatabase, openInstance } from '../../wiring/instance.js'
 import { openKeyring } from '../../wiring/key-manager/keyring.js'
 import { progressLines } from './progress-lines.js'
 import { told } from './rotate-master-key.js'
+
+export const command: Command = {
+  options: [
+    new Option('--project <id>', 'of this project'),
+    new Option('--all', 'of all projects, and the service itself'),
+  ],
+  run: rotateProjectKeysNow,
+}
 
 export type RotateProjectKeysOptions = { project?: string; all?: boolean }
 

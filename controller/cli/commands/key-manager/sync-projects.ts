@@ -1,12 +1,22 @@
+import { Option } from 'commander'
 import type { Database } from '../../../database/connection.js'
 import { externalIdentity } from '../../../identity/external/external-identity.js'
 import { IdentityAway } from '../../../identity/external/identity-away.js'
 import { standingProjects } from '../../../identity/external/projects.js'
 import { eraseProject } from '../../../key-manager/erase-project.js'
 import { type HeldProject, heldProjects } from '../../../key-manager/held-projects.js'
+import type { Command } from '../../command.js'
 import { OperatorError } from '../../operator-error.js'
 import { print, table } from '../../terminal.js'
 import { type Instance, openDatabase, openInstance } from '../../wiring/instance.js'
+
+export const command: Command = {
+  options: [
+    new Option('--yes', 'erase what is held for them'),
+    new Option('--force', 'also when most projects are missing'),
+  ],
+  run: (directory, options: SyncOptions) => syncProjects(directory, options),
+}
 
 export type SyncOptions = {
   /** Erase, rather than only show. */

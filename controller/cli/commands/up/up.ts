@@ -1,6 +1,8 @@
+import { Option } from 'commander'
 import type { BuiltInNetwork, BuiltInNetworks } from '../../../network/bootstrap.js'
 import { endProcesses } from '../../../process/process-identity.js'
 import { THREADS_FOR_ALL_PROCESSORS } from '../../../process/thread-pool.js'
+import type { Command } from '../../command.js'
 import { bootstrap } from '../../first-start/bootstrap.js'
 import { completeConfiguration } from '../../first-start/complete-configuration.js'
 import { prepareTables } from '../../first-start/tables.js'
@@ -15,10 +17,18 @@ import { dim, print } from '../../terminal.js'
 import { fabricOf } from '../../wiring/drivers.js'
 import { ensureManagementCard, ensurePublicCard } from '../../wiring/host-networks.js'
 import { type Instance, openDatabase } from '../../wiring/instance.js'
+import { startInBackground } from './detach.js'
 import { lockStateDirectory } from './lock.js'
 import { tell } from './messages.js'
 import { summaryOf } from './summary.js'
 import { type ChildName, createSupervisor } from './supervisor.js'
+
+export const command: Command = {
+  options: [new Option('--detach', 'in the background, once it works')],
+  run: async (directory, { detach }: { detach?: boolean }) => {
+    await (detach ? startInBackground : up)(directory)
+  },
+}
 
 /** Each API has a process of its own: what keeps one busy, or ends it, does not touch the others. */
 const childrenOf = ({ config }: Instance): readonly ChildName[] => [

@@ -4,11 +4,9 @@ import { mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync }
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t from 'tap'
-import {
-  acceptAuditLog,
-  exportAuditLog,
-  verifyAuditLog,
-} from '../../../../controller/cli/commands/key-manager/audit.js'
+import { acceptAuditLog } from '../../../../controller/cli/commands/key-manager/audit/accept.js'
+import { exportAuditLog } from '../../../../controller/cli/commands/key-manager/audit/export.js'
+import { verifyAuditLog } from '../../../../controller/cli/commands/key-manager/audit/verify.js'
 import { keyFiles, loadKeyManagerAuditKey } from '../../../../controller/cli/state-directory/keys.js'
 import { configurationSchema } from '../../../../controller/config/schema.js'
 import { writeHead } from '../../../../controller/key-manager/audit/head.js'

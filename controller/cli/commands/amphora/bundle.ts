@@ -1,0 +1,63 @@
+import { execFile } from 'node:child_process'
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { join, resolve } from 'node:path'
+import { promisify } from 'node:util'
+import { table } from '../../terminal.js'
+import type { Instance } from '../../wiring/instance.js'
+import { withAgents } from './agents.js'
+import { describeAmphora } from './describe.js'
+import { operatorSsh } from './operator-ssh.js'
+import type { AmphoraRow } from './rows.js'
+
+const run = promisify(execFile)
+
+/** What is looked at on the amphora itself; nothing of it holds keys or passwords. */
+const COMMANDS: Readonly<Record<string, string>> = {
+  'addresses.txt': 'ip -details address',
+  'routes.txt': 'ip rule; ip route show table all; ip -6 route show table all',
+  'sockets.txt': 'ss -tulpn; ss -s',
+  'processes.txt': 'ps auxww',
+  'nftables.txt': 'nft list ruleset',
+  'haproxy.cfg': 'cat /run/krater/config/current/haproxy.cfg',
+  'keepalived.conf': 'cat /run/krater/config/current/keepalived.conf',
+  'haproxy-info.txt':
+    'echo "show info; show stat; show servers state" | socat -t 5 - UNIX-CONNECT:/run/krater/haproxy.sock',
+  'mounts.txt': 'cat /proc/mounts; df -h',
+}
+
+/** Collects what is needed to understand a fault into one .tar.gz. What cannot be had is named in its place. @returns its path */
+export async function writeSupportBundle(instance: Instance, row: AmphoraRow, output: string): Promise<string> {
+  const path = resolve(output)
+  const aside = mkdtempSync(join(instance.directory, 'run', 'bundle-'))
+  const name = `amphora-${row.id}`
+  try {
+    const folder = join(aside, name)
+    mkdirSync(folder)
+    const put = (file: string, text: string) => writeFileSync(join(folder, file), text, { mode: 0o600 })
+    put('amphora.txt', `${table(await describeAmphora(instance, row)).join('\n')}\n`)
+    const { address } = row
+    if (address !== null) {
+      const logs = await withAgents(instance, agents => agents.logs(row.id, address, 5000)).catch((error: Error) => [
+        `The logs cannot be had: ${error.message}`,
+      ])
+      put('logs.txt', `${logs.join('\n')}\n`)
+      for (const [file, command] of Object.entries(COMMANDS)) {
+        const { status, text } = await operatorSsh(
+          instance,
+          { amphoraId: row.id, address },
+          [`(${command}) 2>&1`],
+          'text',
+        )
+        put(file, status === 0 ? text : `${text}\n(${command}: exit status ${status})\n`)
+      }
+    }
+    const packed = join(aside, 'packed')
+    await run('tar', ['-C', aside, '-czf', packed, name], { timeout: 60_000 })
+    // Where it goes, others may look; it tells much about a tenant.
+    rmSync(path, { force: true })
+    writeFileSync(path, readFileSync(packed), { mode: 0o600, flag: 'wx' })
+    return path
+  } finally {
+    rmSync(aside, { recursive: true, force: true })
+  }
+}

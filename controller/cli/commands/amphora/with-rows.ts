@@ -1,0 +1,40 @@
+import { Argument } from 'commander'
+import { requireRoot } from '../../host/checks.js'
+import { runningPostmaster } from '../../host/postgres.js'
+import { OperatorError } from '../../operator-error.js'
+import { usesPrivateCluster } from '../../state-directory/database-urls.js'
+import { type Instance, openDatabase, openInstance } from '../../wiring/instance.js'
+import { type AmphoraRow, amphoraRow } from './rows.js'
+
+export const idArgument = new Argument('<id>', 'id of the amphora, or how it begins')
+
+/** Works on the rows of an instance; every connection is closed afterwards. @throws OperatorError when the database does not run */
+export async function withRows<T>(
+  directory: string,
+  work: (instance: Instance, database: ReturnType<typeof openDatabase>) => Promise<T>,
+): Promise<T> {
+  requireRoot()
+  const instance = openInstance(directory)
+  if (usesPrivateCluster(instance.config, directory) && runningPostmaster(directory) === null) {
+    throw new OperatorError('Its PostgreSQL does not run: `krater up` starts it.')
+  }
+  const database = openDatabase(instance, 'load_balancer', 'amphora')
+  try {
+    return await work(instance, database)
+  } finally {
+    await database.destroy()
+  }
+}
+
+/** Works on one amphora. @param id how its id begins */
+export const withAmphora = <T>(
+  directory: string,
+  id: string,
+  work: (instance: Instance, row: AmphoraRow) => Promise<T>,
+): Promise<T> => withRows(directory, async (instance, database) => work(instance, await amphoraRow(database, id)))
+
+/** Where its agent listens. @throws OperatorError when it has no address yet */
+export function addressOf({ id, address }: AmphoraRow): string {
+  if (address === null) throw new OperatorError(`The amphora ${id} has no address yet.`)
+  return address
+}

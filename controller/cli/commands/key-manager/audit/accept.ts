@@ -1,0 +1,45 @@
+import { followChain, readHead, writeHead } from '../../../../key-manager/audit/head.js'
+import { linkRecords } from '../../../../key-manager/audit/linker.js'
+import { recordAudit } from '../../../../key-manager/audit/record.js'
+import type { Command } from '../../../command.js'
+import { OperatorError } from '../../../operator-error.js'
+import { auditHeadFile, keyFiles, loadKeyManagerAuditKey } from '../../../state-directory/keys.js'
+import { print } from '../../../terminal.js'
+import { openDatabase, openInstance } from '../../../wiring/instance.js'
+
+export const command: Command = { run: acceptAuditLog }
+
+/**
+ * Takes the chain as it is now for the right one, after a restore say: what the worker of this machine kept of it is replaced. That is itself on
+ * record, with what was kept before.
+ * @throws OperatorError when the chain itself is not whole
+ */
+export async function acceptAuditLog(directory: string): Promise<void> {
+  const instance = openInstance(directory)
+  const key = loadKeyManagerAuditKey(keyFiles(instance.config, directory))
+  const headFile = auditHeadFile(instance.config, directory)
+  const kept = readHead(headFile, key)
+  const database = openDatabase(instance, 'key_manager', 'audit')
+  try {
+    const before = kept === null || kept === 'forged' ? null : kept
+    await recordAudit(
+      database,
+      { userId: null, projectId: null, requestId: null, remoteAddress: null },
+      {
+        action: 'audit.accept',
+        outcome: 'success',
+        targetType: 'audit',
+        targetId: null,
+        detail: { position: before?.position ?? null, hash: before?.hash.toString('hex') ?? null },
+      },
+    )
+    while ((await linkRecords(database, key)) > 0);
+    const found = await followChain(database, key, null)
+    if (found.fault !== null || found.end === null)
+      throw new OperatorError(`Nothing was accepted. ${found.fault ?? ''}`)
+    writeHead(headFile, key, found.end)
+    print(`The chain that ends with record ${found.end.position} is what the worker of this machine goes on from.`)
+  } finally {
+    await database.destroy()
+  }
+}

@@ -1,0 +1,57 @@
+import { createWriteStream } from 'node:fs'
+import { pipeline } from 'node:stream/promises'
+import { Option } from 'commander'
+import { type ExportFilter, exportAudit } from '../../../../key-manager/audit/read.js'
+import type { Command } from '../../../command.js'
+import { OperatorError } from '../../../operator-error.js'
+import { print } from '../../../terminal.js'
+import { openDatabase, openInstance } from '../../../wiring/instance.js'
+
+export const command: Command = {
+  options: [
+    new Option('--from <time>', 'records of this time and later'),
+    new Option('--until <time>', 'records before this time'),
+    new Option('--project <id>', 'what callers in this project did'),
+    new Option('--output <file>', 'a file instead of standard output'),
+  ],
+  run: exportAuditLog,
+}
+
+type ExportOptions = { from?: string; until?: string; project?: string; output?: string }
+
+/** Writes the audit log as lines of JSON, to a file or to standard output. */
+export async function exportAuditLog(directory: string, options: ExportOptions): Promise<void> {
+  const filter: ExportFilter = {
+    from: options.from === undefined ? null : timeOf(options.from),
+    until: options.until === undefined ? null : timeOf(options.until),
+    project: options.project ?? null,
+  }
+  const instance = openInstance(directory)
+  const database = openDatabase(instance, 'key_manager', 'audit')
+  const file = options.output === undefined ? null : createWriteStream(options.output, { mode: 0o600 })
+  let count = 0
+  async function* lines(): AsyncGenerator<string> {
+    for await (const line of exportAudit(database, filter)) {
+      count++
+      yield `${line}\n`
+    }
+  }
+  try {
+    await pipeline(lines, file ?? process.stdout, { end: file !== null })
+  } catch (error) {
+    // A reader such as head that has seen enough is no failure.
+    if (file === null && codeOf(error) === 'EPIPE') return
+    throw file?.errored ? new OperatorError(`${options.output}: ${file.errored.message}`) : error
+  } finally {
+    await database.destroy()
+  }
+  if (file !== null) print(`${count} records are in ${options.output}.`)
+}
+
+const codeOf = (error: unknown): unknown => (error instanceof Error && 'code' in error ? error.code : undefined)
+
+function timeOf(text: string): Date {
+  const time = new Date(text)
+  if (Number.isNaN(time.getTime())) throw new OperatorError(`"${text}" is not a time such as 2026-01-31T12:00:00Z.`)
+  return time
+}

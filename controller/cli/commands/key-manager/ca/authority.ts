@@ -1,0 +1,28 @@
+import type { Database } from '../../../../database/connection.js'
+import { isId } from '../../../../key-manager/ids.js'
+import { OperatorError } from '../../../operator-error.js'
+import { type Instance, openDatabase, openInstance } from '../../../wiring/instance.js'
+
+/** Takes a line for the user. */
+export type Write = (line: string) => void
+
+/** Works on the key manager's rows; the connection is closed afterwards. */
+export async function withRows<Result>(
+  directory: string,
+  work: (database: Database, instance: Instance) => Promise<Result>,
+): Promise<Result> {
+  const instance = openInstance(directory)
+  const database = openDatabase(instance, 'key_manager', 'ca')
+  try {
+    return await work(database, instance)
+  } finally {
+    await database.destroy()
+  }
+}
+
+/** @throws OperatorError when there is no such CA */
+export async function authority(database: Database, id: string): Promise<{ id: string; pluginName: string }> {
+  const found = isId(id) ? await database('certificate_authority').where({ id }).first('id', 'plugin_name') : undefined
+  if (found === undefined) throw new OperatorError(`There is no certificate authority ${id}.`)
+  return { id: found.id, pluginName: found.plugin_name }
+}

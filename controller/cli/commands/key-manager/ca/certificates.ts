@@ -1,0 +1,26 @@
+import { Argument } from 'commander'
+import type { Command } from '../../../command.js'
+import { print, table } from '../../../terminal.js'
+import { authority, type Write, withRows } from './authority.js'
+
+export const command: Command = {
+  arguments: [new Argument('<ca>', 'id of the certificate authority')],
+  run: (directory, { ca }: { ca: string }) => listCertificates(directory, ca),
+}
+
+/** Tells the certificates that a CA has issued, the newest first. @throws OperatorError when there is no such CA */
+export async function listCertificates(directory: string, ca: string, write: Write = print): Promise<void> {
+  await withRows(directory, async database => {
+    const { id } = await authority(database, ca)
+    const { rows } = await database.raw(
+      `SELECT serial, subject_dn AS subject, iso_time(not_after) AS ends,
+              coalesce(revocation_reason || ' ' || iso_time(revoked_at), '-') AS revoked
+         FROM issued_certificate WHERE ca_id = ? ORDER BY issued_at DESC, serial`,
+      [id],
+    )
+    const lines = (rows as Record<'serial' | 'subject' | 'ends' | 'revoked', string>[]).map(row => [
+      ...[row.serial, row.ends, row.revoked, row.subject],
+    ])
+    for (const line of table([['serial', 'until', 'revoked', 'subject'], ...lines])) write(line)
+  })
+}
