@@ -2,8 +2,11 @@ import type { Beat, Report } from '../../amphora-agent/protocol/heartbeat.js'
 import type { Repair } from '../../amphora-agent/protocol/repairs.js'
 import { HEARTBEAT_KEY_ID, heartbeatKey } from '../compute/amphora-identity.js'
 import type { Database } from '../database/connection.js'
+import { execute } from '../database/query.js'
+import { sql } from '../database/sql.js'
 import { WAKE_CHANNEL } from '../load-balancer/change/wake-channel.js'
 import type { Logger } from '../log/log.js'
+import { repeat } from '../process/repeat.js'
 import { recordImpairments } from './impairment.js'
 import type { HealthManagerSettings } from './options.js'
 import { addReport, type Picture } from './picture.js'
@@ -26,8 +29,8 @@ export type HealthManagerOptions = {
 
 export type RunningHealthManager = { host: string; port: number; stop: () => Promise<void> }
 
-const WRITE_INTERVAL_MS = 500
-const WATCH_INTERVAL_MS = 2_000
+const WRITE_SECONDS = 0.5
+const WATCH_SECONDS = 2
 /** A silent amphora whose load balancer was looked at is left alone this long before the next look. */
 const RECHECK_PAUSE_MS = 20_000
 /** How long a report of an unknown configuration waits for the record of the apply that it tells of. */
@@ -155,9 +158,10 @@ export async function startHealthManager({
         woken.push(id)
       }
     }
-    for (const id of woken) await database.raw('SELECT pg_notify(?, ?)', [WAKE_CHANNEL, id])
+    for (const id of woken) await execute(database, sql`SELECT pg_notify(${WAKE_CHANNEL}, ${id})`)
   }
 
+  // Without the longer pauses of repeat(): what is heard is written as soon as the database is there.
   const guarded = (name: string, work: () => Promise<void>) => async () => {
     try {
       await work()
@@ -166,9 +170,10 @@ export async function startHealthManager({
       log.error({ err: error }, `${name} failed; it is tried again`)
     }
   }
+  const stopping = new AbortController()
   const loops = [
-    repeat(guarded('writing heartbeats', write), WRITE_INTERVAL_MS),
-    repeat(guarded('watching amphorae', watch), WATCH_INTERVAL_MS),
+    repeat('writing heartbeats', WRITE_SECONDS, stopping.signal, log, guarded('writing heartbeats', write)),
+    repeat('watching amphorae', WATCH_SECONDS, stopping.signal, log, guarded('watching amphorae', watch)),
   ]
   log.info({ host: receiver.host, port: receiver.port }, 'health manager listens')
   return {
@@ -176,7 +181,8 @@ export async function startHealthManager({
     port: receiver.port,
     stop: async () => {
       await receiver.stop()
-      await Promise.all(loops.map(loop => loop.stop()))
+      stopping.abort()
+      await Promise.all(loops)
       await guarded('writing heartbeats', write)()
     },
   }
@@ -257,30 +263,4 @@ async function writeRepairs(database: Database, amphorae: readonly Amphora[]): P
 function pausing(rechecked: Map<string, number>, now: number): string[] {
   for (const [id, at] of rechecked) if (now - at > RECHECK_PAUSE_MS) rechecked.delete(id)
   return [...rechecked.keys()]
-}
-
-/** Runs `work` again and again with a pause between; stop() ends the pause and waits for the run under way. */
-function repeat(work: () => Promise<void>, pauseMs: number): { stop: () => Promise<void> } {
-  let stopped = false
-  let endPause = () => {}
-  const running = (async () => {
-    while (!stopped) {
-      await work()
-      if (stopped) return
-      await new Promise<void>(resolve => {
-        const timer = setTimeout(resolve, pauseMs)
-        endPause = () => {
-          clearTimeout(timer)
-          resolve()
-        }
-      })
-    }
-  })()
-  return {
-    stop: () => {
-      stopped = true
-      endPause()
-      return running
-    },
-  }
 }

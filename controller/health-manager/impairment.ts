@@ -1,5 +1,7 @@
 import type { Mismatch } from '../../amphora-agent/protocol/repairs.js'
 import type { Database } from '../database/connection.js'
+import { execute, many } from '../database/query.js'
+import { json, sql } from '../database/sql.js'
 import type { LoadBalancerTree } from '../load-balancer/tree/tree.js'
 import type { OperatingStatus } from './assess.js'
 
@@ -48,9 +50,11 @@ type Row = {
 
 /** Brings the operating statuses in line with what the amphorae lack: one read, and one write when something changed. */
 export async function recordImpairments(database: Database, staleAfterSeconds: number): Promise<void> {
-  const { rows } = await database.raw(
-    `SELECT lb.id, lb.topology, lb.impairment, lb.reported_status AS "reportedStatus",
-            jsonb_agg(jsonb_build_object('heard', coalesce(h.last_seen > now() - :staleAfter * interval '1 second', false),
+  const rows = await many(
+    database,
+    sql<Row>`
+     SELECT lb.id, lb.topology, lb.impairment, lb.reported_status AS "reportedStatus",
+            jsonb_agg(jsonb_build_object('heard', coalesce(h.last_seen > now() - ${staleAfterSeconds} * interval '1 second', false),
               'holdsVip', coalesce(h.vrrp_master, false), 'mismatches', to_jsonb(coalesce(h.mismatches, '{}')))) AS carriers
        FROM load_balancer lb
        JOIN amphora a ON a.load_balancer_id = lb.id AND a.status = 'ALLOCATED' AND a.applied_sha256 IS NOT NULL
@@ -58,17 +62,17 @@ export async function recordImpairments(database: Database, staleAfterSeconds: n
       WHERE lb.admin_state_up
       GROUP BY lb.id
      HAVING lb.impairment IS NOT NULL OR lb.topology = 'ACTIVE_STANDBY' OR bool_or(h.mismatches <> '{}')`,
-    { staleAfter: staleAfterSeconds },
   )
-  const changed = (rows as Row[]).flatMap(({ id, topology, impairment, reportedStatus, carriers }) => {
+  const changed = rows.flatMap(({ id, topology, impairment, reportedStatus, carriers }) => {
     const now = impairmentOf(topology, carriers, impairment)
     return now === impairment ? [] : [{ id, impairment: now, status: worseOf(reportedStatus, now) }]
   })
   if (changed.length === 0) return
-  await database.raw(
-    `UPDATE load_balancer lb SET impairment = v.impairment, operating_status = v.status
-       FROM jsonb_to_recordset(?::jsonb) AS v(id uuid, impairment text, status text)
+  await execute(
+    database,
+    sql`
+     UPDATE load_balancer lb SET impairment = v.impairment, operating_status = v.status
+       FROM jsonb_to_recordset(${json(changed)}::jsonb) AS v(id uuid, impairment text, status text)
       WHERE lb.id = v.id AND lb.admin_state_up`,
-    [JSON.stringify(changed)],
   )
 }

@@ -1,5 +1,7 @@
 import type { Mismatch } from '../../amphora-agent/protocol/repairs.js'
 import type { Database } from '../database/connection.js'
+import { execute, many } from '../database/query.js'
+import { type Fragment, json, sql } from '../database/sql.js'
 import { CLOCK_TOLERANCE_MS } from './replay-window.js'
 import { gapSeconds, type Rhythm } from './silence.js'
 
@@ -18,8 +20,8 @@ export type Heard = {
 }
 
 /** True for a time (milliseconds, an SQL column) that is further ahead of the database's clock than an honest amphora's can be. */
-export const isFromTheFuture = (column: string): string =>
-  `${column} > extract(epoch FROM now()) * 1000 + ${CLOCK_TOLERANCE_MS}`
+export const isFromTheFuture = (column: Fragment): Fragment =>
+  sql`${column} > extract(epoch FROM now()) * 1000 + ${CLOCK_TOLERANCE_MS}`
 
 /**
  * Writes what was heard in one statement, whatever the number of amphorae. Only amphorae that have a row are recorded, and
@@ -27,27 +29,29 @@ export const isFromTheFuture = (column: string): string =>
  */
 export async function recordBeats(database: Database, heard: readonly Heard[], rhythm: Rhythm): Promise<void> {
   if (heard.length === 0) return
-  await database.raw(
-    `INSERT INTO amphora_health AS h
+  const gap = sql`${gapSeconds(rhythm)} * interval '1 second'`
+  await execute(
+    database,
+    sql`
+     INSERT INTO amphora_health AS h
        (amphora_id, boot_id, last_seq, last_seen, sent_ms, generation, config_hash, needs_apply, vrrp_master, haproxy_running, mismatches, mismatched_since)
      SELECT v."amphoraId", v."bootId", v.seq, now(), v."sentMs", v.generation, v."configHash", v."needsApply", v."vrrpMaster",
             v."haproxyRunning", v.mismatches, CASE WHEN v.mismatches <> '{}' THEN now() END
-       FROM jsonb_to_recordset(?::jsonb) AS v("amphoraId" uuid, "bootId" text, seq bigint, "sentMs" bigint, generation bigint,
+       FROM jsonb_to_recordset(${json(heard)}::jsonb) AS v("amphoraId" uuid, "bootId" text, seq bigint, "sentMs" bigint, generation bigint,
             "configHash" text, "needsApply" boolean, "vrrpMaster" boolean, "haproxyRunning" boolean, mismatches text[])
        JOIN amphora a ON a.id = v."amphoraId"
       ORDER BY v."amphoraId"
      ON CONFLICT (amphora_id) DO UPDATE SET
-       heard_since = CASE WHEN h.last_seen < now() - ? * interval '1 second' THEN now() ELSE h.heard_since END,
+       heard_since = CASE WHEN h.last_seen < now() - ${gap} THEN now() ELSE h.heard_since END,
        boot_id = excluded.boot_id, last_seq = excluded.last_seq, last_seen = excluded.last_seen, sent_ms = excluded.sent_ms,
        generation = excluded.generation, config_hash = excluded.config_hash, needs_apply = excluded.needs_apply,
        vrrp_master = excluded.vrrp_master, haproxy_running = excluded.haproxy_running,
        mismatches = excluded.mismatches,
        mismatched_since = CASE WHEN excluded.mismatches = '{}' THEN NULL
-                               WHEN h.boot_id <> excluded.boot_id OR h.last_seen < now() - ? * interval '1 second' THEN now()
+                               WHEN h.boot_id <> excluded.boot_id OR h.last_seen < now() - ${gap} THEN now()
                                ELSE coalesce(h.mismatched_since, now()) END
      WHERE (h.boot_id = excluded.boot_id AND h.last_seq < excluded.last_seq)
-        OR (h.boot_id <> excluded.boot_id AND (h.sent_ms < excluded.sent_ms OR ${isFromTheFuture('h.sent_ms')}))`,
-    [JSON.stringify(heard), gapSeconds(rhythm), gapSeconds(rhythm)],
+        OR (h.boot_id <> excluded.boot_id AND (h.sent_ms < excluded.sent_ms OR ${isFromTheFuture(sql`h.sent_ms`)}))`,
   )
 }
 
@@ -55,10 +59,9 @@ export async function recordBeats(database: Database, heard: readonly Heard[], r
 export async function lastHeard(
   database: Database,
 ): Promise<{ amphoraId: string; bootId: string; seq: number; sentMs: number }[]> {
-  return database('amphora_health').select({
-    amphoraId: 'amphora_id',
-    bootId: 'boot_id',
-    seq: 'last_seq',
-    sentMs: 'sent_ms',
-  })
+  return many(
+    database,
+    sql<{ amphoraId: string; bootId: string; seq: number; sentMs: number }>`
+      SELECT amphora_id AS "amphoraId", boot_id AS "bootId", last_seq AS seq, sent_ms AS "sentMs" FROM amphora_health`,
+  )
 }

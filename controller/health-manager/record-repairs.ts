@@ -1,5 +1,7 @@
 import type { Repair } from '../../amphora-agent/protocol/repairs.js'
 import type { Database } from '../database/connection.js'
+import { execute } from '../database/query.js'
+import { json, sql } from '../database/sql.js'
 import { isFromTheFuture } from './record-beats.js'
 
 export type Repaired = { amphoraId: string; repairs: readonly Repair[] }
@@ -14,9 +16,11 @@ const MOST_PER_HOUR = 100
 export async function recordRepairs(database: Database, repaired: readonly Repaired[]): Promise<void> {
   const told = repaired.flatMap(({ amphoraId, repairs }) => repairs.map(repair => ({ amphoraId, ...repair })))
   if (told.length === 0) return
-  await database.raw(
-    `WITH told AS (
-       SELECT * FROM jsonb_to_recordset(?::jsonb) AS v("amphoraId" uuid, kind text, "atMs" bigint, text text)),
+  await execute(
+    database,
+    sql`
+     WITH told AS (
+       SELECT * FROM jsonb_to_recordset(${json(told)}::jsonb) AS v("amphoraId" uuid, kind text, "atMs" bigint, text text)),
      known AS (
        SELECT h.amphora_id, h.repaired_ms FROM amphora_health h
         WHERE h.amphora_id IN (SELECT "amphoraId" FROM told) ORDER BY h.amphora_id FOR UPDATE),
@@ -26,7 +30,7 @@ export async function recordRepairs(database: Database, repaired: readonly Repai
          JOIN known ON known.amphora_id = told."amphoraId"
          JOIN amphora a ON a.id = told."amphoraId"
          JOIN load_balancer lb ON lb.id = a.load_balancer_id
-        WHERE told."atMs" > known.repaired_ms AND NOT ${isFromTheFuture('told."atMs"')}),
+        WHERE told."atMs" > known.repaired_ms AND NOT ${isFromTheFuture(sql`told."atMs"`)}),
      remembered AS (
        UPDATE amphora_health h SET repaired_ms = latest.ms
          FROM (SELECT "amphoraId", max("atMs") AS ms FROM news GROUP BY "amphoraId") AS latest
@@ -39,6 +43,5 @@ export async function recordRepairs(database: Database, repaired: readonly Repai
                       WHERE e.load_balancer_id = news.id AND e.kind IN ('repaired', 'closed') AND e.created_at > now() - interval '1 hour')
             <= ${MOST_PER_HOUR}
       ORDER BY "atMs"`,
-    [JSON.stringify(told)],
   )
 }

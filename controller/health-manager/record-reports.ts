@@ -1,6 +1,8 @@
 import { z } from 'zod'
 import { type ObjectTable, objectTableSchema } from '../../amphora-agent/protocol/desired.js'
 import type { Database } from '../database/connection.js'
+import { execute, many } from '../database/query.js'
+import { identifier, json, sql } from '../database/sql.js'
 import type { Transaction } from '../database/transaction.js'
 import { inTransaction } from '../database/transaction.js'
 import { type Assessment, assess, type OperatingStatus, type Stored } from './assess.js'
@@ -99,18 +101,20 @@ function poolReadings({ amphoraId, picture, counted, table }: Known): PoolReadin
 }
 
 async function readContexts(database: Database, ids: readonly string[]) {
-  const rows: unknown[] = await database('amphora')
-    .join('load_balancer', 'load_balancer.id', 'amphora.load_balancer_id')
-    .whereIn('amphora.id', ids)
-    .select({ amphora_id: 'amphora.id', load_balancer_id: 'load_balancer.id', status: 'amphora.status' })
-    .select('applied_sha256', 'applied_objects')
+  const rows = await many(
+    database,
+    sql`SELECT a.id AS amphora_id, a.load_balancer_id, a.status, a.applied_sha256, a.applied_objects
+          FROM amphora a WHERE a.id = ANY(${ids}::uuid[]) AND a.load_balancer_id IS NOT NULL`,
+  )
   return new Map(rows.map(row => contextSchema.parse(row)).map(context => [context.amphora_id, context]))
 }
 
 async function readStored(database: Database, ids: readonly string[]): Promise<Map<string, Stored>> {
   if (ids.length === 0) return new Map()
-  const { rows } = await database.raw(
-    `SELECT lb.id, lb.operating_status AS "operatingStatus", lb.reported_status AS "reportedStatus", lb.impairment, lb.admin_state_up AS "adminStateUp",
+  const rows = await many(
+    database,
+    sql<Stored>`
+     SELECT lb.id, lb.operating_status AS "operatingStatus", lb.reported_status AS "reportedStatus", lb.impairment, lb.admin_state_up AS "adminStateUp",
             lb.generation = lb.applied_generation AS settled,
             coalesce((SELECT jsonb_agg(jsonb_build_object('id', l.id, 'operatingStatus', l.operating_status,
                         'adminStateUp', l.admin_state_up)) FROM listener l WHERE l.load_balancer_id = lb.id), '[]') AS listeners,
@@ -118,10 +122,9 @@ async function readStored(database: Database, ids: readonly string[]): Promise<M
                         coalesce((SELECT jsonb_agg(jsonb_build_object('id', m.id, 'operatingStatus', m.operating_status))
                                     FROM member m WHERE m.pool_id = p.id), '[]')))
                         FROM pool p WHERE p.load_balancer_id = lb.id), '[]') AS pools
-       FROM load_balancer lb WHERE lb.id = ANY(?::uuid[])`,
-    [[...ids]],
+       FROM load_balancer lb WHERE lb.id = ANY(${ids}::uuid[])`,
   )
-  return new Map((rows as Stored[]).map(row => [row.id, row]))
+  return new Map(rows.map(row => [row.id, row]))
 }
 
 type StatusRow = { id: string; status: OperatingStatus; reported?: OperatingStatus }
@@ -154,11 +157,12 @@ function changedStatuses(assessments: readonly { loadBalancer: Stored; assessmen
 async function writeStatuses(trx: Transaction, changes: StatusChanges): Promise<void> {
   for (const [table, rows] of Object.entries(changes)) {
     if (rows.length === 0) continue
-    await trx.raw(
-      `UPDATE ?? t SET operating_status = v.status${table === 'load_balancer' ? ', reported_status = v.reported' : ''}
-         FROM jsonb_to_recordset(?::jsonb) AS v(id uuid, status text, reported text)
-        WHERE t.id = v.id`,
-      [table, JSON.stringify(rows)],
+    const reported = table === 'load_balancer' ? sql`, reported_status = v.reported` : sql``
+    await execute(
+      trx,
+      sql`UPDATE ${identifier(table)} t SET operating_status = v.status${reported}
+            FROM jsonb_to_recordset(${json(rows)}::jsonb) AS v(id uuid, status text, reported text)
+           WHERE t.id = v.id`,
     )
   }
 }

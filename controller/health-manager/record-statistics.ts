@@ -1,4 +1,6 @@
 import type { Counters } from '../../amphora-agent/protocol/heartbeat.js'
+import { execute } from '../database/query.js'
+import { type Fragment, identifier, identifiers, join, json, sql, trusted } from '../database/sql.js'
 import type { Transaction } from '../database/transaction.js'
 import { isFromTheFuture } from './record-beats.js'
 
@@ -12,16 +14,16 @@ export type PoolReading = Reading & { poolId: string; listenerId: string }
 export async function recordListenerStatistics(trx: Transaction, readings: readonly ListenerReading[]): Promise<void> {
   await record(trx, readings, {
     table: 'listener_statistics',
-    source: 'JOIN listener l ON l.id = v."listenerId"',
-    key: { listener_id: 'l.id' },
+    source: sql`JOIN listener l ON l.id = v."listenerId"`,
+    key: { listener_id: sql`l.id` },
   })
 }
 
 export async function recordPoolStatistics(trx: Transaction, readings: readonly PoolReading[]): Promise<void> {
   await record(trx, readings, {
     table: 'pool_statistics',
-    source: 'JOIN pool p ON p.id = v."poolId"',
-    key: { pool_id: 'p.id', listener_id: 'v."listenerId"' },
+    source: sql`JOIN pool p ON p.id = v."poolId"`,
+    key: { pool_id: sql`p.id`, listener_id: sql`v."listenerId"` },
   })
 }
 
@@ -32,32 +34,37 @@ const HIGHEST_TOTAL = Number.MAX_SAFE_INTEGER
  * A counter that begins again (another epoch) adds what it had reached to the base, so that the sum never goes backwards. The base is
  * bounded: an amphora that was taken over could else begin again until the number overflows, and the batch with everybody's would fail.
  */
-const MERGED = ['bytes_in', 'bytes_out', 'total_connections', 'request_errors'].map(
-  counter => `
+const MERGED = trusted(
+  ['bytes_in', 'bytes_out', 'total_connections', 'request_errors']
+    .map(
+      counter => `
       base_${counter} = least(${HIGHEST_TOTAL}, s.base_${counter} + CASE WHEN s.epoch = excluded.epoch THEN 0 ELSE s.${counter} END),
       ${counter} = CASE WHEN s.epoch = excluded.epoch THEN greatest(s.${counter}, excluded.${counter}) ELSE excluded.${counter} END`,
+    )
+    .join(','),
 )
 
-/** @param into trusted SQL: `source` keeps out what is gone, `key` names the columns that tell objects apart, and their values */
+/** @param into `source` keeps out what is gone, `key` names the columns that tell objects apart, and their values */
 async function record(
   trx: Transaction,
   readings: readonly Reading[],
-  { table, source, key }: { table: string; source: string; key: Readonly<Record<string, string>> },
+  { table, source, key }: { table: string; source: Fragment; key: Readonly<Record<string, Fragment>> },
 ): Promise<void> {
   if (readings.length === 0) return
-  const columns = [...Object.keys(key), 'amphora_id'].join(', ')
-  const values = [...Object.values(key), 'v."amphoraId"'].join(', ')
-  await trx.raw(
-    `INSERT INTO ${table} AS s
+  const columns = identifiers([...Object.keys(key), 'amphora_id'])
+  const values = join([...Object.values(key), sql`v."amphoraId"`])
+  await execute(
+    trx,
+    sql`
+     INSERT INTO ${identifier(table)} AS s
        (${columns}, epoch, sent_ms, bytes_in, bytes_out, active_connections, total_connections, request_errors)
      SELECT ${values}, v.epoch, v."sentMs", v."bytesIn", v."bytesOut", v."activeConnections", v."totalConnections", v."requestErrors"
-       FROM jsonb_to_recordset(?::jsonb) AS v("poolId" uuid, "listenerId" uuid, "amphoraId" uuid, epoch text, "sentMs" bigint,
+       FROM jsonb_to_recordset(${json(readings)}::jsonb) AS v("poolId" uuid, "listenerId" uuid, "amphoraId" uuid, epoch text, "sentMs" bigint,
             "bytesIn" bigint, "bytesOut" bigint, "activeConnections" bigint, "totalConnections" bigint, "requestErrors" bigint)
        ${source}
       ORDER BY ${values}
      ON CONFLICT (${columns}) DO UPDATE SET
-       ${MERGED.join(',')}, active_connections = excluded.active_connections, epoch = excluded.epoch, sent_ms = excluded.sent_ms
-     WHERE s.sent_ms <= excluded.sent_ms OR ${isFromTheFuture('s.sent_ms')}`,
-    [JSON.stringify(readings)],
+       ${MERGED}, active_connections = excluded.active_connections, epoch = excluded.epoch, sent_ms = excluded.sent_ms
+     WHERE s.sent_ms <= excluded.sent_ms OR ${isFromTheFuture(sql`s.sent_ms`)}`,
   )
 }

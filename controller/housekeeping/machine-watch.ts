@@ -1,6 +1,8 @@
 import { setTimeout as wait } from 'node:timers/promises'
 import type { ComputeDriver, Machine } from '../compute/driver.js'
 import type { Database } from '../database/connection.js'
+import { many } from '../database/query.js'
+import { sql } from '../database/sql.js'
 import { WAKE_CHANNEL } from '../load-balancer/change/wake-channel.js'
 import type { Logger } from '../log/log.js'
 
@@ -81,15 +83,15 @@ async function askForALook(
   amphoraIds: readonly string[],
   seen: readonly string[] = amphoraIds,
 ): Promise<{ id: string; amphorae: string[] }[]> {
-  const { rows } = await database.raw(
-    `WITH touched AS (
-       SELECT load_balancer_id AS id, array_agg(id) AS amphorae, bool_or(id = ANY(?::uuid[])) AS seen FROM amphora
-        WHERE id = ANY(?::uuid[]) AND status = 'ALLOCATED' GROUP BY load_balancer_id)
+  return many(
+    database,
+    sql<{ id: string; amphorae: string[] }>`
+     WITH touched AS (
+       SELECT load_balancer_id AS id, array_agg(id) AS amphorae, bool_or(id = ANY(${seen}::uuid[])) AS seen FROM amphora
+        WHERE id = ANY(${amphoraIds}::uuid[]) AND status = 'ALLOCATED' GROUP BY load_balancer_id)
      UPDATE load_balancer lb
         SET recheck_at = now(), retry_at = CASE WHEN touched.seen THEN least(lb.retry_at, now()) ELSE lb.retry_at END
        FROM touched WHERE lb.id = touched.id
-      RETURNING lb.id, touched.amphorae, pg_notify(?, lb.id::text)`,
-    [[...seen], [...amphoraIds], WAKE_CHANNEL],
+      RETURNING lb.id, touched.amphorae, pg_notify(${WAKE_CHANNEL}, lb.id::text)`,
   )
-  return rows as { id: string; amphorae: string[] }[]
 }

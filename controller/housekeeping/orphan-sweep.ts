@@ -1,5 +1,7 @@
 import type { ComputeDriver } from '../compute/driver.js'
 import type { Database } from '../database/connection.js'
+import { execute, many } from '../database/query.js'
+import { sql } from '../database/sql.js'
 import { vipDeviceId } from '../load-balancer/objects/load-balancers/vip-port-name.js'
 import type { Logger } from '../log/log.js'
 import { type NetworkDriver, PORT_OWNER } from '../network/driver.js'
@@ -26,8 +28,9 @@ type Orphan = { key: string; remove: () => Promise<void> }
  */
 export async function sweepOrphans(sweep: OrphanSweep, before: ReadonlySet<string>): Promise<ReadonlySet<string>> {
   // A heartbeat may be written in the instant in which the row of its amphora goes.
-  await sweep.database.raw(
-    'DELETE FROM amphora_health h WHERE NOT EXISTS (SELECT FROM amphora a WHERE a.id = h.amphora_id)',
+  await execute(
+    sweep.database,
+    sql`DELETE FROM amphora_health h WHERE NOT EXISTS (SELECT FROM amphora a WHERE a.id = h.amphora_id)`,
   )
   const machines = await orphanMachines(sweep)
   if (machines === 'too many') return new Set()
@@ -50,7 +53,8 @@ export async function sweepOrphans(sweep: OrphanSweep, before: ReadonlySet<strin
 async function orphanMachines({ database, compute, log }: OrphanSweep): Promise<Orphan[] | 'too many'> {
   const machines = await compute.list()
   const ids = machines.map(machine => machine.amphoraId)
-  const known = new Set(await database('amphora').whereIn('id', ids).pluck<string[]>('id'))
+  const rows = await many(database, sql<{ id: string }>`SELECT id FROM amphora WHERE id = ANY(${ids}::uuid[])`)
+  const known = new Set(rows.map(({ id }) => id))
   const unknown = ids.filter(id => !known.has(id))
   if (unknown.length >= FEW && unknown.length > known.size) {
     log.error(
@@ -75,12 +79,13 @@ async function orphanPorts({ database, network, portAgeSeconds }: OrphanSweep): 
     ...bound.map(port => ({ port, remove: () => network.bindPort(port.id, null) })),
   ]
   const devices = ports.map(({ port }) => port.deviceId)
-  const { rows } = await database.raw(
-    `SELECT id::text AS device FROM amphora WHERE id::text = ANY(:devices)
-     UNION ALL SELECT device FROM (SELECT :vipPrefix || id::text AS device FROM load_balancer) lb WHERE device = ANY(:devices)`,
-    { devices, vipPrefix: vipDeviceId('') },
+  const rows = await many(
+    database,
+    sql<{ device: string }>`
+     SELECT id::text AS device FROM amphora WHERE id::text = ANY(${devices})
+     UNION ALL SELECT device FROM (SELECT ${vipDeviceId('')} || id::text AS device FROM load_balancer) lb WHERE device = ANY(${devices})`,
   )
-  const known = new Set((rows as { device: string }[]).map(row => row.device))
+  const known = new Set(rows.map(row => row.device))
   return ports
     .filter(({ port }) => !known.has(port.deviceId))
     .map(({ port, remove }) => ({ key: `port ${port.id} of ${port.deviceId}`, remove }))

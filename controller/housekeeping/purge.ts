@@ -1,4 +1,6 @@
 import type { Database } from '../database/connection.js'
+import { execute } from '../database/query.js'
+import { sql } from '../database/sql.js'
 import { KEPT_HOURS } from '../load-balancer/change/idempotency.js'
 
 /** Most events that are kept of one load balancer, and for how long. */
@@ -7,16 +9,23 @@ export const EVENT_DAYS = 90
 
 /** Removes answers to repeated requests and events of the history that are past their time. */
 export async function purgeRecords(database: Database): Promise<void> {
-  await database.raw(`DELETE FROM repeated_request WHERE created_at < now() - ? * interval '1 hour'`, [KEPT_HOURS])
-  await database.raw(`DELETE FROM load_balancer_event WHERE created_at < now() - ? * interval '1 day'`, [EVENT_DAYS])
-  await database.raw(`DELETE FROM amphora_restart WHERE created_at < now() - interval '1 day'`)
-  await database.raw(`DELETE FROM amphora_adoption WHERE created_at < now() - interval '1 hour'`)
-  await database.raw(
-    `DELETE FROM load_balancer_event o
+  await execute(
+    database,
+    sql`DELETE FROM repeated_request WHERE created_at < now() - ${KEPT_HOURS} * interval '1 hour'`,
+  )
+  await execute(
+    database,
+    sql`DELETE FROM load_balancer_event WHERE created_at < now() - ${EVENT_DAYS} * interval '1 day'`,
+  )
+  await execute(database, sql`DELETE FROM amphora_restart WHERE created_at < now() - interval '1 day'`)
+  await execute(database, sql`DELETE FROM amphora_adoption WHERE created_at < now() - interval '1 hour'`)
+  await execute(
+    database,
+    sql`
+     DELETE FROM load_balancer_event o
       USING load_balancer b CROSS JOIN LATERAL (
         SELECT created_at, id FROM load_balancer_event e WHERE e.load_balancer_id = b.id
-         ORDER BY e.created_at DESC, e.id DESC OFFSET ? LIMIT 1) AS oldest_kept
+         ORDER BY e.created_at DESC, e.id DESC OFFSET ${MOST_EVENTS - 1} LIMIT 1) AS oldest_kept
       WHERE o.load_balancer_id = b.id AND (o.created_at, o.id) < (oldest_kept.created_at, oldest_kept.id)`,
-    [MOST_EVENTS - 1],
   )
 }

@@ -1,5 +1,6 @@
 import type { Database } from '../database/connection.js'
-import { query } from '../database/query.js'
+import { many } from '../database/query.js'
+import { sql } from '../database/sql.js'
 import { WAKE_CHANNEL } from '../load-balancer/change/wake-channel.js'
 import type { Logger } from '../log/log.js'
 import { recordReach } from '../provider/amphora/act/amphora-rows.js'
@@ -39,15 +40,15 @@ export async function checkReach(check: ReachCheck): Promise<void> {
 }
 
 function takeDue({ database }: ReachCheck): Promise<Row[]> {
-  return query<Row>(
+  return many(
     database,
-    `UPDATE amphora SET checked_at = now()
+    sql<Row>`
+     UPDATE amphora SET checked_at = now()
       WHERE id IN (SELECT id FROM amphora
                     WHERE status = 'ALLOCATED' AND lb_network_ip IS NOT NULL
-                      AND (checked_at IS NULL OR checked_at < now() - ? * interval '1 second')
-                    ORDER BY checked_at NULLS FIRST LIMIT ? FOR UPDATE SKIP LOCKED)
+                      AND (checked_at IS NULL OR checked_at < now() - ${CHECK_SECONDS} * interval '1 second')
+                    ORDER BY checked_at NULLS FIRST LIMIT ${AT_ONCE} FOR UPDATE SKIP LOCKED)
       RETURNING id, lb_network_ip AS address, unreachable_since IS NULL AS "wasReached"`,
-    [CHECK_SECONDS, AT_ONCE],
   )
 }
 
@@ -62,16 +63,17 @@ async function ask({ database, agents, masterKey }: ReachCheck, { id, address, w
  * One whose replacement the restart limiter put off keeps to its back-off.
  */
 async function askForLooks({ database, staleAfterSeconds, replaceAfterSeconds }: ReachCheck): Promise<string[]> {
-  const { rows } = await database.raw(
-    `UPDATE load_balancer lb SET recheck_at = now(), retry_at = least(lb.retry_at, now())
+  const rows = await many(
+    database,
+    sql<{ id: string }>`
+     UPDATE load_balancer lb SET recheck_at = now(), retry_at = least(lb.retry_at, now())
       WHERE (lb.retry_at IS NULL OR lb.fault->>'code' = 'amphora-unreachable')
         AND EXISTS (SELECT FROM amphora a JOIN amphora_health h ON h.amphora_id = a.id
                      WHERE a.load_balancer_id = lb.id AND a.status = 'ALLOCATED' AND a.replace_generation IS NULL
-                       AND greatest(a.unreachable_since, h.heard_since) < now() - :replaceAfter * interval '1 second'
+                       AND greatest(a.unreachable_since, h.heard_since) < now() - ${replaceAfterSeconds} * interval '1 second'
                        AND a.unreachable_since IS NOT NULL
-                       AND h.last_seen > now() - :staleAfter * interval '1 second')
-      RETURNING lb.id, pg_notify(:channel, lb.id::text)`,
-    { replaceAfter: replaceAfterSeconds, staleAfter: staleAfterSeconds, channel: WAKE_CHANNEL },
+                       AND h.last_seen > now() - ${staleAfterSeconds} * interval '1 second')
+      RETURNING lb.id, pg_notify(${WAKE_CHANNEL}, lb.id::text)`,
   )
-  return (rows as { id: string }[]).map(({ id }) => id)
+  return rows.map(({ id }) => id)
 }

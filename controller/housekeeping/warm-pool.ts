@@ -1,4 +1,6 @@
 import type { Database } from '../database/connection.js'
+import { execute, many, maybeOne, one } from '../database/query.js'
+import { assignments, type Bound, sql } from '../database/sql.js'
 import { inTransaction } from '../database/transaction.js'
 import type { Logger } from '../log/log.js'
 import { limitsColumn } from '../provider/amphora/act/amphora-rows.js'
@@ -25,32 +27,32 @@ const AT_ONCE = 2
 const FOR_NOBODY = { projectId: null, isRepair: false }
 
 /** Amphorae of nobody that count as ready, or as becoming so. */
-const IN_POOL = `load_balancer_id IS NULL AND status IN ('BOOTING', 'READY')`
+const IN_POOL = sql`load_balancer_id IS NULL AND status IN ('BOOTING', 'READY')`
 
 /** Adds or takes away rows so that the pool has its size. Any number of housekeepers may do so at once. */
 export async function sizeWarmPool({ database, size }: WarmPool): Promise<void> {
   if ((await countPool(database)) === size) return
   await inTransaction(database, async trx => {
-    await trx.raw('SELECT pg_advisory_xact_lock(hashtext(?))', ['krater warm pool'])
+    await execute(trx, sql`SELECT pg_advisory_xact_lock(hashtext('krater warm pool'))`)
     const missing = size - (await countPool(trx))
     if (missing > 0) {
-      await trx.raw(
-        `INSERT INTO amphora (id, status) SELECT gen_random_uuid(), 'BOOTING' FROM generate_series(1, ?::int)`,
-        [missing],
+      await execute(
+        trx,
+        sql`INSERT INTO amphora (id, status) SELECT gen_random_uuid(), 'BOOTING' FROM generate_series(1, ${missing}::int)`,
       )
     } else if (missing < 0) {
-      await trx.raw(
-        `UPDATE amphora SET status = 'PENDING_DELETE', updated_at = now()
-          WHERE id IN (SELECT id FROM amphora WHERE ${IN_POOL} ORDER BY status, created_at DESC LIMIT ? FOR UPDATE SKIP LOCKED)`,
-        [-missing],
+      await execute(
+        trx,
+        sql`UPDATE amphora SET status = 'PENDING_DELETE', updated_at = now()
+          WHERE id IN (SELECT id FROM amphora WHERE ${IN_POOL} ORDER BY status, created_at DESC LIMIT ${-missing} FOR UPDATE SKIP LOCKED)`,
       )
     }
   })
 }
 
 async function countPool(database: Database): Promise<number> {
-  const { rows } = await database.raw(`SELECT count(*)::int AS count FROM amphora WHERE ${IN_POOL}`)
-  return (rows as { count: number }[])[0]?.count ?? 0
+  const counted = sql<{ count: number }>`SELECT count(*)::int AS count FROM amphora WHERE ${IN_POOL}`
+  return (await one(database, counted)).count
 }
 
 /**
@@ -62,8 +64,8 @@ async function countPool(database: Database): Promise<number> {
 export async function tendWarmPool(pool: WarmPool, failures: Map<string, number>): Promise<void> {
   const claims = await claimDue(pool.database, {
     table: 'amphora',
-    due: `t.load_balancer_id IS NULL AND t.status IN ('BOOTING', 'PENDING_DELETE', 'ERROR')`,
-    order: 't.created_at',
+    due: sql`t.load_balancer_id IS NULL AND t.status IN ('BOOTING', 'PENDING_DELETE', 'ERROR')`,
+    order: sql`t.created_at`,
     owner: pool.owner,
     limit: AT_ONCE,
   })
@@ -78,7 +80,7 @@ async function tend(pool: WarmPool, claim: Claim, failures: Map<string, number>)
     if (signal.aborted || lost.signal.aborted || !isHeld(claim)) throw new Interrupted()
   }
   try {
-    const row = await database('amphora').where({ id: claim.id }).first<{ status: string } | undefined>('status')
+    const row = await maybeOne(database, sql<{ status: string }>`SELECT status FROM amphora WHERE id = ${claim.id}`)
     if (row?.status !== 'BOOTING') return await remove(pool, claim, held)
     await boot(pool, claim, held)
     failures.delete(claim.id)
@@ -115,26 +117,28 @@ async function remove({ database, parts }: WarmPool, claim: Claim, held: () => v
     await parts.compute.delete(claim.id)
   })
   await deletePorts(parts.network, claim.id, held)
-  await database('amphora').where({ id: claim.id, fence: claim.fence }).delete()
-  await database('amphora_health').where({ amphora_id: claim.id }).delete()
+  await execute(database, sql`DELETE FROM amphora WHERE id = ${claim.id} AND fence = ${claim.fence}`)
+  await execute(database, sql`DELETE FROM amphora_health WHERE amphora_id = ${claim.id}`)
 }
 
 /** @throws Interrupted when the claim is no longer ours */
-async function write(database: Database, claim: Claim, columns: Record<string, unknown>): Promise<void> {
-  const written = await database('amphora')
-    .where({ id: claim.id, fence: claim.fence })
-    .whereNull('load_balancer_id')
-    .update({ ...columns, updated_at: database.fn.now() })
+async function write(database: Database, claim: Claim, columns: Readonly<Record<string, Bound>>): Promise<void> {
+  const written = await execute(
+    database,
+    sql`UPDATE amphora SET ${assignments(columns)}, updated_at = now()
+         WHERE id = ${claim.id} AND fence = ${claim.fence} AND load_balancer_id IS NULL`,
+  )
   if (written === 0) throw new Interrupted()
 }
 
 /** Warm amphorae whose machine does not run, or whose agent is silent, are started again; nobody waits for them. */
 export async function checkWarmPool({ database, parts, log }: WarmPool): Promise<void> {
-  const warm = await database('amphora')
-    .where({ status: 'READY' })
-    .whereNull('load_balancer_id')
-    .select<{ id: string; lb_network_ip: string | null }[]>('id', 'lb_network_ip')
-  for (const { id, lb_network_ip: address } of warm) {
+  const warm = await many(
+    database,
+    sql<{ id: string; address: string | null }>`
+      SELECT id, lb_network_ip AS address FROM amphora WHERE status = 'READY' AND load_balancer_id IS NULL`,
+  )
+  for (const { id, address } of warm) {
     const machine = await parts.compute.find(id)
     const runs = machine?.state === 'running'
     if (runs && address !== null) {
@@ -142,10 +146,11 @@ export async function checkWarmPool({ database, parts, log }: WarmPool): Promise
       if (agent.state === 'answers') continue
     }
     const status = runs ? 'PENDING_DELETE' : 'BOOTING'
-    const marked = await database('amphora')
-      .where({ id, status: 'READY' })
-      .whereNull('load_balancer_id')
-      .update({ status, updated_at: database.fn.now() })
+    const marked = await execute(
+      database,
+      sql`UPDATE amphora SET status = ${status}, updated_at = now()
+           WHERE id = ${id} AND status = 'READY' AND load_balancer_id IS NULL`,
+    )
     if (marked === 1) log.info({ amphora: id, status }, 'a warm amphora is not ready any more')
   }
 }

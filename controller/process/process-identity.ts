@@ -1,18 +1,14 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import { setTimeout as delay } from 'node:timers/promises'
+import { bootId, startTicksOf } from './process-stat.js'
 
 /** A process, told from a later one that got the same pid by when it started (and in which boot of the machine). */
 export type ProcessIdentity = { pid: number; startTicks: number; bootId: string }
 
 /** @returns null when there is no such process, or only its remains that nobody has collected */
 export function identityOf(pid: number): ProcessIdentity | null {
-  const stat = readOrNull(`/proc/${pid}/stat`)
-  if (stat === null) return null
-  // The second field is the program's name in brackets, which may hold anything.
-  const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ')
-  const [state] = fields
-  if (state === 'Z' || state === 'X') return null
-  return { pid, startTicks: Number(fields[19]), bootId: bootId() }
+  const startTicks = startTicksOf(pid)
+  return startTicks === null ? null : { pid, startTicks, bootId: bootId() }
 }
 
 export function isAlive(identity: ProcessIdentity): boolean {
@@ -62,8 +58,6 @@ export function findProcesses(matches: (argv: readonly string[], pid: number) =>
     .filter(pid => pid !== process.pid && matches((readOrNull(`/proc/${pid}/cmdline`) ?? '').split('\0'), pid))
     .flatMap(pid => identityOf(pid) ?? [])
 }
-
-const bootId = (): string => (readOrNull('/proc/sys/kernel/random/boot_id') ?? '').trim()
 
 function readOrNull(path: string): string | null {
   try {

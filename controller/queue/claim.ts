@@ -1,11 +1,14 @@
 import type { Knex } from 'knex'
 import type { Database } from '../database/connection.js'
-import { query } from '../database/query.js'
+import { execute, many } from '../database/query.js'
+import { type Fragment, identifier, sql } from '../database/sql.js'
 
 /** How long a claim lives without renewal; a dead worker's claims pass to another after this time at most. */
 export const LEASE_SECONDS = 8
 /** How often a living worker renews what it holds. */
 export const RENEWAL_SECONDS = 2
+
+const LEASE_END = sql`now() + ${LEASE_SECONDS} * interval '1 second'`
 
 /**
  * A row that one worker holds until `heldUntil` (milliseconds of performance.now(), which a paused process cannot stop). Every write that
@@ -23,22 +26,22 @@ export type Claim = {
 export type ClaimRequest = {
   /** A table with the columns id, lease_owner, lease_until and fence. */
   table: string
-  /** Trusted SQL over that table (alias t) that says whether a row is due now. */
-  due: string
-  /** Trusted SQL: what goes first; over `candidates` (alias c) too when there are any. */
-  order: string
-  /** Trusted SQL of the rows among which to choose (column id, and others for `order`), and what it is bound to. All rows when not given. */
-  candidates?: { sql: string; bindings: (limit: number, held: readonly string[]) => (number | string[])[] }
+  /** Condition over that table (alias t): the row is due now. */
+  due: Fragment
+  /** ORDER BY: what goes first; over `candidates` (alias c) too when there are any. */
+  order: Fragment
+  /** SELECT of the rows among which to choose (column id, and others for `order`). All rows when not given. */
+  candidates?: (limit: number, held: readonly string[]) => Fragment
   owner: string
   limit: number
   /** Ids of the rows that the owner holds already; none when not given. */
   held?: readonly string[]
-  /** Trusted SQL: what else the claim assigns, such as `status = 'PROCESSING'`. */
-  also?: string
+  /** What else the claim assigns, such as `status = 'PROCESSING'`. */
+  also?: Fragment
 }
 
 /** SQL: nobody holds the row (alias t). */
-export const NOT_HELD = '(t.lease_until IS NULL OR t.lease_until < now())'
+export const NOT_HELD = sql`(t.lease_until IS NULL OR t.lease_until < now())`
 
 /**
  * Takes rows that are due and that nobody holds: one statement, and no waiting for rows that others are
@@ -49,16 +52,17 @@ export async function claimDue(
   { table, due, order, candidates, owner, limit, held = [], also }: ClaimRequest,
 ): Promise<Claim[]> {
   const started = performance.now()
-  const rowsToLookAt = candidates === undefined ? `${table} t` : `(${candidates.sql}) c JOIN ${table} t ON t.id = c.id`
-  const rows = await query<{ id: string; fence: number; claimedAt: string }>(
+  const claimed = identifier(table)
+  const rowsToLookAt =
+    candidates === undefined ? sql`${claimed} t` : sql`(${candidates(limit, held)}) c JOIN ${claimed} t ON t.id = c.id`
+  const rows = await many(
     database,
-    `UPDATE ${table} SET lease_owner = ?, lease_until = now() + ? * interval '1 second',
-                         fence = fence + 1${also === undefined ? '' : `, ${also}`}
-      WHERE id IN (SELECT t.id FROM ${rowsToLookAt}
-                    WHERE ${NOT_HELD} AND (${due})
-                    ORDER BY ${order} LIMIT ? FOR UPDATE OF t SKIP LOCKED)
-      RETURNING id, fence, now()::text AS "claimedAt"`,
-    [owner, LEASE_SECONDS, ...(candidates?.bindings(limit, held) ?? []), limit],
+    sql<{ id: string; fence: number; claimedAt: string }>`
+      UPDATE ${claimed} SET lease_owner = ${owner}, lease_until = ${LEASE_END}, fence = fence + 1${also === undefined ? sql`` : sql`, ${also}`}
+       WHERE id IN (SELECT t.id FROM ${rowsToLookAt}
+                     WHERE ${NOT_HELD} AND (${due})
+                     ORDER BY ${order} LIMIT ${limit} FOR UPDATE OF t SKIP LOCKED)
+       RETURNING id, fence, now()::text AS "claimedAt"`,
   )
   return rows.map(row => ({
     table,
@@ -70,18 +74,21 @@ export async function claimDue(
 /** Extends a claim. @returns false when it was lost; its holder must then stop at once */
 export async function renewClaim(database: Database, claim: Claim): Promise<boolean> {
   const started = performance.now()
-  const renewed = await database(claim.table)
-    .where({ id: claim.id, fence: claim.fence })
-    .update({ lease_until: database.raw(`now() + ? * interval '1 second'`, [LEASE_SECONDS]) })
+  const renewed = await execute(
+    database,
+    sql`UPDATE ${identifier(claim.table)} SET lease_until = ${LEASE_END} WHERE id = ${claim.id} AND fence = ${claim.fence}`,
+  )
   if (renewed === 1) claim.heldUntil = started + LEASE_SECONDS * 1000
   return renewed === 1
 }
 
 /** Gives a claim back, so that the row can be claimed again at once when it is still due. */
 export async function releaseClaim(database: Knex, claim: Claim): Promise<void> {
-  await database(claim.table)
-    .where({ id: claim.id, fence: claim.fence })
-    .update({ lease_owner: null, lease_until: null })
+  await execute(
+    database,
+    sql`UPDATE ${identifier(claim.table)} SET lease_owner = NULL, lease_until = NULL
+         WHERE id = ${claim.id} AND fence = ${claim.fence}`,
+  )
 }
 
 /** True while the lease certainly lasts, by this process's own clock. Ask before every act outside the database. */

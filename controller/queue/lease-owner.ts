@@ -1,7 +1,10 @@
 import { randomBytes } from 'node:crypto'
-import { readFileSync, readlinkSync } from 'node:fs'
+import { readlinkSync } from 'node:fs'
 import { hostname } from 'node:os'
 import type { Database } from '../database/connection.js'
+import { many } from '../database/query.js'
+import { identifier, sql } from '../database/sql.js'
+import { bootId, startTicksOf } from '../process/process-stat.js'
 
 /**
  * A name for the claims of this process that tells whether it still lives: host, process id, when it started, the boot and the process
@@ -18,37 +21,27 @@ export function nameLeaseOwner(): string {
  * @returns ids of the rows that were freed
  */
 export async function releaseClaimsOfDead(database: Database, table: string): Promise<string[]> {
-  const owners = await database(table).whereNotNull('lease_owner').distinct().pluck<string[]>('lease_owner')
-  const dead = owners.filter(isDead)
+  const claimed = identifier(table)
+  const owners = await many(
+    database,
+    sql<{ owner: string }>`SELECT DISTINCT lease_owner AS owner FROM ${claimed} WHERE lease_owner IS NOT NULL`,
+  )
+  const dead = owners.map(({ owner }) => owner).filter(isDead)
   if (dead.length === 0) return []
-  const freed = await database(table)
-    .whereIn('lease_owner', dead)
-    .update({ lease_owner: null, lease_until: null })
-    .returning<{ id: string }[]>('id')
+  const freed = await many(
+    database,
+    sql<{ id: string }>`
+      UPDATE ${claimed} SET lease_owner = NULL, lease_until = NULL WHERE lease_owner = ANY(${dead}) RETURNING id`,
+  )
   return freed.map(({ id }) => id)
 }
 
 function isDead(owner: string): boolean {
   const [, pid, startTicks, where] = owner.split(' ')
-  return where !== undefined && where === place() && startTicksOf(Number(pid)) !== startTicks
+  return where !== undefined && where === place() && String(startTicksOf(Number(pid))) !== startTicks
 }
 
 /** The boot of the machine and the process namespace: within both, an id and a start time belong to one process only. */
 function place(): string {
-  return `${readFileSync('/proc/sys/kernel/random/boot_id', 'utf8').trim()}/${readlinkSync('/proc/self/ns/pid')}`
-}
-
-/** Clock ticks from the boot to the start of a process; null when there is none, or only remains that nobody has collected. */
-function startTicksOf(pid: number): string | null {
-  let stat: string
-  try {
-    stat = readFileSync(`/proc/${pid}/stat`, 'utf8')
-  } catch (error) {
-    const { code } = error as NodeJS.ErrnoException
-    if (code === 'ENOENT' || code === 'ESRCH') return null
-    throw error
-  }
-  // The second field is the program's name in brackets, which may hold anything.
-  const [state, ...fields] = stat.slice(stat.lastIndexOf(')') + 2).split(' ')
-  return state === 'Z' || state === 'X' ? null : (fields[18] ?? null)
+  return `${bootId()}/${readlinkSync('/proc/self/ns/pid')}`
 }

@@ -1,11 +1,11 @@
-import { setTimeout as sleep } from 'node:timers/promises'
 import type { Database } from '../database/connection.js'
 import { isDatabaseAway } from '../database/database-away.js'
 import { readTree } from '../load-balancer/tree/read-tree.js'
 import type { LoadBalancerTree } from '../load-balancer/tree/tree.js'
 import type { Logger } from '../log/log.js'
 import { type Action, ClaimLost, type Provider, ProvisioningFault } from '../provider/provider.js'
-import { type Claim, isHeld, LEASE_SECONDS, releaseClaim } from '../queue/claim.js'
+import { type Claim, isHeld, releaseClaim } from '../queue/claim.js'
+import { createDatabaseWait } from '../queue/database-wait.js'
 import { type Fault, recordFault, settle } from './settle.js'
 
 export type AttemptContext = { database: Database; providers: ReadonlyMap<string, Provider>; log: Logger }
@@ -20,30 +20,25 @@ export type Outcome =
   | { kind: 'lost' }
   | { kind: 'interrupted' }
 
-const DATABASE_PAUSE_MS = 250
-
 /**
  * Brings one claimed load balancer to its newest generation, and to those that arrive meanwhile, or records why that failed. The claim
  * is given back unless it was lost. Never throws: what is unexpected is logged, and its owner reads a neutral sentence.
  */
 export async function attempt(context: AttemptContext, claim: Claim, signal: AbortSignal): Promise<Outcome> {
-  let awaySince: number | null = null
+  const wait = createDatabaseWait()
   for (;;) {
     try {
-      // Other parts fail with the same codes as a database that is away, so patience ends with one lease.
-      const patient: boolean = awaySince === null || performance.now() - awaySince < LEASE_SECONDS * 1000
-      const outcome = await convergeOnce(context, claim, signal, patient)
+      const outcome = await convergeOnce(context, claim, signal, !wait.isOver())
       if (outcome !== 'again') return outcome
       if (signal.aborted) return await interrupt(context, claim)
-      awaySince = null
+      wait.back()
     } catch (error) {
       if (!isDatabaseAway(error)) {
         context.log.error({ loadBalancer: claim.id, err: error }, 'an attempt could not be recorded')
         return { kind: 'interrupted' }
       }
       if (signal.aborted || !isHeld(claim)) return { kind: 'interrupted' }
-      awaySince ??= performance.now()
-      await sleep(DATABASE_PAUSE_MS)
+      await wait.pause()
     }
   }
 }

@@ -1,20 +1,21 @@
 import type { Database } from '../database/connection.js'
+import { one } from '../database/query.js'
+import { sql } from '../database/sql.js'
 import { type ClaimRequest, NOT_HELD } from '../queue/claim.js'
 
 /**
  * Which load balancers (alias t) have work to do now. A change newer than the last fault is due at once, whatever the back-off; the
  * first line is the condition of the index load_balancer_due.
  */
-const DUE = `(t.generation > t.applied_generation OR t.recheck_at IS NOT NULL)
+const DUE = sql`(t.generation > t.applied_generation OR t.recheck_at IS NOT NULL)
   AND (t.generation > t.applied_generation OR t.recheck_at <= now())
   AND (t.retry_at IS NULL OR t.retry_at <= now() OR t.generation > t.fault_generation)`
 
 /** Within a project changes go before checks of what was already in effect, and what waits longest first. */
-const ORDER_IN_PROJECT =
-  't.generation > t.applied_generation DESC, t.retry_at NULLS FIRST, coalesce(t.updated_at, t.created_at)'
+const ORDER_IN_PROJECT = sql`t.generation > t.applied_generation DESC, t.retry_at NULLS FIRST, coalesce(t.updated_at, t.created_at)`
 
 /** What is made for the first time or removed. It waits for machines, often for long; nobody's traffic waits for it. */
-const CARRIES_NO_TRAFFIC = `(t.applied_generation = 0 OR t.change = 'delete')`
+const CARRIES_NO_TRAFFIC = sql`(t.applied_generation = 0 OR t.change = 'delete')`
 
 /** One slot in so many is left to load balancers that carry traffic. */
 const SLOTS_PER_KEPT_ONE = 4
@@ -24,9 +25,9 @@ const SLOTS_PER_KEPT_ONE = 4
  * holds, so whoever holds how many, another project finds one: of twelve the first takes six, the next three, and so on. The last free ones are for load
  * balancers that carry traffic, however many projects make and remove others. As many are for these, however many projects change theirs.
  */
-const CANDIDATES = `
-  WITH slots AS (SELECT ?::integer AS free, ?::integer AS kept),
-       held AS (SELECT t.project_id, ${CARRIES_NO_TRAFFIC} AS carries_no_traffic FROM load_balancer t WHERE t.id = ANY(?::uuid[])),
+const candidates = (free: number, kept: number, held: readonly string[]) => sql`
+  WITH slots AS (SELECT ${free}::integer AS free, ${kept}::integer AS kept),
+       held AS (SELECT t.project_id, ${CARRIES_NO_TRAFFIC} AS carries_no_traffic FROM load_balancer t WHERE t.id = ANY(${held}::uuid[])),
        due AS (
          SELECT t.id, ${CARRIES_NO_TRAFFIC} AS carries_no_traffic, coalesce(h.slots, 0) + row_number() OVER of_project AS turn,
                 row_number() OVER (ORDER BY ${ORDER_IN_PROJECT}) AS age
@@ -50,11 +51,8 @@ const CANDIDATES = `
 export const claimsOf = (owner: string, slots: number): Omit<ClaimRequest, 'limit' | 'held'> => ({
   table: 'load_balancer',
   due: DUE,
-  order: `c.turn, ${ORDER_IN_PROJECT}`,
-  candidates: {
-    sql: CANDIDATES,
-    bindings: (limit, held) => [limit, Math.floor(slots / SLOTS_PER_KEPT_ONE), [...held]],
-  },
+  order: sql`c.turn, ${ORDER_IN_PROJECT}`,
+  candidates: (limit, held) => candidates(limit, Math.floor(slots / SLOTS_PER_KEPT_ONE), held),
   owner,
 })
 
@@ -63,13 +61,15 @@ export const claimsOf = (owner: string, slots: number): Omit<ClaimRequest, 'limi
  * lease. Zero or less when one is due now; null when nothing is in sight.
  */
 export async function secondsUntilDue(database: Database): Promise<number | null> {
-  const { rows } = await database.raw(
-    `SELECT extract(epoch FROM min(greatest(
+  const { seconds } = await one(
+    database,
+    sql<{ seconds: number | null }>`
+     SELECT extract(epoch FROM min(greatest(
               t.lease_until,
               CASE WHEN t.generation > t.applied_generation THEN NULL ELSE t.recheck_at END,
               CASE WHEN t.generation > t.fault_generation THEN NULL ELSE t.retry_at END)) - now())::float8 AS seconds
        FROM load_balancer t
       WHERE t.generation > t.applied_generation OR t.recheck_at IS NOT NULL`,
   )
-  return (rows as { seconds: number | null }[])[0]?.seconds ?? null
+  return seconds
 }

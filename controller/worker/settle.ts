@@ -1,7 +1,10 @@
 import type { Database } from '../database/connection.js'
+import { execute, maybeOne } from '../database/query.js'
+import { json, sql } from '../database/sql.js'
 import { againOnConflict } from '../database/transaction.js'
 import type { LoadBalancerTree } from '../load-balancer/tree/tree.js'
 import type { Action } from '../provider/provider.js'
+import { backOffSeconds } from '../queue/back-off.js'
 import type { Claim } from '../queue/claim.js'
 
 /** `again`: a later change or recheck waits and the claim is kept for it. `lost`: another worker has claimed it since; nothing was written. */
@@ -28,19 +31,26 @@ async function settleOnce(
   effort: Effort = NO_EFFORT,
 ): Promise<Settled> {
   if (tree.change === 'delete') return removeLoadBalancer(database, claim, tree.generation)
-  const { rows } = await database.raw(
-    `WITH settled AS (
+  const { generation } = tree
+  const recheckIsLater = sql`recheck_at > ${claim.claimedAt}::timestamptz`
+  const waits = sql`generation > ${generation} OR (${recheckIsLater} AND recheck_at <= now())`
+  const deleted = sql`o.load_balancer_id = s.id AND o.change = 'delete' AND o.generation <= ${generation}`
+  const worthNoting = generation > tree.appliedGeneration || effort.amphorae.length > 0
+  const row = await maybeOne(
+    database,
+    sql<{ again: boolean; settledAt: string }>`
+     WITH settled AS (
        UPDATE load_balancer
-          SET applied_generation = greatest(applied_generation, :generation),
+          SET applied_generation = greatest(applied_generation, ${generation}),
               fault = NULL, fault_generation = NULL, fault_since = NULL, attempts = 0, retry_at = NULL,
               recheck_at = CASE WHEN ${recheckIsLater} THEN recheck_at END,
               lease_owner = CASE WHEN ${waits} THEN lease_owner END,
               lease_until = CASE WHEN ${waits} THEN lease_until END
-        WHERE id = :id AND fence = :fence
+        WHERE id = ${claim.id} AND fence = ${claim.fence}
         RETURNING id, lease_until IS NOT NULL AS again, now()::text AS "settledAt"),
      noted AS (
        INSERT INTO load_balancer_event (load_balancer_id, generation, kind, detail)
-       SELECT id, :generation::bigint, 'applied', :effort::jsonb FROM settled WHERE :worthNoting),
+       SELECT id, ${generation}::bigint, 'applied', ${json(effort)}::jsonb FROM settled WHERE ${worthNoting}),
      gone_rules AS (DELETE FROM l7_rule o USING settled s WHERE ${deleted}),
      gone_policies AS (DELETE FROM l7_policy o USING settled s WHERE ${deleted}),
      gone_listeners AS (DELETE FROM listener o USING settled s WHERE ${deleted}),
@@ -53,33 +63,20 @@ async function settleOnce(
         WHERE member.pool_id = gone.pool_id AND member.change <> 'delete'
           AND NOT EXISTS (SELECT 1 FROM health_monitor other WHERE other.pool_id = gone.pool_id AND other.change <> 'delete'))
      SELECT again, "settledAt" FROM settled`,
-    {
-      id: claim.id,
-      fence: claim.fence,
-      generation: tree.generation,
-      claimedAt: claim.claimedAt,
-      effort: JSON.stringify(effort),
-      worthNoting: tree.generation > tree.appliedGeneration || effort.amphorae.length > 0,
-    },
   )
-  const [row] = rows as { again: boolean; settledAt: string }[]
   if (row === undefined) return 'lost'
   claim.claimedAt = row.settledAt
   return row.again ? 'again' : 'settled'
 }
 
-const recheckIsLater = 'recheck_at > :claimedAt::timestamptz'
-const waits = `generation > :generation OR (${recheckIsLater} AND recheck_at <= now())`
-
-const deleted = `o.load_balancer_id = s.id AND o.change = 'delete' AND o.generation <= :generation`
-
 async function removeLoadBalancer(database: Database, claim: Claim, generation: number): Promise<Settled> {
-  const held = { id: claim.id, fence: claim.fence }
-  const removed = await database('load_balancer')
-    .where({ ...held, change: 'delete', generation })
-    .delete()
+  const held = sql`id = ${claim.id} AND fence = ${claim.fence}`
+  const removed = await execute(
+    database,
+    sql`DELETE FROM load_balancer WHERE ${held} AND change = 'delete' AND generation = ${generation}`,
+  )
   if (removed === 1) return 'settled'
-  const row = await database('load_balancer').where(held).first('id')
+  const row = await maybeOne(database, sql`SELECT id FROM load_balancer WHERE ${held}`)
   return row === undefined ? 'lost' : 'again'
 }
 
@@ -98,36 +95,32 @@ export async function recordFault(
   fault: Fault,
   effort: Effort = NO_EFFORT,
 ): Promise<number | null> {
-  const { rows } = await database.raw(
-    `WITH failed AS (
+  const { generation } = tree
+  const row = await maybeOne(
+    database,
+    sql<{ seconds: number }>`
+     WITH failed AS (
        UPDATE load_balancer t
-          SET fault = :fault::jsonb, fault_generation = :generation, fault_since = coalesce(t.fault_since, now()),
+          SET fault = ${json(fault)}::jsonb, fault_generation = ${generation}, fault_since = coalesce(t.fault_since, now()),
               attempts = next.attempts, retry_at = now() + next.seconds * interval '1 second',
               lease_owner = NULL, lease_until = NULL
-         FROM (SELECT attempts, least(300, 2 ^ (least(attempts, 20) - 1))::int AS seconds
-                 FROM (SELECT CASE WHEN fault_generation = :generation THEN attempts + 1 ELSE 1 END AS attempts
-                         FROM load_balancer WHERE id = :id) AS counted) AS next
-        WHERE t.id = :id AND t.fence = :fence
-        RETURNING t.id, CASE WHEN t.generation > :generation THEN 0 ELSE next.seconds END AS seconds),
+         FROM (SELECT attempts, (${backOffSeconds(sql`attempts`)})::int AS seconds
+                 FROM (SELECT CASE WHEN fault_generation = ${generation} THEN attempts + 1 ELSE 1 END AS attempts
+                         FROM load_balancer WHERE id = ${claim.id}) AS counted) AS next
+        WHERE t.id = ${claim.id} AND t.fence = ${claim.fence}
+        RETURNING t.id, CASE WHEN t.generation > ${generation} THEN 0 ELSE next.seconds END AS seconds),
      newest AS (
-       SELECT id, created_at FROM load_balancer_event WHERE load_balancer_id = :id ORDER BY created_at DESC, id DESC LIMIT 1),
+       SELECT id, created_at FROM load_balancer_event WHERE load_balancer_id = ${claim.id} ORDER BY created_at DESC, id DESC LIMIT 1),
      counted AS (
        UPDATE load_balancer_event o SET count = count + 1, updated_at = clock_timestamp()
          FROM failed, newest
         WHERE o.load_balancer_id = failed.id AND o.created_at = newest.created_at AND o.id = newest.id
-          AND o.kind = 'failed' AND o.detail->'fault' = :fault::jsonb
+          AND o.kind = 'failed' AND o.detail->'fault' = ${json(fault)}::jsonb
         RETURNING o.id),
      noted AS (
        INSERT INTO load_balancer_event (load_balancer_id, generation, kind, detail)
-       SELECT id, :generation::bigint, 'failed', :detail::jsonb FROM failed WHERE NOT EXISTS (SELECT FROM counted))
+       SELECT id, ${generation}::bigint, 'failed', ${json({ ...effort, fault })}::jsonb FROM failed WHERE NOT EXISTS (SELECT FROM counted))
      SELECT seconds FROM failed`,
-    {
-      id: claim.id,
-      fence: claim.fence,
-      generation: tree.generation,
-      fault: JSON.stringify(fault),
-      detail: JSON.stringify({ ...effort, fault }),
-    },
   )
-  return (rows as { seconds: number }[])[0]?.seconds ?? null
+  return row?.seconds ?? null
 }

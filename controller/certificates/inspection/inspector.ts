@@ -1,7 +1,7 @@
-import { readFileSync } from 'node:fs'
 import { getPriority, setPriority } from 'node:os'
 import { fileURLToPath } from 'node:url'
 import { Worker } from 'node:worker_threads'
+import { readProcessStat } from '../../process/process-stat.js'
 import type { FromThread } from './inspector-thread.js'
 import type { Material } from './material.js'
 
@@ -107,14 +107,11 @@ function giveWay(task: string): void {
   setPriority(Number(task.split('/').at(-1)), Math.max(NICENESS, getPriority()))
 }
 
-/** Linux counts in hundredths of a second for programs, whatever its own clock. */
-const TICK_MS = 10
-
 /** How long a thread of this process has kept a processor. */
 function processorMilliseconds(task: string): number {
-  const stat = readFileSync(`/proc/${task}/stat`, 'utf8')
-  const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ')
-  return (Number(fields[11]) + Number(fields[12])) * TICK_MS
+  const stat = readProcessStat(task)
+  if (stat === null) throw new Error(`the inspector's thread ${task} is gone`)
+  return stat.processorMilliseconds
 }
 
 /** The same in memory of its own, which can be handed over; what it was copied from is overwritten. */

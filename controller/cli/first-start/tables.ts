@@ -1,6 +1,8 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { connect, type Database } from '../../database/connection.js'
 import { migrate, prepareSchema } from '../../database/migrate.js'
+import { execute } from '../../database/query.js'
+import { sql } from '../../database/sql.js'
 import { sqlState } from '../../database/transaction.js'
 import { OperatorError } from '../operator-error.js'
 import { passwordOf } from '../state-directory/database-urls.js'
@@ -26,7 +28,7 @@ export async function prepareTables(instance: Instance): Promise<void> {
   for (const service of serviceSchemas) {
     const database = openDatabase(instance, service.schema, 'db migrate')
     try {
-      await waitUntilReachable(() => database.raw('SELECT 1'), databaseUrl(instance, service.schema))
+      await waitUntilReachable(() => execute(database, sql`SELECT 1`), databaseUrl(instance, service.schema))
       await migrate(database, service)
     } finally {
       await database.destroy()
@@ -50,7 +52,7 @@ async function asAdministrator({ config }: Instance, body: (administrator: Datab
   if (url === undefined) return
   const administrator = connect({ url, applicationName: 'krater db migrate', poolSize: 1 })
   try {
-    await waitUntilReachable(() => administrator.raw('SELECT 1'), url)
+    await waitUntilReachable(() => execute(administrator, sql`SELECT 1`), url)
     await body(administrator)
   } finally {
     await administrator.destroy()

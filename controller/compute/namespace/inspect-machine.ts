@@ -1,4 +1,5 @@
 import { readdirSync, readFileSync } from 'node:fs'
+import { readProcessStat } from '../../process/process-stat.js'
 import type { Inspection } from '../driver.js'
 import { unlessGone } from './unless-gone.js'
 
@@ -54,9 +55,8 @@ function childrenOf(pid: number): number[] {
 }
 
 function stateOf(pid: number): ProcessState | null {
-  // The name in brackets may hold anything, so the state is looked for behind the last one.
-  const [, name, state, parent] = /^\d+ \((.*)\) (\S) (\d+)/s.exec(readOrEmpty(`/proc/${pid}/stat`)) ?? []
-  return name === undefined || state === undefined ? null : { pid, parent: Number(parent), name, state }
+  const stat = readProcessStat(pid)
+  return stat === null ? null : { pid, parent: stat.parent, name: stat.name, state: stat.state }
 }
 
 /** The port of each listening socket, in ascending order. */

@@ -1,5 +1,6 @@
 import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { bootId, startTicksOf } from '../../process/process-stat.js'
 import { unlessGone } from './unless-gone.js'
 
 /**
@@ -35,8 +36,8 @@ export function machineDirectory(directory: string) {
      * @throws Error when the host cannot look
      */
     holder: (): number | null => {
-      const [pid, startTicks, bootId] = (read(inside('process')) ?? '').trim().split(' ')
-      const isSame = startTicks !== undefined && startTicks === startTicksOf(Number(pid)) && bootId === currentBootId()
+      const [pid, startTicks, boot] = (read(inside('process')) ?? '').trim().split(' ')
+      const isSame = startTicks !== undefined && startTicks === String(startTicksOf(Number(pid))) && boot === bootId()
       return isSame ? Number(pid) : null
     },
 
@@ -65,16 +66,5 @@ export function machineDirectory(directory: string) {
     remove: () => rmSync(directory, { recursive: true, force: true }),
   }
 }
-
-/** When a process started, in clock ticks since the host booted; null when there is none, or only its remains that nobody has collected. */
-function startTicksOf(pid: number): string | null {
-  const stat = read(`/proc/${pid}/stat`)
-  if (stat === null) return null
-  // The name in brackets may hold anything, so the fields are counted from behind it.
-  const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ')
-  return fields[0] === 'Z' || fields[0] === 'X' ? null : (fields[19] ?? null)
-}
-
-const currentBootId = () => (read('/proc/sys/kernel/random/boot_id') ?? '').trim()
 
 const read = (path: string): string | null => unlessGone(() => readFileSync(path, 'utf8'), null)

@@ -1,4 +1,5 @@
 import type { Database } from '../../database/connection.js'
+import { sql } from '../../database/sql.js'
 import { inTransaction } from '../../database/transaction.js'
 import type { Logger } from '../../log/log.js'
 import { type Claim, releaseClaim } from '../../queue/claim.js'
@@ -38,7 +39,12 @@ export async function followDeletedProjects(options: FollowOptions): Promise<{ s
   await releaseClaimsOfDead(identityDatabase, 'deleted_project').catch(() => [])
   const loop = startClaimLoop({
     database: identityDatabase,
-    claims: { table: 'deleted_project', due: 't.due_at <= now()', order: 't.due_at, t.id', owner: nameLeaseOwner() },
+    claims: {
+      table: 'deleted_project',
+      due: sql`t.due_at <= now()`,
+      order: sql`t.due_at, t.id`,
+      owner: nameLeaseOwner(),
+    },
     concurrency: CONCURRENCY,
     sweepMs,
     secondsUntilDue: () => secondsUntilDue(identityDatabase),

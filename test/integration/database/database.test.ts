@@ -18,6 +18,7 @@ import { connect } from '../../../controller/database/connection.js'
 import { migrate, prepareSchema } from '../../../controller/database/migrate.js'
 import { startCluster } from '../../../controller/database/private-cluster.js'
 import { query } from '../../../controller/database/query.js'
+import { sql } from '../../../controller/database/sql.js'
 import { createApplication } from '../../../controller/http/application.js'
 import { startServer } from '../../../controller/http/server.js'
 import { createLog } from '../../../controller/log/log.js'
@@ -84,7 +85,7 @@ t.test('claims', async t => {
   )
   await db('job').insert(Array.from({ length: 20 }, (_, id) => ({ id })))
   const claimAs = (owner: string, limit: number) =>
-    claimDue(db, { table: 'job', due: 'NOT t.done', order: 't.id', owner, limit })
+    claimDue(db, { table: 'job', due: sql`NOT t.done`, order: sql`t.id`, owner, limit })
 
   await t.test('two workers at once never get the same row', async t => {
     const rounds = await Promise.all(Array.from({ length: 8 }, (_, worker) => claimAs(`w${worker}`, 3)))

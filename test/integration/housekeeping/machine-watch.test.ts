@@ -165,7 +165,7 @@ t.test('the watch over machines', async t => {
     const before = await watch(NOTHING_WATCHED)
     await forget(id)
     machines.set(amphora, 'stopped')
-    const away = { raw: () => Promise.reject(new Error('away')) } as unknown as Database
+    const away = { raw: () => ({ options: () => Promise.reject(new Error('away')) }) } as unknown as Database
     const still = await watch(before, away)
     t.equal(await recheckOf(id), null)
     starts.set(amphora, 'another')

@@ -1,4 +1,5 @@
 import t from 'tap'
+import { sql } from '../../../controller/database/sql.js'
 import { inTransaction } from '../../../controller/database/transaction.js'
 import { EVENT_DAYS, MOST_EVENTS, purgeRecords } from '../../../controller/housekeeping/purge.js'
 import { actions } from '../../../controller/load-balancer/migrations/009-actions.js'
@@ -205,7 +206,7 @@ t.test('the worker tells what took effect, by which amphora and how, and what fa
   const lb = await makeBalancer(api)
   const work = async (converge: Provider['converge']) => {
     behave = converge
-    const request = { table: 'load_balancer', due: 'true', order: 't.id', owner: 'test', limit: 1 }
+    const request = { table: 'load_balancer', due: sql`true`, order: sql`t.id`, owner: 'test', limit: 1 }
     const [claim] = await claimDue(api.database, request)
     if (claim === undefined) throw new Error('Nothing could be claimed')
     return attempt(context, claim, new AbortController().signal)

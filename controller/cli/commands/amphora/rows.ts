@@ -1,4 +1,6 @@
 import type { Database } from '../../../database/connection.js'
+import { many } from '../../../database/query.js'
+import { sql } from '../../../database/sql.js'
 import { OperatorError } from '../../operator-error.js'
 
 /** What the database says of an amphora. */
@@ -21,7 +23,9 @@ export type AmphoraRow = {
 }
 
 export async function amphoraRows(database: Database): Promise<AmphoraRow[]> {
-  const { rows } = await database.raw(`
+  return many(
+    database,
+    sql<AmphoraRow>`
     SELECT amphora.id, amphora.status, amphora.role, amphora.load_balancer_id AS "loadBalancerId", load_balancer.name AS "loadBalancerName",
            amphora.lb_network_ip AS address, amphora.vrrp_ip AS "vrrpIp", amphora.applied_generation AS "appliedGeneration",
            load_balancer.generation AS "desiredGeneration", amphora.created_at AS "createdAt",
@@ -30,8 +34,8 @@ export async function amphoraRows(database: Database): Promise<AmphoraRow[]> {
       FROM amphora
       LEFT JOIN load_balancer ON load_balancer.id = amphora.load_balancer_id
       LEFT JOIN amphora_health health ON health.amphora_id = amphora.id
-     ORDER BY amphora.created_at, amphora.id`)
-  return rows as AmphoraRow[]
+     ORDER BY amphora.created_at, amphora.id`,
+  )
 }
 
 /** The one amphora whose id begins so. @throws OperatorError when there is none, or more than one */

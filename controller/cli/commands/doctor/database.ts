@@ -1,4 +1,6 @@
 import type { Database } from '../../../database/connection.js'
+import { many, one } from '../../../database/query.js'
+import { sql } from '../../../database/sql.js'
 import { runningPostmaster } from '../../host/postgres.js'
 import { usesPrivateCluster } from '../../state-directory/database-urls.js'
 import { type Instance, openDatabase } from '../../wiring/instance.js'
@@ -29,7 +31,8 @@ export async function checkDatabase(instance: Instance): Promise<Finding[]> {
 async function checkTables(database: Database, schema: string, known: ReadonlySet<string>): Promise<Finding> {
   const about = `database ${schema}`
   try {
-    const applied: string[] = await database('migration').pluck('name')
+    const rows = await many(database, sql<{ name: string }>`SELECT name FROM migration`)
+    const applied = rows.map(({ name }) => name)
     const newer = applied.filter(name => !known.has(name))
     if (newer.length > 0) {
       return fault(about, `written by a newer Krater (${newer.join(', ')})`, 'start that version, or restore a backup')
@@ -49,8 +52,8 @@ async function checkTables(database: Database, schema: string, known: ReadonlySe
 
 async function checkClock(database: Database): Promise<Finding> {
   const before = Date.now()
-  const { rows } = await database.raw('SELECT extract(epoch FROM clock_timestamp())::float8 AS now')
-  const skew = Math.abs((before + Date.now()) / 2 / 1000 - (rows[0] as { now: number }).now)
+  const { now } = await one(database, sql<{ now: number }>`SELECT extract(epoch FROM clock_timestamp())::float8 AS now`)
+  const skew = Math.abs((before + Date.now()) / 2 / 1000 - now)
   const text = `${skew.toFixed(2)} s apart from the database's`
   return skew <= MOST_CLOCK_SKEW_SECONDS ? ok('clock', text) : fault('clock', text, 'let both machines follow NTP')
 }

@@ -1,5 +1,7 @@
 import { Option } from 'commander'
 import type { Database } from '../../../database/connection.js'
+import { maybeOne } from '../../../database/query.js'
+import { sql } from '../../../database/sql.js'
 import { rotateProjectKeys } from '../../../key-manager/rotation/project-keys.js'
 import type { Command } from '../../command.js'
 import { OperatorError } from '../../operator-error.js'
@@ -62,6 +64,6 @@ export async function rotateProjectKeysNow(
 /** A mistyped project must not look like one whose key was replaced. */
 async function requireKeys(database: Database, project: string | undefined): Promise<void> {
   if (project === undefined) return
-  const key = await database('project_key').where({ project_id: project }).first('id')
+  const key = await maybeOne(database, sql`SELECT id FROM project_key WHERE project_id = ${project} LIMIT 1`)
   if (key === undefined) throw new OperatorError(`The key manager has no key of a project ${project}.`)
 }

@@ -1,4 +1,6 @@
 import { Option } from 'commander'
+import { execute } from '../../../database/query.js'
+import { sql } from '../../../database/sql.js'
 import type { BuiltInNetwork, BuiltInNetworks } from '../../../network/bootstrap.js'
 import { endProcesses } from '../../../process/process-identity.js'
 import { THREADS_FOR_ALL_PROCESSORS } from '../../../process/thread-pool.js'
@@ -141,7 +143,7 @@ async function start(directory: string, { report, undo, wish }: Running): Promis
 async function askForALook(instance: Instance): Promise<void> {
   const database = openDatabase(instance, 'load_balancer', 'up')
   try {
-    await database('load_balancer').update({ recheck_at: database.fn.now() })
+    await execute(database, sql`UPDATE load_balancer SET recheck_at = now()`)
   } finally {
     await database.destroy()
   }

@@ -1,10 +1,10 @@
 import { once } from 'node:events'
-import { setTimeout as sleep } from 'node:timers/promises'
 import type { Database } from '../../../database/connection.js'
 import { isDatabaseAway } from '../../../database/database-away.js'
 import { sqlState } from '../../../database/transaction.js'
 import type { Logger } from '../../../log/log.js'
-import { type Claim, isHeld, LEASE_SECONDS } from '../../../queue/claim.js'
+import { type Claim, isHeld } from '../../../queue/claim.js'
+import { createDatabaseWait } from '../../../queue/database-wait.js'
 import { CryptoUnavailable } from '../../crypto/backend.js'
 import type { Keyring } from '../../crypto/keyring.js'
 import { passphraseContext } from '../order.js'
@@ -23,8 +23,6 @@ export type OrderContext = {
 
 /** An order of which nothing was heard any more after so many attempts is not tried again: it is likely to be what ends the workers. */
 const MOST_LAPSED_CLAIMS = 5
-
-const DATABASE_PAUSE_MS = 250
 
 /** SQLSTATE classes that say nothing about the work: conflicts, resources, locks, intervention, the system itself. */
 const TRANSIENT_STATE = /^(40|53|55|57|58)/
@@ -65,7 +63,7 @@ type Outcome = OrderOutcome | Later | { kind: 'aborted' }
 export async function attemptOrder(context: OrderContext, claim: Claim, signal: AbortSignal): Promise<number | null> {
   const { database, log } = context
   const started = performance.now()
-  let awaySince: number | null = null
+  const wait = createDatabaseWait()
   let order: ClaimedOrder | null = null
   let outcome: Outcome | null = null
   for (;;) {
@@ -89,10 +87,8 @@ export async function attemptOrder(context: OrderContext, claim: Claim, signal: 
         log[outcome === INTERNAL ? 'error' : 'warn']({ order: claim.id, err: error }, 'an order met a fault')
         continue
       }
-      awaySince ??= performance.now()
-      const isPatient = performance.now() - awaySince < LEASE_SECONDS * 1000
-      if (signal.aborted || !isHeld(claim) || !isPatient) return null
-      await sleep(DATABASE_PAUSE_MS)
+      if (signal.aborted || !isHeld(claim) || wait.isOver()) return null
+      await wait.pause()
     }
   }
 }

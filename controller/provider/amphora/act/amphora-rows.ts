@@ -1,5 +1,6 @@
 import type { Database } from '../../../database/connection.js'
-import { query } from '../../../database/query.js'
+import { execute, many } from '../../../database/query.js'
+import { assignments, json, sql } from '../../../database/sql.js'
 import { inTransaction } from '../../../database/transaction.js'
 import type { MachineLimits } from '../../../load-balancer/tree/capacity.js'
 import type { Claim } from '../../../queue/claim.js'
@@ -15,9 +16,10 @@ export type AmphoraRows = {
 
 /** The amphorae of a claimed load balancer, in one query. @throws ClaimLost */
 export async function readAmphorae(database: Database, claim: Claim): Promise<AmphoraRows> {
-  const found = await query<AmphoraRow & { suspicious: boolean }>(
+  const found = await many(
     database,
-    `SELECT lb.attempts > 0 OR coalesce(lb.recheck_at <= now(), false) AS suspicious,
+    sql<AmphoraRow & { suspicious: boolean }>`
+     SELECT lb.attempts > 0 OR coalesce(lb.recheck_at <= now(), false) AS suspicious,
             a.id, a.status, a.role, a.lb_network_ip AS "managementAddress",
             a.applied_generation AS "appliedGeneration", a.applied_sha256 AS "appliedSha256",
             extract(epoch FROM now() - greatest(h.last_seen, a.updated_at, a.created_at))::float8 AS "silentSeconds",
@@ -30,9 +32,8 @@ export async function readAmphorae(database: Database, claim: Claim): Promise<Am
        FROM load_balancer lb
        LEFT JOIN amphora a ON a.load_balancer_id = lb.id
        LEFT JOIN amphora_health h ON h.amphora_id = a.id
-      WHERE lb.id = ? AND lb.fence = ?
+      WHERE lb.id = ${claim.id} AND lb.fence = ${claim.fence}
       ORDER BY a.created_at, a.id`,
-    [claim.id, claim.fence],
   )
   const [first] = found
   if (first === undefined) throw new ClaimLost()
@@ -40,10 +41,10 @@ export async function readAmphorae(database: Database, claim: Claim): Promise<Am
 }
 
 /** While this is in a statement, the claim cannot pass to another worker before that statement has ended. */
-const HELD = 'SELECT id FROM load_balancer WHERE id = :loadBalancerId AND fence = :fence FOR SHARE'
+const held = ({ id, fence }: Claim) => sql`SELECT id FROM load_balancer WHERE id = ${id} AND fence = ${fence} FOR SHARE`
 
 /** SQL: an amphora that is ready and that nobody works at. */
-const WARM = `load_balancer_id IS NULL AND status = 'READY' AND (lease_until IS NULL OR lease_until < now())`
+const WARM = sql`load_balancer_id IS NULL AND status = 'READY' AND (lease_until IS NULL OR lease_until < now())`
 
 /**
  * Takes a warm amphora for the load balancer. A project has had at most as many within a minute as are ready, so that whoever makes load
@@ -57,32 +58,34 @@ export async function adoptWarmAmphora(
 ): Promise<boolean> {
   return inTransaction(database, async trx => {
     // Several of one project at a time would all see the same number.
-    await trx.raw('SELECT pg_advisory_xact_lock(hashtext(?), hashtext(?))', ['krater warm amphorae', projectId])
-    const { rows } = await trx.raw(
-      `WITH held AS (${HELD}),
+    await execute(trx, sql`SELECT pg_advisory_xact_lock(hashtext('krater warm amphorae'), hashtext(${projectId}))`)
+    const adopted = await execute(
+      trx,
+      sql`
+       WITH held AS (${held(claim)}),
             had AS (SELECT count(*) AS count FROM amphora_adoption
-                     WHERE project_id = :projectId AND created_at > now() - interval '1 minute'),
+                     WHERE project_id = ${projectId} AND created_at > now() - interval '1 minute'),
             warm AS (SELECT id FROM amphora
-                      WHERE ${WARM} AND (:isRepair OR (SELECT count FROM had) <= (SELECT count(*) FROM amphora WHERE ${WARM}))
+                      WHERE ${WARM} AND (${isRepair} OR (SELECT count FROM had) <= (SELECT count(*) FROM amphora WHERE ${WARM}))
                       ORDER BY created_at LIMIT 1 FOR UPDATE SKIP LOCKED),
-            noted AS (INSERT INTO amphora_adoption (project_id) SELECT :projectId FROM held, warm)
-       UPDATE amphora a SET load_balancer_id = held.id, status = 'ALLOCATED', role = :role, vrrp_priority = :priority, updated_at = now()
+            noted AS (INSERT INTO amphora_adoption (project_id) SELECT ${projectId} FROM held, warm)
+       UPDATE amphora a SET load_balancer_id = held.id, status = 'ALLOCATED', role = ${role}, vrrp_priority = ${vrrpPriority(role)}, updated_at = now()
          FROM held, warm WHERE a.id = warm.id RETURNING a.id`,
-      { loadBalancerId: claim.id, fence: claim.fence, projectId, isRepair, role, priority: vrrpPriority(role) },
     )
-    return rows.length === 1
+    return adopted === 1
   })
 }
 
 /** The row of a new amphora, which has no machine yet. @throws ClaimLost */
 export async function insertAmphora(database: Database, claim: Claim, role: Role): Promise<void> {
-  const { rows } = await database.raw(
-    `WITH held AS (${HELD})
+  const inserted = await execute(
+    database,
+    sql`
+     WITH held AS (${held(claim)})
      INSERT INTO amphora (id, load_balancer_id, status, role, vrrp_priority)
-     SELECT gen_random_uuid(), held.id, 'BOOTING', :role, :priority FROM held RETURNING id`,
-    { loadBalancerId: claim.id, fence: claim.fence, role, priority: vrrpPriority(role) },
+     SELECT gen_random_uuid(), held.id, 'BOOTING', ${role}, ${vrrpPriority(role)} FROM held`,
   )
-  if (rows.length === 0) throw new ClaimLost()
+  if (inserted === 0) throw new ClaimLost()
 }
 
 export type AmphoraColumns = Partial<{
@@ -104,7 +107,7 @@ export type AmphoraColumns = Partial<{
 
 /** How an amphora's row holds what its agent told of its machine. */
 export const limitsColumn = (limits: MachineLimits | undefined): string | null =>
-  limits === undefined ? null : JSON.stringify(limits)
+  limits === undefined ? null : json(limits)
 
 /** Writes columns of one amphora of a claimed load balancer. @throws ClaimLost */
 export async function updateAmphora(
@@ -113,65 +116,65 @@ export async function updateAmphora(
   amphoraId: string,
   columns: AmphoraColumns,
 ): Promise<void> {
-  const updated = await database('amphora')
-    .where({ id: amphoraId, load_balancer_id: claim.id })
-    .whereExists(held(database, claim))
-    .update({ ...columns, updated_at: database.fn.now() })
+  const updated = await execute(
+    database,
+    sql`UPDATE amphora SET ${assignments({ ...columns, updated_at: sql`now()` })}
+         WHERE id = ${amphoraId} AND load_balancer_id = ${claim.id} AND EXISTS (${held(claim)})`,
+  )
   if (updated === 0) throw new ClaimLost()
 }
 
 /** Has another amphora take the place of this one, as a failover does that was asked for. @throws ClaimLost */
 export async function markForReplacement(database: Database, claim: Claim, amphoraId: string): Promise<void> {
-  const { rows } = await database.raw(
-    `UPDATE amphora a SET replace_generation = coalesce(a.replace_generation, lb.generation), updated_at = now()
+  const marked = await execute(
+    database,
+    sql`
+     UPDATE amphora a SET replace_generation = coalesce(a.replace_generation, lb.generation), updated_at = now()
        FROM load_balancer lb
-      WHERE lb.id = :loadBalancerId AND lb.fence = :fence AND a.id = :amphoraId AND a.load_balancer_id = lb.id
-      RETURNING a.id`,
-    { loadBalancerId: claim.id, fence: claim.fence, amphoraId },
+      WHERE lb.id = ${claim.id} AND lb.fence = ${claim.fence} AND a.id = ${amphoraId} AND a.load_balancer_id = lb.id`,
   )
-  if (rows.length === 0) throw new ClaimLost()
+  if (marked === 0) throw new ClaimLost()
 }
 
 /** Remembers since when an agent cannot be reached; null as soon as it answers. */
 export async function recordReach(database: Database, amphoraId: string, reached: boolean): Promise<void> {
-  await database.raw(
-    `UPDATE amphora SET unreachable_since = CASE WHEN :reached THEN NULL ELSE now() END
-      WHERE id = :amphoraId AND (unreachable_since IS NULL) <> :reached`,
-    { amphoraId, reached },
+  await execute(
+    database,
+    sql`UPDATE amphora SET unreachable_since = CASE WHEN ${reached} THEN NULL ELSE now() END
+         WHERE id = ${amphoraId} AND (unreachable_since IS NULL) <> ${reached}`,
   )
 }
 
 /** No error when it is gone already. */
 export async function deleteAmphora(database: Database, claim: Claim, amphoraId: string): Promise<void> {
-  await database('amphora')
-    .where({ id: amphoraId, load_balancer_id: claim.id })
-    .whereExists(held(database, claim))
-    .delete()
-  await database('amphora_health').where({ amphora_id: amphoraId }).delete()
+  await execute(
+    database,
+    sql`DELETE FROM amphora WHERE id = ${amphoraId} AND load_balancer_id = ${claim.id} AND EXISTS (${held(claim)})`,
+  )
+  await execute(database, sql`DELETE FROM amphora_health WHERE amphora_id = ${amphoraId}`)
 }
 
 /** Has the load balancer looked at again after so many seconds, unless that is to happen sooner. @throws ClaimLost */
 export async function lookAgain(database: Database, claim: Claim, seconds: number): Promise<void> {
   const { id, fence, claimedAt } = claim
-  const { rows } = await database.raw(
-    `UPDATE load_balancer
-        SET recheck_at = least(CASE WHEN recheck_at > :claimedAt::timestamptz THEN recheck_at END, now() + :seconds * interval '1 second')
-      WHERE id = :id AND fence = :fence RETURNING id`,
-    { id, fence, claimedAt, seconds },
+  const asked = await execute(
+    database,
+    sql`
+     UPDATE load_balancer
+        SET recheck_at = least(CASE WHEN recheck_at > ${claimedAt}::timestamptz THEN recheck_at END, now() + ${seconds} * interval '1 second')
+      WHERE id = ${id} AND fence = ${fence}`,
   )
-  if (rows.length === 0) throw new ClaimLost()
+  if (asked === 0) throw new ClaimLost()
 }
 
 /** A port of the VIP that was made anew. @throws ClaimLost */
 export async function recordVipPort(database: Database, claim: Claim, portId: string): Promise<void> {
-  const { rows } = await database.raw(
-    `WITH held AS (UPDATE load_balancer SET vip_port_id = :portId WHERE id = :loadBalancerId AND fence = :fence RETURNING id),
-          amphorae AS (UPDATE amphora SET ha_port_id = :portId FROM held WHERE amphora.load_balancer_id = held.id)
+  const recorded = await execute(
+    database,
+    sql`
+     WITH held AS (UPDATE load_balancer SET vip_port_id = ${portId} WHERE id = ${claim.id} AND fence = ${claim.fence} RETURNING id),
+          amphorae AS (UPDATE amphora SET ha_port_id = ${portId} FROM held WHERE amphora.load_balancer_id = held.id)
      SELECT id FROM held`,
-    { loadBalancerId: claim.id, fence: claim.fence, portId },
   )
-  if (rows.length === 0) throw new ClaimLost()
+  if (recorded === 0) throw new ClaimLost()
 }
-
-const held = (database: Database, { id, fence }: Claim) =>
-  database('load_balancer').select(database.raw('1')).where({ id, fence }).forShare()

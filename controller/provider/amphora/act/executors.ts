@@ -1,5 +1,7 @@
 import type { Desired } from '../../../../amphora-agent/protocol/desired.js'
 import type { Database } from '../../../database/connection.js'
+import { maybeOne } from '../../../database/query.js'
+import { sql } from '../../../database/sql.js'
 import type { LoadBalancerTree } from '../../../load-balancer/tree/tree.js'
 import type { Logger } from '../../../log/log.js'
 import {
@@ -375,10 +377,11 @@ async function startMachine(acting: Acting, { amphoraId }: { amphoraId: string }
 }
 
 async function recordedAddress(database: Database, amphoraId: string): Promise<string | null> {
-  const row = await database('amphora')
-    .where({ id: amphoraId })
-    .first<{ lb_network_ip: string | null }>('lb_network_ip')
-  return row?.lb_network_ip ?? null
+  const row = await maybeOne(
+    database,
+    sql<{ address: string | null }>`SELECT lb_network_ip AS address FROM amphora WHERE id = ${amphoraId}`,
+  )
+  return row?.address ?? null
 }
 
 async function ensurePort({ network }: AmphoraParts, request: PortRequest): Promise<Port> {

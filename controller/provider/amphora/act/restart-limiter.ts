@@ -1,5 +1,6 @@
 import type { Database } from '../../../database/connection.js'
-import { query } from '../../../database/query.js'
+import { execute, one } from '../../../database/query.js'
+import { sql } from '../../../database/sql.js'
 import { inTransaction, type Transaction } from '../../../database/transaction.js'
 
 /** How many running amphorae may be restarted or replaced within the window because they cannot be reached. */
@@ -17,18 +18,17 @@ export async function restartsLeft(
   projectId: string,
   limits: RestartLimits,
 ): Promise<number> {
-  const [row] = await query<{ own: number; all: number; ownFleet: number; fleet: number }>(
+  const row = await one(
     database,
-    `WITH recent AS (SELECT project_id FROM amphora_restart WHERE created_at > now() - ? * interval '1 second'),
+    sql<{ own: number; all: number; ownFleet: number; fleet: number }>`
+     WITH recent AS (SELECT project_id FROM amphora_restart WHERE created_at > now() - ${limits.windowSeconds} * interval '1 second'),
           fleet AS (SELECT lb.project_id FROM amphora a JOIN load_balancer lb ON lb.id = a.load_balancer_id WHERE a.status = 'ALLOCATED'),
-          asked AS (SELECT ?::text AS project_id)
+          asked AS (SELECT ${projectId}::text AS project_id)
      SELECT (SELECT count(*)::int FROM recent, asked WHERE recent.project_id = asked.project_id) AS own,
             (SELECT count(*)::int FROM recent) AS all,
             (SELECT count(*)::int FROM fleet, asked WHERE fleet.project_id = asked.project_id) AS "ownFleet",
             (SELECT count(*)::int FROM fleet) AS fleet`,
-    [limits.windowSeconds, projectId],
   )
-  if (row === undefined) return 0
   const left = (limit: number, fleet: number, used: number) => Math.max(limit, Math.floor(fleet * SHARE)) - used
   return Math.max(0, Math.min(left(limits.perProject, row.ownFleet, row.own), left(limits.overall, row.fleet, row.all)))
 }
@@ -41,9 +41,9 @@ export async function takeRestart(
   limits: RestartLimits,
 ): Promise<boolean> {
   return inTransaction(database, async trx => {
-    await trx.raw('SELECT pg_advisory_xact_lock(hashtext(?))', ['krater restart limiter'])
+    await execute(trx, sql`SELECT pg_advisory_xact_lock(hashtext('krater restart limiter'))`)
     if ((await restartsLeft(trx, projectId, limits)) === 0) return false
-    await trx('amphora_restart').insert({ project_id: projectId, amphora_id: amphoraId })
+    await execute(trx, sql`INSERT INTO amphora_restart (project_id, amphora_id) VALUES (${projectId}, ${amphoraId})`)
     return true
   })
 }

@@ -1,4 +1,5 @@
 import t from 'tap'
+import { sql } from '../../../../controller/database/sql.js'
 import { readTree } from '../../../../controller/load-balancer/tree/read-tree.js'
 import { claimDue } from '../../../../controller/queue/claim.js'
 import { settle } from '../../../../controller/worker/settle.js'
@@ -11,8 +12,8 @@ const OFFERED = { providers: ['amphora', 'noop_driver'] }
 async function settleAll({ database }: TestApi, id: string): Promise<string> {
   const [held] = await claimDue(database, {
     table: 'load_balancer',
-    due: `t.id = '${id}'`,
-    order: 't.id',
+    due: sql`t.id = ${id}`,
+    order: sql`t.id`,
     owner: 'l7-test',
     limit: 1,
   })

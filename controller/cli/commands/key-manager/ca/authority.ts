@@ -1,4 +1,6 @@
 import type { Database } from '../../../../database/connection.js'
+import { maybeOne } from '../../../../database/query.js'
+import { sql } from '../../../../database/sql.js'
 import { isId } from '../../../../key-manager/ids.js'
 import { OperatorError } from '../../../operator-error.js'
 import { type Instance, openDatabase, openInstance } from '../../../wiring/instance.js'
@@ -22,7 +24,9 @@ export async function withRows<Result>(
 
 /** @throws OperatorError when there is no such CA */
 export async function authority(database: Database, id: string): Promise<{ id: string; pluginName: string }> {
-  const found = isId(id) ? await database('certificate_authority').where({ id }).first('id', 'plugin_name') : undefined
+  const named = sql<{ id: string; pluginName: string }>`
+    SELECT id, plugin_name AS "pluginName" FROM certificate_authority WHERE id = ${id}`
+  const found = isId(id) ? await maybeOne(database, named) : undefined
   if (found === undefined) throw new OperatorError(`There is no certificate authority ${id}.`)
-  return { id: found.id, pluginName: found.plugin_name }
+  return found
 }
