@@ -1,3 +1,5 @@
+import { execute, maybeOne } from '../../database/query.js'
+import { sql } from '../../database/sql.js'
 import { changeLoadBalancer, inTransactionOn } from '../change/change.js'
 import { WAKE_CHANNEL } from '../change/wake-channel.js'
 import { replaceOne } from '../objects/amphorae/replace.js'
@@ -39,12 +41,13 @@ async function configure(service: Service, call: Call): Promise<Answer> {
   const { id, load_balancer_id: loadBalancerId } = await findAmphora(service, call)
   if (loadBalancerId === null) throw immutable(amphora.label, id)
   await inTransactionOn(service.database, loadBalancerId, async trx => {
-    const { rows } = await trx.raw(
-      `UPDATE load_balancer SET recheck_at = now() WHERE id = ? AND change <> 'delete' RETURNING pg_notify(?, id::text)`,
-      [loadBalancerId, WAKE_CHANNEL],
+    const marked = await execute(
+      trx,
+      sql`UPDATE load_balancer SET recheck_at = now() WHERE id = ${loadBalancerId} AND change <> 'delete'
+          RETURNING pg_notify(${WAKE_CHANNEL}, id::text)`,
     )
-    if (rows.length === 0) throw immutable('Load Balancer', loadBalancerId)
-    await trx('amphora').where({ id }).update({ applied_generation: 0 })
+    if (marked === 0) throw immutable('Load Balancer', loadBalancerId)
+    await execute(trx, sql`UPDATE amphora SET applied_generation = 0 WHERE id = ${id}`)
   })
   return { status: 202 }
 }
@@ -54,7 +57,10 @@ async function remove(service: Service, call: Call): Promise<Answer> {
   const { id, load_balancer_id: loadBalancerId } = await findAmphora(service, call)
   const { database } = service
   const marked = (trx: typeof database) =>
-    trx('amphora').where({ id, status: 'ERROR' }).update({ status: 'PENDING_DELETE', updated_at: trx.fn.now() })
+    execute(
+      trx,
+      sql`UPDATE amphora SET status = 'PENDING_DELETE', updated_at = now() WHERE id = ${id} AND status = 'ERROR'`,
+    )
   if (loadBalancerId === null) {
     if ((await marked(database)) === 0) throw immutable(amphora.label, id)
   } else {
@@ -72,9 +78,11 @@ async function findAmphora({ database }: Service, { caller, right, params, query
   const found =
     uuid === null
       ? undefined
-      : await database('amphora')
-          .where({ id: uuid })
-          .first<{ id: string; load_balancer_id: string | null } | undefined>('id', 'load_balancer_id')
+      : await maybeOne(
+          database,
+          sql<{ id: string; load_balancer_id: string | null }>`
+            SELECT id, load_balancer_id FROM amphora WHERE id = ${uuid}`,
+        )
   if (found === undefined) throw missing(amphora.label, params.id ?? '')
   authorise(caller, right, null)
   return found

@@ -1,3 +1,5 @@
+import { execute } from '../../database/query.js'
+import { sql } from '../../database/sql.js'
 import type { Transaction } from '../../database/transaction.js'
 import { changeLoadBalancer, markDeleted, touchPool, updateObject } from '../change/change.js'
 import { healthMonitor } from '../objects/health-monitors/resource.js'
@@ -88,7 +90,7 @@ async function remove(service: Service, { caller, right, params, queryString, as
     await changeLoadBalancer(service, asked(), found.load_balancer_id, async (trx, changed) => {
       await touchPool(trx, changed, found.pool_id)
       await markDeleted(trx, changed, healthMonitor, [found.id])
-      await trx('member').where({ pool_id: found.pool_id }).update({ operating_status: 'NO_MONITOR' })
+      await execute(trx, sql`UPDATE member SET operating_status = 'NO_MONITOR' WHERE pool_id = ${found.pool_id}`)
     })
   }
   return { status: 204 }

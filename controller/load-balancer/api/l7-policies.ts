@@ -1,3 +1,5 @@
+import { maybeOne } from '../../database/query.js'
+import { identifiers, sql } from '../../database/sql.js'
 import type { Transaction } from '../../database/transaction.js'
 import { badRequest } from '../../http/errors.js'
 import {
@@ -19,7 +21,7 @@ import { type Found, findObject, findReferenced, isBeingDeleted } from '../schem
 import { readWrapped, readWrappedLists } from '../schema/input.js'
 import { parseArguments } from '../schema/list-query.js'
 import { listHandler, objectAnswer, showHandler } from '../schema/read-routes.js'
-import { columnsOf, updateSchema } from '../schema/resource.js'
+import { columnNames, columnsOf, updateSchema } from '../schema/resource.js'
 import { authorise } from '../schema/rights.js'
 import { enabledProvider, refuseUnsupported } from '../tree/capabilities.js'
 import { comesUp, selectFitting, takesPool } from '../tree/check-capacity.js'
@@ -104,7 +106,11 @@ type StoredPolicy = Redirection & { admin_state_up: boolean; redirect_pool_id: s
 
 /** Read while the load balancer is held, so that what is checked against it is what is stored. */
 async function storedPolicy(trx: Transaction, id: string): Promise<StoredPolicy> {
-  const stored: (StoredPolicy & { change: string }) | undefined = await trx('l7_policy').where({ id }).first()
+  const stored = await maybeOne(
+    trx,
+    sql<StoredPolicy & { change: string }>`
+      SELECT ${identifiers(columnNames(l7Policy))}, change FROM l7_policy WHERE id = ${id}`,
+  )
   if (stored === undefined) throw missing(l7Policy.label, id)
   if (stored.change === 'delete') throw immutable(l7Policy.label, id)
   return stored

@@ -1,3 +1,5 @@
+import { maybeOne } from '../../database/query.js'
+import { sql } from '../../database/sql.js'
 import type { Transaction } from '../../database/transaction.js'
 import { changeLoadBalancer, markDeleted, touchPolicy, updateObject } from '../change/change.js'
 import { l7Policy } from '../objects/l7-policies/resource.js'
@@ -11,7 +13,7 @@ import { parseArguments, parseListQuery, parseShowQuery } from '../schema/list-q
 import { objectAnswer, pageAnswer } from '../schema/read-routes.js'
 import { columnsOf, createSchema, updateSchema } from '../schema/resource.js'
 import { authorise } from '../schema/rights.js'
-import { condition, selectObject } from '../schema/select.js'
+import { selectObject } from '../schema/select.js'
 import { canonicalUuid } from '../schema/values.js'
 import { enabledProvider, refuseUnsupported } from '../tree/capabilities.js'
 import { comesUp, selectFitting } from '../tree/check-capacity.js'
@@ -37,7 +39,7 @@ async function list({ database, config }: Service, { caller, right, params, quer
   const query = parseListQuery(l7Rule, queryString, config)
   const policyId = canonicalUuid(params.policy)
   if (policyId === null) throw missingParent(l7Policy.label, params.policy ?? '')
-  const page = await listPage(database, l7Rule, { query, scope: condition('o.l7_policy_id = ?', policyId), url })
+  const page = await listPage(database, l7Rule, { query, scope: sql`o.l7_policy_id = ${policyId}`, url })
   authorise(caller, right, page.objects[0]?.projectId ?? (await findPolicy(database, policyId)).project_id)
   return pageAnswer(l7Rule, page)
 }
@@ -48,7 +50,7 @@ async function show({ database, config }: Service, { caller, right, params, quer
   const object =
     policyId === null || id === null
       ? undefined
-      : await selectObject(database, l7Rule, condition('o.id = ? AND o.l7_policy_id = ?', id, policyId), fields)
+      : await selectObject(database, l7Rule, sql`o.id = ${id} AND o.l7_policy_id = ${policyId}`, fields)
   if (object === undefined) {
     await findPolicy(database, params.policy ?? '')
     throw missing(l7Rule.label, params.id ?? '')
@@ -122,7 +124,10 @@ type StoredRule = Comparison & { admin_state_up: boolean }
 
 /** Read while the load balancer is held, so that what is checked as a whole is what will stand. */
 async function storedRule(trx: Transaction, id: string): Promise<StoredRule> {
-  const stored: StoredRule | undefined = await trx('l7_rule').where({ id }).first()
+  const stored = await maybeOne(
+    trx,
+    sql<StoredRule>`SELECT type, compare_type, key, value, admin_state_up FROM l7_rule WHERE id = ${id}`,
+  )
   if (stored === undefined) throw missing(l7Rule.label, id)
   return stored
 }

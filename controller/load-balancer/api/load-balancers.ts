@@ -1,4 +1,6 @@
 import { randomUUID } from 'node:crypto'
+import { execute, maybeOne, one } from '../../database/query.js'
+import { assignments, insertion, json, sql, trusted } from '../../database/sql.js'
 import { inTransaction } from '../../database/transaction.js'
 import { changeLoadBalancer, deleteLoadBalancer, inTransactionOn } from '../change/change.js'
 import { requestedEvent } from '../change/events.js'
@@ -21,9 +23,9 @@ import { findObject, isBeingDeleted } from '../schema/find.js'
 import { readWrapped, readWrappedLists } from '../schema/input.js'
 import { booleanOf, parseArguments } from '../schema/list-query.js'
 import { listHandler, objectAnswer, showHandler } from '../schema/read-routes.js'
-import { columnsOf, updateSchema } from '../schema/resource.js'
+import { boundColumns, columnsOf, updateSchema } from '../schema/resource.js'
 import { ATTRIBUTE_RIGHTS, authorise } from '../schema/rights.js'
-import { bodyOfInserted, condition, selectOne } from '../schema/select.js'
+import { bodyOfInserted, selectOne } from '../schema/select.js'
 import { isObject } from '../schema/values.js'
 import { enabledProvider, refuseUnsupported } from '../tree/capabilities.js'
 import { checkCapacity } from '../tree/check-capacity.js'
@@ -39,7 +41,7 @@ import { isForeignKeyViolation } from './shared-objects.js'
 import { loadBalancerStatistics } from './statistics.js'
 
 const bodyOfUpdate = updateSchema(loadBalancer)
-const BODY_OF_INSERTED = bodyOfInserted(loadBalancer)
+const BODY_OF_INSERTED = trusted(bodyOfInserted(loadBalancer))
 
 export function loadBalancerRoutes(service: Service): Routes {
   return {
@@ -83,29 +85,28 @@ async function create(service: Service, call: Call) {
     throw error
   })
   try {
-    const json = await inTransaction(database, async trx => {
-      const event = requestedEvent(asked(id), 'FROM (VALUES (?::uuid, 1)) AS made (id, generation)')
-      const [inserted] = await trx('load_balancer as o')
-        .with('noted', trx.raw(event.sql, [...event.bindings, id]))
-        .with('counted', trx.raw('INSERT INTO quota (project_id) VALUES (?) ON CONFLICT DO NOTHING', [projectId]))
-        .insert({
-          ...columnsOf(loadBalancer, body),
-          ...placement.columns,
-          id,
-          project_id: projectId,
-          vip_address: vip.address,
-          vip_subnet_id: vip.subnetId,
-          vip_network_id: vip.networkId,
-          vip_port_id: vip.portId,
-          owns_vip_port: vip.ownsPort,
-          additional_vips: JSON.stringify(vip.additional),
-        })
-        .returning<{ stored: StoredLimits | null; body: string }[]>([
-          trx.raw('pg_notify(?, o.id::text)', [WAKE_CHANNEL]),
-          trx.raw(`${storedLimits('o.project_id')} AS stored`),
-          trx.raw(`${BODY_OF_INSERTED} AS body`),
-        ])
-      if (inserted === undefined) throw new Error(`Load balancer ${id} was not inserted`)
+    const text = await inTransaction(database, async trx => {
+      const columns = {
+        ...boundColumns({ ...columnsOf(loadBalancer, body), ...placement.columns }),
+        id,
+        project_id: projectId,
+        vip_address: vip.address,
+        vip_subnet_id: vip.subnetId,
+        vip_network_id: vip.networkId,
+        vip_port_id: vip.portId,
+        owns_vip_port: vip.ownsPort,
+        additional_vips: json(vip.additional),
+      }
+      const made = sql`(VALUES (${id}::uuid, 1)) AS made (id, generation)`
+      const inserted = await one(
+        trx,
+        sql<{ stored: StoredLimits | null; body: string }>`
+          WITH noted AS (${requestedEvent(asked(id), made)}),
+               counted AS (INSERT INTO quota (project_id) VALUES (${projectId}) ON CONFLICT DO NOTHING)
+          INSERT INTO load_balancer AS o ${insertion([columns])}
+          RETURNING pg_notify(${WAKE_CHANNEL}, o.id::text), ${storedLimits(sql`o.project_id`)} AS stored,
+                    ${BODY_OF_INSERTED} AS body`,
+      )
       const limits = effectiveLimits(inserted.stored, config.quota)
       const above = { id, project_id: projectId, generation: 1, limits }
       await chargeQuota(trx, above, 'load_balancer', 0)
@@ -116,16 +117,13 @@ async function create(service: Service, call: Call) {
       await checkCapacity(trx, provider, id)
       return presentTree(trx, id)
     })
-    return { status: 201, json }
+    return { status: 201, json: text }
   } catch (error) {
     // A commit whose answer was lost may have happened: then the VIP stays, and the sweep of ownerless ports decides.
-    const stored = await database('load_balancer')
-      .where({ id })
-      .first('id')
-      .then(
-        row => row !== undefined,
-        () => true,
-      )
+    const stored = await maybeOne(database, sql`SELECT id FROM load_balancer WHERE id = ${id}`).then(
+      row => row !== undefined,
+      () => true,
+    )
     if (!stored) await releaseVip(network, vip)
     // The flavor or the availability zone has gone since it was looked up: looked up again, it says so.
     if (isForeignKeyViolation(error)) await placeLoadBalancer(service, body)
@@ -166,9 +164,12 @@ async function update(service: Service, { caller, right, params, queryString, re
     loadBalancer,
     await changeLoadBalancer(service, asked(), found.id, async trx => {
       const columns = columnsOf(loadBalancer, values)
-      if (Object.keys(columns).length > 0) await trx('load_balancer').where({ id: found.id }).update(columns)
+      if (Object.keys(columns).length > 0) {
+        const values = assignments(boundColumns(columns))
+        await execute(trx, sql`UPDATE load_balancer SET ${values} WHERE id = ${found.id}`)
+      }
       await checkSecurityGroups(trx, found.id, values.vip_sg_ids)
-      return selectOne(trx, loadBalancer, condition('o.id = ?', found.id))
+      return selectOne(trx, loadBalancer, sql`o.id = ${found.id}`)
     }),
   )
 }
@@ -184,12 +185,12 @@ async function remove({ database }: Service, { caller, right, params, queryStrin
     await deleteLoadBalancer(trx, asked(), found.id)
     if (cascade || found.change === 'delete') return
     // Asked once the row is held: only then can no child come into being any more.
-    const { rows } = await trx.raw(
-      `SELECT FROM listener WHERE load_balancer_id = :id AND change <> 'delete'
-        UNION ALL SELECT FROM pool WHERE load_balancer_id = :id AND change <> 'delete' LIMIT 1`,
-      { id: found.id },
+    const child = await maybeOne(
+      trx,
+      sql`SELECT id FROM listener WHERE load_balancer_id = ${found.id} AND change <> 'delete'
+           UNION ALL SELECT id FROM pool WHERE load_balancer_id = ${found.id} AND change <> 'delete' LIMIT 1`,
     )
-    if (rows.length > 0) throw invalid(`Cannot delete Load Balancer ${found.id} - it has children`)
+    if (child !== undefined) throw invalid(`Cannot delete Load Balancer ${found.id} - it has children`)
   })
   return { status: 204 }
 }

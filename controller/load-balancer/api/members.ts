@@ -1,6 +1,15 @@
 import { randomUUID } from 'node:crypto'
+import { execute, many } from '../../database/query.js'
+import { json, sql, trusted } from '../../database/sql.js'
 import type { Transaction } from '../../database/transaction.js'
-import { type ChangedLoadBalancer, changeLoadBalancer, markDeleted, touchPool, updateObject } from '../change/change.js'
+import {
+  type ChangedLoadBalancer,
+  changeLoadBalancer,
+  markDeleted,
+  touched,
+  touchPool,
+  updateObject,
+} from '../change/change.js'
 import { type BatchPlan, type ExistingMember, planBatch, type RequestedMember } from '../objects/members/batch.js'
 import { member } from '../objects/members/resource.js'
 import { checkMembers, checkSubnets } from '../objects/members/rules.js'
@@ -11,9 +20,9 @@ import { listOf, readWrapped, readWrappedLists } from '../schema/input.js'
 import { listPage } from '../schema/list.js'
 import { booleanOf, parseArguments, parseListQuery, parseShowQuery } from '../schema/list-query.js'
 import { objectAnswer, pageAnswer } from '../schema/read-routes.js'
-import { columnsOf, createSchema, updateSchema } from '../schema/resource.js'
+import { columnNames, columnsOf, createSchema, updateSchema } from '../schema/resource.js'
 import { authorise } from '../schema/rights.js'
-import { condition, selectObject, selectOne } from '../schema/select.js'
+import { selectObject, selectOne } from '../schema/select.js'
 import { canonicalUuid, isObject } from '../schema/values.js'
 import { enabledProvider, type OfferedProvider, refuseUnsupported } from '../tree/capabilities.js'
 import { type Capacity, capacityOf, refuseExcess, selectFitting } from '../tree/check-capacity.js'
@@ -41,7 +50,7 @@ async function list({ database, config }: Service, { caller, right, params, quer
   const query = parseListQuery(member, queryString, config)
   const poolId = canonicalUuid(params.pool)
   if (poolId === null) throw missingParent('Pool', params.pool ?? '')
-  const page = await listPage(database, member, { query, scope: condition('o.pool_id = ?', poolId), url })
+  const page = await listPage(database, member, { query, scope: sql`o.pool_id = ${poolId}`, url })
   authorise(caller, right, page.objects[0]?.projectId ?? (await findPool(database, poolId)).project_id)
   return pageAnswer(member, page)
 }
@@ -52,7 +61,7 @@ async function show({ database, config }: Service, { caller, right, params, quer
   const object =
     poolId === null || id === null
       ? undefined
-      : await selectObject(database, member, condition('o.id = ? AND o.pool_id = ?', id, poolId), fields)
+      : await selectObject(database, member, sql`o.id = ${id} AND o.pool_id = ${poolId}`, fields)
   if (object === undefined) {
     await findPool(database, params.pool ?? '')
     throw missing(member.label, params.id ?? '')
@@ -96,7 +105,7 @@ async function update(service: Service, { caller, right, params, queryString, re
     refuseUnsupported(enabledProvider(providers, changed.provider), member, values)
     await touchPool(trx, changed, found.pool_id)
     await updateObject(trx, changed, member, found.id, columnsOf(member, values))
-    return selectOne(trx, member, condition('o.id = ?', found.id))
+    return selectOne(trx, member, sql`o.id = ${found.id}`)
   })
   return objectAnswer(200, member, object)
 }
@@ -132,10 +141,11 @@ async function replaceAll(service: Service, { caller, right, params, queryString
     await changeLoadBalancer(service, asked(), above.load_balancer_id, async (trx, changed) => {
       const provider = enabledProvider(providers, changed.provider)
       for (const { values } of desired) refuseUnsupported(provider, member, values)
-      const existing: ExistingMember[] = await trx('member')
-        .where({ pool_id: above.id })
-        .whereNot({ change: 'delete' })
-        .select('id', 'address', 'protocol_port')
+      const existing = await many(
+        trx,
+        sql<ExistingMember>`
+          SELECT id, address, protocol_port FROM member WHERE pool_id = ${above.id} AND change <> 'delete'`,
+      )
       const plan = planBatch(existing, desired, additiveOnly)
       if (plan.create.length + plan.update.length + plan.remove.length === 0) throw NOTHING_TO_DO
       const members = plan.create.map(({ values }) => values)
@@ -167,14 +177,14 @@ async function carryOut(
   poolId: string,
   { create, update, remove }: BatchPlan,
 ) {
-  const touched = await touchPool<Capacity | null>(
+  const touchedPool = await touchPool<Capacity | null>(
     trx,
     changed,
     poolId,
     create.length,
     capacityOf(provider, changed.id),
   )
-  const { last_server_number, monitored, listeners, beside } = touched
+  const { last_server_number, monitored, listeners, beside } = touchedPool
   const more = create.length - remove.length
   if (monitored && more > 0) refuseExcess(beside, more * listeners)
   const firstNumber = last_server_number - create.length + 1
@@ -188,30 +198,29 @@ async function carryOut(
   if (update.length > 0) await updateMany(trx, changed, update)
 }
 
-/** What a batch leaves out goes back to its default, but for name, tags and subnet, which stay. */
-async function updateMany(
-  trx: Transaction,
-  { generation, applied_generation }: ChangedLoadBalancer,
-  updates: BatchPlan['update'],
-) {
-  const rows = updates.map(({ id, desired: { values, given } }) => ({
-    id,
-    ...columnsOf(member, values),
-    name: given.has('name') ? values.name : null,
-    subnet_id: given.has('subnet_id') ? values.subnet_id : null,
-    tags: given.has('tags') ? values.tags : null,
-  }))
-  await trx.raw(
-    `UPDATE member o SET
-       name = coalesce(w.name, o.name), subnet_id = coalesce(w.subnet_id, o.subnet_id), tags = coalesce(w.tags, o.tags),
-       admin_state_up = w.admin_state_up, weight = w.weight, backup = w.backup,
-       monitor_address = w.monitor_address, monitor_port = w.monitor_port,
-       generation = ?, updated_at = now(),
-       change = CASE WHEN o.change = 'create' AND o.generation > ? THEN 'create' ELSE 'update' END
-      FROM jsonb_to_recordset(?::jsonb) AS w (id uuid, name text, subnet_id uuid, tags text[], admin_state_up boolean,
-           weight integer, backup boolean, monitor_address text, monitor_port integer)
-     WHERE o.id = w.id`,
-    [generation, applied_generation, JSON.stringify(rows)],
+/** What a batch leaves out goes back to its default, but for these, which stay. */
+const KEPT: ReadonlySet<string> = new Set(['name', 'subnet_id', 'tags'])
+/** They tell which member is meant. */
+const IDENTIFYING: ReadonlySet<string> = new Set(['address', 'protocol_port'])
+
+const UPDATED_COLUMNS = columnNames({ ...member, parent: null }).filter(name => !IDENTIFYING.has(name))
+
+const UPDATED = trusted(
+  UPDATED_COLUMNS.map(name =>
+    KEPT.has(name) ? `${name} = coalesce(w.${name}, o.${name})` : `${name} = w.${name}`,
+  ).join(', '),
+)
+
+async function updateMany(trx: Transaction, changed: ChangedLoadBalancer, updates: BatchPlan['update']) {
+  const rows = updates.map(({ id, desired: { values, given } }) => {
+    const columns = Object.entries(columnsOf(member, values)).filter(([name]) => !KEPT.has(name) || given.has(name))
+    return { id, ...Object.fromEntries(columns) }
+  })
+  await execute(
+    trx,
+    sql`UPDATE member o SET ${UPDATED}, ${touched(changed, sql`o.`)}
+          FROM json_populate_recordset(NULL::member, ${json(rows)}) w
+         WHERE o.id = w.id`,
   )
 }
 

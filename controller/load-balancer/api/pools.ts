@@ -1,3 +1,5 @@
+import { maybeOne } from '../../database/query.js'
+import { sql } from '../../database/sql.js'
 import type { Transaction } from '../../database/transaction.js'
 import { conflict } from '../../http/errors.js'
 import { changeLoadBalancer, markDeleted, touchListenersOf, updateObject } from '../change/change.js'
@@ -57,7 +59,14 @@ async function create(service: Service, call: Call) {
   await checkReferences(service, call, objects)
   const object = await changeLoadBalancer(service, asked(planned.id), above.load_balancer_id, async (trx, changed) => {
     const user =
-      listenerId === null ? null : await trx('listener').where({ id: listenerId, load_balancer_id: changed.id }).first()
+      listenerId === null
+        ? null
+        : await maybeOne(
+            trx,
+            sql<{ id: string; protocol: string; change: string; default_pool_id: string | null }>`
+              SELECT id, protocol, change, default_pool_id FROM listener
+               WHERE id = ${listenerId} AND load_balancer_id = ${changed.id}`,
+          )
     if (user === undefined) throw missing('Listener', listenerId ?? '')
     if (user?.change === 'delete') throw immutable('Listener', user.id)
     if (user !== null) checkPoolProtocol(user.protocol, planned.values.protocol)
@@ -111,7 +120,7 @@ async function remove(service: Service, { caller, right, params, queryString, as
   if (!isBeingDeleted(found)) {
     await changeLoadBalancer(service, asked(), found.load_balancer_id, async (trx, changed) => {
       await refuseReferred(trx, found.id)
-      await touchListenersOf(trx, changed, found.id, ', default_pool_id = NULL')
+      await touchListenersOf(trx, changed, found.id, { default_pool_id: null })
       await markDeleted(trx, changed, pool, [found.id])
     })
   }
@@ -120,11 +129,11 @@ async function remove(service: Service, { caller, right, params, queryString, as
 
 /** @throws ApiError 409 when an L7 policy refers to the pool */
 async function refuseReferred(trx: Transaction, id: string): Promise<void> {
-  const { rows } = await trx.raw(
-    `SELECT y.id FROM l7_policy y JOIN listener l ON l.id = y.listener_id
-      WHERE y.redirect_pool_id = ? AND y.change <> 'delete' AND l.change <> 'delete' LIMIT 1`,
-    [id],
+  const policy = await maybeOne(
+    trx,
+    sql<{ id: string }>`
+      SELECT y.id FROM l7_policy y JOIN listener l ON l.id = y.listener_id
+       WHERE y.redirect_pool_id = ${id} AND y.change <> 'delete' AND l.change <> 'delete' LIMIT 1`,
   )
-  const [policy] = rows as { id: string }[]
   if (policy !== undefined) throw conflict(`Pool ${id} is in use by L7 policy ${policy.id} and cannot be deleted.`)
 }

@@ -1,4 +1,6 @@
 import { randomUUID } from 'node:crypto'
+import { execute, maybeOne } from '../../database/query.js'
+import { identifier, insertion, sql } from '../../database/sql.js'
 import { inTransaction } from '../../database/transaction.js'
 import { badRequest } from '../../http/errors.js'
 import { missing } from '../schema/faults.js'
@@ -33,7 +35,8 @@ export async function createProfile({ database, providers }: Service, kind: Prof
   checkData(providers, kind, values.provider_name, values.data)
   const id = randomUUID()
   return inTransaction(database, async trx => {
-    await trx(kind.profile.table).insert({ id, ...columnsOf(kind, values) })
+    const columns = insertion([{ id, ...columnsOf(kind, values) }])
+    await execute(trx, sql`INSERT INTO ${identifier(kind.profile.table)} ${columns}`)
     return answerWith(201, trx, kind.profile, id)
   })
 }
@@ -48,13 +51,19 @@ export async function updateProfile({ database, providers }: Service, kind: Prof
   return inTransaction(database, async trx => {
     if (values.provider_name !== undefined || values.data !== undefined) {
       // Whoever makes a flavor from it meanwhile waits.
-      const row = await trx(profile.table).where({ id }).forUpdate().first()
+      const row = await maybeOne(
+        trx,
+        sql<Pick<Values, 'provider_name' | 'data'>>`
+          SELECT provider_name, ${identifier(attribute)} AS data FROM ${identifier(profile.table)}
+           WHERE id = ${id} FOR UPDATE`,
+      )
       if (row === undefined) throw missing(profile.label, id)
-      checkData(providers, kind, values.provider_name ?? row.provider_name, values.data ?? row[attribute])
-      const users = await trx(user.table)
-        .where({ [reference]: id })
-        .first()
-      if (users !== undefined) throw inUse(profile, id)
+      checkData(providers, kind, values.provider_name ?? row.provider_name, values.data ?? row.data)
+      const made = await maybeOne(
+        trx,
+        sql`SELECT 1 FROM ${identifier(user.table)} WHERE ${identifier(reference)} = ${id} LIMIT 1`,
+      )
+      if (made !== undefined) throw inUse(profile, id)
     }
     await writeShared(trx, profile, id, columnsOf(kind, values))
     return answerWith(200, trx, profile, id)

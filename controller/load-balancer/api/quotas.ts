@@ -1,5 +1,7 @@
 import { z } from 'zod'
 import type { Database } from '../../database/connection.js'
+import { execute, many, maybeOne, one } from '../../database/query.js'
+import { assignments, identifiers, insertion, sql } from '../../database/sql.js'
 import { inTransaction } from '../../database/transaction.js'
 import { badRequest } from '../../http/errors.js'
 import {
@@ -52,11 +54,12 @@ async function show({ database, config }: Service, call: Call): Promise<Answer> 
 async function showUsage({ database, config }: Service, call: Call): Promise<Answer> {
   const projectId = projectOf(call)
   const limits = effectiveLimits(await storedFor(database, projectId), config.quota)
-  const { rows } = await database.raw(
-    'SELECT resource, quota_in_use(?, resource) AS "inUse" FROM unnest(?::text[]) resource',
-    [projectId, COUNTED_RESOURCES],
+  const rows = await many(
+    database,
+    sql<{ resource: Counted; inUse: number }>`
+      SELECT resource, quota_in_use(${projectId}, resource) AS "inUse" FROM unnest(${COUNTED_RESOURCES}::text[]) resource`,
   )
-  const used = new Map((rows as { resource: Counted; inUse: number }[]).map(row => [row.resource, row.inUse]))
+  const used = new Map(rows.map(row => [row.resource, row.inUse]))
   const figures = COUNTED_RESOURCES.map(name => [name, { limit: limits[name], in_use: used.get(name) ?? 0 }] as const)
   const usage = { project_id: projectId, tenant_id: projectId, ...Object.fromEntries(figures) }
   return { status: 200, json: wrapped('quota_usage', JSON.stringify(usage)) }
@@ -65,15 +68,16 @@ async function showUsage({ database, config }: Service, call: Call): Promise<Ans
 async function update({ database, config }: Service, call: Call): Promise<Answer> {
   const values = readLimits(await call.readBody())
   const projectId = projectOf(call)
-  const stored = await writing(database, projectId, async trx => {
-    const columns = { project_id: projectId, ...values }
-    const [row] = await trx('quota')
-      .insert(columns)
-      .onConflict('project_id')
-      .merge(columns)
-      .returning<StoredLimits[]>('*')
-    return row ?? null
-  })
+  const columns = { project_id: projectId, ...values }
+  const stored = await writing(database, projectId, trx =>
+    one(
+      trx,
+      sql<StoredLimits>`
+        INSERT INTO quota ${insertion([columns])}
+        ON CONFLICT (project_id) DO UPDATE SET ${assignments(columns)}
+        RETURNING ${identifiers(COUNTED_RESOURCES)}`,
+    ),
+  )
   return answer(202, projectId, effectiveLimits(stored, config.quota))
 }
 
@@ -82,7 +86,7 @@ async function reset({ database }: Service, call: Call): Promise<Answer> {
   const projectId = projectOf(call)
   const defaults = Object.fromEntries(COUNTED_RESOURCES.map(name => [name, null]))
   const found = await writing(database, projectId, trx =>
-    trx('quota').where({ project_id: projectId }).update(defaults),
+    execute(trx, sql`UPDATE quota SET ${assignments(defaults)} WHERE project_id = ${projectId}`),
   )
   if (found === 0) throw missing(quota.label, projectId)
   return { status: 202 }
@@ -91,7 +95,7 @@ async function reset({ database }: Service, call: Call): Promise<Answer> {
 /** Waits for the creates that hold the project's row, but not for long. @throws ApiError 503 */
 async function writing<T>(database: Database, projectId: string, body: (trx: Database) => Promise<T>): Promise<T> {
   return inTransaction(database, async trx => {
-    await trx.raw(`SET LOCAL lock_timeout = '5s'`)
+    await execute(trx, sql`SET LOCAL lock_timeout = '5s'`)
     return body(trx)
   }).catch(error => rethrowBusy(error, projectId))
 }
@@ -109,8 +113,11 @@ function projectOf({ caller, right, params, queryString }: Call): string {
 }
 
 async function storedFor(database: Database, projectId: string): Promise<StoredLimits | null> {
-  const row = await database('quota').where({ project_id: projectId }).first<StoredLimits | undefined>()
-  return row ?? null
+  const stored = await maybeOne(
+    database,
+    sql<StoredLimits>`SELECT ${identifiers(COUNTED_RESOURCES)} FROM quota WHERE project_id = ${projectId}`,
+  )
+  return stored ?? null
 }
 
 /** Older spellings of two of the limits. */

@@ -1,5 +1,7 @@
 import type { Knex } from 'knex'
 import type { Database } from '../../database/connection.js'
+import { execute, one } from '../../database/query.js'
+import { assignments, type Bound, type Fragment, identifier, insertion, sql } from '../../database/sql.js'
 import { inTransaction, isUniqueViolation, sqlState, type Transaction } from '../../database/transaction.js'
 import { conflict } from '../../http/errors.js'
 import { missing, missingReference } from '../schema/faults.js'
@@ -7,14 +9,14 @@ import { parseArguments } from '../schema/list-query.js'
 import { objectAnswer } from '../schema/read-routes.js'
 import { canonicalKey, type Resource } from '../schema/resource.js'
 import { authorise } from '../schema/rights.js'
-import { condition, selectObject } from '../schema/select.js'
+import { selectObject } from '../schema/select.js'
 import type { Answer, Call, Service } from './routes.js'
 
 /**
  * Flavors, availability zones and the profiles of both: what administrators make for all projects. Each is a row of its own, which the
  * database guards against going while others refer to it.
  */
-type Columns = Readonly<Record<string, Knex.Value>>
+type Columns = Readonly<Record<string, Bound>>
 
 /** @throws ApiError 403; objects without a project go by the project of the caller */
 export const authoriseShared = ({ caller, right }: Pick<Call, 'caller' | 'right'>): void =>
@@ -31,10 +33,13 @@ export async function insertShared(
   profile: { label: string; id: string },
 ): Promise<Answer> {
   return inTransaction(database, async trx => {
-    const [row]: Readonly<Record<string, string>>[] = await trx(resource.table)
-      .insert(columns)
-      .returning(resource.key.column)
-    return answerWith(201, trx, resource, row?.[resource.key.column] ?? '')
+    const { key } = await one(
+      trx,
+      sql<{ key: string }>`
+        INSERT INTO ${identifier(resource.table)} ${insertion([columns])}
+        RETURNING ${identifier(resource.key.column)} AS key`,
+    )
+    return answerWith(201, trx, resource, key)
   }).catch(error => {
     if (isForeignKeyViolation(error)) throw missingReference(profile.label, profile.id)
     throw isUniqueViolation(error) ? nameTaken(resource, columns.name) : error
@@ -59,9 +64,10 @@ export async function updateShared(
 
 export async function writeShared(trx: Transaction, resource: Resource, key: string, columns: Columns): Promise<void> {
   if (Object.keys(columns).length > 0) {
-    await trx(resource.table)
-      .where({ [resource.key.column]: key })
-      .update(columns)
+    await execute(
+      trx,
+      sql`UPDATE ${identifier(resource.table)} SET ${assignments(columns)} WHERE ${keyIs(resource, key)}`,
+    )
   }
 }
 
@@ -70,19 +76,21 @@ export async function removeShared({ database }: Service, resource: Resource, ca
   parseArguments(call.queryString)
   authoriseShared(call)
   const key = requireKey(resource, call.params[resource.key.column] ?? '')
-  const removed = await database(resource.table)
-    .where({ [resource.key.column]: key })
-    .delete()
-    .catch(error => {
-      throw isForeignKeyViolation(error) ? inUse(resource, key) : error
-    })
+  const removed = await execute(
+    database,
+    sql`DELETE FROM ${identifier(resource.table)} WHERE ${keyIs(resource, key)}`,
+  ).catch(error => {
+    throw isForeignKeyViolation(error) ? inUse(resource, key) : error
+  })
   if (removed === 0) throw missing(resource.label, key)
   return { status: 204 }
 }
 
+const keyIs = ({ key }: Resource, value: string): Fragment => sql`${identifier(key.column)} = ${value}`
+
 /** @throws ApiError 404 */
 export async function answerWith(status: number, trx: Knex, resource: Resource, key: string): Promise<Answer> {
-  const object = await selectObject(trx, resource, condition(`o.${resource.key.column} = ?`, key))
+  const object = await selectObject(trx, resource, sql`o.${keyIs(resource, key)}`)
   if (object === undefined) throw missing(resource.label, key)
   return objectAnswer(status, resource, object)
 }

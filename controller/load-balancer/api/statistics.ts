@@ -1,3 +1,5 @@
+import { maybeOne } from '../../database/query.js'
+import { sql, trusted } from '../../database/sql.js'
 import { amphora } from '../objects/amphorae/resource.js'
 import { listener } from '../objects/listeners/resource.js'
 import { loadBalancer } from '../objects/load-balancers/resource.js'
@@ -24,13 +26,13 @@ const totalsOf = (statistics: string, condition: string): string =>
 
 const LOAD_BALANCER = `SELECT o.project_id,
   ${totalsOf('listener_statistics', 's.listener_id IN (SELECT l.id FROM listener l WHERE l.load_balancer_id = o.id)')} AS json
-  FROM load_balancer o WHERE o.id = ?`
+  FROM load_balancer o WHERE o.id = `
 
 const LISTENER = `SELECT o.project_id, ${totalsOf('listener_statistics', 's.listener_id = o.id')} AS json
-  FROM listener o WHERE o.id = ?`
+  FROM listener o WHERE o.id = `
 
 /** What went to a pool by way of all listeners that use it, or did. */
-const POOL = `SELECT o.project_id, ${totalsOf('pool_statistics', 's.pool_id = o.id')} AS json FROM pool o WHERE o.id = ?`
+const POOL = `SELECT o.project_id, ${totalsOf('pool_statistics', 's.pool_id = o.id')} AS json FROM pool o WHERE o.id = `
 
 /** One row per listener; none when nothing was counted yet. */
 const AMPHORA = `SELECT lb.project_id, json_agg(json_build_object(
@@ -40,7 +42,7 @@ const AMPHORA = `SELECT lb.project_id, json_agg(json_build_object(
   JOIN load_balancer lb ON lb.id = o.load_balancer_id
   JOIN listener l ON l.load_balancer_id = lb.id
   JOIN listener_statistics s ON s.listener_id = l.id AND s.amphora_id = o.id
- WHERE o.id = ? GROUP BY lb.project_id`
+ WHERE o.id = `
 
 export const loadBalancerStatistics = (service: Service, call: Call): Promise<Answer> =>
   answer(service, call, loadBalancer.label, LOAD_BALANCER, 'stats')
@@ -54,7 +56,7 @@ export const poolStatistics = (service: Service, call: Call): Promise<Answer> =>
 /** A list with an entry per listener. Who may not see amphorae does not learn either which of them have counted anything. */
 export async function amphoraStatistics(service: Service, call: Call): Promise<Answer> {
   authorise(call.caller, call.right, null)
-  return answer(service, call, amphora.label, AMPHORA, 'amphora_stats')
+  return answer(service, call, amphora.label, AMPHORA, 'amphora_stats', ' GROUP BY lb.project_id')
 }
 
 /** @throws ApiError 403, and 404 when `select` gives no row */
@@ -64,12 +66,15 @@ async function answer(
   label: string,
   select: string,
   key: string,
+  group = '',
 ): Promise<Answer> {
   parseArguments(queryString)
   const id = params.id ?? ''
   const uuid = canonicalUuid(id)
-  const { rows } = uuid === null ? { rows: [] } : await database.raw(select, [uuid])
-  const [row] = rows as { project_id: string; json: string }[]
+  const row =
+    uuid === null
+      ? undefined
+      : await maybeOne(database, sql<{ project_id: string; json: string }>`${trusted(select)}${uuid}${trusted(group)}`)
   if (row === undefined) throw missing(label, id)
   authorise(caller, right, row.project_id)
   return { status: 200, json: wrapped(key, row.json) }

@@ -1,4 +1,6 @@
 import type { Database } from '../../database/connection.js'
+import { execute, many, maybeOne } from '../../database/query.js'
+import { assignments, type Fragment, identifier, identifiers, json, sql } from '../../database/sql.js'
 import { inTransaction, type Transaction } from '../../database/transaction.js'
 import { createQueues } from '../../process/in-turn.js'
 import { outsideTurn } from '../../process/turn.js'
@@ -13,8 +15,7 @@ import {
   storedLimits,
 } from '../objects/quotas/limits.js'
 import { immutable, missing } from '../schema/faults.js'
-import type { Resource } from '../schema/resource.js'
-import { type Condition, condition } from '../schema/select.js'
+import { boundColumns, type Resource } from '../schema/resource.js'
 import { type Asked, requestedEvent } from './events.js'
 import { WAKE_CHANNEL } from './wake-channel.js'
 
@@ -67,45 +68,46 @@ export async function changeLoadBalancer<T>(
 type RaisedLoadBalancer = Omit<ChangedLoadBalancer, 'limits'> & { stored: StoredLimits | null }
 
 async function raiseGeneration(trx: Transaction, asked: Asked, id: string): Promise<RaisedLoadBalancer> {
-  const event = requestedEvent(asked, 'FROM raised')
-  const { rows } = await trx.raw(
-    `WITH raised AS (
-       UPDATE load_balancer SET ${raised('update')} WHERE id = ? AND change <> 'delete'
-       RETURNING id, project_id, provider, generation, applied_generation),
-     noted AS (${event.sql})
-     SELECT *, ${storedLimits('raised.project_id')} AS stored, pg_notify(?, id::text) FROM raised`,
-    [id, ...event.bindings, WAKE_CHANNEL],
+  const loadBalancer = await maybeOne(
+    trx,
+    sql<RaisedLoadBalancer>`
+      WITH raised AS (
+        UPDATE load_balancer SET ${raised('update')} WHERE id = ${id} AND change <> 'delete'
+        RETURNING id, project_id, provider, generation, applied_generation),
+      noted AS (${requestedEvent(asked, sql`raised`)})
+      SELECT *, ${storedLimits(sql`raised.project_id`)} AS stored, pg_notify(${WAKE_CHANNEL}, id::text) FROM raised`,
   )
-  const [loadBalancer] = rows as RaisedLoadBalancer[]
-  if (loadBalancer !== undefined) return loadBalancer
-  const gone = (await trx('load_balancer').where({ id }).first('id')) === undefined
-  throw gone ? missing('Load Balancer', id) : immutable('Load Balancer', id)
+  return loadBalancer ?? refuse(trx, 'load_balancer', 'Load Balancer', id)
 }
 
 /** Marks a load balancer, and with it all that hangs below it, as under deletion. */
 export async function deleteLoadBalancer(trx: Transaction, asked: Asked, id: string): Promise<void> {
-  const event = requestedEvent(asked, 'FROM raised')
-  await trx.raw(
-    `WITH raised AS (UPDATE load_balancer SET ${raised('delete')} WHERE id = ? RETURNING id, generation),
-     noted AS (${event.sql})
-     SELECT pg_notify(?, id::text) FROM raised`,
-    [id, ...event.bindings, WAKE_CHANNEL],
+  await execute(
+    trx,
+    sql`WITH raised AS (UPDATE load_balancer SET ${raised('delete')} WHERE id = ${id} RETURNING id, generation),
+        noted AS (${requestedEvent(asked, sql`raised`)})
+        SELECT pg_notify(${WAKE_CHANNEL}, id::text) FROM raised`,
   )
 }
 
-/** SET clause that makes the present row of load_balancer the newest generation. What is still being created stays that. */
-function raised(change: 'update' | 'delete'): string {
-  const kind =
-    change === 'delete'
-      ? `'delete'`
-      : `CASE WHEN change = 'create' AND generation > applied_generation THEN 'create' ELSE 'update' END`
-  return `generation = generation + 1, change = ${kind}, attempts = 0, retry_at = NULL, updated_at = now()`
+/** The kind of change of a row that is updated: what is still being created stays that. */
+const createOrUpdate = (applied: number | Fragment, row = sql``): Fragment =>
+  sql`CASE WHEN ${row}change = 'create' AND ${row}generation > ${applied} THEN 'create' ELSE 'update' END`
+
+/** SET clause that makes the present row of load_balancer the newest generation. */
+function raised(change: 'update' | 'delete'): Fragment {
+  const kind = change === 'delete' ? sql`'delete'` : createOrUpdate(sql`applied_generation`)
+  return sql`generation = generation + 1, change = ${kind}, attempts = 0, retry_at = NULL, updated_at = now()`
 }
 
-/** SET clause that stamps a row below a load balancer as touched by its present change; binds generation, applied generation. */
-const TOUCHED = `generation = ?, change = CASE WHEN change = 'create' AND generation > ? THEN 'create' ELSE 'update' END, updated_at = now()`
-
-const generationsOf = ({ generation, applied_generation }: ChangedLoadBalancer) => [generation, applied_generation]
+/**
+ * SET clause that stamps a row below a load balancer as touched by its present change.
+ * @param row the alias of the row with a dot, where a name alone would be ambiguous
+ */
+export const touched = (
+  { generation, applied_generation }: Pick<ChangedLoadBalancer, 'generation' | 'applied_generation'>,
+  row = sql``,
+): Fragment => sql`generation = ${generation}, change = ${createOrUpdate(applied_generation, row)}, updated_at = now()`
 
 /**
  * Writes new values of one object and stamps it.
@@ -118,17 +120,12 @@ export async function updateObject(
   id: string,
   columns: Readonly<Record<string, unknown>>,
 ): Promise<void> {
-  const changed = await trx(table)
-    .where({ id, load_balancer_id: loadBalancer.id })
-    .whereNot({ change: 'delete' })
-    .update({
-      ...columns,
-      generation: loadBalancer.generation,
-      change: trx.raw(`CASE WHEN change = 'create' AND generation > ? THEN 'create' ELSE 'update' END`, [
-        loadBalancer.applied_generation,
-      ]),
-      updated_at: trx.fn.now(),
-    })
+  const given = Object.keys(columns).length === 0 ? sql`` : sql`${assignments(boundColumns(columns))}, `
+  const changed = await execute(
+    trx,
+    sql`UPDATE ${identifier(table)} SET ${given}${touched(loadBalancer)}
+         WHERE id = ${id} AND load_balancer_id = ${loadBalancer.id} AND change <> 'delete'`,
+  )
   if (changed !== 1) await refuse(trx, table, label, id)
 }
 
@@ -139,11 +136,11 @@ export async function markDeleted(
   { table }: Resource,
   ids: readonly string[],
 ): Promise<void> {
-  await trx.raw(`UPDATE ?? SET generation = ?, change = 'delete', updated_at = now() WHERE id = ANY(?::uuid[])`, [
-    table,
-    generation,
-    [...ids],
-  ])
+  await execute(
+    trx,
+    sql`UPDATE ${identifier(table)} SET generation = ${generation}, change = 'delete', updated_at = now()
+         WHERE id = ANY(${ids}::uuid[])`,
+  )
 }
 
 /** What a change of a pool's members or monitor must know of the pool. */
@@ -168,28 +165,21 @@ export async function touchPool<Beside = null>(
   loadBalancer: ChangedLoadBalancer,
   poolId: string,
   newMembers = 0,
-  beside: Condition = condition('NULL'),
+  beside: Fragment = sql`NULL`,
 ): Promise<TouchedPool<Beside>> {
-  const { rows } = await trx.raw(
-    `WITH users AS (UPDATE listener SET ${TOUCHED} WHERE id IN (${usersOfPool('?')}) AND change <> 'delete')
-     UPDATE pool o SET ${TOUCHED}, last_server_number = last_server_number + ?
-      WHERE id = ? AND change <> 'delete'
-     RETURNING id, protocol, last_server_number,
-               EXISTS (SELECT FROM health_monitor h WHERE h.pool_id = o.id AND h.change <> 'delete') AS monitored,
-               (SELECT count(*)::int FROM listener l
-                 WHERE l.id IN (${usersOfPool('o.id')}) AND l.admin_state_up AND l.change <> 'delete') AS listeners,
-               ${beside.sql} AS beside`,
-    [
-      ...generationsOf(loadBalancer),
-      poolId,
-      poolId,
-      ...generationsOf(loadBalancer),
-      newMembers,
-      poolId,
-      ...beside.bindings,
-    ],
+  const pool = await maybeOne(
+    trx,
+    sql<TouchedPool<Beside>>`
+      WITH users AS (UPDATE listener SET ${touched(loadBalancer)}
+                      WHERE id IN (${usersOfPool(sql`${poolId}::uuid`)}) AND change <> 'delete')
+      UPDATE pool o SET ${touched(loadBalancer)}, last_server_number = last_server_number + ${newMembers}
+       WHERE id = ${poolId} AND change <> 'delete'
+      RETURNING id, protocol, last_server_number,
+                EXISTS (SELECT FROM health_monitor h WHERE h.pool_id = o.id AND h.change <> 'delete') AS monitored,
+                (SELECT count(*)::int FROM listener l
+                  WHERE l.id IN (${usersOfPool(sql`o.id`)}) AND l.admin_state_up AND l.change <> 'delete') AS listeners,
+                ${beside} AS beside`,
   )
-  const [pool] = rows as TouchedPool<Beside>[]
   return pool ?? refuse(trx, 'pool', 'Pool', poolId)
 }
 
@@ -198,13 +188,14 @@ export async function touchListenersOf(
   trx: Transaction,
   loadBalancer: ChangedLoadBalancer,
   poolId: string,
-  columns: '' | ', default_pool_id = NULL' = '',
+  columns: Readonly<Record<string, null>> = {},
 ): Promise<void> {
-  await trx.raw(`UPDATE listener SET ${TOUCHED}${columns} WHERE id IN (${usersOfPool('?')}) AND change <> 'delete'`, [
-    ...generationsOf(loadBalancer),
-    poolId,
-    poolId,
-  ])
+  const given = Object.keys(columns).length === 0 ? sql`` : sql`${assignments(columns)}, `
+  await execute(
+    trx,
+    sql`UPDATE listener SET ${given}${touched(loadBalancer)}
+         WHERE id IN (${usersOfPool(sql`${poolId}::uuid`)}) AND change <> 'delete'`,
+  )
 }
 
 export type TouchedListener = { id: string; protocol: string }
@@ -218,11 +209,11 @@ export async function touchListener(
   loadBalancer: ChangedLoadBalancer,
   listenerId: string,
 ): Promise<TouchedListener> {
-  const { rows } = await trx.raw(
-    `UPDATE listener SET ${TOUCHED} WHERE id = ? AND change <> 'delete' RETURNING id, protocol`,
-    [...generationsOf(loadBalancer), listenerId],
+  const listener = await maybeOne(
+    trx,
+    sql<TouchedListener>`
+      UPDATE listener SET ${touched(loadBalancer)} WHERE id = ${listenerId} AND change <> 'delete' RETURNING id, protocol`,
   )
-  const [listener] = rows as TouchedListener[]
   return listener ?? refuse(trx, 'listener', 'Listener', listenerId)
 }
 
@@ -236,13 +227,13 @@ export async function touchPolicy(
   loadBalancer: ChangedLoadBalancer,
   policyId: string,
 ): Promise<{ rules: number }> {
-  const { rows } = await trx.raw(
-    `UPDATE l7_policy o SET ${TOUCHED} WHERE id = ? AND change <> 'delete'
-     RETURNING listener_id,
-               (SELECT count(*)::int FROM l7_rule r WHERE r.l7_policy_id = o.id AND r.change <> 'delete') AS rules`,
-    [...generationsOf(loadBalancer), policyId],
+  const policy = await maybeOne(
+    trx,
+    sql<{ listener_id: string; rules: number }>`
+      UPDATE l7_policy o SET ${touched(loadBalancer)} WHERE id = ${policyId} AND change <> 'delete'
+      RETURNING listener_id,
+                (SELECT count(*)::int FROM l7_rule r WHERE r.l7_policy_id = o.id AND r.change <> 'delete') AS rules`,
   )
-  const [policy] = rows as { listener_id: string; rules: number }[]
   if (policy === undefined) return refuse(trx, 'l7_policy', 'L7 Policy', policyId)
   await touchListener(trx, loadBalancer, policy.listener_id)
   return policy
@@ -250,8 +241,8 @@ export async function touchPolicy(
 
 /** Why an object that a change needs was not there for it. */
 async function refuse(trx: Transaction, table: string, label: string, id: string): Promise<never> {
-  const gone = (await trx(table).where({ id }).first('id')) === undefined
-  throw gone ? missing(label, id) : immutable(label, id)
+  const found = await maybeOne(trx, sql`SELECT id FROM ${identifier(table)} WHERE id = ${id}`)
+  throw found === undefined ? missing(label, id) : immutable(label, id)
 }
 
 /** Rows of one statement. To write down thousands takes the event loop from all other requests for too long. */
@@ -296,21 +287,20 @@ async function insertSome<Row extends { id: string }>(
   rows: readonly Row[],
 ): Promise<Row | undefined> {
   const stamped = rows.map(row => ({ ...row, generation, change: 'create' }))
-  const columns = Object.keys(stamped[0] ?? {})
-  const names = columns.map(() => '??').join(', ')
+  const names = identifiers(Object.keys(stamped[0] ?? {}))
   // One binding for all of them: a statement takes only so many, and each costs as much as a row does here.
-  const { rowCount } = await trx.raw(
-    `INSERT INTO ?? (${names}) SELECT ${names}
-       FROM json_populate_recordset(json_populate_record(NULL::??, ?), ?) ON CONFLICT DO NOTHING`,
-    [table, ...columns, ...columns, table, JSON.stringify(stamped[0]), differences(stamped)],
+  const count = await execute(
+    trx,
+    sql`INSERT INTO ${identifier(table)} (${names}) SELECT ${names}
+          FROM json_populate_recordset(
+                 json_populate_record(NULL::${identifier(table)}, ${json(stamped[0])}), ${differences(stamped)})
+            ON CONFLICT DO NOTHING`,
   )
-  if (rowCount === rows.length) return undefined
-  const inserted: { id: string }[] = await trx(table)
-    .whereIn(
-      'id',
-      rows.map(({ id }) => id),
-    )
-    .select('id')
+  if (count === rows.length) return undefined
+  const inserted = await many(
+    trx,
+    sql<{ id: string }>`SELECT id FROM ${identifier(table)} WHERE id = ANY(${rows.map(({ id }) => id)}::uuid[])`,
+  )
   const ids = new Set(inserted.map(({ id }) => id))
   return rows.find(({ id }) => !ids.has(id))
 }

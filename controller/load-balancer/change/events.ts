@@ -1,6 +1,6 @@
+import { type Fragment, json, sql } from '../../database/sql.js'
 import type { Caller } from '../../identity/caller.js'
 import type { Route } from '../schema/rights.js'
-import { type Condition, condition } from '../schema/select.js'
 import { canonicalUuid, isObject } from '../schema/values.js'
 
 /** What a request asks for and who sent it, as the history of a load balancer tells it. */
@@ -104,14 +104,10 @@ function bounded(value: unknown): unknown {
 }
 
 /**
- * SQL of a statement, for use as a CTE, that tells the history what a request asks for.
- * @param from trusted SQL of the load balancer's row after the change: `FROM <name of the CTE that changes it>`; what it binds comes after the
- *   bindings returned
+ * A statement, for use as a CTE, that tells the history what a request asks for.
+ * @param changed the load balancer's row after the change, such as the name of the CTE that changes it
  */
-export function requestedEvent(asked: Asked, from: string): Condition {
-  return condition(
-    `INSERT INTO load_balancer_event (load_balancer_id, generation, kind, detail)
-     SELECT id, generation, 'requested', ?::jsonb ${from}`,
-    JSON.stringify(asked),
-  )
+export function requestedEvent(asked: Asked, changed: Fragment): Fragment {
+  return sql`INSERT INTO load_balancer_event (load_balancer_id, generation, kind, detail)
+     SELECT id, generation, 'requested', ${json(asked)}::jsonb FROM ${changed}`
 }

@@ -1,3 +1,5 @@
+import { maybeOne } from '../../database/query.js'
+import { sql } from '../../database/sql.js'
 import type { Call, Routes, Service } from '../api/routes.js'
 import { derived } from '../schema/attributes.js'
 import { missing } from '../schema/faults.js'
@@ -6,7 +8,6 @@ import { type ListQuery, parseListQuery } from '../schema/list-query.js'
 import { pageAnswer } from '../schema/read-routes.js'
 import { defineResource } from '../schema/resource.js'
 import { authorise } from '../schema/rights.js'
-import { condition } from '../schema/select.js'
 import { timestamp } from '../schema/status.js'
 import { canonicalUuid } from '../schema/values.js'
 
@@ -54,10 +55,10 @@ async function list({ database, config }: Service, { caller, right, params, quer
   const found =
     id === null
       ? undefined
-      : await database('load_balancer').where({ id }).first<{ project_id: string } | undefined>('project_id')
+      : await maybeOne(database, sql<{ project_id: string }>`SELECT project_id FROM load_balancer WHERE id = ${id}`)
   if (id === null || found === undefined) throw missing('Load Balancer', params.id ?? '')
   authorise(caller, right, found.project_id)
   const sort = query.sort.length === 0 ? NEWEST_FIRST : query.sort
-  const scope = condition('o.load_balancer_id = ?', id)
+  const scope = sql`o.load_balancer_id = ${id}`
   return pageAnswer(event, await listPage(database, event, { query: { ...query, sort }, scope, url }))
 }

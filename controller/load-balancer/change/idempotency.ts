@@ -1,5 +1,7 @@
 import { createHash } from 'node:crypto'
 import type { Database } from '../../database/connection.js'
+import { execute, maybeOne, one } from '../../database/query.js'
+import { insertion, sql } from '../../database/sql.js'
 import { inTransaction, type Transaction } from '../../database/transaction.js'
 import { ApiError, badRequest, conflict } from '../../http/errors.js'
 import type { Caller } from '../../identity/caller.js'
@@ -50,10 +52,13 @@ export async function answerOnce(
   const fingerprint = fingerprintOf(request)
   return inTransaction(database, async trx => {
     await holdKey(trx, row)
-    const earlier = await trx('repeated_request')
-      .where(row)
-      .whereRaw(`created_at > now() - ? * interval '1 hour'`, [KEPT_HOURS])
-      .first<{ request_sha256: string; status: number; body: string | null } | undefined>()
+    const earlier = await maybeOne(
+      trx,
+      sql<{ request_sha256: string; status: number; body: string | null }>`
+        SELECT request_sha256, status, body FROM repeated_request
+         WHERE project_id = ${row.project_id} AND user_id = ${row.user_id} AND key = ${row.key}
+           AND created_at > now() - ${KEPT_HOURS} * interval '1 hour'`,
+    )
     if (earlier !== undefined) {
       if (earlier.request_sha256 !== fingerprint) {
         throw new ApiError(
@@ -69,22 +74,27 @@ export async function answerOnce(
       request_sha256: fingerprint,
       status: answer.status,
       body: answer.json ?? null,
-      created_at: trx.fn.now(),
+      created_at: sql`now()`,
     }
-    await trx('repeated_request')
-      .insert({ ...row, ...record })
-      .onConflict(['project_id', 'user_id', 'key'])
-      .merge()
+    await execute(
+      trx,
+      sql`INSERT INTO repeated_request ${insertion([{ ...row, ...record }])}
+          ON CONFLICT (project_id, user_id, key) DO UPDATE
+             SET request_sha256 = excluded.request_sha256, status = excluded.status, body = excluded.body,
+                 created_at = excluded.created_at`,
+    )
     return { answer, repeated: false }
   })
 }
 
 /** Until the transaction ends no other request with this key gets past here. */
 async function holdKey(trx: Transaction, row: Readonly<Record<string, string>>): Promise<void> {
-  const { rows } = await trx.raw('SELECT pg_try_advisory_xact_lock(hashtextextended(?, 0)) AS free', [
-    `Idempotency-Key ${JSON.stringify(Object.values(row))}`,
-  ])
-  if ((rows as { free: boolean }[])[0]?.free === true) return
+  const name = `Idempotency-Key ${JSON.stringify(Object.values(row))}`
+  const { free } = await one(
+    trx,
+    sql<{ free: boolean }>`SELECT pg_try_advisory_xact_lock(hashtextextended(${name}, 0)) AS free`,
+  )
+  if (free) return
   throw conflict('A request with this Idempotency-Key is still under way; try again in a moment.')
 }
 

@@ -1,8 +1,10 @@
 import type { Knex } from 'knex'
+import { maybeOne } from '../../database/query.js'
+import { sql, trusted } from '../../database/sql.js'
 import { forbidden } from '../../http/errors.js'
 import type { Caller } from '../../identity/caller.js'
 import { missing } from './faults.js'
-import type { Resource } from './resource.js'
+import { columnNames, type Resource } from './resource.js'
 import { authorise, isAllowed, type Right } from './rights.js'
 import { childStatus, loadBalancerStatus } from './status.js'
 import { canonicalUuid } from './values.js'
@@ -28,12 +30,18 @@ export async function lookUp<Columns = unknown>(
 ): Promise<Found<Columns> | undefined> {
   const uuid = canonicalUuid(id)
   if (uuid === null) return undefined
-  const columns =
+  const columns = columnNames(resource)
+    .map(name => `o.${name}`)
+    .join(', ')
+  const above =
     resource.table === 'load_balancer'
-      ? `o.*, o.id AS load_balancer_id, ${loadBalancerStatus('o')} AS provisioning_status`
-      : `o.*, lb.provider, ${childStatus('o')} AS provisioning_status`
-  const { rows } = await database.raw(`SELECT ${columns} FROM ${resource.source} WHERE o.id = ?`, [uuid])
-  return (rows as Found<Columns>[])[0]
+      ? `o.id AS load_balancer_id, o.provider, ${loadBalancerStatus('o')} AS provisioning_status`
+      : `o.load_balancer_id, lb.provider, ${childStatus('o')} AS provisioning_status`
+  return maybeOne(
+    database,
+    sql<Found<Columns>>`
+      SELECT ${trusted(`o.id, o.project_id, o.change, ${above}, ${columns} FROM ${resource.source}`)} WHERE o.id = ${uuid}`,
+  )
 }
 
 /** The same, for an object that must be there. @throws ApiError 404 */

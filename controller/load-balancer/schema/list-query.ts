@@ -1,8 +1,8 @@
+import { type Fragment, sql, trusted } from '../../database/sql.js'
 import { badRequest } from '../../http/errors.js'
 import { requireFewSortKeys } from '../../http/sort-keys.js'
 import { invalidInput } from './input.js'
 import { canonicalKey, type Filter, type Resource, sqlOf } from './resource.js'
-import { type Condition, condition } from './select.js'
 import type { Settings } from './settings.js'
 import { boolean, canonicalUuid, integer } from './values.js'
 
@@ -10,7 +10,7 @@ export type SortKey = { sql: string; descending: boolean }
 
 /** What the query string of a list asks for. */
 export type ListQuery = {
-  filters: Condition[]
+  filters: Fragment[]
   /** The project named by a project_id filter. */
   projectId: string | null
   fields: ReadonlySet<string> | null
@@ -24,11 +24,11 @@ export type ListQuery = {
   carried: [name: string, value: string][]
 }
 
-const TAG_FILTERS: Readonly<Record<string, string>> = {
-  tags: 'o.tags @> ?::text[]',
-  'tags-any': 'o.tags && ?::text[]',
-  'not-tags': 'NOT o.tags @> ?::text[]',
-  'not-tags-any': 'NOT o.tags && ?::text[]',
+const TAG_FILTERS: Readonly<Record<string, (tags: readonly string[]) => Fragment>> = {
+  tags: tags => sql`o.tags @> ${tags}::text[]`,
+  'tags-any': tags => sql`o.tags && ${tags}::text[]`,
+  'not-tags': tags => sql`NOT o.tags @> ${tags}::text[]`,
+  'not-tags-any': tags => sql`NOT o.tags && ${tags}::text[]`,
 }
 
 export type ListSettings = Pick<
@@ -65,7 +65,7 @@ function readListQuery(resource: Resource, queryString: string, largestPage: num
     const value = values[0] ?? ''
     if (name === 'fields') query.fields = namesIn(values)
     else if (Object.hasOwn(TAG_FILTERS, name) && resource.tagged) {
-      query.filters.push(condition(TAG_FILTERS[name]!, [...namesIn(values)]))
+      query.filters.push(TAG_FILTERS[name]!([...namesIn(values)]))
     } else if (name === 'sort' || name === 'sort_key' || name === 'sort_dir') continue
     else if (values.length > 1) throw ambiguousArguments()
     else if (name === 'limit') query.limit = limitOf(value, largestPage)
@@ -147,25 +147,26 @@ function filterOf(resource: Resource, name: string): Filter | null {
   return sql === null || !attribute.filterable || attribute.kind === 'json' ? null : { kind: attribute.kind, sql }
 }
 
-function filterCondition(name: string, { kind, sql, narrow }: Filter, value: string): Condition {
+function filterCondition(name: string, { kind, sql: text, narrow }: Filter, value: string): Fragment {
+  const own = trusted(text)
   switch (kind) {
     case 'uuid': {
       // Clients look a word up as an id that is none: nothing is found, and that is no error.
       const id = canonicalUuid(value)
-      if (id === null) return condition('false')
-      return narrow === undefined ? condition(`${sql} = ?`, id) : condition(`${narrow} AND ${sql} = ?`, id, id)
+      if (id === null) return sql`false`
+      return narrow === undefined ? sql`${own} = ${id}` : sql`${narrow(id)} AND ${own} = ${id}`
     }
     case 'integer': {
       const reading = integer(Number.MIN_SAFE_INTEGER, Number.MAX_SAFE_INTEGER).read(value)
       if (!reading.ok) throw badRequest(invalidInput(name, value, reading.reason))
-      return condition(`${sql} = ?::bigint`, reading.value)
+      return sql`${own} = ${reading.value}::bigint`
     }
     case 'number': {
       if (!/^\d{1,9}(\.\d{1,9})?$/.test(value)) throw badRequest(invalidInput(name, value, 'Value should be a number'))
-      return condition(`${sql} = ?::numeric`, value)
+      return sql`${own} = ${value}::numeric`
     }
     case 'boolean':
-      return condition(`${sql} = ?`, booleanOf(name, value))
+      return sql`${own} = ${booleanOf(name, value)}`
     case 'time': {
       if (
         !/^(?!0000)\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}:\d{2}$/.test(value) ||
@@ -173,15 +174,12 @@ function filterCondition(name: string, { kind, sql, narrow }: Filter, value: str
       ) {
         throw badRequest(invalidInput(name, value, 'Value should be a time such as 2026-01-31T12:00:00'))
       }
-      return condition(
-        `${sql} = ?::text::timestamp`,
-        new Date(`${value.replace(' ', 'T')}Z`).toISOString().slice(0, 19),
-      )
+      return sql`${own} = ${new Date(`${value.replace(' ', 'T')}Z`).toISOString().slice(0, 19)}::text::timestamp`
     }
     case 'text':
-      return condition(`${sql} = ?`, value)
+      return sql`${own} = ${value}`
     case 'json':
-      return condition('false')
+      return sql`false`
   }
 }
 

@@ -1,7 +1,9 @@
 import type { Database } from '../../database/connection.js'
+import { maybeOne } from '../../database/query.js'
+import { and, type Fragment, sql, trusted, unprepared } from '../../database/sql.js'
 import { type ListQuery, type SortKey, unknownMarker } from './list-query.js'
 import type { Resource } from './resource.js'
-import { allOf, type Condition, condition, type Presented, selectObjects } from './select.js'
+import { type Presented, selectObjects } from './select.js'
 
 export type Page = { objects: Presented[]; links: { rel: 'previous' | 'next'; href: string }[] }
 
@@ -14,7 +16,7 @@ export type Page = { objects: Presented[]; links: { rel: 'previous' | 'next'; hr
 export async function listPage(
   database: Database,
   resource: Resource,
-  { query, scope, url }: { query: ListQuery; scope: Condition; url: string },
+  { query, scope, url }: { query: ListQuery; scope: Fragment; url: string },
 ): Promise<Page> {
   const { limit, marker, reverse } = query
   const order = [
@@ -23,12 +25,11 @@ export async function listPage(
     { sql: keyOf(resource), descending: false },
   ].map(key => ({ ...key, descending: key.descending !== reverse }))
   const start = marker === null ? [] : [after(resource, order, marker, scope)]
+  const where = and([scope, ...query.filters, ...start])
   // One row more than the page tells whether another page follows.
   const rows = await selectObjects(database, resource, {
-    where: allOf([scope, ...query.filters, ...start]),
-    order: order
-      .map(({ sql, descending }) => `${sql} ${descending ? 'DESC NULLS FIRST' : 'ASC NULLS LAST'}`)
-      .join(', '),
+    where: query.filters.length + query.sort.length === 0 ? where : unprepared(where),
+    order: trusted(order.map(key => `${key.sql} ${key.descending ? 'DESC NULLS FIRST' : 'ASC NULLS LAST'}`).join(', ')),
     limit: limit === null ? null : limit + 1,
     fields: query.fields,
   })
@@ -42,39 +43,34 @@ export async function listPage(
 }
 
 /** Rows that come after the marker's in the given order; nulls count as greater than every value. */
-function after(resource: Resource, order: readonly SortKey[], marker: string, scope: Condition): Condition {
+function after(resource: Resource, order: readonly SortKey[], marker: string, scope: Fragment): Fragment {
   const key = keyOf(resource)
-  const ofMarker = (sql: string) =>
-    condition(`(SELECT ${sql} FROM ${resource.source} WHERE ${key} = ? AND ${scope.sql})`, marker, ...scope.bindings)
+  const ofMarker = (value: string) =>
+    sql`(SELECT ${trusted(`${value} FROM ${resource.source} WHERE ${key}`)} = ${marker} AND ${scope})`
   if (order.length === 2) {
     // A row comparison starts in the index right at the marker.
-    const row = ofMarker(`o.created_at, ${key}`)
     const operator = order[0]?.descending === true ? '<' : '>'
-    return condition(`(o.created_at, ${key}) ${operator} ${row.sql}`, ...row.bindings)
+    return sql`${trusted(`(o.created_at, ${key}) ${operator}`)} ${ofMarker(`o.created_at, ${key}`)}`
   }
-  const later = order.reduceRight<Condition>((rest, { sql, descending }) => {
-    const value = ofMarker(sql)
+  const later = order.reduceRight<Fragment>((rest, { sql: column, descending }) => {
+    const [own, value] = [trusted(column), ofMarker(column)]
     const beyond = descending
-      ? `${sql} < ${value.sql} OR (${sql} IS NOT NULL AND ${value.sql} IS NULL)`
-      : `${sql} > ${value.sql} OR (${sql} IS NULL AND ${value.sql} IS NOT NULL)`
-    return condition(
-      `${beyond} OR (${sql} IS NOT DISTINCT FROM ${value.sql} AND (${rest.sql}))`,
-      ...[value, value, value].flatMap(({ bindings }) => bindings),
-      ...rest.bindings,
-    )
-  }, condition('false'))
+      ? sql`${own} < ${value} OR (${own} IS NOT NULL AND ${value} IS NULL)`
+      : sql`${own} > ${value} OR (${own} IS NULL AND ${value} IS NOT NULL)`
+    return sql`${beyond} OR (${own} IS NOT DISTINCT FROM ${value} AND (${rest}))`
+  }, sql`false`)
   // A marker that is not there reads null, which would have a place in the order.
-  return allOf([condition(`EXISTS ${ofMarker('1').sql}`, ...ofMarker('1').bindings), later])
+  return and([sql`EXISTS ${ofMarker('1')}`, later])
 }
 
 const keyOf = ({ key }: Resource): string => `o.${key.column}`
 
-async function requireMarker(database: Database, resource: Resource, marker: string, scope: Condition): Promise<void> {
-  const { rows } = await database.raw(
-    `SELECT 1 FROM ${resource.source} WHERE ${keyOf(resource)} = ? AND ${scope.sql}`,
-    [marker, ...scope.bindings],
+async function requireMarker(database: Database, resource: Resource, marker: string, scope: Fragment): Promise<void> {
+  const found = await maybeOne(
+    database,
+    sql`SELECT 1 FROM ${trusted(`${resource.source} WHERE ${keyOf(resource)}`)} = ${marker} AND ${scope}`,
   )
-  if (rows.length === 0) throw unknownMarker(marker)
+  if (found === undefined) throw unknownMarker(marker)
 }
 
 function linksOf(

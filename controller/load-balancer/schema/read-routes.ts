@@ -1,3 +1,4 @@
+import { type Fragment, identifier, sql, trusted } from '../../database/sql.js'
 import { forbidden } from '../../http/errors.js'
 import type { Caller } from '../../identity/caller.js'
 import { type Answer, type Handler, type Service, wrapped } from '../api/routes.js'
@@ -6,7 +7,7 @@ import { listPage, type Page } from './list.js'
 import { parseListQuery, parseShowQuery } from './list-query.js'
 import { canonicalKey, type Resource } from './resource.js'
 import { authorise, isAllowed, type Right } from './rights.js'
-import { type Condition, condition, type Presented, selectObject } from './select.js'
+import { type Presented, selectObject } from './select.js'
 
 /** The list of a resource: of what belongs to projects the caller's own, or all for those who may read everywhere. */
 export function listHandler({ database, config }: Service, resource: Resource): Handler {
@@ -18,16 +19,16 @@ export function listHandler({ database, config }: Service, resource: Resource): 
 }
 
 /** @throws ApiError 403 when the caller may list no project, or not the one it names */
-function projectScope(resource: Resource, caller: Caller, right: Right, named: string | null): Condition {
-  if (isAllowed(caller, right, null)) return condition('true')
+function projectScope(resource: Resource, caller: Caller, right: Right, named: string | null): Fragment {
+  if (isAllowed(caller, right, null)) return sql`true`
   const own = caller.project?.id ?? null
   if (resource.project === null) {
     authorise(caller, right, own)
-    return condition('true')
+    return sql`true`
   }
   if (own === null || (named !== null && named !== own)) throw forbidden()
   authorise(caller, right, own)
-  return condition(`${resource.project} = ?`, own)
+  return sql`${trusted(resource.project)} = ${own}`
 }
 
 export function pageAnswer(resource: Resource, page: Page): Answer {
@@ -46,7 +47,7 @@ export function showHandler({ database, config }: Service, resource: Resource): 
     const object =
       key === null
         ? undefined
-        : await selectObject(database, resource, condition(`o.${resource.key.column} = ?`, key), fields)
+        : await selectObject(database, resource, sql`${identifier('o', resource.key.column)} = ${key}`, fields)
     if (object === undefined) throw missing(resource.label, id)
     if (resource.project !== null) authorise(caller, right, object.projectId)
     return objectAnswer(200, resource, object)

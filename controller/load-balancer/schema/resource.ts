@@ -1,9 +1,10 @@
 import { z } from 'zod'
+import { type Bound, type Fragment, json } from '../../database/sql.js'
 import { type Attribute, type Attributes, type Created, createShape, type Updated, updateShape } from './attributes.js'
 import { canonicalUuid, type Kind } from './values.js'
 
-/** `narrow`: a further condition with one placeholder for the value, for an index to begin with. */
-export type Filter = { kind: Kind; sql: string; narrow?: string }
+/** `narrow`: a further condition for an index to begin with. */
+export type Filter = { kind: Kind; sql: string; narrow?: (value: string) => Fragment }
 
 /** What the routes, lists and writes need to know of one kind of object. */
 export type Resource<A extends Attributes = Attributes> = {
@@ -16,6 +17,8 @@ export type Resource<A extends Attributes = Attributes> = {
   table: string
   /** SQL after FROM: the table under the alias `o`, and its load balancer under `lb` when there is one above it. */
   source: string
+  /** The column that names the object above, when that is not the load balancer itself. */
+  parent: string | null
   /** Column that paths and markers name a row by. */
   key: { column: 'id' | 'name' | 'project_id'; kind: 'uuid' | 'text' }
   /** SQL of the project that owns a row; null when rows belong to nobody, and the caller's own project decides what it may do. */
@@ -27,10 +30,11 @@ export type Resource<A extends Attributes = Attributes> = {
 }
 
 export function defineResource<A extends Attributes>(
-  resource: Omit<Resource<A>, 'links' | 'key' | 'project' | 'filters' | 'tagged'> & Partial<Resource<A>>,
+  resource: Omit<Resource<A>, 'links' | 'parent' | 'key' | 'project' | 'filters' | 'tagged'> & Partial<Resource<A>>,
 ): Resource<A> {
   return {
     links: `${resource.plural}_links`,
+    parent: null,
     key: { column: 'id', kind: 'uuid' },
     project: 'o.project_id',
     filters: {},
@@ -59,6 +63,12 @@ export function updateSchema<A extends Attributes>({ attributes }: Resource<A>):
   return z.strictObject(updateShape(attributes)) as unknown as z.ZodType<Updated<A>>
 }
 
+/** The columns that requests write, and the parent's. */
+export function columnNames({ attributes, parent }: Resource): string[] {
+  const stored = Object.entries(attributes).filter(([, attribute]) => attribute.stored && attribute.sql === '')
+  return [...stored.map(([name]) => name), ...(parent === null ? [] : [parent])]
+}
+
 /** The columns that a create or update body gives. */
 export function columnsOf(
   { attributes }: Resource,
@@ -70,4 +80,22 @@ export function columnsOf(
     if (attribute?.stored === true && attribute.sql === '' && value !== undefined) columns[name] = value
   }
   return columns
+}
+
+/** Values of columns as a statement binds them: an object is for a jsonb column. */
+export function boundColumns(columns: Readonly<Record<string, unknown>>): Record<string, Bound> {
+  return Object.fromEntries(Object.entries(columns).map(([name, value]) => [name, boundValue(value)]))
+}
+
+function boundValue(value: unknown): Bound {
+  switch (typeof value) {
+    case 'string':
+    case 'number':
+    case 'boolean':
+      return value
+    case 'object':
+      return value === null ? null : Array.isArray(value) ? value.map(String) : json(value)
+    default:
+      throw new TypeError(`a column has no value of type ${typeof value}`)
+  }
 }

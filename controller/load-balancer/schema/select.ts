@@ -1,31 +1,20 @@
 import type { Knex } from 'knex'
+import { many } from '../../database/query.js'
+import { type Fragment, sql, trusted, unprepared } from '../../database/sql.js'
 import { type Resource, sqlOf } from './resource.js'
-
-/** Trusted SQL with bind parameters. */
-export type Condition = { sql: string; bindings: readonly Knex.RawBinding[] }
-
-export const condition = (sql: string, ...bindings: Knex.RawBinding[]): Condition => ({ sql, bindings })
-
-export const allOf = (conditions: readonly Condition[]): Condition =>
-  conditions.length === 0
-    ? condition('true')
-    : condition(
-        conditions.map(({ sql }) => `(${sql})`).join(' AND '),
-        ...conditions.flatMap(({ bindings }) => bindings),
-      )
 
 /** One object ready for the wire: its key, its project (null for what belongs to nobody), and its JSON text, which PostgreSQL wrote. */
 export type Presented = { id: string; projectId: string | null; body: string }
 
 export type Selection = {
-  where: Condition
-  /** Trusted SQL after ORDER BY. */
-  order?: string
+  where: Fragment
+  /** What follows ORDER BY. */
+  order?: Fragment
   limit?: number | null
   /** Response keys desired; null: all of them. */
   fields?: ReadonlySet<string> | null
   /** One more value of each, for its reader. */
-  beside?: Condition | undefined
+  beside?: Fragment | undefined
 }
 
 /** Reads objects in their response form: one statement, whatever hangs below them. */
@@ -36,24 +25,24 @@ export async function selectObjects<Beside = never>(
 ): Promise<(Presented & { beside?: Beside })[]> {
   const { where, order, limit = null, fields = null, beside } = selection
   const { keys, omittable } = keysOf(resource, fields)
-  const { rows } = await database.raw(
-    `SELECT o.${resource.key.column} AS id, ${resource.project ?? 'NULL'} AS "projectId", row_to_json(object)::text AS body
-            ${omittable.map(({ key, sql }) => `, to_json(${sql})::text AS "${key}"`).join('')}
-            ${beside === undefined ? '' : `, ${beside.sql} AS beside`}
-       FROM ${resource.source} CROSS JOIN LATERAL (SELECT ${keys.join(', ')}) object
-      WHERE ${where.sql}
-      ${order === undefined ? '' : `ORDER BY ${order}`}
-      ${limit === null ? '' : 'LIMIT ?'}`,
-    [...(beside?.bindings ?? []), ...where.bindings, ...(limit === null ? [] : [limit])],
-  )
-  return (rows as (Presented & { beside?: Beside } & Record<string, string | null>)[]).map(row => ({
-    id: row.id,
-    projectId: row.projectId,
-    ...(row.beside === undefined ? {} : { beside: row.beside }),
-    body: omittable.reduce((body, { key }) => {
-      const value = row[key]
-      return value === null || value === undefined ? body : withKey(body, key, value)
-    }, row.body),
+  type Row = Presented & { beside?: Beside; omittable: Readonly<Record<string, string | null>> | null }
+  const statement = sql<Row>`
+      SELECT ${trusted(`o.${resource.key.column} AS id, ${resource.project ?? 'NULL'} AS "projectId"`)},
+             row_to_json(object)::text AS body, ${textsOf(omittable)} AS omittable
+             ${beside === undefined ? sql`` : sql`, ${beside} AS beside`}
+        FROM ${trusted(`${resource.source} CROSS JOIN LATERAL (SELECT ${keys.join(', ')}) object`)}
+       WHERE ${where}
+       ${order === undefined ? sql`` : sql`ORDER BY ${order}`}
+       ${limit === null ? sql`` : sql`LIMIT ${limit}`}`
+  const rows = await many(database, fields === null ? statement : unprepared(statement))
+  return rows.map(({ id, projectId, beside, omittable, body }) => ({
+    id,
+    projectId,
+    ...(beside === undefined ? {} : { beside }),
+    body: Object.entries(omittable ?? {}).reduce(
+      (longer, [key, value]) => (value === null ? longer : withKey(longer, key, value)),
+      body,
+    ),
   }))
 }
 
@@ -61,12 +50,19 @@ function keysOf(resource: Resource, fields: ReadonlySet<string> | null) {
   const keys: string[] = []
   const omittable: { key: string; sql: string }[] = []
   for (const [key, attribute] of Object.entries(resource.attributes)) {
-    const sql = sqlOf(key, attribute)
-    if (sql === null || (fields !== null && !fields.has(key))) continue
-    if (attribute.omittedWhenNull) omittable.push({ key, sql })
-    else keys.push(`${sql} AS "${key}"`)
+    const value = sqlOf(key, attribute)
+    if (value === null || (fields !== null && !fields.has(key))) continue
+    if (attribute.omittedWhenNull) omittable.push({ key, sql: value })
+    else keys.push(`${value} AS "${key}"`)
   }
   return { keys, omittable }
+}
+
+/** The JSON texts of the values by their keys, or null when there are no such keys. */
+function textsOf(omittable: readonly { key: string; sql: string }[]): Fragment {
+  if (omittable.length === 0) return sql`NULL::json`
+  const pairs = omittable.map(({ key, sql: value }) => `'${key}', to_json(${value})::text`)
+  return trusted(`json_build_object(${pairs.join(', ')})`)
 }
 
 /** SQL of the response form of a row that is just inserted under the alias `o`, without the keys that are omitted when they are null. */
@@ -78,14 +74,14 @@ export function bodyOfInserted(resource: Resource): string {
 export async function selectObject(
   database: Knex,
   resource: Resource,
-  where: Condition,
+  where: Fragment,
   fields: ReadonlySet<string> | null = null,
 ): Promise<Presented | undefined> {
   return (await selectObjects(database, resource, { where, fields }))[0]
 }
 
 /** The same for an object that this transaction has just written. */
-export async function selectOne(database: Knex, resource: Resource, where: Condition): Promise<Presented> {
+export async function selectOne(database: Knex, resource: Resource, where: Fragment): Promise<Presented> {
   const object = await selectObject(database, resource, where)
   if (object === undefined) throw new Error(`A ${resource.label} vanished while its load balancer was held`)
   return object

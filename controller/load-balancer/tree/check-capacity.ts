@@ -1,8 +1,10 @@
 import type { Knex } from 'knex'
+import { one } from '../../database/query.js'
+import { type Fragment, sql, trusted } from '../../database/sql.js'
 import { isInUse } from '../objects/pools/users.js'
 import { invalid } from '../schema/faults.js'
 import type { Resource } from '../schema/resource.js'
-import { type Condition, condition, type Presented, selectObjects } from '../schema/select.js'
+import { type Presented, selectObjects } from '../schema/select.js'
 import type { OfferedProvider } from './capabilities.js'
 import { type Demand, type MachineLimits, shareConnections } from './capacity.js'
 
@@ -38,11 +40,11 @@ const DEMAND = `json_build_object(
   'vips', 1 + jsonb_array_length(lb.additional_vips),
   'checks', (${CHECKS}))`
 
-const CAPACITY = `(SELECT json_build_object('limits', ${LIMITS}, 'demand', ${DEMAND}) FROM load_balancer lb WHERE lb.id = ?)`
+const CAPACITY = trusted(`SELECT json_build_object('limits', ${LIMITS}, 'demand', ${DEMAND}) FROM load_balancer lb`)
 
 /** SQL of the Capacity of a load balancer with the provider, null when no machines carry it; for a statement that is sent anyway. */
-export const capacityOf = ({ usesMachines }: OfferedProvider, loadBalancerId: string): Condition =>
-  usesMachines ? condition(CAPACITY, loadBalancerId) : condition('NULL')
+export const capacityOf = ({ usesMachines }: OfferedProvider, loadBalancerId: string): Fragment =>
+  usesMachines ? sql`(${CAPACITY} WHERE lb.id = ${loadBalancerId})` : sql`NULL`
 
 /**
  * @param more checks that are about to be added
@@ -61,8 +63,11 @@ export function refuseExcess(capacity: Capacity | null, more = 0): void {
  */
 export async function checkCapacity(trx: Knex, provider: OfferedProvider, loadBalancerId: string): Promise<void> {
   if (!provider.usesMachines) return
-  const { rows } = await trx.raw(`SELECT ${CAPACITY} AS capacity`, [loadBalancerId])
-  refuseExcess((rows as { capacity: Capacity | null }[])[0]?.capacity ?? null)
+  const { capacity } = await one(
+    trx,
+    sql<{ capacity: Capacity | null }>`SELECT ${capacityOf(provider, loadBalancerId)} AS capacity`,
+  )
+  refuseExcess(capacity)
 }
 
 /** Whether an update switches something on that was off, and so may ask for more. */
@@ -89,7 +94,7 @@ export async function selectFitting(
   raises = true,
 ): Promise<Presented> {
   const beside = capacityOf(provider, loadBalancerId)
-  const [object] = await selectObjects<Capacity | null>(trx, resource, { where: condition('o.id = ?', id), beside })
+  const [object] = await selectObjects<Capacity | null>(trx, resource, { where: sql`o.id = ${id}`, beside })
   if (object === undefined) throw new Error(`A ${resource.label} vanished while its load balancer was held`)
   if (raises) refuseExcess(object.beside ?? null)
   return object

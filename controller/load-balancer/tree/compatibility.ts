@@ -1,5 +1,7 @@
 import { isIP } from 'node:net'
 import type { Knex } from 'knex'
+import { maybeOne } from '../../database/query.js'
+import { sql } from '../../database/sql.js'
 import { notImplemented } from '../../http/errors.js'
 import { eachInSlices } from '../../process/slices.js'
 import { canonical } from '../objects/members/rules.js'
@@ -79,16 +81,16 @@ async function refuseLoop(vips: readonly string[], members: readonly { address: 
 
 /** The flavor's data is the text of a JSON object. */
 async function factsOf(trx: Knex, loadBalancerId: string): Promise<Facts> {
-  const { rows } = await trx.raw(
-    `SELECT lb.vip_address, lb.additional_vips, lb.vip_sg_ids,
+  const facts = await maybeOne(
+    trx,
+    sql<Facts>`
+     SELECT lb.vip_address, lb.additional_vips, lb.vip_sg_ids,
             coalesce((profile.flavor_data::jsonb ->> 'allow_member_sriov')::boolean, false) AS allows_sriov_members
        FROM load_balancer lb
        LEFT JOIN flavor ON flavor.id = lb.flavor_id
        LEFT JOIN flavor_profile profile ON profile.id = flavor.flavor_profile_id
-      WHERE lb.id = ?`,
-    [loadBalancerId],
+      WHERE lb.id = ${loadBalancerId}`,
   )
-  const [facts] = rows as Facts[]
   if (facts === undefined) throw new Error(`Load balancer ${loadBalancerId} vanished while its row was held`)
   return facts
 }

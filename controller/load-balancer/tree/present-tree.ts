@@ -1,4 +1,5 @@
 import type { Knex } from 'knex'
+import { sql } from '../../database/sql.js'
 import { wrapped } from '../api/routes.js'
 import { healthMonitor } from '../objects/health-monitors/resource.js'
 import { l7Policy } from '../objects/l7-policies/resource.js'
@@ -8,7 +9,7 @@ import { loadBalancer } from '../objects/load-balancers/resource.js'
 import { member } from '../objects/members/resource.js'
 import { pool } from '../objects/pools/resource.js'
 import type { Resource } from '../schema/resource.js'
-import { condition, selectObjects, withKey } from '../schema/select.js'
+import { selectObjects, withKey } from '../schema/select.js'
 
 type Json = Readonly<Record<string, unknown>>
 
@@ -18,13 +19,13 @@ type Json = Readonly<Record<string, unknown>>
  * @returns the JSON text of the whole body
  */
 export async function presentTree(database: Knex, id: string): Promise<string> {
-  const [top] = await selectObjects(database, loadBalancer, { where: condition('o.id = ?', id) })
+  const [top] = await selectObjects(database, loadBalancer, { where: sql`o.id = ${id}` })
   if (top === undefined) throw new Error(`Load balancer ${id} vanished in its own transaction`)
   const balancer: Json = JSON.parse(top.body)
   const below = (resource: Resource) =>
     selectObjects(database, resource, {
-      where: condition('o.load_balancer_id = ?', id),
-      order: 'o.created_at, o.id',
+      where: sql`o.load_balancer_id = ${id}`,
+      order: sql`o.created_at, o.id`,
     }).then(rows => rows.map(({ body }): Json => JSON.parse(body)))
   const listeners = await below(listener)
   const policies = byId(await below(l7Policy))
@@ -51,9 +52,9 @@ export async function presentTree(database: Knex, id: string): Promise<string> {
 /** Members may be thousands: they stay the texts that PostgreSQL wrote. */
 async function membersByPool(database: Knex, loadBalancerId: string): Promise<ReadonlyMap<unknown, string[]>> {
   const rows = await selectObjects<string>(database, member, {
-    where: condition('o.load_balancer_id = ?', loadBalancerId),
-    order: 'o.created_at, o.id',
-    beside: condition('o.pool_id'),
+    where: sql`o.load_balancer_id = ${loadBalancerId}`,
+    order: sql`o.created_at, o.id`,
+    beside: sql`o.pool_id`,
   })
   const members = new Map<unknown, string[]>()
   for (const { body, beside } of rows) {

@@ -1,3 +1,5 @@
+import { maybeOne } from '../../database/query.js'
+import { sql, trusted } from '../../database/sql.js'
 import type { Answer, Call, Service } from '../api/routes.js'
 import { loadBalancer } from '../objects/load-balancers/resource.js'
 import { isInUse } from '../objects/pools/users.js'
@@ -37,15 +39,17 @@ const LISTENERS = `${list(`${operating('l')}, 'pools', ${POOLS}`, 'listener l', 
 
 const STATUSES = `SELECT lb.project_id, json_build_object('statuses', json_build_object('loadbalancer', json_build_object(
     'id', lb.id, 'name', lb.name, ${operating('lb')}, 'provisioning_status', ${loadBalancerStatus('lb')}, 'listeners', ${LISTENERS}))
-  )::text AS json FROM load_balancer lb WHERE lb.id = ?`
+  )::text AS json FROM load_balancer lb WHERE lb.id = `
 
 /** The statuses of a load balancer and of all that its listeners reach, as one snapshot: one statement. */
 export async function statusTree({ database }: Service, { caller, right, params, queryString }: Call): Promise<Answer> {
   parseArguments(queryString)
   const id = params.id ?? ''
   const uuid = canonicalUuid(id)
-  const { rows } = uuid === null ? { rows: [] } : await database.raw(STATUSES, [uuid])
-  const [row] = rows as { project_id: string; json: string }[]
+  const row =
+    uuid === null
+      ? undefined
+      : await maybeOne(database, sql<{ project_id: string; json: string }>`${trusted(STATUSES)}${uuid}`)
   if (row === undefined) throw missing(loadBalancer.label, id)
   authorise(caller, right, row.project_id)
   return { status: 200, json: row.json }

@@ -1,3 +1,5 @@
+import { maybeOne } from '../../database/query.js'
+import { sql } from '../../database/sql.js'
 import type { Transaction } from '../../database/transaction.js'
 import { conflict } from '../../http/errors.js'
 import { type ChangedLoadBalancer, insertRows } from '../change/change.js'
@@ -69,10 +71,13 @@ export async function storeListeners(trx: Transaction, above: Above, listeners: 
   }))
   if (refused === undefined) return
   const { transport, protocol_port } = refused
-  const holder = await trx('listener')
-    .where({ load_balancer_id: above.id, transport, protocol_port })
-    .whereNot({ change: 'delete' })
-    .first('protocol')
+  const holder = await maybeOne(
+    trx,
+    sql<{ protocol: string }>`
+      SELECT protocol FROM listener
+       WHERE load_balancer_id = ${above.id} AND transport = ${transport} AND protocol_port = ${protocol_port}
+         AND change <> 'delete'`,
+  )
   throw conflict(duplicateListener(holder?.protocol ?? refused.protocol, protocol_port))
 }
 

@@ -1,3 +1,5 @@
+import { execute } from '../../../database/query.js'
+import { sql } from '../../../database/sql.js'
 import type { Transaction } from '../../../database/transaction.js'
 import type { ChangedLoadBalancer } from '../../change/change.js'
 
@@ -9,13 +11,13 @@ export async function replaceAll(
   trx: Transaction,
   { id, generation }: Pick<ChangedLoadBalancer, 'id' | 'generation'>,
 ): Promise<void> {
-  await trx.raw(
-    `UPDATE amphora a SET replace_generation = :generation
-      WHERE load_balancer_id = :id AND status <> 'PENDING_DELETE'
+  await execute(
+    trx,
+    sql`UPDATE amphora a SET replace_generation = ${generation}
+      WHERE load_balancer_id = ${id} AND status <> 'PENDING_DELETE'
         AND NOT EXISTS (SELECT FROM amphora leaving
-                         WHERE leaving.load_balancer_id = :id AND leaving.role = a.role
+                         WHERE leaving.load_balancer_id = ${id} AND leaving.role = a.role
                            AND leaving.replace_generation IS NOT NULL AND leaving.status <> 'PENDING_DELETE')`,
-    { id, generation },
   )
 }
 
@@ -25,9 +27,10 @@ export async function replaceOne(
   { id, generation }: ChangedLoadBalancer,
   amphoraId: string,
 ): Promise<boolean> {
-  const marked = await trx('amphora')
-    .where({ id: amphoraId, load_balancer_id: id })
-    .whereNot({ status: 'PENDING_DELETE' })
-    .update({ replace_generation: trx.raw('coalesce(replace_generation, ?)', [generation]) })
+  const marked = await execute(
+    trx,
+    sql`UPDATE amphora SET replace_generation = coalesce(replace_generation, ${generation})
+         WHERE id = ${amphoraId} AND load_balancer_id = ${id} AND status <> 'PENDING_DELETE'`,
+  )
   return marked === 1
 }

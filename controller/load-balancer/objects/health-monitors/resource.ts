@@ -40,6 +40,7 @@ export const healthMonitor = defineResource({
   singular: 'healthmonitor',
   plural: 'healthmonitors',
   table: 'health_monitor',
+  parent: 'pool_id',
   source: 'health_monitor o JOIN load_balancer lb ON lb.id = o.load_balancer_id',
   filters: { pool_id: { kind: 'uuid', sql: 'o.pool_id' } },
   attributes: {

@@ -1,3 +1,5 @@
+import { execute } from '../../../database/query.js'
+import { sql } from '../../../database/sql.js'
 import type { Transaction } from '../../../database/transaction.js'
 
 /**
@@ -21,13 +23,14 @@ export async function renumber(
   moved: { id: string; position: number } | null = null,
 ): Promise<void> {
   // Odd ranks lie between the others' even ones: after the place that is taken when the policy comes from before it, else before it.
-  await trx.raw(
-    `UPDATE l7_policy o SET position = ranked.position
+  const [id, position] = [moved?.id ?? null, moved?.position ?? 0]
+  await execute(
+    trx,
+    sql`UPDATE l7_policy o SET position = ranked.position
        FROM (SELECT id, row_number() OVER (ORDER BY
-                      CASE WHEN id = :id THEN 2 * :position::bigint + CASE WHEN :position > position THEN 1 ELSE -1 END
+                      CASE WHEN id = ${id} THEN 2 * ${position}::bigint + CASE WHEN ${position} > position THEN 1 ELSE -1 END
                            ELSE 2 * position::bigint END, id) AS position
-               FROM l7_policy WHERE listener_id = :listenerId AND change <> 'delete') ranked
+               FROM l7_policy WHERE listener_id = ${listenerId} AND change <> 'delete') ranked
       WHERE o.id = ranked.id AND o.position <> ranked.position`,
-    { listenerId, id: moved?.id ?? null, position: moved?.position ?? 0 },
   )
 }

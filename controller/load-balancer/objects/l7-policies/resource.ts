@@ -30,6 +30,7 @@ export const l7Policy = defineResource({
   singular: 'l7policy',
   plural: 'l7policies',
   table: 'l7_policy',
+  parent: 'listener_id',
   source: 'l7_policy o JOIN load_balancer lb ON lb.id = o.load_balancer_id',
   attributes: {
     id: derived('uuid', 'o.id'),

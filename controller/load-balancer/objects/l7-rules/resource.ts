@@ -10,6 +10,7 @@ export const l7Rule = defineResource({
   singular: 'rule',
   plural: 'rules',
   table: 'l7_rule',
+  parent: 'l7_policy_id',
   source: 'l7_rule o JOIN load_balancer lb ON lb.id = o.load_balancer_id',
   // openstacksdk repeats what the path says.
   filters: { l7policy_id: { kind: 'uuid', sql: 'o.l7_policy_id' } },

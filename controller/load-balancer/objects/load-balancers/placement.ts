@@ -1,4 +1,6 @@
 import type { Database } from '../../../database/connection.js'
+import { maybeOne } from '../../../database/query.js'
+import { sql } from '../../../database/sql.js'
 import { badRequest } from '../../../http/errors.js'
 import type { Service } from '../../api/routes.js'
 import { invalid, missingReference } from '../../schema/faults.js'
@@ -99,29 +101,25 @@ async function findFlavor(
 ): Promise<FoundFlavor | null> {
   if (id !== null && name !== null) throw invalid('flavor and flavor_id each name a flavor: give one of them.')
   if (id === null && name === null) return null
-  const found = await database('flavor')
-    .join('flavor_profile', 'flavor_profile.id', 'flavor.flavor_profile_id')
-    .where(id === null ? { 'flavor.name': name } : { 'flavor.id': id })
-    .first<FoundFlavor | undefined>(
-      'flavor.id',
-      'flavor.name',
-      'flavor.enabled',
-      'flavor_profile.provider_name',
-      'flavor_profile.flavor_data as data',
-    )
+  const found = await maybeOne(
+    database,
+    sql<FoundFlavor>`
+      SELECT flavor.id, flavor.name, flavor.enabled, profile.provider_name, profile.flavor_data AS data
+        FROM flavor JOIN flavor_profile profile ON profile.id = flavor.flavor_profile_id
+       WHERE ${id === null ? sql`flavor.name = ${name}` : sql`flavor.id = ${id}`}`,
+  )
   return usable(found, flavor.label, 'flavor', id ?? name ?? '')
 }
 
 async function findZone(database: Database, name: string | null): Promise<Found | null> {
   if (name === null) return null
-  const found = await database('availability_zone')
-    .join('availability_zone_profile', 'availability_zone_profile.id', 'availability_zone.availability_zone_profile_id')
-    .where({ 'availability_zone.name': name })
-    .first<Found | undefined>(
-      'availability_zone.name',
-      'availability_zone.enabled',
-      'availability_zone_profile.availability_zone_data as data',
-    )
+  const found = await maybeOne(
+    database,
+    sql<Found>`
+      SELECT zone.name, zone.enabled, profile.availability_zone_data AS data
+        FROM availability_zone zone JOIN availability_zone_profile profile ON profile.id = zone.availability_zone_profile_id
+       WHERE zone.name = ${name}`,
+  )
   return usable(found, availabilityZone.label, 'availability_zone', name)
 }
 

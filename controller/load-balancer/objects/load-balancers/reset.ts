@@ -1,10 +1,12 @@
 import { z } from 'zod'
 import type { Database } from '../../../database/connection.js'
+import { execute } from '../../../database/query.js'
+import { sql } from '../../../database/sql.js'
 import { inTransactionOn } from '../../change/change.js'
 import { type Asked, requestedEvent } from '../../change/events.js'
 import { WAKE_CHANNEL } from '../../change/wake-channel.js'
 import { immutable, missing } from '../../schema/faults.js'
-import { condition, type Presented, selectObject } from '../../schema/select.js'
+import { type Presented, selectObject } from '../../schema/select.js'
 import { loadBalancer } from './resource.js'
 
 /** The body of an administrator's reset, which goes alone. */
@@ -20,20 +22,19 @@ export const resetSchema = z.strictObject({
  */
 export async function resetStatus(database: Database, asked: Asked, id: string): Promise<Presented> {
   return inTransactionOn(database, id, async trx => {
-    const event = requestedEvent(asked, 'FROM reset')
-    const { rows } = await trx.raw(
-      `WITH reset AS (
-         UPDATE load_balancer
-            SET applied_generation = generation, fault = NULL, fault_generation = NULL, fault_since = NULL, attempts = 0,
-                retry_at = NULL, recheck_at = now(), fence = fence + 1, updated_at = now()
-          WHERE id = ? AND change <> 'delete' RETURNING id, generation),
-       noted AS (${event.sql})
-       SELECT pg_notify(?, id::text) FROM reset`,
-      [id, ...event.bindings, WAKE_CHANNEL],
+    const reset = await execute(
+      trx,
+      sql`WITH reset AS (
+            UPDATE load_balancer
+               SET applied_generation = generation, fault = NULL, fault_generation = NULL, fault_since = NULL, attempts = 0,
+                   retry_at = NULL, recheck_at = now(), fence = fence + 1, updated_at = now()
+             WHERE id = ${id} AND change <> 'delete' RETURNING id, generation),
+          noted AS (${requestedEvent(asked, sql`reset`)})
+          SELECT pg_notify(${WAKE_CHANNEL}, id::text) FROM reset`,
     )
-    const object = await selectObject(trx, loadBalancer, condition('o.id = ?', id))
+    const object = await selectObject(trx, loadBalancer, sql`o.id = ${id}`)
     if (object === undefined) throw missing('Load Balancer', id)
-    if (rows.length === 0) throw immutable('Load Balancer', id)
+    if (reset === 0) throw immutable('Load Balancer', id)
     return object
   })
 }

@@ -1,4 +1,6 @@
 import type { Knex } from 'knex'
+import { maybeOne } from '../../../database/query.js'
+import { sql } from '../../../database/sql.js'
 import type { Caller } from '../../../identity/caller.js'
 import type { NetworkDriver } from '../../../network/driver.js'
 import { invalid, missingReference } from '../../schema/faults.js'
@@ -30,13 +32,17 @@ export async function checkVipOptions(
  */
 export async function checkSecurityGroups(trx: Knex, id: string, groups: readonly string[] = []): Promise<void> {
   if (groups.length === 0) return
-  const row = await trx('load_balancer').where({ id }).first('vip_vnic_type')
+  const row = await maybeOne(
+    trx,
+    sql<{ vip_vnic_type: string }>`SELECT vip_vnic_type FROM load_balancer WHERE id = ${id}`,
+  )
   if (row?.vip_vnic_type === 'direct') throw invalid('vip_sg_ids cannot be used with an SR-IOV VIP.')
-  const restricted = await trx('listener')
-    .where({ load_balancer_id: id })
-    .whereNot({ change: 'delete' })
-    .whereNotNull('allowed_cidrs')
-    .first('id')
+  const restricted = await maybeOne(
+    trx,
+    sql<{ id: string }>`
+      SELECT id FROM listener
+       WHERE load_balancer_id = ${id} AND change <> 'delete' AND allowed_cidrs IS NOT NULL LIMIT 1`,
+  )
   if (restricted !== undefined) {
     throw invalid(`vip_sg_ids cannot be used on a load balancer whose listeners have allowed_cidrs: ${restricted.id}`)
   }

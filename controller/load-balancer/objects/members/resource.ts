@@ -8,6 +8,7 @@ export const member = defineResource({
   singular: 'member',
   plural: 'members',
   table: 'member',
+  parent: 'pool_id',
   source: 'member o JOIN load_balancer lb ON lb.id = o.load_balancer_id',
   // openstacksdk repeats what the path says.
   filters: { pool_id: { kind: 'uuid', sql: 'o.pool_id' } },

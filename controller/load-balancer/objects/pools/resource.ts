@@ -1,3 +1,4 @@
+import { sql } from '../../../database/sql.js'
 import { derived, fixedRequired, given, settable, settableRequired } from '../../schema/attributes.js'
 import { defineResource } from '../../schema/resource.js'
 import { idList, idOf } from '../../schema/select.js'
@@ -36,7 +37,7 @@ export const pool = defineResource({
     healthmonitor_id: {
       kind: 'uuid',
       sql: monitorId,
-      narrow: 'o.id = (SELECT h.pool_id FROM health_monitor h WHERE h.id = ?)',
+      narrow: id => sql`o.id = (SELECT h.pool_id FROM health_monitor h WHERE h.id = ${id})`,
     },
   },
   attributes: {
@@ -55,7 +56,7 @@ export const pool = defineResource({
     loadbalancer_id: given(uuid, null),
     listener_id: given(uuid, null),
     loadbalancers: derived('json', idOf('o.load_balancer_id')),
-    listeners: derived('json', idList('listener', 'l', `l.id IN (${usersOfPool('o.id')})`)),
+    listeners: derived('json', idList('listener', 'l', `l.id IN (${usersOfPool(sql`o.id`).text})`)),
     created_at: derived('time', timestamp('o.created_at')),
     updated_at: derived('time', timestamp('o.updated_at')),
     healthmonitor_id: derived('uuid', monitorId, { omittedWhenNull: true }),

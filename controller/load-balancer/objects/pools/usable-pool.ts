@@ -1,3 +1,5 @@
+import { maybeOne } from '../../../database/query.js'
+import { sql } from '../../../database/sql.js'
 import type { Transaction } from '../../../database/transaction.js'
 import { immutable, missing } from '../../schema/faults.js'
 
@@ -10,7 +12,11 @@ export async function usablePool(
   loadBalancerId: string,
   id: string,
 ): Promise<{ id: string; protocol: string }> {
-  const pool = await trx('pool').where({ id, load_balancer_id: loadBalancerId }).first('id', 'protocol', 'change')
+  const pool = await maybeOne(
+    trx,
+    sql<{ id: string; protocol: string; change: string }>`
+      SELECT id, protocol, change FROM pool WHERE id = ${id} AND load_balancer_id = ${loadBalancerId}`,
+  )
   if (pool === undefined) throw missing('Pool', id)
   if (pool.change === 'delete') throw immutable('Pool', id)
   return pool

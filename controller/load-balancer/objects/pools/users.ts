@@ -1,10 +1,9 @@
-/**
- * SQL of the ids of the listeners that really use a pool: as their default pool, or through an enabled L7 policy that has a rule.
- * @param pool trusted SQL of the pool's id, which stands in it twice
- */
-export const usersOfPool = (pool: string): string =>
-  `SELECT id FROM listener WHERE default_pool_id = ${pool}
-    UNION SELECT y.listener_id FROM l7_policy y WHERE y.redirect_pool_id = ${pool} AND ${isInUse('y')}`
+import { type Fragment, sql, trusted } from '../../../database/sql.js'
+
+/** The ids of the listeners that really use a pool: as their default pool, or through an enabled L7 policy that has a rule. */
+export const usersOfPool = (pool: Fragment): Fragment =>
+  sql`SELECT id FROM listener WHERE default_pool_id = ${pool}
+    UNION SELECT y.listener_id FROM l7_policy y WHERE y.redirect_pool_id = ${pool} AND ${trusted(isInUse('y'))}`
 
 /** SQL: whether an L7 policy can ever match. */
 export const isInUse = (policy: string): string =>

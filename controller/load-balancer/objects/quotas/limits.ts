@@ -1,4 +1,6 @@
 import type { Knex } from 'knex'
+import { one } from '../../../database/query.js'
+import { type Fragment, sql } from '../../../database/sql.js'
 import { sqlState, type Transaction } from '../../../database/transaction.js'
 import { ApiError, forbidden } from '../../../http/errors.js'
 
@@ -24,9 +26,9 @@ export type Limits = Readonly<Record<Counted, number>>
 /** A row of the quota table: null stands for the default. */
 export type StoredLimits = Readonly<Record<Counted, number | null>>
 
-/** SQL of a project's row as JSON, null when it has none, for statements that are sent anyway. @param project SQL of the project's id */
-export const storedLimits = (project: string): string =>
-  `(SELECT to_jsonb(quota) FROM quota WHERE quota.project_id = ${project})`
+/** A project's row as JSON, null when it has none, for statements that are sent anyway. */
+export const storedLimits = (projectId: Fragment): Fragment =>
+  sql`(SELECT to_jsonb(quota) FROM quota WHERE quota.project_id = ${projectId})`
 
 /** What holds for a project: its own limits over the defaults. */
 export function effectiveLimits(stored: StoredLimits | null, defaults: Limits): Limits {
@@ -56,11 +58,11 @@ export async function chargeQuota(
 ): Promise<void> {
   const resource = COUNTED_RESOURCES.find(name => COUNTED[name].table === table)
   if (resource === undefined || limits[resource] === -1) return
-  const { rows } = await trx
-    .raw('SELECT held_quota_in_use(?, ?) AS "inUse"', [project_id, resource])
-    .catch(error => rethrowBusy(error, project_id))
-  const [used] = rows as { inUse: number }[]
-  if ((used?.inUse ?? 0) + requested > limits[resource]) throw quotaMet(resource)
+  const { inUse } = await one(
+    trx,
+    sql<{ inUse: number }>`SELECT held_quota_in_use(${project_id}, ${resource}) AS "inUse"`,
+  ).catch(error => rethrowBusy(error, project_id))
+  if (inUse + requested > limits[resource]) throw quotaMet(resource)
 }
 
 /**
@@ -73,13 +75,14 @@ export async function refuseWhenMet(
   resource: Counted,
   defaults: Limits,
 ): Promise<void> {
-  const { rows } = await database.raw(
-    `SELECT ${storedLimits('p.id')} AS stored, quota_in_use(p.id, ?) AS "inUse" FROM (SELECT ?::text AS id) p`,
-    [resource, projectId],
+  const { stored, inUse } = await one(
+    database,
+    sql<{ stored: StoredLimits | null; inUse: number }>`
+      SELECT ${storedLimits(sql`p.id`)} AS stored, quota_in_use(p.id, ${resource}) AS "inUse"
+        FROM (SELECT ${projectId}::text AS id) p`,
   )
-  const [found] = rows as { stored: StoredLimits | null; inUse: number }[]
-  const limit = effectiveLimits(found?.stored ?? null, defaults)[resource]
-  if (limit !== -1 && (found?.inUse ?? 0) >= limit) throw quotaMet(resource)
+  const limit = effectiveLimits(stored, defaults)[resource]
+  if (limit !== -1 && inUse >= limit) throw quotaMet(resource)
 }
 
 const quotaMet = (resource: Counted) => forbidden(`Quota has been met for resources: ${COUNTED[resource].label}`)
