@@ -1,3 +1,5 @@
+import { Lane, type Waiting } from './lane.js'
+
 export type FairQueueOptions = {
   /** Most that are in at a time. */
   atOnce: number
@@ -32,117 +34,98 @@ export type FairQueue = {
   enter: (place: Place) => Promise<() => void>
 }
 
-type Waiting = { go: () => void; refuse: () => void }
-
-type Lane = {
-  running: number
-  size: number
-  /** Since when somebody always waits in it, while somebody does. */
-  waitedSince: number
-  isResting: boolean
-  waiting: Map<string, Waiting[]>
-}
-
 /** A queue in which nobody waits for more than one turn of each other lane, whatever gathers there. */
 export function createFairQueue(options: FairQueueOptions): FairQueue {
-  const { atOnce, atOncePerLane, atOnceInCompany = atOncePerLane, mostWaiting, mostWaitingPerLane, refusal } = options
-  const { mostWaitMilliseconds, restMilliseconds = () => 0, now = () => performance.now() } = options
-  // In the order of their turns.
-  const lanes = new Map<string, Lane>()
-  let running = 0
-  let size = 0
-  // The lane that came last, and the one before it.
-  let latest = { name: '', at: Number.NEGATIVE_INFINITY }
-  let previous = latest
+  const queue = new Queue(options)
+  return { enter: place => queue.enter(place) }
+}
 
-  const noteArrival = (name: string) => {
-    if (latest.name !== name) previous = latest
-    latest = { name, at: now() }
+class Queue {
+  readonly #options: FairQueueOptions
+  readonly #now: () => number
+  readonly #arrivals: Arrivals
+  // In the order of their turns.
+  readonly #lanes = new Map<string, Lane>()
+  #running = 0
+  #waiting = 0
+
+  constructor(options: FairQueueOptions) {
+    this.#options = options
+    this.#now = options.now ?? (() => performance.now())
+    this.#arrivals = new Arrivals(this.#now)
   }
 
-  const isInCompany = (name: string): boolean => now() - (latest.name === name ? previous : latest).at < COMPANY_MS
+  async enter([name, who]: Place): Promise<() => void> {
+    this.#arrivals.note(name)
+    const lane = this.#lanes.get(name) ?? new Lane()
+    if (this.#running < this.#options.atOnce && lane.size === 0 && this.#mayBegin(name, lane)) {
+      this.#begin(name, lane)
+      return this.#leave(name, lane)
+    }
+    if (!this.#makeRoom(name, lane, who)) throw this.#options.refusal(name, 'many wait already')
+    this.#lanes.set(name, lane)
+    await this.#wait(name, lane, who)
+    return this.#leave(name, lane)
+  }
 
-  const floods = (name: string, lane: Lane): boolean => now() - lane.waitedSince >= FLOOD_MS && isInCompany(name)
+  #mayBegin(name: string, lane: Lane): boolean {
+    const { atOncePerLane, atOnceInCompany = atOncePerLane } = this.#options
+    return !lane.isResting && lane.running < (this.#arrivals.isInCompany(name) ? atOnceInCompany : atOncePerLane)
+  }
 
-  const hasRoom = (name: string, lane: Lane): boolean =>
-    !lane.isResting && lane.running < (isInCompany(name) ? atOnceInCompany : atOncePerLane)
+  /** A turn of a lane begins: the next ones are those of the others. */
+  #begin(name: string, lane: Lane): void {
+    this.#lanes.delete(name)
+    this.#lanes.set(name, lane)
+    this.#running++
+    lane.running++
+  }
 
-  const leave = (name: string, lane: Lane): (() => void) => {
+  /** @returns what ends a turn that begins now */
+  #leave(name: string, lane: Lane): () => void {
+    const since = this.#now()
     let hasLeft = false
-    const since = now()
     return () => {
       if (hasLeft) return
       hasLeft = true
-      running--
+      this.#running--
       lane.running--
-      if (lane.size > 0) rest(name, lane, restMilliseconds(now() - since, floods(name, lane)))
-      forgetIfEmpty(name, lane)
-      letIn()
+      if (lane.size > 0) this.#rest(name, lane, this.#now() - since)
+      this.#forgetIfEmpty(name, lane)
+      this.#letIn()
     }
   }
 
-  const rest = (name: string, lane: Lane, milliseconds: number) => {
+  #rest(name: string, lane: Lane, turn: number): void {
+    const floods = this.#now() - lane.waitedSince >= FLOOD_MS && this.#arrivals.isInCompany(name)
+    const milliseconds = this.#options.restMilliseconds?.(turn, floods) ?? 0
     if (milliseconds <= 0 || lane.isResting) return
     lane.isResting = true
     setTimeout(() => {
       lane.isResting = false
-      forgetIfEmpty(name, lane)
-      letIn()
+      this.#forgetIfEmpty(name, lane)
+      this.#letIn()
     }, milliseconds)
   }
 
-  const forgetIfEmpty = (name: string, lane: Lane) => {
-    if (lane.running === 0 && lane.size === 0 && !lane.isResting) lanes.delete(name)
-  }
-
-  const letIn = () => {
-    while (running < atOnce) {
-      const next = [...lanes].find(([name, lane]) => lane.size > 0 && hasRoom(name, lane))
+  #letIn(): void {
+    while (this.#running < this.#options.atOnce) {
+      const next = [...this.#lanes].find(([name, lane]) => lane.size > 0 && this.#mayBegin(name, lane))
       if (next === undefined) return
       const [name, lane] = next
-      lanes.delete(name)
-      lanes.set(name, lane)
-      running++
-      lane.running++
-      takeOldest(lane).go()
+      this.#begin(name, lane)
+      this.#waiting--
+      lane.takeOldest().go()
     }
   }
 
-  const takeOldest = (lane: Lane): Waiting => {
-    const [[who, waiting] = ['', []]] = lane.waiting
-    const oldest = waiting.shift()
-    if (oldest === undefined) throw new Error('A lane has nobody where it said that somebody waits.')
-    lane.waiting.delete(who)
-    if (waiting.length > 0) lane.waiting.set(who, waiting)
-    lane.size--
-    size--
-    return oldest
-  }
-
-  /** Makes room in a lane at the cost of whoever has most in it. @returns false when who wants it would then have as much */
-  const dropNewest = (name: string, lane: Lane, wanting: string | null): boolean => {
-    const [who, waiting] = [...lane.waiting].reduce((most, each) => (each[1].length > most[1].length ? each : most))
-    if (wanting !== null && (lane.waiting.get(wanting)?.length ?? 0) + 1 >= waiting.length) return false
-    const newest = waiting.at(-1)
-    if (newest === undefined) return false
-    remove(name, lane, who, newest)
-    newest.refuse()
-    return true
-  }
-
-  const remove = (name: string, lane: Lane, who: string, one: Waiting) => {
-    const others = (lane.waiting.get(who) ?? []).filter(other => other !== one)
-    if (others.length === 0) lane.waiting.delete(who)
-    else lane.waiting.set(who, others)
-    lane.size--
-    size--
-    forgetIfEmpty(name, lane)
-  }
-
-  const wait = (name: string, lane: Lane, who: string): Promise<void> =>
-    new Promise((resolve, reject) => {
+  #wait(name: string, lane: Lane, who: string): Promise<void> {
+    const { mostWaitMilliseconds, refusal } = this.#options
+    return new Promise((resolve, reject) => {
       const giveUp = () => {
-        remove(name, lane, who, one)
+        lane.remove(who, one)
+        this.#waiting--
+        this.#forgetIfEmpty(name, lane)
         reject(refusal(name, 'the wait got long'))
       }
       const limit = mostWaitMilliseconds === undefined ? undefined : setTimeout(giveUp, mostWaitMilliseconds)
@@ -156,36 +139,53 @@ export function createFairQueue(options: FairQueueOptions): FairQueue {
           reject(refusal(name, 'many wait already'))
         },
       }
-      lane.waiting.set(who, [...(lane.waiting.get(who) ?? []), one])
+      lane.add(who, one, this.#now())
+      this.#waiting++
     })
-
-  const makeRoom = (name: string, lane: Lane, who: string): boolean => {
-    if (lane.size >= mostWaitingPerLane) return dropNewest(name, lane, who)
-    if (size < mostWaiting) return true
-    const [longestName, longest] = [...lanes].reduce((most, each) => (each[1].size > most[1].size ? each : most))
-    return longest === lane || longest.size <= lane.size + 1
-      ? lane.size > 0 && dropNewest(name, lane, who)
-      : dropNewest(longestName, longest, null)
   }
 
-  return {
-    enter: async ([name, who]) => {
-      noteArrival(name)
-      const lane = lanes.get(name) ?? { running: 0, size: 0, waitedSince: 0, isResting: false, waiting: new Map() }
-      if (running < atOnce && lane.size === 0 && hasRoom(name, lane)) {
-        lanes.delete(name)
-        lanes.set(name, lane)
-        running++
-        lane.running++
-        return leave(name, lane)
-      }
-      if (!makeRoom(name, lane, who)) throw refusal(name, 'many wait already')
-      lanes.set(name, lane)
-      if (lane.size === 0) lane.waitedSince = now()
-      size++
-      lane.size++
-      await wait(name, lane, who)
-      return leave(name, lane)
-    },
+  /** Makes room for one more, where there is none at the cost of whoever has most. @returns false when there is none for who asks */
+  #makeRoom(name: string, lane: Lane, who: string): boolean {
+    const { mostWaiting, mostWaitingPerLane } = this.#options
+    if (lane.size >= mostWaitingPerLane) return this.#dropNewest(name, lane, who)
+    if (this.#waiting < mostWaiting) return true
+    const [longestName, longest] = [...this.#lanes].reduce((most, each) => (each[1].size > most[1].size ? each : most))
+    return longest === lane || longest.size <= lane.size + 1
+      ? lane.size > 0 && this.#dropNewest(name, lane, who)
+      : this.#dropNewest(longestName, longest, null)
+  }
+
+  #dropNewest(name: string, lane: Lane, wanting: string | null): boolean {
+    const newest = lane.takeNewestOfMost(wanting)
+    if (newest === null) return false
+    this.#waiting--
+    this.#forgetIfEmpty(name, lane)
+    newest.refuse()
+    return true
+  }
+
+  #forgetIfEmpty(name: string, lane: Lane): void {
+    if (lane.isEmpty) this.#lanes.delete(name)
+  }
+}
+
+/** Tells whether a lane has company: another came within the last second. */
+class Arrivals {
+  readonly #now: () => number
+  #latest = { name: '', at: Number.NEGATIVE_INFINITY }
+  /** The last of another lane than the latest. */
+  #previous = this.#latest
+
+  constructor(now: () => number) {
+    this.#now = now
+  }
+
+  note(name: string): void {
+    if (this.#latest.name !== name) this.#previous = this.#latest
+    this.#latest = { name, at: this.#now() }
+  }
+
+  isInCompany(name: string): boolean {
+    return this.#now() - (this.#latest.name === name ? this.#previous : this.#latest).at < COMPANY_MS
   }
 }
