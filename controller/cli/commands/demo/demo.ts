@@ -73,15 +73,16 @@ const portSchema = z.object({
 
 async function findNetworks(api: ApiClient): Promise<Networks> {
   const subnet = async (name: string) => {
-    const { subnets } = (await api.request('network', 'GET', `/v2.0/subnets?name=${name}`)) as { subnets: unknown[] }
-    if (subnets[0] === undefined)
+    const answer = await api.request('network', 'GET', `/v2.0/subnets?name=${name}`)
+    const [found] = z.object({ subnets: z.array(subnetSchema) }).parse(answer).subnets
+    if (found === undefined) {
       throw new OperatorError(`The subnet ${name} that the first start made is not there any more.`)
-    return subnetSchema.parse(subnets[0])
+    }
+    return found
   }
   const [open, own] = await Promise.all([subnet('public-subnet'), subnet('private-subnet')])
-  const { network } = (await api.request('network', 'GET', `/v2.0/networks/${own.network_id}`)) as {
-    network: { mtu?: number }
-  }
+  const answer = await api.request('network', 'GET', `/v2.0/networks/${own.network_id}`)
+  const { network } = z.object({ network: z.object({ mtu: z.number().optional() }) }).parse(answer)
   return {
     privateNetworkId: own.network_id,
     privateMtu: network.mtu ?? 1500,
@@ -119,12 +120,13 @@ async function ensurePort(
   networks: Networks,
 ): Promise<z.output<typeof portSchema>> {
   const name = `krater-demo-${server}`
-  const { ports } = (await api.request('network', 'GET', `/v2.0/ports?name=${name}`)) as { ports: unknown[] }
-  if (ports[0] !== undefined) return portSchema.parse(ports[0])
-  const { port } = (await api.request('network', 'POST', '/v2.0/ports', {
+  const list = await api.request('network', 'GET', `/v2.0/ports?name=${name}`)
+  const [present] = z.object({ ports: z.array(portSchema) }).parse(list).ports
+  if (present !== undefined) return present
+  const answer = await api.request('network', 'POST', '/v2.0/ports', {
     port: { name, network_id: networks.privateNetworkId, fixed_ips: [{ subnet_id: networks.privateSubnetId }] },
-  })) as { port: unknown }
-  return portSchema.parse(port)
+  })
+  return z.object({ port: portSchema }).parse(answer).port
 }
 
 /** Asks for the load balancer, and tells when each request was answered, when it was ACTIVE and when the first answer came through it. */

@@ -13,10 +13,16 @@ const loadBalancerSchema = z.object({
   operating_status: z.string(),
   fault: z.unknown().optional(),
 })
+/** Links may stand beside the objects. */
+const lists = z.record(z.string(), z.array(z.unknown()))
+const answers = z.record(z.string(), z.unknown())
+
 /** What carries the demonstration, found by its name or made; every call goes through the public API. */
 export type DemoLoadBalancer = { id: string; vipAddress: string; made: string[]; url: string }
 
 const BASE = '/v2.0/lbaas'
+
+type Place = { vipSubnetId: string; memberSubnetId: string; servers: readonly WebServer[] }
 
 /**
  * Load balancer, listener, pool, members and monitor, each one after the other without waiting: changes are accepted while another is under
@@ -24,36 +30,10 @@ const BASE = '/v2.0/lbaas'
  */
 export async function ensureDemoLoadBalancer(
   api: ApiClient,
-  {
-    vipSubnetId,
-    memberSubnetId,
-    servers,
-  }: { vipSubnetId: string; memberSubnetId: string; servers: readonly WebServer[] },
+  { vipSubnetId, memberSubnetId, servers }: Place,
   report: (line: string, milliseconds: number) => void,
 ): Promise<DemoLoadBalancer> {
-  const made: string[] = []
-  const ensure = async (
-    kind: { collection: string; singular: string; path?: string },
-    query: Record<string, string>,
-    body: Record<string, unknown>,
-  ): Promise<unknown> => {
-    const path = `${BASE}/${kind.path ?? kind.collection}`
-    const list = (await api.request('load-balancer', 'GET', `${path}?${new URLSearchParams(query)}`)) as Record<
-      string,
-      unknown[]
-    >
-    const [present] = list[kind.collection] ?? []
-    if (present !== undefined) return present
-    const started = performance.now()
-    const answer = (await api.request('load-balancer', 'POST', path, { [kind.singular]: body })) as Record<
-      string,
-      unknown
-    >
-    report(`POST ${path.replace(/pools\/[^/]+/, 'pools/{id}')}`, performance.now() - started)
-    made.push(kind.singular)
-    return answer[kind.singular]
-  }
-
+  const { made, ensure } = createMaker(api, report)
   const loadBalancer = loadBalancerSchema.parse(
     await ensure(
       { collection: 'loadbalancers', singular: 'loadbalancer' },
@@ -86,17 +66,29 @@ export async function ensureDemoLoadBalancer(
     { pool_id: pool.id },
     { pool_id: pool.id, name: NAME, type: 'HTTP', delay: 2, timeout: 1, max_retries: 2, url_path: '/' },
   )
-  return {
-    id: loadBalancer.id,
-    vipAddress: loadBalancer.vip_address,
-    made,
-    url: `http://${loadBalancer.vip_address}/`,
+  return { id: loadBalancer.id, vipAddress: loadBalancer.vip_address, made, url: `http://${loadBalancer.vip_address}/` }
+}
+
+type Kind = { collection: string; singular: string; path?: string }
+
+/** Finds objects by a query or makes them. `made` grows by the kind of each that is made. */
+function createMaker(api: ApiClient, report: (line: string, milliseconds: number) => void) {
+  const made: string[] = []
+  const ensure = async (kind: Kind, query: Record<string, string>, body: Record<string, unknown>): Promise<unknown> => {
+    const path = `${BASE}/${kind.path ?? kind.collection}`
+    const list = lists.parse(await api.request('load-balancer', 'GET', `${path}?${new URLSearchParams(query)}`))
+    const [present] = list[kind.collection] ?? []
+    if (present !== undefined) return present
+    const started = performance.now()
+    const answer = answers.parse(await api.request('load-balancer', 'POST', path, { [kind.singular]: body }))
+    report(`POST ${path.replace(/pools\/[^/]+/, 'pools/{id}')}`, performance.now() - started)
+    made.push(kind.singular)
+    return answer[kind.singular]
   }
+  return { made, ensure }
 }
 
 export async function showLoadBalancer(api: ApiClient, id: string): Promise<z.output<typeof loadBalancerSchema>> {
-  const { loadbalancer } = (await api.request('load-balancer', 'GET', `${BASE}/loadbalancers/${id}`)) as {
-    loadbalancer: unknown
-  }
-  return loadBalancerSchema.parse(loadbalancer)
+  const answer = await api.request('load-balancer', 'GET', `${BASE}/loadbalancers/${id}`)
+  return z.object({ loadbalancer: loadBalancerSchema }).parse(answer).loadbalancer
 }

@@ -31,88 +31,118 @@ const pause = (attempt: number): number => Math.min(200 * 2 ** attempt, 10_000)
 const HEALTHY_AFTER = 20_000
 const REPORT_EVERY = 30_000
 const END_WITHIN = 10_000
+/** A child that ends so often before it was ready will not become ready. */
+const MOST_ENDS_AT_START = 3
 
 /**
  * Keeps the processes of a service running. Each is in a process group of its own, so that Ctrl-C reaches only the supervisor, which then
  * ends them in order; should the supervisor be killed, the closing channel tells them.
  */
 export function createSupervisor(options: SupervisorOptions): Supervisor {
-  const { stateDirectory, command, environment, report, reportEveryMs = REPORT_EVERY } = options
-  type Slot = { current: ChildProcess | null; timer: NodeJS.Timeout | null; patience: NodeJS.Timeout }
-  const children = new Map<ChildName, Slot>()
-  let stopping = false
+  const children: Child[] = []
   const rotation = setInterval(() => {
-    for (const name of children.keys()) rotateLog(logFile(stateDirectory, name))
+    for (const { log } of children) rotateLog(log)
   }, 10_000)
+  return {
+    start: name => {
+      const child = new Child(name, options)
+      children.push(child)
+      return child.start()
+    },
+    stop: async () => {
+      clearInterval(rotation)
+      await Promise.all(children.map(child => child.stop()))
+    },
+  }
+}
 
-  const launch = (name: ChildName, attempt: number, onReady: () => void, onEnd: (words: string) => void) => {
-    const slot = children.get(name)
-    if (slot === undefined || stopping) return
-    const [program, ...args] = command(name)
-    const log = openLog(logFile(stateDirectory, name))
-    const child = spawn(program, args, {
-      cwd: '/',
-      detached: true,
-      env: environment,
-      stdio: ['ignore', log, log, 'ipc'],
+/** One process that is started again whenever it ends. */
+class Child {
+  readonly log: string
+  readonly #name: ChildName
+  readonly #options: SupervisorOptions
+  #current: ChildProcess | null = null
+  #restart: NodeJS.Timeout | null = null
+  #reminder: NodeJS.Timeout | null = null
+  #isStopping = false
+
+  constructor(name: ChildName, options: SupervisorOptions) {
+    this.#name = name
+    this.#options = options
+    this.log = logFile(options.stateDirectory, name)
+  }
+
+  start(): Promise<void> {
+    this.#remind()
+    let ends = 0
+    return new Promise((resolve, reject) => {
+      const onReady = () => {
+        this.#stopReminding()
+        resolve()
+      }
+      const onEnd = (words: string) => {
+        ends += 1
+        if (ends < MOST_ENDS_AT_START) return
+        this.#stopReminding()
+        reject(new Error(words))
+      }
+      this.#launch(0, onReady, onEnd)
     })
-    closeSync(log)
-    slot.current = child
+  }
+
+  async stop(): Promise<void> {
+    this.#isStopping = true
+    this.#stopReminding()
+    if (this.#restart !== null) clearTimeout(this.#restart)
+    if (this.#current !== null) await endChild(this.#current)
+  }
+
+  /** @param attempt how many launches in a row have failed before */
+  #launch(attempt: number, onReady: () => void, onEnd: (words: string) => void): void {
+    if (this.#isStopping) return
+    const child = this.#spawn()
+    this.#current = child
     const started = performance.now()
     child.on('message', message => {
       if (message === 'ready') onReady()
     })
-    let ended = false
     const end = (how: string) => {
-      if (ended) return
-      ended = true
-      slot.current = null
-      if (stopping) return
+      if (this.#current !== child) return
+      this.#current = null
+      if (this.#isStopping) return
       const failures = performance.now() - started > HEALTHY_AFTER ? 0 : attempt
       const wait = pause(failures)
-      report(`${name} ${how}; it is started again in ${wait} ms. Its log: ${logFile(stateDirectory, name)}`)
-      onEnd(`${name} ${how}. Its last words:\n${lastWords(logFile(stateDirectory, name), 5)}`)
-      slot.timer = setTimeout(() => launch(name, failures + 1, onReady, onEnd), wait)
+      this.#options.report(`${this.#name} ${how}; it is started again in ${wait} ms. Its log: ${this.log}`)
+      onEnd(`${this.#name} ${how}. Its last words:\n${lastWords(this.log, 5)}`)
+      this.#restart = setTimeout(() => this.#launch(failures + 1, onReady, onEnd), wait)
     }
     child.on('error', error => end(`cannot be started (${error.message})`))
     child.on('exit', (code, signal) => end(signal === null ? `ended with status ${code}` : `was ended by ${signal}`))
   }
 
-  return {
-    start: name =>
-      new Promise((resolve, reject) => {
-        const begun = performance.now()
-        const patience = setInterval(() => {
-          const seconds = Math.round((performance.now() - begun) / 1000)
-          report(`${name} is not ready after ${seconds} s; waiting. Its log: ${logFile(stateDirectory, name)}`)
-        }, reportEveryMs)
-        children.set(name, { current: null, timer: null, patience })
-        let ends = 0
-        launch(
-          name,
-          0,
-          () => {
-            clearInterval(patience)
-            resolve()
-          },
-          words => {
-            ends += 1
-            if (ends < 3) return
-            clearInterval(patience)
-            reject(new Error(words))
-          },
-        )
-      }),
-    stop: async () => {
-      stopping = true
-      clearInterval(rotation)
-      const running = [...children.values()]
-      for (const { timer, patience } of running) {
-        clearInterval(patience)
-        if (timer !== null) clearTimeout(timer)
-      }
-      await Promise.all(running.flatMap(({ current }) => (current === null ? [] : [endChild(current)])))
-    },
+  #spawn(): ChildProcess {
+    const { command, environment } = this.#options
+    const [program, ...args] = command(this.#name)
+    const log = openLog(this.log)
+    try {
+      return spawn(program, args, { cwd: '/', detached: true, env: environment, stdio: ['ignore', log, log, 'ipc'] })
+    } finally {
+      closeSync(log)
+    }
+  }
+
+  /** Says now and then that it is not ready yet. */
+  #remind(): void {
+    const { report, reportEveryMs = REPORT_EVERY } = this.#options
+    const begun = performance.now()
+    this.#reminder = setInterval(() => {
+      const seconds = Math.round((performance.now() - begun) / 1000)
+      report(`${this.#name} is not ready after ${seconds} s; waiting. Its log: ${this.log}`)
+    }, reportEveryMs)
+  }
+
+  #stopReminding(): void {
+    if (this.#reminder !== null) clearInterval(this.#reminder)
   }
 }
 
