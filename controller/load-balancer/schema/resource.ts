@@ -88,14 +88,9 @@ export function boundColumns(columns: Readonly<Record<string, unknown>>): Record
 }
 
 function boundValue(value: unknown): Bound {
-  switch (typeof value) {
-    case 'string':
-    case 'number':
-    case 'boolean':
-      return value
-    case 'object':
-      return value === null ? null : Array.isArray(value) ? value.map(String) : json(value)
-    default:
-      throw new TypeError(`a column has no value of type ${typeof value}`)
-  }
+  if (value === null || typeof value === 'string' || typeof value === 'number' || typeof value === 'boolean')
+    return value
+  if (Array.isArray(value)) return value.map(String)
+  if (typeof value === 'object') return json(value)
+  throw new TypeError(`a column has no value of type ${typeof value}`)
 }
