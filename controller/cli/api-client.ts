@@ -29,12 +29,12 @@ const tokenSchema = z.object({
 
 export type ServiceType = 'load-balancer' | 'network' | 'identity' | 'key-manager'
 
-/** A user of the public APIs, as any other client of them. */
+/** A signed-in client of the public APIs. */
 export type ApiClient = {
   projectId: string
   token: string
   urlOf: (service: ServiceType) => string
-  /** @returns the answer's body; undefined when it has none. @throws ApiRefusal when the status is not 2xx */
+  /** @returns the body of the answer; undefined when there is none. @throws ApiRefusal when the status is not 2xx */
   request: (service: ServiceType, method: string, path: string, body?: unknown) => Promise<unknown>
 }
 
@@ -47,7 +47,7 @@ export class ApiRefusal extends Error {
   }
 }
 
-/** Signs in as one of the clouds of the instance's clouds.yaml, and finds the services in the catalogue. */
+/** Signs in with a cloud of the instance's clouds.yaml and reads the catalogue. */
 export async function signIn(directory: string, cloud: 'krater' | 'krater-admin'): Promise<ApiClient> {
   const file = join(directory, 'clouds.yaml')
   const { auth } = cloudSchema.parse(

@@ -1,6 +1,6 @@
 import type { Command } from './command.js'
 
-/** A command, or a group of them. A command's module is loaded when it runs or its help is shown: most need none of the others. */
+/** A command or a group of commands. A module is loaded only when its command runs or its help is shown, which keeps processes small. */
 export type Entry = { name: string; summary: string } & (
   | { load: () => Promise<{ command: Command }> }
   | { commands: readonly Entry[] }

@@ -1,6 +1,6 @@
 import { ConfigurationError } from '../options/configuration-error.js'
 
-/** A failure that its words explain fully: told without a stack. */
+/** A failure that its message explains: printed without a stack. */
 export class OperatorError extends Error {
   constructor(
     message: string,
@@ -19,7 +19,7 @@ const SYSTEM_WORDS: Readonly<Record<string, string>> = {
   ETIMEDOUT: 'there was no answer in time',
 }
 
-/** What to say of an error, and with which status to end. An unknown one is a bug: it comes with its stack. */
+/** The text and exit status for an error. An unknown error is a bug and shows its stack. */
 export function explain(error: unknown): { text: string; exitStatus: number } {
   if (error instanceof OperatorError) return { text: error.message, exitStatus: error.exitStatus }
   if (error instanceof ConfigurationError) return { text: error.message, exitStatus: 1 }

@@ -23,7 +23,7 @@ network.driver is KRATER_NETWORK_DRIVER. \`krater settings\` lists them.`
 
 /**
  * Runs one command line.
- * @returns the exit status: 0 done, 1 a failure that was told, 2 a command line that is not understood
+ * @returns the exit status: 0 success, 1 a failure that was printed, 2 an invalid command line
  */
 export async function runCommandLine(argv: readonly string[]): Promise<number> {
   let status = 0
@@ -65,8 +65,8 @@ function createProgram(): Program {
 type Run = (command: Command, given: Record<string, unknown>) => Promise<void>
 
 /**
- * Adds commands to a group. Each is loaded right before its words are parsed; those of a group are all loaded when none of them is named, or
- * help is, since help shows what they take.
+ * Adds commands to a group. A command is loaded just before its arguments are parsed. When no command of the group is named, or when `help`
+ * is, the whole group is loaded, because help lists arguments and options.
  */
 async function addCommands(
   group: Program,

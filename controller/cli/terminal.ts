@@ -13,8 +13,8 @@ export function print(line = ''): void {
 }
 
 /**
- * Text that others chose (names of tenants, words of amphorae) with everything escaped that has no shape of its own: controls, which steer the
- * terminal, and what reorders, hides or breaks text (bidirectional controls, characters of no width, odd blanks, line separators).
+ * Escapes what could mislead a reader in text that others chose, such as tenants' names and amphorae's logs: control characters, which steer
+ * the terminal, and characters that reorder, hide or break text.
  */
 export function visible(text: string): string {
   return text.replaceAll(
@@ -23,7 +23,7 @@ export function visible(text: string): string {
   )
 }
 
-/** Lines with columns as wide as their widest cell; the last column is as long as it is. */
+/** Rows as lines with aligned columns; the last column is not padded. */
 export function table(given: readonly (readonly string[])[]): string[] {
   const rows = given.map(row => row.map(visible))
   const widths = rows.reduce<number[]>(

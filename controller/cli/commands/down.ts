@@ -13,7 +13,7 @@ import { foreignFolder, instanceId } from '../state-directory/instance.js'
 import { runningProcesses } from '../state-directory/run-record.js'
 import { print } from '../terminal.js'
 import { fabricOf, namespaceMachines } from '../wiring/drivers.js'
-import { forgetHostCards } from '../wiring/host-networks.js'
+import { forgetHostInterfaces } from '../wiring/host-networks.js'
 import { removeWebServers } from './demo/web-servers.js'
 
 export const command: Command = {
@@ -27,7 +27,7 @@ export const command: Command = {
   },
 }
 
-/** All that Krater ever puts into its state directory; the id goes last, so that a removal that was cut off can be repeated. */
+/** Everything that Krater puts into its state directory. The id goes last, so that an interrupted removal can be repeated. */
 const OURS = [
   'krater.yaml',
   'openrc',
@@ -42,7 +42,7 @@ const OURS = [
   'instance',
 ] as const
 
-/** Stops the controllers of a state directory and its PostgreSQL; amphorae keep serving. No fault when nothing runs. */
+/** Stops the controllers of a state directory and its PostgreSQL; amphorae keep serving. Not an error when nothing runs. */
 export async function down(directory: string): Promise<void> {
   requireRoot()
   const stopped = await stopControllers(directory)
@@ -63,7 +63,7 @@ export async function down(directory: string): Promise<void> {
 async function stopControllers(directory: string): Promise<string[]> {
   const running = runningProcesses(directory)
   const ups = running.filter(({ name }) => name === 'up')
-  // `up` ends its children and its PostgreSQL itself, in order.
+  // `up` stops its children and its PostgreSQL itself, in order.
   await endProcesses(
     ups.map(({ identity }) => identity),
     { graceMs: 40_000 },
@@ -79,14 +79,14 @@ async function stopControllers(directory: string): Promise<string[]> {
 const machinesOf = (directory: string) => namespaceMachines(directory, async () => 1500, createLog('down', 'warn'))
 
 /**
- * Removes everything that was made for a state directory: processes, amphorae, the demonstration's machines, networks, PostgreSQL, files.
- * Works from whatever stands, and can be repeated.
- * @param confirmed do not ask, on a terminal
+ * Removes everything that was made for a state directory: processes, amphorae, the demonstration's web servers, networks, PostgreSQL, files.
+ * Works from any partial state and can be repeated.
+ * @param confirmed does not ask on a terminal
  */
 export async function removeEverything(directory: string, { confirmed }: { confirmed: boolean }): Promise<void> {
   requireRoot()
   const id = instanceId(directory)
-  // Without an id it never was a Krater's: the folders `log` and `run` of /var, say, are not ours to remove.
+  // Without an id it never belonged to Krater: `log` and `run` of /var, for example, are not ours to remove.
   if (!OURS.some(name => existsSync(join(directory, name))) || (id === null && foreignFolder(directory) !== null)) {
     print(`There is nothing of Krater's in ${directory}.`)
     return
@@ -113,7 +113,7 @@ async function removeFromKernel(directory: string, id: string): Promise<void> {
   if (amphorae.length > 0) print(`Removed ${amphorae.length} ${amphorae.length === 1 ? 'amphora' : 'amphorae'}.`)
   await removeWebServers(directory, id)
   const fabric = fabricOf(directory)
-  if (existsSync(`/run/netns/${fabric.namespace}`)) await forgetHostCards(id)
+  if (existsSync(`/run/netns/${fabric.namespace}`)) await forgetHostInterfaces(id)
   await fabric.remove()
 }
 

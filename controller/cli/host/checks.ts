@@ -7,7 +7,7 @@ import { usesPrivateCluster } from '../state-directory/database-urls.js'
 import type { Instance } from '../wiring/instance.js'
 import type { Listener } from './ports.js'
 
-/** Programs that amphorae and the local network need, with the Debian package of each. */
+/** Programs that amphorae and the local network need, each with its Debian package. */
 const PROGRAMS: readonly (readonly [program: string, debianPackage: string])[] = [
   ['haproxy', 'haproxy'],
   ['keepalived', 'keepalived'],
@@ -31,7 +31,7 @@ export function requireRoot(): void {
   )
 }
 
-/** Debian packages whose programs are not on this machine, for the drivers that are configured. */
+/** Debian packages that the configured drivers need and this machine lacks. */
 export function missingPackages({ directory, config }: Instance): string[] {
   const needed = config.compute.driver === 'namespace' || config.network.driver === 'local' ? PROGRAMS : []
   const missing = needed.filter(([program]) => !isInstalled(program)).map(([, name]) => name)
@@ -47,7 +47,7 @@ export function requirePackages(instance: Instance): void {
   )
 }
 
-/** PostgreSQL and the amphorae's logs need room to start with. */
+/** Room for PostgreSQL and the first logs of amphorae. */
 export const LEAST_FREE_BYTES = 200 * 1024 * 1024
 
 export function freeBytes(directory: string): number {
@@ -63,7 +63,7 @@ export function requireDiskSpace(directory: string): void {
   )
 }
 
-/** PostgreSQL works below the state directory under an account of its own, so every directory above must let it through. */
+/** PostgreSQL runs under its own account below the state directory, so every directory above must be searchable. */
 export function requirePassage(directory: string): void {
   for (let above = dirname(directory); above !== '/'; above = dirname(above)) {
     if ((statSync(above).mode & 0o001) === 0) {
@@ -74,7 +74,7 @@ export function requirePassage(directory: string): void {
   }
 }
 
-/** Where the services of this configuration listen; the health manager at `healthManagerHost`. */
+/** Where the configured services listen. @param healthManagerHost where the health manager does; null leaves it out */
 export function listenersOf(config: Configuration, healthManagerHost: string | null): Listener[] {
   const tcp = [
     ...(config.identity.external_url === undefined

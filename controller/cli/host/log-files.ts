@@ -5,14 +5,14 @@ const MOST_BYTES = 10 * 1024 * 1024
 
 export const logFile = (stateDirectory: string, name: string): string => join(stateDirectory, 'log', `${name}.log`)
 
-/** Opened for appending, so that truncating it while it is written leaves no hole. */
+/** Opens a log for appending, so that truncating it while it is written leaves no hole. */
 export function openLog(path: string): number {
   return openSync(path, 'a', 0o600)
 }
 
 /**
- * Moves what a log holds into `<path>.1` when it has grown large: at most twice 10 MiB are kept. Lines of that instant may be lost, and all of
- * them when the disk is full: that is what frees it. Never throws, since whoever watches over the services calls it.
+ * Copies a log that has grown large to `<path>.1` and truncates it, so at most twice 10 MiB are kept. Lines written meanwhile may be lost. On a
+ * full disk the whole log is dropped, to free space. Never throws: the supervisor must survive it.
  */
 export function rotateLog(path: string, mostBytes = MOST_BYTES): void {
   try {
@@ -24,11 +24,11 @@ export function rotateLog(path: string, mostBytes = MOST_BYTES): void {
     }
     truncateSync(path, 0)
   } catch {
-    // Gone meanwhile, or the disk is broken: it is looked at again.
+    // The log has gone or the disk is faulty; the next call tries again.
   }
 }
 
-/** The last lines of a log in words for people: messages of JSON lines, other lines as they are. */
+/** The last lines of a log, readable: the messages of JSON lines, other lines unchanged. */
 export function lastWords(path: string, lines: number): string {
   if (!existsSync(path)) return ''
   return readFileSync(path, 'utf8').trimEnd().split('\n').slice(-lines).map(plain).join('\n')

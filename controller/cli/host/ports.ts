@@ -8,18 +8,18 @@ const run = promisify(execFile)
 
 export type Listener = { what: string; setting: string; protocol: 'tcp' | 'udp'; host: string; port: number }
 
-/** Sentences about the addresses on which we could not listen; none when all are free. */
+/** One message for each address on which we cannot listen; none when all are free. */
 export async function takenPorts(listeners: readonly Listener[]): Promise<string[]> {
   const found = await Promise.all(
     listeners.map(async listener => {
       const code = await tryToListen(listener)
-      return code === null ? [] : [await sentenceOf(listener, code)]
+      return code === null ? [] : [await describeTaken(listener, code)]
     }),
   )
   return found.flat()
 }
 
-async function sentenceOf({ what, setting, protocol, host, port }: Listener, code: string): Promise<string> {
+async function describeTaken({ what, setting, protocol, host, port }: Listener, code: string): Promise<string> {
   const variable = `KRATER_${setting.toUpperCase()}_PORT`
   if (code === 'EADDRINUSE') {
     const holder = await holderOf(protocol, host, port)
@@ -31,21 +31,21 @@ async function sentenceOf({ what, setting, protocol, host, port }: Listener, cod
   return `${what} cannot listen on ${host} port ${port}/${protocol}: ${code}.`
 }
 
-/** ` by haproxy (pid 17)`, or nothing when that cannot be told. Who has the same port of another address is not in the way. */
+/** ` by haproxy (pid 17)`, or nothing when unknown. A listener on the same port of another address does not conflict. */
 async function holderOf(protocol: 'tcp' | 'udp', host: string, port: number): Promise<string> {
   const { stdout } = await run('ss', ['-H', '-n', '-l', '-p', protocol === 'tcp' ? '-t' : '-u', `sport = :${port}`], {
     timeout: 5_000,
   }).catch(() => ({ stdout: '' }))
-  // The address that was tried.
+  // Compare with the address that was tried, not with its name.
   const family = protocol === 'udp' && !host.includes(':') ? 4 : 0
-  const wanted = await lookup(host, { family }).then(
+  const tried = await lookup(host, { family }).then(
     ({ address }) => address,
     () => host,
   )
   const inTheWay = stdout.split('\n').filter(line => {
     const [, , , local = ''] = line.trim().split(/\s+/)
     const address = local.slice(0, local.lastIndexOf(':')).replaceAll(/[[\]]|%.*/g, '')
-    return address === wanted || EVERY_ADDRESS.includes(address) || EVERY_ADDRESS.includes(wanted)
+    return address === tried || EVERY_ADDRESS.includes(address) || EVERY_ADDRESS.includes(tried)
   })
   const holder = /users:\(\("([^"]*)",pid=(\d+)/.exec(inTheWay.join('\n'))
   return holder === null ? '' : ` by ${holder[1]} (pid ${holder[2]})`

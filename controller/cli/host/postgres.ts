@@ -7,15 +7,15 @@ import { rotateLog } from './log-files.js'
 
 const clusterDirectory = (stateDirectory: string): string => join(stateDirectory, 'postgres')
 
-/** The main process of the instance's own PostgreSQL; null when it does not run. */
+/** The main process of the private PostgreSQL; null when it does not run. */
 export const runningPostmaster = (stateDirectory: string): ProcessIdentity | null =>
   findPostmaster(clusterDirectory(stateDirectory))
 
-/** Starts the instance's own PostgreSQL, or finds it running. */
+/** Starts the private PostgreSQL, or finds it running. */
 export const startPrivateCluster = (stateDirectory: string): Promise<Cluster> =>
   startCluster({ directory: clusterDirectory(stateDirectory), durable: true })
 
-/** Looks every second whether PostgreSQL still runs, starts it again when it does not, and bounds its log. @returns what ends the watch */
+/** Checks every second that PostgreSQL runs, restarts it otherwise, and bounds its log. @returns a function that ends the watch */
 export function watchCluster(stateDirectory: string, report: (line: string) => void): () => Promise<void> {
   const ending = new AbortController()
   const watch = async () => {
@@ -37,7 +37,7 @@ export function watchCluster(stateDirectory: string, report: (line: string) => v
   }
 }
 
-/** Stops the instance's own PostgreSQL, with everything committed on disk. @returns false when it did not run */
+/** Stops the private PostgreSQL after a checkpoint. @returns false when it did not run */
 export async function stopPrivateCluster(stateDirectory: string): Promise<boolean> {
   const postmaster = runningPostmaster(stateDirectory)
   if (postmaster === null) return false

@@ -6,16 +6,16 @@ import type { Instance } from './instance.js'
 
 const prefixOf = (cidr: string): string => cidr.split('/')[1] ?? '32'
 
-/** Names of the host's own cards: at most 15 characters, and told apart from other instances'. */
+/** Name of a host interface: at most 15 characters, unique per instance. */
 const hostLegName = (instanceId: string, network: 'mgmt' | 'pub'): string => `kr${instanceId}-${network}`
 
 type Leg = { networkId: string; mtu: number; cidr: string; address: string }
 
 /**
- * The host's card on the management network: amphorae reach the health manager there, and nothing else. Needed again after every boot of the
- * machine; safe to repeat.
+ * Ensures the host's interface on the management network, where amphorae reach the health manager and nothing else. It is gone after a reboot;
+ * safe to repeat.
  */
-export async function ensureManagementCard(
+export async function ensureManagementInterface(
   fabric: Fabric,
   instanceId: string,
   leg: Leg,
@@ -25,8 +25,8 @@ export async function ensureManagementCard(
   await ensureHostLeg(fabric, hostLegName(instanceId, 'mgmt'), leg, { open, isolated: true })
 }
 
-/** The host's card on the public network, where tenants' machines reach the ports that the operator names. Safe to repeat. */
-export async function ensurePublicCard(
+/** Ensures the host's interface on the public network, where tenants' machines reach `host_member_ports`. Safe to repeat. */
+export async function ensurePublicInterface(
   fabric: Fabric,
   instanceId: string,
   leg: Leg,
@@ -36,8 +36,8 @@ export async function ensurePublicCard(
   await ensureHostLeg(fabric, hostLegName(instanceId, 'pub'), leg, { open, isolated: false })
 }
 
-/** What is left of the host's cards once the fabric is gone. */
-export async function forgetHostCards(instanceId: string): Promise<void> {
+/** Removes what remains of the host's interfaces once the fabric is gone. */
+export async function forgetHostInterfaces(instanceId: string): Promise<void> {
   for (const network of ['mgmt', 'pub'] as const) await forgetHostLeg(hostLegName(instanceId, network))
 }
 
@@ -53,8 +53,8 @@ async function ensureHostLeg(
 }
 
 /**
- * Where this machine's controllers meet the amphorae, made ready. With the noop drivers nobody comes, and it is loopback.
- * @returns the controllers' address, to which heartbeats go
+ * Prepares this machine's access to the amphorae. With the noop network driver there are none, and the address is loopback.
+ * @returns the address to which amphorae send heartbeats
  */
 export async function ensureManagementLeg(
   { config }: Instance,
@@ -64,6 +64,6 @@ export async function ensureManagementLeg(
   if (config.network.driver === 'noop') return config.health_manager.host ?? '127.0.0.1'
   const { network, subnet, controllerAddress } = await driver.managementNetwork()
   const leg = { networkId: network.id, mtu: network.mtu, cidr: subnet.cidr, address: controllerAddress }
-  await ensureManagementCard(fabric, instanceId, leg, config)
+  await ensureManagementInterface(fabric, instanceId, leg, config)
   return config.health_manager.host ?? controllerAddress
 }

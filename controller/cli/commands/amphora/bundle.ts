@@ -11,7 +11,7 @@ import type { AmphoraRow } from './rows.js'
 
 const run = promisify(execFile)
 
-/** What is looked at on the amphora itself; nothing of it holds keys or passwords. */
+/** Files of the bundle and the commands that produce them on the amphora. None may reveal keys or passwords. */
 const COMMANDS: Readonly<Record<string, string>> = {
   'addresses.txt': 'ip -details address',
   'routes.txt': 'ip rule; ip route show table all; ip -6 route show table all',
@@ -25,7 +25,7 @@ const COMMANDS: Readonly<Record<string, string>> = {
   'mounts.txt': 'cat /proc/mounts; df -h',
 }
 
-/** Collects what is needed to understand a fault into one .tar.gz. What cannot be had is named in its place. @returns its path */
+/** Packs what is needed to understand a fault into one .tar.gz. What is unavailable is replaced by its error. @returns its path */
 export async function writeSupportBundle(instance: Instance, row: AmphoraRow, output: string): Promise<string> {
   const path = resolve(output)
   const aside = mkdtempSync(join(instance.directory, 'run', 'bundle-'))
@@ -53,7 +53,7 @@ export async function writeSupportBundle(instance: Instance, row: AmphoraRow, ou
     }
     const packed = join(aside, 'packed')
     await run('tar', ['-C', aside, '-czf', packed, name], { timeout: 60_000 })
-    // Where it goes, others may look; it tells much about a tenant.
+    // It reveals much about a tenant, and its folder may be readable by others.
     rmSync(path, { force: true })
     writeFileSync(path, readFileSync(packed), { mode: 0o600, flag: 'wx' })
     return path

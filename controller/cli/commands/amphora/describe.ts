@@ -4,7 +4,7 @@ import type { Instance } from '../../wiring/instance.js'
 import { withAgents } from './agents.js'
 import { type AmphoraRow, heardText } from './rows.js'
 
-/** Row, machine, heartbeats and what the agent itself says, as far as each can be had. */
+/** Row, machine, heartbeats and the agent's status of an amphora, as far as each is available. */
 export async function describeAmphora(instance: Instance, row: AmphoraRow): Promise<[string, string][]> {
   const { address } = row
   const machine =
@@ -23,7 +23,7 @@ export async function describeAmphora(instance: Instance, row: AmphoraRow): Prom
     ['management address', address ?? '-'],
     ['address beside the VIP', row.vrrpIp ?? '-'],
     ['made', row.createdAt.toISOString()],
-    ['generation', `${row.appliedGeneration} applied, ${row.desiredGeneration ?? '-'} wanted`],
+    ['generation', `${row.appliedGeneration} applied, ${row.desiredGeneration ?? '-'} desired`],
     ['heard', heardText(row)],
     ['holds the VIP', vipText(row, typeof agent === 'string' ? undefined : agent.holdsVip)],
     ['machine', machine === null ? 'not there' : `${machine.state}, ${machine.computeId}`],
@@ -37,14 +37,14 @@ export async function describeAmphora(instance: Instance, row: AmphoraRow): Prom
           ],
           ['keepalived', agent.keepalivedVersion],
           ...agent.interfaces.map(({ name, mac, addresses }): [string, string] => [
-            `card ${name}`,
+            `interface ${name}`,
             `${mac} ${addresses.join(' ')}`,
           ]),
         ] as [string, string][])),
   ]
 }
 
-/** @param told what the agent says now; undefined when it does not */
+/** @param told what the agent says now; undefined when it does not answer */
 function vipText({ vrrpMaster }: AmphoraRow, told: boolean | undefined): string {
   if (told !== undefined) return String(told)
   return vrrpMaster === null ? '-' : `${vrrpMaster}, by its last heartbeat`

@@ -9,9 +9,9 @@ export type SshTarget = { amphoraId: string; address: string }
 
 /**
  * Runs OpenSSH's client with the operators' key and the amphora's pinned host key: no trust on first use.
- * @param command words for the remote shell; a shell of one's own when there are none
- * @param output where its output goes: the caller's own, or back as text
- * @returns its exit status, and its standard output when asked for
+ * @param command words for the remote shell; an interactive shell when empty
+ * @param output inherits the caller's streams, or collects standard output as text
+ * @returns its exit status, and its standard output when collected
  */
 export async function operatorSsh(
   { config, directory }: Instance,
@@ -37,7 +37,7 @@ export async function operatorSsh(
       'ServerAliveInterval=15',
       'LogLevel=ERROR',
     ]
-    // Nothing of the user's own ssh_config may change what this reaches.
+    // The user's ssh_config must not change what this reaches.
     const args = [
       '-F',
       'none',

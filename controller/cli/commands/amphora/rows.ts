@@ -3,7 +3,7 @@ import { many } from '../../../database/query.js'
 import { sql } from '../../../database/sql.js'
 import { OperatorError } from '../../operator-error.js'
 
-/** What the database says of an amphora. */
+/** What the database knows about an amphora. */
 export type AmphoraRow = {
   id: string
   status: string
@@ -16,7 +16,7 @@ export type AmphoraRow = {
   appliedGeneration: number
   desiredGeneration: number | null
   createdAt: Date
-  /** Seconds since its last heartbeat; null when none was ever heard. */
+  /** Seconds since its last heartbeat; null when there was none. */
   silentFor: number | null
   vrrpMaster: boolean | null
   haproxyRunning: boolean | null
@@ -38,7 +38,7 @@ export async function amphoraRows(database: Database): Promise<AmphoraRow[]> {
   )
 }
 
-/** The one amphora whose id begins so. @throws OperatorError when there is none, or more than one */
+/** The amphora whose id begins with `beginning`. @throws OperatorError when there is none, or more than one */
 export async function amphoraRow(database: Database, beginning: string): Promise<AmphoraRow> {
   const found = (await amphoraRows(database)).filter(({ id }) => id.startsWith(beginning.toLowerCase()))
   const [row] = found

@@ -7,7 +7,7 @@ export const command: Command = {
   arguments: [idArgument, new Argument('[command...]', 'run this there instead of a shell')],
   passThroughOptions: true,
   run: async (directory, { id, command: words }: { id: string; command: string[] }) => {
-    // The database is not held for as long as a shell lasts.
+    // A shell may last long: close the database first.
     const { instance, row } = await withAmphora(directory, id, async (instance, row) => ({ instance, row }))
     const { status } = await operatorSsh(instance, { amphoraId: row.id, address: addressOf(row) }, words, 'inherit')
     return status

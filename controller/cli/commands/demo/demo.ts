@@ -17,12 +17,12 @@ import { ensureWebServer, WEB_PORT, WEB_SERVERS, type WebServer, type WebServerN
 export const command: Command = { run: demo }
 
 const REQUESTS = 20
-/** After a kill of everything, amphorae are first missed, then made anew. */
+/** After everything was killed, amphorae are first found missing, then rebuilt. */
 const PATIENCE_MS = 90_000
 
 /**
- * A load balancer with two web servers behind it, made through the public API alone, and requests through its VIP; it is left running. A later
- * run finds what is there and makes what is missing.
+ * Creates a load balancer with two web servers through the public API alone, sends requests to its VIP, and leaves it running. A later run
+ * creates only what is missing.
  */
 export async function demo(directory: string): Promise<void> {
   requireRoot()
@@ -129,7 +129,7 @@ async function ensurePort(
   return z.object({ port: portSchema }).parse(answer).port
 }
 
-/** Asks for the load balancer, and tells when each request was answered, when it was ACTIVE and when the first answer came through it. */
+/** Creates the load balancer and prints when each request was answered, when it was ACTIVE, and when the first answer came through it. */
 async function makeLoadBalancer(
   api: ApiClient,
   networks: Networks,
@@ -141,8 +141,8 @@ async function makeLoadBalancer(
     const now = `${Math.round(performance.now() - started)}`.padStart(6)
     print(`  ${dim(`${now} ms`)}  ${text.padEnd(46)}  ${dim(`${what} ${Math.round(milliseconds)} ms`)}`)
   }
-  const wanted = { vipSubnetId: networks.publicSubnetId, memberSubnetId: networks.privateSubnetId, servers }
-  const balancer = await ensureDemoLoadBalancer(api, wanted, (request, milliseconds) =>
+  const place = { vipSubnetId: networks.publicSubnetId, memberSubnetId: networks.privateSubnetId, servers }
+  const balancer = await ensureDemoLoadBalancer(api, place, (request, milliseconds) =>
     line(request, milliseconds, 'answered after'),
   )
   if (balancer.made.length === 0) print('  Everything was there already.')
@@ -157,7 +157,7 @@ async function makeLoadBalancer(
       return reply
     }),
   ])
-  // A member that was found down gets traffic again once its monitor has found it up.
+  // A member that was down gets traffic only after its health monitor succeeds.
   if (!(await eachAnswers(balancer.url, WEB_SERVERS, PATIENCE_MS))) {
     throw new OperatorError(`Not every web server answers through ${balancer.url} after ${PATIENCE_MS / 1000} s.`)
   }

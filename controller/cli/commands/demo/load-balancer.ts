@@ -17,7 +17,7 @@ const loadBalancerSchema = z.object({
 const lists = z.record(z.string(), z.array(z.unknown()))
 const answers = z.record(z.string(), z.unknown())
 
-/** What carries the demonstration, found by its name or made; every call goes through the public API. */
+/** The demonstration's load balancer. `made` lists the kinds of objects that this run created. */
 export type DemoLoadBalancer = { id: string; vipAddress: string; made: string[]; url: string }
 
 const BASE = '/v2.0/lbaas'
@@ -25,8 +25,8 @@ const BASE = '/v2.0/lbaas'
 type Place = { vipSubnetId: string; memberSubnetId: string; servers: readonly WebServer[] }
 
 /**
- * Load balancer, listener, pool, members and monitor, each one after the other without waiting: changes are accepted while another is under
- * way. `report` hears each request with its time.
+ * Creates load balancer, pool, listener, members and health monitor one after another, without waiting for any to become ACTIVE: changes are
+ * accepted while others are in progress. `report` gets each request with its duration.
  */
 export async function ensureDemoLoadBalancer(
   api: ApiClient,
@@ -71,7 +71,7 @@ export async function ensureDemoLoadBalancer(
 
 type Kind = { collection: string; singular: string; path?: string }
 
-/** Finds objects by a query or makes them. `made` grows by the kind of each that is made. */
+/** Finds objects by a query or creates them; `made` gets the kind of each new one. */
 function createMaker(api: ApiClient, report: (line: string, milliseconds: number) => void) {
   const made: string[] = []
   const ensure = async (kind: Kind, query: Record<string, string>, body: Record<string, unknown>): Promise<unknown> => {

@@ -3,10 +3,10 @@ import { setTimeout as delay } from 'node:timers/promises'
 
 export type Reply = { status: number; body: string; at: number }
 
-/** One request over a connection of its own. @returns null when there was no whole answer within a second */
+/** Sends one request over a new connection. @returns null when no complete answer came within a second */
 export function ask(url: string): Promise<Reply | null> {
   return new Promise(resolve => {
-    // Without keep-alive, so that the load balancer chooses anew each time.
+    // Without keep-alive, so that the load balancer chooses a member each time.
     const request = get(url, { agent: new Agent({ keepAlive: false }), timeout: 1_000 }, response => {
       let body = ''
       response.setEncoding('utf8')
@@ -21,7 +21,7 @@ export function ask(url: string): Promise<Reply | null> {
   })
 }
 
-/** Asks again and again until a 200 comes. @returns null when none came in time */
+/** Repeats a request until it succeeds. @returns null when no 200 came in time */
 export async function firstSuccess(url: string, milliseconds: number): Promise<Reply | null> {
   const until = performance.now() + milliseconds
   while (performance.now() < until) {
@@ -32,7 +32,7 @@ export async function firstSuccess(url: string, milliseconds: number): Promise<R
   return null
 }
 
-/** Asks again and again until each of the names has come as an answer. @returns false when one had not in time */
+/** Repeats a request until each name was an answer. @returns false when one was missing at the end */
 export async function eachAnswers(url: string, names: readonly string[], milliseconds: number): Promise<boolean> {
   const until = performance.now() + milliseconds
   const missing = new Set(names)
@@ -44,7 +44,7 @@ export async function eachAnswers(url: string, names: readonly string[], millise
   return missing.size === 0
 }
 
-/** Sends `count` requests one after the other. @returns how often each answer came */
+/** Sends `count` requests one after another. @returns how often each answer came */
 export async function countAnswers(url: string, count: number): Promise<Map<string, number>> {
   const answers = new Map<string, number>()
   for (let sent = 0; sent < count; sent++) {

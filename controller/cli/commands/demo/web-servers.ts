@@ -20,7 +20,7 @@ export const WEB_SERVERS = ['web-1', 'web-2'] as const
 export type WebServerName = (typeof WEB_SERVERS)[number]
 export const WEB_PORT = 8080
 
-/** One web server of the demonstration: a port of the tenant network, and a machine (a network namespace) that has it. */
+/** A web server of the demonstration: a port of the tenant network and a network namespace that has it. */
 export type WebServer = {
   name: WebServerName
   portId: string
@@ -35,7 +35,7 @@ const program = join(dirname(fileURLToPath(import.meta.url)), 'demo-web-server.j
 const namespaceOf = (instanceId: string, name: string): string => `krater-${instanceId}-${name}`
 const recordOf = (directory: string, name: string): string => join(directory, 'run', `demo-${name}.pid`)
 
-/** @returns true when the server runs on its port's card already and nothing had to be done */
+/** Starts a web server in its namespace. @returns true when it was running already */
 export async function ensureWebServer(
   { directory, instanceId, fabric }: { directory: string; instanceId: string; fabric: Fabric },
   server: WebServer,
@@ -64,7 +64,7 @@ export async function ensureWebServer(
   return false
 }
 
-/** Ends the web servers and removes their machines; no error when there are none. */
+/** Stops the web servers and removes their namespaces; no error when there are none. */
 export async function removeWebServers(directory: string, instanceId: string): Promise<void> {
   const namespaces = WEB_SERVERS.map(name => namespaceOf(instanceId, name)).filter(name =>
     existsSync(`/run/netns/${name}`),
@@ -77,9 +77,9 @@ export async function removeWebServers(directory: string, instanceId: string): P
       return stdout.split('\n').filter(Boolean).map(Number)
     }),
   )
-  const wanted = new Set(inside.flat())
+  const pids = new Set(inside.flat())
   await endProcesses(
-    findProcesses((_argv, pid) => wanted.has(pid)),
+    findProcesses((_argv, pid) => pids.has(pid)),
     { graceMs: 2_000 },
   )
   for (const namespace of namespaces) await run('ip', ['netns', 'delete', namespace], { timeout: 10_000 })

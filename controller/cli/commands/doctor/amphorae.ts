@@ -15,7 +15,7 @@ async function readRows(instance: Instance): Promise<AmphoraRow[]> {
   }
 }
 
-/** Every amphora: whether its machine runs, its agent answers and its heartbeats arrive; and what no row knows of. */
+/** Checks every amphora's machine, agent and heartbeats, and finds machines without a row. */
 export async function checkAmphorae(instance: Instance, running: readonly RunRecord[]): Promise<Finding[]> {
   const rows = await readRows(instance)
   const findings = heartbeatFindings(instance, rows, running)
@@ -28,7 +28,7 @@ export async function checkAmphorae(instance: Instance, running: readonly RunRec
         .filter(row => row.address !== null && ['READY', 'ALLOCATED'].includes(row.status))
         .map(async (row): Promise<Finding> => {
           const about = `amphora ${row.id.slice(0, 8)}`
-          const remedy = 'a running worker mends this; if it does not: krater amphora logs, and log/worker.log'
+          const remedy = 'a running worker repairs this; if it does not, see `krater amphora logs` and log/worker.log'
           const machine = known.get(row.id)
           if (machine?.state !== 'running')
             return fault(about, `its machine is ${machine?.state ?? 'not there'}`, remedy)
@@ -40,24 +40,24 @@ export async function checkAmphorae(instance: Instance, running: readonly RunRec
         }),
     ),
   )
-  const strangers = machines.filter(({ amphoraId }) => !rows.some(({ id }) => id === amphoraId))
+  const unknown = machines.filter(({ amphoraId }) => !rows.some(({ id }) => id === amphoraId))
   return [
     ...findings,
     ...checked,
-    ...strangers.map(({ amphoraId }) =>
-      note(`amphora ${amphoraId.slice(0, 8)}`, 'a machine that no row knows: housekeeping removes it soon'),
+    ...unknown.map(({ amphoraId }) =>
+      note(`amphora ${amphoraId.slice(0, 8)}`, 'a machine without a row: housekeeping removes it soon'),
     ),
   ]
 }
 
-/** Whether what amphorae send reaches the database. */
+/** Whether heartbeats reach the database. */
 function heartbeatFindings(
   { config }: Instance,
   rows: readonly AmphoraRow[],
   running: readonly RunRecord[],
 ): Finding[] {
   const expected = rows.filter(({ status, loadBalancerId }) => status === 'ALLOCATED' && loadBalancerId !== null)
-  if (expected.length === 0) return [note('heartbeats', 'no amphora carries a load balancer, so none is expected')]
+  if (expected.length === 0) return [note('heartbeats', 'none expected: no amphora carries a load balancer')]
   if (!running.some(({ name }) => name === 'health-manager')) {
     return [note('heartbeats', 'no health manager runs on this machine')]
   }
@@ -68,7 +68,7 @@ function heartbeatFindings(
     fault(
       'heartbeats',
       text,
-      `let UDP port ${config.health_manager.port} in on the card of the management network (a firewall?), and look at log/health-manager.log`,
+      `allow UDP port ${config.health_manager.port} on the interface of the management network (a firewall?), and see log/health-manager.log`,
     ),
   ]
 }

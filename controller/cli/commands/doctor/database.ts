@@ -9,7 +9,7 @@ import { type Finding, fault, note, ok } from './check.js'
 
 const MOST_CLOCK_SKEW_SECONDS = 2
 
-/** @returns no findings beyond a note when the database is our own and at rest */
+/** @returns one note when the private PostgreSQL does not run */
 export async function checkDatabase(instance: Instance): Promise<Finding[]> {
   const { config, directory } = instance
   if (usesPrivateCluster(config, directory) && runningPostmaster(directory) === null) {

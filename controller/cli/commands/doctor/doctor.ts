@@ -15,7 +15,7 @@ import { checkService } from './service.js'
 export const command: Command = { run: doctor }
 
 /**
- * Looks at everything that Krater rests on, one line each, and says what to do about each fault. Changes nothing.
+ * Checks everything that Krater depends on, prints one line for each, and says how to mend each fault. Changes nothing.
  * @returns the exit status: 1 when there is a fault
  */
 export async function doctor(directory: string): Promise<number> {

@@ -5,11 +5,11 @@ import type { Instance } from '../../wiring/instance.js'
 import { catalogAdvice } from '../../wiring/keystone-catalog.js'
 import { type Finding, fault, note, ok } from './check.js'
 
-/** Whether the Keystone that validates tokens takes our own user, keeps the same time, and leads clients here. */
+/** Checks that the external Keystone accepts our user, keeps the same time, and leads clients to us. */
 export async function checkKeystone({ config }: Instance, external: ExternalIdentity): Promise<Finding[]> {
   const look = await lookAtKeystone(external).catch((error: Error) => error)
   if (look instanceof Error) {
-    return [fault('keystone', look.message, `look at ${external.url}, and at the settings of the group identity`)]
+    return [fault('keystone', look.message, `check ${external.url} and the settings of the group identity`)]
   }
   const skew = look.clockSkewSeconds ?? 0
   const advice = catalogAdvice(config, look.catalog)

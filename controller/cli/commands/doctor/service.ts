@@ -5,20 +5,20 @@ import type { Instance } from '../../wiring/instance.js'
 import { urlOf } from '../../wiring/service-urls.js'
 import { type Finding, fault, note, ok } from './check.js'
 
-/** What starts each process of which there must be one somewhere. */
+/** Commands of the processes that must run somewhere. */
 const COMMANDS: Readonly<Partial<Record<ProcessName, string>>> = {
   worker: 'worker',
   'health-manager': 'health-manager',
   'key-manager-worker': 'key-manager worker',
 }
 
-/** Which processes run, whether the APIs answer, and (when nothing runs) whether their ports are free. */
+/** Checks which processes run and whether the APIs answer; when nothing runs, whether the ports are free. */
 export async function checkService({ config }: Instance, running: readonly RunRecord[]): Promise<Finding[]> {
   if (running.length === 0) {
     const taken = await takenPorts(listenersOf(config, null))
     return [
       note('processes', 'none runs: `krater up` starts them'),
-      ...taken.map(sentence => fault('ports', sentence, 'as it says')),
+      ...taken.map(message => fault('ports', message, 'as it says')),
       ...(taken.length === 0 ? [ok('ports', 'all are free')] : []),
     ]
   }
@@ -41,7 +41,7 @@ export async function checkService({ config }: Instance, running: readonly RunRe
 
 async function answering(service: string, url: string): Promise<Finding> {
   const about = `${service} API`
-  const advice = `look at log/${service.replace(' ', '-')}-api.log`
+  const advice = `see log/${service.replace(' ', '-')}-api.log`
   try {
     const { status } = await fetch(url, { signal: AbortSignal.timeout(5_000) })
     return status < 500 ? ok(about, url) : fault(about, `${url} answers ${status}`, advice)

@@ -6,12 +6,12 @@ import { ensureStateDirectory } from '../../state-directory/instance.js'
 import { print } from '../../terminal.js'
 import { PROGRESS, type UpMessage } from './messages.js'
 
-/** It says something every 30 s while it waits. */
+/** `krater up` reports every 30 s while it waits. */
 const MOST_SILENT_SECONDS = 120
 
 /**
- * Starts `krater up` as a process of its own that outlives this one, shows its progress, and returns when everything works.
- * @throws OperatorError with what it said when it did not come up
+ * Starts `krater up` as a process that outlives this one, shows its progress, and returns when everything works.
+ * @throws OperatorError with its message when it fails to start
  */
 export async function startInBackground(directory: string): Promise<void> {
   ensureStateDirectory(directory)

@@ -2,8 +2,8 @@ import { createHash } from 'node:crypto'
 import { createServer } from 'node:net'
 
 /**
- * Makes sure that only one `krater up` works on a state directory: an abstract unix socket, which the kernel gives back when its holder ends
- * in whatever way. @returns what releases it, or null when another process holds it
+ * Ensures that only one `krater up` works on a state directory. The lock is an abstract unix socket, which the kernel releases however its
+ * holder ends. @returns a function that releases it, or null when another process holds it
  */
 export function lockStateDirectory(stateDirectory: string): Promise<(() => void) | null> {
   const name = `\0krater-up-${createHash('sha256').update(stateDirectory).digest('hex').slice(0, 32)}`

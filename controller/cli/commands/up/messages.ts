@@ -1,10 +1,10 @@
-/** Set for a `krater up` that tells its progress to the process that started it. */
+/** Set for a `krater up` that reports its progress to its parent process. */
 export const PROGRESS = 'KRATER_UP_PROGRESS'
 
-/** What it tells. */
+/** What it reports. */
 export type UpMessage = { kind: 'line'; text: string } | { kind: 'ready' } | { kind: 'failed'; text: string }
 
-/** Sends when there is somebody to tell; one that has gone meanwhile is no fault. */
+/** Reports to the parent, if there is one. A parent that has exited is not an error. */
 export function tell(message: UpMessage): void {
   if (process.env[PROGRESS] === '1' && process.connected) process.send?.(message, () => undefined)
 }

@@ -6,7 +6,7 @@ import type { Instance } from '../../wiring/instance.js'
 import { catalogAdvice } from '../../wiring/keystone-catalog.js'
 import { serviceUrls } from '../../wiring/service-urls.js'
 
-/** What a user needs to know of a service that runs. */
+/** What a user needs to know about the running service. */
 export async function summaryOf(instance: Instance): Promise<string[]> {
   const { directory, config } = instance
   const urls = serviceUrls(config)

@@ -7,36 +7,36 @@ export type ChildName = Exclude<ProcessName, 'up' | 'api'>
 
 export type SupervisorOptions = {
   stateDirectory: string
-  /** Program and arguments of a child; it sends 'ready' over its channel when it works, and ends by itself when the channel closes. */
+  /** Program and arguments of a child. The child sends 'ready' over its IPC channel and exits when the channel closes. */
   command: (name: ChildName) => [program: string, ...args: string[]]
   environment: NodeJS.ProcessEnv
   report: (line: string) => void
-  /** Between two lines about a child that is not ready yet; 30 s when not given. */
+  /** Interval of reports about a child that is not ready yet; 30 s by default. */
   reportEveryMs?: number
 }
 
 export type Supervisor = {
   /**
-   * Starts a child and keeps it running. Resolves when it is ready, however long that takes on a busy machine, and never after `stop`.
-   * @throws Error with its last words when it ends again and again
+   * Starts a child and keeps it running. Resolves when it is ready, however long that takes on a busy machine, but never after `stop`.
+   * @throws Error with the end of its log when it keeps failing
    */
   start: (name: ChildName) => Promise<void>
-  /** Ends every child; those that do not end in time are killed. */
+  /** Stops every child and kills those that do not stop in time. */
   stop: () => Promise<void>
 }
 
-/** Pause before the n-th restart in a row. */
+/** Milliseconds before the n-th restart in a row. */
 const pause = (attempt: number): number => Math.min(200 * 2 ** attempt, 10_000)
-/** A child that ran this long is healthy: its next end counts as the first. */
+/** After this long a child counts as healthy, and its back-off starts over. */
 const HEALTHY_AFTER = 20_000
 const REPORT_EVERY = 30_000
 const END_WITHIN = 10_000
-/** A child that ends so often before it was ready will not become ready. */
+/** A child that fails this often before it is ready is given up. */
 const MOST_ENDS_AT_START = 3
 
 /**
- * Keeps the processes of a service running. Each is in a process group of its own, so that Ctrl-C reaches only the supervisor, which then
- * ends them in order; should the supervisor be killed, the closing channel tells them.
+ * Keeps the processes of a service running. Each has its own process group, so Ctrl-C reaches only the supervisor, which then stops them in
+ * order. If the supervisor is killed, the closed IPC channel tells them.
  */
 export function createSupervisor(options: SupervisorOptions): Supervisor {
   const children: Child[] = []
@@ -56,7 +56,7 @@ export function createSupervisor(options: SupervisorOptions): Supervisor {
   }
 }
 
-/** One process that is started again whenever it ends. */
+/** A process that is restarted whenever it ends. */
 class Child {
   readonly log: string
   readonly #name: ChildName
@@ -97,7 +97,7 @@ class Child {
     if (this.#current !== null) await endChild(this.#current)
   }
 
-  /** @param attempt how many launches in a row have failed before */
+  /** @param attempt how many launches in a row have failed */
   #launch(attempt: number, onReady: () => void, onEnd: (words: string) => void): void {
     if (this.#isStopping) return
     const child = this.#spawn()
@@ -131,7 +131,7 @@ class Child {
     }
   }
 
-  /** Says now and then that it is not ready yet. */
+  /** Reports periodically until the child is ready. */
   #remind(): void {
     const { report, reportEveryMs = REPORT_EVERY } = this.#options
     const begun = performance.now()

@@ -17,7 +17,7 @@ import { ensureInstanceId, ensureStateDirectory } from '../../state-directory/in
 import { recordRunning, runningProcesses } from '../../state-directory/run-record.js'
 import { dim, print } from '../../terminal.js'
 import { fabricOf } from '../../wiring/drivers.js'
-import { ensureManagementCard, ensurePublicCard } from '../../wiring/host-networks.js'
+import { ensureManagementInterface, ensurePublicInterface } from '../../wiring/host-networks.js'
 import { type Instance, openDatabase } from '../../wiring/instance.js'
 import { startInBackground } from './detach.js'
 import { lockStateDirectory } from './lock.js'
@@ -32,7 +32,7 @@ export const command: Command = {
   },
 }
 
-/** Each API has a process of its own: what keeps one busy, or ends it, does not touch the others. */
+/** One process per API: a busy or crashed API does not affect the others. */
 const childrenOf = ({ config }: Instance): readonly ChildName[] => [
   ...(config.identity.external_url === undefined ? (['identity-api'] as const) : []),
   ...(['network-api', 'load-balancer-api', 'key-manager-api'] as const),
@@ -40,7 +40,7 @@ const childrenOf = ({ config }: Instance): readonly ChildName[] => [
   ...(config.key_manager.keystone_notifications.enable ? (['keystone-listener'] as const) : []),
 ]
 
-/** Processes whose command is not simply their name. */
+/** Commands of processes that are not named like their command. */
 const COMMANDS: Readonly<Partial<Record<ChildName, readonly string[]>>> = {
   'identity-api': ['api', '--only', 'identity'],
   'network-api': ['api', '--only', 'network'],
@@ -50,8 +50,8 @@ const COMMANDS: Readonly<Partial<Record<ChildName, readonly string[]>>> = {
 }
 
 /**
- * The whole service on this machine, until SIGTERM or Ctrl-C: PostgreSQL when the database is our own, tables, first users and networks,
- * then the processes, supervised. What it starts ends with it; amphorae keep serving.
+ * Runs the whole service on this machine until SIGTERM or Ctrl-C: the private PostgreSQL if it is used, tables, first users and networks, then
+ * the supervised processes. Everything it starts stops with it; amphorae keep serving.
  * @throws OperatorError when something is missing or in the way
  */
 export async function up(directory: string): Promise<void> {
@@ -75,7 +75,7 @@ async function run(directory: string): Promise<void> {
       `Krater already runs on ${directory}${other === undefined ? '' : ` (pid ${other.identity.pid})`}. \`krater down\` stops it; for a second one beside it choose another KRATER_STATE_DIR and other ports.`,
     )
   }
-  // Children of a `krater up` that was killed see its end by themselves; this is for those that hang.
+  // Children of a killed `krater up` exit by themselves; this ends those that hang.
   await endProcesses(
     runningProcesses(directory).map(({ identity }) => identity),
     { graceMs: 10_000 },
@@ -97,13 +97,13 @@ async function run(directory: string): Promise<void> {
 
 type Running = {
   report: (line: string) => void
-  /** What has to be undone at the end, in the reverse order. */
+  /** Cleanup steps, run in reverse order. */
   undo: (() => Promise<unknown>)[]
-  /** When somebody wants it to stop. */
+  /** Resolves when the process is told to stop. */
   wish: Promise<unknown>
 }
 
-/** Everything in order. @returns whether it is ready: somebody may want it to stop before */
+/** Starts everything in order. @returns false when it is told to stop before it is ready */
 async function start(directory: string, { report, undo, wish }: Running): Promise<boolean> {
   const instanceId = ensureInstanceId(directory)
   const instance: Instance = { directory, config: await completeConfiguration(directory, instanceId, process.env) }
@@ -121,7 +121,7 @@ async function start(directory: string, { report, undo, wish }: Running): Promis
   report('Bringing the tables up to date')
   await prepareTables(instance)
   const networks = await bootstrap(instance)
-  await askForALook(instance)
+  await requestRechecks(instance)
   await requireFreePorts(instance, await connectHost(instance, instanceId, networks))
 
   const children = childrenOf(instance)
@@ -139,8 +139,8 @@ async function start(directory: string, { report, undo, wish }: Running): Promis
   return true
 }
 
-/** Amphorae may have gone while nobody watched: every load balancer is looked at once, rather than when its silence is noticed. */
-async function askForALook(instance: Instance): Promise<void> {
+/** Amphorae may have died while nothing ran: recheck every load balancer now rather than after missed heartbeats. */
+async function requestRechecks(instance: Instance): Promise<void> {
   const database = openDatabase(instance, 'load_balancer', 'up')
   try {
     await execute(database, sql`UPDATE load_balancer SET recheck_at = now()`)
@@ -149,7 +149,7 @@ async function askForALook(instance: Instance): Promise<void> {
   }
 }
 
-/** The fabric and the host's cards on it. @returns where the health manager will listen */
+/** Connects the host to the built-in networks. @returns the address of the health manager */
 async function connectHost(
   { directory, config }: Instance,
   instanceId: string,
@@ -165,8 +165,8 @@ async function connectHost(
   }
   const management = legOn(networks.management)
   await Promise.all([
-    ensureManagementCard(fabric, instanceId, management, config),
-    ensurePublicCard(fabric, instanceId, legOn(networks.public), config),
+    ensureManagementInterface(fabric, instanceId, management, config),
+    ensurePublicInterface(fabric, instanceId, legOn(networks.public), config),
   ])
   return host ?? management.address
 }
@@ -189,7 +189,7 @@ function stopWish(): Promise<NodeJS.Signals> {
   return new Promise(resolve => {
     for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP'] as const) {
       process.once(signal, () => resolve(signal))
-      // A second one must not end this process before its children have ended.
+      // A second signal must not end this process before its children.
       process.on(signal, () => undefined)
     }
   })
