@@ -1,9 +1,9 @@
 import { runCommandLine } from './cli/program.js'
 
-// sudo and service managers may leave out where ip, nft and sshd are.
+// sudo and service managers may omit the directories of ip, nft and sshd.
 process.env.PATH = `${process.env.PATH ?? '/usr/bin:/bin'}:/usr/sbin:/sbin`
 
-// `krater amphora list | head`: whoever reads may have read enough.
+// `krater amphora list | head` closes the pipe early.
 process.stdout.on('error', error => {
   if ((error as NodeJS.ErrnoException).code === 'EPIPE') process.exit(0)
   throw error

@@ -1,4 +1,4 @@
-/** Whether a value that was read from a file is a group of settings. */
+/** Whether a value from a file is a group of settings. */
 export function isRecord(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
 }

@@ -10,7 +10,7 @@ import { settingAt, settings } from './settings.js'
 
 export const DEFAULT_STATE_DIRECTORY = '/var/lib/krater'
 
-/** Where everything of this instance stands: the flag, else KRATER_STATE_DIR, else /var/lib/krater. */
+/** The state directory: the flag, else KRATER_STATE_DIR, else /var/lib/krater. */
 export function stateDirectory(flag: string | undefined, environment: NodeJS.ProcessEnv): string {
   return resolve(flag ?? (environment.KRATER_STATE_DIR || DEFAULT_STATE_DIRECTORY))
 }
@@ -18,8 +18,8 @@ export function stateDirectory(flag: string | undefined, environment: NodeJS.Pro
 export const configurationFile = (directory: string): string => join(directory, 'krater.yaml')
 
 /**
- * The settings of krater.yaml (none when there is no such file) with those of the environment over them.
- * @throws ConfigurationError naming every wrong setting, its value unless it is secret, and what is allowed
+ * Loads krater.yaml, which may be missing; the environment overrides it.
+ * @throws ConfigurationError that names every wrong setting, its value unless it is secret, and what is allowed
  */
 export function loadConfiguration(directory: string, environment: NodeJS.ProcessEnv): Configuration {
   const file = configurationFile(directory)
@@ -35,13 +35,13 @@ export function parseConfiguration(text: string, environment: NodeJS.ProcessEnv,
   if (clashes.length > 0) throw new ConfigurationError(clashes.map(clash => `${file}: ${clash}`).join('\n'))
   for (const { path, variable } of settings) {
     const value = environment[variable]
-    // An empty variable is how many tools say "not set".
+    // Many tools set a variable to the empty string to unset it.
     if (value !== undefined && value !== '') put(merged, path, value)
   }
   const parsed = configurationSchema.safeParse(merged)
   if (parsed.success) return parsed.data
   throw new ConfigurationError(
-    parsed.error.issues.map(issue => sentenceOf(issue, merged, environment, file)).join('\n'),
+    parsed.error.issues.map(issue => explainIssue(issue, merged, environment, file)).join('\n'),
   )
 }
 
@@ -52,12 +52,12 @@ function readYaml(text: string, file: string): unknown {
   try {
     return document.toJS() ?? {}
   } catch (error) {
-    // An alias that stands for nothing, or for too much.
+    // An alias that is undefined or expands to too much.
     throw new ConfigurationError(`${file} is not valid YAML: ${error instanceof Error ? error.message : error}`)
   }
 }
 
-function sentenceOf(
+function explainIssue(
   issue: z.core.$ZodIssue,
   values: Record<string, unknown>,
   environment: NodeJS.ProcessEnv,

@@ -1,12 +1,12 @@
 import { isRecord } from './is-record.js'
 
-/** A group of settings that may also be written as Barbican calls it: its name there, and the beginning of the names of its options. */
+/** Groups of settings that may also be written with Barbican's names: the group's other name and the prefix of its options. */
 const OTHER_NAMES = [{ within: 'key_manager', name: 'quota', other: 'quotas', prefix: 'quota_' }]
 
 /**
- * Settings with every group and option under the name that the schema knows. Pure.
- * @param written what a configuration file holds
- * @returns the same with other names replaced, and the sentences that say which group or option is written twice
+ * Replaces the other names of groups and options by those of the schema. Pure.
+ * @param written the content of a configuration file
+ * @returns the content with our names, and a message for each group or option that is written twice
  */
 export function withOneName(written: Record<string, unknown>): {
   values: Record<string, unknown>

@@ -12,8 +12,8 @@ import { amphoraKeyOptions } from '../provider/amphora/options.js'
 import { workerOptions } from '../worker/options.js'
 
 /**
- * Every setting, with its default: each group belongs to the service that uses it. The one source of krater.yaml's validation, of the environment
- * variables (KRATER_ + the path in capitals: `network.driver` is KRATER_NETWORK_DRIVER) and of the documentation.
+ * Every setting with its default; each group belongs to the service that uses it. The only source of krater.yaml's validation, of the
+ * environment variables (KRATER_ and the path in capitals: `network.driver` is KRATER_NETWORK_DRIVER) and of the documentation.
  */
 export const configurationSchema = z.strictObject({
   region: z.string().min(1).default('RegionOne').describe('Region name in the service catalogue'),

@@ -1,13 +1,13 @@
 import { z } from 'zod'
 import { configurationSchema } from './schema.js'
 
-/** One leaf of the configuration: where it stands in krater.yaml, and the environment variable that overrides it. */
+/** One setting: its path in krater.yaml, and the environment variable that overrides it. */
 export type Setting = {
   path: readonly string[]
   name: string
   variable: string
   secret: boolean
-  /** As JSON would be; undefined when there is none. */
+  /** A JSON value; undefined when there is none. */
   default: unknown
   description: string
 }
@@ -15,7 +15,7 @@ export type Setting = {
 /** Every setting of the schema, in its order. */
 export const settings: readonly Setting[] = leavesOf(configurationSchema, [])
 
-/** Variables of ours that are not settings. */
+/** Our variables that are not settings. */
 const OTHER_VARIABLES: ReadonlySet<string> = new Set([
   'KRATER_STATE_DIR',
   'KRATER_TEST_DIRECTORY',
@@ -27,7 +27,7 @@ export function settingAt(path: readonly PropertyKey[]): Setting | undefined {
   return settings.find(setting => setting.name === name)
 }
 
-/** Variables that look like settings of ours and are none: a misspelt one would otherwise be passed over in silence. */
+/** Variables with our prefix that are not settings: a misspelt one would otherwise be ignored silently. */
 export function unknownVariables(environment: NodeJS.ProcessEnv): string[] {
   const known = new Set(settings.map(setting => setting.variable))
   return Object.keys(environment)
@@ -53,31 +53,31 @@ function leavesOf(schema: z.ZodType, path: readonly string[]): Setting[] {
   ]
 }
 
-/** Marked by `meta({ secret: true })`, whatever stands around it. */
+/** Marked by `meta({ secret: true })`, also inside wrappers. */
 function isSecret(schema: z.ZodType): boolean {
-  const inner = insideOf(schema)
+  const inner = innerOf(schema)
   return schema.meta()?.secret === true || (inner !== null && isSecret(inner))
 }
 
-/** A wrapper's description goes before that of what it wraps. */
+/** A wrapper's description takes precedence over that of its inner schema. */
 function descriptionOf(schema: z.ZodType): string {
-  const inner = insideOf(schema)
+  const inner = innerOf(schema)
   return schema.description ?? (inner === null ? '' : descriptionOf(inner))
 }
 
 function defaultOf(schema: z.ZodType): unknown {
   if (schema instanceof z.ZodDefault) return schema.def.defaultValue
-  const inner = insideOf(schema)
+  const inner = innerOf(schema)
   return inner === null ? undefined : defaultOf(inner)
 }
 
 function unwrap(schema: z.ZodType): z.ZodType {
-  const inner = insideOf(schema)
+  const inner = innerOf(schema)
   return inner === null ? schema : unwrap(inner)
 }
 
-/** What a schema that only adds a default or leave to be absent or null stands around. */
-function insideOf(schema: z.ZodType): z.ZodType | null {
+/** The inner schema of one that only adds a default or allows absence or null; null for others. */
+function innerOf(schema: z.ZodType): z.ZodType | null {
   const isAbsentable = schema instanceof z.ZodOptional || schema instanceof z.ZodNullable
   const isWrapper = isAbsentable || schema instanceof z.ZodDefault || schema instanceof z.ZodPrefault
   return isWrapper ? (schema.def.innerType as z.ZodType) : null

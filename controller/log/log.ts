@@ -2,7 +2,7 @@ import { type Logger, pino } from 'pino'
 
 export type { Logger }
 
-/** JSON lines on standard output. Anything that may hold a secret is redacted by its name, whatever object carries it. */
+/** Writes JSON lines to standard output. Fields that may hold secrets are redacted by name. */
 export function createLog(name: string, level = 'info'): Logger {
   return pino({
     name,

@@ -7,13 +7,13 @@ const run = promisify(execFile)
 
 const COMMAND_LIMIT_MS = 30_000
 
-/** Where a secret comes from that shall not stand among the settings. */
+/** Where a secret comes from that must not be among the settings. */
 export type SecretSource =
   | { kind: 'file'; path: string }
   | { kind: 'variable'; name: string }
   | { kind: 'command'; argv: readonly [string, ...string[]] }
 
-/** What an operator may set of it: one of three; none may stand for a default. */
+/** The settings of a source: at most one of three; none may mean a default. */
 export type SourceSettings = {
   file?: string | undefined
   variable?: string | undefined
@@ -28,7 +28,7 @@ export function sourceOf({ file, variable, command }: SourceSettings): SecretSou
   return program === undefined ? null : { kind: 'command', argv: [program, ...words] }
 }
 
-/** For sentences: where the secret comes from, without any of its content. */
+/** For messages: where the secret comes from, without its content. */
 export function originOf(source: SecretSource): string {
   if (source.kind === 'file') return `the file ${source.path}`
   if (source.kind === 'variable') return `the environment variable ${source.name}`
@@ -36,9 +36,9 @@ export function originOf(source: SecretSource): string {
 }
 
 /**
- * The text of a secret. A command gets 30 seconds; what it prints goes nowhere else.
- * @param what for sentences, such as `the master key`
- * @throws ConfigurationError saying what is wrong, and nothing of the content
+ * Reads a secret. A command gets 30 seconds; its output goes nowhere else.
+ * @param what for messages, such as `the master key`
+ * @throws ConfigurationError that says what is wrong, without the content
  */
 export async function readSecret(source: SecretSource, what: string, environment = process.env): Promise<string> {
   if (source.kind === 'file') {

@@ -1,8 +1,6 @@
 import { isIP } from 'node:net'
 import { z } from 'zod'
 
-/** Kinds of values that the options of several services share. Each also reads the text of an environment variable. */
-
 const WORDS: Readonly<Record<string, boolean>> = {
   true: true,
   yes: true,
@@ -14,13 +12,13 @@ const WORDS: Readonly<Record<string, boolean>> = {
   '0': false,
 }
 
-/** A switch; in the environment a word. */
+/** A switch; in the environment a word such as `yes`. */
 export const flag = z.preprocess(
   value => (typeof value === 'string' ? (WORDS[value.trim().toLowerCase()] ?? value) : value),
   z.boolean(),
 )
 
-/** A list; in the environment its items with commas between them. */
+/** A list; in the environment separated by commas. */
 export const listOf = <T extends z.ZodType>(item: T) =>
   z.preprocess(
     value =>

@@ -3,8 +3,8 @@ import type { NetworkInterfaceInfo } from 'node:os'
 import { Worker } from 'node:worker_threads'
 
 /**
- * What Node.js would otherwise compute on a thread that has the priority of everything else; and what keeps the thread of the caller until the kernel has a
- * moment: to list its interfaces it waits for whoever just changes one, somewhere on the host.
+ * Work for threads with a priority of their own. Key pairs and scrypt would otherwise run at the priority of requests. Listing interfaces would
+ * block the caller: the kernel makes it wait for whoever is changing an interface anywhere on the host.
  */
 export type Computation =
   | { kind: 'scrypt'; password: string; salt: Uint8Array; bytes: number; cost: ScryptOptions }
@@ -25,16 +25,16 @@ type Computed = {
 type Answer = { value: Computed[keyof Computed] } | { error: Error }
 
 /**
- * Linux has a priority for each thread. Where both want a processor, a thread of niceness 10 gets a tenth of what a request gets, and one that is 10 below its process
- * nine times as much; each gets all of one that nobody else wants. Only root may go below: for others that is as everything else.
+ * Linux gives each thread a priority. Under contention a thread of niceness 10 gets a tenth of a request's share of a processor, and one of -10
+ * nine times as much; an idle processor is theirs alone. Only root may lower the niceness; for others -10 has no effect.
  */
 const NICENESS = { 'goes first': -10, 'gives way': 10 }
 export type Urgency = keyof typeof NICENESS
 
-/** Of a thread that waits for the next computation; to start one takes 50 ms of a processor. */
+/** How long an idle thread is kept; starting one costs 50 ms of processor time. */
 const KEPT_MS = 60_000
 
-/** The program of a thread. It is passed on as text, so nothing outside it is in its reach. */
+/** The program of a thread. It is passed as text, so it cannot use anything outside itself. */
 function program(): void {
   const { parentPort, workerData } = process.getBuiltinModule('node:worker_threads')
   const { generateKeyPairSync, scryptSync } = process.getBuiltinModule('node:crypto')
@@ -43,7 +43,7 @@ function program(): void {
   try {
     setPriority(niceness < 0 ? Math.max(-20, getPriority() + niceness) : Math.max(niceness, getPriority()))
   } catch {
-    // Who may not go first goes as the process does.
+    // Without the right to lower the niceness, keep that of the process.
   }
   const compute = (computation: Computation): Computed[keyof Computed] => {
     switch (computation.kind) {
@@ -68,12 +68,12 @@ function program(): void {
 
 type Idle = { thread: Worker; end: NodeJS.Timeout }
 
-// The one that was busy last is at the end, and is taken first: those that are not needed come to their end.
+// The most recently used thread is last and taken first, so that surplus threads time out.
 const idle: Record<Urgency, Idle[]> = { 'goes first': [], 'gives way': [] }
 
 /**
- * Computes on a thread that gives way to requests, or goes before them: everybody's where they are in one scheduling group. It cannot be interrupted. As many are computed at once as are
- * asked for; the caller has the limit.
+ * Computes on a thread that gives way to requests or goes before them, in all processes of the same scheduling group. It cannot be interrupted.
+ * The caller limits how many run at once.
  * @throws Error of node:crypto
  */
 export async function computeAside<Kind extends Computation['kind']>(
@@ -90,7 +90,7 @@ export async function computeAside<Kind extends Computation['kind']>(
 
 function ask(thread: Worker, computation: Computation): Promise<Answer> {
   return new Promise((resolve, reject) => {
-    // This process waits for an answer before it ends by itself.
+    // Keep the process alive until the answer comes.
     thread.removeAllListeners().ref()
     thread.once('message', resolve)
     thread.on('error', reject)

@@ -1,40 +1,41 @@
 import { Lane, type Waiting } from './lane.js'
 
 export type FairQueueOptions = {
-  /** Most that are in at a time. */
+  /** Most turns at a time. */
   atOnce: number
-  /** Most of these from one lane, so that a turn of another is never far away. */
+  /** Most of these for one lane, so that other lanes soon get a turn. */
   atOncePerLane: number
-  /** The same while another lane has been there within the last second; as many as ever when absent. */
+  /** The same while another lane arrived within the last second; `atOncePerLane` by default. */
   atOnceInCompany?: number
-  /** Most that wait. Beyond, the longest lane loses its newest: who comes with little always finds room. */
+  /** Most that wait. Beyond this the longest lane drops its newest, so a lane with few requests always finds room. */
   mostWaiting: number
   mostWaitingPerLane: number
-  /** Who has waited so long is refused; without it nobody is. */
+  /** Refuses whatever waits longer; never when absent. */
   mostWaitMilliseconds?: number
   /**
-   * How long a lane in which others wait rests after a turn that took so long, in milliseconds; not at all when absent.
-   * @param floods whether somebody has waited in it for a second without a break, and another lane has been there within the last second
+   * How long a lane with a backlog rests after a turn, in milliseconds; 0 by default.
+   * @param turn duration of the turn
+   * @param floods whether the lane has had a backlog for a second and another lane arrived within the last second
    */
   restMilliseconds?: (turn: number, floods: boolean) => number
-  /** The error for who finds no room in its lane, or waits too long. */
+  /** The error for a request that finds no room or waits too long. */
   refusal: (lane: string, reason: 'many wait already' | 'the wait got long') => Error
-  /** Milliseconds of a clock that never goes back. */
+  /** A monotonic clock in milliseconds. */
   now?: () => number
 }
 
 const COMPANY_MS = 1000
 const FLOOD_MS = 1000
 
-/** Whom something counts for: the lane, and within it who. Lanes take turns, and within a lane those in it. */
+/** What a request counts for. Lanes take turns; within a lane, its members do. */
 export type Place = readonly [lane: string, who: string]
 
 export type FairQueue = {
-  /** Waits for a turn. @returns what ends it; @throws the refusal when there is no room to wait */
+  /** Waits for a turn. @returns a function that ends it; @throws the refusal when there is no room to wait */
   enter: (place: Place) => Promise<() => void>
 }
 
-/** A queue in which nobody waits for more than one turn of each other lane, whatever gathers there. */
+/** A queue in which a lane waits for at most one turn of every other lane, however much gathers there. */
 export function createFairQueue(options: FairQueueOptions): FairQueue {
   const queue = new Queue(options)
   return { enter: place => queue.enter(place) }
@@ -73,7 +74,7 @@ class Queue {
     return !lane.isResting && lane.running < (this.#arrivals.isInCompany(name) ? atOnceInCompany : atOncePerLane)
   }
 
-  /** A turn of a lane begins: the next ones are those of the others. */
+  /** Begins a turn of a lane, which then comes after all others. */
   #begin(name: string, lane: Lane): void {
     this.#lanes.delete(name)
     this.#lanes.set(name, lane)
@@ -81,7 +82,7 @@ class Queue {
     lane.running++
   }
 
-  /** @returns what ends a turn that begins now */
+  /** @returns a function that ends a turn that begins now */
   #leave(name: string, lane: Lane): () => void {
     const since = this.#now()
     let hasLeft = false
@@ -144,7 +145,7 @@ class Queue {
     })
   }
 
-  /** Makes room for one more, where there is none at the cost of whoever has most. @returns false when there is none for who asks */
+  /** Makes room for one more, if need be by refusing another. @returns false when the newcomer itself must be refused */
   #makeRoom(name: string, lane: Lane, who: string): boolean {
     const { mostWaiting, mostWaitingPerLane } = this.#options
     if (lane.size >= mostWaitingPerLane) return this.#dropNewest(name, lane, who)
@@ -169,11 +170,11 @@ class Queue {
   }
 }
 
-/** Tells whether a lane has company: another came within the last second. */
+/** Remembers the latest arrivals: a lane is in company when another arrived within the last second. */
 class Arrivals {
   readonly #now: () => number
   #latest = { name: '', at: Number.NEGATIVE_INFINITY }
-  /** The last of another lane than the latest. */
+  /** The latest arrival in another lane than #latest. */
   #previous = this.#latest
 
   constructor(now: () => number) {

@@ -1,7 +1,6 @@
 /**
- * @returns a function that runs tasks with the same key one after another, whatever became of those before, and tasks with
- *   different keys at once
- * @param wait how one waits for those before it
+ * @returns a function that runs tasks with the same key one after another, even after failures, and tasks with different keys concurrently
+ * @param wait how a task waits for earlier ones
  */
 export function createQueues(
   wait: (before: () => Promise<unknown>) => Promise<unknown> = before => before(),

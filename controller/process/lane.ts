@@ -1,19 +1,19 @@
-/** Somebody who waits for a turn: one of the two is called, once. */
+/** A request that waits for a turn: one of the two is called, once. */
 export type Waiting = { go: () => void; refuse: () => void }
 
-/** Those who have a turn and those who wait for one in a lane of a fair queue. Who waits takes turns with others of the lane. */
+/** A lane of a fair queue: its turns under way and its backlog, in which the members take turns. */
 export class Lane {
   /** Turns under way. */
   running = 0
-  /** No turn begins while it rests. */
+  /** While true, no turn begins. */
   isResting = false
-  /** Since when somebody has waited without a break, while somebody waits. */
+  /** Since when there has been a backlog without a break; meaningless without one. */
   waitedSince = 0
   #size = 0
   // In the order of their turns.
   readonly #waiting = new Map<string, Waiting[]>()
 
-  /** How many wait. */
+  /** Length of the backlog. */
   get size(): number {
     return this.#size
   }
@@ -35,11 +35,11 @@ export class Lane {
     this.#size--
   }
 
-  /** @throws Error when nobody waits */
+  /** @throws Error when the backlog is empty */
   takeOldest(): Waiting {
     const [[who, waiting] = ['', []]] = this.#waiting
     const oldest = waiting.shift()
-    if (oldest === undefined) throw new Error('A lane has nobody where it said that somebody waits.')
+    if (oldest === undefined) throw new Error('The backlog of a lane is empty although its size is not.')
     this.#waiting.delete(who)
     if (waiting.length > 0) this.#waiting.set(who, waiting)
     this.#size--
@@ -47,9 +47,9 @@ export class Lane {
   }
 
   /**
-   * Removes the newest of whoever has most waiting.
-   * @param wanting who wants the room; null when it is somebody of another lane
-   * @returns null when who wants it would then have as much
+   * Removes the newest request of the member with the longest backlog.
+   * @param wanting the member that needs room; null when it is in another lane
+   * @returns null when that member would then have as long a backlog
    */
   takeNewestOfMost(wanting: string | null): Waiting | null {
     const [who, waiting] = [...this.#waiting].reduce((most, each) => (each[1].length > most[1].length ? each : most))

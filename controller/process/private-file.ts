@@ -2,16 +2,14 @@ import { closeSync, fsyncSync, linkSync, mkdirSync, openSync, renameSync, rmSync
 import { dirname } from 'node:path'
 
 /**
- * Writes a file that only root may read, whole or not at all: a crash at any instant, of the machine too, leaves the former content or the new one,
- * and once this returns it is the new one.
+ * Writes a file atomically and durably, readable by root alone: after a crash, of the machine too, it has the former content or the new one;
+ * once this returns, the new one.
  */
 export function writePrivateFile(path: string, content: string, mode = 0o600): void {
   placing(path, content, mode, aside => renameSync(aside, path))
 }
 
-/**
- * The same for a file that is not there yet: of several that make it at once one does, and the content of that one stays.
- */
+/** Creates a file in the same way. If several processes create it at once, the content of the first stays. */
 export function makePrivateFile(path: string, content: string, mode = 0o600): void {
   placing(path, content, mode, aside => {
     try {
@@ -46,7 +44,7 @@ function writeThrough(path: string, content: string, mode: number): void {
   }
 }
 
-/** Without it the machine may come back from a crash with the former name, after what relies on the new file was stored elsewhere. */
+/** Without this the new name may be lost in a crash after other data already relies on the file. */
 function syncDirectory(path: string): void {
   const descriptor = openSync(path, 'r')
   try {

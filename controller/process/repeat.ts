@@ -3,7 +3,7 @@ import type { Logger } from '../log/log.js'
 
 const LONGEST_PAUSE_MS = 30_000
 
-/** Does `work` at once and after every pause, until aborted; after a failure the pauses grow. Never rejects. */
+/** Runs `work` at once and after every pause until aborted; failures lengthen the pauses. Never rejects. */
 export async function repeat(
   what: string,
   pauseSeconds: number,
@@ -19,7 +19,7 @@ export async function repeat(
     } catch (error) {
       if (signal.aborted) return
       pauseMs = Math.min(pauseMs * 2, Math.max(LONGEST_PAUSE_MS, pauseSeconds * 1000))
-      log.warn({ err: error, pauseMs }, `${what} failed; it is tried again`)
+      log.warn({ err: error, pauseMs }, `${what} failed; retrying`)
     }
     await sleep(pauseMs, undefined, { signal }).catch(() => undefined)
   }

@@ -9,12 +9,12 @@ import { generateKeys, keyFiles } from '../state-directory/keys.js'
 import { ensurePasswords } from '../state-directory/passwords.js'
 import { type Instance, openDatabase } from '../wiring/instance.js'
 import { serviceUrls } from '../wiring/service-urls.js'
-import { refusalSentence } from '../wiring/token-validator.js'
+import { refusalError } from '../wiring/token-validator.js'
 import { writeClientFiles } from './client-files.js'
 
 /**
- * What a first start makes, and a later one finds: keys, the first users and the catalogue, the first networks, and the files for clients.
- * The catalogue follows the configuration at every start. At a Keystone of somebody else nothing is made.
+ * Creates what a first start needs and later starts find: keys, first users, catalogue, first networks and client files. Every start updates
+ * the catalogue to the configuration. Nothing is created at an external Keystone.
  */
 export async function bootstrap(instance: Instance): Promise<BuiltInNetworks | null> {
   const { directory, config } = instance
@@ -34,7 +34,7 @@ export async function bootstrap(instance: Instance): Promise<BuiltInNetworks | n
   })
 }
 
-/** Who will own the first networks. */
+/** The projects that own the first networks. */
 type Owners = { serviceProjectId: string; demoProjectId?: string }
 
 async function bootstrapOwnIdentity(instance: Instance): Promise<Owners> {
@@ -73,7 +73,7 @@ async function ownersAtKeystone(external: ExternalIdentity): Promise<Owners | { 
       ? { away: 'Krater’s own user has no project at Keystone' }
       : { serviceProjectId: projectId }
   } catch (error) {
-    if (error instanceof ServiceUserRefused) throw refusalSentence(external.url, error)
+    if (error instanceof ServiceUserRefused) throw refusalError(external.url, error)
     if (error instanceof IdentityAway) return { away: error.message }
     throw error
   }

@@ -13,8 +13,8 @@ export type ClientFiles = {
 }
 
 /**
- * Writes what the clients of OpenStack read, mode 0600: `openrc` (the demo user) and `admin-openrc` for a shell, and `clouds.yaml` with
- * the clouds `krater` (the demo user) and `krater-admin`.
+ * Writes the files of OpenStack clients, mode 0600: `openrc` (the demo user) and `admin-openrc` for a shell, and `clouds.yaml` with the clouds
+ * `krater` (the demo user) and `krater-admin`.
  */
 export function writeClientFiles(directory: string, files: ClientFiles): void {
   writePrivateFile(join(directory, 'openrc'), openrc(files, files.demo))
@@ -36,7 +36,7 @@ function openrc({ authUrl, region }: ClientFiles, who: Credentials): string {
     OS_INTERFACE: 'public',
   }
   const lines = Object.entries(variables).map(([name, value]) => `export ${name}='${value.replaceAll("'", "'\\''")}'`)
-  // Variables of another cloud that is sourced in the same shell would win over these.
+  // Variables of another cloud in the same shell would take precedence.
   return `unset OS_CLOUD OS_TOKEN OS_PROJECT_ID OS_USER_DOMAIN_ID OS_PROJECT_DOMAIN_ID OS_SYSTEM_SCOPE\n${lines.join('\n')}\n`
 }
 

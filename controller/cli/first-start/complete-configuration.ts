@@ -13,8 +13,8 @@ const HEADER = ` Krater's settings, written at the first start and kept by later
  Every setting can be overridden by an environment variable of its path: network.driver is KRATER_NETWORK_DRIVER.`
 
 /**
- * Completes krater.yaml with what a first start has to choose: the database URLs with generated passwords, and the addresses of the first
- * networks. What is set already, there or in the environment, stays as it is.
+ * Completes krater.yaml with what a first start chooses: database URLs with generated passwords, and the addresses of the first networks.
+ * Settings that exist there or in the environment stay.
  */
 export async function completeConfiguration(
   directory: string,

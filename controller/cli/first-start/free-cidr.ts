@@ -6,8 +6,8 @@ import { ConfigurationError } from '../../options/configuration-error.js'
 const run = promisify(execFile)
 
 /**
- * An IPv4 /16 that overlaps none of the machine's routes. Where the search begins depends on the instance, so that two that start at the
- * same moment do not meet.
+ * Finds an IPv4 /16 that overlaps none of the machine's routes. The search starts at a point that depends on the instance, so that two
+ * instances that start together choose different ones.
  */
 export async function chooseFreeCidr(instance: string): Promise<string> {
   const { stdout } = await run('ip', ['-j', '-4', 'route', 'show', 'table', 'all'], { timeout: 10_000 })
@@ -19,8 +19,8 @@ export async function chooseFreeCidr(instance: string): Promise<string> {
 }
 
 /**
- * The first of 10.64.0.0/16 ... 10.254.0.0/16, counted round from `seed`, that overlaps none of `used` (CIDRs or plain addresses; anything
- * else, such as "default", is passed over).
+ * The first of 10.64.0.0/16 ... 10.254.0.0/16, counted from `seed` with wrap-around, that overlaps none of `used`. Pure.
+ * @param used CIDRs or addresses; anything else, such as "default", is ignored
  * @throws ConfigurationError when all are taken
  */
 export function freeCidr(seed: number, used: readonly string[]): string {

@@ -16,7 +16,7 @@ const INSUFFICIENT_PRIVILEGE = '42501'
 const PATIENCE_MS = 15_000
 
 /**
- * Makes the roles and schemas (when an administrator's URL is configured) and brings all tables up to date.
+ * Creates roles and schemas (when an administrator's URL is configured) and migrates all tables.
  * @throws OperatorError when the database cannot be reached
  */
 export async function prepareTables(instance: Instance): Promise<void> {
@@ -46,7 +46,7 @@ export async function prepareTables(instance: Instance): Promise<void> {
   })
 }
 
-/** Nothing happens when no administrator's URL is configured. */
+/** Does nothing when no administrator's URL is configured. */
 async function asAdministrator({ config }: Instance, body: (administrator: Database) => Promise<void>): Promise<void> {
   const { url } = config.database
   if (url === undefined) return
@@ -76,7 +76,7 @@ async function waitUntilReachable(probe: () => Promise<unknown>, url: string): P
 }
 
 function wordsOf(error: unknown): string {
-  // Several addresses were tried: the errors are inside.
+  // One error for each address that was tried.
   if (error instanceof AggregateError) return error.errors.map(String).join('; ')
   return error instanceof Error ? error.message : String(error)
 }

@@ -40,11 +40,11 @@ type Api = {
   name: ApiName
   address: { host: string; port: number; trusted_proxies: readonly string[] }
   create: () => Koa | Promise<Koa>
-  /** Called once nothing is asked any more, while the databases are still open. */
+  /** Called after the last request, while the databases are still open. */
   stop?: () => Promise<void>
 }
 
-/** Serves some of the APIs, or all, until the process is told to stop. */
+/** Serves the named APIs until the process is told to stop. */
 export async function runApi(directory: string, only: readonly ApiName[]): Promise<void> {
   const instance = openInstance(directory)
   requireDefaultProvider(instance.config)

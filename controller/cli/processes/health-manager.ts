@@ -9,7 +9,7 @@ import { runUntilStopped } from './run-until-stopped.js'
 
 export const command: Command = { run: runHealthManager }
 
-/** Takes heartbeats until the process is told to stop. */
+/** Receives heartbeats until the process is told to stop. */
 export async function runHealthManager(directory: string): Promise<void> {
   const instance = openInstance(directory)
   const { config } = instance

@@ -15,10 +15,10 @@ import { runUntilStopped } from './run-until-stopped.js'
 
 export const command: Command = { run: runKeyManagerWorker }
 
-/** A part of the worker's work that goes on until it is stopped. */
+/** Background work that runs until it is stopped. */
 type Part = { stop: () => Promise<void> }
 
-/** Does what the key manager's API leaves for later, until the process is told to stop. */
+/** Runs the key manager's background work until the process is told to stop. */
 export async function runKeyManagerWorker(directory: string): Promise<void> {
   const instance = openInstance(directory)
   const log = createLog('key-manager-worker', instance.config.log_level)

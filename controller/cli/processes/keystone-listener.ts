@@ -12,7 +12,7 @@ import { runUntilStopped } from './run-until-stopped.js'
 
 export const command: Command = { run: runKeystoneListener }
 
-/** Erases what the key manager holds of projects that an external identity service tells to be deleted, until the process is told to stop. */
+/** Erases the key manager's data of projects that an external identity service deletes, until the process is told to stop. */
 export async function runKeystoneListener(directory: string): Promise<void> {
   const instance = openInstance(directory)
   const settings = instance.config.key_manager.keystone_notifications

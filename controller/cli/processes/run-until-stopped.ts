@@ -5,10 +5,10 @@ import { type ProcessName, recordRunning } from '../state-directory/run-record.j
 const MOST_SECONDS_TO_STOP = 9
 
 /**
- * The life of one process of a service: it starts, says so to whoever supervises it, and stops on SIGTERM, SIGINT or when its supervisor is
- * gone. Stopping is bounded; the exit status is then 0 all the same, since every process may be killed at any instant. One that cannot start
- * says why and ends with another status.
- * @param start makes it work; what it returns undoes that
+ * Runs one process of a service: it starts, tells its supervisor, and stops on SIGTERM, SIGINT or when its supervisor has gone. Stopping is
+ * bounded and always exits with 0, because every process must survive being killed anyway. A process that cannot start says why and exits
+ * with another status.
+ * @param start starts the work and returns the function that stops it
  */
 export async function runUntilStopped(
   { name, stateDirectory, log }: { name: ProcessName; stateDirectory: string; log: Logger },
@@ -39,7 +39,7 @@ export async function runUntilStopped(
     exitStatus = failure.exitStatus
   }
   forget()
-  // Timers, sockets and the channel to the supervisor must not keep a process alive that has stopped or failed: it would never be started again.
+  // Exit explicitly: a leftover timer, socket or IPC channel would keep a failed process alive, and it would never be restarted.
   process.exit(exitStatus)
 }
 

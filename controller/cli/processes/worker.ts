@@ -16,7 +16,7 @@ import { runUntilStopped } from './run-until-stopped.js'
 
 export const command: Command = { run: runWorker }
 
-/** Converges load balancers and keeps house until the process is told to stop. */
+/** Converges load balancers and runs housekeeping until the process is told to stop. */
 export async function runWorker(directory: string): Promise<void> {
   const instance = openInstance(directory)
   const { config } = instance

@@ -1,16 +1,16 @@
 import { join } from 'node:path'
 import type { Configuration } from '../../config/schema.js'
 
-/** Where PostgreSQL listens when it is an instance's own. */
+/** The socket directory of the private PostgreSQL. */
 export const privateSocket = (directory: string): string => join(directory, 'postgres/socket')
 
-/** True when the database is the private cluster below the state directory, and not a server that somebody else runs. */
+/** True when the database is the private PostgreSQL below the state directory rather than an external server. */
 export function usesPrivateCluster(config: Configuration, directory: string): boolean {
   const url = config.database.url ?? config.database.identity
   return url === undefined || new URL(socketUrl(url)).searchParams.get('host') === privateSocket(directory)
 }
 
-/** The same server and database as `administratorUrl`, as another role. */
+/** The same server and database as `administratorUrl`, with another role. */
 export function serviceUrl(administratorUrl: string, role: string, password: string): string {
   const url = new URL(socketUrl(administratorUrl))
   url.username = role
@@ -25,7 +25,7 @@ function socketUrl(url: string): string {
   return url.replace(/^(postgres(?:ql)?:\/\/(?:[^/@]*@)?)\//, `$1${NO_HOST}/`)
 }
 
-/** Role and password of a service's URL, for preparing its role. */
+/** The password in a database URL. */
 export function passwordOf(url: string): string {
   return decodeURIComponent(new URL(socketUrl(url)).password)
 }

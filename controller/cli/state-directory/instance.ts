@@ -4,13 +4,13 @@ import { join } from 'node:path'
 import { ConfigurationError } from '../../options/configuration-error.js'
 import { writePrivateFile } from '../../process/private-file.js'
 
-/** PostgreSQL's socket below it must fit into 107 bytes. */
+/** The path of PostgreSQL's socket below it must fit into 107 bytes. */
 const LONGEST_STATE_DIRECTORY = 70
 
 /**
- * Makes the state directory when it is missing, and its instance id before anything else. Its files are root's alone; the directory itself can be passed through (0711), since
- * PostgreSQL works below it under an account of its own.
- * @throws ConfigurationError in a sentence when it cannot be made or written, or is something else's, such as /var
+ * Creates the state directory if it is missing, and its instance id first of all. Only root can read its files; the directory itself is
+ * searchable (0711), because PostgreSQL works below it under its own account.
+ * @throws ConfigurationError when it cannot be created or written, or belongs to something else, such as /var
  */
 export function ensureStateDirectory(directory: string): void {
   if (directory.length > LONGEST_STATE_DIRECTORY) {
@@ -38,17 +38,17 @@ export function ensureStateDirectory(directory: string): void {
   }
 }
 
-/** What processes leave in a directory without an id: those that were started before the first `krater up` there. */
+/** Files of processes that were started before the first `krater up` in a directory. */
 const OUR_REMAINS = /^((up|api|worker|health-manager)\.(log|log\.1|\d+\.json)|\.writable)$/
 
-/** A folder that has a name of ours but holds what is not ours, as in /var; null when there is none. */
+/** A folder with a name of ours but files of others, as in /var; null when there is none. */
 export function foreignFolder(directory: string): string | null {
   const isForeign = (name: string) =>
     existsSync(join(directory, name)) && readdirSync(join(directory, name)).some(file => !OUR_REMAINS.test(file))
   return ['log', 'run'].find(isForeign) ?? null
 }
 
-/** Five hexadecimal digits that tell this instance's namespaces and devices from those of others on the machine; made once. */
+/** Five hexadecimal digits that distinguish this instance's namespaces and devices from others on the machine; generated once. */
 export function ensureInstanceId(directory: string): string {
   const known = instanceId(directory)
   if (known !== null) return known
@@ -57,7 +57,7 @@ export function ensureInstanceId(directory: string): string {
   return id
 }
 
-/** @returns null when this directory has not been a Krater's yet */
+/** @returns null when the directory was never Krater's */
 export function instanceId(directory: string): string | null {
   const file = join(directory, 'instance')
   if (!existsSync(file)) return null

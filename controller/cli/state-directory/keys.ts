@@ -9,7 +9,7 @@ import { makePrivateFile } from '../../process/private-file.js'
 
 const run = promisify(execFile)
 
-/** Files of the keys of one instance. */
+/** Key files of an instance. */
 export type KeyFiles = {
   amphoraMaster: string
   controllerSsh: string
@@ -23,7 +23,7 @@ export type KeyFiles = {
 /** `publicLine` is `ssh-ed25519 AAAA... comment`, `privateKey` OpenSSH's own format. */
 export type SshKey = { privateKey: string; publicLine: string }
 
-/** What carries amphorae out. */
+/** The keys with which amphorae are created and reached. */
 export type Keys = { amphoraMaster: Buffer; controllerSsh: SshKey; operatorSsh: SshKey }
 
 export function keyFiles(config: Configuration, directory: string): KeyFiles {
@@ -44,14 +44,14 @@ function keyManagerMasterFile({ key_manager: { crypto } }: Configuration, direct
   return master_key_file ?? join(directory, 'keys/key-manager-master')
 }
 
-/** The file in which a worker of the key manager keeps the end of the audit log. */
+/** The file in which the key manager's worker keeps the end of the audit log. */
 export const auditHeadFile = (config: Configuration, directory: string): string =>
   config.key_manager.audit_head_file ?? join(directory, 'key-manager-audit-head')
 
 /** A password of 32 characters that needs no quoting anywhere. */
 export const generatePassword = (): string => randomBytes(24).toString('base64url')
 
-/** Makes the keys that are missing, each whole or not at all, readable by root alone; those that are there stay. */
+/** Generates missing keys atomically, readable by root alone; existing keys stay. */
 export async function generateKeys(files: KeyFiles): Promise<void> {
   for (const path of Object.values(files)) {
     if (path !== null) mkdirSync(dirname(path), { recursive: true, mode: 0o700 })
@@ -85,12 +85,12 @@ export async function loadKeys(files: KeyFiles): Promise<Keys> {
   }
 }
 
-/** 32 bytes from which amphora host keys and heartbeat keys are derived. */
+/** 32 bytes from which amphorae's host keys and heartbeat keys are derived. */
 export function loadAmphoraMaster(files: KeyFiles): Buffer {
   return loadSecret(files.amphoraMaster, 'keys.amphora_master')
 }
 
-/** 32 bytes that encrypt what users keep under the identity API's /v3/credentials. */
+/** 32 bytes that encrypt the credentials of the identity API's /v3/credentials. */
 export function loadIdentityCredentialKey(files: KeyFiles): Buffer {
   return loadSecret(files.identityCredentials, 'the key of stored credentials')
 }

@@ -6,18 +6,18 @@ import { generatePassword } from './keys.js'
 
 const passwordsSchema = z.object({ admin: z.string(), demo: z.string(), octavia: z.string(), barbican: z.string() })
 
-/** Passwords of the users that a first start makes. */
+/** Passwords of the users that the first start creates. */
 export type Passwords = z.output<typeof passwordsSchema>
 
 const fileIn = (directory: string): string => join(directory, 'keys/passwords.json')
 
-/** Null when there was no first start with users of our own here. */
+/** Null before the first start, or with an external Keystone. */
 export function readPasswords(directory: string): Passwords | null {
   const file = fileIn(directory)
   return existsSync(file) ? passwordsSchema.parse(JSON.parse(readFileSync(file, 'utf8'))) : null
 }
 
-/** Generated once, and kept before they are used: a first start that is cut off goes on with the same ones. */
+/** Generates the passwords once. They are stored before they are used, so an interrupted first start continues with the same ones. */
 export function ensurePasswords(directory: string): Passwords {
   const present = readPasswords(directory)
   if (present !== null) return present

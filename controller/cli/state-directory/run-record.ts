@@ -25,7 +25,7 @@ export type RunRecord = { name: ProcessName; identity: ProcessIdentity }
 
 const directoryOf = (stateDirectory: string): string => join(stateDirectory, 'run')
 
-/** Leaves a note that this process runs for this state directory. @returns what takes the note away */
+/** Records that this process runs for this state directory. @returns a function that removes the record */
 export function recordRunning(stateDirectory: string, name: ProcessName): () => void {
   const identity = identityOf(process.pid)
   if (identity === null) throw new Error('This process is not in /proc.')
@@ -34,7 +34,7 @@ export function recordRunning(stateDirectory: string, name: ProcessName): () => 
   return () => rmSync(path, { force: true })
 }
 
-/** The processes of this state directory that are alive; notes of dead ones are cleared away. */
+/** The live processes of this state directory; records of dead ones are removed. */
 export function runningProcesses(stateDirectory: string): RunRecord[] {
   const directory = directoryOf(stateDirectory)
   if (!existsSync(directory)) return []

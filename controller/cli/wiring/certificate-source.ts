@@ -13,7 +13,7 @@ import type { Instance } from './instance.js'
 import { serviceUrls } from './service-urls.js'
 
 /**
- * Where load balancers have their certificates from. Nothing is asked before the first reference comes.
+ * Opens the source of load balancers' certificates. It sends nothing before the first reference.
  * @throws ConfigurationError
  */
 export function openCertificateSource({ directory, config }: Instance, log: Logger): CertificateSource {
@@ -51,7 +51,7 @@ export function openCertificateSource({ directory, config }: Instance, log: Logg
   }
 }
 
-/** The user that a first start makes for load balancers. @throws IdentityAway when there was none here */
+/** The service user that the first start creates for load balancers. @throws IdentityAway when there was no first start here */
 function ownCredentials(directory: string): ServiceCredentials {
   const passwords = readPasswords(directory)
   if (passwords === null) throw new IdentityAway(`${directory} holds no password of the user octavia`)

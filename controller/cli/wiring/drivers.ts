@@ -47,7 +47,7 @@ export function createCompute({ config, directory }: Instance, network: NetworkD
 
 type ComputeSettings = Configuration['compute']
 
-/** The machines of an instance, whether or not its database can be asked. The settings matter to those that are made. */
+/** The machines of an instance; works without a database. The settings apply to new machines only. */
 export function namespaceMachines(
   directory: string,
   networkMtu: (networkId: string) => Promise<number>,

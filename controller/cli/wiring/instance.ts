@@ -7,18 +7,18 @@ import type { Logger } from '../../log/log.js'
 import { OperatorError } from '../operator-error.js'
 import { instanceId } from '../state-directory/instance.js'
 
-/** What every command works on. */
+/** The installation that a command works on. */
 export type Instance = { directory: string; config: Configuration }
 
 export function openInstance(directory: string): Instance {
   return { directory, config: loadConfiguration(directory, process.env) }
 }
 
-/** True when a `krater up` or `krater db migrate` has been here before. */
+/** True after the first `krater up` or `krater db migrate`. */
 export const isInitialised = (directory: string): boolean =>
   existsSync(configurationFile(directory)) && instanceId(directory) !== null
 
-/** The URL under which a service reaches its tables. @throws OperatorError when it is not set */
+/** The database URL of a service. @throws OperatorError when it is not set */
 export function databaseUrl({ directory, config }: Instance, schema: ServiceSchema['schema']): string {
   const url = config.database[schema]
   if (url === undefined) {
@@ -29,7 +29,7 @@ export function databaseUrl({ directory, config }: Instance, schema: ServiceSche
   return url
 }
 
-/** A pool of connections as the role of one service. */
+/** Opens a connection pool with the role of one service. */
 export function openDatabase(instance: Instance, schema: ServiceSchema['schema'], who: string, log?: Logger): Database {
   return connect({ url: databaseUrl(instance, schema), applicationName: `krater ${who}`, ...(log && { log }) })
 }

@@ -5,8 +5,8 @@ import { serviceUrls } from './service-urls.js'
 const INTERFACES = ['public', 'internal', 'admin'] as const
 
 /**
- * What an operator has to do so that clients find our services in the catalogue of a Keystone, which we never write to.
- * @returns commands of the `openstack` client, and sentences about entries that lead elsewhere; none when all is there
+ * What an operator must do so that clients find our services in an external Keystone's catalogue, which we never write to.
+ * @returns `openstack` commands and hints about entries that lead elsewhere; none when the catalogue is complete
  */
 export function catalogAdvice(config: Configuration, catalog: readonly CatalogEntry[]): string[] {
   const urls = serviceUrls(config)

@@ -3,7 +3,7 @@ import { amphoraOffer, octaviaOffer } from '../../provider/amphora/capabilities.
 import { noopOffer } from '../../provider/noop/capabilities.js'
 import { OperatorError } from '../operator-error.js'
 
-/** What the API offers; the worker carries each of them out. */
+/** The providers that the API offers and the worker implements. */
 export const offeredProviders = [amphoraOffer, octaviaOffer, noopOffer] as const
 
 export function requireDefaultProvider({ load_balancer }: Configuration): void {

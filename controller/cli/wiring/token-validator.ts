@@ -9,14 +9,14 @@ import { OperatorError } from '../operator-error.js'
 import type { Instance } from './instance.js'
 
 export type TokenValidation = {
-  /** For one API. */
+  /** Creates a validator for one API. */
   validator: () => TokenValidator
   close: () => void
 }
 
 /**
- * Where the tokens of requests are validated: in the embedded identity service's tables, or at the Keystone that identity.external_url names.
- * One that does not answer now is waited for while requests come in.
+ * Validates the tokens of requests in the embedded identity service's tables, or at the Keystone of `identity.external_url`. The APIs start
+ * even while that Keystone does not answer.
  * @throws OperatorError when Keystone refuses our own user
  */
 export async function openTokenValidation(
@@ -30,12 +30,12 @@ export async function openTokenValidation(
   }
   const { validate, signIn, close } = createExternalValidator(external, log)
   await signIn().catch(error => {
-    if (error instanceof ServiceUserRefused) throw refusalSentence(external.url, error)
+    if (error instanceof ServiceUserRefused) throw refusalError(external.url, error)
     if (!(error instanceof IdentityAway)) throw error
     log.warn(`Requests are answered by 503 until Keystone is there: ${error.message}`)
   })
   return { validator: () => validate, close }
 }
 
-export const refusalSentence = (url: string, { message }: ServiceUserRefused): OperatorError =>
-  new OperatorError(`${message}. Look at these settings and at ${url}.`)
+export const refusalError = (url: string, { message }: ServiceUserRefused): OperatorError =>
+  new OperatorError(`${message}. Check these settings and ${url}.`)

@@ -7,13 +7,13 @@ import type { Instance } from '../../wiring/instance.js'
 
 const LIMITS = { timeoutMs: 10_000, connectTimeoutMs: 5_000 }
 
-/** Questions to agents, over the controller's own way in. */
+/** Requests to agents, with the controller's own key. */
 export type Agents = {
   status: (amphoraId: string, address: string) => Promise<ResultOf['status'] & Pick<ResultOf['hello'], 'holdsVip'>>
   logs: (amphoraId: string, address: string, lines: number) => Promise<string[]>
 }
 
-/** Lets `work` ask agents; no connection is left afterwards. */
+/** Runs `work` with connections to agents and closes them. */
 export async function withAgents<T>({ config, directory }: Instance, work: (agents: Agents) => Promise<T>): Promise<T> {
   const keys = await loadKeys(keyFiles(config, directory))
   const connections = createAgentConnections({

@@ -8,7 +8,7 @@ import { type AmphoraRow, amphoraRow } from './rows.js'
 
 export const idArgument = new Argument('<id>', 'id of the amphora, or how it begins')
 
-/** Works on the rows of an instance; every connection is closed afterwards. @throws OperatorError when the database does not run */
+/** Runs `work` with the load balancer's database and closes it. @throws OperatorError when the database does not run */
 export async function withRows<T>(
   directory: string,
   work: (instance: Instance, database: ReturnType<typeof openDatabase>) => Promise<T>,
@@ -26,14 +26,14 @@ export async function withRows<T>(
   }
 }
 
-/** Works on one amphora. @param id how its id begins */
+/** As withRows, for one amphora. @param id how its id begins */
 export const withAmphora = <T>(
   directory: string,
   id: string,
   work: (instance: Instance, row: AmphoraRow) => Promise<T>,
 ): Promise<T> => withRows(directory, async (instance, database) => work(instance, await amphoraRow(database, id)))
 
-/** Where its agent listens. @throws OperatorError when it has no address yet */
+/** The management address of an amphora. @throws OperatorError when it has no address yet */
 export function addressOf({ id, address }: AmphoraRow): string {
   if (address === null) throw new OperatorError(`The amphora ${id} has no address yet.`)
   return address

@@ -22,7 +22,7 @@ export const command: Command = {
 
 type CleanOptions = { minDays?: number; expired?: boolean; unusedProjects?: boolean; dryRun?: boolean }
 
-/** Purges what was deleted long ago and audit records past their retention, and more where that is asked for; prints how much it was. */
+/** Purges deleted objects and audit records past their retention, and more on request, and prints how many. */
 async function cleanKeyManager(directory: string, options: CleanOptions): Promise<void> {
   const instance = openInstance(directory)
   const cleaning = {

@@ -3,7 +3,7 @@ import { print } from '../../terminal.js'
 
 const LINE_EVERY_MS = 1000
 
-/** Prints at most one line a second: how many are done, of how many, how fast. @param what in the plural */
+/** Prints progress at most once a second. @param what is counted, in the plural */
 export function progressLines(what: string): { report: Report; seconds: () => number } {
   const started = performance.now()
   let printed = started

@@ -29,17 +29,17 @@ export const command: Command = {
 
 export type RotateMasterKeyOptions = {
   backend?: 'simple' | 'pkcs11'
-  /** Of the new key in the token. */
+  /** Label of the new key in the token. */
   label?: string
-  /** Only writes the new key beside the old one. */
+  /** Only writes the new key beside the former one. */
   prepare?: boolean
 }
 
-type Turn = { instance: Instance; database: Database; stillAlone: () => Promise<void> }
+type Rotation = { instance: Instance; database: Database; stillAlone: () => Promise<void> }
 
 /**
- * Replaces the master key of a back end while all goes on being used. Stopped at any instant, the next run goes on.
- * @returns the exit status: 1 when project keys were left that cannot be unwrapped
+ * Replaces the master key of a back end while the key manager is in use. After an interruption the next run continues.
+ * @returns the exit status: 1 when some project keys cannot be unwrapped
  */
 export async function rotateMasterKeyNow(directory: string, options: RotateMasterKeyOptions): Promise<number> {
   const instance = openInstance(directory)
@@ -51,18 +51,18 @@ export async function rotateMasterKeyNow(directory: string, options: RotateMaste
   const database = openDatabase(instance, 'key_manager', 'rotation')
   try {
     return await alone(database, 'master key rotation', stillAlone => {
-      const turn = { instance, database, stillAlone }
-      return chosen === 'simple' ? rotateSimple(turn, options) : rotatePkcs11(turn, options)
+      const rotation = { instance, database, stillAlone }
+      return chosen === 'simple' ? rotateSimple(rotation, options) : rotatePkcs11(rotation, options)
     })
   } catch (error) {
-    throw told(error)
+    throw explainRotationError(error)
   } finally {
     await database.destroy()
   }
 }
 
-/** What rotations fail with, as sentences. */
-export function told(error: unknown): unknown {
+/** Turns known failures of rotations into errors for the operator; other errors are returned unchanged. */
+export function explainRotationError(error: unknown): unknown {
   if (error instanceof NotAlone) {
     return new OperatorError(
       'A rotation of the master key is running already; it does the same. This one has done nothing.',
@@ -74,7 +74,7 @@ export function told(error: unknown): unknown {
   return error instanceof WrongMasterKey ? new OperatorError(error.message) : error
 }
 
-async function rotateSimple({ instance, database, stillAlone }: Turn, { prepare }: RotateMasterKeyOptions) {
+async function rotateSimple({ instance, database, stillAlone }: Rotation, { prepare }: RotateMasterKeyOptions) {
   const source = masterKeySourceOf(instance.config, keyFiles(instance.config, instance.directory))
   await withBackend(await openSimple(instance), backend => requireMasterKeys(database, backend))
   let keys = await readMasterKeys(source)
@@ -114,7 +114,10 @@ async function rotateSimple({ instance, database, stillAlone }: Turn, { prepare 
   return 0
 }
 
-async function rotatePkcs11({ instance, database }: Turn, { label, prepare }: RotateMasterKeyOptions): Promise<number> {
+async function rotatePkcs11(
+  { instance, database }: Rotation,
+  { label, prepare }: RotateMasterKeyOptions,
+): Promise<number> {
   if (prepare === true) throw new OperatorError('A token needs no --prepare.')
   if (label === undefined)
     throw new OperatorError('Name the new master key with --label; it is made in the token when it is not there.')

@@ -9,7 +9,7 @@ import { print } from '../../terminal.js'
 import { openDatabase, openInstance } from '../../wiring/instance.js'
 import { openKeyring } from '../../wiring/key-manager/keyring.js'
 import { progressLines } from './progress-lines.js'
-import { told } from './rotate-master-key.js'
+import { explainRotationError } from './rotate-master-key.js'
 
 export const command: Command = {
   options: [
@@ -22,9 +22,8 @@ export const command: Command = {
 export type RotateProjectKeysOptions = { project?: string; all?: boolean }
 
 /**
- * Gives one project or all a new key, encrypts under it what they store, and deletes the former keys. Stopped at any instant, the next run
- * goes on.
- * @returns the exit status: 1 when values were left that cannot be opened
+ * Gives one project or all a new key, encrypts their data with it, and deletes the former keys. After an interruption the next run continues.
+ * @returns the exit status: 1 when some values cannot be decrypted
  */
 export async function rotateProjectKeysNow(
   directory: string,
@@ -55,13 +54,13 @@ export async function rotateProjectKeysNow(
       await Promise.all([...keyring.backends.values()].map(backend => backend.stop()))
     }
   } catch (error) {
-    throw told(error)
+    throw explainRotationError(error)
   } finally {
     await database.destroy()
   }
 }
 
-/** A mistyped project must not look like one whose key was replaced. */
+/** A mistyped project must not look like a success. */
 async function requireKeys(database: Database, project: string | undefined): Promise<void> {
   if (project === undefined) return
   const key = await maybeOne(database, sql`SELECT id FROM project_key WHERE project_id = ${project} LIMIT 1`)

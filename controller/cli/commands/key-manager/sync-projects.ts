@@ -26,9 +26,9 @@ export type SyncOptions = {
 }
 
 /**
- * Shows the projects for which the key manager holds something although the identity service has them no more, and erases what it holds.
- * @param report takes the lines that are for the user
- * @throws OperatorError when the identity service cannot tell, or misses so many that it is probably a wrong one
+ * Lists projects that the key manager holds data for but the identity service no longer has, and erases that data.
+ * @param report prints a line for the user
+ * @throws OperatorError when the identity service does not answer, or lacks so many projects that it is probably the wrong one
  */
 export async function syncProjects(
   directory: string,
@@ -38,7 +38,7 @@ export async function syncProjects(
   const instance = openInstance(directory)
   const database = openDatabase(instance, 'key_manager', 'key-manager sync-projects')
   try {
-    // In this order: a project that is made and used meanwhile is not taken for one that is gone.
+    // In this order, so that a project created meanwhile does not look deleted.
     const held = await heldProjects(database)
     const standing = await standingAt(
       instance,
@@ -84,7 +84,7 @@ const rowOf = ({ projectId, secrets, containers, orders }: HeldProject): string[
   String(orders),
 ]
 
-/** Which of these projects the identity service has: our own by its tables, an external one by asking it. */
+/** The projects that the identity service has: from our own tables, or from an external Keystone. */
 async function standingAt(instance: Instance, ids: readonly string[]): Promise<ReadonlySet<string>> {
   const external = externalIdentity(instance.config)
   if (external !== null) {

@@ -10,9 +10,9 @@ import { openDatabase, openInstance } from '../../../wiring/instance.js'
 export const command: Command = { run: acceptAuditLog }
 
 /**
- * Takes the chain as it is now for the right one, after a restore say: what the worker of this machine kept of it is replaced. That is itself on
- * record, with what was kept before.
- * @throws OperatorError when the chain itself is not whole
+ * Accepts the chain as it is now, for example after a restore: replaces the end of the chain that this machine's worker kept. The audit log
+ * records this together with the former end.
+ * @throws OperatorError when the chain itself is broken
  */
 export async function acceptAuditLog(directory: string): Promise<void> {
   const instance = openInstance(directory)

@@ -39,7 +39,7 @@ export async function exportAuditLog(directory: string, options: ExportOptions):
   try {
     await pipeline(lines, file ?? process.stdout, { end: file !== null })
   } catch (error) {
-    // A reader such as head that has seen enough is no failure.
+    // A reader such as head may close the pipe early.
     if (file === null && codeOf(error) === 'EPIPE') return
     throw file?.errored ? new OperatorError(`${options.output}: ${file.errored.message}`) : error
   } finally {

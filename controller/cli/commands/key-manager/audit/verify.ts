@@ -15,7 +15,7 @@ export const command: Command = {
 /**
  * Checks the whole audit log.
  * @param noted `position:hash` of an earlier check
- * @returns the exit status: 1 when something is wrong
+ * @returns the exit status: 1 when the log is not intact
  */
 export async function verifyAuditLog(directory: string, noted: string | undefined): Promise<number> {
   const expected = noted === undefined ? null : parseNoted(noted)

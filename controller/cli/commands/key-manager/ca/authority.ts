@@ -5,10 +5,10 @@ import { isId } from '../../../../key-manager/ids.js'
 import { OperatorError } from '../../../operator-error.js'
 import { type Instance, openDatabase, openInstance } from '../../../wiring/instance.js'
 
-/** Takes a line for the user. */
+/** Prints a line for the user. */
 export type Write = (line: string) => void
 
-/** Works on the key manager's rows; the connection is closed afterwards. */
+/** Runs `work` with the key manager's database and closes it. */
 export async function withRows<Result>(
   directory: string,
   work: (database: Database, instance: Instance) => Promise<Result>,

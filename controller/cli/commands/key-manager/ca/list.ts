@@ -6,7 +6,7 @@ import { type Write, withRows } from './authority.js'
 
 export const command: Command = { run: directory => listAuthorities(directory) }
 
-/** Tells every certificate authority. */
+/** Lists every certificate authority. */
 export async function listAuthorities(directory: string, write: Write = print): Promise<void> {
   await withRows(directory, async database => {
     const rows = await many(

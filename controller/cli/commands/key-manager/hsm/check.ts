@@ -9,7 +9,7 @@ export const command: Command = {
   run: (directory, { label }: { label?: string }) => checkToken(directory, label),
 }
 
-/** Shows a master key's attributes, and that a key can be wrapped with it, unwrapped and used. */
+/** Shows a master key's attributes and checks that it wraps and unwraps a usable key. */
 async function checkToken(directory: string, label: string | undefined): Promise<void> {
   await withToken(directory, label, async ({ client, origin, label: checked }) => {
     const attributes = await masterKeyAttributes(client, checked)
@@ -21,7 +21,8 @@ async function checkToken(directory: string, label: string | undefined): Promise
     const sealed = await backend.encrypt(key, Buffer.from('check'), 'check')
     backend.forget(key.id)
     const opened = await backend.decrypt(key, sealed, 'check')
-    if (opened.toString() !== 'check') throw new OperatorError('What was encrypted comes back as something else.')
+    if (opened.toString() !== 'check')
+      throw new OperatorError('Decrypting returned something other than what was encrypted.')
     print('A key was made, wrapped, unwrapped and used: all works.')
   })
 }

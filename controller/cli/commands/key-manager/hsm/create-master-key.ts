@@ -9,7 +9,7 @@ export const command: Command = {
   run: (directory, { label }: { label?: string }) => createMasterKeyInToken(directory, label),
 }
 
-/** Makes a master key in the token. */
+/** Creates a master key in the token. */
 async function createMasterKeyInToken(directory: string, label: string | undefined): Promise<void> {
   await withToken(directory, label, async token => {
     if (!(await createMasterKey(token.client, token.label))) {

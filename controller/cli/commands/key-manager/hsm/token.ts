@@ -12,7 +12,7 @@ export const labelOption = new Option(
 
 type Token = { client: TokenClient; origin: string; label: string }
 
-/** Works with the configured token, which is let go afterwards. @param label of the master key; the configured one when undefined */
+/** Runs `work` with the configured token and closes it. @param label of the master key; the configured one when undefined */
 export async function withToken(
   directory: string,
   label: string | undefined,
