@@ -1,6 +1,5 @@
 import { chmodSync, closeSync, copyFileSync, mkdirSync, openSync, readdirSync, rmSync, writeSync } from 'node:fs'
 import { dirname, join, relative, resolve } from 'node:path'
-import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
 import { bundleTests, testDirectories } from './bundle-tests.js'
 import { restorePolicy } from './debian-packages.js'
@@ -37,9 +36,11 @@ await runScript(async () => {
     if (found.length === 0) counts.passed++
     else counts.failed++
     for (const place of found) say(`FAILED  the payload of the tests' secrets stands in clear: ${place}`)
-    say(`${counts.passed} passed, ${counts.failed} failed${counts.other}; the whole record: ${record}`)
-    process.stdout.write(`${counts.passed} passed, ${counts.failed} failed\n`)
-    process.exitCode ??= counts.failed > 0 ? 1 : code
+    const { passed, failed, skipped, todo } = counts
+    const other = `${skipped > 0 ? `, ${skipped} skip` : ''}${todo > 0 ? `, ${todo} todo` : ''}`
+    say(`${passed} passed, ${failed} failed${other}; the whole record: ${record}`)
+    process.stdout.write(`${passed} passed, ${failed} failed\n`)
+    process.exitCode ??= failed > 0 ? 1 : code
   } finally {
     for (const made of [directory, ...testDirectories(directory)]) rmSync(made, { recursive: true, force: true })
   }
@@ -67,83 +68,46 @@ async function findCanary(directory) {
   return [join(directory, 'postgres'), recordIn(directory)].flatMap(path => searchFiles(path, search))
 }
 
-/** Those that are named, or all. @throws Failure naming one that is not there */
+/**
+ * Those whose paths begin with one of the names (a file, a folder, or the beginning of a name), in the order of the names; or all.
+ * @throws Failure naming one that none begins with
+ */
 function testFiles(named) {
   const all = readdirSync(join(root, 'test'), { recursive: true })
     .map(path => join('test', path))
     .filter(path => path.endsWith('.test.ts'))
     .sort((a, b) => Number(LONG.includes(b)) - Number(LONG.includes(a)) || (a < b ? -1 : 1))
-  const wanted = named.map(path => relative(root, resolve(path)))
-  const missing = wanted.find(path => !all.includes(path))
-  if (missing !== undefined) throw new Failure(`There is no test ${missing}.`)
-  return wanted.length > 0 ? wanted : all
+  if (named.length === 0) return all
+  const chosen = named.flatMap(name => {
+    const path = relative(root, resolve(name))
+    const found = all.filter(file => file.startsWith(path))
+    if (found.length === 0) throw new Failure(`There is no test ${path}.`)
+    return found
+  })
+  return [...new Set(chosen)]
 }
 
 /**
  * Runs the tests; the record of every assertion goes to a file, and to the terminal one line per file with what failed in it.
- * @returns the exit status; tap's counts, null when the tests did not come to their end; and what has been seen of them until then
+ * @returns the exit status; the counts, null when the tests did not come to their end; and what has been seen of them until then
  */
 async function runTests(tests, directory, signal) {
+  const { createReport } = await import('./test-report.js')
   const words = tests.flatMap(({ file, program }) => [file, program])
   const log = openSync(recordIn(directory), 'w')
-  const { show, soFar } = failureFilter()
-  let counts = null
-  const follow = line => {
-    writeSync(log, `${line}\n`)
-    const total = /^# \{ total: (\d+)(.*) \}$/.exec(line)
-    if (total) counts = countsOf(total[2])
-    else show(line)
-  }
+  const report = createReport({ say, print: text => process.stdout.write(text) })
   const code = await runInSandbox([process.execPath, join(root, 'scripts/test-suite.js'), ...words], {
     signal,
-    onStart: ({ stdout }) => createInterface({ input: stdout }).on('line', follow),
+    onStart: ({ stdout }) =>
+      stdout.setEncoding('utf8').on('data', piece => {
+        writeSync(log, piece)
+        report.write(piece)
+      }),
     cwd: root,
     env: { KRATER_TEST_DIRECTORY: directory, TMPDIR: temporaryIn(directory) },
     stdio: ['ignore', 'pipe', 'inherit'],
   })
   closeSync(log)
-  return { code, counts, soFar }
-}
-
-function countsOf(text) {
-  const of = name => Number(new RegExp(`\\b${name}: (\\d+)`).exec(text)?.[1] ?? 0)
-  const other = ['skip', 'todo'].filter(name => of(name) > 0).map(name => `, ${of(name)} ${name}`)
-  return { passed: of('pass'), failed: of('fail'), other: other.join('') }
-}
-
-/**
- * Prints the verdict on each file, and below a file that failed every failed assertion: its path of subtest names and what tap says of it.
- * Subtests that failed only because of something inside them are left out.
- * @returns `show` takes the next line of the record; `soFar` counts the assertions in it
- */
-function failureFilter() {
-  let path = []
-  let diagnostic = null
-  const soFar = { passed: 0, failed: 0 }
-  const show = line => {
-    const depth = Math.floor(line.search(/\S|$/) / 4)
-    const text = line.slice(depth * 4)
-    if (diagnostic !== null && depth >= diagnostic.depth && !/^(not )?ok /.test(text)) {
-      if (diagnostic.leaf) process.stdout.write(`        ${line.slice(diagnostic.depth * 4)}\n`)
-      if (line.trim() === '...') diagnostic = null
-      return
-    }
-    diagnostic = null
-    const subtest = /^# Subtest: (.*)$/.exec(text)
-    if (subtest) {
-      path = [...path.slice(0, depth), subtest[1]]
-      return
-    }
-    const verdict = /^(not ok|ok) \d+ ?-? ?(.*)$/.exec(text)
-    if (verdict === null) return
-    const failed = verdict[1] === 'not ok' && !/ # (TODO|SKIP)/.test(verdict[2])
-    const name = verdict[2].replace(/ # time=.*$/, '')
-    const closesSubtest = path.length === depth + 1 && path[depth] === name
-    if (!closesSubtest) soFar[failed ? 'failed' : 'passed']++
-    if (depth === 0) say(`${failed ? 'FAILED' : 'ok    '}  ${verdict[2].replace(/ # time=/, '  ')}`)
-    if (failed && !closesSubtest) process.stdout.write(`      ${[...path.slice(0, depth), name].join(' > ')}\n`)
-    if (failed) diagnostic = { depth, leaf: !closesSubtest }
-    path = path.slice(0, depth)
-  }
-  return { show, soFar }
+  const soFar = { ...report.soFar }
+  return { code, counts: report.end(), soFar }
 }
