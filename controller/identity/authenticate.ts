@@ -6,33 +6,36 @@ import type { Caller, TokenValidator, ValidateOptions } from './caller.js'
 import { createTokenTurns } from './login/token-turns.js'
 import { isAllowedBy } from './resources/access-rules.js'
 
-export type AuthenticateOptions = {
+export type AuthenticatorOptions = {
   validate: TokenValidator
   /** Proxies that say where a request comes from. */
   trustedProxies: readonly string[]
   /** The public identity URL (ending in /v3), named in the WWW-Authenticate header. */
   identityUrl: string
-  /** Paths that need no token, such as version documents. */
-  isOpen?: (path: string) => boolean
   /** Our type in the catalogue, which access rules name. Without it a token that has access rules is refused. */
   serviceType?: string
+}
+
+export type AuthenticateOptions = AuthenticatorOptions & {
+  /** Paths that need no token, such as version documents. */
+  isOpen?: (path: string) => boolean
 }
 
 /** What the bearer of a token in X-Service-Token must be, in lower case. */
 const SERVICE_ROLE = 'service'
 
 /**
- * Puts the caller of a request into `ctx.state.caller`, or answers 401. A request that a service sends on behalf of its user carries the
- * service's own token as well, in X-Service-Token: the user's may then have ended meanwhile, and its access rules do not count. Identity
- * headers that a client might forge are never read anywhere, so none need be stripped.
+ * Finds out who asks, or refuses with 401. A request that a service sends on behalf of its user carries the service's own token as well, in
+ * X-Service-Token: the user's may then have ended meanwhile, and its access rules do not count. Identity headers that a client might forge
+ * are never read anywhere, so none need be stripped.
+ * @returns a function of the request and of its path, which access rules name
  */
-export function authenticate({
+export function createAuthenticator({
   validate,
   trustedProxies,
   identityUrl,
-  isOpen = () => false,
   serviceType = '',
-}: AuthenticateOptions): Middleware {
+}: AuthenticatorOptions): (ctx: Context, path: string) => Promise<Caller> {
   const { check } = createTokenTurns()
   const addressOf = createClientAddress(trustedProxies)
   const refuse = () =>
@@ -40,25 +43,34 @@ export function authenticate({
       'WWW-Authenticate': `Keystone uri="${identityUrl}"`,
     })
 
+  return async (ctx, path) => {
+    const find = (token: string, options?: ValidateOptions) =>
+      check({ token, source: sourceOf(addressOf(ctx)) }, place => validate(token, { ...options, place }), placeOfCaller)
+    const serviceToken = ctx.get('X-Service-Token').trim()
+    const service = serviceToken === '' ? null : await find(serviceToken)
+    if (serviceToken !== '' && !isService(service)) throw refuse()
+    const token = tokenIn(name => ctx.get(name))
+    const caller = token === '' ? null : await find(token, { allowExpired: service !== null })
+    if (caller === null) throw refuse()
+    if (service === null && !mayAsk(caller, { service: serviceType, method: ctx.method, path })) throw refuse()
+    return service === null ? caller : { ...caller, service: service.user }
+  }
+}
+
+/**
+ * The token of the caller, '' when there is none. Once the caller is known it is good for requests to other services in the caller's name.
+ * It must not be stored or logged.
+ */
+export const tokenIn = (header: (name: string) => string): string =>
+  header('X-Auth-Token').trim() || header('X-Storage-Token').trim()
+
+/** Middleware that puts the caller into `ctx.state.caller`, but for the paths that need no token. */
+export function authenticate({ isOpen = () => false, ...options }: AuthenticateOptions): Middleware {
+  const callerFor = createAuthenticator(options)
   return async (ctx, next) => {
     if (!isOpen(ctx.path)) {
-      const find = (token: string, options?: ValidateOptions) =>
-        check(
-          { token, source: sourceOf(addressOf(ctx)) },
-          place => validate(token, { ...options, place }),
-          placeOfCaller,
-        )
-      const serviceToken = ctx.get('X-Service-Token').trim()
-      const service = serviceToken === '' ? null : await find(serviceToken)
-      if (serviceToken !== '' && !isService(service)) throw refuse()
-      const token = ctx.get('X-Auth-Token').trim() || ctx.get('X-Storage-Token').trim()
-      const caller = token === '' ? null : await find(token, { allowExpired: service !== null })
-      if (caller === null) throw refuse()
-      if (service === null && !mayAsk(caller, { service: serviceType, method: ctx.method, path: ctx.path })) {
-        throw refuse()
-      }
-      ctx.state.caller = service === null ? caller : { ...caller, service: service.user }
-      ctx.state.token = token
+      ctx.state.caller = await callerFor(ctx, ctx.path)
+      ctx.state.token = tokenIn(name => ctx.get(name))
     }
     await next()
   }
@@ -88,7 +100,8 @@ export function placeOf(ctx: Context): Place | null {
   return caller === undefined ? null : placeOfCaller(caller)
 }
 
-const placeOfCaller = ({ project, user }: Caller): Place => [
+/** Whom the requests of a caller count for. */
+export const placeOfCaller = ({ project, user }: Caller): Place => [
   project === null ? `user ${user.id}` : `project ${project.id}`,
   user.id,
 ]

@@ -1,69 +1,52 @@
-import Router from '@koa/router'
 import type Koa from 'koa'
-import type { Context } from 'koa'
+import { createApi } from '../api/api.js'
 import type { Database } from '../database/connection.js'
-import { createApplication } from '../http/application.js'
-import { createPublicBase } from '../http/public-base.js'
-import { takeTurns } from '../http/turns.js'
-import { authenticate, placeOf } from '../identity/authenticate.js'
-import type { TokenValidator } from '../identity/caller.js'
 import type { Logger } from '../log/log.js'
-import { createNetworks } from './api/networks.js'
-import { presentFault } from './api/neutron-error.js'
+import { networkDescription } from './api/description.js'
+import { type DialectOptions, networkDialect, type Service } from './api/dialect.js'
+import { createNetworks, networkSource } from './api/networks.js'
 import { createNoopResource } from './api/noop.js'
-import { mountOtherCollections } from './api/other-collections.js'
-import { createPorts } from './api/ports.js'
-import { createQuotas, mountQuotas, noopQuotas } from './api/quotas.js'
-import { mountResource } from './api/routes.js'
-import { createSubnets } from './api/subnets.js'
+import { createPorts, portSource } from './api/ports.js'
+import { createQuotas, noopQuotas } from './api/quotas.js'
+import { otherRoutes } from './api/routes/other-collections.js'
+import { quotaRoutes } from './api/routes/quotas.js'
+import { resourceRoutes } from './api/routes/resources.js'
+import { versionRoutes } from './api/routes/versions.js'
+import { createSubnets, subnetSource } from './api/subnets.js'
 import type { NetworkSettings } from './options.js'
 
-export type NetworkApiOptions = {
+export type NetworkApiOptions = DialectOptions & {
   /** The network service's own database role; not asked at all by the driver `noop`. */
   database: Database
   config: Pick<NetworkSettings, 'driver' | 'quota' | 'shared_addresses'>
-  validate: TokenValidator
-  /** The public identity URL, for the WWW-Authenticate header. */
-  identityUrl: string
-  /** What links begin with; the URL at which a request came in when it is not given. */
-  publicUrl?: string | undefined
-  trustedProxies?: readonly string[]
   log: Logger
 }
 
+const routes = [
+  ...versionRoutes,
+  ...[networkSource, subnetSource, portSource].flatMap(resourceRoutes),
+  ...quotaRoutes,
+  ...otherRoutes,
+]
+
 /** The subset of the Networking API v2.0 that clients of load balancers need: networks, subnets and ports. */
-export function createNetworkApi(options: NetworkApiOptions): Koa {
-  const { database, config, validate, identityUrl, publicUrl, trustedProxies = [], log } = options
-  const app = createApplication({ name: 'network', log, presentFault })
-  const router = new Router()
-  const base = createPublicBase({ publicUrl, trustedProxies })
-  const baseUrl = (ctx: Context) => base(ctx, '')
-  const resources =
-    config.driver === 'noop'
-      ? (['network', 'subnet', 'port'] as const).map(createNoopResource)
-      : [createNetworks(database, config), createSubnets(database, config), createPorts(database, config)]
-
-  router.get('/', ctx => {
-    const links = [{ rel: 'self', href: `${baseUrl(ctx)}/v2.0/` }]
-    ctx.body = { versions: [{ id: 'v2.0', status: 'CURRENT', links }] }
-  })
-  router.get('/v2.0', ctx => {
-    ctx.body = {
-      resources: resources.map(({ singular, plural }) => ({
-        name: singular,
-        collection: plural,
-        links: [{ rel: 'self', href: `${baseUrl(ctx)}/v2.0/${plural}` }],
-      })),
-    }
-  })
-  for (const resource of resources) mountResource(router, resource, baseUrl)
-  mountQuotas(router, config.driver === 'noop' ? noopQuotas : createQuotas(database), config.quota)
-  mountOtherCollections(router)
-
-  const isOpen = (path: string) => path === '/'
-  app.use(authenticate({ validate, trustedProxies, identityUrl, serviceType: 'network', isOpen }))
-  app.use(takeTurns(placeOf))
-  app.use(router.routes())
-  app.use(router.allowedMethods())
-  return app
+export function createNetworkApi({ database, config, log, ...options }: NetworkApiOptions): Koa {
+  const isNoop = config.driver === 'noop'
+  const service: Service = {
+    resources: isNoop
+      ? {
+          network: createNoopResource('network'),
+          subnet: createNoopResource('subnet'),
+          port: createNoopResource('port'),
+        }
+      : {
+          network: createNetworks(database, config),
+          subnet: createSubnets(database, config),
+          port: createPorts(database, config),
+        },
+    quotas: isNoop ? noopQuotas : createQuotas(database),
+    defaultLimits: config.quota,
+  }
+  const dialect = networkDialect(options)
+  return createApi({ dialect, routes, service, log, description: { make: networkDescription } })
 }

@@ -135,6 +135,7 @@ const FLOORS = [
   'x509',
   'database',
   'http',
+  'api',
   'queue',
   'identity',
   'network',

@@ -1,6 +1,6 @@
 import type { Knex } from 'knex'
 import { badRequest } from '../../http/errors.js'
-import { requireFewSortKeys } from '../../http/sort-keys.js'
+import { requireFewSortKeys } from '../../api/query.js'
 import { queryText } from '../input.js'
 import { integerIn } from '../paging.js'
 import type { Who } from '../rights.js'

@@ -1,10 +1,11 @@
+import { objectOf, ref, type Schema } from '../../api/schema.js'
 import { NEWEST_VERSION } from '../api/versions.js'
 import type { Resource } from '../schema/resource.js'
 import { sqlOf } from '../schema/resource.js'
 import { ROUTE_RIGHTS, type Route } from '../schema/rights.js'
 import { describeRoute, keyOf, type Operation, type QueryParameter, rightOf, SHARED_SCHEMAS } from './operations.js'
 import { RESOURCES } from './resources.js'
-import { answerSchema, objectOf, ref, requestSchema, type Schema } from './schemas.js'
+import { answerSchema, requestSchema } from './schemas.js'
 import { textOf } from './texts.js'
 
 type Json = Readonly<Record<string, unknown>>

@@ -1,8 +1,8 @@
+import { objectOf, ref, type Schema } from '../../api/schema.js'
 import { singularOf } from '../change/events.js'
 import { COUNTED_RESOURCES } from '../objects/quotas/limits.js'
 import { RIGHTS, ROUTE_RIGHTS, type Route } from '../schema/rights.js'
 import { RESOURCES } from './resources.js'
-import { objectOf, ref, type Schema } from './schemas.js'
 
 /** What one route does, in the words of the description. */
 export type Operation = {

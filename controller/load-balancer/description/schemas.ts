@@ -1,19 +1,9 @@
-import { z } from 'zod'
+import type { z } from 'zod'
+import { formOf, objectOf, type Schema } from '../../api/schema.js'
 import type { Attribute } from '../schema/attributes.js'
 import { type Resource, sqlOf } from '../schema/resource.js'
 import type { Kind } from '../schema/values.js'
 import { textOf } from './texts.js'
-
-/** A JSON Schema of the 2020-12 draft, which OpenAPI 3.1 uses. */
-export type Schema = Readonly<Record<string, unknown>>
-
-export const ref = (name: string): Schema => ({ $ref: `#/components/schemas/${name}` })
-
-export const objectOf = (properties: Readonly<Record<string, Schema>>, required = Object.keys(properties)): Schema => ({
-  type: 'object',
-  properties,
-  ...(required.length === 0 ? {} : { required }),
-})
 
 const KINDS: Readonly<Record<Kind, Schema>> = {
   text: { type: 'string' },
@@ -114,8 +104,7 @@ export function requestSchema(
   mode: 'create' | 'update',
   resources: Readonly<Record<string, Resource>>,
 ): Schema {
-  const { $schema: _, ...form } = z.toJSONSchema(schema, { io: 'input', unrepresentable: 'any' })
-  return completed(form, resource, mode, resources)
+  return completed(formOf(schema), resource, mode, resources)
 }
 
 function completed(

@@ -1,6 +1,6 @@
 import type { Context } from 'koa'
+import { descriptionPage, PAGE_POLICY } from '../../api/description/page.js'
 import { openApiDocument } from './document.js'
-import { descriptionPage, PAGE_POLICY } from './page.js'
 
 /** The paths, in the form of canonicalPath, under which the description is served without a token. */
 export const DESCRIPTION_PATHS = { document: '/openapi', page: '/docs' } as const

@@ -21,18 +21,22 @@ export const attribute = {
     .refine(isUuid, { error: issue => `${shown(issue.input)} is not a valid UUID` })
     .transform(text => text.toLowerCase()),
   // Clients send "true" and 1 as well, and numbers as text.
-  boolean: z.preprocess(
-    value => BOOLEAN_WORDS.get(typeof value === 'string' ? value.toLowerCase() : value) ?? value,
-    z.boolean({ error: issue => `${shown(issue.input)} cannot be converted to boolean` }),
-  ),
+  boolean: z
+    .preprocess(
+      value => BOOLEAN_WORDS.get(typeof value === 'string' ? value.toLowerCase() : value) ?? value,
+      z.boolean({ error: issue => `${shown(issue.input)} cannot be converted to boolean` }),
+    )
+    .meta({ type: 'boolean' }),
   integer: (least: number, most: number) =>
-    z.preprocess(
-      value => (typeof value === 'string' && /^-?\d{1,9}$/.test(value) ? Number(value) : value),
-      z
-        .int({ error: issue => `${shown(issue.input)} is not an integer` })
-        .min(least, { error: issue => `'${issue.input}' is too small - must be at least '${least}'` })
-        .max(most, { error: issue => `'${issue.input}' is too large - must be no larger than '${most}'` }),
-    ),
+    z
+      .preprocess(
+        value => (typeof value === 'string' && /^-?\d{1,9}$/.test(value) ? Number(value) : value),
+        z
+          .int({ error: issue => `${shown(issue.input)} is not an integer` })
+          .min(least, { error: issue => `'${issue.input}' is too small - must be at least '${least}'` })
+          .max(most, { error: issue => `'${issue.input}' is too large - must be no larger than '${most}'` }),
+      )
+      .meta({ type: 'integer', minimum: least, maximum: most }),
   address: z
     .string({ error: issue => `${shown(issue.input)} is not a valid IP address` })
     .transform((text, context) => {

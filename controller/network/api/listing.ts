@@ -1,19 +1,16 @@
-import { requireFewSortKeys } from '../../http/sort-keys.js'
+import { type Page, type PageLink, type PageRequest, pageLinks } from '../../api/paging.js'
+import { argumentsOf, requireFewSortKeys } from '../../api/query.js'
 import { invalidRequest } from './neutron-error.js'
 
 export type Sort = { key: string; descending: boolean }
 
 /** What the query string of a list asks for. */
-export type Listing = {
+export type Listing = PageRequest & {
   /** Attribute -> values of which one must match. */
   filters: ReadonlyMap<string, readonly string[]>
   /** Attributes to answer with; empty is all. */
   fields: readonly string[]
   sorts: readonly Sort[]
-  /** Page size; null is everything. */
-  limit: number | null
-  marker: string | null
-  pageReverse: boolean
 }
 
 const NOT_FILTERS: ReadonlySet<string> = new Set(['fields', 'sort_key', 'sort_dir', 'limit', 'marker', 'page_reverse'])
@@ -25,11 +22,8 @@ const alias = (name: string) => (name === 'tenant_id' ? 'project_id' : name)
 export function parseListing(query: string): Listing {
   const parameters = new URLSearchParams(query)
   const filters = new Map<string, string[]>()
-  for (const [name, value] of parameters) {
-    if (NOT_FILTERS.has(name)) continue
-    const values = filters.get(alias(name))
-    if (values === undefined) filters.set(alias(name), [value])
-    else values.push(value)
+  for (const [name, values] of argumentsOf(parameters)) {
+    if (!NOT_FILTERS.has(name)) filters.set(alias(name), [...(filters.get(alias(name)) ?? []), ...values])
   }
   return {
     filters,
@@ -37,7 +31,7 @@ export function parseListing(query: string): Listing {
     sorts: parseSorts(parameters.getAll('sort_key'), parameters.getAll('sort_dir')),
     limit: parseLimit(parameters.get('limit')),
     marker: parameters.get('marker') || null,
-    pageReverse: parseBoolean(parameters.get('page_reverse') || 'False'),
+    reverse: parseBoolean(parameters.get('page_reverse') || 'False'),
   }
 }
 
@@ -72,29 +66,15 @@ export function parseBoolean(text: string): boolean {
   throw invalidRequest(`'${text}' cannot be converted to boolean.`)
 }
 
-export type Page<Item> = { items: Item[]; hasNext: boolean; hasPrevious: boolean }
-
-/** Where the pages before and after are; only a list that was asked for in pages has such links. */
+/** Links to the pages beside one; only a list that was asked for in pages has them. @param url of the list @param query of this request */
 export function paginationLinks(
   { limit }: Listing,
   page: Page<{ id: string }>,
-  /** The list's own URL, and the query string of this request. */
   url: string,
   query: string,
-): { rel: 'next' | 'previous'; href: string }[] {
-  const [first, last] = [page.items[0], page.items.at(-1)]
-  if (limit === null || first === undefined || last === undefined) return []
-  const linkTo = (marker: string, reverse: boolean) => {
-    const parameters = new URLSearchParams(query)
-    parameters.set('marker', marker)
-    parameters.delete('page_reverse')
-    if (reverse) parameters.set('page_reverse', 'True')
-    return `${url}?${parameters}`
-  }
-  return [
-    ...(page.hasNext ? [{ rel: 'next' as const, href: linkTo(last.id, false) }] : []),
-    ...(page.hasPrevious ? [{ rel: 'previous' as const, href: linkTo(first.id, true) }] : []),
-  ]
+): PageLink[] {
+  if (limit === null) return []
+  return pageLinks(page, { url, query: new URLSearchParams(query), order: ['next', 'previous'] })
 }
 
 /** The attributes that were asked for; those that do not exist are passed over. */

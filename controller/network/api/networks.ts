@@ -79,7 +79,7 @@ const changeable = {
   'router:external': attribute.boolean,
 }
 
-const updateSchema = z.strictObject(changeable).partial()
+export const updateSchema = z.strictObject(changeable).partial()
 
 export const createSchema = z
   .strictObject({

@@ -65,6 +65,9 @@ const PRESENT: Record<Singular, (id: string, projectId: string, name: string) =>
   },
 }
 
+/** An object as answers have it. */
+export const noopItem = (singular: Singular): Item => PRESENT[singular](noopId(singular, 'name', ''), '', '')
+
 const SCHEMAS = { network: networkSchema, subnet: subnetSchema, port: portSchema }
 const REQUIRED: Record<Singular, string[]> = { network: [], subnet: ['network_id', 'cidr'], port: ['network_id'] }
 

@@ -44,7 +44,7 @@ export type PortRow = CommonRow & {
 /** Like a real card: up when something has it and its owner wants it. */
 const STATUS = `(CASE WHEN port.device_id <> '' AND port.admin_state_up THEN 'ACTIVE' ELSE 'DOWN' END)`
 
-const portSource: Source = {
+export const portSource: Source = {
   kind: 'port',
   select: `${commonColumns('port')}, port.network_id, network.project_id AS network_project_id, port.admin_state_up,
     port.mac_address::text AS mac_address, port.device_id, port.device_owner, port.allowed_addresses, ${STATUS} AS status, ${FIXED_IPS} AS fixed_ips`,
@@ -135,7 +135,7 @@ const changeable = {
   'binding:vnic_type': z.literal('normal', { error: `only 'normal' is supported` }),
 }
 
-const updateSchema = z.strictObject(changeable).partial()
+export const updateSchema = z.strictObject(changeable).partial()
 
 export const createSchema = z
   .strictObject({ ...changeable, project_id: attribute.projectId, tenant_id: attribute.projectId })

@@ -1,26 +1,8 @@
-import type Router from '@koa/router'
 import type { Knex } from 'knex'
-import type { Context } from 'koa'
-import { z } from 'zod'
 import type { Database } from '../../database/connection.js'
 import { inTransaction } from '../../database/transaction.js'
-import { readJson } from '../../http/body.js'
-import { callerOf } from '../../identity/authenticate.js'
-import {
-  COUNTED_RESOURCES,
-  type Counted,
-  effectiveLimits,
-  hasRoom,
-  holdQuota,
-  inUse,
-  type Limits,
-  type StoredLimits,
-} from '../quota.js'
-import { isAdmin } from '../visibility.js'
-import { attribute, parseAttributes, unwrap } from './body.js'
-import { clash, disallowed, invalidRequest, NeutronError } from './neutron-error.js'
-
-const BODY_LIMIT = 64 * 1024
+import { COUNTED_RESOURCES, type Counted, hasRoom, holdQuota, inUse, type Limits, type StoredLimits } from '../quota.js'
+import { clash, invalidRequest } from './neutron-error.js'
 
 /** Where the limits of projects are kept. */
 export type Quotas = {
@@ -90,67 +72,4 @@ export type QuotaSettings = { quota: Limits }
 export async function chargeQuota(trx: Knex, projectId: string, resource: Counted, defaults: Limits): Promise<void> {
   if (await hasRoom(trx, projectId, resource, defaults)) return
   throw clash('OverQuota', `Quota exceeded for resources: ['${resource}'].`)
-}
-
-const limit = attribute.integer(-1, 2_000_000_000)
-const updateSchema = z
-  .strictObject({
-    network: limit,
-    subnet: limit,
-    port: limit,
-    // What the openstack command adds: whether a limit below the use is refused.
-    check_limit: attribute.boolean,
-    force: attribute.boolean,
-  })
-  .partial()
-
-/** Limits of projects: everybody may read the own ones, administrators read and set all. */
-export function mountQuotas(router: Router, quotas: Quotas, defaults: Limits): void {
-  const projectOf = (ctx: Context, verb: 'get' | 'update' | 'delete'): string => {
-    const project = parseAttributes(attribute.projectId, ctx.params.project)
-    const caller = callerOf(ctx)
-    if (!isAdmin(caller) && (verb !== 'get' || project !== caller.project?.id)) throw disallowed(`${verb}_quota`)
-    return project
-  }
-
-  router.get('/v2.0/quotas', async ctx => {
-    if (!isAdmin(callerOf(ctx))) throw disallowed('get_quota')
-    const rows = await quotas.list()
-    ctx.body = {
-      quotas: rows.map(({ project_id, ...stored }) => ({
-        project_id,
-        tenant_id: project_id,
-        ...effectiveLimits(stored, defaults),
-      })),
-    }
-  })
-  router.get('/v2.0/quotas/:project', async ctx => {
-    ctx.body = { quota: effectiveLimits(await quotas.find(projectOf(ctx, 'get')), defaults) }
-  })
-  router.get('/v2.0/quotas/:project/default', async ctx => {
-    projectOf(ctx, 'get')
-    ctx.body = { quota: defaults }
-  })
-  // openstacksdk asks with ".json" at the end.
-  router.get(['/v2.0/quotas/:project/details', '/v2.0/quotas/:project/details.json'], async ctx => {
-    const project = projectOf(ctx, 'get')
-    const limits = effectiveLimits(await quotas.find(project), defaults)
-    const details = COUNTED_RESOURCES.map(
-      async name => [name, { limit: limits[name], used: await quotas.used(project, name), reserved: 0 }] as const,
-    )
-    ctx.body = { quota: Object.fromEntries(await Promise.all(details)) }
-  })
-  router.put('/v2.0/quotas/:project', async ctx => {
-    const project = projectOf(ctx, 'update')
-    const [attributes] = unwrap(await readJson(ctx, BODY_LIMIT), 'quota').items
-    const { check_limit = false, force: _force, ...limits } = parseAttributes(updateSchema, attributes)
-    ctx.body = { quota: effectiveLimits(await quotas.set(project, limits, check_limit), defaults) }
-  })
-  router.delete('/v2.0/quotas/:project', async ctx => {
-    const project = projectOf(ctx, 'delete')
-    if (!(await quotas.reset(project))) {
-      throw new NeutronError(404, 'TenantQuotaNotFound', `Quota for tenant ${project} could not be found.`)
-    }
-    ctx.status = 204
-  })
 }

@@ -1,10 +1,11 @@
 import type { Knex } from 'knex'
+import type { Page } from '../../api/paging.js'
 import type { Database } from '../../database/connection.js'
 import { inTransaction, type Transaction } from '../../database/transaction.js'
 import type { Caller } from '../../identity/caller.js'
 import { createQueues } from '../../process/in-turn.js'
 import { isAdmin } from '../visibility.js'
-import type { Listing, Page } from './listing.js'
+import type { Listing } from './listing.js'
 import { disallowed, invalidRequest, missing, type Singular } from './neutron-error.js'
 import { type Source, selectOne } from './select.js'
 

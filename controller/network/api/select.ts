@@ -1,8 +1,9 @@
 import type { Knex } from 'knex'
+import { type Page, pageOf } from '../../api/paging.js'
 import type { Caller } from '../../identity/caller.js'
 import { normaliseAddress, parseCidr } from '../addresses.js'
 import { type Condition, isUuid } from '../visibility.js'
-import { type Listing, type Page, parseBoolean } from './listing.js'
+import { type Listing, parseBoolean } from './listing.js'
 import { invalidRequest, missing, type Singular } from './neutron-error.js'
 
 type Kind = 'uuid' | 'text' | 'boolean' | 'integer' | 'address' | 'cidr' | 'mac'
@@ -51,7 +52,7 @@ export async function selectPage<Row>(
   caller: Caller,
   listing: Listing,
 ): Promise<Page<Row>> {
-  const { limit, marker, pageReverse } = listing
+  const { limit, marker } = listing
   const conditions = [source.visible(caller), ...[...listing.filters].map(filter => conditionOf(source, ...filter))]
   const order = orderOf(source, listing)
   if (marker !== null) {
@@ -65,15 +66,12 @@ export async function selectPage<Row>(
       ${limit === null ? '' : 'LIMIT ?'}`,
     [...conditions.flatMap(condition => condition.bindings), ...(limit === null ? [] : [limit + 1])],
   )
-  const more = limit !== null && rows.length > limit
-  const items = (rows as Row[]).slice(0, limit ?? undefined)
-  if (!pageReverse) return { items, hasNext: more, hasPrevious: marker !== null }
-  return { items: items.reverse(), hasNext: marker !== null, hasPrevious: more }
+  return pageOf(rows as Row[], listing)
 }
 
 type Order = { sql: string; descending: boolean }[]
 
-function orderOf({ kind, columns }: Source, { sorts, pageReverse }: Listing): Order {
+function orderOf({ kind, columns }: Source, { sorts, reverse }: Listing): Order {
   const wanted = sorts.map(({ key, descending }) => {
     const column = has(columns, key) ? columns[key]! : null
     if (column === null) throw invalidRequest(`${key} is invalid attribute for sort_keys`)
@@ -83,7 +81,7 @@ function orderOf({ kind, columns }: Source, { sorts, pageReverse }: Listing): Or
   const byCreation = sorts.length === 0 ? [{ sql: `${kind}.created_at`, descending: false }] : []
   return [...wanted, ...byCreation, { sql: `${kind}.id`, descending: false }].map(({ sql, descending }) => ({
     sql,
-    descending: descending !== pageReverse,
+    descending: descending !== reverse,
   }))
 }
 

@@ -117,7 +117,7 @@ const ipv6Mode = z
   })
   .nullable()
 
-const updateSchema = z.strictObject(changeable).partial()
+export const updateSchema = z.strictObject(changeable).partial()
 
 export const createSchema = z
   .strictObject({

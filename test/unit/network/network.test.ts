@@ -127,7 +127,7 @@ t.test('query strings of lists', async t => {
       sorts: [{ key: 'name', descending: true }],
       limit: 5,
       marker: 'm',
-      pageReverse: true,
+      reverse: true,
     },
   )
   t.strictSame(parseListing('sort_key=name&sort_key=name').sorts, [{ key: 'name', descending: false }])

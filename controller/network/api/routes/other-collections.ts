@@ -1,5 +1,7 @@
-import type Router from '@koa/router'
-import { NeutronError } from './neutron-error.js'
+import { jsonAnswer } from '../../../api/answer.js'
+import { objectOf, ref } from '../../../api/schema.js'
+import { route } from '../dialect.js'
+import { NeutronError } from '../neutron-error.js'
 
 /** Path below /v2.0 -> key in the answer, for what other Networking services have and this one has none of. */
 const EMPTY: Readonly<Record<string, string>> = {
@@ -103,25 +105,44 @@ const presentExtension = (extension: (typeof EXTENSIONS)[number]) => ({
   links: [],
 })
 
-/** Answers what clients ask for in passing, so that their commands say "none" and do not fail. */
-export function mountOtherCollections(router: Router): void {
-  for (const [path, key] of Object.entries(EMPTY)) {
-    router.get(`/v2.0/${path}`, ctx => {
-      ctx.body = { [key]: [] }
-    })
-    router.get(`/v2.0/${path}/:id`, () => {
-      throw new NeutronError(404, 'HTTPNotFound', 'The resource could not be found.')
-    })
-  }
+const common = { method: 'GET', right: 'see the service', group: 'extensions', status: 200 } as const
 
-  router.get('/v2.0/extensions', ctx => {
-    ctx.body = { extensions: EXTENSIONS.map(presentExtension) }
-  })
-  router.get('/v2.0/extensions/:alias', ctx => {
-    const extension = EXTENSIONS.find(({ alias }) => alias === ctx.params.alias)
-    if (extension === undefined) {
-      throw new NeutronError(404, 'HTTPNotFound', `Extension with alias ${ctx.params.alias} does not exist`)
-    }
-    ctx.body = { extension: presentExtension(extension) }
-  })
-}
+/** What clients ask for in passing, answered so that their commands say "none" and do not fail. */
+export const otherRoutes = [
+  ...Object.entries(EMPTY).flatMap(([path, key]) => [
+    route({
+      ...common,
+      path: `/v2.0/${path}`,
+      summary: `List ${key.replaceAll('_', ' ')}: this service has none`,
+      answer: objectOf({ [key]: { type: 'array', maxItems: 0 } }),
+      handle: async () => jsonAnswer(200, { [key]: [] }),
+    }),
+    route({
+      ...common,
+      path: `/v2.0/${path}/:id`,
+      summary: `Show one of the ${key.replaceAll('_', ' ')}: there is none`,
+      status: 404,
+      handle: async () => {
+        throw new NeutronError(404, 'HTTPNotFound', 'The resource could not be found.')
+      },
+    }),
+  ]),
+  route({
+    ...common,
+    path: '/v2.0/extensions',
+    summary: 'List the extensions of the API whose attributes and filters this service has',
+    answer: objectOf({ extensions: { type: 'array', items: ref('extension') } }),
+    handle: async () => jsonAnswer(200, { extensions: EXTENSIONS.map(presentExtension) }),
+  }),
+  route({
+    ...common,
+    path: '/v2.0/extensions/:alias',
+    summary: 'Show an extension',
+    answer: objectOf({ extension: ref('extension') }),
+    handle: async (_service, { params }) => {
+      const extension = EXTENSIONS.find(({ alias }) => alias === params.alias)
+      if (extension !== undefined) return jsonAnswer(200, { extension: presentExtension(extension) })
+      throw new NeutronError(404, 'HTTPNotFound', `Extension with alias ${params.alias} does not exist`)
+    },
+  }),
+]

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto'
-import type { Schema } from './schemas.js'
+import type { Schema } from '../schema.js'
 
 type Json = Readonly<Record<string, unknown>>
 

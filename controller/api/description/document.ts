@@ -1,0 +1,119 @@
+import type { Described } from '../described.js'
+import { formOf, type OpenApi, type Parameter, ref, type Schema } from '../schema.js'
+
+/** What a document says beside what its routes say of themselves. */
+export type DescriptionTexts<Route extends Described> = {
+  title: string
+  version: string
+  summary: string
+  description: string
+  /** A sentence about each group of routes. */
+  groups: Readonly<Record<string, string>>
+  schemas: Readonly<Record<string, Schema>>
+  /** Parameters that routes refer to. */
+  parameters?: Readonly<Record<string, Parameter>>
+  /** Status -> what it means, and the name of its schema. */
+  errors: Readonly<Record<number, readonly [meaning: string, schema: string]>>
+  errorsOf: (route: Route) => readonly number[]
+  /** Who may use a route, in a sentence, and the name of the right. */
+  rightOf: (route: Route) => { sentence: string; name?: string }
+  /** A named part of a route's path. */
+  pathParameter: (name: string, route: Route) => { description: string; schema: Schema }
+  /** The path under which the document shows a route, with `:name` for its parameters. */
+  pathOf?: (route: Route) => string
+}
+
+/** An API as an OpenAPI 3.1 document, made from the routes that serve it. Pure. */
+export function openApiDocument<Route extends Described>(
+  routes: readonly Route[],
+  texts: DescriptionTexts<Route>,
+): OpenApi {
+  const { title, version, summary, description, groups, schemas, parameters, errors } = texts
+  const used = [...new Set(routes.map(({ group }) => group))].filter(group => group !== OPEN_GROUP)
+  return {
+    openapi: '3.1.1',
+    info: { title, version, summary, description },
+    // Relative to where this document is served.
+    servers: [{ url: '.' }],
+    security: [{ token: [] }],
+    tags: used.map(name => ({ name, description: groups[name] ?? `The ${name}.` })),
+    paths: pathsOf(routes, texts),
+    components: {
+      securitySchemes: {
+        token: { type: 'apiKey', in: 'header', name: 'X-Auth-Token', description: 'A token of the identity service.' },
+      },
+      schemas,
+      ...(parameters !== undefined && { parameters }),
+      headers: {
+        request_id: { description: 'Id of the request, which the log carries.', schema: { type: 'string' } },
+      },
+      responses: Object.fromEntries(
+        Object.entries(errors).map(([status, [meaning, schema]]) => [
+          `error_${status}`,
+          answerOf(meaning, ref(schema), 'application/json'),
+        ]),
+      ),
+    },
+  }
+}
+
+/** Group of the routes that need no token and that the page does not show. */
+const OPEN_GROUP = 'service'
+
+function pathsOf<Route extends Described>(
+  routes: readonly Route[],
+  texts: DescriptionTexts<Route>,
+): Record<string, Schema> {
+  const paths: Record<string, Schema> = {}
+  for (const route of routes) {
+    const written = texts.pathOf?.(route) ?? route.path
+    const path = written.replace(/:(\w+)/g, '{$1}')
+    const named = [...written.matchAll(/:(\w+)/g)].map(([, name = '']) => ({
+      name,
+      in: 'path',
+      required: true,
+      ...texts.pathParameter(name, route),
+    }))
+    const item = paths[path] ?? (named.length === 0 ? {} : { parameters: named })
+    paths[path] = { ...item, [route.method.toLowerCase()]: operationOf(route, written, texts) }
+  }
+  return paths
+}
+
+function operationOf<Route extends Described>(route: Route, path: string, texts: DescriptionTexts<Route>): Schema {
+  const { method, group, summary, status, request, requestForm, answer, answerType, parameters = [] } = route
+  const isOpen = 'open' in route
+  const form = requestForm ?? (request === undefined ? undefined : formOf(request))
+  const right = isOpen ? undefined : texts.rightOf(route)
+  return {
+    operationId: operationIdOf(method, path),
+    tags: [group],
+    summary,
+    ...(isOpen ? { security: [] } : { description: right?.sentence }),
+    ...(parameters.length === 0 ? {} : { parameters }),
+    ...(form === undefined
+      ? {}
+      : { requestBody: { required: true, content: { 'application/json': { schema: form } } } }),
+    responses: {
+      [status]: answerOf(answer === undefined ? 'Done; there is no body.' : summary, answer, answerType),
+      ...Object.fromEntries(
+        [...texts.errorsOf(route)].sort().map(code => [code, { $ref: `#/components/responses/error_${code}` }]),
+      ),
+    },
+    ...(right?.name !== undefined && { 'x-right': right.name }),
+  }
+}
+
+function operationIdOf(method: string, path: string): string {
+  const words = path
+    .split('/')
+    .filter(segment => segment !== '')
+    .map(segment => (segment.startsWith(':') ? `by_${segment.slice(1)}` : segment.replaceAll(/[^A-Za-z0-9]+/g, '_')))
+  return [method.toLowerCase(), ...words].join('_')
+}
+
+const answerOf = (description: string, schema: Schema | undefined, type = 'application/json'): Schema => ({
+  description,
+  headers: { 'X-Openstack-Request-Id': { $ref: '#/components/headers/request_id' } },
+  ...(schema === undefined ? {} : { content: { [type]: { schema } } }),
+})

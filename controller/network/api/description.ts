@@ -1,0 +1,125 @@
+import type { z } from 'zod'
+import { type DescriptionTexts, openApiDocument } from '../../api/description/document.js'
+import type { Route } from '../../api/route.js'
+import { formOf, type OpenApi, objectOf, type Parameter, type Schema } from '../../api/schema.js'
+import type { Caller } from '../../identity/caller.js'
+import { COUNTED_RESOURCES } from '../quota.js'
+import { RIGHTS, type Right, type Service } from './dialect.js'
+import { createSchema as networkCreate, updateSchema as networkUpdate } from './networks.js'
+import { noopItem } from './noop.js'
+import { createSchema as portCreate, updateSchema as portUpdate } from './ports.js'
+import type { Item } from './resource.js'
+import { createSchema as subnetCreate, updateSchema as subnetUpdate } from './subnets.js'
+
+type NetworkRoute = Route<Service, Caller, Right>
+
+/** The API as an OpenAPI document. Pure. */
+export const networkDescription = (routes: readonly NetworkRoute[]): OpenApi => openApiDocument(routes, TEXTS)
+
+const text: Schema = { type: 'string' }
+const limits = (form: Schema) => Object.fromEntries(COUNTED_RESOURCES.map(name => [name, form]))
+const limit: Schema = { type: 'integer', minimum: -1, description: '-1 is unlimited.' }
+
+const SCHEMAS: Readonly<Record<string, Schema>> = {
+  network: answerForm(noopItem('network'), networkCreate),
+  network_create: formOf(networkCreate),
+  network_update: formOf(networkUpdate),
+  subnet: answerForm(noopItem('subnet'), subnetCreate),
+  subnet_create: formOf(subnetCreate),
+  subnet_update: formOf(subnetUpdate),
+  port: answerForm(noopItem('port'), portCreate),
+  port_create: formOf(portCreate),
+  port_update: formOf(portUpdate),
+  tags: objectOf({ tags: { type: 'array', items: text } }),
+  links: {
+    type: 'array',
+    items: objectOf({ rel: { type: 'string', enum: ['next', 'previous'] }, href: { type: 'string', format: 'uri' } }),
+    description: 'URLs of the pages after and before this one.',
+  },
+  version: objectOf({ id: text, status: text, links: { type: 'array', items: { type: 'object' } } }),
+  extension: objectOf({ alias: text, name: text, description: text, updated: text, links: { type: 'array' } }),
+  quota: objectOf(limits(limit)),
+  project_quota: objectOf({ project_id: text, tenant_id: text, ...limits(limit) }),
+  quota_details: objectOf(
+    limits(objectOf({ limit, used: { type: 'integer' }, reserved: { type: 'integer', const: 0 } })),
+  ),
+  fault: objectOf({
+    NeutronError: objectOf({
+      type: { type: 'string', description: 'Name of the error, for programs.' },
+      message: { type: 'string', description: 'What is wrong, for people.' },
+      detail: text,
+    }),
+  }),
+  unauthorized: objectOf({ error: objectOf({ code: { type: 'integer' }, title: text, message: text }) }),
+}
+
+/** The form of an object in answers: the types of an example, which may be null where requests may say so. */
+function answerForm(example: Item, create: z.ZodObject): Schema {
+  const given = formOf(create).properties
+  const properties = Object.entries(example).map(([name, value]) => {
+    const form = JSON.stringify(Object(Object(given)[name]))
+    const type = Array.isArray(value) ? 'array' : typeof value === 'number' ? 'integer' : typeof value
+    return [name, value === null ? {} : { type: form.includes('"null"') ? [type, 'null'] : type }] as const
+  })
+  return objectOf(Object.fromEntries(properties))
+}
+
+const list = (name: string, description: string): Parameter => ({
+  name,
+  in: 'query',
+  description,
+  schema: { type: 'array', items: text },
+  style: 'form',
+  explode: true,
+})
+
+const TEXTS: DescriptionTexts<NetworkRoute> = {
+  title: 'Networking',
+  version: '2.0',
+  summary: 'The subset of the Networking API v2.0 that clients of load balancers need.',
+  description:
+    'Networks, subnets and ports, with their tags and quotas. Filters may be repeated: one of their values must match.',
+  groups: {
+    networks: 'Where ports are.',
+    subnets: 'Ranges of addresses of a network.',
+    ports: 'Addresses that something has on a network.',
+    quotas: 'How many objects of each kind a project may have.',
+    extensions: 'What the service offers, and what other Networking services have and this one has none of.',
+  },
+  schemas: SCHEMAS,
+  parameters: {
+    fields: list('fields', 'Only these attributes of each object.'),
+    sort_key: list('sort_key', 'Attributes to sort by.'),
+    sort_dir: list('sort_dir', 'Directions for sort_key: asc or desc, as many as there are keys.'),
+    limit: { name: 'limit', in: 'query', description: 'Most objects on the page.', schema: { type: 'integer' } },
+    marker: { name: 'marker', in: 'query', description: 'Id of the last object of the page before.', schema: text },
+    page_reverse: {
+      name: 'page_reverse',
+      in: 'query',
+      description: 'Whether the page before the marker is asked for.',
+      schema: { type: 'boolean', default: false },
+    },
+  },
+  errors: {
+    400: ['The request is malformed or breaks a rule.', 'fault'],
+    401: ['There is no token, or it is no longer good.', 'unauthorized'],
+    403: ['The caller’s roles do not suffice.', 'fault'],
+    404: ['There is no such object, or the caller cannot see it.', 'fault'],
+    409: ['The object is in use, something has its address, or a quota is met.', 'fault'],
+    413: ['The body is too large.', 'fault'],
+    415: ['The body is not JSON.', 'fault'],
+    429: ['The caller sends more requests than are answered.', 'fault'],
+    500: ['Something unexpected; the log tells more under the request’s id.', 'fault'],
+    503: ['The database cannot be reached; try again.', 'fault'],
+  },
+  errorsOf: route => {
+    if ('open' in route) return [500]
+    const common = [400, 401, 403, 404, 429, 500, 503].filter(status => status !== route.status)
+    return route.method === 'GET' ? common : [...common, 409, 413, 415]
+  },
+  rightOf: route => ('open' in route ? { sentence: '' } : { sentence: RIGHTS[route.right], name: route.right }),
+  pathParameter: name => {
+    if (name === 'id') return { description: 'Id of the object.', schema: { type: 'string', format: 'uuid' } }
+    return { description: `The ${name}.`, schema: text }
+  },
+}
