@@ -8,6 +8,7 @@ import { machineLimits } from './006-machine-limits.js'
 import { impairment } from './007-impairment.js'
 import { warmShares } from './008-warm-shares.js'
 import { actions } from './009-actions.js'
+import { memberKeys } from './010-member-keys.js'
 
 export const migrations: readonly Migration[] = [
   loadBalancers,
@@ -19,4 +20,5 @@ export const migrations: readonly Migration[] = [
   impairment,
   warmShares,
   actions,
+  memberKeys,
 ]
