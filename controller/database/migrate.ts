@@ -1,5 +1,7 @@
 import type { Knex } from 'knex'
 import type { Database } from './connection.js'
+import { execute, many, maybeOne, one } from './query.js'
+import { identifier, sql, trusted, unprepared } from './sql.js'
 import { inTransaction } from './transaction.js'
 
 export type Migration = {
@@ -29,21 +31,25 @@ export async function prepareSchema(
 ): Promise<void> {
   const role = roleOf(schema)
   await inTransaction(administrator, async trx => {
-    await trx.raw('SELECT pg_advisory_xact_lock(hashtext(?))', ['krater prepare schema'])
-    const { rows } = await trx.raw('SELECT 1 FROM pg_roles WHERE rolname = ?', [role])
-    if (rows.length === 0) await trx.raw('CREATE ROLE ?? LOGIN', [role])
+    await execute(trx, sql`SELECT pg_advisory_xact_lock(hashtext('krater prepare schema'))`)
+    const known = await maybeOne(trx, sql`SELECT oid FROM pg_roles WHERE rolname = ${role}`)
+    if (known === undefined) await execute(trx, sql`CREATE ROLE ${identifier(role)} LOGIN`)
     // ALTER ROLE takes no bind parameters; the server itself quotes the password.
-    const [{ statement }] = (
-      await trx.raw(`SELECT format('ALTER ROLE %I PASSWORD %L', ?::text, ?::text) AS statement`, [role, password])
-    ).rows
-    await trx.raw(statement.replaceAll('?', '\\?')).catch(error => {
+    const { statement } = await one(
+      trx,
+      sql<{
+        statement: string
+      }>`SELECT format('ALTER ROLE %I PASSWORD %L', ${role}::text, ${password}::text) AS statement`,
+    )
+    await execute(trx, unprepared(trusted(statement))).catch(error => {
       // Knex puts the statement, and so the password, before what the server says.
       error.message = `ALTER ROLE ${role}: ${error.message.slice(error.message.lastIndexOf(' - ') + 3)}`
       throw error
     })
     // The second one, if there is any, holds what the service uses but does not own.
-    await trx.raw('ALTER ROLE ?? SET search_path = ??, ??', [role, schema, `${schema}_audit`])
-    await trx.raw('CREATE SCHEMA IF NOT EXISTS ?? AUTHORIZATION ??', [schema, role])
+    const path = sql`${identifier(schema)}, ${identifier(`${schema}_audit`)}`
+    await execute(trx, sql`ALTER ROLE ${identifier(role)} SET search_path = ${path}`)
+    await execute(trx, sql`CREATE SCHEMA IF NOT EXISTS ${identifier(schema)} AUTHORIZATION ${identifier(role)}`)
   })
 }
 
@@ -53,16 +59,20 @@ export async function prepareSchema(
  * @throws Error when the database was written by a newer Krater, in a sentence for the operator
  */
 export async function migrate(database: Database, { schema, migrations }: ServiceSchema): Promise<void> {
-  const lock = (trx: Knex) => trx.raw('SELECT pg_advisory_xact_lock(hashtext(?))', [`krater migrate ${schema}`])
+  const lock = (trx: Knex) => execute(trx, sql`SELECT pg_advisory_xact_lock(hashtext(${`krater migrate ${schema}`}))`)
   await inTransaction(database, async trx => {
     await lock(trx)
-    await trx.raw(
-      'CREATE TABLE IF NOT EXISTS migration (name text PRIMARY KEY, applied_at timestamptz NOT NULL DEFAULT now())',
+    await execute(
+      trx,
+      sql`CREATE TABLE IF NOT EXISTS migration (name text PRIMARY KEY, applied_at timestamptz NOT NULL DEFAULT now())`,
     )
   })
   const known = new Set(migrations.map(migration => migration.name))
-  const applied: string[] = await database('migration').pluck('name')
-  const unknown = applied.filter(name => !known.has(name)).sort()
+  const applied = await many(database, sql<{ name: string }>`SELECT name FROM migration`)
+  const unknown = applied
+    .map(({ name }) => name)
+    .filter(name => !known.has(name))
+    .sort()
   if (unknown.length > 0) {
     throw new Error(
       `The ${schema} tables were written by a newer Krater (${unknown.join(', ')}). Start that version, or restore a backup made before it.`,
@@ -71,10 +81,10 @@ export async function migrate(database: Database, { schema, migrations }: Servic
   for (const migration of migrations) {
     await inTransaction(database, async trx => {
       await lock(trx)
-      const done = await trx('migration').where({ name: migration.name }).first()
+      const done = await maybeOne(trx, sql`SELECT name FROM migration WHERE name = ${migration.name}`)
       if (done !== undefined) return
       await migration.up(trx)
-      await trx('migration').insert({ name: migration.name })
+      await execute(trx, sql`INSERT INTO migration (name) VALUES (${migration.name})`)
     })
   }
 }

@@ -1,6 +1,9 @@
 import { existsSync } from 'node:fs'
+import { setTimeout as sleep } from 'node:timers/promises'
 import type { Context } from 'koa'
 import type { Database } from '../database/connection.js'
+import { execute } from '../database/query.js'
+import { sql } from '../database/sql.js'
 import { ApiError } from './errors.js'
 
 const TIME_LIMIT_MILLISECONDS = 3000
@@ -38,8 +41,8 @@ export function createHealthCheck(
 
 async function answers(database: Database): Promise<boolean> {
   try {
-    await database.raw('SELECT 1').timeout(TIME_LIMIT_MILLISECONDS)
-    return true
+    const late = sleep(TIME_LIMIT_MILLISECONDS, false, { ref: false })
+    return await Promise.race([execute(database, sql`SELECT 1`).then(() => true), late])
   } catch {
     return false
   }
