@@ -1,6 +1,7 @@
 import { maybeOne } from '../../database/query.js'
 import { sql } from '../../database/sql.js'
 import type { Call, Routes, Service } from '../api/routes.js'
+import { shared } from '../objects/shared-attributes.js'
 import { derived } from '../schema/attributes.js'
 import { missing } from '../schema/faults.js'
 import { listPage } from '../schema/list.js'
@@ -21,25 +22,41 @@ export const event = defineResource({
   project: 'lb.project_id',
   tagged: false,
   attributes: {
-    id: derived('uuid', 'o.id'),
-    loadbalancer_id: derived('uuid', 'o.load_balancer_id'),
-    kind: derived('text', 'o.kind'),
-    created_at: derived('time', timestamp('o.created_at')),
-    updated_at: derived('time', timestamp('o.updated_at')),
-    count: derived('integer', 'o.count'),
-    generation: derived('integer', 'o.generation'),
-    action: derived('text', `o.detail->>'action'`),
-    object_type: derived('text', `o.detail->>'object_type'`),
-    object_id: derived('text', `o.detail->>'object_id'`),
-    changes: derived('json', `o.detail->'changes'`),
-    user_id: derived('text', `o.detail->>'user_id'`),
-    user_name: derived('text', `o.detail->>'user_name'`),
-    user_project_id: derived('text', `o.detail->>'project_id'`),
-    request_id: derived('text', `o.detail->>'request_id'`),
-    milliseconds: derived('integer', `(o.detail->>'milliseconds')::integer`),
-    amphorae: derived('json', `coalesce(o.detail->'amphorae', '[]'::jsonb)`),
-    fault: derived('json', `o.detail->'fault'`),
-    repair: derived('json', `o.detail->'repair'`),
+    id: shared.id,
+    loadbalancer_id: derived('uuid', 'o.load_balancer_id', 'Load balancer that it belongs to.'),
+    kind: derived(
+      'text',
+      'o.kind',
+      'requested: somebody asked for a change; applied: it took effect; failed: it did not, and is tried again; repaired: an amphora put right what had come to differ; closed: an amphora closed connections because a limit was reached.',
+    ),
+    created_at: shared.createdAt,
+    updated_at: derived('time', timestamp('o.updated_at'), 'When it was seen last, when more than once.'),
+    count: derived('integer', 'o.count', 'How often the same was seen without anything else between.'),
+    generation: derived('integer', 'o.generation', 'Number of the load balancer’s change that it is about.'),
+    action: derived('text', `o.detail->>'action'`, 'What was asked: create, update, delete, failover ...'),
+    object_type: derived('text', `o.detail->>'object_type'`, 'Kind of object that was changed.'),
+    object_id: derived('text', `o.detail->>'object_id'`, 'The object that was changed.'),
+    changes: derived(
+      'json',
+      `o.detail->'changes'`,
+      'Attributes and arguments as the request gave them; long ones are shortened.',
+    ),
+    user_id: derived('text', `o.detail->>'user_id'`, 'Who asked.'),
+    user_name: derived('text', `o.detail->>'user_name'`, 'Name of who asked.'),
+    user_project_id: derived('text', `o.detail->>'project_id'`, 'Project of the token.'),
+    request_id: derived('text', `o.detail->>'request_id'`, 'Id of the request, which its answer and the log carry.'),
+    milliseconds: derived('integer', `(o.detail->>'milliseconds')::integer`, 'How long the attempt took.'),
+    amphorae: derived(
+      'json',
+      `coalesce(o.detail->'amphorae', '[]'::jsonb)`,
+      'What was done to which amphora, how (by runtime commands, a reload ...), and why.',
+    ),
+    fault: derived('json', `o.detail->'fault'`, 'Why it failed.'),
+    repair: derived(
+      'json',
+      `o.detail->'repair'`,
+      'What was put right or closed, on which amphora, and when (`repaired_at`).',
+    ),
   },
 })
 

@@ -6,7 +6,6 @@ import { ROUTE_RIGHTS, type Route } from '../schema/rights.js'
 import { describeRoute, keyOf, type Operation, type QueryParameter, rightOf, SHARED_SCHEMAS } from './operations.js'
 import { RESOURCES } from './resources.js'
 import { answerSchema, requestSchema } from './schemas.js'
-import { textOf } from './texts.js'
 
 type Json = Readonly<Record<string, unknown>>
 
@@ -139,8 +138,9 @@ function filtersOf(resource: Resource): Json[] {
   const names = new Set([...own.map(([name]) => name), ...Object.keys(resource.filters)])
   return [...names].map(name => {
     const kind = resource.filters[name]?.kind ?? resource.attributes[name]?.kind
+    const about = resource.filters[name]?.about ?? resource.attributes[name]?.about ?? ''
     const type = kind === 'integer' || kind === 'number' || kind === 'boolean' ? kind : 'string'
-    return parameter(name, `Only objects with this value. ${textOf(resource.singular, name) ?? ''}`.trim(), { type })
+    return parameter(name, `Only objects with this value. ${about}`.trim(), { type })
   })
 }
 

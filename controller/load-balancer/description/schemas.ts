@@ -1,9 +1,12 @@
 import type { z } from 'zod'
 import { formOf, objectOf, type Schema } from '../../api/schema.js'
+import { shared } from '../objects/shared-attributes.js'
 import type { Attribute } from '../schema/attributes.js'
 import { type Resource, sqlOf } from '../schema/resource.js'
 import type { Kind } from '../schema/values.js'
-import { textOf } from './texts.js'
+
+const described = (form: Schema, about: string | undefined): Schema =>
+  about === undefined ? form : { ...form, description: about }
 
 const KINDS: Readonly<Record<Kind, Schema>> = {
   text: { type: 'string' },
@@ -48,7 +51,7 @@ const FORMS: Readonly<Record<string, Schema>> = {
   },
 }
 
-const ID_LIST: Schema = { type: 'array', items: objectOf({ id: KINDS.uuid }) }
+const ID_LIST: Schema = { type: 'array', items: objectOf({ id: described(KINDS.uuid, shared.id.about) }) }
 
 /** Attributes of answers that always have a value. */
 const NEVER_NULL: ReadonlySet<string> = new Set([
@@ -68,17 +71,17 @@ const NEVER_NULL: ReadonlySet<string> = new Set([
 /** The form of one object in answers. */
 export function answerSchema(resource: Resource): Schema {
   const shown = Object.entries(resource.attributes).filter(([name, attribute]) => sqlOf(name, attribute) !== null)
-  const properties = shown.map(([name, attribute]) => [name, shownForm(resource, name, attribute)] as const)
+  const properties = shown.map(([name, attribute]) => [name, shownForm(name, attribute)] as const)
   const always = shown.filter(([, attribute]) => !attribute.omittedWhenNull).map(([name]) => name)
   return { ...objectOf(Object.fromEntries(properties), always), description: `${resource.label}.` }
 }
 
-function shownForm({ singular }: Resource, name: string, attribute: Attribute): Schema {
+function shownForm(name: string, attribute: Attribute): Schema {
   const form =
     FORMS[name] ?? attribute.type?.jsonSchema ?? (attribute.kind === 'json' ? ID_LIST : KINDS[attribute.kind])
   const always = attribute.required || NEVER_NULL.has(name) || (attribute.type !== null && attribute.default !== null)
   const isList = form.type === 'array'
-  return described(singular, name, always || isList ? form : nullable(form))
+  return described(always || isList ? form : nullable(form), attribute.about)
 }
 
 /** Which resource the objects under a key of a body are. */
@@ -91,6 +94,13 @@ const NESTED: Readonly<Record<string, string>> = {
   healthmonitor: 'healthmonitors',
   l7policies: 'l7policies',
   rules: 'rules',
+}
+
+/** What they are, of those keys that only requests have. */
+const NESTED_ALONE: Readonly<Record<string, string>> = {
+  default_pool: 'A new pool for the listener, or the name of one that the same request defines.',
+  redirect_pool: 'A new pool to redirect to, or the name of one that the same request defines.',
+  healthmonitor: 'Health monitor of the pool.',
 }
 
 /**
@@ -118,10 +128,10 @@ function completed(
     const attribute = resource.attributes[name]
     const nested = resources[NESTED[name] ?? '']
     if (attribute !== undefined && attribute.input !== 'none') {
-      properties[name] = described(resource.singular, name, settableForm(property, attribute, mode))
+      properties[name] = described(settableForm(property, attribute, mode), attribute.about)
     } else {
       const inside = nested === undefined ? property : withNested(property, nested, mode, resources)
-      properties[name] = described(resource.singular, name, inside)
+      properties[name] = described(inside, attribute?.about ?? NESTED_ALONE[name])
     }
   }
   return { ...form, properties }
@@ -145,22 +155,6 @@ function withNested(
   }
   if (form.type === 'array') return { ...form, items: withNested(Object(form.items), resource, mode, resources) }
   return form.type === 'object' ? completed(form, resource, mode, resources) : form
-}
-
-/** With the texts of the attribute and of the keys inside of it. */
-function described(resource: string, name: string, form: Schema): Schema {
-  const description = textOf(resource, name)
-  return { ...withInnerTexts(name, form), ...(description === undefined ? {} : { description }) }
-}
-
-function withInnerTexts(name: string, form: Schema): Schema {
-  if (typeof form.items === 'object') return { ...form, items: withInnerTexts(name, Object(form.items)) }
-  if (form.properties === undefined || FORMS[name] !== undefined) return form
-  const properties = Object.entries(form.properties as Record<string, Schema>).map(([key, inner]) => [
-    key,
-    inner.description === undefined ? described(name, key, inner) : inner,
-  ])
-  return { ...form, properties: Object.fromEntries(properties) }
 }
 
 export function nullable(form: Schema): Schema {

@@ -5,15 +5,17 @@ import { type Kind, MISSING, type Reading, type ValueType } from './values.js'
 export type Input = 'none' | 'create' | 'create-and-update'
 
 /**
- * One attribute of a resource. This one entry drives validation, default, database column, response key, filter and sort key.
- * V is its value after a create was read.
+ * One attribute of a resource. This entry alone drives validation, default, database column, response key, filter, sort key, place in the
+ * tree that providers render, and the description. `V` is its value after a create was read.
  */
 export type Attribute<V = unknown, I extends Input = Input> = {
+  /** What it is, in a line of the description. */
+  about: string
   kind: Kind
   input: I
   type: ValueType<V> | null
   required: boolean
-  /** What stands when it is not given, or null is. */
+  /** The value when none, or null, is given. */
   default: V | null
   /** What an explicit null means: the default (as if not given on create, reset on update), a value of its own, or nothing on update. */
   null: 'default' | 'keep' | { value: V }
@@ -21,6 +23,10 @@ export type Attribute<V = unknown, I extends Input = Input> = {
   sql: string | null
   /** Whether its column of the same name is written from requests. */
   stored: boolean
+  /** Whether rules of the resource give it a value where the request gives none: then its column is never null and has no default. */
+  completed: boolean
+  /** How the tree of a load balancer holds it; null when providers have no use for it. */
+  inTree: z.ZodType | null
   filterable: boolean
   /** Left out of responses when it is null. */
   omittedWhenNull: boolean
@@ -33,6 +39,8 @@ type Options<V> = Partial<Pick<Attribute<V>, 'null' | 'sql' | 'filterable'>>
 const plain = {
   required: false,
   stored: true,
+  completed: false,
+  inTree: null,
   sql: '',
   null: 'default',
   filterable: true,
@@ -43,10 +51,12 @@ const plain = {
 export function settable<T, D extends T | null>(
   type: ValueType<T>,
   byDefault: D,
+  about: string,
   options: Options<T | D> = {},
 ): Attribute<T | D, 'create-and-update'> {
   return {
     ...plain,
+    about,
     kind: type.kind,
     type: type as ValueType<T | D>,
     input: 'create-and-update',
@@ -55,46 +65,93 @@ export function settable<T, D extends T | null>(
   }
 }
 
-/** Stored, must be given, changeable, but not to null. */
-export function settableRequired<T>(type: ValueType<T>, options: Options<T> = {}): Attribute<T, 'create-and-update'> {
-  return { ...plain, kind: type.kind, type, input: 'create-and-update', required: true, default: null, ...options }
+/** Stored, required, changeable, but not to null. */
+export function settableRequired<T>(
+  type: ValueType<T>,
+  about: string,
+  options: Options<T> = {},
+): Attribute<T, 'create-and-update'> {
+  return {
+    ...plain,
+    about,
+    kind: type.kind,
+    type,
+    input: 'create-and-update',
+    required: true,
+    default: null,
+    ...options,
+  }
 }
 
-/** Stored, with a default, for good. */
+/** Stored, with a default, immutable. */
 export function fixed<T, D extends T | null>(
   type: ValueType<T>,
   byDefault: D,
+  about: string,
   options: Options<T | D> = {},
 ): Attribute<T | D, 'create'> {
-  return { ...settable(type, byDefault, options), input: 'create' }
+  return { ...settable(type, byDefault, about, options), input: 'create' }
 }
 
-/** Stored, must be given, for good. */
-export function fixedRequired<T>(type: ValueType<T>, options: Options<T> = {}): Attribute<T, 'create'> {
-  return { ...settableRequired(type, options), input: 'create' }
+/** Stored, required, immutable. */
+export function fixedRequired<T>(type: ValueType<T>, about: string, options: Options<T> = {}): Attribute<T, 'create'> {
+  return { ...settableRequired(type, about, options), input: 'create' }
 }
 
-/** Taken on create, but not stored under its own name: parents, synonyms. In responses only when it has SQL. */
+/** Accepted on create, but not stored under its own name: parents, synonyms. In responses only when it has SQL. */
 export function given<T, D extends T | null>(
   type: ValueType<T>,
   byDefault: D,
+  about: string,
   options: Options<T | D> = {},
 ): Attribute<T | D, 'create'> {
-  return { ...fixed(type, byDefault, { sql: null, ...options }), stored: false }
+  return { ...fixed(type, byDefault, about, { sql: null, ...options }), stored: false }
 }
 
-export function givenRequired<T>(type: ValueType<T>, options: Options<T> = {}): Attribute<T, 'create'> {
-  return { ...fixedRequired(type, { sql: null, ...options }), stored: false }
+export function givenRequired<T>(type: ValueType<T>, about: string, options: Options<T> = {}): Attribute<T, 'create'> {
+  return { ...fixedRequired(type, about, { sql: null, ...options }), stored: false }
 }
 
 /** Only in responses. */
 export function derived(
   kind: Kind,
   sql: string,
+  about: string,
   options: { omittedWhenNull?: boolean; filterable?: boolean } = {},
 ): Attribute<never, 'none'> {
-  return { ...plain, kind, type: null, input: 'none', default: null, stored: false, sql, ...options }
+  return { ...plain, about, kind, type: null, input: 'none', default: null, stored: false, sql, ...options }
 }
+
+/** The same attribute, to which rules of the resource give a value where the request gives none. */
+export const completed = <V, I extends Input>(attribute: Attribute<V, I>): Completed<V, I> => ({
+  ...attribute,
+  completed: true,
+})
+
+type Completed<V, I extends Input> = Attribute<V, I> & { completed: true }
+
+/** An attribute that the tree holds, as a `T`, under its name in camel case. */
+export type Rendered<T, A extends Attribute = Attribute> = Omit<A, 'inTree'> & { inTree: z.ZodType<T> }
+
+/**
+ * The same attribute, in the tree that providers render.
+ * @param form reads the JSON of its column, when the tree holds it in another form than it is stored
+ */
+export function rendered<V, I extends Input>(attribute: Completed<V, I>): Rendered<NonNullable<V>, Completed<V, I>>
+export function rendered<V, I extends Input>(attribute: Attribute<V, I>): Rendered<V, Attribute<V, I>>
+export function rendered<V, I extends Input, T>(
+  attribute: Attribute<V, I>,
+  form: z.ZodType<T>,
+): Rendered<T, Attribute<V, I>>
+export function rendered(attribute: Attribute, form?: z.ZodType): Rendered<unknown> {
+  if (attribute.type === null) throw new Error('Only stored attributes are rendered')
+  const stored = isNullable(attribute) ? attribute.type.form.nullable() : attribute.type.form
+  return { ...attribute, inTree: form ?? stored }
+}
+
+/** Whether the column of an attribute may be null. */
+export const isNullable = ({ required, completed, default: byDefault }: Attribute): boolean =>
+  !required && !completed && byDefault === null
 
 /** What a valid create body holds, defaults filled in. */
 export type Created<A extends Attributes> = {

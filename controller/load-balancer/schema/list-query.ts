@@ -1,6 +1,6 @@
+import { requireFewSortKeys } from '../../api/query.js'
 import { type Fragment, sql, trusted } from '../../database/sql.js'
 import { badRequest } from '../../http/errors.js'
-import { requireFewSortKeys } from '../../api/query.js'
 import { invalidInput } from './input.js'
 import { canonicalKey, type Filter, type Resource, sqlOf } from './resource.js'
 import type { Settings } from './settings.js'

@@ -4,7 +4,7 @@ import { type Attribute, type Attributes, type Created, createShape, type Update
 import { canonicalUuid, type Kind } from './values.js'
 
 /** `narrow`: a further condition for an index to begin with. */
-export type Filter = { kind: Kind; sql: string; narrow?: (value: string) => Fragment }
+export type Filter = { kind: Kind; sql: string; narrow?: (value: string) => Fragment; about?: string }
 
 /** What the routes, lists and writes need to know of one kind of object. */
 export type Resource<A extends Attributes = Attributes> = {

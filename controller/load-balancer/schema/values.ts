@@ -1,5 +1,6 @@
 import { isIP } from 'node:net'
 import ipaddr from 'ipaddr.js'
+import { z } from 'zod'
 
 /** How a value is compared and sorted in SQL; `json` values (lists, objects) are neither filtered by nor sorted. */
 export type Kind = 'text' | 'uuid' | 'integer' | 'number' | 'boolean' | 'time' | 'json'
@@ -12,14 +13,22 @@ export type Reading<T> =
 export const MISSING = 'Mandatory field missing.'
 
 /**
- * One kind of attribute value: how it is read from JSON, and its JSON Schema for the API description.
- * Reasons are worded as Octavia's clients know them.
+ * One kind of attribute value. Reasons are worded as Octavia's clients know them.
  */
 export type ValueType<T> = {
   kind: Kind
+  /** Type of its column. */
+  column: string
+  /** Checks the form of a stored value, not its rules: those of an older version may have been others. */
+  form: z.ZodType<T>
+  /** For the description of the API. */
   jsonSchema: Readonly<Record<string, unknown>>
+  /** Reads it from the JSON of a request. */
   read: (value: unknown) => Reading<T>
 }
+
+const TEXT = { kind: 'text', column: 'text', form: z.string() } as const
+const INTEGER = { kind: 'integer', column: 'integer', form: z.number() } as const
 
 const accepted = <T>(value: T): Reading<T> => ({ ok: true, value })
 const refused = (reason: string): Reading<never> => ({ ok: false, reason })
@@ -29,7 +38,7 @@ export function text(
   maximum: number,
   { minimum = 0, pattern, reason = 'Value does not match the pattern' }: TextRules = {},
 ) {
-  return valueType<string>('text', { type: 'string', minLength: minimum, maxLength: maximum }, value => {
+  return valueType<string>(TEXT, { type: 'string', minLength: minimum, maxLength: maximum }, value => {
     if (typeof value !== 'string') return refused('Value should be a string')
     if (value.includes('\0')) return refused('Value should not hold a NUL character')
     const length = value.length > maximum ? [...value].length : value.length
@@ -45,7 +54,7 @@ type TextRules = { minimum?: number; pattern?: { test: (text: string) => boolean
 
 /** A JSON integer, or a string that holds one. */
 export function integer(minimum: number, maximum = 2147483647) {
-  return valueType<number>('integer', { type: 'integer', minimum, maximum }, value => {
+  return valueType<number>(INTEGER, { type: 'integer', minimum, maximum }, value => {
     const number = typeof value === 'string' && /^\s*[+-]?\d{1,20}\s*$/.test(value) ? Number(value) : value
     if (typeof number !== 'number' || !Number.isInteger(number)) return refused('Value should be an integer')
     if (number < minimum) return refused(`Value should be greater or equal to ${minimum}`)
@@ -56,7 +65,8 @@ export function integer(minimum: number, maximum = 2147483647) {
 
 /** One of a few JSON numbers, such as the HTTP versions. */
 export function oneNumberOf(numbers: readonly number[]) {
-  return valueType<number>('number', { type: 'number', enum: numbers }, value =>
+  const stored = { kind: 'number', column: 'numeric(2,1)', form: z.number() } as const
+  return valueType<number>(stored, { type: 'number', enum: numbers }, value =>
     typeof value === 'number' && numbers.includes(value)
       ? accepted(value)
       : refused(`Value should be one of: ${numbers.map(number => number.toFixed(1)).join(', ')}`),
@@ -68,7 +78,9 @@ const TRUTHS = new Map<unknown, boolean>([
   ...[false, 0, '0', 'false', 'f', 'no', 'n', 'off'].map(form => [form, false] as const),
 ])
 
-export const boolean = valueType<boolean>('boolean', { type: 'boolean' }, value => {
+const BOOLEAN = { kind: 'boolean', column: 'boolean', form: z.boolean() } as const
+
+export const boolean = valueType<boolean>(BOOLEAN, { type: 'boolean' }, value => {
   const truth = TRUTHS.get(typeof value === 'string' ? value.trim().toLowerCase() : value)
   return truth === undefined ? refused('Value should be a boolean') : accepted(truth)
 })
@@ -78,7 +90,8 @@ export function oneOf<const T extends string>(
   choices: readonly T[],
   reason = `Value should be one of: ${choices.join(', ')}`,
 ) {
-  return valueType<T>('text', { type: 'string', enum: choices }, value => {
+  const stored = { kind: 'text', column: 'text', form: z.enum(choices) } as const
+  return valueType<T>(stored, { type: 'string', enum: choices }, value => {
     const choice = choices.find(choice => choice === value)
     return choice === undefined ? refused(reason) : accepted(choice)
   })
@@ -97,7 +110,9 @@ export function canonicalUuid(value: unknown): string | null {
   return `${hex.slice(0, 8)}-${hex.slice(8, 12)}-${hex.slice(12, 16)}-${hex.slice(16, 20)}-${hex.slice(20)}`
 }
 
-export const uuid = valueType<string>('uuid', { type: 'string', format: 'uuid' }, value => {
+const UUID = { kind: 'uuid', column: 'uuid', form: z.string() } as const
+
+export const uuid = valueType<string>(UUID, { type: 'string', format: 'uuid' }, value => {
   const id = canonicalUuid(value)
   return id === null ? refused('Value should be UUID format') : accepted(id)
 })
@@ -109,7 +124,7 @@ const ipVersionOf = (text: string): number => (text.includes('%') || IPV4_COMPAT
 
 /** Kept as it was given. Zone identifiers and forms that programs read differently are no addresses here. */
 export const ipAddress = valueType<string>(
-  'text',
+  TEXT,
   { type: 'string', anyOf: [{ format: 'ipv4' }, { format: 'ipv6' }] },
   value =>
     typeof value === 'string' && ipVersionOf(value) !== 0
@@ -118,7 +133,7 @@ export const ipAddress = valueType<string>(
 )
 
 /** An IPv4 or IPv6 address whose bits are ones up to some place and zeros from there. */
-export const netmask = valueType<string>('text', ipAddress.jsonSchema, value => {
+export const netmask = valueType<string>(TEXT, ipAddress.jsonSchema, value => {
   const reading = ipAddress.read(value)
   if (!reading.ok) return reading
   return ipaddr.parse(reading.value).prefixLengthFromSubnetMask() === null
@@ -127,7 +142,7 @@ export const netmask = valueType<string>('text', ipAddress.jsonSchema, value => 
 })
 
 /** Host bits are masked off. */
-export const cidr = valueType<string>('text', { type: 'string', format: 'cidr' }, value => {
+export const cidr = valueType<string>(TEXT, { type: 'string', format: 'cidr' }, value => {
   const [address = '', prefix, ...rest] = typeof value === 'string' ? value.split('/') : []
   const version = ipVersionOf(address)
   const bits = version === 4 ? 32 : 128
@@ -143,21 +158,26 @@ export const cidr = valueType<string>('text', { type: 'string', format: 'cidr' }
 })
 
 export function listOf<T>(item: ValueType<T>) {
-  return valueType<T[]>('json', { type: 'array', items: item.jsonSchema }, value => {
-    if (!Array.isArray(value)) return refused('Value should be a list')
-    const items: T[] = []
-    for (const [index, element] of value.entries()) {
-      const reading = item.read(element)
-      if (!reading.ok) return { ...reading, path: [index, ...(reading.path ?? [])] }
-      items.push(reading.value)
-    }
-    return accepted(items)
-  })
+  const column = item.column === 'jsonb' ? 'jsonb' : `${item.column}[]`
+  return valueType<T[]>(
+    { kind: 'json', column, form: z.array(item.form) },
+    { type: 'array', items: item.jsonSchema },
+    value => {
+      if (!Array.isArray(value)) return refused('Value should be a list')
+      const items: T[] = []
+      for (const [index, element] of value.entries()) {
+        const reading = item.read(element)
+        if (!reading.ok) return { ...reading, path: [index, ...(reading.path ?? [])] }
+        items.push(reading.value)
+      }
+      return accepted(items)
+    },
+  )
 }
 
 export function nonEmptyListOf<T>(item: ValueType<T>) {
   const list = listOf(item)
-  return valueType<T[]>('json', { ...list.jsonSchema, minItems: 1 }, value =>
+  return valueType<T[]>(list, { ...list.jsonSchema, minItems: 1 }, value =>
     Array.isArray(value) && value.length === 0 ? refused('Value should not be an empty list') : list.read(value),
   )
 }
@@ -165,7 +185,7 @@ export function nonEmptyListOf<T>(item: ValueType<T>) {
 /** A list in which duplicates collapse. */
 export function setOf(item: ValueType<string>) {
   const list = listOf(item)
-  return valueType<string[]>('json', list.jsonSchema, value => {
+  return valueType<string[]>(list, list.jsonSchema, value => {
     const reading = list.read(value)
     return reading.ok ? accepted([...new Set(reading.value)]) : reading
   })
@@ -176,7 +196,7 @@ export const tags = setOf(text(255))
 /** A JSON object whose values are all of one type; its keys are checked by the resource's rules. */
 export function mapOf<T>(item: ValueType<T>) {
   return valueType<Readonly<Record<string, T>>>(
-    'json',
+    { kind: 'json', column: 'jsonb', form: z.record(z.string(), item.form) },
     { type: 'object', additionalProperties: item.jsonSchema },
     value => {
       if (!isObject(value)) return refused('Value should be an object')
@@ -202,9 +222,12 @@ export function record<
   const T extends Readonly<Record<string, ValueType<unknown>>>,
   const R extends keyof T & string = never,
 >(keys: T, required: readonly R[] = []) {
+  const isRequired = (key: string) => required.some(name => name === key)
   const properties = Object.fromEntries(Object.entries(keys).map(([key, type]) => [key, type.jsonSchema]))
-  const form = { type: 'object', properties, required, additionalProperties: false }
-  return valueType<RecordOf<T, R>>('json', form, value => {
+  const jsonSchema = { type: 'object', properties, required, additionalProperties: false }
+  const shape = Object.entries(keys).map(([key, { form }]) => [key, isRequired(key) ? form : form.nullable()])
+  const form = z.object(Object.fromEntries(shape)) as unknown as z.ZodType<RecordOf<T, R>>
+  return valueType<RecordOf<T, R>>({ kind: 'json', column: 'jsonb', form }, jsonSchema, value => {
     if (!isObject(value)) return refused('Value should be an object')
     const unknown = Object.keys(value).filter(key => !Object.hasOwn(keys, key))
     if (unknown.length > 0) return { ok: false, reason: 'Unknown attribute', unknown }
@@ -212,7 +235,7 @@ export function record<
     for (const [key, type] of Object.entries(keys)) {
       const given = Object.hasOwn(value, key) ? value[key] : null
       if (given === null) {
-        if (required.some(name => name === key)) return { ok: false, reason: MISSING, path: [key] }
+        if (isRequired(key)) return { ok: false, reason: MISSING, path: [key] }
         result[key] = null
         continue
       }
@@ -227,6 +250,16 @@ export function record<
 export const isObject = (value: unknown): value is Readonly<Record<string, unknown>> =>
   typeof value === 'object' && value !== null && !Array.isArray(value)
 
-function valueType<T>(kind: Kind, jsonSchema: ValueType<T>['jsonSchema'], read: ValueType<T>['read']): ValueType<T> {
-  return { kind, jsonSchema, read }
+/** The same type with a line for the description, for a key of a record. */
+export const described = <T>(type: ValueType<T>, description: string): ValueType<T> => ({
+  ...type,
+  jsonSchema: { ...type.jsonSchema, description },
+})
+
+function valueType<T>(
+  { kind, column, form }: Pick<ValueType<T>, 'kind' | 'column' | 'form'>,
+  jsonSchema: ValueType<T>['jsonSchema'],
+  read: ValueType<T>['read'],
+): ValueType<T> {
+  return { kind, column, form, jsonSchema, read }
 }

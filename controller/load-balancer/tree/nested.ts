@@ -53,8 +53,8 @@ const nestedPool = z.strictObject({
   ...createShape(
     {
       ...pool.attributes,
-      protocol: fixed(pool.attributes.protocol.type ?? uuid, null),
-      lb_algorithm: settable(pool.attributes.lb_algorithm.type ?? uuid, null),
+      protocol: fixed(pool.attributes.protocol.type ?? uuid, null, pool.attributes.protocol.about),
+      lb_algorithm: settable(pool.attributes.lb_algorithm.type ?? uuid, null, pool.attributes.lb_algorithm.about),
     },
     [...FROM_PARENT, 'loadbalancer_id', 'listener_id'],
   ),

@@ -1,143 +1,98 @@
+import { z } from 'zod'
+import { healthMonitor } from '../objects/health-monitors/resource.js'
+import { l7Policy } from '../objects/l7-policies/resource.js'
+import { l7Rule } from '../objects/l7-rules/resource.js'
+import { listener } from '../objects/listeners/resource.js'
+import { loadBalancer } from '../objects/load-balancers/resource.js'
+import { member } from '../objects/members/resource.js'
+import { pool } from '../objects/pools/resource.js'
+import { field, first, list, node, object, type ValueOf } from './node.js'
+
+export type Change = 'create' | 'update' | 'delete'
+
+const change = (table: string) => field<Change>(`${table}.change`, z.enum(['create', 'update', 'delete']))
+const id = (table: string) => field(`${table}.id`, z.string())
+
+const memberNode = node(member, {
+  id: id('member'),
+  change: change('member'),
+  /** The server's id in HAProxy: unique in the pool, never reused. */
+  serverNumber: field('member.server_number', z.number()),
+  /** Whether its monitor last said so. */
+  isDown: field(`member.operating_status = 'ERROR'`, z.boolean()),
+})
+
+const healthMonitorNode = node(healthMonitor, { id: id('health_monitor'), change: change('health_monitor') })
+
+const poolNode = node(pool, {
+  id: id('pool'),
+  change: change('pool'),
+  // A living monitor may stand beside others that are being deleted; it goes before them.
+  healthMonitor: first(
+    healthMonitorNode,
+    'health_monitor.pool_id = pool.id',
+    `health_monitor.change = 'delete', health_monitor.created_at DESC`,
+  ),
+  members: list(memberNode, 'member.pool_id = pool.id', 'member.server_number'),
+})
+
+const l7RuleNode = node(l7Rule, { id: id('l7_rule'), change: change('l7_rule') })
+
+const l7PolicyNode = node(l7Policy, {
+  id: id('l7_policy'),
+  change: change('l7_policy'),
+  /** All must match; a policy without any never does. */
+  rules: list(l7RuleNode, 'l7_rule.l7_policy_id = l7_policy.id'),
+})
+
+const listenerNode = node(listener, {
+  id: id('listener'),
+  change: change('listener'),
+  l7Policies: list(l7PolicyNode, 'l7_policy.listener_id = listener.id', 'l7_policy.position, l7_policy.id'),
+})
+
+const nullableId = z.string().nullable()
+
+/** Further addresses of the VIP's port, each on a subnet of its own. */
+const additionalVips = field(
+  `(SELECT coalesce(json_agg(json_build_object('address', vip->>'ip_address', 'subnetId', vip->>'subnet_id')), '[]'::json)
+      FROM jsonb_array_elements(load_balancer.additional_vips) vip)`,
+  z.array(z.object({ address: z.string(), subnetId: z.string() })),
+)
+
+/** A load balancer with everything below it, as field of a statement over the table load_balancer. */
+export const loadBalancerTree = node(loadBalancer, {
+  id: id('load_balancer'),
+  change: change('load_balancer'),
+  topology: field('load_balancer.topology', z.enum(['SINGLE', 'ACTIVE_STANDBY'])),
+  vip: object({
+    address: field('load_balancer.vip_address', z.string()),
+    subnetId: field('load_balancer.vip_subnet_id', nullableId),
+    networkId: field('load_balancer.vip_network_id', nullableId),
+    portId: field('load_balancer.vip_port_id', nullableId),
+    ownsPort: field('load_balancer.owns_vip_port', z.boolean()),
+  }),
+  additionalVips,
+  generation: field('load_balancer.generation', z.number()),
+  appliedGeneration: field('load_balancer.applied_generation', z.number()),
+  listeners: list(listenerNode, 'listener.load_balancer_id = load_balancer.id'),
+  pools: list(poolNode, 'pool.load_balancer_id = load_balancer.id'),
+})
+
 /**
  * A load balancer with everything below it, as it is desired: what the API has stored and a provider makes true.
  * Objects under deletion are in it, marked by their change.
  */
-export type LoadBalancerTree = {
-  id: string
-  projectId: string
-  name: string
-  adminStateUp: boolean
-  provider: string
-  topology: 'SINGLE' | 'ACTIVE_STANDBY'
-  vip: { address: string; subnetId: string | null; networkId: string | null; portId: string | null; ownsPort: boolean }
-  /** Further addresses of the VIP's port, each on a subnet of its own. */
-  additionalVips: { address: string; subnetId: string }[]
-  generation: number
-  appliedGeneration: number
-  change: Change
-  listeners: ListenerNode[]
-  pools: PoolNode[]
-}
+export type LoadBalancerTree = ValueOf<typeof loadBalancerTree>
+export type ListenerNode = ValueOf<typeof listenerNode>
+export type L7PolicyNode = ValueOf<typeof l7PolicyNode>
+export type L7RuleNode = ValueOf<typeof l7RuleNode>
+export type PoolNode = ValueOf<typeof poolNode>
+export type MemberNode = ValueOf<typeof memberNode>
+export type HealthMonitorNode = ValueOf<typeof healthMonitorNode>
 
-export type Change = 'create' | 'update' | 'delete'
-
-export type ListenerProtocol = 'HTTP' | 'HTTPS' | 'TCP' | 'TERMINATED_HTTPS' | 'UDP' | 'SCTP' | 'PROMETHEUS'
-export type PoolProtocol = 'HTTP' | 'HTTPS' | 'PROXY' | 'PROXYV2' | 'TCP' | 'UDP' | 'SCTP'
-export type Algorithm = 'ROUND_ROBIN' | 'LEAST_CONNECTIONS' | 'SOURCE_IP' | 'SOURCE_IP_PORT'
-export type MonitorType = 'HTTP' | 'HTTPS' | 'PING' | 'TCP' | 'TLS-HELLO' | 'UDP-CONNECT' | 'SCTP'
-export type L7Action = 'REJECT' | 'REDIRECT_TO_POOL' | 'REDIRECT_TO_URL' | 'REDIRECT_PREFIX'
-export type L7RuleType =
-  | 'HOST_NAME'
-  | 'PATH'
-  | 'FILE_TYPE'
-  | 'HEADER'
-  | 'COOKIE'
-  | 'SSL_CONN_HAS_CERT'
-  | 'SSL_VERIFY_RESULT'
-  | 'SSL_DN_FIELD'
-export type L7CompareType = 'REGEX' | 'STARTS_WITH' | 'ENDS_WITH' | 'CONTAINS' | 'EQUAL_TO'
-
-export type ListenerNode = {
-  id: string
-  change: Change
-  adminStateUp: boolean
-  protocol: ListenerProtocol
-  protocolPort: number
-  /** -1 is unlimited. */
-  connectionLimit: number
-  defaultPoolId: string | null
-  /** Header name -> "true" or "false". */
-  insertHeaders: Readonly<Record<string, string>>
-  /** Milliseconds. */
-  timeoutClientData: number
-  timeoutMemberConnect: number
-  timeoutMemberData: number
-  timeoutTcpInspect: number
-  /** Sources that may connect; null is all. */
-  allowedCidrs: readonly string[] | null
-  /** By position. */
-  l7Policies: L7PolicyNode[]
-}
-
-export type L7PolicyNode = {
-  id: string
-  change: Change
-  adminStateUp: boolean
-  action: L7Action
-  position: number
-  redirectPoolId: string | null
-  redirectUrl: string | null
-  redirectPrefix: string | null
-  redirectHttpCode: number | null
-  /** All must match; a policy without any never does. */
-  rules: L7RuleNode[]
-}
-
-export type L7RuleNode = {
-  id: string
-  change: Change
-  adminStateUp: boolean
-  type: L7RuleType
-  compareType: L7CompareType
-  /** Name of the header or cookie. */
-  key: string | null
-  value: string
-  invert: boolean
-}
-
-export type PoolNode = {
-  id: string
-  change: Change
-  adminStateUp: boolean
-  protocol: PoolProtocol
-  lbAlgorithm: Algorithm
-  sessionPersistence: SessionPersistence | null
-  /** Seconds in which a member that leaves may finish what is under way. */
-  deregistrationDelay: number
-  healthMonitor: HealthMonitorNode | null
-  members: MemberNode[]
-}
-
-export type SessionPersistence = {
-  type: 'SOURCE_IP' | 'HTTP_COOKIE' | 'APP_COOKIE'
-  cookieName: string | null
-  /** Seconds. */
-  persistenceTimeout: number | null
-  /** A netmask. */
-  persistenceGranularity: string | null
-}
-
-export type MemberNode = {
-  id: string
-  change: Change
-  /** The server's id in HAProxy: unique in the pool, never reused. */
-  serverNumber: number
-  adminStateUp: boolean
-  /** Its monitor last said so. */
-  isDown: boolean
-  address: string
-  protocolPort: number
-  weight: number
-  backup: boolean
-  subnetId: string | null
-  monitorAddress: string | null
-  monitorPort: number | null
-}
-
-export type HealthMonitorNode = {
-  id: string
-  change: Change
-  adminStateUp: boolean
-  type: MonitorType
-  /** Seconds. */
-  delay: number
-  timeout: number
-  /** Successes until up, failures until down. */
-  maxRetries: number
-  maxRetriesDown: number
-  httpMethod: string | null
-  urlPath: string | null
-  expectedCodes: string | null
-  httpVersion: number | null
-  domainName: string | null
-}
+export type ListenerProtocol = ListenerNode['protocol']
+export type PoolProtocol = PoolNode['protocol']
+export type Algorithm = PoolNode['lbAlgorithm']
+export type SessionPersistence = NonNullable<PoolNode['sessionPersistence']>
+export type L7CompareType = L7RuleNode['compareType']

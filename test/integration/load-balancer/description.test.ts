@@ -3,7 +3,6 @@ import t from 'tap'
 import { openApiDocument } from '../../../controller/load-balancer/description/document.js'
 import { describeRoute } from '../../../controller/load-balancer/description/operations.js'
 import { RESOURCES } from '../../../controller/load-balancer/description/resources.js'
-import { textOf } from '../../../controller/load-balancer/description/texts.js'
 import { ROUTE_RIGHTS, type Route } from '../../../controller/load-balancer/schema/rights.js'
 import {
   at,
@@ -51,7 +50,7 @@ t.test('every route is described whole', async t => {
 
 t.test('every attribute says what it is', async t => {
   for (const { resource } of Object.values(RESOURCES)) {
-    const nameless = Object.keys(resource.attributes).filter(name => textOf(resource.singular, name) === undefined)
+    const nameless = Object.entries(resource.attributes).filter(([, { about }]) => about === '')
     t.same(nameless, [], resource.label)
   }
   const nameless: string[] = []

@@ -1,7 +1,7 @@
 import { COMPUTE_FLAVOR, COMPUTE_ZONE } from '../../../compute/driver.js'
 import { derived } from '../../schema/attributes.js'
 import { defineResource } from '../../schema/resource.js'
-import { timestamp } from '../../schema/status.js'
+import { PROJECT, shared } from '../shared-attributes.js'
 
 /** The machines that carry load balancers; for administrators. */
 export const amphora = defineResource({
@@ -12,27 +12,31 @@ export const amphora = defineResource({
   source: 'amphora o LEFT JOIN load_balancer lb ON lb.id = o.load_balancer_id',
   project: 'lb.project_id',
   tagged: false,
-  filters: { project_id: { kind: 'text', sql: 'lb.project_id' } },
+  filters: { project_id: { kind: 'text', sql: 'lb.project_id', about: PROJECT } },
   attributes: {
-    id: derived('uuid', 'o.id'),
-    loadbalancer_id: derived('uuid', 'o.load_balancer_id'),
-    compute_id: derived('text', 'o.compute_id'),
-    lb_network_ip: derived('text', 'o.lb_network_ip'),
-    vrrp_ip: derived('text', 'o.vrrp_ip'),
-    ha_ip: derived('text', 'o.ha_ip'),
-    vrrp_port_id: derived('uuid', 'o.vrrp_port_id'),
-    ha_port_id: derived('uuid', 'o.ha_port_id'),
-    cert_expiration: derived('time', 'NULL::timestamp'),
-    cert_busy: derived('boolean', 'false::boolean'),
-    role: derived('text', 'o.role'),
-    status: derived('text', 'o.status'),
-    vrrp_interface: derived('text', 'o.vrrp_interface'),
-    vrrp_id: derived('integer', '1::integer'),
-    vrrp_priority: derived('integer', 'o.vrrp_priority'),
-    cached_zone: derived('text', `'${COMPUTE_ZONE}'::text`),
-    created_at: derived('time', timestamp('o.created_at')),
-    updated_at: derived('time', timestamp('o.updated_at')),
-    image_id: derived('uuid', 'NULL::uuid'),
-    compute_flavor: derived('text', `'${COMPUTE_FLAVOR}'::text`),
+    id: shared.id,
+    loadbalancer_id: derived('uuid', 'o.load_balancer_id', 'Load balancer that it belongs to.'),
+    compute_id: derived('text', 'o.compute_id', 'Machine of the amphora.'),
+    lb_network_ip: derived('text', 'o.lb_network_ip', 'Its address on the management network.'),
+    vrrp_ip: derived('text', 'o.vrrp_ip', 'Its own address on the VIP’s network.'),
+    ha_ip: derived('text', 'o.ha_ip', 'Address of the VIP.'),
+    vrrp_port_id: derived('uuid', 'o.vrrp_port_id', 'Its own port on the VIP’s network.'),
+    ha_port_id: derived('uuid', 'o.ha_port_id', 'Port of the VIP.'),
+    cert_expiration: derived(
+      'time',
+      'NULL::timestamp',
+      'Always null: amphorae are known by derived keys, which do not expire.',
+    ),
+    cert_busy: derived('boolean', 'false::boolean', 'Always false.'),
+    role: derived('text', 'o.role', 'Its part in a pair, or STANDALONE.'),
+    status: derived('text', 'o.status', 'How far its making or removal is.'),
+    vrrp_interface: derived('text', 'o.vrrp_interface', 'Network card on the VIP’s network.'),
+    vrrp_id: derived('integer', '1::integer', 'Number of the pair.'),
+    vrrp_priority: derived('integer', 'o.vrrp_priority', 'Its priority in the pair.'),
+    cached_zone: derived('text', `'${COMPUTE_ZONE}'::text`, 'Zone of the machine.'),
+    created_at: shared.createdAt,
+    updated_at: shared.updatedAt,
+    image_id: derived('uuid', 'NULL::uuid', 'Image of the machine.'),
+    compute_flavor: derived('text', `'${COMPUTE_FLAVOR}'::text`, 'Flavor of the machine.'),
   },
 })

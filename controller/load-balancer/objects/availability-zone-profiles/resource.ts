@@ -1,6 +1,7 @@
-import { derived, settableRequired } from '../../schema/attributes.js'
+import { settableRequired } from '../../schema/attributes.js'
 import { defineResource } from '../../schema/resource.js'
 import { text } from '../../schema/values.js'
+import { shared } from '../shared-attributes.js'
 
 export const availabilityZoneProfile = defineResource({
   label: 'Availability Zone Profile',
@@ -12,9 +13,12 @@ export const availabilityZoneProfile = defineResource({
   project: null,
   tagged: false,
   attributes: {
-    id: derived('uuid', 'o.id'),
-    name: settableRequired(text(255)),
-    provider_name: settableRequired(text(255)),
-    availability_zone_data: settableRequired(text(4096)),
+    id: shared.id,
+    name: settableRequired(text(255), 'Name for people; need not be unique.'),
+    provider_name: settableRequired(text(255), 'Provider that the data is for.'),
+    availability_zone_data: settableRequired(
+      text(4096),
+      'JSON object as text; its keys are the provider’s availability zone capabilities.',
+    ),
   },
 })

@@ -1,6 +1,7 @@
 import { fixedRequired, settable } from '../../schema/attributes.js'
 import { defineResource } from '../../schema/resource.js'
 import { boolean, text, uuid } from '../../schema/values.js'
+import { shared } from '../shared-attributes.js'
 
 export const availabilityZone = defineResource({
   label: 'Availability Zone',
@@ -12,9 +13,9 @@ export const availabilityZone = defineResource({
   project: null,
   tagged: false,
   attributes: {
-    name: fixedRequired(text(255, { minimum: 1 })),
-    description: settable(text(255), ''),
-    enabled: settable(boolean, true),
-    availability_zone_profile_id: fixedRequired(uuid),
+    name: fixedRequired(text(255, { minimum: 1 }), 'Name for people; need not be unique.'),
+    description: shared.description,
+    enabled: settable(boolean, true, 'Whether new load balancers may ask for it.'),
+    availability_zone_profile_id: fixedRequired(uuid, 'Availability zone profile behind the zone.'),
   },
 })

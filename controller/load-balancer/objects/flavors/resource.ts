@@ -1,6 +1,7 @@
-import { derived, fixedRequired, settable, settableRequired } from '../../schema/attributes.js'
+import { fixedRequired, settable, settableRequired } from '../../schema/attributes.js'
 import { defineResource } from '../../schema/resource.js'
 import { boolean, text, uuid } from '../../schema/values.js'
+import { shared } from '../shared-attributes.js'
 
 export const flavor = defineResource({
   label: 'Flavor',
@@ -11,10 +12,10 @@ export const flavor = defineResource({
   project: null,
   tagged: false,
   attributes: {
-    id: derived('uuid', 'o.id'),
-    name: settableRequired(text(255, { minimum: 1 })),
-    description: settable(text(255), ''),
-    enabled: settable(boolean, true),
-    flavor_profile_id: fixedRequired(uuid),
+    id: shared.id,
+    name: settableRequired(text(255, { minimum: 1 }), 'Name for people; need not be unique.'),
+    description: shared.description,
+    enabled: settable(boolean, true, 'Whether new load balancers may ask for it.'),
+    flavor_profile_id: fixedRequired(uuid, 'Flavor profile behind the flavor.'),
   },
 })

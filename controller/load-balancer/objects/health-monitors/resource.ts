@@ -1,8 +1,17 @@
-import { derived, fixedRequired, given, givenRequired, settable, settableRequired } from '../../schema/attributes.js'
+import { z } from 'zod'
+import {
+  completed,
+  derived,
+  fixedRequired,
+  givenRequired,
+  rendered,
+  settable,
+  settableRequired,
+} from '../../schema/attributes.js'
 import { defineResource } from '../../schema/resource.js'
 import { idOf } from '../../schema/select.js'
-import { childStatus, switchOperatingStatus, timestamp } from '../../schema/status.js'
-import { boolean, integer, oneNumberOf, oneOf, tags, text, uuid } from '../../schema/values.js'
+import { integer, oneNumberOf, oneOf, text, uuid } from '../../schema/values.js'
+import { shared } from '../shared-attributes.js'
 
 export const MONITOR_TYPES = ['HTTP', 'HTTPS', 'PING', 'TCP', 'TLS-HELLO', 'UDP-CONNECT', 'SCTP'] as const
 
@@ -42,33 +51,43 @@ export const healthMonitor = defineResource({
   table: 'health_monitor',
   parent: 'pool_id',
   source: 'health_monitor o JOIN load_balancer lb ON lb.id = o.load_balancer_id',
-  filters: { pool_id: { kind: 'uuid', sql: 'o.pool_id' } },
+  filters: { pool_id: { kind: 'uuid', sql: 'o.pool_id', about: 'Pool that it belongs to.' } },
   attributes: {
-    id: derived('uuid', 'o.id'),
-    name: settable(text(255), ''),
-    type: fixedRequired(oneOf(MONITOR_TYPES)),
-    delay: settableRequired(integer(0)),
-    timeout: settableRequired(integer(0)),
-    max_retries: settableRequired(integer(1, 10)),
+    id: shared.id,
+    name: shared.name,
+    type: rendered(fixedRequired(oneOf(MONITOR_TYPES), 'How members are probed.')),
+    delay: rendered(settableRequired(integer(0), 'Seconds between two probes of a member.')),
+    timeout: rendered(settableRequired(integer(0), 'Seconds that a probe may take.')),
+    max_retries: rendered(settableRequired(integer(1, 10), 'Successes in a row until a member is up.')),
     // Unset, it follows max_retries.
-    max_retries_down: settable(integer(1, 10), null),
-    http_method: settable(
-      oneOf(['GET', 'HEAD', 'POST', 'PUT', 'DELETE', 'TRACE', 'OPTIONS', 'CONNECT', 'PATCH']),
-      null,
+    max_retries_down: rendered(
+      completed(
+        settable(integer(1, 10), null, 'Failures in a row until a member is down; as max_retries when not given.'),
+      ),
     ),
-    url_path: settable(urlPath, null),
-    expected_codes: settable(expectedCodes, null),
-    admin_state_up: settable(boolean, true, { null: { value: false } }),
-    project_id: given(text(36), null, { sql: 'o.project_id' }),
-    tenant_id: given(text(36), null, { sql: 'o.project_id', filterable: false }),
-    pool_id: givenRequired(uuid, { null: { value: NO_POOL } }),
-    pools: derived('json', idOf('o.pool_id')),
-    provisioning_status: derived('text', childStatus('o')),
-    operating_status: derived('text', switchOperatingStatus('o')),
-    created_at: derived('time', timestamp('o.created_at')),
-    updated_at: derived('time', timestamp('o.updated_at')),
-    tags: settable(tags, [], { null: 'keep' }),
-    http_version: settable(oneNumberOf([1.0, 1.1]), null),
-    domain_name: settable(domainName, null),
+    http_method: rendered(
+      settable(
+        oneOf(['GET', 'HEAD', 'POST', 'PUT', 'DELETE', 'TRACE', 'OPTIONS', 'CONNECT', 'PATCH']),
+        null,
+        'HTTP method of the probe.',
+      ),
+      z.string().nullable(),
+    ),
+    url_path: rendered(settable(urlPath, null, 'Path and query of the probe.')),
+    expected_codes: rendered(
+      settable(expectedCodes, null, 'HTTP status codes of a good answer: one, a list or a range.'),
+    ),
+    admin_state_up: shared.adminStateUp,
+    project_id: shared.projectId,
+    tenant_id: shared.tenantId,
+    pool_id: givenRequired(uuid, 'Pool that it belongs to.', { null: { value: NO_POOL } }),
+    pools: derived('json', idOf('o.pool_id'), 'Pools.'),
+    provisioning_status: shared.provisioningStatus,
+    operating_status: shared.switchStatus,
+    created_at: shared.createdAt,
+    updated_at: shared.updatedAt,
+    tags: shared.tags,
+    http_version: rendered(settable(oneNumberOf([1.0, 1.1]), null, 'HTTP version of the probe.')),
+    domain_name: rendered(settable(domainName, null, 'Host that the probe asks for.')),
   },
 })

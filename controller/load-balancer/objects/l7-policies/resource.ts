@@ -1,8 +1,8 @@
-import { derived, given, givenRequired, settable, settableRequired } from '../../schema/attributes.js'
+import { completed, derived, givenRequired, rendered, settable, settableRequired } from '../../schema/attributes.js'
 import { defineResource } from '../../schema/resource.js'
 import { idList } from '../../schema/select.js'
-import { childStatus, switchOperatingStatus, timestamp } from '../../schema/status.js'
-import { boolean, integer, oneOf, tags, text, uuid, type ValueType } from '../../schema/values.js'
+import { integer, oneOf, text, uuid, type ValueType } from '../../schema/values.js'
+import { shared } from '../shared-attributes.js'
 
 /** The position that stands for the end of the listener's policies. */
 const LAST = 2_147_483_647
@@ -17,7 +17,7 @@ const httpUrl = text(255, {
 const REDIRECT_CODES: readonly unknown[] = [301, 302, 303, 307, 308]
 
 const redirectCode: ValueType<number> = {
-  kind: 'integer',
+  ...integer(301, 308),
   jsonSchema: { type: 'integer', enum: REDIRECT_CODES },
   read: value =>
     typeof value === 'number' && REDIRECT_CODES.includes(value)
@@ -33,24 +33,31 @@ export const l7Policy = defineResource({
   parent: 'listener_id',
   source: 'l7_policy o JOIN load_balancer lb ON lb.id = o.load_balancer_id',
   attributes: {
-    id: derived('uuid', 'o.id'),
-    name: settable(text(255), ''),
-    description: settable(text(255), ''),
-    provisioning_status: derived('text', childStatus('o')),
-    operating_status: derived('text', switchOperatingStatus('o')),
-    admin_state_up: settable(boolean, true, { null: { value: false } }),
-    project_id: given(text(36), null, { sql: 'o.project_id' }),
-    tenant_id: given(text(36), null, { sql: 'o.project_id', filterable: false }),
-    action: settableRequired(oneOf(['REJECT', 'REDIRECT_TO_POOL', 'REDIRECT_TO_URL', 'REDIRECT_PREFIX'])),
-    listener_id: givenRequired(uuid, { sql: 'o.listener_id' }),
-    redirect_pool_id: settable(uuid, null),
-    redirect_url: settable(httpUrl, null),
-    redirect_prefix: settable(httpUrl, null),
-    position: settable(integer(1, LAST), LAST),
-    rules: derived('json', idList('l7_rule', 'r', 'r.l7_policy_id = o.id')),
-    created_at: derived('time', timestamp('o.created_at')),
-    updated_at: derived('time', timestamp('o.updated_at')),
-    tags: settable(tags, [], { null: 'keep' }),
-    redirect_http_code: settable(redirectCode, null),
+    id: shared.id,
+    name: shared.name,
+    description: shared.description,
+    provisioning_status: shared.provisioningStatus,
+    operating_status: shared.switchStatus,
+    admin_state_up: shared.adminStateUp,
+    project_id: shared.projectId,
+    tenant_id: shared.tenantId,
+    action: rendered(
+      settableRequired(
+        oneOf(['REJECT', 'REDIRECT_TO_POOL', 'REDIRECT_TO_URL', 'REDIRECT_PREFIX']),
+        'What is done with requests that match.',
+      ),
+    ),
+    listener_id: givenRequired(uuid, 'Listener that it belongs to.', { sql: 'o.listener_id' }),
+    redirect_pool_id: rendered(settable(uuid, null, 'Pool that gets the requests.')),
+    redirect_url: rendered(settable(httpUrl, null, 'URL that clients are sent to.')),
+    redirect_prefix: rendered(
+      settable(httpUrl, null, 'Beginning of the URL that clients are sent to; the path stays.'),
+    ),
+    position: rendered(completed(settable(integer(1, LAST), LAST, 'Place among the listener’s policies, from 1.'))),
+    rules: derived('json', idList('l7_rule', 'r', 'r.l7_policy_id = o.id'), 'Rules of the policy; all must match.'),
+    created_at: shared.createdAt,
+    updated_at: shared.updatedAt,
+    tags: shared.tags,
+    redirect_http_code: rendered(settable(redirectCode, null, 'HTTP status of the redirection.')),
   },
 })

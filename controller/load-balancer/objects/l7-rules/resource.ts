@@ -1,7 +1,7 @@
-import { derived, given, settable, settableRequired } from '../../schema/attributes.js'
+import { rendered, settable, settableRequired } from '../../schema/attributes.js'
 import { defineResource } from '../../schema/resource.js'
-import { childStatus, switchOperatingStatus, timestamp } from '../../schema/status.js'
-import { boolean, oneOf, tags, text } from '../../schema/values.js'
+import { boolean, oneOf, text } from '../../schema/values.js'
+import { shared } from '../shared-attributes.js'
 
 const line = text(255, { pattern: /^[^\r\n]*$/, reason: 'Value should not hold a line break' })
 
@@ -15,30 +15,35 @@ export const l7Rule = defineResource({
   // openstacksdk repeats what the path says.
   filters: { l7policy_id: { kind: 'uuid', sql: 'o.l7_policy_id' } },
   attributes: {
-    id: derived('uuid', 'o.id'),
-    type: settableRequired(
-      oneOf([
-        'HOST_NAME',
-        'PATH',
-        'FILE_TYPE',
-        'HEADER',
-        'COOKIE',
-        'SSL_CONN_HAS_CERT',
-        'SSL_VERIFY_RESULT',
-        'SSL_DN_FIELD',
-      ]),
+    id: shared.id,
+    type: rendered(
+      settableRequired(
+        oneOf([
+          'HOST_NAME',
+          'PATH',
+          'FILE_TYPE',
+          'HEADER',
+          'COOKIE',
+          'SSL_CONN_HAS_CERT',
+          'SSL_VERIFY_RESULT',
+          'SSL_DN_FIELD',
+        ]),
+        'What part of the request is compared.',
+      ),
     ),
-    compare_type: settableRequired(oneOf(['REGEX', 'STARTS_WITH', 'ENDS_WITH', 'CONTAINS', 'EQUAL_TO'])),
-    key: settable(line, null),
-    value: settableRequired(line),
-    invert: settable(boolean, false),
-    provisioning_status: derived('text', childStatus('o')),
-    operating_status: derived('text', switchOperatingStatus('o')),
-    created_at: derived('time', timestamp('o.created_at')),
-    updated_at: derived('time', timestamp('o.updated_at')),
-    project_id: given(text(36), null, { sql: 'o.project_id' }),
-    tenant_id: given(text(36), null, { sql: 'o.project_id', filterable: false }),
-    admin_state_up: settable(boolean, true, { null: { value: false } }),
-    tags: settable(tags, [], { null: 'keep' }),
+    compare_type: rendered(
+      settableRequired(oneOf(['REGEX', 'STARTS_WITH', 'ENDS_WITH', 'CONTAINS', 'EQUAL_TO']), 'How it is compared.'),
+    ),
+    key: rendered(settable(line, null, 'Name of the header, cookie or certificate field.')),
+    value: rendered(settableRequired(line, 'What it is compared with.')),
+    invert: rendered(settable(boolean, false, 'Whether the rule matches when the comparison does not.')),
+    provisioning_status: shared.provisioningStatus,
+    operating_status: shared.switchStatus,
+    created_at: shared.createdAt,
+    updated_at: shared.updatedAt,
+    project_id: shared.projectId,
+    tenant_id: shared.tenantId,
+    admin_state_up: shared.adminStateUp,
+    tags: shared.tags,
   },
 })

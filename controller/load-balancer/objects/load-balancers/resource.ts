@@ -1,8 +1,9 @@
-import { derived, fixed, given, settable } from '../../schema/attributes.js'
+import { completed, derived, fixed, given, rendered, settable } from '../../schema/attributes.js'
 import { defineResource } from '../../schema/resource.js'
 import { idList } from '../../schema/select.js'
-import { loadBalancerFault, loadBalancerStatus, timestamp } from '../../schema/status.js'
-import { boolean, ipAddress, listOf, record, setOf, tags, text, uuid } from '../../schema/values.js'
+import { loadBalancerFault, loadBalancerStatus } from '../../schema/status.js'
+import { described, ipAddress, listOf, record, setOf, text, uuid } from '../../schema/values.js'
+import { PROJECT, PROVISIONING_STATUS, shared, TENANT } from '../shared-attributes.js'
 
 /** It stands in the lines of the traffic log, where blanks separate the fields. */
 const projectId = text(36, {
@@ -11,6 +12,15 @@ const projectId = text(36, {
   reason: 'Value should not hold blanks or control characters',
 })
 
+const additionalVip = record(
+  {
+    subnet_id: described(uuid, 'Subnet of the address.'),
+    ip_address: described(ipAddress, 'The address; a free one when not given.'),
+    port_id: described(uuid, 'Port of the address; given by the service.'),
+  },
+  ['subnet_id'],
+)
+
 export const loadBalancer = defineResource({
   label: 'Load Balancer',
   singular: 'loadbalancer',
@@ -18,35 +28,38 @@ export const loadBalancer = defineResource({
   table: 'load_balancer',
   source: 'load_balancer o',
   attributes: {
-    id: derived('uuid', 'o.id'),
-    name: settable(text(255), ''),
-    description: settable(text(255), ''),
-    provisioning_status: derived('text', loadBalancerStatus('o')),
-    operating_status: derived('text', 'o.operating_status'),
-    admin_state_up: settable(boolean, true, { null: { value: false } }),
-    project_id: fixed(projectId, null),
-    tenant_id: given(projectId, null, { sql: 'o.project_id', filterable: false }),
-    created_at: derived('time', timestamp('o.created_at')),
-    updated_at: derived('time', timestamp('o.updated_at')),
-    vip_address: fixed(ipAddress, null),
-    vip_port_id: fixed(uuid, null),
-    vip_subnet_id: fixed(uuid, null),
-    vip_network_id: fixed(uuid, null),
-    vip_sg_ids: settable(setOf(uuid), []),
-    additional_vips: given(
-      listOf(record({ subnet_id: uuid, ip_address: ipAddress, port_id: uuid }, ['subnet_id'])),
-      [],
-      { sql: 'o.additional_vips' },
+    id: shared.id,
+    name: rendered(shared.name),
+    description: shared.description,
+    provisioning_status: derived('text', loadBalancerStatus('o'), PROVISIONING_STATUS),
+    operating_status: shared.operatingStatus,
+    admin_state_up: shared.adminStateUp,
+    project_id: rendered(completed(fixed(projectId, null, PROJECT))),
+    tenant_id: given(projectId, null, TENANT, { sql: 'o.project_id', filterable: false }),
+    created_at: shared.createdAt,
+    updated_at: shared.updatedAt,
+    vip_address: completed(fixed(ipAddress, null, 'Address of the VIP; a free one when not given.')),
+    vip_port_id: fixed(uuid, null, 'Port of the VIP; made when not given.'),
+    vip_subnet_id: fixed(uuid, null, 'Subnet of the VIP.'),
+    vip_network_id: fixed(uuid, null, 'Network of the VIP; one of its subnets is chosen.'),
+    vip_sg_ids: settable(setOf(uuid), [], 'Security groups of the VIP’s port.'),
+    additional_vips: given(listOf(additionalVip), [], 'Further addresses on which the load balancer answers.', {
+      sql: 'o.additional_vips',
+    }),
+    listeners: derived('json', idList('listener', 'l', 'l.load_balancer_id = o.id'), 'Listeners.'),
+    pools: derived('json', idList('pool', 'p', 'p.load_balancer_id = o.id'), 'Pools.'),
+    provider: rendered(completed(fixed(text(64, { minimum: 1 }), null, 'Provider that carries the load balancer.'))),
+    flavor_id: fixed(uuid, null, 'Flavor of the load balancer.'),
+    flavor: given(text(255, { minimum: 1 }), null, 'Name of the flavor, instead of flavor_id.'),
+    vip_qos_policy_id: settable(uuid, null, 'QoS policy of the VIP’s port.'),
+    tags: shared.tags,
+    availability_zone: fixed(text(255), null, 'Name of the availability zone of the load balancer.'),
+    vip_vnic_type: derived('text', 'o.vip_vnic_type', 'Kind of the VIP’s network card.'),
+    fault: derived(
+      'json',
+      loadBalancerFault('o'),
+      'Why the load balancer is in ERROR, since when, and when it is tried again.',
+      { omittedWhenNull: true },
     ),
-    listeners: derived('json', idList('listener', 'l', 'l.load_balancer_id = o.id')),
-    pools: derived('json', idList('pool', 'p', 'p.load_balancer_id = o.id')),
-    provider: fixed(text(64, { minimum: 1 }), null),
-    flavor_id: fixed(uuid, null),
-    flavor: given(text(255, { minimum: 1 }), null),
-    vip_qos_policy_id: settable(uuid, null),
-    tags: settable(tags, [], { null: 'keep' }),
-    availability_zone: fixed(text(255), null),
-    vip_vnic_type: derived('text', 'o.vip_vnic_type'),
-    fault: derived('json', loadBalancerFault('o'), { omittedWhenNull: true }),
   },
 })

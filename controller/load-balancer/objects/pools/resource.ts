@@ -1,10 +1,11 @@
+import { z } from 'zod'
 import { sql } from '../../../database/sql.js'
-import { derived, fixedRequired, given, settable, settableRequired } from '../../schema/attributes.js'
+import { derived, fixedRequired, given, rendered, settable, settableRequired } from '../../schema/attributes.js'
 import { defineResource } from '../../schema/resource.js'
 import { idList, idOf } from '../../schema/select.js'
-import { childStatus, timestamp } from '../../schema/status.js'
-import { boolean, integer, netmask, oneOf, record, tags, text, uuid } from '../../schema/values.js'
+import { boolean, described, integer, netmask, oneOf, record, text, uuid } from '../../schema/values.js'
 import { alpnProtocols, certificateReference, tlsCiphers, tlsVersions } from '../listeners/tls-options.js'
+import { shared } from '../shared-attributes.js'
 import { usersOfPool } from './users.js'
 
 export const POOL_PROTOCOLS = ['HTTP', 'HTTPS', 'PROXY', 'PROXYV2', 'TCP', 'UDP', 'SCTP'] as const
@@ -16,12 +17,29 @@ const cookieName = text(255, {
   reason: 'Value should be a cookie name',
 })
 
+const PERSISTENCES = ['SOURCE_IP', 'HTTP_COOKIE', 'APP_COOKIE'] as const
+
 const sessionPersistence = record({
-  type: oneOf(['SOURCE_IP', 'HTTP_COOKIE', 'APP_COOKIE']),
-  cookie_name: cookieName,
-  persistence_timeout: integer(0),
-  persistence_granularity: netmask,
+  type: described(oneOf(PERSISTENCES), 'What tells clients apart.'),
+  cookie_name: described(cookieName, 'Name of the cookie.'),
+  persistence_timeout: described(integer(0), 'Seconds for which a client is remembered (UDP and SCTP).'),
+  persistence_granularity: described(netmask, 'Netmask that makes clients of one network one (UDP and SCTP).'),
 })
+
+/** What is stored has a type: the rules see to that. */
+const persistenceInTree = sessionPersistence.form
+  .and(z.object({ type: z.enum(PERSISTENCES) }))
+  .nullable()
+  .transform(
+    stored =>
+      stored && {
+        type: stored.type,
+        cookieName: stored.cookie_name,
+        persistenceTimeout: stored.persistence_timeout,
+        /** A netmask. */
+        persistenceGranularity: stored.persistence_granularity,
+      },
+  )
 
 const monitorId = `(SELECT h.id FROM health_monitor h WHERE h.pool_id = o.id ORDER BY h.change = 'delete', h.created_at DESC LIMIT 1)`
 
@@ -33,7 +51,7 @@ export const pool = defineResource({
   source: 'pool o JOIN load_balancer lb ON lb.id = o.load_balancer_id',
   filters: {
     loadbalancer_id: { kind: 'uuid', sql: 'o.load_balancer_id' },
-    load_balancer_id: { kind: 'uuid', sql: 'o.load_balancer_id' },
+    load_balancer_id: { kind: 'uuid', sql: 'o.load_balancer_id', about: 'The same as loadbalancer_id.' },
     healthmonitor_id: {
       kind: 'uuid',
       sql: monitorId,
@@ -41,33 +59,65 @@ export const pool = defineResource({
     },
   },
   attributes: {
-    id: derived('uuid', 'o.id'),
-    name: settable(text(255), ''),
-    description: settable(text(255), ''),
-    provisioning_status: derived('text', childStatus('o')),
-    operating_status: derived('text', 'o.operating_status'),
-    admin_state_up: settable(boolean, true, { null: { value: false } }),
-    protocol: fixedRequired(oneOf(POOL_PROTOCOLS)),
-    lb_algorithm: settableRequired(oneOf(['ROUND_ROBIN', 'LEAST_CONNECTIONS', 'SOURCE_IP', 'SOURCE_IP_PORT'])),
-    session_persistence: settable(sessionPersistence, null),
-    deregistration_delay: settable(integer(0, 3600), 30),
-    project_id: given(text(36), null, { sql: 'o.project_id' }),
-    tenant_id: given(text(36), null, { sql: 'o.project_id', filterable: false }),
-    loadbalancer_id: given(uuid, null),
-    listener_id: given(uuid, null),
-    loadbalancers: derived('json', idOf('o.load_balancer_id')),
-    listeners: derived('json', idList('listener', 'l', `l.id IN (${usersOfPool(sql`o.id`).text})`)),
-    created_at: derived('time', timestamp('o.created_at')),
-    updated_at: derived('time', timestamp('o.updated_at')),
-    healthmonitor_id: derived('uuid', monitorId, { omittedWhenNull: true }),
-    members: derived('json', idList('member', 'm', 'm.pool_id = o.id')),
-    tags: settable(tags, [], { null: 'keep' }),
-    tls_container_ref: settable(certificateReference, null),
-    ca_tls_container_ref: settable(certificateReference, null),
-    crl_container_ref: settable(certificateReference, null),
-    tls_enabled: settable(boolean, false),
-    tls_ciphers: settable(tlsCiphers, null),
-    tls_versions: settable(tlsVersions, null),
-    alpn_protocols: settable(alpnProtocols, null),
+    id: shared.id,
+    name: shared.name,
+    description: shared.description,
+    provisioning_status: shared.provisioningStatus,
+    operating_status: shared.operatingStatus,
+    admin_state_up: shared.adminStateUp,
+    protocol: rendered(fixedRequired(oneOf(POOL_PROTOCOLS), 'Protocol of the traffic.')),
+    lb_algorithm: rendered(
+      settableRequired(
+        oneOf(['ROUND_ROBIN', 'LEAST_CONNECTIONS', 'SOURCE_IP', 'SOURCE_IP_PORT']),
+        'How a member is chosen.',
+      ),
+    ),
+    session_persistence: rendered(
+      settable(sessionPersistence, null, 'How clients stay with a member; null: they do not.'),
+      persistenceInTree,
+    ),
+    deregistration_delay: rendered(
+      settable(
+        integer(0, 3600),
+        30,
+        'Seconds in which a member that was removed or disabled, or whose pool serves a listener no longer, may finish what is under way; what is left then is closed.',
+      ),
+    ),
+    project_id: shared.projectId,
+    tenant_id: shared.tenantId,
+    loadbalancer_id: given(uuid, null, 'Load balancer that it belongs to.'),
+    listener_id: given(uuid, null, 'Listener whose default pool it becomes.'),
+    loadbalancers: derived('json', idOf('o.load_balancer_id'), 'The load balancer that it belongs to.'),
+    listeners: derived(
+      'json',
+      idList('listener', 'l', `l.id IN (${usersOfPool(sql`o.id`).text})`),
+      'Listeners whose default pool it is.',
+    ),
+    created_at: shared.createdAt,
+    updated_at: shared.updatedAt,
+    healthmonitor_id: derived('uuid', monitorId, 'Health monitor of the pool; left out when there is none.', {
+      omittedWhenNull: true,
+    }),
+    members: derived('json', idList('member', 'm', 'm.pool_id = o.id'), 'Members of the pool.'),
+    tags: shared.tags,
+    tls_container_ref: settable(
+      certificateReference,
+      null,
+      'Key manager reference of the certificate that is shown to members.',
+    ),
+    ca_tls_container_ref: settable(
+      certificateReference,
+      null,
+      'Key manager reference of the authorities that sign members’ certificates.',
+    ),
+    crl_container_ref: settable(
+      certificateReference,
+      null,
+      'Key manager reference of the list of revoked members’ certificates.',
+    ),
+    tls_enabled: settable(boolean, false, 'Whether members are spoken to over TLS.'),
+    tls_ciphers: settable(tlsCiphers, null, 'OpenSSL cipher string.'),
+    tls_versions: settable(tlsVersions, null, 'TLS versions that are spoken.'),
+    alpn_protocols: settable(alpnProtocols, null, 'Application protocols that are offered in the TLS handshake.'),
   },
 })

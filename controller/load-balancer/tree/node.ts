@@ -1,0 +1,74 @@
+import { z } from 'zod'
+import type { Attributes, Rendered } from '../schema/attributes.js'
+import type { Resource } from '../schema/resource.js'
+
+/** A value of the tree: the SQL that makes its JSON, with columns named by their tables, and what that JSON must be. */
+export type Field<T> = { sql: string; form: z.ZodType<T> }
+
+/** One kind of object in the tree: the attributes of its resource that are rendered, and further fields. */
+export type Node<T> = Field<T> & { table: string }
+
+export type ValueOf<F> = F extends Field<infer T> ? T : never
+
+type Fields = Readonly<Record<string, Field<unknown>>>
+
+type CamelCase<Name> = Name extends `${infer First}_${infer Rest}` ? `${First}${Capitalize<CamelCase<Rest>>}` : Name
+
+type NodeOf<A extends Attributes, F extends Fields> = Flat<
+  { [Name in keyof A as A[Name] extends Rendered<infer _> ? CamelCase<Name> : never]: RenderedValue<A[Name]> } & {
+    [Name in keyof F]: ValueOf<F[Name]>
+  }
+>
+type RenderedValue<A> = A extends Rendered<infer T> ? T : never
+type Flat<T> = { [Name in keyof T]: T[Name] }
+
+export const field = <T>(sql: string, form: z.ZodType<T>): Field<T> => ({ sql, form })
+
+/**
+ * The node of a resource. Its type, its SQL and the check of what PostgreSQL answers come from the same entries, so none of them can miss
+ * an attribute that another one has.
+ * @param fields what the tree holds of it beside its rendered attributes
+ */
+export function node<A extends Attributes, F extends Fields>(
+  { table, attributes }: Resource<A>,
+  fields: F,
+): Node<NodeOf<A, F>> {
+  const all: Record<string, Field<unknown>> = {}
+  for (const [name, { inTree }] of Object.entries(attributes)) {
+    if (inTree !== null) all[camelCase(name)] = field(`${table}.${name}`, inTree)
+  }
+  const { sql, form } = object({ ...all, ...fields })
+  return { table, sql, form: form as unknown as z.ZodType<NodeOf<A, F>> }
+}
+
+/** A JSON object. */
+export function object<F extends Fields>(fields: F): Field<{ [Name in keyof F]: ValueOf<F[Name]> }> {
+  const entries = Object.entries(fields)
+  const shape = Object.fromEntries(entries.map(([name, { form }]) => [name, form]))
+  return {
+    sql: `json_build_object(${entries.map(([name, { sql }]) => `'${name}', ${sql}`).join(', ')})`,
+    form: z.object(shape) as unknown as z.ZodType<{ [Name in keyof F]: ValueOf<F[Name]> }>,
+  }
+}
+
+/**
+ * A list of nodes.
+ * @param where SQL that tells which they are, by the table of the object above them
+ */
+export function list<T>(
+  { table, sql, form }: Node<T>,
+  where: string,
+  order = `${table}.created_at, ${table}.id`,
+): Field<T[]> {
+  return field(
+    `(SELECT coalesce(json_agg(${sql} ORDER BY ${order}), '[]'::json) FROM ${table} WHERE ${where})`,
+    z.array(form),
+  )
+}
+
+/** The first of them, or null. */
+export function first<T>({ table, sql, form }: Node<T>, where: string, order: string): Field<T | null> {
+  return field(`(SELECT ${sql} FROM ${table} WHERE ${where} ORDER BY ${order} LIMIT 1)`, form.nullable())
+}
+
+const camelCase = (name: string): string => name.replace(/_(.)/g, (_, letter: string) => letter.toUpperCase())
