@@ -22,7 +22,7 @@ export async function newcomer({ request, urlOf }: ApiClient, name: string): Pro
   await request('identity', 'PUT', `/projects/${project.id}/users/${user.id}/roles/${role!.id}`)
   const environment = {
     PATH: process.env.PATH,
-    HOME: testDirectory,
+    HOME: testDirectory(),
     PYTHONWARNINGS: 'ignore',
     OS_AUTH_URL: urlOf('identity'),
     OS_IDENTITY_API_VERSION: '3',

@@ -9,7 +9,7 @@ t.teardown(identity.stop)
 
 const environmentOf = (user: string, more: Readonly<Record<string, string>> = {}) => ({
   PATH: process.env.PATH,
-  HOME: testDirectory,
+  HOME: testDirectory(),
   PYTHONWARNINGS: 'ignore',
   OS_AUTH_URL: identity.url,
   OS_IDENTITY_API_VERSION: '3',

@@ -34,7 +34,7 @@ await bootstrapNetworks(database.of('network'), {
 
 const environmentOf = (user: string) => ({
   PATH: process.env.PATH,
-  HOME: testDirectory,
+  HOME: testDirectory(),
   PYTHONWARNINGS: 'ignore',
   OS_AUTH_URL: identity.url,
   OS_IDENTITY_API_VERSION: '3',

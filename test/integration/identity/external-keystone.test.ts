@@ -340,7 +340,7 @@ t.test('the whole service beside a Keystone', async t => {
       const { stdout } = await run('openstack', [...args, '-f', 'json'], {
         env: {
           PATH: process.env.PATH,
-          HOME: testDirectory,
+          HOME: testDirectory(),
           PYTHONWARNINGS: 'ignore',
           OS_AUTH_URL: keystone.url,
           OS_IDENTITY_API_VERSION: '3',

@@ -44,7 +44,7 @@ export function clientPython(): string {
 export const clientEnvironment = (krater: Krater, cloud: 'krater' | 'krater-admin') => ({
   PATH: process.env.PATH,
   // The client caches there what it finds of its plugins.
-  HOME: testDirectory,
+  HOME: testDirectory(),
   OS_CLIENT_CONFIG_FILE: join(krater.directory, 'clouds.yaml'),
   OS_CLOUD: cloud,
   PYTHONWARNINGS: 'ignore',

@@ -9,17 +9,15 @@ const PASSWORD = 'only-for-tests'
 /** The sandbox's own memory, gone with it: a disk takes long over new files where hundreds went just before. The journal and the log stay on disk. */
 const MEMORY = { tablespace: 'memory', directory: '/dev/shm/krater-test-databases' } as const
 
-/** Where the PostgreSQL lives that all test files of a run share. */
-export const testDirectory = directoryOfRun()
-
-function directoryOfRun(): string {
+/** Where the PostgreSQL lives that all test files of a run share. @throws outside of a run: unit tests do without */
+export function testDirectory(): string {
   const { KRATER_TEST_DIRECTORY: directory } = process.env
-  if (directory === undefined) throw new Error('Tests are run by npm test, all or by their names.')
+  if (directory === undefined) throw new Error('This test needs PostgreSQL and a sandbox: run it with npm test.')
   return directory
 }
 
 async function startTestCluster(): Promise<Cluster> {
-  return startCluster({ directory: `${testDirectory}/postgres`, durable: false, settings: { max_connections: '400' } })
+  return startCluster({ directory: `${testDirectory()}/postgres`, durable: false, settings: { max_connections: '400' } })
 }
 
 export type TestDatabase = {
@@ -97,7 +95,7 @@ async function ensureMemory(administrator: Database): Promise<void> {
   const { rows } = await administrator.raw('SELECT 1 FROM pg_tablespace WHERE spcname = ?', [MEMORY.tablespace])
   if (rows.length > 0) return
   mkdirSync(MEMORY.directory, { recursive: true, mode: 0o700 })
-  const { uid, gid } = statSync(`${testDirectory}/postgres/socket`)
+  const { uid, gid } = statSync(`${testDirectory()}/postgres/socket`)
   chownSync(MEMORY.directory, uid, gid)
   await administrator.raw(`CREATE TABLESPACE ?? LOCATION '${MEMORY.directory}'`, [MEMORY.tablespace])
 }

@@ -166,7 +166,7 @@ async function openstack(directory: string, args: readonly string[], cloud: stri
     env: {
       PATH: process.env.PATH,
       // The client caches what it finds of its plugins; that spares a second at each start.
-      HOME: testDirectory,
+      HOME: testDirectory(),
       OS_CLIENT_CONFIG_FILE: join(directory, 'clouds.yaml'),
       OS_CLOUD: cloud,
       PYTHONWARNINGS: 'ignore',
