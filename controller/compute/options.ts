@@ -1,9 +1,15 @@
 import { z } from 'zod'
+import { computeDrivers } from './drivers.js'
 
-/** The options of the machines that amphorae are. */
+const driverOptions: Readonly<Record<string, z.ZodType>> = Object.assign(
+  {},
+  ...computeDrivers.map(({ options }) => options),
+)
+
+/** The options of amphorae's machines, with those of every driver. */
 export const computeOptions = z
   .strictObject({
-    driver: z.enum(['namespace', 'noop']).default('namespace'),
+    driver: z.enum(computeDrivers.map(({ name }) => name)).default(computeDrivers[0].name),
     warm_amphorae: z.coerce
       .number()
       .int()
@@ -26,37 +32,7 @@ export const computeOptions = z
       .min(16)
       .default(512)
       .describe('Most MiB of memory that such processes of one amphora may have together'),
-    amphora_memory: z.coerce
-      .number()
-      .int()
-      .min(256)
-      .default(2048)
-      .describe('Most MiB of memory that one amphora may use, where the host has control groups'),
-    amphora_processors: z.coerce
-      .number()
-      .min(0.1)
-      .default(2)
-      .describe('Most processors that one amphora may keep busy, such as 0.5, where the host has control groups'),
-    amphora_processes: z.coerce
-      .number()
-      .int()
-      .min(256)
-      .default(2048)
-      .describe('Most processes and threads of one amphora, where the host has control groups'),
-    first_account: z.coerce
-      .number()
-      .int()
-      .min(65_536)
-      .max(2_147_000_000)
-      .default(1_900_000_000)
-      .describe('First of the numbers of users and groups that amphorae have on the host; nobody else may have them'),
-    accounts: z.coerce
-      .number()
-      .int()
-      .min(8)
-      .max(400_000)
-      .default(65_536)
-      .describe('How many numbers of users and groups there are for amphorae; each takes eight'),
+    ...driverOptions,
   })
   .prefault({})
 

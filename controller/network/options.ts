@@ -1,5 +1,6 @@
 import { z } from 'zod'
 import { apiAddress, defaultQuota } from '../options/values.js'
+import { networkDrivers } from './drivers.js'
 
 const quota = z
   .strictObject({
@@ -39,7 +40,7 @@ export const networkOptions = z
     port,
     public_url: z.url().optional(),
     trusted_proxies,
-    driver: z.enum(['local', 'noop']).default('local'),
+    driver: z.enum(networkDrivers.map(({ name }) => name)).default(networkDrivers[0].name),
     cidr: z
       .string()
       .optional()

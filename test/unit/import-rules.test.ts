@@ -131,6 +131,7 @@ const rules: Rule[] = [
 const FLOORS = [
   'log',
   'process',
+  'checks',
   'options',
   'x509',
   'database',

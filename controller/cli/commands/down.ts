@@ -2,6 +2,7 @@ import { existsSync, readdirSync, rmdirSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline/promises'
 import { Option } from 'commander'
+import type { Machine } from '../../compute/driver.js'
 import { configurationFile } from '../../config/load.js'
 import { createLog } from '../../log/log.js'
 import { endProcesses } from '../../process/process-identity.js'
@@ -12,7 +13,7 @@ import { OperatorError } from '../operator-error.js'
 import { foreignFolder, instanceId } from '../state-directory/instance.js'
 import { runningProcesses } from '../state-directory/run-record.js'
 import { print } from '../terminal.js'
-import { fabricOf, namespaceMachines } from '../wiring/drivers.js'
+import { fabricOf, hostMachines } from '../wiring/drivers.js'
 import { forgetHostInterfaces } from '../wiring/host-networks.js'
 import { removeWebServers } from './demo/web-servers.js'
 
@@ -51,13 +52,23 @@ export async function down(directory: string): Promise<void> {
     return
   }
   print(`Stopped: ${stopped.join(', ')}.`)
-  const amphorae = instanceId(directory) === null ? [] : await machinesOf(directory).list()
+  const amphorae = instanceId(directory) === null ? [] : await amphoraeOn(directory)
   const serving = amphorae.filter(({ state }) => state === 'running').length
   if (serving > 0) {
     print(
       `${serving} ${serving === 1 ? 'amphora keeps' : 'amphorae keep'} serving. \`krater down --all\` removes everything.`,
     )
   }
+}
+
+/** The amphorae of an installation on this host, whatever driver made them. */
+async function amphoraeOn(directory: string): Promise<(Machine & { remove: () => Promise<void> })[]> {
+  const drivers = await hostMachines(directory, createLog('down', 'warn'))
+  const listed = drivers.map(async driver => {
+    const machines = await driver.list()
+    return machines.map(machine => ({ ...machine, remove: () => driver.delete(machine.amphoraId) }))
+  })
+  return (await Promise.all(listed)).flat()
 }
 
 async function stopControllers(directory: string): Promise<string[]> {
@@ -75,8 +86,6 @@ async function stopControllers(directory: string): Promise<string[]> {
   const postgres = await stopPrivateCluster(directory)
   return [...running.map(({ name, identity }) => `${name} (pid ${identity.pid})`), ...(postgres ? ['PostgreSQL'] : [])]
 }
-
-const machinesOf = (directory: string) => namespaceMachines(directory, async () => 1500, createLog('down', 'warn'))
 
 /**
  * Removes everything that was made for a state directory: processes, amphorae, the demonstration's web servers, networks, PostgreSQL, files.
@@ -107,9 +116,8 @@ export async function removeEverything(directory: string, { confirmed }: { confi
 }
 
 async function removeFromKernel(directory: string, id: string): Promise<void> {
-  const machines = machinesOf(directory)
-  const amphorae = await machines.list()
-  for (const { amphoraId } of amphorae) await machines.delete(amphoraId)
+  const amphorae = await amphoraeOn(directory)
+  for (const { remove } of amphorae) await remove()
   if (amphorae.length > 0) print(`Removed ${amphorae.length} ${amphorae.length === 1 ? 'amphora' : 'amphorae'}.`)
   await removeWebServers(directory, id)
   const fabric = fabricOf(directory)

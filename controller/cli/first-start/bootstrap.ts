@@ -4,6 +4,7 @@ import { externalIdentity } from '../../identity/external/external-identity.js'
 import { IdentityAway, ServiceUserRefused } from '../../identity/external/identity-away.js'
 import { lookAtKeystone } from '../../identity/external/look.js'
 import { type BuiltInNetworks, bootstrapNetworks, findBuiltInNetworks } from '../../network/bootstrap.js'
+import { networkDriver } from '../../network/drivers.js'
 import { OperatorError } from '../operator-error.js'
 import { generateKeys, keyFiles } from '../state-directory/keys.js'
 import { ensurePasswords } from '../state-directory/passwords.js'
@@ -22,7 +23,7 @@ export async function bootstrap(instance: Instance): Promise<BuiltInNetworks | n
   const external = externalIdentity(config)
   const owners = external === null ? await bootstrapOwnIdentity(instance) : await ownersAtKeystone(external)
   const { cidr, driver } = config.network
-  if (driver === 'noop') return null
+  if (!networkDriver(driver).onHost) return null
   if (cidr === undefined) throw new OperatorError('network.cidr is not set.')
   return withDatabase(instance, 'network', async database => {
     if (!('away' in owners)) return bootstrapNetworks(database, { cidr, ...owners })

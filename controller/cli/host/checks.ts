@@ -1,28 +1,13 @@
 import { accessSync, constants, existsSync, statfsSync, statSync } from 'node:fs'
 import { dirname, join } from 'node:path'
+import { computeDriver } from '../../compute/drivers.js'
 import type { Configuration } from '../../config/schema.js'
 import { postgresPrograms } from '../../database/private-cluster.js'
+import { networkDriver } from '../../network/drivers.js'
 import { OperatorError } from '../operator-error.js'
 import { usesPrivateCluster } from '../state-directory/database-urls.js'
 import type { Instance } from '../wiring/instance.js'
 import type { Listener } from './ports.js'
-
-/** Programs that amphorae and the local network need, each with its Debian package. */
-const PROGRAMS: readonly (readonly [program: string, debianPackage: string])[] = [
-  ['haproxy', 'haproxy'],
-  ['keepalived', 'keepalived'],
-  ['sshd', 'openssh-server'],
-  ['ssh', 'openssh-client'],
-  ['ssh-keygen', 'openssh-client'],
-  ['nft', 'nftables'],
-  ['conntrack', 'conntrack'],
-  ['ip', 'iproute2'],
-  ['ss', 'iproute2'],
-  ['ping', 'iputils-ping'],
-  ['sysctl', 'procps'],
-  ['unshare', 'util-linux'],
-  ['nsenter', 'util-linux'],
-]
 
 export function requireRoot(): void {
   if (process.getuid?.() === 0) return
@@ -33,7 +18,7 @@ export function requireRoot(): void {
 
 /** Debian packages that the configured drivers need and this machine lacks. */
 export function missingPackages({ directory, config }: Instance): string[] {
-  const needed = config.compute.driver === 'namespace' || config.network.driver === 'local' ? PROGRAMS : []
+  const needed = [...computeDriver(config.compute.driver).programs, ...networkDriver(config.network.driver).programs]
   const missing = needed.filter(([program]) => !isInstalled(program)).map(([, name]) => name)
   if (usesPrivateCluster(config, directory) && !hasPostgres()) missing.push('postgresql')
   return [...new Set(missing)]

@@ -17,7 +17,7 @@ import { OperatorError } from '../operator-error.js'
 import { keyFiles, loadIdentityCredentialKey } from '../state-directory/keys.js'
 import type { ProcessName } from '../state-directory/run-record.js'
 import { openCertificateSource } from '../wiring/certificate-source.js'
-import { createNetwork } from '../wiring/drivers.js'
+import { openNetwork } from '../wiring/drivers.js'
 import { type Instance, openDatabase, openInstance } from '../wiring/instance.js'
 import { openCaBackends } from '../wiring/key-manager/ca-backends.js'
 import { openKeyring } from '../wiring/key-manager/keyring.js'
@@ -131,10 +131,10 @@ function apisOf(
     {
       name: 'load-balancer',
       address: config.load_balancer,
-      create: () =>
+      create: async () =>
         createLoadBalancerApi({
           database: open('load_balancer'),
-          network: createNetwork(instance, open('network')),
+          network: await openNetwork(instance, open('network')),
           certificates,
           validate: tokens.validator(),
           providers: offeredProviders,

@@ -2,7 +2,7 @@ import { startHealthManager } from '../../health-manager/health-manager.js'
 import { createLog } from '../../log/log.js'
 import type { Command } from '../command.js'
 import { keyFiles, loadAmphoraMaster } from '../state-directory/keys.js'
-import { createNetwork, fabricOf, requireInstanceId } from '../wiring/drivers.js'
+import { fabricOf, openNetwork, requireInstanceId } from '../wiring/drivers.js'
 import { ensureManagementLeg } from '../wiring/host-networks.js'
 import { openDatabase, openInstance } from '../wiring/instance.js'
 import { runUntilStopped } from './run-until-stopped.js'
@@ -18,7 +18,7 @@ export async function runHealthManager(directory: string): Promise<void> {
     const instanceId = requireInstanceId(directory)
     const masterKey = loadAmphoraMaster(keyFiles(config, directory))
     const networkDatabase = openDatabase(instance, 'network', 'health-manager', log)
-    const host = await ensureManagementLeg(instance, createNetwork(instance, networkDatabase), {
+    const host = await ensureManagementLeg(instance, await openNetwork(instance, networkDatabase), {
       fabric: fabricOf(directory),
       instanceId,
     })

@@ -9,7 +9,7 @@ import type { Provider } from '../../provider/provider.js'
 import { startWorker } from '../../worker/worker.js'
 import type { Command } from '../command.js'
 import { keyFiles, loadKeys } from '../state-directory/keys.js'
-import { createCompute, createNetwork, fabricOf, requireInstanceId } from '../wiring/drivers.js'
+import { computeDriverOf, fabricOf, openCompute, openNetwork, requireInstanceId } from '../wiring/drivers.js'
 import { ensureManagementLeg } from '../wiring/host-networks.js'
 import { databaseUrl, openDatabase, openInstance } from '../wiring/instance.js'
 import { runUntilStopped } from './run-until-stopped.js'
@@ -26,16 +26,15 @@ export async function runWorker(directory: string): Promise<void> {
     const keys = await loadKeys(keyFiles(config, directory))
     const database = openDatabase(instance, 'load_balancer', 'worker', log)
     const networkDatabase = openDatabase(instance, 'network', 'worker', log)
-    const network = createNetwork(instance, networkDatabase)
+    const network = await openNetwork(instance, networkDatabase)
     const heartbeatHost = await ensureManagementLeg(instance, network, { fabric: fabricOf(directory), instanceId })
-    const agents =
-      config.compute.driver === 'noop'
-        ? createNoopAgentConnections()
-        : createAgentConnections({ controllerKey: keys.controllerSsh.privateKey, log })
+    const agents = computeDriverOf(instance).runsMachines
+      ? createAgentConnections({ controllerKey: keys.controllerSsh.privateKey, log })
+      : createNoopAgentConnections()
     const parts = {
       database,
       network,
-      compute: createCompute(instance, network, log),
+      compute: await openCompute(instance, network, log),
       agents,
       turns: createMachineTurns(),
       masterKey: keys.amphoraMaster,

@@ -1,24 +1,23 @@
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import type { ComputeDriver } from '../../compute/driver.js'
-import type { Limits } from '../../compute/namespace/cgroup.js'
-import { createNamespaceDriver } from '../../compute/namespace/driver.js'
-import { createNoopComputeDriver } from '../../compute/noop/driver.js'
-import { type Configuration, configurationSchema } from '../../config/schema.js'
+import { computeDriver, computeDrivers } from '../../compute/drivers.js'
+import type { ComputeDriverKind } from '../../compute/kind.js'
+import { configurationSchema } from '../../config/schema.js'
 import type { Database } from '../../database/connection.js'
 import type { Logger } from '../../log/log.js'
 import type { NetworkDriver } from '../../network/driver.js'
-import { createLocalDriver } from '../../network/local/driver.js'
+import { networkDriver } from '../../network/drivers.js'
+import type { NetworkDriverKind } from '../../network/kind.js'
 import { createFabric, type Fabric } from '../../network/local/fabric.js'
-import { createNoopNetworkDriver } from '../../network/noop/driver.js'
 import { OperatorError } from '../operator-error.js'
 import { instanceId } from '../state-directory/instance.js'
 import type { Instance } from './instance.js'
 
 /** The bundled agent stands beside the bundled controller. */
-export const agentBundle = join(dirname(fileURLToPath(import.meta.url)), 'agent.js')
+const agentBundle = join(dirname(fileURLToPath(import.meta.url)), 'agent.js')
 
-export const amphoraeDirectory = (directory: string): string => join(directory, 'amphorae')
+const USUAL_MTU = 1500
 
 export function fabricOf(directory: string): Fabric {
   return createFabric({ instance: requireInstanceId(directory) })
@@ -33,43 +32,38 @@ export function requireInstanceId(directory: string): string {
   )
 }
 
-/** @param database as the network service's role */
-export function createNetwork({ config }: Instance, database: Database): NetworkDriver {
-  return config.network.driver === 'noop'
-    ? createNoopNetworkDriver()
-    : createLocalDriver(database, config.network.shared_addresses)
-}
+export const computeDriverOf = ({ config }: Instance): ComputeDriverKind => computeDriver(config.compute.driver)
 
-export function createCompute({ config, directory }: Instance, network: NetworkDriver, log: Logger): ComputeDriver {
-  if (config.compute.driver === 'noop') return createNoopComputeDriver()
-  return namespaceMachines(directory, async id => (await network.network(id))?.mtu ?? 1500, log, config.compute)
-}
+export const networkDriverOf = ({ config }: Instance): NetworkDriverKind => networkDriver(config.network.driver)
 
-type ComputeSettings = Configuration['compute']
+/** @param database with the network service's role */
+export const openNetwork = (instance: Instance, database: Database): Promise<NetworkDriver> =>
+  networkDriverOf(instance).open({ database, sharedAddresses: instance.config.network.shared_addresses })
 
-/** The machines of an instance; works without a database. The settings apply to new machines only. */
-export function namespaceMachines(
-  directory: string,
-  networkMtu: (networkId: string) => Promise<number>,
-  log: Logger,
-  settings: ComputeSettings = configurationSchema.parse({}).compute,
-): ComputeDriver {
-  return createNamespaceDriver({
-    instance: requireInstanceId(directory),
-    directory: amphoraeDirectory(directory),
-    fabric: fabricOf(directory),
-    networkMtu,
+/** The configured compute driver, for new machines too. */
+export const openCompute = (instance: Instance, network: NetworkDriver, log: Logger): Promise<ComputeDriver> =>
+  computeDriverOf(instance).open({
+    instance: requireInstanceId(instance.directory),
+    stateDirectory: instance.directory,
+    networkMtu: async id => (await network.network(id))?.mtu ?? USUAL_MTU,
     agentBundle,
-    limits: machineLimits(settings),
-    accounts: { first: settings.first_account, count: settings.accounts },
+    settings: instance.config.compute,
     log,
   })
-}
 
-export function machineLimits(settings: ComputeSettings): Limits {
-  return {
-    memoryBytes: settings.amphora_memory * 1024 * 1024,
-    processors: settings.amphora_processors,
-    processes: settings.amphora_processes,
-  }
-}
+/** Every driver that may have machines of an installation on this host. Works without settings and without a database, so not for new machines. */
+export const hostMachines = (directory: string, log: Logger): Promise<ComputeDriver[]> =>
+  Promise.all(
+    computeDrivers
+      .filter(({ runsMachines }) => runsMachines)
+      .map(({ open }) =>
+        open({
+          instance: requireInstanceId(directory),
+          stateDirectory: directory,
+          networkMtu: async () => USUAL_MTU,
+          agentBundle,
+          settings: configurationSchema.parse({}).compute,
+          log,
+        }),
+      ),
+  )

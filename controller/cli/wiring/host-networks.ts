@@ -1,5 +1,6 @@
 import type { Configuration } from '../../config/schema.js'
 import type { NetworkDriver } from '../../network/driver.js'
+import { networkDriver } from '../../network/drivers.js'
 import type { Fabric } from '../../network/local/fabric.js'
 import { forgetHostLeg, guardHostLeg, type OpenPort } from '../../network/local/host-guard.js'
 import type { Instance } from './instance.js'
@@ -53,7 +54,7 @@ async function ensureHostLeg(
 }
 
 /**
- * Prepares this machine's access to the amphorae. With the noop network driver there are none, and the address is loopback.
+ * Prepares this machine's access to the amphorae. Without networks on this host it is loopback.
  * @returns the address to which amphorae send heartbeats
  */
 export async function ensureManagementLeg(
@@ -61,7 +62,7 @@ export async function ensureManagementLeg(
   driver: NetworkDriver,
   { fabric, instanceId }: { fabric: Fabric; instanceId: string },
 ): Promise<string> {
-  if (config.network.driver === 'noop') return config.health_manager.host ?? '127.0.0.1'
+  if (!networkDriver(config.network.driver).onHost) return config.health_manager.host ?? '127.0.0.1'
   const { network, subnet, controllerAddress } = await driver.managementNetwork()
   const leg = { networkId: network.id, mtu: network.mtu, cidr: subnet.cidr, address: controllerAddress }
   await ensureManagementInterface(fabric, instanceId, leg, config)

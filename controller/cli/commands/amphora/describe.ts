@@ -1,5 +1,5 @@
 import { createLog } from '../../../log/log.js'
-import { namespaceMachines } from '../../wiring/drivers.js'
+import { computeDriverOf, hostMachines } from '../../wiring/drivers.js'
 import type { Instance } from '../../wiring/instance.js'
 import { withAgents } from './agents.js'
 import { type AmphoraRow, heardText } from './rows.js'
@@ -7,10 +7,10 @@ import { type AmphoraRow, heardText } from './rows.js'
 /** Row, machine, heartbeats and the agent's status of an amphora, as far as each is available. */
 export async function describeAmphora(instance: Instance, row: AmphoraRow): Promise<[string, string][]> {
   const { address } = row
-  const machine =
-    instance.config.compute.driver === 'namespace'
-      ? await namespaceMachines(instance.directory, async () => 1500, createLog('krater', 'warn')).find(row.id)
-      : null
+  const drivers = computeDriverOf(instance).runsMachines
+    ? await hostMachines(instance.directory, createLog('krater', 'warn'))
+    : []
+  const [machine = null] = (await Promise.all(drivers.map(({ find }) => find(row.id)))).filter(found => found !== null)
   const agent =
     address === null
       ? 'has no address yet'

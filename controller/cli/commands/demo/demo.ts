@@ -1,13 +1,15 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { z } from 'zod'
+import { computeDrivers } from '../../../compute/drivers.js'
+import { networkDrivers } from '../../../network/drivers.js'
 import { type ApiClient, signIn } from '../../api-client.js'
 import type { Command } from '../../command.js'
 import { requireRoot } from '../../host/checks.js'
 import { OperatorError } from '../../operator-error.js'
 import { runningProcesses } from '../../state-directory/run-record.js'
 import { bold, dim, green, print } from '../../terminal.js'
-import { fabricOf, requireInstanceId } from '../../wiring/drivers.js'
-import { openInstance } from '../../wiring/instance.js'
+import { computeDriverOf, fabricOf, networkDriverOf, requireInstanceId } from '../../wiring/drivers.js'
+import { type Instance, openInstance } from '../../wiring/instance.js'
 import { startInBackground } from '../up/detach.js'
 import { instructions } from './instructions.js'
 import { type DemoLoadBalancer, ensureDemoLoadBalancer, showLoadBalancer } from './load-balancer.js'
@@ -33,12 +35,7 @@ export async function demo(directory: string): Promise<void> {
     print(bold('Starting Krater in the background'))
     await startInBackground(directory)
   }
-  const { config } = openInstance(directory)
-  if (config.network.driver !== 'local' || config.compute.driver !== 'namespace') {
-    throw new OperatorError(
-      'The demonstration sends real requests: it needs network.driver local and compute.driver namespace.',
-    )
-  }
+  requireTraffic(openInstance(directory))
   const api = await signIn(directory, 'krater')
   const networks = await findNetworks(api)
   const servers = await startWebServers(directory, api, networks)
@@ -53,6 +50,15 @@ function requireOwnUsers(directory: string): void {
   if (identity.external_url === undefined) return
   throw new OperatorError(
     `The demonstration signs in as a user that Krater makes itself, but users are those of ${identity.external_url} (identity.external_url). Use the openstack client there, or run the demonstration without that setting in a KRATER_STATE_DIR of its own.`,
+  )
+}
+
+function requireTraffic(instance: Instance): void {
+  if (networkDriverOf(instance).onHost && computeDriverOf(instance).runsMachines) return
+  const networks = networkDrivers.filter(({ onHost }) => onHost).map(({ name }) => name)
+  const machines = computeDrivers.filter(({ runsMachines }) => runsMachines).map(({ name }) => name)
+  throw new OperatorError(
+    `The demonstration sends real requests: it needs network.driver ${networks.join(' or ')} and compute.driver ${machines.join(' or ')}.`,
   )
 }
 

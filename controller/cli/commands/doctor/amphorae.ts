@@ -1,10 +1,10 @@
+import { type Finding, fault, note, ok } from '../../../checks/finding.js'
 import { createLog } from '../../../log/log.js'
 import type { RunRecord } from '../../state-directory/run-record.js'
-import { namespaceMachines } from '../../wiring/drivers.js'
+import { computeDriverOf, hostMachines } from '../../wiring/drivers.js'
 import { type Instance, openDatabase } from '../../wiring/instance.js'
 import { withAgents } from '../amphora/agents.js'
 import { type AmphoraRow, amphoraRows, heardText } from '../amphora/rows.js'
-import { type Finding, fault, note, ok } from './check.js'
 
 async function readRows(instance: Instance): Promise<AmphoraRow[]> {
   const database = openDatabase(instance, 'load_balancer', 'doctor')
@@ -19,8 +19,10 @@ async function readRows(instance: Instance): Promise<AmphoraRow[]> {
 export async function checkAmphorae(instance: Instance, running: readonly RunRecord[]): Promise<Finding[]> {
   const rows = await readRows(instance)
   const findings = heartbeatFindings(instance, rows, running)
-  if (instance.config.compute.driver === 'noop') return findings
-  const machines = await namespaceMachines(instance.directory, async () => 1500, createLog('doctor', 'warn')).list()
+  if (!computeDriverOf(instance).runsMachines) return findings
+  const machines = (
+    await Promise.all((await hostMachines(instance.directory, createLog('doctor', 'warn'))).map(({ list }) => list()))
+  ).flat()
   const known = new Map(machines.map(machine => [machine.amphoraId, machine]))
   const checked = await withAgents(instance, agents =>
     Promise.all(

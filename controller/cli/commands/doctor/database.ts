@@ -1,3 +1,4 @@
+import { type Finding, fault, note, ok } from '../../../checks/finding.js'
 import type { Database } from '../../../database/connection.js'
 import { many, one } from '../../../database/query.js'
 import { sql } from '../../../database/sql.js'
@@ -5,7 +6,6 @@ import { runningPostmaster } from '../../host/postgres.js'
 import { usesPrivateCluster } from '../../state-directory/database-urls.js'
 import { type Instance, openDatabase } from '../../wiring/instance.js'
 import { serviceSchemas } from '../../wiring/services.js'
-import { type Finding, fault, note, ok } from './check.js'
 
 const MOST_CLOCK_SKEW_SECONDS = 2
 

@@ -1,15 +1,16 @@
 import { existsSync } from 'node:fs'
+import { type Finding, guarded, note } from '../../../checks/finding.js'
 import { externalIdentity } from '../../../identity/external/external-identity.js'
 import type { Command } from '../../command.js'
 import { requireRoot } from '../../host/checks.js'
 import { runningProcesses } from '../../state-directory/run-record.js'
 import { green, print, red, table } from '../../terminal.js'
+import { computeDriverOf } from '../../wiring/drivers.js'
 import { isInitialised, openInstance } from '../../wiring/instance.js'
 import { checkAmphorae } from './amphorae.js'
-import { type Finding, guarded, note } from './check.js'
 import { checkDatabase } from './database.js'
 import { checkKeystone } from './keystone.js'
-import { checkDisk, checkKernel, checkLimits, checkPackages } from './machine.js'
+import { checkDisk, checkKernel, checkPackages } from './machine.js'
 import { checkService } from './service.js'
 
 export const command: Command = { run: doctor }
@@ -26,7 +27,7 @@ export async function doctor(directory: string): Promise<number> {
   const findings = [
     ...(await guarded('packages', () => checkPackages(instance))),
     ...(await guarded('kernel', checkKernel)),
-    ...(await guarded('limits', () => checkLimits(instance))),
+    ...(await guarded('limits', () => computeDriverOf(instance).check(instance.config.compute))),
     ...(existsSync(directory) ? await guarded('disk', () => checkDisk(instance)) : []),
     ...(await guarded('processes', () => checkService(instance, running))),
     ...(external === null ? [] : await guarded('keystone', () => checkKeystone(instance, external))),

@@ -1,9 +1,9 @@
+import { type Finding, fault, note, ok } from '../../../checks/finding.js'
 import { MOST_SKEW_SECONDS, skewWords } from '../../../identity/external/clock-skew.js'
 import type { ExternalIdentity } from '../../../identity/external/external-identity.js'
 import { lookAtKeystone } from '../../../identity/external/look.js'
 import type { Instance } from '../../wiring/instance.js'
 import { catalogAdvice } from '../../wiring/keystone-catalog.js'
-import { type Finding, fault, note, ok } from './check.js'
 
 /** Checks that the external Keystone accepts our user, keeps the same time, and leads clients to us. */
 export async function checkKeystone({ config }: Instance, external: ExternalIdentity): Promise<Finding[]> {

@@ -1,9 +1,9 @@
+import { type Finding, fault, note, ok } from '../../../checks/finding.js'
 import { listenersOf } from '../../host/checks.js'
 import { takenPorts } from '../../host/ports.js'
 import type { ProcessName, RunRecord } from '../../state-directory/run-record.js'
 import type { Instance } from '../../wiring/instance.js'
 import { urlOf } from '../../wiring/service-urls.js'
-import { type Finding, fault, note, ok } from './check.js'
 
 /** Commands of the processes that must run somewhere. */
 const COMMANDS: Readonly<Partial<Record<ProcessName, string>>> = {

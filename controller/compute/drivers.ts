@@ -1,0 +1,13 @@
+import type { ComputeDriverKind } from './kind.js'
+import { namespaceKind } from './namespace/kind.js'
+import { noopKind } from './noop/kind.js'
+
+/** Every compute driver; the first is the default. */
+export const computeDrivers: readonly [ComputeDriverKind, ...ComputeDriverKind[]] = [namespaceKind, noopKind]
+
+/** @throws Error for a name that the settings do not allow */
+export function computeDriver(name: string): ComputeDriverKind {
+  const kind = computeDrivers.find(kind => kind.name === name)
+  if (kind === undefined) throw new Error(`There is no compute driver ${name}.`)
+  return kind
+}

@@ -1,0 +1,34 @@
+import type { z } from 'zod'
+import type { Finding } from '../checks/finding.js'
+import type { Logger } from '../log/log.js'
+import type { ComputeDriver } from './driver.js'
+
+/** The group `compute` of the settings; a driver reads its own options of it. */
+export type ComputeGroup = Readonly<Record<string, unknown>>
+
+export type ComputeContext = {
+  /** Distinguishes the machines of this installation from others on the host. */
+  instance: string
+  stateDirectory: string
+  networkMtu: (networkId: string) => Promise<number>
+  /** The agent, bundled into one ES module. */
+  agentBundle: string
+  settings: ComputeGroup
+  log: Logger
+}
+
+/** A program on the host, with its Debian package. */
+export type Program = readonly [program: string, debianPackage: string]
+
+/** What there is to know about a compute driver before one is opened. A new driver is a folder with such a value, and its line in drivers.ts. */
+export type ComputeDriverKind = {
+  name: string
+  /** False when its amphorae are rows in the database only. */
+  runsMachines: boolean
+  options: Readonly<Record<string, z.ZodType>>
+  /** What it needs on the controller's host. */
+  programs: readonly Program[]
+  /** Checks for `krater doctor`. */
+  check: (settings: ComputeGroup) => Promise<Finding[]>
+  open: (context: ComputeContext) => Promise<ComputeDriver>
+}

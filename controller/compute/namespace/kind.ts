@@ -1,0 +1,48 @@
+import { join } from 'node:path'
+import { z } from 'zod'
+import type { ComputeDriverKind, ComputeGroup } from '../kind.js'
+import type { Limits } from './cgroup.js'
+import { namespaceOptions } from './options.js'
+
+const ownSettings = z.object(namespaceOptions)
+
+/** Amphorae as namespaces of the controller's host. Its code is loaded when it is used. */
+export const namespaceKind: ComputeDriverKind = {
+  name: 'namespace',
+  runsMachines: true,
+  options: namespaceOptions,
+  programs: [
+    ['haproxy', 'haproxy'],
+    ['keepalived', 'keepalived'],
+    ['sshd', 'openssh-server'],
+    ['ssh', 'openssh-client'],
+    ['ssh-keygen', 'openssh-client'],
+    ['nft', 'nftables'],
+    ['conntrack', 'conntrack'],
+    ['ip', 'iproute2'],
+    ['ss', 'iproute2'],
+    ['ping', 'iputils-ping'],
+    ['sysctl', 'procps'],
+    ['unshare', 'util-linux'],
+    ['nsenter', 'util-linux'],
+  ],
+  check: async settings => (await import('./check-limits.js')).checkLimits(limitsOf(settings)),
+  open: async ({ stateDirectory, settings, instance, ...rest }) => {
+    const { createNamespaceDriver } = await import('./driver.js')
+    const { createFabric } = await import('../../network/local/fabric.js')
+    const { first_account: first, accounts: count } = ownSettings.parse(settings)
+    return createNamespaceDriver({
+      ...rest,
+      instance,
+      directory: join(stateDirectory, 'amphorae'),
+      fabric: createFabric({ instance }),
+      limits: limitsOf(settings),
+      accounts: { first, count },
+    })
+  },
+}
+
+function limitsOf(settings: ComputeGroup): Limits {
+  const { amphora_memory, amphora_processors, amphora_processes } = ownSettings.parse(settings)
+  return { memoryBytes: amphora_memory * 1024 * 1024, processors: amphora_processors, processes: amphora_processes }
+}

@@ -1,0 +1,32 @@
+import type { NetworkDriverKind } from './kind.js'
+
+const local: NetworkDriverKind = {
+  name: 'local',
+  onHost: true,
+  programs: [
+    ['nft', 'nftables'],
+    ['conntrack', 'conntrack'],
+    ['ip', 'iproute2'],
+    ['sysctl', 'procps'],
+    ['nsenter', 'util-linux'],
+  ],
+  open: async ({ database, sharedAddresses }) =>
+    (await import('./local/driver.js')).createLocalDriver(database, sharedAddresses),
+}
+
+const noop: NetworkDriverKind = {
+  name: 'noop',
+  onHost: false,
+  programs: [],
+  open: async () => (await import('./noop/driver.js')).createNoopNetworkDriver(),
+}
+
+/** Every network driver; the first is the default. Their code is loaded when it is used. */
+export const networkDrivers: readonly [NetworkDriverKind, ...NetworkDriverKind[]] = [local, noop]
+
+/** @throws Error for a name that the settings do not allow */
+export function networkDriver(name: string): NetworkDriverKind {
+  const kind = networkDrivers.find(kind => kind.name === name)
+  if (kind === undefined) throw new Error(`There is no network driver ${name}.`)
+  return kind
+}
