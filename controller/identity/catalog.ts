@@ -1,4 +1,6 @@
 import type { Database } from '../database/connection.js'
+import { many } from '../database/query.js'
+import { sql } from '../database/sql.js'
 import type { TokenDocument } from './tokens/document.js'
 
 type CatalogEndpoint = { id: string; interface: string; region: string | null; region_id: string | null; url: string }
@@ -6,15 +8,17 @@ export type CatalogEntry = { id: string; type: string; name: string; endpoints: 
 
 /** The catalogue for the bearer of a token: enabled services with their enabled endpoints. One query. */
 export async function readCatalog(database: Database, token: TokenDocument): Promise<CatalogEntry[]> {
-  const { rows } = await database.raw(
-    `SELECT s.id, s.type, coalesce(s.name, '') AS name,
+  const entries = await many(
+    database,
+    sql<CatalogEntry>`
+     SELECT s.id, s.type, coalesce(s.name, '') AS name,
             coalesce(json_agg(json_build_object('id', e.id, 'interface', e.interface, 'region', e.region_id,
                                                 'region_id', e.region_id, 'url', e.url) ORDER BY e.interface, e.id)
                      FILTER (WHERE e.id IS NOT NULL), '[]') AS endpoints
        FROM service s LEFT JOIN endpoint e ON e.service_id = s.id AND e.enabled
       WHERE s.enabled GROUP BY s.id ORDER BY s.type, s.id`,
   )
-  return (rows as CatalogEntry[]).map(entry => ({
+  return entries.map(entry => ({
     ...entry,
     endpoints: entry.endpoints.flatMap(endpoint => {
       const url = fillTemplate(endpoint.url, token)

@@ -1,11 +1,13 @@
 import type { Knex } from 'knex'
+import { one } from '../database/query.js'
+import { type Fragment, sql } from '../database/sql.js'
 
 /** What quotas count, with the rows that count: ports that the load balancer service makes are bounded by its own quotas. */
 const COUNTED = {
-  network: 'SELECT count(*)::int AS used FROM network WHERE project_id = ?',
-  subnet: 'SELECT count(*)::int AS used FROM subnet WHERE project_id = ?',
-  port: 'SELECT count(*)::int AS used FROM port WHERE project_id = ? AND ensured_name IS NULL',
-} as const
+  network: sql`network`,
+  subnet: sql`subnet`,
+  port: sql`(SELECT project_id FROM port WHERE ensured_name IS NULL) port`,
+} as const satisfies Record<string, Fragment>
 
 export type Counted = keyof typeof COUNTED
 
@@ -25,21 +27,25 @@ export const effectiveLimits = (stored: StoredLimits | undefined, defaults: Limi
 
 /** How many objects of a kind the project has. */
 export async function inUse(database: Knex, projectId: string, resource: Counted): Promise<number> {
-  const { rows } = await database.raw(COUNTED[resource], [projectId])
-  return (rows as { used: number }[])[0]?.used ?? 0
+  const rows = COUNTED[resource]
+  const { used } = await one(
+    database,
+    sql<{ used: number }>`SELECT count(*)::int AS used FROM ${rows} WHERE project_id = ${projectId}`,
+  )
+  return used
 }
 
 /**
  * Holds the project's row to the end of the transaction: what counts its objects or addresses in the statements that follow sees all that
  * earlier holders made.
  */
-export async function holdQuota(trx: Knex, projectId: string): Promise<StoredLimits | undefined> {
-  const { rows } = await trx.raw(
-    `INSERT INTO quota AS held (project_id) VALUES (?)
+export async function holdQuota(trx: Knex, projectId: string): Promise<StoredLimits> {
+  return one(
+    trx,
+    sql<StoredLimits>`
+     INSERT INTO quota AS held (project_id) VALUES (${projectId})
      ON CONFLICT (project_id) DO UPDATE SET project_id = held.project_id RETURNING network, subnet, port`,
-    [projectId],
   )
-  return (rows as StoredLimits[])[0]
 }
 
 /** @returns false when the project may have no further object of this kind */

@@ -1,6 +1,8 @@
 import { randomBytes } from 'node:crypto'
 import type { Knex } from 'knex'
 import type { Database } from '../../database/connection.js'
+import { maybeOne } from '../../database/query.js'
+import { sql } from '../../database/sql.js'
 import { inTransaction } from '../../database/transaction.js'
 import type { Named } from '../caller.js'
 import { saltOf } from '../login/passwords.js'
@@ -67,12 +69,24 @@ export async function issueToken(
 
 export type TokenUser = Named & { domain: Named; defaultProjectId: string | null }
 
+type UserRow = {
+  id: string
+  name: string
+  default_project_id: string | null
+  password_hash: string | null
+  domain_id: string
+  domain_name: string
+}
+
 /** The user, when it and its domain are enabled and its password is still the proven one. */
 async function readUser(trx: Knex, proofs: readonly Proof[]): Promise<TokenUser> {
-  const row = await trx('local_user as u')
-    .join('domain as d', 'd.id', 'u.domain_id')
-    .where({ 'u.id': proofs[0]?.userId ?? '', 'u.enabled': true, 'd.enabled': true })
-    .first('u.id', 'u.name', 'u.default_project_id', 'u.password_hash', 'd.id as domain_id', 'd.name as domain_name')
+  const row = await maybeOne(
+    trx,
+    sql<UserRow>`
+      SELECT u.id, u.name, u.default_project_id, u.password_hash, d.id AS domain_id, d.name AS domain_name
+        FROM local_user u JOIN domain d ON d.id = u.domain_id
+       WHERE u.id = ${proofs[0]?.userId ?? ''} AND u.enabled AND d.enabled`,
+  )
   if (row === undefined) throw unauthenticated()
   for (const proof of proofs) {
     if (proof.method === 'password' && proof.passwordSalt !== saltOf(row.password_hash)) throw unauthenticated()
@@ -111,10 +125,12 @@ async function readApplicationCredential(
   const proof = proofs.find(proof => proof.method === 'application_credential')
   const id = proof?.applicationCredentialId ?? parent?.document.application_credential?.id
   if (id === undefined) return null
-  const row: ApplicationCredential | undefined = await trx('application_credential')
-    .where({ id })
-    .whereRaw('(expires_at IS NULL OR expires_at > now())')
-    .first('id', 'name', 'project_id', 'unrestricted', 'expires_at', 'access_rules')
+  const row = await maybeOne(
+    trx,
+    sql<ApplicationCredential>`
+      SELECT id, name, project_id, unrestricted, expires_at, access_rules FROM application_credential
+       WHERE id = ${id} AND (expires_at IS NULL OR expires_at > now())`,
+  )
   if (row === undefined) throw unauthenticated()
   return row
 }

@@ -1,4 +1,6 @@
 import type { Database } from '../../database/connection.js'
+import { execute, maybeOne } from '../../database/query.js'
+import { type Fragment, sql } from '../../database/sql.js'
 import { ApiError } from '../../http/errors.js'
 import type { Logins } from '../login/logins.js'
 import { saltOf } from '../login/passwords.js'
@@ -48,9 +50,11 @@ const PROVERS: Record<Identity['methods'][number], (checking: Checking, identity
         const { matches, upgraded } = await verify(password.user.password, user?.password_hash)
         if (!matches || user === undefined) return null
         if (upgraded !== null) {
-          await database('local_user')
-            .where({ id: user.id, password_hash: user.password_hash })
-            .update({ password_hash: upgraded })
+          await execute(
+            database,
+            sql`UPDATE local_user SET password_hash = ${upgraded}
+                 WHERE id = ${user.id} AND password_hash = ${user.password_hash}`,
+          )
         }
         return { method: 'password', userId: user.id, passwordSalt: saltOf(user.password_hash) }
       })
@@ -62,16 +66,20 @@ const PROVERS: Record<Identity['methods'][number], (checking: Checking, identity
       const account = JSON.stringify(wanted.id === undefined ? [owner, wanted.name] : ['credential', wanted.id])
       return logins.attempt({ account, source }, async verify => {
         const user = wanted.id === undefined && wanted.user !== undefined ? await findUser(database, wanted.user) : null
-        const by = wanted.id !== undefined ? { id: wanted.id } : { user_id: user?.id ?? '', name: wanted.name ?? '' }
-        const found: { id: string; user_id: string; secret_hash: string } | undefined = await database(
-          'application_credential',
+        const isWanted =
+          wanted.id !== undefined
+            ? sql`id = ${wanted.id}`
+            : sql`user_id = ${user?.id ?? ''} AND name = ${wanted.name ?? ''}`
+        const found = await maybeOne(
+          database,
+          sql<{ id: string; user_id: string; secret_hash: string }>`
+            SELECT id, user_id, secret_hash FROM application_credential WHERE ${isWanted} LIMIT 1`,
         )
-          .where(by)
-          .first('id', 'user_id', 'secret_hash')
         const { matches, upgraded } = await verify(wanted.secret, found?.secret_hash)
         if (!matches || found === undefined) return null
         if (upgraded !== null) {
-          await database('application_credential').where({ id: found.id }).update({ secret_hash: upgraded })
+          const upgrade = sql`UPDATE application_credential SET secret_hash = ${upgraded} WHERE id = ${found.id}`
+          await execute(database, upgrade)
         }
         return { method: 'application_credential', userId: found.user_id, applicationCredentialId: found.id }
       })
@@ -94,13 +102,15 @@ export function nameOfUser({ id, name, domain }: ReferenceInDomain): string {
 type UserSecret = { id: string; password_hash: string | null }
 
 async function findUser(database: Database, ref: ReferenceInDomain): Promise<UserSecret | undefined> {
-  const users = database('local_user as u').join('domain as d', 'd.id', 'u.domain_id')
-  if (ref.id !== undefined) users.where('u.id', ref.id)
-  else users.where('u.name', ref.name ?? '').where(domainColumns(ref))
-  return users.first('u.id', 'u.password_hash')
+  const isNamed = ref.id !== undefined ? sql`u.id = ${ref.id}` : sql`u.name = ${ref.name ?? ''} AND ${inDomain(ref)}`
+  return maybeOne(
+    database,
+    sql<UserSecret>`
+      SELECT u.id, u.password_hash FROM local_user u JOIN domain d ON d.id = u.domain_id WHERE ${isNamed} LIMIT 1`,
+  )
 }
 
 /** The condition on a joined domain `d`. */
-export function domainColumns({ domain }: ReferenceInDomain): Record<string, string> {
-  return domain?.id !== undefined ? { 'd.id': domain.id } : { 'd.name': domain?.name ?? '' }
+export function inDomain({ domain }: ReferenceInDomain): Fragment {
+  return domain?.id !== undefined ? sql`d.id = ${domain.id}` : sql`d.name = ${domain?.name ?? ''}`
 }

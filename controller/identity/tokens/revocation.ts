@@ -1,4 +1,6 @@
 import type { Knex } from 'knex'
+import { execute } from '../../database/query.js'
+import { json, sql } from '../../database/sql.js'
 
 // INVARIANT: who issues a token holds RIGHTS shared from before it reads any right until its commit; who takes a right away, or
 // rewrites tokens for a new one, holds it exclusively from before its first write until its commit. So no token is issued on a
@@ -7,31 +9,33 @@ const RIGHTS = 'krater identity rights'
 
 /** Before reading what a token will be issued on. */
 export async function holdRights(trx: Knex): Promise<void> {
-  await trx.raw('SELECT pg_advisory_xact_lock_shared(hashtext(?))', [RIGHTS])
+  await execute(trx, sql`SELECT pg_advisory_xact_lock_shared(hashtext(${RIGHTS}))`)
 }
 
 /** Before changing anything that tokens may stand on. */
 export async function lockRights(trx: Knex): Promise<void> {
-  await trx.raw('SELECT pg_advisory_xact_lock(hashtext(?))', [RIGHTS])
+  await execute(trx, sql`SELECT pg_advisory_xact_lock(hashtext(${RIGHTS}))`)
 }
 
 /** Ends every token of these users, whatever their scope. */
 export async function revokeTokensOfUsers(trx: Knex, userIds: readonly string[]): Promise<void> {
-  await trx('token').whereIn('user_id', userIds).delete()
+  await execute(trx, sql`DELETE FROM token WHERE user_id = ANY(${userIds})`)
 }
 
 /** Ends every token scoped to this project. */
 export async function revokeTokensOnProject(trx: Knex, projectId: string): Promise<void> {
-  await trx('token').where({ project_id: projectId }).delete()
+  await execute(trx, sql`DELETE FROM token WHERE project_id = ${projectId}`)
 }
 
 /** Ends every token scoped to the domain or to a project in it, and every token of the domain's users. */
 export async function revokeTokensOfDomain(trx: Knex, domainId: string): Promise<void> {
-  await trx('token')
-    .where({ domain_id: domainId })
-    .orWhereIn('project_id', trx('project').where({ domain_id: domainId }).select('id'))
-    .orWhereIn('user_id', trx('local_user').where({ domain_id: domainId }).select('id'))
-    .delete()
+  await execute(
+    trx,
+    sql`DELETE FROM token
+         WHERE domain_id = ${domainId}
+            OR project_id IN (SELECT id FROM project WHERE domain_id = ${domainId})
+            OR user_id IN (SELECT id FROM local_user WHERE domain_id = ${domainId})`,
+  )
 }
 
 /** Ends the tokens of these users on one scope; with both ids null that is the system. */
@@ -40,25 +44,25 @@ export async function revokeTokensOnScope(
   userIds: readonly string[],
   scope: { project_id: string | null; domain_id: string | null },
 ): Promise<void> {
-  const onSystem = scope.project_id === null && scope.domain_id === null
-  await trx('token')
-    .whereIn('user_id', userIds)
-    .where(scope)
-    .modify(query => {
-      if (onSystem) query.whereRaw(`document -> 'system' IS NOT NULL`)
-    })
-    .delete()
+  const { project_id, domain_id } = scope
+  const onSystem = project_id === null && domain_id === null
+  await execute(
+    trx,
+    sql`DELETE FROM token
+         WHERE user_id = ANY(${userIds})
+           AND project_id IS NOT DISTINCT FROM ${project_id} AND domain_id IS NOT DISTINCT FROM ${domain_id}
+           AND (NOT ${onSystem}::boolean OR document -> 'system' IS NOT NULL)`,
+  )
 }
 
 /** Ends the tokens that carry a role, by assignment or by implication. */
 export async function revokeTokensWithRole(trx: Knex, roleId: string): Promise<void> {
-  await tokensWithRole(trx, roleId).delete()
+  await execute(trx, sql`DELETE FROM token WHERE ${carries(roleId)}`)
 }
 
 /** The same for the tokens of application credentials only. */
 export async function revokeApplicationTokensWithRole(trx: Knex, roleId: string): Promise<void> {
-  await tokensWithRole(trx, roleId).whereNotNull('application_credential_id').delete()
+  await execute(trx, sql`DELETE FROM token WHERE ${carries(roleId)} AND application_credential_id IS NOT NULL`)
 }
 
-const tokensWithRole = (trx: Knex, roleId: string) =>
-  trx('token').whereRaw(`document -> 'roles' @> ?::jsonb`, [JSON.stringify([{ id: roleId }])])
+const carries = (roleId: string) => sql`document -> 'roles' @> ${json([{ id: roleId }])}::jsonb`

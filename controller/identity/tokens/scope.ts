@@ -1,9 +1,11 @@
 import type { Knex } from 'knex'
+import { maybeOne } from '../../database/query.js'
+import { sql } from '../../database/sql.js'
 import type { Named } from '../caller.js'
 import { effectiveRoles } from '../resources/roles/effective-roles.js'
 import type { DomainReference, ReferenceInDomain, RequestedScope } from './auth-request.js'
 import type { TokenUser } from './issue.js'
-import { domainColumns, unauthenticated } from './proof.js'
+import { inDomain, unauthenticated } from './proof.js'
 
 export type Scope =
   | { kind: 'unscoped' }
@@ -42,11 +44,15 @@ async function desiredScope(
 const UNSCOPED: GrantedScope = { scope: { kind: 'unscoped' }, roles: [] }
 
 async function projectScope(trx: Knex, user: TokenUser, wanted: ReferenceInDomain): Promise<GrantedScope | null> {
-  const row = await trx('project as p')
-    .join('domain as d', 'd.id', 'p.domain_id')
-    .where({ 'p.enabled': true, 'd.enabled': true })
-    .where(wanted.id !== undefined ? { 'p.id': wanted.id } : { 'p.name': wanted.name ?? '', ...domainColumns(wanted) })
-    .first('p.id', 'p.name', 'd.id as domain_id', 'd.name as domain_name')
+  const isWanted =
+    wanted.id !== undefined ? sql`p.id = ${wanted.id}` : sql`p.name = ${wanted.name ?? ''} AND ${inDomain(wanted)}`
+  const row = await maybeOne(
+    trx,
+    sql<{ id: string; name: string; domain_id: string; domain_name: string }>`
+      SELECT p.id, p.name, d.id AS domain_id, d.name AS domain_name
+        FROM project p JOIN domain d ON d.id = p.domain_id
+       WHERE p.enabled AND d.enabled AND ${isWanted} LIMIT 1`,
+  )
   if (row === undefined) return null
   const project = { id: row.id, name: row.name, domain: { id: row.domain_id, name: row.domain_name } }
   return withRoles(
@@ -56,9 +62,8 @@ async function projectScope(trx: Knex, user: TokenUser, wanted: ReferenceInDomai
 }
 
 async function domainScope(trx: Knex, user: TokenUser, wanted: DomainReference): Promise<GrantedScope | null> {
-  const domain: Named | undefined = await trx('domain')
-    .where({ enabled: true, ...(wanted.id !== undefined ? { id: wanted.id } : { name: wanted.name ?? '' }) })
-    .first('id', 'name')
+  const isWanted = wanted.id !== undefined ? sql`id = ${wanted.id}` : sql`name = ${wanted.name ?? ''}`
+  const domain = await maybeOne(trx, sql<Named>`SELECT id, name FROM domain WHERE enabled AND ${isWanted} LIMIT 1`)
   if (domain === undefined) return null
   return withRoles(
     { kind: 'domain', domain },

@@ -1,6 +1,7 @@
 import { createHash, randomBytes } from 'node:crypto'
 import type { Knex } from 'knex'
-import { query } from '../../database/query.js'
+import { execute, maybeOne } from '../../database/query.js'
+import { json, sql } from '../../database/sql.js'
 import { FloodError } from '../../http/errors.js'
 import type { TokenDocument } from './document.js'
 
@@ -22,10 +23,11 @@ export async function findToken(
   { allowExpired = false } = {},
 ): Promise<StoredToken | null> {
   const grace = allowExpired ? EXPIRED_WINDOW_SECONDS : 0
-  const [row] = await query<{ document: TokenDocument; expires_at: Date }>(
+  const row = await maybeOne(
     database,
-    `SELECT document, expires_at FROM token WHERE sha256 = ? AND expires_at > now() - ?::integer * interval '1 second'`,
-    [sha256, grace],
+    sql<{ document: TokenDocument; expires_at: Date }>`
+      SELECT document, expires_at FROM token
+       WHERE sha256 = ${sha256} AND expires_at > now() - ${grace}::integer * interval '1 second'`,
   )
   return row === undefined ? null : { sha256, document: row.document, expiresAt: row.expires_at }
 }
@@ -42,23 +44,24 @@ export async function storeToken(
 ): Promise<void> {
   const userId = document.user.id
   const applicationCredentialId = document.application_credential?.id ?? null
-  const others = `FROM token WHERE user_id = ? AND application_credential_id IS ${applicationCredentialId === null ? '' : 'NOT'} NULL`
+  const isOfKind = applicationCredentialId === null ? sql`IS NULL` : sql`IS NOT NULL`
+  const others = sql`FROM token WHERE user_id = ${userId} AND application_credential_id ${isOfKind}`
   const insert = async (): Promise<boolean> => {
-    const { rowCount } = await trx.raw(
-      `INSERT INTO token (sha256, user_id, project_id, domain_id, application_credential_id, document, expires_at)
-       SELECT ?, ?, ?, ?, ?, ?::jsonb, ?::timestamptz WHERE NOT EXISTS (SELECT ${others} OFFSET ?)`,
-      [
-        ...[sha256, userId, document.project?.id ?? null, document.domain?.id ?? null, applicationCredentialId],
-        ...[JSON.stringify(document), expiresAt, userId, mostPerUser - 1],
-      ],
+    const inserted = await execute(
+      trx,
+      sql`INSERT INTO token (sha256, user_id, project_id, domain_id, application_credential_id, document, expires_at)
+          SELECT ${sha256}, ${userId}, ${document.project?.id ?? null}, ${document.domain?.id ?? null},
+                 ${applicationCredentialId}, ${json(document)}::jsonb, ${expiresAt}::timestamptz
+           WHERE NOT EXISTS (SELECT ${others} OFFSET ${mostPerUser - 1})`,
     )
-    return rowCount === 1
+    return inserted === 1
   }
   if (await insert()) return
   // So many at once that the next thousand logins need not look.
-  await trx.raw(
-    `DELETE FROM token WHERE sha256 IN (SELECT sha256 ${others} AND expires_at < now() ORDER BY expires_at LIMIT ?)`,
-    [userId, PURGED_AT_ONCE],
+  await execute(
+    trx,
+    sql`DELETE FROM token
+         WHERE sha256 IN (SELECT sha256 ${others} AND expires_at < now() ORDER BY expires_at LIMIT ${PURGED_AT_ONCE})`,
   )
   if (await insert()) return
   const message = 'The user has too many tokens that are good: revoke some, or use them until they end.'
@@ -71,11 +74,11 @@ const PURGED_AT_ONCE = 1000
 /** Deletes every token that nobody can look at any more. */
 export async function purgeExpiredTokens(database: Knex): Promise<void> {
   for (let purged = PURGED_AT_ONCE; purged === PURGED_AT_ONCE; ) {
-    const { rowCount } = await database.raw(
-      `DELETE FROM token WHERE sha256 IN (
-         SELECT sha256 FROM token WHERE expires_at < now() - ? * interval '1 second' LIMIT ? FOR UPDATE SKIP LOCKED)`,
-      [EXPIRED_WINDOW_SECONDS, PURGED_AT_ONCE],
+    purged = await execute(
+      database,
+      sql`DELETE FROM token WHERE sha256 IN (
+            SELECT sha256 FROM token WHERE expires_at < now() - ${EXPIRED_WINDOW_SECONDS} * interval '1 second'
+             LIMIT ${PURGED_AT_ONCE} FOR UPDATE SKIP LOCKED)`,
     )
-    purged = rowCount ?? 0
   }
 }

@@ -1,4 +1,6 @@
 import type { Knex } from 'knex'
+import { maybeOne, one } from '../../database/query.js'
+import { type Fragment, sql } from '../../database/sql.js'
 import { ShareUsedUp } from '../driver.js'
 import { holdQuota } from '../quota.js'
 import type { SubnetFacts } from './ports.js'
@@ -11,18 +13,19 @@ export type SharedAddresses = {
   project_share: number
 }
 
-/** Trusted SQL over the table allocation_pool: how many addresses at its end are kept; binds the subnet and the reserve. */
-export const KEPT = `CASE WHEN first = (SELECT first FROM allocation_pool WHERE subnet_id = ? ORDER BY span DESC, first DESC LIMIT 1)
-                          THEN least(?::bigint, span / 8) ELSE 0 END`
+/** SQL over a row of allocation_pool: how many addresses at its end are kept. */
+export const keptOf = (subnetId: string, reserve: number): Fragment =>
+  sql`CASE WHEN first = (SELECT first FROM allocation_pool WHERE subnet_id = ${subnetId} ORDER BY span DESC, first DESC LIMIT 1)
+           THEN least(${reserve}::bigint, span / 8) ELSE 0 END`
 
 /** Whether the reserve holds this address. */
 export async function isKept(trx: Knex, subnetId: string, address: string, reserve: number): Promise<boolean> {
-  const { rows } = await trx.raw(
-    `SELECT 1 FROM (SELECT last, ${KEPT} AS kept FROM allocation_pool WHERE subnet_id = ?) pool
-      WHERE CAST(? AS inet) > pool.last - pool.kept AND CAST(? AS inet) <= pool.last`,
-    [subnetId, reserve, subnetId, address, address],
+  const row = await maybeOne(
+    trx,
+    sql`SELECT pool.last FROM (SELECT last, ${keptOf(subnetId, reserve)} AS kept FROM allocation_pool WHERE subnet_id = ${subnetId}) pool
+         WHERE CAST(${address} AS inet) > pool.last - pool.kept AND CAST(${address} AS inet) <= pool.last`,
   )
-  return rows.length > 0
+  return row !== undefined
 }
 
 /**
@@ -38,14 +41,14 @@ export async function requireShare(
 ): Promise<void> {
   if (!shared || projectId === network_project_id || project_share === 100) return
   await holdQuota(trx, projectId)
-  const { rows } = await trx.raw(
-    `SELECT (SELECT count(*)::float8 FROM fixed_ip JOIN port ON port.id = fixed_ip.port_id
-              WHERE fixed_ip.subnet_id = :id AND port.project_id = :projectId) AS held,
-            greatest(1, floor(sum(span) * :share / 100))::float8 AS share
-       FROM allocation_pool WHERE subnet_id = :id`,
-    { id, projectId, share: project_share },
+  const { held, share } = await one(
+    trx,
+    sql<{ held: number; share: number }>`
+     SELECT (SELECT count(*)::float8 FROM fixed_ip JOIN port ON port.id = fixed_ip.port_id
+              WHERE fixed_ip.subnet_id = ${id} AND port.project_id = ${projectId}) AS held,
+            greatest(1, floor(sum(span) * ${project_share} / 100))::float8 AS share
+       FROM allocation_pool WHERE subnet_id = ${id}`,
   )
-  const [{ held, share }] = rows as [{ held: number; share: number }]
   if (held < share) return
   throw new ShareUsedUp(
     `Project ${projectId} has ${held} addresses of subnet ${id}: of a shared network one project may have ${project_share} percent.`,
