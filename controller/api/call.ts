@@ -85,6 +85,11 @@ export class Call<Caller, Body = unknown> {
     return this.#query
   }
 
+  /** The first value of a query parameter, undefined when it is absent. */
+  argument(name: string): string | undefined {
+    return this.query.get(name) ?? undefined
+  }
+
   get requestId(): string {
     return this.#ctx.state.requestId
   }

@@ -1,4 +1,8 @@
-import type { Route } from './request.js'
+import { jsonAnswer } from '../api/answer.js'
+import type { Route } from '../api/route.js'
+import { openRoute, type Service } from './dialect.js'
+import { versionDocument } from './discovery.js'
+import type { Rule } from './policy.js'
 import { applicationCredentialRoutes } from './resources/application-credentials.js'
 import { credentialRoutes } from './resources/credentials.js'
 import { domainRoutes } from './resources/domains.js'
@@ -14,24 +18,38 @@ import { roleRoutes } from './resources/roles/roles.js'
 import { serviceRoutes } from './resources/services.js'
 import { userRoutes } from './resources/users.js'
 import { tokenRoutes } from './tokens/routes.js'
+import type { StoredToken } from './tokens/store.js'
 
-/** Every operation that needs a token. */
-export function allRoutes({ credentialKey }: { credentialKey: Buffer | null }): Route[] {
-  return [
-    ...tokenRoutes,
-    ...ownScopeRoutes,
-    ...userRoutes,
-    ...projectRoutes,
-    ...domainRoutes,
-    ...roleRoutes,
-    ...impliedRoleRoutes,
-    ...grantRoutes,
-    ...roleAssignmentRoutes,
-    ...groupRoutes,
-    ...serviceRoutes,
-    ...endpointRoutes,
-    ...regionRoutes,
-    ...credentialRoutes(credentialKey),
-    ...applicationCredentialRoutes,
-  ]
-}
+/** Every operation of the API. */
+export const allRoutes: readonly Route<Service, StoredToken, Rule>[] = [
+  openRoute({
+    ...{ method: 'GET', path: '/', group: 'service', status: 300 },
+    summary: 'The versions of the API',
+    answer: { type: 'object' },
+    handle: async (_service, { base }) => ({
+      ...jsonAnswer(300, { versions: { values: [versionDocument(base)] } }),
+      headers: { Location: `${base}/v3/` },
+    }),
+  }),
+  openRoute({
+    ...{ method: 'GET', path: '/v3', group: 'service', status: 200 },
+    summary: 'The version of the API',
+    answer: { type: 'object' },
+    handle: async (_service, { base }) => jsonAnswer(200, { version: versionDocument(base) }),
+  }),
+  ...tokenRoutes,
+  ...ownScopeRoutes,
+  ...userRoutes,
+  ...projectRoutes,
+  ...domainRoutes,
+  ...roleRoutes,
+  ...impliedRoleRoutes,
+  ...grantRoutes,
+  ...roleAssignmentRoutes,
+  ...groupRoutes,
+  ...serviceRoutes,
+  ...endpointRoutes,
+  ...regionRoutes,
+  ...credentialRoutes,
+  ...applicationCredentialRoutes,
+]

@@ -89,7 +89,8 @@ function operationOf<Route extends Described>(route: Route, path: string, texts:
     operationId: operationIdOf(method, path),
     tags: [group],
     summary,
-    ...(isOpen ? { security: [] } : { description: right?.sentence }),
+    description: right?.sentence ?? 'Needs no token.',
+    ...(isOpen && { security: [] }),
     ...(parameters.length === 0 ? {} : { parameters }),
     ...(form === undefined
       ? {}

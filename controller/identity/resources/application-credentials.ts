@@ -1,28 +1,27 @@
 import { randomBytes } from 'node:crypto'
 import type { Knex } from 'knex'
 import { z } from 'zod'
+import { type Answer, jsonAnswer, NO_CONTENT } from '../../api/answer.js'
 import { inTransaction } from '../../database/transaction.js'
 import { badRequest, forbidden, notFound } from '../../http/errors.js'
 import type { Named } from '../caller.js'
+import {
+  type IdentityCall,
+  type IdentityRoute,
+  listed,
+  listForm,
+  oneForm,
+  queryParameter,
+  route,
+  type Service,
+} from '../dialect.js'
 import { administratorsAndUser, readersAndUser, userAlone } from '../policy.js'
-import { type Answer, created, listed, noContent, ok, type Request, type Route } from '../request.js'
 import { isoTime } from '../tokens/document.js'
 import { lockRights } from '../tokens/revocation.js'
 import { accessRuleSchema } from './access-rules.js'
 import { newId } from './collection.js'
 import * as fields from './fields.js'
 import { mustExist } from './references.js'
-
-const all = '/users/:user_id/application_credentials'
-const one = `${all}/:id`
-
-/** Secrets by which programs act for a user in one project, with some of its roles. Deleting one ends its tokens. */
-export const applicationCredentialRoutes: readonly Route[] = [
-  { method: 'GET', path: all, allow: readersAndUser, answer: listApplicationCredentials },
-  { method: 'POST', path: all, allow: userAlone, answer: createApplicationCredential },
-  { method: 'GET', path: one, allow: readersAndUser, answer: showApplicationCredential },
-  { method: 'DELETE', path: one, allow: administratorsAndUser, answer: deleteApplicationCredential },
-]
 
 /** Without a zone it is UTC. */
 const time = z
@@ -47,6 +46,39 @@ const createSchema = z.object({
   }),
 })
 
+const all = '/v3/users/:user_id/application_credentials'
+const one = `${all}/:id`
+const answer = oneForm('application_credential')
+
+/** Secrets by which programs act for a user in one project, with some of its roles. Deleting one ends its tokens. */
+export const applicationCredentialRoutes: readonly IdentityRoute[] = [
+  route({
+    ...{ method: 'GET', path: all, right: readersAndUser, group: 'application_credentials', status: 200 },
+    summary: 'List the application credentials of a user',
+    parameters: [queryParameter('name', 'Only the one of this name.')],
+    answer: listForm('application_credentials'),
+    handle: listApplicationCredentials,
+  }),
+  route({
+    ...{ method: 'POST', path: all, right: userAlone, group: 'application_credentials', status: 201 },
+    summary: 'Create an application credential; only this answer has its secret',
+    request: createSchema,
+    answer,
+    handle: createApplicationCredential,
+  }),
+  route({
+    ...{ method: 'GET', path: one, right: readersAndUser, group: 'application_credentials', status: 200 },
+    summary: 'Show an application credential',
+    answer,
+    handle: showApplicationCredential,
+  }),
+  route({
+    ...{ method: 'DELETE', path: one, right: administratorsAndUser, group: 'application_credentials', status: 204 },
+    summary: 'Delete an application credential and end its tokens',
+    handle: deleteApplicationCredential,
+  }),
+]
+
 type Row = {
   id: string
   user_id: string
@@ -59,20 +91,23 @@ type Row = {
   roles: Named[]
 }
 
-async function createApplicationCredential(request: Request): Promise<Answer> {
-  const { application_credential: sent } = await request.read(createSchema)
-  const { document } = request.token
-  refuseRestricted(request)
+async function createApplicationCredential(
+  { database, logins }: Service,
+  call: IdentityCall<z.output<typeof createSchema>>,
+): Promise<Answer> {
+  const { application_credential: sent } = await call.body()
+  const { document } = call.caller
+  refuseRestricted(call)
   const { project } = document
   if (project === undefined) throw badRequest('An application credential is bound to a project; the token has none.')
   if (sent.expires_at instanceof Date && sent.expires_at.getTime() <= Date.now()) {
     throw badRequest('expires_at must be in the future.')
   }
   const secret = sent.secret ?? randomBytes(48).toString('base64url')
-  const secret_hash = await request.logins.hash(secret, document.user.id)
+  const secret_hash = await logins.hash(secret, document.user.id)
   const id = newId()
   const accessRules = sent.access_rules?.map(rule => ({ id: newId(), ...rule }))
-  const row = await inTransaction(request.database, async trx => {
+  const row = await inTransaction(database, async trx => {
     const roles = await chooseRoles(trx, document.roles ?? [], sent.roles)
     await trx('application_credential').insert({
       id,
@@ -90,7 +125,7 @@ async function createApplicationCredential(request: Request): Promise<Answer> {
     )
     return findOne(trx, document.user.id, id)
   })
-  return created({ application_credential: { ...present(request, row), secret } })
+  return jsonAnswer(201, { application_credential: { ...present(call, row), secret } })
 }
 
 /** The roles that are asked for, or all of the token's. None may go beyond the token. */
@@ -114,41 +149,41 @@ async function chooseRoles(
   return [...chosen.values()]
 }
 
-async function listApplicationCredentials(request: Request): Promise<Answer> {
-  const user = request.params.user_id!
-  await mustExist(request.database, 'local_user', 'user', user)
-  const name = request.query('name')
-  const rows: Row[] = await withRoles(request.database)
+async function listApplicationCredentials({ database }: Service, call: IdentityCall): Promise<Answer> {
+  const user = call.params.user_id!
+  await mustExist(database, 'local_user', 'user', user)
+  const name = call.argument('name')
+  const rows: Row[] = await withRoles(database)
     .where({ user_id: user })
     .modify(query => {
       if (name !== undefined) query.where({ name })
     })
     .orderBy('id')
   return listed(
-    request,
+    call,
     'application_credentials',
-    rows.map(row => present(request, row)),
+    rows.map(row => present(call, row)),
   )
 }
 
-async function showApplicationCredential(request: Request): Promise<Answer> {
-  const row = await findOne(request.database, request.params.user_id!, request.params.id!)
-  return ok({ application_credential: present(request, row) })
+async function showApplicationCredential({ database }: Service, call: IdentityCall): Promise<Answer> {
+  const row = await findOne(database, call.params.user_id!, call.params.id!)
+  return jsonAnswer(200, { application_credential: present(call, row) })
 }
 
-async function deleteApplicationCredential(request: Request): Promise<Answer> {
-  refuseRestricted(request)
-  await inTransaction(request.database, async trx => {
+async function deleteApplicationCredential({ database }: Service, call: IdentityCall): Promise<Answer> {
+  refuseRestricted(call)
+  await inTransaction(database, async trx => {
     await lockRights(trx)
-    const { id } = await findOne(trx, request.params.user_id!, request.params.id!)
+    const { id } = await findOne(trx, call.params.user_id!, call.params.id!)
     await trx('application_credential').where({ id }).delete()
   })
-  return noContent
+  return NO_CONTENT
 }
 
 /** A restricted application credential can neither make nor remove others. */
-function refuseRestricted({ token }: Request): void {
-  if (token.document.application_credential?.restricted === true) {
+function refuseRestricted({ caller }: IdentityCall): void {
+  if (caller.document.application_credential?.restricted === true) {
     throw forbidden('A restricted application credential cannot manage application credentials.')
   }
 }
@@ -167,7 +202,7 @@ const withRoles = (database: Knex) =>
      WHERE a.application_credential_id = c.id), '[]') AS roles`),
   )
 
-const present = (request: Request, row: Row) => ({
+const present = (call: IdentityCall, row: Row) => ({
   id: row.id,
   name: row.name,
   description: row.description,
@@ -178,5 +213,5 @@ const present = (request: Request, row: Row) => ({
   unrestricted: row.unrestricted,
   roles: row.roles,
   ...(row.access_rules !== null && { access_rules: row.access_rules }),
-  links: { self: `${request.base}/v3/users/${row.user_id}/application_credentials/${row.id}` },
+  links: { self: `${call.base}/v3/users/${row.user_id}/application_credentials/${row.id}` },
 })

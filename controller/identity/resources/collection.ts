@@ -1,10 +1,22 @@
 import { randomUUID } from 'node:crypto'
 import type { Knex } from 'knex'
 import { z } from 'zod'
+import { jsonAnswer, NO_CONTENT } from '../../api/answer.js'
+import { formOf, objectOf, type Schema } from '../../api/schema.js'
+import type { Database } from '../../database/connection.js'
 import { inTransaction, isUniqueViolation, sqlState } from '../../database/transaction.js'
 import { ApiError, badRequest, conflict, forbidden, notFound } from '../../http/errors.js'
+import {
+  type IdentityCall,
+  type IdentityRoute,
+  listed,
+  listForm,
+  oneForm,
+  queryParameter,
+  route,
+  type Service,
+} from '../dialect.js'
 import { administrators, type Rule, readers } from '../policy.js'
-import { created, listed, noContent, ok, type Request, type Route } from '../request.js'
 import { lockRights } from '../tokens/revocation.js'
 
 export type Fields = Record<string, unknown>
@@ -30,7 +42,7 @@ export type Collection<Create extends z.ZodObject, Update extends z.ZodObject> =
   derive?: (row: Row) => Fields
   allow?: Partial<Record<'list' | 'create' | 'show' | 'update' | 'delete', Rule>>
   /** Columns that take long to compute. It runs before the transaction, which may hold locks that others wait for. */
-  compute?: (sent: z.output<Create> | z.output<Update>, request: Request) => Promise<Fields>
+  compute?: (sent: z.output<Create> | z.output<Update>, service: Service, call: IdentityCall) => Promise<Fields>
   /** Checks references and turns what was sent into columns. `before` is null at creation. */
   prepare?: (change: Change<z.output<Create> | z.output<Update>>) => Promise<Fields>
   /** True when tokens may stand on this resource, so that changes exclude the issuing of tokens. */
@@ -41,87 +53,120 @@ export type Collection<Create extends z.ZodObject, Update extends z.ZodObject> =
   deleting?: (trx: Knex, row: Row) => Promise<void>
 }
 
-export type Change<Sent> = { trx: Knex; request: Request; sent: Sent; before: Row | null }
+export type Change<Sent> = { trx: Knex; call: IdentityCall; sent: Sent; before: Row | null }
 
 export type Filter = 'text' | 'boolean' | ((query: Knex.QueryBuilder, value: string) => void)
 
 /** 32 hexadecimal digits without dashes, as Keystone's ids are. */
 export const newId = (): string => randomUUID().replaceAll('-', '')
 
+/** Reads `{"<singular>": {...}}`. @returns what is inside */
+export const bodyOf = <Schema extends z.ZodObject>(singular: string, schema: Schema) =>
+  z.object({ [singular]: schema }).transform(body => body[singular] as z.output<Schema>)
+
 export function collectionRoutes<Create extends z.ZodObject, Update extends z.ZodObject>(
   of: Collection<Create, Update>,
-): Route[] {
-  const path = `/${of.plural}`
+): IdentityRoute[] {
+  const { singular, plural } = of
+  const path = `/v3/${plural}`
   const one = `${path}/:id`
-  const present = (request: Request, row: Row) => presentRow(of, request, row)
+  const group = plural
   return [
-    {
-      method: 'GET',
-      path,
-      allow: of.allow?.list ?? readers,
-      answer: async request => {
-        const rows: Row[] = await request
-          .database(of.table)
-          .modify(query => applyFilters(query, of.filters, request))
+    route({
+      ...{ method: 'GET', path, right: of.allow?.list ?? readers, group, status: 200 },
+      summary: `List ${plural}`,
+      parameters: Object.keys(of.filters).map(name => queryParameter(name, `Only those with this ${name}.`)),
+      get answer() {
+        return listForm(plural, answerForm(of))
+      },
+      handle: async ({ database }, call) => {
+        const rows: Row[] = await database(of.table)
+          .modify(query => applyFilters(query, of.filters, call))
           .orderBy('id')
         return listed(
-          request,
-          of.plural,
-          rows.map(row => present(request, row)),
+          call,
+          plural,
+          rows.map(row => presentRow(of, call, row)),
         )
       },
-    },
-    {
-      method: 'POST',
-      path,
-      allow: of.allow?.create ?? administrators,
-      answer: async request => created({ [of.singular]: present(request, await createRow(of, request)) }),
-    },
-    {
-      method: 'GET',
-      path: one,
-      allow: of.allow?.show ?? readers,
-      answer: async request => {
-        const row = await findRow(request.database, of, request.params.id!)
-        return ok({ [of.singular]: present(request, row) })
+    }),
+    route({
+      ...{ method: 'POST', path, right: of.allow?.create ?? administrators, group, status: 201 },
+      summary: `Create a ${singular}`,
+      request: bodyOf(singular, of.create),
+      get answer() {
+        return oneForm(singular, answerForm(of))
       },
-    },
-    {
-      method: 'PATCH',
-      path: one,
-      allow: of.allow?.update ?? administrators,
-      answer: async request => ok({ [of.singular]: present(request, await updateRow(of, request)) }),
-    },
-    {
-      method: 'DELETE',
-      path: one,
-      allow: of.allow?.delete ?? administrators,
-      answer: async request => {
-        await inTransaction(request.database, async trx => {
-          if (of.carriesRights) await lockRights(trx)
-          const row = await findRow(trx, of, request.params.id!, 'lock')
-          if (row.options?.immutable === true)
-            throw forbidden(`Unable to delete immutable ${of.singular} resource: ${row.id}.`)
-          await of.deleting?.(trx, row)
-          await trx(of.table).where({ id: row.id }).delete()
-        })
-        return noContent
+      handle: async (service, call) =>
+        jsonAnswer(201, { [singular]: presentRow(of, call, await createRow(of, service, call)) }),
+    }),
+    route({
+      ...{ method: 'GET', path: one, right: of.allow?.show ?? readers, group, status: 200 },
+      summary: `Show a ${singular}`,
+      get answer() {
+        return oneForm(singular, answerForm(of))
       },
-    },
+      handle: async ({ database }, call) => {
+        const row = await findRow(database, of, call.params.id!)
+        return jsonAnswer(200, { [singular]: presentRow(of, call, row) })
+      },
+    }),
+    route({
+      ...{ method: 'PATCH', path: one, right: of.allow?.update ?? administrators, group, status: 200 },
+      summary: `Change a ${singular}; only what is given changes`,
+      request: bodyOf(singular, of.update),
+      get answer() {
+        return oneForm(singular, answerForm(of))
+      },
+      handle: async (service, call) =>
+        jsonAnswer(200, { [singular]: presentRow(of, call, await updateRow(of, service, call)) }),
+    }),
+    route({
+      ...{ method: 'DELETE', path: one, right: of.allow?.delete ?? administrators, group, status: 204 },
+      summary: `Delete a ${singular}`,
+      handle: async ({ database }, call) => {
+        await deleteRow(of, database, call.params.id!)
+        return NO_CONTENT
+      },
+    }),
   ]
+}
+
+/** The form of an object in answers: what may be sent, as far as it is shown, with its id and links. */
+function answerForm<Create extends z.ZodObject, Update extends z.ZodObject>(of: Collection<Create, Update>): Schema {
+  const sent: Readonly<Record<string, Schema>> = Object(formOf(of.create).properties)
+  const shown = of.shown.filter(name => name !== 'id').map(name => [name, sent[name] ?? {}] as const)
+  return objectOf({ id: { type: 'string' }, ...Object.fromEntries(shown), links: { type: 'object' } })
+}
+
+async function deleteRow<Create extends z.ZodObject, Update extends z.ZodObject>(
+  of: Collection<Create, Update>,
+  database: Database,
+  id: string,
+): Promise<void> {
+  await inTransaction(database, async trx => {
+    if (of.carriesRights) await lockRights(trx)
+    const row = await findRow(trx, of, id, 'lock')
+    if (row.options?.immutable === true) {
+      throw forbidden(`Unable to delete immutable ${of.singular} resource: ${row.id}.`)
+    }
+    await of.deleting?.(trx, row)
+    await trx(of.table).where({ id: row.id }).delete()
+  })
 }
 
 /** Creates a row from the body of a request. @param fixed columns that come from elsewhere, such as an id in the path */
 export async function createRow<Create extends z.ZodObject, Update extends z.ZodObject>(
   of: Collection<Create, Update>,
-  request: Request,
+  service: Service,
+  call: IdentityCall<z.output<Create>>,
   fixed: Fields = {},
 ): Promise<Row> {
-  const sent = await readWrapped(request, of.singular, of.create)
-  const computed = await of.compute?.(sent, request)
+  const sent = await call.body()
+  const computed = await of.compute?.(sent, service, call)
   return storing(of, () =>
-    inTransaction(request.database, async trx => {
-      const columns = await toColumns(of, { trx, request, sent, before: null }, of.create)
+    inTransaction(service.database, async trx => {
+      const columns = await toColumns(of, { trx, call, sent, before: null }, of.create)
       const [row] = await trx(of.table)
         .insert({ id: newId(), ...columns, ...computed, ...fixed })
         .returning('*')
@@ -132,21 +177,22 @@ export async function createRow<Create extends z.ZodObject, Update extends z.Zod
 
 async function updateRow<Create extends z.ZodObject, Update extends z.ZodObject>(
   of: Collection<Create, Update>,
-  request: Request,
+  service: Service,
+  call: IdentityCall<z.output<Update>>,
 ): Promise<Row> {
-  const sent = await readWrapped(request, of.singular, of.update)
-  const computed = await of.compute?.(sent, request)
+  const sent = await call.body()
+  const computed = await of.compute?.(sent, service, call)
   return storing(of, () =>
-    inTransaction(request.database, async trx => {
+    inTransaction(service.database, async trx => {
       if (of.carriesRights) await lockRights(trx)
-      const before = await findRow(trx, of, request.params.id!, 'lock')
+      const before = await findRow(trx, of, call.params.id!, 'lock')
       refuseImmutable(of.singular, before, sent)
       for (const key of ['id', 'domain_id']) {
         if (sent[key] !== undefined && before[key] !== undefined && sent[key] !== before[key]) {
           throw badRequest(`The ${key} of a ${of.singular} cannot be changed.`)
         }
       }
-      const columns = { ...(await toColumns(of, { trx, request, sent, before }, of.update)), ...computed }
+      const columns = { ...(await toColumns(of, { trx, call, sent, before }, of.update)), ...computed }
       if (Object.keys(columns).length === 0) return before
       const [after] = await trx(of.table).where({ id: before.id }).update(columns).returning('*')
       await of.updated?.(trx, before, after as Row)
@@ -168,9 +214,9 @@ export async function findRow(
   return row as Row
 }
 
-function applyFilters(query: Knex.QueryBuilder, filters: Readonly<Record<string, Filter>>, request: Request): void {
+function applyFilters(query: Knex.QueryBuilder, filters: Readonly<Record<string, Filter>>, call: IdentityCall): void {
   for (const [name, filter] of Object.entries(filters)) {
-    const value = request.query(name)
+    const value = call.argument(name)
     if (value === undefined) continue
     if (filter === 'text') query.where(name, value)
     else if (filter === 'boolean') query.where(name, !/^(0|false|no|off|f|n)$/i.test(value))
@@ -212,22 +258,12 @@ function refuseImmutable(singular: string, before: Row, sent: Fields): void {
 /** A row as clients see it. */
 export function presentRow<Create extends z.ZodObject, Update extends z.ZodObject>(
   of: Collection<Create, Update>,
-  request: Request,
+  call: IdentityCall,
   row: Row,
 ): Fields {
   const shown = Object.fromEntries(of.shown.map(column => [column, row[column]]))
-  const links = { self: `${request.base}/v3/${of.plural}/${encodeURIComponent(row.id)}` }
+  const links = { self: `${call.base}/v3/${of.plural}/${encodeURIComponent(row.id)}` }
   return { ...row.extra, ...shown, ...of.derive?.(row), links }
-}
-
-/** Reads `{"<singular>": {...}}`. */
-async function readWrapped<Schema extends z.ZodObject>(
-  request: Request,
-  singular: string,
-  schema: Schema,
-): Promise<z.output<Schema>> {
-  const body = await request.read(z.object({ [singular]: schema }))
-  return body[singular] as z.output<Schema>
 }
 
 /** Turns the database's refusals into answers. */

@@ -1,10 +1,21 @@
 import { createHash } from 'node:crypto'
 import type { Knex } from 'knex'
 import { z } from 'zod'
+import { type Answer, jsonAnswer, NO_CONTENT } from '../../api/answer.js'
 import { inTransaction } from '../../database/transaction.js'
 import { badRequest, forbidden, notImplemented } from '../../http/errors.js'
+import {
+  type IdentityCall,
+  type IdentityRoute,
+  listed,
+  listForm,
+  oneForm,
+  queryParameter,
+  route,
+  type Service,
+} from '../dialect.js'
 import { anyone, isAdmin } from '../policy.js'
-import { type Answer, created, listed, noContent, ok, type Request, type Route } from '../request.js'
+import type { StoredToken } from '../tokens/store.js'
 import { findRow, newId, type Row } from './collection.js'
 import { seal, unseal } from './credential-seal.js'
 import * as fields from './fields.js'
@@ -25,55 +36,85 @@ const NEEDS_PROJECT = 'An ec2 credential needs a project_id.'
 const createSchema = z.object({ credential: shape })
 const updateSchema = z.object({ credential: shape.partial() })
 
-/**
- * Secrets that users keep here: keys of EC2, seeds of TOTP, certificates. Everyone has its own; administrators have all.
- * @param key 32 bytes under which the blobs are encrypted; without it none can be stored
- */
-export function credentialRoutes(key: Buffer | null): readonly Route[] {
-  return [
-    { method: 'GET', path: '/credentials', allow: anyone, answer: request => listCredentials(needed(key), request) },
-    { method: 'POST', path: '/credentials', allow: anyone, answer: request => createCredential(needed(key), request) },
-    { method: 'GET', path: '/credentials/:id', allow: anyone, answer: request => showCredential(needed(key), request) },
-    { method: 'PATCH', path: '/credentials/:id', allow: anyone, answer: request => update(needed(key), request) },
-    { method: 'DELETE', path: '/credentials/:id', allow: anyone, answer: deleteCredential },
-  ]
-}
+const all = '/v3/credentials'
+const one = `${all}/:id`
+const answer = oneForm('credential')
 
-function needed(key: Buffer | null): Buffer {
+/** Secrets that users keep here: keys of EC2, seeds of TOTP, certificates. Everyone has its own; administrators have all. */
+export const credentialRoutes: readonly IdentityRoute[] = [
+  route({
+    ...{ method: 'GET', path: all, right: anyone, group: 'credentials', status: 200 },
+    summary: 'List credentials',
+    parameters: ['user_id', 'type'].map(name => queryParameter(name, `Only those with this ${name}.`)),
+    answer: listForm('credentials'),
+    handle: listCredentials,
+  }),
+  route({
+    ...{ method: 'POST', path: all, right: anyone, group: 'credentials', status: 201 },
+    summary: 'Create a credential',
+    request: createSchema,
+    answer,
+    handle: createCredential,
+  }),
+  route({
+    ...{ method: 'GET', path: one, right: anyone, group: 'credentials', status: 200 },
+    summary: 'Show a credential',
+    answer,
+    handle: showCredential,
+  }),
+  route({
+    ...{ method: 'PATCH', path: one, right: anyone, group: 'credentials', status: 200 },
+    summary: 'Change a credential; only what is given changes',
+    request: updateSchema,
+    answer,
+    handle: update,
+  }),
+  route({
+    ...{ method: 'DELETE', path: one, right: anyone, group: 'credentials', status: 204 },
+    summary: 'Delete a credential',
+    handle: deleteCredential,
+  }),
+]
+
+/** @throws ApiError 501 */
+function keyOf({ credentialKey: key }: Service): Buffer {
   if (key === null) throw notImplemented('Credentials cannot be kept: this service was started without a key for them.')
   return key
 }
 
-async function listCredentials(key: Buffer, request: Request): Promise<Answer> {
-  const { database, token, query } = request
-  const rows: Row[] = await database('credential')
+async function listCredentials(service: Service, call: IdentityCall): Promise<Answer> {
+  const key = keyOf(service)
+  const { document } = call.caller
+  const rows: Row[] = await service
+    .database('credential')
     .modify(credentials => {
-      if (!isAdmin(token.document)) credentials.where({ user_id: token.document.user.id })
+      if (!isAdmin(document)) credentials.where({ user_id: document.user.id })
       for (const column of ['user_id', 'type']) {
-        const value = query(column)
+        const value = call.argument(column)
         if (value !== undefined) credentials.where(column, value)
       }
     })
     .orderBy('id')
   return listed(
-    request,
+    call,
     'credentials',
-    rows.map(row => present(key, request, row)),
+    rows.map(row => present(key, call, row)),
   )
 }
 
-async function createCredential(key: Buffer, request: Request): Promise<Answer> {
-  refuseRestricted(request.token)
-  const { credential: sent } = await request.read(createSchema)
-  const user_id = sent.user_id ?? request.token.document.user.id
-  refuseOthers(request, user_id)
+async function createCredential(service: Service, call: IdentityCall<z.output<typeof createSchema>>): Promise<Answer> {
+  const key = keyOf(service)
+  refuseRestricted(call.caller)
+  const { credential: sent } = await call.body()
+  const user_id = sent.user_id ?? call.caller.document.user.id
+  refuseOthers(call, user_id)
   const isEc2 = sent.type === 'ec2'
   if (isEc2 && typeof sent.project_id !== 'string') throw badRequest(NEEDS_PROJECT)
   const id = isEc2 ? ec2Id(sent.blob) : newId()
-  const blob = isEc2 ? boundToApplicationCredential(request.token, sent.blob) : sent.blob
-  const row = await inTransaction(request.database, async trx => {
+  const blob = isEc2 ? boundToApplicationCredential(call.caller, sent.blob) : sent.blob
+  const row = await inTransaction(service.database, async trx => {
     await mustExist(trx, 'local_user', 'user', user_id)
-    await requireProject(trx, request, user_id, sent.project_id)
+    await requireProject(trx, call.caller, user_id, sent.project_id)
     const [row] = await trx('credential')
       .insert({
         id,
@@ -85,25 +126,27 @@ async function createCredential(key: Buffer, request: Request): Promise<Answer> 
       .returning('*')
     return row as Row
   })
-  return created({ credential: present(key, request, row) })
+  return jsonAnswer(201, { credential: present(key, call, row) })
 }
 
-async function showCredential(key: Buffer, request: Request): Promise<Answer> {
-  return ok({ credential: present(key, request, await findAllowed(request, request.database)) })
+async function showCredential(service: Service, call: IdentityCall): Promise<Answer> {
+  const key = keyOf(service)
+  return jsonAnswer(200, { credential: present(key, call, await findAllowed(call, service.database)) })
 }
 
-async function update(key: Buffer, request: Request): Promise<Answer> {
-  refuseRestricted(request.token)
-  await findAllowed(request, request.database)
-  const { credential: sent } = await request.read(updateSchema)
-  const row = await inTransaction(request.database, async trx => {
-    const before = await findAllowed(request, trx)
+async function update(service: Service, call: IdentityCall<z.output<typeof updateSchema>>): Promise<Answer> {
+  const key = keyOf(service)
+  refuseRestricted(call.caller)
+  await findAllowed(call, service.database)
+  const { credential: sent } = await call.body()
+  const row = await inTransaction(service.database, async trx => {
+    const before = await findAllowed(call, trx)
     if (sent.user_id !== undefined) {
-      refuseOthers(request, sent.user_id)
+      refuseOthers(call, sent.user_id)
       await mustExist(trx, 'local_user', 'user', sent.user_id)
     }
     const after = { ...before, ...sent }
-    await requireProject(trx, request, after.user_id as string, sent.project_id)
+    await requireProject(trx, call.caller, after.user_id as string, sent.project_id)
     if (after.type === 'ec2' && typeof after.project_id !== 'string') throw badRequest(NEEDS_PROJECT)
     if (after.type === 'ec2') requireSameKey(unseal(key, before.id, before.sealed_blob as Buffer), before.type, sent)
     const { blob, ...columns } = sent
@@ -112,31 +155,31 @@ async function update(key: Buffer, request: Request): Promise<Answer> {
     const [row] = await trx('credential').where({ id: before.id }).update(changes).returning('*')
     return row as Row
   })
-  return ok({ credential: present(key, request, row) })
+  return jsonAnswer(200, { credential: present(key, call, row) })
 }
 
-async function deleteCredential(request: Request): Promise<Answer> {
-  refuseRestricted(request.token)
-  const row = await findAllowed(request, request.database)
-  await request.database('credential').where({ id: row.id }).delete()
-  return noContent
+async function deleteCredential({ database }: Service, call: IdentityCall): Promise<Answer> {
+  refuseRestricted(call.caller)
+  const row = await findAllowed(call, database)
+  await database('credential').where({ id: row.id }).delete()
+  return NO_CONTENT
 }
 
 /** Its own credential, or any for an administrator. Others cannot tell which ids exist. */
-async function findAllowed(request: Request, database: Knex): Promise<Row> {
-  const { token, params } = request
-  if (isAdmin(token.document)) return findRow(database, CREDENTIAL, params.id!)
-  const own = await database('credential').where({ id: params.id!, user_id: token.document.user.id }).first()
+async function findAllowed(call: IdentityCall, database: Knex): Promise<Row> {
+  const { caller, params } = call
+  if (isAdmin(caller.document)) return findRow(database, CREDENTIAL, params.id!)
+  const own = await database('credential').where({ id: params.id!, user_id: caller.document.user.id }).first()
   if (own === undefined) throw forbidden()
   return own as Row
 }
 
-function refuseOthers({ token }: Request, userId: string): void {
-  if (userId !== token.document.user.id && !isAdmin(token.document)) throw forbidden()
+function refuseOthers({ caller }: Pick<IdentityCall, 'caller'>, userId: string): void {
+  if (userId !== caller.document.user.id && !isAdmin(caller.document)) throw forbidden()
 }
 
 /** What an application credential may do must not grow by a credential that it makes. */
-function refuseRestricted({ document }: Request['token']): void {
+function refuseRestricted({ document }: StoredToken): void {
   if (document.application_credential?.restricted === true) {
     throw forbidden('A restricted application credential cannot manage credentials.')
   }
@@ -148,7 +191,7 @@ function refuseRestricted({ document }: Request['token']): void {
  */
 async function requireProject(
   trx: Knex,
-  { token: { document } }: Request,
+  { document }: StoredToken,
   userId: string,
   id: string | null | undefined,
 ): Promise<void> {
@@ -172,7 +215,7 @@ function ec2Id(blob: string): string {
 }
 
 /** Who uses the keys later must know under which rights they were made. */
-function boundToApplicationCredential({ document }: Request['token'], blob: string): string {
+function boundToApplicationCredential({ document }: StoredToken, blob: string): string {
   const { application_credential: credential } = document
   const { app_cred_id: _, ...members } = JSON.parse(blob) as Record<string, unknown>
   return JSON.stringify(credential === undefined ? members : { ...members, app_cred_id: credential.id })
@@ -198,11 +241,11 @@ function requireSameKey(
   }
 }
 
-const present = (key: Buffer, request: Request, row: Row) => ({
+const present = (key: Buffer, call: IdentityCall, row: Row) => ({
   id: row.id,
   type: row.type,
   user_id: row.user_id,
   project_id: row.project_id,
   blob: unseal(key, row.id, row.sealed_blob as Buffer),
-  links: { self: `${request.base}/v3/credentials/${row.id}` },
+  links: { self: `${call.base}/v3/credentials/${row.id}` },
 })

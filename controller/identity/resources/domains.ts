@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { forbidden } from '../../http/errors.js'
+import type { IdentityCall, IdentityRoute } from '../dialect.js'
 import { readersAndDomain } from '../policy.js'
-import type { Request, Route } from '../request.js'
 import { revokeTokensOfDomain } from '../tokens/revocation.js'
 import { type Collection, collectionRoutes, presentRow, type Row } from './collection.js'
 import * as fields from './fields.js'
@@ -37,6 +37,6 @@ const domains: Collection<typeof create, typeof update> = {
   },
 }
 
-export const domainRoutes: readonly Route[] = collectionRoutes(domains)
+export const domainRoutes: readonly IdentityRoute[] = collectionRoutes(domains)
 
-export const presentDomain = (request: Request, row: Row) => presentRow(domains, request, row)
+export const presentDomain = (call: IdentityCall, row: Row) => presentRow(domains, call, row)

@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import { badRequest } from '../../http/errors.js'
-import type { Route } from '../request.js'
+import type { IdentityRoute } from '../dialect.js'
 import { type Collection, collectionRoutes } from './collection.js'
 import * as fields from './fields.js'
 
@@ -52,4 +52,4 @@ const endpoints: Collection<typeof create, typeof update> = {
   },
 }
 
-export const endpointRoutes: readonly Route[] = collectionRoutes(endpoints)
+export const endpointRoutes: readonly IdentityRoute[] = collectionRoutes(endpoints)

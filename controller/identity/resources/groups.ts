@@ -1,8 +1,9 @@
 import { z } from 'zod'
+import { type Answer, NO_CONTENT } from '../../api/answer.js'
 import { inTransaction } from '../../database/transaction.js'
 import { notFound } from '../../http/errors.js'
+import { type IdentityCall, type IdentityRoute, listed, listForm, route, type Service } from '../dialect.js'
 import { administrators, readers, readersAndUser } from '../policy.js'
-import { type Answer, listed, noContent, type Request, type Route } from '../request.js'
 import { lockRights, revokeTokensOfUsers } from '../tokens/revocation.js'
 import { type Collection, collectionRoutes, findRow, presentRow, type Row } from './collection.js'
 import * as fields from './fields.js'
@@ -30,10 +31,10 @@ const groups: Collection<typeof create, typeof update> = {
   filters: { name: 'text', domain_id: 'text' },
   shown: ['id', 'name', 'domain_id', 'description'],
   carriesRights: true,
-  prepare: async ({ trx, request, sent, before }) => {
+  prepare: async ({ trx, call, sent, before }) => {
     const { domain_id, ...columns } = sent
     if (before !== null) return columns
-    const domainId = domain_id ?? domainOfToken(request.token.document)
+    const domainId = domain_id ?? domainOfToken(call.caller.document)
     await mustExist(trx, 'domain', 'domain', domainId)
     return { ...columns, domain_id: domainId }
   },
@@ -43,44 +44,65 @@ const groups: Collection<typeof create, typeof update> = {
   },
 }
 
-const membership = '/groups/:group_id/users/:user_id'
+const members = '/v3/groups/:group_id/users'
+const membership = `${members}/:user_id`
 
-export const groupRoutes: readonly Route[] = [
+export const groupRoutes: readonly IdentityRoute[] = [
   ...collectionRoutes(groups),
-  { method: 'GET', path: '/groups/:group_id/users', allow: readers, answer: listMembers },
-  { method: 'PUT', path: membership, allow: administrators, answer: addMember },
-  { method: 'GET', path: membership, allow: readers, answer: checkMember },
-  { method: 'DELETE', path: membership, allow: administrators, answer: removeMember },
-  { method: 'GET', path: '/users/:user_id/groups', allow: readersAndUser, answer: listGroupsOfUser },
+  route({
+    ...{ method: 'GET', path: members, right: readers, group: 'groups', status: 200 },
+    summary: 'List the members of a group',
+    answer: listForm('users'),
+    handle: listMembers,
+  }),
+  route({
+    ...{ method: 'PUT', path: membership, right: administrators, group: 'groups', status: 204 },
+    summary: 'Add a user to a group',
+    handle: addMember,
+  }),
+  route({
+    ...{ method: 'GET', path: membership, right: readers, group: 'groups', status: 204 },
+    summary: 'Check whether a user is in a group',
+    handle: checkMember,
+  }),
+  route({
+    ...{ method: 'DELETE', path: membership, right: administrators, group: 'groups', status: 204 },
+    summary: 'Remove a user from a group',
+    handle: removeMember,
+  }),
+  route({
+    ...{ method: 'GET', path: '/v3/users/:user_id/groups', right: readersAndUser, group: 'users', status: 200 },
+    summary: 'List the groups of a user',
+    answer: listForm('groups'),
+    handle: listGroupsOfUser,
+  }),
 ]
 
-async function listMembers(request: Request): Promise<Answer> {
-  const group = await findRow(request.database, groups, request.params.group_id!)
-  const rows: Row[] = await request
-    .database('local_user')
-    .whereIn('id', request.database('group_member').where({ group_id: group.id }).select('user_id'))
+async function listMembers({ database }: Service, call: IdentityCall): Promise<Answer> {
+  const group = await findRow(database, groups, call.params.group_id!)
+  const rows: Row[] = await database('local_user')
+    .whereIn('id', database('group_member').where({ group_id: group.id }).select('user_id'))
     .orderBy('id')
   return listed(
-    request,
+    call,
     'users',
-    rows.map(row => presentUser(request, row)),
+    rows.map(row => presentUser(call, row)),
   )
 }
 
-async function listGroupsOfUser(request: Request): Promise<Answer> {
-  await mustExist(request.database, 'local_user', 'user', request.params.user_id!)
-  const rows: Row[] = await request
-    .database('user_group')
-    .whereIn('id', request.database('group_member').where({ user_id: request.params.user_id! }).select('group_id'))
+async function listGroupsOfUser({ database }: Service, call: IdentityCall): Promise<Answer> {
+  await mustExist(database, 'local_user', 'user', call.params.user_id!)
+  const rows: Row[] = await database('user_group')
+    .whereIn('id', database('group_member').where({ user_id: call.params.user_id! }).select('group_id'))
     .orderBy('id')
   return listed(
-    request,
+    call,
     'groups',
-    rows.map(row => presentRow(groups, request, row)),
+    rows.map(row => presentRow(groups, call, row)),
   )
 }
 
-async function addMember({ database, params }: Request): Promise<Answer> {
+async function addMember({ database }: Service, { params }: IdentityCall): Promise<Answer> {
   const group = await findRow(database, groups, params.group_id!)
   await mustExist(database, 'local_user', 'user', params.user_id!)
   await inTransaction(database, async trx => {
@@ -88,25 +110,25 @@ async function addMember({ database, params }: Request): Promise<Answer> {
     await trx('group_member').insert({ group_id: group.id, user_id: params.user_id! }).onConflict().ignore()
     await refreshTokens(trx, { userIds: [params.user_id!] })
   })
-  return noContent
+  return NO_CONTENT
 }
 
-async function checkMember({ database, params }: Request): Promise<Answer> {
+async function checkMember({ database }: Service, { params }: IdentityCall): Promise<Answer> {
   const member = await database('group_member')
     .where({ group_id: params.group_id!, user_id: params.user_id! })
     .first('user_id')
   if (member === undefined) throw notAMember(params.user_id!)
-  return noContent
+  return NO_CONTENT
 }
 
-async function removeMember({ database, params }: Request): Promise<Answer> {
+async function removeMember({ database }: Service, { params }: IdentityCall): Promise<Answer> {
   await inTransaction(database, async trx => {
     await lockRights(trx)
     const removed = await trx('group_member').where({ group_id: params.group_id!, user_id: params.user_id! }).delete()
     if (removed === 0) throw notAMember(params.user_id!)
     await revokeTokensOfUsers(trx, [params.user_id!])
   })
-  return noContent
+  return NO_CONTENT
 }
 
 const notAMember = (userId: string) => notFound(`Could not find user ${userId} in the group.`)

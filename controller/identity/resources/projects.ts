@@ -1,8 +1,9 @@
 import type { Knex } from 'knex'
 import { z } from 'zod'
+import type { Answer } from '../../api/answer.js'
 import { badRequest, forbidden } from '../../http/errors.js'
+import { type IdentityCall, type IdentityRoute, listed, listForm, route, type Service } from '../dialect.js'
 import { readersAndProject, readersAndUser } from '../policy.js'
-import { type Answer, listed, type Request, type Route } from '../request.js'
 import { revokeTokensOnProject } from '../tokens/revocation.js'
 import { type Collection, collectionRoutes, type Fields, type Filter, presentRow, type Row } from './collection.js'
 import * as fields from './fields.js'
@@ -55,9 +56,9 @@ const projects: Collection<typeof create, typeof update> = {
   derive: row => ({ parent_id: row.parent_id ?? row.domain_id, is_domain: false }),
   allow: { show: readersAndProject },
   carriesRights: true,
-  prepare: async ({ trx, request, sent, before }) => {
+  prepare: async ({ trx, call, sent, before }) => {
     const { is_domain: _, domain_id, parent_id, ...columns } = sent
-    if (before === null) return { ...columns, ...(await place(trx, request, { domain_id, parent_id })) }
+    if (before === null) return { ...columns, ...(await place(trx, call, { domain_id, parent_id })) }
     if (parent_id !== undefined && parent_id !== (before.parent_id ?? before.domain_id)) {
       throw badRequest('The parent_id of a project cannot be changed.')
     }
@@ -78,20 +79,25 @@ const projects: Collection<typeof create, typeof update> = {
   },
 }
 
-export const projectRoutes: readonly Route[] = [
+export const projectRoutes: readonly IdentityRoute[] = [
   ...collectionRoutes(projects),
-  { method: 'GET', path: '/users/:user_id/projects', allow: readersAndUser, answer: listProjectsOfUser },
+  route({
+    ...{ method: 'GET', path: '/v3/users/:user_id/projects', right: readersAndUser, group: 'users', status: 200 },
+    summary: 'List the projects on which a user has a role',
+    answer: listForm('projects'),
+    handle: listProjectsOfUser,
+  }),
 ]
 
-export const presentProject = (request: Request, row: Row) => presentRow(projects, request, row)
+export const presentProject = (call: IdentityCall, row: Row) => presentRow(projects, call, row)
 
 type Place = { domain_id?: string | null | undefined; parent_id?: string | null | undefined }
 
 /** Below which domain and project a new project stands. */
-async function place(trx: Knex, request: Request, { domain_id, parent_id }: Place): Promise<Fields> {
+async function place(trx: Knex, call: IdentityCall, { domain_id, parent_id }: Place): Promise<Fields> {
   const parent =
     typeof parent_id === 'string' ? await trx('project').where({ id: parent_id }).first('id', 'domain_id') : undefined
-  const domainId = domain_id ?? parent?.domain_id ?? parent_id ?? domainOfToken(request.token.document)
+  const domainId = domain_id ?? parent?.domain_id ?? parent_id ?? domainOfToken(call.caller.document)
   await mustExist(trx, 'domain', 'domain', domainId)
   if (typeof parent_id !== 'string' || parent_id === domainId) return { domain_id: domainId, parent_id: null }
   await mustExist(trx, 'project', 'project', parent_id)
@@ -100,17 +106,17 @@ async function place(trx: Knex, request: Request, { domain_id, parent_id }: Plac
 }
 
 /** Projects on which the user holds a role, by itself or by a group. */
-async function listProjectsOfUser(request: Request): Promise<Answer> {
-  await mustExist(request.database, 'local_user', 'user', request.params.user_id!)
-  const { rows } = await request.database.raw(
+async function listProjectsOfUser({ database }: Service, call: IdentityCall): Promise<Answer> {
+  await mustExist(database, 'local_user', 'user', call.params.user_id!)
+  const { rows } = await database.raw(
     `SELECT * FROM project WHERE id IN (
        SELECT project_id FROM assignment
         WHERE user_id = :id OR group_id IN (SELECT group_id FROM group_member WHERE user_id = :id)) ORDER BY id`,
-    { id: request.params.user_id! },
+    { id: call.params.user_id! },
   )
   return listed(
-    request,
+    call,
     'projects',
-    (rows as Row[]).map(row => presentProject(request, row)),
+    (rows as Row[]).map(row => presentProject(call, row)),
   )
 }

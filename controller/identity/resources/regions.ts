@@ -1,9 +1,10 @@
 import type { Knex } from 'knex'
 import { z } from 'zod'
+import { jsonAnswer } from '../../api/answer.js'
 import { badRequest, forbidden } from '../../http/errors.js'
+import { type IdentityRoute, oneForm, route } from '../dialect.js'
 import { administrators, anyone } from '../policy.js'
-import { created, type Route } from '../request.js'
-import { type Collection, collectionRoutes, createRow, type Fields, presentRow } from './collection.js'
+import { bodyOf, type Collection, collectionRoutes, createRow, type Fields, presentRow } from './collection.js'
 import * as fields from './fields.js'
 import { mustExist } from './references.js'
 
@@ -50,17 +51,18 @@ const regions: Collection<typeof create, typeof update> = {
   },
 }
 
-export const regionRoutes: readonly Route[] = [
+export const regionRoutes: readonly IdentityRoute[] = [
   ...collectionRoutes(regions),
-  {
-    method: 'PUT',
-    path: '/regions/:id',
-    allow: administrators,
-    answer: async request => {
-      const row = await createRow(regions, request, { id: request.params.id! })
-      return created({ region: presentRow(regions, request, row) })
+  route({
+    ...{ method: 'PUT', path: '/v3/regions/:id', right: administrators, group: 'regions', status: 201 },
+    summary: 'Create a region under an id',
+    request: bodyOf(regions.singular, regions.create),
+    answer: oneForm('region'),
+    handle: async (service, call) => {
+      const row = await createRow(regions, service, call, { id: call.params.id! })
+      return jsonAnswer(201, { region: presentRow(regions, call, row) })
     },
-  },
+  }),
 ]
 
 /** True when `id` is `ancestor` or stands somewhere below it. */

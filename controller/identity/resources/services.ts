@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import type { Route } from '../request.js'
+import type { IdentityRoute } from '../dialect.js'
 import { type Collection, collectionRoutes } from './collection.js'
 import * as fields from './fields.js'
 
@@ -26,4 +26,4 @@ const services: Collection<typeof create, typeof update> = {
   }),
 }
 
-export const serviceRoutes: readonly Route[] = collectionRoutes(services)
+export const serviceRoutes: readonly IdentityRoute[] = collectionRoutes(services)

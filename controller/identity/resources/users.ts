@@ -1,8 +1,10 @@
 import { z } from 'zod'
+import { type Answer, NO_CONTENT } from '../../api/answer.js'
 import { inTransaction } from '../../database/transaction.js'
+import { sourceOf } from '../../http/trusted-proxies.js'
+import { type IdentityCall, type IdentityRoute, route, type Service } from '../dialect.js'
 import { saltOf } from '../login/passwords.js'
 import { readersAndUser, userAlone } from '../policy.js'
-import { type Answer, noContent, type Request, type Route } from '../request.js'
 import { unauthenticated } from '../tokens/proof.js'
 import { lockRights, revokeTokensOfUsers } from '../tokens/revocation.js'
 import { type Collection, collectionRoutes, findRow, presentRow, type Row } from './collection.js'
@@ -36,17 +38,17 @@ const users: Collection<typeof create, typeof update> = {
   }),
   allow: { show: readersAndUser },
   carriesRights: true,
-  compute: async ({ password }, { logins, token }) => {
+  compute: async ({ password }, { logins }, { caller }) => {
     if (password === undefined) return {}
-    return { password_hash: password === null ? null : await logins.hash(password, token.document.user.id) }
+    return { password_hash: password === null ? null : await logins.hash(password, caller.document.user.id) }
   },
-  prepare: async ({ trx, request, sent, before }) => {
+  prepare: async ({ trx, call, sent, before }) => {
     const { password: _, domain_id, ...columns } = sent
     if (typeof columns.default_project_id === 'string') {
       await mustExist(trx, 'project', 'project', columns.default_project_id)
     }
     if (before !== null) return columns
-    const domainId = domain_id ?? domainOfToken(request.token.document)
+    const domainId = domain_id ?? domainOfToken(call.caller.document)
     await mustExist(trx, 'domain', 'domain', domainId)
     return { ...columns, domain_id: domainId }
   },
@@ -56,24 +58,32 @@ const users: Collection<typeof create, typeof update> = {
   },
 }
 
-export const userRoutes: readonly Route[] = [
-  ...collectionRoutes(users),
-  { method: 'POST', path: '/users/:user_id/password', allow: userAlone, answer: changeOwnPassword },
-]
-
 const passwordChange = z.object({ user: z.object({ password, original_password: z.string().max(4096) }) })
 
-async function changeOwnPassword(request: Request): Promise<Answer> {
-  const { user } = await request.read(passwordChange)
-  const before = await findRow(request.database, users, request.params.user_id!)
-  const login = { account: JSON.stringify(['user', before.id]), source: request.source }
-  const proven = await request.logins.attempt(login, async verify => {
+export const userRoutes: readonly IdentityRoute[] = [
+  ...collectionRoutes(users),
+  route({
+    ...{ method: 'POST', path: '/v3/users/:user_id/password', right: userAlone, group: 'users', status: 204 },
+    summary: 'Change the own password',
+    request: passwordChange,
+    handle: changeOwnPassword,
+  }),
+]
+
+async function changeOwnPassword(
+  { database, logins }: Service,
+  call: IdentityCall<z.output<typeof passwordChange>>,
+): Promise<Answer> {
+  const { user } = await call.body()
+  const before = await findRow(database, users, call.params.user_id!)
+  const login = { account: JSON.stringify(['user', before.id]), source: sourceOf(call.address) }
+  const proven = await logins.attempt(login, async verify => {
     const { matches } = await verify(user.original_password, before.password_hash as string | null)
     return matches ? { userId: before.id } : null
   })
   if (proven === null) throw unauthenticated()
-  const password_hash = await request.logins.hash(user.password, before.id)
-  await inTransaction(request.database, async trx => {
+  const password_hash = await logins.hash(user.password, before.id)
+  await inTransaction(database, async trx => {
     await lockRights(trx)
     // Another change may have come between; the original password would then be wrong.
     const { password_hash: present } = await findRow(trx, users, before.id, 'lock')
@@ -81,7 +91,7 @@ async function changeOwnPassword(request: Request): Promise<Answer> {
     await trx('local_user').where({ id: before.id }).update({ password_hash })
     await revokeTokensOfUsers(trx, [before.id])
   })
-  return noContent
+  return NO_CONTENT
 }
 
-export const presentUser = (request: Request, row: Row) => presentRow(users, request, row)
+export const presentUser = (call: IdentityCall, row: Row) => presentRow(users, call, row)

@@ -1,40 +1,111 @@
+import type { z } from 'zod'
+import { type Answer, NO_CONTENT } from '../../api/answer.js'
+import type { Call } from '../../api/call.js'
+import type { OpenRoute } from '../../api/route.js'
+import type { Parameter } from '../../api/schema.js'
+import type { Database } from '../../database/connection.js'
 import { forbidden, notFound } from '../../http/errors.js'
+import { sourceOf } from '../../http/trusted-proxies.js'
 import { hasCatalog, readCatalog } from '../catalog.js'
+import {
+  type IdentityCall,
+  type IdentityRoute,
+  oneForm,
+  openRoute,
+  queryParameter,
+  route,
+  type Service,
+  tokenFinder,
+} from '../dialect.js'
 import { anyone, isAdmin } from '../policy.js'
-import { type Answer, noContent, type Request, type Route } from '../request.js'
+import { authRequestSchema } from './auth-request.js'
 import { roleNames, type TokenDocument } from './document.js'
+import { issueToken } from './issue.js'
+import { prove } from './proof.js'
 import { findToken, type StoredToken, tokenHash } from './store.js'
 
-/** Validation, check and revocation of tokens. Issuing stands in issue.ts; it alone needs no token. */
-export const tokenRoutes: readonly Route[] = [
-  { method: 'HEAD', path: '/auth/tokens', allow: anyone, answer: checkToken },
-  { method: 'GET', path: '/auth/tokens', allow: anyone, answer: validateToken },
-  { method: 'DELETE', path: '/auth/tokens', allow: anyone, answer: revokeToken },
+const answer = oneForm('token')
+const SUBJECT: Parameter = {
+  name: 'X-Subject-Token',
+  in: 'header',
+  required: true,
+  description: 'The token that the request is about.',
+  schema: { type: 'string' },
+}
+const CATALOG = queryParameter('nocatalog', 'Leaves the catalog out.')
+const EXPIRED = queryParameter('allow_expired', 'Whether a token that ended less than two days ago is shown as well.')
+
+/** Issuing, validation, check and revocation of tokens. */
+export const tokenRoutes: readonly (IdentityRoute | OpenRoute<Service>)[] = [
+  openRoute({
+    ...{ method: 'POST', path: '/v3/auth/tokens', group: 'auth', status: 201 },
+    summary: 'Log in: the token is in the header X-Subject-Token of the answer',
+    parameters: [CATALOG],
+    request: authRequestSchema,
+    answer,
+    handle: logIn,
+  }),
+  route({
+    ...{ method: 'HEAD', path: '/v3/auth/tokens', right: anyone, group: 'auth', status: 200 },
+    summary: 'Check a token',
+    parameters: [SUBJECT, EXPIRED],
+    handle: checkToken,
+  }),
+  route({
+    ...{ method: 'GET', path: '/v3/auth/tokens', right: anyone, group: 'auth', status: 200 },
+    summary: 'Show a token',
+    parameters: [SUBJECT, EXPIRED, CATALOG],
+    answer,
+    handle: validateToken,
+  }),
+  route({
+    ...{ method: 'DELETE', path: '/v3/auth/tokens', right: anyone, group: 'auth', status: 204 },
+    summary: 'Revoke a token',
+    parameters: [SUBJECT],
+    handle: revokeToken,
+  }),
 ]
 
-async function validateToken(request: Request): Promise<Answer> {
-  const subject = await readSubject(request, ['admin', 'service'])
-  return { status: 200, headers: subjectHeader(request), body: await presentToken(request, subject.document) }
+async function logIn(service: Service, call: Call<null, z.output<typeof authRequestSchema>>): Promise<Answer> {
+  const { database, logins, turns, limits } = service
+  const source = sourceOf(call.address)
+  const { auth } = await turns.take([`source ${source}`, String(call.port)], () => call.body())
+  const proofs = await prove({ findToken: tokenFinder(service, source), database, logins, source }, auth.identity)
+  const { token, body } = await turns.take([`user ${proofs[0]?.userId}`, ''], async () => {
+    const { token, document } = await issueToken(database, proofs, auth.scope, limits)
+    return { token, body: await presentToken(database, call, document) }
+  })
+  service.purgeTokens()
+  return { status: 201, json: JSON.stringify(body), headers: { 'X-Subject-Token': token } }
 }
 
-async function checkToken(request: Request): Promise<Answer> {
-  await readSubject(request, ['admin'])
-  return { status: 200, headers: subjectHeader(request) }
+async function validateToken({ database }: Service, call: IdentityCall): Promise<Answer> {
+  const subject = await readSubject(database, call, ['admin', 'service'])
+  const body = await presentToken(database, call, subject.document)
+  return { status: 200, json: JSON.stringify(body), headers: subjectHeader(call) }
 }
 
-async function revokeToken(request: Request): Promise<Answer> {
-  const subject = await readSubject(request, ['admin'])
-  await request.database('token').where({ sha256: subject.sha256 }).delete()
-  return noContent
+/** An answer of no bytes, which has a type and a length all the same. */
+async function checkToken({ database }: Service, call: IdentityCall): Promise<Answer> {
+  await readSubject(database, call, ['admin'])
+  const headers = { ...subjectHeader(call), 'Content-Type': 'text/plain; charset=utf-8' }
+  return { status: 200, bytes: Buffer.alloc(0), headers }
+}
+
+async function revokeToken({ database }: Service, call: IdentityCall): Promise<Answer> {
+  const subject = await readSubject(database, call, ['admin'])
+  await database('token').where({ sha256: subject.sha256 }).delete()
+  return NO_CONTENT
 }
 
 /** The answer to a request that shows a token. */
-export async function presentToken(
-  { database, query }: Pick<Request, 'database' | 'query'>,
+async function presentToken(
+  database: Database,
+  call: Pick<IdentityCall, 'argument'>,
   document: TokenDocument,
 ): Promise<{ token: object }> {
   const token = asKeystoneShows(document)
-  if (!hasCatalog(document) || query('nocatalog') !== undefined) return { token }
+  if (!hasCatalog(document) || call.argument('nocatalog') !== undefined) return { token }
   return { token: { ...token, catalog: await readCatalog(database, document) } }
 }
 
@@ -52,23 +123,21 @@ function asKeystoneShows({ access_rules, application_credential, ...document }: 
  * @param roles who may look at the tokens of other users
  * @throws ApiError 404 when it is missing or not good, 403 when it is another user's
  */
-async function readSubject(request: Request, roles: readonly string[]): Promise<StoredToken> {
-  const text = request.header('X-Subject-Token').trim()
+async function readSubject(database: Database, call: IdentityCall, roles: readonly string[]): Promise<StoredToken> {
+  const text = call.header('X-Subject-Token').trim()
   const sha256 = tokenHash(text)
-  const allowExpired = /^(1|true|yes|on|t|y)$/i.test(request.query('allow_expired') ?? '')
-  const found = sha256.equals(request.token.sha256)
-    ? request.token
-    : await findToken(request.database, sha256, { allowExpired })
+  const allowExpired = /^(1|true|yes|on|t|y)$/i.test(call.argument('allow_expired') ?? '')
+  const found = sha256.equals(call.caller.sha256) ? call.caller : await findToken(database, sha256, { allowExpired })
   // A caller that does not know access rules would let such a token do everything.
   const isHidden =
-    found?.document.access_rules !== undefined && request.header('OpenStack-Identity-Access-Rules').trim() !== '1'
+    found?.document.access_rules !== undefined && call.header('OpenStack-Identity-Access-Rules').trim() !== '1'
   const mayLook =
-    found?.document.user.id === request.token.document.user.id ||
-    isAdmin(request.token.document) ||
-    roleNames(request.token.document).some(role => roles.includes(role))
+    found?.document.user.id === call.caller.document.user.id ||
+    isAdmin(call.caller.document) ||
+    roleNames(call.caller.document).some(role => roles.includes(role))
   if (found !== null && !mayLook) throw forbidden()
   if (found === null || isHidden) throw notFound('Could not find token.')
   return found
 }
 
-const subjectHeader = (request: Request) => ({ 'X-Subject-Token': request.header('X-Subject-Token').trim() })
+const subjectHeader = (call: IdentityCall) => ({ 'X-Subject-Token': call.header('X-Subject-Token').trim() })

@@ -14,13 +14,14 @@ import { createSchema as subnetCreate, updateSchema as subnetUpdate } from './su
 type NetworkRoute = Route<Service, Caller, Right>
 
 /** The API as an OpenAPI document. Pure. */
-export const networkDescription = (routes: readonly NetworkRoute[]): OpenApi => openApiDocument(routes, TEXTS)
+export const networkDescription = (routes: readonly NetworkRoute[]): OpenApi =>
+  openApiDocument(routes, { ...TEXTS, schemas: schemas() })
 
 const text: Schema = { type: 'string' }
 const limits = (form: Schema) => Object.fromEntries(COUNTED_RESOURCES.map(name => [name, form]))
 const limit: Schema = { type: 'integer', minimum: -1, description: '-1 is unlimited.' }
 
-const SCHEMAS: Readonly<Record<string, Schema>> = {
+const schemas = (): Readonly<Record<string, Schema>> => ({
   network: answerForm(noopItem('network'), networkCreate),
   network_create: formOf(networkCreate),
   network_update: formOf(networkUpdate),
@@ -51,7 +52,7 @@ const SCHEMAS: Readonly<Record<string, Schema>> = {
     }),
   }),
   unauthorized: objectOf({ error: objectOf({ code: { type: 'integer' }, title: text, message: text }) }),
-}
+})
 
 /** The form of an object in answers: the types of an example, which may be null where requests may say so. */
 function answerForm(example: Item, create: z.ZodObject): Schema {
@@ -73,7 +74,7 @@ const list = (name: string, description: string): Parameter => ({
   explode: true,
 })
 
-const TEXTS: DescriptionTexts<NetworkRoute> = {
+const TEXTS: Omit<DescriptionTexts<NetworkRoute>, 'schemas'> = {
   title: 'Networking',
   version: '2.0',
   summary: 'The subset of the Networking API v2.0 that clients of load balancers need.',
@@ -86,7 +87,6 @@ const TEXTS: DescriptionTexts<NetworkRoute> = {
     quotas: 'How many objects of each kind a project may have.',
     extensions: 'What the service offers, and what other Networking services have and this one has none of.',
   },
-  schemas: SCHEMAS,
   parameters: {
     fields: list('fields', 'Only these attributes of each object.'),
     sort_key: list('sort_key', 'Attributes to sort by.'),

@@ -125,7 +125,7 @@ const tokens: Record<Persona, string> = {
   member: await tokenOf('demo', 'demo'),
   unscoped: await tokenOf('demo', { unscoped: {} }),
 }
-const routes = allRoutes({ credentialKey: Buffer.alloc(32) }).map(route => `${route.method} ${route.path}`)
+const routes = allRoutes.flatMap(route => ('right' in route ? `${route.method} ${route.path.replace('/v3', '')}` : []))
 const operation = (route: string, id: string) => route.replace(' ', ' /v3').replace(/:\w+/g, id)
 
 t.test('every route has its row, and every row its route', async t => {

@@ -1,7 +1,5 @@
 import { Validator } from '@seriousme/openapi-schema-validator'
-import type Koa from 'koa'
 import type { Test } from 'tap'
-import { routesOf } from './routes.js'
 
 type Document = {
   info: { title: string }
@@ -11,9 +9,13 @@ type Document = {
 
 /**
  * Checks what an API says of itself to anybody: a valid OpenAPI 3.1 document that has every route, and a page.
- * @param url where `app` is served
+ * @param served all routes of the API, but for those of the description
  */
-export async function checkDescription(t: Test, app: Koa, url: string): Promise<void> {
+export async function checkDescription(
+  t: Test,
+  served: readonly { method: string; path: string }[],
+  url: string,
+): Promise<void> {
   const answer = await fetch(`${url}/openapi.json`)
   t.equal(answer.status, 200, 'the document needs no token')
   const document = (await answer.json()) as Document
@@ -23,13 +25,13 @@ export async function checkDescription(t: Test, app: Koa, url: string): Promise<
   t.equal(valid, true)
   t.equal(validator.version, '3.1')
 
-  const routes = routesOf(app).map(({ method, path }) => `${method} ${path.replace(/:(\w+)/g, '{$1}')}`)
+  const routes = served.map(({ method, path }) => `${method} ${path.replace(/:(\w+)/g, '{$1}')}`)
   const described = Object.entries(document.paths).flatMap(([path, item]) =>
     Object.keys(item)
       .filter(method => method !== 'parameters')
       .map(method => `${method.toUpperCase()} ${path}`),
   )
-  t.same(described.sort(), [...new Set(routes)].sort(), 'every route is described')
+  t.same(described.sort(), [...routes, 'GET /docs', 'GET /openapi.json'].sort(), 'every route is described')
   const ids = Object.values(document.paths).flatMap(item =>
     Object.values(item).flatMap(({ operationId }) => operationId ?? []),
   )

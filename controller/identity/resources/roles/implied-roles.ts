@@ -1,83 +1,109 @@
+import type { Knex } from 'knex'
+import { type Answer, jsonAnswer, NO_CONTENT } from '../../../api/answer.js'
 import { inTransaction } from '../../../database/transaction.js'
 import { badRequest, forbidden, notFound } from '../../../http/errors.js'
+import { type IdentityCall, type IdentityRoute, listForm, oneForm, route, type Service, selfOf } from '../../dialect.js'
 import { administrators, readers } from '../../policy.js'
-import { type Answer, created, noContent, ok, type Request, type Route } from '../../request.js'
 import { lockRights, revokeApplicationTokensWithRole } from '../../tokens/revocation.js'
 import { findRow, type Row } from '../collection.js'
 import { refreshTokens } from './effective-roles.js'
 
-const implication = '/roles/:prior_id/implies/:implied_id'
+const implied = '/v3/roles/:prior_id/implies'
+const implication = `${implied}/:implied_id`
 
 /** Roles that bring other roles with them. */
-export const impliedRoleRoutes: readonly Route[] = [
-  { method: 'GET', path: '/role_inferences', allow: readers, answer: listInferences },
-  { method: 'GET', path: '/roles/:prior_id/implies', allow: readers, answer: listImplied },
-  { method: 'PUT', path: implication, allow: administrators, answer: imply },
-  { method: 'HEAD', path: implication, allow: readers, answer: checkImplication },
-  { method: 'GET', path: implication, allow: readers, answer: showImplication },
-  { method: 'DELETE', path: implication, allow: administrators, answer: implyNoMore },
+export const impliedRoleRoutes: readonly IdentityRoute[] = [
+  route({
+    ...{ method: 'GET', path: '/v3/role_inferences', right: readers, group: 'roles', status: 200 },
+    summary: 'List the roles that imply others',
+    answer: listForm('role_inferences'),
+    handle: listInferences,
+  }),
+  route({
+    ...{ method: 'GET', path: implied, right: readers, group: 'roles', status: 200 },
+    summary: 'List the roles that a role implies',
+    answer: oneForm('role_inference'),
+    handle: listImplied,
+  }),
+  route({
+    ...{ method: 'PUT', path: implication, right: administrators, group: 'roles', status: 201 },
+    summary: 'Let a role imply another',
+    answer: oneForm('role_inference'),
+    handle: imply,
+  }),
+  route({
+    ...{ method: 'HEAD', path: implication, right: readers, group: 'roles', status: 204 },
+    summary: 'Check whether a role implies another',
+    handle: checkImplication,
+  }),
+  route({
+    ...{ method: 'GET', path: implication, right: readers, group: 'roles', status: 200 },
+    summary: 'Show whether a role implies another',
+    answer: oneForm('role_inference'),
+    handle: showImplication,
+  }),
+  route({
+    ...{ method: 'DELETE', path: implication, right: administrators, group: 'roles', status: 204 },
+    summary: 'Let a role imply another no more',
+    handle: implyNoMore,
+  }),
 ]
 
 const ROLE = { table: 'role', singular: 'role' }
 
-async function listInferences(request: Request): Promise<Answer> {
-  const pairs: { prior_role_id: string; prior: Row; implied: Row }[] = await request
-    .database('implied_role as i')
+async function listInferences({ database }: Service, call: IdentityCall): Promise<Answer> {
+  const pairs: { prior_role_id: string; prior: Row; implied: Row }[] = await database('implied_role as i')
     .join('role as p', 'p.id', 'i.prior_role_id')
     .join('role as q', 'q.id', 'i.implied_role_id')
-    .select(
-      'i.prior_role_id',
-      request.database.raw('to_json(p) AS prior'),
-      request.database.raw('to_json(q) AS implied'),
-    )
+    .select('i.prior_role_id', database.raw('to_json(p) AS prior'), database.raw('to_json(q) AS implied'))
     .orderBy(['i.prior_role_id', 'i.implied_role_id'])
   const priors = new Map(pairs.map(pair => [pair.prior_role_id, pair.prior]))
   const role_inferences = [...priors].map(([id, prior]) => ({
-    prior_role: summary(request, prior),
-    implies: pairs.filter(pair => pair.prior_role_id === id).map(pair => summary(request, pair.implied)),
+    prior_role: summary(call, prior),
+    implies: pairs.filter(pair => pair.prior_role_id === id).map(pair => summary(call, pair.implied)),
   }))
-  return ok({ role_inferences, links: { self: request.url, previous: null, next: null } })
+  return jsonAnswer(200, { role_inferences, links: { self: selfOf(call), previous: null, next: null } })
 }
 
-async function listImplied(request: Request): Promise<Answer> {
-  const prior = await findRow(request.database, ROLE, request.params.prior_id!)
-  const implied: Row[] = await request
-    .database('role')
-    .whereIn('id', request.database('implied_role').where({ prior_role_id: prior.id }).select('implied_role_id'))
+async function listImplied({ database }: Service, call: IdentityCall): Promise<Answer> {
+  const prior = await findRow(database, ROLE, call.params.prior_id!)
+  const implied: Row[] = await database('role')
+    .whereIn('id', database('implied_role').where({ prior_role_id: prior.id }).select('implied_role_id'))
     .orderBy('id')
-  return ok({
-    role_inference: { prior_role: summary(request, prior), implies: implied.map(role => summary(request, role)) },
-    links: { self: request.url },
+  return jsonAnswer(200, {
+    role_inference: { prior_role: summary(call, prior), implies: implied.map(role => summary(call, role)) },
+    links: { self: selfOf(call) },
   })
 }
 
-async function imply(request: Request): Promise<Answer> {
-  const { prior, implied } = await bothRoles(request)
+async function imply({ database }: Service, call: IdentityCall): Promise<Answer> {
+  const { prior, implied } = await bothRoles(database, call)
   if (prior.id === implied.id) throw badRequest('A role cannot imply itself.')
   if (implied.name === 'admin') throw forbidden(`${implied.id} cannot be an implied role.`)
-  await inTransaction(request.database, async trx => {
+  await inTransaction(database, async trx => {
     await lockRights(trx)
     await trx('implied_role').insert({ prior_role_id: prior.id, implied_role_id: implied.id }).onConflict().ignore()
     await refreshTokens(trx, { roleId: prior.id })
   })
-  return created(present(request, prior, implied))
+  return jsonAnswer(201, present(call, prior, implied))
 }
 
-async function showImplication(request: Request): Promise<Answer> {
-  await checkImplication(request)
-  const { prior, implied } = await bothRoles(request)
-  return ok(present(request, prior, implied))
+async function showImplication(service: Service, call: IdentityCall): Promise<Answer> {
+  const { database } = service
+  await checkImplication(service, call)
+  const { prior, implied } = await bothRoles(database, call)
+  return jsonAnswer(200, present(call, prior, implied))
 }
 
-async function checkImplication({ database, params }: Request): Promise<Answer> {
+async function checkImplication({ database }: Service, { params }: IdentityCall): Promise<Answer> {
   const found = await database('implied_role')
     .where({ prior_role_id: params.prior_id!, implied_role_id: params.implied_id! })
     .first('prior_role_id')
   if (found === undefined) throw doesNotImply(params.prior_id!, params.implied_id!)
-  return noContent
+  return NO_CONTENT
 }
 
-async function implyNoMore({ database, params }: Request): Promise<Answer> {
+async function implyNoMore({ database }: Service, { params }: IdentityCall): Promise<Answer> {
   await inTransaction(database, async trx => {
     await lockRights(trx)
     const removed = await trx('implied_role')
@@ -87,10 +113,10 @@ async function implyNoMore({ database, params }: Request): Promise<Answer> {
     await refreshTokens(trx, { roleId: params.prior_id! })
     await revokeApplicationTokensWithRole(trx, params.prior_id!)
   })
-  return noContent
+  return NO_CONTENT
 }
 
-async function bothRoles({ database, params }: Request): Promise<{ prior: Row; implied: Row }> {
+async function bothRoles(database: Knex, { params }: IdentityCall): Promise<{ prior: Row; implied: Row }> {
   return {
     prior: await findRow(database, ROLE, params.prior_id!),
     implied: await findRow(database, ROLE, params.implied_id!),
@@ -99,14 +125,14 @@ async function bothRoles({ database, params }: Request): Promise<{ prior: Row; i
 
 const doesNotImply = (prior: string, implied: string) => notFound(`${prior} does not imply ${implied}.`)
 
-const present = (request: Request, prior: Row, implied: Row) => ({
-  role_inference: { prior_role: summary(request, prior), implies: summary(request, implied) },
-  links: { self: request.url },
+const present = (call: IdentityCall, prior: Row, implied: Row) => ({
+  role_inference: { prior_role: summary(call, prior), implies: summary(call, implied) },
+  links: { self: selfOf(call) },
 })
 
-const summary = (request: Request, role: Row) => ({
+const summary = (call: IdentityCall, role: Row) => ({
   id: role.id,
   name: role.name,
   description: role.description,
-  links: { self: `${request.base}/v3/roles/${role.id}` },
+  links: { self: `${call.base}/v3/roles/${role.id}` },
 })

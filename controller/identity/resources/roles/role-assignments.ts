@@ -1,9 +1,36 @@
+import type { Answer } from '../../../api/answer.js'
 import { badRequest } from '../../../http/errors.js'
+import {
+  type IdentityCall,
+  type IdentityRoute,
+  listed,
+  listForm,
+  queryParameter,
+  route,
+  type Service,
+} from '../../dialect.js'
 import { readers } from '../../policy.js'
-import { type Answer, listed, type Request, type Route } from '../../request.js'
 
-export const roleAssignmentRoutes: readonly Route[] = [
-  { method: 'GET', path: '/role_assignments', allow: readers, answer: listAssignments },
+const FILTERS = [
+  queryParameter('user.id', 'Only those of this user.'),
+  queryParameter('group.id', 'Only those of this group.'),
+  queryParameter('role.id', 'Only those of this role.'),
+  queryParameter('scope.project.id', 'Only those on this project.'),
+  queryParameter('scope.domain.id', 'Only those on this domain.'),
+  queryParameter('scope.system', 'Only those on the system.'),
+  queryParameter('include_subtree', 'Also those on projects below the project.'),
+  queryParameter('effective', 'What they amount to: users instead of groups, and implied roles.'),
+  queryParameter('include_names', 'With the names of all that they refer to.'),
+]
+
+export const roleAssignmentRoutes: readonly IdentityRoute[] = [
+  route({
+    ...{ method: 'GET', path: '/v3/role_assignments', right: readers, group: 'role_assignments', status: 200 },
+    summary: 'List role assignments',
+    parameters: FILTERS,
+    answer: listForm('role_assignments'),
+    handle: listAssignments,
+  }),
 ]
 
 type Assignment = {
@@ -52,8 +79,8 @@ const SUBTREE = `a.project_id IN (
     SELECT id FROM project WHERE id = ? UNION SELECT p.id FROM project p JOIN tree t ON p.parent_id = t.id)
   SELECT id FROM tree)`
 
-async function listAssignments(request: Request): Promise<Answer> {
-  const { query } = request
+async function listAssignments({ database }: Service, call: IdentityCall): Promise<Answer> {
+  const query = (name: string) => call.argument(name)
   const effective = isSet(query('effective'))
   if (effective && query('group.id') !== undefined) {
     throw badRequest('Combining effective and group filter will always result in an empty list.')
@@ -66,7 +93,7 @@ async function listAssignments(request: Request): Promise<Answer> {
     { sql: 'a.domain_id = ?', value: query('scope.domain.id') },
     { sql: `a.project_id IS NULL AND a.domain_id IS NULL AND ?::text <> ''`, value: query('scope.system') },
   ].flatMap(({ sql, value }) => (value === undefined ? [] : [{ sql, value }]))
-  const { rows } = await request.database.raw(
+  const { rows } = await database.raw(
     `${effective ? EXPANDED : ''}
      SELECT a.*, r.name AS role_name, u.name AS user_name, g.name AS group_name,
             ad.id AS actor_domain_id, ad.name AS actor_domain_name,
@@ -85,16 +112,16 @@ async function listAssignments(request: Request): Promise<Answer> {
   )
   const withNames = isSet(query('include_names'))
   return listed(
-    request,
+    call,
     'role_assignments',
-    (rows as Assignment[]).map(row => present(request, row, withNames)),
+    (rows as Assignment[]).map(row => present(call, row, withNames)),
   )
 }
 
 /** `?effective`, `?effective=True` and `?effective=1` ask for it; `?effective=0` does not. */
 const isSet = (value: string | undefined) => value !== undefined && !/^(0|false|no|off)$/i.test(value)
 
-function present(request: Request, row: Assignment, withNames: boolean): object {
+function present(call: IdentityCall, row: Assignment, withNames: boolean): object {
   const names = <T extends object>(value: T) => (withNames ? value : {})
   const actorDomain = names({ domain: { id: row.actor_domain_id, name: row.actor_domain_name } })
   const projectDomain = names({ domain: { id: row.project_domain_id, name: row.project_domain_name } })
@@ -106,7 +133,7 @@ function present(request: Request, row: Assignment, withNames: boolean): object 
     role: { id: row.role_id, ...names({ name: row.role_name }) },
     ...actor,
     scope: scopeOf(row, names({ name: row.project_name, ...projectDomain }), names({ name: row.domain_name })),
-    links: linksOf(request, row),
+    links: linksOf(call, row),
   }
 }
 
@@ -116,7 +143,7 @@ function scopeOf(row: Assignment, project: object, domain: object): object {
   return { system: { all: true } }
 }
 
-function linksOf(request: Request, row: Assignment): object {
+function linksOf(call: IdentityCall, row: Assignment): object {
   const groupId = row.via_group_id ?? row.group_id
   const actor = groupId !== null ? `groups/${groupId}` : `users/${row.user_id}`
   const target =
@@ -125,7 +152,7 @@ function linksOf(request: Request, row: Assignment): object {
       : row.domain_id !== null
         ? `domains/${row.domain_id}`
         : 'system'
-  const v3 = `${request.base}/v3`
+  const v3 = `${call.base}/v3`
   return {
     assignment: `${v3}/${target}/${actor}/roles/${row.prior_role_id ?? row.role_id}`,
     ...(row.via_group_id !== null && { membership: `${v3}/groups/${row.via_group_id}/users/${row.user_id}` }),

@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import type { Request, Route } from '../../request.js'
+import type { IdentityCall, IdentityRoute } from '../../dialect.js'
 import { revokeApplicationTokensWithRole, revokeTokensWithRole } from '../../tokens/revocation.js'
 import { type Collection, collectionRoutes, presentRow, type Row } from '../collection.js'
 import * as fields from '../fields.js'
@@ -42,6 +42,6 @@ const roles: Collection<typeof create, typeof update> = {
   deleting: async (trx, role) => revokeTokensWithRole(trx, role.id),
 }
 
-export const roleRoutes: readonly Route[] = collectionRoutes(roles)
+export const roleRoutes: readonly IdentityRoute[] = collectionRoutes(roles)
 
-export const presentRole = (request: Request, row: Row) => presentRow(roles, request, row)
+export const presentRole = (call: IdentityCall, row: Row) => presentRow(roles, call, row)
