@@ -10,6 +10,7 @@ export type Bound =
   | Date
   | Uint8Array
   | readonly (string | number | boolean | null)[]
+  | readonly Uint8Array[]
 
 /**
  * A piece of SQL that carries its own bindings: it may stand inside another one, any number of times. `Row` is what one row of the result

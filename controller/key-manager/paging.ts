@@ -1,4 +1,6 @@
 import type { Knex } from 'knex'
+import { one } from '../database/query.js'
+import { type Fragment, identifier, sql, trusted, unprepared } from '../database/sql.js'
 import type { KeyManagerSettings } from './options.js'
 
 export type Page = { limit: number; offset: number }
@@ -33,13 +35,11 @@ export function integerIn(text: string | null): number | null {
 export type Selection = {
   /** Table and alias, as `secret s`; its column `id` tells rows apart. */
   table: string
-  /** Conditions, with their bindings in the order of the text. */
-  where: string
-  bindings: readonly Knex.RawBinding[]
+  where: Fragment
   /** As `s.created_at, s.id`. */
-  order: string
+  order: Fragment
   /** Text of the JSON of one row; `base.url` is the root of the API. */
-  json: string
+  json: Fragment
 }
 
 /**
@@ -49,20 +49,21 @@ export type Selection = {
  */
 export async function readPage(
   database: Knex,
-  { table, where, bindings, order, json }: Selection,
+  { table, where, order, json }: Selection,
   page: Page,
   base: string,
 ): Promise<{ items: string; total: number }> {
-  const alias = table.split(' ').at(-1)
-  const { rows } = await database.raw(
-    `SELECT (SELECT count(*) FROM ${table} WHERE ${where}) AS total,
-            (SELECT coalesce('[' || string_agg(${json}, ',' ORDER BY ${order}) || ']', '[]')
-               FROM (SELECT ${alias}.id FROM ${table} WHERE ${where} ORDER BY ${order} LIMIT ? OFFSET ?) page
-               JOIN ${table} ON ${alias}.id = page.id CROSS JOIN (SELECT ?::text AS url) base) AS items`,
-    [...bindings, ...bindings, page.limit, page.offset, base],
+  const id = identifier(table.split(' ').at(-1) ?? '', 'id')
+  const from = trusted(table)
+  return one(
+    database,
+    // What is filtered and sorted by varies with requests.
+    unprepared(sql<{ items: string; total: number }>`
+      SELECT (SELECT count(*) FROM ${from} WHERE ${where}) AS total,
+             (SELECT coalesce('[' || string_agg(${json}, ',' ORDER BY ${order}) || ']', '[]')
+                FROM (SELECT ${id} FROM ${from} WHERE ${where} ORDER BY ${order} LIMIT ${page.limit} OFFSET ${page.offset}) page
+                JOIN ${from} ON ${id} = page.id CROSS JOIN (SELECT ${base}::text AS url) base) AS items`),
   )
-  const [read] = rows as [{ items: string; total: number }]
-  return read
 }
 
 /**

@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { type Fragment, trusted } from '../../database/sql.js'
 import { filledText } from '../input.js'
 
 const user = filledText(255)
@@ -31,7 +32,8 @@ export function changeIn({ read }: AclBody): AclChange | null {
 }
 
 /** SQL of the JSON of the ACL of a row with the alias given, as text; an object that never had one tells so little. */
-export const aclJson = (alias: string): string => `(CASE WHEN ${alias}.acl_created_at IS NULL
+export const aclJson = (alias: string): Fragment =>
+  trusted(`(CASE WHEN ${alias}.acl_created_at IS NULL
   THEN '{"read":{"project-access":true}}'
   ELSE json_build_object('read', json_build_object('project-access', ${alias}.acl_project_access, 'users', ${alias}.acl_users,
-    'created', iso_time(${alias}.acl_created_at), 'updated', iso_time(${alias}.acl_updated_at)))::text END)`
+    'created', iso_time(${alias}.acl_created_at), 'updated', iso_time(${alias}.acl_updated_at)))::text END)`)

@@ -1,5 +1,6 @@
 import type { Knex } from 'knex'
-import { query } from '../../database/query.js'
+import { execute, maybeOne } from '../../database/query.js'
+import { type Fragment, identifier, sql, trusted } from '../../database/sql.js'
 import { type AuditAction, auditInsert, recordAudit } from '../audit/record.js'
 import { findContainer, liveContainer } from '../containers/container.js'
 import { missing } from '../ids.js'
@@ -14,10 +15,10 @@ type Kind = {
   table: 'secret' | 'container'
   label: string
   alias: string
-  /** SQL: that a row still counts. */
-  live: string
+  /** That a row still counts. */
+  live: Fragment
   /** @throws ApiError 404 */
-  find: (database: Knex, id: string | undefined, columns: string) => Promise<Target & { id: string; json: string }>
+  find: (database: Knex, id: string | undefined, columns: Fragment) => Promise<Target & { id: string; json: string }>
   read: AuditAction
   changed: AuditAction
   deleted: AuditAction
@@ -58,7 +59,7 @@ export const aclRoutes = (service: Service): Routes => ({
 
 /** @throws ApiError 404, 403 */
 async function allowedObject({ database }: Service, kind: Kind, call: Call): Promise<{ id: string; json: string }> {
-  const object = await kind.find(database, call.params.id, `${aclJson(kind.alias)} AS json`)
+  const object = await kind.find(database, call.params.id, sql`${aclJson(kind.alias)} AS json`)
   call.allowOn(object)
   return object
 }
@@ -115,21 +116,21 @@ async function changeAcl(
   const audit = auditInsert(
     actor,
     { action: changed, outcome: 'success', targetType: table, targetId: id },
-    'changed',
-    `jsonb_build_object('users', cardinality(acl_users), 'project_access', acl_project_access)`,
+    sql`changed`,
+    sql`jsonb_build_object('users', cardinality(acl_users), 'project_access', acl_project_access)`,
   )
-  const rows = await query(
+  const row = await maybeOne(
     database,
-    `WITH changed AS (
-       UPDATE ${table} ${alias}
-          SET acl_users = coalesce(?::text[], acl_users), acl_project_access = coalesce(?::boolean, acl_project_access),
+    sql`WITH changed AS (
+       UPDATE ${trusted(`${table} ${alias}`)}
+          SET acl_users = coalesce(${change.users}::text[], acl_users),
+              acl_project_access = coalesce(${change.projectAccess}::boolean, acl_project_access),
               acl_created_at = coalesce(acl_created_at, now()), acl_updated_at = now(), updated_at = now()
-        WHERE ${alias}.id = ? AND ${live} RETURNING acl_users, acl_project_access),
-     logged AS (${audit.sql})
+        WHERE ${identifier(alias, 'id')} = ${id} AND ${live} RETURNING acl_users, acl_project_access),
+     logged AS (${audit})
      SELECT 1 FROM changed`,
-    [change.users, change.projectAccess, id, ...audit.bindings],
   )
-  if (rows.length === 0) throw missing(label)
+  if (row === undefined) throw missing(label)
 }
 
 /** Where there is no ACL nothing is done, and nothing recorded. */
@@ -139,14 +140,18 @@ async function removeAcl(
   { actor }: Call,
   id: string,
 ): Promise<void> {
-  const audit = auditInsert(actor, { action: deleted, outcome: 'success', targetType: table, targetId: id }, 'changed')
-  await database.raw(
-    `WITH changed AS (
-       UPDATE ${table} ${alias}
+  const audit = auditInsert(
+    actor,
+    { action: deleted, outcome: 'success', targetType: table, targetId: id },
+    sql`changed`,
+  )
+  await execute(
+    database,
+    sql`WITH changed AS (
+       UPDATE ${trusted(`${table} ${alias}`)}
           SET acl_users = '{}', acl_project_access = true, acl_created_at = NULL, acl_updated_at = NULL, updated_at = now()
-        WHERE ${alias}.id = ? AND ${live} AND acl_created_at IS NOT NULL RETURNING 1),
-     logged AS (${audit.sql})
+        WHERE ${identifier(alias, 'id')} = ${id} AND ${live} AND acl_created_at IS NOT NULL RETURNING 1),
+     logged AS (${audit})
      SELECT 1`,
-    [id, ...audit.bindings],
   )
 }

@@ -1,6 +1,7 @@
 import { createHmac, timingSafeEqual } from 'node:crypto'
 import type { Knex } from 'knex'
-import { query } from '../../database/query.js'
+import { execute, maybeOne } from '../../database/query.js'
+import { sql } from '../../database/sql.js'
 import { type ChainPlace, inUtc } from './chain.js'
 
 /** The last record that retention has removed: the chain goes on from it. */
@@ -28,10 +29,10 @@ function macOf(key: Buffer, { position, hash, at, cutoff }: AuditAnchor): Buffer
  * @param key 32 bytes
  */
 export async function readAnchor(database: Knex, key: Buffer): Promise<AuditAnchor | 'forged' | null> {
-  const [found] = await query<AuditAnchor & { mac: Buffer }>(
+  const found = await maybeOne(
     database,
-    `SELECT position, hash, mac, ${inUtc('at')} AS at, ${inUtc('cutoff')} AS cutoff FROM key_manager_audit.audit_anchor`,
-    [],
+    sql<AuditAnchor & { mac: Buffer }>`
+      SELECT position, hash, mac, ${inUtc(sql`at`)} AS at, ${inUtc(sql`cutoff`)} AS cutoff FROM key_manager_audit.audit_anchor`,
   )
   if (found === undefined) return null
   const { mac, ...anchor } = found
@@ -42,12 +43,12 @@ export async function readAnchor(database: Knex, key: Buffer): Promise<AuditAnch
 /** Moves the anchor on. The database takes it only to a record that is there and old; see the migration. */
 export async function writeAnchor(database: Knex, key: Buffer, anchor: AuditAnchor): Promise<void> {
   const { position, hash, at, cutoff } = anchor
-  await query(
+  await execute(
     database,
-    `INSERT INTO key_manager_audit.audit_anchor (position, hash, at, cutoff, mac)
-     VALUES (?, ?, ?::timestamp AT TIME ZONE 'UTC', ?::timestamp AT TIME ZONE 'UTC', ?)
+    sql`INSERT INTO key_manager_audit.audit_anchor (position, hash, at, cutoff, mac)
+     VALUES (${position}, ${hash}, ${at}::timestamp AT TIME ZONE 'UTC', ${cutoff}::timestamp AT TIME ZONE 'UTC',
+             ${macOf(key, anchor)})
      ON CONFLICT (id) DO UPDATE SET position = excluded.position, hash = excluded.hash, at = excluded.at,
        cutoff = excluded.cutoff, mac = excluded.mac`,
-    [position, hash, at, cutoff, macOf(key, anchor)],
   )
 }

@@ -1,6 +1,7 @@
 import { createHmac } from 'node:crypto'
 import type { Knex } from 'knex'
-import { query } from '../../database/query.js'
+import { many } from '../../database/query.js'
+import { type Fragment, sql } from '../../database/sql.js'
 
 /** A record in the form in which it is linked and exported; times are UTC with microseconds, `detail` is JSON text. */
 export type ChainedRecord = {
@@ -18,10 +19,11 @@ export type ChainedRecord = {
 }
 
 /** SQL: a time as text, in UTC and with microseconds. */
-export const inUtc = (time: string): string => `to_char((${time}) AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US')`
+export const inUtc = (time: Fragment): Fragment =>
+  sql`to_char((${time}) AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US')`
 
-/** SQL of the columns of a ChainedRecord. */
-export const CHAINED_COLUMNS = `seq, ${inUtc('at')} AS at, action, outcome, user_id, project_id,
+/** The columns of a ChainedRecord. */
+export const CHAINED_COLUMNS = sql`seq, ${inUtc(sql`at`)} AS at, action, outcome, user_id, project_id,
   request_id, remote_address, target_type, target_id, detail::text AS detail`
 
 export type LinkedRecord = ChainedRecord & { position: number; hash: Buffer }
@@ -68,10 +70,11 @@ const BATCH = 2000
 /** The linked records after a position with their links, in the order of the chain, a batch at a time. */
 export async function* linkedRecords(database: Knex, after: number): AsyncGenerator<LinkedRecord> {
   for (let last = after; ; ) {
-    const batch = await query<LinkedRecord>(
+    const batch = await many(
       database,
-      `SELECT ${CHAINED_COLUMNS}, position, hash FROM key_manager_audit.audit_record WHERE position > ? ORDER BY position LIMIT ?`,
-      [last, BATCH],
+      sql<LinkedRecord>`
+        SELECT ${CHAINED_COLUMNS}, position, hash FROM key_manager_audit.audit_record
+         WHERE position > ${last} ORDER BY position LIMIT ${BATCH}`,
     )
     yield* batch
     const final = batch.at(-1)

@@ -3,7 +3,8 @@ import { readFileSync } from 'node:fs'
 import type { Knex } from 'knex'
 import { z } from 'zod'
 import type { Database } from '../../database/connection.js'
-import { query } from '../../database/query.js'
+import { execute, maybeOne } from '../../database/query.js'
+import { sql } from '../../database/sql.js'
 import { inTransaction } from '../../database/transaction.js'
 import { writePrivateFile } from '../../process/private-file.js'
 import { type AuditAnchor, FORGED_ANCHOR, readAnchor } from './anchor.js'
@@ -77,11 +78,12 @@ function parseOrNull(text: string): unknown {
 export async function faultOfHead(database: Knex, head: AuditHead, anchor: AuditAnchor | null): Promise<string | null> {
   // Retention has come past it, which nobody can pretend without the key.
   if (anchor !== null && (anchor.position > head.position || isSamePlace(anchor, head))) return null
-  const [found] = await query<{ hash: Buffer | null; end: number | null; endAt: string | null }>(
+  const found = await maybeOne(
     database,
-    `SELECT (SELECT hash FROM key_manager_audit.audit_record WHERE position = ?) AS hash, r.position AS end, ${inUtc('r.at')} AS "endAt"
+    sql<{ hash: Buffer | null; end: number | null; endAt: string | null }>`
+     SELECT (SELECT hash FROM key_manager_audit.audit_record WHERE position = ${head.position}) AS hash,
+            r.position AS end, ${inUtc(sql`r.at`)} AS "endAt"
        FROM (VALUES (1)) AS one LEFT JOIN key_manager_audit.audit_record r ON r.position = (SELECT max(position) FROM key_manager_audit.audit_record)`,
-    [head.position],
   )
   if (found?.hash?.equals(head.hash) === true) return null
   const was = `The chain once ended with record ${head.position} (${head.at} UTC)`
@@ -106,7 +108,7 @@ export async function followChain(
   head: AuditHead | null,
 ): Promise<{ fault: null; end: AuditHead | null } | { fault: string }> {
   return inTransaction(database, async trx => {
-    await trx.raw('SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY')
+    await execute(trx, sql`SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY`)
     const anchor = await readAnchor(trx, key)
     if (anchor === 'forged') return { fault: FORGED_ANCHOR }
     const lost = head === null ? null : await faultOfHead(trx, head, anchor)

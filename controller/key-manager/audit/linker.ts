@@ -1,6 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Database } from '../../database/connection.js'
 import { isDatabaseAway } from '../../database/database-away.js'
+import { execute, many, maybeOne } from '../../database/query.js'
+import { json, sql } from '../../database/sql.js'
 import { inTransaction, type Transaction } from '../../database/transaction.js'
 import type { Logger } from '../../log/log.js'
 import { FORGED_ANCHOR, readAnchor } from './anchor.js'
@@ -22,21 +24,22 @@ const LONGEST_PAUSE_MS = 30_000
 export async function linkRecords(database: Database, key: Buffer): Promise<number> {
   return inTransaction(database, async trx => {
     await lockChain(trx)
-    const { rows } = await trx.raw(
-      `SELECT ${CHAINED_COLUMNS} FROM key_manager_audit.audit_record WHERE position IS NULL ORDER BY audit_record.seq LIMIT ?`,
-      [BATCH],
+    const records = await many(
+      trx,
+      sql<ChainedRecord>`
+        SELECT ${CHAINED_COLUMNS} FROM key_manager_audit.audit_record
+         WHERE position IS NULL ORDER BY audit_record.seq LIMIT ${BATCH}`,
     )
-    const records = rows as ChainedRecord[]
     if (records.length === 0) return 0
     let { position, hash } = await endOfChain(trx, key)
     const links = records.map(record => {
       hash = linkHash(key, ++position, hash, record)
       return { seq: record.seq, position, hash: hash.toString('hex') }
     })
-    await trx.raw(
-      `UPDATE key_manager_audit.audit_record r SET position = l.position, hash = decode(l.hash, 'hex')
-         FROM json_to_recordset(?) AS l (seq bigint, position bigint, hash text) WHERE r.seq = l.seq`,
-      [JSON.stringify(links)],
+    await execute(
+      trx,
+      sql`UPDATE key_manager_audit.audit_record r SET position = l.position, hash = decode(l.hash, 'hex')
+         FROM json_to_recordset(${json(links)}) AS l (seq bigint, position bigint, hash text) WHERE r.seq = l.seq`,
     )
     return records.length
   })
@@ -44,14 +47,15 @@ export async function linkRecords(database: Database, key: Buffer): Promise<numb
 
 /** From here to the end of the transaction nobody else adds to the chain or takes from it. */
 export async function lockChain(trx: Transaction): Promise<void> {
-  await trx.raw('SELECT pg_advisory_xact_lock(hashtext(?))', ['krater audit chain'])
+  await execute(trx, sql`SELECT pg_advisory_xact_lock(hashtext(${'krater audit chain'}))`)
 }
 
 async function endOfChain(trx: Transaction, key: Buffer): Promise<ChainPlace> {
-  const last = await trx('key_manager_audit.audit_record')
-    .whereNotNull('position')
-    .orderBy('position', 'desc')
-    .first<ChainPlace | undefined>('position', 'hash')
+  const last = await maybeOne(
+    trx,
+    sql<ChainPlace>`
+      SELECT position, hash FROM key_manager_audit.audit_record WHERE position IS NOT NULL ORDER BY position DESC LIMIT 1`,
+  )
   if (last !== undefined) return last
   const anchor = await readAnchor(trx, key)
   if (anchor === 'forged') throw new Error(FORGED_ANCHOR)

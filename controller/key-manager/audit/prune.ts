@@ -1,5 +1,6 @@
 import type { Knex } from 'knex'
-import { query } from '../../database/query.js'
+import { execute, many, one } from '../../database/query.js'
+import { type Fragment, sql } from '../../database/sql.js'
 import { inTransaction, type Transaction } from '../../database/transaction.js'
 import { FORGED_ANCHOR, readAnchor, writeAnchor } from './anchor.js'
 import { CHAIN_START, CHAINED_COLUMNS, type ChainPlace, inUtc, type LinkedRecord, linkFault } from './chain.js'
@@ -18,8 +19,8 @@ export class BrokenAuditChain extends Error {}
 
 const BATCH = 1000
 
-/** SQL over the binding of days: what is older is not kept. */
-const CUTOFF = `now() - ? * interval '1 day'`
+/** What is older is not kept. */
+const cutoffOf = (days: number): Fragment => sql`now() - ${days} * interval '1 day'`
 
 /**
  * Removes the beginning of the chain as far as its records are older than the retention, a thousand in a transaction. Each batch is checked first:
@@ -37,14 +38,14 @@ export async function pruneAudit(database: Knex, retention: AuditRetention, sign
 
 /** How many records `pruneAudit` would remove now. */
 export async function countPrunable(database: Knex, days: number): Promise<number> {
-  const [counted] = await query<{ count: number }>(
+  const { count } = await one(
     database,
-    `SELECT count(*) AS count FROM key_manager_audit.audit_record
+    sql<{ count: number }>`
+     SELECT count(*) AS count FROM key_manager_audit.audit_record
       WHERE position > coalesce((SELECT position FROM key_manager_audit.audit_anchor), 0)
-        AND position < coalesce((SELECT min(k.position) FROM key_manager_audit.audit_record k WHERE k.at >= ${CUTOFF}), 9223372036854775807)`,
-    [days],
+        AND position < coalesce((SELECT min(k.position) FROM key_manager_audit.audit_record k WHERE k.at >= ${cutoffOf(days)}), 9223372036854775807)`,
   )
-  return counted?.count ?? 0
+  return count
 }
 
 async function pruneBatch(trx: Transaction, { days, key }: AuditRetention): Promise<number> {
@@ -63,10 +64,10 @@ async function pruneBatch(trx: Transaction, { days, key }: AuditRetention): Prom
   }
   const { position, hash, at } = last
   await writeAnchor(trx, key, { position, hash, at, cutoff })
-  await query(trx, 'DELETE FROM key_manager_audit.audit_record WHERE position > ? AND position <= ?', [
-    from.position,
-    position,
-  ])
+  await execute(
+    trx,
+    sql`DELETE FROM key_manager_audit.audit_record WHERE position > ${from.position} AND position <= ${position}`,
+  )
   await recordAudit(
     trx,
     { userId: null, projectId: null, requestId: null, remoteAddress: null },
@@ -87,12 +88,12 @@ async function oldRecords(
   after: number,
   days: number,
 ): Promise<(LinkedRecord & { cutoff: string })[]> {
-  const records = await query<LinkedRecord & { cutoff: string; isOld: boolean }>(
+  const records = await many(
     trx,
-    `SELECT ${CHAINED_COLUMNS}, position, hash, audit_record.at < ${CUTOFF} AS "isOld",
-            ${inUtc(CUTOFF)} AS cutoff
-       FROM key_manager_audit.audit_record WHERE position > ? ORDER BY position LIMIT ?`,
-    [days, days, after, BATCH],
+    sql<LinkedRecord & { cutoff: string; isOld: boolean }>`
+      SELECT ${CHAINED_COLUMNS}, position, hash, audit_record.at < ${cutoffOf(days)} AS "isOld",
+             ${inUtc(cutoffOf(days))} AS cutoff
+        FROM key_manager_audit.audit_record WHERE position > ${after} ORDER BY position LIMIT ${BATCH}`,
   )
   const firstKept = records.findIndex(({ isOld }) => !isOld)
   return firstKept === -1 ? records : records.slice(0, firstKept)

@@ -1,5 +1,6 @@
 import type { Database } from '../../database/connection.js'
-import { query } from '../../database/query.js'
+import { execute, many, one } from '../../database/query.js'
+import { sql } from '../../database/sql.js'
 import { inTransaction, type Transaction } from '../../database/transaction.js'
 import { type AuditAnchor, FORGED_ANCHOR, readAnchor } from './anchor.js'
 import { CHAIN_START, type ChainPlace, inUtc, linkedRecords, linkFault } from './chain.js'
@@ -35,7 +36,7 @@ export async function verifyAudit(
   kept: AuditHead | null = null,
 ): Promise<AuditVerdict> {
   return inTransaction(database, async trx => {
-    await trx.raw('SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY')
+    await execute(trx, sql`SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY`)
     const found = await readAnchor(trx, key)
     const anchor = found === 'forged' ? null : found
     let end: ChainPlace & { at: string } = anchor ?? { ...CHAIN_START, at: '' }
@@ -59,22 +60,20 @@ export async function verifyAudit(
 }
 
 async function unlinked(trx: Transaction): Promise<Pick<AuditVerdict, 'waiting' | 'waitingSince'>> {
-  const [row] = await query<{ waiting: number; waitingSince: string | null }>(
+  return one(
     trx,
-    `SELECT count(*) AS waiting, ${inUtc('min(at)')} AS "waitingSince" FROM key_manager_audit.audit_record WHERE position IS NULL`,
-    [],
+    sql<{ waiting: number; waitingSince: string | null }>`
+      SELECT count(*) AS waiting, ${inUtc(sql`min(at)`)} AS "waitingSince" FROM key_manager_audit.audit_record
+       WHERE position IS NULL`,
   )
-  return row ?? { waiting: 0, waitingSince: null }
 }
 
 /** Nothing stands before the place from which the chain goes on: such a record was put there, and no link tells whether it is true. */
 async function faultBefore(trx: Transaction, start: number): Promise<string | null> {
-  const [row] = await query<{ first: number | null }>(
+  const { first } = await one(
     trx,
-    'SELECT min(position) AS first FROM key_manager_audit.audit_record',
-    [],
+    sql<{ first: number | null }>`SELECT min(position) AS first FROM key_manager_audit.audit_record`,
   )
-  const first = row?.first ?? null
   if (first === null || first > start) return null
   return `Record ${first} was put before the beginning of the chain, which is record ${start + 1}.`
 }
@@ -90,18 +89,20 @@ export type ExportFilter = { from: Date | null; until: Date | null; project: str
 /** Records as lines of JSON, in the order of their numbers, with their place in the chain when they have one. */
 export async function* exportAudit(database: Database, { from, until, project }: ExportFilter): AsyncGenerator<string> {
   for (let last = 0; ; ) {
-    const { rows } = await database.raw(
-      `SELECT seq, json_build_object('seq', seq, 'at', to_char(at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'), 'action', action,
+    const batch = await many(
+      database,
+      sql<{ seq: number; line: string }>`
+       SELECT seq, json_build_object('seq', seq, 'at', to_char(at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'), 'action', action,
                 'outcome', outcome, 'user_id', user_id, 'project_id', project_id, 'request_id', request_id,
                 'remote_address', remote_address, 'target_type', target_type, 'target_id', target_id, 'detail', detail,
                 'position', position, 'hash', encode(hash, 'hex'))::text AS line
          FROM key_manager_audit.audit_record
-        WHERE seq > ? AND (?::timestamptz IS NULL OR at >= ?::timestamptz) AND (?::timestamptz IS NULL OR at < ?::timestamptz)
-          AND (?::text IS NULL OR project_id = ?::text)
-        ORDER BY seq LIMIT ?`,
-      [last, from, from, until, until, project, project, BATCH] as (string | number)[],
+        WHERE seq > ${last}
+          AND (${from}::timestamptz IS NULL OR at >= ${from}::timestamptz)
+          AND (${until}::timestamptz IS NULL OR at < ${until}::timestamptz)
+          AND (${project}::text IS NULL OR project_id = ${project}::text)
+        ORDER BY seq LIMIT ${BATCH}`,
     )
-    const batch = rows as { seq: number; line: string }[]
     for (const { line } of batch) yield line
     const final = batch.at(-1)
     if (final === undefined) return

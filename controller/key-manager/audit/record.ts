@@ -1,5 +1,6 @@
 import type { Knex } from 'knex'
-import { query } from '../../database/query.js'
+import { execute } from '../../database/query.js'
+import { type Fragment, json, sql } from '../../database/sql.js'
 
 /** Who acted, and by which request. */
 export type Actor = {
@@ -42,47 +43,32 @@ export type AuditEntry = {
   detail?: Readonly<Record<string, string | number | boolean | null>>
 }
 
-const COLUMNS = 'action, outcome, user_id, project_id, request_id, remote_address, target_type, target_id, detail'
-const VALUES = '?, ?, ?, ?, ?, ?, ?, ?, ?::jsonb'
-const addedTo = (detail: string) => `?, ?, ?, ?, ?, ?, ?, ?, coalesce(?::jsonb, '{}') || ${detail}`
+const COLUMNS = sql`action, outcome, user_id, project_id, request_id, remote_address, target_type, target_id, detail`
 
-function bindingsOf(actor: Actor, entry: AuditEntry): Knex.RawBinding[] {
-  return [
-    entry.action,
-    entry.outcome,
-    actor.userId,
-    actor.projectId,
-    actor.requestId,
-    actor.remoteAddress,
-    entry.targetType,
-    entry.targetId,
-    entry.detail === undefined ? null : JSON.stringify(entry.detail),
-  ]
+function valuesOf(
+  actor: Actor,
+  { action, outcome, targetType, targetId, detail }: AuditEntry,
+  more?: Fragment,
+): Fragment {
+  const own = sql`${detail === undefined ? null : json(detail)}::jsonb`
+  const { userId, projectId, requestId, remoteAddress } = actor
+  return sql`${action}, ${outcome}, ${userId}, ${projectId}, ${requestId}, ${remoteAddress}, ${targetType}, ${targetId},
+    ${more === undefined ? own : sql`coalesce(${own}, '{}') || ${more}`}`
 }
 
 /**
  * An INSERT of a record for a WITH clause: the record then stands or falls with the change that it is about.
  * @param from name of another part of the WITH clause; there is one record for each of its rows
- * @param detail SQL of a jsonb over such a row, to be added to the detail of the entry
+ * @param detail a jsonb over such a row, to be added to the detail of the entry
  */
-export function auditInsert(
-  actor: Actor,
-  entry: AuditEntry,
-  from: string,
-  detail?: string,
-): { sql: string; bindings: Knex.RawBinding[] } {
-  return {
-    sql: `INSERT INTO key_manager_audit.audit_record (${COLUMNS})
-          SELECT ${detail === undefined ? VALUES : addedTo(detail)} FROM ${from}`,
-    bindings: bindingsOf(actor, entry),
-  }
+export function auditInsert(actor: Actor, entry: AuditEntry, from: Fragment, detail?: Fragment): Fragment {
+  return sql`INSERT INTO key_manager_audit.audit_record (${COLUMNS}) SELECT ${valuesOf(actor, entry, detail)} FROM ${from}`
 }
 
 /** Stores one record by itself. */
 export async function recordAudit(database: Knex, actor: Actor, entry: AuditEntry): Promise<void> {
-  await query(
+  await execute(
     database,
-    `INSERT INTO key_manager_audit.audit_record (${COLUMNS}) VALUES (${VALUES})`,
-    bindingsOf(actor, entry),
+    sql`INSERT INTO key_manager_audit.audit_record (${COLUMNS}) VALUES (${valuesOf(actor, entry)})`,
   )
 }

@@ -1,8 +1,9 @@
+import { sql } from '../../database/sql.js'
 /**
  * SQL of the JSON record of a CA (alias a), as text; `base.url` is the root of the API, `asking.project` the project that asks. A CA is preferred when a
  * certificate order of the project that names no CA goes to it by choice: its own, or, when it has none, everybody's.
  */
-export const AUTHORITY_JSON = `json_build_object(
+export const AUTHORITY_JSON = sql`json_build_object(
     'ca_id', a.id, 'created', iso_time(a.created_at), 'updated', iso_time(a.updated_at), 'status', 'ACTIVE',
     'plugin_name', a.plugin_name, 'plugin_ca_id', a.plugin_ca_id, 'expiration', iso_time(a.expiration),
     'preferred', coalesce((SELECT q.ca_id = a.id FROM project_certificate_authority q

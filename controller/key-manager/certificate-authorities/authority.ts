@@ -1,4 +1,5 @@
-import type { Knex } from 'knex'
+import { one } from '../../database/query.js'
+import { sql } from '../../database/sql.js'
 import { sqlState } from '../../database/transaction.js'
 import { badRequest } from '../../http/errors.js'
 import { certificatesIn, pemOf } from '../../x509/encoding/pem.js'
@@ -10,8 +11,8 @@ import { quotaReached } from '../faults.js'
 import type { Service } from '../routes.js'
 import type { NewAuthority } from './ca-backend.js'
 
-/** SQL: a CA (alias a) whose certificate is still valid; others are as if they did not exist. */
-export const LIVE_AUTHORITY = '(a.expiration IS NULL OR a.expiration > now())'
+/** A CA (alias a) whose certificate is still valid; others are as if they did not exist. */
+export const LIVE_AUTHORITY = sql`(a.expiration IS NULL OR a.expiration > now())`
 
 /** What a CA's sealed key is bound to. */
 export const authorityKeyContext = (id: string): string => `certificate authority ${id}`
@@ -50,42 +51,37 @@ async function insertAuthority(
       targetId: id,
       detail: { subject_dn: subjectDn, parent: parentId },
     },
-    'made',
+    sql`made`,
   )
   const key = sealed?.projectKeyId ?? null
-  const insert = database.raw(
-    `WITH allowed AS MATERIALIZED (
-       SELECT ?::text IS NULL OR quota_allows(?::text, 'cas', ?) AS fits,
-              ?::uuid IS NULL OR EXISTS (SELECT 1 FROM project_key WHERE id = ?::uuid AND active) AS key_stands),
+  const { creatorId, pluginName, pluginCaId, name, description, certificate, serial, expiration } = authority
+  const insert = one(
+    database,
+    sql<{ fits: boolean; keyActive: boolean }>`
+     WITH allowed AS MATERIALIZED (
+       SELECT ${projectId}::text IS NULL OR quota_allows(${projectId}::text, 'cas', ${config.quota.cas}) AS fits,
+              ${key}::uuid IS NULL OR EXISTS (SELECT 1 FROM project_key WHERE id = ${key}::uuid AND active) AS key_active),
      made AS (
        INSERT INTO certificate_authority (id, project_id, creator_id, parent_id, plugin_name, plugin_ca_id, name, description,
               subject_dn, certificate, serial, chain, pkcs7, project_key_id, sealed_key, expiration, created_at, updated_at)
-       SELECT ?::uuid, ?, ?, ?::uuid, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?::uuid, ?::bytea, ?::timestamptz, now(), now()
-         FROM allowed WHERE fits AND key_stands
+       SELECT ${id}::uuid, ${projectId}, ${creatorId}, ${parentId}::uuid, ${pluginName}, ${pluginCaId}, ${name}, ${description},
+              ${subjectDn}, ${certificate}, ${serial}, ${chain}, ${pkcs7Of(chain)}, ${key}::uuid,
+              ${sealed?.ciphertext ?? null}::bytea, ${expiration}::timestamptz, now(), now()
+         FROM allowed WHERE fits AND key_active
        ON CONFLICT (plugin_name, plugin_ca_id) DO NOTHING RETURNING id, parent_id),
      certified AS (
        INSERT INTO issued_certificate (ca_id, serial, subject_dn, not_after)
-       SELECT parent_id, ?, ?, ?::timestamptz FROM made WHERE parent_id IS NOT NULL),
-     logged AS (${audit.sql})
-     SELECT fits, key_stands AS "keyStands" FROM allowed`,
-    [
-      ...[projectId, projectId, config.quota.cas, key, key],
-      ...[id, projectId, authority.creatorId, parentId, authority.pluginName, authority.pluginCaId],
-      ...[authority.name, authority.description, subjectDn],
-      ...[authority.certificate, authority.serial, chain, pkcs7Of(chain)],
-      ...[key, sealed?.ciphertext ?? null, authority.expiration],
-      ...[authority.serial, subjectDn, authority.expiration],
-      ...audit.bindings,
-    ] as Knex.RawBinding[],
+       SELECT parent_id, ${serial}, ${subjectDn}, ${expiration}::timestamptz FROM made WHERE parent_id IS NOT NULL),
+     logged AS (${audit})
+     SELECT fits, key_active AS "keyActive" FROM allowed`,
   )
-  const outcome = await insert.catch(error => {
+  const allowed = await insert.catch(error => {
     if (sqlState(error) === FOREIGN_KEY_VIOLATION) return null
     throw error
   })
-  if (outcome === null) return 'no parent'
-  const [allowed] = outcome.rows as { fits: boolean; keyStands: boolean }[]
-  if (allowed?.fits !== true) return 'quota'
-  return allowed.keyStands ? 'stored' : 'key replaced'
+  if (allowed === null) return 'no parent'
+  if (!allowed.fits) return 'quota'
+  return allowed.keyActive ? 'stored' : 'key replaced'
 }
 
 const FOREIGN_KEY_VIOLATION = '23503'

@@ -1,5 +1,7 @@
 import { createPrivateKey, type KeyObject } from 'node:crypto'
 import { isIP } from 'node:net'
+import { execute } from '../../database/query.js'
+import { sql } from '../../database/sql.js'
 import { ApiError } from '../../http/errors.js'
 import {
   type CertificateRequest,
@@ -160,13 +162,11 @@ function made(
     subStatus: 'cert_generated',
     subStatusMessage: 'The certificate has been issued.',
     alsoStore: async trx => {
-      await trx('issued_certificate').insert({
-        ca_id: caId,
-        serial,
-        subject_dn: subjectDn,
-        not_after: notAfter,
-        order_id: order.id,
-      })
+      await execute(
+        trx,
+        sql`INSERT INTO issued_certificate (ca_id, serial, subject_dn, not_after, order_id)
+            VALUES (${caId}, ${serial}, ${subjectDn}, ${notAfter}, ${order.id})`,
+      )
       await recordAudit(trx, actorOf(order), {
         action: 'certificate.issue',
         outcome: 'success',

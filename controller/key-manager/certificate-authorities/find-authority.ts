@@ -1,4 +1,6 @@
 import type { Knex } from 'knex'
+import { maybeOne } from '../../database/query.js'
+import { type Fragment, sql } from '../../database/sql.js'
 import { badRequest, forbidden } from '../../http/errors.js'
 import { isId, missing, requireId } from '../ids.js'
 import { LIVE_AUTHORITY } from './authority.js'
@@ -17,17 +19,21 @@ export type FoundAuthority = {
 }
 
 /** SQL of a FoundAuthority over the alias a; `asking.project` is the project. */
-const COLUMNS = `a.id, a.plugin_name AS "pluginName", a.project_id AS "ownerId", p.ca_id IS NOT NULL AS listed,
+const COLUMNS = sql`a.id, a.plugin_name AS "pluginName", a.project_id AS "ownerId", p.ca_id IS NOT NULL AS listed,
   coalesce(p.preferred, false) AS preferred,
   EXISTS (SELECT FROM project_certificate_authority q WHERE q.project_id = asking.project) AS "hasList"`
 
-/** SQL: CAs, with what the project that asks has made of them. The bindings begin with its id. */
-const FROM = `FROM (SELECT ?::text AS project) asking CROSS JOIN certificate_authority a
+/** CAs, with what the project that asks has made of them. */
+const seenBy = (
+  projectId: string,
+): Fragment => sql`FROM (SELECT ${projectId}::text AS project) asking CROSS JOIN certificate_authority a
   LEFT JOIN project_certificate_authority p ON p.project_id = asking.project AND p.ca_id = a.id`
 
 async function look(database: Knex, projectId: string, id: string): Promise<FoundAuthority | undefined> {
-  const { rows } = await database.raw(`SELECT ${COLUMNS} ${FROM} WHERE a.id = ? AND ${LIVE_AUTHORITY}`, [projectId, id])
-  return (rows as FoundAuthority[])[0]
+  return maybeOne(
+    database,
+    sql<FoundAuthority>`SELECT ${COLUMNS} ${seenBy(projectId)} WHERE a.id = ${id} AND ${LIVE_AUTHORITY}`,
+  )
 }
 
 const isForeign = ({ ownerId }: FoundAuthority, projectId: string): boolean => ownerId !== null && ownerId !== projectId
@@ -65,10 +71,11 @@ export async function requireNamedAuthority(database: Knex, projectId: string, i
  * project may use.
  */
 export async function defaultAuthority(database: Knex, projectId: string): Promise<FoundAuthority | null> {
-  const { rows } = await database.raw(
-    `SELECT ${COLUMNS} ${FROM} WHERE ${LIVE_AUTHORITY} AND (p.preferred OR a.project_id IS NULL)
+  const found = await maybeOne(
+    database,
+    sql<FoundAuthority>`
+     SELECT ${COLUMNS} ${seenBy(projectId)} WHERE ${LIVE_AUTHORITY} AND (p.preferred OR a.project_id IS NULL)
       ORDER BY coalesce(p.preferred, false) DESC, a.global_preferred DESC, a.created_at, a.id LIMIT 1`,
-    [projectId],
   )
-  return (rows as FoundAuthority[])[0] ?? null
+  return found ?? null
 }

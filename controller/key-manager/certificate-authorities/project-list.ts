@@ -1,4 +1,6 @@
 import type { Database } from '../../database/connection.js'
+import { execute, many } from '../../database/query.js'
+import { sql } from '../../database/sql.js'
 import { inTransaction, type Transaction } from '../../database/transaction.js'
 import { badRequest, conflict } from '../../http/errors.js'
 import { missing } from '../ids.js'
@@ -12,13 +14,14 @@ async function changing<Result>(
   change: (trx: Transaction, list: readonly ListedAuthority[]) => Promise<Result>,
 ): Promise<Result> {
   return inTransaction(database, async trx => {
-    await trx.raw('INSERT INTO project (id) VALUES (?) ON CONFLICT DO NOTHING', [projectId])
-    await trx.raw('SELECT 1 FROM project WHERE id = ? FOR UPDATE', [projectId])
-    const { rows } = await trx.raw(
-      `SELECT ca_id AS "caId", preferred FROM project_certificate_authority WHERE project_id = ?`,
-      [projectId],
+    await execute(trx, sql`INSERT INTO project (id) VALUES (${projectId}) ON CONFLICT DO NOTHING`)
+    await execute(trx, sql`SELECT 1 FROM project WHERE id = ${projectId} FOR UPDATE`)
+    const list = await many(
+      trx,
+      sql<ListedAuthority>`
+        SELECT ca_id AS "caId", preferred FROM project_certificate_authority WHERE project_id = ${projectId}`,
     )
-    return change(trx, rows as ListedAuthority[])
+    return change(trx, list)
   })
 }
 
@@ -26,12 +29,12 @@ const isOn = (list: readonly ListedAuthority[], caId: string): boolean => list.s
 
 /** Once a CA is deleted it cannot be put on a list. */
 async function add(trx: Transaction, projectId: string, caId: string, preferred: boolean): Promise<void> {
-  const { rowCount } = await trx.raw(
-    `INSERT INTO project_certificate_authority (project_id, ca_id, preferred)
-     SELECT ?, a.id, ? FROM certificate_authority a WHERE a.id = ? FOR KEY SHARE OF a`,
-    [projectId, preferred, caId],
+  const added = await execute(
+    trx,
+    sql`INSERT INTO project_certificate_authority (project_id, ca_id, preferred)
+        SELECT ${projectId}, a.id, ${preferred} FROM certificate_authority a WHERE a.id = ${caId} FOR KEY SHARE OF a`,
   )
-  if (rowCount === 0) throw missing('Certificate authority')
+  if (added === 0) throw missing('Certificate authority')
 }
 
 /** Puts a CA on the project's list; the first one is preferred. One that is there already stays. */
@@ -45,7 +48,10 @@ export const removeFromList = (database: Database, projectId: string, caId: stri
   changing(database, projectId, async (trx, list) => {
     if (!isOn(list, caId)) throw missing('Certificate authority on the list of the project')
     requireDispensable(list, caId)
-    await trx('project_certificate_authority').where({ project_id: projectId, ca_id: caId }).delete()
+    await execute(
+      trx,
+      sql`DELETE FROM project_certificate_authority WHERE project_id = ${projectId} AND ca_id = ${caId}`,
+    )
   })
 
 /** Prefers a CA; on an empty list it is put. @throws ApiError 400 when it is not on the list */
@@ -54,8 +60,11 @@ export const prefer = (database: Database, projectId: string, caId: string): Pro
     if (list.length === 0) return add(trx, projectId, caId, true)
     if (!isOn(list, caId)) throw badRequest('The certificate authority is not on the list of the project.')
     // One after the other: at no instant may two be preferred.
-    await trx('project_certificate_authority').where({ project_id: projectId }).update({ preferred: false })
-    await trx('project_certificate_authority').where({ project_id: projectId, ca_id: caId }).update({ preferred: true })
+    await execute(trx, sql`UPDATE project_certificate_authority SET preferred = false WHERE project_id = ${projectId}`)
+    await execute(
+      trx,
+      sql`UPDATE project_certificate_authority SET preferred = true WHERE project_id = ${projectId} AND ca_id = ${caId}`,
+    )
   })
 
 /** Runs a deletion of a CA of the project while the list stands still. @throws ApiError 409 when it is preferred to others */

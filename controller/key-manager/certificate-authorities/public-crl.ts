@@ -1,4 +1,6 @@
 import type { Context } from 'koa'
+import { maybeOne } from '../../database/query.js'
+import { sql } from '../../database/sql.js'
 import { isId, missing } from '../ids.js'
 import type { Service } from '../routes.js'
 import { backendOf, createCaBackends } from './backends.js'
@@ -17,9 +19,12 @@ export function publicRevocationList(service: Service): (ctx: Context) => Promis
   return async ctx => {
     const id = String(ctx.params.id).replace(/\.crl$/, '')
     const authority = isId(id)
-      ? await service.database('certificate_authority').where({ id }).first('plugin_name')
+      ? await maybeOne(
+          service.database,
+          sql<{ pluginName: string }>`SELECT plugin_name AS "pluginName" FROM certificate_authority WHERE id = ${id}`,
+        )
       : undefined
-    const crl = authority === undefined ? null : await backendOf(backends, authority.plugin_name).revocationList(id)
+    const crl = authority === undefined ? null : await backendOf(backends, authority.pluginName).revocationList(id)
     if (crl === null) throw missing('Revocation list')
     ctx.body = crl
     ctx.type = 'application/pkix-crl'

@@ -1,5 +1,7 @@
 import type { Knex } from 'knex'
 import { z } from 'zod'
+import { execute, many, maybeOne, one } from '../../database/query.js'
+import { and, type Fragment, identifier, sql } from '../../database/sql.js'
 import { inTransaction, sqlState } from '../../database/transaction.js'
 import { ApiError, badRequest, conflict, forbidden, notFound } from '../../http/errors.js'
 import { pemOf } from '../../x509/encoding/pem.js'
@@ -52,28 +54,25 @@ async function listAuthorities(
     which === 'all'
       ? []
       : [
-          {
-            sql: `(a.project_id = ? OR CASE WHEN EXISTS (SELECT FROM project_certificate_authority q WHERE q.project_id = ?)
-                     THEN EXISTS (SELECT FROM project_certificate_authority q WHERE q.project_id = ? AND q.ca_id = a.id)
-                     ELSE a.project_id IS NULL END)`,
-            bindings: [projectId, projectId, projectId],
-          },
+          sql`(a.project_id = ${projectId}
+               OR CASE WHEN EXISTS (SELECT FROM project_certificate_authority q WHERE q.project_id = ${projectId})
+                       THEN EXISTS (SELECT FROM project_certificate_authority q
+                                     WHERE q.project_id = ${projectId} AND q.ca_id = a.id)
+                       ELSE a.project_id IS NULL END)`,
         ]
   const filters = (['name', 'plugin_name', 'plugin_ca_id'] as const).flatMap(name => {
     const pattern = queryText(call.query, name)
     // Without an escape character no pattern is wrong.
-    return pattern === null ? [] : [{ sql: `a.${name} LIKE ? ESCAPE ''`, bindings: [pattern] }]
+    return pattern === null ? [] : [sql`${identifier('a', name)} LIKE ${pattern} ESCAPE ''`]
   })
-  const conditions = [{ sql: LIVE_AUTHORITY, bindings: [] }, ...visible, ...filters]
   const page = pageOf(call.query, config)
   const { items, total } = await readPage(
     database,
     {
       table: 'certificate_authority a',
-      where: conditions.map(({ sql }) => sql).join(' AND '),
-      bindings: conditions.flatMap(({ bindings }) => bindings),
-      order: 'a.created_at, a.id',
-      json: `to_json(base.url || '/v1/cas/' || a.id)::text`,
+      where: and([LIVE_AUTHORITY, ...visible, ...filters]),
+      order: sql`a.created_at, a.id`,
+      json: sql`to_json(base.url || '/v1/cas/' || a.id)::text`,
     },
     page,
     call.base,
@@ -110,8 +109,10 @@ async function createSubordinate(service: Service, backends: readonly CaBackend[
 
 /** A key is made only when there will be a place for it; whether there really is, storing tells. @throws ApiError 403 */
 async function requireRoom({ database, config }: Service, projectId: string): Promise<void> {
-  const { rows } = await database.raw(`SELECT quota_allows(?::text, 'cas', ?) AS fits`, [projectId, config.quota.cas])
-  const [{ fits }] = rows as [{ fits: boolean }]
+  const { fits } = await one(
+    database,
+    sql<{ fits: boolean }>`SELECT quota_allows(${projectId}::text, 'cas', ${config.quota.cas}) AS fits`,
+  )
   if (!fits) throw quotaReached('cas')
 }
 
@@ -126,14 +127,14 @@ async function showAuthority({ database }: Service, call: Call): Promise<Answer>
 }
 
 /** One column of the CA that the path names. @throws ApiError 404, 403 */
-async function columnOf(database: Knex, call: Call, column: string): Promise<string> {
+async function columnOf(database: Knex, call: Call, column: Fragment): Promise<string> {
   const { id } = await requireAuthority(database, call.who.projectId, call.params.id)
-  const { rows } = await database.raw(
-    `SELECT ${column} AS value FROM certificate_authority a CROSS JOIN (SELECT ?::text AS url) base
-      CROSS JOIN (SELECT ?::text AS project) asking WHERE a.id = ?`,
-    [call.base, call.who.projectId, id],
+  const found = await maybeOne(
+    database,
+    sql<{ value: string }>`
+      SELECT ${column} AS value FROM certificate_authority a CROSS JOIN (SELECT ${call.base}::text AS url) base
+       CROSS JOIN (SELECT ${call.who.projectId}::text AS project) asking WHERE a.id = ${id}`,
   )
-  const [found] = rows as { value: string }[]
   if (found === undefined) throw missing('Certificate authority')
   return found.value
 }
@@ -148,15 +149,15 @@ const sent = (type: string, body: string | Buffer): Answer => ({
 
 async function sendCertificate({ database }: Service, call: Call): Promise<Answer> {
   const type = acceptedType(call.header('Accept'), [PEM_FILE, 'text/plain']) ?? PEM_FILE
-  return sent(type, await columnOf(database, call, 'a.certificate'))
+  return sent(type, await columnOf(database, call, sql`a.certificate`))
 }
 
 /** Clients that ask for neither PEM nor text get PKCS#7, as they always did. */
 async function sendChain({ database }: Service, call: Call): Promise<Answer> {
   const type = acceptedType(call.header('Accept'), [PEM_FILE, 'text/plain'])
   return type === null
-    ? sent('application/pkcs7-mime', await columnOf(database, call, 'a.pkcs7'))
-    : sent(type, await columnOf(database, call, 'a.chain'))
+    ? sent('application/pkcs7-mime', await columnOf(database, call, sql`a.pkcs7`))
+    : sent(type, await columnOf(database, call, sql`a.chain`))
 }
 
 async function sendRevocationList({ database }: Service, backends: readonly CaBackend[], call: Call): Promise<Answer> {
@@ -170,52 +171,58 @@ async function sendRevocationList({ database }: Service, backends: readonly CaBa
 }
 
 async function showPreferred({ database }: Service, call: Call): Promise<Answer> {
-  const { rows } = await database.raw(
-    `SELECT a.id FROM certificate_authority a
-       LEFT JOIN project_certificate_authority p ON p.ca_id = a.id AND p.project_id = ? AND p.preferred
-      WHERE (p.preferred OR a.global_preferred) AND ${LIVE_AUTHORITY} ORDER BY p.preferred NULLS LAST LIMIT 1`,
-    [call.who.projectId],
+  const preferred = await maybeOne(
+    database,
+    sql<{ id: string }>`
+      SELECT a.id FROM certificate_authority a
+        LEFT JOIN project_certificate_authority p
+          ON p.ca_id = a.id AND p.project_id = ${call.who.projectId} AND p.preferred
+       WHERE (p.preferred OR a.global_preferred) AND ${LIVE_AUTHORITY} ORDER BY p.preferred NULLS LAST LIMIT 1`,
   )
-  return preferredAnswer(call, rows)
+  return preferredAnswer(call, preferred)
 }
 
 async function showGlobalPreferred({ database }: Service, call: Call): Promise<Answer> {
-  const { rows } = await database.raw(
-    `SELECT a.id FROM certificate_authority a WHERE a.global_preferred AND ${LIVE_AUTHORITY}`,
+  const preferred = await maybeOne(
+    database,
+    sql<{ id: string }>`SELECT a.id FROM certificate_authority a WHERE a.global_preferred AND ${LIVE_AUTHORITY}`,
   )
-  return preferredAnswer(call, rows)
+  return preferredAnswer(call, preferred)
 }
 
-function preferredAnswer(call: Call, rows: unknown): Answer {
-  const [found] = rows as { id: string }[]
+function preferredAnswer(call: Call, found: { id: string } | undefined): Answer {
   if (found === undefined) throw notFound('No certificate authority is preferred.')
   return { status: 200, json: JSON.stringify({ ca_ref: refOf(call, found.id) }) }
 }
+
+const NONE_PREFERRED = sql`UPDATE certificate_authority SET global_preferred = false WHERE global_preferred`
 
 async function setGlobalPreferred({ database }: Service, call: Call): Promise<Answer> {
   const { id, ownerId } = await requireAuthority(database, call.who.projectId, call.params.id)
   if (ownerId !== null) throw badRequest('A certificate authority of a project cannot be preferred for all projects.')
   await inTransaction(database, async trx => {
     // Changes take turns: at no instant may two be preferred.
-    await trx.raw('SELECT 1 FROM certificate_authority WHERE project_id IS NULL ORDER BY id FOR NO KEY UPDATE')
-    await trx('certificate_authority').where({ global_preferred: true }).update({ global_preferred: false })
-    await trx('certificate_authority').where({ id }).update({ global_preferred: true })
+    await execute(trx, sql`SELECT 1 FROM certificate_authority WHERE project_id IS NULL ORDER BY id FOR NO KEY UPDATE`)
+    await execute(trx, NONE_PREFERRED)
+    await execute(trx, sql`UPDATE certificate_authority SET global_preferred = true WHERE id = ${id}`)
   })
   return { status: 204 }
 }
 
 async function unsetGlobalPreferred({ database }: Service): Promise<Answer> {
-  await database('certificate_authority').where({ global_preferred: true }).update({ global_preferred: false })
+  await execute(database, NONE_PREFERRED)
   return { status: 204 }
 }
 
 async function listProjects({ database }: Service, call: Call): Promise<Answer> {
   const { id } = await requireAuthority(database, call.who.projectId, call.params.id)
-  const projects = await database('project_certificate_authority')
-    .where({ ca_id: id })
-    .orderBy(['created_at', 'project_id'])
-    .pluck('project_id')
-  return { status: 200, json: JSON.stringify({ projects }) }
+  const listing = await many(
+    database,
+    sql<{ projectId: string }>`
+      SELECT project_id AS "projectId" FROM project_certificate_authority
+       WHERE ca_id = ${id} ORDER BY created_at, project_id`,
+  )
+  return { status: 200, json: JSON.stringify({ projects: listing.map(({ projectId }) => projectId) }) }
 }
 
 async function changeList({ database }: Service, call: Call, change: typeof addToList): Promise<Answer> {

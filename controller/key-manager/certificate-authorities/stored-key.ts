@@ -1,5 +1,7 @@
 import type { KeyObject } from 'node:crypto'
 import type { Knex } from 'knex'
+import { many } from '../../database/query.js'
+import { sql } from '../../database/sql.js'
 import { badRequest } from '../../http/errors.js'
 import { decodeUtf8 } from '../../x509/encoding/asn1.js'
 import { InvalidX509 } from '../../x509/invalid-x509.js'
@@ -10,7 +12,7 @@ import { actorOf } from '../orders/order.js'
 import type { Order } from '../orders/outcome.js'
 import { mayDo, requireRight, type Target, type Who } from '../rights.js'
 import type { Service } from '../routes.js'
-import { LIVE, payloadContext, TARGET_COLUMNS } from '../secrets/secret.js'
+import { LIVE, payloadContext, targetColumns } from '../secrets/secret.js'
 
 const ROLES = ['private_key', 'private_key_passphrase'] as const
 
@@ -30,20 +32,20 @@ type Part = Target &
 
 /** The private key of a container, and what there is of a passphrase; the container's type decides whether there are any. */
 async function findParts(database: Knex, containerId: string, orderId: string | null): Promise<readonly Part[]> {
-  const { rows } = await database.raw(
-    `SELECT r.name AS role, s.id, ${TARGET_COLUMNS('s')}, s.content_type AS "contentType", s.ciphertext, ${KEY_COLUMNS},
+  return many(
+    database,
+    sql<Part>`
+     SELECT r.name AS role, s.id, ${targetColumns('s')}, s.content_type AS "contentType", s.ciphertext, ${KEY_COLUMNS},
             coalesce(greatest(coalesce(s.acl_updated_at, s.updated_at), coalesce(c.acl_updated_at, c.updated_at))
-                     < (SELECT o.created_at FROM secret_order o WHERE o.id = ?::uuid), true) AS unchanged,
+                     < (SELECT o.created_at FROM secret_order o WHERE o.id = ${orderId}::uuid), true) AS unchanged,
             json_build_object('projectId', c.project_id, 'creatorId', c.creator_id,
                               'projectAccess', c.acl_project_access, 'users', c.acl_users) AS container
        FROM container c
-       JOIN container_secret r ON r.container_id = c.id AND r.name = ANY(?)
+       JOIN container_secret r ON r.container_id = c.id AND r.name = ANY(${ROLES}::text[])
        JOIN secret s ON s.id = r.secret_id AND ${LIVE}
        LEFT JOIN project_key k ON k.id = s.project_key_id
-      WHERE c.id = ? AND c.type = 'rsa' AND c.deleted_at IS NULL`,
-    [orderId, [...ROLES], containerId] as Knex.RawBinding[],
+      WHERE c.id = ${containerId} AND c.type = 'rsa' AND c.deleted_at IS NULL`,
   )
-  return rows as Part[]
 }
 
 const NO_KEY = 'The container_ref names no container of type rsa with a private key.'

@@ -1,3 +1,5 @@
+import { maybeOne, one } from '../../database/query.js'
+import { and, type Fragment, identifier, identifiers, join, sql } from '../../database/sql.js'
 import { forbidden } from '../../http/errors.js'
 import { quotaReached } from '../faults.js'
 import { missing, newId, requireId } from '../ids.js'
@@ -24,8 +26,7 @@ async function listConsumers({ database, config }: Service, kind: ConsumerKind, 
     database,
     {
       table: `${tableOf(kind)} c`,
-      where: `c.${kind.owner}_id = ?`,
-      bindings: [owner.id],
+      where: sql`${identifier('c', `${kind.owner}_id`)} = ${owner.id}`,
       order: kind.order,
       json: consumerJson(kind),
     },
@@ -41,22 +42,28 @@ async function registerConsumer({ database, config }: Service, kind: ConsumerKin
   const owner = await kind.find(database, call.params.id)
   call.allowOn(owner)
   const values = valuesOf(kind, await call.readJson())
-  const [table, column] = [tableOf(kind), `${kind.owner}_id`]
-  const columns = columnsOf(kind)
+  const [table, ownerTable, column] = [tableOf(kind), kind.owner, `${kind.owner}_id`].map(name => identifier(name)) as [
+    Fragment,
+    Fragment,
+    Fragment,
+  ]
+  const columns = identifiers(columnsOf(kind))
   // The lock keeps the owner from being deleted meanwhile. The project's row comes before it, as everywhere.
-  const { rows } = await database.raw(
-    `WITH allowed AS MATERIALIZED (SELECT quota_allows(?::text, '${kind.owner} consumers', ?) AS fits),
-     held AS (SELECT o.id FROM allowed, ${kind.owner} o WHERE fits AND o.id = ? AND ${kind.live} FOR KEY SHARE OF o),
+  const { projectId } = call.who
+  const { fits, id } = await one(
+    database,
+    sql<{ fits: boolean; id: string | null }>`
+     WITH allowed AS MATERIALIZED (
+       SELECT quota_allows(${projectId}::text, ${`${kind.owner} consumers`}, ${config.quota.consumers}) AS fits),
+     held AS (SELECT o.id FROM allowed, ${ownerTable} o WHERE fits AND o.id = ${owner.id} AND ${kind.live} FOR KEY SHARE OF o),
      made AS (
-       INSERT INTO ${table} (id, ${column}, project_id, ${columns.join(', ')})
-       SELECT ?::uuid, held.id, ?, ${columns.map(() => '?').join(', ')} FROM held
-       ON CONFLICT (${[column, ...columns].join(', ')}) DO UPDATE SET project_id = ${table}.project_id
+       INSERT INTO ${table} (id, ${column}, project_id, ${columns})
+       SELECT ${newId()}::uuid, held.id, ${projectId}, ${join(values)} FROM held
+       ON CONFLICT (${column}, ${columns}) DO UPDATE SET project_id = ${table}.project_id
        RETURNING id, ${column}, xmax = 0 AS is_new),
-     touched AS (UPDATE ${kind.owner} o SET updated_at = clock_timestamp() FROM made WHERE is_new AND o.id = made.${column})
+     touched AS (UPDATE ${ownerTable} o SET updated_at = clock_timestamp() FROM made WHERE is_new AND o.id = made.${column})
      SELECT fits, (SELECT id FROM made) AS id FROM allowed`,
-    [call.who.projectId, config.quota.consumers, owner.id, newId(), call.who.projectId, ...values],
   )
-  const [{ fits, id }] = rows as [{ fits: boolean; id: string | null }]
   if (!fits) throw quotaReached('consumers')
   if (id === null) throw missing(kind.owner === 'secret' ? 'Secret' : 'Container')
   const json = await kind.record(database, call, owner.id)
@@ -72,18 +79,19 @@ async function removeConsumer({ database }: Service, kind: ConsumerKind, call: C
   const owner = await kind.find(database, call.params.id)
   call.allowOn(owner)
   const values = valuesOf(kind, await call.readJson())
-  const table = tableOf(kind)
+  const table = identifier(tableOf(kind))
   const { projectId } = call.who
   const isOwners = owner.projectId === projectId
-  const { rows } = await database.raw(
-    `WITH known AS (
-       SELECT c.id, c.project_id FROM ${table} c
-        WHERE ${[`${kind.owner}_id`, ...columnsOf(kind)].map(name => `c.${name} = ?`).join(' AND ')}),
-     gone AS (DELETE FROM ${table} c USING known WHERE c.id = known.id AND (? OR known.project_id = ?) RETURNING c.id)
+  const same = columnsOf(kind).map((name, at) => sql`${identifier('c', name)} = ${values[at] ?? ''}`)
+  const known = await maybeOne(
+    database,
+    sql<{ registeredBy: string; gone: boolean }>`
+     WITH known AS (
+       SELECT c.id, c.project_id FROM ${table} c WHERE ${and([sql`${identifier('c', `${kind.owner}_id`)} = ${owner.id}`, ...same])}),
+     gone AS (DELETE FROM ${table} c USING known
+               WHERE c.id = known.id AND (${isOwners} OR known.project_id = ${projectId}) RETURNING c.id)
      SELECT known.project_id AS "registeredBy", EXISTS (SELECT 1 FROM gone) AS gone FROM known`,
-    [owner.id, ...values, isOwners, projectId],
   )
-  const [known] = rows as { registeredBy: string; gone: boolean }[]
   if (known !== undefined && !isOwners && known.registeredBy !== projectId) {
     throw forbidden('The consumer was registered by another project.')
   }
@@ -94,11 +102,12 @@ async function removeConsumer({ database }: Service, kind: ConsumerKind, call: C
 async function showConsumer({ database }: Service, kind: ConsumerKind, call: Call): Promise<Answer> {
   const owner = await kind.find(database, call.params.id)
   call.allowOn(owner)
-  const { rows } = await database.raw(
-    `SELECT ${consumerJson(kind)} AS json FROM ${tableOf(kind)} c WHERE c.${kind.owner}_id = ? AND c.id = ?`,
-    [owner.id, requireId(call.params.consumer, 'Consumer')],
+  const found = await maybeOne(
+    database,
+    sql<{ json: string }>`
+      SELECT ${consumerJson(kind)} AS json FROM ${identifier(tableOf(kind))} c
+       WHERE ${identifier('c', `${kind.owner}_id`)} = ${owner.id} AND c.id = ${requireId(call.params.consumer, 'Consumer')}`,
   )
-  const [found] = rows as { json: string }[]
   if (found === undefined) throw missing('Consumer')
   return { status: 200, json: found.json }
 }

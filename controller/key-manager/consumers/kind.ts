@@ -1,5 +1,6 @@
 import type { Knex } from 'knex'
 import type { z } from 'zod'
+import { type Fragment, sql, trusted } from '../../database/sql.js'
 import type { Target } from '../rights.js'
 import type { Call } from '../routes.js'
 
@@ -8,12 +9,12 @@ export type ConsumerKind = {
   /** What is consumed: its table; the consumers' table is `<owner>_consumer`, with a column `<owner>_id`. */
   owner: 'secret' | 'container'
   /** SQL over the owner's table by the alias o: neither deleted nor past its time. */
-  live: string
+  live: Fragment
   /** What tells the consumers of one owner apart: the members of a body, by their columns. */
   fields: Readonly<Record<string, string>>
   body: z.ZodType<Readonly<Record<string, string>>>
-  /** Order of the list, as SQL over the alias c. */
-  order: string
+  /** Order of the list, over the alias c. */
+  order: Fragment
   /** The owner, live, of any project. @throws ApiError 404 */
   find: (database: Knex, id: string | undefined) => Promise<Target & { id: string }>
   /** JSON text of the owner's record with its consumers. @throws ApiError 404 when it has gone meanwhile */
@@ -25,8 +26,8 @@ export const tableOf = ({ owner }: ConsumerKind): string => `${owner}_consumer`
 export const columnsOf = ({ fields }: ConsumerKind): string[] => Object.values(fields)
 
 /** SQL of the text of the JSON record of a consumer (alias c). */
-export function consumerJson({ fields }: ConsumerKind): string {
+export function consumerJson({ fields }: ConsumerKind): Fragment {
   const members = Object.entries(fields).map(([member, column]) => `'${member}', c.${column}`)
-  return `json_build_object('created', iso_time(c.created_at), 'updated', iso_time(c.updated_at), 'status', 'ACTIVE',
-    ${members.join(', ')})::text`
+  return sql`json_build_object('created', iso_time(c.created_at), 'updated', iso_time(c.updated_at), 'status', 'ACTIVE',
+    ${trusted(members.join(', '))})::text`
 }

@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { sql } from '../../database/sql.js'
 import { filledText } from '../input.js'
 import { findSecret, liveSecret, secretJson } from '../secrets/secret.js'
 import type { ConsumerKind } from './kind.js'
@@ -9,9 +10,9 @@ export const SECRET_CONSUMERS: ConsumerKind = {
   live: liveSecret('o'),
   fields: { service: 'service', resource_type: 'resource_type', resource_id: 'resource_id' },
   body: z.object({ service: filledText(255), resource_type: filledText(255), resource_id: filledText(36) }),
-  order: 'c.created_at, c.id',
+  order: sql`c.created_at, c.id`,
   find: findSecret,
   // With the consumers at every microversion.
   record: async (database, { base }, id) =>
-    (await findSecret<{ json: string }>(database, id, { columns: `${secretJson(true)} AS json`, base })).json,
+    (await findSecret<{ json: string }>(database, id, { columns: sql`${secretJson(true)} AS json`, base })).json,
 }

@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { sql } from '../../database/sql.js'
 import type { ConsumerKind } from '../consumers/kind.js'
 import { filledText } from '../input.js'
 import { CONTAINER_JSON, findContainer, liveContainer } from './container.js'
@@ -9,8 +10,8 @@ export const CONTAINER_CONSUMERS: ConsumerKind = {
   live: liveContainer('o'),
   fields: { name: 'name', URL: 'url' },
   body: z.object({ name: filledText(36), URL: filledText(255) }),
-  order: 'c.name, c.url',
+  order: sql`c.name, c.url`,
   find: findContainer,
   record: async (database, { base }, id) =>
-    (await findContainer<{ json: string }>(database, id, { columns: `${CONTAINER_JSON} AS json`, base })).json,
+    (await findContainer<{ json: string }>(database, id, { columns: sql`${CONTAINER_JSON} AS json`, base })).json,
 }

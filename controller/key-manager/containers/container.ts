@@ -1,10 +1,11 @@
 import type { Knex } from 'knex'
 import { z } from 'zod'
-import { query } from '../../database/query.js'
+import { maybeOne } from '../../database/query.js'
+import { type Fragment, sql, trusted } from '../../database/sql.js'
 import { missing, requireId } from '../ids.js'
 import { filledText, textUpTo } from '../input.js'
 import type { Target } from '../rights.js'
-import { TARGET_COLUMNS } from '../secrets/secret.js'
+import { targetColumns } from '../secrets/secret.js'
 
 const CONTAINER_TYPES = ['generic', 'rsa', 'certificate'] as const
 
@@ -30,7 +31,7 @@ export const newContainer = z.object({
 })
 
 /** SQL of the JSON record of a container (alias c), as text; `base.url` is the root of the API. */
-export const CONTAINER_JSON = `json_build_object(
+export const CONTAINER_JSON = sql`json_build_object(
     'created', iso_time(c.created_at), 'updated', iso_time(c.updated_at), 'status', 'ACTIVE', 'name', c.name,
     'type', c.type, 'creator_id', c.creator_id,
     'secret_refs', (SELECT coalesce(json_agg(json_build_object('name', r.name,
@@ -41,7 +42,7 @@ export const CONTAINER_JSON = `json_build_object(
     'container_ref', base.url || '/v1/containers/' || c.id)::text`
 
 /** SQL: a container (by the alias given) that is not deleted. */
-export const liveContainer = (alias: string): string => `${alias}.deleted_at IS NULL`
+export const liveContainer = (alias: string): Fragment => trusted(`${alias}.deleted_at IS NULL`)
 
 export type FoundContainer = Target & { id: string; type: ContainerType }
 
@@ -55,13 +56,14 @@ export type FoundContainer = Target & { id: string; type: ContainerType }
 export async function findContainer<More = unknown>(
   database: Knex,
   id: string | undefined,
-  { columns = '', base = '', lock = '' }: { columns?: string; base?: string; lock?: string } = {},
+  { columns, base = '', lock = sql`` }: { columns?: Fragment; base?: string; lock?: Fragment } = {},
 ): Promise<FoundContainer & More> {
-  const [found] = await query<FoundContainer & More>(
+  const found = await maybeOne(
     database,
-    `SELECT c.id, c.type, ${TARGET_COLUMNS('c')}${columns === '' ? '' : `, ${columns}`}
-       FROM container c CROSS JOIN (SELECT ?::text AS url) base WHERE c.id = ? AND ${liveContainer('c')} ${lock}`,
-    [base, requireId(id, 'Container')],
+    sql<FoundContainer & More>`
+      SELECT c.id, c.type, ${targetColumns('c')}${columns === undefined ? sql`` : sql`, ${columns}`}
+        FROM container c CROSS JOIN (SELECT ${base}::text AS url) base
+       WHERE c.id = ${requireId(id, 'Container')} AND ${liveContainer('c')} ${lock}`,
   )
   if (found === undefined) throw missing('Container')
   return found

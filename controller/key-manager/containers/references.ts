@@ -1,9 +1,10 @@
 import type { Knex } from 'knex'
-import { query } from '../../database/query.js'
+import { many } from '../../database/query.js'
+import { sql } from '../../database/sql.js'
 import { badRequest } from '../../http/errors.js'
 import { idInReference, missing } from '../ids.js'
 import { mayDo, type Policy, type Target, type Who } from '../rights.js'
-import { LIVE, TARGET_COLUMNS } from '../secrets/secret.js'
+import { LIVE, targetColumns } from '../secrets/secret.js'
 
 /**
  * The id of the secret that a reference names.
@@ -28,10 +29,11 @@ export async function requireOwnSecrets(
   ids: readonly string[],
 ): Promise<void> {
   if (ids.length === 0) return
-  const targets = await query<Target>(
+  const targets = await many(
     database,
-    `SELECT ${TARGET_COLUMNS('s')} FROM secret s WHERE s.id = ANY(?::uuid[]) AND s.project_id = ? AND ${LIVE}`,
-    [[...ids], who.projectId],
+    sql<Target>`
+      SELECT ${targetColumns('s')} FROM secret s
+       WHERE s.id = ANY(${ids}::uuid[]) AND s.project_id = ${who.projectId} AND ${LIVE}`,
   )
   const seen = targets.filter(target => mayDo(policy, 'secret show', who, target))
   if (seen.length < new Set(ids).size) throw missing('Secret')

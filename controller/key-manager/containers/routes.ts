@@ -1,4 +1,5 @@
-import type { Knex } from 'knex'
+import { execute, maybeOne, one } from '../../database/query.js'
+import { and, sql } from '../../database/sql.js'
 import { inTransaction } from '../../database/transaction.js'
 import { badRequest, conflict } from '../../http/errors.js'
 import { consumerHandlers } from '../consumers/handlers.js'
@@ -40,19 +41,18 @@ async function listContainers({ database, config }: Service, call: Call): Promis
   const name = queryText(call.query, 'name')
   const type = queryText(call.query, 'type')
   const conditions = [
-    { sql: `c.project_id = ? AND ${liveContainer('c')}`, bindings: [call.who.projectId] },
-    // without an escape character, as no pattern then is wrong
-    ...(name === null ? [] : [{ sql: "c.name LIKE ? ESCAPE ''", bindings: [name] }]),
-    ...(type === null ? [] : [{ sql: 'c.type = ?', bindings: [type] }]),
+    sql`c.project_id = ${call.who.projectId} AND ${liveContainer('c')}`,
+    // Without an escape character no pattern is wrong.
+    ...(name === null ? [] : [sql`c.name LIKE ${name} ESCAPE ''`]),
+    ...(type === null ? [] : [sql`c.type = ${type}`]),
   ]
   const page = pageOf(call.query, config)
   const { items, total } = await readPage(
     database,
     {
       table: 'container c',
-      where: conditions.map(({ sql }) => sql).join(' AND '),
-      bindings: conditions.flatMap(({ bindings }) => bindings),
-      order: 'c.created_at, c.id',
+      where: and(conditions),
+      order: sql`c.created_at, c.id`,
       json: CONTAINER_JSON,
     },
     page,
@@ -85,7 +85,7 @@ const createdAt = (containerRef: string): Answer => ({
 
 async function showContainer({ database }: Service, call: Call): Promise<Answer> {
   const { json, ...container } = await findContainer<{ json: string }>(database, call.params.id, {
-    columns: `${CONTAINER_JSON} AS json`,
+    columns: sql`${CONTAINER_JSON} AS json`,
     base: call.base,
   })
   call.allowOn(container)
@@ -95,13 +95,13 @@ async function showContainer({ database }: Service, call: Call): Promise<Answer>
 /** The lock makes whatever is added to the container at the same time wait, or this wait for it. */
 async function deleteContainer({ database }: Service, call: Call): Promise<Answer> {
   return inTransaction(database, async trx => {
-    const container = await findContainer(trx, call.params.id, { lock: 'FOR UPDATE OF c' })
+    const container = await findContainer(trx, call.params.id, { lock: sql`FOR UPDATE OF c` })
     call.allowOn(container)
-    await trx.raw(
-      `WITH unlinked AS (DELETE FROM container_secret WHERE container_id = ?),
-       released AS (DELETE FROM container_consumer WHERE container_id = ?)
-       UPDATE container SET deleted_at = now(), acl_users = '{}' WHERE id = ?`,
-      [container.id, container.id, container.id],
+    await execute(
+      trx,
+      sql`WITH unlinked AS (DELETE FROM container_secret WHERE container_id = ${container.id}),
+               released AS (DELETE FROM container_consumer WHERE container_id = ${container.id})
+          UPDATE container SET deleted_at = now(), acl_users = '{}' WHERE id = ${container.id}`,
     )
     return { status: 204 }
   })
@@ -118,21 +118,22 @@ async function addSecret({ database, config }: Service, call: Call): Promise<Ans
   const { name, secretId } = readReference(call, await call.readJson())
   if (container.type !== 'generic') throw badRequest('Only containers of type generic can be changed.')
   await requireOwnSecrets(database, { who: call.who, policy: config.policy }, [secretId])
-  const { rows } = await database.raw(
-    `WITH live AS MATERIALIZED (
-       SELECT c.id, (SELECT count(*) FROM container_secret r WHERE r.container_id = c.id) < ? AS has_room
-         FROM container c WHERE c.id = ? AND ${liveContainer('c')} FOR KEY SHARE),
+  const { hasRoom, held, made } = await one(
+    database,
+    sql<{ hasRoom: boolean | null; held: boolean; made: boolean }>`
+     WITH live AS MATERIALIZED (
+       SELECT c.id, (SELECT count(*) FROM container_secret r WHERE r.container_id = c.id) < ${MOST_REFERENCES} AS has_room
+         FROM container c WHERE c.id = ${container.id} AND ${liveContainer('c')} FOR KEY SHARE),
      held AS MATERIALIZED (
-       SELECT s.id FROM live CROSS JOIN secret s WHERE s.id = ? AND s.project_id = ? AND ${LIVE} FOR KEY SHARE OF s),
+       SELECT s.id FROM live CROSS JOIN secret s
+        WHERE s.id = ${secretId} AND s.project_id = ${call.who.projectId} AND ${LIVE} FOR KEY SHARE OF s),
      made AS (
        INSERT INTO container_secret (container_id, secret_id, name)
-       SELECT live.id, held.id, ? FROM live CROSS JOIN held WHERE has_room
+       SELECT live.id, held.id, ${name} FROM live CROSS JOIN held WHERE has_room
        ON CONFLICT DO NOTHING RETURNING container_id),
      touched AS (UPDATE container c SET updated_at = now() FROM made WHERE c.id = made.container_id)
      SELECT (SELECT has_room FROM live) AS "hasRoom", EXISTS (SELECT FROM held) AS held, EXISTS (SELECT FROM made) AS made`,
-    [MOST_REFERENCES, container.id, secretId, call.who.projectId, name] as Knex.RawBinding[],
   )
-  const [{ hasRoom, held, made }] = rows as [{ hasRoom: boolean | null; held: boolean; made: boolean }]
   if (hasRoom === null) throw missing('Container')
   if (!held) throw missing('Secret')
   if (!hasRoom) throw badRequest(`The container refers to ${MOST_REFERENCES} secrets already.`)
@@ -144,14 +145,15 @@ async function removeSecret({ database }: Service, call: Call): Promise<Answer> 
   const container = await findContainer(database, call.params.id)
   call.allowOn(container)
   const { name, secretId } = readReference(call, await call.readAnyJson())
-  const { rows } = await database.raw(
-    `WITH gone AS (
-       DELETE FROM container_secret WHERE container_id = ? AND secret_id = ? AND name IS NOT DISTINCT FROM ?::text
+  const gone = await maybeOne(
+    database,
+    sql`WITH gone AS (
+       DELETE FROM container_secret
+        WHERE container_id = ${container.id} AND secret_id = ${secretId} AND name IS NOT DISTINCT FROM ${name}::text
        RETURNING container_id),
      touched AS (UPDATE container c SET updated_at = now() FROM gone WHERE c.id = gone.container_id)
      SELECT 1 FROM gone`,
-    [container.id, secretId, name] as Knex.RawBinding[],
   )
-  if (rows.length === 0) throw missing('The container’s reference to the secret by this name')
+  if (gone === undefined) throw missing('The container’s reference to the secret by this name')
   return { status: 204 }
 }

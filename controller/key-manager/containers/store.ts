@@ -1,5 +1,6 @@
 import type { Knex } from 'knex'
-import { query } from '../../database/query.js'
+import { one } from '../../database/query.js'
+import { sql } from '../../database/sql.js'
 import { quotaReached } from '../faults.js'
 import { missing, newId } from '../ids.js'
 import { LIVE } from '../secrets/secret.js'
@@ -24,27 +25,25 @@ export type ContainerToStore = {
 export async function storeContainer(database: Knex, container: ContainerToStore, limit: number): Promise<string> {
   const id = newId()
   const { projectId, creatorId, name, type, references } = container
-  const [outcome] = await query<{ fits: boolean; stored: boolean }>(
+  const [secretIds, names] = [references.map(({ secretId }) => secretId), references.map(reference => reference.name)]
+  const outcome = await one(
     database,
-    `WITH allowed AS MATERIALIZED (SELECT quota_allows(?::text, 'containers', ?) AS fits),
-     wanted AS (SELECT * FROM unnest(?::uuid[], ?::text[]) WITH ORDINALITY AS r (secret_id, name, position)),
+    sql<{ fits: boolean; stored: boolean }>`
+     WITH allowed AS MATERIALIZED (SELECT quota_allows(${projectId}::text, 'containers', ${limit}) AS fits),
+     requested AS (SELECT * FROM unnest(${secretIds}::uuid[], ${names}::text[]) WITH ORDINALITY AS r (secret_id, name, position)),
      held AS MATERIALIZED (
        SELECT s.id FROM allowed CROSS JOIN secret s
-        WHERE fits AND s.id IN (SELECT secret_id FROM wanted) AND s.project_id = ? AND ${LIVE} FOR KEY SHARE OF s),
+        WHERE fits AND s.id IN (SELECT secret_id FROM requested) AND s.project_id = ${projectId} AND ${LIVE} FOR KEY SHARE OF s),
      made AS (
        INSERT INTO container (id, project_id, creator_id, name, type, created_at, updated_at)
-       SELECT ?::uuid, ?, ?, ?, ?, now(), now()
-         FROM allowed WHERE fits AND (SELECT count(*) FROM held) = (SELECT count(*) FROM wanted) RETURNING id),
+       SELECT ${id}::uuid, ${projectId}, ${creatorId}, ${name}, ${type}, now(), now()
+         FROM allowed WHERE fits AND (SELECT count(*) FROM held) = (SELECT count(*) FROM requested) RETURNING id),
      referring AS (
        INSERT INTO container_secret (container_id, secret_id, name)
-       SELECT made.id, wanted.secret_id, wanted.name FROM made CROSS JOIN wanted ORDER BY wanted.position)
+       SELECT made.id, requested.secret_id, requested.name FROM made CROSS JOIN requested ORDER BY requested.position)
      SELECT fits, EXISTS (SELECT FROM made) AS stored FROM allowed`,
-    [
-      ...[projectId, limit, references.map(({ secretId }) => secretId), references.map(reference => reference.name)],
-      ...[projectId, id, projectId, creatorId, name, type],
-    ],
   )
-  if (outcome?.fits !== true) throw quotaReached('containers')
+  if (!outcome.fits) throw quotaReached('containers')
   if (!outcome.stored) throw missing('Secret')
   return id
 }

@@ -1,5 +1,7 @@
 import type { Knex } from 'knex'
 import type { Database } from '../../database/connection.js'
+import { execute, maybeOne } from '../../database/query.js'
+import { sql } from '../../database/sql.js'
 import { newId } from '../ids.js'
 import {
   type BackendName,
@@ -123,13 +125,13 @@ async function findActiveKey(
   projectId: string,
   backend: BackendName,
 ): Promise<{ masterKeyId: string | null; key: ProjectKey | null }> {
-  const { rows } = await database.raw(
-    `SELECT m.id AS "inForce", k.id, k.wrapped, k.master_key_id AS "masterKeyId"
-       FROM (SELECT ?::text AS backend) b LEFT JOIN master_key m ON m.backend = b.backend AND m.active
-       LEFT JOIN project_key k ON k.project_id = ? AND k.backend = b.backend AND k.active`,
-    [backend, projectId],
+  const row = await maybeOne(
+    database,
+    sql<{ inForce: string | null } & (ProjectKey | { id: null })>`
+      SELECT m.id AS "inForce", k.id, k.wrapped, k.master_key_id AS "masterKeyId"
+        FROM (SELECT ${backend}::text AS backend) b LEFT JOIN master_key m ON m.backend = b.backend AND m.active
+        LEFT JOIN project_key k ON k.project_id = ${projectId} AND k.backend = b.backend AND k.active`,
   )
-  const [row] = rows as ({ inForce: string | null } & (ProjectKey | { id: null }))[]
   if (row === undefined) return { masterKeyId: null, key: null }
   const { inForce, ...key } = row
   return { masterKeyId: inForce, key: key.id === null ? null : key }
@@ -146,18 +148,18 @@ export async function insertActiveKey(
   backend: BackendName,
   { wrapped, masterKeyId }: { wrapped: Buffer; masterKeyId: string },
 ): Promise<boolean> {
-  const { rowCount } = await database.raw(
-    `WITH in_force AS (SELECT id FROM master_key WHERE id = ? AND active FOR SHARE)
-     INSERT INTO project_key (id, project_id, backend, wrapped, master_key_id)
-     SELECT ?::uuid, ?, ?, ?::bytea, id FROM in_force
-     ON CONFLICT (project_id, backend) WHERE active DO NOTHING`,
-    [masterKeyId, newId(), projectId, backend, wrapped],
+  const stored = await execute(
+    database,
+    sql`WITH in_force AS (SELECT id FROM master_key WHERE id = ${masterKeyId} AND active FOR SHARE)
+        INSERT INTO project_key (id, project_id, backend, wrapped, master_key_id)
+        SELECT ${newId()}::uuid, ${projectId}, ${backend}, ${wrapped}::bytea, id FROM in_force
+        ON CONFLICT (project_id, backend) WHERE active DO NOTHING`,
   )
-  return rowCount === 1
+  return stored === 1
 }
 
 /** Columns of a sealed value's project key (alias k), for `sealedFrom`. */
-export const KEY_COLUMNS = `k.id AS "keyId", k.wrapped, k.master_key_id AS "masterKeyId", k.backend`
+export const KEY_COLUMNS = sql`k.id AS "keyId", k.wrapped, k.master_key_id AS "masterKeyId", k.backend`
 
 export type KeyRow = { keyId: string; wrapped: Buffer; masterKeyId: string; backend: BackendName }
 

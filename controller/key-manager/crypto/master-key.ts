@@ -1,4 +1,6 @@
 import type { Knex } from 'knex'
+import { execute, many, maybeOne } from '../../database/query.js'
+import { sql } from '../../database/sql.js'
 import type { BackendName, CryptoBackend } from './backend.js'
 
 /** The configured master keys are not those that the stored keys are under. */
@@ -32,21 +34,21 @@ async function putFirstInForce(database: Knex, backend: CryptoBackend): Promise<
   const id = backend.firstMasterKeyId
   if (!(await backend.knowsMasterKey(id)))
     throw new WrongMasterKey(`There is no master key ${id} in ${backend.origin}.`)
-  await database.raw('INSERT INTO master_key (id, backend, check_value) VALUES (?, ?, ?) ON CONFLICT DO NOTHING', [
-    id,
-    backend.name,
-    await backend.makeCheckValue(id),
-  ])
+  const checkValue = await backend.makeCheckValue(id)
+  await execute(
+    database,
+    sql`INSERT INTO master_key (id, backend, check_value) VALUES (${id}, ${backend.name}, ${checkValue}) ON CONFLICT DO NOTHING`,
+  )
 }
 
 async function masterKeysInUse(database: Knex, backend: BackendName): Promise<MasterKeyRow[]> {
-  const { rows } = await database.raw(
-    `SELECT m.id, m.active, m.check_value AS "checkValue", count(k.id) AS keys
-       FROM master_key m LEFT JOIN project_key k ON k.master_key_id = m.id
-      WHERE m.backend = ? GROUP BY m.id HAVING m.active OR count(k.id) > 0 ORDER BY m.active DESC, m.id`,
-    [backend],
+  return many(
+    database,
+    sql<MasterKeyRow>`
+      SELECT m.id, m.active, m.check_value AS "checkValue", count(k.id) AS keys
+        FROM master_key m LEFT JOIN project_key k ON k.master_key_id = m.id
+       WHERE m.backend = ${backend} GROUP BY m.id HAVING m.active OR count(k.id) > 0 ORDER BY m.active DESC, m.id`,
   )
-  return rows as MasterKeyRow[]
 }
 
 /**
@@ -54,11 +56,11 @@ async function masterKeysInUse(database: Knex, backend: BackendName): Promise<Ma
  * @throws WrongMasterKey
  */
 export async function requireBackends(database: Knex, names: readonly BackendName[]): Promise<void> {
-  const { rows } = await database.raw(
-    'SELECT backend, count(*) AS keys FROM project_key WHERE NOT backend = ANY(?) GROUP BY backend',
-    [[...names]],
+  const missing = await maybeOne(
+    database,
+    sql<{ backend: string; keys: number }>`
+      SELECT backend, count(*) AS keys FROM project_key WHERE NOT backend = ANY(${names}::text[]) GROUP BY backend`,
   )
-  const [missing] = rows as { backend: string; keys: number }[]
   if (missing === undefined) return
   throw new WrongMasterKey(
     `${missing.keys} project keys are in the crypto back end ${missing.backend}, which key_manager.crypto.backends does not name. Name it there; it need not be the first.`,
@@ -67,6 +69,9 @@ export async function requireBackends(database: Knex, names: readonly BackendNam
 
 /** The master key in force; null before the first start. */
 export async function activeMasterKey(database: Knex, backend: BackendName): Promise<string | null> {
-  const [id] = await database('master_key').where({ backend, active: true }).pluck('id')
-  return typeof id === 'string' ? id : null
+  const found = await maybeOne(
+    database,
+    sql<{ id: string }>`SELECT id FROM master_key WHERE backend = ${backend} AND active`,
+  )
+  return found?.id ?? null
 }

@@ -1,5 +1,6 @@
 import type { Knex } from 'knex'
-import { inBatches } from './batches.js'
+import { sql } from '../../database/sql.js'
+import { BATCH, inBatches } from './batches.js'
 
 /**
  * Deletes secrets that are past their time, as their owners could: the ciphertext goes, a tombstone stays, and containers no longer refer to
@@ -9,9 +10,9 @@ import { inBatches } from './batches.js'
 export const deleteExpiredSecrets = (database: Knex, signal?: AbortSignal): Promise<number> =>
   inBatches(
     database,
-    `WITH expired AS MATERIALIZED (
+    sql`WITH expired AS MATERIALIZED (
        SELECT id FROM secret WHERE deleted_at IS NULL AND expiration <= now()
-        ORDER BY expiration LIMIT ? FOR UPDATE SKIP LOCKED),
+        ORDER BY expiration LIMIT ${BATCH} FOR UPDATE SKIP LOCKED),
      unlinked AS (DELETE FROM container_secret r USING expired e WHERE r.secret_id = e.id),
      released AS (DELETE FROM secret_consumer c USING expired e WHERE c.secret_id = e.id),
      gone AS (
@@ -21,6 +22,5 @@ export const deleteExpiredSecrets = (database: Knex, signal?: AbortSignal): Prom
        INSERT INTO key_manager_audit.audit_record (action, outcome, project_id, target_type, target_id, detail)
        SELECT 'secret.delete', 'success', project_id, 'secret', id, '{"expired": true}' FROM gone)
      SELECT id FROM gone`,
-    [],
     signal,
   )

@@ -1,26 +1,28 @@
 import type { Knex } from 'knex'
-import { inBatches } from './batches.js'
+import { type Fragment, identifier, sql } from '../../database/sql.js'
+import { BATCH, inBatches } from './batches.js'
 
 export type Purged = { orders: number; containers: number; secrets: number }
 
-const isOld = (alias: string) => `${alias}.deleted_at < now() - ? * interval '1 day'`
+const isOld = (alias: string, minDays: number): Fragment =>
+  sql`${identifier(alias, 'deleted_at')} < now() - ${minDays} * interval '1 day'`
 
 /** Orders go when they were deleted long ago, and when what they had made was. */
-const OLD_ORDERS = `DELETE FROM secret_order WHERE id IN (
-    SELECT o.id FROM secret_order o WHERE ${isOld('o')}
-    UNION SELECT o.id FROM secret s JOIN secret_order o ON o.secret_id = s.id WHERE ${isOld('s')}
-    UNION SELECT o.id FROM container c JOIN secret_order o ON o.container_id = c.id WHERE ${isOld('c')} LIMIT ?)
+const oldOrders = (minDays: number): Fragment => sql`DELETE FROM secret_order WHERE id IN (
+    SELECT o.id FROM secret_order o WHERE ${isOld('o', minDays)}
+    UNION SELECT o.id FROM secret s JOIN secret_order o ON o.secret_id = s.id WHERE ${isOld('s', minDays)}
+    UNION SELECT o.id FROM container c JOIN secret_order o ON o.container_id = c.id WHERE ${isOld('c', minDays)} LIMIT ${BATCH})
   RETURNING id`
 
-const OLD_CONTAINERS = `DELETE FROM container WHERE id IN (
+const oldContainers = (minDays: number): Fragment => sql`DELETE FROM container WHERE id IN (
     SELECT c.id FROM container c
-     WHERE ${isOld('c')} AND NOT EXISTS (SELECT FROM secret_order o WHERE o.container_id = c.id) LIMIT ?)
+     WHERE ${isOld('c', minDays)} AND NOT EXISTS (SELECT FROM secret_order o WHERE o.container_id = c.id) LIMIT ${BATCH})
   RETURNING id`
 
-const OLD_SECRETS = `DELETE FROM secret WHERE id IN (
+const oldSecrets = (minDays: number): Fragment => sql`DELETE FROM secret WHERE id IN (
     SELECT s.id FROM secret s
-     WHERE ${isOld('s')} AND NOT EXISTS (SELECT FROM secret_order o WHERE o.secret_id = s.id)
-       AND NOT EXISTS (SELECT FROM container_secret r WHERE r.secret_id = s.id) LIMIT ?)
+     WHERE ${isOld('s', minDays)} AND NOT EXISTS (SELECT FROM secret_order o WHERE o.secret_id = s.id)
+       AND NOT EXISTS (SELECT FROM container_secret r WHERE r.secret_id = s.id) LIMIT ${BATCH})
   RETURNING id`
 
 /**
@@ -28,8 +30,8 @@ const OLD_SECRETS = `DELETE FROM secret WHERE id IN (
  * @param minDays whole days; 0 for everything that is deleted
  */
 export async function purgeDeleted(database: Knex, minDays: number, signal?: AbortSignal): Promise<Purged> {
-  const orders = await inBatches(database, OLD_ORDERS, [minDays, minDays, minDays], signal)
-  const containers = await inBatches(database, OLD_CONTAINERS, [minDays], signal)
-  const secrets = await inBatches(database, OLD_SECRETS, [minDays], signal)
+  const orders = await inBatches(database, oldOrders(minDays), signal)
+  const containers = await inBatches(database, oldContainers(minDays), signal)
+  const secrets = await inBatches(database, oldSecrets(minDays), signal)
   return { orders, containers, secrets }
 }

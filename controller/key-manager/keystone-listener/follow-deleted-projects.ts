@@ -1,5 +1,6 @@
 import type { Database } from '../../database/connection.js'
-import { sql } from '../../database/sql.js'
+import { execute, maybeOne, one } from '../../database/query.js'
+import { type Fragment, sql } from '../../database/sql.js'
 import { inTransaction } from '../../database/transaction.js'
 import type { Logger } from '../../log/log.js'
 import { type Claim, releaseClaim } from '../../queue/claim.js'
@@ -70,7 +71,7 @@ async function attempt({ identityDatabase, eraseProject, log, graceSeconds = 900
   try {
     if (await standsAgain(identityDatabase, claim.id)) {
       log.warn({ projectId: claim.id }, 'a deleted project is there again; it is not erased')
-      await rowOf(identityDatabase, claim).delete()
+      await execute(identityDatabase, sql`DELETE FROM deleted_project WHERE ${isHeldBy(claim)}`)
       return null
     }
     const erased = await eraseProject(claim.id)
@@ -85,45 +86,46 @@ async function attempt({ identityDatabase, eraseProject, log, graceSeconds = 900
   }
 }
 
-const rowOf = (database: Pick<Database, 'from'>, { id, fence }: Claim) =>
-  database.from('deleted_project').where({ id, fence })
+const isHeldBy = ({ id, fence }: Claim): Fragment => sql`id = ${id} AND fence = ${fence}`
 
 /** From a backup, say: ids are never given twice. */
 async function standsAgain(database: Database, id: string): Promise<boolean> {
-  return (await database('project').where({ id }).first('id')) !== undefined
+  return (await maybeOne(database, sql`SELECT id FROM project WHERE id = ${id}`)) !== undefined
 }
 
 /** Takes the row off the list when its time of grace was over before the erasure began; else it is due again when that is over. */
 async function settle(database: Database, claim: Claim, graceSeconds: number): Promise<void> {
   await inTransaction(database, async trx => {
-    const removed = await rowOf(trx, claim)
-      .whereRaw(`deleted_at + ? * interval '1 second' <= ?::timestamptz`, [graceSeconds, claim.claimedAt])
-      .delete()
+    const graceEnds = sql`deleted_at + ${graceSeconds} * interval '1 second'`
+    const removed = await execute(
+      trx,
+      sql`DELETE FROM deleted_project WHERE ${isHeldBy(claim)} AND ${graceEnds} <= ${claim.claimedAt}::timestamptz`,
+    )
     if (removed > 0) return
-    await rowOf(trx, claim).update({
-      due_at: trx.raw(`deleted_at + ? * interval '1 second'`, [graceSeconds]),
-      failures: 0,
-    })
+    await execute(trx, sql`UPDATE deleted_project SET due_at = ${graceEnds}, failures = 0 WHERE ${isHeldBy(claim)}`)
     await releaseClaim(trx, claim)
   })
 }
 
 /** @returns seconds until the row is due again: 1, 2, 4 ... 300; null when the claim was lost */
 async function postpone(database: Database, claim: Claim): Promise<number | null> {
-  const { rows } = await database.raw(
-    `UPDATE deleted_project
+  const row = await maybeOne(
+    database,
+    sql<{ seconds: number }>`
+     UPDATE deleted_project
         SET failures = failures + 1, lease_owner = NULL, lease_until = NULL,
-            due_at = now() + least(power(2, least(failures, 20)), ?) * interval '1 second'
-      WHERE id = ? AND fence = ?
+            due_at = now() + least(power(2, least(failures, 20)), ${LONGEST_RETRY_SECONDS}) * interval '1 second'
+      WHERE ${isHeldBy(claim)}
       RETURNING extract(epoch FROM due_at - now())::float8 AS seconds`,
-    [LONGEST_RETRY_SECONDS, claim.id, claim.fence],
   )
-  return rows[0]?.seconds ?? null
+  return row?.seconds ?? null
 }
 
 async function secondsUntilDue(database: Database): Promise<number | null> {
-  const { rows } = await database.raw(
-    'SELECT extract(epoch FROM min(greatest(due_at, lease_until)) - now())::float8 AS seconds FROM deleted_project',
+  const { seconds } = await one(
+    database,
+    sql<{ seconds: number | null }>`
+      SELECT extract(epoch FROM min(greatest(due_at, lease_until)) - now())::float8 AS seconds FROM deleted_project`,
   )
-  return rows[0].seconds
+  return seconds
 }

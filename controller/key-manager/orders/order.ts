@@ -1,5 +1,6 @@
 import type { Knex } from 'knex'
-import { query } from '../../database/query.js'
+import { maybeOne } from '../../database/query.js'
+import { type Fragment, sql } from '../../database/sql.js'
 import type { Actor } from '../audit/record.js'
 import { missing, requireId } from '../ids.js'
 import type { Target } from '../rights.js'
@@ -13,19 +14,19 @@ export const actorOf = ({ creatorId, projectId }: Pick<Order, 'creatorId' | 'pro
   remoteAddress: null,
 })
 
-/** SQL: an order (alias o) that was not deleted. */
-export const LIVE_ORDER = 'o.deleted_at IS NULL'
+/** An order (alias o) that was not deleted. */
+export const LIVE_ORDER = sql`o.deleted_at IS NULL`
 
 /**
  * SQL of the JSON record of an order (alias o), as text; `base.url` is the root of the API. Members are only those that Python clients know,
  * and what is not yet known is left out.
  * @param exposeProcessing whether key and asymmetric orders show PROCESSING too: the Terraform provider takes it for a failure
  */
-export function orderJson(exposeProcessing: boolean): string {
+export function orderJson(exposeProcessing: boolean): Fragment {
   const status = exposeProcessing
-    ? 'o.status'
-    : `CASE WHEN o.status = 'PROCESSING' AND o.type <> 'certificate' THEN 'PENDING' ELSE o.status END`
-  return `(jsonb_build_object(
+    ? sql`o.status`
+    : sql`CASE WHEN o.status = 'PROCESSING' AND o.type <> 'certificate' THEN 'PENDING' ELSE o.status END`
+  return sql`(jsonb_build_object(
       'created', iso_time(o.created_at), 'updated', iso_time(o.updated_at), 'status', ${status}, 'type', o.type,
       'meta', o.meta, 'creator_id', o.creator_id, 'order_ref', base.url || '/v1/orders/' || o.id)
     || jsonb_strip_nulls(jsonb_build_object(
@@ -46,17 +47,17 @@ export async function findOrder<More = unknown>(
   {
     id,
     projectId,
-    columns = '',
+    columns,
     base = '',
-  }: { id: string | undefined; projectId: string; columns?: string; base?: string },
+  }: { id: string | undefined; projectId: string; columns?: Fragment; base?: string },
 ): Promise<Target & { id: string } & More> {
-  const [found] = await query<Target & { id: string } & More>(
+  const found = await maybeOne(
     database,
-    `SELECT o.id, o.project_id AS "projectId", o.creator_id AS "creatorId", true AS "projectAccess", '{}'::text[] AS users
-            ${columns === '' ? '' : `, ${columns}`}
-       FROM secret_order o CROSS JOIN (SELECT ?::text AS url) base
-      WHERE o.id = ? AND o.project_id = ? AND ${LIVE_ORDER}`,
-    [base, requireId(id, 'Order'), projectId],
+    sql<Target & { id: string } & More>`
+     SELECT o.id, o.project_id AS "projectId", o.creator_id AS "creatorId", true AS "projectAccess", '{}'::text[] AS users
+            ${columns === undefined ? sql`` : sql`, ${columns}`}
+       FROM secret_order o CROSS JOIN (SELECT ${base}::text AS url) base
+      WHERE o.id = ${requireId(id, 'Order')} AND o.project_id = ${projectId} AND ${LIVE_ORDER}`,
   )
   if (found === undefined) throw missing('Order')
   return found

@@ -1,4 +1,6 @@
 import { z } from 'zod'
+import { execute } from '../../database/query.js'
+import { and, sql } from '../../database/sql.js'
 import { ApiError } from '../../http/errors.js'
 import { parseCertificateMeta } from '../certificate-authorities/certificate-meta.js'
 import { parseBody, queryText } from '../input.js'
@@ -47,7 +49,7 @@ async function showOrder({ database, config }: Service, call: Call): Promise<Ans
   const order = await findOrder<{ json: string }>(database, {
     id: call.params.id,
     projectId: call.who.projectId,
-    columns: `${orderJson(config.expose_processing_status)} AS json`,
+    columns: sql`${orderJson(config.expose_processing_status)} AS json`,
     base: call.base,
   })
   call.allowOn(order)
@@ -58,10 +60,10 @@ async function showOrder({ database, config }: Service, call: Call): Promise<Ans
 async function deleteOrder({ database }: Service, call: Call): Promise<Answer> {
   const order = await findOrder(database, { id: call.params.id, projectId: call.who.projectId })
   call.allowOn(order)
-  await database.raw(
-    `UPDATE secret_order SET deleted_at = now(), fence = fence + 1, sealed_passphrase = NULL, project_key_id = NULL
-      WHERE id = ? AND deleted_at IS NULL`,
-    [order.id],
+  await execute(
+    database,
+    sql`UPDATE secret_order SET deleted_at = now(), fence = fence + 1, sealed_passphrase = NULL, project_key_id = NULL
+         WHERE id = ${order.id} AND deleted_at IS NULL`,
   )
   return { status: 204 }
 }
@@ -71,20 +73,19 @@ async function listOrders({ database, config }: Service, call: Call): Promise<An
   const page = pageOf(call.query, config)
   const meta = queryText(call.query, 'meta')
   const type = queryText(call.query, 'type')
-  const conditions: [sql: string, ...bindings: string[]][] = [
-    ['o.project_id = ?', call.who.projectId],
-    [LIVE_ORDER],
-    ...(meta === null ? [] : [['position(? IN o.meta::text) > 0', meta] as [string, string]]),
-    ...(type === null ? ([["o.type <> 'certificate'"]] as [string][]) : []),
-    ...(type === null || type === 'all' ? [] : [['o.type = ?', type] as [string, string]]),
+  const conditions = [
+    sql`o.project_id = ${call.who.projectId}`,
+    LIVE_ORDER,
+    ...(meta === null ? [] : [sql`position(${meta} IN o.meta::text) > 0`]),
+    ...(type === null ? [sql`o.type <> 'certificate'`] : []),
+    ...(type === null || type === 'all' ? [] : [sql`o.type = ${type}`]),
   ]
   const { items, total } = await readPage(
     database,
     {
       table: 'secret_order o',
-      where: conditions.map(([sql]) => sql).join(' AND '),
-      bindings: conditions.flatMap(([, ...bindings]) => bindings),
-      order: 'o.created_at, o.id',
+      where: and(conditions),
+      order: sql`o.created_at, o.id`,
       json: orderJson(config.expose_processing_status),
     },
     page,

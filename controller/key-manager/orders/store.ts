@@ -1,5 +1,6 @@
 import type { Knex } from 'knex'
-import { query } from '../../database/query.js'
+import { one } from '../../database/query.js'
+import { json, sql } from '../../database/sql.js'
 import { type Actor, auditInsert } from '../audit/record.js'
 import type { Sealed } from '../crypto/keyring.js'
 import { underActiveKey } from '../crypto/under-active-key.js'
@@ -45,32 +46,28 @@ async function insertOrder(
   const audit = auditInsert(
     actor,
     { action: 'order.create', outcome: 'success', targetType: 'order', targetId: id, detail: { type: order.type } },
-    'made',
+    sql`made`,
   )
   const key = sealed?.projectKeyId ?? null
   // Python clients fail on an expiration in the meta of an order of a certificate.
   const expiration =
-    order.type === 'certificate' ? `'{}'::jsonb` : `jsonb_build_object('expiration', iso_time(?::timestamptz))`
-  const [allowed] = await query<{ fits: boolean; keyStands: boolean }>(
+    order.type === 'certificate'
+      ? sql`'{}'::jsonb`
+      : sql`jsonb_build_object('expiration', iso_time(${order.expiration}::timestamptz))`
+  const allowed = await one(
     database,
-    `WITH allowed AS MATERIALIZED (
-       SELECT quota_allows(?::text, 'orders', ?::integer) AS fits,
-              ?::uuid IS NULL OR EXISTS (SELECT 1 FROM project_key WHERE id = ?::uuid AND active) AS key_stands),
+    sql<{ fits: boolean; keyActive: boolean }>`
+     WITH allowed AS MATERIALIZED (
+       SELECT quota_allows(${order.projectId}::text, 'orders', ${limit}::integer) AS fits,
+              ${key}::uuid IS NULL OR EXISTS (SELECT 1 FROM project_key WHERE id = ${key}::uuid AND active) AS key_active),
      made AS (
        INSERT INTO secret_order (id, project_id, creator_id, type, meta, sealed_passphrase, project_key_id, created_at, updated_at)
-       SELECT ?::uuid, ?, ?, ?, ?::jsonb || ${expiration}, ?::bytea, ?::uuid, now(), now()
-         FROM allowed WHERE fits AND key_stands RETURNING id, lane),
-     logged AS (${audit.sql})
-     SELECT fits, key_stands AS "keyStands", (SELECT pg_notify(?::text, lane) FROM made) FROM allowed`,
-    [
-      ...[order.projectId, limit, key, key],
-      ...[id, order.projectId, order.creatorId, order.type, JSON.stringify(order.meta)],
-      ...(order.type === 'certificate' ? [] : [order.expiration]),
-      ...[sealed?.ciphertext ?? null, key],
-      ...audit.bindings,
-      ORDER_CHANNEL,
-    ],
+       SELECT ${id}::uuid, ${order.projectId}, ${order.creatorId}, ${order.type}, ${json(order.meta)}::jsonb || ${expiration},
+              ${sealed?.ciphertext ?? null}::bytea, ${key}::uuid, now(), now()
+         FROM allowed WHERE fits AND key_active RETURNING id, lane),
+     logged AS (${audit})
+     SELECT fits, key_active AS "keyActive", (SELECT pg_notify(${ORDER_CHANNEL}::text, lane) FROM made) FROM allowed`,
   )
-  if (allowed?.fits !== true) return 'quota'
-  return allowed.keyStands ? 'stored' : 'key replaced'
+  if (!allowed.fits) return 'quota'
+  return allowed.keyActive ? 'stored' : 'key replaced'
 }

@@ -1,5 +1,6 @@
-import type { Knex } from 'knex'
 import { z } from 'zod'
+import { execute, maybeOne, one } from '../../database/query.js'
+import { identifier, insertion, join, sql, trusted } from '../../database/sql.js'
 import { badRequest } from '../../http/errors.js'
 import { missing } from '../ids.js'
 import { parseBody } from '../input.js'
@@ -26,7 +27,7 @@ const projectQuotasBody = z.strictObject({
   }),
 })
 
-const LIMITS_JSON = `json_build_object(${KINDS.map(kind => `'${kind}', q.${kind}`).join(', ')})`
+const LIMITS_JSON = trusted(`json_build_object(${KINDS.map(kind => `'${kind}', q.${kind}`).join(', ')})`)
 
 export const quotaRoutes = (service: Service): Routes => ({
   'GET /v1/quotas': call => showEffective(service, call),
@@ -37,13 +38,15 @@ export const quotaRoutes = (service: Service): Routes => ({
 })
 
 async function showEffective({ database, config }: Service, call: Call): Promise<Answer> {
-  const { rows } = await database.raw(
-    `SELECT json_build_object('quotas',
-        json_build_object(${KINDS.map(kind => `'${kind}', coalesce(q.${kind}, ?::integer)`).join(', ')}))::text AS json
-       FROM (SELECT 1) one LEFT JOIN project_quota q ON q.project_id = ?`,
-    [...KINDS.map(kind => config.quota[kind]), call.who.projectId],
+  const limits = KINDS.map(
+    kind => sql`${trusted(`'${kind}'`)}, coalesce(${identifier('q', kind)}, ${config.quota[kind]}::integer)`,
   )
-  const [{ json }] = rows as [{ json: string }]
+  const { json } = await one(
+    database,
+    sql<{ json: string }>`
+      SELECT json_build_object('quotas', json_build_object(${join(limits)}))::text AS json
+        FROM (SELECT 1) one LEFT JOIN project_quota q ON q.project_id = ${call.who.projectId}`,
+  )
   return { status: 200, json }
 }
 
@@ -51,10 +54,9 @@ async function listProjectQuotas({ database, config }: Service, call: Call): Pro
   const page = pageOf(call.query, config)
   const selection = {
     table: '(SELECT project_id AS id, * FROM project_quota) q',
-    where: 'true',
-    bindings: [],
-    order: 'q.created_at, q.id',
-    json: `json_build_object('project_id', q.id, 'project_quotas', ${LIMITS_JSON})::text`,
+    where: sql`true`,
+    order: sql`q.created_at, q.id`,
+    json: sql`json_build_object('project_id', q.id, 'project_quotas', ${LIMITS_JSON})::text`,
   }
   const { items, total } = await readPage(database, selection, page, call.base)
   const url = `${call.base}/v1/project-quotas`
@@ -64,11 +66,12 @@ async function listProjectQuotas({ database, config }: Service, call: Call): Pro
 const noOverride = () => missing('A limit of the project’s own')
 
 async function showProjectQuotas({ database }: Service, call: Call): Promise<Answer> {
-  const { rows } = await database.raw(
-    `SELECT json_build_object('project_quotas', ${LIMITS_JSON})::text AS json FROM project_quota q WHERE q.project_id = ?`,
-    [call.params.project ?? ''],
+  const found = await maybeOne(
+    database,
+    sql<{ json: string }>`
+      SELECT json_build_object('project_quotas', ${LIMITS_JSON})::text AS json FROM project_quota q
+       WHERE q.project_id = ${call.params.project ?? ''}`,
   )
-  const [found] = rows as { json: string }[]
   if (found === undefined) throw noOverride()
   return { status: 200, json: found.json }
 }
@@ -80,19 +83,18 @@ async function setProjectQuotas({ database }: Service, call: Call): Promise<Answ
     throw badRequest(`A project id has at most ${LONGEST_PROJECT_ID} characters.`)
   }
   const { project_quotas: given } = parseBody(projectQuotasBody, await call.readJson(), 'quota')
-  await database.raw(
-    `INSERT INTO project_quota AS q (project_id, ${KINDS.join(', ')}) VALUES (?${', ?'.repeat(KINDS.length)})
-     ON CONFLICT (project_id) DO UPDATE SET updated_at = now(),
-       ${KINDS.map(kind => `${kind} = coalesce(EXCLUDED.${kind}, q.${kind})`).join(', ')}`,
-    [project, ...KINDS.map(kind => given[kind] ?? null)] as Knex.RawBinding[],
+  const limits = Object.fromEntries(KINDS.map(kind => [kind, given[kind] ?? null]))
+  await execute(
+    database,
+    sql`INSERT INTO project_quota AS q ${insertion([{ project_id: project, ...limits }])}
+        ON CONFLICT (project_id) DO UPDATE SET updated_at = now(),
+          ${trusted(KINDS.map(kind => `${kind} = coalesce(EXCLUDED.${kind}, q.${kind})`).join(', '))}`,
   )
   return { status: 204 }
 }
 
 async function deleteProjectQuotas({ database }: Service, call: Call): Promise<Answer> {
-  const gone = await database('project_quota')
-    .where({ project_id: call.params.project ?? '' })
-    .delete()
+  const gone = await execute(database, sql`DELETE FROM project_quota WHERE project_id = ${call.params.project ?? ''}`)
   if (gone === 0) throw noOverride()
   return { status: 204 }
 }

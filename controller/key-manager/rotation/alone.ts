@@ -1,4 +1,6 @@
 import type { Database } from '../../database/connection.js'
+import { execute, one } from '../../database/query.js'
+import { sql } from '../../database/sql.js'
 import { inTransaction } from '../../database/transaction.js'
 
 /** Another process is doing the same. */
@@ -16,12 +18,14 @@ export function alone<T>(
   body: (stillAlone: () => Promise<void>) => Promise<T>,
 ): Promise<T> {
   return inTransaction(database, async trx => {
-    await trx.raw('SET LOCAL idle_in_transaction_session_timeout = 0')
-    const { rows } = await trx.raw('SELECT pg_try_advisory_xact_lock(hashtext(?)) AS alone', [`krater ${what}`])
-    const [lock] = rows as { alone: boolean }[]
-    if (lock?.alone !== true) throw new NotAlone(what)
+    await execute(trx, sql`SET LOCAL idle_in_transaction_session_timeout = 0`)
+    const { alone } = await one(
+      trx,
+      sql<{ alone: boolean }>`SELECT pg_try_advisory_xact_lock(hashtext(${`krater ${what}`})) AS alone`,
+    )
+    if (!alone) throw new NotAlone(what)
     return body(async () => {
-      await trx.raw('SELECT 1')
+      await execute(trx, sql`SELECT 1`)
     })
   })
 }

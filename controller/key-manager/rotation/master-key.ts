@@ -1,4 +1,6 @@
 import type { Database } from '../../database/connection.js'
+import { execute, many, maybeOne, one } from '../../database/query.js'
+import { sql } from '../../database/sql.js'
 import { inTransaction } from '../../database/transaction.js'
 import { auditInsert } from '../audit/record.js'
 import { type BackendName, CannotOpen, type CryptoBackend, type ProjectKey } from '../crypto/backend.js'
@@ -37,13 +39,13 @@ export async function rotateMasterKey(
 
 /** Project keys that are not under the master key in force: what an interrupted rotation has left. */
 export async function keysUnderFormer(database: Database, backend: BackendName): Promise<number> {
-  const { rows } = await database.raw(
-    `SELECT count(*) AS keys FROM project_key k JOIN master_key m ON m.id = k.master_key_id
-      WHERE k.backend = ? AND NOT m.active`,
-    [backend],
+  const { keys } = await one(
+    database,
+    sql<{ keys: number }>`
+      SELECT count(*) AS keys FROM project_key k JOIN master_key m ON m.id = k.master_key_id
+       WHERE k.backend = ${backend} AND NOT m.active`,
   )
-  const [counted] = rows as { keys: number }[]
-  return counted?.keys ?? 0
+  return keys
 }
 
 /** From the commit on no process can store a key under another one of this back end. */
@@ -52,10 +54,12 @@ async function activate(database: Database, backend: CryptoBackend, id: string):
   if ((await activeMasterKey(database, name)) === id) return
   const checkValue = await backend.makeCheckValue(id)
   await inTransaction(database, async trx => {
-    const { rows } = await trx.raw('SELECT id FROM master_key WHERE backend = ? AND active FOR UPDATE', [name])
-    const [former] = rows as { id: string }[]
+    const former = await maybeOne(
+      trx,
+      sql<{ id: string }>`SELECT id FROM master_key WHERE backend = ${name} AND active FOR UPDATE`,
+    )
     if (former?.id === id) return
-    await trx('master_key').where({ backend: name, active: true }).update({ active: false })
+    await execute(trx, sql`UPDATE master_key SET active = false WHERE backend = ${name} AND active`)
     const audit = auditInsert(
       { userId: null, projectId: null, requestId: null, remoteAddress: null },
       {
@@ -65,14 +69,15 @@ async function activate(database: Database, backend: CryptoBackend, id: string):
         targetId: id,
         detail: { backend: name, former: former?.id ?? null },
       },
-      'made',
+      sql`made`,
     )
-    const { rows: made } = await trx.raw(
-      `WITH made AS (INSERT INTO master_key (id, backend, check_value) VALUES (?, ?, ?) ON CONFLICT (id) DO NOTHING RETURNING id),
-            logged AS (${audit.sql}) SELECT id FROM made`,
-      [id, name, checkValue, ...audit.bindings],
+    const made = await maybeOne(
+      trx,
+      sql`WITH made AS (INSERT INTO master_key (id, backend, check_value) VALUES (${id}, ${name}, ${checkValue})
+                        ON CONFLICT (id) DO NOTHING RETURNING id),
+               logged AS (${audit}) SELECT id FROM made`,
     )
-    if (made.length === 0) {
+    if (made === undefined) {
       throw new WrongMasterKey(`The master key ${id} was in use before. A rotation needs a new one.`)
     }
   })
@@ -84,12 +89,12 @@ async function batchAfter(
   masterKeyId: string,
   last: string,
 ): Promise<ProjectKey[]> {
-  const { rows } = await database.raw(
-    `SELECT id, wrapped, master_key_id AS "masterKeyId" FROM project_key
-      WHERE backend = ? AND master_key_id <> ? AND id > ? ORDER BY id LIMIT ${BATCH}`,
-    [backend, masterKeyId, last],
+  return many(
+    database,
+    sql<ProjectKey>`
+      SELECT id, wrapped, master_key_id AS "masterKeyId" FROM project_key
+       WHERE backend = ${backend} AND master_key_id <> ${masterKeyId} AND id > ${last} ORDER BY id LIMIT ${BATCH}`,
   )
-  return rows as ProjectKey[]
 }
 
 /** Null for a key that does not open. */
@@ -106,11 +111,11 @@ async function rewrap(backend: CryptoBackend, key: ProjectKey, masterKeyId: stri
 async function storeRewrapped(database: Database, keys: readonly ProjectKey[], masterKeyId: string): Promise<void> {
   if (keys.length === 0) return
   await inTransaction(database, trx =>
-    trx.raw(
-      `UPDATE project_key k SET wrapped = new.wrapped, master_key_id = ?
-         FROM unnest(?::uuid[], ?::bytea[]) AS new(id, wrapped)
-        WHERE k.id = new.id AND k.master_key_id <> ?`,
-      [masterKeyId, keys.map(({ id }) => id), keys.map(({ wrapped }) => wrapped), masterKeyId],
+    execute(
+      trx,
+      sql`UPDATE project_key k SET wrapped = new.wrapped, master_key_id = ${masterKeyId}
+            FROM unnest(${keys.map(({ id }) => id)}::uuid[], ${keys.map(({ wrapped }) => wrapped)}::bytea[]) AS new(id, wrapped)
+           WHERE k.id = new.id AND k.master_key_id <> ${masterKeyId}`,
     ),
   )
 }

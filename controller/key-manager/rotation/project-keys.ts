@@ -1,4 +1,6 @@
 import type { Database } from '../../database/connection.js'
+import { execute, many, maybeOne, one } from '../../database/query.js'
+import { type Fragment, sql } from '../../database/sql.js'
 import { inTransaction } from '../../database/transaction.js'
 import { auditInsert } from '../audit/record.js'
 import { type BackendName, type CryptoBackend, CryptoMisconfigured, type ProjectKey } from '../crypto/backend.js'
@@ -15,8 +17,9 @@ const MOST_ATTEMPTS = 20
 type Rotation = { id: string; startedAt: string; isResumed: boolean }
 type Place = { projectId: string; backend: BackendName }
 
-/** SQL over `k`: keys that a rotation has something to do with. */
-const CONCERNED = '(NOT k.active OR k.created_at < ?::timestamptz) AND (?::text IS NULL OR k.project_id = ?)'
+/** Keys (alias k) that a rotation has something to do with. */
+const isConcerned = ({ startedAt }: Rotation, projectId: string | null): Fragment =>
+  sql`(NOT k.active OR k.created_at < ${startedAt}::timestamptz) AND (${projectId}::text IS NULL OR k.project_id = ${projectId})`
 
 /**
  * Gives projects new keys, encrypts all that they store under these, and deletes the former keys, while all goes on being used. May be stopped
@@ -33,18 +36,13 @@ export async function rotateProjectKeys(
 ): Promise<RotationResult & { projects: number }> {
   const rotation = await beginOrResume(database, projectId)
   if (rotation.isResumed) onResume(rotation.startedAt)
-  const bindings = [rotation.startedAt, projectId, projectId]
-  const { rows } = await database.raw(
-    `SELECT DISTINCT k.project_id AS "projectId", k.backend FROM project_key k WHERE ${CONCERNED} ORDER BY 1, 2`,
-    bindings,
+  const concerned = isConcerned(rotation, projectId)
+  const places = await many(
+    database,
+    sql<Place>`
+      SELECT DISTINCT k.project_id AS "projectId", k.backend FROM project_key k WHERE ${concerned} ORDER BY 1, 2`,
   )
-  const places = rows as Place[]
-  const counted = await database.raw(`SELECT ${countValues(CONCERNED)} AS total`, [
-    ...bindings,
-    ...bindings,
-    ...bindings,
-  ])
-  const [{ total }] = counted.rows as [{ total: number }]
+  const { total } = await one(database, sql<{ total: number }>`SELECT ${countValues(concerned)} AS total`)
   const result = { projects: 0, done: 0, unreadable: 0 }
   for (const place of places) {
     const backend = backends.get(place.backend)
@@ -55,23 +53,23 @@ export async function rotateProjectKeys(
     })
     result.projects += 1
   }
-  await database('key_rotation').where({ id: rotation.id }).delete()
+  await execute(database, sql`DELETE FROM key_rotation WHERE id = ${rotation.id}`)
   return result
 }
 
 async function beginOrResume(database: Database, projectId: string | null): Promise<Rotation> {
   for (;;) {
-    const { rowCount } = await database.raw(
-      'INSERT INTO key_rotation (id, project_id) VALUES (?, ?) ON CONFLICT DO NOTHING',
-      [newId(), projectId],
+    const begun = await execute(
+      database,
+      sql`INSERT INTO key_rotation (id, project_id) VALUES (${newId()}, ${projectId}) ON CONFLICT DO NOTHING`,
     )
-    const { rows } = await database.raw(
-      'SELECT id, started_at::text AS "startedAt" FROM key_rotation WHERE project_id IS NOT DISTINCT FROM ?::text',
-      [projectId],
+    const found = await maybeOne(
+      database,
+      sql<Omit<Rotation, 'isResumed'>>`
+        SELECT id, started_at::text AS "startedAt" FROM key_rotation WHERE project_id IS NOT DISTINCT FROM ${projectId}::text`,
     )
-    const [found] = rows as Omit<Rotation, 'isResumed'>[]
     // Another one may have ended it in between.
-    if (found !== undefined) return { ...found, isResumed: rowCount === 0 }
+    if (found !== undefined) return { ...found, isResumed: begun === 0 }
   }
 }
 
@@ -124,15 +122,16 @@ async function replaceActive(
           targetId: projectId,
           detail: { backend: backend.name },
         },
-        'former',
+        sql`former`,
       )
-      const { rows } = await trx.raw(
-        `WITH former AS (UPDATE project_key SET active = false
-                          WHERE project_id = ? AND backend = ? AND active AND created_at < ?::timestamptz RETURNING id),
-              logged AS (${audit.sql}) SELECT id FROM former`,
-        [projectId, backend.name, startedAt, ...audit.bindings],
+      const former = await maybeOne(
+        trx,
+        sql`WITH former AS (UPDATE project_key SET active = false
+                             WHERE project_id = ${projectId} AND backend = ${backend.name} AND active
+                               AND created_at < ${startedAt}::timestamptz RETURNING id),
+                 logged AS (${audit}) SELECT id FROM former`,
       )
-      if (rows.length === 0) return true
+      if (former === undefined) return true
       if (await insertActiveKey(trx, projectId, backend.name, made)) return true
       throw new MasterKeyReplaced()
     }).catch(error => {
@@ -150,17 +149,17 @@ async function keysOf(
   database: Database,
   { projectId, backend }: Place,
 ): Promise<{ active: ProjectKey | undefined; former: ProjectKey[] }> {
-  const { rows } = await database.raw(
-    `SELECT id, wrapped, master_key_id AS "masterKeyId", active FROM project_key
-      WHERE project_id = ? AND backend = ? ORDER BY created_at, id`,
-    [projectId, backend],
+  const keys = await many(
+    database,
+    sql<ProjectKey & { active: boolean }>`
+      SELECT id, wrapped, master_key_id AS "masterKeyId", active FROM project_key
+       WHERE project_id = ${projectId} AND backend = ${backend} ORDER BY created_at, id`,
   )
-  const keys = rows as (ProjectKey & { active: boolean })[]
   return { active: keys.find(key => key.active), former: keys.filter(key => !key.active) }
 }
 
 /** @throws a violated foreign key while something is under it */
 async function deleteKey(database: Database, backend: CryptoBackend, id: string): Promise<void> {
-  await database('project_key').where({ id, active: false }).delete()
+  await execute(database, sql`DELETE FROM project_key WHERE id = ${id} AND NOT active`)
   backend.forget(id)
 }

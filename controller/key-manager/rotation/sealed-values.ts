@@ -1,4 +1,6 @@
 import type { Database } from '../../database/connection.js'
+import { execute, many } from '../../database/query.js'
+import { type Fragment, identifier, join, sql } from '../../database/sql.js'
 import { inTransaction, sqlState } from '../../database/transaction.js'
 import { authorityKeyContext } from '../certificate-authorities/authority.js'
 import { CannotOpen, type CryptoBackend, type ProjectKey } from '../crypto/backend.js'
@@ -19,11 +21,15 @@ type Value = { id: string; value: Buffer }
 const MOST_VALUES = 200
 const MOST_BYTES = 8_388_608
 
-/** SQL: how many values stand under the project keys that a condition over `k` chooses. */
-export const countValues = (condition: string): string =>
-  KINDS.map(
-    ({ table }) => `(SELECT count(*) FROM ${table} v JOIN project_key k ON k.id = v.project_key_id WHERE ${condition})`,
-  ).join(' + ')
+/** How many values are under the project keys that a condition over `k` chooses. */
+export const countValues = (condition: Fragment): Fragment =>
+  join(
+    KINDS.map(
+      ({ table }) =>
+        sql`(SELECT count(*) FROM ${identifier(table)} v JOIN project_key k ON k.id = v.project_key_id WHERE ${condition})`,
+    ),
+    ' + ',
+  )
 
 /**
  * Encrypts all that stands under one key of a project under another, in batches. A value that is deleted meanwhile stays so; nothing else of its row
@@ -55,15 +61,14 @@ export async function resealAll(
 
 /** Some values, but few bytes, unless one alone is many. */
 async function batchAfter(database: Database, { table, column }: Kind, keyId: string, last: string): Promise<Value[]> {
-  const { rows } = await database.raw(
-    `SELECT id, value
+  return many(
+    database,
+    sql<Value>`SELECT id, value
        FROM (SELECT id, value, row_number() OVER (ORDER BY id) AS number, sum(octet_length(value)) OVER (ORDER BY id) AS bytes
-               FROM (SELECT id, ${column} AS value FROM ${table} WHERE project_key_id = ? AND id > ?
+               FROM (SELECT id, ${identifier(column)} AS value FROM ${identifier(table)} WHERE project_key_id = ${keyId} AND id > ${last}
                       ORDER BY id LIMIT ${MOST_VALUES}) page) counted
       WHERE number = 1 OR bytes <= ${MOST_BYTES} ORDER BY id`,
-    [keyId, last],
   )
-  return rows as Value[]
 }
 
 async function reseal(
@@ -88,11 +93,11 @@ async function storeResealed(
   { from, to }: { from: ProjectKey; to: ProjectKey },
 ): Promise<void> {
   await inTransaction(database, trx =>
-    trx.raw(
-      `UPDATE ${table} v SET ${column} = new.value, project_key_id = ?
-         FROM unnest(?::uuid[], ?::bytea[]) AS new(id, value)
-        WHERE v.id = new.id AND v.project_key_id = ?`,
-      [to.id, values.map(({ id }) => id), values.map(({ value }) => value), from.id],
+    execute(
+      trx,
+      sql`UPDATE ${identifier(table)} v SET ${identifier(column)} = new.value, project_key_id = ${to.id}
+            FROM unnest(${values.map(({ id }) => id)}::uuid[], ${values.map(({ value }) => value)}::bytea[]) AS new(id, value)
+           WHERE v.id = new.id AND v.project_key_id = ${from.id}`,
     ),
   )
 }

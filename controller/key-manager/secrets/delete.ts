@@ -1,3 +1,5 @@
+import { one } from '../../database/query.js'
+import { sql } from '../../database/sql.js'
 import { inTransaction } from '../../database/transaction.js'
 import { badRequest, conflict } from '../../http/errors.js'
 import { auditInsert } from '../audit/record.js'
@@ -13,31 +15,32 @@ const MINOR_OF_FORCE = 2
  */
 export async function deleteSecret({ database, config }: Service, call: Call): Promise<Answer> {
   return inTransaction(database, async trx => {
-    const secret = await findSecret(trx, call.params.id, { lock: 'FOR UPDATE OF s' })
+    const secret = await findSecret(trx, call.params.id, { lock: sql`FOR UPDATE OF s` })
     call.allowOn(secret)
     const needsForce = call.minor >= MINOR_OF_FORCE && !isForced(call.query.get('force'))
     const audit = auditInsert(
       call.actor,
       { action: 'secret.delete', outcome: 'success', targetType: 'secret', targetId: secret.id },
-      'gone',
+      sql`gone`,
     )
-    const { rows } = await trx.raw(
-      `WITH uses AS MATERIALIZED (
-         SELECT NOT ? AND EXISTS (SELECT 1 FROM container_secret WHERE secret_id = ?) AS referenced,
-                ? AND EXISTS (SELECT 1 FROM secret_consumer WHERE secret_id = ?) AS consumed),
-       free AS (SELECT ?::uuid AS id FROM uses WHERE NOT referenced AND NOT consumed),
+    const { id } = secret
+    const uses = await one(
+      trx,
+      sql<{ referenced: boolean; consumed: boolean }>`
+       WITH uses AS MATERIALIZED (
+         SELECT NOT ${config.delete_referenced_secrets} AND EXISTS (SELECT 1 FROM container_secret WHERE secret_id = ${id}) AS referenced,
+                ${needsForce} AND EXISTS (SELECT 1 FROM secret_consumer WHERE secret_id = ${id}) AS consumed),
+       free AS (SELECT ${id}::uuid AS id FROM uses WHERE NOT referenced AND NOT consumed),
        unlinked AS (DELETE FROM container_secret r USING free WHERE r.secret_id = free.id),
        released AS (DELETE FROM secret_consumer c USING free WHERE c.secret_id = free.id),
        gone AS (
          UPDATE secret s SET deleted_at = now(), ciphertext = NULL, project_key_id = NULL, metadata = '{}', acl_users = '{}'
            FROM free WHERE s.id = free.id RETURNING s.id),
-       logged AS (${audit.sql})
+       logged AS (${audit})
        SELECT referenced, consumed FROM uses`,
-      [config.delete_referenced_secrets, secret.id, needsForce, secret.id, secret.id, ...audit.bindings],
     )
-    const [uses] = rows as { referenced: boolean; consumed: boolean }[]
-    if (uses?.referenced === true) throw conflict('A container refers to the secret; delete the container first.')
-    if (uses?.consumed === true) throw badRequest('The secret has consumers; force=true deletes it nevertheless.')
+    if (uses.referenced) throw conflict('A container refers to the secret; delete the container first.')
+    if (uses.consumed) throw badRequest('The secret has consumers; force=true deletes it nevertheless.')
     return { status: 204 }
   })
 }

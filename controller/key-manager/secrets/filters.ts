@@ -1,4 +1,4 @@
-import type { Knex } from 'knex'
+import { type Fragment, identifier, sql, trusted } from '../../database/sql.js'
 import { badRequest } from '../../http/errors.js'
 import { requireFewSortKeys } from '../../api/query.js'
 import { queryText } from '../input.js'
@@ -7,31 +7,28 @@ import type { Who } from '../rights.js'
 import { parseTime } from './expiration.js'
 import { LIVE } from './secret.js'
 
-/** SQL over secrets (alias s) with its bindings. */
-export type Condition = { sql: string; bindings: readonly Knex.RawBinding[] }
-
 /** More days than any expiration is away. */
 const MOST_DAYS = 3_000_000
 
 /**
- * Which secrets a list shows. Pure. Filters that are empty count as not given.
+ * Conditions over secrets (alias s): which ones a list shows. Pure. Filters that are empty count as not given.
  * @throws ApiError 400 for dates, days and bounds that make no sense
  */
-export function conditionsOf(query: URLSearchParams, who: Who): Condition[] {
+export function conditionsOf(query: URLSearchParams, who: Who): Fragment[] {
   const text = (name: string) => queryText(query, name)
-  const like = (name: string, column: string): Condition[] => {
+  const like = (name: string, column: string): Fragment[] => {
     const pattern = text(name)
     // without an escape character, as no pattern then is wrong
-    return pattern === null ? [] : [{ sql: `s.${column} LIKE ? ESCAPE ''`, bindings: [pattern] }]
+    return pattern === null ? [] : [sql`${identifier('s', column)} LIKE ${pattern} ESCAPE ''`]
   }
   const type = text('secret_type')
   return [
     scopeOf(text('acl_only'), who),
-    { sql: LIVE, bindings: [] },
+    LIVE,
     ...like('name', 'name'),
     ...like('alg', 'algorithm'),
     ...like('mode', 'mode'),
-    ...(type === null ? [] : [{ sql: 's.secret_type = ?', bindings: [type] }]),
+    ...(type === null ? [] : [sql`s.secret_type = ${type}`]),
     ...bitsOf(text('bits')),
     ...boundsOf(text('created'), 'created', 's.created_at'),
     ...boundsOf(text('updated'), 'updated', 's.updated_at'),
@@ -41,16 +38,16 @@ export function conditionsOf(query: URLSearchParams, who: Who): Condition[] {
 }
 
 /** The project's secrets, or with acl_only those of any project whose ACL names the user. */
-function scopeOf(aclOnly: string | null, { userId, projectId }: Who): Condition {
+function scopeOf(aclOnly: string | null, { userId, projectId }: Who): Fragment {
   return aclOnly?.trim().toLowerCase() === 'true'
-    ? { sql: `s.acl_users <> '{}' AND s.acl_users @> ARRAY[?::text]`, bindings: [userId] }
-    : { sql: 's.project_id = ?', bindings: [projectId] }
+    ? sql`s.acl_users <> '{}' AND s.acl_users @> ARRAY[${userId}::text]`
+    : sql`s.project_id = ${projectId}`
 }
 
-function bitsOf(text: string | null): Condition[] {
+function bitsOf(text: string | null): Fragment[] {
   const bits = integerIn(text)
   if (bits === null || bits === 0) return []
-  return Math.abs(bits) > 32767 ? [{ sql: 'false', bindings: [] }] : [{ sql: 's.bit_length = ?', bindings: [bits] }]
+  return Math.abs(bits) > 32767 ? [sql`false`] : [sql`s.bit_length = ${bits}`]
 }
 
 const OPERATORS = { gt: '>', gte: '>=', lt: '<', lte: '<=', eq: '=' } as const
@@ -58,7 +55,7 @@ const OPERATORS = { gt: '>', gte: '>=', lt: '<', lte: '<=', eq: '=' } as const
 type Bound = keyof typeof OPERATORS
 
 /** `gt:<time>,lte:<time>` or a time alone. */
-function boundsOf(text: string | null, name: string, column: string): Condition[] {
+function boundsOf(text: string | null, name: string, column: string): Fragment[] {
   if (text === null) return []
   const bounds = text.split(',').map(part => {
     const [, bound = 'eq', time = part] = /^\s*(gt|gte|lt|lte):(.*)$/s.exec(part) ?? []
@@ -68,15 +65,15 @@ function boundsOf(text: string | null, name: string, column: string): Condition[
   const isContradictory =
     count('gt', 'gte') > 1 || count('lt', 'lte') > 1 || count('eq') > 1 || (count('eq') > 0 && count('gte', 'lte') > 0)
   if (isContradictory) throw badRequest(`The bounds of the filter ${name} contradict each other.`)
-  return bounds.map(({ bound, time }) => ({ sql: `${column} ${OPERATORS[bound]} ?::timestamptz`, bindings: [time] }))
+  return bounds.map(({ bound, time }) => sql`${trusted(`${column} ${OPERATORS[bound]}`)} ${time}::timestamptz`)
 }
 
-function daysOf(text: string | null): Condition[] {
+function daysOf(text: string | null): Fragment[] {
   if (text === null) return []
   const days = integerIn(text)
   if (days === null || days < 0) throw badRequest('expiring_in_days must be a whole number of days.')
-  const sql = 's.expiration > now() AND s.expiration <= now() + make_interval(days => ?::integer)'
-  return [{ sql, bindings: [Math.min(days, MOST_DAYS)] }]
+  const most = Math.min(days, MOST_DAYS)
+  return [sql`s.expiration > now() AND s.expiration <= now() + make_interval(days => ${most}::integer)`]
 }
 
 const SORT_COLUMNS: Readonly<Record<string, string>> = {
@@ -96,7 +93,7 @@ const SORT_COLUMNS: Readonly<Record<string, string>> = {
  * The order of a list as SQL, for `sort=name:desc,created`; without one that in which the secrets were made. Pure.
  * @throws ApiError 400 for what is no key or no direction, and for a key given twice
  */
-export function orderOf(query: URLSearchParams): string {
+export function orderOf(query: URLSearchParams): Fragment {
   const sort = queryText(query, 'sort')
   const parts = sort === null ? [] : sort.split(',')
   requireFewSortKeys(parts)
@@ -107,8 +104,8 @@ export function orderOf(query: URLSearchParams): string {
     if (!['asc', 'desc'].includes(direction) || rest.length > 0) {
       throw badRequest(`Secrets can be sorted by ${key} in the directions asc and desc only.`)
     }
-    return { key, sql: `${column} ${direction}` }
+    return { key, words: `${column} ${direction}` }
   })
   if (new Set(keys.map(({ key }) => key)).size < keys.length) throw badRequest('A sort key is given twice.')
-  return [...keys.map(({ sql }) => sql), 's.created_at', 's.id'].join(', ')
+  return trusted([...keys.map(({ words }) => words), 's.created_at', 's.id'].join(', '))
 }

@@ -1,3 +1,4 @@
+import { and } from '../../database/sql.js'
 import { pageJson, pageOf, readPage } from '../paging.js'
 import type { Answer, Call, Service } from '../routes.js'
 import { conditionsOf, orderOf } from './filters.js'
@@ -6,13 +7,11 @@ import { secretJson } from './secret.js'
 /** One page of the secrets that the query asks for, in one statement. */
 export async function listSecrets({ database, config }: Service, call: Call): Promise<Answer> {
   const page = pageOf(call.query, config)
-  const conditions = conditionsOf(call.query, call.who)
   const { items, total } = await readPage(
     database,
     {
       table: 'secret s',
-      where: conditions.map(({ sql }) => sql).join(' AND '),
-      bindings: conditions.flatMap(({ bindings }) => bindings),
+      where: and(conditionsOf(call.query, call.who)),
       order: orderOf(call.query),
       json: secretJson(call.minor >= 1),
     },

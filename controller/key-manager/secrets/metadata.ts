@@ -1,4 +1,6 @@
 import { z } from 'zod'
+import { execute } from '../../database/query.js'
+import { type Fragment, sql } from '../../database/sql.js'
 import { badRequest, conflict } from '../../http/errors.js'
 import { missing } from '../ids.js'
 import { filledText, parseBody, textUpTo } from '../input.js'
@@ -32,15 +34,15 @@ const urlOf = (call: Call, id: string) => `${call.base}/v1/secrets/${id}/metadat
 const keyOf = (call: Call) => (call.params.key ?? '').toLowerCase()
 const noSuchKey = () => missing('Metadata key')
 
-type Change = { set: string; bindings: string[]; where?: { sql: string; bindings: string[] } }
+type Change = { set: Fragment; where?: Fragment }
 
 /** Changes the metadata of a live secret in one statement. @returns whether there was a secret that fits `where` */
-async function change({ database }: Service, id: string, { set, bindings, where }: Change): Promise<boolean> {
-  const { rowCount } = await database.raw(
-    `UPDATE secret s SET metadata = ${set} WHERE s.id = ? AND ${LIVE}${where === undefined ? '' : ` AND ${where.sql}`}`,
-    [...bindings, id, ...(where?.bindings ?? [])],
+async function change({ database }: Service, id: string, { set, where = sql`true` }: Change): Promise<boolean> {
+  const changed = await execute(
+    database,
+    sql`UPDATE secret s SET metadata = ${set} WHERE s.id = ${id} AND ${LIVE} AND ${where}`,
   )
-  return rowCount === 1
+  return changed === 1
 }
 
 /** A secret on which the caller may do what the route does. */
@@ -51,7 +53,7 @@ async function allowedSecret({ database }: Service, call: Call): Promise<{ id: s
 }
 
 async function readAll({ database }: Service, call: Call): Promise<Answer> {
-  const columns = 's.metadata::text AS json'
+  const columns = sql`s.metadata::text AS json`
   const secret = await findSecret<{ json: string }>(database, call.params.id, { columns })
   call.allowOn(secret)
   return { status: 200, json: `{"metadata":${secret.json}}` }
@@ -62,13 +64,13 @@ async function replaceAll(service: Service, call: Call): Promise<Answer> {
   const { metadata } = parseBody(wholeSet, await call.readJson(), 'metadata')
   const pairs = metadata.map(([key, value]) => parseBody(pair, { key, value }, 'metadata'))
   const text = JSON.stringify(Object.fromEntries(pairs.map(({ key, value }) => [key, value])))
-  if (!(await change(service, id, { set: '?::jsonb', bindings: [text] }))) throw missing('Secret')
+  if (!(await change(service, id, { set: sql`${text}::jsonb` }))) throw missing('Secret')
   return { status: 201, json: JSON.stringify({ metadata_ref: urlOf(call, id) }) }
 }
 
 /** Pair by pair there can be about as much as one request could bring. */
 async function addPair(service: Service, call: Call): Promise<Answer> {
-  const columns = 'octet_length(s.metadata::text) AS bytes'
+  const columns = sql`octet_length(s.metadata::text) AS bytes`
   const secret = await findSecret<{ bytes: number }>(service.database, call.params.id, { columns })
   call.allowOn(secret)
   const { id, bytes } = secret
@@ -78,16 +80,15 @@ async function addPair(service: Service, call: Call): Promise<Answer> {
     throw badRequest(`A secret has at most ${most} bytes of metadata.`)
   }
   const isAdded = await change(service, id, {
-    set: 'metadata || jsonb_build_object(?::text, ?::text)',
-    bindings: [key, value],
-    where: { sql: 'NOT jsonb_exists(metadata, ?)', bindings: [key] },
+    set: sql`metadata || jsonb_build_object(${key}::text, ${value}::text)`,
+    where: sql`NOT jsonb_exists(metadata, ${key})`,
   })
   if (!isAdded) throw conflict(`The secret has metadata of the key "${key}" already.`)
   return { status: 201, json: JSON.stringify({ key, value }), headers: { Location: `${urlOf(call, id)}/${key}` } }
 }
 
 async function readPair({ database }: Service, call: Call): Promise<Answer> {
-  const columns = 's.metadata'
+  const columns = sql`s.metadata`
   const secret = await findSecret<{ metadata: Record<string, string> }>(database, call.params.id, { columns })
   call.allowOn(secret)
   const key = keyOf(call)
@@ -100,9 +101,8 @@ async function changePair(service: Service, call: Call): Promise<Answer> {
   const { key, value } = parseBody(pair, await call.readJson(), 'metadata')
   if (key !== keyOf(call)) throw conflict('The key in the body is not the one in the path.')
   const isChanged = await change(service, id, {
-    set: 'metadata || jsonb_build_object(?::text, ?::text)',
-    bindings: [key, value],
-    where: { sql: 'jsonb_exists(metadata, ?)', bindings: [key] },
+    set: sql`metadata || jsonb_build_object(${key}::text, ${value}::text)`,
+    where: sql`jsonb_exists(metadata, ${key})`,
   })
   if (!isChanged) throw noSuchKey()
   return { status: 200, json: JSON.stringify({ key, value }) }
@@ -110,6 +110,6 @@ async function changePair(service: Service, call: Call): Promise<Answer> {
 
 async function removePair(service: Service, call: Call): Promise<Answer> {
   const { id } = await allowedSecret(service, call)
-  await change(service, id, { set: 'metadata - ?::text', bindings: [keyOf(call)] })
+  await change(service, id, { set: sql`metadata - ${keyOf(call)}::text` })
   return { status: 204 }
 }

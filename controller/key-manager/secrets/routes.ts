@@ -1,3 +1,4 @@
+import { sql } from '../../database/sql.js'
 import { ApiError, badRequest } from '../../http/errors.js'
 import { recordAudit } from '../audit/record.js'
 import { consumerHandlers } from '../consumers/handlers.js'
@@ -65,7 +66,7 @@ function payloadOf(payload: string, type: string | undefined, encoding: string |
 }
 
 async function showSecret({ database }: Service, call: Call): Promise<Answer> {
-  const columns = `${secretJson(call.minor >= 1)} AS json`
+  const columns = sql`${secretJson(call.minor >= 1)} AS json`
   const secret = await findSecret<{ json: string }>(database, call.params.id, { columns, base: call.base })
   call.allowOn(secret)
   return { status: 200, json: secret.json }
@@ -74,7 +75,7 @@ async function showSecret({ database }: Service, call: Call): Promise<Answer> {
 /** The second step of storing a secret that was made without its payload. */
 async function uploadPayload(service: Service, call: Call): Promise<Answer> {
   const secret = await findSecret<{ hasPayload: boolean }>(service.database, call.params.id, {
-    columns: 's.content_type IS NOT NULL AS "hasPayload"',
+    columns: sql`s.content_type IS NOT NULL AS "hasPayload"`,
   })
   call.allowOn(secret)
   const contentType = contentTypeOf(call.header('Content-Type'))

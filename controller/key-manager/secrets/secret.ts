@@ -1,6 +1,7 @@
 import type { Knex } from 'knex'
 import { z } from 'zod'
-import { query } from '../../database/query.js'
+import { maybeOne } from '../../database/query.js'
+import { type Fragment, sql, trusted } from '../../database/sql.js'
 import { KEY_COLUMNS, type KeyRow, type SealedWithKey, sealedFrom } from '../crypto/keyring.js'
 import { missing, requireId } from '../ids.js'
 import { filledText, textUpTo } from '../input.js'
@@ -27,31 +28,31 @@ export const newSecret = z.object({
 })
 
 /** SQL: a secret that is neither deleted nor past its time. */
-export const liveSecret = (alias: string) =>
-  `${alias}.deleted_at IS NULL AND (${alias}.expiration IS NULL OR ${alias}.expiration > now())`
+export const liveSecret = (alias: string): Fragment =>
+  trusted(`${alias}.deleted_at IS NULL AND (${alias}.expiration IS NULL OR ${alias}.expiration > now())`)
 
 /** SQL: the same by the alias s. */
 export const LIVE = liveSecret('s')
 
-const CONSUMERS = `(SELECT coalesce(json_agg(json_build_object('service', c.service, 'resource_type', c.resource_type,
+const CONSUMERS = sql`(SELECT coalesce(json_agg(json_build_object('service', c.service, 'resource_type', c.resource_type,
     'resource_id', c.resource_id) ORDER BY c.created_at, c.id), '[]') FROM secret_consumer c WHERE c.secret_id = s.id)`
 
 /**
  * SQL of the JSON record of a secret (alias s), as text; `base.url` is the root of the API. Members are only those that Python clients know.
  * @param withConsumers from microversion 1.1 on
  */
-export function secretJson(withConsumers: boolean): string {
-  return `(CASE WHEN s.content_type IS NULL THEN '{' ELSE '{"content_types":{"default":' || to_json(s.content_type) || '},' END
+export function secretJson(withConsumers: boolean): Fragment {
+  return sql`(CASE WHEN s.content_type IS NULL THEN '{' ELSE '{"content_types":{"default":' || to_json(s.content_type) || '},' END
     || substr(json_build_object(
       'created', iso_time(s.created_at), 'updated', iso_time(s.updated_at), 'status', 'ACTIVE', 'name', s.name,
       'secret_type', s.secret_type, 'expiration', iso_time(s.expiration), 'algorithm', s.algorithm, 'bit_length', s.bit_length,
-      'mode', s.mode, 'creator_id', s.creator_id, ${withConsumers ? `'consumers', ${CONSUMERS}, ` : ''}
+      'mode', s.mode, 'creator_id', s.creator_id, ${withConsumers ? sql`'consumers', ${CONSUMERS}, ` : sql``}
       'secret_ref', base.url || '/v1/secrets/' || s.id)::text, 2))`
 }
 
-export const TARGET_COLUMNS = (alias: string) =>
-  `${alias}.project_id AS "projectId", ${alias}.creator_id AS "creatorId",
-   ${alias}.acl_project_access AS "projectAccess", ${alias}.acl_users AS users`
+export const targetColumns = (alias: string): Fragment =>
+  trusted(`${alias}.project_id AS "projectId", ${alias}.creator_id AS "creatorId",
+   ${alias}.acl_project_access AS "projectAccess", ${alias}.acl_users AS users`)
 
 export type FoundSecret = Target & { id: string }
 
@@ -65,13 +66,14 @@ export type FoundSecret = Target & { id: string }
 export async function findSecret<More = unknown>(
   database: Knex,
   id: string | undefined,
-  { columns = '', base = '', lock = '' }: { columns?: string; base?: string; lock?: string } = {},
+  { columns, base = '', lock = sql`` }: { columns?: Fragment; base?: string; lock?: Fragment } = {},
 ): Promise<FoundSecret & More> {
-  const [found] = await query<FoundSecret & More>(
+  const found = await maybeOne(
     database,
-    `SELECT s.id, ${TARGET_COLUMNS('s')}${columns === '' ? '' : `, ${columns}`}
-       FROM secret s CROSS JOIN (SELECT ?::text AS url) base WHERE s.id = ? AND ${LIVE} ${lock}`,
-    [base, requireId(id, 'Secret')],
+    sql<FoundSecret & More>`
+      SELECT s.id, ${targetColumns('s')}${columns === undefined ? sql`` : sql`, ${columns}`}
+        FROM secret s CROSS JOIN (SELECT ${base}::text AS url) base
+       WHERE s.id = ${requireId(id, 'Secret')} AND ${LIVE} ${lock}`,
   )
   if (found === undefined) throw missing('Secret')
   return found
@@ -81,11 +83,12 @@ export type SecretWithPayload = FoundSecret & { contentType: ContentType | null;
 
 /** A live secret with its ciphertext. @throws ApiError 404 */
 export async function findPayload(database: Knex, id: string | undefined): Promise<SecretWithPayload> {
-  const [found] = await query<FoundSecret & KeyRow & { contentType: ContentType | null; ciphertext: Buffer | null }>(
+  const found = await maybeOne(
     database,
-    `SELECT s.id, ${TARGET_COLUMNS('s')}, s.content_type AS "contentType", s.ciphertext, ${KEY_COLUMNS}
-       FROM secret s LEFT JOIN project_key k ON k.id = s.project_key_id WHERE s.id = ? AND ${LIVE}`,
-    [requireId(id, 'Secret')],
+    sql<FoundSecret & KeyRow & { contentType: ContentType | null; ciphertext: Buffer | null }>`
+      SELECT s.id, ${targetColumns('s')}, s.content_type AS "contentType", s.ciphertext, ${KEY_COLUMNS}
+        FROM secret s LEFT JOIN project_key k ON k.id = s.project_key_id
+       WHERE s.id = ${requireId(id, 'Secret')} AND ${LIVE}`,
   )
   if (found === undefined) throw missing('Secret')
   const { ciphertext } = found

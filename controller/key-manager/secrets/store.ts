@@ -1,5 +1,6 @@
 import type { Knex } from 'knex'
-import { query } from '../../database/query.js'
+import { one } from '../../database/query.js'
+import { sql } from '../../database/sql.js'
 import { conflict } from '../../http/errors.js'
 import { type Actor, auditInsert } from '../audit/record.js'
 import type { Sealed } from '../crypto/keyring.js'
@@ -71,22 +72,22 @@ async function updatePayload(
   const audit = auditInsert(
     actor,
     { action: 'secret.payload.store', outcome: 'success', targetType: 'secret', targetId: id },
-    'stored',
+    sql`stored`,
   )
-  const [outcome] = await query<{ keyStands: boolean; stored: boolean; live: boolean }>(
+  const outcome = await one(
     database,
-    `WITH standing AS MATERIALIZED (SELECT id FROM project_key WHERE id = ?::uuid AND active),
+    sql<{ keyActive: boolean; stored: boolean; live: boolean }>`
+     WITH standing AS MATERIALIZED (SELECT id FROM project_key WHERE id = ${sealed.projectKeyId}::uuid AND active),
      stored AS (
-       UPDATE secret s SET content_type = ?, project_key_id = standing.id, ciphertext = ?::bytea, updated_at = clock_timestamp()
-         FROM standing WHERE s.id = ? AND s.content_type IS NULL AND ${LIVE} RETURNING s.id),
-     logged AS (${audit.sql})
-     SELECT EXISTS (SELECT 1 FROM standing) AS "keyStands", EXISTS (SELECT 1 FROM stored) AS stored,
-            EXISTS (SELECT 1 FROM secret s WHERE s.id = ? AND ${LIVE}) AS live`,
-    [sealed.projectKeyId, contentType, sealed.ciphertext, id, ...audit.bindings, id],
+       UPDATE secret s SET content_type = ${contentType}, project_key_id = standing.id, ciphertext = ${sealed.ciphertext}::bytea, updated_at = clock_timestamp()
+         FROM standing WHERE s.id = ${id} AND s.content_type IS NULL AND ${LIVE} RETURNING s.id),
+     logged AS (${audit})
+     SELECT EXISTS (SELECT 1 FROM standing) AS "keyActive", EXISTS (SELECT 1 FROM stored) AS stored,
+            EXISTS (SELECT 1 FROM secret s WHERE s.id = ${id} AND ${LIVE}) AS live`,
   )
-  if (outcome?.stored === true) return 'stored'
-  if (outcome?.keyStands === false) return 'key replaced'
-  return outcome?.live === true ? 'has payload' : 'gone'
+  if (outcome.stored) return 'stored'
+  if (!outcome.keyActive) return 'key replaced'
+  return outcome.live ? 'has payload' : 'gone'
 }
 
 type Insert = { id: string; secret: SecretToStore; sealed: Sealed | null; actor: Actor; limit: number }
@@ -98,28 +99,26 @@ async function insertSecret(
   const audit = auditInsert(
     actor,
     { action: 'secret.create', outcome: 'success', targetType: 'secret', targetId: id },
-    'made',
+    sql`made`,
   )
-  const [allowed] = await query<{ fits: boolean; keyStands: boolean }>(
+  const key = sealed?.projectKeyId ?? null
+  const { projectId, creatorId, name, secretType, algorithm, bitLength, mode, expiration, payload } = secret
+  const allowed = await one(
     database,
-    `WITH allowed AS MATERIALIZED (
-       SELECT quota_allows(?::text, 'secrets', ?) AS fits,
-              ?::uuid IS NULL OR EXISTS (SELECT 1 FROM project_key WHERE id = ?::uuid AND active) AS key_stands),
+    sql<{ fits: boolean; keyActive: boolean }>`
+     WITH allowed AS MATERIALIZED (
+       SELECT quota_allows(${projectId}::text, 'secrets', ${limit}) AS fits,
+              ${key}::uuid IS NULL OR EXISTS (SELECT 1 FROM project_key WHERE id = ${key}::uuid AND active) AS key_active),
      made AS (
        INSERT INTO secret (id, project_id, creator_id, name, secret_type, algorithm, bit_length, mode, expiration,
                            content_type, project_key_id, ciphertext, created_at, updated_at)
-       SELECT ?::uuid, ?, ?, ?, ?, ?, ?::integer, ?, ?::timestamptz, ?, ?::uuid, ?::bytea, now(), now()
-         FROM allowed WHERE fits AND key_stands RETURNING id),
-     logged AS (${audit.sql})
-     SELECT fits, key_stands AS "keyStands" FROM allowed`,
-    [
-      ...[secret.projectId, limit, sealed?.projectKeyId ?? null, sealed?.projectKeyId ?? null],
-      ...[id, secret.projectId, secret.creatorId, secret.name, secret.secretType, secret.algorithm],
-      ...[secret.bitLength, secret.mode, secret.expiration, secret.payload?.contentType ?? null],
-      ...[sealed?.projectKeyId ?? null, sealed?.ciphertext ?? null],
-      ...audit.bindings,
-    ],
+       SELECT ${id}::uuid, ${projectId}, ${creatorId}, ${name}, ${secretType}, ${algorithm}, ${bitLength}::integer, ${mode},
+              ${expiration}::timestamptz, ${payload?.contentType ?? null}, ${key}::uuid, ${sealed?.ciphertext ?? null}::bytea,
+              now(), now()
+         FROM allowed WHERE fits AND key_active RETURNING id),
+     logged AS (${audit})
+     SELECT fits, key_active AS "keyActive" FROM allowed`,
   )
-  if (allowed?.fits !== true) return 'quota'
-  return allowed.keyStands ? 'stored' : 'key replaced'
+  if (!allowed.fits) return 'quota'
+  return allowed.keyActive ? 'stored' : 'key replaced'
 }

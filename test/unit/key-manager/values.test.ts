@@ -209,9 +209,9 @@ t.test('filters never put what was asked for into SQL', async t => {
       return (
         statusOf(() => {
           const conditions = conditionsOf(query, who)
-          const marks = conditions.map(({ sql }) => sql.split('?').length - 1)
-          t.ok(marks.every((count, index) => count === conditions[index]?.bindings.length))
-          t.match(orderOf(query), /^[a-z_.', :A-Z]+$/)
+          const marks = conditions.map(({ text }) => text.match(/\$\d+/g)?.length ?? 0)
+          t.ok(marks.every((count, index) => count === conditions[index]?.values.length))
+          t.match(orderOf(query).text, /^[a-z_.', :A-Z]+$/)
         }) < 500
       )
     }),
@@ -220,9 +220,9 @@ t.test('filters never put what was asked for into SQL', async t => {
     new URLSearchParams({ name: 'MARK', alg: 'MARK', mode: 'MARK', secret_type: 'MARK' }),
     who,
   )
-  t.notMatch(marked.map(({ sql }) => sql).join(), 'MARK')
+  t.notMatch(marked.map(({ text }) => text).join(), 'MARK')
   t.strictSame(
-    marked.flatMap(({ bindings }) => bindings),
+    marked.flatMap(({ values }) => values),
     ['p', 'MARK', 'MARK', 'MARK', 'MARK'],
   )
 })

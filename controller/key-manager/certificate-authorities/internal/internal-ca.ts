@@ -1,3 +1,6 @@
+import type { Database } from '../../../database/connection.js'
+import { maybeOne } from '../../../database/query.js'
+import { sql } from '../../../database/sql.js'
 import { ApiError } from '../../../http/errors.js'
 import { randomSerial, readCaCertificate, serialText, writeCertificate } from '../../../x509/certificate.js'
 import type { CertificateRequest } from '../../../x509/certificate-request.js'
@@ -38,8 +41,7 @@ export const createInternalCa = (service: Service): CaBackend => ({
 /** Makes the root at the first start. Of several processes that try at once one stores its root, and the others take it. */
 async function ensureRoot(service: Service): Promise<void> {
   const { database, config } = service
-  const standing = await database('certificate_authority').where({ plugin_name: NAME, plugin_ca_id: ROOT }).first('id')
-  if (standing !== undefined) return
+  if ((await findByName(database, ROOT)) !== undefined) return
   const subject = parseDistinguishedName(config.certificate_authority.root_subject_dn)
   const made = await makeAuthority(encodeName(subject), ROOT_PATH_LENGTH, config.certificate_authority, null)
   const authority: NewAuthority = {
@@ -64,15 +66,18 @@ async function ensureRoot(service: Service): Promise<void> {
 /** The CA that signs when a CA is asked for a project: the project's own instead of the root, if that is the operator's wish. */
 async function signerFor(service: Service, caId: string, projectId: string): Promise<string> {
   if (!service.config.certificate_authority.project_cas) return caId
-  const named = await service.database('certificate_authority').where({ id: caId }).first('plugin_ca_id')
-  return named?.plugin_ca_id === ROOT ? projectAuthority(service, caId, projectId) : caId
+  const named = await maybeOne(
+    service.database,
+    sql<{ pluginCaId: string }>`SELECT plugin_ca_id AS "pluginCaId" FROM certificate_authority WHERE id = ${caId}`,
+  )
+  return named?.pluginCaId === ROOT ? projectAuthority(service, caId, projectId) : caId
 }
 
 /** The CA of a project, which is made at its first certificate. Of several processes that try at once one stores it. */
 async function projectAuthority(service: Service, rootId: string, projectId: string): Promise<string> {
-  const which = { plugin_name: NAME, plugin_ca_id: `project ${projectId}` }
-  const standing = await service.database('certificate_authority').where(which).first('id')
-  if (standing !== undefined) return standing.id
+  const pluginCaId = `project ${projectId}`
+  const known = await findByName(service.database, pluginCaId)
+  if (known !== undefined) return known
   const made = await makeSubordinate(
     service,
     {
@@ -86,9 +91,18 @@ async function projectAuthority(service: Service, rootId: string, projectId: str
     [constraintsOf(service.config.certificate_authority, projectId)],
   )
   const actor = { userId: null, projectId, requestId: null, remoteAddress: null }
-  await storeAuthority(service, { ...made, pluginCaId: which.plugin_ca_id }, actor)
-  const stored = await service.database('certificate_authority').where(which).first('id')
-  return stored?.id ?? made.id
+  await storeAuthority(service, { ...made, pluginCaId }, actor)
+  return (await findByName(service.database, pluginCaId)) ?? made.id
+}
+
+/** The id of a CA of this back end. */
+async function findByName(database: Database, pluginCaId: string): Promise<string | undefined> {
+  const found = await maybeOne(
+    database,
+    sql<{ id: string }>`
+      SELECT id FROM certificate_authority WHERE plugin_name = ${NAME} AND plugin_ca_id = ${pluginCaId}`,
+  )
+  return found?.id
 }
 
 async function issue(

@@ -1,3 +1,5 @@
+import { execute, many, maybeOne, one } from '../../../database/query.js'
+import { sql } from '../../../database/sql.js'
 import { inTransaction } from '../../../database/transaction.js'
 import { isRevocationReason, type RevocationReason, writeRevocationList } from '../../../x509/revocation-list.js'
 import { auditInsert } from '../../audit/record.js'
@@ -6,7 +8,7 @@ import type { RevokeOutcome } from '../ca-backend.js'
 import { openAuthority, type SigningAuthority } from './signing-authority.js'
 import { daysAfter } from './validity.js'
 
-const IS_FRESH = `crl IS NOT NULL AND crl_made_at > now() - interval '1 day'`
+const IS_FRESH = sql`crl IS NOT NULL AND crl_made_at > now() - interval '1 day'`
 
 /**
  * The revocation list of a CA, as DER: the stored one for a day, or until something is revoked. Its number grows with each new one, however many
@@ -14,11 +16,11 @@ const IS_FRESH = `crl IS NOT NULL AND crl_made_at > now() - interval '1 day'`
  * @returns null when there is no such CA
  */
 export async function revocationListOf(service: Service, id: string): Promise<Buffer | null> {
-  const { rows } = await service.database.raw(
-    `SELECT CASE WHEN ${IS_FRESH} THEN crl END AS crl FROM certificate_authority WHERE id = ?`,
-    [id],
+  const found = await maybeOne(
+    service.database,
+    sql<{ crl: Buffer | null }>`
+      SELECT CASE WHEN ${IS_FRESH} THEN crl END AS crl FROM certificate_authority WHERE id = ${id}`,
   )
-  const [found] = rows as { crl: Buffer | null }[]
   if (found === undefined) return null
   if (found.crl !== null) return found.crl
   const authority = await openAuthority(service, id)
@@ -32,19 +34,28 @@ async function makeRevocationList(
 ): Promise<Buffer | null> {
   const days = config.certificate_authority.crl_days
   return inTransaction(database, async trx => {
-    const { rows } = await trx.raw(
-      `UPDATE certificate_authority SET crl_number = crl_number + 1, crl_made_at = now() WHERE id = ? AND NOT coalesce(${IS_FRESH}, false)
-       RETURNING crl_number AS number, crl_made_at AS "madeAt"`,
-      [id],
+    const counted = await maybeOne(
+      trx,
+      sql<{ number: number; madeAt: Date }>`
+        UPDATE certificate_authority SET crl_number = crl_number + 1, crl_made_at = now()
+         WHERE id = ${id} AND NOT coalesce(${IS_FRESH}, false)
+        RETURNING crl_number AS number, crl_made_at AS "madeAt"`,
     )
-    const [counted] = rows as { number: number; madeAt: Date }[]
     // Somebody else has just made one.
-    if (counted === undefined) return (await trx('certificate_authority').where({ id }).first('crl'))?.crl ?? null
+    if (counted === undefined) {
+      const made = await maybeOne(
+        trx,
+        sql<{ crl: Buffer | null }>`SELECT crl FROM certificate_authority WHERE id = ${id}`,
+      )
+      return made?.crl ?? null
+    }
     // A certificate stays on the list for one list longer than it is valid.
-    const { rows: revoked } = await trx.raw(
-      `SELECT serial, revoked_at AS at, revocation_reason AS reason FROM issued_certificate
-        WHERE ca_id = ? AND revoked_at IS NOT NULL AND not_after > now() - ? * interval '1 day' ORDER BY revoked_at, serial`,
-      [id, days],
+    const revoked = await many(
+      trx,
+      sql<{ serial: string; at: Date; reason: string }>`
+        SELECT serial, revoked_at AS at, revocation_reason AS reason FROM issued_certificate
+         WHERE ca_id = ${id} AND revoked_at IS NOT NULL AND not_after > now() - ${days} * interval '1 day'
+         ORDER BY revoked_at, serial`,
     )
     const crl = writeRevocationList(
       {
@@ -53,7 +64,7 @@ async function makeRevocationList(
         number: counted.number,
         thisUpdate: counted.madeAt,
         nextUpdate: daysAfter(counted.madeAt, days),
-        revoked: (revoked as { serial: string; at: Date; reason: string }[]).map(({ serial, at, reason }) => ({
+        revoked: revoked.map(({ serial, at, reason }) => ({
           serial: Buffer.from(serial, 'hex'),
           at,
           reason: isRevocationReason(reason) ? reason : 'unspecified',
@@ -61,7 +72,7 @@ async function makeRevocationList(
       },
       key,
     )
-    await trx.raw('UPDATE certificate_authority SET crl = ? WHERE id = ?', [crl, id])
+    await execute(trx, sql`UPDATE certificate_authority SET crl = ${crl} WHERE id = ${id}`)
     return crl
   })
 }
@@ -76,19 +87,19 @@ export async function revokeCertificate(
   const audit = auditInsert(
     { userId: null, projectId: null, requestId: null, remoteAddress: null },
     { action: 'certificate.revoke', outcome: 'success', targetType: 'ca', targetId: id, detail: { serial, reason } },
-    'revoked',
+    sql`revoked`,
   )
-  const { rows } = await database.raw(
-    `WITH known AS (SELECT revoked_at FROM issued_certificate WHERE ca_id = ? AND serial = ?),
-     stale AS (UPDATE certificate_authority SET crl = NULL WHERE id = ? RETURNING id),
+  const { known, revoked } = await one(
+    database,
+    sql<{ known: boolean; revoked: boolean }>`
+     WITH known AS (SELECT revoked_at FROM issued_certificate WHERE ca_id = ${id} AND serial = ${serial}),
+     stale AS (UPDATE certificate_authority SET crl = NULL WHERE id = ${id} RETURNING id),
      revoked AS (
-       UPDATE issued_certificate c SET revoked_at = clock_timestamp(), revocation_reason = ? FROM stale
-        WHERE c.ca_id = stale.id AND c.serial = ? AND c.revoked_at IS NULL RETURNING c.serial),
-     logged AS (${audit.sql})
+       UPDATE issued_certificate c SET revoked_at = clock_timestamp(), revocation_reason = ${reason} FROM stale
+        WHERE c.ca_id = stale.id AND c.serial = ${serial} AND c.revoked_at IS NULL RETURNING c.serial),
+     logged AS (${audit})
      SELECT EXISTS (SELECT FROM known) AS known, EXISTS (SELECT FROM revoked) AS revoked`,
-    [id, serial, id, reason, serial, ...audit.bindings],
   )
-  const [{ known, revoked }] = rows as [{ known: boolean; revoked: boolean }]
   if (revoked) return 'revoked'
   return known ? 'already revoked' : 'unknown'
 }

@@ -1,4 +1,6 @@
 import { createPrivateKey, type KeyObject } from 'node:crypto'
+import { maybeOne } from '../../../database/query.js'
+import { type Fragment, sql } from '../../../database/sql.js'
 import { type CaCertificate, readCaCertificate } from '../../../x509/certificate.js'
 import { KEY_COLUMNS, type KeyRow, sealedFrom } from '../../crypto/keyring.js'
 import type { Service } from '../../routes.js'
@@ -14,10 +16,10 @@ export type SigningAuthority = {
   revoked: boolean
 }
 
-/** SQL over the binding of a CA's id: whether somebody revoked it or a CA above it. */
-const REVOKED = `EXISTS (
+/** Whether somebody revoked a CA or one above it. */
+const isRevoked = (id: string): Fragment => sql`EXISTS (
   WITH RECURSIVE above AS (
-    SELECT id, parent_id, serial FROM certificate_authority WHERE id = ?
+    SELECT id, parent_id, serial FROM certificate_authority WHERE id = ${id}
     UNION ALL SELECT p.id, p.parent_id, p.serial FROM certificate_authority p JOIN above ON above.parent_id = p.id)
   SELECT FROM above JOIN issued_certificate c ON c.ca_id = above.parent_id AND c.serial = above.serial
    WHERE c.revoked_at IS NOT NULL)`
@@ -28,12 +30,12 @@ const REVOKED = `EXISTS (
  * @throws CryptoUnavailable
  */
 export async function openAuthority({ database, keyring }: Service, id: string): Promise<SigningAuthority | null> {
-  const { rows } = await database.raw(
-    `SELECT a.certificate, a.chain, a.sealed_key AS sealed, ${REVOKED} AS revoked, ${KEY_COLUMNS}
-       FROM certificate_authority a JOIN project_key k ON k.id = a.project_key_id WHERE a.id = ?`,
-    [id, id],
+  const found = await maybeOne(
+    database,
+    sql<KeyRow & { certificate: string; chain: string; sealed: Buffer; revoked: boolean }>`
+      SELECT a.certificate, a.chain, a.sealed_key AS sealed, ${isRevoked(id)} AS revoked, ${KEY_COLUMNS}
+        FROM certificate_authority a JOIN project_key k ON k.id = a.project_key_id WHERE a.id = ${id}`,
   )
-  const [found] = rows as (KeyRow & { certificate: string; chain: string; sealed: Buffer; revoked: boolean })[]
   if (found === undefined) return null
   const der = await keyring.open(sealedFrom(found.sealed, found), authorityKeyContext(id))
   const key = createPrivateKey({ key: der, format: 'der', type: 'pkcs8' })

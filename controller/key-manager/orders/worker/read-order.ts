@@ -1,5 +1,6 @@
 import type { Database } from '../../../database/connection.js'
-import { query } from '../../../database/query.js'
+import { maybeOne } from '../../../database/query.js'
+import { sql } from '../../../database/sql.js'
 import type { Claim } from '../../../queue/claim.js'
 import { KEY_COLUMNS, type KeyRow, type SealedWithKey, sealedFrom } from '../../crypto/keyring.js'
 import type { Order } from '../outcome.js'
@@ -12,13 +13,13 @@ export type ClaimedOrder = Omit<Order, 'passphrase'> & {
 
 /** The order that was claimed; null when it was deleted, or somebody else has claimed it since. */
 export async function readOrder(database: Database, claim: Claim): Promise<ClaimedOrder | null> {
-  const [row] = await query<Omit<ClaimedOrder, 'sealedPassphrase'> & KeyRow & { sealed: Buffer | null }>(
+  const row = await maybeOne(
     database,
-    `SELECT o.id, o.project_id AS "projectId", o.creator_id AS "creatorId", o.type, o.meta, o.retries,
+    sql<Omit<ClaimedOrder, 'sealedPassphrase'> & KeyRow & { sealed: Buffer | null }>`
+     SELECT o.id, o.project_id AS "projectId", o.creator_id AS "creatorId", o.type, o.meta, o.retries,
             o.lapsed_claims AS "lapsedClaims", o.sealed_passphrase AS sealed, ${KEY_COLUMNS}
        FROM secret_order o LEFT JOIN project_key k ON k.id = o.project_key_id
-      WHERE o.id = ? AND o.fence = ? AND o.deleted_at IS NULL`,
-    [claim.id, claim.fence],
+      WHERE o.id = ${claim.id} AND o.fence = ${claim.fence} AND o.deleted_at IS NULL`,
   )
   if (row === undefined) return null
   const { id, projectId, creatorId, type, meta, retries, lapsedClaims, sealed, ...key } = row

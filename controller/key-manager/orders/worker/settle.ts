@@ -1,5 +1,6 @@
-import type { Knex } from 'knex'
 import type { Database } from '../../../database/connection.js'
+import { execute, maybeOne } from '../../../database/query.js'
+import { type Fragment, sql } from '../../../database/sql.js'
 import type { Claim } from '../../../queue/claim.js'
 import { auditInsert } from '../../audit/record.js'
 import { actorOf } from '../order.js'
@@ -20,15 +21,15 @@ export const subStatusOf = (text: string): string => cut(text, MOST_CHARACTERS.s
 export const messageOf = (text: string): string => cut(text, MOST_CHARACTERS.text)
 
 /**
- * SQL over the bindings of a claim: it still holds the order, which is not settled. A statement whose answer was lost may be repeated: it then finds
- * nothing to do.
+ * The claim still holds the order, which is not settled. A statement whose answer was lost may be repeated: it then finds nothing to do.
  */
-export const HELD = `id = ? AND fence = ? AND status = 'PROCESSING' AND deleted_at IS NULL`
-const RELEASED = 'lease_owner = NULL, lease_until = NULL'
+export const isHeldBy = ({ id, fence }: Claim): Fragment =>
+  sql`id = ${id} AND fence = ${fence} AND status = 'PROCESSING' AND deleted_at IS NULL`
+const RELEASED = sql`lease_owner = NULL, lease_until = NULL`
 
 /** Gives an order back so that another worker can go on at once. Fenced. */
 export async function releaseOrder(database: Database, claim: Claim): Promise<void> {
-  await database.raw(`UPDATE secret_order SET status = 'PENDING', ${RELEASED} WHERE ${HELD}`, [claim.id, claim.fence])
+  await execute(database, sql`UPDATE secret_order SET status = 'PENDING', ${RELEASED} WHERE ${isHeldBy(claim)}`)
 }
 
 /**
@@ -36,20 +37,16 @@ export async function releaseOrder(database: Database, claim: Claim): Promise<vo
  * @returns seconds until it is tried again; null when the claim was lost and nothing was written
  */
 export async function postponeOrder(database: Database, claim: Claim, later: Later): Promise<number | null> {
-  const { rows } = await database.raw(
-    `UPDATE secret_order SET status = 'PENDING', sub_status = ?, sub_status_message = ?, retries = retries + 1,
-            retry_at = now() + coalesce(?::float8, least(300, 2 ^ least(retries, 20))) * interval '1 second',
+  const settled = await maybeOne(
+    database,
+    sql<{ seconds: number }>`
+     UPDATE secret_order SET status = 'PENDING', sub_status = ${subStatusOf(later.subStatus)},
+            sub_status_message = ${messageOf(later.subStatusMessage)}, retries = retries + 1,
+            retry_at = now() + coalesce(${later.seconds}::float8, least(300, 2 ^ least(retries, 20))) * interval '1 second',
             ${RELEASED}, updated_at = now()
-      WHERE ${HELD} RETURNING extract(epoch FROM retry_at - now())::float8 AS seconds`,
-    [
-      subStatusOf(later.subStatus),
-      messageOf(later.subStatusMessage),
-      later.seconds,
-      claim.id,
-      claim.fence,
-    ] as Knex.RawBinding[],
+      WHERE ${isHeldBy(claim)} RETURNING extract(epoch FROM retry_at - now())::float8 AS seconds`,
   )
-  return (rows as { seconds: number }[])[0]?.seconds ?? null
+  return settled?.seconds ?? null
 }
 
 /** Ends an order in ERROR, its audit record with it. Fenced. */
@@ -68,14 +65,15 @@ export async function recordFailure(
       targetId: order.id,
       detail: { status: statusCode },
     },
-    'failed',
+    sql`failed`,
   )
-  await database.raw(
-    `WITH failed AS (
-       UPDATE secret_order SET status = 'ERROR', error_status_code = ?, error_reason = ?, sub_status = ?, sub_status_message = ?,
+  await execute(
+    database,
+    sql`WITH failed AS (
+       UPDATE secret_order SET status = 'ERROR', error_status_code = ${statusCode}, error_reason = ${messageOf(reason)},
+              sub_status = ${subStatusOf(subStatus)}, sub_status_message = 'Unknown',
               sealed_passphrase = NULL, project_key_id = NULL, retry_at = NULL, ${RELEASED}, updated_at = now()
-        WHERE ${HELD} RETURNING id),
-     logged AS (${audit.sql}) SELECT 1`,
-    [...[statusCode, messageOf(reason), subStatusOf(subStatus), 'Unknown', claim.id, claim.fence], ...audit.bindings],
+        WHERE ${isHeldBy(claim)} RETURNING id),
+     logged AS (${audit}) SELECT 1`,
   )
 }

@@ -1,6 +1,7 @@
 import type { Knex } from 'knex'
 import type { Database } from '../../../database/connection.js'
-import { query } from '../../../database/query.js'
+import { one } from '../../../database/query.js'
+import { type Fragment, identifier, join, sql } from '../../../database/sql.js'
 import { inTransaction } from '../../../database/transaction.js'
 import type { Claim } from '../../../queue/claim.js'
 import { auditInsert } from '../../audit/record.js'
@@ -10,7 +11,7 @@ import { newId } from '../../ids.js'
 import { LIVE, payloadContext } from '../../secrets/secret.js'
 import { actorOf } from '../order.js'
 import type { MadeSecret, Order, OrderOutcome } from '../outcome.js'
-import { HELD, messageOf, subStatusOf } from './settle.js'
+import { isHeldBy, messageOf, subStatusOf } from './settle.js'
 
 type Made = Extract<OrderOutcome, { kind: 'made' }>
 
@@ -39,7 +40,7 @@ export async function storeResult(
       }),
     )
     const statement = resultStatement(claim, order, made, secrets)
-    const store = async (on: Knex) => outcomeOf(await query<ResultRow>(on, statement.sql, statement.bindings))
+    const store = async (on: Knex) => outcomeOf(await one(on, statement))
     if (alsoStore === undefined) return store(database)
     return inTransaction(database, async trx => {
       const outcome = await store(trx)
@@ -49,84 +50,82 @@ export async function storeResult(
   })
 }
 
-type ResultRow = { settled: boolean; keyStands: boolean; referencesStand: boolean }
+type ResultRow = { settled: boolean; keysActive: boolean; referencesLive: boolean }
 
-function outcomeOf([row]: ResultRow[]): Stored | 'key replaced' {
-  if (row?.settled === true) return 'settled'
-  if (row?.keyStands === false) return 'key replaced'
-  return row?.referencesStand === false ? 'reference gone' : 'lost'
+function outcomeOf({ settled, keysActive, referencesLive }: ResultRow): Stored | 'key replaced' {
+  if (settled) return 'settled'
+  if (!keysActive) return 'key replaced'
+  return referencesLive ? 'lost' : 'reference gone'
 }
-
-const SECRET_COLUMNS =
-  'id, project_id, creator_id, name, secret_type, algorithm, mode, bit_length, content_type, expiration, project_key_id, ciphertext'
-const SECRET_ROW = '(?::uuid, ?, ?, ?, ?, ?, ?, ?::integer, ?, ?::timestamptz, ?::uuid, ?::bytea)'
 
 function resultStatement(
   claim: Claim,
   order: Pick<Order, 'id' | 'projectId' | 'creatorId'>,
   { container, references = [], subStatus = 'Unknown', subStatusMessage = 'Unknown' }: Made,
   secrets: readonly SealedSecret[],
-): { sql: string; bindings: unknown[] } {
+): Fragment<ResultRow> {
+  const { projectId, creatorId } = order
   const containerId = container === null ? null : newId()
   const secretId = container === null ? (secrets[0]?.id ?? null) : null
+  const referenced = references.map(({ secretId: id }) => id)
+  const referencesLive = sql`(SELECT count(*) FROM held) = ${new Set(referenced).size}::bigint`
   const placed = [
     ...secrets.map(({ id, secret }) => ({ id, role: secret.role })),
     ...references.map(({ secretId: id, role }) => ({ id, role })),
   ]
-  const audits = secrets.map(({ id }) =>
-    auditInsert(
-      actorOf(order),
-      {
-        action: 'secret.generate',
-        outcome: 'success',
-        targetType: 'secret',
-        targetId: id,
-        detail: { order: order.id },
-      },
-      'mine',
-    ),
-  )
-  const sql = `
+  const keyIds = secrets.map(({ sealed }) => sealed.projectKeyId)
+  return sql<ResultRow>`
     WITH standing AS MATERIALIZED (
-       SELECT NOT EXISTS (SELECT FROM unnest(?::uuid[]) AS used (id)
+       SELECT NOT EXISTS (SELECT FROM unnest(${keyIds}::uuid[]) AS used (id)
                            WHERE NOT EXISTS (SELECT FROM project_key k WHERE k.id = used.id AND k.active)) AS keys),
-     held AS MATERIALIZED (SELECT s.id FROM secret s WHERE s.id = ANY (?::uuid[]) AND ${LIVE} FOR SHARE OF s),
+     held AS MATERIALIZED (SELECT s.id FROM secret s WHERE s.id = ANY (${referenced}::uuid[]) AND ${LIVE} FOR SHARE OF s),
      mine AS (
-       UPDATE secret_order SET status = 'ACTIVE', sub_status = ?, sub_status_message = ?, secret_id = ?::uuid,
-              container_id = ?::uuid, sealed_passphrase = NULL, project_key_id = NULL, retry_at = NULL,
+       UPDATE secret_order SET status = 'ACTIVE', sub_status = ${subStatusOf(subStatus)},
+              sub_status_message = ${messageOf(subStatusMessage)}, secret_id = ${secretId}::uuid,
+              container_id = ${containerId}::uuid, sealed_passphrase = NULL, project_key_id = NULL, retry_at = NULL,
               lease_owner = NULL, lease_until = NULL, updated_at = now()
-        WHERE ${HELD}
-          AND (SELECT keys FROM standing) AND (SELECT count(*) FROM held) = ?::bigint
+        WHERE ${isHeldBy(claim)} AND (SELECT keys FROM standing) AND ${referencesLive}
         RETURNING id),
      made AS (
-       INSERT INTO secret (${SECRET_COLUMNS}, created_at, updated_at)
-       SELECT v.*, now(), now() FROM mine, (VALUES ${secrets.map(() => SECRET_ROW).join(', ')}) AS v),
+       INSERT INTO secret (id, project_id, creator_id, name, secret_type, algorithm, mode, bit_length, content_type,
+                           expiration, project_key_id, ciphertext, created_at, updated_at)
+       SELECT v.*, now(), now() FROM mine, (VALUES ${join(secrets.map(made => secretRow(order, made)))}) AS v),
      box AS (
        INSERT INTO container (id, project_id, creator_id, name, type, created_at, updated_at)
-       SELECT ?::uuid, ?, ?, ?, ?, now(), now() FROM mine WHERE ?::boolean RETURNING id),
+       SELECT ${containerId}::uuid, ${projectId}, ${creatorId}, ${container?.name ?? null}, ${container?.type ?? null}, now(), now()
+         FROM mine WHERE ${container !== null}::boolean RETURNING id),
      placed AS (
        INSERT INTO container_secret (container_id, secret_id, name)
-       SELECT box.id, p.id, p.role FROM box, unnest(?::uuid[], ?::text[]) WITH ORDINALITY AS p (id, role, position)
+       SELECT box.id, p.id, p.role
+         FROM box, unnest(${placed.map(({ id }) => id)}::uuid[], ${placed.map(({ role }) => role)}::text[])
+                   WITH ORDINALITY AS p (id, role, position)
         ORDER BY p.position)
-     ${audits.map((audit, at) => `, logged_${at} AS (${audit.sql})`).join('')}
-     SELECT EXISTS (SELECT FROM mine) AS settled, (SELECT keys FROM standing) AS "keyStands",
-           (SELECT count(*) FROM held) = ?::bigint AS "referencesStand"`
-  const referenced = references.map(({ secretId: id }) => id)
-  const { projectId, creatorId } = order
-  return {
-    sql,
-    bindings: [
-      ...[secrets.map(({ sealed }) => sealed.projectKeyId), referenced],
-      ...[subStatusOf(subStatus), messageOf(subStatusMessage), secretId, containerId],
-      ...[claim.id, claim.fence, new Set(referenced).size],
-      ...secrets.flatMap(({ id, secret, sealed }) => [
-        ...[id, projectId, creatorId, secret.name, secret.secretType, secret.algorithm, secret.mode],
-        ...[secret.bitLength, secret.contentType, secret.expiration, sealed.projectKeyId, sealed.ciphertext],
-      ]),
-      ...[containerId, projectId, creatorId, container?.name ?? null, container?.type ?? null, container !== null],
-      ...[placed.map(({ id }) => id), placed.map(({ role }) => role)],
-      ...audits.flatMap(audit => audit.bindings),
-      new Set(referenced).size,
-    ],
-  }
+     ${join(
+       secrets.map(({ id }, at) => sql`, ${identifier(`logged_${at}`)} AS (${auditOf(order, id)})`),
+       '',
+     )}
+     SELECT EXISTS (SELECT FROM mine) AS settled, (SELECT keys FROM standing) AS "keysActive",
+            ${referencesLive} AS "referencesLive"`
 }
+
+function secretRow(
+  { projectId, creatorId }: Pick<Order, 'projectId' | 'creatorId'>,
+  { id, secret, sealed }: SealedSecret,
+): Fragment {
+  const { name, secretType, algorithm, mode, bitLength, contentType, expiration } = secret
+  return sql`(${id}::uuid, ${projectId}, ${creatorId}, ${name}, ${secretType}, ${algorithm}, ${mode}, ${bitLength}::integer,
+              ${contentType}, ${expiration}::timestamptz, ${sealed.projectKeyId}::uuid, ${sealed.ciphertext}::bytea)`
+}
+
+const auditOf = (order: Pick<Order, 'id' | 'projectId' | 'creatorId'>, secretId: string): Fragment =>
+  auditInsert(
+    actorOf(order),
+    {
+      action: 'secret.generate',
+      outcome: 'success',
+      targetType: 'secret',
+      targetId: secretId,
+      detail: { order: order.id },
+    },
+    sql`mine`,
+  )
