@@ -1,6 +1,6 @@
+import { requireFewSortKeys } from '../../api/query.js'
 import { type Fragment, identifier, sql, trusted } from '../../database/sql.js'
 import { badRequest } from '../../http/errors.js'
-import { requireFewSortKeys } from '../../api/query.js'
 import { queryText } from '../input.js'
 import { integerIn } from '../paging.js'
 import type { Who } from '../rights.js'

@@ -30,7 +30,7 @@ t.teardown(testDatabase.drop)
 const { start, killAt } = await createCrashScene(t, testDatabase.urlOf('key_manager'), masterKey)
 
 /** What a process does for one piece of work, statement by statement; a process that has just started knows no key. */
-const CLAIM = /^UPDATE secret_order SET lease_owner/
+const CLAIM = /^UPDATE "secret_order" SET lease_owner/
 const READ_ORDER = /^SELECT o\.id/
 const READ_KEY = /^SELECT m\.id AS "inForce"/
 const SETTLE = /^WITH standing AS/

@@ -17,7 +17,11 @@ export function testDirectory(): string {
 }
 
 async function startTestCluster(): Promise<Cluster> {
-  return startCluster({ directory: `${testDirectory()}/postgres`, durable: false, settings: { max_connections: '400' } })
+  return startCluster({
+    directory: `${testDirectory()}/postgres`,
+    durable: false,
+    settings: { max_connections: '400' },
+  })
 }
 
 export type TestDatabase = {

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { endTogether } from '../socket-pair.js'
 
-/** A statement at its way through the proxy: `asked` before PostgreSQL sees it, `answered` before the client sees what came of it. */
+/** A statement, on one line, at its way through the proxy: `asked` before PostgreSQL sees it, `answered` before the client sees what came of it. */
 export type Passing = { sql: string; at: 'asked' | 'answered' }
 
 export type StatementProxy = {
@@ -62,6 +62,8 @@ function inFrames(socket: Socket, hasStartup: boolean, handle: (frame: Frame) =>
   })
 }
 
+const oneLine = (sql: string): string => sql.trim().replace(/\s+/g, ' ')
+
 const textAt = (bytes: Buffer, start: number): string => bytes.subarray(start, bytes.indexOf(0, start)).toString()
 
 function pass(client: Socket, upstream: Socket, tell: (passing: Passing) => Promise<void> | void): void {
@@ -76,7 +78,7 @@ function pass(client: Socket, upstream: Socket, tell: (passing: Passing) => Prom
     if (type === 'Q') sql = textAt(bytes, 5)
     if ((type === 'Q' || type === 'S') && sql !== null) {
       underWay.push(sql)
-      await tell({ sql, at: 'asked' })
+      await tell({ sql: oneLine(sql), at: 'asked' })
       sql = null
     }
     upstream.write(bytes)
@@ -86,7 +88,7 @@ function pass(client: Socket, upstream: Socket, tell: (passing: Passing) => Prom
     held.push(bytes)
     const isOver = type === 'Z'
     const done = isOver ? underWay.shift() : undefined
-    if (done !== undefined) await tell({ sql: done, at: 'answered' })
+    if (done !== undefined) await tell({ sql: oneLine(done), at: 'answered' })
     if (isOver || underWay.length === 0) client.write(Buffer.concat(held.splice(0)))
   })
 }
