@@ -1,0 +1,87 @@
+import t from 'tap'
+import { requestedMinor } from '../../../controller/api/microversion.js'
+import { pageLinks, pageOf } from '../../../controller/api/paging.js'
+import { createRouter } from '../../../controller/api/router.js'
+
+const routes = [
+  { method: 'GET', path: '/' },
+  { method: 'GET', path: '/v1/cas' },
+  { method: 'GET', path: '/v1/cas/all' },
+  { method: 'GET', path: '/v1/cas/:id' },
+  { method: 'DELETE', path: '/v1/cas/:ca_id' },
+  { method: 'PUT', path: '/v1/pools/:pool/members/:id' },
+  { method: 'HEAD', path: '/v1/tokens' },
+  { method: 'GET', path: '/v1/tokens' },
+]
+const lenient = createRouter(routes, { caseSensitive: false, headIsGet: true })
+const strict = createRouter(routes, { caseSensitive: true, headIsGet: false })
+
+t.test('a path finds its route and the named parts of it', async t => {
+  t.match(lenient.find('GET', '/').match, { route: { path: '/' }, params: {} })
+  t.match(lenient.find('GET', '/v1/cas/a%2Fb').match, { route: { path: '/v1/cas/:id' }, params: { id: 'a/b' } })
+  t.match(lenient.find('PUT', '/v1/pools/p/members/m').match, { params: { pool: 'p', id: 'm' } })
+  t.match(lenient.find('DELETE', '/v1/cas/x').match, { params: { ca_id: 'x' } }, 'each route has its own names')
+})
+
+t.test('a static segment goes before a named one, but for methods that it does not have', async t => {
+  t.match(lenient.find('GET', '/v1/cas/all').match, { route: { path: '/v1/cas/all' } })
+  t.match(lenient.find('DELETE', '/v1/cas/all').match, { route: { path: '/v1/cas/:ca_id' }, params: { ca_id: 'all' } })
+})
+
+t.test('a slash at the end does not count, an empty segment is none', async t => {
+  t.match(lenient.find('GET', '/v1/cas/').match, { route: { path: '/v1/cas' } })
+  for (const path of ['/v1/cas//', '/v1//cas', '//v1/cas', '/v1', '/v1/cas/a/b']) {
+    t.strictSame(lenient.find('GET', path), { match: null, routes: [] }, path)
+  }
+})
+
+t.test('a path without a route for the method names those that it has', async t => {
+  const { match, routes } = lenient.find('PATCH', '/v1/cas/x')
+  t.equal(match, null)
+  t.same(
+    routes.map(({ method }) => method),
+    ['GET', 'DELETE'],
+  )
+})
+
+t.test('case and HEAD count as the API says', async t => {
+  t.ok(lenient.find('GET', '/V1/CAS').match)
+  t.notOk(strict.find('GET', '/V1/CAS').match)
+  t.match(lenient.find('HEAD', '/v1/cas').match, { route: { method: 'GET' } })
+  t.match(lenient.find('HEAD', '/v1/tokens').match, { route: { method: 'HEAD' } })
+  t.notOk(strict.find('HEAD', '/v1/cas').match)
+})
+
+t.test('a page knows whether others are beside it', async t => {
+  const rows = ['a', 'b', 'c']
+  t.same(pageOf(rows, { limit: 2, marker: null, reverse: false }), {
+    items: ['a', 'b'],
+    hasNext: true,
+    hasPrevious: false,
+  })
+  t.same(pageOf(rows, { limit: 2, marker: 'd', reverse: true }), {
+    items: ['b', 'a'],
+    hasNext: true,
+    hasPrevious: true,
+  })
+  t.same(pageOf(rows, { limit: null, marker: '0', reverse: false }), { items: rows, hasNext: false, hasPrevious: true })
+})
+
+t.test('links repeat the query in the order of the API', async t => {
+  const page = { items: [{ id: 'a' }, { id: 'b' }], hasNext: true, hasPrevious: true }
+  const query = new URLSearchParams('marker=0&limit=2&page_reverse=True')
+  t.same(pageLinks(page, { url: 'http://x/y', query, order: ['previous', 'next'] }), [
+    { rel: 'previous', href: 'http://x/y?marker=a&limit=2&page_reverse=True' },
+    { rel: 'next', href: 'http://x/y?marker=b&limit=2' },
+  ])
+  t.same(pageLinks({ ...page, items: [] }, { url: 'http://x/y', query, order: ['next'] }), [], 'an empty page has none')
+})
+
+t.test('a microversion is that of the service, within its range', async t => {
+  const versions = { service: 'key-manager', newest: 2 }
+  t.equal(requestedMinor('', versions), 0)
+  t.equal(requestedMinor('compute 2.90, Key-Manager 1.1', versions), 1)
+  t.equal(requestedMinor('key-manager latest', versions), 2)
+  t.throws(() => requestedMinor('key-manager x', versions), { status: 400 })
+  t.throws(() => requestedMinor('key-manager 1.3', versions), { status: 406 })
+})
