@@ -12,7 +12,6 @@ import { createAgentConnections } from '../../../controller/provider/amphora/age
 import { SHARES } from '../../support/worlds/machine-shares.js'
 import {
   asOperator,
-  bundle,
   childrenOf,
   createLab,
   createPort,
@@ -24,6 +23,7 @@ import {
   processesIn,
   quiet,
 } from '../../support/worlds/machines.js'
+import { bundle } from '../../support/worlds/programs.js'
 
 const programs = t.testdir({})
 const sources = join(import.meta.dirname, '../../..')

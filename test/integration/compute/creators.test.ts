@@ -8,7 +8,8 @@ import { createNamespaceDriver } from '../../../controller/compute/namespace/dri
 import { createAgentConnections } from '../../../controller/provider/amphora/agent/connection.js'
 import type { CreatorOrders } from '../../support/worlds/machine-creator.js'
 import { SHARES } from '../../support/worlds/machine-shares.js'
-import { bundle, createLab, eventually, ip, processesIn, quiet } from '../../support/worlds/machines.js'
+import { createLab, eventually, ip, processesIn, quiet } from '../../support/worlds/machines.js'
+import { bundle } from '../../support/worlds/programs.js'
 
 const programs = t.testdir({})
 await bundle(

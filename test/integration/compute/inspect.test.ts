@@ -4,7 +4,8 @@ import { closeSync, openSync, symlinkSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { inspectMachine } from '../../../controller/compute/namespace/inspect-machine.js'
-import { bundle, createLab, eventually } from '../../support/worlds/machines.js'
+import { createLab, eventually } from '../../support/worlds/machines.js'
+import { bundle } from '../../support/worlds/programs.js'
 
 /** Named so, as the kernel knows it, by the name of its file. */
 const haproxy = join(t.testdir({}), 'haproxy')

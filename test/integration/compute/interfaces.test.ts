@@ -2,7 +2,8 @@ import { execFileSync } from 'node:child_process'
 import { randomUUID } from 'node:crypto'
 import { join } from 'node:path'
 import t from 'tap'
-import { asOperator, bundle, createLab, createPort, eventually, ip } from '../../support/worlds/machines.js'
+import { asOperator, createLab, createPort, eventually, ip } from '../../support/worlds/machines.js'
+import { bundle } from '../../support/worlds/programs.js'
 
 const programs = t.testdir({})
 await bundle({ agent: join(import.meta.dirname, '../../../amphora-agent/main.ts') }, programs)

@@ -6,7 +6,8 @@ import { availableParallelism, tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import t from 'tap'
 import { enforce } from '../../../controller/compute/namespace/cgroup.js'
-import { asOperator, bundle, createLab, createPort, processesIn } from '../../support/worlds/machines.js'
+import { asOperator, createLab, createPort, processesIn } from '../../support/worlds/machines.js'
+import { bundle } from '../../support/worlds/programs.js'
 
 /** What the amphorae of one project take from those of another: the processors are shared by project, not by amphora. */
 const programs = t.testdir({})

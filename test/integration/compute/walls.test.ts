@@ -10,7 +10,6 @@ import { desire } from '../../support/worlds/amphora-desired.js'
 import { SHARES } from '../../support/worlds/machine-shares.js'
 import {
   asOperator,
-  bundle,
   createLab,
   eventually,
   execute,
@@ -19,6 +18,7 @@ import {
   processesIn,
   quiet,
 } from '../../support/worlds/machines.js'
+import { bundle } from '../../support/worlds/programs.js'
 
 /**
  * An amphora whose HAProxy, and then whose agent, is the attacker's. What they try is refused by the kernel, and the amphora goes on.

@@ -2,10 +2,10 @@ import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
-import { build } from 'esbuild'
 import type { Test } from 'tap'
 import { eventually } from '../database/load-balancer-rows.js'
 import type { ProcessOrders } from '../worlds/key-manager-process.js'
+import { bundle } from '../worlds/programs.js'
 import { type Passing, startStatementProxy } from './statement-proxy.js'
 
 /** A process of the key manager; `firstLine` is what it printed when it was ready: an API its URL. */
@@ -44,12 +44,9 @@ export const unknownIn = (statements: readonly string[], known: readonly RegExp[
  * @param masterKey 32 bytes
  */
 export async function createCrashScene(t: Test, databaseUrl: string, masterKey: Buffer): Promise<CrashScene> {
-  const program = join(t.testdir({}), 'process.mjs')
-  await build({
-    entryPoints: [join(import.meta.dirname, '../worlds/key-manager-process.ts')],
-    ...{ bundle: true, platform: 'node', target: 'node20', format: 'esm', packages: 'external', logLevel: 'error' },
-    outfile: program,
-  })
+  const directory = t.testdir({})
+  await bundle({ process: join(import.meta.dirname, '../worlds/key-manager-process.ts') }, directory)
+  const program = join(directory, 'process.mjs')
   const proxy = await startStatementProxy(databaseUrl)
   const children = new Set<ChildProcess>()
   t.teardown(async () => {

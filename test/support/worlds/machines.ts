@@ -4,7 +4,6 @@ import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as wait } from 'node:timers/promises'
-import { build } from 'esbuild'
 import { pino } from 'pino'
 import ssh2, { type Client } from 'ssh2'
 import { AGENT_SOCKET } from '../../../amphora-agent/protocol/messages.js'
@@ -24,22 +23,6 @@ import { SHARES } from './machine-shares.js'
 export const quiet = pino({ level: 'silent' })
 
 export type SshTarget = { host: string; hostKey: Buffer }
-
-/** Bundles programs of the sources into a directory, as ES modules with everything in them. */
-export async function bundle(entryPoints: Record<string, string>, directory: string): Promise<void> {
-  await build({
-    entryPoints,
-    bundle: true,
-    platform: 'node',
-    target: 'node20',
-    format: 'esm',
-    outdir: directory,
-    outExtension: { '.js': '.mjs' },
-    external: ['cpu-features', '*.node'],
-    banner: { js: "import { createRequire } from 'node:module'\nconst require = createRequire(import.meta.url)" },
-    logLevel: 'error',
-  })
-}
 
 /**
  * An installation with an instance name, a fabric, a management network and keys of its own, in which machines can be made.
