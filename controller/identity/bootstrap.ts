@@ -1,5 +1,7 @@
 import type { Knex } from 'knex'
 import type { Database } from '../database/connection.js'
+import { execute, many, maybeOne } from '../database/query.js'
+import { identifier, insertion, json, sql } from '../database/sql.js'
 import { inTransaction } from '../database/transaction.js'
 import { hashPassword } from './login/passwords.js'
 import { newId } from './resources/collection.js'
@@ -63,11 +65,8 @@ const IMPLICATIONS: readonly (readonly [RoleName, RoleName])[] = [
 export async function bootstrapIdentity(database: Database, options: BootstrapOptions): Promise<Bootstrapped> {
   const hashOf = (password: string) => () => hashPassword(password, options.passwordHashRounds)
   return inTransaction(database, async trx => {
-    await trx.raw('SELECT pg_advisory_xact_lock(hashtext(?))', ['krater identity bootstrap'])
-    await trx('domain')
-      .insert({ id: 'default', name: 'Default', description: 'The default domain' })
-      .onConflict()
-      .ignore()
+    await execute(trx, sql`SELECT pg_advisory_xact_lock(hashtext('krater identity bootstrap'))`)
+    await ensureRows(trx, 'domain', [{ id: 'default', name: 'Default', description: 'The default domain' }])
     const roles = await ensureRoles(trx)
     const admin = await ensureProject(trx, 'admin', 'Bootstrap project for initializing the cloud.')
     const service = await ensureProject(trx, 'service', 'Users of the services')
@@ -86,42 +85,61 @@ export async function bootstrapIdentity(database: Database, options: BootstrapOp
       await ensureUser(trx, 'demo', hashOf(demoPassword), user =>
         ensureGrants(trx, user, demo, [roles.member, roles['load-balancer_member'], roles.creator]),
       )
-      await trx('local_user')
-        .where({ domain_id: 'default', name: 'demo', default_project_id: null })
-        .update({ default_project_id: demo })
+      await execute(
+        trx,
+        sql`UPDATE local_user SET default_project_id = ${demo}
+             WHERE domain_id = 'default' AND name = 'demo' AND default_project_id IS NULL`,
+      )
     }
     await ensureCatalog(trx, options)
-    const demo = await trx('project').where({ domain_id: 'default', name: 'demo' }).first('id')
-    return { projects: { admin, service, demo: demo?.id ?? null } }
+    const demo = await findByName(trx, 'project', 'demo')
+    return { projects: { admin, service, demo } }
   })
 }
 
 async function ensureRoles(trx: Knex): Promise<Record<RoleName, string>> {
-  const immutable = { immutable: true }
+  const immutable = json({ immutable: true })
   const wanted = [
     ...IMMUTABLE_ROLES.map(name => ({ id: newId(), name, options: immutable })),
-    ...OPTIONAL_ROLES.map(name => ({ id: newId(), name, options: {} })),
+    ...OPTIONAL_ROLES.map(name => ({ id: newId(), name, options: json({}) })),
   ]
   const isFirst = await firstTime(trx, 'roles')
-  await trx('role').insert(wanted).onConflict('name').ignore()
-  const rows: { name: RoleName; id: string }[] = await trx('role').select('name', 'id')
+  await ensureRows(trx, 'role', wanted)
+  const rows = await many(trx, sql<{ name: RoleName; id: string }>`SELECT name, id FROM role`)
   const ids = Object.fromEntries(rows.map(role => [role.name, role.id])) as Record<RoleName, string>
   if (isFirst) {
-    await trx('implied_role')
-      .insert(IMPLICATIONS.map(([prior, implied]) => ({ prior_role_id: ids[prior], implied_role_id: ids[implied] })))
-      .onConflict()
-      .ignore()
+    const implications = IMPLICATIONS.map(([prior, implied]) => ({
+      prior_role_id: ids[prior],
+      implied_role_id: ids[implied],
+    }))
+    await ensureRows(trx, 'implied_role', implications)
   }
   return ids
 }
 
 async function ensureProject(trx: Knex, name: string, description: string): Promise<string> {
-  await trx('project')
-    .insert({ id: newId(), domain_id: 'default', name, description })
-    .onConflict(['domain_id', 'name'])
-    .ignore()
-  const project = await trx('project').where({ domain_id: 'default', name }).first('id')
-  return project.id
+  await execute(
+    trx,
+    sql`INSERT INTO project (id, domain_id, name, description) VALUES (${newId()}, 'default', ${name}, ${description})
+        ON CONFLICT (domain_id, name) DO NOTHING`,
+  )
+  const id = await findByName(trx, 'project', name)
+  if (id === null) throw new Error(`The project ${name} was not made`)
+  return id
+}
+
+/** The id of the default domain's user or project of that name, or null. */
+async function findByName(trx: Knex, table: 'project' | 'local_user', name: string): Promise<string | null> {
+  const row = await maybeOne(
+    trx,
+    sql<{ id: string }>`SELECT id FROM ${identifier(table)} WHERE domain_id = 'default' AND name = ${name}`,
+  )
+  return row?.id ?? null
+}
+
+/** Inserts rows, and leaves those that are there already as they are. */
+async function ensureRows(trx: Knex, table: string, rows: Parameters<typeof insertion>[0]): Promise<void> {
+  await execute(trx, sql`INSERT INTO ${identifier(table)} ${insertion(rows)} ON CONFLICT DO NOTHING`)
 }
 
 /** @param grant gives a user its roles, also one that stood already: without them the services cannot work */
@@ -131,10 +149,11 @@ async function ensureUser(
   hash: () => Promise<string>,
   grant: (userId: string) => Promise<void>,
 ): Promise<void> {
-  const existing = await trx('local_user').where({ domain_id: 'default', name }).first('id')
-  const id = existing?.id ?? newId()
-  if (existing === undefined) {
-    await trx('local_user').insert({ id, domain_id: 'default', name, password_hash: await hash() })
+  const existing = await findByName(trx, 'local_user', name)
+  const id = existing ?? newId()
+  if (existing === null) {
+    const user = { id, domain_id: 'default', name, password_hash: await hash() }
+    await execute(trx, sql`INSERT INTO local_user ${insertion([user])}`)
   }
   await grant(id)
 }
@@ -146,31 +165,38 @@ async function ensureGrants(
   projectId: string | null,
   roleIds: readonly string[],
 ): Promise<void> {
-  await trx('assignment')
-    .insert(roleIds.map(role_id => ({ role_id, user_id: userId, project_id: projectId })))
-    .onConflict()
-    .ignore()
+  const grants = roleIds.map(role_id => ({ role_id, user_id: userId, project_id: projectId }))
+  await ensureRows(trx, 'assignment', grants)
 }
 
 async function ensureCatalog(trx: Knex, { region, endpoints }: BootstrapOptions): Promise<void> {
-  await trx('region').insert({ id: region }).onConflict().ignore()
+  await ensureRows(trx, 'region', [{ id: region }])
   for (const [type, name] of Object.entries(SERVICE_NAMES) as [ServiceType, string][]) {
-    const existing = await trx('service').where({ type }).orderBy('id').first('id')
+    const ofType = sql<{ id: string }>`SELECT id FROM service WHERE type = ${type} ORDER BY id LIMIT 1`
+    const existing = await maybeOne(trx, ofType)
     const service_id = existing?.id ?? newId()
-    if (existing === undefined) await trx('service').insert({ id: service_id, type, name })
+    if (existing === undefined)
+      await execute(trx, sql`INSERT INTO service ${insertion([{ id: service_id, type, name }])}`)
     const base = endpoints[type].replace(/\/+$/, '')
     const url = type === 'identity' && !base.endsWith('/v3') ? `${base}/v3` : base
     for (const face of ['public', 'internal', 'admin']) {
       const place = { service_id, region_id: region, interface: face }
-      const standing = await trx('endpoint').where(place).first('id', 'url')
-      if (standing === undefined) await trx('endpoint').insert({ id: newId(), ...place, url })
-      else if (standing.url !== url) await trx('endpoint').where({ id: standing.id }).update({ url })
+      const standing = await maybeOne(
+        trx,
+        sql<{ id: string; url: string }>`
+          SELECT id, url FROM endpoint
+           WHERE service_id = ${service_id} AND region_id = ${region} AND interface = ${face} LIMIT 1`,
+      )
+      if (standing === undefined) {
+        await execute(trx, sql`INSERT INTO endpoint ${insertion([{ id: newId(), ...place, url }])}`)
+      } else if (standing.url !== url) {
+        await execute(trx, sql`UPDATE endpoint SET url = ${url} WHERE id = ${standing.id}`)
+      }
     }
   }
 }
 
 /** True once for each name, whatever comes after. */
 async function firstTime(trx: Knex, what: string): Promise<boolean> {
-  const inserted = await trx('made_once').insert({ what }).onConflict().ignore().returning('what')
-  return inserted.length > 0
+  return (await execute(trx, sql`INSERT INTO made_once (what) VALUES (${what}) ON CONFLICT DO NOTHING`)) > 0
 }

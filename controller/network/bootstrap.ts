@@ -1,6 +1,8 @@
 import { createHash } from 'node:crypto'
 import type { Knex } from 'knex'
 import type { Database } from '../database/connection.js'
+import { execute, many, maybeOne, one } from '../database/query.js'
+import { insertion, sql } from '../database/sql.js'
 import { inTransaction } from '../database/transaction.js'
 import { defaultGateway, defaultPools, formatAddress, parseCidr } from './addresses.js'
 import { insertSubnet } from './local/subnets.js'
@@ -38,7 +40,7 @@ type Plan = {
 export async function bootstrapNetworks(database: Database, options: BootstrapOptions): Promise<BuiltInNetworks> {
   const plans = planNetworks(options)
   return inTransaction(database, async trx => {
-    await trx.raw('SELECT pg_advisory_xact_lock(hashtext(?))', ['krater first networks'])
+    await execute(trx, sql`SELECT pg_advisory_xact_lock(hashtext('krater first networks'))`)
     const made: Partial<BuiltInNetworks> = {}
     for (const plan of plans) made[plan.builtIn] = await ensureNetwork(trx, plan)
     return made as BuiltInNetworks
@@ -99,21 +101,20 @@ function uniqueLocalSubnet(seed: string): string {
 async function ensureNetwork(trx: Knex, plan: Plan): Promise<BuiltInNetwork> {
   const existing = await builtInNetwork(trx, plan.builtIn)
   if (existing !== null) return existing
-  const [network] = await trx('network')
-    .insert({
-      built_in: plan.builtIn,
-      name: plan.builtIn,
-      project_id: plan.projectId,
-      shared: plan.shared,
-      external: plan.external,
-      description: plan.description,
-    })
-    .returning<{ id: string }[]>('id')
+  const made = {
+    built_in: plan.builtIn,
+    name: plan.builtIn,
+    project_id: plan.projectId,
+    shared: plan.shared,
+    external: plan.external,
+    description: plan.description,
+  }
+  const network = await one(trx, sql<{ id: string }>`INSERT INTO network ${insertion([made])} RETURNING id`)
   for (const { name, cidr: text } of plan.subnets) {
     const cidr = parseCidr(text)!
     const gateway = defaultGateway(cidr)
     const columns = {
-      network_id: network!.id,
+      network_id: network.id,
       project_id: plan.projectId,
       name,
       ip_version: cidr.version,
@@ -126,11 +127,16 @@ async function ensureNetwork(trx: Knex, plan: Plan): Promise<BuiltInNetwork> {
 }
 
 async function builtInNetwork(trx: Knex, builtIn: string): Promise<BuiltInNetwork | null> {
-  const network = await trx('network').where({ built_in: builtIn }).first<{ id: string; mtu: number }>('id', 'mtu')
-  if (network === undefined) return null
-  const { rows } = await trx.raw(
-    `SELECT id, cidr::text AS cidr, host(gateway_ip) AS "gatewayIp" FROM subnet WHERE network_id = ? ORDER BY ip_version, created_at, id`,
-    [network.id],
+  const network = await maybeOne(
+    trx,
+    sql<{ id: string; mtu: number }>`SELECT id, mtu FROM network WHERE built_in = ${builtIn}`,
   )
-  return { id: network.id, mtu: network.mtu, subnets: rows as BuiltInSubnet[] }
+  if (network === undefined) return null
+  const subnets = await many(
+    trx,
+    sql<BuiltInSubnet>`
+      SELECT id, cidr::text AS cidr, host(gateway_ip) AS "gatewayIp" FROM subnet WHERE network_id = ${network.id}
+       ORDER BY ip_version, created_at, id`,
+  )
+  return { id: network.id, mtu: network.mtu, subnets }
 }
