@@ -1,4 +1,6 @@
 import t from 'tap'
+import type { member } from '../../../../controller/load-balancer/objects/members/resource.js'
+import type { Updated } from '../../../../controller/load-balancer/schema/attributes.js'
 import { at, idIn, type Json, type Reply, SUBNET, startTestApi } from '../../../support/clients/load-balancer-api.js'
 import { keysOf, MEMBER_KEYS, NOWHERE, sorted } from '../../../support/database/load-balancer-keys.js'
 
@@ -167,4 +169,39 @@ t.test('members of a pool', async t => {
     )
     t.equal((await api.ask('PUT', `/v2/lbaas/pools/${NOWHERE}/members`, [])).status, 404)
   })
+})
+
+/** Another value than the default for everything that an update of a member may change: a new option does not compile without one. */
+const CHANGED = {
+  name: 'renamed',
+  admin_state_up: false,
+  weight: 9,
+  backup: true,
+  monitor_address: '10.0.0.8',
+  monitor_port: 8080,
+  tags: ['blue'],
+} as const satisfies Record<keyof Updated<typeof member.attributes>, unknown>
+
+t.test('a batch changes every option of members that exist', async t => {
+  const api = await startTestApi()
+  t.teardown(api.stop)
+  const created = await api.ask('POST', '/v2/lbaas/loadbalancers', {
+    loadbalancer: {
+      vip_subnet_id: SUBNET,
+      pools: [
+        {
+          name: 'p',
+          protocol: 'HTTP',
+          lb_algorithm: 'ROUND_ROBIN',
+          members: [{ address: '10.0.0.1', protocol_port: 80 }],
+        },
+      ],
+    },
+  })
+  const path = `/v2/lbaas/pools/${String(at(created.body, 'loadbalancer', 'pools', 0, 'id'))}/members`
+  const before = await api.ask('GET', path)
+  const batch = { members: [{ address: '10.0.0.1', protocol_port: 80, ...CHANGED }] }
+  t.equal((await api.ask('PUT', path, batch)).status, 202)
+  const after = await api.ask('GET', path)
+  t.match(after.body, { members: [{ id: at(before.body, 'members', 0, 'id'), ...CHANGED }] })
 })
