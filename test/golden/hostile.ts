@@ -1,5 +1,5 @@
 import fc from 'fast-check'
-import { mayBeGivenUp } from '../../controller/load-balancer/schema/regular-expression.js'
+import { mayBeGivenUp } from '../../controller/load-balancer/objects/l7-rules/regular-expression.js'
 import type {
   HealthMonitorNode,
   L7PolicyNode,

@@ -10,25 +10,26 @@ import {
   touchListener,
   updateObject,
 } from '../change/change.js'
+import { storePolicies } from '../change/store.js'
 import { renumber } from '../objects/l7-policies/positions.js'
 import { l7Policy } from '../objects/l7-policies/resource.js'
 import { checkPolicyListener, completePolicyUpdate, type Redirection } from '../objects/l7-policies/rules.js'
 import { listener } from '../objects/listeners/resource.js'
 import { checkPoolProtocol } from '../objects/listeners/rules.js'
 import { usablePool } from '../objects/pools/usable-pool.js'
+import { enabledProvider, refuseUnsupported } from '../schema/capabilities.js'
 import { immutable, missing } from '../schema/faults.js'
 import { type Found, findObject, findReferenced, isBeingDeleted } from '../schema/find.js'
 import { readWrapped, readWrappedLists } from '../schema/input.js'
 import { parseArguments } from '../schema/list-query.js'
-import { listHandler, objectAnswer, showHandler } from '../schema/read-routes.js'
 import { columnNames, columnsOf, updateSchema } from '../schema/resource.js'
 import { authorise } from '../schema/rights.js'
-import { enabledProvider, refuseUnsupported } from '../tree/capabilities.js'
+import type { Service } from '../schema/service.js'
 import { comesUp, selectFitting, takesPool } from '../tree/check-capacity.js'
 import { policyCreateSchema } from '../tree/nested.js'
 import { planPolicy, refuseUnsupportedPolicy } from '../tree/new-objects.js'
-import { storePolicies } from '../tree/store.js'
-import type { Call, Routes, Service } from './routes.js'
+import { listHandler, objectAnswer, showHandler } from './read-routes.js'
+import type { Call, Routes } from './routes.js'
 
 const bodyOfUpdate = updateSchema(l7Policy)
 

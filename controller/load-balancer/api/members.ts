@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto'
+import type { Answer } from '../../api/answer.js'
 import { execute, many } from '../../database/query.js'
 import { json, sql, trusted } from '../../database/sql.js'
 import type { Transaction } from '../../database/transaction.js'
@@ -10,25 +11,26 @@ import {
   touchPool,
   updateObject,
 } from '../change/change.js'
-import { type BatchPlan, type ExistingMember, planBatch, type RequestedMember } from '../objects/members/batch.js'
+import { storeMembers } from '../change/store.js'
 import { member } from '../objects/members/resource.js'
 import { checkMembers, checkSubnets } from '../objects/members/rules.js'
 import { pool } from '../objects/pools/resource.js'
+import { enabledProvider, type OfferedProvider, refuseUnsupported } from '../schema/capabilities.js'
 import { missing, missingParent } from '../schema/faults.js'
 import { type Found, findObject, isBeingDeleted, lookUp } from '../schema/find.js'
 import { listOf, readWrapped, readWrappedLists } from '../schema/input.js'
 import { listPage } from '../schema/list.js'
 import { booleanOf, parseArguments, parseListQuery, parseShowQuery } from '../schema/list-query.js'
-import { objectAnswer, pageAnswer } from '../schema/read-routes.js'
 import { columnNames, columnsOf, createSchema, updateSchema } from '../schema/resource.js'
 import { authorise } from '../schema/rights.js'
 import { selectObject, selectOne } from '../schema/select.js'
+import type { Service } from '../schema/service.js'
 import { canonicalUuid, isObject } from '../schema/values.js'
-import { enabledProvider, type OfferedProvider, refuseUnsupported } from '../tree/capabilities.js'
 import { type Capacity, capacityOf, refuseExcess, selectFitting } from '../tree/check-capacity.js'
 import { checkFit } from '../tree/compatibility.js'
-import { storeMembers } from '../tree/store.js'
-import type { Answer, Call, Routes, Service } from './routes.js'
+import { type BatchPlan, type ExistingMember, planBatch, type RequestedMember } from '../tree/plan-batch.js'
+import { objectAnswer, pageAnswer } from './read-routes.js'
+import type { Call, Routes } from './routes.js'
 
 const bodyOfCreate = createSchema(member)
 const bodyOfUpdate = updateSchema(member)

@@ -1,29 +1,17 @@
 import type Router from '@koa/router'
 import type { Context } from 'koa'
-import type { CertificateSource } from '../../certificates/certificate-source.js'
-import type { Database } from '../../database/connection.js'
+import type { Answer } from '../../api/answer.js'
 import { readJson } from '../../http/body.js'
 import { callerOf, tokenOf } from '../../identity/authenticate.js'
 import type { Caller } from '../../identity/caller.js'
-import type { NetworkDriver } from '../../network/driver.js'
 import { keepingTurn } from '../../process/turn.js'
 import { type Asked, askedOf } from '../change/events.js'
 import { answerOnce, readKey } from '../change/idempotency.js'
-import type { LoadBalancerSettings } from '../options.js'
 import { type Right, ROUTE_RIGHTS, type Route, rolesThatCount } from '../schema/rights.js'
-import type { OfferedProvider } from '../tree/capabilities.js'
+import type { Service } from '../schema/service.js'
 
 /** Largest request body, as the peers' (oslo) default. */
 export const BODY_LIMIT = 114_688
-
-/** What the handlers of this API work with. */
-export type Service = {
-  database: Database
-  network: NetworkDriver
-  certificates: CertificateSource
-  providers: readonly OfferedProvider[]
-  config: LoadBalancerSettings
-}
 
 /** One authenticated request. */
 export type Call = {
@@ -44,9 +32,6 @@ export type Call = {
    */
   asked: (madeId?: string) => Asked
 }
-
-/** `json` is the text of the body; without it there is none. */
-export type Answer = { status: number; json?: string }
 
 export type Handler = (call: Call) => Promise<Answer>
 
@@ -111,6 +96,3 @@ async function handleOnce(ctx: Context, header: string, call: Call, { route, rou
   if (repeated) ctx.set('Idempotent-Replayed', 'true')
   return answer
 }
-
-/** `{"<key>": <object>}` around an object that is JSON text already. */
-export const wrapped = (key: string, json: string): string => `{${JSON.stringify(key)}:${json}}`

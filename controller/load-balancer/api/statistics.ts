@@ -1,3 +1,4 @@
+import type { Answer } from '../../api/answer.js'
 import { maybeOne } from '../../database/query.js'
 import { sql, trusted } from '../../database/sql.js'
 import { amphora } from '../objects/amphorae/resource.js'
@@ -7,8 +8,10 @@ import { pool } from '../objects/pools/resource.js'
 import { missing } from '../schema/faults.js'
 import { parseArguments } from '../schema/list-query.js'
 import { authorise } from '../schema/rights.js'
+import { wrapped } from '../schema/select.js'
+import type { Service } from '../schema/service.js'
 import { canonicalUuid } from '../schema/values.js'
-import { type Answer, type Call, type Service, wrapped } from './routes.js'
+import type { Call } from './routes.js'
 
 const COUNTERS = ['bytes_in', 'bytes_out', 'total_connections', 'request_errors'] as const
 

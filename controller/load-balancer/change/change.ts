@@ -4,7 +4,6 @@ import { assignments, type Fragment, identifier, identifiers, json, sql } from '
 import { inTransaction, type Transaction } from '../../database/transaction.js'
 import { createQueues } from '../../process/in-turn.js'
 import { outsideTurn } from '../../process/turn.js'
-import type { Service } from '../api/routes.js'
 import { usersOfPool } from '../objects/pools/users.js'
 import {
   type CountedTable,
@@ -16,6 +15,7 @@ import {
 } from '../objects/quotas/limits.js'
 import { immutable, missing } from '../schema/faults.js'
 import { boundColumns, type Resource } from '../schema/resource.js'
+import type { Service } from '../schema/service.js'
 import { type Asked, requestedEvent } from './events.js'
 import { WAKE_CHANNEL } from './wake-channel.js'
 

@@ -1,11 +1,11 @@
 import { createHash } from 'node:crypto'
+import type { Answer } from '../../api/answer.js'
 import type { Database } from '../../database/connection.js'
 import { execute, maybeOne, one } from '../../database/query.js'
 import { insertion, sql } from '../../database/sql.js'
 import { inTransaction, type Transaction } from '../../database/transaction.js'
 import { ApiError, badRequest, conflict } from '../../http/errors.js'
 import type { Caller } from '../../identity/caller.js'
-import type { Answer } from '../api/routes.js'
 
 /** How long the answer to a request is kept for whoever sends it again. */
 export const KEPT_HOURS = 24

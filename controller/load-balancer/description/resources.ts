@@ -1,5 +1,5 @@
 import type { z } from 'zod'
-import { event } from '../change/history.js'
+import { event } from '../api/history.js'
 import { amphora } from '../objects/amphorae/resource.js'
 import { availabilityZoneProfile } from '../objects/availability-zone-profiles/resource.js'
 import { availabilityZone } from '../objects/availability-zones/resource.js'

@@ -1,9 +1,9 @@
 import { requireFewSortKeys } from '../../api/query.js'
 import { type Fragment, sql, trusted } from '../../database/sql.js'
 import { badRequest } from '../../http/errors.js'
+import type { LoadBalancerSettings } from '../options.js'
 import { invalidInput } from './input.js'
 import { canonicalKey, type Filter, type Resource, sqlOf } from './resource.js'
-import type { Settings } from './settings.js'
 import { boolean, canonicalUuid, integer } from './values.js'
 
 export type SortKey = { sql: string; descending: boolean }
@@ -32,7 +32,7 @@ const TAG_FILTERS: Readonly<Record<string, (tags: readonly string[]) => Fragment
 }
 
 export type ListSettings = Pick<
-  Settings,
+  LoadBalancerSettings,
   'allow_pagination' | 'allow_sorting' | 'allow_filtering' | 'allow_field_selection' | 'pagination_max_limit'
 >
 
@@ -91,7 +91,7 @@ function readListQuery(resource: Resource, queryString: string, largestPage: num
  */
 export function parseShowQuery(
   queryString: string,
-  settings: Pick<Settings, 'allow_field_selection'>,
+  settings: Pick<LoadBalancerSettings, 'allow_field_selection'>,
   parent?: { argument: string; id: string },
 ): ReadonlySet<string> | null {
   let fields: ReadonlySet<string> | null = null

@@ -1,4 +1,4 @@
-import type { ProfileKey } from '../tree/capabilities.js'
+import type { ProfileKey } from './capabilities.js'
 import { isObject } from './values.js'
 
 /** Names that a provider knows for some of the keys; a key that is not named takes any. */

@@ -98,3 +98,6 @@ export function idList(table: string, alias: string, on: string, order = `${alia
 
 /** SQL of the one-element list that names a parent. */
 export const idOf = (column: string): string => `json_build_array(json_build_object('id', ${column}))`
+
+/** `{"<key>": <object>}` around an object that is JSON text already. */
+export const wrapped = (key: string, json: string): string => `{${JSON.stringify(key)}:${json}}`

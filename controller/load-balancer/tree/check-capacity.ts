@@ -2,10 +2,10 @@ import type { Knex } from 'knex'
 import { one } from '../../database/query.js'
 import { type Fragment, sql, trusted } from '../../database/sql.js'
 import { isInUse } from '../objects/pools/users.js'
+import type { OfferedProvider } from '../schema/capabilities.js'
 import { invalid } from '../schema/faults.js'
 import type { Resource } from '../schema/resource.js'
 import { type Presented, selectObjects } from '../schema/select.js'
-import type { OfferedProvider } from './capabilities.js'
 import { type Demand, type MachineLimits, shareConnections } from './capacity.js'
 
 /** What a load balancer asks of its machines, and what they give; null while none has told. */

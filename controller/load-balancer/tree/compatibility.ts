@@ -6,8 +6,8 @@ import { notImplemented } from '../../http/errors.js'
 import { eachInSlices } from '../../process/slices.js'
 import { canonical } from '../objects/members/rules.js'
 import { isDatagram } from '../objects/pools/rules.js'
+import type { OfferedProvider } from '../schema/capabilities.js'
 import { invalid } from '../schema/faults.js'
-import type { OfferedProvider } from './capabilities.js'
 import type { NewObjects } from './new-objects.js'
 
 /** Of objects that are made or changed, what must agree with the load balancer above them. */

@@ -13,11 +13,11 @@ import { member } from '../objects/members/resource.js'
 import { duplicateMember } from '../objects/members/rules.js'
 import { pool } from '../objects/pools/resource.js'
 import { completePool } from '../objects/pools/rules.js'
+import type { LoadBalancerSettings } from '../options.js'
+import { type OfferedProvider, refuseUnsupported } from '../schema/capabilities.js'
 import { invalid, missing } from '../schema/faults.js'
 import { invalidInput } from '../schema/input.js'
-import type { Settings } from '../schema/settings.js'
 import { MISSING } from '../schema/values.js'
-import { type OfferedProvider, refuseUnsupported } from './capabilities.js'
 import type { ListenerBody, MemberBody, MonitorBody, NestedPool, PoolBody, RuleBody } from './nested.js'
 
 /** Objects that are about to be made: bodies that were checked, with ids and references among them. */
@@ -49,7 +49,7 @@ export type NewObjects = { pools: NewPool[]; listeners: NewListener[] }
 export function planObjects(
   listeners: readonly ListenerBody[],
   pools: readonly NestedPool[],
-  settings: Settings,
+  settings: LoadBalancerSettings,
 ): NewObjects {
   const nested = listeners.flatMap(({ default_pool, l7policies }) =>
     [default_pool, ...l7policies.map(({ redirect_pool }) => redirect_pool)].filter(body => body !== null),
@@ -101,7 +101,7 @@ function firstRepeated<Item>(items: readonly Item[], keyOf: (item: Item) => stri
   })
 }
 
-function planListener(body: NewListener['values'], settings: Settings): NewListener {
+function planListener(body: NewListener['values'], settings: LoadBalancerSettings): NewListener {
   const values = completeListener(settings, body)
   return { id: randomUUID(), values, transport: transportOf(body.protocol), defaultPoolId: null, policies: [] }
 }
@@ -123,7 +123,7 @@ export function planRule(body: RuleBody): NewRule {
   return { id: randomUUID(), values: completeRule(body) }
 }
 
-export function planPool({ members, healthmonitor, ...body }: PoolBody, settings: Settings): NewPool {
+export function planPool({ members, healthmonitor, ...body }: PoolBody, settings: LoadBalancerSettings): NewPool {
   const values = completePool(settings, body)
   const twice = firstRepeated(members, ({ address, protocol_port }) => `${address} ${protocol_port}`)
   if (twice !== undefined) throw conflict(duplicateMember(twice))
@@ -135,7 +135,7 @@ export function planPool({ members, healthmonitor, ...body }: PoolBody, settings
   }
 }
 
-export function planMonitor(body: MonitorBody, poolProtocol: string, settings: Settings): NewMonitor {
+export function planMonitor(body: MonitorBody, poolProtocol: string, settings: LoadBalancerSettings): NewMonitor {
   checkMonitorType(body.type, poolProtocol)
   return { id: randomUUID(), values: completeMonitor(settings, body) }
 }

@@ -1,6 +1,5 @@
 import type { Knex } from 'knex'
 import { sql } from '../../database/sql.js'
-import { wrapped } from '../api/routes.js'
 import { healthMonitor } from '../objects/health-monitors/resource.js'
 import { l7Policy } from '../objects/l7-policies/resource.js'
 import { l7Rule } from '../objects/l7-rules/resource.js'
@@ -9,7 +8,7 @@ import { loadBalancer } from '../objects/load-balancers/resource.js'
 import { member } from '../objects/members/resource.js'
 import { pool } from '../objects/pools/resource.js'
 import type { Resource } from '../schema/resource.js'
-import { selectObjects, withKey } from '../schema/select.js'
+import { selectObjects, withKey, wrapped } from '../schema/select.js'
 
 type Json = Readonly<Record<string, unknown>>
 

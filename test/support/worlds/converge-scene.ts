@@ -1,7 +1,7 @@
 import { randomBytes, randomUUID } from 'node:crypto'
 import { configurationSchema } from '../../../controller/config/schema.js'
 import type { Database } from '../../../controller/database/connection.js'
-import { replaceAll } from '../../../controller/load-balancer/objects/amphorae/replace.js'
+import { replaceAll } from '../../../controller/load-balancer/change/replace-amphorae.js'
 import { readTree } from '../../../controller/load-balancer/tree/read-tree.js'
 import type { LoadBalancerTree } from '../../../controller/load-balancer/tree/tree.js'
 import { createLog } from '../../../controller/log/log.js'

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { regularExpressionProblem } from '../../../controller/load-balancer/schema/regular-expression.js'
+import { regularExpressionProblem } from '../../../controller/load-balancer/objects/l7-rules/regular-expression.js'
 
 t.test('what people write is taken', async t => {
   const good = [

@@ -1,7 +1,7 @@
 import { badRequest } from '../../../http/errors.js'
+import type { LoadBalancerSettings } from '../../options.js'
 import type { Created, Updated } from '../../schema/attributes.js'
 import { disabledOption, invalid } from '../../schema/faults.js'
-import type { Settings } from '../../schema/settings.js'
 import type { healthMonitor } from './resource.js'
 
 type Given = Updated<typeof healthMonitor.attributes>
@@ -15,7 +15,7 @@ export type StoredMonitor = Pick<
 const HTTP_DEFAULTS = { http_method: 'GET', url_path: '/', expected_codes: '200' } as const
 const HTTP_FIELDS = ['http_method', 'url_path', 'expected_codes'] as const
 
-export type MonitorSettings = Pick<Settings, 'allow_ping_health_monitors' | 'udp_connect_min_delay'>
+export type MonitorSettings = Pick<LoadBalancerSettings, 'allow_ping_health_monitors' | 'udp_connect_min_delay'>
 
 /** @throws ApiError 400 when pools of this protocol cannot have such a monitor */
 export function checkMonitorType(type: string, poolProtocol: string): void {

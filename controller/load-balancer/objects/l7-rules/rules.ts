@@ -1,6 +1,6 @@
 import { badRequest, conflict } from '../../../http/errors.js'
 import type { Created } from '../../schema/attributes.js'
-import { regularExpressionProblem } from '../../schema/regular-expression.js'
+import { regularExpressionProblem } from './regular-expression.js'
 import type { l7Rule } from './resource.js'
 
 export type RuleValues = Created<typeof l7Rule.attributes>

@@ -1,7 +1,7 @@
 import { badRequest } from '../../../http/errors.js'
+import type { LoadBalancerSettings } from '../../options.js'
 import type { Created, Updated } from '../../schema/attributes.js'
 import { disabledOption, invalid } from '../../schema/faults.js'
-import type { Settings } from '../../schema/settings.js'
 import type { listener } from './resource.js'
 import {
   checkListenerTls,
@@ -73,7 +73,7 @@ function checkHeaders(protocol: string, insertHeaders: Readonly<Record<string, s
 }
 
 export type ListenerSettings = ListenerTlsSettings &
-  Pick<Settings, 'allow_tls_terminated_listeners' | 'allow_prometheus_listeners'>
+  Pick<LoadBalancerSettings, 'allow_tls_terminated_listeners' | 'allow_prometheus_listeners'>
 
 type NewListenerValues = Omit<Created<typeof listener.attributes>, 'loadbalancer_id' | 'default_pool_id'>
 

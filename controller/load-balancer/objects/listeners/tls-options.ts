@@ -1,7 +1,7 @@
 import { badRequest } from '../../../http/errors.js'
+import type { LoadBalancerSettings } from '../../options.js'
 import { TLS_VERSIONS } from '../../options.js'
 import { invalid } from '../../schema/faults.js'
-import type { Settings } from '../../schema/settings.js'
 import { nonEmptyListOf, oneOf, text } from '../../schema/values.js'
 
 /** Value types that listeners and pools share. */
@@ -26,7 +26,7 @@ export type TlsOptions = {
   alpn_protocols: ('h2' | 'http/1.1' | 'http/1.0')[] | null
 }
 
-export type TlsSettings = Pick<Settings, 'minimum_tls_version' | 'tls_cipher_prohibit_list'>
+export type TlsSettings = Pick<LoadBalancerSettings, 'minimum_tls_version' | 'tls_cipher_prohibit_list'>
 
 /** What stands where TLS is spoken and nothing is said. */
 export function defaultTlsOptions({ minimum_tls_version }: TlsSettings, ciphers: string): TlsOptions {

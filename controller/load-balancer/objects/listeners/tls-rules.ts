@@ -1,10 +1,10 @@
+import type { LoadBalancerSettings } from '../../options.js'
 import type { Created, Updated } from '../../schema/attributes.js'
 import { invalid } from '../../schema/faults.js'
-import type { Settings } from '../../schema/settings.js'
 import type { listener } from './resource.js'
 import { checkCiphers, checkTlsVersions, defaultTlsOptions, type TlsOptions, type TlsSettings } from './tls-options.js'
 
-export type ListenerTlsSettings = TlsSettings & Pick<Settings, 'default_listener_ciphers'>
+export type ListenerTlsSettings = TlsSettings & Pick<LoadBalancerSettings, 'default_listener_ciphers'>
 
 type Attributes = Created<typeof listener.attributes>
 export type TlsValues = Pick<

@@ -2,16 +2,16 @@ import type { Database } from '../../../database/connection.js'
 import { maybeOne } from '../../../database/query.js'
 import { sql } from '../../../database/sql.js'
 import { badRequest } from '../../../http/errors.js'
-import type { Service } from '../../api/routes.js'
-import { invalid, missingReference } from '../../schema/faults.js'
-import { isTexts, readProfileData } from '../../schema/profile-keys.js'
 import {
   checkProfileData,
   enabledProvider,
   isSameProvider,
   type OfferedProvider,
   refuseUnsupported,
-} from '../../tree/capabilities.js'
+} from '../../schema/capabilities.js'
+import { invalid, missingReference } from '../../schema/faults.js'
+import { isTexts, readProfileData } from '../../schema/profile-keys.js'
+import type { Service } from '../../schema/service.js'
 import { availabilityZone } from '../availability-zones/resource.js'
 import { flavor } from '../flavors/resource.js'
 

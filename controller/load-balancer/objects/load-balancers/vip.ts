@@ -10,8 +10,8 @@ import {
   type Port,
   type Subnet,
 } from '../../../network/driver.js'
+import type { LoadBalancerSettings } from '../../options.js'
 import { disabledOption, invalid, missingReference } from '../../schema/faults.js'
-import type { Settings } from '../../schema/settings.js'
 import { type AdditionalPlan, planAdditionalVips } from './additional-vips.js'
 import { findSubnet, isIn, sameAddress } from './vip-addresses.js'
 import { vipDeviceId, vipPortName } from './vip-port-name.js'
@@ -42,7 +42,7 @@ export type Vip = {
 }
 
 export type VipSettings = Pick<
-  Settings,
+  LoadBalancerSettings,
   'allow_vip_port_id' | 'allow_vip_network_id' | 'allow_vip_subnet_id' | 'valid_vip_networks' | 'denied_vip_networks'
 >
 

@@ -4,15 +4,15 @@ import { badRequest } from '../../../http/errors.js'
 import type { Caller } from '../../../identity/caller.js'
 import { managementOverlap, type NetworkDriver } from '../../../network/driver.js'
 import { eachInSlices } from '../../../process/slices.js'
+import type { LoadBalancerSettings } from '../../options.js'
 import type { Created } from '../../schema/attributes.js'
 import { missingReference } from '../../schema/faults.js'
-import type { Settings } from '../../schema/settings.js'
 import { type HostAddresses, hostAddresses } from './host-addresses.js'
 import type { member } from './resource.js'
 
 export type MemberValues = Created<typeof member.attributes>
 
-export type MemberSettings = Pick<Settings, 'reserved_ips' | 'host_member_ports'>
+export type MemberSettings = Pick<LoadBalancerSettings, 'reserved_ips' | 'host_member_ports'>
 
 /** One spelling of an address; an IPv6 address that stands for an IPv4 one is that one. */
 export const canonical = (address: string): string =>

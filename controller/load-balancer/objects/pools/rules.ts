@@ -1,8 +1,8 @@
 import { badRequest } from '../../../http/errors.js'
+import type { LoadBalancerSettings } from '../../options.js'
 import type { Created, Updated } from '../../schema/attributes.js'
 import { invalid } from '../../schema/faults.js'
 import { invalidInput } from '../../schema/input.js'
-import type { Settings } from '../../schema/settings.js'
 import { MISSING } from '../../schema/values.js'
 import {
   checkCiphers,
@@ -13,7 +13,7 @@ import {
 } from '../listeners/tls-options.js'
 import type { pool } from './resource.js'
 
-export type PoolSettings = TlsSettings & Pick<Settings, 'default_pool_ciphers'>
+export type PoolSettings = TlsSettings & Pick<LoadBalancerSettings, 'default_pool_ciphers'>
 
 type PoolValues = Omit<Created<typeof pool.attributes>, 'loadbalancer_id' | 'listener_id'>
 type Given = Updated<typeof pool.attributes>

@@ -1,6 +1,6 @@
 import ipaddr from 'ipaddr.js'
 import { type PingQuestion, parsePingQuestion, pingQuestion } from '../../../../amphora-agent/protocol/ping.js'
-import { regularExpressionProblem } from '../../../load-balancer/schema/regular-expression.js'
+import { regularExpressionProblem } from '../../../load-balancer/objects/l7-rules/regular-expression.js'
 import { ProvisioningFault } from '../../provider.js'
 
 /**

@@ -1,4 +1,4 @@
-import { mayBeGivenUp } from '../../../../load-balancer/schema/regular-expression.js'
+import { mayBeGivenUp } from '../../../../load-balancer/objects/l7-rules/regular-expression.js'
 import type {
   L7CompareType,
   L7PolicyNode,

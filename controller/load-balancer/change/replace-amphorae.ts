@@ -1,7 +1,7 @@
-import { execute } from '../../../database/query.js'
-import { sql } from '../../../database/sql.js'
-import type { Transaction } from '../../../database/transaction.js'
-import type { ChangedLoadBalancer } from '../../change/change.js'
+import { execute } from '../../database/query.js'
+import { sql } from '../../database/sql.js'
+import type { Transaction } from '../../database/transaction.js'
+import type { ChangedLoadBalancer } from './change.js'
 
 /**
  * Asks for another amphora in the place of each that a load balancer has. A role in which one is being replaced at this moment is left

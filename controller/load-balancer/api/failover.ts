@@ -1,10 +1,12 @@
-import type { Answer, Call, Service } from '../../api/routes.js'
-import { changeLoadBalancer } from '../../change/change.js'
-import { findObject } from '../../schema/find.js'
-import { parseArguments } from '../../schema/list-query.js'
-import { authorise } from '../../schema/rights.js'
-import { replaceAll } from '../amphorae/replace.js'
-import { loadBalancer } from './resource.js'
+import type { Answer } from '../../api/answer.js'
+import { changeLoadBalancer } from '../change/change.js'
+import { replaceAll } from '../change/replace-amphorae.js'
+import { loadBalancer } from '../objects/load-balancers/resource.js'
+import { findObject } from '../schema/find.js'
+import { parseArguments } from '../schema/list-query.js'
+import { authorise } from '../schema/rights.js'
+import type { Service } from '../schema/service.js'
+import type { Call } from './routes.js'
 
 /**
  * Has every amphora of a load balancer replaced by a new one. A change like any other: it is accepted while another is under way, and in

@@ -1,5 +1,5 @@
 import { badRequest, notImplemented } from '../../http/errors.js'
-import type { Resource } from '../schema/resource.js'
+import type { Resource } from './resource.js'
 
 /**
  * What a provider can carry out, as a table: resource (its key in bodies) -> attribute -> the values with an effect. An attribute that is

@@ -1,10 +1,11 @@
-import { availabilityZoneProfile } from '../objects/availability-zone-profiles/resource.js'
-import { availabilityZone } from '../objects/availability-zones/resource.js'
-import { readWrapped } from '../schema/input.js'
-import { listHandler, showHandler } from '../schema/read-routes.js'
-import { createSchema, updateSchema } from '../schema/resource.js'
+import { availabilityZoneProfile } from '../../objects/availability-zone-profiles/resource.js'
+import { availabilityZone } from '../../objects/availability-zones/resource.js'
+import { readWrapped } from '../../schema/input.js'
+import { createSchema, updateSchema } from '../../schema/resource.js'
+import type { Service } from '../../schema/service.js'
+import { listHandler, showHandler } from '../read-routes.js'
+import type { Routes } from '../routes.js'
 import { createProfile, type ProfileKind, updateProfile } from './profiles.js'
-import type { Routes, Service } from './routes.js'
 import { removeShared } from './shared-objects.js'
 
 const bodyOfCreate = createSchema(availabilityZoneProfile)

@@ -2,7 +2,6 @@ import { maybeOne } from '../../database/query.js'
 import { sql } from '../../database/sql.js'
 import type { Transaction } from '../../database/transaction.js'
 import { conflict } from '../../http/errors.js'
-import { type ChangedLoadBalancer, insertRows } from '../change/change.js'
 import { healthMonitor } from '../objects/health-monitors/resource.js'
 import { l7Policy } from '../objects/l7-policies/resource.js'
 import { l7Rule } from '../objects/l7-rules/resource.js'
@@ -20,7 +19,8 @@ import {
   type NewPolicy,
   type NewPool,
   type NewRule,
-} from './new-objects.js'
+} from '../tree/new-objects.js'
+import { type ChangedLoadBalancer, insertRows } from './change.js'
 
 type Above = Pick<ChangedLoadBalancer, 'id' | 'project_id' | 'generation' | 'limits'>
 

@@ -1,8 +1,10 @@
-import { notImplemented } from '../../http/errors.js'
-import { parseArguments } from '../schema/list-query.js'
-import { authorise } from '../schema/rights.js'
-import { enabledProvider, type OfferedProvider, type ProfileKey } from '../tree/capabilities.js'
-import type { Answer, Call, Routes, Service } from './routes.js'
+import type { Answer } from '../../../api/answer.js'
+import { notImplemented } from '../../../http/errors.js'
+import { enabledProvider, type OfferedProvider, type ProfileKey } from '../../schema/capabilities.js'
+import { parseArguments } from '../../schema/list-query.js'
+import { authorise } from '../../schema/rights.js'
+import type { Service } from '../../schema/service.js'
+import type { Call, Routes } from '../routes.js'
 
 type Keys = OfferedProvider['flavorKeys']
 

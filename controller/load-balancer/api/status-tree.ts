@@ -1,13 +1,15 @@
+import type { Answer } from '../../api/answer.js'
 import { maybeOne } from '../../database/query.js'
 import { sql, trusted } from '../../database/sql.js'
-import type { Answer, Call, Service } from '../api/routes.js'
 import { loadBalancer } from '../objects/load-balancers/resource.js'
 import { isInUse } from '../objects/pools/users.js'
 import { missing } from '../schema/faults.js'
 import { parseArguments } from '../schema/list-query.js'
 import { authorise } from '../schema/rights.js'
+import type { Service } from '../schema/service.js'
 import { childStatus, loadBalancerStatus, switchOperatingStatus } from '../schema/status.js'
 import { canonicalUuid } from '../schema/values.js'
+import type { Call } from './routes.js'
 
 /** A list of JSON objects below one load balancer, in the order in which they were made unless another is given. */
 const list = (keys: string, from: string, alias: string, order = `${alias}.created_at, ${alias}.id`): string =>

@@ -1,9 +1,10 @@
 import { z } from 'zod'
-import type { Database } from '../../database/connection.js'
-import { execute, many, maybeOne, one } from '../../database/query.js'
-import { assignments, identifiers, insertion, sql } from '../../database/sql.js'
-import { inTransaction } from '../../database/transaction.js'
-import { badRequest } from '../../http/errors.js'
+import type { Answer } from '../../../api/answer.js'
+import type { Database } from '../../../database/connection.js'
+import { execute, many, maybeOne, one } from '../../../database/query.js'
+import { assignments, identifiers, insertion, sql } from '../../../database/sql.js'
+import { inTransaction } from '../../../database/transaction.js'
+import { badRequest } from '../../../http/errors.js'
 import {
   COUNTED_RESOURCES,
   type Counted,
@@ -11,15 +12,17 @@ import {
   type Limits,
   rethrowBusy,
   type StoredLimits,
-} from '../objects/quotas/limits.js'
-import { quota } from '../objects/quotas/resource.js'
-import { invalid, missing } from '../schema/faults.js'
-import { invalidInput, readWrapped } from '../schema/input.js'
-import { parseArguments } from '../schema/list-query.js'
-import { listHandler } from '../schema/read-routes.js'
-import { authorise } from '../schema/rights.js'
-import { integer, text } from '../schema/values.js'
-import { type Answer, type Call, type Routes, type Service, wrapped } from './routes.js'
+} from '../../objects/quotas/limits.js'
+import { quota } from '../../objects/quotas/resource.js'
+import { invalid, missing } from '../../schema/faults.js'
+import { invalidInput, readWrapped } from '../../schema/input.js'
+import { parseArguments } from '../../schema/list-query.js'
+import { authorise } from '../../schema/rights.js'
+import { wrapped } from '../../schema/select.js'
+import type { Service } from '../../schema/service.js'
+import { integer, text } from '../../schema/values.js'
+import { listHandler } from '../read-routes.js'
+import type { Call, Routes } from '../routes.js'
 
 /** Limits of a project: those that were set for it, over the configured defaults. */
 export function quotaRoutes(service: Service): Routes {

@@ -1,13 +1,13 @@
 import { z } from 'zod'
-import type { Database } from '../../../database/connection.js'
-import { execute } from '../../../database/query.js'
-import { sql } from '../../../database/sql.js'
-import { inTransactionOn } from '../../change/change.js'
-import { type Asked, requestedEvent } from '../../change/events.js'
-import { WAKE_CHANNEL } from '../../change/wake-channel.js'
-import { immutable, missing } from '../../schema/faults.js'
-import { type Presented, selectObject } from '../../schema/select.js'
-import { loadBalancer } from './resource.js'
+import type { Database } from '../../database/connection.js'
+import { execute } from '../../database/query.js'
+import { sql } from '../../database/sql.js'
+import { loadBalancer } from '../objects/load-balancers/resource.js'
+import { immutable, missing } from '../schema/faults.js'
+import { type Presented, selectObject } from '../schema/select.js'
+import { inTransactionOn } from './change.js'
+import { type Asked, requestedEvent } from './events.js'
+import { WAKE_CHANNEL } from './wake-channel.js'
 
 /** The body of an administrator's reset, which goes alone. */
 export const resetSchema = z.strictObject({

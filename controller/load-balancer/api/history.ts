@@ -1,16 +1,17 @@
 import { maybeOne } from '../../database/query.js'
 import { sql } from '../../database/sql.js'
-import type { Call, Routes, Service } from '../api/routes.js'
 import { shared } from '../objects/shared-attributes.js'
 import { derived } from '../schema/attributes.js'
 import { missing } from '../schema/faults.js'
 import { listPage } from '../schema/list.js'
 import { type ListQuery, parseListQuery } from '../schema/list-query.js'
-import { pageAnswer } from '../schema/read-routes.js'
 import { defineResource } from '../schema/resource.js'
 import { authorise } from '../schema/rights.js'
+import type { Service } from '../schema/service.js'
 import { timestamp } from '../schema/status.js'
 import { canonicalUuid } from '../schema/values.js'
+import { pageAnswer } from './read-routes.js'
+import type { Call, Routes } from './routes.js'
 
 /** What was asked of a load balancer, by whom, and what became of it. */
 export const event = defineResource({

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto'
-import { badRequest, conflict } from '../../../http/errors.js'
-import type { NewMember } from '../../tree/new-objects.js'
-import { duplicateMember, type MemberValues } from './rules.js'
+import { badRequest, conflict } from '../../http/errors.js'
+import { duplicateMember, type MemberValues } from '../objects/members/rules.js'
+import type { NewMember } from './new-objects.js'
 
 export type ExistingMember = { id: string; address: string; protocol_port: number }
 

@@ -1,10 +1,14 @@
 import type { RequestedReferences } from '../../certificates/certificate-source.js'
 import { badRequest } from '../../http/errors.js'
+import type { Caller } from '../../identity/caller.js'
 import { outsideTurn } from '../../process/turn.js'
-import type { Call, Service } from '../api/routes.js'
 import { checkMembers, checkSubnets } from '../objects/members/rules.js'
-import { newReferences } from './certificate-references.js'
-import type { NewObjects } from './new-objects.js'
+import type { Service } from '../schema/service.js'
+import { newReferences } from '../tree/certificate-references.js'
+import type { NewObjects } from '../tree/new-objects.js'
+
+/** Who asks, with the token for requests to other services in its name. */
+type Asker = { caller: Caller; token: string }
 
 /**
  * Checks the addresses of new members, and looks up what new objects refer to in other services, each thing once, with the caller's rights.
@@ -12,7 +16,7 @@ import type { NewObjects } from './new-objects.js'
  */
 export async function checkReferences(
   { network, certificates, config }: Pick<Service, 'network' | 'certificates' | 'config'>,
-  { caller, token }: Pick<Call, 'caller' | 'token'>,
+  { caller, token }: Asker,
   { pools, listeners }: NewObjects,
 ): Promise<void> {
   const members = pools.flatMap(pool => pool.members.map(({ values }) => values))
@@ -31,7 +35,7 @@ export async function checkReferences(
  */
 export async function checkCertificates(
   { certificates }: Pick<Service, 'certificates'>,
-  { caller, token }: Pick<Call, 'caller' | 'token'>,
+  { caller, token }: Asker,
   desired: RequestedReferences,
 ): Promise<void> {
   const asker = { token, project: caller.project?.id ?? '', user: caller.user.id }

@@ -1,13 +1,15 @@
+import type { Answer } from '../../api/answer.js'
 import { type Fragment, identifier, sql, trusted } from '../../database/sql.js'
 import { forbidden } from '../../http/errors.js'
 import type { Caller } from '../../identity/caller.js'
-import { type Answer, type Handler, type Service, wrapped } from '../api/routes.js'
-import { missing } from './faults.js'
-import { listPage, type Page } from './list.js'
-import { parseListQuery, parseShowQuery } from './list-query.js'
-import { canonicalKey, type Resource } from './resource.js'
-import { authorise, isAllowed, type Right } from './rights.js'
-import { type Presented, selectObject } from './select.js'
+import { missing } from '../schema/faults.js'
+import { listPage, type Page } from '../schema/list.js'
+import { parseListQuery, parseShowQuery } from '../schema/list-query.js'
+import { canonicalKey, type Resource } from '../schema/resource.js'
+import { authorise, isAllowed, type Right } from '../schema/rights.js'
+import { type Presented, selectObject, wrapped } from '../schema/select.js'
+import type { Service } from '../schema/service.js'
+import type { Handler } from './routes.js'
 
 /** The list of a resource: of what belongs to projects the caller's own, or all for those who may read everywhere. */
 export function listHandler({ database, config }: Service, resource: Resource): Handler {
