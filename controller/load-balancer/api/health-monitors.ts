@@ -13,7 +13,7 @@ import { parseArguments } from '../schema/list-query.js'
 import { columnsOf, createSchema, updateSchema } from '../schema/resource.js'
 import { authorise } from '../schema/rights.js'
 import type { Service } from '../schema/service.js'
-import { comesUp, selectFitting } from '../tree/check-capacity.js'
+import { comesUp, selectWithinCapacity } from '../tree/check-capacity.js'
 import { planMonitor } from '../tree/new-objects.js'
 import { listHandler, objectAnswer, showHandler } from './read-routes.js'
 import type { Call, Routes } from './routes.js'
@@ -41,7 +41,13 @@ async function create(service: Service, { caller, right, queryString, readBody, 
     refuseUnsupported(enabledProvider(providers, changed.provider), healthMonitor, monitor.values)
     await touchPool(trx, changed, above.id)
     await storeMonitors(trx, changed, [{ poolId: above.id, monitor }])
-    return selectFitting(trx, enabledProvider(providers, changed.provider), changed.id, healthMonitor, monitor.id)
+    return selectWithinCapacity(
+      trx,
+      enabledProvider(providers, changed.provider),
+      changed.id,
+      healthMonitor,
+      monitor.id,
+    )
   })
   return objectAnswer(201, healthMonitor, object)
 }
@@ -58,7 +64,7 @@ async function update(service: Service, { caller, right, params, queryString, re
     refuseUnsupported(enabledProvider(providers, changed.provider), healthMonitor, values)
     await touchPool(trx, changed, found.pool_id)
     await updateObject(trx, changed, healthMonitor, found.id, columnsOf(healthMonitor, values))
-    return selectFitting(
+    return selectWithinCapacity(
       trx,
       enabledProvider(providers, changed.provider),
       changed.id,

@@ -25,7 +25,7 @@ import { parseArguments } from '../schema/list-query.js'
 import { columnNames, columnsOf, updateSchema } from '../schema/resource.js'
 import { authorise } from '../schema/rights.js'
 import type { Service } from '../schema/service.js'
-import { comesUp, selectFitting, takesPool } from '../tree/check-capacity.js'
+import { comesUp, selectWithinCapacity, takesPool } from '../tree/check-capacity.js'
 import { policyCreateSchema } from '../tree/nested.js'
 import { planPolicy, refuseUnsupportedPolicy } from '../tree/new-objects.js'
 import { listHandler, objectAnswer, showHandler } from './read-routes.js'
@@ -56,7 +56,7 @@ async function create(service: Service, { caller, right, queryString, readBody, 
     refuseUnsupportedPolicy(enabledProvider(providers, changed.provider), touched.protocol, planned)
     await storePolicies(trx, changed, [{ listenerId: above.id, policy: planned }])
     await renumber(trx, above.id, { id: planned.id, position: planned.values.position })
-    return selectFitting(trx, enabledProvider(providers, changed.provider), changed.id, l7Policy, planned.id)
+    return selectWithinCapacity(trx, enabledProvider(providers, changed.provider), changed.id, l7Policy, planned.id)
   })
   return objectAnswer(201, l7Policy, object)
 }
@@ -82,7 +82,14 @@ async function update(service: Service, { caller, right, params, queryString, re
     await updateObject(trx, changed, l7Policy, found.id, columnsOf(l7Policy, values))
     if (position !== undefined) await renumber(trx, found.listener_id, { id: found.id, position })
     const asksForMore = comesUp(stored, body) || takesPool(stored.redirect_pool_id, body.redirect_pool_id)
-    return selectFitting(trx, enabledProvider(providers, changed.provider), changed.id, l7Policy, found.id, asksForMore)
+    return selectWithinCapacity(
+      trx,
+      enabledProvider(providers, changed.provider),
+      changed.id,
+      l7Policy,
+      found.id,
+      asksForMore,
+    )
   })
   return objectAnswer(200, l7Policy, object)
 }

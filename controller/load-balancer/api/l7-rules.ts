@@ -18,7 +18,7 @@ import { authorise } from '../schema/rights.js'
 import { selectObject } from '../schema/select.js'
 import type { Service } from '../schema/service.js'
 import { canonicalUuid } from '../schema/values.js'
-import { comesUp, selectFitting } from '../tree/check-capacity.js'
+import { comesUp, selectWithinCapacity } from '../tree/check-capacity.js'
 import { planRule } from '../tree/new-objects.js'
 import { objectAnswer, pageAnswer } from './read-routes.js'
 import type { Call, Routes } from './routes.js'
@@ -73,7 +73,7 @@ async function create(service: Service, { caller, right, params, queryString, re
     const { rules } = await touchPolicy(trx, changed, above.id)
     checkRuleCount(rules + 1)
     await storeRules(trx, changed, [{ policyId: above.id, rule }])
-    return selectFitting(trx, enabledProvider(providers, changed.provider), changed.id, l7Rule, rule.id)
+    return selectWithinCapacity(trx, enabledProvider(providers, changed.provider), changed.id, l7Rule, rule.id)
   })
   return objectAnswer(201, l7Rule, object)
 }
@@ -91,7 +91,7 @@ async function update(service: Service, { caller, right, params, queryString, re
     const values = { ...body, ...completeRule({ type, compare_type, key, value }) }
     refuseUnsupported(enabledProvider(providers, changed.provider), l7Rule, values)
     await updateObject(trx, changed, l7Rule, found.id, columnsOf(l7Rule, values))
-    return selectFitting(
+    return selectWithinCapacity(
       trx,
       enabledProvider(providers, changed.provider),
       changed.id,

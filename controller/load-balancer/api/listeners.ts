@@ -14,8 +14,8 @@ import { columnsOf, updateSchema } from '../schema/resource.js'
 import { authorise } from '../schema/rights.js'
 import type { Service } from '../schema/service.js'
 import { changedListenerReferences, type ListenerReferences } from '../tree/certificate-references.js'
-import { comesUp, selectFitting, takesPool } from '../tree/check-capacity.js'
-import { checkFit, newcomersIn } from '../tree/compatibility.js'
+import { comesUp, selectWithinCapacity, takesPool } from '../tree/check-capacity.js'
+import { checkCompatibility, constraintsOf } from '../tree/compatibility.js'
 import { listenerCreateSchema } from '../tree/nested.js'
 import { planObjects, refuseUnsupportedObjects, withDefaultPool } from '../tree/new-objects.js'
 import { listHandler, objectAnswer, showHandler } from './read-routes.js'
@@ -63,9 +63,9 @@ async function create(service: Service, call: Call) {
       objects.listeners = objects.listeners.map(planned => withDefaultPool(planned, usable))
     }
     const provider = enabledProvider(providers, changed.provider)
-    await checkFit(trx, changed.id, provider, newcomersIn(objects))
+    await checkCompatibility(trx, changed.id, provider, constraintsOf(objects))
     await storeObjects(trx, changed, objects)
-    return selectFitting(trx, provider, changed.id, listener, id)
+    return selectWithinCapacity(trx, provider, changed.id, listener, id)
   })
   return objectAnswer(201, listener, object)
 }
@@ -91,10 +91,10 @@ async function update(service: Service, call: Call) {
     }
     const provider = enabledProvider(providers, changed.provider)
     const { allowed_cidrs = null } = values
-    await checkFit(trx, changed.id, provider, { listeners: [{ allowed_cidrs }], pools: [] })
+    await checkCompatibility(trx, changed.id, provider, { listeners: [{ allowed_cidrs }], pools: [] })
     refuseUnsupported(provider, listener, values)
     await updateObject(trx, changed, listener, found.id, columnsOf(listener, values))
-    return selectFitting(trx, provider, changed.id, listener, found.id, raisesDemand(stored, values))
+    return selectWithinCapacity(trx, provider, changed.id, listener, found.id, raisesDemand(stored, values))
   })
   return objectAnswer(200, listener, object)
 }

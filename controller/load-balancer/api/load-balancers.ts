@@ -30,7 +30,7 @@ import { bodyOfInserted, selectOne, wrapped } from '../schema/select.js'
 import type { Service } from '../schema/service.js'
 import { isObject } from '../schema/values.js'
 import { checkCapacity } from '../tree/check-capacity.js'
-import { checkFit, newcomersIn } from '../tree/compatibility.js'
+import { checkCompatibility, constraintsOf } from '../tree/compatibility.js'
 import { type LoadBalancerBody, loadBalancerCreateSchema } from '../tree/nested.js'
 import { planObjects, refuseUnsupportedObjects } from '../tree/new-objects.js'
 import { presentTree } from '../tree/present-tree.js'
@@ -112,7 +112,7 @@ async function create(service: Service, call: Call) {
       const above = { id, project_id: projectId, generation: 1, limits }
       await chargeQuota(trx, above, 'load_balancer', 0)
       await checkSecurityGroups(trx, id, body.vip_sg_ids)
-      await checkFit(trx, id, provider, newcomersIn(objects))
+      await checkCompatibility(trx, id, provider, constraintsOf(objects))
       if (objects.listeners.length + objects.pools.length === 0) return wrapped(loadBalancer.singular, inserted.body)
       await storeObjects(trx, above, objects)
       await checkCapacity(trx, provider, id)

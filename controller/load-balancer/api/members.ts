@@ -26,8 +26,8 @@ import { authorise } from '../schema/rights.js'
 import { selectObject, selectOne } from '../schema/select.js'
 import type { Service } from '../schema/service.js'
 import { canonicalUuid, isObject } from '../schema/values.js'
-import { type Capacity, capacityOf, refuseExcess, selectFitting } from '../tree/check-capacity.js'
-import { checkFit } from '../tree/compatibility.js'
+import { type Capacity, capacityOf, refuseExcess, selectWithinCapacity } from '../tree/check-capacity.js'
+import { checkCompatibility } from '../tree/compatibility.js'
 import { type BatchPlan, type ExistingMember, planBatch, type RequestedMember } from '../tree/plan-batch.js'
 import { objectAnswer, pageAnswer } from './read-routes.js'
 import type { Call, Routes } from './routes.js'
@@ -83,7 +83,7 @@ async function create(service: Service, { caller, right, params, queryString, re
   const id = randomUUID()
   const object = await changeLoadBalancer(service, asked(id), above.load_balancer_id, async (trx, changed) => {
     const provider = enabledProvider(providers, changed.provider)
-    await checkFit(trx, changed.id, provider, {
+    await checkCompatibility(trx, changed.id, provider, {
       listeners: [],
       pools: [{ protocol: above.protocol, members: [values] }],
     })
@@ -91,7 +91,7 @@ async function create(service: Service, { caller, right, params, queryString, re
     const { last_server_number, monitored } = await touchPool(trx, changed, above.id, 1)
     const placed = { poolId: above.id, member: { id, values }, serverNumber: last_server_number, monitored }
     await storeMembers(trx, changed, [placed])
-    return selectFitting(trx, provider, changed.id, member, id)
+    return selectWithinCapacity(trx, provider, changed.id, member, id)
   })
   return objectAnswer(201, member, object)
 }
@@ -151,7 +151,10 @@ async function replaceAll(service: Service, { caller, right, params, queryString
       const plan = planBatch(existing, desired, additiveOnly)
       if (plan.create.length + plan.update.length + plan.remove.length === 0) throw NOTHING_TO_DO
       const members = plan.create.map(({ values }) => values)
-      await checkFit(trx, changed.id, provider, { listeners: [], pools: [{ protocol: above.protocol, members }] })
+      await checkCompatibility(trx, changed.id, provider, {
+        listeners: [],
+        pools: [{ protocol: above.protocol, members }],
+      })
       await carryOut(trx, changed, provider, above.id, plan)
     })
   } catch (error) {

@@ -19,8 +19,8 @@ import { columnsOf, updateSchema } from '../schema/resource.js'
 import { authorise } from '../schema/rights.js'
 import type { Service } from '../schema/service.js'
 import { changedPoolReferences, type PoolReferences } from '../tree/certificate-references.js'
-import { comesUp, selectFitting } from '../tree/check-capacity.js'
-import { checkFit, newcomersIn } from '../tree/compatibility.js'
+import { comesUp, selectWithinCapacity } from '../tree/check-capacity.js'
+import { checkCompatibility, constraintsOf } from '../tree/compatibility.js'
 import { poolCreateSchema } from '../tree/nested.js'
 import { planPool, refuseUnsupportedObjects } from '../tree/new-objects.js'
 import { listHandler, objectAnswer, showHandler } from './read-routes.js'
@@ -72,11 +72,11 @@ async function create(service: Service, call: Call) {
     if (user?.change === 'delete') throw immutable('Listener', user.id)
     if (user !== null) checkPoolProtocol(user.protocol, planned.values.protocol)
     const provider = enabledProvider(providers, changed.provider)
-    await checkFit(trx, changed.id, provider, newcomersIn(objects))
+    await checkCompatibility(trx, changed.id, provider, constraintsOf(objects))
     await storePools(trx, changed, [planned])
     if (user !== null && user.default_pool_id !== null) throw conflict('This listener already has a default pool')
     if (user !== null) await updateObject(trx, changed, listener, user.id, { default_pool_id: planned.id })
-    return selectFitting(trx, provider, changed.id, pool, planned.id)
+    return selectWithinCapacity(trx, provider, changed.id, pool, planned.id)
   })
   return objectAnswer(201, pool, object)
 }
@@ -100,7 +100,7 @@ async function update(service: Service, call: Call) {
     refuseUnsupported(enabledProvider(providers, changed.provider), pool, values)
     await updateObject(trx, changed, pool, found.id, columnsOf(pool, values))
     await touchListenersOf(trx, changed, found.id)
-    return selectFitting(
+    return selectWithinCapacity(
       trx,
       enabledProvider(providers, changed.provider),
       changed.id,

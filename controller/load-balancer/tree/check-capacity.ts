@@ -85,7 +85,7 @@ export const takesPool = (stored: unknown, desired: unknown): boolean =>
  * @param raises whether more may be asked for than before: else it is not refused, since it makes nothing worse
  * @throws ApiError 400 with the numbers that fit
  */
-export async function selectFitting(
+export async function selectWithinCapacity(
   trx: Knex,
   provider: OfferedProvider,
   loadBalancerId: string,

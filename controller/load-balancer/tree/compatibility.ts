@@ -10,13 +10,13 @@ import type { OfferedProvider } from '../schema/capabilities.js'
 import { invalid } from '../schema/faults.js'
 import type { NewObjects } from './new-objects.js'
 
-/** Of objects that are made or changed, what must agree with the load balancer above them. */
-export type Newcomers = {
+/** What of new or changed objects must be compatible with the load balancer above them. */
+export type Constraints = {
   listeners: { allowed_cidrs: readonly string[] | null }[]
   pools: { protocol: string; members: { address: string; request_sriov: boolean }[] }[]
 }
 
-export const newcomersIn = ({ listeners, pools }: NewObjects): Newcomers => ({
+export const constraintsOf = ({ listeners, pools }: NewObjects): Constraints => ({
   listeners: listeners.map(({ values }) => values),
   pools: pools.map(({ values: { protocol }, members }) => ({ protocol, members: members.map(({ values }) => values) })),
 })
@@ -29,14 +29,14 @@ type Facts = {
 }
 
 /**
- * Checks newcomers against the VIPs, the security groups and the flavor of their load balancer, whose row the transaction holds.
+ * Checks new objects against the VIPs, the security groups and the flavor of their load balancer, whose row the transaction holds.
  * @throws ApiError 400, or 501 when the provider cannot reach a member from VIPs of the other IP version only
  */
-export async function checkFit(
+export async function checkCompatibility(
   trx: Knex,
   loadBalancerId: string,
   provider: OfferedProvider,
-  { listeners, pools }: Newcomers,
+  { listeners, pools }: Constraints,
 ): Promise<void> {
   const cidrs = listeners.flatMap(({ allowed_cidrs }) => allowed_cidrs ?? [])
   const sriov = pools.some(({ members }) => members.some(member => member.request_sriov))
