@@ -14,6 +14,10 @@ export const MISSING = 'Mandatory field missing.'
 
 /**
  * One kind of attribute value. Reasons are worded as Octavia's clients know them.
+ *
+ * `read` is a plain function, since zod costs more where a body has thousands of members. Microseconds for one port number, over 100,000
+ * runs on one core: 80 takes 0.11 here and 0.47 in zod, '80' takes 0.06 and 1.74, and 'x', which is refused, 0.29 and 21. Objects and lists
+ * of attributes are zod's (attributes.ts); the JSON Schema of the description goes with each type.
  */
 export type ValueType<T> = {
   kind: Kind
