@@ -3,9 +3,7 @@ import { createLog } from '../../log/log.js'
 import { createMachineTurns } from '../../provider/amphora/act/machine-turns.js'
 import { createAgentConnections } from '../../provider/amphora/agent/connection.js'
 import { createNoopAgentConnections } from '../../provider/amphora/agent/connection-noop.js'
-import { createAmphoraProvider } from '../../provider/amphora/provider.js'
-import { createNoopProvider } from '../../provider/noop/provider.js'
-import type { Provider } from '../../provider/provider.js'
+import { openProviders } from '../../provider/providers.js'
 import { startWorker } from '../../worker/worker.js'
 import type { Command } from '../command.js'
 import { keyFiles, loadKeys } from '../state-directory/keys.js'
@@ -48,13 +46,7 @@ export async function runWorker(directory: string): Promise<void> {
       oldWorkers: { most: config.compute.old_workers, memoryMib: config.compute.old_workers_memory },
       logRequests: config.load_balancer.log_requests,
     }
-    const amphora = createAmphoraProvider({ ...parts, haproxy, config: config.health_manager })
-    const providers = new Map<string, Provider>(
-      [amphora, { ...amphora, name: 'octavia' }, createNoopProvider(network)].map(provider => [
-        provider.name,
-        provider,
-      ]),
-    )
+    const providers = await openProviders({ ...parts, haproxy, config: config.health_manager })
     const worker = await startWorker({
       database,
       databaseUrl: databaseUrl(instance, 'load_balancer'),

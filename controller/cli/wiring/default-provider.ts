@@ -1,11 +1,8 @@
 import type { Configuration } from '../../config/schema.js'
-import { amphoraOffer, octaviaOffer } from '../../provider/amphora/capabilities.js'
-import { noopOffer } from '../../provider/noop/capabilities.js'
+import { offeredProviders } from '../../provider/providers.js'
 import { OperatorError } from '../operator-error.js'
 
-/** The providers that the API offers and the worker implements. */
-export const offeredProviders = [amphoraOffer, octaviaOffer, noopOffer] as const
-
+/** @throws OperatorError when the default provider is not one that there is */
 export function requireDefaultProvider({ load_balancer }: Configuration): void {
   if (offeredProviders.some(({ name }) => name === load_balancer.default_provider)) return
   const names = offeredProviders.map(({ name }) => name).join(' or ')
