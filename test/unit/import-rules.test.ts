@@ -177,7 +177,6 @@ const BEING_MOVED = [
   'amphora-agent',
   'amphora-agent/haproxy',
   'amphora-agent/protocol',
-
   'controller/health-manager',
   'controller/identity',
   'controller/identity/tokens',
