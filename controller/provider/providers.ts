@@ -1,4 +1,4 @@
-import type { OfferedProvider } from '../load-balancer/tree/capabilities.js'
+import type { OfferedProvider } from '../load-balancer/schema/capabilities.js'
 import { amphoraOffer, octaviaOffer } from './amphora/capabilities.js'
 import type { AmphoraProviderOptions } from './amphora/provider.js'
 import { noopOffer } from './noop/capabilities.js'
