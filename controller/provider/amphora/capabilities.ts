@@ -1,6 +1,6 @@
 import { COMPUTE_FLAVOR, COMPUTE_ZONE } from '../../compute/driver.js'
-import { availabilityZoneKeys, flavorKeys } from '../../load-balancer/schema/profile-keys.js'
 import type { OfferedProvider } from '../../load-balancer/schema/capabilities.js'
+import { availabilityZoneKeys, flavorKeys } from '../../load-balancer/schema/profile-keys.js'
 
 const NO_TLS_REFERENCES = {
   default_tls_container_ref: [],

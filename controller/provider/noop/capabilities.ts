@@ -1,5 +1,5 @@
-import { availabilityZoneKeys, flavorKeys } from '../../load-balancer/schema/profile-keys.js'
 import type { OfferedProvider } from '../../load-balancer/schema/capabilities.js'
+import { availabilityZoneKeys, flavorKeys } from '../../load-balancer/schema/profile-keys.js'
 
 /** What the API offers for the provider that accepts everything. */
 export const noopOffer: OfferedProvider = {
