@@ -69,7 +69,7 @@ function rowsIn(plan: Plan): { node: string; rows: number }[] {
   return [{ node, rows }, ...(plan.Plans ?? []).flatMap(rowsIn)]
 }
 
-type Statement = { sql: string; bindings: unknown[] }
+type Statement = { sql: string; options: { values: unknown[] } }
 
 /** The statements that a request sends, carried out once more to see what they read. */
 async function costOf(
@@ -83,11 +83,9 @@ async function costOf(
   const { status } = await api.ask('GET', path, undefined, token)
   api.database.removeListener('query', note)
   const handled: { node: string; rows: number }[] = []
-  for (const { sql, bindings } of statements) {
-    // What was sent has PostgreSQL's own placeholders; the driver below knex takes them as they are.
-    const client = await api.database.client.acquireConnection()
-    const { rows } = await client.query(`EXPLAIN (ANALYZE, FORMAT JSON) ${sql}`, bindings)
-    await api.database.client.releaseConnection(client)
+  for (const { sql, options } of statements) {
+    const { values } = options
+    const { rows } = await api.database.raw(sql).options({ text: `EXPLAIN (ANALYZE, FORMAT JSON) ${sql}`, values })
     handled.push(...rowsIn(rows[0]['QUERY PLAN'][0].Plan))
   }
   return { status, ...handled.reduce((most, one) => (one.rows > most.rows ? one : most), { node: 'none', rows: 0 }) }
