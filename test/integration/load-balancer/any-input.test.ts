@@ -12,7 +12,15 @@ import { ROUTE_RIGHTS, type Route } from '../../../controller/load-balancer/sche
 import { readTree } from '../../../controller/load-balancer/tree/read-tree.js'
 import type { LoadBalancerTree } from '../../../controller/load-balancer/tree/tree.js'
 import { renderDesired } from '../../../controller/provider/amphora/rendering/desired.js'
-import { FOREIGN, idIn, OWN, SUBNET, startTestApi, type TestApi, tokenOf } from '../../support/clients/load-balancer-api.js'
+import {
+  FOREIGN,
+  idIn,
+  OWN,
+  SUBNET,
+  startTestApi,
+  type TestApi,
+  tokenOf,
+} from '../../support/clients/load-balancer-api.js'
 import { arbitraryOf, attemptUntilDone, wellFormed } from '../../support/inputs/arbitrary-input.js'
 import { IPV6_SUBNET, REF } from '../../support/inputs/load-balancer-options.js'
 import { asOneFile, checkWithHaproxy } from '../../support/services/haproxy.js'
