@@ -113,6 +113,11 @@ export class Call<Caller, Body = unknown> {
     return this.#ctx.req.headers[name.toLowerCase()] !== undefined
   }
 
+  /** The first of the media types that the client takes best; false when it takes none of them. */
+  accepts(...types: string[]): string | false {
+    return this.#ctx.accepts(types)
+  }
+
   /** The JSON body as it was read, before any schema; undefined before that, and when there is none. */
   get sent(): unknown {
     return this.#sent

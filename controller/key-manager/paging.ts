@@ -1,11 +1,31 @@
 import type { Knex } from 'knex'
+import type { Parameter } from '../api/schema.js'
 import { one } from '../database/query.js'
 import { type Fragment, identifier, sql, trusted, unprepared } from '../database/sql.js'
 import type { KeyManagerSettings } from './options.js'
 
 export type Page = { limit: number; offset: number }
 
-const PAGE_PARAMETERS: ReadonlySet<string> = new Set(['limit', 'offset', 'marker'])
+const PAGE_NAMES: ReadonlySet<string> = new Set(['limit', 'offset', 'marker'])
+
+/** A query parameter by which a list is filtered. */
+export const filter = (name: string, description: string): Parameter => ({
+  name,
+  in: 'query',
+  description,
+  schema: { type: 'string' },
+})
+
+/** The query parameters of every list. */
+export const PAGE_PARAMETERS: readonly Parameter[] = [
+  { name: 'limit', in: 'query', description: 'Most objects on the page.', schema: { type: 'integer', minimum: 1 } },
+  {
+    name: 'offset',
+    in: 'query',
+    description: 'How many objects come before the page.',
+    schema: { type: 'integer', minimum: 0 },
+  },
+]
 
 /** Largest offset that is asked of PostgreSQL. */
 const MOST_ROWS = 2_147_483_647
@@ -78,7 +98,7 @@ export function pageJson(
   { page, query, url }: { page: Page; query: URLSearchParams; url: string },
 ): string {
   const href = (offset: number) => {
-    const other = [...query].filter(([name]) => !PAGE_PARAMETERS.has(name))
+    const other = [...query].filter(([name]) => !PAGE_NAMES.has(name))
     const all = new URLSearchParams([['limit', String(page.limit)], ['offset', String(offset)], ...other])
     return JSON.stringify(`${url}?${all}`)
   }

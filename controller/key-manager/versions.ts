@@ -1,5 +1,7 @@
+import { type Answer, jsonAnswer } from '../api/answer.js'
+import type { Call } from '../api/call.js'
 import manifest from '../package.json' with { type: 'json' }
-import { NEWEST_MINOR } from './microversion.js'
+import { NEWEST_MINOR, openRoute, route } from './dialect.js'
 
 const DOCUMENTATION = 'https://docs.openstack.org/barbican/latest/api/'
 
@@ -27,3 +29,38 @@ export const versionDocument = (base: string, minor: number): unknown => ({ vers
 
 /** What `/?build` answers. */
 export const buildDocument = (): unknown => ({ build: manifest.version })
+
+const base = { method: 'GET', path: '/', group: 'versions' } as const
+
+export const versionRoutes = [
+  openRoute({
+    ...base,
+    summary: 'Show the versions of this API',
+    status: 300,
+    answer: { type: 'object' },
+    handle: async (_, call) => rootAnswer(call),
+  }),
+  route({
+    ...base,
+    path: '/v1',
+    right: 'version read',
+    summary: 'Show this version of the API',
+    status: 200,
+    answer: { type: 'object' },
+    handle: async (_, { base, minor }) => jsonAnswer(200, versionDocument(base, minor)),
+  }),
+]
+
+function rootAnswer(call: Call<null>): Answer {
+  if (call.query.has('build')) return jsonAnswer(200, buildDocument())
+  if (call.accepts('application/json', 'application/json-home') !== 'application/json-home') {
+    return jsonAnswer(300, rootDocument(call.base, call.minor))
+  }
+  const { href: home } = new URL(`${call.base}/v1/`)
+  const type = call.accepts('html') === 'html' ? 'text/html' : 'text/plain'
+  return {
+    status: 302,
+    bytes: Buffer.from(`Redirecting to ${home}.`),
+    headers: { Location: home, 'Content-Type': `${type}; charset=utf-8` },
+  }
+}

@@ -5,14 +5,16 @@ import { filledText } from '../input.js'
 const user = filledText(255)
 
 /** The body of a PUT or PATCH: reading is the one operation that there is. */
-export const aclBody = z.strictObject({
-  read: z
-    .strictObject({
-      users: z.array(user).optional(),
-      'project-access': z.boolean('must be true or false').optional(),
-    })
-    .optional(),
-})
+export const aclBody = z
+  .strictObject({
+    read: z
+      .strictObject({
+        users: z.array(user).optional(),
+        'project-access': z.boolean('must be true or false').optional(),
+      })
+      .optional(),
+  })
+  .meta({ title: 'ACL' })
 
 export type AclBody = z.output<typeof aclBody>
 

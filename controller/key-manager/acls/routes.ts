@@ -1,14 +1,15 @@
 import type { Knex } from 'knex'
+import type { Answer } from '../../api/answer.js'
+import { objectOf, ref } from '../../api/schema.js'
 import { execute, maybeOne } from '../../database/query.js'
 import { type Fragment, identifier, sql, trusted } from '../../database/sql.js'
 import { type AuditAction, auditInsert, recordAudit } from '../audit/record.js'
 import { findContainer, liveContainer } from '../containers/container.js'
+import { type AllowOn, type ApiService, actorIn, type Call, route } from '../dialect.js'
 import { missing } from '../ids.js'
-import { parseBody } from '../input.js'
 import type { Target } from '../rights.js'
-import type { Answer, Call, Routes, Service } from '../routes.js'
 import { findSecret, LIVE } from '../secrets/secret.js'
-import { type AclChange, aclBody, aclJson, changeIn } from './acl.js'
+import { type AclBody, type AclChange, aclBody, aclJson, changeIn } from './acl.js'
 
 /** What differs between the two kinds of objects that have ACLs. */
 type Kind = {
@@ -46,27 +47,64 @@ const CONTAINER: Kind = {
   deleted: 'container.acl.delete',
 }
 
-export const aclRoutes = (service: Service): Routes => ({
-  'GET /v1/secrets/:id/acl': call => showAcl(service, SECRET, call),
-  'PUT /v1/secrets/:id/acl': call => replaceAcl(service, SECRET, call),
-  'PATCH /v1/secrets/:id/acl': call => mergeAcl(service, SECRET, call),
-  'DELETE /v1/secrets/:id/acl': call => deleteAcl(service, SECRET, call),
-  'GET /v1/containers/:id/acl': call => showAcl(service, CONTAINER, call),
-  'PUT /v1/containers/:id/acl': call => replaceAcl(service, CONTAINER, call),
-  'PATCH /v1/containers/:id/acl': call => mergeAcl(service, CONTAINER, call),
-  'DELETE /v1/containers/:id/acl': call => deleteAcl(service, CONTAINER, call),
+const REFERENCE = objectOf({ acl_ref: ref('reference') })
+
+export const aclRoutes = [SECRET, CONTAINER].flatMap(kind => {
+  const { table } = kind
+  const base = { group: `ACLs of ${table}s`, path: `/v1/${table}s/:id/acl`, status: 200 } as const
+  return [
+    route({
+      ...base,
+      method: 'GET',
+      right: `${table} acl read`,
+      summary: `Show who may read a ${table}`,
+      answer: ref('acl'),
+      handle: (service, call, allowOn) => showAcl(service, kind, call, allowOn),
+    }),
+    route({
+      ...base,
+      method: 'PUT',
+      right: `${table} acl write`,
+      summary: `Say anew who may read a ${table}`,
+      request: aclBody,
+      answer: REFERENCE,
+      handle: (service, call, allowOn) => replaceAcl(service, kind, call, allowOn),
+    }),
+    route({
+      ...base,
+      method: 'PATCH',
+      right: `${table} acl write`,
+      summary: `Change who may read a ${table}; what is not named stays`,
+      request: aclBody,
+      answer: REFERENCE,
+      handle: (service, call, allowOn) => mergeAcl(service, kind, call, allowOn),
+    }),
+    route({
+      ...base,
+      method: 'DELETE',
+      right: `${table} acl write`,
+      summary: `Delete the ACL of a ${table}: its project may read it again`,
+      answer: { type: 'null' },
+      handle: (service, call, allowOn) => deleteAcl(service, kind, call, allowOn),
+    }),
+  ]
 })
 
 /** @throws ApiError 404, 403 */
-async function allowedObject({ database }: Service, kind: Kind, call: Call): Promise<{ id: string; json: string }> {
+async function allowedObject(
+  { database }: ApiService,
+  kind: Kind,
+  call: Call,
+  allowOn: AllowOn,
+): Promise<{ id: string; json: string }> {
   const object = await kind.find(database, call.params.id, sql`${aclJson(kind.alias)} AS json`)
-  call.allowOn(object)
+  allowOn(object)
   return object
 }
 
-async function showAcl(service: Service, kind: Kind, call: Call): Promise<Answer> {
-  const { id, json } = await allowedObject(service, kind, call)
-  await recordAudit(service.database, call.actor, {
+async function showAcl(service: ApiService, kind: Kind, call: Call, allowOn: AllowOn): Promise<Answer> {
+  const { id, json } = await allowedObject(service, kind, call, allowOn)
+  await recordAudit(service.database, actorIn(call), {
     action: kind.read,
     outcome: 'success',
     targetType: kind.table,
@@ -76,9 +114,9 @@ async function showAcl(service: Service, kind: Kind, call: Call): Promise<Answer
 }
 
 /** What the body does not name becomes the default; a body that names nothing leaves no ACL. */
-async function replaceAcl(service: Service, kind: Kind, call: Call): Promise<Answer> {
-  const { id } = await allowedObject(service, kind, call)
-  const change = changeIn(parseBody(aclBody, await call.readJson(), 'ACL'))
+async function replaceAcl(service: ApiService, kind: Kind, call: Call<AclBody>, allowOn: AllowOn): Promise<Answer> {
+  const { id } = await allowedObject(service, kind, call, allowOn)
+  const change = changeIn(await call.body())
   if (change === null) await removeAcl(service, kind, call, id)
   else {
     const whole = { users: change.users ?? [], projectAccess: change.projectAccess ?? true }
@@ -88,15 +126,15 @@ async function replaceAcl(service: Service, kind: Kind, call: Call): Promise<Ans
 }
 
 /** What the body does not name stays. */
-async function mergeAcl(service: Service, kind: Kind, call: Call): Promise<Answer> {
-  const { id } = await allowedObject(service, kind, call)
-  const change = changeIn(parseBody(aclBody, await call.readJson(), 'ACL'))
+async function mergeAcl(service: ApiService, kind: Kind, call: Call<AclBody>, allowOn: AllowOn): Promise<Answer> {
+  const { id } = await allowedObject(service, kind, call, allowOn)
+  const change = changeIn(await call.body())
   if (change !== null) await changeAcl(service, kind, call, { id, change })
   return referring(kind, call, id)
 }
 
-async function deleteAcl(service: Service, kind: Kind, call: Call): Promise<Answer> {
-  const { id } = await allowedObject(service, kind, call)
+async function deleteAcl(service: ApiService, kind: Kind, call: Call, allowOn: AllowOn): Promise<Answer> {
+  const { id } = await allowedObject(service, kind, call, allowOn)
   await removeAcl(service, kind, call, id)
   return { status: 200, json: 'null' }
 }
@@ -108,13 +146,13 @@ const referring = ({ table }: Kind, { base }: Call, id: string): Answer => ({
 
 /** @throws ApiError 404 when the object was deleted meanwhile */
 async function changeAcl(
-  { database }: Service,
+  { database }: ApiService,
   { table, alias, live, label, changed }: Kind,
-  { actor }: Call,
+  call: Call,
   { id, change }: { id: string; change: AclChange },
 ): Promise<void> {
   const audit = auditInsert(
-    actor,
+    actorIn(call),
     { action: changed, outcome: 'success', targetType: table, targetId: id },
     sql`changed`,
     sql`jsonb_build_object('users', cardinality(acl_users), 'project_access', acl_project_access)`,
@@ -135,13 +173,13 @@ async function changeAcl(
 
 /** Where there is no ACL nothing is done, and nothing recorded. */
 async function removeAcl(
-  { database }: Service,
+  { database }: ApiService,
   { table, alias, live, deleted }: Kind,
-  { actor }: Call,
+  call: Call,
   id: string,
 ): Promise<void> {
   const audit = auditInsert(
-    actor,
+    actorIn(call),
     { action: deleted, outcome: 'success', targetType: table, targetId: id },
     sql`changed`,
   )

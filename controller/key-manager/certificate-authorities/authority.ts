@@ -7,8 +7,8 @@ import { writeCertificateBag } from '../../x509/pkcs7.js'
 import { type Actor, auditInsert } from '../audit/record.js'
 import type { Sealed } from '../crypto/keyring.js'
 import { underActiveKey } from '../crypto/under-active-key.js'
-import { quotaReached } from '../faults.js'
-import type { Service } from '../routes.js'
+import { quotaReached } from '../rights.js'
+import type { Service } from '../service.js'
 import type { NewAuthority } from './ca-backend.js'
 
 /** A CA (alias a) whose certificate is still valid; others are as if they did not exist. */

@@ -1,4 +1,4 @@
-import type { Service } from '../routes.js'
+import type { Service } from '../service.js'
 import type { CaBackend } from './ca-backend.js'
 import { createInternalCa } from './internal/internal-ca.js'
 

@@ -7,7 +7,8 @@ import { CURVES, type PairAlgorithm, pairAlgorithmOf, supportsLength } from '../
 import { idInReference } from '../ids.js'
 import { parseBody } from '../input.js'
 import type { ParsedMeta } from '../orders/key-meta.js'
-import type { Call, Service } from '../routes.js'
+import type { Who } from '../rights.js'
+import type { Service } from '../service.js'
 import { asBadRequest, usableName } from './bad-request.js'
 import { requireNamedAuthority } from './find-authority.js'
 import { requireStoredKey } from './stored-key.js'
@@ -120,7 +121,7 @@ export function decodeRequest(requestData: string | null): CertificateRequest {
  */
 export async function parseCertificateMeta(
   service: Service,
-  call: Pick<Call, 'who'>,
+  who: Who,
   value: unknown,
 ): Promise<ParsedMeta<Readonly<Record<string, unknown>>>> {
   const meta = parseBody(certificateMeta, value, 'meta of the order')
@@ -128,8 +129,8 @@ export async function parseCertificateMeta(
   if (wish.form !== 'request') usableName(wish.subjectDn)
   else if (meta.request_type === 'simple-cmc') requireReadable(wish.requestData)
   else requireNoPrivateKey(wish.requestData)
-  if (wish.caId !== null) await requireUsableAuthority(service, call, wish.caId)
-  if (wish.form === 'stored key') await requireStoredKey(service, call.who, wish.containerId)
+  if (wish.caId !== null) await requireUsableAuthority(service, who, wish.caId)
+  if (wish.form === 'stored key') await requireStoredKey(service, who, wish.containerId)
   return { meta, expiration: null, passphrase: null }
 }
 
@@ -149,7 +150,7 @@ function requireNoPrivateKey(requestData: string | null): void {
   }
 }
 
-async function requireUsableAuthority({ database }: Service, { who }: Pick<Call, 'who'>, caId: string): Promise<void> {
+async function requireUsableAuthority({ database }: Service, who: Who, caId: string): Promise<void> {
   const authority = await requireNamedAuthority(database, who.projectId, caId)
   if (authority.hasList && !authority.listed) {
     throw forbidden('The certificate authority is not on the list of the project.')

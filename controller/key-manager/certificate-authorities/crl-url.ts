@@ -1,4 +1,4 @@
-import type { Service } from '../routes.js'
+import type { Service } from '../service.js'
 
 /** Where revocation lists can be fetched without a token: they are signed and hold no secret, and whoever checks a certificate has no token. */
 export const CRL_PREFIX = '/crl/'

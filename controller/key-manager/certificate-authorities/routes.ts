@@ -1,55 +1,208 @@
 import type { Knex } from 'knex'
 import { z } from 'zod'
+import type { Answer } from '../../api/answer.js'
+import { objectOf, ref } from '../../api/schema.js'
 import { execute, many, maybeOne, one } from '../../database/query.js'
 import { and, type Fragment, identifier, sql } from '../../database/sql.js'
 import { inTransaction, sqlState } from '../../database/transaction.js'
 import { ApiError, badRequest, conflict, forbidden, notFound } from '../../http/errors.js'
 import { pemOf } from '../../x509/encoding/pem.js'
-import { quotaReached } from '../faults.js'
+import { type ApiService, actorIn, type Call, route } from '../dialect.js'
 import { idInReference, missing } from '../ids.js'
-import { parseBody, queryText } from '../input.js'
-import { pageJson, pageOf, readPage } from '../paging.js'
-import type { Answer, Call, Routes, Service } from '../routes.js'
+import { queryText } from '../input.js'
+import { filter, PAGE_PARAMETERS, pageJson, pageOf, readPage } from '../paging.js'
+import { quotaReached } from '../rights.js'
 import { acceptedType } from './accept.js'
 import { LIVE_AUTHORITY, storeAuthority } from './authority.js'
 import { AUTHORITY_JSON } from './authority-json.js'
-import { backendOf, createCaBackends } from './backends.js'
+import { backendOf } from './backends.js'
 import { asBadRequest, usableName } from './bad-request.js'
-import type { CaBackend } from './ca-backend.js'
 import { deleteAuthorities } from './delete-authorities.js'
 import { requireAuthority, requireNamedAuthority } from './find-authority.js'
 import { addToList, deletingFromList, prefer, removeFromList } from './project-list.js'
 
-export function certificateAuthorityRoutes(service: Service): Routes {
-  const backends = createCaBackends(service)
-  return {
-    'GET /v1/cas': call => listAuthorities(service, call, 'of the project'),
-    'POST /v1/cas': call => createSubordinate(service, backends, call),
-    'GET /v1/cas/all': call => listAuthorities(service, call, 'all'),
-    'GET /v1/cas/preferred': call => showPreferred(service, call),
-    'GET /v1/cas/global-preferred': call => showGlobalPreferred(service, call),
-    'POST /v1/cas/unset-global-preferred': () => unsetGlobalPreferred(service),
-    'GET /v1/cas/:id': call => showAuthority(service, call),
-    'DELETE /v1/cas/:id': call => deleteAuthority(service, call),
-    'GET /v1/cas/:id/cacert': call => sendCertificate(service, call),
-    'GET /v1/cas/:id/intermediates': call => sendChain(service, call),
-    'GET /v1/cas/:id/crl': call => sendRevocationList(service, backends, call),
-    'GET /v1/cas/:id/projects': call => listProjects(service, call),
-    'POST /v1/cas/:id/add-to-project': call => changeList(service, call, addToList),
-    'POST /v1/cas/:id/remove-from-project': call => changeList(service, call, removeFromList),
-    'POST /v1/cas/:id/set-preferred': call => changeList(service, call, prefer),
-    'POST /v1/cas/:id/set-global-preferred': call => setGlobalPreferred(service, call),
-  }
-}
+const text = z.string().min(1, 'must not be empty').max(255, 'must have at most 255 characters')
+
+const newSubordinate = z
+  .strictObject({
+    name: text,
+    subject_dn: z.string().min(1, 'must not be empty'),
+    parent_ca_ref: z.string().min(1, 'must not be empty'),
+    description: z.string().max(255, 'must have at most 255 characters').nullish(),
+  })
+  .meta({ title: 'certificate authority' })
+
+const PEM_FILE = 'application/x-pem-file'
+const CRL_TYPE = 'application/pkix-crl'
+
+const FILTERS = ['name', 'plugin_name', 'plugin_ca_id'] as const
+const LIST_PARAMETERS = [...PAGE_PARAMETERS, ...FILTERS.map(name => filter(name, 'A pattern with % and _ for it.'))]
+
+const base = { group: 'certificate authorities', status: 200 } as const
+const named = objectOf({ ca_ref: ref('reference') })
+
+export const certificateAuthorityRoutes = [
+  route({
+    ...base,
+    method: 'GET',
+    path: '/v1/cas',
+    right: 'cas read',
+    summary: 'List the certificate authorities that the project may use',
+    parameters: LIST_PARAMETERS,
+    answer: ref('cas'),
+    handle: (service, call) => listAuthorities(service, call, 'of the project'),
+  }),
+  route({
+    ...base,
+    method: 'POST',
+    path: '/v1/cas',
+    right: 'ca create',
+    summary: 'Make a certificate authority of the project below another one',
+    status: 201,
+    request: newSubordinate,
+    answer: named,
+    handle: createSubordinate,
+  }),
+  route({
+    ...base,
+    method: 'GET',
+    path: '/v1/cas/all',
+    right: 'cas of all',
+    summary: 'List all certificate authorities',
+    parameters: LIST_PARAMETERS,
+    answer: ref('cas'),
+    handle: (service, call) => listAuthorities(service, call, 'all'),
+  }),
+  route({
+    ...base,
+    method: 'GET',
+    path: '/v1/cas/preferred',
+    right: 'cas read',
+    summary: 'Show which certificate authority the project prefers',
+    answer: named,
+    handle: showPreferred,
+  }),
+  route({
+    ...base,
+    method: 'GET',
+    path: '/v1/cas/global-preferred',
+    right: 'global preferred ca',
+    summary: 'Show which certificate authority is preferred for all projects',
+    answer: named,
+    handle: showGlobalPreferred,
+  }),
+  route({
+    ...base,
+    method: 'POST',
+    path: '/v1/cas/unset-global-preferred',
+    right: 'global preferred ca',
+    summary: 'Prefer no certificate authority for all projects',
+    status: 204,
+    handle: unsetGlobalPreferred,
+  }),
+  route({
+    ...base,
+    method: 'GET',
+    path: '/v1/cas/:id',
+    right: 'cas read',
+    summary: 'Show a certificate authority',
+    answer: ref('ca'),
+    handle: showAuthority,
+  }),
+  route({
+    ...base,
+    method: 'DELETE',
+    path: '/v1/cas/:id',
+    right: 'ca delete',
+    summary: 'Delete a certificate authority of the project',
+    status: 204,
+    handle: deleteAuthority,
+  }),
+  route({
+    ...base,
+    method: 'GET',
+    path: '/v1/cas/:id/cacert',
+    right: 'cas read',
+    summary: 'Read the certificate of a certificate authority',
+    answer: { type: 'string' },
+    answerType: PEM_FILE,
+    handle: sendCertificate,
+  }),
+  route({
+    ...base,
+    method: 'GET',
+    path: '/v1/cas/:id/intermediates',
+    right: 'cas read',
+    summary: 'Read the certificates from a certificate authority up to its root',
+    answer: { type: 'string' },
+    answerType: 'application/pkcs7-mime',
+    handle: sendChain,
+  }),
+  route({
+    ...base,
+    method: 'GET',
+    path: '/v1/cas/:id/crl',
+    right: 'cas read',
+    summary: 'Read the revocation list of a certificate authority',
+    answer: { type: 'string' },
+    answerType: CRL_TYPE,
+    handle: sendRevocationList,
+  }),
+  route({
+    ...base,
+    method: 'GET',
+    path: '/v1/cas/:id/projects',
+    right: 'ca projects read',
+    summary: 'List the projects on whose list a certificate authority is',
+    answer: objectOf({ projects: { type: 'array', items: { type: 'string' } } }),
+    handle: listProjects,
+  }),
+  route({
+    ...base,
+    method: 'POST',
+    path: '/v1/cas/:id/add-to-project',
+    right: 'ca projects write',
+    summary: 'Put a certificate authority on the list of the project',
+    status: 204,
+    handle: (service, call) => changeList(service, call, addToList),
+  }),
+  route({
+    ...base,
+    method: 'POST',
+    path: '/v1/cas/:id/remove-from-project',
+    right: 'ca projects write',
+    summary: 'Take a certificate authority off the list of the project',
+    status: 204,
+    handle: (service, call) => changeList(service, call, removeFromList),
+  }),
+  route({
+    ...base,
+    method: 'POST',
+    path: '/v1/cas/:id/set-preferred',
+    right: 'ca preferred write',
+    summary: 'Prefer a certificate authority for the project',
+    status: 204,
+    handle: (service, call) => changeList(service, call, prefer),
+  }),
+  route({
+    ...base,
+    method: 'POST',
+    path: '/v1/cas/:id/set-global-preferred',
+    right: 'global preferred ca',
+    summary: 'Prefer a certificate authority for all projects',
+    status: 204,
+    handle: setGlobalPreferred,
+  }),
+]
 
 const refOf = (call: Call, id: string): string => `${call.base}/v1/cas/${id}`
 
 async function listAuthorities(
-  { database, config }: Service,
+  { database, config }: ApiService,
   call: Call,
   which: 'of the project' | 'all',
 ): Promise<Answer> {
-  const { projectId } = call.who
+  const { projectId } = call.caller
   const visible =
     which === 'all'
       ? []
@@ -60,7 +213,7 @@ async function listAuthorities(
                                      WHERE q.project_id = ${projectId} AND q.ca_id = a.id)
                        ELSE a.project_id IS NULL END)`,
         ]
-  const filters = (['name', 'plugin_name', 'plugin_ca_id'] as const).flatMap(name => {
+  const filters = FILTERS.flatMap(name => {
     const pattern = queryText(call.query, name)
     // Without an escape character no pattern is wrong.
     return pattern === null ? [] : [sql`${identifier('a', name)} LIKE ${pattern} ESCAPE ''`]
@@ -81,34 +234,25 @@ async function listAuthorities(
   return { status: 200, json: pageJson('cas', items, total, { page, query: call.query, url }) }
 }
 
-const text = z.string().min(1, 'must not be empty').max(255, 'must have at most 255 characters')
-
-const newSubordinate = z.strictObject({
-  name: text,
-  subject_dn: z.string().min(1, 'must not be empty'),
-  parent_ca_ref: z.string().min(1, 'must not be empty'),
-  description: z.string().max(255, 'must have at most 255 characters').nullish(),
-})
-
-async function createSubordinate(service: Service, backends: readonly CaBackend[], call: Call): Promise<Answer> {
-  const body = parseBody(newSubordinate, await call.readJson(), 'certificate authority')
-  const { projectId, userId: creatorId } = call.who
+async function createSubordinate(service: ApiService, call: Call<z.output<typeof newSubordinate>>): Promise<Answer> {
+  const body = await call.body()
+  const { projectId, userId: creatorId } = call.caller
   const subject = usableName(body.subject_dn)
   const parent = await requireNamedAuthority(service.database, projectId, idInReference(body.parent_ca_ref) ?? '')
-  const { createSubordinate: create } = backendOf(backends, parent.pluginName)
+  const { createSubordinate: create } = backendOf(service.caBackends, parent.pluginName)
   if (create === null) throw badRequest('The parent CA makes no certificate authorities.')
   await requireRoom(service, projectId)
   const { name, description = null } = body
   const made = await create({ projectId, creatorId, parentId: parent.id, name, description, subject }).catch(
     asBadRequest,
   )
-  await storeAuthority(service, made, call.actor)
+  await storeAuthority(service, made, actorIn(call))
   const ref = refOf(call, made.id)
   return { status: 201, json: JSON.stringify({ ca_ref: ref }), headers: { Location: ref } }
 }
 
 /** A key is made only when there will be a place for it; whether there really is, storing tells. @throws ApiError 403 */
-async function requireRoom({ database, config }: Service, projectId: string): Promise<void> {
+async function requireRoom({ database, config }: ApiService, projectId: string): Promise<void> {
   const { fits } = await one(
     database,
     sql<{ fits: boolean }>`SELECT quota_allows(${projectId}::text, 'cas', ${config.quota.cas}) AS fits`,
@@ -121,25 +265,23 @@ function requireNoAction(call: Call): void {
   if (call.params.id === 'unset-global-preferred') throw new ApiError(405, 'Only POST is allowed here.')
 }
 
-async function showAuthority({ database }: Service, call: Call): Promise<Answer> {
+async function showAuthority({ database }: ApiService, call: Call): Promise<Answer> {
   requireNoAction(call)
   return { status: 200, json: await columnOf(database, call, AUTHORITY_JSON) }
 }
 
 /** One column of the CA that the path names. @throws ApiError 404, 403 */
 async function columnOf(database: Knex, call: Call, column: Fragment): Promise<string> {
-  const { id } = await requireAuthority(database, call.who.projectId, call.params.id)
+  const { id } = await requireAuthority(database, call.caller.projectId, call.params.id)
   const found = await maybeOne(
     database,
     sql<{ value: string }>`
       SELECT ${column} AS value FROM certificate_authority a CROSS JOIN (SELECT ${call.base}::text AS url) base
-       CROSS JOIN (SELECT ${call.who.projectId}::text AS project) asking WHERE a.id = ${id}`,
+       CROSS JOIN (SELECT ${call.caller.projectId}::text AS project) asking WHERE a.id = ${id}`,
   )
   if (found === undefined) throw missing('Certificate authority')
   return found.value
 }
-
-const PEM_FILE = 'application/x-pem-file'
 
 const sent = (type: string, body: string | Buffer): Answer => ({
   status: 200,
@@ -147,42 +289,40 @@ const sent = (type: string, body: string | Buffer): Answer => ({
   headers: { 'Content-Type': type },
 })
 
-async function sendCertificate({ database }: Service, call: Call): Promise<Answer> {
+async function sendCertificate({ database }: ApiService, call: Call): Promise<Answer> {
   const type = acceptedType(call.header('Accept'), [PEM_FILE, 'text/plain']) ?? PEM_FILE
   return sent(type, await columnOf(database, call, sql`a.certificate`))
 }
 
 /** Clients that ask for neither PEM nor text get PKCS#7, as they always did. */
-async function sendChain({ database }: Service, call: Call): Promise<Answer> {
+async function sendChain({ database }: ApiService, call: Call): Promise<Answer> {
   const type = acceptedType(call.header('Accept'), [PEM_FILE, 'text/plain'])
   return type === null
     ? sent('application/pkcs7-mime', await columnOf(database, call, sql`a.pkcs7`))
     : sent(type, await columnOf(database, call, sql`a.chain`))
 }
 
-async function sendRevocationList({ database }: Service, backends: readonly CaBackend[], call: Call): Promise<Answer> {
-  const { id, pluginName } = await requireAuthority(database, call.who.projectId, call.params.id)
-  const crl = await backendOf(backends, pluginName).revocationList(id)
+async function sendRevocationList({ database, caBackends }: ApiService, call: Call): Promise<Answer> {
+  const { id, pluginName } = await requireAuthority(database, call.caller.projectId, call.params.id)
+  const crl = await backendOf(caBackends, pluginName).revocationList(id)
   if (crl === null) throw notFound('The certificate authority has no revocation list.')
-  const type = acceptedType(call.header('Accept'), ['application/pkix-crl', PEM_FILE, 'text/plain'])
-  return type === null || type === 'application/pkix-crl'
-    ? sent('application/pkix-crl', crl)
-    : sent(type, pemOf('X509 CRL', crl))
+  const type = acceptedType(call.header('Accept'), [CRL_TYPE, PEM_FILE, 'text/plain'])
+  return type === null || type === CRL_TYPE ? sent(CRL_TYPE, crl) : sent(type, pemOf('X509 CRL', crl))
 }
 
-async function showPreferred({ database }: Service, call: Call): Promise<Answer> {
+async function showPreferred({ database }: ApiService, call: Call): Promise<Answer> {
   const preferred = await maybeOne(
     database,
     sql<{ id: string }>`
       SELECT a.id FROM certificate_authority a
         LEFT JOIN project_certificate_authority p
-          ON p.ca_id = a.id AND p.project_id = ${call.who.projectId} AND p.preferred
+          ON p.ca_id = a.id AND p.project_id = ${call.caller.projectId} AND p.preferred
        WHERE (p.preferred OR a.global_preferred) AND ${LIVE_AUTHORITY} ORDER BY p.preferred NULLS LAST LIMIT 1`,
   )
   return preferredAnswer(call, preferred)
 }
 
-async function showGlobalPreferred({ database }: Service, call: Call): Promise<Answer> {
+async function showGlobalPreferred({ database }: ApiService, call: Call): Promise<Answer> {
   const preferred = await maybeOne(
     database,
     sql<{ id: string }>`SELECT a.id FROM certificate_authority a WHERE a.global_preferred AND ${LIVE_AUTHORITY}`,
@@ -197,8 +337,8 @@ function preferredAnswer(call: Call, found: { id: string } | undefined): Answer 
 
 const NONE_PREFERRED = sql`UPDATE certificate_authority SET global_preferred = false WHERE global_preferred`
 
-async function setGlobalPreferred({ database }: Service, call: Call): Promise<Answer> {
-  const { id, ownerId } = await requireAuthority(database, call.who.projectId, call.params.id)
+async function setGlobalPreferred({ database }: ApiService, call: Call): Promise<Answer> {
+  const { id, ownerId } = await requireAuthority(database, call.caller.projectId, call.params.id)
   if (ownerId !== null) throw badRequest('A certificate authority of a project cannot be preferred for all projects.')
   await inTransaction(database, async trx => {
     // Changes take turns: at no instant may two be preferred.
@@ -209,13 +349,13 @@ async function setGlobalPreferred({ database }: Service, call: Call): Promise<An
   return { status: 204 }
 }
 
-async function unsetGlobalPreferred({ database }: Service): Promise<Answer> {
+async function unsetGlobalPreferred({ database }: ApiService): Promise<Answer> {
   await execute(database, NONE_PREFERRED)
   return { status: 204 }
 }
 
-async function listProjects({ database }: Service, call: Call): Promise<Answer> {
-  const { id } = await requireAuthority(database, call.who.projectId, call.params.id)
+async function listProjects({ database }: ApiService, call: Call): Promise<Answer> {
+  const { id } = await requireAuthority(database, call.caller.projectId, call.params.id)
   const listing = await many(
     database,
     sql<{ projectId: string }>`
@@ -225,19 +365,19 @@ async function listProjects({ database }: Service, call: Call): Promise<Answer> 
   return { status: 200, json: JSON.stringify({ projects: listing.map(({ projectId }) => projectId) }) }
 }
 
-async function changeList({ database }: Service, call: Call, change: typeof addToList): Promise<Answer> {
-  const { projectId } = call.who
+async function changeList({ database }: ApiService, call: Call, change: typeof addToList): Promise<Answer> {
+  const { projectId } = call.caller
   const { id } = await requireAuthority(database, projectId, call.params.id)
   await change(database, projectId, id)
   return { status: 204 }
 }
 
-async function deleteAuthority({ database }: Service, call: Call): Promise<Answer> {
+async function deleteAuthority({ database }: ApiService, call: Call): Promise<Answer> {
   requireNoAction(call)
-  const { projectId } = call.who
+  const { projectId } = call.caller
   const { id, ownerId } = await requireAuthority(database, projectId, call.params.id)
   if (ownerId === null) throw forbidden('Only certificate authorities of the project can be deleted.')
-  const deletion = deletingFromList(database, projectId, id, trx => deleteAuthorities(trx, { id }, call.actor))
+  const deletion = deletingFromList(database, projectId, id, trx => deleteAuthorities(trx, { id }, actorIn(call)))
   await deletion.catch(error => {
     if (sqlState(error) === '23503') throw conflict('There are certificate authorities below this one.')
     throw error

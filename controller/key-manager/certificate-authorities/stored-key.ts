@@ -11,8 +11,8 @@ import { KEY_COLUMNS, type KeyRow, sealedFrom } from '../crypto/keyring.js'
 import { actorOf } from '../orders/order.js'
 import type { Order } from '../orders/outcome.js'
 import { mayDo, requireRight, type Target, type Who } from '../rights.js'
-import type { Service } from '../routes.js'
 import { LIVE, payloadContext, targetColumns } from '../secrets/secret.js'
+import type { Service } from '../service.js'
 
 const ROLES = ['private_key', 'private_key_passphrase'] as const
 

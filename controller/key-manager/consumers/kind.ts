@@ -1,8 +1,8 @@
 import type { Knex } from 'knex'
 import type { z } from 'zod'
 import { type Fragment, sql, trusted } from '../../database/sql.js'
+import type { Call } from '../dialect.js'
 import type { Target } from '../rights.js'
-import type { Call } from '../routes.js'
 
 /** One family of consumers: those of secrets, or those of containers. All SQL of it follows from this. */
 export type ConsumerKind = {

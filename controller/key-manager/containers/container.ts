@@ -16,7 +16,7 @@ const name = textUpTo(255)
   .transform(text => text ?? null)
 
 /** A secret and what it is to the container; also the whole body with which one is added or removed. */
-export const namedReference = z.object({ name, secret_ref: filledText() })
+export const namedReference = z.object({ name, secret_ref: filledText() }).meta({ title: 'reference' })
 
 export type NamedReference = z.output<typeof namedReference>
 
@@ -24,11 +24,16 @@ export type NamedReference = z.output<typeof namedReference>
 export const MOST_REFERENCES = 1000
 
 /** The body of a POST; members that it does not know are passed over. */
-export const newContainer = z.object({
-  type: z.enum(CONTAINER_TYPES, `must be one of ${CONTAINER_TYPES.join(', ')}`),
-  name,
-  secret_refs: z.array(namedReference).max(MOST_REFERENCES, `must have at most ${MOST_REFERENCES} members`).default([]),
-})
+export const newContainer = z
+  .object({
+    type: z.enum(CONTAINER_TYPES, `must be one of ${CONTAINER_TYPES.join(', ')}`),
+    name,
+    secret_refs: z
+      .array(namedReference)
+      .max(MOST_REFERENCES, `must have at most ${MOST_REFERENCES} members`)
+      .default([]),
+  })
+  .meta({ title: 'container' })
 
 /** SQL of the JSON record of a container (alias c), as text; `base.url` is the root of the API. */
 export const CONTAINER_JSON = sql`json_build_object(

@@ -1,12 +1,15 @@
+import type { z } from 'zod'
+import type { Answer } from '../../api/answer.js'
+import { formOf, objectOf, ref } from '../../api/schema.js'
 import { execute, maybeOne, one } from '../../database/query.js'
 import { and, sql } from '../../database/sql.js'
 import { inTransaction } from '../../database/transaction.js'
 import { badRequest, conflict } from '../../http/errors.js'
-import { consumerHandlers } from '../consumers/handlers.js'
+import { consumerRoutes } from '../consumers/routes.js'
+import { type AllowOn, type ApiService, type Call, route } from '../dialect.js'
 import { missing } from '../ids.js'
 import { parseBody, queryText } from '../input.js'
-import { pageJson, pageOf, readPage } from '../paging.js'
-import type { Answer, Call, Routes, Service } from '../routes.js'
+import { filter, PAGE_PARAMETERS, pageJson, pageOf, readPage } from '../paging.js'
 import { LIVE } from '../secrets/secret.js'
 import { CONTAINER_CONSUMERS } from './consumers.js'
 import {
@@ -21,27 +24,82 @@ import { requireReferenceNames } from './reference-names.js'
 import { requireOwnSecrets, secretIdOf } from './references.js'
 import { storeContainer } from './store.js'
 
-export function containerRoutes(service: Service): Routes {
-  const consumers = consumerHandlers(service, CONTAINER_CONSUMERS)
-  return {
-    'GET /v1/containers': call => listContainers(service, call),
-    'POST /v1/containers': call => createContainer(service, call),
-    'GET /v1/containers/:id': call => showContainer(service, call),
-    'DELETE /v1/containers/:id': call => deleteContainer(service, call),
-    'POST /v1/containers/:id/secrets': call => addSecret(service, call),
-    'DELETE /v1/containers/:id/secrets': call => removeSecret(service, call),
-    'GET /v1/containers/:id/consumers': consumers.list,
-    'POST /v1/containers/:id/consumers': consumers.register,
-    'DELETE /v1/containers/:id/consumers': consumers.remove,
-    'GET /v1/containers/:id/consumers/:consumer': consumers.show,
-  }
-}
+const base = { group: 'containers', status: 200 } as const
+const created = objectOf({ container_ref: ref('reference') })
 
-async function listContainers({ database, config }: Service, call: Call): Promise<Answer> {
+export const containerRoutes = [
+  route({
+    ...base,
+    method: 'GET',
+    path: '/v1/containers',
+    right: 'containers list',
+    summary: 'List the containers of the project',
+    parameters: [
+      ...PAGE_PARAMETERS,
+      filter('name', 'Only containers of this name.'),
+      filter('type', 'Only containers of this type.'),
+    ],
+    answer: ref('containers'),
+    handle: listContainers,
+  }),
+  route({
+    ...base,
+    method: 'POST',
+    path: '/v1/containers',
+    right: 'container create',
+    summary: 'Make a container of secrets',
+    status: 201,
+    request: newContainer,
+    answer: created,
+    handle: createContainer,
+  }),
+  route({
+    ...base,
+    method: 'GET',
+    path: '/v1/containers/:id',
+    right: 'container show',
+    summary: 'Show a container',
+    answer: ref('container'),
+    handle: showContainer,
+  }),
+  route({
+    ...base,
+    method: 'DELETE',
+    path: '/v1/containers/:id',
+    right: 'container delete',
+    summary: 'Delete a container; its secrets stay',
+    status: 204,
+    handle: deleteContainer,
+  }),
+  route({
+    ...base,
+    method: 'POST',
+    path: '/v1/containers/:id/secrets',
+    right: 'container secrets',
+    summary: 'Add a secret to a generic container',
+    status: 201,
+    request: namedReference,
+    answer: created,
+    handle: addSecret,
+  }),
+  route({
+    ...base,
+    method: 'DELETE',
+    path: '/v1/containers/:id/secrets',
+    right: 'container secrets',
+    summary: 'Remove a secret from a container',
+    status: 204,
+    requestForm: formOf(namedReference),
+    handle: removeSecret,
+  }),
+  ...consumerRoutes(CONTAINER_CONSUMERS),
+]
+
+async function listContainers({ database, config }: ApiService, call: Call): Promise<Answer> {
   const name = queryText(call.query, 'name')
   const type = queryText(call.query, 'type')
   const conditions = [
-    sql`c.project_id = ${call.who.projectId} AND ${liveContainer('c')}`,
+    sql`c.project_id = ${call.caller.projectId} AND ${liveContainer('c')}`,
     // Without an escape character no pattern is wrong.
     ...(name === null ? [] : [sql`c.name LIKE ${name} ESCAPE ''`]),
     ...(type === null ? [] : [sql`c.type = ${type}`]),
@@ -62,8 +120,11 @@ async function listContainers({ database, config }: Service, call: Call): Promis
   return { status: 200, json: pageJson('containers', items, total, { page, query: call.query, url }) }
 }
 
-async function createContainer({ database, config }: Service, call: Call): Promise<Answer> {
-  const { type, name, secret_refs } = parseBody(newContainer, await call.readJson(), 'container')
+async function createContainer(
+  { database, config }: ApiService,
+  call: Call<z.output<typeof newContainer>>,
+): Promise<Answer> {
+  const { type, name, secret_refs } = await call.body()
   requireReferenceNames(type, secret_refs)
   const references = secret_refs.map(reference => ({
     name: reference.name,
@@ -71,8 +132,8 @@ async function createContainer({ database, config }: Service, call: Call): Promi
   }))
   const ids = references.map(({ secretId }) => secretId)
   if (new Set(ids).size < ids.length) throw badRequest('Two references name the same secret.')
-  await requireOwnSecrets(database, { who: call.who, policy: config.policy }, ids)
-  const { projectId, userId: creatorId } = call.who
+  await requireOwnSecrets(database, { who: call.caller, policy: config.policy }, ids)
+  const { projectId, userId: creatorId } = call.caller
   const id = await storeContainer(database, { projectId, creatorId, name, type, references }, config.quota.containers)
   return createdAt(`${call.base}/v1/containers/${id}`)
 }
@@ -83,20 +144,20 @@ const createdAt = (containerRef: string): Answer => ({
   headers: { Location: containerRef },
 })
 
-async function showContainer({ database }: Service, call: Call): Promise<Answer> {
+async function showContainer({ database }: ApiService, call: Call, allowOn: AllowOn): Promise<Answer> {
   const { json, ...container } = await findContainer<{ json: string }>(database, call.params.id, {
     columns: sql`${CONTAINER_JSON} AS json`,
     base: call.base,
   })
-  call.allowOn(container)
+  allowOn(container)
   return { status: 200, json }
 }
 
 /** The lock makes whatever is added to the container at the same time wait, or this wait for it. */
-async function deleteContainer({ database }: Service, call: Call): Promise<Answer> {
+async function deleteContainer({ database }: ApiService, call: Call, allowOn: AllowOn): Promise<Answer> {
   return inTransaction(database, async trx => {
     const container = await findContainer(trx, call.params.id, { lock: sql`FOR UPDATE OF c` })
-    call.allowOn(container)
+    allowOn(container)
     await execute(
       trx,
       sql`WITH unlinked AS (DELETE FROM container_secret WHERE container_id = ${container.id}),
@@ -107,17 +168,17 @@ async function deleteContainer({ database }: Service, call: Call): Promise<Answe
   })
 }
 
-function readReference({ base }: Call, body: unknown) {
-  const { name, secret_ref } = parseBody(namedReference, body, 'reference')
-  return { name, secretId: secretIdOf(secret_ref, base) }
-}
-
-async function addSecret({ database, config }: Service, call: Call): Promise<Answer> {
+async function addSecret(
+  { database, config }: ApiService,
+  call: Call<z.output<typeof namedReference>>,
+  allowOn: AllowOn,
+): Promise<Answer> {
   const container = await findContainer(database, call.params.id)
-  call.allowOn(container)
-  const { name, secretId } = readReference(call, await call.readJson())
+  allowOn(container)
+  const { name, secret_ref } = await call.body()
+  const secretId = secretIdOf(secret_ref, call.base)
   if (container.type !== 'generic') throw badRequest('Only containers of type generic can be changed.')
-  await requireOwnSecrets(database, { who: call.who, policy: config.policy }, [secretId])
+  await requireOwnSecrets(database, { who: call.caller, policy: config.policy }, [secretId])
   const { hasRoom, held, made } = await one(
     database,
     sql<{ hasRoom: boolean | null; held: boolean; made: boolean }>`
@@ -126,7 +187,7 @@ async function addSecret({ database, config }: Service, call: Call): Promise<Ans
          FROM container c WHERE c.id = ${container.id} AND ${liveContainer('c')} FOR KEY SHARE),
      held AS MATERIALIZED (
        SELECT s.id FROM live CROSS JOIN secret s
-        WHERE s.id = ${secretId} AND s.project_id = ${call.who.projectId} AND ${LIVE} FOR KEY SHARE OF s),
+        WHERE s.id = ${secretId} AND s.project_id = ${call.caller.projectId} AND ${LIVE} FOR KEY SHARE OF s),
      made AS (
        INSERT INTO container_secret (container_id, secret_id, name)
        SELECT live.id, held.id, ${name} FROM live CROSS JOIN held WHERE has_room
@@ -141,10 +202,11 @@ async function addSecret({ database, config }: Service, call: Call): Promise<Ans
   return createdAt(`${call.base}/v1/containers/${container.id}`)
 }
 
-async function removeSecret({ database }: Service, call: Call): Promise<Answer> {
+async function removeSecret({ database }: ApiService, call: Call, allowOn: AllowOn): Promise<Answer> {
   const container = await findContainer(database, call.params.id)
-  call.allowOn(container)
-  const { name, secretId } = readReference(call, await call.readAnyJson())
+  allowOn(container)
+  const { name, secret_ref } = parseBody(namedReference, await call.json({ anyType: true }), 'reference')
+  const secretId = secretIdOf(secret_ref, call.base)
   const gone = await maybeOne(
     database,
     sql`WITH gone AS (

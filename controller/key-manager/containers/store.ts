@@ -1,8 +1,8 @@
 import type { Knex } from 'knex'
 import { one } from '../../database/query.js'
 import { sql } from '../../database/sql.js'
-import { quotaReached } from '../faults.js'
 import { missing, newId } from '../ids.js'
+import { quotaReached } from '../rights.js'
 import { LIVE } from '../secrets/secret.js'
 import type { ContainerType } from './container.js'
 

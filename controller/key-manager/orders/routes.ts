@@ -1,65 +1,119 @@
 import { z } from 'zod'
+import type { Answer } from '../../api/answer.js'
+import { objectOf, ref } from '../../api/schema.js'
 import { execute } from '../../database/query.js'
 import { and, sql } from '../../database/sql.js'
 import { ApiError } from '../../http/errors.js'
 import { parseCertificateMeta } from '../certificate-authorities/certificate-meta.js'
-import { parseBody, queryText } from '../input.js'
-import { pageJson, pageOf, readPage } from '../paging.js'
-import type { Answer, Call, Routes, Service } from '../routes.js'
+import { type AllowOn, type ApiService, actorIn, type Call, route } from '../dialect.js'
+import { queryText } from '../input.js'
+import { filter, PAGE_PARAMETERS, pageJson, pageOf, readPage } from '../paging.js'
 import { parseKeyMeta, parsePairMeta } from './key-meta.js'
 import { findOrder, LIVE_ORDER, orderJson } from './order.js'
 import type { Order } from './outcome.js'
 import { storeOrder } from './store.js'
 
-export const orderRoutes = (service: Service): Routes => ({
-  'GET /v1/orders': call => listOrders(service, call),
-  'POST /v1/orders': call => createOrder(service, call),
-  'PUT /v1/orders': async () => {
-    throw new ApiError(405, 'An order cannot be changed; make another one.')
-  },
-  'GET /v1/orders/:id': call => showOrder(service, call),
-  'DELETE /v1/orders/:id': call => deleteOrder(service, call),
-})
-
 const ORDER_TYPES = ['key', 'asymmetric', 'certificate'] as const satisfies readonly Order['type'][]
 
 /** Members that it does not know are passed over. */
-const newOrder = z.object({
-  type: z.enum(ORDER_TYPES, `must be one of ${ORDER_TYPES.join(', ')}`),
-  meta: z.record(z.string(), z.unknown()),
-})
+const newOrder = z
+  .object({
+    type: z.enum(ORDER_TYPES, `must be one of ${ORDER_TYPES.join(', ')}`),
+    meta: z.record(z.string(), z.unknown()),
+  })
+  .meta({ title: 'order' })
 
-async function createOrder(service: Service, call: Call): Promise<Answer> {
-  const { type, meta } = parseBody(newOrder, await call.readJson(), 'order')
+const base = { group: 'orders', status: 200 } as const
+
+export const orderRoutes = [
+  route({
+    ...base,
+    method: 'GET',
+    path: '/v1/orders',
+    right: 'orders list',
+    summary: 'List the orders of the project',
+    parameters: [
+      ...PAGE_PARAMETERS,
+      filter('meta', 'Only orders whose meta has this text in it.'),
+      filter('type', 'Only orders of this type; all for certificates as well.'),
+    ],
+    answer: ref('orders'),
+    handle: listOrders,
+  }),
+  route({
+    ...base,
+    method: 'POST',
+    path: '/v1/orders',
+    right: 'order create',
+    summary: 'Order a key, a pair of keys or a certificate',
+    status: 202,
+    request: newOrder,
+    answer: objectOf({ order_ref: ref('reference') }),
+    handle: createOrder,
+  }),
+  route({
+    ...base,
+    method: 'PUT',
+    path: '/v1/orders',
+    right: 'order create',
+    summary: 'Refused: an order cannot be changed',
+    status: 405,
+    answer: ref('fault'),
+    handle: async () => {
+      throw new ApiError(405, 'An order cannot be changed; make another one.')
+    },
+  }),
+  route({
+    ...base,
+    method: 'GET',
+    path: '/v1/orders/:id',
+    right: 'order show',
+    summary: 'Show an order',
+    answer: ref('order'),
+    handle: showOrder,
+  }),
+  route({
+    ...base,
+    method: 'DELETE',
+    path: '/v1/orders/:id',
+    right: 'order delete',
+    summary: 'Delete an order; what it has made stays',
+    status: 204,
+    handle: deleteOrder,
+  }),
+]
+
+async function createOrder(service: ApiService, call: Call<z.output<typeof newOrder>>): Promise<Answer> {
+  const { type, meta } = await call.body()
   const parsed = await parseMeta(service, call, type, meta)
-  const { projectId, userId } = call.who
-  const id = await storeOrder(service, { projectId, creatorId: userId, type, ...parsed }, call.actor)
+  const { projectId, userId } = call.caller
+  const id = await storeOrder(service, { projectId, creatorId: userId, type, ...parsed }, actorIn(call))
   const orderRef = `${call.base}/v1/orders/${id}`
   return { status: 202, json: JSON.stringify({ order_ref: orderRef }), headers: { Location: orderRef } }
 }
 
 /** @throws ApiError 400; 403 for what a certificate order must not use */
-async function parseMeta(service: Service, call: Call, type: Order['type'], meta: unknown) {
+async function parseMeta(service: ApiService, call: Call, type: Order['type'], meta: unknown) {
   if (type === 'key') return parseKeyMeta(meta)
   if (type === 'asymmetric') return parsePairMeta(meta)
-  return parseCertificateMeta(service, call, meta)
+  return parseCertificateMeta(service, call.caller, meta)
 }
 
-async function showOrder({ database, config }: Service, call: Call): Promise<Answer> {
+async function showOrder({ database, config }: ApiService, call: Call, allowOn: AllowOn): Promise<Answer> {
   const order = await findOrder<{ json: string }>(database, {
     id: call.params.id,
-    projectId: call.who.projectId,
+    projectId: call.caller.projectId,
     columns: sql`${orderJson(config.expose_processing_status)} AS json`,
     base: call.base,
   })
-  call.allowOn(order)
+  allowOn(order)
   return { status: 200, json: order.json }
 }
 
 /** What the order has made stays. A worker that is at it finds it gone, and stores nothing. */
-async function deleteOrder({ database }: Service, call: Call): Promise<Answer> {
-  const order = await findOrder(database, { id: call.params.id, projectId: call.who.projectId })
-  call.allowOn(order)
+async function deleteOrder({ database }: ApiService, call: Call, allowOn: AllowOn): Promise<Answer> {
+  const order = await findOrder(database, { id: call.params.id, projectId: call.caller.projectId })
+  allowOn(order)
   await execute(
     database,
     sql`UPDATE secret_order SET deleted_at = now(), fence = fence + 1, sealed_passphrase = NULL, project_key_id = NULL
@@ -69,12 +123,12 @@ async function deleteOrder({ database }: Service, call: Call): Promise<Answer> {
 }
 
 /** Orders of certificates are listed only when they are asked for: the list command of OpenStack's client fails on them. */
-async function listOrders({ database, config }: Service, call: Call): Promise<Answer> {
+async function listOrders({ database, config }: ApiService, call: Call): Promise<Answer> {
   const page = pageOf(call.query, config)
   const meta = queryText(call.query, 'meta')
   const type = queryText(call.query, 'type')
   const conditions = [
-    sql`o.project_id = ${call.who.projectId}`,
+    sql`o.project_id = ${call.caller.projectId}`,
     LIVE_ORDER,
     ...(meta === null ? [] : [sql`position(${meta} IN o.meta::text) > 0`]),
     ...(type === null ? [sql`o.type <> 'certificate'`] : []),

@@ -1,11 +1,12 @@
 import { z } from 'zod'
+import type { Answer } from '../../api/answer.js'
+import { objectOf, ref } from '../../api/schema.js'
 import { execute, maybeOne, one } from '../../database/query.js'
 import { identifier, insertion, join, sql, trusted } from '../../database/sql.js'
 import { badRequest } from '../../http/errors.js'
+import { type ApiService, type Call, route } from '../dialect.js'
 import { missing } from '../ids.js'
-import { parseBody } from '../input.js'
-import { pageJson, pageOf, readPage } from '../paging.js'
-import type { Answer, Call, Routes, Service } from '../routes.js'
+import { PAGE_PARAMETERS, pageJson, pageOf, readPage } from '../paging.js'
 
 /** What a project may have so many of, in the order of the answers. */
 const KINDS = ['secrets', 'orders', 'containers', 'consumers', 'cas'] as const
@@ -17,27 +18,73 @@ const LONGEST_PROJECT_ID = 255
 /** Null says nothing about a kind, as leaving it out does; a negative number is no limit. */
 const limit = z.int('must be a whole number').min(-MOST).max(MOST).nullish()
 
-const projectQuotasBody = z.strictObject({
-  project_quotas: z.strictObject({
-    secrets: limit,
-    orders: limit,
-    containers: limit,
-    consumers: limit,
-    cas: limit,
-  }),
-})
+const projectQuotasBody = z
+  .strictObject({
+    project_quotas: z.strictObject({
+      secrets: limit,
+      orders: limit,
+      containers: limit,
+      consumers: limit,
+      cas: limit,
+    }),
+  })
+  .meta({ title: 'quota' })
 
 const LIMITS_JSON = trusted(`json_build_object(${KINDS.map(kind => `'${kind}', q.${kind}`).join(', ')})`)
 
-export const quotaRoutes = (service: Service): Routes => ({
-  'GET /v1/quotas': call => showEffective(service, call),
-  'GET /v1/project-quotas': call => listProjectQuotas(service, call),
-  'GET /v1/project-quotas/:project': call => showProjectQuotas(service, call),
-  'PUT /v1/project-quotas/:project': call => setProjectQuotas(service, call),
-  'DELETE /v1/project-quotas/:project': call => deleteProjectQuotas(service, call),
-})
+const base = { group: 'quotas', status: 200 } as const
 
-async function showEffective({ database, config }: Service, call: Call): Promise<Answer> {
+export const quotaRoutes = [
+  route({
+    ...base,
+    method: 'GET',
+    path: '/v1/quotas',
+    right: 'quotas read',
+    summary: 'Show the limits of the project',
+    answer: objectOf({ quotas: ref('limits') }),
+    handle: showEffective,
+  }),
+  route({
+    ...base,
+    method: 'GET',
+    path: '/v1/project-quotas',
+    right: 'project quotas',
+    summary: 'List the projects that have limits of their own',
+    parameters: PAGE_PARAMETERS,
+    answer: ref('project_quotas'),
+    handle: listProjectQuotas,
+  }),
+  route({
+    ...base,
+    method: 'GET',
+    path: '/v1/project-quotas/:project',
+    right: 'project quotas',
+    summary: 'Show the limits that a project has of its own',
+    answer: objectOf({ project_quotas: ref('limits') }),
+    handle: showProjectQuotas,
+  }),
+  route({
+    ...base,
+    method: 'PUT',
+    path: '/v1/project-quotas/:project',
+    right: 'project quotas',
+    summary: 'Set limits of a project; kinds that are not named keep theirs',
+    status: 204,
+    request: projectQuotasBody,
+    handle: setProjectQuotas,
+  }),
+  route({
+    ...base,
+    method: 'DELETE',
+    path: '/v1/project-quotas/:project',
+    right: 'project quotas',
+    summary: 'Give a project the limits of all others again',
+    status: 204,
+    handle: deleteProjectQuotas,
+  }),
+]
+
+async function showEffective({ database, config }: ApiService, call: Call): Promise<Answer> {
   const limits = KINDS.map(
     kind => sql`${trusted(`'${kind}'`)}, coalesce(${identifier('q', kind)}, ${config.quota[kind]}::integer)`,
   )
@@ -45,12 +92,12 @@ async function showEffective({ database, config }: Service, call: Call): Promise
     database,
     sql<{ json: string }>`
       SELECT json_build_object('quotas', json_build_object(${join(limits)}))::text AS json
-        FROM (SELECT 1) one LEFT JOIN project_quota q ON q.project_id = ${call.who.projectId}`,
+        FROM (SELECT 1) one LEFT JOIN project_quota q ON q.project_id = ${call.caller.projectId}`,
   )
   return { status: 200, json }
 }
 
-async function listProjectQuotas({ database, config }: Service, call: Call): Promise<Answer> {
+async function listProjectQuotas({ database, config }: ApiService, call: Call): Promise<Answer> {
   const page = pageOf(call.query, config)
   const selection = {
     table: '(SELECT project_id AS id, * FROM project_quota) q',
@@ -65,7 +112,7 @@ async function listProjectQuotas({ database, config }: Service, call: Call): Pro
 
 const noOverride = () => missing('A limit of the project’s own')
 
-async function showProjectQuotas({ database }: Service, call: Call): Promise<Answer> {
+async function showProjectQuotas({ database }: ApiService, call: Call): Promise<Answer> {
   const found = await maybeOne(
     database,
     sql<{ json: string }>`
@@ -77,12 +124,15 @@ async function showProjectQuotas({ database }: Service, call: Call): Promise<Ans
 }
 
 /** Kinds that the body does not name keep the limit that they have. The project need not be known. */
-async function setProjectQuotas({ database }: Service, call: Call): Promise<Answer> {
+async function setProjectQuotas(
+  { database }: ApiService,
+  call: Call<z.output<typeof projectQuotasBody>>,
+): Promise<Answer> {
   const project = call.params.project ?? ''
   if (project.length > LONGEST_PROJECT_ID) {
     throw badRequest(`A project id has at most ${LONGEST_PROJECT_ID} characters.`)
   }
-  const { project_quotas: given } = parseBody(projectQuotasBody, await call.readJson(), 'quota')
+  const { project_quotas: given } = await call.body()
   const limits = Object.fromEntries(KINDS.map(kind => [kind, given[kind] ?? null]))
   await execute(
     database,
@@ -93,7 +143,7 @@ async function setProjectQuotas({ database }: Service, call: Call): Promise<Answ
   return { status: 204 }
 }
 
-async function deleteProjectQuotas({ database }: Service, call: Call): Promise<Answer> {
+async function deleteProjectQuotas({ database }: ApiService, call: Call): Promise<Answer> {
   const gone = await execute(database, sql`DELETE FROM project_quota WHERE project_id = ${call.params.project ?? ''}`)
   if (gone === 0) throw noOverride()
   return { status: 204 }

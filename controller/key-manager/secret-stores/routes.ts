@@ -1,7 +1,9 @@
+import type { Answer } from '../../api/answer.js'
+import { objectOf, ref } from '../../api/schema.js'
 import { execute, maybeOne, one } from '../../database/query.js'
 import { type Fragment, sql } from '../../database/sql.js'
+import { type ApiService, type Call, route } from '../dialect.js'
 import { missing, requireId } from '../ids.js'
-import type { Answer, Call, Routes, Service } from '../routes.js'
 
 const LABEL = 'Secret store'
 
@@ -10,25 +12,72 @@ const STORE_JSON = sql`json_build_object('status', 'ACTIVE', 'created', iso_time
   'name', s.name, 'secret_store_ref', base.url || '/v1/secret-stores/' || s.id, 'global_default', s.global_default,
   'crypto_plugin', s.crypto_plugin, 'secret_store_plugin', s.secret_store_plugin)::text`
 
-/** The stores among which a project may choose where its new secrets go. Without such a choice there are no such routes. */
-export function secretStoreRoutes(service: Service): Routes {
-  if (!service.config.crypto.enable_multiple_secret_stores) return {}
-  return {
-    'GET /v1/secret-stores': call => listStores(service, call),
-    'GET /v1/secret-stores/global-default': call => showStore(service, call, sql`s.global_default`),
-    'GET /v1/secret-stores/preferred': call =>
+const base = { group: 'secret stores', status: 200 } as const
+
+/** The stores among which a project may choose where its new secrets go. Served only where there is such a choice. */
+export const secretStoreRoutes = [
+  route({
+    ...base,
+    method: 'GET',
+    path: '/v1/secret-stores',
+    right: 'secret stores read',
+    summary: 'List the secret stores',
+    answer: objectOf({ secret_stores: { type: 'array', items: ref('secret_store') } }),
+    handle: listStores,
+  }),
+  route({
+    ...base,
+    method: 'GET',
+    path: '/v1/secret-stores/global-default',
+    right: 'secret stores read',
+    summary: 'Show the store of projects that prefer none',
+    answer: ref('secret_store'),
+    handle: (service, call) => showStore(service, call, sql`s.global_default`),
+  }),
+  route({
+    ...base,
+    method: 'GET',
+    path: '/v1/secret-stores/preferred',
+    right: 'secret stores read',
+    summary: 'Show the store that the project prefers',
+    answer: ref('secret_store'),
+    handle: (service, call) =>
       showStore(
         service,
         call,
-        sql`s.id = (SELECT secret_store_id FROM project_secret_store WHERE project_id = ${call.who.projectId})`,
+        sql`s.id = (SELECT secret_store_id FROM project_secret_store WHERE project_id = ${call.caller.projectId})`,
       ),
-    'GET /v1/secret-stores/:id': call => showStore(service, call, sql`s.id = ${requireId(call.params.id, LABEL)}`),
-    'POST /v1/secret-stores/:id/preferred': call => prefer(service, call),
-    'DELETE /v1/secret-stores/:id/preferred': call => unprefer(service, call),
-  }
-}
+  }),
+  route({
+    ...base,
+    method: 'GET',
+    path: '/v1/secret-stores/:id',
+    right: 'secret stores read',
+    summary: 'Show a secret store',
+    answer: ref('secret_store'),
+    handle: (service, call) => showStore(service, call, sql`s.id = ${requireId(call.params.id, LABEL)}`),
+  }),
+  route({
+    ...base,
+    method: 'POST',
+    path: '/v1/secret-stores/:id/preferred',
+    right: 'preferred store write',
+    summary: 'Prefer a store for the new secrets of the project',
+    status: 204,
+    handle: prefer,
+  }),
+  route({
+    ...base,
+    method: 'DELETE',
+    path: '/v1/secret-stores/:id/preferred',
+    right: 'preferred store write',
+    summary: 'Prefer a store no longer',
+    status: 204,
+    handle: unprefer,
+  }),
+]
 
-async function listStores({ database }: Service, call: Call): Promise<Answer> {
+async function listStores({ database }: ApiService, call: Call): Promise<Answer> {
   const { items } = await one(
     database,
     sql<{ items: string }>`
@@ -38,7 +87,7 @@ async function listStores({ database }: Service, call: Call): Promise<Answer> {
   return { status: 200, json: `{"secret_stores":[${items}]}` }
 }
 
-async function showStore({ database }: Service, call: Call, which: Fragment): Promise<Answer> {
+async function showStore({ database }: ApiService, call: Call, which: Fragment): Promise<Answer> {
   const found = await maybeOne(
     database,
     sql<{ json: string }>`
@@ -48,22 +97,22 @@ async function showStore({ database }: Service, call: Call, which: Fragment): Pr
   return { status: 200, json: found.json }
 }
 
-async function prefer({ database }: Service, call: Call): Promise<Answer> {
+async function prefer({ database }: ApiService, call: Call): Promise<Answer> {
   const stored = await execute(
     database,
     sql`INSERT INTO project_secret_store (project_id, secret_store_id)
-        SELECT ${call.who.projectId}, id FROM secret_store WHERE id = ${requireId(call.params.id, LABEL)}
+        SELECT ${call.caller.projectId}, id FROM secret_store WHERE id = ${requireId(call.params.id, LABEL)}
         ON CONFLICT (project_id) DO UPDATE SET secret_store_id = excluded.secret_store_id`,
   )
   if (stored === 0) throw missing(LABEL)
   return { status: 204 }
 }
 
-async function unprefer({ database }: Service, call: Call): Promise<Answer> {
+async function unprefer({ database }: ApiService, call: Call): Promise<Answer> {
   const gone = await execute(
     database,
     sql`DELETE FROM project_secret_store
-         WHERE project_id = ${call.who.projectId} AND secret_store_id = ${requireId(call.params.id, LABEL)}`,
+         WHERE project_id = ${call.caller.projectId} AND secret_store_id = ${requireId(call.params.id, LABEL)}`,
   )
   if (gone === 0) throw missing('Preferred secret store')
   return { status: 204 }

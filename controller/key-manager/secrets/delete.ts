@@ -1,9 +1,11 @@
+import type { Answer } from '../../api/answer.js'
+import type { Parameter } from '../../api/schema.js'
 import { one } from '../../database/query.js'
 import { sql } from '../../database/sql.js'
 import { inTransaction } from '../../database/transaction.js'
 import { badRequest, conflict } from '../../http/errors.js'
 import { auditInsert } from '../audit/record.js'
-import type { Answer, Call, Service } from '../routes.js'
+import { type AllowOn, type ApiService, actorIn, type Call } from '../dialect.js'
 import { findSecret } from './secret.js'
 
 /** The microversion from which on a secret with consumers is kept unless the caller insists. */
@@ -13,13 +15,13 @@ const MINOR_OF_FORCE = 2
  * Deletes a secret: its ciphertext goes at once, a tombstone stays. The lock makes containers and consumers that are made with it at the same
  * time wait, or this wait for them.
  */
-export async function deleteSecret({ database, config }: Service, call: Call): Promise<Answer> {
+export async function deleteSecret({ database, config }: ApiService, call: Call, allowOn: AllowOn): Promise<Answer> {
   return inTransaction(database, async trx => {
     const secret = await findSecret(trx, call.params.id, { lock: sql`FOR UPDATE OF s` })
-    call.allowOn(secret)
+    allowOn(secret)
     const needsForce = call.minor >= MINOR_OF_FORCE && !isForced(call.query.get('force'))
     const audit = auditInsert(
-      call.actor,
+      actorIn(call),
       { action: 'secret.delete', outcome: 'success', targetType: 'secret', targetId: secret.id },
       sql`gone`,
     )
@@ -43,6 +45,14 @@ export async function deleteSecret({ database, config }: Service, call: Call): P
     if (uses.consumed) throw badRequest('The secret has consumers; force=true deletes it nevertheless.')
     return { status: 204 }
   })
+}
+
+/** The query parameter that deletes a secret which has consumers. */
+export const FORCE: Parameter = {
+  name: 'force',
+  in: 'query',
+  description: 'Whether a secret that has consumers is deleted all the same; asked for from microversion 1.2 on.',
+  schema: { type: 'boolean', default: false },
 }
 
 const YES: readonly string[] = ['true', '1', 'yes', 'on', 't', 'y']

@@ -1,10 +1,12 @@
 import { z } from 'zod'
+import type { Answer } from '../../api/answer.js'
+import { objectOf, ref } from '../../api/schema.js'
 import { execute } from '../../database/query.js'
 import { type Fragment, sql } from '../../database/sql.js'
 import { badRequest, conflict } from '../../http/errors.js'
+import { type AllowOn, type ApiService, type Call, route } from '../dialect.js'
 import { missing } from '../ids.js'
 import { filledText, parseBody, textUpTo } from '../input.js'
-import type { Answer, Call, Routes, Service } from '../routes.js'
 import { findSecret, LIVE } from './secret.js'
 
 const keyText = filledText(255)
@@ -12,23 +14,82 @@ const keyText = filledText(255)
   .transform(key => key.toLowerCase())
 const valueText = textUpTo(255)
 
-const pair = z.strictObject({ key: keyText, value: valueText })
-const wholeSet = z.object({
-  // A record would pass over the key __proto__.
-  metadata: z
-    .custom<object>(value => typeof value === 'object' && value !== null && !Array.isArray(value), 'must be an object')
-    .transform(metadata => Object.entries(metadata)),
-})
+const pair = z.strictObject({ key: keyText, value: valueText }).meta({ title: 'metadata' })
+const wholeSet = z
+  .object({
+    // A record would pass over the key __proto__.
+    metadata: z
+      .custom<object>(
+        value => typeof value === 'object' && value !== null && !Array.isArray(value),
+        'must be an object',
+      )
+      .meta({ type: 'object', additionalProperties: { type: 'string', maxLength: 255 } })
+      .transform(metadata => Object.entries(metadata)),
+  })
+  .meta({ title: 'metadata' })
 
 /** The user metadata of secrets: keys and values that say nothing to the service. */
-export const metadataRoutes = (service: Service): Routes => ({
-  'GET /v1/secrets/:id/metadata': call => readAll(service, call),
-  'PUT /v1/secrets/:id/metadata': call => replaceAll(service, call),
-  'POST /v1/secrets/:id/metadata': call => addPair(service, call),
-  'GET /v1/secrets/:id/metadata/:key': call => readPair(service, call),
-  'PUT /v1/secrets/:id/metadata/:key': call => changePair(service, call),
-  'DELETE /v1/secrets/:id/metadata/:key': call => removePair(service, call),
-})
+const base = { group: 'metadata', path: '/v1/secrets/:id/metadata' } as const
+const ofKey = { group: 'metadata', path: '/v1/secrets/:id/metadata/:key' } as const
+
+export const metadataRoutes = [
+  route({
+    ...base,
+    method: 'GET',
+    right: 'secret metadata read',
+    summary: 'Show the metadata of a secret',
+    status: 200,
+    answer: objectOf({ metadata: { type: 'object', additionalProperties: { type: 'string' } } }),
+    handle: readAll,
+  }),
+  route({
+    ...base,
+    method: 'PUT',
+    right: 'secret metadata write',
+    summary: 'Replace the metadata of a secret',
+    status: 201,
+    request: wholeSet,
+    answer: objectOf({ metadata_ref: ref('reference') }),
+    handle: replaceAll,
+  }),
+  route({
+    ...base,
+    method: 'POST',
+    right: 'secret metadata write',
+    summary: 'Add a key and its value to the metadata of a secret',
+    status: 201,
+    request: pair,
+    answer: ref('metadata_pair'),
+    handle: addPair,
+  }),
+  route({
+    ...ofKey,
+    method: 'GET',
+    right: 'secret metadata read',
+    summary: 'Show the value of a key',
+    status: 200,
+    answer: ref('metadata_pair'),
+    handle: readPair,
+  }),
+  route({
+    ...ofKey,
+    method: 'PUT',
+    right: 'secret metadata write',
+    summary: 'Change the value of a key',
+    status: 200,
+    request: pair,
+    answer: ref('metadata_pair'),
+    handle: changePair,
+  }),
+  route({
+    ...ofKey,
+    method: 'DELETE',
+    right: 'secret metadata write',
+    summary: 'Delete a key',
+    status: 204,
+    handle: removePair,
+  }),
+]
 
 const urlOf = (call: Call, id: string) => `${call.base}/v1/secrets/${id}/metadata`
 const keyOf = (call: Call) => (call.params.key ?? '').toLowerCase()
@@ -37,7 +98,7 @@ const noSuchKey = () => missing('Metadata key')
 type Change = { set: Fragment; where?: Fragment }
 
 /** Changes the metadata of a live secret in one statement. @returns whether there was a secret that fits `where` */
-async function change({ database }: Service, id: string, { set, where = sql`true` }: Change): Promise<boolean> {
+async function change({ database }: ApiService, id: string, { set, where = sql`true` }: Change): Promise<boolean> {
   const changed = await execute(
     database,
     sql`UPDATE secret s SET metadata = ${set} WHERE s.id = ${id} AND ${LIVE} AND ${where}`,
@@ -46,22 +107,26 @@ async function change({ database }: Service, id: string, { set, where = sql`true
 }
 
 /** A secret on which the caller may do what the route does. */
-async function allowedSecret({ database }: Service, call: Call): Promise<{ id: string }> {
+async function allowedSecret({ database }: ApiService, call: Call, allowOn: AllowOn): Promise<{ id: string }> {
   const secret = await findSecret(database, call.params.id)
-  call.allowOn(secret)
+  allowOn(secret)
   return secret
 }
 
-async function readAll({ database }: Service, call: Call): Promise<Answer> {
+async function readAll({ database }: ApiService, call: Call, allowOn: AllowOn): Promise<Answer> {
   const columns = sql`s.metadata::text AS json`
   const secret = await findSecret<{ json: string }>(database, call.params.id, { columns })
-  call.allowOn(secret)
+  allowOn(secret)
   return { status: 200, json: `{"metadata":${secret.json}}` }
 }
 
-async function replaceAll(service: Service, call: Call): Promise<Answer> {
-  const { id } = await allowedSecret(service, call)
-  const { metadata } = parseBody(wholeSet, await call.readJson(), 'metadata')
+async function replaceAll(
+  service: ApiService,
+  call: Call<z.output<typeof wholeSet>>,
+  allowOn: AllowOn,
+): Promise<Answer> {
+  const { id } = await allowedSecret(service, call, allowOn)
+  const { metadata } = await call.body()
   const pairs = metadata.map(([key, value]) => parseBody(pair, { key, value }, 'metadata'))
   const text = JSON.stringify(Object.fromEntries(pairs.map(({ key, value }) => [key, value])))
   if (!(await change(service, id, { set: sql`${text}::jsonb` }))) throw missing('Secret')
@@ -69,12 +134,12 @@ async function replaceAll(service: Service, call: Call): Promise<Answer> {
 }
 
 /** Pair by pair there can be about as much as one request could bring. */
-async function addPair(service: Service, call: Call): Promise<Answer> {
+async function addPair(service: ApiService, call: Call<z.output<typeof pair>>, allowOn: AllowOn): Promise<Answer> {
   const columns = sql`octet_length(s.metadata::text) AS bytes`
   const secret = await findSecret<{ bytes: number }>(service.database, call.params.id, { columns })
-  call.allowOn(secret)
+  allowOn(secret)
   const { id, bytes } = secret
-  const { key, value } = parseBody(pair, await call.readJson(), 'metadata')
+  const { key, value } = await call.body()
   const most = service.config.max_allowed_request_size_in_bytes
   if (bytes + key.length + Buffer.byteLength(value) > most) {
     throw badRequest(`A secret has at most ${most} bytes of metadata.`)
@@ -87,18 +152,18 @@ async function addPair(service: Service, call: Call): Promise<Answer> {
   return { status: 201, json: JSON.stringify({ key, value }), headers: { Location: `${urlOf(call, id)}/${key}` } }
 }
 
-async function readPair({ database }: Service, call: Call): Promise<Answer> {
+async function readPair({ database }: ApiService, call: Call, allowOn: AllowOn): Promise<Answer> {
   const columns = sql`s.metadata`
   const secret = await findSecret<{ metadata: Record<string, string> }>(database, call.params.id, { columns })
-  call.allowOn(secret)
+  allowOn(secret)
   const key = keyOf(call)
   if (!Object.hasOwn(secret.metadata, key)) throw noSuchKey()
   return { status: 200, json: JSON.stringify({ key, value: secret.metadata[key] }) }
 }
 
-async function changePair(service: Service, call: Call): Promise<Answer> {
-  const { id } = await allowedSecret(service, call)
-  const { key, value } = parseBody(pair, await call.readJson(), 'metadata')
+async function changePair(service: ApiService, call: Call<z.output<typeof pair>>, allowOn: AllowOn): Promise<Answer> {
+  const { id } = await allowedSecret(service, call, allowOn)
+  const { key, value } = await call.body()
   if (key !== keyOf(call)) throw conflict('The key in the body is not the one in the path.')
   const isChanged = await change(service, id, {
     set: sql`metadata || jsonb_build_object(${key}::text, ${value}::text)`,
@@ -108,8 +173,8 @@ async function changePair(service: Service, call: Call): Promise<Answer> {
   return { status: 200, json: JSON.stringify({ key, value }) }
 }
 
-async function removePair(service: Service, call: Call): Promise<Answer> {
-  const { id } = await allowedSecret(service, call)
+async function removePair(service: ApiService, call: Call, allowOn: AllowOn): Promise<Answer> {
+  const { id } = await allowedSecret(service, call, allowOn)
   await change(service, id, { set: sql`metadata - ${keyOf(call)}::text` })
   return { status: 204 }
 }

@@ -1,37 +1,89 @@
+import type { z } from 'zod'
+import type { Answer } from '../../api/answer.js'
+import { objectOf, ref } from '../../api/schema.js'
 import { sql } from '../../database/sql.js'
 import { ApiError, badRequest } from '../../http/errors.js'
 import { recordAudit } from '../audit/record.js'
-import { consumerHandlers } from '../consumers/handlers.js'
+import { consumerRoutes } from '../consumers/routes.js'
 import { SECRET_CONSUMERS } from '../consumers/secret-consumers.js'
-import { parseBody } from '../input.js'
-import type { Answer, Call, Routes, Service } from '../routes.js'
+import { type AllowOn, type ApiService, actorIn, type Call, route } from '../dialect.js'
+import { PAGE_PARAMETERS } from '../paging.js'
 import { contentTypeOf, decodeBody, decodePayload, servedType } from './content-types.js'
-import { deleteSecret } from './delete.js'
+import { deleteSecret, FORCE } from './delete.js'
 import { parseExpiration } from './expiration.js'
-import { listSecrets } from './list.js'
+import { LIST_PARAMETERS, listSecrets } from './list.js'
 import { metadataRoutes } from './metadata.js'
 import { findPayload, findSecret, newSecret, payloadContext, secretJson } from './secret.js'
 import { payloadStands, storePayload, storeSecret } from './store.js'
 
-export function secretRoutes(service: Service): Routes {
-  const consumers = consumerHandlers(service, SECRET_CONSUMERS)
-  return {
-    'GET /v1/secrets': call => listSecrets(service, call),
-    'POST /v1/secrets': call => createSecret(service, call),
-    'GET /v1/secrets/:id': call => showSecret(service, call),
-    'PUT /v1/secrets/:id': call => uploadPayload(service, call),
-    'DELETE /v1/secrets/:id': call => deleteSecret(service, call),
-    'GET /v1/secrets/:id/payload': call => readPayload(service, call),
-    'GET /v1/secrets/:id/consumers': consumers.list,
-    'POST /v1/secrets/:id/consumers': consumers.register,
-    'DELETE /v1/secrets/:id/consumers': consumers.remove,
-    'GET /v1/secrets/:id/consumers/:consumer': consumers.show,
-    ...metadataRoutes(service),
-  }
-}
+const base = { group: 'secrets', status: 200 } as const
 
-async function createSecret(service: Service, call: Call): Promise<Answer> {
-  const body = parseBody(newSecret, await call.readJson(), 'secret')
+export const secretRoutes = [
+  route({
+    ...base,
+    method: 'GET',
+    path: '/v1/secrets',
+    right: 'secrets list',
+    summary: 'List the secrets of the project',
+    parameters: [...PAGE_PARAMETERS, ...LIST_PARAMETERS],
+    answer: ref('secrets'),
+    handle: listSecrets,
+  }),
+  route({
+    ...base,
+    method: 'POST',
+    path: '/v1/secrets',
+    right: 'secret create',
+    summary: 'Store a secret',
+    status: 201,
+    request: newSecret,
+    answer: objectOf({ secret_ref: ref('reference') }),
+    handle: createSecret,
+  }),
+  route({
+    ...base,
+    method: 'GET',
+    path: '/v1/secrets/:id',
+    right: 'secret show',
+    summary: 'Show what a secret is; asked for in another type than JSON, its payload',
+    answer: ref('secret'),
+    handle: showSecret,
+  }),
+  route({
+    ...base,
+    method: 'PUT',
+    path: '/v1/secrets/:id',
+    right: 'secret payload store',
+    summary: 'Store the payload of a secret that was made without one; the body is the payload in its own type',
+    status: 204,
+    handle: uploadPayload,
+  }),
+  route({
+    ...base,
+    method: 'DELETE',
+    path: '/v1/secrets/:id',
+    right: 'secret delete',
+    summary: 'Delete a secret',
+    status: 204,
+    parameters: [FORCE],
+    handle: deleteSecret,
+  }),
+  route({
+    ...base,
+    method: 'GET',
+    path: '/v1/secrets/:id/payload',
+    right: 'secret payload',
+    summary: 'Read the payload of a secret, in its own type',
+    answer: { type: 'string' },
+    answerType: 'application/octet-stream',
+    handle: readPayload,
+  }),
+  ...consumerRoutes(SECRET_CONSUMERS),
+  ...metadataRoutes,
+]
+
+async function createSecret(service: ApiService, call: Call<z.output<typeof newSecret>>): Promise<Answer> {
+  const body = await call.body()
   const { payload, payload_content_type: type, payload_content_encoding: encoding } = body
   if (payload === undefined && type !== undefined) {
     throw badRequest('payload_content_type must not be given without a payload.')
@@ -40,8 +92,8 @@ async function createSecret(service: Service, call: Call): Promise<Answer> {
   const id = await storeSecret(
     service,
     {
-      projectId: call.who.projectId,
-      creatorId: call.who.userId,
+      projectId: call.caller.projectId,
+      creatorId: call.caller.userId,
       name: body.name,
       secretType: body.secret_type,
       algorithm: body.algorithm ?? null,
@@ -51,7 +103,7 @@ async function createSecret(service: Service, call: Call): Promise<Answer> {
       payload:
         payload === undefined ? null : payloadOf(payload, type, encoding, service.config.max_allowed_secret_in_bytes),
     },
-    call.actor,
+    actorIn(call),
   )
   const secretRef = `${call.base}/v1/secrets/${id}`
   return { status: 201, json: JSON.stringify({ secret_ref: secretRef }), headers: { Location: secretRef } }
@@ -65,33 +117,33 @@ function payloadOf(payload: string, type: string | undefined, encoding: string |
   return { bytes: decodePayload(payload, contentType, encoding), contentType }
 }
 
-async function showSecret({ database }: Service, call: Call): Promise<Answer> {
+async function showSecret({ database }: ApiService, call: Call, allowOn: AllowOn): Promise<Answer> {
   const columns = sql`${secretJson(call.minor >= 1)} AS json`
   const secret = await findSecret<{ json: string }>(database, call.params.id, { columns, base: call.base })
-  call.allowOn(secret)
+  allowOn(secret)
   return { status: 200, json: secret.json }
 }
 
 /** The second step of storing a secret that was made without its payload. */
-async function uploadPayload(service: Service, call: Call): Promise<Answer> {
+async function uploadPayload(service: ApiService, call: Call, allowOn: AllowOn): Promise<Answer> {
   const secret = await findSecret<{ hasPayload: boolean }>(service.database, call.params.id, {
     columns: sql`s.content_type IS NOT NULL AS "hasPayload"`,
   })
-  call.allowOn(secret)
+  allowOn(secret)
   const contentType = contentTypeOf(call.header('Content-Type'))
   if (contentType === null) throw new ApiError(415, 'The Content-Type is not one of those that payloads have.')
   refuseTransportKey(call.query.has('transport_key_id'))
-  const body = await call.readBytes(service.config.max_allowed_secret_in_bytes)
+  const body = await call.bytes(service.config.max_allowed_secret_in_bytes)
   if (body.length === 0) throw badRequest('There is no payload.')
   if (secret.hasPayload) throw payloadStands()
   const bytes = decodeBody(body, contentType, call.header('Content-Encoding'))
-  await storePayload(service, secret, { bytes, contentType }, call.actor)
+  await storePayload(service, secret, { bytes, contentType }, actorIn(call))
   return { status: 204 }
 }
 
-async function readPayload({ database, keyring }: Service, call: Call): Promise<Answer> {
+async function readPayload({ database, keyring }: ApiService, call: Call, allowOn: AllowOn): Promise<Answer> {
   const secret = await findPayload(database, call.params.id)
-  call.allowOn(secret)
+  allowOn(secret)
   if (call.query.has('trans_wrapped_session_key')) {
     if (!call.query.has('transport_key_id')) throw badRequest('trans_wrapped_session_key needs a transport_key_id.')
     refuseTransportKey(true)
@@ -99,7 +151,7 @@ async function readPayload({ database, keyring }: Service, call: Call): Promise<
   if (secret.sealed === null || secret.contentType === null) throw new ApiError(404, 'The secret has no payload.')
   const payload = await keyring.open(secret.sealed, payloadContext(secret.id))
   const type = servedType(call.hasHeader('Accept') ? call.header('Accept') : null, secret.contentType, payload)
-  await recordAudit(database, call.actor, {
+  await recordAudit(database, actorIn(call), {
     action: 'secret.payload.read',
     outcome: 'success',
     targetType: 'secret',

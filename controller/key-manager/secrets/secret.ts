@@ -13,19 +13,21 @@ export const SECRET_TYPES = ['symmetric', 'passphrase', 'private', 'public', 'ce
 const text = textUpTo(255)
 
 /** The body of a POST; members that it does not know are passed over. */
-export const newSecret = z.object({
-  name: text.nullish().transform(name => name ?? null),
-  secret_type: z.enum(SECRET_TYPES, `must be one of ${SECRET_TYPES.join(', ')}`).default('opaque'),
-  algorithm: text.optional(),
-  bit_length: z.int('must be a whole number').min(1).max(32767).optional(),
-  mode: text.optional(),
-  expiration: text.nullish(),
-  payload: filledText().optional(),
-  payload_content_type: text.optional(),
-  payload_content_encoding: z.literal('base64', 'must be "base64"').optional(),
-  transport_key_needed: z.enum(['true', 'false'], 'must be "true" or "false"').optional(),
-  transport_key_id: z.string().optional(),
-})
+export const newSecret = z
+  .object({
+    name: text.nullish().transform(name => name ?? null),
+    secret_type: z.enum(SECRET_TYPES, `must be one of ${SECRET_TYPES.join(', ')}`).default('opaque'),
+    algorithm: text.optional(),
+    bit_length: z.int('must be a whole number').min(1).max(32767).optional(),
+    mode: text.optional(),
+    expiration: text.nullish(),
+    payload: filledText().optional(),
+    payload_content_type: text.optional(),
+    payload_content_encoding: z.literal('base64', 'must be "base64"').optional(),
+    transport_key_needed: z.enum(['true', 'false'], 'must be "true" or "false"').optional(),
+    transport_key_id: z.string().optional(),
+  })
+  .meta({ title: 'secret' })
 
 /** SQL: a secret that is neither deleted nor past its time. */
 export const liveSecret = (alias: string): Fragment =>

@@ -5,9 +5,9 @@ import { conflict } from '../../http/errors.js'
 import { type Actor, auditInsert } from '../audit/record.js'
 import type { Sealed } from '../crypto/keyring.js'
 import { underActiveKey } from '../crypto/under-active-key.js'
-import { quotaReached } from '../faults.js'
 import { missing, newId } from '../ids.js'
-import type { Service } from '../routes.js'
+import { quotaReached } from '../rights.js'
+import type { Service } from '../service.js'
 import { LIVE, payloadContext } from './secret.js'
 
 /** A secret to be stored; `payload` null is one whose payload comes later. */

@@ -1,29 +1,70 @@
 import { z } from 'zod'
+import type { Answer } from '../../api/answer.js'
+import { objectOf, ref } from '../../api/schema.js'
 import { execute, maybeOne } from '../../database/query.js'
 import { sql } from '../../database/sql.js'
+import { type ApiService, type Call, route } from '../dialect.js'
 import { missing, newId, requireId } from '../ids.js'
-import { filledText, parseBody, queryText } from '../input.js'
-import { pageJson, pageOf, readPage } from '../paging.js'
-import type { Answer, Call, Routes, Service } from '../routes.js'
+import { filledText, queryText } from '../input.js'
+import { filter, PAGE_PARAMETERS, pageJson, pageOf, readPage } from '../paging.js'
 
 const LABEL = 'Transport key'
 
-const newTransportKey = z.object({
-  plugin_name: filledText(255),
-  transport_key: filledText(),
-})
+const newTransportKey = z
+  .object({
+    plugin_name: filledText(255),
+    transport_key: filledText(),
+  })
+  .meta({ title: 'transport key' })
 
 /** SQL over k, a transport key, and base. */
 const REF = sql`base.url || '/v1/transport_keys/' || k.id`
 
-export const transportKeyRoutes = (service: Service): Routes => ({
-  'GET /v1/transport_keys': call => listTransportKeys(service, call),
-  'POST /v1/transport_keys': call => createTransportKey(service, call),
-  'GET /v1/transport_keys/:id': call => showTransportKey(service, call),
-  'DELETE /v1/transport_keys/:id': call => deleteTransportKey(service, call),
-})
+const base = { group: 'transport keys', status: 200 } as const
 
-async function listTransportKeys({ database, config }: Service, call: Call): Promise<Answer> {
+export const transportKeyRoutes = [
+  route({
+    ...base,
+    method: 'GET',
+    path: '/v1/transport_keys',
+    right: 'transport keys read',
+    summary: 'List the transport keys',
+    parameters: [...PAGE_PARAMETERS, filter('plugin_name', 'Only keys of this back end.')],
+    answer: ref('transport_keys'),
+    handle: listTransportKeys,
+  }),
+  route({
+    ...base,
+    method: 'POST',
+    path: '/v1/transport_keys',
+    right: 'transport keys write',
+    summary: 'Store a transport key',
+    status: 201,
+    request: newTransportKey,
+    answer: objectOf({ transport_key_ref: ref('reference') }),
+    handle: createTransportKey,
+  }),
+  route({
+    ...base,
+    method: 'GET',
+    path: '/v1/transport_keys/:id',
+    right: 'transport keys read',
+    summary: 'Show a transport key',
+    answer: ref('transport_key'),
+    handle: showTransportKey,
+  }),
+  route({
+    ...base,
+    method: 'DELETE',
+    path: '/v1/transport_keys/:id',
+    right: 'transport keys write',
+    summary: 'Delete a transport key',
+    status: 204,
+    handle: deleteTransportKey,
+  }),
+]
+
+async function listTransportKeys({ database, config }: ApiService, call: Call): Promise<Answer> {
   const page = pageOf(call.query, config)
   const plugin = queryText(call.query, 'plugin_name')
   const selection = {
@@ -37,8 +78,11 @@ async function listTransportKeys({ database, config }: Service, call: Call): Pro
   return { status: 200, json: pageJson('transport_keys', items, total, { page, query: call.query, url }) }
 }
 
-async function createTransportKey({ database }: Service, call: Call): Promise<Answer> {
-  const body = parseBody(newTransportKey, await call.readJson(), 'transport key')
+async function createTransportKey(
+  { database }: ApiService,
+  call: Call<z.output<typeof newTransportKey>>,
+): Promise<Answer> {
+  const body = await call.body()
   const id = newId()
   await execute(
     database,
@@ -49,7 +93,7 @@ async function createTransportKey({ database }: Service, call: Call): Promise<An
   return { status: 201, json: JSON.stringify({ transport_key_ref: ref }), headers: { Location: ref } }
 }
 
-async function showTransportKey({ database }: Service, call: Call): Promise<Answer> {
+async function showTransportKey({ database }: ApiService, call: Call): Promise<Answer> {
   const found = await maybeOne(
     database,
     sql<{ json: string }>`
@@ -62,7 +106,7 @@ async function showTransportKey({ database }: Service, call: Call): Promise<Answ
   return { status: 200, json: found.json }
 }
 
-async function deleteTransportKey({ database }: Service, call: Call): Promise<Answer> {
+async function deleteTransportKey({ database }: ApiService, call: Call): Promise<Answer> {
   const gone = await execute(database, sql`DELETE FROM transport_key WHERE id = ${requireId(call.params.id, LABEL)}`)
   if (gone === 0) throw missing(LABEL)
   return { status: 204 }

@@ -1,19 +1,19 @@
 import { randomUUID } from 'node:crypto'
 import { Agent, request } from 'node:http'
 import t from 'tap'
-import { createKeyManagerApi } from '../../../controller/key-manager/api.js'
-import { mayDo, type Policy, ROUTE_OPERATIONS } from '../../../controller/key-manager/rights.js'
-import { createLog } from '../../../controller/log/log.js'
+import { mayDo, type Policy } from '../../../controller/key-manager/rights.js'
 import { startTestKeyManager } from '../../support/clients/key-manager-api.js'
-import { callerOf, FOREIGN, OWN, tokenOf } from '../../support/clients/load-balancer-api.js'
+import { FOREIGN, OWN, tokenOf } from '../../support/clients/load-balancer-api.js'
+import { routesOf } from '../../support/clients/routes.js'
 import { type Case, isAllowed, RIGHTS } from '../../support/inputs/key-manager-rights.js'
+import { keyManagerRoutes } from '../../support/inputs/key-manager-routes.js'
 
 const POLICIES: readonly Policy[] = ['legacy', 'new', 'union']
 const ROLES = ['admin', 'creator', 'observer', 'audit', 'key-manager:service-admin', 'member', 'reader', 'none']
 const OWNERSHIPS = ['own', 'somebody else’s', 'foreign'] as const
 const ACLS = ['none', 'private', 'listed'] as const
 
-const { ask, store, database, keyring, config, url, stop } = await startTestKeyManager({
+const { app, ask, store, database, config, url, stop } = await startTestKeyManager({
   crypto: { enable_multiple_secret_stores: true },
 })
 t.teardown(stop)
@@ -134,20 +134,13 @@ async function arrange(
 }
 
 const OF_AN_OBJECT = /\/v1\/(secrets|containers|orders)\/:id/
-const app = createKeyManagerApi({
-  ...{ database, keyring, config, identityUrl: '', log: createLog('test', 'silent') },
-  validate: async token => callerOf(token),
-})
-const served = app.middleware
-  .flatMap(middleware => {
-    const { router } = middleware as { router?: { stack: { methods: string[]; path: string }[] } }
-    return (router?.stack ?? []).flatMap(({ methods, path }) => methods.map(method => `${method} ${path}`))
-  })
+const served = routesOf(app)
+  .map(({ method, path }) => `${method} ${path}`)
   .filter(route => route.includes(' /v1'))
 
 t.test('every route has a row in the table, and the other way round', async t => {
   t.same(Object.keys(RIGHTS).sort(), [...served].sort())
-  t.same(Object.keys(RIGHTS).sort(), Object.keys(ROUTE_OPERATIONS).sort())
+  t.same(Object.keys(RIGHTS).sort(), [...keyManagerRoutes.keys()].sort())
 })
 
 t.test('the rules decide as the table does, in every case that there is', async t => {
@@ -168,7 +161,7 @@ t.test('the rules decide as the table does, in every case that there is', async 
               projectAccess: leavesItToProject,
               users: listsCaller ? ['u'] : [],
             }
-            for (const [route, operation] of Object.entries(ROUTE_OPERATIONS))
+            for (const [route, operation] of keyManagerRoutes)
               for (const policy of POLICIES) {
                 cases++
                 if (mayDo(policy, operation, who, target) !== isAllowed(policy, route, what)) {

@@ -1,4 +1,5 @@
 import { randomBytes } from 'node:crypto'
+import type Koa from 'koa'
 import { configurationSchema } from '../../../controller/config/schema.js'
 import type { Database } from '../../../controller/database/connection.js'
 import { startServer } from '../../../controller/http/server.js'
@@ -7,7 +8,7 @@ import { createKeyManagerApi } from '../../../controller/key-manager/api.js'
 import { createKeyring, type Keyring } from '../../../controller/key-manager/crypto/keyring.js'
 import { requireMasterKeys } from '../../../controller/key-manager/crypto/master-key.js'
 import { createSimpleCrypto } from '../../../controller/key-manager/crypto/simple.js'
-import type { Service } from '../../../controller/key-manager/routes.js'
+import type { Service } from '../../../controller/key-manager/service.js'
 import { createLog } from '../../../controller/log/log.js'
 import { CANARY } from '../canary.js'
 import { createTestDatabase } from '../database/database.js'
@@ -24,6 +25,7 @@ export type AskOptions = {
 export type KeyManagerReply = Reply & { bytes: Buffer }
 
 export type TestKeyManager = {
+  app: Koa
   url: string
   database: Database
   databaseUrl: string
@@ -95,6 +97,7 @@ export async function startTestKeyManager(
   }
 
   return {
+    app,
     url: server.url,
     database,
     databaseUrl: testDatabase.urlOf('key_manager'),

@@ -1,10 +1,10 @@
 import fc from 'fast-check'
 import type { Test } from 'tap'
 import { z } from 'zod'
-import { ROUTE_OPERATIONS, type Route } from '../../../controller/key-manager/rights.js'
 import type { TestKeyManager } from '../clients/key-manager-api.js'
 import { tokenOf } from '../clients/load-balancer-api.js'
 import { attemptUntilDone, wellFormed } from './arbitrary-input.js'
+import { keyManagerRoutes, type Route } from './key-manager-routes.js'
 
 /** A caller who may do everything within the own project. */
 export const everyRole = tokenOf('member,admin,creator,observer,audit,key-manager:service-admin,reader')
@@ -108,7 +108,7 @@ const METHODS: readonly string[] = ['GET', 'PUT', 'PATCH', 'POST', 'DELETE']
  */
 export function tryFamily(t: Test, { api, pattern, last, bodies, present, certain }: Family): void {
   const placeOf = (route: Route) => METHODS.indexOf(route.split(' ')[0] ?? '') + 10 * last.indexOf(route)
-  const routes = (Object.keys(ROUTE_OPERATIONS) as Route[])
+  const routes = [...keyManagerRoutes.keys()]
     .filter(route => pattern.test(route))
     .sort((a, b) => placeOf(a) - placeOf(b))
   const succeeded = new Set<Route>()

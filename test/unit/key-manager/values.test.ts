@@ -1,11 +1,11 @@
 import { readFileSync } from 'node:fs'
 import fc from 'fast-check'
 import t from 'tap'
+import { MICROVERSION_HEADER, requestedMinor as minorIn } from '../../../controller/api/microversion.js'
 import { ApiError } from '../../../controller/http/errors.js'
-import { presentFault } from '../../../controller/key-manager/faults.js'
+import { NEWEST_MINOR, presentFault } from '../../../controller/key-manager/dialect.js'
 import { idInReference, isId, newId } from '../../../controller/key-manager/ids.js'
 import { trimmed } from '../../../controller/key-manager/input.js'
-import { MICROVERSION_HEADER, requestedMinor } from '../../../controller/key-manager/microversion.js'
 import { pageJson, pageOf } from '../../../controller/key-manager/paging.js'
 import {
   contentTypeOf,
@@ -125,6 +125,7 @@ t.test('types and encodings of payloads', async t => {
 })
 
 t.test('microversions', async t => {
+  const requestedMinor = (header: string) => minorIn(header, { service: 'key-manager', newest: NEWEST_MINOR })
   t.equal(MICROVERSION_HEADER, 'OpenStack-API-Version')
   t.equal(requestedMinor(''), 0)
   t.equal(requestedMinor('compute 3.0 , key-manager  1.2'), 2)

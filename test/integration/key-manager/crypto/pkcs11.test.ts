@@ -233,6 +233,7 @@ t.test('secrets over the API: 503 while the token is away, and all of them again
   const away = await manager.ask('GET', `/v1/secrets/${id}/payload`)
   t.equal(away.status, 503)
   t.match(away.body, { code: 503, title: 'Service Unavailable' })
+  t.equal(away.headers.get('Retry-After'), '5')
   t.notMatch(away.text, /CKR|softhsm|master/i)
   const body = { payload: 'x', payload_content_type: 'text/plain' }
   t.equal((await manager.ask('POST', '/v1/secrets', body)).status, 503)

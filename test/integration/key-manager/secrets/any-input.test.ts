@@ -2,16 +2,16 @@ import { randomUUID } from 'node:crypto'
 import fc from 'fast-check'
 import t from 'tap'
 import { z } from 'zod'
-import { ROUTE_OPERATIONS, type Route } from '../../../../controller/key-manager/rights.js'
 import { type AskOptions, type KeyManagerReply, startTestKeyManager } from '../../../support/clients/key-manager-api.js'
 import { tokenOf } from '../../../support/clients/load-balancer-api.js'
 import { attemptUntilDone, wellFormed } from '../../../support/inputs/arbitrary-input.js'
+import { keyManagerRoutes, type Route } from '../../../support/inputs/key-manager-routes.js'
 
 const api = await startTestKeyManager()
 const { ask, store } = api
 t.teardown(api.stop)
 
-const routes = (Object.keys(ROUTE_OPERATIONS) as Route[]).filter(
+const routes = [...keyManagerRoutes.keys()].filter(
   route => / \/v1(\/secrets.*)?$/.test(route) && !route.endsWith('/acl'),
 )
 

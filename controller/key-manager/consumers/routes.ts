@@ -1,26 +1,70 @@
+import type { Answer } from '../../api/answer.js'
+import { ref } from '../../api/schema.js'
 import { maybeOne, one } from '../../database/query.js'
 import { and, type Fragment, identifier, identifiers, join, sql } from '../../database/sql.js'
 import { forbidden } from '../../http/errors.js'
-import { quotaReached } from '../faults.js'
+import { type AllowOn, type ApiService, type Call, route } from '../dialect.js'
 import { missing, newId, requireId } from '../ids.js'
-import { parseBody } from '../input.js'
-import { pageJson, pageOf, readPage } from '../paging.js'
-import type { Answer, Call, Handler, Service } from '../routes.js'
+import { PAGE_PARAMETERS, pageJson, pageOf, readPage } from '../paging.js'
+import { quotaReached } from '../rights.js'
 import { type ConsumerKind, columnsOf, consumerJson, tableOf } from './kind.js'
 
-/** What `/consumers` below a secret or a container does. */
-export type ConsumerHandlers = Readonly<Record<'list' | 'register' | 'remove' | 'show', Handler>>
+/** The routes of `/consumers` below a secret or a container. */
+export function consumerRoutes(kind: ConsumerKind) {
+  const { owner } = kind
+  const base = { group: `consumers of ${owner}s`, path: `/v1/${owner}s/:id/consumers`, status: 200 } as const
+  const right = `${owner} consumers` as const
+  const request = kind.body.meta({ title: 'consumer' })
+  return [
+    route({
+      ...base,
+      method: 'GET',
+      right,
+      summary: `List the consumers of a ${owner}`,
+      parameters: PAGE_PARAMETERS,
+      answer: ref(`${owner}_consumers`),
+      handle: (service, call, allowOn) => listConsumers(service, kind, call, allowOn),
+    }),
+    route({
+      ...base,
+      method: 'POST',
+      right,
+      summary: `Register a consumer of a ${owner}`,
+      request,
+      answer: ref(owner),
+      handle: (service, call, allowOn) => registerConsumer(service, kind, call, allowOn),
+    }),
+    route({
+      ...base,
+      method: 'DELETE',
+      right,
+      summary: `Remove a consumer of a ${owner}`,
+      request,
+      answer: ref(owner),
+      handle: (service, call, allowOn) => removeConsumer(service, kind, call, allowOn),
+    }),
+    route({
+      ...base,
+      method: 'GET',
+      path: `${base.path}/:consumer`,
+      right: `${owner} consumer show` as const,
+      summary: `Show a consumer of a ${owner}`,
+      answer: ref(`${owner}_consumer`),
+      handle: (service, call, allowOn) => showConsumer(service, kind, call, allowOn),
+    }),
+  ]
+}
 
-export const consumerHandlers = (service: Service, kind: ConsumerKind): ConsumerHandlers => ({
-  list: call => listConsumers(service, kind, call),
-  register: call => registerConsumer(service, kind, call),
-  remove: call => removeConsumer(service, kind, call),
-  show: call => showConsumer(service, kind, call),
-})
+type Registered = Call<Readonly<Record<string, string>>>
 
-async function listConsumers({ database, config }: Service, kind: ConsumerKind, call: Call): Promise<Answer> {
+async function listConsumers(
+  { database, config }: ApiService,
+  kind: ConsumerKind,
+  call: Call,
+  allowOn: AllowOn,
+): Promise<Answer> {
   const owner = await kind.find(database, call.params.id)
-  call.allowOn(owner)
+  allowOn(owner)
   const page = pageOf(call.query, config)
   const { items, total } = await readPage(
     database,
@@ -38,10 +82,15 @@ async function listConsumers({ database, config }: Service, kind: ConsumerKind, 
 }
 
 /** Registers a consumer; one that is registered already stays as it is. The answer is the record of what is consumed. */
-async function registerConsumer({ database, config }: Service, kind: ConsumerKind, call: Call): Promise<Answer> {
+async function registerConsumer(
+  { database, config }: ApiService,
+  kind: ConsumerKind,
+  call: Registered,
+  allowOn: AllowOn,
+): Promise<Answer> {
   const owner = await kind.find(database, call.params.id)
-  call.allowOn(owner)
-  const values = valuesOf(kind, await call.readJson())
+  allowOn(owner)
+  const values = valuesOf(kind, await call.body())
   const [table, ownerTable, column] = [tableOf(kind), kind.owner, `${kind.owner}_id`].map(name => identifier(name)) as [
     Fragment,
     Fragment,
@@ -49,7 +98,7 @@ async function registerConsumer({ database, config }: Service, kind: ConsumerKin
   ]
   const columns = identifiers(columnsOf(kind))
   // The lock keeps the owner from being deleted meanwhile. The project's row comes before it, as everywhere.
-  const { projectId } = call.who
+  const { projectId } = call.caller
   const { fits, id } = await one(
     database,
     sql<{ fits: boolean; id: string | null }>`
@@ -75,12 +124,17 @@ async function registerConsumer({ database, config }: Service, kind: ConsumerKin
 }
 
 /** Removes a consumer, for the project that registered it and for the one whose secret or container it is. */
-async function removeConsumer({ database }: Service, kind: ConsumerKind, call: Call): Promise<Answer> {
+async function removeConsumer(
+  { database }: ApiService,
+  kind: ConsumerKind,
+  call: Registered,
+  allowOn: AllowOn,
+): Promise<Answer> {
   const owner = await kind.find(database, call.params.id)
-  call.allowOn(owner)
-  const values = valuesOf(kind, await call.readJson())
+  allowOn(owner)
+  const values = valuesOf(kind, await call.body())
   const table = identifier(tableOf(kind))
-  const { projectId } = call.who
+  const { projectId } = call.caller
   const isOwners = owner.projectId === projectId
   const same = columnsOf(kind).map((name, at) => sql`${identifier('c', name)} = ${values[at] ?? ''}`)
   const known = await maybeOne(
@@ -99,9 +153,14 @@ async function removeConsumer({ database }: Service, kind: ConsumerKind, call: C
   return { status: 200, json: await kind.record(database, call, owner.id) }
 }
 
-async function showConsumer({ database }: Service, kind: ConsumerKind, call: Call): Promise<Answer> {
+async function showConsumer(
+  { database }: ApiService,
+  kind: ConsumerKind,
+  call: Call,
+  allowOn: AllowOn,
+): Promise<Answer> {
   const owner = await kind.find(database, call.params.id)
-  call.allowOn(owner)
+  allowOn(owner)
   const found = await maybeOne(
     database,
     sql<{ json: string }>`
@@ -112,8 +171,6 @@ async function showConsumer({ database }: Service, kind: ConsumerKind, call: Cal
   return { status: 200, json: found.json }
 }
 
-/** In the order of the columns. @throws ApiError 400 */
-function valuesOf(kind: ConsumerKind, body: unknown): string[] {
-  const values = parseBody(kind.body, body, 'consumer')
-  return Object.keys(kind.fields).map(member => values[member] ?? '')
-}
+/** In the order of the columns. */
+const valuesOf = (kind: ConsumerKind, body: Readonly<Record<string, string>>): string[] =>
+  Object.keys(kind.fields).map(member => body[member] ?? '')

@@ -1,0 +1,166 @@
+import { type DescriptionTexts, openApiDocument } from '../api/description/document.js'
+import type { Route } from '../api/route.js'
+import { type OpenApi, objectOf, ref, type Schema } from '../api/schema.js'
+import type { ApiService, Asker } from './dialect.js'
+import type { Operation } from './rights.js'
+
+type KeyManagerRoute = Route<ApiService, Asker, Operation>
+
+/** The API as an OpenAPI document. Pure. */
+export const keyManagerDescription = (routes: readonly KeyManagerRoute[]): OpenApi => openApiDocument(routes, TEXTS)
+
+const text: Schema = { type: 'string' }
+const textOrNull: Schema = { type: ['string', 'null'] }
+const integer: Schema = { type: 'integer' }
+const reference: Schema = { type: 'string', format: 'uri', description: 'URL of an object of this API.' }
+const listOf = (items: Schema): Schema => ({ type: 'array', items })
+
+/** One page of a list. */
+const page = (key: string, items: Schema): Schema =>
+  objectOf({ [key]: listOf(items), total: integer, previous: reference, next: reference }, [key, 'total'])
+
+const recorded = { created: text, updated: text, status: text }
+const resourceConsumer = { service: text, resource_type: text, resource_id: text }
+const serviceConsumer = { name: text, URL: text }
+const kinds = ['secrets', 'orders', 'containers', 'consumers', 'cas']
+
+const SCHEMAS: Readonly<Record<string, Schema>> = {
+  reference,
+  secret: objectOf(
+    {
+      content_types: { type: 'object', additionalProperties: text },
+      ...recorded,
+      name: textOrNull,
+      secret_type: text,
+      expiration: textOrNull,
+      algorithm: textOrNull,
+      bit_length: { type: ['integer', 'null'] },
+      mode: textOrNull,
+      creator_id: textOrNull,
+      consumers: listOf(objectOf(resourceConsumer)),
+      secret_ref: reference,
+    },
+    ['created', 'updated', 'status', 'name', 'secret_type', 'secret_ref'],
+  ),
+  secrets: page('secrets', ref('secret')),
+  metadata_pair: objectOf({ key: text, value: text }),
+  secret_consumer: objectOf({ ...recorded, ...resourceConsumer }),
+  secret_consumers: page('consumers', ref('secret_consumer')),
+  container: objectOf({
+    ...recorded,
+    name: textOrNull,
+    type: text,
+    creator_id: textOrNull,
+    secret_refs: listOf(objectOf({ name: textOrNull, secret_ref: reference })),
+    consumers: listOf(objectOf(serviceConsumer)),
+    container_ref: reference,
+  }),
+  containers: page('containers', ref('container')),
+  container_consumer: objectOf({ ...recorded, ...serviceConsumer }),
+  container_consumers: page('consumers', ref('container_consumer')),
+  acl: objectOf({
+    read: objectOf({ 'project-access': { type: 'boolean' }, users: listOf(text), created: text, updated: text }, [
+      'project-access',
+    ]),
+  }),
+  order: objectOf(
+    {
+      ...recorded,
+      type: text,
+      meta: { type: 'object' },
+      creator_id: textOrNull,
+      order_ref: reference,
+      secret_ref: reference,
+      container_ref: reference,
+      sub_status: text,
+      sub_status_message: text,
+      error_status_code: text,
+      error_reason: text,
+    },
+    ['created', 'updated', 'status', 'type', 'meta', 'creator_id', 'order_ref'],
+  ),
+  orders: page('orders', ref('order')),
+  limits: objectOf(
+    Object.fromEntries(
+      kinds.map(kind => [kind, { type: ['integer', 'null'], description: 'A negative number is no limit.' }]),
+    ),
+  ),
+  project_quotas: page('project_quotas', objectOf({ project_id: text, project_quotas: ref('limits') })),
+  transport_key: objectOf({ ...recorded, transport_key_ref: reference, plugin_name: text, transport_key: text }),
+  transport_keys: page('transport_keys', reference),
+  ca: { type: 'object', description: 'A certificate authority: its back end, its name and where its certificate is.' },
+  cas: page('cas', reference),
+  secret_store: objectOf({
+    ...recorded,
+    name: text,
+    secret_store_ref: reference,
+    global_default: { type: 'boolean' },
+    crypto_plugin: textOrNull,
+    secret_store_plugin: text,
+  }),
+  fault: objectOf({ code: integer, title: text, description: textOrNull }),
+  version_fault: {
+    anyOf: [
+      objectOf({ code: integer, title: text, description: textOrNull }),
+      objectOf({ code: text, title: text, message: text }),
+    ],
+  },
+  unauthorized: objectOf({
+    code: integer,
+    title: text,
+    description: text,
+    error: objectOf({ code: integer, title: text, message: text }),
+  }),
+}
+
+const TEXTS: DescriptionTexts<KeyManagerRoute> = {
+  title: 'Key Manager',
+  version: '1.2',
+  summary: 'Secrets, containers of them, and orders of keys and certificates.',
+  description:
+    'The header OpenStack-API-Version (key-manager 1.0 to 1.2, or latest) chooses a microversion: 1.1 shows the consumers of secrets, 1.2 keeps secrets that have some from being deleted.',
+  groups: {
+    versions: 'What is served.',
+    secrets: 'What is kept, encrypted.',
+    metadata: 'Keys and values of users, which mean nothing to the service.',
+    'consumers of secrets': 'Resources of services that use a secret.',
+    'consumers of containers': 'Services that use a container.',
+    containers: 'Secrets that belong together, such as a certificate and its key.',
+    'ACLs of secrets': 'Who may read a secret.',
+    'ACLs of containers': 'Who may read a container.',
+    orders: 'Keys and certificates that the service makes.',
+    quotas: 'How many objects of each kind a project may have.',
+    'transport keys': 'Keys of back ends that take payloads which are wrapped for their way.',
+    'certificate authorities': 'Who signs the certificates that are ordered.',
+    'revocation lists': 'Certificates that are no longer good.',
+    'secret stores': 'Where secrets are kept.',
+  },
+  schemas: SCHEMAS,
+  errors: {
+    400: ['The request is malformed or breaks a rule.', 'version_fault'],
+    401: ['There is no token, or it is no longer good.', 'unauthorized'],
+    403: ['The caller may not do this, or a quota is reached.', 'fault'],
+    404: ['There is no such object.', 'fault'],
+    405: ['The path has no such method.', 'fault'],
+    406: ['Neither the type nor the microversion that is asked for is served.', 'version_fault'],
+    409: ['The object is in use, or is there already.', 'fault'],
+    413: ['The payload is too large.', 'fault'],
+    415: ['The body is of a type that is not taken.', 'fault'],
+    429: ['The caller sends more requests than are answered.', 'fault'],
+    500: ['Something unexpected; the log tells more under the request’s id.', 'fault'],
+    503: ['The database or the crypto back end cannot be reached; try again.', 'fault'],
+  },
+  errorsOf: route => {
+    if ('open' in route) return [400, 406, 500]
+    const common = [400, 401, 403, 404, 406, 429, 500, 503]
+    return route.method === 'GET' ? common : [...common, 409, 413, 415]
+  },
+  rightOf: route => {
+    if ('open' in route) return { sentence: '' }
+    return { sentence: `The configured policy must allow this: ${route.right}.`, name: route.right }
+  },
+  pathParameter: name => {
+    if (name === 'id' || name === 'consumer') return { description: 'Id of the object.', schema: text }
+    return { description: `The ${name}.`, schema: text }
+  },
+}
