@@ -1,17 +1,16 @@
-import { AnswerError } from '../answer-error.js'
-import { carryOut, type HeadStart, type Outcome, reload, startAhead } from '../haproxy/carry-out.js'
 import type { Drain } from '../haproxy/drain.js'
 import { type Haproxy, HaproxyFailure } from '../haproxy/haproxy.js'
 import type { KnownDown } from '../haproxy/known-down.js'
-import { serverStateFile } from '../haproxy/runtime/server-state-file.js'
+import { serverStateFile } from '../haproxy/server-state-file.js'
+import { type HeadStart, type Outcome, reload, startAhead, transitionTo } from '../haproxy/transition.js'
 import { refusalOf } from '../haproxy/validate.js'
 import { type Keepalived, keepalivedRefusalOf } from '../keepalived/keepalived.js'
 import type { Log } from '../log/log.js'
 import {
   addMissing,
   isEmpty,
-  missingCards,
-  nameCards,
+  missingInterfaces,
+  nameInterfaces,
   planNetwork,
   releaseVips,
   removeLeftovers,
@@ -19,7 +18,7 @@ import {
 import { guard } from '../network/guard.js'
 import { type InterfacePlan, NO_CHANGE } from '../network/plan-interfaces.js'
 import type { Desired } from '../protocol/desired.js'
-import type { AgentError, ApplyResult } from '../protocol/messages.js'
+import { type AgentError, AnswerError, type ApplyResult } from '../protocol/messages.js'
 import type { Staged, Store } from './store.js'
 
 export type Parts = {
@@ -87,7 +86,7 @@ export async function resume(parts: Parts): Promise<void> {
     const network = await planNetwork(confirmed, confirmed)
     await guard(confirmed.pair)
     await addMissing(network, confirmed, confirmed, log)
-    await carryOut(parts, confirmed.haproxy, confirmed.haproxy)
+    await transitionTo(parts, confirmed.haproxy, confirmed.haproxy)
     await runKeepalived(keepalived, confirmed, confirmed)
   } catch (error) {
     log.error(`not resumed: ${describe(error)}`)
@@ -109,7 +108,7 @@ async function prepare(
   const onlyHaproxy = before !== null && isSameBesideHaproxy(before, desired)
   const headStart = onlyHaproxy ? await startAhead(parts, before.haproxy, desired.haproxy) : null
   try {
-    const named = async () => nameCards(await planWithCards(desired, before), desired, before, log)
+    const named = async () => nameInterfaces(await planPluggedInterfaces(desired, before), desired, before, log)
     // What the network has lost meanwhile is for the comparing loop: to look, one waits for whoever just changes a network, somewhere on the host.
     const leavesNetwork = onlyHaproxy && before.sha256 !== desired.sha256
     const [network] = await Promise.all([leavesNetwork ? NO_CHANGE : named(), refuseHaproxy(staged)])
@@ -118,7 +117,7 @@ async function prepare(
   } catch (error) {
     if (headStart !== null) {
       log.warn(`generation ${desired.generation} was ahead of its check and is taken back`)
-      await carryOut(parts, desired.haproxy, before?.haproxy ?? null)
+      await transitionTo(parts, desired.haproxy, before?.haproxy ?? null)
     }
     throw error
   }
@@ -128,7 +127,7 @@ async function prepare(
 async function finish(parts: Parts, staged: Staged, desired: Desired, before: Desired | null): Promise<void> {
   let network: InterfacePlan
   try {
-    network = await planWithCards(desired, before)
+    network = await planPluggedInterfaces(desired, before)
   } catch (error) {
     parts.store.revert()
     await rollBack(parts, desired, before)
@@ -156,15 +155,16 @@ async function refuseHaproxy({ haproxyFile }: Staged): Promise<void> {
   if (words !== null) throw refuse('invalid-configuration', 'HAProxy refuses its configuration', words)
 }
 
-/** Only when the cards have their names. */
+/** Only when the interfaces have their names. */
 async function refuseKeepalived({ keepalivedFile }: Staged): Promise<void> {
   const words = keepalivedFile === null ? null : await keepalivedRefusalOf(keepalivedFile)
   if (words !== null) throw refuse('invalid-configuration', 'keepalived refuses its configuration', words)
 }
 
-async function planWithCards(desired: Desired, before: Desired | null): Promise<InterfacePlan> {
-  const missing = await missingCards(desired.interfaces)
-  if (missing.length > 0) throw refuse('interface-missing', `no network card has the address ${missing.join(', ')}`)
+async function planPluggedInterfaces(desired: Desired, before: Desired | null): Promise<InterfacePlan> {
+  const missing = await missingInterfaces(desired.interfaces)
+  if (missing.length > 0)
+    throw refuse('interface-missing', `no network interface has the address ${missing.join(', ')}`)
   return planNetwork(desired, before)
 }
 
@@ -188,7 +188,7 @@ async function takeEffect(parts: Parts, staged: Staged, change: Change): Promise
     const forced = how === 'reload' && desired.haproxy !== null && haproxy.pid() !== null
     const outcome = forced
       ? await reload(parts, before?.haproxy ?? null, desired.haproxy, 'an apply was cut off')
-      : await carryOut(parts, before?.haproxy ?? null, desired.haproxy, headStart)
+      : await transitionTo(parts, before?.haproxy ?? null, desired.haproxy, headStart)
     const keepalivedChanged = await runKeepalived(keepalived, before, desired)
     // Not before, for what it guards may have listened until now.
     if (guardChanges && desired.pair === null) await guard(null)
@@ -225,29 +225,29 @@ async function rollBack(parts: Parts, failed: Desired, before: Desired | null): 
   }
 }
 
-/** What the amphora is beside HAProxy's part: its cards, keepalived and whom it speaks to. */
+/** What the amphora is beside HAProxy's part: its interfaces, keepalived and whom it speaks to. */
 function isSameBesideHaproxy(one: Desired, other: Desired): boolean {
   const beside = ({ interfaces, keepalived, pair }: Desired) => JSON.stringify([interfaces, keepalived?.sha256, pair])
   return beside(one) === beside(other)
 }
 
-function isSamePair(before: Desired | null, wanted: Desired): boolean {
-  return JSON.stringify(before?.pair ?? null) === JSON.stringify(wanted.pair)
+function isSamePair(before: Desired | null, desired: Desired): boolean {
+  return JSON.stringify(before?.pair ?? null) === JSON.stringify(desired.pair)
 }
 
 /** @returns true when it had to change something */
 export async function runKeepalived(
   keepalived: Keepalived,
   before: Desired | null,
-  wanted: Desired | null,
+  desired: Desired | null,
 ): Promise<boolean> {
   const running = keepalived.pid() !== null
-  if (!wanted?.keepalived) {
+  if (!desired?.keepalived) {
     if (running) await keepalived.stop()
     return running
   }
   if (!running) await keepalived.start()
-  else if (before?.keepalived?.sha256 !== wanted.keepalived.sha256) await keepalived.reload()
+  else if (before?.keepalived?.sha256 !== desired.keepalived.sha256) await keepalived.reload()
   else return false
   return true
 }

@@ -147,10 +147,10 @@ function createIntactFiles(): { restore: (content: Content) => boolean } {
     restore: ({ path, text }) => {
       const signature = signatureOf(path)
       if (signature !== null && known.get(path) === signature) return false
-      const wanted = text()
-      const changed = readText(path) !== wanted
+      const content = text()
+      const changed = readText(path) !== content
       if (changed) {
-        writeFileSync(`${path}.new`, wanted, { mode: 0o600 })
+        writeFileSync(`${path}.new`, content, { mode: 0o600 })
         renameSync(`${path}.new`, path)
       }
       if (known.size > 8) known.clear()

@@ -3,7 +3,6 @@ import { closeSync, existsSync, openSync, readFileSync, statSync, writeFileSync 
 import type { Log } from '../log/log.js'
 import { identityOf } from '../process/process-table.js'
 import { createSupervisor } from '../process/supervisor.js'
-import { waitFor } from '../process/wait.js'
 import type { Boot } from '../protocol/boot.js'
 import {
   HAPROXY_GROUP,
@@ -15,6 +14,7 @@ import {
   HAPROXY_USER,
   LOG_DIRECTORY,
 } from '../protocol/paths.js'
+import { waitFor } from '../time/wait.js'
 import { type ProcTable, parseProcTable } from './proc-table.js'
 import { sendCommand } from './runtime/command.js'
 import { parseServersState, type ServerState } from './runtime/servers-state.js'

@@ -35,13 +35,13 @@ export const commandsFor = (one: Pick<Leaving, 'backend' | 'server'>) => ({
 export const isOver = ({ since, delayMs }: Leaving, now: number): boolean => now >= since + delayMs
 
 /**
- * Who leaves when HAProxy goes from `applied` to `wanted`: those that left before and are not wanted back, and those that are removed or disabled
+ * Who leaves when HAProxy goes from `applied` to `desired`: those that left before and do not return, and those that are removed or disabled
  * now. A pool's new delay counts for those that are leaving already.
  */
 export function whoLeaves(
   before: readonly Leaving[],
   applied: HaproxyPart | null,
-  wanted: HaproxyPart | null,
+  desired: HaproxyPart | null,
   now: number,
 ): Leaving[] {
   const known = new Set(before.map(pathOf))
@@ -55,7 +55,7 @@ export function whoLeaves(
       delayMs: deregistrationDelay * 1000,
     })),
   )
-  const backends = new Map((wanted?.backends ?? []).map(backend => [backend.name, backend]))
+  const backends = new Map((desired?.backends ?? []).map(backend => [backend.name, backend]))
   return [...before, ...candidates.filter(one => !known.has(pathOf(one)))].flatMap(one => {
     const backend = backends.get(one.backend)
     const kept = backend?.servers.find(({ name }) => name === one.server.name)
@@ -94,9 +94,9 @@ export const afterReload = (leaving: readonly Leaving[]): Leaving[] =>
  */
 export function whoLeavesBeforeReload(
   applied: HaproxyPart | null,
-  wanted: HaproxyPart | null,
+  desired: HaproxyPart | null,
 ): Pick<Leaving, 'backend' | 'server'>[] {
-  const backends = new Map((wanted?.backends ?? []).map(backend => [backend.name, backend]))
+  const backends = new Map((desired?.backends ?? []).map(backend => [backend.name, backend]))
   return (applied?.backends ?? []).flatMap(({ name, servers }) => {
     const enabled = new Set(backends.get(name)?.servers.flatMap(server => (server.disabled ? [] : [server.name])))
     const serving = servers.filter(server => !server.disabled)

@@ -1,5 +1,4 @@
-import { readFileSync } from 'node:fs'
-import { identityOf, isAlive } from '../process/process-table.js'
+import { identityOf, isAlive, memoryOf } from '../process/process-table.js'
 import type { OldWorkerLimits } from '../protocol/desired.js'
 
 /** A worker of a former configuration, which lives as long as its connections. */
@@ -11,15 +10,6 @@ export function observeOldWorkers(pids: readonly number[]): OldWorker[] {
     const identity = identityOf(pid)
     return identity === null ? [] : [{ pid, startTime: identity.startTime, memoryKib: memoryOf(pid) }]
   })
-}
-
-/** Memory of its own, in KiB. */
-function memoryOf(pid: number): number {
-  try {
-    return Number(/^RssAnon:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1] ?? 0)
-  } catch {
-    return 0
-  }
 }
 
 /** Which of them have to end for the rest to be within the limits: the oldest ones. Pure. */

@@ -1,6 +1,8 @@
+import { canonical } from '../network/address.js'
 import type { Desired, HaproxyPart, Server } from '../protocol/desired.js'
 import type { HaproxyLook } from './haproxy.js'
-import { differenceOf, inMaintenance, isDrainedByHand, type ServerState } from './runtime/servers-state.js'
+import { type Leaving, pathOf } from './leaving.js'
+import { inMaintenance, isDrainedByHand, type ServerState } from './runtime/servers-state.js'
 
 /** How what HAProxy runs differs from what it should, and what puts it right. */
 export type HaproxyRepair = {
@@ -13,7 +15,7 @@ export type HaproxyRepair = {
 }
 
 /**
- * Compares what HAProxy says of itself, its servers and frontends with the desired state. A server that is not wanted any more and is out of service
+ * Compares what HAProxy says of itself, its servers and frontends with the desired state. A server that is no longer desired and is out of service
  * only ends its connections: that is no difference. Pure.
  */
 export function planRepair(
@@ -61,7 +63,7 @@ export function planRepair(
   const ours = new Set(haproxy.backends.map(({ name }) => name))
   for (const state of byPath.values()) {
     if (!ours.has(state.backend) || inMaintenance(state)) continue
-    repair.found.push(`server ${state.name} was not wanted`)
+    repair.found.push(`server ${state.name} was unexpected`)
     repair.reload = true
   }
   const frontends = new Map(proxies.filter(({ kind }) => kind === 'frontend').map(row => [row.name, row]))
@@ -78,10 +80,10 @@ export function planRepair(
     repair.found.push(`listener ${name} had a limit of ${now} connections`)
     repair.commands.push(`set maxconn frontend ${name} ${maxconn}`)
   }
-  const wanted = globalLimit(haproxy.text)
-  if (wanted !== null && limit !== null && limit !== wanted) {
+  const globalMaxconn = globalLimit(haproxy.text)
+  if (globalMaxconn !== null && limit !== null && limit !== globalMaxconn) {
     repair.found.push(`HAProxy had a limit of ${limit} connections`)
-    repair.commands.push(`set maxconn global ${wanted}`)
+    repair.commands.push(`set maxconn global ${globalMaxconn}`)
   }
   return repair
 }
@@ -94,4 +96,43 @@ function globalLimit(text: string): number | null {
   const global = text.slice(0, text.search(/^defaults/m))
   const [, limit] = /^ +maxconn (\d+)$/m.exec(global) ?? []
   return limit === undefined ? null : Number(limit)
+}
+
+/**
+ * How the servers that HAProxy runs differ from the desired ones, as sentences; none when they agree. Backends that are not listed in the
+ * desired part are left alone, and servers that leave stay until they are free.
+ */
+export function differences(
+  desired: HaproxyPart,
+  states: readonly ServerState[],
+  leaving: readonly Leaving[] = [],
+): string[] {
+  const byPath = new Map<string, ServerState>(states.map(state => [`${state.backend}/${state.name}`, state]))
+  const ours = new Set(desired.backends.map(backend => backend.name))
+  const found: string[] = []
+  for (const backend of desired.backends) {
+    for (const server of backend.servers) {
+      const path = `${backend.name}/${server.name}`
+      const state = byPath.get(path)
+      byPath.delete(path)
+      const difference = state === undefined ? 'is missing' : differenceOf(server, state)
+      if (difference !== null) found.push(`server ${path} ${difference}`)
+    }
+  }
+  const parting = new Set(leaving.map(pathOf))
+  for (const [path, state] of byPath) {
+    if (!ours.has(state.backend)) continue
+    if (!parting.has(path)) found.push(`server ${path} should not be there`)
+    else if (!inMaintenance(state)) found.push(`server ${path} leaves and is not out of service`)
+  }
+  return found
+}
+
+function differenceOf(server: Server, state: ServerState): string | null {
+  if (state.number !== server.number) return `has number ${state.number}`
+  if (canonical(state.address) !== canonical(server.address)) return `has address ${state.address}`
+  if (state.port !== server.port) return `has port ${state.port}`
+  if (state.weight !== server.weight) return `has weight ${state.weight}`
+  if (inMaintenance(state) !== server.disabled) return server.disabled ? 'is not disabled' : 'is disabled'
+  return null
 }

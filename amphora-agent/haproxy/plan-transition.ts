@@ -38,11 +38,11 @@ export type HaproxyTransition = Way & { leaving: Leaving[] }
  */
 export function planTransition(
   applied: HaproxyPart | null,
-  wanted: HaproxyPart | null,
+  desired: HaproxyPart | null,
   facts: HaproxyFacts,
 ): HaproxyTransition {
-  const way = wayTo(applied, wanted, facts)
-  const leaving = whoLeaves(facts.leaving, applied, wanted, facts.now)
+  const way = wayTo(applied, desired, facts)
+  const leaving = whoLeaves(facts.leaving, applied, desired, facts.now)
   switch (way.kind) {
     case 'unchanged':
     case 'runtime':
@@ -56,30 +56,30 @@ export function planTransition(
   }
 }
 
-function wayTo(applied: HaproxyPart | null, wanted: HaproxyPart | null, facts: HaproxyFacts): Way {
-  if (wanted === null) {
+function wayTo(applied: HaproxyPart | null, desired: HaproxyPart | null, facts: HaproxyFacts): Way {
+  if (desired === null) {
     if (!facts.running) return { kind: 'unchanged' }
     if (applied !== null) return { kind: 'retire' }
     return facts.hasOldWorkers ? { kind: 'unchanged' } : { kind: 'stop' }
   }
   if (!facts.running) return { kind: 'start' }
-  if (applied === null) return { kind: 'reload', reason: 'it is not known what runs' }
-  if (applied.sha256 === wanted.sha256) return { kind: 'unchanged' }
-  if (applied.skeletonSha256 !== wanted.skeletonSha256) {
+  if (applied === null) return { kind: 'reload', reason: "HAProxy's running configuration is unknown" }
+  if (applied.sha256 === desired.sha256) return { kind: 'unchanged' }
+  if (applied.skeletonSha256 !== desired.skeletonSha256) {
     return { kind: 'reload', reason: 'more than members of pools and connection limits changed' }
   }
 
   const limits = limitsOf(applied)
-  if (wanted.frontends.some(({ name }) => !limits.has(name) || !isPlainWord(name))) {
-    return { kind: 'reload', reason: 'connection limits of listeners are not known' }
+  if (desired.frontends.some(({ name }) => !limits.has(name) || !isPlainWord(name))) {
+    return { kind: 'reload', reason: 'the current connection limits of the listeners are unknown' }
   }
-  const changed = wanted.frontends
+  const changed = desired.frontends
     .filter(({ name, maxconn }) => limits.get(name) !== maxconn)
     .map(({ name, maxconn }) => silent(`set maxconn frontend ${name} ${maxconn}`))
   const added: RuntimeCommand[] = []
   const removed: RuntimeCommand[] = []
   const before = new Map(applied.backends.map(backend => [backend.name, backend]))
-  for (const backend of wanted.backends) {
+  for (const backend of desired.backends) {
     const old = before.get(backend.name)
     before.delete(backend.name)
     const leaving = facts.leaving.filter(one => one.backend === backend.name && one.held && one.removed)
@@ -133,19 +133,19 @@ const takesOut = ({ text }: RuntimeCommand): boolean => text.endsWith(' state ma
 const limitsOf = ({ frontends }: HaproxyPart) => new Map(frontends.map(({ name, maxconn }) => [name, maxconn]))
 
 /** Why the change of one backend needs a reload, or null when the runtime socket can do it. */
-function obstacle(old: Backend, wanted: Backend, leaving: readonly Leaving[]): string | null {
-  if (old.dynamic !== wanted.dynamic) return `backend ${wanted.name} has another algorithm`
+function obstacle(old: Backend, desired: Backend, leaving: readonly Leaving[]): string | null {
+  if (old.dynamic !== desired.dynamic) return `backend ${desired.name} has another algorithm`
   const oldServers = new Map(old.servers.map(server => [server.name, server]))
   const taken = [...old.servers, ...leaving.map(({ server }) => server)]
-  for (const server of wanted.servers) {
+  for (const server of desired.servers) {
     const oldServer = oldServers.get(server.name)
     oldServers.delete(server.name)
-    if (![wanted.name, server.name, ...server.options].every(isPlainWord)) {
+    if (![desired.name, server.name, ...server.options].every(isPlainWord)) {
       return `a word of server ${server.name} cannot be sent to the runtime socket`
     }
     const before = oldServer ?? leaving.find(one => one.server.name === server.name)?.server
     if (before === undefined) {
-      if (!wanted.dynamic) return `server ${server.name} cannot join backend ${wanted.name} while it runs`
+      if (!desired.dynamic) return `server ${server.name} cannot join backend ${desired.name} while it runs`
       const holder = taken.find(({ number }) => number === server.number)
       if (holder !== undefined) return `server ${server.name} takes over the number of ${holder.name}`
       continue
@@ -153,21 +153,21 @@ function obstacle(old: Backend, wanted: Backend, leaving: readonly Leaving[]): s
     if (!sameLine(before, server)) return `the options or the address of server ${server.name} changed`
   }
   for (const { name } of oldServers.values()) {
-    if (!wanted.dynamic) return `server ${name} cannot leave backend ${wanted.name} while it runs`
+    if (!desired.dynamic) return `server ${name} cannot leave backend ${desired.name} while it runs`
     if (!isPlainWord(name)) return `server ${name} cannot be named on the runtime socket`
   }
   return null
 }
 
 /** True when only weight and administrative state may differ. */
-function sameLine(old: Server, wanted: Server): boolean {
+function sameLine(old: Server, desired: Server): boolean {
   return (
-    old.number === wanted.number &&
-    old.address === wanted.address &&
-    old.port === wanted.port &&
-    old.backup === wanted.backup &&
-    old.options.length === wanted.options.length &&
-    old.options.every((word, i) => word === wanted.options[i])
+    old.number === desired.number &&
+    old.address === desired.address &&
+    old.port === desired.port &&
+    old.backup === desired.backup &&
+    old.options.length === desired.options.length &&
+    old.options.every((word, i) => word === desired.options[i])
   )
 }
 
@@ -199,12 +199,12 @@ function comeback(backend: string, server: Server): RuntimeCommand[] {
   return commands
 }
 
-function adjustment(backend: string, old: Server, wanted: Server): RuntimeCommand[] {
-  const path = `${backend}/${wanted.name}`
+function adjustment(backend: string, old: Server, desired: Server): RuntimeCommand[] {
+  const path = `${backend}/${desired.name}`
   const commands: RuntimeCommand[] = []
-  if (old.weight !== wanted.weight) commands.push(silent(`set server ${path} weight ${wanted.weight}`))
-  if (old.disabled !== wanted.disabled) {
-    commands.push(silent(`set server ${path} state ${wanted.disabled ? 'maint' : 'ready'}`))
+  if (old.weight !== desired.weight) commands.push(silent(`set server ${path} weight ${desired.weight}`))
+  if (old.disabled !== desired.disabled) {
+    commands.push(silent(`set server ${path} state ${desired.disabled ? 'maint' : 'ready'}`))
   }
   return commands
 }

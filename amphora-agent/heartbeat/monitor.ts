@@ -5,15 +5,15 @@ import type { KnownDown } from '../haproxy/known-down.js'
 import { planRepair } from '../haproxy/plan-repair.js'
 import { type ProxyRow, parseStat, SHOW_PROXIES } from '../haproxy/runtime/stat.js'
 import type { Log } from '../log/log.js'
-import { holdsVip } from '../network/holds-vip.js'
-import { untilNextMoment } from '../process/moments.js'
+import type { Repairs } from '../log/repairs.js'
+import { holdsVip } from '../network/observed.js'
 import { activityOf, childrenOf, identityOf, isStopped, killIfThere } from '../process/process-table.js'
 import type { Desired } from '../protocol/desired.js'
 import { HAPROXY_TRACK_FILE } from '../protocol/paths.js'
-import type { Repairs } from '../reconcile/repairs.js'
 import { loadCounters, saveCounters } from '../statistics/counter-file.js'
 import { observe, totalOf } from '../statistics/counters.js'
 import { changedSince, type Snapshot, snapshotOf } from '../statistics/snapshot.js'
+import { untilNextMoment } from '../time/moments.js'
 import type { Sender, Standing } from './sender.js'
 
 const LOOK_MS = 1_000
@@ -185,9 +185,9 @@ export function startMonitor({
   }
 
   const differs = (desired: Desired, present: HaproxyLook): boolean => {
-    const { haproxy: wanted } = desired
-    if (wanted === null) return false
-    return haproxy.isForeign(present.workerPid) || planRepair({ ...desired, haproxy: wanted }, present).found.length > 0
+    const { haproxy: part } = desired
+    if (part === null) return false
+    return haproxy.isForeign(present.workerPid) || planRepair({ ...desired, haproxy: part }, present).found.length > 0
   }
 
   const absorb = (readings: ReadonlyMap<string, ProxyRow[]>, living: ReadonlySet<string>) => {

@@ -4,8 +4,8 @@ import type { Log } from '../log/log.js'
 import { childrenOf, isStopped, killIfThere } from '../process/process-table.js'
 import { run } from '../process/run.js'
 import { createSupervisor } from '../process/supervisor.js'
-import { waitFor } from '../process/wait.js'
 import { KEEPALIVED_PID_FILE, KEEPALIVED_VRRP_PID_FILE, LOG_DIRECTORY } from '../protocol/paths.js'
+import { waitFor } from '../time/wait.js'
 
 export const KEEPALIVED_LOG = `${LOG_DIRECTORY}/keepalived.log`
 
@@ -33,7 +33,7 @@ export type Keepalived = {
 
 /**
  * @param beforeRead called before it reads its file
- * @param onEnd called when it ended by itself: the VIPs stay on the cards then, and the peer takes them too
+ * @param onEnd called when it ended by itself: the VIPs stay on the interfaces then, and the peer takes them too
  */
 export function createKeepalived({
   configuration,

@@ -1,5 +1,5 @@
 import { copyFileSync, statSync, truncateSync } from 'node:fs'
-import { atEveryMoment } from '../process/moments.js'
+import { atEveryMoment } from '../time/moments.js'
 
 const MAX_SIZE = 1024 * 1024
 

@@ -1,40 +1,40 @@
 import { writeFileSync } from 'node:fs'
 import type { Log } from '../log/log.js'
 import { run } from '../process/run.js'
-import { waitFor } from '../process/wait.js'
 import type { Desired, Interface } from '../protocol/desired.js'
+import { waitFor } from '../time/wait.js'
 import { canonical } from './address.js'
 import { type Observed, observeLinks, observeNetwork } from './observed.js'
 import { type InterfacePlan, type IpCommand, planInterfaces } from './plan-interfaces.js'
 
-/** A card may be plugged while the apply is already here. */
-const CARD_WAIT_MS = 5_000
+/** An interface may be plugged while the apply is already here. */
+const INTERFACE_WAIT_MS = 5_000
 
 export class NetworkFailure extends Error {}
 
-/** @returns the MAC addresses that no card has, after waiting for them for a while */
-export async function missingCards(interfaces: readonly Interface[]): Promise<string[]> {
+/** @returns the MAC addresses that no interface has, after waiting for them for a while */
+export async function missingInterfaces(interfaces: readonly Interface[]): Promise<string[]> {
   if (interfaces.length === 0) return []
   const missing = (links: Observed['links']) => {
     const present = new Set(links.map(({ mac }) => mac))
     return interfaces.map(({ mac }) => mac).filter(mac => !present.has(mac))
   }
   const there = async () => (missing(await observeLinks()).length === 0 ? true : null)
-  if (await waitFor(there, { timeoutMs: CARD_WAIT_MS, everyMs: 50 })) return []
+  if (await waitFor(there, { timeoutMs: INTERFACE_WAIT_MS, everyMs: 50 })) return []
   return missing(await observeLinks())
 }
 
-/** What the network still lacks of the wanted state; an empty plan when nothing. @param observed looked at now unless given */
+/** What the network still lacks of the desired state; an empty plan when nothing. @param observed looked at now unless given */
 export async function planNetwork(
-  wanted: Desired | null,
+  desired: Desired | null,
   former: Desired | null,
   observed?: Observed,
 ): Promise<InterfacePlan> {
   return planInterfaces(
-    wanted?.interfaces ?? [],
+    desired?.interfaces ?? [],
     observed ?? (await observeNetwork()),
     (former?.interfaces ?? []).map(({ name }) => name),
-    wanted?.keepalived ? 'keepalived' : 'us',
+    desired?.keepalived ? 'keepalived' : 'us',
   )
 }
 
@@ -43,25 +43,25 @@ export function isEmpty({ renames, links, additions, removals }: InterfacePlan):
 }
 
 /**
- * Gives cards that were just plugged their names: keepalived refuses to check a configuration whose cards are not there.
+ * Gives interfaces that were just plugged their names: keepalived refuses to check a configuration whose interfaces are not there.
  * @returns the plan for what is left to do
  * @throws NetworkFailure
  */
-export async function nameCards(
+export async function nameInterfaces(
   plan: InterfacePlan,
-  wanted: Desired,
+  desired: Desired,
   former: Desired | null,
   log: Log,
 ): Promise<InterfacePlan> {
   if (plan.renames.length === 0) return plan
   for (const { from, to } of plan.renames) {
-    // Older kernels rename a card only while it is down.
+    // Older kernels rename an interface only while it is down.
     const lines = [`link set dev ${from} down`, `link set dev ${from} name ${to}`]
     const commands = lines.map(line => ({ family: 4 as const, line, essential: true }))
     await batch(commands, log)
   }
-  // Going down cost a card its routes and IPv6 addresses.
-  return planNetwork(wanted, former)
+  // Going down cost an interface its routes and IPv6 addresses.
+  return planNetwork(desired, former)
 }
 
 /**
@@ -71,19 +71,19 @@ export async function nameCards(
  */
 export async function addMissing(
   plan: InterfacePlan,
-  wanted: Desired,
+  desired: Desired,
   former: Desired | null,
   log: Log,
 ): Promise<InterfacePlan> {
-  const present = await nameCards(plan, wanted, former, log)
-  for (const { name } of wanted.interfaces) prepareCard(name, log)
+  const present = await nameInterfaces(plan, desired, former, log)
+  for (const { name } of desired.interfaces) prepareInterface(name, log)
   await batch(present.links, log)
   await batch(present.additions, log)
-  await announce(present.announce, wanted.interfaces, log)
+  await announce(present.announce, desired.interfaces, log)
   return present
 }
 
-/** Addresses, routes and rules of ours that are no longer wanted. Failures are logged: they may be gone already. */
+/** Addresses, routes and rules of ours that are no longer desired. Failures are logged: they may be gone already. */
 export async function removeLeftovers(plan: InterfacePlan, log: Log): Promise<void> {
   await batch(plan.removals, log)
 }
@@ -99,7 +99,7 @@ export function prepareMachine(group: number, log: Log): void {
 }
 
 /**
- * Neighbours hear of new addresses. The kernel announces all addresses of a card when its MAC address is set (arp_notify, ndisc_notify), even to
+ * Neighbours hear of new addresses. The kernel announces all addresses of an interface when its MAC address is set (arp_notify, ndisc_notify), even to
  * the one it has; it does not when an address is added.
  */
 async function announce(devices: readonly string[], interfaces: readonly Interface[], log: Log): Promise<void> {
@@ -112,7 +112,7 @@ async function announce(devices: readonly string[], interfaces: readonly Interfa
   await batch(commands, log)
 }
 
-/** Neighbours hear again of the cards that carry VIPs. */
+/** Neighbours hear again of the interfaces that carry VIPs. */
 export async function announceVips(interfaces: readonly Interface[], log: Log): Promise<void> {
   const carrying = interfaces.filter(({ vips }) => vips.length > 0)
   await announce(
@@ -137,9 +137,9 @@ export async function releaseVips(interfaces: readonly Interface[], log: Log): P
   await batch(commands, log)
 }
 
-function prepareCard(name: string, log: Log): void {
+function prepareInterface(name: string, log: Log): void {
   const settings: Record<string, string> = {
-    // With several cards each answers for its own addresses only, with its own address as the source.
+    // With several interfaces each answers for its own addresses only, with its own address as the source.
     'ipv4/conf/NAME/arp_ignore': '1',
     'ipv4/conf/NAME/arp_announce': '2',
     'ipv4/conf/NAME/arp_notify': '1',

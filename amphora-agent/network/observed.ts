@@ -1,4 +1,7 @@
+import { networkInterfaces } from 'node:os'
 import { run } from '../process/run.js'
+import type { Desired } from '../protocol/desired.js'
+import { canonical } from './address.js'
 
 /** The kernel's network as `ip -json` shows it; only what planning needs. */
 export type Observed = {
@@ -13,7 +16,7 @@ export type Observed = {
     table: string
     source: string | null
   }[]
-  /** Destinations that the kernel's own routes of the main table reach by a card, as it makes one for each address. */
+  /** Destinations that the kernel's own routes of the main table reach by an interface, as it makes one for each address. */
   connected: { device: string; destination: string }[]
   /** Rules by source address. */
   rules: { family: 4 | 6; priority: number; source: string; table: string }[]
@@ -100,4 +103,12 @@ async function show<Shown extends unknown[]>(options: string[], commands: string
     .split('\n')
     .filter(Boolean)
     .map(line => JSON.parse(line)) as Partial<Shown>
+}
+
+/** A single amphora holds the VIPs that it is given; in a pair keepalived decides. */
+export function holdsVip({ interfaces, keepalived }: Pick<Desired, 'interfaces' | 'keepalived'>): boolean {
+  const vips = interfaces.flatMap(({ vips }) => vips)
+  if (keepalived === null) return vips.length > 0
+  const held = new Set(Object.values(networkInterfaces()).flatMap(list => (list ?? []).map(({ address }) => address)))
+  return vips.some(({ address }) => held.has(canonical(address)))
 }

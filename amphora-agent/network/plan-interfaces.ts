@@ -11,14 +11,14 @@ export type IpCommand = {
 }
 
 export type InterfacePlan = {
-  /** Before anything else: the card with this MAC address gets this name. */
+  /** Before anything else: the interface with this MAC address gets this name. */
   renames: { from: string; to: string }[]
   links: IpCommand[]
   /** What is missing. */
   additions: IpCommand[]
-  /** What is ours and no longer wanted; for after the change. */
+  /** What is ours and no longer desired; for after the change. */
   removals: IpCommand[]
-  /** Cards that got a new address: neighbours should learn of it. */
+  /** Interfaces that got a new address: neighbours should learn of it. */
   announce: string[]
 }
 
@@ -30,30 +30,30 @@ const LAST_TABLE = 299
 const RULE_PRIORITY = 100
 
 /**
- * From the cards as they are to the cards as they should be. The cards belong to us entirely: an address, a static route or a rule of ours
- * that is not wanted goes. With keepalived the VIPs with their routes and rules are keepalived's and are left alone.
- * @param former names of cards that an earlier configuration used; those no longer wanted are emptied
- * @param vipsHeldBy who gives VIPs to the cards
+ * From the interfaces as they are to the interfaces as they should be. The interfaces belong to us entirely: an address, a static route or a rule of ours
+ * that is not desired goes. With keepalived the VIPs with their routes and rules are keepalived's and are left alone.
+ * @param former names of interfaces that an earlier configuration used; those no longer desired are emptied
+ * @param vipsHeldBy who gives VIPs to the interfaces
  */
 export function planInterfaces(
-  wanted: readonly Interface[],
+  desired: readonly Interface[],
   observed: Observed,
   former: readonly string[],
   vipsHeldBy: 'us' | 'keepalived',
 ): InterfacePlan {
-  const { renames, nameOf } = planNames(wanted, observed.links)
+  const { renames, nameOf } = planNames(desired, observed.links)
   const named = (device: string) => nameOf.get(device) ?? device
 
-  const targets = wanted.map(card => targetOf(card, wanted, vipsHeldBy))
+  const targets = desired.map(iface => targetOf(iface, desired, vipsHeldBy))
   const additions: IpCommand[] = []
   const removals: IpCommand[] = []
   const links: IpCommand[] = []
   const announce = new Set<string>()
 
-  for (const card of wanted) {
-    const link = observed.links.find(({ mac }) => mac === card.mac)
-    if (link && (!link.up || link.mtu !== card.mtu || link.name !== card.name)) {
-      links.push({ family: 4, line: `link set dev ${card.name} mtu ${card.mtu} up`, essential: true })
+  for (const iface of desired) {
+    const link = observed.links.find(({ mac }) => mac === iface.mac)
+    if (link && (!link.up || link.mtu !== iface.mtu || link.name !== iface.name)) {
+      links.push({ family: 4, line: `link set dev ${iface.name} mtu ${iface.mtu} up`, essential: true })
     }
   }
 
@@ -87,9 +87,9 @@ export function planInterfaces(
   const desiredAddresses = new Set(targets.flatMap(target => target.addresses.map(({ key }) => key)))
   const desiredRoutes = new Set(targets.flatMap(target => target.routes.map(({ key }) => key)))
   const desiredRules = new Set(targets.flatMap(target => target.rules.map(({ key }) => key)))
-  const ours = new Set([...wanted.map(({ name }) => name), ...former])
+  const ours = new Set([...desired.map(({ name }) => name), ...former])
   const keepalivedVips = new Set(
-    vipsHeldBy === 'keepalived' ? wanted.flatMap(card => card.vips.map(vip => canonical(vip.address))) : [],
+    vipsHeldBy === 'keepalived' ? desired.flatMap(iface => iface.vips.map(vip => canonical(vip.address))) : [],
   )
   const isOurTable = (table: string) => Number(table) >= FIRST_TABLE && Number(table) <= LAST_TABLE
   for (const rule of observed.rules) {
@@ -120,14 +120,14 @@ export function planInterfaces(
   return { renames, links, additions, removals, announce: [...announce] }
 }
 
-/** Renames in an order in which no name is ever taken twice, and the name that each card of ours will have. */
-function planNames(wanted: readonly Interface[], links: Observed['links']) {
-  const cards = wanted.flatMap(({ mac, name }) => {
+/** Renames in an order in which no name is ever taken twice, and the name that each interface of ours will have. */
+function planNames(desired: readonly Interface[], links: Observed['links']) {
+  const plugged = desired.flatMap(({ mac, name }) => {
     const link = links.find(candidate => candidate.mac === mac)
     return link ? [{ now: link.name, name, mac }] : []
   })
-  const nameOf = new Map(cards.map(({ now, name }) => [now, name]))
-  const moving = cards.filter(({ now, name }) => now !== name)
+  const nameOf = new Map(plugged.map(({ now, name }) => [now, name]))
+  const moving = plugged.filter(({ now, name }) => now !== name)
   const inTheWay = links.filter(link => moving.some(({ name }) => name === link.name))
   const passing = (kind: 'old' | 'new', mac: string) => `${kind}-${mac.replaceAll(':', '').slice(-8)}`
   const renames = [
@@ -148,10 +148,10 @@ type Target = {
   rules: (IpCommand & { key: string })[]
 }
 
-function targetOf(card: Interface, all: readonly Interface[], vipsHeldBy: 'us' | 'keepalived'): Target {
-  const { name: device } = card
+function targetOf(iface: Interface, all: readonly Interface[], vipsHeldBy: 'us' | 'keepalived'): Target {
+  const { name: device } = iface
   const target: Target = { device, addresses: [], routes: [], rules: [] }
-  for (const cidr of card.addresses) {
+  for (const cidr of iface.addresses) {
     const [address, prefix] = cidr.split('/') as [string, string]
     const family = familyOf(address)
     target.addresses.push({
@@ -162,13 +162,13 @@ function targetOf(card: Interface, all: readonly Interface[], vipsHeldBy: 'us' |
       connected: connectedRoute(device, cidr),
     })
   }
-  for (const { destination, gateway } of card.routes) {
+  for (const { destination, gateway } of iface.routes) {
     target.routes.push(route({ device, destination, gateway, table: 'main', source: null }, false))
   }
   if (vipsHeldBy === 'keepalived') return target
 
   const order = all.flatMap(({ vips }) => vips)
-  for (const vip of card.vips) {
+  for (const vip of iface.vips) {
     const family = familyOf(vip.address)
     const prefix = family === 4 ? 32 : 128
     const table = String(FIRST_TABLE + order.indexOf(vip))

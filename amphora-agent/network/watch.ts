@@ -1,7 +1,7 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import type { Log } from '../log/log.js'
+import type { Repairs } from '../log/repairs.js'
 import { findByArgument, isStopped, killIfThere } from '../process/process-table.js'
-import type { Repairs } from '../reconcile/repairs.js'
 
 /** One that ends so soon after its start is started again only after a pause. */
 const SHORT_LIFE_MS = 1_000
@@ -21,7 +21,7 @@ export type NetworkWatch = {
 }
 
 /**
- * Calls `onChange` when anything changed in the kernel's network: cards, addresses, routes, rules, filters. It may call it for nothing, as
+ * Calls `onChange` when anything changed in the kernel's network: interfaces, addresses, routes, rules, filters. It may call it for nothing, as
  * when a watcher had to be started again and may have missed something.
  */
 export function watchNetwork(onChange: () => void, repairs: Repairs, log: Log): NetworkWatch {

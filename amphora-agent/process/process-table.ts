@@ -36,6 +36,15 @@ export function activityOf(pid: number): { work: bigint; running: boolean } {
   return activity
 }
 
+/** The anonymous resident memory of a process, in KiB; 0 when it is gone. */
+export function memoryOf(pid: number): number {
+  try {
+    return Number(/^RssAnon:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1] ?? 0)
+  } catch {
+    return 0
+  }
+}
+
 /** Tells one that may have ended already. */
 export function killIfThere(pid: number, signal: NodeJS.Signals = 'SIGKILL'): void {
   try {

@@ -1,7 +1,7 @@
 import type { ChildProcess } from 'node:child_process'
 import type { Log } from '../log/log.js'
+import { waitFor } from '../time/wait.js'
 import { findByArgument, identityOf, isAlive, killIfThere, type ProcessIdentity } from './process-table.js'
-import { waitFor } from './wait.js'
 
 /** How often a process that an earlier agent started is looked at; our own children tell us themselves. */
 const LOOK_MS = 1_000

@@ -5,7 +5,7 @@ const mac = z.string().regex(/^[0-9a-f]{2}(:[0-9a-f]{2}){5}$/)
 const address = z.union([z.ipv4(), z.ipv6()])
 const cidr = z.union([z.cidrv4(), z.cidrv6()])
 
-/** One network card as it should be configured; found by its MAC address. */
+/** One network interface as it should be configured; found by its MAC address. */
 export const interfaceSchema = z.strictObject({
   mac,
   /** Name it gets inside the amphora. */
@@ -14,7 +14,7 @@ export const interfaceSchema = z.strictObject({
   addresses: z.array(cidr),
   routes: z.array(z.strictObject({ destination: cidr, gateway: address })),
   /**
-   * VIPs held on this card (with a /32 or /128) by the agent, or by keepalived where there is one; their gateway for replies by
+   * VIPs held on this interface (with a /32 or /128) by the agent, or by keepalived where there is one; their gateway for replies by
    * source-based routing.
    */
   vips: z.array(z.strictObject({ address, subnet: cidr, gateway: address.nullable() })),

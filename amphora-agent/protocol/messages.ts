@@ -98,6 +98,14 @@ export type AgentError = {
   details: string
 }
 
+/** A request that failed for a reason that its sender should read. */
+export class AnswerError extends Error {
+  constructor(readonly answer: AgentError) {
+    super(`${answer.code}: ${answer.message}`)
+    this.name = 'AnswerError'
+  }
+}
+
 export type Answer =
   | { id: number; ok: true; result: ResultOf[keyof ResultOf] }
   | { id: number; ok: false; error: AgentError }

@@ -1,6 +1,7 @@
 import { existsSync } from 'node:fs'
 import { REPLY_PRIORITY, TUNNEL_PRIORITY } from '../handover/plan-handover.js'
 import type { Log } from '../log/log.js'
+import type { Repairs } from '../log/repairs.js'
 import { addMissing, planNetwork, prepareMachine, removeLeftovers } from '../network/configure.js'
 import { guard } from '../network/guard.js'
 import { observeLinks, observeNetwork } from '../network/observed.js'
@@ -9,7 +10,6 @@ import { haproxyGroup } from '../ping/ping.js'
 import { run } from '../process/run.js'
 import type { Desired } from '../protocol/desired.js'
 import type { Mismatch } from '../protocol/repairs.js'
-import type { Repairs } from './repairs.js'
 
 /** What keeps the management network apart, where whoever made the machine has brought it along; it may run at any time. */
 const MANAGEMENT_SCRIPT = '/opt/krater/management.sh'
@@ -21,7 +21,7 @@ const FILTER_TABLES = ['krater_pair', 'krater_management']
 
 /**
  * Reads the kernel's network and gives it what it lacks of the desired state.
- * @returns what cannot be had: a card that is not there or has no carrier is for whoever plugs it
+ * @returns what cannot be had: an interface that is not there or has no carrier is for whoever plugs it
  */
 export type RepairNetwork = (desired: Desired) => Promise<Mismatch[]>
 

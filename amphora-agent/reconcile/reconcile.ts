@@ -1,18 +1,18 @@
 import { mkdirSync } from 'node:fs'
 import { type Parts, runKeepalived } from '../apply/apply.js'
-import { createDisk } from '../disk.js'
-import { reload } from '../haproxy/carry-out.js'
 import { planRepair } from '../haproxy/plan-repair.js'
-import { serverStateFile } from '../haproxy/runtime/server-state-file.js'
+import { serverStateFile } from '../haproxy/server-state-file.js'
+import { reload } from '../haproxy/transition.js'
+import { passOnInitRepairs, type Repairs } from '../log/repairs.js'
 import { watchNetwork } from '../network/watch.js'
-import { MOMENT_MS, untilNextMoment } from '../process/moments.js'
 import type { Desired, HaproxyPart } from '../protocol/desired.js'
 import { LOG_DIRECTORY } from '../protocol/paths.js'
 import type { Mismatch } from '../protocol/repairs.js'
-import type { AgentServer } from '../server.js'
-import { createSshdWatch } from '../sshd.js'
+import type { AgentServer } from '../server/server.js'
+import { MOMENT_MS, untilNextMoment } from '../time/moments.js'
+import { createDisk } from './disk.js'
 import { createNetworkRepair } from './network.js'
-import { passOnInitRepairs, type Repairs } from './repairs.js'
+import { createSshdWatch } from './sshd.js'
 
 /** The kernel tells of changes in the network; it is read anew now and then all the same, which takes seven processes. */
 const NETWORK_MS = 300_000
@@ -30,7 +30,7 @@ export type Reconciler = {
 
 /**
  * The one loop that compares all of the desired state with what is, and puts right what differs: files, sockets, processes, what HAProxy runs,
- * cards, addresses, routes, rules, filters, room on the disk. It takes turns with applies.
+ * interfaces, addresses, routes, rules, filters, room on the disk. It takes turns with applies.
  * @param drains whether this amphora is ending with its last connection: its programs and its network are then left as they are
  * @param inTurn runs a piece of work when no other change of the machine is under way
  */

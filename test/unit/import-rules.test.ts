@@ -174,8 +174,6 @@ const LOAD_BALANCER_ROOMS = [
 
 /** Folders whose rooms still import each other; they are being moved. */
 const BEING_MOVED = [
-  'amphora-agent',
-  'amphora-agent/haproxy',
   'amphora-agent/protocol',
   'controller/health-manager',
   'controller/identity',

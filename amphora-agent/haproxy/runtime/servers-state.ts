@@ -1,7 +1,3 @@
-import { canonical } from '../../network/address.js'
-import type { HaproxyPart, Server } from '../../protocol/desired.js'
-import { type Leaving, pathOf } from '../leaving.js'
-
 /** One line of `show servers state`. */
 export type ServerState = {
   backend: string
@@ -65,42 +61,3 @@ export const isDraining = (state: ServerState): boolean => (state.admin & ADMIN_
 
 /** Drained by a command; one with weight 0 is not. */
 export const isDrainedByHand = ({ admin }: ServerState): boolean => (admin & ADMIN_DRAIN) !== 0
-
-/**
- * How the servers that HAProxy runs differ from the wanted ones, as sentences; none when they agree. Backends that are not listed in the
- * wanted part are left alone, and servers that leave are there until they are free.
- */
-export function differences(
-  wanted: HaproxyPart,
-  states: readonly ServerState[],
-  leaving: readonly Leaving[] = [],
-): string[] {
-  const byPath = new Map<string, ServerState>(states.map(state => [`${state.backend}/${state.name}`, state]))
-  const ours = new Set(wanted.backends.map(backend => backend.name))
-  const found: string[] = []
-  for (const backend of wanted.backends) {
-    for (const server of backend.servers) {
-      const path = `${backend.name}/${server.name}`
-      const state = byPath.get(path)
-      byPath.delete(path)
-      const difference = state === undefined ? 'is missing' : differenceOf(server, state)
-      if (difference !== null) found.push(`server ${path} ${difference}`)
-    }
-  }
-  const parting = new Set(leaving.map(pathOf))
-  for (const [path, state] of byPath) {
-    if (!ours.has(state.backend)) continue
-    if (!parting.has(path)) found.push(`server ${path} should not be there`)
-    else if (!inMaintenance(state)) found.push(`server ${path} leaves and is not out of service`)
-  }
-  return found
-}
-
-export function differenceOf(server: Server, state: ServerState): string | null {
-  if (state.number !== server.number) return `has number ${state.number}`
-  if (canonical(state.address) !== canonical(server.address)) return `has address ${state.address}`
-  if (state.port !== server.port) return `has port ${state.port}`
-  if (state.weight !== server.weight) return `has weight ${state.weight}`
-  if (inMaintenance(state) !== server.disabled) return server.disabled ? 'is not disabled' : 'is disabled'
-  return null
-}

@@ -13,7 +13,7 @@ import { planInterfaces } from '../../../amphora-agent/network/plan-interfaces.j
 import type { Interface } from '../../../amphora-agent/protocol/desired.js'
 import { createFrameDecoder, encodeFrame, FrameError } from '../../../amphora-agent/protocol/frames.js'
 import type { Counters } from '../../../amphora-agent/protocol/heartbeat.js'
-import { isServed } from '../../../amphora-agent/sshd.js'
+import { isServed } from '../../../amphora-agent/reconcile/sshd.js'
 import { type CounterState, observe, totalOf } from '../../../amphora-agent/statistics/counters.js'
 import { changedSince, type Snapshot, snapshotOf } from '../../../amphora-agent/statistics/snapshot.js'
 import { BACKEND, desire, server } from '../../support/worlds/amphora-desired.js'

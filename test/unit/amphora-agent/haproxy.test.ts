@@ -2,11 +2,12 @@ import { strictEqual } from 'node:assert'
 import fc from 'fast-check'
 import t from 'tap'
 import { memberKey, membersDown } from '../../../amphora-agent/haproxy/known-down.js'
+import { differences } from '../../../amphora-agent/haproxy/plan-repair.js'
 import { linesOf, planTransition } from '../../../amphora-agent/haproxy/plan-transition.js'
 import { parseProcTable } from '../../../amphora-agent/haproxy/proc-table.js'
-import { serverStateFile } from '../../../amphora-agent/haproxy/runtime/server-state-file.js'
-import { differences, parseServersState } from '../../../amphora-agent/haproxy/runtime/servers-state.js'
+import { parseServersState } from '../../../amphora-agent/haproxy/runtime/servers-state.js'
 import { parseServerLimits, parseStat } from '../../../amphora-agent/haproxy/runtime/stat.js'
+import { serverStateFile } from '../../../amphora-agent/haproxy/server-state-file.js'
 import { significantWords } from '../../../amphora-agent/haproxy/validate.js'
 import type { HaproxyPart, Server } from '../../../amphora-agent/protocol/desired.js'
 import { backend, dump, modelOf, obey, part, server } from '../../support/inputs/haproxy-model.js'
@@ -27,7 +28,7 @@ t.test('start, stop, nothing', t => {
   t.match(plan(some, null, false), { kind: 'unchanged' })
   t.match(plan(null, null, false), { kind: 'unchanged' })
   t.match(plan(some, some), { kind: 'unchanged' })
-  t.match(plan(null, some), { kind: 'reload', reason: /not known/ })
+  t.match(plan(null, some), { kind: 'reload', reason: /configuration is unknown/ })
   t.end()
 })
 
@@ -112,7 +113,11 @@ t.test('connection limits change while it runs', t => {
     commands: [{ text: 'set maxconn frontend l1 9', expect: '' }],
   })
   const untold = { ...limited(5), frontends: [] }
-  t.match(plan(untold, limited(9)), { kind: 'reload', reason: /not known/ }, 'after an older agent')
+  t.match(
+    plan(untold, limited(9)),
+    { kind: 'reload', reason: /connection limits of the listeners are unknown/ },
+    'after an older agent',
+  )
   t.end()
 })
 
@@ -182,7 +187,7 @@ t.test('property: the planned commands lead a HAProxy from one set of servers to
   t.end()
 })
 
-t.test('differences between what runs and what is wanted', t => {
+t.test('differences between what runs and what is desired', t => {
   const wanted = part([backend([server(1), server(2, { disabled: true })])])
   const states = (changes: Partial<Server>[]) => {
     const servers = changes.map((change, i) => server(i + 1, { disabled: i === 1, ...change }))

@@ -10,8 +10,9 @@ import {
   whoStillLeaves,
 } from '../../../amphora-agent/haproxy/leaving.js'
 import { surplusOf } from '../../../amphora-agent/haproxy/old-workers.js'
+import { differences } from '../../../amphora-agent/haproxy/plan-repair.js'
 import { planTransition } from '../../../amphora-agent/haproxy/plan-transition.js'
-import { differences, parseServersState } from '../../../amphora-agent/haproxy/runtime/servers-state.js'
+import { parseServersState } from '../../../amphora-agent/haproxy/runtime/servers-state.js'
 import { parseSessions } from '../../../amphora-agent/haproxy/runtime/sessions.js'
 import type { HaproxyPart } from '../../../amphora-agent/protocol/desired.js'
 import { backend, dump, type Model, modelOf, obey, part, server } from '../../support/inputs/haproxy-model.js'

@@ -6,9 +6,10 @@ import type { Haproxy } from './haproxy.js'
 import type { KnownDown } from './known-down.js'
 import { membersDown } from './known-down.js'
 import { afterReload, commandsFor, monotonicMs, whoLeaves, whoLeavesBeforeReload } from './leaving.js'
+import { differences } from './plan-repair.js'
 import { type HaproxyFacts, linesOf, planTransition, type RuntimeCommand } from './plan-transition.js'
-import { serverStateFile } from './runtime/server-state-file.js'
-import { differences, parseServersState } from './runtime/servers-state.js'
+import { parseServersState } from './runtime/servers-state.js'
+import { serverStateFile } from './server-state-file.js'
 
 export type Outcome = { transition: Transition; reason: string }
 
@@ -21,34 +22,34 @@ const NO_STATES = '1\n'
 export type HeadStart = { failure: string | null }
 
 /**
- * Brings a change that needs no reload to the traffic, before its file is checked and becomes the current one; carryOut must follow, with
+ * Brings a change that needs no reload to the traffic, before its file is checked and becomes the current one; transitionTo must follow, with
  * the same parts or, to take it back, with the parts exchanged.
  * @returns null when the change needs more than runtime commands; then nothing was done
  */
 export async function startAhead(
   { haproxy, drain }: Parts,
   applied: HaproxyPart | null,
-  wanted: HaproxyPart | null,
+  desired: HaproxyPart | null,
 ): Promise<HeadStart | null> {
-  const plan = planTransition(applied, wanted, await factsOf({ haproxy, drain }, wanted))
+  const plan = planTransition(applied, desired, await factsOf({ haproxy, drain }, desired))
   if (plan.kind !== 'runtime') return null
   drain.begin(plan.leaving)
   return { failure: await runCommands(haproxy, plan.commands) }
 }
 
 /**
- * Brings HAProxy from the applied to the wanted part. The wanted configuration file is already the current one. Servers that leave are
+ * Brings HAProxy from the applied to the desired part. The desired configuration file is already the current one. Servers that leave are
  * out of service when this is done; what is under way on them goes on, and the drain sees to their end.
  * @throws HaproxyFailure
  */
-export async function carryOut(
+export async function transitionTo(
   parts: Parts,
   applied: HaproxyPart | null,
-  wanted: HaproxyPart | null,
+  desired: HaproxyPart | null,
   headStart: HeadStart | null = null,
 ): Promise<Outcome> {
   const { haproxy, drain, knownDown } = parts
-  const plan = planTransition(applied, wanted, await factsOf(parts, wanted))
+  const plan = planTransition(applied, desired, await factsOf(parts, desired))
   switch (plan.kind) {
     case 'stop':
       drain.begin(plan.leaving)
@@ -60,26 +61,26 @@ export async function carryOut(
       return { transition: 'stop', reason: '' }
     case 'start':
       drain.begin(plan.leaving)
-      await haproxy.start(wanted === null ? NO_STATES : serverStateFile(null, wanted, knownDown.keys()))
+      await haproxy.start(desired === null ? NO_STATES : serverStateFile(null, desired, knownDown.keys()))
       return { transition: 'start', reason: '' }
     case 'reload':
-      return reload(parts, applied, wanted, plan.reason)
+      return reload(parts, applied, desired, plan.reason)
     case 'unchanged': {
-      if (wanted === null) {
+      if (desired === null) {
         if (haproxy.pid() !== null) drain.beginToStop(plan.leaving)
         return { transition: 'unchanged', reason: '' }
       }
       drain.begin(plan.leaving)
-      const [drift] = await differencesNow(parts, wanted)
+      const [drift] = await differencesNow(parts, desired)
       if (drift === undefined) return { transition: 'unchanged', reason: '' }
-      return reload(parts, null, wanted, `HAProxy had drifted: ${drift}`)
+      return reload(parts, null, desired, `HAProxy had drifted: ${drift}`)
     }
     case 'runtime': {
       drain.begin(plan.leaving)
       const { failure } = headStart ?? { failure: await runCommands(haproxy, plan.commands) }
-      const [drift] = failure === null && wanted !== null ? await differencesNow(parts, wanted) : []
+      const [drift] = failure === null && desired !== null ? await differencesNow(parts, desired) : []
       if (failure === null && drift === undefined) return { transition: 'runtime', reason: '' }
-      return reload(parts, applied, wanted, failure ?? `after the change ${drift}`)
+      return reload(parts, applied, desired, failure ?? `after the change ${drift}`)
     }
   }
 }
@@ -88,17 +89,17 @@ export async function carryOut(
 export async function reload(
   { haproxy, drain, knownDown, log }: Parts,
   applied: HaproxyPart | null,
-  wanted: HaproxyPart | null,
+  desired: HaproxyPart | null,
   reason: string,
 ): Promise<Outcome> {
   log.info(`reload: ${reason}`)
   const dump = await haproxy.command('show servers state').catch(() => '')
-  const leaving = afterReload(whoLeaves(drain.leaving(), applied, wanted, monotonicMs()))
-  const first = whoLeavesBeforeReload(applied, wanted)
+  const leaving = afterReload(whoLeaves(drain.leaving(), applied, desired, monotonicMs()))
+  const first = whoLeavesBeforeReload(applied, desired)
   for (const one of first) await haproxy.command(commandsFor(one).takeOut).catch(() => '')
   try {
     const down = dump === '' ? knownDown.keys() : membersDown(parseServersState(dump))
-    await haproxy.reload(wanted === null ? NO_STATES : serverStateFile({ applied, dump }, wanted, down))
+    await haproxy.reload(desired === null ? NO_STATES : serverStateFile({ applied, dump }, desired, down))
   } catch (error) {
     for (const one of first) await haproxy.command(commandsFor(one).bringBack).catch(() => '')
     throw error
@@ -110,12 +111,12 @@ export async function reload(
 
 async function factsOf(
   { haproxy, drain }: Pick<Parts, 'haproxy' | 'drain'>,
-  wanted: HaproxyPart | null,
+  desired: HaproxyPart | null,
 ): Promise<HaproxyFacts> {
   return {
     running: haproxy.pid() !== null,
     // Only where nothing is to be served they make a difference, and asking costs time.
-    hasOldWorkers: wanted === null && (await hasOldWorkers(haproxy)),
+    hasOldWorkers: desired === null && (await hasOldWorkers(haproxy)),
     leaving: drain.leaving(),
     now: monotonicMs(),
   }
@@ -126,10 +127,10 @@ async function hasOldWorkers(haproxy: Haproxy): Promise<boolean> {
   return processes !== null && processes.oldWorkerPids.length > 0
 }
 
-async function differencesNow({ haproxy, drain }: Parts, wanted: HaproxyPart): Promise<string[]> {
+async function differencesNow({ haproxy, drain }: Parts, desired: HaproxyPart): Promise<string[]> {
   try {
     const states = parseServersState(await haproxy.command('show servers state'))
-    return differences(wanted, states, drain.leaving())
+    return differences(desired, states, drain.leaving())
   } catch (error) {
     return [error instanceof Error ? error.message : String(error)]
   }

@@ -1,5 +1,5 @@
 import { closeSync, openSync, readdirSync, rmSync, statfsSync, statSync, truncateSync, writeSync } from 'node:fs'
-import { LOG_DIRECTORY, STATE_DIRECTORY } from './protocol/paths.js'
+import { LOG_DIRECTORY, STATE_DIRECTORY } from '../protocol/paths.js'
 
 /** Room that is kept so that the agent can go on when somebody has filled the disk. */
 const RESERVE = `${STATE_DIRECTORY}/reserve`

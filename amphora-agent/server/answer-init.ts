@@ -1,9 +1,9 @@
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { createConnection } from 'node:net'
-import { atEveryMoment } from './process/moments.js'
-import { encodeFrame } from './protocol/frames.js'
-import { AGENT_SOCKET } from './protocol/messages.js'
-import { AGENT_ANSWERED_FILE, STATE_DIRECTORY } from './protocol/paths.js'
+import { encodeFrame } from '../protocol/frames.js'
+import { AGENT_SOCKET } from '../protocol/messages.js'
+import { AGENT_ANSWERED_FILE, STATE_DIRECTORY } from '../protocol/paths.js'
+import { atEveryMoment } from '../time/moments.js'
 
 /** Sooner than it is asked again. */
 const ANSWER_MS = 2_500

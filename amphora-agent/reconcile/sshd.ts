@@ -1,7 +1,7 @@
 import { closeSync, openSync, readdirSync, readFileSync, readlinkSync, readSync } from 'node:fs'
-import { isStopped, killIfThere } from './process/process-table.js'
-import { SSHD_PID_FILE } from './protocol/paths.js'
-import type { Repairs } from './reconcile/repairs.js'
+import type { Repairs } from '../log/repairs.js'
+import { isStopped, killIfThere } from '../process/process-table.js'
+import { SSHD_PID_FILE } from '../protocol/paths.js'
 
 /** Somebody who just came waits for an instant; nobody waits at so many looks in a row but at a door where nobody opens. */
 const WAITED_LOOKS = 3

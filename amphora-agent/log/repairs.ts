@@ -1,7 +1,7 @@
 import { readFileSync, renameSync, rmSync } from 'node:fs'
-import type { Log } from '../log/log.js'
 import { INIT_REPAIRS_FILE } from '../protocol/paths.js'
 import { type Repair, repairText } from '../protocol/repairs.js'
+import type { Log } from './log.js'
 
 /** The latest repairs, for the reports; what happened before this start of the agent has been told. */
 export type Repairs = {

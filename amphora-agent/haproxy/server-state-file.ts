@@ -1,6 +1,6 @@
-import type { HaproxyPart, Server } from '../../protocol/desired.js'
-import { isChecked, memberKey } from '../known-down.js'
-import { parseServersState, type ServerState } from './servers-state.js'
+import type { HaproxyPart, Server } from '../protocol/desired.js'
+import { isChecked, memberKey } from './known-down.js'
+import { parseServersState, type ServerState } from './runtime/servers-state.js'
 
 /** What HAProxy runs now: the part, as far as that is known, and what `show servers state` says. */
 export type Present = { applied: HaproxyPart | null; dump: string }
@@ -14,7 +14,7 @@ const ADMIN_FROM_CONFIGURATION = 0x04
  * @param present null when HAProxy starts
  * @param down keys of members, see memberKey
  */
-export function serverStateFile(present: Present | null, wanted: HaproxyPart, down: ReadonlySet<string>): string {
+export function serverStateFile(present: Present | null, desired: HaproxyPart, down: ReadonlySet<string>): string {
   const before = new Map<string, Server>(
     (present?.applied?.backends ?? []).flatMap(backend =>
       backend.servers.map(server => [`${backend.name}/${server.name}`, server] as const),
@@ -23,7 +23,7 @@ export function serverStateFile(present: Present | null, wanted: HaproxyPart, do
   const states = new Map<string, ServerState>(
     parseServersState(present?.dump ?? '').map(state => [`${state.backend}/${state.name}`, state]),
   )
-  const lines = wanted.backends.flatMap(({ name, servers }) =>
+  const lines = desired.backends.flatMap(({ name, servers }) =>
     servers
       .filter(server => !server.disabled)
       .flatMap(server => {

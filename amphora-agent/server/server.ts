@@ -1,9 +1,8 @@
 import { chmodSync, chownSync, existsSync, readFileSync, rmSync } from 'node:fs'
 import { createServer, type Server, type Socket } from 'node:net'
-import { AnswerError } from './answer-error.js'
-import type { Log } from './log/log.js'
-import { createFrameDecoder, encodeFrame } from './protocol/frames.js'
-import { AGENT_SOCKET, type Answer, type Request, requestSchema } from './protocol/messages.js'
+import type { Log } from '../log/log.js'
+import { createFrameDecoder, encodeFrame } from '../protocol/frames.js'
+import { AGENT_SOCKET, type Answer, AnswerError, type Request, requestSchema } from '../protocol/messages.js'
 
 /** The group whose members reach the agent: the controller's login. */
 const GROUP = 'krater'
