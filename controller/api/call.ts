@@ -15,6 +15,12 @@ export type Location = {
   base: () => string
 }
 
+/** What holds of a request before the dialect has looked at it. */
+export type PlainLocation = Location & {
+  /** @param mounted the prefix under which the API is mounted, with no slash at its end; '' when absent */
+  base: (mounted?: string) => string
+}
+
 /** Reads a value with a schema. @throws ApiError 400 that says what is wrong, in the words of the API */
 export type Validate = <Value>(schema: z.ZodType<Value>, value: unknown) => Value | Promise<Value>
 
@@ -74,6 +80,11 @@ export class Call<Caller, Body = unknown> {
   /** URL of the request as the client wrote it, without the query. */
   get url(): string {
     return `${this.base}${this.#options.location.written}`
+  }
+
+  /** The path that was routed, in its one spelling. */
+  get path(): string {
+    return this.#options.location.path
   }
 
   get queryString(): string {

@@ -3,7 +3,7 @@ import type { Fault } from '../http/application.js'
 import type { ApiError } from '../http/errors.js'
 import type { Place } from '../process/fair-queue.js'
 import type { Answer } from './answer.js'
-import type { BodyRules, Call, Location, Validate } from './call.js'
+import type { BodyRules, Call, Location, PlainLocation, Validate } from './call.js'
 import type { Described } from './described.js'
 import type { Microversions } from './microversion.js'
 
@@ -25,7 +25,7 @@ export type Dialect<Service, Caller, Right> = {
   body: BodyRules
 
   /** Finds out where a request came to, given what holds without it. It may refuse the request. */
-  locate?: (ctx: Context, plain: Location) => Location
+  locate?: (ctx: Context, plain: PlainLocation) => Location
   /** Who asks. @param path as the client wrote it @throws ApiError 401 */
   authenticate: (ctx: Context, path: string) => Promise<Caller>
   /** Whether a path that no route has needs a token before it is said so. */

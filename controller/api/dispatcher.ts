@@ -39,7 +39,7 @@ export class Dispatcher<Service, Caller, Right> {
   readonly middleware: Middleware = async ctx => {
     const dialect = this.#dialect
     const { path } = ctx
-    const plain = { path, written: path, base: () => this.#baseOf(ctx, '') }
+    const plain = { path, written: path, base: (mounted = '') => this.#baseOf(ctx, mounted) }
     const location = dialect.locate?.(ctx, plain) ?? plain
     if (location.path !== path) ctx.path = location.path
     try {

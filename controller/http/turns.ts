@@ -1,4 +1,3 @@
-import type { Context, Middleware } from 'koa'
 import { createFairQueue, type Place } from '../process/fair-queue.js'
 import { areProcessorsShort } from '../process/pressure.js'
 import { withinTurn } from '../process/turn.js'
@@ -64,15 +63,5 @@ export function createTurns(): Turns {
         giveBack()
       }
     },
-  }
-}
-
-/** Middleware behind authentication. @param placeOf null for requests that need no turn */
-export function takeTurns(placeOf: (ctx: Context) => Place | null): Middleware {
-  const turns = createTurns()
-  return async (ctx, next) => {
-    const place = placeOf(ctx)
-    if (place === null) await next()
-    else await turns.take(place, next)
   }
 }

@@ -1,4 +1,4 @@
-import type { Context, Middleware } from 'koa'
+import type { Context } from 'koa'
 import { ApiError } from '../http/errors.js'
 import { createClientAddress, sourceOf } from '../http/trusted-proxies.js'
 import type { Place } from '../process/fair-queue.js'
@@ -14,11 +14,6 @@ export type AuthenticatorOptions = {
   identityUrl: string
   /** Our type in the catalogue, which access rules name. Without it a token that has access rules is refused. */
   serviceType?: string
-}
-
-export type AuthenticateOptions = AuthenticatorOptions & {
-  /** Paths that need no token, such as version documents. */
-  isOpen?: (path: string) => boolean
 }
 
 /** What the bearer of a token in X-Service-Token must be, in lower case. */
@@ -64,18 +59,6 @@ export function createAuthenticator({
 export const tokenIn = (header: (name: string) => string): string =>
   header('X-Auth-Token').trim() || header('X-Storage-Token').trim()
 
-/** Middleware that puts the caller into `ctx.state.caller`, but for the paths that need no token. */
-export function authenticate({ isOpen = () => false, ...options }: AuthenticateOptions): Middleware {
-  const callerFor = createAuthenticator(options)
-  return async (ctx, next) => {
-    if (!isOpen(ctx.path)) {
-      ctx.state.caller = await callerFor(ctx, ctx.path)
-      ctx.state.token = tokenIn(name => ctx.get(name))
-    }
-    await next()
-  }
-}
-
 const isService = (caller: Caller | null): boolean =>
   caller !== null && isCurrent(caller) && caller.roles.includes(SERVICE_ROLE)
 
@@ -83,22 +66,6 @@ const mayAsk = (caller: Caller, line: { service: string; method: string; path: s
   isCurrent(caller) && (caller.accessRules === undefined || isAllowedBy(caller.accessRules, line))
 
 const isCurrent = ({ expiresAt }: Caller): boolean => expiresAt.getTime() > Date.now()
-
-/** The caller that `authenticate` found. */
-export function callerOf(ctx: Context): Caller {
-  return ctx.state.caller as Caller
-}
-
-/** The token that `authenticate` found good, for requests to other services in the caller's name. It must not be stored or logged. */
-export function tokenOf(ctx: Context): string {
-  return ctx.state.token as string
-}
-
-/** Whom a request counts for where projects take turns; null before a caller is known, as on open paths. */
-export function placeOf(ctx: Context): Place | null {
-  const caller = ctx.state.caller as Caller | undefined
-  return caller === undefined ? null : placeOfCaller(caller)
-}
 
 /** Whom the requests of a caller count for. */
 export const placeOfCaller = ({ project, user }: Caller): Place => [

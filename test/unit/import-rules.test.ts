@@ -166,9 +166,9 @@ const LOAD_BALANCER_ROOMS = [
   'schema',
   'objects',
   'tree',
+  'description',
   'change',
   'api',
-  'description',
   'api.ts',
 ]
 

@@ -21,6 +21,10 @@ export type DescriptionTexts<Route extends Described> = {
   pathParameter: (name: string, route: Route) => { description: string; schema: Schema }
   /** The path under which the document shows a route, with `:name` for its parameters. */
   pathOf?: (route: Route) => string
+  /** The path that names the operation, where it is not the one that is shown. */
+  namingPathOf?: (route: Route) => string
+  /** Paths that no route takes, such as a health check. */
+  otherPaths?: Readonly<Record<string, Schema>>
 }
 
 /** An API as an OpenAPI 3.1 document, made from the routes that serve it. Pure. */
@@ -37,7 +41,7 @@ export function openApiDocument<Route extends Described>(
     servers: [{ url: '.' }],
     security: [{ token: [] }],
     tags: used.map(name => ({ name, description: groups[name] ?? `The ${name}.` })),
-    paths: pathsOf(routes, texts),
+    paths: { ...pathsOf(routes, texts), ...texts.otherPaths },
     components: {
       securitySchemes: {
         token: { type: 'apiKey', in: 'header', name: 'X-Auth-Token', description: 'A token of the identity service.' },
@@ -86,7 +90,7 @@ function operationOf<Route extends Described>(route: Route, path: string, texts:
   const form = requestForm ?? (request === undefined ? undefined : formOf(request))
   const right = isOpen ? undefined : texts.rightOf(route)
   return {
-    operationId: operationIdOf(method, path),
+    operationId: operationIdOf(method, texts.namingPathOf?.(route) ?? path),
     tags: [group],
     summary,
     description: right?.sentence ?? 'Needs no token.',

@@ -1,78 +1,92 @@
+import type { z } from 'zod'
 import { execute } from '../../database/query.js'
 import { sql } from '../../database/sql.js'
 import type { Transaction } from '../../database/transaction.js'
 import { changeLoadBalancer, markDeleted, touchPool, updateObject } from '../change/change.js'
+import { askedOf } from '../change/events.js'
 import { storeMonitors } from '../change/store.js'
 import { healthMonitor } from '../objects/health-monitors/resource.js'
 import { completeMonitorUpdate, type StoredMonitor } from '../objects/health-monitors/rules.js'
 import { pool } from '../objects/pools/resource.js'
 import { enabledProvider, refuseUnsupported } from '../schema/capabilities.js'
 import { type Found, findObject, findReferenced, isBeingDeleted } from '../schema/find.js'
-import { readWrapped } from '../schema/input.js'
+import { wrappedBody } from '../schema/input.js'
 import { parseArguments } from '../schema/list-query.js'
 import { columnsOf, createSchema, updateSchema } from '../schema/resource.js'
-import { authorise } from '../schema/rights.js'
+import { authorise, type Right } from '../schema/rights.js'
 import type { Service } from '../schema/service.js'
 import { comesUp, selectWithinCapacity } from '../tree/check-capacity.js'
 import { planMonitor } from '../tree/new-objects.js'
-import { listHandler, objectAnswer, showHandler } from './read-routes.js'
-import type { Call, Routes } from './routes.js'
+import type { Call } from './dialect.js'
+import { objectAnswer, objectRoutes } from './object-routes.js'
 
-const bodyOfCreate = createSchema(healthMonitor)
-const bodyOfUpdate = updateSchema(healthMonitor)
+const bodyOfCreate = wrappedBody(healthMonitor.singular, createSchema(healthMonitor))
+const bodyOfUpdate = wrappedBody(healthMonitor.singular, updateSchema(healthMonitor))
 
-export function healthMonitorRoutes(service: Service): Routes {
-  return {
-    'GET /lbaas/healthmonitors': listHandler(service, healthMonitor),
-    'POST /lbaas/healthmonitors': call => create(service, call),
-    'GET /lbaas/healthmonitors/:id': showHandler(service, healthMonitor),
-    'PUT /lbaas/healthmonitors/:id': call => update(service, call),
-    'DELETE /lbaas/healthmonitors/:id': call => remove(service, call),
-  }
-}
+export const healthMonitorRoutes = [
+  ...objectRoutes(healthMonitor, {
+    path: '/lbaas/healthmonitors',
+    rights: { read: 'read', write: 'write' },
+    create: { request: bodyOfCreate, handle: create },
+    update: { request: bodyOfUpdate, handle: update },
+    remove: { handle: remove },
+  }),
+]
 
-async function create(service: Service, { caller, right, queryString, readBody, asked }: Call) {
+async function create(service: Service, call: Call<z.output<typeof bodyOfCreate>>, right: Right) {
+  const { caller, queryString } = call
   const { database, providers, config } = service
   parseArguments(queryString)
-  const { pool_id, ...body } = readWrapped(await readBody(), 'healthmonitor', bodyOfCreate)
+  const { pool_id, ...body } = await call.body()
   const above: Found<{ protocol: string }> = await findReferenced(database, pool, pool_id, caller, right)
   const monitor = planMonitor(body, above.protocol, config)
-  const object = await changeLoadBalancer(service, asked(monitor.id), above.load_balancer_id, async (trx, changed) => {
-    refuseUnsupported(enabledProvider(providers, changed.provider), healthMonitor, monitor.values)
-    await touchPool(trx, changed, above.id)
-    await storeMonitors(trx, changed, [{ poolId: above.id, monitor }])
-    return selectWithinCapacity(
-      trx,
-      enabledProvider(providers, changed.provider),
-      changed.id,
-      healthMonitor,
-      monitor.id,
-    )
-  })
+  const object = await changeLoadBalancer(
+    service,
+    askedOf(call, 'create', healthMonitor, monitor.id),
+    above.load_balancer_id,
+    async (trx, changed) => {
+      refuseUnsupported(enabledProvider(providers, changed.provider), healthMonitor, monitor.values)
+      await touchPool(trx, changed, above.id)
+      await storeMonitors(trx, changed, [{ poolId: above.id, monitor }])
+      return selectWithinCapacity(
+        trx,
+        enabledProvider(providers, changed.provider),
+        changed.id,
+        healthMonitor,
+        monitor.id,
+      )
+    },
+  )
   return objectAnswer(201, healthMonitor, object)
 }
 
-async function update(service: Service, { caller, right, params, queryString, readBody, asked }: Call) {
+async function update(service: Service, call: Call<z.output<typeof bodyOfUpdate>>, right: Right) {
+  const { caller, params, queryString } = call
   const { database, providers, config } = service
   parseArguments(queryString)
-  const body = readWrapped(await readBody(), 'healthmonitor', bodyOfUpdate)
+  const body = await call.body()
   const found: Found<{ pool_id: string }> = await findObject(database, healthMonitor, params.id ?? '')
   authorise(caller, right, found.project_id)
-  const object = await changeLoadBalancer(service, asked(), found.load_balancer_id, async (trx, changed) => {
-    const stored = await storedMonitor(trx, found.id)
-    const values = completeMonitorUpdate(config, stored, body)
-    refuseUnsupported(enabledProvider(providers, changed.provider), healthMonitor, values)
-    await touchPool(trx, changed, found.pool_id)
-    await updateObject(trx, changed, healthMonitor, found.id, columnsOf(healthMonitor, values))
-    return selectWithinCapacity(
-      trx,
-      enabledProvider(providers, changed.provider),
-      changed.id,
-      healthMonitor,
-      found.id,
-      comesUp(stored, body),
-    )
-  })
+  const object = await changeLoadBalancer(
+    service,
+    askedOf(call, 'update', healthMonitor, found.id),
+    found.load_balancer_id,
+    async (trx, changed) => {
+      const stored = await storedMonitor(trx, found.id)
+      const values = completeMonitorUpdate(config, stored, body)
+      refuseUnsupported(enabledProvider(providers, changed.provider), healthMonitor, values)
+      await touchPool(trx, changed, found.pool_id)
+      await updateObject(trx, changed, healthMonitor, found.id, columnsOf(healthMonitor, values))
+      return selectWithinCapacity(
+        trx,
+        enabledProvider(providers, changed.provider),
+        changed.id,
+        healthMonitor,
+        found.id,
+        comesUp(stored, body),
+      )
+    },
+  )
   return objectAnswer(200, healthMonitor, object)
 }
 
@@ -88,17 +102,23 @@ async function storedMonitor(trx: Transaction, id: string): Promise<StoredMonito
 }
 
 /** Without a monitor nobody knows whether the members work. */
-async function remove(service: Service, { caller, right, params, queryString, asked }: Call) {
+async function remove(service: Service, call: Call, right: Right) {
+  const { caller, params, queryString } = call
   const { database } = service
   parseArguments(queryString)
   const found: Found<{ pool_id: string }> = await findObject(database, healthMonitor, params.id ?? '')
   authorise(caller, right, found.project_id)
   if (!isBeingDeleted(found)) {
-    await changeLoadBalancer(service, asked(), found.load_balancer_id, async (trx, changed) => {
-      await touchPool(trx, changed, found.pool_id)
-      await markDeleted(trx, changed, healthMonitor, [found.id])
-      await execute(trx, sql`UPDATE member SET operating_status = 'NO_MONITOR' WHERE pool_id = ${found.pool_id}`)
-    })
+    await changeLoadBalancer(
+      service,
+      askedOf(call, 'delete', healthMonitor, found.id),
+      found.load_balancer_id,
+      async (trx, changed) => {
+        await touchPool(trx, changed, found.pool_id)
+        await markDeleted(trx, changed, healthMonitor, [found.id])
+        await execute(trx, sql`UPDATE member SET operating_status = 'NO_MONITOR' WHERE pool_id = ${found.pool_id}`)
+      },
+    )
   }
   return { status: 204 }
 }

@@ -1,8 +1,9 @@
-import type { Answer } from '../../api/answer.js'
+import type { z } from 'zod'
 import { maybeOne } from '../../database/query.js'
 import { sql } from '../../database/sql.js'
 import type { Transaction } from '../../database/transaction.js'
 import { changeLoadBalancer, markDeleted, touchPolicy, updateObject } from '../change/change.js'
+import { askedOf } from '../change/events.js'
 import { storeRules } from '../change/store.js'
 import { l7Policy } from '../objects/l7-policies/resource.js'
 import { l7Rule } from '../objects/l7-rules/resource.js'
@@ -10,34 +11,36 @@ import { type Comparison, checkRuleCount, completeRule } from '../objects/l7-rul
 import { enabledProvider, refuseUnsupported } from '../schema/capabilities.js'
 import { missing, missingParent } from '../schema/faults.js'
 import { type Found, isBeingDeleted, lookUp } from '../schema/find.js'
-import { readWrapped } from '../schema/input.js'
+import { wrappedBody } from '../schema/input.js'
 import { listPage } from '../schema/list.js'
 import { parseArguments, parseListQuery, parseShowQuery } from '../schema/list-query.js'
 import { columnsOf, createSchema, updateSchema } from '../schema/resource.js'
-import { authorise } from '../schema/rights.js'
+import { authorise, type Right } from '../schema/rights.js'
 import { selectObject } from '../schema/select.js'
 import type { Service } from '../schema/service.js'
 import { canonicalUuid } from '../schema/values.js'
 import { comesUp, selectWithinCapacity } from '../tree/check-capacity.js'
 import { planRule } from '../tree/new-objects.js'
-import { objectAnswer, pageAnswer } from './read-routes.js'
-import type { Call, Routes } from './routes.js'
+import type { Call } from './dialect.js'
+import { objectAnswer, objectRoutes, pageAnswer } from './object-routes.js'
 
-const bodyOfCreate = createSchema(l7Rule)
-const bodyOfUpdate = updateSchema(l7Rule)
+const bodyOfCreate = wrappedBody(l7Rule.singular, createSchema(l7Rule))
+const bodyOfUpdate = wrappedBody(l7Rule.singular, updateSchema(l7Rule))
 
-export function l7RuleRoutes(service: Service): Routes {
-  return {
-    'GET /lbaas/l7policies/:policy/rules': call => list(service, call),
-    'POST /lbaas/l7policies/:policy/rules': call => create(service, call),
-    'GET /lbaas/l7policies/:policy/rules/:id': call => show(service, call),
-    'PUT /lbaas/l7policies/:policy/rules/:id': call => update(service, call),
-    'DELETE /lbaas/l7policies/:policy/rules/:id': call => remove(service, call),
-  }
-}
+export const l7RuleRoutes = [
+  ...objectRoutes(l7Rule, {
+    path: '/lbaas/l7policies/:policy/rules',
+    rights: { read: 'read', write: 'write' },
+    list,
+    show,
+    create: { request: bodyOfCreate, handle: create },
+    update: { request: bodyOfUpdate, handle: update },
+    remove: { handle: remove },
+  }),
+]
 
 /** The rules' own project is the policy's, so the policy is looked up only when it has no rule to show. */
-async function list({ database, config }: Service, { caller, right, params, queryString, url }: Call): Promise<Answer> {
+async function list({ database, config }: Service, { caller, params, queryString, url }: Call, right: Right) {
   const query = parseListQuery(l7Rule, queryString, config)
   const policyId = canonicalUuid(params.policy)
   if (policyId === null) throw missingParent(l7Policy.label, params.policy ?? '')
@@ -46,7 +49,7 @@ async function list({ database, config }: Service, { caller, right, params, quer
   return pageAnswer(l7Rule, page)
 }
 
-async function show({ database, config }: Service, { caller, right, params, queryString }: Call): Promise<Answer> {
+async function show({ database, config }: Service, { caller, params, queryString }: Call, right: Right) {
   const fields = parseShowQuery(queryString, config, { argument: 'l7policy_id', id: params.policy ?? '' })
   const [policyId, id] = [canonicalUuid(params.policy), canonicalUuid(params.id)]
   const object =
@@ -61,58 +64,76 @@ async function show({ database, config }: Service, { caller, right, params, quer
   return objectAnswer(200, l7Rule, object)
 }
 
-async function create(service: Service, { caller, right, params, queryString, readBody, asked }: Call) {
+async function create(service: Service, call: Call<z.output<typeof bodyOfCreate>>, right: Right) {
+  const { caller, params, queryString } = call
   const { database, providers } = service
   parseArguments(queryString)
-  const body = readWrapped(await readBody(), l7Rule.singular, bodyOfCreate)
+  const body = await call.body()
   const above = await findPolicy(database, params.policy ?? '')
   authorise(caller, right, above.project_id)
   const rule = planRule(body)
-  const object = await changeLoadBalancer(service, asked(rule.id), above.load_balancer_id, async (trx, changed) => {
-    refuseUnsupported(enabledProvider(providers, changed.provider), l7Rule, rule.values)
-    const { rules } = await touchPolicy(trx, changed, above.id)
-    checkRuleCount(rules + 1)
-    await storeRules(trx, changed, [{ policyId: above.id, rule }])
-    return selectWithinCapacity(trx, enabledProvider(providers, changed.provider), changed.id, l7Rule, rule.id)
-  })
+  const object = await changeLoadBalancer(
+    service,
+    askedOf(call, 'create', l7Rule, rule.id),
+    above.load_balancer_id,
+    async (trx, changed) => {
+      refuseUnsupported(enabledProvider(providers, changed.provider), l7Rule, rule.values)
+      const { rules } = await touchPolicy(trx, changed, above.id)
+      checkRuleCount(rules + 1)
+      await storeRules(trx, changed, [{ policyId: above.id, rule }])
+      return selectWithinCapacity(trx, enabledProvider(providers, changed.provider), changed.id, l7Rule, rule.id)
+    },
+  )
   return objectAnswer(201, l7Rule, object)
 }
 
-async function update(service: Service, { caller, right, params, queryString, readBody, asked }: Call) {
+async function update(service: Service, call: Call<z.output<typeof bodyOfUpdate>>, right: Right) {
+  const { caller, params, queryString } = call
   const { database, providers } = service
   parseArguments(queryString)
-  const body = readWrapped(await readBody(), l7Rule.singular, bodyOfUpdate)
+  const body = await call.body()
   const found = await findRule(database, params)
   authorise(caller, right, found.project_id)
-  const object = await changeLoadBalancer(service, asked(), found.load_balancer_id, async (trx, changed) => {
-    await touchPolicy(trx, changed, found.l7_policy_id)
-    const stored = await storedRule(trx, found.id)
-    const { type, compare_type, key, value } = { ...stored, ...given(body) }
-    const values = { ...body, ...completeRule({ type, compare_type, key, value }) }
-    refuseUnsupported(enabledProvider(providers, changed.provider), l7Rule, values)
-    await updateObject(trx, changed, l7Rule, found.id, columnsOf(l7Rule, values))
-    return selectWithinCapacity(
-      trx,
-      enabledProvider(providers, changed.provider),
-      changed.id,
-      l7Rule,
-      found.id,
-      comesUp(stored, body),
-    )
-  })
+  const object = await changeLoadBalancer(
+    service,
+    askedOf(call, 'update', l7Rule, found.id),
+    found.load_balancer_id,
+    async (trx, changed) => {
+      await touchPolicy(trx, changed, found.l7_policy_id)
+      const stored = await storedRule(trx, found.id)
+      const { type, compare_type, key, value } = { ...stored, ...given(body) }
+      const values = { ...body, ...completeRule({ type, compare_type, key, value }) }
+      refuseUnsupported(enabledProvider(providers, changed.provider), l7Rule, values)
+      await updateObject(trx, changed, l7Rule, found.id, columnsOf(l7Rule, values))
+      return selectWithinCapacity(
+        trx,
+        enabledProvider(providers, changed.provider),
+        changed.id,
+        l7Rule,
+        found.id,
+        comesUp(stored, body),
+      )
+    },
+  )
   return objectAnswer(200, l7Rule, object)
 }
 
-async function remove(service: Service, { caller, right, params, queryString, asked }: Call) {
+async function remove(service: Service, call: Call, right: Right) {
+  const { caller, params, queryString } = call
   const { database } = service
   parseArguments(queryString)
   const found = await findRule(database, params)
   authorise(caller, right, found.project_id)
   if (!isBeingDeleted(found)) {
-    await changeLoadBalancer(service, asked(), found.load_balancer_id, async (trx, changed) => {
-      await touchPolicy(trx, changed, found.l7_policy_id)
-      await markDeleted(trx, changed, l7Rule, [found.id])
-    })
+    await changeLoadBalancer(
+      service,
+      askedOf(call, 'delete', l7Rule, found.id),
+      found.load_balancer_id,
+      async (trx, changed) => {
+        await touchPolicy(trx, changed, found.l7_policy_id)
+        await markDeleted(trx, changed, l7Rule, [found.id])
+      },
+    )
   }
   return { status: 204 }
 }

@@ -1,5 +1,7 @@
+import type { z } from 'zod'
 import { changeLoadBalancer, markDeleted, updateObject } from '../change/change.js'
 import { checkCertificates, checkReferences } from '../change/check-references.js'
+import { askedOf } from '../change/events.js'
 import { storeObjects } from '../change/store.js'
 import { listener } from '../objects/listeners/resource.js'
 import { checkPoolProtocol, completeListenerUpdate, type StoredListener } from '../objects/listeners/rules.js'
@@ -8,18 +10,18 @@ import { usablePool } from '../objects/pools/usable-pool.js'
 import { enabledProvider, refuseUnsupported } from '../schema/capabilities.js'
 import { invalid } from '../schema/faults.js'
 import { type Found, findObject, findReferenced, isBeingDeleted } from '../schema/find.js'
-import { readWrapped, readWrappedLists } from '../schema/input.js'
+import { wrappedBody, wrappedBodyWithLists } from '../schema/input.js'
 import { parseArguments } from '../schema/list-query.js'
 import { columnsOf, updateSchema } from '../schema/resource.js'
-import { authorise } from '../schema/rights.js'
+import { authorise, type Right } from '../schema/rights.js'
 import type { Service } from '../schema/service.js'
 import { changedListenerReferences, type ListenerReferences } from '../tree/certificate-references.js'
 import { comesUp, selectWithinCapacity, takesPool } from '../tree/check-capacity.js'
 import { checkCompatibility, constraintsOf } from '../tree/compatibility.js'
 import { listenerCreateSchema } from '../tree/nested.js'
 import { planObjects, refuseUnsupportedObjects, withDefaultPool } from '../tree/new-objects.js'
-import { listHandler, objectAnswer, showHandler } from './read-routes.js'
-import type { Call, Routes } from './routes.js'
+import { askerOf, type Call } from './dialect.js'
+import { objectAnswer, objectRoutes } from './object-routes.js'
 import { listenerStatistics } from './statistics.js'
 
 /** Whether an update may ask more of the machines; -1 asks for a part of what is left, so any other limit may be more. */
@@ -30,24 +32,25 @@ const raisesDemand = (stored: Record<string, unknown>, values: Record<string, un
   return raisesLimit || comesUp(stored, values) || takesPool(stored.default_pool_id, default_pool_id)
 }
 
-const bodyOfUpdate = updateSchema(listener)
+const bodyOfCreate = wrappedBodyWithLists(listener.singular, listenerCreateSchema)
+const bodyOfUpdate = wrappedBody(listener.singular, updateSchema(listener))
 
-export function listenerRoutes(service: Service): Routes {
-  return {
-    'GET /lbaas/listeners': listHandler(service, listener),
-    'POST /lbaas/listeners': call => create(service, call),
-    'GET /lbaas/listeners/:id': showHandler(service, listener),
-    'PUT /lbaas/listeners/:id': call => update(service, call),
-    'DELETE /lbaas/listeners/:id': call => remove(service, call),
-    'GET /lbaas/listeners/:id/stats': call => listenerStatistics(service, call),
-  }
-}
+export const listenerRoutes = [
+  ...objectRoutes(listener, {
+    path: '/lbaas/listeners',
+    rights: { read: 'read', write: 'write' },
+    create: { request: bodyOfCreate, handle: create },
+    update: { request: bodyOfUpdate, handle: update },
+    remove: { handle: remove },
+  }),
+  listenerStatistics,
+]
 
-async function create(service: Service, call: Call) {
-  const { caller, right, queryString, readBody, asked } = call
+async function create(service: Service, call: Call<z.output<typeof bodyOfCreate>>, right: Right) {
+  const { caller, queryString } = call
   const { database, providers, config } = service
   parseArguments(queryString)
-  const { loadbalancer_id, ...body } = await readWrappedLists(await readBody(), 'listener', listenerCreateSchema)
+  const { loadbalancer_id, ...body } = await call.body()
   const above = await findReferenced(database, loadBalancer, loadbalancer_id, caller, right)
   if (body.default_pool !== null && body.default_pool_id !== null) {
     throw invalid('default_pool and default_pool_id each name a pool: give one of them.')
@@ -56,57 +59,71 @@ async function create(service: Service, call: Call) {
   const id = objects.listeners[0]?.id ?? ''
   // Before anything costly: what cannot be carried out need not be looked at.
   refuseUnsupportedObjects(enabledProvider(providers, above.provider), objects)
-  await checkReferences(service, call, objects)
-  const object = await changeLoadBalancer(service, asked(id), above.id, async (trx, changed) => {
-    if (body.default_pool_id !== null) {
-      const usable = await usablePool(trx, above.id, body.default_pool_id)
-      objects.listeners = objects.listeners.map(planned => withDefaultPool(planned, usable))
-    }
-    const provider = enabledProvider(providers, changed.provider)
-    await checkCompatibility(trx, changed.id, provider, constraintsOf(objects))
-    await storeObjects(trx, changed, objects)
-    return selectWithinCapacity(trx, provider, changed.id, listener, id)
-  })
+  await checkReferences(service, askerOf(call), objects)
+  const object = await changeLoadBalancer(
+    service,
+    askedOf(call, 'create', listener, id),
+    above.id,
+    async (trx, changed) => {
+      if (body.default_pool_id !== null) {
+        const usable = await usablePool(trx, above.id, body.default_pool_id)
+        objects.listeners = objects.listeners.map(planned => withDefaultPool(planned, usable))
+      }
+      const provider = enabledProvider(providers, changed.provider)
+      await checkCompatibility(trx, changed.id, provider, constraintsOf(objects))
+      await storeObjects(trx, changed, objects)
+      return selectWithinCapacity(trx, provider, changed.id, listener, id)
+    },
+  )
   return objectAnswer(201, listener, object)
 }
 
-async function update(service: Service, call: Call) {
-  const { caller, right, params, queryString, readBody, asked } = call
+async function update(service: Service, call: Call<z.output<typeof bodyOfUpdate>>, right: Right) {
+  const { caller, params, queryString } = call
   const { database, providers, config } = service
   parseArguments(queryString)
-  const given = readWrapped(await readBody(), 'listener', bodyOfUpdate)
+  const given = await call.body()
   const found: Found<StoredListener & ListenerReferences> = await findObject(database, listener, params.id ?? '')
   authorise(caller, right, found.project_id)
   const desired = changedListenerReferences(found, given)
   if (desired !== null) {
     const values = completeListenerUpdate(config, found, given)
     refuseUnsupported(enabledProvider(providers, found.provider), listener, values)
-    await checkCertificates(service, call, desired)
+    await checkCertificates(service, askerOf(call), desired)
   }
-  const object = await changeLoadBalancer(service, asked(), found.load_balancer_id, async (trx, changed) => {
-    const stored: Found<StoredListener> = await findObject(trx, listener, found.id)
-    const values = completeListenerUpdate(config, stored, given)
-    if (typeof values.default_pool_id === 'string') {
-      checkPoolProtocol(stored.protocol, (await usablePool(trx, changed.id, values.default_pool_id)).protocol)
-    }
-    const provider = enabledProvider(providers, changed.provider)
-    const { allowed_cidrs = null } = values
-    await checkCompatibility(trx, changed.id, provider, { listeners: [{ allowed_cidrs }], pools: [] })
-    refuseUnsupported(provider, listener, values)
-    await updateObject(trx, changed, listener, found.id, columnsOf(listener, values))
-    return selectWithinCapacity(trx, provider, changed.id, listener, found.id, raisesDemand(stored, values))
-  })
+  const object = await changeLoadBalancer(
+    service,
+    askedOf(call, 'update', listener, found.id),
+    found.load_balancer_id,
+    async (trx, changed) => {
+      const stored: Found<StoredListener> = await findObject(trx, listener, found.id)
+      const values = completeListenerUpdate(config, stored, given)
+      if (typeof values.default_pool_id === 'string') {
+        checkPoolProtocol(stored.protocol, (await usablePool(trx, changed.id, values.default_pool_id)).protocol)
+      }
+      const provider = enabledProvider(providers, changed.provider)
+      const { allowed_cidrs = null } = values
+      await checkCompatibility(trx, changed.id, provider, { listeners: [{ allowed_cidrs }], pools: [] })
+      refuseUnsupported(provider, listener, values)
+      await updateObject(trx, changed, listener, found.id, columnsOf(listener, values))
+      return selectWithinCapacity(trx, provider, changed.id, listener, found.id, raisesDemand(stored, values))
+    },
+  )
   return objectAnswer(200, listener, object)
 }
 
-async function remove(service: Service, { caller, right, params, queryString, asked }: Call) {
+async function remove(service: Service, call: Call, right: Right) {
+  const { caller, params, queryString } = call
   const { database } = service
   parseArguments(queryString)
   const found = await findObject(database, listener, params.id ?? '')
   authorise(caller, right, found.project_id)
   if (!isBeingDeleted(found)) {
-    await changeLoadBalancer(service, asked(), found.load_balancer_id, (trx, changed) =>
-      markDeleted(trx, changed, listener, [found.id]),
+    await changeLoadBalancer(
+      service,
+      askedOf(call, 'delete', listener, found.id),
+      found.load_balancer_id,
+      (trx, changed) => markDeleted(trx, changed, listener, [found.id]),
     )
   }
   return { status: 204 }

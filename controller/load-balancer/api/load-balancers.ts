@@ -1,13 +1,16 @@
 import { randomUUID } from 'node:crypto'
+import type { z } from 'zod'
 import { execute, maybeOne, one } from '../../database/query.js'
 import { assignments, insertion, json, sql, trusted } from '../../database/sql.js'
 import { inTransaction } from '../../database/transaction.js'
 import { changeLoadBalancer, deleteLoadBalancer, inTransactionOn } from '../change/change.js'
 import { checkReferences } from '../change/check-references.js'
-import { requestedEvent } from '../change/events.js'
+import { askedOf, requestedEvent } from '../change/events.js'
+import { replaceAll } from '../change/replace-amphorae.js'
 import { resetSchema, resetStatus } from '../change/reset.js'
 import { storeObjects } from '../change/store.js'
 import { WAKE_CHANNEL } from '../change/wake-channel.js'
+import { flag } from '../description/parameters.js'
 import { checkPlacedVip, placeLoadBalancer, refuseUnsupportedPlacement } from '../objects/load-balancers/placement.js'
 import { loadBalancer } from '../objects/load-balancers/resource.js'
 import { claimVip, planVip, releaseVip, requireVip } from '../objects/load-balancers/vip.js'
@@ -22,10 +25,10 @@ import {
 import { enabledProvider, refuseUnsupported } from '../schema/capabilities.js'
 import { invalid } from '../schema/faults.js'
 import { findObject, isBeingDeleted } from '../schema/find.js'
-import { readWrapped, readWrappedLists } from '../schema/input.js'
+import { wrappedBody, wrappedBodyWithLists } from '../schema/input.js'
 import { booleanOf, parseArguments } from '../schema/list-query.js'
 import { boundColumns, columnsOf, updateSchema } from '../schema/resource.js'
-import { ATTRIBUTE_RIGHTS, authorise } from '../schema/rights.js'
+import { ATTRIBUTE_RIGHTS, authorise, type Right } from '../schema/rights.js'
 import { bodyOfInserted, selectOne, wrapped } from '../schema/select.js'
 import type { Service } from '../schema/service.js'
 import { isObject } from '../schema/values.js'
@@ -35,34 +38,42 @@ import { type LoadBalancerBody, loadBalancerCreateSchema } from '../tree/nested.
 import { planObjects, refuseUnsupportedObjects } from '../tree/new-objects.js'
 import { presentTree } from '../tree/present-tree.js'
 import { isForeignKeyViolation } from './administration/shared-objects.js'
-import { failOver } from './failover.js'
-import { listHandler, objectAnswer, showHandler } from './read-routes.js'
-import type { Call, Routes } from './routes.js'
+import { askerOf, type Call, route } from './dialect.js'
+import { objectAnswer, objectRoutes } from './object-routes.js'
 import { loadBalancerStatistics } from './statistics.js'
-import { statusTree } from './status-tree.js'
+import { statusTrees } from './status-tree.js'
 
-const bodyOfUpdate = updateSchema(loadBalancer)
+const bodyOfCreate = wrappedBodyWithLists(loadBalancer.singular, loadBalancerCreateSchema)
+const bodyOfUpdate = wrappedBody(loadBalancer.singular, updateSchema(loadBalancer))
+const bodyOfReset = wrappedBody(loadBalancer.singular, resetSchema)
 const BODY_OF_INSERTED = trusted(bodyOfInserted(loadBalancer))
 
-export function loadBalancerRoutes(service: Service): Routes {
-  return {
-    'GET /lbaas/loadbalancers': listHandler(service, loadBalancer),
-    'POST /lbaas/loadbalancers': call => create(service, call),
-    'GET /lbaas/loadbalancers/:id': showHandler(service, loadBalancer),
-    'PUT /lbaas/loadbalancers/:id': call => update(service, call),
-    'DELETE /lbaas/loadbalancers/:id': call => remove(service, call),
-    'GET /lbaas/loadbalancers/:id/stats': call => loadBalancerStatistics(service, call),
-    'GET /lbaas/loadbalancers/:id/status': call => statusTree(service, call),
-    'GET /lbaas/loadbalancers/:id/statuses': call => statusTree(service, call),
-    'PUT /lbaas/loadbalancers/:id/failover': call => failOver(service, call),
-  }
-}
+export const loadBalancerRoutes = [
+  ...objectRoutes(loadBalancer, {
+    path: '/lbaas/loadbalancers',
+    rights: { read: 'read', write: 'write' },
+    create: { request: bodyOfCreate, handle: create },
+    update: { request: bodyOfUpdate, handle: update },
+    remove: { handle: remove, parameters: [flag('cascade', 'Whether all that hangs below it goes as well.')] },
+  }),
+  loadBalancerStatistics,
+  ...statusTrees,
+  route({
+    method: 'PUT',
+    path: '/lbaas/loadbalancers/:id/failover',
+    group: 'loadbalancers',
+    right: 'admin',
+    summary: 'Have every amphora of a load balancer replaced',
+    status: 202,
+    handle: failOver,
+  }),
+]
 
-async function create(service: Service, call: Call) {
-  const { caller, right, queryString, readBody, asked } = call
+async function create(service: Service, call: Call<z.output<typeof bodyOfCreate>>, right: Right) {
+  const { caller, queryString } = call
   const { database, network, config } = service
   parseArguments(queryString)
-  const body = await readWrappedLists(await readBody(), 'loadbalancer', loadBalancerCreateSchema)
+  const body = await call.body()
   const projectId = projectOf(body, caller.project?.id ?? null)
   authorise(caller, right, projectId)
   if (body.vip_sg_ids.length > 0) authorise(caller, ATTRIBUTE_RIGHTS['POST loadbalancer vip_sg_ids'], projectId)
@@ -77,7 +88,7 @@ async function create(service: Service, call: Call) {
   refuseUnsupportedPlacement(placement)
   refuseUnsupported(provider, loadBalancer, body)
   refuseUnsupportedObjects(provider, objects)
-  await checkReferences(service, call, objects)
+  await checkReferences(service, askerOf(call), objects)
 
   const id = randomUUID()
   const vip = await claimVip(network, vipPlan, { loadBalancerId: id, projectId }).catch(async error => {
@@ -102,7 +113,7 @@ async function create(service: Service, call: Call) {
       const inserted = await one(
         trx,
         sql<{ stored: StoredLimits | null; body: string }>`
-          WITH noted AS (${requestedEvent(asked(id), made)}),
+          WITH noted AS (${requestedEvent(askedOf(call, 'create', loadBalancer, id), made)}),
                counted AS (INSERT INTO quota (project_id) VALUES (${projectId}) ON CONFLICT DO NOTHING)
           INSERT INTO load_balancer AS o ${insertion([columns])}
           RETURNING pg_notify(${WAKE_CHANNEL}, o.id::text), ${storedLimits(sql`o.project_id`)} AS stored,
@@ -141,18 +152,23 @@ function projectOf({ project_id, tenant_id }: LoadBalancerBody, own: string | nu
   return projectId
 }
 
-async function update(service: Service, { caller, right, params, queryString, readBody, asked }: Call) {
+async function update(service: Service, call: Call<z.output<typeof bodyOfUpdate>>, right: Right) {
+  const { caller, params, queryString } = call
   const { database, network, providers } = service
   parseArguments(queryString)
-  const body = await readBody()
+  const body = await call.json()
   const given = isObject(body) && isObject(body.loadbalancer) ? body.loadbalancer : {}
   if (Object.hasOwn(given, 'provisioning_status')) {
-    readWrapped(body, 'loadbalancer', resetSchema)
+    await call.read(bodyOfReset)
     const found = await findObject(database, loadBalancer, params.id ?? '')
     authorise(caller, 'admin', found.project_id)
-    return objectAnswer(200, loadBalancer, await resetStatus(database, asked(), found.id))
+    return objectAnswer(
+      200,
+      loadBalancer,
+      await resetStatus(database, askedOf(call, 'update', loadBalancer, found.id), found.id),
+    )
   }
-  const values = readWrapped(body, 'loadbalancer', bodyOfUpdate)
+  const values = await call.body()
   const found = await findObject(database, loadBalancer, params.id ?? '')
   authorise(caller, right, found.project_id)
   if (values.vip_sg_ids !== undefined) {
@@ -163,7 +179,7 @@ async function update(service: Service, { caller, right, params, queryString, re
   return objectAnswer(
     200,
     loadBalancer,
-    await changeLoadBalancer(service, asked(), found.id, async trx => {
+    await changeLoadBalancer(service, askedOf(call, 'update', loadBalancer, found.id), found.id, async trx => {
       const columns = columnsOf(loadBalancer, values)
       if (Object.keys(columns).length > 0) {
         const values = assignments(boundColumns(columns))
@@ -176,14 +192,15 @@ async function update(service: Service, { caller, right, params, queryString, re
 }
 
 /** Cascade or not, only the load balancer itself is marked: what hangs below it goes with it. */
-async function remove({ database }: Service, { caller, right, params, queryString, asked }: Call) {
+async function remove({ database }: Service, call: Call, right: Right) {
+  const { caller, params, queryString } = call
   const args = parseArguments(queryString, ['cascade'])
   const cascade = args.has('cascade') && booleanOf('cascade', args.get('cascade') ?? '')
   const found = await findObject(database, loadBalancer, params.id ?? '')
   authorise(caller, right, found.project_id)
   if (isBeingDeleted(found)) return { status: 204 }
   await inTransactionOn(database, found.id, async trx => {
-    await deleteLoadBalancer(trx, asked(), found.id)
+    await deleteLoadBalancer(trx, askedOf(call, 'delete', loadBalancer, found.id), found.id)
     if (cascade || found.change === 'delete') return
     // Asked once the row is held: only then can no child come into being any more.
     const child = await maybeOne(
@@ -194,4 +211,16 @@ async function remove({ database }: Service, { caller, right, params, queryStrin
     if (child !== undefined) throw invalid(`Cannot delete Load Balancer ${found.id} - it has children`)
   })
   return { status: 204 }
+}
+
+/**
+ * Has every amphora replaced by a new one. A change like any other: it is accepted while another is under way, and in ERROR; the load
+ * balancer is PENDING_UPDATE until the last of the old amphorae is gone.
+ */
+async function failOver(service: Service, call: Call, right: Right) {
+  parseArguments(call.queryString)
+  const { id, project_id } = await findObject(service.database, loadBalancer, call.params.id ?? '')
+  authorise(call.caller, right, project_id)
+  await changeLoadBalancer(service, askedOf(call, 'failover', loadBalancer, id), id, replaceAll)
+  return { status: 202 }
 }

@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto'
-import type { Answer } from '../../api/answer.js'
+import type { z } from 'zod'
+import { objectOf, ref } from '../../api/schema.js'
 import { execute, many } from '../../database/query.js'
 import { json, sql, trusted } from '../../database/sql.js'
 import type { Transaction } from '../../database/transaction.js'
@@ -11,44 +12,58 @@ import {
   touchPool,
   updateObject,
 } from '../change/change.js'
+import { askedOf } from '../change/events.js'
 import { storeMembers } from '../change/store.js'
+import { flag } from '../description/parameters.js'
 import { member } from '../objects/members/resource.js'
 import { checkMembers, checkSubnets } from '../objects/members/rules.js'
 import { pool } from '../objects/pools/resource.js'
 import { enabledProvider, type OfferedProvider, refuseUnsupported } from '../schema/capabilities.js'
 import { missing, missingParent } from '../schema/faults.js'
 import { type Found, findObject, isBeingDeleted, lookUp } from '../schema/find.js'
-import { listOf, readWrapped, readWrappedLists } from '../schema/input.js'
+import { listOf, readBody, wrappedBody, wrappedBodyWithLists } from '../schema/input.js'
 import { listPage } from '../schema/list.js'
 import { booleanOf, parseArguments, parseListQuery, parseShowQuery } from '../schema/list-query.js'
 import { columnNames, columnsOf, createSchema, updateSchema } from '../schema/resource.js'
-import { authorise } from '../schema/rights.js'
+import { authorise, type Right } from '../schema/rights.js'
 import { selectObject, selectOne } from '../schema/select.js'
 import type { Service } from '../schema/service.js'
 import { canonicalUuid, isObject } from '../schema/values.js'
 import { type Capacity, capacityOf, refuseExcess, selectWithinCapacity } from '../tree/check-capacity.js'
 import { checkCompatibility } from '../tree/compatibility.js'
 import { type BatchPlan, type ExistingMember, planBatch, type RequestedMember } from '../tree/plan-batch.js'
-import { objectAnswer, pageAnswer } from './read-routes.js'
-import type { Call, Routes } from './routes.js'
+import { type Call, route } from './dialect.js'
+import { objectAnswer, objectRoutes, pageAnswer } from './object-routes.js'
 
-const bodyOfCreate = createSchema(member)
-const bodyOfUpdate = updateSchema(member)
-const bodyOfBatch = listOf(bodyOfCreate)
+const bodyOfCreate = wrappedBody(member.singular, createSchema(member))
+const bodyOfUpdate = wrappedBody(member.singular, updateSchema(member))
+const bodyOfBatch = wrappedBodyWithLists(member.plural, listOf(createSchema(member)))
 
-export function memberRoutes(service: Service): Routes {
-  return {
-    'GET /lbaas/pools/:pool/members': call => list(service, call),
-    'POST /lbaas/pools/:pool/members': call => create(service, call),
-    'PUT /lbaas/pools/:pool/members': call => replaceAll(service, call),
-    'GET /lbaas/pools/:pool/members/:id': call => show(service, call),
-    'PUT /lbaas/pools/:pool/members/:id': call => update(service, call),
-    'DELETE /lbaas/pools/:pool/members/:id': call => remove(service, call),
-  }
-}
+export const memberRoutes = [
+  ...objectRoutes(member, {
+    path: '/lbaas/pools/:pool/members',
+    rights: { list: 'read members', read: 'read', write: 'write' },
+    list,
+    show,
+    create: { request: bodyOfCreate, handle: create },
+    update: { request: bodyOfUpdate, handle: update },
+    remove: { handle: remove },
+  }),
+  route({
+    method: 'PUT',
+    path: '/lbaas/pools/:pool/members',
+    group: 'members',
+    right: 'write',
+    summary: 'Replace all members of a pool; address and port tell which is which',
+    status: 202,
+    requestForm: objectOf({ members: { type: 'array', items: ref('member_create') } }),
+    parameters: [flag('additive_only', 'Whether members that are not named stay.')],
+    handle: replaceAll,
+  }),
+]
 
 /** The members' own project is the pool's, so the pool is looked up only when it has no member to show. */
-async function list({ database, config }: Service, { caller, right, params, queryString, url }: Call): Promise<Answer> {
+async function list({ database, config }: Service, { caller, params, queryString, url }: Call, right: Right) {
   const query = parseListQuery(member, queryString, config)
   const poolId = canonicalUuid(params.pool)
   if (poolId === null) throw missingParent('Pool', params.pool ?? '')
@@ -57,7 +72,7 @@ async function list({ database, config }: Service, { caller, right, params, quer
   return pageAnswer(member, page)
 }
 
-async function show({ database, config }: Service, { caller, right, params, queryString }: Call): Promise<Answer> {
+async function show({ database, config }: Service, { caller, params, queryString }: Call, right: Right) {
   const fields = parseShowQuery(queryString, config, { argument: 'pool_id', id: params.pool ?? '' })
   const [poolId, id] = [canonicalUuid(params.pool), canonicalUuid(params.id)]
   const object =
@@ -72,56 +87,74 @@ async function show({ database, config }: Service, { caller, right, params, quer
   return objectAnswer(200, member, object)
 }
 
-async function create(service: Service, { caller, right, params, queryString, readBody, asked }: Call) {
+async function create(service: Service, call: Call<z.output<typeof bodyOfCreate>>, right: Right) {
+  const { caller, params, queryString } = call
   const { database, network, providers, config } = service
   parseArguments(queryString)
-  const values = readWrapped(await readBody(), 'member', bodyOfCreate)
+  const values = await call.body()
   const above = await findPool(database, params.pool ?? '')
   authorise(caller, right, above.project_id)
   await checkMembers(config, [values])
   await checkSubnets(network, caller, [values])
   const id = randomUUID()
-  const object = await changeLoadBalancer(service, asked(id), above.load_balancer_id, async (trx, changed) => {
-    const provider = enabledProvider(providers, changed.provider)
-    await checkCompatibility(trx, changed.id, provider, {
-      listeners: [],
-      pools: [{ protocol: above.protocol, members: [values] }],
-    })
-    refuseUnsupported(provider, member, values)
-    const { last_server_number, monitored } = await touchPool(trx, changed, above.id, 1)
-    const placed = { poolId: above.id, member: { id, values }, serverNumber: last_server_number, monitored }
-    await storeMembers(trx, changed, [placed])
-    return selectWithinCapacity(trx, provider, changed.id, member, id)
-  })
+  const object = await changeLoadBalancer(
+    service,
+    askedOf(call, 'create', member, id),
+    above.load_balancer_id,
+    async (trx, changed) => {
+      const provider = enabledProvider(providers, changed.provider)
+      await checkCompatibility(trx, changed.id, provider, {
+        listeners: [],
+        pools: [{ protocol: above.protocol, members: [values] }],
+      })
+      refuseUnsupported(provider, member, values)
+      const { last_server_number, monitored } = await touchPool(trx, changed, above.id, 1)
+      const placed = { poolId: above.id, member: { id, values }, serverNumber: last_server_number, monitored }
+      await storeMembers(trx, changed, [placed])
+      return selectWithinCapacity(trx, provider, changed.id, member, id)
+    },
+  )
   return objectAnswer(201, member, object)
 }
 
-async function update(service: Service, { caller, right, params, queryString, readBody, asked }: Call) {
+async function update(service: Service, call: Call<z.output<typeof bodyOfUpdate>>, right: Right) {
+  const { caller, params, queryString } = call
   const { database, providers } = service
   parseArguments(queryString)
-  const values = readWrapped(await readBody(), 'member', bodyOfUpdate)
+  const values = await call.body()
   const found = await findMember(database, params)
   authorise(caller, right, found.project_id)
   await checkMembers(service.config, [values])
-  const object = await changeLoadBalancer(service, asked(), found.load_balancer_id, async (trx, changed) => {
-    refuseUnsupported(enabledProvider(providers, changed.provider), member, values)
-    await touchPool(trx, changed, found.pool_id)
-    await updateObject(trx, changed, member, found.id, columnsOf(member, values))
-    return selectOne(trx, member, sql`o.id = ${found.id}`)
-  })
+  const object = await changeLoadBalancer(
+    service,
+    askedOf(call, 'update', member, found.id),
+    found.load_balancer_id,
+    async (trx, changed) => {
+      refuseUnsupported(enabledProvider(providers, changed.provider), member, values)
+      await touchPool(trx, changed, found.pool_id)
+      await updateObject(trx, changed, member, found.id, columnsOf(member, values))
+      return selectOne(trx, member, sql`o.id = ${found.id}`)
+    },
+  )
   return objectAnswer(200, member, object)
 }
 
-async function remove(service: Service, { caller, right, params, queryString, asked }: Call) {
+async function remove(service: Service, call: Call, right: Right) {
+  const { caller, params, queryString } = call
   const { database } = service
   parseArguments(queryString)
   const found = await findMember(database, params)
   authorise(caller, right, found.project_id)
   if (!isBeingDeleted(found)) {
-    await changeLoadBalancer(service, asked(), found.load_balancer_id, async (trx, changed) => {
-      await touchPool(trx, changed, found.pool_id)
-      await markDeleted(trx, changed, member, [found.id])
-    })
+    await changeLoadBalancer(
+      service,
+      askedOf(call, 'delete', member, found.id),
+      found.load_balancer_id,
+      async (trx, changed) => {
+        await touchPool(trx, changed, found.pool_id)
+        await markDeleted(trx, changed, member, [found.id])
+      },
+    )
   }
   return { status: 204 }
 }
@@ -129,34 +162,40 @@ async function remove(service: Service, { caller, right, params, queryString, as
 /** Thrown to roll back a batch that changes nothing. */
 const NOTHING_TO_DO = Symbol('nothing to do')
 
-async function replaceAll(service: Service, { caller, right, params, queryString, readBody, asked }: Call) {
+async function replaceAll(service: Service, call: Call, right: Right) {
+  const { caller, params, queryString } = call
   const { database, network, providers } = service
   const args = parseArguments(queryString, ['additive_only'])
   const additiveOnly = args.has('additive_only') && booleanOf('additive_only', args.get('additive_only') ?? '')
-  const desired = await readBatch(await readBody())
+  const desired = await readBatch(await call.json())
   const above = await findPool(database, params.pool ?? '')
   authorise(caller, right, above.project_id)
   const bodies = desired.map(({ values }) => values)
   await checkMembers(service.config, bodies)
   await checkSubnets(network, caller, bodies)
   try {
-    await changeLoadBalancer(service, asked(), above.load_balancer_id, async (trx, changed) => {
-      const provider = enabledProvider(providers, changed.provider)
-      for (const { values } of desired) refuseUnsupported(provider, member, values)
-      const existing = await many(
-        trx,
-        sql<ExistingMember>`
+    await changeLoadBalancer(
+      service,
+      askedOf(call, 'update members', pool, above.id),
+      above.load_balancer_id,
+      async (trx, changed) => {
+        const provider = enabledProvider(providers, changed.provider)
+        for (const { values } of desired) refuseUnsupported(provider, member, values)
+        const existing = await many(
+          trx,
+          sql<ExistingMember>`
           SELECT id, address, protocol_port FROM member WHERE pool_id = ${above.id} AND change <> 'delete'`,
-      )
-      const plan = planBatch(existing, desired, additiveOnly)
-      if (plan.create.length + plan.update.length + plan.remove.length === 0) throw NOTHING_TO_DO
-      const members = plan.create.map(({ values }) => values)
-      await checkCompatibility(trx, changed.id, provider, {
-        listeners: [],
-        pools: [{ protocol: above.protocol, members }],
-      })
-      await carryOut(trx, changed, provider, above.id, plan)
-    })
+        )
+        const plan = planBatch(existing, desired, additiveOnly)
+        if (plan.create.length + plan.update.length + plan.remove.length === 0) throw NOTHING_TO_DO
+        const members = plan.create.map(({ values }) => values)
+        await checkCompatibility(trx, changed.id, provider, {
+          listeners: [],
+          pools: [{ protocol: above.protocol, members }],
+        })
+        await carryOut(trx, changed, provider, above.id, plan)
+      },
+    )
   } catch (error) {
     if (error !== NOTHING_TO_DO) throw error
   }
@@ -165,7 +204,7 @@ async function replaceAll(service: Service, { caller, right, params, queryString
 
 /** `{"members": [...]}` or the bare list. */
 async function readBatch(body: unknown): Promise<RequestedMember[]> {
-  const values = await readWrappedLists(Array.isArray(body) ? { members: body } : body, 'members', bodyOfBatch)
+  const values = await readBody(bodyOfBatch, Array.isArray(body) ? { members: body } : body)
   const raw: unknown[] = Array.isArray(body) ? body : isObject(body) && Array.isArray(body.members) ? body.members : []
   return values.map((value, index) => {
     const element = raw[index]

@@ -1,9 +1,11 @@
+import type { z } from 'zod'
 import { maybeOne } from '../../database/query.js'
 import { sql } from '../../database/sql.js'
 import type { Transaction } from '../../database/transaction.js'
 import { conflict } from '../../http/errors.js'
 import { changeLoadBalancer, markDeleted, touchListenersOf, updateObject } from '../change/change.js'
 import { checkCertificates, checkReferences } from '../change/check-references.js'
+import { askedOf } from '../change/events.js'
 import { storePools } from '../change/store.js'
 import { listener } from '../objects/listeners/resource.js'
 import { checkPoolProtocol } from '../objects/listeners/rules.js'
@@ -13,38 +15,39 @@ import { completePoolUpdate, type StoredPool } from '../objects/pools/rules.js'
 import { enabledProvider, refuseUnsupported } from '../schema/capabilities.js'
 import { immutable, invalid, missing } from '../schema/faults.js'
 import { type Found, findObject, findReferenced, isBeingDeleted } from '../schema/find.js'
-import { readWrapped, readWrappedLists } from '../schema/input.js'
+import { wrappedBody, wrappedBodyWithLists } from '../schema/input.js'
 import { parseArguments } from '../schema/list-query.js'
 import { columnsOf, updateSchema } from '../schema/resource.js'
-import { authorise } from '../schema/rights.js'
+import { authorise, type Right } from '../schema/rights.js'
 import type { Service } from '../schema/service.js'
 import { changedPoolReferences, type PoolReferences } from '../tree/certificate-references.js'
 import { comesUp, selectWithinCapacity } from '../tree/check-capacity.js'
 import { checkCompatibility, constraintsOf } from '../tree/compatibility.js'
 import { poolCreateSchema } from '../tree/nested.js'
 import { planPool, refuseUnsupportedObjects } from '../tree/new-objects.js'
-import { listHandler, objectAnswer, showHandler } from './read-routes.js'
-import type { Call, Routes } from './routes.js'
+import { askerOf, type Call } from './dialect.js'
+import { objectAnswer, objectRoutes } from './object-routes.js'
 import { poolStatistics } from './statistics.js'
 
-const bodyOfUpdate = updateSchema(pool)
+const bodyOfCreate = wrappedBodyWithLists(pool.singular, poolCreateSchema)
+const bodyOfUpdate = wrappedBody(pool.singular, updateSchema(pool))
 
-export function poolRoutes(service: Service): Routes {
-  return {
-    'GET /lbaas/pools': listHandler(service, pool),
-    'POST /lbaas/pools': call => create(service, call),
-    'GET /lbaas/pools/:id': showHandler(service, pool),
-    'PUT /lbaas/pools/:id': call => update(service, call),
-    'DELETE /lbaas/pools/:id': call => remove(service, call),
-    'GET /lbaas/pools/:id/stats': call => poolStatistics(service, call),
-  }
-}
+export const poolRoutes = [
+  ...objectRoutes(pool, {
+    path: '/lbaas/pools',
+    rights: { read: 'read', write: 'write' },
+    create: { request: bodyOfCreate, handle: create },
+    update: { request: bodyOfUpdate, handle: update },
+    remove: { handle: remove },
+  }),
+  poolStatistics,
+]
 
-async function create(service: Service, call: Call) {
-  const { caller, right, queryString, readBody, asked } = call
+async function create(service: Service, call: Call<z.output<typeof bodyOfCreate>>, right: Right) {
+  const { caller, queryString } = call
   const { database, providers, config } = service
   parseArguments(queryString)
-  const body = await readWrappedLists(await readBody(), 'pool', poolCreateSchema)
+  const body = await call.body()
   const { loadbalancer_id: loadBalancerId, listener_id: listenerId, ...values } = body
   if (loadBalancerId === null && listenerId === null) {
     throw invalid('Must provide at least one of: loadbalancer_id, listener_id')
@@ -57,73 +60,89 @@ async function create(service: Service, call: Call) {
   const objects = { pools: [planned], listeners: [] }
   // Before anything costly: what cannot be carried out need not be looked at.
   refuseUnsupportedObjects(enabledProvider(providers, above.provider), objects)
-  await checkReferences(service, call, objects)
-  const object = await changeLoadBalancer(service, asked(planned.id), above.load_balancer_id, async (trx, changed) => {
-    const user =
-      listenerId === null
-        ? null
-        : await maybeOne(
-            trx,
-            sql<{ id: string; protocol: string; change: string; default_pool_id: string | null }>`
+  await checkReferences(service, askerOf(call), objects)
+  const object = await changeLoadBalancer(
+    service,
+    askedOf(call, 'create', pool, planned.id),
+    above.load_balancer_id,
+    async (trx, changed) => {
+      const user =
+        listenerId === null
+          ? null
+          : await maybeOne(
+              trx,
+              sql<{ id: string; protocol: string; change: string; default_pool_id: string | null }>`
               SELECT id, protocol, change, default_pool_id FROM listener
                WHERE id = ${listenerId} AND load_balancer_id = ${changed.id}`,
-          )
-    if (user === undefined) throw missing('Listener', listenerId ?? '')
-    if (user?.change === 'delete') throw immutable('Listener', user.id)
-    if (user !== null) checkPoolProtocol(user.protocol, planned.values.protocol)
-    const provider = enabledProvider(providers, changed.provider)
-    await checkCompatibility(trx, changed.id, provider, constraintsOf(objects))
-    await storePools(trx, changed, [planned])
-    if (user !== null && user.default_pool_id !== null) throw conflict('This listener already has a default pool')
-    if (user !== null) await updateObject(trx, changed, listener, user.id, { default_pool_id: planned.id })
-    return selectWithinCapacity(trx, provider, changed.id, pool, planned.id)
-  })
+            )
+      if (user === undefined) throw missing('Listener', listenerId ?? '')
+      if (user?.change === 'delete') throw immutable('Listener', user.id)
+      if (user !== null) checkPoolProtocol(user.protocol, planned.values.protocol)
+      const provider = enabledProvider(providers, changed.provider)
+      await checkCompatibility(trx, changed.id, provider, constraintsOf(objects))
+      await storePools(trx, changed, [planned])
+      if (user !== null && user.default_pool_id !== null) throw conflict('This listener already has a default pool')
+      if (user !== null) await updateObject(trx, changed, listener, user.id, { default_pool_id: planned.id })
+      return selectWithinCapacity(trx, provider, changed.id, pool, planned.id)
+    },
+  )
   return objectAnswer(201, pool, object)
 }
 
-async function update(service: Service, call: Call) {
-  const { caller, right, params, queryString, readBody, asked } = call
+async function update(service: Service, call: Call<z.output<typeof bodyOfUpdate>>, right: Right) {
+  const { caller, params, queryString } = call
   const { database, providers, config } = service
   parseArguments(queryString)
-  const given = readWrapped(await readBody(), 'pool', bodyOfUpdate)
+  const given = await call.body()
   const found: Found<StoredPool & PoolReferences> = await findObject(database, pool, params.id ?? '')
   authorise(caller, right, found.project_id)
   const desired = changedPoolReferences(found, given)
   if (desired !== null) {
     const values = completePoolUpdate(config, found, given)
     refuseUnsupported(enabledProvider(providers, found.provider), pool, values)
-    await checkCertificates(service, call, desired)
+    await checkCertificates(service, askerOf(call), desired)
   }
-  const object = await changeLoadBalancer(service, asked(), found.load_balancer_id, async (trx, changed) => {
-    const stored: Found<StoredPool> = await findObject(trx, pool, found.id)
-    const values = completePoolUpdate(config, stored, given)
-    refuseUnsupported(enabledProvider(providers, changed.provider), pool, values)
-    await updateObject(trx, changed, pool, found.id, columnsOf(pool, values))
-    await touchListenersOf(trx, changed, found.id)
-    return selectWithinCapacity(
-      trx,
-      enabledProvider(providers, changed.provider),
-      changed.id,
-      pool,
-      found.id,
-      comesUp(stored, given),
-    )
-  })
+  const object = await changeLoadBalancer(
+    service,
+    askedOf(call, 'update', pool, found.id),
+    found.load_balancer_id,
+    async (trx, changed) => {
+      const stored: Found<StoredPool> = await findObject(trx, pool, found.id)
+      const values = completePoolUpdate(config, stored, given)
+      refuseUnsupported(enabledProvider(providers, changed.provider), pool, values)
+      await updateObject(trx, changed, pool, found.id, columnsOf(pool, values))
+      await touchListenersOf(trx, changed, found.id)
+      return selectWithinCapacity(
+        trx,
+        enabledProvider(providers, changed.provider),
+        changed.id,
+        pool,
+        found.id,
+        comesUp(stored, given),
+      )
+    },
+  )
   return objectAnswer(200, pool, object)
 }
 
 /** Listeners stop using the pool at once, so that they can be given another one; its members and monitor go with it. */
-async function remove(service: Service, { caller, right, params, queryString, asked }: Call) {
+async function remove(service: Service, call: Call, right: Right) {
+  const { caller, params, queryString } = call
   const { database } = service
   parseArguments(queryString)
   const found = await findObject(database, pool, params.id ?? '')
   authorise(caller, right, found.project_id)
   if (!isBeingDeleted(found)) {
-    await changeLoadBalancer(service, asked(), found.load_balancer_id, async (trx, changed) => {
-      await refuseReferred(trx, found.id)
-      await touchListenersOf(trx, changed, found.id, { default_pool_id: null })
-      await markDeleted(trx, changed, pool, [found.id])
-    })
+    await changeLoadBalancer(
+      service,
+      askedOf(call, 'delete', pool, found.id),
+      found.load_balancer_id,
+      async (trx, changed) => {
+        await refuseReferred(trx, found.id)
+        await touchListenersOf(trx, changed, found.id, { default_pool_id: null })
+        await markDeleted(trx, changed, pool, [found.id])
+      },
+    )
   }
   return { status: 204 }
 }

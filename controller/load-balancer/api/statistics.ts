@@ -1,4 +1,4 @@
-import type { Answer } from '../../api/answer.js'
+import { objectOf, ref } from '../../api/schema.js'
 import { maybeOne } from '../../database/query.js'
 import { sql, trusted } from '../../database/sql.js'
 import { amphora } from '../objects/amphorae/resource.js'
@@ -7,11 +7,12 @@ import { loadBalancer } from '../objects/load-balancers/resource.js'
 import { pool } from '../objects/pools/resource.js'
 import { missing } from '../schema/faults.js'
 import { parseArguments } from '../schema/list-query.js'
-import { authorise } from '../schema/rights.js'
+import type { Resource } from '../schema/resource.js'
+import { authorise, type Right } from '../schema/rights.js'
 import { wrapped } from '../schema/select.js'
 import type { Service } from '../schema/service.js'
 import { canonicalUuid } from '../schema/values.js'
-import type { Call } from './routes.js'
+import { type Call, route } from './dialect.js'
 
 const COUNTERS = ['bytes_in', 'bytes_out', 'total_connections', 'request_errors'] as const
 
@@ -47,30 +48,46 @@ const AMPHORA = `SELECT lb.project_id, json_agg(json_build_object(
   JOIN listener_statistics s ON s.listener_id = l.id AND s.amphora_id = o.id
  WHERE o.id = `
 
-export const loadBalancerStatistics = (service: Service, call: Call): Promise<Answer> =>
-  answer(service, call, loadBalancer.label, LOAD_BALANCER, 'stats')
+const totalsRoute = (group: string, { label }: Resource, select: string) =>
+  route({
+    method: 'GET',
+    path: `/lbaas/${group}/:id/stats`,
+    group,
+    right: 'read',
+    summary: `Traffic counters of a ${label.toLowerCase()}`,
+    status: 200,
+    answer: objectOf({ stats: ref('statistics') }),
+    handle: (service, call, right) => answer(service, call, right, { label, select, key: 'stats' }),
+  })
 
-export const listenerStatistics = (service: Service, call: Call): Promise<Answer> =>
-  answer(service, call, listener.label, LISTENER, 'stats')
+export const loadBalancerStatistics = totalsRoute('loadbalancers', loadBalancer, LOAD_BALANCER)
+export const listenerStatistics = totalsRoute('listeners', listener, LISTENER)
+export const poolStatistics = totalsRoute('pools', pool, POOL)
 
-export const poolStatistics = (service: Service, call: Call): Promise<Answer> =>
-  answer(service, call, pool.label, POOL, 'stats')
-
-/** A list with an entry per listener. Who may not see amphorae does not learn either which of them have counted anything. */
-export async function amphoraStatistics(service: Service, call: Call): Promise<Answer> {
-  authorise(call.caller, call.right, null)
-  return answer(service, call, amphora.label, AMPHORA, 'amphora_stats', ' GROUP BY lb.project_id')
-}
+/** A list with an entry per listener. */
+export const amphoraStatistics = route({
+  method: 'GET',
+  path: '/octavia/amphorae/:id/stats',
+  group: 'amphorae',
+  right: 'admin',
+  summary: 'Traffic counters of an amphora, one entry for each listener',
+  status: 200,
+  answer: objectOf({ amphora_stats: { type: 'array', items: { type: 'object' } } }),
+  handle: async (service, call, right) => {
+    // Who may not see amphorae does not learn either which of them have counted anything.
+    authorise(call.caller, right, null)
+    const asked = { label: amphora.label, select: AMPHORA, key: 'amphora_stats', group: ' GROUP BY lb.project_id' }
+    return answer(service, call, right, asked)
+  },
+})
 
 /** @throws ApiError 403, and 404 when `select` gives no row */
 async function answer(
   { database }: Service,
-  { caller, right, params, queryString }: Call,
-  label: string,
-  select: string,
-  key: string,
-  group = '',
-): Promise<Answer> {
+  { caller, params, queryString }: Call,
+  right: Right,
+  { label, select, key, group = '' }: { label: string; select: string; key: string; group?: string },
+) {
   parseArguments(queryString)
   const id = params.id ?? ''
   const uuid = canonicalUuid(id)

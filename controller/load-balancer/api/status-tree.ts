@@ -1,15 +1,15 @@
-import type { Answer } from '../../api/answer.js'
+import { objectOf } from '../../api/schema.js'
 import { maybeOne } from '../../database/query.js'
 import { sql, trusted } from '../../database/sql.js'
 import { loadBalancer } from '../objects/load-balancers/resource.js'
 import { isInUse } from '../objects/pools/users.js'
 import { missing } from '../schema/faults.js'
 import { parseArguments } from '../schema/list-query.js'
-import { authorise } from '../schema/rights.js'
+import { authorise, type Right } from '../schema/rights.js'
 import type { Service } from '../schema/service.js'
 import { childStatus, loadBalancerStatus, switchOperatingStatus } from '../schema/status.js'
 import { canonicalUuid } from '../schema/values.js'
-import type { Call } from './routes.js'
+import { type Call, route } from './dialect.js'
 
 /** A list of JSON objects below one load balancer, in the order in which they were made unless another is given. */
 const list = (keys: string, from: string, alias: string, order = `${alias}.created_at, ${alias}.id`): string =>
@@ -43,8 +43,22 @@ const STATUSES = `SELECT lb.project_id, json_build_object('statuses', json_build
     'id', lb.id, 'name', lb.name, ${operating('lb')}, 'provisioning_status', ${loadBalancerStatus('lb')}, 'listeners', ${LISTENERS}))
   )::text AS json FROM load_balancer lb WHERE lb.id = `
 
+/** Clients ask for it by either name. */
+export const statusTrees = ['status', 'statuses'].map(name =>
+  route({
+    method: 'GET',
+    path: `/lbaas/loadbalancers/:id/${name}`,
+    group: 'loadbalancers',
+    right: 'read',
+    summary: 'Statuses of a load balancer and of all below it, as one picture',
+    status: 200,
+    answer: objectOf({ statuses: objectOf({ loadbalancer: { type: 'object' } }) }),
+    handle: showStatuses,
+  }),
+)
+
 /** The statuses of a load balancer and of all that its listeners reach, as one snapshot: one statement. */
-export async function statusTree({ database }: Service, { caller, right, params, queryString }: Call): Promise<Answer> {
+async function showStatuses({ database }: Service, { caller, params, queryString }: Call, right: Right) {
   parseArguments(queryString)
   const id = params.id ?? ''
   const uuid = canonicalUuid(id)

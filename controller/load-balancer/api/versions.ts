@@ -1,3 +1,8 @@
+import { jsonAnswer } from '../../api/answer.js'
+import { objectOf } from '../../api/schema.js'
+import { openRoute, plainRoute } from './dialect.js'
+import { VERSION_NODE } from './paths.js'
+
 /** Minor versions of the API and when each came: clients pick features by the newest one. */
 const UPDATES = [
   '2016-12-11T00:00:00Z',
@@ -36,14 +41,27 @@ const UPDATES = [
 /** Id of the newest minor version. */
 export const NEWEST_VERSION = `v2.${UPDATES.length - 1}`
 
-/** The document at the root. @param root URL of the root as the client reaches it, with a slash at its end */
-export function versionDocument(root: string): unknown {
-  return {
-    versions: UPDATES.map((updated, minor) => ({
-      id: `v2.${minor}`,
-      status: minor === UPDATES.length - 1 ? 'CURRENT' : 'SUPPORTED',
-      updated,
-      links: [{ href: `${root}v2`, rel: 'self' }],
-    })),
-  }
-}
+/** @param base URL of the root as the client reaches it, without a slash at its end */
+const versionDocument = (base: string) => ({
+  versions: UPDATES.map((updated, minor) => ({
+    id: `v2.${minor}`,
+    status: minor === UPDATES.length - 1 ? 'CURRENT' : 'SUPPORTED',
+    updated,
+    links: [{ href: `${base}/v2`, rel: 'self' }],
+  })),
+})
+
+export const versionRoutes = [
+  openRoute({
+    ...{ method: 'GET', path: '/', group: 'service', status: 200 },
+    summary: 'The versions of the API',
+    answer: objectOf({ versions: { type: 'array', items: { type: 'object' } } }),
+    handle: async (_service, { base }) => jsonAnswer(200, versionDocument(base)),
+  }),
+  plainRoute({
+    ...{ method: 'GET', path: VERSION_NODE, group: 'service', right: 'any token', status: 200 },
+    summary: 'Name of the version',
+    answer: { type: 'string', const: 'v2' },
+    handle: async () => jsonAnswer(200, 'v2'),
+  }),
+]

@@ -8,7 +8,7 @@ import { newReferences } from '../tree/certificate-references.js'
 import type { NewObjects } from '../tree/new-objects.js'
 
 /** Who asks, with the token for requests to other services in its name. */
-type Asker = { caller: Caller; token: string }
+export type Asker = { caller: Caller; token: string }
 
 /**
  * Checks the addresses of new members, and looks up what new objects refer to in other services, each thing once, with the caller's rights.

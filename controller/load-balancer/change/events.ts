@@ -1,15 +1,16 @@
+import type { Call } from '../../api/call.js'
 import { type Fragment, json, sql } from '../../database/sql.js'
 import type { Caller } from '../../identity/caller.js'
-import type { Route } from '../schema/rights.js'
-import { canonicalUuid, isObject } from '../schema/values.js'
+import type { Resource } from '../schema/resource.js'
+import { isObject } from '../schema/values.js'
 
 /** What a request asks for and who sent it, as the history of a load balancer tells it. */
 export type Asked = {
-  /** `create`, `update`, `delete`, or what the path says after the object, such as `failover`. */
+  /** `create`, `update`, `delete`, or what the path says behind the object, such as `failover`. */
   action: string
   /** The key of such an object in bodies. */
   object_type: string
-  object_id: string | null
+  object_id: string
   /** Attributes and arguments as the client gave them, the long ones shortened. */
   changes: Readonly<Record<string, unknown>>
   user_id: string
@@ -19,53 +20,22 @@ export type Asked = {
   request_id: string
 }
 
-export type AskedOf = {
-  route: Route
-  params: Readonly<Record<string, string>>
-  queryString: string
-  /** The body, undefined when there is none. */
-  body: unknown
-  caller: Caller
-  requestId: string
-  /** Id of the object that the request makes. */
-  madeId: string | null
-}
-
-const VERBS: Readonly<Record<string, string>> = { POST: 'create', PUT: 'update', DELETE: 'delete' }
-
-/** The keys in bodies that do not follow from the collection's name by dropping an s. */
-const IRREGULAR: Readonly<Record<string, string>> = {
-  l7policies: 'l7policy',
-  rules: 'rule',
-  amphorae: 'amphora',
-  availabilityzones: 'availability_zone',
-  availabilityzoneprofiles: 'availability_zone_profile',
-}
-
-/** The key of one object of a collection, by the collection's name in paths. */
-export const singularOf = (collection: string): string => IRREGULAR[collection] ?? collection.replace(/s$/, '')
-
-/** Pure. */
-export function askedOf({ route, params, queryString, body, caller, requestId, madeId }: AskedOf): Asked {
-  const [method = '', path = ''] = route.split(' ')
-  const segments = path.split('/').slice(2)
-  const last = segments.at(-1) ?? ''
-  const isObjectPath = last.startsWith(':')
-  const collectionAt =
-    isObjectPath || method === 'POST' ? segments.length - (isObjectPath ? 2 : 1) : segments.length - 3
-  const parameter = segments[collectionAt + 1]?.slice(1)
-  const id = parameter === undefined ? undefined : params[parameter]
-  const after = isObjectPath || method === 'POST' ? undefined : last
+/**
+ * What a request asks for; to be called once its body has been read. Pure.
+ * @param action `create`, `update`, `delete`, or what the path says behind the object
+ * @param id of the object as it is stored, or as it will be
+ */
+export function askedOf(
+  { caller, queryString, sent, requestId }: Pick<Call<Caller>, 'caller' | 'queryString' | 'sent' | 'requestId'>,
+  action: string,
+  { singular }: Pick<Resource, 'singular'>,
+  id: string,
+): Asked {
   return {
-    action:
-      after === undefined
-        ? (VERBS[method] ?? method)
-        : method === 'PUT' && after.endsWith('s')
-          ? `update ${after}`
-          : after,
-    object_type: singularOf(segments[collectionAt] ?? ''),
-    object_id: madeId ?? canonicalUuid(id) ?? id ?? null,
-    changes: { ...Object.fromEntries(new URLSearchParams(queryString)), ...boundedChanges(insideOf(body, last)) },
+    action,
+    object_type: singular,
+    object_id: id,
+    changes: { ...Object.fromEntries(new URLSearchParams(queryString)), ...boundedChanges(insideOf(sent)) },
     user_id: caller.user.id,
     user_name: caller.user.name,
     project_id: caller.project?.id ?? null,
@@ -73,9 +43,9 @@ export function askedOf({ route, params, queryString, body, caller, requestId, m
   }
 }
 
-/** The attributes of a body without its wrapper; a bare list goes by the name of its collection. */
-function insideOf(body: unknown, collection: string): Readonly<Record<string, unknown>> {
-  if (Array.isArray(body)) return { [collection]: body }
+/** The attributes of a body without its wrapper. Only a batch of members may do without one. */
+function insideOf(body: unknown): Readonly<Record<string, unknown>> {
+  if (Array.isArray(body)) return { members: body }
   if (!isObject(body)) return {}
   const [only, ...others] = Object.values(body)
   return others.length === 0 && isObject(only) ? only : body

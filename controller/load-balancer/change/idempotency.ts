@@ -1,11 +1,14 @@
 import { createHash } from 'node:crypto'
 import type { Answer } from '../../api/answer.js'
+import type { Call } from '../../api/call.js'
 import type { Database } from '../../database/connection.js'
 import { execute, maybeOne, one } from '../../database/query.js'
 import { insertion, sql } from '../../database/sql.js'
 import { inTransaction, type Transaction } from '../../database/transaction.js'
 import { ApiError, badRequest, conflict } from '../../http/errors.js'
 import type { Caller } from '../../identity/caller.js'
+import { keepingTurn } from '../../process/turn.js'
+import type { Service } from '../schema/service.js'
 
 /** How long the answer to a request is kept for whoever sends it again. */
 export const KEPT_HOURS = 24
@@ -18,6 +21,22 @@ export type KeyedRequest = {
   /** Path with its query. */
   url: string
   body: unknown
+}
+
+/** Runs a handler, at most once for its key when a POST carries an Idempotency-Key. @throws ApiError 400, 409, 422 */
+export async function answerRepeated(
+  service: Service,
+  call: Call<Caller>,
+  handle: (service: Service) => Promise<Answer>,
+): Promise<Answer> {
+  const { caller, path, queryString, route } = call
+  const header = route.method === 'POST' ? call.header('Idempotency-Key') : ''
+  if (header === '') return handle(service)
+  const request = { key: readKey(header), caller, method: route.method, url: `${path}?${queryString}` }
+  const { answer, repeated } = await answerOnce(service.database, { ...request, body: await call.json() }, trx =>
+    keepingTurn(() => handle({ ...service, database: trx })),
+  )
+  return repeated ? { ...answer, headers: { ...answer.headers, 'Idempotent-Replayed': 'true' } } : answer
 }
 
 /**

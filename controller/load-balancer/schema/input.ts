@@ -6,40 +6,29 @@ import { isObject, MISSING } from './values.js'
 /** Most issues that one answer names; a body may have thousands. */
 const MOST_ISSUES = 10
 
+/** Bodies that hold a `listOf`. */
+const withLists = new WeakSet<z.ZodType>()
+
+/** The schema of `{"<wrapper>": {...}}`, which gives the inside. */
+export function wrappedBody<T>(wrapper: string, inside: z.ZodType<T>): z.ZodType<T> {
+  return z.strictObject({ [wrapper]: inside }).transform(body => body[wrapper] as T)
+}
+
+/** The same around a schema that holds a `listOf`; other requests get in between the items. */
+export function wrappedBodyWithLists<T>(wrapper: string, inside: z.ZodType<T>): z.ZodType<T> {
+  const schema = wrappedBody(wrapper, inside)
+  withLists.add(schema)
+  return schema
+}
+
 /**
- * Reads `{"<wrapper>": {...}}` with a schema for the inside.
+ * Reads a body with the schema of it.
  * @throws ApiError 400 that names every wrong or unknown attribute
  */
-export function readWrapped<T>(body: unknown, wrapper: string, inside: z.ZodType<T>): T {
-  return parse(body, wrapperOf(wrapper, inside))[wrapper] as T
-}
-
-/** The same with a schema that holds a `listOf`; other requests get in between the items. */
-export async function readWrappedLists<T>(body: unknown, wrapper: string, inside: z.ZodType<T>): Promise<T> {
-  return outcomeOf(body, await wrapperOf(wrapper, inside).safeParseAsync(given(body)))[wrapper] as T
-}
-
-type Wrapper = z.ZodType<Record<string, unknown>>
-
-/** A schema is compiled when it is used first, so each is kept: there are as many as there are bodies. */
-const wrappers = new WeakMap<z.ZodType, Wrapper>()
-
-function wrapperOf(key: string, inside: z.ZodType): Wrapper {
-  const known = wrappers.get(inside)
-  if (known !== undefined) return known
-  const made = z.strictObject({ [key]: inside })
-  wrappers.set(inside, made)
-  return made
-}
-
-/** The same for a body without a wrapper, such as a bare array. */
-export function parse<T>(body: unknown, schema: z.ZodType<T>): T {
-  return outcomeOf(body, schema.safeParse(given(body)))
-}
-
-function given(body: unknown): unknown {
+export function readBody<T>(schema: z.ZodType<T>, body: unknown): T | Promise<T> {
   if (body === undefined) throw badRequest('The request needs a JSON body.')
-  return body
+  if (!withLists.has(schema)) return outcomeOf(body, schema.safeParse(body))
+  return schema.safeParseAsync(body).then(result => outcomeOf(body, result))
 }
 
 function outcomeOf<T>(body: unknown, result: z.ZodSafeParseResult<T>): T {
@@ -53,7 +42,7 @@ let readWithoutPause = 0
 
 /**
  * A list of objects, read no further than it takes to fill an answer with what is wrong: a body has room for tens of thousands of empty
- * objects, and to describe them all would hold up every other request for seconds. For readWrappedLists.
+ * objects, and to describe them all would hold up every other request for seconds. For wrappedBodyWithLists.
  */
 export function listOf<T>(item: z.ZodType<T>): z.ZodType<T[]> {
   return z

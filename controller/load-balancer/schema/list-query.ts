@@ -1,4 +1,4 @@
-import { requireFewSortKeys } from '../../api/query.js'
+import { argumentsOf, requireFewSortKeys } from '../../api/query.js'
 import { type Fragment, sql, trusted } from '../../database/sql.js'
 import { badRequest } from '../../http/errors.js'
 import type { LoadBalancerSettings } from '../options.js'
@@ -60,7 +60,7 @@ function readListQuery(resource: Resource, queryString: string, largestPage: num
     reverse: false,
     carried: [],
   }
-  const args = argumentsOf(queryString)
+  const args = argumentsIn(queryString)
   for (const [name, values] of args) {
     const value = values[0] ?? ''
     if (name === 'fields') query.fields = namesIn(values)
@@ -95,7 +95,7 @@ export function parseShowQuery(
   parent?: { argument: string; id: string },
 ): ReadonlySet<string> | null {
   let fields: ReadonlySet<string> | null = null
-  for (const [name, values] of argumentsOf(queryString)) {
+  for (const [name, values] of argumentsIn(queryString)) {
     if (name === parent?.argument && values.every(value => value === parent.id)) continue
     if (name !== 'fields') throw unknownArgument(name)
     fields = namesIn(values)
@@ -106,7 +106,7 @@ export function parseShowQuery(
 /** For routes that take no arguments, or only the named ones, once each. */
 export function parseArguments(queryString: string, known: readonly string[] = []): ReadonlyMap<string, string> {
   const result = new Map<string, string>()
-  for (const [name, values] of argumentsOf(queryString)) {
+  for (const [name, values] of argumentsIn(queryString)) {
     if (!known.includes(name)) throw unknownArgument(name)
     if (values.length > 1) throw ambiguousArguments()
     result.set(name, values[0] ?? '')
@@ -125,14 +125,10 @@ const ambiguousArguments = () => badRequest('One or more arguments are either du
 const invalidPaging = (what: string, value: string) =>
   badRequest(`Supplied ${what} '${value.slice(0, 200)}' is not valid.`)
 
-function argumentsOf(queryString: string): ReadonlyMap<string, string[]> {
-  const args = new Map<string, string[]>()
-  for (const [name, value] of new URLSearchParams(queryString)) {
-    if (name.includes('\0') || value.includes('\0')) throw badRequest('An argument holds a NUL character.')
-    const values = args.get(name)
-    if (values === undefined) args.set(name, [value])
-    else values.push(value)
-  }
+function argumentsIn(queryString: string): ReadonlyMap<string, readonly string[]> {
+  const args = argumentsOf(new URLSearchParams(queryString))
+  const texts = [...args].flatMap(([name, values]) => [name, ...values])
+  if (texts.some(text => text.includes('\0'))) throw badRequest('An argument holds a NUL character.')
   return args
 }
 
@@ -183,7 +179,7 @@ function filterCondition(name: string, { kind, sql: text, narrow }: Filter, valu
   }
 }
 
-function sortOf(resource: Resource, args: ReadonlyMap<string, string[]>): SortKey[] {
+function sortOf(resource: Resource, args: ReadonlyMap<string, readonly string[]>): SortKey[] {
   const words = (name: string) => (args.get(name) ?? []).flatMap(value => value.split(','))
   const pairs = args.has('sort')
     ? words('sort').map(word => word.split(':', 2))

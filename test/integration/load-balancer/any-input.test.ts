@@ -5,10 +5,9 @@ import { join } from 'node:path'
 import fc from 'fast-check'
 import t from 'tap'
 import { z } from 'zod'
-import { openApiDocument } from '../../../controller/load-balancer/description/document.js'
-import { describeRoute } from '../../../controller/load-balancer/description/operations.js'
+import { loadBalancerDescription } from '../../../controller/load-balancer/api/description.js'
+import { ROUTES } from '../../../controller/load-balancer/api.js'
 import { RESOURCES } from '../../../controller/load-balancer/description/resources.js'
-import { ROUTE_RIGHTS, type Route } from '../../../controller/load-balancer/schema/rights.js'
 import { readTree } from '../../../controller/load-balancer/tree/read-tree.js'
 import type { LoadBalancerTree } from '../../../controller/load-balancer/tree/tree.js'
 import { renderDesired } from '../../../controller/provider/amphora/rendering/desired.js'
@@ -23,11 +22,15 @@ import {
 } from '../../support/clients/load-balancer-api.js'
 import { arbitraryOf, attemptUntilDone, wellFormed } from '../../support/inputs/arbitrary-input.js'
 import { IPV6_SUBNET, REF } from '../../support/inputs/load-balancer-options.js'
+import { loadBalancerRoutes, type Route } from '../../support/inputs/load-balancer-routes.js'
 import { asOneFile, checkWithHaproxy } from '../../support/services/haproxy.js'
 import { factsFor } from '../../support/worlds/injection-scene.js'
 import { makeWorld, OFFERED, type World } from '../../support/worlds/load-balancer-world.js'
 
-const { components } = openApiDocument() as { components: { schemas: Record<string, Record<string, unknown>> } }
+const { components } = loadBalancerDescription(ROUTES) as {
+  components: { schemas: Record<string, Record<string, unknown>> }
+}
+const formOf = (route: Route) => loadBalancerRoutes.get(route)?.requestForm
 
 const TLS_REFERENCES = [
   ...['default_tls_container_ref', 'client_ca_tls_container_ref', 'client_crl_container_ref'],
@@ -164,7 +167,9 @@ function queryOf(route: Route): fc.Arbitrary<string> {
   const given = fc
     .array(fc.tuple(name, value), { minLength: 1, maxLength: route.startsWith('GET') ? 4 : 1 })
     .map(pairs => pairs.map(([key, text]) => [key, text].map(wellFormed).map(encodeURIComponent).join('=')).join('&'))
-  const isList = describeRoute(route)?.query === 'list'
+  const isList = loadBalancerRoutes
+    .get(route)
+    ?.parameters?.some(given => '$ref' in given && given.$ref.endsWith('/limit'))
   return fc.oneof(
     { weight: isList ? 1 : 6, arbitrary: fc.constant('') },
     { weight: 3, arbitrary: given },
@@ -192,7 +197,7 @@ const headersOf = (route: Route): fc.Arbitrary<Record<string, string>> =>
   )
 
 function bodyOf(route: Route, known: ReturnType<typeof knownIn>): fc.Arbitrary<unknown> {
-  const request = describeRoute(route)?.request
+  const request = formOf(route)
   if (request === undefined)
     return fc.oneof({ weight: 4, arbitrary: fc.constant(undefined) }, { weight: 1, arbitrary: fc.jsonValue() })
   const broken = fc.string({ unit: 'binary', minLength: 1 }).map(wellFormed)
@@ -212,7 +217,7 @@ const routed = z.strictObject({ ...fault.shape, code: z.int(), title: z.string()
 const refusal = z.union([fault, routed])
 
 const runsOf = (route: Route): number =>
-  route === 'POST /lbaas/loadbalancers' ? 150 : describeRoute(route)?.request === undefined ? 30 : 60
+  route === 'POST /lbaas/loadbalancers' ? 150 : formOf(route) === undefined ? 30 : 60
 
 /** What goes, and whose parent goes, comes late, so that the others find something. */
 const LATE: readonly string[] = [
@@ -226,7 +231,7 @@ const LATE: readonly string[] = [
 t.test('whatever is sent, the answer has the API’s own shape and is never an unexpected error', async t => {
   const api = await startTestApi(OFFERED)
   t.teardown(api.stop)
-  const routes = (Object.keys(ROUTE_RIGHTS) as Route[]).sort((a, b) => LATE.indexOf(a) - LATE.indexOf(b))
+  const routes = [...loadBalancerRoutes.keys()].sort((a, b) => LATE.indexOf(a) - LATE.indexOf(b))
   const tally = new Map<number, number>()
   const succeeded = new Set<Route>()
 

@@ -10,7 +10,7 @@ import { ApiError, FloodError } from '../../../controller/http/errors.js'
 import { createPublicBase } from '../../../controller/http/public-base.js'
 import { startServer } from '../../../controller/http/server.js'
 import { createClientAddress, sourceOf } from '../../../controller/http/trusted-proxies.js'
-import { createTurns, takeTurns } from '../../../controller/http/turns.js'
+import { createTurns } from '../../../controller/http/turns.js'
 import { createQueues } from '../../../controller/process/in-turn.js'
 import { eachInSlices } from '../../../controller/process/slices.js'
 import { keepingTurn, outsideTurn } from '../../../controller/process/turn.js'
@@ -239,8 +239,8 @@ t.test('addresses that count as one source', t => {
 
 /** A server on which requests take turns by the header X-Project. */
 async function serveInTurns(t: Test, handle: Koa.Middleware) {
-  const turns = takeTurns(ctx => [ctx.get('X-Project'), ''])
-  const served = await serve(t, (ctx, next) => turns(ctx, async () => handle(ctx, next)))
+  const turns = createTurns()
+  const served = await serve(t, (ctx, next) => turns.take([ctx.get('X-Project'), ''], async () => handle(ctx, next)))
   const ask = (project: string, body?: string) =>
     fetch(served.url, { method: 'POST', headers: { 'X-Project': project }, ...(body !== undefined && { body }) })
   return { ...served, ask }

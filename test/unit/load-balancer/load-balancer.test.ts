@@ -1,5 +1,6 @@
 import fc from 'fast-check'
 import t from 'tap'
+import type { z } from 'zod'
 import { configurationSchema } from '../../../controller/config/schema.js'
 import { ApiError } from '../../../controller/http/errors.js'
 import {
@@ -11,15 +12,13 @@ import { checkPoolProtocol } from '../../../controller/load-balancer/objects/lis
 import { member } from '../../../controller/load-balancer/objects/members/resource.js'
 import { checkMember, checkMembers } from '../../../controller/load-balancer/objects/members/rules.js'
 import { refuseUnsupported } from '../../../controller/load-balancer/schema/capabilities.js'
-import { readWrapped, readWrappedLists } from '../../../controller/load-balancer/schema/input.js'
+import { readBody, wrappedBody, wrappedBodyWithLists } from '../../../controller/load-balancer/schema/input.js'
 import { parseListQuery } from '../../../controller/load-balancer/schema/list-query.js'
 import { createSchema, updateSchema } from '../../../controller/load-balancer/schema/resource.js'
-import { isAllowed, rolesThatCount } from '../../../controller/load-balancer/schema/rights.js'
 import { listenerCreateSchema, loadBalancerCreateSchema } from '../../../controller/load-balancer/tree/nested.js'
 import { planObjects } from '../../../controller/load-balancer/tree/new-objects.js'
 import { planBatch } from '../../../controller/load-balancer/tree/plan-batch.js'
 import { amphoraOffer } from '../../../controller/provider/amphora/capabilities.js'
-import { callerOf, FOREIGN, OWN, tokenOf } from '../../support/clients/load-balancer-api.js'
 
 const SETTINGS = configurationSchema.parse({}).load_balancer
 const ID = '9691cd7d-d516-4a8e-902e-112909ae987d'
@@ -34,6 +33,12 @@ function refusal(body: () => unknown): { status: number; message: string } {
   }
   return { status: 0, message: 'nothing was thrown' }
 }
+
+/** Reads `{"<wrapper>": {...}}` as the API does. @throws ApiError 400 */
+const readWrapped = <T>(body: unknown, wrapper: string, inside: z.ZodType<T>) =>
+  readBody(wrappedBody(wrapper, inside), body) as T
+const readWrappedLists = async <T>(body: unknown, wrapper: string, inside: z.ZodType<T>) =>
+  readBody(wrappedBodyWithLists(wrapper, inside), body)
 
 t.test('bodies', async t => {
   const create = createSchema(listener)
@@ -419,32 +424,4 @@ t.test('arguments of a list', async t => {
       { status: 400, message },
       query,
     )
-})
-
-t.test('rights', async t => {
-  const may = (
-    roles: string,
-    right: 'read' | 'write' | 'admin' | 'read members',
-    project: string | null,
-    scope = OWN,
-  ) => {
-    const caller = callerOf(tokenOf(roles, scope))
-    return (
-      caller !== null && isAllowed(rolesThatCount(caller, { strict_roles: false, system_scope: false }), right, project)
-    )
-  }
-  t.ok(may('member', 'write', OWN) && may('load-balancer_member', 'write', OWN) && may('reader', 'read', OWN))
-  t.notOk(may('reader', 'write', OWN) || may('load-balancer_observer', 'write', OWN) || may('member', 'read', FOREIGN))
-  t.ok(
-    may('admin', 'admin', FOREIGN) &&
-      may('load-balancer_admin', 'write', FOREIGN) &&
-      may('load-balancer_global_observer', 'read', FOREIGN),
-  )
-  t.notOk(
-    may('load-balancer_global_observer', 'write', FOREIGN) ||
-      may('member', 'admin', OWN) ||
-      may('member', 'read', null),
-  )
-  t.ok(may('service', 'read members', FOREIGN))
-  t.notOk(may('service', 'read', OWN) || may('admin', 'read', OWN, ''), 'a token without a project has no rights')
 })

@@ -3,7 +3,7 @@ import t from 'tap'
 import { z } from 'zod'
 import { ApiError } from '../../../controller/http/errors.js'
 import { canonicalPath } from '../../../controller/load-balancer/api/paths.js'
-import { listOf, readWrappedLists } from '../../../controller/load-balancer/schema/input.js'
+import { listOf, readBody, wrappedBodyWithLists } from '../../../controller/load-balancer/schema/input.js'
 import {
   boolean,
   canonicalUuid,
@@ -100,7 +100,7 @@ t.test('a list is read no further than it takes to say what is wrong', async t =
   })
   const refusal = async (list: unknown): Promise<string> => {
     try {
-      await readWrappedLists({ list }, 'list', listOf(item))
+      await readBody(wrappedBodyWithLists('list', listOf(item)), { list })
       return ''
     } catch (error) {
       return error instanceof ApiError ? error.message : ''

@@ -1,35 +1,46 @@
-import type { Answer } from '../../../api/answer.js'
 import { execute, maybeOne } from '../../../database/query.js'
 import { sql } from '../../../database/sql.js'
 import { changeLoadBalancer, inTransactionOn } from '../../change/change.js'
+import { askedOf } from '../../change/events.js'
 import { replaceOne } from '../../change/replace-amphorae.js'
 import { WAKE_CHANNEL } from '../../change/wake-channel.js'
 import { amphora } from '../../objects/amphorae/resource.js'
 import { immutable, missing } from '../../schema/faults.js'
 import { parseArguments } from '../../schema/list-query.js'
-import { authorise } from '../../schema/rights.js'
+import { authorise, type Right } from '../../schema/rights.js'
 import type { Service } from '../../schema/service.js'
 import { canonicalUuid } from '../../schema/values.js'
-import { listHandler, showHandler } from '../read-routes.js'
-import type { Call, Routes } from '../routes.js'
+import { type Call, type Handler, route } from '../dialect.js'
+import { objectRoutes } from '../object-routes.js'
 import { amphoraStatistics } from '../statistics.js'
 
-export function amphoraRoutes(service: Service): Routes {
-  return {
-    'GET /octavia/amphorae': listHandler(service, amphora),
-    'GET /octavia/amphorae/:id': showHandler(service, amphora),
-    'DELETE /octavia/amphorae/:id': call => remove(service, call),
-    'GET /octavia/amphorae/:id/stats': call => amphoraStatistics(service, call),
-    'PUT /octavia/amphorae/:id/failover': call => failOver(service, call),
-    'PUT /octavia/amphorae/:id/config': call => configure(service, call),
-  }
-}
+const action = (name: string, summary: string, handle: Handler) =>
+  route({
+    method: 'PUT',
+    path: `/octavia/amphorae/:id/${name}`,
+    group: 'amphorae',
+    right: 'admin',
+    summary,
+    status: 202,
+    handle,
+  })
+
+export const amphoraRoutes = [
+  ...objectRoutes(amphora, {
+    path: '/octavia/amphorae',
+    rights: { read: 'admin', write: 'admin' },
+    remove: { handle: remove },
+  }),
+  amphoraStatistics,
+  action('failover', 'Have an amphora replaced', failOver),
+  action('config', 'Have an amphora configured anew', configure),
+]
 
 /** Another amphora takes its place. One that carries nothing has no place that another could take. */
-async function failOver(service: Service, call: Call): Promise<Answer> {
-  const { id, load_balancer_id: loadBalancerId } = await findAmphora(service, call)
+async function failOver(service: Service, call: Call, right: Right) {
+  const { id, load_balancer_id: loadBalancerId } = await findAmphora(service, call, right)
   if (loadBalancerId === null) throw immutable(amphora.label, id)
-  await changeLoadBalancer(service, call.asked(), loadBalancerId, async (trx, changed) => {
+  await changeLoadBalancer(service, askedOf(call, 'failover', amphora, id), loadBalancerId, async (trx, changed) => {
     if (!(await replaceOne(trx, changed, id))) throw immutable(amphora.label, id)
   })
   return { status: 202 }
@@ -39,8 +50,8 @@ async function failOver(service: Service, call: Call): Promise<Answer> {
  * Has its configuration pushed to it anew, whatever it says that it has. Nothing that is desired changes by this, so the load balancer's status
  * does not either.
  */
-async function configure(service: Service, call: Call): Promise<Answer> {
-  const { id, load_balancer_id: loadBalancerId } = await findAmphora(service, call)
+async function configure(service: Service, call: Call, right: Right) {
+  const { id, load_balancer_id: loadBalancerId } = await findAmphora(service, call, right)
   if (loadBalancerId === null) throw immutable(amphora.label, id)
   await inTransactionOn(service.database, loadBalancerId, async trx => {
     const marked = await execute(
@@ -55,8 +66,8 @@ async function configure(service: Service, call: Call): Promise<Answer> {
 }
 
 /** Only one in ERROR: the others serve, or are being made or removed by those who know of them. */
-async function remove(service: Service, call: Call): Promise<Answer> {
-  const { id, load_balancer_id: loadBalancerId } = await findAmphora(service, call)
+async function remove(service: Service, call: Call, right: Right) {
+  const { id, load_balancer_id: loadBalancerId } = await findAmphora(service, call, right)
   const { database } = service
   const marked = (trx: typeof database) =>
     execute(
@@ -66,7 +77,7 @@ async function remove(service: Service, call: Call): Promise<Answer> {
   if (loadBalancerId === null) {
     if ((await marked(database)) === 0) throw immutable(amphora.label, id)
   } else {
-    await changeLoadBalancer(service, call.asked(), loadBalancerId, async trx => {
+    await changeLoadBalancer(service, askedOf(call, 'delete', amphora, id), loadBalancerId, async trx => {
       if ((await marked(trx)) === 0) throw immutable(amphora.label, id)
     })
   }
@@ -74,7 +85,7 @@ async function remove(service: Service, call: Call): Promise<Answer> {
 }
 
 /** @throws ApiError 403, 404 */
-async function findAmphora({ database }: Service, { caller, right, params, queryString }: Call) {
+async function findAmphora({ database }: Service, { caller, params, queryString }: Call, right: Right) {
   parseArguments(queryString)
   const uuid = canonicalUuid(params.id ?? '')
   const found =

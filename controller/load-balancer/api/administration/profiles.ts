@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto'
-import type { Answer } from '../../../api/answer.js'
+import type { z } from 'zod'
 import { execute, maybeOne } from '../../../database/query.js'
 import { identifier, insertion, sql } from '../../../database/sql.js'
 import { inTransaction } from '../../../database/transaction.js'
@@ -10,14 +10,17 @@ import { invalidInput } from '../../schema/input.js'
 import { parseArguments } from '../../schema/list-query.js'
 import { readProfileData } from '../../schema/profile-keys.js'
 import type { Resource } from '../../schema/resource.js'
+import type { Right } from '../../schema/rights.js'
 import type { Service } from '../../schema/service.js'
-import type { Call } from '../routes.js'
-import { answerWith, authoriseShared, inUse, requireKey, writeShared } from './shared-objects.js'
+import type { Call, LoadBalancerRoute } from '../dialect.js'
+import { objectRoutes } from '../object-routes.js'
+import { answerWith, authoriseShared, inUse, removeShared, requireKey, writeShared } from './shared-objects.js'
 
 type Values = { name: string; provider_name: string; data: string }
 
 /** What tells the profiles of flavors from those of availability zones. */
-export type ProfileKind = {
+type ProfileKind = {
+  path: string
   profile: Resource
   /** The attribute and column that holds the data, as a text that holds a JSON object. */
   attribute: 'flavor_data' | 'availability_zone_data'
@@ -25,15 +28,29 @@ export type ProfileKind = {
   user: Resource
   reference: 'flavor_profile_id' | 'availability_zone_profile_id'
   keysOf: (provider: OfferedProvider) => readonly ProfileKey[] | null
-  /** Read the bodies of a create and of an update. @throws ApiError 400 */
-  readCreate: (body: unknown) => Values
-  readUpdate: (body: unknown) => Partial<Values>
+  bodyOfCreate: z.ZodType<Values>
+  bodyOfUpdate: z.ZodType<Partial<Values>>
 }
 
-export async function createProfile({ database, providers }: Service, kind: ProfileKind, call: Call): Promise<Answer> {
+export const profileRoutes = (kind: ProfileKind): LoadBalancerRoute[] =>
+  objectRoutes(kind.profile, {
+    path: kind.path,
+    rights: { read: 'admin', write: 'admin' },
+    create: {
+      request: kind.bodyOfCreate,
+      handle: (service, call, right) => createProfile(service, kind, call, right),
+    },
+    update: {
+      request: kind.bodyOfUpdate,
+      handle: (service, call, right) => updateProfile(service, kind, call, right),
+    },
+    remove: { handle: removeShared(kind.profile) },
+  })
+
+async function createProfile({ database, providers }: Service, kind: ProfileKind, call: Call<Values>, right: Right) {
   parseArguments(call.queryString)
-  const values = kind.readCreate(await call.readBody())
-  authoriseShared(call)
+  const values = await call.body()
+  authoriseShared(call.caller, right)
   checkData(providers, kind, values.provider_name, values.data)
   const id = randomUUID()
   return inTransaction(database, async trx => {
@@ -44,10 +61,15 @@ export async function createProfile({ database, providers }: Service, kind: Prof
 }
 
 /** What load balancers were made by stays as it is: only the name of a profile that is in use can change. */
-export async function updateProfile({ database, providers }: Service, kind: ProfileKind, call: Call): Promise<Answer> {
+async function updateProfile(
+  { database, providers }: Service,
+  kind: ProfileKind,
+  call: Call<Partial<Values>>,
+  right: Right,
+) {
   parseArguments(call.queryString)
-  const values = kind.readUpdate(await call.readBody())
-  authoriseShared(call)
+  const values = await call.body()
+  authoriseShared(call.caller, right)
   const { profile, user, reference, attribute } = kind
   const id = requireKey(profile, call.params.id ?? '')
   return inTransaction(database, async trx => {

@@ -1,43 +1,60 @@
-import type { Answer } from '../../../api/answer.js'
+import { jsonAnswer } from '../../../api/answer.js'
+import { objectOf, type Schema } from '../../../api/schema.js'
 import { notImplemented } from '../../../http/errors.js'
+import { textFilter } from '../../description/parameters.js'
 import { enabledProvider, type OfferedProvider, type ProfileKey } from '../../schema/capabilities.js'
 import { parseArguments } from '../../schema/list-query.js'
 import { authorise } from '../../schema/rights.js'
-import type { Service } from '../../schema/service.js'
-import type { Call, Routes } from '../routes.js'
+import { route } from '../dialect.js'
 
-type Keys = OfferedProvider['flavorKeys']
+const text: Schema = { type: 'string' }
+const NAMED: Schema = { type: 'array', items: objectOf({ name: text, description: text }) }
 
-/** The enabled providers and what the data of profiles may ask of each. */
-export function providerRoutes({ providers }: Service): Routes {
-  return {
-    // Arguments are not looked at, as this list has neither filters nor pages.
-    'GET /lbaas/providers': async ({ caller, right }) => {
+/** What the data of profiles may ask of a provider. @throws ApiError 400 when the provider is not enabled, 501 when it has no such data */
+const capabilityRoute = (
+  what: 'flavor' | 'availability zone',
+  keysOf: (provider: OfferedProvider) => OfferedProvider['flavorKeys'],
+) => {
+  const name = `${what.replace(' ', '_')}_capabilities`
+  return route({
+    method: 'GET',
+    path: `/lbaas/providers/:provider/${name}`,
+    group: 'providers',
+    right: 'admin',
+    summary: `List what ${what} data may ask of a provider`,
+    status: 200,
+    parameters: [textFilter('name'), textFilter('description')],
+    answer: objectOf({ [name]: NAMED }),
+    handle: async ({ providers }, { caller, params, queryString }, right) => {
+      const args = parseArguments(queryString, ['name', 'description'])
       authorise(caller, right, caller.project?.id ?? null)
-      const listed = providers.map(({ name, description }) => ({ name, description }))
-      return { status: 200, json: JSON.stringify({ providers: listed }) }
+      const provider = enabledProvider(providers, params.provider ?? '')
+      const keys = keysOf(provider)
+      if (keys === null) {
+        throw notImplemented(`Provider '${provider.name}' does not support a requested action: ${name}`)
+      }
+      const matches = (key: ProfileKey) =>
+        (args.get('name') ?? key.name) === key.name && (args.get('description') ?? key.description) === key.description
+      return jsonAnswer(200, { [name]: keys.filter(matches).map(({ name, description }) => ({ name, description })) })
     },
-    'GET /lbaas/providers/:provider/flavor_capabilities': async call =>
-      listKeys(providers, call, 'flavor_capabilities', provider => provider.flavorKeys),
-    'GET /lbaas/providers/:provider/availability_zone_capabilities': async call =>
-      listKeys(providers, call, 'availability_zone_capabilities', provider => provider.availabilityZoneKeys),
-  }
+  })
 }
 
-/** @throws ApiError 400 when the provider is not enabled, 501 when it has no such data */
-function listKeys(
-  providers: readonly OfferedProvider[],
-  { caller, right, params, queryString }: Call,
-  what: string,
-  keysOf: (provider: OfferedProvider) => Keys,
-): Answer {
-  const args = parseArguments(queryString, ['name', 'description'])
-  authorise(caller, right, caller.project?.id ?? null)
-  const provider = enabledProvider(providers, params.provider ?? '')
-  const keys = keysOf(provider)
-  if (keys === null) throw notImplemented(`Provider '${provider.name}' does not support a requested action: ${what}`)
-  const matches = (key: ProfileKey) =>
-    (args.get('name') ?? key.name) === key.name && (args.get('description') ?? key.description) === key.description
-  const listed = keys.filter(matches).map(({ name, description }) => ({ name, description }))
-  return { status: 200, json: JSON.stringify({ [what]: listed }) }
-}
+export const providerRoutes = [
+  route({
+    method: 'GET',
+    path: '/lbaas/providers',
+    group: 'providers',
+    right: 'read',
+    summary: 'List the enabled providers',
+    status: 200,
+    answer: objectOf({ providers: NAMED }),
+    // Arguments are not looked at, as this list has neither filters nor pages.
+    handle: async ({ providers }, { caller }, right) => {
+      authorise(caller, right, caller.project?.id ?? null)
+      return jsonAnswer(200, { providers: providers.map(({ name, description }) => ({ name, description })) })
+    },
+  }),
+  capabilityRoute('flavor', provider => provider.flavorKeys),
+  capabilityRoute('availability zone', provider => provider.availabilityZoneKeys),
+]

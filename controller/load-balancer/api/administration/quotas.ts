@@ -1,5 +1,6 @@
 import { z } from 'zod'
-import type { Answer } from '../../../api/answer.js'
+import { type Answer, jsonAnswer } from '../../../api/answer.js'
+import { objectOf, type Schema } from '../../../api/schema.js'
 import type { Database } from '../../../database/connection.js'
 import { execute, many, maybeOne, one } from '../../../database/query.js'
 import { assignments, identifiers, insertion, sql } from '../../../database/sql.js'
@@ -15,47 +16,106 @@ import {
 } from '../../objects/quotas/limits.js'
 import { quota } from '../../objects/quotas/resource.js'
 import { invalid, missing } from '../../schema/faults.js'
-import { invalidInput, readWrapped } from '../../schema/input.js'
+import { invalidInput, wrappedBody } from '../../schema/input.js'
 import { parseArguments } from '../../schema/list-query.js'
-import { authorise } from '../../schema/rights.js'
-import { wrapped } from '../../schema/select.js'
+import { authorise, type Right } from '../../schema/rights.js'
 import type { Service } from '../../schema/service.js'
 import { integer, text } from '../../schema/values.js'
-import { listHandler } from '../read-routes.js'
-import type { Call, Routes } from '../routes.js'
+import { type Call, route } from '../dialect.js'
+import { listRoute } from '../object-routes.js'
+
+/** Older spellings of two of the limits. */
+const SYNONYMS = { load_balancer: 'loadbalancer', health_monitor: 'healthmonitor' } as const
+
+const limit = integer(-1, 2_000_000_000)
+const limitInBody = z
+  .unknown()
+  .transform((value, context): number | null => {
+    if (value === null) return null
+    const reading = limit.read(value)
+    if (reading.ok) return reading.value
+    context.addIssue({ code: 'custom', message: reading.reason })
+    return z.NEVER
+  })
+  .meta(limit.jsonSchema)
+  .optional()
+const names = [...COUNTED_RESOURCES, ...(Object.keys(SYNONYMS) as (keyof typeof SYNONYMS)[])]
+type LimitsInBody = Partial<Record<(typeof names)[number], number | null>>
+const limitsInBody: z.ZodType<LimitsInBody> = z.strictObject(Object.fromEntries(names.map(name => [name, limitInBody])))
+const bodyOfUpdate = wrappedBody(quota.singular, limitsInBody)
+
+const STRING: Schema = { type: 'string' }
+const forms = (form: Schema) => Object.fromEntries(COUNTED_RESOURCES.map(name => [name, form]))
+const formOf = (limits: Record<string, Schema>) => objectOf({ project_id: STRING, tenant_id: STRING, ...limits })
+const QUOTA = objectOf({ quota: formOf(forms({ type: 'integer' })) })
+const USAGE = objectOf({
+  quota_usage: formOf(forms(objectOf({ limit: { type: 'integer' }, in_use: { type: 'integer' } }))),
+})
+const QUOTA_UPDATE = objectOf({
+  quota: {
+    ...objectOf(forms({ type: ['integer', 'null'], minimum: -1, maximum: 2_000_000_000 }), []),
+    additionalProperties: false,
+  },
+})
+
+const PATH = '/lbaas/quotas'
+const READ = { method: 'GET', group: 'quotas', right: 'read quota', status: 200, answer: QUOTA } as const
+const WRITE = { path: `${PATH}/:project`, group: 'quotas', right: 'write quota', status: 202 } as const
 
 /** Limits of a project: those that were set for it, over the configured defaults. */
-export function quotaRoutes(service: Service): Routes {
-  return {
-    'GET /lbaas/quotas': listHandler(service, quota),
-    'GET /lbaas/quotas/defaults': call => showOwnDefaults(service, call),
-    'GET /lbaas/quotas/:project': call => show(service, call),
-    'GET /lbaas/quotas/:project/default': call => showDefaults(service, call),
-    'GET /lbaas/quotas/:project/usage': call => showUsage(service, call),
-    'PUT /lbaas/quotas/:project': call => update(service, call),
-    'DELETE /lbaas/quotas/:project': call => reset(service, call),
-  }
-}
+export const quotaRoutes = [
+  listRoute(quota, PATH, 'read quota'),
+  route({
+    ...READ,
+    path: `${PATH}/defaults`,
+    summary: 'Limits of projects for which none were set',
+    handle: showOwnDefaults,
+  }),
+  route({ ...READ, path: `${PATH}/:project`, summary: 'Limits that hold for a project', handle: show }),
+  route({
+    ...READ,
+    path: `${PATH}/:project/default`,
+    summary: 'Limits that a project would have by default',
+    handle: showDefaults,
+  }),
+  route({
+    ...READ,
+    path: `${PATH}/:project/usage`,
+    summary: 'Limits of a project, and how many objects count against each',
+    answer: USAGE,
+    handle: showUsage,
+  }),
+  route({
+    ...WRITE,
+    method: 'PUT',
+    summary: 'Set limits of a project; null puts one back to the default',
+    request: bodyOfUpdate,
+    requestForm: QUOTA_UPDATE,
+    answer: QUOTA,
+    handle: update,
+  }),
+  route({ ...WRITE, method: 'DELETE', summary: 'Put all limits of a project back to the defaults', handle: reset }),
+]
 
-async function showOwnDefaults({ config }: Service, { caller, right, queryString }: Call): Promise<Answer> {
+async function showOwnDefaults({ config }: Service, { caller, queryString }: Call, right: Right) {
   parseArguments(queryString)
   authorise(caller, right, caller.project?.id ?? null)
   return answer(200, 'defaults', config.quota)
 }
 
-async function showDefaults({ config }: Service, call: Call): Promise<Answer> {
-  return answer(200, projectOf(call), config.quota)
+async function showDefaults({ config }: Service, call: Call, right: Right) {
+  return answer(200, projectOf(call, right), config.quota)
 }
 
 /** Any project's, known or not. */
-async function show({ database, config }: Service, call: Call): Promise<Answer> {
-  const projectId = projectOf(call)
+async function show({ database, config }: Service, call: Call, right: Right) {
+  const projectId = projectOf(call, right)
   return answer(200, projectId, effectiveLimits(await storedFor(database, projectId), config.quota))
 }
 
 /** Each limit beside how many objects count against it. */
-async function showUsage({ database, config }: Service, call: Call): Promise<Answer> {
-  const projectId = projectOf(call)
+async function showUsage({ database, config }: Service, call: Call, right: Right) {
+  const projectId = projectOf(call, right)
   const limits = effectiveLimits(await storedFor(database, projectId), config.quota)
   const rows = await many(
     database,
@@ -65,12 +125,12 @@ async function showUsage({ database, config }: Service, call: Call): Promise<Ans
   const used = new Map(rows.map(row => [row.resource, row.inUse]))
   const figures = COUNTED_RESOURCES.map(name => [name, { limit: limits[name], in_use: used.get(name) ?? 0 }] as const)
   const usage = { project_id: projectId, tenant_id: projectId, ...Object.fromEntries(figures) }
-  return { status: 200, json: wrapped('quota_usage', JSON.stringify(usage)) }
+  return jsonAnswer(200, { quota_usage: usage })
 }
 
-async function update({ database, config }: Service, call: Call): Promise<Answer> {
-  const values = readLimits(await call.readBody())
-  const projectId = projectOf(call)
+async function update({ database, config }: Service, call: Call<LimitsInBody>, right: Right) {
+  const values = mergeSynonyms(await call.body())
+  const projectId = projectOf(call, right)
   const columns = { project_id: projectId, ...values }
   const stored = await writing(database, projectId, trx =>
     one(
@@ -85,8 +145,8 @@ async function update({ database, config }: Service, call: Call): Promise<Answer
 }
 
 /** The row stays, as the project's creates may be waiting for it. A project that has never had one has nothing to reset. */
-async function reset({ database }: Service, call: Call): Promise<Answer> {
-  const projectId = projectOf(call)
+async function reset({ database }: Service, call: Call, right: Right) {
+  const projectId = projectOf(call, right)
   const defaults = Object.fromEntries(COUNTED_RESOURCES.map(name => [name, null]))
   const found = await writing(database, projectId, trx =>
     execute(trx, sql`UPDATE quota SET ${assignments(defaults)} WHERE project_id = ${projectId}`),
@@ -106,7 +166,7 @@ async function writing<T>(database: Database, projectId: string, body: (trx: Dat
 const projectName = text(36, { minimum: 1 })
 
 /** @throws ApiError 400 for what cannot be a project's id, 403 */
-function projectOf({ caller, right, params, queryString }: Call): string {
+function projectOf({ caller, params, queryString }: Call, right: Right): string {
   parseArguments(queryString)
   const given = params.project ?? ''
   const reading = projectName.read(given)
@@ -123,29 +183,8 @@ async function storedFor(database: Database, projectId: string): Promise<StoredL
   return stored ?? null
 }
 
-/** Older spellings of two of the limits. */
-const SYNONYMS = { load_balancer: 'loadbalancer', health_monitor: 'healthmonitor' } as const
-
-const limit = integer(-1, 2_000_000_000)
-const limitInBody = z
-  .unknown()
-  .transform((value, context): number | null => {
-    if (value === null) return null
-    const reading = limit.read(value)
-    if (reading.ok) return reading.value
-    context.addIssue({ code: 'custom', message: reading.reason })
-    return z.NEVER
-  })
-  .meta(limit.jsonSchema)
-  .optional()
-const names = [...COUNTED_RESOURCES, ...(Object.keys(SYNONYMS) as (keyof typeof SYNONYMS)[])]
-const bodyOfUpdate: z.ZodType<Partial<Record<(typeof names)[number], number | null>>> = z.strictObject(
-  Object.fromEntries(names.map(name => [name, limitInBody])),
-)
-
 /** Null puts a limit back to the default. @throws ApiError 400 */
-function readLimits(body: unknown): Partial<StoredLimits> {
-  const { load_balancer, health_monitor, ...limits } = readWrapped(body, 'quota', bodyOfUpdate)
+function mergeSynonyms({ load_balancer, health_monitor, ...limits }: LimitsInBody): Partial<StoredLimits> {
   const merged = (name: Counted, synonym: keyof typeof SYNONYMS, other: number | null | undefined) => {
     const own = limits[name]
     if (own !== undefined && other !== undefined && own !== other) {
@@ -164,5 +203,5 @@ function readLimits(body: unknown): Partial<StoredLimits> {
 function answer(status: number, projectId: string, limits: Limits): Answer {
   const { loadbalancer, healthmonitor } = limits
   const spelt = { ...limits, load_balancer: loadbalancer, health_monitor: healthmonitor }
-  return { status, json: wrapped('quota', JSON.stringify({ project_id: projectId, tenant_id: projectId, ...spelt })) }
+  return jsonAnswer(status, { quota: { project_id: projectId, tenant_id: projectId, ...spelt } })
 }

@@ -5,14 +5,14 @@ import { execute, one } from '../../../database/query.js'
 import { assignments, type Bound, type Fragment, identifier, insertion, sql } from '../../../database/sql.js'
 import { inTransaction, isUniqueViolation, sqlState, type Transaction } from '../../../database/transaction.js'
 import { conflict } from '../../../http/errors.js'
+import type { Caller } from '../../../identity/caller.js'
 import { missing, missingReference } from '../../schema/faults.js'
 import { parseArguments } from '../../schema/list-query.js'
 import { canonicalKey, type Resource } from '../../schema/resource.js'
-import { authorise } from '../../schema/rights.js'
+import { authorise, type Right } from '../../schema/rights.js'
 import { selectObject } from '../../schema/select.js'
-import type { Service } from '../../schema/service.js'
-import { objectAnswer } from '../read-routes.js'
-import type { Call } from '../routes.js'
+import type { Handler } from '../dialect.js'
+import { objectAnswer } from '../object-routes.js'
 
 /**
  * Flavors, availability zones and the profiles of both: what administrators make for all projects. Each is a row of its own, which the
@@ -21,7 +21,7 @@ import type { Call } from '../routes.js'
 type Columns = Readonly<Record<string, Bound>>
 
 /** @throws ApiError 403; objects without a project go by the project of the caller */
-export const authoriseShared = ({ caller, right }: Pick<Call, 'caller' | 'right'>): void =>
+export const authoriseShared = (caller: Caller, right: Right): void =>
   authorise(caller, right, caller.project?.id ?? null)
 
 /**
@@ -74,18 +74,20 @@ export async function writeShared(trx: Transaction, resource: Resource, key: str
 }
 
 /** The handler of a DELETE. */
-export async function removeShared({ database }: Service, resource: Resource, call: Call): Promise<Answer> {
-  parseArguments(call.queryString)
-  authoriseShared(call)
-  const key = requireKey(resource, call.params[resource.key.column] ?? '')
-  const removed = await execute(
-    database,
-    sql`DELETE FROM ${identifier(resource.table)} WHERE ${keyIs(resource, key)}`,
-  ).catch(error => {
-    throw isForeignKeyViolation(error) ? inUse(resource, key) : error
-  })
-  if (removed === 0) throw missing(resource.label, key)
-  return { status: 204 }
+export function removeShared(resource: Resource): Handler {
+  return async ({ database }, { caller, params, queryString }, right) => {
+    parseArguments(queryString)
+    authoriseShared(caller, right)
+    const key = requireKey(resource, params[resource.key.column] ?? '')
+    const removed = await execute(
+      database,
+      sql`DELETE FROM ${identifier(resource.table)} WHERE ${keyIs(resource, key)}`,
+    ).catch(error => {
+      throw isForeignKeyViolation(error) ? inUse(resource, key) : error
+    })
+    if (removed === 0) throw missing(resource.label, key)
+    return { status: 204 }
+  }
 }
 
 const keyIs = ({ key }: Resource, value: string): Fragment => sql`${identifier(key.column)} = ${value}`

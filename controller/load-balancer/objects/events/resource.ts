@@ -1,17 +1,7 @@
-import { maybeOne } from '../../database/query.js'
-import { sql } from '../../database/sql.js'
-import { shared } from '../objects/shared-attributes.js'
-import { derived } from '../schema/attributes.js'
-import { missing } from '../schema/faults.js'
-import { listPage } from '../schema/list.js'
-import { type ListQuery, parseListQuery } from '../schema/list-query.js'
-import { defineResource } from '../schema/resource.js'
-import { authorise } from '../schema/rights.js'
-import type { Service } from '../schema/service.js'
-import { timestamp } from '../schema/status.js'
-import { canonicalUuid } from '../schema/values.js'
-import { pageAnswer } from './read-routes.js'
-import type { Call, Routes } from './routes.js'
+import { derived } from '../../schema/attributes.js'
+import { defineResource } from '../../schema/resource.js'
+import { timestamp } from '../../schema/status.js'
+import { shared } from '../shared-attributes.js'
 
 /** What was asked of a load balancer, by whom, and what became of it. */
 export const event = defineResource({
@@ -60,23 +50,3 @@ export const event = defineResource({
     ),
   },
 })
-
-export function historyRoutes(service: Service): Routes {
-  return { 'GET /lbaas/loadbalancers/:id/events': call => list(service, call) }
-}
-
-const NEWEST_FIRST: ListQuery['sort'] = [{ sql: 'o.created_at', descending: true }]
-
-async function list({ database, config }: Service, { caller, right, params, queryString, url }: Call) {
-  const query = parseListQuery(event, queryString, config)
-  const id = canonicalUuid(params.id)
-  const found =
-    id === null
-      ? undefined
-      : await maybeOne(database, sql<{ project_id: string }>`SELECT project_id FROM load_balancer WHERE id = ${id}`)
-  if (id === null || found === undefined) throw missing('Load Balancer', params.id ?? '')
-  authorise(caller, right, found.project_id)
-  const sort = query.sort.length === 0 ? NEWEST_FIRST : query.sort
-  const scope = sql`o.load_balancer_id = ${id}`
-  return pageAnswer(event, await listPage(database, event, { query: { ...query, sort }, scope, url }))
-}

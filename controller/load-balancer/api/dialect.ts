@@ -1,0 +1,108 @@
+import type { Context } from 'koa'
+import type { z } from 'zod'
+import type { Answer } from '../../api/answer.js'
+import type { Call as KernelCall, Location, PlainLocation } from '../../api/call.js'
+import type { Described } from '../../api/described.js'
+import { PAGE_PATH } from '../../api/description/serve.js'
+import type { Dialect } from '../../api/dialect.js'
+import { type ProtectedRoute, type Route, routesFor } from '../../api/route.js'
+import { ApiError } from '../../http/errors.js'
+import { createHealthCheck } from '../../http/health-check.js'
+import { createAuthenticator, placeOfCaller, tokenIn } from '../../identity/authenticate.js'
+import type { Caller, TokenValidator } from '../../identity/caller.js'
+import type { Asker } from '../change/check-references.js'
+import { answerRepeated } from '../change/idempotency.js'
+import { presentFault, RoutingFault } from '../schema/faults.js'
+import { readBody } from '../schema/input.js'
+import { type Right, rolesThatCount } from '../schema/rights.js'
+import type { Service } from '../schema/service.js'
+import { canonicalPath, withoutPrefix } from './paths.js'
+
+/** As large as Octavia takes them. */
+const MOST_BODY_BYTES = 114_688
+
+export const HEALTH_CHECK_PATH = '/healthcheck'
+
+/** What a route names as its right; a few routes are for everybody who has a token. */
+export type RouteRight = Right | 'any token'
+
+export type LoadBalancerRoute = Route<Service, Caller, RouteRight>
+
+export type Call<Body = unknown> = KernelCall<Caller, Body>
+
+/** @param right the one that the route asks for; on which project, the handler knows */
+export type Handler<Body = unknown> = (service: Service, call: Call<Body>, right: Right) => Promise<Answer>
+
+export const { route: plainRoute, openRoute } = routesFor<Service, Caller, RouteRight>()
+
+/** A route whose right the handler checks, as only it knows whose object is at hand. */
+export function route<Body>({
+  handle,
+  ...described
+}: Described & { right: Right; request?: z.ZodType<Body>; handle: Handler<Body> }): ProtectedRoute<
+  Service,
+  Caller,
+  RouteRight
+> {
+  return plainRoute<Body>({ ...described, handle: (service, call) => handle(service, call, described.right) })
+}
+
+/** Who asks, for requests to other services in its name. */
+export const askerOf = (call: Call): Asker => ({ caller: call.caller, token: tokenIn(name => call.header(name)) })
+
+export type DialectOptions = Service & {
+  validate: TokenValidator
+  /** Public URL of identity (ending in /v3), which a 401 names. */
+  identityUrl: string
+}
+
+/** The Load Balancer API among ours: Octavia's errors and words, many spellings of one path, and requests that may be repeated. */
+export function loadBalancerDialect({
+  validate,
+  identityUrl,
+  database,
+  config,
+}: DialectOptions): Dialect<Service, Caller, RouteRight> {
+  const { trusted_proxies: trustedProxies, mount_prefix: prefix = null } = config
+  const callerFor = createAuthenticator({ validate, trustedProxies, identityUrl, serviceType: 'load-balancer' })
+  const checkHealth = createHealthCheck(database, config.healthcheck_refresh_interval)
+  return {
+    name: 'load-balancer',
+    trustedProxies,
+    publicUrl: config.public_url,
+    caseSensitive: false,
+    headIsGet: true,
+    body: { mostBytes: MOST_BODY_BYTES },
+    locate: (_ctx, plain) => locate(plain, prefix),
+    authenticate: async (ctx, path) => rolesThatCount(await callerFor(ctx, path), config),
+    hidesPath: path => path !== HEALTH_CHECK_PATH,
+    placeOf: caller => caller && placeOfCaller(caller),
+    admit: (ctx, path) => {
+      if (path !== PAGE_PATH && !acceptsJson(ctx)) {
+        throw new ApiError(406, 'Only content type application/json is available.')
+      }
+    },
+    intercept: config.healthcheck_enabled ? { [HEALTH_CHECK_PATH]: checkHealth } : {},
+    validate: readBody,
+    run: answerRepeated,
+    routingError: (status, message) => new RoutingFault(status, message),
+    presentFault,
+  }
+}
+
+/** @param prefix under which the API is mounted beside others, if it is */
+function locate({ path, base }: PlainLocation, prefix: string | null): Location {
+  const inside = prefix === null ? null : withoutPrefix(path, prefix)
+  const written = inside ?? path
+  return {
+    path: canonicalPath(written),
+    written,
+    base: () => base(prefix === null || inside === null ? '' : prefix),
+  }
+}
+
+/** An Accept header that names no media type at all asks for nothing. */
+function acceptsJson(ctx: Context): boolean {
+  const types = ctx.get('Accept').split(',')
+  return !types.some(type => /^\s*[\w.+*-]+\/[\w.+*-]+\s*(;|$)/.test(type)) || ctx.accepts('application/json') !== false
+}

@@ -1,0 +1,141 @@
+import type { z } from 'zod'
+import type { Answer } from '../../api/answer.js'
+import { objectOf, type Parameter, ref, type Schema } from '../../api/schema.js'
+import { type Fragment, identifier, sql, trusted } from '../../database/sql.js'
+import { forbidden } from '../../http/errors.js'
+import type { Caller } from '../../identity/caller.js'
+import { FIELDS, IDEMPOTENCY_KEY, listParameters } from '../description/parameters.js'
+import { missing } from '../schema/faults.js'
+import { listPage, type Page } from '../schema/list.js'
+import { parseListQuery, parseShowQuery } from '../schema/list-query.js'
+import { canonicalKey, type Resource } from '../schema/resource.js'
+import { authorise, isAllowed, type Right } from '../schema/rights.js'
+import { type Presented, selectObject, wrapped } from '../schema/select.js'
+import { type Handler, type LoadBalancerRoute, route } from './dialect.js'
+
+export type Action<Body> = { request: z.ZodType<Body>; handle: Handler<Body> }
+
+export type ObjectRoutes<Create, Update> = {
+  /** Of the collection; its last segment is the heading in the description. */
+  path: string
+  rights: { list?: Right; read: Right; write: Right }
+  /** The usual ones when they are not given. */
+  list?: Handler
+  show?: Handler
+  create?: Action<Create>
+  update?: Action<Update>
+  remove: { handle: Handler; parameters?: readonly Parameter[] }
+}
+
+/** The routes by which objects of one kind are listed, made, shown, changed and deleted. */
+export function objectRoutes<Create, Update>(
+  resource: Resource,
+  { path, rights, list, show, create, update, remove }: ObjectRoutes<Create, Update>,
+): LoadBalancerRoute[] {
+  const { singular, key } = resource
+  const { read, write } = rights
+  const group = groupOf(path)
+  const name = nameOf(resource)
+  const collection = { path, group } as const
+  const item = { path: `${path}/:${key.column}`, group } as const
+  const one = objectOf({ [singular]: ref(singular) })
+  const form = (mode: 'create' | 'update'): Schema => objectOf({ [singular]: ref(`${singular}_${mode}`) })
+  return [
+    listRoute(resource, path, rights.list ?? read, list),
+    ...(create === undefined
+      ? []
+      : [
+          route({
+            ...{ ...collection, method: 'POST', right: write, summary: `Make ${name}`, status: 201 },
+            ...{ ...create, requestForm: form('create'), answer: one, parameters: [IDEMPOTENCY_KEY] },
+          }),
+        ]),
+    route({
+      ...{ ...item, method: 'GET', right: read, summary: `Show ${name}`, status: 200 },
+      ...{ answer: one, parameters: [FIELDS], handle: show ?? showHandler(resource) },
+    }),
+    ...(update === undefined
+      ? []
+      : [
+          route({
+            ...{ ...item, method: 'PUT', right: write, summary: `Change ${name}; only what is given changes` },
+            ...{ ...update, status: 200, requestForm: form('update'), answer: one },
+          }),
+        ]),
+    route({ ...item, ...remove, method: 'DELETE', right: write, summary: `Delete ${name}`, status: 204 }),
+  ]
+}
+
+/** The list of all objects of one kind. */
+export function listRoute(
+  resource: Resource,
+  path: string,
+  right: Right,
+  handle = listHandler(resource),
+): LoadBalancerRoute {
+  const { singular, plural, links } = resource
+  return route({
+    ...{ method: 'GET', path, group: groupOf(path), right, status: 200, handle },
+    summary: `List ${plural.replaceAll('_', ' ')}`,
+    parameters: listParameters(resource),
+    answer: objectOf({ [plural]: { type: 'array', items: ref(singular) }, [links]: ref('links') }),
+  })
+}
+
+const groupOf = (path: string): string => path.split('/').at(-1) ?? ''
+
+/** `a health monitor`, `an L7 policy`. */
+function nameOf({ label }: Resource): string {
+  const words = label.split(' ').map(word => (word === 'L7' ? word : word.toLowerCase()))
+  return `${/^[aeiouL]/.test(words[0] ?? '') ? 'an' : 'a'} ${words.join(' ')}`
+}
+
+/** The list of a resource: of what belongs to projects the caller's own, or all for those who may read everywhere. */
+function listHandler(resource: Resource): Handler {
+  return async ({ database, config }, { caller, queryString, url }, right) => {
+    const query = parseListQuery(resource, queryString, config)
+    const scope = projectScope(resource, caller, right, query.projectId)
+    return pageAnswer(resource, await listPage(database, resource, { query, scope, url }))
+  }
+}
+
+/** @throws ApiError 403 when the caller may list no project, or not the one it names */
+function projectScope(resource: Resource, caller: Caller, right: Right, named: string | null): Fragment {
+  if (isAllowed(caller, right, null)) return sql`true`
+  const own = caller.project?.id ?? null
+  if (resource.project === null) {
+    authorise(caller, right, own)
+    return sql`true`
+  }
+  if (own === null || (named !== null && named !== own)) throw forbidden()
+  authorise(caller, right, own)
+  return sql`${trusted(resource.project)} = ${own}`
+}
+
+export function pageAnswer(resource: Resource, page: Page): Answer {
+  const objects = page.objects.map(object => object.body).join(',')
+  const json = `{"${resource.plural}":[${objects}],"${resource.links}":${JSON.stringify(page.links)}}`
+  return { status: 200, json }
+}
+
+/** One object; the request's only argument may be `fields`. */
+function showHandler(resource: Resource): Handler {
+  return async ({ database, config }, { caller, params, queryString }, right) => {
+    const fields = parseShowQuery(queryString, config)
+    const id = params[resource.key.column] ?? ''
+    if (resource.project === null) authorise(caller, right, caller.project?.id ?? null)
+    const key = canonicalKey(resource, id)
+    const object =
+      key === null
+        ? undefined
+        : await selectObject(database, resource, sql`${identifier('o', resource.key.column)} = ${key}`, fields)
+    if (object === undefined) throw missing(resource.label, id)
+    if (resource.project !== null) authorise(caller, right, object.projectId)
+    return objectAnswer(200, resource, object)
+  }
+}
+
+export const objectAnswer = (status: number, resource: Resource, object: Presented): Answer => ({
+  status,
+  json: wrapped(resource.singular, object.body),
+})
