@@ -64,6 +64,24 @@ t.test('no any', async t => {
   t.same(anysIn('x.ts', 'const a = 1\nlet b: Map<string, any>'), ['x.ts:2'])
 })
 
+t.test('SQL is written in one way: with the tag, run by the verbs', async t => {
+  const product = files.filter(file => /^controller\/.*\.ts$/.test(file) && !/\/database\/|\/migrations/.test(file))
+  t.same(
+    product.flatMap(file => otherSqlIn(file, read(file))),
+    [],
+  )
+  for (const text of [
+    `database('pool').where({ id })`,
+    `trx<Pool>('pool')`,
+    `trx.raw('SELECT 1')`,
+    'query.whereRaw(`a = ?`, [a])',
+    'const found = rows as Pool[]',
+    'many(trx, sql`SELECT * FROM pool`)',
+  ]) {
+    t.equal(otherSqlIn('x.ts', text).length, 1, text)
+  }
+})
+
 t.test('templates only print, choose and repeat', async t => {
   const templates = files.filter(file => file.endsWith('.hbs'))
   t.ok(templates.length >= 2)
@@ -133,6 +151,37 @@ function anysIn(file: string, text: string): string[] {
   }
   visit(source)
   return found
+}
+
+/** Handles on the database; called, they make knex's builder. */
+const HANDLES: ReadonlySet<string> = new Set(['database', 'trx', 'knex', 'administrator'])
+const BUILDER_VERBS: ReadonlySet<string> = new Set(['raw', 'whereRaw', 'pluck', 'modify'])
+
+/** The builder, raw text, casts of results, and every column of a table, which a migration may add to. */
+function otherSqlIn(file: string, text: string): string[] {
+  const source = ts.createSourceFile(file, text, ts.ScriptTarget.Latest)
+  const found: string[] = []
+  const visit = (node: ts.Node): void => {
+    if (isOtherSql(node)) found.push(`${file}:${source.getLineAndCharacterOfPosition(node.getStart(source)).line + 1}`)
+    ts.forEachChild(node, visit)
+  }
+  visit(source)
+  return found
+}
+
+function isOtherSql(node: ts.Node): boolean {
+  if (ts.isCallExpression(node)) {
+    const { expression: callee } = node
+    if (ts.isIdentifier(callee)) return HANDLES.has(callee.text)
+    return ts.isPropertyAccessExpression(callee) && BUILDER_VERBS.has(callee.name.text)
+  }
+  if (ts.isAsExpression(node)) return ts.isIdentifier(node.expression) && node.expression.text === 'rows'
+  if (ts.isTaggedTemplateExpression(node)) {
+    const { template } = node
+    const written = ts.isNoSubstitutionTemplateLiteral(template) ? template.text : template.head.text
+    return /^\s*SELECT \* FROM/.test(written) || /RETURNING \*/.test(written)
+  }
+  return false
 }
 
 /** Raw output, helpers other than if and each, partials: what the writer of configuration text does not know of. */

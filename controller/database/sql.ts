@@ -83,9 +83,32 @@ export function trusted(text: string): Fragment {
 /** A value bound as JSON text: for a json or jsonb column. */
 export const json = (value: unknown): string => JSON.stringify(value)
 
-/** `name = value, ...` for SET. A fragment as a value is SQL, such as now(). @throws TypeError when there is no column */
-export function assignments(columns: Readonly<Record<string, Bound | Fragment>>): Fragment {
-  return join(Object.entries(columns).map(([name, value]) => sql`${identifier(name)} = ${value}`))
+/**
+ * Values of columns as a statement binds them, where the type does not tell: an object is for a jsonb column, a list for a column of texts.
+ * @throws TypeError for a value that no column holds
+ */
+export function boundColumns(columns: Readonly<Record<string, unknown>>): Record<string, Bound> {
+  return Object.fromEntries(Object.entries(columns).map(([name, value]) => [name, boundValue(value)]))
+}
+
+function boundValue(value: unknown): Bound {
+  if (value === null || typeof value === 'string' || typeof value === 'number' || typeof value === 'boolean')
+    return value
+  if (Array.isArray(value)) return value.map(String)
+  if (typeof value === 'object') return json(value)
+  throw new TypeError(`a column has no value of type ${typeof value}`)
+}
+
+/**
+ * `name = value, ...` for SET. A fragment as a value is SQL, such as now(); a column whose value is undefined stays as it is.
+ * @throws TypeError when there is no column
+ */
+export function assignments(columns: Readonly<Record<string, Bound | Fragment | undefined>>): Fragment {
+  return join(
+    Object.entries(columns).flatMap(([name, value]) =>
+      value === undefined ? [] : [sql`${identifier(name)} = ${value}`],
+    ),
+  )
 }
 
 /** `(columns) VALUES (...), ...` for INSERT INTO. All rows have the columns of the first. @throws TypeError when there is no row or no column */

@@ -1,43 +1,37 @@
-import type { Knex } from 'knex'
+import { type Fragment, sql } from '../database/sql.js'
 import type { Caller } from '../identity/caller.js'
 
 export const isAdmin = (caller: Caller): boolean => caller.roles.includes('admin')
 
-/** Trusted SQL with its bindings. */
-export type Condition = { sql: string; bindings: Knex.RawBinding[] }
-
-const EVERYTHING: Condition = { sql: 'true', bindings: [] }
+const EVERYTHING = sql`true`
 
 /** A caller without a project owns nothing; no project has an empty id. */
 const projectOf = (caller: Caller) => caller.project?.id ?? ''
 
 /** Networks on which the caller may place ports (alias `network`): its own and the shared ones. */
-export function usableNetworks(caller: Caller): Condition {
+export function usableNetworks(caller: Caller): Fragment {
   if (isAdmin(caller)) return EVERYTHING
-  return { sql: '(network.project_id = ? OR network.shared)', bindings: [projectOf(caller)] }
+  return sql`(network.project_id = ${projectOf(caller)} OR network.shared)`
 }
 
 /** Networks that the caller may look at (alias `network`): external ones as well, like Neutron. */
-export function visibleNetworks(caller: Caller): Condition {
+export function visibleNetworks(caller: Caller): Fragment {
   if (isAdmin(caller)) return EVERYTHING
-  return { sql: '(network.project_id = ? OR network.shared OR network.external)', bindings: [projectOf(caller)] }
+  return sql`(network.project_id = ${projectOf(caller)} OR network.shared OR network.external)`
 }
 
 /** Subnets that the caller may see (aliases `subnet` and `network`). */
-export function visibleSubnets(caller: Caller): Condition {
+export function visibleSubnets(caller: Caller): Fragment {
   if (isAdmin(caller)) return EVERYTHING
   const project = projectOf(caller)
-  return {
-    sql: '(subnet.project_id = ? OR network.project_id = ? OR network.shared)',
-    bindings: [project, project],
-  }
+  return sql`(subnet.project_id = ${project} OR network.project_id = ${project} OR network.shared)`
 }
 
 /** Ports that the caller may see (aliases `port` and `network`): its own and those on its networks. */
-export function visiblePorts(caller: Caller): Condition {
+export function visiblePorts(caller: Caller): Fragment {
   if (isAdmin(caller)) return EVERYTHING
   const project = projectOf(caller)
-  return { sql: '(port.project_id = ? OR network.project_id = ?)', bindings: [project, project] }
+  return sql`(port.project_id = ${project} OR network.project_id = ${project})`
 }
 
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i

@@ -2,6 +2,8 @@ import { randomBytes } from 'node:crypto'
 import type { Knex } from 'knex'
 import { z } from 'zod'
 import { type Answer, jsonAnswer, NO_CONTENT } from '../../api/answer.js'
+import { execute, many, maybeOne } from '../../database/query.js'
+import { type Fragment, insertion, json, sql } from '../../database/sql.js'
 import { inTransaction } from '../../database/transaction.js'
 import { badRequest, forbidden, notFound } from '../../http/errors.js'
 import type { Named } from '../caller.js'
@@ -109,7 +111,7 @@ async function createApplicationCredential(
   const accessRules = sent.access_rules?.map(rule => ({ id: newId(), ...rule }))
   const row = await inTransaction(database, async trx => {
     const roles = await chooseRoles(trx, document.roles ?? [], sent.roles)
-    await trx('application_credential').insert({
+    const columns = {
       id,
       user_id: document.user.id,
       project_id: project.id,
@@ -118,10 +120,13 @@ async function createApplicationCredential(
       secret_hash,
       expires_at: sent.expires_at ?? null,
       unrestricted: sent.unrestricted ?? false,
-      access_rules: accessRules === undefined ? null : JSON.stringify(accessRules),
-    })
-    await trx('application_credential_role').insert(
-      roles.map(role => ({ application_credential_id: id, role_id: role.id })),
+      access_rules: accessRules === undefined ? null : json(accessRules),
+    }
+    await execute(trx, sql`INSERT INTO application_credential ${insertion([columns])}`)
+    await execute(
+      trx,
+      sql`INSERT INTO application_credential_role (application_credential_id, role_id)
+          SELECT ${id}, unnest(${roles.map(role => role.id)}::text[])`,
     )
     return findOne(trx, document.user.id, id)
   })
@@ -132,14 +137,13 @@ async function createApplicationCredential(
 async function chooseRoles(
   trx: Knex,
   held: readonly Named[],
-  wanted: z.output<typeof roleReference>[] | undefined,
+  desired: z.output<typeof roleReference>[] | undefined,
 ): Promise<Named[]> {
-  if (wanted === undefined || wanted.length === 0) return [...held]
+  if (desired === undefined || desired.length === 0) return [...held]
   const chosen = new Map<string, Named>()
-  for (const ref of wanted) {
-    const role: Named | undefined = await trx('role')
-      .where(ref.id !== undefined ? { id: ref.id } : { name: ref.name ?? '' })
-      .first('id', 'name')
+  for (const ref of desired) {
+    const isMeant = ref.id !== undefined ? sql`id = ${ref.id}` : sql`name = ${ref.name ?? ''}`
+    const role = await maybeOne(trx, sql<Named>`SELECT id, name FROM role WHERE ${isMeant}`)
     if (role === undefined) throw notFound(`Could not find role: ${ref.id ?? ref.name}.`)
     if (!held.some(has => has.id === role.id)) {
       throw badRequest(`Invalid application credential: Could not find role assignment with role: ${role.id}.`)
@@ -153,12 +157,8 @@ async function listApplicationCredentials({ database }: Service, call: IdentityC
   const user = call.params.user_id!
   await mustExist(database, 'local_user', 'user', user)
   const name = call.argument('name')
-  const rows: Row[] = await withRoles(database)
-    .where({ user_id: user })
-    .modify(query => {
-      if (name !== undefined) query.where({ name })
-    })
-    .orderBy('id')
+  const isNamed = name === undefined ? sql`true` : sql`c.name = ${name}`
+  const rows = await many(database, sql<Row>`${select(sql`c.user_id = ${user} AND ${isNamed}`)} ORDER BY c.id`)
   return listed(
     call,
     'application_credentials',
@@ -176,7 +176,7 @@ async function deleteApplicationCredential({ database }: Service, call: Identity
   await inTransaction(database, async trx => {
     await lockRights(trx)
     const { id } = await findOne(trx, call.params.user_id!, call.params.id!)
-    await trx('application_credential').where({ id }).delete()
+    await execute(trx, sql`DELETE FROM application_credential WHERE id = ${id}`)
   })
   return NO_CONTENT
 }
@@ -189,18 +189,17 @@ function refuseRestricted({ caller }: IdentityCall): void {
 }
 
 async function findOne(database: Knex, userId: string, id: string): Promise<Row> {
-  const row: Row | undefined = await withRoles(database).where({ id, user_id: userId }).first()
+  const row = await maybeOne(database, select(sql`c.id = ${id} AND c.user_id = ${userId}`))
   if (row === undefined) throw notFound(`Could not find application credential: ${id}.`)
   return row
 }
 
-const withRoles = (database: Knex) =>
-  database('application_credential as c').select(
-    'c.*',
-    database.raw(`coalesce((SELECT json_agg(json_build_object('id', r.id, 'name', r.name, 'domain_id', NULL) ORDER BY r.name)
-      FROM application_credential_role a JOIN role r ON r.id = a.role_id
-     WHERE a.application_credential_id = c.id), '[]') AS roles`),
-  )
+const select = (condition: Fragment) => sql<Row>`
+  SELECT c.id, c.user_id, c.project_id, c.name, c.description, c.expires_at, c.unrestricted, c.access_rules,
+         coalesce((SELECT json_agg(json_build_object('id', r.id, 'name', r.name, 'domain_id', NULL) ORDER BY r.name)
+                     FROM application_credential_role a JOIN role r ON r.id = a.role_id
+                    WHERE a.application_credential_id = c.id), '[]') AS roles
+    FROM application_credential c WHERE ${condition}`
 
 const present = (call: IdentityCall, row: Row) => ({
   id: row.id,

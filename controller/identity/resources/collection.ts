@@ -4,6 +4,18 @@ import { z } from 'zod'
 import { jsonAnswer, NO_CONTENT } from '../../api/answer.js'
 import { formOf, objectOf, type Schema } from '../../api/schema.js'
 import type { Database } from '../../database/connection.js'
+import { execute, many, maybeOne, one } from '../../database/query.js'
+import {
+  and,
+  assignments,
+  boundColumns,
+  type Fragment,
+  identifier,
+  identifiers,
+  insertion,
+  sql,
+  unprepared,
+} from '../../database/sql.js'
 import { inTransaction, isUniqueViolation, sqlState } from '../../database/transaction.js'
 import { ApiError, badRequest, conflict, forbidden, notFound } from '../../http/errors.js'
 import {
@@ -38,6 +50,8 @@ export type Collection<Create extends z.ZodObject, Update extends z.ZodObject> =
   filters: Readonly<Record<string, Filter>>
   /** The columns that are shown. */
   shown: readonly string[]
+  /** Other columns: what `derive` shows, and secrets. */
+  hidden?: readonly string[]
   /** Shown beside the columns. */
   derive?: (row: Row) => Fields
   allow?: Partial<Record<'list' | 'create' | 'show' | 'update' | 'delete', Rule>>
@@ -55,7 +69,10 @@ export type Collection<Create extends z.ZodObject, Update extends z.ZodObject> =
 
 export type Change<Sent> = { trx: Knex; call: IdentityCall; sent: Sent; before: Row | null }
 
-export type Filter = 'text' | 'boolean' | ((query: Knex.QueryBuilder, value: string) => void)
+export type Filter = 'text' | 'boolean' | ((value: string) => Fragment)
+
+/** What reading the rows of a resource takes. */
+export type Stored = { singular: string; table: string; shown: readonly string[]; hidden?: readonly string[] }
 
 /** 32 hexadecimal digits without dashes, as Keystone's ids are. */
 export const newId = (): string => randomUUID().replaceAll('-', '')
@@ -69,7 +86,7 @@ export function collectionRoutes<Create extends z.ZodObject, Update extends z.Zo
 ): IdentityRoute[] {
   const { singular, plural } = of
   const path = `/v3/${plural}`
-  const one = `${path}/:id`
+  const item = `${path}/:id`
   const group = plural
   return [
     route({
@@ -80,9 +97,7 @@ export function collectionRoutes<Create extends z.ZodObject, Update extends z.Zo
         return listForm(plural, answerForm(of))
       },
       handle: async ({ database }, call) => {
-        const rows: Row[] = await database(of.table)
-          .modify(query => applyFilters(query, of.filters, call))
-          .orderBy('id')
+        const rows = await findRows(database, of, and(filtersOf(of.filters, call)))
         return listed(
           call,
           plural,
@@ -101,7 +116,7 @@ export function collectionRoutes<Create extends z.ZodObject, Update extends z.Zo
         jsonAnswer(201, { [singular]: presentRow(of, call, await createRow(of, service, call)) }),
     }),
     route({
-      ...{ method: 'GET', path: one, right: of.allow?.show ?? readers, group, status: 200 },
+      ...{ method: 'GET', path: item, right: of.allow?.show ?? readers, group, status: 200 },
       summary: `Show a ${singular}`,
       get answer() {
         return oneForm(singular, answerForm(of))
@@ -112,7 +127,7 @@ export function collectionRoutes<Create extends z.ZodObject, Update extends z.Zo
       },
     }),
     route({
-      ...{ method: 'PATCH', path: one, right: of.allow?.update ?? administrators, group, status: 200 },
+      ...{ method: 'PATCH', path: item, right: of.allow?.update ?? administrators, group, status: 200 },
       summary: `Change a ${singular}; only what is given changes`,
       request: bodyOf(singular, of.update),
       get answer() {
@@ -122,7 +137,7 @@ export function collectionRoutes<Create extends z.ZodObject, Update extends z.Zo
         jsonAnswer(200, { [singular]: presentRow(of, call, await updateRow(of, service, call)) }),
     }),
     route({
-      ...{ method: 'DELETE', path: one, right: of.allow?.delete ?? administrators, group, status: 204 },
+      ...{ method: 'DELETE', path: item, right: of.allow?.delete ?? administrators, group, status: 204 },
       summary: `Delete a ${singular}`,
       handle: async ({ database }, call) => {
         await deleteRow(of, database, call.params.id!)
@@ -151,7 +166,7 @@ async function deleteRow<Create extends z.ZodObject, Update extends z.ZodObject>
       throw forbidden(`Unable to delete immutable ${of.singular} resource: ${row.id}.`)
     }
     await of.deleting?.(trx, row)
-    await trx(of.table).where({ id: row.id }).delete()
+    await execute(trx, sql`DELETE FROM ${identifier(of.table)} WHERE id = ${row.id}`)
   })
 }
 
@@ -167,10 +182,8 @@ export async function createRow<Create extends z.ZodObject, Update extends z.Zod
   return storing(of, () =>
     inTransaction(service.database, async trx => {
       const columns = await toColumns(of, { trx, call, sent, before: null }, of.create)
-      const [row] = await trx(of.table)
-        .insert({ id: newId(), ...columns, ...computed, ...fixed })
-        .returning('*')
-      return row as Row
+      const values = insertion([boundColumns({ id: newId(), ...columns, ...computed, ...fixed })])
+      return one(trx, sql<Row>`INSERT INTO ${identifier(of.table)} ${values} RETURNING ${columnsOf(of)}`)
     }),
   )
 }
@@ -194,34 +207,44 @@ async function updateRow<Create extends z.ZodObject, Update extends z.ZodObject>
       }
       const columns = { ...(await toColumns(of, { trx, call, sent, before }, of.update)), ...computed }
       if (Object.keys(columns).length === 0) return before
-      const [after] = await trx(of.table).where({ id: before.id }).update(columns).returning('*')
-      await of.updated?.(trx, before, after as Row)
-      return after as Row
+      const values = assignments(boundColumns(columns))
+      const after = await one(
+        trx,
+        sql<Row>`UPDATE ${identifier(of.table)} SET ${values} WHERE id = ${before.id} RETURNING ${columnsOf(of)}`,
+      )
+      await of.updated?.(trx, before, after)
+      return after
     }),
   )
 }
 
 /** @throws ApiError 404 in Keystone's words; clients that look up a name rely on the status */
-export async function findRow(
-  database: Knex,
-  { table, singular }: { table: string; singular: string },
-  id: string,
-  lock?: 'lock',
-): Promise<Row> {
-  const query = database(table).where({ id })
-  const row = await (lock === undefined ? query : query.forUpdate()).first()
-  if (row === undefined) throw notFound(`Could not find ${singular}: ${id}.`)
-  return row as Row
+export async function findRow(database: Knex, of: Stored, id: string, lock?: 'lock'): Promise<Row> {
+  const row = await maybeOne(
+    database,
+    sql<Row>`SELECT ${columnsOf(of)} FROM ${identifier(of.table)} WHERE id = ${id} ${lock === undefined ? sql`` : sql`FOR UPDATE`}`,
+  )
+  if (row === undefined) throw notFound(`Could not find ${of.singular}: ${id}.`)
+  return row
 }
 
-function applyFilters(query: Knex.QueryBuilder, filters: Readonly<Record<string, Filter>>, call: IdentityCall): void {
-  for (const [name, filter] of Object.entries(filters)) {
+/** The rows of which a condition holds, in the order of their ids. */
+export const findRows = (database: Knex, of: Stored, condition: Fragment): Promise<Row[]> =>
+  many(
+    database,
+    unprepared(sql<Row>`SELECT ${columnsOf(of)} FROM ${identifier(of.table)} WHERE ${condition} ORDER BY id`),
+  )
+
+const columnsOf = ({ shown, hidden = [] }: Stored): Fragment => identifiers([...shown, ...hidden, 'extra'])
+
+function filtersOf(filters: Readonly<Record<string, Filter>>, call: IdentityCall): Fragment[] {
+  return Object.entries(filters).flatMap(([name, filter]) => {
     const value = call.argument(name)
-    if (value === undefined) continue
-    if (filter === 'text') query.where(name, value)
-    else if (filter === 'boolean') query.where(name, !/^(0|false|no|off|f|n)$/i.test(value))
-    else filter(query, value)
-  }
+    if (value === undefined) return []
+    if (filter === 'text') return [sql`${identifier(name)} = ${value}`]
+    if (filter === 'boolean') return [sql`${identifier(name)} = ${!/^(0|false|no|off|f|n)$/i.test(value)}`]
+    return [filter(value)]
+  })
 }
 
 // What a client sends under these names is never taken for an attribute of its own.

@@ -2,8 +2,10 @@ import { createHash } from 'node:crypto'
 import type { Knex } from 'knex'
 import { z } from 'zod'
 import { type Answer, jsonAnswer, NO_CONTENT } from '../../api/answer.js'
+import { execute, many, maybeOne, one } from '../../database/query.js'
+import { and, assignments, insertion, sql, unprepared } from '../../database/sql.js'
 import { inTransaction } from '../../database/transaction.js'
-import { badRequest, forbidden, notImplemented } from '../../http/errors.js'
+import { badRequest, forbidden, notFound, notImplemented } from '../../http/errors.js'
 import {
   type IdentityCall,
   type IdentityRoute,
@@ -16,13 +18,15 @@ import {
 } from '../dialect.js'
 import { anyone, isAdmin } from '../policy.js'
 import type { StoredToken } from '../tokens/store.js'
-import { findRow, newId, type Row } from './collection.js'
+import { newId } from './collection.js'
 import { seal, unseal } from './credential-seal.js'
 import * as fields from './fields.js'
 import { mustExist } from './references.js'
 import { effectiveRoles } from './roles/effective-roles.js'
 
-const CREDENTIAL = { table: 'credential', singular: 'credential' }
+type Row = { id: string; type: string; user_id: string; project_id: string | null; sealed_blob: Buffer }
+
+const COLUMNS = sql`id, type, user_id, project_id, sealed_blob`
 
 const shape = z.object({
   type: fields.name(255),
@@ -37,7 +41,7 @@ const createSchema = z.object({ credential: shape })
 const updateSchema = z.object({ credential: shape.partial() })
 
 const all = '/v3/credentials'
-const one = `${all}/:id`
+const item = `${all}/:id`
 const answer = oneForm('credential')
 
 /** Secrets that users keep here: keys of EC2, seeds of TOTP, certificates. Everyone has its own; administrators have all. */
@@ -57,20 +61,20 @@ export const credentialRoutes: readonly IdentityRoute[] = [
     handle: createCredential,
   }),
   route({
-    ...{ method: 'GET', path: one, right: anyone, group: 'credentials', status: 200 },
+    ...{ method: 'GET', path: item, right: anyone, group: 'credentials', status: 200 },
     summary: 'Show a credential',
     answer,
     handle: showCredential,
   }),
   route({
-    ...{ method: 'PATCH', path: one, right: anyone, group: 'credentials', status: 200 },
+    ...{ method: 'PATCH', path: item, right: anyone, group: 'credentials', status: 200 },
     summary: 'Change a credential; only what is given changes',
     request: updateSchema,
     answer,
     handle: update,
   }),
   route({
-    ...{ method: 'DELETE', path: one, right: anyone, group: 'credentials', status: 204 },
+    ...{ method: 'DELETE', path: item, right: anyone, group: 'credentials', status: 204 },
     summary: 'Delete a credential',
     handle: deleteCredential,
   }),
@@ -85,16 +89,17 @@ function keyOf({ credentialKey: key }: Service): Buffer {
 async function listCredentials(service: Service, call: IdentityCall): Promise<Answer> {
   const key = keyOf(service)
   const { document } = call.caller
-  const rows: Row[] = await service
-    .database('credential')
-    .modify(credentials => {
-      if (!isAdmin(document)) credentials.where({ user_id: document.user.id })
-      for (const column of ['user_id', 'type']) {
-        const value = call.argument(column)
-        if (value !== undefined) credentials.where(column, value)
-      }
-    })
-    .orderBy('id')
+  const own = isAdmin(document) ? sql`true` : sql`user_id = ${document.user.id}`
+  const [user, type] = [call.argument('user_id'), call.argument('type')]
+  const conditions = [
+    own,
+    ...(user === undefined ? [] : [sql`user_id = ${user}`]),
+    ...(type === undefined ? [] : [sql`type = ${type}`]),
+  ]
+  const rows = await many(
+    service.database,
+    unprepared(sql<Row>`SELECT ${COLUMNS} FROM credential WHERE ${and(conditions)} ORDER BY id`),
+  )
   return listed(
     call,
     'credentials',
@@ -115,16 +120,14 @@ async function createCredential(service: Service, call: IdentityCall<z.output<ty
   const row = await inTransaction(service.database, async trx => {
     await mustExist(trx, 'local_user', 'user', user_id)
     await requireProject(trx, call.caller, user_id, sent.project_id)
-    const [row] = await trx('credential')
-      .insert({
-        id,
-        type: sent.type,
-        user_id,
-        project_id: sent.project_id ?? null,
-        sealed_blob: seal(key, id, blob),
-      })
-      .returning('*')
-    return row as Row
+    const columns = {
+      id,
+      type: sent.type,
+      user_id,
+      project_id: sent.project_id ?? null,
+      sealed_blob: seal(key, id, blob),
+    }
+    return one(trx, sql<Row>`INSERT INTO credential ${insertion([columns])} RETURNING ${COLUMNS}`)
   })
   return jsonAnswer(201, { credential: present(key, call, row) })
 }
@@ -145,15 +148,17 @@ async function update(service: Service, call: IdentityCall<z.output<typeof updat
       refuseOthers(call, sent.user_id)
       await mustExist(trx, 'local_user', 'user', sent.user_id)
     }
-    const after = { ...before, ...sent }
-    await requireProject(trx, call.caller, after.user_id as string, sent.project_id)
-    if (after.type === 'ec2' && typeof after.project_id !== 'string') throw badRequest(NEEDS_PROJECT)
-    if (after.type === 'ec2') requireSameKey(unseal(key, before.id, before.sealed_blob as Buffer), before.type, sent)
+    const { type = before.type, user_id = before.user_id, project_id = before.project_id } = sent
+    await requireProject(trx, call.caller, user_id, sent.project_id)
+    if (type === 'ec2' && project_id === null) throw badRequest(NEEDS_PROJECT)
+    if (type === 'ec2') requireSameKey(unseal(key, before.id, before.sealed_blob), before.type, sent)
     const { blob, ...columns } = sent
     const changes = { ...columns, ...(blob !== undefined && { sealed_blob: seal(key, before.id, blob) }) }
     if (Object.keys(changes).length === 0) return before
-    const [row] = await trx('credential').where({ id: before.id }).update(changes).returning('*')
-    return row as Row
+    return one(
+      trx,
+      sql<Row>`UPDATE credential SET ${assignments(changes)} WHERE id = ${before.id} RETURNING ${COLUMNS}`,
+    )
   })
   return jsonAnswer(200, { credential: present(key, call, row) })
 }
@@ -161,17 +166,21 @@ async function update(service: Service, call: IdentityCall<z.output<typeof updat
 async function deleteCredential({ database }: Service, call: IdentityCall): Promise<Answer> {
   refuseRestricted(call.caller)
   const row = await findAllowed(call, database)
-  await database('credential').where({ id: row.id }).delete()
+  await execute(database, sql`DELETE FROM credential WHERE id = ${row.id}`)
   return NO_CONTENT
 }
 
 /** Its own credential, or any for an administrator. Others cannot tell which ids exist. */
 async function findAllowed(call: IdentityCall, database: Knex): Promise<Row> {
   const { caller, params } = call
-  if (isAdmin(caller.document)) return findRow(database, CREDENTIAL, params.id!)
-  const own = await database('credential').where({ id: params.id!, user_id: caller.document.user.id }).first()
-  if (own === undefined) throw forbidden()
-  return own as Row
+  const id = params.id!
+  const found = await maybeOne(database, sql<Row>`SELECT ${COLUMNS} FROM credential WHERE id = ${id}`)
+  if (isAdmin(caller.document)) {
+    if (found === undefined) throw notFound(`Could not find credential: ${id}.`)
+    return found
+  }
+  if (found?.user_id !== caller.document.user.id) throw forbidden()
+  return found
 }
 
 function refuseOthers({ caller }: Pick<IdentityCall, 'caller'>, userId: string): void {
@@ -229,7 +238,7 @@ const KEY_MEMBERS = ['access', 'app_cred_id', 'trust_id', 'access_token_id'] as 
  */
 function requireSameKey(
   before: string,
-  typeBefore: unknown,
+  typeBefore: string,
   sent: { type?: string | undefined; blob?: string | undefined },
 ): void {
   if (typeBefore !== 'ec2') throw badRequest('A credential of another type cannot become an ec2 credential.')
@@ -246,6 +255,6 @@ const present = (key: Buffer, call: IdentityCall, row: Row) => ({
   type: row.type,
   user_id: row.user_id,
   project_id: row.project_id,
-  blob: unseal(key, row.id, row.sealed_blob as Buffer),
+  blob: unseal(key, row.id, row.sealed_blob),
   links: { self: `${call.base}/v3/credentials/${row.id}` },
 })

@@ -1,9 +1,11 @@
 import { z } from 'zod'
+import type { Database } from '../../database/connection.js'
+import type { Fragment } from '../../database/sql.js'
 import { forbidden } from '../../http/errors.js'
 import type { IdentityCall, IdentityRoute } from '../dialect.js'
 import { readersAndDomain } from '../policy.js'
 import { revokeTokensOfDomain } from '../tokens/revocation.js'
-import { type Collection, collectionRoutes, presentRow, type Row } from './collection.js'
+import { type Collection, collectionRoutes, findRows, presentRow, type Row } from './collection.js'
 import * as fields from './fields.js'
 
 const create = z.looseObject({
@@ -40,3 +42,7 @@ const domains: Collection<typeof create, typeof update> = {
 export const domainRoutes: readonly IdentityRoute[] = collectionRoutes(domains)
 
 export const presentDomain = (call: IdentityCall, row: Row) => presentRow(domains, call, row)
+
+/** The domains of which a condition holds. */
+export const findDomains = (database: Database, condition: Fragment): Promise<Row[]> =>
+  findRows(database, domains, condition)

@@ -1,4 +1,6 @@
 import { z } from 'zod'
+import { execute, maybeOne } from '../../database/query.js'
+import { sql } from '../../database/sql.js'
 import { badRequest } from '../../http/errors.js'
 import type { IdentityRoute } from '../dialect.js'
 import { type Collection, collectionRoutes } from './collection.js'
@@ -28,26 +30,24 @@ const endpoints: Collection<typeof create, typeof update> = {
     interface: 'text',
     service_id: 'text',
     region_id: 'text',
-    region: (query, value) => {
-      query.where('region_id', value)
-    },
+    region: value => sql`region_id = ${value}`,
   },
   shown: ['id', 'interface', 'region_id', 'service_id', 'url', 'enabled'],
   derive: row => ({ region: row.region_id }),
   prepare: async ({ trx, sent }) => {
     const { region, ...columns } = sent
     if (columns.service_id !== undefined) {
-      const service = await trx('service').where({ id: columns.service_id }).first('id')
+      const service = await maybeOne(trx, sql`SELECT id FROM service WHERE id = ${columns.service_id}`)
       if (service === undefined) throw badRequest(`There is no service ${columns.service_id}.`)
     }
     if (typeof columns.region_id === 'string') {
-      const known = await trx('region').where({ id: columns.region_id }).first('id')
+      const known = await maybeOne(trx, sql`SELECT id FROM region WHERE id = ${columns.region_id}`)
       if (known === undefined) throw badRequest(`There is no region ${columns.region_id}.`)
       return columns
     }
     if (region === undefined || columns.region_id === null) return columns
     // The older name of the field makes its region, which the command line relies on.
-    if (region !== null) await trx('region').insert({ id: region }).onConflict().ignore()
+    if (region !== null) await execute(trx, sql`INSERT INTO region (id) VALUES (${region}) ON CONFLICT DO NOTHING`)
     return { ...columns, region_id: region }
   },
 }

@@ -1,15 +1,17 @@
 import { z } from 'zod'
 import { type Answer, NO_CONTENT } from '../../api/answer.js'
+import { execute, maybeOne } from '../../database/query.js'
+import { sql } from '../../database/sql.js'
 import { inTransaction } from '../../database/transaction.js'
 import { notFound } from '../../http/errors.js'
 import { type IdentityCall, type IdentityRoute, listed, listForm, route, type Service } from '../dialect.js'
-import { administrators, readers, readersAndUser } from '../policy.js'
+import { administrators, type Params, readers, readersAndUser } from '../policy.js'
 import { lockRights, revokeTokensOfUsers } from '../tokens/revocation.js'
-import { type Collection, collectionRoutes, findRow, presentRow, type Row } from './collection.js'
+import { type Collection, collectionRoutes, findRow, findRows, presentRow } from './collection.js'
 import * as fields from './fields.js'
 import { domainOfToken, mustExist } from './references.js'
-import { refreshTokens } from './roles/effective-roles.js'
-import { presentUser } from './users.js'
+import { membersOf, refreshTokens } from './roles/effective-roles.js'
+import { findUsers, presentUser } from './users.js'
 
 const create = z.looseObject({
   name: fields.name(64),
@@ -39,8 +41,7 @@ const groups: Collection<typeof create, typeof update> = {
     return { ...columns, domain_id: domainId }
   },
   deleting: async (trx, group) => {
-    const members: string[] = await trx('group_member').where({ group_id: group.id }).pluck('user_id')
-    await revokeTokensOfUsers(trx, members)
+    await revokeTokensOfUsers(trx, await membersOf(trx, group.id))
   },
 }
 
@@ -80,9 +81,7 @@ export const groupRoutes: readonly IdentityRoute[] = [
 
 async function listMembers({ database }: Service, call: IdentityCall): Promise<Answer> {
   const group = await findRow(database, groups, call.params.group_id!)
-  const rows: Row[] = await database('local_user')
-    .whereIn('id', database('group_member').where({ group_id: group.id }).select('user_id'))
-    .orderBy('id')
+  const rows = await findUsers(database, sql`id IN (SELECT user_id FROM group_member WHERE group_id = ${group.id})`)
   return listed(
     call,
     'users',
@@ -91,10 +90,9 @@ async function listMembers({ database }: Service, call: IdentityCall): Promise<A
 }
 
 async function listGroupsOfUser({ database }: Service, call: IdentityCall): Promise<Answer> {
-  await mustExist(database, 'local_user', 'user', call.params.user_id!)
-  const rows: Row[] = await database('user_group')
-    .whereIn('id', database('group_member').where({ user_id: call.params.user_id! }).select('group_id'))
-    .orderBy('id')
+  const user = call.params.user_id!
+  await mustExist(database, 'local_user', 'user', user)
+  const rows = await findRows(database, groups, sql`id IN (SELECT group_id FROM group_member WHERE user_id = ${user})`)
   return listed(
     call,
     'groups',
@@ -104,19 +102,21 @@ async function listGroupsOfUser({ database }: Service, call: IdentityCall): Prom
 
 async function addMember({ database }: Service, { params }: IdentityCall): Promise<Answer> {
   const group = await findRow(database, groups, params.group_id!)
-  await mustExist(database, 'local_user', 'user', params.user_id!)
+  const user = params.user_id!
+  await mustExist(database, 'local_user', 'user', user)
   await inTransaction(database, async trx => {
     await lockRights(trx)
-    await trx('group_member').insert({ group_id: group.id, user_id: params.user_id! }).onConflict().ignore()
-    await refreshTokens(trx, { userIds: [params.user_id!] })
+    await execute(
+      trx,
+      sql`INSERT INTO group_member (group_id, user_id) VALUES (${group.id}, ${user}) ON CONFLICT DO NOTHING`,
+    )
+    await refreshTokens(trx, { userIds: [user] })
   })
   return NO_CONTENT
 }
 
 async function checkMember({ database }: Service, { params }: IdentityCall): Promise<Answer> {
-  const member = await database('group_member')
-    .where({ group_id: params.group_id!, user_id: params.user_id! })
-    .first('user_id')
+  const member = await maybeOne(database, sql`SELECT user_id FROM group_member WHERE ${isMember(params)}`)
   if (member === undefined) throw notAMember(params.user_id!)
   return NO_CONTENT
 }
@@ -124,11 +124,13 @@ async function checkMember({ database }: Service, { params }: IdentityCall): Pro
 async function removeMember({ database }: Service, { params }: IdentityCall): Promise<Answer> {
   await inTransaction(database, async trx => {
     await lockRights(trx)
-    const removed = await trx('group_member').where({ group_id: params.group_id!, user_id: params.user_id! }).delete()
+    const removed = await execute(trx, sql`DELETE FROM group_member WHERE ${isMember(params)}`)
     if (removed === 0) throw notAMember(params.user_id!)
     await revokeTokensOfUsers(trx, [params.user_id!])
   })
   return NO_CONTENT
 }
+
+const isMember = (params: Params) => sql`group_id = ${params.group_id!} AND user_id = ${params.user_id!}`
 
 const notAMember = (userId: string) => notFound(`Could not find user ${userId} in the group.`)

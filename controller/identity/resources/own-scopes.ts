@@ -1,11 +1,11 @@
 import { type Answer, jsonAnswer } from '../../api/answer.js'
+import { sql } from '../../database/sql.js'
 import { forbidden } from '../../http/errors.js'
 import { readCatalog } from '../catalog.js'
 import { type IdentityCall, type IdentityRoute, listed, listForm, route, type Service, selfOf } from '../dialect.js'
 import { anyone } from '../policy.js'
-import type { Row } from './collection.js'
-import { presentDomain } from './domains.js'
-import { presentProject } from './projects.js'
+import { findDomains, presentDomain } from './domains.js'
+import { findProjects, presentProject } from './projects.js'
 import { effectiveRoles } from './roles/effective-roles.js'
 
 /** What the bearer of a token could be scoped to, and its catalogue. */
@@ -36,31 +36,30 @@ export const ownScopeRoutes: readonly IdentityRoute[] = [
   }),
 ]
 
-const HELD = `SELECT * FROM assignment
-  WHERE user_id = :id OR group_id IN (SELECT group_id FROM group_member WHERE user_id = :id)`
+/** The assignments of a user and of its groups. */
+const heldBy = (user: string) =>
+  sql`assignment WHERE user_id = ${user} OR group_id IN (SELECT group_id FROM group_member WHERE user_id = ${user})`
 
 async function listOwnProjects({ database }: Service, call: IdentityCall): Promise<Answer> {
-  const { rows } = await database.raw(
-    `SELECT p.* FROM project p JOIN domain d ON d.id = p.domain_id
-      WHERE p.enabled AND d.enabled AND p.id IN (SELECT project_id FROM (${HELD}) held) ORDER BY p.id`,
-    { id: call.caller.document.user.id },
+  const held = heldBy(call.caller.document.user.id)
+  const rows = await findProjects(
+    database,
+    sql`enabled AND domain_id IN (SELECT id FROM domain WHERE enabled) AND id IN (SELECT project_id FROM ${held})`,
   )
   return listed(
     call,
     'projects',
-    (rows as Row[]).map(row => presentProject(call, row)),
+    rows.map(row => presentProject(call, row)),
   )
 }
 
 async function listOwnDomains({ database }: Service, call: IdentityCall): Promise<Answer> {
-  const { rows } = await database.raw(
-    `SELECT * FROM domain WHERE enabled AND id IN (SELECT domain_id FROM (${HELD}) held) ORDER BY id`,
-    { id: call.caller.document.user.id },
-  )
+  const held = heldBy(call.caller.document.user.id)
+  const rows = await findDomains(database, sql`enabled AND id IN (SELECT domain_id FROM ${held})`)
   return listed(
     call,
     'domains',
-    (rows as Row[]).map(row => presentDomain(call, row)),
+    rows.map(row => presentDomain(call, row)),
   )
 }
 

@@ -1,11 +1,14 @@
 import type { Knex } from 'knex'
 import { z } from 'zod'
 import type { Answer } from '../../api/answer.js'
+import type { Database } from '../../database/connection.js'
+import { maybeOne } from '../../database/query.js'
+import { type Fragment, sql } from '../../database/sql.js'
 import { badRequest, forbidden } from '../../http/errors.js'
 import { type IdentityCall, type IdentityRoute, listed, listForm, route, type Service } from '../dialect.js'
 import { readersAndProject, readersAndUser } from '../policy.js'
 import { revokeTokensOnProject } from '../tokens/revocation.js'
-import { type Collection, collectionRoutes, type Fields, type Filter, presentRow, type Row } from './collection.js'
+import { type Collection, collectionRoutes, type Fields, findRows, presentRow, type Row } from './collection.js'
 import * as fields from './fields.js'
 import { domainOfToken, mustExist } from './references.js'
 
@@ -25,10 +28,7 @@ const create = z.looseObject({
 
 const update = create.partial()
 
-const ofTags =
-  (condition: string): Filter =>
-  (query, value) =>
-    query.whereRaw(condition, [value.split(',')])
+const tagsIn = (value: string): Fragment => sql`${value.split(',')}::text[]`
 
 const projects: Collection<typeof create, typeof update> = {
   singular: 'project',
@@ -40,19 +40,16 @@ const projects: Collection<typeof create, typeof update> = {
     name: 'text',
     domain_id: 'text',
     enabled: 'boolean',
-    parent_id: (query, value) => {
-      query.whereRaw('coalesce(parent_id, domain_id) = ?', [value])
-    },
+    parent_id: value => sql`coalesce(parent_id, domain_id) = ${value}`,
     // Domains are kept apart from projects here.
-    is_domain: (query, value) => {
-      if (/^(1|true)$/i.test(value)) query.whereRaw('false')
-    },
-    tags: ofTags('tags @> ?::text[]'),
-    'tags-any': ofTags('tags && ?::text[]'),
-    'not-tags': ofTags('NOT tags @> ?::text[]'),
-    'not-tags-any': ofTags('NOT tags && ?::text[]'),
+    is_domain: value => (/^(1|true)$/i.test(value) ? sql`false` : sql`true`),
+    tags: value => sql`tags @> ${tagsIn(value)}`,
+    'tags-any': value => sql`tags && ${tagsIn(value)}`,
+    'not-tags': value => sql`NOT tags @> ${tagsIn(value)}`,
+    'not-tags-any': value => sql`NOT tags && ${tagsIn(value)}`,
   },
   shown: ['id', 'name', 'domain_id', 'description', 'enabled', 'tags', 'options'],
+  hidden: ['parent_id'],
   derive: row => ({ parent_id: row.parent_id ?? row.domain_id, is_domain: false }),
   allow: { show: readersAndProject },
   carriesRights: true,
@@ -66,14 +63,14 @@ const projects: Collection<typeof create, typeof update> = {
   },
   updated: async (trx, before, after) => {
     if (!before.enabled || after.enabled) return
-    const child = await trx('project').where({ parent_id: after.id, enabled: true }).first('id')
+    const child = await maybeOne(trx, sql`SELECT id FROM project WHERE parent_id = ${after.id} AND enabled LIMIT 1`)
     if (child !== undefined) {
       throw forbidden(`Cannot disable project ${after.id} since its subtree contains enabled projects.`)
     }
     await revokeTokensOnProject(trx, after.id)
   },
   deleting: async (trx, project) => {
-    const child = await trx('project').where({ parent_id: project.id }).first('id')
+    const child = await maybeOne(trx, sql`SELECT id FROM project WHERE parent_id = ${project.id} LIMIT 1`)
     if (child !== undefined)
       throw forbidden(`Cannot delete the project ${project.id} since it is not a leaf in the hierarchy.`)
   },
@@ -96,7 +93,9 @@ type Place = { domain_id?: string | null | undefined; parent_id?: string | null 
 /** Below which domain and project a new project stands. */
 async function place(trx: Knex, call: IdentityCall, { domain_id, parent_id }: Place): Promise<Fields> {
   const parent =
-    typeof parent_id === 'string' ? await trx('project').where({ id: parent_id }).first('id', 'domain_id') : undefined
+    typeof parent_id === 'string'
+      ? await maybeOne(trx, sql<{ domain_id: string }>`SELECT domain_id FROM project WHERE id = ${parent_id}`)
+      : undefined
   const domainId = domain_id ?? parent?.domain_id ?? parent_id ?? domainOfToken(call.caller.document)
   await mustExist(trx, 'domain', 'domain', domainId)
   if (typeof parent_id !== 'string' || parent_id === domainId) return { domain_id: domainId, parent_id: null }
@@ -107,16 +106,18 @@ async function place(trx: Knex, call: IdentityCall, { domain_id, parent_id }: Pl
 
 /** Projects on which the user holds a role, by itself or by a group. */
 async function listProjectsOfUser({ database }: Service, call: IdentityCall): Promise<Answer> {
-  await mustExist(database, 'local_user', 'user', call.params.user_id!)
-  const { rows } = await database.raw(
-    `SELECT * FROM project WHERE id IN (
-       SELECT project_id FROM assignment
-        WHERE user_id = :id OR group_id IN (SELECT group_id FROM group_member WHERE user_id = :id)) ORDER BY id`,
-    { id: call.params.user_id! },
-  )
+  const user = call.params.user_id!
+  await mustExist(database, 'local_user', 'user', user)
+  const held = sql`SELECT project_id FROM assignment
+     WHERE user_id = ${user} OR group_id IN (SELECT group_id FROM group_member WHERE user_id = ${user})`
+  const rows = await findRows(database, projects, sql`id IN (${held})`)
   return listed(
     call,
     'projects',
-    (rows as Row[]).map(row => presentProject(call, row)),
+    rows.map(row => presentProject(call, row)),
   )
 }
+
+/** The projects of which a condition holds. */
+export const findProjects = (database: Database, condition: Fragment): Promise<Row[]> =>
+  findRows(database, projects, condition)

@@ -1,10 +1,12 @@
 import type { Knex } from 'knex'
+import { maybeOne } from '../../database/query.js'
+import { identifier, sql } from '../../database/sql.js'
 import { notFound } from '../../http/errors.js'
 import type { TokenDocument } from '../tokens/document.js'
 
 /** @throws ApiError 404 when the row that a request refers to is not there */
 export async function mustExist(database: Knex, table: string, singular: string, id: string): Promise<void> {
-  const row = await database(table).where({ id }).first('id')
+  const row = await maybeOne(database, sql`SELECT id FROM ${identifier(table)} WHERE id = ${id}`)
   if (row === undefined) throw notFound(`Could not find ${singular}: ${id}.`)
 }
 

@@ -1,6 +1,8 @@
 import type { Knex } from 'knex'
 import { z } from 'zod'
 import { jsonAnswer } from '../../api/answer.js'
+import { maybeOne } from '../../database/query.js'
+import { sql } from '../../database/sql.js'
 import { badRequest, forbidden } from '../../http/errors.js'
 import { type IdentityRoute, oneForm, route } from '../dialect.js'
 import { administrators, anyone } from '../policy.js'
@@ -39,13 +41,14 @@ const regions: Collection<typeof create, typeof update> = {
     return before === null && id !== undefined && id !== '' ? { id, ...columns } : columns
   },
   deleting: async (trx, region) => {
-    const { rows } = await trx.raw(
-      `WITH RECURSIVE tree AS (
-         SELECT id FROM region WHERE id = ? UNION SELECT r.id FROM region r JOIN tree t ON r.parent_region_id = t.id)
-       SELECT 1 FROM endpoint WHERE region_id IN (SELECT id FROM tree) LIMIT 1`,
-      [region.id],
+    const endpoint = await maybeOne(
+      trx,
+      sql`WITH RECURSIVE tree AS (
+            SELECT id FROM region WHERE id = ${region.id}
+            UNION SELECT r.id FROM region r JOIN tree t ON r.parent_region_id = t.id)
+          SELECT id FROM endpoint WHERE region_id IN (SELECT id FROM tree) LIMIT 1`,
     )
-    if (rows.length > 0) {
+    if (endpoint !== undefined) {
       throw forbidden(`Unable to delete region ${region.id} because it or its child regions have associated endpoints.`)
     }
   },
@@ -67,12 +70,12 @@ export const regionRoutes: readonly IdentityRoute[] = [
 
 /** True when `id` is `ancestor` or stands somewhere below it. */
 async function isWithin(trx: Knex, id: string, ancestor: string): Promise<boolean> {
-  const { rows } = await trx.raw(
-    `WITH RECURSIVE above AS (
-       SELECT id, parent_region_id FROM region WHERE id = ?
-       UNION SELECT r.id, r.parent_region_id FROM region r JOIN above a ON r.id = a.parent_region_id)
-     SELECT 1 FROM above WHERE id = ?`,
-    [id, ancestor],
+  const found = await maybeOne(
+    trx,
+    sql`WITH RECURSIVE above AS (
+          SELECT id, parent_region_id FROM region WHERE id = ${id}
+          UNION SELECT r.id, r.parent_region_id FROM region r JOIN above a ON r.id = a.parent_region_id)
+        SELECT id FROM above WHERE id = ${ancestor}`,
   )
-  return rows.length > 0
+  return found !== undefined
 }

@@ -20,6 +20,7 @@ const services: Collection<typeof create, typeof update> = {
   update,
   filters: { type: 'text', name: 'text' },
   shown: ['id', 'type', 'enabled'],
+  hidden: ['name', 'description'],
   derive: row => ({
     ...(row.name !== null && { name: row.name }),
     ...(row.description !== null && { description: row.description }),

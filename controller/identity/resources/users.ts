@@ -1,13 +1,17 @@
 import { z } from 'zod'
 import { type Answer, NO_CONTENT } from '../../api/answer.js'
+import type { Database } from '../../database/connection.js'
+import { execute, maybeOne } from '../../database/query.js'
+import { type Fragment, sql } from '../../database/sql.js'
 import { inTransaction } from '../../database/transaction.js'
+import { notFound } from '../../http/errors.js'
 import { sourceOf } from '../../http/trusted-proxies.js'
 import { type IdentityCall, type IdentityRoute, route, type Service } from '../dialect.js'
 import { saltOf } from '../login/passwords.js'
 import { readersAndUser, userAlone } from '../policy.js'
 import { unauthenticated } from '../tokens/proof.js'
 import { lockRights, revokeTokensOfUsers } from '../tokens/revocation.js'
-import { type Collection, collectionRoutes, findRow, presentRow, type Row } from './collection.js'
+import { type Collection, collectionRoutes, findRows, presentRow, type Row } from './collection.js'
 import * as fields from './fields.js'
 import { domainOfToken, mustExist } from './references.js'
 
@@ -32,6 +36,7 @@ const users: Collection<typeof create, typeof update> = {
   update,
   filters: { name: 'text', domain_id: 'text', enabled: 'boolean' },
   shown: ['id', 'name', 'domain_id', 'enabled', 'options'],
+  hidden: ['default_project_id', 'password_hash'],
   derive: row => ({
     password_expires_at: null,
     ...(row.default_project_id !== null && { default_project_id: row.default_project_id }),
@@ -75,23 +80,38 @@ async function changeOwnPassword(
   call: IdentityCall<z.output<typeof passwordChange>>,
 ): Promise<Answer> {
   const { user } = await call.body()
-  const before = await findRow(database, users, call.params.user_id!)
-  const login = { account: JSON.stringify(['user', before.id]), source: sourceOf(call.address) }
+  const id = call.params.user_id!
+  const before = await passwordHashOf(database, id)
+  const login = { account: JSON.stringify(['user', id]), source: sourceOf(call.address) }
   const proven = await logins.attempt(login, async verify => {
-    const { matches } = await verify(user.original_password, before.password_hash as string | null)
-    return matches ? { userId: before.id } : null
+    const { matches } = await verify(user.original_password, before)
+    return matches ? { userId: id } : null
   })
   if (proven === null) throw unauthenticated()
-  const password_hash = await logins.hash(user.password, before.id)
+  const password_hash = await logins.hash(user.password, id)
   await inTransaction(database, async trx => {
     await lockRights(trx)
     // Another change may have come between; the original password would then be wrong.
-    const { password_hash: present } = await findRow(trx, users, before.id, 'lock')
-    if (saltOf(present as string | null) !== saltOf(before.password_hash as string)) throw unauthenticated()
-    await trx('local_user').where({ id: before.id }).update({ password_hash })
-    await revokeTokensOfUsers(trx, [before.id])
+    if (saltOf(await passwordHashOf(trx, id, 'lock')) !== saltOf(before)) throw unauthenticated()
+    await execute(trx, sql`UPDATE local_user SET password_hash = ${password_hash} WHERE id = ${id}`)
+    await revokeTokensOfUsers(trx, [id])
   })
   return NO_CONTENT
 }
 
+/** @throws ApiError 404 */
+async function passwordHashOf(database: Database, id: string, lock?: 'lock'): Promise<string | null> {
+  const row = await maybeOne(
+    database,
+    sql<{ password_hash: string | null }>`
+      SELECT password_hash FROM local_user WHERE id = ${id} ${lock === undefined ? sql`` : sql`FOR UPDATE`}`,
+  )
+  if (row === undefined) throw notFound(`Could not find user: ${id}.`)
+  return row.password_hash
+}
+
 export const presentUser = (call: IdentityCall, row: Row) => presentRow(users, call, row)
+
+/** The users of whom a condition holds. */
+export const findUsers = (database: Database, condition: Fragment): Promise<Row[]> =>
+  findRows(database, users, condition)

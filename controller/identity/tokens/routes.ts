@@ -4,6 +4,8 @@ import type { Call } from '../../api/call.js'
 import type { OpenRoute } from '../../api/route.js'
 import type { Parameter } from '../../api/schema.js'
 import type { Database } from '../../database/connection.js'
+import { execute } from '../../database/query.js'
+import { sql } from '../../database/sql.js'
 import { forbidden, notFound } from '../../http/errors.js'
 import { sourceOf } from '../../http/trusted-proxies.js'
 import { hasCatalog, readCatalog } from '../catalog.js'
@@ -94,7 +96,7 @@ async function checkToken({ database }: Service, call: IdentityCall): Promise<An
 
 async function revokeToken({ database }: Service, call: IdentityCall): Promise<Answer> {
   const subject = await readSubject(database, call, ['admin'])
-  await database('token').where({ sha256: subject.sha256 }).delete()
+  await execute(database, sql`DELETE FROM token WHERE sha256 = ${subject.sha256}`)
   return NO_CONTENT
 }
 

@@ -1,4 +1,6 @@
 import type { Knex } from 'knex'
+import { execute } from '../../database/query.js'
+import { trusted, unprepared } from '../../database/sql.js'
 
 /** Nobody logs in as the role; the service's own may only add records, link them and remove what is past its retention. */
 const OWNER = 'krater_key_manager_audit'
@@ -10,7 +12,7 @@ const ADDED = 'action, outcome, user_id, project_id, request_id, remote_address,
  * a schema may drop what is in it. As a superuser, after the key manager's migrations; safe to repeat.
  */
 export async function giveAuditAway(administrator: Knex): Promise<void> {
-  await administrator.raw(`
+  const statement = trusted(`
     DO $$ BEGIN
       IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = '${OWNER}') THEN CREATE ROLE ${OWNER} NOLOGIN; END IF;
       CREATE SCHEMA IF NOT EXISTS key_manager_audit AUTHORIZATION ${OWNER};
@@ -33,4 +35,5 @@ export async function giveAuditAway(administrator: Knex): Promise<void> {
       GRANT SELECT, DELETE, INSERT (${ADDED}), UPDATE (position, hash) ON key_manager_audit.audit_record TO ${SERVICE};
       GRANT SELECT, INSERT, UPDATE ON key_manager_audit.audit_anchor TO ${SERVICE};
     END $$`)
+  await execute(administrator, unprepared(statement))
 }

@@ -1,6 +1,6 @@
 import type { Database } from '../../database/connection.js'
 import { execute, many, maybeOne } from '../../database/query.js'
-import { assignments, type Fragment, identifier, identifiers, json, sql } from '../../database/sql.js'
+import { assignments, boundColumns, type Fragment, identifier, identifiers, json, sql } from '../../database/sql.js'
 import { inTransaction, type Transaction } from '../../database/transaction.js'
 import { createQueues } from '../../process/in-turn.js'
 import { outsideTurn } from '../../process/turn.js'
@@ -14,7 +14,7 @@ import {
   storedLimits,
 } from '../objects/quotas/limits.js'
 import { immutable, missing } from '../schema/faults.js'
-import { boundColumns, type Resource } from '../schema/resource.js'
+import type { Resource } from '../schema/resource.js'
 import type { Service } from '../schema/service.js'
 import { type Asked, requestedEvent } from './events.js'
 import { WAKE_CHANNEL } from './wake-channel.js'

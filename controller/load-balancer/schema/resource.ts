@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { type Bound, type Fragment, json } from '../../database/sql.js'
+import type { Fragment } from '../../database/sql.js'
 import { type Attribute, type Attributes, type Created, createShape, type Updated, updateShape } from './attributes.js'
 import { canonicalUuid, type Kind } from './values.js'
 
@@ -80,17 +80,4 @@ export function columnsOf(
     if (attribute?.stored === true && attribute.sql === '' && value !== undefined) columns[name] = value
   }
   return columns
-}
-
-/** Values of columns as a statement binds them: an object is for a jsonb column. */
-export function boundColumns(columns: Readonly<Record<string, unknown>>): Record<string, Bound> {
-  return Object.fromEntries(Object.entries(columns).map(([name, value]) => [name, boundValue(value)]))
-}
-
-function boundValue(value: unknown): Bound {
-  if (value === null || typeof value === 'string' || typeof value === 'number' || typeof value === 'boolean')
-    return value
-  if (Array.isArray(value)) return value.map(String)
-  if (typeof value === 'object') return json(value)
-  throw new TypeError(`a column has no value of type ${typeof value}`)
 }

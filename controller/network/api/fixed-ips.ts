@@ -1,4 +1,6 @@
 import type { Knex } from 'knex'
+import { execute, many } from '../../database/query.js'
+import { sql } from '../../database/sql.js'
 import { contains, parseCidr } from '../addresses.js'
 import { AddressTaken, InvalidPortRequest, NoAddressLeft, ShareUsedUp } from '../driver.js'
 import { placeAddress, type SubnetFacts, subnetFacts } from '../local/ports.js'
@@ -17,11 +19,11 @@ type NewPort = { id: string; networkId: string; projectId: string }
 export async function placeFixedIps(
   trx: Knex,
   port: NewPort,
-  wanted: readonly RequestedFixedIp[] | undefined,
+  desired: readonly RequestedFixedIp[] | undefined,
   rules: SharedAddresses,
 ): Promise<void> {
   const subnets = await subnetsOf(trx, port.networkId)
-  if (wanted === undefined) {
+  if (desired === undefined) {
     for (const version of [4, 6] as const) {
       const candidates = subnets.filter(subnet => parseCidr(subnet.cidr)!.version === version)
       if (candidates.length > 0) await placeInFirst(trx, port, candidates, rules)
@@ -29,7 +31,9 @@ export async function placeFixedIps(
     return
   }
   // Desired addresses first, so that one chosen freely cannot take them.
-  const exactFirst = [...wanted].sort((a, b) => Number(b.ip_address !== undefined) - Number(a.ip_address !== undefined))
+  const exactFirst = [...desired].sort(
+    (a, b) => Number(b.ip_address !== undefined) - Number(a.ip_address !== undefined),
+  )
   for (const each of exactFirst) await placeOne(trx, port, subnets, each, rules)
 }
 
@@ -37,7 +41,7 @@ export async function placeFixedIps(
 export async function replaceFixedIps(
   trx: Knex,
   port: NewPort & { fixedIps: readonly { subnet_id: string; ip_address: string }[] },
-  wanted: readonly RequestedFixedIp[],
+  desired: readonly RequestedFixedIp[],
   rules: SharedAddresses,
 ): Promise<void> {
   const spare = [...port.fixedIps]
@@ -45,7 +49,7 @@ export async function replaceFixedIps(
     const index = spare.findIndex(matches)
     return index >= 0 && spare.splice(index, 1).length === 1
   }
-  const rest = wanted
+  const rest = desired
     .filter(
       ({ subnet_id, ip_address }) =>
         ip_address === undefined ||
@@ -56,15 +60,24 @@ export async function replaceFixedIps(
         ip_address !== undefined || !take(present => present.subnet_id === (subnet_id ?? present.subnet_id)),
     )
   for (const { subnet_id, ip_address } of spare) {
-    await trx('fixed_ip').where({ port_id: port.id, subnet_id, address: ip_address }).delete()
+    await execute(
+      trx,
+      sql`DELETE FROM fixed_ip WHERE port_id = ${port.id} AND subnet_id = ${subnet_id} AND address = ${ip_address}`,
+    )
   }
   await placeFixedIps(trx, port, rest, rules)
 }
 
 async function subnetsOf(trx: Knex, networkId: string): Promise<SubnetFacts[]> {
-  const ids: string[] = await trx('subnet').where({ network_id: networkId }).orderBy(['created_at', 'id']).pluck('id')
-  const facts = await subnetFacts(trx, ids)
-  return ids.flatMap(id => facts.get(id) ?? [])
+  const rows = await many(
+    trx,
+    sql<{ id: string }>`SELECT id FROM subnet WHERE network_id = ${networkId} ORDER BY created_at, id`,
+  )
+  const facts = await subnetFacts(
+    trx,
+    rows.map(({ id }) => id),
+  )
+  return rows.flatMap(({ id }) => facts.get(id) ?? [])
 }
 
 async function placeInFirst(

@@ -1,6 +1,8 @@
 import type { Knex } from 'knex'
 import { z } from 'zod'
 import type { Database } from '../../database/connection.js'
+import { execute, maybeOne, one } from '../../database/query.js'
+import { assignments, insertion, sql } from '../../database/sql.js'
 import { inTransaction, sqlState } from '../../database/transaction.js'
 import type { Caller } from '../../identity/caller.js'
 import { isAdmin, visibleNetworks } from '../visibility.js'
@@ -8,8 +10,8 @@ import { attribute, parseAttributes } from './body.js'
 import { clash, disallowed, type NeutronError } from './neutron-error.js'
 import { chargeQuota, type QuotaSettings } from './quotas.js'
 import {
+  CHANGED,
   type CommonRow,
-  changed,
   commonColumns,
   commonFilters,
   createEach,
@@ -32,18 +34,18 @@ export type NetworkRow = CommonRow & {
   subnets: string[]
 }
 
-export const networkSource: Source = {
+export const networkSource: Source<NetworkRow> = {
   kind: 'network',
-  select: `${commonColumns('network')}, network.admin_state_up, network.shared, network.external, network.mtu, network.built_in,
+  select: sql<NetworkRow>`${commonColumns('network')}, network.admin_state_up, network.shared, network.external, network.mtu, network.built_in,
     ARRAY(SELECT subnet.id FROM subnet WHERE subnet.network_id = network.id ORDER BY subnet.created_at, subnet.id) AS subnets`,
-  from: 'network',
+  from: sql`network`,
   visible: visibleNetworks,
   columns: {
     ...commonFilters('network'),
-    admin_state_up: { sql: 'network.admin_state_up', kind: 'boolean' },
-    shared: { sql: 'network.shared', kind: 'boolean' },
-    'router:external': { sql: 'network.external', kind: 'boolean' },
-    mtu: { sql: 'network.mtu', kind: 'integer' },
+    admin_state_up: { sql: sql`network.admin_state_up`, kind: 'boolean' },
+    shared: { sql: sql`network.shared`, kind: 'boolean' },
+    'router:external': { sql: sql`network.external`, kind: 'boolean' },
+    mtu: { sql: sql`network.mtu`, kind: 'integer' },
     status: { constant: 'ACTIVE' },
     is_default: { constant: 'false' },
     availability_zone_hints: { constant: null },
@@ -101,11 +103,11 @@ export function createNetworks(database: Database, config: QuotaSettings): Resou
     singular: 'network',
     plural: 'networks',
     list: async (caller, listing) => {
-      const page = await selectPage<NetworkRow>(database, networkSource, caller, listing)
+      const page = await selectPage(database, networkSource, caller, listing)
       return { ...page, items: page.items.map(presentNetwork) }
     },
     show: async (caller, id) => {
-      const row = await selectOne<NetworkRow>(database, networkSource, caller, id)
+      const row = await selectOne(database, networkSource, caller, id)
       return row && presentNetwork(row)
     },
     create: (caller, bodies) => createEach(database, caller, bodies, (trx, body) => create(trx, caller, body, config)),
@@ -132,26 +134,27 @@ async function create(trx: Knex, caller: Caller, attributes: unknown, { quota }:
   requireSharingRights(caller, body, 'create')
   await chargeQuota(trx, owner, 'network', quota)
   const { 'router:external': external, ...columns } = body
-  const [row] = await trx('network')
-    .insert({ ...columns, ...(external === undefined ? {} : { external }), project_id: owner })
-    .returning<{ id: string }[]>('id')
-  return shown(trx, caller, row!.id)
+  const row = { ...columns, ...(external === undefined ? {} : { external }), project_id: owner }
+  const { id } = await one(trx, sql<{ id: string }>`INSERT INTO network ${insertion([row])} RETURNING id`)
+  return shown(trx, caller, id)
 }
 
 async function update(trx: Knex, caller: Caller, id: string, attributes: unknown): Promise<Item> {
-  const row = await lockOwned<NetworkRow>(trx, networkSource, caller, id, 'update_network')
+  const row = await lockOwned(trx, networkSource, caller, id, 'update_network')
   const body = parseAttributes(updateSchema, attributes)
   requireSharingRights(caller, body, 'update')
   if (row.shared && body.shared === false) await refuseWhenOthersUseIt(trx, row)
   const { 'router:external': external, ...columns } = body
-  await trx('network')
-    .where({ id })
-    .update({ ...columns, ...(external === undefined ? {} : { external }), ...changed(trx) })
+  const values = assignments({ ...columns, external, ...CHANGED })
+  await execute(trx, sql`UPDATE network SET ${values} WHERE id = ${id}`)
   return shown(trx, caller, id)
 }
 
 async function refuseWhenOthersUseIt(trx: Knex, { id, project_id, name }: NetworkRow): Promise<void> {
-  const foreign = await trx('port').where({ network_id: id }).whereNot({ project_id }).first('id')
+  const foreign = await maybeOne(
+    trx,
+    sql`SELECT id FROM port WHERE network_id = ${id} AND project_id <> ${project_id} LIMIT 1`,
+  )
   if (foreign === undefined) return
   throw clash(
     'InvalidSharedSetting',
@@ -160,10 +163,10 @@ async function refuseWhenOthersUseIt(trx: Knex, { id, project_id, name }: Networ
 }
 
 async function remove(trx: Knex, caller: Caller, id: string): Promise<void> {
-  const row = await lockOwned<NetworkRow>(trx, networkSource, caller, id, 'delete_network')
+  const row = await lockOwned(trx, networkSource, caller, id, 'delete_network')
   if (isNeeded(row.built_in)) throw inUse(id, `The load balancer service needs its ${row.built_in} network.`)
   try {
-    await trx('network').where({ id }).delete()
+    await execute(trx, sql`DELETE FROM network WHERE id = ${id}`)
   } catch (error) {
     if (sqlState(error) !== FOREIGN_KEY_VIOLATION) throw error
     throw inUse(id, 'There are one or more ports still in use on the network.')
@@ -176,5 +179,5 @@ export const isNeeded = (builtIn: string | null): boolean => builtIn === 'manage
 export const FOREIGN_KEY_VIOLATION = '23503'
 
 async function shown(trx: Knex, caller: Caller, id: string): Promise<Item> {
-  return presentNetwork((await selectOne<NetworkRow>(trx, networkSource, caller, id))!)
+  return presentNetwork((await selectOne(trx, networkSource, caller, id))!)
 }

@@ -1,21 +1,23 @@
 import type { Knex } from 'knex'
 import { z } from 'zod'
 import type { Database } from '../../database/connection.js'
+import { execute, maybeOne } from '../../database/query.js'
+import { and, assignments, type Fragment, sql } from '../../database/sql.js'
 import { inTransaction } from '../../database/transaction.js'
 import type { Caller } from '../../identity/caller.js'
 import { normaliseAddress } from '../addresses.js'
 import { InvalidPortRequest } from '../driver.js'
 import { FIXED_IPS, insertPort } from '../local/ports.js'
 import type { SharedAddresses } from '../local/shared-addresses.js'
-import { type Condition, isAdmin, isUuid, visiblePorts } from '../visibility.js'
+import { isAdmin, isUuid, visiblePorts } from '../visibility.js'
 import { attribute, parseAttributes, requireAttributes } from './body.js'
 import { placeFixedIps, replaceFixedIps } from './fixed-ips.js'
-import { type NetworkRow, networkSource } from './networks.js'
+import { networkSource } from './networks.js'
 import { clash, disallowed, invalidRequest, missing } from './neutron-error.js'
 import { chargeQuota, type QuotaSettings } from './quotas.js'
 import {
+  CHANGED,
   type CommonRow,
-  changed,
   commonColumns,
   commonFilters,
   createEach,
@@ -41,22 +43,22 @@ export type PortRow = CommonRow & {
   allowed_addresses: string[]
 }
 
-/** Like a real card: up when something has it and its owner wants it. */
-const STATUS = `(CASE WHEN port.device_id <> '' AND port.admin_state_up THEN 'ACTIVE' ELSE 'DOWN' END)`
+/** Like a real interface: up when a device has it and its owner has not switched it off. */
+const STATUS = sql`(CASE WHEN port.device_id <> '' AND port.admin_state_up THEN 'ACTIVE' ELSE 'DOWN' END)`
 
-export const portSource: Source = {
+export const portSource: Source<PortRow> = {
   kind: 'port',
-  select: `${commonColumns('port')}, port.network_id, network.project_id AS network_project_id, port.admin_state_up,
+  select: sql<PortRow>`${commonColumns('port')}, port.network_id, network.project_id AS network_project_id, port.admin_state_up,
     port.mac_address::text AS mac_address, port.device_id, port.device_owner, port.allowed_addresses, ${STATUS} AS status, ${FIXED_IPS} AS fixed_ips`,
-  from: 'port JOIN network ON network.id = port.network_id',
+  from: sql`port JOIN network ON network.id = port.network_id`,
   visible: visiblePorts,
   columns: {
     ...commonFilters('port'),
-    network_id: { sql: 'port.network_id', kind: 'uuid' },
-    admin_state_up: { sql: 'port.admin_state_up', kind: 'boolean' },
-    mac_address: { sql: 'port.mac_address', kind: 'mac' },
-    device_id: { sql: 'port.device_id', kind: 'text' },
-    device_owner: { sql: 'port.device_owner', kind: 'text' },
+    network_id: { sql: sql`port.network_id`, kind: 'uuid' },
+    admin_state_up: { sql: sql`port.admin_state_up`, kind: 'boolean' },
+    mac_address: { sql: sql`port.mac_address`, kind: 'mac' },
+    device_id: { sql: sql`port.device_id`, kind: 'text' },
+    device_owner: { sql: sql`port.device_owner`, kind: 'text' },
     status: { sql: STATUS, kind: 'text' },
     security_groups: { constant: null },
     security_group_ids: { constant: null },
@@ -72,34 +74,29 @@ export const portSource: Source = {
 }
 
 /** `subnet_id=...` and `ip_address=...`: one of the values of each key, both for the same address of the port. */
-function fixedIpsFilter(values: readonly string[]): Condition {
-  const wanted: Record<'subnet_id' | 'ip_address' | 'ip_address_substr', string[]> = {
+function fixedIpsFilter(values: readonly string[]): Fragment {
+  const given: Record<'subnet_id' | 'ip_address' | 'ip_address_substr', string[]> = {
     subnet_id: [],
     ip_address: [],
     ip_address_substr: [],
   }
   for (const value of values) {
     const [key = '', ...rest] = value.split('=')
-    if (!Object.hasOwn(wanted, key)) throw invalidRequest(`'${value}' is an invalid fixed_ips filter`)
-    wanted[key as keyof typeof wanted].push(rest.join('='))
+    if (!Object.hasOwn(given, key)) throw invalidRequest(`'${value}' is an invalid fixed_ips filter`)
+    given[key as keyof typeof given].push(rest.join('='))
   }
+  const { subnet_id: subnets, ip_address, ip_address_substr } = given
+  const addresses = ip_address.map(normaliseAddress).filter(address => address !== null)
+  const parts = ip_address_substr.filter(part => /^[0-9a-fA-F.:]+$/.test(part))
   const conditions = [
-    { given: wanted.subnet_id, sql: 'fixed_ip.subnet_id = ANY(?::uuid[])', values: wanted.subnet_id.filter(isUuid) },
-    {
-      given: wanted.ip_address,
-      sql: 'fixed_ip.address = ANY(?::inet[])',
-      values: wanted.ip_address.map(normaliseAddress).filter(address => address !== null),
-    },
-    {
-      given: wanted.ip_address_substr,
-      sql: 'EXISTS (SELECT 1 FROM unnest(?::text[]) part WHERE position(part IN host(fixed_ip.address)) > 0)',
-      values: wanted.ip_address_substr.filter(part => /^[0-9a-fA-F.:]+$/.test(part)),
-    },
-  ].filter(condition => condition.given.length > 0)
-  return {
-    sql: `EXISTS (SELECT 1 FROM fixed_ip WHERE fixed_ip.port_id = port.id AND ${conditions.map(one => one.sql).join(' AND ')})`,
-    bindings: conditions.map(condition => condition.values),
-  }
+    sql`fixed_ip.port_id = port.id`,
+    ...(subnets.length > 0 ? [sql`fixed_ip.subnet_id = ANY(${subnets.filter(isUuid)}::uuid[])`] : []),
+    ...(ip_address.length > 0 ? [sql`fixed_ip.address = ANY(${addresses}::inet[])`] : []),
+    ...(ip_address_substr.length > 0
+      ? [sql`EXISTS (SELECT 1 FROM unnest(${parts}::text[]) part WHERE position(part IN host(fixed_ip.address)) > 0)`]
+      : []),
+  ]
+  return sql`EXISTS (SELECT 1 FROM fixed_ip WHERE ${and(conditions)})`
 }
 
 export const presentPort = (row: PortRow): Item => ({
@@ -150,11 +147,11 @@ export function createPorts(database: Database, config: PortSettings): Resource 
     singular: 'port',
     plural: 'ports',
     list: async (caller, listing) => {
-      const page = await selectPage<PortRow>(database, portSource, caller, listing)
+      const page = await selectPage(database, portSource, caller, listing)
       return { ...page, items: page.items.map(presentPort) }
     },
     show: async (caller, id) => {
-      const row = await selectOne<PortRow>(database, portSource, caller, id)
+      const row = await selectOne(database, portSource, caller, id)
       return row && presentPort(row)
     },
     create: (caller, bodies) => createEach(database, caller, bodies, (trx, body) => create(trx, caller, body, config)),
@@ -179,7 +176,7 @@ async function create(trx: Knex, caller: Caller, attributes: unknown, config: Po
   requireWriter(caller, 'create_port')
   requireAttributes(attributes, ['network_id'])
   const body = parseAttributes(createSchema, attributes)
-  const network = await selectOne<NetworkRow>(trx, networkSource, caller, body.network_id)
+  const network = await selectOne(trx, networkSource, caller, body.network_id)
   if (network === null) throw missing('network', body.network_id)
   if (!network.shared && !owns(caller, network)) throw disallowed('create_port')
   if (body.mac_address !== undefined && !owns(caller, network)) throw disallowed('create_port:mac_address')
@@ -226,16 +223,21 @@ async function update(
   }
   if (mac_address !== undefined && mac_address !== row.mac_address) {
     if (!isAdmin(caller)) throw disallowed('update_port:mac_address')
-    const other = await trx('port').where({ network_id: row.network_id, mac_address }).first('id')
+    const other = await maybeOne(
+      trx,
+      sql`SELECT id FROM port WHERE network_id = ${row.network_id} AND mac_address = ${mac_address}`,
+    )
     if (other !== undefined) throw macInUse(row.network_id, mac_address)
   }
   if (fixed_ips !== undefined) {
     const port = { id, networkId: row.network_id, projectId: row.project_id, fixedIps: row.fixed_ips }
     await replaceFixedIps(trx, port, fixed_ips, shared_addresses)
   }
-  await trx('port')
-    .where({ id })
-    .update({ name, description, admin_state_up, mac_address, device_id, device_owner, ...changed(trx) })
+  const values = assignments({
+    ...{ name, description, admin_state_up, mac_address, device_id, device_owner },
+    ...CHANGED,
+  })
+  await execute(trx, sql`UPDATE port SET ${values} WHERE id = ${id}`)
   return shown(trx, caller, id)
 }
 
@@ -249,15 +251,15 @@ async function remove(trx: Knex, caller: Caller, id: string): Promise<void> {
       `Port ${id} cannot be deleted directly via the port API: has device owner ${row.device_owner}.`,
     )
   }
-  await trx('port').where({ id }).delete()
+  await execute(trx, sql`DELETE FROM port WHERE id = ${id}`)
 }
 
 async function lockPort(trx: Knex, caller: Caller, id: string): Promise<PortRow> {
-  const row = await selectOne<PortRow>(trx, portSource, caller, id, true)
+  const row = await selectOne(trx, portSource, caller, id, true)
   if (row === null) throw missing('port', id)
   return row
 }
 
 async function shown(trx: Knex, caller: Caller, id: string): Promise<Item> {
-  return presentPort((await selectOne<PortRow>(trx, portSource, caller, id))!)
+  return presentPort((await selectOne(trx, portSource, caller, id))!)
 }

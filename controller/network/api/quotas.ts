@@ -1,5 +1,7 @@
 import type { Knex } from 'knex'
 import type { Database } from '../../database/connection.js'
+import { execute, many, maybeOne } from '../../database/query.js'
+import { assignments, sql } from '../../database/sql.js'
 import { inTransaction } from '../../database/transaction.js'
 import { COUNTED_RESOURCES, type Counted, hasRoom, holdQuota, inUse, type Limits, type StoredLimits } from '../quota.js'
 import { clash, invalidRequest } from './neutron-error.js'
@@ -17,30 +19,38 @@ export type Quotas = {
 }
 
 const NOTHING: StoredLimits = { network: null, subnet: null, port: null }
-const columns = ['network', 'subnet', 'port'] as const
-const wasSet = 'coalesce(network, subnet, port) IS NOT NULL'
+const WAS_SET = sql`coalesce(network, subnet, port) IS NOT NULL`
 
 /** Limits of our own tables. */
 export function createQuotas(database: Database): Quotas {
   return {
-    find: async projectId =>
-      database('quota').where({ project_id: projectId }).whereRaw(wasSet).first<StoredLimits | undefined>(columns),
-    list: async () =>
-      database('quota')
-        .whereRaw(wasSet)
-        .orderBy('project_id')
-        .select('project_id', ...columns),
+    find: projectId =>
+      maybeOne(
+        database,
+        sql<StoredLimits>`SELECT network, subnet, port FROM quota WHERE project_id = ${projectId} AND ${WAS_SET}`,
+      ),
+    list: () =>
+      many(
+        database,
+        sql<StoredLimits & { project_id: string }>`
+          SELECT project_id, network, subnet, port FROM quota WHERE ${WAS_SET} ORDER BY project_id`,
+      ),
     used: (projectId, resource) => inUse(database, projectId, resource),
     set: (projectId, limits, check) =>
       inTransaction(database, async trx => {
         const held = await holdQuota(trx, projectId)
         if (check) await refuseBelowUse(trx, projectId, limits)
-        if (Object.keys(limits).length > 0) await trx('quota').where({ project_id: projectId }).update(limits)
+        if (Object.keys(limits).length > 0) {
+          await execute(trx, sql`UPDATE quota SET ${assignments(limits)} WHERE project_id = ${projectId}`)
+        }
         return { ...(held ?? NOTHING), ...limits }
       }),
     // The row stays, as creates of the project may be waiting for it.
     reset: async projectId =>
-      (await database('quota').where({ project_id: projectId }).whereRaw(wasSet).update(NOTHING)) > 0,
+      (await execute(
+        database,
+        sql`UPDATE quota SET ${assignments(NOTHING)} WHERE project_id = ${projectId} AND ${WAS_SET}`,
+      )) > 0,
   }
 }
 

@@ -1,6 +1,8 @@
 import type { Knex } from 'knex'
 import type { Page } from '../../api/paging.js'
 import type { Database } from '../../database/connection.js'
+import { execute } from '../../database/query.js'
+import { assignments, type Fragment, identifier, join, sql } from '../../database/sql.js'
 import { inTransaction, type Transaction } from '../../database/transaction.js'
 import type { Caller } from '../../identity/caller.js'
 import { createQueues } from '../../process/in-turn.js'
@@ -69,12 +71,12 @@ export const owns = (caller: Caller, row: { project_id: string }): boolean =>
 /** Locks the row for a change. @throws NeutronError 404 when the caller cannot see it, 403 when it is another's */
 export async function lockOwned<Row extends { project_id: string }>(
   trx: Knex,
-  source: Source,
+  source: Source<Row>,
   caller: Caller,
   id: string,
   rule: string,
 ): Promise<Row> {
-  const row = await selectOne<Row>(trx, source, caller, id, true)
+  const row = await selectOne(trx, source, caller, id, true)
   if (row === null) throw missing(source.kind, id)
   requireWriter(caller, rule)
   if (!owns(caller, row)) throw disallowed(rule)
@@ -82,30 +84,22 @@ export async function lockOwned<Row extends { project_id: string }>(
 }
 
 /** What every change of a row leaves behind. */
-export const changed = (trx: Knex) => ({ updated_at: trx.fn.now(), revision_number: trx.raw('revision_number + 1') })
+export const CHANGED = { updated_at: sql`now()`, revision_number: sql`revision_number + 1` } as const
 
 export const MOST_TAGS = 50
 
 export async function retag(
   database: Database,
-  source: Source,
+  source: Source<CommonRow>,
   caller: Caller,
   id: string,
   change: (tags: readonly string[]) => string[],
 ): Promise<string[]> {
   return inTransaction(database, async trx => {
-    const row = await lockOwned<{ project_id: string; tags: string[] }>(
-      trx,
-      source,
-      caller,
-      id,
-      `update_${source.kind}s_tags`,
-    )
+    const row = await lockOwned(trx, source, caller, id, `update_${source.kind}s_tags`)
     const tags = [...new Set(change(row.tags))].sort()
     if (tags.length > MOST_TAGS) throw invalidRequest(`at most ${MOST_TAGS} tags`)
-    await trx(source.kind)
-      .where({ id })
-      .update({ tags, ...changed(trx) })
+    await execute(trx, sql`UPDATE ${identifier(source.kind)} SET ${assignments({ tags, ...CHANGED })} WHERE id = ${id}`)
     return tags
   })
 }
@@ -136,16 +130,15 @@ export const presentCommon = (row: CommonRow) => ({
   revision_number: row.revision_number,
 })
 
-/** Trusted SQL for CommonRow's columns of one alias. */
-export const commonColumns = (alias: Singular): string =>
-  ['id', 'project_id', 'name', 'description', 'tags', 'created_at', 'updated_at', 'revision_number']
-    .map(column => `${alias}.${column}`)
-    .join(', ')
+const COMMON = ['id', 'project_id', 'name', 'description', 'tags', 'created_at', 'updated_at', 'revision_number']
+
+/** CommonRow's columns of one alias. */
+export const commonColumns = (alias: Singular): Fragment => join(COMMON.map(column => identifier(alias, column)))
 
 export const commonFilters = (alias: Singular): Source['columns'] => ({
-  id: { sql: `${alias}.id`, kind: 'uuid' },
-  name: { sql: `${alias}.name`, kind: 'text' },
-  description: { sql: `${alias}.description`, kind: 'text' },
-  project_id: { sql: `${alias}.project_id`, kind: 'text' },
-  revision_number: { sql: `${alias}.revision_number`, kind: 'integer' },
+  id: { sql: identifier(alias, 'id'), kind: 'uuid' },
+  name: { sql: identifier(alias, 'name'), kind: 'text' },
+  description: { sql: identifier(alias, 'description'), kind: 'text' },
+  project_id: { sql: identifier(alias, 'project_id'), kind: 'text' },
+  revision_number: { sql: identifier(alias, 'revision_number'), kind: 'integer' },
 })

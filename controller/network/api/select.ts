@@ -1,54 +1,53 @@
 import type { Knex } from 'knex'
 import { type Page, pageOf } from '../../api/paging.js'
+import { many, maybeOne } from '../../database/query.js'
+import { and, type Fragment, identifier, join, or, sql, trusted, unprepared } from '../../database/sql.js'
 import type { Caller } from '../../identity/caller.js'
 import { normaliseAddress, parseCidr } from '../addresses.js'
-import { type Condition, isUuid } from '../visibility.js'
+import { isUuid } from '../visibility.js'
 import { type Listing, parseBoolean } from './listing.js'
 import { invalidRequest, missing, type Singular } from './neutron-error.js'
 
 type Kind = 'uuid' | 'text' | 'boolean' | 'integer' | 'address' | 'cidr' | 'mac'
 
-/** An attribute by which lists can be filtered and sorted: trusted SQL, or a value that is the same for all. */
-export type Column = { sql: string; kind: Kind } | { constant: string | null }
+/** An attribute by which lists can be filtered and sorted: SQL, or a value that is the same for all. */
+export type Column = { sql: Fragment; kind: Kind } | { constant: string | null }
 
 /** How the rows of one resource are read. */
-export type Source = {
+export type Source<Row = unknown> = {
   kind: Singular
-  /** Trusted SQL: columns and tables; the alias of the resource's own table is its kind. */
-  select: string
-  from: string
+  /** Columns and tables; the alias of the resource's own table is its kind. */
+  select: Fragment<Row>
+  from: Fragment
   columns: Readonly<Record<string, Column>>
   /** Filters that are more than a comparison with one column. */
-  filters: Readonly<Record<string, (values: readonly string[]) => Condition>>
-  visible: (caller: Caller) => Condition
+  filters: Readonly<Record<string, (values: readonly string[]) => Fragment>>
+  visible: (caller: Caller) => Fragment
 }
-
-const NOTHING: Condition = { sql: 'false', bindings: [] }
 
 const has = <Value>(record: Readonly<Record<string, Value>>, key: string): boolean => Object.hasOwn(record, key)
 
 /** One row that the caller may see; null when there is none. @param lock holds the row until the transaction ends */
 export async function selectOne<Row>(
   database: Knex,
-  source: Source,
+  { kind, select, from, visible }: Source<Row>,
   caller: Caller,
   id: string,
   lock = false,
 ): Promise<Row | null> {
   if (!isUuid(id)) return null
-  const visible = source.visible(caller)
-  const { rows } = await database.raw(
-    `SELECT ${source.select} FROM ${source.from} WHERE ${source.kind}.id = ? AND ${visible.sql}
-     ${lock ? `FOR UPDATE OF ${source.kind}` : ''}`,
-    [id, ...visible.bindings],
+  const locked = lock ? sql`FOR UPDATE OF ${identifier(kind)}` : sql``
+  const row = await maybeOne(
+    database,
+    sql<Row>`SELECT ${select} FROM ${from} WHERE ${identifier(kind, 'id')} = ${id} AND ${visible(caller)} ${locked}`,
   )
-  return (rows as Row[])[0] ?? null
+  return row ?? null
 }
 
 /** The rows that the caller may see and that the listing asks for. @throws NeutronError 400, and 404 for an unknown marker */
 export async function selectPage<Row>(
   database: Knex,
-  source: Source,
+  source: Source<Row>,
   caller: Caller,
   listing: Listing,
 ): Promise<Page<Row>> {
@@ -59,78 +58,74 @@ export async function selectPage<Row>(
     if ((await selectOne(database, source, caller, marker)) === null) throw missing(source.kind, marker)
     conditions.push(afterMarker(source, order, marker))
   }
-  const { rows } = await database.raw(
-    `SELECT ${source.select} FROM ${source.from}
-      WHERE ${conditions.map(condition => condition.sql).join(' AND ')}
-      ORDER BY ${order.map(({ sql, descending }) => `${sql} ${descending ? 'DESC' : 'ASC'}`).join(', ')}
-      ${limit === null ? '' : 'LIMIT ?'}`,
-    [...conditions.flatMap(condition => condition.bindings), ...(limit === null ? [] : [limit + 1])],
+  const keys = order.map(({ key, descending }) => sql`${key} ${trusted(descending ? 'DESC' : 'ASC')}`)
+  const rows = await many(
+    database,
+    unprepared(sql<Row>`
+      SELECT ${source.select} FROM ${source.from} WHERE ${and(conditions)} ORDER BY ${join(keys)}
+      ${limit === null ? sql`` : sql`LIMIT ${limit + 1}`}`),
   )
-  return pageOf(rows as Row[], listing)
+  return pageOf(rows, listing)
 }
 
-type Order = { sql: string; descending: boolean }[]
+type Order = { key: Fragment; descending: boolean }[]
 
 function orderOf({ kind, columns }: Source, { sorts, reverse }: Listing): Order {
-  const wanted = sorts.map(({ key, descending }) => {
+  const desired = sorts.map(({ key, descending }) => {
     const column = has(columns, key) ? columns[key]! : null
     if (column === null) throw invalidRequest(`${key} is invalid attribute for sort_keys`)
     // A column that may be null could not be compared with the marker's.
-    return { sql: 'sql' in column ? `coalesce(${column.sql}::text, '')` : `''`, descending }
+    return { key: 'sql' in column ? sql`coalesce(${column.sql}::text, '')` : sql`''`, descending }
   })
-  const byCreation = sorts.length === 0 ? [{ sql: `${kind}.created_at`, descending: false }] : []
-  return [...wanted, ...byCreation, { sql: `${kind}.id`, descending: false }].map(({ sql, descending }) => ({
-    sql,
+  const byCreation = sorts.length === 0 ? [{ key: identifier(kind, 'created_at'), descending: false }] : []
+  return [...desired, ...byCreation, { key: identifier(kind, 'id'), descending: false }].map(({ key, descending }) => ({
+    key,
     descending: descending !== reverse,
   }))
 }
 
 /** Rows that come after the marker's row in this order. */
-function afterMarker(source: Source, order: Order, marker: string): Condition {
-  const markersOwn = (sql: string) => `(SELECT ${sql} FROM ${source.from} WHERE ${source.kind}.id = ?)`
-  const alternatives = order.map(({ sql, descending }, depth) => {
-    const equal = order.slice(0, depth).map(earlier => `${earlier.sql} = ${markersOwn(earlier.sql)}`)
-    return [...equal, `${sql} ${descending ? '<' : '>'} ${markersOwn(sql)}`].join(' AND ')
+function afterMarker({ kind, from }: Source, order: Order, marker: string): Fragment {
+  const markersOwn = (key: Fragment) => sql`(SELECT ${key} FROM ${from} WHERE ${identifier(kind, 'id')} = ${marker})`
+  const alternatives = order.map(({ key, descending }, depth) => {
+    const equal = order.slice(0, depth).map(earlier => sql`${earlier.key} = ${markersOwn(earlier.key)}`)
+    return and([...equal, sql`${key} ${trusted(descending ? '<' : '>')} ${markersOwn(key)}`])
   })
-  const count = (order.length * (order.length + 1)) / 2
-  return { sql: `(${alternatives.map(one => `(${one})`).join(' OR ')})`, bindings: Array(count).fill(marker) }
+  return or(alternatives)
 }
 
-function conditionOf(source: Source, name: string, values: readonly string[]): Condition {
+function conditionOf(source: Source, name: string, values: readonly string[]): Fragment {
   if (has(source.filters, name)) return source.filters[name]!(values)
   if (!has(source.columns, name)) throw invalidRequest(`[${JSON.stringify(name)}] is invalid attribute for filtering`)
   const column = source.columns[name]!
   if ('constant' in column) {
     return values.some(value => value.toLowerCase() === String(column.constant ?? '').toLowerCase())
-      ? { sql: 'true', bindings: [] }
-      : NOTHING
+      ? sql`true`
+      : sql`false`
   }
   return oneOf(column.sql, column.kind, values)
 }
 
 /** Values that cannot be an attribute's value match nothing; a boolean or a number must be one. */
-function oneOf(sql: string, kind: Kind, values: readonly string[]): Condition {
+function oneOf(column: Fragment, kind: Kind, values: readonly string[]): Fragment {
   switch (kind) {
     case 'boolean':
-      return { sql: `${sql} = ANY(?::boolean[])`, bindings: [values.map(parseBoolean)] }
+      return sql`${column} = ANY(${values.map(parseBoolean)}::boolean[])`
     case 'integer': {
       const wrong = values.find(value => !/^-?\d{1,9}$/.test(value))
       if (wrong !== undefined) throw invalidRequest(`'${wrong}' is not an integer`)
-      return { sql: `${sql} = ANY(?::integer[])`, bindings: [values.map(Number)] }
+      return sql`${column} = ANY(${values.map(Number)}::integer[])`
     }
     case 'uuid':
-      return { sql: `${sql} = ANY(?::uuid[])`, bindings: [values.filter(isUuid)] }
+      return sql`${column} = ANY(${values.filter(isUuid)}::uuid[])`
     case 'text':
-      return { sql: `${sql} = ANY(?::text[])`, bindings: [values.filter(isStorable)] }
+      return sql`${column} = ANY(${values.filter(isStorable)}::text[])`
     case 'address':
-      return { sql: `${sql} = ANY(?::inet[])`, bindings: [values.map(normaliseAddress).filter(isPresent)] }
+      return sql`${column} = ANY(${values.map(normaliseAddress).filter(isPresent)}::inet[])`
     case 'cidr':
-      return {
-        sql: `${sql} = ANY(?::cidr[])`,
-        bindings: [values.map(value => parseCidr(value)?.text).filter(isPresent)],
-      }
+      return sql`${column} = ANY(${values.map(value => parseCidr(value)?.text).filter(isPresent)}::cidr[])`
     case 'mac':
-      return { sql: `${sql} = ANY(?::macaddr[])`, bindings: [values.filter(value => MAC_ADDRESS.test(value))] }
+      return sql`${column} = ANY(${values.filter(value => MAC_ADDRESS.test(value))}::macaddr[])`
   }
 }
 
@@ -143,16 +138,13 @@ export const MAC_ADDRESS = /^[0-9a-f]{2}(:[0-9a-f]{2}){5}$/i
 
 /** The four tag filters, each with comma-separated tags. */
 export function tagFilters(kind: Singular): Source['filters'] {
-  const compare =
-    (operator: '@>' | '&&', negated: boolean) =>
-    (values: readonly string[]): Condition => ({
-      sql: `${negated ? 'NOT ' : ''}(${kind}.tags ${operator} ?::text[])`,
-      bindings: [values.flatMap(value => value.split(',')).filter(isStorable)],
-    })
+  const column = identifier(kind, 'tags')
+  const given = (values: readonly string[]) =>
+    sql`${values.flatMap(value => value.split(',')).filter(isStorable)}::text[]`
   return {
-    tags: compare('@>', false),
-    'tags-any': compare('&&', false),
-    'not-tags': compare('@>', true),
-    'not-tags-any': compare('&&', true),
+    tags: values => sql`${column} @> ${given(values)}`,
+    'tags-any': values => sql`${column} && ${given(values)}`,
+    'not-tags': values => sql`NOT (${column} @> ${given(values)})`,
+    'not-tags-any': values => sql`NOT (${column} && ${given(values)})`,
   }
 }

@@ -1,18 +1,20 @@
 import type { Knex } from 'knex'
 import { z } from 'zod'
 import type { Database } from '../../database/connection.js'
+import { execute, maybeOne } from '../../database/query.js'
+import { assignments, json, sql } from '../../database/sql.js'
 import { inTransaction, sqlState } from '../../database/transaction.js'
 import type { Caller } from '../../identity/caller.js'
 import { type AddressRange, parseCidr } from '../addresses.js'
 import { insertSubnet, OVERLAPS_MANAGEMENT, replacePools } from '../local/subnets.js'
 import { visibleSubnets } from '../visibility.js'
 import { attribute, parseAttributes, requireAttributes } from './body.js'
-import { FOREIGN_KEY_VIOLATION, isNeeded, type NetworkRow, networkSource } from './networks.js'
+import { FOREIGN_KEY_VIOLATION, isNeeded, networkSource } from './networks.js'
 import { clash, disallowed, invalidInput, missing } from './neutron-error.js'
 import { chargeQuota, type QuotaSettings } from './quotas.js'
 import {
+  CHANGED,
   type CommonRow,
-  changed,
   commonColumns,
   commonFilters,
   createEach,
@@ -42,30 +44,30 @@ export type SubnetRow = CommonRow & {
   network_built_in: string | null
 }
 
-export const subnetSource: Source = {
+export const subnetSource: Source<SubnetRow> = {
   kind: 'subnet',
-  select: `${commonColumns('subnet')}, subnet.network_id, subnet.ip_version, subnet.cidr::text AS cidr,
+  select: sql<SubnetRow>`${commonColumns('subnet')}, subnet.network_id, subnet.ip_version, subnet.cidr::text AS cidr,
     host(subnet.gateway_ip) AS gateway_ip, subnet.enable_dhcp, subnet.ipv6_ra_mode, subnet.ipv6_address_mode,
     subnet.dns_nameservers, subnet.host_routes, network.built_in AS network_built_in,
     coalesce((SELECT json_agg(json_build_object('start', host(pool.first), 'end', host(pool.last)) ORDER BY pool.first)
                 FROM allocation_pool pool WHERE pool.subnet_id = subnet.id), '[]') AS allocation_pools`,
-  from: 'subnet JOIN network ON network.id = subnet.network_id',
+  from: sql`subnet JOIN network ON network.id = subnet.network_id`,
   visible: visibleSubnets,
   columns: {
     ...commonFilters('subnet'),
-    network_id: { sql: 'subnet.network_id', kind: 'uuid' },
-    ip_version: { sql: 'subnet.ip_version', kind: 'integer' },
-    cidr: { sql: 'subnet.cidr', kind: 'cidr' },
-    gateway_ip: { sql: 'subnet.gateway_ip', kind: 'address' },
-    enable_dhcp: { sql: 'subnet.enable_dhcp', kind: 'boolean' },
-    ipv6_ra_mode: { sql: 'subnet.ipv6_ra_mode', kind: 'text' },
-    ipv6_address_mode: { sql: 'subnet.ipv6_address_mode', kind: 'text' },
-    shared: { sql: 'network.shared', kind: 'boolean' },
+    network_id: { sql: sql`subnet.network_id`, kind: 'uuid' },
+    ip_version: { sql: sql`subnet.ip_version`, kind: 'integer' },
+    cidr: { sql: sql`subnet.cidr`, kind: 'cidr' },
+    gateway_ip: { sql: sql`subnet.gateway_ip`, kind: 'address' },
+    enable_dhcp: { sql: sql`subnet.enable_dhcp`, kind: 'boolean' },
+    ipv6_ra_mode: { sql: sql`subnet.ipv6_ra_mode`, kind: 'text' },
+    ipv6_address_mode: { sql: sql`subnet.ipv6_address_mode`, kind: 'text' },
+    shared: { sql: sql`network.shared`, kind: 'boolean' },
     subnetpool_id: { constant: null },
     segment_id: { constant: null },
     service_types: { constant: null },
     dns_publish_fixed_ip: { constant: 'false' },
-    'router:external': { sql: 'network.external', kind: 'boolean' },
+    'router:external': { sql: sql`network.external`, kind: 'boolean' },
   },
   filters: tagFilters('subnet'),
 }
@@ -142,11 +144,11 @@ export function createSubnets(database: Database, config: QuotaSettings): Resour
     singular: 'subnet',
     plural: 'subnets',
     list: async (caller, listing) => {
-      const page = await selectPage<SubnetRow>(database, subnetSource, caller, listing)
+      const page = await selectPage(database, subnetSource, caller, listing)
       return { ...page, items: page.items.map(presentSubnet) }
     },
     show: async (caller, id) => {
-      const row = await selectOne<SubnetRow>(database, subnetSource, caller, id)
+      const row = await selectOne(database, subnetSource, caller, id)
       return row && presentSubnet(row)
     },
     create: (caller, bodies) => createEach(database, caller, bodies, (trx, body) => create(trx, caller, body, config)),
@@ -161,7 +163,7 @@ async function create(trx: Knex, caller: Caller, attributes: unknown, { quota }:
   requireAttributes(attributes, ['network_id', 'cidr'])
   const body = parseAttributes(createSchema, attributes)
   const { cidr, network_id: networkId } = body
-  const network = await selectOne<NetworkRow>(trx, networkSource, caller, networkId)
+  const network = await selectOne(trx, networkSource, caller, networkId)
   if (network === null) throw missing('network', networkId)
   if (!owns(caller, network)) throw disallowed('create_subnet')
   const projectId = ownerOf(caller, body, 'create_subnet')
@@ -200,21 +202,20 @@ async function create(trx: Knex, caller: Caller, attributes: unknown, { quota }:
 }
 
 async function refuseOverlap(trx: Knex, networkId: string, cidr: string): Promise<void> {
-  const { rows } = await trx.raw('SELECT 1 FROM subnet WHERE network_id = ? AND cidr && CAST(? AS cidr) LIMIT 1', [
-    networkId,
-    cidr,
-  ])
-  if (rows.length === 0) return
+  const other = await maybeOne(
+    trx,
+    sql`SELECT id FROM subnet WHERE network_id = ${networkId} AND cidr && ${cidr}::cidr LIMIT 1`,
+  )
+  if (other === undefined) return
   throw invalidInput(`Requested subnet with cidr: ${cidr} for network: ${networkId} overlaps with another subnet`)
 }
 
 /** Amphorae that stood on it could be cut off from their controllers. @throws NeutronError 400 */
 async function refuseManagementOverlap(trx: Knex, id: string): Promise<void> {
-  const { rows } = await trx.raw(
-    `SELECT subnet.cidr::text AS cidr FROM subnet WHERE id = ? AND ${OVERLAPS_MANAGEMENT}`,
-    [id],
+  const found = await maybeOne(
+    trx,
+    sql<{ cidr: string }>`SELECT subnet.cidr::text AS cidr FROM subnet WHERE id = ${id} AND ${OVERLAPS_MANAGEMENT}`,
   )
-  const [found] = rows as { cidr: string }[]
   if (found === undefined) return
   throw invalidInput(
     `Requested subnet with cidr: ${found.cidr} overlaps the management network of the load balancer service, by its cidr or one of its host_routes`,
@@ -222,7 +223,7 @@ async function refuseManagementOverlap(trx: Knex, id: string): Promise<void> {
 }
 
 async function update(trx: Knex, caller: Caller, id: string, attributes: unknown): Promise<Item> {
-  const row = await lockOwned<SubnetRow>(trx, subnetSource, caller, id, 'update_subnet')
+  const row = await lockOwned(trx, subnetSource, caller, id, 'update_subnet')
   const body = parseAttributes(updateSchema, attributes)
   const cidr = parseCidr(row.cidr)!
   const gateway = body.gateway_ip === undefined ? row.gateway_ip : body.gateway_ip
@@ -234,14 +235,13 @@ async function update(trx: Knex, caller: Caller, id: string, attributes: unknown
   }
   checkPools(cidr, gateway, pools)
   const { allocation_pools, dns_nameservers, host_routes, service_types, ...columns } = body
-  await trx('subnet')
-    .where({ id })
-    .update({
-      ...columns,
-      ...(dns_nameservers === undefined ? {} : { dns_nameservers: JSON.stringify(dns_nameservers) }),
-      ...(host_routes === undefined ? {} : { host_routes: JSON.stringify(host_routes) }),
-      ...changed(trx),
-    })
+  const values = assignments({
+    ...columns,
+    dns_nameservers: dns_nameservers && json(dns_nameservers),
+    host_routes: host_routes && json(host_routes),
+    ...CHANGED,
+  })
+  await execute(trx, sql`UPDATE subnet SET ${values} WHERE id = ${id}`)
   if (host_routes !== undefined) await refuseManagementOverlap(trx, id)
   if (allocation_pools !== undefined) await replacePools(trx, id, allocation_pools)
   return shown(trx, caller, id)
@@ -249,7 +249,10 @@ async function update(trx: Knex, caller: Caller, id: string, attributes: unknown
 
 async function refuseGatewayInUse(trx: Knex, id: string, gateway: string | null): Promise<void> {
   if (gateway === null) return
-  const port = await trx('fixed_ip').where({ subnet_id: id, address: gateway }).first('port_id')
+  const port = await maybeOne(
+    trx,
+    sql<{ port_id: string }>`SELECT port_id FROM fixed_ip WHERE subnet_id = ${id} AND address = ${gateway}`,
+  )
   if (port === undefined) return
   throw clash(
     'GatewayIpInUse',
@@ -258,10 +261,10 @@ async function refuseGatewayInUse(trx: Knex, id: string, gateway: string | null)
 }
 
 async function remove(trx: Knex, caller: Caller, id: string): Promise<void> {
-  const row = await lockOwned<SubnetRow>(trx, subnetSource, caller, id, 'delete_subnet')
+  const row = await lockOwned(trx, subnetSource, caller, id, 'delete_subnet')
   if (isNeeded(row.network_built_in)) throw inUse(id, 'The load balancer service needs it.')
   try {
-    await trx('subnet').where({ id }).delete()
+    await execute(trx, sql`DELETE FROM subnet WHERE id = ${id}`)
   } catch (error) {
     if (sqlState(error) !== FOREIGN_KEY_VIOLATION) throw error
     throw inUse(id, 'One or more ports have an IP allocation from this subnet.')
@@ -272,5 +275,5 @@ const inUse = (id: string, reason: string) =>
   clash('SubnetInUse', `Unable to complete operation on subnet ${id}: ${reason}`)
 
 async function shown(trx: Knex, caller: Caller, id: string): Promise<Item> {
-  return presentSubnet((await selectOne<SubnetRow>(trx, subnetSource, caller, id))!)
+  return presentSubnet((await selectOne(trx, subnetSource, caller, id))!)
 }

@@ -1,5 +1,7 @@
 import type { Knex } from 'knex'
 import type { Database } from '../../database/connection.js'
+import { execute, many, maybeOne } from '../../database/query.js'
+import { type Fragment, sql } from '../../database/sql.js'
 import { inTransaction } from '../../database/transaction.js'
 import {
   AddressTaken,
@@ -20,32 +22,29 @@ import { OVERLAPS_MANAGEMENT } from './subnets.js'
 /** Networks, subnets and ports of our own tables (the `network` schema). What the kernel needs for them is made by the fabric. */
 export function createLocalDriver(database: Database, shared: SharedAddresses): NetworkDriver {
   const port = async (id: string): Promise<Port | null> =>
-    isUuid(id) ? ((await selectPorts(database, 'port.id = ?', [id]))[0] ?? null) : null
+    isUuid(id) ? ((await selectPorts(database, sql`port.id = ${id}`))[0] ?? null) : null
 
   return {
     name: 'local',
 
     findNetwork: async (caller, id) => {
       if (!isUuid(id)) return null
-      const usable = usableNetworks(caller)
-      return (await selectNetworks(database, `network.id = ? AND ${usable.sql}`, [id, ...usable.bindings]))[0] ?? null
+      return (await selectNetworks(database, sql`network.id = ${id} AND ${usableNetworks(caller)}`))[0] ?? null
     },
     findSubnet: async (caller, id) => {
       if (!isUuid(id)) return null
-      const visible = visibleSubnets(caller)
-      return (await selectSubnets(database, `subnet.id = ? AND ${visible.sql}`, [id, ...visible.bindings]))[0] ?? null
+      return (await selectSubnets(database, sql`subnet.id = ${id} AND ${visibleSubnets(caller)}`))[0] ?? null
     },
     findPort: async (caller, id) => {
       if (!isUuid(id)) return null
-      const visible = visiblePorts(caller)
-      return (await selectPorts(database, `port.id = ? AND ${visible.sql}`, [id, ...visible.bindings]))[0] ?? null
+      return (await selectPorts(database, sql`port.id = ${id} AND ${visiblePorts(caller)}`))[0] ?? null
     },
 
     findSecurityGroup: null,
     findQosPolicy: null,
 
-    network: async id => (isUuid(id) ? ((await selectNetworks(database, 'network.id = ?', [id]))[0] ?? null) : null),
-    subnets: async ids => selectSubnets(database, 'subnet.id = ANY(?::uuid[])', [ids.filter(isUuid)]),
+    network: async id => (isUuid(id) ? ((await selectNetworks(database, sql`network.id = ${id}`))[0] ?? null) : null),
+    subnets: async ids => selectSubnets(database, sql`subnet.id = ANY(${ids.filter(isUuid)}::uuid[])`),
     freeAddresses: async id => (isUuid(id) ? freeAddressesOf(database, id, shared) : 0),
     port,
 
@@ -61,14 +60,18 @@ export function createLocalDriver(database: Database, shared: SharedAddresses): 
     bindPort: async (id, device) => {
       if (!isUuid(id)) throw new InvalidPortRequest(`Port ${id} could not be found.`)
       if (device === null) {
-        await database('port').where({ id }).whereNull('ensured_name').update({ device_id: '', device_owner: '' })
+        await execute(
+          database,
+          sql`UPDATE port SET device_id = '', device_owner = '' WHERE id = ${id} AND ensured_name IS NULL`,
+        )
         return
       }
       const { deviceId, deviceOwner } = device
-      const bound = await database('port')
-        .where({ id })
-        .whereIn('device_id', ['', deviceId])
-        .update({ device_id: deviceId, device_owner: deviceOwner, updated_at: database.fn.now() })
+      const bound = await execute(
+        database,
+        sql`UPDATE port SET device_id = ${deviceId}, device_owner = ${deviceOwner}, updated_at = now()
+             WHERE id = ${id} AND device_id IN ('', ${deviceId})`,
+      )
       if (bound === 1) return
       const other = await port(id)
       if (other === null) throw new InvalidPortRequest(`Port ${id} could not be found.`)
@@ -76,29 +79,29 @@ export function createLocalDriver(database: Database, shared: SharedAddresses): 
     },
 
     deletePort: async id => {
-      if (isUuid(id)) await database('port').where({ id }).delete()
+      if (isUuid(id)) await execute(database, sql`DELETE FROM port WHERE id = ${id}`)
     },
 
     portsOwnedBy: async (deviceOwner, olderThanSeconds) =>
       selectPorts(
         database,
-        `port.device_owner = ? AND port.ensured_name IS NOT NULL AND port.created_at < now() - ? * interval '1 second'`,
-        [deviceOwner, olderThanSeconds],
+        sql`port.device_owner = ${deviceOwner} AND port.ensured_name IS NOT NULL
+            AND port.created_at < now() - ${olderThanSeconds} * interval '1 second'`,
       ),
 
     boundPorts: async (deviceOwner, olderThanSeconds) =>
       selectPorts(
         database,
-        `port.device_owner = ? AND port.ensured_name IS NULL AND port.updated_at < now() - ? * interval '1 second'`,
-        [deviceOwner, olderThanSeconds],
+        sql`port.device_owner = ${deviceOwner} AND port.ensured_name IS NULL
+            AND port.updated_at < now() - ${olderThanSeconds} * interval '1 second'`,
       ),
 
     portsOf: async deviceId =>
-      selectPorts(database, 'port.device_id = ? AND port.ensured_name IS NOT NULL', [deviceId]),
+      selectPorts(database, sql`port.device_id = ${deviceId} AND port.ensured_name IS NOT NULL`),
 
     managementNetwork: async () => {
-      const [network] = await selectNetworks(database, `network.built_in = 'management'`, [])
-      const [subnet] = network ? await selectSubnets(database, 'subnet.network_id = ?', [network.id]) : []
+      const [network] = await selectNetworks(database, sql`network.built_in = 'management'`)
+      const [subnet] = network ? await selectSubnets(database, sql`subnet.network_id = ${network.id}`) : []
       if (network === undefined || subnet === undefined || subnet.gatewayIp === null) {
         throw new Error('There is no management network yet: run `krater up`, which makes the first networks')
       }
@@ -113,18 +116,20 @@ async function freeAddressesOf(database: Knex, subnetId: string, { reserve }: Sh
 }
 
 async function ensuredPort(database: Knex, { deviceId, deviceOwner, name }: PortRequest): Promise<Port | null> {
-  const [port] = await selectPorts(database, 'port.device_id = ? AND port.device_owner = ? AND port.ensured_name = ?', [
-    deviceId,
-    deviceOwner,
-    name,
-  ])
+  const [port] = await selectPorts(
+    database,
+    sql`port.device_id = ${deviceId} AND port.device_owner = ${deviceOwner} AND port.ensured_name = ${name}`,
+  )
   return port ?? null
 }
 
 /** @returns null when somebody else made the same port at the same time */
 async function makePort(trx: Knex, request: PortRequest, shared: SharedAddresses): Promise<Port | null> {
   const { networkId, fixedIps } = request
-  if (!isUuid(networkId) || (await trx('network').where({ id: networkId }).first('id')) === undefined) {
+  const network = isUuid(networkId)
+    ? await maybeOne(trx, sql`SELECT id FROM network WHERE id = ${networkId}`)
+    : undefined
+  if (network === undefined) {
     throw new InvalidPortRequest(`Network ${networkId} could not be found.`)
   }
   const facts = await subnetFacts(trx, fixedIps.map(fixedIp => fixedIp.subnetId).filter(isUuid))
@@ -148,22 +153,20 @@ async function makePort(trx: Knex, request: PortRequest, shared: SharedAddresses
     }
     await placeAddress(trx, { id, projectId: request.projectId }, subnet, address, rules)
   }
-  return (await selectPorts(trx, 'port.id = ?', [id]))[0] ?? null
+  return (await selectPorts(trx, sql`port.id = ${id}`))[0] ?? null
 }
 
-async function selectNetworks(
-  database: Knex,
-  condition: string,
-  bindings: readonly Knex.RawBinding[],
-): Promise<Network[]> {
-  const { rows } = await database.raw(
-    `SELECT network.id, network.project_id, network.shared, network.mtu,
-            ARRAY(SELECT subnet.id FROM subnet WHERE subnet.network_id = network.id ORDER BY subnet.created_at, subnet.id) AS subnet_ids
-       FROM network WHERE ${condition}`,
-    bindings,
-  )
+async function selectNetworks(database: Knex, condition: Fragment): Promise<Network[]> {
   type Row = { id: string; project_id: string; shared: boolean; mtu: number; subnet_ids: string[] }
-  return (rows as Row[]).map(({ id, project_id, shared, mtu, subnet_ids }) => ({
+  const rows = await many(
+    database,
+    sql<Row>`
+      SELECT network.id, network.project_id, network.shared, network.mtu,
+             ARRAY(SELECT subnet.id FROM subnet WHERE subnet.network_id = network.id
+                    ORDER BY subnet.created_at, subnet.id) AS subnet_ids
+        FROM network WHERE ${condition}`,
+  )
+  return rows.map(({ id, project_id, shared, mtu, subnet_ids }) => ({
     id,
     projectId: project_id,
     shared,
@@ -172,18 +175,7 @@ async function selectNetworks(
   }))
 }
 
-async function selectSubnets(
-  database: Knex,
-  condition: string,
-  bindings: readonly Knex.RawBinding[],
-): Promise<Subnet[]> {
-  const { rows } = await database.raw(
-    `SELECT subnet.id, subnet.network_id, subnet.project_id, subnet.ip_version, subnet.cidr::text AS cidr,
-            host(subnet.gateway_ip) AS gateway_ip, subnet.host_routes, ${OVERLAPS_MANAGEMENT} AS overlaps_management
-       FROM subnet JOIN network ON network.id = subnet.network_id
-      WHERE ${condition} ORDER BY subnet.created_at, subnet.id`,
-    bindings,
-  )
+async function selectSubnets(database: Knex, condition: Fragment): Promise<Subnet[]> {
   type Row = {
     id: string
     network_id: string
@@ -194,7 +186,15 @@ async function selectSubnets(
     host_routes: { destination: string; nexthop: string }[]
     overlaps_management: boolean
   }
-  return (rows as Row[]).map(row => ({
+  const rows = await many(
+    database,
+    sql<Row>`
+      SELECT subnet.id, subnet.network_id, subnet.project_id, subnet.ip_version, subnet.cidr::text AS cidr,
+             host(subnet.gateway_ip) AS gateway_ip, subnet.host_routes, ${OVERLAPS_MANAGEMENT} AS overlaps_management
+        FROM subnet JOIN network ON network.id = subnet.network_id
+       WHERE ${condition} ORDER BY subnet.created_at, subnet.id`,
+  )
+  return rows.map(row => ({
     id: row.id,
     networkId: row.network_id,
     projectId: row.project_id,

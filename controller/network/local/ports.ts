@@ -1,5 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import type { Knex } from 'knex'
+import { many, maybeOne } from '../../database/query.js'
+import { type Fragment, insertion, sql } from '../../database/sql.js'
 import { sqlState } from '../../database/transaction.js'
 import { contains, formatAddress, normaliseAddress, parseCidr } from '../addresses.js'
 import { AddressTaken, InvalidPortRequest, type Port } from '../driver.js'
@@ -19,24 +21,22 @@ export type PortRow = {
 }
 
 /** The fixed addresses of a port (alias `port`) in the order in which they were given. */
-export const FIXED_IPS = `coalesce((
+export const FIXED_IPS = sql`coalesce((
   SELECT json_agg(json_build_object('subnet_id', fixed_ip.subnet_id, 'ip_address', host(fixed_ip.address)) ORDER BY fixed_ip.ordinal)
     FROM fixed_ip WHERE fixed_ip.port_id = port.id), '[]')`
 
-const COLUMNS = `port.id, port.network_id, port.project_id, port.name, port.mac_address::text AS mac_address,
+const COLUMNS = sql`port.id, port.network_id, port.project_id, port.name, port.mac_address::text AS mac_address,
   port.device_id, port.device_owner, port.allowed_addresses, ${FIXED_IPS} AS fixed_ips`
 
-/** Ports by a trusted SQL condition over the aliases port and network. */
-export async function selectPorts(
-  database: Knex,
-  condition: string,
-  bindings: readonly Knex.RawBinding[],
-): Promise<Port[]> {
-  const { rows } = await database.raw(
-    `SELECT ${COLUMNS} FROM port JOIN network ON network.id = port.network_id WHERE ${condition} ORDER BY port.created_at, port.id`,
-    bindings,
+/** The ports of which a condition over the aliases port and network holds. */
+export async function selectPorts(database: Knex, condition: Fragment): Promise<Port[]> {
+  const rows = await many(
+    database,
+    sql<PortRow>`
+      SELECT ${COLUMNS} FROM port JOIN network ON network.id = port.network_id
+       WHERE ${condition} ORDER BY port.created_at, port.id`,
   )
-  return (rows as PortRow[]).map(portOf)
+  return rows.map(portOf)
 }
 
 const portOf = (row: PortRow): Port => ({
@@ -68,26 +68,30 @@ const MAC_ATTEMPTS = 20
 const FOREIGN_KEY_VIOLATION = '23503'
 
 /**
- * Inserts a port without addresses, with a MAC address of its own when none is wanted.
- * @returns null when a port with the same (device_id, device_owner, ensured_name) exists, or the wanted MAC address is in use
+ * Inserts a port without addresses, with a MAC address of its own when none is given.
+ * @returns null when a port with the same (device_id, device_owner, ensured_name) exists, or the given MAC address is in use
  * @throws InvalidPortRequest when the network was just deleted
  */
 export async function insertPort(trx: Knex, columns: PortColumns): Promise<string | null> {
   for (let attempt = 0; attempt < MAC_ATTEMPTS; attempt++) {
-    const [row] = await trx('port')
-      .insert({ ...columns, mac_address: columns.mac_address ?? randomMacAddress() })
-      .onConflict()
-      .ignore()
-      .returning<{ id: string }[]>('id')
-      .catch(error => {
-        if (sqlState(error) !== FOREIGN_KEY_VIOLATION) throw error
-        throw new InvalidPortRequest(`Network ${columns.network_id} could not be found.`)
-      })
+    const values = insertion([{ ...columns, mac_address: columns.mac_address ?? randomMacAddress() }])
+    const row = await maybeOne(
+      trx,
+      sql<{ id: string }>`INSERT INTO port ${values} ON CONFLICT DO NOTHING RETURNING id`,
+    ).catch(error => {
+      if (sqlState(error) !== FOREIGN_KEY_VIOLATION) throw error
+      throw new InvalidPortRequest(`Network ${columns.network_id} could not be found.`)
+    })
     if (row !== undefined) return row.id
     if (columns.mac_address !== undefined) return null
     if (columns.ensured_name === null) continue
     const { device_id, device_owner, ensured_name } = columns
-    if ((await trx('port').where({ device_id, device_owner, ensured_name }).first('id')) !== undefined) return null
+    const existing = await maybeOne(
+      trx,
+      sql`SELECT id FROM port
+           WHERE device_id = ${device_id} AND device_owner = ${device_owner} AND ensured_name = ${ensured_name}`,
+    )
+    if (existing !== undefined) return null
   }
   throw new Error(`No free MAC address was found on network ${columns.network_id} in ${MAC_ATTEMPTS} attempts`)
 }
@@ -108,38 +112,39 @@ export type SubnetFacts = {
 
 /** What placing an address needs to know of the subnets, locked against their deletion; those that do not exist are missing. */
 export async function subnetFacts(trx: Knex, ids: readonly string[]): Promise<Map<string, SubnetFacts>> {
-  const { rows } = await trx.raw(
-    `SELECT subnet.id, subnet.network_id, network.project_id AS network_project_id, network.shared,
-            subnet.cidr::text AS cidr, host(subnet.gateway_ip) AS gateway_ip
-       FROM subnet JOIN network ON network.id = subnet.network_id
-      WHERE subnet.id = ANY(?::uuid[]) FOR KEY SHARE OF subnet`,
-    [[...ids]],
+  const rows = await many(
+    trx,
+    sql<SubnetFacts>`
+      SELECT subnet.id, subnet.network_id, network.project_id AS network_project_id, network.shared,
+             subnet.cidr::text AS cidr, host(subnet.gateway_ip) AS gateway_ip
+        FROM subnet JOIN network ON network.id = subnet.network_id
+       WHERE subnet.id = ANY(${ids}::uuid[]) FOR KEY SHARE OF subnet`,
   )
-  return new Map((rows as SubnetFacts[]).map(row => [row.id, row]))
+  return new Map(rows.map(row => [row.id, row]))
 }
 
 /**
- * Gives the port one address of the subnet: the wanted one, or any that is free.
+ * Gives the port one address of the subnet: the desired one, or any that is free.
  * @param rules what holds on shared networks; null for the service's own ports
- * @throws InvalidPortRequest when the wanted address is no host address of the subnet, AddressTaken, NoAddressLeft, ShareUsedUp
+ * @throws InvalidPortRequest when the desired address is no host address of the subnet, AddressTaken, NoAddressLeft, ShareUsedUp
  */
 export async function placeAddress(
   trx: Knex,
   port: { id: string; projectId: string },
   subnet: SubnetFacts,
-  wanted: string | undefined,
+  desired: string | undefined,
   rules: SharedAddresses | null,
 ): Promise<void> {
   const reserve = rules !== null && subnet.shared ? rules.reserve : 0
   if (rules !== null) await requireShare(trx, subnet, port.projectId, rules)
-  if (wanted === undefined) return allocateAddress(trx, subnet.id, port.id, reserve)
-  const address = normaliseAddress(wanted)
+  if (desired === undefined) return allocateAddress(trx, subnet.id, port.id, reserve)
+  const address = normaliseAddress(desired)
   const cidr = parseCidr(subnet.cidr)!
   if (address === null || !contains(cidr, address)) {
-    throw new InvalidPortRequest(`IP address ${wanted} is not a valid IP for the specified subnet.`)
+    throw new InvalidPortRequest(`IP address ${desired} is not a valid IP for the specified subnet.`)
   }
   if (isReserved(subnet, address)) {
-    throw new InvalidPortRequest(`IP address ${wanted} is the network or broadcast address of the specified subnet.`)
+    throw new InvalidPortRequest(`IP address ${desired} is the network or broadcast address of the specified subnet.`)
   }
   if (reserve > 0 && (await isKept(trx, subnet.id, address, reserve))) {
     throw new AddressTaken(`IP address ${address} of subnet ${subnet.id} is kept for the load balancer service.`)

@@ -1,4 +1,6 @@
 import type { Knex } from 'knex'
+import { execute, one } from '../../database/query.js'
+import { insertion, json, sql } from '../../database/sql.js'
 import { type AddressRange, spanOf } from '../addresses.js'
 
 export type SubnetColumns = {
@@ -17,8 +19,8 @@ export type SubnetColumns = {
   host_routes?: readonly { destination: string; nexthop: string }[]
 }
 
-/** Trusted SQL over an alias `subnet`: whether its addresses or a route of it (but a default route) overlap the management network. */
-export const OVERLAPS_MANAGEMENT = `EXISTS (
+/** Over an alias `subnet`: whether its addresses or a route of it (but a default route) overlap the management network. */
+export const OVERLAPS_MANAGEMENT = sql`EXISTS (
   SELECT FROM network management JOIN subnet reserved ON reserved.network_id = management.id
    WHERE management.built_in = 'management'
      AND (reserved.cidr && subnet.cidr
@@ -28,17 +30,15 @@ export const OVERLAPS_MANAGEMENT = `EXISTS (
 /** Inserts a subnet with its allocation pools, all of which were checked before. @returns its id */
 export async function insertSubnet(trx: Knex, columns: SubnetColumns, pools: readonly AddressRange[]): Promise<string> {
   const { dns_nameservers = [], host_routes = [], ...plain } = columns
-  const [row] = await trx('subnet')
-    .insert({ ...plain, dns_nameservers: JSON.stringify(dns_nameservers), host_routes: JSON.stringify(host_routes) })
-    .returning<{ id: string }[]>('id')
-  await replacePools(trx, row!.id, pools)
-  return row!.id
+  const row = { ...plain, dns_nameservers: json(dns_nameservers), host_routes: json(host_routes) }
+  const { id } = await one(trx, sql<{ id: string }>`INSERT INTO subnet ${insertion([row])} RETURNING id`)
+  await replacePools(trx, id, pools)
+  return id
 }
 
 export async function replacePools(trx: Knex, subnetId: string, pools: readonly AddressRange[]): Promise<void> {
-  await trx('allocation_pool').where({ subnet_id: subnetId }).delete()
+  await execute(trx, sql`DELETE FROM allocation_pool WHERE subnet_id = ${subnetId}`)
   if (pools.length === 0) return
-  await trx('allocation_pool').insert(
-    pools.map(pool => ({ subnet_id: subnetId, first: pool.start, last: pool.end, span: spanOf(pool) })),
-  )
+  const rows = pools.map(pool => ({ subnet_id: subnetId, first: pool.start, last: pool.end, span: spanOf(pool) }))
+  await execute(trx, sql`INSERT INTO allocation_pool ${insertion(rows)}`)
 }

@@ -1,7 +1,7 @@
 import t from 'tap'
 import { z } from 'zod'
 import { many, one } from '../../../controller/database/query.js'
-import { insertion, sql, trusted } from '../../../controller/database/sql.js'
+import { boundColumns, insertion, sql, trusted } from '../../../controller/database/sql.js'
 import { answerSchema, requestSchema } from '../../../controller/load-balancer/description/schemas.js'
 import { availabilityZoneProfile } from '../../../controller/load-balancer/objects/availability-zone-profiles/resource.js'
 import { availabilityZone } from '../../../controller/load-balancer/objects/availability-zones/resource.js'
@@ -24,7 +24,6 @@ import {
 import { readBody } from '../../../controller/load-balancer/schema/input.js'
 import { parseListQuery } from '../../../controller/load-balancer/schema/list-query.js'
 import {
-  boundColumns,
   columnsOf,
   createSchema,
   defineResource,

@@ -1,5 +1,7 @@
 import { Option } from 'commander'
 import type { Database } from '../../../database/connection.js'
+import { many } from '../../../database/query.js'
+import { sql } from '../../../database/sql.js'
 import { externalIdentity } from '../../../identity/external/external-identity.js'
 import { IdentityAway } from '../../../identity/external/identity-away.js'
 import { standingProjects } from '../../../identity/external/projects.js'
@@ -94,7 +96,8 @@ async function standingAt(instance: Instance, ids: readonly string[]): Promise<R
   }
   const identity = openDatabase(instance, 'identity', 'key-manager sync-projects')
   try {
-    return new Set(await identity('project').pluck<string[]>('id'))
+    const rows = await many(identity, sql<{ id: string }>`SELECT id FROM project`)
+    return new Set(rows.map(({ id }) => id))
   } finally {
     await identity.destroy()
   }

@@ -1,45 +1,42 @@
 import type { Knex } from 'knex'
+import { execute, many } from '../../../database/query.js'
+import { type Fragment, json, sql } from '../../../database/sql.js'
 import type { Named } from '../../caller.js'
 
 /** On what a role is held; with both ids null that is the system. */
 export type RoleScope = { projectId: string | null; domainId: string | null }
 
 /**
- * SQL that selects id and name of all roles of a user on one scope: its own and those of its groups, implied ones included.
- * Takes trusted SQL expressions: parameters or columns.
+ * Selects id and name of all roles of a user on one scope: its own and those of its groups, implied ones included.
+ * Takes values, or columns as fragments.
  */
-const rolesHeld = (user: string, project: string, domain: string) => `
-  WITH RECURSIVE held AS (
-    SELECT a.role_id FROM assignment a
-     WHERE (a.user_id = ${user} OR a.group_id IN (SELECT m.group_id FROM group_member m WHERE m.user_id = ${user}))
-       AND a.project_id IS NOT DISTINCT FROM ${project} AND a.domain_id IS NOT DISTINCT FROM ${domain}
-    UNION
-    SELECT i.implied_role_id FROM implied_role i JOIN held ON i.prior_role_id = held.role_id
-  )
-  SELECT r.id, r.name FROM role r JOIN held ON held.role_id = r.id`
+const rolesHeld = (user: string | Fragment, project: string | null | Fragment, domain: string | null | Fragment) =>
+  sql<Named>`
+    WITH RECURSIVE held AS (
+      SELECT a.role_id FROM assignment a
+       WHERE (a.user_id = ${user} OR a.group_id IN (SELECT m.group_id FROM group_member m WHERE m.user_id = ${user}))
+         AND a.project_id IS NOT DISTINCT FROM ${project} AND a.domain_id IS NOT DISTINCT FROM ${domain}
+      UNION
+      SELECT i.implied_role_id FROM implied_role i JOIN held ON i.prior_role_id = held.role_id
+    )
+    SELECT r.id, r.name FROM role r JOIN held ON held.role_id = r.id`
 
 /** All roles of a user on one scope, in the order of their names. */
-export async function effectiveRoles(database: Knex, userId: string, scope: RoleScope): Promise<Named[]> {
-  const { rows } = await database.raw(`${rolesHeld(':userId', ':projectId', ':domainId')} ORDER BY r.name`, {
-    userId,
-    ...scope,
-  })
-  return rows
-}
+export const effectiveRoles = (database: Knex, userId: string, { projectId, domainId }: RoleScope): Promise<Named[]> =>
+  many(database, sql<Named>`${rolesHeld(userId, projectId, domainId)} ORDER BY r.name`)
 
 /** The roles that an application credential was given, implied ones included. */
-export async function rolesOfApplicationCredential(database: Knex, id: string): Promise<Named[]> {
-  const { rows } = await database.raw(
-    `WITH RECURSIVE held AS (
-       SELECT role_id FROM application_credential_role WHERE application_credential_id = ?
-       UNION
-       SELECT implied_role_id FROM implied_role JOIN held ON prior_role_id = role_id
-     )
-     SELECT id, name FROM role JOIN held ON role_id = id ORDER BY name`,
-    [id],
+export const rolesOfApplicationCredential = (database: Knex, id: string): Promise<Named[]> =>
+  many(
+    database,
+    sql<Named>`
+      WITH RECURSIVE held AS (
+        SELECT role_id FROM application_credential_role WHERE application_credential_id = ${id}
+        UNION
+        SELECT implied_role_id FROM implied_role JOIN held ON prior_role_id = role_id
+      )
+      SELECT id, name FROM role JOIN held ON role_id = id ORDER BY name`,
   )
-  return rows
-}
 
 /** Which tokens a change of roles concerns. */
 export type Concerned = { userIds: readonly string[] } | { roleId: string }
@@ -49,18 +46,25 @@ export type Concerned = { userIds: readonly string[] } | { roleId: string }
  * are bounded by what these were given, and stay as they are.
  */
 export async function refreshTokens(trx: Knex, concerned: Concerned): Promise<void> {
-  await trx('token as t')
-    .where({ application_credential_id: null })
-    .whereRaw(`jsonb_exists(document, 'roles')`)
-    .modify(tokens => {
-      if ('userIds' in concerned) tokens.whereIn('user_id', concerned.userIds)
-      else tokens.whereRaw(`document -> 'roles' @> ?::jsonb`, [JSON.stringify([{ id: concerned.roleId }])])
-    })
-    .update({
-      document: trx.raw(
-        `jsonb_set(document, '{roles}', (
-           SELECT coalesce(jsonb_agg(jsonb_build_object('id', id, 'name', name) ORDER BY name), '[]')
-             FROM (${rolesHeld('t.user_id', 't.project_id', 't.domain_id')}) now_held))`,
-      ),
-    })
+  const isConcerned =
+    'userIds' in concerned
+      ? sql`t.user_id = ANY(${concerned.userIds}::text[])`
+      : sql`t.document -> 'roles' @> ${json([{ id: concerned.roleId }])}::jsonb`
+  await execute(
+    trx,
+    sql`UPDATE token t
+           SET document = jsonb_set(t.document, '{roles}', (
+                 SELECT coalesce(jsonb_agg(jsonb_build_object('id', id, 'name', name) ORDER BY name), '[]')
+                   FROM (${rolesHeld(sql`t.user_id`, sql`t.project_id`, sql`t.domain_id`)}) now_held))
+         WHERE t.application_credential_id IS NULL AND jsonb_exists(t.document, 'roles') AND ${isConcerned}`,
+  )
+}
+
+/** The ids of the users in a group. */
+export async function membersOf(database: Knex, groupId: string): Promise<string[]> {
+  const rows = await many(
+    database,
+    sql<{ user_id: string }>`SELECT user_id FROM group_member WHERE group_id = ${groupId}`,
+  )
+  return rows.map(({ user_id }) => user_id)
 }

@@ -1,14 +1,16 @@
 import type { Knex } from 'knex'
 import { type Answer, NO_CONTENT } from '../../../api/answer.js'
+import { execute, maybeOne } from '../../../database/query.js'
+import { and, identifier, insertion, sql } from '../../../database/sql.js'
 import { inTransaction } from '../../../database/transaction.js'
 import { notFound } from '../../../http/errors.js'
 import { type IdentityCall, type IdentityRoute, listed, listForm, route, type Service } from '../../dialect.js'
 import { administrators, type Params, readers } from '../../policy.js'
 import { lockRights, revokeTokensOnScope } from '../../tokens/revocation.js'
-import type { Row } from '../collection.js'
+import { findRows } from '../collection.js'
 import { mustExist } from '../references.js'
-import { refreshTokens } from './effective-roles.js'
-import { presentRole } from './roles.js'
+import { membersOf, refreshTokens } from './effective-roles.js'
+import { presentRole, roles } from './roles.js'
 
 const TARGETS = ['/projects/:project_id', '/domains/:domain_id', '/system'] as const
 const ACTORS = ['users/:user_id', 'groups/:group_id'] as const
@@ -57,14 +59,22 @@ const placeOf = ({ user_id = null, group_id = null, project_id = null, domain_id
 
 type Nullable = Readonly<Record<string, string | null | undefined>>
 
+/** That an assignment has exactly these columns. */
+const isAt = (columns: Readonly<Record<string, string | null>>) =>
+  and(
+    Object.entries(columns).map(([name, value]) =>
+      value === null ? sql`${identifier(name)} IS NULL` : sql`${identifier(name)} = ${value}`,
+    ),
+  )
+
 async function listGrants({ database }: Service, call: IdentityCall): Promise<Answer> {
   await partiesMustExist(database, call)
-  const granted = database('assignment').where(placeOf(call.params)).select('role_id')
-  const roles: Row[] = await database('role').whereIn('id', granted).orderBy('id')
+  const granted = sql`SELECT role_id FROM assignment WHERE ${isAt(placeOf(call.params))}`
+  const rows = await findRows(database, roles, sql`id IN (${granted})`)
   return listed(
     call,
     'roles',
-    roles.map(role => presentRole(call, role)),
+    rows.map(role => presentRole(call, role)),
   )
 }
 
@@ -75,19 +85,15 @@ async function grant({ database }: Service, call: IdentityCall): Promise<Answer>
   await inTransaction(database, async trx => {
     await lockRights(trx)
     const place = placeOf(call.params)
-    await trx('assignment')
-      .insert({ ...place, role_id })
-      .onConflict()
-      .ignore()
+    await execute(trx, sql`INSERT INTO assignment ${insertion([{ ...place, role_id }])} ON CONFLICT DO NOTHING`)
     await refreshTokens(trx, { userIds: await usersOf(trx, place) })
   })
   return NO_CONTENT
 }
 
 async function checkGrant({ database }: Service, call: IdentityCall): Promise<Answer> {
-  const found = await database('assignment')
-    .where({ ...placeOf(call.params), role_id: call.params.role_id! })
-    .first('role_id')
+  const place = { ...placeOf(call.params), role_id: call.params.role_id! }
+  const found = await maybeOne(database, sql`SELECT role_id FROM assignment WHERE ${isAt(place)}`)
   if (found === undefined) throw noSuchGrant(call.params)
   return NO_CONTENT
 }
@@ -96,9 +102,8 @@ async function withdraw({ database }: Service, { params }: IdentityCall): Promis
   await inTransaction(database, async trx => {
     await lockRights(trx)
     const place = placeOf(params)
-    const removed = await trx('assignment')
-      .where({ ...place, role_id: params.role_id! })
-      .delete()
+    const grant = isAt({ ...place, role_id: params.role_id! })
+    const removed = await execute(trx, sql`DELETE FROM assignment WHERE ${grant}`)
     if (removed === 0) throw noSuchGrant(params)
     const { project_id, domain_id } = place
     await revokeTokensOnScope(trx, await usersOf(trx, place), { project_id, domain_id })
@@ -108,7 +113,7 @@ async function withdraw({ database }: Service, { params }: IdentityCall): Promis
 
 /** The user, or the users of the group. */
 async function usersOf(trx: Knex, { user_id, group_id }: ReturnType<typeof placeOf>): Promise<string[]> {
-  return user_id !== null ? [user_id] : trx('group_member').where({ group_id }).pluck('user_id')
+  return user_id !== null ? [user_id] : membersOf(trx, group_id ?? '')
 }
 
 async function partiesMustExist(database: Knex, { params }: IdentityCall): Promise<void> {

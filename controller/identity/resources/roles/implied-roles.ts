@@ -1,12 +1,15 @@
 import type { Knex } from 'knex'
 import { type Answer, jsonAnswer, NO_CONTENT } from '../../../api/answer.js'
+import { execute, many, maybeOne } from '../../../database/query.js'
+import { type Fragment, sql } from '../../../database/sql.js'
 import { inTransaction } from '../../../database/transaction.js'
 import { badRequest, forbidden, notFound } from '../../../http/errors.js'
 import { type IdentityCall, type IdentityRoute, listForm, oneForm, route, type Service, selfOf } from '../../dialect.js'
-import { administrators, readers } from '../../policy.js'
+import { administrators, type Params, readers } from '../../policy.js'
 import { lockRights, revokeApplicationTokensWithRole } from '../../tokens/revocation.js'
-import { findRow, type Row } from '../collection.js'
+import { findRow, findRows, type Row } from '../collection.js'
 import { refreshTokens } from './effective-roles.js'
+import { roles } from './roles.js'
 
 const implied = '/v3/roles/:prior_id/implies'
 const implication = `${implied}/:implied_id`
@@ -49,14 +52,16 @@ export const impliedRoleRoutes: readonly IdentityRoute[] = [
   }),
 ]
 
-const ROLE = { table: 'role', singular: 'role' }
-
 async function listInferences({ database }: Service, call: IdentityCall): Promise<Answer> {
-  const pairs: { prior_role_id: string; prior: Row; implied: Row }[] = await database('implied_role as i')
-    .join('role as p', 'p.id', 'i.prior_role_id')
-    .join('role as q', 'q.id', 'i.implied_role_id')
-    .select('i.prior_role_id', database.raw('to_json(p) AS prior'), database.raw('to_json(q) AS implied'))
-    .orderBy(['i.prior_role_id', 'i.implied_role_id'])
+  const summaryOf = (alias: Fragment) =>
+    sql`json_build_object('id', ${alias}.id, 'name', ${alias}.name, 'description', ${alias}.description)`
+  const pairs = await many(
+    database,
+    sql<{ prior_role_id: string; prior: Row; implied: Row }>`
+      SELECT i.prior_role_id, ${summaryOf(sql`p`)} AS prior, ${summaryOf(sql`q`)} AS implied
+        FROM implied_role i JOIN role p ON p.id = i.prior_role_id JOIN role q ON q.id = i.implied_role_id
+       ORDER BY i.prior_role_id, i.implied_role_id`,
+  )
   const priors = new Map(pairs.map(pair => [pair.prior_role_id, pair.prior]))
   const role_inferences = [...priors].map(([id, prior]) => ({
     prior_role: summary(call, prior),
@@ -66,10 +71,9 @@ async function listInferences({ database }: Service, call: IdentityCall): Promis
 }
 
 async function listImplied({ database }: Service, call: IdentityCall): Promise<Answer> {
-  const prior = await findRow(database, ROLE, call.params.prior_id!)
-  const implied: Row[] = await database('role')
-    .whereIn('id', database('implied_role').where({ prior_role_id: prior.id }).select('implied_role_id'))
-    .orderBy('id')
+  const prior = await findRow(database, roles, call.params.prior_id!)
+  const ids = sql`SELECT implied_role_id FROM implied_role WHERE prior_role_id = ${prior.id}`
+  const implied = await findRows(database, roles, sql`id IN (${ids})`)
   return jsonAnswer(200, {
     role_inference: { prior_role: summary(call, prior), implies: implied.map(role => summary(call, role)) },
     links: { self: selfOf(call) },
@@ -82,7 +86,11 @@ async function imply({ database }: Service, call: IdentityCall): Promise<Answer>
   if (implied.name === 'admin') throw forbidden(`${implied.id} cannot be an implied role.`)
   await inTransaction(database, async trx => {
     await lockRights(trx)
-    await trx('implied_role').insert({ prior_role_id: prior.id, implied_role_id: implied.id }).onConflict().ignore()
+    await execute(
+      trx,
+      sql`INSERT INTO implied_role (prior_role_id, implied_role_id) VALUES (${prior.id}, ${implied.id})
+          ON CONFLICT DO NOTHING`,
+    )
     await refreshTokens(trx, { roleId: prior.id })
   })
   return jsonAnswer(201, present(call, prior, implied))
@@ -96,9 +104,7 @@ async function showImplication(service: Service, call: IdentityCall): Promise<An
 }
 
 async function checkImplication({ database }: Service, { params }: IdentityCall): Promise<Answer> {
-  const found = await database('implied_role')
-    .where({ prior_role_id: params.prior_id!, implied_role_id: params.implied_id! })
-    .first('prior_role_id')
+  const found = await maybeOne(database, sql`SELECT prior_role_id FROM implied_role WHERE ${isMeant(params)}`)
   if (found === undefined) throw doesNotImply(params.prior_id!, params.implied_id!)
   return NO_CONTENT
 }
@@ -106,9 +112,7 @@ async function checkImplication({ database }: Service, { params }: IdentityCall)
 async function implyNoMore({ database }: Service, { params }: IdentityCall): Promise<Answer> {
   await inTransaction(database, async trx => {
     await lockRights(trx)
-    const removed = await trx('implied_role')
-      .where({ prior_role_id: params.prior_id!, implied_role_id: params.implied_id! })
-      .delete()
+    const removed = await execute(trx, sql`DELETE FROM implied_role WHERE ${isMeant(params)}`)
     if (removed === 0) throw doesNotImply(params.prior_id!, params.implied_id!)
     await refreshTokens(trx, { roleId: params.prior_id! })
     await revokeApplicationTokensWithRole(trx, params.prior_id!)
@@ -116,10 +120,12 @@ async function implyNoMore({ database }: Service, { params }: IdentityCall): Pro
   return NO_CONTENT
 }
 
+const isMeant = (params: Params) => sql`prior_role_id = ${params.prior_id!} AND implied_role_id = ${params.implied_id!}`
+
 async function bothRoles(database: Knex, { params }: IdentityCall): Promise<{ prior: Row; implied: Row }> {
   return {
-    prior: await findRow(database, ROLE, params.prior_id!),
-    implied: await findRow(database, ROLE, params.implied_id!),
+    prior: await findRow(database, roles, params.prior_id!),
+    implied: await findRow(database, roles, params.implied_id!),
   }
 }
 

@@ -1,4 +1,6 @@
 import type { Answer } from '../../../api/answer.js'
+import { many } from '../../../database/query.js'
+import { and, type Fragment, sql, unprepared } from '../../../database/sql.js'
 import { badRequest } from '../../../http/errors.js'
 import {
   type IdentityCall,
@@ -56,15 +58,15 @@ type Assignment = {
 }
 
 // What was assigned, as it was assigned.
-const DIRECT = `
+const DIRECT = sql`
   SELECT role_id, user_id, group_id, project_id, domain_id, NULL AS via_group_id, NULL AS prior_role_id FROM assignment`
 
 // What it amounts to: groups replaced by their users, and implied roles added.
-const EFFECTIVE = `
+const EFFECTIVE = sql`
   SELECT role_id, user_id, NULL AS group_id, project_id, domain_id, via_group_id,
          nullif(assigned_role_id, role_id) AS prior_role_id FROM expanded`
 
-const EXPANDED = `
+const EXPANDED = sql`
   WITH RECURSIVE expanded AS (
     SELECT a.role_id, coalesce(a.user_id, m.user_id) AS user_id, a.project_id, a.domain_id,
            a.group_id AS via_group_id, a.role_id AS assigned_role_id
@@ -74,10 +76,19 @@ const EXPANDED = `
     SELECT i.implied_role_id, e.user_id, e.project_id, e.domain_id, e.via_group_id, e.assigned_role_id
       FROM expanded e JOIN implied_role i ON i.prior_role_id = e.role_id)`
 
-const SUBTREE = `a.project_id IN (
+const inSubtree = (project: string) => sql`a.project_id IN (
   WITH RECURSIVE tree AS (
-    SELECT id FROM project WHERE id = ? UNION SELECT p.id FROM project p JOIN tree t ON p.parent_id = t.id)
+    SELECT id FROM project WHERE id = ${project} UNION SELECT p.id FROM project p JOIN tree t ON p.parent_id = t.id)
   SELECT id FROM tree)`
+
+/** Conditions by the query parameters that ask for them. */
+const CONDITIONS: Readonly<Record<string, (value: string) => Fragment>> = {
+  'user.id': id => sql`a.user_id = ${id}`,
+  'group.id': id => sql`a.group_id = ${id}`,
+  'role.id': id => sql`a.role_id = ${id}`,
+  'scope.domain.id': id => sql`a.domain_id = ${id}`,
+  'scope.system': given => sql`a.project_id IS NULL AND a.domain_id IS NULL AND ${given !== ''}`,
+}
 
 async function listAssignments({ database }: Service, call: IdentityCall): Promise<Answer> {
   const query = (name: string) => call.argument(name)
@@ -85,36 +96,39 @@ async function listAssignments({ database }: Service, call: IdentityCall): Promi
   if (effective && query('group.id') !== undefined) {
     throw badRequest('Combining effective and group filter will always result in an empty list.')
   }
+  const project = query('scope.project.id')
+  const withSubtree = isSet(query('include_subtree'))
   const conditions = [
-    { sql: 'a.user_id = ?', value: query('user.id') },
-    { sql: 'a.group_id = ?', value: query('group.id') },
-    { sql: 'a.role_id = ?', value: query('role.id') },
-    { sql: isSet(query('include_subtree')) ? SUBTREE : 'a.project_id = ?', value: query('scope.project.id') },
-    { sql: 'a.domain_id = ?', value: query('scope.domain.id') },
-    { sql: `a.project_id IS NULL AND a.domain_id IS NULL AND ?::text <> ''`, value: query('scope.system') },
-  ].flatMap(({ sql, value }) => (value === undefined ? [] : [{ sql, value }]))
-  const { rows } = await database.raw(
-    `${effective ? EXPANDED : ''}
-     SELECT a.*, r.name AS role_name, u.name AS user_name, g.name AS group_name,
-            ad.id AS actor_domain_id, ad.name AS actor_domain_name,
-            p.name AS project_name, pd.id AS project_domain_id, pd.name AS project_domain_name, d.name AS domain_name
-       FROM (${effective ? EFFECTIVE : DIRECT}) a
-       JOIN role r ON r.id = a.role_id
-       LEFT JOIN local_user u ON u.id = a.user_id
-       LEFT JOIN user_group g ON g.id = a.group_id
-       LEFT JOIN domain ad ON ad.id = coalesce(u.domain_id, g.domain_id)
-       LEFT JOIN project p ON p.id = a.project_id
-       LEFT JOIN domain pd ON pd.id = p.domain_id
-       LEFT JOIN domain d ON d.id = a.domain_id
-      ${conditions.length > 0 ? 'WHERE' : ''} ${conditions.map(condition => condition.sql).join(' AND ')}
-      ORDER BY a.user_id, a.group_id, a.project_id, a.domain_id, a.role_id`,
-    conditions.map(condition => condition.value),
+    ...Object.entries(CONDITIONS).flatMap(([name, condition]) => {
+      const value = query(name)
+      return value === undefined ? [] : [condition(value)]
+    }),
+    ...(project === undefined ? [] : [withSubtree ? inSubtree(project) : sql`a.project_id = ${project}`]),
+  ]
+  const rows = await many(
+    database,
+    unprepared(sql<Assignment>`
+      ${effective ? EXPANDED : sql``}
+      SELECT a.role_id, a.user_id, a.group_id, a.project_id, a.domain_id, a.via_group_id, a.prior_role_id,
+             r.name AS role_name, u.name AS user_name, g.name AS group_name,
+             ad.id AS actor_domain_id, ad.name AS actor_domain_name,
+             p.name AS project_name, pd.id AS project_domain_id, pd.name AS project_domain_name, d.name AS domain_name
+        FROM (${effective ? EFFECTIVE : DIRECT}) a
+        JOIN role r ON r.id = a.role_id
+        LEFT JOIN local_user u ON u.id = a.user_id
+        LEFT JOIN user_group g ON g.id = a.group_id
+        LEFT JOIN domain ad ON ad.id = coalesce(u.domain_id, g.domain_id)
+        LEFT JOIN project p ON p.id = a.project_id
+        LEFT JOIN domain pd ON pd.id = p.domain_id
+        LEFT JOIN domain d ON d.id = a.domain_id
+       WHERE ${and(conditions)}
+       ORDER BY a.user_id, a.group_id, a.project_id, a.domain_id, a.role_id`),
   )
   const withNames = isSet(query('include_names'))
   return listed(
     call,
     'role_assignments',
-    (rows as Assignment[]).map(row => present(call, row, withNames)),
+    rows.map(row => present(call, row, withNames)),
   )
 }
 

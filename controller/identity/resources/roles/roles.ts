@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { sql } from '../../../database/sql.js'
 import type { IdentityCall, IdentityRoute } from '../../dialect.js'
 import { revokeApplicationTokensWithRole, revokeTokensWithRole } from '../../tokens/revocation.js'
 import { type Collection, collectionRoutes, presentRow, type Row } from '../collection.js'
@@ -14,7 +15,7 @@ const create = z.looseObject({
 
 const update = create.partial()
 
-const roles: Collection<typeof create, typeof update> = {
+export const roles: Collection<typeof create, typeof update> = {
   singular: 'role',
   plural: 'roles',
   table: 'role',
@@ -22,9 +23,7 @@ const roles: Collection<typeof create, typeof update> = {
   update,
   filters: {
     name: 'text',
-    domain_id: query => {
-      query.whereRaw('false')
-    },
+    domain_id: () => sql`false`,
   },
   shown: ['id', 'name', 'description', 'options'],
   derive: () => ({ domain_id: null }),
