@@ -3,7 +3,8 @@ import { freemem, loadavg } from 'node:os'
 import { DgramAsPromised, type SocketAsPromised } from 'dgram-as-promised'
 import type { Log } from '../log/log.js'
 import type { Boot } from '../protocol/boot.js'
-import { encodeBeat, encodeReport, type Report } from '../protocol/heartbeat.js'
+import type { Report } from '../protocol/heartbeat.js'
+import { encodeBeat, encodeReport } from '../protocol/heartbeat-datagram.js'
 import type { Mismatch } from '../protocol/repairs.js'
 
 /** What beats and reports say of the amphora as a whole. */

@@ -1,8 +1,7 @@
 import type { MemberState } from '../../amphora-agent/protocol/heartbeat.js'
+import type { OperatingStatus } from '../load-balancer/schema/status.js'
 import type { Impairment } from './impairment.js'
 import type { Reported } from './picture.js'
-
-export type OperatingStatus = 'ONLINE' | 'OFFLINE' | 'DEGRADED' | 'ERROR' | 'DRAINING' | 'NO_MONITOR'
 
 export type StoredObject = { id: string; operatingStatus: OperatingStatus }
 
@@ -26,7 +25,7 @@ export type Assessment = {
 }
 
 /**
- * The truth table from reports to operating statuses (load-balancer-api 9.5, data-plane 5.1). A listener does not follow its pools;
+ * The truth table from reports to operating statuses. A listener does not follow its pools;
  * a load balancer shows the worst of all: ERROR before DEGRADED before ONLINE.
  */
 export function assess(stored: Stored, reported: Reported): Assessment {

@@ -2,8 +2,8 @@ import type { Mismatch } from '../../amphora-agent/protocol/repairs.js'
 import type { Database } from '../database/connection.js'
 import { execute, many } from '../database/query.js'
 import { json, sql } from '../database/sql.js'
+import type { OperatingStatus } from '../load-balancer/schema/status.js'
 import type { LoadBalancerTree } from '../load-balancer/tree/tree.js'
-import type { OperatingStatus } from './assess.js'
 
 /** What amphorae themselves lack lowers the operating status of their load balancer, whatever its listeners and pools say. */
 export type Impairment = 'ERROR' | 'DEGRADED'

@@ -173,15 +173,7 @@ const LOAD_BALANCER_ROOMS = [
 ]
 
 /** Folders whose rooms still import each other; they are being moved. */
-const BEING_MOVED = [
-  'amphora-agent/protocol',
-  'controller/health-manager',
-  'controller/identity',
-  'controller/identity/tokens',
-  'controller/key-manager',
-  'controller/network/local',
-  'controller/provider/amphora/plan',
-]
+const BEING_MOVED = ['controller/identity', 'controller/key-manager']
 
 /** Folders with more files than this one are too large to be read at a glance. Lists of migrations only grow. */
 const MOST_FILES = 15

@@ -11,7 +11,7 @@ import type { RequestedScope } from './auth-request.js'
 import { isoTime, type TokenDocument } from './document.js'
 import { type Proof, unauthenticated } from './proof.js'
 import { holdRights } from './revocation.js'
-import { resolveScope, type Scope } from './scope.js'
+import { resolveScope, type Scope, type TokenUser } from './scope.js'
 import { findToken, newToken, type StoredToken, storeToken, tokenHash } from './store.js'
 
 export type TokenLimits = {
@@ -66,8 +66,6 @@ export async function issueToken(
     return { token, document }
   })
 }
-
-export type TokenUser = Named & { domain: Named; defaultProjectId: string | null }
 
 type UserRow = {
   id: string

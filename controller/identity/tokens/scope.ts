@@ -4,8 +4,10 @@ import { sql } from '../../database/sql.js'
 import type { Named } from '../caller.js'
 import { effectiveRoles } from '../resources/roles/effective-roles.js'
 import type { DomainReference, ReferenceInDomain, RequestedScope } from './auth-request.js'
-import type { TokenUser } from './issue.js'
 import { inDomain, unauthenticated } from './proof.js'
+
+/** Who a token is for. */
+export type TokenUser = Named & { domain: Named; defaultProjectId: string | null }
 
 export type Scope =
   | { kind: 'unscoped' }

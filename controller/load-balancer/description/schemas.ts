@@ -3,6 +3,7 @@ import { formOf, objectOf, type Schema } from '../../api/schema.js'
 import { shared } from '../objects/shared-attributes.js'
 import type { Attribute } from '../schema/attributes.js'
 import { type Resource, sqlOf } from '../schema/resource.js'
+import { OPERATING_STATUSES } from '../schema/status.js'
 import type { Kind } from '../schema/values.js'
 
 const described = (form: Schema, about: string | undefined): Schema =>
@@ -34,7 +35,7 @@ const FORMS: Readonly<Record<string, Schema>> = {
     type: 'string',
     enum: ['ACTIVE', 'PENDING_CREATE', 'PENDING_UPDATE', 'PENDING_DELETE', 'ERROR'],
   },
-  operating_status: { type: 'string', enum: ['ONLINE', 'OFFLINE', 'DEGRADED', 'ERROR', 'DRAINING', 'NO_MONITOR'] },
+  operating_status: { type: 'string', enum: OPERATING_STATUSES },
   fault: FAULT,
   changes: { type: ['object', 'null'] },
   amphorae: {

@@ -37,3 +37,7 @@ export const loadBalancerFault = (loadBalancer: string): string =>
 export function timestamp(expression: string): string {
   return `date_trunc('second', ${expression} AT TIME ZONE 'UTC')`
 }
+
+export const OPERATING_STATUSES = ['ONLINE', 'OFFLINE', 'DEGRADED', 'ERROR', 'DRAINING', 'NO_MONITOR'] as const
+
+export type OperatingStatus = (typeof OPERATING_STATUSES)[number]

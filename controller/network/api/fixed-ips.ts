@@ -3,8 +3,9 @@ import { execute, many } from '../../database/query.js'
 import { sql } from '../../database/sql.js'
 import { contains, parseCidr } from '../addresses.js'
 import { AddressTaken, InvalidPortRequest, NoAddressLeft, ShareUsedUp } from '../driver.js'
-import { placeAddress, type SubnetFacts, subnetFacts } from '../local/ports.js'
+import { placeAddress } from '../local/ports.js'
 import type { SharedAddresses } from '../local/shared-addresses.js'
+import { type SubnetFacts, subnetFacts } from '../local/subnets.js'
 import { clash, invalidInput, missing, NeutronError } from './neutron-error.js'
 
 /** One address as a request asks for it: where, which, or both. */

@@ -15,9 +15,9 @@ import {
 } from '../driver.js'
 import { isUuid, usableNetworks, visiblePorts, visibleSubnets } from '../visibility.js'
 import { freeAddresses } from './allocation.js'
-import { insertPort, placeAddress, selectPorts, subnetFacts } from './ports.js'
+import { insertPort, placeAddress, selectPorts } from './ports.js'
 import type { SharedAddresses } from './shared-addresses.js'
-import { OVERLAPS_MANAGEMENT } from './subnets.js'
+import { OVERLAPS_MANAGEMENT, subnetFacts } from './subnets.js'
 
 /** Networks, subnets and ports of our own tables (the `network` schema). What the kernel needs for them is made by the fabric. */
 export function createLocalDriver(database: Database, shared: SharedAddresses): NetworkDriver {

@@ -7,6 +7,7 @@ import { contains, formatAddress, normaliseAddress, parseCidr } from '../address
 import { AddressTaken, InvalidPortRequest, type Port } from '../driver.js'
 import { allocateAddress, claimAddress } from './allocation.js'
 import { isKept, requireShare, type SharedAddresses } from './shared-addresses.js'
+import type { SubnetFacts } from './subnets.js'
 
 export type PortRow = {
   id: string
@@ -99,28 +100,6 @@ export async function insertPort(trx: Knex, columns: PortColumns): Promise<strin
 function randomMacAddress(): string {
   const [a, b, c] = [...randomBytes(3)].map(byte => byte.toString(16).padStart(2, '0'))
   return `fa:16:3e:${a}:${b}:${c}`
-}
-
-export type SubnetFacts = {
-  id: string
-  network_id: string
-  network_project_id: string
-  shared: boolean
-  cidr: string
-  gateway_ip: string | null
-}
-
-/** What placing an address needs to know of the subnets, locked against their deletion; those that do not exist are missing. */
-export async function subnetFacts(trx: Knex, ids: readonly string[]): Promise<Map<string, SubnetFacts>> {
-  const rows = await many(
-    trx,
-    sql<SubnetFacts>`
-      SELECT subnet.id, subnet.network_id, network.project_id AS network_project_id, network.shared,
-             subnet.cidr::text AS cidr, host(subnet.gateway_ip) AS gateway_ip
-        FROM subnet JOIN network ON network.id = subnet.network_id
-       WHERE subnet.id = ANY(${ids}::uuid[]) FOR KEY SHARE OF subnet`,
-  )
-  return new Map(rows.map(row => [row.id, row]))
 }
 
 /**

@@ -3,7 +3,7 @@ import { maybeOne, one } from '../../database/query.js'
 import { type Fragment, sql } from '../../database/sql.js'
 import { ShareUsedUp } from '../driver.js'
 import { holdQuota } from '../quota.js'
-import type { SubnetFacts } from './ports.js'
+import type { SubnetFacts } from './subnets.js'
 
 /** How the addresses of a shared network are kept for everybody. */
 export type SharedAddresses = {

@@ -1,5 +1,5 @@
 import type { Knex } from 'knex'
-import { execute, one } from '../../database/query.js'
+import { execute, many, one } from '../../database/query.js'
 import { insertion, json, sql } from '../../database/sql.js'
 import { type AddressRange, spanOf } from '../addresses.js'
 
@@ -41,4 +41,26 @@ export async function replacePools(trx: Knex, subnetId: string, pools: readonly 
   if (pools.length === 0) return
   const rows = pools.map(pool => ({ subnet_id: subnetId, first: pool.start, last: pool.end, span: spanOf(pool) }))
   await execute(trx, sql`INSERT INTO allocation_pool ${insertion(rows)}`)
+}
+
+export type SubnetFacts = {
+  id: string
+  network_id: string
+  network_project_id: string
+  shared: boolean
+  cidr: string
+  gateway_ip: string | null
+}
+
+/** What placing an address needs to know of the subnets, locked against their deletion; those that do not exist are missing. */
+export async function subnetFacts(trx: Knex, ids: readonly string[]): Promise<Map<string, SubnetFacts>> {
+  const rows = await many(
+    trx,
+    sql<SubnetFacts>`
+      SELECT subnet.id, subnet.network_id, network.project_id AS network_project_id, network.shared,
+             subnet.cidr::text AS cidr, host(subnet.gateway_ip) AS gateway_ip
+        FROM subnet JOIN network ON network.id = subnet.network_id
+       WHERE subnet.id = ANY(${ids}::uuid[]) FOR KEY SHARE OF subnet`,
+  )
+  return new Map(rows.map(row => [row.id, row]))
 }

@@ -1,8 +1,8 @@
 import type { Database } from '../../../controller/database/connection.js'
 import { defaultGateway, defaultPools, parseCidr } from '../../../controller/network/addresses.js'
 import { createLocalDriver } from '../../../controller/network/local/driver.js'
-import { insertPort, placeAddress, subnetFacts } from '../../../controller/network/local/ports.js'
-import { insertSubnet } from '../../../controller/network/local/subnets.js'
+import { insertPort, placeAddress } from '../../../controller/network/local/ports.js'
+import { insertSubnet, subnetFacts } from '../../../controller/network/local/subnets.js'
 import { startTestApi, type TestApi } from '../clients/load-balancer-api.js'
 import { createTestDatabase } from '../database/database.js'
 

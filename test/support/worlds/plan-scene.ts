@@ -3,7 +3,8 @@ import type { LoadBalancerTree } from '../../../controller/load-balancer/tree/tr
 import type { Port, Subnet } from '../../../controller/network/driver.js'
 import { desiredPorts } from '../../../controller/provider/amphora/plan/desired-ports.js'
 import type { AmphoraSight, Observed } from '../../../controller/provider/amphora/plan/observation.js'
-import { type Plan, type PlanFacts, plan, type Step } from '../../../controller/provider/amphora/plan/plan.js'
+import { type PlanFacts, plan } from '../../../controller/provider/amphora/plan/plan.js'
+import type { Plan, Step } from '../../../controller/provider/amphora/plan/step.js'
 import { aListener, aMember, aPool, aTree, uuid } from '../../golden/models.js'
 
 export const AMPHORA = uuid(6, 1)

@@ -2,15 +2,13 @@ import { deepStrictEqual, strictEqual, throws } from 'node:assert'
 import { createHmac } from 'node:crypto'
 import fc from 'fast-check'
 import t from 'tap'
+import type { Beat, MemberState, Report } from '../../../amphora-agent/protocol/heartbeat.js'
 import {
-  type Beat,
   decodeDatagram,
   encodeBeat,
   encodeReport,
   MAX_DATAGRAM,
-  type MemberState,
-  type Report,
-} from '../../../amphora-agent/protocol/heartbeat.js'
+} from '../../../amphora-agent/protocol/heartbeat-datagram.js'
 import { LONGEST_REPAIR, MISMATCHES, REPAIR_KINDS } from '../../../amphora-agent/protocol/repairs.js'
 
 const PLAIN = { noNullPrototype: true } as const

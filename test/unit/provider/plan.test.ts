@@ -1,7 +1,8 @@
 import t from 'tap'
 import { covers, desiredPorts } from '../../../controller/provider/amphora/plan/desired-ports.js'
 import type { AmphoraSight } from '../../../controller/provider/amphora/plan/observation.js'
-import { plan, type Step } from '../../../controller/provider/amphora/plan/plan.js'
+import { plan } from '../../../controller/provider/amphora/plan/plan.js'
+import type { Step } from '../../../controller/provider/amphora/plan/step.js'
 import { aTree, uuid } from '../../golden/models.js'
 import {
   AMPHORA,

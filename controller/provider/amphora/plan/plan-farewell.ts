@@ -2,7 +2,7 @@ import type { LoadBalancerTree } from '../../../load-balancer/tree/tree.js'
 import { type Cast, isDraining } from './assign-roles.js'
 import { basePortOf, desiredOf, handoverOf, type Rendering } from './desired-state.js'
 import type { AmphoraSight } from './observation.js'
-import type { Step } from './plan.js'
+import type { Step } from './step.js'
 
 /** A failover ends, whatever its pools allow. */
 const LONGEST_DRAIN_SECONDS = 300
