@@ -6,10 +6,10 @@ import type { Logger } from '../log/log.js'
 import { identityDescription } from './description.js'
 import { identityDialect, type Service } from './dialect.js'
 import { createLogins } from './login/logins.js'
-import { createTokenTurns } from './login/token-turns.js'
 import type { IdentitySettings } from './options.js'
 import { allRoutes } from './routes.js'
 import { purgeExpiredTokens } from './tokens/store.js'
+import { createTokenTurns } from './tokens/token-turns.js'
 
 export type IdentityApiOptions = {
   database: Database

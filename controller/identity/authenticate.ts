@@ -2,9 +2,9 @@ import type { Context } from 'koa'
 import { ApiError } from '../http/errors.js'
 import { createClientAddress, sourceOf } from '../http/trusted-proxies.js'
 import type { Place } from '../process/fair-queue.js'
+import { isAllowedBy } from './access-rules.js'
 import type { Caller, TokenValidator, ValidateOptions } from './caller.js'
-import { createTokenTurns } from './login/token-turns.js'
-import { isAllowedBy } from './resources/access-rules.js'
+import { createTokenTurns } from './tokens/token-turns.js'
 
 export type AuthenticatorOptions = {
   validate: TokenValidator

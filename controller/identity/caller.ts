@@ -1,5 +1,5 @@
 import type { Place } from '../process/fair-queue.js'
-import type { AccessRule } from './resources/access-rules.js'
+import type { AccessRule } from './access-rules.js'
 
 export type Named = { id: string; name: string }
 

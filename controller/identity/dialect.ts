@@ -9,16 +9,16 @@ import { ApiError, badRequest, conflict, forbidden } from '../http/errors.js'
 import { createClientAddress, sourceOf } from '../http/trusted-proxies.js'
 import type { Turns } from '../http/turns.js'
 import type { Place } from '../process/fair-queue.js'
+import { isAllowedBy } from './access-rules.js'
 import { locate } from './discovery.js'
 import { isStorable, parse } from './json.js'
 import type { Logins } from './login/logins.js'
-import type { TokenTurns } from './login/token-turns.js'
 import type { IdentitySettings } from './options.js'
 import type { Rule } from './policy.js'
-import { isAllowedBy } from './resources/access-rules.js'
 import type { TokenLimits } from './tokens/issue.js'
 import { unauthenticated } from './tokens/proof.js'
 import { findToken, type StoredToken, tokenHash } from './tokens/store.js'
+import type { TokenTurns } from './tokens/token-turns.js'
 
 /** What the handlers of this API work with. */
 export type Service = {

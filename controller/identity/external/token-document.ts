@@ -1,6 +1,6 @@
 import { z } from 'zod'
+import { accessRuleSchema } from '../access-rules.js'
 import type { Caller } from '../caller.js'
-import { accessRuleSchema } from '../resources/access-rules.js'
 import { callerFrom } from '../tokens/document.js'
 
 const named = z.object({ id: z.string(), name: z.string() })

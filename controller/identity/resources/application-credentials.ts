@@ -6,6 +6,7 @@ import { execute, many, maybeOne } from '../../database/query.js'
 import { type Fragment, insertion, json, sql } from '../../database/sql.js'
 import { inTransaction } from '../../database/transaction.js'
 import { badRequest, forbidden, notFound } from '../../http/errors.js'
+import { accessRuleSchema } from '../access-rules.js'
 import type { Named } from '../caller.js'
 import {
   type IdentityCall,
@@ -20,7 +21,6 @@ import {
 import { administratorsAndUser, readersAndUser, userAlone } from '../policy.js'
 import { isoTime } from '../tokens/document.js'
 import { lockRights } from '../tokens/revocation.js'
-import { accessRuleSchema } from './access-rules.js'
 import { newId } from './collection.js'
 import * as fields from './fields.js'
 import { mustExist } from './references.js'

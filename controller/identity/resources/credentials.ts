@@ -17,12 +17,12 @@ import {
   type Service,
 } from '../dialect.js'
 import { anyone, isAdmin } from '../policy.js'
+import { effectiveRoles } from '../tokens/effective-roles.js'
 import type { StoredToken } from '../tokens/store.js'
 import { newId } from './collection.js'
 import { seal, unseal } from './credential-seal.js'
 import * as fields from './fields.js'
 import { mustExist } from './references.js'
-import { effectiveRoles } from './roles/effective-roles.js'
 
 type Row = { id: string; type: string; user_id: string; project_id: string | null; sealed_blob: Buffer }
 

@@ -6,11 +6,11 @@ import { inTransaction } from '../../database/transaction.js'
 import { notFound } from '../../http/errors.js'
 import { type IdentityCall, type IdentityRoute, listed, listForm, route, type Service } from '../dialect.js'
 import { administrators, type Params, readers, readersAndUser } from '../policy.js'
+import { membersOf, refreshTokens } from '../tokens/effective-roles.js'
 import { lockRights, revokeTokensOfUsers } from '../tokens/revocation.js'
 import { type Collection, collectionRoutes, findRow, findRows, presentRow } from './collection.js'
 import * as fields from './fields.js'
 import { domainOfToken, mustExist } from './references.js'
-import { membersOf, refreshTokens } from './roles/effective-roles.js'
 import { findUsers, presentUser } from './users.js'
 
 const create = z.looseObject({

@@ -1,5 +1,5 @@
+import type { AccessRule } from '../access-rules.js'
 import type { Caller, Named } from '../caller.js'
-import type { AccessRule } from '../resources/access-rules.js'
 
 /**
  * What is stored of a token, and what every service learns of a caller: the `token` object of an answer, without the catalogue, and with the

@@ -2,8 +2,8 @@ import type { Knex } from 'knex'
 import { maybeOne } from '../../database/query.js'
 import { sql } from '../../database/sql.js'
 import type { Named } from '../caller.js'
-import { effectiveRoles } from '../resources/roles/effective-roles.js'
 import type { DomainReference, ReferenceInDomain, RequestedScope } from './auth-request.js'
+import { effectiveRoles } from './effective-roles.js'
 import { inDomain, unauthenticated } from './proof.js'
 
 /** Who a token is for. */

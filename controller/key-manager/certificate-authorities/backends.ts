@@ -1,9 +1,9 @@
-import type { Service } from '../service.js'
 import type { CaBackend } from './ca-backend.js'
 import { createInternalCa } from './internal/internal-ca.js'
+import type { InternalCaService } from './internal/options.js'
 
 /** The configured CA back ends; without a preference the first one's CAs are used. */
-export const createCaBackends = (service: Service): readonly CaBackend[] => [createInternalCa(service)]
+export const createCaBackends = (service: InternalCaService): readonly CaBackend[] => [createInternalCa(service)]
 
 /** The back end of a CA. @throws Error when it is no longer configured */
 export function backendOf(backends: readonly CaBackend[], pluginName: string): CaBackend {

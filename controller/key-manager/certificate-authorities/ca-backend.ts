@@ -2,6 +2,15 @@ import type { KeyObject } from 'node:crypto'
 import type { CertificateRequest } from '../../x509/certificate-request.js'
 import type { DistinguishedName } from '../../x509/encoding/distinguished-name.js'
 import type { RevocationReason } from '../../x509/revocation-list.js'
+import type { Service } from '../service.js'
+
+/** What CAs work with. A back end with settings of its own adds them. */
+export type CaService = Service & {
+  config: {
+    /** Where clients reach the API, for the URLs of revocation lists. */
+    public_url?: string | undefined
+  }
+}
 
 /** A certificate as its CA hands it out. */
 export type IssuedCertificate = {

@@ -16,9 +16,8 @@ import { CryptoUnavailable } from '../crypto/backend.js'
 import { generateKeyPair } from '../crypto/key-pair.js'
 import { actorOf } from '../orders/order.js'
 import type { MadeSecret, Order, OrderExecutor, OrderOutcome } from '../orders/outcome.js'
-import type { Service } from '../service.js'
 import { backendOf } from './backends.js'
-import type { CaBackend, IssuedCertificate } from './ca-backend.js'
+import type { CaBackend, CaService, IssuedCertificate } from './ca-backend.js'
 import { type CertificateWish, certificateWishOf, decodeRequest } from './certificate-meta.js'
 import { defaultAuthority, requireNamedAuthority } from './find-authority.js'
 import { openStoredKey, type StoredKey } from './stored-key.js'
@@ -30,7 +29,7 @@ const RETRY_SECONDS = 300
 type OrderedKey = { request: CertificateRequest; made: MadeSecret | null; stored: StoredKey | null }
 
 /** Carries out orders of certificates: makes or reads the key when it is to be had here, writes the request, and asks the CA. */
-export function certificateOrderExecutor(service: Service, backends: readonly CaBackend[]): OrderExecutor {
+export function certificateOrderExecutor(service: CaService, backends: readonly CaBackend[]): OrderExecutor {
   return async (order, signal) => {
     try {
       const wish = certificateWishOf(order.meta)
@@ -81,11 +80,11 @@ const later = (subStatusMessage: string): OrderOutcome => ({
   subStatusMessage,
 })
 
-const authorityFor = ({ database }: Service, { projectId }: Order, caId: string | null) =>
+const authorityFor = ({ database }: CaService, { projectId }: Order, caId: string | null) =>
   caId === null ? defaultAuthority(database, projectId) : requireNamedAuthority(database, projectId, caId)
 
 /** Null when the creator of the order may not use the stored key any more. @throws InvalidX509 */
-async function keyFor(service: Service, order: Order, wish: CertificateWish): Promise<OrderedKey | null> {
+async function keyFor(service: CaService, order: Order, wish: CertificateWish): Promise<OrderedKey | null> {
   switch (wish.form) {
     case 'request':
       return { request: decodeRequest(wish.requestData), made: null, stored: null }

@@ -1,7 +1,6 @@
 import type { Knex } from 'knex'
 import type { z } from 'zod'
 import { type Fragment, sql, trusted } from '../../database/sql.js'
-import type { Call } from '../dialect.js'
 import type { Target } from '../rights.js'
 
 /** One family of consumers: those of secrets, or those of containers. All SQL of it follows from this. */
@@ -17,8 +16,8 @@ export type ConsumerKind = {
   order: Fragment
   /** The owner, live, of any project. @throws ApiError 404 */
   find: (database: Knex, id: string | undefined) => Promise<Target & { id: string }>
-  /** JSON text of the owner's record with its consumers. @throws ApiError 404 when it has gone meanwhile */
-  record: (database: Knex, call: Call, id: string) => Promise<string>
+  /** JSON text of the owner's record with its consumers. `base` is the URL of the root of the API. @throws ApiError 404 when it has gone meanwhile */
+  record: (database: Knex, call: { base: string }, id: string) => Promise<string>
 }
 
 export const tableOf = ({ owner }: ConsumerKind): string => `${owner}_consumer`

@@ -8,7 +8,7 @@ import { createKeyManagerApi } from '../../../controller/key-manager/api.js'
 import { createKeyring, type Keyring } from '../../../controller/key-manager/crypto/keyring.js'
 import { requireMasterKeys } from '../../../controller/key-manager/crypto/master-key.js'
 import { createSimpleCrypto } from '../../../controller/key-manager/crypto/simple.js'
-import type { Service } from '../../../controller/key-manager/service.js'
+import type { KeyManagerSettings } from '../../../controller/key-manager/options.js'
 import { createLog } from '../../../controller/log/log.js'
 import { CANARY } from '../canary.js'
 import { createTestDatabase } from '../database/database.js'
@@ -32,7 +32,7 @@ export type TestKeyManager = {
   /** Of somebody with every right over that database. */
   administratorUrl: string
   keyring: Keyring
-  config: Service['config']
+  config: KeyManagerSettings
   ask: (method: string, path: string, body?: unknown, options?: AskOptions) => Promise<KeyManagerReply>
   /** Stores a secret and returns its id. */
   store: (body?: unknown, token?: string) => Promise<string>

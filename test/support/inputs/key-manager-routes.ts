@@ -1,6 +1,6 @@
+import { versionRoutes } from '../../../controller/key-manager/api/versions.js'
 import { projectRoutes } from '../../../controller/key-manager/api.js'
 import type { Operation } from '../../../controller/key-manager/rights.js'
-import { versionRoutes } from '../../../controller/key-manager/versions.js'
 
 /** Method and path, such as `GET /v1/secrets/:id`. */
 export type Route = string

@@ -3,10 +3,12 @@ import fc from 'fast-check'
 import t from 'tap'
 import { MICROVERSION_HEADER, requestedMinor as minorIn } from '../../../controller/api/microversion.js'
 import { ApiError } from '../../../controller/http/errors.js'
-import { NEWEST_MINOR, presentFault } from '../../../controller/key-manager/dialect.js'
+import { NEWEST_MINOR, presentFault } from '../../../controller/key-manager/api/dialect.js'
+import { pageJson, pageOf } from '../../../controller/key-manager/api/paging.js'
+import { conditionsOf, orderOf } from '../../../controller/key-manager/api/secrets/filters.js'
+import { buildDocument, rootDocument, versionDocument } from '../../../controller/key-manager/api/versions.js'
 import { idInReference, isId, newId } from '../../../controller/key-manager/ids.js'
 import { trimmed } from '../../../controller/key-manager/input.js'
-import { pageJson, pageOf } from '../../../controller/key-manager/paging.js'
 import {
   contentTypeOf,
   decodeBody,
@@ -14,8 +16,6 @@ import {
   servedType,
 } from '../../../controller/key-manager/secrets/content-types.js'
 import { parseExpiration, parseTime } from '../../../controller/key-manager/secrets/expiration.js'
-import { conditionsOf, orderOf } from '../../../controller/key-manager/secrets/filters.js'
-import { buildDocument, rootDocument, versionDocument } from '../../../controller/key-manager/versions.js'
 
 const statusOf = (body: () => unknown): number => {
   try {

@@ -1,6 +1,5 @@
 import { createCaBackends } from '../../../key-manager/certificate-authorities/backends.js'
 import type { CaBackend } from '../../../key-manager/certificate-authorities/ca-backend.js'
-import type { Service } from '../../../key-manager/service.js'
 import { InvalidX509 } from '../../../x509/invalid-x509.js'
 import { OperatorError } from '../../operator-error.js'
 
@@ -8,7 +7,7 @@ import { OperatorError } from '../../operator-error.js'
  * The configured CA back ends with their CAs known; at the first start that makes the root.
  * @throws OperatorError when a setting of theirs cannot be used
  */
-export async function openCaBackends(service: Service): Promise<readonly CaBackend[]> {
+export async function openCaBackends(service: Parameters<typeof createCaBackends>[0]): Promise<readonly CaBackend[]> {
   const backends = createCaBackends(service)
   try {
     for (const backend of backends) await backend.prepare()

@@ -6,10 +6,10 @@ import { inTransaction } from '../../../database/transaction.js'
 import { notFound } from '../../../http/errors.js'
 import { type IdentityCall, type IdentityRoute, listed, listForm, route, type Service } from '../../dialect.js'
 import { administrators, type Params, readers } from '../../policy.js'
+import { membersOf, refreshTokens } from '../../tokens/effective-roles.js'
 import { lockRights, revokeTokensOnScope } from '../../tokens/revocation.js'
 import { findRows } from '../collection.js'
 import { mustExist } from '../references.js'
-import { membersOf, refreshTokens } from './effective-roles.js'
 import { presentRole, roles } from './roles.js'
 
 const TARGETS = ['/projects/:project_id', '/domains/:domain_id', '/system'] as const

@@ -1,10 +1,10 @@
 import { z } from 'zod'
 import { sql } from '../../../database/sql.js'
 import type { IdentityCall, IdentityRoute } from '../../dialect.js'
+import { refreshTokens } from '../../tokens/effective-roles.js'
 import { revokeApplicationTokensWithRole, revokeTokensWithRole } from '../../tokens/revocation.js'
 import { type Collection, collectionRoutes, presentRow, type Row } from '../collection.js'
 import * as fields from '../fields.js'
-import { refreshTokens } from './effective-roles.js'
 
 const create = z.looseObject({
   name: fields.name(255),

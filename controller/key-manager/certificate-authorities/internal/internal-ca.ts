@@ -11,13 +11,13 @@ import { certificatesIn, pemOf } from '../../../x509/encoding/pem.js'
 import { InvalidX509 } from '../../../x509/invalid-x509.js'
 import { CryptoUnavailable } from '../../crypto/backend.js'
 import { newId } from '../../ids.js'
-import type { Service } from '../../service.js'
 import { storeAuthority } from '../authority.js'
 import type { CaBackend, IssueOutcome, NewAuthority, SubordinateRequest } from '../ca-backend.js'
 import { crlUrlOf } from '../crl-url.js'
 import { makeAuthority } from './authority-certificate.js'
 import { constraintsOf } from './name-constraints.js'
 import { refusalOfNames } from './name-policy.js'
+import type { InternalCaService } from './options.js'
 import { endEntityExtensions } from './profiles.js'
 import { revocationListOf, revokeCertificate } from './revocation.js'
 import { openAuthority } from './signing-authority.js'
@@ -29,7 +29,7 @@ const ROOT = 'root'
 const ROOT_PATH_LENGTH = 5
 
 /** The CA of Krater itself: one root for all, and whatever CAs projects make below it. Their keys are sealed like secrets. */
-export const createInternalCa = (service: Service): CaBackend => ({
+export const createInternalCa = (service: InternalCaService): CaBackend => ({
   name: NAME,
   prepare: () => ensureRoot(service),
   issue: (caId, projectId, request) => issue(service, caId, projectId, request),
@@ -39,7 +39,7 @@ export const createInternalCa = (service: Service): CaBackend => ({
 })
 
 /** Makes the root at the first start. Of several processes that try at once one stores its root, and the others take it. */
-async function ensureRoot(service: Service): Promise<void> {
+async function ensureRoot(service: InternalCaService): Promise<void> {
   const { database, config } = service
   if ((await findByName(database, ROOT)) !== undefined) return
   const subject = parseDistinguishedName(config.certificate_authority.root_subject_dn)
@@ -64,7 +64,7 @@ async function ensureRoot(service: Service): Promise<void> {
 }
 
 /** The CA that signs when a CA is asked for a project: the project's own instead of the root, if that is the operator's wish. */
-async function signerFor(service: Service, caId: string, projectId: string): Promise<string> {
+async function signerFor(service: InternalCaService, caId: string, projectId: string): Promise<string> {
   if (!service.config.certificate_authority.project_cas) return caId
   const named = await maybeOne(
     service.database,
@@ -74,7 +74,7 @@ async function signerFor(service: Service, caId: string, projectId: string): Pro
 }
 
 /** The CA of a project, which is made at its first certificate. Of several processes that try at once one stores it. */
-async function projectAuthority(service: Service, rootId: string, projectId: string): Promise<string> {
+async function projectAuthority(service: InternalCaService, rootId: string, projectId: string): Promise<string> {
   const pluginCaId = `project ${projectId}`
   const known = await findByName(service.database, pluginCaId)
   if (known !== undefined) return known
@@ -106,7 +106,7 @@ async function findByName(database: Database, pluginCaId: string): Promise<strin
 }
 
 async function issue(
-  service: Service,
+  service: InternalCaService,
   caId: string,
   projectId: string,
   request: CertificateRequest,
@@ -157,13 +157,13 @@ async function issue(
   }
 }
 
-async function createSubordinate(service: Service, request: SubordinateRequest): Promise<NewAuthority> {
+async function createSubordinate(service: InternalCaService, request: SubordinateRequest): Promise<NewAuthority> {
   const parentId = await signerFor(service, request.parentId, request.projectId)
   return makeSubordinate(service, { ...request, parentId })
 }
 
 async function makeSubordinate(
-  service: Service,
+  service: InternalCaService,
   request: Omit<SubordinateRequest, 'creatorId'> & Pick<NewAuthority, 'creatorId'>,
   constraints: readonly Asn1[] = [],
 ): Promise<NewAuthority> {

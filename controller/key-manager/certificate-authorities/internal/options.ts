@@ -1,6 +1,7 @@
 import { isIP } from 'node:net'
 import { z } from 'zod'
 import { flag, listOf } from '../../../options/values.js'
+import type { CaService } from '../ca-backend.js'
 
 const days = (most: number) => z.coerce.number().int().min(1).max(most)
 
@@ -71,3 +72,6 @@ export const certificateAuthorityOptions = z
   .describe('The internal certificate authority')
 
 export type CertificateAuthoritySettings = z.output<typeof certificateAuthorityOptions>
+
+/** What the internal CA works with. */
+export type InternalCaService = CaService & { config: { certificate_authority: CertificateAuthoritySettings } }

@@ -3,8 +3,8 @@ import { sql } from '../../../database/sql.js'
 import { inTransaction } from '../../../database/transaction.js'
 import { isRevocationReason, type RevocationReason, writeRevocationList } from '../../../x509/revocation-list.js'
 import { auditInsert } from '../../audit/record.js'
-import type { Service } from '../../service.js'
 import type { RevokeOutcome } from '../ca-backend.js'
+import type { InternalCaService } from './options.js'
 import { openAuthority, type SigningAuthority } from './signing-authority.js'
 import { daysAfter } from './validity.js'
 
@@ -15,7 +15,7 @@ const IS_FRESH = sql`crl IS NOT NULL AND crl_made_at > now() - interval '1 day'`
  * processes ask at once.
  * @returns null when there is no such CA
  */
-export async function revocationListOf(service: Service, id: string): Promise<Buffer | null> {
+export async function revocationListOf(service: InternalCaService, id: string): Promise<Buffer | null> {
   const found = await maybeOne(
     service.database,
     sql<{ crl: Buffer | null }>`
@@ -29,7 +29,7 @@ export async function revocationListOf(service: Service, id: string): Promise<Bu
 
 /** While the CA's row is held nothing can be revoked, so a list that is stored holds all that was revoked before. */
 async function makeRevocationList(
-  { database, config }: Service,
+  { database, config }: InternalCaService,
   { id, key, own }: SigningAuthority,
 ): Promise<Buffer | null> {
   const days = config.certificate_authority.crl_days
@@ -79,7 +79,7 @@ async function makeRevocationList(
 
 /** Revokes a certificate for good: it is on the next list that anybody asks for. */
 export async function revokeCertificate(
-  { database }: Service,
+  { database }: InternalCaService,
   id: string,
   serial: string,
   reason: RevocationReason,

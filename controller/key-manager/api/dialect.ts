@@ -1,33 +1,34 @@
 import type { Context } from 'koa'
 import type { z } from 'zod'
-import type { Answer } from '../api/answer.js'
-import type { Call as KernelCall, Location } from '../api/call.js'
-import type { Described } from '../api/described.js'
-import type { Dialect } from '../api/dialect.js'
-import { MicroversionError } from '../api/microversion.js'
-import { type ProtectedRoute, routesFor } from '../api/route.js'
-import type { Fault } from '../http/application.js'
-import { ApiError, forbidden } from '../http/errors.js'
-import { createHealthCheck } from '../http/health-check.js'
-import { createClientAddress, sourceOf } from '../http/trusted-proxies.js'
-import { createAuthenticator, placeOfCaller } from '../identity/authenticate.js'
-import type { Caller, TokenValidator } from '../identity/caller.js'
-import type { Place } from '../process/fair-queue.js'
-import type { Actor, AuditAction, AuditEntry } from './audit/record.js'
-import type { RecordRefusal } from './audit/refusals.js'
-import type { CaBackend } from './certificate-authorities/ca-backend.js'
-import { CRL_PREFIX } from './certificate-authorities/crl-url.js'
-import { CryptoUnavailable } from './crypto/backend.js'
-import { parseBody, trimmed } from './input.js'
-import { NEEDS_TARGET, type Operation, requireRight, type Target, type Who } from './rights.js'
-import type { Service } from './service.js'
+import type { Answer } from '../../api/answer.js'
+import type { Call as KernelCall, Location } from '../../api/call.js'
+import type { Described } from '../../api/described.js'
+import type { Dialect } from '../../api/dialect.js'
+import { MicroversionError } from '../../api/microversion.js'
+import { type ProtectedRoute, routesFor } from '../../api/route.js'
+import type { Fault } from '../../http/application.js'
+import { ApiError, forbidden } from '../../http/errors.js'
+import { createHealthCheck } from '../../http/health-check.js'
+import { createClientAddress, sourceOf } from '../../http/trusted-proxies.js'
+import { createAuthenticator, placeOfCaller } from '../../identity/authenticate.js'
+import type { Caller, TokenValidator } from '../../identity/caller.js'
+import type { Place } from '../../process/fair-queue.js'
+import type { Actor, AuditAction, AuditEntry } from '../audit/record.js'
+import type { RecordRefusal } from '../audit/refusals.js'
+import type { CaBackend } from '../certificate-authorities/ca-backend.js'
+import { CRL_PREFIX } from '../certificate-authorities/crl-url.js'
+import { CryptoUnavailable } from '../crypto/backend.js'
+import { parseBody, trimmed } from '../input.js'
+import type { KeyManagerSettings } from '../options.js'
+import { NEEDS_TARGET, type Operation, requireRight, type Target, type Who } from '../rights.js'
+import type { Service } from '../service.js'
 import { refuseUnrouted } from './unrouted.js'
 
 /** The newest minor version of v1: 1.1 shows the consumers of secrets, 1.2 refuses to delete a secret that has some. */
 export const NEWEST_MINOR = 2
 
 /** What the handlers of this API work with. */
-export type ApiService = Service & { caBackends: readonly CaBackend[] }
+export type ApiService = Service & { config: KeyManagerSettings; caBackends: readonly CaBackend[] }
 
 /** Who asks, and whom the request counts for. */
 export type Asker = Who & { place: Place }
@@ -70,6 +71,7 @@ export const actorIn = ({ caller, requestId, address }: Call): Actor => ({
 })
 
 export type DialectOptions = Service & {
+  config: KeyManagerSettings
   validate: TokenValidator
   /** Public URL of identity (ending in /v3), which a 401 names. */
   identityUrl: string

@@ -1,11 +1,11 @@
-import { requireFewSortKeys } from '../../api/query.js'
-import { type Fragment, identifier, sql, trusted } from '../../database/sql.js'
-import { badRequest } from '../../http/errors.js'
-import { queryText } from '../input.js'
+import { requireFewSortKeys } from '../../../api/query.js'
+import { type Fragment, identifier, sql, trusted } from '../../../database/sql.js'
+import { badRequest } from '../../../http/errors.js'
+import { queryText } from '../../input.js'
+import type { Who } from '../../rights.js'
+import { parseTime } from '../../secrets/expiration.js'
+import { LIVE } from '../../secrets/secret.js'
 import { integerIn } from '../paging.js'
-import type { Who } from '../rights.js'
-import { parseTime } from './expiration.js'
-import { LIVE } from './secret.js'
 
 /** More days than any expiration is away. */
 const MOST_DAYS = 3_000_000

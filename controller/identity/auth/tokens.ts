@@ -20,11 +20,11 @@ import {
   tokenFinder,
 } from '../dialect.js'
 import { anyone, isAdmin } from '../policy.js'
-import { authRequestSchema } from './auth-request.js'
-import { roleNames, type TokenDocument } from './document.js'
-import { issueToken } from './issue.js'
-import { prove } from './proof.js'
-import { findToken, type StoredToken, tokenHash } from './store.js'
+import { authRequestSchema } from '../tokens/auth-request.js'
+import { roleNames, type TokenDocument } from '../tokens/document.js'
+import { issueToken } from '../tokens/issue.js'
+import { prove } from '../tokens/proof.js'
+import { findToken, type StoredToken, tokenHash } from '../tokens/store.js'
 
 const answer = oneForm('token')
 const SUBJECT: Parameter = {

@@ -1,6 +1,6 @@
 import { createTurns } from '../../http/turns.js'
 import type { Place } from '../../process/fair-queue.js'
-import { tokenHash } from '../tokens/store.js'
+import { tokenHash } from './store.js'
 
 /** More tokens than are in use at a time. */
 const MOST_KNOWN = 20_000

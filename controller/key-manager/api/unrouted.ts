@@ -1,9 +1,9 @@
 import type { Context } from 'koa'
-import type { Described } from '../api/described.js'
-import type { Database } from '../database/connection.js'
-import { ApiError } from '../http/errors.js'
-import { findContainer } from './containers/container.js'
-import { findSecret } from './secrets/secret.js'
+import type { Described } from '../../api/described.js'
+import type { Database } from '../../database/connection.js'
+import { ApiError } from '../../http/errors.js'
+import { findContainer } from '../containers/container.js'
+import { findSecret } from '../secrets/secret.js'
 
 const OBJECT = /^\/v1\/(secrets|containers)\/([^/]+)/
 

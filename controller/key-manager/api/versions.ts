@@ -1,6 +1,6 @@
-import { type Answer, jsonAnswer } from '../api/answer.js'
-import type { Call } from '../api/call.js'
-import manifest from '../package.json' with { type: 'json' }
+import { type Answer, jsonAnswer } from '../../api/answer.js'
+import type { Call } from '../../api/call.js'
+import manifest from '../../package.json' with { type: 'json' }
 import { NEWEST_MINOR, openRoute, route } from './dialect.js'
 
 const DOCUMENTATION = 'https://docs.openstack.org/barbican/latest/api/'

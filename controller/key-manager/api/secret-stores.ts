@@ -2,8 +2,8 @@ import type { Answer } from '../../api/answer.js'
 import { objectOf, ref } from '../../api/schema.js'
 import { execute, maybeOne, one } from '../../database/query.js'
 import { type Fragment, sql } from '../../database/sql.js'
-import { type ApiService, type Call, route } from '../dialect.js'
 import { missing, requireId } from '../ids.js'
+import { type ApiService, type Call, route } from './dialect.js'
 
 const LABEL = 'Secret store'
 

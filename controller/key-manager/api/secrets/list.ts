@@ -1,10 +1,10 @@
-import type { Answer } from '../../api/answer.js'
-import type { Parameter } from '../../api/schema.js'
-import { and } from '../../database/sql.js'
+import type { Answer } from '../../../api/answer.js'
+import type { Parameter } from '../../../api/schema.js'
+import { and } from '../../../database/sql.js'
+import { secretJson } from '../../secrets/secret.js'
 import type { ApiService, Call } from '../dialect.js'
 import { filter, pageJson, pageOf, readPage } from '../paging.js'
 import { conditionsOf, orderOf } from './filters.js'
-import { secretJson } from './secret.js'
 
 /** What a list of secrets may be asked for. */
 export const LIST_PARAMETERS: readonly Parameter[] = Object.entries({

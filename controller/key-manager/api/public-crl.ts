@@ -1,10 +1,10 @@
 import type { Answer } from '../../api/answer.js'
 import { maybeOne } from '../../database/query.js'
 import { sql } from '../../database/sql.js'
-import { type ApiService, openRoute } from '../dialect.js'
+import { backendOf } from '../certificate-authorities/backends.js'
+import { CRL_ROUTE } from '../certificate-authorities/crl-url.js'
 import { isId, missing } from '../ids.js'
-import { backendOf } from './backends.js'
-import { CRL_ROUTE } from './crl-url.js'
+import { type ApiService, openRoute } from './dialect.js'
 
 const SECONDS_KEPT = 300
 

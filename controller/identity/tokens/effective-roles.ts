@@ -1,7 +1,7 @@
 import type { Knex } from 'knex'
-import { execute, many } from '../../../database/query.js'
-import { type Fragment, json, sql } from '../../../database/sql.js'
-import type { Named } from '../../caller.js'
+import { execute, many } from '../../database/query.js'
+import { type Fragment, json, sql } from '../../database/sql.js'
+import type { Named } from '../caller.js'
 
 /** On what a role is held; with both ids null that is the system. */
 export type RoleScope = { projectId: string | null; domainId: string | null }

@@ -4,9 +4,9 @@ import { objectOf, ref } from '../../api/schema.js'
 import { execute, maybeOne, one } from '../../database/query.js'
 import { identifier, insertion, join, sql, trusted } from '../../database/sql.js'
 import { badRequest } from '../../http/errors.js'
-import { type ApiService, type Call, route } from '../dialect.js'
 import { missing } from '../ids.js'
-import { PAGE_PARAMETERS, pageJson, pageOf, readPage } from '../paging.js'
+import { type ApiService, type Call, route } from './dialect.js'
+import { PAGE_PARAMETERS, pageJson, pageOf, readPage } from './paging.js'
 
 /** What a project may have so many of, in the order of the answers. */
 const KINDS = ['secrets', 'orders', 'containers', 'consumers', 'cas'] as const

@@ -3,13 +3,13 @@ import type { Answer } from '../../api/answer.js'
 import { objectOf, ref } from '../../api/schema.js'
 import { execute, maybeOne } from '../../database/query.js'
 import { type Fragment, identifier, sql, trusted } from '../../database/sql.js'
+import { type AclBody, type AclChange, aclBody, aclJson, changeIn } from '../acls/acl.js'
 import { type AuditAction, auditInsert, recordAudit } from '../audit/record.js'
 import { findContainer, liveContainer } from '../containers/container.js'
-import { type AllowOn, type ApiService, actorIn, type Call, route } from '../dialect.js'
 import { missing } from '../ids.js'
 import type { Target } from '../rights.js'
 import { findSecret, LIVE } from '../secrets/secret.js'
-import { type AclBody, type AclChange, aclBody, aclJson, changeIn } from './acl.js'
+import { type AllowOn, type ApiService, actorIn, type Call, route } from './dialect.js'
 
 /** What differs between the two kinds of objects that have ACLs. */
 type Kind = {

@@ -5,13 +5,7 @@ import { execute, maybeOne, one } from '../../database/query.js'
 import { and, sql } from '../../database/sql.js'
 import { inTransaction } from '../../database/transaction.js'
 import { badRequest, conflict } from '../../http/errors.js'
-import { consumerRoutes } from '../consumers/routes.js'
-import { type AllowOn, type ApiService, type Call, route } from '../dialect.js'
-import { missing } from '../ids.js'
-import { parseBody, queryText } from '../input.js'
-import { filter, PAGE_PARAMETERS, pageJson, pageOf, readPage } from '../paging.js'
-import { LIVE } from '../secrets/secret.js'
-import { CONTAINER_CONSUMERS } from './consumers.js'
+import { CONTAINER_CONSUMERS } from '../containers/consumers.js'
 import {
   CONTAINER_JSON,
   findContainer,
@@ -19,10 +13,16 @@ import {
   MOST_REFERENCES,
   namedReference,
   newContainer,
-} from './container.js'
-import { requireReferenceNames } from './reference-names.js'
-import { requireOwnSecrets, secretIdOf } from './references.js'
-import { storeContainer } from './store.js'
+} from '../containers/container.js'
+import { requireReferenceNames } from '../containers/reference-names.js'
+import { requireOwnSecrets, secretIdOf } from '../containers/references.js'
+import { storeContainer } from '../containers/store.js'
+import { missing } from '../ids.js'
+import { parseBody, queryText } from '../input.js'
+import { LIVE } from '../secrets/secret.js'
+import { consumerRoutes } from './consumers.js'
+import { type AllowOn, type ApiService, type Call, route } from './dialect.js'
+import { filter, PAGE_PARAMETERS, pageJson, pageOf, readPage } from './paging.js'
 
 const base = { group: 'containers', status: 200 } as const
 const created = objectOf({ container_ref: ref('reference') })

@@ -3,11 +3,11 @@ import { ref } from '../../api/schema.js'
 import { maybeOne, one } from '../../database/query.js'
 import { and, type Fragment, identifier, identifiers, join, sql } from '../../database/sql.js'
 import { forbidden } from '../../http/errors.js'
-import { type AllowOn, type ApiService, type Call, route } from '../dialect.js'
+import { type ConsumerKind, columnsOf, consumerJson, tableOf } from '../consumers/kind.js'
 import { missing, newId, requireId } from '../ids.js'
-import { PAGE_PARAMETERS, pageJson, pageOf, readPage } from '../paging.js'
 import { quotaReached } from '../rights.js'
-import { type ConsumerKind, columnsOf, consumerJson, tableOf } from './kind.js'
+import { type AllowOn, type ApiService, type Call, route } from './dialect.js'
+import { PAGE_PARAMETERS, pageJson, pageOf, readPage } from './paging.js'
 
 /** The routes of `/consumers` below a secret or a container. */
 export function consumerRoutes(kind: ConsumerKind) {

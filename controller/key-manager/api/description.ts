@@ -1,8 +1,8 @@
-import { type DescriptionTexts, openApiDocument } from '../api/description/document.js'
-import type { Route } from '../api/route.js'
-import { type OpenApi, objectOf, ref, type Schema } from '../api/schema.js'
+import { type DescriptionTexts, openApiDocument } from '../../api/description/document.js'
+import type { Route } from '../../api/route.js'
+import { type OpenApi, objectOf, ref, type Schema } from '../../api/schema.js'
+import type { Operation } from '../rights.js'
 import type { ApiService, Asker } from './dialect.js'
-import type { Operation } from './rights.js'
 
 type KeyManagerRoute = Route<ApiService, Asker, Operation>
 

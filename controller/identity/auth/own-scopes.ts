@@ -4,9 +4,9 @@ import { forbidden } from '../../http/errors.js'
 import { readCatalog } from '../catalog.js'
 import { type IdentityCall, type IdentityRoute, listed, listForm, route, type Service, selfOf } from '../dialect.js'
 import { anyone } from '../policy.js'
-import { findDomains, presentDomain } from './domains.js'
-import { findProjects, presentProject } from './projects.js'
-import { effectiveRoles } from './roles/effective-roles.js'
+import { findDomains, presentDomain } from '../resources/domains.js'
+import { findProjects, presentProject } from '../resources/projects.js'
+import { effectiveRoles } from '../tokens/effective-roles.js'
 
 /** What the bearer of a token could be scoped to, and its catalogue. */
 export const ownScopeRoutes: readonly IdentityRoute[] = [

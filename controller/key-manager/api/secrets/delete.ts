@@ -1,12 +1,12 @@
-import type { Answer } from '../../api/answer.js'
-import type { Parameter } from '../../api/schema.js'
-import { one } from '../../database/query.js'
-import { sql } from '../../database/sql.js'
-import { inTransaction } from '../../database/transaction.js'
-import { badRequest, conflict } from '../../http/errors.js'
-import { auditInsert } from '../audit/record.js'
+import type { Answer } from '../../../api/answer.js'
+import type { Parameter } from '../../../api/schema.js'
+import { one } from '../../../database/query.js'
+import { sql } from '../../../database/sql.js'
+import { inTransaction } from '../../../database/transaction.js'
+import { badRequest, conflict } from '../../../http/errors.js'
+import { auditInsert } from '../../audit/record.js'
+import { findSecret } from '../../secrets/secret.js'
 import { type AllowOn, type ApiService, actorIn, type Call } from '../dialect.js'
-import { findSecret } from './secret.js'
 
 /** The microversion from which on a secret with consumers is kept unless the caller insists. */
 const MINOR_OF_FORCE = 2

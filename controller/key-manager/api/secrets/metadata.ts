@@ -1,13 +1,13 @@
 import { z } from 'zod'
-import type { Answer } from '../../api/answer.js'
-import { objectOf, ref } from '../../api/schema.js'
-import { execute } from '../../database/query.js'
-import { type Fragment, sql } from '../../database/sql.js'
-import { badRequest, conflict } from '../../http/errors.js'
+import type { Answer } from '../../../api/answer.js'
+import { objectOf, ref } from '../../../api/schema.js'
+import { execute } from '../../../database/query.js'
+import { type Fragment, sql } from '../../../database/sql.js'
+import { badRequest, conflict } from '../../../http/errors.js'
+import { missing } from '../../ids.js'
+import { filledText, parseBody, textUpTo } from '../../input.js'
+import { findSecret, LIVE } from '../../secrets/secret.js'
 import { type AllowOn, type ApiService, type Call, route } from '../dialect.js'
-import { missing } from '../ids.js'
-import { filledText, parseBody, textUpTo } from '../input.js'
-import { findSecret, LIVE } from './secret.js'
 
 const keyText = filledText(255)
   .regex(/^[A-Za-z0-9_-]*$/, 'may hold only letters, digits, underscores and hyphens')

@@ -1,8 +1,8 @@
 import type { Knex } from 'knex'
-import type { Parameter } from '../api/schema.js'
-import { one } from '../database/query.js'
-import { type Fragment, identifier, sql, trusted, unprepared } from '../database/sql.js'
-import type { KeyManagerSettings } from './options.js'
+import type { Parameter } from '../../api/schema.js'
+import { one } from '../../database/query.js'
+import { type Fragment, identifier, sql, trusted, unprepared } from '../../database/sql.js'
+import type { KeyManagerSettings } from '../options.js'
 
 export type Page = { limit: number; offset: number }
 

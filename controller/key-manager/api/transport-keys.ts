@@ -3,10 +3,10 @@ import type { Answer } from '../../api/answer.js'
 import { objectOf, ref } from '../../api/schema.js'
 import { execute, maybeOne } from '../../database/query.js'
 import { sql } from '../../database/sql.js'
-import { type ApiService, type Call, route } from '../dialect.js'
 import { missing, newId, requireId } from '../ids.js'
 import { filledText, queryText } from '../input.js'
-import { filter, PAGE_PARAMETERS, pageJson, pageOf, readPage } from '../paging.js'
+import { type ApiService, type Call, route } from './dialect.js'
+import { filter, PAGE_PARAMETERS, pageJson, pageOf, readPage } from './paging.js'
 
 const LABEL = 'Transport key'
 
