@@ -4,6 +4,7 @@ import { existsSync, mkdirSync, mkdtempSync, readFileSync, renameSync, rmSync } 
 import { dirname, join } from 'node:path'
 import { promisify } from 'node:util'
 import type { Configuration } from '../../config/schema.js'
+import { masterKeySource } from '../../key-manager/crypto/simple/master-keys.js'
 import { ConfigurationError } from '../../options/configuration-error.js'
 import { makePrivateFile } from '../../process/private-file.js'
 
@@ -38,10 +39,9 @@ export function keyFiles(config: Configuration, directory: string): KeyFiles {
 }
 
 function keyManagerMasterFile({ key_manager: { crypto } }: Configuration, directory: string): string | null {
-  const { master_key_file, master_key_variable, master_key_command } = crypto.simple
-  if (!crypto.backends.includes('simple') || master_key_variable !== undefined || master_key_command !== undefined)
-    return null
-  return master_key_file ?? join(directory, 'keys/key-manager-master')
+  if (!crypto.backends.includes('simple')) return null
+  const source = masterKeySource(crypto.simple, directory)
+  return source.kind === 'file' ? source.path : null
 }
 
 /** The file in which the key manager's worker keeps the end of the audit log. */

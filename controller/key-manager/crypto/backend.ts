@@ -1,7 +1,7 @@
 import { ApiError } from '../../http/errors.js'
 
-/** Names of the crypto back ends, as the secret-store API shows them. */
-export type BackendName = 'simple_crypto' | 'p11_crypto'
+/** The name of a crypto back end in rows and in the secret-store API. */
+export type BackendName = string
 
 /** A project's key as the database keeps it. */
 export type WrappedKey = {

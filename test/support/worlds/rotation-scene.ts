@@ -3,11 +3,11 @@ import { once } from 'node:events'
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Test } from 'tap'
-import { readMasterKeys, writeMasterKeys } from '../../../controller/cli/state-directory/master-keys.js'
 import type { Database } from '../../../controller/database/connection.js'
 import { createKeyring, type Keyring } from '../../../controller/key-manager/crypto/keyring.js'
 import { requireMasterKeys } from '../../../controller/key-manager/crypto/master-key.js'
-import { createSimpleCrypto } from '../../../controller/key-manager/crypto/simple.js'
+import { createSimpleCrypto } from '../../../controller/key-manager/crypto/simple/backend.js'
+import { readMasterKeys, writeMasterKeys } from '../../../controller/key-manager/crypto/simple/master-keys.js'
 import { startTestKeyManager, type TestKeyManager } from '../clients/key-manager-api.js'
 
 const program = join(import.meta.dirname, '../../../dist/krater.js')

@@ -2,16 +2,15 @@ import { randomBytes } from 'node:crypto'
 import { chmodSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import { keyFiles } from '../../../controller/cli/state-directory/keys.js'
-import {
-  masterKeySourceOf,
-  readMasterKeys,
-  writeMasterKeys,
-} from '../../../controller/cli/state-directory/master-keys.js'
 import { parseConfiguration } from '../../../controller/config/load.js'
 import { CannotOpen, CryptoUnavailable } from '../../../controller/key-manager/crypto/backend.js'
 import { createKeyCache } from '../../../controller/key-manager/crypto/key-cache.js'
-import { createSimpleCrypto, masterKeyId } from '../../../controller/key-manager/crypto/simple.js'
+import { createSimpleCrypto, masterKeyId } from '../../../controller/key-manager/crypto/simple/backend.js'
+import {
+  masterKeySource,
+  readMasterKeys,
+  writeMasterKeys,
+} from '../../../controller/key-manager/crypto/simple/master-keys.js'
 import { ConfigurationError } from '../../../controller/options/configuration-error.js'
 import { readSecret } from '../../../controller/options/secret-source.js'
 import { keepsCryptoContract } from '../../support/inputs/crypto-contract.js'
@@ -123,7 +122,7 @@ t.test('master keys come from a file, the environment or a command', async t => 
   const directory = t.testdir({})
   const [one, two] = [randomBytes(32), randomBytes(32)]
   const hex = [one, two].map(key => key.toString('hex'))
-  const sourceFor = (yaml: string) => masterKeySourceOf(crypto(yaml), keyFiles(crypto(yaml), directory))
+  const sourceFor = (yaml: string) => masterKeySource(crypto(yaml).key_manager.crypto.simple, directory)
   const file = join(directory, 'keys/key-manager-master')
 
   t.same(sourceFor('{}'), { kind: 'file', path: file })

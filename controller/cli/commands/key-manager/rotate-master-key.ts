@@ -2,25 +2,32 @@ import { randomBytes } from 'node:crypto'
 import { InvalidArgumentError, Option } from 'commander'
 import type { Database } from '../../../database/connection.js'
 import { type CryptoBackend, CryptoUnavailable } from '../../../key-manager/crypto/backend.js'
+import {
+  CRYPTO_BACKEND_NAMES,
+  type CryptoBackendName,
+  openCryptoBackend,
+  storedNameOf,
+} from '../../../key-manager/crypto/backends.js'
 import { activeMasterKey, requireMasterKeys, WrongMasterKey } from '../../../key-manager/crypto/master-key.js'
 import { createMasterKey, createPkcs11Crypto } from '../../../key-manager/crypto/pkcs11/backend.js'
-import { masterKeyId } from '../../../key-manager/crypto/simple.js'
+import { openToken } from '../../../key-manager/crypto/pkcs11/open-token.js'
+import { masterKeyId } from '../../../key-manager/crypto/simple/backend.js'
+import { masterKeySource, readMasterKeys, writeMasterKeys } from '../../../key-manager/crypto/simple/master-keys.js'
 import { alone, NotAlone } from '../../../key-manager/rotation/alone.js'
 import { keysUnderFormer, rotateMasterKey } from '../../../key-manager/rotation/master-key.js'
 import { originOf } from '../../../options/secret-source.js'
 import type { Command } from '../../command.js'
 import { OperatorError } from '../../operator-error.js'
-import { keyFiles } from '../../state-directory/keys.js'
-import { masterKeySourceOf, readMasterKeys, writeMasterKeys } from '../../state-directory/master-keys.js'
 import { print } from '../../terminal.js'
 import { type Instance, openDatabase, openInstance } from '../../wiring/instance.js'
-import { openSimple } from '../../wiring/key-manager/keyring.js'
-import { openToken } from '../../wiring/key-manager/token.js'
+import { cryptoContext } from '../../wiring/key-manager/keyring.js'
 import { progressLines } from './progress-lines.js'
+
+const BACKENDS = CRYPTO_BACKEND_NAMES.join(' or ')
 
 export const command: Command = {
   options: [
-    new Option('--backend <name>', 'simple or pkcs11 (default: the first of those in use)').argParser(parseBackend),
+    new Option('--backend <name>', `${BACKENDS} (default: the first of those in use)`).argParser(parseBackend),
     new Option('--label <label>', 'of the new key in a token'),
     new Option('--prepare', 'only put the new key into the file, to copy it to other machines first'),
   ],
@@ -28,7 +35,7 @@ export const command: Command = {
 }
 
 export type RotateMasterKeyOptions = {
-  backend?: 'simple' | 'pkcs11'
+  backend?: CryptoBackendName
   /** Label of the new key in the token. */
   label?: string
   /** Only writes the new key beside the former one. */
@@ -52,7 +59,7 @@ export async function rotateMasterKeyNow(directory: string, options: RotateMaste
   try {
     return await alone(database, 'master key rotation', stillAlone => {
       const rotation = { instance, database, stillAlone }
-      return chosen === 'simple' ? rotateSimple(rotation, options) : rotatePkcs11(rotation, options)
+      return ROTATIONS[chosen](rotation, options)
     })
   } catch (error) {
     throw explainRotationError(error)
@@ -60,6 +67,11 @@ export async function rotateMasterKeyNow(directory: string, options: RotateMaste
     await database.destroy()
   }
 }
+
+/** How the master key of each back end is replaced. */
+const ROTATIONS: Readonly<
+  Record<CryptoBackendName, (rotation: Rotation, options: RotateMasterKeyOptions) => Promise<number>>
+> = { simple: rotateSimple, pkcs11: rotatePkcs11 }
 
 /** Turns known failures of rotations into errors for the operator; other errors are returned unchanged. */
 export function explainRotationError(error: unknown): unknown {
@@ -74,14 +86,18 @@ export function explainRotationError(error: unknown): unknown {
   return error instanceof WrongMasterKey ? new OperatorError(error.message) : error
 }
 
+const SIMPLE = storedNameOf('simple')
+
 async function rotateSimple({ instance, database, stillAlone }: Rotation, { prepare }: RotateMasterKeyOptions) {
-  const source = masterKeySourceOf(instance.config, keyFiles(instance.config, instance.directory))
-  await withBackend(await openSimple(instance), backend => requireMasterKeys(database, backend))
+  const { crypto } = instance.config.key_manager
+  const source = masterKeySource(crypto.simple, instance.directory)
+  const open = () => openCryptoBackend('simple', crypto, cryptoContext(instance))
+  await withBackend(await open(), backend => requireMasterKeys(database, backend))
   let keys = await readMasterKeys(source)
   const [newest] = keys
-  const inForce = await activeMasterKey(database, 'simple_crypto')
+  const inForce = await activeMasterKey(database, SIMPLE)
   const isDone = newest !== undefined && masterKeyId(newest) === inForce
-  const unfinished = keys.length > 1 || (await keysUnderFormer(database, 'simple_crypto')) > 0
+  const unfinished = keys.length > 1 || (await keysUnderFormer(database, SIMPLE)) > 0
   if (isDone && unfinished && source.kind === 'file') print('An earlier rotation was interrupted; it goes on.')
   if (isDone && !(unfinished && source.kind === 'file')) {
     if (source.kind !== 'file') {
@@ -99,9 +115,7 @@ async function rotateSimple({ instance, database, stillAlone }: Rotation, { prep
     )
     return 0
   }
-  const status = await withBackend(await openSimple(instance), backend =>
-    rewrapAll(database, backend, backend.firstMasterKeyId),
-  )
+  const status = await withBackend(await open(), backend => rewrapAll(database, backend, backend.firstMasterKeyId))
   const [current] = await readMasterKeys(source)
   if (status !== 0 || current === undefined) return status
   if (source.kind === 'file') {
@@ -121,9 +135,9 @@ async function rotatePkcs11(
   if (prepare === true) throw new OperatorError('A token needs no --prepare.')
   if (label === undefined)
     throw new OperatorError('Name the new master key with --label; it is made in the token when it is not there.')
-  const { crypto } = instance.config.key_manager
-  const { client, origin } = await openToken(crypto)
-  return withBackend(createPkcs11Crypto(client, crypto.pkcs11.master_key_label, origin), async backend => {
+  const { pkcs11 } = instance.config.key_manager.crypto
+  const { client, origin } = await openToken(pkcs11, cryptoContext(instance))
+  return withBackend(createPkcs11Crypto(client, pkcs11.master_key_label, origin), async backend => {
     await requireMasterKeys(database, backend)
     if (await createMasterKey(client, label)) print(`The master key ${label} was made in ${origin}.`)
     const status = await rewrapAll(database, backend, label)
@@ -150,7 +164,8 @@ async function withBackend<T>(backend: CryptoBackend, work: (backend: CryptoBack
   }
 }
 
-function parseBackend(text: string): 'simple' | 'pkcs11' {
-  if (text === 'simple' || text === 'pkcs11') return text
-  throw new InvalidArgumentError('It must be simple or pkcs11.')
+function parseBackend(text: string): CryptoBackendName {
+  const name = CRYPTO_BACKEND_NAMES.find(name => name === text)
+  if (name === undefined) throw new InvalidArgumentError(`It must be ${BACKENDS}.`)
+  return name
 }

@@ -1,6 +1,8 @@
 import type { Database } from '../../../database/connection.js'
 import { type CryptoBackend, CryptoMisconfigured, CryptoUnavailable } from '../../../key-manager/crypto/backend.js'
+import { openCryptoBackend, storedNameOf } from '../../../key-manager/crypto/backends.js'
 import { createKeyring, type Keyring } from '../../../key-manager/crypto/keyring.js'
+import type { CryptoContext } from '../../../key-manager/crypto/kind.js'
 import {
   activeMasterKey,
   requireBackends,
@@ -8,8 +10,6 @@ import {
   WrongMasterKey,
 } from '../../../key-manager/crypto/master-key.js'
 import type { KeyManagerCrypto } from '../../../key-manager/crypto/options.js'
-import { createPkcs11Crypto } from '../../../key-manager/crypto/pkcs11/backend.js'
-import { createSimpleCrypto } from '../../../key-manager/crypto/simple.js'
 import {
   type ConfiguredStore,
   preferredBackend,
@@ -17,12 +17,8 @@ import {
   syncSecretStores,
 } from '../../../key-manager/secret-stores/sync.js'
 import type { Logger } from '../../../log/log.js'
-import { originOf, type SecretSource } from '../../../options/secret-source.js'
 import { OperatorError } from '../../operator-error.js'
-import { keyFiles } from '../../state-directory/keys.js'
-import { masterKeySourceOf, readMasterKeys } from '../../state-directory/master-keys.js'
 import type { Instance } from '../instance.js'
-import { openToken } from './token.js'
 
 /**
  * The crypto back ends that are configured, ready for use. One that cannot be reached at the moment does not keep the others from serving.
@@ -50,15 +46,12 @@ export async function openKeyring(instance: Instance, database: Database, log?: 
     : createKeyring(database, backends)
 }
 
-function storesOf({ backends, simple, pkcs11 }: KeyManagerCrypto): ConfiguredStore[] {
-  return backends.map((name, at) => ({
-    name: { simple, pkcs11 }[name].store_name,
-    backend: BACKEND_NAMES[name],
+const storesOf = (crypto: KeyManagerCrypto): ConfiguredStore[] =>
+  crypto.backends.map((name, at) => ({
+    name: crypto[name].store_name,
+    backend: storedNameOf(name),
     globalDefault: at === 0,
   }))
-}
-
-const BACKEND_NAMES = { simple: 'simple_crypto', pkcs11: 'p11_crypto' } as const
 
 async function requireUsable(database: Database, backend: CryptoBackend, log?: Logger): Promise<void> {
   try {
@@ -71,37 +64,13 @@ async function requireUsable(database: Database, backend: CryptoBackend, log?: L
   }
 }
 
-/** @throws ConfigurationError, OperatorError */
-async function openBackends(instance: Instance): Promise<CryptoBackend[]> {
-  return Promise.all(
-    instance.config.key_manager.crypto.backends.map(name =>
-      name === 'simple' ? openSimple(instance) : openPkcs11(instance),
-    ),
-  )
+/** @throws ConfigurationError */
+function openBackends(instance: Instance): Promise<CryptoBackend[]> {
+  const { crypto } = instance.config.key_manager
+  return Promise.all(crypto.backends.map(name => openCryptoBackend(name, crypto, cryptoContext(instance))))
 }
 
-async function openPkcs11({ config: { key_manager } }: Instance): Promise<CryptoBackend> {
-  const { client, origin } = await openToken(key_manager.crypto)
-  return createPkcs11Crypto(client, key_manager.crypto.pkcs11.master_key_label, origin)
-}
-
-/** The back end `simple` with the keys that its source has now. @throws ConfigurationError */
-export async function openSimple({ config, directory }: Instance): Promise<CryptoBackend> {
-  const source = masterKeySourceOf(config, keyFiles(config, directory))
-  return createSimpleCrypto(
-    {
-      origin: originOf(source),
-      remedy: REMEDIES[source.kind],
-      keys: await readMasterKeys(source),
-      reread: source.kind === 'variable' ? null : () => readMasterKeys(source),
-    },
-    { keepMilliseconds: config.key_manager.crypto.key_cache_ttl * 1000 },
-  )
-}
-
-/** What makes a running process learn of a new master key. */
-const REMEDIES: Readonly<Record<SecretSource['kind'], string>> = {
-  file: 'Copy the file from the machine where the master key was rotated; running processes read it again.',
-  command: 'Make the command print that key as well; running processes ask it again.',
-  variable: 'Add that key to the variable and start this process again.',
-}
+export const cryptoContext = ({ config, directory }: Instance): CryptoContext => ({
+  stateDirectory: directory,
+  keepMilliseconds: config.key_manager.crypto.key_cache_ttl * 1000,
+})

@@ -4,7 +4,7 @@ import { createKeyring } from '../../../../controller/key-manager/crypto/keyring
 import { requireBackends, requireMasterKeys } from '../../../../controller/key-manager/crypto/master-key.js'
 import { createMasterKey, createPkcs11Crypto } from '../../../../controller/key-manager/crypto/pkcs11/backend.js'
 import { createTokenClient } from '../../../../controller/key-manager/crypto/pkcs11/token-client.js'
-import { createSimpleCrypto } from '../../../../controller/key-manager/crypto/simple.js'
+import { createSimpleCrypto } from '../../../../controller/key-manager/crypto/simple/backend.js'
 import {
   preferredBackend,
   StoreStillPreferred,

@@ -1,9 +1,10 @@
 import { Option } from 'commander'
 import { CryptoUnavailable } from '../../../../key-manager/crypto/backend.js'
+import { openToken } from '../../../../key-manager/crypto/pkcs11/open-token.js'
 import type { TokenClient } from '../../../../key-manager/crypto/pkcs11/token-client.js'
 import { OperatorError } from '../../../operator-error.js'
 import { openInstance } from '../../../wiring/instance.js'
-import { openToken } from '../../../wiring/key-manager/token.js'
+import { cryptoContext } from '../../../wiring/key-manager/keyring.js'
 
 export const labelOption = new Option(
   '--label <label>',
@@ -18,10 +19,11 @@ export async function withToken(
   label: string | undefined,
   work: (token: Token) => Promise<void>,
 ): Promise<void> {
-  const { crypto } = openInstance(directory).config.key_manager
-  const { client, origin } = await openToken(crypto)
+  const instance = openInstance(directory)
+  const { pkcs11 } = instance.config.key_manager.crypto
+  const { client, origin } = await openToken(pkcs11, cryptoContext(instance))
   try {
-    await work({ client, origin, label: label ?? crypto.pkcs11.master_key_label })
+    await work({ client, origin, label: label ?? pkcs11.master_key_label })
   } catch (error) {
     throw error instanceof CryptoUnavailable ? new OperatorError(error.reason) : error
   } finally {

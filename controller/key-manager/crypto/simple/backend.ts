@@ -1,6 +1,6 @@
 import { createCipheriv, createDecipheriv, createHmac, createSecretKey, type KeyObject, randomBytes } from 'node:crypto'
-import { CannotOpen, type CryptoBackend, CryptoUnavailable, type ProjectKey, type WrappedKey } from './backend.js'
-import { createKeyCache } from './key-cache.js'
+import { CannotOpen, type CryptoBackend, CryptoUnavailable, type ProjectKey, type WrappedKey } from '../backend.js'
+import { createKeyCache } from '../key-cache.js'
 
 const NONCE_BYTES = 12
 const TAG_BYTES = 16

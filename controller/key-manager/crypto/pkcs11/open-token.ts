@@ -1,22 +1,26 @@
-import type { KeyManagerCrypto } from '../../../key-manager/crypto/options.js'
-import { createTokenClient, type TokenClient } from '../../../key-manager/crypto/pkcs11/token-client.js'
+import { ConfigurationError } from '../../../options/configuration-error.js'
 import { readSecret, sourceOf } from '../../../options/secret-source.js'
-import { OperatorError } from '../../operator-error.js'
+import type { CryptoContext } from '../kind.js'
+import type { Pkcs11Settings } from './options.js'
+import { createTokenClient, type TokenClient } from './token-client.js'
 
 /**
  * The PKCS#11 token that is configured; nothing is asked of it yet.
- * @throws OperatorError, ConfigurationError when a setting or the PIN is missing
+ * @throws ConfigurationError when a setting or the PIN is missing
  */
-export async function openToken({ pkcs11, key_cache_ttl }: KeyManagerCrypto): Promise<{
+export async function openToken(
+  pkcs11: Pkcs11Settings,
+  { keepMilliseconds }: Pick<CryptoContext, 'keepMilliseconds'>,
+): Promise<{
   client: TokenClient
   /** For sentences. */
   origin: string
 }> {
   const { library_path: libraryPath, pin_file: file, pin_variable: variable, pin_command: command } = pkcs11
-  if (libraryPath === undefined) throw new OperatorError('key_manager.crypto.pkcs11.library_path is not set.')
+  if (libraryPath === undefined) throw new ConfigurationError('key_manager.crypto.pkcs11.library_path is not set.')
   const source = sourceOf({ file, variable, command })
   if (source === null) {
-    throw new OperatorError(
+    throw new ConfigurationError(
       'The PIN of the token is not set: name a file, an environment variable or a command in key_manager.crypto.pkcs11 (pin_file, pin_variable, pin_command).',
     )
   }
@@ -30,7 +34,7 @@ export async function openToken({ pkcs11, key_cache_ttl }: KeyManagerCrypto): Pr
       pin,
       wrapMechanism: pkcs11.key_wrap_mechanism,
       keyCacheLimit: pkcs11.key_cache_limit,
-      keyCacheMilliseconds: key_cache_ttl * 1000,
+      keyCacheMilliseconds: keepMilliseconds,
     },
     callMilliseconds: pkcs11.call_timeout * 1000,
     queueLimit: pkcs11.queue_limit,

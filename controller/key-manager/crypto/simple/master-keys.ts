@@ -1,18 +1,18 @@
-import type { Configuration } from '../../config/schema.js'
-import { ConfigurationError } from '../../options/configuration-error.js'
-import { originOf, readSecret, type SecretSource, sourceOf } from '../../options/secret-source.js'
-import { writePrivateFile } from '../../process/private-file.js'
-import type { KeyFiles } from './keys.js'
+import { join } from 'node:path'
+import { ConfigurationError } from '../../../options/configuration-error.js'
+import { originOf, readSecret, type SecretSource, sourceOf } from '../../../options/secret-source.js'
+import { writePrivateFile } from '../../../process/private-file.js'
+import type { SimpleSettings } from './options.js'
 
 const WHAT = 'the key manager’s master key'
 
-/** Where the master keys of the back end `simple` come from. */
-export function masterKeySourceOf({ key_manager: { crypto } }: Configuration, files: KeyFiles): SecretSource {
-  if (files.keyManagerMaster !== null) return { kind: 'file', path: files.keyManagerMaster }
-  const { master_key_variable: variable, master_key_command: command } = crypto.simple
-  const source = sourceOf({ variable, command })
-  if (source === null) throw new ConfigurationError('The back end simple is not in use.')
-  return source
+/** Where the master keys come from: a file below the state directory when the settings name no other place. */
+export function masterKeySource(
+  { master_key_file, master_key_variable: variable, master_key_command: command }: SimpleSettings,
+  stateDirectory: string,
+): SecretSource {
+  const file = master_key_file ?? join(stateDirectory, 'keys/key-manager-master')
+  return sourceOf({ variable, command }) ?? { kind: 'file', path: file }
 }
 
 /**

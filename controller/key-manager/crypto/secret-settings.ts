@@ -1,0 +1,37 @@
+import { z } from 'zod'
+
+const isArgv = (value: unknown): value is string[] =>
+  Array.isArray(value) && value.length > 0 && value.every(word => typeof word === 'string' && word !== '')
+
+/** A program with its arguments; no shell looks at it. In the environment it is JSON. */
+const argvSetting = z.preprocess(
+  value => {
+    if (typeof value !== 'string') return value
+    try {
+      return JSON.parse(value)
+    } catch {
+      return value
+    }
+  },
+  z.custom<string[]>(isArgv, 'a list of words: the program, then its arguments'),
+)
+
+export const path = z.string().min(1)
+export const name = z.string().min(1).max(200)
+export const seconds = z.coerce.number().positive().max(86_400)
+
+/** The settings of a secret's three places; with `prefix` pin: pin_file, pin_variable, pin_command. */
+export function placesOf<Prefix extends string>(prefix: Prefix, what: string, otherwise: string) {
+  const settings = {
+    [`${prefix}_file`]: path.optional().describe(`File with ${what}${otherwise}`),
+    [`${prefix}_variable`]: name.optional().describe(`Name of an environment variable with ${what}, instead of a file`),
+    [`${prefix}_command`]: argvSetting
+      .optional()
+      .describe(`Program and arguments that print ${what}, instead of a file; no shell is used`),
+  }
+  return settings as Record<`${Prefix}_file` | `${Prefix}_variable`, z.ZodOptional<z.ZodString>> &
+    Record<`${Prefix}_command`, z.ZodOptional<typeof argvSetting>>
+}
+
+/** Whether one place at most is set. */
+export const atMostOne = (...given: unknown[]): boolean => given.filter(value => value !== undefined).length <= 1

@@ -1,0 +1,33 @@
+import { originOf, type SecretSource } from '../../../options/secret-source.js'
+import type { CryptoBackendKind, CryptoContext } from '../kind.js'
+import { masterKeySource, readMasterKeys } from './master-keys.js'
+import { type SimpleSettings, simpleOptions } from './options.js'
+
+export const simpleKind: CryptoBackendKind<SimpleSettings> = {
+  storedName: 'simple_crypto',
+  options: simpleOptions,
+  lacks: () => null,
+  open: openSimple,
+}
+
+/** The back end with the keys that its source has now. @throws ConfigurationError */
+export async function openSimple(settings: SimpleSettings, { stateDirectory, keepMilliseconds }: CryptoContext) {
+  const { createSimpleCrypto } = await import('./backend.js')
+  const source = masterKeySource(settings, stateDirectory)
+  return createSimpleCrypto(
+    {
+      origin: originOf(source),
+      remedy: REMEDIES[source.kind],
+      keys: await readMasterKeys(source),
+      reread: source.kind === 'variable' ? null : () => readMasterKeys(source),
+    },
+    { keepMilliseconds },
+  )
+}
+
+/** What makes a running process learn of a new master key. */
+const REMEDIES: Readonly<Record<SecretSource['kind'], string>> = {
+  file: 'Copy the file from the machine where the master key was rotated; running processes read it again.',
+  command: 'Make the command print that key as well; running processes ask it again.',
+  variable: 'Add that key to the variable and start this process again.',
+}
