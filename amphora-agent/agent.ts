@@ -9,7 +9,7 @@ import { createHaproxy, HAPROXY_MESSAGES } from './haproxy/haproxy.js'
 import { createKnownDown } from './haproxy/known-down.js'
 import { serverStateFile } from './haproxy/server-state-file.js'
 import { haproxyVersion } from './haproxy/validate.js'
-import { type Monitor, startMonitor } from './heartbeat/monitor.js'
+import { Monitor } from './heartbeat/monitor.js'
 import { createSender } from './heartbeat/sender.js'
 import { createKeepalived, KEEPALIVED_LOG, keepalivedVersion } from './keepalived/keepalived.js'
 import { machineLimits } from './limits.js'
@@ -108,7 +108,7 @@ export async function startAgent(boot: Boot): Promise<Agent> {
   keepalived.adopt()
   const handovers = openHandovers({ haproxy, stickTables, log })
   const drains = () => handovers.drained() !== null
-  monitor = startMonitor({
+  const watching = new Monitor({
     store,
     haproxy,
     knownDown,
@@ -120,7 +120,9 @@ export async function startAgent(boot: Boot): Promise<Agent> {
     beatIntervalMs: boot.beatIntervalSeconds * 1000,
     log,
   })
-  const { look } = monitor
+  monitor = watching
+  watching.start()
+  const look = () => watching.look()
   const limits = machineLimits(boot.limits?.memoryBytes)
 
   if (!drains()) void inTurn(() => resume(parts))

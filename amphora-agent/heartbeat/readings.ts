@@ -1,0 +1,97 @@
+import type { Haproxy, HaproxyLook } from '../haproxy/haproxy.js'
+import { type ProxyRow, parseStat, SHOW_PROXIES } from '../haproxy/runtime/stat.js'
+import { identityOf } from '../process/process-table.js'
+import type { Counters } from '../protocol/heartbeat.js'
+import { loadCounters, saveCounters } from '../statistics/counter-file.js'
+import { observe, totalOf } from '../statistics/counters.js'
+import type { Liveness } from './liveness.js'
+import type { Pace } from './pace.js'
+
+/** Its worker ends old connections, and somebody else may have it reload: how often the master is asked for its workers, at least. */
+const WORKERS_MS = 30_000
+/** How often HAProxy is asked for the limits of its servers, which are rows of their own. */
+const SERVER_LIMITS_MS = 8_000
+
+/** Observes HAProxy, and keeps the counters of all its workers, which never go backwards. */
+export class Readings {
+  readonly #haproxy: Haproxy
+  readonly #liveness: Liveness
+  readonly #pace: Pace
+  #counters = loadCounters()
+  #serverLimitsAt = Number.NEGATIVE_INFINITY
+  #workersAt = Number.NEGATIVE_INFINITY
+  #oldWorkers: readonly number[] = []
+
+  constructor(haproxy: Haproxy, liveness: Liveness, pace: Pace) {
+    this.#haproxy = haproxy
+    this.#liveness = liveness
+    this.#pace = pace
+    saveCounters(this.#counters)
+  }
+
+  /** Changes when the counters begin again from zero. */
+  get epoch(): string {
+    return this.#counters.epoch
+  }
+
+  /** @param name of a frontend or backend */
+  totalOf(name: string): Counters {
+    return totalOf(this.#counters, name)
+  }
+
+  /** @returns null when HAProxy does not answer, as for a moment during a reload */
+  async take(): Promise<HaproxyLook | null> {
+    if (this.#haproxy.pid() === null) {
+      this.#absorb(new Map(), new Set())
+      return null
+    }
+    const withServerLimits = performance.now() - this.#serverLimitsAt >= SERVER_LIMITS_MS
+    // Also when no answer comes: the next look is a cheap one, by which HAProxy shows that it lives.
+    if (withServerLimits) this.#serverLimitsAt = performance.now()
+    const present = await this.#haproxy.look(withServerLimits)
+    if (present === null) return null
+    // Its worker serves, whatever the master says, which is busy during a reload.
+    this.#liveness.answered()
+    if (!(await this.#findOldWorkers())) return null
+    await this.#readCounters(present)
+    return present
+  }
+
+  /** Asks the master for its old workers when they may have changed. @returns false when it does not answer */
+  async #findOldWorkers(): Promise<boolean> {
+    const now = performance.now()
+    if (!this.#pace.isBusy && this.#oldWorkers.length === 0 && now - this.#workersAt <= WORKERS_MS) return true
+    const processes = await this.#haproxy.processes()
+    if (processes === null) return false
+    this.#oldWorkers = processes.oldWorkerPids
+    this.#workersAt = now
+    return true
+  }
+
+  async #readCounters(present: HaproxyLook): Promise<void> {
+    const readings = new Map<string, ProxyRow[]>()
+    const living = new Set<string>()
+    for (const pid of [present.workerPid, ...this.#oldWorkers]) {
+      const identity = identityOf(pid)
+      if (identity === null) continue
+      const key = `${pid}-${identity.startTime}`
+      living.add(key)
+      const rows = pid === present.workerPid ? present.proxies : await this.#rowsOf(pid)
+      if (rows !== null && rows.length > 0) readings.set(key, rows)
+    }
+    this.#absorb(readings, living)
+  }
+
+  /** @returns null when the old worker does not answer */
+  #rowsOf(pid: number): Promise<ProxyRow[] | null> {
+    return this.#haproxy.commandTo(pid, SHOW_PROXIES).then(parseStat, () => null)
+  }
+
+  #absorb(readings: ReadonlyMap<string, ProxyRow[]>, living: ReadonlySet<string>): void {
+    const next = observe(this.#counters, readings, living)
+    if (JSON.stringify(next) === JSON.stringify(this.#counters)) return
+    this.#counters = next
+    this.#pace.changed()
+    saveCounters(next)
+  }
+}

@@ -1,0 +1,107 @@
+import type { HaproxyLook } from '../haproxy/haproxy.js'
+import type { Repairs } from '../log/repairs.js'
+import type { Desired } from '../protocol/desired.js'
+import { changedSince, type Snapshot, snapshotOf } from '../statistics/snapshot.js'
+import { untilNextMoment } from '../time/moments.js'
+import type { Pace } from './pace.js'
+import type { Readings } from './readings.js'
+import type { Sender, Standing } from './sender.js'
+
+const FULL_REPORT_MS = 30_000
+
+export type ReporterOptions = {
+  readings: Readings
+  pace: Pace
+  sender: Sender
+  repairs: Repairs
+  beatIntervalMs: number
+}
+
+/** Remembers what the health managers were told, and tells them what is new: beats at their interval, states when they change. */
+export class Reporter {
+  readonly #readings: Readings
+  readonly #pace: Pace
+  readonly #sender: Sender
+  readonly #repairs: Repairs
+  readonly #beatIntervalMs: number
+  #sent: Snapshot | null = null
+  /** The sha256 of the desired state that `sent` is about. */
+  #sentFor = ''
+  #sentMismatches = ''
+  /** The time of the last repair that they were told of. */
+  #repairedMs = 0
+  #fullAt = Number.NEGATIVE_INFINITY
+  #beatAt = Number.NEGATIVE_INFINITY
+
+  constructor({ readings, pace, sender, repairs, beatIntervalMs }: ReporterOptions) {
+    this.#readings = readings
+    this.#pace = pace
+    this.#sender = sender
+    this.#repairs = repairs
+    this.#beatIntervalMs = beatIntervalMs
+  }
+
+  /** Milliseconds until the next beat is due. */
+  untilBeat(): number {
+    return this.#beatAt + this.#beatIntervalMs - performance.now()
+  }
+
+  /** @param now milliseconds, as `performance.now()` */
+  isDue(now: number): boolean {
+    // Rather before its time than between two moments.
+    return now + (this.#pace.isIdle ? untilNextMoment(now) : 0) - this.#beatAt >= this.#beatIntervalMs
+  }
+
+  /** Sends a beat when it is due, or when the mismatches have changed. */
+  async beat(standing: Standing, isDue: boolean, haproxyRunning: boolean): Promise<void> {
+    const mismatches = standing.mismatches.join()
+    if (mismatches === this.#sentMismatches && !isDue) return
+    await this.#sender.beat(standing, haproxyRunning)
+    this.#sentMismatches = mismatches
+  }
+
+  /**
+   * Sends what has changed, or everything when that is due.
+   * @param observation null while HAProxy does not run
+   * @param isDue whether counters are told too, and not states alone
+   */
+  async report(
+    standing: Standing,
+    desired: Desired,
+    observation: HaproxyLook | null,
+    isDue: boolean,
+    now: number,
+  ): Promise<void> {
+    const snapshot = snapshotOf(desired, observation ?? { proxies: [], servers: [] }, name =>
+      this.#readings.totalOf(name),
+    )
+    if (desired.sha256 !== this.#sentFor) this.#sent = null
+    const full = this.#sent === null || now - this.#fullAt >= FULL_REPORT_MS
+    const changes = changedSince(full ? null : this.#sent, snapshot, isDue ? 'anything' : 'states')
+    const hasChanges = changes.listeners.length + changes.pools.length > 0
+    if (hasChanges && !full) this.#pace.changed()
+    const latest = this.#repairs.latest()
+    const news = latest.filter(({ atMs }) => full || atMs > this.#repairedMs)
+    if (!full && !hasChanges && news.length === 0) return
+    await this.#sender.report(standing, { epoch: this.#readings.epoch, ...changes, repairs: news })
+    this.#repairedMs = latest.at(-1)?.atMs ?? this.#repairedMs
+    this.#sent = merge(this.#sent, snapshot, changes)
+    this.#sentFor = desired.sha256
+    if (full) this.#fullAt = now
+  }
+
+  /** The beat that was due, and the report with it, are sent. */
+  beaten(now: number): void {
+    this.#beatAt = now
+  }
+}
+
+/** What the health managers know after the changes: the rest of the snapshot they have not been told. */
+function merge(sent: Snapshot | null, now: Snapshot, changes: ReturnType<typeof changedSince>): Snapshot {
+  if (sent === null) return now
+  const listeners = [...sent.listeners]
+  const pools = [...sent.pools]
+  for (const { index } of changes.listeners) listeners[index] = now.listeners[index]!
+  for (const { index } of changes.pools) pools[index] = now.pools[index]!
+  return { listeners, pools }
+}
