@@ -5,8 +5,9 @@ import { CURRENT_HAPROXY, CURRENT_KEEPALIVED, openStore } from './apply/store.js
 import { openHandovers } from './handover/handover.js'
 import { createStickTables } from './handover/stick-tables.js'
 import { createDrain, type Drain } from './haproxy/drain.js'
-import { createHaproxy, HAPROXY_MESSAGES } from './haproxy/haproxy.js'
+import { Haproxy } from './haproxy/haproxy.js'
 import { createKnownDown } from './haproxy/known-down.js'
+import { HAPROXY_MESSAGES } from './haproxy/messages.js'
 import { serverStateFile } from './haproxy/server-state-file.js'
 import { haproxyVersion } from './haproxy/validate.js'
 import { Monitor } from './heartbeat/monitor.js'
@@ -59,10 +60,10 @@ export async function startAgent(boot: Boot): Promise<Agent> {
     for (const text of store.restore()) repairs.note(text)
   }
   const stickTables = createStickTables(boot.amphoraId, store.confirmed, log)
-  const haproxy = createHaproxy(
-    CURRENT_HAPROXY,
-    boot.limits ?? {},
-    {
+  const haproxy = new Haproxy({
+    configuration: CURRENT_HAPROXY,
+    limits: boot.limits ?? {},
+    events: {
       beforeRead: restoreFiles,
       onEnd: () => {
         repairs.note('HAProxy had ended: it is started again')
@@ -78,7 +79,7 @@ export async function startAgent(boot: Boot): Promise<Agent> {
       },
     },
     log,
-  )
+  })
   const keepalived = createKeepalived({
     configuration: CURRENT_KEEPALIVED,
     beforeRead: restoreFiles,

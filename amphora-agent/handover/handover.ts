@@ -1,7 +1,8 @@
 import { existsSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { z } from 'zod'
-import type { Haproxy, WorkerLoad } from '../haproxy/haproxy.js'
+import type { Haproxy } from '../haproxy/haproxy.js'
 import { monotonicMs } from '../haproxy/leaving.js'
+import type { WorkerLoad } from '../haproxy/runtime/client.js'
 import type { Log } from '../log/log.js'
 import { canonical } from '../network/address.js'
 import { batch, NetworkFailure, setKernel } from '../network/configure.js'
@@ -103,7 +104,7 @@ export function openHandovers({
     if (isOver && !ended) await haproxy.stop()
     // It may have been asked to end sooner meanwhile.
     if (state.drain === null) return
-    const drain = workers === null ? state.drain : countAgain(state.drain, workers, haproxy.hasFinished)
+    const drain = workers === null ? state.drain : countAgain(state.drain, workers, pid => haproxy.hasFinished(pid))
     if (!ended && !isOver) {
       if (JSON.stringify(drain) !== JSON.stringify(state.drain)) write({ ...state, drain })
       return

@@ -1,7 +1,7 @@
 import { canonical } from '../network/address.js'
 import type { Desired, HaproxyPart, Server } from '../protocol/desired.js'
-import type { HaproxyLook } from './haproxy.js'
 import { type Leaving, pathOf } from './leaving.js'
+import type { HaproxyLook } from './runtime/client.js'
 import { inMaintenance, isDrainedByHand, type ServerState } from './runtime/servers-state.js'
 
 /** How what HAProxy runs differs from what it should, and what puts it right. */

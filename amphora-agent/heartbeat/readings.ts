@@ -1,4 +1,5 @@
-import type { Haproxy, HaproxyLook } from '../haproxy/haproxy.js'
+import type { Haproxy } from '../haproxy/haproxy.js'
+import type { HaproxyLook } from '../haproxy/runtime/client.js'
 import { type ProxyRow, parseStat, SHOW_PROXIES } from '../haproxy/runtime/stat.js'
 import { identityOf } from '../process/process-table.js'
 import type { Counters } from '../protocol/heartbeat.js'

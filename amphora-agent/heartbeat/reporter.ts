@@ -1,4 +1,4 @@
-import type { HaproxyLook } from '../haproxy/haproxy.js'
+import type { HaproxyLook } from '../haproxy/runtime/client.js'
 import type { Repairs } from '../log/repairs.js'
 import type { Desired } from '../protocol/desired.js'
 import { changedSince, type Snapshot, snapshotOf } from '../statistics/snapshot.js'
