@@ -4,7 +4,7 @@ import { apply, type Parts, releaseOwnVips, resume } from './apply/apply.js'
 import { CURRENT_HAPROXY, CURRENT_KEEPALIVED, openStore } from './apply/store.js'
 import { openHandovers } from './handover/handover.js'
 import { createStickTables } from './handover/stick-tables.js'
-import { createDrain, type Drain } from './haproxy/drain.js'
+import { Drain } from './haproxy/drain.js'
 import { Haproxy } from './haproxy/haproxy.js'
 import { createKnownDown } from './haproxy/known-down.js'
 import { HAPROXY_MESSAGES } from './haproxy/messages.js'
@@ -96,14 +96,16 @@ export async function startAgent(boot: Boot): Promise<Agent> {
     changes = turn.catch(() => {})
     return turn
   }
-  drain = createDrain({
+  const draining = new Drain({
     haproxy,
     limits: () => store.confirmed()?.oldWorkers ?? null,
     inTurn,
     onClosed: repairs.noteClosed,
     log,
   })
-  const parts: Parts = { store, haproxy, drain, knownDown, keepalived, log }
+  drain = draining
+  drain.start()
+  const parts: Parts = { store, haproxy, drain: draining, knownDown, keepalived, log }
   const sender = createSender(boot, bootId, log)
   haproxy.adopt()
   keepalived.adopt()

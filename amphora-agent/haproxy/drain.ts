@@ -1,14 +1,10 @@
-import { readFileSync, renameSync, writeFileSync } from 'node:fs'
-import { z } from 'zod'
 import type { Log } from '../log/log.js'
 import type { OldWorkerLimits } from '../protocol/desired.js'
-import { STATE_DIRECTORY } from '../protocol/paths.js'
+import { type Closing, ConnectionCloser } from './connection-closer.js'
 import type { Haproxy } from './haproxy.js'
-import { commandsFor, isOver, type Leaving, leavingSchema, monotonicMs, pathOf, whoStillLeaves } from './leaving.js'
-import { createOldWorkerEnds, observeOldWorkers, surplusOf } from './old-workers.js'
-import { closeSessions, closeUnlessOthers, parseSessions, type Session } from './runtime/sessions.js'
+import { commandsFor, isOver, type Leaving, monotonicMs, pathOf, whoStillLeaves } from './leaving.js'
+import { LeavingStore } from './leaving-store.js'
 
-const FILE = `${STATE_DIRECTORY}/leaving.json`
 /** Soon after a change, for a pool whose members have no time at all. */
 const FIRST_LOOK_MS = 50
 /** How often a server is tried to be deleted; it can be when its last connection, an idle one included, is closed. */
@@ -16,179 +12,138 @@ const LOOK_MS = 500
 /** How often it is looked whether old workers are within their limits. */
 const OLD_WORKERS_MS = 5_000
 
-export type Drain = {
-  leaving: () => readonly Leaving[]
-  /** Remembers who leaves, before HAProxy is told, and sees to the rest in the background. */
-  begin: (leaving: readonly Leaving[]) => void
-  /** The same, and HAProxy itself ends when its old workers have. */
-  beginToStop: (leaving: readonly Leaving[]) => void
-  /** There is an old worker more. */
-  reloaded: () => void
-  close: () => void
+export type DrainOptions = {
+  haproxy: Haproxy
+  /** For old workers, as they are desired now. */
+  limits: () => OldWorkerLimits | null
+  /** Runs work while no change of the machine is under way. */
+  inTurn: <T>(work: () => Promise<T>) => Promise<T>
+  /** With a sentence about it. */
+  onClosed: (text: string) => void
+  log: Log
 }
 
 /**
  * Follows servers that leave: closes what is left when their time is over, and deletes them from the present worker when they are free. It
  * also keeps old workers within their limits. What it knows is in a file, so that its successor goes on.
- * @param inTurn runs work while no change of the machine is under way
  */
-export function createDrain({
-  haproxy,
-  limits,
-  inTurn,
-  onClosed,
-  log,
-}: {
-  haproxy: Haproxy
-  /** For old workers, as they are desired now. */
-  limits: () => OldWorkerLimits | null
-  inTurn: <T>(work: () => Promise<T>) => Promise<T>
-  /** With a sentence about it. */
-  onClosed: (text: string) => void
-  log: Log
-}): Drain {
-  let leaving = load()
-  let thenStop = false
-  let hasOldWorkers = false
-  let isClosed = false
-  let isLooking = false
-  let timer: NodeJS.Timeout | null = null
-  const ends = createOldWorkerEnds()
+export class Drain {
+  readonly #options: DrainOptions
+  readonly #store = new LeavingStore()
+  readonly #closer: ConnectionCloser
+  /** Whether HAProxy itself ends when its old workers have. */
+  #thenStop = false
+  #hasOldWorkers = false
+  #isClosed = false
+  #isLooking = false
+  #timer: NodeJS.Timeout | null = null
 
-  const keep = (next: readonly Leaving[]): boolean => {
-    if (JSON.stringify(next) === JSON.stringify(leaving)) return false
-    leaving = [...next]
-    writeFileSync(`${FILE}.new`, JSON.stringify(leaving), { mode: 0o600 })
-    renameSync(`${FILE}.new`, FILE)
-    return true
+  constructor(options: DrainOptions) {
+    const { haproxy, onClosed } = options
+    this.#options = options
+    this.#closer = new ConnectionCloser({ haproxy, onClosed, isOver: () => this.#isClosed })
   }
 
-  /** @returns what is then to be done to old workers, which may take a while and needs no turn */
-  const look = async (): Promise<(() => Promise<void>)[]> => {
+  start(): void {
+    this.#schedule(FIRST_LOOK_MS)
+  }
+
+  leaving(): readonly Leaving[] {
+    return this.#store.servers
+  }
+
+  /** Remembers who leaves, before HAProxy is told, and sees to the rest in the background. */
+  begin(leaving: readonly Leaving[]): void {
+    this.#begin(leaving, false)
+  }
+
+  /** The same, and HAProxy itself ends when its old workers have. */
+  beginToStop(leaving: readonly Leaving[]): void {
+    this.#begin(leaving, true)
+  }
+
+  /** There is an old worker more. */
+  reloaded(): void {
+    this.#schedule(FIRST_LOOK_MS)
+  }
+
+  close(): void {
+    this.#isClosed = true
+    if (this.#timer) clearTimeout(this.#timer)
+  }
+
+  #begin(next: readonly Leaving[], thenStop: boolean): void {
+    const changes = this.#store.keep(next) || thenStop !== this.#thenStop
+    this.#thenStop = thenStop
+    if (changes && (next.length > 0 || thenStop)) this.#schedule(FIRST_LOOK_MS)
+  }
+
+  #schedule(delay: number): void {
+    if (this.#timer) clearTimeout(this.#timer)
+    this.#timer = this.#isClosed ? null : setTimeout(() => this.#tick(), delay)
+  }
+
+  #tick(): void {
+    if (this.#isLooking) {
+      this.#schedule(LOOK_MS)
+      return
+    }
+    this.#isLooking = true
+    void this.#lookAndClose()
+      .catch(error => this.#options.log.error(`servers that leave: ${String(error)}`))
+      .then(() => {
+        this.#isLooking = false
+        const pause = this.#pauseUntilNext()
+        if (pause !== null) this.#schedule(pause)
+      })
+  }
+
+  async #lookAndClose(): Promise<void> {
+    for (const work of await this.#options.inTurn(() => this.#look())) if (!this.#isClosed) await work()
+  }
+
+  /** @returns what is then to be done to old workers */
+  async #look(): Promise<Closing[]> {
+    const { haproxy, limits } = this.#options
     const processes = await haproxy.processes()
-    if (isClosed || (processes === null && haproxy.pid() !== null)) return []
+    if (this.#isClosed || (processes === null && haproxy.pid() !== null)) return []
     const worker = processes?.workerPid ?? null
     const oldWorkers = processes?.oldWorkerPids ?? []
-    hasOldWorkers = oldWorkers.length > 0
-    const ending = planSurplus(oldWorkers)
-    const { closed, closing } = await closeWhatIsOver(worker, oldWorkers)
-    const deleted = new Set<string>()
-    for (const one of leaving.filter(({ removed, held }) => removed && held)) {
-      if (worker !== null && (await isDeleted(worker, one))) deleted.add(pathOf(one))
-    }
-    keep(whoStillLeaves(leaving, monotonicMs(), { deleted, closed, hasOldWorkers }))
-    if (thenStop && oldWorkers.length === 0) {
-      thenStop = false
+    this.#hasOldWorkers = oldWorkers.length > 0
+    const ending = this.#closer.planSurplus(oldWorkers, limits())
+    const over = this.leaving().filter(one => isOver(one, monotonicMs()))
+    const { closed, closing } = await this.#closer.closeConnections(over, worker, oldWorkers)
+    const deleted = await this.#deleteFree(worker)
+    const { servers } = this.#store
+    this.#store.keep(whoStillLeaves(servers, monotonicMs(), { deleted, closed, hasOldWorkers: this.#hasOldWorkers }))
+    if (this.#thenStop && oldWorkers.length === 0) {
+      this.#thenStop = false
       await haproxy.stop()
     }
     return [...closing, ...ending]
   }
 
-  const sessionsOf = async (pid: number): Promise<Session[]> =>
-    parseSessions(await haproxy.commandTo(pid, 'show sess').catch(() => ''))
-
-  const closingOf = (pid: number) => ({
-    command: (...commands: string[]) => haproxy.commandTo(pid, ...commands).catch(() => ''),
-    isOver: () => isClosed,
-  })
-
-  /** @returns the paths of servers that still had connections, and what closes those of old workers */
-  const closeWhatIsOver = async (worker: number | null, oldWorkers: readonly number[]) => {
-    const over = leaving.filter(one => isOver(one, monotonicMs()))
-    const closed = new Map<string, number>()
-    const closing: (() => Promise<void>)[] = []
-    if (over.length === 0) return { closed: new Set<string>(), closing }
-    for (const pid of worker === null ? oldWorkers : [worker, ...oldWorkers]) {
-      const sessions = await sessionsOf(pid)
-      for (const one of over.filter(({ held }) => held || pid !== worker)) {
-        const ours = sessions.filter(({ backend, server }) => backend === one.backend && server === one.server.name)
-        if (ours.length === 0) continue
-        // An old worker has stopped its proxies and takes no command for a server, only for single sessions.
-        if (pid !== worker) closing.push(() => closeUnlessOthers(closingOf(pid), ours))
-        else await haproxy.commandTo(pid, commandsFor(one).closeSessions).catch(() => '')
-        closed.set(pathOf(one), (closed.get(pathOf(one)) ?? 0) + ours.length)
-      }
+  /** Deletes the servers that are free from the present worker. @returns their paths */
+  async #deleteFree(worker: number | null): Promise<ReadonlySet<string>> {
+    const deleted = new Set<string>()
+    if (worker === null) return deleted
+    for (const one of this.leaving().filter(({ removed, held }) => removed && held)) {
+      if (await this.#isDeleted(worker, one)) deleted.add(pathOf(one))
     }
-    for (const one of over) {
-      const count = closed.get(pathOf(one)) ?? 0
-      if (count > 0)
-        onClosed(`${count} connections of member ${one.server.name}, ${one.delayMs / 1000} s after it left`)
-    }
-    return { closed: new Set(closed.keys()), closing }
-  }
-
-  /** The oldest of too many old workers end, with what is left of their connections. */
-  const planSurplus = (pids: readonly number[]): (() => Promise<void>)[] => {
-    const allowed = limits()
-    if (allowed === null || pids.length === 0) return []
-    const workers = observeOldWorkers(pids)
-    const limit = workers.length > allowed.most ? `${allowed.most} of them` : `${allowed.memoryMib} MiB`
-    const surplus = surplusOf(workers, allowed).filter(worker => !ends.isEnding(worker))
-    return surplus.map(worker => async () => {
-      const open = (await sessionsOf(worker.pid)).filter(({ server }) => server !== '<none>')
-      await closeSessions(closingOf(worker.pid), open)
-      ends.end(worker)
-      onClosed(`${open.length} connections of an old worker of HAProxy: more than ${limit}`)
-    })
+    return deleted
   }
 
   /** Also when it is gone already, as from a HAProxy that was started anew. */
-  const isDeleted = async (worker: number, one: Leaving) => {
-    const answer = await haproxy.commandTo(worker, commandsFor(one).remove).catch(() => '')
+  async #isDeleted(worker: number, one: Leaving): Promise<boolean> {
+    const answer = await this.#options.haproxy.commandTo(worker, commandsFor(one).remove).catch(() => '')
     return /Server deleted|No such (server|backend)/.test(answer)
   }
 
-  const schedule = (delay: number) => {
-    if (timer) clearTimeout(timer)
-    timer = isClosed ? null : setTimeout(tick, delay)
-  }
-
-  const tick = () => {
-    if (isLooking) return schedule(LOOK_MS)
-    isLooking = true
-    void lookAndClose()
-      .catch(error => log.error(`servers that leave: ${String(error)}`))
-      .then(() => {
-        isLooking = false
-        const pause = pauseUntilNext()
-        if (pause !== null) schedule(pause)
-      })
-  }
-
-  const lookAndClose = async () => {
-    for (const work of await inTurn(look)) if (!isClosed) await work()
-  }
-
-  const pauseUntilNext = (): number | null => {
-    if (thenStop || leaving.some(one => one.removed && one.held)) return LOOK_MS
-    if (leaving.length === 0) return hasOldWorkers ? OLD_WORKERS_MS : null
+  #pauseUntilNext(): number | null {
+    const leaving = this.leaving()
+    if (this.#thenStop || leaving.some(one => one.removed && one.held)) return LOOK_MS
+    if (leaving.length === 0) return this.#hasOldWorkers ? OLD_WORKERS_MS : null
     const next = Math.min(...leaving.map(one => one.since + one.delayMs)) - monotonicMs()
     return Math.min(OLD_WORKERS_MS, Math.max(FIRST_LOOK_MS, next))
-  }
-
-  const begin = (next: readonly Leaving[], stop: boolean) => {
-    const changes = keep(next) || stop !== thenStop
-    thenStop = stop
-    if (changes && (leaving.length > 0 || thenStop)) schedule(FIRST_LOOK_MS)
-  }
-  schedule(FIRST_LOOK_MS)
-
-  return {
-    leaving: () => leaving,
-    begin: next => begin(next, false),
-    beginToStop: next => begin(next, true),
-    reloaded: () => schedule(FIRST_LOOK_MS),
-    close: () => {
-      isClosed = true
-      if (timer) clearTimeout(timer)
-    },
-  }
-}
-
-function load(): Leaving[] {
-  try {
-    return z.array(leavingSchema).parse(JSON.parse(readFileSync(FILE, 'utf8')))
-  } catch {
-    return []
   }
 }

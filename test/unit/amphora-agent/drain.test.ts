@@ -1,7 +1,7 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import t from 'tap'
-import { createDrain } from '../../../amphora-agent/haproxy/drain.js'
+import { Drain } from '../../../amphora-agent/haproxy/drain.js'
 import type { Haproxy } from '../../../amphora-agent/haproxy/haproxy.js'
 import { closeUnlessOthers } from '../../../amphora-agent/haproxy/runtime/sessions.js'
 
@@ -50,14 +50,15 @@ t.test('an old worker beyond the limit', async t => {
     },
   } as unknown as Haproxy
   const told: string[] = []
-  const drain = createDrain({
+  const drain = new Drain({
     haproxy,
     limits: () => ({ most: 1, memoryMib: 10_000 }),
     inTurn,
     onClosed: text => told.push(text),
     log: silent,
   })
-  t.teardown(drain.close)
+  t.teardown(() => drain.close())
+  drain.start()
 
   await closing
   const left = await inTurn(async () => open.size)

@@ -1,0 +1,91 @@
+import type { OldWorkerLimits } from '../protocol/desired.js'
+import type { Haproxy } from './haproxy.js'
+import { commandsFor, type Leaving, pathOf } from './leaving.js'
+import { createOldWorkerEnds, observeOldWorkers, surplusOf } from './old-workers.js'
+import { closeSessions, closeUnlessOthers, parseSessions, type Session } from './runtime/sessions.js'
+
+export type ConnectionCloserOptions = {
+  haproxy: Haproxy
+  /** Whether to give up what is under way. */
+  isOver: () => boolean
+  /** With a sentence about it. */
+  onClosed: (text: string) => void
+}
+
+/** Work that may take a while and needs no turn. */
+export type Closing = () => Promise<void>
+
+/** Closes connections whose time is over, and ends old workers that are too many. */
+export class ConnectionCloser {
+  readonly #haproxy: Haproxy
+  readonly #isOver: () => boolean
+  readonly #onClosed: (text: string) => void
+  readonly #ends = createOldWorkerEnds()
+
+  constructor({ haproxy, isOver, onClosed }: ConnectionCloserOptions) {
+    this.#haproxy = haproxy
+    this.#isOver = isOver
+    this.#onClosed = onClosed
+  }
+
+  /**
+   * Closes what servers still have whose time to leave is over.
+   * @param worker the present worker's pid, or null
+   * @returns the paths of servers that still had connections, and what closes those of old workers
+   */
+  async closeConnections(
+    over: readonly Leaving[],
+    worker: number | null,
+    oldWorkers: readonly number[],
+  ): Promise<{ closed: ReadonlySet<string>; closing: Closing[] }> {
+    const closed = new Map<string, number>()
+    const closing: Closing[] = []
+    if (over.length === 0) return { closed: new Set(), closing }
+    for (const pid of worker === null ? oldWorkers : [worker, ...oldWorkers]) {
+      const sessions = await this.#sessionsOf(pid)
+      for (const one of over.filter(({ held }) => held || pid !== worker)) {
+        const ours = sessions.filter(({ backend, server }) => backend === one.backend && server === one.server.name)
+        if (ours.length === 0) continue
+        // An old worker has stopped its proxies and takes no command for a server, only for single sessions.
+        if (pid !== worker) closing.push(() => closeUnlessOthers(this.#commandsTo(pid), ours))
+        else await this.#haproxy.commandTo(pid, commandsFor(one).closeSessions).catch(() => '')
+        closed.set(pathOf(one), (closed.get(pathOf(one)) ?? 0) + ours.length)
+      }
+    }
+    this.#tell(over, closed)
+    return { closed: new Set(closed.keys()), closing }
+  }
+
+  /** What ends the oldest of too many old workers, with what is left of their connections. */
+  planSurplus(pids: readonly number[], allowed: OldWorkerLimits | null): Closing[] {
+    if (allowed === null || pids.length === 0) return []
+    const workers = observeOldWorkers(pids)
+    const limit = workers.length > allowed.most ? `${allowed.most} of them` : `${allowed.memoryMib} MiB`
+    const surplus = surplusOf(workers, allowed).filter(worker => !this.#ends.isEnding(worker))
+    return surplus.map(worker => async () => {
+      const open = (await this.#sessionsOf(worker.pid)).filter(({ server }) => server !== '<none>')
+      await closeSessions(this.#commandsTo(worker.pid), open)
+      this.#ends.end(worker)
+      this.#onClosed(`${open.length} connections of an old worker of HAProxy: more than ${limit}`)
+    })
+  }
+
+  #tell(over: readonly Leaving[], closed: ReadonlyMap<string, number>): void {
+    for (const one of over) {
+      const count = closed.get(pathOf(one)) ?? 0
+      if (count === 0) continue
+      this.#onClosed(`${count} connections of member ${one.server.name}, ${one.delayMs / 1000} s after it left`)
+    }
+  }
+
+  async #sessionsOf(pid: number): Promise<Session[]> {
+    return parseSessions(await this.#haproxy.commandTo(pid, 'show sess').catch(() => ''))
+  }
+
+  #commandsTo(pid: number) {
+    return {
+      command: (...commands: string[]) => this.#haproxy.commandTo(pid, ...commands).catch(() => ''),
+      isOver: this.#isOver,
+    }
+  }
+}
