@@ -27,7 +27,7 @@ import { answerPings } from './ping/responder.js'
 import type { Boot } from './protocol/boot.js'
 import type { ApplyResult, HelloResult, StatusResult } from './protocol/messages.js'
 import { LOG_DIRECTORY, STATE_DIRECTORY } from './protocol/paths.js'
-import { type Reconciler, startReconciler } from './reconcile/reconcile.js'
+import { Reconciler } from './reconcile/reconcile.js'
 import { answerInit } from './server/answer-init.js'
 import { type Handler, serve } from './server/server.js'
 
@@ -196,13 +196,8 @@ export async function startAgent(boot: Boot): Promise<Agent> {
   }
   const server = await serve(handle, log)
   const endAnswering = answerInit()
-  reconciler = startReconciler({
-    parts,
-    repairs,
-    server,
-    drains,
-    inTurn,
-  })
+  reconciler = new Reconciler({ parts, repairs, server, drains, inTurn })
+  reconciler.start()
 
   return {
     stop: async () => {

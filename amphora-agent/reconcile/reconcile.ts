@@ -1,188 +1,150 @@
 import { mkdirSync } from 'node:fs'
-import { type Parts, runKeepalived } from '../apply/apply.js'
-import { planRepair } from '../haproxy/plan-repair.js'
-import { serverStateFile } from '../haproxy/server-state-file.js'
-import { reload } from '../haproxy/transition.js'
+import type { Parts } from '../apply/apply.js'
 import { passOnInitRepairs, type Repairs } from '../log/repairs.js'
-import { watchNetwork } from '../network/watch.js'
-import type { Desired, HaproxyPart } from '../protocol/desired.js'
+import { type NetworkWatch, watchNetwork } from '../network/watch.js'
+import type { Desired } from '../protocol/desired.js'
 import { LOG_DIRECTORY } from '../protocol/paths.js'
 import type { Mismatch } from '../protocol/repairs.js'
 import type { AgentServer } from '../server/server.js'
 import { MOMENT_MS, untilNextMoment } from '../time/moments.js'
 import { createDisk } from './disk.js'
-import { createNetworkRepair } from './network.js'
+import { createNetworkRepair, type RepairNetwork } from './network.js'
+import { ProgramRepair } from './programs.js'
 import { createSshdWatch } from './sshd.js'
 
 /** The kernel tells of changes in the network; it is read anew now and then all the same, which takes seven processes. */
 const NETWORK_MS = 300_000
-/** Starts in a row that failed: the configuration itself may be the reason, so the controller is asked for it again. */
-const FAILED_STARTS = 3
 
-export type Reconciler = {
-  /** HAProxy may run something else than it should: ask it, and compare now. */
-  pokeHaproxy: () => void
-  mismatches: () => Mismatch[]
-  /** What is desired cannot be brought about from what this agent knows. */
-  needsApply: () => boolean
-  stop: () => void
+export type ReconcilerOptions = {
+  parts: Parts
+  repairs: Repairs
+  server: AgentServer
+  /** Whether this amphora is ending with its last connection: its programs and its network are then left as they are. */
+  drains: () => boolean
+  /** Runs a piece of work when no other change of the machine is under way. */
+  inTurn: (work: () => Promise<void>) => Promise<void>
 }
 
 /**
  * The one loop that compares all of the desired state with what is, and puts right what differs: files, sockets, processes, what HAProxy runs,
  * interfaces, addresses, routes, rules, filters, room on the disk. It takes turns with applies.
- * @param drains whether this amphora is ending with its last connection: its programs and its network are then left as they are
- * @param inTurn runs a piece of work when no other change of the machine is under way
  */
-export function startReconciler({
-  parts,
-  repairs,
-  server,
-  drains,
-  inTurn,
-}: {
-  parts: Parts
-  repairs: Repairs
-  server: AgentServer
-  drains: () => boolean
-  inTurn: (work: () => Promise<void>) => Promise<void>
-}): Reconciler {
-  const { store, haproxy, keepalived, log } = parts
-  const disk = createDisk()
-  const repairNetwork = createNetworkRepair(repairs, log)
-  const watchSshd = createSshdWatch(repairs)
-  let mismatches: Mismatch[] = []
-  let networkReadAt = Number.NEGATIVE_INFINITY
-  let network: Mismatch[] = []
-  let askHaproxy = false
-  let wasFull = false
-  let waiting = false
-  let stopped = false
-  let timer: NodeJS.Timeout | null = null
-  let complaint = ''
-  /** Repairs of HAProxy in a row that failed. */
-  let failedRepairs = 0
+export class Reconciler {
+  readonly #options: ReconcilerOptions
+  readonly #disk = createDisk()
+  readonly #programs: ProgramRepair
+  readonly #repairNetwork: RepairNetwork
+  readonly #watchSshd: () => void
+  #watch: NetworkWatch | null = null
+  #mismatches: readonly Mismatch[] = []
+  #networkReadAt = Number.NEGATIVE_INFINITY
+  /** What the last reading of the network has found. */
+  #network: readonly Mismatch[] = []
+  #wasFull = false
+  #isWaiting = false
+  #isStopped = false
+  #timer: NodeJS.Timeout | null = null
+  /** The last error that was logged, so that it is not logged again and again. */
+  #complaint = ''
 
-  const compare = async () => {
+  constructor(options: ReconcilerOptions) {
+    const { parts, repairs } = options
+    this.#options = options
+    this.#programs = new ProgramRepair(parts, repairs)
+    this.#repairNetwork = createNetworkRepair(repairs, parts.log)
+    this.#watchSshd = createSshdWatch(repairs)
+  }
+
+  start(): void {
+    const { parts, repairs } = this.#options
+    this.#watch = watchNetwork(() => this.#networkChanged(), repairs, parts.log)
+    this.#run()
+  }
+
+  /** HAProxy may run something else than it should: ask it, and compare now. */
+  pokeHaproxy(): void {
+    this.#programs.pokeHaproxy()
+    this.#run()
+  }
+
+  mismatches(): Mismatch[] {
+    return [...this.#mismatches]
+  }
+
+  /** What is desired cannot be brought about from what this agent knows. */
+  needsApply(): boolean {
+    return this.#mismatches.includes('haproxy') || this.#mismatches.includes('keepalived')
+  }
+
+  stop(): void {
+    this.#isStopped = true
+    this.#watch?.close()
+    if (this.#timer) clearTimeout(this.#timer)
+  }
+
+  #networkChanged(): void {
+    this.#networkReadAt = Number.NEGATIVE_INFINITY
+    this.#run()
+  }
+
+  #run(): void {
+    if (this.#isWaiting || this.#isStopped) return
+    this.#isWaiting = true
+    void this.#options.inTurn(async () => {
+      this.#isWaiting = false
+      if (this.#timer) clearTimeout(this.#timer)
+      if (!this.#isStopped) await this.#tryCompare()
+      // At every second moment when nothing asks for it.
+      if (!this.#isStopped) this.#timer = setTimeout(() => this.#run(), untilNextMoment() + MOMENT_MS)
+    })
+  }
+
+  async #tryCompare(): Promise<void> {
+    try {
+      await this.#compare()
+      this.#complaint = ''
+    } catch (error) {
+      const words = error instanceof Error ? error.message : String(error)
+      if (words !== this.#complaint) this.#options.parts.log.error(`not compared to the end: ${words}`)
+      this.#complaint = words
+    }
+  }
+
+  async #compare(): Promise<void> {
     mkdirSync(LOG_DIRECTORY, { recursive: true })
     const found = new Set<Mismatch>()
     try {
-      await compareInto(found)
+      await this.#repairAgent(found)
+      const desired = this.#options.parts.store.confirmed()
+      if (desired !== null && !this.#options.drains()) {
+        for (const mismatch of await this.#networkMismatches(desired)) found.add(mismatch)
+        await this.#programs.repair(desired, found)
+      }
     } finally {
-      mismatches = [...found]
+      this.#mismatches = [...found]
     }
   }
 
-  const compareInto = async (found: Set<Mismatch>) => {
-    const { full, cleared } = disk.check()
-    if (cleared || (wasFull && !full)) repairs.note('the disk was full: logs and temporary files are emptied')
-    wasFull = full
+  /** What the agent itself needs, whatever is desired: room, helpers, its socket, its files. */
+  async #repairAgent(found: Set<Mismatch>): Promise<void> {
+    const { parts, repairs, server } = this.#options
+    const { full, cleared } = this.#disk.check()
+    if (cleared || (this.#wasFull && !full)) repairs.note('the disk was full: logs and temporary files are emptied')
+    this.#wasFull = full
     if (full) found.add('disk')
     passOnInitRepairs(repairs)
-    watchSshd()
-    watch.endStopped()
+    this.#watchSshd()
+    this.#watch?.endStopped()
     if (await server.restore()) repairs.note("the agent's socket was gone")
-    for (const text of store.restore()) repairs.note(text)
-    const desired = store.confirmed()
-    if (desired !== null && !drains()) {
-      if (performance.now() - networkReadAt > NETWORK_MS || network.length > 0) {
-        networkReadAt = performance.now()
-        network = await repairNetwork(desired)
-      }
-      for (const mismatch of network) found.add(mismatch)
-      await repairPrograms(desired, found)
-    }
+    for (const text of parts.store.restore()) repairs.note(text)
   }
 
-  const repairPrograms = async (desired: Desired, found: Set<Mismatch>) => {
-    if (haproxy.failures() >= FAILED_STARTS) found.add('haproxy')
-    if (keepalived.failures() >= FAILED_STARTS) found.add('keepalived')
-    if (keepalived.killStopped()) repairs.note('keepalived was stopped: it is killed and started again')
-    if (desired.haproxy !== null) {
-      try {
-        await repairHaproxy({ ...desired, haproxy: desired.haproxy })
-        failedRepairs = 0
-      } catch (error) {
-        failedRepairs += 1
-        if (failedRepairs >= FAILED_STARTS) found.add('haproxy')
-        throw error
-      }
+  /** Reads the network again when something has changed or was missing, or after a long time. */
+  async #networkMismatches(desired: Desired): Promise<readonly Mismatch[]> {
+    if (performance.now() - this.#networkReadAt > NETWORK_MS || this.#network.length > 0) {
+      this.#networkReadAt = performance.now()
+      this.#network = await this.#repairNetwork(desired)
     }
-    // One that ended is started again by its supervisor, with growing pauses.
-    if (keepalived.failures() > 0) return
-    if (await runKeepalived(keepalived, desired, desired)) repairs.note('keepalived did not run as desired')
-  }
-
-  const repairHaproxy = async (desired: Desired & { haproxy: HaproxyPart }) => {
-    // One that ended is started again by its supervisor, with growing pauses.
-    if (haproxy.pid() === null) {
-      if (haproxy.failures() > 0) return
-      return haproxy.start(serverStateFile(null, desired.haproxy, parts.knownDown.keys()))
-    }
-    if (!haproxy.isReachable()) {
-      await reload(parts, desired.haproxy, desired.haproxy, 'its sockets were gone')
-      repairs.note("HAProxy's sockets were gone: another HAProxy took over")
-      return
-    }
-    const look = askHaproxy ? await haproxy.look(true) : null
-    if (look === null) return
-    const { found, commands, reload: needsReload } = planRepair(desired, look)
-    const strange = haproxy.isForeign(look.workerPid)
-    if (found.length === 0 && !strange) {
-      askHaproxy = false
-      return
-    }
-    for (const command of commands) await haproxy.command(command)
-    if (needsReload || strange) {
-      // Servers that differ themselves have no state worth keeping.
-      const applied = found.some(text => text.startsWith('server')) ? null : desired.haproxy
-      await reload(parts, applied, desired.haproxy, found[0] ?? 'somebody had reloaded it')
-    }
-    askHaproxy = false
-    if (strange) repairs.note('HAProxy had been reloaded by somebody else')
-    for (const text of found.slice(0, 3)) repairs.note(text)
-    if (found.length > 3) repairs.note(`and ${found.length - 3} more differences of HAProxy`)
-  }
-
-  const run = () => {
-    if (waiting || stopped) return
-    waiting = true
-    void inTurn(async () => {
-      waiting = false
-      if (timer) clearTimeout(timer)
-      try {
-        if (!stopped) await compare()
-        complaint = ''
-      } catch (error) {
-        const words = error instanceof Error ? error.message : String(error)
-        if (words !== complaint) log.error(`not compared to the end: ${words}`)
-        complaint = words
-      }
-      // At every second moment when nothing asks for it.
-      if (!stopped) timer = setTimeout(run, untilNextMoment() + MOMENT_MS)
-    })
-  }
-  const watch = watchNetwork(
-    () => {
-      networkReadAt = Number.NEGATIVE_INFINITY
-      run()
-    },
-    repairs,
-    log,
-  )
-  run()
-
-  return {
-    pokeHaproxy: () => {
-      askHaproxy = true
-      run()
-    },
-    mismatches: () => mismatches,
-    needsApply: () => mismatches.includes('haproxy') || mismatches.includes('keepalived'),
-    stop: () => {
-      stopped = true
-      watch.close()
-      if (timer) clearTimeout(timer)
-    },
+    return this.#network
   }
 }
