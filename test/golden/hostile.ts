@@ -12,6 +12,7 @@ import type {
 } from '../../controller/load-balancer/tree/tree.js'
 import { aPolicy, aRule } from './l7-models.js'
 import { aListener, aMember, aMonitor, aPool, aTree, uuid } from './models.js'
+import { anyText } from '../support/inputs/any-text.js'
 
 /** What means something to HAProxy, to a log format, to Handlebars, to a shell, or to a parser that is not careful. */
 const FRAGMENTS = [
@@ -27,7 +28,7 @@ export const nastyText = (): fc.Arbitrary<string> =>
   fc.oneof(
     fc.array(fc.constantFrom(...FRAGMENTS), { maxLength: 6 }).map(parts => parts.join('')),
     fc.array(fc.constantFrom(...FRAGMENTS), { maxLength: 6 }).map(parts => `/${parts.join('')}`),
-    fc.string({ unit: 'binary', maxLength: 20 }),
+    anyText({ maxLength: 20 }),
     fc.string({ unit: 'binary-ascii', maxLength: 20 }),
   )
 

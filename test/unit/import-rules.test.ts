@@ -349,25 +349,12 @@ function sourceFiles(folder: string): string[] {
   })
 }
 
+/** What a file imports, types and `import()` included, by TypeScript's own quick reading of its text. */
 function importsOf(file: string, text: string): Import[] {
-  const found: Import[] = []
-  const add = (specifier: ts.Node | undefined) => {
-    if (specifier === undefined || !ts.isStringLiteralLike(specifier)) return
-    const name = specifier.text
-    const to = name.startsWith('.') ? normalize(join(dirname(file), name)).replace(/\.js$/, '.ts') : name
-    found.push({ from: file, to })
-  }
-  const visit = (node: ts.Node): void => {
-    if (ts.isImportDeclaration(node) || ts.isExportDeclaration(node)) add(node.moduleSpecifier)
-    else if (ts.isImportTypeNode(node) && ts.isLiteralTypeNode(node.argument)) add(node.argument.literal)
-    else if (ts.isCallExpression(node) && /^(import|require)$/.test(node.expression.getText(source))) {
-      add(node.arguments[0])
-    }
-    ts.forEachChild(node, visit)
-  }
-  const source = ts.createSourceFile(file, text, ts.ScriptTarget.Latest, true)
-  visit(source)
-  return found
+  return ts.preProcessFile(text, true, true).importedFiles.map(({ fileName: name }) => ({
+    from: file,
+    to: name.startsWith('.') ? normalize(join(dirname(file), name)).replace(/\.js$/, '.ts') : name,
+  }))
 }
 
 type Cycle = { folder: string; cycle: string }

@@ -1,5 +1,6 @@
 import t from 'tap'
-import { hashPassword } from '../../../controller/identity/login/passwords.js'
+import { configurationSchema } from '../../../controller/config/schema.js'
+import { hashMebibytes, hashPassword, saltOf, verifyPassword } from '../../../controller/identity/login/passwords.js'
 import { databaseTokenValidator } from '../../../controller/identity/tokens/validator.js'
 import { administratorOf } from '../../support/clients/identity-administrator.js'
 import { recordLog } from '../../support/recorded-log.js'
@@ -268,4 +269,16 @@ t.test('floods of wrong logins', async t => {
     t.equal((await call('GET /v3/auth/tokens', { token, headers: { 'X-Subject-Token': token } })).status, 200)
     t.equal((await login('barbican', 'service')).status, 201)
   })
+})
+
+t.test('a hash of a lower cost is upgraded, and is still known as the same password', async t => {
+  const { password_hash_rounds: rounds } = configurationSchema.parse({}).identity
+  t.equal(hashMebibytes(rounds), 128, 'N = 2^17, r = 8, as OWASP advises')
+  const old = await hashPassword('gehe!m', 14)
+  const { matches, upgraded } = await verifyPassword('gehe!m', old, rounds)
+  t.equal(matches, true)
+  t.match(upgraded, /^scrypt\$131072\$8\$1\$/)
+  t.equal(saltOf(upgraded), saltOf(old))
+  t.same(await verifyPassword('gehe!m', upgraded, rounds), { matches: true, upgraded: null })
+  t.same(await verifyPassword('wrong', old, 15), { matches: false, upgraded: null }, 'only by who knows it')
 })

@@ -1,4 +1,5 @@
 import fc from 'fast-check'
+import { anyText } from './any-text.js'
 
 type Schema = Readonly<Record<string, unknown>>
 type Known = Readonly<Record<string, readonly unknown[]>>
@@ -67,14 +68,14 @@ export function arbitraryOf(
       if (schema.format === 'cidr')
         return fc.tuple(fc.ipV4(), fc.nat(33)).map(([address, bits]) => `${address}/${bits}`)
       if (Array.isArray(schema.anyOf)) return fc.oneof(fc.ipV4(), fc.ipV6())
-      return fc.string({ unit: 'binary', maxLength: 40 })
+      return anyText({ maxLength: 40 })
     default:
       return fc.jsonValue()
   }
 }
 
 const dictionary = () =>
-  fc.dictionary(fc.string({ unit: 'binary', maxLength: 8 }), fc.oneof(fc.string({ unit: 'binary' }), fc.jsonValue()), {
+  fc.dictionary(anyText({ maxLength: 8 }), fc.oneof(anyText(), fc.jsonValue()), {
     maxKeys: 3,
   })
 

@@ -3,13 +3,14 @@ import type { Test } from 'tap'
 import { z } from 'zod'
 import type { TestKeyManager } from '../clients/key-manager-api.js'
 import { tokenOf } from '../clients/load-balancer-api.js'
+import { anyText } from './any-text.js'
 import { attemptUntilDone, wellFormed } from './arbitrary-input.js'
 import { keyManagerRoutes, type Route } from './key-manager-routes.js'
 
 /** A caller who may do everything within the own project. */
 export const everyRole = tokenOf('member,admin,creator,observer,audit,key-manager:service-admin,reader')
 
-export const text = fc.string({ unit: 'binary', maxLength: 40 }).map(wellFormed)
+export const text = anyText({ maxLength: 40 }).map(wellFormed)
 
 const longText = fc.constantFrom('', ' ', '\0', 'x'.repeat(256), 'x'.repeat(20_000), '%', '\\', "'; --", '\ud800', '😀')
 
@@ -32,7 +33,7 @@ const sentAs = (good: fc.Arbitrary<unknown>): fc.Arbitrary<Sent> =>
   fc.oneof(
     { weight: 14, arbitrary: good.map(body => ({ body })) },
     { weight: 1, arbitrary: fc.jsonValue().map(body => ({ body })) },
-    { weight: 1, arbitrary: fc.string({ unit: 'binary' }).map(raw => ({ raw: wellFormed(raw) })) },
+    { weight: 1, arbitrary: anyText().map(raw => ({ raw: wellFormed(raw) })) },
     { weight: 1, arbitrary: fc.constantFrom('', '{', '"\\ud800"', `${'['.repeat(5000)}`).map(raw => ({ raw })) },
   )
 
@@ -175,7 +176,7 @@ function pathOf(route: Route, present: Family['present']): fc.Arbitrary<string> 
     return fc.oneof(
       { weight: 12, arbitrary: fc.constantFrom(...known.map(encodeURIComponent)) },
       { weight: 1, arbitrary: fc.uuid({ version: 4 }) },
-      { weight: 1, arbitrary: fc.string({ unit: 'binary', minLength: 1 }).map(s => encodeURIComponent(wellFormed(s))) },
+      { weight: 1, arbitrary: anyText({ minLength: 1 }).map(s => encodeURIComponent(wellFormed(s))) },
       { weight: 1, arbitrary: fc.constantFrom('%E0%A4%A', '%00', '..%2f..', '%2e%2e', 'x'.repeat(300)) },
     )
   })

@@ -1,19 +1,6 @@
-import fc from 'fast-check'
 import t from 'tap'
 import { type Hearing, type Silence, silenceOf } from '../../../controller/health-manager/silence.js'
-
-const RHYTHM = { beatInterval: 3, staleAfter: 15 }
-
-function createHearing(index: number, fields: Partial<Hearing> = {}): Hearing {
-  return {
-    amphoraId: `a${index}`,
-    loadBalancerId: `lb${index}`,
-    projectId: `p${index}`,
-    silentSeconds: 1,
-    heardSinceSeconds: 1000,
-    ...fields,
-  }
-}
+import { createHearing, playSilences, RHYTHM } from '../../support/worlds/silence-stories.js'
 
 t.test('what a silence says', async t => {
   const silent = createHearing(0, { silentSeconds: 16 })
@@ -56,71 +43,7 @@ t.test('what a silence says', async t => {
   for (const [name, expected, one, others] of cases) t.equal(silenceOf(one, [one, ...others], RHYTHM), expected, name)
 })
 
-/** Seconds of simulated time in which every amphora beats while its link is whole and it lives; beats may be lost now and then. */
-type Story = {
-  projects: number[]
-  cut: { at: number; seconds: number; share: number }
-  dies: number
-  diesAt: number
-  lost: number
-}
-
-const LAST_SECOND = 140
-
-const story: fc.Arbitrary<Story> = fc.record({
-  projects: fc.array(fc.nat(5), { minLength: 6, maxLength: 30 }),
-  cut: fc.record({
-    at: fc.integer({ min: 20, max: 40 }),
-    seconds: fc.integer({ min: 1, max: 60 }),
-    share: fc.constantFrom(0.5, 1),
-  }),
-  dies: fc.nat(29),
-  diesAt: fc.integer({ min: 20, max: 100 }),
-  lost: fc.nat(6),
-})
-
-t.test('a dead network is never taken for deaths, and every death is found', async t => {
-  t.doesNotThrow(() =>
-    fc.assert(
-      fc.property(story, ({ projects, cut, dies, diesAt, lost }) => {
-        const dead = dies % projects.length
-        const isCut = (index: number) => index < Math.max(3, projects.length * cut.share)
-        // Two deaths in two projects are no network.
-        const isNetwork = (index: number) => {
-          const others = projects.filter((_, other) => other !== index && other !== dead && isCut(other))
-          return others.includes(projects[index]!) || new Set(others).size >= 2
-        }
-        const mayCountAsDead = (index: number, now: number) =>
-          (index === dead && now >= diesAt) || (isCut(index) && !isNetwork(index))
-        const beats = projects.map(() => ({ last: 0, since: 0 }))
-        let found: number | null = null
-        for (let now = 1; now <= LAST_SECOND; now++) {
-          for (const [index, beat] of beats.entries()) {
-            if ((now + index) % RHYTHM.beatInterval !== 0) continue
-            const isLost = (now * 7 + index * 13) % 29 === lost
-            const silent =
-              (index === dead && now >= diesAt) || (isCut(index) && now >= cut.at && now < cut.at + cut.seconds)
-            if (silent || isLost) continue
-            if (now - beat.last > 7.5) beat.since = now
-            beat.last = now
-          }
-          const hearings = projects.map((project, index) =>
-            createHearing(index, {
-              projectId: `p${project}`,
-              silentSeconds: now - beats[index]!.last,
-              heardSinceSeconds: now - beats[index]!.since,
-            }),
-          )
-          for (const [index, hearing] of hearings.entries()) {
-            if (silenceOf(hearing, hearings, RHYTHM) !== 'alone') continue
-            if (!mayCountAsDead(index, now)) throw new Error(`${index} counts as dead at ${now}`)
-            found ??= now
-          }
-        }
-        const deadline = Math.max(diesAt + 20, cut.at + cut.seconds + 15)
-        if (found === null || found > deadline) throw new Error(`the dead one was found at ${found}, after ${deadline}`)
-      }),
-      { numRuns: 5000 },
-    ),
-  )
+t.test('a cut network is never taken for deaths, and every death is found', async t => {
+  // integration/health-manager/silence-stories.test.ts plays more.
+  t.doesNotThrow(() => playSilences(1000))
 })

@@ -10,7 +10,7 @@ import { fillTemplate } from '../../../controller/identity/catalog.js'
 import { locate } from '../../../controller/identity/discovery.js'
 import { createLockOut } from '../../../controller/identity/login/lock-out.js'
 import { createLogins, type Verify } from '../../../controller/identity/login/logins.js'
-import { hashMebibytes, hashPassword, saltOf, verifyPassword } from '../../../controller/identity/login/passwords.js'
+import { hashPassword, verifyPassword } from '../../../controller/identity/login/passwords.js'
 import { seal, unseal } from '../../../controller/identity/resources/credential-seal.js'
 import { callerFrom, isoTime, type TokenDocument } from '../../../controller/identity/tokens/document.js'
 import { nameOfUser } from '../../../controller/identity/tokens/proof.js'
@@ -97,18 +97,6 @@ t.test('passwords', async t => {
   for (const none of [null, undefined, 'not a hash']) {
     t.same(await verify('', none), { matches: false, upgraded: null }, String(none))
   }
-})
-
-t.test('a hash of a lower cost is upgraded, and is still known as the same password', async t => {
-  const { password_hash_rounds: rounds } = configurationSchema.parse({}).identity
-  t.equal(hashMebibytes(rounds), 128, 'N = 2^17, r = 8, as OWASP advises')
-  const old = await hashPassword('gehe!m', 14)
-  const { matches, upgraded } = await verifyPassword('gehe!m', old, rounds)
-  t.equal(matches, true)
-  t.match(upgraded, /^scrypt\$131072\$8\$1\$/)
-  t.equal(saltOf(upgraded), saltOf(old))
-  t.same(await verifyPassword('gehe!m', upgraded, rounds), { matches: true, upgraded: null })
-  t.same(await verifyPassword('wrong', old, 15), { matches: false, upgraded: null }, 'only by who knows it')
 })
 
 t.test('logins that keep failing pause, for one account from one source', async t => {

@@ -1,12 +1,10 @@
-import fc from 'fast-check'
 import t from 'tap'
 import type { AmphoraSight } from '../../../controller/provider/amphora/plan/observation.js'
 import { plan } from '../../../controller/provider/amphora/plan/plan.js'
 import type { Step } from '../../../controller/provider/amphora/plan/step.js'
-import { ProvisioningFault } from '../../../controller/provider/provider.js'
 import { uuid } from '../../golden/models.js'
+import { AMPHORAE_DIE, playStories, WORKERS_DIE } from '../../support/worlds/failover-stories.js'
 import { createAmphora, createSettled, createTree, expectSteps, facts, see } from '../../support/worlds/plan-scene.js'
-import { createPlanWorld } from '../../support/worlds/plan-world.js'
 
 const REMOVAL: Step['kind'][][] = [['delete-machine'], ['delete-ports'], ['delete-amphora-row']]
 const unreachable = { state: 'unreachable' as const }
@@ -196,101 +194,13 @@ t.test('a pair is replaced', async t => {
   })
 })
 
-type Event = { kind: 'step' | 'die' | 'failover' | 'change' | 'kill' | 'hang'; pick: number }
+/** A short run of the stories that integration/provider/failover-stories.test.ts plays at length. */
+const STORIES = 10
 
-const eventOf = (kinds: [Event['kind'], number][]): fc.Arbitrary<Event> =>
-  fc.oneof(...kinds.map(([kind, weight]) => ({ weight, arbitrary: fc.nat(999).map(pick => ({ kind, pick })) })))
-const story = (event: fc.Arbitrary<Event>) =>
-  fc.record({
-    topology: fc.constantFrom('SINGLE' as const, 'ACTIVE_STANDBY' as const),
-    events: fc.array(event, { maxLength: 80, size: 'max' }),
-  })
-
-/** Plays a story of a load balancer that is in service, and a failover that nothing disturbs after it. @returns what was wrong, at any moment or at the end */
-function play({ topology, events }: { topology: 'SINGLE' | 'ACTIVE_STANDBY'; events: readonly Event[] }): string[] {
-  const world = createPlanWorld(createTree({ topology }))
-  /** Effects still to come: steps of a stage run side by side, and each step's effects one after the other. */
-  let stages: (() => void)[][][] = []
-  let atRest = false
-  const look = () => {
-    try {
-      const next = world.plan()
-      stages = next.stages.map(stage => stage.map(world.effectsOf))
-      atRest = next.stages.length === 0 && next.settles
-    } catch (error) {
-      if (!(error instanceof ProvisioningFault)) throw error
-    }
-  }
-  const step = (pick: number) => {
-    stages = stages.map(stage => stage.filter(effects => effects.length > 0)).filter(stage => stage.length > 0)
-    const [stage] = stages
-    if (stage === undefined) return look()
-    stage[pick % stage.length]?.shift()?.()
-  }
-  const finish = (): string[] => {
-    stages = []
-    atRest = false
-    for (let moment = 0; moment < 400 && !atRest; moment++) {
-      step(0)
-      const faults = world.faults()
-      if (faults.length > 0) return faults
-    }
-    return atRest ? world.unfinished() : ['it does not come to rest']
-  }
-  const made = finish()
-  if (made.length > 0) return made
-  for (const { kind, pick } of events) {
-    if (kind === 'step') step(pick)
-    if (kind === 'die') stages = []
-    if (kind === 'failover') world.failOver()
-    if (kind === 'change') world.change()
-    if (kind === 'kill' || kind === 'hang') {
-      // What was under way fails with the machine.
-      world.harm(kind, pick)
-      stages = []
-    }
-    const faults = world.faults()
-    if (faults.length > 0) return faults
-  }
-  const left = finish()
-  if (left.length > 0) return left
-  const before = world.ids()
-  world.failOver()
-  return [...finish(), ...world.ids().flatMap(id => (before.includes(id) ? [`${id} was not replaced`] : []))]
-}
-
-t.test('whoever dies when: one always serves, there is never a second successor, and the end is the same', async t => {
-  const event = eventOf([
-    ['step', 60],
-    ['die', 6],
-    ['failover', 3],
-    ['change', 3],
-  ])
-  fc.assert(
-    fc.property(story(event), told => {
-      const faults = play(told)
-      if (faults.length > 0) throw new Error(faults.join('\n'))
-    }),
-    { numRuns: Number(process.env.KRATER_TEST_RUNS ?? 400) },
-  )
-  t.pass()
+t.test('when workers die: an amphora always serves, a role has one successor, and the end is the same', async t => {
+  t.doesNotThrow(() => playStories(WORKERS_DIE, STORIES))
 })
 
-t.test('and when amphorae die or hang as well, the end is the same', async t => {
-  const event = eventOf([
-    ['step', 60],
-    ['die', 5],
-    ['failover', 3],
-    ['change', 2],
-    ['kill', 2],
-    ['hang', 2],
-  ])
-  fc.assert(
-    fc.property(story(event), told => {
-      const faults = play(told)
-      if (faults.length > 0) throw new Error(faults.join('\n'))
-    }),
-    { numRuns: Number(process.env.KRATER_TEST_RUNS ?? 400) },
-  )
-  t.pass()
+t.test('when amphorae die or hang as well, the end is the same', async t => {
+  t.doesNotThrow(() => playStories(AMPHORAE_DIE, STORIES))
 })

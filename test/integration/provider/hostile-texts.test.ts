@@ -1,0 +1,11 @@
+import t from 'tap'
+import { stringFields } from '../../golden/hostile.js'
+import { tryHostileTexts } from '../../support/inputs/hostile-texts.js'
+
+/** The long run of a property of which unit/provider/rendering-writer.test.ts has a short one. */
+
+for (const field of stringFields) {
+  t.test(`${field.name} is refused, or changes no other word`, async t => {
+    t.doesNotThrow(() => tryHostileTexts(field, 300))
+  })
+}
