@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto'
 import { mkdirSync } from 'node:fs'
 import { apply, type Parts, releaseOwnVips, resume } from './apply/apply.js'
 import { CURRENT_HAPROXY, CURRENT_KEEPALIVED, openStore } from './apply/store.js'
-import { openHandovers } from './handover/handover.js'
+import { Handovers } from './handover/handover.js'
 import { createStickTables } from './handover/stick-tables.js'
 import { Drain } from './haproxy/drain.js'
 import { Haproxy } from './haproxy/haproxy.js'
@@ -109,7 +109,8 @@ export async function startAgent(boot: Boot): Promise<Agent> {
   const sender = createSender(boot, bootId, log)
   haproxy.adopt()
   keepalived.adopt()
-  const handovers = openHandovers({ haproxy, stickTables, log })
+  const handovers = new Handovers({ haproxy, stickTables, log })
+  handovers.start()
   const drains = () => handovers.drained() !== null
   const watching = new Monitor({
     store,

@@ -1,0 +1,97 @@
+import type { Haproxy } from '../haproxy/haproxy.js'
+import { monotonicMs } from '../haproxy/leaving.js'
+import type { WorkerLoad } from '../haproxy/runtime/client.js'
+import type { Log } from '../log/log.js'
+import type { AmphoraDrain } from '../protocol/handover.js'
+import type { HandoverStore, StoredDrain } from './handover-store.js'
+import { planHandover } from './plan-handover.js'
+import { loadRules } from './tunnel.js'
+
+/** How often it is counted what an amphora that drains still has under way. */
+const COUNT_MS = 1_000
+
+/** The end of this amphora with its last connection, or at a limit. An amphora that drains never serves again. */
+export class AmphoraDraining {
+  readonly #haproxy: Haproxy
+  readonly #store: HandoverStore
+  readonly #log: Log
+  #countedAt = Number.NEGATIVE_INFINITY
+
+  constructor(haproxy: Haproxy, store: HandoverStore, log: Log) {
+    this.#haproxy = haproxy
+    this.#store = store
+    this.#log = log
+  }
+
+  /** Null while it is not asked to drain. */
+  status(): AmphoraDrain | null {
+    const { drain } = this.#store
+    return drain && { ended: drain.ended, cut: drain.cut }
+  }
+
+  get isUnderWay(): boolean {
+    return this.#store.drain !== null && !this.#store.drain.ended
+  }
+
+  /** @param seconds how long connections may last; told twice, the shorter time counts */
+  async begin(seconds: number): Promise<void> {
+    const endsAtMs = monotonicMs() + seconds * 1000
+    const { drain } = this.#store
+    if (drain !== null) {
+      this.#store.keep({ drain: { ...drain, endsAtMs: Math.min(endsAtMs, drain.endsAtMs) } })
+      if (!drain.ended) await this.resume()
+      return
+    }
+    this.#store.keep({ drain: { endsAtMs, ended: false, cut: 0, underWay: [] } })
+    await this.resume()
+    this.#log.info(`draining for at most ${seconds} s`)
+  }
+
+  /** May be repeated. Without the rules HAProxy drains all the same: what then begins a connection here is refused. */
+  async resume(): Promise<void> {
+    const { handover } = this.#store
+    if (handover !== null) {
+      const { rules } = planHandover(handover, true)
+      await loadRules(rules).catch(error => this.#log.error(`handover: ${String(error)}`))
+    }
+    this.#haproxy.drain()
+  }
+
+  /** Counts what is under way, and ends HAProxy when the time is over. */
+  async look(): Promise<void> {
+    const haproxy = this.#haproxy
+    const isOver = monotonicMs() > (this.#store.drain?.endsAtMs ?? 0)
+    const ended = haproxy.pid() === null
+    if (!ended && !isOver && performance.now() - this.#countedAt < COUNT_MS) return
+    this.#countedAt = performance.now()
+    const workers = ended ? [] : await haproxy.underWay()
+    if (isOver && !ended) await haproxy.stop()
+    // It may have been asked to end sooner meanwhile.
+    const { drain: before } = this.#store
+    if (before === null) return
+    const drain = workers === null ? before : countAgain(before, workers, pid => haproxy.hasFinished(pid))
+    if (ended || isOver) this.#ended(drain)
+    else if (JSON.stringify(drain) !== JSON.stringify(before)) this.#store.keep({ drain })
+  }
+
+  #ended(drain: StoredDrain): void {
+    const cut = drain.cut + sum(drain.underWay)
+    this.#store.keep({ drain: { ...drain, ended: true, cut, underWay: [] } })
+    this.#log.info(`drained; ${cut} requests or connections were cut`)
+  }
+}
+
+const sum = (workers: StoredDrain['underWay']): number => workers.reduce((total, { count }) => total + count, 0)
+
+/** What a worker that is gone had under way is lost, unless it had come to its end; one that does not answer has what it had. */
+function countAgain(
+  drain: StoredDrain,
+  workers: readonly WorkerLoad[],
+  hasFinished: (pid: number) => boolean,
+): StoredDrain {
+  const before = new Map(drain.underWay.map(({ pid, count }) => [pid, count]))
+  const present = new Set(workers.map(({ pid }) => pid))
+  const lost = drain.underWay.filter(({ pid }) => !present.has(pid) && !hasFinished(pid))
+  const underWay = workers.map(({ pid, underWay }) => ({ pid, count: underWay ?? before.get(pid) ?? 0 }))
+  return { ...drain, cut: drain.cut + sum(lost), underWay }
+}
