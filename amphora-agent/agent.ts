@@ -1,5 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import { mkdirSync } from 'node:fs'
+import { createHandler } from './answers.js'
 import { apply, type Parts, releaseOwnVips, resume } from './apply/apply.js'
 import { CURRENT_HAPROXY, CURRENT_KEEPALIVED, openStore } from './apply/store.js'
 import { Handovers } from './handover/handover.js'
@@ -15,25 +16,36 @@ import { createSender } from './heartbeat/sender.js'
 import { createKeepalived, KEEPALIVED_LOG, keepalivedVersion } from './keepalived/keepalived.js'
 import { machineLimits } from './limits.js'
 import { keepBounded } from './log/bounded-files.js'
-import { HAPROXY_LOG, receiveHaproxyLog } from './log/haproxy-receiver.js'
+import { receiveHaproxyLog } from './log/haproxy-receiver.js'
 import { AGENT_LOG, createLog } from './log/log.js'
-import { recentLines } from './log/recent-lines.js'
 import { createRepairs } from './log/repairs.js'
-import { announceVips, prepareMachine } from './network/configure.js'
-import { holdsVip, observeNetwork } from './network/observed.js'
+import { prepareMachine } from './network/configure.js'
 import manifest from './package.json' with { type: 'json' }
 import { haproxyGroup } from './ping/ping.js'
 import { answerPings } from './ping/responder.js'
 import type { Boot } from './protocol/boot.js'
-import type { ApplyResult, HelloResult, StatusResult } from './protocol/messages.js'
 import { LOG_DIRECTORY, STATE_DIRECTORY } from './protocol/paths.js'
 import { Reconciler } from './reconcile/reconcile.js'
 import { answerInit } from './server/answer-init.js'
-import { type Handler, serve } from './server/server.js'
+import { serve } from './server/server.js'
 
 export type Agent = {
   /** Ends the agent; HAProxy and keepalived go on. */
   stop: () => Promise<void>
+}
+
+/** Runs one piece of work after the other. */
+function createTurns() {
+  let last: Promise<unknown> = Promise.resolve()
+  return {
+    inTurn: <T>(work: () => Promise<T>): Promise<T> => {
+      const turn = last.then(work)
+      last = turn.catch(() => {})
+      return turn
+    },
+    /** Settles when all that was asked for so far is done. */
+    idle: () => last,
+  }
 }
 
 /** Takes up what an earlier agent left running, and serves requests once that is in effect. */
@@ -90,12 +102,7 @@ export async function startAgent(boot: Boot): Promise<Agent> {
     log,
   })
   // One change of the machine at a time; the first is to resume.
-  let changes: Promise<unknown> = Promise.resolve()
-  const inTurn = <T>(work: () => Promise<T>): Promise<T> => {
-    const turn = changes.then(work)
-    changes = turn.catch(() => {})
-    return turn
-  }
+  const { inTurn, idle } = createTurns()
   const draining = new Drain({
     haproxy,
     limits: () => store.confirmed()?.oldWorkers ?? null,
@@ -127,74 +134,24 @@ export async function startAgent(boot: Boot): Promise<Agent> {
   monitor = watching
   watching.start()
   const look = () => watching.look()
-  const limits = machineLimits(boot.limits?.memoryBytes)
-
   if (!drains()) void inTurn(() => resume(parts))
   void inTurn(look)
-  const applyInTurn = async (desired: Parameters<typeof apply>[1]): Promise<ApplyResult> => {
-    const result = await inTurn(() => apply(parts, desired))
-    void inTurn(look)
-    return result
-  }
-
-  const hello = async (): Promise<HelloResult> => {
-    const [haproxyIs, keepalivedIs] = await versions
-    const confirmed = store.confirmed()
-    return {
-      agentVersion: manifest.version,
-      protocolVersion: 1,
-      bootId,
-      haproxyVersion: haproxyIs,
-      keepalivedVersion: keepalivedIs,
-      appliedGeneration: confirmed?.generation ?? 0,
-      appliedSha256: reconciler?.needsApply() ? null : (confirmed?.sha256 ?? null),
-      holdsVip: confirmed !== null && holdsVip(confirmed),
-      limits,
-      drain: handovers.drained(),
-    }
-  }
-
-  const status = async (): Promise<StatusResult> => {
-    const [processes, network] = await Promise.all([haproxy.processes(), observeNetwork()])
-    const workers = processes ? processes.oldWorkerPids.length + (processes.workerPid === null ? 0 : 1) : 0
-    return {
-      ...(await hello()),
-      haproxy: { running: haproxy.pid() !== null, pid: haproxy.pid(), workers },
-      interfaces: network.links
-        .filter(({ name }) => name !== 'lo')
-        .map(({ name, mac }) => ({
-          name,
-          mac,
-          addresses: network.addresses
-            .filter(({ device }) => device === name)
-            .map(({ address, prefix }) => `${address}/${prefix}`),
-        })),
-      uptimeSeconds: Math.round(process.uptime()),
-    }
-  }
-
-  const logs = { agent: AGENT_LOG, haproxy: HAPROXY_LOG, keepalived: KEEPALIVED_LOG }
-  const handle: Handler = async request => {
-    switch (request.verb) {
-      case 'hello':
-        return hello()
-      case 'status':
-        return status()
-      case 'logs':
-        return { lines: recentLines(logs, request.lines) }
-      case 'apply':
-        return applyInTurn(request.desired)
-      case 'announce':
-        await announceVips(store.confirmed()?.interfaces ?? [], log)
-        return {}
-      case 'handover':
-        await inTurn(() => handovers.begin(request.handover))
-        return { tables: await handovers.tables() }
-      case 'drain':
-        await inTurn(() => handovers.drain(request.seconds))
-        return {}
-    }
-  }
+  const handle = createHandler({
+    bootId,
+    versions,
+    limits: machineLimits(boot.limits?.memoryBytes),
+    store,
+    haproxy,
+    handovers,
+    needsApply: () => reconciler?.needsApply() ?? false,
+    inTurn,
+    apply: async desired => {
+      const result = await inTurn(() => apply(parts, desired))
+      void inTurn(look)
+      return result
+    },
+    log,
+  })
   const server = await serve(handle, log)
   const endAnswering = answerInit()
   reconciler = new Reconciler({ parts, repairs, server, drains, inTurn })
@@ -205,7 +162,7 @@ export async function startAgent(boot: Boot): Promise<Agent> {
       endAnswering()
       reconciler?.stop()
       await server.close()
-      await changes
+      await idle()
       drain?.close()
       handovers.close()
       haproxy.close()

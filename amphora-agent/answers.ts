@@ -1,0 +1,95 @@
+import type { Store } from './apply/store.js'
+import type { Handovers } from './handover/handover.js'
+import type { Haproxy } from './haproxy/haproxy.js'
+import { KEEPALIVED_LOG } from './keepalived/keepalived.js'
+import type { machineLimits } from './limits.js'
+import { HAPROXY_LOG } from './log/haproxy-receiver.js'
+import { AGENT_LOG, type Log } from './log/log.js'
+import { recentLines } from './log/recent-lines.js'
+import { announceVips } from './network/configure.js'
+import { holdsVip, observeNetwork } from './network/observed.js'
+import manifest from './package.json' with { type: 'json' }
+import type { Desired } from './protocol/desired.js'
+import type { ApplyResult, HelloResult, StatusResult } from './protocol/messages.js'
+import type { Handler } from './server/server.js'
+
+export type Answering = {
+  bootId: string
+  /** Of HAProxy and keepalived. */
+  versions: Promise<readonly [string, string]>
+  limits: ReturnType<typeof machineLimits>
+  store: Store
+  haproxy: Haproxy
+  handovers: Handovers
+  /** Whether the machine differs from the confirmed state in what only an apply mends. */
+  needsApply: () => boolean
+  /** Runs one change of the machine after the other. */
+  inTurn: <T>(work: () => Promise<T>) => Promise<T>
+  apply: (desired: Desired) => Promise<ApplyResult>
+  log: Log
+}
+
+const LOGS = { agent: AGENT_LOG, haproxy: HAPROXY_LOG, keepalived: KEEPALIVED_LOG }
+
+/** What the agent answers to its controller. */
+export function createHandler(parts: Answering): Handler {
+  const { store, handovers, inTurn, log } = parts
+  return async request => {
+    switch (request.verb) {
+      case 'hello':
+        return hello(parts)
+      case 'status':
+        return status(parts)
+      case 'logs':
+        return { lines: recentLines(LOGS, request.lines) }
+      case 'apply':
+        return parts.apply(request.desired)
+      case 'announce':
+        await announceVips(store.confirmed()?.interfaces ?? [], log)
+        return {}
+      case 'handover':
+        await inTurn(() => handovers.begin(request.handover))
+        return { tables: await handovers.tables() }
+      case 'drain':
+        await inTurn(() => handovers.drain(request.seconds))
+        return {}
+    }
+  }
+}
+
+async function hello({ bootId, versions, limits, store, handovers, needsApply }: Answering): Promise<HelloResult> {
+  const [haproxyVersion, keepalivedVersion] = await versions
+  const confirmed = store.confirmed()
+  return {
+    agentVersion: manifest.version,
+    protocolVersion: 1,
+    bootId,
+    haproxyVersion,
+    keepalivedVersion,
+    appliedGeneration: confirmed?.generation ?? 0,
+    appliedSha256: needsApply() ? null : (confirmed?.sha256 ?? null),
+    holdsVip: confirmed !== null && holdsVip(confirmed),
+    limits,
+    drain: handovers.drained(),
+  }
+}
+
+async function status(parts: Answering): Promise<StatusResult> {
+  const { haproxy } = parts
+  const [processes, network] = await Promise.all([haproxy.processes(), observeNetwork()])
+  const workers = processes ? processes.oldWorkerPids.length + (processes.workerPid === null ? 0 : 1) : 0
+  return {
+    ...(await hello(parts)),
+    haproxy: { running: haproxy.pid() !== null, pid: haproxy.pid(), workers },
+    interfaces: network.links
+      .filter(({ name }) => name !== 'lo')
+      .map(({ name, mac }) => ({
+        name,
+        mac,
+        addresses: network.addresses
+          .filter(({ device }) => device === name)
+          .map(({ address, prefix }) => `${address}/${prefix}`),
+      })),
+    uptimeSeconds: Math.round(process.uptime()),
+  }
+}
