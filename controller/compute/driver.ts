@@ -55,11 +55,11 @@ export type ComputeDriver = {
   inspect: (amphoraId: string) => Promise<Inspection | null>
   /** Gone afterwards with all that belonged to it; no error when there was none. */
   delete: (amphoraId: string) => Promise<void>
-  /** Gives a running machine a network card with the port's MAC address on the port's network. From now on it is one of the project's. */
+  /** Gives a running machine a network interface with the port's MAC address on the port's network. From now on it is one of the project's. */
   plug: (amphoraId: string, port: Port, projectId: string) => Promise<void>
   unplug: (amphoraId: string, portId: string) => Promise<void>
-  /** Ids of the ports that are plugged and whose card stands, the management port left out. */
+  /** Ids of the ports that are plugged and whose interface stands, the management port left out. */
   pluggedPorts: (amphoraId: string) => Promise<string[]>
-  /** Amphorae that run, and lack a card that was plugged: it is gone or down on the side of the host. Plugging it again mends it. */
-  brokenCards: () => Promise<string[]>
+  /** Amphorae that run, and lack an interface that was plugged: it is gone or down on the side of the host. Plugging it again mends it. */
+  brokenInterfaces: () => Promise<string[]>
 }

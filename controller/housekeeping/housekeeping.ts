@@ -10,7 +10,7 @@ import type { NetworkDriver } from '../network/driver.js'
 import { repeat } from '../process/repeat.js'
 import type { MachineTurns } from '../provider/amphora/act/machine-turns.js'
 import type { AgentConnections } from '../provider/amphora/agent/connection.js'
-import { NOTHING_WATCHED, watchCards, watchMachines } from './machine-watch.js'
+import { NOTHING_WATCHED, watchInterfaces, watchMachines } from './machine-watch.js'
 import type { HousekeepingSettings } from './options.js'
 import { sweepOrphans } from './orphan-sweep.js'
 import { purgeRecords } from './purge.js'
@@ -40,12 +40,12 @@ export type HousekeepingOptions = {
 
 const STOP_LIMIT_MS = 5_000
 const WATCH_SECONDS = 1
-const CARDS_SECONDS = 3
+const INTERFACES_SECONDS = 3
 const REACH_SECONDS = 5
 const PURGE_SECONDS = 3_600
 
 /**
- * Keeps the warm pool filled, notices machines that end or lose a card, sweeps what nobody owns and purges what is too old, until stopped. Any number of housekeepers share one database. A failure
+ * Keeps the warm pool filled, notices machines that end or lose an interface, sweeps what nobody owns and purges what is too old, until stopped. Any number of housekeepers share one database. A failure
  * is logged and tried again, with longer pauses while it lasts.
  */
 export async function startHousekeeping(options: HousekeepingOptions): Promise<{ stop: () => Promise<void> }> {
@@ -63,7 +63,7 @@ export async function startHousekeeping(options: HousekeepingOptions): Promise<{
   const failures = new Map<string, number>()
   let orphans: ReadonlySet<string> = new Set()
   let watched = NOTHING_WATCHED
-  let askedCards: ReadonlySet<string> = new Set()
+  let askedInterfaces: ReadonlySet<string> = new Set()
   const sweepSeconds = config.housekeeping.sweep_interval
   const portAgeSeconds = sweepSeconds * 2
 
@@ -76,8 +76,8 @@ export async function startHousekeeping(options: HousekeepingOptions): Promise<{
     repeat('the watch over machines', WATCH_SECONDS, stopping.signal, log, async () => {
       watched = await watchMachines({ database, compute, log }, watched)
     }),
-    repeat('the watch over network cards', CARDS_SECONDS, stopping.signal, log, async () => {
-      askedCards = await watchCards({ database, compute, log }, askedCards)
+    repeat('the watch over network interfaces', INTERFACES_SECONDS, stopping.signal, log, async () => {
+      askedInterfaces = await watchInterfaces({ database, compute, log }, askedInterfaces)
     }),
     repeat('the check of agents', REACH_SECONDS, stopping.signal, log, () =>
       checkReach({

@@ -7,7 +7,7 @@ import { WAKE_CHANNEL } from '../load-balancer/change/wake-channel.js'
 import type { Logger } from '../log/log.js'
 
 export type MachineWatch = { database: Database; compute: Pick<ComputeDriver, 'list'>; log: Logger }
-export type CardWatch = { database: Database; compute: Pick<ComputeDriver, 'brokenCards'>; log: Logger }
+export type InterfaceWatch = { database: Database; compute: Pick<ComputeDriver, 'brokenInterfaces'>; log: Logger }
 
 /** What the watch knows from look to look: machines as they were when it last looked, and those whose end is not on record yet. */
 export type Watched = { machines: ReadonlyMap<string, Machine>; ended: ReadonlyMap<string, End> }
@@ -51,25 +51,25 @@ function endOf({ amphoraId, start }: Machine, before: Watched): End | null {
   return start === undefined || start === last?.start ? null : 'unseen'
 }
 
-/** A card may be on its way in or out; after this time it has arrived. */
-const CARD_PAUSE_MS = 500
+/** An interface may be on its way in or out; after this time it has arrived. */
+const INTERFACE_PAUSE_MS = 500
 
 /**
- * Finds running machines that lack a network card, and has their load balancers looked at, once.
- * @param asked what the last look returned @returns what to give to the next one: the amphorae that lack a card and were asked about
+ * Finds running machines that lack a network interface, and has their load balancers looked at, once.
+ * @param asked what the last look returned @returns what to give to the next one: the amphorae that lack an interface and were asked about
  */
-export async function watchCards(
-  { database, compute, log }: CardWatch,
+export async function watchInterfaces(
+  { database, compute, log }: InterfaceWatch,
   asked: ReadonlySet<string>,
 ): Promise<ReadonlySet<string>> {
-  const broken = await compute.brokenCards()
+  const broken = await compute.brokenInterfaces()
   const still = new Set(broken.filter(amphoraId => asked.has(amphoraId)))
   if (still.size === broken.length) return still
-  await wait(CARD_PAUSE_MS)
-  const again = new Set(await compute.brokenCards())
+  await wait(INTERFACE_PAUSE_MS)
+  const again = new Set(await compute.brokenInterfaces())
   const news = broken.filter(amphoraId => again.has(amphoraId) && !asked.has(amphoraId))
   for (const { id, amphorae } of await askForALook(database, news)) {
-    log.warn({ loadBalancer: id, amphorae }, 'a network card of an amphora is gone or down: asking for a look')
+    log.warn({ loadBalancer: id, amphorae }, 'a network interface of an amphora is gone or down: asking for a look')
   }
   return new Set([...still, ...news])
 }

@@ -4,7 +4,7 @@ import type { Claim } from '../queue/claim.js'
 /** One thing that a provider did to a machine for a load balancer, for the load balancer's history. */
 export type Action = {
   amphora_id: string
-  /** `replugged`: a network card that was gone or down on the host's side stands again. */
+  /** `replugged`: a network interface that was gone or down on the host's side stands again. */
   action: 'created' | 'restarted' | 'replugged' | 'configured' | 'deleted'
   /** How a configuration took effect: by runtime commands, a reload ... */
   how?: string

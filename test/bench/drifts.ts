@@ -23,7 +23,7 @@ type Amphora = { id: string; vrrp_port_id: string; lb_network_ip: string; status
 type Event = { id: string; kind: string; repair: { text: string } | null; amphorae: { action: string }[] }
 type Balancer = { id: string; vip_address: string; provisioning_status: string; operating_status: string }
 
-/** One that is done to the amphora from inside, or to its card in the fabric. */
+/** One that is done to the amphora from inside, or to its interface in the fabric. */
 type Drift = { name: string; harm: ((target: Target) => string) | { link: 'down' | 'delete' } }
 type Outcome = Losses & { repairedMs: number | null; toldMs: number | null; told: string }
 
@@ -35,7 +35,7 @@ const SINGLE: readonly Drift[] = [
   { name: 'a server disabled at runtime', harm: harms.disableServer },
   { name: 'a frontend disabled', harm: harms.disableFrontend },
   { name: 'VIP removed', harm: harms.removeVip },
-  { name: 'card of the VIP down', harm: harms.takeCardDown },
+  { name: 'interface of the VIP down', harm: harms.takeInterfaceDown },
   { name: 'route to members lost', harm: harms.removeRoute },
   { name: 'fabric port of the VIP down', harm: { link: 'down' } },
   { name: 'fabric port of the VIP deleted', harm: { link: 'delete' } },
@@ -186,13 +186,13 @@ function targetOf(state: ReadonlySet<string>, vip: string): Target {
   const words = [...state].map(line => line.split(' '))
   const [, backend = '', server = ''] = words.find(([kind]) => kind === 'server') ?? []
   const [, listener = ''] = words.find(([kind]) => kind === 'frontend') ?? []
-  const [, card = ''] = words.find(([kind, , address]) => kind === 'address' && address === vip) ?? []
+  const [, nic = ''] = words.find(([kind, , address]) => kind === 'address' && address === vip) ?? []
   const [, , route = ''] =
     words.find(
       ([kind, , destination = '', ...rest]) =>
-        kind === 'route' && /^[\d.]+\//.test(destination) && !rest.includes(card) && !rest.includes('mgmt0'),
+        kind === 'route' && /^[\d.]+\//.test(destination) && !rest.includes(nic) && !rest.includes('mgmt0'),
     ) ?? []
-  return { backend, server, listener, card, vip, route }
+  return { backend, server, listener, nic, vip, route }
 }
 
 const fabricOf = ({ directory }: BenchInstance) => `krater-${instanceId(directory)}`

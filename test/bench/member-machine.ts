@@ -1,7 +1,7 @@
 import { once } from 'node:events'
 import { dirname, join } from 'node:path'
 import { instanceId } from '../../controller/cli/state-directory/instance.js'
-import { createTenantMachine, type Ending, type TenantCard } from '../support/worlds/tenant-machine.js'
+import { createTenantMachine, type Ending, type TenantInterface } from '../support/worlds/tenant-machine.js'
 import type { BenchInstance } from './instance.js'
 
 const CIDRS = ['192.168.200.0/24', '192.168.201.0/24']
@@ -13,14 +13,14 @@ export async function startMemberMachine(
   ending: Ending,
   { directory, api }: BenchInstance,
   { firstPort, count, networks }: MemberPorts & { networks: 1 | 2 },
-): Promise<TenantCard['legs']> {
+): Promise<TenantInterface['legs']> {
   const krater = { api: async () => api, instance: () => instanceId(directory) ?? '' }
   const machine = await createTenantMachine(ending, krater, 'members')
-  const cards: TenantCard[] = []
+  const interfaces: TenantInterface[] = []
   for (const [at, cidr] of CIDRS.slice(0, networks).entries())
-    cards.push(await machine.standOn(`members-${at}`, [cidr]))
+    interfaces.push(await machine.standOn(`members-${at}`, [cidr]))
   const program = join(dirname(process.argv[1] ?? ''), 'members.mjs')
   const server = machine.start(`import(${JSON.stringify(program)})`, [String(firstPort), String(count)])
   if (server.stdout !== null) await once(server.stdout, 'data')
-  return cards.flatMap(({ legs }) => legs)
+  return interfaces.flatMap(({ legs }) => legs)
 }

@@ -3,7 +3,7 @@ import { type Failure, startClients, type Tally } from '../support/clients/stead
 import { randomOf } from '../support/inputs/random.js'
 import { createChangingBalancer } from '../support/worlds/changing-balancer/changing-balancer.js'
 import type { Answer, Change } from '../support/worlds/changing-balancer/model.js'
-import type { TenantCard } from '../support/worlds/tenant-machine.js'
+import type { TenantInterface } from '../support/worlds/tenant-machine.js'
 import { type BenchInstance, startInstance } from './instance.js'
 import { percentile } from './measure.js'
 import { startMemberMachine } from './member-machine.js'
@@ -66,7 +66,7 @@ async function closedByKrater({ api }: BenchInstance): Promise<unknown[]> {
   return events.filter(({ repair }) => repair !== null && repair !== undefined)
 }
 
-async function playChanges({ api }: BenchInstance, places: TenantCard['legs']) {
+async function playChanges({ api }: BenchInstance, places: TenantInterface['legs']) {
   const call = (method: string, path: string, body?: unknown) =>
     api.request('load-balancer', method, `${BASE}${path}`, body)
   const { subnets } = (await api.request('network', 'GET', '/v2.0/subnets?name=public-subnet')) as {

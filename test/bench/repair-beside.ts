@@ -85,7 +85,7 @@ async function takePorts(instance: BenchInstance, { token }: Neighbour): Promise
   return { made, refusal }
 }
 
-/** Makes load balancers and takes their management cards down. */
+/** Makes load balancers and takes their management interfaces down. */
 async function breakBalancers(instance: BenchInstance, { token }: Neighbour): Promise<void> {
   const { directory, api } = instance
   const { id: subnet } = await publicSubnet(instance)

@@ -50,15 +50,15 @@ async function createScene(t: Test, krater: Krater) {
     balancer,
     both: { ...both, balancers: ofBoth },
     amphoraeOf,
-    /** The amphorae that have a VIP on one of their cards, for each VIP. */
+    /** The amphorae that have a VIP on one of their interfaces, for each VIP. */
     holdersOf: async (of: BothBalancer) => {
-      const cards = await Promise.all(
+      const interfaces = await Promise.all(
         (await amphoraeOf(of)).map(async ({ id }) => {
           const { stdout } = await run('ip', ['-n', namespaceOf(id), '-o', 'addr'], { timeout: 10_000 })
           return { id, stdout }
         }),
       )
-      return of.vips.map(vip => cards.flatMap(({ id, stdout }) => (stdout.includes(` ${vip}/`) ? [id] : [])))
+      return of.vips.map(vip => interfaces.flatMap(({ id, stdout }) => (stdout.includes(` ${vip}/`) ? [id] : [])))
     },
     /** As when the machine loses its power. */
     endMachine: async (amphoraId: string) => {

@@ -2,10 +2,10 @@ import type { LoadBalancerTree } from '../../controller/load-balancer/tree/tree.
 import type { AmphoraFacts } from '../../controller/provider/amphora/rendering/facts.js'
 import { l7Cases } from './l7-cases.js'
 import {
-  aDualStackVipCard,
+  aDualStackVipInterface,
   aListener,
   aMember,
-  aMemberCard,
+  aMemberInterface,
   aMonitor,
   aPool,
   aTree,
@@ -29,7 +29,7 @@ export const goldenCases: GoldenCase[] = [
   },
   {
     name: 'http-monitor',
-    facts: someFacts({ cards: [aMemberCard(), ...someFacts().cards] }),
+    facts: someFacts({ interfaces: [aMemberInterface(), ...someFacts().interfaces] }),
     tree: aTree({
       listeners: [aListener(1, { defaultPoolId: uuid(3, 1), protocolPort: 80 })],
       pools: [
@@ -133,7 +133,7 @@ export const goldenCases: GoldenCase[] = [
   },
   {
     name: 'ipv6',
-    facts: someFacts({ cards: [aDualStackVipCard()] }),
+    facts: someFacts({ interfaces: [aDualStackVipInterface()] }),
     tree: aTree({
       ...IPV6_VIP,
       listeners: [aListener(1, { defaultPoolId: uuid(3, 1), protocolPort: 80 })],
@@ -162,7 +162,7 @@ export const goldenCases: GoldenCase[] = [
   {
     name: 'pair-ipv6',
     facts: someFacts({
-      cards: [aDualStackVipCard()],
+      interfaces: [aDualStackVipInterface()],
       pair: { priority: 90, vrrpAddress: '2001:db8:1::22', peers: [{ amphoraId: uuid(6, 2), address: '2001:db8:1::21' }] },
     }),
     tree: aTree({ ...IPV6_VIP, topology: 'ACTIVE_STANDBY' }),

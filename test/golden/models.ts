@@ -1,4 +1,4 @@
-import type { AmphoraFacts, Card } from '../../controller/provider/amphora/rendering/facts.js'
+import type { AmphoraFacts, PluggedInterface } from '../../controller/provider/amphora/rendering/facts.js'
 import type {
   HealthMonitorNode,
   ListenerNode,
@@ -102,7 +102,7 @@ export function aMonitor(number: number, change: Partial<HealthMonitorNode> = {}
   }
 }
 
-export function aVipCard(change: Partial<Card> = {}): Card {
+export function aVipInterface(change: Partial<PluggedInterface> = {}): PluggedInterface {
   return {
     purpose: 'vip',
     port: {
@@ -133,7 +133,7 @@ export function aVipCard(change: Partial<Card> = {}): Card {
   }
 }
 
-export function aMemberCard(): Card {
+export function aMemberInterface(): PluggedInterface {
   return {
     purpose: 'member',
     port: {
@@ -171,24 +171,24 @@ export function someFacts(change: Partial<AmphoraFacts> = {}): AmphoraFacts {
     limits: { openFiles: 18_300, memoryBytes: 24 * 1024 ** 3 },
     oldWorkers: { most: 50, memoryMib: 512 },
     logRequests: false,
-    cards: [aVipCard()],
+    interfaces: [aVipInterface()],
     pair: null,
     ...change,
   }
 }
 
-/** An IPv6 VIP on a card that has it. */
+/** An IPv6 VIP on an interface that has it. */
 export const IPV6_VIP = {
   vip: { address: '2001:db8:1::10', subnetId: uuid(7, 6), networkId: uuid(8, 1), portId: uuid(9, 1), ownsPort: true },
 }
 
-export function aDualStackVipCard(): Card {
-  const card = aVipCard()
+export function aDualStackVipInterface(): PluggedInterface {
+  const nic = aVipInterface()
   return {
-    ...card,
-    port: { ...card.port, fixedIps: [...card.port.fixedIps, { subnetId: uuid(7, 6), address: '2001:db8:1::21' }] },
+    ...nic,
+    port: { ...nic.port, fixedIps: [...nic.port.fixedIps, { subnetId: uuid(7, 6), address: '2001:db8:1::21' }] },
     subnets: [
-      ...card.subnets,
+      ...nic.subnets,
       {
         id: uuid(7, 6),
         networkId: uuid(8, 1),

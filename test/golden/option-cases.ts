@@ -1,6 +1,6 @@
 import type { SessionPersistence } from '../../controller/load-balancer/tree/tree.js'
 import type { GoldenCase } from './cases.js'
-import { aDualStackVipCard, aListener, aMember, aMonitor, aPool, aTree, someFacts, uuid } from './models.js'
+import { aDualStackVipInterface, aListener, aMember, aMonitor, aPool, aTree, someFacts, uuid } from './models.js'
 
 const persistence = (type: SessionPersistence['type'], cookieName: string | null = null): SessionPersistence => ({
   type,
@@ -16,11 +16,11 @@ const DUAL_STACK = {
 
 /** Options of listeners, pools and monitors, a few of them in each file. */
 export const optionCases: GoldenCase[] = [
-  { name: 'additional-vips', facts: someFacts({ cards: [aDualStackVipCard()] }), tree: aTree(DUAL_STACK) },
+  { name: 'additional-vips', facts: someFacts({ interfaces: [aDualStackVipInterface()] }), tree: aTree(DUAL_STACK) },
   {
     name: 'pair-additional-vips',
     facts: someFacts({
-      cards: [aDualStackVipCard()],
+      interfaces: [aDualStackVipInterface()],
       pair: { priority: 100, vrrpAddress: '203.0.113.21', peers: [{ amphoraId: uuid(6, 2), address: '203.0.113.22' }] },
     }),
     tree: aTree({

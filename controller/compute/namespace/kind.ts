@@ -28,10 +28,10 @@ export const namespaceKind: ComputeDriverKind = {
   ],
   check: async settings => (await import('./check-limits.js')).checkLimits(limitsOf(settings)),
   open: async ({ stateDirectory, settings, instance, ...rest }) => {
-    const { createNamespaceDriver } = await import('./driver.js')
+    const { NamespaceDriver } = await import('./driver.js')
     const { createFabric } = await import('../../network/local/fabric.js')
     const { first_account: first, accounts: count } = ownSettings.parse(settings)
-    return createNamespaceDriver({
+    return new NamespaceDriver({
       ...rest,
       instance,
       directory: join(stateDirectory, 'amphorae'),

@@ -10,7 +10,7 @@ import { unlessGone } from './unless-gone.js'
  *   lock       locked by the process that holds the machine
  *   console    what the machine said while it started
  *   root/      where its root is mounted, seen by itself alone
- *   ports/     one empty file per port, made before the card and removed after it
+ *   ports/     one empty file per port, made before the interface and removed after it
  * The directory is made first and removed last, so nothing of a machine can be left without it.
  */
 export type MachineDirectory = ReturnType<typeof machineDirectory>

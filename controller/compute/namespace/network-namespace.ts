@@ -52,12 +52,12 @@ export function networkNamespace(name: string) {
       }
     },
 
-    /** Gives a card its addresses (with prefix lengths), and brings it and the loopback up. */
-    configure: async (card: string, addresses: readonly string[]) => {
+    /** Gives an interface its addresses (with prefix lengths), and brings it and the loopback up. */
+    configure: async (nic: string, addresses: readonly string[]) => {
       const failure = await ipBatch(name, [
         'link set dev lo up',
-        ...addresses.map(address => `address replace ${address} dev ${card}${address.includes(':') ? ' nodad' : ''}`),
-        `link set dev ${card} up`,
+        ...addresses.map(address => `address replace ${address} dev ${nic}${address.includes(':') ? ' nodad' : ''}`),
+        `link set dev ${nic} up`,
       ])
       if (failure !== null) throw failure
     },

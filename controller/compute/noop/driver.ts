@@ -28,6 +28,6 @@ export function createNoopComputeDriver(): ComputeDriver {
       plugged.get(amphoraId)?.delete(portId)
     },
     pluggedPorts: async amphoraId => [...(plugged.get(amphoraId) ?? [])],
-    brokenCards: async () => [],
+    brokenInterfaces: async () => [],
   }
 }

@@ -2,11 +2,11 @@ import { createHash } from 'node:crypto'
 import { existsSync } from 'node:fs'
 import { setTimeout as wait } from 'node:timers/promises'
 import { addressesOf, IpCommandError, ip, ipBatch, type Link, linkNamed, links } from './ip-command.js'
-import { forgetCard, guardCard } from './source-guard.js'
+import { forgetInterface, guardInterface } from './source-guard.js'
 
 export type HostLeg = { networkId: string; mtu: number; interfaceName: string; addresses: string[] }
 
-export type Card = {
+export type Attachment = {
   networkId: string
   mtu: number
   portId: string
@@ -16,7 +16,7 @@ export type Card = {
   /** Network namespace of the machine, as `ip netns` names it. */
   namespace: string
   interfaceName: string
-  /** Reaches the host's leg, and no other isolated card of the network. */
+  /** Reaches the host's leg, and no other isolated interface of the network. */
   isolated?: boolean
 }
 
@@ -29,20 +29,20 @@ export type Fabric = {
   /** The namespace, with its loopback up. */
   ensure: () => Promise<void>
   ensureBridge: (networkId: string, mtu: number) => Promise<void>
-  /** The host's own leg on a network: a card in the host's namespace that has exactly these addresses (with prefix lengths), up. */
+  /** The host's own leg on a network: an interface in the host's namespace that has exactly these addresses (with prefix lengths), up. */
   attachHost: (leg: HostLeg) => Promise<void>
   /**
-   * A card with this MAC address in the machine's namespace, born there and down, as a card is that was just plugged in. The machine may rename it.
+   * An interface with this MAC address in the machine's namespace, born there and down, as an interface is that was just plugged in. The machine may rename it.
    * One that is there already is kept; a dead one (its machine was made anew) is replaced. It sends with its own MAC address and addresses only.
    */
-  attach: (card: Card) => Promise<void>
+  attach: (nic: Attachment) => Promise<void>
   /** Takes both ends away at once, even while the machine's namespace is held by a socket with unsent data. */
   detach: (portId: string) => Promise<void>
-  /** Ids of the ports that have a card. A card whose maker was killed before its last step is told by the first 11 digits of the id alone. */
+  /** Ids of the ports that have an interface. An interface whose maker was killed before its last step is told by the first 11 digits of the id alone. */
   attachedPorts: () => Promise<string[]>
-  /** Those of them whose card is up, on a bridge. */
+  /** Those of them whose interface is up, on a bridge. */
   standingPorts: () => Promise<string[]>
-  /** Host legs, cards, bridges and the namespace: nothing is left. */
+  /** Host legs, interfaces, bridges and the namespace: nothing is left. */
   remove: () => Promise<void>
 }
 
@@ -51,7 +51,7 @@ const ATTEMPTS = 3
 
 const hex = (id: string) => id.replaceAll('-', '').toLowerCase()
 const bridgeOf = (networkId: string) => `br${hex(networkId).slice(0, 12)}`
-const cardOf = (portId: string) => `p${hex(portId).slice(0, 11)}`
+const interfaceOf = (portId: string) => `p${hex(portId).slice(0, 11)}`
 const isUp = (link: Link) => link.flags.includes('UP')
 
 /** Always the same for the same leg: machines remember it in their neighbour tables while the controller is away. */
@@ -136,59 +136,63 @@ export function createFabric({ instance }: { instance: string }): Fabric {
     })
   }
 
-  /** Whether the port's card is whole: fabric end on the bridge and up, other end in the machine, with this MAC address. */
-  async function inspect(card: Card): Promise<{ port: Link | null; paired: boolean; whole: boolean }> {
-    const port = await linkNamed(namespace, cardOf(card.portId))
+  /** Whether the port's interface is whole: fabric end on the bridge and up, other end in the machine, with this MAC address. */
+  async function inspect(nic: Attachment): Promise<{ port: Link | null; paired: boolean; whole: boolean }> {
+    const port = await linkNamed(namespace, interfaceOf(nic.portId))
     if (port === null) return { port, paired: false, whole: false }
-    const machine = await links(card.namespace)
+    const machine = await links(nic.namespace)
     const paired = machine.some(
-      link => link.ifindex === port.link_index && link.link_index === port.ifindex && link.address === card.macAddress,
+      link => link.ifindex === port.link_index && link.link_index === port.ifindex && link.address === nic.macAddress,
     )
-    const finished = isUp(port) && port.ifalias === card.portId
-    return { port, paired, whole: paired && finished && port.master === bridgeOf(card.networkId) }
+    const finished = isUp(port) && port.ifalias === nic.portId
+    return { port, paired, whole: paired && finished && port.master === bridgeOf(nic.networkId) }
   }
 
-  async function attach(card: Card): Promise<void> {
-    const name = cardOf(card.portId)
+  async function attach(nic: Attachment): Promise<void> {
+    const name = interfaceOf(nic.portId)
     let failure: IpCommandError | null = null
     if (!existsSync(file)) await ensure()
     for (let attempt = 0; ; attempt++) {
-      const { port, paired, whole } = await inspect(card)
-      if (port?.ifalias !== undefined && port.ifalias !== card.portId) {
-        throw new IpCommandError(`Ports ${port.ifalias} and ${card.portId} begin alike and cannot both have a card`)
+      const { port, paired, whole } = await inspect(nic)
+      if (port?.ifalias !== undefined && port.ifalias !== nic.portId) {
+        throw new IpCommandError(
+          `Ports ${port.ifalias} and ${nic.portId} begin alike and cannot both have an interface`,
+        )
       }
-      if (attempt === 0) await guardCard(namespace, { ...card, name })
+      if (attempt === 0) await guardInterface(namespace, { ...nic, name })
       if (whole) return
-      if (attempt === ATTEMPTS) throw failure ?? new IpCommandError(`The card of port ${card.portId} did not come up`)
-      const dead = port !== null && (!paired || port.master !== bridgeOf(card.networkId))
-      const peer = `name ${card.interfaceName} netns ${card.namespace} address ${card.macAddress}`
+      if (attempt === ATTEMPTS)
+        throw failure ?? new IpCommandError(`The interface of port ${nic.portId} did not come up`)
+      const dead = port !== null && (!paired || port.master !== bridgeOf(nic.networkId))
+      const peer = `name ${nic.interfaceName} netns ${nic.namespace} address ${nic.macAddress}`
       failure = await ipBatch(namespace, [
         ...(dead ? [`link delete dev ${name}`] : []),
-        ...pairLines(card, name, peer, card.portId),
-        ...(card.isolated ? [`link set dev ${name} type bridge_slave isolated on`] : []),
+        ...pairLines(nic, name, peer, nic.portId),
+        ...(nic.isolated ? [`link set dev ${name} type bridge_slave isolated on`] : []),
       ])
     }
   }
 
   async function detach(portId: string): Promise<void> {
-    const failure = await ipBatch(namespace, [`link delete dev ${cardOf(portId)}`])
-    if (failure !== null && (await linkNamed(namespace, cardOf(portId))) !== null) throw failure
-    if (existsSync(file)) await forgetCard(namespace, cardOf(portId))
+    const failure = await ipBatch(namespace, [`link delete dev ${interfaceOf(portId)}`])
+    if (failure !== null && (await linkNamed(namespace, interfaceOf(portId))) !== null) throw failure
+    if (existsSync(file)) await forgetInterface(namespace, interfaceOf(portId))
   }
 
-  async function cards(): Promise<Link[]> {
+  async function fabricEnds(): Promise<Link[]> {
     if (!existsSync(file)) return []
     return (await links(namespace)).filter(link => /^p[0-9a-f]{11}$/.test(link.ifname))
   }
   const portOf = (link: Link) => link.ifalias ?? link.ifname.slice(1)
-  const attachedPorts = async () => (await cards()).map(portOf)
-  const standingPorts = async () => (await cards()).filter(link => isUp(link) && link.master !== undefined).map(portOf)
+  const attachedPorts = async () => (await fabricEnds()).map(portOf)
+  const standingPorts = async () =>
+    (await fabricEnds()).filter(link => isUp(link) && link.master !== undefined).map(portOf)
 
   async function remove(): Promise<void> {
     if (!existsSync(file)) return
     const present = await links(namespace).catch(() => [])
     const removable = present.filter(link => link.ifname !== 'lo')
-    // Cards and legs first: that takes their other ends away, whoever still holds the namespace those stand in.
+    // Interfaces and legs first: that takes their other ends away, whoever still holds the namespace those stand in.
     const order = [...removable.filter(link => link.master !== undefined), ...removable.filter(link => !link.master)]
     if (order.length > 0) {
       await ipBatch(

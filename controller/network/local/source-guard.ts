@@ -1,9 +1,9 @@
 import { parseAddress } from '../addresses.js'
 import { nft } from './nft-command.js'
 
-/** A card on a bridge, and what its machine may send from. */
-export type GuardedCard = {
-  /** Name of the card's end in the fabric; it begins with `p`. */
+/** An interface on a bridge, and what its machine may send from. */
+export type GuardedInterface = {
+  /** Name of the interface's end in the fabric; it begins with `p`. */
   name: string
   macAddress: string
   /** Its port's addresses, and those of VIPs that it may hold. */
@@ -13,11 +13,11 @@ export type GuardedCard = {
 const TABLE = 'bridge krater'
 
 /**
- * Lets a card send with its own MAC address and addresses only, in ARP and neighbour discovery too, and nothing that routers say. To be called
- * before the card is on its bridge: a card for which it was not sends nothing at all. May be repeated.
+ * Lets an interface send with its own MAC address and addresses only, in ARP and neighbour discovery too, and nothing that routers say. To be called
+ * before the interface is on its bridge: an interface for which it was not sends nothing at all. May be repeated.
  * @throws IpCommandError in nftables' own words
  */
-export async function guardCard(namespace: string, card: GuardedCard): Promise<void> {
+export async function guardInterface(namespace: string, nic: GuardedInterface): Promise<void> {
   await nft(
     namespace,
     `table ${TABLE} {
@@ -27,17 +27,17 @@ export async function guardCard(namespace: string, card: GuardedCard): Promise<v
 flush chain ${TABLE} from_ports
 add rule ${TABLE} from_ports iifname vmap @ports
 add rule ${TABLE} from_ports iifname "p*" drop
-add chain ${TABLE} ${card.name}
-flush chain ${TABLE} ${card.name}
-${rulesOf(card)
-  .map(rule => `add rule ${TABLE} ${card.name} ${rule}\n`)
-  .join('')}add element ${TABLE} ports { "${card.name}" : goto ${card.name} }
+add chain ${TABLE} ${nic.name}
+flush chain ${TABLE} ${nic.name}
+${rulesOf(nic)
+  .map(rule => `add rule ${TABLE} ${nic.name} ${rule}\n`)
+  .join('')}add element ${TABLE} ports { "${nic.name}" : goto ${nic.name} }
 `,
   )
 }
 
-/** Forgets a card that is gone. No error when it was not known. */
-export async function forgetCard(namespace: string, name: string): Promise<void> {
+/** Forgets an interface that is gone. No error when it was not known. */
+export async function forgetInterface(namespace: string, name: string): Promise<void> {
   await nft(
     namespace,
     `table ${TABLE} {
@@ -53,7 +53,7 @@ delete chain ${TABLE} ${name}
 }
 
 /** The last rule drops what none before it lets through. Pure. */
-function rulesOf({ macAddress, addresses }: GuardedCard): string[] {
+function rulesOf({ macAddress, addresses }: GuardedInterface): string[] {
   const own4 = addresses.filter(address => !address.includes(':'))
   const own6 = [...addresses.filter(address => address.includes(':')), linkLocal(macAddress)]
   const targets = own6.map(hexOf).join(', ')

@@ -235,9 +235,9 @@ t.test('what is refused leaves everything as it was', async t => {
     await untouched()
   })
 
-  await t.test('a network card that is not there', async t => {
-    const card = { mac: '02:00:00:00:00:77', name: 'vip0', mtu: 1500, addresses: [], routes: [], vips: [] }
-    const error = await agent.refusal(next({ changes: { interfaces: [card] } }))
+  await t.test('a network interface that is not there', async t => {
+    const nic = { mac: '02:00:00:00:00:77', name: 'vip0', mtu: 1500, addresses: [], routes: [], vips: [] }
+    const error = await agent.refusal(next({ changes: { interfaces: [nic] } }))
     t.match(error, { code: 'interface-missing', message: /02:00:00:00:00:77/ })
     await untouched()
   })

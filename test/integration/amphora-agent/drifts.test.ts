@@ -18,7 +18,7 @@ const target: Target = {
   listener: 'listener-1',
   backend: BACKEND,
   server: 'member-1',
-  card: 'vip0',
+  nic: 'vip0',
   vip: `${VIP}/32`,
   route: '198.51.100.0/24',
 }
@@ -243,7 +243,7 @@ t.test('the disk is full: changes go on, and the amphora says so', async t => {
   await until(() => told().some(line => line.startsWith('the disk was full')) || null)
 })
 
-t.test('a card that is not there or has no carrier is told', async t => {
+t.test('an interface that is not there or has no carrier is told', async t => {
   sh('ip link set p1 down')
   await until(() => traffic.beats().at(-1)?.mismatches.includes('interface') || null)
   sh('ip link set p1 up')

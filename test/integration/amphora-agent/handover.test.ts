@@ -31,9 +31,9 @@ const leaving = (seconds: number): Handover => ({
   vips,
   seconds,
 })
-const card = { mac: MAC, name: 'vip0', mtu: 1500, addresses: [`${OWN}/24`], routes: [] }
-const lost = { ...card, vips: [] }
-const held = { ...card, vips }
+const nic = { mac: MAC, name: 'vip0', mtu: 1500, addresses: [`${OWN}/24`], routes: [] }
+const lost = { ...nic, vips: [] }
+const held = { ...nic, vips }
 
 /** The agent's answer, by whichever agent runs now. */
 async function ask(request: Record<string, unknown>) {

@@ -32,7 +32,7 @@ function plug(mac: string, peer: string): void {
   client.ip('link', 'set', peer, 'up')
 }
 
-const vipCard = (changes: Partial<Interface> = {}): Interface => ({
+const vipInterface = (changes: Partial<Interface> = {}): Interface => ({
   mac: VIP_MAC,
   name: 'vip0',
   mtu: 1400,
@@ -44,7 +44,7 @@ const vipCard = (changes: Partial<Interface> = {}): Interface => ({
   ],
   ...changes,
 })
-const memberCard = (changes: Partial<Interface> = {}): Interface => ({
+const memberInterface = (changes: Partial<Interface> = {}): Interface => ({
   mac: MEMBER_MAC,
   name: 'member0',
   mtu: 1500,
@@ -65,8 +65,8 @@ const next = (interfaces: Interface[], wish: Partial<Wish> = {}): Desired =>
   })
 
 const addressesOf = (name: string): string[] => {
-  const [card] = JSON.parse(amphora.inside('ip', '-json', 'addr', 'show', 'dev', name))
-  return (card.addr_info as { local: string; prefixlen: number; scope: string }[])
+  const [nic] = JSON.parse(amphora.inside('ip', '-json', 'addr', 'show', 'dev', name))
+  return (nic.addr_info as { local: string; prefixlen: number; scope: string }[])
     .filter(({ scope }) => scope === 'global')
     .map(({ local, prefixlen }) => `${local}/${prefixlen}`)
     .sort()
@@ -76,42 +76,45 @@ const ALL = ['10.66.0.100/32', '10.66.0.11/24', 'fd66::100/128', 'fd66::11/64']
 
 const agent = await amphora.connect()
 
-t.test('a card that is plugged after the apply began is waited for, named, and carries VIPs to clients', async t => {
-  const applied = agent.apply(next([vipCard()]))
-  await new Promise(resolve => setTimeout(resolve, 300))
-  plug(VIP_MAC, 'c0')
-  client.ip('addr', 'add', '10.66.0.2/24', 'dev', 'c0')
-  client.ip('addr', 'add', 'fd66::2/64', 'dev', 'c0', 'nodad')
-  client.ip('addr', 'add', '192.0.2.7/32', 'dev', 'lo')
-  client.ip('addr', 'add', '2001:db8::7/128', 'dev', 'lo')
-  t.match(await applied, { transition: 'start' })
-  t.strictSame(addressesOf('vip0'), ALL)
-  t.match(amphora.inside('ip', 'link', 'show', 'vip0'), /mtu 1400 .*state UP/s)
-  t.match(await clientTraffic.get(`http://${VIP}:8080/`), { status: 200, body: 'member-1' })
-  t.match(await clientTraffic.get(`http://[${VIP6}]:8080/`), { status: 200, body: 'member-1' })
-  const { interfaces } = await agent.ask('status')
-  t.match(
-    interfaces.find(({ name }) => name === 'vip0'),
-    { mac: VIP_MAC, addresses: ['10.66.0.11/24', '10.66.0.100/32', 'fd66::100/128', 'fd66::11/64'] },
-  )
-  await until(() => (amphora.traffic.beats().at(-1)?.vrrpMaster ? true : null))
-})
+t.test(
+  'an interface that is plugged after the apply began is waited for, named, and carries VIPs to clients',
+  async t => {
+    const applied = agent.apply(next([vipInterface()]))
+    await new Promise(resolve => setTimeout(resolve, 300))
+    plug(VIP_MAC, 'c0')
+    client.ip('addr', 'add', '10.66.0.2/24', 'dev', 'c0')
+    client.ip('addr', 'add', 'fd66::2/64', 'dev', 'c0', 'nodad')
+    client.ip('addr', 'add', '192.0.2.7/32', 'dev', 'lo')
+    client.ip('addr', 'add', '2001:db8::7/128', 'dev', 'lo')
+    t.match(await applied, { transition: 'start' })
+    t.strictSame(addressesOf('vip0'), ALL)
+    t.match(amphora.inside('ip', 'link', 'show', 'vip0'), /mtu 1400 .*state UP/s)
+    t.match(await clientTraffic.get(`http://${VIP}:8080/`), { status: 200, body: 'member-1' })
+    t.match(await clientTraffic.get(`http://[${VIP6}]:8080/`), { status: 200, body: 'member-1' })
+    const { interfaces } = await agent.ask('status')
+    t.match(
+      interfaces.find(({ name }) => name === 'vip0'),
+      { mac: VIP_MAC, addresses: ['10.66.0.11/24', '10.66.0.100/32', 'fd66::100/128', 'fd66::11/64'] },
+    )
+    await until(() => (amphora.traffic.beats().at(-1)?.vrrpMaster ? true : null))
+  },
+)
 
 t.test('the same again changes nothing', async t => {
   const before = amphora.inside('ip', '-json', 'addr', 'show') + amphora.inside('ip', 'route', 'show', 'table', 'all')
-  t.match(await agent.apply(next([vipCard()])), { transition: 'unchanged' })
+  t.match(await agent.apply(next([vipInterface()])), { transition: 'unchanged' })
   t.equal(amphora.inside('ip', '-json', 'addr', 'show') + amphora.inside('ip', 'route', 'show', 'table', 'all'), before)
 })
 
 t.test('replies from a VIP leave by the gateway of its subnet, whatever the other routes are', async t => {
   plug(MEMBER_MAC, 'c1')
-  const elsewhere = memberCard({
+  const elsewhere = memberInterface({
     routes: [
       { destination: '0.0.0.0/0', gateway: '10.66.1.254' },
       { destination: '192.0.2.0/24', gateway: '10.66.1.254' },
     ],
   })
-  t.match(await agent.apply(next([vipCard(), elsewhere])), { transition: 'runtime' })
+  t.match(await agent.apply(next([vipInterface(), elsewhere])), { transition: 'runtime' })
   t.match(amphora.inside('ip', 'route', 'show'), 'default via 10.66.1.254 dev member0')
   t.match(await clientTraffic.get(`http://${VIP}:8080/`, '192.0.2.7'), { status: 200 })
   t.match(await clientTraffic.get(`http://[${VIP6}]:8080/`, '2001:db8::7'), { status: 200 })
@@ -125,17 +128,17 @@ t.test('neighbours learn of a new VIP at once, even when they know its address f
   // The kernel believes no second announcement within a second of the last change.
   await new Promise(resolve => setTimeout(resolve, 1_100))
   const vips = [
-    ...vipCard().vips,
+    ...vipInterface().vips,
     { address: second, subnet: '10.66.0.0/24', gateway: null },
     { address: second6, subnet: 'fd66::/64', gateway: null },
   ]
-  t.match(await agent.apply(next([vipCard({ vips }), memberCard()])), { transition: 'runtime' })
+  t.match(await agent.apply(next([vipInterface({ vips }), memberInterface()])), { transition: 'runtime' })
   await until(() => (neighbour(second).includes(VIP_MAC) && neighbour(second6).includes(VIP_MAC) ? true : null))
   t.match(await clientTraffic.get(`http://${second}:8080/`), { status: 200 })
 })
 
 t.test('what is no longer wanted goes: addresses, routes, rules', async t => {
-  await agent.apply(next([vipCard({ addresses: ['10.66.0.12/24'] }), memberCard()]))
+  await agent.apply(next([vipInterface({ addresses: ['10.66.0.12/24'] }), memberInterface()]))
   t.strictSame(addressesOf('vip0'), ['10.66.0.100/32', '10.66.0.12/24', 'fd66::100/128'])
   t.notMatch(amphora.inside('ip', 'route', 'show'), 'default')
   t.equal(amphora.inside('ip', 'rule').match(/10\.66\.0\.\d+/g)?.length, 1)
@@ -148,16 +151,19 @@ t.test('a route that the kernel refuses costs only itself', async t => {
     { destination: '198.51.100.0/24', gateway: '8.8.8.8' },
     { destination: '203.0.113.0/24', gateway: '10.66.1.254' },
   ]
-  t.match(await agent.apply(next([vipCard(), memberCard({ addresses: ['10.66.1.11/24', 'fd67::1/64'], routes })])), {
-    transition: 'runtime',
-  })
+  t.match(
+    await agent.apply(next([vipInterface(), memberInterface({ addresses: ['10.66.1.11/24', 'fd67::1/64'], routes })])),
+    {
+      transition: 'runtime',
+    },
+  )
   t.match(amphora.inside('ip', 'route', 'show'), '203.0.113.0/24 via 10.66.1.254')
   const { lines } = await agent.ask('logs', { lines: 50 })
   t.ok(lines.some(line => line.includes('198.51.100.0/24')))
 })
 
 t.test('what somebody took away comes back at once, without an apply', async t => {
-  await agent.apply(next([vipCard(), memberCard()]))
+  await agent.apply(next([vipInterface(), memberInterface()]))
   const isWhole = () => addressesOf('vip0').length === ALL.length && amphora.inside('ip', 'rule').includes(VIP)
   amphora.inside('ip', 'addr', 'del', `${VIP}/32`, 'dev', 'vip0')
   amphora.inside('ip', 'rule', 'del', 'from', VIP)
@@ -171,20 +177,20 @@ t.test('what somebody took away comes back at once, without an apply', async t =
   await until(() => told().some(text => text.startsWith(`network: addr add ${VIP}/32 dev vip0`)) || null)
 })
 
-t.test('cards may exchange their names', async t => {
-  t.match(await agent.apply(next([vipCard({ name: 'member0' }), memberCard({ name: 'vip0' })])), {
+t.test('interfaces may exchange their names', async t => {
+  t.match(await agent.apply(next([vipInterface({ name: 'member0' }), memberInterface({ name: 'vip0' })])), {
     transition: 'runtime',
   })
   t.strictSame(addressesOf('member0'), ALL)
   t.strictSame(addressesOf('vip0'), ['10.66.1.11/24'])
   t.match(await clientTraffic.get(`http://${VIP}:8080/`), { status: 200 })
-  await agent.apply(next([vipCard(), memberCard()]))
+  await agent.apply(next([vipInterface(), memberInterface()]))
   t.strictSame(addressesOf('vip0'), ALL)
 })
 
 t.test('a failed apply leaves the network as it was', async t => {
   const taken = { bind: `10.66.0.55:9001,127.0.0.1:9001` }
-  const error = await agent.refusal(next([vipCard({ addresses: ['10.66.0.55/24'] }), memberCard()], taken))
+  const error = await agent.refusal(next([vipInterface({ addresses: ['10.66.0.55/24'] }), memberInterface()], taken))
   t.equal(error.code, 'rolled-back')
   t.strictSame(addressesOf('vip0'), ALL)
   t.match(await clientTraffic.get(`http://${VIP}:8080/`), { status: 200 })
@@ -225,16 +231,19 @@ ${lines.join('\n')}
     return { text, sha256: createHash('sha256').update(text).digest('hex') }
   }
   const pair = (lines: string[] = [], wish: Partial<Wish> = {}) =>
-    next([vipCard({ vips: [{ address: VIP, subnet: '10.66.0.0/24', gateway: '10.66.0.2' }] }), memberCard()], {
-      ...wish,
-      changes: { keepalived: keepalived(lines), ...wish.changes },
-    })
+    next(
+      [vipInterface({ vips: [{ address: VIP, subnet: '10.66.0.0/24', gateway: '10.66.0.2' }] }), memberInterface()],
+      {
+        ...wish,
+        changes: { keepalived: keepalived(lines), ...wish.changes },
+      },
+    )
   const holdsVip = () => addressesOf('vip0').includes(`${VIP}/32`)
   // Between two processes there is no file for a moment.
   const PID_FILE = '/run/krater/keepalived.pid'
   const pidOf = () => (amphora.fileExists(PID_FILE) ? Number(amphora.readFile(PID_FILE)) : 0)
 
-  await agent.apply(next([vipCard({ vips: [] }), memberCard()]))
+  await agent.apply(next([vipInterface({ vips: [] }), memberInterface()]))
 
   await t.test('starts, becomes master, and says so when asked and in its beats', async t => {
     t.equal(holdsVip(), false)
@@ -323,7 +332,7 @@ ${lines.join('\n')}
   })
 })
 
-t.test('nothing left to be: cards are emptied', async t => {
+t.test('nothing left to be: interfaces are emptied', async t => {
   const again = await amphora.connect()
   t.match(await again.apply(next([], { changes: { haproxy: null } })), { transition: 'stop' })
   t.strictSame(addressesOf('vip0'), [])

@@ -26,8 +26,8 @@ const handoverOf = (role: Handover['role']): Handover => {
 }
 
 async function apply(amphora: Amphora, who: 'old' | 'successor', generation: number, peer?: string): Promise<void> {
-  const card = { mac: MAC[who], name: 'vip0', mtu: 1500, addresses: [`${ADDRESS[who]}/24`], routes: [] }
-  const interfaces = [{ ...card, vips: who === 'old' ? vips : [] }]
+  const nic = { mac: MAC[who], name: 'vip0', mtu: 1500, addresses: [`${ADDRESS[who]}/24`], routes: [] }
+  const interfaces = [{ ...nic, vips: who === 'old' ? vips : [] }]
   const agent = await amphora.connect()
   const named = peer === undefined ? {} : { peer }
   await agent.apply(desire({ generation, servers: [server(1), server(2)], ...named, changes: { interfaces } }))

@@ -7,7 +7,7 @@ import { setTimeout as wait } from 'node:timers/promises'
 import { promisify } from 'node:util'
 import type { ShellOptions } from 'ssh2'
 import t from 'tap'
-import { createNamespaceDriver } from '../../../controller/compute/namespace/driver.js'
+import { NamespaceDriver } from '../../../controller/compute/namespace/driver.js'
 import { createAgentConnections } from '../../../controller/provider/amphora/agent/connection.js'
 import { SHARES } from '../../support/worlds/machine-shares.js'
 import {
@@ -86,7 +86,7 @@ t.test('a machine', async t => {
     t.match(ip('-n', namespace, 'route', 'get', `${lab.subnet}.1`), /dev mgmt0/, 'beats go to the controller')
   })
 
-  t.test('gets another management card when its own is gone', async t => {
+  t.test('gets another management interface when its own is gone', async t => {
     await fabric.detach(spec.managementPort.id)
     const before = lab.holderOf(amphoraId)
     await driver.create(spec)
@@ -152,9 +152,9 @@ t.test('a machine', async t => {
     const peer = `kt${lab.instance}-other`
     ip('netns', 'add', peer)
     t.teardown(() => ip('netns', 'delete', peer))
-    const card = createPort(spec.managementPort.networkId, `${lab.subnet}.200`)
-    t.teardown(() => fabric.detach(card.id))
-    const { id: portId, networkId, macAddress } = card
+    const nic = createPort(spec.managementPort.networkId, `${lab.subnet}.200`)
+    t.teardown(() => fabric.detach(nic.id))
+    const { id: portId, networkId, macAddress } = nic
     const interfaceName = 'mgmt0'
     const addresses = [`${lab.subnet}.200`]
     const other = { networkId, mtu: 1500, portId, macAddress, addresses, namespace: peer, interfaceName }
@@ -413,7 +413,7 @@ t.test('what cannot become a machine is refused in words', async t => {
   }
   const withoutAddress = { ...spec, managementPort: { ...spec.managementPort, fixedIps: [] } }
   await t.rejects(driver.create(withoutAddress), { message: /has no address/ })
-  const broken = createNamespaceDriver({
+  const broken = new NamespaceDriver({
     instance: lab.instance,
     directory,
     fabric,

@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { setTimeout as wait } from 'node:timers/promises'
 import t from 'tap'
-import { createNamespaceDriver } from '../../../controller/compute/namespace/driver.js'
+import { NamespaceDriver } from '../../../controller/compute/namespace/driver.js'
 import { createAgentConnections } from '../../../controller/provider/amphora/agent/connection.js'
 import type { CreatorOrders } from '../../support/worlds/machine-creator.js'
 import { SHARES } from '../../support/worlds/machine-shares.js'
@@ -139,7 +139,7 @@ t.test('a creator that dies', async t => {
   })
 
   t.test('and another at the same time leave one machine', async t => {
-    const second = createNamespaceDriver({
+    const second = new NamespaceDriver({
       instance: lab.instance,
       directory,
       fabric,

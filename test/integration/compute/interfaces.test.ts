@@ -13,7 +13,7 @@ const { driver, fabric, operatorKey } = lab
 const PROJECT = 'tests'
 t.teardown(lab.destroy)
 
-t.test('cards', async t => {
+t.test('interfaces', async t => {
   const networkId = randomUUID()
   const peer = `kt${lab.instance}-peer`
   const { spec, target } = lab.amphora()
@@ -58,7 +58,7 @@ t.test('cards', async t => {
     )
     t.equal(ip('netns', 'exec', peer, 'socat', '-T5', '-', 'TCP:198.51.100.10:8080'), 'it is me\n')
     await driver.plug(amphoraId, port, PROJECT)
-    t.match(await inside('ip -o -4 address show dev vip0'), /198.51.100.10/, 'a card in use is left alone')
+    t.match(await inside('ip -o -4 address show dev vip0'), /198.51.100.10/, 'an interface in use is left alone')
   })
 
   t.test('are unplugged, and the others stay', async t => {
@@ -77,24 +77,24 @@ t.test('cards', async t => {
     const other = createPort(randomUUID(), '192.0.2.10')
     await driver.plug(amphoraId, other, PROJECT)
     const others = (await driver.pluggedPorts(amphoraId)).filter(portId => portId !== other.id)
-    t.same(await driver.brokenCards(), [])
-    const card = `p${other.id.replaceAll('-', '').slice(0, 11)}`
+    t.same(await driver.brokenInterfaces(), [])
+    const nic = `p${other.id.replaceAll('-', '').slice(0, 11)}`
     const faults = {
-      down: () => ip('-n', fabric.namespace, 'link', 'set', card, 'down'),
-      'off its bridge': () => ip('-n', fabric.namespace, 'link', 'set', card, 'nomaster'),
-      gone: () => ip('-n', fabric.namespace, 'link', 'delete', card),
+      down: () => ip('-n', fabric.namespace, 'link', 'set', nic, 'down'),
+      'off its bridge': () => ip('-n', fabric.namespace, 'link', 'set', nic, 'nomaster'),
+      gone: () => ip('-n', fabric.namespace, 'link', 'delete', nic),
     }
     for (const [name, fault] of Object.entries(faults)) {
       fault()
       t.same(await driver.pluggedPorts(amphoraId), others, name)
-      t.same(await driver.brokenCards(), [amphoraId], name)
+      t.same(await driver.brokenInterfaces(), [amphoraId], name)
       await driver.plug(amphoraId, other, PROJECT)
       t.same((await driver.pluggedPorts(amphoraId)).sort(), [...others, other.id].sort(), name)
-      t.same(await driver.brokenCards(), [], name)
+      t.same(await driver.brokenInterfaces(), [], name)
     }
-    ip('-n', fabric.namespace, 'link', 'delete', card)
+    ip('-n', fabric.namespace, 'link', 'delete', nic)
     await driver.unplug(amphoraId, other.id)
-    t.same(await driver.brokenCards(), [], 'one that is not desired any more is not missed')
+    t.same(await driver.brokenInterfaces(), [], 'one that is not desired any more is not missed')
   })
 
   t.test('are gone after a machine was made anew', async t => {

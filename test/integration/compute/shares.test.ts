@@ -98,12 +98,12 @@ t.test('an amphora that waited for a project has its limits and a share of the p
   t.same(new Map(everywhere.flatMap(settingsOf)), new Map(limits))
   t.equal(await asOperator(target, lab.operatorKey, 'echo here'), 'here\n', 'and it goes on')
   await driver.plug(amphoraId, createPort(randomUUID(), '198.51.100.11'), 'adopts')
-  t.same(groups(pathTo('adopts', amphoraId)), [adopted], 'the next card changes nothing')
+  t.same(groups(pathTo('adopts', amphoraId)), [adopted], 'the next interface changes nothing')
   await driver.delete(amphoraId)
   t.same([groups('project-adopts'), groups('waiting')], [[], []], 'without amphorae there is no such group')
 })
 
-t.test('an amphora that an earlier version made moves with its next card, and leaves nothing', async t => {
+t.test('an amphora that an earlier version made moves with its next interface, and leaves nothing', async t => {
   const before = { moved: await start('earlier'), removed: await start('earlier') }
   for (const { amphoraId } of [before.moved.spec, before.removed.spec]) {
     for (const group of groups(pathTo('earlier', amphoraId))) {

@@ -108,24 +108,24 @@ t.test('root in an amphora gets nowhere', async t => {
   t.match(await inside('unshare -Urmn id 2>&1; echo $?'), /Operation not permitted\n1\n$/)
 })
 
-t.test('HAProxy’s account reaches nobody on the management card by IPv6 either', async t => {
+t.test('HAProxy’s account reaches nobody on the management interface by IPv6 either', async t => {
   const controller = createServer((_request, response) => response.end('welcome'))
   await new Promise<void>(resolve => controller.listen(0, '::', resolve))
   t.teardown(() => controller.close())
   const { port } = controller.address() as { port: number }
-  const card = `kt${lab.instance}`
-  const [, local] = /inet6 (fe80::\S+)\//.exec(ip('-6', 'address', 'show', 'dev', card)) ?? []
+  const nic = `kt${lab.instance}`
+  const [, local] = /inet6 (fe80::\S+)\//.exec(ip('-6', 'address', 'show', 'dev', nic)) ?? []
   t.ok(local, 'the host has an address there')
   const call = (account = '') =>
     inside(`${account} socat -T10 - 'TCP6:[${local}%mgmt0]:${port},connect-timeout=10' </dev/null 2>&1; true`)
   const asHaproxy = `setpriv --reuid=${HAPROXY_USER} --regid=${HAPROXY_USER} --clear-groups`
-  t.equal(await inside('ip -6 address show dev mgmt0'), '', 'the card has no such address')
+  t.equal(await inside('ip -6 address show dev mgmt0'), '', 'the interface has no such address')
   t.match(await call(asHaproxy), /unreachable|Cannot assign|Permission denied/)
   // The agent would take the address away again at once, and so would what it has just started.
   await inside('pkill -STOP -f /opt/krater/[a]gent.mjs; pkill -KILL -f /opt/krater/[m]anagement.sh; true')
-  // At once, without asking for duplicates: process 1 soon kills an agent that is stopped, and the next one looks after the card.
+  // At once, without asking for duplicates: process 1 soon kills an agent that is stopped, and the next one looks after the interface.
   await inside('cd /proc/sys/net/ipv6/conf/mgmt0; echo 0 >accept_dad; echo 0 >disable_ipv6')
-  await eventually('the card gives itself an address', async () =>
+  await eventually('the interface gives itself an address', async () =>
     /fe80/.test(await inside('ip -6 address show dev mgmt0 -tentative')),
   )
   t.match(await call(), /Connection refused|^$/, 'with one, root reaches the host')

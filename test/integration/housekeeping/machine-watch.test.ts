@@ -5,7 +5,7 @@ import type { Database } from '../../../controller/database/connection.js'
 import {
   NOTHING_WATCHED,
   type Watched,
-  watchCards,
+  watchInterfaces,
   watchMachines,
 } from '../../../controller/housekeeping/machine-watch.js'
 import { WAKE_CHANNEL } from '../../../controller/load-balancer/change/wake-channel.js'
@@ -136,12 +136,12 @@ t.test('the watch over machines', async t => {
     t.same(row?.retry_at, retry_at)
   })
 
-  await t.test('a lost card leads to one look, and to another when it is lost again', async t => {
+  await t.test('a lost interface leads to one look, and to another when it is lost again', async t => {
     const { id, amphora } = await settled()
     let broken: string[] = []
     let before: ReadonlySet<string> = new Set()
-    const look = async (brokenCards = async () => broken) => {
-      before = await watchCards({ database: db, compute: { brokenCards }, log }, before)
+    const look = async (brokenInterfaces = async () => broken) => {
+      before = await watchInterfaces({ database: db, compute: { brokenInterfaces }, log }, before)
       const isAsked = (await recheckOf(id)) !== null
       await forget(id)
       return isAsked

@@ -43,7 +43,7 @@ async function createWorld(t: Test) {
   }
 }
 
-const card = (namespace: string, networkId: string, ...addresses: string[]) => ({
+const nic = (namespace: string, networkId: string, ...addresses: string[]) => ({
   networkId,
   mtu: 1450,
   portId: randomUUID(),
@@ -91,9 +91,9 @@ t.test('two machines and the host reach each other on one network, and nobody on
   const { fabric, machine, start, instance } = await createWorld(t)
   const [one, two, apart] = [await machine('one'), await machine('two'), await machine('apart')]
   const [networkId, other] = [randomUUID(), randomUUID()]
-  await fabric.attach(card(one, networkId, '198.18.77.2', 'fd77::2'))
-  await fabric.attach(card(two, networkId, '198.18.77.3', 'fd77::3'))
-  await fabric.attach(card(apart, other, '198.18.77.2', 'fd77::2'))
+  await fabric.attach(nic(one, networkId, '198.18.77.2', 'fd77::2'))
+  await fabric.attach(nic(two, networkId, '198.18.77.3', 'fd77::3'))
+  await fabric.attach(nic(apart, other, '198.18.77.2', 'fd77::2'))
   const leg = {
     networkId,
     mtu: 1450,
@@ -114,7 +114,7 @@ t.test('two machines and the host reach each other on one network, and nobody on
 
   const before = await links(null)
   await fabric.attachHost({ ...leg, addresses: ['198.18.77.1/29'] })
-  t.strictSame(await links(null), before, 'the leg stays the same card')
+  t.strictSame(await links(null), before, 'the leg stays the same interface')
   const [{ addr_info }] = JSON.parse(await ip(['-json', 'address', 'show', 'dev', leg.interfaceName]))
   t.strictSame(
     addr_info.filter((a: { scope: string }) => a.scope === 'global').map((a: { local: string }) => a.local),
@@ -140,7 +140,7 @@ t.test('the host is reached at its leg for what is named, and nothing else', asy
   await guardHostLeg(apart, { address: '198.18.78.1', open: [{ protocol: 'tcp', port: 8080 }], isolated: true })
   await fabric.attachHost({ networkId, mtu: 1450, interfaceName: leg, addresses })
   await fabric.attachHost({ networkId: other, mtu: 1450, interfaceName: apart, addresses: ['198.18.78.1/29'] })
-  await fabric.attach(card(one, networkId, '198.18.77.2', 'fd77::2'))
+  await fabric.attach(nic(one, networkId, '198.18.77.2', 'fd77::2'))
   await giveAddresses(one, '198.18.77.2/29', 'fd77::2/64')
   await ip(['-n', one, 'route', 'add', '198.18.78.0/29', 'via', '198.18.77.1'])
   const host = `for (const port of [8080, 8081])
@@ -174,9 +174,9 @@ t.test('a machine sends with its own addresses only', async t => {
   const { fabric, machine, start, instance } = await createWorld(t)
   const [victim, attacker] = [await machine('victim'), await machine('attacker')]
   const networkId = randomUUID()
-  await fabric.attach(card(victim, networkId, '198.18.77.2', 'fd77::2'))
+  await fabric.attach(nic(victim, networkId, '198.18.77.2', 'fd77::2'))
   // The last two are as a VIP that may be here or elsewhere.
-  const own = card(attacker, networkId, '198.18.77.3', 'fd77::3', '198.18.77.4', 'fd77::4')
+  const own = nic(attacker, networkId, '198.18.77.3', 'fd77::3', '198.18.77.4', 'fd77::4')
   await fabric.attach(own)
   const interfaceName = `kt${instance}`
   await fabric.attachHost({ networkId, mtu: 1450, interfaceName, addresses: ['198.18.77.1/29', 'fd77::1/64'] })
@@ -242,11 +242,11 @@ t.test('a machine sends with its own addresses only', async t => {
   t.ok(await fails(attacker, '198.18.77.2', '198.18.77.4'), 'what is no longer allowed stops')
 })
 
-t.test('cards', async t => {
+t.test('interfaces', async t => {
   const { fabric, machine } = await createWorld(t)
   const one = await machine('one')
   const networkId = randomUUID()
-  const desired = card(one, networkId)
+  const desired = nic(one, networkId)
   const eth0 = async (namespace: string) => (await links(namespace)).find(link => link.ifname === 'eth0')
 
   await t.test('have the MAC address and MTU that they should', async t => {
@@ -275,7 +275,7 @@ t.test('cards', async t => {
     t.strictSame(await fabric.attachedPorts(), [name.slice(1)])
     await fabric.attach(desired)
     t.strictSame(await fabric.attachedPorts(), [desired.portId])
-    t.equal((await eth0(one))!.ifindex, ifindex, 'it is the same card')
+    t.equal((await eth0(one))!.ifindex, ifindex, 'it is the same interface')
   })
 
   await t.test('follow the port to another network, another MAC address and another machine', async t => {
@@ -296,7 +296,7 @@ t.test('cards', async t => {
 
   await t.test('are made once by eight at once', async t => {
     const twin = createFabric({ instance: fabric.namespace.replace('krater-', '') })
-    const again = card(one, randomUUID())
+    const again = nic(one, randomUUID())
     await Promise.all(Array.from({ length: 8 }, (_, i) => (i % 2 ? fabric : twin).attach(again)))
     t.equal((await links(one)).length, 2)
     t.strictSame(await fabric.attachedPorts(), [again.portId])
@@ -304,18 +304,18 @@ t.test('cards', async t => {
   })
 
   await t.test('are refused in words when the machine does not exist or a name could not be meant', async t => {
-    await t.rejects(fabric.attach(card('no-such-machine', networkId)), /no-such-machine/)
-    await t.rejects(fabric.attach({ ...card(one, networkId), interfaceName: 'a\nlink delete dev lo' }), /Not a line/)
+    await t.rejects(fabric.attach(nic('no-such-machine', networkId)), /no-such-machine/)
+    await t.rejects(fabric.attach({ ...nic(one, networkId), interfaceName: 'a\nlink delete dev lo' }), /Not a line/)
   })
 
   await t.test('cost little', async t => {
-    const cards = await Promise.all(
-      Array.from({ length: 10 }, async (_, i) => card(await machine(`cost${i}`), networkId)),
+    const interfaces = await Promise.all(
+      Array.from({ length: 10 }, async (_, i) => nic(await machine(`cost${i}`), networkId)),
     )
     const started = performance.now()
-    for (const each of cards) await fabric.attach(each)
-    t.comment(`attach: ${((performance.now() - started) / cards.length).toFixed(1)} ms`)
-    for (const each of cards) await fabric.detach(each.portId)
+    for (const each of interfaces) await fabric.attach(each)
+    t.comment(`attach: ${((performance.now() - started) / interfaces.length).toFixed(1)} ms`)
+    for (const each of interfaces) await fabric.detach(each.portId)
   })
 })
 
@@ -354,13 +354,13 @@ t.test('the namespace', async t => {
   })
 })
 
-t.test('a machine that dies with unsent data behind a cut cable does not keep its card', async t => {
+t.test('a machine that dies with unsent data behind a cut cable does not keep its interface', async t => {
   const { fabric, machine, start } = await createWorld(t)
   const [one, two] = [await machine('one'), await machine('two')]
   const networkId = randomUUID()
-  const cards = [card(one, networkId, '198.18.77.2'), card(two, networkId, '198.18.77.3')] as const
-  await fabric.attach(cards[0])
-  await fabric.attach(cards[1])
+  const interfaces = [nic(one, networkId, '198.18.77.2'), nic(two, networkId, '198.18.77.3')] as const
+  await fabric.attach(interfaces[0])
+  await fabric.attach(interfaces[1])
   await giveAddresses(one, '198.18.77.2/29')
   await giveAddresses(two, '198.18.77.3/29')
   const sink = start(one, process.execPath, [
@@ -377,9 +377,9 @@ t.test('a machine that dies with unsent data behind a cut cable does not keep it
   process.kill(sender.pid!, 'SIGKILL')
   await ended
   await ip(['netns', 'delete', two])
-  await fabric.detach(cards[1].portId)
-  t.strictSame(await fabric.attachedPorts(), [cards[0].portId])
+  await fabric.detach(interfaces[1].portId)
+  t.strictSame(await fabric.attachedPorts(), [interfaces[0].portId])
   const again = await machine('two')
-  await fabric.attach({ ...cards[1], namespace: again })
-  t.equal((await links(again)).find(link => link.ifname === 'eth0')?.address, cards[1].macAddress)
+  await fabric.attach({ ...interfaces[1], namespace: again })
+  t.equal((await links(again)).find(link => link.ifname === 'eth0')?.address, interfaces[1].macAddress)
 })

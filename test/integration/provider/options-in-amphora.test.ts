@@ -25,7 +25,7 @@ amphora.inside('ip', 'neigh', 'add', '10.98.0.9', 'lladdr', '02:00:00:00:00:09',
 const agent = await amphora.connect()
 let generation = 0
 
-/** The rendered state of a load balancer on the loopback address; the cards are another test's. */
+/** The rendered state of a load balancer on the loopback address; the interfaces are another test's. */
 function desire(listeners: ListenerNode[], pools: PoolNode[]): Desired {
   const tree = aTree({ listeners, pools, generation: ++generation })
   const placed = { ...tree, vip: { ...tree.vip, address: '127.0.0.1' } }

@@ -9,7 +9,7 @@ import type { LoadBalancerTree } from '../../../controller/load-balancer/tree/tr
 import { renderDesired } from '../../../controller/provider/amphora/rendering/desired.js'
 import { goldenCases } from '../../golden/cases.js'
 import { nastyText, stringFields } from '../../golden/hostile.js'
-import { aListener, aMember, aMonitor, aPool, aTree, aVipCard, someFacts, uuid } from '../../golden/models.js'
+import { aListener, aMember, aMonitor, aPool, aTree, aVipInterface, someFacts, uuid } from '../../golden/models.js'
 import { parseConfiguration } from '../../support/inputs/haproxy-words.js'
 import { ownPorts } from '../../support/ports.js'
 import { checkWithHaproxy, run, startHaproxy, until } from '../../support/services/haproxy.js'
@@ -28,7 +28,7 @@ for (const { name, tree, facts } of goldenCases) {
     t.test(`keepalived takes ${name} without a warning`, async t => {
       const file = join(directory, 'keepalived.conf')
       writeFileSync(file, keepalived.text)
-      // the card must exist for the check, so it is made in a network namespace that ends with the command
+      // the interface must exist for the check, so it is made in a network namespace that ends with the command
       const script = `ip link add eth-a1b2c3d4 type veth peer name other && exec keepalived -t -f ${file}`
       t.same(await run('unshare', ['--net', 'sh', '-c', script]), { code: 0, output: '' })
     })
@@ -111,7 +111,7 @@ t.test('a running haproxy', async t => {
   const tree = onLoopback(
     aTree({ listeners: [...listeners, withHeaders, aListener(901, { protocolPort: lastPort })], pools }),
   )
-  const facts = someFacts({ cards: [loopbackCard()] })
+  const facts = someFacts({ interfaces: [loopbackInterface()] })
   const { haproxy } = renderDesired(tree, facts)
   const running = await startHaproxy(directory, haproxy?.text ?? '')
   t.teardown(running.stop)
@@ -197,8 +197,8 @@ function onLoopback(tree: LoadBalancerTree): LoadBalancerTree {
   return { ...tree, vip: { ...tree.vip, address: '127.0.0.1' } }
 }
 
-function loopbackCard() {
-  return { ...aVipCard(), mtu: 65_535 }
+function loopbackInterface() {
+  return { ...aVipInterface(), mtu: 65_535 }
 }
 
 /** A web server on both loopback addresses that remembers the checks it got and tells the headers of other requests. */

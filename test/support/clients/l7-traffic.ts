@@ -6,7 +6,7 @@ import { join } from 'node:path'
 import type { Test } from 'tap'
 import type { LoadBalancerTree } from '../../../controller/load-balancer/tree/tree.js'
 import { renderDesired } from '../../../controller/provider/amphora/rendering/desired.js'
-import { aMember, aPool, aTree, aVipCard, someFacts, uuid } from '../../golden/models.js'
+import { aMember, aPool, aTree, aVipInterface, someFacts, uuid } from '../../golden/models.js'
 import { ownPorts } from '../ports.js'
 import { startHaproxy } from '../services/haproxy.js'
 
@@ -57,7 +57,7 @@ export async function serveL7(t: Test, wanted: Listeners) {
   }))
   const tree = aTree({ listeners, pools })
   const onLoopback = { ...tree, vip: { ...tree.vip, address: '127.0.0.1' } }
-  const desired = renderDesired(onLoopback, someFacts({ cards: [{ ...aVipCard(), mtu: 65_535 }] }))
+  const desired = renderDesired(onLoopback, someFacts({ interfaces: [{ ...aVipInterface(), mtu: 65_535 }] }))
   const directory = mkdtempSync(join(tmpdir(), 'krater-l7-'))
   t.teardown(() => rmSync(directory, { recursive: true }))
   const haproxy = await startHaproxy(directory, desired.haproxy?.text ?? '')

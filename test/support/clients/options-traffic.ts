@@ -8,7 +8,7 @@ import { HAPROXY_PEERS_PORT } from '../../../amphora-agent/protocol/paths.js'
 import type { ListenerNode, PoolNode } from '../../../controller/load-balancer/tree/tree.js'
 import { renderDesired } from '../../../controller/provider/amphora/rendering/desired.js'
 import type { AmphoraFacts } from '../../../controller/provider/amphora/rendering/facts.js'
-import { aDualStackVipCard, aMember, aTree, someFacts, uuid } from '../../golden/models.js'
+import { aDualStackVipInterface, aMember, aTree, someFacts, uuid } from '../../golden/models.js'
 import { ownPorts } from '../ports.js'
 import { startHaproxy } from '../services/haproxy.js'
 import type { Told } from '../services/telling-member.js'
@@ -35,8 +35,8 @@ export async function serveOptions(t: Test, { listeners, pools, facts, ports, pe
   const placed = listeners.map((listener, index) => ({ ...listener, protocolPort: chosen[index] ?? 0 }))
   const tree = aTree({ listeners: placed, pools, additionalVips: [{ address: '::1', subnetId: uuid(7, 6) }] })
   const onLoopback = { ...tree, vip: { ...tree.vip, address: '127.0.0.1' } }
-  const card = aDualStackVipCard()
-  const { haproxy } = renderDesired(onLoopback, someFacts({ cards: [card], ...facts }))
+  const nic = aDualStackVipInterface()
+  const { haproxy } = renderDesired(onLoopback, someFacts({ interfaces: [nic], ...facts }))
   const [ownPort = 0] = await ownPorts(1)
   const text = (haproxy?.text ?? '').replaceAll(
     new RegExp(`^( {4}peer .*):${HAPROXY_PEERS_PORT}$`, 'gm'),

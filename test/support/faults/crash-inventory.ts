@@ -70,9 +70,9 @@ export async function takeInventory(
     { id: string; device_id: string; device_owner: string; name: string; ensured_name: string | null }[]
   >('id', 'device_id', 'device_owner', 'name', 'ensured_name')
   const ours = ports.filter(port => port.ensured_name !== null)
-  const cards = await createFabric({ instance }).attachedPorts()
-  // A card stands for each port but the VIP's, which the amphora carries on its base port; the users' ports have cards of the test's own.
-  const carded = ports.filter(port => port.device_owner !== 'Octavia').map(port => port.id)
+  const interfaces = await createFabric({ instance }).attachedPorts()
+  // An interface stands for each port but the VIP's, which the amphora carries on its base port; the users' ports have interfaces of the test's own.
+  const withInterface = ports.filter(port => port.device_owner !== 'Octavia').map(port => port.id)
   const health = await loadBalancer('amphora_health').pluck<string[]>('amphora_id')
   const allRows = await loadBalancer('amphora').pluck<string[]>('id')
   const is = [
@@ -81,8 +81,8 @@ export async function takeInventory(
     ...(await namespacesOf(instance)).map(name => `namespace ${name}`),
     ...ours.map(({ device_id, device_owner, name }) => `port ${device_id} ${device_owner} ${name}`),
     ...desired.map(({ id, amphorae }) => `one amphora of ${id}: ${amphorae.length === 1}`),
-    ...cards.filter(id => !carded.includes(id)).map(id => `card of no port ${id}`),
-    ...carded.filter(id => !cards.includes(id)).map(id => `port without a card ${id}`),
+    ...interfaces.filter(id => !withInterface.includes(id)).map(id => `interface of no port ${id}`),
+    ...withInterface.filter(id => !interfaces.includes(id)).map(id => `port without an interface ${id}`),
     ...health.filter(id => !allRows.includes(id)).map(id => `health of no amphora ${id}`),
     ...(await leftRows(loadBalancer)),
   ]

@@ -6,8 +6,8 @@ export type Target = {
   listener: string
   backend: string
   server: string
-  /** The card of the VIP, and the VIP with its prefix length. */
-  card: string
+  /** The interface of the VIP, and the VIP with its prefix length. */
+  nic: string
   vip: string
   /** The network of members. */
   route: string
@@ -35,8 +35,8 @@ export const harms = {
   shutDownFrontend: ({ listener }: Target) => haproxy(`shutdown frontend ${listener}`),
   lowerLimits: ({ listener }: Target) => haproxy(`set maxconn global 3; set maxconn frontend ${listener} 2`),
   lowerServerLimit: ({ backend, server }: Target) => haproxy(`set maxconn server ${backend}/${server} 1`),
-  removeVip: ({ card, vip }: Target) => `ip address delete ${vip} dev ${card}`,
-  takeCardDown: ({ card }: Target) => `ip link set ${card} down`,
+  removeVip: ({ nic, vip }: Target) => `ip address delete ${vip} dev ${nic}`,
+  takeInterfaceDown: ({ nic }: Target) => `ip link set ${nic} down`,
   removeRoute: ({ route }: Target) => `ip route delete ${route}`,
   flushFilter: () => 'nft flush ruleset',
   stopWatchingAndRemoveRoute: ({ route }: Target) => `pkill -STOP -x ip; ip route delete ${route}`,

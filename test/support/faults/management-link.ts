@@ -24,7 +24,7 @@ export function managementLink(instance: string, directory: string) {
   }
 }
 
-/** @param ports the directory in which a machine's ports are recorded @returns the fabric's end of its management card */
+/** @param ports the directory in which a machine's ports are recorded @returns the fabric's end of its management interface */
 function linkOf(ports: string): string {
   const port = readdirSync(ports).find(name => readFileSync(join(ports, name), 'utf8') === 'management')
   if (port === undefined) throw new Error(`No management port is recorded in ${ports}.`)

@@ -190,7 +190,7 @@ export function createAmphoraWorld() {
       plug: (id, port) => call('plug', broken, () => void runningOf(id).plugged.set(port.id, port)),
       unplug: (id, portId) => call('unplug', broken, () => void machines.get(id)?.plugged.delete(portId)),
       pluggedPorts: id => call('pluggedPorts', broken, () => [...(machines.get(id)?.plugged.keys() ?? [])]),
-      brokenCards: async () => [],
+      brokenInterfaces: async () => [],
     }
   }
 

@@ -3,7 +3,7 @@ import { RESOURCES } from '../../../controller/load-balancer/description/resourc
 import { readTree } from '../../../controller/load-balancer/tree/read-tree.js'
 import type { LoadBalancerTree } from '../../../controller/load-balancer/tree/tree.js'
 import type { AmphoraFacts } from '../../../controller/provider/amphora/rendering/facts.js'
-import { aVipCard, someFacts, uuid } from '../../golden/models.js'
+import { aVipInterface, someFacts, uuid } from '../../golden/models.js'
 import { at, idIn, type Json, type Reply, SUBNET, type TestApi } from '../clients/load-balancer-api.js'
 
 /** How an object comes to have its attributes: inside of a new load balancer, by a POST of its own, or by a PUT. */
@@ -182,9 +182,9 @@ export function withPlainIds(tree: LoadBalancerTree): LoadBalancerTree {
   return plain
 }
 
-/** One amphora of a pair, with a card on the subnet of every VIP. */
+/** One amphora of a pair, with an interface on the subnet of every VIP. */
 export function factsFor(tree: LoadBalancerTree): AmphoraFacts {
-  const card = aVipCard()
+  const nic = aVipInterface()
   const isIpv6 = tree.vip.address.includes(':')
   const own = isIpv6 ? ['2001:db8:1::21', '2001:db8:1::22'] : ['203.0.113.21', '203.0.113.22']
   const subnets = [tree.vip, ...tree.additionalVips].map(({ address, subnetId }) => ({
@@ -199,11 +199,11 @@ export function factsFor(tree: LoadBalancerTree): AmphoraFacts {
   }))
   const [vrrpAddress = '', peer = ''] = own
   return someFacts({
-    cards: [
+    interfaces: [
       {
-        ...card,
+        ...nic,
         subnets,
-        port: { ...card.port, fixedIps: [{ subnetId: tree.vip.subnetId ?? '', address: vrrpAddress }] },
+        port: { ...nic.port, fixedIps: [{ subnetId: tree.vip.subnetId ?? '', address: vrrpAddress }] },
       },
     ],
     pair: { priority: 100, vrrpAddress, peers: [{ amphoraId: uuid(6, 2), address: peer }] },

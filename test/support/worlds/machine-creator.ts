@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { pino } from 'pino'
 import type { MachineSpec } from '../../../controller/compute/driver.js'
-import { createNamespaceDriver } from '../../../controller/compute/namespace/driver.js'
+import { NamespaceDriver } from '../../../controller/compute/namespace/driver.js'
 import { createFabric } from '../../../controller/network/local/fabric.js'
 import { SHARES } from './machine-shares.js'
 
@@ -15,7 +15,7 @@ export type CreatorOrders = {
 }
 
 const { instance, directory, agentBundle, spec, heartbeatKey } = JSON.parse(readFileSync(0, 'utf8')) as CreatorOrders
-const driver = createNamespaceDriver({
+const driver = new NamespaceDriver({
   instance,
   directory,
   fabric: createFabric({ instance }),

@@ -14,7 +14,7 @@ import {
 } from '../../../controller/compute/amphora-identity.js'
 import type { MachineSpec } from '../../../controller/compute/driver.js'
 import type { Limits } from '../../../controller/compute/namespace/cgroup.js'
-import { createNamespaceDriver } from '../../../controller/compute/namespace/driver.js'
+import { NamespaceDriver } from '../../../controller/compute/namespace/driver.js'
 import type { Port } from '../../../controller/network/driver.js'
 import { createFabric } from '../../../controller/network/local/fabric.js'
 import { newSshKeyPair } from '../inputs/ssh-keys.js'
@@ -38,7 +38,7 @@ export async function createLab({ agentBundle, limits = SHARES.limits }: { agent
   const networkId = randomUUID()
   // 198.18.0.0/15 is set aside for tests of this kind (RFC 2544).
   const subnet = `198.${randomInt(18, 20)}.${randomInt(256)}`
-  const driver = createNamespaceDriver({
+  const driver = new NamespaceDriver({
     instance,
     directory,
     fabric,

@@ -6,8 +6,8 @@ import type { Krater } from './krater.js'
 
 const run = promisify(execFile)
 
-/** A card of the machine: the network made for it, a subnet for each CIDR, and the machine's address on each. */
-export type TenantCard = { networkId: string; legs: { subnetId: string; address: string }[] }
+/** An interface of the machine: the network made for it, a subnet for each CIDR, and the machine's address on each. */
+export type TenantInterface = { networkId: string; legs: { subnetId: string; address: string }[] }
 
 /** What is registered is done at the end, the last first; a test is one. */
 export type Ending = { teardown: (act: () => unknown) => void }
@@ -15,10 +15,10 @@ export type Ending = { teardown: (act: () => unknown) => void }
 export type TenantMachine = {
   namespace: string
   /**
-   * Makes a network with these subnets, by the Networking API as any client would, and a card on all of them.
+   * Makes a network with these subnets, by the Networking API as any client would, and an interface on all of them.
    * @param addressesOnEach how many addresses it has on each subnet
    */
-  standOn: (interfaceName: string, cidrs: readonly string[], addressesOnEach?: number) => Promise<TenantCard>
+  standOn: (interfaceName: string, cidrs: readonly string[], addressesOnEach?: number) => Promise<TenantInterface>
   /** Runs a Node.js program, given as text, in the machine. It is killed at the end of the test. */
   start: (text: string, words: readonly string[]) => ChildProcess
 }
@@ -58,8 +58,8 @@ export async function createTenantMachine(
       })
       t.teardown(() => fabric.detach(port.id))
       const addresses = port.fixed_ips.map(({ ip_address }) => ip_address)
-      const card = { networkId: network_id, mtu: 1500, portId: port.id, macAddress: port.mac_address, addresses }
-      await fabric.attach({ ...card, namespace, interfaceName })
+      const nic = { networkId: network_id, mtu: 1500, portId: port.id, macAddress: port.mac_address, addresses }
+      await fabric.attach({ ...nic, namespace, interfaceName })
       const legs = desired.map(({ subnetId, prefix }, at) => ({ subnetId, prefix, address: addresses[at] ?? '' }))
       for (const { address, prefix } of legs) {
         const atOnce = address.includes(':') ? ['nodad'] : []

@@ -187,7 +187,7 @@ t.test('addresses in the form in which the kernel shows them', t => {
 })
 
 t.test('a network that is as wanted needs nothing, in whatever form it was asked for', t => {
-  const card: Interface = {
+  const nic: Interface = {
     mac: '02:00:00:00:00:01',
     name: 'vip0',
     mtu: 1500,
@@ -197,7 +197,7 @@ t.test('a network that is as wanted needs nothing, in whatever form it was asked
   }
   const device = 'vip0'
   const observed: Observed = {
-    links: [{ name: device, mac: card.mac, mtu: 1500, up: true as const, carrier: true }],
+    links: [{ name: device, mac: nic.mac, mtu: 1500, up: true as const, carrier: true }],
     addresses: [
       { device, family: 4, address: '10.0.0.5', prefix: 24 },
       { device, family: 6, address: 'fd00::5', prefix: 64 },
@@ -207,7 +207,7 @@ t.test('a network that is as wanted needs nothing, in whatever form it was asked
       { device, family: 4, destination: '10.9.0.0/16', gateway: '10.0.0.1', table: 'main', source: null },
       { device, family: 6, destination: 'fd00::/64', gateway: null, table: '100', source: null },
       { device, family: 6, destination: '::/0', gateway: 'fd00::1', table: '100', source: null },
-      // Not ours: keepalived's table, another card.
+      // Not ours: keepalived's table, another interface.
       { device, family: 4, destination: '0.0.0.0/0', gateway: '10.0.0.1', table: '1', source: null },
       { device: 'mgmt0', family: 4, destination: '10.8.0.0/16', gateway: '10.7.0.1', table: 'main', source: null },
     ],
@@ -217,14 +217,14 @@ t.test('a network that is as wanted needs nothing, in whatever form it was asked
     ],
     rules: [{ family: 6, priority: 100, source: 'fd00::100', table: '100' }],
   }
-  t.strictSame(planInterfaces([card], observed, [], 'us'), {
+  t.strictSame(planInterfaces([nic], observed, [], 'us'), {
     renames: [],
     links: [],
     additions: [],
     removals: [],
     announce: [],
   })
-  const additionsOf = (network: Observed) => planInterfaces([card], network, [], 'us').additions.map(({ line }) => line)
+  const additionsOf = (network: Observed) => planInterfaces([nic], network, [], 'us').additions.map(({ line }) => line)
   t.strictSame(
     additionsOf({ ...observed, connected: [] }),
     [
@@ -237,7 +237,7 @@ t.test('a network that is as wanted needs nothing, in whatever form it was asked
   t.strictSame(
     additionsOf({ ...observed, links: down, connected: [] }),
     [],
-    'of a card that is down it comes by itself',
+    'of an interface that is down it comes by itself',
   )
   const stripped = planInterfaces([], observed, [device], 'us')
   t.strictSame(
@@ -252,7 +252,7 @@ t.test('a network that is as wanted needs nothing, in whatever form it was asked
       'addr del fd00::100/128 dev vip0',
     ],
   )
-  const withKeepalived = planInterfaces([card], observed, [device], 'keepalived')
+  const withKeepalived = planInterfaces([nic], observed, [device], 'keepalived')
   t.strictSame(withKeepalived.additions, [])
   t.notOk(
     withKeepalived.removals.some(({ line }) => line.includes('addr')),

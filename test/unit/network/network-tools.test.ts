@@ -8,7 +8,7 @@ t.test('a program gets its input, and its output comes back, also of many at onc
 })
 
 t.test('what a program complains about is in the error', async t => {
-  await t.rejects(ip(['link', 'show', 'dev', 'no-such-card']), { message: /no-such-card.*does not exist/s })
+  await t.rejects(ip(['link', 'show', 'dev', 'no-such-interface']), { message: /no-such-interface.*does not exist/s })
 })
 
 t.test('a program that is not there is told', async t => {

@@ -1,10 +1,18 @@
 import t from 'tap'
 import { desiredPorts, desiredSubnetIds } from '../../../controller/provider/amphora/plan/desired-ports.js'
 import { renderInterfaces } from '../../../controller/provider/amphora/rendering/keepalived/interfaces.js'
-import { aDualStackVipCard, aMember, aMemberCard, aPool, aTree, someFacts, uuid } from '../../golden/models.js'
+import {
+  aDualStackVipInterface,
+  aMember,
+  aMemberInterface,
+  aPool,
+  aTree,
+  someFacts,
+  uuid,
+} from '../../golden/models.js'
 
-const [main, second] = aDualStackVipCard().subnets
-const [elsewhere] = aMemberCard().subnets
+const [main, second] = aDualStackVipInterface().subnets
+const [elsewhere] = aMemberInterface().subnets
 if (!main || !second || !elsewhere) throw new Error('three subnets')
 const tree = aTree({
   additionalVips: [{ address: '2001:db8:1::10', subnetId: second.id }],
@@ -20,7 +28,7 @@ t.test('the base port has an address on the subnet of every VIP, the main one fi
       ['vip', main.networkId, [main.id, second.id]],
       ['member', elsewhere.networkId, [elsewhere.id]],
     ],
-    'a member on the subnet of a VIP needs no card of its own',
+    'a member on the subnet of a VIP needs no interface of its own',
   )
   t.throws(() => desiredPorts(tree, [main, elsewhere], uuid(6, 1)), { code: 'subnet-missing' })
   const overlapping = { ...elsewhere, overlapsManagement: true }
@@ -40,11 +48,11 @@ t.test('each VIP has its own subnet and gateway; the main one leads elsewhere', 
     hostRoutes: [],
     overlapsManagement: false,
   }
-  const card = aDualStackVipCard()
-  const fixedIps = [...card.port.fixedIps, { subnetId: other.id, address: '198.51.100.21' }]
-  const cards = [{ ...card, port: { ...card.port, fixedIps }, subnets: [other, ...card.subnets] }]
+  const nic = aDualStackVipInterface()
+  const fixedIps = [...nic.port.fixedIps, { subnetId: other.id, address: '198.51.100.21' }]
+  const interfaces = [{ ...nic, port: { ...nic.port, fixedIps }, subnets: [other, ...nic.subnets] }]
   const vips = [...tree.additionalVips, { address: '198.51.100.10', subnetId: other.id }]
-  const [rendered] = renderInterfaces({ ...tree, additionalVips: vips }, someFacts({ cards }))
+  const [rendered] = renderInterfaces({ ...tree, additionalVips: vips }, someFacts({ interfaces }))
   t.same(rendered?.vips, [
     { address: '203.0.113.10', subnet: '203.0.113.0/24', gateway: '203.0.113.1' },
     { address: '2001:db8:1::10', subnet: '2001:db8:1::/64', gateway: '2001:db8:1::1' },

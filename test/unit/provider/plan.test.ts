@@ -25,12 +25,12 @@ t.test('a load balancer is made', async t => {
   await t.test('nothing is there: an amphora is allocated', async t => {
     expectSteps(t, plan(tree, see(), facts()), [['allocate-amphora']], false)
   })
-  await t.test('a cold amphora gets a machine, its cards, and is waited for', async t => {
+  await t.test('a cold amphora gets a machine, its interfaces, and is waited for', async t => {
     const cold = createAmphora(tree, { status: 'BOOTING', machine: 'absent', ports: [], plugged: [] })
     const next = plan(tree, see(cold), facts())
     expectSteps(t, next, [['create-machine'], ['attach-port', 'attach-port'], ['await-agent']], false)
   })
-  await t.test('a warm one only gets its cards', async t => {
+  await t.test('a warm one only gets its interfaces', async t => {
     const warm = createAmphora(tree, { ports: [], plugged: [] })
     const next = plan(tree, see(warm), facts())
     expectSteps(t, next, [['attach-port', 'attach-port']], false)
@@ -73,12 +73,12 @@ t.test('a change', async t => {
     const next = plan(tree, see(amphora), facts())
     expectSteps(t, next, [['apply']])
   })
-  await t.test('a member on a new network brings a card before it is configured', async t => {
+  await t.test('a member on a new network brings an interface before it is configured', async t => {
     const amphora = createSettled(tree)
     const grown = createTree({ generation: 9 }, [null, MEMBER_SUBNET])
     expectSteps(t, plan(grown, see(amphora), facts()), [['attach-port']], false)
   })
-  await t.test('the card goes with the last such member, after the configuration has let go of it', async t => {
+  await t.test('the interface goes with the last such member, after the configuration has let go of it', async t => {
     const before = createTree({}, [MEMBER_SUBNET])
     const after = createTree({ generation: 8 }, [null])
     const next = plan(after, see(createSettled(before)), facts())
@@ -91,13 +91,13 @@ t.test('a change', async t => {
     const amphora = createSettled(tree, { ports: portsFor(before), plugged: [portsFor(before)[0]!.id] })
     expectSteps(t, plan(tree, see(amphora), facts()), [['detach-port']])
   })
-  await t.test('members under deletion need no card', async t => {
+  await t.test('members under deletion need no interface', async t => {
     const leaving = createTree({}, [MEMBER_SUBNET])
     leaving.pools[0]!.members[0]!.change = 'delete'
     t.equal(desiredPorts(leaving, SUBNETS, AMPHORA).length, 1)
   })
   await t.test(
-    'members on the VIP subnet need no card of their own, and two subnets of a network share one',
+    'members on the VIP subnet need no interface of their own, and two subnets of a network share one',
     async t => {
       const wanted = desiredPorts(createTree({}, [uuid(7, 1), MEMBER_SUBNET, uuid(7, 3)]), SUBNETS, AMPHORA)
       t.equal(wanted.length, 2)

@@ -10,14 +10,14 @@ import type { AmphoraFacts } from '../../../controller/provider/amphora/renderin
 import { renderInterfaces } from '../../../controller/provider/amphora/rendering/keepalived/interfaces.js'
 import { goldenCases } from '../../golden/cases.js'
 import {
-  aDualStackVipCard,
+  aDualStackVipInterface,
   aListener,
   aMember,
-  aMemberCard,
+  aMemberInterface,
   aMonitor,
   aPool,
   aTree,
-  aVipCard,
+  aVipInterface,
   IPV6_VIP,
   someFacts,
   uuid,
@@ -109,15 +109,15 @@ t.test('hashes tell what changed', async t => {
   const later = renderDesired(servedTree({ generation: 8, name: 'other' }), someFacts({ fence: 9 }))
   t.match(later, { generation: 8, fence: 9, sha256: before.sha256 }, 'generation and fence are no configuration')
 
-  const moved = renderDesired(servedTree(), someFacts({ cards: [{ ...aVipCard(), mtu: 9000 }] }))
-  t.not(moved.sha256, before.sha256, 'the cards count')
+  const moved = renderDesired(servedTree(), someFacts({ interfaces: [{ ...aVipInterface(), mtu: 9000 }] }))
+  t.not(moved.sha256, before.sha256, 'the interfaces count')
   t.equal(moved.haproxy?.sha256, before.haproxy?.sha256)
 })
 
 t.test('property: the order of rows does not matter, and rendering leaves its input alone', async t => {
   const tree = servedTree({ topology: 'ACTIVE_STANDBY' })
   const facts = someFacts({
-    cards: [aDualStackVipCard(), aMemberCard()],
+    interfaces: [aDualStackVipInterface(), aMemberInterface()],
     pair: { priority: 100, vrrpAddress: '203.0.113.21', peers: [aPeer(2), aPeer(3)] },
   })
   const pair = facts.pair
@@ -130,10 +130,10 @@ t.test('property: the order of rows does not matter, and rendering leaves its in
       shuffled(tree.listeners),
       shuffled(tree.pools),
       shuffled(tree.pools[0]?.members ?? []),
-      shuffled(facts.cards),
-      shuffled(aDualStackVipCard().subnets),
+      shuffled(facts.interfaces),
+      shuffled(aDualStackVipInterface().subnets),
       shuffled(pair.peers),
-      (listeners, pools, members, cards, subnets, peers) => {
+      (listeners, pools, members, interfaces, subnets, peers) => {
         const mixedTree = {
           ...tree,
           listeners,
@@ -141,7 +141,7 @@ t.test('property: the order of rows does not matter, and rendering leaves its in
         }
         const mixedFacts: AmphoraFacts = {
           ...facts,
-          cards: cards.map(card => (card.purpose === 'vip' ? { ...card, subnets } : card)),
+          interfaces: interfaces.map(nic => (nic.purpose === 'vip' ? { ...nic, subnets } : nic)),
           pair: { ...pair, peers },
         }
         const input = JSON.stringify([mixedTree, mixedFacts])
@@ -212,8 +212,8 @@ t.test('HAProxy is named when it is too old', async t => {
   }
 })
 
-t.test('the VIP is named on its card, for a pair too', async t => {
-  const facts = someFacts({ cards: [aMemberCard(), aVipCard()] })
+t.test('the VIP is named on its interface, for a pair too', async t => {
+  const facts = someFacts({ interfaces: [aMemberInterface(), aVipInterface()] })
   t.same(renderInterfaces(servedTree(), facts), [
     {
       mac: 'fa:16:3e:00:00:01',
@@ -233,25 +233,25 @@ t.test('the VIP is named on its card, for a pair too', async t => {
     },
   ])
   const pair = { priority: 100, vrrpAddress: '203.0.113.21', peers: [aPeer(2)] }
-  const [card] = renderInterfaces(servedTree({ topology: 'ACTIVE_STANDBY' }), { ...facts, pair })
-  t.same(card?.vips, [{ address: '203.0.113.10', subnet: '203.0.113.0/24', gateway: '203.0.113.1' }])
+  const [nic] = renderInterfaces(servedTree({ topology: 'ACTIVE_STANDBY' }), { ...facts, pair })
+  t.same(nic?.vips, [{ address: '203.0.113.10', subnet: '203.0.113.0/24', gateway: '203.0.113.1' }])
 })
 
-t.test('a card of both families has a default route in each, and host routes', async t => {
-  const [card] = renderInterfaces(servedTree(IPV6_VIP), someFacts({ cards: [aDualStackVipCard()] }))
-  t.same(card?.addresses, ['2001:db8:1::21/64', '203.0.113.21/24'])
-  t.same(card?.routes, [
+t.test('an interface of both families has a default route in each, and host routes', async t => {
+  const [nic] = renderInterfaces(servedTree(IPV6_VIP), someFacts({ interfaces: [aDualStackVipInterface()] }))
+  t.same(nic?.addresses, ['2001:db8:1::21/64', '203.0.113.21/24'])
+  t.same(nic?.routes, [
     { destination: '0.0.0.0/0', gateway: '203.0.113.1' },
     { destination: '::/0', gateway: '2001:db8:1::1' },
     { destination: '2001:db8:ffff::/48', gateway: '2001:db8:1::9' },
   ])
-  t.same(card?.vips, [{ address: '2001:db8:1::10', subnet: '2001:db8:1::/64', gateway: '2001:db8:1::1' }])
+  t.same(nic?.vips, [{ address: '2001:db8:1::10', subnet: '2001:db8:1::/64', gateway: '2001:db8:1::1' }])
 })
 
 t.test('a subnet without a gateway leaves the default route and the gateway of the VIP away', async t => {
-  const card = aVipCard()
-  const subnets = card.subnets.map(subnet => ({ ...subnet, gatewayIp: null }))
-  const [rendered] = renderInterfaces(servedTree(), someFacts({ cards: [{ ...card, subnets }] }))
+  const nic = aVipInterface()
+  const subnets = nic.subnets.map(subnet => ({ ...subnet, gatewayIp: null }))
+  const [rendered] = renderInterfaces(servedTree(), someFacts({ interfaces: [{ ...nic, subnets }] }))
   t.same(rendered?.routes, [])
   t.equal(rendered?.vips[0]?.gateway, null)
 })
@@ -260,8 +260,8 @@ t.test('what is missing has a fault with a code of its own', async t => {
   const pairTree = servedTree({ topology: 'ACTIVE_STANDBY' })
   const pair = { priority: 100, vrrpAddress: '203.0.113.21', peers: [aPeer(2)] }
   const cases: [string, LoadBalancerTree, Partial<AmphoraFacts>][] = [
-    ['vip-not-plugged', servedTree(), { cards: [] }],
-    ['vip-not-plugged', servedTree(), { cards: [aMemberCard()] }],
+    ['vip-not-plugged', servedTree(), { interfaces: [] }],
+    ['vip-not-plugged', servedTree(), { interfaces: [aMemberInterface()] }],
     ['vip-not-plugged', servedTree(IPV6_VIP), {}],
     ['pair-incomplete', pairTree, { pair: null }],
     ['pair-incomplete', pairTree, { pair: { ...pair, peers: [] } }],

@@ -30,7 +30,7 @@ export const amphora = defineResource({
     cert_busy: derived('boolean', 'false::boolean', 'Always false.'),
     role: derived('text', 'o.role', 'Its part in a pair, or STANDALONE.'),
     status: derived('text', 'o.status', 'How far its making or removal is.'),
-    vrrp_interface: derived('text', 'o.vrrp_interface', 'Network card on the VIP’s network.'),
+    vrrp_interface: derived('text', 'o.vrrp_interface', 'Network interface on the VIP’s network.'),
     vrrp_id: derived('integer', '1::integer', 'Number of the pair.'),
     vrrp_priority: derived('integer', 'o.vrrp_priority', 'Its priority in the pair.'),
     cached_zone: derived('text', `'${COMPUTE_ZONE}'::text`, 'Zone of the machine.'),

@@ -54,7 +54,7 @@ export const loadBalancer = defineResource({
     vip_qos_policy_id: settable(uuid, null, 'QoS policy of the VIP’s port.'),
     tags: shared.tags,
     availability_zone: fixed(text(255), null, 'Name of the availability zone of the load balancer.'),
-    vip_vnic_type: derived('text', 'o.vip_vnic_type', 'Kind of the VIP’s network card.'),
+    vip_vnic_type: derived('text', 'o.vip_vnic_type', 'Kind of the VIP’s network interface.'),
     fault: derived(
       'json',
       loadBalancerFault('o'),

@@ -5,7 +5,7 @@ import { computeAside } from '../../../process/aside.js'
 /** This machine's addresses, and whether each is that on the public network. */
 export type HostAddresses = ReadonlyMap<string, { isPublicLeg: boolean }>
 
-/** How the card is named that this machine has on the public network of an installation. */
+/** How the interface is named that this machine has on the public network of an installation. */
 const PUBLIC_LEG = /^kr[0-9a-f]+-pub$/
 
 /** A batch asks for each of its members. */

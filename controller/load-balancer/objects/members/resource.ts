@@ -32,7 +32,7 @@ export const member = defineResource({
     monitor_address: rendered(settable(ipAddress, null, 'Address that is probed; the member’s own when null.')),
     monitor_port: rendered(settable(integer(1, 65535), null, 'Port that is probed; the member’s own when null.')),
     tags: shared.tags,
-    request_sriov: given(boolean, false, 'Whether the member should be reached by a card of its own kind.'),
-    vnic_type: derived('text', 'o.vnic_type', 'Kind of network card by which the member is reached.'),
+    request_sriov: given(boolean, false, 'Whether the member should be reached by an interface of its own kind.'),
+    vnic_type: derived('text', 'o.vnic_type', 'Kind of network interface by which the member is reached.'),
   },
 })

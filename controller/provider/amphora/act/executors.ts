@@ -136,7 +136,7 @@ const executors: { [K in Kind]: Executor<K> } = {
     },
   },
   'attach-port': {
-    what: 'Giving an amphora a network card',
+    what: 'Giving an amphora a network interface',
     seconds: 30,
     takesTurns: true,
     run: async ({ parts, claim, tree, seen, made, held, note }, { amphoraId, port: { purpose, request } }) => {
@@ -147,8 +147,8 @@ const executors: { [K in Kind]: Executor<K> } = {
       held()
       await parts.compute.plug(amphoraId, port, tree.projectId)
       const before = seen.amphorae.find(({ id }) => id === amphoraId)
-      const hadCard = before?.machine === 'running' && before.ports.some(({ id }) => id === port.id)
-      if (hadCard && before.status === 'ALLOCATED') note({ amphora_id: amphoraId, action: 'replugged' })
+      const hadInterface = before?.machine === 'running' && before.ports.some(({ id }) => id === port.id)
+      if (hadInterface && before.status === 'ALLOCATED') note({ amphora_id: amphoraId, action: 'replugged' })
       if (purpose === 'member') return
       await updateAmphora(parts.database, claim, amphoraId, {
         vrrp_port_id: port.id,
@@ -247,7 +247,7 @@ const executors: { [K in Kind]: Executor<K> } = {
     },
   },
   'detach-port': {
-    what: 'Taking a network card from an amphora',
+    what: 'Taking a network interface from an amphora',
     seconds: 30,
     takesTurns: true,
     run: async ({ parts, made, held }, { amphoraId, portId }) => {

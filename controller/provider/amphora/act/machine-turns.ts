@@ -8,12 +8,12 @@ export type Cause = { projectId: string | null; isRepair: boolean }
 const LONGEST_REST_MS = 5000
 
 export type MachineTurns = {
-  /** Makes or removes a machine or a card of one when it is its turn. */
+  /** Makes or removes a machine or an interface of one when it is its turn. */
   take: <Result>(cause: Cause, task: () => Promise<Result>) => Promise<Result>
 }
 
 /**
- * Turns of projects at the machines of this host. The kernel makes namespaces, mounts and network cards one after another, and six
+ * Turns of projects at the machines of this host. The kernel makes namespaces, mounts and network interfaces one after another, and six
  * machines at once are made later than one after another: what a project asks for waits for what it asked for before, and repairs for no other project.
  * Where processors are short, a project that has more to do rests as long as it worked, 5 s at most.
  */

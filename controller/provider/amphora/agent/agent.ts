@@ -50,7 +50,7 @@ export async function awaitAgent(
 }
 
 /**
- * Has the agent tell the neighbours of its card where the VIPs are.
+ * Has the agent tell the neighbours of its interface where the VIPs are.
  * @throws AgentUnreachable; not for an agent that is too old to know how, since it told them when it took the VIPs
  */
 export async function announceVips(agents: AgentConnections, target: AgentTarget): Promise<void> {

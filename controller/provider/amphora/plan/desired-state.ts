@@ -3,7 +3,7 @@ import type { Handover } from '../../../../amphora-agent/protocol/handover.js'
 import type { MachineLimits } from '../../../load-balancer/tree/capacity.js'
 import type { LoadBalancerTree } from '../../../load-balancer/tree/tree.js'
 import { renderDesired } from '../rendering/desired.js'
-import type { Card, HaproxySettings } from '../rendering/facts.js'
+import type { HaproxySettings, PluggedInterface } from '../rendering/facts.js'
 import { placeVips } from '../rendering/keepalived/interfaces.js'
 import { type DesiredPort, desiredPorts, portOf } from './desired-ports.js'
 import type { AmphoraSight, Observed } from './observation.js'
@@ -45,7 +45,7 @@ export function desiredOf(
     haproxyVersion: agent.haproxyVersion,
     limits: limitsOf(amphora),
     ...haproxy,
-    cards: cardsOf(tree, seen, amphora),
+    interfaces: pluggedInterfaces(tree, seen, amphora),
     pair: priority === null ? null : { priority, vrrpAddress: own, peers },
     standsBy,
   })
@@ -74,7 +74,7 @@ export function handoverOf(
   const own = vrrpAddress(tree, seen, amphora)
   const peer = vrrpAddress(tree, seen, other)
   if (own === null || peer === null) return null
-  const { interface: name, vips } = placeVips(tree, cardsOf(tree, seen, amphora))
+  const { interface: name, vips } = placeVips(tree, pluggedInterfaces(tree, seen, amphora))
   return { role, own, peer, interface: name, vips, seconds }
 }
 
@@ -89,7 +89,7 @@ export function basePortOf(tree: LoadBalancerTree, seen: Observed, amphora: Amph
   return base && portOf(amphora, base)
 }
 
-function cardsOf(tree: LoadBalancerTree, seen: Observed, amphora: AmphoraSight): Card[] {
+function pluggedInterfaces(tree: LoadBalancerTree, seen: Observed, amphora: AmphoraSight): PluggedInterface[] {
   return desiredPorts(tree, seen.subnets, amphora.id).flatMap(want => {
     const port = portOf(amphora, want)
     if (port === undefined) return []

@@ -50,7 +50,7 @@ export type AmphoraSight = AmphoraRow & {
   machine: 'running' | 'stopped' | 'absent'
   /** Its ports on other networks than the management network. */
   ports: readonly Port[]
-  /** Ids of those that the running machine has a card for. */
+  /** Ids of those that the running machine has an interface for. */
   plugged: readonly string[]
   /** Unreachable as well when the machine does not run. */
   agent: AgentSight

@@ -146,7 +146,7 @@ const detach = (amphora: AmphoraSight, portId: string) => ({
   portId,
 })
 
-/** Ports and cards that no member needs any more, once the configuration does not name them. */
+/** Ports and interfaces that no member needs any more, once the configuration does not name them. */
 function leftovers(tree: LoadBalancerTree, seen: Observed, amphora: AmphoraSight): Step[] {
   const needed = desiredPorts(tree, seen.subnets, amphora.id).map(want => portOf(amphora, want)?.id)
   const had = new Set([...amphora.ports.map(port => port.id), ...amphora.plugged])

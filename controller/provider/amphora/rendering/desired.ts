@@ -16,12 +16,12 @@ const OLDEST_HAPROXY = [2, 6] as const
 /**
  * All that one amphora should be. Pure and deterministic: the same tree and facts, in whatever order their rows come, give the same bytes.
  * `sha256` covers what the amphora is configured to be, not the generation or the fence: equal hashes mean that nothing needs to change.
- * @throws ProvisioningFault for what cannot be rendered: a value that no configuration can hold, a card that is missing
+ * @throws ProvisioningFault for what cannot be rendered: a value that no configuration can hold, an interface that is missing
  */
 export function renderDesired(tree: LoadBalancerTree, facts: AmphoraFacts): Desired {
   requireHaproxy(facts.haproxyVersion)
-  const cards = renderInterfaces(tree, facts)
-  const interfaces = facts.standsBy ? cards.map(card => ({ ...card, vips: [] })) : cards
+  const rendered = renderInterfaces(tree, facts)
+  const interfaces = facts.standsBy ? rendered.map(nic => ({ ...nic, vips: [] })) : rendered
   const { haproxy, objects } = renderHaproxy(tree, facts)
   const keepalived = renderKeepalived(tree, facts)
   const { oldWorkers } = facts
@@ -68,7 +68,7 @@ function renderKeepalived(tree: LoadBalancerTree, facts: AmphoraFacts): Desired[
   if (facts.pair === null) {
     throw new ProvisioningFault('pair-incomplete', 'The amphora is one of a pair, and its VRRP address is not known.')
   }
-  const text = keepalivedText(keepalivedModel(tree, facts.amphoraId, facts.pair, placeVips(tree, facts.cards)))
+  const text = keepalivedText(keepalivedModel(tree, facts.amphoraId, facts.pair, placeVips(tree, facts.interfaces)))
   return { text, sha256: sha256(text) }
 }
 

@@ -19,15 +19,15 @@ export type AmphoraFacts = HaproxySettings & {
   haproxyVersion: string
   /** Of its machine: connections and checks must fit. */
   limits: MachineLimits
-  /** The plugged cards, the management card left out; exactly one of them is on the VIP's subnet. */
-  cards: readonly Card[]
+  /** The plugged interfaces, the management interface left out; exactly one of them is on the VIP's subnet. */
+  interfaces: readonly PluggedInterface[]
   /** Null for a single amphora, which holds the VIP itself. */
   pair: PairFacts | null
   /** It serves, but another one holds the VIP for now: while one amphora takes another's place. */
   standsBy?: boolean
 }
 
-export type Card = {
+export type PluggedInterface = {
   purpose: 'vip' | 'member'
   port: Port
   /** The subnets of the port's fixed addresses. */

@@ -53,7 +53,7 @@ export function keepalivedModel(
     routerId: identifier(amphoraId, 'Amphora id'),
     instance: identifier(tree.id.replaceAll('-', ''), 'Load balancer id'),
     trackFile: keywords(HAPROXY_TRACK_FILE),
-    interface: identifier(placement.interface, 'The name of the VIP card'),
+    interface: identifier(placement.interface, 'The name of the VIP interface'),
     priority: integer(pair.priority, 'The VRRP priority', 1, 254),
     ownAddress: address(pair.vrrpAddress, 'The VRRP address'),
     peers: peers.map(peer => address(peer, 'The VRRP address of a peer')),

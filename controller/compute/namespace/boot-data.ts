@@ -1,0 +1,34 @@
+import type { Boot } from '../../../amphora-agent/protocol/boot.js'
+import { AGENT_SOCKET } from '../../../amphora-agent/protocol/messages.js'
+import { seccompLauncher } from '../../../amphora-agent/seccomp/launcher.js'
+import { MACHINE_RULES } from '../../../amphora-agent/seccomp/rules.js'
+import type { MachineSpec } from '../driver.js'
+import type { Limits } from './cgroup.js'
+import { type BootData, MachineError } from './machine-process.js'
+
+/** What a machine is told at its start. @param limits those that are in force @throws MachineError */
+export function bootDataOf(
+  { amphoraId, managementPort, identity, healthManagers, beatIntervalSeconds }: MachineSpec,
+  limits: Partial<Limits>,
+): BootData {
+  const [first] = managementPort.fixedIps
+  if (first === undefined) throw new MachineError(`The management port ${managementPort.id} has no address.`)
+  const boot: Boot = {
+    amphoraId,
+    heartbeatKey: identity.heartbeatKey.toString('hex'),
+    heartbeatKeyId: identity.heartbeatKeyId,
+    healthManagers,
+    beatIntervalSeconds,
+    limits,
+  }
+  return {
+    'host-key': identity.sshHostKey,
+    // The agent's socket is left, as in sshd_config, which refuses all else once more.
+    'controller-key': `restrict,port-forwarding,permitopen="[${AGENT_SOCKET}]:*" ${identity.controllerPublicKey.trim()}\n`,
+    'operator-key': `${identity.operatorPublicKey.trim()}\n`,
+    boot: JSON.stringify(boot),
+    'management-address': `${first.address}\n`,
+    hostname: `amphora-${amphoraId}\n`,
+    seccomp: seccompLauncher(MACHINE_RULES, process.arch),
+  }
+}
