@@ -15,7 +15,21 @@ export type Rendering = {
   seen: Observed
   fence: number
   haproxy: HaproxySettings
+  /** The ports that each amphora should have, by its id. */
+  ports: ReadonlyMap<string, readonly DesiredPort[]>
 }
+
+/** Derives once what the amphorae are compared with. */
+export const renderingOf = (
+  tree: LoadBalancerTree,
+  seen: Observed,
+  { fence, haproxy }: Pick<Rendering, 'fence' | 'haproxy'>,
+): Rendering => ({
+  ...{ tree, seen, fence, haproxy },
+  ports: new Map(seen.amphorae.map(({ id }) => [id, desiredPorts(tree, seen.subnets, id)])),
+})
+
+export const portsFor = ({ ports }: Rendering, { id }: AmphoraSight): readonly DesiredPort[] => ports.get(id) ?? []
 
 /**
  * What an amphora should be among those that share the VIP with it.
@@ -24,17 +38,18 @@ export type Rendering = {
  * @returns null for one that cannot be told, and while an address of the group is unknown: each of a pair names the other's
  */
 export function desiredOf(
-  { tree, seen, fence, haproxy }: Rendering,
+  rendering: Rendering,
   amphora: AmphoraSight,
   group: readonly AmphoraSight[],
   standsBy: boolean,
 ): Desired | null {
+  const { tree, fence, haproxy } = rendering
   const { agent, role } = amphora
   if (agent.state !== 'answers' || role === null) return null
-  const own = vrrpAddress(tree, seen, amphora)
+  const own = vrrpAddress(rendering, amphora)
   const others = group.filter(({ id }) => id !== amphora.id)
   const peers = others.flatMap(other => {
-    const address = vrrpAddress(tree, seen, other)
+    const address = vrrpAddress(rendering, other)
     return address === null ? [] : [{ amphoraId: other.id, address }]
   })
   if (own === null || peers.length < others.length) return null
@@ -45,7 +60,7 @@ export function desiredOf(
     haproxyVersion: agent.haproxyVersion,
     limits: limitsOf(amphora),
     ...haproxy,
-    interfaces: pluggedInterfaces(tree, seen, amphora),
+    interfaces: pluggedInterfaces(rendering, amphora),
     pair: priority === null ? null : { priority, vrrpAddress: own, peers },
     standsBy,
   })
@@ -65,36 +80,37 @@ export function isInEffect(amphora: AmphoraSight, desired: Desired): boolean {
  * @returns null while an address of the two is unknown
  */
 export function handoverOf(
-  { tree, seen }: Rendering,
+  rendering: Rendering,
   role: Handover['role'],
   amphora: AmphoraSight,
   other: AmphoraSight,
   seconds: number,
 ): Handover | null {
-  const own = vrrpAddress(tree, seen, amphora)
-  const peer = vrrpAddress(tree, seen, other)
+  const own = vrrpAddress(rendering, amphora)
+  const peer = vrrpAddress(rendering, other)
   if (own === null || peer === null) return null
-  const { interface: name, vips } = placeVips(tree, pluggedInterfaces(tree, seen, amphora))
+  const { interface: name, vips } = placeVips(rendering.tree, pluggedInterfaces(rendering, amphora))
   return { role, own, peer, interface: name, vips, seconds }
 }
 
-function vrrpAddress(tree: LoadBalancerTree, seen: Observed, amphora: AmphoraSight): string | null {
-  const port = basePortOf(tree, seen, amphora)
-  return port?.fixedIps.find(({ subnetId }) => subnetId === tree.vip.subnetId)?.address ?? null
+function vrrpAddress(rendering: Rendering, amphora: AmphoraSight): string | null {
+  const port = basePortOf(rendering, amphora)
+  return port?.fixedIps.find(({ subnetId }) => subnetId === rendering.tree.vip.subnetId)?.address ?? null
 }
 
 /** The port that carries VIPs beside its own addresses. */
-export function basePortOf(tree: LoadBalancerTree, seen: Observed, amphora: AmphoraSight) {
-  const base = desiredPorts(tree, seen.subnets, amphora.id).find((want: DesiredPort) => want.purpose === 'vip')
+export function basePortOf(rendering: Rendering, amphora: AmphoraSight) {
+  const base = portsFor(rendering, amphora).find(({ purpose }) => purpose === 'vip')
   return base && portOf(amphora, base)
 }
 
-function pluggedInterfaces(tree: LoadBalancerTree, seen: Observed, amphora: AmphoraSight): PluggedInterface[] {
-  return desiredPorts(tree, seen.subnets, amphora.id).flatMap(want => {
-    const port = portOf(amphora, want)
+function pluggedInterfaces(rendering: Rendering, amphora: AmphoraSight): PluggedInterface[] {
+  const { subnets: known, mtus } = rendering.seen
+  return portsFor(rendering, amphora).flatMap(desired => {
+    const port = portOf(amphora, desired)
     if (port === undefined) return []
-    const subnets = seen.subnets.filter(subnet => port.fixedIps.some(({ subnetId }) => subnetId === subnet.id))
-    return { purpose: want.purpose, port, subnets, mtu: seen.mtus.get(port.networkId) ?? DEFAULT_MTU }
+    const subnets = known.filter(subnet => port.fixedIps.some(({ subnetId }) => subnetId === subnet.id))
+    return { purpose: desired.purpose, port, subnets, mtu: mtus.get(port.networkId) ?? DEFAULT_MTU }
   })
 }
 

@@ -20,13 +20,13 @@ export const otherOf = ({ serving }: Cast, { id, role }: AmphoraSight): AmphoraS
  * @param taker who has the VIP afterwards
  */
 export function dismiss(rendering: Rendering, leaving: AmphoraSight, taker: AmphoraSight | null): Step[][] {
-  const { tree, seen } = rendering
+  const { tree } = rendering
   const isSingle = tree.topology === 'SINGLE'
   const announce: Step[] = isSingle && taker !== null ? [{ kind: 'announce-vip', amphoraId: taker.id }] : []
   const standingBy = desiredOf(rendering, leaving, isSingle || taker === null ? [leaving] : [leaving, taker], true)
   const amphoraId = leaving.id
   if (standingBy === null || stateOf(rendering, leaving) === 'gone') {
-    const port = basePortOf(tree, seen, leaving)
+    const port = basePortOf(rendering, leaving)
     const portId = port !== undefined && leaving.plugged.includes(port.id) ? port.id : null
     return [[], [{ kind: 'silence-amphora', amphoraId, portId }], announce]
   }
@@ -69,10 +69,10 @@ function drainSeconds({ pools }: LoadBalancerTree): number {
 }
 
 /** `serves`: it may still have the VIP. `drains`: its last connections end. `gone`: nothing is lost with it. */
-export function stateOf({ tree, seen }: Rendering, amphora: AmphoraSight): 'serves' | 'drains' | 'gone' {
+export function stateOf(rendering: Rendering, amphora: AmphoraSight): 'serves' | 'drains' | 'gone' {
   const { agent, plugged } = amphora
   if (isDraining(amphora)) return 'drains'
-  const port = basePortOf(tree, seen, amphora)
+  const port = basePortOf(rendering, amphora)
   const served = agent.state === 'answers' && agent.drain === null && agent.appliedSha256 !== null
   return served && port !== undefined && plugged.includes(port.id) ? 'serves' : 'gone'
 }

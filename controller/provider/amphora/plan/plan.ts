@@ -2,8 +2,8 @@ import type { LoadBalancerTree } from '../../../load-balancer/tree/tree.js'
 import { ProvisioningFault } from '../../provider.js'
 import type { HaproxySettings } from '../rendering/facts.js'
 import { assignRoles, type Cast, isLost, type Replacement } from './assign-roles.js'
-import { covers, type DesiredPort, desiredPorts, portOf } from './desired-ports.js'
-import { desiredOf, isInEffect, type Rendering } from './desired-state.js'
+import { covers, type DesiredPort, portOf } from './desired-ports.js'
+import { desiredOf, isInEffect, portsFor, type Rendering, renderingOf } from './desired-state.js'
 import type { AmphoraSight, Observed } from './observation.js'
 import { dismiss, otherOf, planFarewell, removal, stateOf } from './plan-farewell.js'
 import { isHeard, outOfReach, restartLimit, type UnreachableFacts, verdictOn } from './plan-unreachable.js'
@@ -30,9 +30,8 @@ export function plan(tree: LoadBalancerTree, seen: Observed, facts: PlanFacts): 
   if (foundations.length > 0) return { stages: [foundations], settles: false }
 
   const { serving, replacement } = cast
-  const { fence, haproxy } = facts
-  const rendering: Rendering = { tree, seen, fence, haproxy }
-  const works = inspect(tree, seen, replacement === null ? serving : [...serving, replacement.successor], facts)
+  const rendering = renderingOf(tree, seen, facts)
+  const works = inspect(rendering, replacement === null ? serving : [...serving, replacement.successor], facts)
   const ready = works.filter(work => work.state === 'ready').map(work => work.amphora)
   const builds = works.filter(work => work.state === 'build')
   const troubles = works.filter(work => work.state === 'trouble')
@@ -57,7 +56,7 @@ export function plan(tree: LoadBalancerTree, seen: Observed, facts: PlanFacts): 
   const stages = stagesOf([
     ...before,
     ...applies.map(step => [step]),
-    ready.flatMap(amphora => leftovers(tree, seen, amphora)),
+    ready.flatMap(amphora => leftovers(rendering, amphora)),
   ])
   if (trouble === undefined) {
     const done = serving.every(amphora => !amphora.replacing)
@@ -90,20 +89,21 @@ type Work =
   | { state: 'trouble'; serves: boolean; fault: ProvisioningFault }
   | { state: 'lost' }
 
-function inspect(tree: LoadBalancerTree, seen: Observed, serving: readonly AmphoraSight[], facts: PlanFacts): Work[] {
+function inspect(rendering: Rendering, serving: readonly AmphoraSight[], facts: PlanFacts): Work[] {
+  const { tree, seen } = rendering
   let restarts = 0
   return serving.map((amphora): Work => {
     const { id: amphoraId, machine, agent, status, silentSeconds } = amphora
-    const wanted = desiredPorts(tree, seen.subnets, amphoraId)
+    const desired = portsFor(rendering, amphora)
     const awaitAgent: Step[] = [{ kind: 'await-agent', amphoraId }]
-    const outgrown = wanted.flatMap(want => {
-      const port = portOf(amphora, want)
-      return port === undefined || covers(port, want) ? [] : [detach(amphora, port.id)]
+    const outgrown = desired.flatMap(one => {
+      const port = portOf(amphora, one)
+      return port === undefined || covers(port, one) ? [] : [detach(amphora, port.id)]
     })
     const rebuild = (kind: 'create-machine' | 'restart-machine'): Work => ({
       state: 'build',
       make: [{ kind, amphoraId }, ...outgrown],
-      attach: wanted.map(port => ({ kind: 'attach-port', amphoraId, port })),
+      attach: desired.map(port => ({ kind: 'attach-port', amphoraId, port })),
       awaitAgent,
     })
     if (isLost(amphora)) return { state: 'lost' }
@@ -120,7 +120,7 @@ function inspect(tree: LoadBalancerTree, seen: Observed, serving: readonly Ampho
       restarts += 1
       if (restarts <= facts.restartsLeft) return replace(amphoraId)
     }
-    const missing = wanted.filter(want => !isAttached(amphora, want))
+    const missing = desired.filter(one => !isAttached(amphora, one))
     const attach = missing.map((port): Step => ({ kind: 'attach-port', amphoraId, port }))
     if (status !== 'ALLOCATED') return { state: 'build', make: outgrown, attach, awaitAgent }
     if (missing.length > 0) return { state: 'build', make: outgrown, attach, awaitAgent: [] }
@@ -135,9 +135,9 @@ const replace = (amphoraId: string): Work => ({
   awaitAgent: [],
 })
 
-function isAttached(amphora: AmphoraSight, want: DesiredPort): boolean {
-  const port = portOf(amphora, want)
-  return port !== undefined && covers(port, want) && amphora.plugged.includes(port.id)
+function isAttached(amphora: AmphoraSight, desired: DesiredPort): boolean {
+  const port = portOf(amphora, desired)
+  return port !== undefined && covers(port, desired) && amphora.plugged.includes(port.id)
 }
 
 const detach = (amphora: AmphoraSight, portId: string) => ({
@@ -147,8 +147,8 @@ const detach = (amphora: AmphoraSight, portId: string) => ({
 })
 
 /** Ports and interfaces that no member needs any more, once the configuration does not name them. */
-function leftovers(tree: LoadBalancerTree, seen: Observed, amphora: AmphoraSight): Step[] {
-  const needed = desiredPorts(tree, seen.subnets, amphora.id).map(want => portOf(amphora, want)?.id)
+function leftovers(rendering: Rendering, amphora: AmphoraSight): Step[] {
+  const needed = portsFor(rendering, amphora).map(desired => portOf(amphora, desired)?.id)
   const had = new Set([...amphora.ports.map(port => port.id), ...amphora.plugged])
   return [...had].filter(portId => !needed.includes(portId)).map(portId => detach(amphora, portId))
 }
