@@ -10,6 +10,7 @@ import { createNoopNetworkDriver } from '../../../controller/network/noop/driver
 import { amphoraOffer } from '../../../controller/provider/amphora/capabilities.js'
 import { noopOffer } from '../../../controller/provider/noop/capabilities.js'
 import { createTestDatabase } from '../database/database.js'
+import { failNewest, settleNewest } from '../database/worker-outcomes.js'
 
 /** Projects of the tests' callers. */
 export const OWN = 'a'.repeat(32)
@@ -126,31 +127,8 @@ export async function startTestApi(
     database,
     databaseUrl: testDatabase.urlOf('load_balancer'),
     ask,
-    apply: async id => {
-      await database.transaction(async trx => {
-        const [row] = await trx('load_balancer').where({ id }).select('generation', 'change')
-        if (row.change === 'delete') return trx('load_balancer').where({ id }).delete()
-        for (const table of ['l7_rule', 'l7_policy', 'member', 'health_monitor', 'listener', 'pool']) {
-          await trx(table)
-            .where({ load_balancer_id: id, change: 'delete' })
-            .where('generation', '<=', row.generation)
-            .delete()
-        }
-        return trx('load_balancer')
-          .where({ id })
-          .update({ applied_generation: row.generation, fault: null, fault_generation: null, fault_since: null })
-      })
-    },
-    fail: async (id, code = 'broken') => {
-      await database('load_balancer')
-        .where({ id })
-        .update({
-          fault: { code, text: `It is ${code}.` },
-          fault_generation: database.ref('generation'),
-          fault_since: database.fn.now(),
-          retry_at: database.raw(`now() + interval '1 minute'`),
-        })
-    },
+    apply: id => settleNewest(database, id),
+    fail: (id, code = 'broken') => failNewest(database, id, code),
     statementsOf: async body => {
       const statements: string[] = []
       const note = ({ sql }: { sql: string }) => statements.push(sql)

@@ -1,6 +1,18 @@
 import { randomUUID } from 'node:crypto'
+import { configurationSchema } from '../../../controller/config/schema.js'
 import type { Database } from '../../../controller/database/connection.js'
+import { inTransaction, type Transaction } from '../../../controller/database/transaction.js'
+import {
+  type ChangedLoadBalancer,
+  changeLoadBalancer as changeAsApi,
+  deleteLoadBalancer,
+} from '../../../controller/load-balancer/change/change.js'
+import type { Asked } from '../../../controller/load-balancer/change/events.js'
+import { storeObjects } from '../../../controller/load-balancer/change/store.js'
 import { WAKE_CHANNEL } from '../../../controller/load-balancer/change/wake-channel.js'
+import { effectiveLimits } from '../../../controller/load-balancer/objects/quotas/limits.js'
+import { loadBalancerCreateSchema } from '../../../controller/load-balancer/tree/nested.js'
+import { planObjects } from '../../../controller/load-balancer/tree/new-objects.js'
 import type { Change } from '../../../controller/load-balancer/tree/tree.js'
 
 /** The columns of load_balancer that the worker's tests look at. */
@@ -21,7 +33,7 @@ export type LoadBalancerRow = {
   vip_port_id: string | null
 }
 
-/** A load balancer as the API stores one. */
+/** The row of a load balancer that nobody has claimed yet; `columns` put it into any state, however a worker came to leave it. */
 export async function insertLoadBalancer(database: Database, columns: Record<string, unknown> = {}): Promise<string> {
   const id = randomUUID()
   await database('load_balancer').insert({
@@ -40,69 +52,67 @@ export async function notify(database: Database, id: string): Promise<void> {
   await database.raw('SELECT pg_notify(?, ?)', [WAKE_CHANNEL, id])
 }
 
-/** Raises the generation, as every accepted request does, and wakes the workers. @returns the new generation */
+const { load_balancer: config } = configurationSchema.parse({})
+
+/** Who asks for the changes of a test, as the history tells it. */
+const asked = (action: 'update' | 'delete', id: string): Asked => ({
+  ...{ action, object_type: 'loadbalancer', object_id: id, changes: {} },
+  ...{ user_id: 'u', user_name: 'u', project_id: 'a'.repeat(32), request_id: 'req-test' },
+})
+
+/**
+ * Changes a load balancer's tree as every accepted request does, with the API's own function.
+ * @param body changes more than the generation, in the same transaction
+ * @returns what the body returns
+ */
+export const changeTree = <T>(
+  database: Database,
+  id: string,
+  body: (trx: Transaction, loadBalancer: ChangedLoadBalancer) => Promise<T>,
+): Promise<T> => changeAsApi({ database, config }, asked('update', id), id, body)
+
+/** Raises the generation with an update or a deletion. @returns the new generation */
 export async function changeLoadBalancer(
   database: Database,
   id: string,
-  change: Change = 'update',
-  columns: Record<string, unknown> = {},
+  change: 'update' | 'delete' = 'update',
 ): Promise<number> {
-  const [row] = await database('load_balancer')
-    .where({ id })
-    .update({ generation: database.raw('generation + 1'), change, retry_at: null, attempts: 0, ...columns })
-    .returning<{ generation: number }[]>('generation')
-  await notify(database, id)
-  return row!.generation
+  if (change === 'update') return changeTree(database, id, async (_, { generation }) => generation)
+  return inTransaction(database, async trx => {
+    await deleteLoadBalancer(trx, asked('delete', id), id)
+    return (await trx('load_balancer').where({ id }).first<{ generation: number }>('generation')).generation
+  })
 }
 
 export async function findLoadBalancer(database: Database, id: string): Promise<LoadBalancerRow | undefined> {
   return database('load_balancer').where({ id }).first<LoadBalancerRow | undefined>()
 }
 
-/** Stores a pool with members and a monitor, and a listener that uses it, at a generation. */
+/** Stores a pool with members and a monitor, and a listener that uses it, at a generation, as the API stores new objects. */
 export async function insertChildren(
   database: Database,
   loadBalancerId: string,
   generation: number,
   members: { address: string; subnetId?: string | null }[] = [],
 ): Promise<{ listenerId: string; poolId: string; monitorId: string; memberIds: string[] }> {
-  const [listenerId, poolId, monitorId] = [randomUUID(), randomUUID(), randomUUID()]
-  const common = { load_balancer_id: loadBalancerId, project_id: 'a'.repeat(32), generation }
-  await database('pool').insert({ ...common, id: poolId, protocol: 'HTTP', lb_algorithm: 'ROUND_ROBIN' })
-  await database('listener').insert({
-    ...common,
-    id: listenerId,
-    protocol: 'HTTP',
-    transport: 'tcp',
-    protocol_port: 80,
-    default_pool_id: poolId,
+  const { pools, listeners } = await loadBalancerCreateSchema.parseAsync({
+    vip_subnet_id: randomUUID(),
+    listeners: [{ protocol: 'HTTP', protocol_port: 80, default_pool: { name: 'pool' } }],
+    pools: [
+      {
+        ...{ name: 'pool', protocol: 'HTTP', lb_algorithm: 'ROUND_ROBIN' },
+        members: members.map(({ address, subnetId = null }) => ({ address, protocol_port: 80, subnet_id: subnetId })),
+        healthmonitor: { type: 'TCP', delay: 5, timeout: 3, max_retries: 2, max_retries_down: 3 },
+      },
+    ],
   })
-  const memberIds: string[] = []
-  for (const [index, { address, subnetId = null }] of members.entries()) {
-    const id = randomUUID()
-    memberIds.push(id)
-    await database('member').insert({
-      ...common,
-      id,
-      pool_id: poolId,
-      server_number: index + 1,
-      address,
-      protocol_port: 80,
-      subnet_id: subnetId,
-      operating_status: 'OFFLINE',
-    })
-  }
-  await database('health_monitor').insert({
-    ...common,
-    id: monitorId,
-    pool_id: poolId,
-    type: 'TCP',
-    delay: 5,
-    timeout: 3,
-    max_retries: 2,
-    max_retries_down: 3,
-  })
-  return { listenerId, poolId, monitorId, memberIds }
+  const objects = planObjects(listeners, pools, config)
+  const limits = effectiveLimits(null, config.quota)
+  const above = { id: loadBalancerId, project_id: 'a'.repeat(32), generation, limits }
+  await inTransaction(database, trx => storeObjects(trx, above, objects))
+  const [{ id: listenerId }, pool] = [objects.listeners[0]!, objects.pools[0]!]
+  const memberIds = pool.members.map(({ id }) => id)
+  return { listenerId, poolId: pool.id, monitorId: pool.monitor!.id, memberIds }
 }
 
 /** Asks again and again until the answer is neither null, undefined nor false; throws after the limit. */

@@ -4,7 +4,7 @@ import type { Backend, HaproxyPart, Server } from '../../../amphora-agent/protoc
 
 const sha256 = (value: unknown) => createHash('sha256').update(JSON.stringify(value)).digest('hex')
 
-/** A part whose skeleton depends on all but the servers, as the renderer's does. */
+/** A part whose skeleton depends on all but the servers, as the renderer's does; there is no tree to render it from. */
 export function part(backends: Backend[], skeleton = ''): HaproxyPart {
   const frame = [skeleton, backends.map(({ name, dynamic }) => [name, dynamic])]
   return { text: '', sha256: sha256([frame, backends]), skeletonSha256: sha256(frame), frontends: [], backends }
@@ -51,7 +51,7 @@ export function modelOf({ backends }: HaproxyPart): Model {
   )
 }
 
-/** HAProxy's runtime socket, as far as the agent uses it: what it answered when tried. */
+/** A model of HAProxy's runtime socket, as far as the agent uses it: what it answered when tried. Independent of the agent, which it judges. */
 export function obey(model: Model, text: string): RuntimeCommand['expect'] | string {
   const [verb, object, path = '', ...rest] = text.split(' ')
   const known = model.get(path)

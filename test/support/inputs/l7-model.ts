@@ -4,7 +4,7 @@ import { aPolicy, aRule } from '../../golden/l7-models.js'
 import { aListener, uuid } from '../../golden/models.js'
 import { type L7Request, type Outcome, POOLS } from '../clients/l7-traffic.js'
 
-/** What a listener does with a request, said again without HAProxy. */
+/** A model of what a listener does with a request, independent of the renderer and HAProxy, which it judges. */
 export function expectedOutcome(listener: ListenerNode, request: L7Request): Outcome {
   const usable = (poolId: string | null) => poolId === uuid(3, POOLS.default) || poolId === uuid(3, POOLS.other)
   const poolOutcome = (poolId: string | null) => (poolId === uuid(3, POOLS.default) ? 'pool 1' : 'pool 2')

@@ -1,7 +1,11 @@
 import { randomBytes, randomUUID } from 'node:crypto'
 import { configurationSchema } from '../../../controller/config/schema.js'
 import type { Database } from '../../../controller/database/connection.js'
+import { markDeleted, touchPool } from '../../../controller/load-balancer/change/change.js'
 import { replaceAll } from '../../../controller/load-balancer/change/replace-amphorae.js'
+import { storeMembers } from '../../../controller/load-balancer/change/store.js'
+import { member } from '../../../controller/load-balancer/objects/members/resource.js'
+import { createSchema } from '../../../controller/load-balancer/schema/resource.js'
 import { readTree } from '../../../controller/load-balancer/tree/read-tree.js'
 import type { LoadBalancerTree } from '../../../controller/load-balancer/tree/tree.js'
 import { createLog } from '../../../controller/log/log.js'
@@ -9,7 +13,7 @@ import { type AmphoraProviderOptions, createAmphoraProvider } from '../../../con
 import { ClaimLost, type Provider } from '../../../controller/provider/provider.js'
 import type { Claim } from '../../../controller/queue/claim.js'
 import { settle } from '../../../controller/worker/settle.js'
-import { changeLoadBalancer, insertChildren, insertLoadBalancer } from '../database/load-balancer-rows.js'
+import { changeLoadBalancer, changeTree, insertChildren, insertLoadBalancer } from '../database/load-balancer-rows.js'
 import { type AmphoraWorld, createAmphoraWorld, MEMBER_SUBNETS, VIP_SUBNET } from './amphora-world.js'
 
 export const log = createLog('test', 'silent')
@@ -63,32 +67,22 @@ export async function createScene(db: Database, columns: Record<string, unknown>
     claim,
     change: (change: 'update' | 'delete' = 'update') => changeLoadBalancer(db, id, change),
     addMember: async (subnetId: string | null) => {
-      const generation = await changeLoadBalancer(db, id)
       memberNumber += 1
-      await db('member').insert({
-        id: randomUUID(),
-        pool_id: poolId,
-        load_balancer_id: id,
-        project_id: 'p',
-        server_number: memberNumber,
-        address: `192.0.2.${memberNumber}`,
-        protocol_port: 80,
-        subnet_id: subnetId,
-        generation,
+      const address = `192.0.2.${memberNumber}`
+      const values = createSchema(member).parse({ address, protocol_port: 80, subnet_id: subnetId })
+      await changeTree(db, id, async (trx, loadBalancer) => {
+        const { last_server_number: serverNumber, monitored } = await touchPool(trx, loadBalancer, poolId, 1)
+        const made = { id: randomUUID(), values }
+        await storeMembers(trx, loadBalancer, [{ poolId, member: made, serverNumber, monitored }])
       })
     },
-    removeMembers: async (subnetId: string) => {
-      const generation = await changeLoadBalancer(db, id)
-      await db('member').where({ load_balancer_id: id, subnet_id: subnetId }).update({ change: 'delete', generation })
-    },
+    removeMembers: (subnetId: string) =>
+      changeTree(db, id, async (trx, loadBalancer) => {
+        const ids = await trx('member').where({ load_balancer_id: id, subnet_id: subnetId }).pluck<string[]>('id')
+        await markDeleted(trx, loadBalancer, member, ids)
+      }),
     /** As the API asks for other amphorae. */
-    failOver: async () => {
-      await changeLoadBalancer(db, id)
-      await db.transaction(async trx => {
-        const { generation } = await trx('load_balancer').where({ id }).first()
-        await replaceAll(trx, { id, generation })
-      })
-    },
+    failOver: () => changeTree(db, id, replaceAll),
     /** Its amphorae were heard so many seconds ago, and have been since long before. */
     hear: async (secondsAgo: number) => {
       const times = { last_seen: db.raw("now() - ? * interval '1 second'", [secondsAgo]), heard_since: new Date(0) }

@@ -12,7 +12,10 @@ import { facts, SUBNETS, VIP_PORT } from './plan-scene.js'
 type Machine = { hung: boolean; plugged: Set<string>; applied: Desired | null; drain: AmphoraDrain | null }
 type Amphora = { row: AmphoraRow; machine: Machine | null; ports: Port[] }
 
-/** One load balancer whose plans are carried out effect by effect, so that a worker may die between any two. */
+/**
+ * One load balancer whose plans are carried out effect by effect, so that a worker may die between any two. A model, not a copy: what a step
+ * does to rows, machines and ports is said here once more, without the executors, so that stories can judge the plans.
+ */
 export function createPlanWorld(first: LoadBalancerTree) {
   let tree = first
   const amphorae = new Map<string, Amphora>()
@@ -209,7 +212,7 @@ export function createPlanWorld(first: LoadBalancerTree) {
     change: () => {
       tree = { ...tree, generation: tree.generation + 1 }
     },
-    /** As the API marks them. */
+    /** What a request for failover means: each amphora is to be replaced, unless one of its role is being replaced. */
     failOver: () => {
       tree = { ...tree, generation: tree.generation + 1 }
       const rows = [...amphorae.values()].map(({ row }) => row).filter(row => row.status !== 'PENDING_DELETE')

@@ -51,7 +51,7 @@ export type Plan = {
 
 export type Model = ReturnType<typeof createModel>
 
-/** What a load balancer has, as far as changes need to know, and what makes more of it. */
+/** A model of a load balancer, as far as changes need to know it, and what makes more of it. It never asks the API, which it judges. */
 export function createModel({ random, loadBalancerId, places, firstPort, call }: Plan) {
   let lastPort = firstPort - 1
   let lastListenerPort = 1000
