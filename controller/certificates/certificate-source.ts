@@ -23,6 +23,6 @@ export type CertificateSource = {
    * @returns those that are not good, in the order of the request, each once
    * @throws ApiError 400 when there are too many, 503 with Retry-After when it cannot be told at the moment
    */
-  check: (asking: Asking, wanted: RequestedReferences) => Promise<readonly BadReference[]>
+  check: (asking: Asking, requested: RequestedReferences) => Promise<readonly BadReference[]>
   close: () => void
 }

@@ -32,7 +32,7 @@ export class Fragment<Row = unknown> extends Sql {
  *
  *     type Found = { id: string; name: string }
  *     const ofProject = sql`project_id = ${projectId}`              // a value is bound, never written into the text
- *     const names = sql`name = ANY(${wanted})`                      // a list is one binding
+ *     const names = sql`name = ANY(${names})`                       // a list is one binding
  *     const found = await many(database, sql<Found>`SELECT id, name FROM pool WHERE ${and([ofProject, names])} ORDER BY id`)
  *     const pool = await maybeOne(trx, sql<Found>`SELECT id, name FROM pool WHERE id = ${id} FOR UPDATE`)
  *     const changed = await execute(trx, sql`UPDATE pool SET ${assignments({ name, tags: json(tags) })} WHERE id = ${id}`)

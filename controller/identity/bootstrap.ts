@@ -99,12 +99,12 @@ export async function bootstrapIdentity(database: Database, options: BootstrapOp
 
 async function ensureRoles(trx: Knex): Promise<Record<RoleName, string>> {
   const immutable = json({ immutable: true })
-  const wanted = [
+  const roles = [
     ...IMMUTABLE_ROLES.map(name => ({ id: newId(), name, options: immutable })),
     ...OPTIONAL_ROLES.map(name => ({ id: newId(), name, options: json({}) })),
   ]
   const isFirst = await firstTime(trx, 'roles')
-  await ensureRows(trx, 'role', wanted)
+  await ensureRows(trx, 'role', roles)
   const rows = await many(trx, sql<{ name: RoleName; id: string }>`SELECT name, id FROM role`)
   const ids = Object.fromEntries(rows.map(role => [role.name, role.id])) as Record<RoleName, string>
   if (isFirst) {

@@ -65,7 +65,7 @@ export type NetworkDriver = {
   port: (id: string) => Promise<Port | null>
   /**
    * Idempotent by (deviceId, deviceOwner, name).
-   * @throws AddressTaken when a wanted address is in use, NoAddressLeft when the subnet is full or the project has
+   * @throws AddressTaken when a requested address is in use, NoAddressLeft when the subnet is full or the project has
    *   its share, InvalidPortRequest when the network or a
    *   subnet does not exist, or the address is not one of its host addresses
    */

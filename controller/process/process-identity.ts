@@ -50,7 +50,7 @@ async function allGone(identities: readonly ProcessIdentity[], milliseconds: num
   return true
 }
 
-/** Every process of the machine whose command line `matches` says is wanted; its arguments as a list. */
+/** Every process of the machine whose command line `matches` accepts; its arguments as a list. */
 export function findProcesses(matches: (argv: readonly string[], pid: number) => boolean): ProcessIdentity[] {
   return readdirSync('/proc')
     .filter(name => /^\d+$/.test(name))

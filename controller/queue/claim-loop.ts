@@ -40,25 +40,25 @@ type Work = { claim: Claim; abort: AbortController; letGo: () => void; done: Pro
  *
  * INVARIANTS
  * - A row is in `running` from its claim until its attempt has ended: `running.size` never exceeds the concurrency.
- * - One claim round runs at a time; `wanted` says that another must follow it.
+ * - One claim round runs at a time; `isAnotherDue` says that another must follow it.
  * - A claim is renewed for as long as its attempt runs; an attempt whose claim is lost is aborted, and writes nothing more (fence).
  */
 export function startClaimLoop(options: ClaimLoopOptions): ClaimLoop {
   const { database, claims: request, concurrency, sweepMs, secondsUntilDue, attempt, log } = options
   const running = new Map<string, Work>()
   let stopping = false
-  let wanted = false
+  let isAnotherDue = false
   let mayBeMore = false
   let round: Promise<void> | null = null
   let sweepTimer: NodeJS.Timeout | undefined
   let sweepAt = Number.POSITIVE_INFINITY
 
   const wake = () => {
-    wanted = true
+    isAnotherDue = true
     if (stopping || round !== null || running.size >= concurrency) return
     round = claimRound().finally(() => {
       round = null
-      if (wanted) wake()
+      if (isAnotherDue) wake()
     })
   }
 
@@ -80,17 +80,17 @@ export function startClaimLoop(options: ClaimLoopOptions): ClaimLoop {
 
   const claimRound = async () => {
     try {
-      while (wanted && !stopping && running.size < concurrency) {
-        wanted = false
+      while (isAnotherDue && !stopping && running.size < concurrency) {
+        isAnotherDue = false
         const limit = concurrency - running.size
         const claims = await claimDue(database, { ...request, limit, held: [...running.keys()] })
         for (const claim of claims) begin(claim)
-        if (claims.length === limit) wanted = true
+        if (claims.length === limit) isAnotherDue = true
         // Projects have shares of the slots, and other workers were taking rows: what is left may go once a slot is free again.
         mayBeMore = claims.length > 1 || (running.size + 1) * 2 >= concurrency
       }
     } catch (error) {
-      wanted = false
+      isAnotherDue = false
       log.warn({ err: error }, isDatabaseAway(error) ? 'database away; trying again' : 'claiming failed; trying again')
     }
   }
@@ -102,7 +102,7 @@ export function startClaimLoop(options: ClaimLoopOptions): ClaimLoop {
       letGo()
       running.delete(claim.id)
       if (retrySeconds !== null) sweepWithin(retrySeconds * 1000 + 10)
-      if (wanted || mayBeMore) wake()
+      if (isAnotherDue || mayBeMore) wake()
     })
     running.set(claim.id, { claim, abort, letGo, done })
   }

@@ -66,8 +66,8 @@ export function createBarbicanSource(options: BarbicanOptions): CertificateSourc
   })
 
   return {
-    check: async ({ token, project, user }, wanted) => {
-      const items = itemsOf(wanted)
+    check: async ({ token, project, user }, requested) => {
+      const items = itemsOf(requested)
       if (items.length === 0) return []
       if (items.length > limits.mostReferences) {
         throw badRequest(`A request may refer to ${limits.mostReferences} certificates at most; this one has more.`)

@@ -60,22 +60,25 @@ const PROVERS: Record<Identity['methods'][number], (checking: Checking, identity
       })
     },
 
-    application_credential: async ({ database, logins, source }, { application_credential: wanted }) => {
-      if (wanted === undefined) return null
-      const owner = wanted.user === undefined ? '' : nameOfUser(wanted.user)
-      const account = JSON.stringify(wanted.id === undefined ? [owner, wanted.name] : ['credential', wanted.id])
+    application_credential: async ({ database, logins, source }, { application_credential: requested }) => {
+      if (requested === undefined) return null
+      const owner = requested.user === undefined ? '' : nameOfUser(requested.user)
+      const account = JSON.stringify(
+        requested.id === undefined ? [owner, requested.name] : ['credential', requested.id],
+      )
       return logins.attempt({ account, source }, async verify => {
-        const user = wanted.id === undefined && wanted.user !== undefined ? await findUser(database, wanted.user) : null
-        const isWanted =
-          wanted.id !== undefined
-            ? sql`id = ${wanted.id}`
-            : sql`user_id = ${user?.id ?? ''} AND name = ${wanted.name ?? ''}`
+        const user =
+          requested.id === undefined && requested.user !== undefined ? await findUser(database, requested.user) : null
+        const isRequested =
+          requested.id !== undefined
+            ? sql`id = ${requested.id}`
+            : sql`user_id = ${user?.id ?? ''} AND name = ${requested.name ?? ''}`
         const found = await maybeOne(
           database,
           sql<{ id: string; user_id: string; secret_hash: string }>`
-            SELECT id, user_id, secret_hash FROM application_credential WHERE ${isWanted} LIMIT 1`,
+            SELECT id, user_id, secret_hash FROM application_credential WHERE ${isRequested} LIMIT 1`,
         )
-        const { matches, upgraded } = await verify(wanted.secret, found?.secret_hash)
+        const { matches, upgraded } = await verify(requested.secret, found?.secret_hash)
         if (!matches || found === undefined) return null
         if (upgraded !== null) {
           const upgrade = sql`UPDATE application_credential SET secret_hash = ${upgraded} WHERE id = ${found.id}`

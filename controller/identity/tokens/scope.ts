@@ -45,15 +45,17 @@ async function desiredScope(
 
 const UNSCOPED: GrantedScope = { scope: { kind: 'unscoped' }, roles: [] }
 
-async function projectScope(trx: Knex, user: TokenUser, wanted: ReferenceInDomain): Promise<GrantedScope | null> {
-  const isWanted =
-    wanted.id !== undefined ? sql`p.id = ${wanted.id}` : sql`p.name = ${wanted.name ?? ''} AND ${inDomain(wanted)}`
+async function projectScope(trx: Knex, user: TokenUser, requested: ReferenceInDomain): Promise<GrantedScope | null> {
+  const isRequested =
+    requested.id !== undefined
+      ? sql`p.id = ${requested.id}`
+      : sql`p.name = ${requested.name ?? ''} AND ${inDomain(requested)}`
   const row = await maybeOne(
     trx,
     sql<{ id: string; name: string; domain_id: string; domain_name: string }>`
       SELECT p.id, p.name, d.id AS domain_id, d.name AS domain_name
         FROM project p JOIN domain d ON d.id = p.domain_id
-       WHERE p.enabled AND d.enabled AND ${isWanted} LIMIT 1`,
+       WHERE p.enabled AND d.enabled AND ${isRequested} LIMIT 1`,
   )
   if (row === undefined) return null
   const project = { id: row.id, name: row.name, domain: { id: row.domain_id, name: row.domain_name } }
@@ -63,9 +65,9 @@ async function projectScope(trx: Knex, user: TokenUser, wanted: ReferenceInDomai
   )
 }
 
-async function domainScope(trx: Knex, user: TokenUser, wanted: DomainReference): Promise<GrantedScope | null> {
-  const isWanted = wanted.id !== undefined ? sql`id = ${wanted.id}` : sql`name = ${wanted.name ?? ''}`
-  const domain = await maybeOne(trx, sql<Named>`SELECT id, name FROM domain WHERE enabled AND ${isWanted} LIMIT 1`)
+async function domainScope(trx: Knex, user: TokenUser, requested: DomainReference): Promise<GrantedScope | null> {
+  const isRequested = requested.id !== undefined ? sql`id = ${requested.id}` : sql`name = ${requested.name ?? ''}`
+  const domain = await maybeOne(trx, sql<Named>`SELECT id, name FROM domain WHERE enabled AND ${isRequested} LIMIT 1`)
   if (domain === undefined) return null
   return withRoles(
     { kind: 'domain', domain },

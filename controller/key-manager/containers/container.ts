@@ -52,7 +52,7 @@ export const liveContainer = (alias: string): Fragment => trusted(`${alias}.dele
 export type FoundContainer = Target & { id: string; type: ContainerType }
 
 /**
- * A live container of any project, with what rules ask about it and whatever else is wanted.
+ * A live container of any project, with what rules ask about it and whatever else is asked for.
  * @param columns more SQL over the aliases c and base
  * @param base URL of the root of the API, for references
  * @param lock as `FOR UPDATE OF c`

@@ -63,9 +63,9 @@ function decodeBase64(text: string): Buffer {
  */
 export function servedType(accept: string | null, stored: ContentType, payload: Buffer): string {
   if (accept === null || accept === '*/*') return stored === 'text/plain' ? 'text/plain; charset=UTF-8' : stored
-  const wanted = accept === '' ? 'application/octet-stream' : contentTypeOf(accept)
-  if (wanted === null) throw new ApiError(406, 'The payload is not to be had in this type.')
-  if (wanted !== 'text/plain') return wanted
+  const requested = accept === '' ? 'application/octet-stream' : contentTypeOf(accept)
+  if (requested === null) throw new ApiError(406, 'The payload is not to be had in this type.')
+  if (requested !== 'text/plain') return requested
   if (!isUtf8(payload)) throw new ApiError(406, 'The payload is no text.')
   return 'text/plain; charset=UTF-8'
 }

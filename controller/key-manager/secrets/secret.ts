@@ -59,7 +59,7 @@ export const targetColumns = (alias: string): Fragment =>
 export type FoundSecret = Target & { id: string }
 
 /**
- * A live secret of any project, with what rules ask about it and whatever else is wanted.
+ * A live secret of any project, with what rules ask about it and whatever else is asked for.
  * @param columns more SQL over the aliases s and base
  * @param base URL of the root of the API, for references
  * @param lock as `FOR UPDATE OF s`

@@ -83,7 +83,7 @@ export function createNoopResource(singular: Singular): Resource {
   return {
     singular,
     plural: `${singular}s`,
-    list: async (caller, listing) => ({ items: wanted(caller, listing), hasNext: false, hasPrevious: false }),
+    list: async (caller, listing) => ({ items: itemsFor(caller, listing), hasNext: false, hasPrevious: false }),
     show,
     create: async (caller, bodies) => {
       requireWriter(caller, `create_${singular}`)
@@ -111,7 +111,7 @@ export function createNoopResource(singular: Singular): Resource {
     },
   }
 
-  function wanted(caller: Caller, { filters, marker }: Listing): Item[] {
+  function itemsFor(caller: Caller, { filters, marker }: Listing): Item[] {
     if (marker !== null) return []
     const ids = filters.get('id')
     if (ids !== undefined) return [...new Set(ids.filter(isUuid))].map(id => present(id, projectOf(caller), ''))

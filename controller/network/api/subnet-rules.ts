@@ -10,10 +10,10 @@ import {
 import { clash, invalidInput, NeutronError } from './neutron-error.js'
 
 /** The gateway as asked for: undefined is the first host address, null is none. @throws NeutronError 400 */
-export function chooseGateway(cidr: Cidr, wanted: string | null | undefined): string | null {
-  if (wanted === undefined) return cidr.first === cidr.last ? null : defaultGateway(cidr)
-  checkGateway(cidr, wanted)
-  return wanted
+export function chooseGateway(cidr: Cidr, requested: string | null | undefined): string | null {
+  if (requested === undefined) return cidr.first === cidr.last ? null : defaultGateway(cidr)
+  checkGateway(cidr, requested)
+  return requested
 }
 
 export function checkGateway(cidr: Cidr, gateway: string | null): void {
@@ -29,9 +29,9 @@ export function checkGateway(cidr: Cidr, gateway: string | null): void {
 export function choosePools(
   cidr: Cidr,
   gateway: string | null,
-  wanted: readonly AddressRange[] | undefined,
+  requested: readonly AddressRange[] | undefined,
 ): readonly AddressRange[] {
-  const pools = wanted ?? defaultPools(cidr, gateway)
+  const pools = requested ?? defaultPools(cidr, gateway)
   checkPools(cidr, gateway, pools)
   return pools
 }

@@ -22,7 +22,7 @@ export type Attachment = {
 
 /**
  * The kernel's side of the networks: a namespace of its own with one bridge per network. Everything may be repeated, cut off at any step
- * and run twice at once. All throw IpCommandError when the outcome is not as wanted.
+ * and run twice at once. All throw IpCommandError when the outcome is not as desired.
  */
 export type Fabric = {
   namespace: string

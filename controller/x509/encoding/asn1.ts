@@ -115,8 +115,8 @@ export const taggedBytes = (number: number, bytes: Buffer): Asn1 =>
 
 // Reading: each gives null for a value of another kind.
 
-const isUniversal = ({ tagClass, type }: Asn1, wanted: forge.asn1.Type): boolean =>
-  tagClass === Class.UNIVERSAL && type === wanted
+const isUniversal = ({ tagClass, type }: Asn1, expected: forge.asn1.Type): boolean =>
+  tagClass === Class.UNIVERSAL && type === expected
 
 const membersOf = ({ value }: Asn1): readonly Asn1[] | null => (Array.isArray(value) ? value : null)
 

@@ -92,8 +92,8 @@ function readAttribute(text: string): { attribute: NameAttribute; after: string 
 }
 
 function typeNamed(text: string): string | null {
-  const wanted = text.toLowerCase()
-  const known = attributeTypes.find(({ names }) => names.includes(wanted))
+  const spelt = text.toLowerCase()
+  const known = attributeTypes.find(({ names }) => names.includes(spelt))
   if (known !== undefined) return known.oid
   const dotted = text.replace(/^oid\./i, '')
   return encodeObjectIdentifier(dotted) === null ? null : dotted

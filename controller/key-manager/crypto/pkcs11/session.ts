@@ -64,7 +64,7 @@ function findSlot(
             ? tokens[0]
             : undefined
   if (found !== undefined) return found.slot
-  const wanted =
+  const configured =
     serialNumber !== null
       ? `with the serial number ${serialNumber}`
       : labels.length > 0
@@ -73,7 +73,7 @@ function findSlot(
           ? `in slot ${slotId}`
           : 'that is the only one (token_labels or token_serial_number says which)'
   const present = tokens.map(({ info }) => `${info.label.trim()} (${info.serialNumber.trim()})`)
-  throw new TokenError('broken', `There is no token ${wanted}; there is ${present.join(', ') || 'none at all'}.`)
+  throw new TokenError('broken', `There is no token ${configured}; there is ${present.join(', ') || 'none at all'}.`)
 }
 
 /** The name of a PKCS#11 return value, or what else went wrong. Nothing secret is in either. */

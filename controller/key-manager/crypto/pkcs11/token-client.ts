@@ -203,8 +203,8 @@ function errorOf({ fault, reason }: TokenFault): Error {
 }
 
 /** Without calls that wait the process keeps nobody from ending. */
-function holdOpen(child: ChildProcess, wanted: boolean): void {
-  if (wanted) {
+function holdOpen(child: ChildProcess, isHeld: boolean): void {
+  if (isHeld) {
     child.ref()
     child.channel?.ref()
   } else {

@@ -6,8 +6,8 @@ import type {
   LoadBalancerTree,
   PoolNode,
 } from '../../../../load-balancer/tree/tree.js'
+import { isDesired } from '../desired-objects.js'
 import { type ConfigurationWord, identifier, keywords, milliseconds, sample, seconds } from '../quote.js'
-import { isDesired } from '../wanted.js'
 import { type HttpCheckModel, httpCheckModel } from './checks.js'
 import { isHttp } from './mode.js'
 import { cookieValue, type PersistenceModel, persistenceModel } from './persistence.js'

@@ -16,10 +16,10 @@ import {
   shareConnections,
 } from '../../../../load-balancer/tree/capacity.js'
 import type { ListenerNode, LoadBalancerTree, PoolNode } from '../../../../load-balancer/tree/tree.js'
+import { byId, isDesired } from '../desired-objects.js'
 import type { AmphoraFacts } from '../facts.js'
 import { type ConfigurationWord, identifier, integer, keywords, textOf } from '../quote.js'
 import { isAtLeast } from '../version.js'
-import { byId, isDesired } from '../wanted.js'
 import { type BackendModel, renderBackend } from './backend.js'
 import { type FrontendModel, frontendModel } from './frontend.js'
 import { type L7Model, l7Model, servingPools } from './l7.js'

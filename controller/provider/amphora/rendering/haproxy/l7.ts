@@ -7,6 +7,7 @@ import type {
   PoolNode,
 } from '../../../../load-balancer/tree/tree.js'
 import { ProvisioningFault } from '../../../provider.js'
+import { byId, isDesired } from '../desired-objects.js'
 import {
   type ConfigurationWord,
   condition,
@@ -22,7 +23,6 @@ import {
   regularExpression,
   requestField,
 } from '../quote.js'
-import { byId, isDesired } from '../wanted.js'
 import { backendIdentifier } from './backend.js'
 import { isHttp } from './mode.js'
 

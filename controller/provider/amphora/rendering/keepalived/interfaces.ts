@@ -2,9 +2,9 @@ import type { Interface } from '../../../../../amphora-agent/protocol/desired.js
 import type { LoadBalancerTree } from '../../../../load-balancer/tree/tree.js'
 import type { Subnet } from '../../../../network/driver.js'
 import { ProvisioningFault } from '../../../provider.js'
+import { byId } from '../desired-objects.js'
 import type { AmphoraFacts, PluggedInterface } from '../facts.js'
 import { address, cidr, textOf } from '../quote.js'
-import { byId } from '../wanted.js'
 
 /** Where VIPs stand: on which interface, in which subnets, and by which gateways replies leave. The main VIP is the first. */
 export type VipPlacement = {
