@@ -6,7 +6,7 @@ import { promisify } from 'node:util'
 import t from 'tap'
 import { connect } from '../../controller/database/connection.js'
 import { type Canary, searchFiles, searchFor } from '../support/canary.js'
-import type { Json } from '../support/clients/load-balancer-api.js'
+import type { Json } from '../support/clients/json-answers.js'
 import { NOOP_DRIVERS, startKrater, until } from '../support/worlds/krater.js'
 
 /**

@@ -7,7 +7,8 @@ import { sizeWarmPool } from '../../../controller/housekeeping/warm-pool.js'
 import { createLog } from '../../../controller/log/log.js'
 import { AgentUnreachable } from '../../../controller/provider/amphora/agent/errors.js'
 import { createTestDatabase } from '../../support/database/database.js'
-import { eventually, insertLoadBalancer } from '../../support/database/load-balancer-rows.js'
+import { insertLoadBalancer } from '../../support/database/load-balancer-rows.js'
+import { eventually } from '../../support/eventually.js'
 import { type AmphoraWorld, createAmphoraWorld, VIP_SUBNET } from '../../support/worlds/amphora-world.js'
 
 const log = createLog('test', 'silent')

@@ -12,7 +12,8 @@ import { WAKE_CHANNEL } from '../../../controller/load-balancer/change/wake-chan
 import { createLog } from '../../../controller/log/log.js'
 import { listenForWakeUps } from '../../../controller/queue/wake-up.js'
 import { createTestDatabase } from '../../support/database/database.js'
-import { eventually, findLoadBalancer, insertLoadBalancer } from '../../support/database/load-balancer-rows.js'
+import { findLoadBalancer, insertLoadBalancer } from '../../support/database/load-balancer-rows.js'
+import { eventually } from '../../support/eventually.js'
 
 const log = createLog('test', 'silent')
 

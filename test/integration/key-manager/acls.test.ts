@@ -1,7 +1,8 @@
 import { randomUUID } from 'node:crypto'
 import t from 'tap'
+import { FOREIGN, tokenOf } from '../../support/clients/callers.js'
+import type { Json } from '../../support/clients/json-answers.js'
 import { startTestKeyManager } from '../../support/clients/key-manager-api.js'
-import { FOREIGN, type Json, tokenOf } from '../../support/clients/load-balancer-api.js'
 
 const { ask, store, database, statementsOf, url, stop } = await startTestKeyManager()
 t.teardown(stop)

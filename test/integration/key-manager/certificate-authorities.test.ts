@@ -11,8 +11,9 @@ import { openCaBackends } from '../../../controller/cli/wiring/key-manager/ca-ba
 import { openKeyring } from '../../../controller/cli/wiring/key-manager/keyring.js'
 import { createCaBackends } from '../../../controller/key-manager/certificate-authorities/backends.js'
 import { eraseProject } from '../../../controller/key-manager/erase-project.js'
+import { FOREIGN, OWN, tokenOf } from '../../support/clients/callers.js'
+import type { JsonValue } from '../../support/clients/json-answers.js'
 import { startTestKeyManager } from '../../support/clients/key-manager-api.js'
-import { FOREIGN, type JsonValue, OWN, tokenOf } from '../../support/clients/load-balancer-api.js'
 import { createTestDatabase } from '../../support/database/database.js'
 import { fileOf, openssl } from '../../support/inputs/x509.js'
 

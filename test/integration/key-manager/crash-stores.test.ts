@@ -5,8 +5,8 @@ import { createKeyring } from '../../../controller/key-manager/crypto/keyring.js
 import { requireMasterKeys } from '../../../controller/key-manager/crypto/master-key.js'
 import { createSimpleCrypto } from '../../../controller/key-manager/crypto/simple/backend.js'
 import { findPayload, payloadContext } from '../../../controller/key-manager/secrets/secret.js'
+import { tokenOf } from '../../support/clients/callers.js'
 import { startTestKeyManager } from '../../support/clients/key-manager-api.js'
-import { tokenOf } from '../../support/clients/load-balancer-api.js'
 import { createCrashScene, killsAt, unknownIn } from '../../support/faults/crash-scene.js'
 
 /** The API is killed at every statement of what changes a secret or a container: what it answered stands, and nothing is half there. */

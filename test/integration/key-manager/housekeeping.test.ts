@@ -10,9 +10,9 @@ import { startKeyManagerHousekeeping } from '../../../controller/key-manager/hou
 import { purgeDeleted } from '../../../controller/key-manager/housekeeping/purge.js'
 import { newId } from '../../../controller/key-manager/ids.js'
 import { createLog } from '../../../controller/log/log.js'
+import { OWN, tokenOf } from '../../support/clients/callers.js'
 import { startTestKeyManager } from '../../support/clients/key-manager-api.js'
-import { OWN, tokenOf } from '../../support/clients/load-balancer-api.js'
-import { eventually } from '../../support/database/load-balancer-rows.js'
+import { eventually } from '../../support/eventually.js'
 import { orderWords, startTestOrderWorker } from '../../support/worlds/order-worker.js'
 
 const keyManager = await startTestKeyManager()

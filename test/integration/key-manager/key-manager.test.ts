@@ -1,6 +1,6 @@
 import t from 'tap'
+import { FOREIGN, tokenOf } from '../../support/clients/callers.js'
 import { startTestKeyManager } from '../../support/clients/key-manager-api.js'
-import { FOREIGN, tokenOf } from '../../support/clients/load-balancer-api.js'
 
 const { ask, store, database, stop } = await startTestKeyManager()
 t.teardown(stop)

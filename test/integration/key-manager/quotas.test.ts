@@ -1,8 +1,9 @@
 import t from 'tap'
 import { parseConfiguration } from '../../../controller/config/load.js'
 import { createCaBackends } from '../../../controller/key-manager/certificate-authorities/backends.js'
+import { tokenOf } from '../../support/clients/callers.js'
+import type { Json } from '../../support/clients/json-answers.js'
 import { startTestKeyManager } from '../../support/clients/key-manager-api.js'
-import { type Json, tokenOf } from '../../support/clients/load-balancer-api.js'
 
 const DEFAULTS = { secrets: 40, orders: -1, containers: 30, consumers: 30, cas: -1 }
 const { ask, store, database, keyring, config, statementsOf, url, stop } = await startTestKeyManager({

@@ -3,8 +3,8 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t from 'tap'
+import { FOREIGN, SYSTEM, tokenOf } from '../../support/clients/callers.js'
 import { type AskOptions, startTestKeyManager } from '../../support/clients/key-manager-api.js'
-import { FOREIGN, SYSTEM, tokenOf } from '../../support/clients/load-balancer-api.js'
 import { requestAsWritten } from '../../support/clients/raw-request.js'
 
 const directory = mkdtempSync(join(tmpdir(), 'krater-key-manager-transport-'))

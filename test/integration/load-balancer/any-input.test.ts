@@ -11,15 +11,9 @@ import { RESOURCES } from '../../../controller/load-balancer/description/resourc
 import { readTree } from '../../../controller/load-balancer/tree/read-tree.js'
 import type { LoadBalancerTree } from '../../../controller/load-balancer/tree/tree.js'
 import { renderDesired } from '../../../controller/provider/amphora/rendering/desired.js'
-import {
-  FOREIGN,
-  idIn,
-  OWN,
-  SUBNET,
-  startTestApi,
-  type TestApi,
-  tokenOf,
-} from '../../support/clients/load-balancer-api.js'
+import { FOREIGN, OWN, tokenOf } from '../../support/clients/callers.js'
+import { idIn } from '../../support/clients/json-answers.js'
+import { SUBNET, startTestApi, type TestApi } from '../../support/clients/load-balancer-api.js'
 import { anyText } from '../../support/inputs/any-text.js'
 import { arbitraryOf, attemptUntilDone, wellFormed } from '../../support/inputs/arbitrary-input.js'
 import { IPV6_SUBNET, REF } from '../../support/inputs/load-balancer-options.js'

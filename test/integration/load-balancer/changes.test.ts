@@ -2,7 +2,8 @@ import pg from 'pg'
 import t from 'tap'
 import { WAKE_CHANNEL } from '../../../controller/load-balancer/change/wake-channel.js'
 import { readTree } from '../../../controller/load-balancer/tree/read-tree.js'
-import { idIn, SUBNET, startTestApi, type TestApi } from '../../support/clients/load-balancer-api.js'
+import { idIn } from '../../support/clients/json-answers.js'
+import { SUBNET, startTestApi, type TestApi } from '../../support/clients/load-balancer-api.js'
 import { makeTree } from '../../support/inputs/load-balancer-tree.js'
 
 t.test('what the worker reads', async t => {

@@ -3,15 +3,9 @@ import t from 'tap'
 import { loadBalancerDescription } from '../../../controller/load-balancer/api/description.js'
 import { ROUTES } from '../../../controller/load-balancer/api.js'
 import { RESOURCES } from '../../../controller/load-balancer/description/resources.js'
-import {
-  at,
-  type Json,
-  type JsonValue,
-  SUBNET,
-  startTestApi,
-  type TestApi,
-  tokenOf,
-} from '../../support/clients/load-balancer-api.js'
+import { tokenOf } from '../../support/clients/callers.js'
+import { at, type Json, type JsonValue } from '../../support/clients/json-answers.js'
+import { SUBNET, startTestApi, type TestApi } from '../../support/clients/load-balancer-api.js'
 import { loadBalancerRoutes } from '../../support/inputs/load-balancer-routes.js'
 
 const document = JSON.parse(JSON.stringify(loadBalancerDescription(ROUTES))) as Json

@@ -7,16 +7,9 @@ import { createLog } from '../../../controller/log/log.js'
 import { type Action, type Provider, ProvisioningFault } from '../../../controller/provider/provider.js'
 import { claimDue } from '../../../controller/queue/claim.js'
 import { attempt } from '../../../controller/worker/attempt.js'
-import {
-  at,
-  FOREIGN,
-  idIn,
-  type Json,
-  SUBNET,
-  startTestApi,
-  type TestApi,
-  tokenOf,
-} from '../../support/clients/load-balancer-api.js'
+import { FOREIGN, tokenOf } from '../../support/clients/callers.js'
+import { at, idIn, type Json } from '../../support/clients/json-answers.js'
+import { SUBNET, startTestApi, type TestApi } from '../../support/clients/load-balancer-api.js'
 import { NOWHERE } from '../../support/database/load-balancer-keys.js'
 
 const BALANCERS = '/v2/lbaas/loadbalancers'

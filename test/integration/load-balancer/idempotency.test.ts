@@ -1,15 +1,9 @@
 import t from 'tap'
 import { purgeRecords } from '../../../controller/housekeeping/purge.js'
 import { createNoopNetworkDriver } from '../../../controller/network/noop/driver.js'
-import {
-  FOREIGN,
-  idIn,
-  type Json,
-  SUBNET,
-  startTestApi,
-  type TestApi,
-  tokenOf,
-} from '../../support/clients/load-balancer-api.js'
+import { FOREIGN, tokenOf } from '../../support/clients/callers.js'
+import { idIn, type Json } from '../../support/clients/json-answers.js'
+import { SUBNET, startTestApi, type TestApi } from '../../support/clients/load-balancer-api.js'
 
 const BALANCERS = '/v2/lbaas/loadbalancers'
 const balancer = (more: object = {}): Json => ({ loadbalancer: { vip_subnet_id: SUBNET, ...more } })

@@ -1,15 +1,7 @@
 import t from 'tap'
-import {
-  at,
-  FOREIGN,
-  idIn,
-  type Json,
-  OWN,
-  type Reply,
-  SUBNET,
-  startTestApi,
-  tokenOf,
-} from '../../support/clients/load-balancer-api.js'
+import { FOREIGN, OWN, tokenOf } from '../../support/clients/callers.js'
+import { at, idIn, type Json, type Reply } from '../../support/clients/json-answers.js'
+import { SUBNET, startTestApi } from '../../support/clients/load-balancer-api.js'
 
 t.test('lists of load balancers', async t => {
   const api = await startTestApi()

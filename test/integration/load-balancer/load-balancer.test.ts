@@ -1,5 +1,7 @@
 import t from 'tap'
-import { at, idIn, SUBNET, startTestApi, tokenOf } from '../../support/clients/load-balancer-api.js'
+import { tokenOf } from '../../support/clients/callers.js'
+import { at, idIn } from '../../support/clients/json-answers.js'
+import { SUBNET, startTestApi } from '../../support/clients/load-balancer-api.js'
 import {
   keysOf,
   LISTENER_KEYS,

@@ -1,6 +1,7 @@
 import t from 'tap'
 import type { Database } from '../../../controller/database/connection.js'
-import { FOREIGN, OWN, startTestApi, type TestApi, tokenOf } from '../../support/clients/load-balancer-api.js'
+import { FOREIGN, OWN, tokenOf } from '../../support/clients/callers.js'
+import { startTestApi, type TestApi } from '../../support/clients/load-balancer-api.js'
 
 const ROWS = 20_000
 const PAGE = 10

@@ -1,17 +1,8 @@
 import { randomUUID } from 'node:crypto'
 import t from 'tap'
-import {
-  at,
-  FOREIGN,
-  idIn,
-  type Json,
-  OWN,
-  type Reply,
-  SUBNET,
-  startTestApi,
-  type TestApi,
-  tokenOf,
-} from '../../support/clients/load-balancer-api.js'
+import { FOREIGN, OWN, tokenOf } from '../../support/clients/callers.js'
+import { at, idIn, type Json, type Reply } from '../../support/clients/json-answers.js'
+import { SUBNET, startTestApi, type TestApi } from '../../support/clients/load-balancer-api.js'
 
 const QUOTAS = '/v2/lbaas/quotas'
 const DEFAULTS = {

@@ -1,5 +1,6 @@
 import t from 'tap'
-import { at, FOREIGN, type Json, OWN, type Reply, tokenOf } from '../../support/clients/load-balancer-api.js'
+import { FOREIGN, OWN, tokenOf } from '../../support/clients/callers.js'
+import { at, type Json, type Reply } from '../../support/clients/json-answers.js'
 import { NOWHERE } from '../../support/database/load-balancer-keys.js'
 import { startApiOnNetworks } from '../../support/worlds/local-networks.js'
 

@@ -1,5 +1,7 @@
 import t from 'tap'
-import { at, idIn, OWN, type Reply, SUBNET, startTestApi, tokenOf } from '../../support/clients/load-balancer-api.js'
+import { OWN, tokenOf } from '../../support/clients/callers.js'
+import { at, idIn, type Reply } from '../../support/clients/json-answers.js'
+import { SUBNET, startTestApi } from '../../support/clients/load-balancer-api.js'
 import {
   AMPHORA_KEYS,
   keysOf,

@@ -4,15 +4,8 @@ import { createLoadBalancerApi } from '../../../controller/load-balancer/api.js'
 import { RIGHTS } from '../../../controller/load-balancer/schema/rights.js'
 import { createLog } from '../../../controller/log/log.js'
 import { createNoopNetworkDriver } from '../../../controller/network/noop/driver.js'
-import {
-  ANY_CERTIFICATE,
-  callerOf,
-  FOREIGN,
-  OWN,
-  SUBNET,
-  startTestApi,
-  tokenOf,
-} from '../../support/clients/load-balancer-api.js'
+import { callerOf, FOREIGN, OWN, tokenOf } from '../../support/clients/callers.js'
+import { ANY_CERTIFICATE, SUBNET, startTestApi } from '../../support/clients/load-balancer-api.js'
 import { routesOf } from '../../support/clients/routes.js'
 import { loadBalancerRoutes, type Route, rightOf } from '../../support/inputs/load-balancer-routes.js'
 import { makeWorld, OFFERED, type World } from '../../support/worlds/load-balancer-world.js'

@@ -1,14 +1,7 @@
 import t from 'tap'
 import { isAllowed, rolesThatCount } from '../../../controller/load-balancer/schema/rights.js'
-import {
-  callerOf,
-  FOREIGN,
-  OWN,
-  SUBNET,
-  SYSTEM,
-  startTestApi,
-  tokenOf,
-} from '../../support/clients/load-balancer-api.js'
+import { callerOf, FOREIGN, OWN, SYSTEM, tokenOf } from '../../support/clients/callers.js'
+import { SUBNET, startTestApi } from '../../support/clients/load-balancer-api.js'
 import { loadBalancerRoutes, rightOf } from '../../support/inputs/load-balancer-routes.js'
 
 /** Who may, in words that stand here on their own: what a table of the product says is not what it is tested by. */

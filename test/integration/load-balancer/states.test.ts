@@ -1,5 +1,7 @@
 import t from 'tap'
-import { at, type Json, startTestApi, tokenOf } from '../../support/clients/load-balancer-api.js'
+import { tokenOf } from '../../support/clients/callers.js'
+import { at, type Json } from '../../support/clients/json-answers.js'
+import { startTestApi } from '../../support/clients/load-balancer-api.js'
 import { expected, makeTree, statuses, type Tree } from '../../support/inputs/load-balancer-tree.js'
 
 t.test('what each request sets', async t => {

@@ -1,7 +1,9 @@
 import { createConnection } from 'node:net'
 import t from 'tap'
 import { configurationSchema } from '../../../controller/config/schema.js'
-import { at, idIn, SUBNET, startTestApi, tokenOf } from '../../support/clients/load-balancer-api.js'
+import { tokenOf } from '../../support/clients/callers.js'
+import { at, idIn } from '../../support/clients/json-answers.js'
+import { SUBNET, startTestApi } from '../../support/clients/load-balancer-api.js'
 
 const BALANCERS = '/v2/lbaas/loadbalancers'
 const BODY = { loadbalancer: { vip_subnet_id: SUBNET } }

@@ -6,7 +6,8 @@ import { noopSubnet } from '../../../controller/network/noop/driver.js'
 import { amphoraOffer } from '../../../controller/provider/amphora/capabilities.js'
 import { desiredPorts } from '../../../controller/provider/amphora/plan/desired-ports.js'
 import { renderDesired } from '../../../controller/provider/amphora/rendering/desired.js'
-import { idIn, type Json, type JsonValue, SUBNET, startTestApi } from '../../support/clients/load-balancer-api.js'
+import { idIn, type Json, type JsonValue } from '../../support/clients/json-answers.js'
+import { SUBNET, startTestApi } from '../../support/clients/load-balancer-api.js'
 import { factsFor, wholeTree, withPlainIds } from '../../support/worlds/injection-scene.js'
 
 /** Values of an attribute that must all lead to something else, and the attributes of an object that has one of them. */

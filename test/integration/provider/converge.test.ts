@@ -13,11 +13,11 @@ import { startWorker } from '../../../controller/worker/worker.js'
 import { createTestDatabase, type TestDatabase } from '../../support/database/database.js'
 import {
   changeLoadBalancer,
-  eventually,
   findLoadBalancer,
   insertChildren,
   insertLoadBalancer,
 } from '../../support/database/load-balancer-rows.js'
+import { eventually } from '../../support/eventually.js'
 import { MEMBER_SUBNETS } from '../../support/worlds/amphora-world.js'
 import {
   addWarmAmphora,

@@ -8,11 +8,11 @@ import { nameLeaseOwner, releaseClaimsOfDead } from '../../../controller/queue/l
 import { claimsOf } from '../../../controller/worker/due.js'
 import {
   changeLoadBalancer,
-  eventually,
   findLoadBalancer,
   insertLoadBalancer,
   notify,
 } from '../../support/database/load-balancer-rows.js'
+import { eventually } from '../../support/eventually.js'
 import { startDatabaseProxy } from '../../support/faults/database-proxy.js'
 import { createGate, createWorkerScene } from '../../support/worlds/worker-scene.js'
 

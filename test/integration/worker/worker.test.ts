@@ -6,12 +6,12 @@ import type { Claim } from '../../../controller/queue/claim.js'
 import { recordFault, settle } from '../../../controller/worker/settle.js'
 import {
   changeLoadBalancer,
-  eventually,
   findLoadBalancer,
   insertChildren,
   insertLoadBalancer,
   notify,
 } from '../../support/database/load-balancer-rows.js'
+import { eventually } from '../../support/eventually.js'
 import { createGate, createWorkerScene } from '../../support/worlds/worker-scene.js'
 
 const { db, recorder, start, settledAt, gone, faulted, stop } = await createWorkerScene()

@@ -12,7 +12,8 @@ import type { KeyManagerSettings } from '../../../controller/key-manager/options
 import { createLog } from '../../../controller/log/log.js'
 import { CANARY } from '../canary.js'
 import { createTestDatabase } from '../database/database.js'
-import { callerOf, type Json, type Reply, tokenOf } from './load-balancer-api.js'
+import { callerOf, tokenOf } from './callers.js'
+import type { Json, Reply } from './json-answers.js'
 
 export type AskOptions = {
   /** Null sends none; a member of the own project when not given. See tokenOf. */

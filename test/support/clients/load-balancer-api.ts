@@ -2,7 +2,7 @@ import type { CertificateSource } from '../../../controller/certificates/certifi
 import { configurationSchema } from '../../../controller/config/schema.js'
 import type { Database } from '../../../controller/database/connection.js'
 import { startServer } from '../../../controller/http/server.js'
-import type { Caller, TokenValidator } from '../../../controller/identity/caller.js'
+import type { TokenValidator } from '../../../controller/identity/caller.js'
 import { createLoadBalancerApi } from '../../../controller/load-balancer/api.js'
 import { createLog } from '../../../controller/log/log.js'
 import type { NetworkDriver } from '../../../controller/network/driver.js'
@@ -11,37 +11,11 @@ import { amphoraOffer } from '../../../controller/provider/amphora/capabilities.
 import { noopOffer } from '../../../controller/provider/noop/capabilities.js'
 import { createTestDatabase } from '../database/database.js'
 import { failNewest, settleNewest } from '../database/worker-outcomes.js'
+import { callerOf, tokenOf } from './callers.js'
+import type { Reply } from './json-answers.js'
 
-/** Projects of the tests' callers. */
-export const OWN = 'a'.repeat(32)
-export const FOREIGN = 'b'.repeat(32)
 /** A subnet id; the noop network driver knows every id. */
 export const SUBNET = '11111111-1111-4111-8111-111111111111'
-
-/** Instead of a project: the whole system. */
-export const SYSTEM = 'system'
-
-/** A token of the tests says who it is: `<role>[,<role>]@<project>`, or `<role>@` without a project. */
-export const tokenOf = (roles: string, project = OWN): string => `${roles}@${project}`
-
-export function callerOf(token: string): Caller | null {
-  const [roles, project] = token.split('@')
-  if (roles === undefined || project === undefined) return null
-  const domain = { id: 'default', name: 'Default' }
-  return {
-    user: { id: `user-${roles}`, name: roles, domain },
-    project: project === '' || project === SYSTEM ? null : { id: project, name: project, domain },
-    domain: null,
-    system: project === SYSTEM,
-    roles: roles.split(','),
-    expiresAt: new Date(Date.now() + 3_600_000),
-  }
-}
-
-export type Json = { [key: string]: JsonValue }
-export type JsonValue = string | number | boolean | null | JsonValue[] | Json
-
-export type Reply = { status: number; headers: Headers; text: string; body: Json }
 
 /** Takes every reference as good: for tests that are about something else. */
 export const ANY_CERTIFICATE: CertificateSource = { check: async () => [], close: () => undefined }
@@ -143,13 +117,3 @@ export async function startTestApi(
     },
   }
 }
-
-/** What is at a path inside a reply, as text for messages or a value for further use. */
-export function at(value: JsonValue | undefined, ...path: (string | number)[]): JsonValue | undefined {
-  return path.reduce<JsonValue | undefined>((inner, key) => {
-    if (Array.isArray(inner)) return inner[Number(key)]
-    return typeof inner === 'object' && inner !== null ? inner[key] : undefined
-  }, value)
-}
-
-export const idIn = (reply: Reply, key: string): string => String(at(reply.body, key, 'id'))

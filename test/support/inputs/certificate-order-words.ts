@@ -1,8 +1,9 @@
 import { writeCertificateRequest } from '../../../controller/x509/certificate-request.js'
 import { parseDistinguishedName } from '../../../controller/x509/encoding/distinguished-name.js'
 import { pemOf } from '../../../controller/x509/encoding/pem.js'
+import { OWN, tokenOf } from '../clients/callers.js'
+import type { Json } from '../clients/json-answers.js'
 import type { TestKeyManager } from '../clients/key-manager-api.js'
-import { type Json, OWN, tokenOf } from '../clients/load-balancer-api.js'
 import { pathOf } from '../worlds/order-worker.js'
 import { keyOf, NAMES } from './x509.js'
 

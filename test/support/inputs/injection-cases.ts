@@ -1,5 +1,5 @@
 import { mayBeGivenUp } from '../../../controller/load-balancer/objects/l7-rules/regular-expression.js'
-import type { Json } from '../clients/load-balancer-api.js'
+import type { Json } from '../clients/json-answers.js'
 import { SUBNET } from '../clients/load-balancer-api.js'
 import { IPV6_SUBNET, REF } from './load-balancer-options.js'
 

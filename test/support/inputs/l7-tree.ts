@@ -1,4 +1,6 @@
-import { at, idIn, SUBNET, type TestApi, tokenOf } from '../clients/load-balancer-api.js'
+import { tokenOf } from '../clients/callers.js'
+import { at, idIn } from '../clients/json-answers.js'
+import { SUBNET, type TestApi } from '../clients/load-balancer-api.js'
 
 /** A load balancer of the noop provider with an HTTP listener and two pools, and short ways to ask for L7 policies and rules. */
 export async function makeL7Tree(api: TestApi, project?: string) {

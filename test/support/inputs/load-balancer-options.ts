@@ -1,5 +1,6 @@
 import type { Test } from 'tap'
-import { type Json, type Reply, SUBNET, type TestApi } from '../clients/load-balancer-api.js'
+import type { Json, Reply } from '../clients/json-answers.js'
+import { SUBNET, type TestApi } from '../clients/load-balancer-api.js'
 
 /** A subnet that the noop network driver takes for one of IPv6. */
 export const IPV6_SUBNET = '00000006-1111-4111-8111-111111111111'

@@ -1,4 +1,5 @@
-import { at, idIn, SUBNET, type TestApi } from '../clients/load-balancer-api.js'
+import { at, idIn } from '../clients/json-answers.js'
+import { SUBNET, type TestApi } from '../clients/load-balancer-api.js'
 
 /** A load balancer with a listener, its pool, a monitor and a member, all applied unless told otherwise. */
 export async function makeTree(api: TestApi, applied = true) {

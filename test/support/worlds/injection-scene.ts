@@ -4,7 +4,8 @@ import { readTree } from '../../../controller/load-balancer/tree/read-tree.js'
 import type { LoadBalancerTree } from '../../../controller/load-balancer/tree/tree.js'
 import type { AmphoraFacts } from '../../../controller/provider/amphora/rendering/facts.js'
 import { aVipInterface, someFacts, uuid } from '../../golden/models.js'
-import { at, idIn, type Json, type Reply, SUBNET, type TestApi } from '../clients/load-balancer-api.js'
+import { at, idIn, type Json, type Reply } from '../clients/json-answers.js'
+import { SUBNET, type TestApi } from '../clients/load-balancer-api.js'
 
 /** How an object comes to have its attributes: inside of a new load balancer, by a POST of its own, or by a PUT. */
 export type Way = 'nested' | 'create' | 'update'

@@ -7,7 +7,7 @@ import { createKeyring } from '../../../controller/key-manager/crypto/keyring.js
 import { createSimpleCrypto } from '../../../controller/key-manager/crypto/simple/backend.js'
 import { startOrderWorker } from '../../../controller/key-manager/orders/worker/worker.js'
 import { createLog } from '../../../controller/log/log.js'
-import { callerOf } from '../clients/load-balancer-api.js'
+import { callerOf } from '../clients/callers.js'
 import { CRASH_EXECUTORS } from '../faults/crash-executors.js'
 
 /** A process of the key manager that does one thing, to be killed while it does: reads its orders as JSON from standard input. */

@@ -1,4 +1,6 @@
-import { at, OWN, SUBNET, type TestApi, tokenOf } from '../clients/load-balancer-api.js'
+import { OWN, tokenOf } from '../clients/callers.js'
+import { at } from '../clients/json-answers.js'
+import { SUBNET, type TestApi } from '../clients/load-balancer-api.js'
 
 /** What a world needs of its API. */
 export const OFFERED = { providers: ['amphora', 'noop_driver'] }

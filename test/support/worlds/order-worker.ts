@@ -3,9 +3,10 @@ import { executeKeyOrder } from '../../../controller/key-manager/orders/worker/k
 import { executePairOrder } from '../../../controller/key-manager/orders/worker/pair.js'
 import { type OrderWorkerOptions, startOrderWorker } from '../../../controller/key-manager/orders/worker/worker.js'
 import { createLog } from '../../../controller/log/log.js'
+import { tokenOf } from '../clients/callers.js'
+import type { Json } from '../clients/json-answers.js'
 import type { TestKeyManager } from '../clients/key-manager-api.js'
-import { type Json, tokenOf } from '../clients/load-balancer-api.js'
-import { eventually } from '../database/load-balancer-rows.js'
+import { eventually } from '../eventually.js'
 
 const refuse: OrderExecutor = async () => ({ kind: 'failed', statusCode: '500', reason: 'no such executor here' })
 

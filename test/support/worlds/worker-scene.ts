@@ -4,7 +4,8 @@ import type { Provider } from '../../../controller/provider/provider.js'
 import type { Claim } from '../../../controller/queue/claim.js'
 import { startWorker } from '../../../controller/worker/worker.js'
 import { createTestDatabase } from '../database/database.js'
-import { eventually, findLoadBalancer } from '../database/load-balancer-rows.js'
+import { findLoadBalancer } from '../database/load-balancer-rows.js'
+import { eventually } from '../eventually.js'
 
 const log = createLog('test', 'silent')
 

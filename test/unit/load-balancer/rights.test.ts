@@ -1,6 +1,6 @@
 import t from 'tap'
 import { isAllowed, rolesThatCount } from '../../../controller/load-balancer/schema/rights.js'
-import { callerOf, FOREIGN, OWN, tokenOf } from '../../support/clients/load-balancer-api.js'
+import { callerOf, FOREIGN, OWN, tokenOf } from '../../support/clients/callers.js'
 
 t.test('rights', async t => {
   const may = (

@@ -1,8 +1,8 @@
 import { randomUUID } from 'node:crypto'
 import t from 'tap'
 import { createRefusalLog } from '../../../../controller/key-manager/audit/refusals.js'
+import { tokenOf } from '../../../support/clients/callers.js'
 import { startTestKeyManager } from '../../../support/clients/key-manager-api.js'
-import { tokenOf } from '../../../support/clients/load-balancer-api.js'
 import { eventually, quiet } from '../../../support/worlds/machines.js'
 
 const actor = { userId: 'u', projectId: 'p', requestId: 'req-1', remoteAddress: '127.0.0.1' }

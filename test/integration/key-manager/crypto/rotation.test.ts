@@ -6,7 +6,7 @@ import { sealedFrom } from '../../../../controller/key-manager/crypto/keyring.js
 import { masterKeyId } from '../../../../controller/key-manager/crypto/simple/backend.js'
 import { passphraseContext } from '../../../../controller/key-manager/orders/order.js'
 import { findPayload, payloadContext } from '../../../../controller/key-manager/secrets/secret.js'
-import { tokenOf } from '../../../support/clients/load-balancer-api.js'
+import { tokenOf } from '../../../support/clients/callers.js'
 import { until } from '../../../support/worlds/krater.js'
 import { createRotationScene } from '../../../support/worlds/rotation-scene.js'
 

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import t from 'tap'
+import { tokenOf } from '../../../support/clients/callers.js'
 import { startTestKeyManager } from '../../../support/clients/key-manager-api.js'
-import { tokenOf } from '../../../support/clients/load-balancer-api.js'
 
 const { ask, statementsOf, url, stop } = await startTestKeyManager()
 t.teardown(stop)

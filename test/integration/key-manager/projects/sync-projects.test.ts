@@ -6,8 +6,8 @@ import { type SyncOptions, syncProjects } from '../../../../controller/cli/comma
 import { connect } from '../../../../controller/database/connection.js'
 import { eraseProject } from '../../../../controller/key-manager/erase-project.js'
 import { heldProjects } from '../../../../controller/key-manager/held-projects.js'
+import { tokenOf } from '../../../support/clients/callers.js'
 import { startTestKeyManager } from '../../../support/clients/key-manager-api.js'
-import { tokenOf } from '../../../support/clients/load-balancer-api.js'
 import { startIdentity } from '../../../support/worlds/identity.js'
 import { until } from '../../../support/worlds/krater.js'
 

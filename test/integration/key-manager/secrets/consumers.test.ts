@@ -1,8 +1,8 @@
 import { randomUUID } from 'node:crypto'
 import t from 'tap'
 import { CANARY } from '../../../support/canary.js'
+import { FOREIGN, OWN, tokenOf } from '../../../support/clients/callers.js'
 import { startTestKeyManager } from '../../../support/clients/key-manager-api.js'
-import { FOREIGN, OWN, tokenOf } from '../../../support/clients/load-balancer-api.js'
 
 const api = await startTestKeyManager()
 const { ask, store, database } = api

@@ -1,6 +1,7 @@
 import t from 'tap'
+import { FOREIGN, OWN, tokenOf } from '../../../support/clients/callers.js'
+import { at, type Json } from '../../../support/clients/json-answers.js'
 import { startTestKeyManager } from '../../../support/clients/key-manager-api.js'
-import { at, FOREIGN, type Json, OWN, tokenOf } from '../../../support/clients/load-balancer-api.js'
 
 const api = await startTestKeyManager()
 const { ask, database } = api

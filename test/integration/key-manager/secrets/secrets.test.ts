@@ -2,8 +2,9 @@ import { randomBytes, randomUUID } from 'node:crypto'
 import t from 'tap'
 import { connect } from '../../../../controller/database/connection.js'
 import { CANARY } from '../../../support/canary.js'
+import { FOREIGN, OWN, tokenOf } from '../../../support/clients/callers.js'
+import type { Json } from '../../../support/clients/json-answers.js'
 import { type AskOptions, startTestKeyManager } from '../../../support/clients/key-manager-api.js'
-import { FOREIGN, type Json, OWN, tokenOf } from '../../../support/clients/load-balancer-api.js'
 import { requestAsWritten } from '../../../support/clients/raw-request.js'
 
 const api = await startTestKeyManager()

@@ -11,8 +11,8 @@ import {
   syncSecretStores,
 } from '../../../../controller/key-manager/secret-stores/sync.js'
 import { CANARY } from '../../../support/canary.js'
+import { FOREIGN, tokenOf } from '../../../support/clients/callers.js'
 import { startTestKeyManager } from '../../../support/clients/key-manager-api.js'
-import { FOREIGN, tokenOf } from '../../../support/clients/load-balancer-api.js'
 import { createSoftToken } from '../../../support/services/softhsm.js'
 
 const token = await createSoftToken(t)

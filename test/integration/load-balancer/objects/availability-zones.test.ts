@@ -1,14 +1,8 @@
 import t from 'tap'
 import { createNoopNetworkDriver } from '../../../../controller/network/noop/driver.js'
-import {
-  at,
-  idIn,
-  type Json,
-  SUBNET,
-  startTestApi,
-  type TestApi,
-  tokenOf,
-} from '../../../support/clients/load-balancer-api.js'
+import { tokenOf } from '../../../support/clients/callers.js'
+import { at, idIn, type Json } from '../../../support/clients/json-answers.js'
+import { SUBNET, startTestApi, type TestApi } from '../../../support/clients/load-balancer-api.js'
 
 const admin = tokenOf('admin')
 const NIL = '00000000-0000-0000-0000-000000000000'

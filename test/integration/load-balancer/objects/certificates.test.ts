@@ -7,18 +7,10 @@ import {
 } from '../../../../controller/certificates/barbican/certificate-source.js'
 import { createServiceUser } from '../../../../controller/certificates/barbican/service-user.js'
 import { IdentityAway } from '../../../../controller/identity/external/identity-away.js'
+import { callerOf, FOREIGN, OWN, tokenOf } from '../../../support/clients/callers.js'
+import { at, type Json, type Reply } from '../../../support/clients/json-answers.js'
 import { startTestKeyManager } from '../../../support/clients/key-manager-api.js'
-import {
-  at,
-  callerOf,
-  FOREIGN,
-  type Json,
-  OWN,
-  type Reply,
-  SUBNET,
-  startTestApi,
-  tokenOf,
-} from '../../../support/clients/load-balancer-api.js'
+import { SUBNET, startTestApi } from '../../../support/clients/load-balancer-api.js'
 import { startFaultyProxy } from '../../../support/faults/faulty-proxy.js'
 import { buildInspectorThread, makeBundle, makePair, makeRevocationList } from '../../../support/inputs/certificates.js'
 import { NOOP, workshop } from '../../../support/inputs/load-balancer-options.js'

@@ -1,14 +1,8 @@
 import { randomUUID } from 'node:crypto'
 import t from 'tap'
-import {
-  at,
-  FOREIGN,
-  OWN,
-  SUBNET,
-  startTestApi,
-  type TestApi,
-  tokenOf,
-} from '../../../support/clients/load-balancer-api.js'
+import { FOREIGN, OWN, tokenOf } from '../../../support/clients/callers.js'
+import { at } from '../../../support/clients/json-answers.js'
+import { SUBNET, startTestApi, type TestApi } from '../../../support/clients/load-balancer-api.js'
 import { NOWHERE } from '../../../support/database/load-balancer-keys.js'
 
 const admin = tokenOf('load-balancer_admin', FOREIGN)

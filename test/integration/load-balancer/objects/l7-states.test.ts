@@ -3,7 +3,9 @@ import { sql } from '../../../../controller/database/sql.js'
 import { readTree } from '../../../../controller/load-balancer/tree/read-tree.js'
 import { claimDue } from '../../../../controller/queue/claim.js'
 import { settle } from '../../../../controller/worker/settle.js'
-import { at, FOREIGN, idIn, startTestApi, type TestApi } from '../../../support/clients/load-balancer-api.js'
+import { FOREIGN } from '../../../support/clients/callers.js'
+import { at, idIn } from '../../../support/clients/json-answers.js'
+import { startTestApi, type TestApi } from '../../../support/clients/load-balancer-api.js'
 import { type L7Tree, makeL7Tree } from '../../../support/inputs/l7-tree.js'
 
 const OFFERED = { providers: ['amphora', 'noop_driver'] }

@@ -1,7 +1,8 @@
 import fc from 'fast-check'
 import t from 'tap'
 import { readTree } from '../../../../controller/load-balancer/tree/read-tree.js'
-import { at, idIn, type Json, type Reply, SUBNET, startTestApi } from '../../../support/clients/load-balancer-api.js'
+import { at, idIn, type Json, type Reply } from '../../../support/clients/json-answers.js'
+import { SUBNET, startTestApi } from '../../../support/clients/load-balancer-api.js'
 import { keysOf, L7_POLICY_KEYS, L7_RULE_KEYS, NOWHERE, sorted } from '../../../support/database/load-balancer-keys.js'
 import { makeL7Tree } from '../../../support/inputs/l7-tree.js'
 

@@ -1,5 +1,7 @@
 import t from 'tap'
-import { at, idIn, type Json, OWN, SUBNET, startTestApi, tokenOf } from '../../../support/clients/load-balancer-api.js'
+import { OWN, tokenOf } from '../../../support/clients/callers.js'
+import { at, idIn, type Json } from '../../../support/clients/json-answers.js'
+import { SUBNET, startTestApi } from '../../../support/clients/load-balancer-api.js'
 import { keysOf, L7_POLICY_KEYS, L7_RULE_KEYS, NOWHERE, sorted } from '../../../support/database/load-balancer-keys.js'
 import { makeL7Tree } from '../../../support/inputs/l7-tree.js'
 

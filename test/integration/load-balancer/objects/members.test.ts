@@ -1,7 +1,8 @@
 import t from 'tap'
 import type { member } from '../../../../controller/load-balancer/objects/members/resource.js'
 import type { Updated } from '../../../../controller/load-balancer/schema/attributes.js'
-import { at, idIn, type Json, type Reply, SUBNET, startTestApi } from '../../../support/clients/load-balancer-api.js'
+import { at, idIn, type Json, type Reply } from '../../../support/clients/json-answers.js'
+import { SUBNET, startTestApi } from '../../../support/clients/load-balancer-api.js'
 import { keysOf, MEMBER_KEYS, NOWHERE, sorted } from '../../../support/database/load-balancer-keys.js'
 
 t.test('members of a pool', async t => {

@@ -1,5 +1,6 @@
 import t from 'tap'
-import { at, SUBNET, startTestApi } from '../../../support/clients/load-balancer-api.js'
+import { at } from '../../../support/clients/json-answers.js'
+import { SUBNET, startTestApi } from '../../../support/clients/load-balancer-api.js'
 import {
   check,
   INVALID,

@@ -6,14 +6,9 @@ import { createLog } from '../../../../controller/log/log.js'
 import { createNoopNetworkDriver } from '../../../../controller/network/noop/driver.js'
 import { amphoraOffer, octaviaOffer } from '../../../../controller/provider/amphora/capabilities.js'
 import { noopOffer } from '../../../../controller/provider/noop/capabilities.js'
-import {
-  ANY_CERTIFICATE,
-  callerOf,
-  idIn,
-  SUBNET,
-  startTestApi,
-  tokenOf,
-} from '../../../support/clients/load-balancer-api.js'
+import { callerOf, tokenOf } from '../../../support/clients/callers.js'
+import { idIn } from '../../../support/clients/json-answers.js'
+import { ANY_CERTIFICATE, SUBNET, startTestApi } from '../../../support/clients/load-balancer-api.js'
 
 t.test('providers, and what the data of profiles may ask of them', async t => {
   const api = await startTestApi()

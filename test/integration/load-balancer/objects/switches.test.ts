@@ -1,5 +1,6 @@
 import t from 'tap'
-import { at, idIn, type Json, SUBNET, startTestApi } from '../../../support/clients/load-balancer-api.js'
+import { at, idIn, type Json } from '../../../support/clients/json-answers.js'
+import { SUBNET, startTestApi } from '../../../support/clients/load-balancer-api.js'
 import { check, NOOP, REF, type Row, workshop } from '../../../support/inputs/load-balancer-options.js'
 
 t.test('what the operator switches off or presets', async t => {

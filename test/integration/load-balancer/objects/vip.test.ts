@@ -1,7 +1,9 @@
 import t from 'tap'
 import { AddressTaken, type NetworkDriver, NoAddressLeft } from '../../../../controller/network/driver.js'
 import { createNoopNetworkDriver } from '../../../../controller/network/noop/driver.js'
-import { FOREIGN, idIn, OWN, SUBNET, startTestApi, tokenOf } from '../../../support/clients/load-balancer-api.js'
+import { FOREIGN, OWN, tokenOf } from '../../../support/clients/callers.js'
+import { idIn } from '../../../support/clients/json-answers.js'
+import { SUBNET, startTestApi } from '../../../support/clients/load-balancer-api.js'
 
 t.test('where the VIP comes from', async t => {
   const noop = createNoopNetworkDriver()

@@ -1,6 +1,8 @@
 import t from 'tap'
 import { bootstrapNetworks } from '../../../../controller/network/bootstrap.js'
-import { at, idIn, type Json, OWN, SUBNET, startTestApi } from '../../../support/clients/load-balancer-api.js'
+import { OWN } from '../../../support/clients/callers.js'
+import { at, idIn, type Json } from '../../../support/clients/json-answers.js'
+import { SUBNET, startTestApi } from '../../../support/clients/load-balancer-api.js'
 import { startApiOnNetworks } from '../../../support/worlds/local-networks.js'
 
 type Vip = { subnet_id: string; ip_address: string; port_id: string }
