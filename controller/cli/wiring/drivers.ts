@@ -9,7 +9,7 @@ import type { Logger } from '../../log/log.js'
 import type { NetworkDriver } from '../../network/driver.js'
 import { networkDriver } from '../../network/drivers.js'
 import type { NetworkDriverKind } from '../../network/kind.js'
-import { createFabric, type Fabric } from '../../network/local/fabric.js'
+import { Fabric } from '../../network/local/fabric.js'
 import { OperatorError } from '../operator-error.js'
 import { instanceId } from '../state-directory/instance.js'
 import type { Instance } from './instance.js'
@@ -20,7 +20,7 @@ const agentBundle = join(dirname(fileURLToPath(import.meta.url)), 'agent.js')
 const USUAL_MTU = 1500
 
 export function fabricOf(directory: string): Fabric {
-  return createFabric({ instance: requireInstanceId(directory) })
+  return new Fabric({ instance: requireInstanceId(directory) })
 }
 
 /** @throws OperatorError when nothing was ever started on this state directory */

@@ -29,13 +29,13 @@ export const namespaceKind: ComputeDriverKind = {
   check: async settings => (await import('./check-limits.js')).checkLimits(limitsOf(settings)),
   open: async ({ stateDirectory, settings, instance, ...rest }) => {
     const { NamespaceDriver } = await import('./driver.js')
-    const { createFabric } = await import('../../network/local/fabric.js')
+    const { Fabric } = await import('../../network/local/fabric.js')
     const { first_account: first, accounts: count } = ownSettings.parse(settings)
     return new NamespaceDriver({
       ...rest,
       instance,
       directory: join(stateDirectory, 'amphorae'),
-      fabric: createFabric({ instance }),
+      fabric: new Fabric({ instance }),
       limits: limitsOf(settings),
       accounts: { first, count },
     })

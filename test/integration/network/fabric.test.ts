@@ -4,7 +4,7 @@ import { once } from 'node:events'
 import { closeSync, existsSync, openSync } from 'node:fs'
 import { promisify } from 'node:util'
 import t, { type Test } from 'tap'
-import { createFabric } from '../../../controller/network/local/fabric.js'
+import { Fabric } from '../../../controller/network/local/fabric.js'
 import { forgetHostLeg, guardHostLeg } from '../../../controller/network/local/host-guard.js'
 import { ip, links } from '../../../controller/network/local/ip-command.js'
 
@@ -13,7 +13,7 @@ const run = promisify(execFile)
 /** A fabric of its own and bare machines; all of it is taken away at the end, and nothing may be left. */
 async function createWorld(t: Test) {
   const instance = randomBytes(3).toString('hex')
-  const fabric = createFabric({ instance })
+  const fabric = new Fabric({ instance })
   const machines: string[] = []
   const processes: ChildProcess[] = []
   t.teardown(async () => {
@@ -295,7 +295,7 @@ t.test('interfaces', async t => {
   })
 
   await t.test('are made once by eight at once', async t => {
-    const twin = createFabric({ instance: fabric.namespace.replace('krater-', '') })
+    const twin = new Fabric({ instance: fabric.namespace.replace('krater-', '') })
     const again = nic(one, randomUUID())
     await Promise.all(Array.from({ length: 8 }, (_, i) => (i % 2 ? fabric : twin).attach(again)))
     t.equal((await links(one)).length, 2)
@@ -321,7 +321,7 @@ t.test('interfaces', async t => {
 
 t.test('the namespace', async t => {
   const { fabric } = await createWorld(t)
-  const twin = createFabric({ instance: fabric.namespace.replace('krater-', '') })
+  const twin = new Fabric({ instance: fabric.namespace.replace('krater-', '') })
 
   await t.test('is made once by many at once', async t => {
     await Promise.all(Array.from({ length: 8 }, (_, i) => (i % 2 ? fabric : twin).ensure()))

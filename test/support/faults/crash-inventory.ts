@@ -5,7 +5,7 @@ import { promisify } from 'node:util'
 import type { Test } from 'tap'
 import { loadConfiguration } from '../../../controller/config/load.js'
 import { connect, type Database } from '../../../controller/database/connection.js'
-import { createFabric } from '../../../controller/network/local/fabric.js'
+import { Fabric } from '../../../controller/network/local/fabric.js'
 import type { Krater } from '../worlds/krater.js'
 
 const run = promisify(execFile)
@@ -70,7 +70,7 @@ export async function takeInventory(
     { id: string; device_id: string; device_owner: string; name: string; ensured_name: string | null }[]
   >('id', 'device_id', 'device_owner', 'name', 'ensured_name')
   const ours = ports.filter(port => port.ensured_name !== null)
-  const interfaces = await createFabric({ instance }).attachedPorts()
+  const interfaces = await new Fabric({ instance }).attachedPorts()
   // An interface stands for each port but the VIP's, which the amphora carries on its base port; the users' ports have interfaces of the test's own.
   const withInterface = ports.filter(port => port.device_owner !== 'Octavia').map(port => port.id)
   const health = await loadBalancer('amphora_health').pluck<string[]>('amphora_id')

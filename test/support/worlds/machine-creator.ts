@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs'
 import { pino } from 'pino'
 import type { MachineSpec } from '../../../controller/compute/driver.js'
 import { NamespaceDriver } from '../../../controller/compute/namespace/driver.js'
-import { createFabric } from '../../../controller/network/local/fabric.js'
+import { Fabric } from '../../../controller/network/local/fabric.js'
 import { SHARES } from './machine-shares.js'
 
 /** A process that makes one machine, to be killed while it does: reads its orders as JSON from standard input. */
@@ -18,7 +18,7 @@ const { instance, directory, agentBundle, spec, heartbeatKey } = JSON.parse(read
 const driver = new NamespaceDriver({
   instance,
   directory,
-  fabric: createFabric({ instance }),
+  fabric: new Fabric({ instance }),
   networkMtu: async () => 1500,
   agentBundle,
   ...SHARES,

@@ -16,7 +16,7 @@ import type { MachineSpec } from '../../../controller/compute/driver.js'
 import type { Limits } from '../../../controller/compute/namespace/cgroup.js'
 import { NamespaceDriver } from '../../../controller/compute/namespace/driver.js'
 import type { Port } from '../../../controller/network/driver.js'
-import { createFabric } from '../../../controller/network/local/fabric.js'
+import { Fabric } from '../../../controller/network/local/fabric.js'
 import { newSshKeyPair } from '../inputs/ssh-keys.js'
 import { SHARES } from './machine-shares.js'
 
@@ -31,7 +31,7 @@ export type SshTarget = { host: string; hostKey: Buffer }
 export async function createLab({ agentBundle, limits = SHARES.limits }: { agentBundle: string; limits?: Limits }) {
   const instance = randomBytes(3).toString('hex').slice(0, 5)
   const directory = mkdtempSync(join(tmpdir(), `krater-machines-${instance}-`))
-  const fabric = createFabric({ instance })
+  const fabric = new Fabric({ instance })
   const master = randomBytes(32)
   const controller = newSshKeyPair()
   const operator = newSshKeyPair()

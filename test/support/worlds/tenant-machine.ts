@@ -1,7 +1,7 @@
 import { type ChildProcess, execFile, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { promisify } from 'node:util'
-import { createFabric } from '../../../controller/network/local/fabric.js'
+import { Fabric } from '../../../controller/network/local/fabric.js'
 import type { Krater } from './krater.js'
 
 const run = promisify(execFile)
@@ -35,7 +35,7 @@ export async function createTenantMachine(
     return (answer as Record<typeof kind, T>)[kind]
   }
   const namespace = `test-${krater.instance()}-${name}`
-  const fabric = createFabric({ instance: krater.instance() })
+  const fabric = new Fabric({ instance: krater.instance() })
   const ip = (...args: string[]) => run('ip', args, { timeout: 10_000 })
   await ip('netns', 'add', namespace)
   t.teardown(() => ip('netns', 'delete', namespace))
