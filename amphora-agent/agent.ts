@@ -4,48 +4,40 @@ import { createHandler } from './answers.js'
 import { apply, type Parts, releaseOwnVips, resume } from './apply/apply.js'
 import { CURRENT_HAPROXY, CURRENT_KEEPALIVED, openStore } from './apply/store.js'
 import { Handovers } from './handover/handover.js'
-import { createStickTables } from './handover/stick-tables.js'
+import { createStickTables, type StickTables } from './handover/stick-tables.js'
 import { Drain } from './haproxy/drain.js'
-import { Haproxy } from './haproxy/haproxy.js'
+import { Haproxy, type HaproxyEvents } from './haproxy/haproxy.js'
 import { createKnownDown } from './haproxy/known-down.js'
 import { HAPROXY_MESSAGES } from './haproxy/messages.js'
 import { serverStateFile } from './haproxy/server-state-file.js'
 import { haproxyVersion } from './haproxy/validate.js'
 import { Monitor } from './heartbeat/monitor.js'
-import { createSender } from './heartbeat/sender.js'
-import { createKeepalived, KEEPALIVED_LOG, keepalivedVersion } from './keepalived/keepalived.js'
+import { createSender, type Sender } from './heartbeat/sender.js'
+import { createKeepalived, KEEPALIVED_LOG, type Keepalived, keepalivedVersion } from './keepalived/keepalived.js'
 import { machineLimits } from './limits.js'
 import { keepBounded } from './log/bounded-files.js'
 import { receiveHaproxyLog } from './log/haproxy-receiver.js'
-import { AGENT_LOG, createLog } from './log/log.js'
-import { createRepairs } from './log/repairs.js'
+import { AGENT_LOG, createLog, type Log } from './log/log.js'
+import { createRepairs, type Repairs } from './log/repairs.js'
 import { prepareMachine } from './network/configure.js'
 import manifest from './package.json' with { type: 'json' }
 import { haproxyGroup } from './ping/ping.js'
 import { answerPings } from './ping/responder.js'
+import { Turns } from './process/turns.js'
 import type { Boot } from './protocol/boot.js'
+import type { Desired } from './protocol/desired.js'
+import type { ApplyResult } from './protocol/messages.js'
 import { LOG_DIRECTORY, STATE_DIRECTORY } from './protocol/paths.js'
 import { Reconciler } from './reconcile/reconcile.js'
 import { answerInit } from './server/answer-init.js'
-import { serve } from './server/server.js'
+import { type AgentServer, type Handler, serve } from './server/server.js'
 
-export type Agent = {
-  /** Ends the agent; HAProxy and keepalived go on. */
-  stop: () => Promise<void>
-}
-
-/** Runs one piece of work after the other. */
-function createTurns() {
-  let last: Promise<unknown> = Promise.resolve()
-  return {
-    inTurn: <T>(work: () => Promise<T>): Promise<T> => {
-      const turn = last.then(work)
-      last = turn.catch(() => {})
-      return turn
-    },
-    /** Settles when all that was asked for so far is done. */
-    idle: () => last,
-  }
+type AgentOptions = {
+  boot: Boot
+  bootId: string
+  log: Log
+  /** Ends what runs beside HAProxy and keepalived. */
+  endHelpers: () => Promise<void>
 }
 
 /** Takes up what an earlier agent left running, and serves requests once that is in effect. */
@@ -54,125 +46,198 @@ export async function startAgent(boot: Boot): Promise<Agent> {
   const log = createLog()
   const bootId = randomBytes(8).toString('hex')
   log.info(`agent ${manifest.version} of amphora ${boot.amphoraId} starts, boot ${bootId}`)
+  const agent = new Agent({ boot, bootId, log, endHelpers: await startHelpers(log) })
+  await agent.start()
+  return agent
+}
+
+/** @returns what ends them */
+async function startHelpers(log: Log): Promise<() => Promise<void>> {
   const endBounding = keepBounded([AGENT_LOG, HAPROXY_MESSAGES, KEEPALIVED_LOG])
   const endReceiving = await receiveHaproxyLog(log)
   prepareMachine(haproxyGroup(), log)
   const endPings = await answerPings(log)
-  const versions = Promise.all([haproxyVersion(), keepalivedVersion()])
-  versions.catch(() => {})
-
-  const store = openStore()
-  const repairs = createRepairs(log)
-  const knownDown = createKnownDown()
-  let monitor: Monitor | null = null
-  let drain: Drain | null = null
-  let reconciler: Reconciler | null = null
-  const restoreFiles = () => {
-    mkdirSync(LOG_DIRECTORY, { recursive: true })
-    for (const text of store.restore()) repairs.note(text)
+  return async () => {
+    await endReceiving()
+    await endPings()
+    endBounding()
   }
-  const stickTables = createStickTables(boot.amphoraId, store.confirmed, log)
-  const haproxy = new Haproxy({
-    configuration: CURRENT_HAPROXY,
-    limits: boot.limits ?? {},
-    events: {
-      beforeRead: restoreFiles,
-      onEnd: () => {
-        repairs.note('HAProxy had ended: it is started again')
-        monitor?.haproxyEnded()
-        drain?.begin([])
-        const part = store.confirmed()?.haproxy
-        return part ? serverStateFile(null, part, knownDown.keys()) : ''
-      },
-      onReady: () => monitor?.haproxyReady(),
-      beforeReload: async () => {
-        stickTables.interrupt()
-        await monitor?.beforeReload()
-      },
-    },
-    log,
-  })
-  const keepalived = createKeepalived({
-    configuration: CURRENT_KEEPALIVED,
-    beforeRead: restoreFiles,
-    onEnd: () => {
-      repairs.note('keepalived had ended: it is started again')
-      releaseOwnVips({ store, log }).catch(error => log.error(`VIPs not released: ${String(error)}`))
-    },
-    log,
-  })
-  // One change of the machine at a time; the first is to resume.
-  const { inTurn, idle } = createTurns()
-  const draining = new Drain({
-    haproxy,
-    limits: () => store.confirmed()?.oldWorkers ?? null,
-    inTurn,
-    onClosed: repairs.noteClosed,
-    log,
-  })
-  drain = draining
-  drain.start()
-  const parts: Parts = { store, haproxy, drain: draining, knownDown, keepalived, log }
-  const sender = createSender(boot, bootId, log)
-  haproxy.adopt()
-  keepalived.adopt()
-  const handovers = new Handovers({ haproxy, stickTables, log })
-  handovers.start()
-  const drains = () => handovers.drained() !== null
-  const watching = new Monitor({
-    store,
-    haproxy,
-    knownDown,
-    sender,
-    repairs,
-    drains,
-    standing: () => ({ mismatches: reconciler?.mismatches() ?? [], needsApply: reconciler?.needsApply() ?? false }),
-    onDrift: () => reconciler?.pokeHaproxy(),
-    beatIntervalMs: boot.beatIntervalSeconds * 1000,
-    log,
-  })
-  monitor = watching
-  watching.start()
-  const look = () => watching.look()
-  if (!drains()) void inTurn(() => resume(parts))
-  void inTurn(look)
-  const handle = createHandler({
-    bootId,
-    versions,
-    limits: machineLimits(boot.limits?.memoryBytes),
-    store,
-    haproxy,
-    handovers,
-    needsApply: () => reconciler?.needsApply() ?? false,
-    inTurn,
-    apply: async desired => {
-      const result = await inTurn(() => apply(parts, desired))
-      void inTurn(look)
-      return result
-    },
-    log,
-  })
-  const server = await serve(handle, log)
-  const endAnswering = answerInit()
-  reconciler = new Reconciler({ parts, repairs, server, drains, inTurn })
-  reconciler.start()
+}
 
-  return {
-    stop: async () => {
-      endAnswering()
-      reconciler?.stop()
-      await server.close()
-      await idle()
-      drain?.close()
-      handovers.close()
-      haproxy.close()
-      keepalived.close()
-      await monitor?.stop()
-      await sender.close()
-      await endReceiving()
-      await endPings()
-      endBounding()
-      log.info('agent stopped')
-    },
+/** The parts of the agent, wired together. */
+class Agent {
+  readonly #log: Log
+  readonly #endHelpers: () => Promise<void>
+  readonly #store = openStore()
+  readonly #knownDown = createKnownDown()
+  /** One change of the machine at a time; the first is to resume. */
+  readonly #turns = new Turns()
+  readonly #repairs: Repairs
+  readonly #stickTables: StickTables
+  readonly #haproxy: Haproxy
+  readonly #keepalived: Keepalived
+  readonly #drain: Drain
+  readonly #parts: Parts
+  readonly #sender: Sender
+  readonly #handovers: Handovers
+  readonly #monitor: Monitor
+  readonly #handler: Handler
+  /** Null until it listens. */
+  #server: AgentServer | null = null
+  /** Null until requests are served. */
+  #reconciler: Reconciler | null = null
+  #endAnswering = () => {}
+
+  constructor({ boot, bootId, log, endHelpers }: AgentOptions) {
+    this.#log = log
+    this.#endHelpers = endHelpers
+    this.#repairs = createRepairs(log)
+    this.#stickTables = createStickTables(boot.amphoraId, this.#store.confirmed, log)
+    this.#haproxy = new Haproxy({
+      configuration: CURRENT_HAPROXY,
+      limits: boot.limits ?? {},
+      events: this.#haproxyEvents(),
+      log,
+    })
+    this.#keepalived = this.#createKeepalived()
+    this.#drain = new Drain({
+      haproxy: this.#haproxy,
+      limits: () => this.#store.confirmed()?.oldWorkers ?? null,
+      inTurn: this.#turns.run,
+      onClosed: this.#repairs.noteClosed,
+      log,
+    })
+    this.#parts = {
+      store: this.#store,
+      haproxy: this.#haproxy,
+      drain: this.#drain,
+      knownDown: this.#knownDown,
+      keepalived: this.#keepalived,
+      log,
+    }
+    this.#sender = createSender(boot, bootId, log)
+    this.#handovers = new Handovers({ haproxy: this.#haproxy, stickTables: this.#stickTables, log })
+    this.#monitor = this.#createMonitor(boot)
+    this.#handler = this.#createHandler(boot, bootId)
+  }
+
+  /** Adopts the programs of an earlier agent, resumes what it was doing, and serves requests. */
+  async start(): Promise<void> {
+    this.#drain.start()
+    this.#haproxy.adopt()
+    this.#keepalived.adopt()
+    this.#handovers.start()
+    this.#monitor.start()
+    if (!this.#drains()) void this.#turns.run(() => resume(this.#parts))
+    void this.#turns.run(this.#look)
+    const server = await serve(this.#handler, this.#log)
+    this.#server = server
+    this.#endAnswering = answerInit()
+    this.#reconciler = new Reconciler({
+      parts: this.#parts,
+      repairs: this.#repairs,
+      server,
+      drains: this.#drains,
+      inTurn: this.#turns.run,
+    })
+    this.#reconciler.start()
+  }
+
+  /** Ends the agent; HAProxy and keepalived go on. */
+  async stop(): Promise<void> {
+    this.#endAnswering()
+    this.#reconciler?.stop()
+    await this.#server?.close()
+    await this.#turns.idle()
+    this.#drain.close()
+    this.#handovers.close()
+    this.#haproxy.close()
+    this.#keepalived.close()
+    await this.#monitor.stop()
+    await this.#sender.close()
+    await this.#endHelpers()
+    this.#log.info('agent stopped')
+  }
+
+  #haproxyEvents(): HaproxyEvents {
+    return {
+      beforeRead: this.#restoreFiles,
+      onEnd: () => {
+        this.#repairs.note('HAProxy had ended: it is started again')
+        this.#monitor.haproxyEnded()
+        this.#drain.begin([])
+        const part = this.#store.confirmed()?.haproxy
+        return part ? serverStateFile(null, part, this.#knownDown.keys()) : ''
+      },
+      onReady: () => this.#monitor.haproxyReady(),
+      beforeReload: async () => {
+        this.#stickTables.interrupt()
+        await this.#monitor.beforeReload()
+      },
+    }
+  }
+
+  #createKeepalived(): Keepalived {
+    const log = this.#log
+    return createKeepalived({
+      configuration: CURRENT_KEEPALIVED,
+      beforeRead: this.#restoreFiles,
+      onEnd: () => {
+        this.#repairs.note('keepalived had ended: it is started again')
+        releaseOwnVips({ store: this.#store, log }).catch(error => log.error(`VIPs not released: ${String(error)}`))
+      },
+      log,
+    })
+  }
+
+  #createMonitor(boot: Boot): Monitor {
+    return new Monitor({
+      store: this.#store,
+      haproxy: this.#haproxy,
+      knownDown: this.#knownDown,
+      sender: this.#sender,
+      repairs: this.#repairs,
+      drains: this.#drains,
+      standing: () => ({ mismatches: this.#reconciler?.mismatches() ?? [], needsApply: this.#needsApply() }),
+      onDrift: () => this.#reconciler?.pokeHaproxy(),
+      beatIntervalMs: boot.beatIntervalSeconds * 1000,
+      log: this.#log,
+    })
+  }
+
+  #createHandler(boot: Boot, bootId: string): Handler {
+    const versions = Promise.all([haproxyVersion(), keepalivedVersion()])
+    // Whoever asks for them is told of a failure.
+    versions.catch(() => {})
+    return createHandler({
+      bootId,
+      versions,
+      limits: machineLimits(boot.limits?.memoryBytes),
+      store: this.#store,
+      haproxy: this.#haproxy,
+      handovers: this.#handovers,
+      needsApply: this.#needsApply,
+      inTurn: this.#turns.run,
+      apply: this.#apply,
+      log: this.#log,
+    })
+  }
+
+  /** Whether HAProxy is ending with its last connection. */
+  readonly #drains = (): boolean => this.#handovers.drained() !== null
+
+  readonly #needsApply = (): boolean => this.#reconciler?.needsApply() ?? false
+
+  readonly #look = (): Promise<void> => this.#monitor.look()
+
+  readonly #apply = async (desired: Desired): Promise<ApplyResult> => {
+    const result = await this.#turns.run(() => apply(this.#parts, desired))
+    void this.#turns.run(this.#look)
+    return result
+  }
+
+  readonly #restoreFiles = (): void => {
+    mkdirSync(LOG_DIRECTORY, { recursive: true })
+    for (const text of this.#store.restore()) this.#repairs.note(text)
   }
 }
