@@ -2,7 +2,7 @@ import { type ChildProcess, spawn } from 'node:child_process'
 import { closeSync, openSync, writeFileSync } from 'node:fs'
 import type { Log } from '../log/log.js'
 import { identityOf } from '../process/process-table.js'
-import { createSupervisor, type Supervisor } from '../process/supervisor.js'
+import { Supervisor } from '../process/supervisor.js'
 import type { Boot } from '../protocol/boot.js'
 import {
   HAPROXY_GROUP,
@@ -76,7 +76,7 @@ export class Haproxy {
 
   constructor(options: HaproxyOptions) {
     this.#options = options
-    this.#supervisor = createSupervisor({
+    this.#supervisor = new Supervisor({
       name: 'HAProxy',
       program: HAPROXY_PROGRAM,
       argument: HAPROXY_MASTER_SOCKET,

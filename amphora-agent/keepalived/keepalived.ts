@@ -3,7 +3,7 @@ import { closeSync, openSync } from 'node:fs'
 import type { Log } from '../log/log.js'
 import { childrenOf, isStopped, killIfThere } from '../process/process-table.js'
 import { run } from '../process/run.js'
-import { createSupervisor } from '../process/supervisor.js'
+import { Supervisor } from '../process/supervisor.js'
 import { KEEPALIVED_PID_FILE, KEEPALIVED_VRRP_PID_FILE, LOG_DIRECTORY } from '../protocol/paths.js'
 import { waitFor } from '../time/wait.js'
 
@@ -46,7 +46,7 @@ export function createKeepalived({
   onEnd: () => void
   log: Log
 }): Keepalived {
-  const supervisor = createSupervisor({
+  const supervisor = new Supervisor({
     name: 'keepalived',
     program: PROGRAM,
     argument: KEEPALIVED_PID_FILE,
@@ -71,9 +71,9 @@ export function createKeepalived({
     if (ended) throw new KeepalivedFailure('keepalived ended')
   }
   return {
-    adopt: supervisor.adopt,
-    pid: supervisor.pid,
-    failures: supervisor.failures,
+    adopt: () => supervisor.adopt(),
+    pid: () => supervisor.pid(),
+    failures: () => supervisor.failures(),
     killStopped: () => {
       const pid = supervisor.pid()
       const stopped = pid === null ? [] : [pid, ...childrenOf(pid)].filter(isStopped)
@@ -90,8 +90,8 @@ export function createKeepalived({
       if (pid !== null) process.kill(pid, 'SIGHUP')
       await settle(pid)
     },
-    stop: supervisor.stop,
-    close: supervisor.close,
+    stop: () => supervisor.stop(),
+    close: () => supervisor.close(),
   }
 }
 

@@ -25,133 +25,155 @@ export type Supervised = {
   log: Log
 }
 
-export type Supervisor = {
-  /** Takes over what an earlier agent started, if it still runs. From now on it is desired. */
-  adopt: () => boolean
-  /** Wants it to run, now and after every end. Does not wait until it is ready. */
-  start: () => void
-  /** No longer wants it, but leaves its end to itself. @param signal tells it */
-  release: (signal: NodeJS.Signals) => void
-  /** Starts another one beside it, which takes over. */
-  replace: () => void
-  /** No longer wants it, and waits until it is gone. */
-  stop: () => Promise<void>
-  /** Null while it does not run. */
-  pid: () => number | null
-  /** How often in a row it ended soon after its start; 0 once it has lived for long. */
-  failures: () => number
-  /** Leaves it running and stops looking after it. */
-  close: () => void
-}
-
 /** Keeps one program running, across the agent's own restarts. */
-export function createSupervisor(supervised: Supervised): Supervisor {
-  const { name, program, argument, log } = supervised
-  let running: (ProcessIdentity & { since: number }) | null = null
-  let desired = false
-  let failures = 0
-  let restart: NodeJS.Timeout | null = null
+export class Supervisor {
+  readonly #supervised: Supervised
+  #running: (ProcessIdentity & { since: number }) | null = null
+  #desired = false
+  #failures = 0
+  #restart: NodeJS.Timeout | null = null
   /** Only for one that is not our child: the end of a child is told. */
-  let look: NodeJS.Timeout | null = null
+  #look: NodeJS.Timeout | null = null
 
-  const ended = () => {
-    if (running === null) return
-    const lived = performance.now() - running.since
-    running = null
-    if (!desired) return
-    log.error(`${name} ended by itself`)
-    supervised.onEnd()
-    failures = lived >= LONG_LIFE_MS ? 0 : failures + 1
-    const pause = failures < 2 ? 0 : Math.min(LONGEST_PAUSE_MS, FIRST_PAUSE_MS * 2 ** (failures - 2))
-    restart = setTimeout(() => begin(), pause)
+  constructor(supervised: Supervised) {
+    this.#supervised = supervised
   }
 
-  const begin = (replaced: number | null = null) => {
-    if (restart) clearTimeout(restart)
-    restart = null
-    if (!desired || running) return
-    if (replaced === null) killLeftovers()
+  /** Takes over what an earlier agent started, if it still runs. From now on it is desired. @returns whether it runs */
+  adopt(): boolean {
+    const { name, program, argument, log } = this.#supervised
+    const [found] = findByArgument(program, argument)
+    if (found === undefined) return false
+    this.#running = { ...found, since: performance.now() }
+    this.#desired = true
+    this.#look ??= setInterval(() => this.#noticeEnd(), LOOK_MS)
+    log.info(`${name} still runs with pid ${found.pid}`)
+    return true
+  }
+
+  /** Wants it to run, now and after every end. Does not wait until it is ready. */
+  start(): void {
+    // Nobody may have told of its end yet.
+    this.#noticeEnd()
+    this.#desired = true
+    this.#failures = 0
+    this.#begin(null)
+  }
+
+  /** No longer wants it, but leaves its end to itself. @param signal tells it */
+  release(signal: NodeJS.Signals): void {
+    this.#desired = false
+    this.#cancelRestart()
+    if (this.#running) killIfThere(this.#running.pid, signal)
+  }
+
+  /** Starts another one beside it, which takes over. */
+  replace(): void {
+    const replaced = this.#running?.pid ?? null
+    this.#desired = true
+    this.#running = null
+    this.#failures = 0
+    this.#begin(replaced)
+  }
+
+  /** No longer wants it, and waits until it is gone. */
+  async stop(): Promise<void> {
+    const { name, log } = this.#supervised
+    this.#desired = false
+    this.#cancelRestart()
+    const process = this.#running
+    if (process) {
+      killIfThere(process.pid, 'SIGTERM')
+      const gone = await waitFor(() => (isAlive(process) ? null : true), { timeoutMs: 5_000 })
+      if (!gone) killIfThere(process.pid, 'SIGKILL')
+      log.info(`${name} stopped`)
+    }
+    this.#running = null
+    this.#killLeftovers()
+  }
+
+  /** Null while it does not run. */
+  pid(): number | null {
+    return this.#running && isAlive(this.#running) ? this.#running.pid : null
+  }
+
+  /** How often in a row it ended soon after its start; 0 once it has lived for long. */
+  failures(): number {
+    const hasLived = this.#running !== null && performance.now() - this.#running.since >= LONG_LIFE_MS
+    return hasLived ? 0 : this.#failures
+  }
+
+  /** Leaves it running and stops looking after it. */
+  close(): void {
+    if (this.#look) clearInterval(this.#look)
+    if (this.#restart) clearTimeout(this.#restart)
+    this.#desired = false
+  }
+
+  #noticeEnd(): void {
+    if (this.#running && !isAlive(this.#running)) this.#ended()
+  }
+
+  #ended(): void {
+    if (this.#running === null) return
+    const { name, onEnd, log } = this.#supervised
+    const lived = performance.now() - this.#running.since
+    this.#running = null
+    if (!this.#desired) return
+    log.error(`${name} ended by itself`)
+    onEnd()
+    this.#failures = lived >= LONG_LIFE_MS ? 0 : this.#failures + 1
+    const pause = this.#failures < 2 ? 0 : Math.min(LONGEST_PAUSE_MS, FIRST_PAUSE_MS * 2 ** (this.#failures - 2))
+    this.#beginAfter(pause)
+  }
+
+  /** @param replaced the process that the new one takes over from */
+  #begin(replaced: number | null): void {
+    this.#cancelRestart()
+    if (!this.#desired || this.#running) return
+    if (replaced === null) this.#killLeftovers()
+    const { name, log } = this.#supervised
     let child: ChildProcess
     try {
-      child = supervised.spawn(replaced)
+      child = this.#supervised.spawn(replaced)
     } catch (error) {
       log.error(`${name} cannot be started: ${error instanceof Error ? error.message : String(error)}`)
-      failures += 1
-      restart = setTimeout(() => begin(), LONGEST_PAUSE_MS)
+      this.#failures += 1
+      this.#beginAfter(LONGEST_PAUSE_MS)
       return
     }
-    child.unref()
-    const identity = child.pid === undefined ? null : identityOf(child.pid)
-    running = { pid: child.pid ?? 0, startTime: identity?.startTime ?? 0, since: performance.now() }
-    const mine = running
-    const childEnded = () => {
-      if (running === mine) ended()
-    }
-    child.on('exit', childEnded)
-    child.on('error', error => {
-      log.error(`${name} cannot be started: ${error.message}`)
-      childEnded()
-    })
+    this.#follow(child)
     log.info(`${name} started with pid ${child.pid ?? 'none'}`)
   }
 
-  /** Children that outlived their parent would hold its sockets. */
-  const killLeftovers = () => {
-    for (const { pid } of findByArgument(program, argument)) killIfThere(pid, 'SIGKILL')
+  #follow(child: ChildProcess): void {
+    const { name, log } = this.#supervised
+    child.unref()
+    const identity = child.pid === undefined ? null : identityOf(child.pid)
+    const running = { pid: child.pid ?? 0, startTime: identity?.startTime ?? 0, since: performance.now() }
+    this.#running = running
+    const ended = () => {
+      if (this.#running === running) this.#ended()
+    }
+    child.on('exit', ended)
+    child.on('error', error => {
+      log.error(`${name} cannot be started: ${error.message}`)
+      ended()
+    })
   }
 
-  return {
-    adopt: () => {
-      const [found] = findByArgument(program, argument)
-      if (found === undefined) return false
-      running = { ...found, since: performance.now() }
-      desired = true
-      look ??= setInterval(() => {
-        if (running && !isAlive(running)) ended()
-      }, LOOK_MS)
-      log.info(`${name} still runs with pid ${found.pid}`)
-      return true
-    },
-    start: () => {
-      // Nobody may have told of its end yet.
-      if (running !== null && !isAlive(running)) ended()
-      desired = true
-      failures = 0
-      begin()
-    },
-    release: signal => {
-      desired = false
-      if (restart) clearTimeout(restart)
-      restart = null
-      if (running) killIfThere(running.pid, signal)
-    },
-    replace: () => {
-      const replaced = running?.pid ?? null
-      desired = true
-      running = null
-      failures = 0
-      begin(replaced)
-    },
-    stop: async () => {
-      desired = false
-      if (restart) clearTimeout(restart)
-      restart = null
-      const process = running
-      if (process) {
-        killIfThere(process.pid, 'SIGTERM')
-        const gone = await waitFor(() => (isAlive(process) ? null : true), { timeoutMs: 5_000 })
-        if (!gone) killIfThere(process.pid, 'SIGKILL')
-        log.info(`${name} stopped`)
-      }
-      running = null
-      killLeftovers()
-    },
-    pid: () => (running && isAlive(running) ? running.pid : null),
-    failures: () => (running !== null && performance.now() - running.since >= LONG_LIFE_MS ? 0 : failures),
-    close: () => {
-      if (look) clearInterval(look)
-      if (restart) clearTimeout(restart)
-      desired = false
-    },
+  #beginAfter(pause: number): void {
+    this.#restart = setTimeout(() => this.#begin(null), pause)
+  }
+
+  #cancelRestart(): void {
+    if (this.#restart) clearTimeout(this.#restart)
+    this.#restart = null
+  }
+
+  /** Children that outlived their parent would hold its sockets. */
+  #killLeftovers(): void {
+    const { program, argument } = this.#supervised
+    for (const { pid } of findByArgument(program, argument)) killIfThere(pid, 'SIGKILL')
   }
 }

@@ -3,7 +3,7 @@ import { randomInt } from 'node:crypto'
 import { once } from 'node:events'
 import t, { type Test } from 'tap'
 import { identityOf } from '../../../amphora-agent/process/process-table.js'
-import { createSupervisor } from '../../../amphora-agent/process/supervisor.js'
+import { Supervisor } from '../../../amphora-agent/process/supervisor.js'
 import { quiet } from '../../support/worlds/machines.js'
 
 function createScene(t: Test) {
@@ -15,7 +15,7 @@ function createScene(t: Test) {
     return child
   }
   let ends = 0
-  const supervisor = createSupervisor({
+  const supervisor = new Supervisor({
     name: 'sleep',
     program: 'sleep',
     argument: seconds,
