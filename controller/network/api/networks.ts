@@ -3,7 +3,7 @@ import { z } from 'zod'
 import type { Database } from '../../database/connection.js'
 import { execute, maybeOne, one } from '../../database/query.js'
 import { assignments, insertion, sql } from '../../database/sql.js'
-import { inTransaction, sqlState } from '../../database/transaction.js'
+import { sqlState } from '../../database/transaction.js'
 import type { Caller } from '../../identity/caller.js'
 import { isAdmin, visibleNetworks } from '../visibility.js'
 import { attribute, parseAttributes } from './body.js'
@@ -14,16 +14,15 @@ import {
   type CommonRow,
   commonColumns,
   commonFilters,
-  createEach,
   type Item,
   lockOwned,
   ownerOf,
   presentCommon,
   type Resource,
   requireWriter,
-  retag,
+  tableResource,
 } from './resource.js'
-import { type Source, selectOne, selectPage, tagFilters } from './select.js'
+import { type Source, selectOne, tagFilters } from './select.js'
 
 export type NetworkRow = CommonRow & {
   admin_state_up: boolean
@@ -98,24 +97,15 @@ export const inUse = (id: string, reason: string): NeutronError =>
   clash('NetworkInUse', `Unable to complete operation on network ${id}. ${reason}`)
 
 /** Networks of our own tables. */
-export function createNetworks(database: Database, config: QuotaSettings): Resource {
-  return {
-    singular: 'network',
+export const createNetworks = (database: Database, config: QuotaSettings): Resource =>
+  tableResource(database, {
     plural: 'networks',
-    list: async (caller, listing) => {
-      const page = await selectPage(database, networkSource, caller, listing)
-      return { ...page, items: page.items.map(presentNetwork) }
-    },
-    show: async (caller, id) => {
-      const row = await selectOne(database, networkSource, caller, id)
-      return row && presentNetwork(row)
-    },
-    create: (caller, bodies) => createEach(database, caller, bodies, (trx, body) => create(trx, caller, body, config)),
-    update: (caller, id, body) => inTransaction(database, trx => update(trx, caller, id, body)),
-    remove: (caller, id) => inTransaction(database, trx => remove(trx, caller, id)),
-    retag: (caller, id, change) => retag(database, networkSource, caller, id, change),
-  }
-}
+    source: networkSource,
+    present: presentNetwork,
+    create: (trx, caller, body) => create(trx, caller, body, config),
+    update,
+    remove,
+  })
 
 function requireSharingRights(caller: Caller, body: { shared?: boolean; 'router:external'?: boolean }, verb: string) {
   if (isAdmin(caller)) return

@@ -3,7 +3,6 @@ import { z } from 'zod'
 import type { Database } from '../../database/connection.js'
 import { execute, maybeOne } from '../../database/query.js'
 import { and, assignments, type Fragment, sql } from '../../database/sql.js'
-import { inTransaction } from '../../database/transaction.js'
 import type { Caller } from '../../identity/caller.js'
 import { normaliseAddress } from '../addresses.js'
 import { InvalidPortRequest } from '../driver.js'
@@ -20,16 +19,15 @@ import {
   type CommonRow,
   commonColumns,
   commonFilters,
-  createEach,
   type Item,
   ownerOf,
   owns,
   presentCommon,
   type Resource,
   requireWriter,
-  retag,
+  tableResource,
 } from './resource.js'
-import { type Source, selectOne, selectPage, tagFilters } from './select.js'
+import { type Source, selectOne, tagFilters } from './select.js'
 
 export type PortRow = CommonRow & {
   network_id: string
@@ -142,24 +140,15 @@ export const createSchema = z
 export type PortSettings = QuotaSettings & { shared_addresses: SharedAddresses }
 
 /** Ports of our own tables. */
-export function createPorts(database: Database, config: PortSettings): Resource {
-  return {
-    singular: 'port',
+export const createPorts = (database: Database, config: PortSettings): Resource =>
+  tableResource(database, {
     plural: 'ports',
-    list: async (caller, listing) => {
-      const page = await selectPage(database, portSource, caller, listing)
-      return { ...page, items: page.items.map(presentPort) }
-    },
-    show: async (caller, id) => {
-      const row = await selectOne(database, portSource, caller, id)
-      return row && presentPort(row)
-    },
-    create: (caller, bodies) => createEach(database, caller, bodies, (trx, body) => create(trx, caller, body, config)),
-    update: (caller, id, body) => inTransaction(database, trx => update(trx, caller, id, body, config)),
-    remove: (caller, id) => inTransaction(database, trx => remove(trx, caller, id)),
-    retag: (caller, id, change) => retag(database, portSource, caller, id, change),
-  }
-}
+    source: portSource,
+    present: presentPort,
+    create: (trx, caller, body) => create(trx, caller, body, config),
+    update: (trx, caller, id, body) => update(trx, caller, id, body, config),
+    remove,
+  })
 
 /** A port of the load balancer service, made or borrowed by it. */
 const isServicePort = ({ device_owner }: { device_owner: string }) => device_owner.startsWith('Octavia')

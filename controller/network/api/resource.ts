@@ -9,7 +9,7 @@ import { createQueues } from '../../process/in-turn.js'
 import { isAdmin } from '../visibility.js'
 import type { Listing } from './listing.js'
 import { disallowed, invalidRequest, missing, type Singular } from './neutron-error.js'
-import { type Source, selectOne } from './select.js'
+import { type Source, selectOne, selectPage } from './select.js'
 
 /** A resource on the wire. */
 export type Item = { id: string; tags: string[] } & Record<string, unknown>
@@ -28,13 +28,44 @@ export type Resource = {
   retag: (caller: Caller, id: string, change: (tags: readonly string[]) => string[]) => Promise<string[]>
 }
 
+/** What tells one kind of resource of our own tables from the others. */
+type Table<Row> = {
+  plural: Resource['plural']
+  source: Source<Row>
+  present: (row: Row) => Item
+  create: (trx: Transaction, caller: Caller, body: unknown) => Promise<Item>
+  update: (trx: Transaction, caller: Caller, id: string, body: unknown) => Promise<Item>
+  remove: (trx: Transaction, caller: Caller, id: string) => Promise<void>
+}
+
+/** A resource that is a table of ours. */
+export const tableResource = <Row extends CommonRow>(
+  database: Database,
+  { plural, source, present, create, update, remove }: Table<Row>,
+): Resource => ({
+  singular: source.kind,
+  plural,
+  list: async (caller, listing) => {
+    const page = await selectPage(database, source, caller, listing)
+    return { ...page, items: page.items.map(present) }
+  },
+  show: async (caller, id) => {
+    const row = await selectOne(database, source, caller, id)
+    return row && present(row)
+  },
+  create: (caller, bodies) => createEach(database, caller, bodies, (trx, body) => create(trx, caller, body)),
+  update: (caller, id, body) => inTransaction(database, trx => update(trx, caller, id, body)),
+  remove: (caller, id) => inTransaction(database, trx => remove(trx, caller, id)),
+  retag: (caller, id, change) => retag(database, source, caller, id, change),
+})
+
 const inTurn = createQueues()
 
 /**
  * Makes all objects of one request, or none. Requests of one project would follow each other on its quota row, where each would hold a
  * connection that everybody else needs; so those of one process wait for each other before they take one.
  */
-export function createEach(
+function createEach(
   database: Database,
   caller: Caller,
   bodies: readonly unknown[],
@@ -88,7 +119,7 @@ export const CHANGED = { updated_at: sql`now()`, revision_number: sql`revision_n
 
 export const MOST_TAGS = 50
 
-export async function retag(
+async function retag(
   database: Database,
   source: Source<CommonRow>,
   caller: Caller,

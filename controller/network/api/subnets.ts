@@ -3,7 +3,7 @@ import { z } from 'zod'
 import type { Database } from '../../database/connection.js'
 import { execute, maybeOne } from '../../database/query.js'
 import { assignments, json, sql } from '../../database/sql.js'
-import { inTransaction, sqlState } from '../../database/transaction.js'
+import { sqlState } from '../../database/transaction.js'
 import type { Caller } from '../../identity/caller.js'
 import { type AddressRange, parseCidr } from '../addresses.js'
 import { insertSubnet, OVERLAPS_MANAGEMENT, replacePools } from '../local/subnets.js'
@@ -17,7 +17,6 @@ import {
   type CommonRow,
   commonColumns,
   commonFilters,
-  createEach,
   type Item,
   lockOwned,
   ownerOf,
@@ -25,9 +24,9 @@ import {
   presentCommon,
   type Resource,
   requireWriter,
-  retag,
+  tableResource,
 } from './resource.js'
-import { type Source, selectOne, selectPage, tagFilters } from './select.js'
+import { type Source, selectOne, tagFilters } from './select.js'
 import { checkGateway, checkPools, chooseGateway, choosePools } from './subnet-rules.js'
 
 export type SubnetRow = CommonRow & {
@@ -139,24 +138,15 @@ export const createSchema = z
   .extend({ network_id: attribute.id, cidr: cidrText })
 
 /** Subnets of our own tables. */
-export function createSubnets(database: Database, config: QuotaSettings): Resource {
-  return {
-    singular: 'subnet',
+export const createSubnets = (database: Database, config: QuotaSettings): Resource =>
+  tableResource(database, {
     plural: 'subnets',
-    list: async (caller, listing) => {
-      const page = await selectPage(database, subnetSource, caller, listing)
-      return { ...page, items: page.items.map(presentSubnet) }
-    },
-    show: async (caller, id) => {
-      const row = await selectOne(database, subnetSource, caller, id)
-      return row && presentSubnet(row)
-    },
-    create: (caller, bodies) => createEach(database, caller, bodies, (trx, body) => create(trx, caller, body, config)),
-    update: (caller, id, body) => inTransaction(database, trx => update(trx, caller, id, body)),
-    remove: (caller, id) => inTransaction(database, trx => remove(trx, caller, id)),
-    retag: (caller, id, change) => retag(database, subnetSource, caller, id, change),
-  }
-}
+    source: subnetSource,
+    present: presentSubnet,
+    create: (trx, caller, body) => create(trx, caller, body, config),
+    update,
+    remove,
+  })
 
 async function create(trx: Knex, caller: Caller, attributes: unknown, { quota }: QuotaSettings): Promise<Item> {
   requireWriter(caller, 'create_subnet')
