@@ -1,0 +1,137 @@
+import type { Beat, Report } from '../../amphora-agent/protocol/heartbeat.js'
+import type { Repair } from '../../amphora-agent/protocol/repairs.js'
+import { addReport, type Picture } from './picture.js'
+import type { Heard } from './record-beats.js'
+import type { AmphoraPicture } from './record-reports.js'
+import { CLOCK_TOLERANCE_MS } from './replay-window.js'
+
+/** Far more than an agent ever tells at once. */
+const MOST_REPAIRS = 64
+
+type Counting = { listeners: Set<number>; pools: Set<number> }
+
+/** Everything heard of one amphora since this process began. */
+export type HeardAmphora = {
+  heard: Heard
+  picture: Picture | undefined
+  counted: Counting
+  heardAtMs: number
+  /** What it repaired, by the times that tell repairs apart, until that is written; and the time of the last one that is. */
+  repairs: Map<number, Repair>
+  repairedMs: number
+}
+
+/** What is new since the last write. */
+export type Unwritten = {
+  beats: readonly HeardAmphora[]
+  reports: readonly HeardAmphora[]
+  /** What the reports say, with the counters that are new. */
+  pictures: readonly AmphoraPicture[]
+}
+
+/** What was heard of all amphorae, in memory: one entry per amphora, so nothing piles up while the database is away. */
+export class HeardAmphorae {
+  readonly #amphorae = new Map<string, HeardAmphora>()
+  readonly #unwrittenBeats = new Set<string>()
+  readonly #unwrittenReports = new Set<string>()
+
+  remember(datagram: Beat | Report): void {
+    const { amphoraId, bootId, seq } = datagram
+    const before = this.#amphorae.get(amphoraId)
+    const isOvertaken = before !== undefined && before.heard.bootId === bootId && before.heard.seq > seq
+    // Datagrams overtake each other: an older one adds nothing to what a newer one said.
+    if (isOvertaken && datagram.kind === 'beat') return
+    const heard = heardOf(datagram, before?.heard)
+    const amphora = before ?? newAmphora(heard)
+    if (!isOvertaken) amphora.heard = heard
+    amphora.heardAtMs = performance.now()
+    if (datagram.kind === 'report') {
+      if (!isOvertaken || amphora.picture?.epoch === datagram.epoch) this.#rememberReport(amphora, datagram)
+      rememberRepairs(amphora, datagram.repairs)
+    }
+    this.#amphorae.set(amphoraId, amphora)
+    this.#unwrittenBeats.add(amphoraId)
+  }
+
+  /** Takes what is new; what cannot be written is to be put back. */
+  take(): Unwritten {
+    const beats = this.#taken(this.#unwrittenBeats)
+    const reports = this.#taken(this.#unwrittenReports)
+    const pictures = reports.flatMap(({ heard: { amphoraId, vrrpMaster }, picture, counted }) =>
+      picture === undefined ? [] : [{ amphoraId, vrrpMaster, picture, counted }],
+    )
+    for (const amphora of reports) amphora.counted = nothingCounted()
+    return { beats, reports, pictures }
+  }
+
+  /** The newest of each amphora is written with the next try. */
+  putBackBeats(beats: readonly HeardAmphora[]): void {
+    for (const { heard } of beats) this.#unwrittenBeats.add(heard.amphoraId)
+  }
+
+  putBackPictures(pictures: readonly AmphoraPicture[]): void {
+    for (const { amphoraId, counted } of pictures) {
+      this.#unwrittenReports.add(amphoraId)
+      const again = this.#amphorae.get(amphoraId)?.counted
+      for (const index of counted.listeners) again?.listeners.add(index)
+      for (const index of counted.pools) again?.pools.add(index)
+    }
+  }
+
+  silentMs(amphoraId: string): number {
+    return performance.now() - (this.#amphorae.get(amphoraId)?.heardAtMs ?? 0)
+  }
+
+  /** Ids of the amphorae that were heard within this time. */
+  heardWithin(milliseconds: number): string[] {
+    const now = performance.now()
+    return [...this.#amphorae].filter(([, { heardAtMs }]) => now - heardAtMs < milliseconds).map(([id]) => id)
+  }
+
+  /** Forgets the amphorae that were silent for so long. @returns their ids */
+  forgetSilent(milliseconds: number): string[] {
+    const silent = [...this.#amphorae.keys()].filter(id => this.silentMs(id) >= milliseconds)
+    for (const id of silent) this.#amphorae.delete(id)
+    return silent
+  }
+
+  #rememberReport(amphora: HeardAmphora, report: Report): void {
+    amphora.picture = addReport(amphora.picture, report)
+    for (const { index } of report.listeners) amphora.counted.listeners.add(index)
+    for (const { index } of report.pools) amphora.counted.pools.add(index)
+    this.#unwrittenReports.add(report.amphoraId)
+  }
+
+  #taken(ids: Set<string>): HeardAmphora[] {
+    const taken = [...ids].flatMap(id => this.#amphorae.get(id) ?? [])
+    ids.clear()
+    return taken
+  }
+}
+
+const nothingCounted = (): Counting => ({ listeners: new Set(), pools: new Set() })
+
+const newAmphora = (heard: Heard): HeardAmphora => ({
+  heard,
+  picture: undefined,
+  counted: nothingCounted(),
+  heardAtMs: 0,
+  repairs: new Map(),
+  repairedMs: 0,
+})
+
+/** What a report does not say is as the last beat said it. */
+function heardOf(datagram: Beat | Report, before: Heard | undefined): Heard {
+  const { amphoraId, bootId, seq, sentMs, generation, configHash, needsApply, vrrpMaster } = datagram
+  const { haproxyRunning, mismatches } =
+    datagram.kind === 'beat' ? datagram : (before ?? { haproxyRunning: false, mismatches: [] })
+  const common = { amphoraId, bootId, seq, sentMs, generation, configHash, needsApply, vrrpMaster }
+  return { ...common, haproxyRunning, mismatches }
+}
+
+function rememberRepairs({ repairs, repairedMs }: HeardAmphora, told: readonly Repair[]): void {
+  for (const repair of told) {
+    const isNews = repair.atMs > repairedMs && repair.atMs <= Date.now() + CLOCK_TOLERANCE_MS
+    if (isNews && repairs.size < MOST_REPAIRS) repairs.set(repair.atMs, repair)
+  }
+}
