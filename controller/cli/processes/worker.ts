@@ -1,7 +1,7 @@
 import { startHousekeeping } from '../../housekeeping/housekeeping.js'
 import { createLog } from '../../log/log.js'
 import { createMachineTurns } from '../../provider/amphora/act/machine-turns.js'
-import { createAgentConnections } from '../../provider/amphora/agent/connection.js'
+import { SshAgentConnections } from '../../provider/amphora/agent/connection.js'
 import { createNoopAgentConnections } from '../../provider/amphora/agent/connection-noop.js'
 import { openProviders } from '../../provider/providers.js'
 import { startWorker } from '../../worker/worker.js'
@@ -27,7 +27,7 @@ export async function runWorker(directory: string): Promise<void> {
     const network = await openNetwork(instance, networkDatabase)
     const heartbeatHost = await ensureManagementLeg(instance, network, { fabric: fabricOf(directory), instanceId })
     const agents = computeDriverOf(instance).runsMachines
-      ? createAgentConnections({ controllerKey: keys.controllerSsh.privateKey, log })
+      ? new SshAgentConnections({ controllerKey: keys.controllerSsh.privateKey, log })
       : createNoopAgentConnections()
     const parts = {
       database,

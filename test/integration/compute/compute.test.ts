@@ -8,7 +8,7 @@ import { promisify } from 'node:util'
 import type { ShellOptions } from 'ssh2'
 import t from 'tap'
 import { NamespaceDriver } from '../../../controller/compute/namespace/driver.js'
-import { createAgentConnections } from '../../../controller/provider/amphora/agent/connection.js'
+import { SshAgentConnections } from '../../../controller/provider/amphora/agent/connection.js'
 import { SHARES } from '../../support/worlds/machine-shares.js'
 import {
   asOperator,
@@ -37,7 +37,7 @@ await bundle(
 const agentBundle = join(programs, 'agent.mjs')
 const lab = await createLab({ agentBundle })
 const { driver, fabric, directory, controllerKey, operatorKey } = lab
-const agents = createAgentConnections({ controllerKey, log: quiet })
+const agents = new SshAgentConnections({ controllerKey, log: quiet })
 t.teardown(async () => {
   await agents.stop()
   await lab.destroy()

@@ -5,7 +5,7 @@ import { createInterface } from 'node:readline'
 import { setTimeout as wait } from 'node:timers/promises'
 import t from 'tap'
 import { NamespaceDriver } from '../../../controller/compute/namespace/driver.js'
-import { createAgentConnections } from '../../../controller/provider/amphora/agent/connection.js'
+import { SshAgentConnections } from '../../../controller/provider/amphora/agent/connection.js'
 import type { CreatorOrders } from '../../support/worlds/machine-creator.js'
 import { SHARES } from '../../support/worlds/machine-shares.js'
 import { createLab, eventually, ip, processesIn, quiet } from '../../support/worlds/machines.js'
@@ -22,7 +22,7 @@ await bundle(
 const agentBundle = join(programs, 'agent.mjs')
 const lab = await createLab({ agentBundle })
 const { driver, fabric, directory, controllerKey } = lab
-const agents = createAgentConnections({ controllerKey, log: quiet })
+const agents = new SshAgentConnections({ controllerKey, log: quiet })
 t.teardown(async () => {
   await agents.stop()
   await lab.destroy()

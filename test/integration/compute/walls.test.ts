@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { promisify } from 'node:util'
 import t from 'tap'
 import { HAPROXY_CHROOT, HAPROXY_USER } from '../../../amphora-agent/protocol/paths.js'
-import { createAgentConnections } from '../../../controller/provider/amphora/agent/connection.js'
+import { SshAgentConnections } from '../../../controller/provider/amphora/agent/connection.js'
 import { desire } from '../../support/worlds/amphora-desired.js'
 import { SHARES } from '../../support/worlds/machine-shares.js'
 import {
@@ -27,7 +27,7 @@ const programs = t.testdir({})
 await bundle({ agent: join(import.meta.dirname, '../../../amphora-agent/main.ts') }, programs)
 const limits = { ...SHARES.limits, processors: 1 }
 const lab = await createLab({ agentBundle: join(programs, 'agent.mjs'), limits })
-const agents = createAgentConnections({ controllerKey: lab.controllerKey, log: quiet })
+const agents = new SshAgentConnections({ controllerKey: lab.controllerKey, log: quiet })
 t.teardown(async () => {
   await agents.stop()
   await lab.destroy()

@@ -10,7 +10,7 @@ import { amphoraIdentity } from '../../../controller/compute/amphora-identity.js
 import {
   AgentRefused,
   AgentUnreachable,
-  createAgentConnections,
+  SshAgentConnections,
 } from '../../../controller/provider/amphora/agent/connection.js'
 import { createNoopAgentConnections } from '../../../controller/provider/amphora/agent/connection-noop.js'
 import { newSshKeyPair } from '../../support/inputs/ssh-keys.js'
@@ -88,7 +88,7 @@ async function createAmphora(
 }
 
 function createConnections(t: Pick<Tap, 'teardown'>, options: { idleMs?: number; controllerKey?: string } = {}) {
-  const connections = createAgentConnections({ controllerKey: controller.private, log: quiet, ...options })
+  const connections = new SshAgentConnections({ controllerKey: controller.private, log: quiet, ...options })
   t.teardown(() => connections.stop())
   return connections
 }

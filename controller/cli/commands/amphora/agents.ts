@@ -1,7 +1,7 @@
 import type { ResultOf } from '../../../../amphora-agent/protocol/messages.js'
 import { createLog } from '../../../log/log.js'
 import { agentTarget } from '../../../provider/amphora/agent/agent.js'
-import { createAgentConnections } from '../../../provider/amphora/agent/connection.js'
+import { SshAgentConnections } from '../../../provider/amphora/agent/connection.js'
 import { keyFiles, loadKeys } from '../../state-directory/keys.js'
 import type { Instance } from '../../wiring/instance.js'
 
@@ -16,7 +16,7 @@ export type Agents = {
 /** Runs `work` with connections to agents and closes them. */
 export async function withAgents<T>({ config, directory }: Instance, work: (agents: Agents) => Promise<T>): Promise<T> {
   const keys = await loadKeys(keyFiles(config, directory))
-  const connections = createAgentConnections({
+  const connections = new SshAgentConnections({
     controllerKey: keys.controllerSsh.privateKey,
     log: createLog('krater', 'warn'),
   })

@@ -4,90 +4,88 @@ import type { Request, ResultOf } from '../../../../amphora-agent/protocol/messa
 import { type AgentVerb, answerSchema, MAX_ANSWER, resultSchemas } from './answers.js'
 import { AgentRefused, AgentUnreachable, type UnreachableReason } from './errors.js'
 
+const LOST = 'The connection to the agent was lost.'
+
 /** A request without its id. */
 export type RequestBody<V extends AgentVerb> = Omit<Extract<Request, { verb: V }>, 'id'> & { verb: V }
-
-export type Conversation = {
-  /** @throws AgentUnreachable, AgentRefused */
-  request: <V extends AgentVerb>(body: RequestBody<V>, timeoutMs: number) => Promise<ResultOf[V]>
-  isOpen: () => boolean
-}
 
 type Waiting = { answered: (result: unknown) => void; failed: (error: Error) => void }
 
 /**
  * Requests and answers over one stream, many at once. Ends for good at the first answer that cannot be understood, and when the stream closes;
- * requests under way then fail. `ended` is called once.
+ * requests under way then fail.
  */
-export function converse(stream: Duplex, amphoraId: string, ended: () => void): Conversation {
-  const waiting = new Map<number, Waiting>()
-  const decode = createFrameDecoder(MAX_ANSWER)
-  let lastId = 0
-  let open = true
+export class Conversation {
+  readonly #stream: Duplex
+  readonly #amphoraId: string
+  readonly #ended: () => void
+  readonly #waiting = new Map<number, Waiting>()
+  #lastId = 0
+  #isOpen = true
 
-  const end = (reason: UnreachableReason, message: string) => {
-    if (!open) return
-    open = false
-    for (const { failed } of waiting.values()) failed(new AgentUnreachable(amphoraId, reason, message))
-    waiting.clear()
-    stream.destroy()
-    ended()
+  /** @param ended is called once */
+  constructor(stream: Duplex, amphoraId: string, ended: () => void) {
+    this.#stream = stream
+    this.#amphoraId = amphoraId
+    this.#ended = ended
+    const decode = createFrameDecoder(MAX_ANSWER)
+    stream.on('data', (piece: Buffer) => {
+      try {
+        for (const value of decode(piece)) this.#take(value)
+      } catch {
+        this.#end('malformed-answer', 'The agent answered what cannot be understood.')
+      }
+    })
+    stream.on('error', () => undefined)
+    for (const event of ['end', 'close']) stream.once(event, () => this.#end('connection-lost', LOST))
   }
 
-  const take = (value: unknown) => {
+  /** @throws AgentUnreachable, AgentRefused */
+  request<V extends AgentVerb>(body: RequestBody<V>, timeoutMs: number): Promise<ResultOf[V]> {
+    return new Promise((resolve, reject) => {
+      if (!this.#isOpen) return reject(this.#unreachable('connection-lost', LOST))
+      const id = ++this.#lastId
+      const timer = setTimeout(() => {
+        this.#waiting.delete(id)
+        const seconds = (timeoutMs / 1000).toFixed(1)
+        reject(this.#unreachable('no-answer', `The agent did not answer "${body.verb}" within ${seconds} s.`))
+      }, timeoutMs)
+      this.#waiting.set(id, {
+        answered: result => {
+          clearTimeout(timer)
+          const checked = resultSchemas[body.verb].safeParse(result)
+          if (checked.success) return resolve(checked.data)
+          const message = `The agent's answer to "${body.verb}" cannot be understood.`
+          reject(this.#unreachable('malformed-answer', message))
+        },
+        failed: error => {
+          clearTimeout(timer)
+          reject(error)
+        },
+      })
+      this.#stream.write(encodeFrame({ id, ...body }))
+    })
+  }
+
+  #take(value: unknown): void {
     const answer = answerSchema.parse(value)
     // An answer that came after its time limit has nobody waiting any more.
-    const request = waiting.get(answer.id)
-    waiting.delete(answer.id)
+    const request = this.#waiting.get(answer.id)
+    this.#waiting.delete(answer.id)
     if (answer.ok) request?.answered(answer.result)
-    else request?.failed(new AgentRefused(amphoraId, answer.error))
+    else request?.failed(new AgentRefused(this.#amphoraId, answer.error))
   }
 
-  stream.on('data', (piece: Buffer) => {
-    try {
-      for (const value of decode(piece)) take(value)
-    } catch {
-      end('malformed-answer', 'The agent answered what cannot be understood.')
-    }
-  })
-  stream.on('error', () => undefined)
-  for (const event of ['end', 'close']) {
-    stream.once(event, () => end('connection-lost', 'The connection to the agent was lost.'))
+  #end(reason: UnreachableReason, message: string): void {
+    if (!this.#isOpen) return
+    this.#isOpen = false
+    for (const { failed } of this.#waiting.values()) failed(this.#unreachable(reason, message))
+    this.#waiting.clear()
+    this.#stream.destroy()
+    this.#ended()
   }
 
-  return {
-    isOpen: () => open,
-    request: (body, timeoutMs) =>
-      new Promise((resolve, reject) => {
-        if (!open) {
-          return reject(new AgentUnreachable(amphoraId, 'connection-lost', 'The connection to the agent was lost.'))
-        }
-        const id = ++lastId
-        const timer = setTimeout(() => {
-          waiting.delete(id)
-          const seconds = (timeoutMs / 1000).toFixed(1)
-          reject(
-            new AgentUnreachable(
-              amphoraId,
-              'no-answer',
-              `The agent did not answer "${body.verb}" within ${seconds} s.`,
-            ),
-          )
-        }, timeoutMs)
-        waiting.set(id, {
-          answered: result => {
-            clearTimeout(timer)
-            const checked = resultSchemas[body.verb].safeParse(result)
-            if (checked.success) return resolve(checked.data)
-            const message = `The agent's answer to "${body.verb}" cannot be understood.`
-            reject(new AgentUnreachable(amphoraId, 'malformed-answer', message))
-          },
-          failed: error => {
-            clearTimeout(timer)
-            reject(error)
-          },
-        })
-        stream.write(encodeFrame({ id, ...body }))
-      }),
+  #unreachable(reason: UnreachableReason, message: string): AgentUnreachable {
+    return new AgentUnreachable(this.#amphoraId, reason, message)
   }
 }
