@@ -14,78 +14,99 @@ export type HaproxyRepair = {
   reload: boolean
 }
 
+/** One difference, and the command that puts it right; null when only a reload does. */
+type Difference = { text: string; command: string | null }
+
 /**
  * Compares what HAProxy says of itself, its servers and frontends with the desired state. A server that is no longer desired and is out of service
  * only ends its connections: that is no difference. Pure.
  */
-export function planRepair(
-  { haproxy, objects }: Desired & { haproxy: HaproxyPart },
-  { limit, proxies, servers, serverLimits }: HaproxyLook,
-): HaproxyRepair {
-  const repair: HaproxyRepair = { found: [], commands: [], reload: false }
-  const byPath = new Map<string, ServerState>(servers.map(state => [`${state.backend}/${state.name}`, state]))
-  for (const backend of haproxy.backends) {
-    for (const server of backend.servers) {
+export function planRepair(desired: Desired & { haproxy: HaproxyPart }, observed: HaproxyLook): HaproxyRepair {
+  const all = [
+    ...serversDiffer(desired.haproxy, observed),
+    ...unexpectedServers(desired.haproxy, observed),
+    ...frontendsDiffer(desired, observed),
+    ...globalLimitDiffers(desired.haproxy, observed),
+  ]
+  return {
+    found: all.map(({ text }) => text),
+    commands: all.flatMap(({ command }) => command ?? []),
+    reload: all.some(({ command }) => command === null),
+  }
+}
+
+function serversDiffer({ backends }: HaproxyPart, { servers, serverLimits }: HaproxyLook): Difference[] {
+  const states = new Map(servers.map(state => [`${state.backend}/${state.name}`, state]))
+  return backends.flatMap(backend =>
+    backend.servers.flatMap(server => {
       const path = `${backend.name}/${server.name}`
-      // Its whole path would not fit into the history.
-      const who = `server ${server.name}`
-      const state = byPath.get(path)
-      byPath.delete(path)
-      if (state === undefined) {
-        repair.found.push(`${who} was missing`)
-        repair.reload = true
-        continue
-      }
-      const found = repair.found.length
-      if (state.weight !== server.weight) {
-        repair.found.push(`${who} had weight ${state.weight}`)
-        repair.commands.push(`set server ${path} weight ${server.weight}`)
-      }
-      if (inMaintenance(state) !== server.disabled || (!server.disabled && isDrainedByHand(state))) {
-        repair.found.push(`${who} was ${server.disabled ? 'enabled' : 'out of service'}`)
-        repair.commands.push(`set server ${path} state ${server.disabled ? 'maint' : 'ready'}`)
-      }
-      for (const check of state.checksOff) {
-        repair.found.push(`${who} was not checked`)
-        repair.commands.push(`enable ${check} ${path}`)
-      }
-      const connections = serverLimits?.get(path) ?? 0
-      if (serverLimits !== null && connections !== limitOf(server)) {
-        repair.found.push(`${who} had a limit of ${connections} connections`)
-        repair.commands.push(`set maxconn server ${path} ${limitOf(server)}`)
-      }
-      const difference = repair.found.length > found ? null : differenceOf(server, state)
-      if (difference === null) continue
-      repair.found.push(`${who} ${difference}`)
-      repair.reload = true
-    }
+      const connections = serverLimits === null ? null : (serverLimits.get(path) ?? 0)
+      return serverDiffers(server, path, states.get(path), connections)
+    }),
+  )
+}
+
+/** @param connections its limit; 0 is none, null when it is not known */
+function serverDiffers(
+  server: Server,
+  path: string,
+  state: ServerState | undefined,
+  connections: number | null,
+): Difference[] {
+  // Its whole path would not fit into the history.
+  const who = `server ${server.name}`
+  if (state === undefined) return [{ text: `${who} was missing`, command: null }]
+  const found: Difference[] = []
+  if (state.weight !== server.weight) {
+    const command = `set server ${path} weight ${server.weight}`
+    found.push({ text: `${who} had weight ${state.weight}`, command })
   }
-  const ours = new Set(haproxy.backends.map(({ name }) => name))
-  for (const state of byPath.values()) {
-    if (!ours.has(state.backend) || inMaintenance(state)) continue
-    repair.found.push(`server ${state.name} was unexpected`)
-    repair.reload = true
+  if (inMaintenance(state) !== server.disabled || (!server.disabled && isDrainedByHand(state))) {
+    const command = `set server ${path} state ${server.disabled ? 'maint' : 'ready'}`
+    found.push({ text: `${who} was ${server.disabled ? 'enabled' : 'out of service'}`, command })
   }
+  for (const check of state.checksOff) {
+    found.push({ text: `${who} was not checked`, command: `enable ${check} ${path}` })
+  }
+  if (connections !== null && connections !== limitOf(server)) {
+    const command = `set maxconn server ${path} ${limitOf(server)}`
+    found.push({ text: `${who} had a limit of ${connections} connections`, command })
+  }
+  const difference = found.length > 0 ? null : differenceOf(server, state)
+  return difference === null ? found : [{ text: `${who} ${difference}`, command: null }]
+}
+
+function unexpectedServers({ backends }: HaproxyPart, { servers }: HaproxyLook): Difference[] {
+  const ours = new Map(backends.map(backend => [backend.name, new Set(backend.servers.map(({ name }) => name))]))
+  return servers
+    .filter(state => ours.get(state.backend)?.has(state.name) === false && !inMaintenance(state))
+    .map(({ name }) => ({ text: `server ${name} was unexpected`, command: null }))
+}
+
+function frontendsDiffer(
+  { haproxy, objects }: Desired & { haproxy: HaproxyPart },
+  { proxies }: HaproxyLook,
+): Difference[] {
   const frontends = new Map(proxies.filter(({ kind }) => kind === 'frontend').map(row => [row.name, row]))
-  for (const name of objects.listeners) {
+  const disabled = objects.listeners.flatMap((name): Difference[] => {
     const status = frontends.get(name)?.status
-    if (status === 'OPEN' || status === 'FULL') continue
-    repair.found.push(`listener ${name} was ${status === undefined ? 'missing' : 'disabled'}`)
-    if (status === 'PAUSED') repair.commands.push(`enable frontend ${name}`)
-    else repair.reload = true
-  }
-  for (const { name, maxconn } of haproxy.frontends) {
+    if (status === 'OPEN' || status === 'FULL') return []
+    const text = `listener ${name} was ${status === undefined ? 'missing' : 'disabled'}`
+    return [{ text, command: status === 'PAUSED' ? `enable frontend ${name}` : null }]
+  })
+  const limited = haproxy.frontends.flatMap(({ name, maxconn }): Difference[] => {
     const now = frontends.get(name)?.limit ?? maxconn
-    if (now === maxconn) continue
-    repair.found.push(`listener ${name} had a limit of ${now} connections`)
-    repair.commands.push(`set maxconn frontend ${name} ${maxconn}`)
-  }
-  const globalMaxconn = globalLimit(haproxy.text)
-  if (globalMaxconn !== null && limit !== null && limit !== globalMaxconn) {
-    repair.found.push(`HAProxy had a limit of ${limit} connections`)
-    repair.commands.push(`set maxconn global ${globalMaxconn}`)
-  }
-  return repair
+    if (now === maxconn) return []
+    const command = `set maxconn frontend ${name} ${maxconn}`
+    return [{ text: `listener ${name} had a limit of ${now} connections`, command }]
+  })
+  return [...disabled, ...limited]
+}
+
+function globalLimitDiffers({ text }: HaproxyPart, { limit }: HaproxyLook): Difference[] {
+  const desired = globalLimit(text)
+  if (desired === null || limit === null || limit === desired) return []
+  return [{ text: `HAProxy had a limit of ${limit} connections`, command: `set maxconn global ${desired}` }]
 }
 
 /** Of a server's connections; 0 is none. */
