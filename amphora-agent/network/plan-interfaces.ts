@@ -42,82 +42,111 @@ export function planInterfaces(
   vipsHeldBy: 'us' | 'keepalived',
 ): InterfacePlan {
   const { renames, nameOf } = planNames(desired, observed.links)
-  const named = (device: string) => nameOf.get(device) ?? device
-
+  const named = renamed(observed, device => nameOf.get(device) ?? device)
   const targets = desired.map(iface => targetOf(iface, desired, vipsHeldBy))
+  const keepalivedVips = vipsHeldBy === 'keepalived' ? desired.flatMap(({ vips }) => vips) : []
+  const addresses = planAddresses(targets, named)
+  return {
+    renames,
+    links: planLinks(desired, observed),
+    additions: [...addresses.additions, ...planRoutes(targets, named)],
+    removals: planRemovals(targets, named, {
+      ours: new Set([...desired.map(({ name }) => name), ...former]),
+      keepalivedVips: new Set(keepalivedVips.map(({ address }) => canonical(address))),
+    }),
+    announce: addresses.announce,
+  }
+}
+
+/** What was observed, by the names that interfaces will have. */
+function renamed(observed: Observed, nameOf: (device: string) => string): Observed {
+  const withName = <T extends { device: string }>(facts: readonly T[]): T[] =>
+    facts.map(fact => ({ ...fact, device: nameOf(fact.device) }))
+  return {
+    ...observed,
+    links: observed.links.map(link => ({ ...link, name: nameOf(link.name) })),
+    addresses: withName(observed.addresses),
+    routes: withName(observed.routes),
+    connected: withName(observed.connected),
+  }
+}
+
+/** @param observed by the names that interfaces have now */
+function planLinks(desired: readonly Interface[], { links }: Observed): IpCommand[] {
+  return desired.flatMap(({ mac, mtu, name }) => {
+    const link = links.find(candidate => candidate.mac === mac)
+    if (link === undefined || (link.up && link.mtu === mtu && link.name === name)) return []
+    return [{ family: 4 as const, line: `link set dev ${name} mtu ${mtu} up`, essential: true }]
+  })
+}
+
+/** Addresses that are missing, and routes that the kernel made with an address and somebody has taken away. */
+function planAddresses(targets: readonly Target[], observed: Observed): Pick<InterfacePlan, 'additions' | 'announce'> {
+  const present = new Set(observed.addresses.map(addressKey))
+  const connected = new Set(observed.connected.map(({ device, destination }) => `${device} ${networkOf(destination)}`))
+  const up = new Set(observed.links.filter(link => link.up).map(({ name }) => name))
   const additions: IpCommand[] = []
-  const removals: IpCommand[] = []
-  const links: IpCommand[] = []
   const announce = new Set<string>()
-
-  for (const iface of desired) {
-    const link = observed.links.find(({ mac }) => mac === iface.mac)
-    if (link && (!link.up || link.mtu !== iface.mtu || link.name !== iface.name)) {
-      links.push({ family: 4, line: `link set dev ${iface.name} mtu ${iface.mtu} up`, essential: true })
-    }
-  }
-
-  const addresses = new Set(
-    observed.addresses.map(({ device, address, prefix }) => `${named(device)} ${canonical(address)}/${prefix}`),
-  )
-  const routes = new Set(observed.routes.map(route => routeKey({ ...route, device: named(route.device) })))
-  const rules = new Set(observed.rules.map(ruleKey))
-  const connected = new Set(
-    observed.connected.map(({ device, destination }) => `${named(device)} ${networkOf(destination)}`),
-  )
-  const up = new Set(observed.links.filter(link => link.up).map(({ name }) => named(name)))
-  for (const target of targets) {
-    for (const address of target.addresses) {
-      if (addresses.has(address.key)) {
-        if (address.connected === null || !up.has(target.device) || connected.has(address.connected.key)) continue
-        additions.push(address.connected)
-        continue
+  for (const { device, addresses } of targets) {
+    for (const { key, connected: route, ...command } of addresses) {
+      if (!present.has(key)) {
+        additions.push(command)
+        announce.add(device)
+      } else if (route !== null && up.has(device) && !connected.has(route.key)) {
+        additions.push(route)
       }
-      additions.push({ family: address.family, line: address.line, essential: true })
-      announce.add(target.device)
     }
   }
-  for (const target of targets) {
-    for (const route of target.routes) {
-      if (!routes.has(route.key)) additions.push(route)
-    }
-    for (const rule of target.rules) if (!rules.has(rule.key)) additions.push(rule)
-  }
+  return { additions, announce: [...announce] }
+}
 
-  const desiredAddresses = new Set(targets.flatMap(target => target.addresses.map(({ key }) => key)))
-  const desiredRoutes = new Set(targets.flatMap(target => target.routes.map(({ key }) => key)))
-  const desiredRules = new Set(targets.flatMap(target => target.rules.map(({ key }) => key)))
-  const ours = new Set([...desired.map(({ name }) => name), ...former])
-  const keepalivedVips = new Set(
-    vipsHeldBy === 'keepalived' ? desired.flatMap(iface => iface.vips.map(vip => canonical(vip.address))) : [],
+function planRoutes(targets: readonly Target[], observed: Observed): IpCommand[] {
+  const routes = new Set(observed.routes.map(routeKey))
+  const rules = new Set(observed.rules.map(ruleKey))
+  return targets.flatMap(target => [
+    ...target.routes.filter(({ key }) => !routes.has(key)),
+    ...target.rules.filter(({ key }) => !rules.has(key)),
+  ])
+}
+
+const isOurTable = (table: string): boolean => Number(table) >= FIRST_TABLE && Number(table) <= LAST_TABLE
+
+/** Rules, routes and addresses of ours that are not desired. */
+function planRemovals(
+  targets: readonly Target[],
+  observed: Observed,
+  { ours, keepalivedVips }: { ours: ReadonlySet<string>; keepalivedVips: ReadonlySet<string> },
+): IpCommand[] {
+  const keysOf = (kind: 'addresses' | 'routes' | 'rules') =>
+    new Set(targets.flatMap(target => target[kind].map(({ key }) => key)))
+  const desired = { addresses: keysOf('addresses'), routes: keysOf('routes'), rules: keysOf('rules') }
+  const rules = observed.rules.filter(rule => isOurTable(rule.table) && !desired.rules.has(ruleKey(rule)))
+  const routes = observed.routes.filter(
+    route =>
+      ours.has(route.device) &&
+      !desired.routes.has(routeKey(route)) &&
+      (route.table === 'main' || isOurTable(route.table)),
   )
-  const isOurTable = (table: string) => Number(table) >= FIRST_TABLE && Number(table) <= LAST_TABLE
-  for (const rule of observed.rules) {
-    if (!isOurTable(rule.table) || desiredRules.has(ruleKey(rule))) continue
-    removals.push({
-      family: rule.family,
-      line: `rule del from ${rule.source} table ${rule.table} priority ${rule.priority}`,
-      essential: false,
-    })
-  }
-  for (const observedRoute of observed.routes) {
-    const route = { ...observedRoute, device: named(observedRoute.device) }
-    if (!ours.has(route.device) || desiredRoutes.has(routeKey(route))) continue
-    if (route.table !== 'main' && !isOurTable(route.table)) continue
-    const via = route.gateway === null ? '' : ` via ${route.gateway}`
-    removals.push({
-      family: route.family,
-      line: `route del ${route.destination}${via} dev ${route.device} table ${route.table}`,
-      essential: false,
-    })
-  }
-  for (const { device, family, address, prefix } of observed.addresses) {
-    const name = named(device)
-    const key = `${name} ${canonical(address)}/${prefix}`
-    if (!ours.has(name) || desiredAddresses.has(key) || keepalivedVips.has(canonical(address))) continue
-    removals.push({ family, line: `addr del ${address}/${prefix} dev ${name}`, essential: false })
-  }
-  return { renames, links, additions, removals, announce: [...announce] }
+  const addresses = observed.addresses.filter(
+    found =>
+      ours.has(found.device) &&
+      !desired.addresses.has(addressKey(found)) &&
+      !keepalivedVips.has(canonical(found.address)),
+  )
+  return [
+    ...rules.map(({ family, source, table, priority }) => ({
+      family,
+      line: `rule del from ${source} table ${table} priority ${priority}`,
+    })),
+    ...routes.map(({ family, destination, gateway, device, table }) => ({
+      family,
+      line: `route del ${destination}${gateway === null ? '' : ` via ${gateway}`} dev ${device} table ${table}`,
+    })),
+    ...addresses.map(({ family, address, prefix, device }) => ({
+      family,
+      line: `addr del ${address}/${prefix} dev ${device}`,
+    })),
+  ].map(command => ({ ...command, essential: false }))
 }
 
 /** Renames in an order in which no name is ever taken twice, and the name that each interface of ours will have. */
@@ -225,6 +254,10 @@ function route(facts: RouteFacts, essential: boolean): IpCommand & { key: string
     line: `route replace ${networkOf(destination)}${via} dev ${device} table ${table}${src} proto static`,
     essential,
   }
+}
+
+function addressKey({ device, address, prefix }: Pick<Observed['addresses'][number], 'device' | 'address' | 'prefix'>) {
+  return `${device} ${canonical(address)}/${prefix}`
 }
 
 /** The source only breaks ties and is not shown for every route: it is no part of what tells routes apart. */
