@@ -4,7 +4,7 @@ import { createHandler } from './answers.js'
 import { apply, type Parts, releaseOwnVips, resume } from './apply/apply.js'
 import { CURRENT_HAPROXY, CURRENT_KEEPALIVED, openStore } from './apply/store.js'
 import { Handovers } from './handover/handover.js'
-import { createStickTables, type StickTables } from './handover/stick-tables.js'
+import { StickTables } from './handover/stick-tables.js'
 import { Drain } from './haproxy/drain.js'
 import { Haproxy, type HaproxyEvents } from './haproxy/haproxy.js'
 import { createKnownDown } from './haproxy/known-down.js'
@@ -12,7 +12,7 @@ import { HAPROXY_MESSAGES } from './haproxy/messages.js'
 import { serverStateFile } from './haproxy/server-state-file.js'
 import { haproxyVersion } from './haproxy/validate.js'
 import { Monitor } from './heartbeat/monitor.js'
-import { createSender, type Sender } from './heartbeat/sender.js'
+import { Sender } from './heartbeat/sender.js'
 import { createKeepalived, KEEPALIVED_LOG, type Keepalived, keepalivedVersion } from './keepalived/keepalived.js'
 import { machineLimits } from './limits.js'
 import { keepBounded } from './log/bounded-files.js'
@@ -92,7 +92,7 @@ class Agent {
     this.#log = log
     this.#endHelpers = endHelpers
     this.#repairs = createRepairs(log)
-    this.#stickTables = createStickTables(boot.amphoraId, this.#store.confirmed, log)
+    this.#stickTables = new StickTables(boot.amphoraId, this.#store.confirmed, log)
     this.#haproxy = new Haproxy({
       configuration: CURRENT_HAPROXY,
       limits: boot.limits ?? {},
@@ -115,7 +115,7 @@ class Agent {
       keepalived: this.#keepalived,
       log,
     }
-    this.#sender = createSender(boot, bootId, log)
+    this.#sender = new Sender(boot, bootId, log)
     this.#handovers = new Handovers({ haproxy: this.#haproxy, stickTables: this.#stickTables, log })
     this.#monitor = this.#createMonitor(boot)
     this.#handler = this.#createHandler(boot, bootId)

@@ -16,73 +16,75 @@ const RETRY_MS = 100
 /** HAProxy tells a peer of its own name what has changed when that says something. */
 const PROMPT_MS = 50
 
-export type StickTables = {
-  /** Lets the other amphora speak with this one's HAProxy. May be repeated. @throws Error when the port cannot be had */
-  offer: (handover: Handover) => Promise<void>
-  /** Takes all entries of the other one's stick tables, and from then on those that change. */
-  take: (handover: Handover) => Promise<TablesTaken>
-  /** Ends what is under way: a worker that is about to be an old one hands its own tables over, under the same name. */
-  interrupt: () => void
-  end: () => void
-}
-
 /**
  * Gives the stick tables of an amphora that leaves to the one that takes over, before the VIP moves. Either HAProxy is addressed by its own name, as
  * by a worker of its own before or after a reload: so neither has to be told of the other, which would take a reload of both. The agents
  * carry the messages; the one that takes over asks.
- * @param amphoraId by which HAProxy finds itself among its peers
  */
-export function createStickTables(amphoraId: string, desired: () => Desired | null, log: Log): StickTables {
-  const open = new Set<Socket>()
-  let server: Server | null = null
+export class StickTables {
+  readonly #amphoraId: string
+  readonly #desired: () => Desired | null
+  readonly #log: Log
+  readonly #open = new Set<Socket>()
+  #server: Server | null = null
   /** An attempt of an earlier round is over, whatever comes of it. */
-  let round = 0
+  #round = 0
 
-  const keep = (socket: Socket): Socket => {
-    open.add(socket)
-    socket.on('close', () => open.delete(socket))
-    socket.on('error', error => log.info(`handover: stick tables: ${error.message}`))
-    return socket
-  }
-  const closeAll = () => {
-    for (const socket of open) socket.destroy()
-  }
-  const end = () => {
-    round += 1
-    server?.close()
-    server = null
-    closeAll()
-  }
-  const connect = async (options: TcpNetConnectOpts): Promise<Socket> => {
-    const socket = keep(createConnection(options))
-    await once(socket, 'connect', { signal: AbortSignal.timeout(ANSWER_MS) })
-    return socket
-  }
-  /** @throws Error also while HAProxy hears its former worker */
-  const connectHaproxy = async (): Promise<Socket> => {
-    const socket = await connect({ host: desired()?.pair?.address ?? '127.0.0.1', port: HAPROXY_PEERS_PORT })
-    socket.write(helloOf(amphoraId))
-    const answer = await read(socket, WELCOME.length)
-    if (answer !== WELCOME) throw new Error(`HAProxy answers its peer with ${answer.trim()}`)
-    return socket
+  /** @param amphoraId by which HAProxy finds itself among its peers */
+  constructor(amphoraId: string, desired: () => Desired | null, log: Log) {
+    this.#amphoraId = amphoraId
+    this.#desired = desired
+    this.#log = log
   }
 
-  const welcome = async (other: Socket) => {
-    keep(other)
+  /** Lets the other amphora speak with this one's HAProxy. May be repeated. @throws Error when the port cannot be had */
+  async offer({ own }: Handover): Promise<void> {
+    if (this.#server !== null) return
+    const opened = createServer(socket => void this.#welcome(socket))
+    opened.listen(TABLES_PORT, own)
+    await once(opened, 'listening')
+    opened.on('error', error => this.#log.error(`handover: stick tables: ${error.message}`))
+    this.#server = opened
+  }
+
+  /** Takes all entries of the other one's stick tables, and from then on those that change. */
+  async take(handover: Handover): Promise<TablesTaken> {
+    this.end()
+    const round = this.#round
+    if (!hasStickTables(this.#desired())) return 'none'
+    const until = performance.now() + LIMIT_MS
+    const attempt = () => this.#attempt(handover, round, until)
+    return (await waitFor(attempt, { timeoutMs: LIMIT_MS, everyMs: RETRY_MS })) ?? 'missing'
+  }
+
+  /** Ends what is under way: a worker that is about to be an old one hands its own tables over, under the same name. */
+  interrupt(): void {
+    for (const socket of this.#open) socket.destroy()
+  }
+
+  end(): void {
+    this.#round += 1
+    this.#server?.close()
+    this.#server = null
+    this.interrupt()
+  }
+
+  /** @returns null when it is to be tried again */
+  async #attempt(handover: Handover, round: number, until: number): Promise<TablesTaken | null> {
     try {
-      const own = await connectHaproxy()
-      pipeline(other, own, () => {})
-      pipeline(own, other, () => {})
+      if (await this.#takeUntil(handover, until)) return 'all'
     } catch (error) {
-      log.info(`handover: stick tables: ${String(error)}`)
-      other.destroy()
+      this.#log.info(`handover: stick tables: ${String(error)}`)
     }
+    if (round !== this.#round) return 'missing'
+    this.interrupt()
+    return null
   }
 
   /** @returns whether HAProxy has stored all entries by then */
-  const takeUntil = async ({ own: localAddress, peer: host }: Handover, until: number): Promise<boolean> => {
-    const other = await connect({ host, localAddress, port: TABLES_PORT })
-    const own = await connectHaproxy()
+  async #takeUntil({ own: localAddress, peer: host }: Handover, until: number): Promise<boolean> {
+    const other = await this.#connect({ host, localAddress, port: TABLES_PORT })
+    const own = await this.#connectHaproxy()
     const prompt = setInterval(() => {
       if (other.destroyed) clearInterval(prompt)
       for (const socket of [own, other]) if (socket.writable) socket.write(STILL_THERE)
@@ -96,34 +98,39 @@ export function createStickTables(amphoraId: string, desired: () => Desired | nu
     })
   }
 
-  return {
-    offer: async ({ own }) => {
-      if (server !== null) return
-      const opened = createServer(socket => void welcome(socket))
-      opened.listen(TABLES_PORT, own)
-      await once(opened, 'listening')
-      opened.on('error', error => log.error(`handover: stick tables: ${error.message}`))
-      server = opened
-    },
-    take: async handover => {
-      end()
-      const own = round
-      if (!hasStickTables(desired())) return 'none'
-      const until = performance.now() + LIMIT_MS
-      const attempt = async (): Promise<TablesTaken | null> => {
-        try {
-          if (await takeUntil(handover, until)) return 'all'
-        } catch (error) {
-          log.info(`handover: stick tables: ${String(error)}`)
-        }
-        if (own !== round) return 'missing'
-        closeAll()
-        return null
-      }
-      return (await waitFor(attempt, { timeoutMs: LIMIT_MS, everyMs: RETRY_MS })) ?? 'missing'
-    },
-    interrupt: closeAll,
-    end,
+  async #welcome(other: Socket): Promise<void> {
+    this.#keep(other)
+    try {
+      const own = await this.#connectHaproxy()
+      pipeline(other, own, () => {})
+      pipeline(own, other, () => {})
+    } catch (error) {
+      this.#log.info(`handover: stick tables: ${String(error)}`)
+      other.destroy()
+    }
+  }
+
+  /** @throws Error also while HAProxy hears its former worker */
+  async #connectHaproxy(): Promise<Socket> {
+    const host = this.#desired()?.pair?.address ?? '127.0.0.1'
+    const socket = await this.#connect({ host, port: HAPROXY_PEERS_PORT })
+    socket.write(helloOf(this.#amphoraId))
+    const answer = await read(socket, WELCOME.length)
+    if (answer !== WELCOME) throw new Error(`HAProxy answers its peer with ${answer.trim()}`)
+    return socket
+  }
+
+  async #connect(options: TcpNetConnectOpts): Promise<Socket> {
+    const socket = this.#keep(createConnection(options))
+    await once(socket, 'connect', { signal: AbortSignal.timeout(ANSWER_MS) })
+    return socket
+  }
+
+  #keep(socket: Socket): Socket {
+    this.#open.add(socket)
+    socket.on('close', () => this.#open.delete(socket))
+    socket.on('error', error => this.#log.info(`handover: stick tables: ${error.message}`))
+    return socket
   }
 }
 

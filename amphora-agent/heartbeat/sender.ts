@@ -17,75 +17,81 @@ export type Standing = {
   mismatches: Mismatch[]
 }
 
-export type Sender = {
-  beat: (standing: Standing, haproxyRunning: boolean) => Promise<void>
-  report: (standing: Standing, content: Pick<Report, 'epoch' | 'listeners' | 'pools' | 'repairs'>) => Promise<void>
-  close: () => Promise<void>
-}
+type ReportContent = Pick<Report, 'epoch' | 'listeners' | 'pools' | 'repairs'>
 
 /** Sends datagrams to every health manager. A datagram that cannot be sent is no failure: each kind of trouble is logged once. */
-export function createSender(boot: Boot, bootId: string, log: Log): Sender {
-  const key = Buffer.from(boot.heartbeatKey, 'hex')
-  const sockets = new Map<'udp4' | 'udp6', SocketAsPromised>()
-  const logged = new Set<string>()
-  let seq = 0
-  const nextSeq = () => ++seq
+export class Sender {
+  readonly #boot: Boot
+  readonly #bootId: string
+  readonly #log: Log
+  readonly #key: Buffer
+  readonly #sockets = new Map<'udp4' | 'udp6', SocketAsPromised>()
+  readonly #logged = new Set<string>()
+  #seq = 0
 
-  const trouble = (error: unknown) => {
-    const kind = error instanceof Error ? ((error as NodeJS.ErrnoException).code ?? error.message) : String(error)
-    if (logged.has(kind)) return
-    logged.add(kind)
-    log.warn(`heartbeats cannot be sent: ${error instanceof Error ? error.message : kind}`)
+  constructor(boot: Boot, bootId: string, log: Log) {
+    this.#boot = boot
+    this.#bootId = bootId
+    this.#log = log
+    this.#key = Buffer.from(boot.heartbeatKey, 'hex')
   }
 
-  const socketFor = (host: string): SocketAsPromised => {
-    const type = isIPv6(host) ? 'udp6' : 'udp4'
-    const known = sockets.get(type)
-    if (known) return known
-    const socket = DgramAsPromised.createSocket({ type })
-    socket.socket.on('error', trouble)
-    sockets.set(type, socket)
-    return socket
+  beat(standing: Standing, haproxyRunning: boolean): Promise<void> {
+    const beat = {
+      ...this.#envelope(standing),
+      kind: 'beat' as const,
+      seq: this.#nextSeq(),
+      haproxyRunning,
+      load: Math.round((loadavg()[0] ?? 0) * 100),
+      freeMemoryKib: Math.round(freemem() / 1024),
+    }
+    return this.#send([encodeBeat(beat, this.#key)])
   }
 
-  const send = async (datagrams: readonly Buffer[]) => {
+  report(standing: Standing, content: ReportContent): Promise<void> {
+    const report = { ...this.#envelope(standing), kind: 'report' as const, ...content }
+    return this.#send(encodeReport(report, this.#key, this.#nextSeq))
+  }
+
+  async close(): Promise<void> {
+    await Promise.all([...this.#sockets.values()].map(socket => socket.close()))
+  }
+
+  readonly #nextSeq = (): number => ++this.#seq
+
+  #envelope(standing: Standing) {
+    const { heartbeatKeyId: keyId, amphoraId } = this.#boot
+    return { ...standing, keyId, amphoraId, bootId: this.#bootId, sentMs: Date.now() }
+  }
+
+  async #send(datagrams: readonly Buffer[]): Promise<void> {
     for (const datagram of datagrams) {
-      await Promise.all(
-        boot.healthManagers.map(async ({ host, port }) => {
-          try {
-            await socketFor(host).send(datagram, port, host)
-          } catch (error) {
-            trouble(error)
-          }
-        }),
-      )
+      await Promise.all(this.#boot.healthManagers.map(({ host, port }) => this.#sendTo(datagram, host, port)))
     }
   }
 
-  const envelope = (standing: Standing) => ({
-    ...standing,
-    keyId: boot.heartbeatKeyId,
-    amphoraId: boot.amphoraId,
-    bootId,
-    sentMs: Date.now(),
-  })
+  async #sendTo(datagram: Buffer, host: string, port: number): Promise<void> {
+    try {
+      await this.#socketFor(host).send(datagram, port, host)
+    } catch (error) {
+      this.#trouble(error)
+    }
+  }
 
-  return {
-    beat: (standing, haproxyRunning) => {
-      const beat = {
-        ...envelope(standing),
-        kind: 'beat' as const,
-        seq: nextSeq(),
-        haproxyRunning,
-        load: Math.round((loadavg()[0] ?? 0) * 100),
-        freeMemoryKib: Math.round(freemem() / 1024),
-      }
-      return send([encodeBeat(beat, key)])
-    },
-    report: (standing, content) =>
-      send(encodeReport({ ...envelope(standing), kind: 'report', ...content }, key, nextSeq)),
-    close: async () => {
-      await Promise.all([...sockets.values()].map(socket => socket.close()))
-    },
+  #socketFor(host: string): SocketAsPromised {
+    const type = isIPv6(host) ? 'udp6' : 'udp4'
+    const known = this.#sockets.get(type)
+    if (known) return known
+    const socket = DgramAsPromised.createSocket({ type })
+    socket.socket.on('error', error => this.#trouble(error))
+    this.#sockets.set(type, socket)
+    return socket
+  }
+
+  #trouble(error: unknown): void {
+    const kind = error instanceof Error ? ((error as NodeJS.ErrnoException).code ?? error.message) : String(error)
+    if (this.#logged.has(kind)) return
+    this.#logged.add(kind)
+    this.#log.warn(`heartbeats cannot be sent: ${error instanceof Error ? error.message : kind}`)
   }
 }
