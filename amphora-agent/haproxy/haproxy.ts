@@ -14,7 +14,7 @@ import {
 } from '../protocol/paths.js'
 import { waitFor } from '../time/wait.js'
 import { HAPROXY_MESSAGES, lastWords, printedSize, wordsSince, workerFinished } from './messages.js'
-import { type HaproxyLook, RuntimeClient, type WorkerLoad } from './runtime/client.js'
+import { type HaproxyObservation, RuntimeClient, type WorkerLoad } from './runtime/client.js'
 import type { ProcTable } from './runtime/proc-table.js'
 import { HAPROXY_PROGRAM } from './validate.js'
 import { prepareChroot, prepareWalls } from './walls.js'
@@ -155,8 +155,8 @@ export class Haproxy {
   }
 
   /** What the present worker says of itself; null while it does not answer. @param withServerLimits asks for more, which costs */
-  async look(withServerLimits: boolean): Promise<HaproxyLook | null> {
-    const present = await this.#runtime.look(withServerLimits)
+  async observe(withServerLimits: boolean): Promise<HaproxyObservation | null> {
+    const present = await this.#runtime.observe(withServerLimits)
     if (present !== null) this.#ourWorker ??= present.workerPid
     return present
   }

@@ -65,8 +65,8 @@ export function whoLeaves(
   })
 }
 
-/** What a look at all workers found, by paths of servers. */
-type Look = {
+/** What was observed at all workers, by paths of servers. */
+type Observation = {
   /** The present worker has just deleted them. */
   deleted: ReadonlySet<string>
   /** They had connections that were closed, so it must be seen that there are none left. */
@@ -74,13 +74,13 @@ type Look = {
   hasOldWorkers: boolean
 }
 
-/** Who still leaves after a look. */
-export function whoStillLeaves(leaving: readonly Leaving[], now: number, look: Look): Leaving[] {
+/** Who still leaves after an observation. */
+export function whoStillLeaves(leaving: readonly Leaving[], now: number, observed: Observation): Leaving[] {
   return leaving
-    .map(one => ({ ...one, held: one.held && !look.deleted.has(pathOf(one)) }))
+    .map(one => ({ ...one, held: one.held && !observed.deleted.has(pathOf(one)) }))
     .filter(one => {
       if (one.removed && one.held) return true
-      return isOver(one, now) ? look.closed.has(pathOf(one)) : !one.removed || look.hasOldWorkers
+      return isOver(one, now) ? observed.closed.has(pathOf(one)) : !one.removed || observed.hasOldWorkers
     })
 }
 

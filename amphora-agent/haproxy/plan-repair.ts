@@ -1,7 +1,7 @@
 import { canonical } from '../network/address.js'
 import type { Desired, HaproxyPart, Server } from '../protocol/desired.js'
 import { type Leaving, pathOf } from './leaving.js'
-import type { HaproxyLook } from './runtime/client.js'
+import type { HaproxyObservation } from './runtime/client.js'
 import { inMaintenance, isDrainedByHand, type ServerState } from './runtime/servers-state.js'
 
 /** How what HAProxy runs differs from what it should, and what puts it right. */
@@ -21,7 +21,7 @@ type Difference = { text: string; command: string | null }
  * Compares what HAProxy says of itself, its servers and frontends with the desired state. A server that is no longer desired and is out of service
  * only ends its connections: that is no difference. Pure.
  */
-export function planRepair(desired: Desired & { haproxy: HaproxyPart }, observed: HaproxyLook): HaproxyRepair {
+export function planRepair(desired: Desired & { haproxy: HaproxyPart }, observed: HaproxyObservation): HaproxyRepair {
   const all = [
     ...serversDiffer(desired.haproxy, observed),
     ...unexpectedServers(desired.haproxy, observed),
@@ -35,7 +35,7 @@ export function planRepair(desired: Desired & { haproxy: HaproxyPart }, observed
   }
 }
 
-function serversDiffer({ backends }: HaproxyPart, { servers, serverLimits }: HaproxyLook): Difference[] {
+function serversDiffer({ backends }: HaproxyPart, { servers, serverLimits }: HaproxyObservation): Difference[] {
   const states = new Map(servers.map(state => [`${state.backend}/${state.name}`, state]))
   return backends.flatMap(backend =>
     backend.servers.flatMap(server => {
@@ -76,7 +76,7 @@ function serverDiffers(
   return difference === null ? found : [{ text: `${who} ${difference}`, command: null }]
 }
 
-function unexpectedServers({ backends }: HaproxyPart, { servers }: HaproxyLook): Difference[] {
+function unexpectedServers({ backends }: HaproxyPart, { servers }: HaproxyObservation): Difference[] {
   const ours = new Map(backends.map(backend => [backend.name, new Set(backend.servers.map(({ name }) => name))]))
   return servers
     .filter(state => ours.get(state.backend)?.has(state.name) === false && !inMaintenance(state))
@@ -85,7 +85,7 @@ function unexpectedServers({ backends }: HaproxyPart, { servers }: HaproxyLook):
 
 function frontendsDiffer(
   { haproxy, objects }: Desired & { haproxy: HaproxyPart },
-  { proxies }: HaproxyLook,
+  { proxies }: HaproxyObservation,
 ): Difference[] {
   const frontends = new Map(proxies.filter(({ kind }) => kind === 'frontend').map(row => [row.name, row]))
   const disabled = objects.listeners.flatMap((name): Difference[] => {
@@ -103,7 +103,7 @@ function frontendsDiffer(
   return [...disabled, ...limited]
 }
 
-function globalLimitDiffers({ text }: HaproxyPart, { limit }: HaproxyLook): Difference[] {
+function globalLimitDiffers({ text }: HaproxyPart, { limit }: HaproxyObservation): Difference[] {
   const desired = globalLimit(text)
   if (desired === null || limit === null || limit === desired) return []
   return [{ text: `HAProxy had a limit of ${limit} connections`, command: `set maxconn global ${desired}` }]

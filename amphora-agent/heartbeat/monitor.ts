@@ -3,7 +3,7 @@ import type { Store } from '../apply/store.js'
 import type { Haproxy } from '../haproxy/haproxy.js'
 import type { KnownDown } from '../haproxy/known-down.js'
 import { planRepair } from '../haproxy/plan-repair.js'
-import type { HaproxyLook } from '../haproxy/runtime/client.js'
+import type { HaproxyObservation } from '../haproxy/runtime/client.js'
 import type { Log } from '../log/log.js'
 import type { Repairs } from '../log/repairs.js'
 import { holdsVip } from '../network/observed.js'
@@ -108,13 +108,13 @@ export class Monitor {
     if (isDue) this.#reporter.beaten(now)
   }
 
-  #judge(pid: number | null, observation: HaproxyLook | null, now: number): void {
+  #judge(pid: number | null, observation: HaproxyObservation | null, now: number): void {
     if (observation !== null || pid === null) this.#liveness.answered()
     else if (this.#options.drains()) this.#liveness.excuse()
     else this.#liveness.unanswered(pid, now)
   }
 
-  #track(desired: Desired | null, pid: number | null, observation: HaproxyLook | null, now: number): void {
+  #track(desired: Desired | null, pid: number | null, observation: HaproxyObservation | null, now: number): void {
     if (!existsSync(HAPROXY_TRACK_FILE)) this.#tracked = null
     if (pid === null) this.#setServing(desired !== null && desired.haproxy === null)
     else if (observation !== null) this.#setServing(true)
@@ -127,7 +127,7 @@ export class Monitor {
     writeFileSync(HAPROXY_TRACK_FILE, serving ? '0\n' : '-254\n')
   }
 
-  #differs(desired: Desired, present: HaproxyLook): boolean {
+  #differs(desired: Desired, present: HaproxyObservation): boolean {
     const { haproxy: part } = desired
     if (part === null) return false
     const { haproxy } = this.#options

@@ -1,5 +1,5 @@
 import type { Haproxy } from '../haproxy/haproxy.js'
-import type { HaproxyLook } from '../haproxy/runtime/client.js'
+import type { HaproxyObservation } from '../haproxy/runtime/client.js'
 import { type ProxyRow, parseStat, SHOW_PROXIES } from '../haproxy/runtime/stat.js'
 import { identityOf } from '../process/process-table.js'
 import type { Counters } from '../protocol/heartbeat.js'
@@ -41,15 +41,15 @@ export class Readings {
   }
 
   /** @returns null when HAProxy does not answer, as for a moment during a reload */
-  async take(): Promise<HaproxyLook | null> {
+  async take(): Promise<HaproxyObservation | null> {
     if (this.#haproxy.pid() === null) {
       this.#absorb(new Map(), new Set())
       return null
     }
     const withServerLimits = performance.now() - this.#serverLimitsAt >= SERVER_LIMITS_MS
-    // Also when no answer comes: the next look is a cheap one, by which HAProxy shows that it lives.
+    // Also when no answer comes: the next question is a cheap one, whose answer shows that HAProxy lives.
     if (withServerLimits) this.#serverLimitsAt = performance.now()
-    const present = await this.#haproxy.look(withServerLimits)
+    const present = await this.#haproxy.observe(withServerLimits)
     if (present === null) return null
     // Its worker serves, whatever the master says, which is busy during a reload.
     this.#liveness.answered()
@@ -69,7 +69,7 @@ export class Readings {
     return true
   }
 
-  async #readCounters(present: HaproxyLook): Promise<void> {
+  async #readCounters(present: HaproxyObservation): Promise<void> {
     const readings = new Map<string, ProxyRow[]>()
     const living = new Set<string>()
     for (const pid of [present.workerPid, ...this.#oldWorkers]) {

@@ -1,4 +1,4 @@
-import type { HaproxyLook } from '../haproxy/runtime/client.js'
+import type { HaproxyObservation } from '../haproxy/runtime/client.js'
 import type { Repairs } from '../log/repairs.js'
 import type { Desired } from '../protocol/desired.js'
 import { changedSince, type Snapshot, snapshotOf } from '../statistics/snapshot.js'
@@ -68,7 +68,7 @@ export class Reporter {
   async report(
     standing: Standing,
     desired: Desired,
-    observation: HaproxyLook | null,
+    observation: HaproxyObservation | null,
     isDue: boolean,
     now: number,
   ): Promise<void> {

@@ -1,6 +1,6 @@
 import { type Parts, runKeepalived } from '../apply/apply.js'
 import { planRepair } from '../haproxy/plan-repair.js'
-import type { HaproxyLook } from '../haproxy/runtime/client.js'
+import type { HaproxyObservation } from '../haproxy/runtime/client.js'
 import { serverStateFile } from '../haproxy/server-state-file.js'
 import { reload } from '../haproxy/transition.js'
 import type { Repairs } from '../log/repairs.js'
@@ -71,11 +71,11 @@ export class ProgramRepair {
       this.#repairs.note("HAProxy's sockets were gone: another HAProxy took over")
       return
     }
-    const present = this.#askHaproxy ? await haproxy.look(true) : null
+    const present = this.#askHaproxy ? await haproxy.observe(true) : null
     if (present !== null) await this.#putRight(desired, present)
   }
 
-  async #putRight(desired: WithHaproxy, present: HaproxyLook): Promise<void> {
+  async #putRight(desired: WithHaproxy, present: HaproxyObservation): Promise<void> {
     const { haproxy } = this.#parts
     const { found, commands, reload: needsReload } = planRepair(desired, present)
     const isForeign = haproxy.isForeign(present.workerPid)

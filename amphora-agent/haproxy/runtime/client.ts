@@ -21,7 +21,7 @@ const SETTLED_MS = 12_000
 /** What a worker has under way; null when it does not say. */
 export type WorkerLoad = { pid: number; underWay: number | null }
 
-export type HaproxyLook = {
+export type HaproxyObservation = {
   workerPid: number
   /** Of all its connections; null when it does not say. */
   limit: number | null
@@ -90,8 +90,8 @@ export class RuntimeClient {
    * What the present worker says of itself, by one question for all, since each costs a connection; null while it does not answer.
    * @param wantsServerLimits asks for more, which costs
    */
-  async look(wantsServerLimits: boolean): Promise<HaproxyLook | null> {
-    // A first look tells how many servers there are, and so how long the answer may take.
+  async observe(wantsServerLimits: boolean): Promise<HaproxyObservation | null> {
+    // The first observation tells how many servers there are, and so how long the answer may take.
     const withServerLimits = wantsServerLimits && this.#serverCount !== null
     const [rows, patience] = withServerLimits ? [SHOW_ALL, (this.#serverCount ?? 0) * ROW_MS] : [SHOW_PROXIES, 0]
     try {
