@@ -90,13 +90,13 @@ export class Handovers {
     return this.#draining.status()
   }
 
-  /** Stops looking after it; what is set up stays, for the next agent. */
+  /** Stops the timer; what is set up stays for the next agent. */
   close(): void {
     if (this.#timer) clearInterval(this.#timer)
     this.#stickTables.end()
   }
 
-  /** From the first handover or drain on: most amphorae never have one. */
+  /** Begins with the first handover or drain; most amphorae never have one. */
   #lookOften(): void {
     this.#timer ??= setInterval(() => {
       if (this.#looking !== null || (this.#store.handover === null && this.#store.drain === null)) return

@@ -7,7 +7,7 @@ import { run } from '../process/run.js'
 import type { Handover } from '../protocol/handover.js'
 import { planHandover, planHandoverEnd, TUNNEL } from './plan-handover.js'
 
-/** Sets up the way of connections to the other amphora. @throws NetworkFailure */
+/** Sets up the path of connections between the two amphorae. @throws NetworkFailure */
 export async function build(handover: Handover, log: Log): Promise<void> {
   const { commands, rules } = planHandover(handover, false)
   await loadRules(rules)

@@ -5,11 +5,11 @@ import type { Haproxy } from './haproxy.js'
 import { commandsFor, isOver, type Leaving, monotonicMs, pathOf, whoStillLeaves } from './leaving.js'
 import { LeavingStore } from './leaving-store.js'
 
-/** Soon after a change, for a pool whose members have no time at all. */
+/** The first check after a change; a pool may give its members no time at all. */
 const FIRST_LOOK_MS = 50
-/** How often a server is tried to be deleted; it can be when its last connection, an idle one included, is closed. */
+/** How often to try to delete a server, which succeeds once its last connection, even an idle one, is closed. */
 const LOOK_MS = 500
-/** How often it is looked whether old workers are within their limits. */
+/** How often old workers are checked against their limits. */
 const OLD_WORKERS_MS = 5_000
 
 export type DrainOptions = {
@@ -24,8 +24,8 @@ export type DrainOptions = {
 }
 
 /**
- * Follows servers that leave: closes what is left when their time is over, and deletes them from the present worker when they are free. It
- * also keeps old workers within their limits. What it knows is in a file, so that its successor goes on.
+ * Follows servers that leave: closes their remaining connections when their time is over, and deletes them from the present worker once they
+ * are free. Also keeps old workers within their limits. Its state is in a file, so that the next agent goes on.
  */
 export class Drain {
   readonly #options: DrainOptions
@@ -52,17 +52,17 @@ export class Drain {
     return this.#store.servers
   }
 
-  /** Remembers who leaves, before HAProxy is told, and sees to the rest in the background. */
+  /** Stores which servers leave, before HAProxy is told, and does the rest in the background. */
   begin(leaving: readonly Leaving[]): void {
     this.#begin(leaving, false)
   }
 
-  /** The same, and HAProxy itself ends when its old workers have. */
+  /** As `begin`; in addition HAProxy ends once its old workers have ended. */
   beginToStop(leaving: readonly Leaving[]): void {
     this.#begin(leaving, true)
   }
 
-  /** There is an old worker more. */
+  /** HAProxy has reloaded: there is one more old worker. */
   reloaded(): void {
     this.#schedule(FIRST_LOOK_MS)
   }

@@ -125,7 +125,7 @@ export class Haproxy {
     )
   }
 
-  /** Accepts nothing any more and ends with its last connection; it is not started again. */
+  /** Stops accepting connections and ends with the last one; it is not restarted. */
   drain(): void {
     this.#supervisor.release('SIGUSR1')
   }
@@ -139,7 +139,7 @@ export class Haproxy {
     return this.#supervisor.pid()
   }
 
-  /** How often in a row it ended soon after its start. */
+  /** How many times in a row it ended soon after its start. */
   failures(): number {
     return this.#supervisor.failures()
   }
@@ -186,7 +186,7 @@ export class Haproxy {
     return this.#runtime.underWay()
   }
 
-  /** Leaves it running and stops looking after it. */
+  /** Leaves it running and stops supervising it. */
   close(): void {
     this.#supervisor.close()
   }
@@ -211,7 +211,7 @@ export class Haproxy {
     writeServerState(events.onEnd())
   }
 
-  /** One that lived and is killed meanwhile is started again; only one that ends soon after its start has a reason of its own. */
+  /** A HAProxy that ran for a while and is killed is restarted; only an end soon after the start has a reason of its own. */
   async #untilReady(mark: number, failures: number): Promise<void> {
     const outcome = await waitFor<'ready' | 'ended'>(
       async () => {
@@ -230,7 +230,7 @@ export class Haproxy {
     )
   }
 
-  /** A HAProxy whose sockets somebody removed cannot be told anything: another one takes its place, and it ends its connections in peace. */
+  /** A HAProxy whose sockets were removed takes no commands: a second one takes over, and the first ends with its connections. */
   async #takeOver(serverState: string): Promise<void> {
     await this.#options.events.beforeReload()
     writeServerState(serverState)

@@ -2,17 +2,17 @@ import type { Haproxy } from '../haproxy/haproxy.js'
 import type { Repairs } from '../log/repairs.js'
 import { activityOf, childrenOf, isStopped, killIfThere } from '../process/process-table.js'
 
-/** A HAProxy that answers nothing for so long does not serve. */
+/** A HAProxy that has not answered for this long does not serve. */
 const SILENT_MS = 1_000
-/** One that answers nothing and does nothing for so long hangs: it is killed, and started again by its supervisor. */
+/** A HAProxy that has neither answered nor worked for this long hangs: it is killed, and its supervisor restarts it. */
 const HUNG_MS = 1_500
-/** One that answers nothing for so long hangs, whatever it does; a machine that is short of processor time may be slow. */
+/** A HAProxy that has not answered for this long hangs even if it works; until then it may only lack processor time. */
 const BUSY_HUNG_MS = 30_000
 
 /** A HAProxy that does not answer: since when, and since when it has not done anything either. */
 type Silence = { pid: number; since: number; work: bigint; idleSince: number }
 
-/** Whether HAProxy answers. Kills one that hangs. */
+/** Knows whether HAProxy answers, and kills a HAProxy that hangs. */
 export class Liveness {
   readonly #haproxy: Pick<Haproxy, 'isReachable'>
   readonly #repairs: Pick<Repairs, 'note'>
@@ -46,8 +46,8 @@ export class Liveness {
   }
 
   /**
-   * HAProxy does not answer, and should. Kills it once it has been silent for too long. One whose sockets are gone serves, and cannot answer:
-   * the reconciler sees to that one.
+   * HAProxy should answer and does not. Kills it once it has been silent for too long. A HAProxy whose sockets were removed serves but cannot
+   * answer: the reconciler repairs that.
    * @param pid of its master
    * @param now milliseconds, as `performance.now()`
    */
@@ -59,7 +59,7 @@ export class Liveness {
     if (now - silence.idleSince < HUNG_MS && now - silence.since < BUSY_HUNG_MS) return
     this.#repairs.note('HAProxy hung: it is killed and started again')
     this.#silence = null
-    // A worker that is stopped does not notice that its master is gone, and keeps its share of new connections.
+    // A stopped worker does not notice that its master is gone, and would keep its share of new connections.
     for (const each of processes) killIfThere(each)
   }
 

@@ -56,7 +56,7 @@ export class Monitor {
     this.#tick()
   }
 
-  /** Looks at HAProxy now and reports what changed. */
+  /** Observes HAProxy now and reports what changed. */
   look(): Promise<void> {
     this.#queue = this.#queue
       .then(() => this.#lookOnce())
@@ -64,7 +64,7 @@ export class Monitor {
     return this.#queue
   }
 
-  /** The old worker is about to count its last: look now, and more often for a while. */
+  /** The present worker is about to be replaced: observe its counters now, and observe more often for a while. */
   async beforeReload(): Promise<void> {
     await this.look()
     this.#lookOften()
@@ -101,7 +101,7 @@ export class Monitor {
     const present = standingOf(desired, standing())
     const isDue = this.#reporter.isDue(now)
     await this.#reporter.beat(present, isDue, pid !== null && this.#liveness.answersAt(now))
-    // In the gap of a reload nothing is known: what was said before stands.
+    // In the gap of a reload nothing is known, so the last report stands.
     if (desired !== null && (observation !== null || haproxy.pid() === null)) {
       await this.#reporter.report(present, desired, observation, isDue, now)
     }

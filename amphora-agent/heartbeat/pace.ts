@@ -1,9 +1,9 @@
 import { untilNextMoment } from '../time/moments.js'
 
 const LOOK_MS = 1_000
-/** Nothing has changed for so long: nobody uses it, and the moments suffice; each look costs, and hundreds of amphorae may stand idle on one host. */
+/** When nothing has changed for this long, nobody uses it: it is observed at the moments only, since hundreds of amphorae may idle on one host. */
 const IDLE_AFTER_MS = 10_000
-/** Just after a reload the old worker's last counters are worth more looks, and after a crash the return of service is. */
+/** Used just after a reload, to catch the old worker's last counters, and after a crash, to notice the return of service. */
 export const BUSY_LOOK_MS = 100
 const BUSY_MS = 3_000
 const LONGEST_PAUSE_MS = 2_000
@@ -40,7 +40,7 @@ export class Pace {
   pause(spent: number, untilBeat: number): number {
     if (this.isIdle) return Math.min(untilNextMoment(), Math.max(LOOK_MS, untilBeat))
     const pause = this.isBusy ? BUSY_LOOK_MS : LOOK_MS
-    // Thousands of servers make a look long: then it is taken less often.
+    // With thousands of servers an observation takes long, so it is made less often.
     return Math.min(LONGEST_PAUSE_MS, Math.max(pause - spent, 5 * spent))
   }
 }

@@ -8,9 +8,9 @@ import { observe, totalOf } from '../statistics/counters.js'
 import type { Liveness } from './liveness.js'
 import type { Pace } from './pace.js'
 
-/** Its worker ends old connections, and somebody else may have it reload: how often the master is asked for its workers, at least. */
+/** The master is asked for its workers at least this often: old workers end, and somebody else may reload HAProxy. */
 const WORKERS_MS = 30_000
-/** How often HAProxy is asked for the limits of its servers, which are rows of their own. */
+/** How often HAProxy is asked for the limits of its servers, which cost a row each. */
 const SERVER_LIMITS_MS = 8_000
 
 /** Observes HAProxy, and keeps the counters of all its workers, which never go backwards. */
@@ -51,7 +51,7 @@ export class Readings {
     if (withServerLimits) this.#serverLimitsAt = performance.now()
     const present = await this.#haproxy.observe(withServerLimits)
     if (present === null) return null
-    // Its worker serves, whatever the master says, which is busy during a reload.
+    // The worker serves, even if the master is busy with a reload and does not answer below.
     this.#liveness.answered()
     if (!(await this.#findOldWorkers())) return null
     await this.#readCounters(present)

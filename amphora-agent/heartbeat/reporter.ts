@@ -48,7 +48,7 @@ export class Reporter {
 
   /** @param now milliseconds, as `performance.now()` */
   isDue(now: number): boolean {
-    // Rather before its time than between two moments.
+    // Send early rather than wake up between two moments.
     return now + (this.#pace.isIdle ? untilNextMoment(now) : 0) - this.#beatAt >= this.#beatIntervalMs
   }
 
@@ -96,7 +96,7 @@ export class Reporter {
   }
 }
 
-/** What the health managers know after the changes: the rest of the snapshot they have not been told. */
+/** What the health managers know once they have the changes; the rest of the new snapshot has not been sent. */
 function merge(sent: Snapshot | null, now: Snapshot, changes: ReturnType<typeof changedSince>): Snapshot {
   if (sent === null) return now
   const listeners = [...sent.listeners]

@@ -3,9 +3,9 @@ import type { Log } from '../log/log.js'
 import { waitFor } from '../time/wait.js'
 import { findByArgument, identityOf, isAlive, killIfThere, type ProcessIdentity } from './process-table.js'
 
-/** How often a process that an earlier agent started is looked at; our own children tell us themselves. */
+/** How often to check a process that an earlier agent started; the kernel tells us of our own children. */
 const LOOK_MS = 1_000
-/** A process that lived this long is started again at once, a shorter-lived one after a growing pause. */
+/** A process that ran for this long is restarted at once; a shorter-lived one after a growing pause. */
 const LONG_LIFE_MS = 5_000
 const FIRST_PAUSE_MS = 100
 const LONGEST_PAUSE_MS = 5_000
@@ -32,14 +32,14 @@ export class Supervisor {
   #desired = false
   #failures = 0
   #restart: NodeJS.Timeout | null = null
-  /** Only for one that is not our child: the end of a child is told. */
+  /** Only for a process that is not our child: the kernel tells us when a child ends. */
   #look: NodeJS.Timeout | null = null
 
   constructor(supervised: Supervised) {
     this.#supervised = supervised
   }
 
-  /** Takes over what an earlier agent started, if it still runs. From now on it is desired. @returns whether it runs */
+  /** Takes over the process that an earlier agent started, and keeps it running from now on. @returns whether there is one */
   adopt(): boolean {
     const { name, program, argument, log } = this.#supervised
     const [found] = findByArgument(program, argument)
@@ -51,23 +51,23 @@ export class Supervisor {
     return true
   }
 
-  /** Wants it to run, now and after every end. Does not wait until it is ready. */
+  /** Starts it and keeps it running. Does not wait until it is ready. */
   start(): void {
-    // Nobody may have told of its end yet.
+    // It may have ended unnoticed.
     this.#noticeEnd()
     this.#desired = true
     this.#failures = 0
     this.#begin(null)
   }
 
-  /** No longer wants it, but leaves its end to itself. @param signal tells it */
+  /** Stops keeping it running and lets it end by itself. @param signal asks it to */
   release(signal: NodeJS.Signals): void {
     this.#desired = false
     this.#cancelRestart()
     if (this.#running) killIfThere(this.#running.pid, signal)
   }
 
-  /** Starts another one beside it, which takes over. */
+  /** Starts a second process beside it, which takes over. */
   replace(): void {
     const replaced = this.#running?.pid ?? null
     this.#desired = true
@@ -76,7 +76,7 @@ export class Supervisor {
     this.#begin(replaced)
   }
 
-  /** No longer wants it, and waits until it is gone. */
+  /** Ends it, and waits until it is gone. */
   async stop(): Promise<void> {
     const { name, log } = this.#supervised
     this.#desired = false
@@ -97,13 +97,13 @@ export class Supervisor {
     return this.#running && isAlive(this.#running) ? this.#running.pid : null
   }
 
-  /** How often in a row it ended soon after its start; 0 once it has lived for long. */
+  /** How many times in a row it ended soon after its start; 0 once it has run for a while. */
   failures(): number {
     const hasLived = this.#running !== null && performance.now() - this.#running.since >= LONG_LIFE_MS
     return hasLived ? 0 : this.#failures
   }
 
-  /** Leaves it running and stops looking after it. */
+  /** Leaves it running and stops supervising it. */
   close(): void {
     if (this.#look) clearInterval(this.#look)
     if (this.#restart) clearTimeout(this.#restart)

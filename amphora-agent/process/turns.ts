@@ -1,6 +1,7 @@
 /**
- * Lets one piece of work run at a time, in the order of asking. One that fails does not stop those behind it.
- * INVARIANT: work that runs in a turn must not wait for another turn, or both wait for ever.
+ * Runs one piece of work at a time, in the order in which they were asked for. A failure does not stop the work behind it.
+ *
+ * INVARIANT: work that has its turn must not wait for another turn; both would wait for ever.
  */
 export class Turns {
   #last: Promise<unknown> = Promise.resolve()

@@ -5,12 +5,12 @@ import type { Heard } from './record-beats.js'
 import type { AmphoraPicture } from './record-reports.js'
 import { CLOCK_TOLERANCE_MS } from './replay-window.js'
 
-/** Far more than an agent ever tells at once. */
+/** Far more than an agent ever reports at once. */
 const MOST_REPAIRS = 64
 
 type Counting = { listeners: Set<number>; pools: Set<number> }
 
-/** Everything heard of one amphora since this process began. */
+/** Everything that one amphora has sent since this process started. */
 export type HeardAmphora = {
   heard: Heard
   picture: Picture | undefined
@@ -29,7 +29,7 @@ export type Unwritten = {
   pictures: readonly AmphoraPicture[]
 }
 
-/** What was heard of all amphorae, in memory: one entry per amphora, so nothing piles up while the database is away. */
+/** What all amphorae have sent, in memory. One entry per amphora, so memory does not grow while the database is away. */
 export class HeardAmphorae {
   readonly #amphorae = new Map<string, HeardAmphora>()
   readonly #unwrittenBeats = new Set<string>()
@@ -53,7 +53,7 @@ export class HeardAmphorae {
     this.#unwrittenBeats.add(amphoraId)
   }
 
-  /** Takes what is new; what cannot be written is to be put back. */
+  /** Takes what is new. The caller puts back what it cannot write. */
   take(): Unwritten {
     const beats = this.#taken(this.#unwrittenBeats)
     const reports = this.#taken(this.#unwrittenReports)

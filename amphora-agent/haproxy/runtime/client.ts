@@ -7,9 +7,9 @@ import { parseServersState, type ServerState } from './servers-state.js'
 import { isSettled } from './settled.js'
 import { type ProxyRow, parseServerLimits, parseStat, SHOW_ALL, SHOW_PROXIES } from './stat.js'
 
-/** One that answers nothing for so long does not answer. */
+/** A longer wait counts as no answer. */
 const ANSWER_MS = 1_000
-/** So much more it may need for each row of a server. */
+/** Additional time for each server's row. */
 const ROW_MS = 0.1
 /** A worker with tens of thousands of sessions lists them in a fraction of this. */
 const WORKER_MS = 5_000
