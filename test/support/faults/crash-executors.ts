@@ -1,3 +1,5 @@
+import { execute } from '../../../controller/database/query.js'
+import { sql } from '../../../controller/database/sql.js'
 import type { OrderExecutor } from '../../../controller/key-manager/orders/outcome.js'
 import { executeKeyOrder } from '../../../controller/key-manager/orders/worker/key.js'
 import { executePairOrder } from '../../../controller/key-manager/orders/worker/pair.js'
@@ -6,7 +8,10 @@ import { executePairOrder } from '../../../controller/key-manager/orders/worker/
 const withMore: OrderExecutor = async (order, signal) => {
   const outcome = await executeKeyOrder(order, signal)
   if (outcome.kind !== 'made') return outcome
-  return { ...outcome, alsoStore: async trx => void (await trx('project').insert({ id: `also ${order.id}` })) }
+  return {
+    ...outcome,
+    alsoStore: async trx => void (await execute(trx, sql`INSERT INTO project (id) VALUES (${`also ${order.id}`})`)),
+  }
 }
 
 /** What workers do that are to be killed, and those that go on after them. */

@@ -6,13 +6,17 @@ import type { Test } from 'tap'
 import { eventually } from '../eventually.js'
 import type { ProcessOrders } from '../worlds/key-manager-process.js'
 import { bundle } from '../worlds/programs.js'
+import { stepOf } from './named-statements.js'
 import { type Passing, startStatementProxy } from './statement-proxy.js'
 
 /** A process of the key manager; `firstLine` is what it printed when it was ready: an API its URL. */
 export type Running = { firstLine: string; kill: () => Promise<void> }
 
-/** A place to kill at: a statement before PostgreSQL sees it, or when it has happened and the process does not know it yet. */
-export type Kill = { step: RegExp; at: Passing['at'] }
+/**
+ * A place to kill at: a step before PostgreSQL sees it, or when it has happened and the process does not know it yet.
+ * A step is named after the function that sends its statement, or `connect`, `begin`, `commit`.
+ */
+export type Kill = { step: string; at: Passing['at'] }
 
 /** Whose work a statement is, and when it is done. */
 export type Work = { hasBegun: () => Promise<boolean>; isOver: () => Promise<boolean> }
@@ -24,19 +28,26 @@ export type CrashScene = {
    * Lets statements pass from now on, and kills the process at one of them; nothing of that passes.
    * @param kill null to let it come to its end
    * @param work `hasBegun` is true when what was just done belongs to the work that the process was given
-   * @returns the statements from the beginning of the work on
+   * @returns the steps from the beginning of the work on
+   * @throws Error when the step to kill at is never reached
    */
   killAt: (running: Running, kill: Kill | null, work: Work) => Promise<string[]>
 }
 
 /** The first step before it happens, and every step when it has happened and the process does not know it yet. */
-export const killsAt = (steps: readonly RegExp[]): Kill[] => [
+export const killsAt = (steps: readonly string[]): Kill[] => [
   ...steps.slice(0, 1).map(step => ({ step, at: 'asked' as const })),
   ...steps.map(step => ({ step, at: 'answered' as const })),
 ]
 
-export const unknownIn = (statements: readonly string[], known: readonly RegExp[]): string[] =>
-  statements.filter(sql => !known.some(step => step.test(sql)))
+/** How the steps of a process differ from those that the test knows; nothing when they are the same. */
+export const differences = (seen: readonly string[], known: readonly string[]) => ({
+  unknown: seen.filter(step => !known.includes(step)),
+  missing: known.filter(step => !seen.includes(step)),
+})
+
+/** What `differences` finds in the same steps. */
+export const SAME = { unknown: [], missing: [] }
 
 /**
  * Processes of the key manager that can be killed at any of their statements.
@@ -55,7 +66,7 @@ export async function createCrashScene(t: Test, databaseUrl: string, masterKey: 
   })
 
   const start: CrashScene['start'] = async does => {
-    const child = spawn(process.execPath, [program], { stdio: ['pipe', 'pipe', 'inherit'] })
+    const child = spawn(process.execPath, ['--enable-source-maps', program], { stdio: ['pipe', 'pipe', 'inherit'] })
     children.add(child)
     const orders: ProcessOrders = { does, databaseUrl: proxy.url, masterKey: masterKey.toString('hex') }
     child.stdin.end(JSON.stringify(orders))
@@ -79,21 +90,21 @@ export async function createCrashScene(t: Test, databaseUrl: string, masterKey: 
     let begun = false
     let killed = false
     proxy.watch(async passing => {
-      const sql = passing.sql.trim()
+      const step = stepOf(passing.sql)
       if (passing.at === 'asked') underWay++
       if (passing.at === 'answered') begun ||= await hasBegun()
-      if (kill?.at === passing.at && (begun || passing.at === 'asked') && kill.step.test(sql)) {
+      if (kill?.at === passing.at && (begun || passing.at === 'asked') && kill.step === step) {
         killed = true
         proxy.watch(() => new Promise(() => {}))
         return new Promise(() => {})
       }
       // A process that was killed before may have asked what is answered now.
       if (passing.at === 'answered') underWay = Math.max(0, underWay - 1)
-      if (passing.at === 'answered' && begun) seen.push(sql)
+      if (passing.at === 'answered' && begun) seen.push(step)
       return undefined
     })
     const isAtEnd = async () => kill === null && (await isOver()) && underWay === 0
-    await eventually('killed, or over', async () => killed || isAtEnd(), 30_000)
+    await eventually(kill === null ? 'over' : `killed at ${kill.step}`, async () => killed || isAtEnd(), 30_000)
     await running.kill()
     proxy.watch(() => {})
     return seen

@@ -9,6 +9,7 @@ import { startOrderWorker } from '../../../controller/key-manager/orders/worker/
 import { createLog } from '../../../controller/log/log.js'
 import { callerOf } from '../clients/callers.js'
 import { CRASH_EXECUTORS } from '../faults/crash-executors.js'
+import { nameStatements } from '../faults/named-statements.js'
 
 /** A process of the key manager that does one thing, to be killed while it does: reads its orders as JSON from standard input. */
 export type ProcessOrders = {
@@ -21,6 +22,7 @@ export type ProcessOrders = {
 const { does, databaseUrl, masterKey } = JSON.parse(readFileSync(0, 'utf8')) as ProcessOrders
 const log = createLog('test', 'warn')
 const database = connect({ url: databaseUrl, applicationName: `test ${does}`, poolSize: 4 })
+nameStatements(database)
 const keys = [Buffer.from(masterKey, 'hex')]
 const keyring = createKeyring(database, [createSimpleCrypto({ origin: 'the test', remedy: '', keys, reread: null })])
 const config = configurationSchema.parse({}).key_manager

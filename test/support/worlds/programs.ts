@@ -29,5 +29,7 @@ export async function bundle(entryPoints: Record<string, string>, directory: str
     external: ['cpu-features', '*.node', ...OTHER_DRIVERS],
     banner: { js: "import { createRequire } from 'node:module'\nconst require = createRequire(import.meta.url)" },
     logLevel: 'error',
+    sourcemap: 'inline',
+    sourcesContent: false,
   })
 }
