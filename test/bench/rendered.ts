@@ -92,8 +92,8 @@ function rendered(ports: readonly number[], members: readonly number[]): Haproxy
 }
 
 /** What the agent tells HAProxy when these members join. */
-function joining(applied: HaproxyPart, wanted: HaproxyPart): string[] {
-  const plan = planTransition(applied, wanted, { running: true, hasOldWorkers: false, leaving: [], now: 0 })
+function joining(applied: HaproxyPart, desired: HaproxyPart): string[] {
+  const plan = planTransition(applied, desired, { running: true, hasOldWorkers: false, leaving: [], now: 0 })
   if (plan.kind !== 'runtime') throw new Error('Members cannot join at runtime.')
   return plan.commands.map(({ text }) => text)
 }

@@ -44,14 +44,14 @@ t.test('a machine that has just started says so', async t => {
 })
 
 t.test('the first apply starts HAProxy, and the answer means that it serves', async t => {
-  const wanted = next()
-  const result = await agent.apply(wanted)
-  t.match(result, { transition: 'start', appliedGeneration: wanted.generation, appliedSha256: wanted.sha256 })
+  const desired = next()
+  const result = await agent.apply(desired)
+  t.match(result, { transition: 'start', appliedGeneration: desired.generation, appliedSha256: desired.sha256 })
   t.strictSame(await answers(4), { 'member-1': 2, 'member-2': 2 })
-  t.match(await agent.ask('status'), { haproxy: { running: true, workers: 1 }, appliedSha256: wanted.sha256 })
+  t.match(await agent.ask('status'), { haproxy: { running: true, workers: 1 }, appliedSha256: desired.sha256 })
   t.equal(amphora.readFile('/run/krater/haproxy.track'), '0\n')
   const beat = await until(() => traffic.beats().findLast(beat => !beat.needsApply) ?? null)
-  t.match(beat, { haproxyRunning: true, configHash: wanted.sha256.slice(0, 16), generation: wanted.generation })
+  t.match(beat, { haproxyRunning: true, configHash: desired.sha256.slice(0, 16), generation: desired.generation })
 })
 
 t.test('the same again changes nothing, and neither does a new generation of the same content', async t => {
@@ -203,13 +203,13 @@ t.test('what is refused leaves everything as it was', async t => {
   await t.test('members that were changed ahead of the check of a file that is then refused', async t => {
     const workers = () => /Pid: (\d+)/.exec(runtime('show info'))?.[1]
     const worker = workers()
-    const wanted = next({ servers: [server(1, { weight: 33 }), server(3)] })
-    const text = wanted.haproxy?.text.replace('weight 33', 'weight 33 bogus') ?? ''
-    const haproxy = wanted.haproxy && { ...wanted.haproxy, text }
-    const error = await agent.refusal({ ...wanted, haproxy })
+    const desired = next({ servers: [server(1, { weight: 33 }), server(3)] })
+    const text = desired.haproxy?.text.replace('weight 33', 'weight 33 bogus') ?? ''
+    const haproxy = desired.haproxy && { ...desired.haproxy, text }
+    const error = await agent.refusal({ ...desired, haproxy })
     t.match(error, { code: 'invalid-configuration', details: /'bogus'/ })
     const { lines } = await agent.ask('logs', { lines: 5000 })
-    t.ok(lines.some(line => line.includes(`generation ${wanted.generation} was ahead of its check and is taken back`)))
+    t.ok(lines.some(line => line.includes(`generation ${desired.generation} was ahead of its check and is taken back`)))
     t.match(runtime('show servers state'), /member-1 127.0.0.1 2 0 10 /)
     t.strictSame(Object.keys(await answers(4)).sort(), ['member-1', 'member-2'])
     t.equal(workers(), worker, 'without a reload')

@@ -108,13 +108,13 @@ t.test(
   'the agent killed -9 in the middle of an apply: afterwards one of the two states, whole, and the next apply works',
   async t => {
     for (let i = 0; i < 8; i++) {
-      const wanted =
+      const desired =
         i % 3 === 0
           ? next({ servers: [server(1, { weight: 20 + i }), server(2)] })
           : next({ frontend: [`http-response set-header X-Round ${i}`] })
       const agent = await amphora.connect()
       const { appliedSha256: before } = await agent.ask('hello')
-      const answer = agent.apply(wanted).catch(() => null)
+      const answer = agent.apply(desired).catch(() => null)
       await pause(i * 25)
       await amphora.killAgent()
       const answered = await answer
@@ -122,11 +122,11 @@ t.test(
 
       const successor = await amphora.connect()
       const { appliedSha256: after } = await successor.ask('hello')
-      t.ok([before, wanted.sha256].includes(after ?? ''), `round ${i}`)
-      if (answered) t.equal(after, wanted.sha256, 'what was answered stays')
-      const result = await successor.apply(wanted)
-      t.equal(result.appliedSha256, wanted.sha256)
-      t.match(amphora.readFile('/run/krater/config/current/haproxy.cfg'), wanted.haproxy!.text)
+      t.ok([before, desired.sha256].includes(after ?? ''), `round ${i}`)
+      if (answered) t.equal(after, desired.sha256, 'what was answered stays')
+      const result = await successor.apply(desired)
+      t.equal(result.appliedSha256, desired.sha256)
+      t.match(amphora.readFile('/run/krater/config/current/haproxy.cfg'), desired.haproxy!.text)
       t.equal(haproxies().replace(/[3-9]/, '2'), '2', 'never two masters')
       t.ok(await serves())
       successor.end()
@@ -169,17 +169,17 @@ t.test('the agent killed -9 while it rolls back: its successor completes that', 
 
 t.test('HAProxy killed -9 in the middle of an apply', async t => {
   for (let i = 0; i < 4; i++) {
-    const wanted = next({ frontend: [`http-response set-header X-Kill ${i}`] })
+    const desired = next({ frontend: [`http-response set-header X-Kill ${i}`] })
     const agent = await amphora.connect()
     const before = await haproxyPid()
-    const answer = agent.send({ verb: 'apply', desired: wanted })
+    const answer = agent.send({ verb: 'apply', desired })
     await pause(60 + i * 25)
     kill(before)
     const { ok } = await answer
     await until(serves)
     const { appliedSha256 } = await agent.ask('hello')
-    if (ok) t.equal(appliedSha256, wanted.sha256)
-    t.equal((await agent.apply(wanted)).appliedSha256, wanted.sha256)
+    if (ok) t.equal(appliedSha256, desired.sha256)
+    t.equal((await agent.apply(desired)).appliedSha256, desired.sha256)
     agent.end()
   }
 })

@@ -35,7 +35,7 @@ const serves = () =>
   )
 const told = () => traffic.reports().flatMap(({ repairs }) => repairs.map(({ text }) => text))
 
-const wanted = desire({
+const desired = desire({
   generation: 1,
   servers: [server(1), server(2)],
   global: ['maxconn 400'],
@@ -57,7 +57,7 @@ const wanted = desire({
 const CURRENT = '/run/krater/config/current'
 const isOurFile = () => {
   try {
-    return amphora.readFile(`${CURRENT}/haproxy.cfg`) === wanted.haproxy?.text
+    return amphora.readFile(`${CURRENT}/haproxy.cfg`) === desired.haproxy?.text
   } catch {
     return false
   }
@@ -65,7 +65,7 @@ const isOurFile = () => {
 
 sh(`ip link add p0 type veth peer name p1 && ip link set p0 address ${MAC} && ip link set p1 up`)
 const agent = await amphora.connect()
-await agent.apply(wanted)
+await agent.apply(desired)
 agent.end()
 
 type Drift = { name: string; bring: string; mended: () => boolean | Promise<boolean | null> | null; text: RegExp }
@@ -216,7 +216,7 @@ t.test(
     )
     t.ok(await serves())
     const successor = await amphora.connect()
-    t.equal((await successor.apply({ ...wanted, fence: 2 })).appliedSha256, wanted.sha256)
+    t.equal((await successor.apply({ ...desired, fence: 2 })).appliedSha256, desired.sha256)
     t.ok(await until(serves))
     successor.end()
   },
@@ -226,7 +226,7 @@ t.test('the disk is full: changes go on, and the amphora says so', async t => {
   sh('mount -o remount,size=8m /run; cat /dev/zero >/run/fill 2>/dev/null || true')
   await until(() => traffic.beats().at(-1)?.mismatches.includes('disk') || null)
   const agent = await amphora.connect()
-  const other = desire({ generation: 2, fence: 3, servers: [server(1)], changes: { interfaces: wanted.interfaces } })
+  const other = desire({ generation: 2, fence: 3, servers: [server(1)], changes: { interfaces: desired.interfaces } })
   t.equal((await agent.apply(other)).appliedSha256, other.sha256)
   sh(harms.killHaproxy())
   t.ok(await until(serves), 'HAProxy starts')

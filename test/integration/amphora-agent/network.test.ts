@@ -137,7 +137,7 @@ t.test('neighbours learn of a new VIP at once, even when they know its address f
   t.match(await clientTraffic.get(`http://${second}:8080/`), { status: 200 })
 })
 
-t.test('what is no longer wanted goes: addresses, routes, rules', async t => {
+t.test('addresses, routes and rules that are no longer desired are removed', async t => {
   await agent.apply(next([vipInterface({ addresses: ['10.66.0.12/24'] }), memberInterface()]))
   t.strictSame(addressesOf('vip0'), ['10.66.0.100/32', '10.66.0.12/24', 'fd66::100/128'])
   t.notMatch(amphora.inside('ip', 'route', 'show'), 'default')

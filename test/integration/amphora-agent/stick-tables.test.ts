@@ -118,8 +118,13 @@ t.test('an amphora that takes over', async t => {
       return memberOf(successor, '2001:db8:2::1') === '2' || null
     })
     const { interfaces } = desire({ generation: 4 })
-    const wanted = desire({ generation: 4, servers: [server(1), server(2)], peer: AMPHORA_ID, changes: { interfaces } })
-    t.match(await agent.apply(wanted), { transition: 'reload' })
+    const desired = desire({
+      generation: 4,
+      servers: [server(1), server(2)],
+      peer: AMPHORA_ID,
+      changes: { interfaces },
+    })
+    t.match(await agent.apply(desired), { transition: 'reload' })
     agent.end()
     await until(() => memberOf(successor, '2001:db8:2::1') === '2' || null, 2_000)
   })

@@ -38,7 +38,7 @@ type Agent = (request: Request, channel: ServerChannel, connection: number) => v
 
 const answerHello: Agent = ({ id }, channel) => channel.write(encodeFrame({ id, ok: true, result: HELLO }))
 
-/** An SSH server of this process that looks like an amphora and behaves as badly as wanted. */
+/** An SSH server of this process that looks like an amphora and behaves as badly as it is told. */
 async function createAmphora(
   t: Pick<Tap, 'teardown'>,
   agent: Agent = answerHello,
@@ -279,7 +279,7 @@ t.test('a connection', async t => {
     t.equal(after.seen.open, 1)
   })
 
-  t.test('without use is closed after a while, and made again when it is wanted', async t => {
+  t.test('is closed after a while without use, and made again when it is needed', async t => {
     const { seen, target } = await createAmphora(t)
     const connections = createConnections(t, { idleMs: 100 })
     await connections.request(target, hello)

@@ -44,11 +44,11 @@ function effectOf(tree: LoadBalancerTree): { effect: Effect; haproxy: string; ke
 }
 
 /** What the agent says to have all servers join, and to have them leave again. */
-function commandsOf(wanted: HaproxyPart): string[] {
-  const backends = wanted.backends.map(backend => ({ ...backend, servers: [] }))
-  const empty: HaproxyPart = { ...wanted, backends, sha256: '0'.repeat(64) }
+function commandsOf(desired: HaproxyPart): string[] {
+  const backends = desired.backends.map(backend => ({ ...backend, servers: [] }))
+  const empty: HaproxyPart = { ...desired, backends, sha256: '0'.repeat(64) }
   const facts = { running: true, hasOldWorkers: false, leaving: [], now: 0 }
-  const commands = [planTransition(empty, wanted, facts), planTransition(wanted, empty, facts)].flatMap(plan => [
+  const commands = [planTransition(empty, desired, facts), planTransition(desired, empty, facts)].flatMap(plan => [
     ...(plan.kind === 'runtime' ? plan.commands.map(({ text }) => text) : []),
     ...plan.leaving.flatMap(one => Object.values(commandsFor(one))),
   ])
@@ -69,9 +69,9 @@ function replaced<T>(value: T, from: string, to: string): T {
 function difference(found: Effect, expected: Effect): string {
   const lines = ({ haproxy, keepalived, commands }: Effect) =>
     [...haproxy, ...keepalived, ...commands].map(line => JSON.stringify(line))
-  const [actual, wanted] = [lines(found), lines(expected)]
-  const index = actual.findIndex((line, at) => line !== wanted[at])
-  return `${actual[index]} instead of ${wanted[index]}`
+  const [actual, desired] = [lines(found), lines(expected)]
+  const index = actual.findIndex((line, at) => line !== desired[at])
+  return `${actual[index]} instead of ${desired[index]}`
 }
 
 /** Many configurations of trees with plain ids as one file, each with ids of its own. */

@@ -20,7 +20,7 @@ t.teardown(stop)
 const worker = await start('first')
 t.teardown(worker.stop)
 
-t.test('a failure is told to the owner and tried again, later each time', async t => {
+t.test('a failure is reported to the owner and tried again, later each time', async t => {
   const id = await insertLoadBalancer(db)
   let broken = true
   recorder.behave(id, async () => {

@@ -186,7 +186,7 @@ t.test('addresses in the form in which the kernel shows them', t => {
   t.end()
 })
 
-t.test('a network that is as wanted needs nothing, in whatever form it was asked for', t => {
+t.test('a network in the desired state needs no change, in whatever form it was asked for', t => {
   const nic: Interface = {
     mac: '02:00:00:00:00:01',
     name: 'vip0',

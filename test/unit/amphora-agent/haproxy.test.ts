@@ -12,10 +12,10 @@ import { significantWords } from '../../../amphora-agent/haproxy/validate.js'
 import type { HaproxyPart, Server } from '../../../amphora-agent/protocol/desired.js'
 import { backend, dump, modelOf, obey, part, server } from '../../support/inputs/haproxy-model.js'
 
-const plan = (before: HaproxyPart | null, wanted: HaproxyPart | null, running = true) =>
-  planTransition(before, wanted, { running, hasOldWorkers: false, leaving: [], now: 0 })
-const texts = (before: Server[], wanted: Server[], dynamic = true) => {
-  const transition = plan(part([backend(before, dynamic)]), part([backend(wanted, dynamic)]))
+const plan = (before: HaproxyPart | null, desired: HaproxyPart | null, running = true) =>
+  planTransition(before, desired, { running, hasOldWorkers: false, leaving: [], now: 0 })
+const texts = (before: Server[], desired: Server[], dynamic = true) => {
+  const transition = plan(part([backend(before, dynamic)]), part([backend(desired, dynamic)]))
   return transition.kind === 'runtime' ? transition.commands.map(({ text }) => text) : transition
 }
 
@@ -93,8 +93,8 @@ t.test('what needs a reload says why', t => {
     [part([backend([])]), part([backend([server(1, { name: 'a b' })])]), /cannot be sent/],
     [part([backend([])]), part([backend([server(1, { options: ['<<'] })])]), /cannot be sent/],
   ]
-  for (const [before, wanted, reason] of reasons)
-    t.match(plan(before, wanted), { kind: 'reload', reason }, String(reason))
+  for (const [before, desired, reason] of reasons)
+    t.match(plan(before, desired), { kind: 'reload', reason }, String(reason))
   t.strictSame(texts([server(1)], [server(1, { disabled: true })], false), ['set server p:l/m1 state maint'])
   t.end()
 })
@@ -122,8 +122,8 @@ t.test('connection limits change while it runs', t => {
 })
 
 t.test('commands go in few lines, and nobody is taken out in the line that brings others in', t => {
-  const lines = (before: Server[], wanted: Server[]) => {
-    const transition = plan(part([backend(before)]), part([backend(wanted)]))
+  const lines = (before: Server[], desired: Server[]) => {
+    const transition = plan(part([backend(before)]), part([backend(desired)]))
     return transition.kind === 'runtime' ? linesOf(transition.commands) : []
   }
   t.strictSame(lines([server(1), server(2)], [server(2, { weight: 3 }), server(7)]), [
@@ -173,13 +173,13 @@ t.test('property: the planned commands lead a HAProxy from one set of servers to
   fc.assert(
     fc.property(fc.array(fc.tuple(servers, servers), { minLength: 1, maxLength: 3 }), pairs => {
       const before = build(pairs.map(([one]) => one))
-      const wanted = build(pairs.map(([, other]) => other))
-      const transition = plan(before, wanted)
-      if (before.sha256 === wanted.sha256) return transition.kind === 'unchanged'
+      const desired = build(pairs.map(([, other]) => other))
+      const transition = plan(before, desired)
+      if (before.sha256 === desired.sha256) return transition.kind === 'unchanged'
       if (transition.kind !== 'runtime') return false
       const model = modelOf(before)
       for (const command of transition.commands) strictEqual(obey(model, command.text), command.expect, command.text)
-      strictEqual(differences(wanted, parseServersState(dump(model)), transition.leaving).join(), '')
+      strictEqual(differences(desired, parseServersState(dump(model)), transition.leaving).join(), '')
       return true
     }),
     { numRuns: 300 },
@@ -188,29 +188,29 @@ t.test('property: the planned commands lead a HAProxy from one set of servers to
 })
 
 t.test('differences between what runs and what is desired', t => {
-  const wanted = part([backend([server(1), server(2, { disabled: true })])])
+  const desired = part([backend([server(1), server(2, { disabled: true })])])
   const states = (changes: Partial<Server>[]) => {
     const servers = changes.map((change, i) => server(i + 1, { disabled: i === 1, ...change }))
     return parseServersState(dump(modelOf(part([backend(servers)]))))
   }
-  t.strictSame(differences(wanted, states([{}, {}])), [])
-  t.match(differences(wanted, states([{ weight: 9 }, {}])), [/m1 has weight 9/])
-  t.match(differences(wanted, states([{ address: '192.0.2.9' }, {}])), [/m1 has address/])
-  t.match(differences(wanted, states([{ port: 1 }, {}])), [/m1 has port 1/])
-  t.match(differences(wanted, states([{ disabled: true }, { disabled: false }])), [
+  t.strictSame(differences(desired, states([{}, {}])), [])
+  t.match(differences(desired, states([{ weight: 9 }, {}])), [/m1 has weight 9/])
+  t.match(differences(desired, states([{ address: '192.0.2.9' }, {}])), [/m1 has address/])
+  t.match(differences(desired, states([{ port: 1 }, {}])), [/m1 has port 1/])
+  t.match(differences(desired, states([{ disabled: true }, { disabled: false }])), [
     /m1 is disabled/,
     /m2 is not disabled/,
   ])
-  t.match(differences(wanted, states([{}])), [/m2 is missing/])
-  t.match(differences(wanted, states([{}, {}, {}])), [/m3 should not be there/])
+  t.match(differences(desired, states([{}])), [/m2 is missing/])
+  t.match(differences(desired, states([{}, {}, {}])), [/m3 should not be there/])
   const foreign = parseServersState('3 internal 1 s 192.0.2.1 2 0 1 1 9 1 0 2 6 0 0 1 - 80 - 0 0 - - 0')
-  t.strictSame(differences(wanted, [...states([{}, {}]), ...foreign]), [], 'other backends are nobody’s business')
+  t.strictSame(differences(desired, [...states([{}, {}]), ...foreign]), [], 'other backends are nobody’s business')
   t.end()
 })
 
 t.test('the server-state file keeps what did not change, and nothing that would bring back the past', t => {
   const before = part([backend([server(1), server(2), server(3), server(4), server(5)])])
-  const wanted = part([
+  const desired = part([
     backend([server(1), server(2, { weight: 5 }), server(3, { disabled: true }), server(4), server(6)]),
   ])
   const line = (number: number, operational: number, admin: number) =>
@@ -219,7 +219,7 @@ t.test('the server-state file keeps what did not change, and nothing that would 
     '\n',
   )
   const file = (applied: HaproxyPart | null, dump: string, down: string[] = []) =>
-    serverStateFile({ applied, dump }, wanted, new Set(down))
+    serverStateFile({ applied, dump }, desired, new Set(down))
   t.equal(file(before, text), ['1', line(1, 0, 0), line(4, 2, 0), ''].join('\n'))
   t.equal(file(null, text), ['1', ''].join('\n'))
   t.equal(file(before, ''), ['1', ''].join('\n'))
@@ -228,7 +228,7 @@ t.test('the server-state file keeps what did not change, and nothing that would 
 })
 
 t.test('a member that is down begins down, whatever its name and its monitor are now', t => {
-  const wanted = part([
+  const desired = part([
     backend([
       server(7),
       server(8, { address: '192.0.2.8' }),
@@ -237,7 +237,7 @@ t.test('a member that is down begins down, whatever its name and its monitor are
     ]),
   ])
   const down = new Set([memberKey('p:other', '192.0.2.1', 80)])
-  const [version, first, ...rest] = serverStateFile(null, wanted, down).split('\n')
+  const [version, first, ...rest] = serverStateFile(null, desired, down).split('\n')
   t.equal(version, '1')
   const expected = { backend: 'p:l', name: 'm7', number: 7, operational: 'stopped', admin: 0, weight: 1, port: 80 }
   t.match(parseServersState(first ?? ''), [expected])

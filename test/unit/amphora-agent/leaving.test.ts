@@ -26,8 +26,8 @@ const some = (changes: Partial<Leaving> = {}): Leaving => ({
   delayMs: 30_000,
   ...changes,
 })
-const plan = (before: HaproxyPart | null, wanted: HaproxyPart | null, leaving: Leaving[], hasOldWorkers = false) =>
-  planTransition(before, wanted, { running: true, hasOldWorkers, leaving, now: 5_000 })
+const plan = (before: HaproxyPart | null, desired: HaproxyPart | null, leaving: Leaving[], hasOldWorkers = false) =>
+  planTransition(before, desired, { running: true, hasOldWorkers, leaving, now: 5_000 })
 
 t.test('who leaves', t => {
   const both = part([backend([server(1), server(2)])])
@@ -112,20 +112,20 @@ const state = fc.option(
 )
 const steps = fc.array(fc.record({ state, pauseMs: fc.constantFrom(0, 100, 900, 5_000, 40_000) }), { maxLength: 12 })
 
-function desiredOf(wanted: typeof state extends fc.Arbitrary<infer T> ? T : never): HaproxyPart | null {
-  if (wanted === null) return null
-  const backends = wanted.pools.map(({ servers: each, delay, dynamic }, i) => ({
+function desiredOf(desired: typeof state extends fc.Arbitrary<infer T> ? T : never): HaproxyPart | null {
+  if (desired === null) return null
+  const backends = desired.pools.map(({ servers: each, delay, dynamic }, i) => ({
     name: `pool${i}:listener`,
     dynamic,
     deregistrationDelay: delay,
     servers: each.map(({ number, ...rest }) => server(number, rest)),
   }))
-  return part(backends, wanted.skeleton)
+  return part(backends, desired.skeleton)
 }
 
 type Connection = { path: string; worker: Model; leftAt: number | null; delayMs: number; cut: boolean }
 
-t.test('property: whatever follows whatever, HAProxy becomes what is wanted, and nothing is cut before its time', t => {
+t.test('property: whatever follows whatever, HAProxy becomes what is desired, and no connection is cut early', t => {
   fc.assert(
     fc.property(steps, sequence => {
       let now = 0
@@ -162,31 +162,31 @@ t.test('property: whatever follows whatever, HAProxy becomes what is wanted, and
       for (const { state: next, pauseMs } of sequence) {
         now += pauseMs
         drain()
-        const wanted = desiredOf(next)
+        const desired = desiredOf(next)
         const facts = { running: worker !== null, hasOldWorkers: oldWorkers.length > 0, leaving, now }
-        const way = planTransition(applied, wanted, facts)
+        const way = planTransition(applied, desired, facts)
         if (way.kind === 'reload' || way.kind === 'retire') {
           if (worker !== null) oldWorkers.push(worker)
-          worker = wanted === null ? new Map() : modelOf(wanted)
-        } else if (way.kind === 'start') worker = wanted === null ? null : modelOf(wanted)
+          worker = desired === null ? new Map() : modelOf(desired)
+        } else if (way.kind === 'start') worker = desired === null ? null : modelOf(desired)
         else if (way.kind === 'stop') worker = null
         else if (way.kind === 'runtime' && worker !== null) {
           for (const { text, expect } of way.commands) strictEqual(obey(worker, text), expect, text)
         }
         leaving = way.leaving
-        applied = wanted
-        if (wanted !== null && worker !== null) {
-          deepStrictEqual(differences(wanted, parseServersState(dump(worker)), leaving), [])
+        applied = desired
+        if (desired !== null && worker !== null) {
+          deepStrictEqual(differences(desired, parseServersState(dump(worker)), leaving), [])
         }
         for (const connection of connections) {
           const [backendName] = connection.path.split('/')
-          const its = wanted?.backends.find(({ name }) => name === backendName)
+          const its = desired?.backends.find(({ name }) => name === backendName)
           const serves = its?.servers.some(each => `${backendName}/${each.name}` === connection.path && !each.disabled)
           if (serves) connection.leftAt = null
           else connection.leftAt ??= now
           if (its !== undefined) connection.delayMs = its.deregistrationDelay * 1000
         }
-        for (const { name, servers: each, deregistrationDelay } of wanted?.backends ?? []) {
+        for (const { name, servers: each, deregistrationDelay } of desired?.backends ?? []) {
           for (const { name: serverName, disabled } of each) {
             const path = `${name}/${serverName}`
             if (!disabled && worker !== null) {
