@@ -99,9 +99,10 @@ t.test('HAProxy killed -9 while there is no agent', async t => {
   const before = await haproxyPid()
   await amphora.killAgent()
   kill(before)
-  await until(serves)
+  // An orphaned worker may still answer while the new master starts.
+  await until(async () => (haproxies() === '2' && (await haproxyPid()) !== before) || null)
   t.not(await haproxyPid(), before)
-  t.equal(haproxies(), '2')
+  t.ok(await serves())
 })
 
 t.test(
