@@ -40,7 +40,7 @@ export type Machine = {
   start?: string
 }
 
-/** What every driver here calls the one size of its machines, and the one place where it has them. */
+/** What the API shows as flavor and zone of every machine: no driver has machines of several sizes or places yet. */
 export const COMPUTE_FLAVOR = 'namespace'
 export const COMPUTE_ZONE = 'local'
 

@@ -26,6 +26,9 @@ export type ComputeDriverKind = {
   /** False when its amphorae are rows in the database only. */
   runsMachines: boolean
   options: Readonly<Record<string, z.ZodType>>
+  /** Sizes and places of its machines, as flavors and availability zones may name them. */
+  flavors: readonly string[]
+  zones: readonly string[]
   /** What it needs on the controller's host. */
   programs: readonly Program[]
   /** Checks for `krater doctor`. */

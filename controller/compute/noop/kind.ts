@@ -1,3 +1,4 @@
+import { COMPUTE_FLAVOR, COMPUTE_ZONE } from '../driver.js'
 import type { ComputeDriverKind } from '../kind.js'
 import { createNoopComputeDriver } from './driver.js'
 
@@ -5,6 +6,8 @@ export const noopKind: ComputeDriverKind = {
   name: 'noop',
   runsMachines: false,
   options: {},
+  flavors: [COMPUTE_FLAVOR],
+  zones: [COMPUTE_ZONE],
   programs: [],
   check: async () => [],
   open: async () => createNoopComputeDriver(),

@@ -1,4 +1,4 @@
-import { COMPUTE_FLAVOR, COMPUTE_ZONE } from '../../compute/driver.js'
+import { COMPUTE_FLAVORS, COMPUTE_ZONES } from '../../compute/drivers.js'
 import type { OfferedProvider } from '../../load-balancer/schema/capabilities.js'
 import { availabilityZoneKeys, flavorKeys } from '../../load-balancer/schema/profile-keys.js'
 
@@ -45,8 +45,8 @@ export const amphoraOffer: OfferedProvider = {
   },
   usesMachines: true,
   datagramsAcrossIpVersions: false,
-  flavorKeys: flavorKeys({ compute_flavor: [COMPUTE_FLAVOR], amp_image_tag: [] }),
-  availabilityZoneKeys: availabilityZoneKeys({ compute_zone: [COMPUTE_ZONE], volume_zone: [] }),
+  flavorKeys: flavorKeys({ compute_flavor: COMPUTE_FLAVORS, amp_image_tag: [] }),
+  availabilityZoneKeys: availabilityZoneKeys({ compute_zone: COMPUTE_ZONES, volume_zone: [] }),
 }
 
 /** The same provider under the name that older clients give it. */
