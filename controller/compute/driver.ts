@@ -48,18 +48,18 @@ export const COMPUTE_ZONE = 'local'
 export type ComputeDriver = {
   name: string
   /** Starts the machine when it does not run; a stopped or half-made one is made anew. */
-  create: (spec: MachineSpec) => Promise<Machine>
-  find: (amphoraId: string) => Promise<Machine | null>
-  list: () => Promise<Machine[]>
+  create(spec: MachineSpec): Promise<Machine>
+  find(amphoraId: string): Promise<Machine | null>
+  list(): Promise<Machine[]>
   /** The second opinion on a machine that cannot be heard or reached; null when it does not run, or cannot be looked into. */
-  inspect: (amphoraId: string) => Promise<Inspection | null>
+  inspect(amphoraId: string): Promise<Inspection | null>
   /** Gone afterwards with all that belonged to it; no error when there was none. */
-  delete: (amphoraId: string) => Promise<void>
+  delete(amphoraId: string): Promise<void>
   /** Gives a running machine a network interface with the port's MAC address on the port's network. From now on it is one of the project's. */
-  plug: (amphoraId: string, port: Port, projectId: string) => Promise<void>
-  unplug: (amphoraId: string, portId: string) => Promise<void>
+  plug(amphoraId: string, port: Port, projectId: string): Promise<void>
+  unplug(amphoraId: string, portId: string): Promise<void>
   /** Ids of the ports that are plugged and whose interface stands, the management port left out. */
-  pluggedPorts: (amphoraId: string) => Promise<string[]>
+  pluggedPorts(amphoraId: string): Promise<string[]>
   /** Amphorae that run, and lack an interface that was plugged: it is gone or down on the side of the host. Plugging it again mends it. */
-  brokenInterfaces: () => Promise<string[]>
+  brokenInterfaces(): Promise<string[]>
 }

@@ -16,17 +16,15 @@ export function nameStatements(database: Database): void {
   client.raw = function (...words) {
     const step = callingFunction()
     const statement = Reflect.apply(raw, this, words)
-    const { options } = statement
+    const options = statement.options.bind(statement)
     // The verbs of database/query.ts give the text to options().
     statement.options = (given: Readonly<Record<string, unknown>>) =>
-      Reflect.apply(options, statement, [
-        {
-          ...given,
-          text: `/* ${step} */ ${given.text}`,
-          // A prepared statement has one text.
-          name: given.name && `${step} ${given.name}`.slice(0, 63),
-        },
-      ])
+      options({
+        ...given,
+        text: `/* ${step} */ ${given.text}`,
+        // A prepared statement has one text.
+        name: given.name && `${step} ${given.name}`.slice(0, 63),
+      })
     return statement
   }
 }

@@ -10,7 +10,9 @@ export async function describeAmphora(instance: Instance, row: AmphoraRow): Prom
   const drivers = computeDriverOf(instance).runsMachines
     ? await hostMachines(instance.directory, createLog('krater', 'warn'))
     : []
-  const [machine = null] = (await Promise.all(drivers.map(({ find }) => find(row.id)))).filter(found => found !== null)
+  const [machine = null] = (await Promise.all(drivers.map(driver => driver.find(row.id)))).filter(
+    found => found !== null,
+  )
   const agent =
     address === null
       ? 'has no address yet'

@@ -21,7 +21,9 @@ export async function checkAmphorae(instance: Instance, running: readonly RunRec
   const findings = heartbeatFindings(instance, rows, running)
   if (!computeDriverOf(instance).runsMachines) return findings
   const machines = (
-    await Promise.all((await hostMachines(instance.directory, createLog('doctor', 'warn'))).map(({ list }) => list()))
+    await Promise.all(
+      (await hostMachines(instance.directory, createLog('doctor', 'warn'))).map(driver => driver.list()),
+    )
   ).flat()
   const known = new Map(machines.map(machine => [machine.amphoraId, machine]))
   const checked = await withAgents(instance, agents =>

@@ -18,15 +18,11 @@ export type AgentConnections = {
    * every verb may be repeated.
    * @throws AgentUnreachable, AgentRefused
    */
-  request: <V extends AgentVerb>(
-    target: AgentTarget,
-    body: RequestBody<V>,
-    limits?: AgentLimits,
-  ) => Promise<ResultOf[V]>
+  request<V extends AgentVerb>(target: AgentTarget, body: RequestBody<V>, limits?: AgentLimits): Promise<ResultOf[V]>
   /** Drops the connection of an amphora that is gone. Requests under way fail. */
-  close: (amphoraId: string) => void
+  close(amphoraId: string): void
   /** Drops all; afterwards no socket and no timer is left, and every request fails. */
-  stop: () => Promise<void>
+  stop(): Promise<void>
 }
 
 export type AgentConnectionsOptions = {
