@@ -20,11 +20,14 @@ const poolsOf = (subnetId: string, reserve: number) =>
                  FROM allocation_pool WHERE subnet_id = ${subnetId}) whole
         WHERE span > kept)`
 
-/** Addresses at random until one is free: one index look-up each, so that a subnet nine tenths full costs ten. */
+/**
+ * Addresses at random until one is free: one index look-up each, so that a subnet nine tenths full costs ten. The order is not
+ * random(): PostgreSQL would take the value it sorts by for the random() of the address, and try the lowest first.
+ */
 const guess = (pools: Fragment) => sql`
   SELECT pool.guess AS address
     FROM (SELECT subnet_id, first + floor(random() * span)::bigint AS guess
-            FROM ${pools} pools, generate_series(1, ${GUESSES}) ORDER BY random()) pool
+            FROM ${pools} pools, generate_series(1, ${GUESSES}) ORDER BY gen_random_uuid()) pool
    WHERE NOT ${isTaken(sql`pool.guess`)}
    LIMIT 1`
 

@@ -1,12 +1,13 @@
-import t from 'tap'
+import t, { type Test } from 'tap'
 import { FOREIGN, OWN, tokenOf } from '../../support/clients/callers.js'
 import { at, type Json, type Reply } from '../../support/clients/json-answers.js'
 import { NOWHERE } from '../../support/database/load-balancer-keys.js'
 import { startApiOnNetworks } from '../../support/worlds/local-networks.js'
 
 /** Two projects with a network and a tree each. */
-async function startTwoProjects() {
+async function startTwoProjects(t: Test) {
   const { api, networks } = await startApiOnNetworks()
+  t.teardown(api.stop)
   const worldOf = async (project: string) => {
     const network = await networks.network(project, '10.7.0.0/24', '2001:db8:7::/64')
     const [subnet, other] = network.subnets as [string, string]
@@ -53,8 +54,7 @@ async function startTwoProjects() {
 const poolOf = (members: object[]) => ({ name: 'p', protocol: 'HTTP', lb_algorithm: 'ROUND_ROBIN', members })
 
 t.test('another project’s object in a body is as one that does not exist', async t => {
-  const { api, own, foreign } = await startTwoProjects()
-  t.teardown(api.stop)
+  const { api, own, foreign } = await startTwoProjects(t)
   const monitor = { type: 'TCP', delay: 1, timeout: 1, max_retries: 1 }
   const http = { protocol: 'HTTP', protocol_port: 82 }
   const member = (subnet_id: string) => ({ address: '10.7.0.77', protocol_port: 82, subnet_id })
@@ -216,8 +216,7 @@ t.test('another project’s object in a body is as one that does not exist', asy
 })
 
 t.test('another project’s object in the path is forbidden, not hidden', async t => {
-  const { api, own, foreign } = await startTwoProjects()
-  t.teardown(api.stop)
+  const { api, own, foreign } = await startTwoProjects(t)
   const requests: [string, string, object | undefined][] = [
     ['GET', `loadbalancers/${foreign.lb}`, undefined],
     ['PUT', `loadbalancers/${foreign.lb}`, { loadbalancer: { name: 'x' } }],

@@ -93,6 +93,14 @@ t.test('200 calls at once in a /24 get 200 addresses, and the 254th gets none', 
   t.equal((await driver.portsOwnedBy(PORT_OWNER.vip, 0)).length, 253, 'a refused request leaves no port')
 })
 
+t.test('addresses come from everywhere in the pool, so that calls at once seldom choose the same', async t => {
+  const { id, subnets } = await makeNetwork(['10.6.0.0/16'])
+  const ask = () => driver.ensurePort(request(id, [{ subnetId: subnets[0]! }]))
+  const ports = await Promise.all(Array.from({ length: 40 }, ask))
+  const halves = ports.map(port => Number(port.fixedIps[0]!.address.split('.')[2]) < 128)
+  t.strictSame(new Set(halves), new Set([true, false]))
+})
+
 t.test('the same request is the same port, also when it is made many times at once', async t => {
   const { id, subnets } = await makeNetwork(['10.1.3.0/24', 'fd00:1::/64'])
   const same = request(

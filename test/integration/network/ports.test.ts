@@ -10,7 +10,8 @@ const { db, driver, call, create, list } = api
 
 t.test('ports', async t => {
   const network = await create('network', {})
-  const v4 = await create('subnet', { network_id: network.id, cidr: '10.20.0.0/24' })
+  const allocation_pools = [{ start: '10.20.0.100', end: '10.20.0.199' }]
+  const v4 = await create('subnet', { network_id: network.id, cidr: '10.20.0.0/24', allocation_pools })
   const v6 = await create('subnet', { network_id: network.id, cidr: 'fd00:20::/64' })
   const make = (body: object, token = A) =>
     call('POST /v2.0/ports', token, { port: { network_id: network.id, ...body } })

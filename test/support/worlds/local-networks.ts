@@ -1,5 +1,5 @@
 import type { Database } from '../../../controller/database/connection.js'
-import { defaultGateway, defaultPools, parseCidr } from '../../../controller/network/addresses.js'
+import { type Cidr, defaultGateway, defaultPools, parseCidr } from '../../../controller/network/addresses.js'
 import { createLocalDriver } from '../../../controller/network/local/driver.js'
 import { insertPort, placeAddress } from '../../../controller/network/local/ports.js'
 import { insertSubnet, subnetFacts } from '../../../controller/network/local/subnets.js'
@@ -8,7 +8,7 @@ import { createTestDatabase } from '../database/database.js'
 
 export type LocalNetworks = {
   database: Database
-  /** A network of a project's with one subnet per CIDR, in their order. */
+  /** A network of a project's with one subnet per CIDR, in their order. Of an IPv4 /24, .100 to .199 are given out by themselves. */
   network: (project: string, ...cidrs: string[]) => Promise<{ id: string; subnets: string[] }>
   /** A port of a user's, with an address on each of the subnets. */
   port: (project: string, network: string, subnets: readonly string[], deviceId?: string) => Promise<string>
@@ -35,7 +35,7 @@ export async function startApiOnNetworks(
         const gateway = defaultGateway(cidr)
         const columns = { network_id: network, project_id: project, name: '', gateway_ip: gateway }
         const placed = { ...columns, ip_version: cidr.version, cidr: cidr.text }
-        subnets.push(await insertSubnet(database, placed, defaultPools(cidr, gateway)))
+        subnets.push(await insertSubnet(database, placed, poolsOf(cidr)))
       }
       return { id: network, subnets }
     },
@@ -63,4 +63,11 @@ export async function startApiOnNetworks(
     },
     networks,
   }
+}
+
+/** Leaves a test addresses to choose that no port gets by chance. */
+function poolsOf(cidr: Cidr) {
+  const [network, rest] = cidr.text.split(/(?<=\.)0\/24$/)
+  if (rest === undefined) return defaultPools(cidr, defaultGateway(cidr))
+  return [{ start: `${network}100`, end: `${network}199` }]
 }
