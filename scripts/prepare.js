@@ -60,7 +60,7 @@ async function installNodeModules(withTests, report) {
   // versions and checksums of the lock file count all the same, and it is not rewritten.
   const retries = ['--fetch-retries=2', '--fetch-retry-mintimeout=500', '--fetch-retry-maxtimeout=2000']
   const args = ['install', '--no-save', '--no-audit', '--no-fund', '--loglevel=http', ...retries]
-  // What the tests need is left out where it was never wanted, and never taken away.
+  // What the tests need is left out where nobody asked for it, and never taken away.
   const all = withTests || hasTestPackages()
   const result = await runLogged('npm', all ? args : [...args, '--omit=dev'], {
     logFile,

@@ -11,7 +11,7 @@ import { testDirectories } from './bundle-tests.js'
 
 /** More than two cores have to do, for many tests wait: for leases, restarts, health checks. */
 const JOBS = 3
-const LIMIT_SECONDS = 900
+const LIMIT_SECONDS = 600
 /** What was told to end may take a moment. */
 const GRACE_MS = 3_000
 

@@ -20,7 +20,7 @@ const HERE = '127.0.0.1'
 const SOCKETS_OF_A_PROCESS = 5000
 const REQUEST_TIMEOUT_MS = 20_000
 /** What the cases to run have in their names. */
-const WANTED = process.env.BENCH_CASES ?? ''
+const CHOSEN = process.env.BENCH_CASES ?? ''
 const LOWEST_PRIORITY = 19
 
 export type Neighbour = { token: string; login: () => Promise<void>; list: () => Promise<void> }
@@ -35,7 +35,7 @@ export async function benchDoors(root: string): Promise<string> {
     const demo = await signIn(instance.directory, 'krater')
     const neighbour = await neighbourOf(instance, 'neighbour')
     const rows: string[] = []
-    for (const each of casesOf(demo).filter(({ what }) => what.includes(WANTED))) {
+    for (const each of casesOf(demo).filter(({ what }) => what.includes(CHOSEN))) {
       const alone = await measure(neighbour[each.of], each.count)
       const stop = each.loads.map(startLoad)
       await delay(each.warmUpMs ?? 3000)

@@ -60,7 +60,7 @@ t.test('the real clients of the key manager', async t => {
 
   await t.test('python-barbicanclient, Castellan and openstacksdk', async t => {
     const { findings, failure } = await libraries
-    for (const { name, got, wanted } of findings) t.strictSame(got, wanted, name)
+    for (const { name, got, expected } of findings) t.strictSame(got, expected, name)
     t.equal(failure, '', 'the script came to its end')
     t.equal(findings.at(-1)?.name, 'methods that nothing above calls')
   })

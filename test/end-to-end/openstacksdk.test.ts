@@ -9,7 +9,7 @@ import { NOOP_DRIVERS, startKrater } from '../support/worlds/krater.js'
 
 const script = join(dirname(dirname(fileURLToPath(import.meta.url))), 'support/clients/openstacksdk.py')
 
-type Finding = { name: string; got: unknown; wanted: unknown }
+type Finding = { name: string; got: unknown; expected: unknown }
 
 t.test('every method of openstacksdk’s load balancer proxy', async t => {
   t.setTimeout(600_000)
@@ -24,7 +24,7 @@ t.test('every method of openstacksdk’s load balancer proxy', async t => {
     .split('\n')
     .filter(Boolean)
     .map(line => JSON.parse(line) as Finding)
-  for (const { name, got, wanted } of findings) t.strictSame(got, wanted, name)
+  for (const { name, got, expected } of findings) t.strictSame(got, expected, name)
   t.equal(stderr, '', 'the script came to its end')
   t.equal(findings.at(-1)?.name, 'methods that nothing above calls')
 })

@@ -23,7 +23,7 @@ async function describeTaken({ what, setting, protocol, host, port }: Listener, 
   const variable = `KRATER_${setting.toUpperCase()}_PORT`
   if (code === 'EADDRINUSE') {
     const holder = await holderOf(protocol, host, port)
-    return `Port ${port}/${protocol} on ${host}, wanted for ${what}, is taken${holder}. Free it, or choose another with ${setting}.port (${variable}).`
+    return `Port ${port}/${protocol} on ${host}, needed for ${what}, is taken${holder}. Free it, or choose another with ${setting}.port (${variable}).`
   }
   if (code === 'EADDRNOTAVAIL') {
     return `${host}, on which ${what} should listen, is no address of this machine. Change ${setting}.host.`

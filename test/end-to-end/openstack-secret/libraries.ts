@@ -4,7 +4,7 @@ import { clientPython } from '../../support/clients/openstack-session.js'
 
 const script = fileURLToPath(new URL('../../support/clients/key-manager-libraries.py', import.meta.url))
 
-export type Finding = { name: string; got: unknown; wanted: unknown }
+export type Finding = { name: string; got: unknown; expected: unknown }
 
 /** What the libraries do in a project of their own. @returns the findings, and what was printed besides when the script fails */
 export const useLibraries = (environment: NodeJS.ProcessEnv): Promise<{ findings: Finding[]; failure: string }> =>

@@ -187,7 +187,7 @@ t.test('an amphora whose HAProxy is killed while it drains tells what is lost', 
   }
   const drain = (): { cut: number; underWay: { pid: number; count: number }[] } =>
     JSON.parse(doomed.readFile(FILE)).drain
-  const workerWith = (wanted: number) => drain().underWay.find(({ count }) => count === wanted)?.pid
+  const workerWith = (expected: number) => drain().underWay.find(({ count }) => count === expected)?.pid
   const kill = (pid: number | null | undefined) => doomed.inside('kill', '-9', String(pid))
 
   await apply(1)

@@ -174,7 +174,7 @@ t.test('ports that are taken are named with their holder and the setting', async
   ])
   t.match(
     tcp,
-    new RegExp(`Port ${port}/tcp on 127.0.0.1, wanted for a service, is taken by \\S+ \\(pid ${process.pid}\\)`),
+    new RegExp(`Port ${port}/tcp on 127.0.0.1, needed for a service, is taken by \\S+ \\(pid ${process.pid}\\)`),
   )
   t.match(tcp, 'identity.port (KRATER_IDENTITY_PORT)')
   t.match(udp, new RegExp(`Port ${port}/udp .*pid ${process.pid}`))

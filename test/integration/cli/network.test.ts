@@ -133,7 +133,7 @@ t.test('the openstack command line', async t => {
   })
 
   await t.test('quotas', async t => {
-    // `quota show` and `quota set` of this version want a compute service; the list does not.
+    // `quota show` and `quota set` of this version need a compute service; the list does not.
     const rows = await admin.list('quota list --network --detail --project demo')
     const limits = rows.map(row => [row.Resource, row.Limit])
     t.match(Object.fromEntries(limits), { networks: 100, subnets: 100, ports: 500 }, JSON.stringify(rows))

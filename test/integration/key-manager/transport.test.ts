@@ -70,7 +70,7 @@ t.test('the root', async t => {
 t.test('the version', async t => {
   for (const path of ['/v1', '/v1/']) {
     t.match(await ask('GET', path), { status: 200, body: { version: { id: 'v1', status: 'stable' } } }, path)
-    t.equal((await open(path)).status, 401, `${path} wants a token`)
+    t.equal((await open(path)).status, 401, `${path} requires a token`)
   }
   const headers = { Accept: 'application/json-home', [VERSION]: 'key-manager 1.1' }
   const home = await ask('GET', '/v1', undefined, { headers })

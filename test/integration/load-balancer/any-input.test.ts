@@ -36,8 +36,8 @@ const NOTHING = [null, null, null, null]
 
 /** @returns null when nothing is served */
 function textFor(tree: LoadBalancerTree): string | null {
-  const wanted = { ...tree, change: 'update' as const, topology: 'ACTIVE_STANDBY' as const }
-  return renderDesired(wanted, factsFor(tree)).haproxy?.text ?? null
+  const desired = { ...tree, change: 'update' as const, topology: 'ACTIVE_STANDBY' as const }
+  return renderDesired(desired, factsFor(tree)).haproxy?.text ?? null
 }
 
 type Spare = { pool: string; flavorProfile: string; flavor: string; zoneProfile: string; zone: string }

@@ -155,7 +155,7 @@ t.test('at once', async t => {
   }
   const together = (count: number, ask: (index: number) => Promise<{ status: number }>) =>
     Promise.all(Array.from({ length: count }, (_, index) => ask(index)))
-  await t.test('of many who want the same place exactly one gets it', async t => {
+  await t.test('exactly one of many requests for the same place gets it', async t => {
     t.same(
       tally(
         await together(10, () =>

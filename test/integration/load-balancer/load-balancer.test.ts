@@ -58,7 +58,7 @@ t.test('transport and discovery', async t => {
       )
     }
   })
-  await t.test('the health check needs no token, and is there when the operator wants it', async t => {
+  await t.test('the health check needs no token, and is served when the operator turns it on', async t => {
     t.match(await api.ask('GET', '/healthcheck', undefined, null), { status: 404, body: { faultcode: 'Client' } })
     const checked = await startTestApi({ settings: { healthcheck_enabled: true } })
     t.teardown(checked.stop)

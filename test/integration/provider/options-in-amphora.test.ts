@@ -114,11 +114,11 @@ t.test('members are pinged by the agent', async t => {
   ]
   const listeners = [http(1), http(2)]
   await agent.apply(desire(listeners, first))
-  const served = async (...wanted: string[]) => {
+  const served = async (...expected: string[]) => {
     const seen = async () => [await several(4, () => get(1)), await several(4, () => get(2))].map(String)
-    const done = async () => ((await seen()).every(names => names === wanted.join()) ? true : null)
+    const done = async () => ((await seen()).every(names => names === expected.join()) ? true : null)
     await until(done, 15_000).catch(() => null)
-    t.same(await seen(), [wanted.join(), wanted.join()])
+    t.same(await seen(), [expected.join(), expected.join()])
   }
   await served('one')
   const states = () =>

@@ -117,7 +117,7 @@ t.test('a running haproxy', async t => {
   t.teardown(running.stop)
 
   await t.test('sends every health check just as it was asked for', async t => {
-    const wanted = monitors.map(({ httpMethod, urlPath, httpVersion, domainName }) =>
+    const expected = monitors.map(({ httpMethod, urlPath, httpVersion, domainName }) =>
       [
         httpMethod,
         urlPath,
@@ -125,10 +125,10 @@ t.test('a running haproxy', async t => {
         domainName ?? (httpVersion === 1.1 ? '127.0.0.1' : '-'),
       ].join(' '),
     )
-    await until(() => wanted.every(check => member.seen.has(check)), 5_000)
-    for (const check of wanted.filter(check => !member.seen.has(check))) t.fail(check)
+    await until(() => expected.every(check => member.seen.has(check)), 5_000)
+    for (const check of expected.filter(check => !member.seen.has(check))) t.fail(check)
     t.same(
-      [...member.seen].filter(check => !wanted.includes(check)),
+      [...member.seen].filter(check => !expected.includes(check)),
       [],
       'and no other',
     )

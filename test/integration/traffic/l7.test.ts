@@ -163,9 +163,13 @@ t.test('the first policy by position decides, whatever it does', async t => {
   const { ask } = await serveL7(t, listeners)
   t.equal(orders.length, 24)
   for (const [index, order] of orders.entries()) {
-    const wanted = order.map(([, outcome]) => outcome)
-    t.equal((await ask(index + 1, withHost('first'))).outcome, wanted[0], wanted.join(', '))
-    t.equal((await ask(index + 1, withHost('other'))).outcome, wanted[1], `all but the first of ${wanted.join(', ')}`)
+    const expected = order.map(([, outcome]) => outcome)
+    t.equal((await ask(index + 1, withHost('first'))).outcome, expected[0], expected.join(', '))
+    t.equal(
+      (await ask(index + 1, withHost('other'))).outcome,
+      expected[1],
+      `all but the first of ${expected.join(', ')}`,
+    )
   }
 })
 
@@ -212,8 +216,8 @@ t.test('property: any policies do to any request what the model says', async t =
   for (const [index, listener] of listeners.entries()) {
     const outcomes = await Promise.all(requests.map(sent => ask(index + 1, sent)))
     for (const [at, sent] of requests.entries()) {
-      const [outcome, wanted] = [outcomes[at]?.outcome, expectedOutcome(listener, sent)]
-      if (outcome !== wanted) t.equal(outcome, wanted, escape(JSON.stringify({ listener, sent })))
+      const [outcome, expected] = [outcomes[at]?.outcome, expectedOutcome(listener, sent)]
+      if (outcome !== expected) t.equal(outcome, expected, escape(JSON.stringify({ listener, sent })))
     }
   }
   t.pass(`${listeners.length * requests.length} requests`)

@@ -120,7 +120,7 @@ t.test('a request that ends in an error is logged, and no other', async t => {
   t.match(requests()[0], /"GET \/amiss HTTP\/1\.1" 503 /)
 })
 
-t.test('all requests are logged when the operator wants it', async t => {
+t.test('all requests are logged when the operator turns it on', async t => {
   const lines = await listenToLog(t)
   const { port } = await serveGoodAndBad(t, true)
   t.match(await ask(port(1), { path: '/found' }), { status: 200 })

@@ -127,7 +127,7 @@ t.test('a load balancer goes when PostgreSQL ends its removal for statistics tha
   const claim: Claim = { table: 'load_balancer', id, fence: 0, heldUntil: Number.POSITIVE_INFINITY, claimedAt: 'now' }
   const tree = (await readTree(db, id))!
 
-  // The writer has a row that the removal wants, and wants the listener that the removal has.
+  // The writer holds a row that the removal needs, and waits for the listener that the removal holds.
   const writer = await db.transaction()
   await writer('listener_statistics').where({ listener_id: listenerId }).update({ bytes_in: 1 })
   const settled = settle(db, claim, tree)

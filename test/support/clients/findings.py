@@ -32,13 +32,13 @@ def find_unused():
     find('methods that nothing above calls', unused, [])
 
 
-def find(name, got, wanted):
-    print(json.dumps({'name': name, 'got': got, 'wanted': wanted}, default=str), flush=True)
+def find(name, got, expected):
+    print(json.dumps({'name': name, 'got': got, 'expected': expected}, default=str), flush=True)
 
 
-def look(name, resource, /, **wanted):
+def look(name, resource, /, **expected):
     """Attributes of a resource, as the SDK calls them."""
-    find(name, {key: getattr(resource, key) for key in wanted}, wanted)
+    find(name, {key: getattr(resource, key) for key in expected}, expected)
 
 
 def refuse(name, words, call, /, *args, **kwargs):
@@ -98,17 +98,17 @@ def filters(plural, kind, listing):
         if key in ('limit', 'marker') or (key, plural) == ('l7_policy_id', 'l7_rules'):
             continue
         if key in TAGS:
-            wanted = [item.id for item in everything if TAGS[key](set(item.tags))]
-            find(f'list {plural} by {key}', [item.id for item in listing(**{key: 'blue,quiet'})], wanted)
+            expected = [item.id for item in everything if TAGS[key](set(item.tags))]
+            find(f'list {plural} by {key}', [item.id for item in listing(**{key: 'blue,quiet'})], expected)
             continue
         attribute = ABOVE.get(key, key) if hasattr(everything[0], ABOVE.get(key, key)) else key
         for value in {json.dumps(of(item, attribute)): of(item, attribute) for item in everything}.values():
             if key in NO_FILTERS.get(plural, ()):
                 refuse(f'list {plural} by {key}', 'BadRequestException: ', lambda: list(listing(**{key: 'x'})))
             elif value is not None and value != '':
-                wanted = [item.to_dict()['id'] or item.name for item in everything if of(item, attribute) == value]
+                expected = [item.to_dict()['id'] or item.name for item in everything if of(item, attribute) == value]
                 got = [item.to_dict()['id'] or item.name for item in listing(**{key: value})]
-                find(f'list {plural} by {key}={value}', got, wanted)
+                find(f'list {plural} by {key}={value}', got, expected)
 
 
 def of(item, attribute):

@@ -1,6 +1,6 @@
 """Uses Python libraries against the key manager, as the user that the environment names (OS_AUTH_URL, OS_USERNAME, ...).
 
-The user's project must be without secrets. Every line on standard output is a finding in JSON: {"name": what was looked at, "got": ..., "wanted": ...}.
+The user's project must be without secrets. Every line on standard output is a finding in JSON: {"name": what was looked at, "got": ..., "expected": ...}.
 """
 import time
 

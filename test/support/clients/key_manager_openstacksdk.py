@@ -44,7 +44,7 @@ def look_at_secrets(keys):
     look('SDK: bytes', keys.get_secret(data.secret_id), payload='hello')
 
     find('SDK: find', keys.find_secret(id).name, 'sdk text')
-    for filters, wanted in (
+    for filters, expected in (
         ({'name': 'sdk text'}, [made]),
         ({'name': 'sdk %', 'sort': 'created:asc'}, [made, bare, data]),
         ({'mode': 'ctr'}, [made]),
@@ -57,7 +57,7 @@ def look_at_secrets(keys):
         ({'limit': 1, 'name': 'sdk %'}, [made, bare, data]),
     ):
         listed = [item.name for item in keys.secrets(**filters)]
-        find(f'SDK: list of secrets by {filters}', listed, [item.name for item in wanted])
+        find(f'SDK: list of secrets by {filters}', listed, [item.name for item in expected])
     refuse('SDK: list in no order', 'BadRequestException: ', lambda: list(keys.secrets(sort='colour')))
     refuse('SDK: change of a secret', 'HttpException: ', keys.update_secret, read, name='other')
     refuse('SDK: a bad secret', 'BadRequestException: ', keys.create_secret, secret_type='odd')

@@ -27,7 +27,7 @@ export const POOLS = { default: 1, other: 2, disabled: 3, deleted: 4 } as const
  * A real HAProxy with the given listeners, each on a port of its own, and a web server behind each pool of POOLS that tells its
  * number. Gone at the end of the test.
  */
-export async function serveL7(t: Test, wanted: Listeners) {
+export async function serveL7(t: Test, definitions: Listeners) {
   const servers = [1, 2, 3, 4].map(number =>
     createServer({ requireHostHeader: false }, (incoming, response) => {
       response.setHeader('seen', JSON.stringify(incoming.headers))
@@ -48,12 +48,12 @@ export async function serveL7(t: Test, wanted: Listeners) {
       members: [aMember(index + 1, { address: '127.0.0.1', protocolPort: (server.address() as AddressInfo).port })],
     }),
   )
-  const ports = await ownPorts(wanted.length)
+  const ports = await ownPorts(definitions.length)
   // So many listeners without a limit would be more than the machine gives.
-  const listeners = wanted.map((listener, index) => ({
+  const listeners = definitions.map((listener, index) => ({
     ...listener,
     protocolPort: ports[index] ?? 0,
-    connectionLimit: Math.floor(CONNECTIONS / wanted.length),
+    connectionLimit: Math.floor(CONNECTIONS / definitions.length),
   }))
   const tree = aTree({ listeners, pools })
   const onLoopback = { ...tree, vip: { ...tree.vip, address: '127.0.0.1' } }

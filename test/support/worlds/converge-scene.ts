@@ -120,7 +120,7 @@ export async function createScene(db: Database, columns: Record<string, unknown>
 }
 export type Scene = Awaited<ReturnType<typeof createScene>>
 
-/** What is wrong with the world, when nothing is under way any more; empty when it is as the tree wants it. */
+/** What is wrong with the world, when nothing is under way any more; empty when it is as the tree says. */
 export async function faultsOf(db: Database, { world, tree, id }: Scene, warmIds: string[]): Promise<string[]> {
   const faults: string[] = []
   const expect = (what: string, actual: unknown, desired: unknown) => {

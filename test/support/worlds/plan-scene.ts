@@ -58,7 +58,7 @@ export const VIP_PORT: Port = {
   allowedAddresses: [],
 }
 
-/** The ports that a tree wants for an amphora, as if they had been made. */
+/** The ports that a tree needs for an amphora, as if they had been made. */
 export function portsFor(tree: LoadBalancerTree, amphoraId = AMPHORA): Port[] {
   return desiredPorts(tree, SUBNETS, amphoraId).map(({ request }, index) => ({
     ...request,

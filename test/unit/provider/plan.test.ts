@@ -99,9 +99,9 @@ t.test('a change', async t => {
   await t.test(
     'members on the VIP subnet need no interface of their own, and two subnets of a network share one',
     async t => {
-      const wanted = desiredPorts(createTree({}, [uuid(7, 1), MEMBER_SUBNET, uuid(7, 3)]), SUBNETS, AMPHORA)
-      t.equal(wanted.length, 2)
-      t.same(wanted[1]?.request.fixedIps, [{ subnetId: MEMBER_SUBNET }, { subnetId: uuid(7, 3) }])
+      const desired = desiredPorts(createTree({}, [uuid(7, 1), MEMBER_SUBNET, uuid(7, 3)]), SUBNETS, AMPHORA)
+      t.equal(desired.length, 2)
+      t.same(desired[1]?.request.fixedIps, [{ subnetId: MEMBER_SUBNET }, { subnetId: uuid(7, 3) }])
     },
   )
   await t.test('a port that lacks a subnet of its network is made again', async t => {

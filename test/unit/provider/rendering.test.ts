@@ -317,5 +317,9 @@ function compare(t: Test, file: string, text: string | undefined): void {
   if (text === undefined) return
   const path = join(golden, file)
   if (rewrite) writeFileSync(path, text)
-  t.equal(text, readFileSync(path, 'utf8'), `${file}; after a wanted change run this file with KRATER_UPDATE_GOLDEN=1`)
+  t.equal(
+    text,
+    readFileSync(path, 'utf8'),
+    `${file}; after an intended change run this file with KRATER_UPDATE_GOLDEN=1`,
+  )
 }

@@ -196,7 +196,7 @@ t.test('a master key rotation that was killed goes on, from each point of it', a
     const before = keysInFile()[0]
     const inForce = async () => (await database('master_key').where({ active: true }).pluck('id'))[0]
     const former = await inForce()
-    // Held at the first key that it wants to wrap anew.
+    // Held at the first key that it is about to wrap anew.
     await database.transaction(async trx => {
       await trx('project_key').forUpdate()
       const child = start('rotate-master-key')

@@ -107,7 +107,7 @@ t.test('a request of the client: the certificate alone', async t => {
   }
 })
 
-t.test('a CA for each project, that may certify its names alone, when the operator wants that', async t => {
+t.test('a CA for each project, that may certify its names alone, when the operator turns this on', async t => {
   const { certificate_authority: defaults } = manager.config
   const settings = { ...defaults, project_cas: true, project_names: [{ project: FOREIGN, name: 'theirs.example' }] }
   const service = { ...manager, config: { ...manager.config, certificate_authority: settings } }
