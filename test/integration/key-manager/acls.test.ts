@@ -7,7 +7,7 @@ import { startTestKeyManager } from '../../support/clients/key-manager-api.js'
 const { ask, store, database, statementsOf, url, stop } = await startTestKeyManager()
 t.teardown(stop)
 
-/** A path of each kind of object that has an ACL. */
+/** Makes an object of each kind that has an ACL. @returns its path */
 const KINDS: Record<'secret' | 'container', (token?: string) => Promise<string>> = {
   secret: async token => `/v1/secrets/${await store(undefined, token)}`,
   container: async token => {
@@ -20,27 +20,27 @@ const readOf = (body: Json) => body.read as Json
 const usersOf = (body: Json) => [...(readOf(body).users as string[])].sort()
 
 for (const [kind, make] of Object.entries(KINDS)) {
-  t.test(`the ACL of a ${kind}`, async t => {
+  t.test(`the ACL of a ${kind}: PUT replaces it, PATCH merges into it, DELETE removes it`, async t => {
     const path = await make()
     const acl = `${path}/acl`
     const change = (method: string, body: unknown) => ask(method, acl, body)
     const shown = async () => (await ask('GET', acl)).body
 
-    t.same(await shown(), { read: { 'project-access': true } }, 'before there is one')
+    t.same(await shown(), { read: { 'project-access': true } }, 'the default, before one exists')
     const deleted = await ask('DELETE', acl)
-    t.same([deleted.status, deleted.text], [200, 'null'], 'deleting none')
+    t.same([deleted.status, deleted.text], [200, 'null'], 'deleting a missing ACL')
 
     const { body: before } = await ask('GET', path)
     const put = await change('PUT', { read: { users: ['u2', 'u1', 'u2', ' u3 '], 'project-access': false } })
     t.same([put.status, put.body], [200, { acl_ref: `${url}${acl}` }])
     const first = await shown()
-    t.same(usersOf(first), ['u1', 'u2', 'u3'], 'each once')
+    t.same(usersOf(first), ['u1', 'u2', 'u3'], 'duplicates are removed')
     t.match(first, { read: { 'project-access': false, created: /^\d{4}-/, updated: /^\d{4}-/ } })
     t.same(Object.keys(first), ['read'])
     t.same(Object.keys(readOf(first)).sort(), ['created', 'project-access', 'updated', 'users'])
     const { body: after } = await ask('GET', path)
-    t.ok(String(after.updated) > String(before.updated), 'the object is changed by it')
-    t.notOk('users' in after, 'and does not show it')
+    t.ok(String(after.updated) > String(before.updated), 'the object’s updated moves')
+    t.notOk('users' in after, 'the object does not show its ACL')
 
     t.equal((await change('PATCH', { read: { 'project-access': true } })).status, 200)
     const merged = await shown()
@@ -49,31 +49,35 @@ for (const [kind, make] of Object.entries(KINDS)) {
     t.ok(String(readOf(merged).updated) > String(readOf(first).updated))
     const patched = await change('PATCH', { read: { users: ['u4'] } })
     t.same([patched.status, patched.body], [200, { acl_ref: `${url}${acl}` }])
-    t.same(usersOf(await shown()), ['u4'], 'a list replaces the list')
+    t.same(usersOf(await shown()), ['u4'], 'PATCH replaces the list of users')
     await change('PATCH', { read: { users: [] } })
     t.same([usersOf(await shown()), readOf(await shown())['project-access']], [[], true])
 
     const unchanged = await shown()
     for (const body of [{}, { read: {} }]) t.equal((await change('PATCH', body)).status, 200)
-    t.same(await shown(), unchanged, 'a PATCH that says nothing')
+    t.same(await shown(), unchanged, 'an empty PATCH changes nothing')
 
     await change('PUT', { read: { 'project-access': false } })
     t.match(await shown(), { read: { users: [], 'project-access': false } })
     await change('PUT', { read: { users: ['u5'] } })
-    t.match(await shown(), { read: { users: ['u5'], 'project-access': true } }, 'what a PUT leaves out is the default')
+    t.match(
+      await shown(),
+      { read: { users: ['u5'], 'project-access': true } },
+      'PUT sets omitted fields to their defaults',
+    )
     for (const body of [{}, { read: {} }]) {
       await change('PATCH', { read: { users: ['u6'], 'project-access': false } })
       t.equal((await change('PUT', body)).status, 200)
-      t.same(await shown(), { read: { 'project-access': true } }, 'a PUT of nothing removes it')
+      t.same(await shown(), { read: { 'project-access': true } }, 'an empty PUT removes the ACL')
     }
     await change('PATCH', { read: { users: ['u7'] } })
-    t.match(await shown(), { read: { users: ['u7'], 'project-access': true } }, 'a PATCH makes one')
+    t.match(await shown(), { read: { users: ['u7'], 'project-access': true } }, 'PATCH creates an ACL')
     t.equal((await ask('DELETE', acl)).text, 'null')
     t.same(await shown(), { read: { 'project-access': true } })
     t.equal((await ask('POST', acl, { read: {} })).status, 405)
   })
 
-  t.test(`what the ACL of a ${kind} may be`, async t => {
+  t.test(`PUT and PATCH refuse an invalid ACL of a ${kind}`, async t => {
     const path = await make()
     const wrong = [
       ...[
@@ -100,19 +104,19 @@ for (const [kind, make] of Object.entries(KINDS)) {
       t.equal((await ask(method, `/v1/${kind}s/${randomUUID()}/acl`, { read: {} })).status, 404)
       t.equal((await ask(method, `/v1/${kind}s/x/acl`, { read: {} })).status, 404)
     }
-    t.same((await ask('GET', `${path}/acl`)).body, { read: { 'project-access': true } }, 'nothing is changed')
+    t.same((await ask('GET', `${path}/acl`)).body, { read: { 'project-access': true } }, 'nothing changed')
     t.equal((await ask('PUT', `${path}/acl`, { read: { users: ['u'.repeat(255)] } })).status, 200)
     await ask('DELETE', path)
     for (const method of ['GET', 'DELETE']) t.equal((await ask(method, `${path}/acl`)).status, 404)
   })
 
-  t.test(`a change of the ACL of a ${kind} is recorded with it, without names`, async t => {
+  t.test(`a change of the ACL of a ${kind} is audited without user names`, async t => {
     const path = await make()
     const id = path.slice(-36)
     const acl = `${path}/acl`
     const foreign = tokenOf('member', FOREIGN)
     const statements = await statementsOf(() => ask('PUT', acl, { read: { users: ['somebody', 'else'] } }))
-    t.equal(statements.length, 2, 'one to look, one to change and record')
+    t.equal(statements.length, 2, 'one to read, one to change and record')
     await ask('PATCH', acl, { read: { 'project-access': false } })
     await ask('PATCH', acl, {})
     await ask('PUT', acl, { read: { users: ['refused'] } }, { token: foreign })
@@ -135,12 +139,12 @@ for (const [kind, make] of Object.entries(KINDS)) {
       { action: `${kind}.acl.change`, outcome: 'denied', project_id: FOREIGN, detail: { status: 403 } },
       { action: `${kind}.acl.delete`, outcome: 'success', detail: null },
     ])
-    t.equal(records.length, 4, 'what changes nothing leaves no record')
+    t.equal(records.length, 4, 'an empty change leaves no record')
     t.notMatch(JSON.stringify(records), 'somebody')
-    t.equal((await statementsOf(() => ask('GET', acl))).length, 2, 'one to look, one to record')
+    t.equal((await statementsOf(() => ask('GET', acl))).length, 2, 'one to read, one to record')
   })
 
-  t.test(`changes of the ACL of a ${kind} at the same time keep each other’s`, async t => {
+  t.test(`concurrent PATCHes of the ACL of a ${kind} both take effect`, async t => {
     const path = await make()
     const parts = [{ users: ['u1', 'u2'] }, { 'project-access': false }]
     const answers = await Promise.all(parts.map(read => ask('PATCH', `${path}/acl`, { read })))
@@ -152,7 +156,7 @@ for (const [kind, make] of Object.entries(KINDS)) {
   })
 }
 
-t.test('a user on the ACL reads from any project and with any role, at once, and no more than that', async t => {
+t.test('a user on the ACL may read from any project with any role, at once, and do nothing else', async t => {
   const secret = await KINDS.secret()
   const container = await KINDS.container()
   const token = tokenOf('nobody', FOREIGN)
@@ -167,14 +171,14 @@ t.test('a user on the ACL reads from any project and with any role, at once, and
     await listing(['user-nobody'])
     for (const path of readable) t.equal(await get(path), 200, path)
     await listing(['user-somebody'])
-    for (const path of readable) t.equal(await get(path), 403, `${path} taken away`)
+    for (const path of readable) t.equal(await get(path), 403, `${path} after removal from the list`)
   }
   const removals: [string, unknown?][] = [['DELETE'], ['PUT', {}]]
   for (const [method, body] of removals) {
     await listing(['user-nobody'])
     t.equal(await get(secret), 200)
     for (const path of [secret, container]) await ask(method, `${path}/acl`, body)
-    for (const path of readable) t.equal(await get(path), 403, `${path} when the ACL is gone`)
+    for (const path of readable) t.equal(await get(path), 403, `${path} after the ACL is removed`)
   }
   await listing(['user-nobody'])
   const refused: [string, string, unknown?][] = [
@@ -196,7 +200,7 @@ t.test('a user on the ACL reads from any project and with any role, at once, and
   t.match((await ask('GET', '/v1/containers', undefined, { token: tokenOf('member', FOREIGN) })).body, { total: 0 })
 })
 
-t.test('what is private is for its creator and the project’s administrators', async t => {
+t.test('without project access, only the creator and the project’s administrators read an object', async t => {
   for (const make of Object.values(KINDS)) {
     const path = await make(tokenOf('creator'))
     const get = async (roles: string, project?: string) =>
@@ -209,11 +213,11 @@ t.test('what is private is for its creator and the project’s administrators', 
       path,
     )
     await ask('DELETE', `${path}/acl`, undefined, { token: tokenOf('creator') })
-    t.equal(await get('member'), 200, 'without an ACL nothing is private')
+    t.equal(await get('member'), 200, 'without an ACL the project has access')
   }
 })
 
-t.test('the ACL of a container says nothing of its secrets', async t => {
+t.test('the ACL of a container does not cover its secrets', async t => {
   const secret = await KINDS.secret()
   const body = { type: 'generic', secret_refs: [{ name: 'a', secret_ref: `${url}${secret}` }] }
   const made = await ask('POST', '/v1/containers', body)

@@ -20,13 +20,13 @@ import { encodeName } from '../../../controller/x509/encoding/name-encoding.js'
 import { pemOf } from '../../../controller/x509/encoding/pem.js'
 import type { ToRead, WasRead } from '../../support/inputs/x509-reader.js'
 
-/** What tenants send to be read as X.509 holds a process up for a moment only, and in little memory, however it is built. */
+/** Reading any X.509 input from a tenant takes bounded time and memory. */
 
-/** Of the processor, for one reading; the worst of what is allowed takes half of it. */
+/** CPU time for one input; the most expensive valid input takes half of it. */
 const MOST_MILLISECONDS = 3000
 const HEAP_MEGABYTES = 48
 const MOST_MEGABYTES = 160
-/** As long as the payload of a secret may be. */
+/** The longest payload a secret may have. */
 const SECRET_BYTES = 20_000
 
 const oid = objectIdentifier
@@ -34,7 +34,7 @@ const RSA = '1.2.840.113549.1.1.1'
 const DSA = '1.2.840.10040.4.1'
 const DIFFIE_HELLMAN = '1.2.840.113549.1.3.1'
 
-/** An odd number of so many bytes. */
+/** An odd number of `length` bytes. */
 function odd(length: number, seed = 1): Buffer {
   const bytes = Buffer.from(Array.from({ length }, (_, at) => (at * 197 + seed * 13 + (at >> 3) * 7) & 0xff))
   bytes.writeUInt8(0xc1, 0)
@@ -50,14 +50,14 @@ const pkcs8 = (algorithm: Asn1, key: Asn1): Buffer =>
 const rsaKey = (...values: Buffer[]): Asn1 => numbers(0, odd(256), 65537, ...values)
 const rsaInfo = sequence(oid(RSA), nullValue())
 
-/** An encrypted PKCS#8 key. @param derivation of PBKDF2, behind the salt */
+/** An encrypted PKCS#8 key. @param derivation the PBKDF2 parameters that follow the salt */
 function encryptedKey(derivation: Asn1[], { salt = odd(16), content = odd(64) } = {}): Buffer {
   const pbkdf2 = sequence(oid('1.2.840.113549.1.5.12'), sequence(octetString(salt), ...derivation))
   const cipher = sequence(oid('2.16.840.1.101.3.4.1.42'), octetString(odd(16)))
   return writeDer(sequence(sequence(oid('1.2.840.113549.1.5.13'), sequence(pbkdf2, cipher)), octetString(content)))
 }
 
-/** A request with a key, which nobody has signed. */
+/** A certificate request for a key, with a made-up signature. */
 const requestFor = (keyInfo: Asn1, subject = encodeName(parseDistinguishedName('CN=x')), attributes = tagged(0)) =>
   writeDer(
     sequence(
@@ -73,7 +73,7 @@ const { privateKey: dsaKey } = generateKeyPairSync('dsa', { modulusLength: 2048,
 const ecKey = generateKeyPairSync('ec', { namedCurve: 'P-256' }).privateKey
 const encryptedPem = String(ecKey.export({ format: 'pem', type: 'pkcs8', cipher: 'aes-256-cbc', passphrase: 'hush' }))
 
-/** Each level is told to hold all the rest. */
+/** Each level's length covers everything after it. */
 function nested(levels: number): Buffer {
   const headers = Buffer.alloc(4 * levels)
   for (let level = 0; level < levels; level++) {
@@ -83,7 +83,7 @@ function nested(levels: number): Buffer {
   return headers
 }
 
-/** PKCS#12 as its header has it: content, and a MAC with very many rounds. */
+/** The outer structure of a PKCS#12 file: content, and a MAC with 2^31 iterations. */
 const pkcs12 = writeDer(
   sequence(
     integer(3),
@@ -251,7 +251,7 @@ await build({
   outfile: program,
 })
 
-/** In a process of its own, with little memory; what it has printed when its time is over counts. */
+/** Reads in a separate process with a small heap; keeps the results that it prints before its time limit. */
 function readAll(items: readonly ToRead[]): Promise<WasRead[]> {
   return new Promise(resolve => {
     const child = execFile(
@@ -275,7 +275,7 @@ for (const [as, bombs] of [
   ['request', requests],
   ['subject', subjects],
 ] as const) {
-  t.test(`read as a ${as}`, async t => {
+  t.test(`hostile input read as a ${as} costs bounded time and memory`, async t => {
     if (as === 'private key') {
       for (const [name, bytes] of bombs) t.ok(Buffer.byteLength(bytes) <= SECRET_BYTES, `${name} fits into a secret`)
     }
@@ -283,7 +283,7 @@ for (const [as, bombs] of [
     const read = await readAll(items)
     for (const [name, , refusal] of bombs) {
       const { outcome, milliseconds, megabytes } = read.find(each => each.name === name) ?? {
-        ...{ outcome: 'the process came to no end', milliseconds: Infinity, megabytes: Infinity },
+        ...{ outcome: 'the process did not finish', milliseconds: Infinity, megabytes: Infinity },
       }
       t.match(outcome, refusal, name)
       t.ok(milliseconds < MOST_MILLISECONDS, `${name}: ${milliseconds.toFixed(0)} ms`)

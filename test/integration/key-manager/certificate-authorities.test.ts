@@ -24,7 +24,7 @@ const [backend] = createCaBackends(manager)
 if (backend === undefined) throw new Error('There is no CA back end.')
 await Promise.all([backend.prepare(), backend.prepare(), backend.prepare()])
 
-// As identity issues them: with the roles that a role implies.
+// As Keystone issues tokens: a role brings the roles that it implies.
 const member = tokenOf('member,reader')
 const reader = tokenOf('reader')
 const admin = tokenOf('admin,member,reader')
@@ -47,7 +47,7 @@ async function makeSubordinate(body: Record<string, unknown> = {}, token = membe
   return idOf(made.body.ca_ref)
 }
 
-/** Every project begins with none of its own and no list. */
+/** Each test begins with the root as the only CA, and without project CAs or a global preferred one. */
 t.beforeEach(async () => {
   await database('project_certificate_authority').delete()
   await database('certificate_authority').update({ global_preferred: false })
@@ -57,7 +57,7 @@ t.beforeEach(async () => {
 const metaOf = (meta: JsonValue | undefined): Record<string, string> =>
   Object.assign({}, ...(Array.isArray(meta) ? meta : []))
 
-t.test('the root is made once, however many begin at the same time', async t => {
+t.test('concurrent starts create the root CA once', async t => {
   const rows = await database('certificate_authority').whereNull('parent_id').select('id', 'sealed_key')
   t.equal(rows.length, 1)
   await backend.prepare()
@@ -68,7 +68,7 @@ t.test('the root is made once, however many begin at the same time', async t => 
   t.notMatch(rows[0].sealed_key.toString('latin1'), 'PRIVATE')
 })
 
-t.test('the record of a CA', async t => {
+t.test('a CA record shows its validity, subject, certificate and parent', async t => {
   const shown = await ask('GET', `/v1/cas/${root}`, undefined, { token: reader })
   t.equal(shown.status, 200)
   t.match(shown.body, {
@@ -103,7 +103,7 @@ t.test('the record of a CA', async t => {
   })
 })
 
-t.test('certificate and chain in their types', async t => {
+t.test('a CA serves its certificate and chain in the type that the client accepts', async t => {
   const id = await makeSubordinate()
   const deeper = await makeSubordinate({
     parent_ca_ref: `http://keys.test:9311/v1/cas/${id}/`,
@@ -131,7 +131,7 @@ t.test('certificate and chain in their types', async t => {
   t.same(
     pem.split(/(?=-----BEGIN)/).map(each => new X509Certificate(each).subject.split('\n').at(-1)),
     ['CN=Deeper', 'CN=Ours', 'CN=Krater Root CA'],
-    'its own first, the root last',
+    'leaf first, root last',
   )
   const listed = openssl(['pkcs7', '-print_certs', '-noout'], (await read('application/pkcs7-mime')).bytes).text
   t.match(listed, /CN = Deeper[\s\S]*CN = Ours[\s\S]*CN = Krater Root CA/)
@@ -150,7 +150,7 @@ t.test('certificate and chain in their types', async t => {
   t.match(openssl(['x509', '-noout', '-text'], certificate.bytes).text, `URI:http://keys.test:9311/crl/${id}.crl`)
 })
 
-t.test('who sees which', async t => {
+t.test('a caller lists the root CA and those of its own project; an administrator lists all', async t => {
   const own = await makeSubordinate()
   const other = await makeSubordinate({ subject_dn: 'CN=Theirs' }, foreign)
   const list = async (path: string, token = reader) =>
@@ -163,9 +163,9 @@ t.test('who sees which', async t => {
     t.equal((await ask('GET', `/v1/cas/${other}${path}`)).status, 403, path)
   }
   t.equal((await ask('DELETE', `/v1/cas/${other}`, undefined, { token: admin })).status, 403)
-  t.equal((await ask('DELETE', `/v1/cas/${own}`)).status, 403, 'for administrators only')
+  t.equal((await ask('DELETE', `/v1/cas/${own}`)).status, 403, 'only administrators delete CAs')
   await ask('POST', `/v1/cas/${own}/add-to-project`, undefined, { token: admin })
-  t.same(await list('/v1/cas'), [own], 'a list of its own')
+  t.same(await list('/v1/cas'), [own], 'a project with a list of CAs sees only those')
   t.same(await list('/v1/cas', foreign), [root, other])
   const page = await ask('GET', '/v1/cas/all?limit=1&offset=1&plugin_name=int%25', undefined, { token: admin })
   t.match(page.body, {
@@ -180,11 +180,11 @@ t.test('who sees which', async t => {
   await database('certificate_authority')
     .where({ id: own })
     .update({ expiration: new Date(0) })
-  t.same(await list('/v1/cas/all', admin), [root, other], 'one that has ended is hidden')
+  t.same(await list('/v1/cas/all', admin), [root, other], 'an expired CA is hidden')
   t.equal((await ask('GET', `/v1/cas/${own}`)).status, 404)
 })
 
-t.test('the list of a project, and what it prefers', async t => {
+t.test('a project chooses its CAs and prefers one of them', async t => {
   const preferred = async (token = member) => {
     const { status, body } = await ask('GET', '/v1/cas/preferred', undefined, { token })
     return status === 200 ? idOf(body.ca_ref) : status
@@ -194,9 +194,9 @@ t.test('the list of a project, and what it prefers', async t => {
   const own = await makeSubordinate()
   t.equal(await preferred(), 404)
   t.equal(await post(root, 'add-to-project'), 204)
-  t.equal(await preferred(), root, 'the first is preferred')
-  t.equal(await post(root, 'add-to-project'), 204, 'once more')
-  t.equal(await post(own, 'set-preferred'), 400, 'not on the list')
+  t.equal(await preferred(), root, 'the first CA added becomes the preferred one')
+  t.equal(await post(root, 'add-to-project'), 204, 'adding it again')
+  t.equal(await post(own, 'set-preferred'), 400, 'not on the project’s list')
   t.equal(await post(own, 'add-to-project'), 204)
   t.equal(await preferred(), root)
   t.equal(await post(own, 'set-preferred'), 204)
@@ -212,7 +212,7 @@ t.test('the list of a project, and what it prefers', async t => {
   t.equal(await post(root, 'remove-from-project'), 404)
   t.equal(await post(own, 'remove-from-project'), 204, 'the last one')
   t.equal(await preferred(), 404)
-  t.equal(await post(own, 'set-preferred'), 204, 'an empty list takes it')
+  t.equal(await post(own, 'set-preferred'), 204, 'a project without a list may prefer any CA it sees')
   t.equal(await preferred(), own)
   t.equal(await post(own, 'add-to-project', tokenOf('admin,member,reader', FOREIGN)), 403)
   t.equal(await post(own, 'add-to-project', member), 403)
@@ -222,7 +222,7 @@ t.test('the list of a project, and what it prefers', async t => {
   t.equal(await preferred(), 404)
 })
 
-t.test('what is preferred for all', async t => {
+t.test('the global preferred CA applies to projects that prefer none', async t => {
   const own = await makeSubordinate()
   const post = async (path: string, token = admin) => (await ask('POST', path, undefined, { token })).status
   t.equal((await ask('GET', '/v1/cas/global-preferred', undefined, { token: admin })).status, 404)
@@ -236,14 +236,14 @@ t.test('what is preferred for all', async t => {
   t.same((await ask('GET', '/v1/cas/preferred')).body, global.body)
   t.match((await ask('GET', `/v1/cas/${root}`)).body, { preferred: true })
   await ask('POST', `/v1/cas/${own}/set-preferred`)
-  t.equal(idOf((await ask('GET', '/v1/cas/preferred')).body.ca_ref), own, 'its own before that of all')
+  t.equal(idOf((await ask('GET', '/v1/cas/preferred')).body.ca_ref), own, 'the project’s preference wins')
   t.match((await ask('GET', `/v1/cas/${root}`)).body, { preferred: false })
   t.equal(await post('/v1/cas/unset-global-preferred'), 204)
   t.equal(await post('/v1/cas/unset-global-preferred'), 204)
   t.equal((await ask('GET', '/v1/cas/preferred', undefined, { token: foreign })).status, 404)
 })
 
-t.test('CAs that are refused', async t => {
+t.test('creating a CA refuses invalid bodies, other projects’ parents and chains that are too deep', async t => {
   const own = await makeSubordinate()
   const ref = `http://keys.test:9311/v1/cas/${root}`
   const good = { name: 'a', subject_dn: 'CN=a', parent_ca_ref: ref }
@@ -253,12 +253,12 @@ t.test('CAs that are refused', async t => {
     ['a name of spaces', { ...good, name: '  ' }, 400],
     ['no subject', { ...good, subject_dn: undefined }, 400],
     ['no parent', { ...good, parent_ca_ref: '' }, 400],
-    ['another member', { ...good, color: 'red' }, 400],
-    ['no DN', { ...good, subject_dn: 'hello' }, 400, /type=value/],
+    ['an unknown attribute', { ...good, color: 'red' }, 400],
+    ['a subject that is not a DN', { ...good, subject_dn: 'hello' }, 400, /type=value/],
     ['a DN with a NUL', { ...good, subject_dn: 'CN=a\0' }, 400],
     ['an unknown parent', { ...good, parent_ca_ref: `${ref.slice(0, -12)}000000000000` }, 400, /does not exist/],
-    ['a parent that is none', { ...good, parent_ca_ref: 'root' }, 400, /does not exist/],
-    ['the subject of a CA above', { ...good, subject_dn: 'CN=Krater Root CA,O=Krater' }, 400, /above it/],
+    ['a parent that is not a reference', { ...good, parent_ca_ref: 'root' }, 400, /does not exist/],
+    ['the subject of an ancestor', { ...good, subject_dn: 'CN=Krater Root CA,O=Krater' }, 400, /above it/],
     ['a list', [good], 400],
   ]
   for (const [name, body, status, message] of cases) {
@@ -279,7 +279,7 @@ t.test('CAs that are refused', async t => {
   const tooDeep = await ask('POST', '/v1/cas', { ...good, parent_ca_ref: `http://keys.test:9311/v1/cas/${parent}` })
   t.match(tooDeep, { status: 400, body: { description: /allows no CA below it/ } })
   const remove = async (id: string) => (await ask('DELETE', `/v1/cas/${id}`, undefined, { token: admin })).status
-  t.equal(await remove(own), 409, 'CAs stand below it')
+  t.equal(await remove(own), 409, 'it has subordinate CAs')
   t.equal(await remove(parent), 204)
   t.equal(await remove(parent), 404)
   t.equal(await remove(root), 403)
@@ -288,7 +288,7 @@ t.test('CAs that are refused', async t => {
   ])
 })
 
-t.test('an erased project leaves none of its CAs', async t => {
+t.test('erasing a project removes its CAs', async t => {
   const own = await makeSubordinate()
   await makeSubordinate({ subject_dn: 'CN=Deeper', parent_ca_ref: `x/${own}` })
   await ask('POST', `/v1/cas/${own}/set-preferred`)
@@ -297,7 +297,7 @@ t.test('an erased project leaves none of its CAs', async t => {
   t.match((await ask('GET', '/v1/cas')).body, { total: 1 })
 })
 
-t.test('the quota of CAs is exact', async t => {
+t.test('eight concurrent requests under a quota of three create exactly three CAs', async t => {
   const token = tokenOf('member,reader', 'c'.repeat(32))
   await database('project_quota').insert({ project_id: 'c'.repeat(32), cas: 3 })
   const made = await Promise.all(
@@ -314,7 +314,7 @@ t.test('the quota of CAs is exact', async t => {
   t.equal((await database('certificate_authority').where({ project_id: 'c'.repeat(32) })).length, 3)
 })
 
-t.test('paths and methods that there are not', async t => {
+t.test('unknown CA paths are 404, wrong methods 405', async t => {
   for (const [method, path, status] of [
     ['GET', '/v1/cas/hello', 404],
     ['GET', `/v1/cas/${root}/color`, 404],
@@ -333,7 +333,7 @@ t.test('paths and methods that there are not', async t => {
   }
 })
 
-t.test('revocation lists', async t => {
+t.test('revoking a certificate puts it on the CA’s CRL under a higher number', async t => {
   await database('issued_certificate').update({ revoked_at: null })
   await database('certificate_authority').update({ crl: null })
   const own = await makeSubordinate()
@@ -344,7 +344,7 @@ t.test('revocation lists', async t => {
   }
   const first = await shown()
   t.match(first, /No Revoked Certificates[\s\S]*verify OK/)
-  t.equal(await shown(), first, 'kept while nothing changes')
+  t.equal(await shown(), first, 'the CRL is cached until something changes')
   const { serial } = await database('issued_certificate')
     .where({ ca_id: root, subject_dn: 'CN=Ours,O=Example' })
     .orderBy('issued_at', 'desc')
@@ -369,12 +369,12 @@ t.test('revocation lists', async t => {
   const numbers = await database('certificate_authority').where({ id: root }).first('crl_number')
   await database('certificate_authority').where({ id: root }).update({ crl: null })
   const racing = await Promise.all(Array.from({ length: 6 }, () => shown()))
-  t.equal(new Set(racing).size, 1, 'all readers get the same list')
+  t.equal(new Set(racing).size, 1, 'concurrent readers get the same CRL')
   const { crl_number: after } = await database('certificate_authority').where({ id: root }).first('crl_number')
   t.equal(after, numbers.crl_number + 1)
 })
 
-t.test('keys of CAs of every kind', async t => {
+t.test('each kind of CA key signs a valid subordinate CA', async t => {
   for (const key of ['rsa-2048', 'ec-256', 'ec-521']) {
     const other = createCaBackends({
       ...manager,
@@ -396,7 +396,7 @@ t.test('keys of CAs of every kind', async t => {
   }
 })
 
-t.test('commands of an operator', async t => {
+t.test('an operator lists CAs and their certificates, and revokes one, from the command line', async t => {
   const testDatabase = await createTestDatabase()
   const directory = mkdtempSync(join(tmpdir(), 'krater-ca-'))
   const masterKey = join(directory, 'master')

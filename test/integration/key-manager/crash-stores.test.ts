@@ -9,7 +9,7 @@ import { tokenOf } from '../../support/clients/callers.js'
 import { startTestKeyManager } from '../../support/clients/key-manager-api.js'
 import { createCrashScene, differences, killsAt, SAME } from '../../support/faults/crash-scene.js'
 
-/** The API is killed at every statement of what changes a secret or a container: what it answered stands, and nothing is half there. */
+/** Killing the API at any statement of a change to a secret or a container keeps what was acknowledged and leaves nothing half-written. */
 
 const masterKey = randomBytes(32)
 const manager = await startTestKeyManager({}, undefined, async (database: Database) => {
@@ -25,19 +25,19 @@ const PAYLOAD = 'as it was sent'
 
 type Request = { method: string; path: string; body?: unknown; raw?: string }
 
-/** One change, and what tells that it has happened. */
+/** One change, and how to tell that it has happened. */
 type Change = {
   name: string
-  /** Its statements in a process that has just started; the last is the one that makes it stand. */
+  /** Its statements in a process that has just started; the last one makes it durable. */
   steps: readonly string[]
-  /** Makes what the change needs, acknowledged before. @returns ids of secrets */
+  /** Makes what the change needs. @returns ids of secrets */
   prepare: (project: string) => Promise<readonly string[]>
   /** @param base URL of the API that is asked */
   request: (secrets: readonly string[], base: string) => Request
   status: number
-  /** What it answers when it has happened already. */
+  /** The status when the same request is repeated after the change. */
   again: number
-  /** What has changed, as numbers: before, and after. */
+  /** Counts what the change affects: `before` it, and `after`. */
   count: (project: string) => Promise<number>
   before: number
   after: number
@@ -82,7 +82,7 @@ const CHANGES: readonly Change[] = [
       (await database('secret').where({ project_id: project }).whereNotNull('content_type')).length,
   },
   {
-    name: 'the end of a secret',
+    name: 'the deletion of a secret',
     steps: ['connect', 'begin', 'findSecret', 'secrets/delete', 'commit'],
     prepare: async project => [await storeFor(project)],
     request: ([id]) => ({ method: 'DELETE', path: `/v1/secrets/${id}` }),
@@ -127,20 +127,20 @@ async function send(base: string, project: string, { method, path, body, raw }: 
 
 const ACTIONS = ['secret.create', 'secret.payload.store', 'secret.delete', 'secret.acl.change'] as const
 
-/** Every record of the project's says what is there, and all that is there is on record, with all that belongs to it. */
+/** The project's objects are complete, and its audit records match them. */
 async function requireWhole(t: Test, project: string): Promise<void> {
   const secrets = await database('secret').where({ project_id: project })
   const records = await database('audit_record').where({ project_id: project, outcome: 'success' })
   const recorded = (action: (typeof ACTIONS)[number]) =>
     records.filter(record => record.action === action).map(record => record.target_id)
   const idsOf = (rows: typeof secrets) => rows.map(({ id }) => id)
-  t.same(recorded('secret.create').sort(), idsOf(secrets).sort(), 'one record of each secret')
+  t.same(recorded('secret.create').sort(), idsOf(secrets).sort(), 'one record per secret')
   const ended = secrets.filter(secret => secret.deleted_at !== null)
-  t.same(recorded('secret.delete').sort(), idsOf(ended).sort(), 'one record of each end')
+  t.same(recorded('secret.delete').sort(), idsOf(ended).sort(), 'one record per deletion')
   const late = secrets.filter(({ name, content_type }) => name === 'empty' && content_type !== null)
-  t.same(recorded('secret.payload.store'), idsOf(late), 'one record of each payload that came later')
+  t.same(recorded('secret.payload.store'), idsOf(late), 'one record per payload stored later')
   const opened = secrets.filter(secret => secret.acl_created_at !== null)
-  t.same([...new Set(recorded('secret.acl.change'))], idsOf(opened), 'a record of each ACL')
+  t.same([...new Set(recorded('secret.acl.change'))], idsOf(opened), 'a record per ACL')
   for (const { id, content_type, ciphertext, project_key_id, deleted_at } of secrets) {
     const has = content_type !== null && deleted_at === null
     t.same([ciphertext !== null, project_key_id !== null], [has, has], 'ciphertext and key go together')
@@ -151,14 +151,14 @@ async function requireWhole(t: Test, project: string): Promise<void> {
   const containers = await database('container').where({ project_id: project })
   for (const { id } of containers) {
     const held = await database('container_secret').where({ container_id: id })
-    t.equal(held.length, 2, 'places in the container')
+    t.equal(held.length, 2, 'references in the container')
   }
   const keys = await database('project_key').where({ project_id: project })
-  t.ok(keys.length <= 1, 'one key')
+  t.ok(keys.length <= 1, 'at most one key')
 }
 
 for (const change of CHANGES) {
-  t.test(`${change.name}: killed at every statement`, async t => {
+  t.test(`${change.name}: killing the API at any statement leaves it done or not done`, async t => {
     let next = start('api')
     for (const kill of [
       ...killsAt(change.steps).filter(({ step, at }) => step !== 'connect' || at === 'asked'),
@@ -179,11 +179,11 @@ for (const change of CHANGES) {
       const what = kill === null ? 'not killed' : `${kill.step} ${kill.at}`
       const stands = kill === null || (kill.step === change.steps.at(-1) && kill.at === 'answered')
       t.equal(status, kill === null ? change.status : null, `${what}: the answer`)
-      t.equal(await change.count(project), stands ? change.after : change.before, `${what}: whole, or not at all`)
+      t.equal(await change.count(project), stands ? change.after : change.before, `${what}: done or not done`)
       await requireWhole(t, project)
-      if (kill === null) t.same(differences(seen, change.steps), SAME, 'it has these steps and no others')
+      if (kill === null) t.same(differences(seen, change.steps), SAME, 'the request takes exactly these steps')
       const again = await send(manager.url, project, change.request(ids, manager.url))
-      t.equal(again, stands ? change.again : change.status, `${what}: asked for again`)
+      t.equal(again, stands ? change.again : change.status, `${what}: the repeated request`)
       await requireWhole(t, project)
       if (change.status !== change.again) t.equal(await change.count(project), change.after)
     }

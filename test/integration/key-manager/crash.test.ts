@@ -14,7 +14,7 @@ import { eventually } from '../../support/eventually.js'
 import { CRASH_EXECUTORS } from '../../support/faults/crash-executors.js'
 import { createCrashScene, differences, killsAt, SAME } from '../../support/faults/crash-scene.js'
 
-/** Nothing that was acknowledged is lost, and nothing is half there, whenever a process of the key manager is killed. */
+/** Killing a key manager process at any moment loses nothing acknowledged and leaves nothing half-written. */
 
 const testDatabase = await createTestDatabase()
 const database = testDatabase.of('key_manager')
@@ -29,7 +29,7 @@ const service = {
 t.teardown(testDatabase.drop)
 const { start, killAt } = await createCrashScene(t, testDatabase.urlOf('key_manager'), masterKey)
 
-/** What a process does for one piece of work, statement by statement; a process that has just started knows no key. */
+/** The statements that a process runs for one order, in order. A process that has just started has no project key cached. */
 const STEPS = {
   asymmetric: ['claimDue', 'readOrder', 'findActiveKey', 'store'],
   key: ['claimDue', 'readOrder', 'findActiveKey', 'begin', 'store', 'alsoStore', 'commit'],
@@ -46,7 +46,7 @@ const insertOrder = (type: 'key' | 'asymmetric', name: string) => {
 const isActive = async (id: string): Promise<boolean> => (await rowOf(id)).status === 'ACTIVE'
 const rowOf = (id: string) => database('secret_order').where({ id }).first()
 
-/** While another worker, in this process, goes on where one was killed. */
+/** Runs `body` while a worker in this process takes over from the killed one. */
 async function withHeir(body: () => Promise<void>): Promise<void> {
   const heir = await startOrderWorker({
     ...{ ...service, databaseUrl: testDatabase.urlOf('key_manager'), executors: CRASH_EXECUTORS },
@@ -60,7 +60,7 @@ async function withHeir(body: () => Promise<void>): Promise<void> {
   }
 }
 
-/** Exactly one result, with everything that belongs to it. */
+/** The order has exactly one result, complete. */
 async function expectOneResult(t: Test, id: string, type: 'key' | 'asymmetric', name: string): Promise<void> {
   const row = await eventually(`order ${id} ended`, async () => (await isActive(id)) && rowOf(id))
   const secrets = await database('secret').where({ name }).pluck<string[]>('id')
@@ -72,12 +72,13 @@ async function expectOneResult(t: Test, id: string, type: 'key' | 'asymmetric', 
   t.same(containers, type === 'key' ? [] : [row.container_id], 'containers')
   const places = await database('container_secret').whereIn('container_id', containers).pluck<string[]>('secret_id')
   t.same(places.sort(), type === 'key' ? [] : secrets.sort(), 'places in the container')
-  if (type === 'key') t.equal((await database('project').where({ id: `also ${id}` })).length, 1, 'what belongs to it')
+  if (type === 'key')
+    t.equal((await database('project').where({ id: `also ${id}` })).length, 1, 'the executor’s own row')
   t.match(row, { lease_owner: null, sealed_passphrase: null, error_reason: null })
 }
 
 for (const type of ['asymmetric', 'key'] as const) {
-  t.test(`a worker is killed at every statement of an order of type ${type}`, async t => {
+  t.test(`killing a worker at any statement of an order of type ${type} still yields one result`, async t => {
     for (const [at, kill] of [...killsAt(STEPS[type]), null].entries()) {
       const worker = await start('orders')
       const name = `${type} ${at}`
@@ -91,16 +92,17 @@ for (const type of ['asymmetric', 'key'] as const) {
       const before = await rowOf(id)
       t.comment(`${kill === null ? 'not killed' : `${kill.step} ${kill.at}`}: ${before.status}`)
       await withHeir(() => expectOneResult(t, String(id), type, name))
-      if (before.status === 'ACTIVE') t.equal((await rowOf(id)).fence, before.fence, 'what was done is not done again')
+      if (before.status === 'ACTIVE')
+        t.equal((await rowOf(id)).fence, before.fence, 'a finished order is not claimed again')
       if (kill === null) {
         const steps = seen.filter(step => step !== 'secondsUntilDue')
-        t.same(differences(steps, STEPS[type]), SAME, 'it has these steps and no others')
+        t.same(differences(steps, STEPS[type]), SAME, 'an order takes exactly these steps')
       }
     }
   })
 }
 
-t.test('the API is killed at every statement of an order, and once it has answered', async t => {
+t.test('killing the API at any statement stores an order whole or not at all', async t => {
   for (const [at, kill] of [...killsAt(STEPS.api), null].entries()) {
     const api = await start('api')
     const name = `asked ${at}`
@@ -121,12 +123,12 @@ t.test('the API is killed at every statement of an order, and once it has answer
     const ids = await database('secret_order').whereRaw(`meta->>'name' = ?`, [name]).pluck<string[]>('id')
     t.comment(`${kill === null ? 'not killed' : `${kill.step} ${kill.at}`}: ${ids.length} orders`)
     t.equal(status, kill === null ? 202 : null)
-    t.equal(ids.length, kill === null || kill.step === STEPS.api.at(-1) ? 1 : 0, 'there whole, or not at all')
+    t.equal(ids.length, kill === null || kill.step === STEPS.api.at(-1) ? 1 : 0, 'stored whole or not at all')
     const accepted = await database('audit_record').where({ action: 'order.create' }).whereIn('target_id', ids)
     t.equal(accepted.length, ids.length)
     await withHeir(async () => {
       for (const id of ids) await expectOneResult(t, id, 'asymmetric', name)
     })
-    if (kill === null) t.same(differences(seen, STEPS.api), SAME, 'it has these steps and no others')
+    if (kill === null) t.same(differences(seen, STEPS.api), SAME, 'a request takes exactly these steps')
   }
 })

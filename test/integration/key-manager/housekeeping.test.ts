@@ -27,7 +27,7 @@ const NOTHING = { orders: 0, containers: 0, secrets: 0 }
 const days = (count: number) => database.raw(`now() - ? * interval '1 day'`, [count])
 const rowOf = (table: string, id: string) => database(table).where({ id }).first()
 
-/** A secret that is past its time since a moment. */
+/** Stores a secret that has just expired. @returns its id */
 const storeExpired = async (): Promise<string> => {
   const id = await store(PAYLOAD)
   await database('secret')
@@ -36,20 +36,20 @@ const storeExpired = async (): Promise<string> => {
   return id
 }
 
-/** An order that is done, and what it made. */
+/** A completed order, and the id of its result. */
 const made = async (type: 'key' | 'asymmetric') => {
   const id = await order(type, { algorithm: type === 'key' ? 'aes' : 'ec', bit_length: 256, name: 'made' })
   const record = await ended(id)
   return { id, result: String(record.secret_ref ?? record.container_ref).slice(-36) }
 }
 
-/** Puts the deletion of a row into the past. */
+/** Backdates the deletion of a row by some days. */
 const deletedBefore = (table: string, id: string, count: number) =>
   database(table)
     .where({ id })
     .update({ deleted_at: days(count) })
 
-t.test('a secret past its time is deleted with all that was its own', async t => {
+t.test('an expired secret is deleted with its payload, metadata, ACL, consumers and references', async t => {
   const expired = await storeExpired()
   const live = await store({ ...PAYLOAD, expiration: '2130-01-01T00:00:00' })
   const container = newId()
@@ -76,17 +76,17 @@ t.test('a secret past its time is deleted with all that was its own', async t =>
   await database('container').where({ id: container }).delete()
 })
 
-t.test('more than fit one batch are all deleted', async t => {
+t.test('expiry deletes more secrets than fit into one batch', async t => {
   await database.raw(
     `INSERT INTO secret (id, project_id, creator_id, expiration)
      SELECT gen_random_uuid(), 'many', 'u', now() - interval '1 hour' FROM generate_series(1, 1203)`,
   )
   t.equal(await deleteExpiredSecrets(database), 1203)
   t.match(await purgeDeleted(database, 1), NOTHING)
-  t.match(await purgeDeleted(database, 0), { secrets: 1204 }, 'with that of the test before')
+  t.match(await purgeDeleted(database, 0), { secrets: 1204 }, 'and the one of the previous test')
 })
 
-t.test('tombstones stay as long as the setting says', async t => {
+t.test('tombstones are purged after min_days', async t => {
   const secret = await store(PAYLOAD)
   const { id, result } = await made('key')
   await ask('DELETE', `/v1/secrets/${secret}`)
@@ -97,10 +97,10 @@ t.test('tombstones stay as long as the setting says', async t => {
   await deletedBefore('secret', secret, 91)
   await deletedBefore('secret_order', id, 91)
   t.same(await purgeDeleted(database, 90), { orders: 1, containers: 0, secrets: 1 })
-  t.ok(await rowOf('secret', result), 'what the order had made is live')
+  t.ok(await rowOf('secret', result), 'the deleted order’s result stays')
 })
 
-t.test('an order goes with the remains of what it had made, children first', async t => {
+t.test('purging the deleted result of an order purges the order too', async t => {
   const key = await made('key')
   const pair = await made('asymmetric')
   const standing = await made('key')
@@ -116,7 +116,7 @@ t.test('an order goes with the remains of what it had made, children first', asy
   t.equal((await ask('GET', `/v1/orders/${standing.id}`)).status, 200)
 })
 
-t.test('an order under way is not touched', async t => {
+t.test('purging leaves a pending order alone', async t => {
   await worker.stop()
   const id = await order('key', { algorithm: 'aes', bit_length: 256 })
   t.same(await purgeDeleted(database, 0), NOTHING)
@@ -124,7 +124,7 @@ t.test('an order under way is not touched', async t => {
   await database('secret_order').where({ id }).delete()
 })
 
-t.test('cleaning does what it is asked for and no more', async t => {
+t.test('cleaning does exactly what it is asked for, and a dry run changes nothing', async t => {
   const expired = await storeExpired()
   const token = tokenOf('member', 'e'.repeat(32))
   const lonely = await store(PAYLOAD, token)
@@ -135,7 +135,7 @@ t.test('cleaning does what it is asked for and no more', async t => {
   const asked = { minDays: 1, expired: true, unusedProjects: true }
   const wouldBe = { expired: 1, purged: { orders: 0, containers: 0, secrets: 1 }, projectKeys: 1 }
   t.same(await tryCleaning(database, asked), wouldBe)
-  t.same(await tryCleaning(database, asked), wouldBe, 'a trial changes nothing')
+  t.same(await tryCleaning(database, asked), wouldBe, 'a dry run changes nothing')
   t.match(await rowOf('secret', expired), { deleted_at: null })
 
   t.same(await clean(database, { minDays: 3, expired: false, unusedProjects: false }), {
@@ -150,7 +150,7 @@ t.test('cleaning does what it is asked for and no more', async t => {
   t.equal((await ask('GET', `/v1/secrets/${await store(PAYLOAD, token)}/payload`, undefined, { token })).text, 'canary')
 })
 
-t.test('the housekeeper does it by itself', async t => {
+t.test('housekeeping expires and purges periodically until it stops', async t => {
   const expired = await storeExpired()
   const old = await store(PAYLOAD)
   await ask('DELETE', `/v1/secrets/${old}`)
@@ -166,10 +166,10 @@ t.test('the housekeeper does it by itself', async t => {
   await eventually('again', async () => (await rowOf('secret', second)).deleted_at !== null)
   await housekeeping.stop()
   const third = await storeExpired()
-  t.match(await rowOf('secret', third), { deleted_at: null }, 'it has stopped')
+  t.match(await rowOf('secret', third), { deleted_at: null }, 'it no longer runs')
 })
 
-/** Runs a command of the key manager; what it writes goes nowhere else. */
+/** Runs a key manager command and captures its output. */
 async function command(t: Test, directory: string, ...words: string[]): Promise<{ status: number; text: string }> {
   const written = t.capture(process.stdout, 'write', () => true)
   const told = t.capture(process.stderr, 'write', () => true)
@@ -180,7 +180,7 @@ async function command(t: Test, directory: string, ...words: string[]): Promise<
   return { status, text }
 }
 
-t.test('the command says what it did', async t => {
+t.test('the clean command reports what it did or, in a dry run, would do', async t => {
   process.env.KRATER_DATABASE_KEY_MANAGER = databaseUrl
   t.teardown(() => {
     delete process.env.KRATER_DATABASE_KEY_MANAGER
@@ -205,7 +205,7 @@ t.test('the command says what it did', async t => {
   for (const wrong of ['-1', 'x', '1.5', '36501', '']) t.equal((await run('--min-days', wrong)).status, 2, wrong)
 })
 
-t.test('audit records go when they are past their retention, if there is one', async t => {
+t.test('the clean command and housekeeping remove audit records past their retention', async t => {
   const superuser = connect({ url: keyManager.administratorUrl, applicationName: 'test', poolSize: 1 })
   t.teardown(() => superuser.destroy())
   const key = Buffer.alloc(32, 0x5a)
@@ -218,7 +218,7 @@ t.test('audit records go when they are past their retention, if there is one', a
   })
   process.env.KRATER_DATABASE_KEY_MANAGER = databaseUrl
   const old = () => database('audit_record').where('seq', '<', 0).orderBy('seq').pluck('seq')
-  // Before all that the tests above have done.
+  // Older than every record of the tests above.
   await superuser.raw(
     `INSERT INTO key_manager_audit.audit_record (seq, at, action, outcome, target_type) OVERRIDING SYSTEM VALUE
      SELECT -n, now() - n * interval '20 days', 'secret.create', 'success', 'secret' FROM generate_series(2, 4) n`,

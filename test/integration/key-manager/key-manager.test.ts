@@ -5,7 +5,7 @@ import { startTestKeyManager } from '../../support/clients/key-manager-api.js'
 const { ask, store, database, stop } = await startTestKeyManager()
 t.teardown(stop)
 
-t.test('a secret comes back as it was stored', async t => {
+t.test('a secret reads back as it was stored, until it is deleted', async t => {
   const stored = await ask('POST', '/v1/secrets/', {
     name: 'AES',
     secret_type: 'symmetric',
@@ -46,7 +46,7 @@ t.test('a secret comes back as it was stored', async t => {
   t.equal((await ask('GET', `${path}/payload`)).status, 404)
 })
 
-t.test('another project sees nothing of it', async t => {
+t.test('another project cannot see or delete a secret', async t => {
   const id = await store()
   const token = tokenOf('member', FOREIGN)
   t.equal((await ask('GET', `/v1/secrets/${id}`, undefined, { token })).status, 403)
@@ -55,14 +55,14 @@ t.test('another project sees nothing of it', async t => {
   t.match((await ask('GET', '/v1/secrets', undefined, { token })).body, { total: 0, secrets: [] })
 })
 
-t.test('the database holds no payload in clear', async t => {
+t.test('the database holds no payload in clear text', async t => {
   await store({ payload: 'a canary in a coal mine', payload_content_type: 'text/plain' })
   const { rows } = await database.raw(`SELECT string_agg(s::text, '') AS text FROM secret s`)
   t.notMatch(rows[0].text, Buffer.from('a canary in a coal mine').toString('hex'))
   t.notMatch(rows[0].text, 'canary')
 })
 
-t.test('version documents', async t => {
+t.test('the version document follows the requested microversion', async t => {
   const root = await ask('GET', '/', undefined, { token: null })
   t.equal(root.status, 300)
   t.match(root.body, { versions: { values: [{ id: 'v1', status: 'stable' }] } })

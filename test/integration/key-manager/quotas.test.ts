@@ -19,7 +19,7 @@ const overrides = (project: string) => ask('GET', `/v1/project-quotas/${encodeUR
 const effective = async (project: string) =>
   (await ask('GET', '/v1/quotas', undefined, { token: tokenOf('observer', project) })).body
 
-t.test('quotas of a project are its own limits over the defaults', async t => {
+t.test('a project’s own limits override the defaults until deleted', async t => {
   const project = 'effective'
   t.same(await effective(project), { quotas: DEFAULTS })
   t.equal((await overrides(project)).status, 404)
@@ -29,7 +29,7 @@ t.test('quotas of a project are its own limits over the defaults', async t => {
   const own = { secrets: 10, orders: null, containers: 0, consumers: null, cas: null }
   t.same((await overrides(project)).body, { project_quotas: own })
   await set(project, { secrets: null, orders: -5, containers: null })
-  t.same((await overrides(project)).body, { project_quotas: { ...own, orders: -5 } }, 'null says nothing')
+  t.same((await overrides(project)).body, { project_quotas: { ...own, orders: -5 } }, 'null keeps the override')
   t.same(await effective(project), { quotas: { ...DEFAULTS, secrets: 10, containers: 0, orders: -5 } })
   t.equal((await ask('DELETE', `/v1/project-quotas/${project}`, undefined, admin)).status, 204)
   t.equal((await ask('DELETE', `/v1/project-quotas/${project}`, undefined, admin)).status, 404)
@@ -37,7 +37,7 @@ t.test('quotas of a project are its own limits over the defaults', async t => {
   t.equal((await statementsOf(() => effective(project))).length, 1)
 })
 
-t.test('what a PUT may say', async t => {
+t.test('PUT validates its body and the project id', async t => {
   const wrong = [
     ...[
       null,
@@ -58,7 +58,7 @@ t.test('what a PUT may say', async t => {
   t.equal((await ask('PUT', '/v1/project-quotas/wrong', undefined, { ...admin, raw: '{}' })).status, 415)
   const headers = { 'Content-Type': 'application/json' }
   t.equal((await ask('PUT', '/v1/project-quotas/wrong', undefined, { ...admin, raw: '', headers })).status, 400)
-  t.equal((await overrides('wrong')).status, 404, 'nothing is stored')
+  t.equal((await overrides('wrong')).status, 404, 'nothing was stored')
   t.equal((await set('p'.repeat(256), { secrets: 1 })).status, 400)
   for (const project of ['p'.repeat(255), 'a/b?c', 'ü %']) {
     t.equal((await set(project, { secrets: 2_147_483_647 })).status, 204, project)
@@ -68,7 +68,7 @@ t.test('what a PUT may say', async t => {
   t.match((await overrides('empty')).body, { project_quotas: { secrets: null } })
 })
 
-t.test('the list of limits', async t => {
+t.test('an administrator lists the limits of all projects, in pages', async t => {
   await database('project_quota').delete()
   for (const project of ['p3', 'p1', 'p2']) await set(project, { secrets: 1 })
   const none = { orders: null, containers: null, consumers: null, cas: null }
@@ -87,7 +87,7 @@ t.test('the list of limits', async t => {
   t.equal((await statementsOf(() => list(''))).length, 1)
 })
 
-/** How one more object of each kind is made in a project. */
+/** Prepares a project and returns a function that creates one more object of the kind. */
 const CREATES: Record<
   string,
   (project: string) => Promise<(number: number) => Promise<{ status: number; body: Json }>>
@@ -118,7 +118,7 @@ const CREATES: Record<
 }
 
 for (const [kind, prepare] of Object.entries(CREATES)) {
-  t.test(`${kind}: thirty at once do not pass a limit of ten`, async t => {
+  t.test(`${kind}: thirty concurrent requests create exactly ten under a limit of ten`, async t => {
     const project = `project of ${kind}`
     const create = await prepare(project)
     const name = kind.split(' ')[0] ?? ''
@@ -133,15 +133,15 @@ for (const [kind, prepare] of Object.entries(CREATES)) {
     await set(project, { [name]: 11 })
     t.ok((await create(100)).status < 300, 'a higher limit leaves room')
     await set(project, { [name]: 5 })
-    t.equal((await create(101)).status, 403, 'a limit below what there is')
+    t.equal((await create(101)).status, 403, 'a limit below the current count')
     await set(project, { [name]: 0 })
-    t.equal((await create(102)).status, 403, 'none at all')
+    t.equal((await create(102)).status, 403, 'a limit of zero')
     await set(project, { [name]: -1 })
     t.ok((await create(103)).status < 300, 'no limit')
   })
 }
 
-t.test('what goes makes room', async t => {
+t.test('deleted and expired objects free their quota', async t => {
   const project = 'room'
   const token = tokenOf('creator', project)
   await set(project, { secrets: 1, containers: 1, consumers: 1 })
@@ -150,7 +150,7 @@ t.test('what goes makes room', async t => {
   const container = new URL(String((await make()).body.container_ref)).pathname
   const consume = (name: string) => ask('POST', `${container}/consumers`, { name, URL: 'u' }, { token })
   t.equal((await consume('a')).status, 200)
-  t.equal((await consume('a')).status, 403, 'the quota comes before the look at what is there')
+  t.equal((await consume('a')).status, 403, 'the quota is checked before existing consumers')
   t.equal((await ask('DELETE', `${container}/consumers`, { name: 'a', URL: 'u' }, { token })).status, 200)
   t.equal((await consume('b')).status, 200)
   t.equal((await make()).status, 403)
@@ -163,7 +163,7 @@ t.test('what goes makes room', async t => {
   t.equal((await ask('POST', '/v1/secrets', {}, { token })).status, 201, 'an expired secret does not count')
 })
 
-t.test('consumers count for the project that registers them, each family by itself', async t => {
+t.test('consumers count for the project that registers them, on containers and secrets separately', async t => {
   const token = tokenOf('creator', 'owner')
   const { body } = await ask('POST', '/v1/containers', { type: 'generic' }, { token })
   const path = new URL(String(body.container_ref)).pathname
@@ -186,7 +186,7 @@ t.test('consumers count for the project that registers them, each family by itse
   t.equal((await ask('POST', `/v1/secrets/${secret}/consumers`, consumer, { token })).status, 200)
 })
 
-t.test('the default counts where a project has no limit of its own', async t => {
+t.test('the default quota applies to projects without limits of their own', async t => {
   const { ask, stop } = await startTestKeyManager({ quota: { secrets: 1, containers: 0 } })
   t.teardown(stop)
   const add = async (kind: string, body: object, project?: string) =>
@@ -195,7 +195,7 @@ t.test('the default counts where a project has no limit of its own', async t => 
   t.equal(await add('containers', { type: 'generic' }), 403)
 })
 
-t.test('in the configuration, the group and its options may be called as in Barbican', async t => {
+t.test('the configuration accepts Barbican’s names of the quota group and options', async t => {
   const quotaIn = (text: string) => parseConfiguration(text, {}).key_manager.quota
   const expected = { secrets: 5, orders: -1, containers: 6, consumers: -1, cas: -1 }
   t.same(quotaIn('key_manager: {quota: {secrets: 5, containers: 6}}'), expected)

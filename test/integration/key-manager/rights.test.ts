@@ -26,7 +26,7 @@ const holder = await ask('POST', '/v1/containers', {
 const container = String(holder.body.container_ref).slice(-36)
 const made = async () =>
   String((await ask('POST', '/v1/containers', { type: 'generic' })).body.container_ref).slice(-36)
-/** What a deletion takes away is an object of its own, so that it changes nothing for other routes. */
+/** Each DELETE has its own object, so that other routes keep theirs. */
 const DELETED: Readonly<Record<string, string>> = {
   'DELETE /v1/secrets/:id/acl': await store(),
   'DELETE /v1/secrets/:id/metadata/:key': await store(),
@@ -49,11 +49,11 @@ const transportKey = randomUUID()
 await database('transport_key').insert({ id: transportKey, plugin_name: 'p', transport_key: 'k' })
 
 /**
- * What a route answers to whom it lets through, when that is not 200. Requests come without a body and name what is not there where they
- * would else change something.
+ * Statuses of allowed requests that are not 200. Requests have no body, and name unknown objects where they would otherwise change
+ * something.
  */
 const ALLOWED: Readonly<Record<string, number>> = {
-  // the body is looked at only then
+  // the body is validated after the rights
   ...Object.fromEntries(
     Object.keys(RIGHTS)
       .filter(route =>
@@ -104,7 +104,7 @@ function pathOf(route: string): string {
 
 const userOf = (role: string): string => `user-${role}`
 
-/** Makes all objects what a caller of a role is to find. */
+/** Gives all objects the owner and the ACL that the case needs. */
 async function arrange(
   role: string,
   ownership: (typeof OWNERSHIPS)[number],
@@ -112,7 +112,7 @@ async function arrange(
 ): Promise<Case> {
   const creator = ownership === 'own' ? userOf(role) : 'somebody'
   const users = acl === 'listed' ? ['somebody', userOf(role)] : []
-  // where the project has access anyway, being listed would tell nothing
+  // With project access, being listed would make no difference.
   const leavesItToProject = acl === 'none' || (acl === 'listed' && ownership === 'foreign')
   const columns = { creator_id: creator, acl_users: users, acl_project_access: leavesItToProject }
   const acls = {
@@ -138,12 +138,12 @@ const served = routesOf(app)
   .map(({ method, path }) => `${method} ${path}`)
   .filter(route => route.includes(' /v1'))
 
-t.test('every route has a row in the table, and the other way round', async t => {
+t.test('the rights table has a row for every route and none besides', async t => {
   t.same(Object.keys(RIGHTS).sort(), [...served].sort())
   t.same(Object.keys(RIGHTS).sort(), [...keyManagerRoutes.keys()].sort())
 })
 
-t.test('the rules decide as the table does, in every case that there is', async t => {
+t.test('the rules decide every case as the rights table does', async t => {
   const yesNo = [true, false]
   const different: string[] = []
   let cases = 0
@@ -175,7 +175,7 @@ t.test('the rules decide as the table does, in every case that there is', async 
 const agent = new Agent({ keepAlive: true })
 t.teardown(() => agent.destroy())
 
-/** The status of an answer; the ordinary client would be most of the time of this test. */
+/** The status of an answer. `fetch` would take most of this test's time. */
 const statusOf = (method: string, path: string, token: string): Promise<number> =>
   new Promise((resolve, reject) => {
     const asked = request(
@@ -189,7 +189,7 @@ const statusOf = (method: string, path: string, token: string): Promise<number> 
     asked.end()
   })
 
-/** Asks a route as a caller of a role, and compares what comes with what the table says. */
+/** Calls a route as a role and compares the status with the table. */
 async function differenceOf(route: string, what: Case, policy: Policy): Promise<string | null> {
   const [method = ''] = route.split(' ')
   const token = tokenOf(what.role, what.isOfProject ? OWN : FOREIGN)
@@ -199,11 +199,11 @@ async function differenceOf(route: string, what: Case, policy: Policy): Promise<
   return status === expected ? null : `${policy}: ${route} as ${JSON.stringify(what)}: ${status}, not ${expected}`
 }
 
-/** Whether asking tells something: where the older and the newer rules agree, their union has been tried with each of them. */
+/** Whether the case is worth a request: where legacy and new rules agree, both have already tried it for the union. */
 const tells = (route: string, what: Case, policy: Policy): boolean =>
   policy !== 'union' || isAllowed('legacy', route, what) !== isAllowed('new', route, what)
 
-/** Roles that the rules tell apart; the others are to them as if there were none. */
+/** Roles that the rules of a policy know; they treat any other role as none. */
 const KNOWN: Readonly<Record<Policy, readonly string[]>> = {
   legacy: ['admin', 'creator', 'observer', 'audit', 'key-manager:service-admin', 'member'],
   new: ['admin', 'member', 'reader', 'creator'],
@@ -211,7 +211,7 @@ const KNOWN: Readonly<Record<Policy, readonly string[]>> = {
 }
 
 for (const policy of POLICIES) {
-  t.test(`whom the API lets through to objects: ${policy}`, async t => {
+  t.test(`policy ${policy}: the API answers requests for objects as the rights table says`, async t => {
     config.policy = policy
     for (const role of KNOWN[policy]) {
       const differences: (string | null)[] = []
@@ -226,7 +226,7 @@ for (const policy of POLICIES) {
     }
   })
 
-  t.test(`whom the API lets through by role alone: ${policy}`, async t => {
+  t.test(`policy ${policy}: the API answers requests without objects as the rights table says`, async t => {
     config.policy = policy
     for (const role of KNOWN[policy]) {
       const what = { role, isOfProject: true, isCreator: false, leavesItToProject: true, listsCaller: false }
@@ -237,7 +237,7 @@ for (const policy of POLICIES) {
   })
 }
 
-t.test('two projects: what one refers to stays the other’s', async t => {
+t.test('referring to an object of another project needs rights of one’s own to it', async t => {
   config.policy = 'union'
   const mine = tokenOf('admin,creator,member')
   const theirs = tokenOf('admin,creator,member', FOREIGN)
@@ -251,13 +251,17 @@ t.test('two projects: what one refers to stays the other’s', async t => {
   const add = (id: string, token: string) =>
     ask('POST', `${container}/secrets`, { name: 'b', secret_ref: ref(id) }, { token })
   t.equal((await add(foreign, mine)).status, 404)
-  t.equal((await add(foreign, theirs)).status, 403, 'the container is not theirs')
+  t.equal((await add(foreign, theirs)).status, 403, 'the container belongs to another project')
 
   await ask('PUT', `/v1/secrets/${foreign}/acl`, { read: { users: ['user-admin,creator,member'] } }, { token: theirs })
   t.equal((await ask('GET', `/v1/secrets/${foreign}/payload`, undefined, { token: mine })).status, 200)
-  t.equal((await add(foreign, mine)).status, 404, 'though the ACL lets it be read')
+  t.equal((await add(foreign, mine)).status, 404, 'even though the ACL lets the caller read it')
   t.equal((await make(ref(foreign), mine)).status, 404)
-  t.equal((await ask('DELETE', `/v1/secrets/${foreign}`, undefined, { token: theirs })).status, 204, 'nobody holds it')
+  t.equal(
+    (await ask('DELETE', `/v1/secrets/${foreign}`, undefined, { token: theirs })).status,
+    204,
+    'no container refers to it',
+  )
 
   const reader = tokenOf('reader', FOREIGN)
   await ask('PUT', `${container}/acl`, { read: { users: ['user-reader'] } }, { token: mine })
@@ -265,7 +269,11 @@ t.test('two projects: what one refers to stays the other’s', async t => {
     status: 200,
     body: { secret_refs: [{ name: 'a' }] },
   })
-  t.equal((await ask('GET', `/v1/secrets/${own}`, undefined, { token: reader })).status, 403, 'each has its own ACL')
+  t.equal(
+    (await ask('GET', `/v1/secrets/${own}`, undefined, { token: reader })).status,
+    403,
+    'the container’s ACL does not cover its secrets',
+  )
   t.equal((await ask('DELETE', container, undefined, { token: reader })).status, 403)
   for (const path of ['/v1/containers', '/v1/secrets?name=a']) {
     t.match((await ask('GET', path, undefined, { token: tokenOf('member', FOREIGN) })).body, { total: 0 }, path)

@@ -21,7 +21,7 @@ const open = (path: string, headers: Record<string, string> = {}, method = 'GET'
   ask(method, path, undefined, { token: null, headers })
 const asWritten = (lines: string[]) => requestAsWritten(url, lines)
 
-t.test('the root', async t => {
+t.test('the root shows the versions in the format that the client asks for', async t => {
   const old = await open('/')
   t.equal(old.status, 300)
   const links = [
@@ -63,11 +63,11 @@ t.test('the root', async t => {
     t.equal(reply.headers.get('allow'), 'GET', method)
   }
   t.match(await open('/nothing'), { status: 404, body: { code: 404, title: 'Not Found' } })
-  t.match(await open('/V1/secrets'), { status: 404 }, 'what is no path of v1 is the root’s')
+  t.match(await open('/V1/secrets'), { status: 404 }, 'paths outside /v1 belong to the root')
   t.match(await open('//v1/secrets'), { status: 404 })
 })
 
-t.test('the version', async t => {
+t.test('GET /v1 requires a token and shows the version', async t => {
   for (const path of ['/v1', '/v1/']) {
     t.match(await ask('GET', path), { status: 200, body: { version: { id: 'v1', status: 'stable' } } }, path)
     t.equal((await open(path)).status, 401, `${path} requires a token`)
@@ -80,7 +80,7 @@ t.test('the version', async t => {
   t.equal((await ask('POST', '/v1', {})).headers.get('allow'), 'GET')
 })
 
-t.test('microversions', async t => {
+t.test('the microversion header is honoured, answered, and refused when malformed or out of range', async t => {
   const asked = (version: string, path = '/v1/secrets') =>
     ask('GET', path, undefined, { headers: { [VERSION]: version } })
   for (const [version, used] of [
@@ -106,11 +106,11 @@ t.test('microversions', async t => {
     const { status, body } = await asked(`key-manager ${Buffer.from(version).toString('latin1')}`)
     t.match({ status, body }, { status: 400, body: { code: '400 Bad Request', title: 'Bad Request' } }, version)
   }
-  t.equal((await asked('key-manager 9.9', '/v1/nothing')).status, 406, 'before the path is looked at')
+  t.equal((await asked('key-manager 9.9', '/v1/nothing')).status, 406, 'before the path is routed')
   t.equal((await open('/v1/secrets', { [VERSION]: 'key-manager 9.9' })).status, 401, 'but after the token')
 })
 
-t.test('tokens', async t => {
+t.test('a missing or invalid token is 401, one without a project 403', async t => {
   const refused = await open('/v1/secrets')
   t.equal(refused.status, 401)
   t.match(refused.headers.get('www-authenticate'), 'Keystone uri="http://identity.test/v3"')
@@ -125,7 +125,7 @@ t.test('tokens', async t => {
   }
 })
 
-t.test('every answer has an id of its request, and none is to be kept', async t => {
+t.test('every answer has its own request id and forbids caching', async t => {
   const seen = new Set<string | null>()
   for (const [method, path] of [
     ['GET', '/v1/secrets'],
@@ -142,7 +142,7 @@ t.test('every answer has an id of its request, and none is to be kept', async t 
   t.equal((await ask('GET', '/v1/secrets')).headers.get('cache-control'), 'no-store')
 })
 
-t.test('methods', async t => {
+t.test('an unsupported method is 405 with Allow; on an unknown object it is 404', async t => {
   const secret = await store()
   for (const [path, allowed] of [
     ['/v1/secrets', 'GET, POST'],
@@ -161,15 +161,19 @@ t.test('methods', async t => {
   }
   for (const id of [randomUUID(), 'nonsense', secret.toUpperCase()]) {
     for (const path of [`/v1/secrets/${id}`, `/v1/secrets/${id}/payload`, `/v1/containers/${id}`]) {
-      t.equal((await ask('PATCH', path)).status, 404, `what is not there has no methods: ${path}`)
+      t.equal((await ask('PATCH', path)).status, 404, `unknown objects have no methods: ${path}`)
     }
   }
   const stranger = tokenOf('member', FOREIGN)
-  t.equal((await ask('PATCH', `/v1/secrets/${secret}`, undefined, { token: stranger })).status, 405, 'before rights')
+  t.equal(
+    (await ask('PATCH', `/v1/secrets/${secret}`, undefined, { token: stranger })).status,
+    405,
+    'the method is checked before rights',
+  )
   t.equal((await ask('GET', '/v1/secrets/a/b/c')).status, 404)
 })
 
-t.test('what the caller accepts', async t => {
+t.test('an Accept header without JSON is 406', async t => {
   const secret = await store()
   const json = ['/v1/secrets', `/v1/secrets/${secret}/metadata`, `/v1/secrets/${secret}/consumers`]
   for (const path of json) {
@@ -186,10 +190,10 @@ t.test('what the caller accepts', async t => {
     }
   }
   const bare = await asWritten(['GET /v1/secrets HTTP/1.1', `X-Auth-Token: ${tokenOf('member')}`])
-  t.match(bare, /^HTTP\/1\.1 200 /, 'nothing said')
+  t.match(bare, /^HTTP\/1\.1 200 /, 'without Accept')
 })
 
-t.test('the order in which a request is looked at', async t => {
+t.test('a request is checked in order: existence, rights, content type, body', async t => {
   const secret = await store({})
   const reader = tokenOf('reader')
   const text = { 'Content-Type': 'text/plain' }
@@ -197,10 +201,14 @@ t.test('the order in which a request is looked at', async t => {
     (await ask(method, path, undefined, { raw: '{', ...options })).status
   const collection = '/v1/secrets'
   t.equal(await status('POST', collection, { token: reader, headers: text }), 403, 'rights before the type')
-  t.equal(await status('POST', collection, { headers: text }), 415, 'the type before the text')
+  t.equal(await status('POST', collection, { headers: text }), 415, 'the type before the body')
   t.equal(await status('POST', collection, { headers: { 'Content-Type': 'application/json' } }), 400)
   const absent = `/v1/secrets/${randomUUID()}`
-  t.equal(await status('PUT', absent, { token: reader, headers: { 'Content-Type': 'a/b' } }), 404, 'existence first')
+  t.equal(
+    await status('PUT', absent, { token: reader, headers: { 'Content-Type': 'a/b' } }),
+    404,
+    'existence before rights',
+  )
   t.equal(await status('PUT', `${collection}/${secret}`, { token: reader, headers: { 'Content-Type': 'a/b' } }), 403)
   t.equal(await status('PUT', `${collection}/${secret}`, { headers: { 'Content-Type': 'a/b' } }), 415)
   for (const type of ['', 'application/jsonx', 'application/vnd.x+json', 'text/json']) {
@@ -210,7 +218,7 @@ t.test('the order in which a request is looked at', async t => {
   t.equal(await status('POST', collection, { raw: '{}', headers: charset }), 201, 'parameters are allowed')
 })
 
-t.test('bodies', async t => {
+t.test('malformed and oversized bodies are 400', async t => {
   const json = { 'Content-Type': 'application/json' }
   const post = (raw: string | Buffer) => ask('POST', '/v1/secrets', undefined, { raw, headers: json })
   for (const raw of [
@@ -226,22 +234,22 @@ t.test('bodies', async t => {
   ]) {
     t.match(await post(raw), { status: 400, body: { code: 400, title: 'Bad Request', description: /./ } }, raw)
   }
-  t.equal((await post(Buffer.from([0x7b, 0xff, 0x7d]))).status, 400, 'no UTF-8')
-  t.equal((await post('['.repeat(10_000) + ']'.repeat(10_000))).status, 400, 'deep')
+  t.equal((await post(Buffer.from([0x7b, 0xff, 0x7d]))).status, 400, 'not UTF-8')
+  t.equal((await post('['.repeat(10_000) + ']'.repeat(10_000))).status, 400, 'deeply nested')
   const padded = (bytes: number) => '{}'.padEnd(bytes, ' ')
-  t.equal((await post(padded(25_000))).status, 201, 'just so large')
+  t.equal((await post(padded(25_000))).status, 201, 'the largest allowed')
   t.equal((await post(padded(25_001))).status, 400, 'too large')
   const huge = await asWritten([
     ...['POST /v1/secrets HTTP/1.1', `X-Auth-Token: ${tokenOf('member')}`, 'Content-Type: application/json'],
     'Content-Length: 99999999999',
   ])
-  t.match(huge, /^HTTP\/1\.1 400 /, 'nobody waits for the end')
+  t.match(huge, /^HTTP\/1\.1 400 /, 'answered without reading the body')
   const named = await ask('POST', '/v1/secrets', { name: '  a b\t', unknown: { x: [1] }, secret_type: ' opaque ' })
-  t.equal(named.status, 201, 'members that nobody knows are passed over')
+  t.equal(named.status, 201, 'unknown fields are ignored')
   t.match((await ask('GET', new URL(String(named.body.secret_ref)).pathname)).body, { name: 'a b' }, 'trimmed')
 })
 
-t.test('the health check', async t => {
+t.test('the health check follows the disabling file', async t => {
   t.match(await open('/healthcheck'), { status: 200, text: 'OK' })
   const json = await open('/healthcheck', { Accept: 'application/json' })
   t.match(json, { status: 200, body: { reasons: ['OK'] } })
@@ -252,7 +260,7 @@ t.test('the health check', async t => {
   t.equal((await open('/healthcheck', {}, 'POST')).status, 405)
 })
 
-t.test('the audit log names the client behind a proxy that is trusted', async t => {
+t.test('the audit log names the client behind a trusted proxy', async t => {
   const proxied = await startTestKeyManager({ trusted_proxies: ['127.0.0.1'] })
   t.teardown(proxied.stop)
   for (const where of [proxied, api]) {
@@ -263,7 +271,7 @@ t.test('the audit log names the client behind a proxy that is trusted', async t 
   t.same([await addressIn(proxied), await addressIn(api)], ['192.0.2.7', '127.0.0.1'])
 })
 
-t.test('references begin with what clients reach', async t => {
+t.test('references start with the address by which clients reach the service', async t => {
   const proxied = await startTestKeyManager({ trusted_proxies: ['127.0.0.1'] })
   const fixed = await startTestKeyManager({ public_url: 'https://keys.example.org:9311/barbican/' })
   t.teardown(async () => {
@@ -275,5 +283,5 @@ t.test('references begin with what clients reach', async t => {
     String((await where.ask('POST', '/v1/secrets', {}, { headers })).body.secret_ref)
   t.ok((await made(proxied)).startsWith('https://keys.example.org/v1/secrets/'))
   t.ok((await made(fixed)).startsWith('https://keys.example.org:9311/barbican/v1/secrets/'))
-  t.ok((await made(api)).startsWith(`${url}/v1/secrets/`), 'nobody is believed who is not trusted')
+  t.ok((await made(api)).startsWith(`${url}/v1/secrets/`), 'headers from untrusted proxies are ignored')
 })

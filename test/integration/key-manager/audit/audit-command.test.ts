@@ -37,12 +37,12 @@ await insert(RECORDS)
 const output = join(directory, 'audit.jsonl')
 const exported = () => readFileSync(output, 'utf8').trimEnd().split('\n')
 
-t.test('an export of many records goes to a file that only its owner may read', async t => {
+t.test('export writes all records to a file that only its owner can read', async t => {
   const warnings: Error[] = []
   const note = (warning: Error) => warnings.push(warning)
   process.on('warning', note)
   await exportAuditLog(directory, { output })
-  // Warnings come in the next turn.
+  // Node.js emits warnings in the next turn of the event loop.
   await new Promise(setImmediate)
   process.off('warning', note)
   t.same(warnings, [])
@@ -52,13 +52,13 @@ t.test('an export of many records goes to a file that only its owner may read', 
   t.equal(statSync(output).mode & 0o777, 0o600)
 })
 
-t.test('it can be narrowed', async t => {
+t.test('export filters by project and time', async t => {
   await exportAuditLog(directory, { output, project: 'project-1', from: '2020-01-01' })
   t.equal(exported().length, RECORDS / 3)
   await t.rejects(exportAuditLog(directory, { output, until: 'yesterday' }), /"yesterday" is not a time/)
 })
 
-t.test('a file that cannot be written is named', async t => {
+t.test('an output file that cannot be written is named in the error', async t => {
   const nowhere = join(directory, 'nowhere', 'audit.jsonl')
   await t.rejects(exportAuditLog(directory, { output: nowhere }), {
     name: 'Error',
@@ -67,7 +67,7 @@ t.test('a file that cannot be written is named', async t => {
   await t.rejects(exportAuditLog(directory, { output: '/dev/full' }), { message: /^\/dev\/full: ENOSPC/ })
 })
 
-t.test('a reader that has seen enough is no failure', async t => {
+t.test('a reader that closes the pipe early is not an error', async t => {
   const program = join(import.meta.dirname, '../../../../dist/krater.js')
   const node = [process.execPath, program, '--state-dir', directory, 'key-manager', 'audit', 'export']
   const child = spawn('bash', ['-c', 'set -o pipefail; "$@" | head -n 2', 'bash', ...node], {
@@ -86,7 +86,7 @@ t.test('a reader that has seen enough is no failure', async t => {
   t.equal(stdout.trimEnd().split('\n').length, 2)
 })
 
-t.test('verification tells by its status whether all is as it was recorded', async t => {
+t.test('verify exits with 1 when the chain does not match, and refuses a malformed position', async t => {
   while ((await linkRecords(database, key)) > 0);
   t.equal(await verifyAuditLog(directory, undefined), 0)
   const { position, hash } = await database('audit_record').where({ position: 10 }).first()
@@ -96,7 +96,7 @@ t.test('verification tells by its status whether all is as it was recorded', asy
   await t.rejects(verifyAuditLog(directory, 'nonsense'), /position:hash/)
 })
 
-t.test('what the worker kept is compared, until an operator accepts another chain', async t => {
+t.test('verify compares the stored chain head until an operator accepts the current chain', async t => {
   const { position, hash, at } = await database('audit_record')
     .whereNotNull('position')
     .orderBy('position', 'desc')
@@ -105,7 +105,7 @@ t.test('what the worker kept is compared, until an operator accepts another chai
   writeHead(headFile, key, { position, hash, at: String(at) })
   t.equal(await verifyAuditLog(directory, undefined), 0)
   writeHead(headFile, key, { position: position + 100, hash, at: String(at) })
-  t.equal(await verifyAuditLog(directory, undefined), 1, 'the end was cut off')
+  t.equal(await verifyAuditLog(directory, undefined), 1, 'the end of the chain is missing')
   await acceptAuditLog(directory)
   t.equal(await verifyAuditLog(directory, undefined), 0)
   t.match(await database('audit_record').where({ action: 'audit.accept' }), [{ detail: { position: position + 100 } }])

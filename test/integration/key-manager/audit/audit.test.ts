@@ -18,13 +18,13 @@ import { eventually, quiet } from '../../../support/worlds/machines.js'
 const key = randomBytes(32)
 const actor = { userId: 'u', projectId: 'p', requestId: 'req-1', remoteAddress: '127.0.0.1' }
 
-t.test('what the API does is on record', async t => {
+t.test('the API records operations in the audit log', async t => {
   const { ask, store, database, stop } = await startTestKeyManager()
   t.teardown(stop)
   const records = async (id: string): Promise<Record<string, unknown>[]> =>
     database('audit_record').where({ target_id: id }).orderBy('seq')
 
-  t.test('a life of a secret: who, what, when, from where, outcome', async t => {
+  t.test('the records of a secret name user, project, address, request and outcome', async t => {
     const id = await store()
     await ask('GET', `/v1/secrets/${id}/payload`)
     await ask('GET', `/v1/secrets/${id}/payload`, undefined, { token: tokenOf('member', FOREIGN) })
@@ -37,7 +37,7 @@ t.test('what the API does is on record', async t => {
     ])
   })
 
-  t.test('who reads an ACL is on record, and who may not', async t => {
+  t.test('allowed and denied reads of an ACL are recorded', async t => {
     const id = await store()
     await ask('GET', `/v1/secrets/${id}/acl`)
     await ask('GET', `/v1/secrets/${id}/acl`, undefined, { token: tokenOf('member', FOREIGN) })
@@ -48,14 +48,14 @@ t.test('what the API does is on record', async t => {
     ])
   })
 
-  t.test('reading the record of a secret is none', async t => {
+  t.test('reading a secret’s metadata is not recorded', async t => {
     const id = await store()
     await ask('GET', `/v1/secrets/${id}`)
     t.equal((await records(id)).length, 1)
   })
 })
 
-/** One of a test alone, and somebody with all rights over it. */
+/** A database for one test, and a superuser's connection to it. */
 async function ownDatabase(t: Test) {
   const own = await createTestDatabase()
   const superuser = connect({ url: own.administratorUrl, applicationName: 'test', poolSize: 1 })
@@ -66,7 +66,7 @@ async function ownDatabase(t: Test) {
   return { database: own.of('key_manager'), superuser }
 }
 
-t.test('the chain', async t => {
+t.test('the audit chain', async t => {
   const { database, superuser } = await ownDatabase(t)
   const record = (targetId: string, on: Database = database) =>
     recordAudit(on, actor, {
@@ -77,19 +77,19 @@ t.test('the chain', async t => {
       detail: { status: 201, what: 'äöü "quoted"' },
     })
 
-  t.test('an empty log is whole', async t => {
+  t.test('an empty log verifies', async t => {
     const verdict = { verified: 0, head: null, waiting: 0, waitingSince: null, fault: null, removed: null }
     t.same(await verifyAudit(database, key), verdict)
   })
 
-  t.test('records wait for their link, then all are in the chain', async t => {
+  t.test('records wait for the linker, then join the chain', async t => {
     for (let i = 0; i < 5; i++) await record(`s${i}`)
     t.match(await verifyAudit(database, key), { verified: 0, waiting: 5, fault: null, waitingSince: /^2/ })
     t.equal(await linkRecords(database, key), 5)
     t.match(await verifyAudit(database, key), { verified: 5, waiting: 0, fault: null, head: { position: 5 } })
   })
 
-  t.test('many linkers at once make one chain, of more than one batch', async t => {
+  t.test('concurrent linkers build one chain over several batches', async t => {
     await database.raw(
       `INSERT INTO audit_record (action, outcome, target_type) SELECT 'secret.create', 'success', 'secret' FROM generate_series(1, 2500)`,
     )
@@ -100,7 +100,7 @@ t.test('the chain', async t => {
     t.match(await verifyAudit(database, key), { verified: 2505, fault: null })
   })
 
-  t.test('a record that commits late is linked late, and nothing breaks', async t => {
+  t.test('a record that commits late is linked late and the chain stays valid', async t => {
     const late = await database.transaction()
     await late.raw(
       `INSERT INTO audit_record (action, outcome, target_type) VALUES ('secret.delete', 'success', 'secret')`,
@@ -112,7 +112,7 @@ t.test('the chain', async t => {
     t.match(await verifyAudit(database, key), { verified: 2507, fault: null })
   })
 
-  t.test('nothing in it can be changed or taken away with the rights of the service', async t => {
+  t.test('the service role cannot change or remove records', async t => {
     for (const statement of [
       `UPDATE audit_record SET outcome = 'denied' WHERE position = 3`,
       'UPDATE audit_record SET position = NULL, hash = NULL WHERE position = 3',
@@ -143,7 +143,7 @@ t.test('the chain', async t => {
     await linkRecords(database, key)
   })
 
-  t.test('whoever gets around that is found out', async t => {
+  t.test('verification finds changes made by a superuser', async t => {
     const tampered = async (statement: string, fault: RegExp, noted?: { position: number; hash: string }) => {
       await superuser.raw('CREATE TABLE kept AS TABLE key_manager_audit.audit_record')
       await superuser.raw('ALTER TABLE key_manager_audit.audit_record DISABLE TRIGGER USER')
@@ -170,7 +170,7 @@ t.test('the chain', async t => {
     t.match((await verifyAudit(database, randomBytes(32))).fault, /audit key is another/)
   })
 
-  t.test('the end that is kept outside the database tells what was taken away', async t => {
+  t.test('the head kept outside the database reveals a truncated or replaced chain', async t => {
     const directory = t.testdir({})
     const file = join(directory, 'head')
     const logged = recordLog()
@@ -199,11 +199,11 @@ t.test('the chain', async t => {
       ],
     ] as const) {
       await superuser.raw(statement)
-      t.equal((await verifyAudit(database, key)).fault, null, 'the database alone does not tell')
+      t.equal((await verifyAudit(database, key)).fault, null, 'the database alone does not reveal it')
       t.match((await verifyAudit(database, key, null, kept())).fault, fault)
       await follow()
-      t.match(logged.text(), fault, 'the worker says it')
-      // Put back to a backup, and written on.
+      t.match(logged.text(), fault, 'the worker logs it')
+      // Restore a backup and append to it.
       await superuser.raw('TRUNCATE key_manager_audit.audit_record')
       await superuser.raw(
         'INSERT INTO key_manager_audit.audit_record OVERRIDING SYSTEM VALUE SELECT * FROM kept WHERE position <= 2500',
@@ -211,7 +211,7 @@ t.test('the chain', async t => {
       for (let made = 0; made < 20; made++) await record('after')
       await follow()
       t.match((await verifyAudit(database, key, null, kept())).fault, /2508 .*holds another one there/)
-      t.equal(readFileSync(file, 'utf8'), before, 'what is kept stays')
+      t.equal(readFileSync(file, 'utf8'), before, 'the stored head does not change')
       await superuser.raw('TRUNCATE key_manager_audit.audit_record')
       await superuser.raw('INSERT INTO key_manager_audit.audit_record OVERRIDING SYSTEM VALUE TABLE kept')
     }
@@ -229,7 +229,7 @@ t.test('the chain', async t => {
     t.equal(statSync(file).mode & 0o777, 0o600)
   })
 
-  t.test('the export names every field, and can be narrowed', async t => {
+  t.test('export writes every field and filters by project and time', async t => {
     const lines = async (filter: Partial<Parameters<typeof exportAudit>[1]>) => {
       const found: Record<string, unknown>[] = []
       for await (const line of exportAudit(database, { from: null, until: null, project: null, ...filter })) {
@@ -260,7 +260,7 @@ t.test('the chain', async t => {
   })
 })
 
-t.test('retention', async t => {
+t.test('audit retention', async t => {
   const { database, superuser } = await ownDatabase(t)
   const retention = { days: 40, key }
   const insert = (count: number, daysAgo: number) =>
@@ -278,7 +278,7 @@ t.test('retention', async t => {
     return { position, hash: hash.toString('hex') as string }
   }
 
-  t.test('the beginning goes, the rest stays whole, and the removal is on record', async t => {
+  t.test('pruning removes the oldest records, keeps the rest verifiable and records itself', async t => {
     await insert(1500, 50)
     await insert(1, 10)
     await insert(2, 50)
@@ -289,17 +289,17 @@ t.test('retention', async t => {
     t.same(await database('audit_anchor'), [])
     const [gone, last, kept] = [await noteOf(1499), await noteOf(1500), await noteOf(1501)]
     t.equal(await countPrunable(database, 40), 1500)
-    // As if two housekeepers and a worker met, and somebody looked meanwhile.
+    // Two housekeepers prune, a worker links and an operator verifies at the same time.
     const [removed, , verdict] = await Promise.all([
       Promise.all([pruneAudit(database, retention), pruneAudit(database, retention)]),
       link(),
       verify(),
     ])
-    t.equal(removed[0] + removed[1], 1500, 'each once; what is old after a younger one stays')
+    t.equal(removed[0] + removed[1], 1500, 'each is removed once; an old record that follows a young one stays')
     t.equal(verdict.fault, null)
     await link()
     t.match(await verify(kept), { verified: 6, fault: null, removed: { records: 1500, before: /^2/ }, waiting: 0 })
-    t.equal((await verify(last)).fault, null, 'the anchor itself can be compared')
+    t.equal((await verify(last)).fault, null, 'the anchor’s record verifies')
     t.match((await verify({ ...last, hash: gone.hash })).fault, /does not hold record 1500/)
     t.match((await verify(gone)).fault, /1499.*removed by retention.*note a later one/)
     const records = await database('audit_record').where({ action: 'audit.prune' }).orderBy('seq')
@@ -311,7 +311,7 @@ t.test('retention', async t => {
     t.match(JSON.parse(exported[0] ?? ''), { position: 1501 })
   })
 
-  t.test('the service can remove nothing young, nothing before the anchor is moved, and not move it back', async t => {
+  t.test('the service cannot remove records ahead of the anchor or misplace the anchor', async t => {
     const anchor = await database('audit_anchor').first()
     const old = await database('audit_record').where({ position: 1502 }).first('position', 'hash', 'at')
     const young = await database('audit_record').where({ position: 1501 }).first('position', 'hash', 'at')
@@ -329,63 +329,60 @@ t.test('retention', async t => {
     t.same(await database('audit_anchor').first(), anchor)
   })
 
-  t.test(
-    'what somebody else removed, or an anchor that somebody moved, is found, and nothing more is removed',
-    async t => {
-      await insert(5, 50)
-      await link()
-      /** Does harm with every right, and with none of the triggers; afterwards all is as it was. */
-      const harmed = async (statement: string, fault: RegExp, refused: RegExp | null = fault) => {
-        const tables = ['audit_record', 'audit_anchor']
-        for (const table of tables) {
-          await superuser.raw('CREATE TABLE ?? AS TABLE key_manager_audit.??', [`kept_${table}`, table])
-          await superuser.raw('ALTER TABLE key_manager_audit.?? DISABLE TRIGGER USER', [table])
-        }
-        await superuser.raw(statement)
-        t.match((await verify()).fault, fault, statement)
-        if (refused !== null) await t.rejects(pruneAudit(database, { days: 5, key }), refused, statement)
-        for (const table of tables) {
-          await superuser.raw('TRUNCATE key_manager_audit.??', [table])
-          await superuser.raw('INSERT INTO key_manager_audit.?? OVERRIDING SYSTEM VALUE TABLE ??', [
-            table,
-            `kept_${table}`,
-          ])
-          await superuser.raw('DROP TABLE ??', [`kept_${table}`])
-          await superuser.raw('ALTER TABLE key_manager_audit.?? ENABLE TRIGGER USER', [table])
-        }
-        t.equal((await verify()).fault, null)
+  t.test('verification finds foreign removals and a moved anchor, and pruning stops', async t => {
+    await insert(5, 50)
+    await link()
+    /** Tampers as a superuser with triggers disabled, checks the fault, and restores the tables. */
+    const harmed = async (statement: string, fault: RegExp, refused: RegExp | null = fault) => {
+      const tables = ['audit_record', 'audit_anchor']
+      for (const table of tables) {
+        await superuser.raw('CREATE TABLE ?? AS TABLE key_manager_audit.??', [`kept_${table}`, table])
+        await superuser.raw('ALTER TABLE key_manager_audit.?? DISABLE TRIGGER USER', [table])
       }
-      await harmed(
-        'DELETE FROM key_manager_audit.audit_record WHERE position < 1503',
-        /^Record 1501 of the chain is missing/,
-      )
-      await harmed(
-        'DELETE FROM key_manager_audit.audit_record WHERE position = 1502',
-        /^Record 1502 of the chain is missing/,
-      )
-      await harmed('DELETE FROM key_manager_audit.audit_anchor', /^Record 1 of the chain is missing/)
-      await harmed(
-        `UPDATE key_manager_audit.audit_record SET user_id = 'x' WHERE position = 1501`,
-        /^Record 1501 .* is not what/,
-      )
-      await harmed(
-        `WITH target AS (SELECT r.* FROM key_manager_audit.audit_record r WHERE r.position = 1502),
+      await superuser.raw(statement)
+      t.match((await verify()).fault, fault, statement)
+      if (refused !== null) await t.rejects(pruneAudit(database, { days: 5, key }), refused, statement)
+      for (const table of tables) {
+        await superuser.raw('TRUNCATE key_manager_audit.??', [table])
+        await superuser.raw('INSERT INTO key_manager_audit.?? OVERRIDING SYSTEM VALUE TABLE ??', [
+          table,
+          `kept_${table}`,
+        ])
+        await superuser.raw('DROP TABLE ??', [`kept_${table}`])
+        await superuser.raw('ALTER TABLE key_manager_audit.?? ENABLE TRIGGER USER', [table])
+      }
+      t.equal((await verify()).fault, null)
+    }
+    await harmed(
+      'DELETE FROM key_manager_audit.audit_record WHERE position < 1503',
+      /^Record 1501 of the chain is missing/,
+    )
+    await harmed(
+      'DELETE FROM key_manager_audit.audit_record WHERE position = 1502',
+      /^Record 1502 of the chain is missing/,
+    )
+    await harmed('DELETE FROM key_manager_audit.audit_anchor', /^Record 1 of the chain is missing/)
+    await harmed(
+      `UPDATE key_manager_audit.audit_record SET user_id = 'x' WHERE position = 1501`,
+      /^Record 1501 .* is not what/,
+    )
+    await harmed(
+      `WITH target AS (SELECT r.* FROM key_manager_audit.audit_record r WHERE r.position = 1502),
             gone AS (DELETE FROM key_manager_audit.audit_record WHERE position <= 1502)
        UPDATE key_manager_audit.audit_anchor a SET position = t.position, hash = t.hash, at = t.at FROM target t`,
-        /anchor.* was moved or changed/,
-      )
-      await harmed(`UPDATE key_manager_audit.audit_anchor SET cutoff = now()`, /anchor.* was moved or changed/)
-      await harmed(
-        `INSERT INTO key_manager_audit.audit_record (action, outcome, target_type, position, hash)
+      /anchor.* was moved or changed/,
+    )
+    await harmed(`UPDATE key_manager_audit.audit_anchor SET cutoff = now()`, /anchor.* was moved or changed/)
+    await harmed(
+      `INSERT INTO key_manager_audit.audit_record (action, outcome, target_type, position, hash)
          SELECT action, outcome, target_type, 7, hash FROM key_manager_audit.audit_record WHERE position = 1501`,
-        /^Record 7 was put before .* record 1501\./,
-        null,
-      )
-      t.match((await verifyAudit(database, randomBytes(32))).fault, /or the audit key is another one/)
-    },
-  )
+      /^Record 7 was put before .* record 1501\./,
+      null,
+    )
+    t.match((await verifyAudit(database, randomBytes(32))).fault, /or the audit key is another one/)
+  })
 
-  t.test('when all that was linked is gone, the chain goes on from the anchor', async t => {
+  t.test('after all linked records are gone, the chain continues from the anchor', async t => {
     await superuser.raw('ALTER TABLE key_manager_audit.audit_record DISABLE TRIGGER USER')
     await superuser.raw(`DELETE FROM key_manager_audit.audit_record WHERE position > 1500`)
     await superuser.raw('ALTER TABLE key_manager_audit.audit_record ENABLE TRIGGER USER')
@@ -400,7 +397,7 @@ t.test('retention', async t => {
   })
 })
 
-t.test('retention may go on while the chain is verified', async t => {
+t.test('verification succeeds while retention prunes', async t => {
   const own = await createTestDatabase()
   const database = own.of('key_manager')
   const proxy = await startStatementProxy(own.urlOf('key_manager'))
@@ -428,7 +425,7 @@ t.test('retention may go on while the chain is verified', async t => {
   t.equal(removed, 1)
 })
 
-t.test('tables of the same names in the schema of the service do not stand before the log', async t => {
+t.test('same-named tables in the service’s schema do not shadow the audit log', async t => {
   const own = await createTestDatabase()
   t.teardown(own.drop)
   const database = own.of('key_manager')

@@ -9,7 +9,7 @@ const actor = { userId: 'u', projectId: 'p', requestId: 'req-1', remoteAddress: 
 const { ask, store, database, stop } = await startTestKeyManager()
 t.teardown(stop)
 
-t.test('many refusals fill nothing: the first are on record, the others counted', async t => {
+t.test('a flood of refusals records the first ones and counts the rest', async t => {
   const id = await store()
   const others = { token: tokenOf('member', 'c'.repeat(32)) }
   for (let asked = 0; asked < 60; asked++) await ask('GET', `/v1/secrets/${id}/payload`, undefined, others)
@@ -25,10 +25,10 @@ t.test('many refusals fill nothing: the first are on record, the others counted'
     const count = rows.reduce((sum, { detail }) => sum + (detail.refusals ?? 1), 0)
     return count === 500 ? rows : null
   }
-  t.ok((await eventually('all are accounted for', all)).length < 250)
+  t.ok((await eventually('all are counted', all)).length < 250)
 })
 
-t.test('what was only counted is on record when the process stops', async t => {
+t.test('refusals that are only counted are recorded when the process stops', async t => {
   const { record, flush } = createRefusalLog(database, quiet)
   const refused = { action: 'secret.payload.read', outcome: 'denied', targetType: 'secret', targetId: null } as const
   const counted = async () => {
@@ -44,15 +44,15 @@ t.test('what was only counted is on record when the process stops', async t => {
   await flush()
   t.equal(await counted(), 100)
   await flush()
-  t.equal(await counted(), 100, 'once')
+  t.equal(await counted(), 100, 'counted once')
 })
 
-t.test('who asks for revocation lists again and again waits for itself alone', async t => {
+t.test('a client that floods the CRL endpoint gets 429', async t => {
   const held = await database.transaction()
   await held.raw('LOCK TABLE certificate_authority')
   const flood = Array.from({ length: 300 }, () => ask('GET', `/crl/${randomUUID()}.crl`, undefined, { token: null }))
   const first = await Promise.race(flood)
   await held.rollback()
-  t.equal(first.status, 429, 'there is no room for it, while others have theirs')
+  t.equal(first.status, 429, 'the queue of this client is full')
   t.same(new Set((await Promise.all(flood)).map(({ status }) => status)), new Set([404, 429]))
 })

@@ -14,7 +14,7 @@ const make = (body: unknown, token?: string) => ask('POST', '/v1/containers/', b
 const pathOf = (body: Json) => new URL(String(body.container_ref)).pathname
 const madePath = async (body: unknown = { type: 'generic' }, token?: string) => pathOf((await make(body, token)).body)
 
-t.test('a container comes back as it was made', async t => {
+t.test('a stored container reads back as created; deleting it keeps its secrets', async t => {
   const secret_refs = await refs('private_key', 'certificate', 'intermediates', 'private_key_passphrase')
   const made = await make({ name: ' crt ', type: 'certificate', secret_refs, surplus: { is: 'passed over' } })
   t.equal(made.status, 201)
@@ -38,11 +38,11 @@ t.test('a container comes back as it was made', async t => {
   t.equal((await ask('GET', pathOf(made.body))).status, 404)
   t.equal((await ask('DELETE', pathOf(made.body))).status, 404)
   for (const { secret_ref } of secret_refs) {
-    t.equal((await ask('GET', new URL(secret_ref).pathname)).status, 200, 'its secrets stay')
+    t.equal((await ask('GET', new URL(secret_ref).pathname)).status, 200, 'its secrets remain')
   }
 })
 
-t.test('what a POST may say', async t => {
+t.test('POST validates its body', async t => {
   const [a, b] = await refs('a', 'b')
   const key = await refs('public_key', 'private_key', 'private_key_passphrase')
   const cases: [string, unknown, number][] = [
@@ -58,27 +58,27 @@ t.test('what a POST may say', async t => {
     ['no type', { name: 'n' }, 400],
     ['another type', { type: 'dsa' }, 400],
     ['a type in capitals', { type: 'Generic' }, 400],
-    ['null for references', { type: 'generic', secret_refs: null }, 400],
-    ['an object for references', { type: 'generic', secret_refs: {} }, 400],
+    ['null as references', { type: 'generic', secret_refs: null }, 400],
+    ['an object as references', { type: 'generic', secret_refs: {} }, 400],
     ['a reference that is no object', { type: 'generic', secret_refs: ['x'] }, 400],
     ['a reference without a secret', { type: 'generic', secret_refs: [{ name: 'x' }] }, 400],
     ['an empty reference', { type: 'generic', secret_refs: [{ name: 'x', secret_ref: ' ' }] }, 400],
     ['a NUL in a name', { type: 'generic', name: '\0' }, 400],
-    ['one name twice', { type: 'generic', secret_refs: [a, { ...b, name: 'a' }] }, 400],
+    ['the same name twice', { type: 'generic', secret_refs: [a, { ...b, name: 'a' }] }, 400],
     [
-      'two without a name',
+      'two references without a name',
       { type: 'generic', secret_refs: [{ secret_ref: a?.secret_ref }, { ...b, name: null }] },
       400,
     ],
-    ['one secret twice', { type: 'generic', secret_refs: [a, { ...a, name: 'x' }] }, 400],
+    ['the same secret twice', { type: 'generic', secret_refs: [a, { ...a, name: 'x' }] }, 400],
     ['rsa without a public key', { type: 'rsa', secret_refs: key.slice(1) }, 400],
-    ['rsa with something else', { type: 'rsa', secret_refs: [...key, a] }, 400],
-    ['rsa with nothing', { type: 'rsa' }, 400],
+    ['rsa with an unexpected name', { type: 'rsa', secret_refs: [...key, a] }, 400],
+    ['rsa without references', { type: 'rsa' }, 400],
     ['a certificate without a private key', { type: 'certificate', secret_refs: [{ ...a, name: 'certificate' }] }, 400],
     ['a private key without a certificate', { type: 'certificate', secret_refs: [{ ...a, name: 'private_key' }] }, 400],
-    ['a certificate with nothing', { type: 'certificate', secret_refs: [] }, 400],
+    ['a certificate without references', { type: 'certificate', secret_refs: [] }, 400],
     [
-      'a certificate with something else',
+      'a certificate with an unexpected name',
       { type: 'certificate', secret_refs: [{ ...a, name: 'certificate' }, { ...b, name: 'private_key' }, key[0]] },
       400,
     ],
@@ -88,13 +88,13 @@ t.test('what a POST may say', async t => {
       400,
     ],
     [
-      'a service whose address begins like this one’s',
+      'a service whose address has this one’s as a prefix',
       { type: 'generic', secret_refs: [{ secret_ref: a?.secret_ref.replace(url, `${url}0`) }] },
       400,
     ],
     ['a bare id', { type: 'generic', secret_refs: [{ secret_ref: randomUUID() }] }, 400],
-    ['a secret that is not there', { type: 'generic', secret_refs: [{ secret_ref: secretRef(randomUUID()) }] }, 404],
-    ['a reference to no secret', { type: 'generic', secret_refs: [{ secret_ref: secretRef('x') }] }, 404],
+    ['an unknown secret', { type: 'generic', secret_refs: [{ secret_ref: secretRef(randomUUID()) }] }, 404],
+    ['a reference with a malformed id', { type: 'generic', secret_refs: [{ secret_ref: secretRef('x') }] }, 404],
     ['a list', [], 400],
     ['null', null, 400],
   ]
@@ -108,7 +108,7 @@ t.test('what a POST may say', async t => {
 
 const JSON_TYPE = { 'Content-Type': 'application/json' }
 
-t.test('whatever secret a project cannot use counts as not there', async t => {
+t.test('a reference to a secret that the caller cannot use is 404', async t => {
   const gone = await store()
   await ask('DELETE', `/v1/secrets/${gone}`)
   const soon = await store({ name: 'soon', expiration: new Date(Date.now() + 3_600_000).toISOString() })
@@ -131,14 +131,18 @@ t.test('whatever secret a project cannot use counts as not there', async t => {
     t.equal((await make({ type: 'generic', secret_refs: both })).status, 404, label)
     t.equal((await ask('POST', `${path}/secrets`, both[1])).status, 404, `${label}, added`)
   }
-  t.same(await database('container').count(), before, 'nothing is stored')
+  t.same(await database('container').count(), before, 'nothing was stored')
   const reference = { name: 'x', secret_ref: secretRef(hidden) }
   for (const token of [tokenOf('admin'), tokenOf('creator')]) {
-    t.equal((await make({ type: 'generic', secret_refs: [reference] }, token)).status, 201, 'who may see it may use it')
+    t.equal(
+      (await make({ type: 'generic', secret_refs: [reference] }, token)).status,
+      201,
+      'callers who may read the secret may refer to it',
+    )
   }
 })
 
-t.test('secrets are added to generic containers and taken out again', async t => {
+t.test('secrets are added to and removed from generic containers only', async t => {
   const [a, b] = await refs('a', 'b')
   const path = await madePath({ type: 'generic', secret_refs: [a] })
   const { body: before } = await ask('GET', path)
@@ -150,8 +154,8 @@ t.test('secrets are added to generic containers and taken out again', async t =>
   t.same(after.secret_refs, [a, b])
   t.ok(String(after.updated) > String(before.updated))
   t.equal((await ask('POST', `${path}/secrets`, b)).status, 409)
-  t.equal((await ask('POST', `${path}/secrets`, { ...b, name: 'again' })).status, 201, 'by another name')
-  t.equal((await ask('POST', `${path}/secrets`, { secret_ref: b?.secret_ref })).status, 201, 'by none')
+  t.equal((await ask('POST', `${path}/secrets`, { ...b, name: 'again' })).status, 201, 'under another name')
+  t.equal((await ask('POST', `${path}/secrets`, { secret_ref: b?.secret_ref })).status, 201, 'without a name')
   t.equal((await ask('POST', `${path}/secrets`, { secret_ref: b?.secret_ref, name: null })).status, 409)
   t.equal((await ask('POST', `${path}/secrets`, { name: 'x' })).status, 400)
   t.equal((await ask('POST', `${path}/secrets`, { secret_ref: 'http://elsewhere/x' })).status, 400)
@@ -170,7 +174,7 @@ t.test('secrets are added to generic containers and taken out again', async t =>
   t.equal((await ask('POST', `${fixed}/secrets`, a)).status, 400)
 })
 
-t.test('ids of no container', async t => {
+t.test('an unknown container id is 404, an unsupported method 405', async t => {
   const version1 = '7b4c8f1e-1f36-11ef-8d3c-0242ac120002'
   for (const id of [randomUUID(), 'x', randomUUID().toUpperCase(), version1]) {
     for (const path of [`/v1/containers/${id}`, `/v1/containers/${id}/consumers`]) {
@@ -183,7 +187,7 @@ t.test('ids of no container', async t => {
   t.equal((await ask('GET', `${path}/other`)).status, 404)
 })
 
-t.test('lists', async t => {
+t.test('the list filters by name pattern and type, and pages', async t => {
   const token = tokenOf('member', 'project of lists')
   const names = ['one', 'two', 'three_', 'back\\slash', '%']
   for (const name of names) await make({ type: 'generic', name }, token)
@@ -203,7 +207,7 @@ t.test('lists', async t => {
   t.same(await namesOf('name=%5C'), [], 'a pattern that ends with a backslash')
   t.same(await namesOf('name=%25&type=rsa'), ['key'])
   t.equal((await ask('GET', '/v1/containers?name=%00', undefined, { token })).status, 400)
-  t.equal((await list('name=&type=')).total, 6, 'an empty filter is none')
+  t.equal((await list('name=&type=')).total, 6, 'an empty filter matches everything')
   const page = await list('limit=2&offset=2&name=%25&surplus=1')
   t.same([page.total, (page.containers as Json[]).length], [6, 2])
   const links = [page.previous, page.next].map(link => new URL(String(link)))
@@ -213,7 +217,7 @@ t.test('lists', async t => {
       ['0', '2', '%'],
       ['4', '2', '%'],
     ],
-    'links keep what was asked for',
+    'links keep the query',
   )
   t.same(await list('offset=99'), { containers: [], total: 6 })
   t.match(await list('limit=0'), { total: 6, containers: [{ name: 'one' }] })
@@ -224,7 +228,7 @@ t.test('lists', async t => {
   t.equal((await statementsOf(() => ask('GET', pathOf(first ?? {}), undefined, { token }))).length, 1)
 })
 
-t.test('a container refers to a thousand secrets at most', async t => {
+t.test('a container refers to at most a thousand secrets', async t => {
   const path = await madePath()
   const secret = await store()
   await database.raw(
@@ -238,7 +242,7 @@ t.test('a container refers to a thousand secrets at most', async t => {
   t.equal(((await ask('GET', path)).body.secret_refs as Json[]).length, 1000)
 })
 
-t.test('consumers', async t => {
+t.test('consumers register, list by name and deregister; registering twice changes nothing', async t => {
   const path = await madePath()
   const lb = { name: 'lb', URL: 'https://lb.example/1' }
   const { body: before } = await ask('GET', path)
@@ -270,7 +274,7 @@ t.test('consumers', async t => {
     ['app 2', 'app 3', 'app 4'],
   )
   t.equal((await ask('DELETE', `${path}/consumers`, lb)).status, 404)
-  t.equal((await ask('POST', `${path}/consumers`, lb)).status, 200, 'and back again')
+  t.equal((await ask('POST', `${path}/consumers`, lb)).status, 200, 'it registers again')
   const wrong = [
     ...[{ name: 'x' }, { URL: 'x' }, { ...lb, name: '' }, { ...lb, name: 'n'.repeat(37) }, { ...lb, URL: '' }],
     ...[{ ...lb, URL: 'u'.repeat(256) }, { ...lb, name: null }, { ...lb, URL: 1 }, [], null],
@@ -284,7 +288,7 @@ t.test('consumers', async t => {
   t.same(await database('container_consumer').where({ container_id: id36 }), [])
 })
 
-t.test('consumers of other projects', async t => {
+t.test('other projects register consumers as the ACL allows and remove only their own', async t => {
   const path = await madePath()
   const [first, second] = ['one', 'two'].map(project => ({
     token: tokenOf(`role-of-${project}`, `project ${project}`),
@@ -297,7 +301,7 @@ t.test('consumers of other projects', async t => {
     t.match(await ask('POST', `${path}/consumers`, consumer, { token }), { status: 200 })
   }
   const remove = (consumer: object, token?: string) => ask('DELETE', `${path}/consumers`, consumer, { token })
-  t.equal((await remove(second.consumer, first.token)).status, 403, 'somebody else’s')
+  t.equal((await remove(second.consumer, first.token)).status, 403, 'another project’s consumer')
   t.equal((await remove({ name: 'x', URL: 'x' }, first.token)).status, 404)
   t.equal((await remove(first.consumer, first.token)).status, 200, 'its own')
   t.match(
@@ -307,7 +311,7 @@ t.test('consumers of other projects', async t => {
   )
 })
 
-t.test('deleting a secret and making a container with it at the same time', { timeout: 60_000 }, async t => {
+t.test('racing the deletion of a secret against its use lets exactly one win', { timeout: 60_000 }, async t => {
   const outcomes = new Map<string, number>()
   const rounds = 60
   const path = await madePath()
@@ -330,10 +334,10 @@ t.test('deleting a secret and making a container with it at the same time', { ti
   const { rows } = await database.raw(
     'SELECT count(*) FROM container_secret r JOIN secret s ON s.id = r.secret_id WHERE s.deleted_at IS NOT NULL',
   )
-  t.equal(rows[0].count, 0, 'no container refers to what is gone')
+  t.equal(rows[0].count, 0, 'no container refers to a deleted secret')
 })
 
-t.test('a container that is deleted keeps nothing that comes at the same time', async t => {
+t.test('a container deleted during a request keeps no consumer or reference from it', async t => {
   for (let round = 0; round < 20; round++) {
     const path = await madePath()
     const reference = { name: 'x', secret_ref: secretRef(await store()) }
@@ -351,7 +355,7 @@ t.test('a container that is deleted keeps nothing that comes at the same time', 
   t.equal(rows[0].left, 0)
 })
 
-t.test('a secret is free again when its containers are gone', async t => {
+t.test('a secret can be deleted once its containers are gone', async t => {
   const [reference] = await refs('a')
   const path = await madePath({ type: 'generic', secret_refs: [reference] })
   const secret = new URL(String(reference?.secret_ref)).pathname

@@ -47,7 +47,7 @@ const startWith = (used: CryptoBackend) =>
     return createKeyring(database, [used])
   })
 
-/** Processes of ours that hold a token. */
+/** Our child processes that hold a token. */
 const tokenProcesses = (): number[] =>
   readdirSync('/proc')
     .filter(name => /^\d+$/.test(name))
@@ -61,7 +61,7 @@ const tokenProcesses = (): number[] =>
       }
     })
 
-t.test('a master key is made once, and cannot leave the token', async t => {
+t.test('a master key is created once and cannot leave the token', async t => {
   await t.rejects(masterKeyAttributes(client, 'master 1'), CryptoUnavailable)
   t.equal(await createMasterKey(client, 'master 1'), true)
   t.equal(await createMasterKey(client, 'master 1'), false)
@@ -80,9 +80,9 @@ t.test('a master key is made once, and cannot leave the token', async t => {
   })
 })
 
-t.test('pkcs11 keeps the contract of back ends', t => keepsCryptoContract(t, backend, 'master 2'))
+t.test('pkcs11 keeps the contract of crypto back ends', t => keepsCryptoContract(t, backend, 'master 2'))
 
-t.test('neither a master key nor a key of a project can be read from the token', async t => {
+t.test('neither a master key nor a project key can be read from the token', async t => {
   await backend.encrypt({ id: 'k', ...(await backend.createProjectKey('master 1')) }, Buffer.from('x'), 'c')
   const library = new pkcs11.PKCS11()
   library.load(token.settings.libraryPath)
@@ -94,7 +94,7 @@ t.test('neither a master key nor a key of a project can be read from the token',
   library.C_FindObjectsInit(session, [])
   const objects = library.C_FindObjects(session, 100)
   library.C_FindObjectsFinal(session)
-  t.equal(objects.length, 2, 'keys of projects are not kept in the token')
+  t.equal(objects.length, 2, 'the token stores no project keys')
   for (const object of objects) {
     t.throws(
       () => library.C_GetAttributeValue(session, object, [{ type: pkcs11.CKA_VALUE }]),
@@ -115,7 +115,7 @@ t.test('neither a master key nor a key of a project can be read from the token',
   library.C_Finalize()
 })
 
-t.test('a key that could leave the token is no master key', async t => {
+t.test('an extractable key is refused as a master key', async t => {
   const library = new pkcs11.PKCS11()
   library.load(token.settings.libraryPath)
   library.C_Initialize()
@@ -136,17 +136,17 @@ t.test('a key that could leave the token is no master key', async t => {
   await t.rejects(clientFor().ask({ call: 'find', label: 'loose' }), CryptoMisconfigured)
 })
 
-t.test('each way of wrapping is read back by a token that wraps otherwise', async t => {
+t.test('a key wrapped with one mechanism is unwrapped by a client that uses another', async t => {
   const other = createPkcs11Crypto(clientFor({ wrapMechanism: 'CKM_AES_KEY_WRAP' }), 'master 1', 'the token')
   const key = { id: 'wrapped-otherwise', ...(await other.createProjectKey('master 1')) }
   const sealed = await other.encrypt(key, Buffer.from('hello'), 'c')
   t.equal(String(await backend.decrypt(key, sealed, 'c')), 'hello')
 })
 
-t.test('the token is found by serial number, label or slot', async t => {
+t.test('a token is found by serial number, label or slot', async t => {
   const find = (settings: Partial<TokenClientOptions['settings']>) =>
     clientFor({ labels: [], ...settings }).ask({ call: 'find', label: 'master 1' })
-  t.equal(await find({}), true, 'the only one')
+  t.equal(await find({}), true, 'the only token')
   t.equal(await find({ labels: ['another', token.label] }), true)
   const missing = await find({ labels: ['another'] }).then(
     () => null,
@@ -160,7 +160,7 @@ t.test('the token is found by serial number, label or slot', async t => {
   await t.rejects(find({ slotId: 3 }), { cause: /in slot 3/ })
 })
 
-t.test('a wrong PIN is tried once only, and not told', async t => {
+t.test('a wrong PIN is tried once and appears in no error', async t => {
   const wrong = clientFor({ pin: '66661234' })
   for (let attempt = 0; attempt < 5; attempt++) {
     const error = await wrong.ask({ call: 'find', label: 'master 1' }).then(
@@ -179,7 +179,7 @@ t.test('a wrong PIN is tried once only, and not told', async t => {
   )
 })
 
-t.test('a library that is not there is named', async t => {
+t.test('a missing library is named in the error', async t => {
   const error = await clientFor({ libraryPath: '/nowhere/lib.so' })
     .ask({ call: 'find', label: 'x' })
     .then(
@@ -190,7 +190,7 @@ t.test('a library that is not there is named', async t => {
   t.match(error.reason, /PKCS#11 library \/nowhere\/lib\.so cannot be loaded/)
 })
 
-t.test('the queue has an end', async t => {
+t.test('a full queue rejects further calls', async t => {
   const short = clientFor({}, { queueLimit: 2 })
   await short.ask({ call: 'find', label: 'master 1' })
   const asked = await Promise.allSettled(
@@ -203,7 +203,7 @@ t.test('the queue has an end', async t => {
   t.equal(await short.ask({ call: 'find', label: 'master 1' }), true)
 })
 
-t.test('a process that hangs is ended, one that died is replaced, and calls that waited are carried out', async t => {
+t.test('a hung or dead token process is replaced and waiting calls complete', async t => {
   const before = tokenProcesses()
   const own = clientFor({}, { callMilliseconds: 500 })
   const running = createPkcs11Crypto(own, 'master 1', 'the token')
@@ -213,7 +213,7 @@ t.test('a process that hangs is ended, one that died is replaced, and calls that
   process.kill(first, 'SIGSTOP')
   const sealed = await Promise.all([1, 2, 3].map(at => running.encrypt(key, Buffer.from(`value ${at}`), 'c')))
   const second = pidOf(before)
-  t.not(second, first, 'the one that hung is gone')
+  t.not(second, first, 'the hung process is replaced')
   t.notOk(tokenProcesses().includes(first))
   process.kill(second, 'SIGKILL')
   const opened = await Promise.all(sealed.map(value => running.decrypt(key, value, 'c')))
@@ -222,7 +222,7 @@ t.test('a process that hangs is ended, one that died is replaced, and calls that
   t.same(tokenProcesses(), before)
 })
 
-t.test('secrets over the API: 503 while the token is away, and all of them again when it is back', async t => {
+t.test('the API answers 503 while the token is away and serves secrets again when it is back', async t => {
   const own = clientFor({ keyCacheMilliseconds: 1 })
   const manager = await startWith(createPkcs11Crypto(own, 'master 1', 'the token'))
   t.teardown(manager.stop)
@@ -237,7 +237,7 @@ t.test('secrets over the API: 503 while the token is away, and all of them again
   t.notMatch(away.text, /CKR|softhsm|master/i)
   const body = { payload: 'x', payload_content_type: 'text/plain' }
   t.equal((await manager.ask('POST', '/v1/secrets', body)).status, 503)
-  t.equal((await manager.ask('GET', `/v1/secrets/${id}`)).status, 200, 'what needs no key is served')
+  t.equal((await manager.ask('GET', `/v1/secrets/${id}`)).status, 200, 'requests that need no key are served')
   token.insert()
   await until(
     'the token is used again',
@@ -247,7 +247,7 @@ t.test('secrets over the API: 503 while the token is away, and all of them again
   t.equal((await manager.ask('POST', '/v1/secrets', body)).status, 201)
 })
 
-t.test('another key by the same label is refused', async t => {
+t.test('a different master key under the same label is refused', async t => {
   const other = await createSoftToken(t)
   const others = createTokenClient({
     ...{ settings: other.settings, callMilliseconds: 10_000, queueLimit: 10, program: other.program },

@@ -21,7 +21,7 @@ const keysOf = (projectId: string): Promise<string[]> =>
 const rotationsOf = async (projectId: string): Promise<number> =>
   (await database('audit_record').where({ action: 'project-key.rotate', target_id: projectId })).length
 
-/** Many secrets at once, by the same means as the API. @returns their ids and payloads */
+/** Stores many secrets, encrypted as the API does. @returns their ids and payloads */
 async function storeMany(projectId: string, count: number): Promise<Map<string, string>> {
   const many = new Map(Array.from({ length: count }, () => [randomUUID(), randomBytes(24).toString('hex')]))
   const rows = await Promise.all(
@@ -41,7 +41,7 @@ async function storeMany(projectId: string, count: number): Promise<Map<string, 
   return many
 }
 
-/** Opens secrets as a process that starts now would. @returns how many are not as they were stored */
+/** Opens secrets with a fresh keyring. @returns how many do not read back as stored */
 async function countLost(stored: ReadonlyMap<string, string>): Promise<number> {
   const fresh = await scene.freshKeyring()
   const opened = await Promise.all(
@@ -53,7 +53,7 @@ async function countLost(stored: ReadonlyMap<string, string>): Promise<number> {
   return opened.filter(same => !same).length
 }
 
-/** Stores and reads over the API, in old and new projects, until stopped. */
+/** Stores and reads secrets over the API, in old and new projects, until stopped. */
 function startTraffic(t: Test, projects: readonly string[]) {
   const stored = new Map<string, string>()
   const faults: string[] = []
@@ -82,7 +82,7 @@ function startTraffic(t: Test, projects: readonly string[]) {
   }
 }
 
-t.test('the master key is replaced while secrets are stored and read', async t => {
+t.test('rotating the master key loses no secret that is stored or read meanwhile', async t => {
   const before = new Map<string, string>()
   for (let at = 0; at < 30; at++) before.set(await store(text(`old ${at}`), project(`early-${at}`)), `old ${at}`)
   const [former] = keysInFile()
@@ -99,12 +99,16 @@ t.test('the master key is replaced while secrets are stored and read', async t =
   t.not(current, former)
   t.same(others, [])
   const id = masterKeyId(Buffer.from(current ?? '', 'hex'))
-  t.same(await database('project_key').distinct().pluck('master_key_id'), [id], 'no key is under the former one')
+  t.same(
+    await database('project_key').distinct().pluck('master_key_id'),
+    [id],
+    'no project key is wrapped with the former one',
+  )
   t.equal(await countLost(new Map([...before, ...traffic.stored])), 0)
   for (const secret of [former, current]) t.notMatch(words, secret)
 })
 
-t.test('keys of projects are replaced while secrets are stored and read', async t => {
+t.test('rotating project keys loses no secret that is stored or read meanwhile', async t => {
   const many = await storeMany('large', 1500)
   const order = randomUUID()
   const sealed = await keyring.seal('large', Buffer.from('the passphrase'), passphraseContext(order))
@@ -127,7 +131,7 @@ t.test('keys of projects are replaced while secrets are stored and read', async 
   t.same(await database('project_key').whereIn('id', formerKeys).pluck('id'), [], 'the former keys are gone')
   t.same(await database('project_key').where({ active: false }).pluck('id'), [])
   t.equal(await countLost(new Map([...many, ...traffic.stored])), 0)
-  t.same(await times(), timesBefore, 'for users nothing was changed')
+  t.same(await times(), timesBefore, 'users see no change')
   const [{ value, ...key }] = await database('secret_order as o')
     .join('project_key as k', 'k.id', 'o.project_key_id')
     .where('o.id', order)
@@ -136,7 +140,7 @@ t.test('keys of projects are replaced while secrets are stored and read', async 
   t.equal(String(opened), 'the passphrase')
 })
 
-t.test('one project alone', async t => {
+t.test('rotating one project’s key leaves other projects’ keys alone', async t => {
   const id = await store(text('mine'), project('alone'))
   const [before, others] = [await keysOf('alone'), await keysOf('early-5')]
   t.equal((await command('rotate-project-keys', '--project', 'alone')).status, 0)
@@ -149,7 +153,7 @@ t.test('one project alone', async t => {
   t.match(await command('rotate-project-keys', '--project', 'aloen'), { status: 1, text: /no key of a project aloen/ })
 })
 
-t.test('killed at several points, the next run goes on where it was', async t => {
+t.test('a project key rotation that is killed at several points resumes on the next run', async t => {
   const many = await storeMany('killed', 2000)
   const [former] = await keysOf('killed')
   const moved = async () =>
@@ -158,15 +162,15 @@ t.test('killed at several points, the next run goes on where it was', async t =>
         ?.n,
     )
   const points: [string, () => Promise<boolean>][] = [
-    ['it has begun', async () => (await database('key_rotation')).length > 0],
+    ['it has started', async () => (await database('key_rotation')).length > 0],
     ['the key is replaced', async () => (await keysOf('killed')).length === 2],
-    ['some are done', async () => (await moved()) > 0],
-    ['half is done', async () => (await moved()) >= 1000],
+    ['some values are done', async () => (await moved()) > 0],
+    ['half of the values are done', async () => (await moved()) >= 1000],
   ]
   for (const [name, reached] of points) {
     const child = start('rotate-project-keys', '--project', 'killed')
     const ended = once(child, 'exit')
-    await until(`${name}, or it is at its end`, async () => (await reached()) || child.exitCode !== null)
+    await until(`${name}, or it has ended`, async () => (await reached()) || child.exitCode !== null)
     child.kill('SIGKILL')
     await ended
     t.equal(await countLost(new Map([...many].slice(0, 300))), 0, name)
@@ -176,27 +180,27 @@ t.test('killed at several points, the next run goes on where it was', async t =>
   t.match(words, /A rotation that began at \S+ \S+ has not ended: this brings it to its end/)
   t.equal(await moved(), 2000)
   t.equal((await keysOf('killed')).length, 1)
-  t.equal(await rotationsOf('killed'), 1, 'the key was replaced once')
+  t.equal(await rotationsOf('killed'), 1, 'the key is replaced once')
   t.equal(await countLost(many), 0)
   t.same(await database('key_rotation'), [])
 })
 
-t.test('a master key rotation that was killed goes on, from each point of it', async t => {
+t.test('a master key rotation that is killed resumes at each of its points', async t => {
   const id = await store(text('kept'), project('early-6'))
   const keep = new Map([[id, 'kept']])
-  await t.test('the new key stands in the file alone', async t => {
+  await t.test('after the new key was written to the file only', async t => {
     t.equal((await command('rotate-master-key', '--prepare')).status, 0)
     const [fresh] = keysInFile()
     t.equal(keysInFile().length, 2)
     t.equal(await countLost(keep), 0)
     t.equal((await command('rotate-master-key')).status, 0)
-    t.same(keysInFile(), [fresh], 'no other key was made')
+    t.same(keysInFile(), [fresh], 'the prepared key is used')
   })
-  await t.test('it is in force, and keys are still under the former one', async t => {
+  await t.test('after the new key came into force, before project keys are rewrapped', async t => {
     const before = keysInFile()[0]
     const inForce = async () => (await database('master_key').where({ active: true }).pluck('id'))[0]
     const former = await inForce()
-    // Held at the first key that it is about to wrap anew.
+    // Blocks it at the first project key that it rewraps.
     await database.transaction(async trx => {
       await trx('project_key').forUpdate()
       const child = start('rotate-master-key')
@@ -210,13 +214,13 @@ t.test('a master key rotation that was killed goes on, from each point of it', a
     const { status, text: words } = await command('rotate-master-key')
     t.equal(status, 0, words)
     if (before !== undefined) t.notMatch(keysInFile().join(), before)
-    t.same(keysInFile(), [fresh], 'it went on with the key that it had made')
+    t.same(keysInFile(), [fresh], 'it resumed with the key that it had made')
   })
   t.equal(await countLost(keep), 0)
   t.equal((await ask('GET', `/v1/secrets/${id}/payload`, undefined, { token: project('early-6') })).text, 'kept')
 })
 
-t.test('two at once do no harm', async t => {
+t.test('concurrent rotations do no harm', async t => {
   const many = await storeMany('twice', 800)
   const both = await Promise.all([1, 2].map(() => command('rotate-project-keys', '--project', 'twice')))
   t.same(
@@ -233,7 +237,7 @@ t.test('two at once do no harm', async t => {
   t.equal(await countLost(many), 0)
 })
 
-t.test('what cannot be opened is counted and kept, and the rest is done', async t => {
+t.test('values that cannot be decrypted are counted and kept, and the rest is rotated', async t => {
   const many = await storeMany('damaged', 20)
   const [bad] = many.keys()
   await database('secret')
@@ -248,7 +252,7 @@ t.test('what cannot be opened is counted and kept, and the rest is done', async 
   await database('secret').where({ id: bad }).delete()
 })
 
-t.test('with a wrong master key nothing starts, and it is said what to do', async t => {
+t.test('with a wrong master key the commands stop and say how to correct it', async t => {
   const right = readFileSync(masterKeyFile, 'utf8')
   const wrong = randomBytes(32)
   writeFileSync(masterKeyFile, `${wrong.toString('hex')}\n`)

@@ -10,7 +10,7 @@ const token = tokenOf('key-manager:service-admin')
 const make = (body: unknown) => ask('POST', '/v1/transport_keys', body, { token })
 const get = (path: string) => ask('GET', path, undefined, { token })
 
-t.test('a transport key comes back as it was made', async t => {
+t.test('a transport key reads back as created, until it is deleted', async t => {
   const body = { plugin_name: 'some plugin', transport_key: 'MIIB', surplus: 1 }
   const made = await make(body)
   t.equal(made.status, 201)
@@ -28,7 +28,7 @@ t.test('a transport key comes back as it was made', async t => {
   t.equal((await get(pathname)).status, 404)
 })
 
-t.test('what a POST may say', async t => {
+t.test('POST validates its body; an unknown id is 404', async t => {
   const whole = { plugin_name: 'p', transport_key: 'k' }
   const wrong = [
     ...[
@@ -53,7 +53,7 @@ t.test('what a POST may say', async t => {
   }
 })
 
-t.test('lists are of references', async t => {
+t.test('the list shows references, filters by plugin name and pages', async t => {
   const refs: string[] = []
   for (const plugin_name of ['a', 'b', 'a']) {
     refs.push(String((await make({ plugin_name, transport_key: 'k' })).body.transport_key_ref))
@@ -71,7 +71,7 @@ t.test('lists are of references', async t => {
   t.equal((await statementsOf(() => get('/v1/transport_keys'))).length, 1)
 })
 
-t.test('who may change them', async t => {
+t.test('only a service administrator creates transport keys; auditors may list them', async t => {
   const body = { plugin_name: 'p', transport_key: 'k' }
   for (const role of ['member', 'creator', 'audit', 'reader']) {
     t.equal((await ask('POST', '/v1/transport_keys', body, { token: tokenOf(role) })).status, 403, role)

@@ -36,7 +36,7 @@ const subordinate = (parent: string) => ({
   parent_ca_ref: `${api.url}/v1/cas/${parent}`,
 })
 const [first, listed, removable] = await Promise.all([1, 2, 3].map(() => made('/v1/cas', subordinate(root))))
-// The first that is added becomes the preferred one.
+// The first CA added becomes the preferred one.
 for (const id of [root, first, listed]) await made(`/v1/cas/${id}/add-to-project`)
 await made(`/v1/cas/${root}/set-global-preferred`)
 const { body } = await api.ask('GET', '/v1/secret-stores/global-default', undefined, { token: everyRole })
@@ -101,7 +101,7 @@ const authority = record(
 
 tryFamily(t, {
   api,
-  // PUT of orders is there to be refused.
+  // PUT on orders always answers 405.
   pattern: /^(?!PUT).* \/v1\/(orders|cas|secret-stores)/,
   last: [],
   bodies: [

@@ -34,7 +34,7 @@ async function subordinate(subject = 'CN=Below,O=Example', token = member, paren
   return String(made.body.ca_ref).slice(-36)
 }
 
-t.test('a key and its certificate in one order', async t => {
+t.test('an order makes a key and a certificate signed by the root', async t => {
   const id = await order('certificate', {
     name: 'web',
     algorithm: 'rsa',
@@ -46,7 +46,7 @@ t.test('a key and its certificate in one order', async t => {
   t.notOk('secret_ref' in record)
   const { container, parts } = await resultOf(record)
   t.match(container, { type: 'certificate', name: 'web' })
-  t.same(Object.keys(parts), ['certificate', 'private_key'], 'nothing but the root has signed')
+  t.same(Object.keys(parts), ['certificate', 'private_key'], 'no intermediates below the root')
   t.match(parts.certificate?.secret, { name: 'web-certificate', secret_type: 'certificate' })
   t.match(parts.private_key?.secret, {
     name: 'web-private_key',
@@ -57,7 +57,7 @@ t.test('a key and its certificate in one order', async t => {
   })
   const certificate = new X509Certificate(parts.certificate?.payload ?? '')
   t.ok(certificate.checkPrivateKey(createPrivateKey(parts.private_key?.payload ?? '')))
-  t.ok(certificate.checkHost('www.example.com'), 'the common name is an alternative name as well')
+  t.ok(certificate.checkHost('www.example.com'), 'the common name is also a subject alternative name')
   t.match(certificate.subject, 'O=Example\\, Inc.')
   t.match(openssl(['verify', '-x509_strict', '-CAfile', rootFile, fileOf(parts.certificate?.payload ?? '')]), {
     status: 0,
@@ -70,7 +70,7 @@ t.test('a key and its certificate in one order', async t => {
   ])
 })
 
-t.test('a key on a curve, an address, and no name', async t => {
+t.test('an order chooses the curve, certifies an IP address and may go without a name', async t => {
   const record = await ended(
     await order('certificate', { algorithm: 'EC', curve: 'secp384r1', subject_dn: 'CN=192.0.2.9' }),
   )
@@ -83,10 +83,10 @@ t.test('a key on a curve, an address, and no name', async t => {
   const bare = await resultOf(await ended(await order('certificate', { subject_dn: 'CN=Some Body' })))
   const plain = new X509Certificate(bare.parts.certificate?.payload ?? '')
   t.equal(plain.publicKey.asymmetricKeyDetails?.modulusLength, 2048)
-  t.equal(plain.subjectAltName, undefined, 'a name that is no host stays a name')
+  t.equal(plain.subjectAltName, undefined, 'a common name that is no host adds no alternative name')
 })
 
-t.test('a request of the client: the certificate alone', async t => {
+t.test('an order with a CSR yields the certificate alone', async t => {
   for (const meta of [
     { request_data: csr('P-256') },
     { request_type: 'custom', request_data: csr('P-384') },
@@ -107,7 +107,7 @@ t.test('a request of the client: the certificate alone', async t => {
   }
 })
 
-t.test('a CA for each project, that may certify its names alone, when the operator turns this on', async t => {
+t.test('with project_cas each project gets one CA, excluded from reserved and other projects’ names', async t => {
   const { certificate_authority: defaults } = manager.config
   const settings = { ...defaults, project_cas: true, project_names: [{ project: FOREIGN, name: 'theirs.example' }] }
   const service = { ...manager, config: { ...manager.config, certificate_authority: settings } }
@@ -125,7 +125,7 @@ t.test('a CA for each project, that may certify its names alone, when the operat
     t.match(verified, { status: 0 }, verified.text)
   }
   const made = await database('certificate_authority').where({ project_id: OWN, name: 'Project CA' })
-  t.equal(made.length, 1, 'one, however many ask at once')
+  t.equal(made.length, 1, 'concurrent orders create one CA')
   t.match(openssl(['x509', '-noout', '-text'], made[0].certificate), {
     text: /Name Constraints: critical\s+Excluded:[\s\S]*DNS:localhost[\s\S]*DNS:theirs.example/,
   })
@@ -136,21 +136,21 @@ t.test('a CA for each project, that may certify its names alone, when the operat
   await database('certificate_authority').where({ id: made[0].id }).delete()
 })
 
-t.test('reserved names are refused', async t => {
+t.test('reserved names end the order in ERROR', async t => {
   for (const subject_dn of ['CN=localhost', 'CN=*.com', 'CN=::1']) {
     const id = await order('certificate', { algorithm: 'ec', subject_dn })
     t.match(await ended(id), { status: 'ERROR', error_status_code: '400' }, subject_dn)
   }
 })
 
-t.test('under a CA of the project, with what a TLS server must send', async t => {
+t.test('a certificate of a subordinate CA comes with the chain a TLS server sends', async t => {
   const ca = await subordinate()
   const record = await ended(await order('certificate', { ca_id: ca, algorithm: 'ec', subject_dn: 'CN=a.example' }))
   const { parts } = await resultOf(record)
   t.same(Object.keys(parts), ['certificate', 'intermediates', 'private_key'])
   t.match(parts.intermediates?.secret, { secret_type: 'certificate' })
   const chain = parts.intermediates?.payload ?? ''
-  t.equal(chain.match(/BEGIN CERTIFICATE/g)?.length, 1, 'the root is what clients have')
+  t.equal(chain.match(/BEGIN CERTIFICATE/g)?.length, 1, 'without the root, which clients have')
   const leaf = parts.certificate?.payload ?? ''
   t.match(openssl(['verify', '-x509_strict', '-CAfile', rootFile, '-untrusted', fileOf(chain), fileOf(leaf)]), {
     status: 0,
@@ -158,16 +158,16 @@ t.test('under a CA of the project, with what a TLS server must send', async t =>
   await ask('POST', `/v1/cas/${ca}/set-preferred`)
   const preferred = await ended(await order('certificate', { algorithm: 'ec', subject_dn: 'CN=b.example' }))
   const issuer = new X509Certificate((await resultOf(preferred)).parts.certificate?.payload ?? '').issuer
-  t.match(issuer, 'CN=Below', 'the preferred one is the default')
+  t.match(issuer, 'CN=Below', 'the preferred CA is the default')
   const refused = await ask('POST', '/v1/orders', {
     type: 'certificate',
     meta: { ca_id: rootRow.id, algorithm: 'ec', subject_dn: 'CN=c.example' },
   })
-  t.equal(refused.status, 403, 'not on the list of the project')
+  t.equal(refused.status, 403, 'not on the project’s list')
   await database('project_certificate_authority').delete()
 })
 
-t.test('for a stored key, with and without a passphrase', async t => {
+t.test('a stored key is certified in place, with or without a passphrase', async t => {
   for (const passphrase of [null, 'hush']) {
     const { ref, keyId } = await storedKey(passphrase)
     const id = await order('certificate', { name: 'stored', ...storedMeta(ref) })
@@ -179,17 +179,17 @@ t.test('for a stored key, with and without a passphrase', async t => {
       ...(passphrase === null ? [] : ['private_key_passphrase']),
     ])
     t.match(container.secret_refs, [{ name: 'certificate' }, { name: /private_key/ }])
-    t.match(String(parts.private_key?.secret.secret_ref), keyId, 'the key itself, not a copy')
+    t.match(String(parts.private_key?.secret.secret_ref), keyId, 'the container refers to the key itself, not a copy')
     t.ok(new X509Certificate(parts.certificate?.payload ?? '').checkPrivateKey(keyOf('RSA 2048')))
     const reads = await database('audit_record').where({ action: 'secret.payload.read', target_id: keyId })
     t.ok(
       reads.some(({ detail }) => detail?.order === id),
-      'that the key was read is recorded',
+      'the read of the key is audited',
     )
   }
 })
 
-t.test('a stored key that was read for nothing is on record all the same', async t => {
+t.test('reading a stored key is audited even if the order then fails', async t => {
   const { ref, keyId } = await storedKey()
   const broken = await manager.store({ payload: 'no key', payload_content_type: 'text/plain' }, member)
   await database('container_secret').where({ secret_id: keyId }).update({ secret_id: broken })
@@ -199,7 +199,7 @@ t.test('a stored key that was read for nothing is on record all the same', async
   t.match(reads, [{ outcome: 'success', detail: { order: id } }])
 })
 
-t.test('a key of another project, as far as an ACL lets it be read', async t => {
+t.test('another project’s key can be certified once ACLs on key and container allow reading it', async t => {
   const foreign = tokenOf('creator', FOREIGN)
   const { ref, keyId } = await storedKey(null, foreign)
   const post = () => ask('POST', '/v1/orders', { type: 'certificate', meta: storedMeta(ref) })
@@ -211,7 +211,7 @@ t.test('a key of another project, as far as an ACL lets it be read', async t => 
   const record = await ended(await order('certificate', storedMeta(ref)))
   t.match(record, { status: 'ACTIVE' })
   const { parts } = await resultOf(record)
-  t.notMatch(String(parts.private_key?.secret.secret_ref), keyId, 'a copy of its own')
+  t.notMatch(String(parts.private_key?.secret.secret_ref), keyId, 'the result holds a copy')
   t.ok(
     new X509Certificate(parts.certificate?.payload ?? '').checkPrivateKey(
       createPrivateKey(parts.private_key?.payload ?? ''),
@@ -221,15 +221,19 @@ t.test('a key of another project, as far as an ACL lets it be read', async t => 
 
 const signal = new AbortController().signal
 
-t.test('what changes between an order and its turn', async t => {
+t.test('the worker checks rights, container and CA again when it works on the order', async t => {
   const { ref, keyId } = await storedKey(null, tokenOf('creator'))
   const meta = storedMeta(ref)
   const asked = await waiting(meta)
   t.match(await executor(asked, signal), { kind: 'made' })
   const acl = { read: { users: [], 'project-access': false } }
   t.equal((await ask('PUT', `/v1/secrets/${keyId}/acl`, acl, { token: tokenOf('creator') })).status, 200)
-  t.match(await executor(asked, signal), { kind: 'failed', statusCode: '403' }, 'private since then')
-  t.match(await executor(await waiting(meta), signal), { kind: 'made' }, 'private before: the caller was asked then')
+  t.match(await executor(asked, signal), { kind: 'failed', statusCode: '403' }, 'made private after the order')
+  t.match(
+    await executor(await waiting(meta), signal),
+    { kind: 'made' },
+    'private already when ordered: the API checked it then',
+  )
   await database('container')
     .where({ id: ref.slice(-36) })
     .update({ deleted_at: new Date() })
@@ -240,7 +244,7 @@ t.test('what changes between an order and its turn', async t => {
   t.match(await executor(under, signal), { kind: 'failed', statusCode: '400', reason: /does not exist/ })
 })
 
-t.test('a CA that was revoked certifies nothing more, nor does one below it', async t => {
+t.test('a revoked CA and those below it certify nothing more', async t => {
   const [internal] = backends
   if (internal === undefined) throw new Error('There is no CA back end.')
   const upper = await subordinate('CN=Upper')
@@ -254,10 +258,10 @@ t.test('a CA that was revoked certifies nothing more, nor does one below it', as
     status: 400,
     body: { description: /revoked/ },
   })
-  t.equal((await ask('GET', `/crl/${lower}.crl`)).status, 200, 'its revocation list is still to be had')
+  t.equal((await ask('GET', `/crl/${lower}.crl`)).status, 200, 'its CRL stays available')
 })
 
-t.test('a CA that is deleted is revoked by the CA above it, and so is all that it has signed', async t => {
+t.test('deleting a CA revokes it in its parent’s CRL, so that its certificates become invalid', async t => {
   const crlOf = async (id: string) => (await ask('GET', `/crl/${id}.crl`, undefined, { token: null })).bytes
   const pemOfList = (crl: Buffer) => fileOf(pemOf('X509 CRL', crl))
   const rowOf = (id: string) => database('certificate_authority').where({ id }).first('certificate', 'serial')
@@ -278,7 +282,7 @@ t.test('a CA that is deleted is revoked by the CA above it, and so is all that i
     .update({ not_after: new Date(0) })
   const remove = (id = ''): Promise<{ status: number }> =>
     ask('DELETE', `/v1/cas/${id}`, undefined, { token: tokenOf('admin,member') })
-  // Somebody is just making the list of the CA above.
+  // The parent's CRL is just being made.
   const making = await database.transaction()
   await making('certificate_authority').where({ id: rootRow.id }).increment('crl_number')
   const removing = remove(ca)
@@ -296,7 +300,7 @@ t.test('a CA that is deleted is revoked by the CA above it, and so is all that i
   t.equal((await remove(ids[0])).status, 204)
   t.match(await check(), { status: 2, text: /error 23 at 1 depth.*certificate revoked/ })
   t.match(await eraseProject(database, 'erased'), { certificateAuthorities: 1 })
-  t.equal((await ask('GET', `/crl/${ca}.crl`)).status, 404, 'its key is gone')
+  t.equal((await ask('GET', `/crl/${ca}.crl`)).status, 404, 'its key no longer exists')
   const list = openssl(['crl', '-inform', 'DER', '-noout', '-text'], await crlOf(rootRow.id)).text
   const at = (each: string) => list.indexOf(each.replace(/^0*/, '').toUpperCase())
   t.match(list.slice(at(serial)), /^.*\s+Revocation Date.*\s+.*\s+.*Reason Code:\s+Cessation Of Operation/)
@@ -307,7 +311,7 @@ t.test('a CA that is deleted is revoked by the CA above it, and so is all that i
   t.match(records[0], { action: 'certificate.revoke', project_id: 'erased', detail: { serial: erased.serial } })
 })
 
-t.test('an ACL that is taken away takes the key with it', async t => {
+t.test('removing an ACL between order and work fails the order', async t => {
   const foreign = tokenOf('member', FOREIGN)
   const users = { read: { users: ['user-member'], 'project-access': false } }
   for (const kind of ['secret', 'container'] as const) {
@@ -321,7 +325,7 @@ t.test('an ACL that is taken away takes the key with it', async t => {
   }
 })
 
-t.test('a CA that is away, waits, or refuses', async t => {
+t.test('an unavailable or pending CA delays the order, a rejection fails it', async t => {
   const [internal] = backends
   if (internal === undefined) throw new Error('There is no CA back end.')
   const asked = await waiting({ request_data: csr('P-256') })
@@ -344,7 +348,7 @@ t.test('a CA that is away, waits, or refuses', async t => {
   })
 })
 
-t.test('requests that a CA cannot use end in ERROR', async t => {
+t.test('a request that no CA can use ends in ERROR', async t => {
   for (const meta of [
     {},
     { request_data: 'no base64!' },
@@ -360,7 +364,7 @@ t.test('requests that a CA cannot use end in ERROR', async t => {
   }
 })
 
-t.test('orders that are refused', async t => {
+t.test('POST refuses invalid certificate orders', async t => {
   const generic = await ask('POST', '/v1/containers', { type: 'generic', secret_refs: [] })
   const theirs = await subordinate('CN=Theirs', tokenOf('member', FOREIGN))
   const { ref } = await storedKey()
@@ -371,7 +375,7 @@ t.test('orders that are refused', async t => {
     keyOf('P-256').export({ format: 'pem', type: 'pkcs8' }) + Buffer.from(csr('P-256'), 'base64').toString()
   const cases: [name: string, meta: unknown, status?: number][] = [
     ['full-cmc', { request_type: 'full-cmc', request_data: csr('P-256') }],
-    ['another type', { request_type: 'magic' }],
+    ['an unknown type', { request_type: 'magic' }],
     ['extensions', { ...form, extensions: 'none' }],
     ['a payload', { ...form, payload: 'x' }],
     ['a passphrase', { ...form, passphrase: 'hush' }],
@@ -379,26 +383,26 @@ t.test('orders that are refused', async t => {
     ['a request with its private key', { request_data: Buffer.from(keyAndRequest).toString('base64') }],
     ['the same without base64', { request_data: keyAndRequest }],
     ['no subject', { algorithm: 'rsa' }],
-    ['a subject that is none', { ...form, subject_dn: 'hello' }],
-    ['another algorithm', { ...form, algorithm: 'dsa' }],
+    ['a subject that is not a DN', { ...form, subject_dn: 'hello' }],
+    ['an unsupported algorithm', { ...form, algorithm: 'dsa' }],
     ['a short key', { ...form, bit_length: 1024 }],
-    ['another curve', { ...form, algorithm: 'ec', curve: 'secp256k1' }],
-    ['a curve of other bits', { ...form, algorithm: 'ec', curve: 'secp384r1', bit_length: 256 }],
+    ['an unsupported curve', { ...form, algorithm: 'ec', curve: 'secp256k1' }],
+    ['a curve that does not match bit_length', { ...form, algorithm: 'ec', curve: 'secp384r1', bit_length: 256 }],
     ['a profile without a CA', { ...form, profile: 'server' }],
     ['an unknown CA', { ...form, ca_id: unknown }],
-    ['a CA that is none', { ...form, ca_id: 'root' }],
+    ['a CA that is not an id', { ...form, ca_id: 'root' }],
     ['a CA of another project', { ...form, ca_id: theirs }, 403],
     ['a stored key without a container', { request_type: 'stored-key', subject_dn: 'CN=x' }],
     ['a stored key without a subject', { request_type: 'stored-key', container_ref: ref }],
-    ['a stored key in a container that is none', storedMeta('hello')],
+    ['a stored key in a container that is not a reference', storedMeta('hello')],
     ['a stored key in an unknown container', storedMeta(`x/${unknown}`)],
     ['a stored key in a generic container', storedMeta(String(generic.body.container_ref))],
     ['simple-cmc without a request', { request_type: 'simple-cmc' }],
     ['simple-cmc that is no base64', { request_type: 'simple-cmc', request_data: '???' }],
     ['simple-cmc that is no request', { request_type: 'simple-cmc', request_data: 'aGVsbG8=' }],
-    ['simple-cmc with a changed request', { request_type: 'simple-cmc', request_data: tampered }],
+    ['simple-cmc with a tampered request', { request_type: 'simple-cmc', request_data: tampered }],
     ['a name that is too long', { ...form, name: 'n'.repeat(256) }],
-    ['a request that is no text', { request_data: 1 }],
+    ['a request that is not a string', { request_data: 1 }],
   ]
   for (const [name, meta, status = 400] of cases) {
     const reply = await ask('POST', '/v1/orders', { type: 'certificate', meta })
@@ -414,14 +418,14 @@ t.test('orders that are refused', async t => {
   t.equal(closed.status, 403, 'a container of another project')
 })
 
-t.test('in lists they show themselves only when asked for', async t => {
+t.test('lists show certificate orders only when filtered by type', async t => {
   const ids = async (query: string) => (await ask('GET', `/v1/orders${query}`)).body.total
   t.equal(await ids(''), 0)
   t.ok(Number(await ids('?type=certificate')) > 5)
   t.match(await show(await order('certificate', { request_data: csr('P-256') })), { type: 'certificate' })
 })
 
-t.test('a CA that was deleted while it signed: the order tells it, and nothing is half stored', async t => {
+t.test('deleting a CA while it signs fails the order and stores nothing', async t => {
   const ca = await subordinate('CN=Fleeting')
   const outcome = await executor(await waiting({ ca_id: ca, request_data: csr('P-256') }), signal)
   await database('certificate_authority').where({ id: ca }).delete()

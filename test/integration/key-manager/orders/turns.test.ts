@@ -15,7 +15,7 @@ import { quiet } from '../../../support/worlds/machines.js'
 import { EXECUTORS, orderWords, startTestOrderWorker } from '../../../support/worlds/order-worker.js'
 import { createGate } from '../../../support/worlds/worker-scene.js'
 
-/** Which order is carried out next, and in which company. */
+/** In which order workers carry out orders, and how they share lanes. */
 
 const keyManager = await startTestKeyManager()
 const { database, databaseUrl, keyring, stop } = keyManager
@@ -24,7 +24,7 @@ t.teardown(stop)
 
 const AES = { algorithm: 'aes', bit_length: 256 }
 
-/** The projects of the orders in the sequence in which workers carry them out, until there are as many. */
+/** Runs workers until they have carried out so many orders. @returns project and name of each, in the order of execution */
 async function sequenceOf(orders: number, workers: number): Promise<string[]> {
   const done: string[] = []
   const key: OrderExecutor = async ({ projectId, meta }) => {
@@ -41,12 +41,12 @@ async function sequenceOf(orders: number, workers: number): Promise<string[]> {
   return done
 }
 
-t.test('a project with many orders does not keep others waiting; its own go in their order', async t => {
+t.test('a project with many orders does not delay others; its own orders run first in, first out', async t => {
   const names = Array.from({ length: 150 }, (_, at) => String(at))
   for (const name of names) await order('key', { ...AES, name }, tokenOf('member', 'many'))
   await order('key', { ...AES, name: 'one' }, tokenOf('member', 'few'))
   const done = await sequenceOf(151, 1)
-  // With even chances it is later once in 10^18 times.
+  // Projects have even chances: it would be later once in 10^18 runs.
   t.ok(done.indexOf('few one') < 60, `as number ${done.indexOf('few one')}`)
   t.same(
     done.filter(each => each !== 'few one'),
@@ -54,14 +54,14 @@ t.test('a project with many orders does not keep others waiting; its own go in t
   )
 })
 
-t.test('workers that take orders of one project at once leave none over', async t => {
+t.test('workers that claim one project’s orders at the same time miss none', async t => {
   const names = Array.from({ length: 100 }, (_, at) => String(at))
   for (const name of names) await order('key', { ...AES, name }, tokenOf('member', 'shared'))
   const done = await sequenceOf(100, 6)
   t.same(done.sort(), names.map(name => `shared ${name}`).sort(), 'each once')
 })
 
-t.test('a project that has orders under way comes after those that have none', async t => {
+t.test('a project with orders in progress comes after projects with none', async t => {
   for (let made = 0; made < 6; made++) await order('key', AES, tokenOf('member', 'busy'))
   const claims = { ...claimsIn('quick', 'slow'), limit: 2 }
   t.equal((await claimDue(database, claims)).length, 2)
@@ -72,7 +72,7 @@ t.test('a project that has orders under way comes after those that have none', a
   await database('secret_order').delete()
 })
 
-t.test('keys that take long are in a lane of their own', async t => {
+t.test('slow key pair orders have their own lanes', async t => {
   const laneOf = async (algorithm: string, bit_length: number) => {
     const id = await order('asymmetric', { algorithm, bit_length })
     return (await database('secret_order').where({ id }).first()).lane
@@ -84,7 +84,7 @@ t.test('keys that take long are in a lane of their own', async t => {
   await database('secret_order').delete()
 })
 
-t.test('RSA keys of certificate orders are among those that look for primes, named or not', async t => {
+t.test('RSA certificate orders use the prime lanes, also when RSA is only the default', async t => {
   const laneOf = async (meta: Json) => {
     const id = await order('certificate', meta)
     return (await database('secret_order').where({ id }).first()).lane
@@ -102,7 +102,7 @@ t.test('RSA keys of certificate orders are among those that look for primes, nam
 
 const rowOf = (id: string) => database('secret_order').where({ id }).first()
 
-/** What a worker of a lane has claimed and takes to its grave: the leases are over. */
+/** Claims orders as a worker that then dies: their leases have expired. @returns their ids */
 async function claimedByTheDead(limit = 8): Promise<string[]> {
   const claims = await claimDue(database, { ...claimsIn('quick', 'dead'), limit })
   const ids = claims.map(({ id }) => id)
@@ -112,14 +112,14 @@ async function claimedByTheDead(limit = 8): Promise<string[]> {
   return ids
 }
 
-t.test('an order over which five workers have died is not tried again', async t => {
+t.test('an order that five workers died on ends in ERROR; four deaths do not stop it', async t => {
   const meta = { algorithm: 'ec', bit_length: 256, passphrase: 'correct horse' }
   const audits = (id: string) => database('audit_record').where({ target_id: id, action: 'order.fail' })
   const [four, five] = [await order('asymmetric', meta), await order('asymmetric', meta)]
   t.same((await claimedByTheDead()).sort(), [four, five].sort())
   for (let death = 2; death <= 9; death++) t.equal((await claimedByTheDead()).length, 1)
   t.match(await rowOf(five), { status: 'PROCESSING', lapsed_claims: 4 })
-  // At its start a worker frees what the dead of its machine hold: those deaths count as well.
+  // At its start a worker releases the orders of dead workers of its machine. Those deaths count too.
   await database('secret_order').whereIn('id', [four, five]).update({ lease_owner: null, lease_until: null })
   await database('secret_order').where({ id: four }).update({ lapsed_claims: 3 })
   const tried: string[] = []
@@ -137,11 +137,11 @@ t.test('an order over which five workers have died is not tried again', async t 
   t.same(await audits(four), [])
 })
 
-t.test('what was tried together with an order that ends workers does not suffer for long', async t => {
+t.test('orders claimed together with one that kills workers are retried one at a time', async t => {
   const together = [await order('key', AES), await order('key', AES), await order('key', AES)]
   t.equal((await claimedByTheDead()).length, 3)
   const fresh = [await order('key', AES), await order('key', AES)]
-  // From now on one of the three at a time, while others go on as ever.
+  // From now on, claims take one of the three at a time; other orders are not affected.
   const seen: string[] = []
   for (let claim = 0; claim < 3; claim++) {
     const ids = await claimedByTheDead()
@@ -152,11 +152,11 @@ t.test('what was tried together with an order that ends workers does not suffer 
     t.same(ids.filter(id => fresh.includes(id)).sort(), [...fresh].sort())
     await database('secret_order').whereIn('id', fresh).delete()
   }
-  t.same(seen.sort(), [...together].sort(), 'the one that was tried least comes first')
+  t.same(seen.sort(), [...together].sort(), 'the order with the fewest attempts comes first')
   const [held] = await claimDue(database, { ...claimsIn('quick', 'living'), limit: 8 })
   if (held === undefined) throw new Error('There was nothing to claim.')
-  t.same(await claimedByTheDead(), [], 'none while another is being tried')
-  t.ok(((await secondsUntilDue(database, 'quick')) ?? 0) > 0, 'and nobody asks again and again')
+  t.same(await claimedByTheDead(), [], 'none while another of them is in progress')
+  t.ok(((await secondsUntilDue(database, 'quick')) ?? 0) > 0, 'workers do not poll meanwhile')
   const woken = new Set<string | null>()
   const wakeUps = await listenForWakeUps({
     databaseUrl,
@@ -167,11 +167,11 @@ t.test('what was tried together with an order that ends workers does not suffer 
   t.teardown(wakeUps.stop)
   await attemptOrder({ database, keyring, executors: EXECUTORS, log: quiet }, held, new AbortController().signal)
   await eventually('all lanes are woken', async () => woken.has('quick') && woken.has('primes'))
-  t.equal((await claimedByTheDead()).length, 1, 'the next one')
+  t.equal((await claimedByTheDead()).length, 1, 'the next of them is claimed')
   await database('secret_order').whereIn('id', together).delete()
 })
 
-t.test('attempts that were given back do not count', async t => {
+t.test('postponed and released attempts do not count as deaths', async t => {
   const gate = createGate()
   const later: OrderOutcome = { kind: 'later', seconds: 0, subStatus: '', subStatusMessage: '' }
   let calls = 0
@@ -192,7 +192,7 @@ t.test('attempts that were given back do not count', async t => {
   t.match(await rowOf(id), { lapsed_claims: 0 })
 })
 
-t.test('an order whose end was stored, but not heard of, is not ended a second time', async t => {
+t.test('storing a result again, or a failure after it, changes nothing', async t => {
   const id = await order('key', AES)
   const [claim] = await claimDue(database, { ...claimsIn('quick', 'deaf'), limit: 1 })
   if (claim === undefined) throw new Error('There was nothing to claim.')

@@ -39,7 +39,7 @@ const partsOf = async (reference: unknown): Promise<Map<string, { path: string; 
   return new Map(parts)
 }
 
-/** Runs `body` with a worker whose key orders do as told, while the other one rests. */
+/** Runs `body` with a worker that carries out key orders with `key`; the shared worker is stopped. */
 const withExecutor = async (key: OrderExecutor, body: () => Promise<void>) => {
   await worker.stop()
   const own = await startTestOrderWorker(keyManager, { executors: { ...EXECUTORS, key }, owner: 'own' })
@@ -50,7 +50,7 @@ const withExecutor = async (key: OrderExecutor, body: () => Promise<void>) => {
   }
 }
 
-t.test('a key order makes one secret', async t => {
+t.test('a key order makes one secret with the metadata ordered', async t => {
   const meta = { ...AES, expiration: '2130-01-01T00:00:00', payload_content_type: 'application/octet-stream' }
   const record = await ended(await order('key', meta))
   t.match(record, { status: 'ACTIVE', sub_status: 'Unknown', sub_status_message: 'Unknown' })
@@ -66,7 +66,7 @@ t.test('a key order makes one secret', async t => {
   t.match(row, { lease_owner: null, lease_until: null, retry_at: null })
 })
 
-t.test('every symmetric key has the length that was asked for, and no two are alike', async t => {
+t.test('every symmetric key has the length ordered and is unique', async t => {
   const kinds: [string, number, string?][] = [
     ...([128, 192, 256] as const).map((bits): [string, number] => ['aes', bits]),
     ...([256, 384, 512] as const).map((bits): [string, number, string] => ['AES', bits, 'XTS']),
@@ -83,13 +83,13 @@ t.test('every symmetric key has the length that was asked for, and no two are al
     const record = await ended(await order('key', { algorithm, bit_length, ...(mode === undefined ? {} : { mode }) }))
     const payload = await payloadOf(record.secret_ref)
     t.equal(payload.length * 8, bit_length, `${algorithm} ${bit_length}`)
-    t.match((await ask('GET', pathOf(record.secret_ref))).body, { algorithm }, 'spelled as it was')
+    t.match((await ask('GET', pathOf(record.secret_ref))).body, { algorithm }, 'the algorithm keeps its spelling')
     seen.add(payload.toString('hex'))
   }
   t.equal(seen.size, kinds.length)
 })
 
-t.test('what cannot be made ends in ERROR, with a code that is text', async t => {
+t.test('an order that cannot be carried out ends in ERROR with a code, a reason and an audit record', async t => {
   const orders: [string, Json, string][] = [
     ['key', { algorithm: 'rot13', bit_length: 8 }, '400'],
     ['key', { algorithm: 'rsa', bit_length: 2048 }, '400'],
@@ -114,7 +114,7 @@ t.test('what cannot be made ends in ERROR, with a code that is text', async t =>
   }
 })
 
-t.test('an RSA pair in a container, its private key under the passphrase', async t => {
+t.test('an RSA order makes a container with the key pair, the private key encrypted with the passphrase', async t => {
   const id = await order('asymmetric', {
     name: 'pair',
     algorithm: 'RSA',
@@ -149,14 +149,18 @@ t.test('an RSA pair in a container, its private key under the passphrase', async
     t.match(secret, { name: 'pair', secret_type: type, algorithm: 'RSA', bit_length: 2048 })
     t.match(secret, { content_types: { default: 'application/octet-stream' } })
   }
-  t.match(await rowOf(id), { sealed_passphrase: null, project_key_id: null }, 'the order has forgotten the passphrase')
+  t.match(
+    await rowOf(id),
+    { sealed_passphrase: null, project_key_id: null },
+    'the order no longer holds the passphrase',
+  )
   const audits = await database('audit_record')
     .where({ action: 'secret.generate' })
     .whereRaw(`detail->>'order' = ?`, [id])
   t.equal(audits.length, 3)
 })
 
-t.test('pairs of every other kind', async t => {
+t.test('EC, DSA and large RSA orders make pairs that match', async t => {
   const kinds: [Json, Record<string, unknown>][] = [
     [{ algorithm: 'ec', bit_length: 256 }, { namedCurve: 'prime256v1' }],
     [{ algorithm: 'EC', bit_length: 384, curve: 'secp384r1' }, { namedCurve: 'secp384r1' }],
@@ -172,7 +176,7 @@ t.test('pairs of every other kind', async t => {
     const container = await database('container')
       .where({ id: String(record.container_ref).slice(-36) })
       .first()
-    t.equal(container.type, meta.algorithm === 'rsa' ? 'rsa' : 'generic', 'a type that clients know')
+    t.equal(container.type, meta.algorithm === 'rsa' ? 'rsa' : 'generic', 'a container type that clients know')
     const parts = await partsOf(record.container_ref)
     t.equal(parts.size, 'pass_phrase' in meta ? 3 : 2)
     const key = createPrivateKey({ key: parts.get('private_key')!.payload.toString(), passphrase: 'p' })
@@ -181,7 +185,7 @@ t.test('pairs of every other kind', async t => {
   }
 })
 
-t.test('two workers share many orders, and each is carried out once', async t => {
+t.test('two workers share many orders and carry out each once', async t => {
   const second = await startTestOrderWorker(keyManager)
   const before = await secretsMade()
   const ids = await Promise.all(Array.from({ length: 40 }, () => order('key', AES)))
@@ -192,18 +196,18 @@ t.test('two workers share many orders, and each is carried out once', async t =>
   t.same(await database('secret_order').whereIn('id', ids).whereNot({ fence: 1 }), [])
 })
 
-t.test('an order of a key does not wait behind those that look for primes', async t => {
+t.test('a symmetric key order does not wait behind prime searches', async t => {
   const slow = await Promise.all(
     Array.from({ length: 3 }, () => order('asymmetric', { algorithm: 'rsa', bit_length: 4096 })),
   )
   const quick = await order('key', AES)
   await ended(quick)
   const open = await database('secret_order').whereIn('id', slow).whereIn('status', ['PENDING', 'PROCESSING'])
-  t.ok(open.length > 0, `${open.length} still look for primes`)
+  t.ok(open.length > 0, `${open.length} prime searches still run`)
   await Promise.all(slow.map(id => ask('DELETE', `/v1/orders/${id}`)))
 })
 
-t.test('an idle worker has a key ready soon after the request', async t => {
+t.test('a notification wakes an idle worker before its next sweep', async t => {
   const times: number[] = []
   for (let round = 0; round < 10; round++) {
     const asked = performance.now()
@@ -215,7 +219,7 @@ t.test('an idle worker has a key ready soon after the request', async t => {
   t.ok(Math.min(...times) < 2_000, 'much sooner than the next sweep')
 })
 
-t.test('the project’s key is replaced while the result is being stored', async t => {
+t.test('a result is stored under the new project key when the key changes meanwhile', async t => {
   await ended(await order('key', AES))
   await database('project_key').where({ project_id: OWN, active: true }).update({ active: false })
   const record = await ended(await order('key', AES))
@@ -226,10 +230,10 @@ t.test('the project’s key is replaced while the result is being stored', async
   t.match(await database('project_key').where({ id: secret.project_key_id }).first(), { active: true })
   t.equal((await payloadOf(record.secret_ref)).length, 32)
   const pair = await ended(await order('asymmetric', { algorithm: 'ec', bit_length: 256, passphrase: 'p' }))
-  t.match(pair, { status: 'ACTIVE' }, 'a passphrase too')
+  t.match(pair, { status: 'ACTIVE' }, 'with a passphrase too')
 })
 
-t.test('while it is worked on it is PROCESSING, and shown as PENDING', async t => {
+t.test('an order in progress is PROCESSING in the database and PENDING in the API', async t => {
   const gate = createGate()
   const waiting: OrderExecutor = async (...given) => {
     await gate.pass()
@@ -245,7 +249,7 @@ t.test('while it is worked on it is PROCESSING, and shown as PENDING', async t =
   })
 })
 
-t.test('an order that is deleted while it is worked on leaves nothing', async t => {
+t.test('deleting an order in progress leaves nothing behind', async t => {
   for (const remove of [
     async (id: string) => void (await ask('DELETE', `/v1/orders/${id}`)),
     async () => void (await eraseProject(database, OWN)),
@@ -265,13 +269,13 @@ t.test('an order that is deleted while it is worked on leaves nothing', async t 
         const other = await order('key', AES)
         await ended(other)
         t.match(await rowOf(id), { secret_id: null })
-        t.equal(await secretsMade(), before + 1, 'only that of the other order')
+        t.equal(await secretsMade(), before + 1, 'only the other order made a secret')
       },
     )
   }
 })
 
-t.test('a worker that is stopped gives its orders to others at once', async t => {
+t.test('a stopped worker releases its orders at once', async t => {
   const gate = createGate()
   await worker.stop()
   const busy = await startTestOrderWorker(keyManager, {
@@ -292,7 +296,7 @@ t.test('a worker that is stopped gives its orders to others at once', async t =>
   await heir.stop()
 })
 
-t.test('what another worker holds is left alone until its lease ends', async t => {
+t.test('a worker leaves another’s order alone until its lease expires', async t => {
   const id = await order('key', AES)
   await database('secret_order')
     .where({ id })
@@ -308,7 +312,7 @@ t.test('what another worker holds is left alone until its lease ends', async t =
   await heir.stop()
 })
 
-t.test('what is unexpected is not told', async t => {
+t.test('unexpected errors do not reach the client', async t => {
   await withExecutor(
     () => Promise.reject(new Error('postgres://user:password@host')),
     async () => {
@@ -320,7 +324,7 @@ t.test('what is unexpected is not told', async t => {
   )
 })
 
-t.test('the crypto back end is away for a while', async t => {
+t.test('an order waits as PENDING while the crypto back end is unavailable', async t => {
   let away = true
   const flaky = {
     ...keyring,
@@ -340,7 +344,7 @@ t.test('the crypto back end is away for a while', async t => {
   await own.stop()
 })
 
-t.test('an executor may ask for time', async t => {
+t.test('an executor may postpone an order', async t => {
   let calls = 0
   const later: OrderOutcome = { kind: 'later', seconds: 0.2, subStatus: 'x'.repeat(50), subStatusMessage: 'waits' }
   await withExecutor(
@@ -355,7 +359,7 @@ t.test('an executor may ask for time', async t => {
   )
 })
 
-t.test('what belongs to the result is stored with it or not at all', async t => {
+t.test('what an executor stores besides the secrets is stored with them or not at all', async t => {
   const standing = (await ask('POST', '/v1/secrets', { payload: 'x', payload_content_type: 'text/plain' })).body
   const reference = { role: 'intermediates', secretId: String(standing.secret_ref).slice(-36) }
   let alsoStore = 'works'
@@ -398,7 +402,7 @@ t.test('what belongs to the result is stored with it or not at all', async t => 
   })
 })
 
-t.test('the database goes away while a key is made, and comes back', async t => {
+t.test('a key made while the database is unavailable is stored once it is back', async t => {
   const proxy = await startDatabaseProxy(databaseUrl)
   const through = connect({ url: proxy.url, applicationName: 'order worker', poolSize: 4 })
   const gate = createGate()
@@ -423,14 +427,14 @@ t.test('the database goes away while a key is made, and comes back', async t => 
   t.match(await rowOf(id), { status: 'PROCESSING' })
   await proxy.comeBack()
   t.match(await ended(id), { status: 'ACTIVE' })
-  t.equal(calls, 1, 'what was made is kept')
+  t.equal(calls, 1, 'the key is not made again')
   t.match(await rowOf(id), { fence: 1 })
   await own.stop()
   await through.destroy()
   await proxy.stop()
 })
 
-t.test('an order costs a worker three statements', async t => {
+t.test('a worker runs three statements for an order', async t => {
   const statements: string[] = []
   const counted = connect({ url: databaseUrl, applicationName: 'counted', poolSize: 4 })
   counted.on('query', ({ sql }: { sql: string }) => statements.push(sql))
@@ -439,7 +443,7 @@ t.test('an order costs a worker three statements', async t => {
   await eventually('idle', async () => statements.length >= 5)
   statements.length = 0
   await ended(await order('key', AES))
-  // A look at what may come later belongs to no order.
+  // The query for the next due time belongs to no order.
   const ofOrder = statements.filter(sql => !sql.includes('extract(epoch'))
   t.equal(ofOrder.length, 3, ofOrder.join('\n'))
   await own.stop()

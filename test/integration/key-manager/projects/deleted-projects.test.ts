@@ -53,15 +53,15 @@ async function follow(
   return { ...recorded, erased, stop: following.stop }
 }
 
-t.test('a project that is deleted is erased at once', async t => {
+t.test('a deleted project is erased at once and stays listed for its grace period', async t => {
   const project = await createProject()
-  // No look that nobody asked for comes within the test.
+  // No periodic sweep happens during the test.
   const follower = await follow(t, { sweepMs: 600_000 })
   await deleteProject(project)
   t.match(await follower.line(ERASED), { projectId: project, erased: { secrets: 1 }, level: 30 })
-  t.same(await listed(), [project], 'it stays on the list for its time of grace')
+  t.same(await listed(), [project], 'it stays listed for the grace period')
   const row = await identity.database('deleted_project').first()
-  await until('the claim is given back', async () => {
+  await until('the claim is released', async () => {
     const now = await identity.database('deleted_project').first()
     return now.lease_owner === null && now.due_at.getTime() - row.deleted_at.getTime() === 900_000
   })
@@ -69,12 +69,12 @@ t.test('a project that is deleted is erased at once', async t => {
   await forget()
 })
 
-t.test('whatever deletes a project puts it on the list, in the same transaction', async t => {
+t.test('every deletion of a project lists it as deleted, in the same transaction', async t => {
   const parent = await createProject()
   const child = await createProject({ parent_id: parent })
   const { status } = await identity.call(`DELETE /v3/projects/${parent}`, { token })
   t.equal(status, 403)
-  t.same(await listed(), [], 'a deletion that is refused does not')
+  t.same(await listed(), [], 'a refused deletion lists nothing')
 
   const { text } = await identity.call('POST /v3/domains', { token, body: { domain: { name: 'leaving' } } })
   const domain = text('domain.id')
@@ -82,7 +82,7 @@ t.test('whatever deletes a project puts it on the list, in the same transaction'
   await identity.call(`PATCH /v3/domains/${domain}`, { token, body: { domain: { enabled: false } } })
   const gone = await identity.call(`DELETE /v3/domains/${domain}`, { token })
   t.equal(gone.status, 204)
-  t.same(await listed(), [...inDomain].sort(), 'the projects of a domain go with it')
+  t.same(await listed(), [...inDomain].sort(), 'deleting a domain lists its projects')
 
   const undone = identity.database.transaction(async trx => {
     await trx('project').where({ id: parent }).delete()
@@ -91,15 +91,15 @@ t.test('whatever deletes a project puts it on the list, in the same transaction'
   await t.rejects(undone, { message: 'undone' })
   t.same(await listed(), [...inDomain].sort())
   await identity.database('project').where({ id: parent }).delete()
-  t.same(await listed(), [...inDomain, parent, child].sort(), 'by hand, with what is below it')
+  t.same(await listed(), [...inDomain, parent, child].sort(), 'deleting the row lists the project and its children')
   const follower = await follow(t)
   await until('all are erased', () => follower.erased.length === 4)
-  t.same([...follower.erased].sort(), [...inDomain, parent, child].sort(), 'what happened while nobody followed')
+  t.same([...follower.erased].sort(), [...inDomain, parent, child].sort(), 'a follower catches up on earlier deletions')
   await follower.stop()
   await forget()
 })
 
-t.test('a project is erased once more after its time of grace, and then taken off the list', async t => {
+t.test('a project is erased once more after its grace period and then unlisted', async t => {
   const project = await createProject()
   const counts = [{ secrets: 2 }, { secrets: 1 }]
   const follower = await follow(t, { graceSeconds: 0.5, sweepMs: 100, erase: async () => counts.shift() ?? {} })
@@ -112,7 +112,7 @@ t.test('a project is erased once more after its time of grace, and then taken of
   )
 })
 
-t.test('an erasure that fails is tried again, and holds up no other', async t => {
+t.test('a failed erasure is retried and does not delay others', async t => {
   const [broken, whole] = [await createProject(), await createProject()]
   let tries = 0
   const erase: EraseProject = async id => {
@@ -126,7 +126,7 @@ t.test('an erasure that fails is tried again, and holds up no other', async t =>
   t.notOk(follower.lines.some(({ msg, projectId }) => msg === ERASED && projectId === broken))
   await follower.line(ERASED, line => line.projectId === broken)
   t.equal(tries, 3)
-  await until('nothing is held against it', async () => {
+  await until('its failures are cleared', async () => {
     const row = await identity.database('deleted_project').where({ id: broken }).first()
     return row.failures === 0 && row.lease_owner === null
   })
@@ -134,24 +134,24 @@ t.test('an erasure that fails is tried again, and holds up no other', async t =>
   await forget()
 })
 
-t.test('several followers share the list; what one leaves undone another does', async t => {
+t.test('several followers share the list and take over expired claims', async t => {
   const projects = await Promise.all(Array.from({ length: 12 }, () => createProject()))
   for (const project of projects) await deleteProject(project)
   let release = () => undefined as unknown
   const stuck = new Promise<void>(resolve => (release = () => resolve()))
   const slow = await follow(t, { erase: () => stuck.then(() => ({})) })
-  await until('it holds some', () => slow.erased.length === 4)
+  await until('it has claimed four', () => slow.erased.length === 4)
   const other = await follow(t)
-  await until('the other has done the rest', () => other.erased.length === 8)
-  t.same([...slow.erased, ...other.erased].sort(), [...projects].sort(), 'each has one of them')
+  await until('the other has erased the rest', () => other.erased.length === 8)
+  t.same([...slow.erased, ...other.erased].sort(), [...projects].sort(), 'each project went to one follower')
 
-  // As if the process that holds them had died: its claims are over, and a late word of its own changes nothing.
+  // As if the holder had died: its claims have expired, and its late write changes nothing.
   await identity
     .database('deleted_project')
     .whereIn('id', slow.erased)
     .update({ lease_until: identity.database.fn.now(), fence: identity.database.raw('fence + 1') })
   await identity.database.raw(`SELECT pg_notify('krater_deleted_projects', '')`)
-  await until('the other has done all', () => other.erased.length === 12)
+  await until('the other has erased them all', () => other.erased.length === 12)
   release()
   await Promise.all([slow.stop(), other.stop()])
   const rows = await identity.database('deleted_project').whereNotNull('lease_owner')
@@ -159,18 +159,18 @@ t.test('several followers share the list; what one leaves undone another does', 
   await forget()
 })
 
-t.test('a project that is there again is not erased', async t => {
+t.test('a project that exists again is not erased', async t => {
   const project = await createProject()
   const row = await identity.database('project').where({ id: project }).first()
   await deleteProject(project)
   await identity.database('project').insert(row)
   const follower = await follow(t)
   await follower.line('a deleted project is there again; it is not erased')
-  await until('it is off the list', async () => (await listed()).length === 0)
+  await until('it is unlisted', async () => (await listed()).length === 0)
   t.same(follower.erased, [])
 })
 
-t.test('a lost wake-up is made up for', async t => {
+t.test('a follower catches up after missing a notification', async t => {
   const proxy = await startDatabaseProxy(identity.databaseUrl)
   t.teardown(proxy.stop)
   const follower = await follow(t, { url: proxy.url, sweepMs: 600_000 })

@@ -50,7 +50,7 @@ const secretsOf = async (project: string): Promise<number> => {
 
 type Given = { url?: string; caFile?: string; erase?: EraseProject; settings?: Record<string, unknown> }
 
-/** A listener in this process, once it follows (unless `url` leads nowhere). It stops with the test. */
+/** Starts a listener in this process. It stops with the test. */
 async function listen(t: Test, { url = rabbit.url, caFile, erase = eraseForReal, settings = {} }: Given = {}) {
   const recorded = recordLog()
   logs.push(recorded)
@@ -75,21 +75,21 @@ async function listen(t: Test, { url = rabbit.url, caFile, erase = eraseForReal,
 
 const erasedOf = (project: string) => (line: LogLine) => line.projectId === project
 
-/** Messages that wait in a queue. With no listener left, those that nobody has acknowledged are among them. */
+/** Counts the messages in a queue; once no listener is left, unacknowledged ones are among them. */
 const waiting = async (queue = 'notifications.info'): Promise<number> =>
   (await bus.queueDeclare({ queue, passive: true })).messageCount
 
-/** Publishes a body as it is to the default queue. */
+/** Publishes a raw body to the default queue. */
 const publish = async (body: string | Buffer, properties: Record<string, unknown> = {}) => {
   const publisher = bus.createPublisher({ confirm: true })
   await publisher.send({ exchange: 'keystone', routingKey: 'notifications.info', ...properties }, body)
   await publisher.close()
 }
 
-t.test('what the real oslo.messaging sends of a deleted project', async t => {
+t.test('a deletion that oslo.messaging announces erases the project’s secrets', async t => {
   const [first, second, third, fourth, kept] = await Promise.all(Array.from({ length: 5 }, projectWithSecrets))
   await notify(DELETED, basicPayload(first!))
-  t.equal(await waiting(), 1, 'it waits for a listener that never ran')
+  t.equal(await waiting(), 1, 'the queue holds it before any listener has run')
   const listener = await listen(t)
   t.match(await listener.line(ERASED), { projectId: first, erased: { secrets: 2, containers: 0 }, level: 30 })
   t.match(await listener.connected(), { bus: `127.0.0.1:${rabbit.port}`, queue: 'notifications.info', level: 30 })
@@ -102,14 +102,14 @@ t.test('what the real oslo.messaging sends of a deleted project', async t => {
   t.equal(await secretsOf(kept!), 2, "another project's stay")
 
   await listener.stop()
-  t.equal(await waiting(), 0, 'all are acknowledged')
+  t.equal(await waiting(), 0, 'all messages are acknowledged')
   await notify(DELETED, basicPayload(kept!))
-  t.equal(await waiting(), 1, 'a message waits while no listener runs')
+  t.equal(await waiting(), 1, 'the queue holds it while no listener runs')
   await (await listen(t)).line(ERASED, erasedOf(kept!))
   t.equal(await secretsOf(kept!), 0)
 })
 
-t.test('everything else is acknowledged and left alone', async t => {
+t.test('other and unreadable notifications are acknowledged and change nothing', async t => {
   const project = await projectWithSecrets()
   const listener = await listen(t)
   await listener.connected()
@@ -147,8 +147,8 @@ t.test('everything else is acknowledged and left alone', async t => {
   t.equal(await waiting(), 0)
 })
 
-t.test('an erasure that fails', async t => {
-  await t.test('is tried again when requeuing is allowed', async t => {
+t.test('a failed erasure', async t => {
+  await t.test('is retried when requeuing is allowed', async t => {
     const project = await projectWithSecrets()
     let tries = 0
     const erase: EraseProject = id => (++tries < 3 ? Promise.reject(new Error('out of order')) : eraseForReal(id))
@@ -165,7 +165,7 @@ t.test('an erasure that fails', async t => {
     t.equal(await waiting(), 0)
   })
 
-  await t.test('waits in the queue when the listener stops meanwhile', async t => {
+  await t.test('returns to the queue when the listener stops', async t => {
     const project = await projectWithSecrets()
     const erase: EraseProject = () => Promise.reject(new Error('out of order'))
     const listener = await listen(t, { erase, settings: { allow_requeue: true } })
@@ -176,7 +176,7 @@ t.test('an erasure that fails', async t => {
     await (await listen(t)).line(ERASED, erasedOf(project))
   })
 
-  await t.test('is acknowledged and logged when it is not', async t => {
+  await t.test('is acknowledged and logged when requeuing is not allowed', async t => {
     const project = await projectWithSecrets()
     const erase: EraseProject = () => Promise.reject(new Error('out of order'))
     const listener = await listen(t, { erase })
@@ -189,8 +189,8 @@ t.test('an erasure that fails', async t => {
   })
 })
 
-t.test('the bus as its makers have it', async t => {
-  await t.test('an exchange and queue with other flags are taken as they are', async t => {
+t.test('exchanges and queues', async t => {
+  await t.test('the listener uses an existing exchange and queue with other flags', async t => {
     const project = await projectWithSecrets()
     const place = { exchange: 'openstack', topic: 'durable', rabbit: { amqp_durable_queues: true } }
     await notify(DELETED, cadfPayload(project), place)
@@ -198,7 +198,7 @@ t.test('the bus as its makers have it', async t => {
     await listener.line(ERASED, erasedOf(project))
   })
 
-  await t.test('what the listener makes first fits the identity service with the same settings', async t => {
+  await t.test('what the listener declares suits a Keystone with the same settings', async t => {
     for (const [exchange, rabbitSettings] of [
       ['transient', { amqp_durable_queues: false }],
       ['durable', { amqp_durable_queues: true }],
@@ -215,7 +215,7 @@ t.test('the bus as its makers have it', async t => {
     }
   })
 
-  await t.test('listeners share a topic, and a pool has its own copy', async t => {
+  await t.test('listeners share a topic’s queue; a pool gets its own copy', async t => {
     const heard: string[] = []
     const as =
       (name: string): EraseProject =>
@@ -237,17 +237,17 @@ t.test('the bus as its makers have it', async t => {
     t.same([await waiting('shared.info'), await waiting('key-manager-pool')], [0, 0])
   })
 
-  await t.test('a queue that somebody deletes is made again', async t => {
+  await t.test('the listener declares a deleted queue again', async t => {
     const project = await projectWithSecrets()
     const listener = await listen(t)
     await listener.connected()
     await bus.queueDelete({ queue: 'notifications.info' })
-    await until('it is made again', () => listener.lines.filter(({ msg }) => msg === CONNECTED).length === 2)
+    await until('it is declared again', () => listener.lines.filter(({ msg }) => msg === CONNECTED).length === 2)
     await publish(JSON.stringify({ event_type: DELETED, payload: basicPayload(project) }))
     await listener.line(ERASED, erasedOf(project))
   })
 
-  await t.test('over TLS only who is vouched for is believed', async t => {
+  await t.test('over TLS the listener connects only to a broker whose certificate it trusts', async t => {
     const project = await projectWithSecrets()
     const doubtful = await listen(t, { url: rabbit.tlsUrl })
     t.match(await doubtful.line('no connection to the message bus; trying again'), {
@@ -260,7 +260,7 @@ t.test('the bus as its makers have it', async t => {
     await listener.line(ERASED, erasedOf(project))
   })
 
-  await t.test('a wrong password is told, and stopping does not wait', async t => {
+  await t.test('a wrong password is logged without its text, and stopping does not wait', async t => {
     const listener = await listen(t, { url: `amqp://key-manager:wrong-word@127.0.0.1:${rabbit.port}` })
     t.match(await listener.line('no connection to the message bus; trying again'), {
       err: { code: 'ACCESS_REFUSED' },
@@ -270,7 +270,7 @@ t.test('the bus as its makers have it', async t => {
   })
 })
 
-t.test('the process', async t => {
+t.test('the keystone-listener process', async t => {
   const directory = mkdtempSync(join(tmpdir(), 'krater-keystone-listener-'))
   const running = new Set<ReturnType<typeof spawn>>()
   t.teardown(() => {
@@ -301,7 +301,7 @@ t.test('the process', async t => {
     return { child, ended, says, lines }
   }
 
-  await t.test('does not start without what it needs, and says what', async t => {
+  await t.test('refuses to start without its settings and names what is missing', async t => {
     for (const [settings, sentence] of [
       [{}, 'key_manager.keystone_notifications.enable is false'],
       [{ enable: true }, 'transport_url is not set'],
@@ -313,7 +313,7 @@ t.test('the process', async t => {
     }
   })
 
-  await t.test('killed between the erasure and the acknowledgement it gets the message again', async t => {
+  await t.test('receives the message again when killed before it acknowledges', async t => {
     const project = await projectWithSecrets()
     const settings = { enable: true, transport_url: url }
     const first = start(settings)
@@ -324,7 +324,7 @@ t.test('the process', async t => {
     first.child.kill('SIGKILL')
     await first.ended
     t.equal(await secretsOf(project), 0)
-    await until('the bus has it again', async () => (await waiting()) === 1)
+    await until('the broker requeues it', async () => (await waiting()) === 1)
 
     proxy.letClientsSpeak()
     const second = start(settings)
@@ -338,14 +338,14 @@ t.test('the process', async t => {
     t.equal(await waiting(), 0)
   })
 
-  await t.test('never tells the password', async t => {
+  await t.test('never logs the password', async t => {
     const text = [...words, ...logs.map(({ text }) => text())].join('\n')
     t.match(text, ERASED)
     t.notMatch(text, rabbit.password)
   })
 })
 
-t.test('a bus that is killed is followed again when it is back', async t => {
+t.test('the listener follows again after the broker was killed and restarted', async t => {
   const [before, after] = [await projectWithSecrets(), await projectWithSecrets()]
   const listener = await listen(t)
   await listener.connected()
@@ -354,8 +354,8 @@ t.test('a bus that is killed is followed again when it is back', async t => {
   await rabbit.kill()
   await listener.line('no connection to the message bus; trying again')
   await rabbit.start()
-  // Neither exchange nor queue was durable: both are gone.
-  await until('it follows again', () => listener.lines.filter(({ msg }) => msg === CONNECTED).length === 2)
+  // Neither the exchange nor the queue was durable, so both are gone.
+  await until('it reconnects', () => listener.lines.filter(({ msg }) => msg === CONNECTED).length === 2)
   await notify(DELETED, cadfPayload(after))
   await listener.line(ERASED, erasedOf(after))
 })

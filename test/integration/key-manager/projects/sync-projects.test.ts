@@ -21,7 +21,7 @@ const store = (project: string) =>
 
 const held = async () => (await heldProjects(keyManager.database)).map(({ projectId }) => projectId)
 
-/** Runs the command. @returns what it said, its failure included */
+/** Runs the command. @returns its output, with its error if it fails */
 async function sync(options: SyncOptions, settings: Record<string, unknown> = {}): Promise<string> {
   const database = { key_manager: keyManager.databaseUrl, identity: identity.databaseUrl }
   writeFileSync(join(directory, 'krater.yaml'), JSON.stringify({ database, identity: settings }), { mode: 0o600 })
@@ -38,22 +38,22 @@ const nothingHeld = /Nothing to erase: .* \(0\)/
 const external = { external_url: identity.url, username: 'admin', password: 'admin-pw', project_name: 'admin' }
 const sources = [
   { name: 'our own identity service', settings: {} },
-  { name: 'an external one', settings: external },
+  { name: 'an external Keystone', settings: external },
 ]
 
-t.test('with nothing held there is nothing to compare', async t => {
+t.test('without stored objects the command compares nothing', async t => {
   for (const { settings } of sources) t.match(await sync({ yes: true }, settings), nothingHeld)
 })
 
 for (const { name, settings } of sources) {
-  t.test(`compared with ${name}`, async t => {
+  t.test(`compared with ${name}, the command lists missing projects and erases them with --yes`, async t => {
     for (const project of [...STANDING, ...GONE]) await store(project)
     await store(GONE[0]!)
     const shown = await sync({}, settings)
     t.match(shown, /something for 5 projects/)
     t.match(shown, new RegExp(`${GONE[0]} +2 +0 +0\n${GONE[1]} +1 +0 +0\nNothing was erased. --yes`))
     for (const project of STANDING) t.notMatch(shown, project)
-    t.same(await held(), [...STANDING, ...GONE].sort(), 'only shown')
+    t.same(await held(), [...STANDING, ...GONE].sort(), 'only listed')
 
     const erased = await sync({ yes: true }, settings)
     for (const project of GONE) t.match(erased, `Erased: ${project}`)
@@ -61,7 +61,7 @@ for (const { name, settings } of sources) {
     t.match(await sync({ yes: true }, settings), /Nothing to erase: .* \(3\)/)
   })
 
-  t.test(`when ${name} misses most projects`, async t => {
+  t.test(`when ${name} lacks most projects, erasing them needs --force`, async t => {
     for (const project of ['b1', 'b2', 'b3', 'b4']) await store(project)
     const refused = await sync({ yes: true }, settings)
     t.match(refused, /Most projects are missing \(4 of 7\).*--force/)
@@ -73,7 +73,7 @@ for (const { name, settings } of sources) {
   })
 }
 
-t.test('an external identity service that cannot tell changes nothing', async t => {
+t.test('when an external Keystone cannot answer, nothing is erased', async t => {
   await store(GONE[0]!)
   const nobody = { ...external, external_url: 'http://127.0.0.1:1', request_timeout: 2 }
   const cases: [settings: Record<string, unknown>, words: RegExp][] = [
@@ -90,7 +90,7 @@ t.test('an external identity service that cannot tell changes nothing', async t 
   t.ok((await held()).includes(GONE[0]!))
 })
 
-t.test('whatever is held for a project is found, and nothing that is nobody’s', async t => {
+t.test('every project that owns something is found, and the service’s own keys are not', async t => {
   await sync({ yes: true, force: true })
   const only = 'c0ffee00000000000000000000000001'
   const before = await held()
@@ -112,7 +112,7 @@ t.test('whatever is held for a project is found, and nothing that is nobody’s'
     { service: 's', resource_type: 't', resource_id: 'r' },
     { token: tokenOf('member', consumer) },
   )
-  t.ok((await held()).includes(consumer), 'a consumer of what is another project’s')
+  t.ok((await held()).includes(consumer), 'it has a consumer of another project’s secret')
   await eraseProject(keyManager.database, consumer)
   t.notOk((await held()).includes(consumer))
   await keyManager.database.raw(
@@ -123,7 +123,7 @@ t.test('whatever is held for a project is found, and nothing that is nobody’s'
   t.notOk((await held()).includes(''), "the service's own keys are no project's")
 })
 
-t.test('what is being stored while its project is erased goes with it', async t => {
+t.test('a secret stored during its project’s erasure is erased too', async t => {
   const { database } = keyManager
   const [gone] = GONE
   await store(gone!)
@@ -146,7 +146,7 @@ t.test('what is being stored while its project is erased goes with it', async t 
   t.notOk((await held()).includes(gone!))
 })
 
-t.test('an erasure may take longer than a request', async t => {
+t.test('an erasure may exceed the statement timeout of requests', async t => {
   const [gone] = GONE
   await store(gone!)
   const impatient = connect({ url: keyManager.databaseUrl, applicationName: 'test', poolSize: 1 })
@@ -159,5 +159,5 @@ t.test('an erasure may take longer than a request', async t => {
   await t.rejects(impatient.raw('UPDATE secret SET updated_at = now()'), /statement timeout/)
   t.match(await eraseProject(impatient, gone!), { secrets: 1 })
   const { rows } = await impatient.raw('SHOW statement_timeout')
-  t.equal(rows[0].statement_timeout, '100ms', 'and then others may not')
+  t.equal(rows[0].statement_timeout, '100ms', 'the timeout is restored')
 })

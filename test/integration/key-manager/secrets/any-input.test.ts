@@ -16,7 +16,7 @@ const routes = [...keyManagerRoutes.keys()].filter(
   route => / \/v1(\/secrets.*)?$/.test(route) && !route.endsWith('/acl'),
 )
 
-/** Text that programs stumble over. */
+/** Text that often breaks programs. */
 const HOSTILE = [
   ...[
     '',
@@ -70,7 +70,7 @@ const TYPES = [
   'application/pkix-cert',
 ]
 
-/** A member that is mostly good, now and then anything. */
+/** A value that is mostly valid, now and then anything. */
 const mostly = (...good: unknown[]) =>
   fc.oneof(
     { weight: 40, arbitrary: fc.constantFrom<unknown>(...good) },
@@ -109,7 +109,7 @@ function bodyOf(route: Route): fc.Arbitrary<string | Buffer | undefined> {
         : below
   const good = BODIES[kind === 'metadata' && !(route.startsWith('PUT') && !key) ? 'pair' : (kind ?? '')]
   const bytes = fc.uint8Array({ maxLength: 100 }).map(array => Buffer.from(array))
-  // JSON.stringify escapes halves of surrogate pairs, so they arrive.
+  // JSON.stringify escapes lone surrogates, so they reach the API.
   return fc.oneof(
     { weight: good === undefined ? 0 : 12, arbitrary: (good ?? fc.constant(null)).map(value => JSON.stringify(value)) },
     { weight: 1, arbitrary: fc.jsonValue().map(value => JSON.stringify(value)) },
@@ -163,7 +163,7 @@ const query = fc.oneof(
   { weight: 1, arbitrary: fc.constantFrom('?name=%', '?name=%E0%A4%A', '?%=%&&==', '?name=%ff', '?sort', '?=') },
 )
 
-/** As HTTP can carry it. */
+/** Text that an HTTP header can carry. */
 const headerText = fc.stringMatching(/^[!-~]([ -~\xa1-\xff]{0,20}[!-~])?$/)
 const headersOf = (route: Route): fc.Arbitrary<Record<string, string>> => {
   const isUpload = route === 'PUT /v1/secrets/:id'
@@ -184,93 +184,83 @@ const headersOf = (route: Route): fc.Arbitrary<Record<string, string>> => {
 const fault = z.strictObject({ code: z.int(), title: z.string().min(1), description: z.string().min(1).nullable() })
 const versionFault = z.strictObject({ code: z.string(), title: z.string(), message: z.string() })
 
-/** What goes with its secret comes last, so that the others find something. */
+/** Deletions run last, so that other routes find their objects. */
 const LATE: readonly string[] = [
   'DELETE /v1/secrets/:id/metadata/:key',
   'DELETE /v1/secrets/:id/consumers',
   'DELETE /v1/secrets/:id',
 ]
 
-t.test(
-  'whatever is sent about secrets, the answer has the API’s own shape and is never an unexpected error',
-  async t => {
-    const tally = new Map<number, number>()
-    const succeeded = new Set<Route>()
-    const check = (reply: KeyManagerReply, request: string) => {
-      tally.set(reply.status, (tally.get(reply.status) ?? 0) + 1)
-      if (reply.status >= 500) throw new Error(`${request}: ${reply.status} ${reply.text}`)
-      if (reply.status < 400) return true
-      const { success, data } = z.union([fault, versionFault]).safeParse(reply.body)
-      if (!success) throw new Error(`${request}: ${reply.text}`)
-      if (typeof data.code === 'number' && data.code !== reply.status) throw new Error(`${request}: ${reply.text}`)
-      return false
-    }
-    const consumer = { service: 's', resource_type: 't', resource_id: 'r' }
-    const setUp = async () => {
-      const id = await store()
-      await ask('PUT', `/v1/secrets/${id}/metadata`, { metadata: { k: 'v', 'a-b': 'w' } })
-      const registered = await ask('POST', `/v1/secrets/${id}/consumers`, consumer)
-      return { id, consumerId: String(registered.headers.get('location')).slice(-36) }
-    }
-    const { id, consumerId } = await setUp()
+t.test('any request about secrets gets an answer in the API’s format, never an unexpected error', async t => {
+  const tally = new Map<number, number>()
+  const succeeded = new Set<Route>()
+  const check = (reply: KeyManagerReply, request: string) => {
+    tally.set(reply.status, (tally.get(reply.status) ?? 0) + 1)
+    if (reply.status >= 500) throw new Error(`${request}: ${reply.status} ${reply.text}`)
+    if (reply.status < 400) return true
+    const { success, data } = z.union([fault, versionFault]).safeParse(reply.body)
+    if (!success) throw new Error(`${request}: ${reply.text}`)
+    if (typeof data.code === 'number' && data.code !== reply.status) throw new Error(`${request}: ${reply.text}`)
+    return false
+  }
+  const consumer = { service: 's', resource_type: 't', resource_id: 'r' }
+  const setUp = async () => {
+    const id = await store()
+    await ask('PUT', `/v1/secrets/${id}/metadata`, { metadata: { k: 'v', 'a-b': 'w' } })
+    const registered = await ask('POST', `/v1/secrets/${id}/consumers`, consumer)
+    return { id, consumerId: String(registered.headers.get('location')).slice(-36) }
+  }
+  const { id, consumerId } = await setUp()
 
-    for (const route of [...routes].sort((a, b) => LATE.indexOf(a) - LATE.indexOf(b))) {
-      await t.test(route, async () => {
-        const [method = ''] = route.split(' ')
-        const isDestructive = route === 'DELETE /v1/secrets/:id' || route === 'PUT /v1/secrets/:id'
-        // A payload is stored once and a secret deleted once, so there are more of them.
-        const spare = isDestructive ? await Promise.all(Array.from({ length: 12 }, () => store({}))) : []
-        const ids = isDestructive ? spare : [id]
-        const path =
-          route === 'GET /v1/secrets/:id/consumers/:consumer'
-            ? fc.oneof(fc.constant(`/v1/secrets/${id}/consumers/${consumerId}`), pathOf(route, ids))
-            : pathOf(route, ids)
-        const request = fc.record({
-          path,
-          query,
-          headers: headersOf(route),
-          raw: bodyOf(route),
-          token: fc.constantFrom(...['member', 'creator', 'admin', 'admin', 'reader'].map(role => tokenOf(role))),
-        })
-        await attemptUntilDone(
-          request,
-          async ({ path: where, query: what, headers, raw, token }) => {
-            const options: AskOptions = { headers, token, ...(raw === undefined ? {} : { raw }) }
-            const reply = await ask(method, where + what, undefined, options)
-            if (check(reply, `${method} ${where}${what} ${JSON.stringify({ ...options, raw: String(raw) })}`)) {
-              succeeded.add(route)
-            }
-          },
-          () => succeeded.has(route),
-          { numRuns: route === 'GET /v1/secrets' || route === 'POST /v1/secrets' ? 100 : 50 },
-        )
+  for (const route of [...routes].sort((a, b) => LATE.indexOf(a) - LATE.indexOf(b))) {
+    await t.test(route, async () => {
+      const [method = ''] = route.split(' ')
+      const isDestructive = route === 'DELETE /v1/secrets/:id' || route === 'PUT /v1/secrets/:id'
+      // A payload is stored once and a secret deleted once, so there are more of them.
+      const spare = isDestructive ? await Promise.all(Array.from({ length: 12 }, () => store({}))) : []
+      const ids = isDestructive ? spare : [id]
+      const path =
+        route === 'GET /v1/secrets/:id/consumers/:consumer'
+          ? fc.oneof(fc.constant(`/v1/secrets/${id}/consumers/${consumerId}`), pathOf(route, ids))
+          : pathOf(route, ids)
+      const request = fc.record({
+        path,
+        query,
+        headers: headersOf(route),
+        raw: bodyOf(route),
+        token: fc.constantFrom(...['member', 'creator', 'admin', 'admin', 'reader'].map(role => tokenOf(role))),
       })
-    }
-
-    await t.test('paths of no route, and the root', async () => {
-      await fc.assert(
-        fc.asyncProperty(fc.webPath(), fc.constantFrom('', '/v1', '/v1/secrets'), async (path, prefix) => {
-          check(await ask('GET', prefix + path), prefix + path)
-        }),
-        { numRuns: 40 },
+      await attemptUntilDone(
+        request,
+        async ({ path: where, query: what, headers, raw, token }) => {
+          const options: AskOptions = { headers, token, ...(raw === undefined ? {} : { raw }) }
+          const reply = await ask(method, where + what, undefined, options)
+          if (check(reply, `${method} ${where}${what} ${JSON.stringify({ ...options, raw: String(raw) })}`)) {
+            succeeded.add(route)
+          }
+        },
+        () => succeeded.has(route),
+        { numRuns: route === 'GET /v1/secrets' || route === 'POST /v1/secrets' ? 100 : 50 },
       )
-      for (const path of [
-        '//',
-        '/v1//secrets',
-        '/v1/secrets/%E0%A4%A',
-        '/v1/secrets/..%2f..',
-        '/?build=%00',
-        '/v1?%',
-      ]) {
-        check(await ask('GET', path), path)
-      }
     })
+  }
 
-    t.strictSame(
-      routes.filter(route => !succeeded.has(route)),
-      [],
-      'every route has done its work at least once',
+  await t.test('unknown paths and the root', async () => {
+    await fc.assert(
+      fc.asyncProperty(fc.webPath(), fc.constantFrom('', '/v1', '/v1/secrets'), async (path, prefix) => {
+        check(await ask('GET', prefix + path), prefix + path)
+      }),
+      { numRuns: 40 },
     )
-    t.ok((tally.get(201) ?? 0) > 20 && (tally.get(400) ?? 0) > 50, JSON.stringify([...tally]))
-  },
-)
+    for (const path of ['//', '/v1//secrets', '/v1/secrets/%E0%A4%A', '/v1/secrets/..%2f..', '/?build=%00', '/v1?%']) {
+      check(await ask('GET', path), path)
+    }
+  })
+
+  t.strictSame(
+    routes.filter(route => !succeeded.has(route)),
+    [],
+    'every route has succeeded at least once',
+  )
+  t.ok((tally.get(201) ?? 0) > 20 && (tally.get(400) ?? 0) > 50, JSON.stringify([...tally]))
+})

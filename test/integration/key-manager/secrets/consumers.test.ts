@@ -12,7 +12,7 @@ const IMAGE = { service: 'image', resource_type: 'image', resource_id: 'i1' }
 const OTHER = { service: 'compute', resource_type: 'server', resource_id: 's1' }
 const member = tokenOf('member')
 const stranger = tokenOf('member', FOREIGN)
-/** Another user, of another project, who may read. */
+/** A user of another project whom the ACL lets read. */
 const READER = tokenOf('creator', FOREIGN)
 const shared = async () => {
   const id = await store()
@@ -36,7 +36,7 @@ const container = (secret: string, token = member) =>
     { token },
   )
 
-t.test('registering and removing', async t => {
+t.test('consumers register and deregister; registering twice changes nothing', async t => {
   const id = await store()
   const before = (await ask('GET', `/v1/secrets/${id}`)).body
   const made = await register(id, { ...IMAGE, more: 1 })
@@ -44,7 +44,7 @@ t.test('registering and removing', async t => {
   t.match(made.body, { secret_ref: before.secret_ref, consumers: [IMAGE], content_types: { default: 'text/plain' } })
   t.ok(String(made.body.updated) > String(before.updated), 'updated moves')
   const again = await register(id, IMAGE)
-  t.strictSame(again.body, made.body, 'once more changes nothing')
+  t.strictSame(again.body, made.body, 'registering again changes nothing')
   t.equal(again.status, 200)
   t.equal(again.headers.get('location'), made.headers.get('location'))
   await register(id, OTHER)
@@ -64,7 +64,7 @@ t.test('registering and removing', async t => {
   t.match(await remove(id, IMAGE), { status: 404, body: { code: 404 } })
 })
 
-t.test('the list has pages', async t => {
+t.test('the list of consumers pages', async t => {
   const id = await store()
   for (let n = 0; n < 3; n++) await register(id, { ...IMAGE, resource_id: `r${n}` })
   const page = await listed(id, '?limit=1&offset=1&x=y')
@@ -78,7 +78,7 @@ t.test('the list has pages', async t => {
   t.strictSame(await listed(await store()), { consumers: [], total: 0 })
 })
 
-t.test('bodies and paths that are refused', async t => {
+t.test('invalid bodies and paths are refused', async t => {
   const id = await store()
   for (const body of [
     {},
@@ -96,7 +96,7 @@ t.test('bodies and paths that are refused', async t => {
     t.equal((await remove(id, body)).status, 400)
   }
   const wide = { service: '😀'.repeat(127), resource_type: '𝔸'.repeat(127), resource_id: '😀'.repeat(18) }
-  t.equal((await register(id, wide)).status, 200, 'as long as can be')
+  t.equal((await register(id, wide)).status, 200, 'the longest values')
   t.equal((await remove(id, wide)).status, 200)
   t.equal((await ask('POST', `/v1/secrets/${id}/consumers`, undefined, { raw: '{}' })).status, 415)
   for (const path of [randomUUID(), 'x', `${randomUUID()}/x`]) {
@@ -105,23 +105,23 @@ t.test('bodies and paths that are refused', async t => {
   t.equal((await register(randomUUID(), IMAGE)).status, 404)
 })
 
-t.test('who may', async t => {
+t.test('other projects register consumers as the ACL allows and remove only their own', async t => {
   const id = await shared()
   t.equal((await register(id, IMAGE, stranger)).status, 403)
   t.equal((await ask('GET', `/v1/secrets/${id}/consumers`, undefined, { token: stranger })).status, 403)
-  t.equal((await register(id, OTHER, READER)).status, 200, 'whom the ACL names may use it')
+  t.equal((await register(id, OTHER, READER)).status, 200, 'a user on the ACL may register')
   await register(id, IMAGE)
-  t.equal((await remove(id, IMAGE, READER)).status, 403, 'but may not end the use of others')
+  t.equal((await remove(id, IMAGE, READER)).status, 403, 'but not remove another project’s consumer')
   t.equal((await remove(id, OTHER, READER)).status, 200)
   await register(id, OTHER, READER)
-  t.equal((await remove(id, OTHER)).status, 200, 'the project whose secret it is may end any')
+  t.equal((await remove(id, OTHER)).status, 200, 'the secret’s own project may remove any')
   await register(id, OTHER, READER)
   await register(id, OTHER)
   const [{ project_id: project }] = await database('secret_consumer').where({ secret_id: id, service: 'compute' })
-  t.equal(project, FOREIGN, 'it stays with the project that came first')
+  t.equal(project, FOREIGN, 'it belongs to the project that registered it first')
 })
 
-t.test('deleting a secret that is in use', async t => {
+t.test('from microversion 1.2, deleting a secret with consumers needs force', async t => {
   const used = async () => {
     const id = await store()
     await register(id, IMAGE)
@@ -146,11 +146,11 @@ t.test('deleting a secret that is in use', async t => {
     const left = await database('secret_consumer').where({ secret_id: id })
     t.equal(left.length, status === 204 ? 0 : 1)
   }
-  t.equal((await destroy(await store(), '', '1.2')).status, 204, 'without consumers nothing needs force')
+  t.equal((await destroy(await store(), '', '1.2')).status, 204, 'without consumers force is not needed')
   t.equal((await destroy(await store(), '?force=nonsense', '1.2')).status, 400)
 })
 
-t.test('a secret that a container refers to', async t => {
+t.test('a secret in a container cannot be deleted, even with force', async t => {
   const id = await store()
   const made = await container(id)
   t.equal(made.status, 201)
@@ -158,14 +158,14 @@ t.test('a secret that a container refers to', async t => {
     const refused = await destroy(id, query, '1.2')
     t.match(refused, { status: 409, body: { code: 409, title: 'Conflict' } }, query)
   }
-  t.equal((await ask('GET', `/v1/secrets/${id}/payload`)).text, CANARY, 'it is whole')
+  t.equal((await ask('GET', `/v1/secrets/${id}/payload`)).text, CANARY, 'the payload is intact')
   const refusals = await database('audit_record').where({ target_id: id, action: 'secret.delete' })
   t.match(refusals, [{ outcome: 'failure' }, { outcome: 'failure' }])
   await ask('DELETE', new URL(String(made.body.container_ref)).pathname)
-  t.equal((await destroy(id, '', '1.0')).status, 204, 'after the container')
+  t.equal((await destroy(id, '', '1.0')).status, 204, 'once the container is gone')
 })
 
-t.test('containers and consumers that are made while their secret is deleted', async t => {
+t.test('racing a secret’s deletion against new containers and consumers leaves no dangling reference', async t => {
   for (let round = 0; round < 12; round++) {
     const id = await store()
     const [gone, made, used] = await Promise.all([destroy(id, '', '1.2'), container(id), register(id, IMAGE)])
@@ -177,33 +177,29 @@ t.test('containers and consumers that are made while their secret is deleted', a
     t.ok([204, 400, 409].includes(gone.status), `${gone.status}`)
     t.equal(made.status, isGone ? 404 : 201)
     t.ok(isGone ? [200, 404].includes(used.status) : used.status === 200, `${used.status}`)
-    t.equal(references.length, isGone ? 0 : 1, 'no container is left with what is not there')
+    t.equal(references.length, isGone ? 0 : 1, 'no container refers to a deleted secret')
     t.equal(consumers.length, isGone ? 0 : 1)
   }
 })
 
-t.test('the quota counts what a project registers', async t => {
+t.test('the consumer quota counts what a project registers', async t => {
   const first = await shared()
   const second = await store()
   await database('secret_consumer').delete()
   await database('project_quota').insert({ project_id: OWN, consumers: 2 })
   t.equal((await register(first, IMAGE)).status, 200)
-  t.equal((await register(first, OTHER, READER)).status, 200, 'on the other project’s account')
+  t.equal((await register(first, OTHER, READER)).status, 200, 'counted for the other project')
   t.equal((await register(second, IMAGE)).status, 200)
   t.match(await register(second, OTHER), { status: 403, body: { code: 403 } })
-  t.equal((await register(second, IMAGE)).status, 403, 'even for one that is there')
+  t.equal((await register(second, IMAGE)).status, 403, 'even for an existing consumer')
   await remove(second, IMAGE)
   const bodies = Array.from({ length: 6 }, (_, n) => ({ ...IMAGE, resource_id: `q${n}` }))
   const replies = await Promise.all(bodies.map(body => register(second, body)))
-  t.strictSame(
-    replies.map(({ status }) => status).sort(),
-    [200, 403, 403, 403, 403, 403],
-    'exact, however many at once',
-  )
+  t.strictSame(replies.map(({ status }) => status).sort(), [200, 403, 403, 403, 403, 403], 'exact under concurrency')
   await database('project_quota').delete()
 })
 
-t.test('with the setting references vanish with their secret', async t => {
+t.test('delete_referenced_secrets removes references along with their secret', async t => {
   const relaxed = await startTestKeyManager({ delete_referenced_secrets: true })
   t.teardown(relaxed.stop)
   const [kept, lost] = [await relaxed.store(), await relaxed.store()]
@@ -219,7 +215,7 @@ t.test('user metadata', async t => {
   const path = `/v1/secrets/${id}/metadata`
   const all = async () => (await ask('GET', path)).body
   t.strictSame(await all(), { metadata: {} })
-  await t.test('as a whole', async t => {
+  await t.test('PUT replaces all metadata', async t => {
     const put = await ask('PUT', path, { metadata: { Color: 'Blue', 'a-b_1': '', __proto__x: 'y' } })
     t.match(put, { status: 201, body: { metadata_ref: `${api.url}${path}` } })
     t.strictSame(await all(), { metadata: { color: 'Blue', 'a-b_1': '', __proto__x: 'y' } })
@@ -244,13 +240,13 @@ t.test('user metadata', async t => {
     t.strictSame(await all(), { metadata: { only: 'this' } })
     const raw = '{"metadata":{"__proto__":"p","constructor":"c"}}'
     await ask('PUT', path, undefined, { raw, headers: { 'Content-Type': 'application/json' } })
-    t.equal((await ask('GET', path)).text.replaceAll(' ', ''), raw, 'names that mean something to a program')
+    t.equal((await ask('GET', path)).text.replaceAll(' ', ''), raw, 'names that JavaScript treats specially')
     t.match((await ask('GET', `${path}/__proto__`)).body, { value: 'p' })
     t.equal((await ask('GET', `${path}/toString`)).status, 404)
     await ask('PUT', path, { metadata: {} })
     t.strictSame(await all(), { metadata: {} })
   })
-  await t.test('by key', async t => {
+  await t.test('single keys are created, changed and deleted', async t => {
     const made = await ask('POST', path, { key: 'K2', value: 'v' })
     t.equal(made.status, 201)
     t.strictSame(made.body, { key: 'k2', value: 'v' })
@@ -260,7 +256,7 @@ t.test('user metadata', async t => {
     const changed = await ask('PUT', `${path}/k2`, { key: 'k2', value: 'w' })
     t.equal(changed.status, 200)
     t.strictSame(changed.body, { key: 'k2', value: 'w' })
-    t.equal((await ask('PUT', `${path}/k2`, { key: 'k3', value: 'w' })).status, 409, 'another key')
+    t.equal((await ask('PUT', `${path}/k2`, { key: 'k3', value: 'w' })).status, 409, 'the body names another key')
     t.equal((await ask('PUT', `${path}/k3`, { key: 'k3', value: 'w' })).status, 404)
     t.equal((await ask('GET', `${path}/k3`)).status, 404)
     for (const body of [{}, { key: 'a' }, { value: 'a' }, { key: 'a', value: 1 }, { key: 'a', value: 'b', more: 1 }]) {
@@ -268,7 +264,7 @@ t.test('user metadata', async t => {
     }
     t.strictSame(await all(), { metadata: { k2: 'w' } })
     for (const key of ['k2', 'k2', 'never', '%25%00'.slice(0, 3)]) {
-      t.equal((await ask('DELETE', `${path}/${key}`)).status, 204, `${key}, there or not`)
+      t.equal((await ask('DELETE', `${path}/${key}`)).status, 204, `${key}, whether it exists or not`)
     }
     t.strictSame(await all(), { metadata: {} })
     for (const [method, below] of [
@@ -279,7 +275,7 @@ t.test('user metadata', async t => {
       t.equal((await ask(method, path + below, {})).status, 405, method + below)
     }
   })
-  await t.test('pair by pair there is no more of it than one request could bring', async t => {
+  await t.test('adding keys one by one has the same size limit as one request', async t => {
     const full = `/v1/secrets/${await store()}/metadata`
     const many = Object.fromEntries(Array.from({ length: 93 }, (_, n) => [`key-${n}`, 'v'.repeat(250)]))
     t.equal((await ask('PUT', full, { metadata: many })).status, 201)
@@ -291,20 +287,20 @@ t.test('user metadata', async t => {
     t.equal(
       (await ask('PUT', `${full}/key-1`, { key: 'key-1', value: 'w' })).status,
       200,
-      'what there is can be changed',
+      'an existing key can be changed',
     )
     t.equal((await ask('DELETE', `${full}/key-2`)).status, 204)
   })
 
-  await t.test('one key that many make at once is made once', async t => {
+  await t.test('of several concurrent POSTs of a key exactly one succeeds', async t => {
     const values = ['a', 'b', 'c', 'd', 'e']
     const replies = await Promise.all(values.map(value => ask('POST', path, { key: 'race', value })))
     t.strictSame(replies.map(({ status }) => status).sort(), [201, 409, 409, 409, 409])
     const keys = await Promise.all(values.map(key => ask('POST', path, { key, value: 'x' })))
     t.ok(keys.every(({ status }) => status === 201))
-    t.equal(Object.keys(Object((await all()).metadata)).length, 6, 'none is lost')
+    t.equal(Object.keys(Object((await all()).metadata)).length, 6, 'no key is lost')
   })
-  await t.test('who may', async t => {
+  await t.test('only the project’s roles read and change metadata', async t => {
     const token = stranger
     t.equal((await ask('GET', path, undefined, { token })).status, 403)
     t.equal((await ask('PUT', path, { metadata: {} }, { token })).status, 403)

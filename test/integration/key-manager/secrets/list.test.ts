@@ -23,7 +23,7 @@ type Row = {
 }
 
 let count = 0
-/** Rows in the table, each made a second after the one before. */
+/** Inserts secrets, each created a second after the previous one. */
 async function insert(rows: readonly Row[]): Promise<void> {
   for (const row of rows) {
     const time = new Date(Date.UTC(2026, 0, 1, 0, 0, count++)).toISOString()
@@ -47,7 +47,7 @@ const named = async (query: string, token?: string) => {
   return names
 }
 
-t.test('filters', async t => {
+t.test('the list filters by name, algorithm, mode, bit length and type', async t => {
   await insert([
     { name: 'alpha', algorithm: 'aes', mode: 'cbc', bit_length: 256, secret_type: 'symmetric' },
     { name: 'alpha_2', algorithm: 'aes', mode: 'gcm', bit_length: 128, secret_type: 'symmetric' },
@@ -91,10 +91,10 @@ t.test('filters', async t => {
     t.strictSame(await named(query), expected, query)
   }
   t.equal((await list('name=%00')).status, 400)
-  t.strictSame(await named('', tokenOf('member', FOREIGN)), ['foreign'], 'each project its own')
+  t.strictSame(await named('', tokenOf('member', FOREIGN)), ['foreign'], 'each project lists its own')
 })
 
-t.test('times', async t => {
+t.test('the list filters by creation, update and expiration time', async t => {
   await database('secret').delete()
   await insert([
     { name: 'a', created_at: '2026-03-01T00:00:00.000001Z', updated_at: '2026-05-01T00:00:00Z' },
@@ -145,7 +145,7 @@ t.test('times', async t => {
   }
 })
 
-t.test('what expires within some days', async t => {
+t.test('expiring_in_days lists the secrets that expire within so many days', async t => {
   await database('secret').delete()
   const inDays = (days: number) => new Date(Date.now() + days * 86_400_000).toISOString()
   await insert([
@@ -158,14 +158,14 @@ t.test('what expires within some days', async t => {
   t.strictSame(await named('expiring_in_days=0'), [])
   t.strictSame(await named('expiring_in_days=1'), ['tomorrow'])
   t.strictSame(await named('expiring_in_days=7'), ['tomorrow', 'week'])
-  t.strictSame(await named(`expiring_in_days=7&expiration=gt:${inDays(2)}`), ['week'], 'together with others')
+  t.strictSame(await named(`expiring_in_days=7&expiration=gt:${inDays(2)}`), ['week'], 'combined with another filter')
   t.strictSame(await named('expiring_in_days=99999999999999999999999'), ['tomorrow', 'week', 'later'])
   for (const wrong of ['-1', '1.5', 'soon', '1e3', '0x10']) {
     t.equal((await list(`expiring_in_days=${wrong}`)).status, 400, wrong)
   }
 })
 
-t.test('order', async t => {
+t.test('sort orders the list by up to ten keys', async t => {
   await database('secret').delete()
   await insert([
     { name: 'b', bit_length: 2, algorithm: 'y' },
@@ -191,7 +191,7 @@ t.test('order', async t => {
   t.match(await list(`sort=${'name,'.repeat(1000)}`), { status: 400, body: { description: /at most 10 keys/ } })
 })
 
-t.test('lists that ACLs open', async t => {
+t.test('acl_only lists the secrets whose ACL names the caller', async t => {
   await database('secret').delete()
   await insert([
     { name: 'mine', acl_users: ['user-member', 'x'] },
@@ -205,7 +205,7 @@ t.test('lists that ACLs open', async t => {
   for (const other of ['false', 'yes', '']) t.strictSame(await named(`acl_only=${other}`), ['mine', 'own'], other)
 })
 
-t.test('pages', async t => {
+t.test('the list pages, and its links lead through all secrets', async t => {
   await database('secret').delete()
   await insert(Array.from({ length: 25 }, (_, index) => ({ name: `s${String(index).padStart(2, '0')}` })))
   const page = async (query: string) => {
@@ -243,11 +243,11 @@ t.test('pages', async t => {
     walked.push(...namesIn(body))
     next = body.next
   }
-  t.equal(walked.length, 25, 'the links lead through all of them')
+  t.equal(walked.length, 25, 'the links lead through all secrets')
   t.equal(new Set(walked).size, 25)
 })
 
-t.test('consumers are shown from microversion 1.1 on', async t => {
+t.test('consumers are shown from microversion 1.1', async t => {
   const id = String(at((await list('limit=1')).body, 'secrets', 0, 'secret_ref')).slice(-36)
   const consumer = { service: 's', resource_type: 't', resource_id: 'r' }
   await ask('POST', `/v1/secrets/${id}/consumers`, consumer)
@@ -256,7 +256,7 @@ t.test('consumers are shown from microversion 1.1 on', async t => {
   t.match(newer, { secrets: [{ consumers: [consumer] }, { consumers: [] }] })
 })
 
-t.test('a page costs as much however many secrets there are', async t => {
+t.test('a page costs the same however many secrets exist', async t => {
   await database.raw(
     `INSERT INTO secret (id, project_id, creator_id, name)
      SELECT gen_random_uuid(), ?, 'x', 'n' || n FROM generate_series(1, 20000) n`,
@@ -273,7 +273,7 @@ t.test('a page costs as much however many secrets there are', async t => {
   const { rows } = await explain('')
   const plan = rows.map((row: Record<string, string>) => row['QUERY PLAN']).join('\n')
   t.match(plan, /Index Only Scan using secret_of_project/, plan)
-  t.notMatch(plan, /Sort[^\n]*\n[^\n]*\n[^\n]*secret_of_project/, 'the page is read in the order of the index')
+  t.notMatch(plan, /Sort[^\n]*\n[^\n]*\n[^\n]*secret_of_project/, 'the index provides the order of the page')
   const { rows: buffers } = await explain('(ANALYZE, BUFFERS, FORMAT JSON)')
   const read = Number(buffers[0]['QUERY PLAN'][0].Plan['Shared Hit Blocks'])
   t.ok(read < 1000, `${read} blocks for a page of 100 of 20,000`)

@@ -21,8 +21,8 @@ const MICROVERSION = (version: string) => ({ headers: { 'OpenStack-API-Version':
 const PEM = '-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----'
 const inSeconds = (seconds: number) => new Date(Date.now() + seconds * 1000).toISOString().slice(0, 19)
 
-// The first: of a caller who is refused often, refusals are only counted.
-t.test('what is done to payloads is on record', async t => {
+// Comes first: refusals of a caller who is refused often are only counted.
+t.test('every operation on a payload is audited', async t => {
   const recordsOf = async (id: string) =>
     (await database('audit_record').where({ target_id: id }).orderBy('seq')).map(
       ({ action, outcome, user_id: user }) => `${action} ${outcome} ${user}`,
@@ -47,7 +47,7 @@ t.test('what is done to payloads is on record', async t => {
   ])
 })
 
-t.test('a record has the members that clients know, and no others', async t => {
+t.test('a secret shows exactly the fields that clients know', async t => {
   const { body } = await post({})
   const { created, updated, ...rest } = (await ask('GET', pathOf(body))).body
   t.equal(created, updated)
@@ -59,7 +59,7 @@ t.test('a record has the members that clients know, and no others', async t => {
   t.strictSame(newer.body, { created, updated, ...record, consumers: [] })
 })
 
-t.test('what a new secret may be', async t => {
+t.test('POST accepts valid secrets and refuses invalid ones', async t => {
   const accepted: Json[] = [
     { name: null },
     { name: 'ü'.repeat(255) },
@@ -108,10 +108,10 @@ t.test('what a new secret may be', async t => {
     t.match(reply, { status: 400, body: { code: 400, description: /./ } }, JSON.stringify(body).slice(0, 80))
   }
   const named = await post({ bit_length: 'x' })
-  t.match(named.body.description, 'bit_length', 'the property is named')
+  t.match(named.body.description, 'bit_length', 'the error names the property')
 })
 
-t.test('types and encodings of a payload in the body', async t => {
+t.test('POST accepts a payload only in known content types and encodings', async t => {
   const bytes = Buffer.from([0, 255, 1, 254])
   const base64 = bytes.toString('base64')
   const accepted: [string, string | undefined, string, string | Buffer][] = [
@@ -155,12 +155,16 @@ t.test('types and encodings of a payload in the body', async t => {
   }
 })
 
-t.test('the limit of a payload', async t => {
+t.test('a payload has at most 20,000 bytes', async t => {
   const text = (length: number) => ({ payload: 'x'.repeat(length), payload_content_type: 'text/plain' })
   t.equal((await post(text(20_000))).status, 201)
   t.match(await post(text(20_001)), { status: 413, body: { code: 413 } })
-  t.equal((await post({ payload: 'ü'.repeat(10_001), payload_content_type: 'text/plain' })).status, 413, 'bytes count')
-  t.equal((await post(text(30_000))).status, 400, 'longer than any request')
+  t.equal(
+    (await post({ payload: 'ü'.repeat(10_001), payload_content_type: 'text/plain' })).status,
+    413,
+    'bytes count, not characters',
+  )
+  t.equal((await post(text(30_000))).status, 400, 'longer than a request may be')
   const path = pathOf((await post({})).body)
   const type = { 'Content-Type': 'application/octet-stream' }
   t.match(await put(path, randomBytes(20_001), type), { status: 413, body: { code: 413 } })
@@ -168,7 +172,7 @@ t.test('the limit of a payload', async t => {
   t.equal((await payloadOf(path)).bytes.length, 20_000)
 })
 
-t.test('the second step', async t => {
+t.test('PUT stores the payload of a secret that has none, once', async t => {
   const bytes = randomBytes(40)
   const cases: [Record<string, string>, string | Buffer, Buffer | number][] = [
     [{ 'Content-Type': 'application/octet-stream' }, bytes, bytes],
@@ -187,7 +191,7 @@ t.test('the second step', async t => {
   for (const [headers, raw, expected] of cases) {
     const label = JSON.stringify(headers)
     const path = pathOf((await post({ name: 'two steps' })).body)
-    t.equal((await payloadOf(path)).status, 404, 'nothing there yet')
+    t.equal((await payloadOf(path)).status, 404, 'no payload yet')
     const before = (await ask('GET', path)).body
     const reply = await put(path, raw, headers)
     const after = (await ask('GET', path)).body
@@ -201,8 +205,12 @@ t.test('the second step', async t => {
     t.ok((await payloadOf(path)).bytes.equals(expected), label)
     t.match(after, { name: 'two steps', content_types: { default: /^(text|application)\// } })
     t.ok(String(after.updated) > String(before.updated), 'updated moves')
-    t.match(await put(path, 'other', headers), { status: 409, body: { code: 409 } }, 'only once')
-    t.ok((await payloadOf(path)).bytes.equals(expected), 'it stays')
+    t.match(
+      await put(path, 'other', headers),
+      { status: 409, body: { code: 409 } },
+      'the payload can be stored only once',
+    )
+    t.ok((await payloadOf(path)).bytes.equals(expected), 'the payload stays')
   }
   const whole = await store()
   t.equal((await put(`/v1/secrets/${whole}`, 'x', { 'Content-Type': 'text/plain' })).status, 409)
@@ -210,7 +218,7 @@ t.test('the second step', async t => {
   t.equal((await put(wrapped, 'x', { 'Content-Type': 'text/plain' })).status, 400)
 })
 
-t.test('of many payloads at once exactly one is stored', async t => {
+t.test('of several concurrent PUTs of a payload exactly one succeeds', async t => {
   for (let round = 0; round < 5; round++) {
     const path = pathOf((await post({})).body)
     const texts = ['a', 'b', 'c', 'd', 'e', 'f']
@@ -221,7 +229,7 @@ t.test('of many payloads at once exactly one is stored', async t => {
   }
 })
 
-t.test('the types in which a payload is served', async t => {
+t.test('a payload is served in the content type that the client accepts, or 406', async t => {
   const text = `/v1/secrets/${await store()}`
   const body = { payload: '/wA=', payload_content_type: 'application/octet-stream', payload_content_encoding: 'base64' }
   const binary = `/v1/secrets/${await store(body)}`
@@ -258,10 +266,10 @@ t.test('the types in which a payload is served', async t => {
     }
   }
   const list = await ask('GET', text, undefined, { headers: { Accept: 'application/json, text/plain' } })
-  t.equal(list.status, 406, 'a list asks for a payload')
+  t.equal(list.status, 406, 'several types ask for a payload')
 })
 
-t.test('an Accept that is empty or not there', async t => {
+t.test('an empty Accept header asks for the payload as bytes, a missing one is like */*', async t => {
   const secret = await store({ payload: 'hello', payload_content_type: 'text/plain' })
   const raw = (path: string, ...lines: string[]) =>
     requestAsWritten(api.url, [`GET ${path} HTTP/1.1`, `X-Auth-Token: ${tokenOf('member')}`, ...lines])
@@ -271,7 +279,7 @@ t.test('an Accept that is empty or not there', async t => {
   t.match(await raw(`/v1/secrets/${secret}`, 'Accept: '), /application\/octet-stream\r\n[\s\S]*\r\n\r\nhello/)
 })
 
-t.test('a payload that is to be wrapped is not given away unwrapped', async t => {
+t.test('a request for a wrapped payload is refused rather than served unwrapped', async t => {
   const path = `/v1/secrets/${await store()}/payload`
   for (const query of ['trans_wrapped_session_key=x', `trans_wrapped_session_key=x&transport_key_id=${randomUUID()}`]) {
     const reply = await ask('GET', `${path}?${query}`)
@@ -283,7 +291,7 @@ t.test('a payload that is to be wrapped is not given away unwrapped', async t =>
   t.notOk('transport_key_ref' in record.body)
 })
 
-t.test('what cannot be an id is not there', async t => {
+t.test('a malformed or unknown secret id is 404', async t => {
   const id = await store()
   for (const other of [randomUUID(), id.toUpperCase(), id.replaceAll('-', ''), `${id}x`, 'x', "'--", '%ff%fe']) {
     const path = `/v1/secrets/${other}`
@@ -296,7 +304,7 @@ t.test('what cannot be an id is not there', async t => {
       ['GET', '/consumers'],
     ] as const) {
       const { status, body } = await ask(method, path + below)
-      // what is no percent-encoded UTF-8 is no path at all
+      // A path that is not percent-encoded UTF-8 is a bad request.
       t.match(
         { status, body },
         other === '%ff%fe' ? { status: 400 } : { status: 404, body: { code: 404 } },
@@ -306,7 +314,7 @@ t.test('what cannot be an id is not there', async t => {
   }
 })
 
-t.test('a secret past its time is gone, everywhere', async t => {
+t.test('an expired secret is 404 everywhere', async t => {
   const id = await store({ payload: 'x', payload_content_type: 'text/plain', expiration: inSeconds(3600) })
   const path = `/v1/secrets/${id}`
   t.equal((await ask('GET', path)).status, 200)
@@ -328,7 +336,7 @@ t.test('a secret past its time is gone, everywhere', async t => {
   t.notMatch(list, id)
 })
 
-t.test('an expiration with an offset is shown as UTC', async t => {
+t.test('an expiration with an offset is shown in UTC', async t => {
   for (const [given, shown] of [
     ['2999-01-01T02:00:00+02:00', '2999-01-01T00:00:00'],
     ['2999-01-01T00:00:00Z', '2999-01-01T00:00:00'],
@@ -341,7 +349,7 @@ t.test('an expiration with an offset is shown as UTC', async t => {
   }
 })
 
-t.test('deleting takes everything along', async t => {
+t.test('deleting a secret removes its payload, metadata and consumers', async t => {
   const id = await store()
   const path = `/v1/secrets/${id}`
   await ask('PUT', `${path}/metadata`, { metadata: { a: 'b' } })
@@ -354,7 +362,7 @@ t.test('deleting takes everything along', async t => {
   t.equal((await database('secret_consumer').where({ secret_id: id })).length, 0)
 })
 
-t.test('rights to the second step and the record come before what they tell', async t => {
+t.test('rights are checked before a request reveals anything', async t => {
   const secret = `/v1/secrets/${await store()}`
   const token = tokenOf('member', FOREIGN)
   const type = { 'Content-Type': 'text/plain' }
@@ -362,14 +370,14 @@ t.test('rights to the second step and the record come before what they tell', as
   const older = await ask('GET', secret, undefined, { headers: { Accept: 'text/plain' }, token })
   t.equal(older.status, 403)
   const audit = tokenOf('audit', OWN)
-  t.equal((await ask('GET', secret, undefined, { token: audit })).status, 200, 'auditors see records')
+  t.equal((await ask('GET', secret, undefined, { token: audit })).status, 200, 'auditors see metadata')
   for (const headers of [{ Accept: 'text/plain' }, { Accept: 'application/octet-stream' }]) {
     const reply = await ask('GET', secret, undefined, { headers, token: audit })
-    t.equal(reply.status, 403, 'and no payload, however it is asked for')
+    t.equal(reply.status, 403, 'but no payload, whichever way they ask')
   }
 })
 
-t.test('no payload leaves when its reading cannot be recorded', async t => {
+t.test('no payload is served when its reading cannot be audited', async t => {
   const superuser = connect({ url: api.administratorUrl, applicationName: 'test', poolSize: 1 })
   t.teardown(() => superuser.destroy())
   const id = await store()
@@ -381,7 +389,7 @@ t.test('no payload leaves when its reading cannot be recorded', async t => {
   t.equal((await payloadOf(`/v1/secrets/${id}`)).text, CANARY)
 })
 
-t.test('how many statements requests take', async t => {
+t.test('each request runs a bounded number of statements', async t => {
   const id = await store()
   const path = `/v1/secrets/${id}`
   const count = async (body: () => Promise<unknown>) => (await statementsOf(body)).length
@@ -393,5 +401,5 @@ t.test('how many statements requests take', async t => {
   t.equal(await count(() => ask('GET', '/v1/secrets', undefined, MICROVERSION('1.1'))), 1, 'list with consumers')
   t.equal(await count(() => ask('GET', `${path}/metadata`)), 1, 'user metadata')
   const empty = pathOf((await post({})).body)
-  t.equal(await count(() => put(empty, 'x', { 'Content-Type': 'text/plain' })), 2, 'the second step')
+  t.equal(await count(() => put(empty, 'x', { 'Content-Type': 'text/plain' })), 2, 'PUT of the payload')
 })

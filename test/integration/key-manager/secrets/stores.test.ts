@@ -54,7 +54,7 @@ const backendOf = async (secretId: string): Promise<string> =>
       .first('k.backend')
   ).backend
 
-t.test('stores as they are configured', async t => {
+t.test('the API shows the secret stores as configured', async t => {
   t.match(stores, [
     {
       ...{ status: 'ACTIVE', name: 'Software', global_default: true, crypto_plugin: 'simple_crypto' },
@@ -71,10 +71,10 @@ t.test('stores as they are configured', async t => {
   t.equal((await call('GET', `/${idOf('Token')}/preferred`)).status, 405)
 })
 
-t.test('new secrets go where the project prefers; those that stand stay and stay readable', async t => {
+t.test('new secrets go to the project’s preferred store; existing ones stay readable where they are', async t => {
   const first = await store()
   t.equal(await backendOf(first), 'simple_crypto')
-  t.equal((await call('POST', `/${idOf('Token')}/preferred`)).status, 403, 'not everybody chooses')
+  t.equal((await call('POST', `/${idOf('Token')}/preferred`)).status, 403, 'only administrators choose')
   t.equal((await call('POST', `/${idOf('Token')}/preferred`, admin)).status, 204)
   t.match((await call('GET', '/preferred')).body, { name: 'Token' })
   const second = await store()
@@ -82,20 +82,20 @@ t.test('new secrets go where the project prefers; those that stand stay and stay
   t.equal(
     await backendOf(await store(undefined, tokenOf('member', FOREIGN))),
     'simple_crypto',
-    'others are not concerned',
+    'other projects are not affected',
   )
   for (const id of [first, second]) t.equal((await ask('GET', `/v1/secrets/${id}/payload`)).text, CANARY)
   t.equal((await call('DELETE', `/${idOf('Software')}/preferred`, admin)).status, 404)
-  t.equal((await call('POST', `/${idOf('Software')}/preferred`, admin)).status, 204, 'another choice')
+  t.equal((await call('POST', `/${idOf('Software')}/preferred`, admin)).status, 204, 'a different store')
   t.equal(await backendOf(await store()), 'simple_crypto')
   t.equal((await call('DELETE', `/${idOf('Software')}/preferred`, admin)).status, 204)
   t.equal((await call('DELETE', `/${idOf('Software')}/preferred`, admin)).status, 404)
   t.equal(await backendOf(await store()), 'simple_crypto')
 })
 
-t.test('a start makes the table say what is configured, and takes no preferred store away', async t => {
+t.test('a start updates the stores to the configuration and refuses to drop a preferred one', async t => {
   await syncSecretStores(database, STORES)
-  t.same((await call('GET', '')).body.secret_stores, stores, 'nothing changes when nothing has changed')
+  t.same((await call('GET', '')).body.secret_stores, stores, 'an unchanged configuration changes nothing')
   const swapped = [
     { ...STORES[0], name: 'Token', globalDefault: false },
     { ...STORES[1], name: 'Software', globalDefault: true },
@@ -118,7 +118,7 @@ t.test('a start makes the table say what is configured, and takes no preferred s
   t.match((await call('GET', '')).body.secret_stores, { length: 2 })
 })
 
-t.test('without the choice there are no such routes, and a store asks no more than before', async t => {
+t.test('without multiple secret stores the routes are 404 and storing takes one statement', async t => {
   const plain = await startTestKeyManager()
   t.teardown(plain.stop)
   const id = idOf('Software')
