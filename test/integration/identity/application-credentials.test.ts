@@ -34,7 +34,7 @@ t.test('application credentials', async t => {
   const id = made.text('application_credential.id')
   const secret = made.text('application_credential.secret')
 
-  await t.test('shown without the secret', async t => {
+  await t.test('is shown without its secret', async t => {
     const shown = await call(`GET ${path}/${id}`, { token })
     t.match(shown.body, {
       application_credential: {
@@ -48,7 +48,7 @@ t.test('application credentials', async t => {
     })
     t.notMatch(shown.body, { application_credential: { secret: String } })
     t.equal((await call(`GET ${path}`, { token })).list('application_credentials').length, 1)
-    t.equal((await make({ name: 'ci' })).status, 409, 'a name is taken once')
+    t.equal((await make({ name: 'ci' })).status, 409, 'names are unique')
   })
   await t.test('logs in with its own roles only, and never with a scope', async t => {
     const reply = await enter({ id, secret })
@@ -66,7 +66,7 @@ t.test('application credentials', async t => {
     t.equal((await enter({ id, secret: 'wrong' })).status, 401)
     t.equal((await enter({ id, secret }, { project: { id: projects.demo } })).status, 401)
   })
-  await t.test('a restricted one can neither make nor remove others, nor widen itself', async t => {
+  await t.test('when restricted, can neither create or delete others nor gain roles', async t => {
     const bearer = (await enter({ id, secret })).headers.get('X-Subject-Token')!
     t.equal((await make({ name: 'more' }, bearer)).status, 403)
     t.equal((await call(`DELETE ${path}/${id}`, { token: bearer })).status, 403)
@@ -74,16 +74,16 @@ t.test('application credentials', async t => {
     const again = await rescope(bearer)
     t.same(names(again.list('token.roles')), ['reader'])
     await call(`PUT /v3/projects/${projects.demo}/users/${user}/roles/${await roleId('audit')}`, { token: admin })
-    t.same((await validate(bearer))!.roles, ['reader'], 'nor is it widened by what its user gains')
+    t.same((await validate(bearer))!.roles, ['reader'], 'roles that its user gains do not reach it')
   })
-  await t.test('roles beyond the token, other users and past times are refused', async t => {
+  await t.test('roles beyond the token, other users and past expiry are refused', async t => {
     t.equal((await make({ name: 'x', roles: [{ name: 'admin' }] })).status, 400)
     t.equal((await make({ name: 'x', roles: [{ name: 'nonsense' }] })).status, 404)
     t.equal((await make({ name: 'x' }, admin)).status, 403)
     t.equal((await make({ name: 'x', expires_at: '2020-01-01T00:00:00' })).status, 400)
     t.equal((await make({ name: 'x' }, await tokenOf('builder', { unscoped: {} }))).status, 400)
   })
-  await t.test('its end caps the token', async t => {
+  await t.test('its expiry caps that of its tokens', async t => {
     const end = new Date(Date.now() + 60_000).toISOString()
     const short = await make({ name: 'short', expires_at: end, secret: 'chosen' })
     const reply = await enter({ id: short.text('application_credential.id'), secret: 'chosen' })
@@ -99,9 +99,9 @@ t.test('application credentials', async t => {
         },
       },
     })
-    t.equal(Date.parse(both.text('token.expires_at')), Date.parse(end), 'beside a token that lasts longer, too')
+    t.equal(Date.parse(both.text('token.expires_at')), Date.parse(end), 'also when combined with a longer-lived token')
   })
-  await t.test('access rules bind here, and hide the token from who does not know them', async t => {
+  await t.test('access rules apply here, and hide the token from services that do not support them', async t => {
     const ruled = await make({
       name: 'ruled',
       secret: 's',
@@ -121,11 +121,11 @@ t.test('application credentials', async t => {
     for (const query of ['', '?nocatalog']) {
       const { status, body } = await call(`GET /v3/auth/tokens${query}`, { token: admin, headers: knowing })
       t.match({ status, body }, { status: 200, body: shown }, query)
-      t.notOk(Object.hasOwn((body as { token: object }).token, 'access_rules'), 'and nowhere else')
+      t.notOk(Object.hasOwn((body as { token: object }).token, 'access_rules'), 'not at the top level')
     }
     t.match(await validate(bearer), { accessRules: [{ service: 'identity' }] })
   })
-  await t.test('deleting it ends its tokens, and a role that its user lost is not had by it', async t => {
+  await t.test('deleting it ends its tokens; it loses the roles that its user loses', async t => {
     const bearer = (await enter({ id, secret })).headers.get('X-Subject-Token')!
     t.equal((await call(`DELETE ${path}/${id}`, { token })).status, 204)
     t.equal(await validate(bearer), null)
@@ -135,7 +135,7 @@ t.test('application credentials', async t => {
   })
 })
 
-t.test('another service lets in whom the validator knows, within the access rules of the token', async t => {
+t.test('another service accepts a valid token within its access rules', async t => {
   const user = await makeUser('bound')
   const body = {
     application_credential: {
@@ -181,11 +181,7 @@ t.test('another service lets in whom the validator knows, within the access rule
   })
   t.teardown(elsewhere.close)
   const rules = (await elsewhere.validate(bound))?.accessRules
-  t.match(
-    rules,
-    [{ service: 'load-balancer', path: '/v2/lbaas/**' }],
-    'a service of another installation knows them too',
-  )
+  t.match(rules, [{ service: 'load-balancer', path: '/v2/lbaas/**' }], 'an external installation reads them too')
   const refused = `401 Keystone uri="${identityUrl}"`
   const balancer = await serve('load-balancer')
   t.equal(await balancer('/v2/lbaas'), refused)
@@ -194,6 +190,6 @@ t.test('another service lets in whom the validator knows, within the access rule
   t.equal(await balancer('/v2/lbaas/pools/1', bound), 'bound')
   t.equal(await balancer('/v2/lbaas/pools/1', bound, 'POST'), refused)
   t.equal(await balancer('/v2/other', bound), refused)
-  t.equal(await (await serve('network'))('/v2/lbaas/pools', bound), refused, 'another service')
-  t.equal(await (await serve())('/v2/lbaas/pools', bound), refused, 'a service that cannot tell its type')
+  t.equal(await (await serve('network'))('/v2/lbaas/pools', bound), refused, 'a service of another type')
+  t.equal(await (await serve())('/v2/lbaas/pools', bound), refused, 'a service without a type')
 })

@@ -8,7 +8,7 @@ t.teardown(identity.stop)
 const { call, login, database, projects } = identity
 const { token: admin } = await administratorOf(identity)
 
-t.test('the catalogue names the four services with three interfaces each', async t => {
+t.test('the catalogue lists the four services with three interfaces each', async t => {
   const catalog = (await login('demo', 'demo')).list('token.catalog')
   t.same(
     catalog.map(entry => [entry.type, entry.name]),
@@ -34,7 +34,7 @@ t.test('the catalogue names the four services with three interfaces each', async
   )
 })
 
-t.test('a second bootstrap changes nothing but URLs that changed', async t => {
+t.test('a second bootstrap only updates URLs that changed', async t => {
   const snapshot = async () => {
     const tables = [
       'domain',
@@ -76,7 +76,7 @@ t.test('a second bootstrap changes nothing but URLs that changed', async t => {
   t.equal((await snapshot())[8]!.length, 12)
 })
 
-t.test('what an operator removed of the demonstration stays away', async t => {
+t.test('bootstrap does not restore a demo project or user that an operator removed', async t => {
   const [demo] = (await call('GET /v3/users?name=demo', { token: admin })).list('users')
   await call(`DELETE /v3/users/${demo!.id}`, { token: admin })
   await call(`DELETE /v3/projects/${projects.demo}`, { token: admin })

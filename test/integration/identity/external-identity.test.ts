@@ -18,7 +18,7 @@ import {
   tokenDocument,
 } from '../../support/services/fake-keystone.js'
 
-/** What takes its time, over a fake Keystone: an outage, waiting for a turn, the end of a token. */
+/** Cases that take time, with a fake Keystone: outages, queues, expiring tokens. */
 
 /** A fake Keystone and a validator that asks it. */
 async function scene(t: Test, settings: Partial<ExternalIdentity> = {}, log?: Logger) {
@@ -36,16 +36,16 @@ async function awayFor(t: Test, promise: Promise<unknown>, what: string) {
   t.ok(isAway(outcome), `${what}: 503`)
 }
 
-t.test('a revocation is seen within the time that a token is cached', async t => {
+t.test('a revoked token is refused once its cache entry expires', async t => {
   const { keystone, validate } = await scene(t, { tokenCacheSeconds: 0.3 })
   t.ok(await validate('good'))
   keystone.validate = notFound
-  t.ok(await validate('good'), 'the cached one still counts')
+  t.ok(await validate('good'), 'the cached result still counts')
   await delay(310)
   t.equal(await validate('good'), null)
 })
 
-t.test('a token that has ended is refused, cached or not', async t => {
+t.test('an expired token is refused, cached or not', async t => {
   const { keystone, validate } = await scene(t)
   keystone.validate = (_, response) => answer(response, 200, tokenDocument({}, 0.2))
   t.ok(await validate('good'))
@@ -54,8 +54,8 @@ t.test('a token that has ended is refused, cached or not', async t => {
   t.equal(keystone.asked.validate, 1)
 })
 
-t.test('our own token', async t => {
-  await t.test('is replaced when Keystone does not accept it any more', async t => {
+t.test('our service token', async t => {
+  await t.test('is replaced when Keystone no longer accepts it', async t => {
     const { keystone, validate } = await scene(t)
     t.ok(await validate('good-1'))
     keystone.given.clear()
@@ -63,14 +63,14 @@ t.test('our own token', async t => {
     t.same(keystone.asked, { login: 2, validate: 3 })
   })
 
-  await t.test('that is refused at once as well makes it 503', async t => {
+  await t.test('yields 503 when Keystone refuses a fresh one too', async t => {
     const { keystone, validate } = await scene(t)
     keystone.validate = (_, response) => answer(response, 401, { error: { code: 401 } })
     await awayFor(t, validate('good'), 'twice 401')
     t.same(keystone.asked, { login: 2, validate: 2 })
   })
 
-  await t.test('is renewed before its end', async t => {
+  await t.test('is renewed before it expires', async t => {
     const { keystone, validate } = await scene(t)
     const login = keystone.login
     keystone.login = (_, response) => {
@@ -81,10 +81,10 @@ t.test('our own token', async t => {
     t.ok(await validate('good-1'))
     await delay(800)
     keystone.login = (_, response) => answer(response, 503, 'busy')
-    t.ok(await validate('good-2'), 'and used to its end while no new one comes')
+    t.ok(await validate('good-2'), 'it is used until it expires when renewal fails')
     t.equal(keystone.asked.login, 2)
     await delay(210)
-    await awayFor(t, validate('good-3'), 'after its end')
+    await awayFor(t, validate('good-3'), 'after it expired')
     keystone.login = login
     t.ok(await validate('good-3'))
   })
@@ -101,7 +101,7 @@ t.test('our own token', async t => {
     t.equal(keystone.asked.login, 1)
   })
 
-  await t.test('is not asked for again and again when our user is refused', async t => {
+  await t.test('is not requested repeatedly when Keystone refuses our user', async t => {
     const { log, text } = recordLog()
     const { keystone, validate, signIn } = await scene(t, {}, log)
     keystone.login = (_, response) => answer(response, 401, { error: { code: 401 } })
@@ -113,7 +113,7 @@ t.test('our own token', async t => {
   })
 })
 
-t.test('a Keystone that misbehaves makes it 503, and never 401', async t => {
+t.test('a misbehaving Keystone yields 503, never 401', async t => {
   const huge = 'x'.repeat(1024 * 1024)
   const cases: Record<string, FakeKeystone['validate']> = {
     'policy 403': (_, response) => answer(response, 403, { error: { code: 403 } }),
@@ -154,7 +154,7 @@ t.test('a Keystone that misbehaves makes it 503, and never 401', async t => {
     const started = performance.now()
     await awayFor(t, validate(`good-${what.replaceAll(' ', '-')}`), what)
     t.ok(performance.now() - started < 10_000, 'in time')
-    t.ok(await validate('good-before'), 'what is cached goes on')
+    t.ok(await validate('good-before'), 'cached tokens stay valid')
   }
   keystone.validate = whole
   t.ok(await validate('good-silence'), 'failures are not remembered')
@@ -164,7 +164,7 @@ t.test('a Keystone that misbehaves makes it 503, and never 401', async t => {
   t.match(recorded.text(), /Keystone validates tokens again/)
 })
 
-t.test('a connection that breaks is tried again', async t => {
+t.test('a broken connection is retried', async t => {
   const { keystone, validate } = await scene(t)
   const whole = keystone.validate
   let failures = 2
@@ -177,7 +177,7 @@ t.test('a connection that breaks is tried again', async t => {
   t.equal(keystone.asked.validate, 3)
 })
 
-t.test('a Keystone that goes and comes back', async t => {
+t.test('while Keystone is away cached tokens work and others get 503 at once; then all work again', async t => {
   const { keystone, validate } = await scene(t)
   t.ok(await validate('good-1'))
   await keystone.stop()
@@ -189,14 +189,14 @@ t.test('a Keystone that goes and comes back', async t => {
     await awayFor(t, validate(`good-y${at}`), 'at once')
     waits.push(performance.now() - asked)
   }
-  t.ok(Math.min(...waits) < 350, 'who comes next is not kept waiting: the pauses between tries alone take 700 ms')
+  t.ok(Math.min(...waits) < 350, 'later requests are not delayed: the pauses between retries alone take 700 ms')
   await Promise.all(Array.from({ length: 300 }, (_, at) => awayFor(t, validate(`good-x${at}`), 'at once')))
   await keystone.start()
   await delay(500)
   t.ok(await validate('good-2'))
 })
 
-t.test('however many tokens come, few are asked about at once, and not all wait', async t => {
+t.test('at most 16 validations run at once and 512 wait; the rest get 503', async t => {
   const { keystone, validate } = await scene(t)
   let now = 0
   let most = 0
@@ -231,7 +231,7 @@ t.test('however many tokens come, few are asked about at once, and not all wait'
   t.equal(most, 16)
 })
 
-t.test('a flood of tokens from one place waits for itself', async t => {
+t.test('a flood of tokens from one source delays only that source', async t => {
   const { keystone, validate } = await scene(t)
   const waiting: (() => void)[] = []
   const asked: string[] = []
@@ -244,7 +244,7 @@ t.test('a flood of tokens from one place waits for itself', async t => {
   const settled = Promise.allSettled(flood)
   while (waiting.length < 16) await delay(5)
   const other = validate('good', { place: ['source b', ''] })
-  // Those of the flood that are under way have to end first.
+  // Validations of the flood that have started must end first.
   for (const go of waiting.splice(0, 13)) go()
   while (!asked.includes('good')) await delay(5)
   t.ok(asked.length <= 16 + 2, `${asked.length} were asked about before it`)
@@ -255,14 +255,14 @@ t.test('a flood of tokens from one place waits for itself', async t => {
   clearInterval(drain)
 })
 
-t.test('those who wait too long for their turn are told', async t => {
+t.test('requests that wait too long for their turn get 503', async t => {
   const { keystone, validate } = await scene(t, { requestTimeoutSeconds: 0.4 })
   keystone.validate = () => undefined
   await Promise.all(Array.from({ length: 40 }, (_, at) => awayFor(t, validate(`good-${at}`), 'slow')))
-  t.ok(keystone.asked.validate <= 32, `${keystone.asked.validate} had their turn, two rounds of sixteen at most`)
+  t.ok(keystone.asked.validate <= 32, `${keystone.asked.validate} ran, two rounds of sixteen at most`)
 })
 
-t.test('over TLS the Keystone must be vouched for', async t => {
+t.test('over TLS the Keystone needs a trusted certificate', async t => {
   const directory = t.testdir({})
   const [cert, key] = [join(directory, 'cert.pem'), join(directory, 'key.pem')]
   const request = ['req', '-x509', '-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:P-256', '-nodes', '-days', '2']
@@ -278,7 +278,7 @@ t.test('over TLS the Keystone must be vouched for', async t => {
   t.match(await under({ insecure: false, ca: pem.cert }), { user: { id: 'u1' } })
   t.match(await under({ insecure: true }), { user: { id: 'u1' } })
   t.ok(isAway(await under({ insecure: false })))
-  t.equal(keystone.asked.login, 2, 'nothing was said to the one that nobody vouches for')
+  t.equal(keystone.asked.login, 2, 'no login reached the untrusted one')
 
   const text = `identity: {external_url: "https://k", username: u, password: p, ca_file: ${cert}}`
   t.equal(externalIdentity(parseConfiguration(text, {}))?.security.ca, pem.cert)

@@ -14,13 +14,13 @@ import { createKrater, NOOP_DRIVERS, until } from '../../support/worlds/krater.j
 
 const run = promisify(execFile)
 
-/** Seconds after which a revocation must be seen. */
+/** Seconds within which a revocation must take effect. */
 const BOUND = 2
 
 const keystone = await startKeystone()
 t.teardown(keystone.end)
 
-/** As the administrator of the Keystone. */
+/** Calls Keystone as its administrator. */
 const administrator = async () => {
   const token = await keystone.tokenOf('admin', 'admin')
   const as = async (operation: string, body?: unknown) => {
@@ -69,32 +69,32 @@ t.teardown(secrets.stop)
 const LIST = '/v2/lbaas/loadbalancers'
 const statusOf = async (token: string | null, path = LIST, headers: Record<string, string> = {}) =>
   (await balancers.ask('GET', path, undefined, token, headers)).status
-/** The status from the key manager. */
+/** The status of a request to the key manager. */
 const secretsOf = async (token: string) => (await secrets.ask('GET', '/v1/secrets', undefined, { token })).status
 
-t.test('tokens of a Keystone open both services', async t => {
+t.test('Keystone tokens work in both services', async t => {
   await signIn()
   const alice = await keystone.tokenOf('alice', 'work')
 
-  await t.test('a member makes a load balancer and a secret in its project', async t => {
+  await t.test('a member creates a load balancer and a secret that other projects cannot see', async t => {
     const made = await balancers.ask('POST', LIST, { loadbalancer: { name: 'web', vip_subnet_id: SUBNET } }, alice)
     t.match(made, { status: 201, body: { loadbalancer: { name: 'web', project_id: work } } })
     await secrets.store(undefined, alice)
     t.equal(await secretsOf(alice), 200)
     const eve = await keystone.tokenOf('eve', 'other')
-    t.equal(await statusOf(eve, `${LIST}/${idIn(made, 'loadbalancer')}`), 403, 'another project has no part in it')
+    t.equal(await statusOf(eve, `${LIST}/${idIn(made, 'loadbalancer')}`), 403, 'another project may not read it')
     t.match(await balancers.ask('GET', LIST, undefined, eve), { body: { loadbalancers: [] } })
     t.match(await secrets.ask('GET', '/v1/secrets', undefined, { token: eve }), { body: { total: 0 } })
   })
 
-  await t.test('a reader may look, and no more', async t => {
+  await t.test('a reader may read but not create', async t => {
     const bob = await keystone.tokenOf('bob', 'work')
     t.equal(await statusOf(bob), 200)
     const made = await balancers.ask('POST', LIST, { loadbalancer: { vip_subnet_id: SUBNET } }, bob)
     t.equal(made.status, 403)
   })
 
-  await t.test('no token, and one that nobody gave out', async t => {
+  await t.test('a missing or unknown token is 401', async t => {
     for (const token of [null, 'gAAAAABnobody', `${alice}x`]) {
       const { status, headers, body } = await balancers.ask('GET', LIST, undefined, token)
       t.equal(status, 401)
@@ -104,7 +104,7 @@ t.test('tokens of a Keystone open both services', async t => {
     t.equal(await secretsOf('gAAAAABnobody'), 401)
   })
 
-  await t.test('scopes', async t => {
+  await t.test('a token carries its scope; without a project it gets 403', async t => {
     const unscoped = await keystone.tokenOf('alice')
     t.match(await validate(unscoped), {
       user: { name: 'alice' },
@@ -140,18 +140,22 @@ t.test('application credentials', async t => {
       auth: { identity: { methods: ['application_credential'], application_credential: credential } },
     })
 
-  await t.test('access rules bound what one may do', async t => {
+  await t.test('access rules limit a token to their service, method and path', async t => {
     const rule = { service: 'load-balancer', method: 'GET', path: '/v2/lbaas/*' }
     const other = { service: 'not-in-the-catalogue', method: 'GET', path: '/**' }
     const token = await signInWith(await make('alice', 'work', { name: 'bounded', access_rules: [rule, other] }))
     t.equal(await statusOf(token), 200)
-    t.equal(await statusOf(token, `${LIST}/${SUBNET}`), 401, 'a path that no rule has')
+    t.equal(await statusOf(token, `${LIST}/${SUBNET}`), 401, 'a path that no rule matches')
     const made = await balancers.ask('POST', LIST, { loadbalancer: { vip_subnet_id: SUBNET } }, token)
-    t.equal(made.status, 401, 'nor a method')
-    t.equal(await secretsOf(token), 401, 'nor a service')
+    t.equal(made.status, 401, 'a method that no rule matches')
+    t.equal(await secretsOf(token), 401, 'a service that no rule names')
     t.match(await validate(token), { accessRules: [rule] })
     const service = await keystone.tokenOf('krater', 'service')
-    t.equal(await statusOf(token, `${LIST}/${SUBNET}`, { 'X-Service-Token': service }), 404, 'a service may go on')
+    t.equal(
+      await statusOf(token, `${LIST}/${SUBNET}`, { 'X-Service-Token': service }),
+      404,
+      'a service token lifts the rules',
+    )
   })
 
   await t.test('one without rules does what its user may', async t => {
@@ -160,15 +164,15 @@ t.test('application credentials', async t => {
     t.equal(await secretsOf(token), 200)
   })
 
-  await t.test('its end is the end of its tokens', async t => {
+  await t.test('its expiry ends its tokens', async t => {
     const end = new Date(Date.now() + 3_000).toISOString().replace('Z', '')
     const token = await signInWith(await make('alice', 'work', { name: 'short', expires_at: end }))
     t.equal(await statusOf(token), 200)
-    await until('it has ended', async () => (await statusOf(token)) === 401, 5)
+    await until('it has expired', async () => (await statusOf(token)) === 401, 5)
     t.ok(Date.now() >= Date.parse(`${end}Z`) - 1_000)
   })
 
-  await t.test('our own user may have one, too', async t => {
+  await t.test('our service user may use an application credential', async t => {
     const credential = await make('krater', 'service', { name: 'krater' })
     const credentials = { method: 'application_credential' as const, ...credential }
     const validator = validatorAt(keystone.url, { credentials })
@@ -180,7 +184,7 @@ t.test('application credentials', async t => {
   })
 })
 
-t.test('our own user', async t => {
+t.test('a wrong, unauthorized or misconfigured service user yields an error or 503', async t => {
   const as = (username: string, password = `${username}-pw`) => {
     const credentials = { username, password, userDomainName: 'Default', projectName: 'service' }
     const validator = validatorAt(keystone.url, {
@@ -197,14 +201,14 @@ t.test('our own user', async t => {
       .validate(alice)
       .catch((error: unknown) => error),
     { status: 503 },
-    'one that may not validate',
+    'a user that may not validate tokens',
   )
   t.match(
     await as('admin')
       .validate(alice)
       .catch((error: unknown) => error),
     { status: 503 },
-    'nor one without the project',
+    'a user without a role in the project',
   )
 })
 
@@ -220,13 +224,13 @@ t.test('a revoked token is refused within the bound', async t => {
   t.equal(await secretsOf(token), 401)
 })
 
-t.test('Keystone goes and comes back', async t => {
+t.test('while Keystone is down cached tokens work and others get 503', async t => {
   const lasting = validatorAt(keystone.url)
   t.teardown(lasting.close)
   const [cached, fresh] = [await keystone.tokenOf('alice', 'work'), await keystone.tokenOf('bob', 'work')]
   t.ok(await lasting.validate(cached))
   await keystone.stop()
-  t.match(await lasting.validate(cached), { user: { name: 'alice' } }, 'what is cached goes on')
+  t.match(await lasting.validate(cached), { user: { name: 'alice' } }, 'cached tokens stay valid')
   for (const token of [fresh, 'gAAAAABnobody-2']) {
     const { status, headers, text } = await balancers.ask('GET', LIST, undefined, token)
     t.equal(status, 503)
@@ -234,20 +238,20 @@ t.test('Keystone goes and comes back', async t => {
     t.match(text, 'Identity temporarily unavailable.')
     t.equal(await secretsOf(token), 503)
   }
-  // Tokens live for two seconds from now on: those of users, and our own.
+  // From now on all tokens live for two seconds, ours included.
   await keystone.start({ 'token.expiration': 2 })
   await until('tokens are validated', async () => (await statusOf(fresh)) === 200, 5)
 })
 
-t.test('short-lived tokens', async t => {
+t.test('an expired token works only with a service token, and our own token is renewed in time', async t => {
   const short = await keystone.tokenOf('alice', 'work')
   t.equal(await statusOf(short), 200)
-  await until('it has ended', async () => (await statusOf(short)) === 401, 5)
+  await until('it has expired', async () => (await statusOf(short)) === 401, 5)
   const service = await keystone.tokenOf('krater', 'service')
-  t.equal(await statusOf(short, LIST, { 'X-Service-Token': service }), 200, 'a service may go on with it')
+  t.equal(await statusOf(short, LIST, { 'X-Service-Token': service }), 200, 'a service may go on using it')
   const eve = await keystone.tokenOf('eve', 'other')
-  t.equal(await statusOf(short, LIST, { 'X-Service-Token': eve }), 401, 'nobody else')
-  await until('that service’s token has ended', async () => {
+  t.equal(await statusOf(short, LIST, { 'X-Service-Token': eve }), 401, 'no other token helps')
+  await until('the service token has expired', async () => {
     return (await statusOf(short, LIST, { 'X-Service-Token': service })) === 401
   })
   const renewed = validatorAt(keystone.url)
@@ -260,15 +264,15 @@ t.test('short-lived tokens', async t => {
   await keystone.start()
 })
 
-t.test('all tokens end, our own too', async t => {
+t.test('after all tokens are invalidated we sign in again', async t => {
   const before = await keystone.tokenOf('alice', 'work')
   t.equal(await statusOf(before), 200)
   await keystone.replaceKeys()
-  t.equal(await statusOf(await keystone.tokenOf('alice', 'work')), 200, 'we sign in anew')
+  t.equal(await statusOf(await keystone.tokenOf('alice', 'work')), 200, 'we sign in again')
   await until('the former token is refused', async () => (await statusOf(before)) === 401, 5)
 })
 
-t.test('the whole service beside a Keystone', async t => {
+t.test('Krater beside an external Keystone', async t => {
   const [spare = 0] = await ownPorts(1)
   const krater = await createKrater(t, {
     ...NOOP_DRIVERS,
@@ -281,7 +285,7 @@ t.test('the whole service beside a Keystone', async t => {
   const users = async () => (await as('GET /v3/users')).list('users').map(({ name }) => name)
   const usersBefore = await users()
 
-  await t.test('with a wrong password it does not start', async t => {
+  await t.test('does not start with a wrong password', async t => {
     krater.environment.KRATER_IDENTITY_PASSWORD = 'wrong-one'
     for (const command of ['up', 'api']) {
       const { status, stderr } = await krater.command(command)
@@ -301,7 +305,7 @@ t.test('the whole service beside a Keystone', async t => {
       ...(body && { body: JSON.stringify(body) }),
       signal: AbortSignal.timeout(20_000),
     })
-  await t.test('up tells what the catalogue lacks, and writes nothing to it', async t => {
+  await t.test('up prints the missing catalogue entries and writes nothing to Keystone', async t => {
     const { status, stdout, stderr } = await krater.command('up', '--detach')
     t.equal(status, 0, stderr)
     t.match(stdout, `identity       ${keystone.url} (identity.external_url`)
@@ -318,7 +322,7 @@ t.test('the whole service beside a Keystone', async t => {
     await t.rejects(fetch(`http://127.0.0.1:${spare}/`), 'no identity API is served')
   })
 
-  await t.test('the other commands know of it', async t => {
+  await t.test('the other commands take the external Keystone into account', async t => {
     t.match(await krater.command('api', '--only', 'identity'), {
       status: 1,
       stderr: `Identity is served at ${keystone.url} (identity.external_url), so there is no identity API here.`,
@@ -331,7 +335,7 @@ t.test('the whole service beside a Keystone', async t => {
     t.notMatch(stdout, 'identity API')
   })
 
-  await t.test('the openstack command finds it by that Keystone’s catalogue', async t => {
+  await t.test('the openstack command finds Krater through Keystone’s catalogue', async t => {
     const service_id = await idOf('services', 'load-balancer')
     for (const face of ['public', 'internal', 'admin']) {
       const url = `http://127.0.0.1:${port}`
@@ -363,7 +367,7 @@ t.test('the whole service beside a Keystone', async t => {
     t.match(await openstack('loadbalancer', 'list'), [{ name: 'web', project_id: work }])
   })
 
-  await t.test('its API starts without a Keystone as well, and waits for one', async t => {
+  await t.test('the API starts without Keystone and validates tokens once it is up', async t => {
     await keystone.stop()
     krater.kill('load-balancer-api')
     const status = (token: string) =>

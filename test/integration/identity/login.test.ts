@@ -16,7 +16,7 @@ const names = (items: Record<string, unknown>[]) => items.map(item => item.name)
 const rescope = (token: string, scope?: unknown) =>
   call('POST /v3/auth/tokens', { body: { auth: { identity: { methods: ['token'], token: { id: token } }, scope } } })
 
-t.test('discovery', async t => {
+t.test('discovery documents point to the address that the client used', async t => {
   const root = await call('GET /')
   t.equal(root.status, 300)
   t.equal(root.headers.get('Location'), `${identity.url}/v3/`)
@@ -33,7 +33,7 @@ t.test('discovery', async t => {
   }
 })
 
-t.test('a login scoped to a project answers 201 with the whole document', async t => {
+t.test('a login scoped to a project answers 201 with the whole token document', async t => {
   const reply = await login('admin', 'admin')
   t.equal(reply.status, 201)
   t.equal(reply.headers.get('Vary'), 'X-Auth-Token')
@@ -84,8 +84,8 @@ t.test('every failed login is the same neutral 401', async t => {
   }
 })
 
-t.test('an unknown user costs as much as a wrong password', async t => {
-  // Processor time, which a busy machine does not stretch.
+t.test('an unknown user costs as much time as a wrong password', async t => {
+  // CPU time, which does not grow on a busy machine.
   const cost = async (name: string) => {
     const before = process.cpuUsage()
     for (let i = 0; i < 3; i++) await login(name, 'demo', 'wrong')
@@ -108,7 +108,7 @@ t.test('malformed logins are 400', async t => {
     'two scopes': passwordLogin('demo', 'demo-pw', { project: { id: 'x' }, system: { all: true } }),
     'not JSON': '{',
     'a NUL in a name': passwordLogin('de\0mo', 'x'),
-    'half a surrogate pair': '{"auth": {"identity": {"methods": ["\\ud800"]}}}',
+    'a lone surrogate': '{"auth": {"identity": {"methods": ["\\ud800"]}}}',
     'deep nesting': `{"auth": ${'['.repeat(5000)}${']'.repeat(5000)}}`,
   }
   for (const [what, body] of Object.entries(bodies)) {
@@ -120,12 +120,12 @@ t.test('malformed logins are 400', async t => {
     body: 'a=b',
     headers: { 'Content-Type': 'application/x-www-form-urlencoded' },
   })
-  t.equal(form.status, 400, 'another media type')
+  t.equal(form.status, 400, 'an unsupported media type')
   t.equal((await call('POST /v3/auth/tokens', { body: 'x'.repeat(200_000) })).status, 413, 'a huge body')
 })
 
-t.test('scopes', async t => {
-  await t.test('user and project by id', async t => {
+t.test('login scopes', async t => {
+  await t.test('user and project may be given by id', async t => {
     const { text } = await login('demo', 'demo')
     const body = {
       auth: {
@@ -135,7 +135,7 @@ t.test('scopes', async t => {
     }
     t.equal((await call('POST /v3/auth/tokens', { body })).text('token.project.name'), 'demo')
   })
-  await t.test('unscoped has no project, roles or catalogue', async t => {
+  await t.test('an unscoped token has no project, roles or catalogue', async t => {
     for (const reply of [
       await login('admin'),
       await login('demo', { unscoped: {} }),
@@ -148,7 +148,7 @@ t.test('scopes', async t => {
       for (const member of ['project', 'roles', 'catalog', 'domain', 'system']) t.notOk(member in token, member)
     }
   })
-  await t.test('no scope means the default project, when the user has a role there', async t => {
+  await t.test('without a scope the default project applies if the user has a role there', async t => {
     t.equal((await login('demo')).text('token.project.id'), projects.demo)
     await call('POST /v3/users', {
       token: admin,
@@ -158,13 +158,13 @@ t.test('scopes', async t => {
     t.equal(reply.status, 201)
     t.notMatch(reply.body, { token: { project: {} } })
   })
-  await t.test('system', async t => {
+  await t.test('a system token carries the system roles', async t => {
     const reply = await login('admin', { system: { all: true } })
     t.match(reply.body, { token: { system: { all: true } } })
     t.same(names(reply.list('token.roles')), ['admin', 'manager', 'member', 'reader'])
     t.ok(reply.list('token.catalog').length > 0)
   })
-  await t.test('domain, by way of a group', async t => {
+  await t.test('a domain token carries roles from a group until the user leaves it', async t => {
     const user = await makeUser('grouped', { grant: false })
     const group = (await call('POST /v3/groups', { token: admin, body: { group: { name: 'crew' } } })).text('group.id')
     await call(`PUT /v3/groups/${group}/users/${user}`, { token: admin })
@@ -179,20 +179,20 @@ t.test('scopes', async t => {
   })
 })
 
-t.test('own password', async t => {
+t.test('changing one’s own password ends the tokens and the old password', async t => {
   const user = await makeUser('changer')
   const token = await tokenOf('changer', 'demo')
   const change = (original_password: string, bearer = token) =>
     call(`POST /v3/users/${user}/password`, { token: bearer, body: { user: { original_password, password: 'fresh' } } })
   t.equal((await change('wrong')).status, 401)
-  t.equal((await change('changer-pw', admin)).status, 403, 'only its own user')
+  t.equal((await change('changer-pw', admin)).status, 403, 'only the user itself')
   t.equal((await change('changer-pw')).status, 204)
   t.equal(await validate(token), null)
   t.equal((await login('changer', 'demo')).status, 401)
   t.equal((await login('changer', 'demo', 'fresh')).status, 201)
 })
 
-t.test('a login costs few queries', async t => {
+t.test('a login runs at most nine queries', async t => {
   await login('demo', 'demo')
   const queries: string[] = []
   const note = ({ sql }: { sql: string }) => queries.push(sql)
@@ -202,7 +202,7 @@ t.test('a login costs few queries', async t => {
   t.ok(queries.length <= 9, queries.join('\n'))
 })
 
-t.test('floods of wrong logins', async t => {
+t.test('floods of failed logins', async t => {
   const recorded = recordLog()
   const { call, login, database, stop } = await startIdentity({ log: recorded.log })
   t.teardown(stop)
@@ -216,9 +216,9 @@ t.test('floods of wrong logins', async t => {
   }
   const warnings = () => recorded.lines.filter(({ level }) => level >= 40).map(({ msg, err }) => [msg, err])
 
-  await t.test('at one account: a pause, and a line', async t => {
+  await t.test('one account pauses after a few failures and logs a warning; others log in', async t => {
     const { answers, end } = flood(() => 'admin')
-    t.equal((await login('demo', 'demo')).status, 201, 'another account beside it')
+    t.equal((await login('demo', 'demo')).status, 201, 'another account logs in')
     await end
     const guesses = answers.filter(({ status }) => status === 401).length
     t.ok(guesses >= 5 && guesses < 10, `${guesses} guesses`)
@@ -228,22 +228,22 @@ t.test('floods of wrong logins', async t => {
     t.match(refused[0]?.body, { error: { code: 429, title: 'Too Many Requests' } })
     const lines = warnings()
     t.ok(lines.some(([msg]) => /^Failed logins of source 127\.0\.0\.1: Too many logins have failed/.test(String(msg))))
-    t.ok(lines.length <= 2, 'a second one when the queue was full as well')
+    t.ok(lines.length <= 2, 'plus one if the queue was full as well')
     for (const [msg, err] of lines) t.equal(err, undefined, String(msg))
   })
 
-  await t.test('at many accounts: others have their turns', async t => {
+  await t.test('failures on many accounts do not keep others from logging in', async t => {
     recorded.lines.length = 0
     const { answers, end } = flood(n => `nobody${n}`)
     await recorded.line('request', ({ status }) => status === 401)
     const before = answers.length
     t.equal((await login('demo', 'demo')).status, 201)
-    t.ok(answers.filter(({ status }) => status === 401).length - before < 20, 'before most of the flood')
+    t.ok(answers.filter(({ status }) => status === 401).length - before < 20, 'ahead of most of the flood')
     await end
     t.same(new Set(answers.map(({ status }) => status)), new Set([401, 429]))
   })
 
-  await t.test('own passwords cannot be guessed either', async t => {
+  await t.test('guessing one’s own password is limited too', async t => {
     const { text, headers } = await login('demo', 'demo')
     const change = (original_password: string) =>
       call(`POST /v3/users/${text('token.user.id')}/password`, {
@@ -255,7 +255,7 @@ t.test('floods of wrong logins', async t => {
     t.same(statuses.slice(0, 6), [401, 401, 401, 401, 401, 429])
   })
 
-  await t.test('a cheap hash is upgraded at login, and tokens stay good', async t => {
+  await t.test('a hash of a lower cost is upgraded at login without ending tokens', async t => {
     const cheap = await hashPassword('barbican-pw', 12)
     await database('local_user').where({ name: 'barbican' }).update({ password_hash: cheap })
     const logins = await Promise.all(Array.from({ length: 3 }, () => login('barbican', 'service')))
@@ -271,7 +271,7 @@ t.test('floods of wrong logins', async t => {
   })
 })
 
-t.test('a hash of a lower cost is upgraded, and is still known as the same password', async t => {
+t.test('verifying upgrades a cheap hash in place, only for the right password', async t => {
   const { password_hash_rounds: rounds } = configurationSchema.parse({}).identity
   t.equal(hashMebibytes(rounds), 128, 'N = 2^17, r = 8, as OWASP advises')
   const old = await hashPassword('gehe!m', 14)
@@ -280,5 +280,5 @@ t.test('a hash of a lower cost is upgraded, and is still known as the same passw
   t.match(upgraded, /^scrypt\$131072\$8\$1\$/)
   t.equal(saltOf(upgraded), saltOf(old))
   t.same(await verifyPassword('gehe!m', upgraded, rounds), { matches: true, upgraded: null })
-  t.same(await verifyPassword('wrong', old, 15), { matches: false, upgraded: null }, 'only by who knows it')
+  t.same(await verifyPassword('wrong', old, 15), { matches: false, upgraded: null }, 'only with the right password')
 })

@@ -50,7 +50,7 @@ const TABLE: Readonly<Record<string, readonly Persona[]>> = {
   'GET /regions': everyone,
   'GET /regions/:id': everyone,
   'PUT /regions/:id': admins,
-  // Everyone has credentials of its own; another's are the administrator's alone.
+  // Users see and change their own credentials; administrators all.
   'GET /credentials': everyone,
   'POST /credentials': everyone,
   'GET /credentials/:id': admins,
@@ -62,7 +62,7 @@ const TABLE: Readonly<Record<string, readonly Persona[]>> = {
   'DELETE /users/:user_id/application_credentials/:id': admins,
 }
 
-/** What a user may do with what is its own, beyond the table. */
+/** What a user may do with its own objects, beyond the table. */
 const OWN: readonly string[] = [
   'GET /users/:id',
   'POST /users/:user_id/password',
@@ -128,11 +128,11 @@ const tokens: Record<Persona, string> = {
 const routes = allRoutes.flatMap(route => ('right' in route ? `${route.method} ${route.path.replace('/v3', '')}` : []))
 const operation = (route: string, id: string) => route.replace(' ', ' /v3').replace(/:\w+/g, id)
 
-t.test('every route has its row, and every row its route', async t => {
+t.test('the policy table has a row for every route and none besides', async t => {
   t.same(Object.keys(TABLE).sort(), [...routes].sort())
 })
 
-t.test('who may do what', async t => {
+t.test('each persona may use exactly the routes that the table allows', async t => {
   for (const route of routes) {
     const allowed = TABLE[route] ?? []
     const replies = await Promise.all(
@@ -147,14 +147,14 @@ t.test('who may do what', async t => {
   }
 })
 
-t.test('nothing goes without a good token', async t => {
+t.test('every route needs a valid token', async t => {
   for (const route of routes) {
     t.equal((await call(operation(route, 'x'))).status, 401, route)
     t.equal((await call(operation(route, 'x'), { token: 'nonsense' })).status, 401, route)
   }
 })
 
-t.test('a user has what is its own', async t => {
+t.test('a user may read and change its own objects and no other user’s', async t => {
   for (const route of OWN) {
     const own = route
       .replace(' ', ' /v3')
@@ -174,7 +174,7 @@ t.test('a user has what is its own', async t => {
   }
 })
 
-t.test('a refusal names the action', async t => {
+t.test('a 403 names the requested action', async t => {
   t.match(await call('GET /v3/users', { token: tokens.member }), {
     status: 403,
     body: { error: { code: 403, title: 'Forbidden', message: 'requested action: GET /v3/users' } },

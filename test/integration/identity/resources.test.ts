@@ -9,7 +9,7 @@ t.teardown(identity.stop)
 const { call, tokenOf, projects } = identity
 const { as, statusOf, idOf, namesIn } = await administratorOf(identity)
 
-t.test('the command line looks up a word as an id first, and needs 404', async t => {
+t.test('looking up a name as an id is 404, so that the openstack command then searches by name', async t => {
   for (const plural of [
     'users',
     'projects',
@@ -34,7 +34,7 @@ t.test('the command line looks up a word as an id first, and needs 404', async t
   }
 })
 
-t.test('users', async t => {
+t.test('users are created, changed, filtered and deleted', async t => {
   const made = await as('POST /v3/users', {
     user: { name: 'ann', password: 'pw', email: 'a@b.c', enabled: true, options: {} },
   })
@@ -64,7 +64,7 @@ t.test('users', async t => {
     user: { description: 'd', default_project_id: projects.demo, email: null },
   })
   t.match(changed.body, { user: { name: 'ann', description: 'd', default_project_id: projects.demo } })
-  t.notOk('email' in (changed.body as { user: object }).user, 'null takes an attribute away')
+  t.notOk('email' in (changed.body as { user: object }).user, 'null removes an attribute')
   t.equal(await statusOf(`PATCH /v3/users/${id}`, { user: { name: 'admin' } }), 409)
   t.equal(await statusOf(`PATCH /v3/users/${id}`, { user: { domain_id: 'other' } }), 400)
   t.equal(await statusOf(`PATCH /v3/users/${id}`, { user: {} }), 200)
@@ -74,7 +74,7 @@ t.test('users', async t => {
   t.equal(await statusOf(`DELETE /v3/users/${id}`), 404)
 })
 
-t.test('nothing that a client sends reaches a column it may not set', async t => {
+t.test('a request cannot set columns that clients may not set', async t => {
   const body = {
     user: { name: 'sly', password_hash: 'x', id: 'chosen', links: 'l', extra: { a: 1 }, __proto__: { enabled: false } },
   }
@@ -85,7 +85,7 @@ t.test('nothing that a client sends reaches a column it may not set', async t =>
   t.match(row, { password_hash: null, enabled: true })
 })
 
-t.test('projects', async t => {
+t.test('projects form a tree and carry tags', async t => {
   const made = await as('POST /v3/projects', {
     project: { name: 'wproj', enabled: true, options: {}, tags: ['a', 'b'], color: 'red' },
   })
@@ -110,8 +110,8 @@ t.test('projects', async t => {
   t.same(await namesIn('GET /v3/projects?tags=a,b', 'projects'), ['wproj'])
   t.same(await namesIn('GET /v3/projects?tags-any=b,c', 'projects'), ['wproj'])
   t.notOk((await namesIn('GET /v3/projects?not-tags-any=b,c', 'projects')).includes('wproj'))
-  t.equal(await statusOf(`DELETE /v3/projects/${id}`), 403, 'not a leaf')
-  t.equal(await statusOf(`PATCH /v3/projects/${id}`, { project: { enabled: false } }), 403, 'an enabled child')
+  t.equal(await statusOf(`DELETE /v3/projects/${id}`), 403, 'it has a child')
+  t.equal(await statusOf(`PATCH /v3/projects/${id}`, { project: { enabled: false } }), 403, 'it has an enabled child')
   t.equal(await statusOf(`PATCH /v3/projects/${id}`, { project: { parent_id: child } }), 400)
   t.equal(
     await statusOf(`PATCH /v3/projects/${id}`, { project: { parent_id: 'default', tags: [], description: null } }),
@@ -122,7 +122,7 @@ t.test('projects', async t => {
   for (const gone of [child, id]) t.equal(await statusOf(`DELETE /v3/projects/${gone}`), 204)
 })
 
-t.test('domains', async t => {
+t.test('a domain has its own names and must be disabled before it is deleted', async t => {
   const made = await as('POST /v3/domains', { domain: { name: 'acme', enabled: true, options: {} } })
   t.equal(made.status, 201)
   const id = made.text('domain.id')
@@ -140,7 +140,7 @@ t.test('domains', async t => {
   t.same((await as(`GET /v3/users?domain_id=${id}`)).list('users'), [])
 })
 
-t.test('services, endpoints and regions', async t => {
+t.test('services, endpoints and regions make up the catalogue', async t => {
   const made = await as('POST /v3/services', { service: { type: 'dns', name: 'designate' } })
   t.equal(made.status, 201)
   const service = made.text('service.id')
@@ -173,15 +173,19 @@ t.test('services, endpoints and regions', async t => {
   t.equal(await statusOf(`PATCH /v3/endpoints/${first.text('endpoint.id')}`, { endpoint: { enabled: false } }), 200)
   t.same((await catalogOf())!.endpoints, [])
 
-  t.equal(await statusOf('DELETE /v3/regions/RegionTwo'), 403, 'an endpoint is in it')
+  t.equal(await statusOf('DELETE /v3/regions/RegionTwo'), 403, 'the region has an endpoint')
   t.equal(await statusOf(`DELETE /v3/services/${service}`), 204)
-  t.equal(await statusOf(`GET /v3/endpoints/${first.text('endpoint.id')}`), 404, 'endpoints go with their service')
+  t.equal(
+    await statusOf(`GET /v3/endpoints/${first.text('endpoint.id')}`),
+    404,
+    'deleting a service deletes its endpoints',
+  )
   t.equal(await statusOf('PUT /v3/regions/RegionThree', { region: { parent_region_id: 'RegionTwo' } }), 201)
   t.equal(await statusOf('PUT /v3/regions/RegionThree', { region: {} }), 409)
   t.equal(
     await statusOf('PATCH /v3/regions/RegionTwo', { region: { parent_region_id: 'RegionThree' } }),
     400,
-    'no circles',
+    'no cycles',
   )
   t.match((await as('POST /v3/regions', { region: {} })).body, {
     region: { id: /^[0-9a-f]{32}$/, description: '', parent_region_id: null },
@@ -190,7 +194,7 @@ t.test('services, endpoints and regions', async t => {
   t.equal(await statusOf('GET /v3/regions/RegionThree'), 404)
 })
 
-t.test('credentials', async t => {
+t.test('users own their credentials, which are encrypted at rest', async t => {
   const demo = await tokenOf('demo', 'demo')
   const mine = await call('POST /v3/credentials', { token: demo, body: { credential: { type: 'totp', blob: 'seed' } } })
   t.equal(mine.status, 201)
@@ -212,7 +216,7 @@ t.test('credentials', async t => {
     400,
   )
   t.equal(await statusOf('POST /v3/credentials', { credential: { type: 'ec2', blob } }), 400)
-  t.equal((await call('GET /v3/credentials', { token: demo })).list('credentials').length, 1, 'own ones only')
+  t.equal((await call('GET /v3/credentials', { token: demo })).list('credentials').length, 1, 'own credentials only')
   t.equal((await as('GET /v3/credentials')).list('credentials').length, 2)
   t.equal((await as('GET /v3/credentials?type=ec2')).list('credentials').length, 1)
   const foreign = `/v3/credentials/${admins.text('credential.id')}`
@@ -226,7 +230,7 @@ t.test('credentials', async t => {
   t.equal((await call(`DELETE /v3/credentials/${id}`, { token: demo })).status, 204)
 })
 
-t.test('credentials do not reach beyond their user’s rights', async t => {
+t.test('credentials give no rights beyond those of their user', async t => {
   const demo = await tokenOf('demo', 'demo')
   let keys = 0
   const ec2 = (project_id: string, more: object = {}, access = `key ${++keys}`) => ({
@@ -237,7 +241,11 @@ t.test('credentials do not reach beyond their user’s rights', async t => {
   t.equal(own.status, 201)
   const [foreign, unknown] = [await make(demo, ec2(projects.admin)), await make(demo, ec2('0'.repeat(32)))]
   t.equal(foreign.status, 403)
-  t.same([unknown.status, unknown.body], [foreign.status, foreign.body], 'nothing tells which projects exist')
+  t.same(
+    [unknown.status, unknown.body],
+    [foreign.status, foreign.body],
+    'the answer does not reveal which projects exist',
+  )
   t.equal((await make(demo, { credential: { type: 'cert', blob: 'b', project_id: projects.admin } })).status, 403)
 
   const one = `PATCH /v3/credentials/${own.text('credential.id')}`
@@ -272,10 +280,10 @@ t.test('credentials do not reach beyond their user’s rights', async t => {
   t.equal((await call(`DELETE /v3/credentials/${own.text('credential.id')}`, { token: restricted.token })).status, 403)
   const free = await robotToken('free', true)
   const bound = await make(free.token, ec2(projects.demo!, { app_cred_id: 'forged' }))
-  t.match(JSON.parse(bound.text('credential.blob')), { app_cred_id: free.id }, 'made under its rights, and says so')
+  t.match(JSON.parse(bound.text('credential.blob')), { app_cred_id: free.id }, 'bound to the application credential')
 })
 
-t.test('tempest’s calls have the exact statuses', async t => {
+t.test('the calls that Tempest makes get its exact statuses', async t => {
   const project = await as('POST /v3/projects', {
     project: { name: 'tempest-1', description: 'd', domain_id: 'default' },
   })
@@ -298,7 +306,7 @@ t.test('tempest’s calls have the exact statuses', async t => {
   )
 })
 
-t.test('methods and paths that are not there', async t => {
+t.test('unknown methods are 405, unknown paths 404, malformed ones 400', async t => {
   const wrong = await as('PUT /v3/users', {})
   t.equal(wrong.status, 405)
   t.match(wrong.headers.get('Allow'), 'GET')
@@ -308,7 +316,7 @@ t.test('methods and paths that are not there', async t => {
   t.equal(await statusOf('GET /v3/users/%E0%A4%A'), 400)
 })
 
-t.test('no JSON whatever brings a server error', async t => {
+t.test('no JSON body causes a server error', async t => {
   const user = (await as('POST /v3/users', { user: { name: 'fuzzed' } })).text('user.id')
   const me = (await as('GET /v3/users?name=admin')).list('users')[0]!.id
   const region = (await as('POST /v3/regions', { region: {} })).text('region.id')
@@ -332,7 +340,7 @@ t.test('no JSON whatever brings a server error', async t => {
     [`POST /v3/users/${me}/application_credentials`, 'application_credential'],
     ['POST /v3/auth/tokens', 'auth'],
   ]
-  // Known names with any value reach further than arbitrary objects do.
+  // Known keys with arbitrary values reach deeper code than arbitrary objects.
   const keys = fc.constantFrom(
     'name',
     'domain_id',

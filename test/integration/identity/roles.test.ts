@@ -8,7 +8,7 @@ t.teardown(identity.stop)
 const { call, tokenOf, projects } = identity
 const { token, as, statusOf, idOf, namesIn } = await administratorOf(identity)
 
-t.test('roles', async t => {
+t.test('the built-in roles exist and are immutable', async t => {
   const names = (await as('GET /v3/roles')).list('roles').map(role => role.name)
   for (const name of [
     'admin',
@@ -46,7 +46,7 @@ t.test('roles', async t => {
   t.equal(await statusOf(`DELETE /v3/roles/${own}`), 204)
 })
 
-t.test('implied roles', async t => {
+t.test('implied roles take effect in existing tokens', async t => {
   const [admin, member, reader] = [
     await idOf('roles', 'admin'),
     await idOf('roles', 'member'),
@@ -75,19 +75,19 @@ t.test('implied roles', async t => {
   const carried = async () => (await databaseTokenValidator(identity.database)(demo))!.roles
   t.ok((await carried()).includes('creator'))
   await as(`PUT /v3/roles/${reader}/implies/${await idOf('roles', 'audit')}`)
-  t.ok((await carried()).includes('audit'), 'standing tokens gain')
+  t.ok((await carried()).includes('audit'), 'existing tokens gain the role')
   t.equal(await statusOf(`DELETE /v3/roles/${reader}/implies/${await idOf('roles', 'audit')}`), 204)
-  t.notOk((await carried()).includes('audit'), 'and lose')
+  t.notOk((await carried()).includes('audit'), 'and lose it')
   t.equal(await statusOf(`DELETE ${one}`), 204)
   t.equal(await statusOf(`DELETE ${one}`), 404)
   t.equal(await statusOf(`PUT /v3/roles/${reader}/implies/${admin}`), 403, 'nothing implies admin')
   t.equal(await statusOf(`PUT /v3/roles/${reader}/implies/${reader}`), 400)
-  t.equal(await statusOf(`PUT /v3/roles/${reader}/implies/${member}`), 201, 'a circle does no harm')
+  t.equal(await statusOf(`PUT /v3/roles/${reader}/implies/${member}`), 201, 'a cycle does no harm')
   t.equal((await identity.login('admin', 'admin')).list('token.roles').length, 4)
   t.equal(await statusOf(`DELETE /v3/roles/${reader}/implies/${member}`), 204)
 })
 
-t.test('grants on projects, domains and the system, for users and groups', async t => {
+t.test('roles are granted on projects, domains and the system, to users and groups', async t => {
   const role = await idOf('roles', 'creator')
   const user = (await as('POST /v3/users', { user: { name: 'gus' } })).text('user.id')
   const group = (await as('POST /v3/groups', { group: { name: 'gang' } })).text('group.id')
@@ -110,7 +110,7 @@ t.test('grants on projects, domains and the system, for users and groups', async
   t.equal(await statusOf(`PUT /v3/projects/nowhere/users/${user}/roles/${role}`), 404)
 })
 
-t.test('role assignments', async t => {
+t.test('role assignments are filtered, and effective ones include groups and implied roles', async t => {
   const user = (await as('POST /v3/users', { user: { name: 'rita' } })).text('user.id')
   const group = (await as('POST /v3/groups', { group: { name: 'readers' } })).text('group.id')
   const [member, reader] = [await idOf('roles', 'member'), await idOf('roles', 'reader')]
@@ -152,7 +152,7 @@ t.test('role assignments', async t => {
   t.equal(await statusOf(`DELETE /v3/projects/${child}`), 204)
 })
 
-t.test('groups', async t => {
+t.test('members of a group have its roles', async t => {
   const group = (await as('POST /v3/groups', { group: { name: 'crew', description: 'd' } })).text('group.id')
   const user = (await as('POST /v3/users', { user: { name: 'zoe' } })).text('user.id')
   const one = `/v3/groups/${group}/users/${user}`
@@ -172,7 +172,7 @@ t.test('groups', async t => {
   t.equal(await statusOf(`DELETE /v3/groups/${group}`), 204)
 })
 
-t.test('own scopes', async t => {
+t.test('a user lists the projects, domains and catalogue of its own', async t => {
   const demo = await tokenOf('demo', { unscoped: {} })
   const own = async (what: string, bearer: string) => call(`GET /v3/auth/${what}`, { token: bearer })
   t.same(
@@ -180,7 +180,7 @@ t.test('own scopes', async t => {
     ['demo'],
   )
   t.equal(await statusOf(`PATCH /v3/projects/${projects.demo}`, { project: { enabled: false } }), 200)
-  t.same((await own('projects', demo)).list('projects'), [], 'a disabled project cannot be had')
+  t.same((await own('projects', demo)).list('projects'), [], 'a disabled project is not listed')
   t.equal(await statusOf(`PATCH /v3/projects/${projects.demo}`, { project: { enabled: true } }), 200)
   t.same((await own('domains', demo)).list('domains'), [])
   t.same((await own('system', demo)).list('system'), [])

@@ -16,12 +16,12 @@ const validate = databaseTokenValidator(database)
 const rescope = (token: string, scope?: unknown) =>
   call('POST /v3/auth/tokens', { body: { auth: { identity: { methods: ['token'], token: { id: token } }, scope } } })
 
-/** Waits up to two seconds; what it waits for may never come when the code is broken, and then the test tells. */
+/** Waits up to two seconds for a condition. When broken code never meets it, the test fails afterwards. */
 async function until(condition: () => Promise<boolean>): Promise<void> {
   for (let tries = 0; tries < 100 && !(await condition()); tries++) await setTimeout(20)
 }
 
-t.test('rescoping keeps the end of the parent, unites the methods and chains the audit ids', async t => {
+t.test('rescoping keeps the expiry, adds the method and chains the audit ids', async t => {
   const first = await login('demo', 'demo')
   const token = first.headers.get('X-Subject-Token')!
   const second = await rescope(token, { project: { id: projects.demo } })
@@ -31,10 +31,10 @@ t.test('rescoping keeps the end of the parent, unites the methods and chains the
   t.equal(second.list('token.audit_ids').length, 2)
   t.equal(second.list('token.audit_ids')[1], first.list('token.audit_ids')[0])
   await call('DELETE /v3/auth/tokens', { token, headers: { 'X-Subject-Token': token } })
-  t.ok(await validate(second.headers.get('X-Subject-Token')!), 'it outlives the parent')
+  t.ok(await validate(second.headers.get('X-Subject-Token')!), 'it outlives its parent')
 })
 
-t.test('validation over HTTP', async t => {
+t.test('administrators, services and the owner may validate and revoke a token', async t => {
   const own = await tokenOf('demo', 'demo')
   const service = await tokenOf('octavia', 'service')
   const other = await makeUser('other').then(() => tokenOf('other', 'demo'))
@@ -48,8 +48,8 @@ t.test('validation over HTTP', async t => {
     t.match(reply.body, { token: { user: { name: 'demo' }, project: { name: 'demo' }, catalog: [] } }, who)
   }
   t.notOk('catalog' in ((await look(admin, own, '/v3/auth/tokens?nocatalog')).body as { token: object }).token)
-  t.equal((await look(other, own)).status, 403, 'another user may not look')
-  t.equal((await look(other, own, undefined, 'DELETE')).status, 403, 'nor revoke')
+  t.equal((await look(other, own)).status, 403, 'another user may not validate it')
+  t.equal((await look(other, own, undefined, 'DELETE')).status, 403, 'or revoke it')
   const head = await look(own, own, undefined, 'HEAD')
   t.equal(head.status, 200)
   t.equal(head.headers.get('X-Subject-Token'), own)
@@ -63,11 +63,11 @@ t.test('validation over HTTP', async t => {
     )
   }
   t.equal((await look(own, own, undefined, 'DELETE')).status, 204)
-  t.equal((await look(admin, own)).status, 404, 'gone as a subject')
-  t.equal((await look(own, own)).status, 401, 'gone as a bearer')
+  t.equal((await look(admin, own)).status, 404, 'revoked as a subject')
+  t.equal((await look(own, own)).status, 401, 'revoked as a bearer')
 })
 
-t.test('expiry', async t => {
+t.test('an expired token is refused, but readable with allow_expired for 48 hours', async t => {
   const age = async (token: string, interval: string) => {
     await database('token')
       .where({ sha256: tokenHash(token) })
@@ -86,7 +86,7 @@ t.test('expiry', async t => {
   t.equal((await call('GET /v3/auth/tokens?allow_expired=1', subject)).status, 404)
 })
 
-t.test('what takes a right away ends the tokens that stand on it, at once', async t => {
+t.test('losing a right ends the tokens that depend on it at once', async t => {
   let count = 0
   const cases: Record<string, (user: string) => Promise<{ status: number }>> = {
     'password reset': user => call(`PATCH /v3/users/${user}`, { token: admin, body: { user: { password: 'new' } } }),
@@ -115,7 +115,7 @@ t.test('what takes a right away ends the tokens that stand on it, at once', asyn
   }
 })
 
-t.test('a new role counts in standing tokens, on its own scope only', async t => {
+t.test('a new role counts in existing tokens of its scope only', async t => {
   const user = await makeUser('riser')
   const group = (await call('POST /v3/groups', { token: admin, body: { group: { name: 'risers' } } })).text('group.id')
   const token = await tokenOf('riser', 'demo')
@@ -156,15 +156,23 @@ t.test('a disabled or deleted project or domain ends its tokens', async t => {
   t.equal(await validate(deleted.token), null, 'project deleted')
 
   const inDomain = await enter(domain)
-  t.equal((await call(`DELETE /v3/domains/${domain}`, { token: admin })).status, 403, 'an enabled domain stays')
+  t.equal(
+    (await call(`DELETE /v3/domains/${domain}`, { token: admin })).status,
+    403,
+    'an enabled domain cannot be deleted',
+  )
   await call(`PATCH /v3/domains/${domain}`, { token: admin, body: { domain: { enabled: false } } })
   t.equal(await validate(inDomain.token), null, 'domain disabled')
   t.equal((await login('guest', { project: { id: inDomain.id } })).status, 401)
   t.equal((await call(`DELETE /v3/domains/${domain}`, { token: admin })).status, 204)
-  t.equal((await call(`GET /v3/projects/${inDomain.id}`, { token: admin })).status, 404, 'its projects go with it')
+  t.equal(
+    (await call(`GET /v3/projects/${inDomain.id}`, { token: admin })).status,
+    404,
+    'its projects are deleted with it',
+  )
 })
 
-t.test('a login that runs while its right is taken away gets no token', async t => {
+t.test('a login that races the loss of its right gets no token', async t => {
   const changes = { disabled: { enabled: false }, 'given another password': { password_hash: 'scrypt$1$1$1$a$b' } }
   for (const [what, change] of Object.entries(changes)) {
     const name = `racer-${Object.keys(change)[0]}`
@@ -172,7 +180,7 @@ t.test('a login that runs while its right is taken away gets no token', async t 
     const [reply] = await database.transaction(async trx => {
       await lockRights(trx)
       const entering = login(name, 'demo')
-      // The login has seen the old password by the time it waits for the lock.
+      // By the time the login waits for the lock, it has read the old password.
       await until(async () => {
         const { rows } = await database.raw(`SELECT 1 FROM pg_locks l JOIN pg_database d ON d.oid = l.database
           WHERE d.datname = current_database() AND locktype = 'advisory' AND NOT granted`)
@@ -185,7 +193,7 @@ t.test('a login that runs while its right is taken away gets no token', async t 
   }
 })
 
-t.test('the validator costs one query and knows the caller', async t => {
+t.test('the validator identifies the caller in one query', async t => {
   const token = await tokenOf('octavia', 'service')
   let queries = 0
   const count = () => queries++
@@ -204,7 +212,7 @@ t.test('the validator costs one query and knows the caller', async t => {
   t.equal(await validate('nonsense'), null)
 })
 
-t.test('tokens that nobody can look at any more are purged, others stay', async t => {
+t.test('purging deletes tokens that expired over 48 hours ago and no others', async t => {
   const [old, young] = [await tokenOf('demo', 'demo'), await tokenOf('demo', 'demo')].map(tokenHash)
   const age = (sha256: Buffer, hours: number) =>
     database('token')
@@ -216,7 +224,7 @@ t.test('tokens that nobody can look at any more are purged, others stay', async 
   t.same(await database('token').whereIn('sha256', [old!, young!]).pluck('sha256'), [young!])
 })
 
-t.test('a purge leaves nothing, however much has gathered', async t => {
+t.test('one purge deletes any number of tokens', async t => {
   await database.raw(
     `INSERT INTO token (sha256, user_id, document, expires_at)
      SELECT sha256(n::text::bytea), (SELECT id FROM local_user WHERE name = 'demo'), '{}', now() - interval '49 hours'
@@ -227,7 +235,7 @@ t.test('a purge leaves nothing, however much has gathered', async t => {
   t.equal(left.length, 0)
 })
 
-t.test('tokens of a user are bounded, and those that are good stay good', async t => {
+t.test('a user has a bounded number of tokens, and existing ones stay valid', async t => {
   const recorded = recordLog()
   const { call, login, tokenOf, database, stop } = await startIdentity({
     settings: { max_tokens_per_user: 20 },
@@ -243,13 +251,13 @@ t.test('tokens of a user are bounded, and those that are good stay good', async 
   t.match(refused[0]?.headers.get('Retry-After'), '60')
   t.equal((await rescope(first)).status, 429)
   t.equal((await login('demo', 'demo')).status, 429)
-  t.equal((await login('admin', 'admin')).status, 201, 'another user')
-  t.equal((await call('GET /v3/auth/projects', { token: first })).status, 200, 'the oldest is still good')
+  t.equal((await login('admin', 'admin')).status, 201, 'another user logs in')
+  t.equal((await call('GET /v3/auth/projects', { token: first })).status, 200, 'the oldest token is still valid')
   const { id } = await database('local_user').where({ name: 'demo' }).first('id')
   t.same(
     recorded.lines.filter(({ level }) => level >= 40).map(({ flood }) => flood),
     [`Tokens of user ${id}`],
-    'one line',
+    'one line is logged',
   )
 
   const made = await call(`POST /v3/users/${id}/application_credentials`, {
@@ -258,7 +266,11 @@ t.test('tokens of a user are bounded, and those that are good stay good', async 
   })
   const robot = { id: made.text('application_credential.id'), secret: 'robot-pw' }
   const asRobot = { auth: { identity: { methods: ['application_credential'], application_credential: robot } } }
-  t.equal((await call('POST /v3/auth/tokens', { body: asRobot })).status, 201, 'application credentials count apart')
+  t.equal(
+    (await call('POST /v3/auth/tokens', { body: asRobot })).status,
+    201,
+    'application credentials count separately',
+  )
 
   const revoke = {
     token: first,
@@ -270,11 +282,11 @@ t.test('tokens of a user are bounded, and those that are good stay good', async 
     .where({ user_id: id })
     .update({ expires_at: database.raw(`now() - interval '1 minute'`) })
   t.equal((await login('demo', 'demo')).status, 201)
-  t.equal((await login('demo', 'demo')).status, 201, 'ended ones make room')
+  t.equal((await login('demo', 'demo')).status, 201, 'expired tokens make room')
   t.ok((await database('token').where({ user_id: id })).length < before)
 })
 
-t.test('neither tokens nor passwords stand in the database', async t => {
+t.test('the database holds neither tokens nor passwords in clear text', async t => {
   const token = await tokenOf('demo', 'demo')
   const { rows } = await database.raw('SELECT t::text AS line FROM token t UNION ALL SELECT u::text FROM local_user u')
   const dump = rows.map((row: { line: string }) => row.line).join('\n')
