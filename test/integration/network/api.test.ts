@@ -7,7 +7,7 @@ const api = await startNetworkApi()
 t.teardown(api.stop)
 const { db, driver, call, create, list } = api
 
-t.test('who may come in', async t => {
+t.test('a request needs a valid token, a known path and an allowed method', async t => {
   const root = await call('GET /', null)
   t.match(root.body, {
     versions: [{ id: 'v2.0', status: 'CURRENT', links: [{ rel: 'self', href: `${api.url}/v2.0/` }] }],
@@ -46,7 +46,7 @@ t.test('networks', async t => {
     network: { id: network.id, name: 'n2' },
   })
 
-  await t.test('what a member may not', async t => {
+  await t.test('a member may not share networks or act for other projects; a reader may not write', async t => {
     for (const body of [{ shared: true }, { 'router:external': true }, { tenant_id: 'b' }, { project_id: 'b' }]) {
       isFault(t, await call('POST /v2.0/networks', A, { network: body }), 403, 'PolicyNotAuthorized')
     }
@@ -63,23 +63,23 @@ t.test('networks', async t => {
     t.equal(forOther.project_id, 'b')
   })
 
-  await t.test('sharing', async t => {
+  await t.test('a shared network is usable by all and stays shared while others use it', async t => {
     const shared = await create('network', { shared: true, 'router:external': true }, ADMIN)
     await create('subnet', { network_id: shared.id, cidr: '10.9.0.0/24' }, ADMIN)
     t.equal((await call(`GET /v2.0/networks/${shared.id}`, A)).status, 200)
     isFault(t, await call(`PUT /v2.0/networks/${shared.id}`, A, { network: { name: 'x' } }), 403, 'PolicyNotAuthorized')
     isFault(t, await call(`DELETE /v2.0/networks/${shared.id}`, A), 403, 'PolicyNotAuthorized')
     const port = await create('port', { network_id: shared.id })
-    t.equal((await call(`GET /v2.0/ports/${port.id}`, B)).status, 404, "another project's port on it stays hidden")
+    t.equal((await call(`GET /v2.0/ports/${port.id}`, B)).status, 404, "another project's port on it is hidden")
     const unshare = () => call(`PUT /v2.0/networks/${shared.id}`, ADMIN, { network: { shared: false } })
     isFault(t, await unshare(), 409, 'InvalidSharedSetting')
     await call(`DELETE /v2.0/ports/${port.id}`, A)
     t.equal((await unshare()).status, 200)
-    t.equal((await call(`GET /v2.0/networks/${shared.id}`, A)).status, 200, 'an external network is still seen')
+    t.equal((await call(`GET /v2.0/networks/${shared.id}`, A)).status, 200, 'an external network stays visible')
     isFault(t, await call('POST /v2.0/ports', A, { port: { network_id: shared.id } }), 403, 'PolicyNotAuthorized')
   })
 
-  await t.test('deletion', async t => {
+  await t.test('a network in use cannot be deleted; deleting it deletes its subnets', async t => {
     const subnet = await create('subnet', { network_id: network.id, cidr: '10.9.1.0/24' })
     const port = await create('port', { network_id: network.id })
     isFault(t, await call(`DELETE /v2.0/networks/${network.id}`, A), 409, 'NetworkInUse', /ports still in use/)
@@ -96,7 +96,7 @@ t.test('networks', async t => {
     )
   })
 
-  await t.test('many in one request, or none', async t => {
+  await t.test('a bulk request creates all its networks or none', async t => {
     const made = await call('POST /v2.0/networks', A, { networks: [{ name: 'bulk1' }, { name: 'bulk2' }] })
     t.match(made, { status: 201, body: { networks: [{ name: 'bulk1' }, { name: 'bulk2' }] } })
     const half = await call('POST /v2.0/networks', A, { networks: [{ name: 'bulk3' }, { name: 5 }] })
@@ -136,7 +136,7 @@ t.test('subnets', async t => {
   })
   t.strictSame((await list('networks', `id=${network.id}`))[0]!.subnets, [v4.id, v6.id])
 
-  await t.test('gateway and pools as asked for', async t => {
+  await t.test('the gateway and pools are as requested, and determine the addresses', async t => {
     t.match((await make({ cidr: '10.10.1.0/24', gateway_ip: null })).body, {
       subnet: { gateway_ip: null, allocation_pools: [{ start: '10.10.1.1', end: '10.10.1.254' }] },
     })
@@ -160,12 +160,12 @@ t.test('subnets', async t => {
     isFault(t, await ask(), 409, 'IpAddressGenerationFailure')
     const wider = [{ start: '10.10.3.20', end: '10.10.3.22' }]
     t.equal((await call(`PUT /v2.0/subnets/${small.id}`, A, { subnet: { allocation_pools: wider } })).status, 200)
-    t.equal((await ask()).status, 201, 'a widened pool is used')
+    t.equal((await ask()).status, 201, 'ports use the widened pool')
     const taken = { subnet: { gateway_ip: '10.10.3.21', allocation_pools: [] } }
     isFault(t, await call(`PUT /v2.0/subnets/${small.id}`, A, taken), 409, 'GatewayIpInUse')
   })
 
-  await t.test('what cannot be', async t => {
+  await t.test('invalid subnets are refused with Neutron’s error types', async t => {
     const cases: [body: object, status: number, type: string, message: RegExp | string][] = [
       [{ cidr: '10.10.9.5/24' }, 400, 'HTTPBadRequest', /'10.10.9.0\/24' is recommended/],
       [{ cidr: '0177.0.0.0/8' }, 400, 'HTTPBadRequest', /isn't a recognized IP subnet cidr/],
@@ -200,14 +200,14 @@ t.test('subnets', async t => {
     isFault(t, await make({ cidr: '10.10.9.0/24', allocation_pools: overlapping }), 409, 'OverlappingAllocationPools')
   })
 
-  await t.test('of two overlapping ones made at once, one', async t => {
+  await t.test('of overlapping subnets created at the same time exactly one succeeds', async t => {
     const replies = await Promise.all(
       ['10.11.0.0/24', '10.11.0.0/25', '10.11.0.0/23', '10.11.0.0/26'].map(cidr => make({ cidr })),
     )
     t.strictSame(replies.map(reply => reply.status).sort(), [201, 400, 400, 400])
   })
 
-  await t.test('change', async t => {
+  await t.test('an update changes everything but the CIDR', async t => {
     const subnet = {
       name: 'renamed',
       dns_nameservers: ['9.9.9.9'],
@@ -221,12 +221,16 @@ t.test('subnets', async t => {
   })
 })
 
-t.test('with the noop driver everything exists', async t => {
+t.test('with the noop driver every id exists', async t => {
   for (const plural of ['networks', 'subnets', 'ports']) {
     const id = randomUUID()
     t.strictSame(ids(await list(plural, `id=${id}`, A, api.noopUrl)), [id])
     const named = await list(plural, 'name=anything', A, api.noopUrl)
-    t.strictSame(ids(named), ids(await list(plural, 'name=anything', A, api.noopUrl)), 'a name is always the same id')
+    t.strictSame(
+      ids(named),
+      ids(await list(plural, 'name=anything', A, api.noopUrl)),
+      'a name always maps to the same id',
+    )
     t.equal(named.length, 1)
     t.strictSame(await list(plural, '', A, api.noopUrl), [])
     t.equal((await call(`GET /v2.0/${plural}/${id}`, A, undefined, api.noopUrl)).status, 200)
@@ -249,11 +253,11 @@ t.test('with the noop driver everything exists', async t => {
   isFault(t, wrong, 400, 'HTTPBadRequest')
 })
 
-t.test('the first networks', async t => {
+t.test('the initial networks are made once and cannot be deleted while needed', async t => {
   const options = { cidr: '10.77.0.0/16', serviceProjectId: 'service', demoProjectId: 'demo' }
   const [made, again] = await Promise.all([bootstrapNetworks(db, options), bootstrapNetworks(db, options)])
-  t.strictSame(made, again, 'two at once make them once')
-  t.strictSame(await bootstrapNetworks(db, { ...options, cidr: '10.88.0.0/16' }), made, 'later starts find them')
+  t.strictSame(made, again, 'concurrent starts make them once')
+  t.strictSame(await bootstrapNetworks(db, { ...options, cidr: '10.88.0.0/16' }), made, 'later starts reuse them')
   t.match(made, {
     management: { mtu: 1500, subnets: [{ cidr: '10.77.0.0/20', gatewayIp: '10.77.0.1' }] },
     public: { subnets: [{ cidr: '10.77.16.0/20', gatewayIp: '10.77.16.1' }] },
@@ -284,7 +288,7 @@ t.test('the first networks', async t => {
   await t.rejects(bootstrapNetworks(db, { ...options, cidr: '10.77.0.0/20' }), /must be an IPv4 \/16/)
 })
 
-t.test('subnets and routes over the management network are refused', async t => {
+t.test('subnets and routes that overlap the management network are refused', async t => {
   const [management] = await db('network').where({ built_in: 'management' })
   const [{ cidr: whole } = { cidr: '' }] = await driver.subnets((await driver.network(management.id))?.subnetIds ?? [])
   t.equal(whole, '10.77.0.0/20')
@@ -303,7 +307,7 @@ t.test('subnets and routes over the management network are refused', async t => 
       /one of its host_routes/,
     )
   }
-  t.strictSame(await list('subnets', `network_id=${network.id}`), [], 'nothing of it is left')
+  t.strictSame(await list('subnets', `network_id=${network.id}`), [], 'nothing was stored')
   const subnet = await create('subnet', { network_id: network.id, cidr: '10.86.0.0/24', ...over('0.0.0.0/0') })
   const change = (body: object) => call(`PUT /v2.0/subnets/${subnet.id}`, A, { subnet: body })
   isFault(t, await change(over('10.77.0.0/21')), 400, 'InvalidInput', /overlaps the management network/)

@@ -76,7 +76,7 @@ async function rejectsWith(t: Test, promise: Promise<unknown>, kind: new () => E
   t.ok(error instanceof kind, `${about}: ${error}`)
 }
 
-t.test('200 calls at once in a /24 get 200 addresses, and the 254th gets none', async t => {
+t.test('200 concurrent calls in a /24 get 200 addresses, and the 254th call fails', async t => {
   const { id, subnets } = await makeNetwork(['10.1.2.0/24'])
   const ask = () => driver.ensurePort(request(id, [{ subnetId: subnets[0]! }]))
   const ports = await Promise.all(Array.from({ length: 200 }, ask))
@@ -89,11 +89,11 @@ t.test('200 calls at once in a /24 get 200 addresses, and the 254th gets none', 
   t.ok(ports.every(port => /^fa:16:3e(:[0-9a-f]{2}){3}$/.test(port.macAddress)))
   await rejectsWith(t, ask(), NoAddressLeft)
   await driver.deletePort(ports[17]!.id)
-  t.equal((await ask()).fixedIps[0]!.address, ports[17]!.fixedIps[0]!.address, 'the one address given back is found')
+  t.equal((await ask()).fixedIps[0]!.address, ports[17]!.fixedIps[0]!.address, 'the one released address is found')
   t.equal((await driver.portsOwnedBy(PORT_OWNER.vip, 0)).length, 253, 'a refused request leaves no port')
 })
 
-t.test('addresses come from everywhere in the pool, so that calls at once seldom choose the same', async t => {
+t.test('addresses come from anywhere in the pool, so that concurrent calls seldom collide', async t => {
   const { id, subnets } = await makeNetwork(['10.6.0.0/16'])
   const ask = () => driver.ensurePort(request(id, [{ subnetId: subnets[0]! }]))
   const ports = await Promise.all(Array.from({ length: 40 }, ask))
@@ -101,7 +101,7 @@ t.test('addresses come from everywhere in the pool, so that calls at once seldom
   t.strictSame(new Set(halves), new Set([true, false]))
 })
 
-t.test('the same request is the same port, also when it is made many times at once', async t => {
+t.test('repeated and concurrent identical requests get the same port', async t => {
   const { id, subnets } = await makeNetwork(['10.1.3.0/24', 'fd00:1::/64'])
   const same = request(
     id,
@@ -112,7 +112,7 @@ t.test('the same request is the same port, also when it is made many times at on
   t.strictSame(
     ports[0]!.fixedIps.map(fixedIp => fixedIp.subnetId),
     subnets,
-    'addresses come in the order asked for',
+    'addresses come in the requested order',
   )
   t.match(ports[0]!.fixedIps[1]!.address, /^fd00:1::/)
   const { rows } = await db.raw('SELECT count(*) FROM fixed_ip WHERE subnet_id = ANY(?)', [subnets])
@@ -120,7 +120,7 @@ t.test('the same request is the same port, also when it is made many times at on
   t.strictSame(await driver.ensurePort(same), ports[0])
 })
 
-t.test('a desired address', async t => {
+t.test('a requested address is given unless it is taken or outside the subnet', async t => {
   const { id, subnets } = await makeNetwork(['10.1.4.0/24', 'fd00:2::/64'])
   const elsewhere = await makeNetwork(['10.1.5.0/24'])
   const [v4, v6] = subnets as [string, string]
@@ -132,29 +132,29 @@ t.test('a desired address', async t => {
   await rejectsWith(t, ask(v4, '10.1.4.1'), AddressTaken, 'the gateway')
   await rejectsWith(t, ask(v4, '10.1.4.255'), InvalidPortRequest, 'the broadcast address')
   await rejectsWith(t, ask(v4, '10.1.4.0'), InvalidPortRequest, 'the network address')
-  await rejectsWith(t, ask(v4, '10.1.5.9'), InvalidPortRequest, 'outside')
+  await rejectsWith(t, ask(v4, '10.1.5.9'), InvalidPortRequest, 'outside the subnet')
   await rejectsWith(t, ask(v4, 'nonsense'), InvalidPortRequest)
   await rejectsWith(t, ask(elsewhere.subnets[0]!, '10.1.5.9'), InvalidPortRequest, 'a subnet of another network')
   await rejectsWith(t, ask(randomUUID(), '10.1.5.9'), InvalidPortRequest, 'no such subnet')
-  t.equal((await ask(v6, 'FD00:2:0::0ABC')).fixedIps[0]!.address, 'fd00:2::abc', 'IPv6 in its one spelling')
+  t.equal((await ask(v6, 'FD00:2:0::0ABC')).fixedIps[0]!.address, 'fd00:2::abc', 'IPv6 in canonical form')
   await rejectsWith(t, ask(v6, 'fd00:2::abc'), AddressTaken)
   const rivals = await Promise.allSettled(Array.from({ length: 10 }, () => ask(v4, '10.1.4.77')))
-  t.equal(rivals.filter(rival => rival.status === 'fulfilled').length, 1, 'one of ten rivals gets it')
+  t.equal(rivals.filter(rival => rival.status === 'fulfilled').length, 1, 'one of ten concurrent requests gets it')
 })
 
-t.test('allocation stays flat while a subnet fills', { timeout: 60_000 }, async t => {
-  // What the planner knows of the table must be what the ANALYZE below saw, not what a vacuum beside it saw before.
+t.test('allocation stays fast while a subnet fills', { timeout: 60_000 }, async t => {
+  // The planner's statistics must come from the ANALYZE below, not from an earlier autovacuum.
   await db.raw('ALTER TABLE fixed_ip SET (autovacuum_enabled = off)')
   const fills = [
-    { cidr: '10.4.0.0/16', first: '10.4.0.2', about: 'where an address at random is free mostly', freeOneIn: 12 },
-    { cidr: '10.5.0.0/16', first: '10.5.0.2', about: 'where the gaps have to be searched', freeOneIn: 80 },
+    { cidr: '10.4.0.0/16', first: '10.4.0.2', about: 'most random addresses are free', freeOneIn: 12 },
+    { cidr: '10.5.0.0/16', first: '10.5.0.2', about: 'gaps have to be searched', freeOneIn: 80 },
   ]
   for (const { cidr, first, about, freeOneIn } of fills) {
     const { id, subnets } = await makeNetwork([cidr])
     const [port] = await db('port')
       .insert({ network_id: id, project_id: 'owner', mac_address: 'fa:16:3e:00:00:01' })
       .returning<{ id: string }[]>('id')
-    // Free ones lie everywhere, as they do when addresses are given at random.
+    // Free addresses are spread evenly, as random allocation leaves them.
     await db.raw(
       `INSERT INTO fixed_ip (subnet_id, address, port_id)
        SELECT ?, ?::inet + n, ? FROM generate_series(0, 65532) n WHERE n % ? <> 0`,
@@ -171,7 +171,7 @@ t.test('allocation stays flat while a subnet fills', { timeout: 60_000 }, async 
   }
 })
 
-t.test('look-ups for a caller', async t => {
+t.test('a caller finds its own and shared networks, an administrator all', async t => {
   const own = await makeNetwork(['10.1.6.0/24'], { project_id: 'a' })
   const shared = await makeNetwork(['10.1.7.0/24'], { project_id: 'service', shared: true })
   const port = await driver.ensurePort({ ...request(own.id, [{ subnetId: own.subnets[0]! }]), projectId: 'a' })
@@ -198,7 +198,7 @@ t.test('look-ups for a caller', async t => {
   t.equal((await driver.subnets([own.subnets[0]!, 'nonsense', randomUUID()])).length, 1)
 })
 
-t.test('a port that a user made is bound, released, and never deleted by a sweep', async t => {
+t.test('a port that a user made is bound and released, and no sweep lists it', async t => {
   const { id } = await makeNetwork(['10.1.8.0/24'])
   const [made] = await db('port')
     .insert({ network_id: id, project_id: 'owner', mac_address: 'fa:16:3e:00:00:01' })
@@ -215,7 +215,7 @@ t.test('a port that a user made is bound, released, and never deleted by a sweep
     .update({ updated_at: db.raw(`now() - interval '61 seconds'`) })
   t.match(await driver.boundPorts('test:bound', 60), [{ id: made!.id, deviceId: 'lb-1' }])
   await driver.bindPort(made!.id, device)
-  t.strictSame(await driver.boundPorts('test:bound', 60), [], 'bound anew')
+  t.strictSame(await driver.boundPorts('test:bound', 60), [], 'bound again')
   await driver.bindPort(made!.id, null)
   t.match(await driver.port(made!.id), { deviceId: '', deviceOwner: '' })
   await rejectsWith(t, driver.bindPort(randomUUID(), device), InvalidPortRequest)
@@ -224,7 +224,7 @@ t.test('a port that a user made is bound, released, and never deleted by a sweep
   t.equal(await driver.port(made!.id), null)
 })
 
-t.test('the sweep sees only what is old enough', async t => {
+t.test('the sweep lists only ports that are old enough', async t => {
   const { id } = await makeNetwork(['10.1.9.0/24'])
   const port = await driver.ensurePort({ ...request(id, []), deviceOwner: 'test:swept' })
   t.strictSame(await driver.portsOwnedBy('test:swept', 60), [])

@@ -10,7 +10,7 @@ import { ip, links } from '../../../controller/network/local/ip-command.js'
 
 const run = promisify(execFile)
 
-/** A fabric of its own and bare machines; all of it is taken away at the end, and nothing may be left. */
+/** A fabric and bare machines for one test. The teardown removes them and fails if anything remains. */
 async function createWorld(t: Test) {
   const instance = randomBytes(3).toString('hex')
   const fabric = new Fabric({ instance })
@@ -60,7 +60,7 @@ async function giveAddresses(namespace: string, ...addresses: string[]) {
   await ip(['-n', namespace, 'link', 'set', 'eth0', 'up'])
 }
 
-/** What a TCP server there answers, asked for up to 5 s. @param from the address to send from, when it matters */
+/** Connects to a TCP server, retrying for `limitMs`. @param from the source address, if it matters @returns the server's greeting */
 async function ask(namespace: string | null, address: string, from = '', limitMs = 5000, port = 8080): Promise<string> {
   const script = `
     const until = Date.now() + ${limitMs}
@@ -87,7 +87,7 @@ const server = (greeting: string) => [
   `require('net').createServer(s => s.on('error', () => {}).end('${greeting}')).listen(8080, '::', () => console.log('ready'))`,
 ]
 
-t.test('two machines and the host reach each other on one network, and nobody on another', async t => {
+t.test('machines and the host reach each other within a network, and nobody on another network', async t => {
   const { fabric, machine, start, instance } = await createWorld(t)
   const [one, two, apart] = [await machine('one'), await machine('two'), await machine('apart')]
   const [networkId, other] = [randomUUID(), randomUUID()]
@@ -114,20 +114,24 @@ t.test('two machines and the host reach each other on one network, and nobody on
 
   const before = await links(null)
   await fabric.attachHost({ ...leg, addresses: ['198.18.77.1/29'] })
-  t.strictSame(await links(null), before, 'the leg stays the same interface')
+  t.strictSame(await links(null), before, 'the host’s interface stays the same')
   const [{ addr_info }] = JSON.parse(await ip(['-json', 'address', 'show', 'dev', leg.interfaceName]))
   t.strictSame(
     addr_info.filter((a: { scope: string }) => a.scope === 'global').map((a: { local: string }) => a.local),
     ['198.18.77.1'],
-    'addresses no longer desired go',
+    'addresses no longer desired are removed',
   )
   const mac = before.find(link => link.ifname === leg.interfaceName)!.address
   await ip(['link', 'delete', leg.interfaceName])
   await fabric.attachHost(leg)
-  t.equal((await links(null)).find(link => link.ifname === leg.interfaceName)!.address, mac, 'made anew with its MAC')
+  t.equal(
+    (await links(null)).find(link => link.ifname === leg.interfaceName)!.address,
+    mac,
+    'recreated with the same MAC',
+  )
 })
 
-t.test('the host is reached at its leg for what is named, and nothing else', async t => {
+t.test('machines reach the host only at the address and ports that are open', async t => {
   const { fabric, machine, start, instance } = await createWorld(t)
   const one = await machine('one')
   const [networkId, other] = [randomUUID(), randomUUID()]
@@ -148,7 +152,7 @@ t.test('the host is reached at its leg for what is named, and nothing else', asy
   const servers = [start(null, process.execPath, ['-e', host]), start(one, process.execPath, server('one'))]
   await Promise.all(servers.map(child => once(child.stdout!, 'data')))
 
-  t.equal(await ask(one, '198.18.77.1'), 'host', 'the port that is named')
+  t.equal(await ask(one, '198.18.77.1'), 'host', 'the open port')
   t.equal(await ask(null, '198.18.77.2'), 'one', 'the host reaches machines')
   t.equal(await ask(null, 'fd77::2'), 'one', 'over IPv6 too')
   t.equal(await ask(null, '198.18.78.1'), 'host', 'and itself')
@@ -170,12 +174,12 @@ t.test('the host is reached at its leg for what is named, and nothing else', asy
   )
 })
 
-t.test('a machine sends with its own addresses only', async t => {
+t.test('a machine sends only from its own MAC and IP addresses', async t => {
   const { fabric, machine, start, instance } = await createWorld(t)
   const [victim, attacker] = [await machine('victim'), await machine('attacker')]
   const networkId = randomUUID()
   await fabric.attach(nic(victim, networkId, '198.18.77.2', 'fd77::2'))
-  // The last two are as a VIP that may be here or elsewhere.
+  // The last two stand for a VIP, which may move between machines.
   const own = nic(attacker, networkId, '198.18.77.3', 'fd77::3', '198.18.77.4', 'fd77::4')
   await fabric.attach(own)
   const interfaceName = `kt${instance}`
@@ -204,7 +208,7 @@ t.test('a machine sends with its own addresses only', async t => {
     t.equal(await passes(attacker, target, from), 'victim', `from ${from}`)
   }
 
-  // It takes the victim's addresses, tells everybody so, and answers whoever asks for them; and others that nobody has.
+  // The attacker takes the victim's addresses and unused ones, announces them and answers for them.
   await run('ip', [
     'netns',
     'exec',
@@ -231,15 +235,15 @@ t.test('a machine sends with its own addresses only', async t => {
       fails(attacker, '198.18.77.2', '198.18.77.5'),
     ]),
     [true, true, true],
-    'addresses of nobody are of no use',
+    'unused addresses do not work',
   )
 
   await ip(['-n', attacker, 'link', 'set', 'eth0', 'address', 'fa:16:3e:00:00:99'])
-  t.ok(await fails(attacker, '198.18.77.2', '198.18.77.3'), 'nor is another MAC address')
+  t.ok(await fails(attacker, '198.18.77.2', '198.18.77.3'), 'another MAC address does not work')
   await ip(['-n', attacker, 'link', 'set', 'eth0', 'address', own.macAddress])
   await fabric.attach({ ...own, addresses: ['198.18.77.3'] })
   t.equal(await passes(attacker, '198.18.77.2', '198.18.77.3'), 'victim')
-  t.ok(await fails(attacker, '198.18.77.2', '198.18.77.4'), 'what is no longer allowed stops')
+  t.ok(await fails(attacker, '198.18.77.2', '198.18.77.4'), 'an address no longer allowed stops working')
 })
 
 t.test('interfaces', async t => {
@@ -249,13 +253,13 @@ t.test('interfaces', async t => {
   const desired = nic(one, networkId)
   const eth0 = async (namespace: string) => (await links(namespace)).find(link => link.ifname === 'eth0')
 
-  await t.test('have the MAC address and MTU that they should', async t => {
+  await t.test('have the MAC address and MTU requested', async t => {
     await fabric.attach(desired)
     t.match(await eth0(one), { address: desired.macAddress, mtu: 1450 })
     t.strictSame(await fabric.attachedPorts(), [desired.portId])
   })
 
-  await t.test('are kept by a second attach, also when the machine renamed them', async t => {
+  await t.test('stay the same on a second attach, even when the machine renamed them', async t => {
     const { ifindex } = (await eth0(one))!
     await fabric.attach(desired)
     t.equal((await eth0(one))!.ifindex, ifindex)
@@ -268,7 +272,7 @@ t.test('interfaces', async t => {
     await ip(['-n', one, 'link', 'set', 'vip0', 'name', 'eth0'])
   })
 
-  await t.test('are finished when their maker died before the last step', async t => {
+  await t.test('are completed after their creator died before the last step', async t => {
     const name = `p${desired.portId.replaceAll('-', '').slice(0, 11)}`
     const { ifindex } = (await eth0(one))!
     await ip(['-n', fabric.namespace, 'link', 'set', name, 'down', 'alias', ''])
@@ -294,7 +298,7 @@ t.test('interfaces', async t => {
     t.strictSame(await fabric.attachedPorts(), [])
   })
 
-  await t.test('are made once by eight at once', async t => {
+  await t.test('are created once by eight concurrent calls', async t => {
     const twin = new Fabric({ instance: fabric.namespace.replace('krater-', '') })
     const again = nic(one, randomUUID())
     await Promise.all(Array.from({ length: 8 }, (_, i) => (i % 2 ? fabric : twin).attach(again)))
@@ -303,12 +307,12 @@ t.test('interfaces', async t => {
     await fabric.detach(again.portId)
   })
 
-  await t.test('are refused in words when the machine does not exist or a name could not be meant', async t => {
+  await t.test('are refused with a clear error when the machine or name is invalid', async t => {
     await t.rejects(fabric.attach(nic('no-such-machine', networkId)), /no-such-machine/)
     await t.rejects(fabric.attach({ ...nic(one, networkId), interfaceName: 'a\nlink delete dev lo' }), /Not a line/)
   })
 
-  await t.test('cost little', async t => {
+  await t.test('are attached and detached in bulk; the time is recorded', async t => {
     const interfaces = await Promise.all(
       Array.from({ length: 10 }, async (_, i) => nic(await machine(`cost${i}`), networkId)),
     )
@@ -323,20 +327,20 @@ t.test('the namespace', async t => {
   const { fabric } = await createWorld(t)
   const twin = new Fabric({ instance: fabric.namespace.replace('krater-', '') })
 
-  await t.test('is made once by many at once', async t => {
+  await t.test('is created once by concurrent calls', async t => {
     await Promise.all(Array.from({ length: 8 }, (_, i) => (i % 2 ? fabric : twin).ensure()))
     const lo = (await links(fabric.namespace)).find(link => link.ifname === 'lo')
     t.ok(lo?.flags.includes('UP'))
   })
 
-  await t.test('is made anew when its maker died between file and mount', async t => {
+  await t.test('is recreated after its creator died between file and mount', async t => {
     await fabric.remove()
     closeSync(openSync(`/run/netns/${fabric.namespace}`, 'w'))
     await fabric.ensure()
     t.equal((await links(fabric.namespace)).length, 1)
   })
 
-  await t.test('holds bridges that say nothing themselves', async t => {
+  await t.test('holds bridges that send no packets of their own', async t => {
     const networkId = randomUUID()
     await Promise.all([fabric.ensureBridge(networkId, 1400), twin.ensureBridge(networkId, 1400)])
     const [bridge] = JSON.parse(
@@ -346,7 +350,7 @@ t.test('the namespace', async t => {
     t.match(bridge.linkinfo.info_data, { forward_delay: 0, stp_state: 0, mcast_snooping: 0 })
   })
 
-  await t.test('goes, and going twice is no error', async t => {
+  await t.test('is removed; removing it twice is no error', async t => {
     await fabric.remove()
     await fabric.remove()
     t.notOk(existsSync(`/run/netns/${fabric.namespace}`))
@@ -354,7 +358,7 @@ t.test('the namespace', async t => {
   })
 })
 
-t.test('a machine that dies with unsent data behind a cut cable does not keep its interface', async t => {
+t.test('the interface of a dead machine goes even with unsent data in flight', async t => {
   const { fabric, machine, start } = await createWorld(t)
   const [one, two] = [await machine('one'), await machine('two')]
   const networkId = randomUUID()

@@ -20,7 +20,7 @@ t.test('lists', async t => {
   )
   const own = 'project_id=lists'
 
-  await t.test('filters', async t => {
+  await t.test('filter by attribute, fixed IP and device', async t => {
     const cases: [plural: string, query: string, expected: Item[]][] = [
       ['networks', own, [c, a, b, e, d]],
       ['networks', 'tenant_id=lists&name=a&name=b', [a, b]],
@@ -66,7 +66,7 @@ t.test('lists', async t => {
     isFault(t, await call('GET /v2.0/ports?fixed_ips=colour%3Dred', token), 400, 'HTTPBadRequest')
   })
 
-  await t.test('order', async t => {
+  await t.test('are sorted by several keys and reduced to chosen fields', async t => {
     t.strictSame(ids(await list('networks', `${own}&sort_key=name`, token)), ids([a, b, c, d, e]))
     t.strictSame(ids(await list('networks', `${own}&sort_key=name&sort_dir=desc`, token)), ids([e, d, c, b, a]))
     const byTwo = 'sort_key=description&sort_dir=asc&sort_key=name&sort_dir=desc'
@@ -74,7 +74,7 @@ t.test('lists', async t => {
     t.strictSame(await list('networks', 'name=a&fields=name&fields=colour', token), [{ name: 'a' }])
   })
 
-  await t.test('pages', async t => {
+  await t.test('page forwards and backwards through links', async t => {
     for (const query of [own, `${own}&sort_key=description&sort_dir=desc&sort_key=name&sort_dir=asc`]) {
       const all = ids(await list('networks', query, token))
       const seen: string[] = []
@@ -87,20 +87,20 @@ t.test('lists', async t => {
         const links = (reply.body.networks_links ?? []) as { rel: string; href: string }[]
         url = links.find(link => link.rel === 'next')?.href.slice(api.url.length)
       }
-      t.strictSame(seen, all, 'each once, in order')
+      t.strictSame(seen, all, 'each network once, in order')
       t.equal(pages.length, 3)
       const back = (pages[2]!.body.networks_links as { rel: string; href: string }[]).find(
         link => link.rel === 'previous',
       )
       const previous = await call(`GET ${back!.href.slice(api.url.length)}`, token)
-      t.strictSame(ids(previous.body.networks as Item[]), all.slice(2, 4), 'and back')
+      t.strictSame(ids(previous.body.networks as Item[]), all.slice(2, 4), 'the previous page')
     }
     isFault(t, await call(`GET /v2.0/networks?marker=${randomUUID()}`, token), 404, 'NetworkNotFound')
     t.equal((await call(`GET /v2.0/networks?${own}`, token)).body.networks_links, undefined)
-    t.equal((await list('networks', `${own}&limit=0`, token)).length, 5, '0 is no limit')
+    t.equal((await list('networks', `${own}&limit=0`, token)).length, 5, '0 means no limit')
   })
 
-  await t.test('tags', async t => {
+  await t.test('filter by tags, which are set, added and removed', async t => {
     const path = `/v2.0/networks/${a.id}/tags`
     t.strictSame((await call(`PUT ${path}`, token, { tags: ['x', 'y', 'x'] })).body, { tags: ['x', 'y'] })
     t.equal((await call(`PUT ${path}/z`, token)).status, 201)

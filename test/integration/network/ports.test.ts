@@ -16,7 +16,7 @@ t.test('ports', async t => {
   const make = (body: object, token = A) =>
     call('POST /v2.0/ports', token, { port: { network_id: network.id, ...body } })
 
-  await t.test('an address of each version by default', async t => {
+  await t.test('a port gets one address of each IP version by default', async t => {
     const port = (await make({ name: 'p' })).body.port as Item
     t.match(port, {
       name: 'p',
@@ -35,7 +35,7 @@ t.test('ports', async t => {
     t.match((await make({ device_id: 'vm', fixed_ips: [] })).body.port, { status: 'ACTIVE', fixed_ips: [] })
   })
 
-  await t.test('addresses as asked for', async t => {
+  await t.test('a port gets the addresses requested, if they are free and valid', async t => {
     const fixed_ips = [{ ip_address: '10.20.0.50' }, { subnet_id: v6.id, ip_address: 'fd00:20:0::00AA' }]
     t.match((await make({ fixed_ips })).body.port, {
       fixed_ips: [
@@ -55,10 +55,10 @@ t.test('ports', async t => {
       [{ ip_address: '10.20.0.050' }, 400, 'HTTPBadRequest'],
     ]
     for (const [fixedIp, status, type] of cases) isFault(t, await make({ fixed_ips: [fixedIp] }), status, type)
-    t.equal((await list('ports', `network_id=${network.id}`)).length, 3, 'what failed left no port')
+    t.equal((await list('ports', `network_id=${network.id}`)).length, 3, 'failed requests left no port')
   })
 
-  await t.test('a MAC address as asked for', async t => {
+  await t.test('a port gets the MAC address requested, if it is free and unicast', async t => {
     t.match(await make({ mac_address: 'FA:16:3E:00:00:77' }), {
       status: 201,
       body: { port: { mac_address: 'fa:16:3e:00:00:77' } },
@@ -67,24 +67,28 @@ t.test('ports', async t => {
     isFault(t, await make({ mac_address: '01:00:5e:00:00:01' }), 400, 'HTTPBadRequest', /not a permitted MAC address/)
   })
 
-  await t.test('a change of addresses keeps those that stay', async t => {
+  await t.test('changing the addresses keeps those that remain', async t => {
     const port = (await make({})).body.port as Item & { fixed_ips: { subnet_id: string; ip_address: string }[] }
     const [kept] = port.fixed_ips
     const change = (fixed_ips: object[]) => call(`PUT /v2.0/ports/${port.id}`, A, { port: { fixed_ips } })
     t.match((await change([kept!, { ip_address: '10.20.0.60' }])).body.port, {
       fixed_ips: [kept, { subnet_id: v4.id, ip_address: '10.20.0.60' }],
     })
-    t.match((await change([{ subnet_id: v4.id }])).body.port, { fixed_ips: [kept] }, 'one of the subnet is kept')
+    t.match(
+      (await change([{ subnet_id: v4.id }])).body.port,
+      { fixed_ips: [kept] },
+      'the address in that subnet is kept',
+    )
     isFault(t, await change([{ ip_address: '10.20.0.50' }]), 409, 'IpAddressAlreadyAllocated')
     t.match(
       (await call(`GET /v2.0/ports/${port.id}`, A)).body.port,
       { fixed_ips: [kept] },
-      'a refused change leaves all',
+      'a refused change changes nothing',
     )
     t.strictSame(((await change([])).body.port as Item).fixed_ips, [])
   })
 
-  await t.test('ports of the load balancer service are not for tenants to pull', async t => {
+  await t.test('tenants cannot delete or release the load balancer service’s ports', async t => {
     const request = { networkId: network.id, projectId: 'a', fixedIps: [{ subnetId: v4.id }], name: 'vip' }
     const vip = await driver.ensurePort({ ...request, deviceId: 'lb-1', deviceOwner: PORT_OWNER.vip })
     t.match((await call(`GET /v2.0/ports/${vip.id}`, A)).body.port, { device_owner: 'Octavia', status: 'ACTIVE' })
@@ -94,13 +98,13 @@ t.test('ports', async t => {
     }
     t.equal((await call(`PUT /v2.0/ports/${vip.id}`, A, { port: { name: 'my VIP' } })).status, 200)
     const again = await driver.ensurePort({ ...request, deviceId: 'lb-1', deviceOwner: PORT_OWNER.vip })
-    t.equal(again.id, vip.id, 'a new name does not hide it from the service')
+    t.equal(again.id, vip.id, 'the service finds a renamed port')
     isFault(t, await make({ device_owner: 'Octavia' }), 403, 'PolicyNotAuthorized', /device_owner/)
     isFault(t, await make({ device_owner: 'network:dhcp' }), 403, 'PolicyNotAuthorized', /device_owner/)
     t.equal((await call(`DELETE /v2.0/ports/${vip.id}`, ADMIN)).status, 204)
   })
 
-  await t.test('a network owner sees and may remove foreign ports on it', async t => {
+  await t.test('a network’s owner sees and may delete other projects’ ports on it', async t => {
     const foreign = (await make({ project_id: 'b' }, ADMIN)).body.port as Item
     t.equal((await call(`GET /v2.0/ports/${foreign.id}`, A)).status, 200)
     t.equal((await call(`GET /v2.0/ports/${foreign.id}`, B)).status, 200)
@@ -109,14 +113,14 @@ t.test('ports', async t => {
   })
 })
 
-t.test('a port on a network that is deleted meanwhile', async t => {
+t.test('creating a port on a network deleted meanwhile fails with 404', async t => {
   const network = (await call('POST /v2.0/networks', A, { network: {} })).body.network as Item
   const request = { networkId: network.id, fixedIps: [], projectId: 'a', name: 'n', deviceId: 'd', deviceOwner: 'o' }
   const deleting = await db.transaction()
   await deleting('network').where({ id: network.id }).delete()
   const posted = call('POST /v2.0/ports', A, { port: { network_id: network.id } })
   const ensured = t.rejects(driver.ensurePort(request), { message: `Network ${network.id} could not be found.` })
-  // Both have seen the network by the time they wait for its deletion.
+  // By the time both wait for the deletion, they have read the network.
   for (let tries = 0; tries < 1000; tries++) {
     const { rows } = await db.raw(
       `SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`,

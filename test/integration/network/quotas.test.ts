@@ -6,7 +6,7 @@ import { A, ADMIN, B, isFault, type Reply, startNetworkApi } from '../../support
 const DEFAULTS = { network: 100, subnet: 100, port: 500 }
 const QUOTAS = '/v2.0/quotas'
 
-t.test('limits are shown to a project and set by administrators', async t => {
+t.test('projects see their limits and administrators set them', async t => {
   const api = await startNetworkApi()
   t.teardown(api.stop)
   const { call, create } = api
@@ -20,12 +20,12 @@ t.test('limits are shown to a project and set by administrators', async t => {
   const set = (quota: unknown, token = ADMIN) => call(`PUT ${QUOTAS}/a`, token, { quota })
   t.match(await set({ port: '3', network: 0 }), { status: 200, body: { quota: { network: 0, subnet: 100, port: 3 } } })
   t.strictSame(await show('a'), { ...DEFAULTS, port: 3, network: 0 })
-  t.strictSame(await show('a/default'), DEFAULTS, 'the defaults stay')
+  t.strictSame(await show('a/default'), DEFAULTS, 'the defaults do not change')
   t.strictSame((await call(`GET ${QUOTAS}`, ADMIN)).body.quotas, [
     { project_id: 'a', tenant_id: 'a', network: 0, subnet: 100, port: 3 },
   ])
   isFault(t, await call('POST /v2.0/networks', A, { network: {} }), 409, 'OverQuota', /resources: \['network'\]/)
-  t.equal((await call('POST /v2.0/networks', B, { network: {} })).status, 201, 'another project has its own')
+  t.equal((await call('POST /v2.0/networks', B, { network: {} })).status, 201, 'another project has its own limit')
 
   await set({ network: -1 })
   const network = await create('network', {})
@@ -38,7 +38,7 @@ t.test('limits are shown to a project and set by administrators', async t => {
     port: { limit: 3, used: 3, reserved: 0 },
   })
   isFault(t, await set({ port: 2, check_limit: true }), 400, 'HTTPBadRequest', /already used and reserved 3/)
-  t.equal((await set({ port: 2, force: true })).status, 200, 'below the use, if that is meant')
+  t.equal((await set({ port: 2, force: true })).status, 200, 'force allows a limit below the use')
 
   isFault(t, await set({ port: 9 }, A), 403, 'PolicyNotAuthorized', /update_quota/)
   for (const quota of [{ port: -2 }, { port: 'x' }, { port: null }, { port: 2_000_000_001 }, { router: 1 }, []]) {
@@ -50,7 +50,7 @@ t.test('limits are shown to a project and set by administrators', async t => {
   t.strictSame((await call(`GET ${QUOTAS}/a`, A, undefined, api.noopUrl)).body.quota, DEFAULTS, 'the noop driver too')
 })
 
-t.test('limits are exact, however many ask at once', async t => {
+t.test('concurrent requests never exceed a limit', async t => {
   const api = await startNetworkApi({ quota: { network: 7, subnet: 7, port: 7 } })
   t.teardown(api.stop)
   const { call, create, driver } = api
@@ -63,7 +63,7 @@ t.test('limits are exact, however many ask at once', async t => {
     port: () => ({ network_id: network.id }),
   }
   for (const [kind, bodyOf] of Object.entries(bodies)) {
-    // Administrators' creates for the project do not wait for the project's own.
+    // An administrator's requests for the project do not queue behind the project's own.
     const replies = await Promise.all(
       Array.from({ length: 20 }, (_, index) => {
         const body = index % 2 === 0 ? bodyOf(index) : { ...bodyOf(index), project_id: 'a' }
@@ -77,7 +77,7 @@ t.test('limits are exact, however many ask at once', async t => {
   const [{ id } = { id: '' }] = await api.list('ports', `network_id=${network.id}`)
   await call(`DELETE /v2.0/ports/${id}`, A)
   isFault(t, await call('POST /v2.0/ports', A, bulk), 409, 'OverQuota')
-  t.equal((await api.list('ports', `network_id=${network.id}`)).length, 6, 'all of a request or nothing')
+  t.equal((await api.list('ports', `network_id=${network.id}`)).length, 6, 'a bulk request creates all or nothing')
   const request = { networkId: network.id, fixedIps: [{ subnetId: subnet.id }], projectId: 'a', deviceId: 'lb' }
   for (let count = 0; count < 3; count++) {
     await driver.ensurePort({ ...request, name: `vip ${count}`, deviceOwner: PORT_OWNER.vip })
@@ -109,16 +109,16 @@ t.test('addresses of a shared network', async t => {
     return replies.filter(({ status }) => status === 201).length
   }
 
-  await t.test('one project gets its share, exactly, and the others still theirs', async t => {
+  await t.test('one project gets exactly its share and leaves the others theirs', async t => {
     t.equal(await flood(A), 15, 'a quarter of 61')
     isFault(t, await askFor(A), 409, 'IpAddressGenerationFailure', /one project may have 25 percent/)
     isFault(t, await askFor(A, [{ ip_address: '10.53.0.9' }]), 409, 'IpAddressGenerationFailure', /25 percent/)
-    await t.rejects(driver.ensurePort(request('a', PORT_OWNER.vip)), /25 percent/, 'VIPs are part of it')
+    await t.rejects(driver.ensurePort(request('a', PORT_OWNER.vip)), /25 percent/, 'VIPs count towards the share')
     t.ok(await driver.ensurePort(request('b', PORT_OWNER.vip)))
-    t.equal((await askFor(A, [])).status, 201, 'a port without addresses takes nothing of it')
+    t.equal((await askFor(A, [])).status, 201, 'a port without addresses does not count')
   })
 
-  await t.test('what all projects together leave is for amphorae', async t => {
+  await t.test('projects together leave a reserve for amphorae', async t => {
     const isLast = ({ fixedIps: [fixedIp] }: { fixedIps: { address: string }[] }) =>
       Number(fixedIp?.address.split('.')[3]) > 55
     isFault(t, await askFor(B, [{ ip_address: '10.53.0.62' }]), 409, 'IpAddressAlreadyAllocated', /is kept for/)
@@ -128,7 +128,7 @@ t.test('addresses of a shared network', async t => {
     t.equal(
       counts.reduce((sum, count) => sum + count, 15 + 1),
       61 - 7,
-      'all but an eighth',
+      'all but one eighth',
     )
     isFault(t, await askFor('e/member'), 409, 'IpAddressGenerationFailure', /No more IP addresses/)
     t.equal(await driver.freeAddresses(subnet.id), 0)
@@ -139,7 +139,7 @@ t.test('addresses of a shared network', async t => {
     await t.rejects(driver.ensurePort(request('e', PORT_OWNER.amphora)), /No more IP addresses/)
   })
 
-  await t.test('the reserve stands in the largest pool, wherever the gateway is', async t => {
+  await t.test('the reserve is in the largest pool, wherever the gateway is', async t => {
     const other = await create('network', { shared: true }, ADMIN)
     const cidr = { network_id: other.id, cidr: '10.54.0.0/27', gateway_ip: '10.54.0.27' }
     const { id } = await create('subnet', cidr, ADMIN)

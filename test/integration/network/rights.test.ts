@@ -9,17 +9,17 @@ const api = await startNetworkApi()
 t.teardown(api.stop)
 const { app, db, call, create } = api
 
-/** encodeURIComponent refuses half a surrogate pair. */
+/** Replaces lone surrogates, which encodeURIComponent refuses. */
 const wellFormed = (text: string) => Buffer.from(text, 'utf8').toString('utf8')
 
-t.test('isolation of projects, route by route', async t => {
+t.test('no route shows or changes another project’s objects', async t => {
   const network = await create('network', { name: 'mine' })
   const subnet = await create('subnet', { network_id: network.id, cidr: '10.40.0.0/24' })
   const port = await create('port', { network_id: network.id })
   await call(`PUT /v2.0/networks/${network.id}/tags`, A, { tags: ['t'] })
   const idOf = { networks: network.id, subnets: subnet.id, ports: port.id }
 
-  /** What project B gets for an object of A's, or for a body that names one. A route without a row makes this test fail. */
+  /** The status that project B gets for an object of A's or a body that names one. A route without a row fails the test. */
   const HIDDEN = 404
   const table: Record<string, { body?: unknown; expect: number | 'no trace' }> = {
     'GET /': { expect: 'no trace' },
@@ -75,7 +75,7 @@ t.test('isolation of projects, route by route', async t => {
     table[`GET /v2.0/${path}/:id`] = { expect: HIDDEN }
   }
 
-  // The page is text for people, the same for everybody.
+  // The documentation page is the same for everybody.
   const served = routesOf(app).filter(({ path }) => path !== '/docs')
   const routes = served.map(({ method, path }) => `${method} ${path}`)
   t.strictSame([...new Set(routes)].sort(), Object.keys(table).sort(), 'every route has a row')
@@ -237,7 +237,7 @@ t.test('hostile requests get a fault, never a crash', async t => {
     )
   })
 
-  await t.test('paths and whole bodies', async t => {
+  await t.test('malformed paths and bodies', async t => {
     for (const path of ['%00', '%E0%A4%A', '..%2f..', "x'y", 'a'.repeat(3000), '%ff', '☃']) {
       for (const method of ['GET', 'DELETE']) check(await call(`${method} /v2.0/ports/${path}`, A))
     }
