@@ -9,7 +9,7 @@ import type { Material } from '../../../controller/certificates/inspection/mater
 import { buildInspectorThread, makeBundle, makePair, opensslBytes } from '../../support/inputs/certificates.js'
 import { fileOf } from '../../support/inputs/x509.js'
 
-/** PKCS#12 bundles as OpenSSL writes them, and the thread that inspects them. */
+/** PKCS#12 bundles that OpenSSL writes, and the thread that inspects them. */
 
 const root = makePair({ subject: '/CN=root' })
 const between = makePair({ subject: '/CN=between', issuer: root })
@@ -19,43 +19,47 @@ const chain = `${between.certificate}${root.certificate}`
 
 const bytes = (text: string | Uint8Array) => Buffer.from(text)
 const bundle = (content: Uint8Array): Material => ({ kind: 'bundle', bundle: content })
-/** The same with 8388607 iterations where there were 65536. */
+/** The same bundle with 8388607 instead of 65536 iterations. */
 const costlier = (content: Buffer) =>
   Buffer.from(content.toString('latin1').replaceAll('\x02\x03\x01\x00\x00', '\x02\x03\x7f\xff\xff'), 'latin1')
 const UNREADABLE = /no PKCS#12 bundle that can be read without a passphrase/
 
 const NEVER = new AbortController().signal
 
-t.test('PKCS#12 bundles that are good', async t => {
+t.test('valid PKCS#12 bundles are accepted', async t => {
   const withChain = ['-certfile', fileOf(chain)]
   for (const [name, pair] of Object.entries({ rsa, ec })) {
     t.equal(inspect(bundle(makeBundle(pair))), null, name)
     t.equal(inspect(bundle(makeBundle(pair, withChain))), null, `${name} with its chain`)
-    t.equal(inspect(bundle(makeBundle(pair, ['-legacy']))), null, `${name} in the older way`)
-    t.equal(inspect(bundle(makeBundle(pair, ['-nomac', '-keypbe', 'NONE', '-certpbe', 'NONE']))), null, `${name}, open`)
+    t.equal(inspect(bundle(makeBundle(pair, ['-legacy']))), null, `${name} with legacy encryption`)
+    t.equal(
+      inspect(bundle(makeBundle(pair, ['-nomac', '-keypbe', 'NONE', '-certpbe', 'NONE']))),
+      null,
+      `${name}, unencrypted`,
+    )
     t.equal(
       inspect(bundle(makeBundle(pair, ['-macalg', 'sha512', '-keypbe', 'AES-128-CBC']))),
       null,
       `${name}, SHA-512`,
     )
   }
-  t.equal(inspect(bundle(makeBundle(rsa, ['-iter', '600000', '-nomac']))), null, 'as many iterations as NSS takes')
+  t.equal(inspect(bundle(makeBundle(rsa, ['-iter', '600000', '-nomac']))), null, 'as many iterations as NSS uses')
   const key = forge.pki.privateKeyFromPem(rsa.privateKey)
   const certificate = forge.pki.certificateFromPem(rsa.certificate)
   const none = forge.asn1.toDer(forge.pkcs12.toPkcs12Asn1(key, [certificate], null)).getBytes()
-  t.equal(inspect(bundle(Buffer.from(none, 'latin1'))), null, 'no passphrase instead of an empty one')
+  t.equal(inspect(bundle(Buffer.from(none, 'latin1'))), null, 'a null passphrase instead of an empty one')
   const onlyDns = makePair({ subject: '/O=Example', args: ['-addext', 'subjectAltName=DNS:www.example.com'] })
   t.equal(inspect(bundle(makeBundle(onlyDns))), null, 'a DNS name is enough')
 })
 
-t.test('PKCS#12 bundles that are not', async t => {
+t.test('invalid PKCS#12 bundles are refused with a reason', async t => {
   const good = makeBundle(ec, ['-certfile', fileOf(chain)])
-  t.match(inspect(bundle(makeBundle(ec, [], 'secret'))), UNREADABLE, 'one with a passphrase')
+  t.match(inspect(bundle(makeBundle(ec, [], 'secret'))), UNREADABLE, 'a bundle with a passphrase')
   t.match(inspect(bundle(Buffer.alloc(0))), UNREADABLE, 'nothing')
   t.match(inspect(bundle(bytes(`${ec.certificate}${ec.privateKey}`))), UNREADABLE, 'PEM')
-  t.match(inspect(bundle(good.subarray(0, good.length - 1))), UNREADABLE, 'one that is cut off')
-  t.match(inspect(bundle(Buffer.concat([good, good]))), UNREADABLE, 'two')
-  t.match(inspect(bundle(bytes(good.toString('base64')))), UNREADABLE, 'its base64')
+  t.match(inspect(bundle(good.subarray(0, good.length - 1))), UNREADABLE, 'a truncated bundle')
+  t.match(inspect(bundle(Buffer.concat([good, good]))), UNREADABLE, 'two bundles')
+  t.match(inspect(bundle(bytes(good.toString('base64')))), UNREADABLE, 'a bundle in base64')
   t.match(inspect(bundle(makeBundle(ec, ['-nokeys']))), /holds no private key/)
   const withoutCertificate = opensslBytes(
     'pkcs12',
@@ -75,16 +79,16 @@ t.test('PKCS#12 bundles that are not', async t => {
   t.match(inspect(bundle(makeBundle(nobody))), /neither a common name nor a DNS name/)
 })
 
-t.test('bundles that are made to cost much are refused at once', async t => {
-  // The last number of a bundle tells how often the key of its integrity code is derived.
+t.test('bundles built to be expensive are refused quickly', async t => {
+  // The last number of a bundle is the iteration count of its MAC.
   const withMac = forge.asn1.fromDer(makeBundle(ec).toString('latin1'))
   const [, , mac] = withMac.value as forge.asn1.Asn1[]
   const most = forge.asn1.create(forge.asn1.Class.UNIVERSAL, forge.asn1.Type.INTEGER, false, '\x7f\xff\xff\xff')
   if (mac !== undefined) mac.value = [...(mac.value as forge.asn1.Asn1[]).slice(0, 2), most]
   const costly: [string, Buffer][] = [
-    ['in the code of integrity', Buffer.from(forge.asn1.toDer(withMac).getBytes(), 'latin1')],
-    ['in the newer derivation', costlier(makeBundle(ec, ['-iter', '65536', '-nomac']))],
-    ['in the older derivation', costlier(makeBundle(rsa, ['-iter', '65536', '-legacy', '-nomac']))],
+    ['in the MAC', Buffer.from(forge.asn1.toDer(withMac).getBytes(), 'latin1')],
+    ['in PBKDF2', costlier(makeBundle(ec, ['-iter', '65536', '-nomac']))],
+    ['in the legacy key derivation', costlier(makeBundle(rsa, ['-iter', '65536', '-legacy', '-nomac']))],
   ]
   for (const [name, bomb] of costly) {
     const started = performance.now()
@@ -97,25 +101,25 @@ t.test('bundles that are made to cost much are refused at once', async t => {
       length < 128 ? [0x30, length] : length < 256 ? [0x30, 0x81, length] : [0x30, 0x82, length >> 8, length & 255]
     return Buffer.concat([Buffer.from(head), inner])
   }, Buffer.alloc(0))
-  t.match(inspect(bundle(nested)), UNREADABLE, 'boxes in boxes')
-  t.match(inspect(bundle(Buffer.alloc(64 * 1024, Buffer.from([0x30, 0x80])))), UNREADABLE, 'boxes without an end')
+  t.match(inspect(bundle(nested)), UNREADABLE, 'nested sequences')
+  t.match(inspect(bundle(Buffer.alloc(64 * 1024, Buffer.from([0x30, 0x80])))), UNREADABLE, 'sequences without an end')
 })
 
-t.test('the thread', async t => {
+t.test('the inspector thread yields to requests, wipes its input and has a CPU time limit', async t => {
   const program = await buildInspectorThread(t.testdir({}))
   const inspector = createInspector({ inspectionMilliseconds: 20_000, program })
   t.teardown(inspector.close)
   const content = makeBundle(rsa)
   t.equal(await inspector.inspect(bundle(content), NEVER), null)
   const niceness = readdirSync('/proc/self/task').map(task => getPriority(Number(task)))
-  t.equal(niceness.filter(nice => nice === getPriority() + 10).length, 1, 'it gives way to requests')
+  t.equal(niceness.filter(nice => nice === getPriority() + 10).length, 1, 'it runs at a lower priority')
   t.ok(
     content.every(byte => byte === 0),
-    'what was looked at is overwritten',
+    'the inspected content is overwritten',
   )
-  t.match(await inspector.inspect(bundle(Buffer.alloc(4)), NEVER), UNREADABLE, 'the same thread goes on')
+  t.match(await inspector.inspect(bundle(Buffer.alloc(4)), NEVER), UNREADABLE, 'the thread is reused')
   await inspector.close()
-  t.equal(await inspector.inspect(bundle(makeBundle(ec)), NEVER), null, 'a closed one starts anew')
+  t.equal(await inspector.inspect(bundle(makeBundle(ec)), NEVER), null, 'a closed inspector starts again')
 
   const endless = join(t.testdir({}), 'endless.mjs')
   writeFileSync(
@@ -133,7 +137,7 @@ t.test('the thread', async t => {
   const missing = createInspector({ inspectionMilliseconds: 1000, program: `${program}-away.js` })
   await t.rejects(missing.inspect(bundle(Buffer.alloc(4)), NEVER), /Cannot find/)
 
-  // On a busy machine a thread waits for its turn: that says nothing about the bundle.
+  // On a busy machine a thread waits to be scheduled. That says nothing about the bundle.
   const held = join(t.testdir({}), 'held.mjs')
   writeFileSync(
     held,
@@ -147,7 +151,7 @@ t.test('the thread', async t => {
   )
   const busy = createInspector({ inspectionMilliseconds: 100, program: held })
   t.teardown(busy.close)
-  t.equal(await busy.inspect(bundle(Buffer.alloc(300)), NEVER), null, 'only processor time counts')
+  t.equal(await busy.inspect(bundle(Buffer.alloc(300)), NEVER), null, 'only CPU time counts')
   const cutOff = new AbortController()
   const inspected = t.rejects(busy.inspect(bundle(Buffer.alloc(60_000)), cutOff.signal), /enough/)
   cutOff.abort(new Error('enough'))

@@ -31,7 +31,7 @@ t.test('prepared statements', async t => {
   t.teardown(database.drop)
   const db = database.of('load_balancer')
 
-  t.test('give their rows, over the pool and within a transaction', async t => {
+  t.test('return their rows, over the pool and within a transaction', async t => {
     const sum = sql`SELECT ${1}::integer + ${2}::integer AS sum, ${'a'}::text AS text`
     t.same(await many(db, sum), [{ sum: 3, text: 'a' }])
     await db.transaction(async trx => {
@@ -40,11 +40,11 @@ t.test('prepared statements', async t => {
     })
   })
 
-  t.test('a question mark is an operator, not a binding', async t => {
+  t.test('take a question mark as an operator, not a binding', async t => {
     t.same(await many(db, sql`SELECT '{"a": 1}'::jsonb ? ${'a'} AS found`), [{ found: true }])
   })
 
-  t.test('a failed one leaves the connection usable, and its own transaction rolled back', async t => {
+  t.test('leave the connection usable after a failure, which rolls back its transaction', async t => {
     await t.rejects(many(db, sql`SELECT 1 / ${0}::integer`), /division by zero/)
     await t.rejects(
       db.transaction(async trx => many(trx, sql`SELECT 1 / ${0}::integer`)),
@@ -53,7 +53,7 @@ t.test('prepared statements', async t => {
     t.same(await many(db, sql`SELECT 4 / ${2}::integer AS n`), [{ n: 2 }])
   })
 
-  t.test('what was bound is not told by an error', async t => {
+  t.test('keep bound values out of errors', async t => {
     for (const fail of [
       () => db.raw('SELECT ?::text, 1 / 0', ['canary']),
       () => db('pool').insert({ description: 'canary' }),
@@ -67,7 +67,7 @@ t.test('prepared statements', async t => {
     }
   })
 
-  t.test('many at once wait for connections, and none is lost', async t => {
+  t.test('wait for a connection when many run at once, and none is lost', async t => {
     const rows = await Promise.all(Array.from({ length: 100 }, (_, n) => many(db, sql`SELECT ${n}::integer AS n`)))
     t.same(
       rows.flat(),
@@ -87,14 +87,14 @@ t.test('claims', async t => {
   const claimAs = (owner: string, limit: number) =>
     claimDue(db, { table: 'job', due: sql`NOT t.done`, order: sql`t.id`, owner, limit })
 
-  await t.test('two workers at once never get the same row', async t => {
+  await t.test('two workers at once never claim the same row', async t => {
     const rounds = await Promise.all(Array.from({ length: 8 }, (_, worker) => claimAs(`w${worker}`, 3)))
     const ids = rounds.flat().map(claim => claim.id)
     t.equal(new Set(ids).size, ids.length)
     t.ok(ids.length >= 18, `${ids.length} of 20 rows were taken`)
   })
 
-  await t.test('a released row can be taken again, and the former fence no longer renews it', async t => {
+  await t.test('a released row can be claimed again, and the former fence no longer renews it', async t => {
     await db('job').update({ lease_owner: null, lease_until: null })
     const [first] = await claimAs('a', 1)
     await releaseClaim(db, first!)
@@ -106,7 +106,7 @@ t.test('claims', async t => {
   })
 })
 
-t.test('a database that a newer version wrote is refused in words', async t => {
+t.test('a schema that a newer version migrated is refused with a clear message', async t => {
   const database = await createTestDatabase()
   t.teardown(database.drop)
   const db = database.of('network')
@@ -120,7 +120,7 @@ t.test('a service role cannot read the tables of another service', async t => {
   await t.rejects(database.of('network').raw('SELECT * FROM load_balancer.load_balancer'), { code: '42501' })
 })
 
-t.test('a role whose password cannot be set is named, its password is not', async t => {
+t.test('an error about a role’s password names the role, not the password', async t => {
   const database = await createTestDatabase()
   t.teardown(database.drop)
   const error = await prepareSchema(database.of('network'), 'identity', 'wonder?land').catch(error => error)
@@ -128,8 +128,8 @@ t.test('a role whose password cannot be set is named, its password is not', asyn
   t.notMatch(`${error.message} ${error.stack}`, /wonder/)
 })
 
-t.test('a cluster whose making was killed is made anew', async t => {
-  // Short, for the socket; and where the postgres account may come.
+t.test('a cluster whose creation was killed is created again', async t => {
+  // A short path, for the socket, that the postgres account can reach.
   const directory = mkdtempSync(join(tmpdir(), 'krater-cluster-'))
   chmodSync(directory, 0o755)
   t.teardown(() => rmSync(directory, { recursive: true, force: true }))
@@ -145,11 +145,11 @@ t.test('a cluster whose making was killed is made anew', async t => {
   await cluster.stop()
   t.notOk(
     readdirSync(directory).some(name => name.startsWith('data.new')),
-    'and leaves nothing of the first',
+    'nothing of the first attempt is left',
   )
 })
 
-t.test('what only has the number of a killed PostgreSQL is not taken for it', async t => {
+t.test('another process with a killed PostgreSQL’s PID is not taken for it', async t => {
   const directory = mkdtempSync(join(tmpdir(), 'krater-cluster-'))
   chmodSync(directory, 0o755)
   const cluster = await startCluster({ directory, durable: false })
@@ -159,7 +159,7 @@ t.test('what only has the number of a killed PostgreSQL is not taken for it', as
   })
   const { uid, gid } = statSync(join(directory, 'data'))
   const pidFile = join(directory, 'data/postmaster.pid')
-  // Its child ends at once, and it never asks how: remains that nobody collects.
+  // Its child exits at once and stays a zombie, because the parent never waits for it.
   const parent = spawn('sh', ['-c', 'true & exec sleep 60'], { uid, gid, cwd: '/' })
   t.teardown(() => parent.kill())
   const stateOf = (pid: number) => /\) (\w) /.exec(readFileSync(`/proc/${pid}/stat`, 'utf8'))?.[1]
@@ -180,7 +180,7 @@ t.test('what only has the number of a killed PostgreSQL is not taken for it', as
   }
 })
 
-t.test('an API whose database is away answers 503, and serves again when it is back', async t => {
+t.test('an API answers 503 while its database is away and serves again when it is back', async t => {
   const database = await createTestDatabase()
   const proxy = await startDatabaseProxy(database.urlOf('network'))
   const db = connect({ url: proxy.url, applicationName: 'test' })
@@ -200,7 +200,7 @@ t.test('an API whose database is away answers 503, and serves again when it is b
   t.equal((await ask()).status, 200)
   const printed = t.capture(console, 'log')
   await proxy.goAway()
-  for (const when of ['under a connection that stood', 'and at the next']) {
+  for (const when of ['over an open connection', 'over a new connection']) {
     const reply = await ask()
     t.match([reply.status, await reply.json()], [503, { message: /database cannot be reached/ }], when)
   }

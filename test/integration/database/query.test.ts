@@ -7,7 +7,7 @@ const database = await createTestDatabase()
 t.teardown(database.drop)
 const db = database.of('load_balancer')
 
-t.test('the verbs give rows, one row or their number, on the pool and in a transaction', async t => {
+t.test('each verb returns rows, one row or a count, on the pool and in a transaction', async t => {
   const sum = sql<{
     sum: number
     text: string | null
@@ -34,7 +34,7 @@ t.test('an undefined value is refused before anything is written', async t => {
   await t.rejects(execute(db, sql`SELECT ${undefinedText}::text`), TypeError)
 })
 
-t.test('a statement is prepared once for each connection, unless its text varies', async t => {
+t.test('a statement is prepared once per connection, unless its text varies', async t => {
   await db.transaction(async trx => {
     const once = (id: number) => many(trx, sql`SELECT ${id}::integer AS prepared_by_this_test`)
     await once(1)

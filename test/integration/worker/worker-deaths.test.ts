@@ -19,12 +19,12 @@ import { createGate, createWorkerScene } from '../../support/worlds/worker-scene
 const { db, url, recorder, start, settledAt, stop } = await createWorkerScene()
 t.teardown(stop)
 
-// Held by a worker that died: nobody renews this claim.
+// A dead worker holds this claim; nobody renews it.
 const orphaned = await insertLoadBalancer(db)
 const takenAt = performance.now()
 await claimDue(db, { ...claimsOf('dead', 1), limit: 1 })
 
-t.test('stopping ends what is under way and gives it to others at once', async t => {
+t.test('stopping a worker aborts its work and releases it at once', async t => {
   const stopping = await start('stopping')
   const id = await insertLoadBalancer(db)
   recorder.behave(
@@ -40,7 +40,7 @@ t.test('stopping ends what is under way and gives it to others at once', async t
   recorder.behave(id, () => Promise.resolve())
 })
 
-t.test('a database that goes away and comes back', async t => {
+t.test('a worker finishes its work and listens again after a database outage', async t => {
   const proxy = await startDatabaseProxy(url)
   const own = connect({ url: proxy.url, applicationName: 'worker', poolSize: 4 })
   const persistent = await start('persistent', 1, own, proxy.url)
@@ -60,7 +60,7 @@ t.test('a database that goes away and comes back', async t => {
   t.match(await findLoadBalancer(db, id), { applied_generation: 0, lease_owner: 'persistent' })
   await proxy.comeBack()
   const row = await settledAt(id, 1)
-  t.match(row, { fault: null, attempts: 0, fence: 1 }, 'what was under way is finished, under the same claim')
+  t.match(row, { fault: null, attempts: 0, fence: 1 }, 'the work is finished under the same claim')
   await changeLoadBalancer(db, id)
   await settledAt(id, 2)
   await eventually('it listens again', async () => {
@@ -71,7 +71,7 @@ t.test('a database that goes away and comes back', async t => {
   })
 })
 
-t.test('what a dead worker held passes to another within ten seconds', async t => {
+t.test('a dead worker’s load balancer passes to another worker within ten seconds', async t => {
   const heir = await start('heir', 2)
   t.teardown(heir.stop)
   const row = await eventually(
@@ -86,7 +86,7 @@ t.test('what a dead worker held passes to another within ten seconds', async t =
   t.equal(recorder.callsFor(orphaned).length, 1)
 })
 
-t.test('what a process of this machine held is free as soon as it is dead', async t => {
+t.test('claims of a dead process on this machine are released at once', async t => {
   const [host, pid, startTicks, where, random] = nameLeaseOwner().split(' ')
   const gone = spawnSync('true').pid
   const [boot, namespace] = where!.split('/')

@@ -20,7 +20,7 @@ t.teardown(stop)
 const worker = await start('first')
 t.teardown(worker.stop)
 
-t.test('a failure is reported to the owner and tried again, later each time', async t => {
+t.test('a failure is shown to the owner and retried with growing pauses', async t => {
   const id = await insertLoadBalancer(db)
   let broken = true
   recorder.behave(id, async () => {
@@ -35,7 +35,7 @@ t.test('a failure is reported to the owner and tried again, later each time', as
     applied_generation: 0,
   })
   const second = await faulted(id, 2)
-  t.same(second.fault_since, first.fault_since, 'it has been failing since then')
+  t.same(second.fault_since, first.fault_since, 'the time of the first failure stays')
   const pause = second.retry_at!.getTime() - first.retry_at!.getTime()
   t.ok(pause >= 1900, `the next pause is twice as long (${pause} ms from retry to retry)`)
   const { rows } = await db.raw(
@@ -44,7 +44,7 @@ t.test('a failure is reported to the owner and tried again, later each time', as
   )
   t.ok(rows[0].later)
 
-  await t.test('a change is tried at once, even when nobody took the pause away', async t => {
+  await t.test('a change is tried at once, even during the pause', async t => {
     broken = false
     await db('load_balancer')
       .where({ id })
@@ -55,7 +55,7 @@ t.test('a failure is reported to the owner and tried again, later each time', as
   })
 })
 
-t.test('the pause grows to five minutes and no further, and starts anew with a change', async t => {
+t.test('the pause doubles up to five minutes and starts over with a change', async t => {
   const id = await insertLoadBalancer(db, { lease_until: db.raw(`now() + interval '1 hour'`) })
   const claim: Claim = { table: 'load_balancer', id, fence: 0, heldUntil: Number.POSITIVE_INFINITY, claimedAt: 'now' }
   const tree = (await readTree(db, id))!
@@ -71,7 +71,7 @@ t.test('the pause grows to five minutes and no further, and starts anew with a c
   await db('load_balancer').where({ id }).delete()
 })
 
-t.test('a change that came while the last one failed is tried at once', async t => {
+t.test('a change made during a failing attempt is tried at once', async t => {
   const id = await insertLoadBalancer(db)
   const gate = createGate()
   recorder.behave(id, async ({ tree }) => {
@@ -88,7 +88,7 @@ t.test('a change that came while the last one failed is tried at once', async t 
   t.ok(performance.now() - asked < 900, 'sooner than the shortest pause')
 })
 
-t.test('what is unexpected is not shown to the owner', async t => {
+t.test('unexpected errors are not shown to the owner', async t => {
   const id = await insertLoadBalancer(db)
   recorder.behave(id, () => Promise.reject(new Error('postgres://user:password@host')))
   await notify(db, id)
@@ -98,14 +98,14 @@ t.test('what is unexpected is not shown to the owner', async t => {
   await db('load_balancer').where({ id }).delete()
 })
 
-t.test('a provider that is not enabled is a fault that says so', async t => {
+t.test('a disabled provider yields a fault that names it', async t => {
   const id = await insertLoadBalancer(db, { provider: 'other' })
   await notify(db, id)
   t.match((await faulted(id)).fault, { code: 'provider-not-enabled', text: /"other"/ })
   await db('load_balancer').where({ id }).delete()
 })
 
-t.test('a recheck that fails is tried again after a pause, without another asking', async t => {
+t.test('a failed recheck is retried after a pause without another request', async t => {
   const id = await insertLoadBalancer(db, { applied_generation: 1 })
   let failures = 1
   recorder.behave(id, async () => {
@@ -118,7 +118,7 @@ t.test('a recheck that fails is tried again after a pause, without another askin
   t.equal(recorder.callsFor(id).length, 2)
 })
 
-t.test('a load balancer goes when PostgreSQL ends its removal for statistics that are just written', async t => {
+t.test('a load balancer is removed even when PostgreSQL aborts the removal in a deadlock', async t => {
   const lease = { lease_until: db.raw(`now() + interval '1 hour'`) }
   const id = await insertLoadBalancer(db, { change: 'delete', generation: 2, ...lease })
   const { listenerId } = await insertChildren(db, id, 1)

@@ -20,10 +20,10 @@ t.teardown(stop)
 const worker = await start('first')
 t.teardown(worker.stop)
 
-/** Of a load balancer that carries traffic and has a change to come. */
+/** Columns of a load balancer that carries traffic and has a pending change. */
 const CHANGED = { generation: 2, applied_generation: 1, change: 'update' }
 
-t.test('a notification wakes it', async t => {
+t.test('a notification wakes the worker', async t => {
   const id = await insertLoadBalancer(db)
   const asked = performance.now()
   await notify(db, id)
@@ -35,7 +35,7 @@ t.test('a notification wakes it', async t => {
   t.equal(recorder.callsFor(id).length, 1)
 })
 
-t.test('changes made meanwhile are taken together, under the same claim', async t => {
+t.test('changes made during an attempt are applied together under the same claim', async t => {
   const id = await insertLoadBalancer(db)
   const gate = createGate()
   recorder.behave(id, ({ tree }) => (tree.generation === 1 ? gate.pass() : Promise.resolve()))
@@ -51,7 +51,7 @@ t.test('changes made meanwhile are taken together, under the same claim', async 
   t.equal(new Set(recorder.callsFor(id).map(call => call.claim.fence)).size, 1)
 })
 
-t.test('two workers never work on one load balancer at a time, and share the work', async t => {
+t.test('two workers share the work and never work on the same load balancer at once', async t => {
   const second = await start('second')
   t.teardown(second.stop)
   const ids = await Promise.all(Array.from({ length: 12 }, () => insertLoadBalancer(db)))
@@ -63,7 +63,7 @@ t.test('two workers never work on one load balancer at a time, and share the wor
   t.same([...workers].sort(), ['first', 'second'])
 })
 
-t.test('never more at once than the concurrency', async t => {
+t.test('a worker never exceeds its concurrency', async t => {
   const ids = await Promise.all(
     Array.from({ length: 12 }, (_, at) => insertLoadBalancer(db, { project_id: `${at}`, ...CHANGED })),
   )
@@ -73,12 +73,12 @@ t.test('never more at once than the concurrency', async t => {
   const begun = () => ids.filter(id => recorder.callsFor(id).length > 0).length
   await eventually('eight began', () => begun() === 8)
   const held = await db('load_balancer').whereIn('id', ids).whereNotNull('lease_owner').select('id')
-  t.equal(held.length, 8, 'and it holds no more than it works at')
+  t.equal(held.length, 8, 'it claims no more than it works on')
   gate.open()
   for (const id of ids) await settledAt(id, 2)
 })
 
-t.test('who makes and removes load balancers leaves slots to those that carry traffic', async t => {
+t.test('creates and deletes leave slots for load balancers that carry traffic', async t => {
   const gate = createGate()
   const busy = await Promise.all(
     Array.from({ length: 12 }, (_, at) =>
@@ -93,14 +93,14 @@ t.test('who makes and removes load balancers leaves slots to those that carry tr
     const serving = await insertLoadBalancer(db, { project_id: randomUUID(), ...columns })
     recorder.behave(serving, gate.pass)
     await notify(db, serving)
-    await eventually('one that carries traffic is worked at', () => recorder.callsFor(serving).length === 1)
+    await eventually('one that carries traffic is worked on', () => recorder.callsFor(serving).length === 1)
   }
   t.equal(begun(), 6, 'of eight slots')
   gate.open()
   for (const [at, id] of busy.entries()) await (at % 2 === 0 ? settledAt(id, 1) : gone(id))
 })
 
-t.test('projects that change load balancers leave slots to who makes and removes others', async t => {
+t.test('updates leave slots for creates and deletes of other projects', async t => {
   const gate = createGate()
   t.teardown(gate.open)
   const changing = await Promise.all(
@@ -119,7 +119,7 @@ t.test('projects that change load balancers leave slots to who makes and removes
   for (const id of changing) await settledAt(id, 2)
 })
 
-t.test('two projects that make load balancers leave a slot to a third', async t => {
+t.test('two projects that create load balancers leave a slot to a third', async t => {
   const gate = createGate()
   t.teardown(gate.open)
   const making = await Promise.all(
@@ -135,7 +135,7 @@ t.test('two projects that make load balancers leave a slot to a third', async t 
   for (const id of making) await settledAt(id, 1)
 })
 
-t.test('one project never holds all slots, and the projects take turns', async t => {
+t.test('one project never holds all slots, and projects take turns', async t => {
   const gate = createGate()
   const greedy = await Promise.all(
     Array.from({ length: 10 }, () =>
@@ -158,7 +158,7 @@ t.test('one project never holds all slots, and the projects take turns', async t
   for (const id of greedy) await settledAt(id, 2)
 })
 
-t.test('a worker whose fence was raised meanwhile writes nothing', async t => {
+t.test('a worker that lost its claim writes nothing', async t => {
   const id = await insertLoadBalancer(db)
   const gate = createGate()
   recorder.behave(id, gate.pass)
@@ -167,7 +167,7 @@ t.test('a worker whose fence was raised meanwhile writes nothing', async t => {
   await db('load_balancer')
     .where({ id })
     .update({ fence: db.raw('fence + 1'), lease_owner: 'thief', lease_until: db.raw(`now() + interval '1 minute'`) })
-  await t.test('and is told so with the next renewal', async t => {
+  await t.test('its next renewal aborts the attempt', async t => {
     const signal = recorder.callsFor(id)[0]!.signal
     await eventually('abort', () => signal.aborted)
     t.equal(recorder.callsFor(id)[0]!.claim.heldUntil, 0)
@@ -185,7 +185,7 @@ t.test('a worker whose fence was raised meanwhile writes nothing', async t => {
   await db('load_balancer').where({ id }).delete()
 })
 
-t.test('deletion ends every state', async t => {
+t.test('a load balancer is deleted from every state', async t => {
   const never = await insertLoadBalancer(db)
   const applied = await insertLoadBalancer(db)
   const failing = await insertLoadBalancer(db)
@@ -208,7 +208,7 @@ t.test('deletion ends every state', async t => {
   t.equal(recorder.callsFor(busy).at(-1)?.tree.change, 'delete')
 })
 
-t.test('rows under deletion go when their generation is applied, and only those', async t => {
+t.test('deleted children are removed once their generation is applied, and only those', async t => {
   const id = await insertLoadBalancer(db, { lease_until: db.raw(`now() + interval '1 hour'`) })
   const { listenerId, poolId, monitorId, memberIds } = await insertChildren(db, id, 1, [
     { address: '192.0.2.1' },
@@ -229,11 +229,11 @@ t.test('rows under deletion go when their generation is applied, and only those'
   t.same(
     left.map(row => row.operating_status),
     ['NO_MONITOR', 'OFFLINE'],
-    'nobody watches the members any more; the one that is disabled stays OFFLINE',
+    'members lose their monitor; the disabled one stays OFFLINE',
   )
   t.equal((await db('health_monitor').where({ id: monitorId })).length, 0)
   t.equal((await db('listener').where({ id: listenerId })).length, 1)
-  t.ok((await findLoadBalancer(db, id))?.lease_until, 'the claim is kept for what waits')
+  t.ok((await findLoadBalancer(db, id))?.lease_until, 'the claim is kept for the next generation')
   await remove('pool', poolId, 3)
   t.equal(await settle(db, claim, tree), 'settled')
   t.equal((await db('listener').where({ id: listenerId })).length, 0)
@@ -241,7 +241,7 @@ t.test('rows under deletion go when their generation is applied, and only those'
   t.match(await findLoadBalancer(db, id), { applied_generation: 3, lease_until: null })
 })
 
-t.test('a recheck is answered and done; one asked for meanwhile comes after it', async t => {
+t.test('a recheck requested during a recheck follows it', async t => {
   const id = await insertLoadBalancer(db, { applied_generation: 1 })
   const gate = createGate()
   recorder.behave(id, gate.pass)
@@ -264,7 +264,7 @@ t.test('a recheck is answered and done; one asked for meanwhile comes after it',
   t.equal((await findLoadBalancer(db, id))?.applied_generation, 1)
 })
 
-t.test('an unknown load balancer in a notification does nothing', async t => {
+t.test('a notification about an unknown load balancer does nothing', async t => {
   await notify(db, randomUUID())
   t.same(recorder.overlaps, [])
 })

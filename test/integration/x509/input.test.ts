@@ -29,14 +29,14 @@ import { publicKeyOf } from '../../../controller/x509/public-key.js'
 import { signed } from '../../../controller/x509/signing.js'
 import { authority, fileOf, issue, keyOf, NAMES, openssl, refusal, SUBJECT } from '../../support/inputs/x509.js'
 
-/** Requests, keys and certificates of OpenSSL. */
+/** Requests, keys and certificates made by OpenSSL. */
 
 const p256 = keyOf('P-256')
 
 const primitive = (type: number, content: Uint8Array): Asn1 =>
   readDer(Buffer.concat([Buffer.of(type, content.length), content]), 'value')
 
-/** A request as any tool may write it, signed with its key. */
+/** A request with arbitrary subject and names, signed with its key. */
 function requestFor(subject: readonly [type: Asn1, value: Asn1][], names: readonly GeneralName[]): Buffer {
   const extensions = sequence(...(names.length > 0 ? [subjectAltName(names, false)] : []))
   const attribute = sequence(objectIdentifier('1.2.840.113549.1.9.14'), setOf(extensions))
@@ -44,13 +44,13 @@ function requestFor(subject: readonly [type: Asn1, value: Asn1][], names: readon
   return writeDer(signed(sequence(integer(0), name, publicKeyOf(p256).info, tagged(0, attribute)), p256))
 }
 
-/** The subject of a certificate, as our own reader understands it. */
+/** The subject of a certificate, as our reader decodes it. */
 function subjectOf(pem: string) {
   const [content] = sequenceIn(readDer(derOfPem(pem, ['CERTIFICATE'], 'certificate'), 'certificate')) ?? []
   return decodeName(sequenceIn(content)?.[5])
 }
 
-/** Raises the lengths of the sequences that enclose a place. */
+/** Increases the lengths of all structures that enclose an offset. */
 function growBy(der: Buffer, by: number, place: number): Buffer {
   const bytes = Buffer.from(der)
   for (let at = 0; at < place; ) {
@@ -69,7 +69,7 @@ function growBy(der: Buffer, by: number, place: number): Buffer {
   return bytes
 }
 
-t.test('requests that are refused', async t => {
+t.test('invalid certificate requests are refused with a reason', async t => {
   const good = writeCertificateRequest(parseDistinguishedName(SUBJECT), p256, NAMES)
   const tampered = Buffer.from(good)
   tampered.write('www.exbmple.com', tampered.indexOf('www.example.com'), 'latin1')
@@ -92,19 +92,23 @@ t.test('requests that are refused', async t => {
     ['text', Buffer.from('hello'), /not valid DER/],
     ['a certificate', Buffer.from(authority('CN=Root', p256, 1, null).pem), /no PEM block/],
     ['two requests', Buffer.from(pemOf('CERTIFICATE REQUEST', good).repeat(2)), /more than one/],
-    ['no end', Buffer.from(pemOf('CERTIFICATE REQUEST', good).slice(0, 200)), /does not end/],
+    ['a truncated block', Buffer.from(pemOf('CERTIFICATE REQUEST', good).slice(0, 200)), /does not end/],
     [
       'no base64',
       Buffer.from('-----BEGIN CERTIFICATE REQUEST-----\n!!!!\n-----END CERTIFICATE REQUEST-----'),
       /base64/,
     ],
-    ['something after it', Buffer.concat([good, Buffer.of(0)]), /not valid DER/],
-    ['another subject than was signed', tampered, /signature/],
+    ['trailing bytes', Buffer.concat([good, Buffer.of(0)]), /not valid DER/],
+    ['a subject other than the signed one', tampered, /signature/],
     ['no subject', writeCertificateRequest([], p256, []), /names no subject/],
     ['a short RSA key', openSslRequest(['-newkey', 'rsa:1024']), /2048 to 8192 bits; this one has 1024/],
-    ['another curve', openSslRequest(['-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:secp256k1']), /EC key on P-256/],
     [
-      'a curve spelt out',
+      'an unsupported curve',
+      openSslRequest(['-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:secp256k1']),
+      /EC key on P-256/,
+    ],
+    [
+      'explicit curve parameters',
       openSslRequest([
         ...['-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:P-256', '-pkeyopt', 'ec_param_enc:explicit'],
       ]),
@@ -112,11 +116,11 @@ t.test('requests that are refused', async t => {
     ],
     ['Ed25519', openSslRequest(['-newkey', 'ed25519']), /must be an RSA key/],
     ['SHA-1', openSslRequest(['-newkey', 'rsa:2048', '-sha1']), /signature/],
-    ['a name of another kind', withNames(sequence(taggedBytes(8, Buffer.of(0x2a)))), /Only e-mail/],
+    ['an unsupported kind of name', withNames(sequence(taggedBytes(8, Buffer.of(0x2a)))), /Only e-mail/],
     ['a DNS name with a NUL', withNames(sequence(taggedBytes(2, Buffer.from('a.example\0.b')))), /no valid DNS name/],
     ['an address of five bytes', withNames(sequence(taggedBytes(7, Buffer.alloc(5)))), /no valid IP/],
     ['no names', withNames(sequence()), /cannot be read/],
-    ['something else for names', withNames(octetString(Buffer.of(1))), /cannot be read/],
+    ['names that are no sequence', withNames(octetString(Buffer.of(1))), /cannot be read/],
   ]
   for (const [name, bytes, message] of cases)
     t.match(
@@ -126,7 +130,7 @@ t.test('requests that are refused', async t => {
     )
 })
 
-t.test('whatever is certified can be read: here, by Node.js and by OpenSSL', async t => {
+t.test('our reader, Node.js and OpenSSL read every certificate that we issue', async t => {
   const root = authority('CN=Root', p256, 1, null)
   const oid = fc.oneof(
     fc.constantFrom('2.5.4.3', '2.5.4.6', '2.5.4.10', '1.2.840.113549.1.9.1').map(objectIdentifier),
@@ -177,7 +181,7 @@ t.test('whatever is certified can be read: here, by Node.js and by OpenSSL', asy
   t.notMatch(shown.text, /error|unable/i)
 })
 
-t.test('private keys as they may be stored', async t => {
+t.test('stored private keys are read in every supported form; others are refused', async t => {
   const key = keyOf('RSA 2048')
   const isSame = (stored: Buffer | string, passphrase: string | null, name: string) =>
     t.ok(readPrivateKey(Buffer.from(stored), passphrase).equals(key), name)
@@ -188,17 +192,17 @@ t.test('private keys as they may be stored', async t => {
   isSame(
     key.export({ format: 'pem', type: 'pkcs1', cipher: 'aes-128-cbc', passphrase: 'hush' }),
     'hush',
-    'encrypted of old',
+    'encrypted the traditional way',
   )
   const pem = fileOf(key.export({ format: 'pem', type: 'pkcs8' }))
   const encrypted = (...args: string[]) =>
     openssl(['pkcs8', '-topk8', '-in', pem, '-passout', 'pass:hush', '-v2', 'aes-128-cbc', ...args]).text
-  isSame(encrypted('-iter', '100000'), 'hush', 'many rounds')
+  isSame(encrypted('-iter', '100000'), 'hush', 'many iterations')
   let ticks = 0
   const ticking = setInterval(() => ticks++, 1)
   t.ok((await readPrivateKeyAside(Buffer.from(encrypted('-iter', '100000')), 'hush')).equals(key))
   clearInterval(ticking)
-  t.ok(ticks > 0, 'other work goes on meanwhile')
+  t.ok(ticks > 0, 'the event loop keeps running')
   t.ok((await readPrivateKeyAside(Buffer.from(key.export({ format: 'pem', type: 'pkcs1' })), null)).equals(key))
   await t.rejects(readPrivateKeyAside(Buffer.from(encrypted()), 'loud'), /cannot be read/)
   const refused: [string, string | Buffer, string | null, RegExp][] = [
@@ -210,7 +214,12 @@ t.test('private keys as they may be stored', async t => {
       'hush',
       /not supported/,
     ],
-    ['hidden behind another', encrypted() + key.export({ format: 'pem', type: 'pkcs8' }), 'hush', /more than one/],
+    [
+      'a second key behind the first',
+      encrypted() + key.export({ format: 'pem', type: 'pkcs8' }),
+      'hush',
+      /more than one/,
+    ],
     ['nothing', '', null, /not valid DER/],
     ['text', 'hello', null, /not valid DER/],
     ['a certificate', authority('CN=Root', p256, 1, null).pem, null, /no PEM block/],
@@ -231,7 +240,7 @@ t.test('private keys as they may be stored', async t => {
     Buffer.from('02047fffffff', 'hex'),
     bomb.subarray(rounds + 4),
   ])
-  // Two bytes more in each of the structures around it.
+  // Each enclosing structure is two bytes longer.
   const grown = growBy(patched, 2, rounds)
   const started = performance.now()
   t.match(

@@ -14,7 +14,7 @@ import { pemOf } from '../../../controller/x509/encoding/pem.js'
 import { writeRevocationList } from '../../../controller/x509/revocation-list.js'
 import { authority, DAY, fileOf, issue, KINDS, keyOf, NAMES, openssl, SUBJECT } from '../../support/inputs/x509.js'
 
-/** What we write as X.509 is good for OpenSSL, and what OpenSSL writes is good for us. */
+/** OpenSSL accepts the X.509 that we write, and we read what OpenSSL writes. */
 
 const p256 = keyOf('P-256')
 
@@ -23,7 +23,7 @@ const policyOf = (settings: object) =>
 const dns = (value: string): GeneralName => ({ kind: 'dns', value })
 
 for (const caKind of KINDS) {
-  t.test(`certificates for every kind of key hold under a CA with a key of ${caKind}`, async t => {
+  t.test(`certificates for every kind of key verify under a ${caKind} CA`, async t => {
     const root = authority('CN=Root,O=Test', keyOf(caKind), 1, null)
     const below = authority('CN=Below,O=Test', p256, 0, root)
     for (const kind of KINDS) {
@@ -47,7 +47,7 @@ for (const caKind of KINDS) {
   })
 }
 
-t.test('name constraints hold for every client', async t => {
+t.test('OpenSSL enforces our name constraints', async t => {
   const policy = policyOf({ project_names: ['a=shop.example', 'b=other.example'] })
   const root = authority('CN=Root', p256, 2, null)
   const certified = (project: string, ...names: GeneralName[]) => {
@@ -75,7 +75,7 @@ t.test('name constraints hold for every client', async t => {
   t.match(certified('c', { kind: 'ip', value: '203.0.113.7' }), { status: 0 })
 })
 
-t.test('name constraints leave a project what is its own below a name of others', async t => {
+t.test('a project keeps its own names below another project’s name', async t => {
   const policy = policyOf({
     project_names: ['a=firm.example', 'b=dev.firm.example', 'a=10.0.0.0/8', 'b=10.1.0.0/16'],
     permitted_names: 'dev.localhost',
@@ -96,7 +96,7 @@ t.test('name constraints leave a project what is its own below a name of others'
   t.match(certified('c', dns('dev.localhost')), { status: 0 })
 })
 
-t.test('requests as openssl writes them', async t => {
+t.test('our reader accepts requests that OpenSSL writes', async t => {
   for (const [args, kind] of [
     [['-newkey', 'rsa:2048'], 'rsa'],
     [['-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:P-384', '-sha512'], 'ec'],
@@ -118,12 +118,12 @@ t.test('requests as openssl writes them', async t => {
     t.match(
       openssl(['x509', '-noout', '-text'], issue(Buffer.from(pem), root)).text,
       'CA:FALSE',
-      'no CA by asking for it',
+      'a request cannot ask to be a CA',
     )
   }
 })
 
-t.test('requests of ours are good for openssl', async t => {
+t.test('OpenSSL verifies requests that we write', async t => {
   for (const kind of KINDS) {
     const key = keyOf(kind)
     const pem = pemOf('CERTIFICATE REQUEST', writeCertificateRequest(parseDistinguishedName(SUBJECT), key, NAMES))
@@ -131,7 +131,7 @@ t.test('requests of ours are good for openssl', async t => {
   }
 })
 
-t.test('revocation lists', async t => {
+t.test('OpenSSL verifies our CRLs and finds revoked certificates in them', async t => {
   for (const kind of KINDS) {
     const key = keyOf(kind)
     const root = authority('CN=Root,O=Test', key, 1, null)
