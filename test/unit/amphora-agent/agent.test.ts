@@ -34,7 +34,7 @@ const row = (name: string, n: number, active = 0, status = 'OPEN'): ProxyRow => 
   counters: count(n, active),
 })
 
-t.test('frames come out as they went in, however the stream is cut', t => {
+t.test('frames survive any fragmentation of the stream', t => {
   fc.assert(
     fc.property(fc.array(fc.jsonValue(), { maxLength: 6 }), fc.array(fc.nat(40), { maxLength: 30 }), (values, cuts) => {
       const stream = Buffer.concat(values.map(encodeFrame))
@@ -54,7 +54,7 @@ t.test('frames come out as they went in, however the stream is cut', t => {
   t.end()
 })
 
-t.test('frames beyond the limit and frames that are no JSON end the stream', t => {
+t.test('oversized frames and frames that are not JSON end the stream', t => {
   t.throws(() => createFrameDecoder(10)(encodeFrame('x'.repeat(20))), { name: 'FrameError' })
   t.strictSame(createFrameDecoder(10)(encodeFrame('x'.repeat(8))), ['x'.repeat(8)])
   t.throws(() => createFrameDecoder()(Buffer.from([0, 0, 0, 2, 123, 123])), { name: 'FrameError', message: /not JSON/ })
@@ -73,7 +73,7 @@ t.test('frames beyond the limit and frames that are no JSON end the stream', t =
 })
 
 t.test('counters', t => {
-  t.test('of the old worker and the new one are added, and stay when the old one has ended', t => {
+  t.test('of the old and the new worker are added, and kept when the old one ends', t => {
     let state = observe(EMPTY, new Map([['a', [row('l', 10, 2)]]]), new Set(['a']))
     state = observe(
       state,
@@ -85,18 +85,18 @@ t.test('counters', t => {
     )
     t.strictSame(totalOf(state, 'l'), count(19, 4))
     state = observe(state, new Map([['b', [row('l', 5, 1)]]]), new Set(['b']))
-    t.strictSame(totalOf(state, 'l'), count(20, 1), 'what is open in an ended worker is not open any more')
+    t.strictSame(totalOf(state, 'l'), count(20, 1), 'connections of an ended worker are not active')
     t.equal(state.epoch, EMPTY.epoch)
     t.end()
   })
 
-  t.test('a worker that could not be read this time keeps what it had', t => {
+  t.test('of a worker that could not be read keep their last values', t => {
     const state = observe(EMPTY, new Map([['a', [row('l', 10)]]]), new Set(['a']))
     t.strictSame(totalOf(observe(state, new Map(), new Set(['a'])), 'l'), count(10))
     t.end()
   })
 
-  t.test('an object that leaves the configuration and comes back goes on from where it was', t => {
+  t.test('of an object that leaves the configuration and returns continue', t => {
     let state = observe(EMPTY, new Map([['a', [row('l', 10)]]]), new Set(['a']))
     state = observe(state, new Map([['b', [row('other', 1)]]]), new Set(['b']))
     state = observe(state, new Map([['c', [row('l', 1)]]]), new Set(['c']))
@@ -104,7 +104,7 @@ t.test('counters', t => {
     t.end()
   })
 
-  t.test('property: whatever workers come, count, cannot be read and end, no total ever falls', t => {
+  t.test('property: no total ever decreases, whatever workers start, count, fail to answer and end', t => {
     const step = fc.record({
       start: fc.boolean(),
       end: fc.boolean(),
@@ -140,7 +140,7 @@ t.test('counters', t => {
   t.end()
 })
 
-t.test('states of members, listeners and pools', t => {
+t.test('a snapshot has the states of members, listeners and pools', t => {
   const servers = [1, 2, 3, 4, 5, 6].map(number => server(number, number >= 5 ? { options: [] } : {}))
   const desired = desire({ generation: 1, servers })
   const line = (number: number, operational: number, admin: number, weight: number) =>
@@ -158,7 +158,7 @@ t.test('states of members, listeners and pools', t => {
   const silent = snapshotOf(desired, { proxies: [], servers: [] }, () => count(3))
   t.match(silent, { listeners: [{ state: 'DOWN' }], pools: [{ state: 'DOWN', members: Array(6).fill('UNKNOWN') }] })
 
-  t.test('only what changed is told again', t => {
+  t.test('only changes are reported again', t => {
     const same = { listeners: [], pools: [] }
     const counted: Snapshot = { ...snapshot, listeners: [{ state: 'FULL', counters: count(4) }] }
     t.strictSame(changedSince(snapshot, snapshot, 'anything'), same)
@@ -174,7 +174,7 @@ t.test('states of members, listeners and pools', t => {
   t.end()
 })
 
-t.test('addresses in the form in which the kernel shows them', t => {
+t.test('addresses and networks are written as the kernel shows them', t => {
   t.equal(canonical('FD00:0:0:0::0100'), 'fd00::100')
   t.equal(canonical('192.0.2.1'), '192.0.2.1')
   t.equal(networkOf('192.0.2.77/26'), '192.0.2.64/26')
@@ -186,7 +186,7 @@ t.test('addresses in the form in which the kernel shows them', t => {
   t.end()
 })
 
-t.test('a network in the desired state needs no change, in whatever form it was asked for', t => {
+t.test('a network in the desired state needs no change, however it was written', t => {
   const nic: Interface = {
     mac: '02:00:00:00:00:01',
     name: 'vip0',
@@ -231,13 +231,13 @@ t.test('a network in the desired state needs no change, in whatever form it was 
       'route replace 10.0.0.0/24 dev vip0 proto kernel scope link src 10.0.0.5',
       'route replace fd00::/64 dev vip0 proto kernel metric 256',
     ],
-    'what the kernel made with the addresses, and somebody took away',
+    'removed connected routes are restored',
   )
   const down = observed.links.map(link => ({ ...link, up: false }))
   t.strictSame(
     additionsOf({ ...observed, links: down, connected: [] }),
     [],
-    'of an interface that is down it comes by itself',
+    'the kernel adds them when the interface comes up',
   )
   const stripped = planInterfaces([], observed, [device], 'us')
   t.strictSame(
@@ -261,7 +261,7 @@ t.test('a network in the desired state needs no change, in whatever form it was 
   t.end()
 })
 
-t.test('recent lines of several logs, in the order of their times', t => {
+t.test('recent lines of several logs are merged by time', t => {
   const directory = mkdtempSync(join(tmpdir(), 'krater-logs-'))
   t.teardown(() => rmSync(directory, { recursive: true }))
   const file = (name: string, lines: string[]) => {
@@ -281,19 +281,19 @@ t.test('recent lines of several logs, in the order of their times', t => {
   t.end()
 })
 
-t.test('sshd serves while it listens and nobody waits there', t => {
+t.test('sshd counts as served while it listens and its accept queue is empty', t => {
   const socket = (number: number, state: string, queue: string) =>
     `   0: 0100007F:0016 00000000:0000 ${state} 00000000:${queue} 00:00000000 00000000     0        0 ${number} 1 0 100 0 0 10 0`
   const isSshdServed = (...sockets: string[]) => isServed(sockets, new Set(['7', '8']))
   const other = socket(70, '0A', '00000003')
   t.equal(isSshdServed(other, socket(7, '0A', '00000000')), true)
-  t.equal(isSshdServed(other, socket(7, '0A', '00000001')), false, 'somebody waits')
+  t.equal(isSshdServed(other, socket(7, '0A', '00000001')), false, 'a connection waits')
   t.equal(
     isSshdServed(other, socket(7, '0A', '00000000'), socket(8, '0A', '00000001')),
     false,
-    'at one of its addresses',
+    'a connection waits at one of its addresses',
   )
-  t.equal(isSshdServed(socket(70, '0A', '00000000')), false, 'another listens on its port')
-  t.equal(isSshdServed(socket(7, '01', '00000000')), false, 'a connection is no door')
+  t.equal(isSshdServed(socket(70, '0A', '00000000')), false, 'another process listens on its port')
+  t.equal(isSshdServed(socket(7, '01', '00000000')), false, 'a connection is not a listener')
   t.end()
 })

@@ -19,11 +19,11 @@ const texts = (before: Server[], desired: Server[], dynamic = true) => {
   return transition.kind === 'runtime' ? transition.commands.map(({ text }) => text) : transition
 }
 
-t.test('start, stop, nothing', t => {
+t.test('a transition starts, retires, stops, reloads or leaves HAProxy alone', t => {
   const some = part([backend([server(1)])])
   t.match(plan(null, some, false), { kind: 'start' })
-  t.match(plan(some, some, false), { kind: 'start' }, 'also when it should be running already')
-  t.match(plan(some, null), { kind: 'retire' }, 'not before old connections have ended')
+  t.match(plan(some, some, false), { kind: 'start' }, 'even if it should already be running')
+  t.match(plan(some, null), { kind: 'retire' }, 'it stops only after old connections have ended')
   t.match(plan(null, null), { kind: 'stop' })
   t.match(plan(some, null, false), { kind: 'unchanged' })
   t.match(plan(null, null, false), { kind: 'unchanged' })
@@ -32,7 +32,7 @@ t.test('start, stop, nothing', t => {
   t.end()
 })
 
-t.test('commands for a server that', t => {
+t.test('server changes become runtime commands', t => {
   t.strictSame(
     texts([], [server(7, { address: 'fd00::7', weight: 3, backup: true })]),
     [
@@ -40,7 +40,7 @@ t.test('commands for a server that', t => {
       'enable health p:l/m7',
       'enable server p:l/m7',
     ],
-    'joins',
+    'a server joins',
   )
   t.strictSame(texts([], [server(7, { disabled: true, options: [] })]), [
     'add server p:l/m7 192.0.2.1:80 id 7 weight 1',
@@ -52,13 +52,13 @@ t.test('commands for a server that', t => {
       'enable agent p:l/m7',
       'enable server p:l/m7',
     ],
-    'joins, and is pinged',
+    'a pinged server joins',
   )
   t.strictSame(texts([server(1)], [server(1, { weight: 0 })]), ['set server p:l/m1 weight 0'])
   t.strictSame(
     texts([server(1)], [server(1, { weight: 2 })], false),
     ['set server p:l/m1 weight 2'],
-    'whatever the back end',
+    'also in a backend that is not dynamic',
   )
   t.strictSame(texts([server(1)], [server(1, { disabled: true })]), ['set server p:l/m1 state maint'])
   t.strictSame(texts([server(1, { disabled: true })], [server(1)]), ['set server p:l/m1 state ready'])
@@ -72,12 +72,12 @@ t.test('commands for a server that', t => {
   t.strictSame(
     texts([server(1), server(2, { disabled: true })], [server(1, { disabled: true }), server(2)]),
     ['set server p:l/m2 state ready', 'set server p:l/m1 state maint'],
-    'takes over, before the other one stops to serve',
+    'the new server is ready before the old one stops',
   )
   t.end()
 })
 
-t.test('what needs a reload says why', t => {
+t.test('a reload has a reason', t => {
   const reasons: [HaproxyPart, HaproxyPart, RegExp][] = [
     [part([backend([])], 'timeout 1'), part([backend([])], 'timeout 2'), /more than members/],
     [part([backend([server(1)])]), part([backend([server(1, { options: ['check'] })])]), /options or the address/],
@@ -99,7 +99,7 @@ t.test('what needs a reload says why', t => {
   t.end()
 })
 
-t.test('connection limits change while it runs', t => {
+t.test('connection limits of listeners change at runtime', t => {
   const limited = (maxconn: number, sha256 = `${maxconn}`) => ({
     ...part([backend([server(1)])]),
     sha256,
@@ -116,12 +116,12 @@ t.test('connection limits change while it runs', t => {
   t.match(
     plan(untold, limited(9)),
     { kind: 'reload', reason: /connection limits of the listeners are unknown/ },
-    'after an older agent',
+    'after an older agent applied the configuration',
   )
   t.end()
 })
 
-t.test('commands go in few lines, and nobody is taken out in the line that brings others in', t => {
+t.test('commands share lines, but servers leave in a line after those that join', t => {
   const lines = (before: Server[], desired: Server[]) => {
     const transition = plan(part([backend(before)]), part([backend(desired)]))
     return transition.kind === 'runtime' ? linesOf(transition.commands) : []
@@ -135,12 +135,12 @@ t.test('commands go in few lines, and nobody is taken out in the line that bring
   ])
   const many = Array.from({ length: 300 }, (_, number) => server(number + 1))
   const long = lines([], many)
-  t.ok(long.length > 1 && long.every(({ text }) => text.length < 8_200), 'no line is longer than HAProxy reads')
+  t.ok(long.length > 1 && long.every(({ text }) => text.length < 8_200), 'no line exceeds HAProxy’s limit')
   t.equal(long.flatMap(({ text }) => text.split(';')).length, 900)
   t.end()
 })
 
-t.test('property: the planned commands lead a HAProxy from one set of servers to the other', t => {
+t.test('property: the planned commands turn one set of servers into another', t => {
   const servers = fc.uniqueArray(
     fc.record(
       {
@@ -159,7 +159,7 @@ t.test('property: the planned commands lead a HAProxy from one set of servers to
         dynamic: true,
         deregistrationDelay: 30,
         servers: set.map(({ number, weight, disabled }) =>
-          // Derived from the number, so that a server that stays is one that can be adjusted.
+          // Derived from the number, so that a server that stays can be adjusted at runtime.
           server(number, {
             weight,
             disabled,
@@ -187,7 +187,7 @@ t.test('property: the planned commands lead a HAProxy from one set of servers to
   t.end()
 })
 
-t.test('differences between what runs and what is desired', t => {
+t.test('differences between the running and the desired servers are named', t => {
   const desired = part([backend([server(1), server(2, { disabled: true })])])
   const states = (changes: Partial<Server>[]) => {
     const servers = changes.map((change, i) => server(i + 1, { disabled: i === 1, ...change }))
@@ -204,11 +204,11 @@ t.test('differences between what runs and what is desired', t => {
   t.match(differences(desired, states([{}])), [/m2 is missing/])
   t.match(differences(desired, states([{}, {}, {}])), [/m3 should not be there/])
   const foreign = parseServersState('3 internal 1 s 192.0.2.1 2 0 1 1 9 1 0 2 6 0 0 1 - 80 - 0 0 - - 0')
-  t.strictSame(differences(desired, [...states([{}, {}]), ...foreign]), [], 'other backends are nobody’s business')
+  t.strictSame(differences(desired, [...states([{}, {}]), ...foreign]), [], 'other backends are ignored')
   t.end()
 })
 
-t.test('the server-state file keeps what did not change, and nothing that would bring back the past', t => {
+t.test('the server-state file keeps only unchanged servers and no maintenance state', t => {
   const before = part([backend([server(1), server(2), server(3), server(4), server(5)])])
   const desired = part([
     backend([server(1), server(2, { weight: 5 }), server(3, { disabled: true }), server(4), server(6)]),
@@ -227,7 +227,7 @@ t.test('the server-state file keeps what did not change, and nothing that would 
   t.end()
 })
 
-t.test('a member that is down begins down, whatever its name and its monitor are now', t => {
+t.test('a member that was down starts down, even under a new name or monitor', t => {
   const desired = part([
     backend([
       server(7),
@@ -241,12 +241,12 @@ t.test('a member that is down begins down, whatever its name and its monitor are
   t.equal(version, '1')
   const expected = { backend: 'p:l', name: 'm7', number: 7, operational: 'stopped', admin: 0, weight: 1, port: 80 }
   t.match(parseServersState(first ?? ''), [expected])
-  t.strictSame(rest, [''], 'no other member, nor one that nobody checks or that is disabled')
+  t.strictSame(rest, [''], 'no other, unmonitored or disabled member')
   t.strictSame([...membersDown(parseServersState(first ?? ''))], [...down])
   t.end()
 })
 
-t.test('show proc', t => {
+t.test('show proc is parsed', t => {
   const text = `#<PID>          <type>          <reloads>       <uptime>        <version>
 9               master          2 [failed: 1]   0d00h00m02s     2.6.12-1+deb12u4
 # workers
@@ -262,7 +262,7 @@ t.test('show proc', t => {
   t.end()
 })
 
-t.test('show stat', t => {
+t.test('show stat is parsed', t => {
   const csv = [
     '# pxname,svname,qcur,qmax,scur,smax,slim,stot,bin,bout,ereq,econ,eresp,status,last_chk',
     'l1,FRONTEND,,,3,4,2000,10,100,200,4,,,OPEN,',
@@ -314,7 +314,7 @@ t.test('parsers of HAProxy’s answers never throw', t => {
   t.end()
 })
 
-t.test('of what HAProxy prints the alarms are kept', t => {
+t.test('HAProxy’s alerts are kept from its output', t => {
   t.equal(significantWords('[NOTICE] a\n[ALERT] b\n[WARNING] c\n[ALERT] d\n'), '[ALERT] b\n[ALERT] d')
   t.equal(significantWords(' only this \n\n'), 'only this')
   t.equal(significantWords(`[ALERT] ${'x'.repeat(10_000)}`).length, 4_000)

@@ -94,7 +94,7 @@ const reports: fc.Arbitrary<Omit<Report, 'fragment' | 'seq'>> = fc.record(
   PLAIN,
 )
 
-/** What a receiver knows after it has taken in every fragment, in the order given. */
+/** What a receiver knows after every fragment, in the order given. */
 function reassemble(fragments: readonly Report[]) {
   const pools = new Map<number, Report['pools'][number]>()
   const listeners: Report['listeners'] = []
@@ -112,7 +112,7 @@ function reassemble(fragments: readonly Report[]) {
   return { listeners, pools: [...pools.values()], repairs: fragments.flatMap(({ repairs }) => repairs) }
 }
 
-t.test('a beat comes back as it was sent, and always has the same size', t => {
+t.test('a beat survives encoding and always has the same size', t => {
   fc.assert(
     fc.property(beats, beat => {
       const datagram = encodeBeat(beat, KEY)
@@ -124,7 +124,7 @@ t.test('a beat comes back as it was sent, and always has the same size', t => {
   t.end()
 })
 
-t.test('a report comes back whole from its fragments, each of which stands alone and fits', t => {
+t.test('a report is whole after its fragments, each of which fits a datagram and decodes alone', t => {
   fc.assert(
     fc.property(reports, fc.boolean(), (generated, reversed) => {
       const byIndex = new Map(generated.pools.map(pool => [pool.index, pool]))
@@ -157,7 +157,7 @@ t.test('a report comes back whole from its fragments, each of which stands alone
   t.end()
 })
 
-t.test('sizes stay as planned: one datagram for ten listeners with ten members each', t => {
+t.test('ten listeners with ten members each fit into one datagram', t => {
   const load = {
     bytesIn: 2 ** 34,
     bytesOut: 2 ** 38,
@@ -198,7 +198,7 @@ t.test('sizes stay as planned: one datagram for ten listeners with ten members e
   t.end()
 })
 
-t.test('a report beyond 255 datagrams becomes several reports', t => {
+t.test('a report of more than 255 datagrams becomes several reports', t => {
   fc.assert(
     fc.property(
       beats,
@@ -228,7 +228,7 @@ t.test('a report beyond 255 datagrams becomes several reports', t => {
   t.end()
 })
 
-t.test('one flipped bit anywhere is refused', t => {
+t.test('a datagram with one flipped bit is refused', t => {
   fc.assert(
     fc.property(
       beats,
@@ -248,7 +248,7 @@ t.test('one flipped bit anywhere is refused', t => {
   t.end()
 })
 
-t.test('every truncation, and anything appended, is refused', t => {
+t.test('truncated and extended datagrams are refused', t => {
   fc.assert(
     fc.property(beats, beat => {
       const datagram = encodeBeat(beat, KEY)
@@ -262,7 +262,7 @@ t.test('every truncation, and anything appended, is refused', t => {
   t.end()
 })
 
-t.test('a key that is another’s or unknown is refused, and the right one is asked for', t => {
+t.test('a datagram under a wrong or unknown key is refused, and its own key is looked up', t => {
   fc.assert(
     fc.property(beats, beat => {
       const datagram = encodeBeat(beat, KEY)
@@ -280,7 +280,7 @@ t.test('a key that is another’s or unknown is refused, and the right one is as
   t.end()
 })
 
-t.test('arbitrary bytes never throw, even when they are sealed with the right key', t => {
+t.test('arbitrary bytes never throw, even with a valid MAC', t => {
   const sealed = fc
     .tuple(
       fc.uint8Array({ minLength: 60, maxLength: 60 }),
@@ -313,7 +313,7 @@ t.test('arbitrary bytes never throw, even when they are sealed with the right ke
   t.end()
 })
 
-t.test('a number that does not fit is refused by the writer', t => {
+t.test('encoding refuses a number out of range', t => {
   fc.assert(
     fc.property(beats, beat => {
       throws(() => encodeBeat({ ...beat, load: -1 }, KEY), RangeError)

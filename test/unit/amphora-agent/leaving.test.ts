@@ -29,22 +29,26 @@ const some = (changes: Partial<Leaving> = {}): Leaving => ({
 const plan = (before: HaproxyPart | null, desired: HaproxyPart | null, leaving: Leaving[], hasOldWorkers = false) =>
   planTransition(before, desired, { running: true, hasOldWorkers, leaving, now: 5_000 })
 
-t.test('who leaves', t => {
+t.test('removed and disabled servers leave, from the first such change on', t => {
   const both = part([backend([server(1), server(2)])])
   const one = part([backend([server(2)])])
   const disabled = part([backend([server(1, { disabled: true }), server(2)])])
   t.strictSame(whoLeaves([], both, one, 1_000), [some()])
   t.strictSame(whoLeaves([], both, disabled, 1_000), [some({ removed: false })])
   t.strictSame(whoLeaves([], both, null, 1_000).map(pathOf), ['p:l/m1', 'p:l/m2'])
-  t.strictSame(whoLeaves([], disabled, disabled, 1_000), [], 'not who was disabled all the time')
-  t.strictSame(whoLeaves([some({ removed: false })], disabled, one, 9_000), [some()], 'since the first of several')
-  t.strictSame(whoLeaves([some()], one, both, 9_000), [], 'not who comes back')
+  t.strictSame(whoLeaves([], disabled, disabled, 1_000), [], 'not a server that was already disabled')
+  t.strictSame(
+    whoLeaves([some({ removed: false })], disabled, one, 9_000),
+    [some()],
+    'since the first of several changes',
+  )
+  t.strictSame(whoLeaves([some()], one, both, 9_000), [], 'not a server that comes back')
   const hasty = part([{ ...backend([server(2)]), deregistrationDelay: 0 }])
-  t.strictSame(whoLeaves([some()], one, hasty, 9_000), [some({ delayMs: 0 })], 'the pool’s new delay counts')
+  t.strictSame(whoLeaves([some()], one, hasty, 9_000), [some({ delayMs: 0 })], 'the pool’s new delay applies')
   t.end()
 })
 
-t.test('a server that leaves', t => {
+t.test('a leaving server may return, but a changed one needs a reload', t => {
   const one = part([backend([server(2)])])
   const both = part([backend([server(1, { weight: 7 }), server(2)])])
   t.match(plan(one, both, [some()]), {
@@ -53,12 +57,12 @@ t.test('a server that leaves', t => {
     leaving: [],
   })
   const other = part([backend([server(1, { port: 81 }), server(2)])])
-  t.match(plan(one, other, [some()]), { kind: 'reload', reason: /m1 changed/ }, 'does not come back as another')
+  t.match(plan(one, other, [some()]), { kind: 'reload', reason: /m1 changed/ }, 'it does not return with another port')
   const heir = part([backend([server(1, { name: 'heir' }), server(2)])])
   t.match(plan(one, heir, [some()]), { kind: 'reload', reason: /takes over the number of m1/ })
-  t.match(plan(one, heir, [some({ held: false })]), { kind: 'runtime' }, 'when the present worker has it no more')
+  t.match(plan(one, heir, [some({ held: false })]), { kind: 'runtime' }, 'once the current worker no longer has it')
   t.match(plan(both, null, []), { kind: 'retire', leaving: [{ held: false }, { held: false }] })
-  t.match(plan(null, null, [some()], true), { kind: 'unchanged' }, 'while old workers live')
+  t.match(plan(null, null, [some()], true), { kind: 'unchanged' }, 'while old workers run')
   t.match(plan(null, null, [], false), { kind: 'stop' })
   const states = parseServersState(dump(modelOf(part([backend([server(1, { disabled: true }), server(2)])]))))
   t.strictSame(differences(one, states, [some()]), [])
@@ -68,7 +72,7 @@ t.test('a server that leaves', t => {
   t.end()
 })
 
-t.test('show sess', t => {
+t.test('show sess is parsed', t => {
   const text = [
     '0x55556efb28c0: proto=tcpv4 src=127.0.0.1:41514 fe=f be=p:l srv=m1 ts=00 epoch=0 age=1s',
     '0x55556f0cd050: proto=sockpair src=unix:2 fe=GLOBAL be=<NONE> srv=<none> ts=00 epoch=0 age=0s',
@@ -81,7 +85,7 @@ t.test('show sess', t => {
   t.end()
 })
 
-t.test('of too many old workers, or in too much memory, the oldest end', t => {
+t.test('the oldest of too many or too large old workers end', t => {
   const workers = [3, 1, 2].map(startTime => ({ pid: startTime + 10, startTime, memoryKib: 1024 }))
   const surplus = (most: number, memoryMib: number) => surplusOf(workers, { most, memoryMib }).map(({ pid }) => pid)
   t.strictSame(surplus(3, 3), [])
@@ -125,7 +129,7 @@ function desiredOf(desired: typeof state extends fc.Arbitrary<infer T> ? T : nev
 
 type Connection = { path: string; worker: Model; leftAt: number | null; delayMs: number; cut: boolean }
 
-t.test('property: whatever follows whatever, HAProxy becomes what is desired, and no connection is cut early', t => {
+t.test('property: any sequence of changes reaches the desired state and cuts no connection early', t => {
   fc.assert(
     fc.property(steps, sequence => {
       let now = 0
@@ -136,12 +140,12 @@ t.test('property: whatever follows whatever, HAProxy becomes what is desired, an
       const connections: Connection[] = []
       const open = (in_: Model) => connections.some(one => one.worker === in_ && !one.cut)
 
-      /** As the drain does it. */
+      /** As the drain works. */
       const drain = () => {
         const closed = new Set<string>()
         for (const one of leaving.filter(each => isOver(each, now))) {
           for (const connection of connections.filter(({ path, cut }) => path === pathOf(one) && !cut)) {
-            ok(connection.leftAt !== null, 'nothing is cut on a server that stays')
+            ok(connection.leftAt !== null, 'no connection is cut on a server that stays')
             ok(now >= connection.leftAt + connection.delayMs, `${now} is too early`)
             connection.cut = true
             closed.add(pathOf(one))
@@ -198,7 +202,11 @@ t.test('property: whatever follows whatever, HAProxy becomes what is desired, an
       now += 3_600_000
       drain()
       drain()
-      strictEqual(connections.filter(({ leftAt, cut }) => leftAt !== null && !cut).length, 0, 'nobody stays too long')
+      strictEqual(
+        connections.filter(({ leftAt, cut }) => leftAt !== null && !cut).length,
+        0,
+        'no connection stays too long',
+      )
       deepStrictEqual(leaving, [])
     }),
     { numRuns: 500 },

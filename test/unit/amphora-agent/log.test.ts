@@ -13,17 +13,17 @@ function aFile(t: Test): string {
 
 const linesIn = (path: string): string[] => readFileSync(path, 'utf8').split('\n').slice(0, -1)
 
-t.test('lines of a log come to its file in batches', async t => {
+t.test('log lines are written in batches', async t => {
   const path = aFile(t)
   const writer = createLineWriter(path)
   const lines = Array.from({ length: 500 }, (_, number) => `line ${number}`)
   for (const line of lines) writer.write(line)
-  t.notOk(existsSync(path), 'a line alone touches no file')
+  t.notOk(existsSync(path), 'writing a line does not touch the file at once')
   await writer.close()
   t.same(linesIn(path), lines)
 })
 
-t.test('lines that come too fast are counted', async t => {
+t.test('lines beyond the buffer are counted as lost', async t => {
   const path = aFile(t)
   const writer = createLineWriter(path, { mostWaiting: 100 })
   for (let number = 0; number < 50; number++) writer.write('ten bytes.')
@@ -33,7 +33,7 @@ t.test('lines that come too fast are counted', async t => {
   t.match(lines.at(-1), /^\d{4}-\S+ 41 lines were lost$/)
 })
 
-t.test('a file that has grown is followed by another', async t => {
+t.test('a full file is rotated', async t => {
   const path = aFile(t)
   for (const round of ['first', 'second', 'third']) {
     const writer = createLineWriter(path, { maxSize: 100 })
@@ -45,7 +45,7 @@ t.test('a file that has grown is followed by another', async t => {
   t.ok([path, `${path}.1`].every(file => statSync(file).size <= 100))
 })
 
-t.test('a file that can have no predecessor stays small all the same', async t => {
+t.test('a file that cannot be rotated stays small', async t => {
   const path = aFile(t)
   mkdirSync(`${path}.1`)
   for (let round = 0; round < 10; round++) {
@@ -57,11 +57,11 @@ t.test('a file that can have no predecessor stays small all the same', async t =
   t.same(
     linesIn(path),
     ['8', '9'].map(round => round.repeat(40)),
-    'the latest lines are there',
+    'the latest lines are kept',
   )
 })
 
-t.test('a file that its writers keep open is cut, and copied where there is a place for that', async t => {
+t.test('a file that its writers keep open is truncated, and copied if possible', async t => {
   const path = aFile(t)
   writeFileSync(path, 'x'.repeat(200))
   bound(path, 100)

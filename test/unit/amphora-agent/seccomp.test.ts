@@ -14,7 +14,7 @@ const NEW_USER = 0x10000000
 const CHILD_SIGNAL = 17
 const [INET, NETLINK, PACKET, VSOCK] = [2, 16, 17, 40]
 
-/** What the kernel's interpreter does with a filter. @returns 'allow', 'kill' or an errno */
+/** Interprets a filter as the kernel does. @returns 'allow', 'kill' or an errno */
 function verdict(filter: Buffer, architecture: number, number: number, args: number[] = []): string | number {
   const words = new Map([
     [0, number],
@@ -47,7 +47,7 @@ function verdict(filter: Buffer, architecture: number, number: number, args: num
         if (value === 0x7fff0000) return 'allow'
         return value === 0x80000000 ? 'kill' : value & 0xffff
       default:
-        throw new Error(`an operation that the kernel does not know at ${at}`)
+        throw new Error(`unknown operation at ${at}`)
     }
   }
 }
@@ -58,7 +58,7 @@ for (const architecture of ['x64', 'arm64'] as const) {
   const ask = (filter: Buffer, call: SystemCall | number, ...args: number[]) =>
     verdict(filter, AUDIT[architecture], typeof call === 'number' ? call : numberOf(call, architecture)!, args)
 
-  t.test(`the filters of ${architecture}`, async t => {
+  t.test(`the ${architecture} filters allow the calls needed and refuse the rest`, async t => {
     for (const call of Object.keys(SYSTEM_CALLS) as SystemCall[]) {
       const number = numberOf(call, architecture)
       if (number === null || call === 'clone3') continue
@@ -69,8 +69,8 @@ for (const architecture of ['x64', 'arm64'] as const) {
     const others = [...Array(453).keys()].filter(number => !named.has(number))
     t.ok(others.length > 100)
     t.same([...new Set(others.map(number => ask(machine, number)))], [EPERM])
-    t.equal(ask(machine, 463), ENOSYS, 'newer than all that is known')
-    t.equal(ask(machine, 0x40000000), ENOSYS, 'the numbers of x32')
+    t.equal(ask(machine, 463), ENOSYS, 'a call newer than the filter')
+    t.equal(ask(machine, 0x40000000), ENOSYS, 'x32 call numbers')
     t.equal(verdict(machine, 0x40000003, 0), 'kill', 'a 32-bit program')
 
     t.equal(ask(machine, 'clone', CHILD_SIGNAL), 'allow')
@@ -89,6 +89,6 @@ for (const architecture of ['x64', 'arm64'] as const) {
   })
 }
 
-t.test('a processor that we do not know gets no filter that would be wrong', async t => {
+t.test('an unknown architecture gets no filter', async t => {
   t.throws(() => seccompLauncher(HAPROXY_RULES, 'riscv64'), /riscv64/)
 })

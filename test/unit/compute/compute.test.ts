@@ -17,7 +17,7 @@ const master = Buffer.alloc(32, 7)
 const AMPHORA = '0b1c5a3e-6a43-4d2e-9c67-0c5f1c6c4f10'
 
 t.test('an amphora identity', async t => {
-  t.test('is the same for the same master and id, and differs when either differs', async t => {
+  t.test('depends on the master key and the amphora id alone', async t => {
     const one = amphoraIdentity(master, AMPHORA)
     t.same(amphoraIdentity(master, AMPHORA), one)
     const others = [
@@ -31,7 +31,7 @@ t.test('an amphora identity', async t => {
     t.same(amphoraIdentity(master, AMPHORA.toUpperCase()), one, 'the case of the id does not matter')
   })
 
-  t.test('has a host key that the real OpenSSH reads, with the public key that is pinned', async t => {
+  t.test('has a host key that OpenSSH reads and whose public key is the pinned one', async t => {
     for (const id of [AMPHORA, 'a', 'ab', 'abc', 'abcdefg', 'abcdefgh']) {
       const identity = amphoraIdentity(master, id)
       const file = join(t.testdir({}), 'key')
@@ -41,7 +41,7 @@ t.test('an amphora identity', async t => {
     }
   })
 
-  t.test('has a host key that ssh2 reads, and whose signatures verify', async t => {
+  t.test('has a host key that ssh2 reads and whose signatures verify', async t => {
     const identity = amphoraIdentity(master, AMPHORA)
     const key = ssh2.utils.parseKey(identity.sshHostKeyPrivate)
     if (key instanceof Error) throw key
@@ -51,7 +51,7 @@ t.test('an amphora identity', async t => {
     t.equal(key.verify('data', signature), true)
   })
 
-  t.test('never shows one key in the other', async t => {
+  t.test('has a host key file that contains no other key', async t => {
     fc.assert(
       fc.property(fc.uint8Array({ minLength: 32, maxLength: 64 }), fc.uuid(), (bytes, id) => {
         const identity = amphoraIdentity(Buffer.from(bytes), id)
@@ -63,7 +63,7 @@ t.test('an amphora identity', async t => {
     t.pass('held')
   })
 
-  t.test('is refused for a master key that is too short', async t => {
+  t.test('is refused for a master key below 32 bytes', async t => {
     t.throws(() => amphoraIdentity(Buffer.alloc(16), AMPHORA), { message: /at least 32 bytes/ })
   })
 })
@@ -82,9 +82,9 @@ t.test('the noop driver', async t => {
   const spec = { amphoraId: AMPHORA } as MachineSpec
   const machine = { amphoraId: AMPHORA, computeId: `noop-${AMPHORA}`, state: 'running' }
 
-  t.test('finds every amphora running, made by this process or not', async t => {
+  t.test('finds every amphora running, but lists only those that it created', async t => {
     t.same(await driver.find(AMPHORA), machine)
-    t.same(await driver.list(), [], 'but lists only what it made')
+    t.same(await driver.list(), [], 'lists only what it created')
     t.same(await driver.create(spec), machine)
     t.same(await driver.create(spec), machine)
     t.same(await driver.list(), [machine])
@@ -106,7 +106,7 @@ t.test('the noop driver', async t => {
 })
 
 t.test('queues', async t => {
-  t.test('run tasks of one key in turn, whatever became of those before, and other keys meanwhile', async t => {
+  t.test('run tasks of one key in turn, even after a failure, and other keys in parallel', async t => {
     const inTurn = createQueues()
     const events: string[] = []
     let release = () => {}
@@ -127,14 +127,14 @@ t.test('queues', async t => {
   })
 })
 
-t.test('what is recorded of a machine', async t => {
+t.test('the record of a machine', async t => {
   const own = () => {
     const stat = readFileSync('/proc/self/stat', 'utf8')
     const ticks = stat.slice(stat.lastIndexOf(')') + 2).split(' ')[19]
     return { ticks, boot: readFileSync('/proc/sys/kernel/random/boot_id', 'utf8').trim() }
   }
 
-  t.test('names its process only when that one still lives, since the same moment of the same boot', async t => {
+  t.test('names its process only if the same process is still alive', async t => {
     const directory = t.testdir({})
     const files = machineDirectory(directory)
     const { ticks, boot } = own()
@@ -155,7 +155,7 @@ t.test('what is recorded of a machine', async t => {
     }
   })
 
-  t.test('tells the management port from the plugged ones', async t => {
+  t.test('distinguishes the management port from plugged ports', async t => {
     const files = machineDirectory(join(t.testdir({}), 'machine'))
     t.same(files.recordedPorts(), [])
     t.equal(files.exists(), false)
@@ -172,12 +172,12 @@ t.test('what is recorded of a machine', async t => {
   })
 })
 
-t.test('the doctor tells of a host on which few pairs find somebody who watches their files', async t => {
+t.test('the doctor notes a host with few inotify watchers', async t => {
   t.same(checkWatchers(8_192), [])
   t.match(checkWatchers(128), [{ state: 'note', text: /128 inotify/, remedy: /fs\.inotify/ }])
 })
 
-t.test('the doctor tells where priorities of threads count within one process only', async t => {
+t.test('the doctor notes a host whose autogroups limit thread priorities to one process', async t => {
   t.match(checkPriorities('1\n', false), [{ state: 'note', text: /autogroups/, remedy: /sched_autogroup_enabled=0/ }])
   for (const [autogroups, inGroup] of [
     ['0\n', false],

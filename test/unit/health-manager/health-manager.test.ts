@@ -18,7 +18,7 @@ const envelope = {
   vrrpMaster: false,
 }
 
-t.test('the replay window', t => {
+t.test('the replay window accepts each datagram once, across reboots and clock changes', t => {
   const accept = (window: ReplayWindow | undefined, fields: Partial<typeof envelope>, now = NOW) =>
     judge(window, { ...envelope, ...fields }, now)
   const windowAfter = (...seqs: number[]) =>
@@ -31,26 +31,26 @@ t.test('the replay window', t => {
   t.match(accept(undefined, { sentMs: NOW - 91_000 }), { reason: 'clock' }, 'a first datagram from the past')
   t.match(accept(undefined, { sentMs: NOW + 91_000 }), { reason: 'clock' }, 'a first datagram from the future')
   t.match(accept(windowAfter(1), { seq: 1 }), { reason: 'replayed' }, 'the same number again')
-  t.match(accept(windowAfter(1, 5), { seq: 3 }), { accepted: true }, 'one that was overtaken')
-  t.match(accept(windowAfter(1, 5, 3), { seq: 3 }), { reason: 'replayed' }, 'the overtaken one a second time')
-  t.match(accept(windowAfter(1, 100), { seq: 36 }), { reason: 'too-old' }, 'one below the window')
-  t.match(accept(windowAfter(1, 100), { seq: 37 }), { accepted: true }, 'the last one inside the window')
+  t.match(accept(windowAfter(1, 5), { seq: 3 }), { accepted: true }, 'an overtaken datagram')
+  t.match(accept(windowAfter(1, 5, 3), { seq: 3 }), { reason: 'replayed' }, 'an overtaken datagram replayed')
+  t.match(accept(windowAfter(1, 100), { seq: 36 }), { reason: 'too-old' }, 'a number below the window')
+  t.match(accept(windowAfter(1, 100), { seq: 37 }), { accepted: true }, 'the lowest number inside the window')
   t.match(accept(windowAfter(1), { seq: 2, sentMs: 0 }), { accepted: true }, 'a known boot is not judged by its clock')
   t.match(
     accept(windowAfter(9), { bootId: 'bbbbbbbbbbbbbbbb', sentMs: NOW + 1 }),
     { accepted: true, window: { highest: 1 } },
-    'a new boot begins its own numbers',
+    'a new boot starts its own numbers',
   )
   t.match(
     accept(windowAfter(9), { bootId: 'bbbbbbbbbbbbbbbb', sentMs: NOW - 1 }),
     { reason: 'replayed' },
-    'a former boot played back',
+    'a former boot replayed',
   )
   const set = accept(windowAfter(9), { seq: 10, sentMs: NOW + 86_400_000 })
   t.match(
     accept(set.accepted ? set.window : undefined, { bootId: 'bbbbbbbbbbbbbbbb', sentMs: NOW + 1 }),
     { accepted: true },
-    'a new boot after a clock that was a day ahead has been set back',
+    'a new boot after a clock a day ahead was corrected',
   )
 
   fc.assert(
@@ -86,7 +86,7 @@ function createReport(fields: Partial<Report>): Report {
   }
 }
 
-t.test('a picture made of fragments', t => {
+t.test('fragments of a report add up to the state of every object', t => {
   const table = {
     listeners: ['l1', 'l2'],
     pools: [
@@ -108,7 +108,7 @@ t.test('a picture made of fragments', t => {
     ],
   })
   const half = addReport(undefined, first)
-  t.equal(readPicture(half, table), null, 'nothing is read before every object was reported')
+  t.equal(readPicture(half, table), null, 'nothing is read until every object was reported')
   const whole = readPicture(addReport(half, second), table)
   t.same(
     whole?.listeners,
@@ -124,10 +124,10 @@ t.test('a picture made of fragments', t => {
       ['m2', 'DOWN'],
       ['m3', 'DRAIN'],
     ]),
-    'the worst side of each member',
+    'the worst state of each member',
   )
   const other = addReport(half, createReport({ configHash: '8899aabbccddeeff' }))
-  t.equal(readPicture(other, table), null, 'another configuration begins a new picture')
+  t.equal(readPicture(other, table), null, 'another configuration starts over')
 
   let huge = addReport(undefined, first)
   for (let index = 0; index < 65_536; index += 16) {
@@ -135,8 +135,8 @@ t.test('a picture made of fragments', t => {
     const pools = [{ index, state: 'UP' as const, counters, firstMember: 65_000, members: ['UP' as const] }]
     huge = addReport(huge, createReport({ listeners, pools }))
   }
-  t.ok(huge.listeners.size < 1_000, 'numbers of listeners that no configuration has are not kept')
-  t.ok(huge.pools.size < 5, 'nor members beyond all measure')
+  t.ok(huge.listeners.size < 1_000, 'listener numbers beyond any configuration are not kept')
+  t.ok(huge.pools.size < 5, 'member numbers beyond any configuration are not kept')
   t.end()
 })
 
@@ -177,7 +177,7 @@ const reported = (
   ]),
 })
 
-t.test('the truth table of operating statuses', t => {
+t.test('operating statuses follow the truth table', t => {
   const cases = [
     [
       'all well',
@@ -266,12 +266,12 @@ t.test('the truth table of operating statuses', t => {
   t.equal(
     assess(unmonitored, reported('OPEN', null)).members.get('m1'),
     'NO_MONITOR',
-    'an unreported member without monitor stays as it is',
+    'an unreported member without a monitor keeps its status',
   )
   t.end()
 })
 
-t.test('what amphorae lack lowers the operating status', async t => {
+t.test('an amphora’s mismatches lower the operating status', async t => {
   const carrier = (fields: Partial<Carrier> = {}): Carrier => ({
     heard: true,
     holdsVip: true,
@@ -280,7 +280,7 @@ t.test('what amphorae lack lowers the operating status', async t => {
   })
   const standby = (fields: Partial<Carrier> = {}) => carrier({ holdsVip: false, ...fields })
   const cases = [
-    ['a single one is well', 'SINGLE', [carrier()], null],
+    ['a single amphora is well', 'SINGLE', [carrier()], null],
     ['its VIP is gone', 'SINGLE', [carrier({ mismatches: ['address'] })], 'ERROR'],
     ['its VIP is gone, and it says so', 'SINGLE', [standby({ mismatches: ['address'] })], 'ERROR'],
     ['its disk is full', 'SINGLE', [carrier({ mismatches: ['disk'] })], 'DEGRADED'],

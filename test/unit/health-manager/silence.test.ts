@@ -2,7 +2,7 @@ import t from 'tap'
 import { type Hearing, type Silence, silenceOf } from '../../../controller/health-manager/silence.js'
 import { createHearing, playSilences, RHYTHM } from '../../support/worlds/silence-stories.js'
 
-t.test('what a silence says', async t => {
+t.test('a silence counts as one amphora’s own, shared with others, or unsure', async t => {
   const silent = createHearing(0, { silentSeconds: 16 })
   const fleet = (fields: Partial<Hearing> = {}) => Array.from({ length: 9 }, (_, at) => createHearing(at + 1, fields))
   const cases: [string, Silence, Hearing, Hearing[]][] = [
@@ -43,7 +43,7 @@ t.test('what a silence says', async t => {
   for (const [name, expected, one, others] of cases) t.equal(silenceOf(one, [one, ...others], RHYTHM), expected, name)
 })
 
-t.test('a cut network is never taken for deaths, and every death is found', async t => {
+t.test('a network outage is never taken for deaths, and every death is found', async t => {
   // integration/health-manager/silence-stories.test.ts plays more.
   t.doesNotThrow(() => playSilences(1000))
 })

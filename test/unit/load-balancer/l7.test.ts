@@ -42,7 +42,7 @@ t.test('rules', async t => {
     'CONTAINS',
     'EQUAL_TO',
   ]
-  await t.test('which type is compared how', async t => {
+  await t.test('each rule type allows its own compare types', async t => {
     const good: Partial<Record<Comparison['type'], [key: string | null, value: string]>> = {
       HEADER: ['X-A', 'a'],
       COOKIE: ['c', 'a'],
@@ -73,7 +73,7 @@ t.test('rules', async t => {
       SSL_DN_FIELD: all,
     })
   })
-  await t.test('keys and values', async t => {
+  await t.test('each rule type checks its key and value', async t => {
     const check = (type: Comparison['type'], key: string | null, value: string, compare_type = 'EQUAL_TO' as const) =>
       refusal(() => completeRule({ type, compare_type, key, value }))
     const cases: [Comparison['type'], string | null, string, boolean][] = [
@@ -114,18 +114,18 @@ t.test('rules', async t => {
     ]
     for (const [type, key, value, good] of cases) {
       const refused = check(type, key, value)
-      t.equal(refused === null, good, `${type} ${key} ${JSON.stringify(value)}: ${refused?.message ?? 'taken'}`)
+      t.equal(refused === null, good, `${type} ${key} ${JSON.stringify(value)}: ${refused?.message ?? 'accepted'}`)
       if (refused !== null) t.match(refused, { status: 400, message: /^Error parsing L7Rule: / })
     }
   })
-  await t.test('a key that has no use is dropped', async t => {
+  await t.test('an unused key is dropped', async t => {
     const rule = { compare_type: 'EQUAL_TO', key: 'k', value: 'a', invert: true } as const
     for (const type of ['HOST_NAME', 'PATH', 'FILE_TYPE'] as const) {
       t.strictSame(completeRule({ ...rule, type }), { ...rule, type, key: null })
     }
     t.strictSame(completeRule({ ...rule, type: 'HEADER' }), { ...rule, type: 'HEADER' })
   })
-  await t.test('regular expressions must be ones', async t => {
+  await t.test('regular expressions must be valid for HAProxy', async t => {
     const check = (value: string) =>
       refusal(() => completeRule({ type: 'PATH', compare_type: 'REGEX', key: null, value }))
     for (const value of ['^/api/v[0-9]+/', '\\.(png|jpe?g)$', '^/a b$', '(?i)^/x']) t.equal(check(value), null, value)
@@ -158,7 +158,7 @@ const action = fc.constantFrom<Redirection['action']>(
   'REDIRECT_PREFIX',
 )
 
-/** What every stored policy must be: exactly what its action needs. */
+/** Whether a policy has exactly the targets that its action needs. */
 function isConsistent(policy: Redirection): boolean {
   const has = {
     pool: policy.redirect_pool_id !== null,
@@ -175,7 +175,7 @@ function isConsistent(policy: Redirection): boolean {
   return JSON.stringify(has) === JSON.stringify(desired)
 }
 
-t.test('a policy holds what its action needs and nothing else, whatever is asked for in whatever order', async t => {
+t.test('a policy has exactly what its action needs, after any sequence of updates', async t => {
   const tally = { created: 0, updated: 0, refused: 0 }
   const create = fc.record({ action, ...targets })
   const update = fc.record({ action, ...targets }, { requiredKeys: [] })
@@ -206,17 +206,17 @@ t.test('a policy holds what its action needs and nothing else, whatever is asked
     }),
     { numRuns: 500 },
   )
-  t.ok(Math.min(...Object.values(tally)) > 50, `every branch is reached: ${JSON.stringify(tally)}`)
+  t.ok(Math.min(...Object.values(tally)) > 50, `every branch was reached: ${JSON.stringify(tally)}`)
 })
 
-t.test('the policies of a new listener stand where each asked to be', async t => {
+t.test('the policies of a new listener take the positions requested', async t => {
   const order = (...positions: number[]) => arranged(positions.map((position, index) => ({ name: index, position })))
   const names = (...positions: number[]) => order(...positions).map(({ name }) => name)
   const last = 2147483647
   t.same(names(), [])
   t.same(names(last, last, last), [0, 1, 2])
   t.same(names(1, 1, 1), [2, 1, 0])
-  t.same(names(3, 2, 1), [2, 0, 1], 'beyond the end is the end')
+  t.same(names(3, 2, 1), [2, 0, 1], 'a position beyond the end means the end')
   t.same(names(last, 1, 2, 2), [1, 3, 2, 0])
   t.same(
     order(last, 7, 1).map(({ position }) => position),

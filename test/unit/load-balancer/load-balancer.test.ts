@@ -40,14 +40,14 @@ const readWrapped = <T>(body: unknown, wrapper: string, inside: z.ZodType<T>) =>
 const readWrappedLists = async <T>(body: unknown, wrapper: string, inside: z.ZodType<T>) =>
   readBody(wrappedBodyWithLists(wrapper, inside), body)
 
-t.test('bodies', async t => {
+t.test('request bodies', async t => {
   const create = createSchema(listener)
   const update = updateSchema(listener)
   const message = (body: unknown, schema: typeof create | typeof update = create) =>
     refusal(() => readWrapped<unknown>(body, 'listener', schema)).message
   const valid = { loadbalancer_id: ID, protocol: 'HTTP', protocol_port: 80 }
 
-  await t.test('a create fills in the defaults, and takes null for most as not given', async t => {
+  await t.test('a create fills in defaults and treats null as not given, mostly', async t => {
     t.match(
       readWrapped({ listener: { ...valid, connection_limit: null, tags: null, name: null } }, 'listener', create),
       {
@@ -63,14 +63,14 @@ t.test('bodies', async t => {
       admin_state_up: false,
     })
   })
-  await t.test('an update holds only what was given; null is the default, but leaves tags alone', async t => {
+  await t.test('an update holds only what was given; null resets to the default, but leaves tags alone', async t => {
     t.strictSame(readWrapped({ listener: { connection_limit: null, description: null } }, 'listener', update), {
       connection_limit: -1,
       description: '',
     })
     t.equal(readWrapped({ listener: { tags: null } }, 'listener', update).tags, undefined)
   })
-  await t.test('every wrong attribute is named, in the words that clients know', async t => {
+  await t.test('every invalid attribute is named in Octavia’s words', async t => {
     t.equal(
       message({ listener: { ...valid, protocol_port: 0 } }),
       `Invalid input for field/attribute protocol_port. Value: '0'. Value should be greater or equal to 1`,
@@ -90,7 +90,7 @@ t.test('bodies', async t => {
     t.equal(
       message({ listener: { protocol: 'HTTP' } }, update),
       'Unknown attribute for argument listener: protocol',
-      'what cannot change is unknown to an update',
+      'an immutable attribute is unknown to an update',
     )
     t.match(message({ listener: { ...valid, name: 5, tags: 'x' } }), /attribute name\..*attribute tags\./)
     t.match(
@@ -98,7 +98,7 @@ t.test('bodies', async t => {
       /Unknown attribute for argument listener: __proto__/,
     )
   })
-  await t.test('nested objects are named by their path', async t => {
+  await t.test('an attribute of a nested object is named by its path', async t => {
     const body = {
       loadbalancer: {
         vip_subnet_id: ID,
@@ -115,7 +115,7 @@ t.test('bodies', async t => {
       message: `Invalid input for field/attribute listeners[0].default_pool.members[0].address. Value: 'x'. Value should be IPv4 or IPv6 format`,
     })
   })
-  await t.test('valid values that a provider cannot carry out are 501, invalid ones 400', async t => {
+  await t.test('an option that the provider does not support is 501, an invalid one 400', async t => {
     const parsed = (extra: object) => readWrapped({ listener: { ...valid, ...extra } }, 'listener', create)
     t.match(
       refusal(() => refuseUnsupported(amphoraOffer, listener, parsed({ protocol: 'UDP' }))),
@@ -147,7 +147,7 @@ t.test('bodies', async t => {
   })
 })
 
-t.test('rules of listeners and pools', async t => {
+t.test('a pool’s protocol must suit its listener’s', async t => {
   t.match(
     refusal(() => checkPoolProtocol('HTTP', 'TCP')),
     {
@@ -160,7 +160,7 @@ t.test('rules of listeners and pools', async t => {
   t.equal(refusal(() => checkPoolProtocol('PROMETHEUS', 'HTTP')).status, 400)
 })
 
-t.test('rules of health monitors', async t => {
+t.test('health monitors get their defaults, and options that do not fit are refused', async t => {
   const monitor = {
     name: '',
     admin_state_up: true,
@@ -204,7 +204,7 @@ t.test('rules of health monitors', async t => {
   t.strictSame(
     completeMonitorUpdate(SETTINGS, stored, { domain_name: 'a.b' }),
     { domain_name: 'a.b' },
-    'the stored version counts',
+    'the stored http_version applies',
   )
   t.equal(
     refusal(() => completeMonitorUpdate(SETTINGS, { ...stored, domain_name: 'a.b' }, { http_version: null })).status,
@@ -218,7 +218,7 @@ t.test('rules of health monitors', async t => {
 
 const failing = (status: number) => ({ status, message: /./ })
 
-t.test('a tree in one body', async t => {
+t.test('a tree of objects in one body', async t => {
   const plan = async (loadbalancer: object) => {
     const body = await readWrappedLists(
       { loadbalancer: { vip_subnet_id: ID, ...loadbalancer } },
@@ -245,22 +245,22 @@ t.test('a tree in one body', async t => {
     t.equal(two.pools.length, 1)
     t.equal(two.listeners[1]?.defaultPoolId, two.pools[0]?.id)
   })
-  await t.test('what does not add up is refused', async t => {
+  await t.test('incomplete or contradictory trees are refused', async t => {
     await t.rejects(
       plan({ listeners: [{ ...http, default_pool: { name: 'web' } }] }),
       failing(400),
-      'reference without definition',
+      'a reference without a definition',
     )
     await t.rejects(
       plan({ listeners: [{ ...http, default_pool: { protocol: 'HTTP', lb_algorithm: 'ROUND_ROBIN' } }] }),
       failing(400),
       'no name',
     )
-    await t.rejects(plan({ pools: [definition, definition] }), failing(400), 'name twice')
+    await t.rejects(plan({ pools: [definition, definition] }), failing(400), 'a name defined twice')
     await t.rejects(plan({ pools: [{ name: 'a', protocol: 'HTTP' }] }), { ...failing(400), message: /lb_algorithm/ })
     await t.rejects(plan({ pools: [{ name: 'a' }] }), { ...failing(400), message: /protocol/ })
     await t.rejects(plan({ listeners: [{ ...http, default_pool_id: ID }] }), failing(404))
-    await t.rejects(plan({ listeners: [http, { ...http, protocol: 'TCP' }] }), failing(409), 'port twice')
+    await t.rejects(plan({ listeners: [http, { ...http, protocol: 'TCP' }] }), failing(409), 'a port used twice')
     await t.rejects(
       plan({ listeners: [{ ...http, default_pool: { ...definition, protocol: 'TCP' } }] }),
       failing(400),
@@ -287,7 +287,7 @@ t.test('a tree in one body', async t => {
 
 const NO_HOST = new Map()
 
-t.test('each of many members is looked at', async t => {
+t.test('every one of many members is checked', async t => {
   const many = Array.from({ length: 250 }, (_, n) => ({ address: `10.0.0.${n}` }))
   await checkMembers(SETTINGS, many)
   for (const at of [0, 99, 100, 249]) {
@@ -299,7 +299,7 @@ t.test('each of many members is looked at', async t => {
   }
 })
 
-t.test('the address of the metadata service is no member, however it is spelt', async t => {
+t.test('the metadata service’s address is refused as a member in every spelling', async t => {
   for (const address of [
     '169.254.169.254',
     '::ffff:169.254.169.254',
@@ -324,7 +324,7 @@ t.test('the address of the metadata service is no member, however it is spelt', 
   t.equal(refusal(() => checkMember(SETTINGS, { address: '1:2:3:4:5:6:1.2.3.4' }, NO_HOST)).status, 0)
 })
 
-t.test('an address that is no other machine is no member, however it is spelt', async t => {
+t.test('loopback, unspecified and multicast addresses are refused as members in every spelling', async t => {
   for (const address of [
     '127.0.0.1',
     '127.8.9.10',
@@ -345,7 +345,7 @@ t.test('an address that is no other machine is no member, however it is spelt', 
   }
 })
 
-t.test("a member on the controller's own machine needs a port that the operator named", t => {
+t.test('a member on the controller’s host needs a port that the operator allows', t => {
   const host = new Map([
     ['10.77.16.1', { isPublicLeg: true }],
     ['10.77.0.1', { isPublicLeg: false }],
@@ -364,7 +364,7 @@ t.test("a member on the controller's own machine needs a port that the operator 
   t.end()
 })
 
-t.test('a batch of members', async t => {
+t.test('a batch creates, updates and removes members by address and port', async t => {
   const desired = (address: string, extra: object = {}) => ({
     values: createSchema(member).parse({ address, protocol_port: 80, ...extra }),
     given: new Set(Object.keys(extra)),
@@ -382,7 +382,7 @@ t.test('a batch of members', async t => {
   t.equal(refusal(() => planBatch(existing, [desired('10.0.0.9'), desired('10.0.0.9')], false)).status, 409)
 })
 
-t.test('arguments of a list', async t => {
+t.test('list parameters are parsed, or refused in Octavia’s words', async t => {
   const parse = (query: string) => parseListQuery(listener, query, SETTINGS)
   t.match(parse('limit=5&page_reverse=true&fields=id,name&fields=tags'), {
     limit: 5,
@@ -395,11 +395,15 @@ t.test('arguments of a list', async t => {
   )
   t.match(parse('sort=name:desc,created_at').sort, [{ descending: true }, { sql: 'o.created_at', descending: false }])
   t.match(parse('sort_key=name,protocol_port&sort_dir=desc').sort, [{ descending: true }, { descending: false }])
-  t.match(parse('sort=name:desc,name,name').sort, { length: 1, 0: { descending: true } }, 'a key counts once')
+  t.match(
+    parse('sort=name:desc,name,name').sort,
+    { length: 1, 0: { descending: true } },
+    'a repeated sort key counts once',
+  )
   t.same(
     parse('id=web').filters.map(({ text, values }) => ({ text, values })),
     [{ text: 'false', values: [] }],
-    'a word that is no id finds nothing',
+    'a filter by an invalid id finds nothing',
   )
   const refusals: [string, RegExp][] = [
     ['bogus=1', /duplicate or invalid/],

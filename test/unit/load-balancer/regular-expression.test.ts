@@ -1,7 +1,7 @@
 import t from 'tap'
 import { regularExpressionProblem } from '../../../controller/load-balancer/objects/l7-rules/regular-expression.js'
 
-t.test('what people write is taken', async t => {
+t.test('common regular expressions are accepted', async t => {
   const good = [
     '^/(api|v[0-9]+)/',
     '\\.(jpe?g|png|gif)$',
@@ -24,7 +24,7 @@ t.test('what people write is taken', async t => {
   for (const text of good) t.equal(regularExpressionProblem(text), null, text)
 })
 
-t.test('what HAProxy would refuse, or read in another way with another version, has a reason', async t => {
+t.test('expressions that HAProxy refuses or versions read differently are refused with a reason', async t => {
   const bad: [string, RegExp][] = [
     ['', /empty/],
     [' ', /empty/],

@@ -2,7 +2,7 @@ import t from 'tap'
 import { isAllowed, rolesThatCount } from '../../../controller/load-balancer/schema/rights.js'
 import { callerOf, FOREIGN, OWN, tokenOf } from '../../support/clients/callers.js'
 
-t.test('rights', async t => {
+t.test('each role may read, write or administer what the API’s policy allows', async t => {
   const may = (
     roles: string,
     right: 'read' | 'write' | 'admin' | 'read members',

@@ -19,7 +19,7 @@ const tree = aTree({
   pools: [aPool(1, { members: [aMember(1, { subnetId: second.id }), aMember(2, { subnetId: elsewhere.id })] })],
 })
 
-t.test('the base port has an address on the subnet of every VIP, the main one first', async t => {
+t.test('the base port has an address on the subnet of every VIP, the primary one first', async t => {
   t.same(desiredSubnetIds(tree), [main.id, second.id, elsewhere.id])
   const ports = desiredPorts(tree, [elsewhere, second, main], uuid(6, 1))
   t.same(
@@ -28,7 +28,7 @@ t.test('the base port has an address on the subnet of every VIP, the main one fi
       ['vip', main.networkId, [main.id, second.id]],
       ['member', elsewhere.networkId, [elsewhere.id]],
     ],
-    'a member on the subnet of a VIP needs no interface of its own',
+    'a member on a VIP’s subnet needs no interface of its own',
   )
   t.throws(() => desiredPorts(tree, [main, elsewhere], uuid(6, 1)), { code: 'subnet-missing' })
   const overlapping = { ...elsewhere, overlapsManagement: true }
@@ -38,7 +38,7 @@ t.test('the base port has an address on the subnet of every VIP, the main one fi
   })
 })
 
-t.test('each VIP has its own subnet and gateway; the main one leads elsewhere', async t => {
+t.test('each VIP has its own subnet and gateway; default routes use the primary VIP’s', async t => {
   const other = {
     ...second,
     id: uuid(7, 0),

@@ -8,7 +8,7 @@ import { createAmphora, createSettled, createTree, expectSteps, facts, see } fro
 
 const REMOVAL: Step['kind'][][] = [['delete-machine'], ['delete-ports'], ['delete-amphora-row']]
 const unreachable = { state: 'unreachable' as const }
-/** It accepts nothing any more, and its last connections have ended or not. */
+/** The amphora accepts no connections any more; `ended` tells whether its last ones have ended. */
 const draining = (amphora: AmphoraSight, ended: boolean): AmphoraSight => ({
   ...amphora,
   agent: {
@@ -20,27 +20,27 @@ const draining = (amphora: AmphoraSight, ended: boolean): AmphoraSight => ({
   },
 })
 
-t.test('a single amphora is replaced', async t => {
+t.test('replacing a single amphora', async t => {
   const tree = createTree()
   const leaving = { ...createSettled(tree), replacing: true }
   const id = uuid(6, 2)
   const successor = createAmphora(tree, { id })
   const cold = { ...successor, status: 'BOOTING' as const, machine: 'absent' as const, ports: [], plugged: [] }
-  await t.test('another one is allocated first, and only one', async t => {
+  await t.test('exactly one successor is allocated first', async t => {
     expectSteps(t, plan(tree, see(leaving), facts()), [['allocate-amphora']], false)
   })
-  await t.test('it is made while the old one serves', async t => {
+  await t.test('the successor is built while the old one serves', async t => {
     const next = plan(tree, see(leaving, cold), facts())
     expectSteps(t, next, [['create-machine'], ['attach-port'], ['await-agent']], false)
     t.match(next.stages.flat(), [{ amphoraId: id }, { amphoraId: id }, { amphoraId: id }])
   })
-  await t.test('a change meanwhile reaches the old one', async t => {
+  await t.test('a change meanwhile reaches the old amphora', async t => {
     const newer = createTree({ generation: 9 })
     const next = plan(newer, see(leaving, cold), facts())
     expectSteps(t, next, [['apply', 'create-machine'], ['attach-port'], ['await-agent']], false)
     t.match(next.stages[0], [{ amphoraId: leaving.id }, {}])
   })
-  await t.test('it serves, then it takes the VIP, then the old one goes', async t => {
+  await t.test('the successor gets its configuration, then takes the VIP; then the old one drains', async t => {
     const next = plan(tree, see(leaving, successor), facts())
     const steps: Step['kind'][][] = [
       ['apply'],
@@ -65,7 +65,7 @@ t.test('a single amphora is replaced', async t => {
       { amphoraId: leaving.id },
     ])
   })
-  await t.test('from wherever it was left', async t => {
+  await t.test('an interrupted replacement resumes at each point', async t => {
     const taken = createSettled(tree, { id })
     const handover: Step['kind'][][] = [['begin-handover'], ['demote-amphora'], ['announce-vip'], ['drain-amphora']]
     const silence: Step['kind'][][] = [['silence-amphora'], ['announce-vip'], ...REMOVAL]
@@ -78,17 +78,17 @@ t.test('a single amphora is replaced', async t => {
     expectSteps(t, plan(tree, see(lost, taken), facts()), silence)
     expectSteps(t, plan(tree, see(taken), facts()), [])
   })
-  await t.test('one that is broken is not mended any more, only replaced', async t => {
+  await t.test('a broken amphora is no longer repaired, only replaced', async t => {
     const hung = { ...leaving, agent: unreachable, silentSeconds: 99 }
     expectSteps(t, plan(tree, see(hung), facts()), [['allocate-amphora']], false)
     const next = plan(tree, see(hung, successor), facts())
     expectSteps(t, next, [['apply'], ['apply'], ['silence-amphora'], ['announce-vip'], ...REMOVAL], false)
   })
-  await t.test('a successor that cannot be reached does not cost the old one its place', async t => {
+  await t.test('the old amphora stays while its successor cannot be reached', async t => {
     const silent = { ...successor, agent: unreachable }
     t.throws(() => plan(tree, see(leaving, silent), facts()), { code: 'amphora-unreachable' })
   })
-  await t.test('one that never served has no place to be kept', async t => {
+  await t.test('an amphora that never served is replaced without a handover', async t => {
     const unborn = { ...cold, replacing: true }
     expectSteps(t, plan(tree, see(unborn), facts()), [['allocate-amphora']], false)
     const heir = createAmphora(tree, { id: uuid(6, 3) })
@@ -97,13 +97,13 @@ t.test('a single amphora is replaced', async t => {
   })
 })
 
-t.test('a pair is replaced', async t => {
+t.test('replacing a pair', async t => {
   const tree = createTree({ topology: 'ACTIVE_STANDBY' })
   const fresh = {
     backup: createAmphora(tree, { id: uuid(6, 1), role: 'BACKUP' }),
     master: createAmphora(tree, { id: uuid(6, 2), role: 'MASTER' }),
   }
-  /** Both with what belongs to both in effect. */
+  /** Both amphorae with their shared configuration applied. */
   const settle = (one: AmphoraSight, other: AmphoraSight) =>
     [one, other].map(amphora => {
       const applied = plan(tree, see(one, other), facts()).stages.flat()
@@ -123,27 +123,27 @@ t.test('a pair is replaced', async t => {
   ]
   const successor = createAmphora(tree, { id: uuid(6, 3), role: 'BACKUP' })
 
-  await t.test('the backup first, the master when that is done', async t => {
+  await t.test('the backup is replaced first, and the master after it', async t => {
     const next = plan(tree, see(oldMaster, oldBackup), facts())
     expectSteps(t, next, [['allocate-amphora']], false)
     t.match(next.stages.flat(), [{ role: 'BACKUP' }])
     const half = plan(tree, see(oldMaster, successor, { ...oldBackup, status: 'PENDING_DELETE' }), facts())
     t.notOk(
       half.stages.flat().some(step => step.kind === 'allocate-amphora'),
-      'not while the old backup is there',
+      'not while the old backup exists',
     )
   })
-  await t.test('but the one that holds the VIP last, whichever it is', async t => {
+  await t.test('the holder of the VIP is replaced last, whichever role it has', async t => {
     const next = plan(tree, see(oldMaster, { ...oldBackup, heldVip: true }), facts())
     t.match(next.stages.flat(), [{ role: 'MASTER' }])
     const both = plan(tree, see({ ...oldMaster, heldVip: true }, { ...oldBackup, heldVip: true }), facts())
     t.match(both.stages.flat(), [{ role: 'BACKUP' }])
   })
-  await t.test('but the broken one before the one that serves', async t => {
+  await t.test('a broken amphora is replaced before a serving one', async t => {
     const dead = { ...oldMaster, machine: 'stopped' as const, plugged: [], agent: unreachable }
     t.match(plan(tree, see(dead, oldBackup), facts()).stages.flat(), [{ role: 'MASTER' }])
   })
-  await t.test('what has begun goes on first', async t => {
+  await t.test('a replacement already begun continues first', async t => {
     const begun = createAmphora(tree, { id: uuid(6, 4), role: 'MASTER', machine: 'absent', ports: [], plugged: [] })
     const next = plan(tree, see(oldMaster, oldBackup, begun), facts())
     t.same(
@@ -151,7 +151,7 @@ t.test('a pair is replaced', async t => {
       ['create-machine', 'attach-port', 'await-agent'].map(kind => [kind, begun.id]),
     )
   })
-  await t.test('the new one serves without the VIP, and the old one takes its leave', async t => {
+  await t.test('the successor is configured without the VIP, and the old one hands over and drains', async t => {
     const next = plan(tree, see(oldMaster, oldBackup, successor), facts())
     expectSteps(t, next, [['apply'], ['begin-handover'], ['demote-amphora'], ['await-vip'], ['drain-amphora']], false)
     t.match(next.stages.flat(), [
@@ -162,15 +162,15 @@ t.test('a pair is replaced', async t => {
       { amphoraId: backup.id },
     ])
   })
-  await t.test('then the other one hears of it before it comes in', async t => {
+  await t.test('then the remaining amphora learns its new peer before the successor joins', async t => {
     const left = { ...oldBackup, status: 'PENDING_DELETE' as const, plugged: [] }
     const next = plan(tree, see({ ...oldMaster, replacing: false }, left, successor), facts())
     expectSteps(t, next, [['apply'], ['apply'], ...REMOVAL])
     t.match(next.stages.flat(), [{ amphoraId: master.id }, { amphoraId: successor.id }, { amphoraId: left.id }])
     const [first] = next.stages.flat()
-    t.match(first, { desired: { keepalived: { text: /203\.0\.113\.23/ } } }, 'whom it is to hear now')
+    t.match(first, { desired: { keepalived: { text: /203\.0\.113\.23/ } } }, 'its new peer')
   })
-  await t.test('one that was left on its way out is silenced before the other forgets it', async t => {
+  await t.test('a leaving amphora is demoted, or silenced if unreachable, before its peer forgets it', async t => {
     const leaving = { ...oldBackup, status: 'PENDING_DELETE' as const }
     const next = plan(tree, see(oldMaster, leaving, successor), facts())
     const demotion: Step['kind'][][] = [['begin-handover'], ['demote-amphora'], ['await-vip'], ['drain-amphora']]
@@ -179,13 +179,13 @@ t.test('a pair is replaced', async t => {
     const without = plan(tree, see(oldMaster, lost, successor), facts())
     expectSteps(t, without, [['silence-amphora'], ['apply'], ['apply'], ...REMOVAL], false)
   })
-  await t.test('the next one waits until the last connections of the first have ended', async t => {
+  await t.test('the second replacement waits until the first amphora’s connections have ended', async t => {
     const leaving = draining({ ...oldBackup, status: 'PENDING_DELETE' }, false)
     const [in1, in2] = settle(successor, master) as [AmphoraSight, AmphoraSight]
     expectSteps(t, plan(tree, see({ ...in2, replacing: true }, leaving, in1), facts()), [['drain-amphora']], false)
     expectSteps(t, plan(tree, see(in2, leaving, in1), facts()), [['look-again']])
   })
-  await t.test('nothing is taken away while the one that stays is in trouble', async t => {
+  await t.test('nothing is taken away while the remaining amphora is in trouble', async t => {
     const silent = { ...master, agent: unreachable }
     t.throws(() => plan(tree, see(silent, oldBackup, { ...successor, agent: unreachable }), facts()), {
       code: 'amphora-unreachable',
@@ -194,13 +194,13 @@ t.test('a pair is replaced', async t => {
   })
 })
 
-/** A short run of the stories that integration/provider/failover-stories.test.ts plays at length. */
+/** A short run of the stories that integration/provider/failover-stories.test.ts plays at greater length. */
 const STORIES = 10
 
-t.test('when workers die: an amphora always serves, a role has one successor, and the end is the same', async t => {
+t.test('when workers die, an amphora always serves, each role has one successor, and failover completes', async t => {
   t.doesNotThrow(() => playStories(WORKERS_DIE, STORIES))
 })
 
-t.test('when amphorae die or hang as well, the end is the same', async t => {
+t.test('when amphorae die or hang as well, failover completes', async t => {
   t.doesNotThrow(() => playStories(AMPHORAE_DIE, STORIES))
 })

@@ -35,7 +35,7 @@ import { renderText, tryHostileTexts } from '../../support/inputs/hostile-texts.
 
 const refused = { name: 'ProvisioningFault', code: 'configuration-refused' }
 
-t.test('text is quoted so that nothing in it means anything', async t => {
+t.test('quoted text has no special meaning in the configuration', async t => {
   t.equal(textOf(quoted(`a b # "c" $HOME \\ %[src]`, 'x')), `'a b # "c" $HOME \\ %[src]'`)
   t.equal(textOf(quoted(`it's`, 'x')), `'it'\\''s'`)
   for (const bad of ['', ' ', 'a\nb', 'a\rb', 'a\0b', '\t', '\x7f', '\x85', '\u2028', '\ud800']) {
@@ -43,13 +43,13 @@ t.test('text is quoted so that nothing in it means anything', async t => {
   }
 })
 
-t.test('where HAProxy expands a log format, a percent sign is doubled, ours are kept', async t => {
+t.test('percent signs in tenants’ text are doubled in log formats, ours are kept', async t => {
   t.equal(textOf(headerValue('100%[src]', 'x')), `'100%%[src]'`)
   t.equal(textOf(logFormat`${'p%x'} %ci ${'%'}%{+Q}r`), `'p%%x %ci %%%{+Q}r'`)
   t.throws(() => logFormat`${'a\nb'} %ci`, refused)
 })
 
-t.test('a refusal names the field and shows the value safely', async t => {
+t.test('a refusal names the field and shows the value escaped', async t => {
   try {
     identifier(`bad\n\u2028${'x'.repeat(500)}`, 'Listener 1, id')
     t.fail('not refused')
@@ -62,7 +62,7 @@ t.test('a refusal names the field and shows the value safely', async t => {
   }
 })
 
-t.test('addresses are plain and come out canonical', async t => {
+t.test('addresses are written in canonical form or refused', async t => {
   t.equal(textOf(address('192.0.2.1', 'x')), '192.0.2.1')
   t.equal(textOf(address('2001:DB8:0:0::1', 'x')), '2001:db8::1')
   t.equal(textOf(bracketedAddress('2001:db8::1', 'x')), '[2001:db8::1]')
@@ -90,7 +90,7 @@ t.test('addresses are plain and come out canonical', async t => {
   for (const port of [0, 65_536, 1.5, Number.NaN]) t.throws(() => endpoint('::1', port, 'x'), refused, String(port))
 })
 
-t.test('numbers keep within what HAProxy takes', async t => {
+t.test('numbers stay within the limits of HAProxy', async t => {
   t.equal(textOf(integer(256, 'x', 0, 256)), '256')
   for (const value of [-1, 257, 0.5, Number.NaN, Number.POSITIVE_INFINITY]) {
     t.throws(() => integer(value, 'x', 0, 256), refused, String(value))
@@ -103,7 +103,7 @@ t.test('numbers keep within what HAProxy takes', async t => {
   t.throws(() => seconds(-1, 'x'), refused)
 })
 
-t.test('the parts of a health check request', async t => {
+t.test('the target, method and expected codes of a health check are written or refused', async t => {
   t.equal(textOf(requestTarget(`/a'b?c=%20#"$\\`, 'x')), `'/a'\\''b?c=%20#"$\\'`)
   for (const text of ['', 'a', '/a b', '/a\tb', '/é', '/a\n', 'http://x/']) {
     t.throws(() => requestTarget(text, 'x'), refused, JSON.stringify(text))
@@ -116,7 +116,7 @@ t.test('the parts of a health check request', async t => {
   }
 })
 
-t.test('the name of a header or cookie is one argument, whatever it is made of', async t => {
+t.test('the name of a header or cookie is one quoted argument', async t => {
   t.equal(textOf(requestField('req.hdr', 'X-Token', 'x')), `'req.hdr("X-Token")'`)
   t.equal(textOf(requestField('req.cook', `a,b'c%[x`.slice(0, 6), 'x')), `'req.cook("a,b'\\''c%")'`)
   for (const text of ['', 'a b', 'a"', 'a(b)', 'a\\', 'é', 'a\n', 'a:', 'x'.repeat(256)]) {
@@ -124,7 +124,7 @@ t.test('the name of a header or cookie is one argument, whatever it is made of',
   }
 })
 
-t.test('where a redirect leads stands for itself', async t => {
+t.test('a redirect location is written literally', async t => {
   t.equal(
     textOf(redirectLocation(`https://example.org/%41?it's="#{}%[src]\\`, 'x')),
     `'https://example.org/%%41?it'\\''s="#{}%%[src]\\'`,
@@ -149,12 +149,12 @@ t.test('where a redirect leads stands for itself', async t => {
   for (const code of [200, 300, 304, 306, 400, Number.NaN]) t.throws(() => redirectCode(code, 'x'), refused)
 })
 
-t.test('a regular expression is written as it is, or refused with the reason', async t => {
+t.test('a regular expression is written unchanged or refused with a reason', async t => {
   t.equal(textOf(regularExpression(`^/it's(\\.js|#)$`, 'x')), `'^/it'\\''s(\\.js|#)$'`)
   t.throws(() => regularExpression('(', 'Rule 1, value'), { ...refused, message: /^Rule 1, value has an opening/ })
 })
 
-t.test('names of cookies and hosts, and what is asked about a member that is pinged', async t => {
+t.test('cookie names, server names and ping questions are written or refused', async t => {
   t.equal(textOf(cookieName(`it's$#`, 'x')), `'it'\\''s$#'`)
   t.equal(textOf(responseCookie(`it's$#`, 'x')), `'res.cook("it'\\''s$#")'`)
   for (const text of ['', 'a b', 'a"b', 'a\\b', 'a;b', 'a=b', 'a)b', 'é', 'a\nb', 'a'.repeat(256)]) {
@@ -169,14 +169,14 @@ t.test('names of cookies and hosts, and what is asked about a member that is pin
   t.throws(() => pingMessage({ ...question, address: '1.2.3.4,9' }, 'x'), refused)
 })
 
-t.test('our own words are plain', async t => {
+t.test('keywords and sample expressions allow no special characters', async t => {
   t.equal(textOf(keywords('log stdout format iso')), 'log stdout format iso')
   for (const text of ['', ' a', 'a  b', 'a\nb', `'a'`, 'a#b', '%[x]']) t.throws(() => keywords(text), refused)
   t.equal(textOf(sample('hash src,concat(:,txn.port)')), 'hash src,concat(:,txn.port)')
   for (const text of ['', 'src ', 'a(b', `req.cook("a")`, 'a\nb', 'a;b']) t.throws(() => sample(text), refused)
 })
 
-t.test('a template takes what the writer made and nothing else', async t => {
+t.test('a template accepts only words that the writer made', async t => {
   const render = compileTemplate<TemplateData>('a {{value}}{{#each list}} {{this}}{{/each}}')
   t.equal(render({ value: quoted('<&>', 'x'), list: [keywords('b')] }), `a '<&>' b`)
   const forged = [
@@ -194,21 +194,21 @@ t.test('a template takes what the writer made and nothing else', async t => {
   }
 })
 
-t.test('a template that is wrong is found before it is used', async t => {
+t.test('an invalid template is found when it is compiled, a missing value when it is rendered', async t => {
   for (const source of ['{{#if a}}', '{{a', '{{shout a}}', '{{> partial}}x{{/if}}']) {
     t.throws(() => compileTemplate(source), Error, source)
   }
-  t.throws(() => compileTemplate('{{missing}}')({}), /missing/, 'a value that is not there')
+  t.throws(() => compileTemplate('{{missing}}')({}), /missing/, 'a missing value')
 })
 
 for (const field of stringFields) {
-  t.test(`property: ${field.name} is refused, or changes no other word`, async t => {
+  t.test(`property: ${field.name} is refused or changes no other word`, async t => {
     // integration/provider/hostile-texts.test.ts tries more.
     t.doesNotThrow(() => tryHostileTexts(field, 30))
   })
 }
 
-t.test('the values that a tenant may choose freely are not all refused', async t => {
+t.test('common special characters in tenants’ values are accepted', async t => {
   const texts = ['100%', `it's`, 'a"b', '#', '$HOME', '\\', '%[src]']
   const l7 = ['value of an l7 rule, header', 'value of an l7 rule, path', 'redirect_url, path']
   for (const field of ['project_id', 'domain_name', 'url_path', ...l7]) {

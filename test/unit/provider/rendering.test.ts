@@ -31,11 +31,11 @@ for (const { name, tree, facts } of goldenCases) {
     const desired = renderDesired(tree, facts)
     compare(t, `${name}.cfg`, desired.haproxy?.text)
     compare(t, `${name}.keepalived.conf`, desired.keepalived?.text)
-    t.same(desiredSchema.parse(desired), desired, 'the agent takes it as it is')
+    t.same(desiredSchema.parse(desired), desired, 'the agent’s schema accepts it unchanged')
   })
 }
 
-t.test('what has nothing to serve has no HAProxy, and an empty numbering', async t => {
+t.test('a load balancer with nothing to serve has no HAProxy and no numbered objects', async t => {
   const served = servedTree()
   const idle: Partial<LoadBalancerTree>[] = [
     { adminStateUp: false },
@@ -51,7 +51,7 @@ t.test('what has nothing to serve has no HAProxy, and an empty numbering', async
   }
 })
 
-t.test('the numbering of objects follows the configuration', async t => {
+t.test('objects are numbered in the order of the configuration', async t => {
   const { haproxy, objects } = renderDesired(servedTree(), someFacts())
   t.same(objects, {
     listeners: [uuid(2, 1), uuid(2, 2)],
@@ -66,7 +66,7 @@ t.test('the numbering of objects follows the configuration', async t => {
   )
 })
 
-t.test('a server says the same in structured form as in the configuration file', async t => {
+t.test('structured servers match the server lines of the configuration file', async t => {
   const { haproxy } = renderDesired(servedTree(), someFacts())
   const lines = haproxy?.text.match(/^ {4}server .*$/gm) ?? []
   const structured = haproxy?.backends.flatMap(({ servers }) =>
@@ -83,7 +83,7 @@ t.test('a server says the same in structured form as in the configuration file',
   t.same(lines, structured)
 })
 
-t.test('hashes tell what changed', async t => {
+t.test('hashes change with what they cover', async t => {
   const before = renderDesired(servedTree(), someFacts())
   const withPool = (change: object) => {
     const tree = servedTree()
@@ -92,7 +92,7 @@ t.test('hashes tell what changed', async t => {
   const weight = withPool({ members: [aMember(1, { weight: 200 }), aMember(2), aMember(3)] })
   t.not(weight.sha256, before.sha256)
   t.not(weight.haproxy?.sha256, before.haproxy?.sha256)
-  t.equal(weight.haproxy?.skeletonSha256, before.haproxy?.skeletonSha256, 'only a server line differs')
+  t.equal(weight.haproxy?.skeletonSha256, before.haproxy?.skeletonSha256, 'the skeleton excludes server lines')
 
   const limitOf = (connectionLimit: number) => {
     const tree = servedTree()
@@ -100,21 +100,21 @@ t.test('hashes tell what changed', async t => {
     return renderDesired({ ...tree, listeners }, someFacts()).haproxy
   }
   t.not(limitOf(7)?.sha256, limitOf(8)?.sha256)
-  t.equal(limitOf(7)?.skeletonSha256, limitOf(-1)?.skeletonSha256, 'only limits of listeners differ')
-  t.not(limitOf(7)?.skeletonSha256, limitOf(0)?.skeletonSha256, 'one that admits nobody')
+  t.equal(limitOf(7)?.skeletonSha256, limitOf(-1)?.skeletonSha256, 'the skeleton excludes connection limits')
+  t.not(limitOf(7)?.skeletonSha256, limitOf(0)?.skeletonSha256, 'a listener that admits nobody')
 
   const algorithm = withPool({ lbAlgorithm: 'LEAST_CONNECTIONS' })
   t.not(algorithm.haproxy?.skeletonSha256, before.haproxy?.skeletonSha256)
 
   const later = renderDesired(servedTree({ generation: 8, name: 'other' }), someFacts({ fence: 9 }))
-  t.match(later, { generation: 8, fence: 9, sha256: before.sha256 }, 'generation and fence are no configuration')
+  t.match(later, { generation: 8, fence: 9, sha256: before.sha256 }, 'generation and fence are not hashed')
 
   const moved = renderDesired(servedTree(), someFacts({ interfaces: [{ ...aVipInterface(), mtu: 9000 }] }))
-  t.not(moved.sha256, before.sha256, 'the interfaces count')
+  t.not(moved.sha256, before.sha256, 'interfaces are hashed')
   t.equal(moved.haproxy?.sha256, before.haproxy?.sha256)
 })
 
-t.test('property: the order of rows does not matter, and rendering leaves its input alone', async t => {
+t.test('property: the order of rows does not matter, and rendering does not change its input', async t => {
   const tree = servedTree({ topology: 'ACTIVE_STANDBY' })
   const facts = someFacts({
     interfaces: [aDualStackVipInterface(), aMemberInterface()],
@@ -153,28 +153,28 @@ t.test('property: the order of rows does not matter, and rendering leaves its in
   t.pass()
 })
 
-t.test('maxconn is what was asked for, and what the machine gives to the rest', async t => {
+t.test('maxconn is the limit requested; unlimited listeners share what the machine allows', async t => {
   const limits = (connectionLimits: number[], openFiles: number) => {
     const listeners = connectionLimits.map((connectionLimit, index) => aListener(index + 1, { connectionLimit }))
     const facts = someFacts({ limits: { openFiles, memoryBytes: 24 * 1024 ** 3 } })
     const text = renderDesired(aTree({ listeners }), facts).haproxy?.text ?? ''
     return [...text.matchAll(/^ {4}maxconn (\d+)$/gm)].map(match => Number(match[1]))
   }
-  t.same(limits([10, 20], 20_000), [9_149, 10, 20], 'what there is, then each')
+  t.same(limits([10, 20], 20_000), [9_149, 10, 20], 'the total, then each listener')
   t.same(limits([-1, 20], 20_000), [9_149, 9_129, 20])
-  t.same(limits([-1, -1, -1], 20_000), [9_148, 3_049, 3_049, 3_049], 'one that is full leaves the others theirs')
+  t.same(limits([-1, -1, -1], 20_000), [9_148, 3_049, 3_049, 3_049], 'a full listener leaves room for the others')
   t.same(limits([-1, 60_000], 1_048_576), [314_172, 50_000, 60_000])
   const [total = 0, ...each] = limits([50_000, 25_000, 1, 0], 20_000)
-  t.ok(total <= 9_999 && total > 8_000, `what exceeds the machine is scaled down to ${total}`)
+  t.ok(total <= 9_999 && total > 8_000, `limits beyond the machine are scaled down to ${total}`)
   const [most = 0, half = 0] = each
   t.ok(Math.abs(most - 2 * half) <= 1 && most + half <= total, 'all by the same factor')
-  t.same(each.slice(2), [1, 1], 'and nothing to nothing')
+  t.same(each.slice(2), [1, 1], 'minimal limits stay')
   t.same(limits([0], 20_000), [9_149, 1])
   const closed = renderDesired(aTree({ listeners: [aListener(1, { connectionLimit: 0 })] }), someFacts())
-  t.match(closed.haproxy?.text, /^ {4}tcp-request connection reject$/m, 'nobody, not everybody')
+  t.match(closed.haproxy?.text, /^ {4}tcp-request connection reject$/m, 'a limit of 0 admits nobody')
 })
 
-t.test('a monitored member that joins changes servers only', async t => {
+t.test('a monitored member that joins changes only servers', async t => {
   const skeleton = (count: number) => {
     const members = Array.from({ length: count }, (_, index) => aMember(index + 1, { serverNumber: index + 1 }))
     const pools = [aPool(1, { healthMonitor: aMonitor(1), members })]
@@ -185,7 +185,7 @@ t.test('a monitored member that joins changes servers only', async t => {
   t.equal(skeleton(1), skeleton(50))
 })
 
-t.test('checks of members take open files from connections', async t => {
+t.test('health checks reduce the open files left for connections', async t => {
   const machine = { openFiles: 20_000, memoryBytes: 24 * 1024 ** 3 }
   const demand = { connectionLimits: [-1, 100], vips: 2, checks: 0 }
   t.same(shareConnections(machine, demand), { total: 9_148, unlimited: 9_048 })
@@ -199,11 +199,11 @@ t.test('checks of members take open files from connections', async t => {
   t.same(
     shareConnections(machine, { ...demand, checks: 999 }),
     shareConnections(machine, demand),
-    'not with each member',
+    'small changes of the member count have no effect',
   )
 })
 
-t.test('HAProxy is named when it is too old', async t => {
+t.test('an old HAProxy is refused', async t => {
   for (const haproxyVersion of ['2.5.9', '1.9', 'unknown', '']) {
     t.throws(() => renderDesired(servedTree(), someFacts({ haproxyVersion })), { code: 'haproxy-too-old' })
   }
@@ -212,7 +212,7 @@ t.test('HAProxy is named when it is too old', async t => {
   }
 })
 
-t.test('the VIP is named on its interface, for a pair too', async t => {
+t.test('the VIP is rendered on its interface, also for a pair', async t => {
   const facts = someFacts({ interfaces: [aMemberInterface(), aVipInterface()] })
   t.same(renderInterfaces(servedTree(), facts), [
     {
@@ -237,7 +237,7 @@ t.test('the VIP is named on its interface, for a pair too', async t => {
   t.same(nic?.vips, [{ address: '203.0.113.10', subnet: '203.0.113.0/24', gateway: '203.0.113.1' }])
 })
 
-t.test('an interface of both families has a default route in each, and host routes', async t => {
+t.test('a dual-stack interface has a default route per family, and host routes', async t => {
   const [nic] = renderInterfaces(servedTree(IPV6_VIP), someFacts({ interfaces: [aDualStackVipInterface()] }))
   t.same(nic?.addresses, ['2001:db8:1::21/64', '203.0.113.21/24'])
   t.same(nic?.routes, [
@@ -248,7 +248,7 @@ t.test('an interface of both families has a default route in each, and host rout
   t.same(nic?.vips, [{ address: '2001:db8:1::10', subnet: '2001:db8:1::/64', gateway: '2001:db8:1::1' }])
 })
 
-t.test('a subnet without a gateway leaves the default route and the gateway of the VIP away', async t => {
+t.test('a subnet without a gateway has no default route and no VIP gateway', async t => {
   const nic = aVipInterface()
   const subnets = nic.subnets.map(subnet => ({ ...subnet, gatewayIp: null }))
   const [rendered] = renderInterfaces(servedTree(), someFacts({ interfaces: [{ ...nic, subnets }] }))
@@ -256,7 +256,7 @@ t.test('a subnet without a gateway leaves the default route and the gateway of t
   t.equal(rendered?.vips[0]?.gateway, null)
 })
 
-t.test('what is missing has a fault with a code of its own', async t => {
+t.test('missing facts are refused with a fault code', async t => {
   const pairTree = servedTree({ topology: 'ACTIVE_STANDBY' })
   const pair = { priority: 100, vrrpAddress: '203.0.113.21', peers: [aPeer(2)] }
   const cases: [string, LoadBalancerTree, Partial<AmphoraFacts>][] = [
@@ -273,7 +273,7 @@ t.test('what is missing has a fault with a code of its own', async t => {
   }
 })
 
-t.test('fifty listeners with twenty members each render in a moment', async t => {
+t.test('fifty listeners with twenty members each are rendered; the time is recorded', async t => {
   const numbers = Array.from({ length: 50 }, (_, index) => index + 1)
   const tree = aTree({
     listeners: numbers.map(number => aListener(number, { defaultPoolId: uuid(3, number) })),
@@ -293,7 +293,7 @@ t.test('fifty listeners with twenty members each render in a moment', async t =>
   t.equal(haproxy?.text.match(/^ {4}server /gm)?.length, 1000)
 })
 
-/** Two listeners that share a pool of three, and a pool that none uses. */
+/** Two listeners that share a pool of three members, and an unused pool. */
 function servedTree(change: Partial<LoadBalancerTree> = {}): LoadBalancerTree {
   return aTree({
     listeners: [
