@@ -32,23 +32,23 @@ const container = (parts: { [K in 'certificate' | 'privateKey' | 'intermediates'
     passphrase: parts.passphrase === undefined ? null : bytes(parts.passphrase),
   })
 const der = (pem: string) => Buffer.from(pem.replace(/-----[^-]+-----|\s/g, ''), 'base64')
-/** The same with 8388607 iterations where there were 65536. */
+/** The same content with 8388607 instead of 65536 iterations. */
 const costlier = (content: Buffer) =>
   Buffer.from(content.toString('latin1').replaceAll('\x02\x03\x01\x00\x00', '\x02\x03\x7f\xff\xff'), 'latin1')
-t.test('containers', async t => {
+t.test('certificate containers are accepted if their parts fit, else refused with a reason', async t => {
   const encrypted = (cipher: string, ...more: string[]) =>
     opensslBytes('pkcs8', '-topk8', '-in', fileOf(ec.privateKey), '-passout', 'pass:päss', '-v2', cipher, ...more)
   const pkcs7 = opensslBytes('crl2pkcs7', '-nocrl', '-certfile', fileOf(chain)).toString()
   t.equal(container({}), null)
   t.equal(container({ certificate: rsa.certificate, privateKey: rsa.privateKey }), null, 'RSA')
   t.equal(container({ certificate: der(ec.certificate), privateKey: der(ec.privateKey) }), null, 'DER')
-  t.equal(container({ certificate: `Subject: x\n${ec.certificate}${chain}` }), null, 'with its chain, and words')
+  t.equal(container({ certificate: `Subject: x\n${ec.certificate}${chain}` }), null, 'with its chain and a comment')
   t.equal(container({ intermediates: chain }), null, 'intermediates in PEM')
   t.equal(container({ intermediates: pkcs7 }), null, 'intermediates in PKCS#7')
   t.equal(container({ intermediates: der(pkcs7) }), null, 'intermediates in PKCS#7 as DER')
   t.equal(container({ privateKey: encrypted('aes-256-cbc'), passphrase: 'päss' }), null, 'a passphrase')
-  t.equal(container({ privateKey: opensslBytes('ec', '-in', fileOf(ec.privateKey)) }), null, 'the older form of a key')
-  t.equal(container({ passphrase: 'for nothing' }), null, 'a passphrase that is not needed')
+  t.equal(container({ privateKey: opensslBytes('ec', '-in', fileOf(ec.privateKey)) }), null, 'a key in traditional PEM')
+  t.equal(container({ passphrase: 'for nothing' }), null, 'an unnecessary passphrase')
 
   t.match(container({ privateKey: other.privateKey }), /does not belong to the certificate/)
   t.match(container({ privateKey: rsa.privateKey }), /does not belong to the certificate/)
@@ -67,10 +67,10 @@ t.test('containers', async t => {
   t.match(container({ certificate: makePair({ subject: '/O=x' }).certificate }), /belong/)
 })
 
-t.test('authorities and revocation lists', async t => {
+t.test('CA certificates and CRLs are accepted if valid and signed, else refused with a reason', async t => {
   const authority = (text: string) => inspect({ kind: 'authority', authority: bytes(text) })
   t.equal(authority(root.certificate), null)
-  t.equal(authority(chain), null, 'several')
+  t.equal(authority(chain), null, 'several certificates')
   for (const wrong of ['', 'x', root.privateKey, der(root.certificate).toString('latin1')]) {
     t.match(authority(wrong), /no X.509 certificate in PEM/)
   }
@@ -81,9 +81,9 @@ t.test('authorities and revocation lists', async t => {
   const list = (text: string, by: string | null) =>
     inspect({ kind: 'revocation list', list: bytes(text), authority: by === null ? null : bytes(by) })
   t.equal(list(pem, root.certificate), null)
-  t.equal(list(pem, chain), null, 'one of several authorities')
-  t.equal(list(pem, null), null, 'without an authority')
-  t.equal(list(pem, 'no certificate'), null, 'of an authority that is not good that one is told')
+  t.equal(list(pem, chain), null, 'signed by one of several CAs')
+  t.equal(list(pem, null), null, 'without a CA')
+  t.equal(list(pem, 'no certificate'), null, 'an invalid CA is reported by its own check')
   t.match(list(pem, other.certificate), /is not signed by the authority/)
   t.match(list(pem, rsa.certificate), /is not signed by the authority/, 'a key of another kind')
   t.match(list('', root.certificate), /no revocation list in PEM/)
@@ -100,7 +100,7 @@ t.test('authorities and revocation lists', async t => {
   t.match(list(damagedPem, root.certificate), /is not signed by the authority/)
 })
 
-t.test('anything at all is refused in words, and fast', async () => {
+t.test('arbitrary material is refused quickly and with a printable reason', async () => {
   const good = [makeBundle(ec), bytes(ec.certificate), bytes(ec.privateKey), bytes(makeRevocationList(root))]
   const changedBytes = fc
     .tuple(fc.constantFrom(...good), fc.array(fc.tuple(fc.nat(4000), fc.nat(255)), { maxLength: 4 }))
@@ -131,7 +131,7 @@ t.test('anything at all is refused in words, and fast', async () => {
   )
 })
 
-t.test('a key of PKCS#12 is derived as node-forge derives it, in a fraction of the time', async t => {
+t.test('the PKCS#12 key derivation gives node-forge’s results', async t => {
   const salt = randomBytes(20)
   for (const name of ['sha1', 'sha256', 'sha384', 'sha512'] as const) {
     const digest = forge.md[name].create()
@@ -149,7 +149,7 @@ t.test('a key of PKCS#12 is derived as node-forge derives it, in a fraction of t
   }
 })
 
-t.test('references', async t => {
+t.test('a reference is a secret’s or container’s URL and nothing else', async t => {
   const id = '8f7a6b5c-4d3e-2f1a-0b9c-8d7e6f5a4b3c'
   const cases: [string, ReturnType<typeof readReference>][] = [
     [`http://key.example:9311/v1/secrets/${id}`, { kind: 'secrets', id }],
@@ -168,7 +168,7 @@ t.test('references', async t => {
   for (const [ref, target] of cases) t.same(readReference(ref), target, ref)
 })
 
-t.test('what a request makes an object refer to', async t => {
+t.test('a request reports only the certificate references that it adds or changes', async t => {
   const none = {
     default_tls_container_ref: null,
     sni_container_refs: [],
@@ -198,8 +198,12 @@ t.test('what a request makes an object refer to', async t => {
     revocationLists: pairs.map(([ref, authority]) => ({ ref, authority })),
   })
   t.equal(changedListenerReferences(full, {}), null)
-  t.equal(changedListenerReferences(full, { ...full, sni_container_refs: ['d'] }), null, 'what stands is not looked at')
-  t.equal(changedListenerReferences(full, none), null, 'nor is what goes')
+  t.equal(
+    changedListenerReferences(full, { ...full, sni_container_refs: ['d'] }),
+    null,
+    'unchanged references are not checked',
+  )
+  t.equal(changedListenerReferences(full, none), null, 'removed references are not checked')
   t.same(changedListenerReferences(full, { sni_container_refs: ['s', 'n'] }), desired(['n'], [], []))
   t.same(changedListenerReferences(none, { default_tls_container_ref: 'n' }), desired(['n'], [], []))
   t.same(changedListenerReferences(full, { client_ca_tls_container_ref: 'b' }), desired([], ['b'], [['l', 'b']]))

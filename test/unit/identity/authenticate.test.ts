@@ -51,18 +51,18 @@ const get = async (path: string, headers: Record<string, string>) => {
   return { status: answer.status, headers: answer.headers, body: text.startsWith('{') ? JSON.parse(text) : text }
 }
 
-t.test('a token says who asks', async t => {
+t.test('the token determines the caller', async t => {
   t.match(await get('/x', { 'X-Auth-Token': ' alice ' }), { status: 200, body: { user: { id: 'alice' } } })
-  t.match(await get('/x', { 'X-Storage-Token': 'alice' }), { status: 200 }, 'in the older header, too')
+  t.match(await get('/x', { 'X-Storage-Token': 'alice' }), { status: 200 }, 'X-Storage-Token works too')
   t.match(await get('/x', { 'X-Auth-Token': 'mallory', 'X-Storage-Token': 'alice' }), { status: 401 })
   const forged = { 'X-User-Id': 'root', 'X-Roles': 'admin', 'X-Identity-Status': 'Confirmed' }
-  t.match(await get('/x', forged), { status: 401 }, 'headers of those who validated before do not')
+  t.match(await get('/x', forged), { status: 401 }, 'identity headers of a proxy do not count')
   t.match(await get('/x', { ...forged, 'X-Auth-Token': 'alice' }), {
     body: { user: { id: 'alice' }, roles: ['member'] },
   })
 })
 
-t.test('without a good one it is 401, which tells where identity is', async t => {
+t.test('a missing, unknown or expired token is 401 with the address of Keystone', async t => {
   for (const headers of [{}, { 'X-Auth-Token': '' }, { 'X-Auth-Token': 'mallory' }, { 'X-Auth-Token': 'ended' }]) {
     const { status, headers: received, body } = await get('/x', headers as Record<string, string>)
     t.equal(status, 401)
@@ -73,29 +73,29 @@ t.test('without a good one it is 401, which tells where identity is', async t =>
   }
 })
 
-t.test('a service that asks for its user', async t => {
+t.test('a service token authorizes a service to use its user’s token, even an expired one', async t => {
   const asService = (token: string, path = '/x') => get(path, { 'X-Auth-Token': token, 'X-Service-Token': 'service' })
   t.match(await asService('alice'), { status: 200, body: { user: { id: 'alice' }, service: { id: 'nova' } } })
-  t.match(await asService('ended'), { status: 200 }, 'its user’s token may have ended meanwhile')
+  t.match(await asService('ended'), { status: 200 }, 'the user’s token may have expired meanwhile')
   t.match(asked.slice(-2), [
     { token: 'service', allowExpired: false },
     { token: 'ended', allowExpired: true },
   ])
   t.match(await asService('mallory'), { status: 401 })
-  t.match(await get('/x', { 'X-Service-Token': 'service' }), { status: 401 }, 'it is nobody by itself')
+  t.match(await get('/x', { 'X-Service-Token': 'service' }), { status: 401 }, 'a service token alone is not enough')
 
   for (const token of ['mallory', 'alice', 'endedService']) {
     const reply = await get('/x', { 'X-Auth-Token': 'alice', 'X-Service-Token': token })
-    t.equal(reply.status, 401, `${token} is no service, so even a good token does not count`)
+    t.equal(reply.status, 401, `${token} is no valid service token, so the request is refused`)
   }
 })
 
-t.test('access rules', async t => {
+t.test('access rules limit a token’s paths, but not with a service token', async t => {
   t.match(await get('/allowed', { 'X-Auth-Token': 'bounded' }), { status: 200 })
   t.match(await get('/other', { 'X-Auth-Token': 'bounded' }), { status: 401 })
   t.match(
     await get('/other', { 'X-Auth-Token': 'bounded', 'X-Service-Token': 'service' }),
     { status: 200 },
-    'do not bind a service',
+    'a service token lifts the rules',
   )
 })

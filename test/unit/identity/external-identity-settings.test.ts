@@ -5,7 +5,7 @@ import { parseConfiguration } from '../../../controller/config/load.js'
 import { settings } from '../../../controller/config/settings.js'
 import { ConfigurationError } from '../../../controller/options/configuration-error.js'
 
-t.test('settings that are incomplete or contradict each other are refused in a sentence', async t => {
+t.test('incomplete or contradictory settings are refused with a message', async t => {
   const refusal = (identity: string, environment: NodeJS.ProcessEnv = {}) => {
     try {
       parseConfiguration(`identity: {${identity}}`, environment)
@@ -51,7 +51,7 @@ t.test('settings that are incomplete or contradict each other are refused in a s
   )
 })
 
-t.test('where identity is, as clients are told', async t => {
+t.test('clients learn the public address of Keystone', async t => {
   const told = (identity: string) =>
     serviceUrls(parseConfiguration(`identity: {username: u, password: p, ${identity}}`, {})).identity
   t.equal(told('external_url: "https://k:5000"'), 'https://k:5000/v3')
@@ -59,7 +59,7 @@ t.test('where identity is, as clients are told', async t => {
   t.equal(told('external_url: "https://10.0.0.1", public_url: "https://k/v3"'), 'https://k/v3')
 })
 
-t.test('what an operator must put into the catalogue', async t => {
+t.test('the advice lists the endpoints missing from the catalogue', async t => {
   const config = parseConfiguration('region: R\nload_balancer: {public_url: "https://lb/"}', {})
   const endpoint = (type: string, url: string, region_id = 'R') => ({
     type,

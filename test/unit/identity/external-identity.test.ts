@@ -7,7 +7,7 @@ import { recordLog } from '../../support/recorded-log.js'
 import { validatorAt } from '../../support/services/external-identity.js'
 import { answer, notFound, startFakeKeystone, tokenDocument } from '../../support/services/fake-keystone.js'
 
-/** A fake Keystone and a validator that asks it. */
+/** A fake Keystone and a validator that uses it. */
 async function scene(t: Test, settings: Partial<ExternalIdentity> = {}, log?: Logger) {
   const keystone = await startFakeKeystone(t)
   const validator = validatorAt(keystone.url, settings, log)
@@ -40,7 +40,7 @@ t.test('a token document becomes a caller', async t => {
     caller({ application_credential: { id: 'c', name: 'c', restricted: true, access_rules: rules }, catalog })
       .accessRules,
     [{ service: 'load-balancer', method: 'GET', path: '/v2/**' }],
-    'of the rules those count that are understood and whose service is in the catalogue',
+    'only valid rules for services in the catalogue count',
   )
   t.same(caller({ application_credential: { access_rules: [rule] } }).accessRules, [], 'none without a catalogue')
   for (const body of [
@@ -55,23 +55,23 @@ t.test('a token document becomes a caller', async t => {
   }
 })
 
-t.test('many requests with one token ask once', async t => {
+t.test('many requests with one token cause one validation', async t => {
   const { keystone, validate } = await scene(t)
   const callers = await Promise.all(Array.from({ length: 60 }, () => validate('good')))
   t.ok(callers.every(caller => caller?.user.id === 'u1'))
   t.same(keystone.asked, { login: 1, validate: 1 })
   await validate('good')
-  t.equal(keystone.asked.validate, 1, 'nor do later ones')
+  t.equal(keystone.asked.validate, 1, 'later requests use the cache')
   t.same(keystone.queries, ['?nocatalog'])
 })
 
-t.test('without caching every use is asked for', async t => {
+t.test('without caching every use is validated', async t => {
   const { keystone, validate } = await scene(t, { tokenCacheSeconds: 0 })
   for (let times = 0; times < 3; times++) t.ok(await validate('good'))
   t.equal(keystone.asked.validate, 3)
 })
 
-t.test('a token that ended not long ago counts when a service vouches for it', async t => {
+t.test('a recently expired token is valid together with a service token', async t => {
   const { keystone, validate } = await scene(t)
   keystone.validate = (request, response, body) =>
     request.url?.includes('allow_expired=1')
@@ -79,10 +79,10 @@ t.test('a token that ended not long ago counts when a service vouches for it', a
       : notFound(request, response, body)
   t.equal(await validate('good'), null)
   t.match(await validate('good', { allowExpired: true }), { user: { id: 'u1' } })
-  t.equal(await validate('good'), null, 'and not otherwise, though it is cached')
+  t.equal(await validate('good'), null, 'not without a service token, even though it is cached')
 })
 
-t.test('bad tokens are remembered, and nonsense is not even asked about', async t => {
+t.test('invalid tokens are cached, and malformed ones are not sent to Keystone', async t => {
   const { keystone, validate } = await scene(t)
   for (let times = 0; times < 5; times++) t.equal(await validate('bad'), null)
   t.equal(keystone.asked.validate, 1)
@@ -92,7 +92,7 @@ t.test('bad tokens are remembered, and nonsense is not even asked about', async 
   t.equal(keystone.asked.validate, 1)
 })
 
-t.test('tokens with access rules are read with the catalogue', async t => {
+t.test('tokens with access rules are fetched with the catalogue', async t => {
   const { keystone, validate } = await scene(t)
   const rule = { id: 'x', service: 'load-balancer', method: 'GET', path: '/v2/**' }
   keystone.validate = (request, response) => {
@@ -104,13 +104,13 @@ t.test('tokens with access rules are read with the catalogue', async t => {
   t.same(keystone.queries, ['?nocatalog', ''])
 })
 
-t.test('connections are kept', async t => {
+t.test('connections are reused', async t => {
   const { keystone, validate } = await scene(t)
   for (let times = 0; times < 10; times++) await validate(`good-${times}`)
   t.equal(keystone.connections(), 1)
 })
 
-t.test('clocks that are apart are warned of, once', async t => {
+t.test('a clock difference is logged once', async t => {
   for (const [hours, words] of [
     [2, /^Keystone's clock is 7(200|199|201) s ahead of this machine's/],
     [-2, /^Keystone's clock is 7(200|199|201) s behind this machine's/],
@@ -130,7 +130,7 @@ t.test('clocks that are apart are warned of, once', async t => {
   }
 })
 
-t.test('our user without the role that validating needs is warned of', async t => {
+t.test('a service user without the role to validate tokens is logged', async t => {
   const recorded = recordLog()
   const { keystone, signIn } = await scene(t, {}, recorded.log)
   keystone.login = (_, response) => answer(response, 201, tokenDocument(), { 'X-Subject-Token': 'own' })
@@ -138,7 +138,7 @@ t.test('our user without the role that validating needs is warned of', async t =
   t.match(recorded.text(), /has none of the roles service, admin/)
 })
 
-t.test('the cache keeps what was used last', async t => {
+t.test('the token cache evicts the least recently used entry and expires entries', async t => {
   const cache = createTokenCache<number>(2)
   const later = performance.now() + 60_000
   cache.put('a', 1, later)

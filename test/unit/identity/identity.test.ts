@@ -17,7 +17,7 @@ import { nameOfUser } from '../../../controller/identity/tokens/proof.js'
 import { createTokenTurns } from '../../../controller/identity/tokens/token-turns.js'
 import { createFairQueue } from '../../../controller/process/fair-queue.js'
 
-/** How many threads of this process have it. */
+/** Counts the threads of this process with a niceness. */
 const tasksOfNiceness = (niceness: number): number =>
   readdirSync('/proc/self/task').filter(task => getPriority(Number(task)) === niceness).length
 
@@ -30,7 +30,7 @@ const document: TokenDocument = {
 }
 const project = { id: 'p1', name: 'demo', domain: { id: 'default', name: 'Default' } }
 
-t.test('access rules', async t => {
+t.test('access rules match service, method and path pattern', async t => {
   const allows = (path: string, request: string) =>
     isAllowedBy([{ service: 'load-balancer', method: 'GET', path }], {
       service: 'load-balancer',
@@ -40,8 +40,8 @@ t.test('access rules', async t => {
   t.ok(allows('/v2/lbaas/loadbalancers', '/v2/lbaas/loadbalancers'))
   t.notOk(allows('/v2/lbaas/loadbalancers', '/v2/lbaas/loadbalancers/1'))
   t.ok(allows('/v2/lbaas/*', '/v2/lbaas/pools'))
-  t.notOk(allows('/v2/lbaas/*', '/v2/lbaas/pools/1'), 'a star is one segment')
-  t.notOk(allows('/v2/lbaas/*', '/v2/lbaas/'), 'and not an empty one')
+  t.notOk(allows('/v2/lbaas/*', '/v2/lbaas/pools/1'), '* matches one segment')
+  t.notOk(allows('/v2/lbaas/*', '/v2/lbaas/'), '* matches no empty segment')
   t.ok(allows('/v2/{kind}/pools/{id}', '/v2/lbaas/pools/1'))
   t.ok(allows('/v2/**', '/v2/lbaas/pools/1/members'))
   t.ok(allows('/v2/**/members', '/v2/lbaas/pools/1/members'))
@@ -51,10 +51,10 @@ t.test('access rules', async t => {
   const rule = { service: 'network', method: 'GET' as const, path: '/**' }
   t.notOk(isAllowedBy([rule], { service: 'load-balancer', method: 'GET', path: '/v2' }), 'another service')
   t.notOk(isAllowedBy([rule], { service: 'network', method: 'POST', path: '/v2' }), 'another method')
-  t.notOk(isAllowedBy([], { service: 'network', method: 'GET', path: '/v2' }), 'no rule allows nothing')
+  t.notOk(isAllowedBy([], { service: 'network', method: 'GET', path: '/v2' }), 'an empty list of rules allows nothing')
 })
 
-t.test('hostile patterns cost little', async t => {
+t.test('hostile path patterns are matched quickly', async t => {
   for (const pattern of [`/${'**/a/'.repeat(25)}x`, `/**${'/a'.repeat(60)}/b`, `/**${'/{a}'.repeat(30)}/b`]) {
     const rules = Array.from({ length: 100 }, () => ({ service: 's', method: 'GET' as const, path: pattern }))
     const started = performance.now()
@@ -63,7 +63,7 @@ t.test('hostile patterns cost little', async t => {
   }
 })
 
-t.test('endpoint templates', async t => {
+t.test('endpoint templates are filled in from the token', async t => {
   const scoped = { ...document, project, roles: [] }
   t.equal(fillTemplate('http://h/%(project_id)s/x', scoped), 'http://h/p1/x')
   t.equal(fillTemplate('http://h/$(tenant_id)s', scoped), 'http://h/p1')
@@ -73,7 +73,7 @@ t.test('endpoint templates', async t => {
   t.equal(fillTemplate('http://h:9311', document), 'http://h:9311')
 })
 
-t.test('where a request came to', async t => {
+t.test('the base address of a request follows its host, path prefix and public URL', async t => {
   const at = (publicUrl: string | null, host: string, path = '/v3') =>
     locate(publicUrl === null ? null : new URL(publicUrl), `http://${host}`, path)
   t.same(at(null, 'lab:5000'), { base: 'http://lab:5000', path: '/v3' })
@@ -83,11 +83,11 @@ t.test('where a request came to', async t => {
   t.same(at(null, 'lab', '/identityx'), { base: 'http://lab', path: '/identityx' })
   const proxy = 'https://id.example.org/keystone/v3'
   t.same(at(proxy, 'id.example.org', '/keystone/v3'), { base: 'https://id.example.org/keystone', path: '/v3' })
-  t.same(at(proxy, 'inside:5000', '/v3'), { base: 'http://inside:5000', path: '/v3' }, 'another name, another href')
+  t.same(at(proxy, 'inside:5000', '/v3'), { base: 'http://inside:5000', path: '/v3' }, 'another host, another base')
   t.same(at(null, 'lab', '/v3/identity'), { base: 'http://lab', path: '/v3/identity' })
 })
 
-t.test('passwords', async t => {
+t.test('passwords are hashed with a salt and verified', async t => {
   const hash = await hashPassword('gehe!m', 14)
   t.notMatch(hash, 'gehe!m')
   t.not(hash, await hashPassword('gehe!m', 14), 'salted')
@@ -99,7 +99,7 @@ t.test('passwords', async t => {
   }
 })
 
-t.test('logins that keep failing pause, for one account from one source', async t => {
+t.test('repeated failures pause logins for one account from one source', async t => {
   let clock = 0
   const lockOut = createLockOut({ attempts: 3, mostSeconds: 60, now: () => clock })
   const attacker = { account: 'demo', source: '192.0.2.66' }
@@ -113,21 +113,21 @@ t.test('logins that keep failing pause, for one account from one source', async 
   t.same(pauses, [0, 0, 1, 2, 4, 8, 16, 32, 60, 60, 60])
   lockOut.failed(attacker)
   t.equal(lockOut.secondsLeft(attacker), 60)
-  t.equal(lockOut.secondsLeft(owner), 0, 'not its owner elsewhere')
-  t.equal(lockOut.secondsLeft({ ...attacker, account: 'admin' }), 0, 'nor another account')
+  t.equal(lockOut.secondsLeft(owner), 0, 'other sources of the account are not affected')
+  t.equal(lockOut.secondsLeft({ ...attacker, account: 'admin' }), 0, 'other accounts are not affected')
   lockOut.succeeded(owner, 'id of demo')
   t.equal(lockOut.userOf(owner), 'id of demo')
   t.equal(lockOut.userOf(attacker), undefined)
   lockOut.failed(owner)
-  t.equal(lockOut.userOf(owner), 'id of demo', 'a slip of the hand')
+  t.equal(lockOut.userOf(owner), 'id of demo', 'one failure changes nothing')
   for (let failures = 0; failures < 2; failures++) lockOut.failed(owner)
-  t.equal(lockOut.userOf(owner), undefined, 'its password is being guessed at')
+  t.equal(lockOut.userOf(owner), undefined, 'after three failures the source is no longer known')
   clock += 121_000
   lockOut.failed(attacker)
-  t.equal(lockOut.secondsLeft(attacker), 0, 'after a rest it begins anew')
+  t.equal(lockOut.secondsLeft(attacker), 0, 'the count starts over after a while')
 })
 
-t.test('whoever has many IPv6 networks of one site takes no more turns of logins than one source', async t => {
+t.test('many IPv6 networks of one site share the login turns of one source', async t => {
   const { identity } = configurationSchema.parse({})
   const logins = createLogins(identity)
   const attempt = (address: string) =>
@@ -147,7 +147,7 @@ t.test('whoever has many IPv6 networks of one site takes no more turns of logins
   t.same(await Promise.all(others), [{ userId: '192.0.2.1' }, { userId: '2001:db8:8::1' }])
 })
 
-t.test('where logins have failed, those of unknown users wait apart and give way', async t => {
+t.test('after failures, logins of unknown users from that source queue apart at low priority', async t => {
   const { identity } = configurationSchema.parse({ identity: { password_hash_rounds: 14 } })
   const logins = createLogins(identity)
   const attempt = (account: string, address: string, prove: (verify: Verify) => Promise<{ userId: string } | null>) =>
@@ -173,11 +173,11 @@ t.test('where logins have failed, those of unknown users wait apart and give way
   }
   await attempt('known', '192.0.2.1', computes)
   await attempt('unknown', '192.0.2.2', computes)
-  t.same(inside.filter(who => who === 'other').length, 2, 'while the guesses take all of their turns')
+  t.same(inside.filter(who => who === 'other').length, 2, 'they run while the guesses occupy all their turns')
   t.ok(inside.includes('guess'))
-  t.equal(niceOnes(), 0, 'and none of them gives way')
+  t.equal(niceOnes(), 0, 'neither runs at low priority')
   const firstOnes = tasksOfNiceness(Math.max(-20, getPriority() - 10))
-  t.equal(firstOnes, availableParallelism() > 1 ? 1 : 0, 'one thread of them goes before everything else')
+  t.equal(firstOnes, availableParallelism() > 1 ? 1 : 0, 'one thread runs at high priority')
   let isOver = false
   const ended = Promise.all(guesses).finally(() => {
     isOver = true
@@ -188,26 +188,26 @@ t.test('where logins have failed, those of unknown users wait apart and give way
   }
   await ended
   await attempt('unknown', '192.0.2.1', computes)
-  t.equal(niceOnes(), 1, 'its hash is computed with less priority')
+  t.equal(niceOnes(), 1, 'its hash is computed at low priority')
 })
 
-t.test('a login gives way only for as long as the failures are recent', async t => {
+t.test('a site is suspect only while its failures are recent', async t => {
   let clock = 0
   const lockOut = createLockOut({ attempts: 3, mostSeconds: 60, now: () => clock })
   const login = { account: 'demo', source: '2001:db8:7:1::/64' }
   t.equal(lockOut.isSuspect(login), false)
   for (const account of ['one', 'two']) lockOut.failed({ account, source: '2001:db8:7:2::/64' })
-  t.equal(lockOut.isSuspect(login), false, 'slips of the hand')
+  t.equal(lockOut.isSuspect(login), false, 'two failures are not enough')
   lockOut.failed({ account: 'three', source: '2001:db8:7:2::/64' })
-  t.equal(lockOut.isSuspect(login), true, 'of the same site')
+  t.equal(lockOut.isSuspect(login), true, 'a third failure makes the site suspect')
   t.equal(lockOut.isSuspect({ account: 'demo', source: '2001:db8:8:1::/64' }), false)
   lockOut.succeeded(login, 'id')
-  t.equal(lockOut.isSuspect(login), false, 'it is known now')
+  t.equal(lockOut.isSuspect(login), false, 'a known login is not suspect')
   clock += 60_000
   t.equal(lockOut.isSuspect({ ...login, account: 'other' }), false)
 })
 
-t.test('whoever tries many accounts takes no turns of logins from the rest of its site', async t => {
+t.test('an address that tries many accounts takes no login turns from the rest of its site', async t => {
   const { identity } = configurationSchema.parse({})
   const logins = createLogins(identity)
   const held = new EventEmitter()
@@ -235,7 +235,7 @@ t.test('whoever tries many accounts takes no turns of logins from the rest of it
   t.ok((await ended).some(({ status }) => status === 'rejected'))
 })
 
-/** Who waits in the queue while one, who is let out at last, is in. @returns the order in which they were let in, and who was refused */
+/** Fills a queue while it is occupied, then lets everybody in. @returns the order of entry, and who was refused */
 async function orderOf(limits: object, places: readonly (readonly [lane: string, who: string])[]) {
   const queue = createFairQueue({
     atOnce: 1,
@@ -262,7 +262,7 @@ async function orderOf(limits: object, places: readonly (readonly [lane: string,
   return { entered: entered.join(' '), refused: refused.join(' ') }
 }
 
-t.test('lanes take turns, and those in a lane', async t => {
+t.test('lanes take turns, and so do the callers within a lane', async t => {
   const flood = (lane: string, who: string, count: number) => Array.from({ length: count }, () => [lane, who] as const)
   t.match(await orderOf({}, [...flood('a', 'x', 3), ['a', 'y'], ['b', 'z'], ['c', 'z'], ['b', 'z']]), {
     entered: 'a/x b/z c/z a/y b/z a/x a/x',
@@ -271,12 +271,12 @@ t.test('lanes take turns, and those in a lane', async t => {
   t.match(
     await orderOf({ mostWaitingPerLane: 3 }, [...flood('a', 'x', 5), ['a', 'y'], ['b', 'z']]),
     { entered: 'a/x b/z a/y a/x', refused: 'a/x a/x a/x' },
-    'who has most in a full lane loses its newest',
+    'the largest caller in a full lane loses its newest entry',
   )
   t.match(
     await orderOf({ mostWaiting: 4 }, [...flood('a', 'x', 9), ['b', 'z'], ['c', 'z']]),
     { entered: 'a/x b/z c/z a/x', refused: 'a/x a/x a/x a/x a/x a/x a/x' },
-    'the longest lane makes room for others',
+    'the longest lane gives up entries to others',
   )
   t.match(
     await orderOf({ mostWaitingPerLane: 2 }, [
@@ -285,11 +285,11 @@ t.test('lanes take turns, and those in a lane', async t => {
       ['a', 'z'],
     ]),
     { entered: 'a/x a/y', refused: 'a/z' },
-    'who comes last to a full lane takes no place from somebody who has one as well',
+    'a newcomer to a full lane displaces nobody with a single entry',
   )
 })
 
-t.test('a lane does not fill the room', async t => {
+t.test('a lane never takes all places of a queue', async t => {
   const limits = { atOnce: 3, atOncePerLane: 2, mostWaiting: 100, mostWaitingPerLane: 100 }
   const queue = createFairQueue({ ...limits, refusal: lane => new Error(lane) })
   const within: string[] = []
@@ -301,13 +301,13 @@ t.test('a lane does not fill the room', async t => {
   const [first] = [await enter('a'), await enter('a')]
   const third = enter('a')
   await enter('b')
-  t.same(within, ['a', 'a', 'b'], 'the third of a waits, though there is room')
+  t.same(within, ['a', 'a', 'b'], 'the third of lane a waits, although a place is free')
   first?.()
   await third
   t.same(within, ['a', 'a', 'b', 'a'])
 })
 
-t.test('a lane has fewer turns while others come', async t => {
+t.test('a lane has fewer turns while other lanes are active', async t => {
   let clock = 0
   const limits = { atOnce: 4, atOncePerLane: 2, atOnceInCompany: 1, mostWaiting: 100, mostWaitingPerLane: 100 }
   const queue = createFairQueue({ ...limits, refusal: lane => new Error(lane), now: () => clock })
@@ -320,21 +320,21 @@ t.test('a lane has fewer turns while others come', async t => {
   const [first, second] = [await enter('a'), await enter('a')]
   const waiting = [enter('a'), enter('a'), enter('a')] as const
   const other = await enter('b')
-  t.same(within, ['a', 'a', 'b'], 'alone a had two turns')
+  t.same(within, ['a', 'a', 'b'], 'lane a had two turns while alone')
   first()
   other()
   await new Promise(setImmediate)
-  t.same(within, ['a', 'a', 'b'], 'it keeps one of them, though there is room')
+  t.same(within, ['a', 'a', 'b'], 'lane a gets one turn, although places are free')
   second()
   const third = await waiting[0]
   t.same(within, ['a', 'a', 'b', 'a'])
   clock = 1000
   third()
   await Promise.all(waiting)
-  t.same(within, ['a', 'a', 'b', 'a', 'a', 'a'], 'a second later it is alone again')
+  t.same(within, ['a', 'a', 'b', 'a', 'a', 'a'], 'after a second lane a counts as alone again')
 })
 
-/** Checks of tokens that go on until they are told to end. */
+/** Token checks that run until the test ends them. */
 function tokenChecks() {
   const { check } = createTokenTurns()
   const ends = new Map<string, () => void>()
@@ -357,7 +357,7 @@ function tokenChecks() {
   }
 }
 
-t.test('checks of tokens wait with those of their source, or of their owner once it is known', async t => {
+t.test('token checks queue by source, or by owner once the owner is known', async t => {
   const { begin, end, begun } = tokenChecks()
   const beginAll = async (...checks: Parameters<typeof begin>[]) => {
     for (const each of checks) void begin(...each)
@@ -366,17 +366,17 @@ t.test('checks of tokens wait with those of their source, or of their owner once
   await beginAll(['known', '192.0.2.1', 'p'])
   await end('known')
   await beginAll(['x1', '192.0.2.1', null], ['x2', '192.0.2.1', null], ['x3', '192.0.2.1', null])
-  t.equal(begun(), 'x1 x2', 'those of a source in its turns')
+  t.equal(begun(), 'x1 x2', 'a source has two turns')
   await beginAll(['y', '192.0.2.2', null], ['known', '192.0.2.1', 'p'])
-  t.equal(begun(), 'x1 x2 y known', 'another source, and a known owner at the same source, do not wait for them')
+  t.equal(begun(), 'x1 x2 y known', 'another source, and a known owner at the same source, do not wait')
   await end('known')
   await beginAll(['known', '192.0.2.3', null])
   await end('known')
   await beginAll(['known', '192.0.2.1', 'p'])
-  t.equal(begun(), 'x1 x2 y', 'a token that is no longer good has no owner')
+  t.equal(begun(), 'x1 x2 y', 'an invalid token has no owner')
 })
 
-t.test('a sealed blob opens with its own key and id only', async t => {
+t.test('a sealed blob opens only with its own key and id', async t => {
   const key = Buffer.alloc(32, 1)
   fc.assert(fc.property(fc.string({ unit: 'grapheme' }), blob => unseal(key, 'id', seal(key, 'id', blob)) === blob))
   const sealed = seal(key, 'id', 'secret')
@@ -388,7 +388,7 @@ t.test('a sealed blob opens with its own key and id only', async t => {
   t.throws(() => unseal(key, 'id', sealed))
 })
 
-t.test('a document becomes the caller that the services know', async t => {
+t.test('a token document becomes a caller', async t => {
   const expiresAt = new Date()
   t.same(callerFrom({ ...document, project, roles: [{ id: 'r', name: 'Load-Balancer_Member' }] }, expiresAt), {
     user: { id: 'u', name: 'demo', domain: { id: 'default', name: 'Default' } },
@@ -402,11 +402,11 @@ t.test('a document becomes the caller that the services know', async t => {
   t.same(callerFrom(document, expiresAt).roles, [])
 })
 
-t.test('times have microseconds', async t => {
+t.test('times are formatted with microseconds', async t => {
   t.equal(isoTime(new Date(Date.UTC(2026, 10, 21, 7, 47, 10, 5))), '2026-11-21T07:47:10.005000Z')
 })
 
-t.test('words that the look-up of a user ignores make no other account of it', async t => {
+t.test('a domain name given beside its id does not change the account', async t => {
   const named = (domain: { id?: string; name?: string }) => nameOfUser({ name: 'admin', domain })
   t.equal(named({ id: 'default', name: 'whatever' }), named({ id: 'default' }))
   t.not(named({ name: 'one' }), named({ name: 'other' }))

@@ -1,7 +1,7 @@
 import t from 'tap'
 import { createPrecedence } from '../../../controller/identity/login/precedence.js'
 
-t.test('on half of the processors logins go first, one of a lane at a time', async t => {
+t.test('on half of the processors logins run at high priority, one per lane', async t => {
   const precedence = createPrecedence(4)
   const [one, same, other, third] = ['a', 'a', 'b', 'c'].map(precedence.arrive)
   t.same(
@@ -9,14 +9,14 @@ t.test('on half of the processors logins go first, one of a lane at a time', asy
     [true, false, true, false],
   )
   for (const stay of [one, same, other, third]) stay?.leave()
-  t.equal(precedence.arrive('c').goesFirst(), true, 'places are free again')
+  t.equal(precedence.arrive('c').goesFirst(), true, 'the places are free again')
 })
 
-t.test('the only processor is left to everything else', async t => {
+t.test('on a single processor no login runs at high priority', async t => {
   t.equal(createPrecedence(1).arrive('a').goesFirst(), false)
 })
 
-t.test('whoever logs in all the time goes first only while nobody else is there', async t => {
+t.test('a source that logs in constantly yields to others', async t => {
   const precedence = createPrecedence(2)
   const next = (lane: string) => {
     const stay = precedence.arrive(lane)
@@ -24,11 +24,11 @@ t.test('whoever logs in all the time goes first only while nobody else is there'
     stay.leave()
     return isFirst
   }
-  t.same([next('busy'), next('busy')], [true, true], 'alone, every time')
+  t.same([next('busy'), next('busy')], [true, true], 'first every time while alone')
   const other = precedence.arrive('other')
-  t.equal(next('busy'), false, 'it was first last time')
+  t.equal(next('busy'), false, 'not first twice in a row while another waits')
   t.equal(other.goesFirst(), true)
-  t.equal(next('busy'), false, 'somebody else is first')
+  t.equal(next('busy'), false, 'the other is first')
   other.leave()
   t.equal(next('busy'), true)
 })

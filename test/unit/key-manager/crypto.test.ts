@@ -29,12 +29,12 @@ const failure = (work: Promise<unknown>): Promise<Error> =>
     error => error,
   )
 
-t.test('simple keeps the contract of back ends', async t => {
+t.test('simple_crypto keeps the contract of crypto back ends', async t => {
   const [one, two] = [randomBytes(32), randomBytes(32)]
   await keepsCryptoContract(t, createSimpleCrypto(source([one, two])), masterKeyId(two))
 })
 
-t.test('known answers: what was stored with these keys opens for good', async t => {
+t.test('data stored with known keys stays readable', async t => {
   const master = Buffer.alloc(32, 1)
   const backend = createSimpleCrypto(source([master]))
   t.equal(masterKeyId(master), KNOWN.masterKeyId)
@@ -43,7 +43,7 @@ t.test('known answers: what was stored with these keys opens for good', async t 
   t.equal(await backend.matchesCheckValue(KNOWN.masterKeyId, Buffer.from(KNOWN.checkValue, 'hex')), true)
 })
 
-t.test('a wrong master key does not unwrap, even when it is said to be the right one', async t => {
+t.test('a wrong master key does not unwrap, even under the right id', async t => {
   const [right, wrong] = [randomBytes(32), randomBytes(32)]
   const key = { id: 'k', ...(await createSimpleCrypto(source([right])).createProjectKey(masterKeyId(right))) }
   const other = createSimpleCrypto(source([wrong]))
@@ -54,7 +54,7 @@ t.test('a wrong master key does not unwrap, even when it is said to be the right
   for (const secret of [right, wrong]) t.notMatch(JSON.stringify(error) + error.stack, secret.toString('hex'))
 })
 
-t.test('a running process learns of a new master key when it meets it, and keeps the former one', async t => {
+t.test('a running process loads a new master key when it meets one, and keeps the former', async t => {
   const [old, fresh] = [randomBytes(32), randomBytes(32)]
   let looks = 0
   let now = [old]
@@ -65,7 +65,7 @@ t.test('a running process learns of a new master key when it meets it, and keeps
     }),
   )
   const key = { id: 'k', ...(await running.createProjectKey(masterKeyId(old))) }
-  t.equal(looks, 0, 'what is known is not looked for')
+  t.equal(looks, 0, 'known keys do not reread the source')
   now = [fresh]
   const rewrapped = {
     id: 'k',
@@ -73,12 +73,12 @@ t.test('a running process learns of a new master key when it meets it, and keeps
   }
   const sealed = await running.encrypt({ ...rewrapped, id: 'k2' }, Buffer.from('x'), 'c')
   t.equal(looks, 1)
-  t.equal(String(await running.decrypt({ ...key, id: 'k3' }, sealed, 'c')), 'x', 'the former master key is still known')
+  t.equal(String(await running.decrypt({ ...key, id: 'k3' }, sealed, 'c')), 'x', 'the former master key still works')
   await Promise.all(Array.from({ length: 50 }, () => running.knowsMasterKey('none')))
-  t.ok(looks <= 2, 'unknown keys do not make it look all the time')
+  t.ok(looks <= 2, 'unknown keys do not reread the source every time')
 })
 
-t.test('a source that cannot be read any more makes the back end unavailable, and is looked at again', async t => {
+t.test('an unreadable key source makes the back end unavailable and is read again later', async t => {
   const [old, fresh] = [randomBytes(32), randomBytes(32)]
   let isAway = true
   const running = createSimpleCrypto(
@@ -95,14 +95,14 @@ t.test('a source that cannot be read any more makes the back end unavailable, an
     /the test had only [0-9a-f]{32}\. \/run\/key cannot be read/,
   )
   isAway = false
-  t.equal(await running.knowsMasterKey(masterKeyId(fresh)), false, 'not at once')
+  t.equal(await running.knowsMasterKey(masterKeyId(fresh)), false, 'not reread at once')
   const now = performance.now.bind(performance)
   t.intercept(performance, 'now', { value: () => now() + 1000 })
-  t.equal(await running.knowsMasterKey(masterKeyId(fresh)), true, 'a second later')
+  t.equal(await running.knowsMasterKey(masterKeyId(fresh)), true, 'reread a second later')
   t.ok(await running.encrypt(key, Buffer.from('x'), 'c'))
 })
 
-t.test('kept keys end with time, with number, and when they are forgotten', async t => {
+t.test('cached keys are dropped by age, by number and on request', async t => {
   const dropped: string[] = []
   const cache = createKeyCache<string>(2, 60_000, key => dropped.push(key))
   cache.set('1', 'one')
@@ -118,7 +118,7 @@ t.test('kept keys end with time, with number, and when they are forgotten', asyn
   t.equal(brief.get('1'), undefined)
   const idle: string[] = []
   createKeyCache<string>(2, 20, key => idle.push(key)).set('1', 'one')
-  await until('a key that nobody asks for goes too', () => idle.length === 1)
+  await until('an idle key is dropped too', () => idle.length === 1)
 })
 
 t.test('master keys come from a file, the environment or a command', async t => {
@@ -131,9 +131,9 @@ t.test('master keys come from a file, the environment or a command', async t => 
   t.same(sourceFor('{}'), { kind: 'file', path: file })
   t.same(sourceFor('{simple: {master_key_file: /m}}'), { kind: 'file', path: '/m' })
   writeMasterKeys(file, [one, two])
-  t.same(await readMasterKeys(sourceFor('{}')), [one, two], 'the newest first')
+  t.same(await readMasterKeys(sourceFor('{}')), [one, two], 'newest first')
   t.equal(statSync(file).mode & 0o777, 0o600)
-  t.same(readdirSync(join(directory, 'keys')), ['key-manager-master'], 'nothing else is left beside it')
+  t.same(readdirSync(join(directory, 'keys')), ['key-manager-master'], 'no other file is left')
 
   const variable = sourceFor('{simple: {master_key_variable: TEST_MASTER_KEY}}')
   process.env.TEST_MASTER_KEY = `${hex[0]}, ${hex[1]}`
@@ -147,11 +147,11 @@ t.test('master keys come from a file, the environment or a command', async t => 
   t.equal(
     await readSecret({ kind: 'command', argv: ['/bin/echo', '-n', argument] }, 'it'),
     argument,
-    'no shell looks at it',
+    'no shell interprets it',
   )
 })
 
-t.test('what is wrong with a source is said, and nothing of its content', async t => {
+t.test('an error about a key source names the source and never its content', async t => {
   const directory = t.testdir({ 'not-a-key': 'hunter2' })
   const script = join(directory, 'fails')
   writeFileSync(script, '#!/bin/sh\necho hunter2\necho hunter2 >&2\nexit 3\n')
@@ -171,7 +171,7 @@ t.test('what is wrong with a source is said, and nothing of its content', async 
   }
 })
 
-t.test('settings that contradict each other are refused', async t => {
+t.test('contradictory settings are refused', async t => {
   t.throws(() => crypto('{simple: {master_key_file: /a, master_key_variable: B}}'), /one source of the master key only/)
   t.throws(() => crypto('{backends: [pkcs11]}'), /path of the PKCS#11 library/)
   t.throws(() => crypto('{backends: []}'), /at least one of the back ends/)
@@ -187,7 +187,7 @@ t.test('settings that contradict each other are refused', async t => {
   t.same(fromEnvironment.pkcs11.pin_command, ['/bin/pass', 'show', 'pin of the token'])
 })
 
-t.test('a master key file is replaced whole or not at all', async t => {
+t.test('writing master keys replaces even a read-only file', async t => {
   const directory = t.testdir({})
   const path = join(directory, 'master')
   const keys = [randomBytes(32)]

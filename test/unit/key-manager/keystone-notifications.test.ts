@@ -11,7 +11,7 @@ import { basicPayload, cadfPayload } from '../../support/services/keystone-notif
 const DELETED = 'identity.project.deleted'
 const PROJECT = '0123456789abcdef0123456789abcdef'
 
-/** A notification as the identity service makes it, before anything is wrapped around it. */
+/** A notification as Keystone emits it, without the oslo.messaging envelope. */
 const plain = (event_type: unknown, payload: unknown) => ({
   message_id: 'd4f2',
   publisher_id: 'identity.controller',
@@ -23,7 +23,7 @@ const plain = (event_type: unknown, payload: unknown) => ({
 
 const enveloped = (message: unknown) => ({ 'oslo.version': '2.0', 'oslo.message': JSON.stringify(message) })
 
-/** Every way in which one message may come in. */
+/** Every encoding in which a message may arrive. */
 const FORMS = [(message: unknown) => message, enveloped].flatMap(wrap => [
   wrap,
   (message: unknown) => JSON.stringify(wrap(message)),
@@ -31,7 +31,7 @@ const FORMS = [(message: unknown) => message, enveloped].flatMap(wrap => [
 ])
 const formsOf = (message: unknown): unknown[] => FORMS.map(form => form(message))
 
-t.test('a deleted project is known in each form and format', async t => {
+t.test('a project deletion is recognised in each form and encoding', async t => {
   for (const payload of [basicPayload(PROJECT), cadfPayload(PROJECT), { target: { id: PROJECT } }]) {
     for (const eventType of [DELETED, 'IDENTITY.Project.Deleted', `cloud.${DELETED}`]) {
       for (const body of formsOf(plain(eventType, payload))) {
@@ -61,7 +61,7 @@ t.test('other events are ignored', async t => {
   t.match(parseNotification(plain(DELETED, cadfPayload(PROJECT, 'pending'))), { kind: 'ignored' })
 })
 
-t.test('what cannot be read is malformed, with a reason', async t => {
+t.test('an unreadable notification is malformed, with a reason', async t => {
   const cases: [body: unknown, reason: RegExp][] = [
     [undefined, /event_type/],
     [null, /event_type/],
@@ -96,7 +96,7 @@ t.test('what cannot be read is malformed, with a reason', async t => {
   }
 })
 
-t.test('anything may come in: only a deletion of a project that it names is one', async () => {
+t.test('arbitrary input never counts as a deletion unless it names a project', async () => {
   const id = fc.oneof(fc.string(), anyText(), fc.constant(PROJECT), fc.jsonValue())
   const payload = fc.oneof(fc.jsonValue(), fc.record({ resource_info: id }), fc.record({ target: fc.record({ id }) }))
   const eventType = fc.oneof(
@@ -121,7 +121,7 @@ t.test('anything may come in: only a deletion of a project that it names is one'
   )
 })
 
-t.test('the URL of the bus', async t => {
+t.test('transport URLs of oslo.messaging are parsed or refused with a reason', async t => {
   const login = { username: 'key-manager', password: 'p:w', virtualHost: '/', tls: false }
   t.same(parseTransportUrl('amqp://key-manager:p:w@bus'), { hosts: [{ host: 'bus', port: 5672 }], ...login })
   t.same(parseTransportUrl('rabbit://key-manager:p%3Aw@bus:1//'), { hosts: [{ host: 'bus', port: 1 }], ...login })
@@ -161,7 +161,7 @@ t.test('the URL of the bus', async t => {
   }
 })
 
-t.test('by default nothing is listened to, and names are those of Keystone', async t => {
+t.test('by default the listener is off and uses Keystone’s names', async t => {
   t.match(parseConfiguration('', {}).key_manager.keystone_notifications, {
     enable: false,
     control_exchange: 'keystone',
@@ -179,7 +179,7 @@ t.test('by default nothing is listened to, and names are those of Keystone', asy
   })
 })
 
-t.test('what becomes of a message', async t => {
+t.test('handling a notification', async t => {
   const message = plain(DELETED, basicPayload(PROJECT))
   const never = new AbortController().signal
   const setUp = (eraseProject: EraseProject, allowRequeue = false) => {
@@ -189,7 +189,7 @@ t.test('what becomes of a message', async t => {
   const away = () => Promise.reject(Object.assign(new Error('connect'), { code: 'ECONNREFUSED' }))
   const broken = () => Promise.reject(new Error('out of order'))
 
-  await t.test('it is done with once the erasure is, and not before', async t => {
+  await t.test('acknowledges it only after the erasure', async t => {
     let finish = () => undefined as unknown
     const { handle } = setUp(() => new Promise(resolve => (finish = () => resolve({ secrets: 1 }))))
     let verdict: string | null = null
@@ -200,7 +200,7 @@ t.test('what becomes of a message', async t => {
     t.equal(await handled, 'acknowledge')
   })
 
-  await t.test('a database that is away is waited for, also when requeuing is not allowed', async t => {
+  await t.test('waits for an unavailable database, even when requeuing is not allowed', async t => {
     let tries = 0
     const { handle, lines } = setUp(() => (++tries < 4 ? away() : Promise.resolve({ secrets: 1 })))
     t.equal(await handle(message, never), 'acknowledge')
@@ -208,14 +208,14 @@ t.test('what becomes of a message', async t => {
     t.match(lines.at(-1), { msg: 'project erased', erased: { secrets: 1 } })
   })
 
-  await t.test('who stops meanwhile puts the message back', async t => {
+  await t.test('requeues an unfinished message when the listener stops', async t => {
     const stopped = AbortSignal.abort()
     t.equal(await setUp(away).handle(message, stopped), 'requeue')
     t.equal(await setUp(broken, true).handle(message, stopped), 'requeue')
-    t.equal(await setUp(async () => ({})).handle(message, stopped), 'acknowledge', 'what is done is done')
+    t.equal(await setUp(async () => ({})).handle(message, stopped), 'acknowledge', 'a finished erasure is acknowledged')
   })
 
-  await t.test('an erasure that fails is put back only when that is allowed', async t => {
+  await t.test('requeues a failed erasure only when that is allowed', async t => {
     t.equal(await setUp(broken).handle(message, never), 'acknowledge')
     const { handle, lines } = setUp(broken, true)
     for (let at = 0; at < 3; at++) t.equal(await handle(message, never), 'requeue')

@@ -8,7 +8,7 @@ import { computeAside } from '../../../controller/process/aside.js'
 const niceThreads = (): number =>
   readdirSync('/proc/self/task').filter(task => getPriority(Number(task)) === Math.max(10, getPriority())).length
 
-t.test('a key pair is what was asked for, under its passphrase', async t => {
+t.test('a key pair has the algorithm ordered and is encrypted with its passphrase', async t => {
   for (const [algorithm, bits] of [
     ['rsa', 2048],
     ['dsa', 2048],
@@ -22,7 +22,7 @@ t.test('a key pair is what was asked for, under its passphrase', async t => {
   }
 })
 
-t.test('searches for primes give way to requests, and threads serve again', async t => {
+t.test('prime searches run at low priority, and their threads are reused', async t => {
   await Promise.all([generateKeyPair('rsa', 2048), generateKeyPair('rsa', 2048)])
   const threads = niceThreads()
   t.equal(threads, 2)
@@ -30,7 +30,7 @@ t.test('searches for primes give way to requests, and threads serve again', asyn
   t.equal(niceThreads(), threads)
 })
 
-t.test('a computation that cannot be made is refused, and the thread serves again', async t => {
+t.test('a failing computation rejects, and its thread is reused', async t => {
   const cost = { N: 3, r: 8, p: 1 }
   await t.rejects(computeAside({ kind: 'scrypt', password: 'x', salt: Buffer.from('salt'), bytes: 32, cost }), {
     message: /scrypt/i,

@@ -29,7 +29,7 @@ const statusOf = (body: () => unknown): number => {
 }
 const who = { userId: 'u', projectId: 'p', roles: ['member'] }
 
-t.test('times', async t => {
+t.test('ISO 8601 times are read as UTC or refused', async t => {
   for (const [text, read] of [
     ['2030-01-01T02:00:00+02:00', '2030-01-01T00:00:00.000000Z'],
     ['2030-01-01', '2030-01-01T00:00:00.000000Z'],
@@ -71,7 +71,7 @@ t.test('times', async t => {
   )
 })
 
-t.test('types and encodings of payloads', async t => {
+t.test('payload types and encodings are recognised, decoded or refused', async t => {
   for (const [text, type] of [
     ['text/plain', 'text/plain'],
     [' Text/PLAIN ; Charset = UTF-8 ', 'text/plain'],
@@ -123,7 +123,7 @@ t.test('types and encodings of payloads', async t => {
   t.equal(servedType('text/plain', 'application/pkcs8', Buffer.from('\ufeffü')), 'text/plain; charset=UTF-8')
 })
 
-t.test('microversions', async t => {
+t.test('the microversion is read from the header or refused', async t => {
   const requestedMinor = (header: string) => minorIn(header, { service: 'key-manager', newest: NEWEST_MINOR })
   t.equal(MICROVERSION_HEADER, 'OpenStack-API-Version')
   t.equal(requestedMinor(''), 0)
@@ -141,21 +141,21 @@ t.test('microversions', async t => {
   fc.assert(fc.property(anyText(), text => statusOf(() => requestedMinor(text)) < 500))
 })
 
-t.test('version documents', async t => {
+t.test('version documents show the build, links and the microversion range', async t => {
   const packaged = JSON.parse(readFileSync(new URL('../../../controller/package.json', import.meta.url), 'utf8'))
   t.same(buildDocument(), { build: packaged.version })
   t.match(rootDocument('http://h', 0), { versions: { values: [{ links: [{ href: 'http://h/v1/' }] }] } })
   t.match(versionDocument('http://h', 1), { version: { status: 'CURRENT' } })
 })
 
-t.test('errors', async t => {
+t.test('faults have the format that the client and the status call for', async t => {
   const fault = { status: 404, title: 'Not Found', message: 'gone', requestId: 'r' }
   t.strictSame(presentFault(fault, null), { code: 404, title: 'Not Found', description: 'gone' })
   t.match(presentFault({ ...fault, status: 401 }, null), { code: 401, error: { code: 401, message: 'gone' } })
   t.match(presentFault({ ...fault, status: 406 }, null), { code: 406, description: null })
 })
 
-t.test('ids', async t => {
+t.test('ids are lower-case version 4 UUIDs', async t => {
   fc.assert(fc.property(fc.constant(null), () => isId(newId())))
   for (const text of [
     '',
@@ -171,17 +171,21 @@ t.test('ids', async t => {
   t.equal(idInReference(`https://h/v1/secrets/${id}/payload`), null)
 })
 
-t.test('strings in bodies are trimmed, names of members are not', async t => {
+t.test('strings in bodies are trimmed, property names are not', async t => {
   const read = JSON.parse('{" a ":[" x ",{"b":"\\ty\\n"}],"__proto__":" p ","n":1,"z":null}')
   t.equal(JSON.stringify(trimmed(read)), '{" a ":["x",{"b":"y"}],"__proto__":"p","n":1,"z":null}')
 })
 
-t.test('pages', async t => {
+t.test('limit, offset and marker become a page within bounds', async t => {
   const config = { default_limit_paging: 10, max_limit_paging: 100 }
   const read = (query: string) => pageOf(new URLSearchParams(query), config)
   t.strictSame(read(''), { limit: 10, offset: 0 })
   t.strictSame(read('limit= 5 &offset=%2B7'), { limit: 5, offset: 7 })
-  t.strictSame(read('limit=5&offset=7&marker=http%3A//h/things/1'), { limit: 5, offset: 12 }, 'what follows the page')
+  t.strictSame(
+    read('limit=5&offset=7&marker=http%3A//h/things/1'),
+    { limit: 5, offset: 12 },
+    'marker asks for the following page',
+  )
   t.strictSame(read('marker='), { limit: 10, offset: 0 })
   t.strictSame(read(`limit=${'9'.repeat(400)}&offset=${'9'.repeat(400)}`), { limit: 100, offset: 2_147_483_647 })
   fc.assert(
@@ -200,7 +204,7 @@ t.test('pages', async t => {
   })
 })
 
-t.test('filters never put what was asked for into SQL', async t => {
+t.test('filter values become bindings, never SQL text', async t => {
   const names = ['name', 'alg', 'mode', 'bits', 'secret_type', 'created', 'expiring_in_days', 'acl_only', 'sort']
   const pairs = fc.array(fc.tuple(fc.constantFrom(...names), anyText()), { maxLength: 5 })
   fc.assert(

@@ -2,31 +2,31 @@ import t from 'tap'
 import { ip, runTool } from '../../../controller/network/local/ip-command.js'
 import { runInThread } from '../../../controller/network/local/tool-thread.js'
 
-t.test('a program gets its input, and its output comes back, also of many at once', async t => {
+t.test('a program gets its input and returns its output, also when many run at once', async t => {
   const texts = Array.from({ length: 20 }, (_, index) => `${index} ${'ä'.repeat(40_000)}`)
   t.same(await Promise.all(texts.map(text => runTool(['cat'], text))), texts)
 })
 
-t.test('what a program complains about is in the error', async t => {
+t.test('a failing program’s error output is in the error', async t => {
   await t.rejects(ip(['link', 'show', 'dev', 'no-such-interface']), { message: /no-such-interface.*does not exist/s })
 })
 
-t.test('a program that is not there is told', async t => {
+t.test('a missing program is named in the error', async t => {
   await t.rejects(runTool(['no-such-program'], ''), { message: /^no-such-program could not be started: .*ENOENT/ })
 })
 
-t.test('what cannot be started because it is too long takes nothing else along', async t => {
+t.test('a program that cannot be started leaves others running', async t => {
   const other = runTool(['sleep', '0.2'], '')
   await t.rejects(runTool(['true', 'x'.repeat(3_000_000)], ''), { message: /^true could not be started: .*E2BIG/ })
   t.equal(await other, '')
 })
 
-t.test('a program that does not end is ended', async t => {
+t.test('a program that exceeds its time limit is killed', async t => {
   const result = await runInThread({ words: ['sleep', '600'], input: '', limitMs: 50 })
   t.match(result, { kind: 'ended', code: null, signal: 'SIGKILL' })
 })
 
-t.test('a program starts while this process is busy', async t => {
+t.test('a program starts while the main thread is busy', async t => {
   const errand = { words: ['date', '+%s%3N'], input: '', limitMs: 10_000 } as const
   await runInThread(errand)
   const started = Date.now()

@@ -36,7 +36,7 @@ const statusOf = (act: () => unknown): number | null => {
 }
 
 t.test('addresses', async t => {
-  await t.test('have one spelling', async t => {
+  await t.test('have one canonical form', async t => {
     const cases: [text: string, expected: string | null][] = [
       ['10.0.0.1', '10.0.0.1'],
       ['FD00:0::1', 'fd00::1'],
@@ -51,7 +51,7 @@ t.test('addresses', async t => {
     for (const [text, expected] of cases) t.equal(normaliseAddress(text), expected, text)
   })
 
-  await t.test('are numbers and back', async () => {
+  await t.test('convert to numbers and back', async () => {
     const v4 = fc.ipV4().map(text => ({ text, version: 4 as const }))
     const v6 = fc.ipV6().map(text => ({ text, version: 6 as const }))
     fc.assert(
@@ -84,7 +84,7 @@ t.test('addresses', async t => {
     fc.assert(fc.property(fc.string(), text => parseCidr(text) === null || parseCidr(parseCidr(text)!.text) !== null))
   })
 
-  await t.test('of a subnet that may be given away', async t => {
+  await t.test('of a subnet’s default pools exclude network, broadcast and gateway', async t => {
     const cases: [cidr: string, gateway: string | null, pools: string[]][] = [
       ['10.0.0.0/24', '10.0.0.1', ['10.0.0.2-10.0.0.254']],
       ['10.0.0.0/24', null, ['10.0.0.1-10.0.0.254']],
@@ -115,7 +115,7 @@ t.test('addresses', async t => {
   })
 })
 
-t.test('query strings of lists', async t => {
+t.test('the query string of a list is parsed, and its links repeat it', async t => {
   t.match(
     parseListing('name=a&tenant_id=p&name=b&fields=id&sort_key=name&sort_dir=desc&limit=5&marker=m&page_reverse=True'),
     {
@@ -153,21 +153,21 @@ t.test('query strings of lists', async t => {
   t.strictSame(
     paginationLinks(parseListing('name=a'), page, 'http://x', 'name=a'),
     [],
-    'a list without a limit has no pages',
+    'a list without a limit has no links',
   )
   t.strictSame(pickFields({ id: 'a', name: 'b' }, ['name', 'toString']), { name: 'b' })
 })
 
-t.test('the noop driver', async t => {
+t.test('the noop driver finds every object and gives stable ids and addresses', async t => {
   const driver = createNoopNetworkDriver()
   const id = 'aaaaaaaa-bbbb-4ccc-8ddd-eeeeeeeeeeee'
   t.match(await driver.findNetwork(caller, id), { id })
   t.match(await driver.findSubnet(caller, id), { id, ipVersion: 4 })
   t.match(await driver.findPort(caller, id), { id, deviceId: '', fixedIps: [{ address: /^203\.0\.113\.\d+$/ }] })
-  t.strictSame(await createNoopNetworkDriver().port(id), await driver.port(id), 'the same in every process')
+  t.strictSame(await createNoopNetworkDriver().port(id), await driver.port(id), 'the same port in every process')
 
   const network = (await driver.network(id))!
-  t.ok(network.subnetIds.includes('any other'), 'any subnet is one of the network')
+  t.ok(network.subnetIds.includes('any other'), 'the network contains any subnet')
   t.strictSame(
     (await driver.subnets(network.subnetIds)).map(subnet => [subnet.ipVersion, subnet.cidr]),
     [
@@ -191,7 +191,7 @@ t.test('the noop driver', async t => {
   t.strictSame([await driver.portsOwnedBy('Octavia', 0), await driver.portsOf('lb')], [[], []])
 })
 
-t.test('a batch of ip commands takes no second line and no option of its own making', async t => {
+t.test('ip commands cannot contain a second line, quotes or substitutions', async t => {
   for (const line of [
     'link delete dev a\nlink delete dev lo',
     'link show "x',

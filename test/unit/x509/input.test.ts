@@ -27,9 +27,9 @@ import { authority, issue, keyOf, NAMES, refusal, SUBJECT } from '../../support/
 
 const p256 = keyOf('P-256')
 
-t.test('bombs are refused in little time and memory', async t => {
+t.test('hostile requests are refused in bounded time and memory', async t => {
   const nested = (levels: number): Buffer => {
-    // Each level is told to hold all the rest.
+    // Each level's length covers everything after it.
     const header = Buffer.alloc(4 * levels)
     for (let level = 0; level < levels; level++) {
       header.writeUInt16BE(0x3082, 4 * level)
@@ -70,7 +70,7 @@ t.test('bombs are refused in little time and memory', async t => {
   }
 })
 
-t.test('any bytes for a request: refused or read, never a crash', async () => {
+t.test('arbitrary bytes are read or refused as a request, and never crash', async () => {
   const good = writeCertificateRequest(parseDistinguishedName(SUBJECT), p256, NAMES)
   fc.assert(
     fc.property(fc.uint8Array({ maxLength: 300 }), bytes => {
@@ -101,7 +101,7 @@ t.test('any bytes for a request: refused or read, never a crash', async () => {
   )
 })
 
-t.test('distinguished names', async t => {
+t.test('distinguished names are read and written as RFC 4514, or refused with a reason', async t => {
   const same = (text: string, written: string) =>
     t.equal(formatDistinguishedName(parseDistinguishedName(text)), written, text)
   same('CN=www.example.com', 'CN=www.example.com')
@@ -116,7 +116,7 @@ t.test('distinguished names', async t => {
   t.same(
     parseDistinguishedName('CN=a,O=b').map(part => part.map(({ value }) => value)),
     [['b'], ['a']],
-    'the most general part first',
+    'the most general part comes first',
   )
   const refused: [string, RegExp][] = [
     ['', /expected/],
@@ -150,7 +150,7 @@ t.test('distinguished names', async t => {
     )
 })
 
-t.test('any name comes back as it was; any text is read or refused', async t => {
+t.test('any name survives writing and reading; any text is read or refused', async t => {
   const value = fc.string({ unit: 'grapheme', minLength: 1, maxLength: 20 })
   const attribute = fc.record({ type: fc.constantFrom('2.5.4.3', '2.5.4.10', '2.5.4.11', '2.5.4.7'), value })
   const part = fc.uniqueArray(attribute, { minLength: 1, maxLength: 3, selector: ({ type }) => type })
@@ -170,7 +170,7 @@ t.test('any name comes back as it was; any text is read or refused', async t => 
 const primitive = (type: number, content: Uint8Array): Asn1 =>
   readDer(Buffer.concat([Buffer.of(type, content.length), content]), 'value')
 
-/** A request as any tool may write it, signed with its key. */
+/** A request with arbitrary subject and names, signed with its key. */
 function requestFor(subject: readonly [type: Asn1, value: Asn1][], names: readonly GeneralName[]): Buffer {
   const extensions = sequence(...(names.length > 0 ? [subjectAltName(names, false)] : []))
   const attribute = sequence(objectIdentifier('1.2.840.113549.1.9.14'), setOf(extensions))
@@ -178,13 +178,13 @@ function requestFor(subject: readonly [type: Asn1, value: Asn1][], names: readon
   return writeDer(signed(sequence(integer(0), name, publicKeyOf(p256).info, tagged(0, attribute)), p256))
 }
 
-/** The subject of a certificate, as our own reader understands it. */
+/** The subject of a certificate, as our reader decodes it. */
 function subjectOf(pem: string) {
   const [content] = sequenceIn(readDer(derOfPem(pem, ['CERTIFICATE'], 'certificate'), 'certificate')) ?? []
   return decodeName(sequenceIn(content)?.[5])
 }
 
-t.test('object identifiers of any size can be read back', async t => {
+t.test('object identifiers of any size are read back, malformed ones refused', async t => {
   const root = authority('CN=Root', p256, 1, null)
   for (const type of ['2.16303', '0.39', '1.3.4294967295', '2.25.340282366920938463463374607431768211455']) {
     const leaf = issue(requestFor([[objectIdentifier(type), primitive(12, Buffer.from('x'))]], []), root)

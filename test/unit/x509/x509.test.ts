@@ -27,7 +27,7 @@ import { authority, issue, keyOf, NAMES, openssl, SUBJECT } from '../../support/
 
 const p256 = keyOf('P-256')
 
-t.test('a certificate says what it must', async t => {
+t.test('a certificate has the extensions that its key and purpose require', async t => {
   const root = authority('CN=Root,O=Test', keyOf('P-384'), 1, null)
   const serial = randomSerial()
   const leaf = issue(writeCertificateRequest(parseDistinguishedName(SUBJECT), p256, NAMES), root, serial)
@@ -45,7 +45,7 @@ t.test('a certificate says what it must', async t => {
   const rsaLeaf = issue(writeCertificateRequest([], keyOf('RSA 2048'), NAMES), root)
   const rsaText = openssl(['x509', '-noout', '-text'], rsaLeaf).text
   t.match(rsaText, /Key Usage: critical\s+Digital Signature, Key Encipherment\n/)
-  t.match(rsaText, /Subject Alternative Name: critical/, 'the only name must be understood')
+  t.match(rsaText, /Subject Alternative Name: critical/, 'critical, because it is the only name')
   const rootText = openssl(['x509', '-noout', '-text'], root.pem).text
   t.match(rootText, /Basic Constraints: critical\s+CA:TRUE, pathlen:1/)
   t.match(rootText, /Key Usage: critical\s+Certificate Sign, CRL Sign\n/)
@@ -56,7 +56,7 @@ const policyOf = (settings: object) =>
   configurationSchema.parse({ key_manager: { certificate_authority: settings } }).key_manager.certificate_authority
 const dns = (value: string): GeneralName => ({ kind: 'dns', value })
 
-t.test('names that nobody may have, and those of others', async t => {
+t.test('reserved names and other projects’ names are refused', async t => {
   const policy = policyOf({
     reserved_names: 'payroll.example,192.0.2.0/24',
     permitted_names: 'dev.localhost',
@@ -88,7 +88,7 @@ t.test('names that nobody may have, and those of others', async t => {
   for (const dn of ['CN=my_web.shop.example', 'CN=WWW.shop.example.', 'emailAddress=web@shop.example,CN=A person']) {
     t.match(named(dn), /belongs to another project/, dn)
   }
-  t.match(named('CN=w*.shop.example'), /has a wildcard that is no whole label/, 'OpenSSL takes it for www')
+  t.match(named('CN=w*.shop.example'), /has a wildcard that is no whole label/, 'OpenSSL matches it with www')
   for (const value of [
     'https://www.shop.example./',
     'sip:shop.example',
@@ -104,7 +104,7 @@ t.test('names that nobody may have, and those of others', async t => {
   t.match(refusal('b', dns('www.free.example')), /none of those that the project may have: other.example/)
 })
 
-t.test('the longest entry decides to whom a name belongs', async t => {
+t.test('the longest matching entry decides which project owns a name', async t => {
   const policy = policyOf({
     project_names: ['a=firm.example', 'b=dev.firm.example', 'a=x.dev.firm.example', 'a=10.0.0.0/8', 'b=10.1.0.0/16'],
   })
@@ -121,12 +121,12 @@ t.test('the longest entry decides to whom a name belongs', async t => {
     t.equal(refusal('b', name), null, name.value)
     t.match(refusal('a', name), /belongs to another project/, name.value)
   }
-  t.match(refusal('a', dns('*.firm.example')), /belongs to another project/, 'it stands for dev.firm.example')
-  t.match(refusal('b', dns('*.dev.firm.example')), /belongs to another project/, 'it stands for x.dev.firm.example')
+  t.match(refusal('a', dns('*.firm.example')), /belongs to another project/, 'it covers dev.firm.example')
+  t.match(refusal('b', dns('*.dev.firm.example')), /belongs to another project/, 'it covers x.dev.firm.example')
   t.equal(refusal('b', dns('*.y.dev.firm.example')), null)
 })
 
-t.test('another implementation reads the same', async t => {
+t.test('another X.509 implementation verifies our requests and certificates', async t => {
   const key = keyOf('RSA 2048')
   const request = writeCertificateRequest(parseDistinguishedName(SUBJECT), key, NAMES)
   const oracle = new Pkcs10CertificateRequest(request)
@@ -140,7 +140,7 @@ t.test('another implementation reads the same', async t => {
   t.equal(certificate.extensions.length, 7)
 })
 
-t.test('serials and dates beyond 2049', async t => {
+t.test('certificates carry any serial, and dates before and after 2050', async t => {
   for (const first of ['00', '7f', '80', 'ff']) {
     const serial = Buffer.from(`${first}${'11'.repeat(15)}`, 'hex')
     const publicKey = publicKeyOf(p256)
@@ -157,11 +157,11 @@ t.test('serials and dates beyond 2049', async t => {
   t.not(serialText(randomSerial()), serialText(randomSerial()))
 })
 
-t.test('general names come back as they were', async t => {
+t.test('general names survive writing and reading', async t => {
   t.same(decodeGeneralNames(writeDer(encodeGeneralNames(NAMES))), NAMES)
 })
 
-t.test('a chain as PKCS#7', async t => {
+t.test('OpenSSL reads our PKCS#7 chain', async t => {
   const root = authority('CN=Root', keyOf('RSA 2048'), 1, null)
   const below = authority('CN=Below', p256, 0, root)
   const der = writeCertificateBag([below.pem, root.pem].map(pem => derOfPem(pem, ['CERTIFICATE'], 'certificate')))
@@ -170,7 +170,7 @@ t.test('a chain as PKCS#7', async t => {
   t.equal(openssl(['pkcs7', '-inform', 'DER', '-noout'], der).status, 0)
 })
 
-t.test('what is read is what is written', async t => {
+t.test('reading a certificate and writing it gives the same bytes', async t => {
   const pem = authority('CN=Root', p256, 3, null).pem
   t.equal(readCaCertificate(pem).pathLength, 3)
   const der = derOfPem(pem, ['CERTIFICATE'], 'certificate')
