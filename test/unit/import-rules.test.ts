@@ -3,7 +3,7 @@ import { dirname, join, normalize } from 'node:path'
 import t from 'tap'
 import ts from 'typescript'
 
-/** The rules of docs/architecture.md about who may import whom, read from the import statements of every source file. */
+/** Checks the import rules of docs/architecture.md against the import statements of every source file. */
 
 const root = join(import.meta.dirname, '../..')
 const FOLDERS = ['controller', 'amphora-agent', 'test']
@@ -19,11 +19,11 @@ type Rule = { name: string; forbids: (found: Import) => boolean }
 const inside = (folder: string) => (path: string) => path.startsWith(`${folder}/`)
 const isOurs = (path: string) => FOLDERS.some(folder => inside(folder)(path))
 
-/** What a pure module has no use for: files, sockets, processes, databases, threads, timers of its own. */
+/** What a pure module must not import: files, sockets, processes, databases, threads, timers. */
 const IMPURE =
   /^(node:)?(fs|net|tls|dns|dgram|http|https|http2|child_process|worker_threads|cluster|os|timers|inspector|repl)(\/|$)|^(knex|pg|ssh2|koa|dgram-as-promised)$/
 
-/** Decisions and texts: the rendering but for the file that reads the templates, everything called plan, the messages. */
+/** Decisions and texts: the rendering except the file that reads the templates, every plan, the protocol and the seccomp filters. */
 const isPure = (path: string) =>
   (inside('controller/provider/amphora/rendering')(path) && !path.endsWith('/templates.ts')) ||
   /\/plan(-[a-z-]+)?\.ts$/.test(path) ||
@@ -31,7 +31,7 @@ const isPure = (path: string) =>
   inside('amphora-agent/protocol')(path) ||
   inside('amphora-agent/seccomp')(path)
 
-/** What works behind the key manager's API, in its folder; its settings are one group with the API's. */
+/** Programs behind the key manager's API, which share its folder and its settings. */
 const isBehindKeyManager = (path: string) =>
   /^controller\/key-manager\/((orders\/worker|housekeeping|keystone-listener)\/|certificate-authorities\/certificate-order\.)/.test(
     path,
@@ -40,13 +40,13 @@ const isBehindKeyManager = (path: string) =>
 const isApi = (path: string) =>
   /^controller\/(identity|network|load-balancer|key-manager)\//.test(path) && !isBehindKeyManager(path)
 
-/** A door is what other folders may know of a folder; everything else in it is its inside. */
+/** A door is the file of a folder that other folders may import; the rest is its inside. */
 const DOORS: Readonly<Record<string, RegExp>> = {
   'controller/provider': /^provider\.ts$/,
   'controller/compute': /^driver\.ts$/,
   'controller/network': /^driver\.ts$/,
   'controller/certificates': /^certificate-source\.ts$/,
-  // It has none: it is reached over HTTP.
+  // No door: other services use HTTP.
   'controller/key-manager': /^(?!)/,
 }
 
@@ -81,7 +81,7 @@ const rules: Rule[] = [
     forbids: ({ from, to }) =>
       isApi(from) &&
       (/^controller\/(worker|health-manager|housekeeping)\//.test(to) ||
-        // The settings of all of the key manager are one group.
+        // All settings of the key manager are one group.
         (isBehindKeyManager(to) && !to.endsWith('/options.ts'))),
   },
   {
@@ -134,7 +134,7 @@ const rules: Rule[] = [
   },
 ]
 
-/** The floors of the controller, from the bottom to the top: a folder imports only from those before it. */
+/** The floors of the controller, from the bottom to the top: a folder imports only from earlier ones. */
 const FLOORS = [
   'log',
   'process',
@@ -172,13 +172,13 @@ const LOAD_BALANCER_ROOMS = [
   'api.ts',
 ]
 
-/** Folders with more files than this one are too large to be read at a glance. Lists of migrations only grow. */
+/** A folder with more files is too large to read at a glance. Folders of migrations are exempt. */
 const MOST_FILES = 15
 
 const files = FOLDERS.flatMap(sourceFiles)
 const imports = files.flatMap(file => importsOf(file, readFileSync(join(root, file), 'utf8')))
 
-t.test('the imports were read', async t => {
+t.test('the test reads every source file and its imports', async t => {
   t.ok(files.length > 60, `${files.length} files`)
   t.ok(imports.length > files.length, `${imports.length} imports`)
   t.ok(
@@ -195,12 +195,12 @@ for (const { name, forbids } of rules) {
   })
 }
 
-t.test('every folder of the controller has a floor', async t => {
+t.test('every folder of the controller has a floor, and every floor a folder', async t => {
   const folders = new Set(files.flatMap(file => /^controller\/([^/]+)\//.exec(file)?.[1] ?? []))
   t.same([...folders].sort(), [...FLOORS].sort())
 })
 
-t.test('no cycle between the folders and files of any folder, types included', async t => {
+t.test('no folder has an import cycle among its files and subfolders, types included', async t => {
   const product = imports.filter(({ from }) => !inside('test')(from))
   t.same(cycles(product), [])
 })
@@ -212,7 +212,7 @@ t.test(`no folder of the product has more than ${MOST_FILES} files`, async t => 
   t.same(large, [])
 })
 
-t.test('each rule finds its own breach', async t => {
+t.test('each rule finds its breach and accepts what is allowed', async t => {
   const breaches: [rule: string, from: string, statement: string][] = [
     ['the protocol imports nothing of ours', 'amphora-agent/protocol/x.ts', `import { a } from '../haproxy/y.js'`],
     ['the agent never imports the controller', 'amphora-agent/x.ts', `import type { A } from '../controller/y.js'`],
@@ -298,7 +298,7 @@ t.test('each rule finds its own breach', async t => {
   t.same(
     [...new Set(breaches.map(([name]) => name))].sort(),
     rules.map(({ name }) => name).sort(),
-    'every rule is tried',
+    'every rule has a breach',
   )
 
   const allowed: [from: string, statement: string][] = [
@@ -317,7 +317,7 @@ t.test('each rule finds its own breach', async t => {
   }
 })
 
-t.test('the search finds cycles of files, of folders, and between both', async t => {
+t.test('the search finds cycles of files, of folders and of both', async t => {
   const found = (...lines: [from: string, to: string][]) => cycles(lines.map(([from, to]) => ({ from, to })))
   t.same(found(['a/b/x.ts', 'a/c/x.ts'], ['a/c/y.ts', 'a/d.ts'], ['a/d.ts', 'a/b/y.ts'], ['a/e/x.ts', 'a/b/x.ts']), [
     { folder: 'a', cycle: 'b, c, d.ts' },
@@ -330,7 +330,7 @@ t.test('the search finds cycles of files, of folders, and between both', async t
   )
 })
 
-/** Null for what has none: main.ts, and what is not the controller's. */
+/** Null for files without a floor: main.ts and everything outside the controller. */
 function floorOf(path: string): number | null {
   const floor = FLOORS.indexOf(/^controller\/([^/]+)\//.exec(path)?.[1] ?? '')
   return floor === -1 ? null : floor
@@ -349,7 +349,7 @@ function sourceFiles(folder: string): string[] {
   })
 }
 
-/** What a file imports, types and `import()` included, by TypeScript's own quick reading of its text. */
+/** What a file imports, types and `import()` included, as TypeScript's preprocessor reads it. */
 function importsOf(file: string, text: string): Import[] {
   return ts.preProcessFile(text, true, true).importedFiles.map(({ fileName: name }) => ({
     from: file,
@@ -360,8 +360,8 @@ function importsOf(file: string, text: string): Import[] {
 type Cycle = { folder: string; cycle: string }
 
 /**
- * In every folder, its files and the folders in it: what two of them import, however deep, makes one an importer of the other.
- * @returns those that reach themselves through others, by folder
+ * Finds cycles among the files and subfolders of each folder; imports of nested files count for their subfolder.
+ * @returns the cycles, by folder
  */
 function cycles(all: readonly Import[]): Cycle[] {
   const folders = new Map<string, Map<string, Set<string>>>()
@@ -379,7 +379,7 @@ function cycles(all: readonly Import[]): Cycle[] {
     .sort((one, other) => one.folder.localeCompare(other.folder))
 }
 
-/** Groups of nodes that reach themselves through others, as sorted lists of names. */
+/** Groups of nodes that reach each other, as sorted lists of names. */
 function cyclesOf(edges: ReadonlyMap<string, ReadonlySet<string>>): string[] {
   const reachable = (start: string) => {
     const seen = new Set<string>()

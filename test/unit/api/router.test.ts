@@ -17,26 +17,30 @@ const routes = [
 const lenient = createRouter(routes, { caseSensitive: false, headIsGet: true })
 const strict = createRouter(routes, { caseSensitive: true, headIsGet: false })
 
-t.test('a path finds its route and the named parts of it', async t => {
+t.test('a path finds its route and its parameters', async t => {
   t.match(lenient.find('GET', '/').match, { route: { path: '/' }, params: {} })
   t.match(lenient.find('GET', '/v1/cas/a%2Fb').match, { route: { path: '/v1/cas/:id' }, params: { id: 'a/b' } })
   t.match(lenient.find('PUT', '/v1/pools/p/members/m').match, { params: { pool: 'p', id: 'm' } })
-  t.match(lenient.find('DELETE', '/v1/cas/x').match, { params: { ca_id: 'x' } }, 'each route has its own names')
+  t.match(
+    lenient.find('DELETE', '/v1/cas/x').match,
+    { params: { ca_id: 'x' } },
+    'each route has its own parameter names',
+  )
 })
 
-t.test('a static segment goes before a named one, but for methods that it does not have', async t => {
+t.test('a static segment wins over a parameter, unless it lacks the method', async t => {
   t.match(lenient.find('GET', '/v1/cas/all').match, { route: { path: '/v1/cas/all' } })
   t.match(lenient.find('DELETE', '/v1/cas/all').match, { route: { path: '/v1/cas/:ca_id' }, params: { ca_id: 'all' } })
 })
 
-t.test('a slash at the end does not count, an empty segment is none', async t => {
+t.test('a trailing slash is ignored, an empty segment matches nothing', async t => {
   t.match(lenient.find('GET', '/v1/cas/').match, { route: { path: '/v1/cas' } })
   for (const path of ['/v1/cas//', '/v1//cas', '//v1/cas', '/v1', '/v1/cas/a/b']) {
     t.strictSame(lenient.find('GET', path), { match: null, routes: [] }, path)
   }
 })
 
-t.test('a path without a route for the method names those that it has', async t => {
+t.test('a path without a route for the method lists the methods it has', async t => {
   const { match, routes } = lenient.find('PATCH', '/v1/cas/x')
   t.equal(match, null)
   t.same(
@@ -45,7 +49,7 @@ t.test('a path without a route for the method names those that it has', async t 
   )
 })
 
-t.test('case and HEAD count as the API says', async t => {
+t.test('case sensitivity and HEAD follow the API’s options', async t => {
   t.ok(lenient.find('GET', '/V1/CAS').match)
   t.notOk(strict.find('GET', '/V1/CAS').match)
   t.match(lenient.find('HEAD', '/v1/cas').match, { route: { method: 'GET' } })
@@ -53,7 +57,7 @@ t.test('case and HEAD count as the API says', async t => {
   t.notOk(strict.find('HEAD', '/v1/cas').match)
 })
 
-t.test('a page knows whether others are beside it', async t => {
+t.test('a page knows whether it has a next and a previous page', async t => {
   const rows = ['a', 'b', 'c']
   t.same(pageOf(rows, { limit: 2, marker: null, reverse: false }), {
     items: ['a', 'b'],
@@ -68,17 +72,21 @@ t.test('a page knows whether others are beside it', async t => {
   t.same(pageOf(rows, { limit: null, marker: '0', reverse: false }), { items: rows, hasNext: false, hasPrevious: true })
 })
 
-t.test('links repeat the query in the order of the API', async t => {
+t.test('page links repeat the query in the API’s order', async t => {
   const page = { items: [{ id: 'a' }, { id: 'b' }], hasNext: true, hasPrevious: true }
   const query = new URLSearchParams('marker=0&limit=2&page_reverse=True')
   t.same(pageLinks(page, { url: 'http://x/y', query, order: ['previous', 'next'] }), [
     { rel: 'previous', href: 'http://x/y?marker=a&limit=2&page_reverse=True' },
     { rel: 'next', href: 'http://x/y?marker=b&limit=2' },
   ])
-  t.same(pageLinks({ ...page, items: [] }, { url: 'http://x/y', query, order: ['next'] }), [], 'an empty page has none')
+  t.same(
+    pageLinks({ ...page, items: [] }, { url: 'http://x/y', query, order: ['next'] }),
+    [],
+    'an empty page has no links',
+  )
 })
 
-t.test('a microversion is that of the service, within its range', async t => {
+t.test('a microversion must name the service and lie within its range', async t => {
   const versions = { service: 'key-manager', newest: 2 }
   t.equal(requestedMinor('', versions), 0)
   t.equal(requestedMinor('compute 2.90, Key-Manager 1.1', versions), 1)
@@ -93,7 +101,7 @@ t.test('a microversion is that of the service, within its range', async t => {
   )
 })
 
-/** Of the error that it throws; undefined when there is none. */
+/** The status of the ApiError that `body` throws; undefined if it throws none. */
 function statusOf(body: () => unknown): number | undefined {
   try {
     body()

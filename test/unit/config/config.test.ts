@@ -35,7 +35,7 @@ import { anyText } from '../../support/inputs/any-text.js'
 
 const modeOf = (path: string) => statSync(path).mode & 0o777
 
-/** The sentences with which a configuration is refused; '' when it is accepted. */
+/** The errors of a configuration, one per line; '' if it is accepted. */
 function refusal(text: string, environment: NodeJS.ProcessEnv = {}): string {
   try {
     parseConfiguration(text, environment, '/etc/krater.yaml')
@@ -46,7 +46,7 @@ function refusal(text: string, environment: NodeJS.ProcessEnv = {}): string {
   }
 }
 
-t.test('settings come from the file, the environment over it, and defaults below both', async t => {
+t.test('the environment overrides the file, and the file the defaults', async t => {
   const text = 'network: {driver: noop, port: 1111}\n'
   t.match(parseConfiguration('', {}), { network: { driver: 'local', port: 9696 }, identity: { host: '127.0.0.1' } })
   t.match(parseConfiguration(text, {}), { network: { driver: 'noop', port: 1111 } })
@@ -54,11 +54,11 @@ t.test('settings come from the file, the environment over it, and defaults below
   t.match(
     parseConfiguration(text, { KRATER_NETWORK_PORT: '' }),
     { network: { port: 1111 } },
-    'an empty variable is none',
+    'an empty variable is ignored',
   )
 })
 
-t.test('every setting has a variable of its path', async t => {
+t.test('every setting has its own environment variable, default and description', async t => {
   const variables = settings.map(setting => setting.variable)
   for (const name of [
     'KRATER_REGION',
@@ -68,7 +68,7 @@ t.test('every setting has a variable of its path', async t => {
   ]) {
     t.ok(variables.includes(name), name)
   }
-  t.equal(new Set(variables).size, variables.length, 'no two settings share one')
+  t.equal(new Set(variables).size, variables.length, 'no two settings share a variable')
   t.match(
     settings.find(({ name }) => name === 'load_balancer.reserved_ips'),
     {
@@ -76,14 +76,14 @@ t.test('every setting has a variable of its path', async t => {
       default: ['169.254.169.254'],
       description: /^Addresses that no member may have/,
     },
-    'a setting tells its default and meaning',
+    'a setting has a default and a description',
   )
   t.same(unknownVariables({ KRATER_NETWORK_DRIVR: 'x', KRATER_STATE_DIR: '/x', KRATER_REGION: 'r', PATH: '/bin' }), [
     'KRATER_NETWORK_DRIVR',
   ])
 })
 
-t.test('a wrong setting is named with its value, where it came from and what is allowed', async t => {
+t.test('an invalid setting is reported with its value, its source and what is allowed', async t => {
   t.equal(
     refusal('network: {driver: ovs}'),
     'network.driver: "ovs" (from /etc/krater.yaml) is not allowed: it must be local or noop.',
@@ -102,7 +102,7 @@ t.test('a wrong setting is named with its value, where it came from and what is 
   t.match(refusal('a: [1'), /\/etc\/krater\.yaml is not valid YAML: .*line 1/s)
   t.match(refusal('- 1'), /must hold settings/)
   t.match(refusal('region: *nothing'), /is not valid YAML: Unresolved alias/)
-  t.equal(refusal('network: {driver: x}\nidentity: {port: y}').split('\n').length, 2, 'all faults at once')
+  t.equal(refusal('network: {driver: x}\nidentity: {port: y}').split('\n').length, 2, 'all errors are reported at once')
 })
 
 t.test('a database password is never shown', async t => {
@@ -111,7 +111,7 @@ t.test('a database password is never shown', async t => {
   t.notMatch(text, /hunter2/)
 })
 
-t.test('whatever the file holds is accepted or refused in a sentence', async () => {
+t.test('any file content is accepted or refused with a message', async () => {
   fc.assert(
     fc.property(fc.oneof(fc.string(), fc.json(), anyText()), text => typeof refusal(text) === 'string'),
     { numRuns: 300, examples: [['*!']] },
@@ -124,7 +124,7 @@ t.test('the state directory is the flag, else the variable, else /var/lib/krater
   t.equal(stateDirectory(undefined, {}), '/var/lib/krater')
 })
 
-t.test('a state directory that cannot be used is told in a sentence', async t => {
+t.test('an unusable state directory is refused with a reason', async t => {
   t.throws(() => ensureStateDirectory('/proc/version/below'), /cannot be written: ENOTDIR/)
   t.throws(() => ensureStateDirectory(`/tmp/${'x'.repeat(80)}`), /more than 70 characters/)
   const foreign = t.testdir({ log: { syslog: 'lines' } })
@@ -132,10 +132,10 @@ t.test('a state directory that cannot be used is told in a sentence', async t =>
   t.teardown(() => rmSync(dirname(short), { recursive: true }))
   symlinkSync(foreign, short)
   t.throws(() => ensureStateDirectory(short), /is not Krater's: it has a folder "log"/)
-  t.same(readdirSync(foreign), ['log'], 'and is left as it was')
+  t.same(readdirSync(foreign), ['log'], 'the directory is left unchanged')
 })
 
-t.test('an instance keeps its id', async t => {
+t.test('an instance keeps its id and refuses a malformed one', async t => {
   const directory = t.testdir({})
   t.equal(instanceId(directory), null)
   const id = ensureInstanceId(directory)
@@ -159,7 +159,7 @@ t.test('a first start completes krater.yaml once', async t => {
   t.equal(readFileSync(file, 'utf8'), before)
 })
 
-t.test('a first start keeps what the operator wrote, comments too', async t => {
+t.test('a first start keeps the operator’s settings and comments', async t => {
   const directory = t.testdir({
     'krater.yaml':
       '# mine\ndatabase:\n  url: postgres://root:pw@db.example:5433/lb?sslmode=require\nnetwork: {cidr: 10.7.0.0/16}\n',
@@ -171,7 +171,7 @@ t.test('a first start keeps what the operator wrote, comments too', async t => {
   t.match(readFileSync(join(directory, 'krater.yaml'), 'utf8'), /^# mine/)
 })
 
-t.test('service URLs keep server and database', async t => {
+t.test('a service URL keeps server and database, and replaces user and password', async t => {
   t.equal(serviceUrl('postgres://postgres@/postgres?host=%2Fs', 'r', 'p'), 'postgres://r:p@/postgres?host=%2Fs')
   t.equal(serviceUrl('postgresql:///db?host=%2Fs', 'r', 'p'), 'postgresql://r:p@/db?host=%2Fs')
   t.equal(passwordOf(serviceUrl('postgres://a:b@h/d', 'r', 'p@/:w')), 'p@/:w')
@@ -180,11 +180,11 @@ t.test('service URLs keep server and database', async t => {
 t.test('the chosen network overlaps no route', async t => {
   t.equal(freeCidr(0, []), '10.64.0.0/16')
   t.equal(freeCidr(0, ['10.64.3.0/24', '10.65.1.1', 'default', '10.66.0.0/15']), '10.68.0.0/16')
-  t.equal(freeCidr(190, ['10.254.0.1']), '10.64.0.0/16', 'the search goes round')
+  t.equal(freeCidr(190, ['10.254.0.1']), '10.64.0.0/16', 'the search wraps around')
   t.throws(() => freeCidr(0, ['10.0.0.0/8']), /network\.cidr/)
 })
 
-t.test('keys are made once, for root alone', async t => {
+t.test('keys are generated once and readable by root alone', async t => {
   const directory = t.testdir({})
   const files = keyFiles(parseConfiguration('', {}), directory)
   await generateKeys(files)
@@ -209,7 +209,7 @@ t.test('keys are made once, for root alone', async t => {
   t.same(await loadKeys(files), keys)
 })
 
-t.test('a key that is missing or broken is named', async t => {
+t.test('a missing or broken key is named with its setting', async t => {
   const directory = t.testdir({})
   const files = keyFiles(parseConfiguration('keys: {amphora_master: /nowhere/master}', {}), directory)
   await t.rejects(loadKeys(files), /\/nowhere\/master \(keys\.amphora_master\) cannot be read \(ENOENT\)/)
@@ -222,7 +222,7 @@ t.test('a key that is missing or broken is named', async t => {
   await t.rejects(loadKeys(own), /64 hexadecimal digits/)
 })
 
-t.test('files for clients: the demo user by default, readable by root alone', async t => {
+t.test('client files default to the demo user and are readable by root alone', async t => {
   const directory = t.testdir({})
   const who = (name: string) => ({ username: name, password: `it's ${name}`, projectName: name })
   writeClientFiles(directory, {
@@ -239,7 +239,7 @@ t.test('files for clients: the demo user by default, readable by root alone', as
   t.match(readFileSync(join(directory, 'admin-openrc'), 'utf8'), "export OS_USERNAME='admin'")
 })
 
-t.test('a private file is replaced whole', async t => {
+t.test('writing a private file replaces it for root alone; a failed write leaves nothing behind', async t => {
   const directory = t.testdir({ file: 'old' })
   const path = join(directory, 'file')
   chmodSync(path, 0o644)
@@ -249,10 +249,10 @@ t.test('a private file is replaced whole', async t => {
   mkdirSync(join(directory, 'taken'))
   t.throws(() => writePrivateFile(join(directory, 'taken'), 'x'))
   t.equal(existsSync(join(directory, 'taken')), true)
-  t.same(readdirSync(directory).sort(), ['file', 'taken'], 'nothing is left of what failed')
+  t.same(readdirSync(directory).sort(), ['file', 'taken'], 'nothing else is left')
 })
 
-t.test('a private file that is made where there is one leaves it as it is', async t => {
+t.test('creating a private file keeps an existing one', async t => {
   const directory = t.testdir()
   const path = join(directory, 'below/file')
   makePrivateFile(path, 'first')
@@ -262,7 +262,7 @@ t.test('a private file that is made where there is one leaves it as it is', asyn
   t.same(readdirSync(dirname(path)), ['file'])
 })
 
-t.test('the catalogue says where clients reach each service', async t => {
+t.test('service URLs are where clients reach each service', async t => {
   const config = parseConfiguration(
     'identity: {host: 0.0.0.0}\nnetwork: {host: "::1", port: 1}\nload_balancer: {public_url: "https://lb.example"}',
     {},
@@ -273,5 +273,5 @@ t.test('the catalogue says where clients reach each service', async t => {
     loadBalancer: 'https://lb.example',
     keyManager: 'http://127.0.0.1:9311',
   })
-  t.type(loadConfiguration('/nowhere', {}), 'object', 'no file is as good as an empty one')
+  t.type(loadConfiguration('/nowhere', {}), 'object', 'a missing file is like an empty one')
 })

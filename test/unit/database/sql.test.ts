@@ -11,14 +11,14 @@ import {
   unprepared,
 } from '../../../controller/database/sql.js'
 
-t.test('a fragment carries its bindings into the one around it', async t => {
+t.test('a nested fragment brings its bindings along', async t => {
   const inner = sql`b = ${2} OR c = ${'x'}`
   const statement = sql`SELECT a FROM t WHERE a = ${1} AND (${inner}) AND (${inner}) AND d = ANY(${['p', 'q']})`
   t.equal(statement.text, 'SELECT a FROM t WHERE a = $1 AND (b = $2 OR c = $3) AND (b = $4 OR c = $5) AND d = ANY($6)')
   t.same(statement.values, [1, 2, 'x', 2, 'x', ['p', 'q']])
 })
 
-t.test('conditions are joined in brackets, and none are TRUE or FALSE', async t => {
+t.test('conditions are joined in brackets; none at all are TRUE or FALSE', async t => {
   const conditions = [sql`a = ${1}`, sql`b = ${2} OR c`]
   t.equal(and(conditions).text, '(a = $1) AND (b = $2 OR c)')
   t.equal(or(conditions).text, '(a = $1) OR (b = $2 OR c)')
@@ -27,7 +27,7 @@ t.test('conditions are joined in brackets, and none are TRUE or FALSE', async t 
   t.throws(() => join([]), TypeError)
 })
 
-t.test('names are quoted', async t => {
+t.test('identifiers are quoted', async t => {
   t.equal(identifier('m', 'a"b').text, '"m"."a""b"')
 })
 
@@ -43,7 +43,7 @@ t.test('columns become SET and VALUES', async t => {
   t.same(inserted.values, [1, 2, null])
 })
 
-t.test('a statement with a part whose text varies is not prepared', async t => {
+t.test('a statement that contains an unprepared fragment is not prepared', async t => {
   const varying = unprepared(sql`a = ${1}`)
   t.equal(sql`SELECT ${sql`b`}`.prepared, true)
   t.equal(sql`SELECT 1 WHERE ${and([sql`TRUE`, varying])}`.prepared, false)

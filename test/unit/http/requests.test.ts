@@ -17,7 +17,7 @@ import { keepingTurn, outsideTurn } from '../../../controller/process/turn.js'
 import { requestAsWritten } from '../../support/clients/raw-request.js'
 import { recordLog } from '../../support/recorded-log.js'
 
-/** A server whose answer `handle` makes, and its log. */
+/** A server that answers with `handle`, and its log. */
 async function serve(t: Test, handle: Koa.Middleware, limits?: Partial<ConnectionLimits>) {
   const recorded = recordLog()
   const app = createApplication({ name: 'test', log: recorded.log, presentFault: fault => fault })
@@ -31,7 +31,7 @@ async function serve(t: Test, handle: Koa.Middleware, limits?: Partial<Connectio
   return { ...recorded, url: server.url, port: Number(new URL(server.url).port) }
 }
 
-t.test('a request line with a URL that has no path is the client’s mistake', async t => {
+t.test('a request line whose URL has no path is 400', async t => {
   const { url } = await serve(t, ctx => {
     ctx.body = ctx.path
   })
@@ -41,7 +41,7 @@ t.test('a request line with a URL that has no path is the client’s mistake', a
   t.match(await requestAsWritten(url, ['GET http://h/a?b HTTP/1.1']), /^HTTP\/1\.1 200 [\s\S]*\r\n\/a$/)
 })
 
-t.test('a client that goes away in the middle of its body is no failure of ours', async t => {
+t.test('a client that disconnects in the middle of its body causes no error in the log', async t => {
   const { port, line, lines } = await serve(t, async ctx => {
     ctx.body = await readBytes(ctx, 1000)
   })
@@ -54,7 +54,7 @@ t.test('a client that goes away in the middle of its body is no failure of ours'
   )
 })
 
-t.test('a body without a length that does not end is refused when it is too large', async t => {
+t.test('an endless chunked body is 413 once it is too large', async t => {
   const { port } = await serve(t, async ctx => {
     ctx.body = await readBytes(ctx, 1000)
   })
@@ -69,7 +69,7 @@ t.test('a body without a length that does not end is refused when it is too larg
   t.match(answer, /^HTTP\/1\.1 413 [\s\S]*connection: close/i)
 })
 
-t.test('where a request comes from', async t => {
+t.test('the client’s address comes from X-Forwarded-For only behind trusted proxies', async t => {
   const asked = async (trusted: string[], forwarded?: string) => {
     const addressOf = createClientAddress(trusted)
     const { url } = await serve(t, ctx => {
@@ -80,16 +80,16 @@ t.test('where a request comes from', async t => {
   }
   const trusted = ['127.0.0.0/8', '2001:db8::/64']
   t.equal(await asked([]), '<127.0.0.1>')
-  t.equal(await asked([], '192.0.2.1'), '<127.0.0.1>', 'who is not trusted is not believed')
+  t.equal(await asked([], '192.0.2.1'), '<127.0.0.1>', 'an untrusted client’s header is ignored')
   t.equal(await asked(trusted), '<127.0.0.1>')
   t.equal(await asked(trusted, '192.0.2.1'), '<192.0.2.1>')
-  t.equal(await asked(trusted, '10.9.9.9, 192.0.2.1'), '<192.0.2.1>', 'what stood there before may be made up')
-  t.equal(await asked(trusted, '192.0.2.1, 2001:db8::7, ::ffff:127.0.0.9'), '<192.0.2.1>', 'through several')
+  t.equal(await asked(trusted, '10.9.9.9, 192.0.2.1'), '<192.0.2.1>', 'earlier entries may be forged')
+  t.equal(await asked(trusted, '192.0.2.1, 2001:db8::7, ::ffff:127.0.0.9'), '<192.0.2.1>', 'through several proxies')
   t.equal(await asked(trusted, '127.0.0.7'), '<127.0.0.7>', 'from a proxy itself')
   t.equal(await asked(trusted, '192.0.2.1, nonsense'), '<127.0.0.1>')
 })
 
-t.test('the Host header is one, and a host', async t => {
+t.test('a request has at most one Host header, with a valid host', async t => {
   const base = createPublicBase({ publicUrl: undefined, trustedProxies: [] })
   const { url } = await serve(t, ctx => {
     ctx.body = `<${base(ctx, '')}>`
@@ -114,7 +114,11 @@ t.test('the Host header is one, and a host', async t => {
   for (const host of forged) {
     t.match(await asked(host), /^HTTP\/1\.1 400 [\s\S]*Host header is not valid/, host)
   }
-  t.match(await requestAsWritten(url, ['GET / HTTP/1.0', 'Host: ']), `<${url}>`, 'none: where the connection arrived')
+  t.match(
+    await requestAsWritten(url, ['GET / HTTP/1.0', 'Host: ']),
+    `<${url}>`,
+    'without a Host header, the local address',
+  )
 })
 
 t.test('refusals are logged without a stack, and a flood of them on one line', async t => {
@@ -140,17 +144,17 @@ t.test('refusals are logged without a stack, and a flood of them on one line', a
       [40, 'logins from 192.0.2.1: Too many.', undefined],
     ],
   )
-  t.equal(lines.filter(({ path }) => path === '/429').length, 0, 'nor in the access log')
+  t.equal(lines.filter(({ path }) => path === '/429').length, 0, 'the access log has none')
   await get('/bug')
   t.match(await line('request', ({ path }) => path === '/bug'), { status: 500 })
   t.match(
     lines.find(({ level }) => level === 50),
     { err: { stack: /a bug/ } },
-    'a bug has its stack',
+    'an unexpected error has its stack',
   )
 })
 
-/** A connection from an address of loopback, which are many sources. */
+/** A connection from a loopback address; each address is a source of its own. */
 async function connectFrom(t: Test, port: number, localAddress: string) {
   const socket = createConnection({ host: '127.0.0.1', port, localAddress })
   t.teardown(() => socket.destroy())
@@ -167,7 +171,7 @@ async function connectFrom(t: Test, port: number, localAddress: string) {
   return { socket, received, closed, ask }
 }
 
-t.test('idle connections give way, first those of who has most', async t => {
+t.test('idle connections are closed first, from the source with the most', async t => {
   const { port, lines } = await serve(
     t,
     ctx => {
@@ -182,10 +186,10 @@ t.test('idle connections give way, first those of who has most', async t => {
   const silent = await Promise.all(Array.from({ length: 7 }, () => connectFrom(t, port, '127.0.0.66')))
   for (let more = 0; more < 30; more++) await connectFrom(t, port, '127.0.0.66')
   await Promise.all(silent.map(({ closed }) => closed))
-  t.equal(await used.ask(), 'HTTP/1.1 200', 'one that has asked before outlives the silent ones of its source')
+  t.equal(await used.ask(), 'HTTP/1.1 200', 'a used connection outlives the silent ones of its source')
   for (let source = 3; source < 8; source++) {
-    t.equal(await (await connectFrom(t, port, `127.0.0.${source}`)).ask(), 'HTTP/1.1 200', 'there is room for others')
-    t.equal(await other.ask(), 'HTTP/1.1 200', 'and those that were there stay')
+    t.equal(await (await connectFrom(t, port, `127.0.0.${source}`)).ask(), 'HTTP/1.1 200', 'other sources find room')
+    t.equal(await other.ask(), 'HTTP/1.1 200', 'existing connections of other sources stay')
   }
   t.same(
     lines.filter(({ level }) => level >= 40).map(({ msg }) => msg),
@@ -193,7 +197,7 @@ t.test('idle connections give way, first those of who has most', async t => {
   )
 })
 
-t.test('a connection whose request is being answered does not give way', async t => {
+t.test('a connection with a request in progress is not closed for a new one', async t => {
   const [begun, finished] = [new EventEmitter(), new EventEmitter()]
   const { port } = await serve(
     t,
@@ -216,7 +220,7 @@ t.test('a connection whose request is being answered does not give way', async t
   t.equal(await answer, 'HTTP/1.1 200')
 })
 
-t.test('servers stay below the files that their process may open', t => {
+t.test('the connection limit of all servers stays below the open file limit', t => {
   const limits = (soft: string) =>
     `Limit Soft Limit\nMax open files            ${soft}                20000                files\n`
   t.equal(connectionsWithinFiles(1, limits('20000')), 19_800)
@@ -227,7 +231,7 @@ t.test('servers stay below the files that their process may open', t => {
   t.end()
 })
 
-t.test('addresses that count as one source', t => {
+t.test('a source is an IPv4 address or an IPv6 /64', t => {
   t.equal(sourceOf('192.0.2.1'), '192.0.2.1')
   t.equal(sourceOf('::ffff:192.0.2.1'), '192.0.2.1')
   t.equal(sourceOf('2001:db8:1:2:3::4'), sourceOf('2001:db8:1:2::9'))
@@ -237,7 +241,7 @@ t.test('addresses that count as one source', t => {
   t.end()
 })
 
-/** A server on which requests take turns by the header X-Project. */
+/** A server whose requests take turns by their X-Project header. */
 async function serveInTurns(t: Test, handle: Koa.Middleware) {
   const turns = createTurns()
   const served = await serve(t, (ctx, next) => turns.take([ctx.get('X-Project'), ''], async () => handle(ctx, next)))
@@ -246,7 +250,7 @@ async function serveInTurns(t: Test, handle: Koa.Middleware) {
   return { ...served, ask }
 }
 
-t.test('a project that asks for much does not keep others waiting', async t => {
+t.test('a project that floods the API does not delay others', async t => {
   const entered: string[] = []
   const waiting: (() => void)[] = []
   const arrivals = new EventEmitter()
@@ -263,20 +267,20 @@ t.test('a project that asks for much does not keep others waiting', async t => {
   const flood = Array.from({ length: 300 }, () => ask('greedy'))
   const other = ask('other')
   while (!entered.includes('other')) await once(arrivals, 'one')
-  t.equal(entered.filter(project => project === 'greedy').length, 2, 'the others of its flood wait')
+  t.equal(entered.filter(project => project === 'greedy').length, 2, 'the rest of the flood waits')
   arrivals.on('one', () => waiting.pop()?.())
   for (const go of waiting.splice(0)) go()
   t.equal((await other).status, 200)
   const statuses = (await Promise.all(flood)).map(({ status }) => status)
   t.same(new Set(statuses), new Set([200, 429]))
-  t.ok(statuses.filter(status => status === 429).length < 50, 'as many as found no room')
+  t.ok(statuses.filter(status => status === 429).length < 50, 'only those beyond the queue’s limit')
   t.same(
     lines.filter(({ level }) => level >= 40).map(({ flood }) => flood),
     ['Requests of greedy'],
   )
 })
 
-t.test('parts of a request that wait side by side give one turn back and take one', async t => {
+t.test('concurrent parts of a request release and take one turn together', async t => {
   const turns = createTurns()
   const place = ['p', ''] as const
   const oneByOne = createQueues(outsideTurn)
@@ -291,17 +295,17 @@ t.test('parts of a request that wait side by side give one turn back and take on
     else await once(both, 'met')
   }
   await Promise.all([turns.take(place, meet), turns.take(place, meet)])
-  t.equal(inside, 2, 'both turns of the project are free again')
+  t.equal(inside, 2, 'both turns of the project are free')
 })
 
-t.test('a turn is never lost, in whatever order parts of a request wait', async t => {
+t.test('no turn is lost, in whatever order parts of a request wait', async t => {
   const { take } = createTurns()
   const events = new EventEmitter()
   const part = (end: string, begin?: string) => async () => {
     if (begin !== undefined) await once(events, begin)
     await outsideTurn(() => once(events, end))
   }
-  // The second begins to wait while the first has asked for its turn and not got it yet.
+  // The second part begins to wait while the first has requested its turn but not received it.
   const first = take(['p', ''], () => Promise.all([part('one ends')(), part('two ends', 'two begins')()]))
   await new Promise(setImmediate)
   events.emit('one ends')
@@ -309,7 +313,7 @@ t.test('a turn is never lost, in whatever order parts of a request wait', async 
   await new Promise(setImmediate)
   events.emit('two ends')
   await first
-  // A part goes on after its request has failed.
+  // A part continues after its request has failed.
   const second = take(['p', ''], () => Promise.all([part('late')(), Promise.reject(new Error('failed'))]))
   await t.rejects(second, { message: 'failed' })
   events.emit('late')
@@ -324,7 +328,7 @@ t.test('a turn is never lost, in whatever order parts of a request wait', async 
   t.equal(inside, 2, 'both turns of the project are free')
 })
 
-t.test('a task that holds what others need keeps its turn while it waits', async t => {
+t.test('a task that others depend on keeps its turn while it waits', async t => {
   const { take } = createTurns()
   const events = new EventEmitter()
   const entered: string[] = []
@@ -337,13 +341,13 @@ t.test('a task that holds what others need keeps its turn while it waits', async
     }),
   )
   await new Promise(setImmediate)
-  t.same(entered, ['third'], 'there is the turn of the second alone')
+  t.same(entered, ['third'], 'only the second task released its turn')
   events.emit('end')
   await Promise.all([first, second, ...rest])
   t.same(entered, ['third', 'fourth'])
 })
 
-t.test('others get in between the slices of a long task', async t => {
+t.test('the event loop runs between the slices of a long task', async t => {
   const seen: (number | 'other')[] = []
   let ended = false
   const other = async () => {
@@ -370,7 +374,7 @@ t.test('others get in between the slices of a long task', async t => {
   t.equal(longest, 100)
 })
 
-t.test('a body that is slow to come holds no turn', async t => {
+t.test('a slow body holds no turn', async t => {
   const { ask, port } = await serveInTurns(t, async ctx => {
     ctx.body = await readBytes(ctx, 1000)
   })

@@ -4,15 +4,15 @@ import { restAfter } from '../../../controller/http/turns.js'
 import { createFairQueue } from '../../../controller/process/fair-queue.js'
 import { waitedPercent } from '../../../controller/process/pressure.js'
 
-t.test('the share of time in which something waits for a processor is read from the kernel', t => {
+t.test('CPU pressure is read from the kernel, or is 0 without support', t => {
   t.equal(waitedPercent('some avg10=93.68 avg60=60.97 avg300=73.93 total=3704192298\nfull avg10=0.00'), 93.68)
-  t.equal(waitedPercent(''), 0, 'a kernel without such an account')
+  t.equal(waitedPercent(''), 0, 'a kernel without pressure accounting')
   const file = '/proc/pressure/cpu'
   if (existsSync(file)) t.match(readFileSync(file, 'utf8'), /^some avg10=\d+\.\d\d /)
   t.end()
 })
 
-t.test('a lane in which others wait rests after a turn, and nobody else does', async t => {
+t.test('a lane with waiters rests after a turn; other lanes do not', async t => {
   const clock = { now: 0 }
   const asked: [turn: number, floods: boolean][] = []
   const queue = createFairQueue({
@@ -38,18 +38,18 @@ t.test('a lane in which others wait rests after a turn, and nobody else does', a
   const few = await enter('few')
   few()
   ;(await enter('few'))()
-  t.same(within, ['many', 'few', 'few'], 'a lane without others goes on at once')
+  t.same(within, ['many', 'few', 'few'], 'a lane without waiters continues at once')
   ;(await others[0])?.()
-  t.ok(performance.now() - ended >= 195, 'the other comes in after its rest')
+  t.ok(performance.now() - ended >= 195, 'the next of the lane enters after its rest')
   ;(await others[1])?.()
   const expected = [
     [30, false],
     [0, false],
   ]
-  t.same(asked, expected, 'the length of each turn that others waited for')
+  t.same(asked, expected, 'the length of each turn that had waiters')
 })
 
-t.test('a lane floods when somebody always waits in it, and others are there', async t => {
+t.test('a lane floods when it always has waiters and other lanes are active', async t => {
   const clock = { now: 0 }
   const asked: boolean[] = []
   const queue = createFairQueue({
@@ -76,7 +76,7 @@ t.test('a lane floods when somebody always waits in it, and others are there', a
   await endTurn(2, { beside: false })
   await endTurn(3, { beside: true })
   leave()
-  t.same(asked, [false, true, false, true], 'not at first, and not alone')
+  t.same(asked, [false, true, false, true], 'neither at first nor while alone')
   t.equal(restAfter(30, false), 30)
   t.equal(restAfter(30, true), 120)
   t.equal(restAfter(5000, true), 2000)

@@ -8,7 +8,7 @@ type Create = (options: { say: (line: string) => void; print: (text: string) => 
 const script = join(import.meta.dirname, '../../../scripts/test-report.js')
 const { createReport }: { createReport: Create } = await import(script)
 
-/** What is printed of a run of which tap says this, in pieces as a pipe may cut them. */
+/** What the report prints for TAP output that arrives in small pieces. */
 function read(tap: string) {
   const lines: string[] = []
   const report = createReport({
@@ -62,13 +62,13 @@ not ok 2 - test/unit/b.test.ts # time=100ms
 
 `
 
-t.test('one line tells of a file that passes', async t => {
+t.test('a passing file is one line', async t => {
   const { lines, counts } = read(`${PASSES}1..1\n# { total: 2, pass: 2 }\n# time=60ms\n`)
   t.same(lines, ['ok      test/unit/a.test.ts  57.286ms'])
   t.same(counts, { passed: 2, failed: 0, skipped: 0, todo: 0 })
 })
 
-t.test('of a file that fails, every failed assertion is shown, and no subtest around it', async t => {
+t.test('a failing file shows each failed assertion, without the subtests around it', async t => {
   const { lines, counts } = read(`${PASSES}${FAILS}1..2\n# { total: 6, pass: 3, fail: 1, skip: 1, todo: 1 }\n`)
   t.same(lines, [
     'ok      test/unit/a.test.ts  57.286ms',
@@ -80,10 +80,10 @@ t.test('of a file that fails, every failed assertion is shown, and no subtest ar
     '          ...',
     'FAILED  test/unit/b.test.ts  100ms',
   ])
-  t.same(counts, { passed: 3, failed: 1, skipped: 1, todo: 1 }, 'as tap counts')
+  t.same(counts, { passed: 3, failed: 1, skipped: 1, todo: 1 }, 'the counts of tap')
 })
 
-t.test('a file whose program fails although its assertions pass is a failure', async t => {
+t.test('a file whose process fails although its assertions pass counts as a failure', async t => {
   const { lines, counts } = read(
     `# Subtest: test/unit/c.test.ts\n    ok 1 - fine\n    1..1\nnot ok 1 - test/unit/c.test.ts # time=7ms\n  ---\n  exitCode: 7\n  ...\n\n1..1\n`,
   )
@@ -97,12 +97,12 @@ t.test('a file whose program fails although its assertions pass is a failure', a
   t.same(counts, { passed: 1, failed: 1, skipped: 0, todo: 0 })
 })
 
-t.test('a file that is skipped says why', async t => {
+t.test('a skipped file shows its reason', async t => {
   const { lines } = read('ok 1 - test/unit/d.test.ts # SKIP not here\n1..1\n')
   t.same(lines, ['ok      test/unit/d.test.ts # SKIP not here'])
 })
 
-t.test('a run that ends before tap’s plan has no counts, but those so far', async t => {
+t.test('a run that ends before tap’s plan has only the counts so far', async t => {
   const { counts, soFar } = read(PASSES)
   t.equal(counts, null)
   t.same(soFar, { passed: 2, failed: 0, skipped: 0, todo: 0 })
