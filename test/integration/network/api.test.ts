@@ -200,7 +200,7 @@ t.test('subnets', async t => {
     isFault(t, await make({ cidr: '10.10.9.0/24', allocation_pools: overlapping }), 409, 'OverlappingAllocationPools')
   })
 
-  await t.test('of overlapping subnets created at the same time exactly one succeeds', async t => {
+  await t.test('exactly one of several overlapping subnets created at the same time succeeds', async t => {
     const replies = await Promise.all(
       ['10.11.0.0/24', '10.11.0.0/25', '10.11.0.0/23', '10.11.0.0/26'].map(cidr => make({ cidr })),
     )

@@ -73,7 +73,7 @@ t.test('oversized frames and frames that are not JSON end the stream', t => {
 })
 
 t.test('counters', t => {
-  t.test('of the old and the new worker are added, and kept when the old one ends', t => {
+  t.test('add up over the old and the new worker, and stay when the old one ends', t => {
     let state = observe(EMPTY, new Map([['a', [row('l', 10, 2)]]]), new Set(['a']))
     state = observe(
       state,
@@ -90,13 +90,13 @@ t.test('counters', t => {
     t.end()
   })
 
-  t.test('of a worker that could not be read keep their last values', t => {
+  t.test('keep their values when a worker could not be read', t => {
     const state = observe(EMPTY, new Map([['a', [row('l', 10)]]]), new Set(['a']))
     t.strictSame(totalOf(observe(state, new Map(), new Set(['a'])), 'l'), count(10))
     t.end()
   })
 
-  t.test('of an object that leaves the configuration and returns continue', t => {
+  t.test('continue for an object that leaves the configuration and returns', t => {
     let state = observe(EMPTY, new Map([['a', [row('l', 10)]]]), new Set(['a']))
     state = observe(state, new Map([['b', [row('other', 1)]]]), new Set(['b']))
     state = observe(state, new Map([['c', [row('l', 1)]]]), new Set(['c']))

@@ -66,7 +66,7 @@ t.test('addresses', async t => {
     )
   })
 
-  await t.test('in CIDR notation lose the bits below the prefix', async t => {
+  await t.test('lose the bits below the prefix in CIDR notation', async t => {
     t.equal(parseCidr('10.1.2.3/16')?.text, '10.1.0.0/16')
     t.equal(parseCidr('FD00:1::5/64')?.text, 'fd00:1::/64')
     for (const text of [
@@ -84,7 +84,7 @@ t.test('addresses', async t => {
     fc.assert(fc.property(fc.string(), text => parseCidr(text) === null || parseCidr(parseCidr(text)!.text) !== null))
   })
 
-  await t.test('of a subnet’s default pools exclude network, broadcast and gateway', async t => {
+  await t.test('exclude network, broadcast and gateway from a subnet’s default pools', async t => {
     const cases: [cidr: string, gateway: string | null, pools: string[]][] = [
       ['10.0.0.0/24', '10.0.0.1', ['10.0.0.2-10.0.0.254']],
       ['10.0.0.0/24', null, ['10.0.0.1-10.0.0.254']],

@@ -185,7 +185,7 @@ t.test('replacing a pair', async t => {
     expectSteps(t, plan(tree, see({ ...in2, replacing: true }, leaving, in1), facts()), [['drain-amphora']], false)
     expectSteps(t, plan(tree, see(in2, leaving, in1), facts()), [['look-again']])
   })
-  await t.test('nothing is taken away while the remaining amphora is in trouble', async t => {
+  await t.test('no amphora is removed while the remaining one is in trouble', async t => {
     const silent = { ...master, agent: unreachable }
     t.throws(() => plan(tree, see(silent, oldBackup, { ...successor, agent: unreachable }), facts()), {
       code: 'amphora-unreachable',

@@ -107,7 +107,7 @@ t.test('an order with a CSR yields the certificate alone', async t => {
   }
 })
 
-t.test('with project_cas each project gets one CA, excluded from reserved and other projects’ names', async t => {
+t.test('with project_cas each project gets one CA, barred from reserved and other projects’ names', async t => {
   const { certificate_authority: defaults } = manager.config
   const settings = { ...defaults, project_cas: true, project_names: [{ project: FOREIGN, name: 'theirs.example' }] }
   const service = { ...manager, config: { ...manager.config, certificate_authority: settings } }

@@ -359,7 +359,7 @@ t.test('an executor may postpone an order', async t => {
   )
 })
 
-t.test('what an executor stores besides the secrets is stored with them or not at all', async t => {
+t.test('an executor’s own rows are stored together with the secrets or not at all', async t => {
   const standing = (await ask('POST', '/v1/secrets', { payload: 'x', payload_content_type: 'text/plain' })).body
   const reference = { role: 'intermediates', secretId: String(standing.secret_ref).slice(-36) }
   let alsoStore = 'works'

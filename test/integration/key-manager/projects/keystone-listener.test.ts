@@ -198,7 +198,7 @@ t.test('exchanges and queues', async t => {
     await listener.line(ERASED, erasedOf(project))
   })
 
-  await t.test('what the listener declares suits a Keystone with the same settings', async t => {
+  await t.test('a Keystone with the same settings can use what the listener declares', async t => {
     for (const [exchange, rabbitSettings] of [
       ['transient', { amqp_durable_queues: false }],
       ['durable', { amqp_durable_queues: true }],

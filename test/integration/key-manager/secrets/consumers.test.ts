@@ -292,7 +292,7 @@ t.test('user metadata', async t => {
     t.equal((await ask('DELETE', `${full}/key-2`)).status, 204)
   })
 
-  await t.test('of several concurrent POSTs of a key exactly one succeeds', async t => {
+  await t.test('exactly one of several concurrent POSTs of a key succeeds', async t => {
     const values = ['a', 'b', 'c', 'd', 'e']
     const replies = await Promise.all(values.map(value => ask('POST', path, { key: 'race', value })))
     t.strictSame(replies.map(({ status }) => status).sort(), [201, 409, 409, 409, 409])

@@ -218,7 +218,7 @@ t.test('PUT stores the payload of a secret that has none, once', async t => {
   t.equal((await put(wrapped, 'x', { 'Content-Type': 'text/plain' })).status, 400)
 })
 
-t.test('of several concurrent PUTs of a payload exactly one succeeds', async t => {
+t.test('exactly one of several concurrent PUTs of a payload succeeds', async t => {
   for (let round = 0; round < 5; round++) {
     const path = pathOf((await post({})).body)
     const texts = ['a', 'b', 'c', 'd', 'e', 'f']
