@@ -20,6 +20,9 @@ export type ServiceSchema = {
 
 export const roleOf = (schema: ServiceSchema['schema']): string => `krater_${schema}`
 
+/** The limit of a migration's statements, which may have millions of rows to rewrite; a request's is far shorter. */
+const MIGRATION_LIMIT = '1h'
+
 /**
  * Makes the role and schema of one service, as a database administrator. Safe to repeat and to run twice at once.
  * @param password the role's password; it is set anew at each call
@@ -83,6 +86,7 @@ export async function migrate(database: Database, { schema, migrations }: Servic
       await lock(trx)
       const done = await maybeOne(trx, sql`SELECT name FROM migration WHERE name = ${migration.name}`)
       if (done !== undefined) return
+      await execute(trx, sql`SELECT set_config('statement_timeout', ${MIGRATION_LIMIT}, true)`)
       await migration.up(trx)
       await execute(trx, sql`INSERT INTO migration (name) VALUES (${migration.name})`)
     })

@@ -13,15 +13,17 @@ import {
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
+import type { Knex } from 'knex'
 import t from 'tap'
 import { connect } from '../../../controller/database/connection.js'
 import { migrate, prepareSchema } from '../../../controller/database/migrate.js'
 import { startCluster } from '../../../controller/database/private-cluster.js'
-import { many } from '../../../controller/database/query.js'
+import { many, one } from '../../../controller/database/query.js'
 import { sql } from '../../../controller/database/sql.js'
 import { createApplication } from '../../../controller/http/application.js'
 import { startServer } from '../../../controller/http/server.js'
 import { createLog } from '../../../controller/log/log.js'
+import { migrations as networkMigrations } from '../../../controller/network/migrations.js'
 import { claimDue, releaseClaim, renewClaim } from '../../../controller/queue/claim.js'
 import { createTestDatabase } from '../../support/database/database.js'
 import { startDatabaseProxy } from '../../support/faults/database-proxy.js'
@@ -112,6 +114,21 @@ t.test('a schema that a newer version migrated is refused with a clear message',
   const db = database.of('network')
   await db('migration').insert({ name: '999-from-the-future' })
   await t.rejects(migrate(db, { schema: 'network', migrations: [] }), /newer Krater \(.*999-from-the-future/)
+})
+
+t.test('a migration may take longer than a request, and only a migration', async t => {
+  const database = await createTestDatabase()
+  t.teardown(database.drop)
+  const db = database.of('network')
+  const limitOf = (of: Knex) => one(of, sql`SELECT current_setting('statement_timeout') AS limit`)
+  const limits: unknown[] = []
+  const up = async (trx: Knex) => {
+    limits.push(await limitOf(trx))
+  }
+  const migrations = [...networkMigrations, { name: '998-long', up }]
+  await migrate(db, { schema: 'network', migrations })
+  limits.push(await limitOf(db))
+  t.same(limits, [{ limit: '1h' }, { limit: '30s' }])
 })
 
 t.test('a service role cannot read the tables of another service', async t => {
