@@ -229,7 +229,10 @@ export function record<
   const isRequired = (key: string) => required.some(name => name === key)
   const properties = Object.fromEntries(Object.entries(keys).map(([key, type]) => [key, type.jsonSchema]))
   const jsonSchema = { type: 'object', properties, required, additionalProperties: false }
-  const shape = Object.entries(keys).map(([key, { form }]) => [key, isRequired(key) ? form : form.nullable()])
+  const shape = Object.entries(keys).map(([key, { form }]) => [
+    key,
+    isRequired(key) ? form : form.nullish().transform(value => value ?? null),
+  ])
   const form = z.object(Object.fromEntries(shape)) as unknown as z.ZodType<RecordOf<T, R>>
   return valueType<RecordOf<T, R>>({ kind: 'json', column: 'jsonb', form }, jsonSchema, value => {
     if (!isObject(value)) return refused('Value should be an object')

@@ -11,6 +11,7 @@ import { listener } from '../../../controller/load-balancer/objects/listeners/re
 import { checkPoolProtocol } from '../../../controller/load-balancer/objects/listeners/rules.js'
 import { member } from '../../../controller/load-balancer/objects/members/resource.js'
 import { checkMember, checkMembers } from '../../../controller/load-balancer/objects/members/rules.js'
+import { pool } from '../../../controller/load-balancer/objects/pools/resource.js'
 import { refuseUnsupported } from '../../../controller/load-balancer/schema/capabilities.js'
 import { readBody, wrappedBody, wrappedBodyWithLists } from '../../../controller/load-balancer/schema/input.js'
 import { parseListQuery } from '../../../controller/load-balancer/schema/list-query.js'
@@ -428,4 +429,14 @@ t.test('list parameters are parsed, or refused in Octavia’s words', async t =>
       { status: 400, message },
       query,
     )
+})
+
+t.test('the tree reads session persistence that earlier versions stored', async t => {
+  const read = (stored: unknown) => pool.attributes.session_persistence.inTree.parse(stored)
+  const unset = { cookieName: null, persistenceTimeout: null, persistenceGranularity: null }
+  t.equal(read(null), null)
+  t.equal(read({ type: null, cookie_name: null, persistence_timeout: null, persistence_granularity: null }), null)
+  t.same(read({ type: 'SOURCE_IP' }), { type: 'SOURCE_IP', ...unset })
+  t.same(read({ type: 'APP_COOKIE', cookie_name: 'c' }), { type: 'APP_COOKIE', ...unset, cookieName: 'c' })
+  t.throws(() => read({ type: 'ELSE' }))
 })

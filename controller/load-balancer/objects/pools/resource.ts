@@ -1,4 +1,3 @@
-import { z } from 'zod'
 import { sql } from '../../../database/sql.js'
 import { derived, fixedRequired, given, rendered, settable, settableRequired } from '../../schema/attributes.js'
 import { defineResource } from '../../schema/resource.js'
@@ -26,20 +25,18 @@ const sessionPersistence = record({
   persistence_granularity: described(netmask, 'Netmask that makes clients of one network one (UDP and SCTP).'),
 })
 
-/** What is stored has a type: the rules see to that. */
-const persistenceInTree = sessionPersistence.form
-  .and(z.object({ type: z.enum(PERSISTENCES) }))
-  .nullable()
-  .transform(
-    stored =>
-      stored && {
+/** The rules see to it that what is stored has a type. The first versions stored a record without one; it means none. */
+const persistenceInTree = sessionPersistence.form.nullable().transform(stored =>
+  stored === null || stored.type === null
+    ? null
+    : {
         type: stored.type,
         cookieName: stored.cookie_name,
         persistenceTimeout: stored.persistence_timeout,
         /** A netmask. */
         persistenceGranularity: stored.persistence_granularity,
       },
-  )
+)
 
 const monitorId = `(SELECT h.id FROM health_monitor h WHERE h.pool_id = o.id ORDER BY h.change = 'delete', h.created_at DESC LIMIT 1)`
 
@@ -91,7 +88,7 @@ export const pool = defineResource({
     listeners: derived(
       'json',
       idList('listener', 'l', `l.id IN (${usersOfPool(sql`o.id`).text})`),
-      'Listeners whose default pool it is.',
+      'Listeners that use it, as their default pool or by an L7 policy.',
     ),
     created_at: shared.createdAt,
     updated_at: shared.updatedAt,
