@@ -45,6 +45,19 @@ export async function execute(database: Knex, statement: Fragment): Promise<numb
   return (await run(database, statement)).rowCount ?? 0
 }
 
+/**
+ * Whether the database answers.
+ * @param limit milliseconds, counted from when the pool gives a connection: one that waits for its turn is busy, not away
+ */
+export async function answersWithin(database: Knex, limit: number): Promise<boolean> {
+  try {
+    await database.raw('SELECT 1').timeout(limit)
+    return true
+  } catch {
+    return false
+  }
+}
+
 async function run<Row>(
   database: Knex,
   { text, values, prepared }: Fragment<Row>,

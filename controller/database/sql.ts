@@ -100,22 +100,25 @@ function boundValue(value: unknown): Bound {
 }
 
 /**
- * `name = value, ...` for SET. A fragment as a value is SQL, such as now(); a column whose value is undefined stays as it is.
+ * `name = value, ...` for SET. A fragment as a value is SQL, such as now(); a column whose value is undefined stays as it is. Which
+ * columns there are mostly follows a request, so the statement is not prepared unless prepared() says so.
  * @throws TypeError when there is no column
  */
 export function assignments(columns: Readonly<Record<string, Bound | Fragment | undefined>>): Fragment {
-  return join(
-    Object.entries(columns).flatMap(([name, value]) =>
-      value === undefined ? [] : [sql`${identifier(name)} = ${value}`],
-    ),
+  const given = Object.entries(columns).flatMap(([name, value]) =>
+    value === undefined ? [] : [sql`${identifier(name)} = ${value}`],
   )
+  return unprepared(join(given))
 }
 
-/** `(columns) VALUES (...), ...` for INSERT INTO. All rows have the columns of the first. @throws TypeError when there is no row or no column */
+/**
+ * `(columns) VALUES (...), ...` for INSERT INTO. All rows have the columns of the first. Like assignments(), it is not prepared by itself.
+ * @throws TypeError when there is no row or no column
+ */
 export function insertion(rows: readonly Readonly<Record<string, Bound | Fragment>>[]): Fragment {
   const names = Object.keys(rows[0] ?? {})
   const tuples = rows.map(row => sql`(${join(names.map(name => row[name] ?? null))})`)
-  return sql`(${identifiers(names)}) VALUES ${join(tuples)}`
+  return unprepared(sql`(${identifiers(names)}) VALUES ${join(tuples)}`)
 }
 
 /**
@@ -124,6 +127,11 @@ export function insertion(rows: readonly Readonly<Record<string, Bound | Fragmen
  */
 export function unprepared<Row>(statement: Fragment<Row>): Fragment<Row> {
   return new Fragment<Row>(statement.strings, statement.values, false)
+}
+
+/** For assignments() and insertion() whose columns, and number of rows, are the same or one of few sets whatever a request asks. */
+export function prepared<Row>(statement: Fragment<Row>): Fragment<Row> {
+  return new Fragment<Row>(statement.strings, statement.values, true)
 }
 
 function combined(conditions: readonly Fragment[], operator: string, none: string): Fragment {

@@ -1,6 +1,6 @@
 import type { Database } from '../database/connection.js'
 import { execute, many, maybeOne, one } from '../database/query.js'
-import { assignments, type Bound, sql } from '../database/sql.js'
+import { assignments, type Bound, prepared, sql } from '../database/sql.js'
 import { inTransaction } from '../database/transaction.js'
 import type { Logger } from '../log/log.js'
 import { limitsColumn } from '../provider/amphora/act/amphora-rows.js'
@@ -125,7 +125,7 @@ async function remove({ database, parts }: WarmPool, claim: Claim, held: () => v
 async function write(database: Database, claim: Claim, columns: Readonly<Record<string, Bound>>): Promise<void> {
   const written = await execute(
     database,
-    sql`UPDATE amphora SET ${assignments(columns)}, updated_at = now()
+    sql`UPDATE amphora SET ${prepared(assignments(columns))}, updated_at = now()
          WHERE id = ${claim.id} AND fence = ${claim.fence} AND load_balancer_id IS NULL`,
   )
   if (written === 0) throw new Interrupted()

@@ -1,9 +1,7 @@
 import { existsSync } from 'node:fs'
-import { setTimeout as sleep } from 'node:timers/promises'
 import type { Context } from 'koa'
 import type { Database } from '../database/connection.js'
-import { execute } from '../database/query.js'
-import { sql } from '../database/sql.js'
+import { answersWithin } from '../database/query.js'
 import { ApiError } from './errors.js'
 
 const TIME_LIMIT_MILLISECONDS = 3000
@@ -24,7 +22,8 @@ export function createHealthCheck(
   }
   const isHealthy = () => {
     const now = performance.now()
-    if (now - looked.at > refreshSeconds * 1000) looked = { at: now, healthy: answers(database) }
+    if (now - looked.at > refreshSeconds * 1000)
+      looked = { at: now, healthy: answersWithin(database, TIME_LIMIT_MILLISECONDS) }
     return looked.healthy
   }
   return async ctx => {
@@ -36,14 +35,5 @@ export function createHealthCheck(
     const reason = isDisabled ? 'DISABLED BY FILE' : healthy ? 'OK' : 'The database cannot be reached.'
     ctx.body = ctx.accepts('text', 'json') === 'json' ? { detailed: false, reasons: [reason] } : reason
     ctx.status = healthy ? (ctx.method === 'HEAD' ? 204 : 200) : 503
-  }
-}
-
-async function answers(database: Database): Promise<boolean> {
-  try {
-    const late = sleep(TIME_LIMIT_MILLISECONDS, false, { ref: false })
-    return await Promise.race([execute(database, sql`SELECT 1`).then(() => true), late])
-  } catch {
-    return false
   }
 }

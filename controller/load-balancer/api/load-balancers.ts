@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import type { z } from 'zod'
 import { execute, maybeOne, one } from '../../database/query.js'
-import { assignments, boundColumns, insertion, json, sql, trusted } from '../../database/sql.js'
+import { assignments, boundColumns, insertion, json, prepared, sql, trusted } from '../../database/sql.js'
 import { inTransaction } from '../../database/transaction.js'
 import { changeLoadBalancer, deleteLoadBalancer, inTransactionOn } from '../change/change.js'
 import { checkReferences } from '../change/check-references.js'
@@ -115,7 +115,7 @@ async function create(service: Service, call: Call<z.output<typeof bodyOfCreate>
         sql<{ stored: StoredLimits | null; body: string }>`
           WITH noted AS (${requestedEvent(askedOf(call, 'create', loadBalancer, id), made)}),
                counted AS (INSERT INTO quota (project_id) VALUES (${projectId}) ON CONFLICT DO NOTHING)
-          INSERT INTO load_balancer AS o ${insertion([columns])}
+          INSERT INTO load_balancer AS o ${prepared(insertion([columns]))}
           RETURNING pg_notify(${WAKE_CHANNEL}, o.id::text), ${storedLimits(sql`o.project_id`)} AS stored,
                     ${BODY_OF_INSERTED} AS body`,
       )

@@ -1,6 +1,15 @@
 import type { Database } from '../../database/connection.js'
 import { execute, many, maybeOne } from '../../database/query.js'
-import { assignments, boundColumns, type Fragment, identifier, identifiers, json, sql } from '../../database/sql.js'
+import {
+  assignments,
+  boundColumns,
+  type Fragment,
+  identifier,
+  identifiers,
+  json,
+  prepared,
+  sql,
+} from '../../database/sql.js'
 import { inTransaction, type Transaction } from '../../database/transaction.js'
 import { createQueues } from '../../process/in-turn.js'
 import { outsideTurn } from '../../process/turn.js'
@@ -190,7 +199,7 @@ export async function touchListenersOf(
   poolId: string,
   columns: Readonly<Record<string, null>> = {},
 ): Promise<void> {
-  const given = Object.keys(columns).length === 0 ? sql`` : sql`${assignments(columns)}, `
+  const given = Object.keys(columns).length === 0 ? sql`` : sql`${prepared(assignments(columns))}, `
   await execute(
     trx,
     sql`UPDATE listener SET ${given}${touched(loadBalancer)}

@@ -3,7 +3,7 @@ import type { Answer } from '../../api/answer.js'
 import type { Call } from '../../api/call.js'
 import type { Database } from '../../database/connection.js'
 import { execute, maybeOne, one } from '../../database/query.js'
-import { insertion, sql } from '../../database/sql.js'
+import { insertion, prepared, sql } from '../../database/sql.js'
 import { inTransaction, type Transaction } from '../../database/transaction.js'
 import { ApiError, badRequest, conflict } from '../../http/errors.js'
 import type { Caller } from '../../identity/caller.js'
@@ -97,7 +97,7 @@ export async function answerOnce(
     }
     await execute(
       trx,
-      sql`INSERT INTO repeated_request ${insertion([{ ...row, ...record }])}
+      sql`INSERT INTO repeated_request ${prepared(insertion([{ ...row, ...record }]))}
           ON CONFLICT (project_id, user_id, key) DO UPDATE
              SET request_sha256 = excluded.request_sha256, status = excluded.status, body = excluded.body,
                  created_at = excluded.created_at`,

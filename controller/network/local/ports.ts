@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import type { Knex } from 'knex'
 import { many, maybeOne } from '../../database/query.js'
-import { type Fragment, insertion, sql } from '../../database/sql.js'
+import { type Fragment, insertion, prepared, sql } from '../../database/sql.js'
 import { sqlState } from '../../database/transaction.js'
 import { contains, formatAddress, normaliseAddress, parseCidr } from '../addresses.js'
 import { AddressTaken, InvalidPortRequest, type Port } from '../driver.js'
@@ -75,7 +75,8 @@ const FOREIGN_KEY_VIOLATION = '23503'
  */
 export async function insertPort(trx: Knex, columns: PortColumns): Promise<string | null> {
   for (let attempt = 0; attempt < MAC_ATTEMPTS; attempt++) {
-    const values = insertion([{ ...columns, mac_address: columns.mac_address ?? randomMacAddress() }])
+    const mac_address = columns.mac_address ?? randomMacAddress()
+    const values = prepared(insertion([{ ...columns, mac_address }]))
     const row = await maybeOne(
       trx,
       sql<{ id: string }>`INSERT INTO port ${values} ON CONFLICT DO NOTHING RETURNING id`,

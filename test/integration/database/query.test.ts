@@ -1,7 +1,17 @@
 import t from 'tap'
-import { execute, many, maybeOne, one } from '../../../controller/database/query.js'
-import { identifier, insertion, json, sql, unprepared } from '../../../controller/database/sql.js'
+import { connect } from '../../../controller/database/connection.js'
+import { answersWithin, execute, many, maybeOne, one } from '../../../controller/database/query.js'
+import {
+  assignments,
+  identifier,
+  insertion,
+  json,
+  prepared,
+  sql,
+  unprepared,
+} from '../../../controller/database/sql.js'
 import { createTestDatabase } from '../../support/database/database.js'
+import { startDatabaseProxy } from '../../support/faults/database-proxy.js'
 
 const database = await createTestDatabase()
 t.teardown(database.drop)
@@ -46,4 +56,39 @@ t.test('a statement is prepared once per connection, unless its text varies', as
     )
     t.same(prepared, [{ statement: 'SELECT $1::integer AS prepared_by_this_test' }])
   })
+})
+
+t.test('SET and VALUES whose columns follow a request are not prepared', async t => {
+  await db.transaction(async trx => {
+    await execute(trx, sql`CREATE TEMPORARY TABLE stamped (id integer, name text) ON COMMIT DROP`)
+    await execute(
+      trx,
+      sql`INSERT INTO stamped ${insertion([
+        { id: 1, name: 'a' },
+        { id: 2, name: 'b' },
+      ])}`,
+    )
+    await execute(trx, sql`UPDATE stamped SET ${assignments({ name: 'c' })} WHERE id = ${1}`)
+    await execute(trx, sql`INSERT INTO stamped ${prepared(insertion([{ id: 3 }]))}`)
+    const kept = await many(
+      trx,
+      sql<{ statement: string }>`SELECT statement FROM pg_prepared_statements WHERE statement ~ '^(INSERT INTO|UPDATE) stamped'`,
+    )
+    t.same(kept, [{ statement: 'INSERT INTO stamped ("id") VALUES ($1)' }])
+  })
+})
+
+t.test('a pool whose connections are all busy is not a database that is away', async t => {
+  const busy = Array.from({ length: 8 }, () => execute(db, sql`SELECT pg_sleep(0.5)`))
+  t.equal(await answersWithin(db, 200), true)
+  await Promise.all(busy)
+  const proxy = await startDatabaseProxy(database.urlOf('load_balancer'))
+  const apart = connect({ url: proxy.url, applicationName: 'test' })
+  t.teardown(async () => {
+    await apart.destroy()
+    await proxy.stop()
+  })
+  t.equal(await answersWithin(apart, 2_000), true)
+  await proxy.goAway()
+  t.equal(await answersWithin(apart, 2_000), false)
 })

@@ -1,6 +1,6 @@
 import type { Database } from '../../../database/connection.js'
 import { execute, many } from '../../../database/query.js'
-import { assignments, json, sql } from '../../../database/sql.js'
+import { assignments, json, prepared, sql } from '../../../database/sql.js'
 import { inTransaction } from '../../../database/transaction.js'
 import type { MachineLimits } from '../../../load-balancer/tree/capacity.js'
 import type { Claim } from '../../../queue/claim.js'
@@ -118,7 +118,7 @@ export async function updateAmphora(
 ): Promise<void> {
   const updated = await execute(
     database,
-    sql`UPDATE amphora SET ${assignments({ ...columns, updated_at: sql`now()` })}
+    sql`UPDATE amphora SET ${prepared(assignments({ ...columns, updated_at: sql`now()` }))}
          WHERE id = ${amphoraId} AND load_balancer_id = ${claim.id} AND EXISTS (${held(claim)})`,
   )
   if (updated === 0) throw new ClaimLost()
