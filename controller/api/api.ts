@@ -20,8 +20,8 @@ import type { OpenApi } from './schema.js'
  *    the client is to be told. Handlers keep nothing, so one can run on another database, such as a transaction.
  * 4. `api.ts` of the service gives dialect, routes, parts and description to `createApi`.
  *
- * `/openapi.json` and `/docs` follow from the routes. Modules that handlers use: `query.ts` (arguments), `paging.ts` (pages and links),
- * `ids.ts`, `answer.ts`.
+ * `/openapi.json` and `/docs` follow from the routes. Modules that handlers use: `query.ts` (arguments), `paging.ts` (pages and links) and
+ * `answer.ts`.
  */
 export type ApiOptions<Service, Caller, Right> = {
   dialect: Dialect<Service, Caller, Right>

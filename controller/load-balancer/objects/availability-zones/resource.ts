@@ -13,7 +13,7 @@ export const availabilityZone = defineResource({
   project: null,
   tagged: false,
   attributes: {
-    name: fixedRequired(text(255, { minimum: 1 }), 'Name for people; need not be unique.'),
+    name: fixedRequired(text(255, { minimum: 1 }), 'Unique name.'),
     description: shared.description,
     enabled: settable(boolean, true, 'Whether new load balancers may ask for it.'),
     availability_zone_profile_id: fixedRequired(uuid, 'Availability zone profile behind the zone.'),

@@ -13,7 +13,7 @@ export const flavor = defineResource({
   tagged: false,
   attributes: {
     id: shared.id,
-    name: settableRequired(text(255, { minimum: 1 }), 'Name for people; need not be unique.'),
+    name: settableRequired(text(255, { minimum: 1 }), 'Unique name.'),
     description: shared.description,
     enabled: settable(boolean, true, 'Whether new load balancers may ask for it.'),
     flavor_profile_id: fixedRequired(uuid, 'Flavor profile behind the flavor.'),
