@@ -31,7 +31,7 @@ const WRITING = 'writing heartbeats'
 const WATCHING = 'watching amphorae'
 const WRITE_SECONDS = 0.5
 const WATCH_SECONDS = 2
-/** A silent amphora whose load balancer was looked at is left alone this long before the next look. */
+/** After a recheck of its load balancer, a silent amphora is left alone this long before the next one. */
 const RECHECK_PAUSE_MS = 20_000
 /** How long a report of an unknown configuration waits for the record of the apply that it tells of. */
 const PATIENCE_MS = 10_000
@@ -86,7 +86,7 @@ class HealthManager {
   readonly #options: HealthManagerOptions
   readonly #keys = new Map<string, Buffer>()
   readonly #refused = new Map<Refusal, number>()
-  /** When the silence of an amphora was last a reason to look at its load balancer. */
+  /** When the silence of an amphora last led to a recheck of its load balancer. */
   readonly #rechecked = new Map<string, number>()
   #databaseFailedAt = performance.now()
 
@@ -168,7 +168,7 @@ class HealthManager {
     for (const id of woken) await execute(database, sql`SELECT pg_notify(${WAKE_CHANNEL}, ${id})`)
   }
 
-  /** @returns ids of the load balancers whose amphorae are silent, and are to be looked at */
+  /** @returns ids of the load balancers to recheck, because amphorae of theirs are silent */
   async #recheckSilent(): Promise<string[]> {
     const { database, config, log } = this.#options
     const now = performance.now()

@@ -7,7 +7,7 @@ export const healthManagerOptions = z
     host: host.optional().describe('Address to listen on; the management network’s own address when not given'),
     port: port.default(5555),
     beat_interval: seconds.default(3),
-    stale_after: seconds.default(15).describe('Silence after which an amphora is looked at'),
+    stale_after: seconds.default(15).describe('Silence after which the load balancer of an amphora is rechecked'),
     replace_after: seconds
       .default(60)
       .describe('How long an amphora that is heard may stay unreachable before another takes its place'),

@@ -5,7 +5,7 @@ import { backOffSeconds } from '../queue/back-off.js'
 
 /**
  * Load balancers whose amphora confirmed another configuration than the one on record, or asks for one (after a restart):
- * the worker is to look at them again. Never a reason for a failover.
+ * the worker is to recheck them. Never a reason for a failover.
  */
 export async function recheckMismatches(database: Database, replaceAfterSeconds: number): Promise<string[]> {
   return markForRecheck(
@@ -18,14 +18,14 @@ export async function recheckMismatches(database: Database, replaceAfterSeconds:
 
 export type Silent = { id: string; amphoraIds: string[] }
 
-/** Load balancers of one project that are looked at together because of silence: each look holds a slot of a worker for some seconds. */
+/** Load balancers of one project that are rechecked together because of silence: each recheck holds a slot of a worker for some seconds. */
 const LOOKS_PER_PROJECT = 3
 
 /**
  * Load balancers with an amphora that has been silent too long: the worker asks its host and its agent for a second opinion and repairs what
  * does not serve. An amphora never heard by this database counts from when it was last changed. One that fell silent after the last attempt
  * at its load balancer failed is news: it does not wait for the next attempt.
- * @param passedOver amphorae that are left alone: heard by this process, or looked at a moment ago
+ * @param passedOver amphorae that are left alone: heard by this process, or rechecked a moment ago
  */
 export async function recheckSilent(
   database: Database,

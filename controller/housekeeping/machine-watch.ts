@@ -9,19 +9,20 @@ import type { Logger } from '../log/log.js'
 export type MachineWatch = { database: Database; compute: Pick<ComputeDriver, 'list'>; log: Logger }
 export type InterfaceWatch = { database: Database; compute: Pick<ComputeDriver, 'brokenInterfaces'>; log: Logger }
 
-/** What the watch knows from look to look: machines as they were when it last looked, and those whose end is not on record yet. */
+/** What the watch keeps between observations: the machines as last observed, and ends that are not recorded yet. */
 export type Watched = { machines: ReadonlyMap<string, Machine>; ended: ReadonlyMap<string, End> }
 
-/** Whether the machine was seen while it ran, or has started and ended between two looks. */
-type End = 'seen' | 'unseen'
+/** Whether the machine was observed while it ran, or started and ended between two observations. */
+type End = 'observed' | 'unobserved'
 
 export const NOTHING_WATCHED: Watched = { machines: new Map(), ended: new Map() }
 
 /**
- * Finds machines that have ended since the last look, long before their heartbeats are missed, and has their load balancers
- * looked at; also of one that has started and ended between two looks. At the first look every stopped machine counts as just ended. One end leads to one look, so a machine that will not
- * start keeps to the back-off of its load balancer.
- * @param before what the last look returned @returns what to give to the next one; the ends stay in it while the database is away
+ * Finds machines that have ended since the last observation, also those that started and ended in between, and asks for a recheck of their
+ * load balancers, long before heartbeats are missed. At first every stopped machine counts as just ended. One end leads to one recheck, so a
+ * machine that will not start keeps to the back-off of its load balancer.
+ * @param before what the last call returned
+ * @returns what to give to the next call; ends stay in it while the database is away
  */
 export async function watchMachines({ database, compute, log }: MachineWatch, before: Watched): Promise<Watched> {
   const machines = new Map((await compute.list()).map(machine => [machine.amphoraId, machine]))
@@ -29,13 +30,13 @@ export async function watchMachines({ database, compute, log }: MachineWatch, be
   for (const machine of [...before.machines.values(), ...machines.values()]) {
     const end = endOf(machine, before)
     if (machines.get(machine.amphoraId)?.state === 'running') ended.delete(machine.amphoraId)
-    else if (end !== null && ended.get(machine.amphoraId) !== 'seen') ended.set(machine.amphoraId, end)
+    else if (end !== null && ended.get(machine.amphoraId) !== 'observed') ended.set(machine.amphoraId, end)
   }
   if (ended.size === 0) return { machines, ended }
   try {
-    const seen = [...ended].filter(([, end]) => end === 'seen').map(([amphoraId]) => amphoraId)
-    for (const { id, amphorae } of await askForALook(database, [...ended.keys()], seen)) {
-      log.warn({ loadBalancer: id, amphorae }, 'the machine of an amphora has ended: asking for a look')
+    const observed = [...ended].filter(([, end]) => end === 'observed').map(([amphoraId]) => amphoraId)
+    for (const { id, amphorae } of await requestRecheck(database, [...ended.keys()], observed)) {
+      log.warn({ loadBalancer: id, amphorae }, 'the machine of an amphora has ended: asking for a recheck')
     }
     return { machines, ended: new Map() }
   } catch (error) {
@@ -44,19 +45,20 @@ export async function watchMachines({ database, compute, log }: MachineWatch, be
   }
 }
 
-/** How a machine that does not run has ended since the last look; null when it has not run since. */
+/** How a machine that does not run has ended since the last observation; null when it has not run since. */
 function endOf({ amphoraId, start }: Machine, before: Watched): End | null {
   const last = before.machines.get(amphoraId)
-  if (before === NOTHING_WATCHED || last?.state === 'running') return 'seen'
-  return start === undefined || start === last?.start ? null : 'unseen'
+  if (before === NOTHING_WATCHED || last?.state === 'running') return 'observed'
+  return start === undefined || start === last?.start ? null : 'unobserved'
 }
 
 /** An interface may be on its way in or out; after this time it has arrived. */
 const INTERFACE_PAUSE_MS = 500
 
 /**
- * Finds running machines that lack a network interface, and has their load balancers looked at, once.
- * @param asked what the last look returned @returns what to give to the next one: the amphorae that lack an interface and were asked about
+ * Finds running machines that lack a network interface, and asks once for a recheck of their load balancers.
+ * @param asked what the last call returned
+ * @returns what to give to the next call: the amphorae that lack an interface and for which a recheck was asked
  */
 export async function watchInterfaces(
   { database, compute, log }: InterfaceWatch,
@@ -68,29 +70,29 @@ export async function watchInterfaces(
   await wait(INTERFACE_PAUSE_MS)
   const again = new Set(await compute.brokenInterfaces())
   const news = broken.filter(amphoraId => again.has(amphoraId) && !asked.has(amphoraId))
-  for (const { id, amphorae } of await askForALook(database, news)) {
-    log.warn({ loadBalancer: id, amphorae }, 'a network interface of an amphora is gone or down: asking for a look')
+  for (const { id, amphorae } of await requestRecheck(database, news)) {
+    log.warn({ loadBalancer: id, amphorae }, 'a network interface of an amphora is gone or down: asking for a recheck')
   }
   return new Set([...still, ...news])
 }
 
 /**
- * A retry time in the future gives way as well to what was seen to happen: the back-off is kept, but the fault that it was for is not this one.
- * A machine that was not seen while it ran may have ended during the attempt that the retry time follows.
+ * An observed end also overrides a retry time in the future: the back-off stays, but it was for another fault. A machine that was never
+ * observed running may have ended during the very attempt that the retry time follows.
  */
-async function askForALook(
+async function requestRecheck(
   database: Database,
   amphoraIds: readonly string[],
-  seen: readonly string[] = amphoraIds,
+  observed: readonly string[] = amphoraIds,
 ): Promise<{ id: string; amphorae: string[] }[]> {
   return many(
     database,
     sql<{ id: string; amphorae: string[] }>`
      WITH touched AS (
-       SELECT load_balancer_id AS id, array_agg(id) AS amphorae, bool_or(id = ANY(${seen}::uuid[])) AS seen FROM amphora
+       SELECT load_balancer_id AS id, array_agg(id) AS amphorae, bool_or(id = ANY(${observed}::uuid[])) AS observed FROM amphora
         WHERE id = ANY(${amphoraIds}::uuid[]) AND status = 'ALLOCATED' GROUP BY load_balancer_id)
      UPDATE load_balancer lb
-        SET recheck_at = now(), retry_at = CASE WHEN touched.seen THEN least(lb.retry_at, now()) ELSE lb.retry_at END
+        SET recheck_at = now(), retry_at = CASE WHEN touched.observed THEN least(lb.retry_at, now()) ELSE lb.retry_at END
        FROM touched WHERE lb.id = touched.id
       RETURNING lb.id, touched.amphorae, pg_notify(${WAKE_CHANNEL}, lb.id::text)`,
   )

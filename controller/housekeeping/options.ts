@@ -6,7 +6,9 @@ export const housekeepingOptions = z
   .strictObject({
     sweep_interval: seconds
       .default(30)
-      .describe('Between two looks for machines and ports that nobody owns; what two looks in a row find is removed'),
+      .describe(
+        'Between two searches for machines and ports that nobody owns; what two searches in a row find is removed',
+      ),
   })
   .prefault({})
 

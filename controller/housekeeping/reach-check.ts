@@ -26,7 +26,7 @@ type Row = { id: string; address: string; wasReached: boolean }
 
 /**
  * Asks agents that nobody has asked lately, over the connections that stand, so that a way in that is broken shows before the next change needs
- * it. Any number of housekeepers share the amphorae. Has the load balancers looked at whose amphora is heard but was out of reach for too long.
+ * it. Any number of housekeepers share the amphorae. Asks for a recheck of load balancers whose amphora is heard but has been out of reach for too long.
  */
 export async function checkReach(check: ReachCheck): Promise<void> {
   // Those that do not answer take seconds each and are soon due again: the rest waits for the next check.
@@ -35,7 +35,7 @@ export async function checkReach(check: ReachCheck): Promise<void> {
     await Promise.all(rows.map(row => ask(check, row)))
     rows = rows.length < AT_ONCE || performance.now() > until ? [] : await takeDue(check)
   }
-  const overdue = await askForLooks(check)
+  const overdue = await requestRechecks(check)
   if (overdue.length > 0) check.log.warn({ loadBalancers: overdue }, 'amphorae are heard but cannot be reached')
 }
 
@@ -62,7 +62,7 @@ async function ask({ database, agents, masterKey }: ReachCheck, { id, address, w
  * While an amphora is silent too, a network that is dead says nothing about it: only what is heard and still out of reach has a broken way in.
  * One whose replacement the restart limiter put off keeps to its back-off.
  */
-async function askForLooks({ database, staleAfterSeconds, replaceAfterSeconds }: ReachCheck): Promise<string[]> {
+async function requestRechecks({ database, staleAfterSeconds, replaceAfterSeconds }: ReachCheck): Promise<string[]> {
   const rows = await many(
     database,
     sql<{ id: string }>`

@@ -8,7 +8,7 @@ const TIME_LIMIT_MILLISECONDS = 3000
 
 /**
  * `/healthcheck`: whether this process can serve, for load balancers and monitors; no token needed.
- * @param refreshSeconds how long one look at the database answers for all who ask
+ * @param refreshSeconds how long one check of the database answers for all who ask
  * @param disablingFile while an operator has put a file there, the answer is that this process cannot
  */
 export function createHealthCheck(
@@ -16,15 +16,15 @@ export function createHealthCheck(
   refreshSeconds: number,
   disablingFile?: string,
 ): (ctx: Context) => Promise<void> {
-  let looked: { at: number; healthy: Promise<boolean> } = {
+  let last: { at: number; healthy: Promise<boolean> } = {
     at: Number.NEGATIVE_INFINITY,
     healthy: Promise.resolve(false),
   }
   const isHealthy = () => {
     const now = performance.now()
-    if (now - looked.at > refreshSeconds * 1000)
-      looked = { at: now, healthy: answersWithin(database, TIME_LIMIT_MILLISECONDS) }
-    return looked.healthy
+    if (now - last.at > refreshSeconds * 1000)
+      last = { at: now, healthy: answersWithin(database, TIME_LIMIT_MILLISECONDS) }
+    return last.healthy
   }
   return async ctx => {
     if (ctx.method !== 'GET' && ctx.method !== 'HEAD') {

@@ -25,7 +25,7 @@ const apiOptions = {
     .number()
     .min(0)
     .default(5)
-    .describe('Seconds for which one look at the database answers every /healthcheck'),
+    .describe('Seconds for which one check of the database answers every /healthcheck'),
   healthcheck_disable_by_file_path: z
     .string()
     .min(1)

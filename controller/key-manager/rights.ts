@@ -111,7 +111,7 @@ export function requireRight(policy: Policy, operation: Operation, who: Who, tar
   if (!mayDo(policy, operation, who, target)) throw forbidden(`You may not do this: ${operation}.`)
 }
 
-/** Rules that look at no object are checked before the request is looked at any further. */
+/** Rules that need no object are checked before anything else of the request is read. */
 export const NEEDS_TARGET: ReadonlySet<Operation> = new Set<Operation>(
   (Object.keys(RULES) as Operation[]).filter(operation =>
     /^(secret|container|order) (?!create|stores)/.test(operation),

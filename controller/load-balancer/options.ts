@@ -76,7 +76,7 @@ const objectOptions = {
     .number()
     .min(0)
     .default(5)
-    .describe('Seconds for which one look at the database answers every /healthcheck'),
+    .describe('Seconds for which one check of the database answers every /healthcheck'),
 }
 
 const { host, port, trusted_proxies } = apiAddress(9876)

@@ -1,15 +1,15 @@
-import type { OfferedProvider } from '../load-balancer/schema/capabilities.js'
-import { amphoraOffer, octaviaOffer } from './amphora/capabilities.js'
+import type { ProviderCapabilities } from '../load-balancer/schema/capabilities.js'
+import { amphoraCapabilities, octaviaCapabilities } from './amphora/capabilities.js'
 import type { AmphoraProviderOptions } from './amphora/provider.js'
-import { noopOffer } from './noop/capabilities.js'
+import { noopCapabilities } from './noop/capabilities.js'
 import type { Provider } from './provider.js'
 
 /** What the worker has for its providers; each takes what it needs. */
 export type ProviderParts = AmphoraProviderOptions
 
 type ProviderKind = {
-  /** What the API offers: the provider, and its other names. */
-  offers: readonly OfferedProvider[]
+  /** Of the provider, and of its other names. */
+  capabilities: readonly ProviderCapabilities[]
   /** Loads its code: the API needs none of it. */
   open: (parts: ProviderParts) => Promise<Provider>
 }
@@ -17,23 +17,25 @@ type ProviderKind = {
 /** Every provider. A new one is a folder and its entry here. */
 const providerKinds: readonly ProviderKind[] = [
   {
-    offers: [amphoraOffer, octaviaOffer],
+    capabilities: [amphoraCapabilities, octaviaCapabilities],
     open: async parts => (await import('./amphora/provider.js')).createAmphoraProvider(parts),
   },
   {
-    offers: [noopOffer],
+    capabilities: [noopCapabilities],
     open: async ({ network }) => (await import('./noop/provider.js')).createNoopProvider(network),
   },
 ]
 
-/** What the API offers; the worker carries each of them out. */
-export const offeredProviders: readonly OfferedProvider[] = providerKinds.flatMap(({ offers }) => offers)
+/** What the API accepts for each provider, and what the worker can carry out. */
+export const providerCapabilities: readonly ProviderCapabilities[] = providerKinds.flatMap(
+  ({ capabilities }) => capabilities,
+)
 
 /** Every provider by each of its names. */
 export async function openProviders(parts: ProviderParts): Promise<ReadonlyMap<string, Provider>> {
-  const opened = providerKinds.map(async ({ offers, open }) => {
+  const opened = providerKinds.map(async ({ capabilities, open }) => {
     const provider = await open(parts)
-    return offers.map(({ name }): [string, Provider] => [name, { ...provider, name }])
+    return capabilities.map(({ name }): [string, Provider] => [name, { ...provider, name }])
   })
   return new Map((await Promise.all(opened)).flat())
 }

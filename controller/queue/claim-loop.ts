@@ -11,7 +11,7 @@ export type ClaimLoopOptions = {
   claims: Omit<ClaimRequest, 'limit' | 'held'>
   /** How many claimed rows are worked on at once. */
   concurrency: number
-  /** Longest pause between two looks that nobody asked for. */
+  /** Longest pause between two polls that nobody asked for. */
   sweepMs: number
   /** Seconds until something may become due without anybody saying so; null when nothing is in sight. */
   secondsUntilDue: () => Promise<number | null>

@@ -61,13 +61,13 @@ export async function claimDue(
 ): Promise<Claim[]> {
   const started = performance.now()
   const claimed = identifier(table)
-  const rowsToLookAt =
+  const candidateRows =
     candidates === undefined ? sql`${claimed} t` : sql`(${candidates(limit, held)}) c JOIN ${claimed} t ON t.id = c.id`
   const rows = await many(
     database,
     sql<{ id: string; fence: number; claimedAt: string }>`
       UPDATE ${claimed} SET lease_owner = ${owner}, lease_until = ${LEASE_END}, fence = fence + 1${also === undefined ? sql`` : sql`, ${also}`}
-       WHERE id IN (SELECT t.id FROM ${rowsToLookAt}
+       WHERE id IN (SELECT t.id FROM ${candidateRows}
                      WHERE ${NOT_HELD} AND (${due})
                      ORDER BY ${order} LIMIT ${limit} FOR UPDATE OF t SKIP LOCKED)
        RETURNING id, fence, now()::text AS "claimedAt"`,

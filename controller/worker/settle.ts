@@ -18,7 +18,7 @@ const NO_EFFORT: Effort = { milliseconds: 0, amphorae: [] }
 /**
  * Records that all of `tree.generation` is in effect: one fenced statement clears the fault, removes what was under deletion and
  * gives the claim back, unless something newer waits.
- * A recheck that was asked for since the claim stays asked for. A look that found nothing to do leaves nothing in the history.
+ * A recheck that was asked for since the claim stays asked for. A recheck that found nothing to do leaves nothing in the history.
  * It is tried again when PostgreSQL reports a conflict: what is removed takes its statistics along, and the health manager may be writing these.
  */
 export const settle = (...effect: Parameters<typeof settleOnce>): Promise<Settled> =>

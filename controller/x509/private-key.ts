@@ -21,7 +21,7 @@ const MOST_BYTES = 32_768
 const RSA_NUMBERS = 9
 
 /**
- * Reads a private key that anybody may have stored: PEM or DER of PKCS#8, or PEM of the older forms. Kind and sizes are looked at before any
+ * Reads a private key that anybody may have stored: PEM or DER of PKCS#8, or PEM of the older forms. Kind and sizes are checked before any
  * mathematics is done with it. Takes up to seconds when it is encrypted, in which this thread does nothing else.
  * @param passphrase of an encrypted key
  * @throws InvalidX509 when it cannot be read with this passphrase, or is a key that must not be certified

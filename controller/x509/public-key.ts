@@ -29,7 +29,7 @@ const MOST_RSA_BITS = 8192
 export type PublicKey = { info: Asn1; key: KeyObject }
 
 /**
- * Takes a SubjectPublicKeyInfo that anybody may have written: kind and size are looked at before any mathematics is done with it.
+ * Takes a SubjectPublicKeyInfo that anybody may have written: kind and size are checked before any mathematics is done with it.
  * @throws InvalidX509 unless it is RSA of 2048 to 8192 bits or EC on P-256, P-384 or P-521
  */
 export function readPublicKey(info: Asn1 | undefined): PublicKey {

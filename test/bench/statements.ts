@@ -8,7 +8,7 @@ import { createLoadBalancerApi } from '../../controller/load-balancer/api.js'
 import { COUNTED_RESOURCES, type Limits } from '../../controller/load-balancer/objects/quotas/limits.js'
 import { createLog } from '../../controller/log/log.js'
 import { createNoopNetworkDriver } from '../../controller/network/noop/driver.js'
-import { offeredProviders } from '../../controller/provider/providers.js'
+import { providerCapabilities } from '../../controller/provider/providers.js'
 import { ANY_CERTIFICATE } from '../support/clients/load-balancer-api.js'
 import type { BenchInstance } from './instance.js'
 
@@ -29,7 +29,7 @@ export async function countStatements({ directory, api }: BenchInstance): Promis
     database,
     network: createNoopNetworkDriver(),
     certificates: ANY_CERTIFICATE,
-    providers: offeredProviders,
+    providers: providerCapabilities,
     config: { ...instance.config.load_balancer, quota: WITHOUT_QUOTAS },
   })
   return counterOf(app, database)

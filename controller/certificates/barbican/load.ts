@@ -4,14 +4,14 @@ import { BadTarget } from './key-manager-away.js'
 import type { Reading } from './reading.js'
 import { readReference, type Target } from './reference.js'
 
-/** Something to be looked at, for one reference. */
+/** One thing to inspect, for one reference. */
 export type Item = {
   ref: string
   /** @throws BadTarget, KeyManagerAway, IdentityAway */
   load: (reading: Reading) => Promise<Material>
 }
 
-/** What a request wants looked at, each once. */
+/** What a request needs inspected, each once. */
 export function itemsOf({ certificates, authorities, revocationLists }: RequestedReferences): readonly Item[] {
   const authorityBytes = createShared()
   return [
@@ -41,7 +41,7 @@ export function itemsOf({ certificates, authorities, revocationLists }: Requeste
   ]
 }
 
-/** Payloads that several items look at, each read once. */
+/** Payloads that several items need, each read once. */
 function createShared(): (reading: Reading, ref: string) => Promise<Buffer> {
   const read = new Map<string, Promise<Buffer>>()
   return async (reading, ref) => {

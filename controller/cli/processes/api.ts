@@ -12,7 +12,7 @@ import { createRefusalLog, type RefusalLog } from '../../key-manager/audit/refus
 import { createLoadBalancerApi } from '../../load-balancer/api.js'
 import { createLog, type Logger } from '../../log/log.js'
 import { createNetworkApi } from '../../network/api.js'
-import { offeredProviders } from '../../provider/providers.js'
+import { providerCapabilities } from '../../provider/providers.js'
 import type { Command } from '../command.js'
 import { OperatorError } from '../operator-error.js'
 import { keyFiles, loadIdentityCredentialKey } from '../state-directory/keys.js'
@@ -138,7 +138,7 @@ function apisOf(
           network: await openNetwork(instance, open('network')),
           certificates,
           validate: tokens.validator(),
-          providers: offeredProviders,
+          providers: providerCapabilities,
           config: config.load_balancer,
           identityUrl: serviceUrls(config).identity,
           log,

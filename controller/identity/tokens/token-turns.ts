@@ -12,7 +12,7 @@ export type TokenTurns = {
    */
   check: <Found>(
     from: { token: string; source: string },
-    look: (place: Place) => Promise<Found | null>,
+    find: (place: Place) => Promise<Found | null>,
     placeOf: (found: Found) => Place,
   ) => Promise<Found | null>
 }
@@ -30,10 +30,10 @@ export function createTokenTurns(): TokenTurns {
   }
 
   return {
-    check: async ({ token, source }, look, placeOf) => {
+    check: async ({ token, source }, find, placeOf) => {
       const key = tokenHash(token).toString('base64')
       const place = places.get(key) ?? [`source ${source}`, key]
-      const found = await turns.take(place, () => look(place))
+      const found = await turns.take(place, () => find(place))
       if (found === null) places.delete(key)
       else remember(key, placeOf(found))
       return found

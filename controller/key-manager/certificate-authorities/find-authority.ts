@@ -29,7 +29,7 @@ const seenBy = (
 ): Fragment => sql`FROM (SELECT ${projectId}::text AS project) asking CROSS JOIN certificate_authority a
   LEFT JOIN project_certificate_authority p ON p.project_id = asking.project AND p.ca_id = a.id`
 
-async function look(database: Knex, projectId: string, id: string): Promise<FoundAuthority | undefined> {
+async function selectAuthority(database: Knex, projectId: string, id: string): Promise<FoundAuthority | undefined> {
   return maybeOne(
     database,
     sql<FoundAuthority>`SELECT ${COLUMNS} ${seenBy(projectId)} WHERE a.id = ${id} AND ${LIVE_AUTHORITY}`,
@@ -49,7 +49,7 @@ export async function requireAuthority(
   projectId: string,
   id: string | undefined,
 ): Promise<FoundAuthority> {
-  const found = await look(database, projectId, requireId(id, 'Certificate authority'))
+  const found = await selectAuthority(database, projectId, requireId(id, 'Certificate authority'))
   if (found === undefined) throw missing('Certificate authority')
   if (isForeign(found, projectId)) throw forbidden(OF_ANOTHER_PROJECT)
   return found
@@ -60,7 +60,7 @@ export async function requireAuthority(
  * @throws ApiError 400 when there is none, 403 for that of another project
  */
 export async function requireNamedAuthority(database: Knex, projectId: string, id: string): Promise<FoundAuthority> {
-  const found = isId(id) ? await look(database, projectId, id) : undefined
+  const found = isId(id) ? await selectAuthority(database, projectId, id) : undefined
   if (found === undefined) throw badRequest('The certificate authority does not exist.')
   if (isForeign(found, projectId)) throw forbidden(OF_ANOTHER_PROJECT)
   return found

@@ -16,7 +16,7 @@ export type FollowOptions = {
   identityDatabaseUrl: string
   eraseProject: EraseProject
   log: Logger
-  /** Longest pause between two looks that nobody asked for. */
+  /** Longest pause between two polls that nobody asked for. */
   sweepMs?: number
   /**
    * A request that was let in before the deletion may still store something after the first erasure. A project is erased once more when

@@ -57,7 +57,7 @@ async function create(service: Service, call: Call<z.output<typeof bodyOfCreate>
   }
   const objects = planObjects([{ ...body, default_pool_id: null }], [], config)
   const id = objects.listeners[0]?.id ?? ''
-  // Before anything costly: what cannot be carried out need not be looked at.
+  // Before anything costly: what cannot be carried out need not be looked up.
   refuseUnsupportedObjects(enabledProvider(providers, above.provider), objects)
   await checkReferences(service, askerOf(call), objects)
   const object = await changeLoadBalancer(

@@ -18,7 +18,7 @@ import { flag } from '../description/parameters.js'
 import { member } from '../objects/members/resource.js'
 import { checkMembers, checkSubnets } from '../objects/members/rules.js'
 import { pool } from '../objects/pools/resource.js'
-import { enabledProvider, type OfferedProvider, refuseUnsupported } from '../schema/capabilities.js'
+import { enabledProvider, type ProviderCapabilities, refuseUnsupported } from '../schema/capabilities.js'
 import { missing, missingParent } from '../schema/faults.js'
 import { type Found, findObject, isBeingDeleted, lookUp } from '../schema/find.js'
 import { listOf, readBody, wrappedBody, wrappedBodyWithLists } from '../schema/input.js'
@@ -193,7 +193,7 @@ async function replaceAll(service: Service, call: Call, right: Right) {
           listeners: [],
           pools: [{ protocol: above.protocol, members }],
         })
-        await carryOut(trx, changed, provider, above.id, plan)
+        await storeBatch(trx, changed, provider, above.id, plan)
       },
     )
   } catch (error) {
@@ -214,10 +214,10 @@ async function readBatch(body: unknown): Promise<RequestedMember[]> {
 }
 
 /** A few statements, whatever the size of the batch. */
-async function carryOut(
+async function storeBatch(
   trx: Transaction,
   changed: ChangedLoadBalancer,
-  provider: OfferedProvider,
+  provider: ProviderCapabilities,
   poolId: string,
   { create, update, remove }: BatchPlan,
 ) {

@@ -58,7 +58,7 @@ async function create(service: Service, call: Call<z.output<typeof bodyOfCreate>
       : await findReferenced(database, listener, listenerId ?? '', caller, right)
   const planned = planPool(values, config)
   const objects = { pools: [planned], listeners: [] }
-  // Before anything costly: what cannot be carried out need not be looked at.
+  // Before anything costly: what cannot be carried out need not be looked up.
   refuseUnsupportedObjects(enabledProvider(providers, above.provider), objects)
   await checkReferences(service, askerOf(call), objects)
   const object = await changeLoadBalancer(

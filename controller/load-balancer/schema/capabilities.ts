@@ -5,18 +5,18 @@ import type { Resource } from './resource.js'
  * What a provider can carry out, as a table: resource (its key in bodies) -> attribute -> the values with an effect. An attribute that is
  * not named takes every valid value. `flavor` and `availability_zone` speak of the keys of their profile's data.
  */
-export type Capabilities = Readonly<Record<string, Readonly<Record<string, readonly unknown[]>>>>
+export type SupportedValues = Readonly<Record<string, Readonly<Record<string, readonly unknown[]>>>>
 
 /** A key that profile data may hold. `check` says what is wrong with a value, or null. */
 export type ProfileKey = { name: string; description: string; check: (value: unknown) => string | null }
 
 /** What the API must know of a provider; how it carries anything out is the worker's. */
-export type OfferedProvider = {
+export type ProviderCapabilities = {
   name: string
   description: string
   /** The provider that this is only another name of. */
   aliasOf?: string
-  capabilities: Capabilities
+  supported: SupportedValues
   /** Whether UDP and SCTP reach members whose IP version no VIP of the load balancer has. */
   datagramsAcrossIpVersions: boolean
   /** Whether machines carry its load balancers, which bound connections and members. */
@@ -27,8 +27,8 @@ export type OfferedProvider = {
 }
 
 /** @throws ApiError 400 when the provider is not enabled */
-export function enabledProvider(providers: readonly OfferedProvider[], name: string): OfferedProvider {
-  const provider = providers.find(offered => offered.name === name)
+export function enabledProvider(providers: readonly ProviderCapabilities[], name: string): ProviderCapabilities {
+  const provider = providers.find(one => one.name === name)
   if (provider === undefined) throw badRequest(`Provider '${name}' is not enabled.`)
   return provider
 }
@@ -38,15 +38,15 @@ export function enabledProvider(providers: readonly OfferedProvider[], name: str
  * @throws ApiError 501 that names provider and option
  */
 export function refuseUnsupported(
-  { name: provider, capabilities }: OfferedProvider,
+  { name: provider, supported }: ProviderCapabilities,
   { label, singular }: Resource,
   values: Readonly<Record<string, unknown>>,
 ): void {
-  for (const [name, supported] of Object.entries(capabilities[singular] ?? {})) {
+  for (const [name, taken] of Object.entries(supported[singular] ?? {})) {
     const value = values[name]
     if (value === undefined || value === null) continue
     const shown = JSON.stringify(value)
-    if (supported.some(known => JSON.stringify(known) === shown)) continue
+    if (taken.some(known => JSON.stringify(known) === shown)) continue
     throw notImplemented(
       `Provider '${provider}' does not support a requested option: ${label} ${name} ${typeof value === 'string' ? `'${value}'` : 'is not supported'}`,
     )
@@ -54,7 +54,7 @@ export function refuseUnsupported(
 }
 
 /** Whether two names stand for one provider. */
-export const isSameProvider = (one: OfferedProvider, other: OfferedProvider): boolean =>
+export const isSameProvider = (one: ProviderCapabilities, other: ProviderCapabilities): boolean =>
   (one.aliasOf ?? one.name) === (other.aliasOf ?? other.name)
 
 /**
@@ -63,7 +63,7 @@ export const isSameProvider = (one: OfferedProvider, other: OfferedProvider): bo
  * @throws ApiError 501 when it has no such data at all, or does not know a key or a value
  */
 export function checkProfileData(
-  { name: provider }: OfferedProvider,
+  { name: provider }: ProviderCapabilities,
   keys: readonly ProfileKey[] | null,
   { label }: Resource,
   data: Readonly<Record<string, unknown>>,

@@ -2,7 +2,7 @@ import type { Knex } from 'knex'
 import { one } from '../../database/query.js'
 import { type Fragment, sql, trusted } from '../../database/sql.js'
 import { isInUse } from '../objects/pools/users.js'
-import type { OfferedProvider } from '../schema/capabilities.js'
+import type { ProviderCapabilities } from '../schema/capabilities.js'
 import { invalid } from '../schema/faults.js'
 import type { Resource } from '../schema/resource.js'
 import { type Presented, selectObjects } from '../schema/select.js'
@@ -43,7 +43,7 @@ const DEMAND = `json_build_object(
 const CAPACITY = trusted(`SELECT json_build_object('limits', ${LIMITS}, 'demand', ${DEMAND}) FROM load_balancer lb`)
 
 /** SQL of the Capacity of a load balancer with the provider, null when no machines carry it; for a statement that is sent anyway. */
-export const capacityOf = ({ usesMachines }: OfferedProvider, loadBalancerId: string): Fragment =>
+export const capacityOf = ({ usesMachines }: ProviderCapabilities, loadBalancerId: string): Fragment =>
   usesMachines ? sql`(${CAPACITY} WHERE lb.id = ${loadBalancerId})` : sql`NULL`
 
 /**
@@ -61,7 +61,7 @@ export function refuseExcess(capacity: Capacity | null, more = 0): void {
  * Asks whether all of a load balancer fits its machines, in a statement of its own; the transaction has just written to it.
  * @throws ApiError 400 with the numbers that fit
  */
-export async function checkCapacity(trx: Knex, provider: OfferedProvider, loadBalancerId: string): Promise<void> {
+export async function checkCapacity(trx: Knex, provider: ProviderCapabilities, loadBalancerId: string): Promise<void> {
   if (!provider.usesMachines) return
   const { capacity } = await one(
     trx,
@@ -87,7 +87,7 @@ export const takesPool = (stored: unknown, desired: unknown): boolean =>
  */
 export async function selectWithinCapacity(
   trx: Knex,
-  provider: OfferedProvider,
+  provider: ProviderCapabilities,
   loadBalancerId: string,
   resource: Resource,
   id: string,

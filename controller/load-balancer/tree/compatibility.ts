@@ -6,7 +6,7 @@ import { notImplemented } from '../../http/errors.js'
 import { eachInSlices } from '../../process/slices.js'
 import { canonical } from '../objects/members/rules.js'
 import { isDatagram } from '../objects/pools/rules.js'
-import type { OfferedProvider } from '../schema/capabilities.js'
+import type { ProviderCapabilities } from '../schema/capabilities.js'
 import { invalid } from '../schema/faults.js'
 import type { NewObjects } from './new-objects.js'
 
@@ -35,7 +35,7 @@ type Facts = {
 export async function checkCompatibility(
   trx: Knex,
   loadBalancerId: string,
-  provider: OfferedProvider,
+  provider: ProviderCapabilities,
   { listeners, pools }: Constraints,
 ): Promise<void> {
   const cidrs = listeners.flatMap(({ allowed_cidrs }) => allowed_cidrs ?? [])

@@ -14,7 +14,7 @@ import { duplicateMember } from '../objects/members/rules.js'
 import { pool } from '../objects/pools/resource.js'
 import { completePool } from '../objects/pools/rules.js'
 import type { LoadBalancerSettings } from '../options.js'
-import { type OfferedProvider, refuseUnsupported } from '../schema/capabilities.js'
+import { type ProviderCapabilities, refuseUnsupported } from '../schema/capabilities.js'
 import { invalid, missing } from '../schema/faults.js'
 import { invalidInput } from '../schema/input.js'
 import { MISSING } from '../schema/values.js'
@@ -141,7 +141,7 @@ export function planMonitor(body: MonitorBody, poolProtocol: string, settings: L
 }
 
 /** @throws ApiError 501 for the first option, of any of the objects, that the provider cannot carry out */
-export function refuseUnsupportedObjects(provider: OfferedProvider, { pools, listeners }: NewObjects): void {
+export function refuseUnsupportedObjects(provider: ProviderCapabilities, { pools, listeners }: NewObjects): void {
   for (const { values, policies } of listeners) {
     refuseUnsupported(provider, listener, values)
     for (const made of policies) refuseUnsupportedPolicy(provider, values.protocol, made)
@@ -155,7 +155,7 @@ export function refuseUnsupportedObjects(provider: OfferedProvider, { pools, lis
 
 /** The same for an L7 policy with its rules; what a provider can do depends on the listener too. @throws ApiError 501 */
 export function refuseUnsupportedPolicy(
-  provider: OfferedProvider,
+  provider: ProviderCapabilities,
   listenerProtocol: string,
   { values, rules }: NewPolicy,
 ): void {

@@ -1,5 +1,5 @@
 import { COMPUTE_FLAVORS, COMPUTE_ZONES } from '../../compute/drivers.js'
-import type { OfferedProvider } from '../../load-balancer/schema/capabilities.js'
+import type { ProviderCapabilities } from '../../load-balancer/schema/capabilities.js'
 import { availabilityZoneKeys, flavorKeys } from '../../load-balancer/schema/profile-keys.js'
 
 const NO_TLS_REFERENCES = {
@@ -16,11 +16,11 @@ const NO_TLS_REFERENCES = {
   hsts_preload: [false],
 }
 
-/** What the API offers for the amphora provider. */
-export const amphoraOffer: OfferedProvider = {
+/** Of the amphora provider. */
+export const amphoraCapabilities: ProviderCapabilities = {
   name: 'amphora',
   description: 'The Octavia Amphora driver.',
-  capabilities: {
+  supported: {
     loadbalancer: {
       vip_sg_ids: [[]],
       vip_qos_policy_id: [],
@@ -50,8 +50,8 @@ export const amphoraOffer: OfferedProvider = {
 }
 
 /** The same provider under the name that older clients give it. */
-export const octaviaOffer: OfferedProvider = {
-  ...amphoraOffer,
+export const octaviaCapabilities: ProviderCapabilities = {
+  ...amphoraCapabilities,
   name: 'octavia',
   description: 'Deprecated alias of the Octavia Amphora driver.',
   aliasOf: 'amphora',

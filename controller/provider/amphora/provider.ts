@@ -31,7 +31,7 @@ export type AmphoraProviderOptions = {
   log: Logger
 }
 
-/** How many load balancers' last sights are kept, so that a small change needs no look at the world. */
+/** How many load balancers' last observations are kept, so that a small change needs no new one. */
 const REMEMBERED = 10_000
 
 /** Carries load balancers out on amphorae: machines that run HAProxy, one or more for each load balancer. */

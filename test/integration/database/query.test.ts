@@ -72,7 +72,9 @@ t.test('SET and VALUES whose columns follow a request are not prepared', async t
     await execute(trx, sql`INSERT INTO stamped ${prepared(insertion([{ id: 3 }]))}`)
     const kept = await many(
       trx,
-      sql<{ statement: string }>`SELECT statement FROM pg_prepared_statements WHERE statement ~ '^(INSERT INTO|UPDATE) stamped'`,
+      sql<{
+        statement: string
+      }>`SELECT statement FROM pg_prepared_statements WHERE statement ~ '^(INSERT INTO|UPDATE) stamped'`,
     )
     t.same(kept, [{ statement: 'INSERT INTO stamped ("id") VALUES ($1)' }])
   })

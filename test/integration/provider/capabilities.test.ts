@@ -3,7 +3,7 @@ import { RESOURCES } from '../../../controller/load-balancer/description/resourc
 import { readTree } from '../../../controller/load-balancer/tree/read-tree.js'
 import type { LoadBalancerTree } from '../../../controller/load-balancer/tree/tree.js'
 import { noopSubnet } from '../../../controller/network/noop/driver.js'
-import { amphoraOffer } from '../../../controller/provider/amphora/capabilities.js'
+import { amphoraCapabilities } from '../../../controller/provider/amphora/capabilities.js'
 import { desiredPorts } from '../../../controller/provider/amphora/plan/desired-ports.js'
 import { renderDesired } from '../../../controller/provider/amphora/rendering/desired.js'
 import { idIn, type Json, type JsonValue } from '../../support/clients/json-answers.js'
@@ -168,7 +168,7 @@ t.test(
           unused.delete(reason)
           continue
         }
-        const offered = amphoraOffer.capabilities[singular]?.[name]
+        const offered = amphoraCapabilities.supported[singular]?.[name]
         const named: unknown = type.jsonSchema.enum
         const choices = Array.isArray(named) ? named : type.kind === 'boolean' ? [false, true] : null
         const trial = TRIALS[key] ?? {}

@@ -7,8 +7,8 @@ import { createLoadBalancerApi } from '../../../controller/load-balancer/api.js'
 import { createLog } from '../../../controller/log/log.js'
 import type { NetworkDriver } from '../../../controller/network/driver.js'
 import { createNoopNetworkDriver } from '../../../controller/network/noop/driver.js'
-import { amphoraOffer } from '../../../controller/provider/amphora/capabilities.js'
-import { noopOffer } from '../../../controller/provider/noop/capabilities.js'
+import { amphoraCapabilities } from '../../../controller/provider/amphora/capabilities.js'
+import { noopCapabilities } from '../../../controller/provider/noop/capabilities.js'
 import { createTestDatabase } from '../database/database.js'
 import { failNewest, settleNewest } from '../database/worker-outcomes.js'
 import { callerOf, tokenOf } from './callers.js'
@@ -60,7 +60,7 @@ export async function startTestApi(
   const testDatabase = await createTestDatabase()
   const database = testDatabase.of('load_balancer')
   const providers = (options.providers ?? ['amphora', 'other']).map(name => ({
-    ...(name === 'noop_driver' ? noopOffer : amphoraOffer),
+    ...(name === 'noop_driver' ? noopCapabilities : amphoraCapabilities),
     name,
     description: `The ${name} provider`,
   }))

@@ -2,7 +2,7 @@ import type { Test } from 'tap'
 import type { LoadBalancerTree } from '../../../controller/load-balancer/tree/tree.js'
 import type { Port, Subnet } from '../../../controller/network/driver.js'
 import { desiredPorts } from '../../../controller/provider/amphora/plan/desired-ports.js'
-import type { AmphoraSight, Observed } from '../../../controller/provider/amphora/plan/observation.js'
+import type { Observed, ObservedAmphora } from '../../../controller/provider/amphora/plan/observation.js'
 import { type PlanFacts, plan } from '../../../controller/provider/amphora/plan/plan.js'
 import type { Plan, Step } from '../../../controller/provider/amphora/plan/step.js'
 import { aListener, aMember, aPool, aTree, uuid } from '../../golden/models.js'
@@ -74,7 +74,7 @@ export function portsFor(tree: LoadBalancerTree, amphoraId = AMPHORA): Port[] {
 }
 
 /** An amphora with everything in place for the tree, but nothing applied yet. */
-export function createAmphora(tree: LoadBalancerTree, change: Partial<AmphoraSight> = {}): AmphoraSight {
+export function createAmphora(tree: LoadBalancerTree, change: Partial<ObservedAmphora> = {}): ObservedAmphora {
   const ports = portsFor(tree, change.id)
   return {
     id: AMPHORA,
@@ -100,7 +100,7 @@ export function createAmphora(tree: LoadBalancerTree, change: Partial<AmphoraSig
 }
 
 /** The same amphora after the tree's configuration was applied to it. */
-export function createSettled(tree: LoadBalancerTree, change: Partial<AmphoraSight> = {}): AmphoraSight {
+export function createSettled(tree: LoadBalancerTree, change: Partial<ObservedAmphora> = {}): ObservedAmphora {
   const fresh = createAmphora(tree, change)
   const apply = plan(tree, see(fresh), facts())
     .stages.flat()
@@ -114,7 +114,7 @@ export function createSettled(tree: LoadBalancerTree, change: Partial<AmphoraSig
   }
 }
 
-export const see = (...amphorae: AmphoraSight[]): Observed => ({
+export const see = (...amphorae: ObservedAmphora[]): Observed => ({
   amphorae,
   vipPort: VIP_PORT,
   subnets: SUBNETS,

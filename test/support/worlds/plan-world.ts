@@ -2,7 +2,7 @@ import type { Desired } from '../../../amphora-agent/protocol/desired.js'
 import type { AmphoraDrain } from '../../../amphora-agent/protocol/handover.js'
 import type { LoadBalancerTree } from '../../../controller/load-balancer/tree/tree.js'
 import type { Port } from '../../../controller/network/driver.js'
-import type { AmphoraRow, AmphoraSight, Observed } from '../../../controller/provider/amphora/plan/observation.js'
+import type { AmphoraRow, Observed, ObservedAmphora } from '../../../controller/provider/amphora/plan/observation.js'
 import { plan } from '../../../controller/provider/amphora/plan/plan.js'
 import type { Plan, Step } from '../../../controller/provider/amphora/plan/step.js'
 import { rolesOf } from '../../../controller/provider/amphora/plan/topology.js'
@@ -71,7 +71,7 @@ export function createPlanWorld(first: LoadBalancerTree) {
       }
       case 'drain-amphora':
         return [() => drain(step.amphoraId), () => drain(step.amphoraId)]
-      case 'look-again':
+      case 'observe-again':
         return [() => [...amphorae.keys()].forEach(endDrain)]
       case 'detach-port':
         return [() => known(step.amphoraId).machine?.plugged.delete(step.portId)]
@@ -244,7 +244,7 @@ export function createPlanWorld(first: LoadBalancerTree) {
 
 const hasVip = ({ interfaces }: Desired) => interfaces.some(({ vips }) => vips.length > 0)
 
-function sightOf({ row, machine, ports }: Amphora): AmphoraSight {
+function sightOf({ row, machine, ports }: Amphora): ObservedAmphora {
   const applied = machine?.applied ?? null
   return {
     ...row,

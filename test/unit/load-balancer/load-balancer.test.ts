@@ -19,7 +19,7 @@ import { createSchema, updateSchema } from '../../../controller/load-balancer/sc
 import { listenerCreateSchema, loadBalancerCreateSchema } from '../../../controller/load-balancer/tree/nested.js'
 import { planObjects } from '../../../controller/load-balancer/tree/new-objects.js'
 import { planBatch } from '../../../controller/load-balancer/tree/plan-batch.js'
-import { amphoraOffer } from '../../../controller/provider/amphora/capabilities.js'
+import { amphoraCapabilities } from '../../../controller/provider/amphora/capabilities.js'
 
 const SETTINGS = configurationSchema.parse({}).load_balancer
 const ID = '9691cd7d-d516-4a8e-902e-112909ae987d'
@@ -119,7 +119,7 @@ t.test('request bodies', async t => {
   await t.test('an option that the provider does not support is 501, an invalid one 400', async t => {
     const parsed = (extra: object) => readWrapped({ listener: { ...valid, ...extra } }, 'listener', create)
     t.match(
-      refusal(() => refuseUnsupported(amphoraOffer, listener, parsed({ protocol: 'UDP' }))),
+      refusal(() => refuseUnsupported(amphoraCapabilities, listener, parsed({ protocol: 'UDP' }))),
       {
         status: 501,
         message: `Provider 'amphora' does not support a requested option: Listener protocol 'UDP'`,
@@ -127,7 +127,7 @@ t.test('request bodies', async t => {
     )
     for (const extra of [{ tls_versions: ['TLSv1.3'] }, { hsts_max_age: 0 }, { client_authentication: 'OPTIONAL' }]) {
       t.equal(
-        refusal(() => refuseUnsupported(amphoraOffer, listener, parsed(extra))).status,
+        refusal(() => refuseUnsupported(amphoraCapabilities, listener, parsed(extra))).status,
         501,
         JSON.stringify(extra),
       )
@@ -139,7 +139,11 @@ t.test('request bodies', async t => {
       { sni_container_refs: [] },
       { client_authentication: 'NONE' },
     ]) {
-      t.equal(refusal(() => refuseUnsupported(amphoraOffer, listener, parsed(extra))).status, 0, JSON.stringify(extra))
+      t.equal(
+        refusal(() => refuseUnsupported(amphoraCapabilities, listener, parsed(extra))).status,
+        0,
+        JSON.stringify(extra),
+      )
     }
     t.match(
       message({ listener: { ...valid, client_authentication: 'SOMETIMES' } }),

@@ -1,5 +1,5 @@
 import t from 'tap'
-import type { AmphoraSight } from '../../../controller/provider/amphora/plan/observation.js'
+import type { ObservedAmphora } from '../../../controller/provider/amphora/plan/observation.js'
 import { plan } from '../../../controller/provider/amphora/plan/plan.js'
 import type { Step } from '../../../controller/provider/amphora/plan/step.js'
 import { uuid } from '../../golden/models.js'
@@ -9,7 +9,7 @@ import { createAmphora, createSettled, createTree, expectSteps, facts, see } fro
 const REMOVAL: Step['kind'][][] = [['delete-machine'], ['delete-ports'], ['delete-amphora-row']]
 const unreachable = { state: 'unreachable' as const }
 /** The amphora accepts no connections any more; `ended` tells whether its last ones have ended. */
-const draining = (amphora: AmphoraSight, ended: boolean): AmphoraSight => ({
+const draining = (amphora: ObservedAmphora, ended: boolean): ObservedAmphora => ({
   ...amphora,
   agent: {
     state: 'answers',
@@ -72,7 +72,7 @@ t.test('replacing a single amphora', async t => {
     expectSteps(t, plan(tree, see(leaving, taken), facts()), handover, false)
     const demoted = { ...leaving, status: 'PENDING_DELETE' as const }
     expectSteps(t, plan(tree, see(demoted, taken), facts()), handover, false)
-    expectSteps(t, plan(tree, see(draining(demoted, false), taken), facts()), [['look-again']])
+    expectSteps(t, plan(tree, see(draining(demoted, false), taken), facts()), [['observe-again']])
     expectSteps(t, plan(tree, see(draining(demoted, true), taken), facts()), REMOVAL)
     const lost = { ...demoted, machine: 'absent' as const, plugged: [], agent: unreachable }
     expectSteps(t, plan(tree, see(lost, taken), facts()), silence)
@@ -104,7 +104,7 @@ t.test('replacing a pair', async t => {
     master: createAmphora(tree, { id: uuid(6, 2), role: 'MASTER' }),
   }
   /** Both amphorae with their shared configuration applied. */
-  const settle = (one: AmphoraSight, other: AmphoraSight) =>
+  const settle = (one: ObservedAmphora, other: ObservedAmphora) =>
     [one, other].map(amphora => {
       const applied = plan(tree, see(one, other), facts()).stages.flat()
       const apply = applied.find(step => step.kind === 'apply' && step.amphoraId === amphora.id)
@@ -116,10 +116,10 @@ t.test('replacing a pair', async t => {
         agent: { state: 'answers' as const, haproxyVersion: '2.6.12', drain: null, ...known },
       }
     })
-  const [backup, master] = settle(fresh.backup, fresh.master) as [AmphoraSight, AmphoraSight]
+  const [backup, master] = settle(fresh.backup, fresh.master) as [ObservedAmphora, ObservedAmphora]
   const [oldBackup, oldMaster] = [backup, master].map(amphora => ({ ...amphora, replacing: true })) as [
-    AmphoraSight,
-    AmphoraSight,
+    ObservedAmphora,
+    ObservedAmphora,
   ]
   const successor = createAmphora(tree, { id: uuid(6, 3), role: 'BACKUP' })
 
@@ -181,9 +181,9 @@ t.test('replacing a pair', async t => {
   })
   await t.test('the second replacement waits until the first amphora’s connections have ended', async t => {
     const leaving = draining({ ...oldBackup, status: 'PENDING_DELETE' }, false)
-    const [in1, in2] = settle(successor, master) as [AmphoraSight, AmphoraSight]
+    const [in1, in2] = settle(successor, master) as [ObservedAmphora, ObservedAmphora]
     expectSteps(t, plan(tree, see({ ...in2, replacing: true }, leaving, in1), facts()), [['drain-amphora']], false)
-    expectSteps(t, plan(tree, see(in2, leaving, in1), facts()), [['look-again']])
+    expectSteps(t, plan(tree, see(in2, leaving, in1), facts()), [['observe-again']])
   })
   await t.test('no amphora is removed while the remaining one is in trouble', async t => {
     const silent = { ...master, agent: unreachable }

@@ -1,6 +1,6 @@
 import t from 'tap'
 import { covers, desiredPorts } from '../../../controller/provider/amphora/plan/desired-ports.js'
-import type { AmphoraSight } from '../../../controller/provider/amphora/plan/observation.js'
+import type { ObservedAmphora } from '../../../controller/provider/amphora/plan/observation.js'
 import { plan } from '../../../controller/provider/amphora/plan/plan.js'
 import type { Step } from '../../../controller/provider/amphora/plan/step.js'
 import { aTree, uuid } from '../../golden/models.js'
@@ -234,7 +234,7 @@ t.test('an active-standby pair', async t => {
     t.throws(() => plan(tree, see(settled, silent), facts()), { code: 'amphora-unreachable' })
   })
   await t.test('two hung amphorae share the restarts left', async t => {
-    const hung = (amphora: AmphoraSight) => ({
+    const hung = (amphora: ObservedAmphora) => ({
       ...amphora,
       agent: { state: 'unreachable' as const },
       serves: false,

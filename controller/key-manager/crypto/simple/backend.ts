@@ -6,8 +6,8 @@ const NONCE_BYTES = 12
 const TAG_BYTES = 16
 /** Unwrapped project keys kept in memory. */
 const MOST_KEPT = 1000
-/** Between two looks for a master key that is not known. */
-const LOOK_AGAIN_MS = 1000
+/** Between two reads of the key file for a master key that is not known. */
+const READ_AGAIN_MS = 1000
 
 /** Where the master keys of one process come from. */
 export type MasterKeySource = {
@@ -44,14 +44,14 @@ export function createSimpleCrypto(
   }
   learn(keys)
   const kept = createKeyCache<KeyObject>(MOST_KEPT, keepMilliseconds)
-  let looking: Promise<void> | null = null
-  let lookedAt = Number.NEGATIVE_INFINITY
-  // Why the last look was in vain; null when it was not.
+  let reading: Promise<void> | null = null
+  let readAt = Number.NEGATIVE_INFINITY
+  // Why the last read failed; null when it did not.
   let fault: string | null = null
 
-  const lookAgain = async (): Promise<void> => {
-    if (reread === null || performance.now() - lookedAt < LOOK_AGAIN_MS) return
-    looking ??= reread()
+  const readAnew = async (): Promise<void> => {
+    if (reread === null || performance.now() - readAt < READ_AGAIN_MS) return
+    reading ??= reread()
       .then(learn)
       .then(
         () => {
@@ -62,13 +62,13 @@ export function createSimpleCrypto(
         },
       )
       .finally(() => {
-        looking = null
-        lookedAt = performance.now()
+        reading = null
+        readAt = performance.now()
       })
-    await looking
+    await reading
   }
   const findMaster = async (id: string): Promise<KeyObject | undefined> => {
-    if (!masters.has(id)) await lookAgain()
+    if (!masters.has(id)) await readAnew()
     return masters.get(id)
   }
   const masterOf = async (id: string): Promise<KeyObject> => {

@@ -70,7 +70,8 @@ export async function attemptOrder(context: OrderContext, claim: Claim, signal: 
     try {
       order ??= await readOrder(database, claim)
       if (order === null) return null
-      outcome ??= order.lapsedClaims < MOST_LAPSED_CLAIMS ? await carryOut(context, order, signal) : LAPSED_TOO_OFTEN
+      outcome ??=
+        order.lapsedClaims < MOST_LAPSED_CLAIMS ? await executeOrder(context, order, signal) : LAPSED_TOO_OFTEN
       const seconds = await settle(context, claim, order, outcome)
       if (order.lapsedClaims > 0) await wakeForNextSuspect(database)
       const milliseconds = Math.round(performance.now() - started)
@@ -98,7 +99,7 @@ function outcomeOfFault(error: unknown): Failed | Later {
   return isTransient ? STORAGE_AWAY : INTERNAL
 }
 
-async function carryOut(
+async function executeOrder(
   { executors, keyring }: OrderContext,
   claimed: ClaimedOrder,
   signal: AbortSignal,

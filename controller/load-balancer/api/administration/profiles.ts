@@ -4,7 +4,12 @@ import { execute, maybeOne } from '../../../database/query.js'
 import { identifier, insertion, sql } from '../../../database/sql.js'
 import { inTransaction } from '../../../database/transaction.js'
 import { badRequest } from '../../../http/errors.js'
-import { checkProfileData, enabledProvider, type OfferedProvider, type ProfileKey } from '../../schema/capabilities.js'
+import {
+  checkProfileData,
+  enabledProvider,
+  type ProfileKey,
+  type ProviderCapabilities,
+} from '../../schema/capabilities.js'
 import { missing } from '../../schema/faults.js'
 import { invalidInput } from '../../schema/input.js'
 import { parseArguments } from '../../schema/list-query.js'
@@ -27,7 +32,7 @@ type ProfileKind = {
   /** What is made from such a profile, and its column that names the profile. */
   user: Resource
   reference: 'flavor_profile_id' | 'availability_zone_profile_id'
-  keysOf: (provider: OfferedProvider) => readonly ProfileKey[] | null
+  keysOf: (provider: ProviderCapabilities) => readonly ProfileKey[] | null
   bodyOfCreate: z.ZodType<Values>
   bodyOfUpdate: z.ZodType<Partial<Values>>
 }
@@ -100,7 +105,7 @@ function columnsOf({ attribute }: ProfileKind, { data, ...columns }: Partial<Val
 
 /** @throws ApiError 400 when the provider is not enabled or the text holds no JSON object, 501 for what the provider does not know */
 function checkData(
-  providers: readonly OfferedProvider[],
+  providers: readonly ProviderCapabilities[],
   { attribute, user, keysOf }: ProfileKind,
   name: string,
   text: string,

@@ -2,7 +2,7 @@ import { jsonAnswer } from '../../../api/answer.js'
 import { objectOf, type Schema } from '../../../api/schema.js'
 import { notImplemented } from '../../../http/errors.js'
 import { textFilter } from '../../description/parameters.js'
-import { enabledProvider, type OfferedProvider, type ProfileKey } from '../../schema/capabilities.js'
+import { enabledProvider, type ProfileKey, type ProviderCapabilities } from '../../schema/capabilities.js'
 import { parseArguments } from '../../schema/list-query.js'
 import { authorise } from '../../schema/rights.js'
 import { route } from '../dialect.js'
@@ -13,7 +13,7 @@ const NAMED: Schema = { type: 'array', items: objectOf({ name: text, description
 /** What the data of profiles may ask of a provider. @throws ApiError 400 when the provider is not enabled, 501 when it has no such data */
 const capabilityRoute = (
   what: 'flavor' | 'availability zone',
-  keysOf: (provider: OfferedProvider) => OfferedProvider['flavorKeys'],
+  keysOf: (provider: ProviderCapabilities) => ProviderCapabilities['flavorKeys'],
 ) => {
   const name = `${what.replace(' ', '_')}_capabilities`
   return route({

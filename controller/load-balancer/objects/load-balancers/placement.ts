@@ -6,7 +6,7 @@ import {
   checkProfileData,
   enabledProvider,
   isSameProvider,
-  type OfferedProvider,
+  type ProviderCapabilities,
   refuseUnsupported,
 } from '../../schema/capabilities.js'
 import { invalid, missingReference } from '../../schema/faults.js'
@@ -25,7 +25,7 @@ export type PlacementRequest = {
 }
 
 export type Placement = {
-  provider: OfferedProvider
+  provider: ProviderCapabilities
   columns: {
     provider: string
     flavor_id: string | null
@@ -130,10 +130,10 @@ function usable<T extends Found>(found: T | undefined, label: string, option: st
 }
 
 function pickProvider(
-  providers: readonly OfferedProvider[],
+  providers: readonly ProviderCapabilities[],
   named: string | null,
   chosen: FoundFlavor | null,
-): OfferedProvider | null {
+): ProviderCapabilities | null {
   const asked = named === null ? null : enabledProvider(providers, named)
   if (chosen === null) return asked
   const own = enabledProvider(providers, chosen.provider_name)

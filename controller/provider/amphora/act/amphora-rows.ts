@@ -154,8 +154,8 @@ export async function deleteAmphora(database: Database, claim: Claim, amphoraId:
   await execute(database, sql`DELETE FROM amphora_health WHERE amphora_id = ${amphoraId}`)
 }
 
-/** Has the load balancer looked at again after so many seconds, unless that is to happen sooner. @throws ClaimLost */
-export async function lookAgain(database: Database, claim: Claim, seconds: number): Promise<void> {
+/** Has the load balancer rechecked after so many seconds, unless a recheck is due sooner. @throws ClaimLost */
+export async function recheckIn(database: Database, claim: Claim, seconds: number): Promise<void> {
   const { id, fence, claimedAt } = claim
   const asked = await execute(
     database,

@@ -8,7 +8,7 @@ import { AgentRefused } from '../agent/errors.js'
 
 const APPLY_LIMIT_MS = 60_000
 
-/** The amphora is not as it was thought to be: it has to be looked at again, and then the same may well succeed. */
+/** The amphora differs from the observation. After another observation the same may well succeed. */
 export class StaleObservation extends Error {
   constructor(readonly fault: ProvisioningFault) {
     super(fault.message)

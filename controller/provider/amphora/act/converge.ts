@@ -12,8 +12,8 @@ import { type PlanFacts, plan } from '../plan/plan.js'
 import type { Step } from '../plan/step.js'
 import type { HaproxySettings } from '../rendering/facts.js'
 import { StaleObservation } from './apply.js'
-import { type Acting, type AmphoraParts, carryOut } from './executors.js'
-import { look, type Remembered } from './observe.js'
+import { type Acting, type AmphoraParts, runStep } from './executors.js'
+import { observe, type Remembered } from './observe.js'
 import { restartsLeft } from './restart-limiter.js'
 
 export type ConvergeOptions = {
@@ -30,14 +30,14 @@ export type ConvergeOptions = {
 
 /** Making an amphora takes four rounds; more than this is a circle. */
 const MOST_ROUNDS = 12
-/** How often an amphora may turn out to be otherwise than it looked. */
+/** How often an amphora may turn out to differ from its observation. */
 const MOST_SURPRISES = 2
 const SURPRISE_PAUSE_MS = 200
 
 /**
- * Look, plan, act, look again, until the world agrees with the tree. Keeps no state of its own that matters: it may be stopped at any
- * instruction and begun anew by anybody.
- * @returns what may be remembered of the world, or null when it has to be looked at again
+ * Observe, plan, act, and again, until a plan settles. Nothing depends on its memory: it may be stopped at any instruction, and any worker
+ * may start it anew.
+ * @returns what may be remembered of the world, or null when it has to be observed anew
  * @throws ProvisioningFault, ClaimLost
  */
 export async function converge(
@@ -55,12 +55,12 @@ export async function converge(
   let surprises = 0
   for (let round = 1; round <= MOST_ROUNDS; round++) {
     held()
-    const seen = await look({ parts, claim, tree, made }, remembered, staleAfterSeconds)
-    const { stages, settles } = plan(tree, seen, await factsOf(options, claim, tree, seen))
+    const observed = await observe({ parts, claim, tree, made }, remembered, staleAfterSeconds)
+    const { stages, settles } = plan(tree, observed, await factsOf(options, claim, tree, observed))
     const steps = stages.flat()
     try {
-      for (const stage of stages) await actTogether({ parts, claim, tree, seen, made, held, note }, stage)
-      if (settles) return steps.every(step => step.kind === 'apply') ? seen : null
+      for (const stage of stages) await actTogether({ parts, claim, tree, observed, made, held, note }, stage)
+      if (settles) return steps.every(step => step.kind === 'apply') ? observed : null
     } catch (error) {
       const fault = surpriseOf(error)
       if (fault === null) throw error
@@ -75,7 +75,7 @@ export async function converge(
 
 /** All steps run to their end even when one fails, so that nothing is under way any more when the failure is told. */
 async function actTogether(acting: Acting, stage: readonly Step[]): Promise<void> {
-  const results = await Promise.allSettled(stage.map(step => carryOut(acting, step)))
+  const results = await Promise.allSettled(stage.map(step => runStep(acting, step)))
   const reasons = results.flatMap(result => (result.status === 'rejected' ? [result.reason as unknown] : []))
   if (reasons.length === 0) return
   throw reasons.find(reason => reason instanceof ClaimLost) ?? reasons[0]
@@ -85,11 +85,11 @@ async function factsOf(
   options: ConvergeOptions,
   claim: Claim,
   tree: LoadBalancerTree,
-  seen: Observed,
+  observed: Observed,
 ): Promise<PlanFacts> {
   const { staleAfterSeconds, replaceAfterSeconds, haproxy } = options
   const facts = { fence: claim.fence, staleAfterSeconds, replaceAfterSeconds, haproxy }
-  const isInNeed = seen.amphorae.some(
+  const isInNeed = observed.amphorae.some(
     ({ machine, agent, mismatchedSeconds }) =>
       machine === 'running' && (agent.state === 'unreachable' || mismatchedSeconds > replaceAfterSeconds),
   )

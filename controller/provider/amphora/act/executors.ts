@@ -28,8 +28,8 @@ import {
   deleteAmphora,
   insertAmphora,
   limitsColumn,
-  lookAgain,
   markForReplacement,
+  recheckIn,
   recordVipPort,
   updateAmphora,
 } from './amphora-rows.js'
@@ -39,12 +39,12 @@ import { type RestartLimits, takeRestart } from './restart-limiter.js'
 
 export type AmphoraParts = MachineParts & { database: Database; restartLimits: RestartLimits; log: Logger }
 
-/** What an act may use: the world as it was seen when the step was planned, and what this attempt has made since. */
+/** What an executor may use: the world as observed when the step was planned, and what this attempt has made since. */
 export type Acting = {
   parts: AmphoraParts
   claim: Claim
   tree: LoadBalancerTree
-  seen: Observed
+  observed: Observed
   /** By the id of the load balancer (its VIP's port) or by the port's own name. */
   made: Map<string, Port>
   /** @throws ClaimLost when the claim is over, or the worker stops; asked before every act outside the database */
@@ -139,14 +139,14 @@ const executors: { [K in Kind]: Executor<K> } = {
     what: 'Giving an amphora a network interface',
     seconds: 30,
     takesTurns: true,
-    run: async ({ parts, claim, tree, seen, made, held, note }, { amphoraId, port: { purpose, request } }) => {
+    run: async ({ parts, claim, tree, observed, made, held, note }, { amphoraId, port: { purpose, request } }) => {
       const { network } = await parts.network.managementNetwork()
       held()
       const port = await ensurePort(parts, { ...request, projectId: network.projectId })
       made.set(port.name, port)
       held()
       await parts.compute.plug(amphoraId, port, tree.projectId)
-      const before = seen.amphorae.find(({ id }) => id === amphoraId)
+      const before = observed.amphorae.find(({ id }) => id === amphoraId)
       const hadInterface = before?.machine === 'running' && before.ports.some(({ id }) => id === port.id)
       if (hadInterface && before.status === 'ALLOCATED') note({ amphora_id: amphoraId, action: 'replugged' })
       if (purpose === 'member') return
@@ -162,9 +162,9 @@ const executors: { [K in Kind]: Executor<K> } = {
   'await-agent': {
     what: 'Waiting for the agent of an amphora',
     seconds: AGENT_START_MS / 1000 + 10,
-    run: async ({ parts, claim, seen, held }, { amphoraId }) => {
+    run: async ({ parts, claim, observed, held }, { amphoraId }) => {
       const { database, network, agents, masterKey } = parts
-      const recorded = seen.amphorae.find(({ id }) => id === amphoraId)?.managementAddress ?? null
+      const recorded = observed.amphorae.find(({ id }) => id === amphoraId)?.managementAddress ?? null
       const host = recorded ?? (await recordedAddress(database, amphoraId))
       if (host === null) throw new Error(`Amphora ${amphoraId} has no management address on ${network.name}`)
       const { limits } = await awaitAgent(agents, agentTarget(masterKey, amphoraId, host), AGENT_START_MS, held)
@@ -184,7 +184,7 @@ const executors: { [K in Kind]: Executor<K> } = {
       // The one that leaves first: what is sent on to it, and asked of it, must find it ready.
       for (const { amphoraId, handover } of both) {
         await ifItCan(acting, amphoraId, 'its connections are cut when the VIP moves', async () => {
-          const target = targetOf(acting.parts, acting.seen, amphoraId)
+          const target = targetOf(acting.parts, acting.observed, amphoraId)
           const lacksTables = await beginHandover(acting.parts.agents, target, handover)
           if (lacksTables) acting.note({ amphora_id: amphoraId, action: 'configured', reason: TABLES_MISSING })
         })
@@ -206,7 +206,7 @@ const executors: { [K in Kind]: Executor<K> } = {
     seconds: 20,
     run: async (acting, { amphoraId, vips }) => {
       await ifItCan(acting, amphoraId, 'it is not known whether it has the VIP', async () => {
-        const target = targetOf(acting.parts, acting.seen, amphoraId)
+        const target = targetOf(acting.parts, acting.observed, amphoraId)
         if (await awaitVips(acting.parts.agents, target, vips, VRRP_MS)) return
         acting.parts.log.warn({ amphora: amphoraId }, 'the VIP has not moved yet')
       })
@@ -216,17 +216,17 @@ const executors: { [K in Kind]: Executor<K> } = {
     what: 'Waiting for the last connections of an amphora',
     seconds: 90,
     run: async (acting, { amphoraId, seconds, waitSeconds }) => {
-      const { parts, seen, held } = acting
+      const { parts, observed, held } = acting
       held()
       await ifItCan(acting, amphoraId, 'its connections are cut', () =>
-        drain(parts.agents, targetOf(parts, seen, amphoraId), { seconds, limitMs: waitSeconds * 1000, held }),
+        drain(parts.agents, targetOf(parts, observed, amphoraId), { seconds, limitMs: waitSeconds * 1000, held }),
       )
     },
   },
-  'look-again': {
-    what: 'Asking for another look',
+  'observe-again': {
+    what: 'Asking for another observation',
     seconds: 20,
-    run: ({ parts, claim }, { seconds }) => lookAgain(parts.database, claim, seconds),
+    run: ({ parts, claim }, { seconds }) => recheckIn(parts.database, claim, seconds),
   },
   'silence-amphora': {
     what: 'Cutting an amphora off from the VIP',
@@ -241,9 +241,9 @@ const executors: { [K in Kind]: Executor<K> } = {
   'announce-vip': {
     what: 'Announcing the VIP',
     seconds: 20,
-    run: async ({ parts, seen, held }, { amphoraId }) => {
+    run: async ({ parts, observed, held }, { amphoraId }) => {
       held()
-      await announceVips(parts.agents, targetOf(parts, seen, amphoraId))
+      await announceVips(parts.agents, targetOf(parts, observed, amphoraId))
     },
   },
   'detach-port': {
@@ -262,12 +262,12 @@ const executors: { [K in Kind]: Executor<K> } = {
     what: 'Deleting the machine of an amphora',
     seconds: 60,
     takesTurns: true,
-    run: async ({ parts, claim, seen, held, note }, { amphoraId }) => {
+    run: async ({ parts, claim, observed, held, note }, { amphoraId }) => {
       await updateAmphora(parts.database, claim, amphoraId, { status: 'PENDING_DELETE' })
       held()
       parts.agents.close(amphoraId)
       await parts.compute.delete(amphoraId)
-      note({ amphora_id: amphoraId, action: 'deleted', ...cutReason(seen, amphoraId) })
+      note({ amphora_id: amphoraId, action: 'deleted', ...cutReason(observed, amphoraId) })
     },
   },
   'delete-ports': {
@@ -283,9 +283,9 @@ const executors: { [K in Kind]: Executor<K> } = {
 }
 
 /** Carries one step out when it is its turn, within its time limit, and logs its begin and end at debug level. @throws ProvisioningFault, ClaimLost, and whatever a driver throws */
-export async function carryOut(acting: Acting, step: Step): Promise<void> {
+export async function runStep(acting: Acting, step: Step): Promise<void> {
   const { what, seconds, takesTurns, run } = executorOf(step.kind)
-  const { claim, parts, tree, seen } = acting
+  const { claim, parts, tree, observed } = acting
   const amphora = 'amphoraId' in step ? step.amphoraId : undefined
   const log = parts.log.child({ step: step.kind, loadBalancer: claim.id, amphora, fence: claim.fence })
   const act = () => {
@@ -299,7 +299,7 @@ export async function carryOut(acting: Acting, step: Step): Promise<void> {
     })
   }
   await (takesTurns
-    ? parts.turns.take({ projectId: tree.projectId, isRepair: isRepair(tree, seen, amphora) }, act)
+    ? parts.turns.take({ projectId: tree.projectId, isRepair: isRepair(tree, observed, amphora) }, act)
     : act())
   log.debug('step done')
 }
@@ -318,9 +318,9 @@ function executorOf(kind: Kind): Executor<Kind> {
 }
 
 async function apply(acting: Acting, { amphoraId, desired }: { amphoraId: string; desired: Desired }): Promise<void> {
-  const { parts, claim, tree, seen, held, note } = acting
+  const { parts, claim, tree, observed, held, note } = acting
   held()
-  const applied = await applyDesired(parts, claim, targetOf(parts, seen, amphoraId), desired)
+  const applied = await applyDesired(parts, claim, targetOf(parts, observed, amphoraId), desired)
   await updateAmphora(parts.database, claim, amphoraId, {
     applied_generation: applied.appliedGeneration,
     applied_sha256: applied.appliedSha256,
@@ -328,7 +328,7 @@ async function apply(acting: Acting, { amphoraId, desired }: { amphoraId: string
   })
   const { transition, reason } = applied
   if (transition === 'unchanged') return
-  const shortage = shortageIn(tree, seen, amphoraId)
+  const shortage = shortageIn(tree, observed, amphoraId)
   if (shortage !== null) parts.log.warn({ amphora: amphoraId, loadBalancer: claim.id }, shortage)
   const why = [reason, shortage].filter(Boolean).join('; ')
   note({ amphora_id: amphoraId, action: 'configured', how: transition, ...(why === '' ? {} : { reason: why }) })
@@ -347,7 +347,7 @@ function cutReason({ amphorae }: Observed, amphoraId: string): { reason?: string
   return cut === 0 ? {} : { reason: `${cut} requests or connections outlived their time and were closed` }
 }
 
-/** For what makes leaving gentle: an amphora that cannot be told leaves all the same. */
+/** For what makes leaving gentle: an amphora that cannot be reached leaves all the same. */
 async function ifItCan({ parts }: Acting, amphoraId: string, without: string, act: () => Promise<void>): Promise<void> {
   try {
     await act()

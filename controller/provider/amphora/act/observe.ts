@@ -4,11 +4,11 @@ import { type NetworkDriver, PORT_OWNER, type Port, type Subnet } from '../../..
 import type { Claim } from '../../../queue/claim.js'
 import { agentTarget, probeAgent } from '../agent/agent.js'
 import { desiredSubnetIds } from '../plan/desired-ports.js'
-import type { AmphoraRow, AmphoraSight, Observed } from '../plan/observation.js'
+import type { AmphoraRow, Observed, ObservedAmphora } from '../plan/observation.js'
 import { readAmphorae, recordReach } from './amphora-rows.js'
 import type { MachineParts } from './machine.js'
 
-export type Look = {
+export type Observing = {
   parts: MachineParts & { database: Database }
   claim: Claim
   tree: LoadBalancerTree
@@ -16,22 +16,27 @@ export type Look = {
   made: ReadonlyMap<string, Port>
 }
 
-/** What was seen when a load balancer was last settled by this process, under which fence. */
+/** What this process observed when it last settled a load balancer, and under which fence. */
 export type Remembered = { fence: number; observed: Observed }
 
 /**
- * Looks at the world, at the cost of one query when nothing is suspicious: what this process saw last still holds while nobody else has
- * claimed the load balancer since (the fence tells), no recheck is due, nothing failed and the amphorae were heard lately.
+ * Observes the world, with one query when nothing is suspicious: this process's last observation still holds while nobody else has claimed
+ * the load balancer since (the fence tells), no recheck is due, nothing failed and the amphorae were heard lately.
  */
-export async function look(context: Look, remembered: Remembered | null, staleAfterSeconds: number): Promise<Observed> {
+export async function observe(
+  context: Observing,
+  remembered: Remembered | null,
+  staleAfterSeconds: number,
+): Promise<Observed> {
   const { parts, claim, tree } = context
   const { amphorae, suspicious } = await readAmphorae(parts.database, claim)
-  if (tree.change === 'delete') return { amphorae: amphorae.map(unseen), vipPort: null, subnets: [], mtus: new Map() }
+  if (tree.change === 'delete')
+    return { amphorae: amphorae.map(unobserved), vipPort: null, subnets: [], mtus: new Map() }
   if (remembered !== null && !suspicious && claim.fence - remembered.fence <= 1) {
     const recalled = recall(tree, amphorae, remembered.observed, staleAfterSeconds)
     if (recalled !== null) return recalled
   }
-  return lookClosely(context, amphorae)
+  return observeAnew(context, amphorae)
 }
 
 function recall(
@@ -42,7 +47,7 @@ function recall(
 ): Observed | null {
   if (rows.length !== observed.amphorae.length) return null
   if (!desiredSubnetIds(tree).every(id => observed.subnets.some(subnet => subnet.id === id))) return null
-  const amphorae: AmphoraSight[] = []
+  const amphorae: ObservedAmphora[] = []
   for (const row of rows) {
     const before = observed.amphorae.find(({ id }) => id === row.id)
     if (before === undefined || before.agent.state !== 'answers') return null
@@ -55,40 +60,44 @@ function recall(
 }
 
 /** Asks network, compute and agents. */
-async function lookClosely({ parts, tree, made }: Look, rows: readonly AmphoraRow[]): Promise<Observed> {
+async function observeAnew({ parts, tree, made }: Observing, rows: readonly AmphoraRow[]): Promise<Observed> {
   const { network } = parts
   const [amphorae, subnets, vipPort] = await Promise.all([
-    Promise.all(rows.map(row => lookAt(parts, row, made))),
+    Promise.all(rows.map(row => observeAmphora(parts, row, made))),
     network.subnets(desiredSubnetIds(tree)),
     made.get(tree.id) ?? (tree.vip.portId === null ? null : network.port(tree.vip.portId)),
   ])
   return { amphorae, subnets, vipPort, mtus: await mtusOf(network, subnets) }
 }
 
-async function lookAt(parts: Look['parts'], row: AmphoraRow, made: ReadonlyMap<string, Port>): Promise<AmphoraSight> {
+async function observeAmphora(
+  parts: Observing['parts'],
+  row: AmphoraRow,
+  made: ReadonlyMap<string, Port>,
+): Promise<ObservedAmphora> {
   const { compute, network, agents, masterKey } = parts
   const [machine, listed] = await Promise.all([compute.find(row.id), network.portsOf(row.id)])
   const ports = new Map(listed.map(port => [port.id, port]))
   for (const port of made.values()) if (port.deviceId === row.id) ports.set(port.id, port)
-  const sight: AmphoraSight = {
-    ...unseen(row),
+  const observed: ObservedAmphora = {
+    ...unobserved(row),
     // A machine whose address was never recorded counts as not made: making it again is harmless, and tells the address.
     machine: row.managementAddress === null ? 'absent' : (machine?.state ?? 'absent'),
     ports: [...ports.values()].filter(port => port.deviceOwner === PORT_OWNER.amphora),
   }
-  if (sight.machine !== 'running' || row.managementAddress === null) return sight
+  if (observed.machine !== 'running' || row.managementAddress === null) return observed
   const [plugged, agent] = await Promise.all([
     compute.pluggedPorts(row.id),
     probeAgent(agents, agentTarget(masterKey, row.id, row.managementAddress)),
   ])
   const isReached = agent.state === 'answers'
   if (row.status === 'ALLOCATED') await recordReach(parts.database, row.id, isReached)
-  if (isReached) return { ...sight, plugged, agent, heldVip: agent.holdsVip ?? row.heldVip }
+  if (isReached) return { ...observed, plugged, agent, heldVip: agent.holdsVip ?? row.heldVip }
   const inspection = await compute.inspect(row.id)
-  return { ...sight, plugged, agent, serves: inspection?.serves ?? null }
+  return { ...observed, plugged, agent, serves: inspection?.serves ?? null }
 }
 
-const unseen = (row: AmphoraRow): AmphoraSight => ({
+const unobserved = (row: AmphoraRow): ObservedAmphora => ({
   ...row,
   machine: 'absent',
   ports: [],

@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { Handover } from '../../../../amphora-agent/protocol/handover.js'
 import type { HelloResult } from '../../../../amphora-agent/protocol/messages.js'
 import { amphoraIdentity } from '../../../compute/amphora-identity.js'
-import type { AgentSight } from '../plan/observation.js'
+import type { ObservedAgent } from '../plan/observation.js'
 import type { AgentConnections, AgentTarget } from './connection.js'
 import { AgentRefused, AgentUnreachable } from './errors.js'
 
@@ -16,11 +16,11 @@ const PROBE_PAUSE_MS = 200
 const POLL_PAUSE_MS = 50
 
 /** What the agent says of itself; `unreachable` when it answered neither of two probes. */
-export async function probeAgent(agents: AgentConnections, target: AgentTarget): Promise<AgentSight> {
+export async function probeAgent(agents: AgentConnections, target: AgentTarget): Promise<ObservedAgent> {
   return answerOf(agents, target).catch(async error => {
     if (!(error instanceof AgentUnreachable)) throw error
     await sleep(PROBE_PAUSE_MS)
-    return answerOf(agents, target).catch((second: unknown): AgentSight => {
+    return answerOf(agents, target).catch((second: unknown): ObservedAgent => {
       if (second instanceof AgentUnreachable) return { state: 'unreachable' }
       throw second
     })
@@ -107,13 +107,13 @@ export async function drain(
   const until = performance.now() + limitMs
   while (performance.now() < until) {
     held()
-    const sight = await answerOf(agents, target)
-    if (sight.state !== 'answers' || sight.drain?.ended !== false) return
+    const observed = await answerOf(agents, target)
+    if (observed.state !== 'answers' || observed.drain?.ended !== false) return
     await sleep(POLL_PAUSE_MS)
   }
 }
 
-async function answerOf(agents: AgentConnections, target: AgentTarget): Promise<AgentSight> {
+async function answerOf(agents: AgentConnections, target: AgentTarget): Promise<ObservedAgent> {
   const hello = await agents.request(target, { verb: 'hello' }, PROBE_LIMITS)
   const { haproxyVersion, appliedGeneration, appliedSha256, holdsVip, limits, drain } = hello
   return { state: 'answers', haproxyVersion, appliedGeneration, appliedSha256, holdsVip, limits, drain }

@@ -1,19 +1,19 @@
 import type { LoadBalancerTree } from '../../../load-balancer/tree/tree.js'
-import type { AmphoraSight } from './observation.js'
+import type { ObservedAmphora } from './observation.js'
 import { type Role, rolesOf } from './topology.js'
 
-export type Replacement = { leaving: AmphoraSight; successor: AmphoraSight }
+export type Replacement = { leaving: ObservedAmphora; successor: ObservedAmphora }
 
-/** Who of a load balancer's amphorae does what. Follows from rows and sight alone, so that any worker sees the same. */
-export type Cast = {
+/** Which amphora of a load balancer has which role. It follows from rows and observations alone, so every worker comes to the same. */
+export type RoleAssignment = {
   /** At most one for each role: they get the present configuration, and hold the VIP. */
-  serving: AmphoraSight[]
+  serving: ObservedAmphora[]
   /** Roles for which an amphora is to be allocated. */
   missing: Role[]
   /** What is under way: one at a time, so that of a pair one always serves undisturbed. */
   replacement: Replacement | null
   /** Nobody needs them any more. */
-  superfluous: AmphoraSight[]
+  superfluous: ObservedAmphora[]
 }
 
 /**
@@ -21,7 +21,10 @@ export type Cast = {
  * First the replacement that has begun goes on, then what is broken is replaced, then what carries no traffic, so that the VIP of a pair
  * moves once.
  */
-export function assignRoles(topology: LoadBalancerTree['topology'], amphorae: readonly AmphoraSight[]): Cast {
+export function assignRoles(
+  topology: LoadBalancerTree['topology'],
+  amphorae: readonly ObservedAmphora[],
+): RoleAssignment {
   const usable = amphorae.filter(amphora => amphora.status !== 'PENDING_DELETE')
   const parts = rolesOf(topology).map(role => {
     const ofRole = usable.filter(amphora => amphora.role === role)
@@ -54,13 +57,13 @@ export function assignRoles(topology: LoadBalancerTree['topology'], amphorae: re
   }
 }
 
-/** Neither can be told anything nor is made again: it is to be replaced. */
-export const isLost = ({ replacing, machine, agent }: AmphoraSight): boolean =>
+/** It is to be replaced, and nothing can reach it: it neither takes a configuration nor is restarted. */
+export const isLost = ({ replacing, machine, agent }: ObservedAmphora): boolean =>
   replacing && (machine !== 'running' || agent.state === 'unreachable')
 
 /** It gave the VIP up and waits for its last connections: nobody has to wait for it. */
-export const isDraining = ({ agent }: AmphoraSight): boolean =>
+export const isDraining = ({ agent }: ObservedAmphora): boolean =>
   agent.state === 'answers' && agent.drain?.ended === false
 
-const foremost = (amphorae: readonly AmphoraSight[]): AmphoraSight | undefined =>
+const foremost = (amphorae: readonly ObservedAmphora[]): ObservedAmphora | undefined =>
   amphorae.find(amphora => amphora.status === 'ALLOCATED') ?? amphorae[0]

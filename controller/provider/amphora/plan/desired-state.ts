@@ -6,13 +6,13 @@ import { renderDesired } from '../rendering/desired.js'
 import type { HaproxySettings, PluggedInterface } from '../rendering/facts.js'
 import { placeVips } from '../rendering/keepalived/interfaces.js'
 import { type DesiredPort, desiredPorts, portOf } from './desired-ports.js'
-import type { AmphoraSight, Observed } from './observation.js'
+import type { Observed, ObservedAmphora } from './observation.js'
 import { vrrpPriority } from './topology.js'
 
 /** What all desired states of a load balancer have in common. */
 export type Rendering = {
   tree: LoadBalancerTree
-  seen: Observed
+  observed: Observed
   fence: number
   haproxy: HaproxySettings
   /** The ports that each amphora should have, by its id. */
@@ -22,14 +22,14 @@ export type Rendering = {
 /** Derives once what the amphorae are compared with. */
 export const renderingOf = (
   tree: LoadBalancerTree,
-  seen: Observed,
+  observed: Observed,
   { fence, haproxy }: Pick<Rendering, 'fence' | 'haproxy'>,
 ): Rendering => ({
-  ...{ tree, seen, fence, haproxy },
-  ports: new Map(seen.amphorae.map(({ id }) => [id, desiredPorts(tree, seen.subnets, id)])),
+  ...{ tree, observed, fence, haproxy },
+  ports: new Map(observed.amphorae.map(({ id }) => [id, desiredPorts(tree, observed.subnets, id)])),
 })
 
-export const portsFor = ({ ports }: Rendering, { id }: AmphoraSight): readonly DesiredPort[] => ports.get(id) ?? []
+export const portsFor = ({ ports }: Rendering, { id }: ObservedAmphora): readonly DesiredPort[] => ports.get(id) ?? []
 
 /**
  * What an amphora should be among those that share the VIP with it.
@@ -39,8 +39,8 @@ export const portsFor = ({ ports }: Rendering, { id }: AmphoraSight): readonly D
  */
 export function desiredOf(
   rendering: Rendering,
-  amphora: AmphoraSight,
-  group: readonly AmphoraSight[],
+  amphora: ObservedAmphora,
+  group: readonly ObservedAmphora[],
   standsBy: boolean,
 ): Desired | null {
   const { tree, fence, haproxy } = rendering
@@ -67,7 +67,7 @@ export function desiredOf(
 }
 
 /** The record and the agent itself must agree: the record may be older than a restart of the amphora. */
-export function isInEffect(amphora: AmphoraSight, desired: Desired): boolean {
+export function isInEffect(amphora: ObservedAmphora, desired: Desired): boolean {
   const { agent, appliedGeneration, appliedSha256, needsApply } = amphora
   const agrees = (applied: { appliedGeneration: number; appliedSha256: string | null }) =>
     applied.appliedGeneration === desired.generation && applied.appliedSha256 === desired.sha256
@@ -82,8 +82,8 @@ export function isInEffect(amphora: AmphoraSight, desired: Desired): boolean {
 export function handoverOf(
   rendering: Rendering,
   role: Handover['role'],
-  amphora: AmphoraSight,
-  other: AmphoraSight,
+  amphora: ObservedAmphora,
+  other: ObservedAmphora,
   seconds: number,
 ): Handover | null {
   const own = vrrpAddress(rendering, amphora)
@@ -93,19 +93,19 @@ export function handoverOf(
   return { role, own, peer, interface: name, vips, seconds }
 }
 
-function vrrpAddress(rendering: Rendering, amphora: AmphoraSight): string | null {
+function vrrpAddress(rendering: Rendering, amphora: ObservedAmphora): string | null {
   const port = basePortOf(rendering, amphora)
   return port?.fixedIps.find(({ subnetId }) => subnetId === rendering.tree.vip.subnetId)?.address ?? null
 }
 
 /** The port that carries VIPs beside its own addresses. */
-export function basePortOf(rendering: Rendering, amphora: AmphoraSight) {
+export function basePortOf(rendering: Rendering, amphora: ObservedAmphora) {
   const base = portsFor(rendering, amphora).find(({ purpose }) => purpose === 'vip')
   return base && portOf(amphora, base)
 }
 
-function pluggedInterfaces(rendering: Rendering, amphora: AmphoraSight): PluggedInterface[] {
-  const { subnets: known, mtus } = rendering.seen
+function pluggedInterfaces(rendering: Rendering, amphora: ObservedAmphora): PluggedInterface[] {
+  const { subnets: known, mtus } = rendering.observed
   return portsFor(rendering, amphora).flatMap(desired => {
     const port = portOf(amphora, desired)
     if (port === undefined) return []
@@ -118,7 +118,7 @@ function pluggedInterfaces(rendering: Rendering, amphora: AmphoraSight): Plugged
 const UNTOLD: MachineLimits = { openFiles: 20_000, memoryBytes: 2 * 1024 ** 3 }
 
 /** What the machine of an amphora gives. */
-export const limitsOf = ({ agent }: AmphoraSight): MachineLimits =>
+export const limitsOf = ({ agent }: ObservedAmphora): MachineLimits =>
   (agent.state === 'answers' ? agent.limits : undefined) ?? UNTOLD
 
 const DEFAULT_MTU = 1500

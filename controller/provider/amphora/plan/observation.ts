@@ -30,7 +30,7 @@ export type AmphoraRow = {
   heldVip: boolean
 }
 
-export type AgentSight =
+export type ObservedAgent =
   | {
       state: 'answers'
       haproxyVersion: string
@@ -46,21 +46,21 @@ export type AgentSight =
   | { state: 'unreachable' }
 
 /** One amphora as it was found: its row, machine, ports and agent. */
-export type AmphoraSight = AmphoraRow & {
+export type ObservedAmphora = AmphoraRow & {
   machine: 'running' | 'stopped' | 'absent'
   /** Its ports on other networks than the management network. */
   ports: readonly Port[]
   /** Ids of those that the running machine has an interface for. */
   plugged: readonly string[]
   /** Unreachable as well when the machine does not run. */
-  agent: AgentSight
+  agent: ObservedAgent
   /** Whether it serves, as its host sees it; asked for when the agent cannot be reached. Null when nobody can tell. */
   serves: boolean | null
 }
 
 /** All that the plan for a load balancer looks at, beside the tree. */
 export type Observed = {
-  amphorae: readonly AmphoraSight[]
+  amphorae: readonly ObservedAmphora[]
   vipPort: Port | null
   /** Those of the VIP and of the members that still exist. */
   subnets: readonly Subnet[]

@@ -1,6 +1,6 @@
 import type { LoadBalancerTree } from '../../../load-balancer/tree/tree.js'
 import { ProvisioningFault } from '../../provider.js'
-import type { AmphoraSight } from './observation.js'
+import type { ObservedAmphora } from './observation.js'
 
 export type UnreachableFacts = {
   /** Silence after which an amphora counts as silent. */
@@ -21,9 +21,9 @@ export type Verdict = 'wait' | 'restart' | 'replace'
  * @param amphorae all of the load balancer: of a pair, the other one that holds the VIP shows that this one does not
  */
 export function verdictOn(
-  amphora: AmphoraSight,
+  amphora: ObservedAmphora,
   tree: LoadBalancerTree,
-  amphorae: readonly AmphoraSight[],
+  amphorae: readonly ObservedAmphora[],
   facts: UnreachableFacts,
 ): Verdict {
   if (isHeard(amphora, facts)) return amphora.unreachableSeconds > facts.replaceAfterSeconds ? 'replace' : 'wait'
@@ -36,21 +36,21 @@ export function verdictOn(
   return facts.silentAlone.has(amphora.id) ? 'restart' : 'wait'
 }
 
-export const isHeard = ({ heardSeconds }: AmphoraSight, { staleAfterSeconds }: UnreachableFacts): boolean =>
+export const isHeard = ({ heardSeconds }: ObservedAmphora, { staleAfterSeconds }: UnreachableFacts): boolean =>
   heardSeconds !== null && heardSeconds <= staleAfterSeconds
 
 /** Nobody misses one that has nothing to serve and nothing to take in. */
 const isDesired = ({ generation, appliedGeneration, listeners }: LoadBalancerTree): boolean =>
   generation > appliedGeneration || listeners.some(({ adminStateUp }) => adminStateUp)
 
-const hasVip = ({ agent, heldVip }: AmphoraSight): boolean => agent.state === 'answers' && heldVip
+const hasVip = ({ agent, heldVip }: ObservedAmphora): boolean => agent.state === 'answers' && heldVip
 
 /** Why an amphora gets no configuration, for the load balancer's owner. */
-export function outOfReach(amphora: AmphoraSight, facts: UnreachableFacts): ProvisioningFault {
+export function outOfReach(amphora: ObservedAmphora, facts: UnreachableFacts): ProvisioningFault {
   return new ProvisioningFault('amphora-unreachable', reasonOf(amphora, facts))
 }
 
-function reasonOf(amphora: AmphoraSight, facts: UnreachableFacts): string {
+function reasonOf(amphora: ObservedAmphora, facts: UnreachableFacts): string {
   if (isHeard(amphora, facts)) {
     return `An amphora is heard but cannot be reached. Another takes its place when that lasts for ${facts.replaceAfterSeconds} s.`
   }

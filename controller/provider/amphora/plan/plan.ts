@@ -1,11 +1,11 @@
 import type { LoadBalancerTree } from '../../../load-balancer/tree/tree.js'
 import { ProvisioningFault } from '../../provider.js'
 import type { HaproxySettings } from '../rendering/facts.js'
-import { assignRoles, type Cast, isLost, type Replacement } from './assign-roles.js'
+import { assignRoles, isLost, type Replacement, type RoleAssignment } from './assign-roles.js'
 import { covers, type DesiredPort, portOf } from './desired-ports.js'
 import { desiredOf, isInEffect, portsFor, type Rendering, renderingOf } from './desired-state.js'
-import type { AmphoraSight, Observed } from './observation.js'
-import { dismiss, otherOf, planFarewell, removal, stateOf } from './plan-farewell.js'
+import type { Observed, ObservedAmphora } from './observation.js'
+import { demote, otherOf, planDemotion, removal, stateOf } from './plan-demotion.js'
 import { isHeard, outOfReach, restartLimit, type UnreachableFacts, verdictOn } from './plan-unreachable.js'
 import type { Plan, Step } from './step.js'
 import type { Role } from './topology.js'
@@ -18,28 +18,28 @@ export type PlanFacts = UnreachableFacts & {
 }
 
 /**
- * The next steps from the world as it was seen towards the tree; no stage when they agree. Pure: the same arguments give the same plan.
+ * The next steps from the world as observed towards the tree; no stage when they agree. Pure: the same arguments give the same plan.
  * @throws ProvisioningFault when nothing can be done about what keeps them apart
  */
-export function plan(tree: LoadBalancerTree, seen: Observed, facts: PlanFacts): Plan {
+export function plan(tree: LoadBalancerTree, observed: Observed, facts: PlanFacts): Plan {
   if (tree.change === 'delete') {
-    return { stages: stagesOf([...removal(seen.amphorae), [{ kind: 'release-vip-port' }]]), settles: true }
+    return { stages: stagesOf([...removal(observed.amphorae), [{ kind: 'release-vip-port' }]]), settles: true }
   }
-  const cast = assignRoles(tree.topology, seen.amphorae)
-  const foundations: Step[] = [...vipPortSteps(tree, seen), ...cast.missing.map(allocate)]
+  const roles = assignRoles(tree.topology, observed.amphorae)
+  const foundations: Step[] = [...vipPortSteps(tree, observed), ...roles.missing.map(allocate)]
   if (foundations.length > 0) return { stages: [foundations], settles: false }
 
-  const { serving, replacement } = cast
-  const rendering = renderingOf(tree, seen, facts)
+  const { serving, replacement } = roles
+  const rendering = renderingOf(tree, observed, facts)
   const works = inspect(rendering, replacement === null ? serving : [...serving, replacement.successor], facts)
   const ready = works.filter(work => work.state === 'ready').map(work => work.amphora)
   const builds = works.filter(work => work.state === 'build')
   const troubles = works.filter(work => work.state === 'trouble')
   const [trouble] = troubles
-  const applies = planApplies(rendering, cast, ready)
-  const farewell = planFarewell(rendering, cast)
-  // One that has left a pair must not speak VRRP any more when the others are told so; the successor of a single one has to be told first.
-  const [before, after] = tree.topology === 'SINGLE' ? [[], farewell.stages] : [farewell.stages, []]
+  const applies = planApplies(rendering, roles, ready)
+  const demotion = planDemotion(rendering, roles)
+  // An amphora that leaves a pair stops VRRP before its peer is told of it. A single one's successor is configured before that.
+  const [before, after] = tree.topology === 'SINGLE' ? [[], demotion.stages] : [demotion.stages, []]
 
   if (builds.length > 0) {
     // The amphorae that serve need not wait for one that is being made.
@@ -49,7 +49,7 @@ export function plan(tree: LoadBalancerTree, seen: Observed, facts: PlanFacts): 
   }
   if (replacement !== null && ready.includes(replacement.successor)) {
     if (trouble === undefined || isLost(replacement.leaving)) {
-      return { stages: stagesOf(takeOver(rendering, cast, replacement)), settles: false }
+      return { stages: stagesOf(takeOver(rendering, roles, replacement)), settles: false }
     }
   }
   // One after the other: a configuration that the first refuses never reaches the next.
@@ -60,8 +60,8 @@ export function plan(tree: LoadBalancerTree, seen: Observed, facts: PlanFacts): 
   ])
   if (trouble === undefined) {
     const done = serving.every(amphora => !amphora.replacing)
-    const removals = [...after, ...removal(farewell.gone), ...farewell.wait(done)]
-    return { stages: stagesOf([...stages, ...removals]), settles: done && farewell.told }
+    const removals = [...after, ...removal(demotion.gone), ...demotion.wait(done)]
+    return { stages: stagesOf([...stages, ...removals]), settles: done && demotion.demoted }
   }
   if (stages.length > 0) return { stages, settles: false }
   const isApplied = tree.generation <= tree.appliedGeneration && serving.every(({ replacing }) => !replacing)
@@ -73,8 +73,8 @@ const allocate = (role: Role): Step => ({ kind: 'allocate-amphora', role })
 
 const stagesOf = (stages: readonly (readonly Step[])[]) => stages.filter(stage => stage.length > 0)
 
-function vipPortSteps(tree: LoadBalancerTree, seen: Observed): Step[] {
-  if (seen.vipPort !== null) return []
+function vipPortSteps(tree: LoadBalancerTree, observed: Observed): Step[] {
+  if (observed.vipPort !== null) return []
   if (tree.vip.ownsPort) return [{ kind: 'ensure-vip-port' }]
   throw new ProvisioningFault(
     'vip-port-missing',
@@ -83,14 +83,14 @@ function vipPortSteps(tree: LoadBalancerTree, seen: Observed): Step[] {
 }
 
 type Work =
-  | { state: 'ready'; amphora: AmphoraSight }
+  | { state: 'ready'; amphora: ObservedAmphora }
   | { state: 'build'; make: Step[]; attach: Step[]; awaitAgent: Step[] }
-  /** `serves`: nothing is amiss but that it cannot be told anything. */
+  /** `serves`: its only fault is that it cannot be reached. */
   | { state: 'trouble'; serves: boolean; fault: ProvisioningFault }
   | { state: 'lost' }
 
-function inspect(rendering: Rendering, serving: readonly AmphoraSight[], facts: PlanFacts): Work[] {
-  const { tree, seen } = rendering
+function inspect(rendering: Rendering, serving: readonly ObservedAmphora[], facts: PlanFacts): Work[] {
+  const { tree, observed } = rendering
   let restarts = 0
   return serving.map((amphora): Work => {
     const { id: amphoraId, machine, agent, status, silentSeconds } = amphora
@@ -109,7 +109,7 @@ function inspect(rendering: Rendering, serving: readonly AmphoraSight[], facts: 
     if (isLost(amphora)) return { state: 'lost' }
     if (machine !== 'running') return rebuild('create-machine')
     if (agent.state === 'unreachable' && (status === 'ALLOCATED' || silentSeconds > facts.staleAfterSeconds)) {
-      const verdict = verdictOn(amphora, tree, seen.amphorae, facts)
+      const verdict = verdictOn(amphora, tree, observed.amphorae, facts)
       if (verdict === 'wait')
         return { state: 'trouble', serves: amphora.serves === true, fault: outOfReach(amphora, facts) }
       restarts += 1
@@ -135,34 +135,38 @@ const replace = (amphoraId: string): Work => ({
   awaitAgent: [],
 })
 
-function isAttached(amphora: AmphoraSight, desired: DesiredPort): boolean {
+function isAttached(amphora: ObservedAmphora, desired: DesiredPort): boolean {
   const port = portOf(amphora, desired)
   return port !== undefined && covers(port, desired) && amphora.plugged.includes(port.id)
 }
 
-const detach = (amphora: AmphoraSight, portId: string) => ({
+const detach = (amphora: ObservedAmphora, portId: string) => ({
   kind: 'detach-port' as const,
   amphoraId: amphora.id,
   portId,
 })
 
 /** Ports and interfaces that no member needs any more, once the configuration does not name them. */
-function leftovers(rendering: Rendering, amphora: AmphoraSight): Step[] {
+function leftovers(rendering: Rendering, amphora: ObservedAmphora): Step[] {
   const needed = portsFor(rendering, amphora).map(desired => portOf(amphora, desired)?.id)
   const had = new Set([...amphora.ports.map(port => port.id), ...amphora.plugged])
   return [...had].filter(portId => !needed.includes(portId)).map(portId => detach(amphora, portId))
 }
 
 /** In the order of the topology; but one that comes in comes last, when the other of the pair speaks to it already. */
-function planApplies(rendering: Rendering, cast: Cast, ready: readonly AmphoraSight[]): Step[] {
-  const comesIn = ({ role }: AmphoraSight) => cast.superfluous.some(amphora => amphora.role === role)
-  return cast.serving
+function planApplies(rendering: Rendering, roles: RoleAssignment, ready: readonly ObservedAmphora[]): Step[] {
+  const comesIn = ({ role }: ObservedAmphora) => roles.superfluous.some(amphora => amphora.role === role)
+  return roles.serving
     .filter(amphora => ready.includes(amphora))
     .toSorted((a, b) => Number(comesIn(a)) - Number(comesIn(b)))
-    .flatMap(amphora => applyUnlessInEffect(rendering, amphora, cast.serving))
+    .flatMap(amphora => applyUnlessInEffect(rendering, amphora, roles.serving))
 }
 
-function applyUnlessInEffect(rendering: Rendering, amphora: AmphoraSight, group: readonly AmphoraSight[]): Step[] {
+function applyUnlessInEffect(
+  rendering: Rendering,
+  amphora: ObservedAmphora,
+  group: readonly ObservedAmphora[],
+): Step[] {
   const desired = desiredOf(rendering, amphora, group, false)
   return desired === null || isInEffect(amphora, desired) ? [] : [{ kind: 'apply', amphoraId: amphora.id, desired }]
 }
@@ -172,17 +176,17 @@ function applyUnlessInEffect(rendering: Rendering, amphora: AmphoraSight, group:
  * the VIP before the other gives it up: their neighbours follow who spoke last. In a pair the one that stays takes it; the successor is let in
  * once the other is out and the one that stays was told, for two that do not hear each other would both take the VIP.
  */
-function takeOver(rendering: Rendering, cast: Cast, { leaving, successor }: Replacement): Step[][] {
-  const group = [...cast.serving.filter(amphora => amphora !== leaving), successor]
+function takeOver(rendering: Rendering, roles: RoleAssignment, { leaving, successor }: Replacement): Step[][] {
+  const group = [...roles.serving.filter(amphora => amphora !== leaving), successor]
   const standingBy = desiredOf(rendering, successor, group, true)
   if (standingBy === null) {
     throw new ProvisioningFault('pair-incomplete', 'The VRRP address of the other amphora is not known.')
   }
   const isNew = successor.agent.state === 'answers' && successor.agent.appliedSha256 === null
   const prepare: Step[] = isNew ? [{ kind: 'apply', amphoraId: successor.id, desired: standingBy }] : []
-  if (rendering.tree.topology !== 'SINGLE') return [prepare, ...dismiss(rendering, leaving, otherOf(cast, leaving))]
+  if (rendering.tree.topology !== 'SINGLE') return [prepare, ...demote(rendering, leaving, otherOf(roles, leaving))]
   const take = applyUnlessInEffect(rendering, successor, group)
-  const [handover = [], ...rest] = dismiss(rendering, leaving, successor)
+  const [handover = [], ...rest] = demote(rendering, leaving, successor)
   const remove = stateOf(rendering, leaving) === 'gone' ? removal([leaving]) : []
   return [prepare, handover, take, ...rest, ...remove]
 }

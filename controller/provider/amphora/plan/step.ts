@@ -28,7 +28,7 @@ export type Step =
   /** It is on its way out, and loses the interface of the VIP. */
   | { kind: 'silence-amphora'; amphoraId: string; portId: string | null }
   /** Something ends by itself soon. */
-  | { kind: 'look-again'; seconds: number }
+  | { kind: 'observe-again'; seconds: number }
   /** Neighbours learn again where the VIP is. */
   | { kind: 'announce-vip'; amphoraId: string }
   | { kind: 'detach-port'; amphoraId: string; portId: string }
@@ -39,6 +39,6 @@ export type Step =
 /** The steps of a stage are independent of each other; a stage begins when the one before it has succeeded. */
 export type Plan = {
   stages: readonly (readonly Step[])[]
-  /** When all of it succeeds, the desired state is reached; otherwise the world has to be looked at again. */
+  /** When all of it succeeds, the desired state is reached; otherwise the world has to be observed again. */
   settles: boolean
 }

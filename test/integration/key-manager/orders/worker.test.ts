@@ -149,11 +149,7 @@ t.test('an RSA order makes a container with the key pair, the private key encryp
     t.match(secret, { name: 'pair', secret_type: type, algorithm: 'RSA', bit_length: 2048 })
     t.match(secret, { content_types: { default: 'application/octet-stream' } })
   }
-  t.match(
-    await rowOf(id),
-    { sealed_passphrase: null, project_key_id: null },
-    'the order no longer holds the passphrase',
-  )
+  t.match(await rowOf(id), { sealed_passphrase: null, project_key_id: null }, 'the passphrase is gone')
   const audits = await database('audit_record')
     .where({ action: 'secret.generate' })
     .whereRaw(`detail->>'order' = ?`, [id])

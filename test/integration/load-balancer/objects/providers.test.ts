@@ -4,8 +4,8 @@ import { startServer } from '../../../../controller/http/server.js'
 import { createLoadBalancerApi } from '../../../../controller/load-balancer/api.js'
 import { createLog } from '../../../../controller/log/log.js'
 import { createNoopNetworkDriver } from '../../../../controller/network/noop/driver.js'
-import { amphoraOffer, octaviaOffer } from '../../../../controller/provider/amphora/capabilities.js'
-import { noopOffer } from '../../../../controller/provider/noop/capabilities.js'
+import { amphoraCapabilities, octaviaCapabilities } from '../../../../controller/provider/amphora/capabilities.js'
+import { noopCapabilities } from '../../../../controller/provider/noop/capabilities.js'
 import { callerOf, tokenOf } from '../../../support/clients/callers.js'
 import { idIn } from '../../../support/clients/json-answers.js'
 import { ANY_CERTIFICATE, SUBNET, startTestApi } from '../../../support/clients/load-balancer-api.js'
@@ -14,7 +14,7 @@ t.test('providers, and what the data of profiles may ask of them', async t => {
   const api = await startTestApi()
   t.teardown(api.stop)
   const bare = {
-    ...noopOffer,
+    ...noopCapabilities,
     name: 'bare',
     description: 'Has no such thing.',
     flavorKeys: null,
@@ -27,7 +27,7 @@ t.test('providers, and what the data of profiles may ask of them', async t => {
       certificates: ANY_CERTIFICATE,
       validate: async token => callerOf(token),
       identityUrl: '',
-      providers: [amphoraOffer, octaviaOffer, noopOffer, bare],
+      providers: [amphoraCapabilities, octaviaCapabilities, noopCapabilities, bare],
       config: configurationSchema.parse({}).load_balancer,
       log: createLog('test', 'silent'),
     }),

@@ -1,7 +1,7 @@
 import type { LoadBalancerTree } from '../../../load-balancer/tree/tree.js'
-import { type Cast, isDraining } from './assign-roles.js'
+import { isDraining, type RoleAssignment } from './assign-roles.js'
 import { basePortOf, desiredOf, handoverOf, type Rendering } from './desired-state.js'
-import type { AmphoraSight } from './observation.js'
+import type { ObservedAmphora } from './observation.js'
 import type { Step } from './step.js'
 
 /** A failover ends, whatever its pools allow. */
@@ -11,15 +11,15 @@ const HANDOVER_MARGIN_SECONDS = 60
 const SHORT_WAIT_SECONDS = 2
 const LONG_WAIT_SECONDS = 60
 
-export const otherOf = ({ serving }: Cast, { id, role }: AmphoraSight): AmphoraSight | null =>
+export const otherOf = ({ serving }: RoleAssignment, { id, role }: ObservedAmphora): ObservedAmphora | null =>
   serving.find(amphora => amphora.id !== id && amphora.role !== role) ?? null
 
 /**
- * How an amphora leaves. One that can be told keeps its connections while another one takes the VIP, and has a while to end them. One that
- * cannot loses its interface.
+ * How an amphora leaves. If its agent answers, it steps down: another one takes the VIP, and its connections get a while to end. If not, its
+ * VIP port is unplugged.
  * @param taker who has the VIP afterwards
  */
-export function dismiss(rendering: Rendering, leaving: AmphoraSight, taker: AmphoraSight | null): Step[][] {
+export function demote(rendering: Rendering, leaving: ObservedAmphora, taker: ObservedAmphora | null): Step[][] {
   const { tree } = rendering
   const isSingle = tree.topology === 'SINGLE'
   const announce: Step[] = isSingle && taker !== null ? [{ kind: 'announce-vip', amphoraId: taker.id }] : []
@@ -42,7 +42,7 @@ export function dismiss(rendering: Rendering, leaving: AmphoraSight, taker: Amph
 
 const vipsOf = ({ vip, additionalVips }: LoadBalancerTree) => [vip, ...additionalVips].map(({ address }) => address)
 
-function beginHandover(rendering: Rendering, leaving: AmphoraSight, taker: AmphoraSight): Step[] {
+function beginHandover(rendering: Rendering, leaving: ObservedAmphora, taker: ObservedAmphora): Step[] {
   if (taker.agent.state !== 'answers') return []
   const seconds = drainSeconds(rendering.tree) + HANDOVER_MARGIN_SECONDS
   const gives = handoverOf(rendering, 'leaving', leaving, taker, seconds)
@@ -55,7 +55,7 @@ function beginHandover(rendering: Rendering, leaving: AmphoraSight, taker: Ampho
   return [{ kind: 'begin-handover', parts }]
 }
 
-const drain = ({ tree }: Rendering, { id: amphoraId }: AmphoraSight, waitSeconds: number): Step => ({
+const drain = ({ tree }: Rendering, { id: amphoraId }: ObservedAmphora, waitSeconds: number): Step => ({
   kind: 'drain-amphora',
   amphoraId,
   seconds: drainSeconds(tree),
@@ -69,7 +69,7 @@ function drainSeconds({ pools }: LoadBalancerTree): number {
 }
 
 /** `serves`: it may still have the VIP. `drains`: its last connections end. `gone`: nothing is lost with it. */
-export function stateOf(rendering: Rendering, amphora: AmphoraSight): 'serves' | 'drains' | 'gone' {
+export function stateOf(rendering: Rendering, amphora: ObservedAmphora): 'serves' | 'drains' | 'gone' {
   const { agent, plugged } = amphora
   if (isDraining(amphora)) return 'drains'
   const port = basePortOf(rendering, amphora)
@@ -77,41 +77,41 @@ export function stateOf(rendering: Rendering, amphora: AmphoraSight): 'serves' |
   return served && port !== undefined && plugged.includes(port.id) ? 'serves' : 'gone'
 }
 
-type Farewell = {
+type Demotion = {
   stages: Step[][]
   /** They may be removed. */
-  gone: AmphoraSight[]
-  /** Every one of them was told before. */
-  told: boolean
+  gone: ObservedAmphora[]
+  /** Every one of them has stepped down before. */
+  demoted: boolean
   /** Until the last connections have ended: here when something else has to wait for that, else later. */
   wait: (later: boolean) => Step[][]
 }
 
-/** What is still to be done with amphorae that nobody needs any more. */
-export function planFarewell(rendering: Rendering, cast: Cast): Farewell {
+/** The remaining steps for amphorae that are no longer needed. */
+export function planDemotion(rendering: Rendering, roles: RoleAssignment): Demotion {
   const those = (state: ReturnType<typeof stateOf>) =>
-    cast.superfluous.filter(amphora => stateOf(rendering, amphora) === state)
+    roles.superfluous.filter(amphora => stateOf(rendering, amphora) === state)
   const [gone, drains, serves] = [those('gone'), those('drains'), those('serves')]
   const isSingle = rendering.tree.topology === 'SINGLE'
-  const takerFor = (amphora: AmphoraSight) => (isSingle ? (cast.serving[0] ?? null) : otherOf(cast, amphora))
+  const takerFor = (amphora: ObservedAmphora) => (isSingle ? (roles.serving[0] ?? null) : otherOf(roles, amphora))
   /** It may still say that it has the VIP. */
-  const mayClaim = ({ agent, plugged, ports }: AmphoraSight) =>
+  const mayClaim = ({ agent, plugged, ports }: ObservedAmphora) =>
     !(agent.state === 'answers' && agent.drain !== null) && (isSingle || ports.some(port => plugged.includes(port.id)))
   const going = [...serves, ...gone.filter(mayClaim)]
   return {
-    stages: going.flatMap(amphora => dismiss(rendering, amphora, takerFor(amphora))),
+    stages: going.flatMap(amphora => demote(rendering, amphora, takerFor(amphora))),
     gone,
-    told: serves.length === 0,
+    demoted: serves.length === 0,
     wait: later => {
       if (drains.length === 0) return []
       return later
-        ? [[{ kind: 'look-again', seconds: 1 }]]
+        ? [[{ kind: 'observe-again', seconds: 1 }]]
         : [drains.map(amphora => drain(rendering, amphora, LONG_WAIT_SECONDS))]
     },
   }
 }
 
-export function removal(amphorae: readonly AmphoraSight[]): Step[][] {
+export function removal(amphorae: readonly ObservedAmphora[]): Step[][] {
   const kinds = ['delete-machine', 'delete-ports', 'delete-amphora-row'] as const
   return kinds.map(kind => amphorae.map(({ id: amphoraId }) => ({ kind, amphoraId })))
 }
