@@ -1,6 +1,7 @@
 import { accessSync, constants, existsSync, statfsSync, statSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { computeDriver } from '../../compute/drivers.js'
+import type { ComputeDriverKind } from '../../compute/kind.js'
 import type { Configuration } from '../../config/schema.js'
 import { postgresPrograms } from '../../database/private-cluster.js'
 import { networkDriver } from '../../network/drivers.js'
@@ -16,9 +17,13 @@ export function requireRoot(): void {
   )
 }
 
-/** Debian packages that the configured drivers need and this machine lacks. */
+/** Whatever the drivers are, the first start makes SSH keys. */
+const OWN_PROGRAMS: ComputeDriverKind['programs'] = [['ssh-keygen', 'openssh-client']]
+
+/** Debian packages that the installation and its drivers need and this machine lacks. */
 export function missingPackages({ directory, config }: Instance): string[] {
-  const needed = [...computeDriver(config.compute.driver).programs, ...networkDriver(config.network.driver).programs]
+  const kinds = [computeDriver(config.compute.driver), networkDriver(config.network.driver)]
+  const needed = [...OWN_PROGRAMS, ...kinds.flatMap(({ programs }) => programs)]
   const missing = needed.filter(([program]) => !isInstalled(program)).map(([, name]) => name)
   if (usesPrivateCluster(config, directory) && !hasPostgres()) missing.push('postgresql')
   return [...new Set(missing)]

@@ -21,13 +21,16 @@ export function watchCluster(stateDirectory: string, report: (line: string) => v
   const watch = async () => {
     while (!ending.signal.aborted) {
       await delay(1_000, undefined, { signal: ending.signal }).catch(() => undefined)
-      rotateLog(join(clusterDirectory(stateDirectory), 'data/server.log'))
-      if (ending.signal.aborted || runningPostmaster(stateDirectory) !== null) continue
-      report('PostgreSQL has ended; it is started again')
-      await startPrivateCluster(stateDirectory).then(
-        () => report('PostgreSQL is back'),
-        error => report(String(error)),
-      )
+      if (ending.signal.aborted) return
+      try {
+        rotateLog(join(clusterDirectory(stateDirectory), 'data/server.log'))
+        if (runningPostmaster(stateDirectory) !== null) continue
+        report('PostgreSQL has ended; it is started again')
+        await startPrivateCluster(stateDirectory)
+        report('PostgreSQL is back')
+      } catch (error) {
+        report(String(error))
+      }
     }
   }
   const watching = watch()

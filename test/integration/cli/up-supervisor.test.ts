@@ -1,5 +1,5 @@
 import { EventEmitter, once } from 'node:events'
-import { mkdirSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { createSupervisor } from '../../../controller/cli/commands/up/supervisor.js'
@@ -54,6 +54,13 @@ t.test('one that ends again and again is given up, with its last words', async t
   const { supervisor, lines } = createScene(t, 'console.error("no such table"); process.exit(3)')
   await t.rejects(supervisor.start('worker'), { message: /^worker ended with status 3\. .*no such table/s })
   t.equal(lines.filter(line => line.startsWith('worker ended with status 3')).length, 3)
+})
+
+t.test('once stopped, the supervisor starts nothing more', async t => {
+  const { supervisor } = createScene(t, CHILD)
+  await supervisor.stop()
+  void supervisor.start('worker')
+  t.notOk(existsSync(join(t.testdirName, 'log/worker.log')), 'no process has opened its log')
 })
 
 t.test('nobody waits for one that is stopped before it is ready', async t => {

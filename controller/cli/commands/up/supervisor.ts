@@ -40,16 +40,19 @@ const MOST_ENDS_AT_START = 3
  */
 export function createSupervisor(options: SupervisorOptions): Supervisor {
   const children: Child[] = []
+  let isStopping = false
   const rotation = setInterval(() => {
     for (const { log } of children) rotateLog(log)
   }, 10_000)
   return {
     start: name => {
+      if (isStopping) return new Promise(() => undefined)
       const child = new Child(name, options)
       children.push(child)
       return child.start()
     },
     stop: async () => {
+      isStopping = true
       clearInterval(rotation)
       await Promise.all(children.map(child => child.stop()))
     },
