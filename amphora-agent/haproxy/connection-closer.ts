@@ -8,7 +8,7 @@ export type ConnectionCloserOptions = {
   haproxy: Haproxy
   /** Whether to give up what is under way. */
   isOver: () => boolean
-  /** With a sentence about it. */
+  /** Called with a line for the log. */
   onClosed: (text: string) => void
 }
 

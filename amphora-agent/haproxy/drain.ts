@@ -14,11 +14,11 @@ const OLD_WORKERS_MS = 5_000
 
 export type DrainOptions = {
   haproxy: Haproxy
-  /** For old workers, as they are desired now. */
+  /** The limits desired for old workers now. */
   limits: () => OldWorkerLimits | null
   /** Runs work while no change of the machine is under way. */
   inTurn: <T>(work: () => Promise<T>) => Promise<T>
-  /** With a sentence about it. */
+  /** Called with a line for the log. */
   onClosed: (text: string) => void
   log: Log
 }

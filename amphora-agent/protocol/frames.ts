@@ -22,7 +22,7 @@ export class FrameError extends Error {
 export function createFrameDecoder(limit = MAX_FRAME): (piece: Buffer) => unknown[] {
   let pieces: Buffer[] = []
   let held = 0
-  let desired: number | null = null
+  let length: number | null = null
 
   const take = (size: number): Buffer => {
     const joined = pieces.length === 1 ? pieces[0]! : Buffer.concat(pieces)
@@ -36,14 +36,14 @@ export function createFrameDecoder(limit = MAX_FRAME): (piece: Buffer) => unknow
     pieces.push(piece)
     held += piece.length
     for (;;) {
-      if (desired === null) {
+      if (length === null) {
         if (held < 4) return values
-        desired = take(4).readUInt32BE()
-        if (desired > limit) throw new FrameError(`a frame of ${desired} bytes is larger than ${limit}`)
+        length = take(4).readUInt32BE()
+        if (length > limit) throw new FrameError(`a frame of ${length} bytes is larger than ${limit}`)
       }
-      if (held < desired) return values
-      values.push(parse(take(desired)))
-      desired = null
+      if (held < length) return values
+      values.push(parse(take(length)))
+      length = null
     }
   }
 }

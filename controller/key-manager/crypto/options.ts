@@ -29,7 +29,7 @@ export const keyManagerCrypto = z
       }
       stores.add(store_name)
     }
-    for (const name of given.backends) {
+    for (const name of new Set(given.backends)) {
       const lack = whatBackendLacks(name, given)
       if (lack === null) continue
       const message = `${lack.what}, since the back end ${name} is in use`

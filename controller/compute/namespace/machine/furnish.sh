@@ -111,8 +111,8 @@ rmdir /.host
 
 # What an amphora needs and no more: without SYS_ADMIN its mounts are fixed, without MKNOD and DAC_READ_SEARCH the host's disks are out of reach.
 needed=+chown,+dac_override,+fowner,+kill,+setgid,+setuid,+net_bind_service,+net_admin,+net_raw,+sys_chroot
-# All of them hold in the machine's user namespace alone: by them nobody gets at a network other than its own, not even at one that a card of its
-# own leads to. Entering it takes away the order to end with the holder, which setpriv gives again.
+# All of them hold in the machine's user namespace only. They give no access to any network but its own, not even to one behind an interface of
+# its own. Entering it takes away the order to end with the holder, which setpriv gives again.
 # Nothing of the controller's environment reaches the machine.
 exec env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 nsenter --user=/proc/self/fd/6 \
   setpriv --pdeathsig KILL --no-new-privs --inh-caps=-all --bounding-set="-all,$needed" perl /opt/krater/seccomp.pl /bin/bash /opt/krater/init.sh

@@ -16,6 +16,7 @@ export const LIST_PARAMETERS: readonly Parameter[] = Object.entries({
   created: 'When the secret was stored: times with gt:, gte:, lt: or lte: before them, with commas between them.',
   updated: 'When the secret was changed, written like created.',
   expiration: 'When the secret ends, written like created.',
+  expiring_in_days: 'Only secrets that end within this many days.',
   acl_only: 'Whether only secrets are listed whose ACL names the caller.',
   sort: 'Names of members to sort by, with commas between them, each with :asc or :desc behind it where it is not ascending.',
 }).map(([name, description]) => filter(name, description))

@@ -28,10 +28,10 @@ const wholeSet = z
   })
   .meta({ title: 'metadata' })
 
-/** The user metadata of secrets: keys and values that say nothing to the service. */
 const base = { group: 'metadata', path: '/v1/secrets/:id/metadata' } as const
 const ofKey = { group: 'metadata', path: '/v1/secrets/:id/metadata/:key' } as const
 
+/** The user metadata of secrets: keys and values that mean nothing to the service. */
 export const metadataRoutes = [
   route({
     ...base,
