@@ -221,7 +221,7 @@ const LATE: readonly string[] = [
   ...['DELETE /octavia/amphorae/:id', 'DELETE /lbaas/quotas/:project', 'DELETE /lbaas/loadbalancers/:id'],
 ]
 
-t.test('whatever is sent, the answer has the API’s own shape and is never an unexpected error', async t => {
+t.test('any input gets an answer in the API’s shape, never an unexpected error', async t => {
   const api = await startTestApi(OFFERED)
   t.teardown(api.stop)
   const routes = [...loadBalancerRoutes.keys()].sort((a, b) => LATE.indexOf(a) - LATE.indexOf(b))
@@ -273,7 +273,7 @@ t.test('whatever is sent, the answer has the API’s own shape and is never an u
       })
     }
   }
-  await t.test('paths of no route', async () => {
+  await t.test('paths without a route', async () => {
     await fc.assert(
       fc.asyncProperty(fc.webPath(), async path => void (await check('GET', `/v2/lbaas${path}`))),
       { numRuns: 40 },
@@ -282,7 +282,7 @@ t.test('whatever is sent, the answer has the API’s own shape and is never an u
       await check('GET', path)
   })
 
-  await t.test('what was accepted for amphorae is what HAProxy takes', async t => {
+  await t.test('HAProxy accepts the configuration of everything the API accepted', async t => {
     const directory = mkdtempSync(join(tmpdir(), 'krater-any-input-'))
     t.teardown(() => rmSync(directory, { recursive: true }))
     // random removals may leave nothing with a listener

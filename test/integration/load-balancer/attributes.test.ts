@@ -104,7 +104,7 @@ async function columnsIn(table: string): Promise<Column[]> {
 const storedIn = (attributes: Attributes) =>
   Object.entries(attributes).filter(([, attribute]) => attribute.stored && attribute.sql === '')
 
-t.test('the columns of the migrations are those of the attributes', async t => {
+t.test('the migrations’ columns match the attributes', async t => {
   for (const [resource, kept] of KEPT) {
     const columns = await columnsIn(resource.table)
     const expected = storedIn(resource.attributes).map(([name, attribute]) => ({
@@ -156,7 +156,7 @@ const OFF = {
   pagination_max_limit: 100,
 }
 
-t.test('one entry takes an attribute from the request to the tree', async t => {
+t.test('one entry carries an attribute from the request to the tree', async t => {
   const columns = storedIn(gadget.attributes).map(([name, { type }]) => `${name} ${type?.column ?? ''}`)
   await database.raw(
     `CREATE TABLE gadget (id uuid PRIMARY KEY, created_at timestamptz DEFAULT now(), ${columns.join(', ')})`,
@@ -188,7 +188,7 @@ t.test('one entry takes an attribute from the request to the tree', async t => {
     t.match(await list('spin_rate=7'), [{ id: first, spin_rate: 7, sticker_text: null, wheel_names: { left: 'a' } }])
     t.match(await list('sort=spin_rate:desc'), [{ spin_rate: 7 }, { spin_rate: 3 }])
     t.match(await list('sort=spin_rate'), [{ spin_rate: 3 }, { spin_rate: 7 }])
-    t.throws(() => parseListQuery(gadget, 'wheel_names=x', OFF), 'a map is no filter')
+    t.throws(() => parseListQuery(gadget, 'wheel_names=x', OFF), 'a map is not a filter')
   })
   await t.test('description', async t => {
     const description = 'How fast it spins.'
@@ -212,6 +212,6 @@ t.test('one entry takes an attribute from the request to the tree', async t => {
     t.same([rate, sticker], [7, 'x'])
     t.strictSame(one, { spinRate: 7, stickerText: null, wheelNames: { left: 'a' }, id: first })
     await database.raw(`UPDATE gadget SET wheel_names = '{"left": 1}' WHERE id = ?`, [first])
-    await t.rejects(read(), { name: 'ZodError' }, 'a value that another version stored in another form is not rendered')
+    await t.rejects(read(), { name: 'ZodError' }, 'a value stored in another form is never rendered')
   })
 })

@@ -6,7 +6,7 @@ import { idIn } from '../../support/clients/json-answers.js'
 import { SUBNET, startTestApi, type TestApi } from '../../support/clients/load-balancer-api.js'
 import { makeTree } from '../../support/inputs/load-balancer-tree.js'
 
-t.test('what the worker reads', async t => {
+t.test('the worker reads the whole tree in one statement', async t => {
   const api = await startTestApi()
   t.teardown(api.stop)
   const tree = await makeTree(api)
@@ -144,7 +144,7 @@ t.test('statements per request, transaction included', async t => {
   }
 })
 
-t.test('at once', async t => {
+t.test('concurrent changes', async t => {
   const api = await startTestApi()
   t.teardown(api.stop)
   const tree = await makeTree(api)
@@ -155,7 +155,7 @@ t.test('at once', async t => {
   }
   const together = (count: number, ask: (index: number) => Promise<{ status: number }>) =>
     Promise.all(Array.from({ length: count }, (_, index) => ask(index)))
-  await t.test('exactly one of many requests for the same place gets it', async t => {
+  await t.test('exactly one of many concurrent requests gets the same port, member or monitor', async t => {
     t.same(
       tally(
         await together(10, () =>
@@ -203,7 +203,7 @@ t.test('at once', async t => {
       { 201: 1, 409: 9 },
     )
   })
-  await t.test('different changes all happen, each with a generation and number of its own', async t => {
+  await t.test('concurrent creates all succeed, each with its own generation and server number', async t => {
     const before = (await api.database('load_balancer').where({ id: tree.lb }).first()).generation
     t.same(
       tally(
@@ -219,7 +219,7 @@ t.test('at once', async t => {
     const numbers = await api.database('member').where({ pool_id: tree.pool }).pluck('server_number')
     t.equal(new Set(numbers).size, numbers.length)
   })
-  await t.test('what an update is checked against is what the one before it left', async t => {
+  await t.test('an update is checked against the state that the previous update left', async t => {
     const monitor = `/v2/lbaas/healthmonitors/${tree.monitor}`
     t.equal((await api.ask('PUT', monitor, { healthmonitor: { http_version: 1.1 } })).status, 200)
     // Neither has seen what the other does: both wait, one for the load balancer's row and one for its turn.
@@ -233,9 +233,9 @@ t.test('at once', async t => {
     await holder.commit()
     t.same(tally(await waiting), { 200: 1, 400: 1 })
     const { http_version, domain_name } = await api.database('health_monitor').where({ id: tree.monitor }).first()
-    t.notOk(domain_name !== null && http_version === null, 'a domain name has its version')
+    t.notOk(domain_name !== null && http_version === null, 'a domain name implies an HTTP version')
   })
-  await t.test('changes that wait for each other keep nobody else waiting', async t => {
+  await t.test('changes waiting for one load balancer do not delay another', async t => {
     const other = await makeTree(api)
     const holder = await api.database.transaction()
     await holder('load_balancer').where({ id: tree.lb }).forUpdate().first()
@@ -249,33 +249,30 @@ t.test('at once', async t => {
     t.equal((await api.ask('GET', `/v2/lbaas/loadbalancers/${other.lb}`)).status, 200)
     const renamed = await api.ask('PUT', `/v2/lbaas/pools/${other.pool}`, { pool: { name: 'renamed' } })
     t.equal(renamed.status, 200)
-    t.equal(answered, 0, 'while all forty wait')
+    t.equal(answered, 0, 'all forty still wait')
     await holder.commit()
     t.same(tally(await waiting), { 200: 40 })
   })
-  await t.test(
-    'a child that comes while the load balancer is deleted either stops the deletion or is refused',
-    async t => {
-      for (let round = 0; round < 5; round++) {
-        const created = await api.ask('POST', '/v2/lbaas/loadbalancers', { loadbalancer: { vip_subnet_id: SUBNET } })
-        const lb = idIn(created, 'loadbalancer')
-        const [removed, listener] = await Promise.all([
-          api.ask('DELETE', `/v2/lbaas/loadbalancers/${lb}`),
-          api.ask('POST', '/v2/lbaas/listeners', {
-            listener: { loadbalancer_id: lb, protocol: 'TCP', protocol_port: 1 },
-          }),
-        ])
-        t.ok(
-          [204, 409].join() === [removed.status, listener.status].join() ||
-            [400, 201].join() === [removed.status, listener.status].join(),
-          `${removed.status} ${listener.status}`,
-        )
-      }
-    },
-  )
+  await t.test('a child created during a deletion either stops the deletion or is refused', async t => {
+    for (let round = 0; round < 5; round++) {
+      const created = await api.ask('POST', '/v2/lbaas/loadbalancers', { loadbalancer: { vip_subnet_id: SUBNET } })
+      const lb = idIn(created, 'loadbalancer')
+      const [removed, listener] = await Promise.all([
+        api.ask('DELETE', `/v2/lbaas/loadbalancers/${lb}`),
+        api.ask('POST', '/v2/lbaas/listeners', {
+          listener: { loadbalancer_id: lb, protocol: 'TCP', protocol_port: 1 },
+        }),
+      ])
+      t.ok(
+        [204, 409].join() === [removed.status, listener.status].join() ||
+          [400, 201].join() === [removed.status, listener.status].join(),
+        `${removed.status} ${listener.status}`,
+      )
+    }
+  })
 })
 
-/** Until a statement waits for a row. */
+/** Waits until a statement is blocked on a row lock. */
 async function untilOneWaits(api: TestApi): Promise<void> {
   for (let looks = 0; looks < 5000; looks++) {
     const { rows } = await api.database.raw(

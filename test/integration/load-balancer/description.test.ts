@@ -20,7 +20,7 @@ t.test('the document is valid OpenAPI 3.1', async t => {
   t.equal(validator.version, '3.1')
 })
 
-t.test('every route is described whole', async t => {
+t.test('every route is described with its body, answer and parameters', async t => {
   for (const route of routes) {
     const [method = '', pattern = ''] = route.split(' ')
     const path = `/v2${pattern.replace(/:(\w+)/g, '{$1}')}`
@@ -42,7 +42,7 @@ t.test('every route is described whole', async t => {
   t.equal(new Set(ids).size, ids.length, 'operations have ids of their own')
 })
 
-t.test('every attribute says what it is', async t => {
+t.test('every attribute has a description', async t => {
   for (const { resource } of Object.values(RESOURCES)) {
     const nameless = Object.entries(resource.attributes).filter(([, { about }]) => about === '')
     t.same(nameless, [], resource.label)
@@ -63,7 +63,7 @@ t.test('every attribute says what it is', async t => {
   t.same(nameless, [], 'and every key inside of request bodies')
 })
 
-t.test('bounds, defaults and nulls are those of the API', async t => {
+t.test('bounds, defaults and nullability match the API', async t => {
   const listener = schemaOf('listener_create')
   t.match(at(listener, 'properties', 'protocol_port'), {
     type: 'integer',
@@ -113,7 +113,7 @@ function exampleValue(schema: Json): JsonValue {
   return schema.format === 'uuid' ? SUBNET : 'example'
 }
 
-t.test('bodies made from the schemas are accepted, and show what the schemas say', async t => {
+t.test('the API accepts bodies made from the schemas and answers as they say', async t => {
   const api = await startTestApi({ providers: ['noop_driver'] })
   t.teardown(api.stop)
   const make = async (path: string, singular: string, known: Json): Promise<Json> => {
@@ -152,7 +152,7 @@ t.test('bodies made from the schemas are accepted, and show what the schemas say
   await make(`l7policies/${idOf(policy)}/rules`, 'rule', { type: 'PATH', compare_type: 'STARTS_WITH', value: '/x' })
 })
 
-t.test('document and page are served without a token', async t => {
+t.test('the document and the page need no token', async t => {
   const api: TestApi = await startTestApi()
   t.teardown(api.stop)
   const served = await api.ask('GET', '/openapi.json', undefined, null)

@@ -26,7 +26,7 @@ async function eventsOf(api: TestApi, lb: string, query = ''): Promise<Json[]> {
   return body.events as Json[]
 }
 
-t.test('requests are told with who sent them, what they touch and what they say', async t => {
+t.test('the event of a request records its user, its object and its changes', async t => {
   const api = await startTestApi(PROVIDERS)
   t.teardown(api.stop)
   const lb = await makeBalancer(api, { name: 'first' })
@@ -54,7 +54,7 @@ t.test('requests are told with who sent them, what they touch and what they say'
       amphorae: [],
     },
   ])
-  await t.test('of every kind of object', async t => {
+  await t.test('for every kind of object', async t => {
     const listener = await send('POST', 'listeners', {
       listener: { loadbalancer_id: lb, protocol: 'HTTP', protocol_port: 80 },
     })
@@ -133,7 +133,7 @@ t.test('requests are told with who sent them, what they touch and what they say'
   })
 })
 
-t.test('what is refused leaves no trace, and a change costs no more statements', async t => {
+t.test('a refused request leaves no event; an event costs no extra statement', async t => {
   const api = await startTestApi(PROVIDERS)
   t.teardown(api.stop)
   const lb = await makeBalancer(api)
@@ -149,11 +149,11 @@ t.test('what is refused leaves no trace, and a change costs no more statements',
   t.match(
     statements.find(sql => sql.includes('load_balancer_event')),
     /UPDATE load_balancer SET/,
-    'one that is sent anyway',
+    'the UPDATE that is sent anyway',
   )
 })
 
-t.test('the list has rights, pages, filters and an order', async t => {
+t.test('the event list checks rights, pages, filters and sorts', async t => {
   const api = await startTestApi(PROVIDERS)
   t.teardown(api.stop)
   const lb = await makeBalancer(api)
@@ -165,7 +165,7 @@ t.test('the list has rights, pages, filters and an order', async t => {
   t.strictSame(await generations('?sort=created_at:asc'), [1, 2, 3, 4, 5])
   t.strictSame(await generations('?action=create'), [1])
   t.strictSame((await eventsOf(api, lb, '?limit=1&fields=kind'))[0], { kind: 'requested' })
-  t.equal((await eventsOf(api, other)).length, 1, 'each its own')
+  t.equal((await eventsOf(api, other)).length, 1, 'each load balancer has its own events')
   const walked: unknown[] = []
   let next: string | undefined = `${path}?limit=2`
   for (let pages = 0; next !== undefined && pages < 5; pages++) {
@@ -183,7 +183,7 @@ t.test('the list has rights, pages, filters and an order', async t => {
   t.equal((await api.ask('GET', `${path}?marker=${NOWHERE}`)).status, 400)
 })
 
-t.test('the worker tells what took effect, by which amphora and how, and what failed', async t => {
+t.test('the worker records what each amphora applied and how, and what failed', async t => {
   const api = await startTestApi(PROVIDERS)
   t.teardown(api.stop)
   const amphora = crypto.randomUUID()
@@ -222,7 +222,7 @@ t.test('the worker tells what took effect, by which amphora and how, and what fa
   t.equal(before.length, 1)
 
   await work(async () => undefined)
-  t.equal((await eventsOf(api, lb)).length, 2, 'a look that found nothing to do is not told')
+  t.equal((await eventsOf(api, lb)).length, 2, 'a pass that changes nothing records no event')
   await work(async (_claim, _tree, _signal, note) => note?.({ amphora_id: amphora, action: 'restarted' }))
   t.match(
     (await eventsOf(api, lb))[0],
@@ -260,7 +260,7 @@ t.test('the worker tells what took effect, by which amphora and how, and what fa
   await work(async (_claim, _tree, _signal, note) => note?.(runtime))
   t.match((await eventsOf(api, lb))[0], { kind: 'applied', generation: 2, amphorae: [runtime] })
 
-  await t.test('a worker that has lost its claim tells nothing', async t => {
+  await t.test('a worker that lost its claim records nothing', async t => {
     await change()
     const told = (await eventsOf(api, lb)).length
     const lose = async () => {
@@ -279,7 +279,7 @@ t.test('the worker tells what took effect, by which amphora and how, and what fa
   })
 })
 
-t.test('old events go', async t => {
+t.test('old events are purged, by number and by age', async t => {
   const api = await startTestApi(PROVIDERS)
   t.teardown(api.stop)
   const lb = await makeBalancer(api)
@@ -304,7 +304,7 @@ t.test('old events go', async t => {
   t.equal(await kept(lb), MOST_EVENTS, 'and no more go')
 })
 
-t.test('an upgrade renames what earlier programs wrote of amphorae', async t => {
+t.test('the migration renames the fields of stored amphora events', async t => {
   const api = await startTestApi(PROVIDERS)
   t.teardown(api.stop)
   const lb = await makeBalancer(api)

@@ -12,7 +12,7 @@ const countOf = async (api: TestApi, table: string) => Number((await api.databas
 const keyed = (api: TestApi, key: string, body: unknown = balancer(), token = tokenOf('member'), path = BALANCERS) =>
   api.ask('POST', path, body, token, { 'Idempotency-Key': key })
 
-t.test('a repeated request is carried out once and answered alike', async t => {
+t.test('a repeated request runs once and gets the same answer', async t => {
   const api = await startTestApi()
   t.teardown(api.stop)
   const first = await keyed(api, '"a key"')
@@ -21,13 +21,13 @@ t.test('a repeated request is carried out once and answered alike', async t => {
   await api.ask('PUT', `${BALANCERS}/${idIn(first, 'loadbalancer')}`, { loadbalancer: { name: 'changed since' } })
   const again = await keyed(api, 'a key')
   t.equal(again.status, 201)
-  t.equal(again.text, first.text, 'the object as it was answered first, quoted key or not')
+  t.equal(again.text, first.text, 'the first answer, whether the key is quoted or not')
   t.equal(again.headers.get('idempotent-replayed'), 'true')
   t.not(again.headers.get('x-openstack-request-id'), first.headers.get('x-openstack-request-id'))
   t.equal(await countOf(api, 'load_balancer'), 1)
-  t.equal(await countOf(api, 'load_balancer_event'), 2, 'the history tells of it once')
+  t.equal(await countOf(api, 'load_balancer_event'), 2, 'the history records it once')
 
-  await t.test('white space and spelling of the path are no difference, everything else is', async t => {
+  await t.test('whitespace and path spelling make no difference, everything else does', async t => {
     t.equal((await keyed(api, 'a key', `{ "loadbalancer" : {"vip_subnet_id":"${SUBNET}"} }`)).text, first.text)
     t.equal((await keyed(api, 'a key', balancer(), tokenOf('member'), '/v2.0/loadbalancers/')).text, first.text)
     for (const [body, path] of [
@@ -44,7 +44,7 @@ t.test('a repeated request is carried out once and answered alike', async t => {
     }
     t.equal(await countOf(api, 'load_balancer'), 1)
   })
-  await t.test('keys belong to a user in a project', async t => {
+  await t.test('keys belong to one user in one project', async t => {
     for (const token of [tokenOf('member', FOREIGN), tokenOf('load-balancer_member')]) {
       const other = await keyed(api, 'a key', balancer(), token)
       t.equal(other.status, 201)
@@ -53,7 +53,7 @@ t.test('a repeated request is carried out once and answered alike', async t => {
   })
 })
 
-t.test('every kind of object can be made so, and a request without the header pays nothing', async t => {
+t.test('every kind of create accepts a key; without one, no extra statement runs', async t => {
   const api = await startTestApi({ providers: ['noop_driver'] })
   t.teardown(api.stop)
   const lb = idIn(await api.ask('POST', BALANCERS, balancer({ provider: 'noop_driver' })), 'loadbalancer')
@@ -79,10 +79,10 @@ t.test('every kind of object can be made so, and a request without the header pa
   const ignored = await api.ask('PUT', `${BALANCERS}/${lb}`, { loadbalancer: {} }, tokenOf('member'), {
     'Idempotency-Key': 'l',
   })
-  t.equal(ignored.status, 200, 'updates have no need of keys')
+  t.equal(ignored.status, 200, 'updates ignore keys')
 })
 
-t.test('what fails is not recorded, so the same key may succeed later', async t => {
+t.test('a failed request is not recorded, so its key may succeed later', async t => {
   const api = await startTestApi()
   t.teardown(api.stop)
   const nowhere = { listener: { loadbalancer_id: SUBNET, protocol: 'HTTP', protocol_port: 80 } }
@@ -121,10 +121,10 @@ t.test('keys are printable and of limited length', async t => {
   }
   t.equal((await keyed(api, 'x'.repeat(255))).status, 201)
   const row = await api.database('repeated_request').first()
-  t.match(row.request_sha256, /^[0-9a-f]{64}$/, 'of the request only its hash is kept')
+  t.match(row.request_sha256, /^[0-9a-f]{64}$/, 'only a hash of the request is kept')
 })
 
-t.test('while the first one is under way', async t => {
+t.test('a repeat during the first request is 409', async t => {
   let entered: () => void = () => undefined
   let proceed: () => void = () => undefined
   const inside = new Promise<void>(resolve => {
@@ -148,7 +148,7 @@ t.test('while the first one is under way', async t => {
   const first = keyed(api, 'k')
   await inside
   t.match(await keyed(api, 'k'), { status: 409, body: { faultstring: /still under way; try again/ } })
-  t.match(await keyed(api, 'k', balancer({ name: 'another' })), { status: 409 }, 'whatever it asks for')
+  t.match(await keyed(api, 'k', balancer({ name: 'another' })), { status: 409 }, 'whatever its body')
   proceed()
   t.equal((await first).status, 201)
   t.equal((await keyed(api, 'k')).text, (await first).text)
@@ -158,7 +158,7 @@ t.test('while the first one is under way', async t => {
     [...new Set(many.map(({ status }) => status))].filter(status => status !== 409),
     [201],
   )
-  t.equal(await countOf(api, 'load_balancer'), 2, 'of many at once one is carried out')
+  t.equal(await countOf(api, 'load_balancer'), 2, 'exactly one of many concurrent requests runs')
 })
 
 t.test('a database that dies before the end leaves neither object nor record', async t => {
@@ -185,7 +185,7 @@ t.test('records are kept for a day', async t => {
     .where({ key: 'old' })
     .update({ created_at: api.database.raw(`now() - interval '25 hours'`) })
   const anew = await keyed(api, 'old')
-  t.not(idIn(anew, 'loadbalancer'), idIn(old, 'loadbalancer'), 'past that it is a new request, purged or not')
+  t.not(idIn(anew, 'loadbalancer'), idIn(old, 'loadbalancer'), 'after a day it is a new request, purged or not')
   t.equal((await keyed(api, 'old')).text, anew.text)
   await api
     .database('repeated_request')

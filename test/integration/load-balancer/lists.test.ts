@@ -26,8 +26,8 @@ t.test('lists of load balancers', async t => {
   }
   t.equal((await create({ name: 'foreign' }, tokenOf('member', FOREIGN))).status, 201)
 
-  await t.test('whose objects are listed', async t => {
-    t.same(names(await list()), ['c', 'a', 'b', 'a', 'd'], 'the own project’s, in the order in which they were made')
+  await t.test('a list shows the caller’s project; administrators see every project', async t => {
+    t.same(names(await list()), ['c', 'a', 'b', 'a', 'd'], 'the caller’s project, in order of creation')
     t.same(names(await list('', tokenOf('admin'))), ['c', 'a', 'b', 'a', 'd', 'foreign'])
     t.same(names(await list(`?project_id=${FOREIGN}`, tokenOf('load-balancer_global_observer'))), ['foreign'])
     t.equal(names(await list(`?project_id=${OWN}`)).length, 5)
@@ -91,7 +91,7 @@ t.test('lists of load balancers', async t => {
       })
     }
   })
-  await t.test('pages, forwards and back, by their links, for every order', async t => {
+  await t.test('links lead through the pages forwards and back, in every sort order', async t => {
     // updated_at is null for some, so its order has ties and nulls.
     await api.ask('PUT', `/v2/lbaas/loadbalancers/${at((await list()).body, 'loadbalancers', 1, 'id')}`, {
       loadbalancer: { description: 'changed' },
@@ -220,7 +220,7 @@ t.test('lists of children', async t => {
   ])
 })
 
-t.test('every response attribute filters and sorts, or is refused in words', async t => {
+t.test('every response attribute filters and sorts, or is refused by name', async t => {
   const api = await startTestApi()
   t.teardown(api.stop)
   const created = await api.ask('POST', '/v2/lbaas/loadbalancers', {

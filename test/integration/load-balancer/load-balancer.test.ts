@@ -14,7 +14,7 @@ import {
 t.test('transport and discovery', async t => {
   const api = await startTestApi()
   t.teardown(api.stop)
-  await t.test('the version document needs no token and links where the client came from', async t => {
+  await t.test('the version document needs no token and links to the client’s own URL', async t => {
     const { status, body } = await api.ask('GET', '/', undefined, null)
     t.equal(status, 200)
     t.match(at(body, 'versions', 0), {
@@ -25,7 +25,7 @@ t.test('transport and discovery', async t => {
     })
     t.match(at(body, 'versions', 30), { id: 'v2.30', status: 'CURRENT' })
   })
-  await t.test('without a good token everything else is 401 in the token layer’s shape', async t => {
+  await t.test('without a valid token everything else is 401, in the token layer’s shape', async t => {
     for (const [path, token] of [
       ['/v2', null],
       ['/v2.0/lbaas/loadbalancers', null],
@@ -38,7 +38,7 @@ t.test('transport and discovery', async t => {
     }
     t.match(await api.ask('GET', '/v2.0/'), { status: 200, text: '"v2"' })
   })
-  await t.test('every base path serves the same', async t => {
+  await t.test('every base path serves the same routes', async t => {
     for (const path of [
       '/v2/lbaas/pools',
       '/v2.0/lbaas/pools',
@@ -58,7 +58,7 @@ t.test('transport and discovery', async t => {
       )
     }
   })
-  await t.test('the health check needs no token, and is served when the operator turns it on', async t => {
+  await t.test('the health check needs no token and is off by default', async t => {
     t.match(await api.ask('GET', '/healthcheck', undefined, null), { status: 404, body: { faultcode: 'Client' } })
     const checked = await startTestApi({ settings: { healthcheck_enabled: true } })
     t.teardown(checked.stop)
@@ -69,7 +69,7 @@ t.test('transport and discovery', async t => {
     t.equal((await checked.ask('HEAD', '/healthcheck', undefined, null)).status, 204)
     t.equal((await checked.ask('POST', '/healthcheck', undefined, null)).status, 405)
   })
-  await t.test('routing errors are faults with the routing keys', async t => {
+  await t.test('routing errors are faults with code and title', async t => {
     t.match(await api.ask('GET', '/v2/lbaas/nothing'), {
       status: 404,
       body: { faultcode: 'Client', debuginfo: null, code: 404, title: 'Not Found' },
@@ -112,7 +112,7 @@ t.test('transport and discovery', async t => {
       /^req-[0-9a-f-]{36}$/,
     )
   })
-  await t.test('a body that nests without end, or holds half a surrogate pair', async t => {
+  await t.test('deeply nested bodies and lone surrogates are refused', async t => {
     const lb = idIn(
       await api.ask('POST', '/v2/lbaas/loadbalancers', { loadbalancer: { vip_subnet_id: SUBNET } }),
       'loadbalancer',
@@ -128,7 +128,7 @@ t.test('transport and discovery', async t => {
       t.equal((await api.ask('POST', `/v2/lbaas/${path}`, body)).status, 400, body.slice(0, 120))
     }
   })
-  await t.test('providers are listed, whatever the arguments', async t => {
+  await t.test('the provider list ignores unknown arguments', async t => {
     t.same((await api.ask('GET', '/v2/lbaas/providers?bogus=1')).body, {
       providers: [
         { name: 'amphora', description: 'The amphora provider' },
@@ -138,7 +138,7 @@ t.test('transport and discovery', async t => {
   })
 })
 
-t.test('a whole tree in one request', async t => {
+t.test('a tree created in one request', async t => {
   const api = await startTestApi()
   t.teardown(api.stop)
   const tree = {
@@ -166,7 +166,7 @@ t.test('a whole tree in one request', async t => {
       },
     ],
   }
-  await t.test('comes back in full form, and later by ids', async t => {
+  await t.test('is answered in full, and later shown by ids', async t => {
     const created = await api.ask('POST', '/v2/lbaas/loadbalancers', { loadbalancer: tree })
     t.equal(created.status, 201, created.text)
     t.match(created.body, {
@@ -193,7 +193,7 @@ t.test('a whole tree in one request', async t => {
     const { body } = await api.ask('GET', `/v2/lbaas/loadbalancers/${idIn(created, 'loadbalancer')}`)
     t.strictSame(keysOf(at(body, 'loadbalancer', 'listeners', 0)), 'id')
   })
-  await t.test('one failure leaves nothing', async t => {
+  await t.test('is not stored at all when one part fails', async t => {
     const count = async () => (await api.database('load_balancer').count().first())?.count
     const before = await count()
     const broken = { ...tree, listeners: [...tree.listeners, { protocol: 'HTTP', protocol_port: 81 }] }

@@ -92,7 +92,7 @@ async function costOf(
   return { status, ...handled.reduce((most, one) => (one.rows > most.rows ? one : most), { node: 'none', rows: 0 }) }
 }
 
-t.test('a page of many thousand objects reads no more than the page', async t => {
+t.test('reading a page of many thousand objects touches no more than the page', async t => {
   const api = await startTestApi()
   t.teardown(api.stop)
   await fill(api.database)

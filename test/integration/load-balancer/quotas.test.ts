@@ -46,18 +46,14 @@ const met = (label: string) => ({
   body: { faultcode: 'Client', faultstring: `Quota has been met for resources: ${label}`, debuginfo: null },
 })
 
-t.test('showing and setting', async t => {
+t.test('show, set and reset', async t => {
   const api = await startTestApi({ quota: { pool: 7 } })
   t.teardown(api.stop)
   const show = async (path: string, token?: string) =>
     (await api.ask('GET', `${QUOTAS}/${path}`, undefined, token)).body
 
   t.strictSame(await show(OWN), { quota: limitsOf(OWN, { pool: 7 }) })
-  t.strictSame(
-    await show('anything', admin),
-    { quota: limitsOf('anything', { pool: 7 }) },
-    'a project that nobody knows',
-  )
+  t.strictSame(await show('anything', admin), { quota: limitsOf('anything', { pool: 7 }) }, 'an unknown project')
   t.strictSame(await show('defaults'), { quota: limitsOf('defaults', { pool: 7 }) }, 'any reader may see the defaults')
   t.strictSame(await show(`${OWN}/default`), { quota: limitsOf(OWN, { pool: 7 }) })
   t.equal((await api.ask('GET', `${QUOTAS}/${OWN}?fields=pool`)).status, 400, 'it takes no arguments')
@@ -204,10 +200,10 @@ async function makeTree(api: TestApi): Promise<Tree> {
   return { lb: id(), listener: id('listeners', 0), pool: id('pools', 0), policy: id('listeners', 0, 'l7policies', 0) }
 }
 
-t.test('a limit is exact for every kind, however many ask at once', async t => {
+t.test('every limit is exact under concurrent requests', async t => {
   const api = await startTestApi({ providers: ['noop_driver'] })
   t.teardown(api.stop)
-  // Changes of one load balancer follow each other, those of several are made at once.
+  // Changes of one load balancer run one after another, those of several at once.
   const trees = [await makeTree(api), await makeTree(api), await makeTree(api), await makeTree(api)]
   t.strictSame(await inUse(api), Object.fromEntries(Object.keys(DEFAULTS).map(name => [name, 4])))
   for (const [kind, { label, make }] of Object.entries(KINDS)) {
@@ -250,7 +246,7 @@ t.test('a tree is charged as a whole', async t => {
     t.match(await createBalancer(api, TREE), met(label))
     await setQuota(api, { [kind]: null })
   }
-  t.strictSame(await inUse(api), Object.fromEntries(Object.keys(DEFAULTS).map(name => [name, 0])), 'nothing is left')
+  t.strictSame(await inUse(api), Object.fromEntries(Object.keys(DEFAULTS).map(name => [name, 0])), 'nothing remains')
   const [pools] = [{ pools: ['a', 'b'].map(name => ({ name, protocol: 'HTTP', lb_algorithm: 'ROUND_ROBIN' })) }]
   await setQuota(api, { pool: 1 })
   t.match(await createBalancer(api, pools), met('Pool'), 'all or nothing')
@@ -258,7 +254,7 @@ t.test('a tree is charged as a whole', async t => {
   t.equal((await createBalancer(api, pools)).status, 201)
 })
 
-t.test('what a batch of members is charged', async t => {
+t.test('a batch of members is charged for what it adds', async t => {
   const api = await startTestApi({ providers: ['noop_driver'] })
   t.teardown(api.stop)
   const tree = await makeTree(api)
@@ -269,8 +265,8 @@ t.test('what a batch of members is charged', async t => {
   await setQuota(api, { member: 2 })
   t.match(await batch([80, 81, 82]), met('Member'))
   t.equal((await batch([80, 81])).status, 202)
-  t.equal((await batch([82, 83])).status, 202, 'as many go as come')
-  t.match(await batch([82, 83, 84]), met('Member'), 'what is under deletion counts')
+  t.equal((await batch([82, 83])).status, 202, 'as many leave as join')
+  t.match(await batch([82, 83, 84]), met('Member'), 'members being deleted count')
   await api.apply(tree.lb)
   t.match(await batch([84], '?additive_only=true'), met('Member'))
   t.equal((await batch([82], '?additive_only=true')).status, 202, 'an update is no new member')
@@ -278,7 +274,7 @@ t.test('what a batch of members is charged', async t => {
   t.equal((await batch([83, 84, 85])).status, 202, 'one more than go')
 })
 
-t.test('what is deleted counts until it is gone', async t => {
+t.test('a deleted object counts until it is removed', async t => {
   const api = await startTestApi({ providers: ['noop_driver'] })
   t.teardown(api.stop)
   const tree = await makeTree(api)
@@ -301,7 +297,7 @@ t.test('what is deleted counts until it is gone', async t => {
   t.strictSame(await inUse(api), Object.fromEntries(Object.keys(DEFAULTS).map(name => [name, 0])))
 })
 
-t.test('a quota that somebody holds', async t => {
+t.test('a locked quota row means 503 for its project only', async t => {
   const api = await startTestApi({ providers: ['noop_driver'] })
   t.teardown(api.stop)
   await setQuota(api, { loadbalancer: 5 })
@@ -321,7 +317,7 @@ t.test('a quota that somebody holds', async t => {
   t.equal((await createBalancer(api)).status, 201)
 })
 
-t.test('what limits cost', async t => {
+t.test('a quota check costs at most one extra statement', async t => {
   const api = await startTestApi({ providers: ['noop_driver'], quota: { member: -1 } })
   t.teardown(api.stop)
   const tree = await makeTree(api)
@@ -334,7 +330,7 @@ t.test('what limits cost', async t => {
   t.equal(await count(2), 2)
 })
 
-t.test('what the machines cannot give is refused before it is stored, with the number that fits', async t => {
+t.test('more than an amphora can carry is refused before storing, with the limit', async t => {
   const api = await startTestApi()
   t.teardown(api.stop)
   const made = await api.ask('POST', '/v2/lbaas/loadbalancers', {
@@ -350,7 +346,7 @@ t.test('what the machines cannot give is refused before it is stored, with the n
       listener: { loadbalancer_id: id, protocol: 'TCP', protocol_port, connection_limit, ...more },
     })
   const largest = { openFiles: 20_000, memoryBytes: 24 * 1024 ** 3 }
-  t.equal((await listen(2, 2_000_000)).status, 201, 'while no machine has told')
+  t.equal((await listen(2, 2_000_000)).status, 201, 'while no amphora has reported its limits')
   t.equal(
     (await api.ask('PUT', `/v2/lbaas/listeners/${await listenerAt(2)}`, { listener: { connection_limit: 5 } })).status,
     200,
@@ -359,7 +355,7 @@ t.test('what the machines cannot give is refused before it is stored, with the n
   await api.database('amphora').insert({ id: randomUUID(), status: 'READY', limits: JSON.stringify(largest) })
   t.match(await listen(3, 50_000), { status: 400, body: { faultstring: /50005 in all .*limits of 9048 in all fit/ } })
   t.equal((await listen(3, 8_750)).status, 201)
-  t.match(await listen(4, 295), { status: 400 }, 'also when limits of others add up')
+  t.match(await listen(4, 295), { status: 400 }, 'also when the sum with other listeners is too much')
   t.equal((await listen(4, 200)).status, 201)
   const third = await listenerAt(3)
   const limit = (connection_limit: number) =>
@@ -368,7 +364,7 @@ t.test('what the machines cannot give is refused before it is stored, with the n
   t.match(await api.ask('GET', `/v2/lbaas/listeners/${third}`), { body: { listener: { connection_limit: 8_750 } } })
   const smaller = { id: randomUUID(), load_balancer_id: id, status: 'ALLOCATED' }
   await api.database('amphora').insert({ ...smaller, limits: JSON.stringify({ ...largest, openFiles: 4_000 }) })
-  t.equal((await limit(8_700)).status, 200, 'less than before is never refused, though it is still too much')
+  t.equal((await limit(8_700)).status, 200, 'a lower limit is never refused, even when still too high')
   t.equal((await limit(8_701)).status, 400)
   await api.database('amphora').where({ id: smaller.id }).delete()
   t.equal((await limit(0)).status, 200)
@@ -397,7 +393,7 @@ t.test('what the machines cannot give is refused before it is stored, with the n
   const statements = await api.statementsOf(() => limit(1))
   t.notOk(
     statements.some(sql => sql.startsWith('SELECT (SELECT json_build_object')),
-    'the question costs no statement',
+    'the check costs no extra statement',
   )
 
   await api

@@ -53,7 +53,7 @@ async function startTwoProjects(t: Test) {
 
 const poolOf = (members: object[]) => ({ name: 'p', protocol: 'HTTP', lb_algorithm: 'ROUND_ROBIN', members })
 
-t.test('another project’s object in a body is as one that does not exist', async t => {
+t.test('another project’s object in a body looks as if it did not exist', async t => {
   const { api, own, foreign } = await startTwoProjects(t)
   const monitor = { type: 'TCP', delay: 1, timeout: 1, max_retries: 1 }
   const http = { protocol: 'HTTP', protocol_port: 82 }
@@ -199,7 +199,7 @@ t.test('another project’s object in a body is as one that does not exist', asy
   }
   t.equal((await api.database('load_balancer').count().first())?.count, 2, 'nothing came to be')
 
-  await t.test('whoever may see it, but not do this, is told so', async t => {
+  await t.test('a caller who may see the object, but not use it, gets 403', async t => {
     const body = { listener: { ...http, loadbalancer_id: foreign.lb } }
     const ask = async (token: string) => (await api.ask('POST', '/v2/lbaas/listeners', body, token)).status
     t.equal(await ask(tokenOf('load-balancer_global_observer')), 403)
@@ -208,7 +208,7 @@ t.test('another project’s object in a body is as one that does not exist', asy
     t.equal(await ask(tokenOf('member', '')), 403)
     t.equal(await ask(tokenOf('admin')), 201)
   })
-  await t.test('an administrator may name what every project has', async t => {
+  await t.test('an administrator may refer to any project’s objects', async t => {
     const admin = tokenOf('admin')
     const body = { member: member(foreign.subnet) }
     t.equal((await api.ask('POST', `/v2/lbaas/pools/${foreign.pool}/members`, body, admin)).status, 201)

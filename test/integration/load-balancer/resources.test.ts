@@ -298,7 +298,7 @@ t.test('resources', async t => {
       body: { pool: { members: [{ id: String }, { id: String }] } },
     })
   })
-  await t.test('statistics add what earlier epochs brought, over all amphorae', async t => {
+  await t.test('statistics add up all amphorae and earlier epochs', async t => {
     const [live, dead] = ['00000000-0000-4000-8000-00000000000a', '00000000-0000-4000-8000-00000000000b']
     await api
       .database('amphora')

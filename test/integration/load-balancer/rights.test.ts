@@ -92,12 +92,12 @@ function requestOf(route: Route, world: World): { method: string; path: string; 
   return { method, path, body: bodies[route] }
 }
 
-t.test('rights', async t => {
+t.test('every route checks roles and project', async t => {
   const api = await startTestApi(OFFERED)
   t.teardown(api.stop)
   const world = await makeWorld(api)
 
-  await t.test('every route that is served asks for a right, but for those that tell what the API is', async t => {
+  await t.test('every route needs a role, except those that describe the API', async t => {
     const app = createLoadBalancerApi({
       database: api.database,
       network: createNoopNetworkDriver(),
@@ -143,7 +143,7 @@ t.test('rights', async t => {
   }
 })
 
-t.test('rights, in words rather than by the table', async t => {
+t.test('readers read, members change their own project, global observers read every project', async t => {
   const api = await startTestApi(OFFERED)
   t.teardown(api.stop)
   const world = await makeWorld(api)
@@ -160,7 +160,7 @@ t.test('rights, in words rather than by the table', async t => {
   t.equal(
     await status('PUT', tokenOf('member', FOREIGN), { bogus: 1 }),
     400,
-    'a malformed body is that, whoever sends it',
+    'a malformed body is 400, whoever sends it',
   )
   t.equal(await status('PUT', tokenOf('load-balancer_global_observer', FOREIGN), { loadbalancer: {} }), 403)
   t.equal(await status('GET', tokenOf('load-balancer_global_observer', FOREIGN)), 200)
@@ -184,7 +184,7 @@ t.test('rights, in words rather than by the table', async t => {
   )
 })
 
-t.test('another project’s objects cannot be referred to', async t => {
+t.test('a request cannot refer to another project’s objects', async t => {
   const api = await startTestApi(OFFERED)
   t.teardown(api.stop)
   const own = await makeWorld(api)

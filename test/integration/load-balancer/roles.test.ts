@@ -189,7 +189,7 @@ const REACH: Readonly<Record<string, Readonly<Record<Who, Readonly<Record<Rules,
   },
 }
 
-t.test('who may do what, by route, role, project and rules', async t => {
+t.test('each route allows exactly the roles and projects that its rules name', async t => {
   t.strictSame(Object.keys(WHO).sort(), [...loadBalancerRoutes.keys()].sort(), 'every route has a row')
   for (const [route, who] of Object.entries(WHO) as [string, Who][]) {
     const wrong: string[] = []
@@ -214,7 +214,7 @@ t.test('who may do what, by route, role, project and rules', async t => {
 const BODY = { loadbalancer: { vip_subnet_id: SUBNET } }
 const PATH = '/v2/lbaas/loadbalancers'
 
-t.test('strict rules hold at the API', async t => {
+t.test('with strict_roles, the API requires a project role', async t => {
   const api = await startTestApi({ settings: { strict_roles: true } })
   t.teardown(api.stop)
   const status = async (method: string, roles: string, body?: object) =>
@@ -222,13 +222,13 @@ t.test('strict rules hold at the API', async t => {
   t.equal(await status('GET', 'load-balancer_observer'), 403)
   t.equal(await status('GET', 'load-balancer_observer,reader'), 200)
   t.equal(await status('POST', 'load-balancer_member', BODY), 403)
-  t.equal(await status('POST', 'load-balancer_member,reader', BODY), 403, 'what counts is reader')
+  t.equal(await status('POST', 'load-balancer_member,reader', BODY), 403, 'the reader role decides')
   t.equal(await status('POST', 'load-balancer_member,member', BODY), 201)
   t.equal(await status('POST', 'member', BODY), 201)
   t.equal(await status('GET', 'load-balancer_global_observer'), 200)
 })
 
-t.test('tokens of the whole system count where the operator says so', async t => {
+t.test('system-scoped tokens count only with system_scope enabled', async t => {
   for (const settings of [{}, { system_scope: true }]) {
     const on = Object.hasOwn(settings, 'system_scope')
     const api = await startTestApi({ settings })
@@ -239,9 +239,9 @@ t.test('tokens of the whole system count where the operator says so', async t =>
     const listed = await ask('GET', PATH, 'reader')
     t.equal(listed.status, on ? 200 : 403)
     if (on) t.equal(Array.isArray(listed.body.loadbalancers) && listed.body.loadbalancers.length, 1, 'of every project')
-    t.equal((await ask('POST', PATH, 'reader', BODY)).status, 400, 'no project to make it in')
+    t.equal((await ask('POST', PATH, 'reader', BODY)).status, 400, 'no project to create it in')
     const inProject = { loadbalancer: { vip_subnet_id: SUBNET, project_id: OWN } }
-    t.equal((await ask('POST', PATH, 'reader', inProject)).status, 403, 'who reads everything writes nothing')
+    t.equal((await ask('POST', PATH, 'reader', inProject)).status, 403, 'a system reader writes nothing')
     t.equal((await ask('POST', PATH, 'member', inProject)).status, 403)
     t.equal((await ask('POST', PATH, 'admin,member,reader', inProject)).status, on ? 201 : 403)
     t.equal((await ask('GET', '/v2/octavia/amphorae', 'admin')).status, on ? 200 : 403)

@@ -4,7 +4,7 @@ import { at, type Json } from '../../support/clients/json-answers.js'
 import { startTestApi } from '../../support/clients/load-balancer-api.js'
 import { expected, makeTree, statuses, type Tree } from '../../support/inputs/load-balancer-tree.js'
 
-t.test('what each request sets', async t => {
+t.test('provisioning statuses that each request sets', async t => {
   const api = await startTestApi()
   t.teardown(api.stop)
   await t.test('everything starts in PENDING_CREATE and becomes ACTIVE together', async t => {
@@ -122,7 +122,7 @@ t.test('what each request sets', async t => {
       await api.apply(tree.lb)
     })
   }
-  await t.test('in the end nothing is left', async t => {
+  await t.test('after everything is deleted, no row remains', async t => {
     t.equal((await statuses(api, tree)).lb, 'gone')
     for (const table of ['listener', 'pool', 'member', 'health_monitor'])
       t.same(await api.database(table).where({ load_balancer_id: tree.lb }), [], table)
@@ -161,12 +161,12 @@ t.test('operating status', async t => {
   t.same(await members(), ['NO_MONITOR', 'NO_MONITOR'], 'a new monitor leaves them to its first report')
 })
 
-t.test('faults', async t => {
+t.test('provider failures', async t => {
   const api = await startTestApi()
   t.teardown(api.stop)
   const fault = async (id: string) =>
     at((await api.ask('GET', `/v2/lbaas/loadbalancers/${id}`)).body, 'loadbalancer', 'fault')
-  await t.test('a failed create is ERROR all through, with a reason; a change tries again', async t => {
+  await t.test('a failed create sets ERROR on every object and shows a fault; a change retries it', async t => {
     const tree = await makeTree(api, false)
     t.equal(await fault(tree.lb), undefined)
     await api.fail(tree.lb, 'no-host')
@@ -193,7 +193,7 @@ t.test('faults', async t => {
     t.match(await api.database('load_balancer').where({ id: tree.lb }).first(), { retry_at: null, attempts: 0 })
     t.equal(await fault(tree.lb), undefined)
   })
-  await t.test('a failed change leaves what it did not touch ACTIVE', async t => {
+  await t.test('a failed change leaves untouched objects ACTIVE', async t => {
     const tree = await makeTree(api)
     await api.ask('PUT', `/v2/lbaas/pools/${tree.pool}/members/${tree.member}`, { member: { weight: 5 } })
     await api.fail(tree.lb)
@@ -201,14 +201,14 @@ t.test('faults', async t => {
     await api.apply(tree.lb)
     t.strictSame(await statuses(api, tree), expected('ACTIVE', 'ACTIVE', 'ACTIVE', 'ACTIVE', 'ACTIVE'))
   })
-  await t.test('what breaks after it was applied is an ERROR of the load balancer alone', async t => {
+  await t.test('a failure after the apply sets ERROR on the load balancer alone', async t => {
     const tree = await makeTree(api)
     await api.fail(tree.lb, 'amphora-lost')
     t.strictSame(await statuses(api, tree), expected('ERROR', 'ACTIVE', 'ACTIVE', 'ACTIVE', 'ACTIVE'))
   })
 })
 
-t.test('the administrator’s reset', async t => {
+t.test('an administrator resets provisioning_status to ACTIVE', async t => {
   const api = await startTestApi()
   t.teardown(api.stop)
   const reset = (id: string, body: object = { provisioning_status: 'ACTIVE' }, token = tokenOf('admin')) =>
@@ -231,11 +231,11 @@ t.test('the administrator’s reset', async t => {
   t.strictSame(
     await statuses(api, tree),
     expected('ACTIVE', 'ACTIVE', 'ACTIVE', 'PENDING_DELETE', 'ACTIVE'),
-    'what is being deleted goes on being deleted',
+    'a deletion in progress continues',
   )
   const row = await api.database('load_balancer').where({ id: tree.lb }).first()
-  t.ok(row.recheck_at instanceof Date, 'it is due at once, so nothing leaks')
-  t.match(row, { fence: 8, lease_owner: 'w', fault: null, retry_at: null }, 'a late worker is fenced off')
+  t.ok(row.recheck_at instanceof Date, 'a recheck is due at once, so nothing leaks')
+  t.match(row, { fence: 8, lease_owner: 'w', fault: null, retry_at: null }, 'the fence shuts out a late worker')
   await api.ask('DELETE', `/v2/lbaas/loadbalancers/${tree.lb}?cascade=True`)
   t.match(await reset(tree.lb), {
     status: 409,
@@ -247,7 +247,7 @@ t.test('deletion', async t => {
   const api = await startTestApi()
   t.teardown(api.stop)
   const remove = (path: string) => api.ask('DELETE', `/v2/lbaas/${path}`)
-  await t.test('with children only by cascade', async t => {
+  await t.test('a load balancer with children is deleted only by cascade', async t => {
     const tree = await makeTree(api)
     t.match(await remove(`loadbalancers/${tree.lb}`), {
       status: 400,
@@ -275,7 +275,7 @@ t.test('deletion', async t => {
     await api.apply(tree.lb)
     t.equal((await remove(`loadbalancers/${tree.lb}`)).status, 404)
   })
-  await t.test('from every state, and again after it failed', async t => {
+  await t.test('a load balancer in ERROR can be deleted, and again after a failed delete', async t => {
     const tree = await makeTree(api, false)
     await api.fail(tree.lb)
     t.equal((await remove(`loadbalancers/${tree.lb}?cascade=1`)).status, 204)
@@ -283,9 +283,9 @@ t.test('deletion', async t => {
     await api.fail(tree.lb)
     t.equal((await statuses(api, tree)).lb, 'ERROR')
     t.equal((await remove(`loadbalancers/${tree.lb}`)).status, 204)
-    t.equal((await statuses(api, tree)).lb, 'PENDING_DELETE', 'tried again at once')
+    t.equal((await statuses(api, tree)).lb, 'PENDING_DELETE', 'retried at once')
   })
-  await t.test('a child on its way out is immutable, but its place is free', async t => {
+  await t.test('a child in PENDING_DELETE is immutable, but frees its port', async t => {
     const tree = await makeTree(api)
     t.equal((await remove(`pools/${tree.pool}`)).status, 204)
     t.equal((await remove(`pools/${tree.pool}`)).status, 204, 'again')

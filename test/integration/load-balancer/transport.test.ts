@@ -33,13 +33,13 @@ t.test('the API under a mount prefix', async t => {
     t.ok(href.startsWith(`${api.url}${path}?limit=1&marker=`), href)
     t.equal((await api.ask('GET', href.slice(api.url.length))).status, 200, 'the link leads on')
   }
-  t.equal((await api.ask('GET', `/load-balancers${BALANCERS}`)).status, 404, 'another word is no prefix')
+  t.equal((await api.ask('GET', `/load-balancers${BALANCERS}`)).status, 404, 'a longer word is not the prefix')
   for (const wrong of ['load-balancer', '/', '/a b', '/../x?y']) {
     t.notOk(configurationSchema.safeParse({ load_balancer: { mount_prefix: wrong } }).success, wrong)
   }
 })
 
-t.test('what proxies say counts only from those that are trusted', async t => {
+t.test('forwarding headers count only from trusted proxies', async t => {
   const hrefWith = async (settings: object, headers: Record<string, string>) => {
     const api = await startTestApi({ settings: { ...settings } })
     const { body } = await api.ask('GET', '/', undefined, null, headers)
@@ -58,19 +58,19 @@ t.test('what proxies say counts only from those that are trusted', async t => {
     'https://lb.example.org:8443/cloud/lb/v2',
     `https://lb.example.org:8443/cloud/lb${BALANCERS}?limit=1`,
   ]
-  t.strictSame(await hrefWith({}, FORWARDED), own, 'nobody is trusted by default')
-  t.strictSame(await hrefWith({ trusted_proxies: ['10.0.0.0/8', '::1'] }, FORWARDED), own, 'somebody else is')
+  t.strictSame(await hrefWith({}, FORWARDED), own, 'no proxy is trusted by default')
+  t.strictSame(await hrefWith({ trusted_proxies: ['10.0.0.0/8', '::1'] }, FORWARDED), own, 'others are trusted')
   t.strictSame(await hrefWith({ trusted_proxies: '10.0.0.1, 127.0.0.0/8' }, FORWARDED), proxied)
   const nonsense = {
     'X-Forwarded-Proto': 'javascript',
     'X-Forwarded-Host': 'a/b"c',
     'X-Forwarded-Prefix': '//evil.org',
   }
-  t.strictSame(await hrefWith({ trusted_proxies: ['127.0.0.1'] }, nonsense), own, 'nonsense is passed over')
+  t.strictSame(await hrefWith({ trusted_proxies: ['127.0.0.1'] }, nonsense), own, 'nonsense is ignored')
   t.strictSame(
     await hrefWith({ trusted_proxies: ['127.0.0.1'], public_url: 'https://api.example.org/lb/' }, FORWARDED),
     ['https://api.example.org/lb/v2', `https://api.example.org/lb${BALANCERS}?limit=1`],
-    'what the operator says goes before',
+    'public_url takes precedence',
   )
   for (const wrong of ['10.0.0.0/33', 'somewhere', '10.0.0.1/8/8', '::1/129']) {
     t.notOk(configurationSchema.safeParse({ load_balancer: { trusted_proxies: [wrong] } }).success, wrong)
@@ -81,7 +81,7 @@ t.test('headers', async t => {
   const api = await startTestApi()
   t.teardown(api.stop)
   const lb = idIn(await api.ask('POST', BALANCERS, BODY), 'loadbalancer')
-  await t.test('every answer carries an id of its request', async t => {
+  await t.test('every answer carries its own request id', async t => {
     const seen = new Set<string | null>()
     for (const [method, path, token, body] of [
       ['GET', '/', null],
@@ -99,7 +99,7 @@ t.test('headers', async t => {
       t.match(headers.get('x-openstack-request-id'), /^req-[0-9a-f]{8}-[0-9a-f-]{27}$/, `${method} ${path} ${status}`)
       seen.add(headers.get('x-openstack-request-id'))
     }
-    t.equal(seen.size, 10, 'each its own')
+    t.equal(seen.size, 10, 'each has its own')
   })
   await t.test('HEAD is GET without its body', async t => {
     for (const path of [BALANCERS, `${BALANCERS}/${lb}`, '/v2', '/']) {
@@ -110,13 +110,13 @@ t.test('headers', async t => {
     }
     t.equal((await api.ask('HEAD', `${BALANCERS}/${SUBNET}`)).status, 404)
   })
-  await t.test('what has no body has no content type', async t => {
+  await t.test('an answer without a body has no content type', async t => {
     const made = idIn(await api.ask('POST', BALANCERS, BODY), 'loadbalancer')
     const gone = await api.ask('DELETE', `${BALANCERS}/${made}`)
     t.match(gone, { status: 204, text: '' })
     t.equal(gone.headers.get('content-type'), null)
   })
-  await t.test('bodies of other kinds and sizes', async t => {
+  await t.test('other content types are 415, large bodies 413', async t => {
     const post = (body: string, type: string) =>
       api.ask('POST', BALANCERS, body, tokenOf('member'), { 'Content-Type': type })
     const text = JSON.stringify(BODY)
@@ -127,10 +127,10 @@ t.test('headers', async t => {
       t.match(await post(text, type), { status: 415, body: { faultcode: 'Client', debuginfo: null } }, type)
     }
     const padded = (bytes: number) => text.padEnd(bytes, ' ')
-    t.equal((await post(padded(114_688), 'application/json')).status, 201, 'just so large')
+    t.equal((await post(padded(114_688), 'application/json')).status, 201, 'exactly at the limit')
     t.match(await post(padded(114_689), 'application/json'), { status: 413, body: { faultcode: 'Client' } })
   })
-  await t.test('a body that comes in pieces is measured as well, and the connection ends', async t => {
+  await t.test('a chunked body above the limit is 413 and closes the connection', async t => {
     const { port } = new URL(api.url)
     const answer = await new Promise<string>((resolve, reject) => {
       const socket = createConnection({ host: '127.0.0.1', port: Number(port) })
@@ -150,7 +150,7 @@ t.test('headers', async t => {
     t.match(answer, /connection: close/i)
     t.match(answer, /x-openstack-request-id: req-/i)
   })
-  await t.test('a client that takes no JSON', async t => {
+  await t.test('a client that does not accept JSON gets 406', async t => {
     for (const accept of ['application/xml', 'text/html', 'application/json;q=0', 'image/*, text/*']) {
       const reply = await api.ask('GET', BALANCERS, undefined, tokenOf('member'), { Accept: accept })
       t.match(

@@ -73,7 +73,7 @@ t.test('availability zone profiles', async t => {
   })
 })
 
-t.test('availability zones go by their names', async t => {
+t.test('availability zones are addressed by name', async t => {
   const api = await startTestApi()
   t.teardown(api.stop)
   const ask = administer(api)

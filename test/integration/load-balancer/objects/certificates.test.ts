@@ -98,7 +98,7 @@ const good = await storeBytes(bundle)
 const authority = await storeText(root.certificate)
 const crl = await storeText(list)
 
-t.test('a bundle: the service user is let read it, and reads it', async t => {
+t.test('the API grants the service user access to a bundle, which then reads it', async t => {
   const ref = await storeBytes(bundle)
   const before = proxy.requests.length
   const { id } = await made(https({ default_tls_container_ref: ref }), 'listener')
@@ -116,11 +116,11 @@ t.test('a bundle: the service user is let read it, and reads it', async t => {
   t.same(
     await asked(() => made(https({ default_tls_container_ref: ref }), 'listener')),
     ['GET /v1/secrets/*', 'GET /v1/secrets/*/acl', 'GET /v1/secrets/*/payload'],
-    'once it may, nothing is changed',
+    'a second use leaves the ACL unchanged',
   )
 })
 
-t.test('what an ACL says otherwise stays', async t => {
+t.test('the grant keeps the other entries of an ACL', async t => {
   const ref = await storeBytes(bundle)
   await setAcl(ref, { 'project-access': false, users: ['somebody'] })
   t.equal((await https({ default_tls_container_ref: ref })).status, 201)
@@ -129,7 +129,7 @@ t.test('what an ACL says otherwise stays', async t => {
   t.same([...(acl.users as string[])].sort(), ['somebody', SERVICE_USER])
 })
 
-t.test('containers', async t => {
+t.test('certificate containers', async t => {
   const certificate = await storeText(web.certificate)
   const private_key = await storeText(web.privateKey)
   const intermediates = await storeText(root.certificate)
@@ -149,7 +149,7 @@ t.test('containers', async t => {
   }
 })
 
-t.test('what others have is as if it did not exist', async t => {
+t.test('other users’ certificates look as if they did not exist', async t => {
   const token = tokenOf('member', FOREIGN)
   const [certificate, private_key] = [await storeText(web.certificate, token), await storeText(web.privateKey, token)]
   const [foreignSecret, foreignContainer] = [
@@ -177,11 +177,11 @@ t.test('what others have is as if it did not exist', async t => {
     t.equal(faultOf(reply), `Could not retrieve certificate: ${ref} (there is none that you may use)`)
   }
   t.equal(await listeners(), before, 'nothing is stored')
-  t.same(await aclOf(foreignSecret, token), { 'project-access': true }, 'nobody is let in')
+  t.same(await aclOf(foreignSecret, token), { 'project-access': true }, 'the service user gains no access')
   t.same((await aclOf(kept, tokenOf('member,her'))).users, [])
 })
 
-t.test('all that are not good are told, each once, whatever object they are of', async t => {
+t.test('the fault lists every bad reference of a tree, each once', async t => {
   const words = await storeText('just words')
   const large = await storeBytes(Buffer.alloc(70_000))
   const pending = String((await keyManager.ask('POST', '/v1/secrets', { name: 'later' })).body.secret_ref)
@@ -309,17 +309,17 @@ t.test('only the id of a reference counts, never its host', async t => {
   t.same(trap.requests, [])
 })
 
-t.test('a token of the service user that is not good any more is renewed', async t => {
+t.test('an expired token of the service user is renewed', async t => {
   const before = signIns
   const { token } = await serviceUser.signedIn()
   expired.add(token)
   t.equal((await https({ default_tls_container_ref: good })).status, 201)
   t.equal(signIns, before + 1)
   t.equal((await https({ default_tls_container_ref: good })).status, 201)
-  t.equal(signIns, before + 1, 'and kept')
+  t.equal(signIns, before + 1, 'the new token is kept')
 })
 
-t.test('a key manager that fails', async t => {
+t.test('a failing key manager means 503, and nothing is stored', async t => {
   t.teardown(() => proxy.behave(() => 'pass'))
   const count = await listeners()
   const ref = await storeBytes(bundle)
@@ -330,7 +330,7 @@ t.test('a key manager that fails', async t => {
     t.match(await https(body), { status: 503, body: { faultcode: 'Server', faultstring: away } }, `${status}`)
   }
   proxy.behave(() => ({ status: 200, body: '<html>' }))
-  t.match(await https(body), { status: 503, body: { faultstring: away } }, 'something else that answers')
+  t.match(await https(body), { status: 503, body: { faultstring: away } }, 'another service that answers')
   proxy.behave(({ path }) => (path.endsWith('/payload') ? { status: 401, body: '{}' } : 'pass'))
   t.match(await https(body), { status: 503, body: { faultstring: away } }, 'the service user is not accepted')
   proxy.behave(({ path }) => (path.endsWith('/payload') ? { status: 403, body: '{}' } : 'pass'))
@@ -355,7 +355,7 @@ t.test('a key manager that fails', async t => {
   t.equal((await https(body)).status, 201)
 })
 
-t.test('limits', async t => {
+t.test('time and number limits of certificate checks', async t => {
   t.teardown(() => proxy.behave(() => 'pass'))
   const slow = createBarbicanSource({
     ...options,
@@ -390,7 +390,7 @@ t.test('limits', async t => {
   await t.rejects(down.check(asking, desired(good)), { status: 503, message: /does not answer/ }, 'nobody there')
 })
 
-t.test('a project whose references take long holds up no other', async t => {
+t.test('a project whose references are slow delays no other project', async t => {
   t.teardown(() => proxy.behave(() => 'pass'))
   const gate = createGate()
   proxy.behave(({ token }) => (token.endsWith(OWN) ? gate.pass().then(() => 'drop' as const) : 'pass'))
@@ -413,7 +413,7 @@ t.test('a project whose references take long holds up no other', async t => {
   await all
 })
 
-t.test('what the provider cannot carry out is refused before any certificate is looked at', async t => {
+t.test('options the provider lacks are refused before any certificate is read', async t => {
   let checks = 0
   const counting = { check: async () => [{ ref: good, reason: `looked at ${++checks} times` }] }
   const limited = await startTestApi({ certificates: { ...counting, close: () => undefined } })

@@ -49,32 +49,32 @@ t.test('failover of a load balancer', async t => {
   const master = await addAmphora(api, { load_balancer_id: lb, role: 'MASTER' })
   const doomed = await addAmphora(api, { load_balancer_id: lb, role: 'MASTER', status: 'PENDING_DELETE' })
 
-  t.equal((await failOver(lb, tokenOf('member'))).status, 403, 'not even for the owner')
+  t.equal((await failOver(lb, tokenOf('member'))).status, 403, 'forbidden even for the owner')
   t.equal((await failOver(NOWHERE)).status, 404)
   t.equal((await failOver('no-id')).status, 404)
   t.same(await marked(api, lb), [])
   const answer = await failOver(lb)
   t.match(answer, { status: 202, text: '' })
   t.equal(await status(api, lb), 'PENDING_UPDATE')
-  t.same((await marked(api, lb)).sort(), [backup, master].sort(), 'those on their way out are left alone')
+  t.same((await marked(api, lb)).sort(), [backup, master].sort(), 'amphorae being deleted are left alone')
   t.notOk((await marked(api, lb)).includes(doomed))
 
-  await t.test('again while the first is under way: what is made meanwhile is new anyway', async t => {
+  await t.test('a second failover spares amphorae still booting, unless one is alone in its role', async t => {
     const successor = await addAmphora(api, { load_balancer_id: lb, role: 'BACKUP', status: 'BOOTING' })
     t.equal((await failOver(lb)).status, 202)
     t.notOk((await marked(api, lb)).includes(successor))
     await api.database('amphora').where({ id: backup }).update({ status: 'PENDING_DELETE' })
     t.equal((await failOver(lb)).status, 202)
-    t.ok((await marked(api, lb)).includes(successor), 'but once it has the role alone, it is meant too')
+    t.ok((await marked(api, lb)).includes(successor), 'once it is alone in its role, it is replaced too')
   })
-  await t.test('from ERROR', async t => {
+  await t.test('failover from ERROR', async t => {
     await api.apply(lb)
     await api.fail(lb)
     t.equal(await status(api, lb), 'ERROR')
     t.equal((await failOver(lb)).status, 202)
     t.equal(await status(api, lb), 'PENDING_UPDATE')
   })
-  await t.test('one without amphorae has nothing to replace', async t => {
+  await t.test('failover succeeds without amphorae', async t => {
     const created = await api.ask('POST', '/v2/lbaas/loadbalancers', {
       loadbalancer: { vip_subnet_id: SUBNET, provider: 'noop_driver' },
     })
@@ -92,7 +92,7 @@ t.test('failover of a load balancer', async t => {
   })
 })
 
-t.test('acts upon an amphora', async t => {
+t.test('amphora failover, configuration and deletion', async t => {
   const api = await startTestApi()
   t.teardown(api.stop)
   const act = (method: 'PUT' | 'DELETE', path: string, token = admin) =>
@@ -112,11 +112,11 @@ t.test('acts upon an amphora', async t => {
     t.equal((await act('PUT', `${master}/${verb}`, tokenOf('member'))).status, 403, verb)
     t.match(await act('PUT', `${warm}/${verb}`), immutable(warm), `${verb} of one that carries nothing`)
   }
-  await t.test('failover replaces it alone', async t => {
+  await t.test('failover replaces only the named amphora', async t => {
     t.match(await act('PUT', `${master}/failover`), { status: 202, text: '' })
     t.same(await marked(api, lb), [master])
     t.equal(await status(api, lb), 'PENDING_UPDATE')
-    t.match(await act('PUT', `${doomed}/failover`), immutable(doomed), 'not one that is on its way out')
+    t.match(await act('PUT', `${doomed}/failover`), immutable(doomed), 'not one that is being deleted')
     t.equal((await act('PUT', `${master}/failover`)).status, 202, 'again')
   })
   await t.test('a refused failover changes nothing', async t => {
@@ -124,14 +124,14 @@ t.test('acts upon an amphora', async t => {
     await act('PUT', `${doomed}/failover`)
     t.equal(await status(api, lb), 'ACTIVE')
   })
-  await t.test('config has it looked at and pushed anew, and changes no status', async t => {
+  await t.test('config marks the amphora for another push and changes no status', async t => {
     t.match(await act('PUT', `${backup}/config`), { status: 202, text: '' })
     t.match(await api.database('amphora').where({ id: backup }).first(), { applied_generation: 0 })
     t.match(await api.database('amphora').where({ id: master }).first(), { applied_generation: 1 })
     t.ok((await api.database('load_balancer').where({ id: lb }).first()).recheck_at)
     t.equal(await status(api, lb), 'ACTIVE')
   })
-  await t.test('only one in ERROR can be deleted', async t => {
+  await t.test('only an amphora in ERROR can be deleted', async t => {
     const broken = await addAmphora(api, { status: 'ERROR', role: null })
     const brokenInUse = await addAmphora(api, { load_balancer_id: lb, role: null, status: 'ERROR' })
     const statusOf = async (id: string) => (await api.database('amphora').where({ id }).first()).status
@@ -145,12 +145,12 @@ t.test('acts upon an amphora', async t => {
     t.equal(await statusOf(brokenInUse), 'PENDING_DELETE')
     t.equal(await status(api, lb), 'PENDING_UPDATE', 'its worker removes it')
   })
-  await t.test('none of it while the load balancer is being deleted', async t => {
+  await t.test('failover and config are refused while the load balancer is deleted', async t => {
     await api.ask('DELETE', `/v2/lbaas/loadbalancers/${lb}?cascade=true`)
     t.equal((await act('PUT', `${backup}/failover`)).status, 409)
     t.equal((await act('PUT', `${backup}/config`)).status, 409)
   })
-  await t.test('other acts are no acts', async t => {
+  await t.test('other methods are 405', async t => {
     t.equal((await act('PUT', backup)).status, 405)
     t.equal((await api.ask('POST', '/v2/octavia/amphorae', {}, admin)).status, 405)
   })
@@ -164,7 +164,7 @@ t.test('statistics', async t => {
   const zeros = { bytes_in: 0, bytes_out: 0, active_connections: 0, total_connections: 0, request_errors: 0 }
   const live = await addAmphora(api, { load_balancer_id: lb })
   t.same((await stats(`lbaas/pools/${pool}`, tokenOf('reader'))).body, { stats: zeros })
-  t.equal((await stats(`octavia/amphorae/${live}`)).status, 404, 'nothing was counted yet')
+  t.equal((await stats(`octavia/amphorae/${live}`)).status, 404, 'nothing counted yet')
   const row = (of: object, amphora: string, active: number) => ({
     ...of,
     amphora_id: amphora,
@@ -192,7 +192,7 @@ t.test('statistics', async t => {
       row({ listener_id: first }, live, 9),
       row({ listener_id: first }, gone, 10),
     ])
-  await t.test('of a pool: over all listeners and amphorae, of the past too', async t => {
+  await t.test('pool statistics add up all listeners and amphorae, past ones too', async t => {
     const { body } = await stats(`lbaas/pools/${pool}`, tokenOf('reader'))
     t.same(body, {
       stats: { bytes_in: 303, bytes_out: 6, total_connections: 9, request_errors: 12, active_connections: 11 },
@@ -200,7 +200,7 @@ t.test('statistics', async t => {
     t.equal((await stats(`lbaas/pools/${NOWHERE}`)).status, 404)
     t.equal((await stats(`lbaas/pools/${pool}`, tokenOf('member', FOREIGN))).status, 403)
   })
-  await t.test('of an amphora: an entry per listener', async t => {
+  await t.test('amphora statistics have one entry per listener', async t => {
     const entry = { bytes_in: 101, bytes_out: 2, total_connections: 3, request_errors: 4 }
     const common = { ...entry, id: live, loadbalancer_id: lb }
     t.same((await stats(`octavia/amphorae/${live}`)).body, {
@@ -209,7 +209,7 @@ t.test('statistics', async t => {
         { ...common, listener_id: second, active_connections: 8 },
       ],
     })
-    t.equal((await stats(`octavia/amphorae/${gone}`)).status, 404, 'one that is gone has none any more')
+    t.equal((await stats(`octavia/amphorae/${gone}`)).status, 404, 'a removed amphora has none')
     t.equal((await stats(`octavia/amphorae/${live}`, tokenOf('member', OWN))).status, 403)
   })
 })

@@ -146,7 +146,7 @@ t.test('flavors', async t => {
   }
 })
 
-t.test('lists of what administrators make', async t => {
+t.test('lists of flavors and flavor profiles', async t => {
   const api = await startTestApi()
   t.teardown(api.stop)
   const ask = administer(api)
@@ -155,7 +155,7 @@ t.test('lists of what administrators make', async t => {
   await ask('PUT', `flavors/${made[1]?.flavor}`, { flavor: { enabled: false, description: 'off' } })
   const list = async (query: string) =>
     ((await api.ask('GET', `/v2/lbaas/flavors?${query}`)).body.flavors as Json[]).map(({ name }) => name)
-  t.strictSame(await list(''), ['b', 'a', 'c'], 'in the order in which they were made')
+  t.strictSame(await list(''), ['b', 'a', 'c'], 'in order of creation')
   t.strictSame(await list('sort=name:desc'), ['c', 'b', 'a'])
   t.strictSame(await list('enabled=False'), ['a'])
   t.strictSame(await list('description=off'), ['a'])
@@ -173,7 +173,7 @@ t.test('lists of what administrators make', async t => {
   t.equal(at(profiles.body, 'flavorprofiles', 0, 'id'), made[0]?.profile)
 })
 
-t.test('a load balancer of a flavor', async t => {
+t.test('a load balancer with a flavor', async t => {
   const api = await startTestApi({ providers: ['amphora', 'noop_driver'] })
   t.teardown(api.stop)
   const create = (body: object) =>
@@ -243,7 +243,7 @@ t.test('a load balancer of a flavor', async t => {
   t.equal((await api.ask('GET', `/v2/lbaas/loadbalancers/${idIn(made, 'loadbalancer')}`)).status, 200, 'others stay')
 })
 
-t.test('a flavor that goes while a load balancer of it is being made is one that is not found', async t => {
+t.test('a create whose flavor is deleted meanwhile fails with "not found"', async t => {
   const noop = createNoopNetworkDriver()
   let vanishing = NIL
   const network: NetworkDriver = {
@@ -263,5 +263,5 @@ t.test('a flavor that goes while a load balancer of it is being made is one that
       body: { faultstring: `Flavor ${vanishing} not found.` },
     })
   }
-  t.same(await noop.portsOwnedBy(PORT_OWNER.vip, 0), [], 'the VIP is given back')
+  t.same(await noop.portsOwnedBy(PORT_OWNER.vip, 0), [], 'the VIP is released')
 })

@@ -65,7 +65,7 @@ const after = (lb: string, listener: string, pool: string, policy: string, rule:
   rule,
 })
 
-t.test('what each request sets', async t => {
+t.test('provisioning statuses that each request sets', async t => {
   const api = await startTestApi(OFFERED)
   t.teardown(api.stop)
   const user = await makeUser(api)
@@ -139,7 +139,7 @@ t.test('what each request sets', async t => {
   t.same((await user.order()).length, 1, 'the others stay, from 1 on')
 })
 
-t.test('a failure, and what mends it', async t => {
+t.test('deleting a rule in ERROR clears the failure', async t => {
   const api = await startTestApi(OFFERED)
   t.teardown(api.stop)
   const user = await makeUser(api)
@@ -172,7 +172,7 @@ t.test('operating status', async t => {
   t.same(await both(), ['OFFLINE', 'OFFLINE'])
 })
 
-t.test('who uses a pool', async t => {
+t.test('a pool shows the listeners whose policies use it', async t => {
   const api = await startTestApi(OFFERED)
   t.teardown(api.stop)
   const user = await makeUser(api)
@@ -211,7 +211,7 @@ t.test('who uses a pool', async t => {
 t.test('deletion', async t => {
   const api = await startTestApi(OFFERED)
   t.teardown(api.stop)
-  await t.test('a pool that a policy refers to stays, whatever state the policy is in', async t => {
+  await t.test('a pool in use by a policy cannot be deleted, whatever the policy’s state', async t => {
     const user = await makeUser(api, { admin_state_up: false, rules: [] })
     const remove = () => user.ask('DELETE', `pools/${user.one}`)
     t.match(await remove(), { status: 409, body: { faultstring: /in use by L7 policy/ } })
@@ -222,7 +222,7 @@ t.test('deletion', async t => {
     await settleAll(api, user.lb)
     t.strictSame(await statusesOf(user), after('ACTIVE', 'ACTIVE', 'gone', 'gone', 'gone'))
   })
-  await t.test('a listener takes its policies and rules along, and lets go of their pools', async t => {
+  await t.test('deleting a listener deletes its policies and rules, and frees their pools', async t => {
     const user = await makeUser(api)
     t.equal((await user.ask('DELETE', `listeners/${user.listener}`)).status, 204)
     const refused = [
@@ -244,7 +244,7 @@ t.test('deletion', async t => {
     t.strictSame(await statusesOf(user), after('ACTIVE', 'gone', 'gone', 'gone', 'gone'))
     t.same(await api.database('l7_rule').where({ load_balancer_id: user.lb }), [])
   })
-  await t.test('a policy on its way out is immutable', async t => {
+  await t.test('a policy in PENDING_DELETE is immutable', async t => {
     const user = await makeUser(api)
     await user.ask('DELETE', `l7policies/${user.policyId}`)
     const message = `L7 Policy ${user.policyId} is immutable and cannot be updated.`
@@ -262,7 +262,7 @@ t.test('deletion', async t => {
       'the worker still sees it',
     )
   })
-  await t.test('with the load balancer', async t => {
+  await t.test('deleting the load balancer deletes its policies', async t => {
     const user = await makeUser(api)
     t.equal((await user.ask('DELETE', `loadbalancers/${user.lb}?cascade=true`)).status, 204)
     t.equal((await user.policy({ action: 'REJECT' })).status, 409)
@@ -271,7 +271,7 @@ t.test('deletion', async t => {
   })
 })
 
-t.test('what belongs to another load balancer or project is as if it did not exist', async t => {
+t.test('pools and policies of another load balancer or project cannot be used', async t => {
   const api = await startTestApi(OFFERED)
   t.teardown(api.stop)
   const own = await makeUser(api)
@@ -299,7 +299,7 @@ t.test('what belongs to another load balancer or project is as if it did not exi
       t.equal((await own.ask('DELETE', `pools/${other.one}`)).status, whose === 'another project' ? 403 : 204)
     })
   }
-  await t.test('another project’s objects are not reached', async t => {
+  await t.test('another project’s policies and rules are out of reach', async t => {
     const [, foreign] = others[1]!
     const policy = idIn(await foreign.policy({ action: 'REJECT' }), 'l7policy')
     const rule = idIn(await foreign.rule(policy), 'rule')

@@ -8,7 +8,7 @@ import { makeL7Tree } from '../../../support/inputs/l7-tree.js'
 
 const OFFERED = { providers: ['amphora', 'noop_driver'] }
 
-t.test('positions are 1..n in the order that a simple model predicts', async t => {
+t.test('positions are always 1..n, in the order that a simple model predicts', async t => {
   const api = await startTestApi(OFFERED)
   t.teardown(api.stop)
   const tree = await makeL7Tree(api)
@@ -49,7 +49,7 @@ t.test('positions are 1..n in the order that a simple model predicts', async t =
   )
 })
 
-t.test('positions among many at once', async t => {
+t.test('concurrent changes of positions leave them 1..n', async t => {
   const api = await startTestApi(OFFERED)
   t.teardown(api.stop)
   const tree = await makeL7Tree(api)
@@ -68,7 +68,7 @@ t.test('positions among many at once', async t => {
   )
 })
 
-t.test('others move without a change of their status', async t => {
+t.test('an insert moves other policies without changing their status', async t => {
   const api = await startTestApi(OFFERED)
   t.teardown(api.stop)
   const tree = await makeL7Tree(api)
@@ -80,7 +80,7 @@ t.test('others move without a change of their status', async t => {
   })
 })
 
-t.test('trees', async t => {
+t.test('L7 policies in a create tree', async t => {
   const api = await startTestApi({ ...OFFERED, quota: { l7policy: -1 } })
   t.teardown(api.stop)
   const pool = (name: string, more: object = {}) => ({ name, protocol: 'HTTP', lb_algorithm: 'ROUND_ROBIN', ...more })
@@ -141,7 +141,7 @@ t.test('trees', async t => {
       l7policy: { rules: [{ id: String, value: undefined }, { id: String }] },
     })
   })
-  await t.test('on a listener and on a policy the answer names them by id', async t => {
+  await t.test('the answer to a listener or policy create names children by id', async t => {
     const tree = await makeL7Tree(api)
     const reply = await tree.ask('POST', 'listeners', {
       listener: {
@@ -164,7 +164,7 @@ t.test('trees', async t => {
       body: { l7policy: { rules: [{ id: String, value: undefined }, {}] } },
     })
   })
-  await t.test('one wrong part, and nothing is made', async t => {
+  await t.test('one invalid part fails the whole create', async t => {
     const before = await api.database('load_balancer').count()
     const toPool = (redirect_pool: object | null) => listener([{ action: 'REDIRECT_TO_POOL', redirect_pool }])
     const refused = [
@@ -200,7 +200,7 @@ t.test('trees', async t => {
     }
     t.same(await api.database('load_balancer').count(), before)
   })
-  await t.test('as many as a request can carry', async t => {
+  await t.test('a request may carry thousands of policies', async t => {
     const l7policies = Array.from({ length: 5500 }, () => ({ action: 'REJECT' }))
     const reply = await create([listener(l7policies)])
     t.equal(reply.status, 201, reply.text.slice(0, 500))
@@ -210,7 +210,7 @@ t.test('trees', async t => {
       .select(api.database.raw('count(DISTINCT position)::int AS places, max(position) AS last'))
     t.match(row, { places: 5500, last: 5500 })
   })
-  await t.test('the number of statements does not follow the number of objects', async t => {
+  await t.test('the number of statements is independent of the number of objects', async t => {
     const many = (count: number) =>
       Array.from({ length: count }, (_, index) => ({
         action: 'REDIRECT_TO_POOL',

@@ -14,7 +14,7 @@ t.test('L7 policies', async t => {
   const { policy, ask } = tree
   const update = (id: string, l7policy: object) => ask('PUT', `l7policies/${id}`, { l7policy })
 
-  await t.test('each action with what it needs, and nothing else', async t => {
+  await t.test('each action takes the attributes it needs and no others', async t => {
     const rejecting = await policy({ action: 'REJECT', redirect_http_code: 301, tags: ['a'] })
     t.equal(rejecting.status, 201, rejecting.text)
     t.equal(keysOf(rejecting.body.l7policy), sorted(L7_POLICY_KEYS))
@@ -57,7 +57,7 @@ t.test('L7 policies', async t => {
     })
   })
 
-  await t.test('what is refused', async t => {
+  await t.test('invalid policies are refused', async t => {
     const url = { action: 'REDIRECT_TO_URL', redirect_url: 'http://a.example' }
     const refused = [
       [{}, 400, /action.*Mandatory field missing/],
@@ -95,7 +95,7 @@ t.test('L7 policies', async t => {
     })
   })
 
-  await t.test('an update switches the action by what it carries', async t => {
+  await t.test('an update switches the action by the redirect attribute it carries', async t => {
     const id = idIn(await policy({ action: 'REJECT', name: 'switched' }), 'l7policy')
     t.match(await update(id, {}), { status: 400, body: { faultstring: /nothing to update/ } })
     const targets = (pool: string | null, url: string | null, prefix: string | null, code: number | null) => ({
@@ -152,7 +152,7 @@ t.test('L7 policies', async t => {
     })
   })
 
-  await t.test('only what can be below the listener', async t => {
+  await t.test('a policy must suit its listener’s protocol, and its pool as well', async t => {
     const make = async (loadbalancer_id: string, protocol: string, port: number, more: object = {}) =>
       idIn(
         await ask('POST', 'listeners', { listener: { loadbalancer_id, protocol, protocol_port: port, ...more } }),
@@ -274,7 +274,7 @@ t.test('L7 rules', async t => {
       t.match(await tree.rule(missing), { status: 404, body: { code: 404 } })
     }
   })
-  await t.test('fifty at most', async t => {
+  await t.test('a policy has at most fifty rules', async t => {
     const rules = Array.from({ length: 51 }, (_, index) => ({
       type: 'PATH',
       compare_type: 'EQUAL_TO',
@@ -307,7 +307,7 @@ t.test('L7 rules', async t => {
   })
 })
 
-t.test('lists', async t => {
+t.test('lists of policies and rules', async t => {
   const api = await startTestApi(OFFERED)
   t.teardown(api.stop)
   const tree = await makeL7Tree(api)

@@ -176,7 +176,7 @@ t.test('inserted headers', async t => {
   check(t, 'listener', await put('listener', tcp.id, { insert_headers: common }), [{}, /TCP/], 200)
 })
 
-t.test('the sources that a listener allows', async t => {
+t.test('allowed_cidrs', async t => {
   const api = await startTestApi(NOOP)
   t.teardown(api.stop)
   const FOUR = { allowed_cidrs: ['10.1.2.3/8', '10.0.0.0/8', '192.0.2.1'] }
@@ -227,7 +227,7 @@ t.test('the sources that a listener allows', async t => {
       check(t, 'loadbalancer', await tryTo('loadbalancer', tree), [tree, expected], 201)
     }
   }
-  await t.test('not beside security groups', async t => {
+  await t.test('allowed_cidrs and vip_sg_ids exclude each other', async t => {
     const guarded = await workshop(api, { vip_sg_ids: [SUBNET] })
     const row: Row = [FOUR, /allowed_cidrs cannot be used on a load balancer that has vip_sg_ids/]
     check(t, 'listener', await guarded.listener({ protocol: 'TCP', ...FOUR }), row, 201)
@@ -240,7 +240,7 @@ t.test('the sources that a listener allows', async t => {
   })
 })
 
-t.test('what the amphora provider cannot carry out is 501, once it is valid', async t => {
+t.test('a valid option that the amphora provider lacks is 501', async t => {
   const api = await startTestApi()
   t.teardown(api.stop)
   const { listener } = await workshop(api)
@@ -257,7 +257,7 @@ t.test('what the amphora provider cannot carry out is 501, once it is valid', as
   t.ok(idIn(plain, 'listener'))
 })
 
-t.test('updates that cross each other leave nothing that does not agree', async t => {
+t.test('concurrent updates that contradict each other: one is refused', async t => {
   const api = await startTestApi(NOOP)
   t.teardown(api.stop)
   const { listener, made, put } = await workshop(api)

@@ -80,7 +80,7 @@ t.test('members of a pool', async t => {
     t.match(await api.ask('GET', `${path}?id=${id}`), { body: { members: [{ id }], members_links: [] } })
     t.match(await api.ask('GET', `${path}?name=wm`), { body: { members: [], members_links: [] } })
   })
-  await t.test('hundreds of members at once', async t => {
+  await t.test('one request creates hundreds of members', async t => {
     const members = Array.from({ length: 450 }, (_, n) => ({
       address: `10.9.${Math.floor(n / 200)}.${(n % 200) + 1}`,
       protocol_port: 80,
@@ -107,7 +107,7 @@ t.test('members of a pool', async t => {
     )
   })
 
-  await t.test('batch of members', async t => {
+  await t.test('batch update of members', async t => {
     const path = `/v2/lbaas/pools/${pool}/members`
     const members = async () =>
       (at((await api.ask('GET', `${path}?sort_key=address`)).body, 'members') as Json[]).filter(
@@ -183,7 +183,7 @@ const CHANGED = {
   tags: ['blue'],
 } as const satisfies Record<keyof Updated<typeof member.attributes>, unknown>
 
-t.test('a batch changes every option of members that exist', async t => {
+t.test('a batch changes every option of existing members', async t => {
   const api = await startTestApi()
   t.teardown(api.stop)
   const created = await api.ask('POST', '/v2/lbaas/loadbalancers', {

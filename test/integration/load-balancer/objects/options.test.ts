@@ -377,7 +377,7 @@ t.test('one listener per transport protocol and port', async t => {
   t.equal((await listener({ protocol: 'TCP', protocol_port: 443 })).status, 201, 'TLS passes through')
 })
 
-t.test('IP versions of members that are reached by datagrams', async t => {
+t.test('IP versions of UDP and SCTP members', async t => {
   const api = await startTestApi({
     providers: ['noop_driver', 'strict'],
     settings: { default_provider: 'noop_driver' },

@@ -10,7 +10,7 @@ import { callerOf, tokenOf } from '../../../support/clients/callers.js'
 import { idIn } from '../../../support/clients/json-answers.js'
 import { ANY_CERTIFICATE, SUBNET, startTestApi } from '../../../support/clients/load-balancer-api.js'
 
-t.test('providers, and what the data of profiles may ask of them', async t => {
+t.test('providers, and the profile keys that each supports', async t => {
   const api = await startTestApi()
   t.teardown(api.stop)
   const bare = {

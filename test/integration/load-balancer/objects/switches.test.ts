@@ -3,7 +3,7 @@ import { at, idIn, type Json } from '../../../support/clients/json-answers.js'
 import { SUBNET, startTestApi } from '../../../support/clients/load-balancer-api.js'
 import { check, NOOP, REF, type Row, workshop } from '../../../support/inputs/load-balancer-options.js'
 
-t.test('what the operator switches off or presets', async t => {
+t.test('settings forbid protocols and types, and set minimums and defaults', async t => {
   const api = await startTestApi({
     ...NOOP,
     settings: {
@@ -52,7 +52,7 @@ t.test('what the operator switches off or presets', async t => {
   t.ok(idIn(await listener({ protocol: 'TCP' }), 'listener'))
 })
 
-t.test('how a VIP may be given', async t => {
+t.test('settings limit how, and on which networks, a VIP may be requested', async t => {
   const OTHER = '22222222-2222-4222-8222-222222222222'
   const ways = ['vip_port_id', 'vip_network_id', 'vip_subnet_id']
   for (const off of ways) {
@@ -80,7 +80,7 @@ t.test('how a VIP may be given', async t => {
   check(t, 'loadbalancer', await create('33333333-3333-4333-8333-333333333333'), [{}, refusal], 201)
 })
 
-t.test('what lists and answers heed', async t => {
+t.test('settings switch off paging, sorting, filtering and field selection', async t => {
   const all = { allow_pagination: false, allow_sorting: false, allow_filtering: false, allow_field_selection: false }
   const names = async (settings: object) => {
     const api = await startTestApi({ settings: { ...settings } })

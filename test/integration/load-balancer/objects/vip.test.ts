@@ -5,7 +5,7 @@ import { FOREIGN, OWN, tokenOf } from '../../../support/clients/callers.js'
 import { idIn } from '../../../support/clients/json-answers.js'
 import { SUBNET, startTestApi } from '../../../support/clients/load-balancer-api.js'
 
-t.test('where the VIP comes from', async t => {
+t.test('sources of the VIP', async t => {
   const noop = createNoopNetworkDriver()
   const bound = new Map<string, string | null>()
   const released: string[] = []
@@ -88,7 +88,7 @@ t.test('where the VIP comes from', async t => {
       body: { faultstring: `Subnet ${SUBNET} not found.` },
     })
   })
-  await t.test('by network: IPv4 with room first', async t => {
+  await t.test('by network: an IPv4 subnet with room comes first', async t => {
     t.match(await create({ vip_network_id: NETWORK }), { status: 201, body: { loadbalancer: { vip_subnet_id: IPV4 } } })
     t.match(await create({ vip_network_id: NETWORK, vip_address: '2001:db8::5' }), {
       status: 201,
@@ -100,7 +100,7 @@ t.test('where the VIP comes from', async t => {
       body: { faultstring: `Network ${SUBNET} not found.` },
     })
   })
-  await t.test('by port: bound once, never deleted', async t => {
+  await t.test('by port: a user’s port is bound once and not owned', async t => {
     t.equal((await create({ vip_port_id: PORT })).status, 400, 'several addresses')
     t.equal((await create({ vip_port_id: PORT, vip_address: '10.0.0.8' })).status, 400)
     const created = await create({ vip_port_id: PORT, vip_subnet_id: IPV6 })
@@ -113,17 +113,17 @@ t.test('where the VIP comes from', async t => {
     t.match(await api.database('load_balancer').where({ vip_port_id: PORT }).first(), { owns_vip_port: false })
     t.match(await create({ vip_port_id: SUBNET }), { status: 400, body: { faultstring: `Port ${SUBNET} not found.` } })
   })
-  await t.test('what belongs to another project does not exist', async t => {
+  await t.test('another project’s subnets, networks and ports are not found', async t => {
     for (const vip of [{ vip_subnet_id: IPV4 }, { vip_network_id: NETWORK }, { vip_port_id: PORT }]) {
       t.match(await create(vip, tokenOf('member', FOREIGN)), { status: 400, body: { faultstring: /not found\.$/ } })
     }
   })
-  await t.test('a port of our own goes when the load balancer is not stored', async t => {
+  await t.test('a failed create releases the VIP port it made', async t => {
     await api.database.raw('ALTER TABLE load_balancer ADD CONSTRAINT broken CHECK (name <> ?)'.replace('?', "'broken'"))
     t.match(await create({ vip_subnet_id: IPV4, name: 'broken' }), { status: 500, body: { faultcode: 'Server' } })
     t.equal(released.length, 1)
   })
-  await t.test('nothing, or what cannot be', async t => {
+  await t.test('a missing VIP, an unknown provider and unsupported options are refused', async t => {
     t.match(await create({ name: 'x' }), {
       status: 400,
       body: { faultstring: 'Validation failure: VIP must contain one of: vip_port_id, vip_network_id, vip_subnet_id.' },

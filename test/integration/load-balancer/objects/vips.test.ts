@@ -9,7 +9,7 @@ type Vip = { subnet_id: string; ip_address: string; port_id: string }
 const NOOP = ['noop_driver', 'amphora']
 const provider = 'noop_driver'
 
-t.test('further VIPs on the networks of the local driver', async t => {
+t.test('additional VIPs on the local driver’s networks', async t => {
   const { api, networks } = await startApiOnNetworks({ providers: NOOP })
   t.teardown(api.stop)
   const create = (loadbalancer: object) =>
@@ -18,7 +18,7 @@ t.test('further VIPs on the networks of the local driver', async t => {
   const [one, two, six] = subnets as [string, string, string]
   const elsewhere = await networks.network(OWN, '10.4.0.0/24')
 
-  await t.test('stand on one port with the first', async t => {
+  await t.test('additional VIPs share the port of the first VIP', async t => {
     const created = await create({
       vip_subnet_id: one,
       additional_vips: [
@@ -46,11 +46,11 @@ t.test('further VIPs on the networks of the local driver', async t => {
       body: { faultstring: /10\.2\.0\.77/ },
     })
   })
-  await t.test('leave the first its own subnet of a network', async t => {
+  await t.test('the first VIP takes a subnet that no additional VIP names', async t => {
     const created = await create({ vip_network_id: network, additional_vips: [{ subnet_id: one }] })
     t.match(created, { status: 201, body: { loadbalancer: { vip_subnet_id: two, vip_network_id: network } } })
   })
-  await t.test('of a user’s port are those that it has', async t => {
+  await t.test('VIPs on a user’s port must be addresses of that port', async t => {
     const port = await networks.port(OWN, network, [one, two, six])
     const [, second, third] = await networks.addressesOf(port)
     const body = {
@@ -82,7 +82,7 @@ t.test('further VIPs on the networks of the local driver', async t => {
       body: { faultstring: /does not have an address on subnet/ },
     })
   })
-  await t.test('are refused when they do not fit together', async t => {
+  await t.test('contradictory VIPs are refused', async t => {
     const ports = async () => (await networks.database('port').count().first())?.count
     const before = await ports()
     const refused: [object, RegExp][] = [
@@ -105,11 +105,11 @@ t.test('further VIPs on the networks of the local driver', async t => {
     for (const [body, faultstring] of refused) {
       t.match(await create(body), { status: 400, body: { faultstring } }, JSON.stringify(body))
     }
-    t.equal(await ports(), before, 'and no port is left behind')
+    t.equal(await ports(), before, 'no port is left behind')
   })
 })
 
-t.test('a subnet of a network has room for the VIP and its amphorae', async t => {
+t.test('the VIP’s subnet must have room for the VIP and its amphorae', async t => {
   const { api, networks } = await startApiOnNetworks({ providers: NOOP })
   t.teardown(api.stop)
   const pair = await startApiOnNetworks({ providers: NOOP, settings: { topology: 'ACTIVE_STANDBY' } })
@@ -143,7 +143,7 @@ t.test('a subnet of a network has room for the VIP and its amphorae', async t =>
   t.match(
     await create({ vip_subnet_id: tiny.subnets[0] }),
     { status: 201 },
-    'a subnet that is named needs only the VIP',
+    'a named subnet needs room for the VIP only',
   )
   t.match(await create({ vip_subnet_id: tiny.subnets[0] }), {
     status: 409,
@@ -158,9 +158,9 @@ t.test('a subnet of a network has room for the VIP and its amphorae', async t =>
   })
 })
 
-t.test('security groups and quality of service of VIPs', async t => {
+t.test('security groups and QoS policies of VIPs', async t => {
   const QOS = '22222222-2222-4222-8222-222222222222'
-  await t.test('where the network has none', async t => {
+  await t.test('are refused where the network driver has none', async t => {
     const { api, networks } = await startApiOnNetworks({ providers: NOOP })
     t.teardown(api.stop)
     const { subnets } = await networks.network(OWN, '10.1.0.0/24')
@@ -181,7 +181,7 @@ t.test('security groups and quality of service of VIPs', async t => {
       t.ok([200, 201].includes((await ask({ vip_sg_ids: [] })).status))
     }
   })
-  await t.test('where it has', async t => {
+  await t.test('are stored, updated and cleared where it has them', async t => {
     const api = await startTestApi({ providers: NOOP })
     t.teardown(api.stop)
     const body = { provider, vip_subnet_id: SUBNET, vip_sg_ids: [QOS, SUBNET, QOS], vip_qos_policy_id: QOS }
@@ -202,12 +202,12 @@ t.test('security groups and quality of service of VIPs', async t => {
   })
 })
 
-t.test('what would harm the amphora itself', async t => {
+t.test('subnets and members that would harm the amphora are refused', async t => {
   const { api, networks } = await startApiOnNetworks({ providers: NOOP })
   t.teardown(api.stop)
   await bootstrapNetworks(networks.database, { cidr: '10.88.0.0/16', serviceProjectId: 'service' })
   const ask = (path: string, body: object) => api.ask('POST', `/v2/lbaas/${path}`, body)
-  // As they may have been stored before they were refused.
+  // Such subnets may be stored from before the API refused them.
   const stolen = await networks.network(OWN, '10.88.3.0/24')
   const routed = await networks.network(OWN, '10.89.0.0/24')
   const route = (destination: string) => ({ host_routes: JSON.stringify([{ destination, nexthop: '10.89.0.9' }]) })
@@ -215,7 +215,7 @@ t.test('what would harm the amphora itself', async t => {
   const good = await networks.network(OWN, '10.90.0.0/24')
   const by = { status: 400, body: { faultstring: /overlaps the management network/ } }
 
-  await t.test('subnets over the management network', async t => {
+  await t.test('VIP subnets that overlap the management network', async t => {
     for (const { id, subnets } of [stolen, routed]) {
       t.match(await ask('loadbalancers', { loadbalancer: { provider, vip_subnet_id: subnets[0] } }), by)
       t.match(await ask('loadbalancers', { loadbalancer: { provider, vip_network_id: id } }), by)
@@ -228,7 +228,7 @@ t.test('what would harm the amphora itself', async t => {
   const pool = { loadbalancer_id: idIn(created, 'loadbalancer'), ...definition }
   const id = idIn(await ask('pools', { pool }), 'pool')
 
-  await t.test('members there', async t => {
+  await t.test('members on subnets that overlap the management network', async t => {
     for (const { subnets } of [stolen, routed]) {
       const there = { ...member, subnet_id: subnets[0] }
       t.match(await ask(`pools/${id}/members`, { member: there }), by)
@@ -236,10 +236,10 @@ t.test('what would harm the amphora itself', async t => {
     }
     await networks.database('subnet').where({ id: routed.subnets[0] }).update(route('0.0.0.0/0'))
     const there = { ...member, subnet_id: routed.subnets[0] }
-    t.equal((await ask(`pools/${id}/members`, { member: there })).status, 201, 'a default route is no harm')
+    t.equal((await ask(`pools/${id}/members`, { member: there })).status, 201, 'a default route is harmless')
   })
 
-  await t.test('a member that is the VIP', async t => {
+  await t.test('a member at a VIP of its own load balancer', async t => {
     const loop = { status: 400, body: { faultstring: /is a VIP of its own load balancer/ } }
     t.match(await ask(`pools/${id}/members`, { member: { ...member, address: vip } }), loop)
     t.match(await ask('pools', { pool: { ...pool, members: [{ ...member, address: `::ffff:${vip}` }] } }), loop)
