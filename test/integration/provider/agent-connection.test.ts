@@ -101,7 +101,7 @@ const unreachable = (reason: AgentUnreachable['reason'], message: RegExp = /./) 
 })
 
 t.test('requests', async t => {
-  t.test('go over one connection and one channel to the agent, however many', async t => {
+  t.test('share one connection and one channel to the agent', async t => {
     const { seen, target } = await createAmphora(t)
     const connections = createConnections(t)
     const answers = await Promise.all(Array.from({ length: 50 }, () => connections.request(target, hello)))
@@ -110,7 +110,7 @@ t.test('requests', async t => {
     t.same(seen, { connections: 1, logins: 1, open: 1, sockets: [AGENT_SOCKET] })
   })
 
-  t.test('get their own answers, in whatever order and pieces they come', async t => {
+  t.test('get their own answers, in any order and in pieces', async t => {
     const held: (() => void)[] = []
     const { target } = await createAmphora(t, (request, channel) => {
       const lines = request.verb === 'logs' ? request.lines : 0
@@ -137,7 +137,7 @@ t.test('requests', async t => {
     t.match(applied, { appliedGeneration: 6_000_000, transition: 'reload' })
   })
 
-  t.test('that the agent refuses fail with its own words, as many as anybody should read', async t => {
+  t.test('that the agent refuses fail with its own words, cut to a readable length', async t => {
     const error = { code: 'invalid-configuration', message: 'no', details: '[ALERT] line 3'.padEnd(10_000) } as const
     const said = { ...error, details: error.details.padEnd(1_000_000, '!') }
     const { target } = await createAmphora(t, ({ id }, channel) =>
@@ -153,7 +153,7 @@ t.test('requests', async t => {
 })
 
 t.test('a connection', async t => {
-  t.test('is refused to a machine with another host key, before anything is said', async t => {
+  t.test('to a machine with another host key is refused before login', async t => {
     const { seen, target } = await createAmphora(t, answerHello, { hostKey: stranger.private })
     const connections = createConnections(t)
     await t.rejects(connections.request(target, hello), unreachable('wrong-host-key', /not this amphora/))
@@ -164,13 +164,13 @@ t.test('a connection', async t => {
     await t.rejects(connections.request(none, hello), unreachable('wrong-host-key'))
   })
 
-  t.test('fails when the machine does not take the key', async t => {
+  t.test('fails when the machine does not accept the key', async t => {
     const { target } = await createAmphora(t)
     const connections = createConnections(t, { controllerKey: stranger.private })
     await t.rejects(connections.request(target, hello), unreachable('authentication', /does not accept/))
   })
 
-  t.test('fails in time when the machine says nothing', async t => {
+  t.test('times out when the machine says nothing', async t => {
     const silent = createServer(socket => socket.on('error', () => undefined).resume())
     await new Promise<void>(resolve => silent.listen(0, '127.0.0.1', resolve))
     const { port } = silent.address() as AddressInfo
@@ -183,7 +183,7 @@ t.test('a connection', async t => {
     silent.close()
   })
 
-  t.test('that is refused is tried again for a while, and then fails', async t => {
+  t.test('that is refused fails with the reason "refused"', async t => {
     const { target } = await createAmphora(t)
     const [port = 0] = await ownPorts(1)
     const connections = createConnections(t)
@@ -191,7 +191,7 @@ t.test('a connection', async t => {
     await t.rejects(failure, unreachable('refused', /refuses SSH/))
   })
 
-  t.test('waits for an agent that is only starting', async t => {
+  t.test('waits for an agent that is still starting', async t => {
     let refusals = 2
     const { seen, target } = await createAmphora(t, answerHello, { acceptsSocket: () => refusals-- === 0 })
     t.same(await createConnections(t).request(target, hello), HELLO)
@@ -207,10 +207,10 @@ t.test('a connection', async t => {
     const { target } = await createAmphora(t, answerHello, { acceptsSocket: () => false })
     const failure = createConnections(t).request(target, hello, { connectTimeoutMs: 1_500 })
     await t.rejects(failure, unreachable('refused', /agent .* does not run/))
-    t.same(warnings, [], 'and refusals leave no listeners behind')
+    t.same(warnings, [], 'refusals leave no listeners behind')
   })
 
-  t.test('that is being made does not hold up a request with less time', async t => {
+  t.test('that is being made does not delay a request with a shorter timeout', async t => {
     const silent = createServer(socket => socket.on('error', () => undefined).resume())
     await new Promise<void>(resolve => silent.listen(0, '127.0.0.1', resolve))
     const { port } = silent.address() as AddressInfo
@@ -226,7 +226,7 @@ t.test('a connection', async t => {
     silent.close()
   })
 
-  t.test('lost between requests is made again', async t => {
+  t.test('lost between requests is made anew', async t => {
     const { seen, hangUp, target } = await createAmphora(t)
     const connections = createConnections(t)
     await connections.request(target, hello)
@@ -236,7 +236,7 @@ t.test('a connection', async t => {
     t.equal(seen.connections, 2)
   })
 
-  t.test('lost in the middle of an answer: the request is sent once more, over another', async t => {
+  t.test('lost in the middle of an answer: the request is sent once more over another', async t => {
     const { seen, target } = await createAmphora(t, (request, channel, connection) => {
       if (request.verb !== 'status' || connection > 1) return answerHello(request, channel, connection)
       channel.write(encodeFrame({ id: request.id, ok: true, result: HELLO }).subarray(0, 20))
@@ -248,14 +248,14 @@ t.test('a connection', async t => {
     t.equal(seen.connections, 2, 'the second answered, though not with a status')
   })
 
-  t.test('that is lost whenever it is used fails, and does not go round for ever', async t => {
+  t.test('that is lost at first use fails without a retry', async t => {
     const { seen, target } = await createAmphora(t, (_request, channel) => channel.end())
     const connections = createConnections(t)
     await t.rejects(connections.request(target, hello), unreachable('connection-lost', /lost/))
     t.equal(seen.connections, 1)
   })
 
-  t.test('on which nothing is answered stays; what comes too late harms nobody', async t => {
+  t.test('that times out stays open, and a late answer does no harm', async t => {
     const late: (() => void)[] = []
     const { seen, target } = await createAmphora(t, (request, channel, connection) => {
       const send = () => answerHello(request, channel, connection)
@@ -269,7 +269,7 @@ t.test('a connection', async t => {
     t.equal(seen.connections, 1)
   })
 
-  t.test('is made anew for a machine that has moved, and the old one is closed', async t => {
+  t.test('is made anew for a moved machine, and the old one is closed', async t => {
     const before = await createAmphora(t)
     const after = await createAmphora(t)
     const connections = createConnections(t)
@@ -279,7 +279,7 @@ t.test('a connection', async t => {
     t.equal(after.seen.open, 1)
   })
 
-  t.test('is closed after a while without use, and made again when it is needed', async t => {
+  t.test('is closed when idle, and made anew when needed', async t => {
     const { seen, target } = await createAmphora(t)
     const connections = createConnections(t, { idleMs: 100 })
     await connections.request(target, hello)
@@ -300,7 +300,7 @@ t.test('a connection', async t => {
   })
 })
 
-t.test('an agent that talks nonsense', async t => {
+t.test('an agent that sends nonsense', async t => {
   const nonsense: Record<string, (id: number) => Buffer> = {
     'no JSON': () => Buffer.concat([Buffer.of(0, 0, 0, 3), Buffer.from('{{{')]),
     'a frame of 4 GB': () => Buffer.from('ffffffff', 'hex'),
@@ -313,14 +313,14 @@ t.test('an agent that talks nonsense', async t => {
     'no result': id => encodeFrame({ id, ok: true }),
   }
   for (const [name, frame] of Object.entries(nonsense)) {
-    t.test(`(${name}) is unreachable, and asked again`, async t => {
+    t.test(`(${name}) is unreachable, and answers the next request`, async t => {
       const { target } = await createAmphora(t, (request, channel, connection) => {
         if (request.verb === 'logs') channel.write(frame(request.id))
         else answerHello(request, channel, connection)
       })
       const connections = createConnections(t)
       const logs = connections.request(target, { verb: 'logs', lines: 1 }, { timeoutMs: 5_000 })
-      if (name === 'another result') t.same(await logs, { lines: [] }, 'which is what was asked for')
+      if (name === 'another result') t.same(await logs, { lines: [] }, 'which is what this request asked for')
       else await t.rejects(logs, unreachable('malformed-answer', /understood/))
       t.same(await connections.request(target, hello), HELLO)
     })
@@ -339,7 +339,7 @@ t.test('an agent that talks nonsense', async t => {
     t.pass('it did not')
   })
 
-  t.test('(answers to nobody) is heard and forgotten', async t => {
+  t.test('(answers to no request) is ignored', async t => {
     const { target } = await createAmphora(t, (request, channel, connection) => {
       for (const id of [-1, 0, 999]) answerHello({ ...request, id }, channel, connection)
       answerHello(request, channel, connection)
@@ -352,7 +352,7 @@ t.test('an agent that talks nonsense', async t => {
 })
 
 t.test('closing', async t => {
-  t.test('one amphora fails what is under way there, at once and for good', async t => {
+  t.test('one amphora fails its pending requests at once', async t => {
     const { seen, target } = await createAmphora(t, () => undefined)
     const connections = createConnections(t)
     const pending = connections.request(target, hello)
@@ -366,7 +366,7 @@ t.test('closing', async t => {
     connections.close('00000000-0000-4000-8000-000000000000')
   })
 
-  t.test('all leaves no socket and no timer, and nothing can be asked any more', async t => {
+  t.test('all leaves no socket, and refuses further requests', async t => {
     const { seen, target } = await createAmphora(t, (request, channel, connection) => {
       if (request.verb === 'hello') answerHello(request, channel, connection)
     })
@@ -392,7 +392,7 @@ t.test('closing', async t => {
   })
 })
 
-t.test('the noop agents answer at once, and remember what was applied', async t => {
+t.test('the noop agents answer at once and remember what was applied', async t => {
   const agents = createNoopAgentConnections()
   const target = { amphoraId: AMPHORA, host: '192.0.2.1', hostKey: Buffer.alloc(0) }
   t.match(await agents.request(target, hello), { appliedGeneration: 0, appliedSha256: null })

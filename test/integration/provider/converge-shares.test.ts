@@ -6,8 +6,8 @@ import type { Provider } from '../../../controller/provider/provider.js'
 import { createTestDatabase } from '../../support/database/database.js'
 import { addWarmAmphora, createScene, faultsOf, providerOf, type Scene } from '../../support/worlds/converge-scene.js'
 
-/** What a project that makes and removes load balancers without end leaves to others, and to repairs. */
-t.test('shares of machines', async t => {
+/** What a project that keeps creating and deleting load balancers leaves to others, and to repairs. */
+t.test('projects share warm amphorae and machine turns', async t => {
   const testDatabase = await createTestDatabase()
   t.teardown(testDatabase.drop)
   const db = testDatabase.of('load_balancer')
@@ -17,7 +17,7 @@ t.test('shares of machines', async t => {
     t.same(await faultsOf(db, scene, []), [])
   }
 
-  await t.test('a project takes few warm amphorae at a time, another has its own, and a failover any', async t => {
+  await t.test('each project gets a few warm amphorae a minute; a failover takes any', async t => {
     const project = randomUUID()
     const takesWarm = async (scene: Scene, act: () => Promise<unknown> = async () => undefined) => {
       const provider = providerOf(db, scene.world.enter())
@@ -25,27 +25,27 @@ t.test('shares of machines', async t => {
       await act()
       t.equal(await scene.attempt(provider), true)
       const taken = (await scene.amphoraIds()).includes(warm)
-      // The next one is to be the only one again.
+      // The next warm amphora must be the only one again.
       await db('amphora').where({ id: warm }).whereNull('load_balancer_id').delete()
       return taken
     }
     const first = await createScene(db, { project_id: project })
     t.equal(await takesWarm(first), true)
     t.equal(await takesWarm(await createScene(db, { project_id: project })), true)
-    t.equal(await takesWarm(await createScene(db, { project_id: project })), false, 'it had two within a minute')
+    t.equal(await takesWarm(await createScene(db, { project_id: project })), false, 'it took two within a minute')
     t.equal(await takesWarm(await createScene(db)), true)
     t.equal(await takesWarm(first, first.failOver), true)
     await db('amphora_adoption').update({ created_at: db.raw(`now() - interval '61 seconds'`) })
     t.equal(await takesWarm(await createScene(db, { project_id: project })), true)
   })
 
-  await t.test('repairs wait for no other project, and machines that are asked for for their own alone', async t => {
+  await t.test('repairs wait for no other project; creates wait for their own project only', async t => {
     const turns = createMachineTurns(2, () => false)
     const [hostile, neighbour] = [randomUUID(), randomUUID()]
     let begun = 0
     const gate = new EventEmitter()
     const opened = once(gate, 'open')
-    /** Its machines take a while. */
+    /** Begins a create whose machine is slow. */
     const begin = async () => {
       const scene = await createScene(db, { project_id: hostile })
       const drivers = scene.world.enter()
@@ -70,11 +70,11 @@ t.test('shares of machines', async t => {
     for (const scene of repaired) {
       scene.world.stopMachine((await scene.amphoraIds())[0]!)
       await db('load_balancer').where({ id: scene.id }).update({ recheck_at: db.fn.now() })
-      // A change that waits for the machine makes no wish of the repair.
+      // A pending change does not turn the repair into a create.
       if (scene === changed) await scene.change()
       await expectSettled(t, scene, providerOf(db, { ...scene.world.enter(), turns }))
     }
-    t.equal(begun, 1, 'one after the other')
+    t.equal(begun, 1, 'one after another')
     gate.emit('open')
     for (const { scene, done } of wishes) {
       t.equal(await done, true)
@@ -83,7 +83,7 @@ t.test('shares of machines', async t => {
   })
 })
 
-t.test('turns at the machines', async t => {
+t.test('machine turns', async t => {
   const start = (turns: ReturnType<typeof createMachineTurns>, projectId: string | null, isRepair: boolean) => {
     const gate = new EventEmitter()
     const task = { runs: false, end: () => gate.emit('end') }
@@ -98,18 +98,18 @@ t.test('turns at the machines', async t => {
     return tasks.map(({ runs }) => runs)
   }
 
-  t.test('belong to half of the processors for one project, and to all for all', async t => {
+  t.test('give one project half of the processors, and all projects together all of them', async t => {
     const turns = createMachineTurns(4, () => false)
     const tasks = ['a', 'a', 'a', 'b', 'b', 'c'].map(project => start(turns, project, false))
     t.same(await running(tasks), [true, true, false, true, true, false])
     tasks[0]!.end()
     await tasks[0]!.done
-    t.same(await running(tasks), [true, true, true, true, true, false], 'who came first')
+    t.same(await running(tasks), [true, true, true, true, true, false], 'first come, first served')
     tasks[3]!.end()
     t.same(await running(tasks), [true, true, true, true, true, true])
   })
 
-  t.test('are not refused by a failure before them', async t => {
+  t.test('survive an earlier failure', async t => {
     const turns = createMachineTurns(1, () => false)
     await t.rejects(
       turns.take({ projectId: 'a', isRepair: false }, () => Promise.reject(new Error('failed'))),
@@ -118,7 +118,7 @@ t.test('turns at the machines', async t => {
     t.equal(await turns.take({ projectId: 'a', isRepair: false }, async () => 'next'), 'next')
   })
 
-  t.test('for repairs are there whatever others do, and for one project not without end', async t => {
+  t.test('for repairs wait for no creates, but are limited per project', async t => {
     const turns = createMachineTurns(2, () => false)
     const wishes = ['a', 'b', null, null].map(project => start(turns, project, false))
     const repairs = ['a', 'a', 'a', 'b', 'c', 'd'].map(project => start(turns, project, true))

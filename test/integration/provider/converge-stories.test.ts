@@ -37,7 +37,7 @@ const event: fc.Arbitrary<Event> = fc.oneof(
   },
 )
 
-t.test('from every reachable world the desired state is reached, and nothing leaks', async t => {
+t.test('every reachable world converges to the desired state, and nothing leaks', async t => {
   const LANES = 4
   const RUNS = Number(process.env.KRATER_TEST_RUNS ?? 15)
   const runLane = async (seed: number) => {

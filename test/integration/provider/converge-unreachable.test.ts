@@ -23,7 +23,7 @@ t.test('an amphora that cannot be reached', async t => {
   }
   const machineCalls = ({ world }: Scene) => world.calls.filter(call => call === 'create' || call === 'delete')
 
-  await t.test('and does not serve: a fault at first, a restart when it stays silent', async t => {
+  await t.test('and does not serve is first a fault, and restarted when it stays silent', async t => {
     const { scene, provider, amphora } = await createSettled(t)
     scene.world.hangAgent(amphora)
     await scene.change()
@@ -31,13 +31,13 @@ t.test('an amphora that cannot be reached', async t => {
     await scene.letTimePass()
     await expectSettled(t, scene, provider)
     t.same(await scene.amphoraIds(), [amphora])
-    await t.test('but not for ever: the fourth within minutes meets the limit of its project', async t => {
+    await t.test('the fourth restart within minutes meets the project’s limit', async t => {
       for (let restart = 2; restart <= 4; restart++) {
         scene.world.hangAgent(amphora)
         await scene.letTimePass()
         await scene.change()
         const result = await scene.attempt(providerOf(db, scene.world.enter()))
-        if (restart < 4) t.equal(result, true, 'whichever worker it is')
+        if (restart < 4) t.equal(result, true, 'by any worker')
         else t.match(result, { code: 'restart-limit' })
       }
       await db('amphora_restart').update({ created_at: db.raw(`now() - interval '301 seconds'`) })
@@ -45,20 +45,20 @@ t.test('an amphora that cannot be reached', async t => {
     })
   })
 
-  await t.test('but serves is never restarted, and gets its configuration when it can be reached again', async t => {
+  await t.test('but serves is never restarted, and is configured once reachable again', async t => {
     const { scene, provider, amphora } = await createSettled(t)
     const before = machineCalls(scene)
     scene.world.cut(amphora)
     await scene.hear(600)
     await scene.letTimePass()
     await db('load_balancer').where({ id: scene.id }).update({ recheck_at: db.fn.now() })
-    t.equal(await scene.attempt(provider), true, 'nothing is amiss')
+    t.equal(await scene.attempt(provider), true, 'nothing is wrong')
     await scene.change()
     t.match(await scene.attempt(provider), { code: 'amphora-unreachable', message: /serves but can be neither/ })
     await db('amphora')
       .where({ id: amphora })
       .update({ unreachable_since: new Date(0) })
-    t.match(await scene.attempt(provider), { code: 'amphora-unreachable' }, 'not after any time either')
+    t.match(await scene.attempt(provider), { code: 'amphora-unreachable' }, 'however long it lasts')
     t.same(machineCalls(scene), before)
     scene.world.cut(amphora, false)
     await expectSettled(t, scene, provider)
@@ -66,7 +66,7 @@ t.test('an amphora that cannot be reached', async t => {
     t.equal((await db('amphora').where({ id: amphora }).first()).unreachable_since, null)
   })
 
-  await t.test('but is heard is replaced after a while, and serves until another does', async t => {
+  await t.test('but sends heartbeats is replaced, and serves until its successor does', async t => {
     const { scene, provider, amphora } = await createSettled(t)
     scene.world.cut(amphora)
     await scene.hear(1)
@@ -83,7 +83,7 @@ t.test('an amphora that cannot be reached', async t => {
     t.equal(await db('amphora_restart').where({ amphora_id: amphora }).first('amphora_id').then(Boolean), true)
   })
 
-  await t.test('is not replaced for the time in which the network was dead', async t => {
+  await t.test('is not replaced for time that the network was down', async t => {
     const { scene, provider, amphora } = await createSettled(t)
     const { agents } = scene.world.enter()
     const reach = {
@@ -107,7 +107,7 @@ t.test('an amphora that cannot be reached', async t => {
     t.same(await scene.amphoraIds(), [amphora])
   })
 
-  await t.test('is found although nobody changes anything', async t => {
+  await t.test('is found without a change', async t => {
     const { scene, amphora } = await createSettled(t)
     const { agents } = scene.world.enter()
     const masterKey = Buffer.alloc(32, 7)
@@ -119,7 +119,7 @@ t.test('an amphora that cannot be reached', async t => {
     scene.world.cut(amphora)
     await scene.hear(1)
     await check()
-    t.equal((await rowOf()).unreachable_since, null, 'each is asked now and then')
+    t.equal((await rowOf()).unreachable_since, null, 'not yet due for its next check')
     await db('amphora')
       .where({ id: amphora })
       .update({ checked_at: new Date(0) })
@@ -133,7 +133,7 @@ t.test('an amphora that cannot be reached', async t => {
     t.ok((await db('load_balancer').where({ id: scene.id }).first()).recheck_at)
   })
 
-  await t.test('or looked into is restarted when it alone fell silent while others were heard', async t => {
+  await t.test('or inspected is restarted only when other amphorae are still heard', async t => {
     const { scene, provider, amphora } = await createSettled(t)
     const others = [await createSettled(t), await createSettled(t)]
     scene.world.makeOpaque()
@@ -143,13 +143,13 @@ t.test('an amphora that cannot be reached', async t => {
     const before = machineCalls(scene)
     await db('amphora').update({ created_at: new Date(0) })
     for (const other of [{ scene }, ...others]) await other.scene.hear(60)
-    t.match(await scene.attempt(provider), { code: 'amphora-unreachable' }, 'not when all fell silent')
+    t.match(await scene.attempt(provider), { code: 'amphora-unreachable' }, 'not when all amphorae fell silent')
     t.same(machineCalls(scene), before)
     for (const other of others) await other.scene.hear(1)
     await expectSettled(t, scene, provider)
   })
 
-  await t.test('projects have shares of restarts, however many workers ask at once', async t => {
+  await t.test('restarts are limited per project and overall, however many workers ask at once', async t => {
     await db('amphora_restart').delete()
     const limits = { perProject: 3, overall: 5, windowSeconds: 300 }
     const take = (project: string) => takeRestart(db, project, randomUUID(), limits)
@@ -157,6 +157,6 @@ t.test('an amphora that cannot be reached', async t => {
     t.equal(taken.filter(Boolean).length, 3)
     t.equal(await take('another'), true)
     t.equal(await take('a third'), true)
-    t.equal(await take('a fourth'), false, 'all together have a limit too')
+    t.equal(await take('a fourth'), false, 'the overall limit')
   })
 })

@@ -39,7 +39,7 @@ t.test('converge', async t => {
     t.same(await faultsOf(db, scene, warm), [])
   }
 
-  await t.test('from nothing to applied, changed, and gone', async t => {
+  await t.test('create, change and delete', async t => {
     const scene = await createScene(db)
     const provider = providerOf(db, scene.world.enter())
     await expectSettled(t, scene, provider)
@@ -65,7 +65,7 @@ t.test('converge', async t => {
     t.equal(scene.world.ports.size, 0)
   })
 
-  await t.test('a pair', async t => {
+  await t.test('a pair gets a MASTER and a BACKUP', async t => {
     const scene = await createScene(db, { topology: 'ACTIVE_STANDBY' })
     await expectSettled(t, scene, providerOf(db, scene.world.enter()))
     const rows = await db('amphora').where({ load_balancer_id: scene.id }).orderBy('role')
@@ -76,14 +76,14 @@ t.test('converge', async t => {
   })
 
   for (const holder of ['BACKUP', 'MASTER']) {
-    await t.test(`of a pair the one that has the VIP now is replaced last, the ${holder}`, async t => {
+    await t.test(`a failover of a pair replaces the VIP’s holder last, the ${holder}`, async t => {
       const scene = await createScene(db, { topology: 'ACTIVE_STANDBY' })
       const provider = providerOf(db, scene.world.enter())
       await expectSettled(t, scene, provider)
       await scene.hear(0)
       const old = await db('amphora').where({ load_balancer_id: scene.id })
       for (const { id, role } of old) {
-        // Each of them said last what is not so any more.
+        // The last heartbeat of each is out of date.
         await db('amphora_health')
           .where({ amphora_id: id })
           .update({ vrrp_master: role !== holder })
@@ -113,11 +113,11 @@ t.test('converge', async t => {
     await provider.converge(claim, tree!, new AbortController().signal)
     await settle(db, claim, tree!)
     db.off('query', note)
-    t.same(statements, ['select', 'select', 'update', 'with'], 'tree, amphorae, what was applied, settle')
+    t.same(statements, ['select', 'select', 'update', 'with'], 'tree, amphorae, applied state, settle')
     t.same(scene.world.calls, ['apply'])
     t.same(await faultsOf(db, scene, []), [])
 
-    await t.test('but all is looked at again when another worker was there meanwhile', async t => {
+    await t.test('all is observed again when another worker acted meanwhile', async t => {
       const other = providerOf(db, scene.world.enter())
       await scene.change()
       await expectSettled(t, scene, other)
@@ -126,7 +126,7 @@ t.test('converge', async t => {
       await expectSettled(t, scene, provider)
       t.ok(scene.world.calls.includes('hello'))
     })
-    await t.test('and when a recheck is due', async t => {
+    await t.test('all is observed again when a recheck is due', async t => {
       await db('load_balancer').where({ id: scene.id }).update({ recheck_at: db.fn.now() })
       scene.world.calls.length = 0
       await expectSettled(t, scene, provider)
@@ -135,7 +135,7 @@ t.test('converge', async t => {
     })
   })
 
-  await t.test('a warm amphora is taken when there is one, by one load balancer only', async t => {
+  await t.test('one load balancer adopts a warm amphora', async t => {
     const one = await createScene(db)
     const warm = await addWarmAmphora(db, one.world)
     await expectSettled(t, one, providerOf(db, one.world.enter()))
@@ -146,7 +146,7 @@ t.test('converge', async t => {
   })
 
   for (const topology of ['SINGLE', 'ACTIVE_STANDBY']) {
-    await t.test(`failover of all amphorae, ${topology}`, async t => {
+    await t.test(`failover replaces all amphorae, ${topology}`, async t => {
       const scene = await createScene(db, { topology })
       const provider = providerOf(db, scene.world.enter())
       await scene.addMember(MEMBER_SUBNETS[0])
@@ -159,7 +159,7 @@ t.test('converge', async t => {
       t.notOk(after.some(id => before.includes(id)))
       t.same((await scene.tree())?.vip, vip)
       if (topology === 'SINGLE') t.equal(scene.world.calls.filter(call => call === 'announce').length, 1)
-      await t.test('with a warm amphora, which is ready at once', async t => {
+      await t.test('a failover adopts a warm amphora', async t => {
         const warm = await addWarmAmphora(db, scene.world)
         await scene.failOver()
         await expectSettled(t, scene, provider)
@@ -168,7 +168,7 @@ t.test('converge', async t => {
     })
   }
 
-  await t.test('a configuration that is asked for anew is pushed anew', async t => {
+  await t.test('a configuration requested again is pushed again', async t => {
     const scene = await createScene(db)
     const provider = providerOf(db, scene.world.enter())
     await expectSettled(t, scene, provider)
@@ -179,7 +179,7 @@ t.test('converge', async t => {
     t.equal(scene.world.calls.filter(call => call === 'apply').length, 1)
   })
 
-  await t.test('an amphora that stopped is itself again, at its own addresses', async t => {
+  await t.test('an amphora that stopped is restarted with its id and addresses', async t => {
     const scene = await createScene(db)
     const provider = providerOf(db, scene.world.enter())
     await expectSettled(t, scene, provider)
@@ -193,7 +193,7 @@ t.test('converge', async t => {
     }
   })
 
-  await t.test('a machine that stopped unheard is found by the next change', async t => {
+  await t.test('the next change finds a machine that stopped unnoticed', async t => {
     const scene = await createScene(db)
     const provider = providerOf(db, scene.world.enter())
     await expectSettled(t, scene, provider)
@@ -202,7 +202,7 @@ t.test('converge', async t => {
     await expectSettled(t, scene, provider)
   })
 
-  await t.test('a VIP port that was deleted is made again', async t => {
+  await t.test('a deleted VIP port is made anew', async t => {
     const scene = await createScene(db)
     const provider = providerOf(db, scene.world.enter())
     await expectSettled(t, scene, provider)
@@ -213,7 +213,7 @@ t.test('converge', async t => {
     t.equal(amphora.ha_port_id, (await scene.tree())!.vip.portId)
   })
 
-  await t.test("a user's own VIP port is given back, not deleted", async t => {
+  await t.test('a user’s own VIP port is unbound, not deleted', async t => {
     const scene = await createScene(db, { owns_vip_port: false })
     const { portId } = (await scene.tree())!.vip
     const given: unknown[] = []
@@ -225,7 +225,7 @@ t.test('converge', async t => {
     t.ok(scene.world.ports.has(portId!))
   })
 
-  await t.test('what the agent refuses is told in its own words, and it is not asked again and again', async t => {
+  await t.test('a refusal of the agent becomes a fault in its own words', async t => {
     const scene = await createScene(db)
     const drivers = scene.world.enter()
     const { agents } = drivers
@@ -246,10 +246,14 @@ t.test('converge', async t => {
       message: /line 7/,
     })
     t.match(await scene.attempt(refusing('interface-missing')), { code: 'interface-missing' })
-    t.match(await scene.attempt(refusing('stale-fence')), { code: 'amphora-ahead' }, 'we are the holder still')
+    t.match(
+      await scene.attempt(refusing('stale-fence')),
+      { code: 'amphora-ahead' },
+      'this worker still holds the claim',
+    )
     const internal = await scene.attempt(refusing('internal'))
     t.notOk(internal instanceof ProvisioningFault, 'not for the owner')
-    await t.test('a stale fence of one that is no longer the holder ends quietly', async t => {
+    await t.test('a stale fence after the claim is lost ends with ClaimLost', async t => {
       const provider = refusing('stale-fence')
       const held = await scene.claim()
       const tree = (await scene.tree())!
@@ -270,7 +274,7 @@ t.test('converge', async t => {
     })
   })
 
-  await t.test('nothing is begun after the claim is lost or the worker stops', async t => {
+  await t.test('nothing starts after the claim is lost or the worker stops', async t => {
     const scene = await createScene(db)
     const provider = providerOf(db, scene.world.enter())
     const tree = (await scene.tree())!
@@ -279,8 +283,8 @@ t.test('converge', async t => {
     await t.rejects(run(await scene.claim(), AbortSignal.abort()), ClaimLost)
     const old = await scene.claim()
     await scene.claim()
-    await t.rejects(run(old), ClaimLost, 'the fence of another')
-    t.same(scene.world.calls, ['ensurePort'], 'only the one of the set-up')
+    await t.rejects(run(old), ClaimLost, 'another worker’s fence')
+    t.same(scene.world.calls, ['ensurePort'], 'only the call of the set-up')
     t.same(await scene.amphoraIds(), [])
   })
 })

@@ -96,12 +96,12 @@ const textsFor = ({ frames }: InjectionCase): fc.Arbitrary<string> =>
     fc.tuple(PLAIN_START, NASTY_TOKEN, fc.constantFrom(...frames)).map(([a, b, frame]) => frame(a + b)),
   )
 
-t.test('every text that a request may carry has a case', async t => {
+t.test('every free-text attribute has a case', async t => {
   const free = [...leaves.values()].filter(({ kind }) => kind === 'free').map(({ name }) => name)
   t.strictSame([...new Set(injectionCases.map(({ field }) => field))].sort(), free.sort())
 })
 
-t.test('whatever a request carries, it is refused or changes nothing but its own place', { jobs: 4 }, async t => {
+t.test('any text in a request is refused or changes only its own place', { jobs: 4 }, async t => {
   const api = await startTestApi({
     providers: ['amphora', 'noop_driver'],
     quota: Object.fromEntries(COUNTED_RESOURCES.map(name => [name, -1])),
@@ -203,7 +203,7 @@ t.test('whatever a request carries, it is refused or changes nothing but its own
     ),
   )
 
-  await t.test('choices and ids take nothing but themselves', async () => {
+  await t.test('choices and ids accept only valid values', async () => {
     const scenes = new Map<string, Scene>()
     const closed = [...leaves.values()].filter(({ kind }) => kind !== 'free')
     const attempt = fc
@@ -224,7 +224,7 @@ t.test('whatever a request carries, it is refused or changes nothing but its own
     )
   })
 
-  await t.test('keepalived takes every configuration', async t => {
+  await t.test('keepalived accepts every configuration', async t => {
     for (const [index, text] of [...keepalived].entries()) {
       const file = join(directory, `keepalived-${index}.conf`)
       writeFileSync(file, text)

@@ -50,7 +50,7 @@ const several = async (count: number, ask: () => Promise<{ status: number; body:
   return [...new Set(bodies)].sort()
 }
 
-t.test('clients come back to their member after a reload', async t => {
+t.test('clients return to their member after a reload', async t => {
   const pools = [
     aPool(1, { sessionPersistence: persistence('APP_COOKIE', 'sid'), members: [local(1), local(2), local(3)] }),
   ]
@@ -61,12 +61,12 @@ t.test('clients come back to their member after a reload', async t => {
     sessions.push({ Cookie: cookies[0]?.split(';')[0] ?? '', body })
   }
   t.equal(new Set(sessions.map(({ body }) => body)).size, 3)
-  // for its first five seconds HAProxy waits for a worker that could teach it, and teaches nobody
+  // in its first five seconds HAProxy waits to be taught by another worker, and teaches none
   const show = () => amphora.inside('bash', '-c', `echo show peers | socat - ${HAPROXY_SOCKET}`)
   await until(() => ((Number(/ flags=(0x[0-9a-f]+)/.exec(show())?.[1]) & 3) === 3 ? true : null))
   for (const timeoutClientData of [40_000, 50_000]) {
     t.match(await agent.apply(desire([http(1, { timeoutClientData })], pools)), { transition: 'reload' })
-    // the old worker hands its table over just after the new one has begun
+    // the old worker hands over its table just after the new one starts
     const back = async () => {
       const answers = await Promise.all(sessions.map(({ Cookie }) => get(1, { Cookie })))
       return answers.every(({ body }, index) => body === sessions[index]?.body) ? true : null
@@ -76,7 +76,7 @@ t.test('clients come back to their member after a reload', async t => {
   }
 })
 
-t.test('a member that joins a pool with a cookie of ours gets its cookie', async t => {
+t.test('a member that joins an HTTP_COOKIE pool gets a cookie of its own', async t => {
   const pool = (members: ReturnType<typeof local>[]) => [
     aPool(1, { sessionPersistence: persistence('HTTP_COOKIE'), members }),
   ]
@@ -92,11 +92,11 @@ t.test('a member that joins a pool with a cookie of ours gets its cookie', async
   for (const [name, Cookie] of cookies) t.same(await several(3, () => get(1, { Cookie })), [name])
   const drained = pool([local(1, { weight: 0 }), local(2)])
   t.match(await agent.apply(desire([http(1)], drained)), { transition: 'runtime' })
-  t.same(await several(3, () => get(1)), ['two'], 'a member that drains gets no new clients')
+  t.same(await several(3, () => get(1)), ['two'], 'a draining member gets no new clients')
   t.same(await several(3, () => get(1, { Cookie: cookies.get('one') ?? '' })), ['one'], 'but keeps its own')
 })
 
-t.test('members are pinged by the agent', async t => {
+t.test('the agent pings the members of a PING monitor', async t => {
   const pool = (number: number, pinged: readonly (readonly [member: number, address: string])[]) =>
     aPool(number, {
       healthMonitor: aMonitor(number, { type: 'PING', delay: 1, timeout: 1, maxRetries: 1, maxRetriesDown: 2 }),
@@ -126,16 +126,16 @@ t.test('members are pinged by the agent', async t => {
       ?.members
   await until(() => (states()?.join() === 'UP,DOWN' ? true : null))
 
-  await t.test('also after a reload, and when it answers again', async () => {
+  await t.test('a down member stays down after a reload, and is up once it answers', async () => {
     const changed = listeners.map(listener => ({ ...listener, timeoutClientData: 40_000 }))
     t.match(await agent.apply(desire(changed, first)), { transition: 'reload' })
-    t.same(await several(4, () => get(1)), ['one'], 'who was down stays down')
+    t.same(await several(4, () => get(1)), ['one'], 'a down member stays down')
     amphora.inside('ip', 'addr', 'add', '10.98.0.9/24', 'dev', 'silent')
     amphora.inside('ip', 'addr', 'add', 'fd98::9/64', 'dev', 'silent', 'nodad')
     await served('one', 'two')
   })
 
-  await t.test('and when they join while HAProxy runs', async () => {
+  await t.test('a member that joins at runtime is pinged', async () => {
     const changed = listeners.map(listener => ({ ...listener, timeoutClientData: 40_000 }))
     const more = [
       pool(1, [
@@ -153,7 +153,7 @@ t.test('members are pinged by the agent', async t => {
     await served('one', 'three', 'two')
   })
 
-  await t.test('and when the agent has been killed', async () => {
+  await t.test('a restarted agent still pings', async () => {
     await amphora.killAgent()
     amphora.inside('ip', 'addr', 'del', '10.98.0.9/24', 'dev', 'silent')
     amphora.inside('ip', 'addr', 'del', 'fd98::9/64', 'dev', 'silent')
@@ -161,7 +161,7 @@ t.test('members are pinged by the agent', async t => {
   })
 })
 
-t.test('a member that does not answer the connection costs only the time that is allowed for it', async t => {
+t.test('an unreachable member costs no more than timeout_member_connect', async t => {
   const again = await amphora.connect()
   const nowhere = aPool(1, { members: [aMember(1, { address: '10.98.0.9' })] })
   const started = performance.now()
@@ -169,5 +169,5 @@ t.test('a member that does not answer the connection costs only the time that is
   t.match(await get(1), { status: 503 })
   t.ok(performance.now() - started < 6_000)
   await again.apply(desire([http(1)], [nowhere]))
-  await t.rejects(get(1), /timeout/, 'five seconds and more otherwise')
+  await t.rejects(get(1), /timeout/, 'longer with the default timeout')
 })

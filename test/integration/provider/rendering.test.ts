@@ -20,12 +20,12 @@ t.teardown(() => rmSync(directory, { recursive: true }))
 for (const { name, tree, facts } of goldenCases) {
   const { haproxy, keepalived } = renderDesired(tree, facts)
   if (haproxy !== null) {
-    t.test(`haproxy takes ${name} without a warning`, async t => {
+    t.test(`haproxy accepts ${name} without a warning`, async t => {
       t.same(await checkWithHaproxy(directory, haproxy.text), { code: 0, complaints: [] })
     })
   }
   if (keepalived !== null) {
-    t.test(`keepalived takes ${name} without a warning`, async t => {
+    t.test(`keepalived accepts ${name} without a warning`, async t => {
       const file = join(directory, 'keepalived.conf')
       writeFileSync(file, keepalived.text)
       // the interface must exist for the check, so it is made in a network namespace that ends with the command
@@ -35,7 +35,7 @@ for (const { name, tree, facts } of goldenCases) {
   }
 }
 
-t.test('the check finds what is wrong', async t => {
+t.test('the check finds errors and warnings', async t => {
   const { haproxy } = renderDesired(aTree({ listeners: [aListener(1)] }), someFacts())
   const text = haproxy?.text ?? ''
   t.match(await checkWithHaproxy(directory, text.replace('mode http', 'mode htttp')), { code: 1 })
@@ -45,7 +45,7 @@ t.test('the check finds what is wrong', async t => {
   })
 })
 
-t.test('whatever a tenant may write, haproxy takes what is not refused', async t => {
+t.test('haproxy accepts every tenant text that is not refused', async t => {
   const accepted: LoadBalancerTree[] = []
   for (const { treeWith } of stringFields.filter(({ name }) => !name.endsWith(' id'))) {
     for (const text of fc.sample(nastyText(), { numRuns: 150, seed: 20 })) {
@@ -116,7 +116,7 @@ t.test('a running haproxy', async t => {
   const running = await startHaproxy(directory, haproxy?.text ?? '')
   t.teardown(running.stop)
 
-  await t.test('sends every health check just as it was asked for', async t => {
+  await t.test('sends every health check exactly as configured', async t => {
     const expected = monitors.map(({ httpMethod, urlPath, httpVersion, domainName }) =>
       [
         httpMethod,
@@ -130,11 +130,11 @@ t.test('a running haproxy', async t => {
     t.same(
       [...member.seen].filter(check => !expected.includes(check)),
       [],
-      'and no other',
+      'no other checks',
     )
   })
 
-  await t.test('has the servers and numbers that were rendered', async t => {
+  await t.test('has the rendered servers and ids', async t => {
     const rows = (await running.command('show servers state')).trim().split('\n').slice(2)
     const columns = rows.map(row => row.split(' '))
     t.equal(columns.length, (monitors.length + 1) * 3)
