@@ -33,7 +33,7 @@ const runtime = (command: string) =>
 /** member-3 has left, its idle connections included. */
 const isGone = () => !runtime('show servers state').includes('member-3') || null
 
-t.test('a machine that has just started says so', async t => {
+t.test('a freshly started amphora reports that it needs an apply', async t => {
   const hello = await agent.ask('hello')
   t.match(hello, { appliedGeneration: 0, appliedSha256: null, protocolVersion: 1 })
   t.match(hello.haproxyVersion, /^\d+\.\d+/)
@@ -43,7 +43,7 @@ t.test('a machine that has just started says so', async t => {
   t.equal(amphora.readFile('/run/krater/haproxy.track'), '-254\n')
 })
 
-t.test('the first apply starts HAProxy, and the answer means that it serves', async t => {
+t.test('the first apply starts HAProxy and answers once it serves', async t => {
   const desired = next()
   const result = await agent.apply(desired)
   t.match(result, { transition: 'start', appliedGeneration: desired.generation, appliedSha256: desired.sha256 })
@@ -54,7 +54,7 @@ t.test('the first apply starts HAProxy, and the answer means that it serves', as
   t.match(beat, { haproxyRunning: true, configHash: desired.sha256.slice(0, 16), generation: desired.generation })
 })
 
-t.test('the same again changes nothing, and neither does a new generation of the same content', async t => {
+t.test('the same state, even in a new generation, changes nothing', async t => {
   const { pid } = (await agent.ask('status')).haproxy
   t.match(await agent.apply(next({ generation })), { transition: 'unchanged' })
   const later = next()
@@ -72,7 +72,7 @@ t.test('members change at runtime, without a reload', async t => {
     t.strictSame(await answers(8), { 'member-1': 6, 'member-2': 2 })
   })
 
-  await t.test('weight 0 drains, and is reported', async t => {
+  await t.test('weight 0 drains the member, and is reported', async t => {
     t.match(await agent.apply(next({ servers: [server(1, { weight: 0 }), server(2)] })), { transition: 'runtime' })
     t.strictSame(await answers(4), { 'member-2': 4 })
     await until(() => (traffic.reports().at(-1)?.pools[0]?.members[0] === 'DRAIN' ? true : null))
@@ -83,7 +83,7 @@ t.test('members change at runtime, without a reload', async t => {
     t.equal((await answers(9))['member-3'], 3)
   })
 
-  await t.test('maintenance and back', async t => {
+  await t.test('a member goes into maintenance and back', async t => {
     t.match(await agent.apply(next({ servers: [server(1), server(2), server(3, { disabled: true })] })), {
       transition: 'runtime',
     })
@@ -93,7 +93,7 @@ t.test('members change at runtime, without a reload', async t => {
     t.equal((await answers(6))['member-3'], 2)
   })
 
-  await t.test('a new member that is disabled stays out, and one without a check needs none', async t => {
+  await t.test('a new disabled member gets no traffic; one without a check serves at once', async t => {
     const servers = [server(1), server(2, { weight: 7 }), server(4, { disabled: true }), server(3, { options: [] })]
     t.match(await agent.apply(next({ servers: [server(1), server(2)] })), { transition: 'runtime' })
     await until(isGone)
@@ -117,7 +117,7 @@ t.test('members change at runtime, without a reload', async t => {
   t.equal(workers(), worker, 'still the same worker')
 })
 
-t.test('what cannot be done at runtime is one reload, with its reason', async t => {
+t.test('a change impossible at runtime is one reload with its reason', async t => {
   const slower = { options: ['check', 'inter', '250ms', 'fall', '2', 'rise', '2'] }
   t.match(await agent.apply(next({ servers: [server(1), server(2, slower)] })), {
     transition: 'reload',
@@ -127,7 +127,7 @@ t.test('what cannot be done at runtime is one reload, with its reason', async t 
   t.strictSame(Object.keys(await answers(4)).sort(), ['member-1', 'member-2'])
 })
 
-t.test('a server that somebody changed by hand is put right', async t => {
+t.test('a server changed by hand is restored', async t => {
   await agent.apply(next())
   const putRight = async () => {
     runtime(`set server ${BACKEND}/member-1 weight 99`)
@@ -141,7 +141,7 @@ t.test('a server that somebody changed by hand is put right', async t => {
   t.match(done, { transition: 'reload', reason: /drifted.*weight 99/ })
 })
 
-t.test('reloads cost no client anything: kept connections and new ones', async t => {
+t.test('reloads fail no request, on kept or new connections', async t => {
   await agent.apply(next())
   await traffic.ask('startLoad', { name: 'reloads', url: URL, clients: 12 })
   for (let i = 0; i < 6; i++) {
@@ -178,7 +178,7 @@ t.test('counters only grow, and count every request, across reloads', async t =>
   t.equal(epochs.size, 1)
 })
 
-t.test('what is refused leaves everything as it was', async t => {
+t.test('a refused apply leaves everything as it was', async t => {
   const applied = next()
   await agent.apply(applied)
   const untouched = async () => {
@@ -194,13 +194,13 @@ t.test('what is refused leaves everything as it was', async t => {
     )
   }
 
-  await t.test('a configuration that HAProxy refuses, in its own words', async t => {
+  await t.test('a configuration that HAProxy refuses, with its own words', async t => {
     const error = await agent.refusal(next({ frontend: ['bogus keyword'] }))
     t.match(error, { code: 'invalid-configuration', details: /unknown keyword 'bogus'/ })
     await untouched()
   })
 
-  await t.test('members that were changed ahead of the check of a file that is then refused', async t => {
+  await t.test('member changes made ahead of a check that then fails', async t => {
     const workers = () => /Pid: (\d+)/.exec(runtime('show info'))?.[1]
     const worker = workers()
     const desired = next({ servers: [server(1, { weight: 33 }), server(3)] })
@@ -216,13 +216,13 @@ t.test('what is refused leaves everything as it was', async t => {
     await untouched()
   })
 
-  await t.test('a configuration that only fails when it is loaded', async t => {
+  await t.test('a configuration that fails only when loaded', async t => {
     const error = await agent.refusal(next({ bind: '127.0.0.1:9001' }))
     t.match(error, { code: 'rolled-back', details: /cannot bind socket|in use/ })
     await untouched()
   })
 
-  await t.test('an older fence, an older generation', async t => {
+  await t.test('an older fence and an older generation', async t => {
     t.match(await agent.refusal(next({ generation: generation + 1, fence: 1 })), { code: 'stale-fence' })
     t.match(await agent.refusal(next({ generation: 1, fence: generation + 1 })), { code: 'stale-generation' })
     generation++
@@ -235,7 +235,7 @@ t.test('what is refused leaves everything as it was', async t => {
     await untouched()
   })
 
-  await t.test('a network interface that is not there', async t => {
+  await t.test('a missing network interface', async t => {
     const nic = { mac: '02:00:00:00:00:77', name: 'vip0', mtu: 1500, addresses: [], routes: [], vips: [] }
     const error = await agent.refusal(next({ changes: { interfaces: [nic] } }))
     t.match(error, { code: 'interface-missing', message: /02:00:00:00:00:77/ })
@@ -243,7 +243,7 @@ t.test('what is refused leaves everything as it was', async t => {
   })
 })
 
-t.test('a member that dies is reported within its check time, and gets no more traffic', async t => {
+t.test('a member that dies is reported DOWN within its check time and gets no more traffic', async t => {
   await agent.apply(next())
   const stateOf = (index: number) =>
     traffic.reports().findLast(report => report.pools.length > 0)?.pools[0]?.members[index]
@@ -254,7 +254,7 @@ t.test('a member that dies is reported within its check time, and gets no more t
   t.ok(performance.now() - died < 2_500, `${Math.round(performance.now() - died)} ms`)
   t.strictSame(await answers(4), { 'member-1': 4 })
 
-  await t.test('and is still down after a reload, from the first moment', async t => {
+  await t.test('it is still down from the first moment after a reload', async t => {
     const from = traffic.received.length
     t.match(await agent.apply(next({ frontend: ['http-response set-header X-Down 1'] })), { transition: 'reload' })
     t.match(runtime('show servers state'), /member-2 127.0.0.1 0 0 /)
@@ -263,14 +263,14 @@ t.test('a member that dies is reported within its check time, and gets no more t
     t.ok(members.every(pool => pool.members[1] === 'DOWN'))
   })
 
-  await t.test('and up again when it is back', async t => {
+  await t.test('it is up again once it answers', async t => {
     await traffic.ask('member', { port: 9002, name: 'member-2' })
     await until(() => (stateOf(1) === 'UP' ? true : null))
     t.strictSame(await answers(4), { 'member-1': 2, 'member-2': 2 })
   })
 })
 
-t.test('requests that make no sense are answered or cut off, and harm nobody', async t => {
+t.test('malformed requests are answered or cut off, and harm no other connection', async t => {
   t.match(await agent.send({ verb: 'dance' }), { ok: false, error: { code: 'malformed' } })
   t.match(await agent.send({ verb: 'logs', lines: 1e9 }), { ok: false, error: { code: 'malformed', details: /lines/ } })
   const { generation: _, ...incomplete } = next()
@@ -297,7 +297,7 @@ t.test('requests that make no sense are answered or cut off, and harm nobody', a
   t.ok((await agent.ask('hello')).bootId)
 })
 
-t.test('many requests at once: each is answered, applies one after another', async t => {
+t.test('concurrent requests are all answered; applies run one after another', async t => {
   const other = await amphora.connect()
   const applies = Array.from({ length: 6 }, (_, i) =>
     agent.apply(next({ servers: [server(1, { weight: 20 + i }), server(2)] })),
@@ -313,14 +313,14 @@ t.test('many requests at once: each is answered, applies one after another', asy
   other.end()
 })
 
-t.test('logs hold what the agent did and what HAProxy said', async t => {
+t.test('logs hold the agent’s and HAProxy’s lines', async t => {
   const { lines } = await agent.ask('logs', { lines: 5000 })
   t.ok(lines.some(line => /^agent: .*generation \d+ applied in \d+ ms: start/.test(line)))
   t.ok(lines.some(line => /^haproxy: .*member-2 is DOWN/.test(line)))
   t.equal((await agent.ask('logs', { lines: 3 })).lines.length, 3)
 })
 
-t.test('nothing to serve: HAProxy ends, and starts again when there is', async t => {
+t.test('HAProxy stops when there is nothing to serve, and starts again when there is', async t => {
   t.match(await agent.apply(next({ changes: { haproxy: null } })), { transition: 'stop' })
   await t.rejects(traffic.get(URL))
   await until(async () => ((await agent.ask('status')).haproxy.running ? null : true))

@@ -41,13 +41,13 @@ const totals = () =>
 const first = next()
 await (await amphora.connect()).apply(first)
 
-t.test('the agent killed -9: HAProxy goes on, and its successor knows everything', async t => {
+t.test('agent killed -9: HAProxy goes on, and the next agent knows its state', async t => {
   const before = await haproxyPid()
   for (let i = 0; i < 5; i++) t.ok(await serves())
   const counted = await until(() => ((totals()?.totalConnections ?? 0) >= 5 ? totals()!.totalConnections : null))
   const { bootId } = traffic.beats().at(-1)!
   await amphora.killAgent()
-  t.ok(await serves(), 'while there is no agent')
+  t.ok(await serves(), 'HAProxy serves without an agent')
   const agent = await amphora.connect()
   t.match(await agent.ask('hello'), { appliedGeneration: first.generation, appliedSha256: first.sha256 })
   t.equal(await haproxyPid(), before)
@@ -55,13 +55,13 @@ t.test('the agent killed -9: HAProxy goes on, and its successor knows everything
   const beat = await until(() => traffic.beats().find(beat => beat.bootId !== bootId) ?? null)
   t.match(beat, { needsApply: false, generation: first.generation, seq: 1 })
   const report = await until(() => traffic.reports().find(report => report.bootId === beat.bootId) ?? null)
-  t.ok(report.listeners[0]!.counters.totalConnections >= counted, 'counters are kept')
+  t.ok(report.listeners[0]!.counters.totalConnections >= counted, 'counters survive')
   t.equal(report.epoch, traffic.reports()[0]!.epoch)
   t.match((await agent.refusal({ ...first, fence: 0 })).code, 'stale-fence')
   agent.end()
 })
 
-t.test('a state that an older agent stored, without what it did not know, is gone on with', async t => {
+t.test('an agent adopts the state of an older version that lacks newer fields', async t => {
   const stored = '/run/krater/config/current/desired.json'
   amphora.inside(
     'sed',
@@ -77,7 +77,7 @@ t.test('a state that an older agent stored, without what it did not know, is gon
   agent.end()
 })
 
-t.test('HAProxy killed -9, master or worker: serving again at once, and counters do not fall', async t => {
+t.test('HAProxy’s master or worker killed -9: it serves at once, and counters keep growing', async t => {
   for (const victim of ['master', 'worker']) {
     await t.test(victim, async t => {
       await until(serves)
@@ -95,7 +95,7 @@ t.test('HAProxy killed -9, master or worker: serving again at once, and counters
   }
 })
 
-t.test('HAProxy killed -9 while there is no agent', async t => {
+t.test('HAProxy killed -9 while no agent runs', async t => {
   const before = await haproxyPid()
   await amphora.killAgent()
   kill(before)
@@ -105,42 +105,39 @@ t.test('HAProxy killed -9 while there is no agent', async t => {
   t.ok(await serves())
 })
 
-t.test(
-  'the agent killed -9 in the middle of an apply: afterwards one of the two states, whole, and the next apply works',
-  async t => {
-    for (let i = 0; i < 8; i++) {
-      const desired =
-        i % 3 === 0
-          ? next({ servers: [server(1, { weight: 20 + i }), server(2)] })
-          : next({ frontend: [`http-response set-header X-Round ${i}`] })
-      const agent = await amphora.connect()
-      const { appliedSha256: before } = await agent.ask('hello')
-      const answer = agent.apply(desired).catch(() => null)
-      await pause(i * 25)
-      await amphora.killAgent()
-      const answered = await answer
-      agent.end()
+t.test('agent killed -9 during an apply: the old or the new state is whole, the next apply works', async t => {
+  for (let i = 0; i < 8; i++) {
+    const desired =
+      i % 3 === 0
+        ? next({ servers: [server(1, { weight: 20 + i }), server(2)] })
+        : next({ frontend: [`http-response set-header X-Round ${i}`] })
+    const agent = await amphora.connect()
+    const { appliedSha256: before } = await agent.ask('hello')
+    const answer = agent.apply(desired).catch(() => null)
+    await pause(i * 25)
+    await amphora.killAgent()
+    const answered = await answer
+    agent.end()
 
-      const successor = await amphora.connect()
-      const { appliedSha256: after } = await successor.ask('hello')
-      t.ok([before, desired.sha256].includes(after ?? ''), `round ${i}`)
-      if (answered) t.equal(after, desired.sha256, 'what was answered stays')
-      const result = await successor.apply(desired)
-      t.equal(result.appliedSha256, desired.sha256)
-      t.match(amphora.readFile('/run/krater/config/current/haproxy.cfg'), desired.haproxy!.text)
-      t.equal(haproxies().replace(/[3-9]/, '2'), '2', 'never two masters')
-      t.ok(await serves())
-      successor.end()
-    }
-    const left = amphora
-      .inside('ls', '/run/krater/config')
-      .split('\n')
-      .filter(name => /^\d+$/.test(name))
-    t.equal(left.length, 1, 'no staged configuration is left behind')
-  },
-)
+    const successor = await amphora.connect()
+    const { appliedSha256: after } = await successor.ask('hello')
+    t.ok([before, desired.sha256].includes(after ?? ''), `round ${i}`)
+    if (answered) t.equal(after, desired.sha256, 'an acknowledged apply stays')
+    const result = await successor.apply(desired)
+    t.equal(result.appliedSha256, desired.sha256)
+    t.match(amphora.readFile('/run/krater/config/current/haproxy.cfg'), desired.haproxy!.text)
+    t.equal(haproxies().replace(/[3-9]/, '2'), '2', 'never two masters')
+    t.ok(await serves())
+    successor.end()
+  }
+  const left = amphora
+    .inside('ls', '/run/krater/config')
+    .split('\n')
+    .filter(name => /^\d+$/.test(name))
+  t.equal(left.length, 1, 'no staged configuration is left behind')
+})
 
-t.test('the agent killed -9 while it rolls back: its successor completes that', async t => {
+t.test('agent killed -9 during a rollback: the next agent completes it', async t => {
   const agent = await amphora.connect()
   const confirmed = next({ frontend: ['http-request return status 251 if { path /state }'] })
   await agent.apply(confirmed)
@@ -150,7 +147,7 @@ t.test('the agent killed -9 while it rolls back: its successor completes that', 
   const write = (path: string, text: string) =>
     amphora.inside('bash', '-c', `base64 -d <<<"$1" >"$2"`, 'write', Buffer.from(text).toString('base64'), path)
   const state = async () => (await traffic.get(`${URL}state`)).status
-  // As it stands when the files are back and HAProxy is not yet.
+  // The state after the files are restored, before HAProxy is.
   const master = await haproxyPid()
   amphora.freezeAgent()
   amphora.inside('mkdir', `${config}/999`)
@@ -168,7 +165,7 @@ t.test('the agent killed -9 while it rolls back: its successor completes that', 
   successor.end()
 })
 
-t.test('HAProxy killed -9 in the middle of an apply', async t => {
+t.test('HAProxy killed -9 during an apply', async t => {
   for (let i = 0; i < 4; i++) {
     const desired = next({ frontend: [`http-response set-header X-Kill ${i}`] })
     const agent = await amphora.connect()
@@ -185,7 +182,7 @@ t.test('HAProxy killed -9 in the middle of an apply', async t => {
   }
 })
 
-t.test('a HAProxy that cannot start is tried again with growing pauses, and lives when it can', async t => {
+t.test('a HAProxy that cannot start is retried with growing pauses until it starts', async t => {
   const agent = await amphora.connect()
   amphora.inside('bash', '-c', 'printf "#!/bin/sh\\necho bogus >&2; exit 1\\n" >/run/bogus; chmod +x /run/bogus')
   amphora.inside('mount', '--bind', '/run/bogus', '/usr/sbin/haproxy')
@@ -212,7 +209,7 @@ t.test('a HAProxy that cannot start is tried again with growing pauses, and live
   agent.end()
 })
 
-t.test('the agent stopped in order: HAProxy goes on', async t => {
+t.test('agent stopped cleanly: HAProxy goes on', async t => {
   const before = await haproxyPid()
   amphora.stopAgent()
   await until(() => (traffic.beats().at(-1)?.seq === 1 ? true : null))

@@ -38,7 +38,7 @@ for (const [what, servers] of [
   ['removed', [server(1)]],
   ['disabled', [server(1), server(2, { disabled: true })]],
 ] as const) {
-  t.test(`a member that is ${what} finishes what is under way`, async t => {
+  t.test(`a ${what} member finishes its open requests`, async t => {
     await hold(what)
     t.match(await apply({ servers: [...servers] }), { transition: 'runtime' })
     for (let i = 0; i < 4; i++) t.equal((await traffic.get(URL)).body, 'member-1')
@@ -46,7 +46,7 @@ for (const [what, servers] of [
     if (what === 'removed') await until(isGone)
   })
 
-  t.test(`a member that is ${what} is closed when its time is over, also by an old worker`, async t => {
+  t.test(`a ${what} member’s connections are cut after its delay, also in an old worker`, async t => {
     for (const how of ['runtime', 'reload']) {
       const name = `${what} ${how}`
       await hold(name, { deregistrationDelay: 1 })
@@ -58,8 +58,8 @@ for (const [what, servers] of [
   })
 }
 
-t.test('a member that leaves finishes', async t => {
-  await t.test('though the agent dies', async t => {
+t.test('a removed member finishes its open requests', async t => {
+  await t.test('when the agent dies', async t => {
     await hold('agent')
     await apply({ servers: [server(1)] })
     await amphora.killAgent()
@@ -70,17 +70,17 @@ t.test('a member that leaves finishes', async t => {
     await until(isGone)
   })
 
-  await t.test('though HAProxy is reloaded, again and again', async t => {
+  await t.test('when HAProxy reloads repeatedly', async t => {
     await hold('reload')
     await apply({ servers: [server(1)] })
     for (const round of [1, 2])
       await apply({ servers: [server(1)], frontend: [`http-response set-header X-R ${round}`] })
-    t.ok(isGone(), 'the new worker has it no more')
+    t.ok(isGone(), 'the new worker no longer has it')
     t.equal(await end('reload'), 'complete')
     await until(async () => ((await workers()) === 1 ? true : null))
   })
 
-  await t.test('though it comes back', async t => {
+  await t.test('when the member comes back', async t => {
     await hold('back', { deregistrationDelay: 1 })
     await apply({ servers: [server(1)], deregistrationDelay: 1 })
     t.match(await apply({ servers: [server(1), server(2, { weight: 30 })] }), { transition: 'runtime' })
@@ -89,7 +89,7 @@ t.test('a member that leaves finishes', async t => {
     t.equal(await end('back'), 'complete')
   })
 
-  await t.test('though there is nothing to serve any more; then HAProxy ends', async t => {
+  await t.test('when nothing is left to serve; then HAProxy stops', async t => {
     await hold('stop')
     t.match(await apply({ changes: { haproxy: null } }), { transition: 'stop' })
     await t.rejects(traffic.get(URL))
@@ -98,33 +98,30 @@ t.test('a member that leaves finishes', async t => {
   })
 })
 
-t.test(
-  'a reload ends no connection, until there are more old workers than may be; the oldest end, and it is told',
-  async t => {
-    const changes = { oldWorkers: { most: 2, memoryMib: 512 } }
-    await apply({ changes })
-    await until(async () => ((await workers()) === 1 ? true : null))
-    const reload = (round: number) => apply({ changes, frontend: [`http-response set-header X-Old ${round}`] })
-    for (const round of [1, 2, 3]) {
-      await traffic.ask('hold', { url: URL, name: `old ${round}` })
-      t.match(await reload(round), { transition: 'reload' })
-    }
-    t.equal(await traffic.ask('held', { name: 'old 1' }), 'cut')
-    await until(() => isTold('1 connections of an old worker of HAProxy: more than 2 of them'))
-    t.equal(await workers(), 3)
-    for (const round of [2, 3]) t.equal(await end(`old ${round}`), 'complete')
-    await until(async () => ((await workers()) === 1 ? true : null))
-  },
-)
+t.test('reloads cut no connection until old workers exceed their limit; the oldest is cut', async t => {
+  const changes = { oldWorkers: { most: 2, memoryMib: 512 } }
+  await apply({ changes })
+  await until(async () => ((await workers()) === 1 ? true : null))
+  const reload = (round: number) => apply({ changes, frontend: [`http-response set-header X-Old ${round}`] })
+  for (const round of [1, 2, 3]) {
+    await traffic.ask('hold', { url: URL, name: `old ${round}` })
+    t.match(await reload(round), { transition: 'reload' })
+  }
+  t.equal(await traffic.ask('held', { name: 'old 1' }), 'cut')
+  await until(() => isTold('1 connections of an old worker of HAProxy: more than 2 of them'))
+  t.equal(await workers(), 3)
+  for (const round of [2, 3]) t.equal(await end(`old ${round}`), 'complete')
+  await until(async () => ((await workers()) === 1 ? true : null))
+})
 
-t.test('a pool whose members have no time', async t => {
+t.test('a deregistration delay of 0 cuts connections at once', async t => {
   await hold('none', { deregistrationDelay: 0 })
   await apply({ servers: [server(1)], deregistrationDelay: 0 })
   t.equal(await traffic.ask('held', { name: 'none' }), 'cut')
   await until(isGone)
 })
 
-t.test('a member that is down gets no traffic until its next check, though', async t => {
+t.test('a down member gets no traffic until its next check, even when', async t => {
   const stateOf2 = () => /member-2 \S+ (\d) (\d) /.exec(runtime('show servers state'))?.[1]
   const monitored = (fall: string) => {
     const options = ['check', 'inter', '600s', 'fall', fall, 'rise', '2']

@@ -22,7 +22,7 @@ const target: Target = {
   vip: `${VIP}/32`,
   route: '198.51.100.0/24',
 }
-/** Of HAProxy, the listener and the server. */
+/** The connection limits of HAProxy, the listener and the server. */
 const limits = () => {
   const cell = (row: string) => new RegExp(`^${row}(?:,[^,]*){4},(\\d*)`, 'm').exec(haproxy('show stat'))?.[1] || 'none'
   const [, all] = /^Maxconn: (\d+)$/m.exec(haproxy('show info')) ?? []
@@ -201,28 +201,25 @@ for (const { name, bring, mended, text } of drifts) {
   })
 }
 
-t.test(
-  'the state directory is deleted and the agent killed: it serves on, asks for the desired state, and takes it',
-  async t => {
-    const beats = traffic.beats().length
-    sh('rm -rf /run/krater')
-    await amphora.killAgent()
-    await until(
-      () =>
-        traffic
-          .beats()
-          .slice(beats)
-          .some(({ needsApply }) => needsApply) || null,
-    )
-    t.ok(await serves())
-    const successor = await amphora.connect()
-    t.equal((await successor.apply({ ...desired, fence: 2 })).appliedSha256, desired.sha256)
-    t.ok(await until(serves))
-    successor.end()
-  },
-)
+t.test('state directory deleted, agent killed: HAProxy serves on, the next agent asks for an apply', async t => {
+  const beats = traffic.beats().length
+  sh('rm -rf /run/krater')
+  await amphora.killAgent()
+  await until(
+    () =>
+      traffic
+        .beats()
+        .slice(beats)
+        .some(({ needsApply }) => needsApply) || null,
+  )
+  t.ok(await serves())
+  const successor = await amphora.connect()
+  t.equal((await successor.apply({ ...desired, fence: 2 })).appliedSha256, desired.sha256)
+  t.ok(await until(serves))
+  successor.end()
+})
 
-t.test('the disk is full: changes go on, and the amphora says so', async t => {
+t.test('the disk is full: changes still apply, and heartbeats report it', async t => {
   sh('mount -o remount,size=8m /run; cat /dev/zero >/run/fill 2>/dev/null || true')
   await until(() => traffic.beats().at(-1)?.mismatches.includes('disk') || null)
   const agent = await amphora.connect()
@@ -233,7 +230,7 @@ t.test('the disk is full: changes go on, and the amphora says so', async t => {
   agent.end()
   await amphora.killAgent()
   const successor = await amphora.connect()
-  t.match(await successor.ask('hello'), { appliedSha256: other.sha256 }, 'and so does the agent')
+  t.match(await successor.ask('hello'), { appliedSha256: other.sha256 }, 'the agent starts too')
   successor.end()
   sh('rm /run/fill')
   await until(() => traffic.beats().at(-1)?.mismatches.length === 0 || null)
@@ -243,7 +240,7 @@ t.test('the disk is full: changes go on, and the amphora says so', async t => {
   await until(() => told().some(line => line.startsWith('the disk was full')) || null)
 })
 
-t.test('an interface that is not there or has no carrier is told', async t => {
+t.test('heartbeats report an interface that is missing or has no carrier', async t => {
   sh('ip link set p1 down')
   await until(() => traffic.beats().at(-1)?.mismatches.includes('interface') || null)
   sh('ip link set p1 up')

@@ -87,20 +87,20 @@ t.test('a handover', async t => {
   await apply({ generation: 1, interfaces: [held] })
   t.match(await ask({ verb: 'handover', handover: leaving(60) }), { ok: true })
 
-  await t.test('keeps the VIP as an address that nobody is told of, when it is lost on the network', async t => {
+  await t.test('keeps the VIP on the loopback interface once the VIP has moved', async t => {
     await apply({ generation: 2, interfaces: [lost] })
     t.match(inside('-o', 'addr', 'show', 'dev', 'lo'), VIP)
     t.notMatch(inside('-o', 'addr', 'show', 'dev', 'vip0'), VIP)
     t.match(inside('rule'), `from ${VIP} lookup 300`)
   })
-  await t.test('stands when it is asked for again, and when the agent is killed', async t => {
+  await t.test('survives a repeated request and the death of the agent', async t => {
     const index = inside('-o', 'link', 'show', TUNNEL).split(':')[0]
     t.match(await ask({ verb: 'handover', handover: leaving(60) }), { ok: true })
     await amphora.killAgent()
     t.equal(await drained(), null)
     t.equal(inside('-o', 'link', 'show', TUNNEL).split(':')[0], index, 'the same tunnel')
   })
-  await t.test('is known to the next agent, though somebody had removed the files', async t => {
+  await t.test('is known to the next agent after its files were removed', async t => {
     const index = inside('-o', 'link', 'show', TUNNEL).split(':')[0]
     await lose('/run/krater')
     await compared()
@@ -108,7 +108,7 @@ t.test('a handover', async t => {
     t.match(await ask({ verb: 'handover', handover: leaving(60) }), { ok: true })
     t.equal(inside('-o', 'link', 'show', TUNNEL).split(':')[0], index, 'the same tunnel')
   })
-  await t.test('ends by itself, and leaves nothing', async t => {
+  await t.test('ends by itself and leaves nothing behind', async t => {
     t.match(await ask({ verb: 'handover', handover: leaving(1) }), { ok: true })
     await until(() => !hasTunnel() || null)
     await until(() => !amphora.inside('nft', 'list', 'tables').includes('handover') || null)
@@ -116,13 +116,13 @@ t.test('a handover', async t => {
     t.notMatch(inside('-o', 'addr', 'show', 'dev', 'lo'), VIP)
     t.equal(amphora.inside('cat', '/proc/sys/net/ipv4/conf/vip0/forwarding').trim(), '0')
   })
-  await t.test('is nothing for the one that has the VIP already: its connections stay its own', async t => {
+  await t.test('makes no tunnel on the amphora that already holds the VIP', async t => {
     await apply({ generation: 3, interfaces: [held] })
     const handover = { ...leaving(60), role: 'taking-over' }
     t.match(await ask({ verb: 'handover', handover }), { ok: true })
     t.notOk(hasTunnel())
   })
-  await t.test('leaves nothing when it cannot be set up', async t => {
+  await t.test('leaves nothing behind when its set-up fails', async t => {
     const impossible = { ...leaving(60), interface: 'nowhere0' }
     t.match(await ask({ verb: 'handover', handover: impossible }), { ok: false })
     t.notOk(hasTunnel())
@@ -135,21 +135,21 @@ t.test('an amphora that drains', async t => {
   await amphora.traffic.ask('openRequest', { port: 8080 })
   t.match(await ask({ verb: 'drain', seconds: 600 }), { ok: true })
 
-  await t.test('accepts nothing new', async t => {
+  await t.test('accepts no new connections', async t => {
     await until(async () => (await amphora.traffic.get('http://127.0.0.1:8080/').catch(() => true)) === true || null)
     t.match(await drained(), { ended: false })
   })
-  await t.test('goes on when the agent is killed', async t => {
+  await t.test('goes on draining when the agent is killed', async t => {
     await amphora.killAgent()
     t.match(await drained(), { ended: false })
   })
-  await t.test('goes on when its file is removed before that', async t => {
+  await t.test('goes on draining when its file is removed and the agent is killed', async t => {
     await lose(FILE)
     await amphora.killAgent()
     t.match(await drained(), { ended: false })
-    await t.rejects(amphora.traffic.get('http://127.0.0.1:8080/'), 'nor does it serve again')
+    await t.rejects(amphora.traffic.get('http://127.0.0.1:8080/'), 'it does not serve again')
   })
-  await t.test('is left as it is by the loop that compares', async t => {
+  await t.test('is left alone by the drift check', async t => {
     const haproxy = async () => (await (await amphora.connect()).ask('status')).haproxy
     const before = await haproxy()
     inside('addr', 'del', `${VIP}/32`, 'dev', 'vip0')
@@ -158,7 +158,7 @@ t.test('an amphora that drains', async t => {
     t.notMatch(inside('-o', 'addr', 'show', 'dev', 'vip0'), VIP)
     t.match(await drained(), { ended: false })
   })
-  await t.test('cuts what is left at the limit, says how much, and does not serve again', async t => {
+  await t.test('cuts the rest at the limit, reports their number, and does not serve again', async t => {
     t.match(await ask({ verb: 'drain', seconds: 0 }), { ok: true })
     const drain = await until(async () => {
       const drain = await drained()
@@ -172,7 +172,7 @@ t.test('an amphora that drains', async t => {
   })
 })
 
-t.test('an amphora whose HAProxy is killed while it drains tells what is lost', async t => {
+t.test('an amphora whose HAProxy is killed during a drain reports the lost connections', async t => {
   const doomed = await createAmphora()
   t.teardown(doomed.destroy)
   const { traffic } = doomed
@@ -199,18 +199,18 @@ t.test('an amphora whose HAProxy is killed while it drains tells what is lost', 
   t.match(await agent.send({ verb: 'drain', seconds: 600 }), { ok: true })
   await until(() => [1, 3, 2].every(workerWith) || null)
 
-  await t.test('but not what came to its end', async t => {
+  await t.test('completed connections are not lost', async t => {
     await traffic.ask('release')
     t.equal(await traffic.ask('held', { name: 'held' }), 'complete')
     await until(() => drain().underWay.length === 2 || null)
     t.equal(drain().cut, 0)
   })
-  await t.test('with an old worker', async t => {
+  await t.test('the connections of a killed old worker are lost', async t => {
     kill(workerWith(3))
     await until(() => drain().underWay.length === 1 || null)
     t.equal(drain().cut, 3)
   })
-  await t.test('with all of it, though the agent dies as well', async t => {
+  await t.test('all connections are lost with HAProxy, also when the agent dies', async t => {
     await doomed.killAgent()
     agent = await doomed.connect()
     kill((await agent.ask('status')).haproxy.pid)

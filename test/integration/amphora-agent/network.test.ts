@@ -76,37 +76,34 @@ const ALL = ['10.66.0.100/32', '10.66.0.11/24', 'fd66::100/128', 'fd66::11/64']
 
 const agent = await amphora.connect()
 
-t.test(
-  'an interface that is plugged after the apply began is waited for, named, and carries VIPs to clients',
-  async t => {
-    const applied = agent.apply(next([vipInterface()]))
-    await new Promise(resolve => setTimeout(resolve, 300))
-    plug(VIP_MAC, 'c0')
-    client.ip('addr', 'add', '10.66.0.2/24', 'dev', 'c0')
-    client.ip('addr', 'add', 'fd66::2/64', 'dev', 'c0', 'nodad')
-    client.ip('addr', 'add', '192.0.2.7/32', 'dev', 'lo')
-    client.ip('addr', 'add', '2001:db8::7/128', 'dev', 'lo')
-    t.match(await applied, { transition: 'start' })
-    t.strictSame(addressesOf('vip0'), ALL)
-    t.match(amphora.inside('ip', 'link', 'show', 'vip0'), /mtu 1400 .*state UP/s)
-    t.match(await clientTraffic.get(`http://${VIP}:8080/`), { status: 200, body: 'member-1' })
-    t.match(await clientTraffic.get(`http://[${VIP6}]:8080/`), { status: 200, body: 'member-1' })
-    const { interfaces } = await agent.ask('status')
-    t.match(
-      interfaces.find(({ name }) => name === 'vip0'),
-      { mac: VIP_MAC, addresses: ['10.66.0.11/24', '10.66.0.100/32', 'fd66::100/128', 'fd66::11/64'] },
-    )
-    await until(() => (amphora.traffic.beats().at(-1)?.vrrpMaster ? true : null))
-  },
-)
+t.test('an apply waits for an interface plugged later, names it, and serves its VIPs', async t => {
+  const applied = agent.apply(next([vipInterface()]))
+  await new Promise(resolve => setTimeout(resolve, 300))
+  plug(VIP_MAC, 'c0')
+  client.ip('addr', 'add', '10.66.0.2/24', 'dev', 'c0')
+  client.ip('addr', 'add', 'fd66::2/64', 'dev', 'c0', 'nodad')
+  client.ip('addr', 'add', '192.0.2.7/32', 'dev', 'lo')
+  client.ip('addr', 'add', '2001:db8::7/128', 'dev', 'lo')
+  t.match(await applied, { transition: 'start' })
+  t.strictSame(addressesOf('vip0'), ALL)
+  t.match(amphora.inside('ip', 'link', 'show', 'vip0'), /mtu 1400 .*state UP/s)
+  t.match(await clientTraffic.get(`http://${VIP}:8080/`), { status: 200, body: 'member-1' })
+  t.match(await clientTraffic.get(`http://[${VIP6}]:8080/`), { status: 200, body: 'member-1' })
+  const { interfaces } = await agent.ask('status')
+  t.match(
+    interfaces.find(({ name }) => name === 'vip0'),
+    { mac: VIP_MAC, addresses: ['10.66.0.11/24', '10.66.0.100/32', 'fd66::100/128', 'fd66::11/64'] },
+  )
+  await until(() => (amphora.traffic.beats().at(-1)?.vrrpMaster ? true : null))
+})
 
-t.test('the same again changes nothing', async t => {
+t.test('the same state again changes nothing', async t => {
   const before = amphora.inside('ip', '-json', 'addr', 'show') + amphora.inside('ip', 'route', 'show', 'table', 'all')
   t.match(await agent.apply(next([vipInterface()])), { transition: 'unchanged' })
   t.equal(amphora.inside('ip', '-json', 'addr', 'show') + amphora.inside('ip', 'route', 'show', 'table', 'all'), before)
 })
 
-t.test('replies from a VIP leave by the gateway of its subnet, whatever the other routes are', async t => {
+t.test('replies from a VIP leave by its subnet’s gateway, whatever the other routes', async t => {
   plug(MEMBER_MAC, 'c1')
   const elsewhere = memberInterface({
     routes: [
@@ -120,7 +117,7 @@ t.test('replies from a VIP leave by the gateway of its subnet, whatever the othe
   t.match(await clientTraffic.get(`http://[${VIP6}]:8080/`, '2001:db8::7'), { status: 200 })
 })
 
-t.test('neighbours learn of a new VIP at once, even when they know its address from another machine', async t => {
+t.test('neighbours learn a VIP’s new MAC address at once', async t => {
   const [second, second6] = ['10.66.0.101', 'fd66::101']
   for (const address of [second, second6]) {
     client.ip('neigh', 'replace', address, 'lladdr', '02:00:00:00:00:99', 'dev', 'c0', 'nud', 'stale')
@@ -146,7 +143,7 @@ t.test('addresses, routes and rules that are no longer desired are removed', asy
   t.match(await clientTraffic.get(`http://${VIP}:8080/`), { status: 200 })
 })
 
-t.test('a route that the kernel refuses costs only itself', async t => {
+t.test('a route that the kernel refuses does not fail the others', async t => {
   const routes = [
     { destination: '198.51.100.0/24', gateway: '8.8.8.8' },
     { destination: '203.0.113.0/24', gateway: '10.66.1.254' },
@@ -162,7 +159,7 @@ t.test('a route that the kernel refuses costs only itself', async t => {
   t.ok(lines.some(line => line.includes('198.51.100.0/24')))
 })
 
-t.test('what somebody took away comes back at once, without an apply', async t => {
+t.test('addresses, routes and rules removed by hand come back without an apply', async t => {
   await agent.apply(next([vipInterface(), memberInterface()]))
   const isWhole = () => addressesOf('vip0').length === ALL.length && amphora.inside('ip', 'rule').includes(VIP)
   amphora.inside('ip', 'addr', 'del', `${VIP}/32`, 'dev', 'vip0')
@@ -177,7 +174,7 @@ t.test('what somebody took away comes back at once, without an apply', async t =
   await until(() => told().some(text => text.startsWith(`network: addr add ${VIP}/32 dev vip0`)) || null)
 })
 
-t.test('interfaces may exchange their names', async t => {
+t.test('interfaces can swap their names', async t => {
   t.match(await agent.apply(next([vipInterface({ name: 'member0' }), memberInterface({ name: 'vip0' })])), {
     transition: 'runtime',
   })
@@ -196,7 +193,7 @@ t.test('a failed apply leaves the network as it was', async t => {
   t.match(await clientTraffic.get(`http://${VIP}:8080/`), { status: 200 })
 })
 
-t.test('one of a pair: keepalived holds the VIPs', async t => {
+t.test('in a pair, keepalived holds the VIPs', async t => {
   const keepalived = (lines: string[] = []) => {
     const text = `global_defs {
   router_id amphora
@@ -245,7 +242,7 @@ ${lines.join('\n')}
 
   await agent.apply(next([vipInterface({ vips: [] }), memberInterface()]))
 
-  await t.test('starts, becomes master, and says so when asked and in its beats', async t => {
+  await t.test('starts, becomes MASTER, and reports it in hello and in heartbeats', async t => {
     t.equal(holdsVip(), false)
     t.equal((await agent.ask('hello')).holdsVip, false)
     await until(() => (amphora.traffic.beats().at(-1)?.generation === generation ? true : null))
@@ -268,13 +265,13 @@ ${lines.join('\n')}
     },
   )
 
-  await t.test('a configuration that keepalived refuses', async t => {
+  await t.test('a configuration that keepalived refuses leaves the VIP in place', async t => {
     const error = await agent.refusal(pair(['  advert_int never']))
     t.match(error, { code: 'invalid-configuration', details: /advert_int|never/i })
     t.equal(holdsVip(), true)
   })
 
-  await t.test('HAProxy dies: the VIP is given up at once, and taken back when it serves', async t => {
+  await t.test('HAProxy dies: keepalived releases the VIP at once, and takes it back when HAProxy serves', async t => {
     amphora.inside('bash', '-c', 'cd /run/krater/config/current && cp haproxy.cfg good && echo bogus > haproxy.cfg')
     amphora.inside('bash', '-c', 'kill -9 $(cat /run/krater/haproxy.pid)')
     await until(() => (holdsVip() ? null : true), 2_000)
@@ -282,7 +279,7 @@ ${lines.join('\n')}
     t.ok(await until(() => (holdsVip() ? true : null)))
   })
 
-  await t.test('keepalived killed -9: it runs again, and only one of it', async t => {
+  await t.test('keepalived killed -9: exactly one runs again', async t => {
     const pid = pidOf()
     amphora.inside('kill', '-9', String(pid))
     await until(() => (![0, pid].includes(pidOf()) && amphora.fileExists(`/proc/${pidOf()}`) ? true : null))
@@ -290,7 +287,7 @@ ${lines.join('\n')}
     t.equal(amphora.inside('bash', '-c', 'grep -l ^keepalived /proc/[0-9]*/comm | wc -l').trim(), '2')
   })
 
-  await t.test('only the other of the pair reaches the port of the stick tables and may speak VRRP', async t => {
+  await t.test('only the peer reaches the stick-table port and may speak VRRP', async t => {
     const asPair = (address: string, ...peers: string[]) =>
       pair(['  accept'], { bind: ':::8080,:::1025 v4v6', changes: { pair: { address, peers } } })
     const askFrom = (from: string, host: string) => clientTraffic.get(`http://${host}:1025/`, from)
@@ -321,7 +318,7 @@ ${lines.join('\n')}
     t.equal(rules().trim(), '')
   })
 
-  await t.test('the agent killed -9: keepalived goes on', async t => {
+  await t.test('agent killed -9: keepalived goes on', async t => {
     const pid = pidOf()
     await amphora.killAgent()
     const successor = await amphora.connect()
@@ -332,7 +329,7 @@ ${lines.join('\n')}
   })
 })
 
-t.test('nothing left to be: interfaces are emptied', async t => {
+t.test('an empty desired state removes all addresses and rules', async t => {
   const again = await amphora.connect()
   t.match(await again.apply(next([], { changes: { haproxy: null } })), { transition: 'stop' })
   t.strictSame(addressesOf('vip0'), [])

@@ -7,14 +7,14 @@ import type { Haproxy } from '../../../amphora-agent/haproxy/haproxy.js'
 const SESSIONS = 20_000
 const silent = { info: () => {}, warn: () => {}, error: () => {} }
 
-/** A process that does not end when it is asked to, as a worker that hangs. */
+/** A process that ignores TERM, like a hanging worker. */
 async function startStubborn(): Promise<ChildProcess> {
   const child = spawn('bash', ['-c', "trap '' TERM; echo ready; while :; do read -r; done"], { stdio: 'pipe' })
   await once(child.stdout, 'data')
   return child
 }
 
-t.test('an old worker beyond the limit', async t => {
+t.test('an old worker beyond the limit loses its sessions and is killed', async t => {
   const [worker, younger] = [await startStubborn(), await startStubborn()]
   t.teardown(() => {
     for (const child of [worker, younger]) child.kill('SIGKILL')
@@ -63,9 +63,9 @@ t.test('an old worker beyond the limit', async t => {
   const left = await inTurn(async () => open.size)
   t.ok(left > SESSIONS / 2, `a change has its turn while ${left} sessions are still to be closed`)
   await once(worker, 'exit')
-  t.equal(worker.signalCode, 'SIGKILL', 'it did not end when it was asked to')
+  t.equal(worker.signalCode, 'SIGKILL', 'it ignored TERM')
   t.equal(open.size, 0)
   t.ok(roundTrips < SESSIONS / 50, `${roundTrips} round trips for ${SESSIONS} sessions`)
-  t.same(told, [`${SESSIONS} connections of an old worker of HAProxy: more than 1 of them`], 'it is told once')
-  t.equal(younger.signalCode, null, 'the other one is within the limit')
+  t.same(told, [`${SESSIONS} connections of an old worker of HAProxy: more than 1 of them`], 'it is reported once')
+  t.equal(younger.signalCode, null, 'the younger worker is within the limit')
 })

@@ -51,13 +51,13 @@ const memberOf = (amphora: Amphora, key: string) =>
 const size = (amphora: Amphora) => Number(/used:(\d+)/.exec(runtime(amphora, `show table ${BACKEND}`))?.[1])
 
 t.test('an amphora that takes over', async t => {
-  await t.test('takes nothing where no client comes back to its member', async t => {
+  await t.test('transfers nothing without session persistence', async t => {
     await Promise.all([apply(old, 'old', 1), apply(successor, 'successor', 1)])
     await begin(old, 'leaving')
     t.equal(await begin(successor, 'taking-over'), 'none')
   })
 
-  await t.test('has all stick tables of the other one before the VIP moves', async t => {
+  await t.test('has all stick-table entries of the old amphora before the VIP moves', async t => {
     await Promise.all([apply(old, 'old', 2, AMPHORA_ID), apply(successor, 'successor', 2, AMPHORA_ID)])
     const keys = Array.from(
       { length: 5_000 },
@@ -74,7 +74,7 @@ t.test('an amphora that takes over', async t => {
     t.equal(memberOf(successor, keys[150]!), '2')
   })
 
-  await t.test('hears of what changes later, whatever becomes of the agents', async t => {
+  await t.test('receives later entries, even after both agents are killed', async t => {
     stick(old, ['2001:db8:1::1'], 2)
     await until(() => memberOf(successor, '2001:db8:1::1') === '2' || null)
     await Promise.all([old.killAgent(), successor.killAgent()])
@@ -84,7 +84,7 @@ t.test('an amphora that takes over', async t => {
     t.equal(memberOf(successor, '2001:db8:1::2'), '2')
   })
 
-  await t.test('alone may read them', async t => {
+  await t.test('is alone allowed to read the tables', async t => {
     const readTables = `exec 3<>/dev/tcp/${ADDRESS.old}/${TABLES_PORT}`
     const ask = () => successor.inside('timeout', '1', 'bash', '-c', readTables)
     t.doesNotThrow(ask)
@@ -93,7 +93,7 @@ t.test('an amphora that takes over', async t => {
     t.throws(ask)
   })
 
-  await t.test('keeps them over a reload', async () => {
+  await t.test('keeps the entries across a reload', async () => {
     const before = size(successor)
     const agent = await successor.connect()
     const servers = [server(1), server(2)]
@@ -105,7 +105,7 @@ t.test('an amphora that takes over', async t => {
     await until(() => size(successor) === before || null)
   })
 
-  await t.test('keeps them over a reload just after its start', async t => {
+  await t.test('keeps the entries across a reload just after its start', async t => {
     const agent = await successor.connect()
     const { pid } = (await agent.ask('status')).haproxy
     successor.inside('kill', '-9', String(pid))
@@ -129,7 +129,7 @@ t.test('an amphora that takes over', async t => {
     await until(() => memberOf(successor, '2001:db8:2::1') === '2' || null, 2_000)
   })
 
-  await t.test('waits ten seconds for an amphora that gives none, and goes on without', async t => {
+  await t.test('waits ten seconds for an amphora that sends none, and goes on without', async t => {
     await apply(successor, 'successor', 5, AMPHORA_ID)
     old.freezeAgent()
     const started = performance.now()

@@ -32,7 +32,7 @@ function createScene(t: Test) {
   return { supervisor, spawnOne, children, ends: () => ends }
 }
 
-t.test('what an earlier agent started is started again at once when it has just ended', async t => {
+t.test('a program adopted from an earlier agent restarts at once when it ends', async t => {
   const { supervisor, spawnOne, children, ends } = createScene(t)
   const earlier = spawnOne()
   t.equal(supervisor.adopt(), true)
@@ -43,15 +43,15 @@ t.test('what an earlier agent started is started again at once when it has just 
   supervisor.start()
   t.ok(supervisor.pid())
   t.equal(supervisor.pid(), children[1]?.pid)
-  t.equal(ends(), 1, 'its end is told')
+  t.equal(ends(), 1, 'its end is reported')
 })
 
-t.test('a program that ends by itself is started again, and fails only when it ends soon', async t => {
+t.test('a program that ends soon after its start counts as a failure', async t => {
   const { supervisor, children } = createScene(t)
   supervisor.start()
   t.equal(supervisor.failures(), 0)
   const [first] = children
-  // The supervisor does not wait for it at its own end, and neither would the test.
+  // The supervisor unrefs its children; without a ref the test would end first.
   first?.ref()
   first?.kill('SIGKILL')
   await once(first!, 'exit')
@@ -62,7 +62,7 @@ t.test('a program that ends by itself is started again, and fails only when it e
   t.equal(supervisor.pid(), null)
 })
 
-t.test('a program that replaces another has not failed yet', async t => {
+t.test('replacing a program resets its failures', async t => {
   const { supervisor, children } = createScene(t)
   supervisor.start()
   const [first] = children
@@ -75,7 +75,7 @@ t.test('a program that replaces another has not failed yet', async t => {
   await supervisor.stop()
 })
 
-t.test('of several the youngest is adopted: an older one may still end its last connections', async t => {
+t.test('the youngest of several is adopted; older ones may still finish connections', async t => {
   const { supervisor, spawnOne, children } = createScene(t)
   const older = identityOf(spawnOne().pid!)!
   // Two that start within one tick of the kernel's clock have the same age.
