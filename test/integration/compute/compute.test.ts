@@ -51,7 +51,7 @@ t.test('a machine', async t => {
   const inside = (command: string) => asOperator(target, operatorKey, command)
   const machine = { amphoraId, computeId: lab.namespaceOf(amphoraId), state: 'running' }
 
-  t.test('is not there before it was made', async t => {
+  t.test('does not exist before create', async t => {
     t.equal(await driver.find(amphoraId), null)
     t.same(await driver.list(), [])
     t.same(await driver.pluggedPorts(amphoraId), [])
@@ -66,13 +66,13 @@ t.test('a machine', async t => {
     t.match(await agents.request(target, { verb: 'status' }), { haproxy: { running: false } })
   })
 
-  t.test('that runs is left alone by another create', async t => {
+  t.test('that already runs is left alone by another create', async t => {
     const before = lab.holderOf(amphoraId)
     t.same(await driver.create(spec), machine)
     t.equal(lab.holderOf(amphoraId), before)
   })
 
-  t.test('keeps its management traffic, whatever routes the load balancer brings', async t => {
+  t.test('keeps its management traffic off tenant routes', async t => {
     const namespace = lab.namespaceOf(amphoraId)
     ip('-n', namespace, 'link', 'add', 'tenant0', 'type', 'veth', 'peer', 'name', 'tenant1')
     t.teardown(() => ip('-n', namespace, 'link', 'delete', 'tenant0'))
@@ -86,7 +86,7 @@ t.test('a machine', async t => {
     t.match(ip('-n', namespace, 'route', 'get', `${lab.subnet}.1`), /dev mgmt0/, 'beats go to the controller')
   })
 
-  t.test('gets another management interface when its own is gone', async t => {
+  t.test('gets a new management interface when its own is gone', async t => {
     await fabric.detach(spec.managementPort.id)
     const before = lab.holderOf(amphoraId)
     await driver.create(spec)
@@ -130,7 +130,7 @@ t.test('a machine', async t => {
     t.not(BigInt(`0x${bounding}`) & (1n << 12n), 0n, 'NET_ADMIN over its own network')
   })
 
-  t.test('lets no tenant and no other machine into the management network', async t => {
+  t.test('lets neither tenants nor other machines into the management network', async t => {
     const controller = createServer(socket => socket.end('welcome\n'))
     await new Promise<void>(resolve => controller.listen(0, `${lab.subnet}.1`, resolve))
     t.teardown(() => controller.close())
@@ -200,7 +200,7 @@ t.test('a machine', async t => {
     for (const secret of secrets) t.notOk([...everyFile, ...everyArgument].some(text => text.includes(secret)))
   })
 
-  t.test('shows an operator a shell, and to nobody else', async t => {
+  t.test('gives a shell to the operator and to nobody else', async t => {
     t.equal(await inside('id -un'), 'root\n')
     for (const [user, key] of [
       ['root', controllerKey],
@@ -260,7 +260,7 @@ t.test('a machine', async t => {
       10_000,
     )
 
-  t.test('starts sshd and the agent again when they end, and collects orphans', async t => {
+  t.test('restarts sshd and the agent when they end, and reaps orphans', async t => {
     const [sshd, agent] = childrenOf(lab.firstProcessOf(amphoraId))
     process.kill(agent!, 'SIGKILL')
     t.match(await agents.request(target, hello), { protocolVersion: 1 })
@@ -280,7 +280,7 @@ t.test('a machine', async t => {
     await isTold('the agent had ended: it is started again')
   })
 
-  t.test('has a process 1 that notices when sshd or the agent hangs, or when its socket is gone', async t => {
+  t.test('has a process 1 that restarts a hanging sshd or agent, or one whose socket is gone', async t => {
     const limit = 30_000
     const isSshd = (pid: number) => readFileSync(`/proc/${pid}/cmdline`, 'utf8').includes('sshd')
     const sshds = () => childrenOf(lab.firstProcessOf(amphoraId)).filter(isSshd)
@@ -311,7 +311,7 @@ t.test('a machine', async t => {
     }
   })
 
-  t.test('has an agent that takes no listener of a tenant at port 22 for sshd', async t => {
+  t.test('never mistakes a tenant’s listener on port 22 for sshd', async t => {
     const listens = (pid: number) => /sshd.-D/s.test(readFileSync(`/proc/${pid}/cmdline`, 'utf8'))
     const sshds = () => childrenOf(lab.firstProcessOf(amphoraId)).filter(listens)
     const before = sshds()
@@ -332,7 +332,7 @@ t.test('a machine', async t => {
     await inside('pkill -f [I]O::Socket')
   })
 
-  t.test('whose process 1 is killed is stopped; create brings it back, and the connection with it', async t => {
+  t.test('is stopped when its process 1 is killed; create restarts it', async t => {
     const before = await agents.request(target, hello)
     process.kill(lab.firstProcessOf(amphoraId), 'SIGKILL')
     await eventually('it is stopped', async () => (await driver.find(amphoraId))?.state === 'stopped' || null)
@@ -342,26 +342,26 @@ t.test('a machine', async t => {
     t.not(after.bootId, before.bootId)
   })
 
-  t.test('ends whole when its holder is killed', async t => {
+  t.test('stops entirely when its holder is killed', async t => {
     const before = await driver.find(amphoraId)
     process.kill(lab.holderOf(amphoraId), 'SIGKILL')
     await eventually('nothing of it runs', () => processesIn(machine.computeId).length === 0)
     t.same(
       await driver.find(amphoraId),
       { ...before, state: 'stopped' },
-      'and its end is told from that of another start',
+      'its start id stays, so this end is told from a later one',
     )
     t.same(await driver.create(spec), machine)
     t.not((await driver.find(amphoraId))?.start, before?.start)
   })
 
-  t.test('ends on TERM', async t => {
+  t.test('stops on TERM', async t => {
     process.kill(lab.firstProcessOf(amphoraId), 'SIGTERM')
     await eventually('nothing of it runs', () => processesIn(machine.computeId).length === 0)
     t.match(await driver.find(amphoraId), { state: 'stopped' })
   })
 
-  t.test('is gone with all that belonged to it after delete, which may be repeated', async t => {
+  t.test('leaves nothing after delete, which may be repeated', async t => {
     await driver.create(spec)
     const processes = [lab.holderOf(amphoraId), ...processesIn(machine.computeId)]
     await driver.delete(amphoraId)
@@ -376,7 +376,7 @@ t.test('a machine', async t => {
   })
 })
 
-t.test('two installations with an amphora of the same id do not touch each other', async t => {
+t.test('two installations with the same amphora id do not interfere', async t => {
   const other = await createLab({ agentBundle })
   t.teardown(() => other.destroy())
   const mine = lab.amphora()
@@ -388,7 +388,7 @@ t.test('two installations with an amphora of the same id do not touch each other
   t.equal(await asOperator(theirs.target, other.operatorKey, 'echo here'), 'here\n')
 })
 
-t.test('where no control group can be made, as in many containers, none need be removed', async t => {
+t.test('without writable control groups, as in many containers, release still succeeds', async t => {
   const program = `import { enforce, release } from '${join(programs, 'cgroup.mjs')}'
     const place = { instance: 'krater-none', project: 'none', machine: 'none' }
     const { lacking } = enforce(place, { memoryBytes: 2 ** 30, processors: 1, processes: 100 })
@@ -404,7 +404,7 @@ t.test('where no control group can be made, as in many containers, none need be 
   t.equal(stdout, '3\n')
 })
 
-t.test('what cannot become a machine is refused in words', async t => {
+t.test('invalid ids, ports and programs are refused with a reason', async t => {
   const { spec } = lab.amphora()
   for (const amphoraId of ['', '..', '../../etc', 'a b', `${spec.amphoraId}/..`, spec.amphoraId.toUpperCase()]) {
     await t.rejects(driver.create({ ...spec, amphoraId }), { message: /Not an amphora id/ })

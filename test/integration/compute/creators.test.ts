@@ -30,7 +30,7 @@ t.teardown(async () => {
 
 const hello = { verb: 'hello' } as const
 
-t.test('a creator that dies', async t => {
+t.test('a create that dies or meets another one', async t => {
   const { spec, target } = lab.amphora()
   const { amphoraId } = target
   const own = join(directory, amphoraId)
@@ -71,7 +71,7 @@ t.test('a creator that dies', async t => {
   }
 
   for (const milliseconds of [5, 30, 60, 90, 120, 160, 200, 250, 300]) {
-    t.test(`after ${milliseconds} ms leaves what another can finish`, async t => {
+    t.test(`after ${milliseconds} ms leaves what another create can finish`, async t => {
       const creator = startCreator()
       const ended = new Promise(resolve => creator.once('exit', resolve))
       await says(creator, 'begins')
@@ -93,7 +93,7 @@ t.test('a creator that dies', async t => {
     t.equal(lab.holderOf(amphoraId), before)
   })
 
-  t.test('while it is stopped in the middle is passed over by another', async t => {
+  t.test('when stopped halfway is overtaken by another create', async t => {
     const creator = startCreator()
     const ended = new Promise(resolve => creator.once('exit', resolve))
     await says(creator, 'begins')
@@ -108,14 +108,14 @@ t.test('a creator that dies', async t => {
     t.type(before, 'number')
   })
 
-  t.test('leaves only files: they are no machine', async t => {
+  t.test('that left only files counts as a stopped machine', async t => {
     mkdirSync(join(own, 'ports'), { recursive: true })
     t.match(await driver.find(amphoraId), { state: 'stopped' })
     t.match(await driver.list(), [{ amphoraId, state: 'stopped' }])
     await expectMade(t)
   })
 
-  t.test('leaves only a namespace: it is listed, and deleted', async t => {
+  t.test('that left only a namespace is listed and can be deleted', async t => {
     ip('netns', 'add', namespace)
     t.match(await driver.list(), [{ amphoraId, state: 'stopped' }])
     await driver.delete(amphoraId)
@@ -123,7 +123,7 @@ t.test('a creator that dies', async t => {
     t.notMatch(ip('netns', 'list'), namespace)
   })
 
-  t.test('leaves a record whose pid is another process by now: that one is not touched', async t => {
+  t.test('that left a record with a reused pid never touches the other process', async t => {
     await driver.create(spec)
     const bystander = spawn('sleep', ['60'])
     const [, ticks, boot] = readFileSync(join(own, 'process'), 'utf8').trim().split(' ')
@@ -138,7 +138,7 @@ t.test('a creator that dies', async t => {
     bystander.kill()
   })
 
-  t.test('and another at the same time leave one machine', async t => {
+  t.test('concurrent with another leaves one machine', async t => {
     const second = new NamespaceDriver({
       instance: lab.instance,
       directory,

@@ -55,26 +55,26 @@ async function withoutFreeFiles<T>(act: () => Promise<T>): Promise<T> {
   }
 }
 
-t.test('what a host sees of a machine from outside', async t => {
-  await t.test('a listener on port 22 is one, beside sshd on the same port', async t => {
+t.test('the host inspects a machine from outside', async t => {
+  await t.test('a tenant’s listener on port 22 counts, next to sshd’s on the same port', async t => {
     const holder = await createMachine(t, ['127.0.0.1:22', '127.0.0.2:22'])
     t.match(inspectMachine(holder), { serves: true, finding: 'HAProxy runs and listens on 22' })
   })
-  await t.test('sshd alone is none', async t => {
+  await t.test('sshd alone does not count as a listener', async t => {
     const holder = await createMachine(t, ['127.0.0.1:22'])
     t.match(inspectMachine(holder), { serves: false, finding: 'HAProxy listens on no port' })
   })
-  await t.test('the host cannot look: that says nothing', async t => {
+  await t.test('a host out of file descriptors throws instead of reporting', async t => {
     const holder = await createMachine(t, ['127.0.0.1:80'])
     t.match(inspectMachine(holder), { serves: true })
     await withoutFreeFiles(async () => t.throws(() => inspectMachine(holder), { code: 'EMFILE' }))
   })
-  await t.test('a machine that has ended shows nothing', async t => {
+  await t.test('a stopped machine yields null', async t => {
     t.equal(inspectMachine(2 ** 22 + 1), null)
   })
 })
 
-t.test('a host that cannot look takes no machine for a dead one', async t => {
+t.test('a host out of file descriptors never takes a machine for dead', async t => {
   const programs = t.testdir({})
   await bundle({ agent: join(import.meta.dirname, '../../../amphora-agent/main.ts') }, programs)
   const { driver, amphora, destroy } = await createLab({ agentBundle: join(programs, 'agent.mjs') })

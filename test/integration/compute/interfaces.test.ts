@@ -61,7 +61,7 @@ t.test('interfaces', async t => {
     t.match(await inside('ip -o -4 address show dev vip0'), /198.51.100.10/, 'an interface in use is left alone')
   })
 
-  t.test('are unplugged, and the others stay', async t => {
+  t.test('are unplugged without touching the others', async t => {
     const other = createPort(randomUUID(), '203.0.113.10')
     await driver.plug(amphoraId, other, PROJECT)
     t.same((await driver.pluggedPorts(amphoraId)).sort(), [port.id, other.id].sort())
@@ -73,7 +73,7 @@ t.test('interfaces', async t => {
     t.match(await inside('ip -o link'), other.macAddress)
   })
 
-  t.test('taken down or away behind our back do not count as plugged until they are plugged again', async t => {
+  t.test('taken down or removed from outside count as broken until they are plugged again', async t => {
     const other = createPort(randomUUID(), '192.0.2.10')
     await driver.plug(amphoraId, other, PROJECT)
     const others = (await driver.pluggedPorts(amphoraId)).filter(portId => portId !== other.id)
@@ -94,10 +94,10 @@ t.test('interfaces', async t => {
     }
     ip('-n', fabric.namespace, 'link', 'delete', nic)
     await driver.unplug(amphoraId, other.id)
-    t.same(await driver.brokenInterfaces(), [], 'one that is not desired any more is not missed')
+    t.same(await driver.brokenInterfaces(), [], 'an unplugged one is not missed')
   })
 
-  t.test('are gone after a machine was made anew', async t => {
+  t.test('are gone after a machine is made anew', async t => {
     await driver.plug(amphoraId, port, PROJECT)
     process.kill(lab.firstProcessOf(amphoraId), 'SIGKILL')
     await eventually('it is stopped', async () => (await driver.find(amphoraId))?.state === 'stopped' || null)

@@ -30,7 +30,7 @@ const groups = (name: string) => tops.map(top => join(top, name)).filter(group =
 const hasProcessors = (group: string) => ['cpu.shares', 'cpu.weight'].some(name => existsSync(join(group, name)))
 const membersOf = (group: string) => readFileSync(join(group, 'cgroup.procs'), 'utf8').trim().split('\n').map(Number)
 const processesOf = (amphoraId: string) => processesIn(lab.namespaceOf(amphoraId))
-/** Those of the processes that still live, and are not in the group. */
+/** The processes that still live and are not in the group. */
 const outside = (group: string, processes: readonly number[]) => {
   const members = membersOf(group)
   return processes.filter(pid => existsSync(`/proc/${pid}`) && !members.includes(pid))
@@ -54,7 +54,7 @@ const secondsOf = ({ pid }: ChildProcess) => {
   return (user! + system!) / 100
 }
 
-t.test('an amphora gets as much of a processor as all those of another project', async t => {
+t.test('one project’s amphora gets as much CPU as all amphorae of another project', async t => {
   const [one, other, neighbour] = [await start('greedy'), await start('greedy'), await start('neighbour')]
   /** A process beside those of an amphora, on one and the same processor, which ends when it has used so many seconds. */
   const work = async (amphoraId: string, project: string, seconds: number) => {
@@ -82,7 +82,7 @@ t.test('an amphora gets as much of a processor as all those of another project',
   t.ok(took < 3, `three busy processes of two amphorae got ${took} s while one of another project got 2 s`)
 })
 
-t.test('an amphora that waited for a project has its limits and a share of the project', async t => {
+t.test('a warm amphora moves into its project’s control group and keeps its limits', async t => {
   const { spec, target } = await start(null)
   const { amphoraId } = spec
   const waiting = groups(pathTo(null, amphoraId))
@@ -92,18 +92,18 @@ t.test('an amphora that waited for a project has its limits and a share of the p
   await driver.plug(amphoraId, createPort(randomUUID(), '198.51.100.10'), 'adopts')
   t.notOk(groups(pathTo(null, amphoraId)).some(hasProcessors))
   const [adopted, ...more] = groups(pathTo('adopts', amphoraId))
-  t.same(more, [], 'what is no processor’s stays, where it can')
+  t.same(more, [], 'groups without a cpu controller stay, where possible')
   t.same(outside(adopted!, processes), [])
   const everywhere = [...groups(pathTo(null, amphoraId)), adopted!]
   t.same(new Map(everywhere.flatMap(settingsOf)), new Map(limits))
-  t.equal(await asOperator(target, lab.operatorKey, 'echo here'), 'here\n', 'and it goes on')
+  t.equal(await asOperator(target, lab.operatorKey, 'echo here'), 'here\n', 'the amphora goes on')
   await driver.plug(amphoraId, createPort(randomUUID(), '198.51.100.11'), 'adopts')
-  t.same(groups(pathTo('adopts', amphoraId)), [adopted], 'the next interface changes nothing')
+  t.same(groups(pathTo('adopts', amphoraId)), [adopted], 'another interface changes nothing')
   await driver.delete(amphoraId)
-  t.same([groups('project-adopts'), groups('waiting')], [[], []], 'without amphorae there is no such group')
+  t.same([groups('project-adopts'), groups('waiting')], [[], []], 'no empty group remains')
 })
 
-t.test('an amphora that an earlier version made moves with its next interface, and leaves nothing', async t => {
+t.test('an amphora of an earlier version changes group with its next interface', async t => {
   const before = { moved: await start('earlier'), removed: await start('earlier') }
   for (const { amphoraId } of [before.moved.spec, before.removed.spec]) {
     for (const group of groups(pathTo('earlier', amphoraId))) {
@@ -125,7 +125,7 @@ t.test('an amphora that an earlier version made moves with its next interface, a
   t.same(groups(before.removed.spec.amphoraId), [])
 })
 
-t.test('nothing is left of amphorae that are gone', async t => {
+t.test('deleted amphorae leave no control group', async t => {
   for (const { amphoraId } of await driver.list()) await driver.delete(amphoraId)
   t.same(
     tops.filter(top => existsSync(top)),
@@ -133,8 +133,8 @@ t.test('nothing is left of amphorae that are gone', async t => {
   )
 })
 
-t.test('version 2: each level above the machine hands the controllers down', async t => {
-  // Files as the kernel has them; here they are only written.
+t.test('cgroup v2: each level above the machine delegates the controllers', async t => {
+  // A plain directory stands in for the kernel's file system.
   const path = mkdtempSync(join(tmpdir(), 'krater-groups-'))
   t.teardown(() => rmSync(path, { recursive: true }))
   const place = { instance: 'krater-test', project: '../a/b', machine: 'm' }
@@ -152,7 +152,7 @@ t.test('version 2: each level above the machine hands the controllers down', asy
   t.equal(
     weight,
     isGrouped ? 400 : 100 * availableParallelism(),
-    'all amphorae together weigh as much as four groups beside theirs, on any host',
+    'all amphorae together weigh as much as four sibling groups',
   )
-  t.notOk(existsSync(join(dirname(group), 'cpu.weight')), 'and each project that of any new group')
+  t.notOk(existsSync(join(dirname(group), 'cpu.weight')), 'each project keeps the default weight')
 })

@@ -74,7 +74,7 @@ function statusOf(pid: number): Record<string, string> {
   return Object.fromEntries(lines.map(line => line.split(/:\s*/, 2) as [string, string]))
 }
 
-t.test('HAProxy’s worker has no rights, sees no file, and may make few system calls', async t => {
+t.test('HAProxy’s worker has no capabilities, no files and few system calls', async t => {
   const holder = lab.holderOf(spec.amphoraId)
   const haproxies = processesIn(computeId).filter(pid => statusOf(pid).Name === 'haproxy')
   const [master, worker, ...others] = haproxies
@@ -89,7 +89,7 @@ t.test('HAProxy’s worker has no rights, sees no file, and may make few system 
   }
 })
 
-t.test('a HAProxy that was taken over gets nowhere', async t => {
+t.test('a compromised HAProxy fails at every attack', async t => {
   const results = await attack(AS_HAPROXY, `${HAPROXY_USER} ${HAPROXY_CHROOT}`)
   t.ok(results.size > 55, `${results.size} attempts`)
   t.same(
@@ -98,7 +98,7 @@ t.test('a HAProxy that was taken over gets nowhere', async t => {
   )
 })
 
-t.test('root in an amphora gets nowhere', async t => {
+t.test('root in an amphora fails at every attack', async t => {
   const results = await attack('')
   t.ok(results.size > 45, `${results.size} attempts`)
   t.same(
@@ -108,7 +108,7 @@ t.test('root in an amphora gets nowhere', async t => {
   t.match(await inside('unshare -Urmn id 2>&1; echo $?'), /Operation not permitted\n1\n$/)
 })
 
-t.test('HAProxy’s account reaches nobody on the management interface by IPv6 either', async t => {
+t.test('HAProxy’s account reaches nobody on the management interface, by IPv6 either', async t => {
   const controller = createServer((_request, response) => response.end('welcome'))
   await new Promise<void>(resolve => controller.listen(0, '::', resolve))
   t.teardown(() => controller.close())
@@ -140,7 +140,7 @@ t.test('HAProxy’s account reaches nobody on the management interface by IPv6 e
   )
 })
 
-t.test('memory, processor and processes of an amphora are bounded, where the host has control groups', async t => {
+t.test('memory, CPU and processes of an amphora are limited where the host has control groups', async t => {
   const roots = readFileSync('/proc/self/mounts', 'utf8')
     .split('\n')
     .map(line => line.split(' '))
@@ -199,7 +199,7 @@ t.test('memory, processor and processes of an amphora are bounded, where the hos
   t.equal(await inside('pgrep -f agent.mjs'), agentBefore, 'the agent lives on')
 })
 
-t.test('no two amphorae of the host share an account', async t => {
+t.test('no two amphorae of a host share a user id', async t => {
   const second = lab.amphora()
   await lab.driver.create(second.spec)
   const other = await createLab({ agentBundle: join(programs, 'agent.mjs') })
@@ -224,14 +224,14 @@ t.test('no two amphorae of the host share an account', async t => {
   await lab.driver.delete(second.spec.amphoraId)
 })
 
-t.test('a program that only the host’s root may read is refused in words', async t => {
+t.test('an agent program that only root may read is refused with advice', async t => {
   const agent = join(programs, 'agent.mjs')
   chmodSync(agent, 0o600)
   t.teardown(() => chmodSync(agent, 0o644))
   await t.rejects(lab.driver.create(lab.amphora().spec), { message: `Amphorae may not use ${agent}: chmod o+rX it.` })
 })
 
-t.test('an amphora that takes all the timers it can get leaves the others theirs', async t => {
+t.test('an amphora that takes all its timers leaves the others theirs', async t => {
   // What the maker of an amphora may have itself is no limit of all amphorae.
   const limit = (soft: string) => run('prlimit', [`--pid=${process.pid}`, `--sigpending=${soft}:`])
   const [, soft] = /^Max pending signals +(\S+)/m.exec(readFileSync('/proc/self/limits', 'utf8'))!
@@ -252,13 +252,13 @@ t.test('an amphora that takes all the timers it can get leaves the others theirs
   await lab.driver.delete(modest.spec.amphoraId)
 })
 
-t.test('an amphora that watches all the files it can leaves the others and the host theirs', async t => {
+t.test('inotify instances are limited per amphora', async t => {
   const watch = `perl -e 'require "syscall.ph"; my $made = 0;
     $made++ while $made < 100 && syscall(&main::SYS_inotify_init1(), 0) >= 0; print $made'`
   t.equal(await inside(watch), '8')
 })
 
-t.test('the amphora serves after all of that, and takes changes', async t => {
+t.test('after all attacks the amphora still serves and applies changes', async t => {
   t.equal((await get()).trim(), `served-${generation}`)
   t.match(await apply(), { transition: 'reload' })
   t.equal((await get()).trim(), `served-${generation}`)
