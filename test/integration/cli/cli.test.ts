@@ -88,7 +88,7 @@ t.test('the command line explains itself', async t => {
     t.match(await krater.command('--version'), { status: 0, stdout: /^\d+\.\d+\.\d+\n$/ })
   })
 
-  await t.test('what is not understood ends with status 2 and a sentence', async t => {
+  await t.test('invalid arguments end with status 2 and a message', async t => {
     const cases: [string[], RegExp][] = [
       [['frobnicate'], /unknown command 'frobnicate'/],
       [['up', '--sideways'], /unknown option '--sideways'/],
@@ -104,7 +104,7 @@ t.test('the command line explains itself', async t => {
     }
   })
 
-  await t.test('a misspelt variable is named', async t => {
+  await t.test('a misspelt environment variable is named', async t => {
     const misspelt = { ...krater.environment, KRATER_COMPUTE_DRIVR: 'noop' }
     const { stderr } = await run(process.execPath, ['dist/krater.js', 'doctor'], {
       env: misspelt,
@@ -112,7 +112,7 @@ t.test('the command line explains itself', async t => {
     t.match(stderr, 'KRATER_COMPUTE_DRIVR is set, but there is no such setting')
   })
 
-  await t.test('nothing set up: each command says what to do first', async t => {
+  await t.test('before the set-up each command says what to do first', async t => {
     t.match((await krater.command('worker')).stderr, /not been set up yet|krater up/)
     t.match((await krater.command('api')).stderr, /database\.identity is not set|krater up/)
     t.match((await krater.command('down')).stdout, 'Nothing was running')
@@ -122,7 +122,7 @@ t.test('the command line explains itself', async t => {
   })
 })
 
-t.test('without root one sentence says what is needed', async t => {
+t.test('without root one line says what is needed', async t => {
   const krater = await createKrater(t)
   const asNobody = { uid: 65534, gid: 65534, cwd: '/', env: krater.environment, timeout: 20_000 }
   for (const command of ['up', 'demo', 'doctor', 'down']) {
@@ -134,7 +134,7 @@ t.test('without root one sentence says what is needed', async t => {
   }
 })
 
-t.test('a build is as new as the packages that are in it', async t => {
+t.test('a build is outdated once its packages change', async t => {
   const checkout = t.testdir({
     ...{ scripts: {}, controller: {}, 'package.json': '{"type":"module"}' },
     node_modules: { '.package-lock.json': '' },
@@ -149,7 +149,7 @@ t.test('a build is as new as the packages that are in it', async t => {
   t.equal(isBuilt(), false)
 })
 
-t.test('ports that are taken are named with their holder and the setting', async t => {
+t.test('a port in use is reported with its holder and its setting', async t => {
   const [port = 0, portByName = 0] = await ownPorts(2)
   const bind = `require('dgram').createSocket('udp4').bind(${port}, '127.0.0.2', () => console.log('bound'))`
   const elsewhere = spawn(process.execPath, ['-e', bind])
@@ -183,7 +183,7 @@ t.test('ports that are taken are named with their holder and the setting', async
     { ...named, protocol: 'tcp' },
     { ...named, protocol: 'udp' },
   ])
-  t.match(sentences, [`pid ${process.pid}`, `pid ${process.pid}`], 'by name, too')
+  t.match(sentences, [`pid ${process.pid}`, `pid ${process.pid}`], 'also by host name')
   t.match(await takenPorts([{ ...listener, host: '192.0.2.1', protocol: 'tcp' }]), [/no address of this machine/])
   const krater = await createKrater(t, { ...NOOP_DRIVERS, KRATER_IDENTITY_PORT: String(port) })
   const { status, stderr } = await krater.command('up')
@@ -192,7 +192,7 @@ t.test('ports that are taken are named with their holder and the setting', async
   t.notMatch(stderr, /at .*\.js:/)
 })
 
-t.test('faults at the start are sentences', async t => {
+t.test('errors at the start are readable messages', async t => {
   await t.test('a wrong setting', async t => {
     const krater = await createKrater(t, { KRATER_NETWORK_DRIVER: 'ovs' })
     const { status, stderr } = await krater.command('up')
@@ -200,7 +200,7 @@ t.test('faults at the start are sentences', async t => {
     t.match(stderr, 'network.driver: "ovs" (from KRATER_NETWORK_DRIVER) is not allowed: it must be local or noop.')
   })
 
-  await t.test('a database that does not answer, its password not shown', async t => {
+  await t.test('an unreachable database, without its password', async t => {
     const [port] = await ownPorts(1)
     const url = `postgres://root:hunter2@127.0.0.1:${port}/krater`
     const krater = await createKrater(t, { ...NOOP_DRIVERS, KRATER_DATABASE_URL: url })
@@ -226,10 +226,10 @@ t.test('faults at the start are sentences', async t => {
   })
 })
 
-t.test('the whole service, with drivers that touch nothing', async t => {
+t.test('the whole service with noop drivers', async t => {
   const krater = await startKrater(t, { ...NOOP_DRIVERS, ...LISTENER })
 
-  await t.test('all its processes run, and clients can sign in', async t => {
+  await t.test('all processes run, and clients can sign in', async t => {
     t.same(krater.running(), PROCESSES_AND_LISTENER)
     for (const name of ['krater.yaml', 'openrc', 'admin-openrc', 'clouds.yaml']) {
       t.equal(statSync(join(krater.directory, name)).mode & 0o777, 0o600, name)
@@ -240,7 +240,7 @@ t.test('the whole service, with drivers that touch nothing', async t => {
     t.match(await demo.request('load-balancer', 'GET', '/v2.0/lbaas/loadbalancers'), { loadbalancers: [] })
   })
 
-  await t.test('a second one on the same directory is told about the first', async t => {
+  await t.test('a second "up" on the same directory names the first', async t => {
     const { status, stderr } = await krater.command('up')
     t.equal(status, 1)
     t.match(stderr, /already runs on \S+ \(pid \d+\)/)
@@ -255,7 +255,7 @@ t.test('the whole service, with drivers that touch nothing', async t => {
     t.match(stdout, 'No fault was found.')
   })
 
-  await t.test('a process that is killed comes back', async t => {
+  await t.test('a killed process is restarted', async t => {
     for (const name of krater.running().filter(name => name !== 'up')) {
       const before = krater.kill(name)
       await until(`${name} has ended`, () => !existsSync(`/proc/${before}/exe`))
@@ -270,7 +270,7 @@ t.test('the whole service, with drivers that touch nothing', async t => {
     )
   })
 
-  await t.test('PostgreSQL that is killed comes back, and the service with it', async t => {
+  await t.test('a killed PostgreSQL is restarted, and the API works again', async t => {
     krater.kill('postgres')
     await until('the API works again', () =>
       krater.api().then(
@@ -283,13 +283,13 @@ t.test('the whole service, with drivers that touch nothing', async t => {
     })
   })
 
-  await t.test('when its supervisor is killed, the others end by themselves', async t => {
+  await t.test('when the supervisor is killed, the other processes end', async t => {
     krater.kill('up')
     await until('they have ended', () => krater.running().length === 0)
     t.same(krater.running(), [])
   })
 
-  await t.test('it starts again after a kill of everything, with its data', async t => {
+  await t.test('it starts again with its data after everything was killed', async t => {
     const before = readFileSync(join(krater.directory, 'krater.yaml'), 'utf8')
     await krater.killEverything()
     await krater.up()
@@ -298,7 +298,7 @@ t.test('the whole service, with drivers that touch nothing', async t => {
     t.same(krater.running(), PROCESSES_AND_LISTENER)
   })
 
-  await t.test('another one runs beside it', async t => {
+  await t.test('a second installation runs beside it', async t => {
     const other = await startKrater(t, NOOP_DRIVERS)
     t.not(other.instance(), krater.instance())
     await Promise.all([krater.api(), other.api()])
@@ -307,7 +307,7 @@ t.test('the whole service, with drivers that touch nothing', async t => {
     t.same(krater.running(), PROCESSES_AND_LISTENER)
   })
 
-  await t.test('down stops it and leaves its data; down --all removes them', async t => {
+  await t.test('down keeps the data; down --all removes it', async t => {
     t.match((await krater.command('down')).stdout, /Stopped: .*PostgreSQL|Stopped: .*up/)
     t.same(krater.running(), [])
     t.equal(await answers(krater, 'IDENTITY'), false)
@@ -320,7 +320,7 @@ t.test('the whole service, with drivers that touch nothing', async t => {
     rmSync(join(krater.directory, 'mine'))
   })
 
-  await t.test('down --all removes nothing from a directory that never was a Krater’s', async t => {
+  await t.test('down --all removes nothing from a foreign directory', async t => {
     const foreign = t.testdir({ log: { syslog: 'lines' }, run: {} })
     const { status, stdout } = await krater.command('--state-dir', foreign, 'down', '--all', '--yes')
     t.equal(status, 0)
@@ -329,7 +329,7 @@ t.test('the whole service, with drivers that touch nothing', async t => {
   })
 })
 
-t.test('in the foreground, Ctrl-C ends everything in order', async t => {
+t.test('in the foreground, Ctrl-C stops everything cleanly', async t => {
   const krater = await createKrater(t, NOOP_DRIVERS)
   const up = () => krater.running().length === PROCESSES.length && answers(krater, 'LOAD_BALANCER')
   const { status, milliseconds } = await runAndStop(krater, ['up'], 'SIGINT', up)
@@ -338,7 +338,7 @@ t.test('in the foreground, Ctrl-C ends everything in order', async t => {
   t.same(krater.running(), [])
 })
 
-t.test('each process alone works on a database that somebody else runs', async t => {
+t.test('each process runs alone on an external database', async t => {
   const database = await createTestDatabase()
   t.teardown(database.drop)
   const krater = await createKrater(t, {
@@ -359,7 +359,7 @@ t.test('each process alone works on a database that somebody else runs', async t
     )
     t.equal(status, 0)
   })
-  await t.test('one that cannot start ends, so that its supervisor can start it again', async t => {
+  await t.test('a process that cannot start exits, so that its supervisor can restart it', async t => {
     const child = spawn(process.execPath, ['dist/krater.js', 'health-manager'], {
       env: { ...krater.environment, KRATER_DATABASE_LOAD_BALANCER: 'postgres://krater:x@127.0.0.1:1/krater' },
       stdio: ['ignore', 'ignore', 'pipe', 'ipc'],
@@ -388,7 +388,7 @@ t.test('each process alone works on a database that somebody else runs', async t
       t.same(krater.running(), [])
     })
   }
-  await t.test('krater down ends those that were started alone', async t => {
+  await t.test('krater down stops processes that were started alone', async t => {
     const child = krater.start('worker')
     const ended = once(child, 'exit')
     await until('it runs', () => krater.running().includes('worker'))
@@ -397,11 +397,11 @@ t.test('each process alone works on a database that somebody else runs', async t
   })
 })
 
-t.test('logs are bounded', async t => {
+t.test('logs are rotated', async t => {
   const directory = t.testdir({ log: 'x'.repeat(1000) })
   const path = join(directory, 'log')
   rotateLog(path, 1000)
-  t.notOk(existsSync(`${path}.1`), 'not before it has grown too large')
+  t.notOk(existsSync(`${path}.1`), 'not before it is too large')
   rotateLog(path, 999)
   t.equal(statSync(path).size, 0)
   t.equal(statSync(`${path}.1`).size, 1000)
@@ -410,11 +410,11 @@ t.test('logs are bounded', async t => {
   rmSync(`${path}.1`)
   mkdirSync(`${path}.1`)
   rotateLog(path, 999)
-  t.equal(statSync(path).size, 0, 'also when there is no room for the former lines')
+  t.equal(statSync(path).size, 0, 'also when the old lines cannot be kept')
   rotateLog('/proc/version/below', 0)
 })
 
-t.test('what tenants and amphorae say cannot steer the terminal', async t => {
+t.test('text of tenants and amphorae cannot control the terminal', async t => {
   t.same(table([['a', '\u001b[2Jname\u009b31m\n', 'è 名']]), ['a  \\u{1b}[2Jname\\u{9b}31m\\u{a}  è 名'])
   const unseen = [
     '\u202e',
@@ -435,7 +435,7 @@ t.test('what tenants and amphorae say cannot steer the terminal', async t => {
   }
 })
 
-t.test('output may be cut off', async t => {
+t.test('a closed pipe causes no error', async t => {
   const shell = spawn('sh', ['-c', `"${process.execPath}" dist/krater.js --help | head -n 1`])
   let errors = ''
   shell.stderr.setEncoding('utf8').on('data', chunk => {

@@ -54,7 +54,7 @@ t.test('the openstack command line', async t => {
     )
   })
 
-  await t.test('says why a login failed', async t => {
+  await t.test('shows why a login or a request is refused', async t => {
     const wrong = await typed('demo', 'token issue', { OS_PASSWORD: 'wrong' })
     t.equal(wrong.code, 1)
     t.match(wrong.error, 'The request you have made requires authentication. (HTTP 401) (Request-ID: req-')
@@ -63,7 +63,7 @@ t.test('the openstack command line', async t => {
     t.match(member.stderr, 'You are not authorized to perform the requested action: GET /v3/users. (HTTP 403)')
   })
 
-  await t.test('makes domain, project, user, group and grants by name', async t => {
+  await t.test('creates domain, project, user, group and role assignments by name', async t => {
     await admin.done('domain create acme')
     await admin.done('project create --domain acme --tag blue wproj')
     const user = await admin.show(
@@ -87,12 +87,12 @@ t.test('the openstack command line', async t => {
     t.match(await shown(t, 'wu1', 'project show wproj', environment), { name: 'wproj', tags: ['blue'] })
   })
 
-  await t.test('lists endpoints by the name and the type of a service', async t => {
+  await t.test('lists the endpoints of a service', async t => {
     const endpoints = await admin.list('endpoint list --service load-balancer --interface public')
     t.match(endpoints, [{ 'Service Name': 'octavia', URL: 'http://127.0.0.1:9876', Region: 'RegionOne' }])
   })
 
-  await t.test('an application credential logs in', async t => {
+  await t.test('logs in with an application credential', async t => {
     const made = await demo.show('application credential create --secret s3cret --role member ci')
     t.match(made, { name: 'ci', roles: 'member', secret: 's3cret' })
     const environment = {
@@ -109,7 +109,7 @@ t.test('the openstack command line', async t => {
     await demo.done('application credential delete ci')
   })
 
-  await t.test('changes the own password', async t => {
+  await t.test('changes the user’s own password', async t => {
     await demo.done('user password set --original-password demo-pw --password next')
     await shown(t, 'demo', 'token issue', { OS_PASSWORD: 'next' })
   })

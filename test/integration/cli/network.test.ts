@@ -139,7 +139,7 @@ t.test('the openstack command line', async t => {
     t.match(Object.fromEntries(limits), { networks: 100, subnets: 100, ports: 500 }, JSON.stringify(rows))
   })
 
-  await t.test('what there is none of', async t => {
+  await t.test('resources that do not exist are listed as empty', async t => {
     const lines = ['router list', 'floating ip list', 'security group list', 'subnet pool list', 'network agent list']
     for (const line of lines) t.strictSame(await demo.list(line), [], line)
     const aliases = (await demo.list('extension list --network')).map(extension => extension.Alias)

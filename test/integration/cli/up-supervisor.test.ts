@@ -33,7 +33,7 @@ function createScene(t: Test, program: string) {
   return { supervisor, lines, told, letIn: () => writeFileSync(join(signs, 'now'), '') }
 }
 
-t.test('a process of a busy machine may take as long as it needs to be ready, and is told of', async t => {
+t.test('the supervisor waits for a slow process and reports the wait', async t => {
   const { supervisor, lines, told, letIn } = createScene(t, CHILD)
   const started = supervisor.start('worker')
   for (let line = 0; line < 3; line++) await once(told, 'line')
@@ -46,11 +46,11 @@ t.test('a process of a busy machine may take as long as it needs to be ready, an
   t.same(
     lines.slice(length).filter(line => line.startsWith('worker')),
     [],
-    'once it is ready nothing more is said',
+    'once it is ready, nothing more is reported',
   )
 })
 
-t.test('one that ends again and again is given up, with its last words', async t => {
+t.test('a process that keeps ending is given up, with its last log lines', async t => {
   const { supervisor, lines } = createScene(t, 'console.error("no such table"); process.exit(3)')
   await t.rejects(supervisor.start('worker'), { message: /^worker ended with status 3\. .*no such table/s })
   t.equal(lines.filter(line => line.startsWith('worker ended with status 3')).length, 3)
@@ -63,7 +63,7 @@ t.test('once stopped, the supervisor starts nothing more', async t => {
   t.notOk(existsSync(join(t.testdirName, 'log/worker.log')), 'no process has opened its log')
 })
 
-t.test('nobody waits for one that is stopped before it is ready', async t => {
+t.test('stopping a process before it is ready ends the wait without a message', async t => {
   const { supervisor, lines, told } = createScene(t, CHILD)
   void supervisor.start('worker')
   await once(told, 'line')

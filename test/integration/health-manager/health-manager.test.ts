@@ -143,7 +143,7 @@ async function createWorld(t: Test, staleAfter = 1) {
   }
 }
 
-t.test('beats become liveness, once each', async t => {
+t.test('each valid heartbeat is recorded once', async t => {
   const { db, ids, key, send, beat, sendBeat, until, restart } = await createWorld(t)
   const health = () => db('amphora_health').where({ amphora_id: ids.amphora }).first()
 
@@ -188,7 +188,7 @@ t.test('beats become liveness, once each', async t => {
   )
 })
 
-t.test('reports become operating statuses and statistics', async t => {
+t.test('reports set operating statuses and statistics', async t => {
   const { db, ids, sendReport, until } = await createWorld(t, 60)
   const statuses = async () => {
     const of = async (table: string, id: string) =>
@@ -230,10 +230,10 @@ t.test('reports become operating statuses and statistics', async t => {
   t.match(
     await until(totals, value => value.in === 105),
     { in: 105, out: 1050, active_connections: 1 },
-    'a new epoch adds to what was there',
+    'a new epoch adds to the totals',
   )
 
-  await t.test('a pool has statistics of its own, for each listener that uses it', async t => {
+  await t.test('pool statistics are kept per listener', async t => {
     const pool = () => db('pool_statistics').where({ pool_id: ids.pool }).first()
     const count = (epoch: string, bytesIn: number) => {
       const counted = { ...counters, bytesIn }
@@ -254,13 +254,13 @@ t.test('reports become operating statuses and statistics', async t => {
     t.match(await until(pool, row => row?.bytes_in === 2), { base_bytes_in: 40, base_bytes_out: 1000, bytes_out: 1000 })
     await count('f', 1)
     await count('f', 3)
-    t.match(await until(pool, row => row?.bytes_in === 3), { base_bytes_in: 40 }, 'never backwards')
+    t.match(await until(pool, row => row?.bytes_in === 3), { base_bytes_in: 40 }, 'counters never go backwards')
   })
 
   await report({ configHash: '00'.repeat(8), epoch: 'f'.repeat(16) }, 'DOWN')
   await report({ epoch: 'f'.repeat(16) }, 'UP', { ...counters, bytesIn: 6 })
   await until(totals, value => value.in === 106)
-  t.equal(await statuses(), 'ONLINE ONLINE ONLINE ONLINE ONLINE', 'a report of another configuration is passed over')
+  t.equal(await statuses(), 'ONLINE ONLINE ONLINE ONLINE ONLINE', 'a report of another configuration is ignored')
 
   await report({ configHash: 'cd'.repeat(8), epoch: 'f'.repeat(16) }, 'DOWN')
   await new Promise(resolve => setTimeout(resolve, 1200))
@@ -268,11 +268,11 @@ t.test('reports become operating statuses and statistics', async t => {
   t.equal(
     await until(statuses, value => value.startsWith('DEGRADED')),
     'DEGRADED ONLINE DEGRADED ONLINE ERROR',
-    'one that came before the record of its apply counts once that is there',
+    'a report that precedes the record of its apply counts once that is written',
   )
 })
 
-t.test('repairs are lines of the history, each once, and no flood of them', async t => {
+t.test('repairs become events, each once, and at most a hundred', async t => {
   const { db, ids, sendBeat, sendReport, until, restart } = await createWorld(t)
   const lines = () => db('load_balancer_event').where({ kind: 'repaired' }).orderByRaw(`detail->'repair'->>'text'`)
   const now = Date.now()
@@ -290,7 +290,7 @@ t.test('repairs are lines of the history, each once, and no flood of them', asyn
 
   await restart()
   await sendReport({ repairs: [...repairs, { kind: 'repaired', atMs: now + 2, text: 'c: told beside the old ones' }] })
-  t.equal((await until(lines, rows => rows.length >= 3)).length, 3, 'also by another health manager')
+  t.equal((await until(lines, rows => rows.length >= 3)).length, 3, 'also after a restart of the health manager')
   await sendReport({ repairs: [{ kind: 'closed', atMs: now + 3_600_000, text: 'd: from the future' }] })
   for (let sent = 0; sent < 130; sent += 10) {
     await sendReport({
@@ -317,7 +317,7 @@ t.test('repairs are lines of the history, each once, and no flood of them', asyn
   )
 })
 
-t.test('of two amphorae of a load balancer the one that holds the VIP tells how things are', async t => {
+t.test('in a pair, the VIP’s holder decides operating statuses', async t => {
   const { db, ids, sendReport, until } = await createWorld(t, 60)
   const report = (fields: Partial<Report>, m2: 'UP' | 'DOWN', bytesIn: number) =>
     sendReport({
@@ -330,15 +330,15 @@ t.test('of two amphorae of a load balancer the one that holds the VIP tells how 
   await report({}, 'UP', 1)
   t.equal(await until(status, value => value === 'ONLINE'), 'ONLINE')
   await report({ vrrpMaster: false }, 'DOWN', 2)
-  t.equal(await until(counted, value => value === 2), 2, 'what a standby has counted counts')
-  t.equal(await status(), 'ONLINE', 'what it sees does not')
+  t.equal(await until(counted, value => value === 2), 2, 'a standby’s counters count')
+  t.equal(await status(), 'ONLINE', 'its statuses do not')
   await db('amphora').update({ status: 'PENDING_DELETE' })
   await report({}, 'DOWN', 3)
-  t.equal(await until(counted, value => value === 3), 3, 'nor what one on its way out sees')
+  t.equal(await until(counted, value => value === 3), 3, 'nor do those of an amphora being deleted')
   t.equal(await status(), 'ONLINE')
 })
 
-t.test('an amphora that was taken over harms itself alone', async t => {
+t.test('extreme values from a compromised amphora neither block nor overflow its statistics', async t => {
   const { db, ids, sendReport, until } = await createWorld(t, 60)
   const counted = { ...none, bytesIn: Number.MAX_SAFE_INTEGER }
   const row = () => db('listener_statistics').where({ listener_id: ids.listener }).first()
@@ -347,11 +347,11 @@ t.test('an amphora that was taken over harms itself alone', async t => {
   await db('listener_statistics').update({ base_bytes_in: Number.MAX_SAFE_INTEGER, sent_ms: Date.now() + 86_400_000 })
   await sendReport({ epoch: 'a'.repeat(16), listeners: [{ index: 0, state: 'OPEN', counters: counted }] })
   const after = await until(row, value => value.epoch === 'a'.repeat(16))
-  t.equal(after.epoch, 'a'.repeat(16), 'a time from the future is no obstacle for ever')
-  t.equal(after.base_bytes_in, Number.MAX_SAFE_INTEGER, 'counters stop where numbers end')
+  t.equal(after.epoch, 'a'.repeat(16), 'a time from the future does not block later reports')
+  t.equal(after.base_bytes_in, Number.MAX_SAFE_INTEGER, 'counters stop at the largest safe integer')
 })
 
-t.test('an amphora with another configuration is looked at again', async t => {
+t.test('an amphora with another configuration is rechecked', async t => {
   const { db, ids, sendBeat, until } = await createWorld(t, 60)
   await db('amphora').update({ created_at: db.raw(`now() - interval '1 minute'`) })
   const recheck = async () => (await db('load_balancer').where({ id: ids.lb }).first('recheck_at')).recheck_at
@@ -360,15 +360,15 @@ t.test('an amphora with another configuration is looked at again', async t => {
     async () => db('amphora_health').first(),
     row => row !== undefined,
   )
-  t.equal(await recheck(), null, 'not while it has what it should have')
+  t.equal(await recheck(), null, 'not while its configuration is current')
   await sendBeat({ configHash: '99'.repeat(8) })
   t.ok(await until(recheck, value => value !== null), 'a different hash')
   await db('load_balancer').update({ recheck_at: null })
   await sendBeat({ needsApply: true })
-  t.ok(await until(recheck, value => value !== null), 'one that asks for its configuration')
+  t.ok(await until(recheck, value => value !== null), 'an amphora that asks for its configuration')
 })
 
-t.test('a silent amphora is looked at, one that is heard is not', async t => {
+t.test('only a silent amphora is rechecked', async t => {
   const { db, ids, sendBeat, until } = await createWorld(t, 1)
   await db('amphora').update({ created_at: db.raw(`now() - interval '1 minute'`) })
   const recheck = async () => (await db('load_balancer').where({ id: ids.lb }).first('recheck_at')).recheck_at
@@ -378,10 +378,10 @@ t.test('a silent amphora is looked at, one that is heard is not', async t => {
     await new Promise(resolve => setTimeout(resolve, 200))
   }
   t.equal(await recheck(), null)
-  t.ok(await until(recheck, value => value !== null), 'after the beats have ended')
+  t.ok(await until(recheck, value => value !== null), 'after the heartbeats stop')
 })
 
-t.test('of each project few load balancers are looked at together, however many are silent', async t => {
+t.test('only a few silent load balancers of each project are rechecked at once', async t => {
   const { db, ids, until } = await createWorld(t, 1)
   const [before] = await db('load_balancer').where({ id: ids.lb })
   const silent = Array.from({ length: 5 }, () => ({ ...before, id: randomUUID(), project_id: 'greedy' }))
@@ -395,7 +395,7 @@ t.test('of each project few load balancers are looked at together, however many 
   t.ok(first.some(({ id }) => id === ids.lb))
 })
 
-t.test('an amphora that comes back is not kept waiting for the end of a back-off', async t => {
+t.test('an amphora that comes back ends the back-off of its load balancer', async t => {
   const { db, ids, sendBeat, until } = await createWorld(t, 60)
   const retry = async () => (await db('load_balancer').where({ id: ids.lb }).first('retry_at')).retry_at
   const fault = (code: string) => ({
@@ -412,10 +412,10 @@ t.test('an amphora that comes back is not kept waiting for the end of a back-off
     () => db('amphora_health').first(),
     row => row.last_seq === 2,
   )
-  t.ok((await retry()) > new Date(Date.now() + 60_000), 'one that was heard all the time keeps to it')
+  t.ok((await retry()) > new Date(Date.now() + 60_000), 'an amphora heard all along does not')
 })
 
-t.test('what an amphora cannot repair lowers the operating status, and leads to looks', async t => {
+t.test('a mismatch that an amphora cannot repair sets ERROR and requests rechecks', async t => {
   const { db, ids, sendBeat, sendReport, until } = await createWorld(t, 60)
   await db('amphora').update({ created_at: new Date(0) })
   const row = () => db('load_balancer').where({ id: ids.lb }).first()
@@ -429,13 +429,13 @@ t.test('what an amphora cannot repair lowers the operating status, and leads to 
     operating_status: 'ERROR',
     reported_status: 'ONLINE',
   })
-  t.ok((await until(row, ({ recheck_at }) => recheck_at !== null)).recheck_at, 'it is configured again')
+  t.ok((await until(row, ({ recheck_at }) => recheck_at !== null)).recheck_at, 'it is rechecked')
   await db('load_balancer').update({ recheck_at: null })
   await db('amphora').update({ updated_at: db.raw(`now() - interval '1 minute'`) })
   await db('amphora_health').update({ mismatched_since: db.raw(`now() - interval '61 seconds'`) })
   t.ok(
     (await until(row, ({ recheck_at }) => recheck_at !== null)).recheck_at,
-    'and looked at again when that has not helped',
+    'and rechecked again when that did not help',
   )
   const long = db.raw(`now() - interval '61 seconds'`)
   await db('amphora_health').update({ mismatched_since: long, last_seen: long })
@@ -444,7 +444,7 @@ t.test('what an amphora cannot repair lowers the operating status, and leads to 
     () => db('amphora_health').first(),
     ({ last_seen }) => last_seen > new Date(Date.now() - 30_000),
   )
-  t.ok(health.mismatched_since > new Date(Date.now() - 30_000), 'after silence it is a new mismatch')
+  t.ok(health.mismatched_since > new Date(Date.now() - 30_000), 'after silence the mismatch counts as new')
   await sendBeat()
   t.match(await until(row, ({ operating_status: status }) => status === 'ONLINE'), { operating_status: 'ONLINE' })
 })

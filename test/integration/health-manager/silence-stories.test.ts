@@ -1,8 +1,8 @@
 import t from 'tap'
 import { playSilences } from '../../support/worlds/silence-stories.js'
 
-/** The long run of a property of which unit/health-manager/silence.test.ts has a short one. */
+/** The long run of a property; unit/health-manager/silence.test.ts has the short one. */
 
-t.test('a cut network is never taken for deaths, and every death is found', async t => {
+t.test('a network outage is never taken for amphora failures, and every failure is found', async t => {
   t.doesNotThrow(() => playSilences(5000))
 })
