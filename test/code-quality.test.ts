@@ -46,7 +46,7 @@ t.test(`no file is longer than ${LONGEST_FILE} lines`, async t => {
   t.same(long, [])
 })
 
-t.test('nothing is left for later, and no check is switched off', async t => {
+t.test('no leftover markers and no disabled checks', async t => {
   const found = files.flatMap(file =>
     read(file)
       .split('\n')
@@ -64,7 +64,7 @@ t.test('no any', async t => {
   t.same(anysIn('x.ts', 'const a = 1\nlet b: Map<string, any>'), ['x.ts:2'])
 })
 
-t.test('SQL is written in one way: with the tag, run by the verbs', async t => {
+t.test('SQL is written only with the sql tag and run by the query functions', async t => {
   const product = files.filter(file => /^controller\/.*\.ts$/.test(file) && !/\/database\/|\/migrations/.test(file))
   t.same(
     product.flatMap(file => otherSqlIn(file, read(file))),
@@ -82,7 +82,7 @@ t.test('SQL is written in one way: with the tag, run by the verbs', async t => {
   }
 })
 
-t.test('templates only print, choose and repeat', async t => {
+t.test('templates use only output, conditions and loops', async t => {
   const templates = files.filter(file => file.endsWith('.hbs'))
   t.ok(templates.length >= 2)
   t.same(
@@ -91,7 +91,7 @@ t.test('templates only print, choose and repeat', async t => {
   )
 })
 
-t.test('the check of templates finds what it looks for', async t => {
+t.test('the template check finds forbidden constructs', async t => {
   t.same(templateFaults('{{a}}{{#if b}}{{c.d}}{{else}}x{{/if}}{{#each e}}{{this}}{{@root.f}}{{/each}}'), [])
   for (const source of [
     '{{{a}}}',
@@ -106,7 +106,7 @@ t.test('the check of templates finds what it looks for', async t => {
   }
 })
 
-t.test('a block that begins a line of a template is alone on it, so that no two directives can join', async t => {
+t.test('a template block at the start of a line stands alone, so directives cannot join', async t => {
   const joined = files
     .filter(file => file.endsWith('.hbs'))
     .flatMap(file =>

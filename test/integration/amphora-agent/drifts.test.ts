@@ -144,7 +144,7 @@ const drifts: Drift[] = [
     text: /^network: route replace 198\.51\.100\.0\/24/,
   },
   {
-    name: 'the route that came with an address is lost',
+    name: 'an address’s own route is lost',
     bring: harms.removeRoute({ ...target, route: '10.67.0.0/24' }),
     mended: () => /^10\.67\.0\.0\/24 dev vip0 proto kernel/m.test(amphora.inside('ip', 'route')) || null,
     text: /^network: route replace 10\.67\.0\.0\/24/,
@@ -156,13 +156,13 @@ const drifts: Drift[] = [
     text: /^the packet filter/,
   },
   {
-    name: 'who watches the network for changes is stopped, and a route to members is lost',
+    name: 'the network monitor is stopped, and a route to members is lost',
     bring: harms.stopWatchingAndRemoveRoute(target),
     mended: () => amphora.inside('ip', 'route').includes('198.51.100.0/24') || null,
     text: /^ip, which watches the network, had ended/,
   },
   {
-    name: 'who watches the packet filter for changes is killed, and the filter flushed',
+    name: 'the packet filter monitor is killed, and the filter flushed',
     bring: harms.killWatcherAndFlushFilter(),
     mended: () => amphora.inside('nft', 'list', 'ruleset').includes('10.67.0.12') || null,
     text: /^nft, which watches the network, had ended/,

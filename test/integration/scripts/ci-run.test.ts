@@ -55,12 +55,12 @@ t.test('a file that fails and passes alone is flaky, and the run passes', async 
   )
 })
 
-t.test('what a flaky file left behind does not fail the run', async t => {
+t.test('leftovers of a flaky file do not fail the run', async t => {
   const { status } = await runCi(t, { all: fails(7, 2, A, 'nothing is left behind'), alone: { [A]: passes(3) } })
   t.equal(status, 0)
 })
 
-t.test('a file that fails twice fails the run; the others run once more all the same', async t => {
+t.test('a file that fails twice fails the run; the others are still repeated', async t => {
   const { lines, status } = await runCi(t, {
     all: fails(7, 2, A, B),
     alone: { [A]: fails(1, 1, A), [B]: passes(3) },
@@ -87,7 +87,7 @@ t.test('a run without tests fails', async t => {
   }
 })
 
-t.test('tests that pass while their runner fails fail the run', async t => {
+t.test('a failing runner fails the run even when all tests pass', async t => {
   const { lines, status } = await runCi(t, { all: { ...passes(7), status: 3 } })
   t.same([lines.at(-1), status], ['7 passed, 0 failed', 1])
 })

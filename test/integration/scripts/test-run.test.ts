@@ -84,7 +84,7 @@ t.test('a run of the tests', async t => {
     { signal: 'SIGINT', status: 130, group: true, run: checkout.start('hangs.test.ts') },
   ] as const
   for (const { signal, status, group, run } of interrupted) {
-    t.test(`that ${signal} interrupts removes what the tests have made`, async t => {
+    t.test(`interrupted by ${signal} removes what the tests made`, async t => {
       await until('the test hangs', run.sleeps, 60)
       const end = ended(run.child)
       process.kill(group ? -run.child.pid! : run.child.pid!, signal)
@@ -94,7 +94,7 @@ t.test('a run of the tests', async t => {
       t.match(await run.output, /Interrupted: \d passed, 0 failed so far/)
     })
   }
-  t.test('fails for what a test leaves behind, and removes it', async t => {
+  t.test('fails for what a test left behind, and removes it', async t => {
     t.equal(await left, 1)
     t.notOk(leaves.sleeps())
     const said = await leaves.output
@@ -108,7 +108,7 @@ t.test('a run of the tests', async t => {
     t.match(said, /nothing is left behind/)
     t.match(said, /\n3 passed, 6 failed\n$/)
   })
-  t.test('leaves no files, in whichever way it ends', async t => t.same(checkout.files(), []))
+  t.test('leaves no files, however it ends', async t => t.same(checkout.files(), []))
 })
 
 /** The words that start a Node.js program which runs a shell command in a sandbox. */
@@ -122,7 +122,7 @@ const inSandbox = (command: string) => [
   await runScript(() => runInSandbox(['sh', '-c', '${command}'], { signal, stdio: 'inherit' }))`,
 ]
 
-t.test('where no sandbox is permitted, a sentence says so', async t => {
+t.test('without permission for a sandbox a message says so', async t => {
   const without = ['--bounding-set', '-sys_admin', ...inSandbox('echo runs')]
   const child = spawn('setpriv', without, { stdio: ['ignore', 'pipe', 'pipe'] })
   const [said, complained, status] = await Promise.all([text(child.stdout), text(child.stderr), ended(child)])
@@ -130,7 +130,7 @@ t.test('where no sandbox is permitted, a sentence says so', async t => {
   t.match(complained, /^\nThe sandbox cannot be made: unshare: .*not permitted\n.*--privileged\.\n$/)
 })
 
-t.test('what runs in a sandbox ends when its caller is killed', async t => {
+t.test('processes in a sandbox end when their caller is killed', async t => {
   const seconds = `9${randomInt(1e9)}`
   const [node = '', ...words] = inSandbox(`setsid --fork sleep ${seconds}; sleep ${seconds}`)
   const caller = spawn(node, words, { stdio: 'inherit' })

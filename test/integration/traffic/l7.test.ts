@@ -33,7 +33,7 @@ const toPrefix = (redirectPrefix: string, redirectHttpCode: number | null = null
 /** A rule that every request matches. */
 const always = (number: number) => aRule(number, { value: '/' })
 
-t.test('every type of rule by every way to compare, and inverted', async t => {
+t.test('every rule type matches with every compare type, inverted as well', async t => {
   const listeners = ruleCases.flatMap(({ rule }, index) =>
     [false, true].map((invert, twin) => {
       const number = 2 * index + twin + 1
@@ -141,7 +141,7 @@ t.test('every action', async t => {
   ])
 })
 
-t.test('the first policy by position decides, whatever it does', async t => {
+t.test('the first matching policy by position decides, whatever its action', async t => {
   const actions = [
     [{}, 'reject'],
     [toPool('other'), 'pool 2'],
@@ -173,7 +173,7 @@ t.test('the first policy by position decides, whatever it does', async t => {
   }
 })
 
-t.test('a request whose value is too laborious for an expression is refused, whatever the policy does', async t => {
+t.test('a request too costly for a regular expression is rejected, whatever the policy’s action', async t => {
   const laborious = `/${'a'.repeat(40)}!`
   const long = `/${'ab'.repeat(4_000)}c`
   const nested = path('REGEX', '^/(a+)+$')
@@ -198,17 +198,17 @@ t.test('a request whose value is too laborious for an expression is refused, wha
   t.equal(await outcome(1, withPath(laborious)), 'reject')
   t.equal(await outcome(2, withPath('/ab')), 'pool 2')
   t.equal(await outcome(2, withPath(laborious)), 'reject')
-  t.equal(await outcome(3, withPath(long)), 'reject', 'so is one that would take too much stack')
+  t.equal(await outcome(3, withPath(long)), 'reject', 'so is one that needs too much stack')
   t.equal(await outcome(4, withPath(laborious)), 'reject')
   t.equal(await outcome(4, { path: laborious, headers: [['Host', 'y']] }), 'pool 1', 'the policy is not in question')
   t.equal(await outcome(5, withHost(`${'a'.repeat(40)}!`)), 'reject')
   t.equal(await outcome(6, withHeaders(['X-Kind', `', "(it's`])), 'reject')
   t.equal(await outcome(6, withHeaders(['X-Kind', `', "(its`])), 'pool 1')
   t.equal(await outcome(6, withHeaders(['X-Kind', `x, ${`',"`.repeat(3_000)}`])), 'pool 1')
-  t.notMatch(desired.haproxy?.text, `${uuid(0, 70)}.given-up`, 'what is never laborious costs nothing more')
+  t.notMatch(desired.haproxy?.text, `${uuid(0, 70)}.given-up`, 'a cheap expression costs nothing extra')
 })
 
-t.test('property: any policies do to any request what the model says', async t => {
+t.test('property: any policies treat any request as the model says', async t => {
   const seed = Number(process.env.TEST_SEED ?? Date.now() % 1_000_000)
   t.comment(`TEST_SEED=${seed}`)
   const { listeners, requests } = variedSample(seed)
@@ -223,7 +223,7 @@ t.test('property: any policies do to any request what the model says', async t =
   t.pass(`${listeners.length * requests.length} requests`)
 })
 
-t.test('haproxy takes every regular expression that is not refused', async t => {
+t.test('haproxy accepts every regular expression that is not refused', async t => {
   const parts = [
     ...[
       'a',

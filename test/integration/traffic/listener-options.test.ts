@@ -55,12 +55,12 @@ const balancer = await serveOptions(t, {
 })
 const { port } = balancer
 
-t.test('a listener stands on the additional VIP as well', async t => {
+t.test('a listener also listens on the additional VIP', async t => {
   t.match(await ask(port(1)), { status: 200, told: { name: 'member' } })
   t.match(await ask(port(1), { host: '::1' }), { status: 200, told: { name: 'member' } })
 })
 
-t.test('headers are inserted, over those that a client forges; X-Forwarded-For is appended to', async t => {
+t.test('inserted headers replace forged ones; X-Forwarded-For is appended to', async t => {
   const forged = Object.fromEntries(HEADERS.map(name => [name, 'forged']))
   const inserted = {
     'x-forwarded-for': 'forged, 127.0.0.3',
@@ -84,7 +84,7 @@ t.test('headers are inserted, over those that a client forges; X-Forwarded-For i
   t.match((await ask(port(1), { headers: forged })).told.headers, { 'x-forwarded-for': 'forged' })
 })
 
-t.test('only allowed sources may connect', async t => {
+t.test('only allowed_cidrs may connect', async t => {
   t.match(await ask(port(3), { from: '127.0.0.2' }), { status: 200 })
   await t.rejects(ask(port(3), { from: '127.0.0.1' }), /hang up|ECONNRESET/)
   await t.rejects(ask(port(3), { host: '::1' }), /hang up|ECONNRESET/)
@@ -92,13 +92,13 @@ t.test('only allowed sources may connect', async t => {
   const refused = await converse(t, port(4)).catch(() => null)
   if (refused !== null) {
     refused.socket.on('error', () => {})
-    t.ok((await refused.ended) < 2_000, 'closed without having said anything')
+    t.ok((await refused.ended) < 2_000, 'closed without a byte')
     t.equal(refused.heard(), '')
   }
   t.match(await (await converse(t, port(5))).say('x'), { name: 'member' }, 'an empty list allows all')
 })
 
-t.test('beyond the limit a connection waits for another to end', async t => {
+t.test('beyond connection_limit a connection waits for another to end', async t => {
   const first = await converse(t, port(6))
   t.match(await first.say('one'), { line: 'one' })
   const second = await converse(t, port(6))
@@ -109,7 +109,7 @@ t.test('beyond the limit a connection waits for another to end', async t => {
   t.match(await answer, { line: 'two' })
 })
 
-t.test('timeouts of the client and of the member', async t => {
+t.test('client and member timeouts close idle connections', async t => {
   const [idle, patient, unanswered] = await Promise.all([7, 17, 8].map(number => converse(t, port(number))))
   if (!idle || !patient || !unanswered) throw new Error('three')
   await Promise.all([idle.say('x'), patient.say('x')])
@@ -122,7 +122,7 @@ t.test('timeouts of the client and of the member', async t => {
   t.match(await ask(port(9)), { status: 504 })
 })
 
-t.test('a connection is looked at for a while before it reaches a member, unless the client speaks', async t => {
+t.test('timeout_tcp_inspect delays a connection unless the client speaks', async t => {
   const [waiting, speaking, direct] = await Promise.all([10, 10, 11].map(number => converse(t, port(number))))
   if (!waiting || !speaking || !direct) throw new Error('three')
   speaking.socket.write('x\n')
@@ -132,7 +132,7 @@ t.test('a connection is looked at for a while before it reaches a member, unless
   t.ok(atOnce < 600, `${atOnce} ms`)
 })
 
-t.test('HTTPS is passed on to the member, whose certificate the client sees', async t => {
+t.test('an HTTPS listener passes TLS through to the member', async t => {
   const socket = tlsConnect({ host: '127.0.0.1', port: port(12), rejectUnauthorized: false, servername: 'any' })
   const said = await new Promise(resolve => socket.once('data', piece => resolve(String(piece))))
   t.equal(said, 'by TLS')
@@ -140,7 +140,7 @@ t.test('HTTPS is passed on to the member, whose certificate the client sees', as
   socket.destroy()
 })
 
-t.test('metrics are shown on their own listener, and nothing else', async t => {
+t.test('a PROMETHEUS listener serves metrics and nothing else', async t => {
   const { status, body } = await ask(port(13), { path: '/metrics' })
   t.equal(status, 200)
   t.match(body, `haproxy_frontend_status{proxy="${uuid(2, 1)}",state="UP"} 1`)
@@ -151,7 +151,7 @@ t.test('metrics are shown on their own listener, and nothing else', async t => {
   t.match(await ask(port(1), { path: '/metrics' }), { told: { name: 'member' } }, 'other listeners have no metrics')
 })
 
-t.test('limits of a listener hold for metrics too', async t => {
+t.test('allowed_cidrs and connection_limit also hold for a PROMETHEUS listener', async t => {
   t.match(await ask(port(14), { path: '/metrics', from: '127.0.0.2' }), { status: 200 })
   await t.rejects(ask(port(14), { path: '/metrics' }), /hang up|ECONNRESET/)
   const holding = await converse(t, port(16))

@@ -155,7 +155,7 @@ async function standing(): Promise<Map<string, boolean>> {
   return new Map(stories.map(({ name }, index) => [name, states.get(uuid(4, index + 1)) ?? false]))
 }
 
-t.test('members are up or down as their monitors find them', async t => {
+t.test('members are up or down as their monitors say', async t => {
   const desired = stories.map(({ name, isUp }) => `${name} ${isUp}`)
   const found = async () => [...(await standing())].map(([name, isUp]) => `${name} ${isUp}`)
   const allChecked = () =>
@@ -165,16 +165,16 @@ t.test('members are up or down as their monitors find them', async t => {
   t.notOk(checks.has('disabled'))
 })
 
-t.test('checks are what the monitor says', async t => {
+t.test('checks are sent as the monitor says', async t => {
   t.match(checks.get('http')?.[0], { line: 'GET /http HTTP/1.0', host: '' })
   t.match(checks.get('method')?.[0], { line: 'POST /method HTTP/1.0' })
   t.match(checks.get('version')?.[0], { line: 'GET /version HTTP/1.1', host: 'www.example.org' })
   t.match(checks.get('https')?.[0], { host: 'www.example.org', serverName: 'www.example.org' })
 })
 
-t.test('requests go by what the monitors found', async t => {
+t.test('traffic follows the monitors’ results', async t => {
   t.match(await ask(port(numberOf('http'))), { status: 200 })
-  t.match(await ask(port(numberOf('other-code'))), { status: 503 }, 'the member is there, and not asked')
+  t.match(await ask(port(numberOf('other-code'))), { status: 503 }, 'the member runs, but gets no traffic')
   t.match(await ask(port(numberOf('proxied'))), { told: { name: 'member', proxy: /^v2 127/ } })
   const pools = [
     aPool(1, { members: [aLocalMember(1, member.port, { monitorPort: closed }), aLocalMember(2, spare.port)] }),
@@ -192,9 +192,9 @@ t.test('requests go by what the monitors found', async t => {
   })
   for (const number of [1, 2]) {
     const seen = async () => new Set(await namesOf(balancer.port(number), 4))
-    t.ok(await until(async () => [...(await seen())].join() === 'spare', 8_000), 'the dead one is left out')
+    t.ok(await until(async () => [...(await seen())].join() === 'spare', 8_000), 'the dead member gets no traffic')
   }
-  t.equal(new Set(await namesOf(balancer.port(3), 4)).size, 2, 'a disabled monitor leaves nobody out')
+  t.equal(new Set(await namesOf(balancer.port(3), 4)).size, 2, 'a disabled monitor excludes no member')
 })
 
 t.test('delay is the time between checks', async t => {
@@ -206,7 +206,7 @@ t.test('delay is the time between checks', async t => {
   t.ok((checks.get('seldom')?.length ?? 0) <= 1)
 })
 
-t.test('it takes so many failures to be down, and so many successes to be up', async t => {
+t.test('max_retries_down failures take a member down, max_retries successes bring it up', async t => {
   const turn = async (name: string, status: number, isUp: boolean) => {
     const before = checks.get(name)?.length ?? 0
     statuses.set(name, status)

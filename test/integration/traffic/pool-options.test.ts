@@ -35,7 +35,7 @@ const persistence = (type: SessionPersistence['type'], cookieName: string | null
 const count = (names: readonly string[], name: string) => names.filter(candidate => candidate === name).length
 const CLIENTS = Array.from({ length: 24 }, (_, index) => `127.0.1.${index + 1}`)
 
-t.test('every pool protocol behind every listener protocol that may have it', async t => {
+t.test('every pool protocol works behind every listener protocol that allows it', async t => {
   const allowed: Partial<Record<ListenerProtocol, PoolProtocol[]>> = {
     TCP: ['TCP', 'HTTP', 'HTTPS', 'PROXY', 'PROXYV2'],
     HTTP: ['HTTP', 'PROXY', 'PROXYV2'],
@@ -84,11 +84,11 @@ t.test('algorithms', async t => {
     return agent
   }
 
-  await t.test('ROUND_ROBIN takes turns', async t => {
+  await t.test('ROUND_ROBIN alternates between members', async t => {
     const names = await namesOf(port(1), 8)
     t.same([count(names, 'a'), count(names, 'b')], [4, 4])
   })
-  await t.test('LEAST_CONNECTIONS avoids who is busy', async t => {
+  await t.test('LEAST_CONNECTIONS avoids a busy member', async t => {
     const { port, command } = await serveOptions(t, {
       listeners: [1, 2].map(number => aListener(number, { protocol: 'TCP', defaultPoolId: uuid(3, number) })),
       pools: (['LEAST_CONNECTIONS', 'ROUND_ROBIN'] as const).map((lbAlgorithm, index) =>
@@ -112,12 +112,12 @@ t.test('algorithms', async t => {
     t.notOk(names.includes(name), `${name} is busy: ${names}`)
     t.equal(new Set(await namesOf(port(2), 4)).size, 2, 'ROUND_ROBIN would not have avoided it')
   })
-  await t.test('SOURCE_IP: an address has its member, whatever the port', async t => {
+  await t.test('SOURCE_IP sends an address to one member, whatever the port', async t => {
     for (const from of CLIENTS.slice(0, 4)) t.equal(new Set(await namesOf(port(3), 4, { from })).size, 1)
     const names = await namesOf(port(3), CLIENTS.length, index => ({ from: CLIENTS[index] }))
     t.equal(new Set(names).size, 2, 'addresses are spread')
   })
-  await t.test('SOURCE_IP_PORT: an address and port have their member, other ports of the address another', async t => {
+  await t.test('SOURCE_IP_PORT sends an address and port to one member, and spreads the ports', async t => {
     const spread = new Set<string>()
     for (const localPort of await ownPorts(12)) {
       const names = new Set<string>()
@@ -137,7 +137,7 @@ t.test('algorithms', async t => {
   })
 })
 
-t.test('weights, backups, and what is disabled', async t => {
+t.test('weights, backups, disabled members and disabled pools', async t => {
   const members: Record<number, MemberNode[]> = {
     1: two({ weight: 3 }, { weight: 1 }),
     2: two({ weight: 0 }),
@@ -155,17 +155,17 @@ t.test('weights, backups, and what is disabled', async t => {
   const seen = async (number: number) => [...new Set(await namesOf(port(number), 6))].sort()
   const weighted = await namesOf(port(1), 8)
   t.same([count(weighted, 'a'), count(weighted, 'b')], [6, 2], 'three to one')
-  t.same(await seen(2), ['b'], 'weight 0 gets nobody')
+  t.same(await seen(2), ['b'], 'weight 0 gets no traffic')
   t.same(await seen(3), ['b'], 'a backup waits')
   await command(`set server ${uuid(3, 3)}:${uuid(2, 3)}/${uuid(4, 2)} state maint`)
-  t.same(await seen(3), ['a'], 'until nobody else is there')
+  t.same(await seen(3), ['a'], 'until no other member is left')
   t.same(await seen(4), ['a'])
   t.same(await seen(5), ['b'], 'a disabled member gets nothing')
   t.same(await seen(6), ['a', 'b'], 'all backups work together')
   t.same(await seen(7), ['503'], 'a disabled pool carries no traffic')
 })
 
-t.test('a member whose weight becomes 0 keeps the connections it has', async t => {
+t.test('a member set to weight 0 keeps its open connections', async t => {
   const { port, command } = await serveOptions(t, {
     listeners: [aListener(1, { protocol: 'TCP', defaultPoolId: uuid(3, 1) })],
     pools: [aPool(1, { protocol: 'TCP', members: two() })],
@@ -210,31 +210,31 @@ t.test('session persistence', async t => {
 
   t.equal(new Set(await namesOf(port(9), 4)).size, 2, 'without it members take turns')
 
-  await t.test('HTTP_COOKIE: a cookie of ours', async t => {
+  await t.test('HTTP_COOKIE inserts a cookie and hides it from the member', async t => {
     const first = await ask(port(1))
     const cookie = cookieOf(first.cookies, 'SRV')
     t.match(first.cookies, [/^SRV=[0-9a-f]{16}; path=\/; HttpOnly$/])
     const answers = [1, 2, 3, 4].map(() => ask(port(1), { headers: { Cookie: `mine=1; ${cookie}` } }))
     for (const { told, cookies } of await Promise.all(answers)) {
       t.equal(told.name, first.told.name)
-      t.same(cookies, [], 'it is not set again')
-      t.equal(told.headers?.cookie, 'mine=1', 'and is no business of the member')
+      t.same(cookies, [], 'the cookie is not set again')
+      t.equal(told.headers?.cookie, 'mine=1', 'the member does not see it')
     }
-    t.equal(new Set(await namesOf(port(1), 4)).size, 2, 'who brings none is balanced')
+    t.equal(new Set(await namesOf(port(1), 4)).size, 2, 'clients without it are balanced')
     await command(`set server ${server(1, first.told.name ?? '')} weight 0`)
     t.equal((await ask(port(1), { headers: { Cookie: cookie } })).told.name, first.told.name, 'also while it drains')
     const others = await namesOf(port(1), 4)
     t.notOk(others.includes(first.told.name ?? ''), 'which gets no new clients')
   })
 
-  await t.test('HTTP_COOKIE with a name', async t => {
+  await t.test('HTTP_COOKIE with a cookie name', async t => {
     const first = await ask(port(2))
     const cookie = cookieOf(first.cookies, `it's`)
     t.match(cookie, /^it's=[0-9a-f]{16}$/)
     t.same(new Set(await namesOf(port(2), 4, { headers: { Cookie: cookie } })), new Set([first.told.name]))
   })
 
-  await t.test('HTTP_COOKIE of a member that is dead', async t => {
+  await t.test('HTTP_COOKIE of a dead member leads to another one', async t => {
     const answers = await Promise.all([ask(port(3)), ask(port(3))])
     const cookie = cookieOf(answers.find(({ told }) => told.name === 'dying')?.cookies ?? [], 'SRV')
     t.not(cookie, '')
@@ -248,7 +248,7 @@ t.test('session persistence', async t => {
     [4, 'sid'],
     [5, `it's`],
   ] as const) {
-    await t.test(`APP_COOKIE: the application's own, ${name}`, async t => {
+    await t.test(`APP_COOKIE follows the application’s cookie ${name}`, async t => {
       for (let round = 0; round < 3; round++) {
         const first = await ask(port(number), { path: '/login' })
         const headers = { Cookie: cookieOf(first.cookies, name) }
@@ -273,7 +273,7 @@ t.test('session persistence', async t => {
     t.notOk((await namesOf(port(6), 3)).includes(name), 'but not when it is gone')
   })
 
-  await t.test('cookies mean nothing where HTTP is not read', async t => {
+  await t.test('cookies are ignored behind a TCP listener', async t => {
     t.same((await ask(port(7))).cookies, [])
     const { cookies } = await ask(port(8), { path: '/login' })
     const headers = { Cookie: cookieOf(cookies, 'sid') }
@@ -281,7 +281,7 @@ t.test('session persistence', async t => {
   })
 })
 
-t.test('a pair shares what it knows of its clients', async t => {
+t.test('a pair shares its stick tables', async t => {
   const [first, second] = [
     { amphoraId: uuid(6, 1), address: '127.0.0.1' },
     { amphoraId: uuid(6, 2), address: '127.0.0.2' },

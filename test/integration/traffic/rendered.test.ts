@@ -55,7 +55,7 @@ const httpAndTcp = (member: number) => ({
   ],
 })
 
-t.test('large bodies go through pipes both ways, and arrive as they were sent', async t => {
+t.test('large bodies pass through kernel pipes unchanged, both ways', async t => {
   const { port, command } = await serveOptions(t, httpAndTcp(await startMember(t)))
   const pipes = async () => {
     const info = await command('show info')
@@ -72,7 +72,7 @@ t.test('large bodies go through pipes both ways, and arrive as they were sent', 
   t.ok((await pipes()) > 0, 'pipes were used')
 })
 
-t.test('a connection that stays open is counted while it lives', async t => {
+t.test('an open connection is counted while it lives', async t => {
   const echo = createTcpServer(socket => socket.pipe(socket)).listen(0, '127.0.0.1')
   await once(echo, 'listening')
   const { port, command } = await serveOptions(t, httpAndTcp((echo.address() as AddressInfo).port))
@@ -107,7 +107,7 @@ async function serveGoodAndBad(t: Test, logRequests: boolean) {
   return serveOptions(t, { listeners, pools, facts: { logRequests } })
 }
 
-t.test('a request that ends in an error is logged, and no other', async t => {
+t.test('only requests that end in an error are logged by default', async t => {
   const lines = await listenToLog(t)
   const { port } = await serveGoodAndBad(t, false)
   t.match(await ask(port(1), { path: '/well' }), { status: 200 })
@@ -120,7 +120,7 @@ t.test('a request that ends in an error is logged, and no other', async t => {
   t.match(requests()[0], /"GET \/amiss HTTP\/1\.1" 503 /)
 })
 
-t.test('all requests are logged when the operator turns it on', async t => {
+t.test('all requests are logged when the operator enables it', async t => {
   const lines = await listenToLog(t)
   const { port } = await serveGoodAndBad(t, true)
   t.match(await ask(port(1), { path: '/found' }), { status: 200 })
@@ -129,7 +129,7 @@ t.test('all requests are logged when the operator turns it on', async t => {
   t.ok(await until(() => lines.some(line => line.includes('GET /lost')), 5_000))
 })
 
-t.test('a member that joins at runtime keeps as many idle connections as one of the file', async t => {
+t.test('a member added at runtime keeps as many idle connections as a configured one', async t => {
   const member = await startMember(t)
   const listeners = [aListener(1, { defaultPoolId: uuid(3, 1) })]
   const { command } = await serveOptions(t, { listeners, pools: [aPool(1, { members: [aLocalMember(1, member)] })] })
@@ -159,7 +159,7 @@ t.test('a member that joins at runtime keeps as many idle connections as one of 
   t.same(joined, file, 'delay of the purge, and the numbers of connections and their limits')
 })
 
-t.test('the limit of a listener changes while it runs', async t => {
+t.test('a listener’s connection limit changes at runtime', async t => {
   const member = await startMember(t)
   const pools = [aPool(1, { members: [aLocalMember(1, member)] })]
   const listeners = (connectionLimit: number) => [aListener(1, { defaultPoolId: uuid(3, 1), connectionLimit })]

@@ -20,7 +20,7 @@ t.teardown(stop)
 const worker = await start('first')
 t.teardown(worker.stop)
 
-t.test('a failure is shown to the owner and retried with growing pauses', async t => {
+t.test('a failure becomes a fault and is retried with growing pauses', async t => {
   const id = await insertLoadBalancer(db)
   let broken = true
   recorder.behave(id, async () => {
