@@ -51,7 +51,7 @@ function pauseOwnWorker(t: Test) {
   t.teardown(() => process.kill(pid, 'SIGCONT'))
 }
 
-await t.test('a worker dies before and after every kind of step, and the next one goes on', async t => {
+await t.test('a worker dies before and after every kind of step, and the next one continues', async t => {
   pauseOwnWorker(t)
   const diedAt = new Set<string>()
   /** Changes that went through without a new place to die at. */
@@ -135,7 +135,7 @@ await t.test('a worker dies before and after every kind of step, and the next on
   await nothingLeaked(t)
 })
 
-await t.test('two workers share the work, and never a load balancer', async t => {
+await t.test('two workers share the work, but never the same load balancer', async t => {
   pauseOwnWorker(t)
   const workers = [await startWorker(krater, WARM), await startWorker(krater, WARM)]
   const made = await Promise.all([1, 2, 3, 4].map(number => balancers.create(`shared-${number}`, [one])))
@@ -150,7 +150,7 @@ await t.test('two workers share the work, and never a load balancer', async t =>
   await Promise.all(made.map(balancers.remove))
   await Promise.all(made.map(balancer => balancers.untilGone(balancer, PATIENCE)))
   const converges = convergesOf(workers)
-  t.same([...new Set(converges.map(({ worker }) => worker))].sort(), [0, 1], 'both had something to do')
+  t.same([...new Set(converges.map(({ worker }) => worker))].sort(), [0, 1], 'both did some work')
   for (const { id, name } of made) {
     const own = converges.filter(({ loadBalancer }) => loadBalancer === id)
     const overlaps = own.filter((converge, index) => index > 0 && converge.begin < own[index - 1]!.end)
@@ -161,7 +161,7 @@ await t.test('two workers share the work, and never a load balancer', async t =>
     )
   }
 
-  await t.test('when one dies, the other has its work within ten seconds', async t => {
+  await t.test('when one dies, the other takes over within ten seconds', async t => {
     const [dying, heir] = workers
     const over = dying!.at(
       ({ msg }) => msg === 'step begins',
@@ -184,7 +184,7 @@ await t.test('two workers share the work, and never a load balancer', async t =>
   await Promise.all(workers.map(worker => worker.kill()))
 })
 
-await t.test('a worker that was paused past its lease does no harm', async t => {
+await t.test('a worker paused past its lease does no harm', async t => {
   pauseOwnWorker(t)
   let [paused, other] = [await startWorker(krater), null as TestWorker | null]
   const balancer = await balancers.create('paused', [one])
@@ -200,7 +200,7 @@ await t.test('a worker that was paused past its lease does no harm', async t => 
       .select('id', 'status', 'applied_generation', 'applied_sha256', 'updated_at'),
   })
 
-  await t.test('in the middle of a change', async t => {
+  await t.test('paused during a change', async t => {
     const stopped = paused.at(
       ({ msg, step }) => msg === 'step begins' && step === 'apply',
       () => paused.signal('SIGSTOP'),
@@ -219,24 +219,24 @@ await t.test('a worker that was paused past its lease does no harm', async t => 
     const converges = convergesOf([other]).filter(({ loadBalancer }) => loadBalancer === balancer.id)
     const waited = (converges[0]?.begin ?? Number.NaN) - pause!.at
     t.ok(waited < BOUND_MS, `the other one takes over after ${waited} ms`)
-    t.equal(converges.length, 1, 'what was asked for meanwhile is done at once, not one after the other')
+    t.equal(converges.length, 1, 'the changes made meanwhile are applied together')
     const before = await state(balancer.id)
     const fromHere = paused.lines.length
     const awake = paused.at(({ msg, loadBalancer }) => msg === 'converge ends' && loadBalancer === balancer.id)
     paused.signal('SIGCONT')
     t.ok(await awake)
     await delay(1_000)
-    t.same(await state(balancer.id), before, 'nothing is written over')
+    t.same(await state(balancer.id), before, 'nothing is overwritten')
     t.notOk(
       paused.lines.slice(fromHere).some(({ msg }) => msg === 'load balancer converged'),
-      'it does not claim to have done it',
+      'it does not report that it converged',
     )
     await balancers.untilServing(balancer, [one, two], 2)
     await paused.kill()
     paused = other
   })
 
-  await t.test('in the middle of a creation that was given up meanwhile', async t => {
+  await t.test('paused during a create that is deleted meanwhile', async t => {
     const stopped = paused.at(
       ({ msg, step }) => msg === 'step begins' && step === 'attach-port',
       () => paused.signal('SIGSTOP'),
@@ -257,7 +257,7 @@ await t.test('a worker that was paused past its lease does no harm', async t => 
   await Promise.all([paused.kill(), other?.kill()])
 })
 
-await t.test('an amphora’s programs die, and the amphora', async t => {
+await t.test('an amphora recovers from the death of its programs', async t => {
   const balancer = await balancers.create('programs', [one, two])
   await balancers.untilServing(balancer, [one, two])
   const [amphora] = await databases
@@ -271,7 +271,7 @@ await t.test('an amphora’s programs die, and the amphora', async t => {
     return found.length
   }
 
-  await t.test('the agent: not one request is lost', async t => {
+  await t.test('the agent: no request fails', async t => {
     const load = startRequests(balancer.url)
     await until('requests are answered', () => load.answered() > 20)
     t.equal(await kill(/agent\.mjs/), 1)
@@ -295,7 +295,7 @@ await t.test('an amphora’s programs die, and the amphora', async t => {
     t.ok(took < BOUND_MS, `${Math.round(took)} ms`)
   })
 
-  await t.test('process 1, and all with it: made anew within seconds, at its own addresses', async t => {
+  await t.test('process 1: the amphora restarts within seconds with its own addresses', async t => {
     const rows = () =>
       databases
         .loadBalancer('amphora')
@@ -313,7 +313,7 @@ await t.test('an amphora’s programs die, and the amphora', async t => {
   await nothingLeaked(t)
 })
 
-await t.test('API, health manager and PostgreSQL die in the middle of requests', async t => {
+await t.test('API, health manager and PostgreSQL die during requests', async t => {
   type Victim = 'load-balancer-api' | 'health-manager' | 'postgres'
   /** When they die: milliseconds after a request was sent, or after its answer. */
   type Moment = { name: string; after: 'sending' | 'answer'; milliseconds: number }
@@ -365,7 +365,7 @@ await t.test('API, health manager and PostgreSQL die in the middle of requests',
           const took = await converged
           t.ok(took < BOUND_MS, `${what}: ${Math.round(took)} ms`)
         }
-        // Like any client: what got no answer is asked for again, when it turns out not to be there.
+        // Like any client: repeat a request that got no answer, if its object does not exist.
         await amid(victims, moment, () => balancers.create(name, [one]))
         const balancer = (await balancers.find(name)) ?? (await balancers.create(name, [one]))
         await intime('create', balancers.untilServing(balancer, [one]))
@@ -383,12 +383,12 @@ await t.test('API, health manager and PostgreSQL die in the middle of requests',
   t.same(
     refusals.filter(status => status !== 503),
     [],
-    'a request without success is not answered, or asked to come again',
+    'a failed request gets no answer or a 503',
   )
   await nothingLeaked(t)
 })
 
-await t.test('everything dies at once, and is started again', async t => {
+await t.test('everything dies at once and serves again after a restart', async t => {
   const [quiet, changing] = [await balancers.create('quiet', [one]), await balancers.create('changing', [one])]
   for (const balancer of [quiet, changing]) await balancers.untilServing(balancer, [one])
   await balancers.setMembers(changing, [two])

@@ -9,7 +9,7 @@ const run = promisify(execFile)
 
 type LoadBalancer = { id: string; vip_address: string; provisioning_status: string; operating_status: string }
 
-t.test('from nothing to traffic, and back to nothing', async t => {
+t.test('krater demo, from an empty machine to traffic and back', async t => {
   const krater = await createKrater(t)
   const loadBalancer = async (): Promise<LoadBalancer> => {
     const api = await krater.api()
@@ -24,7 +24,7 @@ t.test('from nothing to traffic, and back to nothing', async t => {
     return /^(\S+) +ALLOCATED/m.exec(stdout)?.[1] ?? stdout
   }
 
-  await t.test('the demonstration makes a load balancer and gets answers from both members', async t => {
+  await t.test('demo creates a load balancer that both members serve', async t => {
     const { status, stdout, stderr } = await krater.command('demo')
     t.equal(status, 0, stderr)
     t.match(stdout, /POST \/v2\.0\/lbaas\/loadbalancers +answered after \d+ ms/)
@@ -45,7 +45,7 @@ t.test('from nothing to traffic, and back to nothing', async t => {
     ])
   })
 
-  await t.test('a second run finds everything', async t => {
+  await t.test('a second demo finds everything in place', async t => {
     const { status, stdout } = await krater.command('demo')
     t.equal(status, 0)
     t.match(stdout, /already runs/)
@@ -54,7 +54,7 @@ t.test('from nothing to traffic, and back to nothing', async t => {
     await loadBalancer()
   })
 
-  await t.test('the openstack command sees it, by openrc and by clouds.yaml', async t => {
+  await t.test('the openstack command works with openrc and with clouds.yaml', async t => {
     const { stdout } = await run(
       'bash',
       [
@@ -71,7 +71,7 @@ t.test('from nothing to traffic, and back to nothing', async t => {
     ])
   })
 
-  await t.test('a look inside', async t => {
+  await t.test('amphora show, ssh, logs and support-bundle', async t => {
     const id = await amphoraId()
     await until('a heartbeat is heard', async () =>
       /heard +\d+ s ago/.test((await krater.command('amphora', 'show', id)).stdout),
@@ -97,14 +97,14 @@ t.test('from nothing to traffic, and back to nothing', async t => {
     t.match((await krater.command('amphora', 'show', 'ffffffff')).stderr, 'There is no amphora ffffffff')
   })
 
-  await t.test('the doctor finds no fault, and finds one when there is one', async t => {
+  await t.test('the doctor finds no fault', async t => {
     const well = await krater.command('doctor')
     t.equal(well.status, 0, well.stdout)
     t.match(well.stdout, /heartbeats +ok +1 of 1/)
     t.match(well.stdout, /agent answers, HAProxy runs/)
   })
 
-  await t.test('down leaves the amphora serving; up finds it again', async t => {
+  await t.test('down leaves the amphora serving; up adopts it', async t => {
     const { vip_address: vip } = await loadBalancer()
     const before = await amphoraId()
     t.match((await krater.command('down')).stdout, /keeps? serving/)
@@ -115,7 +115,7 @@ t.test('from nothing to traffic, and back to nothing', async t => {
     t.match(await loadBalancer(), { provisioning_status: 'ACTIVE' })
   })
 
-  await t.test('after a kill -9 of everything the demonstration brings it back', async t => {
+  await t.test('after a kill -9 of everything, demo restores it', async t => {
     await krater.killEverything()
     const { status, stdout, stderr } = await krater.command('demo')
     t.equal(status, 0, stderr)
@@ -130,6 +130,6 @@ t.test('from nothing to traffic, and back to nothing', async t => {
     t.equal(status, 0, stderr)
     t.notOk(existsSync(krater.directory))
     t.notOk(existsSync(`/run/netns/krater-${instance}`))
-    t.match((await krater.command('down', '--all')).stdout, 'nothing of Krater', 'and may be repeated')
+    t.match((await krater.command('down', '--all')).stdout, 'nothing of Krater', 'and it may be repeated')
   })
 })

@@ -195,7 +195,7 @@ const idsOf = (amphorae: readonly Amphora[]) => amphorae.map(({ id }) => id).sor
 t.test('a single amphora', async t => {
   const krater = await startKrater(t, { KRATER_LOG_LEVEL: 'debug' })
   const scene = await createScene(t, krater)
-  await t.test('is replaced by one with another id while clients go on asking', async t => {
+  await t.test('is replaced by a new one without a failed request', async t => {
     const [old] = await scene.amphorae()
     const counted = await scene.statistics()
     const lost = await scene.during(t, () => scene.call('PUT', `lbaas/loadbalancers/${scene.balancer.id}/failover`))
@@ -204,14 +204,14 @@ t.test('a single amphora', async t => {
     t.same(more, [])
     t.match(now, { role: 'STANDALONE', status: 'ALLOCATED' })
     t.not(now?.id, old?.id)
-    t.ok(await scene.isGone(old!.id), 'nothing is left of the old one')
+    t.ok(await scene.isGone(old!.id), 'the old one leaves nothing behind')
     await scene.untilServing()
     await until('counters go on from where they were', async () => {
       const { total_connections: total } = await scene.statistics()
       return total > counted.total_connections + 50
     })
   })
-  await t.test('also when the worker dies in the middle of it', async t => {
+  await t.test('is replaced even when the worker dies during the failover', async t => {
     for (const amphoraeThere of [1, 2]) {
       const [old] = await scene.amphorae()
       await scene.during(t, async () => {
@@ -225,7 +225,7 @@ t.test('a single amphora', async t => {
       t.ok(await scene.isGone(old!.id))
     }
   })
-  await t.test('gets its configuration anew, and nobody notices', async t => {
+  await t.test('is configured again without a failed request', async t => {
     const [amphora] = await scene.amphorae()
     const load = startClients(scene.url)
     await scene.call('PUT', `octavia/amphorae/${amphora!.id}/config`)
@@ -238,9 +238,9 @@ t.test('a single amphora', async t => {
     }
     t.match(stats, [{ id: amphora!.id, loadbalancer_id: scene.balancer.id }])
   })
-  await t.test('with VIPs of both families serves by each, also when it is replaced or dies', async t => {
+  await t.test('with IPv4 and IPv6 VIPs serves on each, also after a failover or a crash', async t => {
     const [amphora] = await scene.amphoraeOf(scene.both.balancers[0]!)
-    t.equal(await sshThrough(scene, amphora!), '', 'its management address is out of reach for the tenant')
+    t.equal(await sshThrough(scene, amphora!), '', 'the tenant cannot reach its management address')
     await replaceUnderBothFamilies(t, scene, scene.both.balancers)
     await killUnderBothFamilies(t, scene)
   })
@@ -257,9 +257,9 @@ t.test('a pair', async t => {
     }
     return held
   }
-  await t.test('is replaced one after the other', async t => {
+  await t.test('is replaced one amphora after the other', async t => {
     const old = await scene.amphorae()
-    // VRRP speaks IPv6 where the first VIP is of that family.
+    // VRRP runs over IPv6 when the first VIP is IPv6.
     const [, six] = scene.both.balancers
     await Promise.all([
       scene.during(t, () => scene.call('PUT', `lbaas/loadbalancers/${scene.balancer.id}/failover`)),
@@ -272,7 +272,7 @@ t.test('a pair', async t => {
     await until('one holds the VIP', async () => (await holders()).length === 1)
     await scene.untilServing()
   })
-  await t.test('of the two, the one that is named, whether it holds the VIP or not', async t => {
+  await t.test('an amphora failover replaces only the named one, VIP holder or not', async t => {
     for (const which of ['other', 'holder']) {
       const [old, [holder]] = [await scene.amphorae(), await holders()]
       const named = old.find(({ id }) => (id === holder) === (which === 'holder'))
@@ -286,10 +286,10 @@ t.test('a pair', async t => {
       await until('one holds the VIP', async () => (await holders()).length === 1)
     }
   })
-  await t.test('the new ones are a pair: when one dies the other serves', async () => {
+  await t.test('the replaced amphorae are a pair: when one dies, the other serves', async () => {
     const [holder] = await holders()
     await scene.endMachine(holder!)
     await until('the other one answers', async () => (await ask(scene.url))?.status === 200, 10)
   })
-  await t.test('every VIP of both families goes over to the other one', t => killUnderBothFamilies(t, scene))
+  await t.test('when the holder dies, every IPv4 and IPv6 VIP moves to the other', t => killUnderBothFamilies(t, scene))
 })

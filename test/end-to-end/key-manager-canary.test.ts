@@ -121,7 +121,7 @@ async function container(passphrase: string, sealedWith = passphrase): Promise<s
   return String((await ask('POST', '/v1/containers', { type: 'rsa', name: 'c', secret_refs })).body.container_ref)
 }
 
-t.test('ways in', async t => {
+t.test('secrets are stored in every way', async t => {
   await stored(text('a text'))
   const binary = canary('bytes in base64', randomBytes(40)).toString('base64')
   const octets = { payload_content_type: 'application/octet-stream', payload_content_encoding: 'base64' }
@@ -145,7 +145,7 @@ t.test('ways in', async t => {
   await stored({ ...octets, payload: pkcs12.toString('base64') })
 })
 
-t.test('what orders make', async () => {
+t.test('orders generate keys and certificates', async () => {
   const aes = await ordered('key', { name: 'k', algorithm: 'aes', bit_length: 256, mode: 'cbc' })
   canary('a generated key', await payload(String(aes.secret_ref)))
   for (const [algorithm, bits] of [
@@ -168,7 +168,7 @@ t.test('what orders make', async () => {
   await ordered('certificate', { ...stored_key, container_ref: other }, 'ERROR')
 })
 
-t.test('ways in that fail', async t => {
+t.test('secrets are sent in requests that fail', async t => {
   const whole = () => text('a payload that is refused')
   const empty = await stored({ name: 'without' })
   const full = await stored(whole())
@@ -222,7 +222,7 @@ t.test('ways in that fail', async t => {
   t.equal((await ask('DELETE', quota, undefined, { token })).status, 204)
 })
 
-t.test('a database that refuses, and one that goes away in the middle of a store', async t => {
+t.test('a database that refuses a store, and one that dies during it', async t => {
   const database = connect({ url: administratorUrl, applicationName: 'test', poolSize: 1 })
   for (const [table, column] of [
     ['secret', 'creator_id'],
@@ -269,7 +269,7 @@ t.test('a database that refuses, and one that goes away in the middle of a store
   await stored(text('after it'))
 })
 
-t.test('keys of the service', async t => {
+t.test('the service’s own keys become canaries', async t => {
   const [master = ''] = ['key-manager-master', 'key-manager-audit', 'identity-credentials', 'amphora-master'].map(
     name => {
       const hex = readFileSync(join(krater.directory, 'keys', name), 'utf8').trim()
@@ -312,7 +312,7 @@ async function dump(): Promise<Buffer> {
 
 const stateFiles = () => readdirSync(krater.directory).filter(name => name !== 'keys')
 
-t.test('nothing of it is found', async t => {
+t.test('no canary is found in files, dumps, processes or answers', async t => {
   t.ok(canaries.length > 60, `${canaries.length} canaries`)
   const search = searchFor(canaries)
   const database = connect({ url: administratorUrl, applicationName: 'test', poolSize: 1 })
@@ -337,7 +337,7 @@ t.test('nothing of it is found', async t => {
   )
 })
 
-t.test('what is planted is found', async t => {
+t.test('the search finds planted canaries', async t => {
   const bytes = Buffer.from(`${randomBytes(15).toString('hex')} "ü\\`)
   const search = searchFor([{ name: 'planted', bytes }])
   const log = join(krater.directory, 'log/planted.log')

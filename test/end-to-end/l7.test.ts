@@ -8,7 +8,7 @@ const BASE = '/v2/lbaas'
 
 type Balancer = { id: string; vip_address: string; listeners: { id: string }[]; pools: { id: string; name: string }[] }
 
-t.test('L7 policies, from the API to the traffic of a VIP', async t => {
+t.test('L7 policies set through the API route the VIP’s traffic', async t => {
   const krater = await startKrater(t)
   const api = await krater.api()
   const [one, two] = await Promise.all([createMember(t, krater, 'one'), createMember(t, krater, 'two')])

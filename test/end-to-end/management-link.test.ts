@@ -8,7 +8,7 @@ import { startKrater, until } from '../support/worlds/krater.js'
 
 type Amphora = { id: string; status: string; loadbalancer_id: string }
 
-t.test('the management network is dead: who serves is left alone, who does not is started again', async t => {
+t.test('management network down: a serving amphora stays, one that stops serving is restarted', async t => {
   const settings = { BEAT_INTERVAL: '0.5', STALE_AFTER: '2' }
   const krater = await startKrater(t, {
     ...Object.fromEntries(Object.entries(settings).map(([name, value]) => [`KRATER_HEALTH_MANAGER_${name}`, value])),

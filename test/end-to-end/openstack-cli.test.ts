@@ -65,7 +65,7 @@ t.test('a load balancer from token issue to cascade delete, by the openstack com
     }
     return members[0]?.operating_status
   }
-  await t.test('a member that dies turns ERROR and gets nothing; back, it is ONLINE', async t => {
+  await t.test('a member that dies is ERROR and gets no traffic; once back, it is ONLINE', async t => {
     await until(
       'both are ONLINE',
       async () => (await statusOf('one')) === 'ONLINE' && (await statusOf('two')) === 'ONLINE',
@@ -85,7 +85,7 @@ t.test('a load balancer from token issue to cascade delete, by the openstack com
     )
   })
 
-  await t.test('weight 0 drains, and a backup serves only when all others are down', async t => {
+  await t.test('weight 0 drains a member; a backup serves only when all others are down', async t => {
     await silent(`loadbalancer member set --weight 0 --wait back one`)
     await until('one is DRAINING', async () => (await statusOf('one')) === 'DRAINING')
     t.same(await countAnswers(url, 10), new Map([['two', 10]]))
@@ -141,7 +141,7 @@ t.test('a load balancer from token issue to cascade delete, by the openstack com
     await t.rejects(typed('loadbalancer amphora list'), /Policy does not allow this request to be performed/)
   })
 
-  await t.test('what goes wrong is said in the service’s own words', async t => {
+  await t.test('errors show the service’s own message', async t => {
     await t.rejects(silent('loadbalancer create --name x --vip-subnet-id nowhere'), /nowhere/)
     await t.rejects(typed('loadbalancer show nowhere'), /Unable to locate nowhere in loadbalancers/)
     await t.rejects(

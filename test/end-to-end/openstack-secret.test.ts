@@ -52,7 +52,7 @@ t.test('the real clients of the key manager', async t => {
   await chapter('the executable', executable)
   await t.test('gophercloud’s requests', async t => requests(t, administrator))
 
-  await t.test('nothing of the plugin is left out', async t => {
+  await t.test('every command of the plugin was used', async t => {
     const commands = await scene.member.describe('openstack.key_manager.v1')
     t.ok(Object.keys(commands).length >= 20)
     t.same(unused(commands, [...scene.member.runs, ...scene.stranger.runs, ...scene.admin.runs]), [])
@@ -61,7 +61,7 @@ t.test('the real clients of the key manager', async t => {
   await t.test('python-barbicanclient, Castellan and openstacksdk', async t => {
     const { findings, failure } = await libraries
     for (const { name, got, expected } of findings) t.strictSame(got, expected, name)
-    t.equal(failure, '', 'the script came to its end')
+    t.equal(failure, '', 'the script finished')
     t.equal(findings.at(-1)?.name, 'methods that nothing above calls')
   })
 })

@@ -27,7 +27,7 @@ async function said(
   return text(socket)
 }
 
-t.test('a pair: the standby takes the VIP over, and the pair is made whole again', async t => {
+t.test('the standby of a pair takes over the VIP, and the pair is completed again', async t => {
   const krater = await startKrater(t, { KRATER_LOAD_BALANCER_TOPOLOGY: 'ACTIVE_STANDBY' })
   const [api, admin] = await Promise.all([krater.api(), krater.api('krater-admin')])
   const member = await createMember(t, krater, 'one')

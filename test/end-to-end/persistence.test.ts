@@ -105,7 +105,7 @@ async function isSettled(krater: Krater, amphoraId: string): Promise<boolean> {
 const MOST_STRAYS = { SINGLE: 0, ACTIVE_STANDBY: 4 }
 
 for (const topology of ['SINGLE', 'ACTIVE_STANDBY'] as const) {
-  t.test(`a planned failover with the topology ${topology}`, async t => {
+  t.test(`a planned failover keeps clients on their members, ${topology}`, async t => {
     const { krater, call, id, show, amphorae, clients, meet } = await createScene(t, topology)
     const met = await meet()
     t.same([...new Set(met.flatMap(({ member }) => member ?? []))].sort(), ['one', 'two'], 'both members have clients')
@@ -123,7 +123,7 @@ for (const topology of ['SINGLE', 'ACTIVE_STANDBY'] as const) {
     t.same(
       faults.filter(fault => !strays.includes(fault)),
       [],
-      'everybody is answered, and nobody is sent to the sick one',
+      'every client is answered, and none is sent to the sick member',
     )
     const strayed = [...new Set(strays)]
     t.ok(strayed.length <= MOST_STRAYS[topology], `clients keep their members: ${strayed.join('; ')}`)

@@ -15,7 +15,7 @@ export async function amphorae(t: Test, { krater, member, admin }: Scene): Promi
   await member.done('loadbalancer listener create --name hold --protocol TCP --protocol-port 81 --wait ship')
   const ofShip = async () => (await admin.list(`${amphora} list --loadbalancer ship`))[0] ?? {}
 
-  await t.test('list and each filter', async t => {
+  await t.test('list with each filter', async t => {
     const [shown] = await admin.list(`${amphora} list --loadbalancer ship --long`)
     t.match(shown, {
       id: UUID,
@@ -99,7 +99,7 @@ export async function amphorae(t: Test, { krater, member, admin }: Scene): Promi
     await admin.done('loadbalancer failover ship')
   })
 
-  await t.test('delete, of one in error', async t => {
+  await t.test('delete of an amphora in ERROR', async t => {
     await until(
       'it has settled',
       async () => (await member.show('loadbalancer show ship')).provisioning_status === 'ACTIVE',
@@ -114,7 +114,7 @@ export async function amphorae(t: Test, { krater, member, admin }: Scene): Promi
     await database.destroy()
   })
 
-  await t.test('what is refused, and how', async t => {
+  await t.test('refused requests and their messages', async t => {
     const { id } = await ofShip()
     const nobody = '11111111-2222-4333-8444-555555555555'
     const refusals: [string, number, RegExp][] = [

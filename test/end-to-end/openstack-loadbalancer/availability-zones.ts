@@ -68,7 +68,7 @@ export async function availabilityZones(t: Test, { member, admin }: Scene): Prom
     t.match(await admin.refused(`${zone} delete sunrise`), { status: 1, stderr: /is in use.*HTTP 409/ })
   })
 
-  await t.test('what is refused, and how', async t => {
+  await t.test('refused requests and their messages', async t => {
     const refusals: [string, number, RegExp][] = [
       [`${profile} create --name x --provider noop_driver --availability-zone-data nonsense`, 1, /HTTP 400/],
       [

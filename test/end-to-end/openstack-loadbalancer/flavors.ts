@@ -97,7 +97,7 @@ export async function flavors(t: Test, { member, admin }: Scene): Promise<void> 
     t.match(await admin.refused('loadbalancer flavor delete sturdy'), { status: 1, stderr: /is in use.*HTTP 409/ })
   })
 
-  await t.test('what is refused, and how', async t => {
+  await t.test('refused requests and their messages', async t => {
     const refusals: [string, number, RegExp][] = [
       ['loadbalancer flavorprofile create --name x --provider amphora --flavor-data nonsense', 1, /HTTP 400/],
       [

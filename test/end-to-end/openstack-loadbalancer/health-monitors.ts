@@ -91,7 +91,7 @@ export async function healthMonitors(t: Test, { member }: Scene): Promise<void> 
     })
   })
 
-  await t.test('list and each filter', async t => {
+  await t.test('list with each filter', async t => {
     const listed = async (options: string) => namesOf(await member.list(`loadbalancer healthmonitor list ${options}`))
     t.match(await member.list('loadbalancer healthmonitor list --tags blue,quiet'), [
       { id: UUID, name: 'full', project_id: /./, type: 'HTTPS', admin_state_up: false },
@@ -149,7 +149,7 @@ export async function healthMonitors(t: Test, { member }: Scene): Promise<void> 
     await member.done(`loadbalancer healthmonitor set --name full --wait ${id}`)
   })
 
-  await t.test('what is refused, and how', async t => {
+  await t.test('refused requests and their messages', async t => {
     await makePool('spare', 'HTTP')
     const refusals: [string, number, RegExp][] = [
       [`${create} --type HTTP ${paces} ward`, 1, /HTTP 409/],

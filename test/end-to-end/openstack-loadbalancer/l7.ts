@@ -73,7 +73,7 @@ export async function l7(t: Test, { member }: Scene): Promise<void> {
     )
   })
 
-  await t.test('l7policy list and each filter', async t => {
+  await t.test('l7policy list with each filter', async t => {
     const listed = async (options: string) => namesOf(await member.list(`${policy} list ${options}`))
     t.match(await member.list(`${policy} list --tags blue,quiet`), [
       {
@@ -183,7 +183,7 @@ export async function l7(t: Test, { member }: Scene): Promise<void> {
     t.match(await member.list(`${rule} list full`), [{ value: '/z' }], 'but it was made')
   })
 
-  await t.test('l7rule list and each filter', async t => {
+  await t.test('l7rule list with each filter', async t => {
     const listed = async (options: string) => (await member.list(`${rule} list ${options} plain`)).length
     t.match(await member.list(`${rule} list --tags blue,quiet plain`), [
       {
@@ -236,7 +236,7 @@ export async function l7(t: Test, { member }: Scene): Promise<void> {
     t.match(await member.show(`${rule} show pooled ${id}`), { tags: '' })
   })
 
-  await t.test('what is refused, and how', async t => {
+  await t.test('refused requests and their messages', async t => {
     const [{ id } = {}] = await member.list(`${rule} list pooled`)
     const refusals: [string, number, RegExp][] = [
       [`${policy} create --action REDIRECT_TO_POOL gate`, 1, /Missing argument: --redirect-pool/],
@@ -279,7 +279,7 @@ export async function l7(t: Test, { member }: Scene): Promise<void> {
     for (const [line, status, stderr] of refusals) t.match(await member.refused(line), { status, stderr }, line)
   })
 
-  await t.test('a pool that a policy sends requests to cannot go', async t => {
+  await t.test('a pool in use by a policy cannot be deleted', async t => {
     t.match(await member.refused('loadbalancer pool delete siding'), { status: 1, stderr: /HTTP 409/ })
   })
 

@@ -15,7 +15,7 @@ export async function listeners(t: Test, { krater, member, admin }: Scene): Prom
     'loadbalancer pool create --name store --protocol HTTP --lb-algorithm ROUND_ROBIN --loadbalancer hall --wait',
   )
 
-  await t.test('create: what is not given has its default', async t => {
+  await t.test('create with defaults', async t => {
     t.match(await member.show(`${create} --name plain --protocol HTTP --protocol-port 80 --wait hall`), {
       id: UUID,
       name: 'plain',
@@ -49,7 +49,7 @@ export async function listeners(t: Test, { krater, member, admin }: Scene): Prom
     })
   })
 
-  await t.test('create with everything an HTTP listener has', async t => {
+  await t.test('create with every option of an HTTP listener', async t => {
     t.match(
       await member.show(
         `${create} --name full --description 'the works' --protocol HTTP --protocol-port 8080 --connection-limit 1000 --default-pool store --insert-headers X-Forwarded-For=true,X-Forwarded-Port=true --timeout-client-data 1 --timeout-member-connect 2 --timeout-member-data 3 --timeout-tcp-inspect 4 --allowed-cidr 192.0.2.0/24 --allowed-cidr 198.51.100.7/32 --disable --tag blue --tag quiet --wait hall`,
@@ -70,7 +70,7 @@ export async function listeners(t: Test, { krater, member, admin }: Scene): Prom
     )
   })
 
-  await t.test('create with everything a TLS listener has', async t => {
+  await t.test('create with every option of a TLS listener', async t => {
     t.match(
       await member.show(
         `${create} --name tls --protocol TERMINATED_HTTPS --protocol-port 443 --default-tls-container-ref ${first.container} --sni-container-refs ${first.bundle} ${second.container} --client-ca-tls-container-ref ${first.authority} --client-authentication MANDATORY --client-crl-container-ref ${first.revocationList} --tls-ciphers ECDHE-RSA-AES128-GCM-SHA256 --tls-version TLSv1.2 --tls-version TLSv1.3 --alpn-protocol h2 --alpn-protocol http/1.1 --enable --no-tag --wait hall`,
@@ -118,7 +118,7 @@ export async function listeners(t: Test, { krater, member, admin }: Scene): Prom
     await member.done(`${create} --name udp --protocol UDP --protocol-port 80 annex`)
   })
 
-  await t.test('list and each filter', async t => {
+  await t.test('list with each filter', async t => {
     const listed = async (options: string) => namesOf(await member.list(`loadbalancer listener list ${options}`))
     const all = ['full', 'plain', 'tls', 'tls444', 'tls445', 'udp']
     t.match(
@@ -233,7 +233,7 @@ export async function listeners(t: Test, { krater, member, admin }: Scene): Prom
     })
   })
 
-  await t.test('what is refused, and how', async t => {
+  await t.test('refused requests and their messages', async t => {
     const udp = '--protocol UDP --protocol-port 7'
     const refusals: [string, number, RegExp][] = [
       [`${create} --protocol HTTP --protocol-port 80 hall`, 1, /80.*\(HTTP 409\)/],

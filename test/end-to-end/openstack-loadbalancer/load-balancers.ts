@@ -60,7 +60,7 @@ export async function loadBalancers(t: Test, { member, admin }: Scene): Promise<
     )
   })
 
-  await t.test('several VIPs', async t => {
+  await t.test('additional VIPs', async t => {
     const front = (await member.show('subnet show front')).id
     const second = (await member.show('subnet show second')).id
     const { additional_vips: vips } = await member.show(
@@ -78,7 +78,7 @@ export async function loadBalancers(t: Test, { member, admin }: Scene): Promise<
     await member.done('loadbalancer delete --wait wide')
   })
 
-  await t.test('list and each filter', async t => {
+  await t.test('list with each filter', async t => {
     const all = ['edge', 'gate', 'given', 'lobby']
     const listed = async (options: string) => namesOf(await member.list(`loadbalancer list ${options}`))
     t.match(
@@ -149,7 +149,7 @@ export async function loadBalancers(t: Test, { member, admin }: Scene): Promise<
     })
   })
 
-  await t.test('what is refused, and how', async t => {
+  await t.test('refused requests and their messages', async t => {
     const refusals: [string, number, RegExp][] = [
       ['loadbalancer create --name x', 1, /Requires one of --vip-subnet-id, --vip-network-id or --vip-port-id/],
       [`${noop} --vip-subnet-id front --vip-address 300.1.1.1`, 1, /vip_address.*\(HTTP 400\) \(Request-ID: req-/],
@@ -172,7 +172,7 @@ export async function loadBalancers(t: Test, { member, admin }: Scene): Promise<
     for (const [line, status, stderr] of refusals) t.match(await member.refused(line), { status, stderr }, line)
   })
 
-  await t.test('a name that two have', async t => {
+  await t.test('an ambiguous name is refused', async t => {
     await member.done(`${noop} --name edge --vip-subnet-id front --wait`)
     t.match(await member.refused('loadbalancer show edge'), {
       status: 1,

@@ -52,7 +52,7 @@ export async function members(t: Test, { member }: Scene): Promise<void> {
     t.equal((await member.show('loadbalancer pool show team')).members?.toString().split('\n').length, 3)
   })
 
-  await t.test('list and each filter', async t => {
+  await t.test('list with each filter', async t => {
     const listed = async (options: string) => namesOf(await member.list(`loadbalancer member list ${options} team`))
     t.match(await member.list('loadbalancer member list --tags blue,quiet team'), [
       {
@@ -109,7 +109,7 @@ export async function members(t: Test, { member }: Scene): Promise<void> {
     t.match(await member.show(`loadbalancer member show team ${id}`), { name: '', tags: '' })
   })
 
-  await t.test('what is refused, and how', async t => {
+  await t.test('refused requests and their messages', async t => {
     const refusals: [string, number, RegExp][] = [
       [`${create} --address 192.0.2.1 --protocol-port 80 team`, 1, /192\.0\.2\.1.*80.*HTTP 409/],
       [`${create} --address host --protocol-port 80 team`, 1, /address.*host.*HTTP 400/],

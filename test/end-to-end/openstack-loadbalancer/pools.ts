@@ -17,7 +17,7 @@ export async function pools(t: Test, { krater, member }: Scene): Promise<void> {
     'loadbalancer listener create --name serve --protocol HTTP --protocol-port 80 --wait kitchen',
   )
 
-  await t.test('create: what is not given has its default', async t => {
+  await t.test('create with defaults', async t => {
     t.match(
       await member.show(`${create} --name plain --protocol HTTP --lb-algorithm ROUND_ROBIN --listener serve --wait`),
       {
@@ -48,7 +48,7 @@ export async function pools(t: Test, { krater, member }: Scene): Promise<void> {
     )
   })
 
-  await t.test('create with everything', async t => {
+  await t.test('create with every option', async t => {
     t.match(
       await member.show(
         `${create} --name full --description 'the works' --protocol HTTP --lb-algorithm SOURCE_IP --loadbalancer kitchen --session-persistence type=APP_COOKIE,cookie_name=crumb --tls-container-ref ${first.container} --ca-tls-container-ref ${first.authority} --crl-container-ref ${first.revocationList} --enable-tls --tls-ciphers ECDHE-RSA-AES128-GCM-SHA256 --tls-version TLSv1.2 --tls-version TLSv1.3 --alpn-protocol h2 --alpn-protocol http/1.1 --disable --tag blue --tag quiet --wait`,
@@ -102,7 +102,7 @@ export async function pools(t: Test, { krater, member }: Scene): Promise<void> {
     )
   })
 
-  await t.test('list and each filter', async t => {
+  await t.test('list with each filter', async t => {
     const listed = async (options: string) => namesOf(await member.list(`loadbalancer pool list ${options}`))
     const [first] = await member.list('loadbalancer pool list --tags blue')
     t.match(first, {
@@ -171,7 +171,7 @@ export async function pools(t: Test, { krater, member }: Scene): Promise<void> {
     await member.done(`loadbalancer pool set --name full --wait ${id}`)
   })
 
-  await t.test('what is refused, and how', async t => {
+  await t.test('refused requests and their messages', async t => {
     const http = '--protocol HTTP --lb-algorithm ROUND_ROBIN'
     const refusals: [string, number, RegExp][] = [
       [`${create} ${http} --listener serve`, 1, /HTTP 409/],

@@ -45,7 +45,7 @@ export async function quotas(t: Test, { member, admin }: Scene): Promise<void> {
     t.match(await member.list('loadbalancer quota list'), [{ project_id: demo, ...expected }])
   })
 
-  await t.test('a quota that is met', async t => {
+  await t.test('a create over the quota is refused', async t => {
     await member.done(`${create} --name only --wait`)
     t.match(await member.refused(`${create} --name more`), {
       status: 1,
@@ -72,7 +72,7 @@ export async function quotas(t: Test, { member, admin }: Scene): Promise<void> {
     t.same(await admin.show('loadbalancer quota show demo'), DEFAULTS)
   })
 
-  await t.test('what is refused, and how', async t => {
+  await t.test('refused requests and their messages', async t => {
     const other = projects.find(({ Name }) => Name === 'admin')?.ID
     t.match(await admin.refused('loadbalancer quota set demo'), { status: 1, stderr: /Requires at least one of/ })
     t.match(await admin.refused('loadbalancer quota set --pool -2 demo'), { status: 1, stderr: /pool.*HTTP 400/ })

@@ -13,7 +13,7 @@ export async function acls(t: Test, { member, stranger, strangerId }: Scene): Pr
     ['Secret', secret, `secret get ${secret}`, `secret get ${secret} --payload`],
     ['Container', container, `secret container get ${container}`, `secret container get ${container}`],
   ] as const) {
-    await t.test(`of a ${word.toLowerCase()}`, async t => {
+    await t.test(`the ACL of a ${word.toLowerCase()}`, async t => {
       const none = {
         ...{ 'Operation Type': 'read', 'Project Access': true, Users: [], Created: null, Updated: null },
         [`${word} ACL Ref`]: `${href}/acl`,
@@ -56,7 +56,7 @@ export async function acls(t: Test, { member, stranger, strangerId }: Scene): Pr
     })
   }
 
-  await t.test('what is wrong', async t => {
+  await t.test('refused requests and their messages', async t => {
     const refusals: [line: string, stderr: RegExp][] = [
       ['get nonsense', /URI is not specified/],
       [`get ${secret}/acl`, /ACL URI provided/],

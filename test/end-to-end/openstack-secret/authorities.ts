@@ -50,7 +50,7 @@ export async function authorities(t: Test, { member, administrator, file }: Scen
     stdio: 'ignore',
   })
 
-  await t.test('for a new key', async t => {
+  await t.test('a certificate for a new key', async t => {
     const { done, parts, certificate } = await certificateOf('--name fresh --subject-dn CN=fresh.example.org,O=Example')
     t.match(done, { Type: 'Certificate', 'Secret href': 'N/A', 'Container href': hrefOf('containers') })
     t.match(parts, { Type: 'certificate', Name: 'fresh', 'Private Key': hrefOf('secrets') })
@@ -62,7 +62,7 @@ export async function authorities(t: Test, { member, administrator, file }: Scen
     })
   })
 
-  await t.test('for a request in a file, of either type of request', async t => {
+  await t.test('a certificate for a CSR in a file, custom and simple-cmc', async t => {
     const byRequest = await certificateOf(`--name asked --request-type custom --request-file ${csr}`)
     t.equal(byRequest.certificate.subject, 'CN=csr.example.org')
     t.equal(byRequest.parts['Private Key'], null, 'the key stays with its owner')
@@ -73,7 +73,7 @@ export async function authorities(t: Test, { member, administrator, file }: Scen
     t.ok(byCmc.certificate.verify(authority.publicKey))
   })
 
-  await t.test('for a stored key', async t => {
+  await t.test('a certificate for a stored key', async t => {
     const pair = await finished(
       member,
       await madeBy(member, 'secret order create asymmetric --name pair --algorithm rsa --bit-length 2048'),
@@ -85,7 +85,7 @@ export async function authorities(t: Test, { member, administrator, file }: Scen
     t.ok(certificate.checkPrivateKey(createPrivateKey(String(Payload))), 'for the key that was there')
   })
 
-  await t.test('what is wrong', async t => {
+  await t.test('refused requests and their messages', async t => {
     const create = 'secret order create certificate'
     const refusals: [options: string, stderr: RegExp][] = [
       ['--request-type odd', /^Bad Request: .*"request_type"/m],

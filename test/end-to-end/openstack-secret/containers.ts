@@ -73,12 +73,12 @@ export async function containers(t: Test, { member, stranger }: Scene): Promise<
     t.same(await stranger.list('secret container list'), [], 'of another project')
   })
 
-  await t.test('a secret that a container refers to stays', async t => {
+  await t.test('a secret in a container cannot be deleted', async t => {
     t.match(await member.refused(`secret delete ${key}`), { status: 1, stderr: /^Conflict: A container refers/m })
     t.equal((await member.show(`secret get ${key} --payload`)).Payload, 'key')
   })
 
-  await t.test('what is wrong', async t => {
+  await t.test('refused requests and their messages', async t => {
     const theirs = await madeBy(stranger, 'secret store --name theirs --payload x')
     const refusals: [options: string, stderr: RegExp][] = [
       ['create', /Must supply at least one secret/],

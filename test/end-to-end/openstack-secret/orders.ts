@@ -73,7 +73,7 @@ export async function orders(t: Test, { member }: Scene): Promise<void> {
     }
   })
 
-  await t.test('an order that fails tells why', async t => {
+  await t.test('a failed order shows its reason', async t => {
     const done = await finished(member, await order('key --name odd --algorithm rot13'))
     t.match(done, {
       Status: 'ERROR',
@@ -94,7 +94,7 @@ export async function orders(t: Test, { member }: Scene): Promise<void> {
     t.match(await member.run('secret order list'), { status: 0, stdout: /^\s*$/ })
   })
 
-  await t.test('what is wrong', async t => {
+  await t.test('refused requests and their messages', async t => {
     const refusals: [options: string, stderr: RegExp][] = [
       ['create odd', /Unknown Order type "odd"/],
       ['create key --bit-length 100', /^Bad Request: .*multiple of 8/m],

@@ -206,7 +206,7 @@ export async function requests(t: Test, { token, urlOf }: ApiClient): Promise<vo
     t.match(await ask(`GET ${path}`), { status: 404 })
   })
 
-  await t.test('consumers of secrets, which newer clients register', async t => {
+  await t.test('secret consumers, as newer clients register them', async t => {
     const ref = await secretOf({ name: 'consumed' })
     const consumer = { service: 'image', resource_type: 'image', resource_id: MISSING }
     const version = { 'OpenStack-API-Version': 'key-manager 1.1' }

@@ -12,7 +12,7 @@ export async function rights(
   const secret = await madeBy(member, 'secret store --name private --payload hello')
   const order = await madeBy(member, `secret order create key --name private --expiration ${FAR_GIVEN}`)
 
-  await t.test('another project', async t => {
+  await t.test('another project has no access', async t => {
     t.same(await stranger.list('secret list'), [])
     t.same(await stranger.list('secret order list'), [])
     const refused = { status: 1, stdout: '', stderr: /^Forbidden: /m }

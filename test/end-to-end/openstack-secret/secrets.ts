@@ -17,7 +17,7 @@ export async function secrets(t: Test, { member, file }: Scene): Promise<void> {
     return readFileSync(path)
   }
 
-  await t.test('a text with everything that can be told of it', async t => {
+  await t.test('a text with every option', async t => {
     const made = await member.show(
       `secret store --name text --payload 'grüne Äpfel' --payload-content-type text/plain --secret-type passphrase ` +
         `--algorithm rot13 --bit-length 128 --mode ctr --expiration ${FAR_GIVEN}`,
@@ -51,7 +51,7 @@ export async function secrets(t: Test, { member, file }: Scene): Promise<void> {
     await member.done(`secret delete ${href}`)
   })
 
-  await t.test('a payload of no named type is kept as bytes, and is to be had as text when it is one', async t => {
+  await t.test('a payload without a type is stored as bytes, and readable as text', async t => {
     const href = await store('--name plain --payload hello')
     t.match(await member.show(`secret get ${href}`), {
       'Content types': { default: OCTETS },
@@ -89,7 +89,7 @@ export async function secrets(t: Test, { member, file }: Scene): Promise<void> {
     for (const href of [bytes, encoded]) await member.done(`secret delete ${href}`)
   })
 
-  await t.test('update: the payload in a second step, once', async t => {
+  await t.test('update adds the payload, once', async t => {
     const href = await store('--name late')
     t.match(await member.show(`secret get ${href}`), { 'Content types': null, Status: 'ACTIVE' })
     t.match(await member.refused(`secret get ${href} --payload`), { status: 1, stderr: /Not Found: .*no payload/ })
@@ -145,7 +145,7 @@ export async function secrets(t: Test, { member, file }: Scene): Promise<void> {
     t.match(await member.refused(`secret delete ${href}`), { status: 1, stderr: /^Not Found: Secret not found/m })
   })
 
-  await t.test('what is wrong', async t => {
+  await t.test('refused requests and their messages', async t => {
     const octets = `--payload-content-type ${OCTETS}`
     const refusals: [options: string, stderr: RegExp][] = [
       ['store --payload x --secret-type odd', /^Bad Request: .*"secret_type": must be one of/m],
