@@ -5,7 +5,7 @@ import Handlebars from 'handlebars'
 import t from 'tap'
 import ts from 'typescript'
 
-/** What every source file must be, whatever it does: the checks that a reviewer should not have to make. */
+/** Rules for every source file: the checks that a reviewer should not have to make. */
 
 const root = join(import.meta.dirname, '..')
 const LONGEST_FILE = 450
@@ -18,7 +18,7 @@ const MARKERS = new RegExp(
 const texts = new Map(SOURCES.flatMap(sourceFiles).map(file => [file, readFileSync(join(root, file), 'utf8')]))
 const files = [...texts.keys()]
 
-// in turn, for each of them can keep a core busy
+// one after another, since each can keep a core busy
 const tools: { name: string; what: string; command: string[] }[] = [
   { name: 'types', what: 'tsc finds no error', command: ['typescript7/bin/tsc', '--noEmit', '-p', '.'] },
   { name: 'format and lint', what: 'biome finds nothing', command: ['.bin/biome', 'check', '--colors=off', '.'] },
@@ -153,7 +153,7 @@ function anysIn(file: string, text: string): string[] {
   return found
 }
 
-/** Handles on the database; called, they make knex's builder. */
+/** Database handles; calling one starts knex's query builder. */
 const HANDLES: ReadonlySet<string> = new Set(['database', 'trx', 'knex', 'administrator'])
 const BUILDER_VERBS: ReadonlySet<string> = new Set(['raw', 'whereRaw', 'pluck', 'modify'])
 

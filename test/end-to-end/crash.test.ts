@@ -11,9 +11,9 @@ import { convergesOf, startWorker, type TestWorker, type WorkerLine } from '../s
 import { createSites, type Site } from '../support/services/web-servers.js'
 import { startKrater, until } from '../support/worlds/krater.js'
 
-/** What was killed is back; so long it may take until everything is as it was asked for. */
+/** The longest time from the restart of a killed process until everything is as requested. */
 const BOUND_MS = 10_000
-/** Seconds for what also waits for the end of a lease, on a busy machine. */
+/** Seconds to wait where a lease must expire first, on a busy machine. */
 const PATIENCE = 25
 
 const krater = await startKrater(t, {
@@ -30,7 +30,7 @@ const { subnets } = (await api.request('network', 'GET', '/v2.0/subnets?name=pub
 }
 const balancers = balancersOf(api, subnets[0]!.id)
 
-/** Nothing is too much and nothing is missing; the sweep is given a few seconds for what interrupted work has left. */
+/** Nothing is left over and nothing is missing; housekeeping gets a few seconds for the remains of interrupted work. */
 async function nothingLeaked(t: Test) {
   let inventory = await takeInventory(krater, databases)
   await until(
@@ -54,7 +54,7 @@ function pauseOwnWorker(t: Test) {
 await t.test('a worker dies before and after every kind of step, and the next one continues', async t => {
   pauseOwnWorker(t)
   const diedAt = new Set<string>()
-  /** Changes that went through without a new place to die at. */
+  /** Changes that passed without a new step to die at. */
   const isThrough = new Set<string>()
   let worker = await startWorker(krater)
   t.teardown(() => worker.kill())
@@ -334,7 +334,7 @@ await t.test('API, health manager and PostgreSQL die during requests', async t =
   const areBack = async (victims: readonly Victim[], dead: readonly number[]) => {
     const running = krater.running()
     if (victims.some(victim => victim !== 'postgres' && !running.includes(victim))) return false
-    // The children of a PostgreSQL whose first process was killed answer for a moment longer.
+    // The children of a killed PostgreSQL answer for a moment longer.
     const postmaster = runningPostmaster(krater.directory)
     return postmaster !== null && !dead.includes(postmaster.pid) && isAnswered(balancers.find('nobody'))
   }
@@ -351,7 +351,7 @@ await t.test('API, health manager and PostgreSQL die during requests', async t =
 
   const deaths: [victims: Victim[], moments: Moment[]][] = [
     [['postgres'], [sent, underWay, answered, converging]],
-    // Few, since their supervisor's pauses grow from death to death.
+    // Few, since the supervisor's pauses grow with each death.
     [
       ['load-balancer-api', 'health-manager'],
       [underWay, answered],

@@ -60,12 +60,12 @@ async function createScene(t: Test, krater: Krater) {
       )
       return of.vips.map(vip => interfaces.flatMap(({ id, stdout }) => (stdout.includes(` ${vip}/`) ? [id] : [])))
     },
-    /** As when the machine loses its power. */
+    /** Like a power failure of the machine. */
     endMachine: async (amphoraId: string) => {
       for (const { pid, isFirst } of await processesInside(namespaceOf(amphoraId))) if (isFirst) killIfThere(pid)
     },
     untilServing: () => balancers.untilServing(balancer, [one, two], 30),
-    /** One act, with clients that go on asking. @returns milliseconds that it took */
+    /** Runs an action while clients keep asking. @returns its milliseconds */
     during: async (t: Test, act: () => Promise<unknown>) => {
       const before = await show()
       const load = startClients(balancer.url)
@@ -179,7 +179,7 @@ async function killUnderBothFamilies(t: Test, { both, holdersOf, endMachine }: S
   for (const balancer of both.balancers) t.same(await both.vipsShown(balancer), balancer.vips, 'the VIPs stay')
 }
 
-/** A machine of the tenant's that takes an amphora for the way to another address. @returns what SSH answered there, else an empty text */
+/** A tenant's machine routes to the management address through the amphora. @returns SSH's banner there, else an empty text */
 async function sshThrough({ both: { namespace } }: Scene, { vrrp_ip: way, lb_network_ip: address }: Amphora) {
   await run('ip', ['-n', namespace, 'route', 'add', address, 'via', way], { timeout: 10_000 })
   const script = `read -r -t 0.5 banner </dev/tcp/${address}/22; echo "$banner"`

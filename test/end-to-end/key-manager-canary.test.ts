@@ -29,7 +29,7 @@ function canary<Secret extends string | Buffer>(name: string, secret: Secret): S
 /** A text that is written in other ways in JSON and in URLs. */
 const word = (name: string): string => canary(name, `${randomBytes(15).toString('base64')} "ü/%+\\`)
 
-/** Numbers of private keys, by which they are found in any format. */
+/** Private keys' numbers, which identify them in any format. */
 function canaryKey(name: string, pem: string | Buffer, passphrase?: string): void {
   const key = createPrivateKey({ key: pem, ...(passphrase !== undefined && { passphrase }) })
   const { d } = key.export({ format: 'jwk' })
@@ -44,7 +44,7 @@ const root = /^https?:\/\/[^/]+/.exec(url)?.[0] ?? url
 const socket = encodeURIComponent(join(krater.directory, 'postgres/socket'))
 const administratorUrl = `postgres://postgres@/postgres?host=${socket}`
 
-/** What every process of this machine was started with. */
+/** The arguments and environment of every process of this machine. */
 function lookAtProcesses(): void {
   for (const pid of readdirSync('/proc').filter(name => /^\d+$/.test(name) && Number(name) !== process.pid)) {
     for (const file of ['cmdline', 'environ']) {
@@ -211,7 +211,7 @@ t.test('secrets are sent in requests that fail', async t => {
     await ask('PUT', `${full}/acl`, { read: { users: word('an ACL') } }),
   ]
   for (const [at, { status }] of replies.entries()) t.ok(status >= 400 && status < 500, `${at}: ${status}`)
-  // Passed over: an order of a symmetric key has none.
+  // Ignored: a symmetric key order takes no passphrase.
   await ordered('key', { name: 'x', algorithm: 'aes', bit_length: 256, passphrase: word('passed over') })
 
   const quota = `${root}/v1/project-quotas/${member.projectId}`
@@ -241,7 +241,7 @@ t.test('a database that refuses a store, and one that dies during it', async t =
       await trx.raw('LOCK TABLE key_manager.secret, key_manager.secret_order IN ACCESS EXCLUSIVE MODE')
       const storing = [
         ask('POST', '/v1/secrets', text('in the middle')),
-        // Of another project: requests of one take turns.
+        // From another project: requests of one project take turns.
         ask(
           'POST',
           '/v1/orders',

@@ -17,7 +17,7 @@ import type { Scene } from './openstack-loadbalancer/scene.js'
 
 /** Options that the client itself cannot carry out. */
 const BROKEN_IN_THE_CLIENT = [
-  // It asks for the new rule with the ids of policy and rule exchanged.
+  // It asks for the new rule with the ids of policy and rule swapped.
   'loadbalancer l7rule create --wait',
 ]
 

@@ -73,7 +73,7 @@ async function createScene(t: Test, topology: string) {
   await until('clients are answered', async () => (await clients.ask({ url: url(PORTS.source) })).status === 200, 30)
   await until('the sick member is found', async () => (await operatingStatusOf('sick')) === 'ERROR', 60)
 
-  /** Clients by address and by cookie, each with the member that it has now; and one who may have any but the sick one. */
+  /** Clients by address and by cookie, each with its current member, and one that may get any but the sick member. */
   const meet = async (): Promise<StickyClient[]> => {
     const byAddress = BY_SOURCE.flatMap(name =>
       legs.map(({ address }) => ({ url: url(PORTS[name]), localAddress: address })),
@@ -88,7 +88,7 @@ async function createScene(t: Test, topology: string) {
   return { krater, call, id, show, amphorae, clients, meet }
 }
 
-/** Whether HAProxy has given up to ask its peers, as it does some seconds after its start: before, a reload may cost it what it has. */
+/** Whether HAProxy has stopped asking its peers, some seconds after its start; a reload before may lose its stick tables. */
 async function isSettled(krater: Krater, amphoraId: string): Promise<boolean> {
   const inside = await processesInside(`krater-${krater.instance()}-${amphoraId}`)
   const pid = inside.find(({ isFirst }) => isFirst)?.pid ?? 0

@@ -3,7 +3,7 @@ import { runningProcesses } from '../../../controller/cli/state-directory/run-re
 import { until } from '../../support/worlds/krater.js'
 import type { Scene } from './scene.js'
 
-/** What commands say while a change is under way: more changes are taken, but nothing of what is being deleted can be changed. */
+/** Commands while a change is pending: further changes are accepted, but objects being deleted are immutable. */
 export async function busy(t: Test, { krater, member, admin }: Scene): Promise<void> {
   await member.done('loadbalancer create --name road --provider noop_driver --vip-subnet-id s --wait')
   const pool = '--protocol HTTP --lb-algorithm ROUND_ROBIN --loadbalancer road'

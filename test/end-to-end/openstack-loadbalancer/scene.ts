@@ -1,7 +1,7 @@
 import type { OpenstackSession } from '../../support/clients/openstack-session.js'
 import type { Krater } from '../../support/worlds/krater.js'
 
-/** A Krater without machines, and the client of two users; every load balancer is of `noop_driver` unless a case says otherwise. */
+/** A Krater without machines, and clients of two users; load balancers use `noop_driver` unless a case says otherwise. */
 export type Scene = {
   krater: Krater
   /** Of the project demo. */

@@ -34,7 +34,7 @@ export async function orders(t: Test, { member }: Scene): Promise<void> {
       Expiration: FAR,
     })
     await member.done(`secret order delete ${href}`)
-    t.match(await member.show(`secret get ${done['Secret href']}`), { Name: 'key' }, 'what it made stays')
+    t.match(await member.show(`secret get ${done['Secret href']}`), { Name: 'key' }, 'its secret stays')
     await member.done(`secret delete ${done['Secret href']}`)
   })
 

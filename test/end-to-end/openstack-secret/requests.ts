@@ -9,7 +9,7 @@ const TIME = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?$/
 type Json = Record<string, unknown>
 type Reply = { status: number; json: Json; text: string; type: string | null }
 
-/** The requests that gophercloud makes, and with it the Terraform provider, with its headers and bodies, and what it wants of the answers. */
+/** The requests of gophercloud, and so of the Terraform provider: its headers and bodies, and what it expects of answers. */
 export async function requests(t: Test, { token, urlOf }: ApiClient): Promise<void> {
   const root = `${urlOf('key-manager')}/v1`
 

@@ -1,7 +1,7 @@
 import type { Test } from 'tap'
 import { FAR_GIVEN, idOf, madeBy, type Scene } from './scene.js'
 
-/** What users of other projects are told, what an administrator may do, and what quotas refuse. */
+/** Answers to users of other projects, rights of an administrator, and refusals by quotas. */
 export async function rights(
   t: Test,
   { member, stranger, admin, administrator, strangerProjectId }: Scene,

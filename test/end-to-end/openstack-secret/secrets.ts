@@ -96,13 +96,13 @@ export async function secrets(t: Test, { member, file }: Scene): Promise<void> {
     await member.done(`secret update ${href} soon`)
     t.equal(await payloadOf(href), 'soon')
     t.match(await member.show(`secret get ${href}`), { 'Content types': { default: 'text/plain' } })
-    // The client sends other letters than English ones in an encoding that is not UTF-8.
+    // The client sends non-ASCII text in an encoding other than UTF-8.
     const second = await store('--name later')
     t.match(await member.refused(`secret update ${second} später`), { status: 1, stderr: /^Bad Request: .*UTF-8/m })
     await member.done(`secret delete ${second}`)
     t.match(await member.refused(`secret update ${href} again`), { status: 1, stderr: /^Conflict: /m })
     t.match(await member.refused(`secret update ${MISSING} x`), { status: 1, stderr: /^Not Found: /m })
-    t.equal(await payloadOf(href), 'soon', 'what was there stays')
+    t.equal(await payloadOf(href), 'soon', 'the first payload stays')
     await member.done(`secret delete ${href}`)
   })
 

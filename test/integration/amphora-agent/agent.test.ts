@@ -16,7 +16,7 @@ let generation = 0
 const next = (wish: Partial<Parameters<typeof desire>[0]> = {}) =>
   desire({ servers: [server(1), server(2)], ...wish, generation: wish.generation ?? ++generation })
 
-/** Who answers how many of so many requests. */
+/** Counts the answers of each member to this many requests. */
 async function answers(count: number): Promise<Record<string, number>> {
   const counted: Record<string, number> = {}
   for (let i = 0; i < count; i++) {
@@ -30,7 +30,7 @@ async function answers(count: number): Promise<Record<string, number>> {
 const runtime = (command: string) =>
   amphora.inside('bash', '-c', `echo '${command}' | socat -t5 - UNIX:/run/krater/haproxy.sock`)
 
-/** member-3 has left, its idle connections included. */
+/** member-3 is gone, with its idle connections. */
 const isGone = () => !runtime('show servers state').includes('member-3') || null
 
 t.test('a freshly started amphora reports that it needs an apply', async t => {
@@ -136,7 +136,7 @@ t.test('a server changed by hand is restored', async t => {
     return { transition, reason }
   }
   let done = await putRight()
-  // The loop that compares may be faster than the apply.
+  // The drift check may be faster than the apply.
   for (let tries = 1; done.transition === 'unchanged' && tries < 20; tries++) done = await putRight()
   t.match(done, { transition: 'reload', reason: /drifted.*weight 99/ })
 })

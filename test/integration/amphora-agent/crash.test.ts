@@ -188,7 +188,7 @@ t.test('a HAProxy that cannot start is retried with growing pauses until it star
   amphora.inside('mount', '--bind', '/run/bogus', '/usr/sbin/haproxy')
   kill(await haproxyPid())
   await until(() => (amphora.readFile('/run/krater/haproxy.track') === '-254\n' ? true : null))
-  // It tries again and again, and a beat may fall into an attempt.
+  // The agent keeps retrying, so a heartbeat may fall into an attempt.
   const beat = await until(
     () =>
       traffic.beats().findLast(({ haproxyRunning, mismatches }) => !haproxyRunning && mismatches.includes('haproxy')) ??

@@ -65,7 +65,7 @@ async function drained() {
 const inside = (...words: string[]) => amphora.inside('ip', ...words)
 const hasTunnel = () => inside('-o', 'link').includes(TUNNEL)
 
-/** When the loop brings a file back a second time, it has compared all else in between. */
+/** Once the drift check restores a file twice, it has compared everything else in between. */
 async function compared() {
   const file = '/run/krater/config/current/haproxy.cfg'
   for (const _round of [1, 2]) {
@@ -78,7 +78,7 @@ const FILE = '/run/krater/handover.json'
 
 /** Takes away a file or directory with what the agent knows of the handover, and waits until it has written that again. */
 async function lose(path: string) {
-  // In one step: what is removed file by file may be written again meanwhile.
+  // In one step: files removed one by one may be rewritten meanwhile.
   amphora.inside('mv', path, '/run/lost')
   await until(() => [FILE, '/run/krater/agent.sock'].every(amphora.fileExists) || null)
 }

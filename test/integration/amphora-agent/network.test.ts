@@ -22,7 +22,7 @@ const clientTraffic = amphora.trafficIn(client.pid)
 t.teardown(() => clientTraffic.end())
 await amphora.traffic.ask('member', { port: 9001, name: 'member-1' })
 
-/** A cable from the amphora, with that MAC address there, to the client. */
+/** Connects the amphora, with this MAC address, to the client. */
 function plug(mac: string, peer: string): void {
   const inNetwork = (...args: string[]) =>
     execFileSync('nsenter', ['-t', String(amphora.initPid), '-n', 'ip', ...args], { stdio: 'pipe' })
@@ -122,7 +122,7 @@ t.test('neighbours learn a VIP’s new MAC address at once', async t => {
   for (const address of [second, second6]) {
     client.ip('neigh', 'replace', address, 'lladdr', '02:00:00:00:00:99', 'dev', 'c0', 'nud', 'stale')
   }
-  // The kernel believes no second announcement within a second of the last change.
+  // The kernel ignores a second announcement within a second of the last change.
   await new Promise(resolve => setTimeout(resolve, 1_100))
   const vips = [
     ...vipInterface().vips,

@@ -78,7 +78,7 @@ t.test('replacing a program resets its failures', async t => {
 t.test('the youngest of several is adopted; older ones may still finish connections', async t => {
   const { supervisor, spawnOne, children } = createScene(t)
   const older = identityOf(spawnOne().pid!)!
-  // Two that start within one tick of the kernel's clock have the same age.
+  // Processes started within one kernel clock tick have the same age.
   while (identityOf(children.at(-1)?.pid ?? 0)?.startTime === older.startTime) spawnOne()
   t.equal(supervisor.adopt(), true)
   t.equal(supervisor.pid(), children.at(-1)?.pid)

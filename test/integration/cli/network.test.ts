@@ -46,7 +46,7 @@ const environmentOf = (user: string) => ({
   OS_REGION_NAME: 'RegionOne',
 })
 
-/** A process of its own for the command, as when the demo user types it. */
+/** Runs the command in its own process, as when the demo user types it. */
 const typed = (line: string) =>
   new Promise<{ code: number; text: string; error: string }>(resolve => {
     execFile('openstack', line.split(' '), { timeout: 90_000, env: environmentOf('demo') }, (error, text, stderr) => {

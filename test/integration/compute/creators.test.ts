@@ -37,7 +37,7 @@ t.test('a create that dies or meets another one', async t => {
   const namespace = lab.namespaceOf(amphoraId)
   t.afterEach(async () => driver.delete(amphoraId))
 
-  /** Makes it in this process, and shows that it is one, whole and reachable. */
+  /** Creates the machine in this process and checks that it is single, complete and reachable. */
   const expectMade = async (t: Tap) => {
     t.match(await driver.create(spec), { state: 'running' })
     t.match(await agents.request(target, hello), { appliedGeneration: 0 })
@@ -47,7 +47,7 @@ t.test('a create that dies or meets another one', async t => {
     t.equal(holders.length, 1, 'one process holds it')
   }
 
-  // Of the last creator: one that another has overtaken ends with an error.
+  // The last creator's words: one that was overtaken ends with an error.
   let lastWords = ''
   const startCreator = (): ChildProcess => {
     const creator = spawn(process.execPath, [join(programs, 'creator.mjs')], { stdio: 'pipe' })

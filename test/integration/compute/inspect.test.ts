@@ -36,7 +36,7 @@ async function createMachine(t: Test, places: readonly string[]) {
   return holder.pid ?? 0
 }
 
-/** Does something while this process can open no file. */
+/** Runs a task while this process cannot open files. */
 async function withoutFreeFiles<T>(act: () => Promise<T>): Promise<T> {
   const limit = (files: string) => execFileSync('prlimit', ['--pid', String(process.pid), `--nofile=${files}:`])
   const usual = execFileSync('prlimit', ['--pid', String(process.pid), '--nofile', '--output=SOFT', '--noheadings'])

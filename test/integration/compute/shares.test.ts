@@ -9,7 +9,7 @@ import { enforce } from '../../../controller/compute/namespace/cgroup.js'
 import { asOperator, createLab, createPort, processesIn } from '../../support/worlds/machines.js'
 import { bundle } from '../../support/worlds/programs.js'
 
-/** What the amphorae of one project take from those of another: the processors are shared by project, not by amphora. */
+/** Processors are shared by project, not by amphora, so one project cannot starve another. */
 const programs = t.testdir({})
 await bundle({ agent: join(import.meta.dirname, '../../../amphora-agent/main.ts') }, programs)
 const lab = await createLab({ agentBundle: join(programs, 'agent.mjs') })
@@ -25,7 +25,7 @@ const tops = [...new Set(mounts.map(([, path]) => join(path!, `krater-${lab.inst
 
 const pathTo = (project: string | null, amphoraId: string) =>
   join(project === null ? 'waiting' : `project-${project}`, amphoraId)
-/** The groups of that name which exist. */
+/** The existing groups of this name. */
 const groups = (name: string) => tops.map(top => join(top, name)).filter(group => existsSync(group))
 const hasProcessors = (group: string) => ['cpu.shares', 'cpu.weight'].some(name => existsSync(join(group, name)))
 const membersOf = (group: string) => readFileSync(join(group, 'cgroup.procs'), 'utf8').trim().split('\n').map(Number)
@@ -47,7 +47,7 @@ async function start(projectId: string | null) {
   return made
 }
 
-/** Seconds of a processor that a process has used. */
+/** CPU seconds that a process has used. */
 const secondsOf = ({ pid }: ChildProcess) => {
   const stat = readFileSync(`/proc/${pid}/stat`, 'utf8')
   const [user, system] = stat.slice(stat.lastIndexOf(')')).split(' ').slice(12, 14).map(Number)
@@ -56,7 +56,7 @@ const secondsOf = ({ pid }: ChildProcess) => {
 
 t.test('one project’s amphora gets as much CPU as all amphorae of another project', async t => {
   const [one, other, neighbour] = [await start('greedy'), await start('greedy'), await start('neighbour')]
-  /** A process beside those of an amphora, on one and the same processor, which ends when it has used so many seconds. */
+  /** Starts a process in an amphora's group, pinned to one CPU, that ends after this many CPU seconds. */
   const work = async (amphoraId: string, project: string, seconds: number) => {
     const joining = groups(pathTo(project, amphoraId)).map(group => `echo 0 >${group}/cgroup.procs; `)
     const program = `$| = 1; print "begins\\n"; do { 1 for 1 .. 100_000 } until (times)[0] + (times)[1] > ${seconds}`

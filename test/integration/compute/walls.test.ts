@@ -21,7 +21,7 @@ import {
 import { bundle } from '../../support/worlds/programs.js'
 
 /**
- * An amphora whose HAProxy, and then whose agent, is the attacker's. What they try is refused by the kernel, and the amphora goes on.
+ * An attacker controls an amphora's HAProxy, and then its agent. The kernel refuses every attempt, and the amphora goes on.
  */
 const programs = t.testdir({})
 await bundle({ agent: join(import.meta.dirname, '../../../amphora-agent/main.ts') }, programs)
@@ -57,7 +57,7 @@ const AS_HAPROXY = 'perl /run/krater/haproxy-seccomp.pl'
 const ATTACKS = readFileSync(join(import.meta.dirname, '../../support/faults/taken-over.pl')).toString('base64')
 const REFUSED = /^(EPERM|EACCES|ENOSYS|EAFNOSUPPORT|EPROTONOSUPPORT|ENOENT|EROFS)$/
 
-/** What was tried, by its name, with how it ended. */
+/** The attempts by name, with their outcomes. */
 async function attack(prefix: string, words = ''): Promise<Map<string, string>> {
   const output = await inside(`base64 -d <<<${ATTACKS} | ${prefix} /usr/bin/perl - ${words} 2>&1`)
   return new Map(

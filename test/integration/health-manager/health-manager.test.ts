@@ -132,7 +132,7 @@ async function createWorld(t: Test, staleAfter = 1) {
       await manager.stop()
       manager = await start()
     },
-    /** Polls a query until it says what is desired; the last answer otherwise. */
+    /** Polls a query until its answer is as desired. @returns the last answer */
     until: async <T>(read: () => Promise<T>, desired: (value: T) => boolean): Promise<T> => {
       for (let attempt = 0; ; attempt++) {
         const value = await read()

@@ -31,7 +31,7 @@ const TLS_REFERENCES = [
   ...['default_tls_container_ref', 'client_ca_tls_container_ref', 'client_crl_container_ref'],
   ...['tls_container_ref', 'ca_tls_container_ref', 'crl_container_ref'],
 ]
-/** Mostly unset: what only some providers and protocols have would else end most requests. */
+/** Mostly unset: options that few providers and protocols support would fail most requests. */
 const NOTHING = [null, null, null, null]
 
 /** @returns null when nothing is served */
@@ -44,7 +44,7 @@ type Spare = { pool: string; flavorProfile: string; flavor: string; zoneProfile:
 
 /** Good values of attributes, where a schema does not say enough to come further than the first look. */
 const knownIn = (world: World, provider: string, spare: Spare) => ({
-  // mostly new, for pools are known by them
+  // mostly new, since they identify pools
   name: Array.from({ length: 50 }, () => randomUUID()),
   loadbalancer_id: [world.lb],
   pool_id: [world.pool, spare.pool],
@@ -285,7 +285,7 @@ t.test('any input gets an answer in the API’s shape, never an unexpected error
   await t.test('HAProxy accepts the configuration of everything the API accepted', async t => {
     const directory = mkdtempSync(join(tmpdir(), 'krater-any-input-'))
     t.teardown(() => rmSync(directory, { recursive: true }))
-    // random removals may leave nothing with a listener
+    // random deletions may leave no load balancer with a listener
     await makeWorld(api, FOREIGN, 'amphora')
     const texts: string[] = []
     for (const { id } of await api.database('load_balancer').where({ provider: 'amphora' })) {

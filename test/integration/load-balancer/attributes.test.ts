@@ -128,7 +128,7 @@ t.test('the migrations’ columns match the attributes', async t => {
   }
 })
 
-/** A resource as somebody would add one, with an option of each form that is stored differently. */
+/** A new resource, with one option of each kind of column. */
 const gadget = defineResource({
   label: 'Gadget',
   singular: 'gadget',
@@ -206,7 +206,7 @@ t.test('one entry carries an attribute from the request to the tree', async t =>
       return rows.map(({ tree }) => gadgetNode.form.parse(tree))
     }
     const [one, other] = await read()
-    // The types are derived from the entries: an attribute that is not rendered is not in them.
+    // The types derive from the entries and hold only rendered attributes.
     const rate: number | undefined = one?.spinRate
     const sticker: string | null | undefined = other?.stickerText
     t.same([rate, sticker], [7, 'x'])

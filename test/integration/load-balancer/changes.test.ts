@@ -222,7 +222,7 @@ t.test('concurrent changes', async t => {
   await t.test('an update is checked against the state that the previous update left', async t => {
     const monitor = `/v2/lbaas/healthmonitors/${tree.monitor}`
     t.equal((await api.ask('PUT', monitor, { healthmonitor: { http_version: 1.1 } })).status, 200)
-    // Neither has seen what the other does: both wait, one for the load balancer's row and one for its turn.
+    // Neither sees the other's change: one waits for the load balancer's row, the other for its turn.
     const holder = await api.database.transaction()
     await holder('load_balancer').where({ id: tree.lb }).forUpdate().first()
     const waiting = Promise.all([

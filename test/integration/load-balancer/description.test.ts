@@ -75,7 +75,7 @@ t.test('bounds, defaults and nullability match the API', async t => {
   t.match(at(listener, 'properties', 'protocol'), { type: 'string', enum: ['HTTP'] })
   t.strictSame(listener.required, ['protocol', 'protocol_port', 'loadbalancer_id'])
   t.equal(listener.additionalProperties, false)
-  t.notOk(at(schemaOf('listener_update'), 'properties', 'protocol'), 'what cannot be changed is not in updates')
+  t.notOk(at(schemaOf('listener_update'), 'properties', 'protocol'), 'immutable attributes are not in update schemas')
   t.notOk(at(schemaOf('listener_update'), 'properties', 'name', 'default'), 'an update has no defaults')
   t.match(at(schemaOf('loadbalancer_create'), 'properties', 'listeners', 'anyOf', 0, 'items', 'properties'), {
     protocol_port: { description: 'Port on which the listener answers.' },
@@ -98,7 +98,7 @@ t.test('bounds, defaults and nullability match the API', async t => {
   t.notOk(names.includes('members'), 'lists inside are no filters')
 })
 
-/** A body with what a schema requires, made from the schema alone but for ids of what is there. */
+/** A body with a schema's required attributes, made from the schema alone except for the ids of existing objects. */
 function exampleOf(schema: Json, known: Json): Json {
   const required = (schema.required ?? []) as string[]
   return Object.fromEntries(

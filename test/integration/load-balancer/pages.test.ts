@@ -62,7 +62,7 @@ type Plan = { 'Node Type': string; 'Actual Rows': number; 'Actual Loops': number
   unknown
 >
 
-/** Rows that each node of a plan handled or threw away, over all of its loops. */
+/** Rows that each node of a plan returned or discarded, over all its loops. */
 function rowsIn(plan: Plan): { node: string; rows: number }[] {
   const removed = Number(plan['Rows Removed by Filter'] ?? 0) + Number(plan['Rows Removed by Join Filter'] ?? 0)
   const node = `${plan['Node Type']} ${plan['Relation Name'] ?? plan['Index Name'] ?? ''}`
@@ -72,7 +72,7 @@ function rowsIn(plan: Plan): { node: string; rows: number }[] {
 
 type Statement = { sql: string; options: { values: unknown[] } }
 
-/** The statements that a request sends, carried out once more to see what they read. */
+/** Runs the statements of a request once more with EXPLAIN to see what they read. */
 async function costOf(
   api: TestApi,
   path: string,

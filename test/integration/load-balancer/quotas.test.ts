@@ -290,7 +290,7 @@ t.test('a deleted object counts until it is removed', async t => {
     'a listener takes its policies and rules with it',
   )
   await api.fail(tree.lb)
-  t.strictSame((await inUse(api)).loadbalancer, 1, 'so does what is in ERROR')
+  t.strictSame((await inUse(api)).loadbalancer, 1, 'so does an object in ERROR')
   await api.ask('DELETE', `/v2/lbaas/loadbalancers/${tree.lb}?cascade=true`)
   t.strictSame((await inUse(api)).pool, 1)
   await api.apply(tree.lb)
@@ -325,7 +325,7 @@ t.test('a quota check costs at most one extra statement', async t => {
     const statements = await api.statementsOf(() => KINDS.member!.make(api, tree, port))
     return statements.filter(sql => /quota/.test(sql)).length
   }
-  t.equal(await count(1), 1, 'without a limit it is looked for in a statement that is sent anyway')
+  t.equal(await count(1), 1, 'without a limit the lookup is part of a statement that is sent anyway')
   await setQuota(api, { member: 100 })
   t.equal(await count(2), 2)
 })

@@ -97,7 +97,7 @@ const own = { union: 'own', strict: 'own' } as const
 const every = { union: 'every', strict: 'every' } as const
 const onlyInUnion = { union: 'own', strict: 'none' } as const
 
-/** How far each role reaches, by the rules in force. */
+/** The scope of each role, by the rules in force. */
 const REACH: Readonly<Record<string, Readonly<Record<Who, Readonly<Record<Rules, Reach>>>>>> = {
   nobody: {
     reads: none,

@@ -21,7 +21,7 @@ t.test('provisioning statuses that each request sets', async t => {
     t.strictSame(
       await statuses(api, tree),
       expected('PENDING_CREATE', 'PENDING_CREATE', 'PENDING_CREATE', 'PENDING_CREATE', 'PENDING_CREATE'),
-      'what is still being created stays that',
+      'an object still being created stays PENDING_CREATE',
     )
     await api.apply(tree.lb)
     t.strictSame(await statuses(api, tree), expected('ACTIVE', 'ACTIVE', 'ACTIVE', 'ACTIVE', 'ACTIVE'))
@@ -146,7 +146,7 @@ t.test('operating status', async t => {
   t.equal(await monitor(), 'OFFLINE')
   t.same(await members(), ['OFFLINE'])
   await api.ask('DELETE', `/v2/lbaas/healthmonitors/${tree.monitor}`)
-  t.same(await members(), ['NO_MONITOR'], 'without a monitor nobody knows')
+  t.same(await members(), ['NO_MONITOR'], 'without a monitor the status is unknown')
   await api.ask('POST', `/v2/lbaas/pools/${tree.pool}/members`, { member: { address: '10.0.0.3', protocol_port: 80 } })
   t.same(await members(), ['NO_MONITOR', 'NO_MONITOR'])
   t.equal(

@@ -38,7 +38,7 @@ type Agent = (request: Request, channel: ServerChannel, connection: number) => v
 
 const answerHello: Agent = ({ id }, channel) => channel.write(encodeFrame({ id, ok: true, result: HELLO }))
 
-/** An SSH server of this process that looks like an amphora and behaves as badly as it is told. */
+/** An SSH server in this process that looks like an amphora and misbehaves as told. */
 async function createAmphora(
   t: Pick<Tap, 'teardown'>,
   agent: Agent = answerHello,

@@ -81,7 +81,7 @@ async function play(db: Database, story: { topology: string; warm: boolean; even
     if (happening.kind === 'attempt') {
       fates[happening.worker].splice(0, Number.POSITIVE_INFINITY, ...happening.fates)
       const result = await scene.attempt(workers[happening.worker]!)
-      // A worker that was killed is another one when it starts again: it remembers nothing.
+      // A killed worker starts again as a new one: it remembers nothing.
       if (result instanceof Killed) {
         fates[happening.worker] = []
         workers[happening.worker] = providerOf(db, scene.world.enter(fates[happening.worker]))

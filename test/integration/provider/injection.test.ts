@@ -58,14 +58,14 @@ function commandsOf(desired: HaproxyPart): string[] {
   return commands
 }
 
-/** The same with one text in the place of another, wherever it stands. */
+/** The same with every occurrence of one text replaced by another. */
 function replaced<T>(value: T, from: string, to: string): T {
   return JSON.parse(JSON.stringify(value), (_, inner: unknown) =>
     typeof inner === 'string' ? inner.replaceAll(from, () => to) : inner,
   )
 }
 
-/** The first line that is not as it should be, beside the one that should be there. */
+/** The first line that differs, with the expected one. */
 function difference(found: Effect, expected: Effect): string {
   const lines = ({ haproxy, keepalived, commands }: Effect) =>
     [...haproxy, ...keepalived, ...commands].map(line => JSON.stringify(line))
@@ -119,7 +119,7 @@ t.test('any text in a request is refused or changes only its own place', { jobs:
       const ways = waysOf(leaf)
       const context = fixedContext(leaf, body(harmless('')))
       const sceneFor = async (way: Way): Promise<Scene> => {
-        // what a PUT leaves behind in a configuration must not be seen beside anything but another PUT of the same attributes
+        // traces of a PUT in a configuration may only meet another PUT of the same attributes
         const attributes = Object.keys(body(harmless('')))
         const leavesTraces = way === 'update' && (rendered || attributes.length > 1)
         const key = JSON.stringify([token, context, leavesTraces ? attributes.sort() : 'shared'])
@@ -239,10 +239,10 @@ const isFixed = ({ collection }: StringLeaf, name: string): boolean => {
   return attribute?.input !== 'create-and-update'
 }
 
-/** Of the attributes of an object, those that it may change. */
+/** The attributes of an object that an update may change. */
 const changeable = (leaf: StringLeaf, attributes: Json): Json =>
   Object.fromEntries(Object.entries(attributes).filter(([name]) => !isFixed(leaf, name)))
 
-/** And those that it must have from the beginning, for the others to be possible. */
+/** The attributes that the object must have from its creation for the others to be valid. */
 const fixedContext = (leaf: StringLeaf, attributes: Json): Json =>
   Object.fromEntries(Object.entries(attributes).filter(([name]) => isFixed(leaf, name) && name !== leaf.attribute))

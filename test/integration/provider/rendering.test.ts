@@ -28,7 +28,7 @@ for (const { name, tree, facts } of goldenCases) {
     t.test(`keepalived accepts ${name} without a warning`, async t => {
       const file = join(directory, 'keepalived.conf')
       writeFileSync(file, keepalived.text)
-      // the interface must exist for the check, so it is made in a network namespace that ends with the command
+      // the check needs the interface, so a network namespace that ends with the command has it
       const script = `ip link add eth-a1b2c3d4 type veth peer name other && exec keepalived -t -f ${file}`
       t.same(await run('unshare', ['--net', 'sh', '-c', script]), { code: 0, output: '' })
     })
@@ -54,7 +54,7 @@ t.test('haproxy accepts every tenant text that is not refused', async t => {
     }
   }
   t.ok(accepted.length > 300, `${accepted.length} are not refused`)
-  // one file with all of them: haproxy reads each as a frontend and a backend of its own
+  // one file with all of them: haproxy reads each as its own frontend and backend
   const sections = accepted.map((tree, index) => {
     const { haproxy } = renderDesired(renumbered(tree, index + 1), someFacts())
     return haproxy?.text.slice(haproxy.text.indexOf('\nfrontend ')) ?? ''
@@ -179,7 +179,7 @@ const monitored = (monitor: Parameters<typeof aMonitor>[1]) =>
     pools: [aPool(1, { healthMonitor: aMonitor(1, monitor) })],
   })
 
-/** The same load balancer with ids and a port of its own, so that many fit into one file. */
+/** The same load balancer with its own ids and port, so that many fit into one file. */
 function renumbered(tree: LoadBalancerTree, number: number): LoadBalancerTree {
   return {
     ...tree,
@@ -201,7 +201,7 @@ function loopbackInterface() {
   return { ...aVipInterface(), mtu: 65_535 }
 }
 
-/** A web server on both loopback addresses that remembers the checks it got and tells the headers of other requests. */
+/** A web server on both loopback addresses that records checks and echoes the headers of other requests. */
 async function startMember() {
   const seen = new Set<string>()
   const servers = ['127.0.0.1', '::1'].map(() =>

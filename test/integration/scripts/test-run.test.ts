@@ -37,7 +37,7 @@ spawn('setsid', ['--fork', 'sleep', process.env.SLEEP], { detached: true, stdio:
 `
 const HANGS = 'await new Promise(resolve => setTimeout(resolve, 600_000))'
 
-/** A checkout with these tests in the place of all others, and a directory for temporary files. */
+/** A checkout with only these tests, and a directory for temporary files. */
 function createCheckout(t: Test, tests: Readonly<Record<string, string>>) {
   const directory = mkdtempSync(join(tmpdir(), 'tr-'))
   // The postgres account has to pass through.
@@ -67,7 +67,7 @@ function createCheckout(t: Test, tests: Readonly<Record<string, string>>) {
   }
 }
 
-/** The environment without what tells tap that it runs within tap. */
+/** The environment without the variables that tell tap it runs within tap. */
 const outsideOfTests = (): NodeJS.ProcessEnv =>
   Object.fromEntries(Object.entries(process.env).filter(([name]) => !/^(NODE_OPTIONS|_?TAP.*)$/.test(name)))
 
@@ -111,7 +111,7 @@ t.test('a run of the tests', async t => {
   t.test('leaves no files, however it ends', async t => t.same(checkout.files(), []))
 })
 
-/** The words that start a Node.js program which runs a shell command in a sandbox. */
+/** The arguments of a Node.js program that runs a shell command in a sandbox. */
 const inSandbox = (command: string) => [
   process.execPath,
   '--input-type=module',

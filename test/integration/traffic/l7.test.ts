@@ -108,7 +108,7 @@ t.test('every action', async t => {
   t.equal(await outcome(46, '/api'), 'reject', 'a disabled rule is left out')
   t.equal(await outcome(47, '/api'), 'pool 1', 'all rules must match')
   t.equal(await outcome(47, '/api/x'), 'reject')
-  t.equal(await outcome(48, '/api'), 'pool 2', 'what cannot be carried out lets the next one decide')
+  t.equal(await outcome(48, '/api'), 'pool 2', 'an action that cannot run lets the next policy decide')
   t.equal(await outcome(50, '/api'), 'pool 2')
   t.equal(await outcome(50, '/'), '503', 'there is no default pool')
   t.equal(await outcome(51, '/api/1'), 'pool 1')
@@ -154,7 +154,7 @@ t.test('the first matching policy by position decides, whatever its action', asy
       defaultPoolId: uuid(3, POOLS.default),
       l7Policies: order.map(([policy], at) => {
         const id = (index + 1) * 10 + at
-        // all match "/"; the first one of them does so only for this host
+        // all match "/"; the first matches only this host
         const rules = at === 0 ? [always(id), aRule(id + 5, host('EQUAL_TO', 'first'))] : [always(id)]
         return aPolicy(id, { ...policy, position: at + 1, rules })
       }),
@@ -309,7 +309,7 @@ t.test('haproxy accepts every regular expression that is not refused', async t =
   t.same(await checkWithHaproxy(directory, haproxy?.text ?? ''), { code: 0, complaints: [] })
 })
 
-/** The first sample from a seed on in which every kind of outcome comes up often: a seed alone leaves that to chance. */
+/** The first sample at or after a seed in which every kind of outcome is frequent; one seed alone leaves that to chance. */
 function variedSample(first: number) {
   for (let seed = first; ; seed += 1) {
     const [listeners = []] = fc.sample(someListeners(60), { numRuns: 1, seed })

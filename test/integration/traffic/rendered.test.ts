@@ -88,7 +88,7 @@ t.test('an open connection is counted while it lives', async t => {
   t.equal((await counted())?.activeConnections, 1, 'it is still open')
 })
 
-/** What HAProxies say in their logs, other tests' as well: the port is the amphora's own. */
+/** HAProxy's log lines, other tests' as well: the log port is fixed in an amphora. */
 async function listenToLog(t: Test): Promise<string[]> {
   const lines: string[] = []
   const socket = createSocket('udp4').on('message', line => lines.push(line.toString().trim()))
@@ -125,7 +125,7 @@ t.test('all requests are logged when the operator enables it', async t => {
   const { port } = await serveGoodAndBad(t, true)
   t.match(await ask(port(1), { path: '/found' }), { status: 200 })
   t.match(await ask(port(2), { path: '/lost' }), { status: 503 })
-  t.ok(await until(() => lines.some(line => line.includes('GET /found')), 5_000), 'the one without an error as well')
+  t.ok(await until(() => lines.some(line => line.includes('GET /found')), 5_000), 'also the one without an error')
   t.ok(await until(() => lines.some(line => line.includes('GET /lost')), 5_000))
 })
 

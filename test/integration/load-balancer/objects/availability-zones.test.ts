@@ -164,7 +164,7 @@ t.test('a load balancer in an availability zone', async t => {
   await makeZone(api, 'managed', { management_network: NETWORK })
   t.match(await create({ availability_zone: 'managed' }), { status: 501, body: { faultstring: /management_network/ } })
   await makeZone(api, 'imaginary', { compute_zone: 'moon' }, 'noop_driver')
-  t.equal((await create({ availability_zone: 'imaginary' })).status, 501, 'what the provider does not know')
+  t.equal((await create({ availability_zone: 'imaginary' })).status, 501, 'a zone that the provider does not know')
   t.equal((await create({ availability_zone: 'imaginary', provider: 'noop_driver' })).status, 201)
   await ask('PUT', 'availabilityzones/here', { availability_zone: { enabled: false } })
   t.match(await create({ availability_zone: 'here' }), {

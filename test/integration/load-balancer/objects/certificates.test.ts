@@ -156,7 +156,7 @@ t.test('other users’ certificates look as if they did not exist', async t => {
     await storeBytes(bundle, token),
     await storeContainer({ certificate, private_key }, { token }),
   ]
-  // Somebody of the same project, who keeps it to herself.
+  // Another user of the same project keeps this secret private.
   const kept = await storeBytes(bundle, tokenOf('member,her'))
   const secretPath = new URL(kept).pathname
   await keyManager.ask(
@@ -165,7 +165,7 @@ t.test('other users’ certificates look as if they did not exist', async t => {
     { read: { 'project-access': false } },
     { token: tokenOf('member,her') },
   )
-  // What its owner shares may be read, but not passed on.
+  // A shared secret may be read, but not passed on.
   const shared = await storeBytes(bundle, token)
   const users = ['user-member', SERVICE_USER]
   await keyManager.ask('PUT', `${new URL(shared).pathname}/acl`, { read: { users } }, { token })
@@ -349,7 +349,7 @@ t.test('a failing key manager means 503, and nothing is stored', async t => {
   proxy.behave(() => 'pass')
   identityAway = true
   expired.add((await serviceUser.signedIn()).token)
-  t.match(await https(body), { status: 503, body: { faultstring: away } }, 'nobody to sign in at')
+  t.match(await https(body), { status: 503, body: { faultstring: away } }, 'no Keystone to sign in at')
   identityAway = false
   t.equal(await listeners(), count + 1)
   t.equal((await https(body)).status, 201)

@@ -103,14 +103,14 @@ t.test('provisioning statuses that each request sets', async t => {
       after('UPDATE', 'UPDATE', 'UPDATE', 'ACTIVE', 'ACTIVE'),
     ],
     [
-      'member update too',
+      'so does a member update',
       'PUT',
       `pools/${user.one}/members/${user.member}`,
       { member: { weight: 3 } },
       after('UPDATE', 'UPDATE', 'UPDATE', 'ACTIVE', 'ACTIVE'),
     ],
     [
-      'a pool that nobody uses reaches no listener',
+      'an update of an unused pool reaches no listener',
       'PUT',
       `pools/${user.two}`,
       { pool: { name: 'x' } },

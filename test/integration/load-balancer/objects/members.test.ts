@@ -172,7 +172,7 @@ t.test('members of a pool', async t => {
   })
 })
 
-/** Another value than the default for everything that an update of a member may change: a new option does not compile without one. */
+/** A non-default value for every attribute that a member update may change; a new option without one does not compile. */
 const CHANGED = {
   name: 'renamed',
   admin_state_up: false,

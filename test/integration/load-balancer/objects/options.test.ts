@@ -392,7 +392,7 @@ t.test('IP versions of UDP and SCTP members', async t => {
     ['strict', { additional_vips: [{ subnet_id: IPV6_SUBNET }] }, 201, 201],
   ] as const) {
     const { lb, made, pool } = await workshop(api, vips)
-    // The amphora provider's own restrictions on protocols are not the matter here, so its pools are made by the other.
+    // The strict provider supports fewer protocols, so its pools are created as the other provider's.
     const pools = [
       await made(pool({ protocol: 'UDP' }), 'pool'),
       await made(pool({ protocol: 'SCTP' }), 'pool'),

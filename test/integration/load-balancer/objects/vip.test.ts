@@ -29,7 +29,7 @@ t.test('sources of the VIP', async t => {
       overlapsManagement: false,
     }
   }
-  // What is FOREIGN's is invisible to the others, as the driver's contract says.
+  // FOREIGN's objects are invisible to others, as the driver's contract says.
   const network: NetworkDriver = {
     ...noop,
     findSubnet: async (caller, id) =>
