@@ -4,7 +4,15 @@ import { plan } from '../../../controller/provider/amphora/plan/plan.js'
 import type { Step } from '../../../controller/provider/amphora/plan/step.js'
 import { uuid } from '../../golden/models.js'
 import { AMPHORAE_DIE, playStories, WORKERS_DIE } from '../../support/worlds/failover-stories.js'
-import { createAmphora, createSettled, createTree, expectSteps, facts, see } from '../../support/worlds/plan-scene.js'
+import {
+  createAmphora,
+  createSettled,
+  createTree,
+  expectSteps,
+  facts,
+  MEMBER_SUBNET,
+  see,
+} from '../../support/worlds/plan-scene.js'
 
 const REMOVAL: Step['kind'][][] = [['delete-machine'], ['delete-ports'], ['delete-amphora-row']]
 const unreachable = { state: 'unreachable' as const }
@@ -178,6 +186,17 @@ t.test('replacing a pair', async t => {
     const lost = { ...leaving, agent: unreachable }
     const without = plan(tree, see(oldMaster, lost, successor), facts())
     expectSteps(t, without, [['silence-amphora'], ['apply'], ['apply'], ...REMOVAL], false)
+  })
+  await t.test('the successor is not let in while the other one cannot be told of it', async t => {
+    const grown = createTree({ topology: 'ACTIVE_STANDBY', generation: 9 }, [MEMBER_SUBNET])
+    const comes = createAmphora(grown, { id: uuid(6, 3), role: 'BACKUP' })
+    const leaves = draining({ ...oldBackup, status: 'PENDING_DELETE' }, false)
+    expectSteps(t, plan(grown, see(leaves, master, comes), facts()), [['attach-port']], false)
+    const ports = createAmphora(grown, { id: master.id }).ports
+    const reaches = { ...master, ports, plugged: ports.map(({ id }) => id) }
+    const next = plan(grown, see(leaves, reaches, comes), facts())
+    expectSteps(t, next, [['apply'], ['apply'], ['observe-again']])
+    t.match(next.stages.flat(), [{ amphoraId: master.id }, { amphoraId: comes.id }, {}])
   })
   await t.test('the second replacement waits until the first amphora’s connections have ended', async t => {
     const leaving = draining({ ...oldBackup, status: 'PENDING_DELETE' }, false)

@@ -153,11 +153,15 @@ function leftovers(rendering: Rendering, amphora: ObservedAmphora): Step[] {
   return [...had].filter(portId => !needed.includes(portId)).map(portId => detach(amphora, portId))
 }
 
-/** In the order of the topology; but one that comes in comes last, when the other of the pair speaks to it already. */
+/**
+ * In the order of the topology; but one that comes in comes last, when the other of the pair speaks to it already, and not before that one
+ * can be told: two that do not hear each other would both take the VIP.
+ */
 function planApplies(rendering: Rendering, roles: RoleAssignment, ready: readonly ObservedAmphora[]): Step[] {
   const comesIn = ({ role }: ObservedAmphora) => roles.superfluous.some(amphora => amphora.role === role)
+  const isUntold = roles.serving.some(amphora => amphora.agent.state === 'answers' && !ready.includes(amphora))
   return roles.serving
-    .filter(amphora => ready.includes(amphora))
+    .filter(amphora => ready.includes(amphora) && !(isUntold && comesIn(amphora)))
     .toSorted((a, b) => Number(comesIn(a)) - Number(comesIn(b)))
     .flatMap(amphora => applyUnlessInEffect(rendering, amphora, roles.serving))
 }
