@@ -216,6 +216,7 @@ class Agent {
       store: this.#store,
       haproxy: this.#haproxy,
       handovers: this.#handovers,
+      leaving: () => this.#drain.leaving(),
       needsApply: this.#needsApply,
       inTurn: this.#turns.run,
       apply: this.#apply,

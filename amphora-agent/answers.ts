@@ -1,6 +1,7 @@
 import type { Store } from './apply/store.js'
 import type { Handovers } from './handover/handover.js'
 import type { Haproxy } from './haproxy/haproxy.js'
+import { type Leaving, leavingSeconds, monotonicMs } from './haproxy/leaving.js'
 import { KEEPALIVED_LOG } from './keepalived/keepalived.js'
 import type { machineLimits } from './limits.js'
 import { HAPROXY_LOG } from './log/haproxy-receiver.js'
@@ -21,6 +22,8 @@ export type Answering = {
   store: Store
   haproxy: Haproxy
   handovers: Handovers
+  /** The servers of HAProxy that leave. */
+  leaving: () => readonly Leaving[]
   /** Whether the machine differs from the confirmed state in what only an apply mends. */
   needsApply: () => boolean
   /** Runs one change of the machine after the other. */
@@ -57,7 +60,8 @@ export function createHandler(parts: Answering): Handler {
   }
 }
 
-async function hello({ bootId, versions, limits, store, handovers, needsApply }: Answering): Promise<HelloResult> {
+async function hello(parts: Answering): Promise<HelloResult> {
+  const { bootId, versions, limits, store, handovers, leaving, needsApply } = parts
   const [haproxyVersion, keepalivedVersion] = await versions
   const confirmed = store.confirmed()
   return {
@@ -71,6 +75,7 @@ async function hello({ bootId, versions, limits, store, handovers, needsApply }:
     holdsVip: confirmed !== null && holdsVip(confirmed),
     limits,
     drain: handovers.drained(),
+    leavingSeconds: leavingSeconds(leaving(), monotonicMs()),
   }
 }
 

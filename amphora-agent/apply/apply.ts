@@ -108,7 +108,8 @@ async function prepare(
   const onlyHaproxy = before !== null && isSameBesideHaproxy(before, desired)
   const headStart = onlyHaproxy ? await startAhead(parts, before.haproxy, desired.haproxy) : null
   try {
-    const named = async () => nameInterfaces(await planPluggedInterfaces(desired, before), desired, before, log)
+    const named = async () =>
+      nameInterfaces(await planPluggedInterfaces(desired, before), desired, emptied(before), log)
     // What the network has lost meanwhile is for the comparing loop: to look, one waits for whoever just changes a network, somewhere on the host.
     const leavesNetwork = onlyHaproxy && before.sha256 !== desired.sha256
     const [network] = await Promise.all([leavesNetwork ? NO_CHANGE : named(), refuseHaproxy(staged)])
@@ -165,7 +166,15 @@ async function planPluggedInterfaces(desired: Desired, before: Desired | null): 
   const missing = await missingInterfaces(desired.interfaces)
   if (missing.length > 0)
     throw refuse('interface-missing', `no network interface has the address ${missing.join(', ')}`)
-  return planNetwork(desired, before)
+  return planNetwork(desired, emptied(before))
+}
+
+/**
+ * Which interfaces lose their addresses when they are no longer desired. One without VIPs keeps them until it is unplugged: members that left
+ * finish by it what is under way.
+ */
+function emptied(before: Desired | null): Desired | null {
+  return before && { ...before, interfaces: before.interfaces.filter(({ vips }) => vips.length > 0) }
 }
 
 type Change = {
@@ -184,7 +193,7 @@ async function takeEffect(parts: Parts, staged: Staged, change: Change): Promise
     store.activate(staged)
     const guardChanges = how === 'reload' || !isSamePair(before, desired)
     if (guardChanges && desired.pair !== null) await guard(desired.pair)
-    const present = await addMissing(network, desired, before, log)
+    const present = await addMissing(network, desired, emptied(before), log)
     const forced = how === 'reload' && desired.haproxy !== null && haproxy.pid() !== null
     const outcome = forced
       ? await reload(parts, before?.haproxy ?? null, desired.haproxy, 'an apply was cut off')

@@ -24,7 +24,11 @@ export async function missingInterfaces(interfaces: readonly Interface[]): Promi
   return missing(await observeLinks())
 }
 
-/** What the network still lacks of the desired state; an empty plan when nothing. @param observed looked at now unless given */
+/**
+ * What the network still lacks of the desired state; an empty plan when nothing.
+ * @param former its interfaces that are no longer desired lose their addresses
+ * @param observed looked at now unless given
+ */
 export async function planNetwork(
   desired: Desired | null,
   former: Desired | null,

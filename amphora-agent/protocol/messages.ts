@@ -49,6 +49,8 @@ export type HelloResult = {
   limits?: MachineLimits | undefined
   /** Null unless it was asked to drain. */
   drain: AmphoraDrain | null
+  /** How long servers that leave may still finish what is under way; 0 when none does. An older agent does not tell. */
+  leavingSeconds?: number | undefined
 }
 
 export type ApplyResult = {

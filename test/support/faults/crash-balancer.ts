@@ -48,9 +48,10 @@ export function balancersOf(api: ApiClient, vipSubnetId: string) {
     show,
     find,
 
-    /** A whole tree in one request. */
-    create: async (name: string, sites: readonly Site[]): Promise<Balancer> => {
-      const pool = { name, protocol: 'HTTP', lb_algorithm: 'ROUND_ROBIN', members: sites.map(site => memberOf(site)) }
+    /** A whole tree in one request. @param options of its pool */
+    create: async (name: string, sites: readonly Site[], options: object = {}): Promise<Balancer> => {
+      const members = sites.map(site => memberOf(site))
+      const pool = { name, protocol: 'HTTP', lb_algorithm: 'ROUND_ROBIN', members, ...options }
       const listener = { name, protocol: 'HTTP', protocol_port: 80, default_pool: pool }
       const loadbalancer = { name, vip_subnet_id: vipSubnetId, listeners: [listener] }
       await call('POST', '/loadbalancers', { loadbalancer })

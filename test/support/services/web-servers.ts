@@ -3,8 +3,8 @@ import type { Krater } from '../worlds/krater.js'
 import { createTenantMachine } from '../worlds/tenant-machine.js'
 
 /**
- * A subnet of the tenant's with one web server on it, which answers every request with the subnet's name: `/slow/MILLISECONDS` late, `/login` with a
- * cookie `sid` of its own, `/all-but/NAME` badly if that is its name, and what comes after an upgrade with itself.
+ * A subnet of the tenant's with one web server on it, which answers every request with the subnet's name: `/slow/MILLISECONDS` late, `/begun/MILLISECONDS`
+ * with a head at once and a late body, `/login` with a cookie `sid` of its own, `/all-but/NAME` badly if that is its name, and what comes after an upgrade with itself.
  */
 export type Site = { name: string; subnetId: string; networkId: string; address: string; port: number }
 
@@ -15,9 +15,10 @@ for (const [name, address] of sites) {
   const server = require('node:http').createServer((request, response) => {
     if (request.url === '/login') response.setHeader('Set-Cookie', 'sid=' + name + ++sessions)
     if (request.url === '/all-but/' + name) response.statusCode = 503
-    const late = Number(/^\\/slow\\/(\\d+)/.exec(request.url)?.[1] ?? 0)
+    const [, how, late = 0] = /^\\/(slow|begun)\\/(\\d+)/.exec(request.url) ?? []
+    if (how === 'begun') response.flushHeaders()
     if (late === 0) response.end(name)
-    else setTimeout(() => response.end(name), late)
+    else setTimeout(() => response.end(name), Number(late))
   })
   server.on('upgrade', (request, socket) => {
     socket.write('HTTP/1.1 101 Switching Protocols\\r\\nConnection: Upgrade\\r\\nUpgrade: echo\\r\\n\\r\\n')

@@ -5,7 +5,7 @@ import { createPlanWorld } from './plan-world.js'
 
 /** Random stories of a load balancer whose workers, and whose amphorae, may die at any moment. */
 
-type Event = { kind: 'step' | 'die' | 'failover' | 'change' | 'kill' | 'hang'; pick: number }
+type Event = { kind: 'step' | 'die' | 'failover' | 'change' | 'move-member' | 'kill' | 'hang'; pick: number }
 
 const eventOf = (kinds: [Event['kind'], number][]): fc.Arbitrary<Event> =>
   fc.oneof(...kinds.map(([kind, weight]) => ({ weight, arbitrary: fc.nat(999).map(pick => ({ kind, pick })) })))
@@ -53,6 +53,7 @@ function play({ topology, events }: { topology: 'SINGLE' | 'ACTIVE_STANDBY'; eve
     if (kind === 'die') stages = []
     if (kind === 'failover') world.failOver()
     if (kind === 'change') world.change()
+    if (kind === 'move-member') world.moveMember()
     if (kind === 'kill' || kind === 'hang') {
       // What was under way fails with the machine.
       world.harm(kind, pick)
@@ -74,6 +75,7 @@ export const WORKERS_DIE: [Event['kind'], number][] = [
   ['die', 6],
   ['failover', 3],
   ['change', 3],
+  ['move-member', 3],
 ]
 
 /** The stories in which amphorae die or hang as well. */
@@ -82,6 +84,7 @@ export const AMPHORAE_DIE: [Event['kind'], number][] = [
   ['die', 5],
   ['failover', 3],
   ['change', 2],
+  ['move-member', 2],
   ['kill', 2],
   ['hang', 2],
 ]

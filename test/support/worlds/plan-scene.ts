@@ -114,6 +114,24 @@ export function createSettled(tree: LoadBalancerTree, change: Partial<ObservedAm
   }
 }
 
+/** Both amphorae of a pair with their shared configuration applied. */
+export function settlePair(tree: LoadBalancerTree, one: ObservedAmphora, other: ObservedAmphora) {
+  const steps = plan(tree, see(one, other), facts()).stages.flat()
+  const settle = (amphora: ObservedAmphora): ObservedAmphora => {
+    const apply = steps.find(step => step.kind === 'apply' && step.amphoraId === amphora.id)
+    const appliedSha256 = apply?.kind === 'apply' ? apply.desired.sha256 : null
+    const applied = { appliedGeneration: tree.generation, appliedSha256 }
+    return { ...amphora, ...applied, agent: { state: 'answers', haproxyVersion: '2.6.12', drain: null, ...applied } }
+  }
+  return [settle(one), settle(other)] as const
+}
+
+/** The same amphora while members that left may finish what is under way for so many seconds. */
+export const leaving = (amphora: ObservedAmphora, leavingSeconds: number): ObservedAmphora => ({
+  ...amphora,
+  agent: amphora.agent.state === 'answers' ? { ...amphora.agent, leavingSeconds } : amphora.agent,
+})
+
 export const see = (...amphorae: ObservedAmphora[]): Observed => ({
   amphorae,
   vipPort: VIP_PORT,

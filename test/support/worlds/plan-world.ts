@@ -7,10 +7,20 @@ import { plan } from '../../../controller/provider/amphora/plan/plan.js'
 import type { Plan, Step } from '../../../controller/provider/amphora/plan/step.js'
 import { rolesOf } from '../../../controller/provider/amphora/plan/topology.js'
 import { uuid } from '../../golden/models.js'
-import { facts, SUBNETS, VIP_PORT } from './plan-scene.js'
+import { createTree, facts, MEMBER_SUBNET, SUBNETS, VIP_PORT } from './plan-scene.js'
 
-type Machine = { hung: boolean; plugged: Set<string>; applied: Desired | null; drain: AmphoraDrain | null }
+type Machine = {
+  hung: boolean
+  plugged: Set<string>
+  applied: Desired | null
+  drain: AmphoraDrain | null
+  /** Members that left still have something under way, by interfaces that are no longer desired. */
+  leavingSeconds: number
+}
 type Amphora = { row: AmphoraRow; machine: Machine | null; ports: Port[] }
+
+/** Longer than what is asked for at once. */
+const LEAVING_SECONDS = 5
 
 /**
  * One load balancer whose plans are carried out effect by effect, so that a worker may die between any two. A model, not a copy: what a step
@@ -18,11 +28,13 @@ type Amphora = { row: AmphoraRow; machine: Machine | null; ports: Port[] }
  */
 export function createPlanWorld(first: LoadBalancerTree) {
   let tree = first
+  let isAway = false
   const amphorae = new Map<string, Amphora>()
   let lastNumber = 0
   /** It was in service once: from then on somebody always has to be, unless harm came from outside. */
   let served = false
   let harmed = false
+  let cut = false
 
   const see = (): Observed => ({
     amphorae: [...amphorae.values()].map(sightOf),
@@ -42,7 +54,7 @@ export function createPlanWorld(first: LoadBalancerTree) {
           ...(step.kind === 'restart-machine' ? [() => kill(step.amphoraId)] : []),
           () => {
             const amphora = known(step.amphoraId)
-            amphora.machine ??= { hung: false, plugged: new Set(), applied: null, drain: null }
+            amphora.machine ??= { hung: false, plugged: new Set(), applied: null, drain: null, leavingSeconds: 0 }
             amphora.row.managementAddress = '10.0.0.9'
           },
         ]
@@ -71,10 +83,15 @@ export function createPlanWorld(first: LoadBalancerTree) {
       }
       case 'drain-amphora':
         return [() => drain(step.amphoraId), () => drain(step.amphoraId)]
+      case 'await-leaving':
+        return [() => endLeaving(step.amphoraId, 1)]
       case 'observe-again':
-        return [() => [...amphorae.keys()].forEach(endDrain)]
+        return [
+          () => [...amphorae.keys()].forEach(endDrain),
+          () => [...amphorae.keys()].forEach(id => endLeaving(id, step.seconds)),
+        ]
       case 'detach-port':
-        return [() => known(step.amphoraId).machine?.plugged.delete(step.portId)]
+        return [() => detach(step.amphoraId, step.portId)]
       case 'delete-machine':
         return [
           () => set(known(step.amphoraId).row, { status: 'PENDING_DELETE' }),
@@ -126,13 +143,14 @@ export function createPlanWorld(first: LoadBalancerTree) {
     const amphora = known(amphoraId)
     const before = amphora.ports.find(port => port.name === request.name)
     if (before !== undefined) return before
-    const id = `${amphoraId.slice(-2)}${amphora.ports.length}00000-0000-4000-8000-000000000000`
+    const number = request.name.includes('vrrp') ? 0 : 1
+    const id = `${amphoraId.slice(-2)}${number}00000-0000-4000-8000-000000000000`
     const port: Port = {
       ...request,
       allowedAddresses: [],
       id,
       projectId: '',
-      macAddress: `fa:16:3e:00:${amphoraId.slice(-2)}:0${amphora.ports.length}`,
+      macAddress: `fa:16:3e:00:${amphoraId.slice(-2)}:0${number}`,
       fixedIps: request.fixedIps.map(({ subnetId }) => ({
         subnetId,
         address: SUBNETS.find(subnet => subnet.id === subnetId)!.cidr.replace(
@@ -147,7 +165,23 @@ export function createPlanWorld(first: LoadBalancerTree) {
 
   function tell(id: string, desired: Desired) {
     const { machine } = known(id)
-    if (machine !== null && !machine.hung) machine.applied = desired
+    if (machine === null || machine.hung) return
+    const isDesired = (mac: string) => desired.interfaces.some(iface => iface.mac === mac)
+    if (machine.applied?.interfaces.some(({ mac }) => !isDesired(mac))) machine.leavingSeconds = LEAVING_SECONDS
+    machine.applied = desired
+  }
+
+  function detach(id: string, portId: string) {
+    const amphora = known(id)
+    const { machine } = amphora
+    if (machine !== null && !machine.hung && machine.plugged.has(portId) && machine.leavingSeconds > 0) cut = true
+    machine?.plugged.delete(portId)
+    amphora.ports = amphora.ports.filter(port => port.id !== portId)
+  }
+
+  function endLeaving(id: string, seconds: number) {
+    const machine = amphorae.get(id)?.machine
+    if (machine) machine.leavingSeconds = Math.max(0, machine.leavingSeconds - seconds)
   }
 
   /** Told once, it begins; told again, it has ended. */
@@ -187,6 +221,7 @@ export function createPlanWorld(first: LoadBalancerTree) {
     const serving = holders()
     if (serving.length > 0) served = true
     if (served && serving.length === 0 && !harmed) found.push('nobody holds the configuration any more')
+    if (cut) found.push('an interface was taken away while members that left had something under way')
     for (const role of rolesOf(tree.topology)) {
       const successors = [...amphorae.values()].filter(
         ({ row }) => row.role === role && !row.replacing && row.status !== 'PENDING_DELETE',
@@ -212,6 +247,12 @@ export function createPlanWorld(first: LoadBalancerTree) {
     change: () => {
       tree = { ...tree, generation: tree.generation + 1 }
     },
+    /** Its only member comes to a subnet of its own, or leaves it. */
+    moveMember: () => {
+      isAway = !isAway
+      const { pools } = createTree({}, [isAway ? MEMBER_SUBNET : null])
+      tree = { ...tree, pools, generation: tree.generation + 1 }
+    },
     /** What a request for failover means: each amphora is to be replaced, unless one of its role is being replaced. */
     failOver: () => {
       tree = { ...tree, generation: tree.generation + 1 }
@@ -235,6 +276,7 @@ export function createPlanWorld(first: LoadBalancerTree) {
       for (const { row, machine } of rows) {
         if (row.replacing || row.status !== 'ALLOCATED') found.push(`${row.id} is left`)
         if (machine?.applied?.generation !== tree.generation) found.push(`${row.id} is not up to date`)
+        if (machine?.plugged.size !== (isAway ? 2 : 1)) found.push(`${row.id} has ${machine?.plugged.size} interfaces`)
       }
       if (holders().length !== roles.length) found.push('one does not hold the VIP')
       return found
@@ -261,6 +303,7 @@ function sightOf({ row, machine, ports }: Amphora): ObservedAmphora {
             appliedGeneration: applied?.generation ?? 0,
             appliedSha256: applied?.sha256 ?? null,
             drain: machine.drain,
+            leavingSeconds: machine.leavingSeconds,
           },
   }
 }

@@ -5,6 +5,7 @@ import {
   commandsFor,
   isOver,
   type Leaving,
+  leavingSeconds,
   pathOf,
   whoLeaves,
   whoStillLeaves,
@@ -28,6 +29,17 @@ const some = (changes: Partial<Leaving> = {}): Leaving => ({
 })
 const plan = (before: HaproxyPart | null, desired: HaproxyPart | null, leaving: Leaving[], hasOldWorkers = false) =>
   planTransition(before, desired, { running: true, hasOldWorkers, leaving, now: 5_000 })
+
+t.test('the time that servers have left is that of the last one, and nothing when it is over', t => {
+  const patient = some({ since: 2_000 })
+  t.equal(leavingSeconds([], 5_000), 0)
+  t.equal(leavingSeconds([some(), patient], 2_000), 30)
+  t.equal(leavingSeconds([patient, some()], 31_500), 1)
+  t.equal(leavingSeconds([some(), patient], 32_000), 0)
+  t.equal(leavingSeconds([some()], 99_000), 0, 'although the server is still there')
+  t.equal(leavingSeconds([some({ since: 90_000 })], 1_000), 30, 'the clock began anew with the machine')
+  t.end()
+})
 
 t.test('removed and disabled servers leave, from the first such change on', t => {
   const both = part([backend([server(1), server(2)])])

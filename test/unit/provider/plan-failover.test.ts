@@ -12,6 +12,7 @@ import {
   facts,
   MEMBER_SUBNET,
   see,
+  settlePair,
 } from '../../support/worlds/plan-scene.js'
 
 const REMOVAL: Step['kind'][][] = [['delete-machine'], ['delete-ports'], ['delete-amphora-row']]
@@ -111,20 +112,7 @@ t.test('replacing a pair', async t => {
     backup: createAmphora(tree, { id: uuid(6, 1), role: 'BACKUP' }),
     master: createAmphora(tree, { id: uuid(6, 2), role: 'MASTER' }),
   }
-  /** Both amphorae with their shared configuration applied. */
-  const settle = (one: ObservedAmphora, other: ObservedAmphora) =>
-    [one, other].map(amphora => {
-      const applied = plan(tree, see(one, other), facts()).stages.flat()
-      const apply = applied.find(step => step.kind === 'apply' && step.amphoraId === amphora.id)
-      const appliedSha256 = apply?.kind === 'apply' ? apply.desired.sha256 : null
-      const known = { appliedGeneration: tree.generation, appliedSha256 }
-      return {
-        ...amphora,
-        ...known,
-        agent: { state: 'answers' as const, haproxyVersion: '2.6.12', drain: null, ...known },
-      }
-    })
-  const [backup, master] = settle(fresh.backup, fresh.master) as [ObservedAmphora, ObservedAmphora]
+  const [backup, master] = settlePair(tree, fresh.backup, fresh.master)
   const [oldBackup, oldMaster] = [backup, master].map(amphora => ({ ...amphora, replacing: true })) as [
     ObservedAmphora,
     ObservedAmphora,
@@ -200,7 +188,7 @@ t.test('replacing a pair', async t => {
   })
   await t.test('the second replacement waits until the first amphora’s connections have ended', async t => {
     const leaving = draining({ ...oldBackup, status: 'PENDING_DELETE' }, false)
-    const [in1, in2] = settle(successor, master) as [ObservedAmphora, ObservedAmphora]
+    const [in1, in2] = settlePair(tree, successor, master)
     expectSteps(t, plan(tree, see({ ...in2, replacing: true }, leaving, in1), facts()), [['drain-amphora']], false)
     expectSteps(t, plan(tree, see(in2, leaving, in1), facts()), [['observe-again']])
   })

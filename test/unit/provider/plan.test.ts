@@ -11,11 +11,13 @@ import {
   createTree,
   expectSteps,
   facts,
+  leaving,
   MEMBER_NETWORK,
   MEMBER_SUBNET,
   portsFor,
   SUBNETS,
   see,
+  settlePair,
 } from '../../support/worlds/plan-scene.js'
 
 /** Stories of one load balancer: what is observed, and what the plan does next. */
@@ -78,13 +80,40 @@ t.test('changing a load balancer', async t => {
     const grown = createTree({ generation: 9 }, [null, MEMBER_SUBNET])
     expectSteps(t, plan(grown, see(amphora), facts()), [['attach-port']], false)
   })
-  await t.test('the interface is removed after the configuration no longer needs it', async t => {
+  await t.test('an interface goes once nothing is under way by it any more', async t => {
     const before = createTree({}, [MEMBER_SUBNET])
     const after = createTree({ generation: 8 }, [null])
-    const next = plan(after, see(createSettled(before)), facts())
-    expectSteps(t, next, [['apply'], ['detach-port']])
-    const [, detach] = next.stages.flat()
-    t.match(detach, { portId: portsFor(before)[1]!.id })
+    const ports = portsFor(before)
+    const had = { ports, plugged: ports.map(({ id }) => id) }
+    expectSteps(t, plan(after, see(leaving(createSettled(before), 0)), facts()), [['apply'], ['await-leaving']], false)
+    const settled = createSettled(after, had)
+    for (const [left, seconds] of [
+      [30, 2],
+      [1, 1],
+    ] as const) {
+      const next = plan(after, see(leaving(settled, left)), facts())
+      expectSteps(t, next, [['observe-again']])
+      t.match(next.stages.flat(), [{ seconds }])
+    }
+    const next = plan(after, see(leaving(settled, 0)), facts())
+    expectSteps(t, next, [['detach-port']])
+    t.match(next.stages.flat(), [{ portId: ports[1]!.id }])
+  })
+  await t.test('members that leave hold up no interface that is needed', async t => {
+    expectSteps(t, plan(tree, see(leaving(createSettled(tree), 30)), facts()), [])
+  })
+  await t.test('an older agent does not tell what is under way, and loses the interface at once', async t => {
+    const before = createTree({}, [MEMBER_SUBNET])
+    const after = createTree({ generation: 8 }, [null])
+    expectSteps(t, plan(after, see(createSettled(before)), facts()), [['apply'], ['detach-port']])
+  })
+  await t.test('the interface of one amphora waits although the other cannot be reached', async t => {
+    const pair = createTree({ topology: 'ACTIVE_STANDBY', generation: 9, appliedGeneration: 9 }, [null])
+    const ports = portsFor(createTree({}, [MEMBER_SUBNET]))
+    const before = createAmphora(pair, { role: 'BACKUP', ports, plugged: ports.map(({ id }) => id) })
+    const [backup, master] = settlePair(pair, before, createAmphora(pair, { id: uuid(6, 2), role: 'MASTER' }))
+    const silent = { ...master, agent: { state: 'unreachable' as const }, serves: true }
+    expectSteps(t, plan(pair, see(leaving(backup, 30), silent), facts()), [['observe-again']])
   })
   await t.test('a port that was never plugged is removed too', async t => {
     const before = createTree({}, [MEMBER_SUBNET])

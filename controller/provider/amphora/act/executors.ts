@@ -14,7 +14,7 @@ import {
 import type { Claim } from '../../../queue/claim.js'
 import { type Action, ClaimLost, ProvisioningFault } from '../../provider.js'
 import { releaseVipPort, vipPortRequest } from '../../vip-port.js'
-import { agentTarget, announceVips, awaitAgent, awaitVips, beginHandover, drain } from '../agent/agent.js'
+import { agentTarget, announceVips, awaitAgent, awaitLeaving, awaitVips, beginHandover, drain } from '../agent/agent.js'
 import type { AgentTarget } from '../agent/connection.js'
 import { withTimeLimit } from '../agent/time-limit.js'
 import { limitsOf } from '../plan/desired-state.js'
@@ -67,6 +67,9 @@ type Executor<K extends Kind> = {
 const AGENT_START_MS = 30_000
 /** VRRP needs a fraction of this. */
 const VRRP_MS = 3_000
+
+/** Members without traffic leave in a fraction of this. */
+const LEAVING_MS = 500
 
 const TABLES_MISSING =
   'it serves without the stick tables of the amphora that it replaces: clients may change their member once'
@@ -221,6 +224,14 @@ const executors: { [K in Kind]: Executor<K> } = {
       await ifItCan(acting, amphoraId, 'its connections are cut', () =>
         drain(parts.agents, targetOf(parts, observed, amphoraId), { seconds, limitMs: waitSeconds * 1000, held }),
       )
+    },
+  },
+  'await-leaving': {
+    what: 'Waiting for what members that left have under way',
+    seconds: 20,
+    run: async ({ parts, observed, held }, { amphoraId }) => {
+      const target = targetOf(parts, observed, amphoraId)
+      await awaitLeaving(parts.agents, target, { limitMs: LEAVING_MS, held })
     },
   },
   'observe-again': {

@@ -104,17 +104,34 @@ export async function drain(
   { seconds, limitMs, held }: { seconds: number; limitMs: number; held: () => void },
 ): Promise<void> {
   await agents.request(target, { verb: 'drain', seconds }, { timeoutMs: 10_000 })
+  await askUntil(agents, target, { limitMs, held }, hello => hello.drain?.ended !== false)
+}
+
+/** Waits a while for what members that left have under way. @param limitMs how long to wait here; the amphora goes on by itself */
+export async function awaitLeaving(
+  agents: AgentConnections,
+  target: AgentTarget,
+  waiting: { limitMs: number; held: () => void },
+): Promise<void> {
+  await askUntil(agents, target, waiting, hello => (hello.leavingSeconds ?? 0) === 0)
+}
+
+async function askUntil(
+  agents: AgentConnections,
+  target: AgentTarget,
+  { limitMs, held }: { limitMs: number; held: () => void },
+  isOver: (hello: HelloResult) => boolean,
+): Promise<void> {
   const until = performance.now() + limitMs
   while (performance.now() < until) {
     held()
-    const observed = await answerOf(agents, target)
-    if (observed.state !== 'answers' || observed.drain?.ended !== false) return
+    if (isOver(await agents.request(target, { verb: 'hello' }, PROBE_LIMITS))) return
     await sleep(POLL_PAUSE_MS)
   }
 }
 
 async function answerOf(agents: AgentConnections, target: AgentTarget): Promise<ObservedAgent> {
   const hello = await agents.request(target, { verb: 'hello' }, PROBE_LIMITS)
-  const { haproxyVersion, appliedGeneration, appliedSha256, holdsVip, limits, drain } = hello
-  return { state: 'answers', haproxyVersion, appliedGeneration, appliedSha256, holdsVip, limits, drain }
+  const { haproxyVersion, appliedGeneration, appliedSha256, holdsVip, limits, drain, leavingSeconds } = hello
+  return { state: 'answers', haproxyVersion, appliedGeneration, appliedSha256, holdsVip, limits, drain, leavingSeconds }
 }

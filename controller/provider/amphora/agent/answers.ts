@@ -19,6 +19,7 @@ const hello = z.object({
   holdsVip: z.boolean().optional(),
   limits: z.object({ openFiles: z.int().positive(), memoryBytes: z.int().positive() }).optional(),
   drain: z.object({ ended: z.boolean(), cut: count }).nullable().default(null),
+  leavingSeconds: count.optional(),
 })
 
 const apply = z.object({

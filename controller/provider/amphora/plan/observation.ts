@@ -42,6 +42,8 @@ export type ObservedAgent =
       limits?: MachineLimits | undefined
       /** Null unless it was told to accept nothing any more. */
       drain: AmphoraDrain | null
+      /** How long members that left may still finish what is under way. An older agent does not tell. */
+      leavingSeconds?: number | undefined
     }
   | { state: 'unreachable' }
 

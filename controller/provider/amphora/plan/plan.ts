@@ -6,6 +6,7 @@ import { covers, type DesiredPort, portOf } from './desired-ports.js'
 import { desiredOf, isInEffect, portsFor, type Rendering, renderingOf } from './desired-state.js'
 import type { Observed, ObservedAmphora } from './observation.js'
 import { demote, otherOf, planDemotion, removal, stateOf } from './plan-demotion.js'
+import { planLeftovers } from './plan-leftovers.js'
 import { isHeard, outOfReach, restartLimit, type UnreachableFacts, verdictOn } from './plan-unreachable.js'
 import type { Plan, Step } from './step.js'
 import type { Role } from './topology.js'
@@ -53,19 +54,18 @@ export function plan(tree: LoadBalancerTree, observed: Observed, facts: PlanFact
     }
   }
   // One after the other: a configuration that the first refuses never reaches the next.
-  const stages = stagesOf([
-    ...before,
-    ...applies.map(step => [step]),
-    ready.flatMap(amphora => leftovers(rendering, amphora)),
-  ])
+  const leftovers = planLeftovers(rendering, ready, applies)
+  const stages = stagesOf([...before, ...applies.map(step => [step]), ...leftovers.stages])
   if (trouble === undefined) {
     const done = serving.every(amphora => !amphora.replacing)
-    const removals = [...after, ...removal(demotion.gone), ...demotion.wait(done)]
-    return { stages: stagesOf([...stages, ...removals]), settles: done && demotion.demoted }
+    const removals = [...after, ...removal(demotion.gone), ...demotion.wait(done), leftovers.wait]
+    return { stages: stagesOf([...stages, ...removals]), settles: done && demotion.demoted && leftovers.settles }
   }
   if (stages.length > 0) return { stages, settles: false }
   const isApplied = tree.generation <= tree.appliedGeneration && serving.every(({ replacing }) => !replacing)
-  if (isApplied && troubles.every(({ serves }) => serves)) return { stages, settles: true }
+  if (isApplied && troubles.every(({ serves }) => serves)) {
+    return { stages: stagesOf([leftovers.wait]), settles: true }
+  }
   throw trouble.fault
 }
 
@@ -145,13 +145,6 @@ const detach = (amphora: ObservedAmphora, portId: string) => ({
   amphoraId: amphora.id,
   portId,
 })
-
-/** Ports and interfaces that no member needs any more, once the configuration does not name them. */
-function leftovers(rendering: Rendering, amphora: ObservedAmphora): Step[] {
-  const needed = portsFor(rendering, amphora).map(desired => portOf(amphora, desired)?.id)
-  const had = new Set([...amphora.ports.map(port => port.id), ...amphora.plugged])
-  return [...had].filter(portId => !needed.includes(portId)).map(portId => detach(amphora, portId))
-}
 
 /**
  * In the order of the topology; but one that comes in comes last, when the other of the pair speaks to it already, and not before that one

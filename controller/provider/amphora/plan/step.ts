@@ -27,6 +27,8 @@ export type Step =
   | { kind: 'drain-amphora'; amphoraId: string; seconds: number; waitSeconds: number }
   /** It is on its way out, and loses the interface of the VIP. */
   | { kind: 'silence-amphora'; amphoraId: string; portId: string | null }
+  /** What members that left have under way gets a moment to end, before the interface goes that leads to them. */
+  | { kind: 'await-leaving'; amphoraId: string }
   /** Something ends by itself soon. */
   | { kind: 'observe-again'; seconds: number }
   /** Neighbours learn again where the VIP is. */
