@@ -88,7 +88,9 @@ export function createPlanWorld(first: LoadBalancerTree) {
       case 'observe-again':
         return [
           () => [...amphorae.keys()].forEach(endDrain),
-          () => [...amphorae.keys()].forEach(id => endLeaving(id, step.seconds)),
+          () => {
+            for (const id of amphorae.keys()) endLeaving(id, step.seconds)
+          },
         ]
       case 'detach-port':
         return [() => detach(step.amphoraId, step.portId)]
