@@ -44,6 +44,9 @@ export type Machine = {
 export const COMPUTE_FLAVOR = 'namespace'
 export const COMPUTE_ZONE = 'local'
 
+/** A port that is plugged and whose interface stands, and the addresses from which it may send. */
+export type PluggedPort = { id: string; addresses: readonly string[] }
+
 /** Where amphorae come from. Every call is idempotent, keyed by the amphora's id; each has a time limit of its own. */
 export type ComputeDriver = {
   name: string
@@ -55,11 +58,14 @@ export type ComputeDriver = {
   inspect(amphoraId: string): Promise<Inspection | null>
   /** Gone afterwards with all that belonged to it; no error when there was none. */
   delete(amphoraId: string): Promise<void>
-  /** Gives a running machine a network interface with the port's MAC address on the port's network. From now on it is one of the project's. */
+  /**
+   * Gives a running machine a network interface with the port's MAC address on the port's network, or lets the one that it has send from all of the
+   * port's addresses. From now on the machine is one of the project's.
+   */
   plug(amphoraId: string, port: Port, projectId: string): Promise<void>
   unplug(amphoraId: string, portId: string): Promise<void>
-  /** Ids of the ports that are plugged and whose interface stands, the management port left out. */
-  pluggedPorts(amphoraId: string): Promise<string[]>
+  /** The management port is left out. */
+  pluggedPorts(amphoraId: string): Promise<PluggedPort[]>
   /** Amphorae that run, and lack an interface that was plugged: it is gone or down on the side of the host. Plugging it again mends it. */
   brokenInterfaces(): Promise<string[]>
 }

@@ -14,6 +14,12 @@ export type Port = {
   allowedAddresses: string[]
 }
 
+/** All addresses that a port may send from. */
+export const addressesOf = ({ fixedIps, allowedAddresses }: Port): string[] => [
+  ...fixedIps.map(({ address }) => address),
+  ...allowedAddresses,
+]
+
 export type Subnet = {
   id: string
   networkId: string
@@ -64,7 +70,7 @@ export type NetworkDriver = {
   freeAddresses: (subnetId: string) => Promise<number>
   port: (id: string) => Promise<Port | null>
   /**
-   * Idempotent by (deviceId, deviceOwner, name).
+   * Idempotent by (deviceId, deviceOwner, name). A port that is there gets an address on each requested subnet on which it has none.
    * @throws AddressTaken when a requested address is in use, NoAddressLeft when the subnet is full or the project has
    *   its share, InvalidPortRequest when the network or a
    *   subnet does not exist, or the address is not one of its host addresses

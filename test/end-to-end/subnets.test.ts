@@ -1,12 +1,13 @@
 import t from 'tap'
 import { balancersOf } from '../support/faults/crash-balancer.js'
-import { createSites, type Site } from '../support/services/web-servers.js'
+import { createDualSites, createSites, type Site } from '../support/services/web-servers.js'
 import { startKrater, until } from '../support/worlds/krater.js'
 
 const SLOW_MS = 4_000
 
 const krater = await startKrater(t, { KRATER_LOG_LEVEL: 'debug' })
 const { one, two } = await createSites(t, krater, ['one', 'two'])
+const { four, six } = await createDualSites(t, krater)
 const [api, admin] = await Promise.all([krater.api(), krater.api('krater-admin')])
 const { subnets } = (await api.request('network', 'GET', '/v2.0/subnets?name=public-subnet')) as {
   subnets: { id: string }[]
@@ -21,22 +22,40 @@ async function reaches({ networkId }: Site): Promise<boolean> {
   return ports.some(({ name }) => name.startsWith('octavia-lb-member-'))
 }
 
+/** Requests whose heads are there, and whose bodies come SLOW_MS later. */
+async function begin(url: string) {
+  const begun = await Promise.all(Array.from({ length: 6 }, () => fetch(`${url}begun/${SLOW_MS}`)))
+  let ended = 0
+  const bodies = Promise.all(begun.map(response => response.text().finally(() => (ended += 1))))
+  return { bodies, ended: () => ended }
+}
+
 await t.test('members leave with their subnet: requests under way end, then the interface goes', async t => {
   const balancer = await balancers.create('subnets', [one, two])
   await balancers.untilServing(balancer, [one, two], 60)
 
-  const begun = await Promise.all(Array.from({ length: 6 }, () => fetch(`${balancer.url}begun/${SLOW_MS}`)))
-  const bodies = begun.map(response => response.text())
-  let ended = 0
-  const count = () => (ended += 1)
-  for (const body of bodies) void body.then(count, count)
+  const { bodies, ended } = await begin(balancer.url)
   await balancers.setMembers(balancer, [two])
   const took = await balancers.untilServing(balancer, [two])
-  t.equal(ended, 0, `new requests go to the one that stays after ${Math.round(took)} ms, before the slow ones end`)
+  t.equal(ended(), 0, `new requests go to the one that stays after ${Math.round(took)} ms, before the slow ones end`)
   t.ok(await reaches(one), 'the interface stays as long as they last')
-  t.same((await Promise.all(bodies)).sort(), ['one', 'one', 'one', 'two', 'two', 'two'])
+  t.same((await bodies).sort(), ['one', 'one', 'one', 'two', 'two', 'two'])
   await until('the interface goes', async () => !(await reaches(one)), 40)
   t.ok(await reaches(two))
+
+  await balancers.remove(balancer)
+  await balancers.untilGone(balancer)
+})
+
+await t.test('members come on another subnet of the network: requests under way go on', async t => {
+  const balancer = await balancers.create('dual', [four])
+  await balancers.untilServing(balancer, [four], 60)
+
+  const { bodies, ended } = await begin(balancer.url)
+  await balancers.setMembers(balancer, [four, six])
+  const took = await balancers.untilServing(balancer, [four, six])
+  t.equal(ended(), 0, `both serve after ${Math.round(took)} ms`)
+  t.same(await bodies, Array(6).fill('four'))
 
   await balancers.remove(balancer)
   await balancers.untilGone(balancer)

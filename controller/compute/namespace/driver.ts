@@ -1,10 +1,10 @@
 import { readdirSync, realpathSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Logger } from '../../log/log.js'
-import type { Port } from '../../network/driver.js'
+import { addressesOf, type Port } from '../../network/driver.js'
 import type { Fabric } from '../../network/local/fabric.js'
 import { createQueues } from '../../process/in-turn.js'
-import type { ComputeDriver, Machine, MachineSpec } from '../driver.js'
+import type { ComputeDriver, Machine, MachineSpec, PluggedPort } from '../driver.js'
 import { bootDataOf } from './boot-data.js'
 import { assign, enforce, type Limits, release } from './cgroup.js'
 import { inspectMachine } from './inspect-machine.js'
@@ -90,13 +90,13 @@ export class NamespaceDriver implements ComputeDriver {
     return this.#inTurn(amphoraId, async () => {
       const machine = this.#machineOf(amphoraId)
       if (running(machine) === null) throw new MachineError(`The machine of amphora ${amphoraId} does not run.`)
-      machine.files.recordPort(port.id, 'plugged')
+      if (!machine.files.recordedPorts('plugged').includes(port.id)) machine.files.recordPort(port.id, 'plugged')
       const attachment = {
         networkId: port.networkId,
         mtu: await networkMtu(port.networkId),
         portId: port.id,
         macAddress: port.macAddress,
-        addresses: [...port.fixedIps.map(({ address }) => address), ...port.allowedAddresses],
+        addresses: addressesOf(port),
         namespace: machine.namespace.name,
         // The agent finds the interface by its MAC address and gives it its name.
         interfaceName: `new${port.id.replaceAll('-', '').slice(0, 11)}`,
@@ -105,6 +105,7 @@ export class NamespaceDriver implements ComputeDriver {
         log.warn({ amphoraId, err: error }, 'the machine does not use of the share of its project')
       })
       await Promise.all([fabric.attach(attachment), assigned])
+      machine.files.recordPort(port.id, 'plugged', attachment.addresses)
     })
   }
 
@@ -117,12 +118,14 @@ export class NamespaceDriver implements ComputeDriver {
     })
   }
 
-  async pluggedPorts(amphoraId: string): Promise<string[]> {
+  async pluggedPorts(amphoraId: string): Promise<PluggedPort[]> {
     const machine = this.#machineOf(amphoraId)
     const recorded = running(machine) === null ? [] : machine.files.recordedPorts('plugged')
     if (recorded.length === 0) return []
     const standing = new Set(await this.#options.fabric.standingPorts())
-    return recorded.filter(portId => standing.has(portId))
+    return recorded
+      .filter(portId => standing.has(portId))
+      .map(id => ({ id, addresses: machine.files.recordedAddresses(id) }))
   }
 
   async brokenInterfaces(): Promise<string[]> {

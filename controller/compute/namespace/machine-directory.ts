@@ -10,7 +10,7 @@ import { unlessGone } from './unless-gone.js'
  *   lock       locked by the process that holds the machine
  *   console    what the machine said while it started
  *   root/      where its root is mounted, seen by itself alone
- *   ports/     one empty file per port, made before the interface and removed after it
+ *   ports/     one file per port, made before the interface and removed after it: its role, and the addresses that its interface may send from
  * The directory is made first and removed last, so nothing of a machine can be left without it.
  */
 export type MachineDirectory = ReturnType<typeof machineDirectory>
@@ -50,15 +50,16 @@ export function machineDirectory(directory: string) {
       for (const name of ['process', 'ready', 'console']) rmSync(inside(name), { force: true })
     },
 
-    recordPort: (portId: string, role: PortRole) => {
-      writeFileSync(`${ports}/.${portId}`, role)
+    recordPort: (portId: string, role: PortRole, addresses: readonly string[] = []) => {
+      writeFileSync(`${ports}/.${portId}`, [role, ...addresses].join(' '))
       renameSync(`${ports}/.${portId}`, join(ports, portId))
     },
     forgetPort: (portId: string) => rmSync(join(ports, portId), { force: true }),
     recordedPorts: (role?: PortRole): string[] =>
       (existsSync(ports) ? readdirSync(ports) : []).filter(
-        portId => !portId.startsWith('.') && (role === undefined || read(join(ports, portId)) === role),
+        portId => !portId.startsWith('.') && (role === undefined || wordsOf(join(ports, portId))[0] === role),
       ),
+    recordedAddresses: (portId: string): string[] => wordsOf(join(ports, portId)).slice(1),
 
     /** The last words of a start that failed. */
     lastWords: () => (read(inside('console')) ?? '').trim().split('\n').slice(-3).join(' / '),
@@ -66,5 +67,7 @@ export function machineDirectory(directory: string) {
     remove: () => rmSync(directory, { recursive: true, force: true }),
   }
 }
+
+const wordsOf = (path: string): string[] => (read(path) ?? '').split(' ')
 
 const read = (path: string): string | null => unlessGone(() => readFileSync(path, 'utf8'), null)

@@ -1,4 +1,5 @@
-import type { ComputeDriver, Machine } from '../driver.js'
+import { addressesOf } from '../../network/driver.js'
+import type { ComputeDriver, Machine, PluggedPort } from '../driver.js'
 
 /**
  * Amphorae that are rows only. Every amphora runs at once: also one that this process never made, since after a restart there is
@@ -6,7 +7,7 @@ import type { ComputeDriver, Machine } from '../driver.js'
  */
 export function createNoopComputeDriver(): ComputeDriver {
   const made = new Set<string>()
-  const plugged = new Map<string, Set<string>>()
+  const plugged = new Map<string, Map<string, PluggedPort>>()
   const running = (amphoraId: string): Machine => ({ amphoraId, computeId: `noop-${amphoraId}`, state: 'running' })
   return {
     name: 'noop',
@@ -22,12 +23,13 @@ export function createNoopComputeDriver(): ComputeDriver {
       plugged.delete(amphoraId)
     },
     plug: async (amphoraId, port) => {
-      plugged.set(amphoraId, (plugged.get(amphoraId) ?? new Set()).add(port.id))
+      const { id } = port
+      plugged.set(amphoraId, (plugged.get(amphoraId) ?? new Map()).set(id, { id, addresses: addressesOf(port) }))
     },
     unplug: async (amphoraId, portId) => {
       plugged.get(amphoraId)?.delete(portId)
     },
-    pluggedPorts: async amphoraId => [...(plugged.get(amphoraId) ?? [])],
+    pluggedPorts: async amphoraId => [...(plugged.get(amphoraId)?.values() ?? [])],
     brokenInterfaces: async () => [],
   }
 }

@@ -50,9 +50,11 @@ export function createLocalDriver(database: Database, shared: SharedAddresses): 
 
     ensurePort: async request => {
       const existing = await ensuredPort(database, request)
-      if (existing !== null) return existing
-      const made = await inTransaction(database, trx => makePort(trx, request, shared))
-      const found = made ?? (await ensuredPort(database, request))
+      if (existing !== null && missingOf(existing, request).length === 0) return existing
+      const changed = await inTransaction(database, trx =>
+        existing === null ? makePort(trx, request, shared) : growPort(trx, existing.id, request, shared),
+      )
+      const found = changed ?? (await ensuredPort(database, request))
       if (found === null) throw new Error(`The port ${request.name} was deleted while it was asked for`)
       return found
     },
@@ -125,14 +127,13 @@ async function ensuredPort(database: Knex, { deviceId, deviceOwner, name }: Port
 
 /** @returns null when somebody else made the same port at the same time */
 async function makePort(trx: Knex, request: PortRequest, shared: SharedAddresses): Promise<Port | null> {
-  const { networkId, fixedIps } = request
+  const { networkId } = request
   const network = isUuid(networkId)
     ? await maybeOne(trx, sql`SELECT id FROM network WHERE id = ${networkId}`)
     : undefined
   if (network === undefined) {
     throw new InvalidPortRequest(`Network ${networkId} could not be found.`)
   }
-  const facts = await subnetFacts(trx, fixedIps.map(fixedIp => fixedIp.subnetId).filter(isUuid))
   const id = await insertPort(trx, {
     network_id: networkId,
     project_id: request.projectId,
@@ -143,17 +144,41 @@ async function makePort(trx: Knex, request: PortRequest, shared: SharedAddresses
     allowed_addresses: request.allowedAddresses ?? [],
   })
   if (id === null) return null
+  await placeAddresses(trx, id, request, request.fixedIps, shared)
+  return (await selectPorts(trx, sql`port.id = ${id}`))[0] ?? null
+}
+
+/** @returns null when the port was deleted meanwhile */
+async function growPort(trx: Knex, id: string, request: PortRequest, shared: SharedAddresses): Promise<Port | null> {
+  // Two that ask for the same would each place an address.
+  await execute(trx, sql`SELECT 1 FROM port WHERE id = ${id} FOR UPDATE`)
+  const [port] = await selectPorts(trx, sql`port.id = ${id}`)
+  if (port === undefined) return null
+  await placeAddresses(trx, id, request, missingOf(port, request), shared)
+  return (await selectPorts(trx, sql`port.id = ${id}`))[0] ?? null
+}
+
+const missingOf = ({ fixedIps }: Port, request: PortRequest): PortRequest['fixedIps'] =>
+  request.fixedIps.filter(({ subnetId }) => !fixedIps.some(fixedIp => fixedIp.subnetId === subnetId))
+
+async function placeAddresses(
+  trx: Knex,
+  id: string,
+  { networkId, projectId, deviceOwner }: PortRequest,
+  fixedIps: PortRequest['fixedIps'],
+  shared: SharedAddresses,
+): Promise<void> {
+  const facts = await subnetFacts(trx, fixedIps.map(fixedIp => fixedIp.subnetId).filter(isUuid))
   // A VIP is a tenant's wish; amphorae must find an address whatever tenants have taken.
-  const rules = request.deviceOwner === PORT_OWNER.vip ? shared : null
+  const rules = deviceOwner === PORT_OWNER.vip ? shared : null
   for (const { subnetId, address } of fixedIps) {
     const subnet = facts.get(subnetId)
     if (subnet === undefined) throw new InvalidPortRequest(`Subnet ${subnetId} could not be found.`)
     if (subnet.network_id !== networkId) {
       throw new InvalidPortRequest(`Subnet ${subnetId} is not on network ${networkId}.`)
     }
-    await placeAddress(trx, { id, projectId: request.projectId }, subnet, address, rules)
+    await placeAddress(trx, { id, projectId }, subnet, address, rules)
   }
-  return (await selectPorts(trx, sql`port.id = ${id}`))[0] ?? null
 }
 
 async function selectNetworks(database: Knex, condition: Fragment): Promise<Network[]> {

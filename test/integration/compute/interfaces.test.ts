@@ -2,6 +2,7 @@ import { execFileSync } from 'node:child_process'
 import { randomUUID } from 'node:crypto'
 import { join } from 'node:path'
 import t from 'tap'
+import { addressesOf } from '../../../controller/network/driver.js'
 import { asOperator, createLab, createPort, eventually, ip } from '../../support/worlds/machines.js'
 import { bundle } from '../../support/worlds/programs.js'
 
@@ -42,10 +43,12 @@ t.test('interfaces', async t => {
     ip('netns', 'delete', peer)
   })
 
+  const pluggedIds = async () => (await driver.pluggedPorts(amphoraId)).map(({ id }) => id)
+
   t.test('are plugged with the MAC address of the port, and carry traffic', async t => {
     await driver.plug(amphoraId, port, PROJECT)
     await driver.plug(amphoraId, port, PROJECT)
-    t.same(await driver.pluggedPorts(amphoraId), [port.id])
+    t.same(await pluggedIds(), [port.id])
     const name = /: (\S+)@.*/.exec(await inside(`ip -o link | grep -i ${port.macAddress}`))?.[1]
     t.ok(name)
     await inside(`ip link set ${name} name vip0 && ip address add 198.51.100.10/24 dev vip0 && ip link set vip0 up`)
@@ -61,14 +64,27 @@ t.test('interfaces', async t => {
     t.match(await inside('ip -o -4 address show dev vip0'), /198.51.100.10/, 'an interface in use is left alone')
   })
 
+  t.test('may send from an address that their port got later, once it is plugged again', async t => {
+    const second = '198.51.100.11'
+    const ask = () => inside(`socat -u TCP:198.51.100.20:9,bind=${second},connect-timeout=1 - 2>&1 || true`)
+    const grown = { ...port, fixedIps: [...port.fixedIps, { ...port.fixedIps[0]!, address: second }] }
+    t.same(await driver.pluggedPorts(amphoraId), [{ id: port.id, addresses: addressesOf(port) }])
+    await inside(`ip address add ${second}/24 dev vip0`)
+    t.match(await ask(), /timed out/)
+    await driver.plug(amphoraId, grown, PROJECT)
+    t.match(await ask(), /refused/, 'by the other machine, which has heard it')
+    t.same(await driver.pluggedPorts(amphoraId), [{ id: port.id, addresses: addressesOf(grown) }])
+    t.match(await inside('ip -o -4 address show dev vip0'), /198.51.100.10/, 'without losing what it has')
+  })
+
   t.test('are unplugged without touching the others', async t => {
     const other = createPort(randomUUID(), '203.0.113.10')
     await driver.plug(amphoraId, other, PROJECT)
-    t.same((await driver.pluggedPorts(amphoraId)).sort(), [port.id, other.id].sort())
+    t.same((await pluggedIds()).sort(), [port.id, other.id].sort())
     await driver.unplug(amphoraId, port.id)
     await driver.unplug(amphoraId, port.id)
     await driver.unplug(amphoraId, spec.managementPort.id)
-    t.same(await driver.pluggedPorts(amphoraId), [other.id])
+    t.same(await pluggedIds(), [other.id])
     t.notMatch(await inside('ip -o link'), port.macAddress, 'and the way in is not taken away')
     t.match(await inside('ip -o link'), other.macAddress)
   })
@@ -76,7 +92,7 @@ t.test('interfaces', async t => {
   t.test('taken down or removed from outside count as broken until they are plugged again', async t => {
     const other = createPort(randomUUID(), '192.0.2.10')
     await driver.plug(amphoraId, other, PROJECT)
-    const others = (await driver.pluggedPorts(amphoraId)).filter(portId => portId !== other.id)
+    const others = (await pluggedIds()).filter(portId => portId !== other.id)
     t.same(await driver.brokenInterfaces(), [])
     const nic = `p${other.id.replaceAll('-', '').slice(0, 11)}`
     const faults = {
@@ -86,10 +102,10 @@ t.test('interfaces', async t => {
     }
     for (const [name, fault] of Object.entries(faults)) {
       fault()
-      t.same(await driver.pluggedPorts(amphoraId), others, name)
+      t.same(await pluggedIds(), others, name)
       t.same(await driver.brokenInterfaces(), [amphoraId], name)
       await driver.plug(amphoraId, other, PROJECT)
-      t.same((await driver.pluggedPorts(amphoraId)).sort(), [...others, other.id].sort(), name)
+      t.same((await pluggedIds()).sort(), [...others, other.id].sort(), name)
       t.same(await driver.brokenInterfaces(), [], name)
     }
     ip('-n', fabric.namespace, 'link', 'delete', nic)
@@ -101,9 +117,9 @@ t.test('interfaces', async t => {
     await driver.plug(amphoraId, port, PROJECT)
     process.kill(lab.firstProcessOf(amphoraId), 'SIGKILL')
     await eventually('it is stopped', async () => (await driver.find(amphoraId))?.state === 'stopped' || null)
-    t.same(await driver.pluggedPorts(amphoraId), [])
+    t.same(await pluggedIds(), [])
     await driver.create(spec)
-    t.same(await driver.pluggedPorts(amphoraId), [])
+    t.same(await pluggedIds(), [])
     await driver.plug(amphoraId, port, PROJECT)
     t.match(await inside('ip -o link'), port.macAddress)
   })

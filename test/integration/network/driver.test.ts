@@ -120,6 +120,32 @@ t.test('repeated and concurrent identical requests get the same port', async t =
   t.strictSame(await driver.ensurePort(same), ports[0])
 })
 
+t.test('a port gets one address on a subnet that it is asked for later, and keeps the others', async t => {
+  const { id, subnets } = await makeNetwork(['10.1.7.0/24', 'fd00:7::/64', '10.1.8.0/30'])
+  const [first, second, small] = subnets as [string, string, string]
+  const one = request(id, [{ subnetId: first }])
+  const made = await driver.ensurePort(one)
+  const both = { ...one, fixedIps: [{ subnetId: first }, { subnetId: second }] }
+  const ports = await Promise.all(Array.from({ length: 10 }, () => driver.ensurePort(both)))
+  for (const port of ports) {
+    t.equal(port.id, made.id)
+    t.equal(port.macAddress, made.macAddress)
+    t.strictSame(port.fixedIps, ports[0]!.fixedIps)
+  }
+  t.strictSame(ports[0]!.fixedIps[0], made.fixedIps[0])
+  t.match(ports[0]!.fixedIps, [{ subnetId: first }, { subnetId: second, address: /^fd00:7::/ }])
+  t.equal(ports[0]!.fixedIps.length, 2)
+  t.strictSame(await driver.ensurePort(one), ports[0], 'one that asks for fewer takes nothing away')
+
+  await driver.ensurePort(request(id, [{ subnetId: small }]))
+  const all = { ...one, fixedIps: subnets.map(subnetId => ({ subnetId })) }
+  await rejectsWith(t, driver.ensurePort(all), NoAddressLeft)
+  const elsewhere = await makeNetwork(['10.1.9.0/24'])
+  const astray = { ...one, fixedIps: [{ subnetId: elsewhere.subnets[0]! }] }
+  await rejectsWith(t, driver.ensurePort(astray), InvalidPortRequest, 'a subnet of another network')
+  t.strictSame(await driver.ensurePort(both), ports[0], 'what is refused changes nothing')
+})
+
 t.test('a requested address is given unless it is taken or outside the subnet', async t => {
   const { id, subnets } = await makeNetwork(['10.1.4.0/24', 'fd00:2::/64'])
   const elsewhere = await makeNetwork(['10.1.5.0/24'])

@@ -65,6 +65,21 @@ t.test('converge', async t => {
     t.equal(scene.world.ports.size, 0)
   })
 
+  await t.test('a member on another subnet of a network comes by the same port, wherever a worker fails', async t => {
+    const scene = await createScene(db)
+    await scene.addMember(MEMBER_SUBNETS[1])
+    await expectSettled(t, scene, providerOf(db, scene.world.enter()))
+    const before = [...scene.world.ports.keys()]
+    await scene.addMember(MEMBER_SUBNETS[2])
+    const drivers = scene.world.enter()
+    const plug = () => Promise.reject(new Error('broken'))
+    const failing = providerOf(db, { ...drivers, compute: { ...drivers.compute, plug } })
+    t.match(await scene.attempt(failing), { message: 'broken' })
+    await expectSettled(t, scene, providerOf(db, scene.world.enter()))
+    t.same([...scene.world.ports.keys()], before)
+    t.notOk(scene.world.calls.includes('unplug'), 'its interface stays')
+  })
+
   await t.test('a pair gets a MASTER and a BACKUP', async t => {
     const scene = await createScene(db, { topology: 'ACTIVE_STANDBY' })
     await expectSettled(t, scene, providerOf(db, scene.world.enter()))

@@ -1,6 +1,6 @@
 import type { Test } from 'tap'
 import type { Krater } from '../worlds/krater.js'
-import { createTenantMachine } from '../worlds/tenant-machine.js'
+import { createTenantMachine, type TenantMachine } from '../worlds/tenant-machine.js'
 
 /**
  * A subnet of the tenant's with one web server on it, which answers every request with the subnet's name: `/slow/MILLISECONDS` late, `/begun/MILLISECONDS`
@@ -42,6 +42,23 @@ export async function createSites<N extends string>(
     const { networkId, legs } = await machine.standOn(`site-${name}`, [`192.168.${200 + index}.0/24`])
     for (const leg of legs) sites.push({ ...leg, name, networkId, port: PORT })
   }
+  await serve(machine, sites)
+  return byName(sites)
+}
+
+/** As createSites, but an IPv4 and an IPv6 subnet of one network. */
+export async function createDualSites(t: Test, krater: Krater): Promise<Record<'four' | 'six', Site>> {
+  const machine = await createTenantMachine(t, krater, 'dual')
+  const { networkId, legs } = await machine.standOn('site-dual', ['192.168.230.0/24', 'fd00:230::/64'])
+  const sites = legs.map((leg, index) => ({ ...leg, name: index === 0 ? 'four' : 'six', networkId, port: PORT }))
+  await serve(machine, sites)
+  return byName(sites)
+}
+
+const byName = <N extends string>(sites: readonly Site[]) =>
+  Object.fromEntries(sites.map(site => [site.name, site])) as Record<N, Site>
+
+async function serve(machine: TenantMachine, sites: readonly Site[]): Promise<void> {
   const server = machine.start(
     SERVER,
     sites.map(({ name, address }) => `${name}=${address}`),
@@ -51,5 +68,4 @@ export async function createSites<N extends string>(
     listening += String(said).split('\n').length - 1
     if (listening === sites.length) break
   }
-  return Object.fromEntries(sites.map(site => [site.name, site])) as Record<N, Site>
 }

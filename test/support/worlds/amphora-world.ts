@@ -2,7 +2,13 @@ import { randomUUID } from 'node:crypto'
 import type { Desired } from '../../../amphora-agent/protocol/desired.js'
 import type { AgentError, HelloResult, ResultOf } from '../../../amphora-agent/protocol/messages.js'
 import type { ComputeDriver } from '../../../controller/compute/driver.js'
-import { type NetworkDriver, PORT_OWNER, type Port, type Subnet } from '../../../controller/network/driver.js'
+import {
+  addressesOf,
+  type NetworkDriver,
+  PORT_OWNER,
+  type Port,
+  type Subnet,
+} from '../../../controller/network/driver.js'
 import { createMachineTurns } from '../../../controller/provider/amphora/act/machine-turns.js'
 import type { AgentConnections } from '../../../controller/provider/amphora/agent/connection.js'
 import { AgentRefused, AgentUnreachable } from '../../../controller/provider/amphora/agent/errors.js'
@@ -119,7 +125,15 @@ export function createAmphoraWorld() {
               port.deviceOwner === request.deviceOwner &&
               port.name === request.name,
           )
-          if (existing !== undefined) return existing
+          if (existing !== undefined) {
+            const isMissing = (one: { subnetId: string }) =>
+              existing.fixedIps.every(fixedIp => fixedIp.subnetId !== one.subnetId)
+            const added = request.fixedIps.filter(isMissing)
+            const fixedIps = added.map(({ subnetId }) => ({ subnetId, address: addressOn(subnetId) }))
+            const grown = { ...existing, fixedIps: [...existing.fixedIps, ...fixedIps] }
+            ports.set(grown.id, grown)
+            return grown
+          }
           const id = randomUUID()
           const port: Port = {
             ...request,
@@ -189,7 +203,10 @@ export function createAmphoraWorld() {
       delete: id => call('delete', broken, () => void machines.delete(id)),
       plug: (id, port) => call('plug', broken, () => void runningOf(id).plugged.set(port.id, port)),
       unplug: (id, portId) => call('unplug', broken, () => void machines.get(id)?.plugged.delete(portId)),
-      pluggedPorts: id => call('pluggedPorts', broken, () => [...(machines.get(id)?.plugged.keys() ?? [])]),
+      pluggedPorts: id =>
+        call('pluggedPorts', broken, () =>
+          [...(machines.get(id)?.plugged.values() ?? [])].map(port => ({ id: port.id, addresses: addressesOf(port) })),
+        ),
       brokenInterfaces: async () => [],
     }
   }

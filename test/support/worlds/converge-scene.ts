@@ -9,6 +9,7 @@ import { createSchema } from '../../../controller/load-balancer/schema/resource.
 import { readTree } from '../../../controller/load-balancer/tree/read-tree.js'
 import type { LoadBalancerTree } from '../../../controller/load-balancer/tree/tree.js'
 import { createLog } from '../../../controller/log/log.js'
+import { addressesOf, type Port } from '../../../controller/network/driver.js'
 import { type AmphoraProviderOptions, createAmphoraProvider } from '../../../controller/provider/amphora/provider.js'
 import { ClaimLost, type Provider } from '../../../controller/provider/provider.js'
 import type { Claim } from '../../../controller/queue/claim.js'
@@ -151,6 +152,7 @@ export async function faultsOf(db: Database, { world, tree, id }: Scene, warmIds
     const own = world.portsOwnedBy('amphora').filter(port => port.deviceId === row.id)
     expect('status', [row.status, machine?.state, machine?.hung], ['ALLOCATED', 'running', false])
     expect('plugged', [...(machine?.plugged.keys() ?? [])].sort(), own.map(port => port.id).sort())
+    expect('addresses', sendersOf([...(machine?.plugged.values() ?? [])]), sendersOf(own))
     const reached = own.flatMap(port => port.fixedIps.map(fixedIp => fixedIp.subnetId))
     expect(
       'missing subnets',
@@ -163,6 +165,9 @@ export async function faultsOf(db: Database, { world, tree, id }: Scene, warmIds
   }
   return faults
 }
+
+/** What interfaces may send from. */
+const sendersOf = (ports: readonly Port[]) => ports.flatMap(addressesOf).sort()
 
 const devices = (world: AmphoraWorld, owner: 'management') =>
   world

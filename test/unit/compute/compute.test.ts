@@ -91,13 +91,14 @@ t.test('the noop driver', async t => {
   })
 
   t.test('remembers which ports are plugged until the amphora is deleted', async t => {
-    const port = { id: 'a' } as Port
+    const fixedIps = [{ subnetId: 's', address: '192.0.2.1' }]
+    const port = { id: 'a', fixedIps, allowedAddresses: ['192.0.2.2'] } as Partial<Port> as Port
     await driver.plug(AMPHORA, port, 'tests')
     await driver.plug(AMPHORA, port, 'tests')
     await driver.plug(AMPHORA, { ...port, id: 'b' }, 'tests')
     await driver.unplug(AMPHORA, 'b')
     await driver.unplug('another', 'b')
-    t.same(await driver.pluggedPorts(AMPHORA), ['a'])
+    t.same(await driver.pluggedPorts(AMPHORA), [{ id: 'a', addresses: ['192.0.2.1', '192.0.2.2'] }])
     await driver.delete(AMPHORA)
     await driver.delete(AMPHORA)
     t.same(await driver.pluggedPorts(AMPHORA), [])
@@ -164,6 +165,10 @@ t.test('the record of a machine', async t => {
     files.recordPort('p', 'plugged')
     t.same(files.recordedPorts().sort(), ['m', 'p'])
     t.same(files.recordedPorts('plugged'), ['p'])
+    t.same(files.recordedAddresses('p'), [])
+    files.recordPort('p', 'plugged', ['192.0.2.1', '2001:db8::1'])
+    t.same(files.recordedPorts('plugged'), ['p'])
+    t.same(files.recordedAddresses('p'), ['192.0.2.1', '2001:db8::1'])
     files.forgetPort('p')
     files.forgetPort('p')
     t.same(files.recordedPorts('plugged'), [])

@@ -17,6 +17,7 @@ import { releaseVipPort, vipPortRequest } from '../../vip-port.js'
 import { agentTarget, announceVips, awaitAgent, awaitLeaving, awaitVips, beginHandover, drain } from '../agent/agent.js'
 import type { AgentTarget } from '../agent/connection.js'
 import { withTimeLimit } from '../agent/time-limit.js'
+import { covers } from '../plan/desired-ports.js'
 import { limitsOf } from '../plan/desired-state.js'
 import type { Observed } from '../plan/observation.js'
 import { restartLimit } from '../plan/plan-unreachable.js'
@@ -142,7 +143,8 @@ const executors: { [K in Kind]: Executor<K> } = {
     what: 'Giving an amphora a network interface',
     seconds: 30,
     takesTurns: true,
-    run: async ({ parts, claim, tree, observed, made, held, note }, { amphoraId, port: { purpose, request } }) => {
+    run: async ({ parts, claim, tree, observed, made, held, note }, { amphoraId, port: desired }) => {
+      const { purpose, request } = desired
       const { network } = await parts.network.managementNetwork()
       held()
       const port = await ensurePort(parts, { ...request, projectId: network.projectId })
@@ -150,7 +152,8 @@ const executors: { [K in Kind]: Executor<K> } = {
       held()
       await parts.compute.plug(amphoraId, port, tree.projectId)
       const before = observed.amphorae.find(({ id }) => id === amphoraId)
-      const hadInterface = before?.machine === 'running' && before.ports.some(({ id }) => id === port.id)
+      const hadInterface =
+        before?.machine === 'running' && before.ports.some(one => one.id === port.id && covers(one, desired))
       if (hadInterface && before.status === 'ALLOCATED') note({ amphora_id: amphoraId, action: 'replugged' })
       if (purpose === 'member') return
       await updateAmphora(parts.database, claim, amphoraId, {

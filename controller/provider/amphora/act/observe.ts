@@ -1,6 +1,7 @@
+import type { PluggedPort } from '../../../compute/driver.js'
 import type { Database } from '../../../database/connection.js'
 import type { LoadBalancerTree } from '../../../load-balancer/tree/tree.js'
-import { type NetworkDriver, PORT_OWNER, type Port, type Subnet } from '../../../network/driver.js'
+import { addressesOf, type NetworkDriver, PORT_OWNER, type Port, type Subnet } from '../../../network/driver.js'
 import type { Claim } from '../../../queue/claim.js'
 import { agentTarget, probeAgent } from '../agent/agent.js'
 import { desiredSubnetIds } from '../plan/desired-ports.js'
@@ -86,16 +87,21 @@ async function observeAmphora(
     ports: [...ports.values()].filter(port => port.deviceOwner === PORT_OWNER.amphora),
   }
   if (observed.machine !== 'running' || row.managementAddress === null) return observed
-  const [plugged, agent] = await Promise.all([
+  const [interfaces, agent] = await Promise.all([
     compute.pluggedPorts(row.id),
     probeAgent(agents, agentTarget(masterKey, row.id, row.managementAddress)),
   ])
+  const plugged = interfaces.filter(one => sendsFromAll(one, ports.get(one.id))).map(({ id }) => id)
   const isReached = agent.state === 'answers'
   if (row.status === 'ALLOCATED') await recordReach(parts.database, row.id, isReached)
   if (isReached) return { ...observed, plugged, agent, heldVip: agent.holdsVip ?? row.heldVip }
   const inspection = await compute.inspect(row.id)
   return { ...observed, plugged, agent, serves: inspection?.serves ?? null }
 }
+
+/** False while a port has an address that its interface may not use yet: a worker died before it was told. */
+const sendsFromAll = ({ addresses }: PluggedPort, port: Port | undefined): boolean =>
+  port === undefined || addressesOf(port).every(address => addresses.includes(address))
 
 const unobserved = (row: AmphoraRow): ObservedAmphora => ({
   ...row,

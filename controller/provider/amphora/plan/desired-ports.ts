@@ -55,7 +55,7 @@ export function desiredSubnetIds(tree: LoadBalancerTree): string[] {
 export const portOf = ({ ports }: { ports: readonly Port[] }, { request }: DesiredPort): Port | undefined =>
   ports.find(port => port.name === request.name)
 
-/** True when the port stands on every subnet that it is desired for. A port made for fewer is made again. */
+/** True when the port stands on every subnet that it is desired for. */
 export function covers(port: Port, { request }: DesiredPort): boolean {
   return request.fixedIps.every(({ subnetId }) => port.fixedIps.some(fixedIp => fixedIp.subnetId === subnetId))
 }

@@ -52,7 +52,7 @@ export type ObservedAmphora = AmphoraRow & {
   machine: 'running' | 'stopped' | 'absent'
   /** Its ports on other networks than the management network. */
   ports: readonly Port[]
-  /** Ids of those that the running machine has an interface for. */
+  /** Ids of those that the running machine has an interface for, which may send from all of their addresses. */
   plugged: readonly string[]
   /** Unreachable as well when the machine does not run. */
   agent: ObservedAgent

@@ -96,13 +96,9 @@ function inspect(rendering: Rendering, serving: readonly ObservedAmphora[], fact
     const { id: amphoraId, machine, agent, status, silentSeconds } = amphora
     const desired = portsFor(rendering, amphora)
     const awaitAgent: Step[] = [{ kind: 'await-agent', amphoraId }]
-    const outgrown = desired.flatMap(one => {
-      const port = portOf(amphora, one)
-      return port === undefined || covers(port, one) ? [] : [detach(amphora, port.id)]
-    })
     const rebuild = (kind: 'create-machine' | 'restart-machine'): Work => ({
       state: 'build',
-      make: [{ kind, amphoraId }, ...outgrown],
+      make: [{ kind, amphoraId }],
       attach: desired.map(port => ({ kind: 'attach-port', amphoraId, port })),
       awaitAgent,
     })
@@ -122,8 +118,8 @@ function inspect(rendering: Rendering, serving: readonly ObservedAmphora[], fact
     }
     const missing = desired.filter(one => !isAttached(amphora, one))
     const attach = missing.map((port): Step => ({ kind: 'attach-port', amphoraId, port }))
-    if (status !== 'ALLOCATED') return { state: 'build', make: outgrown, attach, awaitAgent }
-    if (missing.length > 0) return { state: 'build', make: outgrown, attach, awaitAgent: [] }
+    if (status !== 'ALLOCATED') return { state: 'build', make: [], attach, awaitAgent }
+    if (missing.length > 0) return { state: 'build', make: [], attach, awaitAgent: [] }
     return { state: 'ready', amphora }
   })
 }
@@ -139,12 +135,6 @@ function isAttached(amphora: ObservedAmphora, desired: DesiredPort): boolean {
   const port = portOf(amphora, desired)
   return port !== undefined && covers(port, desired) && amphora.plugged.includes(port.id)
 }
-
-const detach = (amphora: ObservedAmphora, portId: string) => ({
-  kind: 'detach-port' as const,
-  amphoraId: amphora.id,
-  portId,
-})
 
 /**
  * In the order of the topology; but one that comes in comes last, when the other of the pair speaks to it already, and not before that one

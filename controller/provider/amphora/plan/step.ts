@@ -14,6 +14,7 @@ export type Step =
   | { kind: 'restart-machine'; amphoraId: string }
   /** Marks one that is heard but cannot be reached: another takes its place, as in a failover that was asked for. */
   | { kind: 'replace-amphora'; amphoraId: string }
+  /** A port that is attached gets what it lacks: an address on another subnet, or its interface. */
   | { kind: 'attach-port'; amphoraId: string; port: DesiredPort }
   | { kind: 'await-agent'; amphoraId: string }
   | { kind: 'apply'; amphoraId: string; desired: Desired }
