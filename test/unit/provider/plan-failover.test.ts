@@ -180,6 +180,10 @@ t.test('replacing a pair', async t => {
     const comes = createAmphora(grown, { id: uuid(6, 3), role: 'BACKUP' })
     const leaves = draining({ ...oldBackup, status: 'PENDING_DELETE' }, false)
     expectSteps(t, plan(grown, see(leaves, master, comes), facts()), [['attach-port']], false)
+    const silent = { ...master, agent: unreachable, serves: true }
+    t.throws(() => plan(grown, see(leaves, silent, comes), facts()), { code: 'amphora-unreachable' })
+    const restarted = createAmphora(tree, { id: master.id, role: 'MASTER' })
+    expectSteps(t, plan(grown, see(leaves, restarted, comes), facts()), [['apply'], ['attach-port']], false)
     const ports = createAmphora(grown, { id: master.id }).ports
     const reaches = { ...master, ports, plugged: ports.map(({ id }) => id) }
     const next = plan(grown, see(leaves, reaches, comes), facts())

@@ -137,17 +137,21 @@ function isAttached(amphora: ObservedAmphora, desired: DesiredPort): boolean {
 }
 
 /**
- * In the order of the topology; but one that comes in comes last, when the other of the pair speaks to it already, and not before that one
- * can be told: two that do not hear each other would both take the VIP.
+ * In the order of the topology, but one that comes in is last, so that its peer already knows it. It waits while its peer serves and cannot be
+ * configured yet: two that do not know each other would both take the VIP.
  */
 function planApplies(rendering: Rendering, roles: RoleAssignment, ready: readonly ObservedAmphora[]): Step[] {
   const comesIn = ({ role }: ObservedAmphora) => roles.superfluous.some(amphora => amphora.role === role)
-  const isUntold = roles.serving.some(amphora => amphora.agent.state === 'answers' && !ready.includes(amphora))
+  const isUntold = roles.serving.some(amphora => !ready.includes(amphora) && serves(amphora))
   return roles.serving
     .filter(amphora => ready.includes(amphora) && !(isUntold && comesIn(amphora)))
     .toSorted((a, b) => Number(comesIn(a)) - Number(comesIn(b)))
     .flatMap(amphora => applyUnlessInEffect(rendering, amphora, roles.serving))
 }
+
+/** It may have the VIP, now or when its peer loses it. */
+const serves = ({ agent, serves }: ObservedAmphora): boolean =>
+  agent.state === 'answers' ? agent.appliedSha256 !== null : serves === true
 
 function applyUnlessInEffect(
   rendering: Rendering,
