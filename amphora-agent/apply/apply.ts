@@ -109,7 +109,7 @@ async function prepare(
   const headStart = onlyHaproxy ? await startAhead(parts, before.haproxy, desired.haproxy) : null
   try {
     const named = async () =>
-      nameInterfaces(await planPluggedInterfaces(desired, before), desired, emptied(before), log)
+      nameInterfaces(await planPluggedInterfaces(desired, before), desired, withoutKept(before), log)
     // What the network has lost meanwhile is for the comparing loop: to look, one waits for whoever just changes a network, somewhere on the host.
     const leavesNetwork = onlyHaproxy && before.sha256 !== desired.sha256
     const [network] = await Promise.all([leavesNetwork ? NO_CHANGE : named(), refuseHaproxy(staged)])
@@ -166,14 +166,14 @@ async function planPluggedInterfaces(desired: Desired, before: Desired | null): 
   const missing = await missingInterfaces(desired.interfaces)
   if (missing.length > 0)
     throw refuse('interface-missing', `no network interface has the address ${missing.join(', ')}`)
-  return planNetwork(desired, emptied(before))
+  return planNetwork(desired, withoutKept(before))
 }
 
 /**
- * Which interfaces lose their addresses when they are no longer desired. One without VIPs keeps them until it is unplugged: members that left
- * finish by it what is under way.
+ * The former state without the interfaces that keep their addresses until they are unplugged: those without VIPs, by which requests to members
+ * that left may still be under way.
  */
-function emptied(before: Desired | null): Desired | null {
+function withoutKept(before: Desired | null): Desired | null {
   return before && { ...before, interfaces: before.interfaces.filter(({ vips }) => vips.length > 0) }
 }
 
@@ -193,7 +193,7 @@ async function takeEffect(parts: Parts, staged: Staged, change: Change): Promise
     store.activate(staged)
     const guardChanges = how === 'reload' || !isSamePair(before, desired)
     if (guardChanges && desired.pair !== null) await guard(desired.pair)
-    const present = await addMissing(network, desired, emptied(before), log)
+    const present = await addMissing(network, desired, withoutKept(before), log)
     const forced = how === 'reload' && desired.haproxy !== null && haproxy.pid() !== null
     const outcome = forced
       ? await reload(parts, before?.haproxy ?? null, desired.haproxy, 'an apply was cut off')
@@ -218,8 +218,9 @@ async function takeEffect(parts: Parts, staged: Staged, change: Change): Promise
 async function rollBack(parts: Parts, failed: Desired, before: Desired | null): Promise<string> {
   const { haproxy, keepalived, log } = parts
   try {
-    const plan = await planNetwork(before, failed)
-    const network = before === null ? plan : await addMissing(plan, before, failed, log)
+    const former = before === null ? failed : withoutKept(failed)
+    const plan = await planNetwork(before, former)
+    const network = before === null ? plan : await addMissing(plan, before, former, log)
     if (before?.haproxy) {
       if (haproxy.pid() === null) await haproxy.start(serverStateFile(null, before.haproxy, parts.knownDown.keys()))
       else await reload(parts, failed.haproxy, before.haproxy, 'rolling back')

@@ -34,9 +34,10 @@ export const commandsFor = (one: Pick<Leaving, 'backend' | 'server'>) => ({
 /** Whether what is left may be closed. */
 export const isOver = ({ since, delayMs }: Leaving, now: number): boolean => now >= since + delayMs
 
-/** How long those that leave may still finish what is under way, in whole seconds; 0 when it may be closed. */
+/** How long removed servers may still finish what is under way, in whole seconds; 0 when it may be closed. */
 export function leavingSeconds(leaving: readonly Leaving[], now: number): number {
-  const left = leaving.map(({ since, delayMs }) => Math.min(since + delayMs - now, delayMs))
+  const removed = leaving.filter(one => one.removed)
+  const left = removed.map(({ since, delayMs }) => Math.min(since + delayMs - now, delayMs))
   return Math.ceil(Math.max(0, ...left) / 1000)
 }
 

@@ -49,7 +49,7 @@ export type HelloResult = {
   limits?: MachineLimits | undefined
   /** Null unless it was asked to drain. */
   drain: AmphoraDrain | null
-  /** How long servers that leave may still finish what is under way; 0 when none does. An older agent does not tell. */
+  /** For how long there may still be requests to servers that were removed, of any pool; 0 when there are none. An older agent does not tell. */
   leavingSeconds?: number | undefined
 }
 

@@ -44,8 +44,8 @@ export type Machine = {
 export const COMPUTE_FLAVOR = 'namespace'
 export const COMPUTE_ZONE = 'local'
 
-/** A port that is plugged and whose interface stands, and the addresses from which it may send. */
-export type PluggedPort = { id: string; addresses: readonly string[] }
+/** A port that is plugged and whose interface stands, and the addresses from which it may send; null for one that an earlier version plugged. */
+export type PluggedPort = { id: string; addresses: readonly string[] | null }
 
 /** Where amphorae come from. Every call is idempotent, keyed by the amphora's id; each has a time limit of its own. */
 export type ComputeDriver = {

@@ -81,6 +81,8 @@ export type NetworkDriver = {
    * @throws AddressTaken when another device uses it, InvalidPortRequest when it does not exist
    */
   bindPort: (id: string, device: { deviceId: string; deviceOwner: string } | null) => Promise<void>
+  /** Takes from a port that ensurePort made its addresses on these subnets. No error when there are none. */
+  releaseAddresses: (portId: string, subnetIds: readonly string[]) => Promise<void>
   /** No error when it is gone already. */
   deletePort: (id: string) => Promise<void>
   /** Ports by owner kind, for the sweep of what nobody owns any more; only those older than `olderThanSeconds`. */

@@ -14,12 +14,13 @@ const { subnets } = (await api.request('network', 'GET', '/v2.0/subnets?name=pub
 }
 const balancers = balancersOf(api, subnets[0]!.id)
 
-/** Whether the amphora has an interface on the network of a site. */
-async function reaches({ networkId }: Site): Promise<boolean> {
+/** Whether the amphora has an address on the subnet of a site. */
+async function reaches({ networkId, subnetId }: Site): Promise<boolean> {
   const { ports } = (await admin.request('network', 'GET', `/v2.0/ports?network_id=${networkId}`)) as {
-    ports: { name: string }[]
+    ports: { name: string; fixed_ips: { subnet_id: string }[] }[]
   }
-  return ports.some(({ name }) => name.startsWith('octavia-lb-member-'))
+  const own = ports.filter(({ name }) => name.startsWith('octavia-lb-member-'))
+  return own.some(port => port.fixed_ips.some(({ subnet_id }) => subnet_id === subnetId))
 }
 
 /** Requests whose heads are there, and whose bodies come SLOW_MS later. */
@@ -47,16 +48,28 @@ await t.test('members leave with their subnet: requests under way end, then the 
   await balancers.untilGone(balancer)
 })
 
-await t.test('members come on another subnet of the network: requests under way go on', async t => {
-  const balancer = await balancers.create('dual', [four])
-  await balancers.untilServing(balancer, [four], 60)
+await t.test(
+  'members come on another subnet of the network, and leave the first: requests under way go on',
+  async t => {
+    const balancer = await balancers.create('dual', [four])
+    await balancers.untilServing(balancer, [four], 60)
 
-  const { bodies, ended } = await begin(balancer.url)
-  await balancers.setMembers(balancer, [four, six])
-  const took = await balancers.untilServing(balancer, [four, six])
-  t.equal(ended(), 0, `both serve after ${Math.round(took)} ms`)
-  t.same(await bodies, Array(6).fill('four'))
+    const { bodies, ended } = await begin(balancer.url)
+    await balancers.setMembers(balancer, [four, six])
+    const took = await balancers.untilServing(balancer, [four, six])
+    t.equal(ended(), 0, `both serve after ${Math.round(took)} ms`)
+    t.same(await bodies, Array(6).fill('four'))
 
-  await balancers.remove(balancer)
-  await balancers.untilGone(balancer)
-})
+    const later = await begin(balancer.url)
+    await balancers.setMembers(balancer, [six])
+    await balancers.untilServing(balancer, [six])
+    t.equal(later.ended(), 0)
+    t.same((await later.bodies).sort(), ['four', 'four', 'four', 'six', 'six', 'six'])
+    await until('the address on the first subnet goes', async () => !(await reaches(four)), 40)
+    t.ok(await reaches(six))
+    await balancers.untilServing(balancer, [six])
+
+    await balancers.remove(balancer)
+    await balancers.untilGone(balancer)
+  },
+)

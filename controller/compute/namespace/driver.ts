@@ -90,7 +90,6 @@ export class NamespaceDriver implements ComputeDriver {
     return this.#inTurn(amphoraId, async () => {
       const machine = this.#machineOf(amphoraId)
       if (running(machine) === null) throw new MachineError(`The machine of amphora ${amphoraId} does not run.`)
-      if (!machine.files.recordedPorts('plugged').includes(port.id)) machine.files.recordPort(port.id, 'plugged')
       const attachment = {
         networkId: port.networkId,
         mtu: await networkMtu(port.networkId),
@@ -100,6 +99,10 @@ export class NamespaceDriver implements ComputeDriver {
         namespace: machine.namespace.name,
         // The agent finds the interface by its MAC address and gives it its name.
         interfaceName: `new${port.id.replaceAll('-', '').slice(0, 11)}`,
+      }
+      // A new interface stands once its addresses are let through; one that stands may send from new ones only afterwards.
+      if (!machine.files.recordedPorts('plugged').includes(port.id)) {
+        machine.files.recordPort(port.id, 'plugged', attachment.addresses)
       }
       const assigned = assign(this.#placeOf(amphoraId, projectId)).catch((error: unknown) => {
         log.warn({ amphoraId, err: error }, 'the machine does not use of the share of its project')

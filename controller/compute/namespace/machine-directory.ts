@@ -59,7 +59,10 @@ export function machineDirectory(directory: string) {
       (existsSync(ports) ? readdirSync(ports) : []).filter(
         portId => !portId.startsWith('.') && (role === undefined || wordsOf(join(ports, portId))[0] === role),
       ),
-    recordedAddresses: (portId: string): string[] => wordsOf(join(ports, portId)).slice(1),
+    recordedAddresses: (portId: string): string[] | null => {
+      const [, ...addresses] = wordsOf(join(ports, portId))
+      return addresses.length === 0 ? null : addresses
+    },
 
     /** The last words of a start that failed. */
     lastWords: () => (read(inside('console')) ?? '').trim().split('\n').slice(-3).join(' / '),

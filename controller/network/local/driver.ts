@@ -80,6 +80,17 @@ export function createLocalDriver(database: Database, shared: SharedAddresses): 
       throw new AddressTaken(`Port ${id} is in use by device ${other.deviceId}.`)
     },
 
+    releaseAddresses: async (portId, subnetIds) => {
+      const ids = subnetIds.filter(isUuid)
+      if (!isUuid(portId) || ids.length === 0) return
+      await execute(
+        database,
+        sql`DELETE FROM fixed_ip USING port
+             WHERE fixed_ip.port_id = port.id AND port.id = ${portId} AND port.ensured_name IS NOT NULL
+               AND fixed_ip.subnet_id = ANY(${ids}::uuid[])`,
+      )
+    },
+
     deletePort: async id => {
       if (isUuid(id)) await execute(database, sql`DELETE FROM port WHERE id = ${id}`)
     },

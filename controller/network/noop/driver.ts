@@ -93,6 +93,7 @@ export function createNoopNetworkDriver(): NetworkDriver {
       }
     },
     bindPort: async () => undefined,
+    releaseAddresses: async () => undefined,
     deletePort: async () => undefined,
     portsOwnedBy: async () => [],
     boundPorts: async () => [],

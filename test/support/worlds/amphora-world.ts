@@ -149,6 +149,13 @@ export function createAmphoraWorld() {
           return port
         }),
       bindPort: async () => undefined,
+      releaseAddresses: (id, subnetIds) =>
+        call('releaseAddresses', broken, () => {
+          const port = ports.get(id)
+          if (port === undefined) return
+          const fixedIps = port.fixedIps.filter(({ subnetId }) => !subnetIds.includes(subnetId))
+          ports.set(id, { ...port, fixedIps })
+        }),
       deletePort: id => call('deletePort', broken, () => void ports.delete(id)),
       portsOwnedBy: async owner => [...ports.values()].filter(port => port.deviceOwner === owner),
       boundPorts: async () => [],
@@ -288,6 +295,7 @@ function hello({ applied, drains, holdsVip }: MachineState): HelloResult {
     appliedSha256: applied?.sha256 ?? null,
     holdsVip,
     drain: drains ? { ended: true, cut: 0 } : null,
+    leavingSeconds: 0,
   }
 }
 

@@ -53,7 +53,7 @@ function play({ topology, events }: { topology: 'SINGLE' | 'ACTIVE_STANDBY'; eve
     if (kind === 'die') stages = []
     if (kind === 'failover') world.failOver()
     if (kind === 'change') world.change()
-    if (kind === 'move-member') world.moveMember()
+    if (kind === 'move-member') world.moveMember(pick)
     if (kind === 'kill' || kind === 'hang') {
       // What was under way fails with the machine.
       world.harm(kind, pick)

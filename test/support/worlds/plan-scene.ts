@@ -9,6 +9,8 @@ import { aListener, aMember, aPool, aTree, uuid } from '../../golden/models.js'
 
 export const AMPHORA = uuid(6, 1)
 export const MEMBER_SUBNET = uuid(7, 2)
+/** Of the same network. */
+export const SECOND_SUBNET = uuid(7, 3)
 export const MEMBER_NETWORK = uuid(8, 2)
 
 const subnet = (id: string, networkId: string, cidr: string): Subnet => ({
@@ -25,7 +27,7 @@ const subnet = (id: string, networkId: string, cidr: string): Subnet => ({
 export const SUBNETS = [
   subnet(uuid(7, 1), uuid(8, 1), '203.0.113.0/24'),
   subnet(MEMBER_SUBNET, MEMBER_NETWORK, '192.0.2.0/24'),
-  subnet(uuid(7, 3), MEMBER_NETWORK, '198.51.100.0/24'),
+  subnet(SECOND_SUBNET, MEMBER_NETWORK, '198.51.100.0/24'),
 ]
 
 export function createTree(

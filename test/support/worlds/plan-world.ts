@@ -7,7 +7,7 @@ import { plan } from '../../../controller/provider/amphora/plan/plan.js'
 import type { Plan, Step } from '../../../controller/provider/amphora/plan/step.js'
 import { rolesOf } from '../../../controller/provider/amphora/plan/topology.js'
 import { uuid } from '../../golden/models.js'
-import { createTree, facts, MEMBER_SUBNET, SUBNETS, VIP_PORT } from './plan-scene.js'
+import { createTree, facts, MEMBER_SUBNET, SECOND_SUBNET, SUBNETS, VIP_PORT } from './plan-scene.js'
 
 type Machine = {
   hung: boolean
@@ -28,7 +28,7 @@ const LEAVING_SECONDS = 5
  */
 export function createPlanWorld(first: LoadBalancerTree) {
   let tree = first
-  let isAway = false
+  let memberSubnet: string | null = null
   const amphorae = new Map<string, Amphora>()
   let lastNumber = 0
   /** It was in service once: from then on somebody always has to be, unless harm came from outside. */
@@ -94,6 +94,8 @@ export function createPlanWorld(first: LoadBalancerTree) {
         ]
       case 'detach-port':
         return [() => detach(step.amphoraId, step.portId)]
+      case 'shrink-port':
+        return [() => shrink(step.amphoraId, step.portId, step.subnetIds)]
       case 'delete-machine':
         return [
           () => set(known(step.amphoraId).row, { status: 'PENDING_DELETE' }),
@@ -143,8 +145,13 @@ export function createPlanWorld(first: LoadBalancerTree) {
 
   function ensurePort({ amphoraId, port: { request } }: Extract<Step, { kind: 'attach-port' }>): Port {
     const amphora = known(amphoraId)
+    const fixedIps = request.fixedIps.map(({ subnetId }) => ({ subnetId, address: addressOn(subnetId, amphoraId) }))
     const before = amphora.ports.find(port => port.name === request.name)
-    if (before !== undefined) return before
+    if (before !== undefined) {
+      const has = (subnetId: string) => before.fixedIps.some(fixedIp => fixedIp.subnetId === subnetId)
+      before.fixedIps.push(...fixedIps.filter(({ subnetId }) => !has(subnetId)))
+      return before
+    }
     const number = request.name.includes('vrrp') ? 0 : 1
     const id = `${amphoraId.slice(-2)}${number}00000-0000-4000-8000-000000000000`
     const port: Port = {
@@ -153,13 +160,7 @@ export function createPlanWorld(first: LoadBalancerTree) {
       id,
       projectId: '',
       macAddress: `fa:16:3e:00:${amphoraId.slice(-2)}:0${number}`,
-      fixedIps: request.fixedIps.map(({ subnetId }) => ({
-        subnetId,
-        address: SUBNETS.find(subnet => subnet.id === subnetId)!.cidr.replace(
-          '.0/24',
-          `.${100 + Number(amphoraId.slice(-2))}`,
-        ),
-      })),
+      fixedIps,
     }
     amphora.ports.push(port)
     return port
@@ -168,8 +169,13 @@ export function createPlanWorld(first: LoadBalancerTree) {
   function tell(id: string, desired: Desired) {
     const { machine } = known(id)
     if (machine === null || machine.hung) return
-    const isDesired = (mac: string) => desired.interfaces.some(iface => iface.mac === mac)
-    if (machine.applied?.interfaces.some(({ mac }) => !isDesired(mac))) machine.leavingSeconds = LEAVING_SECONDS
+    const { applied } = machine
+    if (applied !== null && serversOf(applied) !== serversOf(desired)) machine.leavingSeconds = LEAVING_SECONDS
+    for (const { mac, addresses } of applied?.interfaces ?? []) {
+      const stays = desired.interfaces.find(iface => iface.mac === mac)
+      const loses = stays !== undefined && addresses.some(address => !stays.addresses.includes(address))
+      if (loses && machine.leavingSeconds > 0) cut = true
+    }
     machine.applied = desired
   }
 
@@ -179,6 +185,11 @@ export function createPlanWorld(first: LoadBalancerTree) {
     if (machine !== null && !machine.hung && machine.plugged.has(portId) && machine.leavingSeconds > 0) cut = true
     machine?.plugged.delete(portId)
     amphora.ports = amphora.ports.filter(port => port.id !== portId)
+  }
+
+  function shrink(id: string, portId: string, subnetIds: readonly string[]) {
+    const port = known(id).ports.find(one => one.id === portId)
+    if (port !== undefined) port.fixedIps = port.fixedIps.filter(({ subnetId }) => !subnetIds.includes(subnetId))
   }
 
   function endLeaving(id: string, seconds: number) {
@@ -249,10 +260,12 @@ export function createPlanWorld(first: LoadBalancerTree) {
     change: () => {
       tree = { ...tree, generation: tree.generation + 1 }
     },
-    /** Its only member comes to a subnet of its own, or leaves it. */
-    moveMember: () => {
-      isAway = !isAway
-      const { pools } = createTree({}, [isAway ? MEMBER_SUBNET : null])
+    /** Its only member comes to another subnet, or to none. */
+    moveMember: (pick: number) => {
+      memberSubnet = [null, MEMBER_SUBNET, SECOND_SUBNET].filter(id => id !== memberSubnet)[pick % 2]!
+      const { pools } = createTree({}, [memberSubnet])
+      // Another server, wherever it stands.
+      pools[0]!.members[0]!.address = `203.0.113.${SUBNETS.findIndex(({ id }) => id === memberSubnet) + 1}`
       tree = { ...tree, pools, generation: tree.generation + 1 }
     },
     /** What a request for failover means: each amphora is to be replaced, unless one of its role is being replaced. */
@@ -275,16 +288,25 @@ export function createPlanWorld(first: LoadBalancerTree) {
       const rows = [...amphorae.values()]
       const roles = rows.map(({ row }) => row.role)
       const found = String(roles.sort()) === String([...rolesOf(tree.topology)].sort()) ? [] : [`roles: ${roles}`]
-      for (const { row, machine } of rows) {
+      for (const { row, machine, ports } of rows) {
         if (row.replacing || row.status !== 'ALLOCATED') found.push(`${row.id} is left`)
         if (machine?.applied?.generation !== tree.generation) found.push(`${row.id} is not up to date`)
-        if (machine?.plugged.size !== (isAway ? 2 : 1)) found.push(`${row.id} has ${machine?.plugged.size} interfaces`)
+        const reached = ports.filter(({ id }) => machine?.plugged.has(id)).flatMap(({ fixedIps }) => fixedIps)
+        const subnets = reached.map(({ subnetId }) => subnetId).sort()
+        const desired = [SUBNETS[0]!.id, ...(memberSubnet === null ? [] : [memberSubnet])].sort()
+        if (String(subnets) !== String(desired)) found.push(`${row.id} reaches ${subnets}, not ${desired}`)
       }
       if (holders().length !== roles.length) found.push('one does not hold the VIP')
       return found
     },
   }
 }
+
+const addressOn = (subnetId: string, amphoraId: string): string =>
+  SUBNETS.find(subnet => subnet.id === subnetId)!.cidr.replace('.0/24', `.${100 + Number(amphoraId.slice(-2))}`)
+
+const serversOf = ({ haproxy }: Desired): string =>
+  String(haproxy?.backends.flatMap(({ servers }) => servers.map(({ name, address }) => `${name} ${address}`)))
 
 const hasVip = ({ interfaces }: Desired) => interfaces.some(({ vips }) => vips.length > 0)
 

@@ -36,6 +36,7 @@ t.test('the time that servers have left is that of the last one, and nothing whe
   t.equal(leavingSeconds([some(), patient], 2_000), 30)
   t.equal(leavingSeconds([patient, some()], 31_500), 1)
   t.equal(leavingSeconds([some(), patient], 32_000), 0)
+  t.equal(leavingSeconds([some({ removed: false })], 2_000), 0, 'a disabled one keeps its interface anyway')
   t.equal(leavingSeconds([some()], 99_000), 0, 'although the server is still there')
   t.equal(leavingSeconds([some({ since: 90_000 })], 1_000), 30, 'the clock began anew with the machine')
   t.end()

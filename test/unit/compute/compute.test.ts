@@ -165,7 +165,7 @@ t.test('the record of a machine', async t => {
     files.recordPort('p', 'plugged')
     t.same(files.recordedPorts().sort(), ['m', 'p'])
     t.same(files.recordedPorts('plugged'), ['p'])
-    t.same(files.recordedAddresses('p'), [])
+    t.same(files.recordedAddresses('p'), null)
     files.recordPort('p', 'plugged', ['192.0.2.1', '2001:db8::1'])
     t.same(files.recordedPorts('plugged'), ['p'])
     t.same(files.recordedAddresses('p'), ['192.0.2.1', '2001:db8::1'])

@@ -15,6 +15,7 @@ import {
   MEMBER_NETWORK,
   MEMBER_SUBNET,
   portsFor,
+  SECOND_SUBNET,
   SUBNETS,
   see,
   settlePair,
@@ -88,7 +89,8 @@ t.test('changing a load balancer', async t => {
     expectSteps(t, plan(after, see(leaving(createSettled(before), 0)), facts()), [['apply'], ['await-leaving']], false)
     const settled = createSettled(after, had)
     for (const [left, seconds] of [
-      [30, 2],
+      [1800, 180],
+      [20, 2],
       [1, 1],
     ] as const) {
       const next = plan(after, see(leaving(settled, left)), facts())
@@ -98,6 +100,35 @@ t.test('changing a load balancer', async t => {
     const next = plan(after, see(leaving(settled, 0)), facts())
     expectSteps(t, next, [['detach-port']])
     t.match(next.stages.flat(), [{ portId: ports[1]!.id }])
+  })
+  await t.test('a port gives up its address on a subnet once nothing is under way there any more', async t => {
+    const before = createTree({}, [MEMBER_SUBNET])
+    const after = createTree({ generation: 8 }, [SECOND_SUBNET])
+    const both = portsFor(createTree({}, [MEMBER_SUBNET, SECOND_SUBNET]))
+    const had = { ports: both, plugged: both.map(({ id }) => id) }
+    const amphora = leaving(createSettled(before, had), 0)
+    const first = plan(after, see(amphora), facts())
+    expectSteps(t, first, [['apply'], ['await-leaving']], false)
+    const keeps = { interfaces: [{}, { addresses: both[1]!.fixedIps.map(({ address }) => `${address}/24`).sort() }] }
+    t.match(first.stages.flat(), [{ desired: keeps }])
+    const settled = createSettled(after, had)
+    expectSteps(t, plan(after, see(leaving(settled, 20)), facts()), [['observe-again']])
+    const next = plan(after, see(leaving(settled, 0)), facts())
+    expectSteps(t, next, [['shrink-port']], false)
+    t.match(next.stages.flat(), [{ portId: both[1]!.id, subnetIds: [MEMBER_SUBNET] }])
+  })
+  await t.test('an interface goes at once when another one leads to the same addresses', async t => {
+    const twin = { ...SUBNETS[1]!, id: uuid(7, 4), networkId: uuid(8, 3) }
+    const seeTwin = (amphora: ObservedAmphora) => ({ ...see(amphora), subnets: [...SUBNETS, twin] })
+    const before = portsFor(createTree({}, [MEMBER_SUBNET]))
+    const after = createTree({ generation: 8 }, [twin.id])
+    const added = desiredPorts(after, [...SUBNETS, twin], AMPHORA)[1]!.request
+    const port = { ...before[1]!, ...added, id: uuid(9, 7), macAddress: 'fa:16:3e:00:00:07', allowedAddresses: [] }
+    const ports = [...before, { ...port, fixedIps: [{ subnetId: twin.id, address: '192.0.2.77' }] }]
+    const amphora = leaving(createSettled(createTree({}, [MEMBER_SUBNET])), 30)
+    const next = plan(after, seeTwin({ ...amphora, ports, plugged: ports.map(({ id }) => id) }), facts())
+    expectSteps(t, next, [['apply'], ['detach-port']])
+    t.match(next.stages.flat(), [{}, { portId: before[1]!.id }])
   })
   await t.test('members that leave hold up no interface that is needed', async t => {
     expectSteps(t, plan(tree, see(leaving(createSettled(tree), 30)), facts()), [])

@@ -69,8 +69,8 @@ const AGENT_START_MS = 30_000
 /** VRRP needs a fraction of this. */
 const VRRP_MS = 3_000
 
-/** Members without traffic leave in a fraction of this. */
-const LEAVING_MS = 500
+/** The agent looks twice in this time; members without connections have left then. */
+const LEAVING_MS = 700
 
 const TABLES_MISSING =
   'it serves without the stick tables of the amphora that it replaces: clients may change their member once'
@@ -230,11 +230,14 @@ const executors: { [K in Kind]: Executor<K> } = {
     },
   },
   'await-leaving': {
-    what: 'Waiting for what members that left have under way',
+    what: 'Waiting for requests to members that left',
     seconds: 20,
-    run: async ({ parts, observed, held }, { amphoraId }) => {
-      const target = targetOf(parts, observed, amphoraId)
-      await awaitLeaving(parts.agents, target, { limitMs: LEAVING_MS, held })
+    run: async (acting, { amphoraId }) => {
+      const { parts, observed, held } = acting
+      held()
+      await ifItCan(acting, amphoraId, 'it is asked later whether its members have left', () =>
+        awaitLeaving(parts.agents, targetOf(parts, observed, amphoraId), { limitMs: LEAVING_MS, held }),
+      )
     },
   },
   'observe-again': {
@@ -270,6 +273,23 @@ const executors: { [K in Kind]: Executor<K> } = {
       held()
       await parts.network.deletePort(portId)
       for (const [name, port] of made) if (port.id === portId) made.delete(name)
+    },
+  },
+  'shrink-port': {
+    what: 'Taking addresses from a network interface',
+    seconds: 30,
+    takesTurns: true,
+    run: async ({ parts, tree, observed, made, held }, { amphoraId, portId, subnetIds }) => {
+      const before = observed.amphorae.find(({ id }) => id === amphoraId)?.ports.find(({ id }) => id === portId)
+      if (before === undefined) return
+      const fixedIps = before.fixedIps.filter(({ subnetId }) => !subnetIds.includes(subnetId))
+      const after = { ...before, fixedIps }
+      held()
+      // First, so that it is silent before somebody else is given one of the addresses.
+      await parts.compute.plug(amphoraId, after, tree.projectId)
+      held()
+      await parts.network.releaseAddresses(portId, subnetIds)
+      if (made.has(after.name)) made.set(after.name, after)
     },
   },
   'delete-machine': {
@@ -367,7 +387,7 @@ async function ifItCan({ parts }: Acting, amphoraId: string, without: string, ac
     await act()
   } catch (error) {
     if (error instanceof ClaimLost) throw error
-    parts.log.warn({ amphora: amphoraId, err: error }, `an amphora does not answer while the VIP moves: ${without}`)
+    parts.log.warn({ amphora: amphoraId, err: error }, `an amphora does not answer: ${without}`)
   }
 }
 

@@ -63,11 +63,14 @@ function recall(
 /** Asks network, compute and agents. */
 async function observeAnew({ parts, tree, made }: Observing, rows: readonly AmphoraRow[]): Promise<Observed> {
   const { network } = parts
-  const [amphorae, subnets, vipPort] = await Promise.all([
+  const [amphorae, desired, vipPort] = await Promise.all([
     Promise.all(rows.map(row => observeAmphora(parts, row, made))),
     network.subnets(desiredSubnetIds(tree)),
     made.get(tree.id) ?? (tree.vip.portId === null ? null : network.port(tree.vip.portId)),
   ])
+  const ids = new Set(amphorae.flatMap(({ ports }) => ports.flatMap(port => port.fixedIps.map(one => one.subnetId))))
+  for (const { id } of desired) ids.delete(id)
+  const subnets = ids.size === 0 ? desired : [...desired, ...(await network.subnets([...ids]))]
   return { amphorae, subnets, vipPort, mtus: await mtusOf(network, subnets) }
 }
 
@@ -101,7 +104,7 @@ async function observeAmphora(
 
 /** False while a port has an address that its interface may not use yet: a worker died before it was told. */
 const sendsFromAll = ({ addresses }: PluggedPort, port: Port | undefined): boolean =>
-  port === undefined || addressesOf(port).every(address => addresses.includes(address))
+  port === undefined || addresses === null || addressesOf(port).every(address => addresses.includes(address))
 
 const unobserved = (row: AmphoraRow): ObservedAmphora => ({
   ...row,

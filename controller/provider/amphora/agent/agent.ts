@@ -107,7 +107,7 @@ export async function drain(
   await askUntil(agents, target, { limitMs, held }, hello => hello.drain?.ended !== false)
 }
 
-/** Waits a while for what members that left have under way. @param limitMs how long to wait here; the amphora goes on by itself */
+/** Waits a while for requests to members that left. @param limitMs how long to wait here; the amphora goes on by itself */
 export async function awaitLeaving(
   agents: AgentConnections,
   target: AgentTarget,

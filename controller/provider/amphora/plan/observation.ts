@@ -42,7 +42,7 @@ export type ObservedAgent =
       limits?: MachineLimits | undefined
       /** Null unless it was told to accept nothing any more. */
       drain: AmphoraDrain | null
-      /** How long members that left may still finish what is under way. An older agent does not tell. */
+      /** For how long there may still be requests to members that left, of any pool. An older agent does not tell. */
       leavingSeconds?: number | undefined
     }
   | { state: 'unreachable' }
@@ -64,7 +64,7 @@ export type ObservedAmphora = AmphoraRow & {
 export type Observed = {
   amphorae: readonly ObservedAmphora[]
   vipPort: Port | null
-  /** Those of the VIP and of the members that still exist. */
+  /** Those of the VIP, of the members and of the amphorae's ports that still exist. */
   subnets: readonly Subnet[]
   /** MTU by network id. */
   mtus: ReadonlyMap<string, number>

@@ -1,23 +1,25 @@
+import { type Cidr, parseCidr } from '../../../network/addresses.js'
+import type { Port } from '../../../network/driver.js'
 import { portOf } from './desired-ports.js'
 import { portsFor, type Rendering } from './desired-state.js'
 import type { ObservedAmphora } from './observation.js'
 import type { Step } from './step.js'
 
-/** How often to ask whether members that left still have something under way. */
-const RECHECK_SECONDS = 2
+/** How often to ask whether there are still requests to members that left: more often when they have less time. */
+const recheckSeconds = (left: number): number => Math.min(left, Math.max(2, Math.round(left / 10)))
 
 type Leftovers = {
-  /** Before the world is observed again. */
+  /** To do now, after the applies. */
   stages: Step[][]
   /** When there is nothing else to do. */
   wait: Step[]
-  /** False when it takes another observation to know what to do. */
+  /** False when the world must be observed again before it is known what to do. */
   settles: boolean
 }
 
 /**
- * The steps for ports and interfaces that no member needs any more. What members that left have under way goes by them: they stay as long as
- * the agent says so, and nothing else waits for that.
+ * The steps for interfaces, and for addresses of interfaces, that no member needs any more. Requests to members that left may still go by them: they
+ * stay for as long as the agent says so, and nothing else waits for that.
  * @param ready the amphorae that can be told something
  * @param applies the steps that come before
  */
@@ -27,29 +29,65 @@ export function planLeftovers(
   applies: readonly Step[],
 ): Leftovers {
   const applied = new Set(applies.flatMap(step => (step.kind === 'apply' ? [step.amphoraId] : [])))
-  const detaches: Step[] = []
+  const releases: Step[] = []
   const awaits: Step[] = []
   const waits: number[] = []
   for (const amphora of ready) {
     const { id: amphoraId, agent } = amphora
-    const portIds = leftoverPorts(rendering, amphora)
+    const { urgent, others } = leftoversOf(rendering, amphora)
+    releases.push(...urgent)
+    if (others.length === 0) continue
     // An older agent does not tell.
-    const leavingSeconds = agent.state === 'answers' ? agent.leavingSeconds : undefined
-    if (portIds.length === 0) continue
-    if (leavingSeconds !== undefined && applied.has(amphoraId)) awaits.push({ kind: 'await-leaving', amphoraId })
-    else if (leavingSeconds !== undefined && leavingSeconds > 0) waits.push(Math.min(leavingSeconds, RECHECK_SECONDS))
-    else detaches.push(...portIds.map((portId): Step => ({ kind: 'detach-port', amphoraId, portId })))
+    const left = agent.state === 'answers' ? agent.leavingSeconds : undefined
+    if (left !== undefined && applied.has(amphoraId)) awaits.push({ kind: 'await-leaving', amphoraId })
+    else if (left !== undefined && left > 0) waits.push(recheckSeconds(left))
+    else releases.push(...others)
   }
   return {
-    stages: [detaches, awaits],
+    stages: [releases, awaits],
     wait: waits.length === 0 ? [] : [{ kind: 'observe-again', seconds: Math.min(...waits) }],
-    settles: awaits.length === 0,
+    settles: awaits.length === 0 && !releases.some(({ kind }) => kind === 'shrink-port'),
   }
 }
 
-/** Ids of ports and interfaces that the configuration does not name. */
-function leftoverPorts(rendering: Rendering, amphora: ObservedAmphora): string[] {
-  const needed = portsFor(rendering, amphora).map(desired => portOf(amphora, desired)?.id)
-  const had = new Set([...amphora.ports.map(port => port.id), ...amphora.plugged])
-  return [...had].filter(portId => !needed.includes(portId))
+/** `urgent`: an interface that stands in the way of another one, since both lead to the same addresses. */
+function leftoversOf(rendering: Rendering, amphora: ObservedAmphora): { urgent: Step[]; others: Step[] } {
+  const amphoraId = amphora.id
+  const desired = portsFor(rendering, amphora)
+  const needed = desired.map(one => portOf(amphora, one)?.id)
+  const had = [...new Set([...amphora.ports.map(port => port.id), ...amphora.plugged])]
+  const urgent: Step[] = []
+  const others: Step[] = []
+  for (const portId of had.filter(id => !needed.includes(id))) {
+    const detach: Step = { kind: 'detach-port', amphoraId, portId }
+    if (isInTheWay(rendering, amphora, portId)) urgent.push(detach)
+    else others.push(detach)
+  }
+  for (const one of desired) {
+    const port = portOf(amphora, one)
+    const subnetIds = port === undefined ? [] : surplusOf(port, one.request.fixedIps)
+    if (port !== undefined && subnetIds.length > 0) {
+      others.push({ kind: 'shrink-port', amphoraId, portId: port.id, subnetIds })
+    }
+  }
+  return { urgent, others }
 }
+
+/** Ids of subnets on which a port has addresses and need have none. */
+function surplusOf({ fixedIps }: Port, needed: readonly { subnetId: string }[]): string[] {
+  const ids = fixedIps.map(({ subnetId }) => subnetId)
+  return [...new Set(ids)].filter(id => !needed.some(({ subnetId }) => subnetId === id))
+}
+
+function isInTheWay(rendering: Rendering, amphora: ObservedAmphora, portId: string): boolean {
+  const cidrsOf = (fixedIps: readonly { subnetId: string }[]) =>
+    rendering.observed.subnets.flatMap(({ id, cidr }) =>
+      fixedIps.some(({ subnetId }) => subnetId === id) ? [parseCidr(cidr)] : [],
+    )
+  const own = cidrsOf(amphora.ports.find(({ id }) => id === portId)?.fixedIps ?? [])
+  const needed = portsFor(rendering, amphora).flatMap(({ request }) => cidrsOf(request.fixedIps))
+  return own.some(one => needed.some(other => one !== null && other !== null && overlap(one, other)))
+}
+
+const overlap = (one: Cidr, other: Cidr): boolean =>
+  one.version === other.version && one.first <= other.last && other.first <= one.last

@@ -28,13 +28,15 @@ export type Step =
   | { kind: 'drain-amphora'; amphoraId: string; seconds: number; waitSeconds: number }
   /** It is on its way out, and loses the interface of the VIP. */
   | { kind: 'silence-amphora'; amphoraId: string; portId: string | null }
-  /** What members that left have under way gets a moment to end, before the interface goes that leads to them. */
+  /** Requests to members that left get a moment to end, before the interface goes that leads to them. */
   | { kind: 'await-leaving'; amphoraId: string }
   /** Something ends by itself soon. */
   | { kind: 'observe-again'; seconds: number }
   /** Neighbours learn again where the VIP is. */
   | { kind: 'announce-vip'; amphoraId: string }
   | { kind: 'detach-port'; amphoraId: string; portId: string }
+  /** A port gives up its addresses on subnets that no member needs any more. */
+  | { kind: 'shrink-port'; amphoraId: string; portId: string; subnetIds: readonly string[] }
   | { kind: 'delete-machine'; amphoraId: string }
   | { kind: 'delete-ports'; amphoraId: string }
   | { kind: 'delete-amphora-row'; amphoraId: string }
