@@ -39,8 +39,9 @@ export const harms = {
   takeInterfaceDown: ({ nic }: Target) => `ip link set ${nic} down`,
   removeRoute: ({ route }: Target) => `ip route delete ${route}`,
   flushFilter: () => 'nft flush ruleset',
-  stopWatchingAndRemoveRoute: ({ route }: Target) => `pkill -STOP -x ip; ip route delete ${route}`,
-  killWatcherAndFlushFilter: () => 'pkill -KILL -x nft; nft flush ruleset',
+  stopWatchingAndRemoveRoute: ({ route }: Target) =>
+    `pkill -STOP -xf 'ip -oneline monitor .*'; ip route delete ${route}`,
+  killWatcherAndFlushFilter: () => "pkill -KILL -xf 'nft monitor'; nft flush ruleset",
   killAgent: () => `kill -9 ${agent}`,
   stopAgent: () => `kill -STOP ${agent}`,
   stopSshd: () => `kill -STOP ${sshd}`,
