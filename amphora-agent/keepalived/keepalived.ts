@@ -11,7 +11,7 @@ export const KEEPALIVED_LOG = `${LOG_DIRECTORY}/keepalived.log`
 
 const PROGRAM = '/usr/sbin/keepalived'
 const MAX_WORDS = 4_000
-/** A keepalived that cannot live with its configuration ends within this time. */
+/** A keepalived that rejects its configuration exits within this time. */
 const SETTLE_MS = 300
 
 export class KeepalivedFailure extends Error {}
@@ -19,21 +19,22 @@ export class KeepalivedFailure extends Error {}
 export type Keepalived = {
   adopt: () => boolean
   pid: () => number | null
-  /** How often in a row it ended soon after its start. */
+  /** How many times in a row it exited soon after its start. */
   failures: () => number
-  /** Kills what is stopped and answers to nobody; it is started again. @returns whether there was any such */
+  /** Kills suspended (SIGSTOP) processes; the supervisor restarts them. @returns whether there were any */
   killStopped: () => boolean
-  /** @throws KeepalivedFailure when it ends at once */
+  /** @throws KeepalivedFailure if it exits at once */
   start: () => Promise<void>
-  /** Reads its configuration anew; its VRRP state stays. @throws KeepalivedFailure when it ends */
+  /** Reloads the configuration; the VRRP state is kept. @throws KeepalivedFailure if it exits */
   reload: () => Promise<void>
   stop: () => Promise<void>
   close: () => void
 }
 
 /**
- * @param beforeRead called before it reads its file
- * @param onEnd called when it ended by itself: the VIPs stay on the interfaces then, and the peer takes them too
+ * @param beforeRead called before keepalived reads its file
+ * @param onEnd called when keepalived exits unexpectedly: it leaves the VIPs on the interfaces, and the peer takes
+ * them too
  */
 export function createKeepalived({
   configuration,
@@ -68,7 +69,7 @@ export function createKeepalived({
     const ended = await waitFor(() => (pid === null || supervisor.pid() !== pid ? true : null), {
       timeoutMs: SETTLE_MS,
     })
-    if (ended) throw new KeepalivedFailure('keepalived ended')
+    if (ended) throw new KeepalivedFailure('keepalived exited')
   }
   return {
     adopt: () => supervisor.adopt(),
@@ -95,11 +96,11 @@ export function createKeepalived({
   }
 }
 
-/** Asks keepalived itself. @returns null when the file is good, else what keepalived says of it */
+/** Has keepalived check the file. @returns null if it is valid, else keepalived's output */
 export async function keepalivedRefusalOf(file: string): Promise<string | null> {
   const { status, stdout, stderr } = await run(PROGRAM, ['-t', '-f', file], { timeoutMs: 20_000 })
   if (status === 0) return null
-  return (stdout + stderr).trim().slice(0, MAX_WORDS) || `keepalived -t ended with status ${status}`
+  return (stdout + stderr).trim().slice(0, MAX_WORDS) || `keepalived -t exited with status ${status}`
 }
 
 export async function keepalivedVersion(): Promise<string> {

@@ -4,8 +4,9 @@ import { atEveryMoment } from '../time/moments.js'
 const MAX_SIZE = 1024 * 1024
 
 /**
- * Keeps each file, and one predecessor (`.1`), near 1 MiB. The writers append to an open file, so it is copied and cut rather than renamed.
- * @returns a function that ends it
+ * Keeps each file, and one predecessor (`.1`), near 1 MiB. The writers append to an open file, so the file is
+ * copied and truncated rather than renamed.
+ * @returns a function that stops it
  */
 export function keepBounded(paths: readonly string[]): () => void {
   return atEveryMoment(() => {
@@ -13,14 +14,14 @@ export function keepBounded(paths: readonly string[]): () => void {
   })
 }
 
-/** Cuts one file that has grown. */
+/** Truncates one file that exceeds the limit. */
 export function bound(path: string, maxSize = MAX_SIZE): void {
   try {
     if (statSync(path).size <= maxSize) return
     keepCopy(path)
     truncateSync(path)
   } catch {
-    // Not there yet.
+    // The file does not exist yet.
   }
 }
 
@@ -28,6 +29,6 @@ function keepCopy(path: string): void {
   try {
     copyFileSync(path, `${path}.1`)
   } catch {
-    // No place for it: what it says is lost, rather than the room that others need.
+    // The disk is full. Losing the log is better than taking space that others need.
   }
 }

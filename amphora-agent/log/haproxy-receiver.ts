@@ -7,24 +7,27 @@ import type { Log } from './log.js'
 export const HAPROXY_LOG = `${LOG_DIRECTORY}/haproxy.log`
 
 const MAX_LINE = 2048
-/** Between two batches. */
+/** Time between two batches. */
 const PAUSE_MS = 200
-/** Of one batch; what comes beyond it is counted and lost. A busy HAProxy says half as much in a pause when it logs every request. */
+/**
+ * Size of one batch; lines beyond it are counted and dropped. A busy HAProxy that logs every request produces half
+ * as much per pause.
+ */
 const MOST_WAITING = 1024 * 1024
-/** The file, and the one that was before it. */
+/** Limit of the file, and of its predecessor. */
 const MAX_SIZE = 2 * 1024 * 1024
 
 /** Lines on their way to a file. */
 export type LineWriter = {
   write: (line: string) => void
-  /** Writes what waits, and ends. */
+  /** Writes the waiting lines and stops. */
   close: () => Promise<void>
 }
 
 /**
- * Appends lines to a file in batches, so that a flood of them costs little; the file is renamed to `.1` when it has grown. Lines are lost, and
- * counted in the file, when they come faster than that, and when there is no room: who writes them goes on. Where the file cannot be renamed, it is
- * emptied.
+ * Appends lines to a file in batches, so that a flood of lines costs little. A file that reaches its limit is
+ * renamed to `.1`, or truncated if it cannot be renamed. Lines that exceed a batch or find the disk full are
+ * dropped, and the file records how many: the writer never blocks.
  */
 export function createLineWriter(
   path: string,
@@ -47,7 +50,7 @@ export function createLineWriter(
     const text = lines.join('') + (missing === 0 ? '' : `${new Date().toISOString()} ${missing} lines were lost\n`)
     try {
       if (size + text.length > maxSize) {
-        // Without a place for what is there it goes: a log that grows fills the disk of the amphora.
+        // If the file cannot be renamed, discard its contents: a growing log would fill the disk.
         await rename(path, `${path}.1`).catch(() => writeFile(path, ''))
         size = 0
       }
@@ -79,18 +82,18 @@ export function createLineWriter(
   }
 }
 
-/** Writes what HAProxy logs (HAPROXY_LOG_LINE) to a file. @returns a function that ends it */
+/** Writes HAProxy's log (HAPROXY_LOG_LINE) to a file. @returns a function that stops it */
 export async function receiveHaproxyLog(log: Log): Promise<() => Promise<void>> {
   const writer = createLineWriter(HAPROXY_LOG)
   const receiver = DgramAsPromised.createSocket({ type: 'udp4' })
   receiver.socket.on('message', (bytes: Buffer) =>
     writer.write(bytes.toString('utf8', 0, MAX_LINE).trimEnd().replaceAll('\n', ' | ')),
   )
-  receiver.socket.on('error', (error: Error) => log.error(`HAProxy's log cannot be received: ${error.message}`))
+  receiver.socket.on('error', (error: Error) => log.error(`cannot receive HAProxy's log: ${error.message}`))
   try {
     await receiver.bind(LOG_PORT, '127.0.0.1')
   } catch (error) {
-    log.error(`HAProxy's log cannot be received: ${error instanceof Error ? error.message : String(error)}`)
+    log.error(`cannot receive HAProxy's log: ${error instanceof Error ? error.message : String(error)}`)
   }
   return async () => {
     await receiver.close()

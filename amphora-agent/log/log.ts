@@ -5,7 +5,7 @@ export type Log = { info: (text: string) => void; warn: (text: string) => void; 
 
 export const AGENT_LOG = `${LOG_DIRECTORY}/agent.log`
 
-/** One line per event: time, level, text. Nothing that it is given may hold a key. */
+/** Writes one line per event: time, level, text. Callers must never pass key material. */
 export function createLog(): Log {
   mkdirSync(LOG_DIRECTORY, { recursive: true })
   const writer = (level: string) => (text: string) => {

@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs'
 
 type Line = { time: number; text: string }
 
-/** The last lines of several log files in the order of their times, each with the name of its source before it. */
+/** The last lines of several log files in order of time, each prefixed with the name of its source. */
 export function recentLines(sources: Readonly<Record<string, string>>, count: number): string[] {
   const lines: Line[] = []
   for (const [name, path] of Object.entries(sources)) {
@@ -19,7 +19,7 @@ export function recentLines(sources: Readonly<Record<string, string>>, count: nu
     .map(line => line.text)
 }
 
-/** Lines begin with `2026-11-21T10:00:00.000Z`, or with keepalived's `Sat Nov 21 10:00:00 2026:`. */
+/** Parses the timestamp of a line: `2026-11-21T10:00:00.000Z`, or keepalived's `Sat Nov 21 10:00:00 2026:`. */
 function timeOf(line: string): number | null {
   const found = /^\d{4}-\S+|^[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}/.exec(line)
   const time = found ? Date.parse(found[0]) : Number.NaN

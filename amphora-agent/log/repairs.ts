@@ -3,7 +3,7 @@ import { INIT_REPAIRS_FILE } from '../protocol/paths.js'
 import { type Repair, repairText } from '../protocol/repairs.js'
 import type { Log } from './log.js'
 
-/** The latest repairs, for the reports; what happened before this start of the agent has been told. */
+/** The latest repairs, for the reports. Those before this start of the agent have been reported. */
 export type Repairs = {
   note: (text: string) => void
   /** Connections were closed because a limit was reached. */
@@ -11,10 +11,11 @@ export type Repairs = {
   latest: () => Repair[]
 }
 
-/** Told again and again, since datagrams may be lost for minutes; after that there are newer ones, or it is in the history. */
+/** Repairs to keep reporting. */
 const MOST = 16
-/** So much of what init has told is passed on at a time. */
+/** Repairs by init to pass on at a time. */
 const MOST_OF_INIT = 8
+/** Each repair is reported repeatedly for this long, since datagrams may be lost for minutes. */
 const TOLD_FOR_MS = 900_000
 
 export function createRepairs(log: Log): Repairs {
@@ -31,13 +32,13 @@ export function createRepairs(log: Log): Repairs {
   }
 }
 
-/** Passes on what the machine's init has put right since it was last asked. */
+/** Notes what the machine's init has repaired since the last call. */
 export function passOnInitRepairs(repairs: Repairs): void {
   const taken = `${INIT_REPAIRS_FILE}.told`
   try {
     renameSync(INIT_REPAIRS_FILE, taken)
   } catch {
-    // It has told nothing.
+    // Init has repaired nothing.
     return
   }
   const lines = readFileSync(taken, 'utf8').split('\n').filter(Boolean)

@@ -2,12 +2,12 @@ import type { PingQuestion } from '../protocol/ping.js'
 
 export type Verdict = 'up' | 'down'
 
-/** A subject that nobody asks about any more is forgotten when so many others have been. */
+/** Subjects to remember; beyond this, the one queried least recently is forgotten. */
 const MOST_SUBJECTS = 20_000
 
 /**
- * Turns answers and silences into verdicts: the first one decides, from then on it takes as many in a row as the question says to
- * change the verdict.
+ * Turns ping results into verdicts. The first result decides; after that, the verdict changes after as many
+ * consecutive results to the contrary as the question specifies (`rise`, `fall`).
  */
 export function createJudge(): (question: PingQuestion, answered: boolean) => Verdict {
   const known = new Map<string, { verdict: Verdict; against: number }>()
@@ -17,7 +17,7 @@ export function createJudge(): (question: PingQuestion, answered: boolean) => Ve
     const against = now === before.verdict ? 0 : before.against + 1
     const turned = against >= (answered ? rise : fall)
     const standing = turned ? { verdict: now, against: 0 } : { verdict: before.verdict, against }
-    // the newest stands last, so that the first is who was not asked about for longest
+    // Reinsert at the end, so that the first key is the least recently queried.
     known.delete(subject)
     known.set(subject, standing)
     for (const oldest of known.keys()) {

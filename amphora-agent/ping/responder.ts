@@ -9,9 +9,9 @@ const LONGEST_QUESTION = 512
 const QUESTION_MS = 5_000
 
 /**
- * Answers HAProxy's agent checks of members that are pinged: HAProxy has no such check itself. A question that cannot be answered gets none, which
- * leaves the server as it is.
- * @returns a function that ends it
+ * Answers HAProxy's agent checks for members with PING health monitors: HAProxy has no ping check of its own. If
+ * the ping fails to run, there is no answer, which leaves the server's state unchanged.
+ * @returns a function that stops it
  */
 export async function answerPings(log: Log): Promise<() => Promise<void>> {
   const judge = createJudge()
@@ -24,11 +24,11 @@ export async function answerPings(log: Log): Promise<() => Promise<void>> {
     try {
       const answered = await askOnce(question.address, question.timeoutSeconds)
       complaint = ''
-      // HAProxy takes the reason only with a blank before it
-      return judge(question, answered) === 'up' ? 'up\n' : 'down #no answer to ping\n'
+      // HAProxy accepts the reason only after a blank.
+      return judge(question, answered) === 'up' ? 'up\n' : 'down #no reply to ping\n'
     } catch (error) {
       const words = error instanceof PingFailure ? error.message : String(error)
-      if (words !== complaint) log.error(`members cannot be pinged: ${words}`)
+      if (words !== complaint) log.error(`cannot ping members: ${words}`)
       complaint = words
       return ''
     }
@@ -57,7 +57,7 @@ export async function answerPings(log: Log): Promise<() => Promise<void>> {
   })
   await new Promise<void>(resolve => {
     server.on('error', error => {
-      log.error(`members cannot be pinged: ${error.message}`)
+      log.error(`cannot answer HAProxy's ping checks: ${error.message}`)
       resolve()
     })
     server.listen(PING_PORT, '127.0.0.1', resolve)

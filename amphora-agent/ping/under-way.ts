@@ -1,13 +1,14 @@
 import { PingFailure } from './ping.js'
 
-/** Each is a process of its own, and an amphora has no limit on processes but this. */
+/** Concurrent pings. Each is a process, and nothing else limits the number of processes of an amphora. */
 const MOST_AT_ONCE = 256
 
 type Ping = (address: string, timeoutSeconds: number) => Promise<boolean>
 
 /**
- * One echo request for all who ask about an address at the same time: several back ends may have the same member.
- * @returns the same as `ping`, but it rejects with PingFailure when too many are under way, as when very many members are silent
+ * Shares one echo request among concurrent queries for an address: several backends may have the same member.
+ * @returns a `ping` that also rejects with PingFailure if too many pings are in progress, as when very many members
+ * are down
  */
 export function pingTogether(ping: Ping): Ping {
   const underWay = new Map<string, Promise<boolean>>()
@@ -15,7 +16,7 @@ export function pingTogether(ping: Ping): Ping {
     const key = `${address} ${timeoutSeconds}`
     const present = underWay.get(key)
     if (present !== undefined) return present
-    if (underWay.size >= MOST_AT_ONCE) throw new PingFailure(`more than ${MOST_AT_ONCE} do not answer at once`)
+    if (underWay.size >= MOST_AT_ONCE) throw new PingFailure(`more than ${MOST_AT_ONCE} pings in progress`)
     const asked = ping(address, timeoutSeconds).finally(() => underWay.delete(key))
     underWay.set(key, asked)
     return asked

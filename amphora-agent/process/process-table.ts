@@ -1,9 +1,9 @@
 import { readdirSync, readFileSync, readlinkSync } from 'node:fs'
 
-/** A process, told apart from a later one with the same pid by its start time (in clock ticks since boot). */
+/** A process. The start time, in clock ticks since boot, distinguishes it from a later process with the same pid. */
 export type ProcessIdentity = { pid: number; startTime: number }
 
-/** @returns null when there is no such process, or when it has ended and only waits for its parent */
+/** @returns null if there is no such process or it is a zombie */
 export function identityOf(pid: number): ProcessIdentity | null {
   const stat = statOf(pid)
   return stat && { pid, startTime: stat.startTime }
@@ -13,14 +13,14 @@ export function isAlive({ pid, startTime }: ProcessIdentity): boolean {
   return statOf(pid)?.startTime === startTime
 }
 
-/** Whether somebody has stopped it (SIGSTOP): it is there and does nothing. */
+/** Whether the process is suspended (SIGSTOP). */
 export function isStopped(pid: number): boolean {
   return ['T', 't'].includes(statOf(pid)?.state ?? '')
 }
 
 /**
- * What tells one that hangs from one that is slow: the processor time of all its threads in nanoseconds, and whether any of them runs or waits
- * for a processor.
+ * Distinguishes a hung process from a slow one: the CPU time of all its threads in nanoseconds, and whether any of
+ * them runs or waits for a CPU.
  */
 export function activityOf(pid: number): { work: bigint; running: boolean } {
   const activity = { work: 0n, running: false }
@@ -31,12 +31,12 @@ export function activityOf(pid: number): { work: bigint; running: boolean } {
       activity.running ||= statOf(`${pid}/task/${thread}`)?.state === 'R'
     }
   } catch {
-    // It ended meanwhile.
+    // The process exited during the read.
   }
   return activity
 }
 
-/** The anonymous resident memory of a process, in KiB; 0 when it is gone. */
+/** The anonymous resident memory of a process, in KiB; 0 if it has exited. */
 export function memoryOf(pid: number): number {
   try {
     return Number(/^RssAnon:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1] ?? 0)
@@ -45,12 +45,12 @@ export function memoryOf(pid: number): number {
   }
 }
 
-/** Tells one that may have ended already. */
+/** Signals a process that may have exited already. */
 export function killIfThere(pid: number, signal: NodeJS.Signals = 'SIGKILL'): void {
   try {
     if (pid > 1) process.kill(pid, signal)
   } catch {
-    // It is gone already.
+    // It has exited already.
   }
 }
 
@@ -63,8 +63,9 @@ export function childrenOf(pid: number): number[] {
 }
 
 /**
- * Processes of this machine (our mount namespace) that were started as this program, or as one that becomes it, with an argument that begins so: ancestors before their descendants, the
- * youngest first, for an older one may still end its last connections.
+ * Finds processes of this machine (in our mount namespace) by program and argument prefix. A launcher that will
+ * exec the program also matches. Ancestors come before descendants, and the youngest first: an older one may still
+ * be finishing its last connections.
  */
 export function findByArgument(program: string, argument: string): ProcessIdentity[] {
   const ours = mountNamespace('self')
@@ -75,7 +76,7 @@ export function findByArgument(program: string, argument: string): ProcessIdenti
     const args = argumentsOf(pid)
     if (!args.some(arg => arg.endsWith(program)) || !args.some(arg => arg.startsWith(argument))) continue
     const stat = statOf(pid)
-    // Of one that has other rights than ours it cannot be read, as of HAProxy's worker.
+    // The namespace of a process with other privileges, such as HAProxy's worker, is unreadable.
     if (stat === null || ![ours, null].includes(mountNamespace(entry))) continue
     found.set(pid, { identity: { pid, startTime: stat.startTime }, parent: stat.parent })
   }
@@ -91,7 +92,7 @@ export function findByArgument(program: string, argument: string): ProcessIdenti
 function statOf(pid: number | string): { state: string; parent: number; startTime: number } | null {
   try {
     const text = readFileSync(`/proc/${pid}/stat`, 'utf8')
-    // The name in brackets may hold anything, so count the fields from its end.
+    // The name in parentheses may contain anything, so count the fields after it.
     const fields = text.slice(text.lastIndexOf(')') + 2).split(' ')
     if (fields[0] === 'Z' || fields[0] === 'X') return null
     return {

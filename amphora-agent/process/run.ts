@@ -12,13 +12,13 @@ export type RunResult = {
 type RunOptions = {
   input?: string
   timeoutMs?: number
-  /** Under whose account it runs; ours unless given. */
+  /** The account to run under; the agent's own by default. */
   account?: { uid: number; gid: number }
 }
 
 /**
- * Runs a program to its end, never through a shell. An exit status other than 0 is a result, not an error.
- * @throws Error when the program cannot be started, does not end in time (it is then killed), or says too much
+ * Runs a program until it exits, never through a shell. A nonzero exit status is a result, not an error.
+ * @throws Error if the program cannot be started, or exceeds the timeout or the output limit (it is then killed)
  */
 export function run(
   program: string,
@@ -34,12 +34,12 @@ export function run(
       failure ??= error
       child.kill('SIGKILL')
     }
-    const timer = setTimeout(() => fail(new Error(`${program} did not end within ${timeoutMs} ms`)), timeoutMs)
+    const timer = setTimeout(() => fail(new Error(`${program} did not exit within ${timeoutMs} ms`)), timeoutMs)
     for (const name of ['stdout', 'stderr'] as const) {
       child[name].on('data', (piece: Buffer) => {
         size += piece.length
         output[name].push(piece)
-        if (size > MAX_OUTPUT) fail(new Error(`${program} said too much`))
+        if (size > MAX_OUTPUT) fail(new Error(`${program} printed more than ${MAX_OUTPUT} bytes`))
       })
     }
     child.on('error', error => {
@@ -51,7 +51,7 @@ export function run(
       if (failure) reject(failure)
       else resolve({ status, stdout: textOf(output.stdout), stderr: textOf(output.stderr) })
     })
-    // A program that ends without reading its input is judged by its exit status.
+    // A program may exit without reading its input; its exit status decides.
     child.stdin.on('error', () => {})
     child.stdin.end(input)
   })

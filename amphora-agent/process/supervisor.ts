@@ -3,9 +3,9 @@ import type { Log } from '../log/log.js'
 import { waitFor } from '../time/wait.js'
 import { findByArgument, identityOf, isAlive, killIfThere, type ProcessIdentity } from './process-table.js'
 
-/** How often to check a process that an earlier agent started; the kernel tells us of our own children. */
+/** How often to check a process that an earlier agent started. The kernel reports the exit of our own children. */
 const LOOK_MS = 1_000
-/** A process that ran for this long is restarted at once; a shorter-lived one after a growing pause. */
+/** A process that ran for this long is restarted at once; one that ran for less, after a growing pause. */
 const LONG_LIFE_MS = 5_000
 const FIRST_PAUSE_MS = 100
 const LONGEST_PAUSE_MS = 5_000
@@ -13,33 +13,33 @@ const LONGEST_PAUSE_MS = 5_000
 export type Supervised = {
   name: string
   program: string
-  /** An argument by which our process and its children are recognised in the process table. */
+  /** An argument that identifies our process and its children in the process table. */
   argument: string
   /**
-   * Starts it detached, so that it outlives the agent.
-   * @param replaced the process that it takes over from and tells to end in peace; null when there is none
+   * Starts the process detached, so that it outlives the agent.
+   * @param replaced pid of the process to take over from and to shut down gracefully; null if there is none
    */
   spawn: (replaced: number | null) => ChildProcess
-  /** It ended without being asked to; called before it is started again. */
+  /** Called when the process exits unexpectedly, before it is restarted. */
   onEnd: () => void
   log: Log
 }
 
-/** Keeps one program running, across the agent's own restarts. */
+/** Keeps one program running, also across restarts of the agent. */
 export class Supervisor {
   readonly #supervised: Supervised
   #running: (ProcessIdentity & { since: number }) | null = null
   #desired = false
   #failures = 0
   #restart: NodeJS.Timeout | null = null
-  /** Only for a process that is not our child: the kernel tells us when a child ends. */
+  /** Only for a process that is not our child: the kernel reports the exit of a child. */
   #look: NodeJS.Timeout | null = null
 
   constructor(supervised: Supervised) {
     this.#supervised = supervised
   }
 
-  /** Takes over the process that an earlier agent started, and keeps it running from now on. @returns whether there is one */
+  /** Adopts the process that an earlier agent started, and keeps it running. @returns whether there is one */
   adopt(): boolean {
     const { name, program, argument, log } = this.#supervised
     const [found] = findByArgument(program, argument)
@@ -47,27 +47,27 @@ export class Supervisor {
     this.#running = { ...found, since: performance.now() }
     this.#desired = true
     this.#look ??= setInterval(() => this.#noticeEnd(), LOOK_MS)
-    log.info(`${name} still runs with pid ${found.pid}`)
+    log.info(`${name} adopted: it runs with pid ${found.pid}`)
     return true
   }
 
-  /** Starts it and keeps it running. Does not wait until it is ready. */
+  /** Starts the process and keeps it running. Does not wait until it is ready. */
   start(): void {
-    // It may have ended unnoticed.
+    // It may have exited since the last check.
     this.#noticeEnd()
     this.#desired = true
     this.#failures = 0
     this.#begin(null)
   }
 
-  /** Stops keeping it running and lets it end by itself. @param signal asks it to */
+  /** Stops supervising the process and lets it exit by itself. @param signal asks it to exit */
   release(signal: NodeJS.Signals): void {
     this.#desired = false
     this.#cancelRestart()
     if (this.#running) killIfThere(this.#running.pid, signal)
   }
 
-  /** Starts a second process beside it, which takes over. */
+  /** Starts a second process that takes over from this one. */
   replace(): void {
     const replaced = this.#running?.pid ?? null
     this.#desired = true
@@ -76,7 +76,7 @@ export class Supervisor {
     this.#begin(replaced)
   }
 
-  /** Ends it, and waits until it is gone. */
+  /** Terminates the process and waits until it has exited. */
   async stop(): Promise<void> {
     const { name, log } = this.#supervised
     this.#desired = false
@@ -92,18 +92,18 @@ export class Supervisor {
     this.#killLeftovers()
   }
 
-  /** Null while it does not run. */
+  /** Null while the process does not run. */
   pid(): number | null {
     return this.#running && isAlive(this.#running) ? this.#running.pid : null
   }
 
-  /** How many times in a row it ended soon after its start; 0 once it has run for a while. */
+  /** How many times in a row the process exited soon after its start; 0 once it has run for a while. */
   failures(): number {
     const hasLived = this.#running !== null && performance.now() - this.#running.since >= LONG_LIFE_MS
     return hasLived ? 0 : this.#failures
   }
 
-  /** Leaves it running and stops supervising it. */
+  /** Stops supervising the process and leaves it running. */
   close(): void {
     if (this.#look) clearInterval(this.#look)
     if (this.#restart) clearTimeout(this.#restart)
@@ -120,14 +120,14 @@ export class Supervisor {
     const lived = performance.now() - this.#running.since
     this.#running = null
     if (!this.#desired) return
-    log.error(`${name} ended by itself`)
+    log.error(`${name} exited unexpectedly`)
     onEnd()
     this.#failures = lived >= LONG_LIFE_MS ? 0 : this.#failures + 1
     const pause = this.#failures < 2 ? 0 : Math.min(LONGEST_PAUSE_MS, FIRST_PAUSE_MS * 2 ** (this.#failures - 2))
     this.#beginAfter(pause)
   }
 
-  /** @param replaced the process that the new one takes over from */
+  /** @param replaced pid of the process that the new one takes over from */
   #begin(replaced: number | null): void {
     this.#cancelRestart()
     if (!this.#desired || this.#running) return
@@ -171,7 +171,7 @@ export class Supervisor {
     this.#restart = null
   }
 
-  /** Children that outlived their parent would hold its sockets. */
+  /** Kills children that outlived their parent: they would hold its sockets. */
   #killLeftovers(): void {
     const { program, argument } = this.#supervised
     for (const { pid } of findByArgument(program, argument)) killIfThere(pid, 'SIGKILL')

@@ -5,17 +5,17 @@ import { AGENT_SOCKET } from '../protocol/messages.js'
 import { AGENT_ANSWERED_FILE, STATE_DIRECTORY } from '../protocol/paths.js'
 import { atEveryMoment } from '../time/moments.js'
 
-/** Sooner than it is asked again. */
+/** Timeout of one request; shorter than the interval between two. */
 const ANSWER_MS = 2_500
 
-/** It asks at one of so many moments. At the others the touch alone says that the agent runs. */
+/** Sends a request every this many moments. At the others, touching the file is enough to show that the agent runs. */
 const ASK_EVERY = 4
 
 /**
- * Touches a file at every moment, and now and then asks this agent on its own socket, as the controller does: until that is answered it asks on
- * and touches nothing. The machine's init starts an agent anew that has touched nothing for some seconds: one that hangs, or whose socket
- * answers nobody.
- * @returns a function that ends it
+ * Touches a file at every moment, and regularly sends a request to this agent's own socket, as the controller does.
+ * Until that is answered, it repeats the request and does not touch the file. The machine's init restarts an agent
+ * that has not touched the file for some seconds: it hangs, or does not answer on its socket.
+ * @returns a function that stops it
  */
 export function answerInit(): () => void {
   let moments = 0
@@ -36,12 +36,12 @@ export function answerInit(): () => void {
   })
 }
 
-/** Takes no room, so it works on a full disk as well. */
+/** Writes no data, so this also works on a full disk. */
 function touch(): void {
   try {
     mkdirSync(STATE_DIRECTORY, { recursive: true })
     writeFileSync(AGENT_ANSWERED_FILE, '')
   } catch {
-    // Init hears nothing, and starts the agent anew.
+    // Init then restarts the agent.
   }
 }

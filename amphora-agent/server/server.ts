@@ -4,19 +4,22 @@ import type { Log } from '../log/log.js'
 import { createFrameDecoder, encodeFrame } from '../protocol/frames.js'
 import { AGENT_SOCKET, type Answer, AnswerError, type Request, requestSchema } from '../protocol/messages.js'
 
-/** The group whose members reach the agent: the controller's login. */
+/** The group that may connect to the agent: that of the controller's login. */
 const GROUP = 'krater'
 
-/** Answers one request. @throws AnswerError for a known fault; anything else is answered as internal */
+/** Answers one request. @throws AnswerError for a known fault; any other error is answered as internal */
 export type Handler = (request: Request) => Promise<Extract<Answer, { ok: true }>['result']>
 
 export type AgentServer = {
-  /** Listens anew when the socket was removed. @returns whether it was */
+  /** Listens again if the socket file was removed. @returns whether it was */
   restore: () => Promise<boolean>
   close: () => Promise<void>
 }
 
-/** Listens on the agent's socket. Connections are many, requests run at once, and each is answered when it is done. */
+/**
+ * Listens on the agent's socket. Requests run concurrently, also those of one connection; each is answered when
+ * done.
+ */
 export async function serve(handle: Handler, log: Log): Promise<AgentServer> {
   const connections = new Set<Socket>()
   const welcome = (socket: Socket) => {
@@ -39,7 +42,7 @@ export async function serve(handle: Handler, log: Log): Promise<AgentServer> {
   return {
     restore: async () => {
       if (existsSync(AGENT_SOCKET)) return false
-      // First the old one: it removes the path that it listened on.
+      // Close the old server first: closing removes the path that it listened on.
       server.close()
       server = createServer(welcome)
       await listen(server)
@@ -56,7 +59,7 @@ export async function serve(handle: Handler, log: Log): Promise<AgentServer> {
 function listen(server: Server): Promise<void> {
   return new Promise((resolve, reject) => {
     server.once('error', reject)
-    // Nobody may connect between the socket's birth and its proper mode.
+    // Keep others from connecting between the socket's creation and the chmod.
     const before = process.umask(0o177)
     server.listen(AGENT_SOCKET, () => {
       process.umask(before)
@@ -83,7 +86,7 @@ async function answer(value: unknown, handle: Handler, log: Log): Promise<Answer
       ok: false,
       error: {
         code: 'malformed',
-        message: 'the request is not understood',
+        message: 'malformed request',
         details: issues.join('\n').slice(0, 4_000),
       },
     }

@@ -20,7 +20,7 @@ const stateSchema = z.strictObject({
   workers: z.record(z.string(), z.record(z.string(), counters)),
 })
 
-/** The counters of an earlier agent of this machine, or a new epoch. */
+/** Loads the counters of the previous agent of this machine, or starts a new epoch. */
 export function loadCounters(): CounterState {
   try {
     return stateSchema.parse(JSON.parse(readFileSync(FILE, 'utf8')))

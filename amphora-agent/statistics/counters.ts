@@ -2,24 +2,25 @@ import type { ProxyRow } from '../haproxy/runtime/stat.js'
 import type { Counters } from '../protocol/heartbeat.js'
 
 /**
- * Counters that never go backwards although every reload starts a new worker from zero: what ended workers had counted is kept, what
- * living ones count is added. Keys of objects are the names of frontends and backends; keys of workers tell processes apart.
+ * Counters that never decrease, although every reload starts a new worker at zero: the totals of exited workers are
+ * kept, and the counters of running ones added. Objects are keyed by frontend or backend name, workers by process
+ * identity.
  */
 export type CounterState = {
-  /** 8 random bytes in hexadecimal; a new one means that the counters began again from zero. */
+  /** 8 random bytes in hexadecimal; a new value means that the counters restarted at zero. */
   epoch: string
   ended: Record<string, Counters>
   workers: Record<string, Record<string, Counters>>
 }
 
-/** Objects are never forgotten while they may come back; this many is far beyond any load balancer. */
+/** Objects are kept while they may come back. This limit is far beyond any load balancer. */
 const MAX_OBJECTS = 20_000
 
 const ZERO: Counters = { bytesIn: 0, bytesOut: 0, activeConnections: 0, totalConnections: 0, requestErrors: 0 }
 
 /**
- * Takes in a look at all workers.
- * @param living keys of all workers that exist, also of those that could not be read this time
+ * Adds one reading of all workers.
+ * @param living keys of all workers that exist, including those that could not be read this time
  */
 export function observe(
   state: CounterState,
@@ -36,7 +37,7 @@ export function observe(
     const former = workers[worker] ?? {}
     for (const { name, counters } of rows) {
       const before = former[name]
-      // Somebody cleared HAProxy's own counters.
+      // HAProxy's counters were cleared (`clear counters`).
       if (before && isLower(counters, before)) ended[name] = finished(ended[name], before)
     }
     workers[worker] = Object.fromEntries(rows.map(({ name, counters }) => [name, counters]))

@@ -3,13 +3,13 @@ import type { ProxyRow } from '../haproxy/runtime/stat.js'
 import type { Desired } from '../protocol/desired.js'
 import type { Counters, ListenerState, MemberState, PoolState, Report } from '../protocol/heartbeat.js'
 
-/** How all objects of the table stand at one moment, in the table's order. */
+/** The state and counters of all objects of the table at one moment, in the table's order. */
 export type Snapshot = {
   listeners: { state: ListenerState; counters: Counters }[]
   pools: { state: PoolState; counters: Counters; members: MemberState[] }[]
 }
 
-/** What the present worker says; both empty while HAProxy does not run. */
+/** What the current worker reports; both empty while HAProxy does not run. */
 export type Observation = { proxies: readonly ProxyRow[]; servers: readonly ServerState[] }
 
 export function snapshotOf(
@@ -42,7 +42,7 @@ export function snapshotOf(
   }
 }
 
-/** Which objects differ from what was last sent: in their state, or in anything. */
+/** The objects that changed since the last report: in their states, or in anything. */
 export function changedSince(
   sent: Snapshot | null,
   now: Snapshot,

@@ -1,6 +1,6 @@
 import { setTimeout as pause } from 'node:timers/promises'
 
-/** Looks again every `everyMs` until the probe gives something, at most `timeoutMs`. @returns null when it never did */
+/** Calls the probe every `everyMs` until it returns a value. @returns null if it does not within `timeoutMs` */
 export async function waitFor<T>(
   probe: () => T | null | Promise<T | null>,
   { timeoutMs, everyMs = 20 }: { timeoutMs: number; everyMs?: number },

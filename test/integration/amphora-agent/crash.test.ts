@@ -197,7 +197,7 @@ t.test('a HAProxy that cannot start is retried with growing pauses until it star
   t.match(beat, { needsApply: true, configHash: '0'.repeat(16) }, 'the controller learns of it')
   t.match(await agent.ask('hello'), { appliedSha256: null })
   const { lines } = await agent.ask('logs', { lines: 200 })
-  const deaths = lines.filter(line => line.includes('HAProxy ended by itself')).length
+  const deaths = lines.filter(line => line.includes('HAProxy exited unexpectedly')).length
   t.ok(deaths >= 3 && deaths < 40, `${deaths} deaths`)
   t.ok(
     lines.some(line => line.includes('bogus')),
