@@ -7,17 +7,18 @@ import { keepClaim } from './keep-claim.js'
 
 export type ClaimLoopOptions = {
   database: Database
-  /** What is claimed, and for whom. */
+  /** What to claim, and for which owner. */
   claims: Omit<ClaimRequest, 'limit' | 'held'>
-  /** How many claimed rows are worked on at once. */
+  /** Maximum number of attempts that run at once. */
   concurrency: number
-  /** Longest pause between two polls that nobody asked for. */
+  /** Longest pause between two polls without a wake-up. */
   sweepMs: number
-  /** Seconds until something may become due without anybody saying so; null when nothing is in sight. */
+  /** Seconds until the next row may become due without a wake-up; null when none is known. */
   secondsUntilDue: () => Promise<number | null>
   /**
-   * Does what a claimed row asks for, and gives the claim back. Never rejects. The signal aborts when the claim is lost or the loop stops.
-   * @returns seconds until the row is to be tried again; null when nothing is to follow
+   * Processes a claimed row and releases the claim. Never rejects. The signal aborts when the claim is lost or
+   * the loop stops.
+   * @returns seconds until the row should be retried; null for no retry
    */
   attempt: (claim: Claim, signal: AbortSignal) => Promise<number | null>
   log: Logger
@@ -29,104 +30,137 @@ export type ClaimLoop = {
   stop: () => Promise<void>
 }
 
-/** How long stop() waits for work under way; what is not finished by then is left to lapse. */
+/** How long stop() waits for running attempts. Leases of attempts that still run then expire. */
 const STOP_LIMIT_MS = 5_000
+/** Shortest pause before a sweep for a row that is about to become due. */
+const MIN_SWEEP_MS = 50
 
-type Work = { claim: Claim; abort: AbortController; letGo: () => void; done: Promise<void> }
+type RunningAttempt = { claim: Claim; abort: AbortController; stopRenewal: () => void; done: Promise<void> }
 
 /**
- * Works on rows that are due until stopped: at once when woken, and by a sweep that needs no wake-up. Any number of loops in any number of
- * processes share one table. While the database is away it keeps trying, and goes on by itself.
+ * Claims and processes due rows until stopped: at once when woken, and in a periodic sweep that needs no
+ * wake-up. Any number of loops in any number of processes can share one table. While the database is away, the
+ * loop keeps trying and recovers without a restart.
  *
  * INVARIANTS
- * - A row is in `running` from its claim until its attempt has ended: `running.size` never exceeds the concurrency.
- * - One claim round runs at a time; `isAnotherDue` says that another must follow it.
- * - A claim is renewed for as long as its attempt runs; an attempt whose claim is lost is aborted, and writes nothing more (fence).
+ * - A row is in `running` from its claim until its attempt finishes: `running.size` never exceeds the
+ *   concurrency.
+ * - One claim round runs at a time; `isRoundRequested` asks for another one after it.
+ * - A claim is renewed while its attempt runs. An attempt that loses its claim is aborted, and its fence stops
+ *   later writes.
  */
 export function startClaimLoop(options: ClaimLoopOptions): ClaimLoop {
-  const { database, claims: request, concurrency, sweepMs, secondsUntilDue, attempt, log } = options
-  const running = new Map<string, Work>()
+  const { database, claims: request, concurrency, attempt, log } = options
+  const running = new Map<string, RunningAttempt>()
   let stopping = false
-  let isAnotherDue = false
+  let isRoundRequested = false
   let mayBeMore = false
   let round: Promise<void> | null = null
-  let sweepTimer: NodeJS.Timeout | undefined
-  let sweepAt = Number.POSITIVE_INFINITY
 
   const wake = () => {
-    isAnotherDue = true
+    isRoundRequested = true
     if (stopping || round !== null || running.size >= concurrency) return
     round = claimRound().finally(() => {
       round = null
-      if (isAnotherDue) wake()
+      if (isRoundRequested) wake()
     })
   }
 
-  const sweepWithin = (milliseconds: number) => {
-    const at = performance.now() + milliseconds
-    if (stopping || at >= sweepAt) return
-    clearTimeout(sweepTimer)
-    sweepAt = at
-    sweepTimer = setTimeout(() => void sweep(), milliseconds)
-  }
-
-  const sweep = async () => {
-    sweepAt = Number.POSITIVE_INFINITY
+  const sweeper = createSweeper(options, async () => {
     wake()
     await round
-    const seconds = await secondsUntilDue().catch(() => null)
-    sweepWithin(seconds === null ? sweepMs : Math.min(sweepMs, Math.max(50, seconds * 1000)))
-  }
+  })
 
   const claimRound = async () => {
     try {
-      while (isAnotherDue && !stopping && running.size < concurrency) {
-        isAnotherDue = false
+      while (isRoundRequested && !stopping && running.size < concurrency) {
+        isRoundRequested = false
         const limit = concurrency - running.size
         const claims = await claimDue(database, { ...request, limit, held: [...running.keys()] })
         for (const claim of claims) begin(claim)
-        if (claims.length === limit) isAnotherDue = true
-        // Projects have shares of the slots, and other workers were taking rows: what is left may go once a slot is free again.
+        if (claims.length === limit) isRoundRequested = true
+        // A project's share or a concurrent worker may have left due rows unclaimed; try again when a slot
+        // becomes free.
         mayBeMore = claims.length > 1 || (running.size + 1) * 2 >= concurrency
       }
     } catch (error) {
-      isAnotherDue = false
+      isRoundRequested = false
       log.warn({ err: error }, isDatabaseAway(error) ? 'database away; trying again' : 'claiming failed; trying again')
     }
   }
 
   const begin = (claim: Claim) => {
     const abort = new AbortController()
-    const letGo = keepClaim(database, claim, log, () => abort.abort())
+    const stopRenewal = keepClaim(database, claim, log, () => abort.abort())
     const done = attempt(claim, abort.signal).then(retrySeconds => {
-      letGo()
+      stopRenewal()
       running.delete(claim.id)
-      if (retrySeconds !== null) sweepWithin(retrySeconds * 1000 + 10)
-      if (isAnotherDue || mayBeMore) wake()
+      if (retrySeconds !== null) sweeper.sweepWithin(retrySeconds * 1000 + 10)
+      if (isRoundRequested || mayBeMore) wake()
     })
-    running.set(claim.id, { claim, abort, letGo, done })
+    running.set(claim.id, { claim, abort, stopRenewal, done })
   }
 
-  void sweep()
+  sweeper.sweepNow()
 
   return {
     wake,
     stop: async () => {
       stopping = true
-      clearTimeout(sweepTimer)
+      sweeper.stop()
       await round
-      for (const { abort } of running.values()) abort.abort()
-      const patience = new AbortController()
-      await Promise.race([
-        Promise.all([...running.values()].map(work => work.done)),
-        sleep(STOP_LIMIT_MS, undefined, { signal: patience.signal }).catch(() => undefined),
-      ])
-      patience.abort()
-      // What still runs begins nothing new: its lease counts as over here, and lapses there.
-      for (const { claim, letGo } of running.values()) {
-        letGo()
-        claim.heldUntil = 0
-      }
+      await abortAll(running)
     },
+  }
+}
+
+/** Calls `poll` whenever a row may be due without a wake-up, at least every `sweepMs`. */
+function createSweeper(
+  { sweepMs, secondsUntilDue }: Pick<ClaimLoopOptions, 'sweepMs' | 'secondsUntilDue'>,
+  poll: () => Promise<void>,
+) {
+  let timer: NodeJS.Timeout | undefined
+  let nextAt = Number.POSITIVE_INFINITY
+  let stopped = false
+
+  const sweepWithin = (milliseconds: number) => {
+    const at = performance.now() + milliseconds
+    if (stopped || at >= nextAt) return
+    clearTimeout(timer)
+    nextAt = at
+    timer = setTimeout(() => void sweep(), milliseconds)
+  }
+
+  const sweep = async () => {
+    nextAt = Number.POSITIVE_INFINITY
+    await poll()
+    const seconds = await secondsUntilDue().catch(() => null)
+    sweepWithin(seconds === null ? sweepMs : Math.min(sweepMs, Math.max(MIN_SWEEP_MS, seconds * 1000)))
+  }
+
+  return {
+    sweepNow: () => void sweep(),
+    sweepWithin,
+    stop: () => {
+      stopped = true
+      clearTimeout(timer)
+    },
+  }
+}
+
+/** Aborts the running attempts and waits STOP_LIMIT_MS for them. */
+async function abortAll(running: ReadonlyMap<string, RunningAttempt>): Promise<void> {
+  for (const { abort } of running.values()) abort.abort()
+  const timeout = new AbortController()
+  await Promise.race([
+    Promise.all([...running.values()].map(({ done }) => done)),
+    sleep(STOP_LIMIT_MS, undefined, { signal: timeout.signal }).catch(() => undefined),
+  ])
+  timeout.abort()
+  // Attempts that still run must start nothing new: their claims end here at once, and in the database when the
+  // leases expire.
+  for (const { claim, stopRenewal } of running.values()) {
+    stopRenewal()
+    claim.heldUntil = 0
   }
 }

@@ -3,57 +3,61 @@ import type { Database } from '../database/connection.js'
 import { execute, many } from '../database/query.js'
 import { type Fragment, identifier, sql } from '../database/sql.js'
 
-/** How long a claim lives without renewal; a dead worker's claims pass to another after this time at most. */
+/** Lifetime of a claim without renewal. A dead worker's claims are free for others within this time. */
 export const LEASE_SECONDS = 8
-/** How often a living worker renews what it holds. */
+/** How often a worker renews its claims. */
 export const RENEWAL_SECONDS = 2
 
 const LEASE_END = sql`now() + ${LEASE_SECONDS} * interval '1 second'`
 
 /**
- * A row that one worker holds until `heldUntil` (milliseconds of performance.now(), which a paused process cannot stop). Every write that
- * follows from it carries the fence: a later claim has raised it, so a late write of a former holder finds no row.
+ * A row that one worker holds until `heldUntil` (milliseconds of performance.now(), which keeps running while
+ * the process is paused). Every write under the claim checks the fence. A later claim raises the fence, so late
+ * writes of an earlier holder match no row.
  */
 export type Claim = {
   table: string
   id: string
   fence: number
   heldUntil: number
-  /** When it was claimed, by the database's clock and with all of its digits: what is stored as later than this came afterwards. */
+  /**
+   * When the row was claimed, by the database's clock in full precision. Rows with a later time were written
+   * after the claim.
+   */
   claimedAt: string
 }
 
 export type ClaimRequest = {
   /** A table with the columns id, lease_owner, lease_until and fence. */
   table: string
-  /** Condition over that table (alias t): the row is due now. */
+  /** SQL condition on the table (alias t): the row is due now. */
   due: Fragment
-  /** ORDER BY: what goes first; over `candidates` (alias c) too when there are any. */
+  /** SQL of ORDER BY, over the table (alias t) and, if given, `candidates` (alias c). */
   order: Fragment
-  /** SELECT of the rows among which to choose (column id, and others for `order`). All rows when not given. */
+  /** SELECT of the rows to choose from: column id, and any others that `order` needs. Default: all rows. */
   candidates?: (limit: number, held: readonly string[]) => Fragment
   owner: string
   limit: number
-  /** Ids of the rows that the owner holds already; none when not given. */
+  /** Ids of rows that the owner already holds. Default: none. */
   held?: readonly string[]
-  /** What else the claim assigns, such as `status = 'PROCESSING'`. */
+  /** Further assignments, such as `status = 'PROCESSING'`. */
   also?: Fragment
 }
 
-/** SQL: nobody holds the row (alias t). */
+/** SQL: the row (alias t) is not held. */
 export const NOT_HELD = sql`(t.lease_until IS NULL OR t.lease_until < now())`
 
 /**
- * Takes rows that are due and that nobody holds, in one statement and by the database's clock alone. Rows that others are taking at this
- * moment are skipped.
+ * Claims due rows that are not held, in one statement and by the database's clock only. Skips rows that another
+ * worker is claiming.
  *
- * Four workers that claim and release single rows out of 2,000, claims per second on two busy processors:
+ * Claims per second, with four workers that claim and release single rows out of 2,000, on two busy processors:
  *
  *     this statement                                                       966
  *     SELECT ... FOR UPDATE SKIP LOCKED, then UPDATE, in one transaction   524   four round trips instead of one
  *
- * FOR UPDATE without SKIP LOCKED is as fast while rows are many, and rejected: workers that wait for one row find it taken when they get it,
- * and come back with nothing although others are due.
+ * FOR UPDATE without SKIP LOCKED is as fast with many rows, but a worker that waits for a row finds it taken
+ * and returns nothing although other rows are due.
  */
 export async function claimDue(
   database: Database,
@@ -79,7 +83,7 @@ export async function claimDue(
   }))
 }
 
-/** Extends a claim. @returns false when it was lost; its holder must then stop at once */
+/** Renews a claim. @returns false when the claim is lost; the holder must then stop at once */
 export async function renewClaim(database: Database, claim: Claim): Promise<boolean> {
   const started = performance.now()
   const renewed = await execute(
@@ -90,7 +94,7 @@ export async function renewClaim(database: Database, claim: Claim): Promise<bool
   return renewed === 1
 }
 
-/** Gives a claim back, so that the row can be claimed again at once when it is still due. */
+/** Releases a claim. If the row is still due, it can be claimed again at once. */
 export async function releaseClaim(database: Knex, claim: Claim): Promise<void> {
   await execute(
     database,
@@ -99,7 +103,10 @@ export async function releaseClaim(database: Knex, claim: Claim): Promise<void> 
   )
 }
 
-/** True while the lease certainly lasts, by this process's own clock. Ask before every act outside the database. */
+/**
+ * True while the lease is certain to last, by this process's clock. Check before every action outside the
+ * database.
+ */
 export function isHeld(claim: Claim): boolean {
   return performance.now() < claim.heldUntil
 }

@@ -4,15 +4,18 @@ import { LEASE_SECONDS } from './claim.js'
 const PAUSE_MS = 250
 
 export type DatabaseWait = {
-  /** True when the database has been away for a whole lease: other parts fail with the same codes, so patience ends. */
+  /**
+   * True when the database has been away for a whole lease. Other services fail with the same codes, so waiting
+   * must end.
+   */
   isOver: () => boolean
-  /** Waits a moment; the first call after the database was there begins the time. */
+  /** Sleeps PAUSE_MS. The first call starts the clock of isOver. */
   pause: () => Promise<void>
-  /** The database is there. */
-  back: () => void
+  /** The database answered. */
+  reset: () => void
 }
 
-/** How the attempt at a claimed row waits for a database that is away. */
+/** Lets an attempt wait for a database that is away. */
 export function createDatabaseWait(): DatabaseWait {
   let awaySince: number | null = null
   return {
@@ -21,7 +24,7 @@ export function createDatabaseWait(): DatabaseWait {
       awaySince ??= performance.now()
       await sleep(PAUSE_MS)
     },
-    back: () => {
+    reset: () => {
       awaySince = null
     },
   }

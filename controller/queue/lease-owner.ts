@@ -7,20 +7,22 @@ import { identifier, sql } from '../database/sql.js'
 import { bootId, startTicksOf } from '../process/process-stat.js'
 
 /**
- * A name for the claims of this process that tells whether it still lives: host, process id, when it started, the boot and the process
- * namespace in which that is so, and something random, since one process may have several.
+ * Names an owner of claims in this process so that others can tell whether the process still runs: host,
+ * process id, start time, boot and process namespace. A random suffix tells several owners in one process
+ * apart.
  */
 export function nameLeaseOwner(): string {
   const { pid } = process
-  return [hostname(), pid, startTicksOf(pid), place(), randomBytes(4).toString('hex')].join(' ')
+  return [hostname(), pid, startTicksOf(pid), processNamespace(), randomBytes(4).toString('hex')].join(' ')
 }
 
 /**
- * Frees at once what processes hold that have died on this machine, rather than when their leases end. Whoever lives elsewhere, or cannot
- * be judged from here, is left alone; a process that is only paused lives.
- * @returns ids of the rows that were freed
+ * Releases claims of dead processes on this machine without waiting for their leases to expire. Skips owners on
+ * other machines or in other process namespaces, which cannot be checked from here. A paused process counts as
+ * running.
+ * @returns ids of the released rows
  */
-export async function releaseClaimsOfDead(database: Database, table: string): Promise<string[]> {
+export async function releaseDeadClaims(database: Database, table: string): Promise<string[]> {
   const claimed = identifier(table)
   const owners = await many(
     database,
@@ -28,20 +30,20 @@ export async function releaseClaimsOfDead(database: Database, table: string): Pr
   )
   const dead = owners.map(({ owner }) => owner).filter(isDead)
   if (dead.length === 0) return []
-  const freed = await many(
+  const released = await many(
     database,
     sql<{ id: string }>`
       UPDATE ${claimed} SET lease_owner = NULL, lease_until = NULL WHERE lease_owner = ANY(${dead}) RETURNING id`,
   )
-  return freed.map(({ id }) => id)
+  return released.map(({ id }) => id)
 }
 
 function isDead(owner: string): boolean {
-  const [, pid, startTicks, where] = owner.split(' ')
-  return where !== undefined && where === place() && String(startTicksOf(Number(pid))) !== startTicks
+  const [, pid, startTicks, namespace] = owner.split(' ')
+  return namespace !== undefined && namespace === processNamespace() && String(startTicksOf(Number(pid))) !== startTicks
 }
 
-/** The boot of the machine and the process namespace: within both, an id and a start time belong to one process only. */
-function place(): string {
+/** Boot and process namespace. Within both, a process id with a start time is unique. */
+function processNamespace(): string {
   return `${bootId()}/${readlinkSync('/proc/self/ns/pid')}`
 }

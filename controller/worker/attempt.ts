@@ -11,8 +11,9 @@ import { type Fault, recordFault, settle } from './settle.js'
 export type AttemptContext = { database: Database; providers: ReadonlyMap<string, Provider>; log: Logger }
 
 /**
- * `settled`: nothing is left to do. `failed`: a fault is on record, with the seconds until the next attempt.
- * `lost`: somebody else holds the load balancer, or it is gone. `interrupted`: this worker stops, or the database stayed away.
+ * `settled`: nothing is left to do. `failed`: a fault is recorded; `retrySeconds` until the next attempt.
+ * `lost`: another worker holds the load balancer, or it was deleted. `interrupted`: this worker stops, or the
+ * database stayed away.
  */
 export type Outcome =
   | { kind: 'settled' }
@@ -21,8 +22,9 @@ export type Outcome =
   | { kind: 'interrupted' }
 
 /**
- * Brings one claimed load balancer to its newest generation, and to those that arrive meanwhile, or records why that failed. The claim
- * is given back unless it was lost. Never throws: what is unexpected is logged, and its owner reads a neutral sentence.
+ * Converges one claimed load balancer to its newest generation, and to any that arrive while it runs, or
+ * records the fault. Releases the claim unless it is lost. Never throws: logs unexpected errors, of which the
+ * owner of the load balancer reads only a neutral sentence.
  */
 export async function attempt(context: AttemptContext, claim: Claim, signal: AbortSignal): Promise<Outcome> {
   const wait = createDatabaseWait()
@@ -31,10 +33,10 @@ export async function attempt(context: AttemptContext, claim: Claim, signal: Abo
       const outcome = await convergeOnce(context, claim, signal, !wait.isOver())
       if (outcome !== 'again') return outcome
       if (signal.aborted) return await interrupt(context, claim)
-      wait.back()
+      wait.reset()
     } catch (error) {
       if (!isDatabaseAway(error)) {
-        context.log.error({ loadBalancer: claim.id, err: error }, 'an attempt could not be recorded')
+        context.log.error({ loadBalancer: claim.id, err: error }, 'cannot record an attempt')
         return { kind: 'interrupted' }
       }
       if (signal.aborted || !isHeld(claim)) return { kind: 'interrupted' }
@@ -58,7 +60,7 @@ async function convergeOnce(
   const facts = { loadBalancer: claim.id, fence: claim.fence, generation: tree.generation }
   try {
     log.debug(facts, 'converge begins')
-    await providerOf(context, tree)
+    await findProvider(context, tree)
       .converge(claim, tree, signal, action => actions.push(action))
       .finally(() => log.debug(facts, 'converge ends'))
     const { milliseconds, amphorae } = effort()
@@ -77,7 +79,7 @@ async function convergeOnce(
   }
 }
 
-function providerOf({ providers }: AttemptContext, tree: LoadBalancerTree): Provider {
+function findProvider({ providers }: AttemptContext, tree: LoadBalancerTree): Provider {
   const provider = providers.get(tree.provider)
   if (provider === undefined) {
     throw new ProvisioningFault('provider-not-enabled', `The provider "${tree.provider}" is not enabled.`)
@@ -85,7 +87,7 @@ function providerOf({ providers }: AttemptContext, tree: LoadBalancerTree): Prov
   return provider
 }
 
-/** Fenced, so it only frees the load balancer when it is still ours. */
+/** Releases the claim, if it is still ours (fenced). */
 async function interrupt({ database }: AttemptContext, claim: Claim): Promise<Outcome> {
   await releaseClaim(database, claim)
   return { kind: 'interrupted' }
@@ -93,8 +95,5 @@ async function interrupt({ database }: AttemptContext, claim: Claim): Promise<Ou
 
 function presentFault(error: unknown): Fault {
   if (error instanceof ProvisioningFault) return { code: error.code, text: error.message }
-  return {
-    code: 'internal',
-    text: 'An unexpected fault stopped the change; its details are in the log of the worker. It is tried again by itself.',
-  }
+  return { code: 'internal', text: 'An unexpected fault stopped the change. It is retried automatically.' }
 }

@@ -4,29 +4,34 @@ import { sql } from '../database/sql.js'
 import { type ClaimRequest, NOT_HELD } from '../queue/claim.js'
 
 /**
- * Which load balancers (alias t) have work to do now. A change newer than the last fault is due at once, whatever the back-off; the
- * first line is the condition of the index load_balancer_due.
+ * SQL: the load balancer (alias t) is due now. A change newer than the last fault is due at once, regardless of
+ * the back-off. The first line repeats the condition of the index load_balancer_due.
  */
 const DUE = sql`(t.generation > t.applied_generation OR t.recheck_at IS NOT NULL)
   AND (t.generation > t.applied_generation OR t.recheck_at <= now())
   AND (t.retry_at IS NULL OR t.retry_at <= now() OR t.generation > t.fault_generation)`
 
-/** Within a project changes go before checks of what was already in effect, and what waits longest first. */
+/** Within a project: changes before rechecks of applied generations, then the longest waiting first. */
 const ORDER_IN_PROJECT = sql`t.generation > t.applied_generation DESC, t.retry_at NULLS FIRST, coalesce(t.updated_at, t.created_at)`
 
-/** What is made for the first time or removed. It waits for machines, often for long; nobody's traffic waits for it. */
+/**
+ * SQL: the load balancer is being created or deleted. That often waits long for machines, and no traffic waits
+ * for it.
+ */
 const CARRIES_NO_TRAFFIC = sql`(t.applied_generation = 0 OR t.change = 'delete')`
 
-/** One slot in so many is left to load balancers that carry traffic. */
-const SLOTS_PER_KEPT_ONE = 4
+/** One slot in four is reserved for load balancers that carry traffic. */
+const SLOTS_PER_RESERVED_SLOT = 4
 
 /**
- * SQL of what a worker chooses among: what is due, in turns of the projects. A project may take one more slot only while more are free than it
- * holds, so whoever holds how many, another project finds one: of twelve the first takes six, the next three, and so on. The last free ones are for load
- * balancers that carry traffic, however many projects make and remove others. As many are for these, however many projects change theirs.
+ * SQL of the load balancers that a worker may claim: those due, with projects taking turns. A project may take
+ * another slot only while more slots are free than it holds, so that one is always left for another project: of
+ * twelve, the first takes six, the next three, and so on. The last `reserved` free slots go only to load
+ * balancers that carry traffic, however many projects create and delete others. As many slots are reserved for
+ * creates and deletes, however many projects change load balancers that carry traffic.
  */
-const candidates = (free: number, kept: number, held: readonly string[]) => sql`
-  WITH slots AS (SELECT ${free}::integer AS free, ${kept}::integer AS kept),
+const candidates = (free: number, reserved: number, held: readonly string[]) => sql`
+  WITH slots AS (SELECT ${free}::integer AS free, ${reserved}::integer AS reserved),
        held AS (SELECT t.project_id, ${CARRIES_NO_TRAFFIC} AS carries_no_traffic FROM load_balancer t WHERE t.id = ANY(${held}::uuid[])),
        due AS (
          SELECT t.id, ${CARRIES_NO_TRAFFIC} AS carries_no_traffic, coalesce(h.slots, 0) + row_number() OVER of_project AS turn,
@@ -37,28 +42,28 @@ const candidates = (free: number, kept: number, held: readonly string[]) => sql`
          WINDOW of_project AS (PARTITION BY t.project_id ORDER BY ${ORDER_IN_PROJECT})),
        placed AS (
          SELECT *, row_number() OVER (ORDER BY turn, age) AS place,
-                row_number() OVER (PARTITION BY carries_no_traffic ORDER BY turn, age) AS place_of_kind FROM due),
+                row_number() OVER (PARTITION BY carries_no_traffic ORDER BY turn, age) AS place_in_kind FROM due),
        allowed AS (
          SELECT id, turn, row_number() OVER (ORDER BY place) AS place FROM placed, slots
-          WHERE NOT carries_no_traffic OR turn + place + kept <= free + 1
-             OR place_of_kind + (SELECT count(*) FROM held WHERE carries_no_traffic) <= kept)
+          WHERE NOT carries_no_traffic OR turn + place + reserved <= free + 1
+             OR place_in_kind + (SELECT count(*) FROM held WHERE carries_no_traffic) <= reserved)
   SELECT id, turn FROM allowed, slots WHERE turn + place <= free + 1`
 
 /**
- * How load balancers are claimed: the projects take turns, and none holds all slots of a worker.
- * @param slots how many the worker has
+ * How a worker claims load balancers: projects take turns, and none gets all slots.
+ * @param slots number of slots of the worker
  */
-export const claimsOf = (owner: string, slots: number): Omit<ClaimRequest, 'limit' | 'held'> => ({
+export const loadBalancerClaims = (owner: string, slots: number): Omit<ClaimRequest, 'limit' | 'held'> => ({
   table: 'load_balancer',
   due: DUE,
   order: sql`c.turn, ${ORDER_IN_PROJECT}`,
-  candidates: (limit, held) => candidates(limit, Math.floor(slots / SLOTS_PER_KEPT_ONE), held),
+  candidates: (limit, held) => candidates(limit, Math.floor(slots / SLOTS_PER_RESERVED_SLOT), held),
   owner,
 })
 
 /**
- * Seconds until the next load balancer may become due without anybody saying so: a retry time, a recheck, or the end of a dead worker's
- * lease. Zero or less when one is due now; null when nothing is in sight.
+ * Seconds until the next load balancer may become due without a wake-up: by a retry, a recheck, or the expiry
+ * of a dead worker's lease. Zero or less when one is due now; null when none is known.
  */
 export async function secondsUntilDue(database: Database): Promise<number | null> {
   const { seconds } = await one(

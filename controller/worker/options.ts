@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { seconds } from '../options/values.js'
 
-/** The options of the worker. */
+/** Settings of the worker. */
 export const workerOptions = z
   .strictObject({
     concurrency: z.coerce
@@ -10,7 +10,7 @@ export const workerOptions = z
       .min(1)
       .max(100)
       .default(12)
-      .describe('Load balancers converged at once by one worker; one project gets at most half of them'),
+      .describe('Number of load balancers that one worker converges at once; one project gets at most half of them'),
     sweep_interval: seconds.default(2),
   })
   .prefault({})

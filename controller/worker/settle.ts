@@ -7,22 +7,25 @@ import type { Action } from '../provider/provider.js'
 import { backOffSeconds } from '../queue/back-off.js'
 import type { Claim } from '../queue/claim.js'
 
-/** `again`: a later change or recheck waits and the claim is kept for it. `lost`: another worker has claimed it since; nothing was written. */
+/**
+ * `again`: a later change or recheck waits, and the claim is kept for it. `lost`: another worker holds the
+ * claim, and nothing was written.
+ */
 export type Settled = 'settled' | 'again' | 'lost'
 
-/** What an attempt did, for the load balancer's history. */
+/** What an attempt did, for the event of the load balancer. */
 export type Effort = { milliseconds: number; amphorae: readonly Action[] }
 
 const NO_EFFORT: Effort = { milliseconds: 0, amphorae: [] }
 
 /**
- * Records that all of `tree.generation` is in effect: one fenced statement clears the fault, removes what was under deletion and
- * gives the claim back, unless something newer waits.
- * A recheck that was asked for since the claim stays asked for. A recheck that found nothing to do leaves nothing in the history.
- * It is tried again when PostgreSQL reports a conflict: what is removed takes its statistics along, and the health manager may be writing these.
+ * Records that `tree.generation` is fully applied. One fenced statement clears the fault, deletes the rows
+ * under deletion and releases the claim, unless something newer waits. A recheck requested since the claim
+ * stays requested. A recheck that found nothing to do adds no event. Retries when PostgreSQL reports a
+ * conflict: deletes cascade to statistics, which the health manager may be writing.
  */
-export const settle = (...effect: Parameters<typeof settleOnce>): Promise<Settled> =>
-  againOnConflict(() => settleOnce(...effect))
+export const settle = (...parameters: Parameters<typeof settleOnce>): Promise<Settled> =>
+  againOnConflict(() => settleOnce(...parameters))
 
 async function settleOnce(
   database: Database,
@@ -34,8 +37,8 @@ async function settleOnce(
   const { generation } = tree
   const recheckIsLater = sql`recheck_at > ${claim.claimedAt}::timestamptz`
   const waits = sql`generation > ${generation} OR (${recheckIsLater} AND recheck_at <= now())`
-  const deleted = sql`o.load_balancer_id = s.id AND o.change = 'delete' AND o.generation <= ${generation}`
-  const worthNoting = generation > tree.appliedGeneration || effort.amphorae.length > 0
+  const isDeleted = sql`o.load_balancer_id = s.id AND o.change = 'delete' AND o.generation <= ${generation}`
+  const needsEvent = generation > tree.appliedGeneration || effort.amphorae.length > 0
   const row = await maybeOne(
     database,
     sql<{ again: boolean; settledAt: string }>`
@@ -48,20 +51,20 @@ async function settleOnce(
               lease_until = CASE WHEN ${waits} THEN lease_until END
         WHERE id = ${claim.id} AND fence = ${claim.fence}
         RETURNING id, lease_until IS NOT NULL AS again, now()::text AS "settledAt"),
-     noted AS (
+     event AS (
        INSERT INTO load_balancer_event (load_balancer_id, generation, kind, detail)
-       SELECT id, ${generation}::bigint, 'applied', ${json(effort)}::jsonb FROM settled WHERE ${worthNoting}),
-     gone_rules AS (DELETE FROM l7_rule o USING settled s WHERE ${deleted}),
-     gone_policies AS (DELETE FROM l7_policy o USING settled s WHERE ${deleted}),
-     gone_listeners AS (DELETE FROM listener o USING settled s WHERE ${deleted}),
-     gone_pools AS (DELETE FROM pool o USING settled s WHERE ${deleted}),
-     gone_members AS (DELETE FROM member o USING settled s WHERE ${deleted}),
-     gone_monitors AS (DELETE FROM health_monitor o USING settled s WHERE ${deleted} RETURNING o.pool_id),
+       SELECT id, ${generation}::bigint, 'applied', ${json(effort)}::jsonb FROM settled WHERE ${needsEvent}),
+     deleted_rules AS (DELETE FROM l7_rule o USING settled s WHERE ${isDeleted}),
+     deleted_policies AS (DELETE FROM l7_policy o USING settled s WHERE ${isDeleted}),
+     deleted_listeners AS (DELETE FROM listener o USING settled s WHERE ${isDeleted}),
+     deleted_pools AS (DELETE FROM pool o USING settled s WHERE ${isDeleted}),
+     deleted_members AS (DELETE FROM member o USING settled s WHERE ${isDeleted}),
+     deleted_monitors AS (DELETE FROM health_monitor o USING settled s WHERE ${isDeleted} RETURNING o.pool_id),
      unmonitored AS (
        UPDATE member SET operating_status = CASE WHEN admin_state_up THEN 'NO_MONITOR' ELSE 'OFFLINE' END
-         FROM gone_monitors gone
-        WHERE member.pool_id = gone.pool_id AND member.change <> 'delete'
-          AND NOT EXISTS (SELECT 1 FROM health_monitor other WHERE other.pool_id = gone.pool_id AND other.change <> 'delete'))
+         FROM deleted_monitors d
+        WHERE member.pool_id = d.pool_id AND member.change <> 'delete'
+          AND NOT EXISTS (SELECT 1 FROM health_monitor other WHERE other.pool_id = d.pool_id AND other.change <> 'delete'))
      SELECT again, "settledAt" FROM settled`,
   )
   if (row === undefined) return 'lost'
@@ -80,13 +83,15 @@ async function removeLoadBalancer(database: Database, claim: Claim, generation: 
   return row === undefined ? 'lost' : 'again'
 }
 
-/** What the owner reads when a load balancer is in ERROR. */
+/** Shown to the owner of a load balancer in ERROR. */
 export type Fault = { code: string; text: string }
 
 /**
- * Records why the attempt failed and when the next one comes (1, 2, 4 ... 300 seconds), and gives the claim back. Fenced. The
- * back-off starts anew with each change. In the history, a failure that repeats the newest event is counted there.
- * @returns seconds until the next attempt (0 when a later change waits), or null when the claim was lost and nothing was written
+ * Records why the attempt failed and when to retry (after 1, 2, 4 ... 300 seconds), and releases the claim.
+ * Fenced. Every change restarts the back-off. A failure that repeats the newest event increases its count
+ * instead of adding an event.
+ * @returns seconds until the next attempt (0 when a later change waits), or null when the claim is lost and
+ *   nothing was written
  */
 export async function recordFault(
   database: Database,
@@ -117,7 +122,7 @@ export async function recordFault(
         WHERE o.load_balancer_id = failed.id AND o.created_at = newest.created_at AND o.id = newest.id
           AND o.kind = 'failed' AND o.detail->'fault' = ${json(fault)}::jsonb
         RETURNING o.id),
-     noted AS (
+     event AS (
        INSERT INTO load_balancer_event (load_balancer_id, generation, kind, detail)
        SELECT id, ${generation}::bigint, 'failed', ${json({ ...effort, fault })}::jsonb FROM failed WHERE NOT EXISTS (SELECT FROM counted))
      SELECT seconds FROM failed`,

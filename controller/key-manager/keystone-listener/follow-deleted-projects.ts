@@ -5,7 +5,7 @@ import { inTransaction } from '../../database/transaction.js'
 import type { Logger } from '../../log/log.js'
 import { type Claim, releaseClaim } from '../../queue/claim.js'
 import { startClaimLoop } from '../../queue/claim-loop.js'
-import { nameLeaseOwner, releaseClaimsOfDead } from '../../queue/lease-owner.js'
+import { nameLeaseOwner, releaseDeadClaims } from '../../queue/lease-owner.js'
 import { listenForWakeUps } from '../../queue/wake-up.js'
 import type { EraseProject } from './handle.js'
 
@@ -37,7 +37,7 @@ const LONGEST_RETRY_SECONDS = 300
  */
 export async function followDeletedProjects(options: FollowOptions): Promise<{ stop: () => Promise<void> }> {
   const { identityDatabase, log, sweepMs = 10_000 } = options
-  await releaseClaimsOfDead(identityDatabase, 'deleted_project').catch(() => [])
+  await releaseDeadClaims(identityDatabase, 'deleted_project').catch(() => [])
   const loop = startClaimLoop({
     database: identityDatabase,
     claims: {

@@ -4,8 +4,8 @@ import t from 'tap'
 import { connect } from '../../../controller/database/connection.js'
 import { ClaimLost } from '../../../controller/provider/provider.js'
 import { claimDue } from '../../../controller/queue/claim.js'
-import { nameLeaseOwner, releaseClaimsOfDead } from '../../../controller/queue/lease-owner.js'
-import { claimsOf } from '../../../controller/worker/due.js'
+import { nameLeaseOwner, releaseDeadClaims } from '../../../controller/queue/lease-owner.js'
+import { loadBalancerClaims } from '../../../controller/worker/due.js'
 import {
   changeLoadBalancer,
   findLoadBalancer,
@@ -22,7 +22,7 @@ t.teardown(stop)
 // A dead worker holds this claim; nobody renews it.
 const orphaned = await insertLoadBalancer(db)
 const takenAt = performance.now()
-await claimDue(db, { ...claimsOf('dead', 1), limit: 1 })
+await claimDue(db, { ...loadBalancerClaims('dead', 1), limit: 1 })
 
 t.test('stopping a worker aborts its work and releases it at once', async t => {
   const stopping = await start('stopping')
@@ -103,10 +103,10 @@ t.test('claims of a dead process on this machine are released at once', async t 
     const lease_until = new Date(Date.now() + 60_000)
     ids.set(name, await insertLoadBalancer(db, { applied_generation: 1, lease_owner: owner.join(' '), lease_until }))
   }
-  const freed = await releaseClaimsOfDead(db, 'load_balancer')
+  const freed = await releaseDeadClaims(db, 'load_balancer')
   t.same(freed.sort(), [ids.get('ended'), ids.get('its number is another’s now')].sort())
   for (const [name, id] of ids) {
     t.equal((await findLoadBalancer(db, id))?.lease_until === null, freed.includes(id), name)
   }
-  t.same(await releaseClaimsOfDead(db, 'load_balancer'), [])
+  t.same(await releaseDeadClaims(db, 'load_balancer'), [])
 })

@@ -1,6 +1,6 @@
 import { computationsAtOnce } from '../../../process/thread-pool.js'
 import { startClaimLoop } from '../../../queue/claim-loop.js'
-import { nameLeaseOwner, releaseClaimsOfDead } from '../../../queue/lease-owner.js'
+import { nameLeaseOwner, releaseDeadClaims } from '../../../queue/lease-owner.js'
 import { listenForWakeUps } from '../../../queue/wake-up.js'
 import { ORDER_CHANNEL } from '../wake-channel.js'
 import { attemptOrder, type OrderContext } from './attempt.js'
@@ -27,7 +27,7 @@ export async function startOrderWorker(options: OrderWorkerOptions): Promise<{ s
     primes: computationsAtOnce(),
     'large primes': Math.max(1, computationsAtOnce() - 1),
   }
-  const freed = await releaseClaimsOfDead(database, 'secret_order').catch(() => [])
+  const freed = await releaseDeadClaims(database, 'secret_order').catch(() => [])
   if (freed.length > 0) log.info({ orders: freed }, 'a worker died over these; they go on')
   const loops = LANES.map(lane => ({
     lane,
