@@ -31,7 +31,7 @@ const TLS_REFERENCES = [
   ...['default_tls_container_ref', 'client_ca_tls_container_ref', 'client_crl_container_ref'],
   ...['tls_container_ref', 'ca_tls_container_ref', 'crl_container_ref'],
 ]
-/** Mostly unset: options that few providers and protocols support would fail most requests. */
+/** Mostly unset: few providers and protocols support these options, so setting them would fail most requests. */
 const NOTHING = [null, null, null, null]
 
 /** @returns null when nothing is served */
@@ -42,9 +42,9 @@ function textFor(tree: LoadBalancerTree): string | null {
 
 type Spare = { pool: string; flavorProfile: string; flavor: string; zoneProfile: string; zone: string }
 
-/** Good values of attributes, where a schema does not say enough to come further than the first look. */
+/** Good values for attributes whose schema alone does not lead past the first checks. */
 const knownIn = (world: World, provider: string, spare: Spare) => ({
-  // mostly new, since they identify pools
+  // mostly new, because requests refer to pools by name
   name: Array.from({ length: 50 }, () => randomUUID()),
   loadbalancer_id: [world.lb],
   pool_id: [world.pool, spare.pool],
@@ -86,7 +86,7 @@ const knownIn = (world: World, provider: string, spare: Spare) => ({
   tenant_id: [OWN],
 })
 
-/** What new objects may hang on, so that the ones that paths name stay free to go. */
+/** Parents for new objects, so that the objects that paths name stay deletable. */
 async function spareFor(api: TestApi, { lb }: World): Promise<Spare> {
   const make = async (path: string, key: string, body: object) =>
     idIn(await api.ask('POST', `/v2/lbaas/${path}`, { [key]: body }, tokenOf('admin')), key)
@@ -105,7 +105,7 @@ async function spareFor(api: TestApi, { lb }: World): Promise<Spare> {
   }
 }
 
-/** What a path names: mostly what is there. */
+/** What a path names: mostly existing objects. */
 function pathOf(route: Route, world: World): fc.Arbitrary<string> {
   const pattern = route.split(' ')[1] ?? ''
   const present: Readonly<Record<string, string>> = {
@@ -170,7 +170,7 @@ function queryOf(route: Route): fc.Arbitrary<string> {
   )
 }
 
-/** Header values as HTTP can carry them. */
+/** Header values that HTTP can carry. */
 const headerText = fc.stringMatching(/^[!-~]([ -~\xa1-\xff]{0,20}[!-~])?$/)
 
 const IDEMPOTENCY_KEY = fc.oneof(
@@ -212,7 +212,7 @@ const refusal = z.union([fault, routed])
 const runsOf = (route: Route): number =>
   route === 'POST /lbaas/loadbalancers' ? 150 : formOf(route) === undefined ? 30 : 60
 
-/** What goes, and whose parent goes, comes late, so that the others find something. */
+/** Deletions of objects and of their parents run last, so that the other routes find something. */
 const LATE: readonly string[] = [
   ...['PUT /lbaas/pools/:pool/members', 'DELETE /lbaas/l7policies/:policy/rules/:id', 'DELETE /lbaas/l7policies/:id'],
   ...['DELETE /lbaas/pools/:pool/members/:id', 'DELETE /lbaas/healthmonitors/:id', 'DELETE /lbaas/listeners/:id'],
@@ -285,7 +285,7 @@ t.test('any input gets an answer in the API’s shape, never an unexpected error
   await t.test('HAProxy accepts the configuration of everything the API accepted', async t => {
     const directory = mkdtempSync(join(tmpdir(), 'krater-any-input-'))
     t.teardown(() => rmSync(directory, { recursive: true }))
-    // random deletions may leave no load balancer with a listener
+    // random deletions may leave every load balancer without a listener
     await makeWorld(api, FOREIGN, 'amphora')
     const texts: string[] = []
     for (const { id } of await api.database('load_balancer').where({ provider: 'amphora' })) {
@@ -301,7 +301,7 @@ t.test('any input gets an answer in the API’s shape, never an unexpected error
   t.same(
     routes.filter(route => !succeeded.has(route)),
     [],
-    'every route has done its work at least once',
+    'every route succeeds at least once',
   )
   t.ok((tally.get(201) ?? 0) > 50 && (tally.get(400) ?? 0) > 100, `${JSON.stringify([...tally])}`)
 })

@@ -68,7 +68,7 @@ t.test('the worker reads the whole tree in one statement', async t => {
         },
       ],
     },
-    'the living monitor counts',
+    'only the monitor that is not being deleted is read',
   )
   await api.ask('DELETE', `/v2/lbaas/pools/${tree.pool}/members/${idIn(added, 'member')}`)
   await api.apply(tree.lb)
@@ -78,12 +78,12 @@ t.test('the worker reads the whole tree in one statement', async t => {
   t.match(
     await read(),
     { pools: [{ members: [{}, { id: idIn(again, 'member'), serverNumber: 3 }] }] },
-    'a server number is never used again',
+    'a server number is never reused',
   )
   t.equal(await readTree(api.database, 'ffffffff-ffff-4fff-8fff-ffffffffffff'), null)
 })
 
-t.test('every committed change wakes the workers, a refused one does not', async t => {
+t.test('every committed change wakes the workers; a refused one does not', async t => {
   const api = await startTestApi()
   t.teardown(api.stop)
   const listening = new pg.Client({ connectionString: api.databaseUrl })
@@ -139,7 +139,7 @@ t.test('statements per request, transaction included', async t => {
     })
     t.ok(
       statements.length >= 1 && statements.length <= most,
-      `${name} takes ${statements.length} of at most ${most} statements`,
+      `${name} takes ${statements.length} statements, ${most} are allowed`,
     )
   }
 })
@@ -280,5 +280,5 @@ async function untilOneWaits(api: TestApi): Promise<void> {
     )
     if (rows.length > 0) return
   }
-  throw new Error('No statement came to wait for a row.')
+  throw new Error('No statement waited for a row lock.')
 }

@@ -39,7 +39,7 @@ t.test('every route is described with its body, answer and parameters', async t 
   const ids = Object.values(Object(document.paths) as Record<string, Json>).flatMap(item =>
     Object.values(item).flatMap(operation => at(operation, 'operationId') ?? []),
   )
-  t.equal(new Set(ids).size, ids.length, 'operations have ids of their own')
+  t.equal(new Set(ids).size, ids.length, 'operation ids are unique')
 })
 
 t.test('every attribute has a description', async t => {
@@ -60,7 +60,7 @@ t.test('every attribute has a description', async t => {
   for (const name of Object.keys(Object(at(document, 'components', 'schemas')))) {
     if (/_(create|update)$/.test(name)) walk(schemaOf(name), name)
   }
-  t.same(nameless, [], 'and every key inside of request bodies')
+  t.same(nameless, [], 'every key inside request bodies has one too')
 })
 
 t.test('bounds, defaults and nullability match the API', async t => {
@@ -76,7 +76,7 @@ t.test('bounds, defaults and nullability match the API', async t => {
   t.strictSame(listener.required, ['protocol', 'protocol_port', 'loadbalancer_id'])
   t.equal(listener.additionalProperties, false)
   t.notOk(at(schemaOf('listener_update'), 'properties', 'protocol'), 'immutable attributes are not in update schemas')
-  t.notOk(at(schemaOf('listener_update'), 'properties', 'name', 'default'), 'an update has no defaults')
+  t.notOk(at(schemaOf('listener_update'), 'properties', 'name', 'default'), 'an update schema has no defaults')
   t.match(at(schemaOf('loadbalancer_create'), 'properties', 'listeners', 'anyOf', 0, 'items', 'properties'), {
     protocol_port: { description: 'Port on which the listener answers.' },
     default_pool: { anyOf: [{ properties: { members: {}, lb_algorithm: { description: String } } }] },
@@ -93,12 +93,12 @@ t.test('bounds, defaults and nullability match the API', async t => {
     'marker',
     'page_reverse',
   ]) {
-    t.ok(names.includes(name), `pools are listed by ${name}`)
+    t.ok(names.includes(name), `pools can be listed by ${name}`)
   }
-  t.notOk(names.includes('members'), 'lists inside are no filters')
+  t.notOk(names.includes('members'), 'nested lists cannot be filtered by')
 })
 
-/** A body with a schema's required attributes, made from the schema alone except for the ids of existing objects. */
+/** A body with a schema's required attributes, made from the schema and the ids of existing objects alone. */
 function exampleOf(schema: Json, known: Json): Json {
   const required = (schema.required ?? []) as string[]
   return Object.fromEntries(
@@ -113,7 +113,7 @@ function exampleValue(schema: Json): JsonValue {
   return schema.format === 'uuid' ? SUBNET : 'example'
 }
 
-t.test('the API accepts bodies made from the schemas and answers as they say', async t => {
+t.test('the API accepts bodies made from the schemas and answers as the schemas say', async t => {
   const api = await startTestApi({ providers: ['noop_driver'] })
   t.teardown(api.stop)
   const make = async (path: string, singular: string, known: Json): Promise<Json> => {
@@ -126,12 +126,12 @@ t.test('the API accepts bodies made from the schemas and answers as they say', a
     t.same(
       Object.keys(made).filter(key => !promised.includes(key) && !['healthmonitor'].includes(key)),
       [],
-      `${singular}: all is described`,
+      `${singular}: the schema describes every key of the answer`,
     )
     t.same(
       required.filter(key => made[key] === undefined),
       [],
-      `${singular}: all that is promised is there`,
+      `${singular}: the answer has every required key of the schema`,
     )
     return made
   }
@@ -170,10 +170,10 @@ t.test('the document and the page need no token', async t => {
   t.equal(page.status, 200)
   t.match(page.headers.get('content-type'), 'text/html')
   t.match(page.headers.get('content-security-policy'), /default-src 'none'; style-src 'sha256-/)
-  t.notMatch(page.text, /<script|https?:\/\//, 'the page loads nothing and runs nothing')
+  t.notMatch(page.text, /<script|https?:\/\//, 'the page loads nothing and runs no script')
   for (const route of routes) {
     t.ok(page.text.includes(`/v2${(route.split(' ')[1] ?? '').replace(/:(\w+)/g, '{$1}')}<`), `the page shows ${route}`)
   }
-  t.match(page.text, /load-balancer_member/, 'and who may')
+  t.match(page.text, /load-balancer_member/, 'the page shows who may call each route')
   t.equal((await api.ask('POST', '/openapi.json', {}, tokenOf('admin'))).status, 405)
 })

@@ -54,7 +54,7 @@ t.test('the event of a request records its user, its object and its changes', as
       amphorae: [],
     },
   ])
-  await t.test('for every kind of object', async t => {
+  await t.test('an event is recorded for every kind of object', async t => {
     const listener = await send('POST', 'listeners', {
       listener: { loadbalancer_id: lb, protocol: 'HTTP', protocol_port: 80 },
     })
@@ -142,14 +142,18 @@ t.test('a refused request leaves no event; an event costs no extra statement', a
   await api.ask('PUT', `${BALANCERS}/${lb}`, { loadbalancer: { name: 'x' } }, tokenOf('reader'))
   await api.ask('DELETE', `${BALANCERS}/${lb}?cascade=never`)
   await api.ask('POST', '/v2/lbaas/pools', pool)
-  t.equal((await api.ask('DELETE', `${BALANCERS}/${lb}`)).status, 400, 'it has children')
+  t.equal(
+    (await api.ask('DELETE', `${BALANCERS}/${lb}`)).status,
+    400,
+    'a load balancer with children cannot be deleted',
+  )
   t.equal((await eventsOf(api, lb)).length, 2)
   const statements = await api.statementsOf(() => api.ask('PUT', `${BALANCERS}/${lb}`, { loadbalancer: { name: 'y' } }))
   t.equal(statements.filter(sql => sql.includes('load_balancer_event')).length, 1)
   t.match(
     statements.find(sql => sql.includes('load_balancer_event')),
     /UPDATE load_balancer SET/,
-    'the UPDATE that is sent anyway',
+    'the event is part of the UPDATE that is sent anyway',
   )
 })
 
@@ -161,11 +165,11 @@ t.test('the event list checks rights, pages, filters and sorts', async t => {
   for (const name of ['a', 'b', 'c', 'd']) await api.ask('PUT', `${BALANCERS}/${lb}`, { loadbalancer: { name } })
   const path = `${BALANCERS}/${lb}/events`
   const generations = async (query: string) => (await eventsOf(api, lb, query)).map(({ generation }) => generation)
-  t.strictSame(await generations(''), [5, 4, 3, 2, 1], 'the newest first')
+  t.strictSame(await generations(''), [5, 4, 3, 2, 1], 'newest first')
   t.strictSame(await generations('?sort=created_at:asc'), [1, 2, 3, 4, 5])
   t.strictSame(await generations('?action=create'), [1])
   t.strictSame((await eventsOf(api, lb, '?limit=1&fields=kind'))[0], { kind: 'requested' })
-  t.equal((await eventsOf(api, other)).length, 1, 'each load balancer has its own events')
+  t.equal((await eventsOf(api, other)).length, 1, 'each load balancer lists only its own events')
   const walked: unknown[] = []
   let next: string | undefined = `${path}?limit=2`
   for (let pages = 0; next !== undefined && pages < 5; pages++) {
@@ -183,7 +187,7 @@ t.test('the event list checks rights, pages, filters and sorts', async t => {
   t.equal((await api.ask('GET', `${path}?marker=${NOWHERE}`)).status, 400)
 })
 
-t.test('the worker records what each amphora applied and how, and what failed', async t => {
+t.test('the worker records what each amphora applied, how, and what failed', async t => {
   const api = await startTestApi(PROVIDERS)
   t.teardown(api.stop)
   const amphora = crypto.randomUUID()
@@ -201,7 +205,7 @@ t.test('the worker records what each amphora applied and how, and what failed', 
     behave = converge
     const request = { table: 'load_balancer', due: sql`true`, order: sql`t.id`, owner: 'test', limit: 1 }
     const [claim] = await claimDue(api.database, request)
-    if (claim === undefined) throw new Error('Nothing could be claimed')
+    if (claim === undefined) throw new Error('Nothing was claimed')
     return attempt(context, claim, new AbortController().signal)
   }
   const change = () => api.ask('PUT', `${BALANCERS}/${lb}`, { loadbalancer: { name: crypto.randomUUID() } })
@@ -227,7 +231,7 @@ t.test('the worker records what each amphora applied and how, and what failed', 
   t.match(
     (await eventsOf(api, lb))[0],
     { kind: 'applied', generation: 1, amphorae: [{ action: 'restarted' }] },
-    'a repair is',
+    'a repair records an event',
   )
 
   await change()
@@ -243,16 +247,16 @@ t.test('the worker records what each amphora applied and how, and what failed', 
     updated_at: String,
     fault: { code: 'configuration-refused', text: 'HAProxy says no.' },
   })
-  t.match(asked, { kind: 'requested', generation: 2 }, 'equal failures are one event')
+  t.match(asked, { kind: 'requested', generation: 2 }, 'equal failures share one event')
   await work(async (_claim, _tree, _signal, note) => {
     note?.(runtime)
-    throw new Error('a secret of the machine room')
+    throw new Error('a secret of the operator')
   })
   const [internal] = await eventsOf(api, lb)
   t.match(
     internal,
     { kind: 'failed', count: 1, fault: { code: 'internal' }, amphorae: [runtime] },
-    'another failure is another event',
+    'a different failure gets its own event',
   )
   t.notMatch(JSON.stringify(internal), /machine room/)
   await work(refuse)
@@ -301,7 +305,7 @@ t.test('old events are purged, by number and by age', async t => {
   t.equal((await eventsOf(api, lb))[0]?.kind, 'requested', 'the newest are kept')
   t.equal(await kept(quiet), EVENT_DAYS)
   await purgeRecords(api.database)
-  t.equal(await kept(lb), MOST_EVENTS, 'and no more go')
+  t.equal(await kept(lb), MOST_EVENTS, 'a second purge removes nothing more')
 })
 
 t.test('the migration renames the fields of stored amphora events', async t => {
@@ -322,5 +326,5 @@ t.test('the migration renames the fields of stored amphora events', async t => {
     { amphora_id: NOWHERE, action: 'created' },
     { amphora_id: NOWHERE, how: 'reload', action: 'configured' },
   ])
-  t.same(requested?.amphorae, [], 'requests have none')
+  t.same(requested?.amphorae, [], 'a requested event names no amphorae')
 })

@@ -21,11 +21,11 @@ t.test('a repeated request runs once and gets the same answer', async t => {
   await api.ask('PUT', `${BALANCERS}/${idIn(first, 'loadbalancer')}`, { loadbalancer: { name: 'changed since' } })
   const again = await keyed(api, 'a key')
   t.equal(again.status, 201)
-  t.equal(again.text, first.text, 'the first answer, whether the key is quoted or not')
+  t.equal(again.text, first.text, 'the first answer, whether or not the key is quoted')
   t.equal(again.headers.get('idempotent-replayed'), 'true')
   t.not(again.headers.get('x-openstack-request-id'), first.headers.get('x-openstack-request-id'))
   t.equal(await countOf(api, 'load_balancer'), 1)
-  t.equal(await countOf(api, 'load_balancer_event'), 2, 'the history records it once')
+  t.equal(await countOf(api, 'load_balancer_event'), 2, 'the history records the request once')
 
   await t.test('whitespace and path spelling make no difference, everything else does', async t => {
     t.equal((await keyed(api, 'a key', `{ "loadbalancer" : {"vip_subnet_id":"${SUBNET}"} }`)).text, first.text)
@@ -53,7 +53,7 @@ t.test('a repeated request runs once and gets the same answer', async t => {
   })
 })
 
-t.test('every kind of create accepts a key; without one, no extra statement runs', async t => {
+t.test('every create accepts a key; without one, no extra statement runs', async t => {
   const api = await startTestApi({ providers: ['noop_driver'] })
   t.teardown(api.stop)
   const lb = idIn(await api.ask('POST', BALANCERS, balancer({ provider: 'noop_driver' })), 'loadbalancer')
@@ -82,7 +82,7 @@ t.test('every kind of create accepts a key; without one, no extra statement runs
   t.equal(ignored.status, 200, 'updates ignore keys')
 })
 
-t.test('a failed request is not recorded, so its key may succeed later', async t => {
+t.test('a failed request is not recorded, so its key can be used again', async t => {
   const api = await startTestApi()
   t.teardown(api.stop)
   const nowhere = { listener: { loadbalancer_id: SUBNET, protocol: 'HTTP', protocol_port: 80 } }
@@ -107,7 +107,7 @@ t.test('a failed request is not recorded, so its key may succeed later', async t
   t.equal(
     (await keyed(api, 'taken', listener, tokenOf('member'), '/v2/lbaas/listeners')).status,
     409,
-    'a conflict inside the transaction',
+    'a conflict found inside the transaction',
   )
   t.equal(await countOf(api, 'listener'), 1)
   t.equal(await countOf(api, 'repeated_request'), 2)
@@ -124,7 +124,7 @@ t.test('keys are printable and of limited length', async t => {
   t.match(row.request_sha256, /^[0-9a-f]{64}$/, 'only a hash of the request is kept')
 })
 
-t.test('a repeat during the first request is 409', async t => {
+t.test('a repeat while the first request runs is 409', async t => {
   let entered: () => void = () => undefined
   let proceed: () => void = () => undefined
   const inside = new Promise<void>(resolve => {
@@ -148,7 +148,7 @@ t.test('a repeat during the first request is 409', async t => {
   const first = keyed(api, 'k')
   await inside
   t.match(await keyed(api, 'k'), { status: 409, body: { faultstring: /still under way; try again/ } })
-  t.match(await keyed(api, 'k', balancer({ name: 'another' })), { status: 409 }, 'whatever its body')
+  t.match(await keyed(api, 'k', balancer({ name: 'another' })), { status: 409 }, '409 whatever the body of the repeat')
   proceed()
   t.equal((await first).status, 201)
   t.equal((await keyed(api, 'k')).text, (await first).text)
@@ -161,7 +161,7 @@ t.test('a repeat during the first request is 409', async t => {
   t.equal(await countOf(api, 'load_balancer'), 2, 'exactly one of many concurrent requests runs')
 })
 
-t.test('a database that dies before the end leaves neither object nor record', async t => {
+t.test('a database that fails before the commit leaves neither object nor record', async t => {
   const api = await startTestApi()
   t.teardown(api.stop)
   await api.database.raw(`
@@ -185,7 +185,11 @@ t.test('records are kept for a day', async t => {
     .where({ key: 'old' })
     .update({ created_at: api.database.raw(`now() - interval '25 hours'`) })
   const anew = await keyed(api, 'old')
-  t.not(idIn(anew, 'loadbalancer'), idIn(old, 'loadbalancer'), 'after a day it is a new request, purged or not')
+  t.not(
+    idIn(anew, 'loadbalancer'),
+    idIn(old, 'loadbalancer'),
+    'after a day the same key starts a new request, purged or not',
+  )
   t.equal((await keyed(api, 'old')).text, anew.text)
   await api
     .database('repeated_request')

@@ -91,8 +91,8 @@ t.test('lists of load balancers', async t => {
       })
     }
   })
-  await t.test('links lead through the pages forwards and back, in every sort order', async t => {
-    // updated_at is null for some, so its order has ties and nulls.
+  await t.test('links lead forwards and backwards through the pages, in every sort order', async t => {
+    // updated_at is null for some, so this order has ties and nulls.
     await api.ask('PUT', `/v2/lbaas/loadbalancers/${at((await list()).body, 'loadbalancers', 1, 'id')}`, {
       loadbalancer: { description: 'changed' },
     })
@@ -125,7 +125,7 @@ t.test('lists of load balancers', async t => {
       for (let page = 0; url !== null && page < 10; page++) {
         const reply = await api.ask('GET', url.slice(api.url.length))
         const objects = at(reply.body, 'loadbalancers') as Json[]
-        t.strictSame(Object.keys(objects[0] ?? {}), ['id', 'name'], 'the links carry the fields')
+        t.strictSame(Object.keys(objects[0] ?? {}), ['id', 'name'], 'the links keep the fields parameter')
         backwards.unshift(...objects.map(({ id }) => id))
         url = link(reply, 'previous')
       }
@@ -153,13 +153,13 @@ t.test('lists of load balancers', async t => {
       body: { faultstring: `Supplied pagination marker '${nowhere}' is not valid.` },
     })
     const foreign = at((await list('?name=foreign', tokenOf('admin'))).body, 'loadbalancers', 0, 'id')
-    t.equal((await list(`?marker=${foreign}`)).status, 400, 'a foreign marker is unknown')
+    t.equal((await list(`?marker=${foreign}`)).status, 400, 'another project’s marker is unknown')
     t.equal((await list(`?marker=${foreign}&sort=name`)).status, 400)
     const last = at((await list()).body, 'loadbalancers', 4, 'id')
     t.match(
       await list(`?marker=${last}&limit=1`),
       { status: 200, body: { loadbalancers: [], loadbalancers_links: [] } },
-      'the SDK reads on until an empty page',
+      'the SDK reads until it gets an empty page',
     )
   })
 })
@@ -211,16 +211,16 @@ t.test('lists of children', async t => {
   ])
   t.same(await found(`healthmonitors?pool_id=${pool}&type=TCP&max_retries=1`), ['h1'])
   t.same(await found('healthmonitors?delay=2'), ['h2'])
-  t.same(await found('healthmonitors?operating_status=ONLINE'), [], 'derived values filter too')
+  t.same(await found('healthmonitors?operating_status=ONLINE'), [], 'derived values can be filtered by too')
   t.same(await found(`pools/${pool}/members?backup=true&weight=0`), ['10.0.0.2'])
   t.same(await found(`pools/${pool}/members?sort=address:desc`), ['10.0.0.2', '10.0.0.1'])
-  t.equal((await api.ask('GET', `/v2/lbaas/pools?listener_id=${lb}`)).status, 400, 'no filter of pools')
+  t.equal((await api.ask('GET', `/v2/lbaas/pools?listener_id=${lb}`)).status, 400, 'pools have no such filter')
   t.same((await api.ask('GET', `/v2/lbaas/pools/${pool}/members?fields=address&limit=1`)).body.members, [
     { address: '10.0.0.1' },
   ])
 })
 
-t.test('every response attribute filters and sorts, or is refused by name', async t => {
+t.test('every response attribute can be filtered and sorted by, or is refused by name', async t => {
   const api = await startTestApi()
   t.teardown(api.stop)
   const created = await api.ask('POST', '/v2/lbaas/loadbalancers', {

@@ -25,7 +25,7 @@ t.test('transport and discovery', async t => {
     })
     t.match(at(body, 'versions', 30), { id: 'v2.30', status: 'CURRENT' })
   })
-  await t.test('without a valid token everything else is 401, in the token layer’s shape', async t => {
+  await t.test('without a valid token, everything else is 401 in the token layer’s shape', async t => {
     for (const [path, token] of [
       ['/v2', null],
       ['/v2.0/lbaas/loadbalancers', null],
@@ -193,7 +193,7 @@ t.test('a tree created in one request', async t => {
     const { body } = await api.ask('GET', `/v2/lbaas/loadbalancers/${idIn(created, 'loadbalancer')}`)
     t.strictSame(keysOf(at(body, 'loadbalancer', 'listeners', 0)), 'id')
   })
-  await t.test('is not stored at all when one part fails', async t => {
+  await t.test('stores nothing when one part fails', async t => {
     const count = async () => (await api.database('load_balancer').count().first())?.count
     const before = await count()
     const broken = { ...tree, listeners: [...tree.listeners, { protocol: 'HTTP', protocol_port: 81 }] }

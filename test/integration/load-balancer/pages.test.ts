@@ -5,18 +5,21 @@ import { startTestApi, type TestApi } from '../../support/clients/load-balancer-
 
 const ROWS = 20_000
 const PAGE = 10
-/** The number of the pool and policy that have many children; on none of the pages below. */
+/** The number of the pool and policy that have many children; not on any page read below. */
 const CROWDED = 15_002
-/** What reading one page may touch, over all of its plan: children of its rows, keys of the index, the marker. */
+/** Rows that reading one page may touch over its whole plan: children of its rows, index keys, the marker. */
 const MOST_ROWS = 40 * PAGE
 
-/** A load balancer, a listener, a pool, a monitor, a policy and an amphora many times over, half of them of each of two projects. */
+/**
+ * Many load balancers, listeners, pools, monitors, policies and amphorae, half of each in either of two
+ * projects.
+ */
 async function fill(database: Database): Promise<void> {
   const id = (kind: string, number = 'n') =>
     `('00000000-0000-4000-800${kind}-' || lpad(to_hex(${number}), 12, '0'))::uuid`
   const project = `CASE WHEN n % 2 = 0 THEN '${OWN}' ELSE '${FOREIGN}' END`
   const created = `now() - (${ROWS} - n) * interval '1 second'`
-  // Every second member and rule stands alone, the others all in one pool and policy.
+  // Every second member and rule has its own parent; the others share one pool and policy.
   const crowd = `CASE WHEN n % 2 = 0 THEN ${CROWDED} ELSE n END`
   const series = `FROM generate_series(1, ${ROWS}) n`
   const below = `${id('0')}, ${project}, 1, ${created}`
@@ -72,7 +75,7 @@ function rowsIn(plan: Plan): { node: string; rows: number }[] {
 
 type Statement = { sql: string; options: { values: unknown[] } }
 
-/** Runs the statements of a request once more with EXPLAIN to see what they read. */
+/** Reruns the statements of a request with EXPLAIN to see what they read. */
 async function costOf(
   api: TestApi,
   path: string,
@@ -92,7 +95,7 @@ async function costOf(
   return { status, ...handled.reduce((most, one) => (one.rows > most.rows ? one : most), { node: 'none', rows: 0 }) }
 }
 
-t.test('reading a page of many thousand objects touches no more than the page', async t => {
+t.test('reading a page among thousands of objects touches only that page’s rows', async t => {
   const api = await startTestApi()
   t.teardown(api.stop)
   await fill(api.database)

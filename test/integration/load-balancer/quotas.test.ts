@@ -14,7 +14,7 @@ const DEFAULTS = {
   l7policy: 1000,
   l7rule: 5000,
 }
-/** Limits as answers spell them. */
+/** Limits as answers write them. */
 const spelt = (limits: Record<string, number | null>) => ({
   ...limits,
   load_balancer: limits.loadbalancer,
@@ -53,10 +53,14 @@ t.test('show, set and reset', async t => {
     (await api.ask('GET', `${QUOTAS}/${path}`, undefined, token)).body
 
   t.strictSame(await show(OWN), { quota: limitsOf(OWN, { pool: 7 }) })
-  t.strictSame(await show('anything', admin), { quota: limitsOf('anything', { pool: 7 }) }, 'an unknown project')
+  t.strictSame(
+    await show('anything', admin),
+    { quota: limitsOf('anything', { pool: 7 }) },
+    'an unknown project has the defaults',
+  )
   t.strictSame(await show('defaults'), { quota: limitsOf('defaults', { pool: 7 }) }, 'any reader may see the defaults')
   t.strictSame(await show(`${OWN}/default`), { quota: limitsOf(OWN, { pool: 7 }) })
-  t.equal((await api.ask('GET', `${QUOTAS}/${OWN}?fields=pool`)).status, 400, 'it takes no arguments')
+  t.equal((await api.ask('GET', `${QUOTAS}/${OWN}?fields=pool`)).status, 400, 'the route takes no query arguments')
   t.strictSame((await api.ask('GET', QUOTAS)).body, { quotas: [], quotas_links: [] })
 
   t.match(await setQuota(api, { listener: 3, load_balancer: '5', pool: -1 }), {
@@ -67,7 +71,7 @@ t.test('show, set and reset', async t => {
     quota: limitsOf(OWN, { loadbalancer: 5, pool: -1, healthmonitor: 0 }),
   })
   t.strictSame(await show(OWN), { quota: limitsOf(OWN, { loadbalancer: 5, pool: -1, healthmonitor: 0 }) })
-  t.strictSame(await show(`${OWN}/default`), { quota: limitsOf(OWN, { pool: 7 }) }, 'the defaults stay')
+  t.strictSame(await show(`${OWN}/default`), { quota: limitsOf(OWN, { pool: 7 }) }, 'the defaults do not change')
   const nothing = Object.fromEntries(Object.keys(DEFAULTS).map(name => [name, null]))
   t.strictSame((await api.ask('GET', QUOTAS)).body, {
     quotas: [
@@ -123,10 +127,10 @@ t.test('lists of quotas', async t => {
   t.match((await api.ask('GET', `${QUOTAS}?limit=2`, undefined, admin)).body.quotas_links, [
     { rel: 'next', href: `${api.url}/v2/lbaas/quotas?limit=2&marker=p1` },
   ])
-  t.strictSame(await list('', tokenOf('reader', 'p1')), ['p1'], 'others see their own')
+  t.strictSame(await list('', tokenOf('reader', 'p1')), ['p1'], 'other callers see only their own project')
 })
 
-/** How to make one more object of each kind below a tree, and what refuses it. */
+/** How to create one more object of each kind below a tree, and the text that refuses it. */
 type Tree = { lb: string; listener: string; pool: string; policy: string }
 const KINDS: Record<string, { label: string; make: (api: TestApi, tree: Tree, index: number) => Promise<Reply> }> = {
   loadbalancer: { label: 'Load Balancer', make: api => createBalancer(api) },
@@ -176,7 +180,7 @@ const KINDS: Record<string, { label: string; make: (api: TestApi, tree: Tree, in
   },
 }
 
-/** A tree with one object of every kind. */
+/** A tree with one object of each kind. */
 const TREE = {
   listeners: [
     {
@@ -203,7 +207,7 @@ async function makeTree(api: TestApi): Promise<Tree> {
 t.test('every limit is exact under concurrent requests', async t => {
   const api = await startTestApi({ providers: ['noop_driver'] })
   t.teardown(api.stop)
-  // Changes of one load balancer run one after another, those of several at once.
+  // Changes of one load balancer run one after another; those of several run concurrently.
   const trees = [await makeTree(api), await makeTree(api), await makeTree(api), await makeTree(api)]
   t.strictSame(await inUse(api), Object.fromEntries(Object.keys(DEFAULTS).map(name => [name, 4])))
   for (const [kind, { label, make }] of Object.entries(KINDS)) {
@@ -217,8 +221,8 @@ t.test('every limit is exact under concurrent requests', async t => {
       for (const reply of refused) t.match(reply, met(label))
       t.equal((await inUse(api))[kind], 7)
       const traces = kind === 'healthmonitor' ? 23 : 3
-      t.equal((await generations()) - before, traces, 'a refusal leaves no trace')
-      t.match((await setQuota(api, { [kind]: 1 })).status, 202, 'a limit below the use can be set')
+      t.equal((await generations()) - before, traces, 'a refusal changes no generation')
+      t.match((await setQuota(api, { [kind]: 1 })).status, 202, 'a limit below the current use can be set')
       t.match(await make(api, trees[0]!, 90), met(label))
       await setQuota(api, { [kind]: 8 })
       t.equal((await make(api, trees[0]!, 91)).status, 201)
@@ -246,10 +250,14 @@ t.test('a tree is charged as a whole', async t => {
     t.match(await createBalancer(api, TREE), met(label))
     await setQuota(api, { [kind]: null })
   }
-  t.strictSame(await inUse(api), Object.fromEntries(Object.keys(DEFAULTS).map(name => [name, 0])), 'nothing remains')
+  t.strictSame(
+    await inUse(api),
+    Object.fromEntries(Object.keys(DEFAULTS).map(name => [name, 0])),
+    'a refused tree leaves nothing',
+  )
   const [pools] = [{ pools: ['a', 'b'].map(name => ({ name, protocol: 'HTTP', lb_algorithm: 'ROUND_ROBIN' })) }]
   await setQuota(api, { pool: 1 })
-  t.match(await createBalancer(api, pools), met('Pool'), 'all or nothing')
+  t.match(await createBalancer(api, pools), met('Pool'), 'a tree is created whole or not at all')
   await setQuota(api, { pool: 2 })
   t.equal((await createBalancer(api, pools)).status, 201)
 })
@@ -265,13 +273,13 @@ t.test('a batch of members is charged for what it adds', async t => {
   await setQuota(api, { member: 2 })
   t.match(await batch([80, 81, 82]), met('Member'))
   t.equal((await batch([80, 81])).status, 202)
-  t.equal((await batch([82, 83])).status, 202, 'as many leave as join')
+  t.equal((await batch([82, 83])).status, 202, 'as many members leave as join')
   t.match(await batch([82, 83, 84]), met('Member'), 'members being deleted count')
   await api.apply(tree.lb)
   t.match(await batch([84], '?additive_only=true'), met('Member'))
-  t.equal((await batch([82], '?additive_only=true')).status, 202, 'an update is no new member')
+  t.equal((await batch([82], '?additive_only=true')).status, 202, 'an update adds no member')
   await setQuota(api, { member: 3 })
-  t.equal((await batch([83, 84, 85])).status, 202, 'one more than go')
+  t.equal((await batch([83, 84, 85])).status, 202, 'one member leaves and two join')
 })
 
 t.test('a deleted object counts until it is removed', async t => {
@@ -287,10 +295,10 @@ t.test('a deleted object counts until it is removed', async t => {
   t.strictSame(
     await inUse(api),
     { ...one, listener: 0, l7policy: 0, l7rule: 0 },
-    'a listener takes its policies and rules with it',
+    'a deleted listener releases the quota of its policies and rules',
   )
   await api.fail(tree.lb)
-  t.strictSame((await inUse(api)).loadbalancer, 1, 'so does an object in ERROR')
+  t.strictSame((await inUse(api)).loadbalancer, 1, 'an object in ERROR counts')
   await api.ask('DELETE', `/v2/lbaas/loadbalancers/${tree.lb}?cascade=true`)
   t.strictSame((await inUse(api)).pool, 1)
   await api.apply(tree.lb)
@@ -325,94 +333,104 @@ t.test('a quota check costs at most one extra statement', async t => {
     const statements = await api.statementsOf(() => KINDS.member!.make(api, tree, port))
     return statements.filter(sql => /quota/.test(sql)).length
   }
-  t.equal(await count(1), 1, 'without a limit the lookup is part of a statement that is sent anyway')
+  t.equal(await count(1), 1, 'without a limit, the lookup is part of a statement that is sent anyway')
   await setQuota(api, { member: 100 })
   t.equal(await count(2), 2)
 })
 
-t.test('more than an amphora can carry is refused before storing, with the limit', async t => {
-  const api = await startTestApi()
-  t.teardown(api.stop)
-  const made = await api.ask('POST', '/v2/lbaas/loadbalancers', {
-    loadbalancer: {
-      vip_subnet_id: SUBNET,
-      provider: 'amphora',
-      listeners: [{ name: 'a', protocol: 'TCP', protocol_port: 1 }],
-    },
-  })
-  const id = idIn(made, 'loadbalancer')
-  const listen = (protocol_port: number, connection_limit: number, more: object = {}) =>
-    api.ask('POST', '/v2/lbaas/listeners', {
-      listener: { loadbalancer_id: id, protocol: 'TCP', protocol_port, connection_limit, ...more },
+t.test(
+  'a configuration larger than an amphora can hold is refused before it is stored, and the fault names the limit',
+  async t => {
+    const api = await startTestApi()
+    t.teardown(api.stop)
+    const made = await api.ask('POST', '/v2/lbaas/loadbalancers', {
+      loadbalancer: {
+        vip_subnet_id: SUBNET,
+        provider: 'amphora',
+        listeners: [{ name: 'a', protocol: 'TCP', protocol_port: 1 }],
+      },
     })
-  const largest = { openFiles: 20_000, memoryBytes: 24 * 1024 ** 3 }
-  t.equal((await listen(2, 2_000_000)).status, 201, 'while no amphora has reported its limits')
-  t.equal(
-    (await api.ask('PUT', `/v2/lbaas/listeners/${await listenerAt(2)}`, { listener: { connection_limit: 5 } })).status,
-    200,
-  )
+    const id = idIn(made, 'loadbalancer')
+    const listen = (protocol_port: number, connection_limit: number, more: object = {}) =>
+      api.ask('POST', '/v2/lbaas/listeners', {
+        listener: { loadbalancer_id: id, protocol: 'TCP', protocol_port, connection_limit, ...more },
+      })
+    const largest = { openFiles: 20_000, memoryBytes: 24 * 1024 ** 3 }
+    t.equal((await listen(2, 2_000_000)).status, 201, 'anything is accepted until an amphora has reported its limits')
+    t.equal(
+      (await api.ask('PUT', `/v2/lbaas/listeners/${await listenerAt(2)}`, { listener: { connection_limit: 5 } }))
+        .status,
+      200,
+    )
 
-  await api.database('amphora').insert({ id: randomUUID(), status: 'READY', limits: JSON.stringify(largest) })
-  t.match(await listen(3, 50_000), { status: 400, body: { faultstring: /50005 in all .*limits of 9048 in all fit/ } })
-  t.equal((await listen(3, 8_750)).status, 201)
-  t.match(await listen(4, 295), { status: 400 }, 'also when the sum with other listeners is too much')
-  t.equal((await listen(4, 200)).status, 201)
-  const third = await listenerAt(3)
-  const limit = (connection_limit: number) =>
-    api.ask('PUT', `/v2/lbaas/listeners/${third}`, { listener: { connection_limit } })
-  t.match(await limit(9_100), { status: 400, body: { faultstring: /fit/ } })
-  t.match(await api.ask('GET', `/v2/lbaas/listeners/${third}`), { body: { listener: { connection_limit: 8_750 } } })
-  const smaller = { id: randomUUID(), load_balancer_id: id, status: 'ALLOCATED' }
-  await api.database('amphora').insert({ ...smaller, limits: JSON.stringify({ ...largest, openFiles: 4_000 }) })
-  t.equal((await limit(8_700)).status, 200, 'a lower limit is never refused, even when still too high')
-  t.equal((await limit(8_701)).status, 400)
-  await api.database('amphora').where({ id: smaller.id }).delete()
-  t.equal((await limit(0)).status, 200)
+    await api.database('amphora').insert({ id: randomUUID(), status: 'READY', limits: JSON.stringify(largest) })
+    t.match(await listen(3, 50_000), { status: 400, body: { faultstring: /50005 in all .*limits of 9048 in all fit/ } })
+    t.equal((await listen(3, 8_750)).status, 201)
+    t.match(await listen(4, 295), { status: 400 }, 'the sum with other listeners is checked too')
+    t.equal((await listen(4, 200)).status, 201)
+    const third = await listenerAt(3)
+    const limit = (connection_limit: number) =>
+      api.ask('PUT', `/v2/lbaas/listeners/${third}`, { listener: { connection_limit } })
+    t.match(await limit(9_100), { status: 400, body: { faultstring: /fit/ } })
+    t.match(await api.ask('GET', `/v2/lbaas/listeners/${third}`), { body: { listener: { connection_limit: 8_750 } } })
+    const smaller = { id: randomUUID(), load_balancer_id: id, status: 'ALLOCATED' }
+    await api.database('amphora').insert({ ...smaller, limits: JSON.stringify({ ...largest, openFiles: 4_000 }) })
+    t.equal((await limit(8_700)).status, 200, 'a lower limit is accepted even if it is still too high')
+    t.equal((await limit(8_701)).status, 400)
+    await api.database('amphora').where({ id: smaller.id }).delete()
+    t.equal((await limit(0)).status, 200)
 
-  const members = (count: number, first = 0) =>
-    Array.from({ length: count }, (_, n) => ({
-      address: `10.0.${(first + n) >> 8}.${(first + n) & 255}`,
-      protocol_port: 80,
-    }))
-  const pool = { name: 'p', protocol: 'TCP', lb_algorithm: 'ROUND_ROBIN', members: members(80, 1) }
-  const monitor = { type: 'TCP', delay: 5, timeout: 3, max_retries: 3 }
-  await api.database('amphora').insert({
-    ...{ id: randomUUID(), load_balancer_id: id, status: 'ALLOCATED' },
-    limits: JSON.stringify({ ...largest, openFiles: 4_000 }),
-  })
-  t.match(await listen(5, -1, { default_pool: pool }), { status: 201 }, 'members alone cost nothing')
-  const { body } = await api.ask('GET', `/v2/lbaas/listeners/${await listenerAt(5)}`)
-  const poolId = String(at(body, 'listener', 'default_pool_id'))
-  const checked = await api.ask('POST', '/v2/lbaas/healthmonitors', { healthmonitor: { pool_id: poolId, ...monitor } })
-  t.equal(checked.status, 201)
-  const batch = (count: number) => api.ask('PUT', `/v2/lbaas/pools/${poolId}/members`, { members: members(count, 1) })
-  t.match(await batch(81), { status: 202 })
-  t.match(await batch(2_000), { status: 400, body: { faultstring: /with these limits, \d+ monitored members/ } })
-  const other = { address: '10.9.9.9', protocol_port: 80 }
-  t.equal((await api.ask('POST', `/v2/lbaas/pools/${poolId}/members`, { member: other })).status, 201)
-  const statements = await api.statementsOf(() => limit(1))
-  t.notOk(
-    statements.some(sql => sql.startsWith('SELECT (SELECT json_build_object')),
-    'the check costs no extra statement',
-  )
+    const members = (count: number, first = 0) =>
+      Array.from({ length: count }, (_, n) => ({
+        address: `10.0.${(first + n) >> 8}.${(first + n) & 255}`,
+        protocol_port: 80,
+      }))
+    const pool = { name: 'p', protocol: 'TCP', lb_algorithm: 'ROUND_ROBIN', members: members(80, 1) }
+    const monitor = { type: 'TCP', delay: 5, timeout: 3, max_retries: 3 }
+    await api.database('amphora').insert({
+      ...{ id: randomUUID(), load_balancer_id: id, status: 'ALLOCATED' },
+      limits: JSON.stringify({ ...largest, openFiles: 4_000 }),
+    })
+    t.match(await listen(5, -1, { default_pool: pool }), { status: 201 }, 'members alone cost nothing')
+    const { body } = await api.ask('GET', `/v2/lbaas/listeners/${await listenerAt(5)}`)
+    const poolId = String(at(body, 'listener', 'default_pool_id'))
+    const checked = await api.ask('POST', '/v2/lbaas/healthmonitors', {
+      healthmonitor: { pool_id: poolId, ...monitor },
+    })
+    t.equal(checked.status, 201)
+    const batch = (count: number) => api.ask('PUT', `/v2/lbaas/pools/${poolId}/members`, { members: members(count, 1) })
+    t.match(await batch(81), { status: 202 })
+    t.match(await batch(2_000), { status: 400, body: { faultstring: /with these limits, \d+ monitored members/ } })
+    const other = { address: '10.9.9.9', protocol_port: 80 }
+    t.equal((await api.ask('POST', `/v2/lbaas/pools/${poolId}/members`, { member: other })).status, 201)
+    const statements = await api.statementsOf(() => limit(1))
+    t.notOk(
+      statements.some(sql => sql.startsWith('SELECT (SELECT json_build_object')),
+      'the check costs no extra statement',
+    )
 
-  await api
-    .database('amphora')
-    .where({ load_balancer_id: id })
-    .update({ limits: JSON.stringify({ ...largest, openFiles: 200 }) })
-  const monitorId = idIn(checked, 'healthmonitor')
-  const put = (path: string, body: object) => api.ask('PUT', `/v2/lbaas/${path}`, body)
-  t.equal((await put(`pools/${poolId}`, { pool: { admin_state_up: true } })).status, 200, 'it is enabled already')
-  for (const [admin_state_up, status] of [
-    [true, 200],
-    [false, 200],
-    [true, 400],
-  ] as const) {
-    t.equal((await put(`healthmonitors/${monitorId}`, { healthmonitor: { admin_state_up } })).status, status)
-  }
+    await api
+      .database('amphora')
+      .where({ load_balancer_id: id })
+      .update({ limits: JSON.stringify({ ...largest, openFiles: 200 }) })
+    const monitorId = idIn(checked, 'healthmonitor')
+    const put = (path: string, body: object) => api.ask('PUT', `/v2/lbaas/${path}`, body)
+    t.equal(
+      (await put(`pools/${poolId}`, { pool: { admin_state_up: true } })).status,
+      200,
+      'enabling an enabled pool is allowed',
+    )
+    for (const [admin_state_up, status] of [
+      [true, 200],
+      [false, 200],
+      [true, 400],
+    ] as const) {
+      t.equal((await put(`healthmonitors/${monitorId}`, { healthmonitor: { admin_state_up } })).status, status)
+    }
 
-  async function listenerAt(port: number): Promise<string> {
-    const { body } = await api.ask('GET', `/v2/lbaas/listeners?load_balancer_id=${id}&protocol_port=${port}`)
-    return (body.listeners as { id: string }[])[0]?.id ?? ''
-  }
-})
+    async function listenerAt(port: number): Promise<string> {
+      const { body } = await api.ask('GET', `/v2/lbaas/listeners?load_balancer_id=${id}&protocol_port=${port}`)
+      return (body.listeners as { id: string }[])[0]?.id ?? ''
+    }
+  },
+)

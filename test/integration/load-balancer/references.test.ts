@@ -4,7 +4,7 @@ import { at, type Json, type Reply } from '../../support/clients/json-answers.js
 import { NOWHERE } from '../../support/database/load-balancer-keys.js'
 import { startApiOnNetworks } from '../../support/worlds/local-networks.js'
 
-/** Two projects with a network and a tree each. */
+/** Two projects, each with a network and a tree. */
 async function startTwoProjects(t: Test) {
   const { api, networks } = await startApiOnNetworks()
   t.teardown(api.stop)
@@ -58,7 +58,7 @@ t.test('another project’s object in a body looks as if it did not exist', asyn
   const monitor = { type: 'TCP', delay: 1, timeout: 1, max_retries: 1 }
   const http = { protocol: 'HTTP', protocol_port: 82 }
   const member = (subnet_id: string) => ({ address: '10.7.0.77', protocol_port: 82, subnet_id })
-  /** Field, status, label in the text, the foreign object and the request that names one. */
+  /** Field, status, label in the text, the foreign object, and the request that names it. */
   const references: [string, number, string, keyof typeof foreign, string, (id: string) => object][] = [
     ['vip_subnet_id', 400, 'Subnet', 'subnet', 'POST loadbalancers', id => ({ loadbalancer: { vip_subnet_id: id } })],
     [
@@ -70,7 +70,7 @@ t.test('another project’s object in a body looks as if it did not exist', asyn
       id => ({ loadbalancer: { vip_network_id: id } }),
     ],
     [
-      'vip_subnet_id beside a network',
+      'vip_subnet_id with a network',
       400,
       'Subnet',
       'subnet',
@@ -162,7 +162,7 @@ t.test('another project’s object in a body looks as if it did not exist', asyn
     ],
     ['listener_id', 404, 'Listener', 'spare', 'POST pools', id => ({ pool: { ...poolOf([]), listener_id: id } })],
     [
-      'listener_id beside a load balancer',
+      'listener_id with a load balancer',
       404,
       'Listener',
       'spare',
@@ -197,9 +197,9 @@ t.test('another project’s object in a body looks as if it did not exist', asyn
     t.equal(hidden.status, missing.status, `${field} ${request}: ${hidden.text}`)
     t.equal(hidden.text.replaceAll(foreign[kind], NOWHERE), missing.text, `${field} ${request}`)
   }
-  t.equal((await api.database('load_balancer').count().first())?.count, 2, 'nothing came to be')
+  t.equal((await api.database('load_balancer').count().first())?.count, 2, 'no refused request creates a load balancer')
 
-  await t.test('a caller who may see the object, but not use it, gets 403', async t => {
+  await t.test('a caller who may see the object but not use it gets 403', async t => {
     const body = { listener: { ...http, loadbalancer_id: foreign.lb } }
     const ask = async (token: string) => (await api.ask('POST', '/v2/lbaas/listeners', body, token)).status
     t.equal(await ask(tokenOf('load-balancer_global_observer')), 403)

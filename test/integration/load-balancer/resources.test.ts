@@ -59,7 +59,7 @@ t.test('resources', async t => {
       status: 400,
       body: { faultstring: 'Unknown attribute for argument loadbalancer: vip_subnet_id' },
     })
-    t.equal((await show('loadbalancers/web')).status, 404, 'a name in place of an id is not found')
+    t.equal((await show('loadbalancers/web')).status, 404, 'a name instead of an id is not found')
     t.match(await show(`loadbalancers/${lb}?bogus=1`), {
       status: 400,
       body: { faultstring: 'Unknown argument: "bogus"' },
@@ -154,7 +154,7 @@ t.test('resources', async t => {
   })
   await t.test('pool', async t => {
     const { body } = await show(`pools/${pool}`)
-    t.equal(keysOf(body.pool), sorted(POOL_KEYS), 'without a monitor there is no healthmonitor_id')
+    t.equal(keysOf(body.pool), sorted(POOL_KEYS), 'a pool without a monitor shows no healthmonitor_id')
     t.match(body.pool, {
       loadbalancers: [{ id: lb }],
       listeners: [{ id: listener }],
@@ -233,7 +233,7 @@ t.test('resources', async t => {
         body: { healthmonitor: { http_version: 1.1, domain_name: 'a.example', expected_codes: '200, 204' } },
       },
     )
-    t.match(await update({ http_version: null }), { status: 400 }, 'the stored domain name still needs it')
+    t.match(await update({ http_version: null }), { status: 400 }, 'the stored domain name still needs an HTTP version')
     t.match(await update({ url_path: null, max_retries_down: null }), {
       status: 200,
       body: { healthmonitor: { url_path: '/', max_retries_down: 4 } },
@@ -291,7 +291,7 @@ t.test('resources', async t => {
     t.match(
       (await show(`pools/${id}/members`)).body,
       { members: [{ address: '10.9.0.1', operating_status: 'OFFLINE' }, { address: '10.9.0.2' }] },
-      'with a monitor a new member is OFFLINE',
+      'a new member of a pool with a monitor is OFFLINE',
     )
     t.match(await api.ask('POST', '/v2/lbaas/pools', { pool: { ...child, loadbalancer_id: lb } }), {
       status: 201,

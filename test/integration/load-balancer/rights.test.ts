@@ -36,10 +36,13 @@ const OBJECTS = {
   availabilityzoneprofiles: 'zoneProfile',
 } as const
 
-/** Creates whose body names a parent: another project's parent looks as if it did not exist, unless the caller may see it. */
+/**
+ * Creates whose body names a parent. Another project's parent looks as if it did not exist, unless the caller
+ * may see it.
+ */
 const NAMES_ITS_PARENT = /^POST \/lbaas\/(listeners|pools|healthmonitors|l7policies)$/
 
-/** Routes of objects without a project: a right there holds in any project. */
+/** Routes of objects without a project: a right on them holds in any project. */
 const SHARED =
   /^(\w+) \/lbaas\/(flavors|flavorprofiles|availabilityzones|availabilityzoneprofiles|providers|quotas\/defaults)(\/|$)/
 
@@ -116,7 +119,7 @@ t.test('every route checks roles and project', async t => {
       [...loadBalancerRoutes.keys()].sort(),
     )
   })
-  // Deletions come last; every refusal leaves the world as it was.
+  // Deletions come last; a refused request changes nothing.
   const routes = [...loadBalancerRoutes.keys()].sort(
     (a, b) => Number(a.startsWith('DELETE')) - Number(b.startsWith('DELETE')),
   )
@@ -128,7 +131,7 @@ t.test('every route checks roles and project', async t => {
       const isList = method === 'GET' && /^GET \/(lbaas|octavia)\/\w+$/.test(route)
       for (const role of ROLES) {
         for (const project of [OWN, FOREIGN, '']) {
-          // An unfiltered list shows the caller's own project, so the caller always owns what it sees.
+          // An unfiltered list shows the caller's own project, so the caller owns all it lists.
           const isOwner = project === OWN || ((isList || SHARED.test(route)) && project === FOREIGN)
           const allowed = project !== '' && (everywhere.includes(role) || (isOwner && owner.includes(role)))
           const hidden = NAMES_ITS_PARENT.test(route) && project === FOREIGN && !seesAll.includes(role)

@@ -4,10 +4,10 @@ import { callerOf, FOREIGN, OWN, SYSTEM, tokenOf } from '../../support/clients/c
 import { SUBNET, startTestApi } from '../../support/clients/load-balancer-api.js'
 import { loadBalancerRoutes, rightOf } from '../../support/inputs/load-balancer-routes.js'
 
-/** Who may, in words that stand here on their own: what a table of the product says is not what it is tested by. */
+/** Who may call a route, written out here so that the test does not depend on the product's tables. */
 type Who = 'reads' | 'reads members' | 'writes' | 'reads quota' | 'writes quota' | 'administers'
 
-/** Every route has its row here. */
+/** Has a row for every route. */
 const WHO = {
   'GET /lbaas/loadbalancers': 'reads',
   'POST /lbaas/loadbalancers': 'writes',
@@ -97,7 +97,7 @@ const own = { union: 'own', strict: 'own' } as const
 const every = { union: 'every', strict: 'every' } as const
 const onlyInUnion = { union: 'own', strict: 'none' } as const
 
-/** The scope of each role, by the rules in force. */
+/** The scope of each role under the rules in force. */
 const REACH: Readonly<Record<string, Readonly<Record<Who, Readonly<Record<Rules, Reach>>>>>> = {
   nobody: {
     reads: none,
@@ -197,7 +197,7 @@ t.test('each route allows exactly the roles and projects that its rules name', a
       for (const rules of ['union', 'strict'] as const) {
         for (const project of [OWN, FOREIGN, '', SYSTEM]) {
           const caller = callerOf(tokenOf(roles, project))
-          if (caller === null) throw new Error('The tests’ tokens are good')
+          if (caller === null) throw new Error('A test token is invalid')
           const counted = rolesThatCount(caller, { strict_roles: rules === 'strict', system_scope: false })
           const far = reach[who][rules]
           const hasProject = project === OWN || project === FOREIGN
@@ -238,17 +238,18 @@ t.test('system-scoped tokens count only with system_scope enabled', async t => {
     await api.ask('POST', PATH, BODY)
     const listed = await ask('GET', PATH, 'reader')
     t.equal(listed.status, on ? 200 : 403)
-    if (on) t.equal(Array.isArray(listed.body.loadbalancers) && listed.body.loadbalancers.length, 1, 'of every project')
-    t.equal((await ask('POST', PATH, 'reader', BODY)).status, 400, 'no project to create it in')
+    if (on)
+      t.equal(
+        Array.isArray(listed.body.loadbalancers) && listed.body.loadbalancers.length,
+        1,
+        'it lists load balancers of every project',
+      )
+    t.equal((await ask('POST', PATH, 'reader', BODY)).status, 400, 'a create needs a project')
     const inProject = { loadbalancer: { vip_subnet_id: SUBNET, project_id: OWN } }
-    t.equal((await ask('POST', PATH, 'reader', inProject)).status, 403, 'a system reader writes nothing')
+    t.equal((await ask('POST', PATH, 'reader', inProject)).status, 403, 'a system reader may not write')
     t.equal((await ask('POST', PATH, 'member', inProject)).status, 403)
     t.equal((await ask('POST', PATH, 'admin,member,reader', inProject)).status, on ? 201 : 403)
     t.equal((await ask('GET', '/v2/octavia/amphorae', 'admin')).status, on ? 200 : 403)
-    t.equal(
-      (await api.ask('GET', PATH, undefined, tokenOf('admin', ''))).status,
-      403,
-      'a token without any scope never counts',
-    )
+    t.equal((await api.ask('GET', PATH, undefined, tokenOf('admin', ''))).status, 403, 'an unscoped token never counts')
   }
 })

@@ -16,7 +16,7 @@ t.test('provisioning statuses that each request sets', async t => {
     t.equal(
       (await api.ask('PUT', `/v2/lbaas/pools/${tree.pool}/members/${tree.member}`, { member: { weight: 5 } })).status,
       200,
-      'a change meanwhile is accepted',
+      'a change during creation is accepted',
     )
     t.strictSame(
       await statuses(api, tree),
@@ -139,14 +139,14 @@ t.test('operating status', async t => {
     (at((await api.ask('GET', `/v2/lbaas/pools/${tree.pool}/members`)).body, 'members') as Json[]).map(
       member => member.operating_status,
     )
-  t.equal(await monitor(), 'OFFLINE', 'before it is there')
+  t.equal(await monitor(), 'OFFLINE', 'the monitor is not applied yet')
   await api.apply(tree.lb)
   t.equal(await monitor(), 'ONLINE')
   await api.ask('PUT', `/v2/lbaas/healthmonitors/${tree.monitor}`, { healthmonitor: { admin_state_up: false } })
   t.equal(await monitor(), 'OFFLINE')
   t.same(await members(), ['OFFLINE'])
   await api.ask('DELETE', `/v2/lbaas/healthmonitors/${tree.monitor}`)
-  t.same(await members(), ['NO_MONITOR'], 'without a monitor the status is unknown')
+  t.same(await members(), ['NO_MONITOR'], 'without a monitor, the status is unknown')
   await api.ask('POST', `/v2/lbaas/pools/${tree.pool}/members`, { member: { address: '10.0.0.3', protocol_port: 80 } })
   t.same(await members(), ['NO_MONITOR', 'NO_MONITOR'])
   t.equal(
@@ -156,9 +156,13 @@ t.test('operating status', async t => {
       })
     ).status,
     201,
-    'the old monitor need not be gone yet',
+    'the old monitor may still be in PENDING_DELETE',
   )
-  t.same(await members(), ['NO_MONITOR', 'NO_MONITOR'], 'a new monitor leaves them to its first report')
+  t.same(
+    await members(),
+    ['NO_MONITOR', 'NO_MONITOR'],
+    'a new monitor leaves the statuses as they are until its first report',
+  )
 })
 
 t.test('provider failures', async t => {
@@ -166,7 +170,7 @@ t.test('provider failures', async t => {
   t.teardown(api.stop)
   const fault = async (id: string) =>
     at((await api.ask('GET', `/v2/lbaas/loadbalancers/${id}`)).body, 'loadbalancer', 'fault')
-  await t.test('a failed create sets ERROR on every object and shows a fault; a change retries it', async t => {
+  await t.test('a failed create sets ERROR on every object and shows a fault; the next change retries it', async t => {
     const tree = await makeTree(api, false)
     t.equal(await fault(tree.lb), undefined)
     await api.fail(tree.lb, 'no-host')
@@ -178,7 +182,11 @@ t.test('provider failures', async t => {
       retry_at: /^\d{4}-/,
     })
     const listed = await api.ask('GET', '/v2/lbaas/loadbalancers?provisioning_status=ERROR')
-    t.match(listed.body, { loadbalancers: [{ id: tree.lb, fault: { code: 'no-host' } }] }, 'the filter says the same')
+    t.match(
+      listed.body,
+      { loadbalancers: [{ id: tree.lb, fault: { code: 'no-host' } }] },
+      'the list filtered by ERROR shows the same fault',
+    )
     t.match((await api.ask('GET', `/v2/lbaas/loadbalancers/${tree.lb}/status`)).body, {
       statuses: { loadbalancer: { provisioning_status: 'ERROR', listeners: [{ provisioning_status: 'ERROR' }] } },
     })
@@ -193,7 +201,7 @@ t.test('provider failures', async t => {
     t.match(await api.database('load_balancer').where({ id: tree.lb }).first(), { retry_at: null, attempts: 0 })
     t.equal(await fault(tree.lb), undefined)
   })
-  await t.test('a failed change leaves untouched objects ACTIVE', async t => {
+  await t.test('a failed change leaves unaffected objects ACTIVE', async t => {
     const tree = await makeTree(api)
     await api.ask('PUT', `/v2/lbaas/pools/${tree.pool}/members/${tree.member}`, { member: { weight: 5 } })
     await api.fail(tree.lb)
@@ -235,7 +243,7 @@ t.test('an administrator resets provisioning_status to ACTIVE', async t => {
   )
   const row = await api.database('load_balancer').where({ id: tree.lb }).first()
   t.ok(row.recheck_at instanceof Date, 'a recheck is due at once, so nothing leaks')
-  t.match(row, { fence: 8, lease_owner: 'w', fault: null, retry_at: null }, 'the fence shuts out a late worker')
+  t.match(row, { fence: 8, lease_owner: 'w', fault: null, retry_at: null }, 'the fence keeps a late worker out')
   await api.ask('DELETE', `/v2/lbaas/loadbalancers/${tree.lb}?cascade=True`)
   t.match(await reset(tree.lb), {
     status: 409,
@@ -257,7 +265,7 @@ t.test('deletion', async t => {
     t.equal((await remove(`loadbalancers/${tree.lb}?cascade=maybe`)).status, 400)
     t.equal((await remove(`loadbalancers/${tree.lb}?cascade=True`)).status, 204)
     t.strictSame(await statuses(api, tree), expected('PENDING_DELETE', 'ACTIVE', 'ACTIVE', 'ACTIVE', 'ACTIVE'))
-    t.equal((await remove(`loadbalancers/${tree.lb}`)).status, 204, 'again')
+    t.equal((await remove(`loadbalancers/${tree.lb}`)).status, 204, 'a deletion can be repeated')
     const changes = [
       ['PUT', `loadbalancers/${tree.lb}`, { loadbalancer: { name: 'x' } }],
       ['PUT', `listeners/${tree.listener}`, { listener: { name: 'x' } }],
@@ -283,12 +291,12 @@ t.test('deletion', async t => {
     await api.fail(tree.lb)
     t.equal((await statuses(api, tree)).lb, 'ERROR')
     t.equal((await remove(`loadbalancers/${tree.lb}`)).status, 204)
-    t.equal((await statuses(api, tree)).lb, 'PENDING_DELETE', 'retried at once')
+    t.equal((await statuses(api, tree)).lb, 'PENDING_DELETE', 'the deletion is retried at once')
   })
   await t.test('a child in PENDING_DELETE is immutable, but frees its port', async t => {
     const tree = await makeTree(api)
     t.equal((await remove(`pools/${tree.pool}`)).status, 204)
-    t.equal((await remove(`pools/${tree.pool}`)).status, 204, 'again')
+    t.equal((await remove(`pools/${tree.pool}`)).status, 204, 'the pool’s deletion can be repeated')
     t.match((await api.ask('GET', `/v2/lbaas/listeners/${tree.listener}`)).body, {
       listener: { default_pool_id: null },
     })

@@ -31,9 +31,9 @@ t.test('the API under a mount prefix', async t => {
     const page = await api.ask('GET', `${path}?limit=1`)
     const href = String(at(page.body, 'loadbalancers_links', 0, 'href'))
     t.ok(href.startsWith(`${api.url}${path}?limit=1&marker=`), href)
-    t.equal((await api.ask('GET', href.slice(api.url.length))).status, 200, 'the link leads on')
+    t.equal((await api.ask('GET', href.slice(api.url.length))).status, 200, 'the link can be followed')
   }
-  t.equal((await api.ask('GET', `/load-balancers${BALANCERS}`)).status, 404, 'a longer word is not the prefix')
+  t.equal((await api.ask('GET', `/load-balancers${BALANCERS}`)).status, 404, 'the prefix matches whole path segments')
   for (const wrong of ['load-balancer', '/', '/a b', '/../x?y']) {
     t.notOk(configurationSchema.safeParse({ load_balancer: { mount_prefix: wrong } }).success, wrong)
   }
@@ -59,14 +59,18 @@ t.test('forwarding headers count only from trusted proxies', async t => {
     `https://lb.example.org:8443/cloud/lb${BALANCERS}?limit=1`,
   ]
   t.strictSame(await hrefWith({}, FORWARDED), own, 'no proxy is trusted by default')
-  t.strictSame(await hrefWith({ trusted_proxies: ['10.0.0.0/8', '::1'] }, FORWARDED), own, 'others are trusted')
+  t.strictSame(
+    await hrefWith({ trusted_proxies: ['10.0.0.0/8', '::1'] }, FORWARDED),
+    own,
+    'the caller is not a trusted proxy',
+  )
   t.strictSame(await hrefWith({ trusted_proxies: '10.0.0.1, 127.0.0.0/8' }, FORWARDED), proxied)
   const nonsense = {
     'X-Forwarded-Proto': 'javascript',
     'X-Forwarded-Host': 'a/b"c',
     'X-Forwarded-Prefix': '//evil.org',
   }
-  t.strictSame(await hrefWith({ trusted_proxies: ['127.0.0.1'] }, nonsense), own, 'nonsense is ignored')
+  t.strictSame(await hrefWith({ trusted_proxies: ['127.0.0.1'] }, nonsense), own, 'malformed headers are ignored')
   t.strictSame(
     await hrefWith({ trusted_proxies: ['127.0.0.1'], public_url: 'https://api.example.org/lb/' }, FORWARDED),
     ['https://api.example.org/lb/v2', `https://api.example.org/lb${BALANCERS}?limit=1`],
@@ -99,7 +103,7 @@ t.test('headers', async t => {
       t.match(headers.get('x-openstack-request-id'), /^req-[0-9a-f]{8}-[0-9a-f-]{27}$/, `${method} ${path} ${status}`)
       seen.add(headers.get('x-openstack-request-id'))
     }
-    t.equal(seen.size, 10, 'each has its own')
+    t.equal(seen.size, 10, 'request ids are unique')
   })
   await t.test('HEAD is GET without its body', async t => {
     for (const path of [BALANCERS, `${BALANCERS}/${lb}`, '/v2', '/']) {
@@ -116,7 +120,7 @@ t.test('headers', async t => {
     t.match(gone, { status: 204, text: '' })
     t.equal(gone.headers.get('content-type'), null)
   })
-  await t.test('other content types are 415, large bodies 413', async t => {
+  await t.test('another content type is 415, a large body 413', async t => {
     const post = (body: string, type: string) =>
       api.ask('POST', BALANCERS, body, tokenOf('member'), { 'Content-Type': type })
     const text = JSON.stringify(BODY)
@@ -127,7 +131,7 @@ t.test('headers', async t => {
       t.match(await post(text, type), { status: 415, body: { faultcode: 'Client', debuginfo: null } }, type)
     }
     const padded = (bytes: number) => text.padEnd(bytes, ' ')
-    t.equal((await post(padded(114_688), 'application/json')).status, 201, 'exactly at the limit')
+    t.equal((await post(padded(114_688), 'application/json')).status, 201, 'a body of exactly the limit')
     t.match(await post(padded(114_689), 'application/json'), { status: 413, body: { faultcode: 'Client' } })
   })
   await t.test('a chunked body above the limit is 413 and closes the connection', async t => {

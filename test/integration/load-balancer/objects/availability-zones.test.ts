@@ -99,7 +99,7 @@ t.test('availability zones are addressed by name', async t => {
     description: 'd',
     enabled: false,
   })
-  t.equal((await change({ name: 'c' })).status, 400, 'the name is for good')
+  t.equal((await change({ name: 'c' })).status, 400, 'the name is immutable')
   const list = async (query: string) =>
     ((await api.ask('GET', `/v2/lbaas/availabilityzones?${query}`)).body.availability_zones as Json[]).map(
       ({ name }) => name,
@@ -164,7 +164,7 @@ t.test('a load balancer in an availability zone', async t => {
   await makeZone(api, 'managed', { management_network: NETWORK })
   t.match(await create({ availability_zone: 'managed' }), { status: 501, body: { faultstring: /management_network/ } })
   await makeZone(api, 'imaginary', { compute_zone: 'moon' }, 'noop_driver')
-  t.equal((await create({ availability_zone: 'imaginary' })).status, 501, 'a zone that the provider does not know')
+  t.equal((await create({ availability_zone: 'imaginary' })).status, 501, 'the provider does not know this zone')
   t.equal((await create({ availability_zone: 'imaginary', provider: 'noop_driver' })).status, 201)
   await ask('PUT', 'availabilityzones/here', { availability_zone: { enabled: false } })
   t.match(await create({ availability_zone: 'here' }), {

@@ -17,7 +17,7 @@ import { NOOP, workshop } from '../../../support/inputs/load-balancer-options.js
 import { recordLog } from '../../../support/recorded-log.js'
 import { createGate } from '../../../support/worlds/worker-scene.js'
 
-/** A token may have a number behind it, so that one user has several. */
+/** A token may end in a number, which gives one user several tokens. */
 const unnumbered = (token: string) => token.replace(/#\d+$/, '')
 const SERVICE_USER = 'user-admin,service'
 const expired = new Set<string>()
@@ -34,7 +34,7 @@ const { log, text: logged } = recordLog()
 let signIns = 0
 let identityAway = false
 const serviceUser = createServiceUser(async () => {
-  if (identityAway) throw new IdentityAway('it sleeps')
+  if (identityAway) throw new IdentityAway('Keystone is asleep')
   const now = new Date()
   const named = { id: SERVICE_USER, name: 'octavia', domain: { id: 'default', name: 'Default' } }
   const document = {
@@ -86,7 +86,7 @@ const setAcl = (ref: string, read: Json) => keyManager.ask('PUT', `${new URL(ref
 /** A TLS listener's request. */
 const https = (body: object) => listener({ protocol: 'TERMINATED_HTTPS', ...body })
 const faultOf = ({ body }: Reply) => String(body.faultstring)
-/** What a body asks of the key manager, without tokens. */
+/** The requests that a call sends to the key manager, without tokens. */
 const asked = async (body: () => Promise<unknown>) => {
   const before = proxy.requests.length
   await body()
@@ -165,7 +165,7 @@ t.test('other users’ certificates look as if they did not exist', async t => {
     { read: { 'project-access': false } },
     { token: tokenOf('member,her') },
   )
-  // A shared secret may be read, but not passed on.
+  // A user may read a shared secret, but not pass it on.
   const shared = await storeBytes(bundle, token)
   const users = ['user-member', SERVICE_USER]
   await keyManager.ask('PUT', `${new URL(shared).pathname}/acl`, { read: { users } }, { token })
@@ -223,7 +223,7 @@ t.test('the fault lists every bad reference of a tree, each once', async t => {
   t.equal((at((await api.ask('GET', '/v2/lbaas/loadbalancers')).body, 'loadbalancers') as Json[]).length, 1)
 })
 
-t.test('a whole tree with good references, each looked up once', async t => {
+t.test('every reference of a valid tree is looked up once', async t => {
   const references = {
     default_tls_container_ref: good,
     sni_container_refs: [good],
@@ -258,7 +258,7 @@ t.test('a whole tree with good references, each looked up once', async t => {
   )
 })
 
-t.test('updates look up only what they change', async t => {
+t.test('updates look up only the references that they change', async t => {
   const values = {
     default_tls_container_ref: good,
     client_ca_tls_container_ref: authority,
@@ -286,7 +286,7 @@ t.test('updates look up only what they change', async t => {
   t.match(
     faultOf(await put('listener', id, { client_ca_tls_container_ref: otherRoot })),
     new RegExp(`^Could not retrieve certificate: ${crl} .the revocation list is not signed`),
-    'the list that stands must fit the new authority',
+    'the stored revocation list must fit the new authority',
   )
   t.match((await api.ask('GET', `/v2/lbaas/listeners/${id}`)).body, { listener: { name: 'new', ...values } })
   t.match(faultOf(await put('pool', poolId, { ca_tls_container_ref: words })), /no X.509 certificate in PEM/)
@@ -294,12 +294,12 @@ t.test('updates look up only what they change', async t => {
   t.same(
     await asked(() => put('listener', id, { client_crl_container_ref: words, tls_versions: [] })),
     [],
-    'rules first',
+    'the other rules are checked first',
   )
-  t.same(await asked(() => listener({ protocol: 'HTTP' })), [], 'no reference, no question')
+  t.same(await asked(() => listener({ protocol: 'HTTP' })), [], 'without a reference, nothing is looked up')
 })
 
-t.test('only the id of a reference counts, never its host', async t => {
+t.test('only the id of a reference counts, not its host', async t => {
   const trap = await startFaultyProxy('http://127.0.0.1:9')
   t.teardown(trap.stop)
   const elsewhere = `${trap.url}/v1/secrets/${good.slice(-36)}`
@@ -330,26 +330,26 @@ t.test('a failing key manager means 503, and nothing is stored', async t => {
     t.match(await https(body), { status: 503, body: { faultcode: 'Server', faultstring: away } }, `${status}`)
   }
   proxy.behave(() => ({ status: 200, body: '<html>' }))
-  t.match(await https(body), { status: 503, body: { faultstring: away } }, 'another service that answers')
+  t.match(await https(body), { status: 503, body: { faultstring: away } }, 'the address belongs to another service')
   proxy.behave(({ path }) => (path.endsWith('/payload') ? { status: 401, body: '{}' } : 'pass'))
-  t.match(await https(body), { status: 503, body: { faultstring: away } }, 'the service user is not accepted')
+  t.match(await https(body), { status: 503, body: { faultstring: away } }, 'the key manager rejects the service user')
   proxy.behave(({ path }) => (path.endsWith('/payload') ? { status: 403, body: '{}' } : 'pass'))
   t.match(await https(body), { status: 400, body: { faultstring: /service cannot read its payload/ } })
   proxy.behave(({ token }) => (token.startsWith('member') ? { status: 401, body: '{}' } : 'pass'))
   t.match(await https(body), { status: 400, body: { faultstring: /token is not good for the key manager/ } })
   proxy.behave(() => 'drop')
-  t.match(await https(body), { status: 503, body: { faultstring: away } }, 'one that ends connections')
+  t.match(await https(body), { status: 503, body: { faultstring: away } }, 'the key manager closes every connection')
   const once = new Set<string>()
   proxy.behave(({ path, method }) => {
     if (once.has(method + path)) return 'pass'
     once.add(method + path)
     return 'drop'
   })
-  t.equal((await https(body)).status, 201, 'a connection that is lost once is tried again')
+  t.equal((await https(body)).status, 201, 'a request is retried once when its connection is lost')
   proxy.behave(() => 'pass')
   identityAway = true
   expired.add((await serviceUser.signedIn()).token)
-  t.match(await https(body), { status: 503, body: { faultstring: away } }, 'no Keystone to sign in at')
+  t.match(await https(body), { status: 503, body: { faultstring: away } }, 'no Keystone answers')
   identityAway = false
   t.equal(await listeners(), count + 1)
   t.equal((await https(body)).status, 201)
@@ -366,17 +366,29 @@ t.test('time and number limits of certificate checks', async t => {
   const desired = (...certificates: string[]) => ({ certificates, authorities: [], revocationLists: [] })
   const asking = { token: tokenOf('member'), project: OWN, user: 'somebody' }
   proxy.behave(() => 'hang')
-  await t.rejects(slow.check(asking, desired(good)), { status: 503, message: /does not answer/ }, 'for one answer')
+  await t.rejects(
+    slow.check(asking, desired(good)),
+    { status: 503, message: /does not answer/ },
+    'one answer takes too long',
+  )
   const patient = createBarbicanSource({ ...options, limits: { ...CHECK_LIMITS, checkSeconds: 0.2 } })
   t.teardown(patient.close)
-  await t.rejects(patient.check(asking, desired(good)), { status: 503, message: /does not answer/ }, 'for all answers')
+  await t.rejects(
+    patient.check(asking, desired(good)),
+    { status: 503, message: /does not answer/ },
+    'all answers together take too long',
+  )
   const narrow = createBarbicanSource({
     ...options,
     limits: { ...CHECK_LIMITS, checksAtOnce: 1, mostWaitingPerProject: 1, checkSeconds: 1 },
   })
   t.teardown(narrow.close)
   const first = t.rejects(narrow.check(asking, desired(good)), { status: 503, message: /does not answer/ })
-  const second = t.rejects(narrow.check(asking, desired(good)), { status: 503, message: /Too many/ }, 'a long wait')
+  const second = t.rejects(
+    narrow.check(asking, desired(good)),
+    { status: 503, message: /Too many/ },
+    'too many checks are waiting',
+  )
   await t.rejects(narrow.check(asking, desired(good)), {
     status: 503,
     message: /Too many certificate references/,
@@ -387,10 +399,14 @@ t.test('time and number limits of certificate checks', async t => {
   await t.rejects(slow.check(asking, desired(...refs)), { status: 400, message: /3 certificates at most/ })
   const down = createBarbicanSource({ ...options, keyManager: { ...options.keyManager, url: 'http://127.0.0.1:9' } })
   t.teardown(down.close)
-  await t.rejects(down.check(asking, desired(good)), { status: 503, message: /does not answer/ }, 'nobody there')
+  await t.rejects(
+    down.check(asking, desired(good)),
+    { status: 503, message: /does not answer/ },
+    'no key manager listens',
+  )
 })
 
-t.test('a project whose references are slow delays no other project', async t => {
+t.test('slow references of one project delay no other project', async t => {
   t.teardown(() => proxy.behave(() => 'pass'))
   const gate = createGate()
   proxy.behave(({ token }) => (token.endsWith(OWN) ? gate.pass().then(() => 'drop' as const) : 'pass'))
@@ -408,12 +424,12 @@ t.test('a project whose references are slow delays no other project', async t =>
   const foreign = { certificates: [await storeBytes(bundle, tokenOf('member', FOREIGN))] }
   const asking = { token: tokenOf('member', FOREIGN), project: FOREIGN, user: 'one' }
   t.same(await shared.check(asking, { ...desired, ...foreign }), [])
-  t.ok(waiting, 'while the others still wait')
+  t.ok(waiting, 'the slow project’s requests still wait')
   gate.open()
   await all
 })
 
-t.test('options the provider lacks are refused before any certificate is read', async t => {
+t.test('options that the provider lacks are refused before any certificate is read', async t => {
   let checks = 0
   const counting = { check: async () => [{ ref: good, reason: `looked at ${++checks} times` }] }
   const limited = await startTestApi({ certificates: { ...counting, close: () => undefined } })

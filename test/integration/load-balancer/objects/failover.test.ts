@@ -7,7 +7,7 @@ import { NOWHERE } from '../../../support/database/load-balancer-keys.js'
 
 const admin = tokenOf('load-balancer_admin', FOREIGN)
 
-/** A load balancer that is ACTIVE, with a listener and a pool. */
+/** An ACTIVE load balancer with a listener and a pool. */
 async function makeTree(api: TestApi) {
   const listeners = [80, 81].map(port => ({
     protocol: 'HTTP',
@@ -49,7 +49,7 @@ t.test('failover of a load balancer', async t => {
   const master = await addAmphora(api, { load_balancer_id: lb, role: 'MASTER' })
   const doomed = await addAmphora(api, { load_balancer_id: lb, role: 'MASTER', status: 'PENDING_DELETE' })
 
-  t.equal((await failOver(lb, tokenOf('member'))).status, 403, 'forbidden even for the owner')
+  t.equal((await failOver(lb, tokenOf('member'))).status, 403, 'even the owner may not')
   t.equal((await failOver(NOWHERE)).status, 404)
   t.equal((await failOver('no-id')).status, 404)
   t.same(await marked(api, lb), [])
@@ -59,13 +59,13 @@ t.test('failover of a load balancer', async t => {
   t.same((await marked(api, lb)).sort(), [backup, master].sort(), 'amphorae being deleted are left alone')
   t.notOk((await marked(api, lb)).includes(doomed))
 
-  await t.test('a second failover spares amphorae still booting, unless one is alone in its role', async t => {
+  await t.test('a second failover spares amphorae that still boot, unless one is alone in its role', async t => {
     const successor = await addAmphora(api, { load_balancer_id: lb, role: 'BACKUP', status: 'BOOTING' })
     t.equal((await failOver(lb)).status, 202)
     t.notOk((await marked(api, lb)).includes(successor))
     await api.database('amphora').where({ id: backup }).update({ status: 'PENDING_DELETE' })
     t.equal((await failOver(lb)).status, 202)
-    t.ok((await marked(api, lb)).includes(successor), 'once it is alone in its role, it is replaced too')
+    t.ok((await marked(api, lb)).includes(successor), 'alone in its role, a booting amphora is replaced too')
   })
   await t.test('failover from ERROR', async t => {
     await api.apply(lb)
@@ -110,14 +110,18 @@ t.test('amphora failover, configuration and deletion', async t => {
   for (const verb of ['failover', 'config']) {
     t.equal((await act('PUT', `${NOWHERE}/${verb}`)).status, 404, verb)
     t.equal((await act('PUT', `${master}/${verb}`, tokenOf('member'))).status, 403, verb)
-    t.match(await act('PUT', `${warm}/${verb}`), immutable(warm), `${verb} of one that carries nothing`)
+    t.match(
+      await act('PUT', `${warm}/${verb}`),
+      immutable(warm),
+      `${verb} of an amphora without a load balancer is refused`,
+    )
   }
   await t.test('failover replaces only the named amphora', async t => {
     t.match(await act('PUT', `${master}/failover`), { status: 202, text: '' })
     t.same(await marked(api, lb), [master])
     t.equal(await status(api, lb), 'PENDING_UPDATE')
-    t.match(await act('PUT', `${doomed}/failover`), immutable(doomed), 'not one that is being deleted')
-    t.equal((await act('PUT', `${master}/failover`)).status, 202, 'again')
+    t.match(await act('PUT', `${doomed}/failover`), immutable(doomed), 'an amphora being deleted cannot fail over')
+    t.equal((await act('PUT', `${master}/failover`)).status, 202, 'a failover can be repeated')
   })
   await t.test('a refused failover changes nothing', async t => {
     await api.apply(lb)
@@ -143,9 +147,9 @@ t.test('amphora failover, configuration and deletion', async t => {
     t.equal(await status(api, lb), 'ACTIVE')
     t.equal((await act('DELETE', brokenInUse)).status, 204)
     t.equal(await statusOf(brokenInUse), 'PENDING_DELETE')
-    t.equal(await status(api, lb), 'PENDING_UPDATE', 'its worker removes it')
+    t.equal(await status(api, lb), 'PENDING_UPDATE', 'its worker removes the amphora')
   })
-  await t.test('failover and config are refused while the load balancer is deleted', async t => {
+  await t.test('failover and config are refused while the load balancer is being deleted', async t => {
     await api.ask('DELETE', `/v2/lbaas/loadbalancers/${lb}?cascade=true`)
     t.equal((await act('PUT', `${backup}/failover`)).status, 409)
     t.equal((await act('PUT', `${backup}/config`)).status, 409)
@@ -164,7 +168,7 @@ t.test('statistics', async t => {
   const zeros = { bytes_in: 0, bytes_out: 0, active_connections: 0, total_connections: 0, request_errors: 0 }
   const live = await addAmphora(api, { load_balancer_id: lb })
   t.same((await stats(`lbaas/pools/${pool}`, tokenOf('reader'))).body, { stats: zeros })
-  t.equal((await stats(`octavia/amphorae/${live}`)).status, 404, 'nothing counted yet')
+  t.equal((await stats(`octavia/amphorae/${live}`)).status, 404, 'no statistics before the first report')
   const row = (of: object, amphora: string, active: number) => ({
     ...of,
     amphora_id: amphora,
@@ -192,7 +196,7 @@ t.test('statistics', async t => {
       row({ listener_id: first }, live, 9),
       row({ listener_id: first }, gone, 10),
     ])
-  await t.test('pool statistics add up all listeners and amphorae, past ones too', async t => {
+  await t.test('pool statistics add up all listeners and amphorae, including removed ones', async t => {
     const { body } = await stats(`lbaas/pools/${pool}`, tokenOf('reader'))
     t.same(body, {
       stats: { bytes_in: 303, bytes_out: 6, total_connections: 9, request_errors: 12, active_connections: 11 },
@@ -209,7 +213,7 @@ t.test('statistics', async t => {
         { ...common, listener_id: second, active_connections: 8 },
       ],
     })
-    t.equal((await stats(`octavia/amphorae/${gone}`)).status, 404, 'a removed amphora has none')
+    t.equal((await stats(`octavia/amphorae/${gone}`)).status, 404, 'a removed amphora has no statistics')
     t.equal((await stats(`octavia/amphorae/${live}`, tokenOf('member', OWN))).status, 403)
   })
 })

@@ -35,11 +35,15 @@ t.test('flavor profiles', async t => {
   t.strictSame(
     made.body,
     { flavorprofile: { id, name: 'one', provider_name: 'amphora', flavor_data } },
-    'as it was given',
+    'flavor_data is returned as given',
   )
   t.strictSame((await ask('GET', `flavorprofiles/${id}`)).body, made.body)
   t.strictSame((await ask('GET', `flavorprofiles/${id}?fields=name`)).body, { flavorprofile: { name: 'one' } })
-  t.equal((await create({ name: 'one', provider_name: 'noop_driver', flavor_data: '{}' })).status, 201, 'names repeat')
+  t.equal(
+    (await create({ name: 'one', provider_name: 'noop_driver', flavor_data: '{}' })).status,
+    201,
+    'names need not be unique',
+  )
 
   for (const [body, status, text] of [
     [{ provider_name: 'amphora', flavor_data }, 400, /Mandatory field missing/],
@@ -66,7 +70,7 @@ t.test('flavor profiles', async t => {
   t.match((await change({ name: 'two', provider_name: 'noop_driver', flavor_data: '{"compute_flavor":"any"}' })).body, {
     flavorprofile: { name: 'two', provider_name: 'noop_driver', flavor_data: '{"compute_flavor":"any"}' },
   })
-  t.equal((await change({ provider_name: 'amphora' })).status, 501, 'the data must suit the new provider')
+  t.equal((await change({ provider_name: 'amphora' })).status, 501, 'the data must be valid for the new provider')
   for (const name of ['name', 'provider_name', 'flavor_data'])
     t.equal((await change({ [name]: null })).status, 400, name)
   t.equal((await change({})).status, 200)
@@ -123,10 +127,14 @@ t.test('flavors', async t => {
   })
   t.match((await change({ description: null, enabled: null })).body, { flavor: { ...whole, name: 'big' } })
   t.equal((await change({ name: null })).status, 400)
-  t.equal((await change({ flavor_profile_id: profile })).status, 400, 'a flavor keeps its profile')
+  t.equal((await change({ flavor_profile_id: profile })).status, 400, 'the flavor profile is immutable')
   await create({ name: 'other', flavor_profile_id: profile })
   t.equal((await change({ name: 'other' })).status, 409)
-  t.strictSame((await api.ask('GET', `/v2/lbaas/flavors/${id}`)).body, { flavor: { ...whole, name: 'big' } }, 'for all')
+  t.strictSame(
+    (await api.ask('GET', `/v2/lbaas/flavors/${id}`)).body,
+    { flavor: { ...whole, name: 'big' } },
+    'every user sees the flavor',
+  )
 
   const balancer = await api.ask('POST', '/v2/lbaas/loadbalancers', {
     loadbalancer: { vip_subnet_id: SUBNET, flavor_id: id },
@@ -198,7 +206,11 @@ t.test('a load balancer with a flavor', async t => {
   t.match(await create({ flavor_id: NIL }), { status: 400, body: { faultstring: `Flavor ${NIL} not found.` } })
   t.match(await create({ flavor: 'nobody' }), { status: 400, body: { faultstring: 'Flavor nobody not found.' } })
   t.equal((await create({ flavor_id: '' })).status, 400)
-  t.equal((await create({ flavor: pair.name, flavor_id: pair.flavor })).status, 400, 'one name is enough')
+  t.equal(
+    (await create({ flavor: pair.name, flavor_id: pair.flavor })).status,
+    400,
+    'flavor and flavor_id exclude each other',
+  )
   t.match(await create({ flavor_id: pair.flavor, provider: 'noop_driver' }), {
     status: 400,
     body: { faultstring: `Flavor '${pair.name}' is not compatible with provider 'noop_driver'` },
@@ -211,7 +223,7 @@ t.test('a load balancer with a flavor', async t => {
       })
     ).status,
     400,
-    'a load balancer keeps its flavor',
+    'the flavor of a load balancer is immutable',
   )
 
   const other = await makeFlavor(api, { sriov_vip: true }, 'noop_driver')
@@ -240,10 +252,14 @@ t.test('a load balancer with a flavor', async t => {
     status: 400,
     body: { faultstring: `The selected flavor is not allowed in this deployment: ${pair.flavor}` },
   })
-  t.equal((await api.ask('GET', `/v2/lbaas/loadbalancers/${idIn(made, 'loadbalancer')}`)).status, 200, 'others stay')
+  t.equal(
+    (await api.ask('GET', `/v2/lbaas/loadbalancers/${idIn(made, 'loadbalancer')}`)).status,
+    200,
+    'existing load balancers remain',
+  )
 })
 
-t.test('a create whose flavor is deleted meanwhile fails with "not found"', async t => {
+t.test('a create whose flavor is deleted concurrently fails with "not found"', async t => {
   const noop = createNoopNetworkDriver()
   let vanishing = NIL
   const network: NetworkDriver = {

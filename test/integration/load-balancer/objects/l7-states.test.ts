@@ -10,7 +10,7 @@ import { type L7Tree, makeL7Tree } from '../../../support/inputs/l7-tree.js'
 
 const OFFERED = { providers: ['amphora', 'noop_driver'] }
 
-/** What a worker does when all of the newest generation is in effect. */
+/** Settles the newest generation, as a worker does after applying it. */
 async function settleAll({ database }: TestApi, id: string): Promise<string> {
   const [held] = await claimDue(database, {
     table: 'load_balancer',
@@ -24,7 +24,7 @@ async function settleAll({ database }: TestApi, id: string): Promise<string> {
   return settle(database, held, tree)
 }
 
-/** A redirecting policy with a rule, beside the tree's other objects, all in effect. */
+/** A redirecting policy with a rule, beside the tree's other objects, all settled. */
 async function makeUser(api: TestApi, more: object = {}) {
   const tree = await makeL7Tree(api)
   const made = await tree.policy({
@@ -103,7 +103,7 @@ t.test('provisioning statuses that each request sets', async t => {
       after('UPDATE', 'UPDATE', 'UPDATE', 'ACTIVE', 'ACTIVE'),
     ],
     [
-      'so does a member update',
+      'a member update reaches it too',
       'PUT',
       `pools/${user.one}/members/${user.member}`,
       { member: { weight: 3 } },
@@ -130,13 +130,13 @@ t.test('provisioning statuses that each request sets', async t => {
       const reply = await user.ask(method, path, body)
       t.ok(reply.status < 300, reply.text)
       t.strictSame(await statusesOf(user), expected)
-      if (method === 'DELETE') t.equal((await user.ask(method, path)).status, 204, 'again')
+      if (method === 'DELETE') t.equal((await user.ask(method, path)).status, 204, 'the deletion can be repeated')
       t.equal(await settleAll(api, user.lb), 'settled')
     })
   }
   t.strictSame(await statusesOf(user), after('ACTIVE', 'ACTIVE', 'ACTIVE', 'gone', 'gone'))
   t.same(await api.database('l7_rule').where({ l7_policy_id: user.policyId }), [])
-  t.same((await user.order()).length, 1, 'the others stay, from 1 on')
+  t.same((await user.order()).length, 1, 'the other policies remain, numbered from 1')
 })
 
 t.test('deleting a rule in ERROR clears the failure', async t => {
@@ -164,7 +164,7 @@ t.test('operating status', async t => {
   t.match(
     (await user.ask('GET', `l7policies/${second}`)).body,
     { l7policy: { operating_status: 'OFFLINE' } },
-    'not there yet',
+    'the policy is not applied yet',
   )
   await user.ask('PUT', `l7policies/${user.policyId}`, { l7policy: { admin_state_up: false } })
   t.same(await both(), ['OFFLINE', 'ONLINE'])
@@ -182,21 +182,21 @@ t.test('a pool shows the listeners whose policies use it', async t => {
     const reply = await user.ask('GET', `loadbalancers/${user.lb}/status`)
     return (at(reply.body, 'statuses', 'loadbalancer', 'listeners', 0, 'pools') as { id: string }[]).map(({ id }) => id)
   }
-  t.same(await listeners(), [{ id: user.listener }], 'a policy with a rule')
+  t.same(await listeners(), [{ id: user.listener }], 'a policy with a rule uses its pool')
   t.same(await tree(), [user.one])
   await user.ask('PUT', policy, { l7policy: { admin_state_up: false } })
-  t.same([await listeners(), await tree()], [[], []], 'not a disabled one')
+  t.same([await listeners(), await tree()], [[], []], 'a disabled policy does not')
   await user.ask('PUT', policy, { l7policy: { admin_state_up: true } })
   await user.ask('DELETE', `${policy}/rules/${user.ruleId}`)
-  t.same([await listeners(), await tree()], [[], []], 'nor one without a rule')
+  t.same([await listeners(), await tree()], [[], []], 'a policy without a rule does not')
   await user.rule(user.policyId)
   await user.rule(
     idIn(await user.policy({ action: 'REDIRECT_TO_POOL', redirect_pool_id: user.two, position: 1 }), 'l7policy'),
   )
-  t.same(await tree(), [user.two, user.one], 'by position')
+  t.same(await tree(), [user.two, user.one], 'pools are ordered by policy position')
   await user.ask('PUT', `listeners/${user.listener}`, { listener: { default_pool_id: user.one } })
-  t.same(await listeners(), [{ id: user.listener }], 'once, although by two ways')
-  t.same(await tree(), [user.one, user.two], 'the default pool first')
+  t.same(await listeners(), [{ id: user.listener }], 'a listener that uses a pool in two ways is listed once')
+  t.same(await tree(), [user.one, user.two], 'the default pool comes first')
   await user.ask('DELETE', policy)
   t.same(await tree(), [user.one, user.two])
   await user.ask('PUT', `listeners/${user.listener}`, { listener: { default_pool_id: null } })
@@ -215,9 +215,13 @@ t.test('deletion', async t => {
     const user = await makeUser(api, { admin_state_up: false, rules: [] })
     const remove = () => user.ask('DELETE', `pools/${user.one}`)
     t.match(await remove(), { status: 409, body: { faultstring: /in use by L7 policy/ } })
-    t.strictSame(await statusesOf(user), after('ACTIVE', 'ACTIVE', 'ACTIVE', 'ACTIVE', 'gone'), 'nothing has changed')
+    t.strictSame(
+      await statusesOf(user),
+      after('ACTIVE', 'ACTIVE', 'ACTIVE', 'ACTIVE', 'gone'),
+      'a refused deletion changes nothing',
+    )
     await user.ask('DELETE', `l7policies/${user.policyId}`)
-    t.equal((await remove()).status, 204, 'one under deletion does not count')
+    t.equal((await remove()).status, 204, 'a policy being deleted does not hold its pool')
     t.equal((await user.policy({ action: 'REDIRECT_TO_POOL', redirect_pool_id: user.one })).status, 409)
     await settleAll(api, user.lb)
     t.strictSame(await statusesOf(user), after('ACTIVE', 'ACTIVE', 'gone', 'gone', 'gone'))
@@ -259,7 +263,7 @@ t.test('deletion', async t => {
     t.match(
       tree,
       { listeners: [{ l7Policies: [{ id: user.policyId, change: 'delete' }] }] },
-      'the worker still sees it',
+      'the worker still reads it, marked for deletion',
     )
   })
   await t.test('deleting the load balancer deletes its policies', async t => {

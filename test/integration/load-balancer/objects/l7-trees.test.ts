@@ -112,7 +112,7 @@ t.test('L7 policies in a create tree', async t => {
     ),
   ]
 
-  await t.test('the answer to a create holds everything in full', async t => {
+  await t.test('the answer to a create shows the whole tree', async t => {
     const reply = await create(body, [pool('top', { members: [{ address: '10.0.0.1', protocol_port: 1 }] })])
     t.equal(reply.status, 201, reply.text)
     const [top, defined] = at(reply.body, 'loadbalancer', 'pools') as Json[]
@@ -141,7 +141,7 @@ t.test('L7 policies in a create tree', async t => {
       l7policy: { rules: [{ id: String, value: undefined }, { id: String }] },
     })
   })
-  await t.test('the answer to a listener or policy create names children by id', async t => {
+  await t.test('the answer to a listener or policy create shows children by id', async t => {
     const tree = await makeL7Tree(api)
     const reply = await tree.ask('POST', 'listeners', {
       listener: {

@@ -95,7 +95,7 @@ t.test('L7 policies', async t => {
     })
   })
 
-  await t.test('an update switches the action by the redirect attribute it carries', async t => {
+  await t.test('an update switches the action through the redirect attribute that it sets', async t => {
     const id = idIn(await policy({ action: 'REJECT', name: 'switched' }), 'l7policy')
     t.match(await update(id, {}), { status: 400, body: { faultstring: /nothing to update/ } })
     const targets = (pool: string | null, url: string | null, prefix: string | null, code: number | null) => ({
@@ -152,7 +152,7 @@ t.test('L7 policies', async t => {
     })
   })
 
-  await t.test('a policy must suit its listener’s protocol, and its pool as well', async t => {
+  await t.test('a policy must suit its listener’s protocol and its pool', async t => {
     const make = async (loadbalancer_id: string, protocol: string, port: number, more: object = {}) =>
       idIn(
         await ask('POST', 'listeners', { listener: { loadbalancer_id, protocol, protocol_port: port, ...more } }),
@@ -230,7 +230,7 @@ t.test('L7 rules', async t => {
   })
   const rule = idIn(created, 'rule')
   const path = `l7policies/${id}/rules/${rule}`
-  await t.test('an update is checked together with what is stored', async t => {
+  await t.test('an update is checked together with the stored values', async t => {
     const update = (body: object) => tree.ask('PUT', path, { rule: body })
     t.match(await update({ invert: true, value: '"with a blank"' }), {
       status: 200,
@@ -239,14 +239,14 @@ t.test('L7 rules', async t => {
     t.match(await update({ invert: null, tags: null, admin_state_up: false }), {
       body: { rule: { invert: false, tags: ['t'], admin_state_up: false } },
     })
-    t.equal((await update({ type: 'COOKIE' })).status, 400, 'the stored value is none of a cookie')
+    t.equal((await update({ type: 'COOKIE' })).status, 400, 'the stored value is not valid in a cookie')
     t.equal((await update({ key: null })).status, 400)
     t.equal((await update({ value: null })).status, 400)
     t.match(await update({ type: 'PATH', value: '/x' }), {
       status: 200,
       body: { rule: { type: 'PATH', key: null, value: '/x' } },
     })
-    t.equal((await update({ type: 'HEADER' })).status, 400, 'the key is gone')
+    t.equal((await update({ type: 'HEADER' })).status, 400, 'the change to PATH removed the key')
     t.equal((await update({ compare_type: 'REGEX', value: '(' })).status, 400)
     t.match(await update({}), { status: 200, body: { rule: { value: '/x' } } })
   })
@@ -266,7 +266,7 @@ t.test('L7 rules', async t => {
           title: 'Not Found',
           description: `L7 Policy ${NOWHERE} not found.`,
         },
-        `${method}: a missing parent has the keys of the routing layer`,
+        `${method}: the fault for a missing parent has the keys of the routing layer`,
       )
     }
     for (const missing of [NOWHERE, 'nothing']) {
@@ -300,7 +300,7 @@ t.test('L7 rules', async t => {
     t.match(await tree.rule(fullId), { status: 409, body: { faultstring: /at most 50 rules/ } })
     const first = String(at(full.body, 'l7policy', 'rules', 0, 'id'))
     t.equal((await tree.ask('DELETE', `l7policies/${fullId}/rules/${first}`)).status, 204)
-    t.equal((await tree.rule(fullId)).status, 201, 'one that goes makes room at once')
+    t.equal((await tree.rule(fullId)).status, 201, 'deleting a rule frees its place at once')
     const listed = (await tree.ask('GET', `l7policies/${fullId}/rules?limit=2&sort=value:desc&fields=value`)).body
     t.same(listed.rules, [{ value: '/a' }, { value: '/9' }])
     t.match(listed.rules_links, [{ rel: 'next', href: /\/l7policies\/[^/]+\/rules\?limit=2&/ }])

@@ -252,12 +252,12 @@ t.test('a valid option that the amphora provider lacks is 501', async t => {
   })
   t.equal((await listener({ ...HTTPS, tls_versions: [] })).status, 400)
   const plain = await listener({ protocol: 'HTTP', ...NO_TLS, client_authentication: null, sni_container_refs: null })
-  t.equal(plain.status, 201, 'nulls ask for nothing')
+  t.equal(plain.status, 201, 'null requests nothing')
   t.match(at(plain.body, 'listener'), { ...NO_TLS, client_authentication: 'NONE' })
   t.ok(idIn(plain, 'listener'))
 })
 
-t.test('concurrent updates that contradict each other: one is refused', async t => {
+t.test('of concurrent updates that contradict each other, one is refused', async t => {
   const api = await startTestApi(NOOP)
   t.teardown(api.stop)
   const { listener, made, put } = await workshop(api)

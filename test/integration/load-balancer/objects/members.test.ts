@@ -58,7 +58,7 @@ t.test('members of a pool', async t => {
     t.equal(
       (await api.ask('PUT', `${path}/${id}`, { member: { address: '10.0.0.2' } })).status,
       400,
-      'the address is for good',
+      'the address is immutable',
     )
     const elsewhere = await made('pools', 'pool', {
       loadbalancer_id: lb,
@@ -73,7 +73,7 @@ t.test('members of a pool', async t => {
           method === 'PUT' ? { member: {} } : undefined,
         ),
         { status: 404, body: { faultstring: `Member ${id} not found.` } },
-        `${method} below another pool`,
+        `${method} through another pool`,
       )
     }
     t.match((await show(`pools/${pool}`)).body, { pool: { members: [{ id }] } })
@@ -93,7 +93,11 @@ t.test('members of a pool', async t => {
       })
     })
     t.equal(made?.status, 201)
-    t.equal(statements.filter(sql => /^INSERT INTO "member"/.test(sql)).length, 3, 'no statement has more than 200')
+    t.equal(
+      statements.filter(sql => /^INSERT INTO "member"/.test(sql)).length,
+      3,
+      'no statement inserts more than 200 members',
+    )
     const stored = await api
       .database('member')
       .where({ pool_id: idIn(made as Reply, 'pool') })
@@ -131,7 +135,7 @@ t.test('members of a pool', async t => {
         { id: first?.id, name: 'kept', tags: ['kept'], weight: 1, monitor_port: null, subnet_id: SUBNET },
         { address: '10.0.0.2', weight: 3 },
       ],
-      'what a batch leaves out is reset, but for name, tags and subnet',
+      'what a batch omits is reset, except name, tags and subnet',
     )
     t.equal((await batch([{ address: '10.0.0.3', protocol_port: 80 }], '?additive_only=True')).status, 202)
     t.equal((await members()).length, 3)
@@ -166,13 +170,16 @@ t.test('members of a pool', async t => {
     t.same(
       await api.database('load_balancer').where({ id: lb }).first('generation'),
       before,
-      'nothing to do changes nothing',
+      'an empty batch changes nothing',
     )
     t.equal((await api.ask('PUT', `/v2/lbaas/pools/${NOWHERE}/members`, [])).status, 404)
   })
 })
 
-/** A non-default value for every attribute that a member update may change; a new option without one does not compile. */
+/**
+ * A non-default value for each attribute that a member update may change; does not compile when a new option
+ * has none.
+ */
 const CHANGED = {
   name: 'renamed',
   admin_state_up: false,

@@ -374,7 +374,7 @@ t.test('one listener per transport protocol and port', async t => {
       protocol,
     )
   }
-  t.equal((await listener({ protocol: 'TCP', protocol_port: 443 })).status, 201, 'TLS passes through')
+  t.equal((await listener({ protocol: 'TCP', protocol_port: 443 })).status, 201, 'TLS passes through a TCP listener')
 })
 
 t.test('IP versions of UDP and SCTP members', async t => {
@@ -392,7 +392,7 @@ t.test('IP versions of UDP and SCTP members', async t => {
     ['strict', { additional_vips: [{ subnet_id: IPV6_SUBNET }] }, 201, 201],
   ] as const) {
     const { lb, made, pool } = await workshop(api, vips)
-    // The strict provider supports fewer protocols, so its pools are created as the other provider's.
+    // The strict provider supports fewer protocols, so the pools are created with the other provider.
     const pools = [
       await made(pool({ protocol: 'UDP' }), 'pool'),
       await made(pool({ protocol: 'SCTP' }), 'pool'),

@@ -44,7 +44,7 @@ t.test('providers, and the profile keys that each supports', async t => {
     return { status: reply.status, headers: reply.headers, text, body: text === '' ? {} : JSON.parse(text) }
   }
   const providers = await ask('GET', 'providers?anything=goes', undefined, tokenOf('reader'))
-  t.strictSame(Object.keys(providers.body), ['providers'], 'without links')
+  t.strictSame(Object.keys(providers.body), ['providers'], 'the list has no links')
   t.match(providers.body.providers, [
     { name: 'amphora' },
     { name: 'octavia' },
@@ -99,7 +99,7 @@ t.test('providers, and the profile keys that each supports', async t => {
   t.match(
     await create('amphora'),
     { status: 201, body: { loadbalancer: { provider: 'amphora' } } },
-    'one provider, two names',
+    '"amphora" and "octavia" name one provider',
   )
   t.equal((await create('noop_driver')).status, 400)
 })

@@ -52,7 +52,7 @@ t.test('settings forbid protocols and types, and set minimums and defaults', asy
   t.ok(idIn(await listener({ protocol: 'TCP' }), 'listener'))
 })
 
-t.test('settings limit how, and on which networks, a VIP may be requested', async t => {
+t.test('settings limit the ways and networks of a requested VIP', async t => {
   const OTHER = '22222222-2222-4222-8222-222222222222'
   const ways = ['vip_port_id', 'vip_network_id', 'vip_subnet_id']
   for (const off of ways) {

@@ -29,7 +29,7 @@ t.test('sources of the VIP', async t => {
       overlapsManagement: false,
     }
   }
-  // FOREIGN's objects are invisible to others, as the driver's contract says.
+  // FOREIGN's objects are invisible to others, as the driver's contract requires.
   const network: NetworkDriver = {
     ...noop,
     findSubnet: async (caller, id) =>
@@ -88,7 +88,7 @@ t.test('sources of the VIP', async t => {
       body: { faultstring: `Subnet ${SUBNET} not found.` },
     })
   })
-  await t.test('by network: an IPv4 subnet with room comes first', async t => {
+  await t.test('by network: an IPv4 subnet with free addresses comes first', async t => {
     t.match(await create({ vip_network_id: NETWORK }), { status: 201, body: { loadbalancer: { vip_subnet_id: IPV4 } } })
     t.match(await create({ vip_network_id: NETWORK, vip_address: '2001:db8::5' }), {
       status: 201,
@@ -101,7 +101,7 @@ t.test('sources of the VIP', async t => {
     })
   })
   await t.test('by port: a user’s port is bound once and not owned', async t => {
-    t.equal((await create({ vip_port_id: PORT })).status, 400, 'several addresses')
+    t.equal((await create({ vip_port_id: PORT })).status, 400, 'a port with several addresses is refused')
     t.equal((await create({ vip_port_id: PORT, vip_address: '10.0.0.8' })).status, 400)
     const created = await create({ vip_port_id: PORT, vip_subnet_id: IPV6 })
     t.match(created, { status: 201, body: { loadbalancer: { vip_address: '2001:db8::9', vip_port_id: PORT } } })
@@ -118,7 +118,7 @@ t.test('sources of the VIP', async t => {
       t.match(await create(vip, tokenOf('member', FOREIGN)), { status: 400, body: { faultstring: /not found\.$/ } })
     }
   })
-  await t.test('a failed create releases the VIP port it made', async t => {
+  await t.test('a failed create releases the VIP port that it made', async t => {
     await api.database.raw('ALTER TABLE load_balancer ADD CONSTRAINT broken CHECK (name <> ?)'.replace('?', "'broken'"))
     t.match(await create({ vip_subnet_id: IPV4, name: 'broken' }), { status: 500, body: { faultcode: 'Server' } })
     t.equal(released.length, 1)

@@ -105,7 +105,7 @@ t.test('additional VIPs on the local driver’s networks', async t => {
     for (const [body, faultstring] of refused) {
       t.match(await create(body), { status: 400, body: { faultstring } }, JSON.stringify(body))
     }
-    t.equal(await ports(), before, 'no port is left behind')
+    t.equal(await ports(), before, 'a refused create leaves no port')
   })
 })
 
@@ -114,7 +114,7 @@ t.test('the VIP’s subnet must have room for the VIP and its amphorae', async t
   t.teardown(api.stop)
   const pair = await startApiOnNetworks({ providers: NOOP, settings: { topology: 'ACTIVE_STANDBY' } })
   t.teardown(pair.api.stop)
-  // A /29 has five addresses beside its gateway.
+  // A /29 has five addresses besides its gateway.
   const cases: [number, 'four' | 'six', 'four' | 'six'][] = [
     [2, 'four', 'four'],
     [3, 'four', 'six'],
@@ -143,7 +143,7 @@ t.test('the VIP’s subnet must have room for the VIP and its amphorae', async t
   t.match(
     await create({ vip_subnet_id: tiny.subnets[0] }),
     { status: 201 },
-    'a named subnet needs room for the VIP only',
+    'a subnet named by the request needs room for the VIP only',
   )
   t.match(await create({ vip_subnet_id: tiny.subnets[0] }), {
     status: 409,
@@ -160,7 +160,7 @@ t.test('the VIP’s subnet must have room for the VIP and its amphorae', async t
 
 t.test('security groups and QoS policies of VIPs', async t => {
   const QOS = '22222222-2222-4222-8222-222222222222'
-  await t.test('are refused where the network driver has none', async t => {
+  await t.test('are refused if the network driver has none', async t => {
     const { api, networks } = await startApiOnNetworks({ providers: NOOP })
     t.teardown(api.stop)
     const { subnets } = await networks.network(OWN, '10.1.0.0/24')
@@ -181,7 +181,7 @@ t.test('security groups and QoS policies of VIPs', async t => {
       t.ok([200, 201].includes((await ask({ vip_sg_ids: [] })).status))
     }
   })
-  await t.test('are stored, updated and cleared where it has them', async t => {
+  await t.test('are stored, updated and cleared if it has them', async t => {
     const api = await startTestApi({ providers: NOOP })
     t.teardown(api.stop)
     const body = { provider, vip_subnet_id: SUBNET, vip_sg_ids: [QOS, SUBNET, QOS], vip_qos_policy_id: QOS }
@@ -207,7 +207,7 @@ t.test('subnets and members that would harm the amphora are refused', async t =>
   t.teardown(api.stop)
   await bootstrapNetworks(networks.database, { cidr: '10.88.0.0/16', serviceProjectId: 'service' })
   const ask = (path: string, body: object) => api.ask('POST', `/v2/lbaas/${path}`, body)
-  // Such subnets may be stored from before the API refused them.
+  // Such subnets may have been stored before the API refused them.
   const stolen = await networks.network(OWN, '10.88.3.0/24')
   const routed = await networks.network(OWN, '10.89.0.0/24')
   const route = (destination: string) => ({ host_routes: JSON.stringify([{ destination, nexthop: '10.89.0.9' }]) })
@@ -239,7 +239,7 @@ t.test('subnets and members that would harm the amphora are refused', async t =>
     t.equal((await ask(`pools/${id}/members`, { member: there })).status, 201, 'a default route is harmless')
   })
 
-  await t.test('a member at a VIP of its own load balancer', async t => {
+  await t.test('a member whose address is a VIP of its own load balancer', async t => {
     const loop = { status: 400, body: { faultstring: /is a VIP of its own load balancer/ } }
     t.match(await ask(`pools/${id}/members`, { member: { ...member, address: vip } }), loop)
     t.match(await ask('pools', { pool: { ...pool, members: [{ ...member, address: `::ffff:${vip}` }] } }), loop)
