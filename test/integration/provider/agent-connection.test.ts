@@ -38,7 +38,7 @@ type Agent = (request: Request, channel: ServerChannel, connection: number) => v
 
 const answerHello: Agent = ({ id }, channel) => channel.write(encodeFrame({ id, ok: true, result: HELLO }))
 
-/** An SSH server in this process that looks like an amphora and misbehaves as told. */
+/** An SSH server in this process that looks like an amphora and misbehaves as configured. */
 async function createAmphora(
   t: Pick<Tap, 'teardown'>,
   agent: Agent = answerHello,
@@ -137,7 +137,7 @@ t.test('requests', async t => {
     t.match(applied, { appliedGeneration: 6_000_000, transition: 'reload' })
   })
 
-  t.test('that the agent refuses fail with its own words, cut to a readable length', async t => {
+  t.test('that the agent refuses fail with the agent’s text, cut to a readable length', async t => {
     const error = { code: 'invalid-configuration', message: 'no', details: '[ALERT] line 3'.padEnd(10_000) } as const
     const said = { ...error, details: error.details.padEnd(1_000_000, '!') }
     const { target } = await createAmphora(t, ({ id }, channel) =>
@@ -153,7 +153,7 @@ t.test('requests', async t => {
 })
 
 t.test('a connection', async t => {
-  t.test('to a machine with another host key is refused before login', async t => {
+  t.test('is refused before login when the host key differs', async t => {
     const { seen, target } = await createAmphora(t, answerHello, { hostKey: stranger.private })
     const connections = createConnections(t)
     await t.rejects(connections.request(target, hello), unreachable('wrong-host-key', /not this amphora/))
@@ -170,7 +170,7 @@ t.test('a connection', async t => {
     await t.rejects(connections.request(target, hello), unreachable('authentication', /does not accept/))
   })
 
-  t.test('times out when the machine says nothing', async t => {
+  t.test('times out when the machine sends nothing', async t => {
     const silent = createServer(socket => socket.on('error', () => undefined).resume())
     await new Promise<void>(resolve => silent.listen(0, '127.0.0.1', resolve))
     const { port } = silent.address() as AddressInfo
@@ -183,7 +183,7 @@ t.test('a connection', async t => {
     silent.close()
   })
 
-  t.test('that is refused fails with the reason "refused"', async t => {
+  t.test('fails with the reason "refused" when it is refused', async t => {
     const { target } = await createAmphora(t)
     const [port = 0] = await ownPorts(1)
     const connections = createConnections(t)
@@ -210,7 +210,7 @@ t.test('a connection', async t => {
     t.same(warnings, [], 'refusals leave no listeners behind')
   })
 
-  t.test('that is being made does not delay a request with a shorter timeout', async t => {
+  t.test('that is being opened does not delay a request with a shorter timeout', async t => {
     const silent = createServer(socket => socket.on('error', () => undefined).resume())
     await new Promise<void>(resolve => silent.listen(0, '127.0.0.1', resolve))
     const { port } = silent.address() as AddressInfo
@@ -226,7 +226,7 @@ t.test('a connection', async t => {
     silent.close()
   })
 
-  t.test('lost between requests is made anew', async t => {
+  t.test('lost between requests is reopened', async t => {
     const { seen, hangUp, target } = await createAmphora(t)
     const connections = createConnections(t)
     await connections.request(target, hello)
@@ -236,7 +236,7 @@ t.test('a connection', async t => {
     t.equal(seen.connections, 2)
   })
 
-  t.test('lost in the middle of an answer: the request is sent once more over another', async t => {
+  t.test('lost in the middle of an answer: the request is sent once more over a new one', async t => {
     const { seen, target } = await createAmphora(t, (request, channel, connection) => {
       if (request.verb !== 'status' || connection > 1) return answerHello(request, channel, connection)
       channel.write(encodeFrame({ id: request.id, ok: true, result: HELLO }).subarray(0, 20))
@@ -245,7 +245,7 @@ t.test('a connection', async t => {
     const connections = createConnections(t)
     await connections.request(target, hello)
     await t.rejects(connections.request(target, { verb: 'status' }), unreachable('malformed-answer', /"status"/))
-    t.equal(seen.connections, 2, 'the second answered, though not with a status')
+    t.equal(seen.connections, 2, 'the second connection answered, though not with a status')
   })
 
   t.test('that is lost at first use fails without a retry', async t => {
@@ -269,7 +269,7 @@ t.test('a connection', async t => {
     t.equal(seen.connections, 1)
   })
 
-  t.test('is made anew for a moved machine, and the old one is closed', async t => {
+  t.test('is reopened when the machine moved, and the old one is closed', async t => {
     const before = await createAmphora(t)
     const after = await createAmphora(t)
     const connections = createConnections(t)
@@ -279,7 +279,7 @@ t.test('a connection', async t => {
     t.equal(after.seen.open, 1)
   })
 
-  t.test('is closed when idle, and made anew when needed', async t => {
+  t.test('is closed when idle, and reopened when needed', async t => {
     const { seen, target } = await createAmphora(t)
     const connections = createConnections(t, { idleMs: 100 })
     await connections.request(target, hello)
@@ -288,7 +288,7 @@ t.test('a connection', async t => {
     t.equal(seen.connections, 2)
   })
 
-  t.test('in use is not idle', async t => {
+  t.test('in use does not count as idle', async t => {
     const { seen, target } = await createAmphora(t, (request, channel, connection) => {
       setTimeout(() => answerHello(request, channel, connection), request.verb === 'logs' ? 0 : 400)
     })
@@ -313,14 +313,14 @@ t.test('an agent that sends nonsense', async t => {
     'no result': id => encodeFrame({ id, ok: true }),
   }
   for (const [name, frame] of Object.entries(nonsense)) {
-    t.test(`(${name}) is unreachable, and answers the next request`, async t => {
+    t.test(`(${name}) counts as unreachable, and answers the next request`, async t => {
       const { target } = await createAmphora(t, (request, channel, connection) => {
         if (request.verb === 'logs') channel.write(frame(request.id))
         else answerHello(request, channel, connection)
       })
       const connections = createConnections(t)
       const logs = connections.request(target, { verb: 'logs', lines: 1 }, { timeoutMs: 5_000 })
-      if (name === 'another result') t.same(await logs, { lines: [] }, 'which is what this request asked for')
+      if (name === 'another result') t.same(await logs, { lines: [] }, 'the answer fits this request')
       else await t.rejects(logs, unreachable('malformed-answer', /understood/))
       t.same(await connections.request(target, hello), HELLO)
     })
@@ -334,9 +334,9 @@ t.test('an agent that sends nonsense', async t => {
     const connections = createConnections(t)
     for (let round = 0; round < 15; round++) {
       const failure = await connections.request(target, hello, { timeoutMs: 5_000 }).catch((error: unknown) => error)
-      if (!(failure instanceof AgentUnreachable)) t.fail('it answered?')
+      if (!(failure instanceof AgentUnreachable)) t.fail('the agent answered')
     }
-    t.pass('it did not')
+    t.pass('the agent never answered')
   })
 
   t.test('(answers to no request) is ignored', async t => {
@@ -366,7 +366,7 @@ t.test('closing', async t => {
     connections.close('00000000-0000-4000-8000-000000000000')
   })
 
-  t.test('all leaves no socket, and refuses further requests', async t => {
+  t.test('all leaves no socket and refuses further requests', async t => {
     const { seen, target } = await createAmphora(t, (request, channel, connection) => {
       if (request.verb === 'hello') answerHello(request, channel, connection)
     })

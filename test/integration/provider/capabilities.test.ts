@@ -10,12 +10,15 @@ import { idIn, type Json, type JsonValue } from '../../support/clients/json-answ
 import { SUBNET, startTestApi } from '../../support/clients/load-balancer-api.js'
 import { factsFor, wholeTree, withPlainIds } from '../../support/worlds/injection-scene.js'
 
-/** Values of an attribute that must all lead to something else, and the attributes of an object that has one of them. */
+/**
+ * Values of an attribute that must all render differently, and the attributes of an object that has one of
+ * them.
+ */
 type Trial = {
-  /** Null is no value at all. By default those that the schema names and the provider offers. */
+  /** Null means unset. Default: the values in the schema that the provider offers. */
   values?: readonly JsonValue[]
   body?: (value: JsonValue) => Json
-  /** The kind of object, when the attribute is looked at from another one. */
+  /** The kind of object whose body holds the attribute, when it is another one. */
   on?: string
 }
 
@@ -28,7 +31,7 @@ const TRIALS: Readonly<Record<string, Trial>> = {
   'loadbalancer.additional_vips': {
     values: [[], [{ subnet_id: SUBNET.replace('1', '2'), ip_address: '203.0.113.98' }]],
   },
-  // HTTPS is passed through: to the amphora it is TCP
+  // HTTPS is passed through, so an amphora sees TCP
   'listener.protocol': {
     values: ['HTTP', 'TCP', 'PROMETHEUS'],
     body: protocol => ({ protocol, default_pool: null, l7policies: [] }),
@@ -48,7 +51,8 @@ const TRIALS: Readonly<Record<string, Trial>> = {
     body: timeout_tcp_inspect => ({ timeout_tcp_inspect, protocol: 'TCP', l7policies: [] }),
   },
   'listener.allowed_cidrs': { values: [null, ['192.0.2.0/24']] },
-  // with a listener that speaks HTTP; HTTPS and TCP are for the others, and there all but the PROXY protocols are alike
+  // with an HTTP listener; HTTPS and TCP pools need another one, where only the PROXY protocols render
+  // differently
   'pool.protocol': { values: ['HTTP', 'PROXY', 'PROXYV2'] },
   'pool.session_persistence': {
     values: [
@@ -106,8 +110,8 @@ const TRIALS: Readonly<Record<string, Trial>> = {
 }
 
 const NAMES = 'people read it, no machine does'
-const OWNER = 'whose it is; the load balancer’s own stands in the log, and children follow their parent'
-const PLACE = 'where the object hangs, which is looked at by what hangs there'
+const OWNER = 'the owner; the log names the load balancer’s, and children follow their parent'
+const PLACE = 'the parent of the object, tested with the object’s other attributes'
 
 /** Attributes that change nothing on an amphora, and why. */
 const WITHOUT_EFFECT: Readonly<Record<string, string>> = {
@@ -122,36 +126,36 @@ const WITHOUT_EFFECT: Readonly<Record<string, string>> = {
   'loadbalancer.vip_port_id': 'the VIP comes from the port',
   'loadbalancer.vip_subnet_id': 'the VIP comes from the subnet',
   'loadbalancer.vip_network_id': 'the VIP comes from the network',
-  'loadbalancer.provider': 'it chooses who reads the rest',
-  'loadbalancer.flavor_id': 'its data decides about the topology when the load balancer is made',
+  'loadbalancer.provider': 'it chooses the provider that reads the rest',
+  'loadbalancer.flavor_id': 'it decides the topology when the load balancer is created',
   'loadbalancer.flavor': 'the same by name',
-  'loadbalancer.availability_zone': 'it decides where amphorae are made',
+  'loadbalancer.availability_zone': 'it decides where amphorae are created',
   'member.request_sriov': 'refused unless the flavor allows it, and no flavor of this provider can',
 }
 
 const KINDS = ['loadbalancers', 'listeners', 'pools', 'members', 'healthmonitors', 'l7policies', 'rules']
 
-/** All that a tree makes of an amphora: its configuration and its ports. */
+/** All that an amphora gets from a tree: its configuration and its ports. */
 function effectOf(tree: LoadBalancerTree): string {
   const plain = withPlainIds(tree)
   const subnets = [tree.vip, ...tree.additionalVips, ...tree.pools.flatMap(pool => pool.members)].flatMap(
     ({ subnetId }) => (subnetId === null ? [] : [noopSubnet(subnetId, '')]),
   )
-  // the text itself and what it cannot say; the servers beside it are only for changes while HAProxy runs
+  // the text and what it cannot express; the list of servers is only for changes while HAProxy runs
   const { haproxy, interfaces } = renderDesired({ ...plain, topology: 'SINGLE' }, factsFor(plain))
   const ports = desiredPorts(tree, subnets, 'a').map(({ request }) => request.fixedIps)
   const delays = haproxy?.backends.map(({ deregistrationDelay }) => deregistrationDelay)
   return JSON.stringify([haproxy?.text, delays, interfaces, ports])
 }
 
-t.test('every option offered for amphorae changes the rendered state, or names why not here', async t => {
+t.test('every option offered for amphorae changes the rendered state, or is listed here with the reason', async t => {
   const api = await startTestApi({ providers: ['amphora'], quota: { loadbalancer: -1 } })
   t.teardown(api.stop)
   const effectOfBody = async (collection: string, body: Json): Promise<string> => {
     const reply = await api.ask('POST', '/v2/lbaas/loadbalancers', { loadbalancer: wholeTree(collection, body) })
     if (reply.status !== 201) throw new Error(`${JSON.stringify(body)}: ${reply.status} ${reply.text}`)
     const tree = await readTree(api.database, idIn(reply, 'loadbalancer'))
-    if (tree === null) throw new Error('It is gone')
+    if (tree === null) throw new Error('The load balancer is gone')
     return effectOf(tree)
   }
   t.equal(await effectOfBody('', {}), await effectOfBody('', {}), 'equal requests render equally')
@@ -180,7 +184,10 @@ t.test('every option offered for amphorae changes the rendered state, or names w
         for (const value of values) {
           const body = trial.body?.(value) ?? { [name]: value }
           const effect = await effectOfBody(trial.on ?? collection, body)
-          t.notOk(effects.has(effect), `${JSON.stringify(value)} is not ${JSON.stringify(effects.get(effect))}`)
+          t.notOk(
+            effects.has(effect),
+            `${JSON.stringify(value)} renders differently from ${JSON.stringify(effects.get(effect))}`,
+          )
           effects.set(effect, value)
         }
       })

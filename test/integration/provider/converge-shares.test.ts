@@ -6,7 +6,7 @@ import type { Provider } from '../../../controller/provider/provider.js'
 import { createTestDatabase } from '../../support/database/database.js'
 import { addWarmAmphora, createScene, faultsOf, providerOf, type Scene } from '../../support/worlds/converge-scene.js'
 
-/** What a project that keeps creating and deleting load balancers leaves to others, and to repairs. */
+/** A project that keeps creating and deleting load balancers leaves capacity for others and for repairs. */
 t.test('projects share warm amphorae and machine turns', async t => {
   const testDatabase = await createTestDatabase()
   t.teardown(testDatabase.drop)
@@ -25,14 +25,18 @@ t.test('projects share warm amphorae and machine turns', async t => {
       await act()
       t.equal(await scene.attempt(provider), true)
       const taken = (await scene.amphoraIds()).includes(warm)
-      // The next warm amphora must be the only one again.
+      // Leave none, so that the next warm amphora is the only one.
       await db('amphora').where({ id: warm }).whereNull('load_balancer_id').delete()
       return taken
     }
     const first = await createScene(db, { project_id: project })
     t.equal(await takesWarm(first), true)
     t.equal(await takesWarm(await createScene(db, { project_id: project })), true)
-    t.equal(await takesWarm(await createScene(db, { project_id: project })), false, 'it took two within a minute')
+    t.equal(
+      await takesWarm(await createScene(db, { project_id: project })),
+      false,
+      'the project took two within a minute',
+    )
     t.equal(await takesWarm(await createScene(db)), true)
     t.equal(await takesWarm(first, first.failOver), true)
     await db('amphora_adoption').update({ created_at: db.raw(`now() - interval '61 seconds'`) })
@@ -74,7 +78,7 @@ t.test('projects share warm amphorae and machine turns', async t => {
       if (scene === changed) await scene.change()
       await expectSettled(t, scene, providerOf(db, { ...scene.world.enter(), turns }))
     }
-    t.equal(begun, 1, 'one after another')
+    t.equal(begun, 1, 'creates of one project run one after another')
     gate.emit('open')
     for (const { scene, done } of wishes) {
       t.equal(await done, true)
@@ -118,7 +122,7 @@ t.test('machine turns', async t => {
     t.equal(await turns.take({ projectId: 'a', isRepair: false }, async () => 'next'), 'next')
   })
 
-  t.test('for repairs wait for no creates, but are limited per project', async t => {
+  t.test('for repairs do not wait for creates, but are limited per project', async t => {
     const turns = createMachineTurns(2, () => false)
     const wishes = ['a', 'b', null, null].map(project => start(turns, project, false))
     const repairs = ['a', 'a', 'a', 'b', 'c', 'd'].map(project => start(turns, project, true))

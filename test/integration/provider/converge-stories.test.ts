@@ -81,7 +81,7 @@ async function play(db: Database, story: { topology: string; warm: boolean; even
     if (happening.kind === 'attempt') {
       fates[happening.worker].splice(0, Number.POSITIVE_INFINITY, ...happening.fates)
       const result = await scene.attempt(workers[happening.worker]!)
-      // A killed worker starts again as a new one: it remembers nothing.
+      // A killed worker restarts with an empty memory.
       if (result instanceof Killed) {
         fates[happening.worker] = []
         workers[happening.worker] = providerOf(db, scene.world.enter(fates[happening.worker]))
@@ -98,13 +98,13 @@ async function play(db: Database, story: { topology: string; warm: boolean; even
     }
   }
   for (const own of fates) own.length = 0
-  // With what the workers remember first, then as after a silence that makes everybody look again.
-  let result: true | Error = new Error('never tried')
+  // First with what the workers remember, then after a silence that makes them observe everything again.
+  let result: true | Error = new Error('never attempted')
   for (let attempt = 0; attempt < 6 && result !== true; attempt++) {
     if (!deleted) await scene.change()
     if (attempt >= 2) await scene.letTimePass()
     result = await scene.attempt(workers[attempt % 2]!)
   }
-  if (result !== true) return [`it does not settle: ${result}`]
+  if (result !== true) return [`does not settle: ${result}`]
   return faultsOf(db, scene, warm)
 }

@@ -23,7 +23,7 @@ t.test('an amphora that cannot be reached', async t => {
   }
   const machineCalls = ({ world }: Scene) => world.calls.filter(call => call === 'create' || call === 'delete')
 
-  await t.test('and does not serve is first a fault, and restarted when it stays silent', async t => {
+  await t.test('and does not serve causes a fault first, and is restarted when it stays silent', async t => {
     const { scene, provider, amphora } = await createSettled(t)
     scene.world.hangAgent(amphora)
     await scene.change()
@@ -37,7 +37,7 @@ t.test('an amphora that cannot be reached', async t => {
         await scene.letTimePass()
         await scene.change()
         const result = await scene.attempt(providerOf(db, scene.world.enter()))
-        if (restart < 4) t.equal(result, true, 'by any worker')
+        if (restart < 4) t.equal(result, true, 'any worker may restart it')
         else t.match(result, { code: 'restart-limit' })
       }
       await db('amphora_restart').update({ created_at: db.raw(`now() - interval '301 seconds'`) })
@@ -52,13 +52,17 @@ t.test('an amphora that cannot be reached', async t => {
     await scene.hear(600)
     await scene.letTimePass()
     await db('load_balancer').where({ id: scene.id }).update({ recheck_at: db.fn.now() })
-    t.equal(await scene.attempt(provider), true, 'nothing is wrong')
+    t.equal(await scene.attempt(provider), true, 'an amphora that serves needs no repair')
     await scene.change()
     t.match(await scene.attempt(provider), { code: 'amphora-unreachable', message: /serves but can be neither/ })
     await db('amphora')
       .where({ id: amphora })
       .update({ unreachable_since: new Date(0) })
-    t.match(await scene.attempt(provider), { code: 'amphora-unreachable' }, 'however long it lasts')
+    t.match(
+      await scene.attempt(provider),
+      { code: 'amphora-unreachable' },
+      'a fault, however long the amphora is unreachable',
+    )
     t.same(machineCalls(scene), before)
     scene.world.cut(amphora, false)
     await expectSettled(t, scene, provider)
@@ -83,7 +87,7 @@ t.test('an amphora that cannot be reached', async t => {
     t.equal(await db('amphora_restart').where({ amphora_id: amphora }).first('amphora_id').then(Boolean), true)
   })
 
-  await t.test('is not replaced for time that the network was down', async t => {
+  await t.test('is not replaced for time during which the network was down', async t => {
     const { scene, provider, amphora } = await createSettled(t)
     const { agents } = scene.world.enter()
     const reach = {
@@ -119,7 +123,7 @@ t.test('an amphora that cannot be reached', async t => {
     scene.world.cut(amphora)
     await scene.hear(1)
     await check()
-    t.equal((await rowOf()).unreachable_since, null, 'not yet due for its next check')
+    t.equal((await rowOf()).unreachable_since, null, 'its next check is not due yet')
     await db('amphora')
       .where({ id: amphora })
       .update({ checked_at: new Date(0) })
@@ -133,7 +137,7 @@ t.test('an amphora that cannot be reached', async t => {
     t.ok((await db('load_balancer').where({ id: scene.id }).first()).recheck_at)
   })
 
-  await t.test('or inspected is restarted only when other amphorae are still heard', async t => {
+  await t.test('or inspected is restarted only if other amphorae still send heartbeats', async t => {
     const { scene, provider, amphora } = await createSettled(t)
     const others = [await createSettled(t), await createSettled(t)]
     scene.world.makeOpaque()
@@ -143,7 +147,7 @@ t.test('an amphora that cannot be reached', async t => {
     const before = machineCalls(scene)
     await db('amphora').update({ created_at: new Date(0) })
     for (const other of [{ scene }, ...others]) await other.scene.hear(60)
-    t.match(await scene.attempt(provider), { code: 'amphora-unreachable' }, 'not when all amphorae fell silent')
+    t.match(await scene.attempt(provider), { code: 'amphora-unreachable' }, 'no restart when all amphorae fell silent')
     t.same(machineCalls(scene), before)
     for (const other of others) await other.scene.hear(1)
     await expectSettled(t, scene, provider)
@@ -157,6 +161,6 @@ t.test('an amphora that cannot be reached', async t => {
     t.equal(taken.filter(Boolean).length, 3)
     t.equal(await take('another'), true)
     t.equal(await take('a third'), true)
-    t.equal(await take('a fourth'), false, 'the overall limit')
+    t.equal(await take('a fourth'), false, 'the overall limit is reached')
   })
 })

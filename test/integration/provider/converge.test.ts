@@ -65,7 +65,7 @@ t.test('converge', async t => {
     t.equal(scene.world.ports.size, 0)
   })
 
-  await t.test('a member on another subnet of a network comes by the same port, wherever a worker fails', async t => {
+  await t.test('a member on another subnet of a network uses the same port, wherever a worker fails', async t => {
     const scene = await createScene(db)
     await scene.addMember(MEMBER_SUBNETS[1])
     await expectSettled(t, scene, providerOf(db, scene.world.enter()))
@@ -77,7 +77,7 @@ t.test('converge', async t => {
     t.match(await scene.attempt(failing), { message: 'broken' })
     await expectSettled(t, scene, providerOf(db, scene.world.enter()))
     t.same([...scene.world.ports.keys()], before)
-    t.notOk(scene.world.calls.includes('unplug'), 'its interface stays')
+    t.notOk(scene.world.calls.includes('unplug'), 'its interface stays plugged')
   })
 
   await t.test('a pair gets a MASTER and a BACKUP', async t => {
@@ -98,7 +98,7 @@ t.test('converge', async t => {
       await scene.hear(0)
       const old = await db('amphora').where({ load_balancer_id: scene.id })
       for (const { id, role } of old) {
-        // The last heartbeat of each is out of date.
+        // The last heartbeats are out of date.
         await db('amphora_health')
           .where({ amphora_id: id })
           .update({ vrrp_master: role !== holder })
@@ -128,11 +128,15 @@ t.test('converge', async t => {
     await provider.converge(claim, tree!, new AbortController().signal)
     await settle(db, claim, tree!)
     db.off('query', note)
-    t.same(statements, ['select', 'select', 'update', 'with'], 'tree, amphorae, applied state, settle')
+    t.same(
+      statements,
+      ['select', 'select', 'update', 'with'],
+      'read the tree, read the amphorae, record the applied state, settle',
+    )
     t.same(scene.world.calls, ['apply'])
     t.same(await faultsOf(db, scene, []), [])
 
-    await t.test('all is observed again when another worker acted meanwhile', async t => {
+    await t.test('everything is observed again when another worker acted in between', async t => {
       const other = providerOf(db, scene.world.enter())
       await scene.change()
       await expectSettled(t, scene, other)
@@ -141,12 +145,12 @@ t.test('converge', async t => {
       await expectSettled(t, scene, provider)
       t.ok(scene.world.calls.includes('hello'))
     })
-    await t.test('all is observed again when a recheck is due', async t => {
+    await t.test('everything is observed again when a recheck is due', async t => {
       await db('load_balancer').where({ id: scene.id }).update({ recheck_at: db.fn.now() })
       scene.world.calls.length = 0
       await expectSettled(t, scene, provider)
       t.ok(scene.world.calls.includes('hello'))
-      t.notOk(scene.world.calls.includes('apply'), 'nothing was wrong')
+      t.notOk(scene.world.calls.includes('apply'), 'nothing needed repair')
     })
   })
 
@@ -194,7 +198,7 @@ t.test('converge', async t => {
     t.equal(scene.world.calls.filter(call => call === 'apply').length, 1)
   })
 
-  await t.test('an amphora that stopped is restarted with its id and addresses', async t => {
+  await t.test('an amphora whose machine stopped is restarted with its id and addresses', async t => {
     const scene = await createScene(db)
     const provider = providerOf(db, scene.world.enter())
     await expectSettled(t, scene, provider)
@@ -217,7 +221,7 @@ t.test('converge', async t => {
     await expectSettled(t, scene, provider)
   })
 
-  await t.test('a deleted VIP port is made anew', async t => {
+  await t.test('a deleted VIP port is created again', async t => {
     const scene = await createScene(db)
     const provider = providerOf(db, scene.world.enter())
     await expectSettled(t, scene, provider)
@@ -240,7 +244,7 @@ t.test('converge', async t => {
     t.ok(scene.world.ports.has(portId!))
   })
 
-  await t.test('a refusal of the agent becomes a fault in its own words', async t => {
+  await t.test('a refusal of the agent becomes a fault in the agent’s words', async t => {
     const scene = await createScene(db)
     const drivers = scene.world.enter()
     const { agents } = drivers
@@ -267,7 +271,7 @@ t.test('converge', async t => {
       'this worker still holds the claim',
     )
     const internal = await scene.attempt(refusing('internal'))
-    t.notOk(internal instanceof ProvisioningFault, 'not for the owner')
+    t.notOk(internal instanceof ProvisioningFault, 'an internal error is not shown to the owner')
     await t.test('a stale fence after the claim is lost ends with ClaimLost', async t => {
       const provider = refusing('stale-fence')
       const held = await scene.claim()
@@ -298,13 +302,13 @@ t.test('converge', async t => {
     await t.rejects(run(await scene.claim(), AbortSignal.abort()), ClaimLost)
     const old = await scene.claim()
     await scene.claim()
-    await t.rejects(run(old), ClaimLost, 'another worker’s fence')
-    t.same(scene.world.calls, ['ensurePort'], 'only the call of the set-up')
+    await t.rejects(run(old), ClaimLost, 'another worker has a newer fence')
+    t.same(scene.world.calls, ['ensurePort'], 'only the set-up made a call')
     t.same(await scene.amphoraIds(), [])
   })
 })
 
-t.test('noop drivers make everything answer at once', async t => {
+t.test('with noop drivers everything succeeds at once', async t => {
   const testDatabase = await createTestDatabase()
   t.teardown(testDatabase.drop)
   const db = testDatabase.of('load_balancer')

@@ -28,7 +28,10 @@ type Scene = Awaited<ReturnType<typeof makeScene>>
 
 const leaves = new Map(stringLeaves().map(leaf => [leaf.name, leaf]))
 
-/** All that an amphora gets to read for a tree: two configurations, and what the agent says on HAProxy's runtime socket. */
+/**
+ * All that an amphora reads for a tree: two configurations and the agent's commands on HAProxy's runtime
+ * socket.
+ */
 type Effect = { haproxy: Meaning[][]; keepalived: string[][]; commands: string[] }
 
 function effectOf(tree: LoadBalancerTree): { effect: Effect; haproxy: string; keepalived: string } {
@@ -43,7 +46,7 @@ function effectOf(tree: LoadBalancerTree): { effect: Effect; haproxy: string; ke
   return { effect, haproxy: text, keepalived: keepalived?.text ?? '' }
 }
 
-/** What the agent says to have all servers join, and to have them leave again. */
+/** The agent's commands that make all servers join and leave again. */
 function commandsOf(desired: HaproxyPart): string[] {
   const backends = desired.backends.map(backend => ({ ...backend, servers: [] }))
   const empty: HaproxyPart = { ...desired, backends, sha256: '0'.repeat(64) }
@@ -53,12 +56,13 @@ function commandsOf(desired: HaproxyPart): string[] {
     ...plan.leaving.flatMap(one => Object.values(commandsFor(one))),
   ])
   for (const command of commands) {
-    if (!/^[!-~]+( [!-~]+)*$/.test(command) || /[;\\]|<</.test(command)) throw new Error(`No plain command: ${command}`)
+    if (!/^[!-~]+( [!-~]+)*$/.test(command) || /[;\\]|<</.test(command))
+      throw new Error(`Not a plain command: ${command}`)
   }
   return commands
 }
 
-/** The same with every occurrence of one text replaced by another. */
+/** Replaces every occurrence of one text in a value. */
 function replaced<T>(value: T, from: string, to: string): T {
   return JSON.parse(JSON.stringify(value), (_, inner: unknown) =>
     typeof inner === 'string' ? inner.replaceAll(from, () => to) : inner,
@@ -74,7 +78,7 @@ function difference(found: Effect, expected: Effect): string {
   return `${actual[index]} instead of ${desired[index]}`
 }
 
-/** Many configurations of trees with plain ids as one file, each with ids of its own. */
+/** Joins the configurations of trees with plain ids into one file, with distinct ids for each. */
 const withIdsOfTheirOwn = (texts: readonly string[]): string =>
   asOneFile(
     texts.map((text, index) => text.replaceAll('00000000-0000-4000-8000', `${10_000_000 + index}-0000-4000-8000`)),
@@ -119,7 +123,7 @@ t.test('any text in a request is refused or changes only its own place', { jobs:
       const ways = waysOf(leaf)
       const context = fixedContext(leaf, body(harmless('')))
       const sceneFor = async (way: Way): Promise<Scene> => {
-        // traces of a PUT in a configuration may only meet another PUT of the same attributes
+        // what a PUT leaves in a configuration may only meet a PUT of the same attributes
         const attributes = Object.keys(body(harmless('')))
         const leavesTraces = way === 'update' && (rendered || attributes.length > 1)
         const key = JSON.stringify([token, context, leavesTraces ? attributes.sort() : 'shared'])
@@ -143,14 +147,17 @@ t.test('any text in a request is refused or changes only its own place', { jobs:
         return effect
       }
 
-      /** Sends a text and looks at all that comes of it. @returns the configuration that holds it, null when it was refused */
+      /**
+       * Sends a text and checks all its effects. @returns the configuration that contains it, null when it was
+       * refused
+       */
       const look = async (way: Way, text: string): Promise<string | null> => {
         const { reply, tree } = await send(way, text)
         if (tree === null) {
           if (!refusals.includes(reply.status)) throw new Error(`${way}: ${reply.status} ${reply.text}`)
           return null
         }
-        if (neverTaken) throw new Error(`${way}: it was taken`)
+        if (neverTaken) throw new Error(`${way}: it was accepted`)
         const found = effectOf(tree)
         const like = harmless(text)
         const expected = replaced(await baselineFor(way, like), like, means(text))
@@ -167,7 +174,7 @@ t.test('any text in a request is refused or changes only its own place', { jobs:
         else configurations.push(configuration)
       }
       for (const [index, text] of refuses.entries()) {
-        if ((await look(wayFor(index), text)) !== null) t.fail(`${wayFor(index)} takes ${JSON.stringify(text)}`)
+        if ((await look(wayFor(index), text)) !== null) t.fail(`${wayFor(index)} accepts ${JSON.stringify(text)}`)
       }
       if (configurations.length > 0) {
         t.same(await checkWithHaproxy(files, withIdsOfTheirOwn(configurations)), { code: 0, complaints: [] })
@@ -243,6 +250,6 @@ const isFixed = ({ collection }: StringLeaf, name: string): boolean => {
 const changeable = (leaf: StringLeaf, attributes: Json): Json =>
   Object.fromEntries(Object.entries(attributes).filter(([name]) => !isFixed(leaf, name)))
 
-/** The attributes that the object must have from its creation for the others to be valid. */
+/** The attributes that the object needs from its creation for the others to be valid. */
 const fixedContext = (leaf: StringLeaf, attributes: Json): Json =>
   Object.fromEntries(Object.entries(attributes).filter(([name]) => isFixed(leaf, name) && name !== leaf.attribute))

@@ -15,7 +15,7 @@ for (const [port, name] of [
 ] as const) {
   await amphora.traffic.ask('member', { port, name })
 }
-// a link to nowhere: its own address answers pings, others never; and nobody refuses a connection there
+// a link to nowhere: its own address answers pings, others never do, and nothing refuses a connection
 for (const line of ['add silent type veth peer name hole', 'set silent up', 'set hole up'])
   amphora.inside('ip', 'link', ...line.split(' '))
 amphora.inside('ip', 'addr', 'add', '10.98.0.1/24', 'dev', 'silent')
@@ -25,7 +25,7 @@ amphora.inside('ip', 'neigh', 'add', '10.98.0.9', 'lladdr', '02:00:00:00:00:09',
 const agent = await amphora.connect()
 let generation = 0
 
-/** The rendered state of a load balancer on the loopback address; the interfaces are another test's. */
+/** The rendered state of a load balancer on the loopback address; another test covers the interfaces. */
 function desire(listeners: ListenerNode[], pools: PoolNode[]): Desired {
   const tree = aTree({ listeners, pools, generation: ++generation })
   const placed = { ...tree, vip: { ...tree.vip, address: '127.0.0.1' } }
@@ -61,7 +61,7 @@ t.test('clients return to their member after a reload', async t => {
     sessions.push({ Cookie: cookies[0]?.split(';')[0] ?? '', body })
   }
   t.equal(new Set(sessions.map(({ body }) => body)).size, 3)
-  // in its first five seconds HAProxy waits to be taught by another worker, and teaches none
+  // in its first five seconds HAProxy waits for another worker's table and sends none
   const show = () => amphora.inside('bash', '-c', `echo show peers | socat - ${HAPROXY_SOCKET}`)
   await until(() => ((Number(/ flags=(0x[0-9a-f]+)/.exec(show())?.[1]) & 3) === 3 ? true : null))
   for (const timeoutClientData of [40_000, 50_000]) {
@@ -76,7 +76,7 @@ t.test('clients return to their member after a reload', async t => {
   }
 })
 
-t.test('a member that joins an HTTP_COOKIE pool gets a cookie of its own', async t => {
+t.test('a member that joins an HTTP_COOKIE pool gets its own cookie', async t => {
   const pool = (members: ReturnType<typeof local>[]) => [
     aPool(1, { sessionPersistence: persistence('HTTP_COOKIE'), members }),
   ]
@@ -93,7 +93,11 @@ t.test('a member that joins an HTTP_COOKIE pool gets a cookie of its own', async
   const drained = pool([local(1, { weight: 0 }), local(2)])
   t.match(await agent.apply(desire([http(1)], drained)), { transition: 'runtime' })
   t.same(await several(3, () => get(1)), ['two'], 'a draining member gets no new clients')
-  t.same(await several(3, () => get(1, { Cookie: cookies.get('one') ?? '' })), ['one'], 'but keeps its own')
+  t.same(
+    await several(3, () => get(1, { Cookie: cookies.get('one') ?? '' })),
+    ['one'],
+    'a draining member keeps its clients',
+  )
 })
 
 t.test('the agent pings the members of a PING monitor', async t => {
@@ -126,10 +130,10 @@ t.test('the agent pings the members of a PING monitor', async t => {
       ?.members
   await until(() => (states()?.join() === 'UP,DOWN' ? true : null))
 
-  await t.test('a down member stays down after a reload, and is up once it answers', async () => {
+  await t.test('a member that is down stays down after a reload, and is up once it answers', async () => {
     const changed = listeners.map(listener => ({ ...listener, timeoutClientData: 40_000 }))
     t.match(await agent.apply(desire(changed, first)), { transition: 'reload' })
-    t.same(await several(4, () => get(1)), ['one'], 'a down member stays down')
+    t.same(await several(4, () => get(1)), ['one'], 'the member stays down after the reload')
     amphora.inside('ip', 'addr', 'add', '10.98.0.9/24', 'dev', 'silent')
     amphora.inside('ip', 'addr', 'add', 'fd98::9/64', 'dev', 'silent', 'nodad')
     await served('one', 'two')
@@ -169,5 +173,5 @@ t.test('an unreachable member costs no more than timeout_member_connect', async 
   t.match(await get(1), { status: 503 })
   t.ok(performance.now() - started < 6_000)
   await again.apply(desire([http(1)], [nowhere]))
-  await t.rejects(get(1), /timeout/, 'longer with the default timeout')
+  await t.rejects(get(1), /timeout/, 'the default timeout waits longer')
 })

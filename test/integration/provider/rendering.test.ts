@@ -28,7 +28,7 @@ for (const { name, tree, facts } of goldenCases) {
     t.test(`keepalived accepts ${name} without a warning`, async t => {
       const file = join(directory, 'keepalived.conf')
       writeFileSync(file, keepalived.text)
-      // the check needs the interface, so a network namespace that ends with the command has it
+      // the check needs the interface, so the command runs in a network namespace that ends with it
       const script = `ip link add eth-a1b2c3d4 type veth peer name other && exec keepalived -t -f ${file}`
       t.same(await run('unshare', ['--net', 'sh', '-c', script]), { code: 0, output: '' })
     })
@@ -45,7 +45,7 @@ t.test('the check finds errors and warnings', async t => {
   })
 })
 
-t.test('haproxy accepts every tenant text that is not refused', async t => {
+t.test('haproxy accepts every tenant text that the API does not refuse', async t => {
   const accepted: LoadBalancerTree[] = []
   for (const { treeWith } of stringFields.filter(({ name }) => !name.endsWith(' id'))) {
     for (const text of fc.sample(nastyText(), { numRuns: 150, seed: 20 })) {
@@ -53,13 +53,13 @@ t.test('haproxy accepts every tenant text that is not refused', async t => {
       if (isRendered(tree)) accepted.push(tree)
     }
   }
-  t.ok(accepted.length > 300, `${accepted.length} are not refused`)
-  // one file with all of them: haproxy reads each as its own frontend and backend
+  t.ok(accepted.length > 300, `${accepted.length} texts are not refused`)
+  // one file with all of them: haproxy reads each as a separate frontend and backend
   const sections = accepted.map((tree, index) => {
     const { haproxy } = renderDesired(renumbered(tree, index + 1), someFacts())
     return haproxy?.text.slice(haproxy.text.indexOf('\nfrontend ')) ?? ''
   })
-  // with the peers, which some of them name
+  // with the peers section, which some of them name
   const [withPeers] = goldenCases.filter(({ name }) => name === 'session-persistence')
   const first = renderDesired(withPeers?.tree ?? aTree(), someFacts()).haproxy?.text ?? ''
   const text = first.slice(0, first.indexOf('\nfrontend ')) + sections.join('')
@@ -130,7 +130,7 @@ t.test('a running haproxy', async t => {
     t.same(
       [...member.seen].filter(check => !expected.includes(check)),
       [],
-      'no other checks',
+      'it sends no other checks',
     )
   })
 
@@ -150,7 +150,7 @@ t.test('a running haproxy', async t => {
     t.same([...new Set(disabled.map(column => column[17]))], ['MAINT'])
   })
 
-  await t.test('inserts headers, and answers 503 where there is no pool', async t => {
+  await t.test('inserts headers, and answers 503 if there is no pool', async t => {
     const { headers } = JSON.parse((await get(withHeaders.protocolPort)).body) as { headers: IncomingHttpHeaders }
     t.match(headers, {
       'x-forwarded-for': '127.0.0.1',
@@ -179,7 +179,7 @@ const monitored = (monitor: Parameters<typeof aMonitor>[1]) =>
     pools: [aPool(1, { healthMonitor: aMonitor(1, monitor) })],
   })
 
-/** The same load balancer with its own ids and port, so that many fit into one file. */
+/** The same load balancer with new ids and a new port, so that many fit into one file. */
 function renumbered(tree: LoadBalancerTree, number: number): LoadBalancerTree {
   return {
     ...tree,
@@ -201,7 +201,7 @@ function loopbackInterface() {
   return { ...aVipInterface(), mtu: 65_535 }
 }
 
-/** A web server on both loopback addresses that records checks and echoes the headers of other requests. */
+/** A web server on both loopback addresses that records health checks and echoes the headers of other requests. */
 async function startMember() {
   const seen = new Set<string>()
   const servers = ['127.0.0.1', '::1'].map(() =>
