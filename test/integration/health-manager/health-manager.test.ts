@@ -164,7 +164,7 @@ t.test('each valid heartbeat is recorded once', async t => {
   await send(first)
   await sendBeat()
   const row = await until(health, value => value?.last_seq >= 2)
-  t.equal(row.last_seq < 900, true, 'forged, oversized, empty and replayed datagrams changed nothing')
+  t.equal(row.last_seq < 900, true, 'forged, oversized, empty and replayed datagrams change nothing')
 
   const replay = encodeBeat(beat({ haproxyRunning: false }), key)
   await send(replay)
@@ -268,11 +268,11 @@ t.test('reports set operating statuses and statistics', async t => {
   t.equal(
     await until(statuses, value => value.startsWith('DEGRADED')),
     'DEGRADED ONLINE DEGRADED ONLINE ERROR',
-    'a report that precedes the record of its apply counts once that is written',
+    'a report that precedes the record of its apply counts once the record is written',
   )
 })
 
-t.test('repairs become events, each once, and at most a hundred', async t => {
+t.test('repairs become events, each once, and a hundred at most', async t => {
   const { db, ids, sendBeat, sendReport, until, restart } = await createWorld(t)
   const lines = () => db('load_balancer_event').where({ kind: 'repaired' }).orderByRaw(`detail->'repair'->>'text'`)
   const now = Date.now()
@@ -290,7 +290,11 @@ t.test('repairs become events, each once, and at most a hundred', async t => {
 
   await restart()
   await sendReport({ repairs: [...repairs, { kind: 'repaired', atMs: now + 2, text: 'c: told beside the old ones' }] })
-  t.equal((await until(lines, rows => rows.length >= 3)).length, 3, 'also after a restart of the health manager')
+  t.equal(
+    (await until(lines, rows => rows.length >= 3)).length,
+    3,
+    'each still once after a restart of the health manager',
+  )
   await sendReport({ repairs: [{ kind: 'closed', atMs: now + 3_600_000, text: 'd: from the future' }] })
   for (let sent = 0; sent < 130; sent += 10) {
     await sendReport({
@@ -331,10 +335,14 @@ t.test('in a pair, the VIP’s holder decides operating statuses', async t => {
   t.equal(await until(status, value => value === 'ONLINE'), 'ONLINE')
   await report({ vrrpMaster: false }, 'DOWN', 2)
   t.equal(await until(counted, value => value === 2), 2, 'a standby’s counters count')
-  t.equal(await status(), 'ONLINE', 'its statuses do not')
+  t.equal(await status(), 'ONLINE', 'a standby’s statuses do not count')
   await db('amphora').update({ status: 'PENDING_DELETE' })
   await report({}, 'DOWN', 3)
-  t.equal(await until(counted, value => value === 3), 3, 'nor do those of an amphora being deleted')
+  t.equal(
+    await until(counted, value => value === 3),
+    3,
+    'the counters of an amphora being deleted count, its statuses do not',
+  )
   t.equal(await status(), 'ONLINE')
 })
 
@@ -347,7 +355,7 @@ t.test('extreme values from a compromised amphora neither block nor overflow its
   await db('listener_statistics').update({ base_bytes_in: Number.MAX_SAFE_INTEGER, sent_ms: Date.now() + 86_400_000 })
   await sendReport({ epoch: 'a'.repeat(16), listeners: [{ index: 0, state: 'OPEN', counters: counted }] })
   const after = await until(row, value => value.epoch === 'a'.repeat(16))
-  t.equal(after.epoch, 'a'.repeat(16), 'a time from the future does not block later reports')
+  t.equal(after.epoch, 'a'.repeat(16), 'a time in the future does not block later reports')
   t.equal(after.base_bytes_in, Number.MAX_SAFE_INTEGER, 'counters stop at the largest safe integer')
 })
 
@@ -360,12 +368,12 @@ t.test('an amphora with another configuration is rechecked', async t => {
     async () => db('amphora_health').first(),
     row => row !== undefined,
   )
-  t.equal(await recheck(), null, 'not while its configuration is current')
+  t.equal(await recheck(), null, 'no recheck while its configuration is current')
   await sendBeat({ configHash: '99'.repeat(8) })
-  t.ok(await until(recheck, value => value !== null), 'a different hash')
+  t.ok(await until(recheck, value => value !== null), 'a different hash causes a recheck')
   await db('load_balancer').update({ recheck_at: null })
   await sendBeat({ needsApply: true })
-  t.ok(await until(recheck, value => value !== null), 'an amphora that asks for its configuration')
+  t.ok(await until(recheck, value => value !== null), 'an amphora that asks for its configuration is rechecked')
 })
 
 t.test('only a silent amphora is rechecked', async t => {
@@ -378,7 +386,7 @@ t.test('only a silent amphora is rechecked', async t => {
     await new Promise(resolve => setTimeout(resolve, 200))
   }
   t.equal(await recheck(), null)
-  t.ok(await until(recheck, value => value !== null), 'after the heartbeats stop')
+  t.ok(await until(recheck, value => value !== null), 'a recheck is due after the heartbeats stop')
 })
 
 t.test('only a few silent load balancers of each project are rechecked at once', async t => {
@@ -412,7 +420,7 @@ t.test('an amphora that comes back ends the back-off of its load balancer', asyn
     () => db('amphora_health').first(),
     row => row.last_seq === 2,
   )
-  t.ok((await retry()) > new Date(Date.now() + 60_000), 'an amphora heard all along does not')
+  t.ok((await retry()) > new Date(Date.now() + 60_000), 'an amphora that was never silent does not')
 })
 
 t.test('a mismatch that an amphora cannot repair sets ERROR and requests rechecks', async t => {
@@ -429,13 +437,13 @@ t.test('a mismatch that an amphora cannot repair sets ERROR and requests recheck
     operating_status: 'ERROR',
     reported_status: 'ONLINE',
   })
-  t.ok((await until(row, ({ recheck_at }) => recheck_at !== null)).recheck_at, 'it is rechecked')
+  t.ok((await until(row, ({ recheck_at }) => recheck_at !== null)).recheck_at, 'a recheck is due')
   await db('load_balancer').update({ recheck_at: null })
   await db('amphora').update({ updated_at: db.raw(`now() - interval '1 minute'`) })
   await db('amphora_health').update({ mismatched_since: db.raw(`now() - interval '61 seconds'`) })
   t.ok(
     (await until(row, ({ recheck_at }) => recheck_at !== null)).recheck_at,
-    'and rechecked again when that did not help',
+    'another recheck is due when the first did not help',
   )
   const long = db.raw(`now() - interval '61 seconds'`)
   await db('amphora_health').update({ mismatched_since: long, last_seen: long })
@@ -444,7 +452,7 @@ t.test('a mismatch that an amphora cannot repair sets ERROR and requests recheck
     () => db('amphora_health').first(),
     ({ last_seen }) => last_seen > new Date(Date.now() - 30_000),
   )
-  t.ok(health.mismatched_since > new Date(Date.now() - 30_000), 'after silence the mismatch counts as new')
+  t.ok(health.mismatched_since > new Date(Date.now() - 30_000), 'after silence, the mismatch counts as new')
   await sendBeat()
   t.match(await until(row, ({ operating_status: status }) => status === 'ONLINE'), { operating_status: 'ONLINE' })
 })

@@ -19,12 +19,12 @@ import { createGate, createWorkerScene } from '../../support/worlds/worker-scene
 const { db, url, recorder, start, settledAt, stop } = await createWorkerScene()
 t.teardown(stop)
 
-// A dead worker holds this claim; nobody renews it.
+// A dead worker holds this claim; it is not renewed.
 const orphaned = await insertLoadBalancer(db)
 const takenAt = performance.now()
 await claimDue(db, { ...loadBalancerClaims('dead', 1), limit: 1 })
 
-t.test('stopping a worker aborts its work and releases it at once', async t => {
+t.test('a worker that stops aborts its work and releases its claim at once', async t => {
   const stopping = await start('stopping')
   const id = await insertLoadBalancer(db)
   recorder.behave(
@@ -32,7 +32,7 @@ t.test('stopping a worker aborts its work and releases it at once', async t => {
     ({ signal }) => new Promise((_resolve, reject) => signal.addEventListener('abort', () => reject(new ClaimLost()))),
   )
   await notify(db, id)
-  await eventually('begun', () => recorder.callsFor(id).length === 1)
+  await eventually('the attempt began', () => recorder.callsFor(id).length === 1)
   const asked = performance.now()
   await stopping.stop()
   t.ok(performance.now() - asked < 4_000)
@@ -75,7 +75,7 @@ t.test('a dead worker’s load balancer passes to another worker within ten seco
   const heir = await start('heir', 2)
   t.teardown(heir.stop)
   const row = await eventually(
-    'taken over',
+    'the other worker takes over',
     async () => {
       const found = await findLoadBalancer(db, orphaned)
       return found?.applied_generation === 1 && found
@@ -92,7 +92,7 @@ t.test('claims of a dead process on this machine are released at once', async t 
   const [boot, namespace] = where!.split('/')
   const owners = {
     ended: [host, gone, startTicks, where, random],
-    'its number is another’s now': [host, pid, Number(startTicks) - 1, where, random],
+    'its PID belongs to another process': [host, pid, Number(startTicks) - 1, where, random],
     lives: [host, pid, startTicks, where, random],
     elsewhere: [host, gone, startTicks, `${randomUUID()}/${namespace}`, random],
     'in another process namespace': [host, gone, startTicks, `${boot}/pid:[1]`, random],
@@ -104,7 +104,7 @@ t.test('claims of a dead process on this machine are released at once', async t 
     ids.set(name, await insertLoadBalancer(db, { applied_generation: 1, lease_owner: owner.join(' '), lease_until }))
   }
   const freed = await releaseDeadClaims(db, 'load_balancer')
-  t.same(freed.sort(), [ids.get('ended'), ids.get('its number is another’s now')].sort())
+  t.same(freed.sort(), [ids.get('ended'), ids.get('its PID belongs to another process')].sort())
   for (const [name, id] of ids) {
     t.equal((await findLoadBalancer(db, id))?.lease_until === null, freed.includes(id), name)
   }

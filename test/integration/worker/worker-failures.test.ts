@@ -36,7 +36,7 @@ t.test('a failure becomes a fault and is retried with growing pauses', async t =
     applied_generation: 0,
   })
   const second = await faulted(id, 2)
-  t.same(second.fault_since, first.fault_since, 'the time of the first failure stays')
+  t.same(second.fault_since, first.fault_since, 'the fault keeps the time of the first failure')
   const pause = second.retry_at!.getTime() - first.retry_at!.getTime()
   t.ok(pause >= 1900, `the next pause is twice as long (${pause} ms from retry to retry)`)
   const { rows } = await db.raw(
@@ -45,7 +45,7 @@ t.test('a failure becomes a fault and is retried with growing pauses', async t =
   )
   t.ok(rows[0].later)
 
-  await t.test('a change is tried at once, even during the pause', async t => {
+  await t.test('a change is attempted at once, even during the pause', async t => {
     broken = false
     await db('load_balancer')
       .where({ id })
@@ -56,7 +56,7 @@ t.test('a failure becomes a fault and is retried with growing pauses', async t =
   })
 })
 
-t.test('the pause doubles up to five minutes and starts over with a change', async t => {
+t.test('the pause doubles up to five minutes, and a change resets it', async t => {
   const id = await insertLoadBalancer(db, { lease_until: db.raw(`now() + interval '1 hour'`) })
   const claim: Claim = { table: 'load_balancer', id, fence: 0, heldUntil: Number.POSITIVE_INFINITY, claimedAt: 'now' }
   const tree = (await readTree(db, id))!
@@ -72,7 +72,7 @@ t.test('the pause doubles up to five minutes and starts over with a change', asy
   await db('load_balancer').where({ id }).delete()
 })
 
-t.test('a change made during a failing attempt is tried at once', async t => {
+t.test('a change made during a failing attempt is attempted at once', async t => {
   const id = await insertLoadBalancer(db)
   const gate = createGate()
   recorder.behave(id, async ({ tree }) => {
@@ -120,13 +120,13 @@ t.test('a failed recheck is retried after a pause without another request', asyn
 })
 
 t.test('a load balancer is removed even when PostgreSQL aborts the removal in a deadlock', async t => {
-  // It aborts whoever has waited for a second, which is the writer when this process gets no processor in time.
+  // PostgreSQL aborts whichever has waited for a second: the writer, if this process gets no CPU in time.
   for (let attempt = 1; (await removeInDeadlock(t)) !== 'removal'; attempt++) {
-    if (attempt === 10) throw new Error('PostgreSQL never chose the removal')
+    if (attempt === 10) throw new Error('PostgreSQL never aborted the removal')
   }
 })
 
-/** Has the removal and a writer wait for each other. @returns which of the two PostgreSQL aborted */
+/** Deadlocks the removal with a writer. @returns which of the two PostgreSQL aborted */
 async function removeInDeadlock(t: Test): Promise<'removal' | 'writer'> {
   const lease = { lease_until: db.raw(`now() + interval '1 hour'`) }
   const id = await insertLoadBalancer(db, { change: 'delete', generation: 2, ...lease })

@@ -29,7 +29,7 @@ t.test('a notification wakes the worker', async t => {
   await notify(db, id)
   await settledAt(id, 1)
   const took = performance.now() - asked
-  t.ok(took < 10_000, `${Math.round(took)} ms, although the sweep comes once a minute`)
+  t.ok(took < 10_000, `${Math.round(took)} ms, although the sweep runs once a minute`)
   const [call] = recorder.callsFor(id)
   t.equal(call?.tree.generation, 1)
   t.equal(recorder.callsFor(id).length, 1)
@@ -93,9 +93,9 @@ t.test('creates and deletes leave slots for load balancers that carry traffic', 
     const serving = await insertLoadBalancer(db, { project_id: randomUUID(), ...columns })
     recorder.behave(serving, gate.pass)
     await notify(db, serving)
-    await eventually('one that carries traffic is worked on', () => recorder.callsFor(serving).length === 1)
+    await eventually('the one that carries traffic is worked on', () => recorder.callsFor(serving).length === 1)
   }
-  t.equal(begun(), 6, 'of eight slots')
+  t.equal(begun(), 6, 'six of eight slots')
   gate.open()
   for (const [at, id] of busy.entries()) await (at % 2 === 0 ? settledAt(id, 1) : gone(id))
 })
@@ -114,12 +114,12 @@ t.test('updates leave slots for creates and deletes of other projects', async t 
   const removed = await insertLoadBalancer(db, { project_id: randomUUID(), ...CHANGED, change: 'delete' })
   await notify(db, made)
   await Promise.all([settledAt(made, 1), gone(removed)])
-  t.equal(begun(), 6, 'of eight slots')
+  t.equal(begun(), 6, 'six of eight slots')
   gate.open()
   for (const id of changing) await settledAt(id, 2)
 })
 
-t.test('two projects that create load balancers leave a slot to a third', async t => {
+t.test('two projects that create load balancers leave a slot for a third', async t => {
   const gate = createGate()
   t.teardown(gate.open)
   const making = await Promise.all(
@@ -153,7 +153,7 @@ t.test('one project never holds all slots, and projects take turns', async t => 
   const quick = await insertLoadBalancer(db, { project_id: 'third' })
   await notify(db, quick)
   await settledAt(quick, 1)
-  t.equal(begun(), 4, 'half of eight slots')
+  t.equal(begun(), 4, 'half of the eight slots')
   gate.open()
   for (const id of greedy) await settledAt(id, 2)
 })
@@ -173,7 +173,7 @@ t.test('a worker that lost its claim writes nothing', async t => {
     t.equal(recorder.callsFor(id)[0]!.claim.heldUntil, 0)
   })
   gate.open()
-  await eventually('attempt over', () => recorder.overlaps.length === 0)
+  await eventually('the attempt ends', () => recorder.overlaps.length === 0)
   await notify(db, id)
   const row = await findLoadBalancer(db, id)
   t.match(row, { applied_generation: 0, lease_owner: 'thief', fault: null })
@@ -185,7 +185,7 @@ t.test('a worker that lost its claim writes nothing', async t => {
   await db('load_balancer').where({ id }).delete()
 })
 
-t.test('a load balancer is deleted from every state', async t => {
+t.test('a load balancer can be deleted from every state', async t => {
   const never = await insertLoadBalancer(db)
   const applied = await insertLoadBalancer(db)
   const failing = await insertLoadBalancer(db)
@@ -208,7 +208,7 @@ t.test('a load balancer is deleted from every state', async t => {
   t.equal(recorder.callsFor(busy).at(-1)?.tree.change, 'delete')
 })
 
-t.test('deleted children are removed once their generation is applied, and only those', async t => {
+t.test('deleted children are removed once their generation is applied, and no others', async t => {
   const id = await insertLoadBalancer(db, { lease_until: db.raw(`now() + interval '1 hour'`) })
   const { listenerId, poolId, monitorId, memberIds } = await insertChildren(db, id, 1, [
     { address: '192.0.2.1' },
@@ -241,7 +241,7 @@ t.test('deleted children are removed once their generation is applied, and only 
   t.match(await findLoadBalancer(db, id), { applied_generation: 3, lease_until: null })
 })
 
-t.test('a recheck requested during a recheck follows it', async t => {
+t.test('a recheck requested during a recheck runs after it', async t => {
   const id = await insertLoadBalancer(db, { applied_generation: 1 })
   const gate = createGate()
   recorder.behave(id, gate.pass)
