@@ -3,7 +3,7 @@ import { badRequest, forbidden } from '../../http/errors.js'
 import { type CertificateRequest, readCertificateRequest } from '../../x509/certificate-request.js'
 import { decodeBase64 } from '../../x509/encoding/pem.js'
 import { InvalidX509 } from '../../x509/invalid-x509.js'
-import { CURVES, type PairAlgorithm, pairAlgorithmOf, supportsLength } from '../crypto/key-pair.js'
+import { CURVE_BITS, type PairAlgorithm, parsePairAlgorithm, supportsLength } from '../crypto/key-pair.js'
 import { idInReference } from '../ids.js'
 import { parseBody } from '../input.js'
 import type { ParsedMeta } from '../orders/key-meta.js'
@@ -91,10 +91,10 @@ function required(meta: CertificateMeta, member: 'container_ref' | 'subject_dn' 
 }
 
 function newKeyOf({ bit_length, curve }: CertificateMeta, named: string): { algorithm: PairAlgorithm; bits: number } {
-  const algorithm = pairAlgorithmOf(named)
+  const algorithm = parsePairAlgorithm(named)
   if (algorithm !== 'rsa' && algorithm !== 'ec')
     throw badRequest('The algorithm of a certificate order must be rsa or ec.')
-  const bitsOfCurve = curve && algorithm === 'ec' ? CURVES[curve] : undefined
+  const bitsOfCurve = curve && algorithm === 'ec' ? CURVE_BITS[curve] : undefined
   const bits = bit_length ?? bitsOfCurve ?? DEFAULT_BITS[algorithm]
   if (!supportsLength(algorithm, bits)) throw badRequest(`Keys of ${bits} bits are not supported for ${algorithm}.`)
   if (curve && algorithm === 'ec' && bitsOfCurve !== bits) {

@@ -5,7 +5,7 @@ import type { Pkcs11Settings } from './pkcs11/options.js'
 import { simpleKind } from './simple/kind.js'
 import type { SimpleSettings } from './simple/options.js'
 
-/** The settings of every back end, by its name. */
+/** The settings of each back end, by its name. */
 export type CryptoBackendSettings = { simple: SimpleSettings; pkcs11: Pkcs11Settings }
 
 export type CryptoBackendName = keyof CryptoBackendSettings
@@ -18,14 +18,14 @@ export const CRYPTO_BACKEND_NAMES = Object.keys(cryptoBackends) as CryptoBackend
 
 export const storedNameOf = (name: CryptoBackendName): BackendName => cryptoBackends[name].storedName
 
-/** The groups of settings of all back ends, each below its name. */
+/** The settings schema of each back end, by its name. */
 export const backendOptions = Object.fromEntries(
   CRYPTO_BACKEND_NAMES.map(name => [name, cryptoBackends[name].options]),
 ) as { [Name in CryptoBackendName]: Kinds[Name]['options'] }
 
-/** The setting without which a back end cannot be used; null when all are there. */
-export const whatBackendLacks = <Name extends CryptoBackendName>(name: Name, settings: CryptoBackendSettings) =>
-  cryptoBackends[name].lacks(settings[name])
+/** The first required setting of a back end that is not set; null when its settings are complete. */
+export const missingSetting = <Name extends CryptoBackendName>(name: Name, settings: CryptoBackendSettings) =>
+  cryptoBackends[name].missingSetting(settings[name])
 
 /** @throws ConfigurationError */
 export const openCryptoBackend = <Name extends CryptoBackendName>(

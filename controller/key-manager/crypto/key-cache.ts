@@ -1,4 +1,4 @@
-/** Unwrapped keys (or handles of them) that are kept for a while, so that not each use unwraps anew. */
+/** Caches unwrapped keys, or handles of them, so that not every use unwraps. */
 export type KeyCache<Key> = {
   get: (id: string) => Key | undefined
   set: (id: string, key: Key) => void
@@ -7,59 +7,60 @@ export type KeyCache<Key> = {
 }
 
 /**
- * @param most the oldest goes when there are more
- * @param milliseconds after which a key goes, used or not: one that was erased meanwhile is in no memory then, give or take as long again
- * @param onDrop called with each key that goes
+ * @param maxKeys beyond which the oldest is dropped
+ * @param milliseconds lifetime of a key, used or not. A key that was erased elsewhere leaves memory within
+ *   twice this time.
+ * @param onDrop called with each dropped key
  */
 export function createKeyCache<Key>(
-  most: number,
+  maxKeys: number,
   milliseconds: number,
   onDrop: (key: Key) => void = () => undefined,
 ): KeyCache<Key> {
-  const kept = new Map<string, { key: Key; until: number }>()
+  const entries = new Map<string, { key: Key; expiresAt: number }>()
 
   const forget = (id: string): void => {
-    const entry = kept.get(id)
-    kept.delete(id)
+    const entry = entries.get(id)
+    entries.delete(id)
     if (entry !== undefined) onDrop(entry.key)
   }
-  // Entries stand in the order of their ends, since all are kept equally long.
-  const dropEnded = (now: number): void => {
-    for (const [id, { until }] of kept) {
-      if (until > now) return
+  // All keys have the same lifetime, so entries are in order of expiry.
+  const dropExpired = (now: number): void => {
+    for (const [id, { expiresAt }] of entries) {
+      if (expiresAt > now) return
       forget(id)
     }
   }
   let timer: NodeJS.Timeout | undefined
-  const dropInTime = (): void => {
+  const scheduleDrop = (): void => {
     timer ??= setTimeout(() => {
       timer = undefined
       try {
-        dropEnded(performance.now())
+        dropExpired(performance.now())
       } catch {
-        // A token that is gone has forgotten its keys; whoever asks it next learns that.
+        // A token that fails here has lost its keys anyway; the next call reports the failure.
       }
-      if (kept.size > 0) dropInTime()
+      if (entries.size > 0) scheduleDrop()
     }, milliseconds).unref()
   }
 
   return {
     get: id => {
-      dropEnded(performance.now())
-      return kept.get(id)?.key
+      dropExpired(performance.now())
+      return entries.get(id)?.key
     },
     set: (id, key) => {
       forget(id)
-      const oldest = kept.size >= most ? kept.keys().next().value : undefined
+      const oldest = entries.size >= maxKeys ? entries.keys().next().value : undefined
       if (oldest !== undefined) forget(oldest)
-      kept.set(id, { key, until: performance.now() + milliseconds })
-      dropInTime()
+      entries.set(id, { key, expiresAt: performance.now() + milliseconds })
+      scheduleDrop()
     },
     forget,
     clear: () => {
       clearTimeout(timer)
       timer = undefined
-      for (const id of [...kept.keys()]) forget(id)
+      for (const id of [...entries.keys()]) forget(id)
     },
   }
 }

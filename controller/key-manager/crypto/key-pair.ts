@@ -6,31 +6,31 @@ export const PAIR_ALGORITHMS = ['rsa', 'dsa', 'ec'] as const
 
 export type PairAlgorithm = (typeof PAIR_ALGORITHMS)[number]
 
-/** Both PEM: PKCS#8, encrypted with AES-256-CBC when there is a passphrase, and SubjectPublicKeyInfo. */
+/** Both in PEM: PKCS#8, encrypted with AES-256-CBC if there is a passphrase, and SubjectPublicKeyInfo. */
 export type KeyPair = { privateKey: string; publicKey: string }
 
-/** Bits of each curve. */
-export const CURVES: Readonly<Record<string, number>> = { prime256v1: 256, secp384r1: 384, secp521r1: 521 }
+/** Supported curves with their bits. */
+export const CURVE_BITS: Readonly<Record<string, number>> = { prime256v1: 256, secp384r1: 384, secp521r1: 521 }
 
 const LENGTHS: Readonly<Record<PairAlgorithm, readonly number[]>> = {
   rsa: [2048, 4096],
   dsa: [2048, 3072],
-  ec: Object.values(CURVES),
+  ec: Object.values(CURVE_BITS),
 }
 const DSA_DIVISOR_BITS = 256
 
 const generateAsync = promisify(generate)
 
-/** Null for what is no algorithm of key pairs; case does not matter. Pure. */
-export const pairAlgorithmOf = (text: string): PairAlgorithm | null =>
+/** Ignores case. Null for any other text. Pure. */
+export const parsePairAlgorithm = (text: string): PairAlgorithm | null =>
   PAIR_ALGORITHMS.find(algorithm => algorithm === text.toLowerCase()) ?? null
 
 export const supportsLength = (algorithm: PairAlgorithm, bits: number): boolean => LENGTHS[algorithm].includes(bits)
 
 /**
- * Makes a key pair on another thread, so that nothing else in this process waits; the search for primes gives way to requests. It cannot be
- * interrupted: 4096 bits of RSA take some seconds of a processor.
- * @param bits a length that `supportsLength` knows
+ * Makes a key pair on another thread, so that it blocks nothing else in this process; the search for primes
+ * runs at low priority. It cannot be interrupted: RSA of 4096 bits takes some seconds of processor time.
+ * @param bits a length that `supportsLength` accepts
  */
 export async function generateKeyPair(
   algorithm: PairAlgorithm,
@@ -52,7 +52,7 @@ export async function generateKeyPair(
         options: { modulusLength: bits, divisorLength: DSA_DIVISOR_BITS, ...encodings },
       })
     case 'ec': {
-      const [namedCurve] = Object.entries(CURVES).find(([, bitsOfCurve]) => bitsOfCurve === bits) ?? []
+      const [namedCurve] = Object.entries(CURVE_BITS).find(([, bitsOfCurve]) => bitsOfCurve === bits) ?? []
       if (namedCurve === undefined) throw new Error(`There is no curve of ${bits} bits.`)
       return generateAsync('ec', { namedCurve, ...encodings })
     }

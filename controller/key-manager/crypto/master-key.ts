@@ -3,34 +3,34 @@ import { execute, many, maybeOne } from '../../database/query.js'
 import { sql } from '../../database/sql.js'
 import type { BackendName, CryptoBackend } from './backend.js'
 
-/** The configured master keys are not those that the stored keys are under. */
+/** The configured master keys cannot unwrap the stored project keys. */
 export class WrongMasterKey extends Error {}
 
 type MasterKeyRow = { id: string; active: boolean; checkValue: Buffer; keys: number }
 
 /**
- * Sees to it that the master key in force, and every other that stored keys are still under, is known to the back end; the very first one
- * is put in force.
- * @throws WrongMasterKey saying which are needed, which there are, and what to do
+ * Checks that the back end knows the active master key and every other that still wraps project keys. On the
+ * first start, activates the first master key.
+ * @throws WrongMasterKey that names the needed and the available key, and what to do
  */
 export async function requireMasterKeys(database: Knex, backend: CryptoBackend): Promise<void> {
-  if ((await activeMasterKey(database, backend.name)) === null) await putFirstInForce(database, backend)
+  if ((await activeMasterKey(database, backend.name)) === null) await activateFirst(database, backend)
   const rows = await masterKeysInUse(database, backend.name)
   for (const { id, checkValue, active, keys } of rows) {
     const known = await backend.knowsMasterKey(id)
     if (known && (await backend.matchesCheckValue(id, checkValue))) continue
-    const needed = `${keys} ${keys === 1 ? 'project key is' : 'project keys are'} under the master key ${id}${active ? ', which is in force' : ''}`
-    const found = known ? 'holds another key by that name' : `does not have it: it has ${backend.firstMasterKeyId}`
+    const needed = `${keys} ${keys === 1 ? 'project key needs' : 'project keys need'} the ${active ? 'active' : 'former'} master key ${id}`
+    const found = known ? 'holds a different key with that id' : `does not have it: it has ${backend.firstMasterKeyId}`
     throw new WrongMasterKey(
-      `The master key is wrong: of ${backend.name}, ${needed}, but ${backend.origin} ${found}. ` +
-        'Without that key what is stored cannot be opened. Put it back there (from the backup of the keys, or from another machine of this installation); ' +
-        'to replace a master key by another one, have both there and run `krater key-manager rotate-master-key`.',
+      `The master key is wrong: ${needed} in ${backend.name}, but ${backend.origin} ${found}. ` +
+        'Without that key the stored secrets cannot be decrypted. Put it back there (from the backup of the keys, or from another machine of this installation). ' +
+        'To replace a master key, keep both keys there and run `krater key-manager rotate-master-key`.',
     )
   }
 }
 
-/** Of processes that start at once one wins. */
-async function putFirstInForce(database: Knex, backend: CryptoBackend): Promise<void> {
+/** If processes start at once, the first insert wins. */
+async function activateFirst(database: Knex, backend: CryptoBackend): Promise<void> {
   const id = backend.firstMasterKeyId
   if (!(await backend.knowsMasterKey(id)))
     throw new WrongMasterKey(`There is no master key ${id} in ${backend.origin}.`)
@@ -52,7 +52,7 @@ async function masterKeysInUse(database: Knex, backend: BackendName): Promise<Ma
 }
 
 /**
- * Refuses to run without a back end that something is stored with.
+ * Checks that every back end with stored project keys is configured.
  * @throws WrongMasterKey
  */
 export async function requireBackends(database: Knex, names: readonly BackendName[]): Promise<void> {
@@ -63,11 +63,11 @@ export async function requireBackends(database: Knex, names: readonly BackendNam
   )
   if (missing === undefined) return
   throw new WrongMasterKey(
-    `${missing.keys} project keys are in the crypto back end ${missing.backend}, which key_manager.crypto.backends does not name. Name it there; it need not be the first.`,
+    `${missing.keys} project keys are in the crypto back end ${missing.backend}, which key_manager.crypto.backends does not list. Add it there; it need not be the first.`,
   )
 }
 
-/** The master key in force; null before the first start. */
+/** Id of the active master key; null before the first start. */
 export async function activeMasterKey(database: Knex, backend: BackendName): Promise<string | null> {
   const found = await maybeOne(
     database,

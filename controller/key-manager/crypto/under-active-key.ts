@@ -1,19 +1,19 @@
 import { sqlState } from '../../database/transaction.js'
 import type { Keyring } from './keyring.js'
 
-/** Attempts at a key that is just being replaced. */
-const MOST_ATTEMPTS = 5
+/** Each failed attempt means that the key was replaced meanwhile. */
+const MAX_ATTEMPTS = 5
 
 /**
- * Seals and stores, again when the project's key was replaced in between.
- * @param store seals by the keyring and stores; says 'key replaced' when the key that sealed is no longer the active one
+ * Seals and stores a value, and retries when the project's key was replaced in between.
+ * @param store seals with the keyring and stores; returns 'key replaced' when the sealing key is no longer active
  */
 export async function underActiveKey<Outcome extends string>(
   keyring: Pick<Keyring, 'forgetActive'>,
   projectId: string,
   store: () => Promise<Outcome | 'key replaced'>,
 ): Promise<Outcome> {
-  for (let attempt = 1; attempt <= MOST_ATTEMPTS; attempt++) {
+  for (let attempt = 1; attempt <= MAX_ATTEMPTS; attempt++) {
     const outcome = await store().catch((error): 'key replaced' => {
       if (isKeyGone(error)) return 'key replaced'
       throw error
@@ -21,10 +21,10 @@ export async function underActiveKey<Outcome extends string>(
     if (outcome !== 'key replaced') return outcome
     keyring.forgetActive(projectId)
   }
-  throw new Error(`The key of project ${projectId} is replaced all the time.`)
+  throw new Error(`The key of project ${projectId} was replaced during each of ${MAX_ATTEMPTS} attempts.`)
 }
 
-/** True when a row could not be stored because its project key was active when the statement began, and deleted before it ended. */
+/** Whether storing failed because the project key, active when the statement began, was deleted before it ended. */
 const isKeyGone = (error: unknown): boolean =>
   sqlState(error) === '23503' &&
   error instanceof Error &&

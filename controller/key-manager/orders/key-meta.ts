@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import { badRequest } from '../../http/errors.js'
-import { CURVES } from '../crypto/key-pair.js'
+import { CURVE_BITS } from '../crypto/key-pair.js'
 import { parseBody } from '../input.js'
 import { contentTypeOf } from '../secrets/content-types.js'
 import { parseExpiration } from '../secrets/expiration.js'
@@ -56,9 +56,9 @@ export function parsePairMeta(value: unknown): ParsedMeta<KeyMeta> {
   const body = parseBody(pairMeta, value, 'meta of the order')
   const { algorithm, bit_length: bits, curve } = body
   if (isEc(algorithm) && typeof curve === 'string') {
-    const bitsOfCurve = CURVES[curve]
+    const bitsOfCurve = CURVE_BITS[curve]
     if (bitsOfCurve === undefined)
-      throw badRequest(`The curve "${curve}" is not one of ${Object.keys(CURVES).join(', ')}.`)
+      throw badRequest(`The curve "${curve}" is not one of ${Object.keys(CURVE_BITS).join(', ')}.`)
     if (bitsOfCurve !== bits) throw badRequest(`The curve ${curve} has ${bitsOfCurve} bits, not ${bits}.`)
   }
   // An empty one is none.

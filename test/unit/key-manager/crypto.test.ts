@@ -172,12 +172,18 @@ t.test('an error about a key source names the source and never its content', asy
 })
 
 t.test('contradictory settings are refused', async t => {
-  t.throws(() => crypto('{simple: {master_key_file: /a, master_key_variable: B}}'), /one source of the master key only/)
+  t.throws(
+    () => crypto('{simple: {master_key_file: /a, master_key_variable: B}}'),
+    /one source of the master key: a file/,
+  )
   t.throws(() => crypto('{backends: [pkcs11]}'), /path of the PKCS#11 library/)
   t.throws(() => crypto('{backends: []}'), /at least one of the back ends/)
-  t.throws(() => crypto('{backends: [simple, simple]}'), /each once/)
+  t.throws(() => crypto('{backends: [simple, simple]}'), /each at most once/)
   t.throws(() => crypto('{simple: {master_key_command: "vault read"}}'), /a list of words/)
-  t.throws(() => crypto('{simple: {store_name: A}, pkcs11: {store_name: A}}'), /another name/)
+  t.throws(
+    () => crypto('{simple: {store_name: A}, pkcs11: {store_name: A}}'),
+    /different from the name of the other store/,
+  )
   const fromEnvironment = parseConfiguration('', {
     KRATER_KEY_MANAGER_CRYPTO_BACKENDS: 'pkcs11, simple',
     KRATER_KEY_MANAGER_CRYPTO_PKCS11_LIBRARY_PATH: '/l.so',

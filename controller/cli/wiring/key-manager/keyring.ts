@@ -72,5 +72,5 @@ function openBackends(instance: Instance): Promise<CryptoBackend[]> {
 
 export const cryptoContext = ({ config, directory }: Instance): CryptoContext => ({
   stateDirectory: directory,
-  keepMilliseconds: config.key_manager.crypto.key_cache_ttl * 1000,
+  keyCacheMilliseconds: config.key_manager.crypto.key_cache_ttl * 1000,
 })

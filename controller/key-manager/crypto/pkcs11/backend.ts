@@ -3,50 +3,52 @@ import type { KeyAttributes, TokenCall, TokenResult } from './calls.js'
 import type { TokenClient } from './token-client.js'
 
 /**
- * The back end whose keys stay in a PKCS#11 token. A stored value is nonce, ciphertext and tag (AES-256-GCM); master keys go by their labels.
- * @param origin the token, for sentences
+ * The back end whose keys stay in a PKCS#11 token. A stored value is nonce, ciphertext and tag (AES-256-GCM).
+ * The id of a master key is its label.
+ * @param origin the token, for messages
  */
 export function createPkcs11Crypto(client: TokenClient, masterKeyLabel: string, origin: string): CryptoBackend {
-  const bytesOf = async (call: TokenCall): Promise<Buffer> => requireBytes(await client.ask(call))
-  const wordOf = async (call: TokenCall): Promise<boolean> => (await client.ask(call)) === true
+  const askForBytes = async (call: TokenCall): Promise<Buffer> => requireBytes(await client.ask(call))
+  const askWhether = async (call: TokenCall): Promise<boolean> => (await client.ask(call)) === true
   return {
     name: 'p11_crypto',
     firstMasterKeyId: masterKeyLabel,
     origin,
-    knowsMasterKey: label => wordOf({ call: 'find', label }),
-    makeCheckValue: label => bytesOf({ call: 'make check value', label }),
-    matchesCheckValue: (label, checkValue) => wordOf({ call: 'match check value', label, checkValue }),
+    knowsMasterKey: label => askWhether({ call: 'find', label }),
+    makeCheckValue: label => askForBytes({ call: 'make check value', label }),
+    matchesCheckValue: (label, checkValue) => askWhether({ call: 'match check value', label, checkValue }),
     createProjectKey: async label => ({
       masterKeyId: label,
-      wrapped: await bytesOf({ call: 'create project key', label }),
+      wrapped: await askForBytes({ call: 'create project key', label }),
     }),
     rewrapProjectKey: async (key, label) => ({
       masterKeyId: label,
-      wrapped: await bytesOf({ call: 'rewrap', key, label }),
+      wrapped: await askForBytes({ call: 'rewrap', key, label }),
     }),
-    encrypt: (key, data, context) => bytesOf({ call: 'encrypt', key, data, context }),
-    decrypt: (key, data, context) => bytesOf({ call: 'decrypt', key, data, context }),
+    encrypt: (key, data, context) => askForBytes({ call: 'encrypt', key, data, context }),
+    decrypt: (key, data, context) => askForBytes({ call: 'decrypt', key, data, context }),
     forget: keyId => client.tell({ call: 'forget', keyId }),
     stop: client.stop,
   }
 }
 
 /**
- * Makes a master key in the token: permanent, sensitive, never extractable, good for wrapping alone.
- * @returns false when there is a key of that label already
+ * Makes a master key in the token: permanent, sensitive, never extractable, usable only for wrapping.
+ * @returns false if a key with that label exists
  */
 export async function createMasterKey(client: TokenClient, label: string): Promise<boolean> {
   return (await client.ask({ call: 'create', label })) === true
 }
 
-/** @throws CryptoUnavailable when there is no such key */
+/** @throws CryptoUnavailable if there is no such key */
 export async function masterKeyAttributes(client: TokenClient, label: string): Promise<KeyAttributes> {
   const result = await client.ask({ call: 'attributes', label })
-  if (typeof result === 'boolean' || Buffer.isBuffer(result)) throw new Error('The token answered something else.')
+  if (typeof result === 'boolean' || Buffer.isBuffer(result))
+    throw new Error('The token process returned an unexpected result.')
   return result
 }
 
 function requireBytes(result: TokenResult): Buffer {
-  if (!Buffer.isBuffer(result)) throw new Error('The token answered something else.')
+  if (!Buffer.isBuffer(result)) throw new Error('The token process returned an unexpected result.')
   return result
 }

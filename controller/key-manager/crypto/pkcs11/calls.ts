@@ -2,10 +2,10 @@ import type { ProjectKey } from '../backend.js'
 
 export type WrapMechanism = 'CKM_AES_KEY_WRAP' | 'CKM_AES_KEY_WRAP_PAD' | 'CKM_AES_KEY_WRAP_KWP'
 
-/** Which token, and how it is used. */
+/** Which token to use, and how. */
 export type TokenSettings = {
   libraryPath: string
-  /** The token is found by the first of these that is set; without any it must be the only one. */
+  /** The first of these three that is set selects the token. If none is set, there must be exactly one token. */
   serialNumber: string | null
   labels: readonly string[]
   slotId: number | null
@@ -15,7 +15,7 @@ export type TokenSettings = {
   keyCacheMilliseconds: number
 }
 
-/** What is asked of the process that holds the token. Master keys go by their labels. */
+/** Calls to the process that holds the token. A label names a master key. */
 export type TokenCall =
   | { call: 'find' | 'create' | 'attributes' | 'make check value' | 'create project key'; label: string }
   | { call: 'match check value'; label: string; checkValue: Buffer }
@@ -29,8 +29,10 @@ export type KeyAttributes = Readonly<Record<string, boolean>>
 export type TokenResult = Buffer | boolean | KeyAttributes
 
 /**
- * `broken`: the library or the token fails; all is loaded anew. `misconfigured`: an operator must act first; trying again could lock the token.
- * `absent`: there is no such master key. The other two: what was given does not belong to the key.
+ * - `broken`: the library or the token fails, and the library is loaded again.
+ * - `misconfigured`: an operator must act first; a retry could lock the token.
+ * - `absent`: there is no such master key.
+ * - `value`, `project key`: that argument does not belong to the key.
  */
 export type TokenFault = { fault: 'broken' | 'misconfigured' | 'absent' | 'value' | 'project key'; reason: string }
 

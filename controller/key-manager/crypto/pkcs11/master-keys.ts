@@ -4,22 +4,22 @@ import type { KeyAttributes, TokenSettings } from './calls.js'
 import { aesKey, KEY_BYTES } from './key-templates.js'
 import { type Pkcs11Module, TokenError, type TokenSession } from './session.js'
 
-/** The master keys of a token, by their labels. They stay in it for good. */
+/** The master keys of a token, by label. They are permanent and never leave it. */
 export class MasterKeys {
   readonly #pkcs11: Pkcs11Module
   readonly #token: TokenSession
-  readonly #known: KeyCache<Pkcs11.Handle>
+  readonly #cache: KeyCache<Pkcs11.Handle>
 
   constructor(pkcs11: Pkcs11Module, token: TokenSession, settings: TokenSettings) {
     this.#pkcs11 = pkcs11
     this.#token = token
-    this.#known = createKeyCache(settings.keyCacheLimit, settings.keyCacheMilliseconds)
+    this.#cache = createKeyCache(settings.keyCacheLimit, settings.keyCacheMilliseconds)
   }
 
-  /** @returns null when there is none @throws TokenError when there are several, or when it could leave the token */
+  /** @returns null if there is none @throws TokenError if there are several, or if the key could leave the token */
   find(label: string): Pkcs11.Handle | null {
-    const known = this.#known.get(label)
-    if (known !== undefined) return known
+    const cached = this.#cache.get(label)
+    if (cached !== undefined) return cached
     const [found, another] = this.#labelled(label)
     if (found === undefined) return null
     if (another !== undefined) throw new TokenError('misconfigured', `The token has several keys labelled ${label}.`)
@@ -30,7 +30,7 @@ export class MasterKeys {
         `The key ${label} could leave the token; it must be sensitive and not extractable.`,
       )
     }
-    this.#known.set(label, found)
+    this.#cache.set(label, found)
     return found
   }
 
@@ -41,11 +41,11 @@ export class MasterKeys {
     return found
   }
 
-  /** @returns false when there is a key with this label already, which stays as it is */
+  /** @returns false if a key with this label exists; it stays unchanged */
   create(label: string): boolean {
     const pkcs11 = this.#pkcs11
     if (this.#labelled(label).length > 0) return false
-    const no = [
+    const cleared = [
       pkcs11.CKA_EXTRACTABLE,
       pkcs11.CKA_MODIFIABLE,
       pkcs11.CKA_ENCRYPT,
@@ -54,7 +54,7 @@ export class MasterKeys {
       pkcs11.CKA_VERIFY,
       pkcs11.CKA_DERIVE,
     ]
-    const yes = [pkcs11.CKA_TOKEN, pkcs11.CKA_WRAP, pkcs11.CKA_UNWRAP]
+    const set = [pkcs11.CKA_TOKEN, pkcs11.CKA_WRAP, pkcs11.CKA_UNWRAP]
     const { library, session } = this.#token
     library.C_GenerateKey(
       session,
@@ -62,8 +62,8 @@ export class MasterKeys {
       aesKey(pkcs11, [
         { type: pkcs11.CKA_LABEL, value: Buffer.from(label) },
         { type: pkcs11.CKA_VALUE_LEN, value: KEY_BYTES },
-        ...no.map(type => ({ type, value: false })),
-        ...yes.map(type => ({ type, value: true })),
+        ...cleared.map(type => ({ type, value: false })),
+        ...set.map(type => ({ type, value: true })),
       ]),
     )
     return true

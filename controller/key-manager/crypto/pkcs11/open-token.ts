@@ -5,15 +5,15 @@ import type { Pkcs11Settings } from './options.js'
 import { createTokenClient, type TokenClient } from './token-client.js'
 
 /**
- * The PKCS#11 token that is configured; nothing is asked of it yet.
- * @throws ConfigurationError when a setting or the PIN is missing
+ * A client of the configured PKCS#11 token; does not contact the token yet.
+ * @throws ConfigurationError if a setting or the PIN is missing
  */
 export async function openToken(
   pkcs11: Pkcs11Settings,
-  { keepMilliseconds }: Pick<CryptoContext, 'keepMilliseconds'>,
+  { keyCacheMilliseconds }: Pick<CryptoContext, 'keyCacheMilliseconds'>,
 ): Promise<{
   client: TokenClient
-  /** For sentences. */
+  /** For messages. */
   origin: string
 }> {
   const { library_path: libraryPath, pin_file: file, pin_variable: variable, pin_command: command } = pkcs11
@@ -21,7 +21,7 @@ export async function openToken(
   const source = sourceOf({ file, variable, command })
   if (source === null) {
     throw new ConfigurationError(
-      'The PIN of the token is not set: name a file, an environment variable or a command in key_manager.crypto.pkcs11 (pin_file, pin_variable, pin_command).',
+      'The PIN of the token is not set: set pin_file, pin_variable or pin_command in key_manager.crypto.pkcs11.',
     )
   }
   const pin = (await readSecret(source, 'the PIN of the token')).trim()
@@ -34,7 +34,7 @@ export async function openToken(
       pin,
       wrapMechanism: pkcs11.key_wrap_mechanism,
       keyCacheLimit: pkcs11.key_cache_limit,
-      keyCacheMilliseconds: keepMilliseconds,
+      keyCacheMilliseconds,
     },
     callMilliseconds: pkcs11.call_timeout * 1000,
     queueLimit: pkcs11.queue_limit,

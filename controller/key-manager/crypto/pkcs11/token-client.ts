@@ -3,69 +3,51 @@ import { fileURLToPath } from 'node:url'
 import { CannotOpen, CryptoMisconfigured, CryptoUnavailable } from '../backend.js'
 import type { FromTokenProcess, TokenCall, TokenFault, TokenResult, TokenSettings, ToTokenProcess } from './calls.js'
 
-/** For a Node process to start and a library to find its token. */
+/** Time for a Node process to start and for the library to find its token. */
 const START_LIMIT_MS = 20_000
-/** After a failure that loading anew did not mend, calls are refused at once for as long. */
+/** How long calls fail immediately after a failure that reloading the library did not fix. */
 const PAUSE_MS = 1000
 
 export type TokenClientOptions = {
   settings: TokenSettings
-  /** For one call, from when the token has begun it. */
+  /** Time limit of one call, counted from when the token starts it. */
   callMilliseconds: number
-  /** Calls that may wait. */
+  /** Maximum number of waiting calls. */
   queueLimit: number
-  /** The script of the process that holds the token; the one beside the bundle when not given. */
+  /** Script of the token process; by default the one next to the bundle. */
   program?: string
 }
 
-/** Asks the process that holds the token; it is started when needed, and anew when it hangs, crashes or its library fails. */
+/**
+ * Sends calls to the token process. Starts it when needed, and again when it hangs or crashes, or when its
+ * library fails.
+ */
 export type TokenClient = {
   /** @throws CryptoUnavailable, CryptoMisconfigured, CannotOpen */
   ask: (call: TokenCall) => Promise<TokenResult>
-  /** Not waited for, and passed over when no process runs. */
+  /** Does not wait for a result; does nothing if no process runs. */
   tell: (call: TokenCall) => void
   stop: () => Promise<void>
 }
 
-/** The process cannot go on. */
+/** The process must be replaced. */
 class Broken extends Error {}
 
-/** The master key is not there; a library that has lost sight of its token for a while says so as well. */
+/** The master key is absent. A library that temporarily lost its token reports the same. */
 class Absent extends Broken {}
-
-type Running = {
-  ask: (call: TokenCall) => Promise<TokenResult>
-  end: (reason: string) => Promise<void>
-}
 
 export function createTokenClient(options: TokenClientOptions): TokenClient {
   const { queueLimit } = options
-  let current: Promise<Running> | null = null
-  let startedAt = 0
+  const { attempt, tell, stop } = createProcessKeeper(options)
   let waiting = 0
   let refusal: CryptoMisconfigured | null = null
   let pause: { until: number; reason: string } | null = null
 
-  const attempt = async (call: TokenCall): Promise<TokenResult> => {
-    if (current === null) startedAt = performance.now()
-    const used = current ?? startProcess(options)
-    current = used
-    try {
-      return await (await used).ask(call)
-    } catch (error) {
-      // Of many calls that fail at once the first puts the process away; the others find a new one.
-      const isFresh = error instanceof Absent && performance.now() - startedAt < PAUSE_MS
-      if (error instanceof Broken && !isFresh && current === used) {
-        current = null
-        await endOf(used, error.message)
-      }
-      throw error
-    }
-  }
   const ask = async (call: TokenCall): Promise<TokenResult> => {
     if (refusal !== null) throw refusal
     if (pause !== null && performance.now() < pause.until) throw new CryptoUnavailable(pause.reason)
-    if (waiting >= queueLimit) throw new CryptoUnavailable(`${queueLimit} calls wait for the token already.`)
+    if (waiting >= queueLimit)
+      throw new CryptoUnavailable(`${queueLimit} calls (queue_limit) already wait for the token.`)
     waiting++
     try {
       return await attempt(call).catch(error => {
@@ -81,119 +63,169 @@ export function createTokenClient(options: TokenClientOptions): TokenClient {
       waiting--
     }
   }
+  return { ask, tell, stop }
+}
 
+type ProcessKeeper = {
+  /** @throws Broken after discarding the process, which the next attempt replaces */
+  attempt: (call: TokenCall) => Promise<TokenResult>
+  tell: (call: TokenCall) => void
+  stop: () => Promise<void>
+}
+
+/** Keeps at most one token process. */
+function createProcessKeeper(options: TokenClientOptions): ProcessKeeper {
+  let current: Promise<Running> | null = null
+  let startedAt = 0
+
+  const attempt = async (call: TokenCall): Promise<TokenResult> => {
+    if (current === null) startedAt = performance.now()
+    const used = current ?? startProcess(options)
+    current = used
+    try {
+      return await (await used).ask(call)
+    } catch (error) {
+      // If many calls fail at once, the first discards the process and the others find a new one.
+      const isFresh = error instanceof Absent && performance.now() - startedAt < PAUSE_MS
+      if (error instanceof Broken && !isFresh && current === used) {
+        current = null
+        await endProcess(used, error.message)
+      }
+      throw error
+    }
+  }
   return {
-    ask,
+    attempt,
     tell: call => {
       current?.then(running => running.ask(call)).catch(() => undefined)
     },
     stop: async () => {
       const last = current
       current = null
-      if (last !== null) await endOf(last, 'It was stopped.')
+      if (last !== null) await endProcess(last, 'The token process was stopped.')
     },
   }
 }
 
-const endOf = (process: Promise<Running>, reason: string): Promise<void> =>
+const endProcess = (process: Promise<Running>, reason: string): Promise<void> =>
   process.then(
     running => running.end(reason),
     () => undefined,
   )
 
-const beside = fileURLToPath(new URL('token-process.js', import.meta.url))
+type Running = {
+  ask: (call: TokenCall) => Promise<TokenResult>
+  end: (reason: string) => Promise<void>
+}
 
-type Waiting = { resolve: (result: TokenResult) => void; reject: (error: Error) => void }
+const defaultProgram = fileURLToPath(new URL('token-process.js', import.meta.url))
 
-function startProcess({ settings, callMilliseconds, program = beside }: TokenClientOptions): Promise<Running> {
+function startProcess({ settings, callMilliseconds, program = defaultProgram }: TokenClientOptions): Promise<Running> {
   const child = fork(program, [], {
     serialization: 'advanced',
     stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
     execArgv: [],
     cwd: '/',
   })
-  const ended = new Promise<void>(resolve => child.once('exit', () => resolve()))
-  // Calls are answered in their order.
-  const waiting = new Map<number, Waiting>()
-  let lastId = 0
-  let brokenBy: string | null = null
-  let limit: NodeJS.Timeout | undefined
-
-  const breakDown = (reason: string): void => {
-    if (brokenBy !== null) return
-    brokenBy = reason
-    clearTimeout(limit)
-    child.kill('SIGKILL')
-    for (const { reject } of waiting.values()) reject(new Broken(reason))
-    waiting.clear()
-    // Its end is waited for.
-    holdOpen(child, true)
-  }
-  const restartLimit = (): void => {
-    clearTimeout(limit)
-    if (waiting.size === 0) return
-    const reason = `The token did not answer within ${callMilliseconds / 1000} s.`
-    limit = setTimeout(() => breakDown(reason), callMilliseconds)
-  }
-  const post = (message: ToTokenProcess): void => {
-    child.send(message, error => {
-      if (error !== null) breakDown('The process that holds the token has ended.')
-    })
-  }
-  const settle = (id: number, act: (waiter: Waiting) => void): void => {
-    const waiter = waiting.get(id)
-    waiting.delete(id)
-    restartLimit()
-    if (waiting.size === 0) holdOpen(child, false)
-    if (waiter !== undefined) act(waiter)
-  }
-
-  const running: Running = {
-    ask: call =>
-      new Promise((resolve, reject) => {
-        if (brokenBy !== null) {
-          reject(new Broken(brokenBy))
-          return
-        }
-        const id = ++lastId
-        waiting.set(id, { resolve, reject })
-        if (waiting.size === 1) {
-          holdOpen(child, true)
-          restartLimit()
-        }
-        post({ id, ask: call })
-      }),
-    end: async reason => {
-      breakDown(reason)
-      await ended
-    },
+  const exited = new Promise<void>(resolve => child.once('exit', () => resolve()))
+  const { ask, answer, post, breakDown, brokenBy } = createCallChannel(child, callMilliseconds)
+  const end = async (reason: string): Promise<void> => {
+    breakDown(reason)
+    await exited
   }
 
   return new Promise((resolve, reject) => {
-    const tooLong = setTimeout(() => breakDown('The PKCS#11 library did not get ready in time.'), START_LIMIT_MS)
+    const startTimer = setTimeout(
+      () => breakDown(`The PKCS#11 library did not start within ${START_LIMIT_MS / 1000} s.`),
+      START_LIMIT_MS,
+    )
     const fail = (error: Error): void => {
-      clearTimeout(tooLong)
+      clearTimeout(startTimer)
       breakDown(error.message)
       reject(error)
     }
-    child.on('error', error => fail(new Broken(`The process that holds the token cannot be used: ${error.message}.`)))
+    child.on('error', error => fail(new Broken(`The token process failed: ${error.message}.`)))
     child.once('exit', (code, signal) => {
-      fail(new Broken(brokenBy ?? `The process that holds the token ended (${signal ?? `status ${code}`}).`))
+      fail(new Broken(brokenBy() ?? `The token process exited (${signal ?? `status ${code}`}).`))
     })
     child.on('message', (message: FromTokenProcess) => {
       if ('started' in message) {
-        clearTimeout(tooLong)
+        clearTimeout(startTimer)
         if (!message.started) {
           fail(errorOf(message.fault))
           return
         }
         holdOpen(child, false)
-        resolve(running)
-      } else if ('result' in message) settle(message.id, ({ resolve: give }) => give(message.result))
-      else settle(message.id, ({ reject: refuse }) => refuse(errorOf(message.fault)))
+        resolve({ ask, end })
+      } else if ('result' in message) answer(message.id, ({ resolve: give }) => give(message.result))
+      else answer(message.id, ({ reject: refuse }) => refuse(errorOf(message.fault)))
     })
     post({ start: settings })
   })
+}
+
+type Waiter = { resolve: (result: TokenResult) => void; reject: (error: Error) => void }
+
+type CallChannel = {
+  ask: (call: TokenCall) => Promise<TokenResult>
+  answer: (id: number, settle: (waiter: Waiter) => void) => void
+  post: (message: ToTokenProcess) => void
+  /** Kills the process and rejects all calls, waiting and future. */
+  breakDown: (reason: string) => void
+  /** The reason passed to the first `breakDown`; null before. */
+  brokenBy: () => string | null
+}
+
+/** Sends calls to the process. It answers them in order, so one timer covers the oldest call. */
+function createCallChannel(child: ChildProcess, callMilliseconds: number): CallChannel {
+  const waiting = new Map<number, Waiter>()
+  let lastId = 0
+  let brokenBy: string | null = null
+  let callTimer: NodeJS.Timeout | undefined
+
+  const breakDown = (reason: string): void => {
+    if (brokenBy !== null) return
+    brokenBy = reason
+    clearTimeout(callTimer)
+    child.kill('SIGKILL')
+    for (const { reject } of waiting.values()) reject(new Broken(reason))
+    waiting.clear()
+    // Keep this process alive until the child has exited.
+    holdOpen(child, true)
+  }
+  const restartTimer = (): void => {
+    clearTimeout(callTimer)
+    if (waiting.size === 0) return
+    const reason = `The token did not answer within ${callMilliseconds / 1000} s.`
+    callTimer = setTimeout(() => breakDown(reason), callMilliseconds)
+  }
+  const post = (message: ToTokenProcess): void => {
+    child.send(message, error => {
+      if (error !== null) breakDown('The token process exited.')
+    })
+  }
+  const ask = (call: TokenCall): Promise<TokenResult> =>
+    new Promise((resolve, reject) => {
+      if (brokenBy !== null) {
+        reject(new Broken(brokenBy))
+        return
+      }
+      const id = ++lastId
+      waiting.set(id, { resolve, reject })
+      if (waiting.size === 1) {
+        holdOpen(child, true)
+        restartTimer()
+      }
+      post({ id, ask: call })
+    })
+  const answer = (id: number, settle: (waiter: Waiter) => void): void => {
+    const waiter = waiting.get(id)
+    waiting.delete(id)
+    restartTimer()
+    if (waiting.size === 0) holdOpen(child, false)
+    if (waiter !== undefined) settle(waiter)
+  }
+  return { ask, answer, post, breakDown, brokenBy: () => brokenBy }
 }
 
 function errorOf({ fault, reason }: TokenFault): Error {
@@ -202,7 +234,7 @@ function errorOf({ fault, reason }: TokenFault): Error {
   return fault === 'misconfigured' ? new CryptoMisconfigured(reason) : new CannotOpen(fault)
 }
 
-/** Without calls that wait the process keeps nobody from ending. */
+/** Whether the child keeps this process alive: only while calls wait. */
 function holdOpen(child: ChildProcess, isHeld: boolean): void {
   if (isHeld) {
     child.ref()

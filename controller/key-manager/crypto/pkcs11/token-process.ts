@@ -1,10 +1,10 @@
 import type { FromTokenProcess, TokenFault, TokenSettings, ToTokenProcess } from './calls.js'
-import { type Pkcs11Module, TokenError, wordsOf } from './session.js'
+import { errorText, type Pkcs11Module, TokenError } from './session.js'
 import { openToken, type Token } from './token.js'
 
 /**
- * A process of its own that holds the PKCS#11 library: its calls block, may hang and may crash, and so end nothing but this. It ends when the process
- * that started it does.
+ * A separate process holds the PKCS#11 library, because the library's calls block and may hang or crash. It
+ * exits when its parent does.
  */
 let token: Token | null = null
 
@@ -15,7 +15,7 @@ const send = (message: FromTokenProcess): void => {
 function faultOf(error: unknown): TokenFault {
   return error instanceof TokenError
     ? { fault: error.fault, reason: error.message }
-    : { fault: 'broken', reason: `The PKCS#11 library says ${wordsOf(error)}.` }
+    : { fault: 'broken', reason: `The PKCS#11 library failed: ${errorText(error)}.` }
 }
 
 async function start(settings: TokenSettings): Promise<void> {
@@ -31,10 +31,10 @@ async function loadModule(): Promise<Pkcs11Module> {
   try {
     return (await import('pkcs11js')).default
   } catch (error) {
-    const what = error instanceof Error && 'code' in error && error.code === 'ERR_MODULE_NOT_FOUND'
+    const isMissing = error instanceof Error && 'code' in error && error.code === 'ERR_MODULE_NOT_FOUND'
     throw new TokenError(
       'misconfigured',
-      `The npm package pkcs11js ${what ? 'is not installed' : 'cannot be loaded'}: \`npm install\` builds it where there are a C++ compiler, make and Python.`,
+      `The npm package pkcs11js ${isMissing ? 'is not installed' : 'cannot be loaded'}. \`npm install\` builds it and needs a C++ compiler, make and Python.`,
     )
   }
 }
@@ -53,5 +53,5 @@ process.on('message', (message: ToTokenProcess) => {
   }
 })
 process.on('disconnect', () => process.exit(0))
-// A Ctrl-C goes to the whole group; whoever started this ends it when it has no more use for it.
+// Ctrl-C reaches the whole process group, but the parent decides when this process ends.
 for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, () => undefined)

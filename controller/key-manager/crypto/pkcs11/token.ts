@@ -12,7 +12,7 @@ const TAG_BYTES = 16
 export const openToken = (pkcs11: Pkcs11Module, settings: TokenSettings): Token =>
   new Token(pkcs11, openSession(pkcs11, settings), settings)
 
-/** Carries out calls in a PKCS#11 token, one after the other. */
+/** Executes calls in a PKCS#11 token, one after the other. */
 export class Token {
   readonly #pkcs11: Pkcs11Module
   readonly #token: TokenSession
@@ -26,33 +26,33 @@ export class Token {
     this.#keys = new ProjectKeys(pkcs11, token, this.#masters, settings)
   }
 
-  /** @throws TokenError, or the library's own error when the library or the token fails */
-  perform(asked: TokenCall): TokenResult {
-    switch (asked.call) {
+  /** @throws TokenError, or the library's error when the library or the token fails */
+  perform(call: TokenCall): TokenResult {
+    switch (call.call) {
       case 'find':
-        return this.#masters.find(asked.label) !== null
+        return this.#masters.find(call.label) !== null
       case 'create':
-        return this.#masters.create(asked.label)
+        return this.#masters.create(call.label)
       case 'attributes':
-        return this.#masters.attributes(asked.label)
+        return this.#masters.attributes(call.label)
       case 'make check value':
       case 'create project key':
-        return this.#keys.generateWrapped(asked.label)
+        return this.#keys.generateWrapped(call.label)
       case 'match check value':
-        return this.#keys.matches(asked.label, asked.checkValue)
+        return this.#keys.matches(call.label, call.checkValue)
       case 'rewrap':
-        return this.#keys.rewrap(asked.key, asked.label)
+        return this.#keys.rewrap(call.key, call.label)
       case 'encrypt':
-        return this.#seal(this.#keys.open(asked.key), asked.data, asked.context)
+        return this.#seal(this.#keys.open(call.key), call.data, call.context)
       case 'decrypt':
-        return this.#unseal(this.#keys.open(asked.key), asked.data, asked.context)
+        return this.#unseal(this.#keys.open(call.key), call.data, call.context)
       case 'forget':
-        this.#keys.forget(asked.keyId)
+        this.#keys.forget(call.keyId)
         return true
     }
   }
 
-  // One byte goes before what is encrypted: the library refuses to encrypt nothing.
+  // Prepends one byte, because the library refuses to encrypt an empty value.
   #seal(handle: Pkcs11.Handle, plaintext: Buffer, context: string): Buffer {
     const { library, session } = this.#token
     const nonce = randomBytes(NONCE_BYTES)
@@ -61,14 +61,15 @@ export class Token {
     return Buffer.concat([nonce, library.C_Encrypt(session, data, Buffer.alloc(data.length + TAG_BYTES))])
   }
 
-  // Tokens say of a wrong tag nothing by which it could be told from a fault of their own: something sound shows which it is.
+  // A token's error does not tell a wrong tag from a fault of the token. If a newly sealed value opens, the
+  // token works and the given value is wrong.
   #unseal(handle: Pkcs11.Handle, sealed: Buffer, context: string): Buffer {
-    if (sealed.length < NONCE_BYTES + 1 + TAG_BYTES) throw new TokenError('value', 'It is too short.')
+    if (sealed.length < NONCE_BYTES + 1 + TAG_BYTES) throw new TokenError('value', 'The value is too short.')
     try {
       return this.#unsealAs(handle, sealed, context)
     } catch {
       this.#unsealAs(handle, this.#seal(handle, Buffer.alloc(0), context), context)
-      throw new TokenError('value', 'It does not belong to the key and its place.')
+      throw new TokenError('value', 'The value does not belong to this key and context.')
     }
   }
 

@@ -5,60 +5,107 @@ import { createKeyCache } from '../key-cache.js'
 const NONCE_BYTES = 12
 const TAG_BYTES = 16
 /** Unwrapped project keys kept in memory. */
-const MOST_KEPT = 1000
-/** Between two reads of the key file for a master key that is not known. */
-const READ_AGAIN_MS = 1000
+const MAX_CACHED_KEYS = 1000
+/** Least time between two reads of the source in search of an unknown master key. */
+const REREAD_INTERVAL_MS = 1000
 
 /** Where the master keys of one process come from. */
 export type MasterKeySource = {
-  /** For sentences, such as `the file /var/lib/krater/keys/key-manager-master`. */
+  /** For messages, such as `the file /var/lib/krater/keys/key-manager-master`. */
   origin: string
-  /** What an operator does so that this process learns of a new key. */
+  /** How an operator makes a new key known to this process. */
   remedy: string
   /** 32 bytes each, the newest first; at least one. */
   keys: readonly Buffer[]
-  /** Looks anew; null where a running process can learn nothing new. Its errors tell operators what is wrong, and nothing secret. */
+  /**
+   * Reads the source again; null if it cannot change while the process runs. Its errors are for operators and
+   * hold nothing secret.
+   */
   reread: (() => Promise<readonly Buffer[]>) | null
 }
 
 export type SimpleCryptoOptions = {
-  /** How long an unwrapped project key is kept. */
-  keepMilliseconds?: number
+  /** How long unwrapped project keys stay cached. */
+  keyCacheMilliseconds?: number
 }
 
-/** Tells a master key from others without telling anything about it. */
+/** Identifies a master key without revealing anything about it. */
 export const masterKeyId = (key: Buffer): string =>
   createHmac('sha256', key).update('krater master key id').digest('hex').slice(0, 32)
 
-/** The software back end: AES-256-GCM all the way. A stored value is nonce, ciphertext and tag. */
+/** The software back end: AES-256-GCM throughout. A stored value is nonce, ciphertext and tag. */
 export function createSimpleCrypto(
-  { origin, remedy, keys, reread }: MasterKeySource,
-  { keepMilliseconds = 900_000 }: SimpleCryptoOptions = {},
+  source: MasterKeySource,
+  { keyCacheMilliseconds = 900_000 }: SimpleCryptoOptions = {},
 ): CryptoBackend {
-  const [newest] = keys
+  const [newest] = source.keys
   if (newest === undefined) throw new Error('There is no master key.')
-  // One that was known once stays known: the source may drop it while something here is still under it.
-  const masters = new Map<string, KeyObject>()
-  const learn = (found: readonly Buffer[]) => {
-    for (const key of found) masters.set(masterKeyId(key), createSecretKey(key))
+  const masterKeys = createMasterKeyring(source)
+  const cache = createKeyCache<KeyObject>(MAX_CACHED_KEYS, keyCacheMilliseconds)
+
+  const unwrap = async ({ masterKeyId: id, wrapped }: WrappedKey): Promise<Buffer> =>
+    open(await masterKeys.get(id), wrapped, 'project key') ?? raise(new CannotOpen('project key'))
+  const projectKey = async (key: ProjectKey): Promise<KeyObject> => {
+    const cached = cache.get(key.id)
+    if (cached !== undefined) return cached
+    const unwrapped = await unwrap(key)
+    const secret = createSecretKey(unwrapped)
+    unwrapped.fill(0)
+    cache.set(key.id, secret)
+    return secret
   }
-  learn(keys)
-  const kept = createKeyCache<KeyObject>(MOST_KEPT, keepMilliseconds)
+  const wrap = async (key: Buffer, id: string): Promise<WrappedKey> => {
+    const wrapped = seal(await masterKeys.get(id), key, 'project key')
+    key.fill(0)
+    return { masterKeyId: id, wrapped }
+  }
+
+  return {
+    name: 'simple_crypto',
+    firstMasterKeyId: masterKeyId(newest),
+    origin: source.origin,
+    knowsMasterKey: async id => (await masterKeys.find(id)) !== undefined,
+    makeCheckValue: async id => seal(await masterKeys.get(id), randomBytes(16), 'check value'),
+    matchesCheckValue: async (id, value) => open(await masterKeys.get(id), value, 'check value') !== null,
+    createProjectKey: id => wrap(randomBytes(32), id),
+    rewrapProjectKey: async (key, id) => wrap(await unwrap(key), id),
+    encrypt: async (key, plaintext, context) => seal(await projectKey(key), plaintext, context),
+    decrypt: async (key, ciphertext, context) =>
+      open(await projectKey(key), ciphertext, context) ?? raise(new CannotOpen('value')),
+    forget: cache.forget,
+    stop: async () => cache.clear(),
+  }
+}
+
+type MasterKeyring = {
+  /** Reads the source again when the key is unknown. */
+  find: (id: string) => Promise<KeyObject | undefined>
+  /** @throws CryptoUnavailable when the source does not have the key either */
+  get: (id: string) => Promise<KeyObject>
+}
+
+/** Remembers every master key it has read: the source may drop one while project keys here are still wrapped by it. */
+function createMasterKeyring({ origin, remedy, keys, reread }: MasterKeySource): MasterKeyring {
+  const known = new Map<string, KeyObject>()
+  const add = (read: readonly Buffer[]) => {
+    for (const key of read) known.set(masterKeyId(key), createSecretKey(key))
+  }
+  add(keys)
   let reading: Promise<void> | null = null
   let readAt = Number.NEGATIVE_INFINITY
-  // Why the last read failed; null when it did not.
-  let fault: string | null = null
+  // Why the last read failed; null if it succeeded.
+  let readError: string | null = null
 
-  const readAnew = async (): Promise<void> => {
-    if (reread === null || performance.now() - readAt < READ_AGAIN_MS) return
+  const readAgain = async (): Promise<void> => {
+    if (reread === null || performance.now() - readAt < REREAD_INTERVAL_MS) return
     reading ??= reread()
-      .then(learn)
+      .then(add)
       .then(
         () => {
-          fault = null
+          readError = null
         },
         error => {
-          fault = error instanceof Error ? error.message : String(error)
+          readError = error instanceof Error ? error.message : String(error)
         },
       )
       .finally(() => {
@@ -67,49 +114,18 @@ export function createSimpleCrypto(
       })
     await reading
   }
-  const findMaster = async (id: string): Promise<KeyObject | undefined> => {
-    if (!masters.has(id)) await readAnew()
-    return masters.get(id)
+  const find = async (id: string): Promise<KeyObject | undefined> => {
+    if (!known.has(id)) await readAgain()
+    return known.get(id)
   }
-  const masterOf = async (id: string): Promise<KeyObject> => {
-    const master = await findMaster(id)
-    if (master !== undefined) return master
+  const get = async (id: string): Promise<KeyObject> => {
+    const key = await find(id)
+    if (key !== undefined) return key
     throw new CryptoUnavailable(
-      `The master key ${id} is needed, but ${origin} ${fault === null ? 'has' : 'had'} only ${[...masters.keys()].join(', ')}. ${fault ?? remedy}`,
+      `The master key ${id} is needed, but ${origin} ${readError === null ? 'has' : 'had'} only ${[...known.keys()].join(', ')}. ${readError ?? remedy}`,
     )
   }
-  const unwrap = async ({ masterKeyId: id, wrapped }: WrappedKey): Promise<Buffer> =>
-    open(await masterOf(id), wrapped, 'project key') ?? raise(new CannotOpen('project key'))
-  const keyOf = async (key: ProjectKey): Promise<KeyObject> => {
-    const known = kept.get(key.id)
-    if (known !== undefined) return known
-    const unwrapped = await unwrap(key)
-    const secret = createSecretKey(unwrapped)
-    unwrapped.fill(0)
-    kept.set(key.id, secret)
-    return secret
-  }
-  const wrap = async (key: Buffer, id: string): Promise<WrappedKey> => {
-    const wrapped = seal(await masterOf(id), key, 'project key')
-    key.fill(0)
-    return { masterKeyId: id, wrapped }
-  }
-
-  return {
-    name: 'simple_crypto',
-    firstMasterKeyId: masterKeyId(newest),
-    origin,
-    knowsMasterKey: async id => (await findMaster(id)) !== undefined,
-    makeCheckValue: async id => seal(await masterOf(id), randomBytes(16), 'check value'),
-    matchesCheckValue: async (id, value) => open(await masterOf(id), value, 'check value') !== null,
-    createProjectKey: id => wrap(randomBytes(32), id),
-    rewrapProjectKey: async (key, id) => wrap(await unwrap(key), id),
-    encrypt: async (key, plaintext, context) => seal(await keyOf(key), plaintext, context),
-    decrypt: async (key, ciphertext, context) =>
-      open(await keyOf(key), ciphertext, context) ?? raise(new CannotOpen('value')),
-    forget: kept.forget,
-    stop: async () => kept.clear(),
-  }
+  return { find, get }
 }
 
 function raise(error: Error): never {
@@ -122,7 +138,7 @@ function seal(key: KeyObject, plaintext: Buffer, context: string): Buffer {
   return Buffer.concat([nonce, cipher.update(plaintext), cipher.final(), cipher.getAuthTag()])
 }
 
-/** Null when it does not belong to this key and context. */
+/** Null if it was not sealed with this key and context. */
 function open(key: KeyObject, sealed: Buffer, context: string): Buffer | null {
   if (sealed.length < NONCE_BYTES + TAG_BYTES) return null
   const decipher = createDecipheriv('aes-256-gcm', key, sealed.subarray(0, NONCE_BYTES), { authTagLength: TAG_BYTES })

@@ -6,12 +6,12 @@ import { type SimpleSettings, simpleOptions } from './options.js'
 export const simpleKind: CryptoBackendKind<SimpleSettings> = {
   storedName: 'simple_crypto',
   options: simpleOptions,
-  lacks: () => null,
+  missingSetting: () => null,
   open: openSimple,
 }
 
-/** The back end with the keys that its source has now. @throws ConfigurationError */
-export async function openSimple(settings: SimpleSettings, { stateDirectory, keepMilliseconds }: CryptoContext) {
+/** The back end with the master keys its source holds now. @throws ConfigurationError */
+export async function openSimple(settings: SimpleSettings, { stateDirectory, keyCacheMilliseconds }: CryptoContext) {
   const { createSimpleCrypto } = await import('./backend.js')
   const source = masterKeySource(settings, stateDirectory)
   return createSimpleCrypto(
@@ -21,13 +21,13 @@ export async function openSimple(settings: SimpleSettings, { stateDirectory, kee
       keys: await readMasterKeys(source),
       reread: source.kind === 'variable' ? null : () => readMasterKeys(source),
     },
-    { keepMilliseconds },
+    { keyCacheMilliseconds },
   )
 }
 
-/** What makes a running process learn of a new master key. */
+/** How an operator makes a new master key known to a running process. */
 const REMEDIES: Readonly<Record<SecretSource['kind'], string>> = {
-  file: 'Copy the file from the machine where the master key was rotated; running processes read it again.',
-  command: 'Make the command print that key as well; running processes ask it again.',
-  variable: 'Add that key to the variable and start this process again.',
+  file: 'Copy the file from the machine where the master key was rotated. Running processes read it again.',
+  command: 'Make the command print that key as well. Running processes run it again.',
+  variable: 'Add that key to the variable and restart this process.',
 }

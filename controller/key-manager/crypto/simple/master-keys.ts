@@ -6,7 +6,7 @@ import type { SimpleSettings } from './options.js'
 
 const WHAT = 'the key manager’s master key'
 
-/** Where the master keys come from: a file below the state directory when the settings name no other place. */
+/** Where the master keys come from; by default a file below the state directory. */
 export function masterKeySource(
   { master_key_file, master_key_variable: variable, master_key_command: command }: SimpleSettings,
   stateDirectory: string,
@@ -16,20 +16,20 @@ export function masterKeySource(
 }
 
 /**
- * The master keys, 32 bytes each, the newest first; at least one.
+ * At least one master key of 32 bytes, the newest first.
  * @throws ConfigurationError
  */
 export async function readMasterKeys(source: SecretSource): Promise<Buffer[]> {
   const words = (await readSecret(source, WHAT)).split(/[\s,]+/).filter(word => word !== '')
   if (words.length === 0 || !words.every(word => /^[0-9a-fA-F]{64}$/.test(word))) {
     throw new ConfigurationError(
-      `${originOf(source)} (${WHAT}) must hold keys of 64 hexadecimal digits each: the newest, then former ones.`,
+      `${originOf(source)} (${WHAT}) must hold keys of 64 hexadecimal digits each, the newest first.`,
     )
   }
   return words.map(word => Buffer.from(word, 'hex'))
 }
 
-/** Writes all keys anew, the newest first, whole or not at all. */
+/** Atomically replaces the file. @param keys the newest first */
 export function writeMasterKeys(path: string, keys: readonly Buffer[]): void {
   writePrivateFile(path, keys.map(key => `${key.toString('hex')}\n`).join(''))
 }

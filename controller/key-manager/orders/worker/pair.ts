@@ -1,11 +1,11 @@
-import { generateKeyPair, PAIR_ALGORITHMS, pairAlgorithmOf, supportsLength } from '../../crypto/key-pair.js'
+import { generateKeyPair, PAIR_ALGORITHMS, parsePairAlgorithm, supportsLength } from '../../crypto/key-pair.js'
 import type { MadeSecret, OrderExecutor, OrderOutcome } from '../outcome.js'
 import { keyMetaOf } from './ordered-key.js'
 
 /** Makes a key pair in a container, with the passphrase that its private key is under if there is one. */
 export const executePairOrder: OrderExecutor = async order => {
   const { name, algorithm, bitLength, mode, expiration, contentType } = keyMetaOf(order)
-  const pairAlgorithm = pairAlgorithmOf(algorithm)
+  const pairAlgorithm = parsePairAlgorithm(algorithm)
   if (pairAlgorithm === null) {
     return failed('400', `The algorithm "${algorithm}" makes no key pair; supported are ${PAIR_ALGORITHMS.join(', ')}.`)
   }

@@ -153,11 +153,11 @@ t.test('a token is found by serial number, label or slot', async t => {
     error => error,
   )
   t.ok(missing instanceof CryptoUnavailable)
-  t.match(missing.reason, /no token with the label another; there is krater test \([0-9a-f]+\)/)
+  t.match(missing.reason, /No token has the label another; available tokens: krater test \([0-9a-f]+\)/)
   const serialNumber = /\(([0-9a-f]+)\)/.exec(missing.reason)?.[1] ?? ''
   t.equal(await find({ serialNumber }), true)
   await t.rejects(find({ serialNumber: '123' }), { cause: /serial number 123/ })
-  await t.rejects(find({ slotId: 3 }), { cause: /in slot 3/ })
+  await t.rejects(find({ slotId: 3 }), { cause: /Slot 3 has no token/ })
 })
 
 t.test('a wrong PIN is tried once and appears in no error', async t => {
@@ -168,7 +168,7 @@ t.test('a wrong PIN is tried once and appears in no error', async t => {
       reason => reason,
     )
     t.ok(error instanceof CryptoMisconfigured)
-    t.match(error.reason, /does not take the PIN: CKR_PIN_INCORRECT/)
+    t.match(error.reason, /rejected the PIN: CKR_PIN_INCORRECT/)
     t.notMatch(`${error.stack} ${error.reason} ${JSON.stringify(error)}`, '66661234')
   }
   t.notMatch(
@@ -261,6 +261,6 @@ t.test('a different master key under the same label is refused', async t => {
   await createMasterKey(others, 'master 1')
   await t.rejects(
     requireMasterKeys(manager.database, createPkcs11Crypto(others, 'master 1', 'the other token')),
-    /of p11_crypto, 1 project key is under the master key master 1, which is in force, but the other token holds another key/,
+    /1 project key needs the active master key master 1 in p11_crypto, but the other token holds a different key/,
   )
 })
