@@ -1,28 +1,28 @@
-/** References of one request, each to what it must hold. The same one may be named several times. */
+/** References of one request, by what they must hold. May repeat. */
 export type RequestedReferences = {
-  /** Each to a certificate with its private key. */
+  /** To certificates with their private keys. */
   certificates: readonly string[]
-  /** Each to certificates of authorities. */
+  /** To CA certificates. */
   authorities: readonly string[]
-  /** Each to a revocation list, with the reference to the authority that must have signed it. */
+  /** To revocation lists, each with the reference to the CA that must have signed it. */
   revocationLists: readonly { ref: string; authority: string }[]
 }
 
-/** `reason` is a clause that may be shown to the caller. */
+/** `reason` is a clause that the caller may see. */
 export type BadReference = { ref: string; reason: string }
 
-/** Who asks: the token with its user, and with its project or `` when it has none. */
-export type Asking = { token: string; project: string; user: string }
+/** Whose request it is: the token, its user and its project, or `` without one. */
+export type Requester = { token: string; project: string; user: string }
 
-/** Where the certificates are to which listeners and pools refer: all that the load-balancing API knows of it. */
+/** Checks certificates of listeners and pools. All that the load-balancing API knows of the key manager. */
 export type CertificateSource = {
   /**
-   * Whether the caller may use what is referred to, our own service user can read it, and it is what it should be. Lets the service user
-   * read it from now on. Nothing of it is kept.
-   * @param asking whose references they are; projects take turns
-   * @returns those that are not good, in the order of the request, each once
-   * @throws ApiError 400 when there are too many, 503 with Retry-After when it cannot be told at the moment
+   * Checks that the caller may use each reference, that our service user can read it, and that it holds what it
+   * should. Gives the service user lasting access. Keeps nothing of what it read.
+   * @param requester projects take turns
+   * @returns the unusable references, each once, in the order of the request
+   * @throws ApiError 400 when there are too many, 503 with Retry-After when the check cannot be made now
    */
-  check: (asking: Asking, requested: RequestedReferences) => Promise<readonly BadReference[]>
+  check: (requester: Requester, requested: RequestedReferences) => Promise<readonly BadReference[]>
   close: () => void
 }

@@ -6,37 +6,36 @@ import { createQueues } from '../../process/in-turn.js'
 import { computationsAtOnce } from '../../process/thread-pool.js'
 import type { BadReference, CertificateSource } from '../certificate-source.js'
 import { createInspector, type InspectorOptions } from '../inspection/inspector.js'
-import { BadTarget, KeyManagerAway } from './key-manager-away.js'
+import { KeyManagerUnavailable, UnusableReference } from './errors.js'
 import { createKeyManagerClient, type KeyManagerClientOptions } from './key-manager-client.js'
-import { type Item, itemsOf } from './load.js'
-import { createReading, type ReadingOptions } from './reading.js'
+import { type Item, itemsToInspect } from './load.js'
+import { createReader, type ReaderOptions } from './reader.js'
 import type { ServiceUser } from './service-user.js'
 
 export type CheckLimits = {
-  /** Of one request. */
-  mostReferences: number
-  /** Of one request that are read at once. */
-  referencesAtOnce: number
-  /** Requests; others wait. */
-  checksAtOnce: number
-  /** Requests of one project. */
-  checksAtOncePerProject: number
-  mostWaiting: number
-  mostWaitingPerProject: number
-  /** For one request, and for its turn. */
+  /** Per request. */
+  maxReferences: number
+  /** Per request. */
+  maxConcurrentReads: number
+  /** Requests that are checked at once; others wait. */
+  maxChecks: number
+  maxChecksPerProject: number
+  maxWaiting: number
+  maxWaitingPerProject: number
+  /** Limits the wait for a turn and then the check. */
   checkSeconds: number
 }
 
-/** Two at least, so that no project's inspections hold up another's. */
-const checksAtOnce = Math.max(2, computationsAtOnce())
+/** At least two, so that one project cannot block the others. */
+const maxChecks = Math.max(2, computationsAtOnce())
 
 export const CHECK_LIMITS: CheckLimits = {
-  mostReferences: 128,
-  referencesAtOnce: 4,
-  checksAtOnce,
-  checksAtOncePerProject: Math.ceil(checksAtOnce / 2),
-  mostWaiting: 1024,
-  mostWaitingPerProject: 64,
+  maxReferences: 128,
+  maxConcurrentReads: 4,
+  maxChecks,
+  maxChecksPerProject: Math.ceil(maxChecks / 2),
+  maxWaiting: 1024,
+  maxWaitingPerProject: 64,
   checkSeconds: 30,
 }
 
@@ -45,7 +44,7 @@ const RETRY_SECONDS = 5
 export const INSPECTION_MILLISECONDS = 5000
 
 export type BarbicanOptions = {
-  /** Its address is the key manager's root, without /v1. */
+  /** Its `url` is the key manager's root, without /v1. */
   keyManager: KeyManagerClientOptions
   serviceUser: ServiceUser
   inspector: InspectorOptions
@@ -53,30 +52,30 @@ export type BarbicanOptions = {
   log: Logger
 }
 
-/** Certificates that are in a key manager with Barbican's API, Krater's own or another, reached over HTTP only. */
+/** Certificates in a key manager with Barbican's API, Krater's or another. Always reached over HTTP. */
 export function createBarbicanSource(options: BarbicanOptions): CertificateSource {
   const { keyManager, serviceUser, log, limits = CHECK_LIMITS } = options
   const client = createKeyManagerClient(keyManager)
   const queue = createFairQueue({
-    atOnce: limits.checksAtOnce,
-    atOncePerLane: limits.checksAtOncePerProject,
-    mostWaiting: limits.mostWaiting,
-    mostWaitingPerLane: limits.mostWaitingPerProject,
+    atOnce: limits.maxChecks,
+    atOncePerLane: limits.maxChecksPerProject,
+    mostWaiting: limits.maxWaiting,
+    mostWaitingPerLane: limits.maxWaitingPerProject,
     refusal: tooMany,
   })
 
   return {
     check: async ({ token, project, user }, requested) => {
-      const items = itemsOf(requested)
+      const items = itemsToInspect(requested)
       if (items.length === 0) return []
-      if (items.length > limits.mostReferences) {
-        throw badRequest(`A request may refer to ${limits.mostReferences} certificates at most; this one has more.`)
+      if (items.length > limits.maxReferences) {
+        throw badRequest(`A request may refer to at most ${limits.maxReferences} certificates.`)
       }
       const leave = await within(queue.enter([project, user]), limits.checkSeconds, () => tooMany(project))
       return checkItems(items, { client, serviceUser, token }, options.inspector, limits)
         .catch(error => {
-          if (!(error instanceof KeyManagerAway || error instanceof IdentityAway)) throw error
-          log.warn(`Certificate references cannot be checked: ${error.message}`)
+          if (!(error instanceof KeyManagerUnavailable || error instanceof IdentityAway)) throw error
+          log.warn(`Cannot check certificate references: ${error.message}`)
           throw unavailable('The key manager does not answer, so certificate references cannot be checked')
         })
         .finally(leave)
@@ -96,11 +95,11 @@ const tooMany = (project: string) =>
     RETRY_SECONDS,
   )
 
-/** A turn that comes in time; one that comes later is given up at once. @throws the refusal */
+/** Waits for a turn. A turn that comes too late is given back at once. @throws the refusal */
 async function within(turn: Promise<() => void>, seconds: number, refusal: () => Error): Promise<() => void> {
-  const patience = AbortSignal.timeout(seconds * 1000)
+  const deadline = AbortSignal.timeout(seconds * 1000)
   const late = new Promise<never>((_, reject) => {
-    patience.addEventListener('abort', () => reject(refusal()), { once: true })
+    deadline.addEventListener('abort', () => reject(refusal()), { once: true })
   })
   return Promise.race([turn, late]).catch(error => {
     turn.then(
@@ -111,40 +110,40 @@ async function within(turn: Promise<() => void>, seconds: number, refusal: () =>
   })
 }
 
-/** @returns the references that are not good, in the order of the items @throws KeyManagerAway, IdentityAway */
+/** @returns the unusable references, in the order of the items @throws KeyManagerUnavailable, IdentityAway */
 async function checkItems(
   items: readonly Item[],
-  who: Omit<ReadingOptions, 'signal'>,
+  readerOptions: Omit<ReaderOptions, 'signal'>,
   inspectorOptions: InspectorOptions,
-  { checkSeconds, referencesAtOnce }: CheckLimits,
+  { checkSeconds, maxConcurrentReads }: CheckLimits,
 ): Promise<readonly BadReference[]> {
   const failure = new AbortController()
   const deadline = AbortSignal.timeout(checkSeconds * 1000)
   const signal = AbortSignal.any([deadline, failure.signal])
-  const reading = createReading({ ...who, signal })
+  const reader = createReader({ ...readerOptions, signal })
   const inspector = createInspector(inspectorOptions)
-  const oneByOne = createQueues()
+  const inTurn = createQueues()
   const reasons = new Map<Item, string>()
-  const left = items.values()
+  const pending = items.values()
 
   const checkSome = async (): Promise<void> => {
-    for (const item of left) {
+    for (const item of pending) {
       if (signal.aborted) return
       const reason = await item
-        .load(reading)
-        .then(material => oneByOne('inspector', () => inspector.inspect(material, signal)))
+        .load(reader)
+        .then(material => inTurn('inspector', () => inspector.inspect(material, signal)))
         .catch(error => {
-          if (error instanceof BadTarget) return error.message
+          if (error instanceof UnusableReference) return error.message
           throw error
         })
       if (reason !== null) reasons.set(item, reason)
     }
   }
   try {
-    // The first failure ends the others, and the thread is not ended before them.
-    const some = () => checkSome().catch(error => failure.abort(error))
-    await Promise.all(Array.from({ length: referencesAtOnce }, some))
-    if (deadline.aborted) throw new KeyManagerAway(`a check took longer than ${checkSeconds} s`)
+    // The first failure aborts the others. The thread ends after all of them.
+    const checkOrAbort = () => checkSome().catch(error => failure.abort(error))
+    await Promise.all(Array.from({ length: maxConcurrentReads }, checkOrAbort))
+    if (deadline.aborted) throw new KeyManagerUnavailable(`the check took longer than ${checkSeconds} s`)
     failure.signal.throwIfAborted()
   } finally {
     await inspector.close()

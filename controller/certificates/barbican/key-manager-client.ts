@@ -1,11 +1,11 @@
 import { AnswerTooLarge, createExchange, type ExchangeOptions, transportWords } from '../../http/exchange.js'
-import { BadTarget, KeyManagerAway } from './key-manager-away.js'
+import { KeyManagerUnavailable, UnusableReference } from './errors.js'
 
 export type KeyManagerRequest = {
   method: 'GET' | 'PUT'
   path: string
   token: string
-  /** JSON when not given. */
+  /** Default: JSON. */
   accept?: string
   body?: object
 }
@@ -14,47 +14,48 @@ export type KeyManagerAnswer = { status: number; bytes: Buffer }
 
 export type KeyManagerClient = {
   /**
-   * @param signal ends it from outside
-   * @throws KeyManagerAway when there is no whole answer, or one that says that the service fails; BadTarget for too long a one
+   * @throws KeyManagerUnavailable when the answer is missing, incomplete or reports a failing service
+   * @throws UnusableReference when the answer is too long
    */
   send: (request: KeyManagerRequest, signal: AbortSignal) => Promise<KeyManagerAnswer>
   close: () => void
 }
 
 export type KeyManagerClientOptions = Omit<ExchangeOptions, 'mostAtOnce'> & {
-  /** For one answer. */
+  /** For one answer, retries included. */
   answerSeconds: number
 }
 
-/** Connections that are kept open; more requests than these are never under way. */
-const MOST_AT_ONCE = 16
-/** A chain of certificates is below this, and so is a list of rights or parts. */
-const MOST_ANSWER_BYTES = 64 * 1024
-const TRIES = 2
-/** What can be told of one resource; anything else is told by a service that fails, or by none. */
-const MEANINGFUL: ReadonlySet<number> = new Set([200, 401, 403, 404, 406, 410])
+/** Connections kept open, which is also the limit of concurrent requests. */
+const MAX_CONNECTIONS = 16
+/** More than a certificate chain, an ACL or a container's record takes. */
+const MAX_ANSWER_BYTES = 64 * 1024
+const MAX_ATTEMPTS = 2
+/** Statuses that say something about the resource. Any other comes from a failing service or from something else. */
+const CONCLUSIVE_STATUSES: ReadonlySet<number> = new Set([200, 401, 403, 404, 406, 410])
 
-/** Requests to one key manager. All of them may be repeated, so one that the transport lost is tried again. */
+/** Sends requests to one key manager. All are idempotent, so one that fails in transport is retried. */
 export function createKeyManagerClient(options: KeyManagerClientOptions): KeyManagerClient {
   const { url, answerSeconds } = options
-  const exchange = createExchange({ ...options, mostAtOnce: MOST_AT_ONCE })
+  const exchange = createExchange({ ...options, mostAtOnce: MAX_CONNECTIONS })
 
-  const send: KeyManagerClient['send'] = async ({ method, path, token, accept, body }, outside) => {
-    const inside = AbortSignal.timeout(answerSeconds * 1000)
-    const signal = AbortSignal.any([inside, outside])
+  const send: KeyManagerClient['send'] = async ({ method, path, token, accept, body }, callerSignal) => {
+    const timeout = AbortSignal.timeout(answerSeconds * 1000)
+    const signal = AbortSignal.any([timeout, callerSignal])
     const headers = { 'X-Auth-Token': token, ...(accept !== undefined && { Accept: accept }) }
-    for (let tried = 1; ; tried++) {
+    for (let attempt = 1; ; attempt++) {
       try {
-        const request = { method, path, headers, body, mostAnswerBytes: MOST_ANSWER_BYTES }
+        const request = { method, path, headers, body, mostAnswerBytes: MAX_ANSWER_BYTES }
         const { status, bytes } = await exchange.send(request, signal)
-        if (MEANINGFUL.has(status)) return { status, bytes }
-        throw new KeyManagerAway(`${url} answered ${method} ${path} by ${status}`)
+        if (CONCLUSIVE_STATUSES.has(status)) return { status, bytes }
+        throw new KeyManagerUnavailable(`${url} answered ${method} ${path} with ${status}`)
       } catch (error) {
-        if (error instanceof KeyManagerAway) throw error
-        if (error instanceof AnswerTooLarge) throw new BadTarget(`it has more than ${MOST_ANSWER_BYTES} bytes`)
-        if (outside.aborted) throw new KeyManagerAway(`${url} did not answer all questions in time`)
-        if (inside.aborted) throw new KeyManagerAway(`${url} gave no answer within ${answerSeconds} s`)
-        if (tried === TRIES) throw new KeyManagerAway(`${url} cannot be reached: ${transportWords(error)}`)
+        if (error instanceof KeyManagerUnavailable) throw error
+        if (error instanceof AnswerTooLarge) throw new UnusableReference(`it is larger than ${MAX_ANSWER_BYTES} bytes`)
+        if (callerSignal.aborted) throw new KeyManagerUnavailable(`${url} did not answer all requests in time`)
+        if (timeout.aborted) throw new KeyManagerUnavailable(`${url} did not answer within ${answerSeconds} s`)
+        if (attempt === MAX_ATTEMPTS)
+          throw new KeyManagerUnavailable(`${url} cannot be reached: ${transportWords(error)}`)
       }
     }
   }

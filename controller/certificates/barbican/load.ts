@@ -1,37 +1,37 @@
 import type { RequestedReferences } from '../certificate-source.js'
 import type { Material } from '../inspection/material.js'
-import { BadTarget } from './key-manager-away.js'
-import type { Reading } from './reading.js'
+import { UnusableReference } from './errors.js'
+import type { Reader } from './reader.js'
 import { readReference, type Target } from './reference.js'
 
-/** One thing to inspect, for one reference. */
+/** One reference to inspect. */
 export type Item = {
   ref: string
-  /** @throws BadTarget, KeyManagerAway, IdentityAway */
-  load: (reading: Reading) => Promise<Material>
+  /** @throws UnusableReference, KeyManagerUnavailable, IdentityAway */
+  load: (reader: Reader) => Promise<Material>
 }
 
-/** What a request needs inspected, each once. */
-export function itemsOf({ certificates, authorities, revocationLists }: RequestedReferences): readonly Item[] {
-  const authorityBytes = createShared()
+/** The distinct references of a request. */
+export function itemsToInspect({ certificates, authorities, revocationLists }: RequestedReferences): readonly Item[] {
+  const authorityBytes = createPayloadCache()
   return [
-    ...distinct(certificates).map(ref => ({ ref, load: (reading: Reading) => loadCertificate(reading, ref) })),
+    ...distinct(certificates).map(ref => ({ ref, load: (reader: Reader) => loadCertificate(reader, ref) })),
     ...distinct(authorities).map(ref => ({
       ref,
-      load: async (reading: Reading): Promise<Material> => ({
+      load: async (reader: Reader): Promise<Material> => ({
         kind: 'authority',
-        authority: Uint8Array.from(await authorityBytes(reading, ref)),
+        authority: Uint8Array.from(await authorityBytes(reader, ref)),
       }),
     })),
     ...distinct(revocationLists.map(({ ref, authority }) => JSON.stringify([ref, authority]))).map(pair => {
       const [ref = '', authority = ''] = JSON.parse(pair) as string[]
       return {
         ref,
-        load: async (reading: Reading): Promise<Material> => {
-          const list = await reading.payload(secretOf(ref))
-          // An authority that is not good is told of by its own reference.
-          const bytes = await authorityBytes(reading, authority).catch(error => {
-            if (error instanceof BadTarget) return null
+        load: async (reader: Reader): Promise<Material> => {
+          const list = await reader.payload(parseSecretTarget(ref))
+          // The authority's own item reports what is wrong with it.
+          const bytes = await authorityBytes(reader, authority).catch(error => {
+            if (error instanceof UnusableReference) return null
             throw error
           })
           return { kind: 'revocation list', list, authority: bytes === null ? null : Uint8Array.from(bytes) }
@@ -41,25 +41,25 @@ export function itemsOf({ certificates, authorities, revocationLists }: Requeste
   ]
 }
 
-/** Payloads that several items need, each read once. */
-function createShared(): (reading: Reading, ref: string) => Promise<Buffer> {
+/** Reads each payload once, also when several items need it. */
+function createPayloadCache(): (reader: Reader, ref: string) => Promise<Buffer> {
   const read = new Map<string, Promise<Buffer>>()
-  return async (reading, ref) => {
-    const target = secretOf(ref)
-    const reads = read.get(target.id) ?? reading.payload(target)
+  return async (reader, ref) => {
+    const target = parseSecretTarget(ref)
+    const reads = read.get(target.id) ?? reader.payload(target)
     read.set(target.id, reads)
     return reads
   }
 }
 
-async function loadCertificate(reading: Reading, ref: string): Promise<Material> {
-  const target = targetOf(ref)
-  if (target.kind === 'secrets') return { kind: 'bundle', bundle: await reading.payload(target) }
-  const parts = await reading.parts(target)
+async function loadCertificate(reader: Reader, ref: string): Promise<Material> {
+  const target = parseTarget(ref)
+  if (target.kind === 'secrets') return { kind: 'bundle', bundle: await reader.payload(target) }
+  const parts = await reader.parts(target)
   const required = (name: string): Promise<Buffer> => {
     const part = parts.get(name)
-    if (part === undefined) throw new BadTarget(`the container has no ${name}`)
-    return reading.payload(part)
+    if (part === undefined) throw new UnusableReference(`the container has no ${name}`)
+    return reader.payload(part)
   }
   const optional = (name: string): Promise<Buffer | null> => (parts.has(name) ? required(name) : Promise.resolve(null))
   return {
@@ -71,15 +71,15 @@ async function loadCertificate(reading: Reading, ref: string): Promise<Material>
   }
 }
 
-function targetOf(ref: string): Target {
+function parseTarget(ref: string): Target {
   const target = readReference(ref)
-  if (target === null) throw new BadTarget('it is no reference to a secret or a container of the key manager')
+  if (target === null) throw new UnusableReference('it does not refer to a secret or container of the key manager')
   return target
 }
 
-function secretOf(ref: string): Target {
-  const target = targetOf(ref)
-  if (target.kind !== 'secrets') throw new BadTarget('it must refer to a secret')
+function parseSecretTarget(ref: string): Target {
+  const target = parseTarget(ref)
+  if (target.kind !== 'secrets') throw new UnusableReference('it must refer to a secret')
   return target
 }
 

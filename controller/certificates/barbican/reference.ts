@@ -1,9 +1,9 @@
-/** What a reference names: of its address only this counts, since the host could be anybody's. */
+/** What a reference names. Its host is ignored: it could be anyone's. */
 export type Target = { kind: 'secrets' | 'containers'; id: string }
 
 const REFERENCE = /^\S*\/(secrets|containers)\/([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\/?$/i
 
-/** @returns null for what is no reference to a secret or a container */
+/** @returns null unless it refers to a secret or container */
 export function readReference(ref: string): Target | null {
   const [, kind = '', id = ''] = REFERENCE.exec(ref) ?? []
   if (id === '') return null

@@ -1,7 +1,7 @@
 import { z } from 'zod'
-import { KeyManagerAway } from './key-manager-away.js'
+import { KeyManagerUnavailable } from './errors.js'
 
-/** The answers of the key manager, as far as they are used. */
+/** The key manager's answers: the fields that we use. */
 export const aclSchema = z.object({
   read: z.object({ 'project-access': z.boolean().default(true), users: z.array(z.string()).default([]) }),
 })
@@ -22,11 +22,11 @@ export const containerSchema = z.object({
   secret_refs: z.array(z.object({ name: z.string().nullish(), secret_ref: z.string() })),
 })
 
-/** @throws KeyManagerAway for an answer that no key manager gives */
+/** @throws KeyManagerUnavailable when a key manager cannot have answered this */
 export function readAnswer<T extends z.ZodType>(schema: T, bytes: Buffer, path: string): z.output<T> {
   try {
     return schema.parse(JSON.parse(bytes.toString('utf8')))
   } catch {
-    throw new KeyManagerAway(`what answered ${path} is no key manager`)
+    throw new KeyManagerUnavailable(`what answered ${path} is not a key manager`)
   }
 }

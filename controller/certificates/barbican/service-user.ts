@@ -2,15 +2,15 @@ import { createServiceSession } from '../../identity/external/service-session.js
 import type { SignedIn } from '../../identity/external/sign-in.js'
 import type { Logger } from '../../log/log.js'
 
-/** The user as whom our services read what load balancers refer to. */
+/** The user that reads what load balancers refer to. */
 export type ServiceUser = {
   /** @throws IdentityAway */
   signedIn: () => Promise<{ token: string; userId: string }>
-  /** The key manager did not accept this token: the next call signs in anew. */
+  /** Drops a token that the key manager rejected: the next call signs in again. */
   discard: (token: string) => void
 }
 
-/** Keeps the user signed in. @param signIn at the identity service; throws IdentityAway */
+/** Keeps the user signed in. @param signIn signs in at the identity service; throws IdentityAway */
 export function createServiceUser(signIn: () => Promise<SignedIn>, log: Logger): ServiceUser {
   let userId = ''
   const session = createServiceSession(async () => {

@@ -6,43 +6,41 @@ import { readCertificate } from './certificates.js'
 import { TooManyIterations, withLimitedDerivations } from './derivation.js'
 import { Unusable } from './material.js'
 
-/** Far more than a bundle needs, and few enough for the stack. */
-const MOST_LEVELS = 32
+/** Far more than a bundle needs, yet safe for the stack. */
+const MAX_DEPTH = 32
 
 type Bag = forge.pkcs12.Bag
 
 export type Bundle = { certificates: readonly X509Certificate[]; privateKey: KeyObject }
 
 /**
- * Opens a PKCS#12 bundle that has no passphrase. Takes long: not for the thread that answers requests.
+ * Opens a PKCS#12 bundle without a passphrase. Slow: do not call it on the thread that answers requests.
  * @throws Unusable, InvalidX509
  */
 export function openBundle(bytes: Uint8Array): Bundle {
-  const bags = bagsOf(bytes)
+  const bags = readBags(bytes)
   const ofType = (...types: (string | undefined)[]) => bags.filter(({ type }) => types.includes(type))
   const { pkcs8ShroudedKeyBag, keyBag, certBag } = forge.pki.oids
   const [key] = ofType(pkcs8ShroudedKeyBag, keyBag)
   if (key === undefined) throw new Unusable('the PKCS#12 bundle holds no private key')
   return {
-    certificates: ofType(certBag).map(bag =>
-      readCertificate(derOfCertificate(bag), 'certificate of the PKCS#12 bundle'),
-    ),
-    privateKey: readPrivateKey(derOfKey(key), null),
+    certificates: ofType(certBag).map(bag => readCertificate(certificateDer(bag), 'certificate of the PKCS#12 bundle')),
+    privateKey: readPrivateKey(keyDer(key), null),
   }
 }
 
-function bagsOf(bytes: Uint8Array): readonly Bag[] {
-  // No passphrase is written in two ways: as an empty one, or as none.
+function readBags(bytes: Uint8Array): readonly Bag[] {
+  // Bundles without a passphrase come in two forms: with an empty one, or with none.
   for (const passphrase of ['', undefined]) {
     try {
       return withLimitedDerivations(() => decode(bytes, passphrase))
     } catch (error) {
       if (error instanceof TooManyIterations) {
-        throw new Unusable('the PKCS#12 bundle is protected with too many iterations')
+        throw new Unusable('the PKCS#12 bundle uses too many iterations')
       }
     }
   }
-  throw new Unusable('it is no PKCS#12 bundle that can be read without a passphrase')
+  throw new Unusable('it is not a PKCS#12 bundle that can be read without a passphrase')
 }
 
 function decode(bytes: Uint8Array, passphrase: string | undefined): readonly Bag[] {
@@ -50,13 +48,13 @@ function decode(bytes: Uint8Array, passphrase: string | undefined): readonly Bag
     strict: true,
     parseAllBytes: true,
     decodeBitStrings: true,
-    maxDepth: MOST_LEVELS,
+    maxDepth: MAX_DEPTH,
   })
   return forge.pkcs12.pkcs12FromAsn1(content, true, passphrase).safeContents.flatMap(({ safeBags }) => safeBags)
 }
 
-/** PKCS#8. What node-forge does not know it leaves as it is. */
-const derOfKey = ({ key, asn1 }: Bag): Buffer =>
+/** PKCS#8. node-forge leaves keys of other types than RSA unparsed. */
+const keyDer = ({ key, asn1 }: Bag): Buffer =>
   writeDer(key ? forge.pki.wrapRsaPrivateKey(forge.pki.privateKeyToAsn1(key)) : asn1)
 
-const derOfCertificate = ({ cert, asn1 }: Bag): Buffer => writeDer(cert ? forge.pki.certificateToAsn1(cert) : asn1)
+const certificateDer = ({ cert, asn1 }: Bag): Buffer => writeDer(cert ? forge.pki.certificateToAsn1(cert) : asn1)

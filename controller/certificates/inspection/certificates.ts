@@ -2,36 +2,36 @@ import { X509Certificate } from 'node:crypto'
 import { readDer, sequenceIn, taggedIn, writeDer } from '../../x509/encoding/asn1.js'
 import { InvalidX509 } from '../../x509/invalid-x509.js'
 import { Unusable } from './material.js'
-import { pemBlocks, textOf } from './pem-blocks.js'
+import { asLatin1, pemBlocks } from './pem-blocks.js'
 
-/** A chain has few. */
-const MOST_CERTIFICATES = 64
+/** More than any chain has. */
+const MAX_CERTIFICATES = 64
 
-/** @param what it is, for the message @throws Unusable */
+/** @param what names it in the message @throws Unusable */
 export function readCertificate(der: Uint8Array, what: string): X509Certificate {
   try {
     return new X509Certificate(der)
   } catch {
-    throw new Unusable(`the ${what} is no X.509 certificate`)
+    throw new Unusable(`the ${what} is not an X.509 certificate`)
   }
 }
 
 /** One or more certificates in PEM. @throws Unusable when there is none */
 export function readPemCertificates(bytes: Uint8Array, what: string): readonly X509Certificate[] {
-  const blocks = pemBlocks(textOf(bytes), 'CERTIFICATE')
-  if (blocks.length === 0) throw new Unusable(`the ${what} is no X.509 certificate in PEM`)
+  const blocks = pemBlocks(asLatin1(bytes), 'CERTIFICATE')
+  if (blocks.length === 0) throw new Unusable(`the ${what} is not an X.509 certificate in PEM`)
   return readAll(blocks, what)
 }
 
-/** The certificate of a container, in PEM with others behind it or in DER. @throws Unusable */
+/** The certificate of a container: the first one in PEM, or DER. @throws Unusable */
 export function readLeaf(bytes: Uint8Array): X509Certificate {
-  const [first] = readAll(pemBlocks(textOf(bytes), 'CERTIFICATE'), 'certificate')
+  const [first] = readAll(pemBlocks(asLatin1(bytes), 'CERTIFICATE'), 'certificate')
   return first ?? readCertificate(bytes, 'certificate')
 }
 
-/** What certifies the leaf: PEM blocks one after the other, or PKCS#7 as PEM or DER. @throws Unusable */
+/** The certificates above the leaf: PEM blocks, or PKCS#7 in PEM or DER. @throws Unusable */
 export function readIntermediates(bytes: Uint8Array): readonly X509Certificate[] {
-  const text = textOf(bytes)
+  const text = asLatin1(bytes)
   const blocks = pemBlocks(text, 'CERTIFICATE')
   const bags = blocks.length > 0 ? [] : pemBlocks(text, 'PKCS7')
   const found =
@@ -41,11 +41,11 @@ export function readIntermediates(bytes: Uint8Array): readonly X509Certificate[]
 }
 
 function readAll(ders: readonly Buffer[], what: string): readonly X509Certificate[] {
-  if (ders.length > MOST_CERTIFICATES) throw new Unusable(`there are more than ${MOST_CERTIFICATES} certificates in it`)
+  if (ders.length > MAX_CERTIFICATES) throw new Unusable(`the ${what} has more than ${MAX_CERTIFICATES} certificates`)
   return ders.map(der => readCertificate(der, what))
 }
 
-/** A SignedData whose certificates alone count. */
+/** The certificates of a PKCS#7 SignedData; the rest is ignored. */
 function certificatesOfPkcs7(der: Buffer): readonly Buffer[] {
   try {
     const [signedData] = taggedIn(sequenceIn(readDer(der, 'PKCS#7'))?.[1], 0) ?? []
@@ -58,8 +58,8 @@ function certificatesOfPkcs7(der: Buffer): readonly Buffer[] {
 }
 
 /**
- * What a certificate must have to be shown to clients.
- * @throws Unusable when it names nobody
+ * Requires a name that clients can check.
+ * @throws Unusable without a common name or DNS name
  */
 export function requireName({ subject, subjectAltName = '' }: X509Certificate): void {
   if (/^CN=./m.test(subject) || /(^|, )DNS:/.test(subjectAltName)) return

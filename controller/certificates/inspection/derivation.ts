@@ -2,38 +2,38 @@ import { pbkdf2Sync } from 'node:crypto'
 import forge from 'node-forge'
 import { derivePkcs12Key } from './pkcs12-derivation.js'
 
-/** In all that one bundle asks for: about a second of native code. OpenSSL takes 2048 for each of three, others up to 600000. */
-const MOST_NATIVE_ITERATIONS = 2_500_000
-/** Of PKCS#12's own derivation, hash by hash: a few tenths of a second. */
-const MOST_OWN_ITERATIONS = 150_000
+/** Total per bundle: about a second of native code. OpenSSL derives 3 keys by 2048 iterations, others by 600000. */
+const MAX_PBKDF2_ITERATIONS = 2_500_000
+/** Total per bundle for PKCS#12's own derivation, one hash call each: a few tenths of a second. */
+const MAX_PKCS12_ITERATIONS = 150_000
 
 export class TooManyIterations extends Error {}
 
 /**
- * Runs something that opens what is protected by passphrases with node-forge: while it runs, derivations use Node's own
- * cryptography, and those beyond a limit are refused.
+ * Runs `body`, which decrypts with node-forge. Until it returns, node-forge derives keys with Node's cryptography and a
+ * limited number of iterations.
  * @throws TooManyIterations, and what `body` throws
  */
 export function withLimitedDerivations<T>(body: () => T): T {
   const { pbkdf2 } = forge.pkcs5
   const { generatePkcs12Key } = forge.pbe
-  const spendNative = createBudget(MOST_NATIVE_ITERATIONS)
-  const spendOwn = createBudget(MOST_OWN_ITERATIONS)
+  const spendPbkdf2 = createBudget(MAX_PBKDF2_ITERATIONS)
+  const spendPkcs12 = createBudget(MAX_PKCS12_ITERATIONS)
 
-  const native = (
+  const limitedPbkdf2 = (
     passphrase: string | null | undefined,
     salt: string,
     iterations: number,
     bytes: number,
     digest: { algorithm: string },
   ): string => {
-    spendNative(iterations)
+    spendPbkdf2(iterations)
     const key = pbkdf2Sync(latin1(passphrase ?? ''), latin1(salt), iterations, bytes, digest.algorithm)
     return key.toString('latin1')
   }
-  const limited: forge.Pkcs12Derivation = (passphrase, salt, id, iterations, bytes, given) => {
+  const limitedPkcs12: forge.Pkcs12Derivation = (passphrase, salt, id, iterations, bytes, given) => {
     const digest = given ?? forge.md.sha1.create()
-    spendOwn(iterations * Math.ceil(bytes / digest.digestLength))
+    spendPkcs12(iterations * Math.ceil(bytes / digest.digestLength))
     const key = derivePkcs12Key({
       ...{ digest, id, iterations, bytes },
       passphrase: passphrase ?? null,
@@ -41,9 +41,9 @@ export function withLimitedDerivations<T>(body: () => T): T {
     })
     return forge.util.createBuffer(key.toString('latin1'))
   }
-  Object.assign(forge.pkcs5, { pbkdf2: native })
-  Object.assign(forge.pbe, { generatePkcs12Key: limited })
-  Object.assign(forge.pkcs12, { generateKey: limited })
+  Object.assign(forge.pkcs5, { pbkdf2: limitedPbkdf2 })
+  Object.assign(forge.pbe, { generatePkcs12Key: limitedPkcs12 })
+  Object.assign(forge.pkcs12, { generateKey: limitedPkcs12 })
   try {
     return body()
   } finally {
@@ -58,7 +58,7 @@ const latin1 = (text: string): Buffer => Buffer.from(text, 'latin1')
 function createBudget(limit: number): (iterations: number) => void {
   let left = limit
   return iterations => {
-    // Also what is no number, or below none.
+    // Written so that NaN is refused too.
     if (!(iterations >= 1 && iterations <= left)) throw new TooManyIterations()
     left -= iterations
   }

@@ -8,8 +8,9 @@ import { type Material, Unusable } from './material.js'
 import { checkRevocationLists } from './revocation-lists.js'
 
 /**
- * Looks whether something is what a reference should lead to. Takes long: not for the thread that answers requests.
- * @returns what is wrong with it, as a clause that may be shown, or null
+ * Checks that the material is what its reference should lead to. Slow: do not call it on the thread that answers
+ * requests.
+ * @returns what is wrong, as a clause that the caller may see, or null
  */
 export function inspect(material: Material): string | null {
   try {
@@ -28,14 +29,14 @@ function check(material: Material): void {
       const { certificates, privateKey } = openBundle(material.bundle)
       if (certificates.length === 0) throw new Unusable('the PKCS#12 bundle holds no certificate')
       const leaf = certificates.find(certificate => belongsTo(privateKey, certificate))
-      if (leaf === undefined) throw new Unusable('the private key belongs to none of the certificates')
+      if (leaf === undefined) throw new Unusable('the private key belongs to none of its certificates')
       requireName(leaf)
       break
     }
     case 'certificate': {
       const { certificate, privateKey, intermediates, passphrase } = material
       const leaf = readLeaf(certificate)
-      const key = readPrivateKey(Buffer.from(privateKey), passphrase === null ? null : passphraseIn(passphrase))
+      const key = readPrivateKey(Buffer.from(privateKey), passphrase === null ? null : decodePassphrase(passphrase))
       if (!belongsTo(key, leaf)) throw new Unusable('the private key does not belong to the certificate')
       if (intermediates !== null) readIntermediates(intermediates)
       requireName(leaf)
@@ -45,12 +46,12 @@ function check(material: Material): void {
       readPemCertificates(material.authority, 'CA certificate')
       break
     case 'revocation list':
-      checkRevocationLists(material.list, authoritiesIn(material.authority))
+      checkRevocationLists(material.list, readAuthorities(material.authority))
   }
 }
 
-/** Null when they cannot be read: what is wrong with them is told where they are looked at themselves. */
-function authoritiesIn(bytes: Uint8Array | null): readonly X509Certificate[] | null {
+/** Null when they cannot be read; their own check reports why. */
+function readAuthorities(bytes: Uint8Array | null): readonly X509Certificate[] | null {
   try {
     return bytes === null ? null : readPemCertificates(bytes, 'CA certificate')
   } catch (error) {
@@ -61,11 +62,11 @@ function authoritiesIn(bytes: Uint8Array | null): readonly X509Certificate[] | n
 
 const belongsTo = (key: KeyObject, certificate: X509Certificate): boolean => certificate.checkPrivateKey(key)
 
-function passphraseIn(bytes: Uint8Array): string {
+function decodePassphrase(bytes: Uint8Array): string {
   const text = decodeUtf8(Buffer.from(bytes))
-  if (text === null) throw new Unusable('the passphrase of the private key is no text')
+  if (text === null) throw new Unusable('the passphrase of the private key is not UTF-8 text')
   return text
 }
 
-/** A sentence as part of another one. */
+/** A sentence as a clause. */
 const clause = (sentence: string): string => sentence.charAt(0).toLowerCase() + sentence.slice(1).replace(/\.$/, '')

@@ -4,12 +4,12 @@ import { inspect } from './inspect.js'
 import type { Material } from './material.js'
 
 /**
- * What a thread says: that it has loaded, and its directory below /proc (`1/task/2`); then of each material what is wrong with it, or null.
- * Errors end it.
+ * A message from the thread: once loaded, its directory below /proc (`1/task/2`); then for each material what is
+ * wrong, or null. An error ends the thread.
  */
-export type FromThread = { task: string } | { wrong: string | null }
+export type ThreadMessage = { task: string } | { wrong: string | null }
 
-const say = (words: FromThread) => parentPort?.postMessage(words)
+const send = (message: ThreadMessage) => parentPort?.postMessage(message)
 
-parentPort?.on('message', (material: Material) => say({ wrong: inspect(material) }))
-say({ task: readlinkSync('/proc/thread-self') })
+parentPort?.on('message', (material: Material) => send({ wrong: inspect(material) }))
+send({ task: readlinkSync('/proc/thread-self') })

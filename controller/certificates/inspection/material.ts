@@ -1,4 +1,4 @@
-/** What references led to, as it was stored. */
+/** The stored bytes behind a reference. */
 export type Material =
   | { kind: 'bundle'; bundle: Uint8Array }
   | {
@@ -9,8 +9,8 @@ export type Material =
       passphrase: Uint8Array | null
     }
   | { kind: 'authority'; authority: Uint8Array }
-  /** Without an authority its signature does not count. */
+  /** Without an authority, the signature is not checked. */
   | { kind: 'revocation list'; list: Uint8Array; authority: Uint8Array | null }
 
-/** It is not what it should be; the message is a clause that may be shown, and holds nothing of it. */
+/** The material is invalid. The message is a clause that the caller may see and quotes nothing of the material. */
 export class Unusable extends Error {}

@@ -1,7 +1,7 @@
 import 'node-forge'
 
 declare module 'node-forge' {
-  /** Derives a key from a passphrase as PKCS#12 does; `id` tells what for. */
+  /** Derives a key from a passphrase as PKCS#12 does; `id` is its purpose. */
   type Pkcs12Derivation = (
     passphrase: string | null | undefined,
     salt: util.ByteBuffer,

@@ -1,7 +1,7 @@
 import { decodeBase64 } from '../../x509/encoding/pem.js'
 import { Unusable } from './material.js'
 
-/** The DER of every PEM block with this label, in order; text between them is passed over. @throws Unusable */
+/** The DER of every PEM block with this label, in order. Ignores text between them. @throws Unusable */
 export function pemBlocks(text: string, label: string): readonly Buffer[] {
   const [begin, end] = [`-----BEGIN ${label}-----`, `-----END ${label}-----`]
   return text
@@ -15,5 +15,5 @@ export function pemBlocks(text: string, label: string): readonly Buffer[] {
     })
 }
 
-/** PEM is ASCII, and what stands between its blocks may be anything. */
-export const textOf = (bytes: Uint8Array): string => Buffer.from(bytes).toString('latin1')
+/** PEM is ASCII; between its blocks may be any bytes. */
+export const asLatin1 = (bytes: Uint8Array): string => Buffer.from(bytes).toString('latin1')

@@ -22,7 +22,7 @@ const bundle = (content: Uint8Array): Material => ({ kind: 'bundle', bundle: con
 /** The same bundle with 8388607 instead of 65536 iterations. */
 const costlier = (content: Buffer) =>
   Buffer.from(content.toString('latin1').replaceAll('\x02\x03\x01\x00\x00', '\x02\x03\x7f\xff\xff'), 'latin1')
-const UNREADABLE = /no PKCS#12 bundle that can be read without a passphrase/
+const UNREADABLE = /not a PKCS#12 bundle that can be read without a passphrase/
 
 const NEVER = new AbortController().signal
 
@@ -74,7 +74,7 @@ t.test('invalid PKCS#12 bundles are refused with a reason', async t => {
   const key = forge.pki.privateKeyFromPem(rsa.privateKey)
   const wrong = forge.pki.certificateFromPem(makePair({ kind: 'rsa' }).certificate)
   const mismatched = forge.asn1.toDer(forge.pkcs12.toPkcs12Asn1(key, [wrong], '')).getBytes()
-  t.match(inspect(bundle(Buffer.from(mismatched, 'latin1'))), /belongs to none of the certificates/)
+  t.match(inspect(bundle(Buffer.from(mismatched, 'latin1'))), /belongs to none of its certificates/)
   const nobody = makePair({ subject: '/O=Example' })
   t.match(inspect(bundle(makeBundle(nobody))), /neither a common name nor a DNS name/)
 })

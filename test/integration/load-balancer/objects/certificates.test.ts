@@ -174,7 +174,7 @@ t.test('other users’ certificates look as if they did not exist', async t => {
   for (const ref of [foreignSecret, foreignContainer, kept, shared, ...absent]) {
     const reply = await https({ default_tls_container_ref: ref })
     t.match(reply, { status: 400 }, ref)
-    t.equal(faultOf(reply), `Could not retrieve certificate: ${ref} (there is none that you may use)`)
+    t.equal(faultOf(reply), `Could not retrieve certificate: ${ref} (it does not exist or you may not use it)`)
   }
   t.equal(await listeners(), before, 'nothing is stored')
   t.same(await aclOf(foreignSecret, token), { 'project-access': true }, 'the service user gains no access')
@@ -212,13 +212,13 @@ t.test('the fault lists every bad reference of a tree, each once', async t => {
   const [head, ...told] = faultOf(reply).split(/(?:: |, )(?=https?:)/)
   t.equal(head, 'Could not retrieve certificate')
   t.same(told, [
-    `${words} (it is no PKCS#12 bundle that can be read without a passphrase)`,
-    `${large} (it has more than 65536 bytes)`,
+    `${words} (it is not a PKCS#12 bundle that can be read without a passphrase)`,
+    `${large} (it is larger than 65536 bytes)`,
     `${pending} (it has no payload)`,
-    `${absent} (there is none that you may use)`,
-    'https://elsewhere.test/v1/orders/7 (it is no reference to a secret or a container of the key manager)',
-    `${good} (the CA certificate is no X.509 certificate in PEM)`,
-    `${crl} (the revocation list is not signed by the authority that the request names with it)`,
+    `${absent} (it does not exist or you may not use it)`,
+    'https://elsewhere.test/v1/orders/7 (it does not refer to a secret or container of the key manager)',
+    `${good} (the CA certificate is not an X.509 certificate in PEM)`,
+    `${crl} (the revocation list is not signed by the CA that is given with it)`,
   ])
   t.equal((at((await api.ask('GET', '/v2/lbaas/loadbalancers')).body, 'loadbalancers') as Json[]).length, 1)
 })
@@ -281,7 +281,7 @@ t.test('updates look up only the references that they change', async t => {
   const words = await storeText('words')
   const refused = await put('listener', id, { client_crl_container_ref: words, name: 'never' })
   t.match(refused, { status: 400 })
-  t.equal(faultOf(refused), `Could not retrieve certificate: ${words} (it is no revocation list in PEM)`)
+  t.equal(faultOf(refused), `Could not retrieve certificate: ${words} (it is not a revocation list in PEM)`)
   const otherRoot = await storeText(makePair().certificate)
   t.match(
     faultOf(await put('listener', id, { client_ca_tls_container_ref: otherRoot })),
@@ -289,7 +289,7 @@ t.test('updates look up only the references that they change', async t => {
     'the stored revocation list must fit the new authority',
   )
   t.match((await api.ask('GET', `/v2/lbaas/listeners/${id}`)).body, { listener: { name: 'new', ...values } })
-  t.match(faultOf(await put('pool', poolId, { ca_tls_container_ref: words })), /no X.509 certificate in PEM/)
+  t.match(faultOf(await put('pool', poolId, { ca_tls_container_ref: words })), /not an X.509 certificate in PEM/)
 
   t.same(
     await asked(() => put('listener', id, { client_crl_container_ref: words, tls_versions: [] })),
@@ -336,7 +336,7 @@ t.test('a failing key manager means 503, and nothing is stored', async t => {
   proxy.behave(({ path }) => (path.endsWith('/payload') ? { status: 403, body: '{}' } : 'pass'))
   t.match(await https(body), { status: 400, body: { faultstring: /service cannot read its payload/ } })
   proxy.behave(({ token }) => (token.startsWith('member') ? { status: 401, body: '{}' } : 'pass'))
-  t.match(await https(body), { status: 400, body: { faultstring: /token is not good for the key manager/ } })
+  t.match(await https(body), { status: 400, body: { faultstring: /key manager does not accept your token/ } })
   proxy.behave(() => 'drop')
   t.match(await https(body), { status: 503, body: { faultstring: away } }, 'the key manager closes every connection')
   const once = new Set<string>()
@@ -360,7 +360,7 @@ t.test('time and number limits of certificate checks', async t => {
   const slow = createBarbicanSource({
     ...options,
     keyManager: { ...options.keyManager, answerSeconds: 0.2 },
-    limits: { ...CHECK_LIMITS, mostReferences: 3 },
+    limits: { ...CHECK_LIMITS, maxReferences: 3 },
   })
   t.teardown(slow.close)
   const desired = (...certificates: string[]) => ({ certificates, authorities: [], revocationLists: [] })
@@ -380,7 +380,7 @@ t.test('time and number limits of certificate checks', async t => {
   )
   const narrow = createBarbicanSource({
     ...options,
-    limits: { ...CHECK_LIMITS, checksAtOnce: 1, mostWaitingPerProject: 1, checkSeconds: 1 },
+    limits: { ...CHECK_LIMITS, maxChecks: 1, maxWaitingPerProject: 1, checkSeconds: 1 },
   })
   t.teardown(narrow.close)
   const first = t.rejects(narrow.check(asking, desired(good)), { status: 503, message: /does not answer/ })
@@ -396,7 +396,7 @@ t.test('time and number limits of certificate checks', async t => {
   })
   await Promise.all([first, second])
   const refs = Array.from({ length: 4 }, () => `${keyManager.url}/v1/secrets/${randomUUID()}`)
-  await t.rejects(slow.check(asking, desired(...refs)), { status: 400, message: /3 certificates at most/ })
+  await t.rejects(slow.check(asking, desired(...refs)), { status: 400, message: /at most 3 certificates/ })
   const down = createBarbicanSource({ ...options, keyManager: { ...options.keyManager, url: 'http://127.0.0.1:9' } })
   t.teardown(down.close)
   await t.rejects(
@@ -454,5 +454,5 @@ t.test('no token and no key is logged or stored', async t => {
     t.notMatch(where, new RegExp(`member@${OWN}`))
     t.notMatch(where, /PRIVATE KEY/)
   }
-  t.match([rows[0].text, logged()], [lb, /Certificate references cannot be checked/])
+  t.match([rows[0].text, logged()], [lb, /Cannot check certificate references/])
 })

@@ -1,0 +1,89 @@
+import { KeyManagerUnavailable, UnusableReference } from './errors.js'
+import type { KeyManagerAnswer, KeyManagerClient, KeyManagerRequest } from './key-manager-client.js'
+import { pathOf, type Target } from './reference.js'
+import { aclSchema, containerSchema, readAnswer, secretSchema } from './resources.js'
+import type { ServiceUser } from './service-user.js'
+
+/** Reads for one request: first with the caller's rights, then as our service user. */
+export type Reader = {
+  /** The payload of a secret. @throws UnusableReference, KeyManagerUnavailable, IdentityAway */
+  payload: (target: Target) => Promise<Buffer>
+  /** The secrets of a certificate container by name. @throws UnusableReference, KeyManagerUnavailable, IdentityAway */
+  parts: (target: Target) => Promise<ReadonlyMap<string, Target>>
+}
+
+export type ReaderOptions = {
+  client: KeyManagerClient
+  serviceUser: ServiceUser
+  /** The caller's. */
+  token: string
+  signal: AbortSignal
+}
+
+/** The same text for both, so a caller cannot tell another project's objects from missing ones. */
+const ABSENT = 'it does not exist or you may not use it'
+
+export function createReader({ client, serviceUser, token, signal }: ReaderOptions): Reader {
+  const asCaller = async (request: Omit<KeyManagerRequest, 'token'>): Promise<Buffer> => {
+    const { status, bytes } = await client.send({ ...request, token }, signal)
+    if (status === 401) throw new UnusableReference('the key manager does not accept your token')
+    if (status !== 200) throw new UnusableReference(ABSENT)
+    return bytes
+  }
+
+  /**
+   * Adds the service user to the ACL.
+   * @returns the record
+   * @throws UnusableReference unless the caller may read it and change its ACL
+   */
+  const share = async (target: Target): Promise<Buffer> => {
+    const path = pathOf(target)
+    const record = await asCaller({ method: 'GET', path })
+    const { read } = readAnswer(aclSchema, await asCaller({ method: 'GET', path: `${path}/acl` }), path)
+    const { userId } = await serviceUser.signedIn()
+    if (!read.users.includes(userId)) {
+      const body = { read: { 'project-access': read['project-access'], users: [...read.users, userId] } }
+      await asCaller({ method: 'PUT', path: `${path}/acl`, body })
+    }
+    return record
+  }
+
+  const asServiceUser = async (request: Omit<KeyManagerRequest, 'token'>): Promise<KeyManagerAnswer> => {
+    const { token } = await serviceUser.signedIn()
+    const answer = await client.send({ ...request, token }, signal)
+    if (answer.status !== 401) return answer
+    serviceUser.discard(token)
+    const { token: renewed } = await serviceUser.signedIn()
+    const again = await client.send({ ...request, token: renewed }, signal)
+    if (again.status === 401)
+      throw new KeyManagerUnavailable('the key manager does not accept the token of our service user')
+    return again
+  }
+
+  return {
+    payload: async target => {
+      const path = pathOf(target)
+      const { content_types: types } = readAnswer(secretSchema, await share(target), path)
+      if (types?.default === undefined) throw new UnusableReference('it has no payload')
+      const answer = await asServiceUser({ method: 'GET', path: `${path}/payload`, accept: types.default })
+      if (answer.status !== 200) throw new UnusableReference('the load balancer service cannot read its payload')
+      return answer.bytes
+    },
+    parts: async target => {
+      const path = pathOf(target)
+      await share(target)
+      const answer = await asServiceUser({ method: 'GET', path })
+      if (answer.status !== 200) throw new UnusableReference('the load balancer service cannot read it')
+      const { type, secret_refs: refs } = readAnswer(containerSchema, answer.bytes, path)
+      if (type !== 'certificate') throw new UnusableReference('it is not a container of type certificate')
+      return new Map(refs.map(({ name, secret_ref }) => [name ?? '', parsePart(secret_ref)]))
+    },
+  }
+}
+
+/** @throws KeyManagerUnavailable for an invalid reference, as the key manager wrote it */
+function parsePart(ref: string): Target {
+  const id = /\/([0-9a-f-]{36})\/?$/i.exec(ref)?.[1]
+  if (id === undefined) throw new KeyManagerUnavailable('a container refers to something other than a secret')
+  return { kind: 'secrets', id: id.toLowerCase() }
+}
