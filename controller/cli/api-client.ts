@@ -34,7 +34,7 @@ export type ApiClient = {
   projectId: string
   token: string
   urlOf: (service: ServiceType) => string
-  /** @returns the body of the answer; undefined when there is none. @throws ApiRefusal when the status is not 2xx */
+  /** @returns the body of the answer; undefined without one. @throws ApiRefusal when the status is not 2xx */
   request: (service: ServiceType, method: string, path: string, body?: unknown) => Promise<unknown>
 }
 
@@ -47,7 +47,7 @@ export class ApiRefusal extends Error {
   }
 }
 
-/** Signs in with a cloud of the instance's clouds.yaml and reads the catalogue. */
+/** Signs in with a cloud from the instance's clouds.yaml and reads the catalogue. */
 export async function signIn(directory: string, cloud: 'krater' | 'krater-admin'): Promise<ApiClient> {
   const file = join(directory, 'clouds.yaml')
   const { auth } = cloudSchema.parse(
@@ -69,7 +69,7 @@ export async function signIn(directory: string, cloud: 'krater' | 'krater-admin'
   const urlOf = (service: ServiceType): string => {
     const endpoint = catalog.find(({ type }) => type === service)?.endpoints.find(entry => entry.interface === 'public')
     if (endpoint === undefined)
-      throw new OperatorError(`The catalogue has no public endpoint of the ${service} service.`)
+      throw new OperatorError(`The catalogue has no public endpoint for the ${service} service.`)
     return endpoint.url.replace(/\/$/, '')
   }
   return {
@@ -93,7 +93,7 @@ async function call(
     body: body === undefined ? null : JSON.stringify(body),
     signal: AbortSignal.timeout(TIMEOUT_MS),
   }).catch(error => {
-    throw new OperatorError(`${method} ${url} got no answer: ${error.cause?.message ?? error.message}`)
+    throw new OperatorError(`No answer to ${method} ${url}: ${error.cause?.message ?? error.message}`)
   })
   const text = await response.text()
   if (!response.ok) throw new ApiRefusal(response.status, `${method} ${url}: ${response.status} ${text.slice(0, 500)}`)

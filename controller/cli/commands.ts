@@ -1,16 +1,16 @@
 import type { Command } from './command.js'
 
-/** A command or a group of commands. A module is loaded only when its command runs or its help is shown, which keeps processes small. */
+/** A command or a group of commands. To keep processes small, a module is loaded only to run its command or show its help. */
 export type Entry = { name: string; summary: string } & (
   | { load: () => Promise<{ command: Command }> }
   | { commands: readonly Entry[] }
 )
 
-/** Every command, in the order of the help. */
+/** Every command, in the order in which help lists them. */
 export const commands: readonly Entry[] = [
   {
     name: 'up',
-    summary: 'start everything on this machine: PostgreSQL, the APIs, workers, health manager',
+    summary: 'run everything on this machine: PostgreSQL, the APIs, workers, health manager',
     load: () => import('./commands/up/up.js'),
   },
   {
@@ -20,7 +20,7 @@ export const commands: readonly Entry[] = [
   },
   {
     name: 'demo',
-    summary: 'start it when it does not run, put two web servers behind a load balancer, and send requests',
+    summary: 'create a load balancer with two web servers and send requests; starts Krater if it is not running',
     load: () => import('./commands/demo/demo.js'),
   },
   {
@@ -30,104 +30,104 @@ export const commands: readonly Entry[] = [
   },
   {
     name: 'settings',
-    summary: 'every setting, with its default, its meaning and its environment variable',
+    summary: 'list every setting with its default, meaning and environment variable',
     load: () => import('./commands/settings.js'),
   },
-  { name: 'api', summary: 'the APIs alone, until SIGTERM', load: () => import('./processes/api.js') },
-  { name: 'worker', summary: 'one worker alone, until SIGTERM', load: () => import('./processes/worker.js') },
+  { name: 'api', summary: 'run only the APIs, until SIGTERM', load: () => import('./processes/api.js') },
+  { name: 'worker', summary: 'run only a worker, until SIGTERM', load: () => import('./processes/worker.js') },
   {
     name: 'health-manager',
-    summary: 'one health manager alone, until SIGTERM',
+    summary: 'run only a health manager, until SIGTERM',
     load: () => import('./processes/health-manager.js'),
   },
   {
     name: 'keystone-listener',
-    summary: 'one listener for projects that an external identity service deletes, until SIGTERM',
+    summary: 'erase data of projects that an external identity service deletes, until SIGTERM',
     load: () => import('./processes/keystone-listener.js'),
   },
   {
     name: 'key-manager',
-    summary: 'secrets, their keys and what watches over them',
+    summary: 'manage keys, certificate authorities and the audit log',
     commands: [
       {
         name: 'worker',
-        summary: 'one worker of the key manager alone, until SIGTERM',
+        summary: 'run only a key manager worker, until SIGTERM',
         load: () => import('./processes/key-manager-worker.js'),
       },
       {
         name: 'sync-projects',
-        summary: 'find projects that the identity service has no more, and erase what is held for them',
+        summary: 'find projects that the identity service no longer has, and erase their data',
         load: () => import('./commands/key-manager/sync-projects.js'),
       },
       {
         name: 'clean',
-        summary: 'purge what is left of deleted objects, and audit records past their retention',
+        summary: 'purge deleted objects, and audit records past their retention',
         load: () => import('./commands/key-manager/clean.js'),
       },
       {
         name: 'audit',
-        summary: 'the record of who used which secret',
+        summary: 'verify, accept or export the audit log, which records who used which secret',
         commands: [
           {
             name: 'verify',
-            summary: 'check that no record was changed, put in or taken away',
+            summary: 'check that no record was changed, inserted or removed',
             load: () => import('./commands/key-manager/audit/verify.js'),
           },
           {
             name: 'accept',
-            summary: 'after a restore: take the chain as it is, whatever this machine kept of its end',
+            summary: 'after a restore: accept the restored chain, and replace the end that this machine kept',
             load: () => import('./commands/key-manager/audit/accept.js'),
           },
           {
             name: 'export',
-            summary: 'the records as lines of JSON',
+            summary: 'write the records as JSON lines',
             load: () => import('./commands/key-manager/audit/export.js'),
           },
         ],
       },
       {
         name: 'rotate-master-key',
-        summary: 'replace the key that wraps the keys of projects, while all goes on being used',
+        summary: 'replace the master key, which wraps the project keys, without interruption',
         load: () => import('./commands/key-manager/rotate-master-key.js'),
       },
       {
         name: 'rotate-project-keys',
-        summary: 'replace keys of projects and encrypt anew what is stored, while all goes on being used',
+        summary: 'replace project keys and re-encrypt the stored data, without interruption',
         load: () => import('./commands/key-manager/rotate-project-keys.js'),
       },
       {
         name: 'ca',
-        summary: 'the certificate authorities',
+        summary: 'list certificate authorities and their certificates, and revoke certificates',
         commands: [
           {
             name: 'list',
-            summary: 'all certificate authorities',
+            summary: 'list all certificate authorities',
             load: () => import('./commands/key-manager/ca/list.js'),
           },
           {
             name: 'certificates',
-            summary: 'what it has issued',
+            summary: 'list the certificates that a certificate authority has issued',
             load: () => import('./commands/key-manager/ca/certificates.js'),
           },
           {
             name: 'revoke',
-            summary: 'put a certificate on the revocation list, for good',
+            summary: 'put a certificate on the revocation list permanently',
             load: () => import('./commands/key-manager/ca/revoke.js'),
           },
         ],
       },
       {
         name: 'hsm',
-        summary: 'the PKCS#11 token that holds the keys',
+        summary: 'create and check master keys in the PKCS#11 token',
         commands: [
           {
             name: 'create-master-key',
-            summary: 'make a master key in the token that never leaves it',
+            summary: 'create a master key that never leaves the token',
             load: () => import('./commands/key-manager/hsm/create-master-key.js'),
           },
           {
             name: 'check',
-            summary: 'show the attributes of the master key, and that it works',
+            summary: 'show the attributes of the master key and test it',
             load: () => import('./commands/key-manager/hsm/check.js'),
           },
         ],
@@ -136,34 +136,34 @@ export const commands: readonly Entry[] = [
   },
   {
     name: 'db',
-    summary: 'the database',
+    summary: 'prepare the database',
     commands: [
       {
         name: 'migrate',
-        summary: 'make or update the tables, and what a first start needs',
+        summary: 'create or update the tables, and create what a first start needs',
         load: () => import('./commands/database-migrate.js'),
       },
     ],
   },
   {
     name: 'amphora',
-    summary: 'the machines that carry the load balancers',
+    summary: 'inspect the machines that carry the load balancers',
     commands: [
-      { name: 'list', summary: 'all amphorae', load: () => import('./commands/amphora/list.js') },
+      { name: 'list', summary: 'list all amphorae', load: () => import('./commands/amphora/list.js') },
       {
         name: 'show',
-        summary: 'its row, machine, heartbeats and agent',
+        summary: 'show an amphora: database row, machine, heartbeats and agent',
         load: () => import('./commands/amphora/show.js'),
       },
-      { name: 'ssh', summary: 'a root shell on it', load: () => import('./commands/amphora/ssh.js') },
+      { name: 'ssh', summary: 'open a root shell on an amphora', load: () => import('./commands/amphora/ssh.js') },
       {
         name: 'logs',
-        summary: 'what its agent, HAProxy and keepalived have logged',
+        summary: 'print the logs of its agent, HAProxy and keepalived',
         load: () => import('./commands/amphora/logs.js'),
       },
       {
         name: 'support-bundle',
-        summary: 'one file with all that is needed to understand a fault; no secrets',
+        summary: 'collect what is needed to diagnose a fault into one file, without secrets',
         load: () => import('./commands/amphora/support-bundle.js'),
       },
     ],

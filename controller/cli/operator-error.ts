@@ -1,6 +1,6 @@
 import { ConfigurationError } from '../options/configuration-error.js'
 
-/** A failure that its message explains: printed without a stack. */
+/** A failure whose message tells the operator everything: printed without a stack. */
 export class OperatorError extends Error {
   constructor(
     message: string,
@@ -10,21 +10,21 @@ export class OperatorError extends Error {
   }
 }
 
-const SYSTEM_WORDS: Readonly<Record<string, string>> = {
+const SYSTEM_ERRORS: Readonly<Record<string, string>> = {
   ENOSPC: 'the disk is full',
-  EACCES: 'permission is denied',
+  EACCES: 'permission denied',
   EROFS: 'the file system is read-only',
-  ECONNREFUSED: 'nobody listens there',
-  ENOTFOUND: 'the host name is unknown',
-  ETIMEDOUT: 'there was no answer in time',
+  ECONNREFUSED: 'nothing listens there',
+  ENOTFOUND: 'unknown host name',
+  ETIMEDOUT: 'no answer in time',
 }
 
 /** The text and exit status for an error. An unknown error is a bug and shows its stack. */
 export function explain(error: unknown): { text: string; exitStatus: number } {
   if (error instanceof OperatorError) return { text: error.message, exitStatus: error.exitStatus }
   if (error instanceof ConfigurationError) return { text: error.message, exitStatus: 1 }
-  if (error instanceof Error && 'code' in error && typeof error.code === 'string' && error.code in SYSTEM_WORDS) {
-    return { text: `${error.message} (${SYSTEM_WORDS[error.code]})`, exitStatus: 1 }
+  if (error instanceof Error && 'code' in error && typeof error.code === 'string' && error.code in SYSTEM_ERRORS) {
+    return { text: `${error.message} (${SYSTEM_ERRORS[error.code]})`, exitStatus: 1 }
   }
   return { text: error instanceof Error ? (error.stack ?? error.message) : String(error), exitStatus: 1 }
 }

@@ -8,22 +8,22 @@ import { explain } from './operator-error.js'
 
 const EXAMPLES = `
 Examples:
-  npx krater up                       everything on this machine, in the foreground until Ctrl-C
-  npx krater up --detach              the same in the background
-  npx krater demo                     a load balancer with two web servers behind it, to look at
-  npx krater doctor                   what is wrong, and what to do about it
-  npx krater amphora list             the machines that carry the load balancers
+  npx krater up                       run everything on this machine in the foreground; Ctrl-C stops it
+  npx krater up --detach              run everything in the background
+  npx krater demo                     create a sample load balancer with two web servers
+  npx krater doctor                   find faults and print how to fix them
+  npx krater amphora list             list the machines that carry the load balancers
   npx krater down                     stop the controllers; amphorae keep serving
-  npx krater down --all               remove everything that was made
+  npx krater down --all               remove everything that Krater created
 
   KRATER_STATE_DIR=/srv/krater KRATER_IDENTITY_PORT=5001 npx krater up
 
-Settings stand in krater.yaml in the state directory; each has an environment variable of its path:
-network.driver is KRATER_NETWORK_DRIVER. \`krater settings\` lists them.`
+Settings are in krater.yaml in the state directory. Environment variables override them:
+KRATER_NETWORK_DRIVER overrides network.driver. \`krater settings\` lists all settings.`
 
 /**
  * Runs one command line.
- * @returns the exit status: 0 success, 1 a failure that was printed, 2 an invalid command line
+ * @returns the exit status: 0 for success, 1 for a failure (already printed), 2 for an invalid command line
  */
 export async function runCommandLine(argv: readonly string[]): Promise<number> {
   let status = 0
@@ -49,10 +49,10 @@ function createProgram(): Program {
     .version(manifest.version)
     .option(
       '--state-dir <directory>',
-      'where everything of this instance stands (default: KRATER_STATE_DIR, else /var/lib/krater)',
+      'directory of all files of this instance (default: KRATER_STATE_DIR, else /var/lib/krater)',
     )
     .showSuggestionAfterError()
-    .showHelpAfterError('(krater --help shows what there is)')
+    .showHelpAfterError('(krater --help lists all commands)')
     .exitOverride()
     .addHelpText('after', EXAMPLES)
     .hook('preAction', () => {

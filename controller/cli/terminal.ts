@@ -13,8 +13,8 @@ export function print(line = ''): void {
 }
 
 /**
- * Escapes what could mislead a reader in text that others chose, such as tenants' names and amphorae's logs: control characters, which steer
- * the terminal, and characters that reorder, hide or break text.
+ * Escapes characters that could mislead a reader of untrusted text, such as tenants' names and amphorae's logs:
+ * control characters, which the terminal obeys, and characters that reorder, hide or break text.
  */
 export function visible(text: string): string {
   return text.replaceAll(
@@ -23,9 +23,9 @@ export function visible(text: string): string {
   )
 }
 
-/** Rows as lines with aligned columns; the last column is not padded. */
-export function table(given: readonly (readonly string[])[]): string[] {
-  const rows = given.map(row => row.map(visible))
+/** Formats rows as lines with aligned columns; the last column is not padded. */
+export function table(cells: readonly (readonly string[])[]): string[] {
+  const rows = cells.map(row => row.map(visible))
   const widths = rows.reduce<number[]>(
     (widest, row) => row.map((cell, at) => Math.max(widest[at] ?? 0, cell.length)),
     [],

@@ -48,9 +48,9 @@ t.test('krater demo, from an empty machine to traffic and back', async t => {
   await t.test('a second demo finds everything in place', async t => {
     const { status, stdout } = await krater.command('demo')
     t.equal(status, 0)
-    t.match(stdout, /already runs/)
-    t.match(stdout, /web-1 .* runs already/)
-    t.match(stdout, 'Everything was there already.')
+    t.match(stdout, /already running on/)
+    t.match(stdout, /web-1 .* already running/)
+    t.match(stdout, 'Everything already exists.')
     await loadBalancer()
   })
 
@@ -74,11 +74,11 @@ t.test('krater demo, from an empty machine to traffic and back', async t => {
   await t.test('amphora show, ssh, logs and support-bundle', async t => {
     const id = await amphoraId()
     await until('a heartbeat is heard', async () =>
-      /heard +\d+ s ago/.test((await krater.command('amphora', 'show', id)).stdout),
+      /last heartbeat +\d+ s ago/.test((await krater.command('amphora', 'show', id)).stdout),
     )
     const shown = (await krater.command('amphora', 'show', id.slice(0, 8))).stdout
     t.match(shown, /machine +running/)
-    t.match(shown, /haproxy +2\.\d.*runs/)
+    t.match(shown, /haproxy +2\.\d.* running/)
     const shell = await krater.command('amphora', 'ssh', id, '--', 'hostname; id -u; exit 7')
     t.equal(shell.stdout, `amphora-${id}\n0\n`)
     t.equal(shell.status, 7, 'the exit status is the command’s')
@@ -101,7 +101,7 @@ t.test('krater demo, from an empty machine to traffic and back', async t => {
     const well = await krater.command('doctor')
     t.equal(well.status, 0, well.stdout)
     t.match(well.stdout, /heartbeats +ok +1 of 1/)
-    t.match(well.stdout, /agent answers, HAProxy runs/)
+    t.match(well.stdout, /agent answers, HAProxy is running/)
   })
 
   await t.test('down leaves the amphora serving; up adopts it', async t => {
@@ -130,6 +130,6 @@ t.test('krater demo, from an empty machine to traffic and back', async t => {
     t.equal(status, 0, stderr)
     t.notOk(existsSync(krater.directory))
     t.notOk(existsSync(`/run/netns/krater-${instance}`))
-    t.match((await krater.command('down', '--all')).stdout, 'nothing of Krater', 'and it may be repeated')
+    t.match((await krater.command('down', '--all')).stdout, 'holds no Krater instance', 'and it may be repeated')
   })
 })

@@ -8,8 +8,8 @@ import { print } from '../terminal.js'
 export const command: Command = { run: migrateDatabase }
 
 /**
- * Creates what processes on any number of machines need before they start: tables, first users and networks, keys, and client files. Safe to
- * repeat.
+ * Creates what processes on any number of machines need before they start: tables, first users and networks, keys, and
+ * client files. Safe to repeat.
  */
 export async function migrateDatabase(directory: string): Promise<void> {
   ensureStateDirectory(directory)

@@ -19,8 +19,8 @@ import { removeWebServers } from './demo/web-servers.js'
 
 export const command: Command = {
   options: [
-    new Option('--all', 'remove everything that was made: amphorae, networks, database, files'),
-    new Option('--yes', 'do not ask'),
+    new Option('--all', 'also remove everything that Krater created: amphorae, networks, database, files'),
+    new Option('--yes', 'do not ask for confirmation'),
   ],
   run: async (directory, { all, yes }: { all?: boolean; yes?: boolean }) => {
     if (all) await removeEverything(directory, { confirmed: yes ?? false })
@@ -28,7 +28,7 @@ export const command: Command = {
   },
 }
 
-/** Everything that Krater puts into its state directory. The id goes last, so that an interrupted removal can be repeated. */
+/** Everything that Krater puts into its state directory. `instance` is removed last, so that an interrupted removal can be repeated. */
 const OURS = [
   'krater.yaml',
   'openrc',
@@ -43,7 +43,7 @@ const OURS = [
   'instance',
 ] as const
 
-/** Stops the controllers of a state directory and its PostgreSQL; amphorae keep serving. Not an error when nothing runs. */
+/** Stops the controllers and the PostgreSQL of a state directory; amphorae keep serving. No error when nothing is running. */
 export async function down(directory: string): Promise<void> {
   requireRoot()
   const stopped = await stopControllers(directory)
@@ -61,7 +61,7 @@ export async function down(directory: string): Promise<void> {
   }
 }
 
-/** The amphorae of an installation on this host, whatever driver made them. */
+/** The amphorae of an instance on this host, whatever driver created them. */
 async function amphoraeOn(directory: string): Promise<(Machine & { remove: () => Promise<void> })[]> {
   const drivers = await hostMachines(directory, createLog('down', 'warn'))
   const listed = drivers.map(async driver => {
@@ -88,16 +88,16 @@ async function stopControllers(directory: string): Promise<string[]> {
 }
 
 /**
- * Removes everything that was made for a state directory: processes, amphorae, the demonstration's web servers, networks, PostgreSQL, files.
- * Works from any partial state and can be repeated.
+ * Removes everything that Krater created for a state directory: processes, amphorae, the demo's web servers, networks,
+ * PostgreSQL, files. Works from any partial state; safe to repeat.
  * @param confirmed does not ask on a terminal
  */
 export async function removeEverything(directory: string, { confirmed }: { confirmed: boolean }): Promise<void> {
   requireRoot()
   const id = instanceId(directory)
-  // Without an id it never belonged to Krater: `log` and `run` of /var, for example, are not ours to remove.
+  // Without an id the directory was never Krater's: never remove `log` and `run` of /var, for example.
   if (!OURS.some(name => existsSync(join(directory, name))) || (id === null && foreignFolder(directory) !== null)) {
-    print(`There is nothing of Krater's in ${directory}.`)
+    print(`${directory} holds no Krater instance.`)
     return
   }
   if (!confirmed) await confirm(directory)
@@ -110,8 +110,8 @@ export async function removeEverything(directory: string, { confirmed }: { confi
   if (others.length === 0) rmdirSync(directory)
   print(
     others.length === 0
-      ? `Everything is removed, ${directory} too.`
-      : `Everything of Krater's is removed from ${directory}; left there, since it is not ours: ${others.join(', ')}.`,
+      ? `Removed everything, including ${directory}.`
+      : `Removed everything that Krater created. ${directory} still holds other files: ${others.join(', ')}.`,
   )
 }
 
@@ -129,7 +129,7 @@ async function confirm(directory: string): Promise<void> {
   if (process.stdin.isTTY !== true || process.stdout.isTTY !== true) return
   const terminal = createInterface({ input: process.stdin, output: process.stdout })
   const answer = await terminal.question(
-    `This removes every load balancer, its data and its keys below ${directory} (${configurationFile(directory)}). Type yes to go on: `,
+    `This removes every load balancer, all data and all keys in ${directory} (${configurationFile(directory)}). Type yes to continue: `,
   )
   terminal.close()
   if (answer.trim().toLowerCase() !== 'yes') throw new OperatorError('Nothing was removed.')

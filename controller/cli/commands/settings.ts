@@ -3,7 +3,7 @@ import type { Command } from '../command.js'
 
 export const command: Command = { run: async () => printSettings() }
 
-/** Prints every setting: its name in krater.yaml, its default, what it is for, and its environment variable. */
+/** Prints every setting: its name in krater.yaml, its default, its description and its environment variable. */
 export function printSettings(): void {
   const blocks = settings.map(({ name, variable, default: byDefault, description }) => {
     const value = byDefault === undefined ? 'not set' : JSON.stringify(byDefault)

@@ -14,8 +14,8 @@ import { refusalError } from '../wiring/token-validator.js'
 import { writeClientFiles } from './client-files.js'
 
 /**
- * Creates what a first start needs and later starts find: keys, first users, catalogue, first networks and client files. Every start updates
- * the catalogue to the configuration. Nothing is created at an external Keystone.
+ * Creates what the first start needs, and keeps what exists: keys, first users, catalogue, first networks and client
+ * files. Every start updates the catalogue from the configuration. Creates nothing in an external Keystone.
  */
 export async function bootstrap(instance: Instance): Promise<BuiltInNetworks | null> {
   const { directory, config } = instance
@@ -30,7 +30,7 @@ export async function bootstrap(instance: Instance): Promise<BuiltInNetworks | n
     const present = await findBuiltInNetworks(database)
     if (present !== null) return present
     throw new OperatorError(
-      `${owners.away}. The first networks will belong to the project of Krater's own user, so the first start needs it.`,
+      `${owners.away}. The first start needs the project of Krater's user there, which will own the first networks.`,
     )
   })
 }
@@ -66,13 +66,11 @@ async function bootstrapOwnIdentity(instance: Instance): Promise<Owners> {
   return { serviceProjectId: projects.service, ...(projects.demo !== null && { demoProjectId: projects.demo }) }
 }
 
-/** @throws OperatorError when Keystone refuses our own user */
+/** @throws OperatorError when Keystone refuses Krater's user */
 async function ownersAtKeystone(external: ExternalIdentity): Promise<Owners | { away: string }> {
   try {
     const { projectId } = await lookAtKeystone(external)
-    return projectId === null
-      ? { away: 'Krater’s own user has no project at Keystone' }
-      : { serviceProjectId: projectId }
+    return projectId === null ? { away: 'Krater’s user has no project in Keystone' } : { serviceProjectId: projectId }
   } catch (error) {
     if (error instanceof ServiceUserRefused) throw refusalError(external.url, error)
     if (error instanceof IdentityAway) return { away: error.message }

@@ -13,8 +13,8 @@ export type ClientFiles = {
 }
 
 /**
- * Writes the files of OpenStack clients, mode 0600: `openrc` (the demo user) and `admin-openrc` for a shell, and `clouds.yaml` with the clouds
- * `krater` (the demo user) and `krater-admin`.
+ * Writes the files for OpenStack clients, mode 0600: `openrc` (the demo user) and `admin-openrc` for a shell, and
+ * `clouds.yaml` with the clouds `krater` (the demo user) and `krater-admin`.
  */
 export function writeClientFiles(directory: string, files: ClientFiles): void {
   writePrivateFile(join(directory, 'openrc'), openrc(files, files.demo))
@@ -22,31 +22,31 @@ export function writeClientFiles(directory: string, files: ClientFiles): void {
   writePrivateFile(join(directory, 'clouds.yaml'), clouds(files))
 }
 
-function openrc({ authUrl, region }: ClientFiles, who: Credentials): string {
+function openrc({ authUrl, region }: ClientFiles, user: Credentials): string {
   const variables = {
     OS_AUTH_TYPE: 'password',
     OS_AUTH_URL: authUrl,
     OS_IDENTITY_API_VERSION: '3',
-    OS_USERNAME: who.username,
-    OS_PASSWORD: who.password,
-    OS_PROJECT_NAME: who.projectName,
+    OS_USERNAME: user.username,
+    OS_PASSWORD: user.password,
+    OS_PROJECT_NAME: user.projectName,
     OS_USER_DOMAIN_NAME: 'Default',
     OS_PROJECT_DOMAIN_NAME: 'Default',
     OS_REGION_NAME: region,
     OS_INTERFACE: 'public',
   }
   const lines = Object.entries(variables).map(([name, value]) => `export ${name}='${value.replaceAll("'", "'\\''")}'`)
-  // Variables of another cloud in the same shell would take precedence.
+  // Variables set for another cloud in the same shell would take precedence.
   return `unset OS_CLOUD OS_TOKEN OS_PROJECT_ID OS_USER_DOMAIN_ID OS_PROJECT_DOMAIN_ID OS_SYSTEM_SCOPE\n${lines.join('\n')}\n`
 }
 
 function clouds({ authUrl, region, demo, admin }: ClientFiles): string {
-  const cloud = (who: Credentials) => ({
+  const cloud = (user: Credentials) => ({
     auth: {
       auth_url: authUrl,
-      username: who.username,
-      password: who.password,
-      project_name: who.projectName,
+      username: user.username,
+      password: user.password,
+      project_name: user.projectName,
       user_domain_name: 'Default',
       project_domain_name: 'Default',
     },

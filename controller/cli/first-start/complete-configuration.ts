@@ -9,12 +9,12 @@ import { generatePassword } from '../state-directory/keys.js'
 import { serviceSchemas } from '../wiring/services.js'
 import { chooseFreeCidr } from './free-cidr.js'
 
-const HEADER = ` Krater's settings, written at the first start and kept by later ones. Change what you like and start again.
- Every setting can be overridden by an environment variable of its path: network.driver is KRATER_NETWORK_DRIVER.`
+const HEADER = ` Krater's settings. The first start writes this file; later starts keep it. To change a setting, edit it and restart.
+ Environment variables override settings: KRATER_NETWORK_DRIVER overrides network.driver.`
 
 /**
- * Completes krater.yaml with what a first start chooses: database URLs with generated passwords, and the addresses of the first networks.
- * Settings that exist there or in the environment stay.
+ * Adds to krater.yaml what the first start chooses: database URLs with generated passwords, and the CIDR of the first
+ * networks. Keeps settings that are already in the file or in the environment.
  */
 export async function completeConfiguration(
   directory: string,
@@ -27,8 +27,8 @@ export async function completeConfiguration(
   const written = parseDocument(before)
   const document: Document = written.contents === null ? new Document({}) : written
   if (written.contents === null) document.commentBefore = written.comment ?? HEADER
-  const servicesAreNamed = serviceSchemas.every(({ schema }) => config.database[schema] !== undefined)
-  if (config.database.url === undefined && !servicesAreNamed) {
+  const haveAllServicesUrls = serviceSchemas.every(({ schema }) => config.database[schema] !== undefined)
+  if (config.database.url === undefined && !haveAllServicesUrls) {
     document.setIn(
       ['database', 'url'],
       `postgres://postgres@/postgres?host=${encodeURIComponent(privateSocket(directory))}`,

@@ -6,8 +6,8 @@ import { ConfigurationError } from '../../options/configuration-error.js'
 const run = promisify(execFile)
 
 /**
- * Finds an IPv4 /16 that overlaps none of the machine's routes. The search starts at a point that depends on the instance, so that two
- * instances that start together choose different ones.
+ * Finds an IPv4 /16 that overlaps no route of this machine. Each instance starts the search elsewhere, so that two
+ * instances that start at the same time choose different ones.
  */
 export async function chooseFreeCidr(instance: string): Promise<string> {
   const { stdout } = await run('ip', ['-j', '-4', 'route', 'show', 'table', 'all'], { timeout: 10_000 })
@@ -20,7 +20,7 @@ export async function chooseFreeCidr(instance: string): Promise<string> {
 
 /**
  * The first of 10.64.0.0/16 ... 10.254.0.0/16, counted from `seed` with wrap-around, that overlaps none of `used`. Pure.
- * @param used CIDRs or addresses; anything else, such as "default", is ignored
+ * @param used CIDRs or addresses; ignores anything else, such as "default"
  * @throws ConfigurationError when all are taken
  */
 export function freeCidr(seed: number, used: readonly string[]): string {
@@ -32,7 +32,7 @@ export function freeCidr(seed: number, used: readonly string[]): string {
   })
   if (free === undefined) {
     throw new ConfigurationError(
-      'No 10.x.0.0/16 is free on this machine: every one overlaps a route. Name a free IPv4 /16 with the setting network.cidr.',
+      'No 10.x.0.0/16 is free on this machine: every one overlaps a route. Set network.cidr to a free IPv4 /16.',
     )
   }
   return `10.${free}.0.0/16`

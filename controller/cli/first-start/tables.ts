@@ -11,12 +11,12 @@ import { databaseUrl, type Instance, openDatabase } from '../wiring/instance.js'
 import { serviceSchemas } from '../wiring/services.js'
 
 /** SQLSTATE cannot_connect_now: the server is starting or stopping. */
-const NOT_YET = '57P03'
+const CANNOT_CONNECT_NOW = '57P03'
 const INSUFFICIENT_PRIVILEGE = '42501'
-const PATIENCE_MS = 15_000
+const START_TIMEOUT_MS = 15_000
 
 /**
- * Creates roles and schemas (when an administrator's URL is configured) and migrates all tables.
+ * Creates roles and schemas (if an administrator's URL is configured) and migrates all tables.
  * @throws OperatorError when the database cannot be reached
  */
 export async function prepareTables(instance: Instance): Promise<void> {
@@ -39,14 +39,14 @@ export async function prepareTables(instance: Instance): Promise<void> {
       await giveAway?.(administrator).catch(error => {
         if (sqlState(error) !== INSUFFICIENT_PRIVILEGE) throw error
         print(
-          `The ${schema} tables stay with their own role: giving the audit log to another needs a superuser's URL in database.url.`,
+          `The ${schema} role still owns its audit log: moving the log to a separate role needs a superuser's URL in database.url.`,
         )
       })
     }
   })
 }
 
-/** Does nothing when no administrator's URL is configured. */
+/** Does nothing without an administrator's URL. */
 async function asAdministrator({ config }: Instance, body: (administrator: Database) => Promise<void>): Promise<void> {
   const { url } = config.database
   if (url === undefined) return
@@ -60,23 +60,23 @@ async function asAdministrator({ config }: Instance, body: (administrator: Datab
 }
 
 async function waitUntilReachable(probe: () => Promise<unknown>, url: string): Promise<void> {
-  const until = performance.now() + PATIENCE_MS
+  const until = performance.now() + START_TIMEOUT_MS
   for (;;) {
     try {
       await probe()
       return
     } catch (error) {
       const code = sqlState(error)
-      if (code !== NOT_YET || performance.now() > until) {
-        throw new OperatorError(`The database ${withoutPassword(url)} cannot be used: ${wordsOf(error)}`)
+      if (code !== CANNOT_CONNECT_NOW || performance.now() > until) {
+        throw new OperatorError(`The database ${withoutPassword(url)} cannot be used: ${reasonOf(error)}`)
       }
       await delay(200)
     }
   }
 }
 
-function wordsOf(error: unknown): string {
-  // One error for each address that was tried.
+function reasonOf(error: unknown): string {
+  // Holds one error per address tried.
   if (error instanceof AggregateError) return error.errors.map(String).join('; ')
   return error instanceof Error ? error.message : String(error)
 }

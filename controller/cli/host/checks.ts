@@ -13,14 +13,14 @@ import type { Listener } from './ports.js'
 export function requireRoot(): void {
   if (process.getuid?.() === 0) return
   throw new OperatorError(
-    'Krater needs root here: it makes network namespaces and runs PostgreSQL under an account of its own. Run the same command with sudo.',
+    'This command needs root: Krater creates network namespaces and runs PostgreSQL as the postgres account. Run it with sudo.',
   )
 }
 
-/** Whatever the drivers are, the first start makes SSH keys. */
+/** The first start generates SSH keys whatever the drivers. */
 const OWN_PROGRAMS: ComputeDriverKind['programs'] = [['ssh-keygen', 'openssh-client']]
 
-/** Debian packages that the installation and its drivers need and this machine lacks. */
+/** Debian packages that Krater and the configured drivers need and this machine lacks. */
 export function missingPackages({ directory, config }: Instance): string[] {
   const kinds = [computeDriver(config.compute.driver), networkDriver(config.network.driver)]
   const needed = [...OWN_PROGRAMS, ...kinds.flatMap(({ programs }) => programs)]
@@ -33,12 +33,12 @@ export function requirePackages(instance: Instance): void {
   const missing = missingPackages(instance)
   if (missing.length === 0) return
   throw new OperatorError(
-    `Debian packages are missing: ${missing.join(', ')}. \`npm start\` installs them, or: apt-get install -y --no-install-recommends ${missing.join(' ')}`,
+    `Debian packages are missing: ${missing.join(', ')}. \`npm start\` installs them, or run: apt-get install -y --no-install-recommends ${missing.join(' ')}`,
   )
 }
 
-/** Room for PostgreSQL and the first logs of amphorae. */
-export const LEAST_FREE_BYTES = 200 * 1024 * 1024
+/** Space for PostgreSQL and the first logs of amphorae. */
+export const MIN_FREE_BYTES = 200 * 1024 * 1024
 
 export function freeBytes(directory: string): number {
   const { bavail, bsize } = statfsSync(directory)
@@ -47,24 +47,24 @@ export function freeBytes(directory: string): number {
 
 export function requireDiskSpace(directory: string): void {
   const free = freeBytes(directory)
-  if (free >= LEAST_FREE_BYTES) return
+  if (free >= MIN_FREE_BYTES) return
   throw new OperatorError(
-    `The disk below ${directory} has only ${Math.round(free / 1024 / 1024)} MiB left; ${LEAST_FREE_BYTES / 1024 / 1024} MiB are needed to start. Free some, or choose another place with KRATER_STATE_DIR.`,
+    `The disk of ${directory} has only ${Math.round(free / 1024 / 1024)} MiB free; Krater needs ${MIN_FREE_BYTES / 1024 / 1024} MiB to start. Free some space, or set KRATER_STATE_DIR to a directory on another disk.`,
   )
 }
 
-/** PostgreSQL runs under its own account below the state directory, so every directory above must be searchable. */
-export function requirePassage(directory: string): void {
+/** PostgreSQL works below the state directory as the postgres account, so every directory above must be searchable. */
+export function requireSearchablePath(directory: string): void {
   for (let above = dirname(directory); above !== '/'; above = dirname(above)) {
     if ((statSync(above).mode & 0o001) === 0) {
       throw new OperatorError(
-        `${above} lets only its owner through, but PostgreSQL works in ${directory} under the account postgres. Choose another place with KRATER_STATE_DIR, or: chmod o+x ${above}`,
+        `PostgreSQL runs as the postgres account in ${directory}, but that account cannot enter ${above}. Run chmod o+x ${above}, or set KRATER_STATE_DIR to another directory.`,
       )
     }
   }
 }
 
-/** Where the configured services listen. @param healthManagerHost where the health manager does; null leaves it out */
+/** The addresses on which the configured services listen. @param healthManagerHost null leaves the health manager out */
 export function listenersOf(config: Configuration, healthManagerHost: string | null): Listener[] {
   const tcp = [
     ...(config.identity.external_url === undefined

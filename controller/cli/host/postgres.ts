@@ -7,15 +7,15 @@ import { rotateLog } from './log-files.js'
 
 const clusterDirectory = (stateDirectory: string): string => join(stateDirectory, 'postgres')
 
-/** The main process of the private PostgreSQL; null when it does not run. */
+/** The main process of the private PostgreSQL; null when it is not running. */
 export const runningPostmaster = (stateDirectory: string): ProcessIdentity | null =>
   findPostmaster(clusterDirectory(stateDirectory))
 
-/** Starts the private PostgreSQL, or finds it running. */
+/** Starts the private PostgreSQL unless it is running. */
 export const startPrivateCluster = (stateDirectory: string): Promise<Cluster> =>
   startCluster({ directory: clusterDirectory(stateDirectory), durable: true })
 
-/** Checks every second that PostgreSQL runs, restarts it otherwise, and bounds its log. @returns a function that ends the watch */
+/** Every second, restarts PostgreSQL if it stopped, and rotates its log. @returns a function that stops watching */
 export function watchCluster(stateDirectory: string, report: (line: string) => void): () => Promise<void> {
   const ending = new AbortController()
   const watch = async () => {
@@ -25,9 +25,9 @@ export function watchCluster(stateDirectory: string, report: (line: string) => v
       try {
         rotateLog(join(clusterDirectory(stateDirectory), 'data/server.log'))
         if (runningPostmaster(stateDirectory) !== null) continue
-        report('PostgreSQL has ended; it is started again')
+        report('PostgreSQL stopped; restarting it')
         await startPrivateCluster(stateDirectory)
-        report('PostgreSQL is back')
+        report('PostgreSQL is running again')
       } catch (error) {
         report(String(error))
       }
@@ -40,7 +40,7 @@ export function watchCluster(stateDirectory: string, report: (line: string) => v
   }
 }
 
-/** Stops the private PostgreSQL after a checkpoint. @returns false when it did not run */
+/** Stops the private PostgreSQL after a checkpoint. @returns false when it was not running */
 export async function stopPrivateCluster(stateDirectory: string): Promise<boolean> {
   const postmaster = runningPostmaster(stateDirectory)
   if (postmaster === null) return false

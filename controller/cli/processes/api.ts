@@ -32,7 +32,9 @@ type ApiName = (typeof API_NAMES)[number]
 
 export const command: Command = {
   options: [
-    new Option('--only <names>', `some of them, with commas between: ${API_NAMES.join(',')}`).argParser(parseApiNames),
+    new Option('--only <names>', `run only these, separated by commas: ${API_NAMES.join(',')}`).argParser(
+      parseApiNames,
+    ),
   ],
   run: (directory, { only = API_NAMES }: { only?: readonly ApiName[] }) => runApi(directory, only),
 }
@@ -41,11 +43,11 @@ type Api = {
   name: ApiName
   address: { host: string; port: number; trusted_proxies: readonly string[] }
   create: () => Koa | Promise<Koa>
-  /** Called after the last request, while the databases are still open. */
+  /** Called after the last request and before the databases close. */
   stop?: () => Promise<void>
 }
 
-/** Serves the named APIs until the process is told to stop. */
+/** Serves the named APIs until a signal to stop. */
 export async function runApi(directory: string, only: readonly ApiName[]): Promise<void> {
   const instance = openInstance(directory)
   requireDefaultProvider(instance.config)
@@ -64,7 +66,7 @@ export async function runApi(directory: string, only: readonly ApiName[]): Promi
     const apis = apisOf(instance, open, { tokens, certificates }, log).filter(({ name }) => only.includes(name))
     if (apis.length === 0) {
       throw new OperatorError(
-        `Identity is served at ${serviceUrls(instance.config).identity} (identity.external_url), so there is no identity API here.`,
+        `There is no identity API to serve: identity.external_url points to ${serviceUrls(instance.config).identity}.`,
       )
     }
     const { max_connections, max_connections_per_source } = instance.config.api

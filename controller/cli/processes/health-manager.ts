@@ -3,13 +3,13 @@ import { createLog } from '../../log/log.js'
 import type { Command } from '../command.js'
 import { keyFiles, loadAmphoraMaster } from '../state-directory/keys.js'
 import { fabricOf, openNetwork, requireInstanceId } from '../wiring/drivers.js'
-import { ensureManagementLeg } from '../wiring/host-networks.js'
+import { connectToAmphorae } from '../wiring/host-networks.js'
 import { openDatabase, openInstance } from '../wiring/instance.js'
 import { runUntilStopped } from './run-until-stopped.js'
 
 export const command: Command = { run: runHealthManager }
 
-/** Receives heartbeats until the process is told to stop. */
+/** Receives heartbeats until a signal to stop. */
 export async function runHealthManager(directory: string): Promise<void> {
   const instance = openInstance(directory)
   const { config } = instance
@@ -18,7 +18,7 @@ export async function runHealthManager(directory: string): Promise<void> {
     const instanceId = requireInstanceId(directory)
     const masterKey = loadAmphoraMaster(keyFiles(config, directory))
     const networkDatabase = openDatabase(instance, 'network', 'health-manager', log)
-    const host = await ensureManagementLeg(instance, await openNetwork(instance, networkDatabase), {
+    const host = await connectToAmphorae(instance, await openNetwork(instance, networkDatabase), {
       fabric: fabricOf(directory),
       instanceId,
     })

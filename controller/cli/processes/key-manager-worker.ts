@@ -15,10 +15,10 @@ import { runUntilStopped } from './run-until-stopped.js'
 
 export const command: Command = { run: runKeyManagerWorker }
 
-/** Background work that runs until it is stopped. */
+/** Background work that runs until `stop`. */
 type Part = { stop: () => Promise<void> }
 
-/** Runs the key manager's background work until the process is told to stop. */
+/** Runs the key manager's background work until a signal to stop. */
 export async function runKeyManagerWorker(directory: string): Promise<void> {
   const instance = openInstance(directory)
   const log = createLog('key-manager-worker', instance.config.log_level)

@@ -12,7 +12,7 @@ import { runUntilStopped } from './run-until-stopped.js'
 
 export const command: Command = { run: runKeystoneListener }
 
-/** Erases the key manager's data of projects that an external identity service deletes, until the process is told to stop. */
+/** Erases the key manager's data of projects that an external identity service deletes, until a signal to stop. */
 export async function runKeystoneListener(directory: string): Promise<void> {
   const instance = openInstance(directory)
   const settings = instance.config.key_manager.keystone_notifications
@@ -39,12 +39,12 @@ function requireTransport({ enable, transport_url }: KeystoneNotifications, dire
   const group = 'key_manager.keystone_notifications'
   if (!enable) {
     throw new OperatorError(
-      `${group}.enable is false in ${configurationFile(directory)}: there is nothing to listen to. With our own identity service deleted projects are erased without a message bus; for an external one set it to true, and transport_url beside it.`,
+      `${group}.enable is false in ${configurationFile(directory)}, so there is nothing to listen to. Krater's own identity service needs no message bus for deleted projects. For an external one, set enable to true and set transport_url.`,
     )
   }
   if (transport_url === undefined) {
     throw new OperatorError(
-      `${group}.transport_url is not set in ${configurationFile(directory)}: it names the message bus of the identity service, as amqp://user:password@host:5672/virtual-host.`,
+      `${group}.transport_url is not set in ${configurationFile(directory)}. Set it to the message bus of the identity service, such as amqp://user:password@host:5672/virtual-host.`,
     )
   }
   return transport_url

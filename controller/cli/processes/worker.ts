@@ -8,13 +8,13 @@ import { startWorker } from '../../worker/worker.js'
 import type { Command } from '../command.js'
 import { keyFiles, loadKeys } from '../state-directory/keys.js'
 import { computeDriverOf, fabricOf, openCompute, openNetwork, requireInstanceId } from '../wiring/drivers.js'
-import { ensureManagementLeg } from '../wiring/host-networks.js'
+import { connectToAmphorae } from '../wiring/host-networks.js'
 import { databaseUrl, openDatabase, openInstance } from '../wiring/instance.js'
 import { runUntilStopped } from './run-until-stopped.js'
 
 export const command: Command = { run: runWorker }
 
-/** Converges load balancers and runs housekeeping until the process is told to stop. */
+/** Converges load balancers and runs housekeeping until a signal to stop. */
 export async function runWorker(directory: string): Promise<void> {
   const instance = openInstance(directory)
   const { config } = instance
@@ -25,7 +25,7 @@ export async function runWorker(directory: string): Promise<void> {
     const database = openDatabase(instance, 'load_balancer', 'worker', log)
     const networkDatabase = openDatabase(instance, 'network', 'worker', log)
     const network = await openNetwork(instance, networkDatabase)
-    const heartbeatHost = await ensureManagementLeg(instance, network, { fabric: fabricOf(directory), instanceId })
+    const heartbeatHost = await connectToAmphorae(instance, network, { fabric: fabricOf(directory), instanceId })
     const agents = computeDriverOf(instance).runsMachines
       ? new SshAgentConnections({ controllerKey: keys.controllerSsh.privateKey, log })
       : createNoopAgentConnections()

@@ -4,7 +4,7 @@ import type { Configuration } from '../../config/schema.js'
 /** The socket directory of the private PostgreSQL. */
 export const privateSocket = (directory: string): string => join(directory, 'postgres/socket')
 
-/** True when the database is the private PostgreSQL below the state directory rather than an external server. */
+/** Whether the database is the private PostgreSQL in the state directory rather than an external server. */
 export function usesPrivateCluster(config: Configuration, directory: string): boolean {
   const url = config.database.url ?? config.database.identity
   return url === undefined || new URL(socketUrl(url)).searchParams.get('host') === privateSocket(directory)
@@ -20,7 +20,7 @@ export function serviceUrl(administratorUrl: string, role: string, password: str
 
 const NO_HOST = 'socket.invalid'
 
-/** URLs of unix sockets have no host (`postgres://role@/database?host=/directory`), which the URL parser refuses. */
+/** Adds a host to URLs of unix sockets (`postgres://role@/database?host=/directory`): the URL parser rejects an empty one. */
 function socketUrl(url: string): string {
   return url.replace(/^(postgres(?:ql)?:\/\/(?:[^/@]*@)?)\//, `$1${NO_HOST}/`)
 }

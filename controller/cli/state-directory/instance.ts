@@ -4,24 +4,24 @@ import { join } from 'node:path'
 import { ConfigurationError } from '../../options/configuration-error.js'
 import { writePrivateFile } from '../../process/private-file.js'
 
-/** The path of PostgreSQL's socket below it must fit into 107 bytes. */
-const LONGEST_STATE_DIRECTORY = 70
+/** The path of PostgreSQL's socket in it must fit into 107 bytes. */
+const MAX_STATE_DIRECTORY_LENGTH = 70
 
 /**
- * Creates the state directory if it is missing, and its instance id first of all. Only root can read its files; the directory itself is
- * searchable (0711), because PostgreSQL works below it under its own account.
+ * Creates the state directory if it is missing, starting with its instance id. Only root can read its files; the
+ * directory itself is searchable (0711), because PostgreSQL works in it as the postgres account.
  * @throws ConfigurationError when it cannot be created or written, or belongs to something else, such as /var
  */
 export function ensureStateDirectory(directory: string): void {
-  if (directory.length > LONGEST_STATE_DIRECTORY) {
+  if (directory.length > MAX_STATE_DIRECTORY_LENGTH) {
     throw new ConfigurationError(
-      `The state directory ${directory} has more than ${LONGEST_STATE_DIRECTORY} characters: sockets below it would be unusable. Choose a shorter one with KRATER_STATE_DIR.`,
+      `The state directory ${directory} has more than ${MAX_STATE_DIRECTORY_LENGTH} characters, too many for the sockets in it. Set KRATER_STATE_DIR to a shorter path.`,
     )
   }
   const foreign = instanceId(directory) === null ? foreignFolder(directory) : null
   if (foreign !== null) {
     throw new ConfigurationError(
-      `${directory} is not Krater's: it has a folder "${foreign}" with files of others. Name a directory of Krater's own with KRATER_STATE_DIR.`,
+      `${directory} is not Krater's: its folder "${foreign}" holds other files. Set KRATER_STATE_DIR to a directory that only Krater uses.`,
     )
   }
   try {
@@ -34,21 +34,21 @@ export function ensureStateDirectory(directory: string): void {
   } catch (error) {
     const code = (error as NodeJS.ErrnoException).code
     const reason = code === 'ENOSPC' ? 'the disk is full' : code === 'EROFS' ? 'the file system is read-only' : code
-    throw new ConfigurationError(`The state directory ${directory} cannot be written: ${reason}.`)
+    throw new ConfigurationError(`Cannot write to the state directory ${directory}: ${reason}.`)
   }
 }
 
-/** Files of processes that were started before the first `krater up` in a directory. */
+/** Files that processes leave when they are started before the first `krater up`. */
 const OUR_REMAINS = /^((up|api|worker|health-manager)\.(log|log\.1|\d+\.json)|\.writable)$/
 
-/** A folder with a name of ours but files of others, as in /var; null when there is none. */
+/** A folder named like one of Krater's that holds other files, as in /var; null when there is none. */
 export function foreignFolder(directory: string): string | null {
   const isForeign = (name: string) =>
     existsSync(join(directory, name)) && readdirSync(join(directory, name)).some(file => !OUR_REMAINS.test(file))
   return ['log', 'run'].find(isForeign) ?? null
 }
 
-/** Five hexadecimal digits that distinguish this instance's namespaces and devices from others on the machine; generated once. */
+/** Five hexadecimal digits, generated once, that distinguish this instance's namespaces and devices on the machine. */
 export function ensureInstanceId(directory: string): string {
   const known = instanceId(directory)
   if (known !== null) return known
@@ -57,7 +57,7 @@ export function ensureInstanceId(directory: string): string {
   return id
 }
 
-/** @returns null when the directory was never Krater's */
+/** @returns null when Krater never used the directory */
 export function instanceId(directory: string): string | null {
   const file = join(directory, 'instance')
   if (!existsSync(file)) return null

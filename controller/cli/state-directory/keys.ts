@@ -16,15 +16,15 @@ export type KeyFiles = {
   controllerSsh: string
   operatorSsh: string
   identityCredentials: string
-  /** Null when the key manager's master key comes from elsewhere. */
+  /** Null when the key manager's master key does not come from a file. */
   keyManagerMaster: string | null
   keyManagerAudit: string
 }
 
-/** `publicLine` is `ssh-ed25519 AAAA... comment`, `privateKey` OpenSSH's own format. */
+/** `publicLine` is `ssh-ed25519 AAAA... comment`; `privateKey` is in OpenSSH's format. */
 export type SshKey = { privateKey: string; publicLine: string }
 
-/** The keys with which amphorae are created and reached. */
+/** The keys for creating and reaching amphorae. */
 export type Keys = { amphoraMaster: Buffer; controllerSsh: SshKey; operatorSsh: SshKey }
 
 export function keyFiles(config: Configuration, directory: string): KeyFiles {
@@ -44,14 +44,14 @@ function keyManagerMasterFile({ key_manager: { crypto } }: Configuration, direct
   return source.kind === 'file' ? source.path : null
 }
 
-/** The file in which the key manager's worker keeps the end of the audit log. */
+/** The file in which the key manager's worker keeps the end of the audit chain. */
 export const auditHeadFile = (config: Configuration, directory: string): string =>
   config.key_manager.audit_head_file ?? join(directory, 'key-manager-audit-head')
 
-/** A password of 32 characters that needs no quoting anywhere. */
+/** A password of 32 characters that needs no quoting in a URL, a shell or SQL. */
 export const generatePassword = (): string => randomBytes(24).toString('base64url')
 
-/** Generates missing keys atomically, readable by root alone; existing keys stay. */
+/** Generates missing keys atomically, readable only by root; keeps existing keys. */
 export async function generateKeys(files: KeyFiles): Promise<void> {
   for (const path of Object.values(files)) {
     if (path !== null) mkdirSync(dirname(path), { recursive: true, mode: 0o700 })
@@ -65,14 +65,14 @@ export async function generateKeys(files: KeyFiles): Promise<void> {
 
 async function generateSshKey(path: string, comment: string): Promise<void> {
   if (existsSync(path)) return
-  const aside = mkdtempSync(join(dirname(path), '.new-'))
+  const temporary = mkdtempSync(join(dirname(path), '.new-'))
   try {
-    const key = join(aside, 'key')
+    const key = join(temporary, 'key')
     await run('ssh-keygen', ['-q', '-t', 'ed25519', '-N', '', '-C', comment, '-f', key], { timeout: 20_000 })
     renameSync(`${key}.pub`, `${path}.pub`)
     renameSync(key, path)
   } finally {
-    rmSync(aside, { recursive: true, force: true })
+    rmSync(temporary, { recursive: true, force: true })
   }
 }
 
@@ -85,17 +85,17 @@ export async function loadKeys(files: KeyFiles): Promise<Keys> {
   }
 }
 
-/** 32 bytes from which amphorae's host keys and heartbeat keys are derived. */
+/** 32 bytes from which the host keys and heartbeat keys of amphorae are derived. */
 export function loadAmphoraMaster(files: KeyFiles): Buffer {
   return loadSecret(files.amphoraMaster, 'keys.amphora_master')
 }
 
-/** 32 bytes that encrypt the credentials of the identity API's /v3/credentials. */
+/** 32 bytes that encrypt the credentials of the identity API's /v3/credentials resource. */
 export function loadIdentityCredentialKey(files: KeyFiles): Buffer {
-  return loadSecret(files.identityCredentials, 'the key of stored credentials')
+  return loadSecret(files.identityCredentials, 'the key for stored credentials')
 }
 
-/** 32 bytes with which the records of the key manager's audit log are linked. */
+/** 32 bytes that key the hash chain of the key manager's audit log. */
 export function loadKeyManagerAuditKey(files: KeyFiles): Buffer {
   return loadSecret(files.keyManagerAudit, 'the audit log’s key')
 }
@@ -110,7 +110,7 @@ async function loadSshKey(path: string, setting: string): Promise<SshKey> {
   const privateKey = readKey(path, setting)
   const { stdout } = await run('ssh-keygen', ['-y', '-P', '', '-f', path], { timeout: 20_000 }).catch(() => {
     throw new ConfigurationError(
-      `${path} (${setting}) is not an SSH private key without passphrase that only root may read.`,
+      `${path} (${setting}) must be an SSH private key without a passphrase, readable only by root.`,
     )
   })
   return { privateKey, publicLine: stdout.trim() }
@@ -121,7 +121,7 @@ function readKey(path: string, setting: string): string {
     return readFileSync(path, 'utf8')
   } catch (error) {
     throw new ConfigurationError(
-      `${path} (${setting}) cannot be read (${(error as NodeJS.ErrnoException).code}). \`krater up\` and \`krater db migrate\` make missing keys; processes on other machines need copies of the same ones.`,
+      `${path} (${setting}) cannot be read (${(error as NodeJS.ErrnoException).code}). \`krater up\` and \`krater db migrate\` generate missing keys; processes on other machines need copies of them.`,
     )
   }
 }

@@ -11,13 +11,13 @@ export type Passwords = z.output<typeof passwordsSchema>
 
 const fileIn = (directory: string): string => join(directory, 'keys/passwords.json')
 
-/** Null before the first start, or with an external Keystone. */
+/** Null before the first start and with an external Keystone. */
 export function readPasswords(directory: string): Passwords | null {
   const file = fileIn(directory)
   return existsSync(file) ? passwordsSchema.parse(JSON.parse(readFileSync(file, 'utf8'))) : null
 }
 
-/** Generates the passwords once. They are stored before they are used, so an interrupted first start continues with the same ones. */
+/** Generates the passwords once. Stores them before use, so an interrupted first start continues with the same ones. */
 export function ensurePasswords(directory: string): Passwords {
   const present = readPasswords(directory)
   if (present !== null) return present

@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { writePrivateFile } from '../../process/private-file.js'
 import { identityOf, isAlive, type ProcessIdentity } from '../../process/process-identity.js'
 
-/** `api` serves several APIs at once. */
+/** `api` is a process that serves several APIs. */
 const PROCESS_NAMES = [
   'up',
   'api',
@@ -25,7 +25,7 @@ export type RunRecord = { name: ProcessName; identity: ProcessIdentity }
 
 const directoryOf = (stateDirectory: string): string => join(stateDirectory, 'run')
 
-/** Records that this process runs for this state directory. @returns a function that removes the record */
+/** Records that this process works on the state directory. @returns a function that removes the record */
 export function recordRunning(stateDirectory: string, name: ProcessName): () => void {
   const identity = identityOf(process.pid)
   if (identity === null) throw new Error('This process is not in /proc.')
@@ -34,7 +34,7 @@ export function recordRunning(stateDirectory: string, name: ProcessName): () => 
   return () => rmSync(path, { force: true })
 }
 
-/** The live processes of this state directory; records of dead ones are removed. */
+/** The live processes of this state directory. Removes the records of dead ones. */
 export function runningProcesses(stateDirectory: string): RunRecord[] {
   const directory = directoryOf(stateDirectory)
   if (!existsSync(directory)) return []

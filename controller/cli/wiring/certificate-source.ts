@@ -13,8 +13,8 @@ import type { Instance } from './instance.js'
 import { serviceUrls } from './service-urls.js'
 
 /**
- * Opens the source of load balancers' certificates. It sends nothing before the first reference.
- * @throws ConfigurationError
+ * Opens the source of load balancers' certificates. Sends nothing until the first certificate reference.
+ * @throws ConfigurationError when load_balancer.key_manager_ca_file cannot be used
  */
 export function openCertificateSource({ directory, config }: Instance, log: Logger): CertificateSource {
   const { key_manager_url: url, key_manager_ca_file: caFile, key_manager_timeout: answerSeconds } = config.load_balancer
@@ -51,10 +51,10 @@ export function openCertificateSource({ directory, config }: Instance, log: Logg
   }
 }
 
-/** The service user that the first start creates for load balancers. @throws IdentityAway when there was no first start here */
+/** The service user that the first start creates for load balancers. @throws IdentityAway before the first start */
 function ownCredentials(directory: string): ServiceCredentials {
   const passwords = readPasswords(directory)
-  if (passwords === null) throw new IdentityAway(`${directory} holds no password of the user octavia`)
+  if (passwords === null) throw new IdentityAway(`${directory} holds no password for the user octavia`)
   return {
     method: 'password',
     username: 'octavia',

@@ -2,7 +2,7 @@ import type { Configuration } from '../../config/schema.js'
 import { providerCapabilities } from '../../provider/providers.js'
 import { OperatorError } from '../operator-error.js'
 
-/** @throws OperatorError when the default provider is not one that there is */
+/** @throws OperatorError when the default provider does not exist */
 export function requireDefaultProvider({ load_balancer }: Configuration): void {
   if (providerCapabilities.some(({ name }) => name === load_balancer.default_provider)) return
   const names = providerCapabilities.map(({ name }) => name).join(' or ')

@@ -14,44 +14,45 @@ import { OperatorError } from '../operator-error.js'
 import { instanceId } from '../state-directory/instance.js'
 import type { Instance } from './instance.js'
 
-/** The bundled agent stands beside the bundled controller. */
+/** The bundled agent is in the directory of the bundled controller. */
 const agentBundle = join(dirname(fileURLToPath(import.meta.url)), 'agent.js')
 
-const USUAL_MTU = 1500
+const DEFAULT_MTU = 1500
 
 export function fabricOf(directory: string): Fabric {
   return new Fabric({ instance: requireInstanceId(directory) })
 }
 
-/** @throws OperatorError when nothing was ever started on this state directory */
+/** @throws OperatorError when the state directory is not set up */
 export function requireInstanceId(directory: string): string {
   const id = instanceId(directory)
   if (id !== null) return id
-  throw new OperatorError(
-    `Nothing has been set up in ${directory} yet: \`krater up\` or \`krater db migrate\` does that.`,
-  )
+  throw new OperatorError(`${directory} is not set up yet. Run \`krater up\` or \`krater db migrate\` first.`)
 }
 
 export const computeDriverOf = ({ config }: Instance): ComputeDriverKind => computeDriver(config.compute.driver)
 
 export const networkDriverOf = ({ config }: Instance): NetworkDriverKind => networkDriver(config.network.driver)
 
-/** @param database with the network service's role */
+/** @param database opened with the network service's role */
 export const openNetwork = (instance: Instance, database: Database): Promise<NetworkDriver> =>
   networkDriverOf(instance).open({ database, sharedAddresses: instance.config.network.shared_addresses })
 
-/** The configured compute driver, for new machines too. */
+/** The configured compute driver, which can create machines. */
 export const openCompute = (instance: Instance, network: NetworkDriver, log: Logger): Promise<ComputeDriver> =>
   computeDriverOf(instance).open({
     instance: requireInstanceId(instance.directory),
     stateDirectory: instance.directory,
-    networkMtu: async id => (await network.network(id))?.mtu ?? USUAL_MTU,
+    networkMtu: async id => (await network.network(id))?.mtu ?? DEFAULT_MTU,
     agentBundle,
     settings: instance.config.compute,
     log,
   })
 
-/** Every driver that may have machines of an installation on this host. Works without settings and without a database, so not for new machines. */
+/**
+ * Every driver that may have machines of an instance on this host. Works without settings and without a database, so it
+ * cannot create machines.
+ */
 export const hostMachines = (directory: string, log: Logger): Promise<ComputeDriver[]> =>
   Promise.all(
     computeDrivers
@@ -60,7 +61,7 @@ export const hostMachines = (directory: string, log: Logger): Promise<ComputeDri
         open({
           instance: requireInstanceId(directory),
           stateDirectory: directory,
-          networkMtu: async () => USUAL_MTU,
+          networkMtu: async () => DEFAULT_MTU,
           agentBundle,
           settings: configurationSchema.parse({}).compute,
           log,

@@ -7,14 +7,14 @@ import type { Instance } from './instance.js'
 
 const prefixOf = (cidr: string): string => cidr.split('/')[1] ?? '32'
 
-/** Name of a host interface: at most 15 characters, unique per instance. */
+/** Name of a host interface: at most 15 characters, unique to the instance. */
 const hostLegName = (instanceId: string, network: 'mgmt' | 'pub'): string => `kr${instanceId}-${network}`
 
 type Leg = { networkId: string; mtu: number; cidr: string; address: string }
 
 /**
- * Ensures the host's interface on the management network, where amphorae reach the health manager and nothing else. It is gone after a reboot;
- * safe to repeat.
+ * Ensures the host's interface on the management network, on which amphorae reach the health manager and nothing else.
+ * A reboot removes it. Safe to repeat.
  */
 export async function ensureManagementInterface(
   fabric: Fabric,
@@ -26,7 +26,7 @@ export async function ensureManagementInterface(
   await ensureHostLeg(fabric, hostLegName(instanceId, 'mgmt'), leg, { open, isolated: true })
 }
 
-/** Ensures the host's interface on the public network, where tenants' machines reach `host_member_ports`. Safe to repeat. */
+/** Ensures the host's interface on the public network, on which tenants' machines reach `host_member_ports`. Safe to repeat. */
 export async function ensurePublicInterface(
   fabric: Fabric,
   instanceId: string,
@@ -37,7 +37,7 @@ export async function ensurePublicInterface(
   await ensureHostLeg(fabric, hostLegName(instanceId, 'pub'), leg, { open, isolated: false })
 }
 
-/** Removes what remains of the host's interfaces once the fabric is gone. */
+/** Removes what remains of the host's interfaces after the fabric's removal. */
 export async function forgetHostInterfaces(instanceId: string): Promise<void> {
   for (const network of ['mgmt', 'pub'] as const) await forgetHostLeg(hostLegName(instanceId, network))
 }
@@ -54,10 +54,11 @@ async function ensureHostLeg(
 }
 
 /**
- * Prepares this machine's access to the amphorae. Without networks on this host it is loopback.
+ * Connects this machine to the amphorae's management network. Uses loopback if the network driver has no networks on
+ * this host.
  * @returns the address to which amphorae send heartbeats
  */
-export async function ensureManagementLeg(
+export async function connectToAmphorae(
   { config }: Instance,
   driver: NetworkDriver,
   { fabric, instanceId }: { fabric: Fabric; instanceId: string },

@@ -7,14 +7,14 @@ import type { Logger } from '../../log/log.js'
 import { OperatorError } from '../operator-error.js'
 import { instanceId } from '../state-directory/instance.js'
 
-/** The installation that a command works on. */
+/** The instance that a command works on. */
 export type Instance = { directory: string; config: Configuration }
 
 export function openInstance(directory: string): Instance {
   return { directory, config: loadConfiguration(directory, process.env) }
 }
 
-/** True after the first `krater up` or `krater db migrate`. */
+/** Whether `krater up` or `krater db migrate` has set up the directory. */
 export const isInitialised = (directory: string): boolean =>
   existsSync(configurationFile(directory)) && instanceId(directory) !== null
 
@@ -23,13 +23,18 @@ export function databaseUrl({ directory, config }: Instance, schema: ServiceSche
   const url = config.database[schema]
   if (url === undefined) {
     throw new OperatorError(
-      `database.${schema} is not set in ${configurationFile(directory)}. \`krater up\` fills it in for a database of its own; otherwise name the URL there or in KRATER_DATABASE_${schema.toUpperCase()}.`,
+      `database.${schema} is not set in ${configurationFile(directory)}. \`krater up\` sets it for its own PostgreSQL. For another server, set the URL there or in KRATER_DATABASE_${schema.toUpperCase()}.`,
     )
   }
   return url
 }
 
 /** Opens a connection pool with the role of one service. */
-export function openDatabase(instance: Instance, schema: ServiceSchema['schema'], who: string, log?: Logger): Database {
-  return connect({ url: databaseUrl(instance, schema), applicationName: `krater ${who}`, ...(log && { log }) })
+export function openDatabase(
+  instance: Instance,
+  schema: ServiceSchema['schema'],
+  user: string,
+  log?: Logger,
+): Database {
+  return connect({ url: databaseUrl(instance, schema), applicationName: `krater ${user}`, ...(log && { log }) })
 }

@@ -5,8 +5,9 @@ import { serviceUrls } from './service-urls.js'
 const INTERFACES = ['public', 'internal', 'admin'] as const
 
 /**
- * What an operator must do so that clients find our services in an external Keystone's catalogue, which we never write to.
- * @returns `openstack` commands and hints about entries that lead elsewhere; none when the catalogue is complete
+ * What an operator must do so that clients find Krater's services in an external Keystone's catalogue, which Krater
+ * never changes.
+ * @returns `openstack` commands, and hints about endpoints elsewhere; none when the catalogue is complete
  */
 export function catalogAdvice(config: Configuration, catalog: readonly CatalogEntry[]): string[] {
   const urls = serviceUrls(config)
@@ -24,12 +25,12 @@ export function catalogAdvice(config: Configuration, catalog: readonly CatalogEn
     const [other] = present
     if (other !== undefined) {
       return [
-        `The catalogue leads clients of ${type} to ${other.url}; here it is served at ${url}: change the endpoint, or ${setting}.public_url.`,
+        `The catalogue points ${type} clients to ${other.url}, but Krater serves it at ${url}. Change the endpoint, or set ${setting}.public_url.`,
       ]
     }
     return [
       ...(entries.length === 0 ? [`openstack service create --name ${name} ${type}`] : []),
-      ...INTERFACES.map(face => `openstack endpoint create --region ${config.region} ${type} ${face} ${url}`),
+      ...INTERFACES.map(name => `openstack endpoint create --region ${config.region} ${type} ${name} ${url}`),
     ]
   })
 }

@@ -1,7 +1,7 @@
 import type { Configuration } from '../../config/schema.js'
 import { keystoneUrl } from '../../identity/external/external-identity.js'
 
-/** Public URLs of the services, as in the catalogue. Identity's ends in /v3; the others have no path. */
+/** Public URLs of the services, as in the catalogue. The identity URL ends in /v3; the others have no path. */
 export type ServiceUrls = { identity: string; network: string; loadBalancer: string; keyManager: string }
 
 export function serviceUrls(config: Configuration): ServiceUrls {
@@ -13,7 +13,7 @@ export function serviceUrls(config: Configuration): ServiceUrls {
   }
 }
 
-/** `http://host:port` of a listening address; loopback for a wildcard address. */
+/** `http://host:port` of a listening address, with loopback in place of a wildcard address. */
 export function urlOf({ host, port }: { host: string; port: number }): string {
   const reachable = host === '0.0.0.0' ? '127.0.0.1' : host === '::' ? '::1' : host
   return `http://${reachable.includes(':') ? `[${reachable}]` : reachable}:${port}`

@@ -5,7 +5,7 @@ import { migrations as keyManager } from '../../key-manager/migrations/index.js'
 import { migrations as loadBalancer } from '../../load-balancer/migrations/index.js'
 import { migrations as network } from '../../network/migrations.js'
 
-/** Every service with tables, in the order in which they are created. */
+/** Every service with tables, in the order of creation. */
 export const serviceSchemas: readonly ServiceSchema[] = [
   { schema: 'identity', migrations: identity },
   { schema: 'network', migrations: network },

@@ -9,15 +9,15 @@ import { OperatorError } from '../operator-error.js'
 import type { Instance } from './instance.js'
 
 export type TokenValidation = {
-  /** Creates a validator for one API. */
+  /** Creates the validator of one API. */
   validator: () => TokenValidator
   close: () => void
 }
 
 /**
- * Validates the tokens of requests in the embedded identity service's tables, or at the Keystone of `identity.external_url`. The APIs start
- * even while that Keystone does not answer.
- * @throws OperatorError when Keystone refuses our own user
+ * Validates tokens in the tables of Krater's own identity service, or at the Keystone of `identity.external_url`. The
+ * APIs start even while that Keystone does not answer.
+ * @throws OperatorError when Keystone refuses Krater's user
  */
 export async function openTokenValidation(
   { config }: Instance,
@@ -32,7 +32,7 @@ export async function openTokenValidation(
   await signIn().catch(error => {
     if (error instanceof ServiceUserRefused) throw refusalError(external.url, error)
     if (!(error instanceof IdentityAway)) throw error
-    log.warn(`Requests are answered by 503 until Keystone is there: ${error.message}`)
+    log.warn(`The APIs answer 503 until Keystone is available: ${error.message}`)
   })
   return { validator: () => validate, close }
 }

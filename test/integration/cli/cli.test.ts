@@ -113,12 +113,12 @@ t.test('the command line explains itself', async t => {
   })
 
   await t.test('before the set-up each command says what to do first', async t => {
-    t.match((await krater.command('worker')).stderr, /not been set up yet|krater up/)
+    t.match((await krater.command('worker')).stderr, /not set up yet|krater up/)
     t.match((await krater.command('api')).stderr, /database\.identity is not set|krater up/)
     t.match((await krater.command('down')).stdout, 'Nothing was running')
     t.match((await krater.command('amphora', 'list')).stderr, 'krater up')
     const { stdout } = await krater.command('doctor')
-    t.match(stdout, /none runs: `krater up` starts them/)
+    t.match(stdout, /none is running: `krater up` starts them/)
   })
 })
 
@@ -184,7 +184,7 @@ t.test('a port in use is reported with its holder and its setting', async t => {
     { ...named, protocol: 'udp' },
   ])
   t.match(sentences, [`pid ${process.pid}`, `pid ${process.pid}`], 'also by host name')
-  t.match(await takenPorts([{ ...listener, host: '192.0.2.1', protocol: 'tcp' }]), [/no address of this machine/])
+  t.match(await takenPorts([{ ...listener, host: '192.0.2.1', protocol: 'tcp' }]), [/does not have that address/])
   const krater = await createKrater(t, { ...NOOP_DRIVERS, KRATER_IDENTITY_PORT: String(port) })
   const { status, stderr } = await krater.command('up')
   t.equal(status, 1)
@@ -219,7 +219,7 @@ t.test('errors at the start are readable messages', async t => {
     try {
       const { status, stderr } = await short.command('up')
       t.equal(status, 1)
-      t.match(stderr, /The disk below \S+ has only \d MiB left; 200 MiB are needed/)
+      t.match(stderr, /The disk of \S+ has only \d MiB free; Krater needs 200 MiB/)
     } finally {
       await run('umount', ['-l', short.directory])
     }
@@ -243,7 +243,7 @@ t.test('the whole service with noop drivers', async t => {
   await t.test('a second "up" on the same directory names the first', async t => {
     const { status, stderr } = await krater.command('up')
     t.equal(status, 1)
-    t.match(stderr, /already runs on \S+ \(pid \d+\)/)
+    t.match(stderr, /already running on \S+ \(pid \d+\)/)
     t.same(krater.running(), PROCESSES_AND_LISTENER)
   })
 
@@ -252,7 +252,7 @@ t.test('the whole service with noop drivers', async t => {
     t.equal(status, 0, stdout)
     t.match(stdout, /clock +ok/)
     t.match(stdout, /load balancer API +ok/)
-    t.match(stdout, 'No fault was found.')
+    t.match(stdout, 'No faults found.')
   })
 
   await t.test('a killed process is restarted', async t => {
@@ -266,7 +266,7 @@ t.test('the whole service with noop drivers', async t => {
     }
     t.match(
       readFileSync(join(krater.directory, 'log/up.log'), 'utf8'),
-      / identity-api was ended by SIGKILL; it is started again/,
+      / identity-api was killed by SIGKILL; restarting it/,
     )
   })
 
@@ -314,7 +314,7 @@ t.test('the whole service with noop drivers', async t => {
     t.ok(existsSync(join(krater.directory, 'postgres/data/PG_VERSION')))
     writeFileSync(join(krater.directory, 'mine'), 'not Krater’s')
     const { stdout } = await krater.command('down', '--all')
-    t.match(stdout, /left there, since it is not ours: mine/)
+    t.match(stdout, /still holds other files: mine/)
     t.ok(existsSync(join(krater.directory, 'mine')))
     t.notOk(existsSync(join(krater.directory, 'postgres')))
     rmSync(join(krater.directory, 'mine'))
@@ -324,7 +324,7 @@ t.test('the whole service with noop drivers', async t => {
     const foreign = t.testdir({ log: { syslog: 'lines' }, run: {} })
     const { status, stdout } = await krater.command('--state-dir', foreign, 'down', '--all', '--yes')
     t.equal(status, 0)
-    t.match(stdout, /There is nothing of Krater's/)
+    t.match(stdout, /holds no Krater instance/)
     t.ok(existsSync(join(foreign, 'log/syslog')))
   })
 })

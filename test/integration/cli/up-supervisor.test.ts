@@ -27,7 +27,7 @@ function createScene(t: Test, program: string) {
       lines.push(line)
       told.emit('line')
     },
-    reportEveryMs: 50,
+    reportIntervalMs: 50,
   })
   t.teardown(supervisor.stop)
   return { supervisor, lines, told, letIn: () => writeFileSync(join(signs, 'now'), '') }
@@ -39,7 +39,7 @@ t.test('the supervisor waits for a slow process and reports the wait', async t =
   for (let line = 0; line < 3; line++) await once(told, 'line')
   letIn()
   await started
-  for (const line of lines) t.match(line, /^worker is not ready after \d+ s; waiting\. Its log: .*worker\.log$/)
+  for (const line of lines) t.match(line, /^worker is not ready after \d+ s; still waiting\. Its log: .*worker\.log$/)
   const { length } = lines
   const other = supervisor.start('health-manager')
   await other
@@ -52,8 +52,8 @@ t.test('the supervisor waits for a slow process and reports the wait', async t =
 
 t.test('a process that keeps ending is given up, with its last log lines', async t => {
   const { supervisor, lines } = createScene(t, 'console.error("no such table"); process.exit(3)')
-  await t.rejects(supervisor.start('worker'), { message: /^worker ended with status 3\. .*no such table/s })
-  t.equal(lines.filter(line => line.startsWith('worker ended with status 3')).length, 3)
+  await t.rejects(supervisor.start('worker'), { message: /^worker exited with status 3\. .*no such table/s })
+  t.equal(lines.filter(line => line.startsWith('worker exited with status 3')).length, 3)
 })
 
 t.test('once stopped, the supervisor starts nothing more', async t => {
@@ -72,7 +72,7 @@ t.test('stopping a process before it is ready ends the wait without a message', 
   await new Promise(setImmediate)
   t.equal(lines.length, length)
   t.same(
-    lines.filter(line => line.startsWith('worker ended')),
+    lines.filter(line => line.startsWith('worker exited')),
     [],
   )
 })

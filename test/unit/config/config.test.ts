@@ -125,13 +125,13 @@ t.test('the state directory is the flag, else the variable, else /var/lib/krater
 })
 
 t.test('an unusable state directory is refused with a reason', async t => {
-  t.throws(() => ensureStateDirectory('/proc/version/below'), /cannot be written: ENOTDIR/)
+  t.throws(() => ensureStateDirectory('/proc/version/below'), /Cannot write to .*: ENOTDIR/)
   t.throws(() => ensureStateDirectory(`/tmp/${'x'.repeat(80)}`), /more than 70 characters/)
   const foreign = t.testdir({ log: { syslog: 'lines' } })
   const short = join(mkdtempSync(join(tmpdir(), 'kr-')), 'state')
   t.teardown(() => rmSync(dirname(short), { recursive: true }))
   symlinkSync(foreign, short)
-  t.throws(() => ensureStateDirectory(short), /is not Krater's: it has a folder "log"/)
+  t.throws(() => ensureStateDirectory(short), /is not Krater's: its folder "log" holds other files/)
   t.same(readdirSync(foreign), ['log'], 'the directory is left unchanged')
 })
 
@@ -217,7 +217,7 @@ t.test('a missing or broken key is named with its setting', async t => {
   await generateKeys(own)
   writeFileSync(own.controllerSsh, 'nonsense')
   chmodSync(own.controllerSsh, 0o600)
-  await t.rejects(loadKeys(own), /controller-ssh \(keys\.controller_ssh\) is not an SSH private key/)
+  await t.rejects(loadKeys(own), /controller-ssh \(keys\.controller_ssh\) must be an SSH private key/)
   writeFileSync(own.amphoraMaster, 'short')
   await t.rejects(loadKeys(own), /64 hexadecimal digits/)
 })

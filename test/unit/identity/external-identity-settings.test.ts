@@ -78,7 +78,7 @@ t.test('the advice lists the endpoints missing from the catalogue', async t => {
   ]
   t.same(catalogAdvice(config, good), [])
   t.same(catalogAdvice(config, [...good.slice(1), endpoint('load-balancer', 'https://other')]), [
-    'The catalogue leads clients of load-balancer to https://other; here it is served at https://lb/: change the endpoint, or load_balancer.public_url.',
+    'The catalogue points load-balancer clients to https://other, but Krater serves it at https://lb/. Change the endpoint, or set load_balancer.public_url.',
   ])
   t.equal(catalogAdvice(config, [...good.slice(1), endpoint('load-balancer', 'https://lb', 'Other')]).length, 3)
 })

@@ -7,13 +7,13 @@ import type { Instance } from '../../wiring/instance.js'
 
 const LIMITS = { timeoutMs: 10_000, connectTimeoutMs: 5_000 }
 
-/** Requests to agents, with the controller's own key. */
+/** Requests to agents, with the controller's SSH key. */
 export type Agents = {
   status: (amphoraId: string, address: string) => Promise<ResultOf['status'] & Pick<ResultOf['hello'], 'holdsVip'>>
   logs: (amphoraId: string, address: string, lines: number) => Promise<string[]>
 }
 
-/** Runs `work` with connections to agents and closes them. */
+/** Runs `work` with connections to agents, then closes them. */
 export async function withAgents<T>({ config, directory }: Instance, work: (agents: Agents) => Promise<T>): Promise<T> {
   const keys = await loadKeys(keyFiles(config, directory))
   const connections = new SshAgentConnections({

@@ -11,7 +11,7 @@ import type { AmphoraRow } from './rows.js'
 
 const run = promisify(execFile)
 
-/** Files of the bundle and the commands that produce them on the amphora. None may reveal keys or passwords. */
+/** Files of the bundle, and the commands that produce them on the amphora. None may reveal keys or passwords. */
 const COMMANDS: Readonly<Record<string, string>> = {
   'addresses.txt': 'ip -details address',
   'routes.txt': 'ip rule; ip route show table all; ip -6 route show table all',
@@ -25,20 +25,20 @@ const COMMANDS: Readonly<Record<string, string>> = {
   'mounts.txt': 'cat /proc/mounts; df -h',
 }
 
-/** Packs what is needed to understand a fault into one .tar.gz. What is unavailable is replaced by its error. @returns its path */
+/** Packs what is needed to diagnose a fault into one .tar.gz, with an error in place of what is unavailable. @returns its path */
 export async function writeSupportBundle(instance: Instance, row: AmphoraRow, output: string): Promise<string> {
   const path = resolve(output)
-  const aside = mkdtempSync(join(instance.directory, 'run', 'bundle-'))
+  const temporary = mkdtempSync(join(instance.directory, 'run', 'bundle-'))
   const name = `amphora-${row.id}`
   try {
-    const folder = join(aside, name)
+    const folder = join(temporary, name)
     mkdirSync(folder)
     const put = (file: string, text: string) => writeFileSync(join(folder, file), text, { mode: 0o600 })
     put('amphora.txt', `${table(await describeAmphora(instance, row)).join('\n')}\n`)
     const { address } = row
     if (address !== null) {
       const logs = await withAgents(instance, agents => agents.logs(row.id, address, 5000)).catch((error: Error) => [
-        `The logs cannot be had: ${error.message}`,
+        `The logs are unavailable: ${error.message}`,
       ])
       put('logs.txt', `${logs.join('\n')}\n`)
       for (const [file, command] of Object.entries(COMMANDS)) {
@@ -51,13 +51,13 @@ export async function writeSupportBundle(instance: Instance, row: AmphoraRow, ou
         put(file, status === 0 ? text : `${text}\n(${command}: exit status ${status})\n`)
       }
     }
-    const packed = join(aside, 'packed')
-    await run('tar', ['-C', aside, '-czf', packed, name], { timeout: 60_000 })
-    // It reveals much about a tenant, and its folder may be readable by others.
+    const packed = join(temporary, 'packed')
+    await run('tar', ['-C', temporary, '-czf', packed, name], { timeout: 60_000 })
+    // The bundle reveals much about a tenant, and others may be able to read the folder.
     rmSync(path, { force: true })
     writeFileSync(path, readFileSync(packed), { mode: 0o600, flag: 'wx' })
     return path
   } finally {
-    rmSync(aside, { recursive: true, force: true })
+    rmSync(temporary, { recursive: true, force: true })
   }
 }

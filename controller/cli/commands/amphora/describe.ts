@@ -2,9 +2,9 @@ import { createLog } from '../../../log/log.js'
 import { computeDriverOf, hostMachines } from '../../wiring/drivers.js'
 import type { Instance } from '../../wiring/instance.js'
 import { withAgents } from './agents.js'
-import { type AmphoraRow, heardText } from './rows.js'
+import { type AmphoraRow, lastHeartbeat } from './rows.js'
 
-/** Row, machine, heartbeats and the agent's status of an amphora, as far as each is available. */
+/** An amphora's row, machine, heartbeats and agent status, each as far as available. */
 export async function describeAmphora(instance: Instance, row: AmphoraRow): Promise<[string, string][]> {
   const { address } = row
   const drivers = computeDriverOf(instance).runsMachines
@@ -23,19 +23,19 @@ export async function describeAmphora(instance: Instance, row: AmphoraRow): Prom
     ['role', row.role ?? '-'],
     ['load balancer', `${row.loadBalancerId ?? '-'} ${row.loadBalancerName ?? ''}`.trimEnd()],
     ['management address', address ?? '-'],
-    ['address beside the VIP', row.vrrpIp ?? '-'],
-    ['made', row.createdAt.toISOString()],
+    ['VRRP address', row.vrrpIp ?? '-'],
+    ['created', row.createdAt.toISOString()],
     ['generation', `${row.appliedGeneration} applied, ${row.desiredGeneration ?? '-'} desired`],
-    ['heard', heardText(row)],
+    ['last heartbeat', lastHeartbeat(row)],
     ['holds the VIP', vipText(row, typeof agent === 'string' ? undefined : agent.holdsVip)],
-    ['machine', machine === null ? 'not there' : `${machine.state}, ${machine.computeId}`],
+    ['machine', machine === null ? 'missing' : `${machine.state}, ${machine.computeId}`],
     ...(typeof agent === 'string'
       ? ([['agent', agent]] as [string, string][])
       : ([
           ['agent', `${agent.agentVersion}, up ${Math.round(agent.uptimeSeconds)} s, boot ${agent.bootId}`],
           [
             'haproxy',
-            `${agent.haproxyVersion}, ${agent.haproxy.running ? `runs, pid ${agent.haproxy.pid}, ${agent.haproxy.workers} workers` : 'does not run'}`,
+            `${agent.haproxyVersion}, ${agent.haproxy.running ? `running, pid ${agent.haproxy.pid}, ${agent.haproxy.workers} workers` : 'not running'}`,
           ],
           ['keepalived', agent.keepalivedVersion],
           ...agent.interfaces.map(({ name, mac, addresses }): [string, string] => [
@@ -46,8 +46,8 @@ export async function describeAmphora(instance: Instance, row: AmphoraRow): Prom
   ]
 }
 
-/** @param told what the agent says now; undefined when it does not answer */
-function vipText({ vrrpMaster }: AmphoraRow, told: boolean | undefined): string {
-  if (told !== undefined) return String(told)
-  return vrrpMaster === null ? '-' : `${vrrpMaster}, by its last heartbeat`
+/** @param reported what the agent reports now; undefined when it does not answer */
+function vipText({ vrrpMaster }: AmphoraRow, reported: boolean | undefined): string {
+  if (reported !== undefined) return String(reported)
+  return vrrpMaster === null ? '-' : `${vrrpMaster}, according to its last heartbeat`
 }

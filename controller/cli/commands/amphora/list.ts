@@ -1,15 +1,15 @@
 import type { Command } from '../../command.js'
 import { print, table } from '../../terminal.js'
-import { amphoraRows, heardText } from './rows.js'
+import { amphoraRows, lastHeartbeat } from './rows.js'
 import { withRows } from './with-rows.js'
 
-const HEADING = ['id', 'status', 'role', 'address', 'heard', 'load balancer']
+const HEADING = ['id', 'status', 'role', 'address', 'last heartbeat', 'load balancer']
 
 export const command: Command = {
   run: async directory => {
     const rows = await withRows(directory, (_instance, database) => amphoraRows(database))
     if (rows.length === 0) {
-      print('There is no amphora.')
+      print('There are no amphorae.')
       return
     }
     const lines = rows.map(row => [
@@ -17,9 +17,9 @@ export const command: Command = {
       row.status,
       row.role ?? '-',
       row.address ?? '-',
-      heardText(row),
+      lastHeartbeat(row),
       row.loadBalancerId === null
-        ? '(waits in the warm pool)'
+        ? '(in the warm pool)'
         : `${row.loadBalancerId} ${row.loadBalancerName ?? ''}`.trimEnd(),
     ])
     for (const line of table([HEADING, ...lines])) print(line)

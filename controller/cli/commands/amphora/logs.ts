@@ -6,7 +6,7 @@ import { addressOf, idArgument, withAmphora } from './with-rows.js'
 
 export const command: Command = {
   arguments: [idArgument],
-  options: [new Option('--lines <n>', 'how many').argParser(parseCount).default(200)],
+  options: [new Option('--lines <n>', 'number of lines').argParser(parseCount).default(200)],
   run: (directory, { id, lines }: { id: string; lines: number }) =>
     withAmphora(directory, id, async (instance, row) => {
       const logged = await withAgents(instance, agents => agents.logs(row.id, addressOf(row), lines))

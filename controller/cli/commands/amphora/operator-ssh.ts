@@ -8,7 +8,7 @@ import type { Instance } from '../../wiring/instance.js'
 export type SshTarget = { amphoraId: string; address: string }
 
 /**
- * Runs OpenSSH's client with the operators' key and the amphora's pinned host key: no trust on first use.
+ * Runs OpenSSH's client with the operators' key and the amphora's pinned host key, without trust on first use.
  * @param command words for the remote shell; an interactive shell when empty
  * @param output inherits the caller's streams, or collects standard output as text
  * @returns its exit status, and its standard output when collected
@@ -21,9 +21,9 @@ export async function operatorSsh(
 ): Promise<{ status: number; text: string }> {
   const files = keyFiles(config, directory)
   const pin = amphoraIdentity(loadAmphoraMaster(files), amphoraId).sshHostKeyPublic
-  const aside = mkdtempSync(join(directory, 'run', 'ssh-'))
+  const temporary = mkdtempSync(join(directory, 'run', 'ssh-'))
   try {
-    const knownHosts = join(aside, 'known_hosts')
+    const knownHosts = join(temporary, 'known_hosts')
     writeFileSync(knownHosts, `${amphoraId} ${opensshPublicLine(pin)}\n`, { mode: 0o600 })
     const options = [
       `HostKeyAlias=${amphoraId}`,
@@ -37,7 +37,7 @@ export async function operatorSsh(
       'ServerAliveInterval=15',
       'LogLevel=ERROR',
     ]
-    // The user's ssh_config must not change what this reaches.
+    // The user's ssh_config must not redirect this connection.
     const args = [
       '-F',
       'none',
@@ -48,7 +48,7 @@ export async function operatorSsh(
     ]
     return await run('ssh', [...args, ...(command.length > 0 ? ['--', ...command] : [])], output)
   } finally {
-    rmSync(aside, { recursive: true, force: true })
+    rmSync(temporary, { recursive: true, force: true })
   }
 }
 

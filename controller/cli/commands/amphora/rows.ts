@@ -3,7 +3,7 @@ import { many } from '../../../database/query.js'
 import { sql } from '../../../database/sql.js'
 import { OperatorError } from '../../operator-error.js'
 
-/** What the database knows about an amphora. */
+/** An amphora in the database. */
 export type AmphoraRow = {
   id: string
   status: string
@@ -16,7 +16,7 @@ export type AmphoraRow = {
   appliedGeneration: number
   desiredGeneration: number | null
   createdAt: Date
-  /** Seconds since its last heartbeat; null when there was none. */
+  /** Seconds since its last heartbeat; null before the first one. */
   silentFor: number | null
   vrrpMaster: boolean | null
   haproxyRunning: boolean | null
@@ -38,19 +38,17 @@ export async function amphoraRows(database: Database): Promise<AmphoraRow[]> {
   )
 }
 
-/** The amphora whose id begins with `beginning`. @throws OperatorError when there is none, or more than one */
-export async function amphoraRow(database: Database, beginning: string): Promise<AmphoraRow> {
-  const found = (await amphoraRows(database)).filter(({ id }) => id.startsWith(beginning.toLowerCase()))
+/** The amphora whose id begins with `prefix`. @throws OperatorError when no amphora matches, or more than one */
+export async function amphoraRow(database: Database, prefix: string): Promise<AmphoraRow> {
+  const found = (await amphoraRows(database)).filter(({ id }) => id.startsWith(prefix.toLowerCase()))
   const [row] = found
-  if (row === undefined) throw new OperatorError(`There is no amphora ${beginning}; \`krater amphora list\` shows all.`)
+  if (row === undefined) throw new OperatorError(`There is no amphora ${prefix}. \`krater amphora list\` lists all.`)
   if (found.length > 1)
-    throw new OperatorError(
-      `${beginning} is the beginning of ${found.length} amphorae: ${found.map(({ id }) => id).join(', ')}`,
-    )
+    throw new OperatorError(`${prefix} matches ${found.length} amphorae: ${found.map(({ id }) => id).join(', ')}`)
   return row
 }
 
 /** `3 s ago`, or `never`. */
-export function heardText({ silentFor }: AmphoraRow): string {
+export function lastHeartbeat({ silentFor }: AmphoraRow): string {
   return silentFor === null ? 'never' : `${Math.max(0, Math.round(silentFor))} s ago`
 }

@@ -6,9 +6,9 @@ import { usesPrivateCluster } from '../../state-directory/database-urls.js'
 import { type Instance, openDatabase, openInstance } from '../../wiring/instance.js'
 import { type AmphoraRow, amphoraRow } from './rows.js'
 
-export const idArgument = new Argument('<id>', 'id of the amphora, or how it begins')
+export const idArgument = new Argument('<id>', 'id of the amphora, or the beginning of it')
 
-/** Runs `work` with the load balancer's database and closes it. @throws OperatorError when the database does not run */
+/** Runs `work` with the load balancer's database, then closes it. @throws OperatorError when PostgreSQL is not running */
 export async function withRows<T>(
   directory: string,
   work: (instance: Instance, database: ReturnType<typeof openDatabase>) => Promise<T>,
@@ -16,7 +16,7 @@ export async function withRows<T>(
   requireRoot()
   const instance = openInstance(directory)
   if (usesPrivateCluster(instance.config, directory) && runningPostmaster(directory) === null) {
-    throw new OperatorError('Its PostgreSQL does not run: `krater up` starts it.')
+    throw new OperatorError('PostgreSQL is not running. Start it with `krater up`.')
   }
   const database = openDatabase(instance, 'load_balancer', 'amphora')
   try {
@@ -26,7 +26,7 @@ export async function withRows<T>(
   }
 }
 
-/** As withRows, for one amphora. @param id how its id begins */
+/** As withRows, for one amphora. @param id the beginning of its id */
 export const withAmphora = <T>(
   directory: string,
   id: string,

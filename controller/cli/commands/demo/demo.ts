@@ -13,24 +13,24 @@ import { type Instance, openInstance } from '../../wiring/instance.js'
 import { startInBackground } from '../up/detach.js'
 import { instructions } from './instructions.js'
 import { type DemoLoadBalancer, ensureDemoLoadBalancer, showLoadBalancer } from './load-balancer.js'
-import { countAnswers, eachAnswers, firstSuccess } from './traffic.js'
+import { allAnswer, countAnswers, firstSuccess } from './traffic.js'
 import { ensureWebServer, WEB_PORT, WEB_SERVERS, type WebServer, type WebServerName } from './web-servers.js'
 
 export const command: Command = { run: demo }
 
 const REQUESTS = 20
-/** After everything was killed, amphorae are first found missing, then rebuilt. */
-const PATIENCE_MS = 90_000
+/** If everything was killed, Krater must first find the amphorae missing and then rebuild them. */
+const TIMEOUT_MS = 90_000
 
 /**
- * Creates a load balancer with two web servers through the public API alone, sends requests to its VIP, and leaves it running. A later run
- * creates only what is missing.
+ * Creates a load balancer with two web servers, using only the public API, sends requests to its VIP, and leaves it
+ * running. A later run creates only what is missing.
  */
 export async function demo(directory: string): Promise<void> {
   requireRoot()
   requireOwnUsers(directory)
   if (runningProcesses(directory).some(({ name }) => name === 'up')) {
-    print(`Krater already runs on ${directory}; the demonstration uses it.`)
+    print(`Krater is already running on ${directory}; the demo uses it.`)
   } else {
     print(bold('Starting Krater in the background'))
     await startInBackground(directory)
@@ -39,7 +39,7 @@ export async function demo(directory: string): Promise<void> {
   const api = await signIn(directory, 'krater')
   const networks = await findNetworks(api)
   const servers = await startWebServers(directory, api, networks)
-  const balancer = await makeLoadBalancer(api, networks, servers)
+  const balancer = await createLoadBalancer(api, networks, servers)
   await sendRequests(balancer)
   print()
   for (const line of instructions(directory, balancer, api)) print(line)
@@ -49,7 +49,7 @@ function requireOwnUsers(directory: string): void {
   const { identity } = openInstance(directory).config
   if (identity.external_url === undefined) return
   throw new OperatorError(
-    `The demonstration signs in as a user that Krater makes itself, but users are those of ${identity.external_url} (identity.external_url). Use the openstack client there, or run the demonstration without that setting in a KRATER_STATE_DIR of its own.`,
+    `The demo signs in as a user of Krater's own identity service, but identity.external_url is ${identity.external_url}. Use the openstack client there, or run the demo without that setting and with another KRATER_STATE_DIR.`,
   )
 }
 
@@ -58,7 +58,7 @@ function requireTraffic(instance: Instance): void {
   const networks = networkDrivers.filter(({ onHost }) => onHost).map(({ name }) => name)
   const machines = computeDrivers.filter(({ runsMachines }) => runsMachines).map(({ name }) => name)
   throw new OperatorError(
-    `The demonstration sends real requests: it needs network.driver ${networks.join(' or ')} and compute.driver ${machines.join(' or ')}.`,
+    `The demo sends real requests. It needs network.driver ${networks.join(' or ')} and compute.driver ${machines.join(' or ')}.`,
   )
 }
 
@@ -82,24 +82,24 @@ async function findNetworks(api: ApiClient): Promise<Networks> {
     const answer = await api.request('network', 'GET', `/v2.0/subnets?name=${name}`)
     const [found] = z.object({ subnets: z.array(subnetSchema) }).parse(answer).subnets
     if (found === undefined) {
-      throw new OperatorError(`The subnet ${name} that the first start made is not there any more.`)
+      throw new OperatorError(`The subnet ${name}, which the first start created, no longer exists.`)
     }
     return found
   }
-  const [open, own] = await Promise.all([subnet('public-subnet'), subnet('private-subnet')])
-  const answer = await api.request('network', 'GET', `/v2.0/networks/${own.network_id}`)
+  const [publicSubnet, privateSubnet] = await Promise.all([subnet('public-subnet'), subnet('private-subnet')])
+  const answer = await api.request('network', 'GET', `/v2.0/networks/${privateSubnet.network_id}`)
   const { network } = z.object({ network: z.object({ mtu: z.number().optional() }) }).parse(answer)
   return {
-    privateNetworkId: own.network_id,
+    privateNetworkId: privateSubnet.network_id,
     privateMtu: network.mtu ?? 1500,
-    privateSubnetId: own.id,
-    privatePrefix: Number(own.cidr.split('/')[1]),
-    publicSubnetId: open.id,
+    privateSubnetId: privateSubnet.id,
+    privatePrefix: Number(privateSubnet.cidr.split('/')[1]),
+    publicSubnetId: publicSubnet.id,
   }
 }
 
 async function startWebServers(directory: string, api: ApiClient, networks: Networks): Promise<WebServer[]> {
-  print(bold('\nTwo web servers, each in a network namespace of its own on the private network'))
+  print(bold('\nTwo web servers on the private network, each in its own network namespace'))
   const place = { directory, instanceId: requireInstanceId(directory), fabric: fabricOf(directory) }
   const servers: WebServer[] = []
   for (const name of WEB_SERVERS) {
@@ -113,9 +113,9 @@ async function startWebServers(directory: string, api: ApiClient, networks: Netw
       address: port.fixed_ips[0]?.ip_address ?? '',
       prefix: networks.privatePrefix,
     }
-    const wasThere = await ensureWebServer(place, server)
+    const wasRunning = await ensureWebServer(place, server)
     servers.push(server)
-    print(`  ${name}  ${server.address}:${WEB_PORT}  ${wasThere ? dim('runs already') : 'started'}`)
+    print(`  ${name}  ${server.address}:${WEB_PORT}  ${wasRunning ? dim('already running') : 'started'}`)
   }
   return servers
 }
@@ -135,13 +135,13 @@ async function ensurePort(
   return z.object({ port: portSchema }).parse(answer).port
 }
 
-/** Creates the load balancer and prints when each request was answered, when it was ACTIVE, and when the first answer came through it. */
-async function makeLoadBalancer(
+/** Creates the load balancer. Prints when each request was answered, when it became ACTIVE, and when its VIP first answered. */
+async function createLoadBalancer(
   api: ApiClient,
   networks: Networks,
   servers: readonly WebServer[],
 ): Promise<DemoLoadBalancer> {
-  print(bold('\nA load balancer through the public API'))
+  print(bold('\nA load balancer, created through the public API'))
   const started = performance.now()
   const line = (text: string, milliseconds: number, what: string) => {
     const now = `${Math.round(performance.now() - started)}`.padStart(6)
@@ -151,38 +151,38 @@ async function makeLoadBalancer(
   const balancer = await ensureDemoLoadBalancer(api, place, (request, milliseconds) =>
     line(request, milliseconds, 'answered after'),
   )
-  if (balancer.made.length === 0) print('  Everything was there already.')
-  const asked = performance.now()
+  if (balancer.created.length === 0) print('  Everything already exists.')
+  const begun = performance.now()
   const [, first] = await Promise.all([
     untilActive(api, balancer.id).then(() =>
-      line('provisioning_status ACTIVE', performance.now() - asked, 'since the last answer'),
+      line('provisioning_status ACTIVE', performance.now() - begun, 'since the last answer'),
     ),
-    firstSuccess(balancer.url, PATIENCE_MS).then(reply => {
-      if (reply === null) throw new OperatorError(`No 200 came from ${balancer.url} within ${PATIENCE_MS / 1000} s.`)
-      line(`first 200 through the VIP, from ${reply.body}`, reply.at - asked, 'since the last answer')
+    firstSuccess(balancer.url, TIMEOUT_MS).then(reply => {
+      if (reply === null) throw new OperatorError(`${balancer.url} did not answer 200 within ${TIMEOUT_MS / 1000} s.`)
+      line(`first 200 through the VIP, from ${reply.body}`, reply.at - begun, 'since the last answer')
       return reply
     }),
   ])
   // A member that was down gets traffic only after its health monitor succeeds.
-  if (!(await eachAnswers(balancer.url, WEB_SERVERS, PATIENCE_MS))) {
-    throw new OperatorError(`Not every web server answers through ${balancer.url} after ${PATIENCE_MS / 1000} s.`)
+  if (!(await allAnswer(balancer.url, WEB_SERVERS, TIMEOUT_MS))) {
+    throw new OperatorError(`Not every web server answers through ${balancer.url} after ${TIMEOUT_MS / 1000} s.`)
   }
-  line('every web server answers', performance.now() - asked, 'since the last answer')
-  if (balancer.made.includes('loadbalancer')) {
+  line('every web server answers', performance.now() - begun, 'since the last answer')
+  if (balancer.created.includes('loadbalancer')) {
     print(`  From the first POST to the first 200: ${Math.round(first.at - started)} ms.`)
   }
   return balancer
 }
 
 async function untilActive(api: ApiClient, id: string): Promise<void> {
-  const until = performance.now() + PATIENCE_MS
+  const until = performance.now() + TIMEOUT_MS
   for (;;) {
     const { provisioning_status: status, fault } = await showLoadBalancer(api, id)
     if (status === 'ACTIVE') return
     if (performance.now() > until) {
       const why = fault === undefined ? '' : ` (${JSON.stringify(fault)})`
       throw new OperatorError(
-        `The load balancer is ${status}${why} after ${PATIENCE_MS / 1000} s. \`krater doctor\` may tell more.`,
+        `The load balancer is still ${status}${why} after ${TIMEOUT_MS / 1000} s. Run \`krater doctor\` to find faults.`,
       )
     }
     await delay(20)

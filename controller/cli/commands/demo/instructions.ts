@@ -5,13 +5,13 @@ import type { ApiClient } from '../../api-client.js'
 import { bold } from '../../terminal.js'
 import type { DemoLoadBalancer } from './load-balancer.js'
 
-/** What to do next with a demonstration that runs. */
+/** What the user can do next with the running demo. */
 export function instructions(directory: string, balancer: DemoLoadBalancer, api: ApiClient): string[] {
   const krater = directory === DEFAULT_STATE_DIRECTORY ? 'npx krater' : `KRATER_STATE_DIR=${directory} npx krater`
   const openstack = ['/usr/bin/openstack', '/usr/local/bin/openstack'].some(existsSync)
   return [
-    bold('It runs on in the background. To go on:'),
-    `  ask the load balancer     curl ${balancer.url}`,
+    bold('Krater keeps running in the background. Next steps:'),
+    `  send a request            curl ${balancer.url}`,
     `  identity API              ${api.urlOf('identity')}`,
     `  load balancer API         ${api.urlOf('load-balancer')}`,
     `  network API               ${api.urlOf('network')}`,
@@ -19,7 +19,7 @@ export function instructions(directory: string, balancer: DemoLoadBalancer, api:
     openstack
       ? '                            openstack loadbalancer list'
       : '                            (apt-get install python3-openstackclient python3-octaviaclient), then: openstack loadbalancer list',
-    `  look inside               ${krater} amphora list`,
+    `  inspect the amphorae      ${krater} amphora list`,
     `                            ${krater} amphora ssh ID`,
     `  check everything          ${krater} doctor`,
     `  stop the controllers      ${krater} down          (the load balancer keeps serving)`,

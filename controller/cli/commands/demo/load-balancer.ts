@@ -13,32 +13,32 @@ const loadBalancerSchema = z.object({
   operating_status: z.string(),
   fault: z.unknown().optional(),
 })
-/** Links may stand beside the objects. */
+/** A list may hold links besides the objects. */
 const lists = z.record(z.string(), z.array(z.unknown()))
 const answers = z.record(z.string(), z.unknown())
 
-/** The demonstration's load balancer. `made` lists the kinds of objects that this run created. */
-export type DemoLoadBalancer = { id: string; vipAddress: string; made: string[]; url: string }
+/** The demo's load balancer. `created` lists the kinds of objects that this run created. */
+export type DemoLoadBalancer = { id: string; vipAddress: string; created: string[]; url: string }
 
 const BASE = '/v2.0/lbaas'
 
 type Place = { vipSubnetId: string; memberSubnetId: string; servers: readonly WebServer[] }
 
 /**
- * Creates load balancer, pool, listener, members and health monitor one after another, without waiting for any to become ACTIVE: changes are
- * accepted while others are in progress. `report` gets each request with its duration.
+ * Creates load balancer, pool, listener, members and health monitor in turn, without waiting for any to become ACTIVE:
+ * the API accepts changes while others are in progress. `report` gets each request with its duration.
  */
 export async function ensureDemoLoadBalancer(
   api: ApiClient,
   { vipSubnetId, memberSubnetId, servers }: Place,
   report: (line: string, milliseconds: number) => void,
 ): Promise<DemoLoadBalancer> {
-  const { made, ensure } = createMaker(api, report)
+  const { created, ensure } = createEnsurer(api, report)
   const loadBalancer = loadBalancerSchema.parse(
     await ensure(
       { collection: 'loadbalancers', singular: 'loadbalancer' },
       { name: NAME },
-      { name: NAME, vip_subnet_id: vipSubnetId, description: 'Made by `krater demo`' },
+      { name: NAME, vip_subnet_id: vipSubnetId, description: 'Created by `krater demo`' },
     ),
   )
   const below = { loadbalancer_id: loadBalancer.id }
@@ -66,14 +66,15 @@ export async function ensureDemoLoadBalancer(
     { pool_id: pool.id },
     { pool_id: pool.id, name: NAME, type: 'HTTP', delay: 2, timeout: 1, max_retries: 2, url_path: '/' },
   )
-  return { id: loadBalancer.id, vipAddress: loadBalancer.vip_address, made, url: `http://${loadBalancer.vip_address}/` }
+  const { id, vip_address: vipAddress } = loadBalancer
+  return { id, vipAddress, created, url: `http://${vipAddress}/` }
 }
 
 type Kind = { collection: string; singular: string; path?: string }
 
-/** Finds objects by a query or creates them; `made` gets the kind of each new one. */
-function createMaker(api: ApiClient, report: (line: string, milliseconds: number) => void) {
-  const made: string[] = []
+/** Finds objects by a query or creates them; `created` gets the kind of each new one. */
+function createEnsurer(api: ApiClient, report: (line: string, milliseconds: number) => void) {
+  const created: string[] = []
   const ensure = async (kind: Kind, query: Record<string, string>, body: Record<string, unknown>): Promise<unknown> => {
     const path = `${BASE}/${kind.path ?? kind.collection}`
     const list = lists.parse(await api.request('load-balancer', 'GET', `${path}?${new URLSearchParams(query)}`))
@@ -82,10 +83,10 @@ function createMaker(api: ApiClient, report: (line: string, milliseconds: number
     const started = performance.now()
     const answer = answers.parse(await api.request('load-balancer', 'POST', path, { [kind.singular]: body }))
     report(`POST ${path.replace(/pools\/[^/]+/, 'pools/{id}')}`, performance.now() - started)
-    made.push(kind.singular)
+    created.push(kind.singular)
     return answer[kind.singular]
   }
-  return { made, ensure }
+  return { created, ensure }
 }
 
 export async function showLoadBalancer(api: ApiClient, id: string): Promise<z.output<typeof loadBalancerSchema>> {

@@ -3,7 +3,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 
 export type Reply = { status: number; body: string; at: number }
 
-/** Sends one request over a new connection. @returns null when no complete answer came within a second */
+/** Sends one request over a new connection. @returns null without a complete answer within a second */
 export function ask(url: string): Promise<Reply | null> {
   return new Promise(resolve => {
     // Without keep-alive, so that the load balancer chooses a member each time.
@@ -21,7 +21,7 @@ export function ask(url: string): Promise<Reply | null> {
   })
 }
 
-/** Repeats a request until it succeeds. @returns null when no 200 came in time */
+/** Repeats a request until it succeeds. @returns null without a 200 in time */
 export async function firstSuccess(url: string, milliseconds: number): Promise<Reply | null> {
   const until = performance.now() + milliseconds
   while (performance.now() < until) {
@@ -32,8 +32,8 @@ export async function firstSuccess(url: string, milliseconds: number): Promise<R
   return null
 }
 
-/** Repeats a request until each name was an answer. @returns false when one was missing at the end */
-export async function eachAnswers(url: string, names: readonly string[], milliseconds: number): Promise<boolean> {
+/** Repeats a request until every named server has answered. @returns false when one did not answer in time */
+export async function allAnswer(url: string, names: readonly string[], milliseconds: number): Promise<boolean> {
   const until = performance.now() + milliseconds
   const missing = new Set(names)
   while (missing.size > 0 && performance.now() < until) {
@@ -44,7 +44,7 @@ export async function eachAnswers(url: string, names: readonly string[], millise
   return missing.size === 0
 }
 
-/** Sends `count` requests one after another. @returns how often each answer came */
+/** Sends `count` requests one after another. @returns the number of times each answer came */
 export async function countAnswers(url: string, count: number): Promise<Map<string, number>> {
   const answers = new Map<string, number>()
   for (let sent = 0; sent < count; sent++) {

@@ -1,6 +1,6 @@
 import { createServer } from 'node:http'
 
-// A member of the demonstration: answers every request with its name. Arguments: name, port.
+// A member of the demo: answers every request with its name. Arguments: name, port.
 const [name = 'web', port = '8080'] = process.argv.slice(2)
 
 const server = createServer((_request, response) => {

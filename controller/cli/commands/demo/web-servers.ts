@@ -20,7 +20,7 @@ export const WEB_SERVERS = ['web-1', 'web-2'] as const
 export type WebServerName = (typeof WEB_SERVERS)[number]
 export const WEB_PORT = 8080
 
-/** A web server of the demonstration: a port of the tenant network and a network namespace that has it. */
+/** A web server of the demo: a port of the tenant network in a network namespace. */
 export type WebServer = {
   name: WebServerName
   portId: string
@@ -35,7 +35,7 @@ const program = join(dirname(fileURLToPath(import.meta.url)), 'demo-web-server.j
 const namespaceOf = (instanceId: string, name: string): string => `krater-${instanceId}-${name}`
 const recordOf = (directory: string, name: string): string => join(directory, 'run', `demo-${name}.pid`)
 
-/** Starts a web server in its namespace. @returns true when it was running already */
+/** Starts a web server in its namespace. @returns true when it was already running */
 export async function ensureWebServer(
   { directory, instanceId, fabric }: { directory: string; instanceId: string; fabric: Fabric },
   server: WebServer,

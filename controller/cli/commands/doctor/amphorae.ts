@@ -4,7 +4,7 @@ import type { RunRecord } from '../../state-directory/run-record.js'
 import { computeDriverOf, hostMachines } from '../../wiring/drivers.js'
 import { type Instance, openDatabase } from '../../wiring/instance.js'
 import { withAgents } from '../amphora/agents.js'
-import { type AmphoraRow, amphoraRows, heardText } from '../amphora/rows.js'
+import { type AmphoraRow, amphoraRows, lastHeartbeat } from '../amphora/rows.js'
 
 async function readRows(instance: Instance): Promise<AmphoraRow[]> {
   const database = openDatabase(instance, 'load_balancer', 'doctor')
@@ -32,13 +32,15 @@ export async function checkAmphorae(instance: Instance, running: readonly RunRec
         .filter(row => row.address !== null && ['READY', 'ALLOCATED'].includes(row.status))
         .map(async (row): Promise<Finding> => {
           const about = `amphora ${row.id.slice(0, 8)}`
-          const remedy = 'a running worker repairs this; if it does not, see `krater amphora logs` and log/worker.log'
+          const remedy = 'a running worker repairs this; if not, see `krater amphora logs` and log/worker.log'
           const machine = known.get(row.id)
-          if (machine?.state !== 'running')
-            return fault(about, `its machine is ${machine?.state ?? 'not there'}`, remedy)
+          if (machine?.state !== 'running') return fault(about, `its machine is ${machine?.state ?? 'missing'}`, remedy)
           return agents.status(row.id, row.address ?? '').then(
             ({ haproxy }) =>
-              ok(about, `agent answers, ${haproxy.running ? 'HAProxy runs' : 'no HAProxy'}, heard ${heardText(row)}`),
+              ok(
+                about,
+                `agent answers, HAProxy is ${haproxy.running ? 'running' : 'not running'}, last heartbeat ${lastHeartbeat(row)}`,
+              ),
             (error: Error) => fault(about, `its agent does not answer: ${error.message}`, remedy),
           )
         }),
@@ -49,7 +51,7 @@ export async function checkAmphorae(instance: Instance, running: readonly RunRec
     ...findings,
     ...checked,
     ...unknown.map(({ amphoraId }) =>
-      note(`amphora ${amphoraId.slice(0, 8)}`, 'a machine without a row: housekeeping removes it soon'),
+      note(`amphora ${amphoraId.slice(0, 8)}`, 'machine without a database row; housekeeping will remove it'),
     ),
   ]
 }
@@ -63,16 +65,16 @@ function heartbeatFindings(
   const expected = rows.filter(({ status, loadBalancerId }) => status === 'ALLOCATED' && loadBalancerId !== null)
   if (expected.length === 0) return [note('heartbeats', 'none expected: no amphora carries a load balancer')]
   if (!running.some(({ name }) => name === 'health-manager')) {
-    return [note('heartbeats', 'no health manager runs on this machine')]
+    return [note('heartbeats', 'no health manager is running on this machine')]
   }
   const stale = expected.filter(({ silentFor }) => silentFor === null || silentFor > config.health_manager.stale_after)
-  const text = `${expected.length - stale.length} of ${expected.length} amphorae heard within ${config.health_manager.stale_after} s`
+  const text = `${expected.length - stale.length} of ${expected.length} amphorae sent one in the last ${config.health_manager.stale_after} s`
   if (stale.length === 0) return [ok('heartbeats', text)]
   return [
     fault(
       'heartbeats',
       text,
-      `allow UDP port ${config.health_manager.port} on the interface of the management network (a firewall?), and see log/health-manager.log`,
+      `allow UDP port ${config.health_manager.port} on the management network interface (check the firewall), and see log/health-manager.log`,
     ),
   ]
 }

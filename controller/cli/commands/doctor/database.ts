@@ -7,13 +7,13 @@ import { usesPrivateCluster } from '../../state-directory/database-urls.js'
 import { type Instance, openDatabase } from '../../wiring/instance.js'
 import { serviceSchemas } from '../../wiring/services.js'
 
-const MOST_CLOCK_SKEW_SECONDS = 2
+const MAX_CLOCK_SKEW_SECONDS = 2
 
-/** @returns one note when the private PostgreSQL does not run */
+/** @returns one note when the private PostgreSQL is not running */
 export async function checkDatabase(instance: Instance): Promise<Finding[]> {
   const { config, directory } = instance
   if (usesPrivateCluster(config, directory) && runningPostmaster(directory) === null) {
-    return [note('database', 'its PostgreSQL does not run: `krater up` starts it')]
+    return [note('database', 'PostgreSQL is not running: `krater up` starts it')]
   }
   const findings: Finding[] = []
   for (const { schema, migrations } of serviceSchemas) {
@@ -41,11 +41,11 @@ async function checkTables(database: Database, schema: string, known: ReadonlySe
     if (pending > 0) return fault(about, `${pending} migrations are missing`, 'krater db migrate')
     return ok(about, `reachable, ${applied.length} migrations applied`)
   } catch (error) {
-    const words = error instanceof AggregateError ? error.errors.map(String).join('; ') : String(error)
+    const reason = error instanceof AggregateError ? error.errors.map(String).join('; ') : String(error)
     return fault(
       about,
-      `cannot be used: ${words.split('\n')[0]}`,
-      `look at database.${schema} in krater.yaml, and at PostgreSQL`,
+      `cannot be used: ${reason.split('\n')[0]}`,
+      `check database.${schema} in krater.yaml, and PostgreSQL`,
     )
   }
 }
@@ -54,6 +54,6 @@ async function checkClock(database: Database): Promise<Finding> {
   const before = Date.now()
   const { now } = await one(database, sql<{ now: number }>`SELECT extract(epoch FROM clock_timestamp())::float8 AS now`)
   const skew = Math.abs((before + Date.now()) / 2 / 1000 - now)
-  const text = `${skew.toFixed(2)} s apart from the database's`
-  return skew <= MOST_CLOCK_SKEW_SECONDS ? ok('clock', text) : fault('clock', text, 'let both machines follow NTP')
+  const text = `differs from the database's clock by ${skew.toFixed(2)} s`
+  return skew <= MAX_CLOCK_SKEW_SECONDS ? ok('clock', text) : fault('clock', text, 'synchronise both machines with NTP')
 }

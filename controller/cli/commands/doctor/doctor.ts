@@ -16,7 +16,7 @@ import { checkService } from './service.js'
 export const command: Command = { run: doctor }
 
 /**
- * Checks everything that Krater depends on, prints one line for each, and says how to mend each fault. Changes nothing.
+ * Checks everything that Krater depends on. Prints one line per check, and how to fix each fault. Changes nothing.
  * @returns the exit status: 1 when there is a fault
  */
 export async function doctor(directory: string): Promise<number> {
@@ -38,12 +38,12 @@ export async function doctor(directory: string): Promise<number> {
       findings.push(...(await guarded('amphorae', () => checkAmphorae(instance, running))))
     }
   } else {
-    findings.push(note('state', `${directory} has not been set up yet: \`krater up\` does that`))
+    findings.push(note('state', `${directory} is not set up yet: \`krater up\` does that`))
   }
-  return tell(findings)
+  return report(findings)
 }
 
-function tell(findings: readonly Finding[]): number {
+function report(findings: readonly Finding[]): number {
   const paint = { ok: green, note: (text: string) => text, fault: red }
   const lines = table(findings.map(({ about, state, text }) => [about, state.padEnd(5), text]))
   findings.forEach(({ state, remedy }, at) => {
@@ -51,6 +51,6 @@ function tell(findings: readonly Finding[]): number {
     if (remedy !== undefined) print(`    what to do: ${remedy}`)
   })
   const faults = findings.filter(({ state }) => state === 'fault').length
-  print(faults === 0 ? '\nNo fault was found.' : `\n${faults} ${faults === 1 ? 'fault was' : 'faults were'} found.`)
+  print(faults === 0 ? '\nNo faults found.' : `\n${faults} ${faults === 1 ? 'fault' : 'faults'} found.`)
   return faults === 0 ? 0 : 1
 }

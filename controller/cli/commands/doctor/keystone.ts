@@ -5,27 +5,27 @@ import { lookAtKeystone } from '../../../identity/external/look.js'
 import type { Instance } from '../../wiring/instance.js'
 import { catalogAdvice } from '../../wiring/keystone-catalog.js'
 
-/** Checks that the external Keystone accepts our user, keeps the same time, and leads clients to us. */
+/** Checks that the external Keystone accepts Krater's user, has the same time, and points clients to Krater. */
 export async function checkKeystone({ config }: Instance, external: ExternalIdentity): Promise<Finding[]> {
   const look = await lookAtKeystone(external).catch((error: Error) => error)
   if (look instanceof Error) {
-    return [fault('keystone', look.message, `check ${external.url} and the settings of the group identity`)]
+    return [fault('keystone', look.message, `check ${external.url} and the identity settings`)]
   }
   const skew = look.clockSkewSeconds ?? 0
   const advice = catalogAdvice(config, look.catalog)
   return [
     look.mayValidate
-      ? ok('keystone', `${external.url} takes ${look.user}`)
+      ? ok('keystone', `${external.url} accepts ${look.user}`)
       : fault(
           'keystone',
-          `${external.url} takes ${look.user}, but without the role that validating tokens needs`,
+          `${external.url} accepts ${look.user}, who lacks the role for validating tokens`,
           'openstack role add --user USER --project PROJECT service',
         ),
     Math.abs(skew) <= MOST_SKEW_SECONDS
-      ? ok('keystone', `its clock is ${Math.abs(skew)} s apart`)
-      : fault('keystone', skewWords(skew), 'let both machines follow NTP'),
+      ? ok('keystone', `its clock differs by ${Math.abs(skew)} s`)
+      : fault('keystone', skewWords(skew), 'synchronise both machines with NTP'),
     ...(advice.length === 0
-      ? [ok('keystone', 'its catalogue leads clients here')]
-      : [{ ...note('keystone', 'its catalogue does not lead clients here'), remedy: advice.join('\n    ') }]),
+      ? [ok('keystone', 'its catalogue points clients here')]
+      : [{ ...note('keystone', 'its catalogue does not point clients here'), remedy: advice.join('\n    ') }]),
   ]
 }

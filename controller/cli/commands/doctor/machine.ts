@@ -3,7 +3,7 @@ import { promisify } from 'node:util'
 import { seccompLauncher } from '../../../../amphora-agent/seccomp/launcher.js'
 import { MACHINE_RULES } from '../../../../amphora-agent/seccomp/rules.js'
 import { type Finding, fault, ok } from '../../../checks/finding.js'
-import { freeBytes, LEAST_FREE_BYTES, missingPackages } from '../../host/checks.js'
+import { freeBytes, MIN_FREE_BYTES, missingPackages } from '../../host/checks.js'
 import type { Instance } from '../../wiring/instance.js'
 
 const run = promisify(execFile)
@@ -18,16 +18,16 @@ export async function checkPackages(instance: Instance): Promise<Finding[]> {
 
 export async function checkDisk({ directory }: Instance): Promise<Finding[]> {
   const free = freeBytes(directory)
-  const text = `${Math.round(free / 1024 / 1024)} MiB free below ${directory}`
-  return [free >= LEAST_FREE_BYTES ? ok('disk', text) : fault('disk', text, 'free some space; logs are below log/')]
+  const text = `${Math.round(free / 1024 / 1024)} MiB free in ${directory}`
+  return [free >= MIN_FREE_BYTES ? ok('disk', text) : fault('disk', text, 'free some space; logs are in log/')]
 }
 
 const CONTAINER =
-  'inside a container it needs --privileged, or CAP_SYS_ADMIN and CAP_NET_ADMIN; a kernel may also lack it'
+  'in a container this needs --privileged, or CAP_SYS_ADMIN and CAP_NET_ADMIN; the kernel may also lack it'
 
-const USER_NAMESPACES = `sysctl -w user.max_user_namespaces=65536, if that is 0 here; ${CONTAINER}`
+const USER_NAMESPACES = `if it is 0, run sysctl -w user.max_user_namespaces=65536; ${CONTAINER}`
 
-/** What amphorae and networks are made of, tried in a namespace that is removed again. */
+/** Tries the kernel features that amphorae and networks need, in a temporary namespace. */
 export async function checkKernel(): Promise<Finding[]> {
   const namespace = `krater-doctor-${process.pid}`
   const attempt = async (

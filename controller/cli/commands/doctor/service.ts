@@ -5,20 +5,20 @@ import type { ProcessName, RunRecord } from '../../state-directory/run-record.js
 import type { Instance } from '../../wiring/instance.js'
 import { urlOf } from '../../wiring/service-urls.js'
 
-/** Commands of the processes that must run somewhere. */
+/** The processes that must run on some machine, and their commands. */
 const COMMANDS: Readonly<Partial<Record<ProcessName, string>>> = {
   worker: 'worker',
   'health-manager': 'health-manager',
   'key-manager-worker': 'key-manager worker',
 }
 
-/** Checks which processes run and whether the APIs answer; when nothing runs, whether the ports are free. */
+/** Checks which processes are running and whether the APIs answer; if nothing is running, whether the ports are free. */
 export async function checkService({ config }: Instance, running: readonly RunRecord[]): Promise<Finding[]> {
   if (running.length === 0) {
     const taken = await takenPorts(listenersOf(config, null))
     return [
-      note('processes', 'none runs: `krater up` starts them'),
-      ...taken.map(message => fault('ports', message, 'as it says')),
+      note('processes', 'none is running: `krater up` starts them'),
+      ...taken.map(message => fault('ports', message, 'follow the message')),
       ...(taken.length === 0 ? [ok('ports', 'all are free')] : []),
     ]
   }
@@ -33,7 +33,7 @@ export async function checkService({ config }: Instance, running: readonly RunRe
   return [
     ok('processes', processes),
     ...missing.map(([name, command]) =>
-      fault('processes', `${name} does not run on this machine`, `krater ${command}, unless it runs elsewhere`),
+      fault('processes', `${name} is not running on this machine`, `start krater ${command}, unless it runs elsewhere`),
     ),
     ...answers,
   ]

@@ -8,21 +8,24 @@ import { keyFiles, loadKeyManagerAuditKey } from '../../state-directory/keys.js'
 import { print } from '../../terminal.js'
 import { openDatabase, openInstance } from '../../wiring/instance.js'
 
-const MOST_DAYS = 36_500
+const MAX_DAYS = 36_500
 
 export const command: Command = {
   options: [
-    new Option('--min-days <n>', 'what was deleted longer ago than this (default: the setting)').argParser(parseDays),
-    new Option('--expired', 'also delete secrets that are past their time'),
-    new Option('--unused-projects', 'also remove the keys of projects that have nothing any more'),
-    new Option('--dry-run', 'only say how much it would be'),
+    new Option(
+      '--min-days <n>',
+      'purge objects deleted more than <n> days ago (default: key_manager.housekeeping.min_days)',
+    ).argParser(parseDays),
+    new Option('--expired', 'also delete expired secrets'),
+    new Option('--unused-projects', 'also remove the keys of projects that have no data left'),
+    new Option('--dry-run', 'only print how much would be removed'),
   ],
   run: cleanKeyManager,
 }
 
 type CleanOptions = { minDays?: number; expired?: boolean; unusedProjects?: boolean; dryRun?: boolean }
 
-/** Purges deleted objects and audit records past their retention, and more on request, and prints how many. */
+/** Purges deleted objects and audit records past their retention, and more on request. Prints how many. */
 async function cleanKeyManager(directory: string, options: CleanOptions): Promise<void> {
   const instance = openInstance(directory)
   const cleaning = {
@@ -33,33 +36,33 @@ async function cleanKeyManager(directory: string, options: CleanOptions): Promis
   const database = openDatabase(instance, 'key_manager', 'clean')
   try {
     const { expired, purged, projectKeys } = await (options.dryRun ? tryCleaning : clean)(database, cleaning)
-    if (expired !== null) print(`Expired secrets deleted: ${expired}`)
-    print(`Deleted more than ${cleaning.minDays} days ago and purged now:`)
+    if (expired !== null) print(`Deleted expired secrets: ${expired}`)
+    print(`Purged objects that were deleted more than ${cleaning.minDays} days ago:`)
     for (const [kind, count] of Object.entries(purged)) print(`  ${kind}: ${count}`)
-    if (projectKeys !== null) print(`Keys of projects without anything removed: ${projectKeys}`)
+    if (projectKeys !== null) print(`Removed keys of projects without data: ${projectKeys}`)
     const days = instance.config.key_manager.audit_retention_days
     if (days !== null) {
       const key = loadKeyManagerAuditKey(keyFiles(instance.config, directory))
-      print(`Audit records removed, older than ${days} days: ${await pruned(database, { days, key }, options)}`)
+      print(`Removed audit records older than ${days} days: ${await prune(database, { days, key }, options)}`)
     }
-    if (options.dryRun) print('This was a dry run: nothing was changed.')
+    if (options.dryRun) print('This was a dry run; nothing was changed.')
   } finally {
     await database.destroy()
   }
 }
 
-async function pruned(database: Database, retention: AuditRetention, { dryRun }: CleanOptions): Promise<number> {
+async function prune(database: Database, retention: AuditRetention, { dryRun }: CleanOptions): Promise<number> {
   if (dryRun) return countPrunable(database, retention.days)
   return pruneAudit(database, retention).catch(error => {
-    if (error instanceof BrokenAuditChain) throw new OperatorError(`The audit log is left as it is: ${error.message}`)
+    if (error instanceof BrokenAuditChain) throw new OperatorError(`The audit log was not changed: ${error.message}`)
     throw error
   })
 }
 
 function parseDays(text: string): number {
   const days = Number(text)
-  if (!/^\d+$/.test(text) || days > MOST_DAYS) {
-    throw new InvalidArgumentError(`It must be a whole number from 0 to ${MOST_DAYS}.`)
+  if (!/^\d+$/.test(text) || days > MAX_DAYS) {
+    throw new InvalidArgumentError(`It must be a whole number from 0 to ${MAX_DAYS}.`)
   }
   return days
 }

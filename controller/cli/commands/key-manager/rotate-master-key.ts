@@ -27,9 +27,9 @@ const BACKENDS = CRYPTO_BACKEND_NAMES.join(' or ')
 
 export const command: Command = {
   options: [
-    new Option('--backend <name>', `${BACKENDS} (default: the first of those in use)`).argParser(parseBackend),
-    new Option('--label <label>', 'of the new key in a token'),
-    new Option('--prepare', 'only put the new key into the file, to copy it to other machines first'),
+    new Option('--backend <name>', `${BACKENDS} (default: the first configured one)`).argParser(parseBackend),
+    new Option('--label <label>', 'label of the new key in the token'),
+    new Option('--prepare', 'only write the new key to the file, so that you can first copy it to other machines'),
   ],
   run: rotateMasterKeyNow,
 }
@@ -45,7 +45,7 @@ export type RotateMasterKeyOptions = {
 type Rotation = { instance: Instance; database: Database; stillAlone: () => Promise<void> }
 
 /**
- * Replaces the master key of a back end while the key manager is in use. After an interruption the next run continues.
+ * Replaces the master key of a back end while the key manager is in use. After an interruption, the next run continues.
  * @returns the exit status: 1 when some project keys cannot be unwrapped
  */
 export async function rotateMasterKeyNow(directory: string, options: RotateMasterKeyOptions): Promise<number> {
@@ -53,7 +53,7 @@ export async function rotateMasterKeyNow(directory: string, options: RotateMaste
   const { backends } = instance.config.key_manager.crypto
   const chosen = options.backend ?? backends[0]
   if (chosen === undefined || !backends.includes(chosen)) {
-    throw new OperatorError(`The back end ${chosen} is not among those of key_manager.crypto.backends.`)
+    throw new OperatorError(`The back end ${chosen} is not in key_manager.crypto.backends.`)
   }
   const database = openDatabase(instance, 'key_manager', 'rotation')
   try {
@@ -68,20 +68,20 @@ export async function rotateMasterKeyNow(directory: string, options: RotateMaste
   }
 }
 
-/** How the master key of each back end is replaced. */
+/** Replaces the master key of each back end. */
 const ROTATIONS: Readonly<
   Record<CryptoBackendName, (rotation: Rotation, options: RotateMasterKeyOptions) => Promise<number>>
 > = { simple: rotateSimple, pkcs11: rotatePkcs11 }
 
-/** Turns known failures of rotations into errors for the operator; other errors are returned unchanged. */
+/** Turns known failures of rotations into errors for the operator; returns other errors unchanged. */
 export function explainRotationError(error: unknown): unknown {
   if (error instanceof NotAlone) {
-    return new OperatorError(
-      'A rotation of the master key is running already; it does the same. This one has done nothing.',
-    )
+    return new OperatorError('Another rotation of the master key is already running. This one changed nothing.')
   }
   if (error instanceof CryptoUnavailable) {
-    return new OperatorError(`The rotation has stopped: ${error.reason} Nothing is lost; the same command goes on.`)
+    return new OperatorError(
+      `The rotation stopped: ${error.reason} Nothing is lost; run the same command again to continue.`,
+    )
   }
   return error instanceof WrongMasterKey ? new OperatorError(error.message) : error
 }
@@ -95,14 +95,14 @@ async function rotateSimple({ instance, database, stillAlone }: Rotation, { prep
   await withBackend(await open(), backend => requireMasterKeys(database, backend))
   let keys = await readMasterKeys(source)
   const [newest] = keys
-  const inForce = await activeMasterKey(database, SIMPLE)
-  const isDone = newest !== undefined && masterKeyId(newest) === inForce
+  const activeId = await activeMasterKey(database, SIMPLE)
+  const isDone = newest !== undefined && masterKeyId(newest) === activeId
   const unfinished = keys.length > 1 || (await keysUnderFormer(database, SIMPLE)) > 0
-  if (isDone && unfinished && source.kind === 'file') print('An earlier rotation was interrupted; it goes on.')
+  if (isDone && unfinished && source.kind === 'file') print('Continuing an interrupted rotation.')
   if (isDone && !(unfinished && source.kind === 'file')) {
     if (source.kind !== 'file') {
       throw new OperatorError(
-        `The first key of ${originOf(source)} is in force already. Put a new one (\`openssl rand -hex 32\`) before it, start all processes of the key manager again, and then this command.`,
+        `The first key in ${originOf(source)} is already active. Put a new one (\`openssl rand -hex 32\`) before it, restart all processes of the key manager, then run this command again.`,
       )
     }
     keys = [randomBytes(32), ...keys]
@@ -111,7 +111,7 @@ async function rotateSimple({ instance, database, stillAlone }: Rotation, { prep
   }
   if (prepare === true) {
     print(
-      `${originOf(source)} holds the new master key and the former one. Copy it to the other machines, then run this command without --prepare.`,
+      `The new master key and the former one are in ${originOf(source)}. Copy it to the other machines, then run this command without --prepare.`,
     )
     return 0
   }
@@ -122,9 +122,9 @@ async function rotateSimple({ instance, database, stillAlone }: Rotation, { prep
     await stillAlone()
     writeMasterKeys(source.path, [current])
     print(
-      `The former master key is gone from ${source.path}. A backup of the database from before needs a backup of that file from before. Copy the file to the other machines.`,
+      `Removed the former master key from ${source.path}. A database backup from before this rotation needs a backup of that file from before it. Copy the file to the other machines.`,
     )
-  } else print(`The former master key may go from ${originOf(source)}.`)
+  } else print(`You can now remove the former master key from ${originOf(source)}.`)
   return 0
 }
 
@@ -132,17 +132,17 @@ async function rotatePkcs11(
   { instance, database }: Rotation,
   { label, prepare }: RotateMasterKeyOptions,
 ): Promise<number> {
-  if (prepare === true) throw new OperatorError('A token needs no --prepare.')
+  if (prepare === true) throw new OperatorError('A rotation in a token takes no --prepare.')
   if (label === undefined)
-    throw new OperatorError('Name the new master key with --label; it is made in the token when it is not there.')
+    throw new OperatorError('Name the new master key with --label. If it does not exist, it is created in the token.')
   const { pkcs11 } = instance.config.key_manager.crypto
   const { client, origin } = await openToken(pkcs11, cryptoContext(instance))
   return withBackend(createPkcs11Crypto(client, pkcs11.master_key_label, origin), async backend => {
     await requireMasterKeys(database, backend)
-    if (await createMasterKey(client, label)) print(`The master key ${label} was made in ${origin}.`)
+    if (await createMasterKey(client, label)) print(`Created the master key ${label} in ${origin}.`)
     const status = await rewrapAll(database, backend, label)
     if (status === 0)
-      print('The former master key may be deleted from the token; backups of the database from before need it.')
+      print('You can now delete the former master key from the token, but database backups from before need it.')
     return status
   })
 }
@@ -150,9 +150,9 @@ async function rotatePkcs11(
 async function rewrapAll(database: Database, backend: CryptoBackend, id: string): Promise<number> {
   const { report, seconds } = progressLines('project keys')
   const { done, unreadable } = await rotateMasterKey(database, backend, id, report)
-  print(`The master key ${id} is in force; ${done} project keys were wrapped with it, in ${seconds().toFixed(1)} s.`)
+  print(`The master key ${id} is active. Wrapped ${done} project keys with it in ${seconds().toFixed(1)} s.`)
   if (unreadable === 0) return 0
-  print(`${unreadable} project keys cannot be unwrapped and stay under the former master key, which is kept.`)
+  print(`${unreadable} project keys cannot be unwrapped. They stay under the former master key, which is kept.`)
   return 1
 }
 

@@ -13,8 +13,8 @@ import { explainRotationError } from './rotate-master-key.js'
 
 export const command: Command = {
   options: [
-    new Option('--project <id>', 'of this project'),
-    new Option('--all', 'of all projects, and the service itself'),
+    new Option('--project <id>', 'replace the key of this project'),
+    new Option('--all', 'replace the keys of all projects and of the service itself'),
   ],
   run: rotateProjectKeysNow,
 }
@@ -22,15 +22,15 @@ export const command: Command = {
 export type RotateProjectKeysOptions = { project?: string; all?: boolean }
 
 /**
- * Gives one project or all a new key, encrypts their data with it, and deletes the former keys. After an interruption the next run continues.
+ * Gives one project or all projects a new key, re-encrypts their data with it, and deletes the former keys. After an
+ * interruption, the next run continues.
  * @returns the exit status: 1 when some values cannot be decrypted
  */
 export async function rotateProjectKeysNow(
   directory: string,
   { project, all = false }: RotateProjectKeysOptions,
 ): Promise<number> {
-  if ((project === undefined) !== all)
-    throw new OperatorError('Either --project <id> or --all says whose keys are replaced.')
+  if ((project === undefined) !== all) throw new OperatorError('Give either --project <id> or --all.')
   const instance = openInstance(directory)
   const database = openDatabase(instance, 'key_manager', 'rotation')
   try {
@@ -39,16 +39,14 @@ export async function rotateProjectKeysNow(
       const { report, seconds } = progressLines('values')
       await requireKeys(database, project)
       const onResume = (startedAt: string) =>
-        print(
-          `A rotation that began at ${startedAt} has not ended: this brings it to its end, and replaces no newer key.`,
-        )
+        print(`Finishing the interrupted rotation that began at ${startedAt}. This run does not replace newer keys.`)
       const result = await rotateProjectKeys(database, keyring.backends, project ?? null, { report, onResume })
       const taken = seconds()
       print(
-        `${result.projects} ${result.projects === 1 ? 'key was' : 'keys were'} replaced and ${result.done} values encrypted anew, in ${taken.toFixed(1)} s (${Math.round(result.done / taken)} a second).`,
+        `Replaced ${result.projects} ${result.projects === 1 ? 'key' : 'keys'} and re-encrypted ${result.done} values in ${taken.toFixed(1)} s (${Math.round(result.done / taken)} per second).`,
       )
       if (result.unreadable === 0) return 0
-      print(`${result.unreadable} values cannot be opened; they stay as they are, and so do their keys.`)
+      print(`${result.unreadable} values cannot be decrypted. They and their keys were not changed.`)
       return 1
     } finally {
       await Promise.all([...keyring.backends.values()].map(backend => backend.stop()))
@@ -60,9 +58,9 @@ export async function rotateProjectKeysNow(
   }
 }
 
-/** A mistyped project must not look like a success. */
+/** A mistyped project id must not look like a success. */
 async function requireKeys(database: Database, project: string | undefined): Promise<void> {
   if (project === undefined) return
   const key = await maybeOne(database, sql`SELECT id FROM project_key WHERE project_id = ${project} LIMIT 1`)
-  if (key === undefined) throw new OperatorError(`The key manager has no key of a project ${project}.`)
+  if (key === undefined) throw new OperatorError(`The key manager has no key for a project ${project}.`)
 }

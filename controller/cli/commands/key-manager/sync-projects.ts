@@ -13,24 +13,22 @@ import { print, table } from '../../terminal.js'
 import { type Instance, openDatabase, openInstance } from '../../wiring/instance.js'
 
 export const command: Command = {
-  options: [
-    new Option('--yes', 'erase what is held for them'),
-    new Option('--force', 'also when most projects are missing'),
-  ],
+  options: [new Option('--yes', 'erase their data'), new Option('--force', 'erase even if most projects are missing')],
   run: (directory, options: SyncOptions) => syncProjects(directory, options),
 }
 
 export type SyncOptions = {
-  /** Erase, rather than only show. */
+  /** Erases the data instead of only listing it. */
   yes?: boolean
-  /** Also when most projects are missing. */
+  /** Erases even if most projects are missing. */
   force?: boolean
 }
 
 /**
  * Lists projects that the key manager holds data for but the identity service no longer has, and erases that data.
  * @param report prints a line for the user
- * @throws OperatorError when the identity service does not answer, or lacks so many projects that it is probably the wrong one
+ * @throws OperatorError when the identity service does not answer, or lacks so many projects that it is probably the
+ *   wrong one
  */
 export async function syncProjects(
   directory: string,
@@ -40,29 +38,29 @@ export async function syncProjects(
   const instance = openInstance(directory)
   const database = openDatabase(instance, 'key_manager', 'key-manager sync-projects')
   try {
-    // In this order, so that a project created meanwhile does not look deleted.
+    // In this order, so that a project created in between does not look deleted.
     const held = await heldProjects(database)
-    const standing = await standingAt(
+    const existing = await existingProjects(
       instance,
       held.map(({ projectId }) => projectId),
     )
-    const gone = held.filter(({ projectId }) => !standing.has(projectId))
-    if (gone.length === 0) {
-      report(`Nothing to erase: the identity service has all projects of the key manager's (${held.length}).`)
+    const deleted = held.filter(({ projectId }) => !existing.has(projectId))
+    if (deleted.length === 0) {
+      report(`Nothing to erase: the identity service has every project of the key manager (${held.length}).`)
       return
     }
-    report(`The key manager holds something for ${held.length} projects. The identity service has these no more:`)
-    for (const line of table([['PROJECT', 'SECRETS', 'CONTAINERS', 'ORDERS'], ...gone.map(rowOf)])) report(line)
-    if (!force && gone.length * 2 > held.length) {
+    report(`The key manager holds data for ${held.length} projects. The identity service no longer has these:`)
+    for (const line of table([['PROJECT', 'SECRETS', 'CONTAINERS', 'ORDERS'], ...deleted.map(rowOf)])) report(line)
+    if (!force && deleted.length * 2 > held.length) {
       throw new OperatorError(
-        `Most projects are missing (${gone.length} of ${held.length}): the identity service, or its database, is probably a wrong or an old one. Nothing was erased. If it is right, --force goes on.`,
+        `Most projects are missing (${deleted.length} of ${held.length}), so this is probably the wrong identity service or an old copy of its database. Nothing was erased. If it is the right one, use --force.`,
       )
     }
     if (!yes) {
-      report('Nothing was erased. --yes erases what is held for them; it cannot be brought back.')
+      report('Nothing was erased. Use --yes to erase their data for good.')
       return
     }
-    await eraseAll(database, gone, report)
+    await eraseAll(database, deleted, report)
   } finally {
     await database.destroy()
   }
@@ -70,10 +68,10 @@ export async function syncProjects(
 
 async function eraseAll(
   database: Database,
-  gone: readonly HeldProject[],
+  deleted: readonly HeldProject[],
   report: (line: string) => void,
 ): Promise<void> {
-  for (const { projectId } of gone) {
+  for (const { projectId } of deleted) {
     const { secrets, containers, orders } = await eraseProject(database, projectId)
     report(`Erased: ${projectId} (${secrets} secrets, ${containers} containers, ${orders} orders)`)
   }
@@ -86,8 +84,8 @@ const rowOf = ({ projectId, secrets, containers, orders }: HeldProject): string[
   String(orders),
 ]
 
-/** The projects that the identity service has: from our own tables, or from an external Keystone. */
-async function standingAt(instance: Instance, ids: readonly string[]): Promise<ReadonlySet<string>> {
+/** The projects that the identity service has: from Krater's own tables, or from an external Keystone. */
+async function existingProjects(instance: Instance, ids: readonly string[]): Promise<ReadonlySet<string>> {
   const external = externalIdentity(instance.config)
   if (external !== null) {
     return standingProjects(external, ids).catch(error => {

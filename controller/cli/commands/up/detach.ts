@@ -1,17 +1,17 @@
 import { spawn } from 'node:child_process'
 import { closeSync } from 'node:fs'
-import { lastWords, logFile, openLog } from '../../host/log-files.js'
+import { lastLines, logFile, openLog } from '../../host/log-files.js'
 import { OperatorError } from '../../operator-error.js'
 import { ensureStateDirectory } from '../../state-directory/instance.js'
 import { print } from '../../terminal.js'
 import { PROGRESS, type UpMessage } from './messages.js'
 
 /** `krater up` reports every 30 s while it waits. */
-const MOST_SILENT_SECONDS = 120
+const MAX_SILENT_SECONDS = 120
 
 /**
  * Starts `krater up` as a process that outlives this one, shows its progress, and returns when everything works.
- * @throws OperatorError with its message when it fails to start
+ * @throws OperatorError with the message of `krater up` when it fails
  */
 export async function startInBackground(directory: string): Promise<void> {
   ensureStateDirectory(directory)
@@ -26,8 +26,8 @@ export async function startInBackground(directory: string): Promise<void> {
   closeSync(log)
   const problem = await new Promise<string | null>(resolve => {
     const limit = setTimeout(
-      () => resolve(`krater up said nothing for ${MOST_SILENT_SECONDS} s. Its log: ${path}\n${lastWords(path, 5)}`),
-      MOST_SILENT_SECONDS * 1000,
+      () => resolve(`krater up reported nothing for ${MAX_SILENT_SECONDS} s. Its log: ${path}\n${lastLines(path, 5)}`),
+      MAX_SILENT_SECONDS * 1000,
     )
     const settle = (problem: string | null) => {
       clearTimeout(limit)
@@ -39,8 +39,8 @@ export async function startInBackground(directory: string): Promise<void> {
       if (message.kind === 'ready') settle(null)
       if (message.kind === 'failed') settle(message.text)
     })
-    child.on('error', error => settle(`krater up cannot be started: ${error.message}`))
-    child.on('exit', code => settle(`krater up ended with status ${code}. Its log: ${path}\n${lastWords(path, 5)}`))
+    child.on('error', error => settle(`Cannot start krater up: ${error.message}`))
+    child.on('exit', code => settle(`krater up exited with status ${code}. Its log: ${path}\n${lastLines(path, 5)}`))
   })
   if (child.connected) child.disconnect()
   child.unref()

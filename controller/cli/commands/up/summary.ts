@@ -6,14 +6,14 @@ import type { Instance } from '../../wiring/instance.js'
 import { catalogAdvice } from '../../wiring/keystone-catalog.js'
 import { serviceUrls } from '../../wiring/service-urls.js'
 
-/** What a user needs to know about the running service. */
+/** Lines that tell the user where the running service and its files are. */
 export async function summaryOf(instance: Instance): Promise<string[]> {
   const { directory, config } = instance
   const urls = serviceUrls(config)
   const external = externalIdentity(config)
   return [
     'Krater is up.',
-    `  identity       ${urls.identity}${external === null ? '' : ' (identity.external_url; users and projects are those there)'}`,
+    `  identity       ${urls.identity}${external === null ? '' : ' (identity.external_url, which holds the users and projects)'}`,
     `  load balancer  ${urls.loadBalancer}`,
     `  key manager    ${urls.keyManager}`,
     `  network        ${urls.network}`,
@@ -29,11 +29,11 @@ export async function summaryOf(instance: Instance): Promise<string[]> {
 
 async function adviceFor({ config }: Instance, external: ExternalIdentity): Promise<string[]> {
   const look = await lookAtKeystone(external).catch((error: Error) => error)
-  if (look instanceof Error) return [`Requests are answered by 503 for now: ${look.message}.`]
+  if (look instanceof Error) return [`The APIs answer 503 until Keystone is available: ${look.message}.`]
   const advice = catalogAdvice(config, look.catalog)
   if (advice.length === 0) return []
   return [
-    'Clients find services in the catalogue of that Keystone. As its administrator:',
+    'Clients look up services in the catalogue of that Keystone, which needs these changes by its administrator:',
     ...advice.map(line => `  ${line}`),
   ]
 }

@@ -1,42 +1,43 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { closeSync } from 'node:fs'
-import { lastWords, logFile, openLog, rotateLog } from '../../host/log-files.js'
+import { lastLines, logFile, openLog, rotateLog } from '../../host/log-files.js'
 import type { ProcessName } from '../../state-directory/run-record.js'
 
 export type ChildName = Exclude<ProcessName, 'up' | 'api'>
 
 export type SupervisorOptions = {
   stateDirectory: string
-  /** Program and arguments of a child. The child sends 'ready' over its IPC channel and exits when the channel closes. */
+  /** Program and arguments of a child, which sends 'ready' over its IPC channel and exits when the channel closes. */
   command: (name: ChildName) => [program: string, ...args: string[]]
   environment: NodeJS.ProcessEnv
   report: (line: string) => void
-  /** Interval of reports about a child that is not ready yet; 30 s by default. */
-  reportEveryMs?: number
+  /** Interval between reports about a child that is not ready yet; 30 s by default. */
+  reportIntervalMs?: number
 }
 
 export type Supervisor = {
   /**
-   * Starts a child and keeps it running. Resolves when it is ready, however long that takes on a busy machine, but never after `stop`.
-   * @throws Error with the end of its log when it keeps failing
+   * Starts a child and keeps it running. Resolves when the child is ready, however long that takes on a busy machine,
+   * but never after `stop`.
+   * @throws Error with the last lines of its log when it keeps failing
    */
   start: (name: ChildName) => Promise<void>
-  /** Stops every child and kills those that do not stop in time. */
+  /** Stops every child; kills those that do not stop in time. */
   stop: () => Promise<void>
 }
 
-/** Milliseconds before the n-th restart in a row. */
-const pause = (attempt: number): number => Math.min(200 * 2 ** attempt, 10_000)
-/** After this long a child counts as healthy, and its back-off starts over. */
-const HEALTHY_AFTER = 20_000
-const REPORT_EVERY = 30_000
-const END_WITHIN = 10_000
-/** A child that fails this often before it is ready is given up. */
-const MOST_ENDS_AT_START = 3
+/** Milliseconds to wait before restarting a child after `failures` failed launches in a row. */
+const restartDelay = (failures: number): number => Math.min(200 * 2 ** failures, 10_000)
+/** A child that ran this long counts as healthy: its back-off starts over. */
+const HEALTHY_AFTER_MS = 20_000
+const REPORT_INTERVAL_MS = 30_000
+const STOP_TIMEOUT_MS = 10_000
+/** Gives up on a child that exits this often before it is ready. */
+const MAX_EXITS_AT_START = 3
 
 /**
- * Keeps the processes of a service running. Each has its own process group, so Ctrl-C reaches only the supervisor, which then stops them in
- * order. If the supervisor is killed, the closed IPC channel tells them.
+ * Keeps the processes of a service running. Each has its own process group, so Ctrl-C reaches only the supervisor,
+ * which then stops them in order. If the supervisor is killed, the closed IPC channel makes them exit.
  */
 export function createSupervisor(options: SupervisorOptions): Supervisor {
   const children: Child[] = []
@@ -59,7 +60,7 @@ export function createSupervisor(options: SupervisorOptions): Supervisor {
   }
 }
 
-/** A process that is restarted whenever it ends. */
+/** A process that is restarted whenever it exits. */
 class Child {
   readonly log: string
   readonly #name: ChildName
@@ -77,19 +78,19 @@ class Child {
 
   start(): Promise<void> {
     this.#remind()
-    let ends = 0
+    let exits = 0
     return new Promise((resolve, reject) => {
       const onReady = () => {
         this.#stopReminding()
         resolve()
       }
-      const onEnd = (words: string) => {
-        ends += 1
-        if (ends < MOST_ENDS_AT_START) return
+      const onExit = (reason: string) => {
+        exits += 1
+        if (exits < MAX_EXITS_AT_START) return
         this.#stopReminding()
-        reject(new Error(words))
+        reject(new Error(reason))
       }
-      this.#launch(0, onReady, onEnd)
+      this.#launch(0, onReady, onExit)
     })
   }
 
@@ -100,8 +101,8 @@ class Child {
     if (this.#current !== null) await endChild(this.#current)
   }
 
-  /** @param attempt how many launches in a row have failed */
-  #launch(attempt: number, onReady: () => void, onEnd: (words: string) => void): void {
+  /** @param failures number of failed launches in a row */
+  #launch(failures: number, onReady: () => void, onExit: (reason: string) => void): void {
     if (this.#isStopping) return
     const child = this.#spawn()
     this.#current = child
@@ -109,18 +110,20 @@ class Child {
     child.on('message', message => {
       if (message === 'ready') onReady()
     })
-    const end = (how: string) => {
+    const restart = (how: string) => {
       if (this.#current !== child) return
       this.#current = null
       if (this.#isStopping) return
-      const failures = performance.now() - started > HEALTHY_AFTER ? 0 : attempt
-      const wait = pause(failures)
-      this.#options.report(`${this.#name} ${how}; it is started again in ${wait} ms. Its log: ${this.log}`)
-      onEnd(`${this.#name} ${how}. Its last words:\n${lastWords(this.log, 5)}`)
-      this.#restart = setTimeout(() => this.#launch(failures + 1, onReady, onEnd), wait)
+      const failed = performance.now() - started > HEALTHY_AFTER_MS ? 0 : failures
+      const delay = restartDelay(failed)
+      this.#options.report(`${this.#name} ${how}; restarting it in ${delay} ms. Its log: ${this.log}`)
+      onExit(`${this.#name} ${how}. The end of its log:\n${lastLines(this.log, 5)}`)
+      this.#restart = setTimeout(() => this.#launch(failed + 1, onReady, onExit), delay)
     }
-    child.on('error', error => end(`cannot be started (${error.message})`))
-    child.on('exit', (code, signal) => end(signal === null ? `ended with status ${code}` : `was ended by ${signal}`))
+    child.on('error', error => restart(`cannot be started (${error.message})`))
+    child.on('exit', (code, signal) =>
+      restart(signal === null ? `exited with status ${code}` : `was killed by ${signal}`),
+    )
   }
 
   #spawn(): ChildProcess {
@@ -136,12 +139,12 @@ class Child {
 
   /** Reports periodically until the child is ready. */
   #remind(): void {
-    const { report, reportEveryMs = REPORT_EVERY } = this.#options
+    const { report, reportIntervalMs = REPORT_INTERVAL_MS } = this.#options
     const begun = performance.now()
     this.#reminder = setInterval(() => {
       const seconds = Math.round((performance.now() - begun) / 1000)
-      report(`${this.#name} is not ready after ${seconds} s; waiting. Its log: ${this.log}`)
-    }, reportEveryMs)
+      report(`${this.#name} is not ready after ${seconds} s; still waiting. Its log: ${this.log}`)
+    }, reportIntervalMs)
   }
 
   #stopReminding(): void {
@@ -155,9 +158,9 @@ function endChild(child: ChildProcess): Promise<void> {
       resolve()
       return
     }
-    const impatience = setTimeout(() => child.kill('SIGKILL'), END_WITHIN)
+    const timeout = setTimeout(() => child.kill('SIGKILL'), STOP_TIMEOUT_MS)
     child.once('exit', () => {
-      clearTimeout(impatience)
+      clearTimeout(timeout)
       resolve()
     })
     child.kill('SIGTERM')

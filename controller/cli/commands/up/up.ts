@@ -8,7 +8,13 @@ import type { Command } from '../../command.js'
 import { bootstrap } from '../../first-start/bootstrap.js'
 import { completeConfiguration } from '../../first-start/complete-configuration.js'
 import { prepareTables } from '../../first-start/tables.js'
-import { listenersOf, requireDiskSpace, requirePackages, requirePassage, requireRoot } from '../../host/checks.js'
+import {
+  listenersOf,
+  requireDiskSpace,
+  requirePackages,
+  requireRoot,
+  requireSearchablePath,
+} from '../../host/checks.js'
 import { takenPorts } from '../../host/ports.js'
 import { startPrivateCluster, stopPrivateCluster, watchCluster } from '../../host/postgres.js'
 import { explain, OperatorError } from '../../operator-error.js'
@@ -21,12 +27,12 @@ import { ensureManagementInterface, ensurePublicInterface } from '../../wiring/h
 import { type Instance, openDatabase } from '../../wiring/instance.js'
 import { startInBackground } from './detach.js'
 import { lockStateDirectory } from './lock.js'
-import { tell } from './messages.js'
+import { reportToParent } from './messages.js'
 import { summaryOf } from './summary.js'
 import { type ChildName, createSupervisor } from './supervisor.js'
 
 export const command: Command = {
-  options: [new Option('--detach', 'in the background, once it works')],
+  options: [new Option('--detach', 'run in the background; return once everything works')],
   run: async (directory, { detach }: { detach?: boolean }) => {
     await (detach ? startInBackground : up)(directory)
   },
@@ -40,7 +46,7 @@ const childrenOf = ({ config }: Instance): readonly ChildName[] => [
   ...(config.key_manager.keystone_notifications.enable ? (['keystone-listener'] as const) : []),
 ]
 
-/** Commands of processes that are not named like their command. */
+/** Commands of the processes whose name is not their command. */
 const COMMANDS: Readonly<Partial<Record<ChildName, readonly string[]>>> = {
   'identity-api': ['api', '--only', 'identity'],
   'network-api': ['api', '--only', 'network'],
@@ -50,32 +56,32 @@ const COMMANDS: Readonly<Partial<Record<ChildName, readonly string[]>>> = {
 }
 
 /**
- * Runs the whole service on this machine until SIGTERM or Ctrl-C: the private PostgreSQL if it is used, tables, first users and networks, then
- * the supervised processes. Everything it starts stops with it; amphorae keep serving.
- * @throws OperatorError when something is missing or in the way
+ * Runs the whole service on this machine until SIGTERM or Ctrl-C: the private PostgreSQL if configured, tables, first
+ * users and networks, then the supervised processes. Everything it starts stops with it; amphorae keep serving.
+ * @throws OperatorError when a prerequisite is missing or a port is taken
  */
 export async function up(directory: string): Promise<void> {
   try {
     await run(directory)
   } catch (error) {
-    tell({ kind: 'failed', text: explain(error).text })
+    reportToParent({ kind: 'failed', text: explain(error).text })
     throw error
   }
 }
 
 async function run(directory: string): Promise<void> {
-  const wish = stopWish()
-  const report = reporter()
+  const stopRequest = waitForStopSignal()
+  const report = createReporter()
   requireRoot()
   ensureStateDirectory(directory)
   const unlock = await lockStateDirectory(directory)
   if (unlock === null) {
     const other = runningProcesses(directory).find(({ name }) => name === 'up')
     throw new OperatorError(
-      `Krater already runs on ${directory}${other === undefined ? '' : ` (pid ${other.identity.pid})`}. \`krater down\` stops it; for a second one beside it choose another KRATER_STATE_DIR and other ports.`,
+      `Krater is already running on ${directory}${other === undefined ? '' : ` (pid ${other.identity.pid})`}. Stop it with \`krater down\`. To run a second one, set another KRATER_STATE_DIR and other ports.`,
     )
   }
-  // Children of a killed `krater up` exit by themselves; this ends those that hang.
+  // Children of a killed `krater up` exit by themselves. End those that hang.
   await endProcesses(
     runningProcesses(directory).map(({ identity }) => identity),
     { graceMs: 10_000 },
@@ -83,9 +89,9 @@ async function run(directory: string): Promise<void> {
   const forget = recordRunning(directory, 'up')
   const undo: (() => Promise<unknown>)[] = []
   try {
-    const isReady = await start(directory, { report, undo, wish })
-    if (isReady) tell({ kind: 'ready' })
-    const signal = await wish
+    const isReady = await start(directory, { report, undo, stopRequest })
+    if (isReady) reportToParent({ kind: 'ready' })
+    const signal = await stopRequest
     report(`${signal}: stopping; amphorae keep serving`)
   } finally {
     for (const step of undo.reverse()) await step().catch(error => report(String(error)))
@@ -99,12 +105,12 @@ type Running = {
   report: (line: string) => void
   /** Cleanup steps, run in reverse order. */
   undo: (() => Promise<unknown>)[]
-  /** Resolves when the process is told to stop. */
-  wish: Promise<unknown>
+  /** Resolves at a signal to stop. */
+  stopRequest: Promise<unknown>
 }
 
-/** Starts everything in order. @returns false when it is told to stop before it is ready */
-async function start(directory: string, { report, undo, wish }: Running): Promise<boolean> {
+/** Starts everything in order. @returns false when a signal to stop comes before everything is ready */
+async function start(directory: string, { report, undo, stopRequest }: Running): Promise<boolean> {
   const instanceId = ensureInstanceId(directory)
   const instance: Instance = { directory, config: await completeConfiguration(directory, instanceId, process.env) }
   requirePackages(instance)
@@ -112,13 +118,13 @@ async function start(directory: string, { report, undo, wish }: Running): Promis
   await requireFreePorts(instance, null)
 
   if (usesPrivateCluster(instance.config, directory)) {
-    requirePassage(directory)
+    requireSearchablePath(directory)
     report('Starting PostgreSQL')
     await startPrivateCluster(directory)
     undo.push(() => stopPrivateCluster(directory))
     undo.push(watchCluster(directory, report))
   }
-  report('Bringing the tables up to date')
+  report('Updating the tables')
   await prepareTables(instance)
   const networks = await bootstrap(instance)
   await requestRechecks(instance)
@@ -134,12 +140,12 @@ async function start(directory: string, { report, undo, wish }: Running): Promis
   })
   undo.push(supervisor.stop)
   const ready = Promise.all(children.map(supervisor.start)).then(() => true)
-  if (!(await Promise.race([ready, wish.then(() => false)]))) return false
+  if (!(await Promise.race([ready, stopRequest.then(() => false)]))) return false
   for (const line of await summaryOf(instance)) report(line)
   return true
 }
 
-/** Amphorae may have died while nothing ran: recheck every load balancer now rather than after missed heartbeats. */
+/** Amphorae may have died while Krater was down: recheck every load balancer now instead of after missed heartbeats. */
 async function requestRechecks(instance: Instance): Promise<void> {
   const database = openDatabase(instance, 'load_balancer', 'up')
   try {
@@ -158,15 +164,15 @@ async function connectHost(
   const host = config.health_manager.host
   if (networks === null) return host ?? '127.0.0.1'
   const fabric = fabricOf(directory)
-  const legOn = (network: BuiltInNetwork) => {
+  const addressOn = (network: BuiltInNetwork) => {
     const [subnet] = network.subnets
     if (subnet === undefined) throw new OperatorError(`The network ${network.id} has no subnet.`)
     return { networkId: network.id, mtu: network.mtu, cidr: subnet.cidr, address: subnet.gatewayIp }
   }
-  const management = legOn(networks.management)
+  const management = addressOn(networks.management)
   await Promise.all([
     ensureManagementInterface(fabric, instanceId, management, config),
-    ensurePublicInterface(fabric, instanceId, legOn(networks.public), config),
+    ensurePublicInterface(fabric, instanceId, addressOn(networks.public), config),
   ])
   return host ?? management.address
 }
@@ -176,16 +182,16 @@ async function requireFreePorts({ config }: Instance, healthManagerHost: string 
   if (taken.length > 0) throw new OperatorError(taken.join('\n'))
 }
 
-function reporter(): (line: string) => void {
+function createReporter(): (line: string) => void {
   const started = performance.now()
   return line => {
     const text = `${dim(`${((performance.now() - started) / 1000).toFixed(1).padStart(6)} s`)}  ${line}`
     print(text)
-    tell({ kind: 'line', text })
+    reportToParent({ kind: 'line', text })
   }
 }
 
-function stopWish(): Promise<NodeJS.Signals> {
+function waitForStopSignal(): Promise<NodeJS.Signals> {
   return new Promise(resolve => {
     for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP'] as const) {
       process.once(signal, () => resolve(signal))

@@ -4,8 +4,8 @@ import { InvalidX509 } from '../../../x509/invalid-x509.js'
 import { OperatorError } from '../../operator-error.js'
 
 /**
- * The configured CA back ends with their CAs known; at the first start that makes the root.
- * @throws OperatorError when a setting of theirs cannot be used
+ * Opens the configured CA back ends and registers their CAs; the first start creates the root CA.
+ * @throws OperatorError when one of their settings is invalid
  */
 export async function openCaBackends(service: Parameters<typeof createCaBackends>[0]): Promise<readonly CaBackend[]> {
   const backends = createCaBackends(service)

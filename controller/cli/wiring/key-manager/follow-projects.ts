@@ -5,8 +5,8 @@ import type { Logger } from '../../../log/log.js'
 import { databaseUrl, type Instance, openDatabase } from '../instance.js'
 
 /**
- * Erases what the key manager holds of projects that our own identity service deletes, until stopped. With an external one that is the
- * keystone-listener's part.
+ * Erases the key manager's data of projects that Krater's own identity service deletes, until `stop`. For an external
+ * identity service, the keystone-listener does this.
  */
 export async function followProjects(
   instance: Instance,

@@ -21,9 +21,9 @@ import { OperatorError } from '../../operator-error.js'
 import type { Instance } from '../instance.js'
 
 /**
- * The crypto back ends that are configured, ready for use. One that cannot be reached at the moment does not keep the others from serving.
- * @param database as the key manager's role
- * @throws OperatorError when a master key is missing, or is not the one that the stored secrets are under
+ * Opens the configured crypto back ends. One that is unavailable does not stop the others from serving.
+ * @param database opened with the key manager's role
+ * @throws OperatorError when a master key is missing, or is not the one that protects the stored secrets
  */
 export async function openKeyring(instance: Instance, database: Database, log?: Logger): Promise<Keyring> {
   const { crypto } = instance.config.key_manager
@@ -60,7 +60,7 @@ async function requireUsable(database: Database, backend: CryptoBackend, log?: L
     if (!(error instanceof CryptoUnavailable)) throw error
     const isFirstStart = (await activeMasterKey(database, backend.name)) === null
     if (isFirstStart || error instanceof CryptoMisconfigured) throw new OperatorError(error.reason)
-    log?.error({ backend: backend.name, reason: error.reason }, 'a crypto back end cannot be used at the moment')
+    log?.error({ backend: backend.name, reason: error.reason }, 'a crypto back end is unavailable')
   }
 }
 

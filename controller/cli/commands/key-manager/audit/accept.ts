@@ -10,8 +10,8 @@ import { openDatabase, openInstance } from '../../../wiring/instance.js'
 export const command: Command = { run: acceptAuditLog }
 
 /**
- * Accepts the chain as it is now, for example after a restore: replaces the end of the chain that this machine's worker kept. The audit log
- * records this together with the former end.
+ * Accepts the chain as it is now, for example after a restore: replaces the end of the chain that this machine's worker
+ * kept. The audit log records the acceptance and the former end.
  * @throws OperatorError when the chain itself is broken
  */
 export async function acceptAuditLog(directory: string): Promise<void> {
@@ -38,7 +38,7 @@ export async function acceptAuditLog(directory: string): Promise<void> {
     if (found.fault !== null || found.end === null)
       throw new OperatorError(`Nothing was accepted. ${found.fault ?? ''}`)
     writeHead(headFile, key, found.end)
-    print(`The chain that ends with record ${found.end.position} is what the worker of this machine goes on from.`)
+    print(`Accepted the chain up to record ${found.end.position}. The worker of this machine continues from there.`)
   } finally {
     await database.destroy()
   }

@@ -9,17 +9,17 @@ import { openDatabase, openInstance } from '../../../wiring/instance.js'
 
 export const command: Command = {
   options: [
-    new Option('--from <time>', 'records of this time and later'),
-    new Option('--until <time>', 'records before this time'),
-    new Option('--project <id>', 'what callers in this project did'),
-    new Option('--output <file>', 'a file instead of standard output'),
+    new Option('--from <time>', 'only records from this time on'),
+    new Option('--until <time>', 'only records before this time'),
+    new Option('--project <id>', 'only what callers in this project did'),
+    new Option('--output <file>', 'write to this file instead of standard output'),
   ],
   run: exportAuditLog,
 }
 
 type ExportOptions = { from?: string; until?: string; project?: string; output?: string }
 
-/** Writes the audit log as lines of JSON, to a file or to standard output. */
+/** Writes the audit log as JSON lines to a file or to standard output. */
 export async function exportAuditLog(directory: string, options: ExportOptions): Promise<void> {
   const filter: ExportFilter = {
     from: options.from === undefined ? null : timeOf(options.from),
@@ -45,13 +45,14 @@ export async function exportAuditLog(directory: string, options: ExportOptions):
   } finally {
     await database.destroy()
   }
-  if (file !== null) print(`${count} records are in ${options.output}.`)
+  if (file !== null) print(`Wrote ${count} records to ${options.output}.`)
 }
 
 const codeOf = (error: unknown): unknown => (error instanceof Error && 'code' in error ? error.code : undefined)
 
 function timeOf(text: string): Date {
   const time = new Date(text)
-  if (Number.isNaN(time.getTime())) throw new OperatorError(`"${text}" is not a time such as 2026-01-31T12:00:00Z.`)
+  if (Number.isNaN(time.getTime()))
+    throw new OperatorError(`"${text}" is not a time. Write it as 2026-01-31T12:00:00Z.`)
   return time
 }

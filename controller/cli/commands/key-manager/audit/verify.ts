@@ -8,7 +8,7 @@ import { print } from '../../../terminal.js'
 import { openDatabase, openInstance } from '../../../wiring/instance.js'
 
 export const command: Command = {
-  options: [new Option('--noted <position:hash>', 'what an earlier check printed: it must still be there')],
+  options: [new Option('--noted <position:hash>', 'printed by an earlier check; this record must still exist')],
   run: (directory, { noted }: { noted?: string }) => verifyAuditLog(directory, noted),
 }
 
@@ -30,24 +30,24 @@ export async function verifyAuditLog(directory: string, noted: string | undefine
       return 1
     }
     if (kept === null)
-      print(`${headFile} keeps no end of the chain: on this machine no worker of the key manager runs.`)
+      print(`There is no ${headFile} to compare the end of the chain with: no key manager worker runs on this machine.`)
     const { verified, head, waiting, waitingSince, fault, removed } = await verifyAudit(database, key, expected, kept)
     if (waiting > 0) {
       print(
-        `${waiting} records wait for their link, the oldest since ${waitingSince}; the key manager's worker links them within a second.`,
+        `${waiting} records are not linked yet, the oldest since ${waitingSince}. The key manager's worker links records within a second.`,
       )
     }
     if (removed !== null) {
-      print(`${removed.records} records before ${removed.before} UTC were removed by retention.`)
+      print(`Retention removed ${removed.records} records from before ${removed.before} UTC.`)
     }
     if (fault !== null) {
-      print(`${verified} records are as they were recorded. Then: ${fault}`)
+      print(`The first ${verified} records are unchanged. Then: ${fault}`)
       return 1
     }
-    print(`${verified} records, all as they were recorded.`)
+    print(`All ${verified} records are unchanged.`)
     if (head !== null) {
       print(
-        `The last is of ${head.at} UTC. To see later that nothing before it was taken away, note: ${head.position}:${head.hash}`,
+        `The last is from ${head.at} UTC. To check later that nothing up to it was removed, run this with --noted ${head.position}:${head.hash}`,
       )
     }
     return 0
@@ -59,7 +59,7 @@ export async function verifyAuditLog(directory: string, noted: string | undefine
 function parseNoted(text: string): { position: number; hash: string } {
   const [, position, hash] = /^(\d{1,15}):([0-9a-f]{64})$/.exec(text) ?? []
   if (position === undefined || hash === undefined) {
-    throw new OperatorError(`"${text}" is not what \`krater key-manager audit verify\` prints: position:hash.`)
+    throw new OperatorError(`"${text}" is not a position:hash as \`krater key-manager audit verify\` prints it.`)
   }
   return { position: Number(position), hash }
 }

@@ -8,7 +8,7 @@ import { type Instance, openDatabase, openInstance } from '../../../wiring/insta
 /** Prints a line for the user. */
 export type Write = (line: string) => void
 
-/** Runs `work` with the key manager's database and closes it. */
+/** Runs `work` with the key manager's database, then closes it. */
 export async function withRows<Result>(
   directory: string,
   work: (database: Database, instance: Instance) => Promise<Result>,
@@ -22,7 +22,7 @@ export async function withRows<Result>(
   }
 }
 
-/** @throws OperatorError when there is no such CA */
+/** @throws OperatorError for an unknown CA */
 export async function authority(database: Database, id: string): Promise<{ id: string; pluginName: string }> {
   const named = sql<{ id: string; pluginName: string }>`
     SELECT id, plugin_name AS "pluginName" FROM certificate_authority WHERE id = ${id}`

@@ -10,7 +10,7 @@ export const command: Command = {
   run: (directory, { ca }: { ca: string }) => listCertificates(directory, ca),
 }
 
-/** Lists the certificates of a CA, newest first. @throws OperatorError when there is no such CA */
+/** Lists the certificates of a CA, newest first. @throws OperatorError for an unknown CA */
 export async function listCertificates(directory: string, ca: string, write: Write = print): Promise<void> {
   await withRows(directory, async database => {
     const { id } = await authority(database, ca)

@@ -13,20 +13,20 @@ export const command: Command = {
     new Argument('<ca>', 'id of the certificate authority'),
     new Argument('<serial>', 'serial number of the certificate, in hexadecimal'),
   ],
-  options: [new Option('--reason <reason>', 'as keyCompromise or superseded').default('unspecified')],
+  options: [new Option('--reason <reason>', 'such as keyCompromise or superseded').default('unspecified')],
   run: (directory, revocation: Revocation) => revokeIssued(directory, revocation),
 }
 
 type Revocation = { ca: string; serial: string; reason: string }
 
-/** Revokes a certificate. @throws OperatorError when CA, certificate or reason are not known */
+/** Revokes a certificate. @throws OperatorError for an unknown CA, certificate or reason */
 export async function revokeIssued(directory: string, revocation: Revocation, write: Write = print): Promise<void> {
   const { reason } = revocation
   if (!isRevocationReason(reason)) {
     throw new OperatorError(`The reason must be one of ${Object.keys(REVOCATION_REASONS).join(', ')}.`)
   }
   const serial = readSerialText(revocation.serial)
-  if (serial === null) throw new OperatorError(`"${revocation.serial}" is no serial number.`)
+  if (serial === null) throw new OperatorError(`"${revocation.serial}" is not a hexadecimal serial number.`)
   await withRows(directory, async (database, instance) => {
     const { id, pluginName } = await authority(database, revocation.ca)
     const keyring = await openKeyring(instance, database)
@@ -34,7 +34,7 @@ export async function revokeIssued(directory: string, revocation: Revocation, wr
       const backends = createCaBackends({ database, keyring, config: instance.config.key_manager })
       const outcome = await backendOf(backends, pluginName).revoke(id, serial, reason)
       if (outcome === 'unknown') throw new OperatorError(`The CA ${id} has issued no certificate ${serial}.`)
-      write(`The certificate ${serial} ${outcome === 'revoked' ? 'is revoked' : 'was revoked before'}.`)
+      write(`The certificate ${serial} ${outcome === 'revoked' ? 'is revoked' : 'was already revoked'}.`)
     } finally {
       await Promise.all([...keyring.backends.values()].map(backend => backend.stop()))
     }

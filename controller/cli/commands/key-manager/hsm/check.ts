@@ -21,8 +21,7 @@ async function checkToken(directory: string, label: string | undefined): Promise
     const sealed = await backend.encrypt(key, Buffer.from('check'), 'check')
     backend.forget(key.id)
     const opened = await backend.decrypt(key, sealed, 'check')
-    if (opened.toString() !== 'check')
-      throw new OperatorError('Decrypting returned something other than what was encrypted.')
-    print('A key was made, wrapped, unwrapped and used: all works.')
+    if (opened.toString() !== 'check') throw new OperatorError('Decryption did not return the encrypted value.')
+    print('Created, wrapped, unwrapped and used a key: everything works.')
   })
 }

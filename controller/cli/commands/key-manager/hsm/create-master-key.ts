@@ -13,8 +13,8 @@ export const command: Command = {
 async function createMasterKeyInToken(directory: string, label: string | undefined): Promise<void> {
   await withToken(directory, label, async token => {
     if (!(await createMasterKey(token.client, token.label))) {
-      throw new OperatorError(`There is a key labelled ${token.label} in ${token.origin} already; it stays as it is.`)
+      throw new OperatorError(`A key labelled ${token.label} already exists in ${token.origin}; it was not changed.`)
     }
-    print(`The master key ${token.label} was made in ${token.origin}; it never leaves it.`)
+    print(`Created the master key ${token.label} in ${token.origin}. It never leaves the token.`)
   })
 }

@@ -8,12 +8,12 @@ import { cryptoContext } from '../../../wiring/key-manager/keyring.js'
 
 export const labelOption = new Option(
   '--label <label>',
-  'of the key (default: key_manager.crypto.pkcs11.master_key_label)',
+  'label of the key (default: key_manager.crypto.pkcs11.master_key_label)',
 )
 
 type Token = { client: TokenClient; origin: string; label: string }
 
-/** Runs `work` with the configured token and closes it. @param label of the master key; the configured one when undefined */
+/** Runs `work` with the configured token, then closes it. @param label of the master key; by default the configured one */
 export async function withToken(
   directory: string,
   label: string | undefined,
