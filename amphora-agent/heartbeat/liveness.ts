@@ -2,17 +2,20 @@ import type { Haproxy } from '../haproxy/haproxy.js'
 import type { Repairs } from '../log/repairs.js'
 import { activityOf, childrenOf, isStopped, killIfThere } from '../process/process-table.js'
 
-/** A HAProxy that has not answered for this long does not serve. */
+/** A HAProxy that has not answered for this long is not serving. */
 const SILENT_MS = 1_000
-/** A HAProxy that has neither answered nor worked for this long hangs: it is killed, and its supervisor restarts it. */
+/**
+ * A HAProxy that has neither answered nor used CPU for this long is hung: it is killed, and its supervisor restarts
+ * it.
+ */
 const HUNG_MS = 1_500
-/** A HAProxy that has not answered for this long hangs even if it works; until then it may only lack processor time. */
+/** A HAProxy that has not answered for this long is hung even if it uses CPU; until then it may only lack CPU time. */
 const BUSY_HUNG_MS = 30_000
 
-/** A HAProxy that does not answer: since when, and since when it has not done anything either. */
+/** An unanswered HAProxy: since when it has not answered, and since when it has also been idle. */
 type Silence = { pid: number; since: number; work: bigint; idleSince: number }
 
-/** Knows whether HAProxy answers, and kills a HAProxy that hangs. */
+/** Tracks whether HAProxy answers, and kills a HAProxy that hangs. */
 export class Liveness {
   readonly #haproxy: Pick<Haproxy, 'isReachable'>
   readonly #repairs: Pick<Repairs, 'note'>
@@ -24,18 +27,18 @@ export class Liveness {
     this.#repairs = repairs
   }
 
-  /** HAProxy answers, or does not run and owes no answer. */
+  /** HAProxy answered, or is not running and so need not answer. */
   answered(): void {
     this.#answeredAt = performance.now()
     this.#silence = null
   }
 
-  /** HAProxy does not answer, for a good reason. */
+  /** HAProxy does not answer, for an accepted reason. */
   excuse(): void {
     this.#silence = null
   }
 
-  /** Whether HAProxy does not answer, without a good reason. */
+  /** Whether HAProxy does not answer although it should. */
   get isSilent(): boolean {
     return this.#silence !== null
   }
@@ -46,8 +49,8 @@ export class Liveness {
   }
 
   /**
-   * HAProxy should answer and does not. Kills it once it has been silent for too long. A HAProxy whose sockets were removed serves but cannot
-   * answer: the reconciler repairs that.
+   * HAProxy should answer and does not. Kills it after too long a silence. A HAProxy whose sockets were removed
+   * serves but cannot answer: the reconciler repairs that.
    * @param pid of its master
    * @param now milliseconds, as `performance.now()`
    */
@@ -57,9 +60,9 @@ export class Liveness {
     this.#silence = silence
     if (silence === null) return
     if (now - silence.idleSince < HUNG_MS && now - silence.since < BUSY_HUNG_MS) return
-    this.#repairs.note('HAProxy hung: it is killed and started again')
+    this.#repairs.note('HAProxy hung; killed and restarted')
     this.#silence = null
-    // A stopped worker does not notice that its master is gone, and would keep its share of new connections.
+    // A suspended worker does not notice that its master has exited, and would keep its share of new connections.
     for (const each of processes) killIfThere(each)
   }
 

@@ -21,24 +21,27 @@ export type MonitorOptions = {
   knownDown: KnownDown
   sender: Sender
   repairs: Repairs
-  /** Whether HAProxy is ending with its last connection, and answers nobody meanwhile. */
+  /** Whether the amphora is draining: HAProxy exits with its last connection, and does not answer until then. */
   drains: () => boolean
-  /** What the comparison with the desired state has found. */
+  /** The result of the last comparison with the desired state. */
   standing: () => Pick<Standing, 'mismatches' | 'needsApply'>
-  /** HAProxy does not run what it should. */
+  /** Called when HAProxy's running configuration differs from the desired one. */
   onDrift: () => void
   beatIntervalMs: number
   log: Log
 }
 
-/** Watches HAProxy and tells the health managers: beats at their interval, states when they change, everything every half minute. */
+/**
+ * Watches HAProxy and reports to the health managers: beats at their interval, states when they change, everything
+ * every half minute.
+ */
 export class Monitor {
   readonly #options: MonitorOptions
   readonly #pace = new Pace()
   readonly #liveness: Liveness
   readonly #readings: Readings
   readonly #reporter: Reporter
-  /** What keepalived's track file says; null when it is not known. */
+  /** Whether keepalived's track file declares HAProxy serving; null if unknown. */
   #tracked: boolean | null = null
   #stopped = false
   #timer: NodeJS.Timeout | null = null
@@ -60,23 +63,23 @@ export class Monitor {
   look(): Promise<void> {
     this.#queue = this.#queue
       .then(() => this.#lookOnce())
-      .catch(error => this.#options.log.error(`look failed: ${String(error)}`))
+      .catch(error => this.#options.log.error(`cannot observe HAProxy: ${String(error)}`))
     return this.#queue
   }
 
-  /** The present worker is about to be replaced: observe its counters now, and observe more often for a while. */
+  /** Call before the current worker is replaced: reads its counters now, and observes more often for a while. */
   async beforeReload(): Promise<void> {
     await this.look()
     this.#lookOften()
   }
 
-  /** HAProxy has ended: keepalived must know at once. */
+  /** HAProxy exited: tells keepalived at once. */
   haproxyEnded(): void {
     this.#setServing(false)
     this.#lookOften()
   }
 
-  /** HAProxy has started and answers. */
+  /** HAProxy started and answers. */
   haproxyReady(): void {
     this.#setServing(true)
   }
@@ -101,7 +104,7 @@ export class Monitor {
     const present = standingOf(desired, standing())
     const isDue = this.#reporter.isDue(now)
     await this.#reporter.beat(present, isDue, pid !== null && this.#liveness.answersAt(now))
-    // In the gap of a reload nothing is known, so the last report stands.
+    // While a reload leaves HAProxy unanswering, the last report stands.
     if (desired !== null && (observation !== null || haproxy.pid() === null)) {
       await this.#reporter.report(present, desired, observation, isDue, now)
     }

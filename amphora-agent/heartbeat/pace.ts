@@ -1,14 +1,17 @@
 import { untilNextMoment } from '../time/moments.js'
 
 const LOOK_MS = 1_000
-/** When nothing has changed for this long, nobody uses it: it is observed at the moments only, since hundreds of amphorae may idle on one host. */
+/**
+ * If nothing has changed for this long, the amphora is idle and observed at the moments only: hundreds of idle
+ * amphorae may share a host.
+ */
 const IDLE_AFTER_MS = 10_000
-/** Used just after a reload, to catch the old worker's last counters, and after a crash, to notice the return of service. */
+/** After a reload, to catch the old worker's last counters; after a crash, to notice when HAProxy serves again. */
 export const BUSY_LOOK_MS = 100
 const BUSY_MS = 3_000
 const LONGEST_PAUSE_MS = 2_000
 
-/** How often HAProxy is observed: often just after a reload or a crash, rarely while nobody uses it. */
+/** Decides how often to observe HAProxy: often just after a reload or crash, rarely while it is idle. */
 export class Pace {
   #busyUntil = 0
   /** When counters or states last changed. */
@@ -19,7 +22,7 @@ export class Pace {
     this.#changedAt = performance.now()
   }
 
-  /** Something has happened to HAProxy: observe it more often for a while. */
+  /** HAProxy was reloaded or crashed: observe it more often for a while. */
   hurry(): void {
     this.#busyUntil = performance.now() + BUSY_MS
   }
@@ -40,7 +43,7 @@ export class Pace {
   pause(spent: number, untilBeat: number): number {
     if (this.isIdle) return Math.min(untilNextMoment(), Math.max(LOOK_MS, untilBeat))
     const pause = this.isBusy ? BUSY_LOOK_MS : LOOK_MS
-    // With thousands of servers an observation takes long, so it is made less often.
+    // With thousands of servers an observation takes long, so observe less often.
     return Math.min(LONGEST_PAUSE_MS, Math.max(pause - spent, 5 * spent))
   }
 }

@@ -8,12 +8,12 @@ import { observe, totalOf } from '../statistics/counters.js'
 import type { Liveness } from './liveness.js'
 import type { Pace } from './pace.js'
 
-/** The master is asked for its workers at least this often: old workers end, and somebody else may reload HAProxy. */
+/** Query the master for its workers at least this often: old workers exit, and others may reload HAProxy. */
 const WORKERS_MS = 30_000
-/** How often HAProxy is asked for the limits of its servers, which cost a row each. */
+/** How often to query HAProxy for the limits of its servers, which cost one row each. */
 const SERVER_LIMITS_MS = 8_000
 
-/** Observes HAProxy, and keeps the counters of all its workers, which never go backwards. */
+/** Observes HAProxy, and keeps the counters of all its workers, which never decrease. */
 export class Readings {
   readonly #haproxy: Haproxy
   readonly #liveness: Liveness
@@ -30,7 +30,7 @@ export class Readings {
     saveCounters(this.#counters)
   }
 
-  /** Changes when the counters begin again from zero. */
+  /** Changes when the counters restart at zero. */
   get epoch(): string {
     return this.#counters.epoch
   }
@@ -40,25 +40,25 @@ export class Readings {
     return totalOf(this.#counters, name)
   }
 
-  /** @returns null when HAProxy does not answer, as for a moment during a reload */
+  /** @returns null if HAProxy does not answer, as happens briefly during a reload */
   async take(): Promise<HaproxyObservation | null> {
     if (this.#haproxy.pid() === null) {
       this.#absorb(new Map(), new Set())
       return null
     }
     const withServerLimits = performance.now() - this.#serverLimitsAt >= SERVER_LIMITS_MS
-    // Also when no answer comes: the next question is a cheap one, whose answer shows that HAProxy lives.
+    // Set it even if no answer comes: the next query is then a cheap one, and its answer shows that HAProxy is alive.
     if (withServerLimits) this.#serverLimitsAt = performance.now()
     const present = await this.#haproxy.observe(withServerLimits)
     if (present === null) return null
-    // The worker serves, even if the master is busy with a reload and does not answer below.
+    // The worker serves, even if the master is busy with a reload and does not answer the query below.
     this.#liveness.answered()
     if (!(await this.#findOldWorkers())) return null
     await this.#readCounters(present)
     return present
   }
 
-  /** Asks the master for its old workers when they may have changed. @returns false when it does not answer */
+  /** Queries the master for its old workers if they may have changed. @returns false if it does not answer */
   async #findOldWorkers(): Promise<boolean> {
     const now = performance.now()
     if (!this.#pace.isBusy && this.#oldWorkers.length === 0 && now - this.#workersAt <= WORKERS_MS) return true
@@ -83,7 +83,7 @@ export class Readings {
     this.#absorb(readings, living)
   }
 
-  /** @returns null when the old worker does not answer */
+  /** @returns null if the old worker does not answer */
   #rowsOf(pid: number): Promise<ProxyRow[] | null> {
     return this.#haproxy.commandTo(pid, SHOW_PROXIES).then(parseStat, () => null)
   }

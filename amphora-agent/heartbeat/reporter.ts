@@ -17,7 +17,7 @@ export type ReporterOptions = {
   beatIntervalMs: number
 }
 
-/** Remembers what the health managers were told, and tells them what is new: beats at their interval, states when they change. */
+/** Sends the health managers what changed since the last report: beats at their interval, states when they change. */
 export class Reporter {
   readonly #readings: Readings
   readonly #pace: Pace
@@ -25,10 +25,10 @@ export class Reporter {
   readonly #repairs: Repairs
   readonly #beatIntervalMs: number
   #sent: Snapshot | null = null
-  /** The sha256 of the desired state that `sent` is about. */
+  /** The sha256 of the desired state that `sent` belongs to. */
   #sentFor = ''
   #sentMismatches = ''
-  /** The time of the last repair that they were told of. */
+  /** The time of the last repair reported. */
   #repairedMs = 0
   #fullAt = Number.NEGATIVE_INFINITY
   #beatAt = Number.NEGATIVE_INFINITY
@@ -52,7 +52,7 @@ export class Reporter {
     return now + (this.#pace.isIdle ? untilNextMoment(now) : 0) - this.#beatAt >= this.#beatIntervalMs
   }
 
-  /** Sends a beat when it is due, or when the mismatches have changed. */
+  /** Sends a beat if it is due or the mismatches have changed. */
   async beat(standing: Standing, isDue: boolean, haproxyRunning: boolean): Promise<void> {
     const mismatches = standing.mismatches.join()
     if (mismatches === this.#sentMismatches && !isDue) return
@@ -61,9 +61,9 @@ export class Reporter {
   }
 
   /**
-   * Sends what has changed, or everything when that is due.
+   * Sends what has changed, or everything if a full report is due.
    * @param observation null while HAProxy does not run
-   * @param isDue whether counters are told too, and not states alone
+   * @param isDue whether to send changed counters as well as states
    */
   async report(
     standing: Standing,
@@ -90,13 +90,13 @@ export class Reporter {
     if (full) this.#fullAt = now
   }
 
-  /** The beat that was due, and the report with it, are sent. */
+  /** Records that the due beat, and the report with it, are sent. */
   beaten(now: number): void {
     this.#beatAt = now
   }
 }
 
-/** What the health managers know once they have the changes; the rest of the new snapshot has not been sent. */
+/** What the health managers know after these changes; the rest of the new snapshot has not been sent. */
 function merge(sent: Snapshot | null, now: Snapshot, changes: ReturnType<typeof changedSince>): Snapshot {
   if (sent === null) return now
   const listeners = [...sent.listeners]

@@ -7,7 +7,7 @@ import type { Report } from '../protocol/heartbeat.js'
 import { encodeBeat, encodeReport } from '../protocol/heartbeat-datagram.js'
 import type { Mismatch } from '../protocol/repairs.js'
 
-/** What beats and reports say of the amphora as a whole. */
+/** The state of the amphora as a whole, in beats and reports. */
 export type Standing = {
   generation: number
   /** First 16 hexadecimal digits of the applied sha256. */
@@ -19,7 +19,7 @@ export type Standing = {
 
 type ReportContent = Pick<Report, 'epoch' | 'listeners' | 'pools' | 'repairs'>
 
-/** Sends datagrams to every health manager. A datagram that cannot be sent is no failure: each kind of trouble is logged once. */
+/** Sends datagrams to every health manager. A failed send is not fatal: each kind of error is logged once. */
 export class Sender {
   readonly #boot: Boot
   readonly #bootId: string
@@ -92,6 +92,6 @@ export class Sender {
     const kind = error instanceof Error ? ((error as NodeJS.ErrnoException).code ?? error.message) : String(error)
     if (this.#logged.has(kind)) return
     this.#logged.add(kind)
-    this.#log.warn(`heartbeats cannot be sent: ${error instanceof Error ? error.message : kind}`)
+    this.#log.warn(`cannot send heartbeats: ${error instanceof Error ? error.message : kind}`)
   }
 }

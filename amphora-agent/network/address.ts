@@ -1,11 +1,11 @@
 export const familyOf = (address: string): 4 | 6 => (address.includes(':') ? 6 : 4)
 
-/** IPv6 in the one form that RFC 5952 gives it, as kernel and HAProxy show it; IPv4 has only one. */
+/** The canonical form of RFC 5952 for IPv6, as the kernel and HAProxy print it; IPv4 has only one form. */
 export function canonical(address: string): string {
   return address.includes(':') ? new URL(`http://[${address}]`).hostname.slice(1, -1) : address
 }
 
-/** A network with its host bits cleared, as the kernel stores it. */
+/** The network with its host bits cleared, as the kernel stores it. */
 export function networkOf(cidr: string): string {
   const [address, prefix] = cidr.split('/') as [string, string]
   if (familyOf(address) === 4) {

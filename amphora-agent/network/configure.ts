@@ -7,12 +7,12 @@ import { canonical } from './address.js'
 import { type Observed, observeLinks, observeNetwork } from './observed.js'
 import { type InterfacePlan, type IpCommand, planInterfaces } from './plan-interfaces.js'
 
-/** An interface may be plugged while the apply is already here. */
+/** How long to wait for an interface that is still being plugged when the apply arrives. */
 const INTERFACE_WAIT_MS = 5_000
 
 export class NetworkFailure extends Error {}
 
-/** @returns the MAC addresses that no interface has, after waiting for them for a while */
+/** Waits a while for the interfaces. @returns the MAC addresses that no interface has */
 export async function missingInterfaces(interfaces: readonly Interface[]): Promise<string[]> {
   if (interfaces.length === 0) return []
   const missing = (links: Observed['links']) => {
@@ -25,9 +25,9 @@ export async function missingInterfaces(interfaces: readonly Interface[]): Promi
 }
 
 /**
- * What the network still lacks of the desired state; an empty plan when nothing.
- * @param former its interfaces that are no longer desired lose their addresses
- * @param observed looked at now unless given
+ * Plans what the network lacks of the desired state; the plan is empty if it lacks nothing.
+ * @param former its interfaces lose their addresses if they are no longer desired
+ * @param observed read now if not given
  */
 export async function planNetwork(
   desired: Desired | null,
@@ -47,8 +47,8 @@ export function isEmpty({ renames, links, additions, removals }: InterfacePlan):
 }
 
 /**
- * Gives interfaces that were just plugged their names: keepalived refuses to check a configuration whose interfaces are not there.
- * @returns the plan for what is left to do
+ * Names interfaces that were just plugged: keepalived refuses to check a configuration whose interfaces do not exist.
+ * @returns the plan for the rest
  * @throws NetworkFailure
  */
 export async function nameInterfaces(
@@ -64,14 +64,14 @@ export async function nameInterfaces(
     const commands = lines.map(line => ({ family: 4 as const, line, essential: true }))
     await batch(commands, log)
   }
-  // Going down cost an interface its routes and IPv6 addresses.
+  // Plan again: an interface that goes down loses its routes and IPv6 addresses.
   return planNetwork(desired, former)
 }
 
 /**
- * Names, addresses, routes and rules that are missing; what is superfluous stays until removeLeftovers.
- * @returns the plan that names what is superfluous
- * @throws NetworkFailure when something without which nothing can be served was refused, in the kernel's words
+ * Adds missing names, addresses, routes and rules; what is superfluous stays until removeLeftovers.
+ * @returns the plan, which lists what is superfluous
+ * @throws NetworkFailure with the kernel's message if the kernel refuses an essential command
  */
 export async function addMissing(
   plan: InterfacePlan,
@@ -87,14 +87,17 @@ export async function addMissing(
   return present
 }
 
-/** Addresses, routes and rules of ours that are no longer desired. Failures are logged: they may be gone already. */
+/**
+ * Removes our addresses, routes and rules that are no longer desired. Failures are logged: they may be gone
+ * already.
+ */
 export async function removeLeftovers(plan: InterfacePlan, log: Log): Promise<void> {
   await batch(plan.removals, log)
 }
 
 /**
- * Settings of the whole machine: HAProxy may bind addresses that the other amphora of a pair holds at the moment, and its group may send
- * echo requests without a privilege.
+ * Machine-wide settings: HAProxy may bind addresses that the other amphora of a pair currently holds, and its group
+ * may send echo requests without a privilege.
  */
 export function prepareMachine(group: number, log: Log): void {
   setKernel('ipv4/ip_nonlocal_bind', '1', log)
@@ -103,8 +106,8 @@ export function prepareMachine(group: number, log: Log): void {
 }
 
 /**
- * Neighbours hear of new addresses. The kernel announces all addresses of an interface when its MAC address is set (arp_notify, ndisc_notify), even to
- * the one it has; it does not when an address is added.
+ * Announces new addresses to neighbours. The kernel announces all addresses of an interface (arp_notify,
+ * ndisc_notify) when its MAC address is set, even to the same value, but not when an address is added.
  */
 async function announce(devices: readonly string[], interfaces: readonly Interface[], log: Log): Promise<void> {
   const macs = new Map(interfaces.map(({ name, mac }) => [name, mac]))
@@ -116,7 +119,7 @@ async function announce(devices: readonly string[], interfaces: readonly Interfa
   await batch(commands, log)
 }
 
-/** Neighbours hear again of the interfaces that carry VIPs. */
+/** Announces all interfaces that carry VIPs again. */
 export async function announceVips(interfaces: readonly Interface[], log: Log): Promise<void> {
   const carrying = interfaces.filter(({ vips }) => vips.length > 0)
   await announce(
@@ -126,7 +129,7 @@ export async function announceVips(interfaces: readonly Interface[], log: Log): 
   )
 }
 
-/** Releases addresses at once, for the peer to take over; those that are not there are no error. */
+/** Releases the VIPs at once, for the peer to take over. A VIP that is not present is not an error. */
 export async function releaseVips(interfaces: readonly Interface[], log: Log): Promise<void> {
   const { addresses } = await observeNetwork()
   const commands = interfaces.flatMap(({ name, vips }) =>
@@ -143,7 +146,7 @@ export async function releaseVips(interfaces: readonly Interface[], log: Log): P
 
 function prepareInterface(name: string, log: Log): void {
   const settings: Record<string, string> = {
-    // With several interfaces each answers for its own addresses only, with its own address as the source.
+    // With several interfaces, each answers ARP for its own addresses only, and uses its own address as the source.
     'ipv4/conf/NAME/arp_ignore': '1',
     'ipv4/conf/NAME/arp_announce': '2',
     'ipv4/conf/NAME/arp_notify': '1',
@@ -157,16 +160,16 @@ function prepareInterface(name: string, log: Log): void {
   for (const [key, value] of Object.entries(settings)) setKernel(key.replace('NAME', name), value, log)
 }
 
-/** One setting of the kernel's network; a refusal is logged. */
+/** Sets one kernel network setting (sysctl `net.`); a refusal is logged. */
 export function setKernel(key: string, value: string, log: Log): void {
   try {
     writeFileSync(`/proc/sys/net/${key}`, value)
   } catch (error) {
-    log.warn(`net/${key} cannot be set: ${error instanceof Error ? error.message : String(error)}`)
+    log.warn(`cannot set net/${key}: ${error instanceof Error ? error.message : String(error)}`)
   }
 }
 
-/** @throws NetworkFailure for a command without which nothing can be served; the refusal of others is logged */
+/** Runs the commands. @throws NetworkFailure if an essential command fails; failures of others are logged */
 export async function batch(commands: readonly IpCommand[], log: Log): Promise<void> {
   for (const family of [4, 6] as const) {
     const ours = commands.filter(command => command.family === family)
@@ -180,6 +183,6 @@ export async function batch(commands: readonly IpCommand[], log: Log): Promise<v
     if (failed.length === 0 || failed.some(command => command?.essential)) {
       throw new NetworkFailure(`${lines}: ${words}`)
     }
-    log.warn(`not done: ${lines}: ${words}`)
+    log.warn(`ip failed: ${lines}: ${words}`)
   }
 }

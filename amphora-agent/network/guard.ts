@@ -5,12 +5,13 @@ import { familyOf } from './address.js'
 import { NetworkFailure } from './configure.js'
 
 const TABLE = 'table inet krater_pair'
-/** Not by its name: a machine need not have /etc/protocols. */
+/** The protocol number, not the name: the machine may lack /etc/protocols. */
 const VRRP = 112
 
 /**
- * What nftables is told, in one transaction: whatever rules there were go. Only the other amphora may open connections to the stick tables' port
- * of this one's own address and speak VRRP: tenants have machines on the same network. Answers to connections from that port pass. Pure.
+ * The nftables input: one transaction that replaces any existing rules. Only the other amphora may connect to the
+ * stick tables' port on this one's own address, and speak VRRP: tenants have machines on the same network. Replies
+ * from that port pass. Pure.
  */
 function guardRules(pair: Desired['pair']): string {
   const anew = `${TABLE}\ndelete ${TABLE}\n`
@@ -28,7 +29,7 @@ function guardRules(pair: Desired['pair']): string {
 `
 }
 
-/** @throws NetworkFailure in nftables' own words */
+/** @throws NetworkFailure with nftables' message */
 export async function guard(pair: Desired['pair']): Promise<void> {
   const { status, stderr } = await run('nft', ['-f', '-'], { input: guardRules(pair) })
   if (status !== 0) throw new NetworkFailure(`nft: ${stderr.trim().slice(0, 1_000)}`)

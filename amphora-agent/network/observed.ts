@@ -3,11 +3,11 @@ import { run } from '../process/run.js'
 import type { Desired } from '../protocol/desired.js'
 import { canonical } from './address.js'
 
-/** The kernel's network as `ip -json` shows it; only what planning needs. */
+/** The kernel's network as `ip -json` shows it, limited to what planning needs. */
 export type Observed = {
   links: { name: string; mac: string; mtu: number; up: boolean; carrier: boolean }[]
   addresses: { device: string; family: 4 | 6; address: string; prefix: number }[]
-  /** Routes of protocol static, which nobody but us writes. `table` is `main` or a number in text. */
+  /** Routes of protocol static, which only we write. `table` is `main` or a number as text. */
   routes: {
     device: string
     family: 4 | 6
@@ -16,7 +16,7 @@ export type Observed = {
     table: string
     source: string | null
   }[]
-  /** Destinations that the kernel's own routes of the main table reach by an interface, as it makes one for each address. */
+  /** Destinations of the routes in the main table that the kernel created, one for each address. */
   connected: { device: string; destination: string }[]
   /** Rules by source address. */
   rules: { family: 4 | 6; priority: number; source: string; table: string }[]
@@ -41,7 +41,7 @@ const linksOf = (links: readonly Link[]): Observed['links'] =>
     carrier: flags.includes('LOWER_UP'),
   }))
 
-/** @throws Error when `ip` fails */
+/** @throws Error if `ip` fails */
 export async function observeNetwork(): Promise<Observed> {
   const [[addresses = []], ...perFamily] = await Promise.all([
     show<[Address[]]>([], ['addr show']),
@@ -93,7 +93,7 @@ export async function observeNetwork(): Promise<Observed> {
 const withPrefix = (destination: string, family: 4 | 6): string =>
   destination.includes('/') ? destination : `${destination}/${family === 4 ? 32 : 128}`
 
-/** One process for several commands. @returns what each of them shows */
+/** Runs several commands in one process. @returns the output of each */
 async function show<Shown extends unknown[]>(options: string[], commands: string[]): Promise<Partial<Shown>> {
   const { status, stdout, stderr } = await run('ip', ['-json', ...options, '-batch', '-'], {
     input: `${commands.join('\n')}\n`,
@@ -105,7 +105,7 @@ async function show<Shown extends unknown[]>(options: string[], commands: string
     .map(line => JSON.parse(line)) as Partial<Shown>
 }
 
-/** A single amphora holds the VIPs that it is given; in a pair keepalived decides. */
+/** A single amphora holds all VIPs of its desired state; in a pair, keepalived decides. */
 export function holdsVip({ interfaces, keepalived }: Pick<Desired, 'interfaces' | 'keepalived'>): boolean {
   const vips = interfaces.flatMap(({ vips }) => vips)
   if (keepalived === null) return vips.length > 0

@@ -6,34 +6,34 @@ import type { Observed } from './observed.js'
 export type IpCommand = {
   family: 4 | 6
   line: string
-  /** Without it nothing can be served; a bad host route only costs that route. */
+  /** If it fails, the amphora cannot serve. A bad host route, in contrast, costs only that route. */
   essential: boolean
 }
 
 export type InterfacePlan = {
-  /** Before anything else: the interface with this MAC address gets this name. */
+  /** Renames of interfaces, found by MAC address; these come first. */
   renames: { from: string; to: string }[]
   links: IpCommand[]
-  /** What is missing. */
   additions: IpCommand[]
-  /** What is ours and no longer desired; for after the change. */
+  /** Ours and no longer desired; removed after the change. */
   removals: IpCommand[]
-  /** Interfaces that got a new address: neighbours should learn of it. */
+  /** Interfaces with a new address to announce to neighbours. */
   announce: string[]
 }
 
 export const NO_CHANGE: InterfacePlan = { renames: [], links: [], additions: [], removals: [], announce: [] }
 
-/** Routing tables of VIPs: one each, from here on. */
+/** Routing tables of VIPs: one each, in this range. */
 const FIRST_TABLE = 100
 const LAST_TABLE = 299
 const RULE_PRIORITY = 100
 
 /**
- * From the interfaces as they are to the interfaces as they should be. The interfaces belong to us entirely: an address, a static route or a rule of ours
- * that is not desired goes. With keepalived the VIPs with their routes and rules are keepalived's and are left alone.
- * @param former names of interfaces that an earlier configuration used; those no longer desired are emptied
- * @param vipsHeldBy who gives VIPs to the interfaces
+ * Plans the way from the observed interfaces to the desired ones. The interfaces belong to us entirely: addresses,
+ * static routes and our rules that are not desired are removed. Where keepalived holds the VIPs, it owns them and
+ * their routes and rules, and the plan leaves them alone.
+ * @param former names of interfaces of an earlier configuration; those no longer desired lose everything
+ * @param vipsHeldBy who adds the VIPs to the interfaces
  */
 export function planInterfaces(
   desired: readonly Interface[],
@@ -58,7 +58,7 @@ export function planInterfaces(
   }
 }
 
-/** What was observed, by the names that interfaces will have. */
+/** The observation with the names that interfaces will have. */
 function renamed(observed: Observed, nameOf: (device: string) => string): Observed {
   const withName = <T extends { device: string }>(facts: readonly T[]): T[] =>
     facts.map(fact => ({ ...fact, device: nameOf(fact.device) }))
@@ -71,7 +71,7 @@ function renamed(observed: Observed, nameOf: (device: string) => string): Observ
   }
 }
 
-/** @param observed by the names that interfaces have now */
+/** @param observed with the names that interfaces have now */
 function planLinks(desired: readonly Interface[], { links }: Observed): IpCommand[] {
   return desired.flatMap(({ mac, mtu, name }) => {
     const link = links.find(candidate => candidate.mac === mac)
@@ -80,7 +80,7 @@ function planLinks(desired: readonly Interface[], { links }: Observed): IpComman
   })
 }
 
-/** Addresses that are missing, and routes that the kernel made with an address and somebody has taken away. */
+/** Adds missing addresses, and the kernel's routes of existing addresses that were deleted. */
 function planAddresses(targets: readonly Target[], observed: Observed): Pick<InterfacePlan, 'additions' | 'announce'> {
   const present = new Set(observed.addresses.map(addressKey))
   const connected = new Set(observed.connected.map(({ device, destination }) => `${device} ${networkOf(destination)}`))
@@ -111,7 +111,7 @@ function planRoutes(targets: readonly Target[], observed: Observed): IpCommand[]
 
 const isOurTable = (table: string): boolean => Number(table) >= FIRST_TABLE && Number(table) <= LAST_TABLE
 
-/** Rules, routes and addresses of ours that are not desired. */
+/** Removes our rules, routes and addresses that are not desired. */
 function planRemovals(
   targets: readonly Target[],
   observed: Observed,
@@ -149,7 +149,7 @@ function planRemovals(
   ].map(command => ({ ...command, essential: false }))
 }
 
-/** Renames in an order in which no name is ever taken twice, and the name that each interface of ours will have. */
+/** The renames, in an order that never uses a name twice, and the final name of each of our interfaces. */
 function planNames(desired: readonly Interface[], links: Observed['links']) {
   const plugged = desired.flatMap(({ mac, name }) => {
     const link = links.find(candidate => candidate.mac === mac)
@@ -171,7 +171,7 @@ function planNames(desired: readonly Interface[], links: Observed['links']) {
 
 type Target = {
   device: string
-  /** `connected`: the route that the kernel makes with the address, which somebody may take away alone. */
+  /** `connected`: the route that the kernel adds with the address; it can be deleted separately. */
   addresses: (IpCommand & { key: string; connected: (IpCommand & { key: string }) | null })[]
   routes: (IpCommand & { key: string })[]
   rules: (IpCommand & { key: string })[]
@@ -204,7 +204,8 @@ function targetOf(iface: Interface, all: readonly Interface[], vipsHeldBy: 'us' 
     target.addresses.push({
       key: `${device} ${canonical(vip.address)}/${prefix}`,
       family,
-      // Deprecated from the start, so that the kernel never chooses an IPv6 VIP as the source of connections to members.
+      // An IPv6 VIP is deprecated from the start, so that the kernel never uses it as the source of connections to
+      // members.
       line: `addr add ${vip.address}/${prefix} dev ${device}${family === 6 ? ' preferred_lft 0 nodad' : ''}`,
       essential: true,
       connected: null,
@@ -260,7 +261,7 @@ function addressKey({ device, address, prefix }: Pick<Observed['addresses'][numb
   return `${device} ${canonical(address)}/${prefix}`
 }
 
-/** The source only breaks ties and is not shown for every route: it is no part of what tells routes apart. */
+/** The source is not part of the key: it only breaks ties, and `ip` does not show it for every route. */
 function routeKey({ device, destination, gateway, table }: RouteFacts): string {
   return [device, networkOf(destination), gateway === null ? '-' : canonical(gateway), table].join(' ')
 }

@@ -3,26 +3,26 @@ import type { Log } from '../log/log.js'
 import type { Repairs } from '../log/repairs.js'
 import { findByArgument, isStopped, killIfThere } from '../process/process-table.js'
 
-/** One that ends so soon after its start is started again only after a pause. */
+/** A watcher that ran for less than this is restarted after a pause. */
 const SHORT_LIFE_MS = 1_000
 
 type Watcher = { program: string; args: readonly string[] }
 
-/** Programs that print a line for every change that the kernel makes known; in between they cost nothing. */
+/** Programs that print a line for every change the kernel announces; they cost nothing in between. */
 const WATCHERS: readonly Watcher[] = [
   { program: 'ip', args: ['-oneline', 'monitor', 'link', 'address', 'route', 'rule'] },
   { program: 'nft', args: ['monitor'] },
 ]
 
 export type NetworkWatch = {
-  /** Kills those that somebody has stopped, so that others take their place; to be called every few seconds. */
+  /** Kills suspended (SIGSTOP) watchers, so that new ones replace them; call it every few seconds. */
   endStopped: () => void
   close: () => void
 }
 
 /**
- * Calls `onChange` when anything changed in the kernel's network: interfaces, addresses, routes, rules, filters. It may call it for nothing, as
- * when a watcher had to be started again and may have missed something.
+ * Calls `onChange` when anything changes in the kernel's network: interfaces, addresses, routes, rules, filters. It
+ * may call it without a change, as after a watcher was restarted and may have missed one.
  */
 export function watchNetwork(onChange: () => void, repairs: Repairs, log: Log): NetworkWatch {
   const children = new Map<Watcher, ChildProcess>()
@@ -35,12 +35,12 @@ export function watchNetwork(onChange: () => void, repairs: Repairs, log: Log): 
     const child = spawn(program, args, { stdio: ['ignore', 'pipe', 'ignore'] })
     children.set(watcher, child)
     child.stdout.on('data', onChange)
-    child.on('error', error => log.error(`${program} cannot watch: ${error.message}`))
+    child.on('error', error => log.error(`${program} cannot watch the network: ${error.message}`))
     child.on('close', () => {
       children.delete(watcher)
       if (closed) return
       const lived = performance.now() - startedAt
-      if (lived >= SHORT_LIFE_MS) repairs.note(`${program}, which watches the network, had ended: it is started again`)
+      if (lived >= SHORT_LIFE_MS) repairs.note(`${program} monitor, which watches the network, exited; restarted`)
       const timer = setTimeout(
         () => {
           timers.delete(timer)
@@ -54,7 +54,7 @@ export function watchNetwork(onChange: () => void, repairs: Repairs, log: Log): 
   }
 
   for (const watcher of WATCHERS) {
-    // Those of an agent that was killed have nobody to tell.
+    // Kill the orphaned watchers of an agent that was killed.
     for (const { pid } of findByArgument(watcher.program, 'monitor')) killIfThere(pid)
     start(watcher)
   }

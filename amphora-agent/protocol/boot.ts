@@ -1,15 +1,15 @@
 import { z } from 'zod'
 
-/** What an amphora is told before its first start: BOOT_FILE, mode 0600, as JSON. */
+/** Settings given to the amphora before its first start: BOOT_FILE, mode 0600, as JSON. */
 export const bootSchema = z.strictObject({
   amphoraId: z.uuid(),
   /** 32 bytes in hexadecimal. */
   heartbeatKey: z.string().regex(/^[0-9a-f]{64}$/),
   heartbeatKeyId: z.int().min(0).max(255),
-  /** Every beat goes to all of them. IP addresses, without brackets. */
+  /** Every beat is sent to all of them. IP addresses, without brackets. */
   healthManagers: z.array(z.strictObject({ host: z.union([z.ipv4(), z.ipv6()]), port: z.int().min(1).max(65535) })),
   beatIntervalSeconds: z.number().positive(),
-  /** What the amphora may use of the machine that it runs on, as far as that is less than all of it. Threads count as processes. */
+  /** What the amphora may use of its host, where that is less than all of it. Threads count as processes. */
   limits: z
     .strictObject({
       memoryBytes: z.int().positive(),

@@ -1,23 +1,23 @@
 import { MAX_FRAME } from './messages.js'
 
-/** One value as a frame: 4 bytes of big-endian length and that many bytes of JSON. @throws RangeError above MAX_FRAME */
+/** Encodes a value as a frame: a 4-byte big-endian length, then the JSON. @throws RangeError above MAX_FRAME */
 export function encodeFrame(value: unknown): Buffer {
   const json = Buffer.from(JSON.stringify(value))
-  if (json.length > MAX_FRAME) throw new RangeError(`a frame of ${json.length} bytes is larger than ${MAX_FRAME}`)
+  if (json.length > MAX_FRAME) throw new RangeError(`a frame of ${json.length} bytes exceeds the limit of ${MAX_FRAME}`)
   const head = Buffer.alloc(4)
   head.writeUInt32BE(json.length)
   return Buffer.concat([head, json])
 }
 
-/** The stream cannot be read any further: close the connection. */
+/** The stream cannot be decoded further: close the connection. */
 export class FrameError extends Error {
   override name = 'FrameError'
 }
 
 /**
- * Takes a stream apart, whatever its pieces. No more than one frame and one piece is ever held.
- * @returns a function that takes the next piece and gives the values that it completed
- * @throws FrameError (from that function) for a frame above the limit or one that is no JSON
+ * Decodes a stream that arrives in arbitrary pieces. Buffers at most one frame and one piece.
+ * @returns a function that takes the next piece and returns the values it completes
+ * @throws FrameError (from that function) for a frame that exceeds the limit or is not JSON
  */
 export function createFrameDecoder(limit = MAX_FRAME): (piece: Buffer) => unknown[] {
   let pieces: Buffer[] = []
@@ -39,7 +39,7 @@ export function createFrameDecoder(limit = MAX_FRAME): (piece: Buffer) => unknow
       if (length === null) {
         if (held < 4) return values
         length = take(4).readUInt32BE()
-        if (length > limit) throw new FrameError(`a frame of ${length} bytes is larger than ${limit}`)
+        if (length > limit) throw new FrameError(`a frame of ${length} bytes exceeds the limit of ${limit}`)
       }
       if (held < length) return values
       values.push(parse(take(length)))

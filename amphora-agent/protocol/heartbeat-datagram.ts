@@ -2,13 +2,14 @@ import { createHmac, timingSafeEqual } from 'node:crypto'
 import type { Beat, Envelope, Report } from './heartbeat.js'
 import { readBeat, readReport, splitReport, writeBeat, writeReportHead } from './heartbeat-payload.js'
 
-/** Largest datagram that is ever sent, so that none needs fragmentation by IP. */
+/** Size limit of datagrams, so that none needs IP fragmentation. */
 export const MAX_DATAGRAM = 1200
 
 /*
  * Layout, all numbers big-endian:
  *   0 magic 'LBHB' | 4 version | 5 kind | 6 key id | 7 flags | 8 amphora id (16) | 24 boot id (8) | 32 seq u64 | 40 sent ms u64
- *  48 generation u64 | 56 fragment index u8 | 57 fragment count u8 | 58 payload length u16 | 60 payload | HMAC-SHA256 (32) over all before
+ *  48 generation u64 | 56 fragment index u8 | 57 fragment count u8 | 58 payload length u16 | 60 payload
+ *  last 32: HMAC-SHA256 over everything before
  */
 const MAGIC = Buffer.from('LBHB')
 const VERSION = 1
@@ -22,15 +23,15 @@ const SEAL = 32
 const MAX_PAYLOAD = MAX_DATAGRAM - HEADER - SEAL
 const MAX_FRAGMENTS = 255
 
-/** @throws RangeError for a number that the format cannot carry */
+/** @throws RangeError for a number out of the format's range */
 export function encodeBeat(beat: Beat, key: Buffer): Buffer {
   return seal(beat, 'beat', { index: 0, count: 1 }, writeBeat(beat), key)
 }
 
 /**
- * One report as datagrams of at most MAX_DATAGRAM bytes, each with its own seq and HMAC and understood alone. A report beyond 255
- * datagrams becomes several reports.
- * @throws RangeError for a number that the format cannot carry
+ * Encodes a report as datagrams of at most MAX_DATAGRAM bytes, each self-contained with its own seq and HMAC. A
+ * report of more than 255 datagrams becomes several reports.
+ * @throws RangeError for a number out of the format's range
  */
 export function encodeReport(report: Omit<Report, 'fragment' | 'seq'>, key: Buffer, nextSeq: () => number): Buffer[] {
   const head = writeReportHead(report)
@@ -43,9 +44,10 @@ export function encodeReport(report: Omit<Report, 'fragment' | 'seq'>, key: Buff
 }
 
 /**
- * Reads one datagram from the network. Never throws, whatever the bytes are; nothing of the payload is looked at before its HMAC is verified.
- * @param keyOf the key of that amphora, or null when there is none
- * @returns null for anything but a genuine, complete and well-formed message
+ * Decodes one datagram from the network. Never throws, whatever the bytes. Reads the payload only after verifying
+ * the HMAC.
+ * @param keyOf returns the key of that amphora, or null if there is none
+ * @returns null for anything but an authentic, complete and well-formed message
  */
 export function decodeDatagram(
   bytes: Buffer,

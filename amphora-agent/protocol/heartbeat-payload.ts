@@ -6,17 +6,17 @@ const POOL_STATES: readonly PoolState[] = ['UP', 'DOWN']
 const MEMBER_STATES: readonly MemberState[] = ['UNKNOWN', 'UP', 'DOWN', 'DRAIN', 'MAINT', 'NO_CHECK']
 const LISTENER = 1
 const POOL = 2
-/** Of the first kind of repair; the others follow. */
+/** Code of the first kind of repair; the others follow. */
 const REPAIR = 3
 
 type BeatBody = Pick<Beat, 'configHash' | 'haproxyRunning' | 'load' | 'freeMemoryKib' | 'mismatches'>
 type ReportBody = Pick<Report, 'configHash' | 'epoch' | 'listeners' | 'pools' | 'repairs'>
 
-/** What an agent sends that knows of no mismatches. */
+/** Size of a beat from an older agent, without mismatches. */
 const OLD_BEAT = 21
 const BEAT = 23
 
-/** Config hash (8 bytes), flags, load (u32), free memory in KiB (u64), a bit for each mismatch (u16). */
+/** Layout: config hash (8 bytes), flags, load (u32), free memory in KiB (u64), one bit per mismatch (u16). */
 export function writeBeat(beat: BeatBody): Buffer {
   const bytes = Buffer.alloc(BEAT)
   bytes.write(beat.configHash, 0, 8, 'hex')
@@ -44,7 +44,7 @@ export function readBeat(bytes: Buffer): BeatBody | null {
   }
 }
 
-/** What every fragment of a report begins with: config hash and epoch, 8 bytes each. */
+/** The start of every fragment of a report: config hash and epoch, 8 bytes each. */
 export function writeReportHead({ configHash, epoch }: Pick<Report, 'configHash' | 'epoch'>): Buffer {
   const bytes = Buffer.alloc(16)
   bytes.write(configHash, 0, 8, 'hex')
@@ -53,8 +53,9 @@ export function writeReportHead({ configHash, epoch }: Pick<Report, 'configHash'
 }
 
 /**
- * The objects of a report in payloads of at most `room` bytes, at least one payload. An object is never cut, but the member states of a
- * large pool are spread over as many payloads as they need, each time with the pool's state and counters.
+ * Splits the objects of a report into payloads of at most `room` bytes; returns at least one payload. An object is
+ * never split, except for the member states of a large pool: they span several payloads, each with the pool's state
+ * and counters.
  */
 export function splitReport(
   { listeners, pools, repairs }: Pick<Report, 'listeners' | 'pools' | 'repairs'>,
@@ -96,7 +97,10 @@ export function splitReport(
   return payloads
 }
 
-/** Reads what writeReportHead and one payload of splitReport wrote. @returns null when any byte is not as they write it */
+/**
+ * Reads the output of writeReportHead followed by one payload of splitReport.
+ * @returns null if any byte is malformed
+ */
 export function readReport(bytes: Buffer): ReportBody | null {
   if (bytes.length < 16) return null
   const body: ReportBody = {
@@ -144,7 +148,10 @@ function readNumber(cursor: Cursor, size: 1 | 2): number | null {
   return value
 }
 
-/** 7 bits per byte, the lowest first, the high bit set on all but the last; at most 53 bits, so that numbers stay exact. */
+/**
+ * 7 bits per byte, lowest first, the high bit set on all but the last byte; at most 53 bits, so that numbers stay
+ * exact.
+ */
 function readVarint(cursor: Cursor): number | null {
   let value = 0
   for (let i = 0; i < 8; i++) {

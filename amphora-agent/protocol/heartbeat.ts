@@ -13,7 +13,7 @@ export type ListenerState = 'OPEN' | 'FULL' | 'DOWN'
 export type PoolState = 'UP' | 'DOWN'
 export type MemberState = 'UP' | 'DOWN' | 'DRAIN' | 'MAINT' | 'NO_CHECK' | 'UNKNOWN'
 
-/** What every datagram says of its sender, before its payload. */
+/** The header of every datagram: what it says about its sender. */
 export type Envelope = {
   keyId: number
   amphoraId: string
@@ -27,30 +27,33 @@ export type Envelope = {
   vrrpMaster: boolean
 }
 
-/** Liveness, every few seconds, of fixed size. */
+/** A liveness message of fixed size, sent every few seconds. */
 export type Beat = Envelope & {
   kind: 'beat'
-  /** First 8 bytes of the applied sha256 in hexadecimal, zeros when nothing is applied. */
+  /** First 8 bytes of the applied sha256 in hexadecimal; zeros if nothing is applied. */
   configHash: string
   haproxyRunning: boolean
   /** 1-minute load average times 100. */
   load: number
   freeMemoryKib: number
-  /** In the order of MISMATCHES; none from an older agent. */
+  /** In the order of MISMATCHES; empty from an older agent. */
   mismatches: Mismatch[]
 }
 
-/** Statuses and counters of objects by their index in the ObjectTable; a fragment carries some of them and stands on its own. */
+/**
+ * States and counters of objects by their index in the ObjectTable. A fragment carries some of them and is
+ * self-contained.
+ */
 export type Report = Envelope & {
   kind: 'report'
   configHash: string
-  /** 8 random bytes in hexadecimal; changes when the counters began again from zero. */
+  /** 8 random bytes in hexadecimal; changes when the counters restart at zero. */
   epoch: string
   listeners: { index: number; state: ListenerState; counters: Counters }[]
-  /** `firstMember` is the index of the first member state carried, for a pool whose members fill several fragments. */
+  /** `firstMember` is the index of the first member state in this fragment, for a pool whose members span several. */
   pools: { index: number; state: PoolState; counters: Counters; firstMember: number; members: MemberState[] }[]
-  /** The latest ones. Datagrams may be lost, so each is told several times. */
+  /** The latest repairs. Datagrams may be lost, so each is sent several times. */
   repairs: Repair[]
-  /** More fragments of the same report follow or precede; each is applied as it comes. */
+  /** This fragment's place in its report; each fragment is applied as it arrives. */
   fragment: { index: number; count: number }
 }

@@ -3,8 +3,9 @@ import { desiredSchema } from './desired.js'
 import { type AmphoraDrain, handoverSchema, type TablesTaken } from './handover.js'
 
 /**
- * The conversation between controller and agent, over the agent's unix socket reached through SSH: frames of a 4-byte big-endian length
- * and that many bytes of JSON, at most MAX_FRAME. Requests carry an id; answers carry the same id and may come in any order.
+ * The protocol between controller and agent, over the agent's unix socket reached through SSH. A frame is a 4-byte
+ * big-endian length and that many bytes of JSON, at most MAX_FRAME. Answers carry the id of their request and may
+ * arrive in any order.
  */
 export const MAX_FRAME = 32 * 1024 * 1024
 
@@ -13,11 +14,11 @@ export const AGENT_SOCKET = '/run/krater/agent.sock'
 export const requestSchema = z.discriminatedUnion('verb', [
   z.strictObject({ id: z.int(), verb: z.literal('hello') }),
   z.strictObject({ id: z.int(), verb: z.literal('apply'), desired: desiredSchema }),
-  /** Neighbours are told where the VIPs are that it holds. An agent that does not know this answers `malformed`. */
+  /** Announces the VIPs it holds to neighbours. An agent that does not know this verb answers `malformed`. */
   z.strictObject({ id: z.int(), verb: z.literal('announce') }),
-  /** Sets up this amphora's part in moving the VIPs to or from another one. */
+  /** Sets up this amphora's part in moving the VIPs to or from another amphora. */
   z.strictObject({ id: z.int(), verb: z.literal('handover'), handover: handoverSchema }),
-  /** No new connections; those under way end within so many seconds. It never serves again. */
+  /** Stops accepting connections; closes open ones after this many seconds. The amphora never serves again. */
   z.strictObject({ id: z.int(), verb: z.literal('drain'), seconds: z.int().min(0).max(3_600) }),
   z.strictObject({ id: z.int(), verb: z.literal('status') }),
   z.strictObject({ id: z.int(), verb: z.literal('logs'), lines: z.int().min(1).max(5000) }),
@@ -28,9 +29,9 @@ export type Request = z.output<typeof requestSchema>
 /** How an accepted desired state took effect. */
 export type Transition = 'unchanged' | 'runtime' | 'reload' | 'start' | 'stop'
 
-/** What the machine gives to HAProxy. */
+/** What the machine allows HAProxy. */
 export type MachineLimits = {
-  /** Most open files of one program. */
+  /** Limit of open files per process. */
   openFiles: number
   memoryBytes: number
 }
@@ -43,13 +44,13 @@ export type HelloResult = {
   keepalivedVersion: string
   appliedGeneration: number
   appliedSha256: string | null
-  /** Now, of a pair as well. An older agent does not tell. */
+  /** Whether it holds a VIP now, also in a pair. Older agents omit it. */
   holdsVip?: boolean | undefined
-  /** An older agent does not tell. */
+  /** Older agents omit it. */
   limits?: MachineLimits | undefined
   /** Null unless it was asked to drain. */
   drain: AmphoraDrain | null
-  /** For how long there may still be requests to servers that were removed, of any pool; 0 when there are none. An older agent does not tell. */
+  /** How long removed servers of any pool may still have connections; 0 if none do. Older agents omit it. */
   leavingSeconds?: number | undefined
 }
 
@@ -57,7 +58,7 @@ export type ApplyResult = {
   appliedGeneration: number
   appliedSha256: string
   transition: Transition
-  /** Why a reload was needed; empty unless the transition is a reload. */
+  /** Why a reload was needed; empty for other transitions. */
   reason: string
   milliseconds: number
 }
@@ -70,10 +71,10 @@ export type StatusResult = HelloResult & {
 
 export type LogsResult = { lines: string[] }
 
-/** Of one that takes over, and of an agent that knows how to. */
+/** Set by an amphora that takes over; older agents omit it. */
 export type HandoverResult = { tables?: TablesTaken | undefined }
 
-/** Nothing but that it was done. */
+/** An empty result: the request was carried out. */
 export type DoneResult = Record<never, never>
 
 export type ResultOf = {
@@ -86,7 +87,7 @@ export type ResultOf = {
   logs: LogsResult
 }
 
-/** Why a request was not carried out. `details` holds a tool's own words. */
+/** Why a request failed. `details` holds the output of the tool that refused. */
 export type AgentError = {
   code:
     | 'malformed'
@@ -100,7 +101,7 @@ export type AgentError = {
   details: string
 }
 
-/** A request that failed for a reason that its sender should read. */
+/** A request that failed for a reason to report to its sender. */
 export class AnswerError extends Error {
   constructor(readonly answer: AgentError) {
     super(`${answer.code}: ${answer.message}`)

@@ -1,32 +1,33 @@
 /**
- * Where things stand inside an amphora. Rendered configurations name these paths, so they are part of the contract.
- * All of it is on a memory file system: an amphora that starts anew has nothing applied.
+ * Paths inside an amphora. Rendered configurations use them, so they are part of the contract. All are on a memory
+ * file system: a restarted amphora has nothing applied.
  */
 export const STATE_DIRECTORY = '/run/krater'
 
-/** Written by whoever makes the machine, mode 0600; see boot.ts. */
+/** Written by the creator of the machine, mode 0600; see boot.ts. */
 export const BOOT_FILE = '/run/krater/boot.json'
 
-/** Touched by the agent whenever it has answered itself on its socket. */
+/** Touched by the agent while it answers its own requests on its socket. */
 export const AGENT_ANSWERED_FILE = '/run/krater/agent.answered'
 
-/** Lines of the machine's init for the load balancer's history: what it has put right. Whoever passes them on removes the file. */
+/** Repairs by the machine's init, one per line, for the load balancer's history. The reader removes the file. */
 export const INIT_REPAIRS_FILE = '/run/krater/init.repairs'
 
-/** Written by sshd where the controller comes in by it. */
+/** Written by sshd on machines that the controller reaches by SSH. */
 export const SSHD_PID_FILE = '/run/sshd.pid'
 
 /** `stats socket` of the HAProxy worker: mode 600, level admin, expose-fd listeners. */
 export const HAPROXY_SOCKET = '/run/krater/haproxy.sock'
 
-/** Given to HAProxy as `-S`, never in a configuration file. */
+/** Passed to HAProxy as `-S`, never in a configuration file. */
 export const HAPROXY_MASTER_SOCKET = '/run/krater/haproxy-master.sock'
 
 export const HAPROXY_PID_FILE = '/run/krater/haproxy.pid'
 
 /**
- * `server-state-file` in `global`, with `load-server-state-from-file global` in `defaults`: the agent writes it before every reload, so that a
- * member that is down stays down for the new worker. It holds only servers whose line did not change.
+ * `server-state-file` in `global`, with `load-server-state-from-file global` in `defaults`. The agent writes it
+ * before every reload, so that a member that is down stays down in the new worker. It contains only servers whose
+ * line did not change.
  */
 export const HAPROXY_SERVER_STATE_FILE = '/run/krater/haproxy.server-state'
 
@@ -34,22 +35,23 @@ export const HAPROXY_SERVER_STATE_FILE = '/run/krater/haproxy.server-state'
 export const HAPROXY_USER = 'haproxy'
 export const HAPROXY_GROUP = 'haproxy'
 
-/** Where the HAProxy worker is locked up (`chroot`): an empty directory in which it may not write. The agent makes it. */
+/** The `chroot` of the HAProxy worker: an empty directory that it cannot write to. The agent creates it. */
 export const HAPROXY_CHROOT = '/run/haproxy-root'
 
-/** Where the agent takes HAProxy's log lines, UDP on the loopback address. */
+/** The agent receives HAProxy's log lines here, by UDP on the loopback address. */
 export const LOG_PORT = 5514
 
 /**
- * The whole `log` line of `global`, used by `log global` in `defaults`. Server changes are notices; lines about requests are informational, and
- * written only when `option dontlog-normal` does not keep HAProxy from making them. A file would not do: HAProxy makes its log descriptor non-blocking and thereby loses O_APPEND.
+ * The whole `log` line of `global`, used by `log global` in `defaults`. Server changes are notices. Request lines
+ * are informational, and `option dontlog-normal` suppresses them. A log file would not work: HAProxy makes its log
+ * descriptor non-blocking and thereby loses O_APPEND.
  */
 export const HAPROXY_LOG_LINE = `log 127.0.0.1:${LOG_PORT} format iso local0 info`
 
 /** The `stats socket` line of `global`. */
 export const HAPROXY_SOCKET_LINE = `stats socket ${HAPROXY_SOCKET} mode 600 level admin expose-fd listeners`
 
-/** Where HAProxy shares its stick tables, on the loopback address or, in a pair, on the VRRP address. */
+/** HAProxy shares its stick tables here, on the loopback address or, in a pair, on the VRRP address. */
 export const HAPROXY_PEERS_PORT = 1025
 
 /** keepalived's `track_file`: `0` while HAProxy serves, `-254` (a FAULT) while it does not. */

@@ -1,16 +1,19 @@
-/** Where the agent answers HAProxy's agent checks of members that are pinged, TCP on the loopback address. */
+/**
+ * The agent answers HAProxy's agent checks for members with PING health monitors here, by TCP on the loopback
+ * address.
+ */
 export const PING_PORT = 5515
 
-/** What ends a question; nothing in it needs quoting, neither in a configuration file nor on the runtime socket. */
+/** Terminates a question. Nothing in a question needs quoting, in a configuration file or on the runtime socket. */
 export const PING_QUESTION_END = '!'
 
-/** One question of an agent check: whether a member answers pings. */
+/** One query of an agent check: does a member reply to pings? */
 export type PingQuestion = {
-  /** Who is asked about: answers are counted by it. */
+  /** The key by which consecutive results are counted. */
   subject: string
   address: string
   timeoutSeconds: number
-  /** Answers in a row until it is up, and silences in a row until it is down. */
+  /** Consecutive replies until the member is up, and consecutive timeouts until it is down. */
   rise: number
   fall: number
 }
@@ -20,7 +23,7 @@ export function pingQuestion({ subject, address, timeoutSeconds, rise, fall }: P
   return `${['ping', subject, address, timeoutSeconds, rise, fall].join(',')}${PING_QUESTION_END}`
 }
 
-/** @returns null for what pingQuestion did not make */
+/** @returns null for text that pingQuestion cannot produce */
 export function parsePingQuestion(text: string): PingQuestion | null {
   const match = /^ping,([\w.:-]{1,200}),([0-9a-fA-F.:]{2,45}),(\d{1,7}),(\d{1,3}),(\d{1,3})!$/.exec(text)
   if (match === null) return null

@@ -1,17 +1,17 @@
 import { closeSync, openSync, readdirSync, rmSync, statfsSync, statSync, truncateSync, writeSync } from 'node:fs'
 import { LOG_DIRECTORY, STATE_DIRECTORY } from '../protocol/paths.js'
 
-/** Room that is kept so that the agent can go on when somebody has filled the disk. */
+/** Space kept in reserve, so that the agent can continue when the disk is full. */
 const RESERVE = `${STATE_DIRECTORY}/reserve`
 const RESERVE_BYTES = 1024 * 1024
-/** With less room than this the disk counts as full. */
+/** With less free space than this, the disk counts as full. */
 const FULL_BYTES = 512 * 1024
 
-/** Nothing that the amphora needs stands here. */
+/** Directories without anything that the amphora needs. */
 const EXPENDABLE = ['/tmp', '/var/tmp', '/var/log', '/root']
 
 export type Disk = {
-  /** Keeps the reserve while there is room; when there is none makes some, of what nobody needs, at last of the reserve. */
+  /** Keeps the reserve while there is space. On a full disk, frees what is expendable first, and the reserve last. */
   check: () => { full: boolean; cleared: boolean }
 }
 
@@ -37,7 +37,7 @@ function roomBytes(): number {
   return bavail * bsize
 }
 
-/** @returns how much could be kept: never so much that the disk counts as full because of it */
+/** @returns the size of the reserve: 0 if creating it would make the disk count as full */
 function keepReserve(): number {
   if (roomBytes() < RESERVE_BYTES + 2 * FULL_BYTES) return 0
   const file = openSync(RESERVE, 'w', 0o600)
@@ -50,7 +50,7 @@ function keepReserve(): number {
   }
 }
 
-/** Empties logs and temporary files of this file system; those elsewhere would make no room here. */
+/** Deletes logs and temporary files on this file system; those on others would free nothing here. */
 function clear(): void {
   const device = statSync(STATE_DIRECTORY).dev
   const isHere = (path: string) => statSync(path, { throwIfNoEntry: false })?.dev === device

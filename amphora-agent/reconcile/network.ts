@@ -11,17 +11,17 @@ import { run } from '../process/run.js'
 import type { Desired } from '../protocol/desired.js'
 import type { Mismatch } from '../protocol/repairs.js'
 
-/** What keeps the management network apart, where whoever made the machine has brought it along; it may run at any time. */
+/** Isolates the management network, on machines that came with it; safe to run at any time. */
 const MANAGEMENT_SCRIPT = '/opt/krater/management.sh'
 const MANAGEMENT_TABLE = '10'
-/** Rules ahead of those of VIPs are the management network's, but for those of a handover. */
+/** Rules with a priority ahead of the VIPs' belong to the management network, except those of a handover. */
 const MANAGEMENT_RULE = new RegExp(`^(?!${TUNNEL_PRIORITY}:|${REPLY_PRIORITY}:)\\d{1,2}:`)
-/** A handover's table is its own affair: it remembers a connection for each line. */
+/** Not the handover's table: it holds an entry for every connection. */
 const FILTER_TABLES = ['krater_pair', 'krater_management']
 
 /**
- * Reads the kernel's network and gives it what it lacks of the desired state.
- * @returns what cannot be had: an interface that is not there or has no carrier is for whoever plugs it
+ * Reads the kernel's network and adds what it lacks of the desired state.
+ * @returns what it cannot repair: an interface that is missing or has no carrier must be plugged from outside
  */
 export type RepairNetwork = (desired: Desired) => Promise<Mismatch[]>
 
@@ -61,7 +61,7 @@ function linesOf({ renames, links, additions, removals }: InterfacePlan): string
   return [...renames.map(({ from, to }) => `link ${from} is ${to}`), ...[...links, ...additions, ...removals].map(line)]
 }
 
-/** Compares the packet filter, and what keeps management apart, with how they were just after they were set. */
+/** Compares the packet filter and the management network's rules with their state just after they were set. */
 function createFilterRepair(repairs: Repairs): (desired: Desired) => Promise<boolean> {
   let known: { pair: string; filter: string } | null = null
   return async desired => {
@@ -77,7 +77,7 @@ function createFilterRepair(repairs: Repairs): (desired: Desired) => Promise<boo
       known = null
       return false
     }
-    if (known?.pair === pair) repairs.note('the packet filter or the management rules had been changed')
+    if (known?.pair === pair) repairs.note('the packet filter or the management rules were changed')
     known = { pair, filter: await filterNow() }
     return true
   }

@@ -7,20 +7,23 @@ import type { Repairs } from '../log/repairs.js'
 import type { Desired, HaproxyPart } from '../protocol/desired.js'
 import type { Mismatch } from '../protocol/repairs.js'
 
-/** Starts in a row that failed: the configuration itself may be the reason, so the controller is asked for it again. */
+/**
+ * After this many failed starts in a row the configuration itself may be the cause, so ask the controller for it
+ * again.
+ */
 const FAILED_STARTS = 3
-/** So many differences are told one by one. */
+/** Differences to report individually. */
 const MOST_TOLD = 3
 
 type WithHaproxy = Desired & { haproxy: HaproxyPart }
 
-/** Has HAProxy and keepalived run as desired. */
+/** Makes HAProxy and keepalived run as desired. */
 export class ProgramRepair {
   readonly #parts: Parts
   readonly #repairs: Repairs
-  /** HAProxy may run something else than it should. */
+  /** Whether HAProxy's running configuration may differ from the desired one. */
   #askHaproxy = false
-  /** Repairs of HAProxy in a row that failed. */
+  /** Consecutive failed repairs of HAProxy. */
   #failedRepairs = 0
 
   constructor(parts: Parts, repairs: Repairs) {
@@ -28,22 +31,22 @@ export class ProgramRepair {
     this.#repairs = repairs
   }
 
-  /** Has the next repair ask HAProxy what it runs. */
+  /** Makes the next repair check what HAProxy runs. */
   pokeHaproxy(): void {
     this.#askHaproxy = true
   }
 
   /**
-   * @param found takes what cannot be put right
+   * @param found receives what cannot be repaired
    * @throws HaproxyFailure, KeepalivedFailure, or an error of the runtime socket; the next repair tries again
    */
   async repair(desired: Desired, found: Set<Mismatch>): Promise<void> {
     const { haproxy, keepalived } = this.#parts
     if (haproxy.failures() >= FAILED_STARTS) found.add('haproxy')
     if (keepalived.failures() >= FAILED_STARTS) found.add('keepalived')
-    if (keepalived.killStopped()) this.#repairs.note('keepalived was stopped: it is killed and started again')
+    if (keepalived.killStopped()) this.#repairs.note('keepalived was suspended; killed and restarted')
     if (desired.haproxy !== null) await this.#tryHaproxy({ ...desired, haproxy: desired.haproxy }, found)
-    // One that ended is started again by its supervisor, with growing pauses.
+    // The supervisor restarts a keepalived that exited, with growing pauses.
     if (keepalived.failures() > 0) return
     if (await runKeepalived(keepalived, desired, desired)) this.#repairs.note('keepalived did not run as desired')
   }
@@ -61,14 +64,14 @@ export class ProgramRepair {
 
   async #repairHaproxy(desired: WithHaproxy): Promise<void> {
     const { haproxy, knownDown } = this.#parts
-    // One that ended is started again by its supervisor, with growing pauses.
+    // The supervisor restarts a HAProxy that exited, with growing pauses.
     if (haproxy.pid() === null) {
       if (haproxy.failures() === 0) await haproxy.start(serverStateFile(null, desired.haproxy, knownDown.keys()))
       return
     }
     if (!haproxy.isReachable()) {
-      await reload(this.#parts, desired.haproxy, desired.haproxy, 'its sockets were gone')
-      this.#repairs.note("HAProxy's sockets were gone: another HAProxy took over")
+      await reload(this.#parts, desired.haproxy, desired.haproxy, 'its sockets were removed')
+      this.#repairs.note("HAProxy's sockets were removed; replaced by a new HAProxy")
       return
     }
     const present = this.#askHaproxy ? await haproxy.observe(true) : null
@@ -81,12 +84,12 @@ export class ProgramRepair {
     const isForeign = haproxy.isForeign(present.workerPid)
     for (const command of commands) await haproxy.command(command)
     if (needsReload || isForeign) {
-      // Servers that differ themselves have no state worth keeping.
+      // If servers differ, their states are not worth keeping.
       const applied = found.some(text => text.startsWith('server')) ? null : desired.haproxy
-      await reload(this.#parts, applied, desired.haproxy, found[0] ?? 'somebody had reloaded it')
+      await reload(this.#parts, applied, desired.haproxy, found[0] ?? 'it was reloaded outside the agent')
     }
     this.#askHaproxy = false
-    if (isForeign) this.#repairs.note('HAProxy had been reloaded by somebody else')
+    if (isForeign) this.#repairs.note('HAProxy was reloaded outside the agent')
     for (const text of found.slice(0, MOST_TOLD)) this.#repairs.note(text)
     if (found.length > MOST_TOLD) {
       this.#repairs.note(`and ${found.length - MOST_TOLD} more differences of HAProxy`)

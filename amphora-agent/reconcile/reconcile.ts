@@ -12,22 +12,23 @@ import { createNetworkRepair, type RepairNetwork } from './network.js'
 import { ProgramRepair } from './programs.js'
 import { createSshdWatch } from './sshd.js'
 
-/** The kernel tells of changes in the network; it is read anew now and then all the same, which takes seven processes. */
+/** The kernel reports network changes; read the network this often nevertheless. A reading takes seven processes. */
 const NETWORK_MS = 300_000
 
 export type ReconcilerOptions = {
   parts: Parts
   repairs: Repairs
   server: AgentServer
-  /** Whether this amphora is ending with its last connection: its programs and its network are then left as they are. */
+  /** Whether this amphora is draining: its programs and network are then left as they are. */
   drains: () => boolean
-  /** Runs a piece of work when no other change of the machine is under way. */
+  /** Runs a piece of work when no other change of the machine is in progress. */
   inTurn: (work: () => Promise<void>) => Promise<void>
 }
 
 /**
- * The one loop that compares all of the desired state with what is, and puts right what differs: files, sockets, processes, what HAProxy runs,
- * interfaces, addresses, routes, rules, filters, room on the disk. It takes turns with applies.
+ * The one loop that compares the desired state with the actual one and repairs differences: files, sockets,
+ * processes, HAProxy's running configuration, interfaces, addresses, routes, rules, filters, disk space. It takes
+ * turns with applies.
  */
 export class Reconciler {
   readonly #options: ReconcilerOptions
@@ -38,13 +39,13 @@ export class Reconciler {
   #watch: NetworkWatch | null = null
   #mismatches: readonly Mismatch[] = []
   #networkReadAt = Number.NEGATIVE_INFINITY
-  /** What the last reading of the network has found. */
+  /** Result of the last reading of the network. */
   #network: readonly Mismatch[] = []
   #wasFull = false
   #isWaiting = false
   #isStopped = false
   #timer: NodeJS.Timeout | null = null
-  /** The last error that was logged, so that it is not logged again and again. */
+  /** The last error logged, so that it is not logged repeatedly. */
   #complaint = ''
 
   constructor(options: ReconcilerOptions) {
@@ -61,7 +62,7 @@ export class Reconciler {
     this.#run()
   }
 
-  /** HAProxy may run something else than it should: ask it, and compare now. */
+  /** HAProxy's running configuration may differ from the desired one: compare now. */
   pokeHaproxy(): void {
     this.#programs.pokeHaproxy()
     this.#run()
@@ -71,7 +72,7 @@ export class Reconciler {
     return [...this.#mismatches]
   }
 
-  /** What is desired cannot be brought about from what this agent knows. */
+  /** Whether the agent cannot restore the desired state from what it has stored. */
   needsApply(): boolean {
     return this.#mismatches.includes('haproxy') || this.#mismatches.includes('keepalived')
   }
@@ -94,7 +95,7 @@ export class Reconciler {
       this.#isWaiting = false
       if (this.#timer) clearTimeout(this.#timer)
       if (!this.#isStopped) await this.#tryCompare()
-      // At every second moment when nothing asks for it.
+      // Without a trigger, run at every second moment.
       if (!this.#isStopped) this.#timer = setTimeout(() => this.#run(), untilNextMoment() + MOMENT_MS)
     })
   }
@@ -105,7 +106,7 @@ export class Reconciler {
       this.#complaint = ''
     } catch (error) {
       const words = error instanceof Error ? error.message : String(error)
-      if (words !== this.#complaint) this.#options.parts.log.error(`not compared to the end: ${words}`)
+      if (words !== this.#complaint) this.#options.parts.log.error(`reconciliation failed: ${words}`)
       this.#complaint = words
     }
   }
@@ -125,21 +126,21 @@ export class Reconciler {
     }
   }
 
-  /** What the agent itself needs, whatever is desired: room, helpers, its socket, its files. */
+  /** Repairs what the agent itself needs in any state: disk space, helpers, its socket, its files. */
   async #repairAgent(found: Set<Mismatch>): Promise<void> {
     const { parts, repairs, server } = this.#options
     const { full, cleared } = this.#disk.check()
-    if (cleared || (this.#wasFull && !full)) repairs.note('the disk was full: logs and temporary files are emptied')
+    if (cleared || (this.#wasFull && !full)) repairs.note('the disk was full; logs and temporary files were deleted')
     this.#wasFull = full
     if (full) found.add('disk')
     passOnInitRepairs(repairs)
     this.#watchSshd()
     this.#watch?.endStopped()
-    if (await server.restore()) repairs.note("the agent's socket was gone")
+    if (await server.restore()) repairs.note("the agent's socket was removed")
     for (const text of parts.store.restore()) repairs.note(text)
   }
 
-  /** Reads the network again when something has changed or was missing, or after a long time. */
+  /** Reads the network again if something changed or was missing, or after NETWORK_MS. */
   async #networkMismatches(desired: Desired): Promise<readonly Mismatch[]> {
     if (performance.now() - this.#networkReadAt > NETWORK_MS || this.#network.length > 0) {
       this.#networkReadAt = performance.now()

@@ -3,16 +3,20 @@ import type { Repairs } from '../log/repairs.js'
 import { isStopped, killIfThere } from '../process/process-table.js'
 import { SSHD_PID_FILE } from '../protocol/paths.js'
 
-/** Somebody who just came waits for an instant; nobody waits at so many looks in a row but at a door where nobody opens. */
+/**
+ * sshd hangs if connections wait in its queue at this many checks in a row; a new connection waits only for an
+ * instant.
+ */
 const WAITED_LOOKS = 3
-/** How often it looks who waits, when nobody did: to tell, the kernel walks its table of all the host's connections. */
+/** How often to check an empty queue: for each check, the kernel walks its table of all connections of the host. */
 const QUEUE_LOOK_MS = 15_000
 const DOOR = /^ *\d+: \S+ \S+ 0A [0-9A-F]{8}:([0-9A-F]{8}) \S+ \S+ +\d+ +\d+ (\d+) /
 const TABLES = ['/proc/net/tcp', '/proc/net/tcp6']
 
 /**
- * Ends an sshd that is stopped or takes nobody from its queue; the machine's init starts another one. Where no sshd has told its number, nothing is done.
- * @returns the look, to be taken every few seconds
+ * Kills an sshd that is suspended or does not accept connections from its queue; the machine's init then starts
+ * another. Does nothing if no sshd has written its pid.
+ * @returns the check, to be run every few seconds
  */
 export function createSshdWatch(repairs: Repairs): () => void {
   let waited = 0
@@ -33,7 +37,7 @@ export function createSshdWatch(repairs: Repairs): () => void {
     if (waited < WAITED_LOOKS && !isStopped(pid)) return
     waited = 0
     killIfThere(pid)
-    repairs.note('sshd hung: it is killed')
+    repairs.note('sshd hung; killed')
   }
 }
 
@@ -46,7 +50,7 @@ function sshdPid(): number | null {
   }
 }
 
-/** The numbers of a process's sockets; null when it has ended or may not be looked at. */
+/** The inodes of a process's sockets; null if it has exited or may not be inspected. */
 function socketsOf(pid: number): Set<string> | null {
   const directory = `/proc/${pid}/fd`
   try {
@@ -58,10 +62,12 @@ function socketsOf(pid: number): Set<string> | null {
 }
 
 /**
- * Whether sshd listens and nobody waits there. It goes by the numbers of its sockets: a listener of the load balancer may have the same port, and be full.
- * @param sockets lines of /proc/net/tcp: after its place the local address and port, the remote ones, the state, the lengths of two queues, timers, and
- *   at last the number
- * @param own numbers of sshd's sockets
+ * Whether sshd listens and its queues are empty. Identifies its sockets by inode: a listener of the load balancer
+ * may have the same port, and be full.
+ * @param sockets lines of /proc/net/tcp: slot, local address and port, remote address and port, state, the lengths
+ * of two
+ *   queues, timers, and last the inode
+ * @param own inodes of sshd's sockets
  */
 export function isServed(sockets: readonly string[], own: ReadonlySet<string>): boolean {
   const queues = sockets.flatMap(line => {
@@ -71,13 +77,13 @@ export function isServed(sockets: readonly string[], own: ReadonlySet<string>): 
   return queues.length > 0 && queues.every(queue => queue === '00000000')
 }
 
-/** The first lines: those that listen come before all others, of which there may be any number. */
+/** Reads only the start of the table: listening sockets come first, and there may be any number of others. */
 function listeningSockets(table: string): string[] {
   let file: number
   try {
     file = openSync(table, 'r')
   } catch {
-    // A kernel without IPv6.
+    // The kernel has no IPv6.
     return []
   }
   try {

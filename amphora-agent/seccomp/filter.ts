@@ -1,11 +1,14 @@
 import { type Architecture, numberOf, SYSTEM_CALLS, type SystemCall } from './system-calls.js'
 
-/** Holds when the lower half of an argument (0 to 5), masked, equals the value: flags, families and requests have 32 bits. */
+/**
+ * True if the lower half of an argument (0 to 5), masked, equals the value: flags, families and requests have 32
+ * bits.
+ */
 export type Comparison = { argument: number; mask?: number; equals: number }
 
 /**
- * Whether a call is allowed. A list of alternatives holds when all comparisons of one of them hold; an empty list never does.
- * `errno` is what the program hears otherwise.
+ * Whether a call is allowed. A list of alternatives is true if all comparisons of one of them are; an empty list is
+ * false. A refused call fails with `errno`.
  */
 export type Rule = 'allow' | { only: Comparison[][]; errno: number } | { unless: Comparison[][]; errno: number }
 
@@ -31,7 +34,7 @@ const KILL_PROCESS = 0x80000000
 const ALLOW = 0x7fff0000
 const refuse = (errno: number) => (0x00050000 | errno) >>> 0
 
-// Where struct seccomp_data has its parts; both architectures are little-endian.
+// Offsets in struct seccomp_data; both architectures are little-endian.
 const NUMBER_AT = 0
 const ARCHITECTURE_AT = 4
 const argumentAt = (argument: number) => 16 + 8 * argument
@@ -40,12 +43,13 @@ type Instruction = { code: number; yes?: number; no?: number; value: number }
 
 const load = (at: number): Instruction => ({ code: LOAD, value: at })
 const end = (verdict: number): Instruction => ({ code: RETURN, value: verdict })
-/** Goes on with the next instruction when the comparison holds, and leaves out `otherwise` instructions when not. */
+/** Continues with the next instruction if the comparison is true, else skips `otherwise` instructions. */
 const when = (code: number, value: number, otherwise: number): Instruction => ({ code, value, no: otherwise })
 
 /**
- * A seccomp filter as the kernel takes it: an array of struct sock_filter. A call that no rule names gets EPERM, one that is newer than all that we
- * know ENOSYS, so that libraries fall back to what they used before. A program of another architecture is killed. Pure.
+ * Builds a seccomp filter in the kernel's format: an array of struct sock_filter. A known call without a rule fails
+ * with EPERM; a call newer than all known ones fails with ENOSYS, so that libraries fall back to older calls. A
+ * program of another architecture is killed. Pure.
  */
 export function seccompFilter(architecture: Architecture, rules: Rules): Buffer {
   const numbered = (Object.entries(rules) as [SystemCall, Rule][])
@@ -70,7 +74,7 @@ export function seccompFilter(architecture: Architecture, rules: Rules): Buffer 
   ])
 }
 
-/** Decides about one call, and leaves the others to what follows. */
+/** Decides one call; the instructions that follow decide the others. */
 function conditional(number: number, rule: Exclude<Rule, 'allow'>): Instruction[] {
   const [alternatives, then, otherwise] =
     'only' in rule ? [rule.only, ALLOW, refuse(rule.errno)] : [rule.unless, refuse(rule.errno), ALLOW]
@@ -87,7 +91,7 @@ function alternative(comparisons: readonly Comparison[], verdict: number): Instr
   return body
 }
 
-/** Neighbouring numbers together: [1, 2, 3, 7] is [[1, 3], [7, 7]]. */
+/** Merges consecutive numbers: [1, 2, 3, 7] becomes [[1, 3], [7, 7]]. */
 function rangesOf(numbers: readonly number[]): [number, number][] {
   const ranges: [number, number][] = []
   for (const number of [...numbers].sort((one, other) => one - other)) {

@@ -4,17 +4,18 @@ import { type Architecture, numberOf } from './system-calls.js'
 const SET_SECCOMP = 22
 const FILTER_MODE = 2
 const SET_NO_NEW_PRIVILEGES = 38
-/** RLIMIT_NPROC: of one account other than root's, all that it has on the host counted. */
+/** RLIMIT_NPROC: counts all processes of an account on the host; does not apply to root. */
 const LIMIT_OF_PROCESSES = 6
 
 /**
- * The text of a program for Perl, which every Debian has: it lays the filter on itself, for ever and for all that it starts, and becomes the program
- * that its arguments name. Perl can make a system call by its number, and a shell cannot. Pure.
- * @param options.processes most processes and threads of the account that it ends up with
- * @throws Error for a processor whose system calls we do not know
+ * The text of a Perl program that installs the filter on itself, permanently and for all its children, and then
+ * executes the program in its arguments. Perl, which every Debian has, can make a system call by number; a shell
+ * cannot. Pure.
+ * @param options.processes limit of processes and threads of the account that the program ends up with
+ * @throws Error for a processor whose system call numbers are unknown
  */
 export function seccompLauncher(rules: Rules, processor: string, { processes }: { processes?: number } = {}): string {
-  if (!isArchitecture(processor)) throw new Error(`No seccomp filter is known for the processor ${processor}.`)
+  if (!isArchitecture(processor)) throw new Error(`There is no seccomp filter for processor ${processor}.`)
   const prctl = numberOf('prctl', processor)
   const bounded =
     processes === undefined

@@ -1,7 +1,7 @@
 import { type Comparison, EAFNOSUPPORT, ENOSYS, EPERM, EPROTONOSUPPORT, type Rule, type Rules } from './filter.js'
 import { HAPROXY_CALLS, SYSTEM_CALLS, type SystemCall } from './system-calls.js'
 
-// Families of linux/socket.h and protocols of linux/netlink.h.
+// Families from linux/socket.h and protocols from linux/netlink.h.
 const UNIX = 1
 const INET = 2
 const INET6 = 10
@@ -11,22 +11,23 @@ const ROUTE = 0
 const SOCKET_DIAGNOSIS = 4
 const NETFILTER = 12
 
-/** All CLONE_NEW... flags of linux/sched.h that the older clone knows. */
+/** All CLONE_NEW... flags of linux/sched.h that clone (not clone3) supports. */
 const NAMESPACES = 0x7e020000
-/** TIOCSTI and TIOCLINUX type into a terminal for its user. */
+/** TIOCSTI and TIOCLINUX inject input into a terminal. */
 const TYPING = [0x5412, 0x541c]
 
 const family = (value: number, ...more: Comparison[]): Comparison[] => [{ argument: 0, equals: value }, ...more]
 
 const WITHOUT_NAMESPACES: Rule = { only: [[{ argument: 0, mask: NAMESPACES, equals: 0 }]], errno: EPERM }
-/** Its flags stand in memory, where no filter can look; libraries then use clone. */
+/** For clone3, whose flags are in memory that a filter cannot read; on ENOSYS, libraries use clone. */
 const NOT_THERE: Rule = { only: [], errno: ENOSYS }
 const UNIX_PAIRS: Rule = { only: [family(UNIX)], errno: EAFNOSUPPORT }
 const NO_TYPING: Rule = { unless: TYPING.map(request => [{ argument: 1, equals: request }]), errno: EPERM }
 
 /**
- * What HAProxy, keepalived, sshd, the agent and an operator's shell need together, root included. Sockets: IP, unix, raw frames (keepalived tells
- * neighbours of VIPs with them, tcpdump reads them), and of netlink what ip, nft and ss speak.
+ * What HAProxy, keepalived, sshd, the agent and an operator's shell need together, root included. Sockets: IP,
+ * unix, raw frames (keepalived announces VIPs with them, tcpdump reads them), and the netlink protocols of ip, nft
+ * and ss.
  */
 export const MACHINE_RULES: Rules = {
   ...allowAll(SYSTEM_CALLS),

@@ -1,6 +1,5 @@
 /**
- * System calls by name: their numbers on x86_64 and on aarch64, null where there is none. These are what HAProxy makes, its master and its
- * workers.
+ * System calls of HAProxy's master and workers: their numbers on x86_64 and aarch64, null where there is none.
  */
 export const HAPROXY_CALLS = {
   read: [0, 63],
@@ -177,7 +176,7 @@ export const HAPROXY_CALLS = {
   getrandom: [318, 278],
 } as const satisfies Record<string, readonly [number | null, number | null]>
 
-/** What keepalived, sshd, the agent and an operator's shell make beside those. */
+/** Additional calls of keepalived, sshd, the agent and an operator's shell. */
 const OTHER_CALLS = {
   pwrite64: [18, 68],
   preadv: [295, 69],
@@ -216,7 +215,7 @@ const OTHER_CALLS = {
   listxattr: [194, 11],
   llistxattr: [195, 12],
   flistxattr: [196, 13],
-  // With these keepalived follows the file by which the agent tells it that HAProxy serves.
+  // keepalived uses these to watch its track file, by which the agent reports whether HAProxy serves.
   inotify_init: [253, null],
   inotify_init1: [294, 26],
   inotify_add_watch: [254, 27],
@@ -250,12 +249,12 @@ const OTHER_CALLS = {
   signalfd4: [289, 74],
 } as const satisfies Record<string, readonly [number | null, number | null]>
 
-/** All that an amphora may make. What is not here (mount, ptrace, bpf, keyctl, io_uring ...) is refused. */
+/** All calls that an amphora may make. Others (mount, ptrace, bpf, keyctl, io_uring ...) are refused. */
 export const SYSTEM_CALLS = { ...HAPROXY_CALLS, ...OTHER_CALLS }
 
 export type SystemCall = keyof typeof SYSTEM_CALLS
 
-/** Processors whose numbers we know, by the names that Node.js has for them. */
+/** Processors with known numbers, by their Node.js names. */
 export type Architecture = 'x64' | 'arm64'
 
 /** @returns null where the processor has no such call */

@@ -80,8 +80,8 @@ const drifts: Drift[] = [
   {
     name: "HAProxy's file is edited, and HAProxy reloaded with it",
     bring: harms.editFileAndReload(),
-    mended: () => isOurFile() && told().includes('HAProxy had been reloaded by somebody else'),
-    text: /^HAProxy had been reloaded/,
+    mended: () => isOurFile() && told().includes('HAProxy was reloaded outside the agent'),
+    text: /^HAProxy was reloaded/,
   },
   {
     name: "HAProxy's file is gone, and HAProxy killed",
@@ -159,19 +159,19 @@ const drifts: Drift[] = [
     name: 'the network monitor is stopped, and a route to members is lost',
     bring: harms.stopWatchingAndRemoveRoute(target),
     mended: () => amphora.inside('ip', 'route').includes('198.51.100.0/24') || null,
-    text: /^ip, which watches the network, had ended/,
+    text: /^ip monitor, which watches the network, exited/,
   },
   {
     name: 'the packet filter monitor is killed, and the filter flushed',
     bring: harms.killWatcherAndFlushFilter(),
     mended: () => amphora.inside('nft', 'list', 'ruleset').includes('10.67.0.12') || null,
-    text: /^nft, which watches the network, had ended/,
+    text: /^nft monitor, which watches the network, exited/,
   },
   {
     name: "the agent's socket is removed",
     bring: harms.removeAgentSocket(),
     mended: () => amphora.fileExists('/run/krater/agent.sock') || null,
-    text: /^the agent's socket was gone/,
+    text: /^the agent's socket was removed/,
   },
   {
     name: 'the state directory is deleted',
@@ -181,7 +181,7 @@ const drifts: Drift[] = [
       amphora.fileExists('/run/krater/agent.sock') &&
       amphora.fileExists('/run/krater/haproxy.sock') &&
       (await serves()),
-    text: /another HAProxy took over/,
+    text: /replaced by a new HAProxy/,
   },
 ]
 

@@ -289,7 +289,7 @@ t.test('a machine', async t => {
     await eventually('another sshd', () => sshds().length > 0 && !sshds().includes(sshd!), limit)
     const login = () => inside('echo welcome').catch(() => null)
     t.equal(await eventually('a login', login, limit), 'welcome\n')
-    await isTold('sshd hung: it is killed')
+    await isTold('sshd hung; killed')
 
     for (const harm of [
       'kill -STOP $(pgrep -f [a]gent.mjs)',

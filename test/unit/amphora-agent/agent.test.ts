@@ -58,7 +58,7 @@ t.test('oversized frames and frames that are not JSON end the stream', t => {
   t.throws(() => createFrameDecoder(10)(encodeFrame('x'.repeat(20))), { name: 'FrameError' })
   t.strictSame(createFrameDecoder(10)(encodeFrame('x'.repeat(8))), ['x'.repeat(8)])
   t.throws(() => createFrameDecoder()(Buffer.from([0, 0, 0, 2, 123, 123])), { name: 'FrameError', message: /not JSON/ })
-  t.throws(() => createFrameDecoder()(Buffer.from([255, 255, 255, 255])), { name: 'FrameError', message: /larger/ })
+  t.throws(() => createFrameDecoder()(Buffer.from([255, 255, 255, 255])), { name: 'FrameError', message: /exceeds/ })
   fc.assert(
     fc.property(fc.uint8Array({ maxLength: 200 }), bytes => {
       try {
