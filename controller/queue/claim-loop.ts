@@ -50,8 +50,7 @@ type RunningAttempt = { claim: Claim; abort: AbortController; stopRenewal: () =>
  *   later writes.
  */
 export function startClaimLoop(options: ClaimLoopOptions): ClaimLoop {
-  const { database, claims: request, concurrency, attempt, log } = options
-  const running = new Map<string, RunningAttempt>()
+  const { database, claims: request, concurrency, log } = options
   let stopping = false
   let isRoundRequested = false
   let mayBeMore = false
@@ -59,7 +58,7 @@ export function startClaimLoop(options: ClaimLoopOptions): ClaimLoop {
 
   const wake = () => {
     isRoundRequested = true
-    if (stopping || round !== null || running.size >= concurrency) return
+    if (stopping || round !== null || attempts.running.size >= concurrency) return
     round = claimRound().finally(() => {
       round = null
       if (isRoundRequested) wake()
@@ -71,7 +70,13 @@ export function startClaimLoop(options: ClaimLoopOptions): ClaimLoop {
     await round
   })
 
+  const attempts = createAttempts(options, retrySeconds => {
+    if (retrySeconds !== null) sweeper.sweepWithin(retrySeconds * 1000 + 10)
+    if (isRoundRequested || mayBeMore) wake()
+  })
+
   const claimRound = async () => {
+    const { running, begin } = attempts
     try {
       while (isRoundRequested && !stopping && running.size < concurrency) {
         isRoundRequested = false
@@ -89,18 +94,6 @@ export function startClaimLoop(options: ClaimLoopOptions): ClaimLoop {
     }
   }
 
-  const begin = (claim: Claim) => {
-    const abort = new AbortController()
-    const stopRenewal = keepClaim(database, claim, log, () => abort.abort())
-    const done = attempt(claim, abort.signal).then(retrySeconds => {
-      stopRenewal()
-      running.delete(claim.id)
-      if (retrySeconds !== null) sweeper.sweepWithin(retrySeconds * 1000 + 10)
-      if (isRoundRequested || mayBeMore) wake()
-    })
-    running.set(claim.id, { claim, abort, stopRenewal, done })
-  }
-
   sweeper.sweepNow()
 
   return {
@@ -109,9 +102,28 @@ export function startClaimLoop(options: ClaimLoopOptions): ClaimLoop {
       stopping = true
       sweeper.stop()
       await round
-      await abortAll(running)
+      await abortAll(attempts.running)
     },
   }
+}
+
+/** Runs attempts at claimed rows and renews their claims. @param onDone called when an attempt finishes */
+function createAttempts(
+  { database, attempt, log }: Pick<ClaimLoopOptions, 'database' | 'attempt' | 'log'>,
+  onDone: (retrySeconds: number | null) => void,
+) {
+  const running = new Map<string, RunningAttempt>()
+  const begin = (claim: Claim) => {
+    const abort = new AbortController()
+    const stopRenewal = keepClaim(database, claim, log, () => abort.abort())
+    const done = attempt(claim, abort.signal).then(retrySeconds => {
+      stopRenewal()
+      running.delete(claim.id)
+      onDone(retrySeconds)
+    })
+    running.set(claim.id, { claim, abort, stopRenewal, done })
+  }
+  return { running, begin }
 }
 
 /** Calls `poll` whenever a row may be due without a wake-up, at least every `sweepMs`. */
