@@ -1,7 +1,7 @@
 import type { Database } from '../database/connection.js'
 import { execute } from '../database/query.js'
 import { sql } from '../database/sql.js'
-import { KEPT_HOURS } from '../load-balancer/change/idempotency.js'
+import { RETENTION_HOURS } from '../load-balancer/change/idempotency.js'
 
 /** Most events that are kept of one load balancer, and for how long. */
 export const MOST_EVENTS = 1000
@@ -11,7 +11,7 @@ export const EVENT_DAYS = 90
 export async function purgeRecords(database: Database): Promise<void> {
   await execute(
     database,
-    sql`DELETE FROM repeated_request WHERE created_at < now() - ${KEPT_HOURS} * interval '1 hour'`,
+    sql`DELETE FROM repeated_request WHERE created_at < now() - ${RETENTION_HOURS} * interval '1 hour'`,
   )
   await execute(
     database,

@@ -10,8 +10,8 @@ import { ApiError } from '../../http/errors.js'
 import { createHealthCheck } from '../../http/health-check.js'
 import { createAuthenticator, placeOfCaller, tokenIn } from '../../identity/authenticate.js'
 import type { Caller, TokenValidator } from '../../identity/caller.js'
-import type { Asker } from '../change/check-references.js'
-import { answerRepeated } from '../change/idempotency.js'
+import type { ApiCaller } from '../change/check-references.js'
+import { answerIdempotently } from '../change/idempotency.js'
 import { presentFault, RoutingFault } from '../schema/faults.js'
 import { readBody } from '../schema/input.js'
 import { type Right, rolesThatCount } from '../schema/rights.js'
@@ -48,7 +48,7 @@ export function route<Body>({
 }
 
 /** Who asks, for requests to other services in its name. */
-export const askerOf = (call: Call): Asker => ({ caller: call.caller, token: tokenIn(name => call.header(name)) })
+export const apiCaller = (call: Call): ApiCaller => ({ caller: call.caller, token: tokenIn(name => call.header(name)) })
 
 export type DialectOptions = Service & {
   validate: TokenValidator
@@ -84,7 +84,7 @@ export function loadBalancerDialect({
     },
     intercept: config.healthcheck_enabled ? { [HEALTH_CHECK_PATH]: checkHealth } : {},
     validate: readBody,
-    run: answerRepeated,
+    run: answerIdempotently,
     routingError: (status, message) => new RoutingFault(status, message),
     presentFault,
   }

@@ -3,7 +3,7 @@ import { execute } from '../../database/query.js'
 import { sql } from '../../database/sql.js'
 import type { Transaction } from '../../database/transaction.js'
 import { changeLoadBalancer, markDeleted, touchPool, updateObject } from '../change/change.js'
-import { askedOf } from '../change/events.js'
+import { requestDetail } from '../change/events.js'
 import { storeMonitors } from '../change/store.js'
 import { healthMonitor } from '../objects/health-monitors/resource.js'
 import { completeMonitorUpdate, type StoredMonitor } from '../objects/health-monitors/rules.js'
@@ -15,7 +15,7 @@ import { parseArguments } from '../schema/list-query.js'
 import { columnsOf, createSchema, updateSchema } from '../schema/resource.js'
 import { authorise, type Right } from '../schema/rights.js'
 import type { Service } from '../schema/service.js'
-import { comesUp, selectWithinCapacity } from '../tree/check-capacity.js'
+import { selectWithinCapacity, turnsOn } from '../tree/check-capacity.js'
 import { planMonitor } from '../tree/new-objects.js'
 import type { Call } from './dialect.js'
 import { objectAnswer, objectRoutes } from './object-routes.js'
@@ -42,7 +42,7 @@ async function create(service: Service, call: Call<z.output<typeof bodyOfCreate>
   const monitor = planMonitor(body, above.protocol, config)
   const object = await changeLoadBalancer(
     service,
-    askedOf(call, 'create', healthMonitor, monitor.id),
+    requestDetail(call, 'create', healthMonitor, monitor.id),
     above.load_balancer_id,
     async (trx, changed) => {
       refuseUnsupported(enabledProvider(providers, changed.provider), healthMonitor, monitor.values)
@@ -69,7 +69,7 @@ async function update(service: Service, call: Call<z.output<typeof bodyOfUpdate>
   authorise(caller, right, found.project_id)
   const object = await changeLoadBalancer(
     service,
-    askedOf(call, 'update', healthMonitor, found.id),
+    requestDetail(call, 'update', healthMonitor, found.id),
     found.load_balancer_id,
     async (trx, changed) => {
       const stored = await storedMonitor(trx, found.id)
@@ -83,7 +83,7 @@ async function update(service: Service, call: Call<z.output<typeof bodyOfUpdate>
         changed.id,
         healthMonitor,
         found.id,
-        comesUp(stored, body),
+        turnsOn(stored, body),
       )
     },
   )
@@ -111,7 +111,7 @@ async function remove(service: Service, call: Call, right: Right) {
   if (!isBeingDeleted(found)) {
     await changeLoadBalancer(
       service,
-      askedOf(call, 'delete', healthMonitor, found.id),
+      requestDetail(call, 'delete', healthMonitor, found.id),
       found.load_balancer_id,
       async (trx, changed) => {
         await touchPool(trx, changed, found.pool_id)

@@ -11,7 +11,7 @@ import {
   touchListener,
   updateObject,
 } from '../change/change.js'
-import { askedOf } from '../change/events.js'
+import { requestDetail } from '../change/events.js'
 import { storePolicies } from '../change/store.js'
 import { renumber } from '../objects/l7-policies/positions.js'
 import { l7Policy } from '../objects/l7-policies/resource.js'
@@ -27,7 +27,7 @@ import { parseArguments } from '../schema/list-query.js'
 import { columnNames, columnsOf, updateSchema } from '../schema/resource.js'
 import { authorise, type Right } from '../schema/rights.js'
 import type { Service } from '../schema/service.js'
-import { comesUp, selectWithinCapacity, takesPool } from '../tree/check-capacity.js'
+import { changesPool, selectWithinCapacity, turnsOn } from '../tree/check-capacity.js'
 import { policyCreateSchema } from '../tree/nested.js'
 import { planPolicy, refuseUnsupportedPolicy } from '../tree/new-objects.js'
 import type { Call } from './dialect.js'
@@ -56,7 +56,7 @@ async function create(service: Service, call: Call<z.output<typeof bodyOfCreate>
   const planned = planPolicy(body, rules)
   const object = await changeLoadBalancer(
     service,
-    askedOf(call, 'create', l7Policy, planned.id),
+    requestDetail(call, 'create', l7Policy, planned.id),
     above.load_balancer_id,
     async (trx, changed) => {
       const touched = await touchListener(trx, changed, above.id)
@@ -80,7 +80,7 @@ async function update(service: Service, call: Call<z.output<typeof bodyOfUpdate>
   authorise(caller, right, found.project_id)
   const object = await changeLoadBalancer(
     service,
-    askedOf(call, 'update', l7Policy, found.id),
+    requestDetail(call, 'update', l7Policy, found.id),
     found.load_balancer_id,
     async (trx, changed) => {
       const touched = await touchListener(trx, changed, found.listener_id)
@@ -95,7 +95,7 @@ async function update(service: Service, call: Call<z.output<typeof bodyOfUpdate>
       })
       await updateObject(trx, changed, l7Policy, found.id, columnsOf(l7Policy, values))
       if (position !== undefined) await renumber(trx, found.listener_id, { id: found.id, position })
-      const asksForMore = comesUp(stored, body) || takesPool(stored.redirect_pool_id, body.redirect_pool_id)
+      const asksForMore = turnsOn(stored, body) || changesPool(stored.redirect_pool_id, body.redirect_pool_id)
       return selectWithinCapacity(
         trx,
         enabledProvider(providers, changed.provider),
@@ -119,7 +119,7 @@ async function remove(service: Service, call: Call, right: Right) {
   if (!isBeingDeleted(found)) {
     await changeLoadBalancer(
       service,
-      askedOf(call, 'delete', l7Policy, found.id),
+      requestDetail(call, 'delete', l7Policy, found.id),
       found.load_balancer_id,
       async (trx, changed) => {
         await touchListener(trx, changed, found.listener_id)

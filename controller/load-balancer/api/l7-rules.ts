@@ -3,7 +3,7 @@ import { maybeOne } from '../../database/query.js'
 import { sql } from '../../database/sql.js'
 import type { Transaction } from '../../database/transaction.js'
 import { changeLoadBalancer, markDeleted, touchPolicy, updateObject } from '../change/change.js'
-import { askedOf } from '../change/events.js'
+import { requestDetail } from '../change/events.js'
 import { storeRules } from '../change/store.js'
 import { l7Policy } from '../objects/l7-policies/resource.js'
 import { l7Rule } from '../objects/l7-rules/resource.js'
@@ -19,7 +19,7 @@ import { authorise, type Right } from '../schema/rights.js'
 import { selectObject } from '../schema/select.js'
 import type { Service } from '../schema/service.js'
 import { canonicalUuid } from '../schema/values.js'
-import { comesUp, selectWithinCapacity } from '../tree/check-capacity.js'
+import { selectWithinCapacity, turnsOn } from '../tree/check-capacity.js'
 import { planRule } from '../tree/new-objects.js'
 import type { Call } from './dialect.js'
 import { objectAnswer, objectRoutes, pageAnswer } from './object-routes.js'
@@ -74,7 +74,7 @@ async function create(service: Service, call: Call<z.output<typeof bodyOfCreate>
   const rule = planRule(body)
   const object = await changeLoadBalancer(
     service,
-    askedOf(call, 'create', l7Rule, rule.id),
+    requestDetail(call, 'create', l7Rule, rule.id),
     above.load_balancer_id,
     async (trx, changed) => {
       refuseUnsupported(enabledProvider(providers, changed.provider), l7Rule, rule.values)
@@ -96,7 +96,7 @@ async function update(service: Service, call: Call<z.output<typeof bodyOfUpdate>
   authorise(caller, right, found.project_id)
   const object = await changeLoadBalancer(
     service,
-    askedOf(call, 'update', l7Rule, found.id),
+    requestDetail(call, 'update', l7Rule, found.id),
     found.load_balancer_id,
     async (trx, changed) => {
       await touchPolicy(trx, changed, found.l7_policy_id)
@@ -111,7 +111,7 @@ async function update(service: Service, call: Call<z.output<typeof bodyOfUpdate>
         changed.id,
         l7Rule,
         found.id,
-        comesUp(stored, body),
+        turnsOn(stored, body),
       )
     },
   )
@@ -127,7 +127,7 @@ async function remove(service: Service, call: Call, right: Right) {
   if (!isBeingDeleted(found)) {
     await changeLoadBalancer(
       service,
-      askedOf(call, 'delete', l7Rule, found.id),
+      requestDetail(call, 'delete', l7Rule, found.id),
       found.load_balancer_id,
       async (trx, changed) => {
         await touchPolicy(trx, changed, found.l7_policy_id)

@@ -1,7 +1,7 @@
 import type { z } from 'zod'
 import { changeLoadBalancer, markDeleted, updateObject } from '../change/change.js'
 import { checkCertificates, checkReferences } from '../change/check-references.js'
-import { askedOf } from '../change/events.js'
+import { requestDetail } from '../change/events.js'
 import { storeObjects } from '../change/store.js'
 import { listener } from '../objects/listeners/resource.js'
 import { checkPoolProtocol, completeListenerUpdate, type StoredListener } from '../objects/listeners/rules.js'
@@ -16,11 +16,11 @@ import { columnsOf, updateSchema } from '../schema/resource.js'
 import { authorise, type Right } from '../schema/rights.js'
 import type { Service } from '../schema/service.js'
 import { changedListenerReferences, type ListenerReferences } from '../tree/certificate-references.js'
-import { comesUp, selectWithinCapacity, takesPool } from '../tree/check-capacity.js'
+import { changesPool, selectWithinCapacity, turnsOn } from '../tree/check-capacity.js'
 import { checkCompatibility, constraintsOf } from '../tree/compatibility.js'
 import { listenerCreateSchema } from '../tree/nested.js'
 import { planObjects, refuseUnsupportedObjects, withDefaultPool } from '../tree/new-objects.js'
-import { askerOf, type Call } from './dialect.js'
+import { apiCaller, type Call } from './dialect.js'
 import { objectAnswer, objectRoutes } from './object-routes.js'
 import { listenerStatistics } from './statistics.js'
 
@@ -29,7 +29,7 @@ const raisesDemand = (stored: Record<string, unknown>, values: Record<string, un
   const { connection_limit: limit = stored.connection_limit, default_pool_id } = values
   const had = Number(stored.connection_limit)
   const raisesLimit = limit !== had && (had < 0 || Number(limit) < 0 || Number(limit) > had)
-  return raisesLimit || comesUp(stored, values) || takesPool(stored.default_pool_id, default_pool_id)
+  return raisesLimit || turnsOn(stored, values) || changesPool(stored.default_pool_id, default_pool_id)
 }
 
 const bodyOfCreate = wrappedBodyWithLists(listener.singular, listenerCreateSchema)
@@ -59,10 +59,10 @@ async function create(service: Service, call: Call<z.output<typeof bodyOfCreate>
   const id = objects.listeners[0]?.id ?? ''
   // Before anything costly: what cannot be carried out need not be looked up.
   refuseUnsupportedObjects(enabledProvider(providers, above.provider), objects)
-  await checkReferences(service, askerOf(call), objects)
+  await checkReferences(service, apiCaller(call), objects)
   const object = await changeLoadBalancer(
     service,
-    askedOf(call, 'create', listener, id),
+    requestDetail(call, 'create', listener, id),
     above.id,
     async (trx, changed) => {
       if (body.default_pool_id !== null) {
@@ -89,11 +89,11 @@ async function update(service: Service, call: Call<z.output<typeof bodyOfUpdate>
   if (desired !== null) {
     const values = completeListenerUpdate(config, found, given)
     refuseUnsupported(enabledProvider(providers, found.provider), listener, values)
-    await checkCertificates(service, askerOf(call), desired)
+    await checkCertificates(service, apiCaller(call), desired)
   }
   const object = await changeLoadBalancer(
     service,
-    askedOf(call, 'update', listener, found.id),
+    requestDetail(call, 'update', listener, found.id),
     found.load_balancer_id,
     async (trx, changed) => {
       const stored: Found<StoredListener> = await findObject(trx, listener, found.id)
@@ -121,7 +121,7 @@ async function remove(service: Service, call: Call, right: Right) {
   if (!isBeingDeleted(found)) {
     await changeLoadBalancer(
       service,
-      askedOf(call, 'delete', listener, found.id),
+      requestDetail(call, 'delete', listener, found.id),
       found.load_balancer_id,
       (trx, changed) => markDeleted(trx, changed, listener, [found.id]),
     )

@@ -5,7 +5,7 @@ import { assignments, boundColumns, insertion, json, prepared, sql, trusted } fr
 import { inTransaction } from '../../database/transaction.js'
 import { changeLoadBalancer, deleteLoadBalancer, inTransactionOn } from '../change/change.js'
 import { checkReferences } from '../change/check-references.js'
-import { askedOf, requestedEvent } from '../change/events.js'
+import { requestDetail, requestedEvent } from '../change/events.js'
 import { replaceAll } from '../change/replace-amphorae.js'
 import { resetSchema, resetStatus } from '../change/reset.js'
 import { storeObjects } from '../change/store.js'
@@ -18,7 +18,7 @@ import { checkSecurityGroups, checkVipOptions } from '../objects/load-balancers/
 import {
   chargeQuota,
   effectiveLimits,
-  refuseWhenMet,
+  refuseIfQuotaMet,
   type StoredLimits,
   storedLimits,
 } from '../objects/quotas/limits.js'
@@ -38,7 +38,7 @@ import { type LoadBalancerBody, loadBalancerCreateSchema } from '../tree/nested.
 import { planObjects, refuseUnsupportedObjects } from '../tree/new-objects.js'
 import { presentTree } from '../tree/present-tree.js'
 import { isForeignKeyViolation } from './administration/shared-objects.js'
-import { askerOf, type Call, route } from './dialect.js'
+import { apiCaller, type Call, route } from './dialect.js'
 import { objectAnswer, objectRoutes } from './object-routes.js'
 import { loadBalancerStatistics } from './statistics.js'
 import { statusTrees } from './status-tree.js'
@@ -88,12 +88,12 @@ async function create(service: Service, call: Call<z.output<typeof bodyOfCreate>
   refuseUnsupportedPlacement(placement)
   refuseUnsupported(provider, loadBalancer, body)
   refuseUnsupportedObjects(provider, objects)
-  await checkReferences(service, askerOf(call), objects)
+  await checkReferences(service, apiCaller(call), objects)
 
   const id = randomUUID()
   const vip = await claimVip(network, vipPlan, { loadBalancerId: id, projectId }).catch(async error => {
     // Whoever may have no load balancer at all is told that, rather than that this address is taken.
-    await refuseWhenMet(database, projectId, 'loadbalancer', config.quota)
+    await refuseIfQuotaMet(database, projectId, 'loadbalancer', config.quota)
     throw error
   })
   try {
@@ -113,7 +113,7 @@ async function create(service: Service, call: Call<z.output<typeof bodyOfCreate>
       const inserted = await one(
         trx,
         sql<{ stored: StoredLimits | null; body: string }>`
-          WITH noted AS (${requestedEvent(askedOf(call, 'create', loadBalancer, id), made)}),
+          WITH noted AS (${requestedEvent(requestDetail(call, 'create', loadBalancer, id), made)}),
                counted AS (INSERT INTO quota (project_id) VALUES (${projectId}) ON CONFLICT DO NOTHING)
           INSERT INTO load_balancer AS o ${prepared(insertion([columns]))}
           RETURNING pg_notify(${WAKE_CHANNEL}, o.id::text), ${storedLimits(sql`o.project_id`)} AS stored,
@@ -165,7 +165,7 @@ async function update(service: Service, call: Call<z.output<typeof bodyOfUpdate>
     return objectAnswer(
       200,
       loadBalancer,
-      await resetStatus(database, askedOf(call, 'update', loadBalancer, found.id), found.id),
+      await resetStatus(database, requestDetail(call, 'update', loadBalancer, found.id), found.id),
     )
   }
   const values = await call.body()
@@ -179,7 +179,7 @@ async function update(service: Service, call: Call<z.output<typeof bodyOfUpdate>
   return objectAnswer(
     200,
     loadBalancer,
-    await changeLoadBalancer(service, askedOf(call, 'update', loadBalancer, found.id), found.id, async trx => {
+    await changeLoadBalancer(service, requestDetail(call, 'update', loadBalancer, found.id), found.id, async trx => {
       const columns = columnsOf(loadBalancer, values)
       if (Object.keys(columns).length > 0) {
         const values = assignments(boundColumns(columns))
@@ -200,9 +200,9 @@ async function remove({ database }: Service, call: Call, right: Right) {
   authorise(caller, right, found.project_id)
   if (isBeingDeleted(found)) return { status: 204 }
   await inTransactionOn(database, found.id, async trx => {
-    await deleteLoadBalancer(trx, askedOf(call, 'delete', loadBalancer, found.id), found.id)
+    await deleteLoadBalancer(trx, requestDetail(call, 'delete', loadBalancer, found.id), found.id)
     if (cascade || found.change === 'delete') return
-    // Asked once the row is held: only then can no child come into being any more.
+    // RequestDetail once the row is held: only then can no child come into being any more.
     const child = await maybeOne(
       trx,
       sql`SELECT id FROM listener WHERE load_balancer_id = ${found.id} AND change <> 'delete'
@@ -221,6 +221,6 @@ async function failOver(service: Service, call: Call, right: Right) {
   parseArguments(call.queryString)
   const { id, project_id } = await findObject(service.database, loadBalancer, call.params.id ?? '')
   authorise(call.caller, right, project_id)
-  await changeLoadBalancer(service, askedOf(call, 'failover', loadBalancer, id), id, replaceAll)
+  await changeLoadBalancer(service, requestDetail(call, 'failover', loadBalancer, id), id, replaceAll)
   return { status: 202 }
 }

@@ -8,11 +8,11 @@ import {
   type ChangedLoadBalancer,
   changeLoadBalancer,
   markDeleted,
-  touched,
+  stamp,
   touchPool,
   updateObject,
 } from '../change/change.js'
-import { askedOf } from '../change/events.js'
+import { requestDetail } from '../change/events.js'
 import { storeMembers } from '../change/store.js'
 import { flag } from '../description/parameters.js'
 import { member } from '../objects/members/resource.js'
@@ -99,7 +99,7 @@ async function create(service: Service, call: Call<z.output<typeof bodyOfCreate>
   const id = randomUUID()
   const object = await changeLoadBalancer(
     service,
-    askedOf(call, 'create', member, id),
+    requestDetail(call, 'create', member, id),
     above.load_balancer_id,
     async (trx, changed) => {
       const provider = enabledProvider(providers, changed.provider)
@@ -127,7 +127,7 @@ async function update(service: Service, call: Call<z.output<typeof bodyOfUpdate>
   await checkMembers(service.config, [values])
   const object = await changeLoadBalancer(
     service,
-    askedOf(call, 'update', member, found.id),
+    requestDetail(call, 'update', member, found.id),
     found.load_balancer_id,
     async (trx, changed) => {
       refuseUnsupported(enabledProvider(providers, changed.provider), member, values)
@@ -148,7 +148,7 @@ async function remove(service: Service, call: Call, right: Right) {
   if (!isBeingDeleted(found)) {
     await changeLoadBalancer(
       service,
-      askedOf(call, 'delete', member, found.id),
+      requestDetail(call, 'delete', member, found.id),
       found.load_balancer_id,
       async (trx, changed) => {
         await touchPool(trx, changed, found.pool_id)
@@ -176,7 +176,7 @@ async function replaceAll(service: Service, call: Call, right: Right) {
   try {
     await changeLoadBalancer(
       service,
-      askedOf(call, 'update members', pool, above.id),
+      requestDetail(call, 'update members', pool, above.id),
       above.load_balancer_id,
       async (trx, changed) => {
         const provider = enabledProvider(providers, changed.provider)
@@ -228,9 +228,9 @@ async function storeBatch(
     create.length,
     capacityOf(provider, changed.id),
   )
-  const { last_server_number, monitored, listeners, beside } = touchedPool
+  const { last_server_number, monitored, listeners, extra } = touchedPool
   const more = create.length - remove.length
-  if (monitored && more > 0) refuseExcess(beside, more * listeners)
+  if (monitored && more > 0) refuseExcess(extra, more * listeners)
   const firstNumber = last_server_number - create.length + 1
   await storeMembers(
     trx,
@@ -262,7 +262,7 @@ async function updateMany(trx: Transaction, changed: ChangedLoadBalancer, update
   })
   await execute(
     trx,
-    sql`UPDATE member o SET ${UPDATED}, ${touched(changed, sql`o.`)}
+    sql`UPDATE member o SET ${UPDATED}, ${stamp(changed, sql`o.`)}
           FROM json_populate_recordset(NULL::member, ${json(rows)}) w
          WHERE o.id = w.id`,
   )

@@ -5,7 +5,7 @@ import type { Transaction } from '../../database/transaction.js'
 import { conflict } from '../../http/errors.js'
 import { changeLoadBalancer, markDeleted, touchListenersOf, updateObject } from '../change/change.js'
 import { checkCertificates, checkReferences } from '../change/check-references.js'
-import { askedOf } from '../change/events.js'
+import { requestDetail } from '../change/events.js'
 import { storePools } from '../change/store.js'
 import { listener } from '../objects/listeners/resource.js'
 import { checkPoolProtocol } from '../objects/listeners/rules.js'
@@ -21,11 +21,11 @@ import { columnsOf, updateSchema } from '../schema/resource.js'
 import { authorise, type Right } from '../schema/rights.js'
 import type { Service } from '../schema/service.js'
 import { changedPoolReferences, type PoolReferences } from '../tree/certificate-references.js'
-import { comesUp, selectWithinCapacity } from '../tree/check-capacity.js'
+import { selectWithinCapacity, turnsOn } from '../tree/check-capacity.js'
 import { checkCompatibility, constraintsOf } from '../tree/compatibility.js'
 import { poolCreateSchema } from '../tree/nested.js'
 import { planPool, refuseUnsupportedObjects } from '../tree/new-objects.js'
-import { askerOf, type Call } from './dialect.js'
+import { apiCaller, type Call } from './dialect.js'
 import { objectAnswer, objectRoutes } from './object-routes.js'
 import { poolStatistics } from './statistics.js'
 
@@ -60,10 +60,10 @@ async function create(service: Service, call: Call<z.output<typeof bodyOfCreate>
   const objects = { pools: [planned], listeners: [] }
   // Before anything costly: what cannot be carried out need not be looked up.
   refuseUnsupportedObjects(enabledProvider(providers, above.provider), objects)
-  await checkReferences(service, askerOf(call), objects)
+  await checkReferences(service, apiCaller(call), objects)
   const object = await changeLoadBalancer(
     service,
-    askedOf(call, 'create', pool, planned.id),
+    requestDetail(call, 'create', pool, planned.id),
     above.load_balancer_id,
     async (trx, changed) => {
       const user =
@@ -100,11 +100,11 @@ async function update(service: Service, call: Call<z.output<typeof bodyOfUpdate>
   if (desired !== null) {
     const values = completePoolUpdate(config, found, given)
     refuseUnsupported(enabledProvider(providers, found.provider), pool, values)
-    await checkCertificates(service, askerOf(call), desired)
+    await checkCertificates(service, apiCaller(call), desired)
   }
   const object = await changeLoadBalancer(
     service,
-    askedOf(call, 'update', pool, found.id),
+    requestDetail(call, 'update', pool, found.id),
     found.load_balancer_id,
     async (trx, changed) => {
       const stored: Found<StoredPool> = await findObject(trx, pool, found.id)
@@ -118,7 +118,7 @@ async function update(service: Service, call: Call<z.output<typeof bodyOfUpdate>
         changed.id,
         pool,
         found.id,
-        comesUp(stored, given),
+        turnsOn(stored, given),
       )
     },
   )
@@ -135,10 +135,10 @@ async function remove(service: Service, call: Call, right: Right) {
   if (!isBeingDeleted(found)) {
     await changeLoadBalancer(
       service,
-      askedOf(call, 'delete', pool, found.id),
+      requestDetail(call, 'delete', pool, found.id),
       found.load_balancer_id,
       async (trx, changed) => {
-        await refuseReferred(trx, found.id)
+        await refuseIfReferenced(trx, found.id)
         await touchListenersOf(trx, changed, found.id, { default_pool_id: null })
         await markDeleted(trx, changed, pool, [found.id])
       },
@@ -148,7 +148,7 @@ async function remove(service: Service, call: Call, right: Right) {
 }
 
 /** @throws ApiError 409 when an L7 policy refers to the pool */
-async function refuseReferred(trx: Transaction, id: string): Promise<void> {
+async function refuseIfReferenced(trx: Transaction, id: string): Promise<void> {
   const policy = await maybeOne(
     trx,
     sql<{ id: string }>`

@@ -2,7 +2,7 @@ import { objectOf } from '../../api/schema.js'
 import { maybeOne } from '../../database/query.js'
 import { sql, trusted } from '../../database/sql.js'
 import { loadBalancer } from '../objects/load-balancers/resource.js'
-import { isInUse } from '../objects/pools/users.js'
+import { canMatch } from '../objects/pools/users.js'
 import { missing } from '../schema/faults.js'
 import { parseArguments } from '../schema/list-query.js'
 import { authorise, type Right } from '../schema/rights.js'
@@ -31,7 +31,7 @@ const POOLS = `${list(
   `pool p JOIN (SELECT pool_id, min(rank) AS rank
                   FROM (SELECT l.default_pool_id AS pool_id, 0 AS rank
                          UNION ALL SELECT y.redirect_pool_id, y.position FROM l7_policy y
-                                    WHERE y.listener_id = l.id AND ${isInUse('y')}) used
+                                    WHERE y.listener_id = l.id AND ${canMatch('y')}) used
                  GROUP BY pool_id) u ON u.pool_id = p.id`,
   'p',
   'u.rank',

@@ -13,7 +13,7 @@ import {
 import { inTransaction, type Transaction } from '../../database/transaction.js'
 import { createQueues } from '../../process/in-turn.js'
 import { outsideTurn } from '../../process/turn.js'
-import { usersOfPool } from '../objects/pools/users.js'
+import { listenersUsingPool } from '../objects/pools/users.js'
 import {
   type CountedTable,
   chargeQuota,
@@ -25,102 +25,103 @@ import {
 import { immutable, missing } from '../schema/faults.js'
 import type { Resource } from '../schema/resource.js'
 import type { Service } from '../schema/service.js'
-import { type Asked, requestedEvent } from './events.js'
+import { type RequestDetail, requestedEvent } from './events.js'
 import { WAKE_CHANNEL } from './wake-channel.js'
 
-/** A load balancer whose row this transaction holds, with the generation that the change at hand gives it. */
+/** A load balancer whose row this transaction has locked, with the generation of the current change. */
 export type ChangedLoadBalancer = {
   id: string
   project_id: string
   provider: string
   generation: number
   applied_generation: number
-  /** Of its project. */
+  /** Quota limits of its project. */
   limits: Limits
 }
 
 const inTurn = createQueues(outsideTurn)
 
 /**
- * A transaction that is about to hold a load balancer's row. Those of one load balancer follow each other on the row, where each would
- * hold a connection that everybody else needs; so those of one process wait for each other before they take one.
+ * Runs a transaction that locks a load balancer's row. Transactions of one load balancer queue for that row,
+ * and each would occupy a database connection while it waits. Those of one process therefore queue here, before
+ * they take a connection.
  */
 export function inTransactionOn<T>(
   database: Database,
   loadBalancerId: string,
   body: (trx: Transaction) => Promise<T>,
 ): Promise<T> {
-  // Whoever is in a transaction already must not wait for those who wait for its connection.
+  // A nested transaction must not wait for others, which may be waiting for its connection.
   if (database.isTransaction === true) return inTransaction(database, body)
   return inTurn(loadBalancerId, () => inTransaction(database, body))
 }
 
 /**
- * Changes something in a load balancer's tree, in one transaction that holds the load balancer's row, so that changes of one
- * tree follow each other. It raises the generation, ends any back-off and wakes the workers when it commits. A change while another is under
- * way is accepted; only a load balancer under deletion takes none.
- * @param asked what the history tells of it
- * @throws ApiError 404 when it is gone, 409 when it is being deleted
+ * Changes a load balancer's tree in one transaction that locks the load balancer's row, which serializes
+ * changes of one tree. Raises the generation, ends any back-off, and wakes the workers on commit. Changes are
+ * accepted while another is pending, but not under deletion.
+ * @param detail of the event that records the change
+ * @throws ApiError 404 when the load balancer does not exist, 409 when it is being deleted
  */
 export async function changeLoadBalancer<T>(
   { database, config }: Pick<Service, 'database' | 'config'>,
-  asked: Asked,
+  detail: RequestDetail,
   id: string,
   body: (trx: Transaction, loadBalancer: ChangedLoadBalancer) => Promise<T>,
 ): Promise<T> {
   return inTransactionOn(database, id, async trx => {
-    const { stored, ...loadBalancer } = await raiseGeneration(trx, asked, id)
+    const { stored, ...loadBalancer } = await raiseGeneration(trx, detail, id)
     return body(trx, { ...loadBalancer, limits: effectiveLimits(stored, config.quota) })
   })
 }
 
 type RaisedLoadBalancer = Omit<ChangedLoadBalancer, 'limits'> & { stored: StoredLimits | null }
 
-async function raiseGeneration(trx: Transaction, asked: Asked, id: string): Promise<RaisedLoadBalancer> {
+async function raiseGeneration(trx: Transaction, detail: RequestDetail, id: string): Promise<RaisedLoadBalancer> {
   const loadBalancer = await maybeOne(
     trx,
     sql<RaisedLoadBalancer>`
       WITH raised AS (
-        UPDATE load_balancer SET ${raised('update')} WHERE id = ${id} AND change <> 'delete'
+        UPDATE load_balancer SET ${nextGeneration('update')} WHERE id = ${id} AND change <> 'delete'
         RETURNING id, project_id, provider, generation, applied_generation),
-      noted AS (${requestedEvent(asked, sql`raised`)})
+      event AS (${requestedEvent(detail, sql`raised`)})
       SELECT *, ${storedLimits(sql`raised.project_id`)} AS stored, pg_notify(${WAKE_CHANNEL}, id::text) FROM raised`,
   )
-  return loadBalancer ?? refuse(trx, 'load_balancer', 'Load Balancer', id)
+  return loadBalancer ?? throwMissingOrImmutable(trx, 'load_balancer', 'Load Balancer', id)
 }
 
-/** Marks a load balancer, and with it all that hangs below it, as under deletion. */
-export async function deleteLoadBalancer(trx: Transaction, asked: Asked, id: string): Promise<void> {
+/** Marks a load balancer, and with it everything below, as under deletion. */
+export async function deleteLoadBalancer(trx: Transaction, detail: RequestDetail, id: string): Promise<void> {
   await execute(
     trx,
-    sql`WITH raised AS (UPDATE load_balancer SET ${raised('delete')} WHERE id = ${id} RETURNING id, generation),
-        noted AS (${requestedEvent(asked, sql`raised`)})
+    sql`WITH raised AS (UPDATE load_balancer SET ${nextGeneration('delete')} WHERE id = ${id} RETURNING id, generation),
+        event AS (${requestedEvent(detail, sql`raised`)})
         SELECT pg_notify(${WAKE_CHANNEL}, id::text) FROM raised`,
   )
 }
 
-/** The kind of change of a row that is updated: what is still being created stays that. */
+/** SQL: `change` of an updated row. A row whose create is not applied yet keeps 'create'. */
 const createOrUpdate = (applied: number | Fragment, row = sql``): Fragment =>
   sql`CASE WHEN ${row}change = 'create' AND ${row}generation > ${applied} THEN 'create' ELSE 'update' END`
 
-/** SET clause that makes the present row of load_balancer the newest generation. */
-function raised(change: 'update' | 'delete'): Fragment {
+/** SET clause that starts the next generation of a load_balancer row. */
+function nextGeneration(change: 'update' | 'delete'): Fragment {
   const kind = change === 'delete' ? sql`'delete'` : createOrUpdate(sql`applied_generation`)
   return sql`generation = generation + 1, change = ${kind}, attempts = 0, retry_at = NULL, updated_at = now()`
 }
 
 /**
- * SET clause that stamps a row below a load balancer as touched by its present change.
- * @param row the alias of the row with a dot, where a name alone would be ambiguous
+ * SET clause that marks a row below a load balancer as part of the current change.
+ * @param row alias of the table with a dot, if column names alone are ambiguous
  */
-export const touched = (
+export const stamp = (
   { generation, applied_generation }: Pick<ChangedLoadBalancer, 'generation' | 'applied_generation'>,
   row = sql``,
 ): Fragment => sql`generation = ${generation}, change = ${createOrUpdate(applied_generation, row)}, updated_at = now()`
 
 /**
- * Writes new values of one object and stamps it.
- * @throws ApiError 404 when it is gone, 409 when it is being deleted
+ * Updates one object and stamps it.
+ * @throws ApiError 404 when it does not exist, 409 when it is being deleted
  */
 export async function updateObject(
   trx: Transaction,
@@ -129,16 +130,16 @@ export async function updateObject(
   id: string,
   columns: Readonly<Record<string, unknown>>,
 ): Promise<void> {
-  const given = Object.keys(columns).length === 0 ? sql`` : sql`${assignments(boundColumns(columns))}, `
+  const values = Object.keys(columns).length === 0 ? sql`` : sql`${assignments(boundColumns(columns))}, `
   const changed = await execute(
     trx,
-    sql`UPDATE ${identifier(table)} SET ${given}${touched(loadBalancer)}
+    sql`UPDATE ${identifier(table)} SET ${values}${stamp(loadBalancer)}
          WHERE id = ${id} AND load_balancer_id = ${loadBalancer.id} AND change <> 'delete'`,
   )
-  if (changed !== 1) await refuse(trx, table, label, id)
+  if (changed !== 1) await throwMissingOrImmutable(trx, table, label, id)
 }
 
-/** Marks objects as under deletion; their rows go when that is applied. */
+/** Marks objects as under deletion. Their rows are deleted when the change is applied. */
 export async function markDeleted(
   trx: Transaction,
   { generation }: ChangedLoadBalancer,
@@ -152,66 +153,66 @@ export async function markDeleted(
   )
 }
 
-/** What a change of a pool's members or monitor must know of the pool. */
-export type TouchedPool<Beside = never> = {
+/** What a change of a pool's members or health monitor needs to know about the pool. */
+export type TouchedPool<Extra = never> = {
   id: string
   protocol: string
   last_server_number: number
   monitored: boolean
-  /** Enabled listeners that it serves. */
+  /** Number of enabled listeners that use it. */
   listeners: number
-  beside: Beside
+  extra: Extra
 }
 
 /**
- * Stamps a pool and every listener that uses it, because something in the pool changes.
- * @param newMembers how many server numbers to take; the last of them is last_server_number
- * @param beside one more value for the caller
- * @throws ApiError 404 when it is gone, 409 when it is being deleted
+ * Stamps a pool and every listener that uses it, for a change within the pool.
+ * @param newMembers number of server numbers to reserve; the last one is last_server_number
+ * @param extra SQL of one more value to return
+ * @throws ApiError 404 when the pool does not exist, 409 when it is being deleted
  */
-export async function touchPool<Beside = null>(
+export async function touchPool<Extra = null>(
   trx: Transaction,
   loadBalancer: ChangedLoadBalancer,
   poolId: string,
   newMembers = 0,
-  beside: Fragment = sql`NULL`,
-): Promise<TouchedPool<Beside>> {
+  extra: Fragment = sql`NULL`,
+): Promise<TouchedPool<Extra>> {
   const pool = await maybeOne(
     trx,
-    sql<TouchedPool<Beside>>`
-      WITH users AS (UPDATE listener SET ${touched(loadBalancer)}
-                      WHERE id IN (${usersOfPool(sql`${poolId}::uuid`)}) AND change <> 'delete')
-      UPDATE pool o SET ${touched(loadBalancer)}, last_server_number = last_server_number + ${newMembers}
+    sql<TouchedPool<Extra>>`
+      WITH users AS (UPDATE listener SET ${stamp(loadBalancer)}
+                      WHERE id IN (${listenersUsingPool(sql`${poolId}::uuid`)}) AND change <> 'delete')
+      UPDATE pool o SET ${stamp(loadBalancer)}, last_server_number = last_server_number + ${newMembers}
        WHERE id = ${poolId} AND change <> 'delete'
       RETURNING id, protocol, last_server_number,
                 EXISTS (SELECT FROM health_monitor h WHERE h.pool_id = o.id AND h.change <> 'delete') AS monitored,
                 (SELECT count(*)::int FROM listener l
-                  WHERE l.id IN (${usersOfPool(sql`o.id`)}) AND l.admin_state_up AND l.change <> 'delete') AS listeners,
-                ${beside} AS beside`,
+                  WHERE l.id IN (${listenersUsingPool(sql`o.id`)}) AND l.admin_state_up AND l.change <> 'delete') AS listeners,
+                ${extra} AS extra`,
   )
-  return pool ?? refuse(trx, 'pool', 'Pool', poolId)
+  return pool ?? throwMissingOrImmutable(trx, 'pool', 'Pool', poolId)
 }
 
-/** Stamps the listeners that use a pool, and writes `columns` to them. */
+/** Stamps the listeners that use a pool and writes `columns` to them. */
 export async function touchListenersOf(
   trx: Transaction,
   loadBalancer: ChangedLoadBalancer,
   poolId: string,
   columns: Readonly<Record<string, null>> = {},
 ): Promise<void> {
-  const given = Object.keys(columns).length === 0 ? sql`` : sql`${prepared(assignments(columns))}, `
+  const values = Object.keys(columns).length === 0 ? sql`` : sql`${prepared(assignments(columns))}, `
   await execute(
     trx,
-    sql`UPDATE listener SET ${given}${touched(loadBalancer)}
-         WHERE id IN (${usersOfPool(sql`${poolId}::uuid`)}) AND change <> 'delete'`,
+    sql`UPDATE listener SET ${values}${stamp(loadBalancer)}
+         WHERE id IN (${listenersUsingPool(sql`${poolId}::uuid`)}) AND change <> 'delete'`,
   )
 }
 
 export type TouchedListener = { id: string; protocol: string }
 
 /**
- * Stamps a listener, because something in its policies changes.
- * @throws ApiError 404 when it is gone, 409 when it is being deleted
+ * Stamps a listener, for a change of its policies.
+ * @throws ApiError 404 when it does not exist, 409 when it is being deleted
  */
 export async function touchListener(
   trx: Transaction,
@@ -221,15 +222,15 @@ export async function touchListener(
   const listener = await maybeOne(
     trx,
     sql<TouchedListener>`
-      UPDATE listener SET ${touched(loadBalancer)} WHERE id = ${listenerId} AND change <> 'delete' RETURNING id, protocol`,
+      UPDATE listener SET ${stamp(loadBalancer)} WHERE id = ${listenerId} AND change <> 'delete' RETURNING id, protocol`,
   )
-  return listener ?? refuse(trx, 'listener', 'Listener', listenerId)
+  return listener ?? throwMissingOrImmutable(trx, 'listener', 'Listener', listenerId)
 }
 
 /**
- * Stamps an L7 policy and its listener, because something in the policy's rules changes.
- * @returns how many rules it has
- * @throws ApiError 404 when it is gone, 409 when it or its listener is being deleted
+ * Stamps an L7 policy and its listener, for a change of the policy's rules.
+ * @returns the number of its rules
+ * @throws ApiError 404 when it does not exist, 409 when it or its listener is being deleted
  */
 export async function touchPolicy(
   trx: Transaction,
@@ -239,30 +240,33 @@ export async function touchPolicy(
   const policy = await maybeOne(
     trx,
     sql<{ listener_id: string; rules: number }>`
-      UPDATE l7_policy o SET ${touched(loadBalancer)} WHERE id = ${policyId} AND change <> 'delete'
+      UPDATE l7_policy o SET ${stamp(loadBalancer)} WHERE id = ${policyId} AND change <> 'delete'
       RETURNING listener_id,
                 (SELECT count(*)::int FROM l7_rule r WHERE r.l7_policy_id = o.id AND r.change <> 'delete') AS rules`,
   )
-  if (policy === undefined) return refuse(trx, 'l7_policy', 'L7 Policy', policyId)
+  if (policy === undefined) return throwMissingOrImmutable(trx, 'l7_policy', 'L7 Policy', policyId)
   await touchListener(trx, loadBalancer, policy.listener_id)
   return policy
 }
 
-/** Why an object that a change needs was not there for it. */
-async function refuse(trx: Transaction, table: string, label: string, id: string): Promise<never> {
+/** @throws ApiError 404 when the object does not exist, otherwise 409 because it is being deleted */
+async function throwMissingOrImmutable(trx: Transaction, table: string, label: string, id: string): Promise<never> {
   const found = await maybeOne(trx, sql`SELECT id FROM ${identifier(table)} WHERE id = ${id}`)
   throw found === undefined ? missing(label, id) : immutable(label, id)
 }
 
-/** Rows of one statement. To write down thousands takes the event loop from all other requests for too long. */
-const ROWS_AT_ONCE = 200
+/**
+ * Rows per statement. Serializing thousands at once would block the event loop, and so all other requests, for
+ * too long.
+ */
+const ROWS_PER_STATEMENT = 200
 
 /**
- * Inserts rows with the stamp of the present change, within the project's quota.
- * @param rowOf the row of an item; all rows have the same columns
- * @param replaced how many rows of the same kind the request takes away, for which it need not be charged
- * @returns the first row that another one's unique index kept out, or undefined when all went in
- * @throws ApiError 403 when they are more than the quota allows, 503 when it is held too long
+ * Inserts rows stamped with the current change, within the project's quota.
+ * @param rowOf row of an item; all rows have the same columns
+ * @param replaced number of rows that the same request removes, which offset the charge
+ * @returns the first row that a unique index rejected, or undefined when all rows were inserted
+ * @throws ApiError 403 when the quota is exceeded, 503 when the quota row stays locked too long
  */
 export async function insertRows<Item, Row extends { id: string }>(
   trx: Transaction,
@@ -273,15 +277,15 @@ export async function insertRows<Item, Row extends { id: string }>(
   replaced = 0,
 ): Promise<Row | undefined> {
   if (items.length > replaced) await chargeQuota(trx, above, table, items.length - replaced)
-  for (let from = 0; from < items.length; from += ROWS_AT_ONCE) {
-    const rows = items.slice(from, from + ROWS_AT_ONCE).map(rowOf)
-    const refused = await insertSome(trx, above.generation, table, rows)
-    if (refused !== undefined) return refused
+  for (let from = 0; from < items.length; from += ROWS_PER_STATEMENT) {
+    const rows = items.slice(from, from + ROWS_PER_STATEMENT).map(rowOf)
+    const rejected = await insertBatch(trx, above.generation, table, rows)
+    if (rejected !== undefined) return rejected
   }
   return undefined
 }
 
-/** JSON of what each row has unlike the first: of members mostly their ids and addresses. */
+/** JSON of the columns in which each row differs from the first; for members, mostly ids and addresses. */
 function differences(rows: readonly Readonly<Record<string, unknown>>[]): string {
   const [first = {}] = rows
   return JSON.stringify(
@@ -289,7 +293,7 @@ function differences(rows: readonly Readonly<Record<string, unknown>>[]): string
   )
 }
 
-async function insertSome<Row extends { id: string }>(
+async function insertBatch<Row extends { id: string }>(
   trx: Transaction,
   generation: number,
   table: CountedTable,
@@ -297,7 +301,8 @@ async function insertSome<Row extends { id: string }>(
 ): Promise<Row | undefined> {
   const stamped = rows.map(row => ({ ...row, generation, change: 'create' }))
   const names = identifiers(Object.keys(stamped[0] ?? {}))
-  // One binding for all of them: a statement takes only so many, and each costs as much as a row does here.
+  // One binding for all rows: PostgreSQL limits the number of bindings, and each would cost as much as a row
+  // does here.
   const count = await execute(
     trx,
     sql`INSERT INTO ${identifier(table)} (${names}) SELECT ${names}

@@ -7,16 +7,18 @@ import type { Service } from '../schema/service.js'
 import { newReferences } from '../tree/certificate-references.js'
 import type { NewObjects } from '../tree/new-objects.js'
 
-/** Who asks, with the token for requests to other services in its name. */
-export type Asker = { caller: Caller; token: string }
+/** The caller of the API, with its token for requests to other services on its behalf. */
+export type ApiCaller = { caller: Caller; token: string }
 
 /**
- * Checks the addresses of new members, and looks up what new objects refer to in other services, each thing once, with the caller's rights.
- * @throws ApiError 400 for what does not exist or the caller cannot use, 503 when a service cannot tell
+ * Checks the addresses of new members, and looks up each subnet and certificate that new objects refer to once,
+ * with the caller's rights.
+ * @throws ApiError 400 when a reference does not exist or the caller cannot use it, 503 when a service cannot
+ *   answer
  */
 export async function checkReferences(
   { network, certificates, config }: Pick<Service, 'network' | 'certificates' | 'config'>,
-  { caller, token }: Asker,
+  { caller, token }: ApiCaller,
   { pools, listeners }: NewObjects,
 ): Promise<void> {
   const members = pools.flatMap(pool => pool.members.map(({ values }) => values))
@@ -30,17 +32,17 @@ export async function checkReferences(
 }
 
 /**
- * Looks up certificates and what belongs to them.
- * @throws ApiError 400 that names all that are not good, 503 when it cannot be told
+ * Looks up certificates, certificate authorities and revocation lists.
+ * @throws ApiError 400 that lists every invalid reference, 503 when the key manager cannot answer
  */
 export async function checkCertificates(
   { certificates }: Pick<Service, 'certificates'>,
-  { caller, token }: Asker,
+  { caller, token }: ApiCaller,
   desired: RequestedReferences,
 ): Promise<void> {
-  const asker = { token, project: caller.project?.id ?? '', user: caller.user.id }
-  const bad = await outsideTurn(() => certificates.check(asker, desired))
-  if (bad.length === 0) return
-  const listed = bad.map(({ ref, reason }) => `${ref} (${reason})`).join(', ')
+  const owner = { token, project: caller.project?.id ?? '', user: caller.user.id }
+  const invalid = await outsideTurn(() => certificates.check(owner, desired))
+  if (invalid.length === 0) return
+  const listed = invalid.map(({ ref, reason }) => `${ref} (${reason})`).join(', ')
   throw badRequest(`Could not retrieve certificate: ${listed}`)
 }

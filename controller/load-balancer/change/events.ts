@@ -4,38 +4,38 @@ import type { Caller } from '../../identity/caller.js'
 import type { Resource } from '../schema/resource.js'
 import { isObject } from '../schema/values.js'
 
-/** What a request asks for and who sent it, as the history of a load balancer tells it. */
-export type Asked = {
-  /** `create`, `update`, `delete`, or what the path says behind the object, such as `failover`. */
+/** Detail of a 'requested' event: what the request asks for, and who sent it. */
+export type RequestDetail = {
+  /** `create`, `update`, `delete`, or the last segment of the path, such as `failover`. */
   action: string
-  /** The key of such an object in bodies. */
+  /** Key of the object in bodies, such as `loadbalancer`. */
   object_type: string
   object_id: string
-  /** Attributes and arguments as the client gave them, the long ones shortened. */
+  /** Attributes and arguments as the client sent them; long values are shortened. */
   changes: Readonly<Record<string, unknown>>
   user_id: string
   user_name: string
-  /** The project of the token; null for a token of the whole system. */
+  /** Project of the token; null for a system-scoped token. */
   project_id: string | null
   request_id: string
 }
 
 /**
- * What a request asks for; to be called once its body has been read. Pure.
- * @param action `create`, `update`, `delete`, or what the path says behind the object
- * @param id of the object as it is stored, or as it will be
+ * Describes a request. Call it after the body has been read. Pure.
+ * @param action `create`, `update`, `delete`, or the last segment of the path
+ * @param id of the existing or new object
  */
-export function askedOf(
+export function requestDetail(
   { caller, queryString, sent, requestId }: Pick<Call<Caller>, 'caller' | 'queryString' | 'sent' | 'requestId'>,
   action: string,
   { singular }: Pick<Resource, 'singular'>,
   id: string,
-): Asked {
+): RequestDetail {
   return {
     action,
     object_type: singular,
     object_id: id,
-    changes: { ...Object.fromEntries(new URLSearchParams(queryString)), ...boundedChanges(insideOf(sent)) },
+    changes: { ...Object.fromEntries(new URLSearchParams(queryString)), ...shortenChanges(attributesIn(sent)) },
     user_id: caller.user.id,
     user_name: caller.user.name,
     project_id: caller.project?.id ?? null,
@@ -43,41 +43,44 @@ export function askedOf(
   }
 }
 
-/** The attributes of a body without its wrapper. Only a batch of members may do without one. */
-function insideOf(body: unknown): Readonly<Record<string, unknown>> {
+/** Attributes of a body without its wrapper. Only a batch of members may come without one. */
+function attributesIn(body: unknown): Readonly<Record<string, unknown>> {
   if (Array.isArray(body)) return { members: body }
   if (!isObject(body)) return {}
   const [only, ...others] = Object.values(body)
   return others.length === 0 && isObject(only) ? only : body
 }
 
-/** Longest text, and longest JSON text of a list or object, that the history keeps; and of all the attributes of one request. */
-const LONGEST_TEXT = 255
-const LONGEST_VALUE = 1000
-const LONGEST_CHANGES = 8000
+/**
+ * Longest text, longest JSON of a list or object, and longest sum for all attributes of a request that an event
+ * stores.
+ */
+const MAX_TEXT_LENGTH = 255
+const MAX_JSON_LENGTH = 1000
+const MAX_CHANGES_LENGTH = 8000
 
-function boundedChanges(attributes: Readonly<Record<string, unknown>>): Record<string, unknown> {
+function shortenChanges(attributes: Readonly<Record<string, unknown>>): Record<string, unknown> {
   const changes: Record<string, unknown> = {}
   let length = 0
   for (const [name, value] of Object.entries(attributes)) {
-    const kept = length < LONGEST_CHANGES ? bounded(value) : '...'
-    changes[name] = kept
-    length += name.length + (typeof kept === 'string' ? kept.length : JSON.stringify(kept).length)
+    const stored = length < MAX_CHANGES_LENGTH ? shorten(value) : '...'
+    changes[name] = stored
+    length += name.length + (typeof stored === 'string' ? stored.length : JSON.stringify(stored).length)
   }
   return changes
 }
 
-function bounded(value: unknown): unknown {
-  if (typeof value === 'string') return value.length > LONGEST_TEXT ? `${value.slice(0, LONGEST_TEXT)}...` : value
-  if (typeof value !== 'object' || value === null || JSON.stringify(value).length <= LONGEST_VALUE) return value
+function shorten(value: unknown): unknown {
+  if (typeof value === 'string') return value.length > MAX_TEXT_LENGTH ? `${value.slice(0, MAX_TEXT_LENGTH)}...` : value
+  if (typeof value !== 'object' || value === null || JSON.stringify(value).length <= MAX_JSON_LENGTH) return value
   return Array.isArray(value) ? `${value.length} items` : `${Object.keys(value).length} keys`
 }
 
 /**
- * A statement, for use as a CTE, that tells the history what a request asks for.
- * @param changed the load balancer's row after the change, such as the name of the CTE that changes it
+ * SQL of a CTE that inserts a 'requested' event.
+ * @param changed SQL of the load balancer's row after the change, such as the name of the CTE that changes it
  */
-export function requestedEvent(asked: Asked, changed: Fragment): Fragment {
+export function requestedEvent(detail: RequestDetail, changed: Fragment): Fragment {
   return sql`INSERT INTO load_balancer_event (load_balancer_id, generation, kind, detail)
-     SELECT id, generation, 'requested', ${json(asked)}::jsonb FROM ${changed}`
+     SELECT id, generation, 'requested', ${json(detail)}::jsonb FROM ${changed}`
 }

@@ -10,21 +10,21 @@ import type { Caller } from '../../identity/caller.js'
 import { keepingTurn } from '../../process/turn.js'
 import type { Service } from '../schema/service.js'
 
-/** How long the answer to a request is kept for whoever sends it again. */
-export const KEPT_HOURS = 24
+/** How long an answer is kept for repeats of its request. */
+export const RETENTION_HOURS = 24
 
 export type KeyedRequest = {
-  /** As readKey returned it. */
+  /** The result of readKey. */
   key: string
   caller: Caller
   method: string
-  /** Path with its query. */
+  /** Path with query. */
   url: string
   body: unknown
 }
 
-/** Runs a handler, at most once for its key when a POST carries an Idempotency-Key. @throws ApiError 400, 409, 422 */
-export async function answerRepeated(
+/** Runs a handler; for a POST with an Idempotency-Key, at most once per key. @throws ApiError 400, 409, 422 */
+export async function answerIdempotently(
   service: Service,
   call: Call<Caller>,
   handle: (service: Service) => Promise<Answer>,
@@ -40,49 +40,50 @@ export async function answerRepeated(
 }
 
 /**
- * Reads an Idempotency-Key header, which holds a quoted string or, as many clients write it, a bare word.
+ * Reads an Idempotency-Key header: a quoted string or, as many clients send it, a bare word.
  * @throws ApiError 400
  */
 export function readKey(header: string): string {
   const key = /^"(.*)"$/.exec(header)?.[1] ?? header
   if (!/^[\x20-\x7e]{1,255}$/.test(key)) {
-    throw badRequest('Idempotency-Key should hold 1 to 255 printable ASCII characters.')
+    throw badRequest('Idempotency-Key must be 1 to 255 printable ASCII characters.')
   }
   return key
 }
 
 /**
- * Carries a request out at most once for its key: whoever repeats it reads the first answer. Request and record are one transaction, so
- * a crash leaves neither or both, and what fails is not recorded.
- * @param handle carries it out within the transaction
- * @returns the answer, and whether it is that of an earlier request
- * @throws ApiError 409 while an earlier one is under way, 422 when the key stands for another request; whatever `handle` throws
+ * Runs a request at most once per key; repeats get the first answer. The request and its record share one
+ * transaction, so a crash leaves both or neither, and a failed request is not recorded.
+ * @param handle runs the request within the transaction
+ * @returns the answer, and whether it comes from an earlier request
+ * @throws ApiError 409 while an earlier one is in progress, 422 when the key belongs to a different request;
+ *   whatever `handle` throws
  */
 export async function answerOnce(
   database: Database,
   request: KeyedRequest,
   handle: (trx: Transaction) => Promise<Answer>,
 ): Promise<{ answer: Answer; repeated: boolean }> {
-  const row = {
+  const keyColumns = {
     project_id: request.caller.project?.id ?? '',
     user_id: request.caller.user.id,
     key: request.key,
   }
   const fingerprint = fingerprintOf(request)
   return inTransaction(database, async trx => {
-    await holdKey(trx, row)
+    await lockKey(trx, keyColumns)
     const earlier = await maybeOne(
       trx,
       sql<{ request_sha256: string; status: number; body: string | null }>`
         SELECT request_sha256, status, body FROM repeated_request
-         WHERE project_id = ${row.project_id} AND user_id = ${row.user_id} AND key = ${row.key}
-           AND created_at > now() - ${KEPT_HOURS} * interval '1 hour'`,
+         WHERE project_id = ${keyColumns.project_id} AND user_id = ${keyColumns.user_id} AND key = ${keyColumns.key}
+           AND created_at > now() - ${RETENTION_HOURS} * interval '1 hour'`,
     )
     if (earlier !== undefined) {
       if (earlier.request_sha256 !== fingerprint) {
         throw new ApiError(
           422,
-          'This Idempotency-Key was used for another request; each request needs a key of its own.',
+          'This Idempotency-Key was used for a different request. Use a new key for each request.',
         )
       }
       const { status, body } = earlier
@@ -97,7 +98,7 @@ export async function answerOnce(
     }
     await execute(
       trx,
-      sql`INSERT INTO repeated_request ${prepared(insertion([{ ...row, ...record }]))}
+      sql`INSERT INTO repeated_request ${prepared(insertion([{ ...keyColumns, ...record }]))}
           ON CONFLICT (project_id, user_id, key) DO UPDATE
              SET request_sha256 = excluded.request_sha256, status = excluded.status, body = excluded.body,
                  created_at = excluded.created_at`,
@@ -106,15 +107,15 @@ export async function answerOnce(
   })
 }
 
-/** Until the transaction ends no other request with this key gets past here. */
-async function holdKey(trx: Transaction, row: Readonly<Record<string, string>>): Promise<void> {
-  const name = `Idempotency-Key ${JSON.stringify(Object.values(row))}`
+/** Locks a key until the transaction ends. @throws ApiError 409 when another request holds it */
+async function lockKey(trx: Transaction, keyColumns: Readonly<Record<string, string>>): Promise<void> {
+  const name = `Idempotency-Key ${JSON.stringify(Object.values(keyColumns))}`
   const { free } = await one(
     trx,
     sql<{ free: boolean }>`SELECT pg_try_advisory_xact_lock(hashtextextended(${name}, 0)) AS free`,
   )
   if (free) return
-  throw conflict('A request with this Idempotency-Key is still under way; try again in a moment.')
+  throw conflict('A request with this Idempotency-Key is still in progress. Try again later.')
 }
 
 const fingerprintOf = ({ method, url, body }: KeyedRequest): string =>

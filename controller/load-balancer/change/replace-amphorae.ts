@@ -4,8 +4,8 @@ import type { Transaction } from '../../database/transaction.js'
 import type { ChangedLoadBalancer } from './change.js'
 
 /**
- * Asks for another amphora in the place of each that a load balancer has. A role in which one is being replaced at this moment is left
- * alone: what is made there is new anyway, and asking again and again would never come to an end.
+ * Requests the replacement of every amphora of a load balancer. Skips roles with a replacement in progress: the
+ * new amphora there is recent anyway, and repeated requests would otherwise never finish.
  */
 export async function replaceAll(
   trx: Transaction,
@@ -21,7 +21,7 @@ export async function replaceAll(
   )
 }
 
-/** Asks for another amphora in the place of this one. @returns false when it is not there, or on its way out already */
+/** Requests the replacement of one amphora. @returns false when it does not exist or is already being deleted */
 export async function replaceOne(
   trx: Transaction,
   { id, generation }: ChangedLoadBalancer,

@@ -6,21 +6,22 @@ import { loadBalancer } from '../objects/load-balancers/resource.js'
 import { immutable, missing } from '../schema/faults.js'
 import { type Presented, selectObject } from '../schema/select.js'
 import { inTransactionOn } from './change.js'
-import { type Asked, requestedEvent } from './events.js'
+import { type RequestDetail, requestedEvent } from './events.js'
 import { WAKE_CHANNEL } from './wake-channel.js'
 
-/** The body of an administrator's reset, which goes alone. */
+/** Body of an administrator's reset; it may hold no other attribute. */
 export const resetSchema = z.strictObject({
   provisioning_status: z.literal('ACTIVE', { error: 'Value should be one of: ACTIVE' }),
 })
 
 /**
- * Counts the newest generation as applied and forgets the fault. Nothing leaks by it: a recheck is due at once, which makes true what is
- * not, and what is under deletion stays so until its rows are gone. The fence is raised, so that nothing that a worker decided before the
- * reset is written after it; its lease is left to end by itself, so that no second worker acts beside it.
- * @throws ApiError 404, or 409 when the load balancer itself is being deleted
+ * Marks the newest generation as applied and clears the fault. Nothing leaks: a recheck is due at once and
+ * applies what is missing, and objects under deletion stay so until their rows are deleted. The fence is raised
+ * so that a worker cannot write a decision it made before the reset. Its lease is left to expire so that no
+ * second worker acts at the same time.
+ * @throws ApiError 404, or 409 when the load balancer is being deleted
  */
-export async function resetStatus(database: Database, asked: Asked, id: string): Promise<Presented> {
+export async function resetStatus(database: Database, detail: RequestDetail, id: string): Promise<Presented> {
   return inTransactionOn(database, id, async trx => {
     const reset = await execute(
       trx,
@@ -29,7 +30,7 @@ export async function resetStatus(database: Database, asked: Asked, id: string):
                SET applied_generation = generation, fault = NULL, fault_generation = NULL, fault_since = NULL, attempts = 0,
                    retry_at = NULL, recheck_at = now(), fence = fence + 1, updated_at = now()
              WHERE id = ${id} AND change <> 'delete' RETURNING id, generation),
-          noted AS (${requestedEvent(asked, sql`reset`)})
+          event AS (${requestedEvent(detail, sql`reset`)})
           SELECT pg_notify(${WAKE_CHANNEL}, id::text) FROM reset`,
     )
     const object = await selectObject(trx, loadBalancer, sql`o.id = ${id}`)

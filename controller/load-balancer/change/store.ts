@@ -22,37 +22,40 @@ import {
 } from '../tree/new-objects.js'
 import { type ChangedLoadBalancer, insertRows } from './change.js'
 
-type Above = Pick<ChangedLoadBalancer, 'id' | 'project_id' | 'generation' | 'limits'>
+type Parent = Pick<ChangedLoadBalancer, 'id' | 'project_id' | 'generation' | 'limits'>
 
-/** Stores new objects, a few statements per kind. @throws ApiError 409 when another object has their place */
-export async function storeObjects(trx: Transaction, above: Above, { pools, listeners }: NewObjects): Promise<void> {
-  await storePools(trx, above, pools)
-  await storeListeners(trx, above, listeners)
+/**
+ * Stores new objects with a few statements per kind.
+ * @throws ApiError 409 when one conflicts with an existing object
+ */
+export async function storeObjects(trx: Transaction, parent: Parent, { pools, listeners }: NewObjects): Promise<void> {
+  await storePools(trx, parent, pools)
+  await storeListeners(trx, parent, listeners)
   await storePolicies(
     trx,
-    above,
+    parent,
     listeners.flatMap(({ id, policies }) => policies.map(policy => ({ listenerId: id, policy }))),
   )
 }
 
-export async function storePools(trx: Transaction, above: Above, pools: readonly NewPool[]): Promise<void> {
-  await insertRows(trx, above, 'pool', pools, ({ id, values, members }) => ({
+export async function storePools(trx: Transaction, parent: Parent, pools: readonly NewPool[]): Promise<void> {
+  await insertRows(trx, parent, 'pool', pools, ({ id, values, members }) => ({
     ...columnsOf(pool, values),
-    ...belonging(id, above),
+    ...parentColumns(id, parent),
     last_server_number: members.length,
   }))
   await storeMonitors(
     trx,
-    above,
+    parent,
     pools.flatMap(({ id, monitor }) => (monitor === null ? [] : [{ poolId: id, monitor }])),
   )
   await storeMembers(
     trx,
-    above,
+    parent,
     pools.flatMap(({ id, members, monitor }) =>
-      members.map((made, index) => ({
+      members.map((newMember, index) => ({
         poolId: id,
-        member: made,
+        member: newMember,
         serverNumber: index + 1,
         monitored: monitor !== null,
       })),
@@ -60,47 +63,51 @@ export async function storePools(trx: Transaction, above: Above, pools: readonly
   )
 }
 
-export async function storeListeners(trx: Transaction, above: Above, listeners: readonly NewListener[]): Promise<void> {
-  const refused = await insertRows(trx, above, 'listener', listeners, ({ id, values, transport, defaultPoolId }) => ({
+export async function storeListeners(
+  trx: Transaction,
+  parent: Parent,
+  listeners: readonly NewListener[],
+): Promise<void> {
+  const rejected = await insertRows(trx, parent, 'listener', listeners, ({ id, values, transport, defaultPoolId }) => ({
     ...columnsOf(listener, values),
-    ...belonging(id, above),
+    ...parentColumns(id, parent),
     protocol: values.protocol,
     protocol_port: values.protocol_port,
     transport,
     default_pool_id: defaultPoolId,
   }))
-  if (refused === undefined) return
-  const { transport, protocol_port } = refused
+  if (rejected === undefined) return
+  const { transport, protocol_port } = rejected
   const holder = await maybeOne(
     trx,
     sql<{ protocol: string }>`
       SELECT protocol FROM listener
-       WHERE load_balancer_id = ${above.id} AND transport = ${transport} AND protocol_port = ${protocol_port}
+       WHERE load_balancer_id = ${parent.id} AND transport = ${transport} AND protocol_port = ${protocol_port}
          AND change <> 'delete'`,
   )
-  throw conflict(duplicateListener(holder?.protocol ?? refused.protocol, protocol_port))
+  throw conflict(duplicateListener(holder?.protocol ?? rejected.protocol, protocol_port))
 }
 
 export type PlacedMember = { poolId: string; member: NewMember; serverNumber: number; monitored: boolean }
 
 /**
- * A member is NO_MONITOR until its pool has a monitor; then it is OFFLINE until the first report.
- * @param replaced how many members the same request removes
+ * Stores members: NO_MONITOR if the pool has no health monitor, otherwise OFFLINE until the first report.
+ * @param replaced number of members that the same request removes
  */
 export async function storeMembers(
   trx: Transaction,
-  above: Above,
+  parent: Parent,
   members: readonly PlacedMember[],
   replaced = 0,
 ): Promise<void> {
-  const refused = await insertRows(
+  const rejected = await insertRows(
     trx,
-    above,
+    parent,
     'member',
     members,
     ({ poolId, member: { id, values }, serverNumber, monitored }) => ({
       ...columnsOf(member, values),
-      ...belonging(id, above),
+      ...parentColumns(id, parent),
       address: values.address,
       protocol_port: values.protocol_port,
       pool_id: poolId,
@@ -110,50 +117,54 @@ export async function storeMembers(
     }),
     replaced,
   )
-  if (refused !== undefined) throw conflict(duplicateMember(refused))
+  if (rejected !== undefined) throw conflict(duplicateMember(rejected))
 }
 
 export async function storeMonitors(
   trx: Transaction,
-  above: Above,
+  parent: Parent,
   monitors: readonly { poolId: string; monitor: NewMonitor }[],
 ): Promise<void> {
-  const refused = await insertRows(trx, above, 'health_monitor', monitors, ({ poolId, monitor: { id, values } }) => ({
+  const rejected = await insertRows(trx, parent, 'health_monitor', monitors, ({ poolId, monitor: { id, values } }) => ({
     ...columnsOf(healthMonitor, values),
-    ...belonging(id, above),
+    ...parentColumns(id, parent),
     pool_id: poolId,
   }))
-  if (refused !== undefined) throw conflict('This pool already has a health monitor')
+  if (rejected !== undefined) throw conflict('This pool already has a health monitor')
 }
 
-/** Positions are stored as they are given. */
+/** Stores positions as given. */
 export async function storePolicies(
   trx: Transaction,
-  above: Above,
+  parent: Parent,
   policies: readonly { listenerId: string; policy: NewPolicy }[],
 ): Promise<void> {
-  await insertRows(trx, above, 'l7_policy', policies, ({ listenerId, policy: { id, values } }) => ({
+  await insertRows(trx, parent, 'l7_policy', policies, ({ listenerId, policy: { id, values } }) => ({
     ...columnsOf(l7Policy, values),
-    ...belonging(id, above),
+    ...parentColumns(id, parent),
     listener_id: listenerId,
   }))
   await storeRules(
     trx,
-    above,
+    parent,
     policies.flatMap(({ policy: { id, rules } }) => rules.map(rule => ({ policyId: id, rule }))),
   )
 }
 
 export async function storeRules(
   trx: Transaction,
-  above: Above,
+  parent: Parent,
   rules: readonly { policyId: string; rule: NewRule }[],
 ): Promise<void> {
-  await insertRows(trx, above, 'l7_rule', rules, ({ policyId, rule: { id, values } }) => ({
+  await insertRows(trx, parent, 'l7_rule', rules, ({ policyId, rule: { id, values } }) => ({
     ...columnsOf(l7Rule, values),
-    ...belonging(id, above),
+    ...parentColumns(id, parent),
     l7_policy_id: policyId,
   }))
 }
 
-const belonging = (id: string, above: Above) => ({ id, load_balancer_id: above.id, project_id: above.project_id })
+const parentColumns = (id: string, parent: Parent) => ({
+  id,
+  load_balancer_id: parent.id,
+  project_id: parent.project_id,
+})

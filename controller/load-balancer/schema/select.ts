@@ -14,31 +14,31 @@ export type Selection = {
   /** Response keys desired; null: all of them. */
   fields?: ReadonlySet<string> | null
   /** One more value of each, for its reader. */
-  beside?: Fragment | undefined
+  extra?: Fragment | undefined
 }
 
 /** Reads objects in their response form: one statement, whatever hangs below them. */
-export async function selectObjects<Beside = never>(
+export async function selectObjects<Extra = never>(
   database: Knex,
   resource: Resource,
   selection: Selection,
-): Promise<(Presented & { beside?: Beside })[]> {
-  const { where, order, limit = null, fields = null, beside } = selection
+): Promise<(Presented & { extra?: Extra })[]> {
+  const { where, order, limit = null, fields = null, extra } = selection
   const { keys, omittable } = keysOf(resource, fields)
-  type Row = Presented & { beside?: Beside; omittable: Readonly<Record<string, string | null>> | null }
+  type Row = Presented & { extra?: Extra; omittable: Readonly<Record<string, string | null>> | null }
   const statement = sql<Row>`
       SELECT ${trusted(`o.${resource.key.column} AS id, ${resource.project ?? 'NULL'} AS "projectId"`)},
              row_to_json(object)::text AS body, ${textsOf(omittable)} AS omittable
-             ${beside === undefined ? sql`` : sql`, ${beside} AS beside`}
+             ${extra === undefined ? sql`` : sql`, ${extra} AS extra`}
         FROM ${trusted(`${resource.source} CROSS JOIN LATERAL (SELECT ${keys.join(', ')}) object`)}
        WHERE ${where}
        ${order === undefined ? sql`` : sql`ORDER BY ${order}`}
        ${limit === null ? sql`` : sql`LIMIT ${limit}`}`
   const rows = await many(database, fields === null ? statement : unprepared(statement))
-  return rows.map(({ id, projectId, beside, omittable, body }) => ({
+  return rows.map(({ id, projectId, extra, omittable, body }) => ({
     id,
     projectId,
-    ...(beside === undefined ? {} : { beside }),
+    ...(extra === undefined ? {} : { extra }),
     body: Object.entries(omittable ?? {}).reduce(
       (longer, [key, value]) => (value === null ? longer : withKey(longer, key, value)),
       body,

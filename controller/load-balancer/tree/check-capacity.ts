@@ -1,7 +1,7 @@
 import type { Knex } from 'knex'
 import { one } from '../../database/query.js'
 import { type Fragment, sql, trusted } from '../../database/sql.js'
-import { isInUse } from '../objects/pools/users.js'
+import { canMatch } from '../objects/pools/users.js'
 import type { ProviderCapabilities } from '../schema/capabilities.js'
 import { invalid } from '../schema/faults.js'
 import type { Resource } from '../schema/resource.js'
@@ -27,7 +27,7 @@ const SERVED = `SELECT l.id AS listener_id, l.default_pool_id AS pool_id FROM li
                  WHERE l.load_balancer_id = lb.id AND l.admin_state_up AND l.change <> 'delete'
                  UNION
                 SELECT y.listener_id, y.redirect_pool_id FROM l7_policy y JOIN listener l ON l.id = y.listener_id
-                 WHERE y.load_balancer_id = lb.id AND l.admin_state_up AND l.change <> 'delete' AND ${isInUse('y')}`
+                 WHERE y.load_balancer_id = lb.id AND l.admin_state_up AND l.change <> 'delete' AND ${canMatch('y')}`
 
 const CHECKS = `SELECT count(*)::int FROM (${SERVED}) served
                   JOIN pool p ON p.id = served.pool_id AND p.admin_state_up AND p.change <> 'delete'
@@ -71,13 +71,13 @@ export async function checkCapacity(trx: Knex, provider: ProviderCapabilities, l
 }
 
 /** Whether an update switches something on that was off, and so may ask for more. */
-export const comesUp = (
+export const turnsOn = (
   stored: Readonly<{ admin_state_up?: unknown }>,
   values: Readonly<{ admin_state_up?: unknown }>,
 ): boolean => values.admin_state_up === true && stored.admin_state_up !== true
 
 /** Whether an update names another pool than before, with members of its own to be checked. */
-export const takesPool = (stored: unknown, desired: unknown): boolean =>
+export const changesPool = (stored: unknown, desired: unknown): boolean =>
   typeof desired === 'string' && desired !== stored
 
 /**
@@ -93,9 +93,9 @@ export async function selectWithinCapacity(
   id: string,
   raises = true,
 ): Promise<Presented> {
-  const beside = capacityOf(provider, loadBalancerId)
-  const [object] = await selectObjects<Capacity | null>(trx, resource, { where: sql`o.id = ${id}`, beside })
+  const extra = capacityOf(provider, loadBalancerId)
+  const [object] = await selectObjects<Capacity | null>(trx, resource, { where: sql`o.id = ${id}`, extra })
   if (object === undefined) throw new Error(`A ${resource.label} vanished while its load balancer was held`)
-  if (raises) refuseExcess(object.beside ?? null)
+  if (raises) refuseExcess(object.extra ?? null)
   return object
 }

@@ -53,12 +53,12 @@ async function membersByPool(database: Knex, loadBalancerId: string): Promise<Re
   const rows = await selectObjects<string>(database, member, {
     where: sql`o.load_balancer_id = ${loadBalancerId}`,
     order: sql`o.created_at, o.id`,
-    beside: sql`o.pool_id`,
+    extra: sql`o.pool_id`,
   })
   const members = new Map<unknown, string[]>()
-  for (const { body, beside } of rows) {
-    const ofPool = members.get(beside)
-    if (ofPool === undefined) members.set(beside, [body])
+  for (const { body, extra } of rows) {
+    const ofPool = members.get(extra)
+    if (ofPool === undefined) members.set(extra, [body])
     else ofPool.push(body)
   }
   return members

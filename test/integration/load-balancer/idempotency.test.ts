@@ -39,7 +39,7 @@ t.test('a repeated request runs once and gets the same answer', async t => {
     ] as const) {
       t.match(await keyed(api, 'a key', body, tokenOf('member'), path), {
         status: 422,
-        body: { faultcode: 'Client', faultstring: /used for another request/, debuginfo: null },
+        body: { faultcode: 'Client', faultstring: /used for a different request/, debuginfo: null },
       })
     }
     t.equal(await countOf(api, 'load_balancer'), 1)
@@ -147,7 +147,7 @@ t.test('a repeat while the first request runs is 409', async t => {
   t.teardown(api.stop)
   const first = keyed(api, 'k')
   await inside
-  t.match(await keyed(api, 'k'), { status: 409, body: { faultstring: /still under way; try again/ } })
+  t.match(await keyed(api, 'k'), { status: 409, body: { faultstring: /still in progress. Try again/ } })
   t.match(await keyed(api, 'k', balancer({ name: 'another' })), { status: 409 }, '409 whatever the body of the repeat')
   proceed()
   t.equal((await first).status, 201)

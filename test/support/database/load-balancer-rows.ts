@@ -7,7 +7,7 @@ import {
   changeLoadBalancer as changeAsApi,
   deleteLoadBalancer,
 } from '../../../controller/load-balancer/change/change.js'
-import type { Asked } from '../../../controller/load-balancer/change/events.js'
+import type { RequestDetail } from '../../../controller/load-balancer/change/events.js'
 import { storeObjects } from '../../../controller/load-balancer/change/store.js'
 import { WAKE_CHANNEL } from '../../../controller/load-balancer/change/wake-channel.js'
 import { effectiveLimits } from '../../../controller/load-balancer/objects/quotas/limits.js'
@@ -55,7 +55,7 @@ export async function notify(database: Database, id: string): Promise<void> {
 const { load_balancer: config } = configurationSchema.parse({})
 
 /** Who asks for the changes of a test, as the history tells it. */
-const asked = (action: 'update' | 'delete', id: string): Asked => ({
+const asked = (action: 'update' | 'delete', id: string): RequestDetail => ({
   ...{ action, object_type: 'loadbalancer', object_id: id, changes: {} },
   ...{ user_id: 'u', user_name: 'u', project_id: 'a'.repeat(32), request_id: 'req-test' },
 })

@@ -1,7 +1,7 @@
 import { execute, maybeOne } from '../../../database/query.js'
 import { sql } from '../../../database/sql.js'
 import { changeLoadBalancer, inTransactionOn } from '../../change/change.js'
-import { askedOf } from '../../change/events.js'
+import { requestDetail } from '../../change/events.js'
 import { replaceOne } from '../../change/replace-amphorae.js'
 import { WAKE_CHANNEL } from '../../change/wake-channel.js'
 import { amphora } from '../../objects/amphorae/resource.js'
@@ -40,9 +40,14 @@ export const amphoraRoutes = [
 async function failOver(service: Service, call: Call, right: Right) {
   const { id, load_balancer_id: loadBalancerId } = await findAmphora(service, call, right)
   if (loadBalancerId === null) throw immutable(amphora.label, id)
-  await changeLoadBalancer(service, askedOf(call, 'failover', amphora, id), loadBalancerId, async (trx, changed) => {
-    if (!(await replaceOne(trx, changed, id))) throw immutable(amphora.label, id)
-  })
+  await changeLoadBalancer(
+    service,
+    requestDetail(call, 'failover', amphora, id),
+    loadBalancerId,
+    async (trx, changed) => {
+      if (!(await replaceOne(trx, changed, id))) throw immutable(amphora.label, id)
+    },
+  )
   return { status: 202 }
 }
 
@@ -77,7 +82,7 @@ async function remove(service: Service, call: Call, right: Right) {
   if (loadBalancerId === null) {
     if ((await marked(database)) === 0) throw immutable(amphora.label, id)
   } else {
-    await changeLoadBalancer(service, askedOf(call, 'delete', amphora, id), loadBalancerId, async trx => {
+    await changeLoadBalancer(service, requestDetail(call, 'delete', amphora, id), loadBalancerId, async trx => {
       if ((await marked(trx)) === 0) throw immutable(amphora.label, id)
     })
   }

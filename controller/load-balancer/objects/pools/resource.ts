@@ -5,7 +5,7 @@ import { idList, idOf } from '../../schema/select.js'
 import { boolean, described, integer, netmask, oneOf, record, text, uuid } from '../../schema/values.js'
 import { alpnProtocols, certificateReference, tlsCiphers, tlsVersions } from '../listeners/tls-options.js'
 import { shared } from '../shared-attributes.js'
-import { usersOfPool } from './users.js'
+import { listenersUsingPool } from './users.js'
 
 export const POOL_PROTOCOLS = ['HTTP', 'HTTPS', 'PROXY', 'PROXYV2', 'TCP', 'UDP', 'SCTP'] as const
 
@@ -87,7 +87,7 @@ export const pool = defineResource({
     loadbalancers: derived('json', idOf('o.load_balancer_id'), 'The load balancer that it belongs to.'),
     listeners: derived(
       'json',
-      idList('listener', 'l', `l.id IN (${usersOfPool(sql`o.id`).text})`),
+      idList('listener', 'l', `l.id IN (${listenersUsingPool(sql`o.id`).text})`),
       'Listeners that use it, as their default pool or by an L7 policy.',
     ),
     created_at: shared.createdAt,

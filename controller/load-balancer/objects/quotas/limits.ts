@@ -69,7 +69,7 @@ export async function chargeQuota(
  * The same question without holding anything, for an answer that is an error in any case.
  * @throws ApiError 403 when no further object fits
  */
-export async function refuseWhenMet(
+export async function refuseIfQuotaMet(
   database: Knex,
   projectId: string,
   resource: Counted,
