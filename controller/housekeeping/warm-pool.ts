@@ -4,7 +4,7 @@ import { assignments, type Bound, prepared, sql } from '../database/sql.js'
 import { inTransaction } from '../database/transaction.js'
 import type { Logger } from '../log/log.js'
 import { limitsColumn } from '../provider/amphora/act/amphora-rows.js'
-import { deletePorts, type MachineParts, machineColumns, makeMachine } from '../provider/amphora/act/machine.js'
+import { createMachine, deletePorts, type MachineParts, machineColumns } from '../provider/amphora/act/machine.js'
 import { agentTarget, awaitAgent, probeAgent } from '../provider/amphora/agent/agent.js'
 import { type Claim, claimDue, isHeld, releaseClaim } from '../queue/claim.js'
 import { keepClaim } from '../queue/keep-claim.js'
@@ -76,13 +76,13 @@ async function tend(pool: WarmPool, claim: Claim, failures: Map<string, number>)
   const { database, log, signal } = pool
   const lost = new AbortController()
   const letGo = keepClaim(database, claim, log, () => lost.abort())
-  const held = () => {
+  const assertHeld = () => {
     if (signal.aborted || lost.signal.aborted || !isHeld(claim)) throw new Interrupted()
   }
   try {
     const row = await maybeOne(database, sql<{ status: string }>`SELECT status FROM amphora WHERE id = ${claim.id}`)
-    if (row?.status !== 'BOOTING') return await remove(pool, claim, held)
-    await boot(pool, claim, held)
+    if (row?.status !== 'BOOTING') return await remove(pool, claim, assertHeld)
+    await boot(pool, claim, assertHeld)
     failures.delete(claim.id)
   } catch (error) {
     if (error instanceof Interrupted) return await releaseClaim(database, claim).catch(() => undefined)
@@ -100,23 +100,23 @@ async function tend(pool: WarmPool, claim: Claim, failures: Map<string, number>)
 /** The housekeeper stops, or the amphora belongs to another by now. */
 class Interrupted extends Error {}
 
-async function boot({ database, parts }: WarmPool, claim: Claim, held: () => void): Promise<void> {
+async function boot({ database, parts }: WarmPool, claim: Claim, assertHeld: () => void): Promise<void> {
   const made = await parts.turns.take(FOR_NOBODY, () =>
-    makeMachine(parts, { amphoraId: claim.id, projectId: null }, held),
+    createMachine(parts, { amphoraId: claim.id, projectId: null }, assertHeld),
   )
   await write(database, claim, machineColumns(made))
   const target = agentTarget(parts.masterKey, claim.id, made.managementAddress)
-  const { limits } = await awaitAgent(parts.agents, target, AGENT_START_MS, held)
+  const { limits } = await awaitAgent(parts.agents, target, AGENT_START_MS, assertHeld)
   await write(database, claim, { status: 'READY', limits: limitsColumn(limits), lease_owner: null, lease_until: null })
 }
 
-async function remove({ database, parts }: WarmPool, claim: Claim, held: () => void): Promise<void> {
+async function remove({ database, parts }: WarmPool, claim: Claim, assertHeld: () => void): Promise<void> {
   await parts.turns.take(FOR_NOBODY, async () => {
-    held()
+    assertHeld()
     parts.agents.close(claim.id)
     await parts.compute.delete(claim.id)
   })
-  await deletePorts(parts.network, claim.id, held)
+  await deletePorts(parts.network, claim.id, assertHeld)
   await execute(database, sql`DELETE FROM amphora WHERE id = ${claim.id} AND fence = ${claim.fence}`)
   await execute(database, sql`DELETE FROM amphora_health WHERE amphora_id = ${claim.id}`)
 }

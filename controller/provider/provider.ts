@@ -1,29 +1,31 @@
 import type { LoadBalancerTree } from '../load-balancer/tree/tree.js'
 import type { Claim } from '../queue/claim.js'
 
-/** One thing that a provider did to a machine for a load balancer, for the load balancer's history. */
+/** Something a provider did to an amphora's machine; recorded in the load balancer's history. */
 export type Action = {
   amphora_id: string
-  /** `replugged`: a network interface that was gone or down on the host's side stands again. */
+  /** `replugged`: a network interface that was missing or down on the host works again. */
   action: 'created' | 'restarted' | 'replugged' | 'configured' | 'deleted'
-  /** How a configuration took effect: by runtime commands, a reload ... */
+  /** How the configuration took effect, such as `runtime` or `reload`. */
   how?: string
-  /** Why it took the dearer way. */
+  /** Why, for example, a reload was needed. */
   reason?: string
 }
 
 /**
- * What carries load balancers out. The API knows a provider only by this; the worker calls it while it holds the claim.
+ * Implements load balancers. This is all that the API and the worker know of a provider. The worker calls it while it
+ * holds the claim.
  */
 export type Provider = {
   name: string
   description: string
   /**
-   * Makes the world agree with the tree, from wherever it stands; returns when all of `tree.generation` is in effect (for a tree under
-   * deletion: when nothing of it is left). Safe to repeat, to interrupt and to run on after a crash.
-   * @param signal aborted when the claim is lost or the worker stops: nothing new is begun then, and ClaimLost is thrown
-   * @param note told of each action once it is done, also when the rest fails
-   * @throws ProvisioningFault for what the owner should read, ClaimLost; anything else is reported as an internal fault
+   * Brings the load balancer from any state to the one in the tree. Returns once all of `tree.generation` is in
+   * effect, or, for a tree under deletion, once nothing of it is left. Safe to repeat, to interrupt and to resume
+   * after a crash.
+   * @param signal aborted when the claim is lost or the worker stops: starts nothing more and throws ClaimLost
+   * @param note called after each completed action, even if a later one fails
+   * @throws ProvisioningFault with a message for the owner, ClaimLost; other errors are reported as internal faults
    */
   converge: (
     claim: Claim,
@@ -33,7 +35,7 @@ export type Provider = {
   ) => Promise<void>
 }
 
-/** The load balancer belongs to another worker by now, or this one is stopping: whatever was under way is left to the next holder. */
+/** Another worker has claimed the load balancer, or this one is stopping. The next holder continues the work. */
 export class ClaimLost extends Error {
   constructor(message = 'The claim is no longer held') {
     super(message)
@@ -41,10 +43,10 @@ export class ClaimLost extends Error {
   }
 }
 
-/** Why a load balancer could not be brought to its desired state, in words for its owner. */
+/** Why a load balancer cannot reach its desired state. The message is shown to its owner. */
 export class ProvisioningFault extends Error {
   constructor(
-    /** Stable, for programs: `no-address-left`, `configuration-refused`, `amphora-unreachable` ... */
+    /** Stable and machine-readable, such as `no-address-left` or `configuration-refused`. */
     readonly code: string,
     message: string,
   ) {

@@ -4,17 +4,17 @@ import type { AmphoraProviderOptions } from './amphora/provider.js'
 import { noopCapabilities } from './noop/capabilities.js'
 import type { Provider } from './provider.js'
 
-/** What the worker has for its providers; each takes what it needs. */
+/** What the worker passes to providers. Each uses what it needs. */
 export type ProviderParts = AmphoraProviderOptions
 
 type ProviderKind = {
-  /** Of the provider, and of its other names. */
+  /** One entry per name of the provider. */
   capabilities: readonly ProviderCapabilities[]
-  /** Loads its code: the API needs none of it. */
+  /** Imports the provider's code, which the API does not need. */
   open: (parts: ProviderParts) => Promise<Provider>
 }
 
-/** Every provider. A new one is a folder and its entry here. */
+/** Every provider. To add one, create a folder and add an entry here. */
 const providerKinds: readonly ProviderKind[] = [
   {
     capabilities: [amphoraCapabilities, octaviaCapabilities],
@@ -26,12 +26,12 @@ const providerKinds: readonly ProviderKind[] = [
   },
 ]
 
-/** What the API accepts for each provider, and what the worker can carry out. */
+/** What each provider supports: the API accepts nothing else. */
 export const providerCapabilities: readonly ProviderCapabilities[] = providerKinds.flatMap(
   ({ capabilities }) => capabilities,
 )
 
-/** Every provider by each of its names. */
+/** Opens every provider and maps each of its names to it. */
 export async function openProviders(parts: ProviderParts): Promise<ReadonlyMap<string, Provider>> {
   const opened = providerKinds.map(async ({ capabilities, open }) => {
     const provider = await open(parts)

@@ -2,7 +2,7 @@ import { vipDeviceId, vipPortName } from '../load-balancer/objects/load-balancer
 import type { LoadBalancerTree } from '../load-balancer/tree/tree.js'
 import { type NetworkDriver, PORT_OWNER, type Port, type PortRequest } from '../network/driver.js'
 
-/** What the port of a VIP is asked for with, so that asking again finds the same one. */
+/** The request for the port of a VIP. Repeating it finds the same port. */
 export function vipPortRequest(tree: LoadBalancerTree, networkId: string): PortRequest {
   const { vip, id, projectId, additionalVips } = tree
   return {
@@ -15,12 +15,12 @@ export function vipPortRequest(tree: LoadBalancerTree, networkId: string): PortR
   }
 }
 
-/** Deletes the VIP's port when the service made it; one that the user brought is only given back. Safe to repeat. */
+/** Deletes a VIP port that the service created; unbinds one that the user supplied. Safe to repeat. */
 export async function releaseVipPort(network: NetworkDriver, tree: LoadBalancerTree): Promise<void> {
   const { portId, ownsPort } = tree.vip
   if (ownsPort) {
-    const made = await network.portsOf(vipDeviceId(tree.id))
-    const ids = new Set([...made.map(port => port.id), ...(portId === null ? [] : [portId])])
+    const owned = await network.portsOf(vipDeviceId(tree.id))
+    const ids = new Set([...owned.map(port => port.id), ...(portId === null ? [] : [portId])])
     for (const id of ids) await network.deletePort(id)
     return
   }
@@ -29,6 +29,6 @@ export async function releaseVipPort(network: NetworkDriver, tree: LoadBalancerT
   if (port !== null && belongsTo(port, tree.id)) await network.bindPort(portId, null)
 }
 
-/** A port that the user has given to something else meanwhile is not ours to touch. */
+/** False if the user has since attached the port to something else; then leave it alone. */
 const belongsTo = (port: Port, loadBalancerId: string) =>
   port.deviceOwner === PORT_OWNER.vip && port.deviceId === vipDeviceId(loadBalancerId)

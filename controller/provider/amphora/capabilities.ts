@@ -16,7 +16,7 @@ const NO_TLS_REFERENCES = {
   hsts_preload: [false],
 }
 
-/** Of the amphora provider. */
+/** Capabilities of the amphora provider. */
 export const amphoraCapabilities: ProviderCapabilities = {
   name: 'amphora',
   description: 'The Octavia Amphora driver.',
@@ -25,7 +25,7 @@ export const amphoraCapabilities: ProviderCapabilities = {
       vip_sg_ids: [[]],
       vip_qos_policy_id: [],
     },
-    // What the compute driver has no means for.
+    // No compute driver supports these.
     flavor: { sriov_vip: [false], allow_member_sriov: [false] },
     availability_zone: { management_network: [] },
     listener: { protocol: ['HTTP', 'HTTPS', 'TCP', 'PROMETHEUS'], ...NO_TLS_REFERENCES },
@@ -49,7 +49,7 @@ export const amphoraCapabilities: ProviderCapabilities = {
   availabilityZoneKeys: availabilityZoneKeys({ compute_zone: COMPUTE_ZONES, volume_zone: [] }),
 }
 
-/** The same provider under the name that older clients give it. */
+/** The same provider under the name that older clients use. */
 export const octaviaCapabilities: ProviderCapabilities = {
   ...amphoraCapabilities,
   name: 'octavia',

@@ -19,7 +19,7 @@ export type AmphoraProviderOptions = {
   turns: MachineTurns
   /** 32 bytes; see compute/amphora-identity.ts. */
   masterKey: Buffer
-  /** authorized_keys lines (key part). */
+  /** Key parts of authorized_keys lines. */
   controllerPublicKey: string
   operatorPublicKey: string
   healthManagers: MachineSpec['healthManagers']
@@ -31,10 +31,10 @@ export type AmphoraProviderOptions = {
   log: Logger
 }
 
-/** How many load balancers' last observations are kept, so that a small change needs no new one. */
-const REMEMBERED = 10_000
+/** Load balancers whose last observation is kept, so that a small change needs no new one. */
+const MAX_REMEMBERED = 10_000
 
-/** Carries load balancers out on amphorae: machines that run HAProxy, one or more for each load balancer. */
+/** Runs load balancers on amphorae: machines with HAProxy, one or two per load balancer. */
 export function createAmphoraProvider(options: AmphoraProviderOptions): Provider {
   const { config, haproxy, ...rest } = options
   const restartLimits = {
@@ -67,7 +67,7 @@ export function createAmphoraProvider(options: AmphoraProviderOptions): Provider
       if (observed === null || tree.change === 'delete') return
       memory.set(tree.id, { fence: claim.fence, observed })
       const [oldest] = memory.keys()
-      if (memory.size > REMEMBERED && oldest !== undefined) memory.delete(oldest)
+      if (memory.size > MAX_REMEMBERED && oldest !== undefined) memory.delete(oldest)
     },
   }
 }

@@ -1,10 +1,10 @@
 import type { ProviderCapabilities } from '../../load-balancer/schema/capabilities.js'
 import { availabilityZoneKeys, flavorKeys } from '../../load-balancer/schema/profile-keys.js'
 
-/** Of the provider that accepts everything. */
+/** Capabilities of the noop provider, which accepts everything. */
 export const noopCapabilities: ProviderCapabilities = {
   name: 'noop_driver',
-  description: 'Accepts every load balancer and carries nothing out.',
+  description: 'Accepts every load balancer and implements none.',
   supported: {},
   usesMachines: false,
   datagramsAcrossIpVersions: true,

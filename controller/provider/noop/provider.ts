@@ -2,11 +2,14 @@ import type { NetworkDriver } from '../../network/driver.js'
 import type { Provider } from '../provider.js'
 import { releaseVipPort } from '../vip-port.js'
 
-/** Every change is in effect at once and nothing is done, for clients' tests. @param network whose VIP ports are released on deletion */
+/**
+ * Does nothing and reports every change as applied, for testing clients.
+ * @param network if given, deleting a load balancer releases its VIP port
+ */
 export function createNoopProvider(network?: NetworkDriver): Provider {
   return {
     name: 'noop_driver',
-    description: 'Accepts every load balancer and carries nothing out.',
+    description: 'Accepts every load balancer and implements none.',
     converge: async (_claim, tree) => {
       if (tree.change === 'delete' && network !== undefined) await releaseVipPort(network, tree)
     },

@@ -54,7 +54,10 @@ t.test('an amphora that cannot be reached', async t => {
     await db('load_balancer').where({ id: scene.id }).update({ recheck_at: db.fn.now() })
     t.equal(await scene.attempt(provider), true, 'an amphora that serves needs no repair')
     await scene.change()
-    t.match(await scene.attempt(provider), { code: 'amphora-unreachable', message: /serves but can be neither/ })
+    t.match(await scene.attempt(provider), {
+      code: 'amphora-unreachable',
+      message: /carries traffic but cannot be reached/,
+    })
     await db('amphora')
       .where({ id: amphora })
       .update({ unreachable_since: new Date(0) })
@@ -75,7 +78,7 @@ t.test('an amphora that cannot be reached', async t => {
     scene.world.cut(amphora)
     await scene.hear(1)
     await scene.change()
-    t.match(await scene.attempt(provider), { code: 'amphora-unreachable', message: /is heard/ })
+    t.match(await scene.attempt(provider), { code: 'amphora-unreachable', message: /sends heartbeats/ })
     await db('amphora')
       .where({ id: amphora })
       .update({ unreachable_since: db.raw(`now() - interval '61 seconds'`) })
@@ -105,7 +108,7 @@ t.test('an amphora that cannot be reached', async t => {
     await checkReach({ ...reach, log })
     t.equal((await db('load_balancer').where({ id: scene.id }).first()).recheck_at, null)
     await scene.change()
-    t.match(await scene.attempt(provider), { code: 'amphora-unreachable', message: /is heard/ })
+    t.match(await scene.attempt(provider), { code: 'amphora-unreachable', message: /sends heartbeats/ })
     scene.world.cut(amphora, false)
     await expectSettled(t, scene, provider)
     t.same(await scene.amphoraIds(), [amphora])

@@ -74,11 +74,11 @@ export function createPlanWorld(first: LoadBalancerTree) {
         ]
       }
       case 'demote-amphora': {
-        const { amphoraId, standingBy } = step
+        const { amphoraId, standby } = step
         return [
           () => set(known(amphoraId).row, { status: 'PENDING_DELETE' }),
-          () => tell(amphoraId, standingBy),
-          () => record(amphoraId, standingBy),
+          () => tell(amphoraId, standby),
+          () => record(amphoraId, standby),
         ]
       }
       case 'drain-amphora':

@@ -69,7 +69,7 @@ t.test('replacing a single amphora', async t => {
         ],
       },
       { amphoraId: id, desired: { interfaces: [{ vips: [{}] }], haproxy: {} } },
-      { amphoraId: leaving.id, standingBy: { interfaces: [{ vips: [] }], haproxy: {} } },
+      { amphoraId: leaving.id, standby: { interfaces: [{ vips: [] }], haproxy: {} } },
       { amphoraId: id },
       { amphoraId: leaving.id },
     ])
@@ -153,7 +153,7 @@ t.test('replacing a pair', async t => {
     t.match(next.stages.flat(), [
       { amphoraId: successor.id, desired: { keepalived: null, interfaces: [{ vips: [] }], haproxy: {} } },
       { parts: [{ amphoraId: backup.id }, { amphoraId: master.id }] },
-      { amphoraId: backup.id, standingBy: { keepalived: null } },
+      { amphoraId: backup.id, standby: { keepalived: null } },
       { amphoraId: master.id, vips: [tree.vip.address] },
       { amphoraId: backup.id },
     ])

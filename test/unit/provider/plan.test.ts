@@ -220,11 +220,14 @@ t.test('repairing an amphora', async t => {
     const unseen = { ...hung, serves: true, silentSeconds: 9999, heardSeconds: 9999, unreachableSeconds: 9999 }
     const alone = facts({ silentAlone: new Set([hung.id]) })
     expectSteps(t, plan({ ...tree, appliedGeneration: tree.generation }, see(unseen), alone), [])
-    t.throws(() => plan(changed, see(unseen), alone), { ...unreachable, message: /serves but can be neither/ })
+    t.throws(() => plan(changed, see(unseen), alone), {
+      ...unreachable,
+      message: /carries traffic but cannot be reached/,
+    })
   })
   await t.test('an amphora whose service is unknown is restarted when it alone fell silent', async t => {
     const opaque = { ...hung, serves: null }
-    t.throws(() => plan(tree, see(opaque), facts()), { ...unreachable, message: /until something shows/ })
+    t.throws(() => plan(tree, see(opaque), facts()), { ...unreachable, message: /may still carry traffic/ })
     expectSteps(t, plan(tree, see(opaque), facts({ silentAlone: new Set([hung.id]) })), restart, false)
   })
   await t.test('an amphora with nothing to serve and nothing to apply is left alone', async t => {
@@ -245,7 +248,7 @@ t.test('repairing an amphora', async t => {
     const mute = { ...hung, serves: true, silentSeconds: 1, heardSeconds: 1 }
     t.throws(() => plan(changed, see({ ...mute, unreachableSeconds: 59 }), facts()), {
       ...unreachable,
-      message: /is heard but cannot be reached.*60 s/,
+      message: /sends heartbeats but cannot be reached.*60 s/,
     })
     const overdue = { ...mute, unreachableSeconds: 61 }
     expectSteps(t, plan(tree, see(overdue), facts()), [['replace-amphora']], false)

@@ -10,7 +10,7 @@ import { type Role, vrrpPriority } from '../plan/topology.js'
 
 export type AmphoraRows = {
   amphorae: AmphoraRow[]
-  /** Something may have changed without our doing: a recheck is due, or the last attempt failed. */
+  /** The real state may have changed unnoticed: a recheck is due, or the last attempt failed. */
   suspicious: boolean
 }
 
@@ -40,16 +40,16 @@ export async function readAmphorae(database: Database, claim: Claim): Promise<Am
   return { suspicious: first.suspicious, amphorae: found.flatMap(({ suspicious: _, ...row }) => (row.id ? [row] : [])) }
 }
 
-/** While this is in a statement, the claim cannot pass to another worker before that statement has ended. */
+/** Within a statement, keeps the claim from passing to another worker until the statement ends. */
 const held = ({ id, fence }: Claim) => sql`SELECT id FROM load_balancer WHERE id = ${id} AND fence = ${fence} FOR SHARE`
 
-/** SQL: an amphora that is ready and that nobody works at. */
+/** SQL condition: an amphora is ready and not leased. */
 const WARM = sql`load_balancer_id IS NULL AND status = 'READY' AND (lease_until IS NULL OR lease_until < now())`
 
 /**
- * Takes a warm amphora for the load balancer. A project has had at most as many within a minute as are ready, so that whoever makes load
- * balancers without end leaves some to others, and to repairs, which take any.
- * @returns false when none is ready for it
+ * Assigns a warm amphora to the load balancer. Unless it is for a repair, a project's adoptions in the last minute must not
+ * exceed the number of warm amphorae: a project that keeps creating load balancers leaves some to others and to repairs.
+ * @returns false if none is available
  */
 export async function adoptWarmAmphora(
   database: Database,
@@ -57,7 +57,7 @@ export async function adoptWarmAmphora(
   { role, projectId, isRepair }: { role: Role; projectId: string; isRepair: boolean },
 ): Promise<boolean> {
   return inTransaction(database, async trx => {
-    // Several of one project at a time would all see the same number.
+    // Concurrent adoptions of one project would all see the same count.
     await execute(trx, sql`SELECT pg_advisory_xact_lock(hashtext('krater warm amphorae'), hashtext(${projectId}))`)
     const adopted = await execute(
       trx,
@@ -76,7 +76,7 @@ export async function adoptWarmAmphora(
   })
 }
 
-/** The row of a new amphora, which has no machine yet. @throws ClaimLost */
+/** Inserts the row of a new amphora, which has no machine yet. @throws ClaimLost */
 export async function insertAmphora(database: Database, claim: Claim, role: Role): Promise<void> {
   const inserted = await execute(
     database,
@@ -105,7 +105,7 @@ export type AmphoraColumns = Partial<{
   limits: string | null
 }>
 
-/** How an amphora's row holds what its agent told of its machine. */
+/** Encodes an amphora's machine limits for its row. */
 export const limitsColumn = (limits: MachineLimits | undefined): string | null =>
   limits === undefined ? null : json(limits)
 
@@ -124,7 +124,7 @@ export async function updateAmphora(
   if (updated === 0) throw new ClaimLost()
 }
 
-/** Has another amphora take the place of this one, as a failover does that was asked for. @throws ClaimLost */
+/** Marks an amphora for replacement, as a requested failover does. @throws ClaimLost */
 export async function markForReplacement(database: Database, claim: Claim, amphoraId: string): Promise<void> {
   const marked = await execute(
     database,
@@ -136,7 +136,7 @@ export async function markForReplacement(database: Database, claim: Claim, ampho
   if (marked === 0) throw new ClaimLost()
 }
 
-/** Remembers since when an agent cannot be reached; null as soon as it answers. */
+/** Records since when an agent has been unreachable; null once it answers. */
 export async function recordReach(database: Database, amphoraId: string, reached: boolean): Promise<void> {
   await execute(
     database,
@@ -145,7 +145,7 @@ export async function recordReach(database: Database, amphoraId: string, reached
   )
 }
 
-/** No error when it is gone already. */
+/** Deletes an amphora's rows; no error if there are none. */
 export async function deleteAmphora(database: Database, claim: Claim, amphoraId: string): Promise<void> {
   await execute(
     database,
@@ -154,20 +154,20 @@ export async function deleteAmphora(database: Database, claim: Claim, amphoraId:
   await execute(database, sql`DELETE FROM amphora_health WHERE amphora_id = ${amphoraId}`)
 }
 
-/** Has the load balancer rechecked after so many seconds, unless a recheck is due sooner. @throws ClaimLost */
+/** Schedules a recheck of the load balancer in `seconds`, unless one is due sooner. @throws ClaimLost */
 export async function recheckIn(database: Database, claim: Claim, seconds: number): Promise<void> {
   const { id, fence, claimedAt } = claim
-  const asked = await execute(
+  const scheduled = await execute(
     database,
     sql`
      UPDATE load_balancer
         SET recheck_at = least(CASE WHEN recheck_at > ${claimedAt}::timestamptz THEN recheck_at END, now() + ${seconds} * interval '1 second')
       WHERE id = ${id} AND fence = ${fence}`,
   )
-  if (asked === 0) throw new ClaimLost()
+  if (scheduled === 0) throw new ClaimLost()
 }
 
-/** A port of the VIP that was made anew. @throws ClaimLost */
+/** Records a newly created VIP port. @throws ClaimLost */
 export async function recordVipPort(database: Database, claim: Claim, portId: string): Promise<void> {
   const recorded = await execute(
     database,

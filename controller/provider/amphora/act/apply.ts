@@ -8,7 +8,7 @@ import { AgentRefused } from '../agent/errors.js'
 
 const APPLY_LIMIT_MS = 60_000
 
-/** The amphora differs from the observation. After another observation the same may well succeed. */
+/** The amphora differs from the observation. A retry after a new observation may succeed. */
 export class StaleObservation extends Error {
   constructor(readonly fault: ProvisioningFault) {
     super(fault.message)
@@ -18,8 +18,8 @@ export class StaleObservation extends Error {
 
 /**
  * Sends the desired state to an agent and waits until it is in effect.
- * @throws ProvisioningFault `configuration-refused` in the tool's own words (the former configuration keeps serving), StaleObservation, ClaimLost,
- *   AgentUnreachable
+ * @throws ProvisioningFault `configuration-refused` with the tool's own message (the previous configuration stays in
+ *   effect), StaleObservation, ClaimLost, AgentUnreachable
  */
 export async function applyDesired(
   { agents, database }: { agents: AgentConnections; database: Database },
@@ -30,20 +30,20 @@ export async function applyDesired(
   try {
     const applied = await agents.request(target, { verb: 'apply', desired }, { timeoutMs: APPLY_LIMIT_MS })
     if (applied.appliedGeneration === desired.generation && applied.appliedSha256 === desired.sha256) return applied
-    throw new Error(`Amphora ${target.amphoraId} confirmed another configuration than it was sent`)
+    throw new Error(`Amphora ${target.amphoraId} confirmed a configuration other than the one sent`)
   } catch (error) {
     if (!(error instanceof AgentRefused)) throw error
-    throw await meaningOf(error.error, () => renewClaim(database, claim))
+    throw await toError(error.error, () => renewClaim(database, claim))
   }
 }
 
 const diskFull = () =>
   new ProvisioningFault(
     'amphora-disk-full',
-    'The disk of an amphora is full, so it cannot take in its configuration. It goes on with the former one; another takes its place when that lasts.',
+    'The disk of an amphora is full, so it keeps its previous configuration. The amphora is replaced if this lasts.',
   )
 
-async function meaningOf(error: AgentError, stillHeld: () => Promise<boolean>): Promise<Error> {
+async function toError(error: AgentError, stillHeld: () => Promise<boolean>): Promise<Error> {
   const words = error.details.trim() === '' ? error.message : `${error.message}\n${error.details.trim()}`
   switch (error.code) {
     case 'invalid-configuration':
@@ -53,11 +53,11 @@ async function meaningOf(error: AgentError, stillHeld: () => Promise<boolean>): 
       return new StaleObservation(new ProvisioningFault('interface-missing', words))
     case 'stale-generation':
     case 'stale-fence':
-      // Of two holders the later one is right. When we are the latest, the amphora knows a future that the database has forgotten.
+      // The latest holder of the claim wins. If that is this worker, the database has lost a later state.
       if (!(await stillHeld())) return new ClaimLost()
       return new ProvisioningFault(
         'amphora-ahead',
-        `An amphora has a newer state than the database, which may have been restored from a backup: ${error.message}`,
+        `An amphora already has a newer configuration, possibly because the service was restored from a backup: ${error.message}`,
       )
     case 'malformed':
     case 'internal':

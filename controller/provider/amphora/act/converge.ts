@@ -22,22 +22,22 @@ export type ConvergeOptions = {
   replaceAfterSeconds: number
   beatIntervalSeconds: number
   haproxy: HaproxySettings
-  /** What this process saw when it last settled this load balancer. */
+  /** This process's observation when it last settled this load balancer. */
   remembered: Remembered | null
-  /** Told of what was done, for the history. */
+  /** Called for each completed action, for the history. */
   note: (action: Action) => void
 }
 
-/** Making an amphora takes four rounds; more than this is a circle. */
-const MOST_ROUNDS = 12
-/** How often an amphora may turn out to differ from its observation. */
-const MOST_SURPRISES = 2
-const SURPRISE_PAUSE_MS = 200
+/** Creating an amphora takes four rounds; more than this is a loop. */
+const MAX_ROUNDS = 12
+/** How often an amphora may differ from its observation. */
+const MAX_STALE_OBSERVATIONS = 2
+const STALE_PAUSE_MS = 200
 
 /**
- * Observe, plan, act, and again, until a plan settles. Nothing depends on its memory: it may be stopped at any instruction, and any worker
- * may start it anew.
- * @returns what may be remembered of the world, or null when it has to be observed anew
+ * Observes, plans and acts in rounds until a plan settles. It keeps no essential state in memory: it may stop at any
+ * instruction, and any worker may start over.
+ * @returns the observation if it may be reused, or null if the next run must observe again
  * @throws ProvisioningFault, ClaimLost
  */
 export async function converge(
@@ -47,41 +47,42 @@ export async function converge(
   signal: AbortSignal,
 ): Promise<Observed | null> {
   const { parts, staleAfterSeconds, note } = options
-  const made = new Map<string, Port>()
-  const held = () => {
+  const createdPorts = new Map<string, Port>()
+  const assertHeld = () => {
     if (signal.aborted || !isHeld(claim)) throw new ClaimLost()
   }
   let remembered = options.remembered
-  let surprises = 0
-  for (let round = 1; round <= MOST_ROUNDS; round++) {
-    held()
-    const observed = await observe({ parts, claim, tree, made }, remembered, staleAfterSeconds)
-    const { stages, settles } = plan(tree, observed, await factsOf(options, claim, tree, observed))
+  let staleObservations = 0
+  for (let round = 1; round <= MAX_ROUNDS; round++) {
+    assertHeld()
+    const observed = await observe({ parts, claim, tree, createdPorts }, remembered, staleAfterSeconds)
+    const { stages, settles } = plan(tree, observed, await planFacts(options, claim, tree, observed))
     const steps = stages.flat()
     try {
-      for (const stage of stages) await actTogether({ parts, claim, tree, observed, made, held, note }, stage)
+      for (const stage of stages)
+        await runStage({ parts, claim, tree, observed, createdPorts, assertHeld, note }, stage)
       if (settles) return steps.every(step => step.kind === 'apply') ? observed : null
     } catch (error) {
-      const fault = surpriseOf(error)
+      const fault = staleObservationFault(error)
       if (fault === null) throw error
-      surprises += 1
-      if (surprises > MOST_SURPRISES) throw fault
-      await sleep(SURPRISE_PAUSE_MS)
+      staleObservations += 1
+      if (staleObservations > MAX_STALE_OBSERVATIONS) throw fault
+      await sleep(STALE_PAUSE_MS)
     }
     remembered = null
   }
-  throw new ProvisioningFault('not-settling', `The desired state was not reached in ${MOST_ROUNDS} rounds.`)
+  throw new ProvisioningFault('not-settling', `The desired state was not reached after ${MAX_ROUNDS} attempts.`)
 }
 
-/** All steps run to their end even when one fails, so that nothing is under way any more when the failure is told. */
-async function actTogether(acting: Acting, stage: readonly Step[]): Promise<void> {
+/** Waits for all steps even if one fails, so that nothing is still running when the failure is reported. */
+async function runStage(acting: Acting, stage: readonly Step[]): Promise<void> {
   const results = await Promise.allSettled(stage.map(step => runStep(acting, step)))
   const reasons = results.flatMap(result => (result.status === 'rejected' ? [result.reason as unknown] : []))
   if (reasons.length === 0) return
   throw reasons.find(reason => reason instanceof ClaimLost) ?? reasons[0]
 }
 
-async function factsOf(
+async function planFacts(
   options: ConvergeOptions,
   claim: Claim,
   tree: LoadBalancerTree,
@@ -89,11 +90,11 @@ async function factsOf(
 ): Promise<PlanFacts> {
   const { staleAfterSeconds, replaceAfterSeconds, haproxy } = options
   const facts = { fence: claim.fence, staleAfterSeconds, replaceAfterSeconds, haproxy }
-  const isInNeed = observed.amphorae.some(
+  const mayNeedRepair = observed.amphorae.some(
     ({ machine, agent, mismatchedSeconds }) =>
       machine === 'running' && (agent.state === 'unreachable' || mismatchedSeconds > replaceAfterSeconds),
   )
-  if (!isInNeed) return { ...facts, restartsLeft: 0, silentAlone: new Set() }
+  if (!mayNeedRepair) return { ...facts, restartsLeft: 0, silentAlone: new Set() }
   const { database, restartLimits } = options.parts
   const [left, hearings] = await Promise.all([
     restartsLeft(database, tree.projectId, restartLimits),
@@ -105,11 +106,11 @@ async function factsOf(
   return { ...facts, restartsLeft: left, silentAlone: new Set(alone.map(({ amphoraId }) => amphoraId)) }
 }
 
-/** @returns the fault that it becomes when it happens again and again, or null when it is no surprise */
-function surpriseOf(error: unknown): ProvisioningFault | null {
+/** @returns the fault to report if the error persists; null if another observation would not help */
+function staleObservationFault(error: unknown): ProvisioningFault | null {
   if (error instanceof StaleObservation) return error.fault
   if (error instanceof AgentUnreachable) {
-    return new ProvisioningFault('amphora-unreachable', 'An amphora stopped answering while it was being configured.')
+    return new ProvisioningFault('amphora-unreachable', 'An amphora stopped responding while it was being configured.')
   }
   return null
 }

@@ -18,9 +18,9 @@ import { agentTarget, announceVips, awaitAgent, awaitLeaving, awaitVips, beginHa
 import type { AgentTarget } from '../agent/connection.js'
 import { withTimeLimit } from '../agent/time-limit.js'
 import { covers } from '../plan/desired-ports.js'
-import { limitsOf } from '../plan/desired-state.js'
+import { machineLimits } from '../plan/desired-state.js'
 import type { Observed } from '../plan/observation.js'
-import { restartLimit } from '../plan/plan-unreachable.js'
+import { restartLimitFault } from '../plan/plan-unreachable.js'
 import type { Step } from '../plan/step.js'
 import { shortageOf } from '../rendering/haproxy/haproxy-model.js'
 import { interfaceName } from '../rendering/keepalived/interfaces.js'
@@ -35,69 +35,73 @@ import {
   updateAmphora,
 } from './amphora-rows.js'
 import { applyDesired } from './apply.js'
-import { deletePorts, type MachineParts, machineColumns, makeMachine } from './machine.js'
+import { createMachine, deletePorts, type MachineParts, machineColumns } from './machine.js'
 import { type RestartLimits, takeRestart } from './restart-limiter.js'
 
 export type AmphoraParts = MachineParts & { database: Database; restartLimits: RestartLimits; log: Logger }
 
-/** What an executor may use: the world as observed when the step was planned, and what this attempt has made since. */
+/** What an executor may use: the observation on which the step was planned, and the ports created since. */
 export type Acting = {
   parts: AmphoraParts
   claim: Claim
   tree: LoadBalancerTree
   observed: Observed
-  /** By the id of the load balancer (its VIP's port) or by the port's own name. */
-  made: Map<string, Port>
-  /** @throws ClaimLost when the claim is over, or the worker stops; asked before every act outside the database */
-  held: () => void
-  /** Told of what was done, for the history. */
+  /** Keyed by the load balancer's id for its VIP port, and by the port's name for others. */
+  createdPorts: Map<string, Port>
+  /**
+   * Called before every action outside the database.
+   * @throws ClaimLost if the claim expired or the worker is stopping
+   */
+  assertHeld: () => void
+  /** Called for each completed action, for the history. */
   note: (action: Action) => void
 }
 
 type Kind = Step['kind']
 type StepOf<K extends Kind> = Extract<Step, { kind: K }>
 type Executor<K extends Kind> = {
-  /** For the fault when it takes too long. */
+  /** Names the step in the fault if it takes too long. */
   what: string
   seconds: number
-  /** Keeps the host of the machine busy: the step waits for its turn, beyond its seconds. */
+  /** Loads the machine's host: the step waits for its turn, which does not count towards `seconds`. */
   takesTurns?: true
   run: (acting: Acting, step: StepOf<K>) => Promise<void>
 }
 
 const AGENT_START_MS = 30_000
-/** VRRP needs a fraction of this. */
+/** VRRP takes a fraction of this. */
 const VRRP_MS = 3_000
 
-/** The agent looks twice in this time; members without connections have left then. */
+/** The agent checks twice in this time, enough for members without connections. */
 const LEAVING_MS = 700
 
 const TABLES_MISSING =
-  'it serves without the stick tables of the amphora that it replaces: clients may change their member once'
+  'session persistence was not carried over from the replaced amphora: clients may change their member once'
 
 /**
- * How every step is carried out. Each looks before it creates, or asks for something that is identified by its name, so that it may be
- * repeated after any interruption.
+ * Executes each kind of step. An executor checks before it creates something, or requests it by a unique name, so
+ * that the step may be repeated after any interruption.
  */
 const executors: { [K in Kind]: Executor<K> } = {
   'ensure-vip-port': {
-    what: 'Making the port of the VIP',
+    what: 'Creating the port of the VIP',
     seconds: 20,
-    run: async ({ parts, claim, tree, made, held }) => {
+    run: async ({ parts, claim, tree, createdPorts, assertHeld }) => {
       const subnet = tree.vip.subnetId === null ? undefined : (await parts.network.subnets([tree.vip.subnetId]))[0]
       const networkId = tree.vip.networkId ?? subnet?.networkId
-      if (networkId === undefined) throw new ProvisioningFault('subnet-missing', 'The VIP has no network any more.')
-      held()
+      if (networkId === undefined)
+        throw new ProvisioningFault('subnet-missing', 'The network of the VIP no longer exists.')
+      assertHeld()
       const port = await ensurePort(parts, vipPortRequest(tree, networkId))
-      made.set(tree.id, port)
+      createdPorts.set(tree.id, port)
       await recordVipPort(parts.database, claim, port.id)
     },
   },
   'release-vip-port': {
     what: 'Releasing the port of the VIP',
     seconds: 20,
-    run: async ({ parts, tree, held }) => {
-      held()
+    run: async ({ parts, tree, assertHeld }) => {
+      assertHeld()
       await releaseVipPort(parts.network, tree)
     },
   },
@@ -111,7 +115,7 @@ const executors: { [K in Kind]: Executor<K> } = {
     },
   },
   'create-machine': {
-    what: 'Starting the machine of an amphora',
+    what: 'Creating an amphora',
     seconds: 120,
     takesTurns: true,
     run: async (acting, step) => {
@@ -120,19 +124,19 @@ const executors: { [K in Kind]: Executor<K> } = {
     },
   },
   'restart-machine': {
-    what: 'Restarting the machine of an amphora',
+    what: 'Restarting an amphora',
     seconds: 120,
     takesTurns: true,
     run: async (acting, step) => {
       await countRestart(acting, step.amphoraId)
-      acting.held()
+      acting.assertHeld()
       await acting.parts.compute.delete(step.amphoraId)
       await startMachine(acting, step)
       acting.note({ amphora_id: step.amphoraId, action: 'restarted' })
     },
   },
   'replace-amphora': {
-    what: 'Replacing an amphora that cannot be reached',
+    what: 'Marking an amphora for replacement',
     seconds: 20,
     run: async (acting, { amphoraId }) => {
       await countRestart(acting, amphoraId)
@@ -140,16 +144,16 @@ const executors: { [K in Kind]: Executor<K> } = {
     },
   },
   'attach-port': {
-    what: 'Giving an amphora a network interface',
+    what: 'Adding a network interface to an amphora',
     seconds: 30,
     takesTurns: true,
-    run: async ({ parts, claim, tree, observed, made, held, note }, { amphoraId, port: desired }) => {
+    run: async ({ parts, claim, tree, observed, createdPorts, assertHeld, note }, { amphoraId, port: desired }) => {
       const { purpose, request } = desired
       const { network } = await parts.network.managementNetwork()
-      held()
+      assertHeld()
       const port = await ensurePort(parts, { ...request, projectId: network.projectId })
-      made.set(port.name, port)
-      held()
+      createdPorts.set(port.name, port)
+      assertHeld()
       await parts.compute.plug(amphoraId, port, tree.projectId)
       const before = observed.amphorae.find(({ id }) => id === amphoraId)
       const hadInterface =
@@ -161,19 +165,19 @@ const executors: { [K in Kind]: Executor<K> } = {
         vrrp_ip: port.fixedIps.find(({ subnetId }) => subnetId === tree.vip.subnetId)?.address,
         vrrp_interface: interfaceName(port.id),
         ha_ip: tree.vip.address,
-        ha_port_id: made.get(tree.id)?.id ?? tree.vip.portId,
+        ha_port_id: createdPorts.get(tree.id)?.id ?? tree.vip.portId,
       })
     },
   },
   'await-agent': {
-    what: 'Waiting for the agent of an amphora',
+    what: 'Waiting for an amphora to start',
     seconds: AGENT_START_MS / 1000 + 10,
-    run: async ({ parts, claim, observed, held }, { amphoraId }) => {
+    run: async ({ parts, claim, observed, assertHeld }, { amphoraId }) => {
       const { database, network, agents, masterKey } = parts
       const recorded = observed.amphorae.find(({ id }) => id === amphoraId)?.managementAddress ?? null
       const host = recorded ?? (await recordedAddress(database, amphoraId))
       if (host === null) throw new Error(`Amphora ${amphoraId} has no management address on ${network.name}`)
-      const { limits } = await awaitAgent(agents, agentTarget(masterKey, amphoraId, host), AGENT_START_MS, held)
+      const { limits } = await awaitAgent(agents, agentTarget(masterKey, amphoraId, host), AGENT_START_MS, assertHeld)
       await updateAmphora(database, claim, amphoraId, { status: 'ALLOCATED', limits: limitsColumn(limits) })
     },
   },
@@ -186,10 +190,10 @@ const executors: { [K in Kind]: Executor<K> } = {
     what: 'Preparing the move of the VIP',
     seconds: 60,
     run: async (acting, { parts: both }) => {
-      acting.held()
-      // The one that leaves first: what is sent on to it, and asked of it, must find it ready.
+      acting.assertHeld()
+      // The leaving amphora comes first: it must be ready for forwarded packets and requests.
       for (const { amphoraId, handover } of both) {
-        await ifItCan(acting, amphoraId, 'its connections are cut when the VIP moves', async () => {
+        await bestEffort(acting, amphoraId, 'its connections are cut when the VIP moves', async () => {
           const target = targetOf(acting.parts, acting.observed, amphoraId)
           const lacksTables = await beginHandover(acting.parts.agents, target, handover)
           if (lacksTables) acting.note({ amphora_id: amphoraId, action: 'configured', reason: TABLES_MISSING })
@@ -200,18 +204,18 @@ const executors: { [K in Kind]: Executor<K> } = {
   'demote-amphora': {
     what: 'Taking the VIP from an amphora',
     seconds: 90,
-    run: async (acting, { amphoraId, standingBy }) => {
+    run: async (acting, { amphoraId, standby }) => {
       await updateAmphora(acting.parts.database, acting.claim, amphoraId, { status: 'PENDING_DELETE' })
-      await ifItCan(acting, amphoraId, 'it loses the VIP with its interface', () =>
-        apply(acting, { amphoraId, desired: standingBy }),
+      await bestEffort(acting, amphoraId, 'it loses the VIP along with its interface', () =>
+        apply(acting, { amphoraId, desired: standby }),
       )
     },
   },
   'await-vip': {
-    what: 'Waiting until the other amphora has the VIP',
+    what: 'Waiting for the other amphora to take the VIP',
     seconds: 20,
     run: async (acting, { amphoraId, vips }) => {
-      await ifItCan(acting, amphoraId, 'it is not known whether it has the VIP', async () => {
+      await bestEffort(acting, amphoraId, 'whether it has the VIP is unknown', async () => {
         const target = targetOf(acting.parts, acting.observed, amphoraId)
         if (await awaitVips(acting.parts.agents, target, vips, VRRP_MS)) return
         acting.parts.log.warn({ amphora: amphoraId }, 'the VIP has not moved yet')
@@ -222,83 +226,83 @@ const executors: { [K in Kind]: Executor<K> } = {
     what: 'Waiting for the last connections of an amphora',
     seconds: 90,
     run: async (acting, { amphoraId, seconds, waitSeconds }) => {
-      const { parts, observed, held } = acting
-      held()
-      await ifItCan(acting, amphoraId, 'its connections are cut', () =>
-        drain(parts.agents, targetOf(parts, observed, amphoraId), { seconds, limitMs: waitSeconds * 1000, held }),
+      const { parts, observed, assertHeld } = acting
+      assertHeld()
+      await bestEffort(acting, amphoraId, 'its connections are cut', () =>
+        drain(parts.agents, targetOf(parts, observed, amphoraId), { seconds, limitMs: waitSeconds * 1000, assertHeld }),
       )
     },
   },
   'await-leaving': {
-    what: 'Waiting for requests to members that left',
+    what: 'Waiting for requests to removed members',
     seconds: 20,
     run: async (acting, { amphoraId }) => {
-      const { parts, observed, held } = acting
-      held()
-      await ifItCan(acting, amphoraId, 'it is asked later whether its members have left', () =>
-        awaitLeaving(parts.agents, targetOf(parts, observed, amphoraId), { limitMs: LEAVING_MS, held }),
+      const { parts, observed, assertHeld } = acting
+      assertHeld()
+      await bestEffort(acting, amphoraId, 'its removed members are checked later', () =>
+        awaitLeaving(parts.agents, targetOf(parts, observed, amphoraId), { limitMs: LEAVING_MS, assertHeld }),
       )
     },
   },
   'observe-again': {
-    what: 'Asking for another observation',
+    what: 'Scheduling another check',
     seconds: 20,
     run: ({ parts, claim }, { seconds }) => recheckIn(parts.database, claim, seconds),
   },
   'silence-amphora': {
     what: 'Cutting an amphora off from the VIP',
     seconds: 30,
-    run: async ({ parts, claim, held }, { amphoraId, portId }) => {
+    run: async ({ parts, claim, assertHeld }, { amphoraId, portId }) => {
       await updateAmphora(parts.database, claim, amphoraId, { status: 'PENDING_DELETE' })
       if (portId === null) return
-      held()
+      assertHeld()
       await parts.compute.unplug(amphoraId, portId)
     },
   },
   'announce-vip': {
     what: 'Announcing the VIP',
     seconds: 20,
-    run: async ({ parts, observed, held }, { amphoraId }) => {
-      held()
+    run: async ({ parts, observed, assertHeld }, { amphoraId }) => {
+      assertHeld()
       await announceVips(parts.agents, targetOf(parts, observed, amphoraId))
     },
   },
   'detach-port': {
-    what: 'Taking a network interface from an amphora',
+    what: 'Removing a network interface from an amphora',
     seconds: 30,
     takesTurns: true,
-    run: async ({ parts, made, held }, { amphoraId, portId }) => {
-      held()
+    run: async ({ parts, createdPorts, assertHeld }, { amphoraId, portId }) => {
+      assertHeld()
       await parts.compute.unplug(amphoraId, portId)
-      held()
+      assertHeld()
       await parts.network.deletePort(portId)
-      for (const [name, port] of made) if (port.id === portId) made.delete(name)
+      for (const [name, port] of createdPorts) if (port.id === portId) createdPorts.delete(name)
     },
   },
   'shrink-port': {
-    what: 'Taking addresses from a network interface',
+    what: 'Removing addresses from a network interface',
     seconds: 30,
     takesTurns: true,
-    run: async ({ parts, tree, observed, made, held }, { amphoraId, portId, subnetIds }) => {
+    run: async ({ parts, tree, observed, createdPorts, assertHeld }, { amphoraId, portId, subnetIds }) => {
       const before = observed.amphorae.find(({ id }) => id === amphoraId)?.ports.find(({ id }) => id === portId)
       if (before === undefined) return
       const fixedIps = before.fixedIps.filter(({ subnetId }) => !subnetIds.includes(subnetId))
       const after = { ...before, fixedIps }
-      held()
-      // First, so that it is silent before somebody else is given one of the addresses.
+      assertHeld()
+      // Before releasing them, so that it no longer sends from an address that another port may get.
       await parts.compute.plug(amphoraId, after, tree.projectId)
-      held()
+      assertHeld()
       await parts.network.releaseAddresses(portId, subnetIds)
-      if (made.has(after.name)) made.set(after.name, after)
+      if (createdPorts.has(after.name)) createdPorts.set(after.name, after)
     },
   },
   'delete-machine': {
     what: 'Deleting the machine of an amphora',
     seconds: 60,
     takesTurns: true,
-    run: async ({ parts, claim, observed, held, note }, { amphoraId }) => {
+    run: async ({ parts, claim, observed, assertHeld, note }, { amphoraId }) => {
       await updateAmphora(parts.database, claim, amphoraId, { status: 'PENDING_DELETE' })
-      held()
+      assertHeld()
       parts.agents.close(amphoraId)
       await parts.compute.delete(amphoraId)
       note({ amphora_id: amphoraId, action: 'deleted', ...cutReason(observed, amphoraId) })
@@ -307,7 +311,7 @@ const executors: { [K in Kind]: Executor<K> } = {
   'delete-ports': {
     what: 'Deleting the ports of an amphora',
     seconds: 30,
-    run: ({ parts, held }, { amphoraId }) => deletePorts(parts.network, amphoraId, held),
+    run: ({ parts, assertHeld }, { amphoraId }) => deletePorts(parts.network, amphoraId, assertHeld),
   },
   'delete-amphora-row': {
     what: 'Removing an amphora',
@@ -316,7 +320,10 @@ const executors: { [K in Kind]: Executor<K> } = {
   },
 }
 
-/** Carries one step out when it is its turn, within its time limit, and logs its begin and end at debug level. @throws ProvisioningFault, ClaimLost, and whatever a driver throws */
+/**
+ * Executes one step when it is its turn, within its time limit, and logs its start and end at debug level.
+ * @throws ProvisioningFault, ClaimLost, and any error of a driver
+ */
 export async function runStep(acting: Acting, step: Step): Promise<void> {
   const { what, seconds, takesTurns, run } = executorOf(step.kind)
   const { claim, parts, tree, observed } = acting
@@ -325,11 +332,11 @@ export async function runStep(acting: Acting, step: Step): Promise<void> {
   const act = () => {
     log.debug('step begins')
     return withTimeLimit(seconds, what, expired => {
-      const held = () => {
-        if (expired()) throw new ClaimLost(`${what} went on past its time limit`)
-        acting.held()
+      const assertHeld = () => {
+        if (expired()) throw new ClaimLost(`${what} continued past its time limit`)
+        acting.assertHeld()
       }
-      return run({ ...acting, held }, step)
+      return run({ ...acting, assertHeld }, step)
     })
   }
   await (takesTurns
@@ -338,7 +345,7 @@ export async function runStep(acting: Acting, step: Step): Promise<void> {
   log.debug('step done')
 }
 
-/** Something has died, or is to be replaced. That a change waits for it makes no wish of it. */
+/** True if something has failed or is being replaced, even if a change is waiting for it. */
 function isRepair(tree: LoadBalancerTree, { amphorae }: Observed, amphoraId: string | undefined): boolean {
   const { generation, appliedGeneration, change } = tree
   if (generation <= appliedGeneration || amphorae.some(({ replacing }) => replacing)) return true
@@ -346,14 +353,14 @@ function isRepair(tree: LoadBalancerTree, { amphorae }: Observed, amphoraId: str
   return appliedGeneration > 0 && change !== 'delete' && !ran
 }
 
-/** The table pairs every kind with the executor of its own steps, which TypeScript cannot follow through a union. */
+/** The table's type pairs each kind with its executor, but TypeScript cannot follow that through a union. */
 function executorOf(kind: Kind): Executor<Kind> {
   return executors[kind] as Executor<Kind>
 }
 
 async function apply(acting: Acting, { amphoraId, desired }: { amphoraId: string; desired: Desired }): Promise<void> {
-  const { parts, claim, tree, observed, held, note } = acting
-  held()
+  const { parts, claim, tree, observed, assertHeld, note } = acting
+  assertHeld()
   const applied = await applyDesired(parts, claim, targetOf(parts, observed, amphoraId), desired)
   await updateAmphora(parts.database, claim, amphoraId, {
     applied_generation: applied.appliedGeneration,
@@ -368,26 +375,31 @@ async function apply(acting: Acting, { amphoraId, desired }: { amphoraId: string
   note({ amphora_id: amphoraId, action: 'configured', how: transition, ...(why === '' ? {} : { reason: why }) })
 }
 
-/** An amphora that is too small gives every listener a part of what it should have. */
+/** An amphora that is too small scales down every listener's connections. */
 function shortageIn(tree: LoadBalancerTree, { amphorae }: Observed, amphoraId: string): string | null {
   const amphora = amphorae.find(({ id }) => id === amphoraId)
-  return amphora === undefined ? null : shortageOf(tree, limitsOf(amphora))
+  return amphora === undefined ? null : shortageOf(tree, machineLimits(amphora))
 }
 
-/** What the drain of an amphora cost, when it cost anything. */
+/** Reports connections that the drain of an amphora had to close. */
 function cutReason({ amphorae }: Observed, amphoraId: string): { reason?: string } {
   const agent = amphorae.find(({ id }) => id === amphoraId)?.agent
   const cut = agent?.state === 'answers' ? (agent.drain?.cut ?? 0) : 0
-  return cut === 0 ? {} : { reason: `${cut} requests or connections outlived their time and were closed` }
+  return cut === 0 ? {} : { reason: `${cut} requests or connections exceeded their time limit and were closed` }
 }
 
-/** For what makes leaving gentle: an amphora that cannot be reached leaves all the same. */
-async function ifItCan({ parts }: Acting, amphoraId: string, without: string, act: () => Promise<void>): Promise<void> {
+/** For steps that only make leaving graceful: an unreachable amphora is removed anyway. */
+async function bestEffort(
+  { parts }: Acting,
+  amphoraId: string,
+  consequence: string,
+  act: () => Promise<void>,
+): Promise<void> {
   try {
     await act()
   } catch (error) {
     if (error instanceof ClaimLost) throw error
-    parts.log.warn({ amphora: amphoraId, err: error }, `an amphora does not answer: ${without}`)
+    parts.log.warn({ amphora: amphoraId, err: error }, `the amphora does not respond: ${consequence}`)
   }
 }
 
@@ -399,14 +411,14 @@ function targetOf({ masterKey }: AmphoraParts, { amphorae }: Observed, amphoraId
 
 /** @throws ProvisioningFault `restart-limit` */
 async function countRestart({ parts, tree }: Acting, amphoraId: string): Promise<void> {
-  if (!(await takeRestart(parts.database, tree.projectId, amphoraId, parts.restartLimits))) throw restartLimit()
+  if (!(await takeRestart(parts.database, tree.projectId, amphoraId, parts.restartLimits))) throw restartLimitFault()
 }
 
 async function startMachine(acting: Acting, { amphoraId }: { amphoraId: string }): Promise<void> {
-  // A connection to a former machine would only be found dead after a while.
+  // It would take a while to notice that a connection to the previous machine is dead.
   acting.parts.agents.close(amphoraId)
-  const made = await makeMachine(acting.parts, { amphoraId, projectId: acting.tree.projectId }, acting.held)
-  const columns = { ...machineColumns(made), unreachable_since: null }
+  const machine = await createMachine(acting.parts, { amphoraId, projectId: acting.tree.projectId }, acting.assertHeld)
+  const columns = { ...machineColumns(machine), unreachable_since: null }
   await updateAmphora(acting.parts.database, acting.claim, amphoraId, columns)
 }
 

@@ -5,7 +5,7 @@ import type { AgentConnections } from '../agent/connection.js'
 import { managementPortName } from '../plan/desired-ports.js'
 import type { MachineTurns } from './machine-turns.js'
 
-/** What making an amphora's machine and reaching its agent takes. */
+/** What it takes to create an amphora's machine and reach its agent. */
 export type MachineParts = {
   network: NetworkDriver
   compute: ComputeDriver
@@ -19,21 +19,21 @@ export type MachineParts = {
   beatIntervalSeconds: number
 }
 
-export type MadeMachine = { machine: Machine; managementPort: Port; managementAddress: string }
+export type CreatedMachine = { machine: Machine; managementPort: Port; managementAddress: string }
 
 /**
- * Gives an amphora its management port and a running machine. The same amphora id gives the same port, keys and machine, so it
- * may be repeated at any time.
- * @param held throws when the caller may act no longer
+ * Creates an amphora's management port and running machine. The same amphora id gives the same port, keys and
+ * machine, so it is safe to repeat.
+ * @param assertHeld throws when the caller may no longer act
  */
-export async function makeMachine(
+export async function createMachine(
   parts: MachineParts,
   { amphoraId, projectId }: Pick<MachineSpec, 'amphoraId' | 'projectId'>,
-  held: () => void,
-): Promise<MadeMachine> {
+  assertHeld: () => void,
+): Promise<CreatedMachine> {
   const { network, compute, masterKey } = parts
   const management = await network.managementNetwork()
-  held()
+  assertHeld()
   const managementPort = await network.ensurePort({
     networkId: management.network.id,
     fixedIps: [{ subnetId: management.subnet.id }],
@@ -45,7 +45,7 @@ export async function makeMachine(
   const [fixedIp] = managementPort.fixedIps
   if (fixedIp === undefined) throw new Error(`The management port ${managementPort.id} has no address`)
   const identity = amphoraIdentity(masterKey, amphoraId)
-  held()
+  assertHeld()
   const machine = await compute.create({
     amphoraId,
     projectId,
@@ -64,17 +64,17 @@ export async function makeMachine(
   return { machine, managementPort, managementAddress: fixedIp.address }
 }
 
-/** How an amphora's row records its machine. */
-export const machineColumns = ({ machine, managementPort, managementAddress }: MadeMachine) => ({
+/** Columns of an amphora's row that record its machine. */
+export const machineColumns = ({ machine, managementPort, managementAddress }: CreatedMachine) => ({
   compute_id: machine.computeId,
   lb_network_ip: managementAddress,
   management_port_id: managementPort.id,
 })
 
-/** Deletes every port of an amphora, whatever it was for. */
-export async function deletePorts(network: NetworkDriver, amphoraId: string, held: () => void): Promise<void> {
+/** Deletes every port of an amphora, whatever its purpose. */
+export async function deletePorts(network: NetworkDriver, amphoraId: string, assertHeld: () => void): Promise<void> {
   for (const port of await network.portsOf(amphoraId)) {
-    held()
+    assertHeld()
     await network.deletePort(port.id)
   }
 }

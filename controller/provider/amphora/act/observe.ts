@@ -13,16 +13,17 @@ export type Observing = {
   parts: MachineParts & { database: Database }
   claim: Claim
   tree: LoadBalancerTree
-  /** Ports made in this attempt: a driver that keeps nothing (noop) does not list them. */
-  made: ReadonlyMap<string, Port>
+  /** Ports created in this attempt: the noop driver keeps no state and does not list them. */
+  createdPorts: ReadonlyMap<string, Port>
 }
 
-/** What this process observed when it last settled a load balancer, and under which fence. */
+/** This process's observation when it last settled a load balancer, and the claim's fence at that time. */
 export type Remembered = { fence: number; observed: Observed }
 
 /**
- * Observes the world, with one query when nothing is suspicious: this process's last observation still holds while nobody else has claimed
- * the load balancer since (the fence tells), no recheck is due, nothing failed and the amphorae were heard lately.
+ * Observes the load balancer's real state. One query suffices if this process's last observation is still valid:
+ * nobody else has claimed the load balancer since (according to the fence), no recheck is due, nothing failed,
+ * and the amphorae have sent recent heartbeats.
  */
 export async function observe(
   context: Observing,
@@ -52,7 +53,7 @@ function recall(
   for (const row of rows) {
     const before = observed.amphorae.find(({ id }) => id === row.id)
     if (before === undefined || before.agent.state !== 'answers') return null
-    // Who of a pair has the VIP, and so is replaced last, may have changed since.
+    // The amphora with the VIP is replaced last, and which one that is may have changed.
     if (row.replacing || row.needsApply || row.silentSeconds > staleAfterSeconds) return null
     const { appliedGeneration, appliedSha256 } = row
     amphorae.push({ ...before, ...row, agent: { ...before.agent, appliedGeneration, appliedSha256 } })
@@ -60,13 +61,13 @@ function recall(
   return { ...observed, amphorae }
 }
 
-/** Asks network, compute and agents. */
-async function observeAnew({ parts, tree, made }: Observing, rows: readonly AmphoraRow[]): Promise<Observed> {
+/** Queries network, compute and agents. */
+async function observeAnew({ parts, tree, createdPorts }: Observing, rows: readonly AmphoraRow[]): Promise<Observed> {
   const { network } = parts
   const [amphorae, desired, vipPort] = await Promise.all([
-    Promise.all(rows.map(row => observeAmphora(parts, row, made))),
+    Promise.all(rows.map(row => observeAmphora(parts, row, createdPorts))),
     network.subnets(desiredSubnetIds(tree)),
-    made.get(tree.id) ?? (tree.vip.portId === null ? null : network.port(tree.vip.portId)),
+    createdPorts.get(tree.id) ?? (tree.vip.portId === null ? null : network.port(tree.vip.portId)),
   ])
   const ids = new Set(amphorae.flatMap(({ ports }) => ports.flatMap(port => port.fixedIps.map(one => one.subnetId))))
   for (const { id } of desired) ids.delete(id)
@@ -77,15 +78,15 @@ async function observeAnew({ parts, tree, made }: Observing, rows: readonly Amph
 async function observeAmphora(
   parts: Observing['parts'],
   row: AmphoraRow,
-  made: ReadonlyMap<string, Port>,
+  createdPorts: ReadonlyMap<string, Port>,
 ): Promise<ObservedAmphora> {
   const { compute, network, agents, masterKey } = parts
   const [machine, listed] = await Promise.all([compute.find(row.id), network.portsOf(row.id)])
   const ports = new Map(listed.map(port => [port.id, port]))
-  for (const port of made.values()) if (port.deviceId === row.id) ports.set(port.id, port)
+  for (const port of createdPorts.values()) if (port.deviceId === row.id) ports.set(port.id, port)
   const observed: ObservedAmphora = {
     ...unobserved(row),
-    // A machine whose address was never recorded counts as not made: making it again is harmless, and tells the address.
+    // Without a recorded address, the machine counts as absent: creating it again is harmless and yields the address.
     machine: row.managementAddress === null ? 'absent' : (machine?.state ?? 'absent'),
     ports: [...ports.values()].filter(port => port.deviceOwner === PORT_OWNER.amphora),
   }
@@ -102,7 +103,7 @@ async function observeAmphora(
   return { ...observed, plugged, agent, serves: inspection?.serves ?? null }
 }
 
-/** False while a port has an address that its interface may not use yet: a worker died before it was told. */
+/** False if the interface may not send from all of the port's addresses yet, because a worker died in between. */
 const sendsFromAll = ({ addresses }: PluggedPort, port: Port | undefined): boolean =>
   port === undefined || addresses === null || addressesOf(port).every(address => addresses.includes(address))
 

@@ -3,15 +3,16 @@ import { execute, one } from '../../../database/query.js'
 import { sql } from '../../../database/sql.js'
 import { inTransaction, type Transaction } from '../../../database/transaction.js'
 
-/** How many running amphorae may be restarted or replaced within the window because they cannot be reached. */
+/** How many running but unreachable amphorae may be restarted or replaced within the window. */
 export type RestartLimits = { perProject: number; overall: number; windowSeconds: number }
 
-/** What grows with the number of amphorae: of many, some more die. */
+/** The limits grow with the number of amphorae, because more of them fail. */
 const SHARE = 0.2
 
 /**
- * How many more amphorae of a project may be restarted or replaced now: of the project's share and of what all projects have together, whichever is less.
- * A share is a number or a fifth of the amphorae that serve, whichever is more. Starting a machine that does not run is not limited: it can harm nothing.
+ * How many more amphorae of a project may be restarted or replaced now: the smaller of what is left of the
+ * project's limit and of the overall limit. Each limit is the configured number or a fifth of the allocated
+ * amphorae, whichever is larger. Starting a machine that is not running is not limited, since it cannot do harm.
  */
 export async function restartsLeft(
   database: Database | Transaction,
@@ -33,7 +34,7 @@ export async function restartsLeft(
   return Math.max(0, Math.min(left(limits.perProject, row.ownFleet, row.own), left(limits.overall, row.fleet, row.all)))
 }
 
-/** Counts one restart or replacement, for every worker. @returns false, and counts nothing, when none is left */
+/** Counts one restart or replacement across all workers. @returns false, without counting, if none is left */
 export async function takeRestart(
   database: Database,
   projectId: string,

@@ -6,7 +6,7 @@ import type { ObservedAgent } from '../plan/observation.js'
 import type { AgentConnections, AgentTarget } from './connection.js'
 import { AgentRefused, AgentUnreachable } from './errors.js'
 
-/** Where one amphora's agent is, and the pin that proves it. */
+/** Address and pinned host key of an amphora's agent. */
 export function agentTarget(masterKey: Buffer, amphoraId: string, host: string): AgentTarget {
   return { amphoraId, host, hostKey: amphoraIdentity(masterKey, amphoraId).sshHostKeyPublic }
 }
@@ -15,12 +15,12 @@ const PROBE_LIMITS = { timeoutMs: 2_000, connectTimeoutMs: 2_000 }
 const PROBE_PAUSE_MS = 200
 const POLL_PAUSE_MS = 50
 
-/** What the agent says of itself; `unreachable` when it answered neither of two probes. */
+/** What the agent reports about itself; `unreachable` if it fails two probes. */
 export async function probeAgent(agents: AgentConnections, target: AgentTarget): Promise<ObservedAgent> {
-  return answerOf(agents, target).catch(async error => {
+  return observeAgent(agents, target).catch(async error => {
     if (!(error instanceof AgentUnreachable)) throw error
     await sleep(PROBE_PAUSE_MS)
-    return answerOf(agents, target).catch((second: unknown): ObservedAgent => {
+    return observeAgent(agents, target).catch((second: unknown): ObservedAgent => {
       if (second instanceof AgentUnreachable) return { state: 'unreachable' }
       throw second
     })
@@ -28,18 +28,18 @@ export async function probeAgent(agents: AgentConnections, target: AgentTarget):
 }
 
 /**
- * Waits for a machine that was just started.
- * @param held throws when waiting is no use any longer
+ * Waits for the agent of a machine that has just been started.
+ * @param assertHeld throws when the caller should stop waiting
  */
 export async function awaitAgent(
   agents: AgentConnections,
   target: AgentTarget,
   limitMs: number,
-  held: () => void,
+  assertHeld: () => void,
 ): Promise<HelloResult> {
   const until = performance.now() + limitMs
   for (;;) {
-    held()
+    assertHeld()
     try {
       return await agents.request(target, { verb: 'hello' }, PROBE_LIMITS)
     } catch (error) {
@@ -50,8 +50,9 @@ export async function awaitAgent(
 }
 
 /**
- * Has the agent tell the neighbours of its interface where the VIPs are.
- * @throws AgentUnreachable; not for an agent that is too old to know how, since it told them when it took the VIPs
+ * Has the agent announce the VIPs to its neighbours. Ignores an agent too old to know the verb: it announced them when
+ * it took them over.
+ * @throws AgentUnreachable
  */
 export async function announceVips(agents: AgentConnections, target: AgentTarget): Promise<void> {
   await agents.request(target, { verb: 'announce' }, { timeoutMs: 10_000 }).catch((error: unknown) => {
@@ -60,8 +61,9 @@ export async function announceVips(agents: AgentConnections, target: AgentTarget
 }
 
 /**
- * Sets up an agent's part in moving the VIPs. The one that takes over waits for the stick tables of the other, for ten seconds at most.
- * @returns whether it has to do without them
+ * Prepares an amphora for moving the VIPs. The one that takes over waits up to ten seconds for the stick tables of the
+ * other.
+ * @returns true if those stick tables did not arrive
  * @throws AgentUnreachable, AgentRefused
  */
 export async function beginHandover(
@@ -74,8 +76,8 @@ export async function beginHandover(
 }
 
 /**
- * Waits until an amphora has all of the VIPs.
- * @returns false when it has not within the time
+ * Waits until an amphora has all VIPs.
+ * @returns false on timeout
  */
 export async function awaitVips(
   agents: AgentConnections,
@@ -86,51 +88,54 @@ export async function awaitVips(
   const until = performance.now() + limitMs
   for (;;) {
     const { interfaces } = await agents.request(target, { verb: 'status' }, PROBE_LIMITS)
-    const held = interfaces.flatMap(({ addresses }) => addresses.map(address => address.split('/')[0]))
-    if (vips.every(vip => held.includes(vip))) return true
+    const addresses = interfaces.flatMap(nic => nic.addresses.map(address => address.split('/')[0]))
+    if (vips.every(vip => addresses.includes(vip))) return true
     if (performance.now() > until) return false
     await sleep(POLL_PAUSE_MS)
   }
 }
 
 /**
- * Has an amphora accept nothing any more, and waits a while for its connections to end.
- * @param seconds how long its connections may last
- * @param limitMs how long to wait here; the amphora goes on by itself
+ * Makes an amphora stop accepting connections, then waits for its existing ones to end.
+ * @param seconds how long existing connections may last
+ * @param limitMs how long to wait here; the amphora continues on its own
  */
 export async function drain(
   agents: AgentConnections,
   target: AgentTarget,
-  { seconds, limitMs, held }: { seconds: number; limitMs: number; held: () => void },
+  { seconds, limitMs, assertHeld }: { seconds: number; limitMs: number; assertHeld: () => void },
 ): Promise<void> {
   await agents.request(target, { verb: 'drain', seconds }, { timeoutMs: 10_000 })
-  await askUntil(agents, target, { limitMs, held }, hello => hello.drain?.ended !== false)
+  await pollHello(agents, target, { limitMs, assertHeld }, hello => hello.drain?.ended !== false)
 }
 
-/** Waits a while for requests to members that left. @param limitMs how long to wait here; the amphora goes on by itself */
+/**
+ * Waits for requests to removed members to end.
+ * @param limitMs how long to wait here; the amphora continues on its own
+ */
 export async function awaitLeaving(
   agents: AgentConnections,
   target: AgentTarget,
-  waiting: { limitMs: number; held: () => void },
+  waiting: { limitMs: number; assertHeld: () => void },
 ): Promise<void> {
-  await askUntil(agents, target, waiting, hello => (hello.leavingSeconds ?? 0) === 0)
+  await pollHello(agents, target, waiting, hello => (hello.leavingSeconds ?? 0) === 0)
 }
 
-async function askUntil(
+async function pollHello(
   agents: AgentConnections,
   target: AgentTarget,
-  { limitMs, held }: { limitMs: number; held: () => void },
-  isOver: (hello: HelloResult) => boolean,
+  { limitMs, assertHeld }: { limitMs: number; assertHeld: () => void },
+  isDone: (hello: HelloResult) => boolean,
 ): Promise<void> {
   const until = performance.now() + limitMs
   while (performance.now() < until) {
-    held()
-    if (isOver(await agents.request(target, { verb: 'hello' }, PROBE_LIMITS))) return
+    assertHeld()
+    if (isDone(await agents.request(target, { verb: 'hello' }, PROBE_LIMITS))) return
     await sleep(POLL_PAUSE_MS)
   }
 }
 
-async function answerOf(agents: AgentConnections, target: AgentTarget): Promise<ObservedAgent> {
+async function observeAgent(agents: AgentConnections, target: AgentTarget): Promise<ObservedAgent> {
   const hello = await agents.request(target, { verb: 'hello' }, PROBE_LIMITS)
   const { haproxyVersion, appliedGeneration, appliedSha256, holdsVip, limits, drain, leavingSeconds } = hello
   return { state: 'answers', haproxyVersion, appliedGeneration, appliedSha256, holdsVip, limits, drain, leavingSeconds }

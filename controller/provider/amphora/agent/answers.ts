@@ -5,7 +5,7 @@ export type AgentVerb = keyof ResultOf
 
 const count = z.int().nonnegative()
 const word = z.string().max(1000)
-/** A tool's own words: stored as a fault, logged, and shown to tenants, so what is too long is cut. */
+/** A tool's output: stored as a fault, logged and shown to tenants, so it is truncated. */
 const words = z.string().transform(text => text.slice(0, 10_000))
 
 const hello = z.object({
@@ -40,7 +40,7 @@ const done = z.object({})
 
 const logs = z.object({ lines: z.array(z.string()) })
 
-/** What an amphora says is checked like any input: it carries tenants' traffic and may have been taken over. */
+/** An amphora's answers are untrusted input: it carries tenants' traffic and may be compromised. */
 export const resultSchemas: { [V in AgentVerb]: z.ZodType<ResultOf[V]> } = {
   hello,
   apply,
@@ -70,5 +70,5 @@ export const answerSchema = z.discriminatedUnion('ok', [
   z.object({ id: z.int(), ok: z.literal(false), error: errorSchema }),
 ])
 
-/** Above any honest answer: 5,000 lines of log. */
+/** Larger than any legitimate answer; the largest is 5,000 log lines. */
 export const MAX_ANSWER = 8 * 1024 * 1024

@@ -10,21 +10,21 @@ export type AgentTarget = {
   /** Address of the amphora on the management network. */
   host: string
   port?: number
-  /** The public host key as SSH sends it: what the amphora must show. There is no trust on first use. */
+  /** The host key that the amphora must present, in SSH wire format. There is no trust on first use. */
   hostKey: Buffer
 }
 
 export type AgentChannel = { stream: Duplex; close: () => void; closed: Promise<void> }
 
-/** The only account that takes the controller's key; see the machine's sshd_config. */
+/** The only account that accepts the controller's key; see the machine's sshd_config. */
 const USER = 'krater'
 const RETRY_MS = 100
-/** How long a machine that has just been started may refuse, before that counts. */
-const PATIENCE_MS = 3_000
+/** How long to retry after a refusal, since a machine may have just started. */
+const REFUSAL_LIMIT_MS = 3_000
 
 /**
- * Connects to an amphora over SSH and opens a channel to its agent's socket. A refusal is tried again for a short while, since a machine that
- * was just started answers before its agent does.
+ * Connects to an amphora over SSH and opens a channel to its agent's socket. Retries briefly after a refusal: the SSH
+ * server of a machine that has just started is up before its agent.
  * @throws AgentUnreachable, within `connectTimeoutMs`
  */
 export async function openAgentChannel(
@@ -34,7 +34,7 @@ export async function openAgentChannel(
   const { signal, connectTimeoutMs } = options
   const start = performance.now()
   const left = () => Math.max(1, start + connectTimeoutMs - performance.now())
-  const patience = start + Math.min(PATIENCE_MS, connectTimeoutMs)
+  const retryUntil = start + Math.min(REFUSAL_LIMIT_MS, connectTimeoutMs)
   let client: Client | null = null
   let refusal: AgentUnreachable | null = null
   for (;;) {
@@ -42,15 +42,15 @@ export async function openAgentChannel(
       client ??= await connectClient(target, options.controllerKey, left(), signal)
       const channel = await openChannel(client, target, left(), signal)
       if (channel !== null) return channel
-      refusal = notRunning(target)
+      refusal = agentNotRunning(target)
     } catch (error) {
       client = null
       if (!(error instanceof AgentUnreachable) || error.reason === 'stopped') throw error
-      // That the time is over says less than what was said before.
+      // Report the last refusal rather than the timeout that followed it.
       if (error.reason !== 'refused') throw error.reason === 'no-answer' ? (refusal ?? error) : error
       refusal = error
     }
-    if (performance.now() + RETRY_MS > patience) {
+    if (performance.now() + RETRY_MS > retryUntil) {
       client?.destroy()
       throw refusal
     }
@@ -74,9 +74,9 @@ function connectClient(
       reject(error)
     }
     const abort = () => fail(stopped(target))
-    const timer = setTimeout(() => fail(inTime(target, timeoutMs)), timeoutMs)
+    const timer = setTimeout(() => fail(timedOut(target, timeoutMs)), timeoutMs)
     client.on('error', error => fail(wrongKey ? wrongHostKey(target) : connectFailure(target, error)))
-    client.once('close', () => fail(lost(target)))
+    client.once('close', () => fail(closedEarly(target)))
     // Nagle's algorithm would add 40 ms to every small request.
     client.once('connect', () => client.setNoDelay(true))
     client.once('ready', () => {
@@ -111,7 +111,10 @@ function connectClient(
   })
 }
 
-/** @returns null when the agent's socket cannot be opened; the connection stays. After any other failure it is gone. */
+/**
+ * @returns null if the agent's socket cannot be opened; the connection stays usable
+ * @throws AgentUnreachable, after closing the connection
+ */
 function openChannel(
   client: Client,
   target: AgentTarget,
@@ -119,33 +122,33 @@ function openChannel(
   signal: AbortSignal,
 ): Promise<AgentChannel | null> {
   return new Promise((resolve, reject) => {
-    const leave = () => {
+    const cleanUp = () => {
       clearTimeout(timer)
       signal.removeEventListener('abort', abort)
-      client.removeListener('close', loseIt)
+      client.removeListener('close', onClose)
     }
     const fail = (error: AgentUnreachable) => {
-      leave()
+      cleanUp()
       client.destroy()
       reject(error)
     }
     const abort = () => fail(stopped(target))
-    const loseIt = () => fail(lost(target))
-    const timer = setTimeout(() => fail(inTime(target, timeoutMs)), timeoutMs)
+    const onClose = () => fail(closedEarly(target))
+    const timer = setTimeout(() => fail(timedOut(target, timeoutMs)), timeoutMs)
     if (signal.aborted) return abort()
     signal.addEventListener('abort', abort)
-    client.once('close', loseIt)
+    client.once('close', onClose)
     try {
       client.openssh_forwardOutStreamLocal(AGENT_SOCKET, (error, stream) => {
-        leave()
+        cleanUp()
         if (error) return resolve(null)
-        // Not before: a connection whose channels are refused lives on and would gather listeners.
+        // Registered only now: a connection survives refused channels and would accumulate listeners.
         const closed = new Promise<void>(done => client.once('close', () => done()))
         resolve({ stream, close: () => client.destroy(), closed })
       })
     } catch {
-      // ssh2 throws when the connection broke since it was made.
-      loseIt()
+      // ssh2 throws if the connection has already broken.
+      onClose()
     }
   })
 }
@@ -153,32 +156,32 @@ function openChannel(
 function connectFailure({ amphoraId, host }: AgentTarget, error: Error & { level?: string }): AgentUnreachable {
   const code = 'code' in error ? error.code : undefined
   if (error.level === 'client-authentication') {
-    return new AgentUnreachable(amphoraId, 'authentication', `${host} does not accept the controller's key.`)
+    return new AgentUnreachable(amphoraId, 'authentication', `${host} does not accept the controller's SSH key.`)
   }
   if (code === 'ECONNREFUSED' || code === 'ECONNRESET' || code === 'EPIPE') {
     return new AgentUnreachable(amphoraId, 'refused', `${host} refuses SSH connections.`)
   }
   if (code === 'EHOSTUNREACH' || code === 'ENETUNREACH' || code === 'ETIMEDOUT') {
-    return new AgentUnreachable(amphoraId, 'no-answer', `${host} is not to be found on the management network.`)
+    return new AgentUnreachable(amphoraId, 'no-answer', `${host} is unreachable on the management network.`)
   }
   return new AgentUnreachable(amphoraId, 'connection-lost', `The SSH connection to ${host} failed: ${error.message}`)
 }
 
 const wrongHostKey = ({ amphoraId, host }: AgentTarget) =>
-  new AgentUnreachable(amphoraId, 'wrong-host-key', `${host} shows a host key that is not this amphora's.`)
+  new AgentUnreachable(amphoraId, 'wrong-host-key', `${host} presented a host key that is not this amphora's.`)
 
-const inTime = ({ amphoraId, host }: AgentTarget, timeoutMs: number) =>
+const timedOut = ({ amphoraId, host }: AgentTarget, timeoutMs: number) =>
   new AgentUnreachable(
     amphoraId,
     'no-answer',
     `No SSH connection to ${host} within ${(timeoutMs / 1000).toFixed(1)} s.`,
   )
 
-const lost = ({ amphoraId, host }: AgentTarget) =>
-  new AgentUnreachable(amphoraId, 'refused', `${host} closed the SSH connection while it was made.`)
+const closedEarly = ({ amphoraId, host }: AgentTarget) =>
+  new AgentUnreachable(amphoraId, 'refused', `${host} closed the SSH connection during setup.`)
 
-const notRunning = ({ amphoraId, host }: AgentTarget) =>
-  new AgentUnreachable(amphoraId, 'refused', `The agent of ${host} does not run.`)
+const agentNotRunning = ({ amphoraId, host }: AgentTarget) =>
+  new AgentUnreachable(amphoraId, 'refused', `The agent on ${host} is not running.`)
 
 const stopped = ({ amphoraId, host }: AgentTarget) =>
-  new AgentUnreachable(amphoraId, 'stopped', `The connection to ${host} was given up.`)
+  new AgentUnreachable(amphoraId, 'stopped', `The controller abandoned the connection to ${host}.`)

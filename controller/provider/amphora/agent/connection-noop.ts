@@ -4,7 +4,7 @@ import type { AgentConnections, AgentTarget, AgentVerb, RequestBody } from './co
 
 type Applied = Pick<Desired, 'generation' | 'sha256' | 'interfaces'> & { drains: boolean }
 
-/** Agents of amphorae that are rows only: whatever is to be applied is in effect at once. */
+/** Agents of noop amphorae, which exist only in the database: every apply takes effect at once. */
 export function createNoopAgentConnections(): AgentConnections {
   const applied = new Map<string, Applied>()
 
@@ -52,7 +52,7 @@ function helloOf(applied: Applied | undefined): HelloResult {
     agentVersion: 'noop',
     protocolVersion: 1,
     bootId: '0000000000000000',
-    // One that the rendering takes for new enough.
+    // Satisfies the renderer's minimum.
     haproxyVersion: '2.6.0',
     keepalivedVersion: 'noop',
     appliedGeneration: applied?.generation ?? 0,

@@ -9,19 +9,19 @@ import { SshConnection } from './ssh-connection.js'
 export type { AgentTarget, AgentVerb, RequestBody }
 export { AgentRefused, AgentUnreachable }
 
-/** In milliseconds: for the whole request, and within that for making a connection when there is none (at most 10 s when not given). */
+/** Milliseconds for the whole request (default 60 s), and within that for connecting (default 10 s). */
 export type AgentLimits = { timeoutMs?: number; connectTimeoutMs?: number }
 
 export type AgentConnections = {
   /**
-   * Asks the agent of an amphora; connects when there is no connection. A request whose connection turns out to be dead is sent once more over a new one:
-   * every verb may be repeated.
+   * Sends a request to an amphora's agent, connecting first if needed. If the connection turns out to be dead, resends
+   * once over a new one: every verb is safe to repeat.
    * @throws AgentUnreachable, AgentRefused
    */
   request<V extends AgentVerb>(target: AgentTarget, body: RequestBody<V>, limits?: AgentLimits): Promise<ResultOf[V]>
-  /** Drops the connection of an amphora that is gone. Requests under way fail. */
+  /** Drops the connection to a deleted amphora. Pending requests fail. */
   close(amphoraId: string): void
-  /** Drops all; afterwards no socket and no timer is left, and every request fails. */
+  /** Drops all connections. Afterwards no socket or timer is left, and every request fails. */
   stop(): Promise<void>
 }
 
@@ -29,7 +29,7 @@ export type AgentConnectionsOptions = {
   /** OpenSSH private key. */
   controllerKey: string
   log: Logger
-  /** An unused connection is dropped after this time. */
+  /** Idle time after which a connection is dropped. */
   idleMs?: number
 }
 
@@ -41,8 +41,8 @@ const IDLE_MS = 300_000
 export class SshAgentConnections implements AgentConnections {
   readonly #options: AgentConnectionsOptions
   readonly #connections = new Map<string, SshConnection>()
-  /** Also those that were dropped and whose socket is not closed yet. */
-  readonly #living = new Set<SshConnection>()
+  /** Includes dropped connections whose socket is still open. */
+  readonly #open = new Set<SshConnection>()
   #isStopped = false
 
   constructor(options: AgentConnectionsOptions) {
@@ -56,7 +56,7 @@ export class SshAgentConnections implements AgentConnections {
   ): Promise<ResultOf[V]> {
     const until = performance.now() + timeoutMs
     for (let attempt = 1; ; attempt++) {
-      if (this.#isStopped) throw new AgentUnreachable(target.amphoraId, 'stopped', 'The connections were stopped.')
+      if (this.#isStopped) throw new AgentUnreachable(target.amphoraId, 'stopped', 'The controller is stopping.')
       const left = Math.max(1, until - performance.now())
       const { connection, isNew } = this.#connectionTo(target, Math.min(left, connectTimeoutMs))
       try {
@@ -76,10 +76,9 @@ export class SshAgentConnections implements AgentConnections {
   async stop(): Promise<void> {
     this.#isStopped = true
     for (const connection of this.#connections.values()) connection.drop()
-    await Promise.all([...this.#living].map(({ gone }) => gone))
+    await Promise.all([...this.#open].map(({ gone }) => gone))
   }
 
-  /** The connection to use, and whether it is a new one. */
   #connectionTo(target: AgentTarget, connectTimeoutMs: number): { connection: SshConnection; isNew: boolean } {
     const known = this.#connections.get(target.amphoraId)
     if (known?.leadsTo(target)) return { connection: known, isNew: false }
@@ -92,9 +91,9 @@ export class SshAgentConnections implements AgentConnections {
     const onDropped = (dropped: SshConnection) => this.#forget(dropped)
     const connection = new SshConnection(target, { controllerKey, connectTimeoutMs, idleMs, onDropped, log })
     this.#connections.set(target.amphoraId, connection)
-    this.#living.add(connection)
+    this.#open.add(connection)
     void connection.gone.then(() => {
-      this.#living.delete(connection)
+      this.#open.delete(connection)
       connection.drop()
     })
     return connection

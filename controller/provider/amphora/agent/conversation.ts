@@ -6,14 +6,14 @@ import { AgentRefused, AgentUnreachable, type UnreachableReason } from './errors
 
 const LOST = 'The connection to the agent was lost.'
 
-/** A request without its id. */
+/** A request without its `id`. */
 export type RequestBody<V extends AgentVerb> = Omit<Extract<Request, { verb: V }>, 'id'> & { verb: V }
 
 type Waiting = { answered: (result: unknown) => void; failed: (error: Error) => void }
 
 /**
- * Requests and answers over one stream, many at once. Ends for good at the first answer that cannot be understood, and when the stream closes;
- * requests under way then fail.
+ * Concurrent requests and answers over one stream. Ends at the first malformed answer or when the stream closes;
+ * pending requests then fail.
  */
 export class Conversation {
   readonly #stream: Duplex
@@ -23,7 +23,7 @@ export class Conversation {
   #lastId = 0
   #isOpen = true
 
-  /** @param ended is called once */
+  /** @param ended called once, when the conversation ends */
   constructor(stream: Duplex, amphoraId: string, ended: () => void) {
     this.#stream = stream
     this.#amphoraId = amphoraId
@@ -33,7 +33,7 @@ export class Conversation {
       try {
         for (const value of decode(piece)) this.#take(value)
       } catch {
-        this.#end('malformed-answer', 'The agent answered what cannot be understood.')
+        this.#end('malformed-answer', 'The agent sent a malformed answer.')
       }
     })
     stream.on('error', () => undefined)
@@ -55,7 +55,7 @@ export class Conversation {
           clearTimeout(timer)
           const checked = resultSchemas[body.verb].safeParse(result)
           if (checked.success) return resolve(checked.data)
-          const message = `The agent's answer to "${body.verb}" cannot be understood.`
+          const message = `The agent sent a malformed answer to "${body.verb}".`
           reject(this.#unreachable('malformed-answer', message))
         },
         failed: error => {
@@ -69,7 +69,7 @@ export class Conversation {
 
   #take(value: unknown): void {
     const answer = answerSchema.parse(value)
-    // An answer that came after its time limit has nobody waiting any more.
+    // Undefined if the answer arrived after the timeout.
     const request = this.#waiting.get(answer.id)
     this.#waiting.delete(answer.id)
     if (answer.ok) request?.answered(answer.result)

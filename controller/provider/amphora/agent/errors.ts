@@ -1,17 +1,17 @@
 import type { AgentError } from '../../../../amphora-agent/protocol/messages.js'
 
 export type UnreachableReason =
-  /** The machine answers, but its SSH server or agent does not run yet, or no longer. */
+  /** The machine answers, but its SSH server or agent is not running. */
   | 'refused'
   | 'no-answer'
   | 'wrong-host-key'
   | 'authentication'
   | 'connection-lost'
   | 'malformed-answer'
-  /** Our own side gave the connection up. */
+  /** The controller abandoned the connection. */
   | 'stopped'
 
-/** The agent could not be asked or did not answer; whether it carried the request out is not known. The message says why, in words. */
+/** The agent could not be reached or did not answer. It may still have carried out the request. */
 export class AgentUnreachable extends Error {
   constructor(
     readonly amphoraId: string,
@@ -23,7 +23,7 @@ export class AgentUnreachable extends Error {
   }
 }
 
-/** The agent answered that it did not carry the request out. */
+/** The agent refused the request and did not carry it out. */
 export class AgentRefused extends Error {
   constructor(
     readonly amphoraId: string,

@@ -9,26 +9,26 @@ export type SshConnectionOptions = {
   /** OpenSSH private key. */
   controllerKey: string
   connectTimeoutMs: number
-  /** Unused for so long, it drops itself. */
+  /** Idle time after which the connection drops itself. */
   idleMs: number
-  /** It takes no more requests. May be called several times. */
+  /** Called when the connection takes no more requests; may be called several times. */
   onDropped: (connection: SshConnection) => void
   log: Logger
 }
 
 type Ready = { channel: AgentChannel; conversation: Conversation }
 
-/** One SSH connection, with one channel to an agent that carries all requests. Connects when it is made. */
+/** One SSH connection with one channel to an agent, which carries all requests. Connects on construction. */
 export class SshConnection {
   readonly target: AgentTarget
-  /** Settles when no socket is left. */
+  /** Resolves once the socket is closed. */
   readonly gone: Promise<void>
   readonly #options: SshConnectionOptions
-  readonly #giveUp = new AbortController()
+  readonly #abandon = new AbortController()
   readonly #ready: Promise<Ready>
   #isDropped = false
   #isClosed = false
-  #using = 0
+  #pending = 0
   #idle: NodeJS.Timeout | undefined
 
   constructor(target: AgentTarget, options: SshConnectionOptions) {
@@ -45,7 +45,7 @@ export class SshConnection {
     )
   }
 
-  /** Whether it was dropped because somebody asked for it. */
+  /** True after close(), but not after drop(). */
   get isClosed(): boolean {
     return this.#isClosed
   }
@@ -55,33 +55,33 @@ export class SshConnection {
   }
 
   /**
-   * @param until milliseconds, as `performance.now()`: also for making the connection
+   * @param until deadline in `performance.now()` milliseconds, connecting included
    * @throws AgentUnreachable, AgentRefused
    */
   async ask<V extends AgentVerb>(body: RequestBody<V>, until: number): Promise<ResultOf[V]> {
     clearTimeout(this.#idle)
-    this.#using++
+    this.#pending++
     try {
       const { conversation } = await this.#readyBy(until)
       return await conversation.request(body, Math.max(1, until - performance.now()))
     } finally {
-      this.#using--
-      if (this.#using === 0 && !this.#isDropped) this.#dropWhenIdle()
+      this.#pending--
+      if (this.#pending === 0 && !this.#isDropped) this.#dropWhenIdle()
     }
   }
 
-  /** Its requests fail, and are not to be sent again. */
+  /** Drops the connection for good: its pending requests fail and must not be resent. */
   close(): void {
     this.#isClosed = true
     this.drop()
   }
 
-  /** Takes no more requests; those under way fail. May be repeated. */
+  /** Takes no more requests; pending ones fail. Safe to repeat. */
   drop(): void {
     this.#isDropped = true
     this.#options.onDropped(this)
     clearTimeout(this.#idle)
-    this.#giveUp.abort()
+    this.#abandon.abort()
     this.#ready.then(
       ({ channel }) => channel.close(),
       () => undefined,
@@ -90,17 +90,18 @@ export class SshConnection {
 
   async #open(): Promise<Ready> {
     const { controllerKey, connectTimeoutMs } = this.#options
-    const { signal } = this.#giveUp
+    const { signal } = this.#abandon
     const channel = await openAgentChannel(this.target, { controllerKey, connectTimeoutMs, signal })
     return { channel, conversation: new Conversation(channel.stream, this.target.amphoraId, () => this.drop()) }
   }
 
-  /** A request may have less time than the one that began to connect. */
+  /** A request's deadline may be earlier than that of the request that started connecting. */
   #readyBy(until: number): Promise<Ready> {
     const { amphoraId, host } = this.target
     return new Promise((resolve, reject) => {
-      const late = () => reject(new AgentUnreachable(amphoraId, 'no-answer', `No SSH connection to ${host} in time.`))
-      const timer = setTimeout(late, Math.max(1, until - performance.now()))
+      const expire = () =>
+        reject(new AgentUnreachable(amphoraId, 'no-answer', `No SSH connection to ${host} before the deadline.`))
+      const timer = setTimeout(expire, Math.max(1, until - performance.now()))
       this.#ready.then(resolve, reject).finally(() => clearTimeout(timer))
     })
   }

@@ -1,13 +1,14 @@
 import { ProvisioningFault } from '../../provider.js'
 
 /**
- * Ends waiting after a time. What was begun may still go on inside a driver, so `begun` is told first that it must begin nothing more.
+ * Stops waiting for a task after a time limit. The task may keep running inside a driver; `expired` tells it to start
+ * nothing more.
  * @throws ProvisioningFault `time-limit`
  */
 export async function withTimeLimit<T>(
   seconds: number,
   what: string,
-  begin: (expired: () => boolean) => Promise<T>,
+  task: (expired: () => boolean) => Promise<T>,
 ): Promise<T> {
   let expired = false
   let timer: NodeJS.Timeout | undefined
@@ -18,7 +19,7 @@ export async function withTimeLimit<T>(
     }, seconds * 1000)
   })
   try {
-    return await Promise.race([begin(() => expired), limit])
+    return await Promise.race([task(() => expired), limit])
   } finally {
     clearTimeout(timer)
   }

@@ -4,22 +4,22 @@ import { type Role, rolesOf } from './topology.js'
 
 export type Replacement = { leaving: ObservedAmphora; successor: ObservedAmphora }
 
-/** Which amphora of a load balancer has which role. It follows from rows and observations alone, so every worker comes to the same. */
+/** The amphorae of a load balancer by role. Derived only from rows and observations, so every worker gets the same. */
 export type RoleAssignment = {
-  /** At most one for each role: they get the present configuration, and hold the VIP. */
+  /** At most one per role. They get the current configuration and hold the VIP. */
   serving: ObservedAmphora[]
-  /** Roles for which an amphora is to be allocated. */
+  /** Roles that need a new amphora. */
   missing: Role[]
-  /** What is under way: one at a time, so that of a pair one always serves undisturbed. */
+  /** The replacement in progress: one at a time, so that one amphora of a pair always serves undisturbed. */
   replacement: Replacement | null
-  /** Nobody needs them any more. */
+  /** Amphorae to remove. */
   superfluous: ObservedAmphora[]
 }
 
 /**
- * An amphora that is to be replaced serves until another has taken its role; but one that was never configured serves nothing, so it only goes.
- * First the replacement that has begun goes on, then what is broken is replaced, then what carries no traffic, so that the VIP of a pair
- * moves once.
+ * An amphora marked for replacement serves until another has taken its role. One that was never configured serves
+ * nothing and is removed. Order: the replacement in progress, then lost amphorae, then the one without the VIP,
+ * so that the VIP of a pair moves only once.
  */
 export function assignRoles(
   topology: LoadBalancerTree['topology'],
@@ -30,20 +30,20 @@ export function assignRoles(
     const ofRole = usable.filter(amphora => amphora.role === role)
     return {
       role,
-      staying: foremost(ofRole.filter(amphora => !amphora.replacing)),
-      leaving: foremost(ofRole.filter(amphora => amphora.replacing && amphora.appliedSha256 !== null)),
+      staying: preferred(ofRole.filter(amphora => !amphora.replacing)),
+      leaving: preferred(ofRole.filter(amphora => amphora.replacing && amphora.appliedSha256 !== null)),
     }
   })
   const needed = parts.flatMap(({ staying, leaving }) => [staying, leaving])
   const superfluous = amphorae.filter(amphora => !needed.includes(amphora))
-  const open = parts.filter(part => part.leaving !== undefined)
-  const begun = open.find(part => part.staying !== undefined)
+  const pending = parts.filter(part => part.leaving !== undefined)
+  const inProgress = pending.find(part => part.staying !== undefined)
   const next =
-    open.find(part => part.leaving !== undefined && isLost(part.leaving)) ??
-    open.find(part => part.leaving?.heldVip === false) ??
-    open[0]
-  // One that has left goes altogether before the next begins to.
-  const current = begun ?? (superfluous.length === 0 ? next : undefined)
+    pending.find(part => part.leaving !== undefined && isLost(part.leaving)) ??
+    pending.find(part => part.leaving?.heldVip === false) ??
+    pending[0]
+  // The next replacement starts only after the previous amphora has been removed.
+  const current = inProgress ?? (superfluous.length === 0 ? next : undefined)
   return {
     serving: parts.flatMap(({ staying, leaving }) => leaving ?? staying ?? []),
     missing: parts
@@ -57,13 +57,13 @@ export function assignRoles(
   }
 }
 
-/** It is to be replaced, and nothing can reach it: it neither takes a configuration nor is restarted. */
+/** Marked for replacement and unreachable: it gets no configuration and is not restarted. */
 export const isLost = ({ replacing, machine, agent }: ObservedAmphora): boolean =>
   replacing && (machine !== 'running' || agent.state === 'unreachable')
 
-/** It gave the VIP up and waits for its last connections: nobody has to wait for it. */
+/** It gave up the VIP and is waiting for its last connections; nothing waits for it. */
 export const isDraining = ({ agent }: ObservedAmphora): boolean =>
   agent.state === 'answers' && agent.drain?.ended === false
 
-const foremost = (amphorae: readonly ObservedAmphora[]): ObservedAmphora | undefined =>
+const preferred = (amphorae: readonly ObservedAmphora[]): ObservedAmphora | undefined =>
   amphorae.find(amphora => amphora.status === 'ALLOCATED') ?? amphorae[0]

@@ -6,22 +6,22 @@ export const managementPortName = (amphoraId: string): string => `octavia-lb-mgm
 const basePortName = (amphoraId: string) => `octavia-lb-vrrp-${amphoraId}`
 const memberPortName = (amphoraId: string, networkId: string) => `octavia-lb-member-${amphoraId}-${networkId}`
 
-/** A port that an amphora should have, and why. Its name is its identity. */
+/** A port that an amphora should have, and its purpose. The name identifies the port. */
 export type DesiredPort = { purpose: 'vip' | 'member'; request: Omit<PortRequest, 'projectId'> }
 
 /**
- * The ports of one amphora: the base port, with an address on the subnet of each VIP, and one on each network of members that the base
- * port does not reach, with an address on every subnet of theirs.
- * @throws ProvisioningFault when a subnet does not exist any more, or would draw management traffic away
+ * The ports of one amphora: the base port, with an address on each VIP's subnet, and one port per network with member
+ * subnets that the base port is not on, with an address on each of these subnets.
+ * @throws ProvisioningFault if a subnet no longer exists or overlaps the management network
  */
 export function desiredPorts(tree: LoadBalancerTree, subnets: readonly Subnet[], amphoraId: string): DesiredPort[] {
   const device = { deviceId: amphoraId, deviceOwner: PORT_OWNER.amphora }
-  const vips = vipSubnetIds(tree).map(id => existing(id, subnets, 'of a VIP'))
+  const vips = vipSubnetIds(tree).map(id => requireSubnet(id, subnets, 'of a VIP'))
   const [base] = vips
   if (base === undefined) throw new ProvisioningFault('subnet-missing', 'The VIP has no subnet.')
   const byNetwork = new Map<string, Subnet[]>()
   for (const id of memberSubnetIds(tree)) {
-    const subnet = existing(id, subnets, 'of a member')
+    const subnet = requireSubnet(id, subnets, 'of a member')
     if (vips.includes(subnet)) continue
     byNetwork.set(subnet.networkId, [...(byNetwork.get(subnet.networkId) ?? []), subnet])
   }
@@ -46,21 +46,21 @@ export function desiredPorts(tree: LoadBalancerTree, subnets: readonly Subnet[],
   ]
 }
 
-/** Ids of the subnets on which VIPs and members stand; a member without one is reached by the default route. */
+/** Ids of the subnets of VIPs and members. A member without a subnet is reached through the default route. */
 export function desiredSubnetIds(tree: LoadBalancerTree): string[] {
   return [...new Set([...vipSubnetIds(tree), ...memberSubnetIds(tree)])]
 }
 
-/** The amphora's own port of this name. */
+/** The amphora's port with this name. */
 export const portOf = ({ ports }: { ports: readonly Port[] }, { request }: DesiredPort): Port | undefined =>
   ports.find(port => port.name === request.name)
 
-/** True when the port stands on every subnet that it is desired for. */
+/** True if the port has an address on every desired subnet. */
 export function covers(port: Port, { request }: DesiredPort): boolean {
   return request.fixedIps.every(({ subnetId }) => port.fixedIps.some(fixedIp => fixedIp.subnetId === subnetId))
 }
 
-/** The main VIP's first. */
+/** The main VIP's subnet first. */
 function vipSubnetIds({ vip, additionalVips }: LoadBalancerTree): string[] {
   const ids = [vip.subnetId, ...additionalVips.map(({ subnetId }) => subnetId).sort()]
   return [...new Set(ids.filter(id => id !== null))]
@@ -72,9 +72,9 @@ function memberSubnetIds(tree: LoadBalancerTree): string[] {
   return [...new Set(ids)].sort()
 }
 
-function existing(id: string, subnets: readonly Subnet[], whose: string): Subnet {
+function requireSubnet(id: string, subnets: readonly Subnet[], whose: string): Subnet {
   const subnet = subnets.find(candidate => candidate.id === id)
   if (subnet?.overlapsManagement) throw new ProvisioningFault('subnet-overlaps-management', managementOverlap(id))
   if (subnet !== undefined) return subnet
-  throw new ProvisioningFault('subnet-missing', `The subnet ${id} ${whose} does not exist any more.`)
+  throw new ProvisioningFault('subnet-missing', `The subnet ${id} ${whose} no longer exists.`)
 }

@@ -9,18 +9,18 @@ import { type DesiredPort, desiredPorts, portOf } from './desired-ports.js'
 import type { Observed, ObservedAmphora } from './observation.js'
 import { vrrpPriority } from './topology.js'
 
-/** What all desired states of a load balancer have in common. */
+/** Input common to the desired states of all amphorae of a load balancer. */
 export type Rendering = {
   tree: LoadBalancerTree
   observed: Observed
   fence: number
   haproxy: HaproxySettings
-  /** The ports that each amphora should have, by its id. */
+  /** Desired ports by amphora id. */
   ports: ReadonlyMap<string, readonly DesiredPort[]>
 }
 
-/** Derives once what the amphorae are compared with. */
-export const renderingOf = (
+/** Computes the desired ports once for all amphorae. */
+export const createRendering = (
   tree: LoadBalancerTree,
   observed: Observed,
   { fence, haproxy }: Pick<Rendering, 'fence' | 'haproxy'>,
@@ -32,16 +32,17 @@ export const renderingOf = (
 export const portsFor = ({ ports }: Rendering, { id }: ObservedAmphora): readonly DesiredPort[] => ports.get(id) ?? []
 
 /**
- * What an amphora should be among those that share the VIP with it.
- * @param group it and the other one of a pair
- * @param standsBy serve, but do not hold the VIP, nor ask for it
- * @returns null for one that cannot be told, and while an address of the group is unknown: each of a pair names the other's
+ * The desired state of an amphora within its group.
+ * @param group the amphora and, in a pair, the other one
+ * @param isStandby serve, but neither hold nor claim the VIP
+ * @returns null if the agent cannot be reached, or while an address of the group is unknown: in a pair, each amphora's
+ *   configuration names the other's address
  */
-export function desiredOf(
+export function desiredState(
   rendering: Rendering,
   amphora: ObservedAmphora,
   group: readonly ObservedAmphora[],
-  standsBy: boolean,
+  isStandby: boolean,
 ): Desired | null {
   const { tree, fence, haproxy } = rendering
   const { agent, role } = amphora
@@ -58,15 +59,15 @@ export function desiredOf(
     amphoraId: amphora.id,
     fence,
     haproxyVersion: agent.haproxyVersion,
-    limits: limitsOf(amphora),
+    limits: machineLimits(amphora),
     ...haproxy,
     interfaces: pluggedInterfaces(rendering, amphora),
     pair: priority === null ? null : { priority, vrrpAddress: own, peers },
-    standsBy,
+    isStandby,
   })
 }
 
-/** The record and the agent itself must agree: the record may be older than a restart of the amphora. */
+/** Both the row and the agent must agree: the row may predate a restart of the amphora. */
 export function isInEffect(amphora: ObservedAmphora, desired: Desired): boolean {
   const { agent, appliedGeneration, appliedSha256, needsApply } = amphora
   const agrees = (applied: { appliedGeneration: number; appliedSha256: string | null }) =>
@@ -75,11 +76,11 @@ export function isInEffect(amphora: ObservedAmphora, desired: Desired): boolean 
 }
 
 /**
- * The part of one amphora in moving the VIPs between it and another one.
- * @param seconds how long it may take
- * @returns null while an address of the two is unknown
+ * One amphora's instructions for moving the VIPs between it and another one.
+ * @param seconds time limit of the handover
+ * @returns null while an address of either is unknown
  */
-export function handoverOf(
+export function handoverFor(
   rendering: Rendering,
   role: Handover['role'],
   amphora: ObservedAmphora,
@@ -98,7 +99,7 @@ function vrrpAddress(rendering: Rendering, amphora: ObservedAmphora): string | n
   return port?.fixedIps.find(({ subnetId }) => subnetId === rendering.tree.vip.subnetId)?.address ?? null
 }
 
-/** The port that carries VIPs beside its own addresses. */
+/** The port that carries the VIPs besides its own addresses. */
 export function basePortOf(rendering: Rendering, amphora: ObservedAmphora) {
   const base = portsFor(rendering, amphora).find(({ purpose }) => purpose === 'vip')
   return base && portOf(amphora, base)
@@ -114,11 +115,11 @@ function pluggedInterfaces(rendering: Rendering, amphora: ObservedAmphora): Plug
   })
 }
 
-/** Of the machine of an agent that does not tell: what containers often get. */
-const UNTOLD: MachineLimits = { openFiles: 20_000, memoryBytes: 2 * 1024 ** 3 }
+/** For agents that do not report limits: typical for containers. */
+const DEFAULT_LIMITS: MachineLimits = { openFiles: 20_000, memoryBytes: 2 * 1024 ** 3 }
 
-/** What the machine of an amphora gives. */
-export const limitsOf = ({ agent }: ObservedAmphora): MachineLimits =>
-  (agent.state === 'answers' ? agent.limits : undefined) ?? UNTOLD
+/** Resource limits of an amphora's machine. */
+export const machineLimits = ({ agent }: ObservedAmphora): MachineLimits =>
+  (agent.state === 'answers' ? agent.limits : undefined) ?? DEFAULT_LIMITS
 
 const DEFAULT_MTU = 1500

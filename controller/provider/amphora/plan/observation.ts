@@ -5,28 +5,28 @@ import type { Role } from './topology.js'
 
 export type AmphoraStatus = 'BOOTING' | 'READY' | 'ALLOCATED' | 'ERROR' | 'PENDING_DELETE'
 
-/** One amphora as its row says. */
+/** The database row of one amphora. */
 export type AmphoraRow = {
   id: string
   status: AmphoraStatus
   role: Role | null
-  /** Address on the management network; null before its first machine. */
+  /** Address on the management network; null before its first machine is created. */
   managementAddress: string | null
   appliedGeneration: number
   appliedSha256: string | null
-  /** Seconds since its last sign of life: a heartbeat, an answer, or being made. */
+  /** Seconds since its last heartbeat, row update or creation, whichever is latest. */
   silentSeconds: number
-  /** Seconds since its last heartbeat; null when there was none. */
+  /** Seconds since its last heartbeat; null if there was none. */
   heardSeconds: number | null
-  /** How long its agent has been out of reach while it was heard without a gap; 0 when it was reached last time. */
+  /** Seconds for which its agent has been unreachable despite gapless heartbeats; 0 if the last attempt reached it. */
   unreachableSeconds: number
-  /** For how long something has been amiss on it that it cannot repair; 0 when nothing is. */
+  /** Seconds for which it has reported mismatches that it cannot repair; 0 if there are none. */
   mismatchedSeconds: number
-  /** It was heard since its last apply, and asks for its configuration. */
+  /** Since its last apply, a heartbeat has asked for the configuration. */
   needsApply: boolean
-  /** A failover asked for another one in its place. */
+  /** Marked for replacement. */
   replacing: boolean
-  /** It had the VIP when it was last asked, or by its last heartbeat. Of a pair, whichever role it has. */
+  /** It held the VIP at the last probe or heartbeat. In a pair, this is independent of its role. */
   heldVip: boolean
 }
 
@@ -36,35 +36,35 @@ export type ObservedAgent =
       haproxyVersion: string
       appliedGeneration: number
       appliedSha256: string | null
-      /** An older agent does not tell. */
+      /** Undefined from an older agent. */
       holdsVip?: boolean | undefined
-      /** An older agent does not tell. */
+      /** Undefined from an older agent. */
       limits?: MachineLimits | undefined
-      /** Null unless it was told to accept nothing any more. */
+      /** Null unless it was told to stop accepting connections. */
       drain: AmphoraDrain | null
-      /** For how long there may still be requests to members that left, of any pool. An older agent does not tell. */
+      /** Seconds for which requests to removed members, of any pool, may still run. Undefined from an older agent. */
       leavingSeconds?: number | undefined
     }
   | { state: 'unreachable' }
 
-/** One amphora as it was found: its row, machine, ports and agent. */
+/** An amphora as observed: its row, machine, ports and agent. */
 export type ObservedAmphora = AmphoraRow & {
   machine: 'running' | 'stopped' | 'absent'
-  /** Its ports on other networks than the management network. */
+  /** Its ports, except the management port. */
   ports: readonly Port[]
-  /** Ids of those that the running machine has an interface for, which may send from all of their addresses. */
+  /** Ids of ports with an interface in the running machine that may send from all addresses of the port. */
   plugged: readonly string[]
-  /** Unreachable as well when the machine does not run. */
+  /** Also `unreachable` if the machine is not running. */
   agent: ObservedAgent
-  /** Whether it serves, as its host sees it; asked for when the agent cannot be reached. Null when nobody can tell. */
+  /** Whether it serves according to its host, inspected only if the agent is unreachable. Null if unknown. */
   serves: boolean | null
 }
 
-/** All that the plan for a load balancer looks at, beside the tree. */
+/** Everything that the plan for a load balancer depends on, besides the tree. */
 export type Observed = {
   amphorae: readonly ObservedAmphora[]
   vipPort: Port | null
-  /** Those of the VIP, of the members and of the amphorae's ports that still exist. */
+  /** The existing subnets of the VIP, the members and the amphorae's ports. */
   subnets: readonly Subnet[]
   /** MTU by network id. */
   mtus: ReadonlyMap<string, number>

@@ -1,56 +1,57 @@
 import type { LoadBalancerTree } from '../../../load-balancer/tree/tree.js'
 import { isDraining, type RoleAssignment } from './assign-roles.js'
-import { basePortOf, desiredOf, handoverOf, type Rendering } from './desired-state.js'
+import { basePortOf, desiredState, handoverFor, type Rendering } from './desired-state.js'
 import type { ObservedAmphora } from './observation.js'
 import type { Step } from './step.js'
 
-/** A failover ends, whatever its pools allow. */
-const LONGEST_DRAIN_SECONDS = 300
+/** Bounds a failover, whatever the pools' deregistration delays. */
+const MAX_DRAIN_SECONDS = 300
 const HANDOVER_MARGIN_SECONDS = 60
-/** Requests are short, most of the time. */
+/** Enough for most requests. */
 const SHORT_WAIT_SECONDS = 2
 const LONG_WAIT_SECONDS = 60
 
-export const otherOf = ({ serving }: RoleAssignment, { id, role }: ObservedAmphora): ObservedAmphora | null =>
+export const peerOf = ({ serving }: RoleAssignment, { id, role }: ObservedAmphora): ObservedAmphora | null =>
   serving.find(amphora => amphora.id !== id && amphora.role !== role) ?? null
 
 /**
- * How an amphora leaves. If its agent answers, it steps down: another one takes the VIP, and its connections get a while to end. If not, its
- * VIP port is unplugged.
- * @param taker who has the VIP afterwards
+ * Steps that take the VIP from an amphora. If its agent answers, another amphora takes over the VIP, and existing
+ * connections get time to end. Otherwise its VIP port is unplugged.
+ * @param taker the amphora that holds the VIP afterwards
  */
 export function demote(rendering: Rendering, leaving: ObservedAmphora, taker: ObservedAmphora | null): Step[][] {
   const { tree } = rendering
   const isSingle = tree.topology === 'SINGLE'
   const announce: Step[] = isSingle && taker !== null ? [{ kind: 'announce-vip', amphoraId: taker.id }] : []
-  const standingBy = desiredOf(rendering, leaving, isSingle || taker === null ? [leaving] : [leaving, taker], true)
+  const standby = desiredState(rendering, leaving, isSingle || taker === null ? [leaving] : [leaving, taker], true)
   const amphoraId = leaving.id
-  if (standingBy === null || stateOf(rendering, leaving) === 'gone') {
+  if (standby === null || demotionState(rendering, leaving) === 'gone') {
     const port = basePortOf(rendering, leaving)
     const portId = port !== undefined && leaving.plugged.includes(port.id) ? port.id : null
     return [[], [{ kind: 'silence-amphora', amphoraId, portId }], announce]
   }
   const awaitVip: Step[] =
-    isSingle || taker === null ? [] : [{ kind: 'await-vip', amphoraId: taker.id, vips: vipsOf(tree) }]
+    isSingle || taker === null ? [] : [{ kind: 'await-vip', amphoraId: taker.id, vips: vipAddresses(tree) }]
   return [
     taker === null ? [] : beginHandover(rendering, leaving, taker),
-    [{ kind: 'demote-amphora', amphoraId, standingBy }],
+    [{ kind: 'demote-amphora', amphoraId, standby }],
     [...awaitVip, ...announce],
     [drain(rendering, leaving, SHORT_WAIT_SECONDS)],
   ]
 }
 
-const vipsOf = ({ vip, additionalVips }: LoadBalancerTree) => [vip, ...additionalVips].map(({ address }) => address)
+const vipAddresses = ({ vip, additionalVips }: LoadBalancerTree) =>
+  [vip, ...additionalVips].map(({ address }) => address)
 
 function beginHandover(rendering: Rendering, leaving: ObservedAmphora, taker: ObservedAmphora): Step[] {
   if (taker.agent.state !== 'answers') return []
   const seconds = drainSeconds(rendering.tree) + HANDOVER_MARGIN_SECONDS
-  const gives = handoverOf(rendering, 'leaving', leaving, taker, seconds)
-  const takes = handoverOf(rendering, 'taking-over', taker, leaving, seconds)
-  if (gives === null || takes === null) return []
+  const leavingPart = handoverFor(rendering, 'leaving', leaving, taker, seconds)
+  const takingPart = handoverFor(rendering, 'taking-over', taker, leaving, seconds)
+  if (leavingPart === null || takingPart === null) return []
   const parts = [
-    { amphoraId: leaving.id, handover: gives },
-    { amphoraId: taker.id, handover: takes },
+    { amphoraId: leaving.id, handover: leavingPart },
+    { amphoraId: taker.id, handover: takingPart },
   ]
   return [{ kind: 'begin-handover', parts }]
 }
@@ -62,14 +63,14 @@ const drain = ({ tree }: Rendering, { id: amphoraId }: ObservedAmphora, waitSeco
   waitSeconds,
 })
 
-/** How long the connections of an amphora that leaves may last: as long as those of a member that leaves the most patient pool. */
+/** How long connections of a leaving amphora may last: the longest deregistration delay of any pool. */
 function drainSeconds({ pools }: LoadBalancerTree): number {
   const delays = pools.map(pool => pool.deregistrationDelay)
-  return delays.length === 0 ? SHORT_WAIT_SECONDS : Math.min(LONGEST_DRAIN_SECONDS, Math.max(...delays))
+  return delays.length === 0 ? SHORT_WAIT_SECONDS : Math.min(MAX_DRAIN_SECONDS, Math.max(...delays))
 }
 
-/** `serves`: it may still have the VIP. `drains`: its last connections end. `gone`: nothing is lost with it. */
-export function stateOf(rendering: Rendering, amphora: ObservedAmphora): 'serves' | 'drains' | 'gone' {
+/** `serves`: it may still hold the VIP. `drains`: its last connections are ending. `gone`: removing it cuts nothing. */
+export function demotionState(rendering: Rendering, amphora: ObservedAmphora): 'serves' | 'drains' | 'gone' {
   const { agent, plugged } = amphora
   if (isDraining(amphora)) return 'drains'
   const port = basePortOf(rendering, amphora)
@@ -79,27 +80,27 @@ export function stateOf(rendering: Rendering, amphora: ObservedAmphora): 'serves
 
 type Demotion = {
   stages: Step[][]
-  /** They may be removed. */
+  /** Amphorae that may be removed. */
   gone: ObservedAmphora[]
-  /** Every one of them has stepped down before. */
+  /** True if no superfluous amphora may still hold the VIP. */
   demoted: boolean
-  /** Until the last connections have ended: here when something else has to wait for that, else later. */
+  /** Waits for the last connections: in a later run, or in this plan if a replacement depends on it. */
   wait: (later: boolean) => Step[][]
 }
 
-/** The remaining steps for amphorae that are no longer needed. */
+/** The remaining steps for superfluous amphorae. */
 export function planDemotion(rendering: Rendering, roles: RoleAssignment): Demotion {
-  const those = (state: ReturnType<typeof stateOf>) =>
-    roles.superfluous.filter(amphora => stateOf(rendering, amphora) === state)
-  const [gone, drains, serves] = [those('gone'), those('drains'), those('serves')]
+  const inState = (state: ReturnType<typeof demotionState>) =>
+    roles.superfluous.filter(amphora => demotionState(rendering, amphora) === state)
+  const [gone, drains, serves] = [inState('gone'), inState('drains'), inState('serves')]
   const isSingle = rendering.tree.topology === 'SINGLE'
-  const takerFor = (amphora: ObservedAmphora) => (isSingle ? (roles.serving[0] ?? null) : otherOf(roles, amphora))
-  /** It may still say that it has the VIP. */
+  const takerFor = (amphora: ObservedAmphora) => (isSingle ? (roles.serving[0] ?? null) : peerOf(roles, amphora))
+  /** It may still claim the VIP. */
   const mayClaim = ({ agent, plugged, ports }: ObservedAmphora) =>
     !(agent.state === 'answers' && agent.drain !== null) && (isSingle || ports.some(port => plugged.includes(port.id)))
-  const going = [...serves, ...gone.filter(mayClaim)]
+  const leaving = [...serves, ...gone.filter(mayClaim)]
   return {
-    stages: going.flatMap(amphora => demote(rendering, amphora, takerFor(amphora))),
+    stages: leaving.flatMap(amphora => demote(rendering, amphora, takerFor(amphora))),
     gone,
     demoted: serves.length === 0,
     wait: later => {

@@ -5,22 +5,22 @@ import { portsFor, type Rendering } from './desired-state.js'
 import type { ObservedAmphora } from './observation.js'
 import type { Step } from './step.js'
 
-/** How often to ask whether there are still requests to members that left: more often when they have less time. */
+/** When to check again for requests to removed members: sooner when they have less time left. */
 const recheckSeconds = (left: number): number => Math.min(left, Math.max(2, Math.round(left / 10)))
 
 type Leftovers = {
-  /** To do now, after the applies. */
+  /** To run now, after the applies. */
   stages: Step[][]
-  /** When there is nothing else to do. */
+  /** To run when nothing else is left to do. */
   wait: Step[]
-  /** False when the world must be observed again before it is known what to do. */
+  /** False if the next step requires another observation. */
   settles: boolean
 }
 
 /**
- * The steps for interfaces, and for addresses of interfaces, that no member needs any more. Requests to members that left may still go by them: they
- * stay for as long as the agent says so, and nothing else waits for that.
- * @param ready the amphorae that can be told something
+ * Steps that remove interfaces and addresses that no member needs. Requests to removed members may still use them: they
+ * stay until the agent reports that such requests have ended, and nothing else waits for that.
+ * @param ready the amphorae whose agents can be reached
  * @param applies the steps that come before
  */
 export function planLeftovers(
@@ -37,7 +37,7 @@ export function planLeftovers(
     const { urgent, others } = leftoversOf(rendering, amphora)
     releases.push(...urgent)
     if (others.length === 0) continue
-    // An older agent does not tell.
+    // Undefined from an older agent.
     const left = agent.state === 'answers' ? agent.leavingSeconds : undefined
     if (left !== undefined && applied.has(amphoraId)) awaits.push({ kind: 'await-leaving', amphoraId })
     else if (left !== undefined && left > 0) waits.push(recheckSeconds(left))
@@ -50,7 +50,7 @@ export function planLeftovers(
   }
 }
 
-/** `urgent`: an interface that stands in the way of another one, since both lead to the same addresses. */
+/** `urgent`: an interface whose subnets overlap those of a needed one. */
 function leftoversOf(rendering: Rendering, amphora: ObservedAmphora): { urgent: Step[]; others: Step[] } {
   const amphoraId = amphora.id
   const desired = portsFor(rendering, amphora)
@@ -60,12 +60,12 @@ function leftoversOf(rendering: Rendering, amphora: ObservedAmphora): { urgent: 
   const others: Step[] = []
   for (const portId of had.filter(id => !needed.includes(id))) {
     const detach: Step = { kind: 'detach-port', amphoraId, portId }
-    if (isInTheWay(rendering, amphora, portId)) urgent.push(detach)
+    if (overlapsNeeded(rendering, amphora, portId)) urgent.push(detach)
     else others.push(detach)
   }
   for (const one of desired) {
     const port = portOf(amphora, one)
-    const subnetIds = port === undefined ? [] : surplusOf(port, one.request.fixedIps)
+    const subnetIds = port === undefined ? [] : surplusSubnetIds(port, one.request.fixedIps)
     if (port !== undefined && subnetIds.length > 0) {
       others.push({ kind: 'shrink-port', amphoraId, portId: port.id, subnetIds })
     }
@@ -73,13 +73,13 @@ function leftoversOf(rendering: Rendering, amphora: ObservedAmphora): { urgent: 
   return { urgent, others }
 }
 
-/** Ids of subnets on which a port has addresses and need have none. */
-function surplusOf({ fixedIps }: Port, needed: readonly { subnetId: string }[]): string[] {
+/** Ids of subnets on which a port has addresses but needs none. */
+function surplusSubnetIds({ fixedIps }: Port, needed: readonly { subnetId: string }[]): string[] {
   const ids = fixedIps.map(({ subnetId }) => subnetId)
   return [...new Set(ids)].filter(id => !needed.some(({ subnetId }) => subnetId === id))
 }
 
-function isInTheWay(rendering: Rendering, amphora: ObservedAmphora, portId: string): boolean {
+function overlapsNeeded(rendering: Rendering, amphora: ObservedAmphora, portId: string): boolean {
   const cidrsOf = (fixedIps: readonly { subnetId: string }[]) =>
     rendering.observed.subnets.flatMap(({ id, cidr }) =>
       fixedIps.some(({ subnetId }) => subnetId === id) ? [parseCidr(cidr)] : [],

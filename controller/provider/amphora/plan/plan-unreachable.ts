@@ -5,20 +5,20 @@ import type { ObservedAmphora } from './observation.js'
 export type UnreachableFacts = {
   /** Silence after which an amphora counts as silent. */
   staleAfterSeconds: number
-  /** How long an amphora that is heard may stay out of reach before another takes its place. */
+  /** How long an amphora that sends heartbeats may be unreachable before it is replaced. */
   replaceAfterSeconds: number
-  /** Amphorae that alone fell silent while others were heard; see health-manager/silence.ts. */
+  /** Amphorae that fell silent while others were heard; see health-manager/silence.ts. */
   silentAlone: ReadonlySet<string>
 }
 
-/** What to do about an amphora whose machine runs and whose agent cannot be reached. */
+/** What to do about an amphora whose machine runs but whose agent is unreachable. */
 export type Verdict = 'wait' | 'restart' | 'replace'
 
 /**
- * Silence says nothing about a machine: only a second, independent way does. One that serves is never restarted, and neither is one of
- * several that fell silent together when nobody can look into it. One that is heard is not behind a dead network: its way in is broken, so
- * another takes its place after a while.
- * @param amphorae all of the load balancer: of a pair, the other one that holds the VIP shows that this one does not
+ * Silence proves nothing about a machine; only a second, independent check does. An amphora that serves is never
+ * restarted, nor is one of several that fell silent together when its machine cannot be inspected. If it sends
+ * heartbeats, its network works and only the way in is broken, so it is replaced after a while.
+ * @param amphorae all amphorae of the load balancer: if the other one of a pair holds the VIP, this one does not
  */
 export function verdictOn(
   amphora: ObservedAmphora,
@@ -39,28 +39,28 @@ export function verdictOn(
 export const isHeard = ({ heardSeconds }: ObservedAmphora, { staleAfterSeconds }: UnreachableFacts): boolean =>
   heardSeconds !== null && heardSeconds <= staleAfterSeconds
 
-/** Nobody misses one that has nothing to serve and nothing to take in. */
+/** False if the load balancer has nothing to serve and no change to apply. */
 const isDesired = ({ generation, appliedGeneration, listeners }: LoadBalancerTree): boolean =>
   generation > appliedGeneration || listeners.some(({ adminStateUp }) => adminStateUp)
 
 const hasVip = ({ agent, heldVip }: ObservedAmphora): boolean => agent.state === 'answers' && heldVip
 
-/** Why an amphora gets no configuration, for the load balancer's owner. */
-export function outOfReach(amphora: ObservedAmphora, facts: UnreachableFacts): ProvisioningFault {
-  return new ProvisioningFault('amphora-unreachable', reasonOf(amphora, facts))
+/** Tells the load balancer's owner why an amphora gets no configuration. */
+export function unreachableFault(amphora: ObservedAmphora, facts: UnreachableFacts): ProvisioningFault {
+  return new ProvisioningFault('amphora-unreachable', unreachableReason(amphora, facts))
 }
 
-function reasonOf(amphora: ObservedAmphora, facts: UnreachableFacts): string {
+function unreachableReason(amphora: ObservedAmphora, facts: UnreachableFacts): string {
   if (isHeard(amphora, facts)) {
-    return `An amphora is heard but cannot be reached. Another takes its place when that lasts for ${facts.replaceAfterSeconds} s.`
+    return `An amphora sends heartbeats but cannot be reached. It is replaced if this lasts for ${facts.replaceAfterSeconds} s.`
   }
   return amphora.serves === true
-    ? 'An amphora serves but can be neither heard nor reached. It is left alone, and gets its configuration once it can be reached.'
-    : 'An amphora can be neither heard nor reached. It is left alone until something shows that it does not serve.'
+    ? 'An amphora carries traffic but cannot be reached. It is configured as soon as it can be reached again.'
+    : 'An amphora cannot be reached. It is not restarted, because it may still carry traffic.'
 }
 
-export const restartLimit = () =>
+export const restartLimitFault = () =>
   new ProvisioningFault(
     'restart-limit',
-    'An amphora cannot be reached, and too many were restarted or replaced in the last minutes to do so with one more now.',
+    'An amphora cannot be reached, but too many amphorae were restarted or replaced recently. It is repaired later.',
   )

@@ -3,24 +3,25 @@ import { ProvisioningFault } from '../../provider.js'
 import type { HaproxySettings } from '../rendering/facts.js'
 import { assignRoles, isLost, type Replacement, type RoleAssignment } from './assign-roles.js'
 import { covers, type DesiredPort, portOf } from './desired-ports.js'
-import { desiredOf, isInEffect, portsFor, type Rendering, renderingOf } from './desired-state.js'
+import { createRendering, desiredState, isInEffect, portsFor, type Rendering } from './desired-state.js'
 import type { Observed, ObservedAmphora } from './observation.js'
-import { demote, otherOf, planDemotion, removal, stateOf } from './plan-demotion.js'
+import { demote, demotionState, peerOf, planDemotion, removal } from './plan-demotion.js'
 import { planLeftovers } from './plan-leftovers.js'
-import { isHeard, outOfReach, restartLimit, type UnreachableFacts, verdictOn } from './plan-unreachable.js'
+import { isHeard, restartLimitFault, type UnreachableFacts, unreachableFault, verdictOn } from './plan-unreachable.js'
 import type { Plan, Step } from './step.js'
 import type { Role } from './topology.js'
 
 export type PlanFacts = UnreachableFacts & {
   fence: number
-  /** How many amphorae of the project may be restarted or replaced now; see restart-limiter.ts. */
+  /** Amphorae of the project that may be restarted or replaced now; see restart-limiter.ts. */
   restartsLeft: number
   haproxy: HaproxySettings
 }
 
 /**
- * The next steps from the world as observed towards the tree; no stage when they agree. Pure: the same arguments give the same plan.
- * @throws ProvisioningFault when nothing can be done about what keeps them apart
+ * The next steps from the observed state towards the tree; no stages if they agree. Pure: equal arguments give
+ * equal plans.
+ * @throws ProvisioningFault if no step can bring them closer
  */
 export function plan(tree: LoadBalancerTree, observed: Observed, facts: PlanFacts): Plan {
   if (tree.change === 'delete') {
@@ -31,7 +32,7 @@ export function plan(tree: LoadBalancerTree, observed: Observed, facts: PlanFact
   if (foundations.length > 0) return { stages: [foundations], settles: false }
 
   const { serving, replacement } = roles
-  const rendering = renderingOf(tree, observed, facts)
+  const rendering = createRendering(tree, observed, facts)
   const works = inspect(rendering, replacement === null ? serving : [...serving, replacement.successor], facts)
   const ready = works.filter(work => work.state === 'ready').map(work => work.amphora)
   const builds = works.filter(work => work.state === 'build')
@@ -39,11 +40,12 @@ export function plan(tree: LoadBalancerTree, observed: Observed, facts: PlanFact
   const [trouble] = troubles
   const applies = planApplies(rendering, roles, ready)
   const demotion = planDemotion(rendering, roles)
-  // An amphora that leaves a pair stops VRRP before its peer is told of it. A single one's successor is configured before that.
+  // In a pair, the leaving amphora stops VRRP before its peer learns of it. A single amphora leaves after its successor
+  // is configured.
   const [before, after] = tree.topology === 'SINGLE' ? [[], demotion.stages] : [demotion.stages, []]
 
   if (builds.length > 0) {
-    // The amphorae that serve need not wait for one that is being made.
+    // Serving amphorae do not wait for one that is being built.
     const first = [...applies.slice(-1), ...builds.flatMap(build => build.make)]
     const rest = [first, builds.flatMap(build => build.attach), builds.flatMap(build => build.awaitAgent)]
     return { stages: stagesOf([...before, ...applies.slice(0, -1).map(step => [step]), ...rest]), settles: false }
@@ -53,7 +55,7 @@ export function plan(tree: LoadBalancerTree, observed: Observed, facts: PlanFact
       return { stages: stagesOf(takeOver(rendering, roles, replacement)), settles: false }
     }
   }
-  // One after the other: a configuration that the first refuses never reaches the next.
+  // Sequentially: a configuration that the first amphora refuses never reaches the next.
   const leftovers = planLeftovers(rendering, ready, applies)
   const stages = stagesOf([...before, ...applies.map(step => [step]), ...leftovers.stages])
   if (trouble === undefined) {
@@ -78,14 +80,14 @@ function vipPortSteps(tree: LoadBalancerTree, observed: Observed): Step[] {
   if (tree.vip.ownsPort) return [{ kind: 'ensure-vip-port' }]
   throw new ProvisioningFault(
     'vip-port-missing',
-    `The port ${tree.vip.portId ?? ''} that was given for the VIP does not exist any more.`,
+    `The port ${tree.vip.portId ?? ''} supplied for the VIP no longer exists.`,
   )
 }
 
 type Work =
   | { state: 'ready'; amphora: ObservedAmphora }
   | { state: 'build'; make: Step[]; attach: Step[]; awaitAgent: Step[] }
-  /** `serves`: its only fault is that it cannot be reached. */
+  /** `serves`: it serves and is merely unreachable. */
   | { state: 'trouble'; serves: boolean; fault: ProvisioningFault }
   | { state: 'lost' }
 
@@ -107,9 +109,9 @@ function inspect(rendering: Rendering, serving: readonly ObservedAmphora[], fact
     if (agent.state === 'unreachable' && (status === 'ALLOCATED' || silentSeconds > facts.staleAfterSeconds)) {
       const verdict = verdictOn(amphora, tree, observed.amphorae, facts)
       if (verdict === 'wait')
-        return { state: 'trouble', serves: amphora.serves === true, fault: outOfReach(amphora, facts) }
+        return { state: 'trouble', serves: amphora.serves === true, fault: unreachableFault(amphora, facts) }
       restarts += 1
-      if (restarts > facts.restartsLeft) return { state: 'trouble', serves: false, fault: restartLimit() }
+      if (restarts > facts.restartsLeft) return { state: 'trouble', serves: false, fault: restartLimitFault() }
       return verdict === 'restart' ? rebuild('restart-machine') : replace(amphoraId)
     }
     if (isHeard(amphora, facts) && amphora.mismatchedSeconds > facts.replaceAfterSeconds && !amphora.replacing) {
@@ -137,20 +139,20 @@ function isAttached(amphora: ObservedAmphora, desired: DesiredPort): boolean {
 }
 
 /**
- * In the order of the topology, but one that comes in is last, so that its peer already knows it. It waits while its peer serves and cannot be
- * configured yet: two that do not know each other would both take the VIP.
+ * In topology order, except that a successor comes last, so that its peer already knows it. A successor waits while its
+ * peer may serve and cannot be configured yet: two amphorae that do not know each other would both take the VIP.
  */
 function planApplies(rendering: Rendering, roles: RoleAssignment, ready: readonly ObservedAmphora[]): Step[] {
-  const comesIn = ({ role }: ObservedAmphora) => roles.superfluous.some(amphora => amphora.role === role)
-  const isUntold = roles.serving.some(amphora => !ready.includes(amphora) && serves(amphora))
+  const isSuccessor = ({ role }: ObservedAmphora) => roles.superfluous.some(amphora => amphora.role === role)
+  const mustWait = roles.serving.some(amphora => !ready.includes(amphora) && mayHoldVip(amphora))
   return roles.serving
-    .filter(amphora => ready.includes(amphora) && !(isUntold && comesIn(amphora)))
-    .toSorted((a, b) => Number(comesIn(a)) - Number(comesIn(b)))
+    .filter(amphora => ready.includes(amphora) && !(mustWait && isSuccessor(amphora)))
+    .toSorted((a, b) => Number(isSuccessor(a)) - Number(isSuccessor(b)))
     .flatMap(amphora => applyUnlessInEffect(rendering, amphora, roles.serving))
 }
 
-/** It may have the VIP, now or when its peer loses it. */
-const serves = ({ agent, serves }: ObservedAmphora): boolean =>
+/** It may hold the VIP, now or once its peer loses it. */
+const mayHoldVip = ({ agent, serves }: ObservedAmphora): boolean =>
   agent.state === 'answers' ? agent.appliedSha256 !== null : serves === true
 
 function applyUnlessInEffect(
@@ -158,26 +160,27 @@ function applyUnlessInEffect(
   amphora: ObservedAmphora,
   group: readonly ObservedAmphora[],
 ): Step[] {
-  const desired = desiredOf(rendering, amphora, group, false)
+  const desired = desiredState(rendering, amphora, group, false)
   return desired === null || isInEffect(amphora, desired) ? [] : [{ kind: 'apply', amphoraId: amphora.id, desired }]
 }
 
 /**
- * The successor is ready: it serves before it holds the VIP, so that the VIP moves from one that serves to one that serves. A single one takes
- * the VIP before the other gives it up: their neighbours follow who spoke last. In a pair the one that stays takes it; the successor is let in
- * once the other is out and the one that stays was told, for two that do not hear each other would both take the VIP.
+ * Steps for a ready successor. It serves before it holds the VIP, so that the VIP always moves to an amphora that
+ * serves. A single amphora's successor takes the VIP before the old one gives it up: neighbours follow the latest
+ * announcement. In a pair, the remaining amphora takes it. The successor joins once the old one has left and the
+ * remaining one knows it: two amphorae that do not hear each other would both take the VIP.
  */
 function takeOver(rendering: Rendering, roles: RoleAssignment, { leaving, successor }: Replacement): Step[][] {
   const group = [...roles.serving.filter(amphora => amphora !== leaving), successor]
-  const standingBy = desiredOf(rendering, successor, group, true)
-  if (standingBy === null) {
-    throw new ProvisioningFault('pair-incomplete', 'The VRRP address of the other amphora is not known.')
+  const standby = desiredState(rendering, successor, group, true)
+  if (standby === null) {
+    throw new ProvisioningFault('pair-incomplete', 'The VRRP address of the other amphora is unknown.')
   }
   const isNew = successor.agent.state === 'answers' && successor.agent.appliedSha256 === null
-  const prepare: Step[] = isNew ? [{ kind: 'apply', amphoraId: successor.id, desired: standingBy }] : []
-  if (rendering.tree.topology !== 'SINGLE') return [prepare, ...demote(rendering, leaving, otherOf(roles, leaving))]
+  const prepare: Step[] = isNew ? [{ kind: 'apply', amphoraId: successor.id, desired: standby }] : []
+  if (rendering.tree.topology !== 'SINGLE') return [prepare, ...demote(rendering, leaving, peerOf(roles, leaving))]
   const take = applyUnlessInEffect(rendering, successor, group)
   const [handover = [], ...rest] = demote(rendering, leaving, successor)
-  const remove = stateOf(rendering, leaving) === 'gone' ? removal([leaving]) : []
+  const remove = demotionState(rendering, leaving) === 'gone' ? removal([leaving]) : []
   return [prepare, handover, take, ...rest, ...remove]
 }

@@ -3,47 +3,47 @@ import type { Handover } from '../../../../amphora-agent/protocol/handover.js'
 import type { DesiredPort } from './desired-ports.js'
 import type { Role } from './topology.js'
 
-/** One act that brings a load balancer nearer to its desired state. Every act may be repeated. */
+/** One action towards a load balancer's desired state. Every step is safe to repeat. */
 export type Step =
   | { kind: 'ensure-vip-port' }
   | { kind: 'release-vip-port' }
-  /** A warm amphora when there is one, else the row of a new one. */
+  /** Adopts a warm amphora if there is one, else inserts a new row. */
   | { kind: 'allocate-amphora'; role: Role }
   | { kind: 'create-machine'; amphoraId: string }
-  /** For a machine that runs but is neither heard nor reached, and does not serve. */
+  /** For a running machine that sends no heartbeats, cannot be reached and does not serve. */
   | { kind: 'restart-machine'; amphoraId: string }
-  /** Marks one that is heard but cannot be reached: another takes its place, as in a failover that was asked for. */
+  /** Marks an amphora for replacement, as a requested failover does. */
   | { kind: 'replace-amphora'; amphoraId: string }
-  /** A port that is attached gets what it lacks: an address on another subnet, or its interface. */
+  /** Attaches a port; adds to one already attached what is missing, an address or its interface. */
   | { kind: 'attach-port'; amphoraId: string; port: DesiredPort }
   | { kind: 'await-agent'; amphoraId: string }
   | { kind: 'apply'; amphoraId: string; desired: Desired }
-  /** Both learn how packets find the amphora that has their connection, before the VIP moves from one to the other. */
+  /** Before the VIP moves, tells both amphorae how packets find the one with their connection. */
   | { kind: 'begin-handover'; parts: readonly { amphoraId: string; handover: Handover }[] }
-  /** It is on its way out, and gives the VIP up by itself. */
-  | { kind: 'demote-amphora'; amphoraId: string; standingBy: Desired }
-  /** By VRRP, which takes a moment. */
+  /** The amphora is leaving and gives up the VIP itself. */
+  | { kind: 'demote-amphora'; amphoraId: string; standby: Desired }
+  /** Waits for VRRP to move the VIP. */
   | { kind: 'await-vip'; amphoraId: string; vips: readonly string[] }
-  /** It accepts nothing any more; what is under way has so many seconds to end. */
+  /** Stops accepting connections; existing ones have `seconds` to end. */
   | { kind: 'drain-amphora'; amphoraId: string; seconds: number; waitSeconds: number }
-  /** It is on its way out, and loses the interface of the VIP. */
+  /** The amphora is leaving and loses its VIP interface. */
   | { kind: 'silence-amphora'; amphoraId: string; portId: string | null }
-  /** Requests to members that left get a moment to end, before the interface goes that leads to them. */
+  /** Waits briefly for requests to removed members before the interface to them is removed. */
   | { kind: 'await-leaving'; amphoraId: string }
-  /** Something ends by itself soon. */
+  /** Schedules a recheck, because something will end by itself. */
   | { kind: 'observe-again'; seconds: number }
-  /** Neighbours learn again where the VIP is. */
+  /** Announces the VIP to its neighbours again. */
   | { kind: 'announce-vip'; amphoraId: string }
   | { kind: 'detach-port'; amphoraId: string; portId: string }
-  /** A port gives up its addresses on subnets that no member needs any more. */
+  /** Removes a port's addresses on subnets that no member needs. */
   | { kind: 'shrink-port'; amphoraId: string; portId: string; subnetIds: readonly string[] }
   | { kind: 'delete-machine'; amphoraId: string }
   | { kind: 'delete-ports'; amphoraId: string }
   | { kind: 'delete-amphora-row'; amphoraId: string }
 
-/** The steps of a stage are independent of each other; a stage begins when the one before it has succeeded. */
+/** Steps within a stage are independent. A stage starts once the previous one has succeeded. */
 export type Plan = {
   stages: readonly (readonly Step[])[]
-  /** When all of it succeeds, the desired state is reached; otherwise the world has to be observed again. */
+  /** True if success of all steps reaches the desired state; false if another observation must follow. */
   settles: boolean
 }

@@ -2,7 +2,7 @@ import type { LoadBalancerTree } from '../../../load-balancer/tree/tree.js'
 
 export type Role = 'STANDALONE' | 'MASTER' | 'BACKUP'
 
-/** The amphorae that a topology has, in the order in which they get a new configuration: those that carry no traffic go first. */
+/** The roles of a topology, in the order in which they get a new configuration: those without traffic first. */
 const ROLES: Record<LoadBalancerTree['topology'], readonly Role[]> = {
   SINGLE: ['STANDALONE'],
   ACTIVE_STANDBY: ['BACKUP', 'MASTER'],

@@ -10,18 +10,19 @@ import { address, textOf } from './quote.js'
 import { haproxyText, keepalivedText } from './templates.js'
 import { isAtLeast } from './version.js'
 
-/** The oldest HAProxy whose directives the template uses. */
-const OLDEST_HAPROXY = [2, 6] as const
+/** The template uses directives that older versions lack. */
+const MIN_HAPROXY_VERSION = [2, 6] as const
 
 /**
- * All that one amphora should be. Pure and deterministic: the same tree and facts, in whatever order their rows come, give the same bytes.
- * `sha256` covers what the amphora is configured to be, not the generation or the fence: equal hashes mean that nothing needs to change.
- * @throws ProvisioningFault for what cannot be rendered: a value that no configuration can hold, an interface that is missing
+ * The desired state of one amphora. Pure and deterministic: the same tree and facts give the same bytes, whatever the
+ * order of their rows. `sha256` covers the configuration but neither generation nor fence: if it is equal, nothing
+ * needs to change.
+ * @throws ProvisioningFault if a value cannot be written to a configuration or an interface is missing
  */
 export function renderDesired(tree: LoadBalancerTree, facts: AmphoraFacts): Desired {
   requireHaproxy(facts.haproxyVersion)
   const rendered = renderInterfaces(tree, facts)
-  const interfaces = facts.standsBy ? rendered.map(nic => ({ ...nic, vips: [] })) : rendered
+  const interfaces = facts.isStandby ? rendered.map(nic => ({ ...nic, vips: [] })) : rendered
   const { haproxy, objects } = renderHaproxy(tree, facts)
   const keepalived = renderKeepalived(tree, facts)
   const { oldWorkers } = facts
@@ -57,16 +58,16 @@ function renderHaproxy(
   return { haproxy, objects: rendered.objects }
 }
 
-/** What does not change while HAProxy runs: all but the servers, and the limits of single listeners. */
+/** What HAProxy cannot change at runtime: everything but servers and the listeners' connection limits. */
 function skeletonOf(text: string): string {
   const start = text.indexOf('\ndefaults\n')
   return text.slice(0, start) + text.slice(start).replaceAll(/^ {4}(server|maxconn) .*\n/gm, '')
 }
 
 function renderKeepalived(tree: LoadBalancerTree, facts: AmphoraFacts): Desired['keepalived'] {
-  if (tree.topology === 'SINGLE' || facts.standsBy) return null
+  if (tree.topology === 'SINGLE' || facts.isStandby) return null
   if (facts.pair === null) {
-    throw new ProvisioningFault('pair-incomplete', 'The amphora is one of a pair, and its VRRP address is not known.')
+    throw new ProvisioningFault('pair-incomplete', 'The amphora is one of a pair, but its VRRP address is unknown.')
   }
   const text = keepalivedText(keepalivedModel(tree, facts.amphoraId, facts.pair, placeVips(tree, facts.interfaces)))
   return { text, sha256: sha256(text) }
@@ -80,14 +81,17 @@ function renderPair({ pair }: AmphoraFacts): Desired['pair'] {
 }
 
 function requireHaproxy(version: string): void {
-  if (isAtLeast(version, OLDEST_HAPROXY)) return
+  if (isAtLeast(version, MIN_HAPROXY_VERSION)) return
   throw new ProvisioningFault(
     'haproxy-too-old',
-    `The amphora runs HAProxy ${version}; ${OLDEST_HAPROXY.join('.')} or newer is needed.`,
+    `The amphora runs HAProxy ${version}; it needs ${MIN_HAPROXY_VERSION.join('.')} or newer.`,
   )
 }
 
-/** Over every part; the hash of HAProxy's text stands for the text. All of them have their keys in the order of this program. */
+/**
+ * Hashes every part, with HAProxy's text represented by its hash. This program builds all of the objects, so their keys
+ * are always in the same order.
+ */
 function fingerprint({ haproxy, ...parts }: Omit<Desired, 'generation' | 'fence' | 'downMembers' | 'sha256'>): string {
   const { text: _, ...rest } = haproxy ?? { text: '' }
   return sha256(JSON.stringify({ ...parts, haproxy: haproxy === null ? null : rest }))

@@ -4,12 +4,12 @@ import { regularExpressionProblem } from '../../../load-balancer/objects/l7-rule
 import { ProvisioningFault } from '../../provider.js'
 
 /**
- * The one writer of configuration text. Whatever stands in a configuration file of HAProxy or keepalived was made by a function of this
- * file, which quotes a value, or refuses it with a ProvisioningFault that names it. Templates take nothing else.
+ * A piece of configuration text. Every value in a configuration file of HAProxy or keepalived comes from a function of
+ * this file, which quotes it or throws a ProvisioningFault that names it. Templates accept nothing else.
  */
 export type ConfigurationWord = Word
 
-/** A class for its private field, which nothing outside this file can forge; it is not exported. */
+/** Not exported, and with a private field, so that no other file can forge one. */
 class Word {
   readonly #text: string
 
@@ -24,27 +24,28 @@ class Word {
 
 const word = (text: string): ConfigurationWord => new Word(text)
 
-/** The text of a word; null for anything that this file did not make. */
+/** The text of a word; null for anything that this file did not create. */
 export function textIfWord(candidate: unknown): string | null {
   return typeof candidate === 'object' && candidate !== null ? Word.textOf(candidate) : null
 }
 
-/** @throws TypeError for anything that this file did not make: a bug of ours, never bad input */
+/** @throws TypeError for anything that this file did not create, which is a bug and never bad input */
 export function textOf(candidate: unknown): string {
   const text = textIfWord(candidate)
   if (text === null) {
-    throw new TypeError(`A ${typeof candidate} that the configuration writer did not make was about to be written.`)
+    throw new TypeError(`A ${typeof candidate} did not come from quote.ts and must not be written to a configuration.`)
   }
   return text
 }
 
-/** Any text as one argument, in strong quotes, within which HAProxy expands nothing. */
+/** Any text as one argument, in strong quotes, where HAProxy expands nothing. */
 export function quoted(text: string, what: string): ConfigurationWord {
   return word(inStrongQuotes(refuseControls(refuseEmpty(text, what), what)))
 }
 
 /**
- * One argument that HAProxy expands as a log format. The literal parts are ours and expand; the values are the tenant's and stand for themselves.
+ * One argument that HAProxy expands as a log format. Literal parts, written in this program, are expanded;
+ * values, which come from tenants, are not.
  * @example logFormat`${projectId} %ci %{+Q}r`
  */
 export function logFormat(literals: TemplateStringsArray, ...values: string[]): ConfigurationWord {
@@ -55,43 +56,43 @@ export function logFormat(literals: TemplateStringsArray, ...values: string[]): 
   return word(inStrongQuotes(parts.join('')))
 }
 
-/** A header's value where HAProxy expands a log format: the text stands for itself. */
+/** A literal header value where HAProxy would expand a log format. */
 export function headerValue(text: string, what: string): ConfigurationWord {
   return word(inStrongQuotes(refuseControls(refuseEmpty(text, what), what).replaceAll('%', '%%')))
 }
 
-/** Path and query of a request line: it starts with a slash and holds visible ASCII only, for a blank would end it. */
+/** Path and query of a request line. Starts with a slash; visible ASCII only, since a blank would end it. */
 export function requestTarget(text: string, what: string): ConfigurationWord {
   if (!/^\/[\x21-\x7e]*$/.test(text)) {
-    throw refusal(what, text, 'must begin with / and hold neither blanks nor characters outside ASCII')
+    throw refusal(what, text, 'must start with / and contain only visible ASCII characters')
   }
   return word(inStrongQuotes(text))
 }
 
 /** The method of a request line. */
 export function httpMethod(text: string, what: string): ConfigurationWord {
-  return matching(text, /^[A-Z]{1,16}$/, what, 'must be a method in capital letters')
+  return matching(text, /^[A-Z]{1,16}$/, what, 'must be 1 to 16 capital letters')
 }
 
-/** HTTP status codes and ranges of them, `200-204,301`; blanks around the commas are dropped. */
+/** HTTP status codes and ranges, such as `200-204,301`. Drops blanks around the commas. */
 export function statusCodes(text: string, what: string): ConfigurationWord {
   const codes = text.split(',').map(code => code.trim())
   for (const code of codes) {
     const [first, last = first] = /^[1-5]\d\d(-[1-5]\d\d)?$/.test(code) ? code.split('-') : []
     if (first === undefined || last === undefined || first > last) {
-      throw refusal(what, text, 'must be codes from 100 to 599, or ranges of them, separated by commas')
+      throw refusal(what, text, 'must be a comma-separated list of codes from 100 to 599 or ranges of them')
     }
   }
   return word(codes.join(','))
 }
 
-/** A pattern of an ACL that stands for itself; what it is compared with may hold tabs. */
+/** A literal ACL pattern. Tabs are allowed: the values it is compared with may contain them. */
 export function pattern(text: string, what: string): ConfigurationWord {
   refuseControls(refuseEmpty(text, what).replaceAll('\t', ' '), what)
   return word(inStrongQuotes(text))
 }
 
-/** A pattern of an ACL that HAProxy compiles as a regular expression. */
+/** An ACL pattern that HAProxy compiles as a regular expression. */
 export function regularExpression(text: string, what: string): ConfigurationWord {
   const problem = regularExpressionProblem(text)
   if (problem !== null) throw refusal(what, text, problem)
@@ -99,23 +100,24 @@ export function regularExpression(text: string, what: string): ConfigurationWord
 }
 
 /**
- * The criterion and match of an ACL that is true for a value of which HAProxy does not know whether the expression matches it: PCRE2 gave up. The same
- * expression finds its place, or nothing, in a value that is then replaced by nothing as a whole; only one that was given up stays.
+ * Criterion and match of an ACL that is true if PCRE2 gives up on the expression, so that HAProxy cannot tell
+ * whether the value matches. The converter replaces the whole value by nothing, whether or not it contains a
+ * match. Only when PCRE2 gives up does the value remain.
  */
-export function givenUp(criterion: ConfigurationWord, expression: string, ignoreCase: boolean): ConfigurationWord {
+export function gaveUp(criterion: ConfigurationWord, expression: string, ignoreCase: boolean): ConfigurationWord {
   const whole = inStrongQuotes(`^(?:.*?(?:${expression})|).*$`)
-  // quoted for the arguments of the converter, and with it for the line
+  // Quoted twice: as an argument of the converter, and with it as a word of the line.
   const replaced = inStrongQuotes(`,regsub(${whole},''${ignoreCase ? ',i' : ''})`)
   return word(`${textOf(criterion)}${replaced} -m len 1:`)
 }
 
-/** The values of a header or cookie of the request, by its name: what `criterion("<name>")` fetches. */
+/** The sample fetch `criterion("<name>")` for a header or cookie of the request. */
 export function requestField(
   criterion: 'req.hdr' | 'req.fhdr' | 'req.cook',
   name: string,
   what: string,
 ): ConfigurationWord {
-  // within the quotes a comma or an apostrophe of the name is no syntax of the fetch's arguments
+  // The quotes keep a comma or an apostrophe in the name from being syntax of the fetch's arguments.
   return word(inStrongQuotes(`${criterion}("${requireFieldName(name, what)}")`))
 }
 
@@ -125,72 +127,82 @@ function requireFieldName(name: string, what: string): string {
 }
 
 /**
- * Where a redirect leads, as HAProxy expands it: the text stands for itself. What a URL holds beyond ASCII is encoded with percent signs, as
- * browsers do.
+ * The literal target of a redirect, where HAProxy would expand a log format. Characters outside ASCII are
+ * percent-encoded, as browsers do.
  */
 export function redirectLocation(text: string, what: string): ConfigurationWord {
   if (!/^https?:\/\/[^/?#]/i.test(text) || /[\p{Z}]/u.test(refuseControls(text, what))) {
-    throw refusal(what, text, 'must begin with http:// or https:// and a host, and hold no blanks')
+    throw refusal(what, text, 'must start with http:// or https:// and a host, and contain no blanks')
   }
   return word(inStrongQuotes(text.replaceAll(/[^!-~]+/g, encodeURIComponent).replaceAll('%', '%%')))
 }
 
 const REDIRECT_CODES: readonly number[] = [301, 302, 303, 307, 308]
 
-/** The status of a redirect. */
+/** Status code of a redirect. */
 export function redirectCode(code: number, what: string): ConfigurationWord {
   if (!REDIRECT_CODES.includes(code)) throw refusal(what, String(code), `must be one of ${REDIRECT_CODES.join(', ')}`)
   return word(String(code))
 }
 
-/** The name of a cookie that HAProxy sets. */
+/** Name of a cookie that HAProxy sets. */
 export function cookieName(text: string, what: string): ConfigurationWord {
   return word(inStrongQuotes(requireFieldName(text, what)))
 }
 
-/** The value that a cookie gets by the response. */
+/** The sample fetch for the value that the response sets for a cookie. */
 export function responseCookie(name: string, what: string): ConfigurationWord {
   return word(inStrongQuotes(`res.cook("${requireFieldName(name, what)}")`))
 }
 
-/** A host name as TLS sends it, plain enough for the runtime socket. */
+/** A TLS server name, restricted to characters that are safe for the runtime socket. */
 export function serverName(text: string, what: string): ConfigurationWord {
   return matching(text, /^[A-Za-z0-9_][A-Za-z0-9_.-]{0,254}$/, what, 'is not a host name')
 }
 
-/** What HAProxy asks the agent about a member that is pinged. */
+/** The question HAProxy sends to the agent about a member with a PING monitor. */
 export function pingMessage(question: PingQuestion, what: string): ConfigurationWord {
   const text = pingQuestion(question)
-  if (parsePingQuestion(text) === null) throw refusal(what, text, 'is no question that the agent understands')
+  if (parsePingQuestion(text) === null) throw refusal(what, text, 'is not a valid ping check')
   return word(text)
 }
 
-/** A name of ours: an id, or ids joined by a colon. */
+/** A name that this program chooses: an id, or ids joined by a colon. */
 export function identifier(text: string, what: string): ConfigurationWord {
   return matching(text, /^[A-Za-z0-9][A-Za-z0-9_.:-]{0,127}$/, what, 'is not an identifier')
 }
 
-/** Constant words of this program: keywords, paths, or several of them separated by single blanks. */
+/** Constants of this program: keywords and paths, separated by single blanks. */
 export function keywords(text: string): ConfigurationWord {
-  return matching(text, /^[A-Za-z0-9_./:-]+( [A-Za-z0-9_./:-]+)*$/, 'A keyword', 'is not made of plain words')
+  return matching(
+    text,
+    /^[A-Za-z0-9_./:-]+( [A-Za-z0-9_./:-]+)*$/,
+    'A keyword',
+    'contains characters that are not allowed',
+  )
 }
 
-/** A constant expression of this program that fetches a sample, with its converters and arguments, or such as part of a directive. */
+/** A constant sample expression of this program, with converters and arguments, or a directive's part with one. */
 export function sample(text: string): ConfigurationWord {
-  return matching(text, /^[a-z_.]+(\([a-z0-9_.:,]*\))?([ ,][a-z_.]+(\([a-z0-9_.:,]*\))?)*$/, 'A sample', 'is not plain')
+  return matching(
+    text,
+    /^[a-z_.]+(\([a-z0-9_.:,]*\))?([ ,][a-z_.]+(\([a-z0-9_.:,]*\))?)*$/,
+    'A sample',
+    'contains characters that are not allowed',
+  )
 }
 
-/** Several words with single blanks between them. Many a template's loop costs more than what it prints. */
+/** Joins words with single blanks. A loop in a template often costs more than what it prints. */
 export function joined(words: readonly ConfigurationWord[]): ConfigurationWord {
   return word(words.map(textOf).join(' '))
 }
 
-/** The action that keeps a name of ours in a variable. */
-export function keepIn(variable: 'txn.krater_pool', name: ConfigurationWord): ConfigurationWord {
+/** The action that stores a name in a variable. */
+export function storeIn(variable: 'txn.krater_pool', name: ConfigurationWord): ConfigurationWord {
   return word(`set-var(${variable}) str(${textOf(name)})`)
 }
 
-/** The name of an ACL as a condition: that it matches, or that it does not. */
+/** A condition that is true if an ACL matches, or, with `invert`, if it does not. */
 export function condition(acl: ConfigurationWord, invert: boolean): ConfigurationWord {
   return invert ? word(`!${textOf(acl)}`) : acl
 }
@@ -203,43 +215,43 @@ export function integer(value: number, what: string, min: number, max: number): 
   return word(String(value))
 }
 
-/** HAProxy refuses longer times: some 24.8 days in milliseconds. */
-const LONGEST_MILLISECONDS = 2_147_483_647
+/** HAProxy's limit: 2^31 - 1 ms, some 24.8 days. */
+const MAX_MILLISECONDS = 2_147_483_647
 
-/** A timeout. Zero means none to the API; HAProxy warns of that, so it becomes the longest time that HAProxy knows. */
+/** A timeout. In the API, 0 means none; HAProxy warns about 0, so it becomes HAProxy's maximum. */
 export function milliseconds(value: number, what: string): ConfigurationWord {
   integer(value, what, 0, Number.MAX_SAFE_INTEGER)
-  return word(`${value === 0 ? LONGEST_MILLISECONDS : Math.min(value, LONGEST_MILLISECONDS)}ms`)
+  return word(`${value === 0 ? MAX_MILLISECONDS : Math.min(value, MAX_MILLISECONDS)}ms`)
 }
 
-/** A time of a health check, at least one second, for HAProxy refuses zero. */
+/** A time of a health check, at least 1 s, since HAProxy refuses 0. */
 export function seconds(value: number, what: string): ConfigurationWord {
   integer(value, what, 0, Number.MAX_SAFE_INTEGER)
-  return word(`${Math.min(Math.max(value, 1), Math.floor(LONGEST_MILLISECONDS / 1000))}s`)
+  return word(`${Math.min(Math.max(value, 1), Math.floor(MAX_MILLISECONDS / 1000))}s`)
 }
 
-/** Plain and canonical as it stands; most addresses are, and taking them apart would be most of the work of a server line. */
+/** Canonical already, like most addresses. Parsing them would take most of the time of rendering a server line. */
 const PLAIN_IPV4 = /^(?:(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)(?:\.(?!$)|$)){4}$/
 
-/** An IPv4 or IPv6 address, in its canonical form. */
+/** An IPv4 or IPv6 address in canonical form. */
 export function address(text: string, what: string): ConfigurationWord {
   if (PLAIN_IPV4.test(text)) return word(text)
   return word(parseAddress(text, what).toString())
 }
 
-/** An address where HAProxy would take what follows the last colon of a bare IPv6 address for a port. */
+/** An address with IPv6 in brackets, where HAProxy would take the end of a bare one for a port. */
 export function bracketedAddress(text: string, what: string): ConfigurationWord {
   return word(inBrackets(parseAddress(text, what)))
 }
 
-/** `address:port`, IPv6 in brackets. */
+/** `address:port`, with IPv6 in brackets. */
 export function endpoint(host: string, port: number, what: string): ConfigurationWord {
   const portText = textOf(integer(port, `${what}, port`, 1, 65535))
   if (PLAIN_IPV4.test(host)) return word(`${host}:${portText}`)
   return word(`${inBrackets(parseAddress(host, what))}:${portText}`)
 }
 
-/** An address with its prefix length, as it is written (the host part is kept). */
+/** An address with its prefix length. Keeps the host part. */
 export function cidr(text: string, what: string): ConfigurationWord {
   const [host, prefix, ...rest] = text.split('/')
   if (host === undefined || prefix === undefined || rest.length > 0 || !/^\d{1,3}$/.test(prefix)) {
@@ -250,13 +262,13 @@ export function cidr(text: string, what: string): ConfigurationWord {
   return word(`${parsed.toString()}/${length}`)
 }
 
-/** The address alone as a host route: /32 or /128. */
+/** An address as a host route: /32 or /128. */
 export function hostCidr(text: string, what: string): ConfigurationWord {
   const parsed = parseAddress(text, what)
   return word(`${parsed.toString()}/${parsed.kind() === 'ipv4' ? 32 : 128}`)
 }
 
-/** ipaddr.js also takes octal, short and zoned forms, which other programs read differently; only the plain ones pass. */
+/** Refuses octal, short and zoned forms: ipaddr.js accepts them, but other programs read them differently. */
 function parseAddress(text: string, what: string): ipaddr.IPv4 | ipaddr.IPv6 {
   if (ipaddr.IPv4.isValidFourPartDecimal(text)) return ipaddr.IPv4.parse(text)
   if (!text.includes('%') && ipaddr.IPv6.isValid(text)) return ipaddr.IPv6.parse(text)
@@ -276,19 +288,19 @@ function matching(text: string, pattern: RegExp, what: string, problem: string):
   return word(text)
 }
 
-/** HAProxy takes an empty argument for a missing one. */
+/** HAProxy treats an empty argument as missing. */
 function refuseEmpty(text: string, what: string): string {
   if (text.trim() === '') throw refusal(what, text, 'is empty')
   return text
 }
 
-/** Line breaks would begin a new directive; other controls, and halves of surrogate pairs, have no business in a configuration. */
+/** A line break would start a new directive. Other control characters and lone surrogates are never valid. */
 function refuseControls(text: string, what: string): string {
-  if (/[\p{Cc}\p{Cs}\u2028\u2029]/u.test(text)) throw refusal(what, text, 'holds control characters')
+  if (/[\p{Cc}\p{Cs}\u2028\u2029]/u.test(text)) throw refusal(what, text, 'contains control characters')
   return text
 }
 
-/** The refused text is shown shortened and with every invisible character escaped, so that it cannot deface a log or an answer. */
+/** Truncates the refused text and escapes invisible characters, so that it cannot garble a log or an answer. */
 function refusal(what: string, text: string, problem: string): ProvisioningFault {
   const shown = JSON.stringify(text.length > 80 ? `${text.slice(0, 80)}...` : text).replaceAll(
     /(?! )[\p{C}\p{Z}]/gu,

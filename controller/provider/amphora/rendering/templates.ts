@@ -6,7 +6,7 @@ import type { HaproxyModel } from './haproxy/haproxy-model.js'
 import type { KeepalivedModel } from './keepalived/keepalived-model.js'
 import { type ConfigurationWord, textIfWord, textOf } from './quote.js'
 
-/** What a template may be given: words of the writer to print, and switches and lists to choose by. */
+/** What a template accepts: words from quote.ts to print, and booleans, nulls and lists for control flow. */
 export type TemplateData =
   | ConfigurationWord
   | boolean
@@ -22,7 +22,7 @@ const directory = findTemplates(dirname(fileURLToPath(import.meta.url)))
 export const haproxyText = load<HaproxyModel>('haproxy.hbs')
 export const keepalivedText = load<KeepalivedModel>('keepalived.hbs')
 
-/** The folder `templates` beside the program: above this file in the sources, and beside dist/ in the bundle. */
+/** Finds the folder `templates`: above this file in the sources, beside dist/ for the bundle. */
 function findTemplates(from: string): string {
   for (let folder = from; ; folder = dirname(folder)) {
     const candidate = join(folder, 'templates')
@@ -36,23 +36,24 @@ function load<Model extends TemplateData>(name: string): (model: Model) => strin
 }
 
 /**
- * A template as a function. Values are written as they are (HTML's escapes would corrupt them), so only words of the writer are let in.
- * @throws Error at once for a template with an error of syntax or an unknown helper; at rendering, TypeError for a
- *   value that the writer did not make, and Error for a missing one
+ * Compiles a template to a function. It prints values unescaped (HTML escapes would corrupt them), so it accepts only
+ * words from quote.ts.
+ * @throws Error immediately for a syntax error or an unknown helper; when rendering, TypeError for a value that does
+ *   not come from quote.ts, and Error for a missing one
  */
 export function compileTemplate<Model extends TemplateData>(source: string): (model: Model) => string {
   const options = { noEscape: true, strict: true, knownHelpersOnly: true }
-  // compile() alone would find errors only when the template is used first
+  // compile() alone would report errors only on first use.
   templates.precompile(source, options)
   const render = templates.compile(source, options)
   return model => {
     const text = render(plain(model))
-    if (text.includes(NOT_A_WORD)) throw new TypeError('A template printed a record where it should print a word.')
+    if (text.includes(NOT_A_WORD)) throw new TypeError('A template printed an object where it should print a word.')
     return text
   }
 }
 
-/** The model with the text of each word in its place; everything printable in it came from the writer. */
+/** Replaces each word in the model by its text. Everything printable in the result comes from quote.ts. */
 function plain(data: TemplateData): Plain {
   const text = textIfWord(data)
   if (text !== null) return text
@@ -64,7 +65,7 @@ function plain(data: TemplateData): Plain {
   return record
 }
 
-/** What a record prints as, by mistake of a template. No word can hold a NUL, so it is seen in the text. */
+/** What a faulty template prints for an object. No word can contain a NUL, so it is unambiguous in the output. */
 const NOT_A_WORD = '\0'
 const UNPRINTABLE = { toString: () => NOT_A_WORD }
 

@@ -13,16 +13,16 @@ import { isHttp } from './mode.js'
 import { cookieValue, type PersistenceModel, persistenceModel } from './persistence.js'
 import { pingTimeout, renderServer, type ServerWords } from './servers.js'
 
-/** One pool as it serves one listener: a section `backend`. */
+/** A `backend` section: one pool for one listener. */
 export type BackendModel = {
   name: ConfigurationWord
   mode: ConfigurationWord
   http: boolean
-  /** Which connections to members serve further requests. */
+  /** HAProxy's http-reuse: which connections to members may serve further requests. */
   reuse: ConfigurationWord
   balance: ConfigurationWord
   consistentHash: boolean
-  /** The balance takes the client's port from a variable. */
+  /** The balance expression reads the client's port from a variable. */
   keepsSourcePort: boolean
   persistence: PersistenceModel
   timeoutConnect: ConfigurationWord
@@ -32,40 +32,41 @@ export type BackendModel = {
   servers: ServerWords[]
 }
 
-/** All of them dynamic, so that servers come and go while HAProxy runs: those that hash because their hash is consistent. */
+/** All algorithms are dynamic, with consistent hashing, so that servers can be added and removed at runtime. */
 const BALANCE: Record<Algorithm, ConfigurationWord> = {
   ROUND_ROBIN: keywords('roundrobin'),
   LEAST_CONNECTIONS: keywords('leastconn'),
   SOURCE_IP: keywords('source'),
-  // the template keeps the port in this variable
+  // The template stores the port in this variable.
   SOURCE_IP_PORT: sample('hash src,concat(:,txn.source_port)'),
 }
 
 const HASHING: readonly Algorithm[] = ['SOURCE_IP', 'SOURCE_IP_PORT']
 
-/** The HAProxy that is written for. */
-export type HaproxyAbilities = {
-  /** It takes servers with a cookie while it runs. */
+/** What the target HAProxy can do. */
+export type HaproxyFeatures = {
+  /** It can add servers with a cookie at runtime. */
   addsServersWithCookies: boolean
 }
 
 export type RenderedBackend = {
   model: BackendModel
-  /** The same servers as the agent handles them. */
+  /** The same servers in the form that the agent uses. */
   backend: Backend
-  /** The ids of its members, in the order of the servers. */
+  /** Member ids in the order of the servers. */
   members: string[]
 }
 
 /**
- * A pool for one listener, with all its members: what is under deletion is left out, what is disabled stays as a disabled server.
+ * Renders a pool for one listener with all its members. Omits members under deletion; a disabled member becomes a
+ * disabled server.
  * @throws ProvisioningFault for a value that cannot be written
  */
 export function renderBackend(
   tree: LoadBalancerTree,
   listener: ListenerNode,
   pool: PoolNode,
-  { addsServersWithCookies }: HaproxyAbilities,
+  { addsServersWithCookies }: HaproxyFeatures,
 ): RenderedBackend {
   const members = pool.members
     .filter(member => member.change !== 'delete')
@@ -114,10 +115,10 @@ function backendModel(
   }
 }
 
-/** A connection that began with a PROXY header speaks for one client only. */
+/** A connection that starts with a PROXY header belongs to one client. */
 const reusesConnections = (pool: PoolNode): boolean => pool.protocol === 'HTTP'
 
-/** The agent's word about a member that is pinged takes a little longer than the ping. */
+/** The agent's answer about a pinged member takes slightly longer than the ping. */
 const ANSWER_SECONDS = 2
 
 function checkTimeout(monitor: HealthMonitorNode): ConfigurationWord {
@@ -125,10 +126,10 @@ function checkTimeout(monitor: HealthMonitorNode): ConfigurationWord {
   return seconds(time, `Health monitor ${monitor.id}, timeout`)
 }
 
-/** A listener's mode is also that of its backends. */
+/** HAProxy mode of a listener and its backends. */
 export const modeOf = (listener: ListenerNode): ConfigurationWord => keywords(isHttp(listener) ? 'http' : 'tcp')
 
-/** The name of the section that serves a pool for a listener. */
+/** Name of the backend section of a pool for a listener. */
 export const backendName = (pool: PoolNode, listener: ListenerNode): string => `${pool.id}:${listener.id}`
 
 export const backendIdentifier = (pool: PoolNode, listener: ListenerNode): ConfigurationWord =>

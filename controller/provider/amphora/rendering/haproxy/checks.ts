@@ -9,7 +9,7 @@ import {
   statusCodes,
 } from '../quote.js'
 
-/** The request of an HTTP check, and the answer that it wants. */
+/** The request of an HTTP check, and the status codes that pass. */
 export type HttpCheckModel = {
   method: ConfigurationWord
   uri: ConfigurationWord
@@ -25,13 +25,13 @@ export function httpCheckModel(tree: LoadBalancerTree, monitor: HealthMonitorNod
     method: httpMethod(monitor.httpMethod ?? 'GET', `${what}, http_method`),
     uri: requestTarget(monitor.urlPath ?? '/', `${what}, url_path`),
     version: keywords(monitor.httpVersion === 1.1 ? 'HTTP/1.1' : 'HTTP/1.0'),
-    host: checkedHost(tree, monitor),
+    host: hostHeader(tree, monitor),
     codes: statusCodes(monitor.expectedCodes ?? '200', `${what}, expected_codes`),
   }
 }
 
-/** HAProxy adds no Host header to a check by itself, and servers answer HTTP/1.1 without one with 400: the VIP stands in. */
-function checkedHost(tree: LoadBalancerTree, monitor: HealthMonitorNode): ConfigurationWord | null {
+/** HAProxy adds no Host header to checks, and servers answer HTTP/1.1 without one with 400. The default is the VIP. */
+function hostHeader(tree: LoadBalancerTree, monitor: HealthMonitorNode): ConfigurationWord | null {
   if (monitor.domainName !== null) return headerValue(monitor.domainName, `Health monitor ${monitor.id}, domain_name`)
   return monitor.httpVersion === 1.1 ? bracketedAddress(tree.vip.address, 'The VIP address') : null
 }

@@ -12,19 +12,19 @@ import {
 import { backendIdentifier, modeOf } from './backend.js'
 import { isHttp } from './mode.js'
 
-/** One listener as a section `frontend`. */
+/** A `frontend` section: one listener. */
 export type FrontendModel = {
   name: ConfigurationWord
   mode: ConfigurationWord
   http: boolean
-  /** It shows this HAProxy's metrics and nothing else. */
+  /** Serves only this HAProxy's metrics. */
   metrics: boolean
-  /** One for each VIP. */
+  /** One per VIP. */
   binds: ConfigurationWord[]
-  /** Sources that may connect; none named is all. */
+  /** Sources that may connect; if empty, all may. */
   allowedSources: ConfigurationWord[]
-  /** Its limit is 0, which HAProxy would take for none. */
-  admitsNobody: boolean
+  /** The connection limit is 0, which to HAProxy means unlimited. */
+  rejectsAll: boolean
   maxconn: ConfigurationWord
   timeoutClient: ConfigurationWord
   logFormat: ConfigurationWord
@@ -34,7 +34,7 @@ export type FrontendModel = {
   defaultBackend: ConfigurationWord | null
 }
 
-/** insert_headers: what each key sets. X-Forwarded-For is appended to by an option of its own. */
+/** Values of the insert_headers keys, except X-Forwarded-For, to which HAProxy's option forwardfor appends. */
 const INSERTED_HEADERS: Readonly<Record<string, ConfigurationWord>> = {
   'X-Forwarded-Port': logFormat`%[dst_port]`,
   'X-Forwarded-Proto': logFormat`http`,
@@ -44,7 +44,7 @@ const INSERTED_HEADERS: Readonly<Record<string, ConfigurationWord>> = {
 }
 
 /**
- * @param pool the default pool, when it can serve
+ * @param pool the default pool, if it can serve
  * @param maxconn the listener's share of the amphora's connections
  * @throws ProvisioningFault for a value that cannot be written
  */
@@ -66,14 +66,14 @@ export function frontendModel(
       endpoint(vip.address, listener.protocolPort, `${what}, address`),
     ),
     allowedSources: (listener.allowedCidrs ?? []).map(source => cidr(source, `${what}, allowed_cidrs`)),
-    admitsNobody: maxconn === 0,
+    rejectsAll: maxconn === 0,
     maxconn: integer(Math.max(1, maxconn), `${what}, connection_limit`, 1, 10_000_000),
     timeoutClient: milliseconds(listener.timeoutClientData, `${what}, timeout_client_data`),
-    // a request has a line and a status in HTTP only; the two dashes before %b are the client's certificate, of which there is none
+    // Only HTTP has a request line and a status. The two dashes before %b replace fields of a client certificate.
     logFormat: http
       ? logFormat`${tree.projectId} ${tree.id} %f %ci %cp %t %{+Q}r %ST %B %U - - %b %s %Tt %tsc`
       : logFormat`${tree.projectId} ${tree.id} %f %ci %cp %t - - %B %U - - %b %s %Tt %tsc`,
-    // HTTP waits for a whole request anyway; without a rule that wants content, the delay would mean nothing
+    // HTTP waits for a complete request anyway. In TCP mode, the template's content rule makes the delay effective.
     inspectDelay:
       http || listener.timeoutTcpInspect === 0
         ? null
@@ -87,7 +87,7 @@ export function frontendModel(
   }
 }
 
-/** The keys that are switched on, in a fixed order; those unknown here were refused by the API. */
+/** The enabled keys in a fixed order. The API refuses unknown ones. */
 function insertedHeaders(listener: ListenerNode): string[] {
   const known = ['X-Forwarded-For', ...Object.keys(INSERTED_HEADERS)]
   return known.filter(header => listener.insertHeaders[header]?.toLowerCase() === 'true')

@@ -25,7 +25,7 @@ import { type FrontendModel, frontendModel } from './frontend.js'
 import { type L7Model, l7Model, servingPools } from './l7.js'
 import { type PeersModel, peersModel } from './peers.js'
 
-/** What the template haproxy.hbs writes: words of the writer, and switches. */
+/** Input of the template haproxy.hbs. */
 export type HaproxyModel = {
   loadBalancerId: ConfigurationWord
   socketLine: ConfigurationWord
@@ -37,7 +37,7 @@ export type HaproxyModel = {
   maxpipes: ConfigurationWord
   logsOnlyErrors: boolean
   serverStateFile: ConfigurationWord
-  /** Null when there is nothing to tell them. */
+  /** Null when there is no stick table to share. */
   peers: PeersModel | null
   frontends: ListenerModel[]
   backends: BackendModel[]
@@ -48,9 +48,9 @@ type ListenerModel = FrontendModel & { l7: L7Model }
 export type RenderedHaproxy = { model: HaproxyModel; frontends: Frontend[]; backends: Backend[]; objects: ObjectTable }
 
 /**
- * HAProxy's configuration for one load balancer, or null when there is nothing to serve: no enabled listener, or the load balancer is disabled.
- * Pure, and independent of the order of rows. What is disabled or under deletion is left out; a disabled member stays as a
- * disabled server.
+ * HAProxy's configuration for one load balancer; null if the load balancer is disabled or has no enabled
+ * listener. Pure, and independent of the order of rows. Omits objects that are disabled or under deletion, except
+ * that a disabled member becomes a disabled server.
  * @throws ProvisioningFault for a value that cannot be written
  */
 export function haproxyModel(tree: LoadBalancerTree, facts: AmphoraFacts): RenderedHaproxy | null {
@@ -59,7 +59,7 @@ export function haproxyModel(tree: LoadBalancerTree, facts: AmphoraFacts): Rende
   if (listeners.length === 0) return null
   const pools = new Map(tree.pools.filter(isDesired).map(pool => [pool.id, pool]))
 
-  const abilities = { addsServersWithCookies: isAtLeast(facts.haproxyVersion, [3, 0]) }
+  const features = { addsServersWithCookies: isAtLeast(facts.haproxyVersion, [3, 0]) }
   const demand = demandOf(tree, listeners, pools)
   const fitting = shareConnections(facts.limits, demand)
   const shares = 'excess' in fitting ? scaleDown(facts.limits, demand) : { ...fitting, factor: 1 }
@@ -76,7 +76,7 @@ export function haproxyModel(tree: LoadBalancerTree, facts: AmphoraFacts): Rende
     frontendModels.push({ ...model, l7: l7Model(listener, pools) })
     frontends.push({ name: listener.id, maxconn: Number(textOf(model.maxconn)) })
     for (const pool of servingPools(listener, pools)) {
-      const rendered = renderBackend(tree, listener, pool, abilities)
+      const rendered = renderBackend(tree, listener, pool, features)
       backendModels.push(rendered.model)
       backends.push(rendered.backend)
       objects.pools.push({ poolId: pool.id, listenerId: listener.id, members: rendered.members })
@@ -92,9 +92,10 @@ export function haproxyModel(tree: LoadBalancerTree, facts: AmphoraFacts): Rende
     maxconn: integer(Math.max(1, shares.total), 'maxconn', 1, 10_000_000),
     maxpipes: integer(PIPES, 'maxpipes', 1, 10_000),
     logsOnlyErrors: !facts.logRequests,
-    // A worker that starts takes every server for up until its checks say otherwise. So that a dead member gets no traffic after a reload, the
-    // old worker's states are carried over. The agent writes the file, without the servers whose line changed: for those, an old
-    // weight or address would come back to life, and one whose monitor was removed would stay down for ever.
+    // A new worker considers every server up until a check fails. The state file carries over the old worker's
+    // states, so that a dead member gets no traffic after a reload. The agent writes the file and omits servers
+    // whose line changed: otherwise they would get their old weight or address back, or stay down forever once
+    // their monitor is removed.
     serverStateFile: keywords(HAPROXY_SERVER_STATE_FILE),
     peers: backendModels.some(({ persistence }) => persistence.stickTable !== null) ? peersModel(facts) : null,
     frontends: frontendModels,
@@ -103,7 +104,7 @@ export function haproxyModel(tree: LoadBalancerTree, facts: AmphoraFacts): Rende
   return { model, frontends, backends, objects }
 }
 
-/** What an amphora with these limits cannot give of what is asked for, in a sentence; null when it gives all. Pure. */
+/** Describes what the load balancer needs beyond these limits; null if it fits. Pure. */
 export function shortageOf(tree: LoadBalancerTree, limits: MachineLimits): string | null {
   const pools = new Map(tree.pools.filter(isDesired).map(pool => [pool.id, pool]))
   const shares = shareConnections(limits, demandOf(tree, tree.listeners.filter(isDesired), pools))

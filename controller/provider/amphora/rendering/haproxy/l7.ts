@@ -11,10 +11,9 @@ import { byId, isDesired } from '../desired-objects.js'
 import {
   type ConfigurationWord,
   condition,
-  givenUp,
+  gaveUp,
   identifier,
   joined,
-  keepIn,
   keywords,
   pattern,
   quoted,
@@ -22,25 +21,29 @@ import {
   redirectLocation,
   regularExpression,
   requestField,
+  storeIn,
 } from '../quote.js'
 import { backendIdentifier } from './backend.js'
 import { isHttp } from './mode.js'
 
-/** The L7 policies of a listener, in the order in which they are asked. */
+/** The L7 policies of a listener in the order of evaluation. */
 export type L7Model = {
-  /** A rule looks at the host name, which is then made ready once per request. */
+  /** A rule compares the host name, so the template extracts it once per request. */
   comparesHost: boolean
-  /** A policy may have chosen a pool. */
+  /** A policy can choose a pool. */
   choosesPool: boolean
   policies: PolicyModel[]
 }
 
 type PolicyModel = {
-  /** The ACLs of each rule, from their names on. */
+  /** The rules' ACLs, each starting with its name. */
   acls: ConfigurationWord[]
-  /** For each of its expressions that HAProxy may give up: when all but the expressions are true and this one was given up. */
+  /**
+   * One condition for each regular expression that PCRE2 may give up on: all rules without a regular expression
+   * match, and PCRE2 gave up on this one.
+   */
   undecidable: ConfigurationWord[]
-  /** What `http-request` does when all conditions are true. */
+  /** The `http-request` action if all conditions are true. */
   action: ConfigurationWord
   conditions: ConfigurationWord
 }
@@ -60,7 +63,7 @@ const MATCH: Record<L7CompareType, ConfigurationWord> = {
   EQUAL_TO: keywords('str'),
 }
 
-/** The host name alone, as the template puts it into a variable, and the header as it came. */
+/** The host name without the port, which the template stores in a variable, and the complete header. */
 const HOST_NAME = quoted('var(txn.krater_host)', 'The host name')
 const HOST_HEADER = quoted('req.fhdr(host)', 'The host header')
 const PATH = keywords('path')
@@ -72,39 +75,40 @@ const REDIRECT_PREFIX = keywords('redirect prefix')
 const CODE = keywords('code')
 const IGNORE_CASE = keywords('-i')
 const MATCHED_BY = keywords('-m')
-/** What follows is a pattern, even if it begins with a dash. */
+/** Ends the flags, since a pattern may start with a dash. */
 const PATTERNS = keywords('--')
 
 const DEFAULT_REDIRECT_CODE = 302
 
 /**
- * The pools that serve a listener, each once: its default pool, then those of its policies by position.
- * @param pools those that can serve, by id
+ * The pools that serve a listener, without duplicates: its default pool, then those of its policies by position.
+ * @param pools the pools that can serve, by id
  */
 export function servingPools(listener: ListenerNode, pools: ReadonlyMap<string, PoolNode>): PoolNode[] {
-  const ids = [listener.defaultPoolId, ...askedPolicies(listener, pools).map(targetPoolId)]
+  const ids = [listener.defaultPoolId, ...activePolicies(listener, pools).map(targetPoolId)]
   return [...new Set(ids)].flatMap(id => (id === null ? [] : (pools.get(id) ?? [])))
 }
 
 /**
- * The policies of a listener such that the first one that matches decides, whatever it does. To HAProxy a request that is refused or redirected
- * is over, while the choice of a pool would come after all of that; so it is kept in a variable, and once it is made, later
- * policies are not asked. Each policy costs the same, however many there are.
+ * The policies of a listener. The first policy that matches decides, whatever its action. HAProxy would choose a
+ * pool only after all rejects and redirects. Therefore the choice is stored in a variable, and later policies are
+ * skipped once it is set. Each policy costs the same, however many there are.
  *
- * PCRE2 bounds its effort, and HAProxy takes an expression that was given up for one that does not match: a client could slip past a policy by a
- * value that is laborious. Such a request is refused, whatever the policy does.
+ * PCRE2 limits its effort, and HAProxy treats an expression on which it gives up as not matching. A client could
+ * bypass a policy with a value that is expensive to match, so such a request is rejected, whatever the policy's
+ * action.
  *
- * What is disabled or under deletion is left out, and so are policies without a rule or whose pool cannot serve.
- * @param pools those that can serve, by id
+ * Omits policies and rules that are disabled or under deletion, and policies without a rule or whose pool cannot serve.
+ * @param pools the pools that can serve, by id
  * @throws ProvisioningFault for a value that cannot be written
  */
 export function l7Model(listener: ListenerNode, pools: ReadonlyMap<string, PoolNode>): L7Model {
-  const asked = askedPolicies(listener, pools)
-  const firstChoice = asked.findIndex(policy => targetPoolId(policy) !== null)
+  const active = activePolicies(listener, pools)
+  const firstChoice = active.findIndex(policy => targetPoolId(policy) !== null)
   let comparesHost = false
-  const policies = asked.map((policy, index) => {
+  const policies = active.map((policy, index) => {
     const undecided = firstChoice !== -1 && index > firstChoice ? [condition(POOL_CHOSEN, true)] : []
-    const rules = askedRules(policy).map(rule => {
+    const rules = activeRules(policy).map(rule => {
       const name = identifier(rule.id, 'L7 rule, id')
       const compared = comparison(rule, `L7 rule ${rule.id}`)
       comparesHost ||= compared.criterion === HOST_NAME
@@ -112,14 +116,14 @@ export function l7Model(listener: ListenerNode, pools: ReadonlyMap<string, PoolN
         isExpression: rule.compareType === 'REGEX',
         acl: aclOf(name, compared),
         condition: condition(name, rule.invert),
-        givenUp: givenUpAcl(rule, compared),
+        gaveUp: gaveUpAcl(rule, compared),
       }
     })
     const plain = rules.filter(({ isExpression }) => !isExpression).map(rule => rule.condition)
-    const givenUps = rules.flatMap(rule => rule.givenUp ?? [])
+    const gaveUpAcls = rules.flatMap(rule => rule.gaveUp ?? [])
     return {
-      acls: [...rules.map(({ acl }) => acl), ...givenUps.map(({ acl }) => acl)],
-      undecidable: givenUps.map(({ name }) => joined([...undecided, ...plain, name])),
+      acls: [...rules.map(({ acl }) => acl), ...gaveUpAcls.map(({ acl }) => acl)],
+      undecidable: gaveUpAcls.map(({ name }) => joined([...undecided, ...plain, name])),
       action: joined(actionOf(policy, listener, pools)),
       conditions: joined([...undecided, ...rules.map(rule => rule.condition)]),
     }
@@ -127,7 +131,7 @@ export function l7Model(listener: ListenerNode, pools: ReadonlyMap<string, PoolN
   return { comparesHost, choosesPool: firstChoice !== -1, policies }
 }
 
-function askedPolicies(listener: ListenerNode, pools: ReadonlyMap<string, PoolNode>): L7PolicyNode[] {
+function activePolicies(listener: ListenerNode, pools: ReadonlyMap<string, PoolNode>): L7PolicyNode[] {
   if (!isHttp(listener)) return []
   return listener.l7Policies
     .filter(policy => isDesired(policy) && policy.rules.some(isDesired))
@@ -135,8 +139,8 @@ function askedPolicies(listener: ListenerNode, pools: ReadonlyMap<string, PoolNo
     .sort((a, b) => a.position - b.position || byId(a, b))
 }
 
-/** All must match, so their order is free: regular expressions come last, for they take longest. */
-function askedRules(policy: L7PolicyNode): L7RuleNode[] {
+/** All rules must match, so their order is free. Regular expressions come last, because they take longest. */
+function activeRules(policy: L7PolicyNode): L7RuleNode[] {
   const slowness = (rule: L7RuleNode) => (rule.compareType === 'REGEX' ? 1 : 0)
   return policy.rules.filter(isDesired).sort((a, b) => slowness(a) - slowness(b) || byId(a, b))
 }
@@ -164,8 +168,8 @@ function actionOf(
       return redirect(REDIRECT_PREFIX, policy.redirectPrefix, 'redirect_prefix')
     case 'REDIRECT_TO_POOL': {
       const pool = pools.get(policy.redirectPoolId ?? '')
-      if (pool === undefined) throw new TypeError(`${what} was to be left out, for its pool cannot serve.`)
-      return [keepIn('txn.krater_pool', backendIdentifier(pool, listener))]
+      if (pool === undefined) throw new TypeError(`${what} should have been omitted: its pool cannot serve.`)
+      return [storeIn('txn.krater_pool', backendIdentifier(pool, listener))]
     }
   }
 }
@@ -174,14 +178,14 @@ function aclOf(name: ConfigurationWord, { criterion, ignoreCase, match, value }:
   return joined([name, criterion, ...(ignoreCase ? [IGNORE_CASE] : []), MATCHED_BY, match, PATTERNS, value])
 }
 
-/** The ACL that is true when HAProxy cannot know whether the rule matches; null for a rule of which it always does. */
-function givenUpAcl(
+/** The ACL that is true if PCRE2 gives up on the rule; null if it never does. */
+function gaveUpAcl(
   rule: L7RuleNode,
   { criterion, ignoreCase = false }: Comparison,
 ): { name: ConfigurationWord; acl: ConfigurationWord } | null {
   if (rule.compareType !== 'REGEX' || !mayBeGivenUp(rule.value)) return null
   const name = identifier(`${rule.id}.given-up`, 'L7 rule, id')
-  return { name, acl: joined([name, givenUp(criterion, rule.value, ignoreCase)]) }
+  return { name, acl: joined([name, gaveUp(criterion, rule.value, ignoreCase)]) }
 }
 
 function comparison(rule: L7RuleNode, what: string): Comparison {
@@ -191,7 +195,7 @@ function comparison(rule: L7RuleNode, what: string): Comparison {
   const value = isExpression ? regularExpression(text, `${what}, value`) : pattern(text, `${what}, value`)
   switch (rule.type) {
     case 'HOST_NAME':
-      // the port of the header counts only for a rule that names one
+      // The port in the header counts only if the rule names one.
       return {
         criterion: !isExpression && /:\d+$/.test(text) ? HOST_HEADER : HOST_NAME,
         ignoreCase: true,
@@ -201,12 +205,12 @@ function comparison(rule: L7RuleNode, what: string): Comparison {
     case 'PATH':
       return { criterion: PATH, match, value }
     case 'FILE_TYPE':
-      // the path's end is its type only after a dot; a regular expression says for itself where the type begins
+      // The file type follows a dot. A regular expression matches the dot itself.
       return isExpression
         ? { criterion: PATH, match, value }
         : { criterion: PATH, match: MATCH.ENDS_WITH, value: pattern(`.${text.replace(/^\./, '')}`, `${what}, value`) }
     case 'HEADER': {
-      // a list in a header is looked at value by value, so a comma can be found only in the line as a whole
+      // req.hdr splits a header at commas, so only req.fhdr can match a value with a comma.
       const fetch = !isExpression && text.includes(',') ? 'req.fhdr' : 'req.hdr'
       return { criterion: requestField(fetch, rule.key ?? '', `${what}, key`), match, value }
     }
@@ -217,12 +221,12 @@ function comparison(rule: L7RuleNode, what: string): Comparison {
     case 'SSL_DN_FIELD':
       throw new ProvisioningFault(
         'configuration-refused',
-        `${what} asks for TLS (${rule.type}), which no listener ends.`,
+        `${what} requires TLS (${rule.type}), but no listener terminates TLS.`,
       )
   }
 }
 
-/** A value in double quotes is what stands between them: so it may hold blanks. */
+/** Strips enclosing double quotes, which allow a value to contain blanks at its ends. */
 function withoutQuotes(value: string): string {
   return /^"(.*\S.*)"$/.exec(value)?.[1] ?? value
 }

@@ -1,5 +1,5 @@
 import type { ListenerNode } from '../../../../load-balancer/tree/tree.js'
 
-/** Whether HAProxy reads what a listener's clients say; other connections are passed on as they are. */
+/** True if HAProxy parses the listener's traffic as HTTP, false if it relays TCP. */
 export const isHttp = ({ protocol }: Pick<ListenerNode, 'protocol'>): boolean =>
   protocol === 'HTTP' || protocol === 'PROMETHEUS'

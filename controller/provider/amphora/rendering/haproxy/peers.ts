@@ -2,18 +2,19 @@ import { HAPROXY_PEERS_PORT } from '../../../../../amphora-agent/protocol/paths.
 import type { AmphoraFacts } from '../facts.js'
 import { type ConfigurationWord, endpoint, identifier } from '../quote.js'
 
-/** Whom HAProxy shares its stick tables with. */
+/** The `peers` section: the HAProxys that share stick tables. */
 export type PeersModel = {
-  /** By its own name HAProxy finds itself among them. */
+  /** By this name, HAProxy recognises itself among the peers. */
   ownName: ConfigurationWord
-  /** Itself first: an old worker hands its tables over to the new one that way. */
+  /** Itself first: through this entry, an old worker passes its tables to the new one. */
   peers: { name: ConfigurationWord; endpoint: ConfigurationWord }[]
 }
 
 /**
- * A single amphora speaks with itself, on the loopback address, where no member may be; one of a pair with the others too, between their VRRP
- * addresses. HAProxy knows a peer by its name alone: the amphora's id, which only those learn who may read the load balancer's history. A worker
- * teaches its successor once it has run for five seconds.
+ * A single amphora peers with itself on the loopback address, which members may not use. The amphorae of a pair
+ * also peer with each other, between their VRRP addresses. HAProxy identifies a peer only by its name: the
+ * amphora's id, visible only to those who may read the load balancer's history. A worker passes its tables on
+ * once it has run for five seconds.
  */
 export function peersModel({ amphoraId, pair }: AmphoraFacts): PeersModel {
   const others = (pair?.peers ?? []).toSorted((a, b) => (a.amphoraId < b.amphoraId ? -1 : 1))

@@ -11,15 +11,15 @@ import {
 } from '../quote.js'
 import { isHttp } from './mode.js'
 
-/** How clients come back to their member. At most one of the two is there. */
+/** Session persistence of a backend. At most one of the two is set. */
 export type PersistenceModel = {
-  /** The name of a cookie of ours, whose value names the server. */
+  /** Name of the cookie that HAProxy inserts; its value identifies the server. */
   cookie: ConfigurationWord | null
   stickTable: StickTableModel | null
 }
 
 export type StickTableModel = {
-  /** What it is keyed by, as HAProxy's type. */
+  /** HAProxy's type of the key. */
   type: ConfigurationWord
   expire: ConfigurationWord | null
   /** The application's cookie; null when the client's address is the key. */
@@ -28,10 +28,10 @@ export type StickTableModel = {
 
 const NONE: PersistenceModel = { cookie: null, stickTable: null }
 
-/** As older load balancers of this API name it. */
+/** Octavia's name for this cookie, used when the pool sets none. */
 const DEFAULT_COOKIE = 'SRV'
 
-/** Cookies are HTTP's: with a listener that does not speak it, a pool's persistence by cookie has no effect. */
+/** Persistence by cookie has no effect for a listener that is not HTTP. */
 export function persistenceModel(pool: PoolNode, listener: ListenerNode): PersistenceModel {
   const { sessionPersistence } = pool
   if (sessionPersistence === null) return NONE
@@ -41,7 +41,7 @@ export function persistenceModel(pool: PoolNode, listener: ListenerNode): Persis
   const expire =
     persistenceTimeout === null ? null : seconds(persistenceTimeout, `Pool ${pool.id}, persistence_timeout`)
   if (type === 'SOURCE_IP') {
-    // an IPv4 address is a key of this type as well
+    // This type also holds IPv4 addresses.
     return { ...NONE, stickTable: { type: keywords('ipv6'), expire, cookie: null } }
   }
   if (!isHttp(listener)) return NONE
@@ -50,7 +50,7 @@ export function persistenceModel(pool: PoolNode, listener: ListenerNode): Persis
   return { ...NONE, stickTable: { type: keywords('string len 128'), expire, cookie } }
 }
 
-/** What our cookie says of a member: the same on both amphorae of a pair, and nothing that the API knows it by. */
+/** The cookie's value for a member: equal on both amphorae of a pair, and without revealing the member's id. */
 export function cookieValue(member: MemberNode): ConfigurationWord {
   return identifier(createHash('sha256').update(member.id).digest('hex').slice(0, 16), `Member ${member.id}, cookie`)
 }

@@ -16,7 +16,7 @@ import {
   textOf,
 } from '../quote.js'
 
-/** The words of a server line. */
+/** Words of a server line. */
 export type ServerWords = {
   name: ConfigurationWord
   endpoint: ConfigurationWord
@@ -24,25 +24,25 @@ export type ServerWords = {
   weight: ConfigurationWord
   backup: boolean
   disabled: boolean
-  /** All in one, or none. */
+  /** All options as one text, or null. */
   options: ConfigurationWord | null
 }
 
-/** What a member is rendered with, beside itself. */
+/** Context for rendering a member. */
 export type ServerContext = {
-  /** Of the section `backend` that it stands in. */
+  /** Name of its `backend` section. */
   backend: string
   protocol: PoolProtocol
   monitor: HealthMonitorNode | null
-  /** Connections to it are kept for further requests. */
+  /** Connections to it may serve further requests. */
   reused: boolean
-  /** The value of our cookie for it. */
+  /** Its value of the persistence cookie. */
   cookie: ConfigurationWord | null
 }
 
 /**
- * One member as a server, twice from the same words: as they stand in the configuration file, and in the structured form from which
- * the agent builds runtime commands.
+ * Renders a member as a server in two forms: words for the configuration file, and the structured form from which the
+ * agent builds runtime commands.
  * @throws ProvisioningFault for a value that cannot be written
  */
 export function renderServer(member: MemberNode, context: ServerContext): { words: ServerWords; server: Server } {
@@ -50,7 +50,7 @@ export function renderServer(member: MemberNode, context: ServerContext): { word
   const options = [
     ...(context.cookie === null ? [] : [keywords('cookie'), context.cookie]),
     ...proxyOptions(context.protocol),
-    // what servers of the file have anyway, and those that join while HAProxy runs only when it is said
+    // Defaults for servers in the file, but not for servers added at runtime.
     ...(context.reused ? [keywords('pool-purge-delay 5s pool-max-conn -1')] : []),
     ...(context.monitor === null ? [] : monitorOptions(member, context.monitor, context)),
   ]
@@ -60,7 +60,7 @@ export function renderServer(member: MemberNode, context: ServerContext): { word
     number: integer(member.serverNumber, `${what}, server number`, 1, 2_147_483_647),
     weight: integer(member.weight, `${what}, weight`, 0, 256),
     backup: member.backup,
-    // still a server, so that it reports MAINT and keeps its place
+    // It stays a server, so that it reports MAINT and keeps its number.
     disabled: !member.adminStateUp,
     options: options.length === 0 ? null : joined(options),
   }
@@ -109,10 +109,10 @@ function checkOptions(
   if (member.monitorPort !== null) {
     options.push(keywords('port'), integer(member.monitorPort, `Member ${member.id}, monitor_port`, 1, 65535))
   }
-  // Checks of servers that are added while HAProxy runs do not follow the traffic's PROXY header by themselves; one that goes elsewhere
-  // than the traffic speaks to a plain server.
-  const goesWithTraffic = member.monitorAddress === null && member.monitorPort === null
-  if (goesWithTraffic && proxyOptions(protocol).length > 0) options.push(keywords('check-send-proxy'))
+  // For servers added at runtime, send-proxy does not imply check-send-proxy. A check that goes to another
+  // address or port than the traffic gets no PROXY header.
+  const checksTrafficPort = member.monitorAddress === null && member.monitorPort === null
+  if (checksTrafficPort && proxyOptions(protocol).length > 0) options.push(keywords('check-send-proxy'))
   if (monitor.type === 'HTTPS' || monitor.type === 'TLS-HELLO') options.push(keywords('check-ssl verify none'))
   if (monitor.type === 'HTTPS' && monitor.domainName !== null) {
     options.push(keywords('check-sni'), serverName(monitor.domainName, `${what}, domain_name`))
@@ -120,7 +120,7 @@ function checkOptions(
   return options
 }
 
-/** HAProxy cannot ping. It asks the agent beside it, which can. */
+/** HAProxy cannot ping, so its agent-check asks the amphora's agent. */
 function pingOptions(member: MemberNode, monitor: HealthMonitorNode, { backend }: ServerContext): ConfigurationWord[] {
   const question = {
     subject: `${backend}:${member.id}`,
@@ -137,7 +137,8 @@ function pingOptions(member: MemberNode, monitor: HealthMonitorNode, { backend }
   ]
 }
 
-const LONGEST_PING = 3600
+const MAX_PING_SECONDS = 3600
 
-/** Whole seconds, at least one. */
-export const pingTimeout = (monitor: HealthMonitorNode): number => Math.min(Math.max(monitor.timeout, 1), LONGEST_PING)
+/** Seconds, from 1 to MAX_PING_SECONDS. */
+export const pingTimeout = (monitor: HealthMonitorNode): number =>
+  Math.min(Math.max(monitor.timeout, 1), MAX_PING_SECONDS)

@@ -6,19 +6,19 @@ import { byId } from '../desired-objects.js'
 import type { AmphoraFacts, PluggedInterface } from '../facts.js'
 import { address, cidr, textOf } from '../quote.js'
 
-/** Where VIPs stand: on which interface, in which subnets, and by which gateways replies leave. The main VIP is the first. */
+/** The interface of the VIPs, and each VIP's subnet and gateway for replies. The main VIP comes first. */
 export type VipPlacement = {
   interface: string
   vips: { address: string; subnet: string; gateway: string | null }[]
 }
 
-/** An interface's name in the amphora follows from its port, so that it is the same after every plugging and restart. */
+/** Derived from the port, so that an interface keeps its name when it is replugged or the machine restarts. */
 export function interfaceName(portId: string): string {
   return `eth-${portId.replaceAll('-', '').slice(0, 8).toLowerCase()}`
 }
 
 /**
- * @throws ProvisioningFault when no interface is on the subnet of one of the VIPs
+ * @throws ProvisioningFault if no interface is on the subnet of a VIP
  */
 export function placeVips(tree: LoadBalancerTree, interfaces: readonly PluggedInterface[]): VipPlacement {
   const nic = interfaces.find(({ purpose }) => purpose === 'vip')
@@ -41,8 +41,9 @@ const notPlugged = (vip: string) =>
   new ProvisioningFault('vip-not-plugged', `The amphora has no network interface on the subnet of the VIP ${vip}.`)
 
 /**
- * The interfaces of one amphora, the VIPs' first. Default routes lead by the gateways of the VIP interface; a member interface has its own subnets
- * and their host routes. VIPs are named on their interface for a pair too, where keepalived adds and removes them: what is not named is taken away. Pure.
+ * The interfaces of one amphora, the VIP interface first. Default routes use its gateways; a member interface has
+ * only its subnets and their host routes. The VIPs are listed for a pair too, where keepalived adds and removes
+ * them, because the agent removes unlisted addresses. Pure.
  */
 export function renderInterfaces(tree: LoadBalancerTree, facts: AmphoraFacts): Interface[] {
   const { vips } = placeVips(tree, facts.interfaces)
@@ -68,7 +69,7 @@ function addressesOf(nic: PluggedInterface): string[] {
     .sort()
 }
 
-/** One for each family, by the gateway of the main VIP's subnet when that is of this family. */
+/** One route per address family, preferably through the gateway of the main VIP's subnet. */
 function defaultRoutes(tree: LoadBalancerTree, { subnets }: PluggedInterface): Interface['routes'] {
   const ordered = subnets.toSorted(
     (a, b) => Number(b.id === tree.vip.subnetId) - Number(a.id === tree.vip.subnetId) || byId(a, b),

@@ -5,7 +5,7 @@ import type { PairFacts } from '../facts.js'
 import { address, type ConfigurationWord, cidr, hostCidr, identifier, integer, keywords } from '../quote.js'
 import type { VipPlacement } from './interfaces.js'
 
-/** What the template keepalived.hbs writes. */
+/** Input of the template keepalived.hbs. */
 export type KeepalivedModel = {
   loadBalancerId: ConfigurationWord
   routerId: ConfigurationWord
@@ -15,10 +15,11 @@ export type KeepalivedModel = {
   priority: ConfigurationWord
   ownAddress: ConfigurationWord
   peers: ConfigurationWord[]
-  /** Source-based routing of replies: each VIP by its subnet's gateway, whatever routes the members' networks add. */
+  /** For source-based routing: replies from a VIP use its subnet's gateway, whatever routes members' networks add. */
   vips: VipModel[]
-  /** Those of the family in which VRRP speaks are in its packets; the others come and go with them. */
+  /** VIPs of VRRP's own address family. They are in its packets. */
   announced: ConfigurationWord[]
+  /** VIPs of the other family. keepalived adds and removes them together with the announced ones. */
   excluded: ConfigurationWord[]
 }
 
@@ -27,13 +28,14 @@ type VipModel = {
   address: ConfigurationWord
   subnet: ConfigurationWord
   gateway: ConfigurationWord | null
-  /** Of its own routes. */
+  /** Routing table of its own routes. */
   table: ConfigurationWord
 }
 
 /**
  * keepalived's configuration for one amphora of a pair. Pure.
- * @throws ProvisioningFault for a value that cannot be written, a pair without a peer, a VRRP address of another family than the VIP's
+ * @throws ProvisioningFault if a value cannot be written, there is no peer, or a VRRP address and the VIP are of
+ *   different address families
  */
 export function keepalivedModel(
   tree: LoadBalancerTree,
@@ -44,7 +46,7 @@ export function keepalivedModel(
   const peers = pair.peers.map(peer => peer.address).sort()
   for (const speaker of [pair.vrrpAddress, ...peers]) requireSameFamily(speaker, tree.vip.address)
   if (peers.length === 0) {
-    throw new ProvisioningFault('pair-incomplete', 'The VRRP address of the other amphora is not known.')
+    throw new ProvisioningFault('pair-incomplete', 'The VRRP address of the other amphora is unknown.')
   }
   const hosts = (desired: (vip: string) => boolean) =>
     placement.vips.filter(vip => desired(vip.address)).map(vip => hostCidr(vip.address, 'The VIP address'))
@@ -69,15 +71,18 @@ export function keepalivedModel(
   }
 }
 
-/** Routing tables of VIPs that keepalived holds; the agent's own lie above. */
+/** Routing tables for keepalived's VIPs. The agent's own tables have higher numbers. */
 const FIRST_TABLE = 1
 const LAST_TABLE = 99
 
 const isIpv6 = (text: string) => text.includes(':')
 
-/** keepalived wants at least one VIP of the family in which VRRP itself speaks. */
+/** keepalived requires at least one VIP of VRRP's own address family. */
 function requireSameFamily(speaker: string, vip: string): void {
   if (isIpv6(speaker) !== isIpv6(vip)) {
-    throw new ProvisioningFault('pair-family', `VRRP cannot carry the VIP ${vip} between addresses like ${speaker}.`)
+    throw new ProvisioningFault(
+      'pair-family',
+      `VRRP between addresses like ${speaker} cannot carry the VIP ${vip}, which is of another address family.`,
+    )
   }
 }
