@@ -11,9 +11,9 @@ import { convergesOf, startWorker, type TestWorker, type WorkerLine } from '../s
 import { createSites, type Site } from '../support/services/web-servers.js'
 import { startKrater, until } from '../support/worlds/krater.js'
 
-/** The longest time from the restart of a killed process until everything is as requested. */
+/** Longest time from the restart of a killed process until everything is as requested. */
 const BOUND_MS = 10_000
-/** Seconds to wait where a lease must expire first, on a busy machine. */
+/** Seconds to wait on a busy machine when a lease must expire first. */
 const PATIENCE = 25
 
 const krater = await startKrater(t, {
@@ -30,11 +30,14 @@ const { subnets } = (await api.request('network', 'GET', '/v2.0/subnets?name=pub
 }
 const balancers = balancersOf(api, subnets[0]!.id)
 
-/** Nothing is left over and nothing is missing; housekeeping gets a few seconds for the remains of interrupted work. */
+/**
+ * Nothing leaked and nothing is missing; housekeeping gets some seconds to remove leftovers of interrupted
+ * work.
+ */
 async function nothingLeaked(t: Test) {
   let inventory = await takeInventory(krater, databases)
   await until(
-    'an inventory without surprises',
+    'the inventory is as expected',
     async () => {
       inventory = await takeInventory(krater, databases)
       return String(inventory.is) === String(inventory.shouldBe)
@@ -44,26 +47,32 @@ async function nothingLeaked(t: Test) {
   t.same(inventory.is, inventory.shouldBe, 'nothing leaked, nothing is missing')
 }
 
-/** The service's own worker makes room for those of the test, which can be killed without its supervisor's growing pauses. */
+/**
+ * Stops the service's own worker, so that the test's workers do all work: killing them causes no growing
+ * supervisor pauses.
+ */
 function pauseOwnWorker(t: Test) {
   const { pid } = runningProcesses(krater.directory).find(({ name }) => name === 'worker')!.identity
   process.kill(pid, 'SIGSTOP')
   t.teardown(() => process.kill(pid, 'SIGCONT'))
 }
 
-await t.test('a worker dies before and after every kind of step, and the next one continues', async t => {
+await t.test('a worker dies before and after each kind of step, and the next one continues', async t => {
   pauseOwnWorker(t)
   const diedAt = new Set<string>()
-  /** Changes that passed without a new step to die at. */
+  /** Changes that ran without a new step to die at. */
   const isThrough = new Set<string>()
   let worker = await startWorker(krater)
   t.teardown(() => worker.kill())
-  /** Generations that were in effect when a change was asked for: a worker may say late that it converged them. */
+  /** Generations in effect when a change was requested: a worker may report late that it converged them. */
   const inEffect = new Map<string, number>()
   const isConverged = ({ msg, loadBalancer = '', generation = 0 }: WorkerLine) =>
     msg === 'load balancer converged' && generation > (inEffect.get(loadBalancer) ?? -1)
 
-  /** Makes a change, and kills the worker at the first of its steps' lines at which none has died in this kind of change yet. */
+  /**
+   * Makes a change, and kills the worker at the first step line at which no worker died in this kind of change
+   * before.
+   */
   const through = async <T>(change: string, ask: () => Promise<T>, converged: (asked: T) => Promise<number>) => {
     for (const { id, generation } of await databases.loadBalancer('load_balancer').select('id', 'generation'))
       inEffect.set(id, Number(generation))
@@ -98,7 +107,7 @@ await t.test('a worker dies before and after every kind of step, and the next on
     const first = isThrough.has('new subnet') ? [one, two] : [one]
     const balancer = await through(
       'create',
-      // Members may leave at once, so that their interface goes with the same change.
+      // Members may leave at once, so that the same change removes their interface.
       () => balancers.create(`steps-${round}`, first, { deregistration_delay: 0 }),
       made => balancers.untilServing(made, first),
     )
@@ -132,12 +141,12 @@ await t.test('a worker dies before and after every kind of step, and the next on
   const places = Object.entries(steps).flatMap(([change, kinds]) =>
     kinds.flatMap(kind => [`${change}: ${kind} begins`, `${change}: ${kind} is done`]),
   )
-  t.same([...diedAt].sort(), places.sort(), 'every kind of step was hit before and after')
+  t.same([...diedAt].sort(), places.sort(), 'a worker died before and after each kind of step')
   await worker.kill()
   await nothingLeaked(t)
 })
 
-await t.test('two workers share the work, but never the same load balancer', async t => {
+await t.test('two workers share the work, but never work on the same load balancer', async t => {
   pauseOwnWorker(t)
   const workers = [await startWorker(krater, WARM), await startWorker(krater, WARM)]
   const made = await Promise.all([1, 2, 3, 4].map(number => balancers.create(`shared-${number}`, [one])))
@@ -152,7 +161,7 @@ await t.test('two workers share the work, but never the same load balancer', asy
   await Promise.all(made.map(balancers.remove))
   await Promise.all(made.map(balancer => balancers.untilGone(balancer, PATIENCE)))
   const converges = convergesOf(workers)
-  t.same([...new Set(converges.map(({ worker }) => worker))].sort(), [0, 1], 'both did some work')
+  t.same([...new Set(converges.map(({ worker }) => worker))].sort(), [0, 1], 'both workers did some of the work')
   for (const { id, name } of made) {
     const own = converges.filter(({ loadBalancer }) => loadBalancer === id)
     const overlaps = own.filter((converge, index) => index > 0 && converge.begin < own[index - 1]!.end)
@@ -163,7 +172,7 @@ await t.test('two workers share the work, but never the same load balancer', asy
     )
   }
 
-  await t.test('when one dies, the other takes over within ten seconds', async t => {
+  await t.test('when one worker dies, the other takes over within ten seconds', async t => {
     const [dying, heir] = workers
     const over = dying!.at(
       ({ msg }) => msg === 'step begins',
@@ -214,31 +223,31 @@ await t.test('a worker paused past its lease does no harm', async t => {
     t.match(
       await balancers.show(balancer.id),
       { provisioning_status: 'PENDING_UPDATE' },
-      'changes are accepted meanwhile',
+      'changes are accepted while the worker is paused',
     )
     other = await startWorker(krater)
     await balancers.untilServing(balancer, [one, two], PATIENCE)
     const converges = convergesOf([other]).filter(({ loadBalancer }) => loadBalancer === balancer.id)
     const waited = (converges[0]?.begin ?? Number.NaN) - pause!.at
-    t.ok(waited < BOUND_MS, `the other one takes over after ${waited} ms`)
-    t.equal(converges.length, 1, 'the changes made meanwhile are applied together')
+    t.ok(waited < BOUND_MS, `the other worker takes over after ${waited} ms`)
+    t.equal(converges.length, 1, 'it applies the pending changes together')
     const before = await state(balancer.id)
     const fromHere = paused.lines.length
     const awake = paused.at(({ msg, loadBalancer }) => msg === 'converge ends' && loadBalancer === balancer.id)
     paused.signal('SIGCONT')
     t.ok(await awake)
     await delay(1_000)
-    t.same(await state(balancer.id), before, 'nothing is overwritten')
+    t.same(await state(balancer.id), before, 'the paused worker overwrites nothing')
     t.notOk(
       paused.lines.slice(fromHere).some(({ msg }) => msg === 'load balancer converged'),
-      'it does not report that it converged',
+      'the paused worker does not report that it converged',
     )
     await balancers.untilServing(balancer, [one, two], 2)
     await paused.kill()
     paused = other
   })
 
-  await t.test('paused during a create that is deleted meanwhile', async t => {
+  await t.test('paused during a create whose load balancer is then deleted', async t => {
     const stopped = paused.at(
       ({ msg, step }) => msg === 'step begins' && step === 'attach-port',
       () => paused.signal('SIGSTOP'),
@@ -259,7 +268,7 @@ await t.test('a worker paused past its lease does no harm', async t => {
   await Promise.all([paused.kill(), other?.kill()])
 })
 
-await t.test('an amphora recovers from the death of its programs', async t => {
+await t.test('an amphora recovers when its programs die', async t => {
   const balancer = await balancers.create('programs', [one, two])
   await balancers.untilServing(balancer, [one, two])
   const [amphora] = await databases
@@ -273,31 +282,31 @@ await t.test('an amphora recovers from the death of its programs', async t => {
     return found.length
   }
 
-  await t.test('the agent: no request fails', async t => {
+  await t.test('the agent dies: no request fails', async t => {
     const load = startRequests(balancer.url)
     await until('requests are answered', () => load.answered() > 20)
     t.equal(await kill(/agent\.mjs/), 1)
     const answeredThen = load.answered()
     await balancers.setMembers(balancer, [two])
-    t.ok((await balancers.untilServing(balancer, [two])) < BOUND_MS, 'a change asked for meanwhile comes into effect')
+    t.ok((await balancers.untilServing(balancer, [two])) < BOUND_MS, 'a pending change comes into effect')
     await until('requests are answered', () => load.answered() > answeredThen + 50)
     t.same(await load.stop(), [])
   })
 
-  await t.test('HAProxy: serving again within two seconds', async t => {
+  await t.test('HAProxy dies: it serves again within two seconds', async t => {
     t.ok((await kill(/^\S*haproxy /)) > 0)
     const took = await balancers.untilServing(balancer, [two])
     t.ok(took < 2_000, `${Math.round(took)} ms`)
   })
 
-  await t.test('sshd: the next change gets through', async t => {
+  await t.test('sshd dies: the next change gets through', async t => {
     t.ok((await kill(/^sshd/)) > 0)
     await balancers.setMembers(balancer, [one])
     const took = await balancers.untilServing(balancer, [one])
     t.ok(took < BOUND_MS, `${Math.round(took)} ms`)
   })
 
-  await t.test('process 1: the amphora restarts within seconds with its own addresses', async t => {
+  await t.test('process 1 dies: the amphora restarts within seconds with its own addresses', async t => {
     const rows = () =>
       databases
         .loadBalancer('amphora')
@@ -305,7 +314,7 @@ await t.test('an amphora recovers from the death of its programs', async t => {
         .select('id', 'vrrp_ip', 'lb_network_ip')
     const before = await rows()
     process.kill((await inside()).find(({ isFirst }) => isFirst)!.pid, 'SIGKILL')
-    await until('nothing runs there any more', async () => (await ask(balancer.url)) === null, 5)
+    await until('nothing runs in the amphora any more', async () => (await ask(balancer.url)) === null, 5)
     const took = await balancers.untilServing(balancer, [one])
     t.ok(took < BOUND_MS, `${Math.round(took)} ms`)
     t.same(await rows(), before)
@@ -317,7 +326,7 @@ await t.test('an amphora recovers from the death of its programs', async t => {
 
 await t.test('API, health manager and PostgreSQL die during requests', async t => {
   type Victim = 'load-balancer-api' | 'health-manager' | 'postgres'
-  /** When they die: milliseconds after a request was sent, or after its answer. */
+  /** When the victims die: milliseconds after a request is sent or answered. */
   type Moment = { name: string; after: 'sending' | 'answer'; milliseconds: number }
   const sent: Moment = { name: 'as the request is sent', after: 'sending', milliseconds: 2 }
   const underWay: Moment = { name: 'while the request is carried out', after: 'sending', milliseconds: 12 }
@@ -336,11 +345,11 @@ await t.test('API, health manager and PostgreSQL die during requests', async t =
   const areBack = async (victims: readonly Victim[], dead: readonly number[]) => {
     const running = krater.running()
     if (victims.some(victim => victim !== 'postgres' && !running.includes(victim))) return false
-    // The children of a killed PostgreSQL answer for a moment longer.
+    // The children of a killed PostgreSQL still answer for a moment.
     const postmaster = runningPostmaster(krater.directory)
     return postmaster !== null && !dead.includes(postmaster.pid) && isAnswered(balancers.find('nobody'))
   }
-  /** Sends a request while others die, and waits until they are back. @returns whether it was answered with success */
+  /** Sends a request, kills the victims, and waits until they are back. @returns whether the request succeeded */
   const amid = async (victims: readonly Victim[], moment: Moment, request: () => Promise<unknown>) => {
     const asked = isAnswered(request())
     if (moment.after === 'answer') await asked
@@ -353,7 +362,7 @@ await t.test('API, health manager and PostgreSQL die during requests', async t =
 
   const deaths: [victims: Victim[], moments: Moment[]][] = [
     [['postgres'], [sent, underWay, answered, converging]],
-    // Few, since the supervisor's pauses grow with each death.
+    // Few, because the supervisor's pauses grow with each death.
     [
       ['load-balancer-api', 'health-manager'],
       [underWay, answered],
@@ -367,7 +376,7 @@ await t.test('API, health manager and PostgreSQL die during requests', async t =
           const took = await converged
           t.ok(took < BOUND_MS, `${what}: ${Math.round(took)} ms`)
         }
-        // Like any client: repeat a request that got no answer, if its object does not exist.
+        // Like any client, repeat a request without an answer if its object does not exist.
         await amid(victims, moment, () => balancers.create(name, [one]))
         const balancer = (await balancers.find(name)) ?? (await balancers.create(name, [one]))
         await intime('create', balancers.untilServing(balancer, [one]))
@@ -385,7 +394,7 @@ await t.test('API, health manager and PostgreSQL die during requests', async t =
   t.same(
     refusals.filter(status => status !== 503),
     [],
-    'a failed request gets no answer or a 503',
+    'a failed request gets a 503 or no answer',
   )
   await nothingLeaked(t)
 })

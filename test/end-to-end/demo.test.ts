@@ -16,7 +16,7 @@ t.test('krater demo, from an empty machine to traffic and back', async t => {
     const { loadbalancers } = (await api.request('load-balancer', 'GET', '/v2.0/lbaas/loadbalancers')) as {
       loadbalancers: LoadBalancer[]
     }
-    t.equal(loadbalancers.length, 1, 'there is one load balancer, however often the demonstration runs')
+    t.equal(loadbalancers.length, 1, 'repeated demos create one load balancer')
     return loadbalancers[0]!
   }
   const amphoraId = async () => {
@@ -32,7 +32,7 @@ t.test('krater demo, from an empty machine to traffic and back', async t => {
     t.match(stdout, /first 200 through the VIP/)
     t.match(stdout, /web-1 +answered 10 times\n +web-2 +answered 10 times/)
     t.match(stdout, `source ${join(krater.directory, 'openrc')}`)
-    t.notMatch(stdout, '\u001b', 'plain where there is no terminal')
+    t.notMatch(stdout, '\u001b', 'the output is plain text without a terminal')
     t.same(krater.running(), [
       'health-manager',
       'identity-api',
@@ -73,7 +73,7 @@ t.test('krater demo, from an empty machine to traffic and back', async t => {
 
   await t.test('amphora show, ssh, logs and support-bundle', async t => {
     const id = await amphoraId()
-    await until('a heartbeat is heard', async () =>
+    await until('the amphora sends heartbeats', async () =>
       /last heartbeat +\d+ s ago/.test((await krater.command('amphora', 'show', id)).stdout),
     )
     const shown = (await krater.command('amphora', 'show', id.slice(0, 8))).stdout
@@ -81,7 +81,7 @@ t.test('krater demo, from an empty machine to traffic and back', async t => {
     t.match(shown, /haproxy +2\.\d.* running/)
     const shell = await krater.command('amphora', 'ssh', id, '--', 'hostname; id -u; exit 7')
     t.equal(shell.stdout, `amphora-${id}\n0\n`)
-    t.equal(shell.status, 7, 'the exit status is the command’s')
+    t.equal(shell.status, 7, 'ssh exits with the command’s status')
     t.match((await krater.command('amphora', 'logs', id)).stdout, /haproxy|agent/i)
     const file = join(t.testdir({}), 'bundle.tar.gz')
     const bundle = await krater.command('amphora', 'support-bundle', id, '--output', file)
@@ -93,11 +93,11 @@ t.test('krater demo, from an empty machine to traffic and back', async t => {
       readFileSync(join(krater.directory, 'keys', name), 'utf8'),
     )
     t.notMatch(text, /PRIVATE KEY/)
-    for (const secret of secrets) t.notOk(text.includes(secret.trim()), 'no secret is in the bundle')
+    for (const secret of secrets) t.notOk(text.includes(secret.trim()), 'the bundle contains no secret')
     t.match((await krater.command('amphora', 'show', 'ffffffff')).stderr, 'There is no amphora ffffffff')
   })
 
-  await t.test('the doctor finds no fault', async t => {
+  await t.test('the doctor finds no problem', async t => {
     const well = await krater.command('doctor')
     t.equal(well.status, 0, well.stdout)
     t.match(well.stdout, /heartbeats +ok +1 of 1/)
@@ -130,6 +130,6 @@ t.test('krater demo, from an empty machine to traffic and back', async t => {
     t.equal(status, 0, stderr)
     t.notOk(existsSync(krater.directory))
     t.notOk(existsSync(`/run/netns/krater-${instance}`))
-    t.match((await krater.command('down', '--all')).stdout, 'holds no Krater instance', 'and it may be repeated')
+    t.match((await krater.command('down', '--all')).stdout, 'holds no Krater instance', 'it can be repeated')
   })
 })

@@ -16,7 +16,10 @@ const run = promisify(execFile)
 type Amphora = { id: string; role: string; status: string; lb_network_ip: string; vrrp_ip: string }
 type Shown = { provisioning_status: string; vip_address: string; vip_port_id: string; fault?: { text: string } }
 
-/** Longest time without an answer that a client may see, in milliseconds: a lost packet is sent again after one second. */
+/**
+ * Longest time in milliseconds that a client may wait for an answer: TCP resends a lost packet after one
+ * second.
+ */
 const BOUND_MS = 2_500
 
 async function createScene(t: Test, krater: Krater) {
@@ -50,7 +53,7 @@ async function createScene(t: Test, krater: Krater) {
     balancer,
     both: { ...both, balancers: ofBoth },
     amphoraeOf,
-    /** The amphorae that have a VIP on one of their interfaces, for each VIP. */
+    /** The amphorae that have a VIP on one of their interfaces, per VIP. */
     holdersOf: async (of: BothBalancer) => {
       const interfaces = await Promise.all(
         (await amphoraeOf(of)).map(async ({ id }) => {
@@ -60,12 +63,12 @@ async function createScene(t: Test, krater: Krater) {
       )
       return of.vips.map(vip => interfaces.flatMap(({ id, stdout }) => (stdout.includes(` ${vip}/`) ? [id] : [])))
     },
-    /** Like a power failure of the machine. */
+    /** Ends the machine like a power failure. */
     endMachine: async (amphoraId: string) => {
       for (const { pid, isFirst } of await processesInside(namespaceOf(amphoraId))) if (isFirst) killIfThere(pid)
     },
     untilServing: () => balancers.untilServing(balancer, [one, two], 30),
-    /** Runs an action while clients keep asking. @returns its milliseconds */
+    /** Runs an action while clients keep sending requests. @returns how many requests failed */
     during: async (t: Test, act: () => Promise<unknown>) => {
       const before = await show()
       const load = startClients(balancer.url)
@@ -74,26 +77,30 @@ async function createScene(t: Test, krater: Krater) {
       const started = performance.now()
       await act()
       t.equal((await show()).provisioning_status, 'PENDING_UPDATE')
-      await until('ACTIVE again', async () => (await show()).provisioning_status === 'ACTIVE', 60)
+      await until('the load balancer is ACTIVE again', async () => (await show()).provisioning_status === 'ACTIVE', 60)
       const took = Math.round(performance.now() - started)
       const then = load.answered()
       await until('requests are answered', () => load.answered() > then + 50)
       const { faults, longestMs, requests } = await load.stop()
       await lasting.stop()
-      await until('the old one goes with its last connection', async () =>
+      await until('the old amphora is removed after its last connection', async () =>
         (await amphorae()).every(({ status }) => status === 'ALLOCATED'),
       )
       t.comment(`${took} ms; ${requests} requests, ${faults.length} lost, longest pause ${longestMs} ms ${faults}`)
       for (const [kind, { answered, faults }] of Object.entries(lasting.tallies)) {
-        t.same(faults, [], `${kind}: nothing is cut`)
+        t.same(faults, [], `${kind}: no connection is cut`)
         t.comment(`${kind}: ${answered} answers`)
       }
       t.ok(longestMs < BOUND_MS, `traffic flows: the longest pause was ${longestMs} ms`)
       const after = await show()
-      t.same([after.vip_address, after.vip_port_id], [before.vip_address, before.vip_port_id], 'the VIP stays')
+      t.same(
+        [after.vip_address, after.vip_port_id],
+        [before.vip_address, before.vip_port_id],
+        'the VIP does not change',
+      )
       return faults.length
     },
-    /** Every trace of an amphora is gone. */
+    /** Whether the amphora left no process, port or row. */
     isGone: async (id: string) => {
       const inside = await processesInside(namespaceOf(id)).catch(() => [])
       const ports = await databases.network('port').where({ device_id: id })
@@ -108,7 +115,7 @@ async function createScene(t: Test, krater: Krater) {
   }
 }
 
-/** Two clients that ask again and again. */
+/** Two clients that send one request after another. */
 function startClients(url: string) {
   const faults: string[] = []
   let answered = 0
@@ -142,12 +149,12 @@ function startClients(url: string) {
 
 type Scene = Awaited<ReturnType<typeof createScene>>
 
-/** Replaces the amphorae of load balancers with VIPs of both families while each VIP is asked. */
+/** Replaces the amphorae of load balancers with VIPs of both families while clients use each VIP. */
 async function replaceUnderBothFamilies(t: Test, { both, call, amphoraeOf }: Scene, balancers: BothBalancer[]) {
   const old = await Promise.all(balancers.map(amphoraeOf))
   both.ask(balancers)
   for (const { id } of balancers) await call('PUT', `lbaas/loadbalancers/${id}/failover`)
-  for (const balancer of balancers) await until('ACTIVE again', () => both.isActive(balancer), 60)
+  for (const balancer of balancers) await until('the load balancer is ACTIVE again', () => both.isActive(balancer), 60)
   const pauses = balancers.flatMap(both.longestPauses)
   both.ask(balancers)
   await both.untilServing(balancers, 10)
@@ -157,7 +164,7 @@ async function replaceUnderBothFamilies(t: Test, { both, call, amphoraeOf }: Sce
     `traffic flows by every VIP: the longest pauses were ${pauses} ms`,
   )
   for (const [at, balancer] of balancers.entries()) {
-    t.same(await both.vipsShown(balancer), balancer.vips, 'the VIPs stay')
+    t.same(await both.vipsShown(balancer), balancer.vips, 'the VIPs do not change')
     const now = idsOf(await amphoraeOf(balancer))
     t.notOk(idsOf(old[at]!).some(id => now.includes(id)))
   }
@@ -167,7 +174,7 @@ async function replaceUnderBothFamilies(t: Test, { both, call, amphoraeOf }: Sce
 async function killUnderBothFamilies(t: Test, { both, holdersOf, endMachine }: Scene) {
   for (const balancer of both.balancers) {
     let holder = ''
-    await until('one holds every VIP', async () => {
+    await until('one amphora holds every VIP', async () => {
       const [ofFirst = [], ...ofOthers] = await holdersOf(balancer)
       holder = ofFirst[0] ?? ''
       return ofFirst.length === 1 && ofOthers.every(others => String(others) === holder)
@@ -176,10 +183,13 @@ async function killUnderBothFamilies(t: Test, { both, holdersOf, endMachine }: S
   }
   both.ask(both.balancers)
   await both.untilServing(both.balancers, 10)
-  for (const balancer of both.balancers) t.same(await both.vipsShown(balancer), balancer.vips, 'the VIPs stay')
+  for (const balancer of both.balancers) t.same(await both.vipsShown(balancer), balancer.vips, 'the VIPs do not change')
 }
 
-/** A tenant's machine routes to the management address through the amphora. @returns SSH's banner there, else an empty text */
+/**
+ * Routes a tenant machine's traffic to the management address through the amphora. @returns the SSH banner, or
+ * an empty text
+ */
 async function sshThrough({ both: { namespace } }: Scene, { vrrp_ip: way, lb_network_ip: address }: Amphora) {
   await run('ip', ['-n', namespace, 'route', 'add', address, 'via', way], { timeout: 10_000 })
   const script = `read -r -t 0.5 banner </dev/tcp/${address}/22; echo "$banner"`
@@ -204,9 +214,9 @@ t.test('a single amphora', async t => {
     t.same(more, [])
     t.match(now, { role: 'STANDALONE', status: 'ALLOCATED' })
     t.not(now?.id, old?.id)
-    t.ok(await scene.isGone(old!.id), 'the old one leaves nothing behind')
+    t.ok(await scene.isGone(old!.id), 'the old amphora leaves nothing behind')
     await scene.untilServing()
-    await until('counters go on from where they were', async () => {
+    await until('the counters continue', async () => {
       const { total_connections: total } = await scene.statistics()
       return total > counted.total_connections + 50
     })
@@ -216,7 +226,7 @@ t.test('a single amphora', async t => {
       const [old] = await scene.amphorae()
       await scene.during(t, async () => {
         await scene.call('PUT', `octavia/amphorae/${old!.id}/failover`)
-        await until('it is under way', async () => (await scene.amphorae()).length === amphoraeThere)
+        await until('the failover is in progress', async () => (await scene.amphorae()).length === amphoraeThere)
         krater.kill('worker')
       })
       const [now, ...more] = await scene.amphorae()
@@ -238,9 +248,9 @@ t.test('a single amphora', async t => {
     }
     t.match(stats, [{ id: amphora!.id, loadbalancer_id: scene.balancer.id }])
   })
-  await t.test('with IPv4 and IPv6 VIPs serves on each, also after a failover or a crash', async t => {
+  await t.test('with IPv4 and IPv6 VIPs serves on each, even after a failover or a crash', async t => {
     const [amphora] = await scene.amphoraeOf(scene.both.balancers[0]!)
-    t.equal(await sshThrough(scene, amphora!), '', 'the tenant cannot reach its management address')
+    t.equal(await sshThrough(scene, amphora!), '', 'the tenant cannot reach the management address')
     await replaceUnderBothFamilies(t, scene, scene.both.balancers)
     await killUnderBothFamilies(t, scene)
   })
@@ -269,7 +279,7 @@ t.test('a pair', async t => {
     t.same(now.map(({ role }) => role).sort(), ['BACKUP', 'MASTER'])
     t.notOk(now.some(({ id }) => idsOf(old).includes(id)))
     for (const { id } of old) t.ok(await scene.isGone(id))
-    await until('one holds the VIP', async () => (await holders()).length === 1)
+    await until('one amphora holds the VIP', async () => (await holders()).length === 1)
     await scene.untilServing()
   })
   await t.test('an amphora failover replaces only the named one, VIP holder or not', async t => {
@@ -280,16 +290,18 @@ t.test('a pair', async t => {
       await scene.during(t, () => scene.call('PUT', `octavia/amphorae/${named!.id}/failover`))
       const now = await scene.amphorae()
       t.equal(now.length, 2)
-      t.ok(idsOf(now).includes(staying!.id), 'the other one stays')
+      t.ok(idsOf(now).includes(staying!.id), 'the other amphora stays')
       t.ok(await scene.isGone(named!.id))
       t.equal(now.find(({ id }) => id !== staying?.id)?.role, named?.role)
-      await until('one holds the VIP', async () => (await holders()).length === 1)
+      await until('one amphora holds the VIP', async () => (await holders()).length === 1)
     }
   })
-  await t.test('the replaced amphorae are a pair: when one dies, the other serves', async () => {
+  await t.test('the new amphorae are a pair: when one dies, the other serves', async () => {
     const [holder] = await holders()
     await scene.endMachine(holder!)
-    await until('the other one answers', async () => (await ask(scene.url))?.status === 200, 10)
+    await until('the other amphora answers', async () => (await ask(scene.url))?.status === 200, 10)
   })
-  await t.test('when the holder dies, every IPv4 and IPv6 VIP moves to the other', t => killUnderBothFamilies(t, scene))
+  await t.test('when the holder dies, every IPv4 and IPv6 VIP moves to the other amphora', t =>
+    killUnderBothFamilies(t, scene),
+  )
 })

@@ -10,8 +10,8 @@ import type { Json } from '../support/clients/json-answers.js'
 import { NOOP_DRIVERS, startKrater, until } from '../support/worlds/krater.js'
 
 /**
- * What is secret goes into a whole Krater that logs all it can, by every way that there is, those that fail too; then it is looked for in every way of
- * writing it: in logs, answers, processes, and all that PostgreSQL keeps.
+ * Sends secrets to a whole Krater at its most verbose log level, on every path including those that fail. Then
+ * searches logs, answers, processes and all that PostgreSQL keeps for them, in every encoding.
  */
 t.setTimeout(180_000)
 
@@ -20,16 +20,16 @@ const canaries: Canary[] = []
 const refusals: { what: string; text: string }[] = []
 const processes = new Set<string>()
 
-/** Remembers something secret. */
+/** Remembers a secret. */
 function canary<Secret extends string | Buffer>(name: string, secret: Secret): Secret {
   canaries.push({ name, bytes: Buffer.from(secret) })
   return secret
 }
 
-/** A text that is written in other ways in JSON and in URLs. */
+/** A text that JSON and URLs encode differently. */
 const word = (name: string): string => canary(name, `${randomBytes(15).toString('base64')} "ü/%+\\`)
 
-/** Private keys' numbers, which identify them in any format. */
+/** Remembers a private key by its number, which is the same in every format. */
 function canaryKey(name: string, pem: string | Buffer, passphrase?: string): void {
   const key = createPrivateKey({ key: pem, ...(passphrase !== undefined && { passphrase }) })
   const { d } = key.export({ format: 'jwk' })
@@ -44,14 +44,14 @@ const root = /^https?:\/\/[^/]+/.exec(url)?.[0] ?? url
 const socket = encodeURIComponent(join(krater.directory, 'postgres/socket'))
 const administratorUrl = `postgres://postgres@/postgres?host=${socket}`
 
-/** The arguments and environment of every process of this machine. */
+/** Records the arguments and environment of every process of this machine. */
 function lookAtProcesses(): void {
   for (const pid of readdirSync('/proc').filter(name => /^\d+$/.test(name) && Number(name) !== process.pid)) {
     for (const file of ['cmdline', 'environ']) {
       try {
         processes.add(readFileSync(`/proc/${pid}/${file}`, 'latin1'))
       } catch {
-        // It has ended.
+        // The process exited.
       }
     }
   }
@@ -101,7 +101,7 @@ const references = async (container: unknown): Promise<{ name: string; secret_re
 const text = (name: string) => ({ payload: word(name), payload_content_type: 'text/plain' })
 const TYPES = ['text/plain', 'application/octet-stream', 'application/pkcs8', 'application/pkix-cert']
 
-/** An RSA key under a passphrase, in a container. */
+/** A container with an RSA key protected by a passphrase. */
 async function container(passphrase: string, sealedWith = passphrase): Promise<string> {
   const { privateKey, publicKey } = generateKeyPairSync('rsa', { modulusLength: 2048 })
   const pem = String(privateKey.export({ format: 'pem', type: 'pkcs8', cipher: 'aes-256-cbc', passphrase: sealedWith }))
@@ -164,7 +164,7 @@ t.test('orders generate keys and certificates', async () => {
   }
   const stored_key = { request_type: 'stored-key', subject_dn: 'CN=kept.example' }
   await ordered('certificate', { ...stored_key, container_ref: await container(word('a stored passphrase')) })
-  const other = await container(word('a passphrase that is another one'), word('the one that it should be'))
+  const other = await container(word('a wrong passphrase'), word('the right passphrase'))
   await ordered('certificate', { ...stored_key, container_ref: other }, 'ERROR')
 })
 
@@ -202,7 +202,7 @@ t.test('secrets are sent in requests that fail', async t => {
     await put(word('nobody there'), 'text/plain', {}, `${root}/v1/secrets/00000000-0000-4000-8000-000000000000`),
     await order('asymmetric', { ...pair, passphrase: [word('a list for a passphrase')] }),
     await order('asymmetric', { ...pair, passphrase: word('a passphrase that is too long').repeat(60) }),
-    await order('asymmetric', { ...pair, bit_length: 'x', passphrase: word('beside what is wrong') }),
+    await order('asymmetric', { ...pair, bit_length: 'x', passphrase: word('beside an invalid field') }),
     await order('key', { name: 'x', algorithm: 'aes', bit_length: 256, payload: word('the payload of an order') }),
     await order('certificate', { subject_dn: 'CN=x', payload: word('the payload of a certificate') }),
     await order('certificate', { subject_dn: 'CN=x', passphrase: word('a passphrase for a certificate') }),
@@ -241,7 +241,7 @@ t.test('a database that refuses a store, and one that dies during it', async t =
       await trx.raw('LOCK TABLE key_manager.secret, key_manager.secret_order IN ACCESS EXCLUSIVE MODE')
       const storing = [
         ask('POST', '/v1/secrets', text('in the middle')),
-        // From another project: requests of one project take turns.
+        // From another project, because requests of one project run one after another.
         ask(
           'POST',
           '/v1/orders',
@@ -249,7 +249,7 @@ t.test('a database that refuses a store, and one that dies during it', async t =
           { token: administrator.token },
         ),
       ]
-      await until('both wait', async () => {
+      await until('both stores wait', async () => {
         await trx.raw('SELECT pg_stat_clear_snapshot()')
         const { rows } = await trx.raw(
           `SELECT query FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query ~ 'INSERT INTO secret'`,
@@ -261,11 +261,11 @@ t.test('a database that refuses a store, and one that dies during it', async t =
       processes.add(rows[0].queries)
       krater.kill('postgres')
       for (const reply of await Promise.all(storing)) t.equal(reply.status, 503)
-      throw new Error('the end')
+      throw new Error('roll back')
     })
     .catch(() => undefined)
   await database.destroy()
-  await until('it is back', async () => (await ask('GET', '/v1/secrets?limit=1')).status === 200)
+  await until('the API answers again', async () => (await ask('GET', '/v1/secrets?limit=1')).status === 200)
   await stored(text('after it'))
 })
 
@@ -302,7 +302,7 @@ t.test('the service’s own keys become canaries', async t => {
   await database.destroy()
 })
 
-/** Everything that is to be searched but the files: a dump of all that PostgreSQL holds, answers, processes. */
+/** What to search besides files: a dump of the databases. */
 async function dump(): Promise<Buffer> {
   const { stdout } = await run('pg_dump', ['-d', administratorUrl], {
     ...{ timeout: 60_000, maxBuffer: 256 * 1024 * 1024, encoding: 'buffer' as const },
@@ -322,13 +322,13 @@ t.test('no canary is found in files, dumps, processes or answers', async t => {
   t.same(
     stateFiles().flatMap(name => searchFiles(join(krater.directory, name), search)),
     [],
-    'files, logs among them',
+    'files and logs',
   )
   t.same(search(await dump()), [], 'a dump of the database')
   t.same(
     [...processes].flatMap(seen => search(Buffer.from(seen, 'latin1'))),
     [],
-    'arguments and environments',
+    'arguments and environments of processes',
   )
   t.same(
     refusals.flatMap(({ what, text }) => search(Buffer.from(text)).map(way => `${what}: ${way}`)),
@@ -352,11 +352,11 @@ t.test('the search finds planted canaries', async t => {
   const found = searchFiles(join(krater.directory, 'postgres/data'), search)
   t.ok(
     found.some(place => place.includes('/base/')),
-    'in a table',
+    'it finds them in a table',
   )
   t.ok(
     found.some(place => place.includes('/pg_wal/')),
-    'in the journal',
+    'it finds them in the WAL',
   )
   const child = spawn('sleep', ['20', '0', '0'], { env: { PLANTED: bytes.toString() }, argv0: bytes.toString('hex') })
   lookAtProcesses()

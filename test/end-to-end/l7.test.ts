@@ -61,7 +61,7 @@ t.test('L7 policies set through the API route the VIP’s traffic', async t => {
 
   await applied()
   t.match(await firstSuccess(`http://${balancer.vip_address}/`, 20_000), { status: 200, body: 'one' })
-  t.equal(await ask('/api/x'), '200 one', 'without policies all goes to the default pool')
+  t.equal(await ask('/api/x'), '200 one', 'without policies, all requests reach the default pool')
 
   const isApi = { type: 'PATH', compare_type: 'STARTS_WITH', value: '/api' }
   const reject = await policy({ action: 'REJECT' }, isApi)
@@ -70,16 +70,16 @@ t.test('L7 policies set through the API route the VIP’s traffic', async t => {
 
   const isBeta = { type: 'COOKIE', compare_type: 'EQUAL_TO', key: 'beta', value: 'yes' }
   const toTwo = await policy({ action: 'REDIRECT_TO_POOL', redirect_pool_id: poolTwo, position: 1 }, isBeta)
-  t.equal(await ask('/api/x', { Cookie: 'beta=yes' }), '200 two', 'the pool comes before the refusal')
+  t.equal(await ask('/api/x', { Cookie: 'beta=yes' }), '200 two', 'the pool policy comes before the reject policy')
   t.equal(await ask('/api/x'), '403')
-  await until('the health manager knows the pool', async () => {
+  await until('the health manager reports the pool', async () => {
     const { pool: shown } = await send<{ pool: { operating_status: string } }>('GET', `pools/${poolTwo}`)
     return shown.operating_status === 'ONLINE'
   })
 
   await send('PUT', `l7policies/${toTwo}`, { l7policy: { position: 2 } })
   await applied()
-  t.equal(await ask('/api/x', { Cookie: 'beta=yes' }), '403', 'the refusal comes before the pool')
+  t.equal(await ask('/api/x', { Cookie: 'beta=yes' }), '403', 'the reject policy comes before the pool policy')
   t.equal(await ask('/', { Cookie: 'beta=yes' }), '200 two')
 
   await policy(

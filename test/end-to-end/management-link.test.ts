@@ -8,7 +8,7 @@ import { startKrater, until } from '../support/worlds/krater.js'
 
 type Amphora = { id: string; status: string; loadbalancer_id: string }
 
-t.test('management network down: a serving amphora stays, one that stops serving is restarted', async t => {
+t.test('management network down: an amphora that serves stays, one that stops serving is restarted', async t => {
   const settings = { BEAT_INTERVAL: '0.5', STALE_AFTER: '2' }
   const krater = await startKrater(t, {
     ...Object.fromEntries(Object.entries(settings).map(([name, value]) => [`KRATER_HEALTH_MANAGER_${name}`, value])),
@@ -34,15 +34,18 @@ t.test('management network down: a serving amphora stays, one that stops serving
   await link.cut('all')
   await balancers.setMembers(balancer, [one], 2)
   const fault = async () => (await balancers.show(balancer.id))?.fault?.text ?? ''
-  await until('the worker has looked and says so', async () => /serves but can be neither/.test(await fault()))
+  await until('the worker tried to reach the amphora and reports a fault', async () =>
+    /serves but can be neither/.test(await fault()),
+  )
   t.equal(await firstProcess(), before)
   t.match(await ask(balancer.url), { status: 200, body: 'one' })
 
-  // Its first process as well: that would start the agent again, and the agent HAProxy, so that it served after some seconds.
+  // Stop its first process too: it would restart the agent, and the agent HAProxy, which would serve again
+  // after some seconds.
   for (const { pid, command, isFirst } of await inside()) {
     if (isFirst || /haproxy|agent\.mjs/.test(command)) process.kill(pid, 'SIGSTOP')
   }
-  await until('it is made anew', async () => ![undefined, before].includes(await firstProcess()))
+  await until('the amphora is restarted', async () => ![undefined, before].includes(await firstProcess()))
   await link.mend('all')
   await balancers.untilServing(balancer, [one], 60)
 })

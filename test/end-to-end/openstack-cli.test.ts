@@ -7,14 +7,17 @@ import { startKrater, until } from '../support/worlds/krater.js'
 
 type Shown = Record<string, unknown>
 
-t.test('a load balancer from token issue to cascade delete, by the openstack command', async t => {
+t.test('a load balancer from token issue to cascade delete, with the openstack command', async t => {
   t.setTimeout(900_000)
   const krater = await startKrater(t)
-  /** A process of its own for the command, as when a user types it; it costs seconds, so the rest goes through one process. */
+  /**
+   * A new process per command, as when a user types it. It costs seconds, so the other commands share one
+   * process.
+   */
   const typed = async (line: string) => (await krater.openstack(line.split(' '))) as Shown
   const { show: cli, list, done: silent, run } = openstackSession(t, krater, 'krater')
   const [one, two, spare] = await Promise.all(['one', 'two', 'spare'].map(name => createMember(t, krater, name)))
-  if (one === undefined || two === undefined || spare === undefined) throw new Error('no members')
+  if (one === undefined || two === undefined || spare === undefined) throw new Error('No members.')
 
   t.match(await typed('token issue -f json'), { project_id: /^[0-9a-f]{32}$/ })
   const catalog = await list('catalog list')
@@ -45,7 +48,7 @@ t.test('a load balancer from token issue to cascade delete, by the openstack com
       ['one', 10],
       ['two', 10],
     ]),
-    'both answer in turn',
+    'both members answer in turn',
   )
 
   t.match(
@@ -65,17 +68,17 @@ t.test('a load balancer from token issue to cascade delete, by the openstack com
     }
     return members[0]?.operating_status
   }
-  await t.test('a member that dies is ERROR and gets no traffic; once back, it is ONLINE', async t => {
+  await t.test('a member that dies goes to ERROR and gets no traffic; once back, it is ONLINE', async t => {
     await until(
-      'both are ONLINE',
+      'both members are ONLINE',
       async () => (await statusOf('one')) === 'ONLINE' && (await statusOf('two')) === 'ONLINE',
     )
     await two.kill()
-    await until('two is in ERROR', async () => (await statusOf('two')) === 'ERROR')
+    await until('member two is in ERROR', async () => (await statusOf('two')) === 'ERROR')
     t.same(await countAnswers(url, 10), new Map([['one', 10]]))
     t.match(await cli('loadbalancer show web'), { operating_status: 'DEGRADED' })
     await two.start()
-    await until('two is ONLINE again', async () => (await statusOf('two')) === 'ONLINE')
+    await until('member two is ONLINE again', async () => (await statusOf('two')) === 'ONLINE')
     t.same(
       await countAnswers(url, 10),
       new Map([
@@ -85,9 +88,9 @@ t.test('a load balancer from token issue to cascade delete, by the openstack com
     )
   })
 
-  await t.test('weight 0 drains a member; a backup serves only when all others are down', async t => {
+  await t.test('weight 0 drains a member; a backup serves only when all other members are down', async t => {
     await silent(`loadbalancer member set --weight 0 --wait back one`)
-    await until('one is DRAINING', async () => (await statusOf('one')) === 'DRAINING')
+    await until('member one is DRAINING', async () => (await statusOf('one')) === 'DRAINING')
     t.same(await countAnswers(url, 10), new Map([['two', 10]]))
     await silent(`loadbalancer member set --weight 3 --wait back one`)
     t.same(
@@ -96,7 +99,7 @@ t.test('a load balancer from token issue to cascade delete, by the openstack com
         ['one', 15],
         ['two', 5],
       ]),
-      'weights are kept',
+      'traffic follows the weights',
     )
 
     await cli(
@@ -106,12 +109,12 @@ t.test('a load balancer from token issue to cascade delete, by the openstack com
     t.notOk((await countAnswers(url, 12)).has('spare'))
     await Promise.all([one.kill(), two.kill()])
     await until(
-      'both are in ERROR',
+      'both members are in ERROR',
       async () => (await statusOf('one')) === 'ERROR' && (await statusOf('two')) === 'ERROR',
     )
     t.same(await countAnswers(url, 10), new Map([['spare', 10]]))
     await Promise.all([one.start(), two.start()])
-    await until('one serves again', async () => (await ask(url))?.body === 'one')
+    await until('member one serves again', async () => (await ask(url))?.body === 'one')
   })
 
   await t.test('show, set, list, statistics, status, amphorae, providers', async t => {
@@ -157,12 +160,12 @@ t.test('a load balancer from token issue to cascade delete, by the openstack com
 
   await typed('loadbalancer delete --cascade --wait web')
   t.same(await list('loadbalancer list'), [])
-  await until('the VIP is silent', async () => (await ask(url)) === null)
+  await until('the VIP answers no more', async () => (await ask(url)) === null)
   const ports = await list('port list')
-  t.same(ports.map(({ Name }) => Name).sort(), ['one', 'spare', 'two'], 'only the members’ own ports are left')
+  t.same(ports.map(({ Name }) => Name).sort(), ['one', 'spare', 'two'], 'only the members’ own ports remain')
 })
 
-/** The first whole answer, whatever its status. */
+/** The first complete answer, whatever its status. */
 async function firstSuccessOrReply(url: string) {
   for (let attempt = 0; attempt < 100; attempt++) {
     const reply = await ask(url)

@@ -15,9 +15,9 @@ import { pools } from './openstack-loadbalancer/pools.js'
 import { quotas } from './openstack-loadbalancer/quotas.js'
 import type { Scene } from './openstack-loadbalancer/scene.js'
 
-/** Options that the client itself cannot carry out. */
+/** Commands that the client itself cannot execute. */
 const BROKEN_IN_THE_CLIENT = [
-  // It asks for the new rule with the ids of policy and rule swapped.
+  // It fetches the new rule with the ids of policy and rule swapped.
   'loadbalancer l7rule create --wait',
 ]
 
@@ -43,7 +43,7 @@ t.test('every command of the load balancer plugin, with every option', async t =
   await chapter('availability zones and their profiles', availabilityZones)
   await chapter('amphorae and failover', amphorae)
   await chapter('the executable', executable)
-  await chapter('while a change is under way', busy)
+  await chapter('while a change is pending', busy)
 
   const commands = await scene.admin.describe('openstack.load_balancer.v2')
   const left = unused(commands, [...scene.member.runs, ...scene.admin.runs])

@@ -24,7 +24,7 @@ t.test('the real clients of the key manager', async t => {
   const administrator = await krater.api('krater-admin')
   const stranger = await newcomer(administrator, 'stranger')
   const library = await newcomer(administrator, 'library')
-  // The libraries have their own project, so they run beside everything else.
+  // The libraries have their own project, so they run alongside all cases.
   const libraries = useLibraries(library.environment)
   const scene: Scene = {
     krater,

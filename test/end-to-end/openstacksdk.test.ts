@@ -25,6 +25,6 @@ t.test('every method of openstacksdk’s load balancer proxy', async t => {
     .filter(Boolean)
     .map(line => JSON.parse(line) as Finding)
   for (const { name, got, expected } of findings) t.strictSame(got, expected, name)
-  t.equal(stderr, '', 'the script came to its end')
+  t.equal(stderr, '', 'the script finished')
   t.equal(findings.at(-1)?.name, 'methods that nothing above calls')
 })

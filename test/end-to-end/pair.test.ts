@@ -15,7 +15,10 @@ import { startKrater, until } from '../support/worlds/krater.js'
 type Amphora = { id: string; vrrp_ip: string; role: string; status: string; loadbalancer_id: string }
 type Balancer = { id: string; vip_address: string; provisioning_status: string; fault?: { text: string } }
 
-/** What is answered to some words, to the end of the connection. @throws Error when nothing is in so many milliseconds */
+/**
+ * Sends a text. @returns all that is received until the connection ends @throws Error when nothing arrives in
+ * time
+ */
 async function said(
   to: { path: string } | { host: string; port: number },
   words: string,
@@ -88,22 +91,25 @@ t.test('the standby of a pair takes over the VIP, and the pair is completed agai
     holder = await vipHolder()
     return holder !== null
   })
-  if (holder === null) throw new Error('nobody holds the VIP')
+  if (holder === null) throw new Error('No amphora holds the VIP')
 
   const insideOf = (id: string) => processesInside(`krater-${krater.instance()}-${id}`)
   for (const { id, vrrp_ip: address } of await amphorae()) {
     const first = (await insideOf(id)).find(({ isFirst }) => isFirst)
     const socket = `/proc/${first?.pid}/root${HAPROXY_SOCKET}`
     const tables = () => said({ path: socket }, 'show table\n', 10_000)
-    await until('both know of the client', async () => / used:1\b/.test(await tables()))
+    await until('both stick tables contain the client', async () => / used:1\b/.test(await tables()))
     const stranger = await said({ host: address, port: HAPROXY_PEERS_PORT }, 'HAProxyS 2.1\n', 500).catch(String)
-    t.match(stranger, /no answer/, 'this machine, on the VIP’s network, does not reach the port of the stick tables')
+    t.match(stranger, /no answer/, 'a machine on the VIP’s network cannot reach the port of the stick tables')
   }
 
   const stranger = await createMember(t, krater, 'stranger', 'public-subnet')
   const script = readFileSync(join(import.meta.dirname, '../support/faults/vrrp-flood.pl'))
   const pair = (await amphorae()).map(amphora => amphora.vrrp_ip)
-  for (const [source, whose] of [[stranger.address, 'its own address'], ...pair.map(own => [own, 'one of theirs'])]) {
+  for (const [source, whose] of [
+    [stranger.address, 'its own address'],
+    ...pair.map(own => [own, 'an address of theirs']),
+  ]) {
     const claims = pair.map(async target => {
       const words = [
         'netns',
@@ -122,16 +128,16 @@ t.test('the standby of a pair takes over the VIP, and the pair is completed agai
       t.equal(status, 0, 'the claims were sent')
     })
     await delay(1_500)
-    t.equal(await vipHolder(), holder, `nobody gives the VIP to a neighbour that claims it from ${whose}`)
+    t.equal(await vipHolder(), holder, `the amphorae do not yield the VIP to a neighbour that claims it from ${whose}`)
     t.match(await ask(url), { status: 200, body: 'one' })
     await Promise.all(claims)
   }
 
   const inside = await insideOf(holder)
   for (const { pid, isFirst } of inside) if (isFirst) killIfThere(pid)
-  await until('the other one answers', async () => (await ask(url))?.status === 200, 10)
+  await until('the other amphora answers', async () => (await ask(url))?.status === 200, 10)
   await until(
-    'both are heard again and ACTIVE',
+    'both amphorae send heartbeats and the load balancer is ACTIVE',
     async () => {
       const { stdout } = await krater.command('amphora', 'list')
       return (await isActive()) && stdout.split('\n').filter(line => /ALLOCATED.* [0-2] s ago/.test(line)).length === 2

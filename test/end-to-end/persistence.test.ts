@@ -11,7 +11,7 @@ const CLIENTS = 5
 const PORTS = { source: 80, application: 81, monitored: 82, 'source-2': 83, 'source-3': 84 }
 const BY_SOURCE = ['source', 'source-2', 'source-3'] as const
 
-/** Of HAProxy's flags: nothing from its former worker, and nothing from its peers, is waited for. */
+/** HAProxy's peer flags when it waits for no table, of its former worker or of its peers. */
 const RESYNC_FINISHED = 0x3
 
 type Shown = { id: string; vip_address: string; provisioning_status: string }
@@ -69,11 +69,14 @@ async function createScene(t: Test, topology: string) {
   }
   const url = (port: number, path = '') => `http://${vip_address}:${port}/${path}`
 
-  await until('it serves', async () => (await show()).provisioning_status === 'ACTIVE', 60)
+  await until('the load balancer is ACTIVE', async () => (await show()).provisioning_status === 'ACTIVE', 60)
   await until('clients are answered', async () => (await clients.ask({ url: url(PORTS.source) })).status === 200, 30)
   await until('the sick member is found', async () => (await operatingStatusOf('sick')) === 'ERROR', 60)
 
-  /** Clients by address and by cookie, each with its current member, and one that may get any but the sick member. */
+  /**
+   * Clients by address and by cookie with their current members, and a client that may get any member but the
+   * sick one.
+   */
   const meet = async (): Promise<StickyClient[]> => {
     const byAddress = BY_SOURCE.flatMap(name =>
       legs.map(({ address }) => ({ url: url(PORTS[name]), localAddress: address })),
@@ -88,7 +91,10 @@ async function createScene(t: Test, topology: string) {
   return { krater, call, id, show, amphorae, clients, meet }
 }
 
-/** Whether HAProxy has stopped asking its peers, some seconds after its start; a reload before may lose its stick tables. */
+/**
+ * Whether HAProxy has stopped asking its peers, some seconds after its start. A reload before may lose its
+ * stick tables.
+ */
 async function isSettled(krater: Krater, amphoraId: string): Promise<boolean> {
   const inside = await processesInside(`krater-${krater.instance()}-${amphoraId}`)
   const pid = inside.find(({ isFirst }) => isFirst)?.pid ?? 0
@@ -98,11 +104,12 @@ async function isSettled(krater: Krater, amphoraId: string): Promise<boolean> {
 }
 
 /**
- * How many clients may get another member. An amphora that serves is reloaded for the sake of its new peer, in a pair twice: the new worker accepts
- * connections a few milliseconds before it is taught the stick tables, and who comes just then is balanced anew, by source address for good. Of the
- * clients of a table that is lost, every other one is.
+ * How many clients may get another member. A serving amphora reloads for its new peer, in a pair twice. The new
+ * worker accepts connections some milliseconds before it learns the stick tables; a client that connects then
+ * is balanced anew, and for good if it is known by its address. When a table is lost, every other client of it
+ * gets another member.
  */
-const MOST_STRAYS = { SINGLE: 0, ACTIVE_STANDBY: 4 }
+const MAX_STRAYS = { SINGLE: 0, ACTIVE_STANDBY: 4 }
 
 for (const topology of ['SINGLE', 'ACTIVE_STANDBY'] as const) {
   t.test(`a planned failover keeps clients on their members, ${topology}`, async t => {
@@ -110,12 +117,12 @@ for (const topology of ['SINGLE', 'ACTIVE_STANDBY'] as const) {
     const met = await meet()
     t.same([...new Set(met.flatMap(({ member }) => member ?? []))].sort(), ['one', 'two'], 'both members have clients')
     const old = await amphorae()
-    await Promise.all(old.map(({ id }) => until('its stick tables are settled', () => isSettled(krater, id))))
+    await Promise.all(old.map(({ id }) => until('the stick tables are settled', () => isSettled(krater, id))))
     const asking = clients.begin(met, 'sick')
     await asking.another(2)
     const started = performance.now()
     await call('PUT', `lbaas/loadbalancers/${id}/failover`)
-    await until('ACTIVE again', async () => (await show()).provisioning_status === 'ACTIVE', 90)
+    await until('the load balancer is ACTIVE again', async () => (await show()).provisioning_status === 'ACTIVE', 90)
     t.comment(`${Math.round(performance.now() - started)} ms`)
     await asking.another(5)
     const { faults, rounds } = await asking.stop()
@@ -123,10 +130,10 @@ for (const topology of ['SINGLE', 'ACTIVE_STANDBY'] as const) {
     t.same(
       faults.filter(fault => !strays.includes(fault)),
       [],
-      'every client is answered, and none is sent to the sick member',
+      'every client is answered, and none by the sick member',
     )
     const strayed = [...new Set(strays)]
-    t.ok(strayed.length <= MOST_STRAYS[topology], `clients keep their members: ${strayed.join('; ')}`)
+    t.ok(strayed.length <= MAX_STRAYS[topology], `clients keep their members: ${strayed.join('; ')}`)
     t.comment(`${rounds} rounds of ${met.length} clients`)
     const now = await amphorae()
     t.notOk(now.some(({ id, status }) => status === 'ALLOCATED' && old.some(one => one.id === id)))

@@ -14,7 +14,7 @@ const { subnets } = (await api.request('network', 'GET', '/v2.0/subnets?name=pub
 }
 const balancers = balancersOf(api, subnets[0]!.id)
 
-/** Whether the amphora has an address on the subnet of a site. */
+/** Whether the amphora has an address on a site's subnet. */
 async function reaches({ networkId, subnetId }: Site): Promise<boolean> {
   const { ports } = (await admin.request('network', 'GET', `/v2.0/ports?network_id=${networkId}`)) as {
     ports: { name: string; fixed_ips: { subnet_id: string }[] }[]
@@ -23,7 +23,7 @@ async function reaches({ networkId, subnetId }: Site): Promise<boolean> {
   return own.some(port => port.fixed_ips.some(({ subnet_id }) => subnet_id === subnetId))
 }
 
-/** Requests whose heads are there, and whose bodies come SLOW_MS later. */
+/** Requests whose headers have arrived and whose bodies follow SLOW_MS later. */
 async function begin(url: string) {
   const begun = await Promise.all(Array.from({ length: 6 }, () => fetch(`${url}begun/${SLOW_MS}`)))
   let ended = 0
@@ -31,45 +31,42 @@ async function begin(url: string) {
   return { bodies, ended: () => ended }
 }
 
-await t.test('members leave with their subnet: requests under way end, then the interface goes', async t => {
+await t.test('members leave with their subnet: requests in progress finish, then the interface is removed', async t => {
   const balancer = await balancers.create('subnets', [one, two])
   await balancers.untilServing(balancer, [one, two], 60)
 
   const { bodies, ended } = await begin(balancer.url)
   await balancers.setMembers(balancer, [two])
   const took = await balancers.untilServing(balancer, [two])
-  t.equal(ended(), 0, `new requests go to the one that stays after ${Math.round(took)} ms, before the slow ones end`)
-  t.ok(await reaches(one), 'the interface stays as long as they last')
+  t.equal(ended(), 0, `new requests reach the remaining member after ${Math.round(took)} ms, before the slow ones end`)
+  t.ok(await reaches(one), 'the interface stays until they end')
   t.same((await bodies).sort(), ['one', 'one', 'one', 'two', 'two', 'two'])
-  await until('the interface goes', async () => !(await reaches(one)), 40)
+  await until('the interface is removed', async () => !(await reaches(one)), 40)
   t.ok(await reaches(two))
 
   await balancers.remove(balancer)
   await balancers.untilGone(balancer)
 })
 
-await t.test(
-  'members come on another subnet of the network, and leave the first: requests under way go on',
-  async t => {
-    const balancer = await balancers.create('dual', [four])
-    await balancers.untilServing(balancer, [four], 60)
+await t.test('members move to another subnet of the network: requests in progress continue', async t => {
+  const balancer = await balancers.create('dual', [four])
+  await balancers.untilServing(balancer, [four], 60)
 
-    const { bodies, ended } = await begin(balancer.url)
-    await balancers.setMembers(balancer, [four, six])
-    const took = await balancers.untilServing(balancer, [four, six])
-    t.equal(ended(), 0, `both serve after ${Math.round(took)} ms`)
-    t.same(await bodies, Array(6).fill('four'))
+  const { bodies, ended } = await begin(balancer.url)
+  await balancers.setMembers(balancer, [four, six])
+  const took = await balancers.untilServing(balancer, [four, six])
+  t.equal(ended(), 0, `both members serve after ${Math.round(took)} ms`)
+  t.same(await bodies, Array(6).fill('four'))
 
-    const later = await begin(balancer.url)
-    await balancers.setMembers(balancer, [six])
-    await balancers.untilServing(balancer, [six])
-    t.equal(later.ended(), 0)
-    t.same((await later.bodies).sort(), ['four', 'four', 'four', 'six', 'six', 'six'])
-    await until('the address on the first subnet goes', async () => !(await reaches(four)), 40)
-    t.ok(await reaches(six))
-    await balancers.untilServing(balancer, [six])
+  const later = await begin(balancer.url)
+  await balancers.setMembers(balancer, [six])
+  await balancers.untilServing(balancer, [six])
+  t.equal(later.ended(), 0)
+  t.same((await later.bodies).sort(), ['four', 'four', 'four', 'six', 'six', 'six'])
+  await until('the address on the first subnet is removed', async () => !(await reaches(four)), 40)
+  t.ok(await reaches(six))
+  await balancers.untilServing(balancer, [six])
 
-    await balancers.remove(balancer)
-    await balancers.untilGone(balancer)
-  },
-)
+  await balancers.remove(balancer)
+  await balancers.untilGone(balancer)
+})

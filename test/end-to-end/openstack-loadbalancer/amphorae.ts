@@ -91,9 +91,9 @@ export async function amphorae(t: Test, { krater, member, admin }: Scene): Promi
       vip_address: balancer.vip_address,
     })
     await admin.done(`${amphora} failover ${third.id}`)
-    await until('it is replaced', async () => ![undefined, third.id].includes((await ofShip()).id as string))
+    await until('the amphora is replaced', async () => ![undefined, third.id].includes((await ofShip()).id as string))
     await until(
-      'it has settled',
+      'the load balancer has settled',
       async () => (await member.show('loadbalancer show ship')).provisioning_status === 'ACTIVE',
     )
     await admin.done('loadbalancer failover ship')
@@ -101,7 +101,7 @@ export async function amphorae(t: Test, { krater, member, admin }: Scene): Promi
 
   await t.test('delete of an amphora in ERROR', async t => {
     await until(
-      'it has settled',
+      'the load balancer has settled',
       async () => (await member.show('loadbalancer show ship')).provisioning_status === 'ACTIVE',
     )
     const { id } = await ofShip()
@@ -110,7 +110,7 @@ export async function amphorae(t: Test, { krater, member, admin }: Scene): Promi
     await database('amphora').where({ id }).update({ status: 'ERROR' })
     await admin.done(`${amphora} delete --wait ${id}`)
     t.match(await admin.refused(`${amphora} show ${id}`), { status: 1, stderr: /HTTP 404/ })
-    await until('another has its place', async () => (await ofShip()).status === 'ALLOCATED')
+    await until('another amphora takes its place', async () => (await ofShip()).status === 'ALLOCATED')
     await database.destroy()
   })
 

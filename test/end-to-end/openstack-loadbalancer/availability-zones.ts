@@ -27,7 +27,7 @@ export async function availabilityZones(t: Test, { member, admin }: Scene): Prom
     t.same(
       JSON.parse(String((await admin.show(`${profile} show levant`)).availability_zone_data)),
       { compute_zone: 'east' },
-      'the client takes new data but does not send it',
+      'the client accepts new data but does not send it',
     )
     await admin.done(`${profile} set --name east levant`)
   })

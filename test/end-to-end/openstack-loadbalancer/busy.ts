@@ -20,7 +20,7 @@ export async function busy(t: Test, { krater, member, admin }: Scene): Promise<v
     t.match(
       await member.show('loadbalancer listener create --name exit --protocol HTTP --protocol-port 80 road'),
       { provisioning_status: 'PENDING_CREATE' },
-      'another change at the same time',
+      'a second change while the first is pending',
     )
     await member.done('loadbalancer pool set --description wide lane')
     t.equal(await statusOf('loadbalancer pool show lane'), 'PENDING_UPDATE')
@@ -52,5 +52,8 @@ export async function busy(t: Test, { krater, member, admin }: Scene): Promise<v
   } finally {
     signal('SIGCONT')
   }
-  await until('it is gone', async () => (await member.list('loadbalancer list --name road')).length === 0)
+  await until(
+    'the load balancer is gone',
+    async () => (await member.list('loadbalancer list --name road')).length === 0,
+  )
 }

@@ -88,8 +88,12 @@ export async function flavors(t: Test, { member, admin }: Scene): Promise<void> 
     t.same(namesOf(await member.list('loadbalancer list --flavor sturdy')), ['castle'])
     t.same(await member.list('loadbalancer list --flavor weightless'), [])
     const amphorae = await admin.list('loadbalancer amphora list --loadbalancer castle')
-    t.same(amphorae.map(({ role }) => role).sort(), ['BACKUP', 'MASTER'], 'it gives the topology')
-    t.match(await member.refused(`${create} --flavor weightless`), { status: 1, stderr: /HTTP 400/ }, 'a disabled one')
+    t.same(amphorae.map(({ role }) => role).sort(), ['BACKUP', 'MASTER'], 'it sets the topology')
+    t.match(
+      await member.refused(`${create} --flavor weightless`),
+      { status: 1, stderr: /HTTP 400/ },
+      'a disabled flavor is refused',
+    )
     t.match(await member.refused(`${create} --flavor sturdy --provider noop_driver`), {
       status: 1,
       stderr: /sturdy|Flavor '.*' is not compatible with provider 'noop_driver'.*HTTP 400/,

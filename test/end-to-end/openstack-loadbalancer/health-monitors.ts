@@ -132,7 +132,7 @@ export async function healthMonitors(t: Test, { member }: Scene): Promise<void> 
     await member.done(
       'loadbalancer healthmonitor unset --domain-name --expected-codes --http-method --http-version --max-retries-down --url-path --tag red --wait whole',
     )
-    // Failures then count as successes do: max_retries of them.
+    // Then max_retries also sets the number of failures.
     t.match(await member.show(`loadbalancer healthmonitor show ${id}`), {
       domain_name: null,
       expected_codes: '200',

@@ -52,7 +52,7 @@ export async function l7(t: Test, { member }: Scene): Promise<void> {
         tags: /^(blue\nquiet|quiet\nblue)$/,
       },
     )
-    t.match(await member.show(`${policy} show plain`), { position: 2 }, 'the one that stood there moves down')
+    t.match(await member.show(`${policy} show plain`), { position: 2 }, 'the policy at that position moves down')
     t.match(
       await member.show(
         `${policy} create --name pooled --action REDIRECT_TO_POOL --redirect-pool siding --enable --no-tag --wait gate`,
@@ -178,9 +178,9 @@ export async function l7(t: Test, { member }: Scene): Promise<void> {
     t.match(
       await member.refused(`${rule} create --type PATH --compare-type EQUAL_TO --value /z --wait full`),
       { status: 1, stderr: /HTTP 404/ },
-      'with --wait the client asks for the new rule with the ids of policy and rule exchanged',
+      'with --wait, the client fetches the new rule with the ids of policy and rule swapped',
     )
-    t.match(await member.list(`${rule} list full`), [{ value: '/z' }], 'but it was made')
+    t.match(await member.list(`${rule} list full`), [{ value: '/z' }], 'the rule exists all the same')
   })
 
   await t.test('l7rule list with each filter', async t => {
@@ -295,7 +295,7 @@ export async function l7(t: Test, { member }: Scene): Promise<void> {
   })
   await member.done('loadbalancer delete --cascade --wait station')
 
-  /** What `--wait` would do for a new rule. */
+  /** Waits for a new rule, as `--wait` should. */
   async function settled(id: unknown, name = 'plain') {
     for (let look = 0; look < 200; look++) {
       const { provisioning_status: status } = await member.show(`${rule} show ${name} ${id}`)

@@ -101,7 +101,7 @@ export async function listeners(t: Test, { krater, member, admin }: Scene): Prom
           tls_ciphers: /TLS_AES_128_GCM_SHA256/,
           alpn_protocols: ['h2', 'http/1.1', 'http/1.0'],
         },
-        'the defaults of TLS',
+        'the TLS options have their defaults',
       )
     }
   })

@@ -56,7 +56,7 @@ export async function loadBalancers(t: Test, { member, admin }: Scene): Promise<
     t.match(
       await admin.show(`${noop} --name given --project demo --vip-subnet-id front --wait`),
       { project_id: demo },
-      'an administrator makes one for another project',
+      'an administrator creates one for another project',
     )
   })
 
@@ -96,7 +96,7 @@ export async function loadBalancers(t: Test, { member, admin }: Scene): Promise<
     t.same(await listed('--vip-network-id hall'), ['lobby'])
     t.same(await listed('--vip-subnet-id front'), ['edge', 'given'])
     t.same(await listed(`--vip-port-id ${gate.vip_port_id}`), ['gate'])
-    t.same(await listed('--vip-qos-policy-id None'), all, 'none is no filter')
+    t.same(await listed('--vip-qos-policy-id None'), all, '"None" is no filter')
     t.same(await listed('--provider noop_driver'), all)
     t.same(await listed('--provider amphora'), [])
     for (const status of PROVISIONING_STATUSES) {
@@ -127,7 +127,7 @@ export async function loadBalancers(t: Test, { member, admin }: Scene): Promise<
     await member.done('loadbalancer set --enable --tag z --no-tag --wait brink')
     t.match(await member.show('loadbalancer show brink'), { admin_state_up: true, tags: 'z' })
     await member.done('loadbalancer set --tag w --wait brink')
-    t.match(await member.show('loadbalancer show brink'), { tags: /^(w\nz|z\nw)$/ }, 'tags add up')
+    t.match(await member.show('loadbalancer show brink'), { tags: /^(w\nz|z\nw)$/ }, 'tags are added to existing ones')
     await member.done('loadbalancer unset --tag w --description --vip-qos-policy-id --wait brink')
     t.match(await member.show('loadbalancer show brink'), { tags: 'z', description: '' })
     await member.done(`loadbalancer unset --name --all-tag --wait ${id}`)

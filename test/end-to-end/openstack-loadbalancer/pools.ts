@@ -98,7 +98,7 @@ export async function pools(t: Test, { krater, member }: Scene): Promise<void> {
     t.match(
       await member.refused(`${create} --protocol TERMINATED_HTTPS --lb-algorithm ROUND_ROBIN --loadbalancer bar`),
       { status: 1, stderr: /TERMINATED_HTTPS.*HTTP 400/ },
-      'the client offers it, but no pool has it',
+      'the client offers this protocol, but no pool has it',
     )
   })
 

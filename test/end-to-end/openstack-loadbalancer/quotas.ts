@@ -35,7 +35,7 @@ export async function quotas(t: Test, { member, admin }: Scene): Promise<void> {
     }
     t.same(await admin.show(`loadbalancer quota set ${limits} demo`), expected)
     t.same(await admin.show('loadbalancer quota show demo'), expected)
-    t.same(await member.show(`loadbalancer quota show ${demo}`), expected, 'a project sees its own')
+    t.same(await member.show(`loadbalancer quota show ${demo}`), expected, 'a project may see its own limits')
     t.match(
       (await admin.list('loadbalancer quota list')).find(({ project_id: id }) => id === demo),
       expected,

@@ -1,12 +1,15 @@
 import type { OpenstackSession } from '../../support/clients/openstack-session.js'
 import type { Krater } from '../../support/worlds/krater.js'
 
-/** A Krater without machines, and clients of two users; load balancers use `noop_driver` unless a case says otherwise. */
+/**
+ * A Krater without machines and the clients of two users. Load balancers use `noop_driver` unless a case says
+ * otherwise.
+ */
 export type Scene = {
   krater: Krater
-  /** Of the project demo. */
+  /** For the project demo. */
   member: OpenstackSession
-  /** Of the project admin. */
+  /** For the project admin. */
   admin: OpenstackSession
 }
 

@@ -1,7 +1,7 @@
 import type { Test } from 'tap'
 import { MISSING, madeBy, type Scene, TIME } from './scene.js'
 
-/** acl get, submit, delete, user add and user remove, and what they do to another project's user. */
+/** acl get, submit, delete, user add and user remove, and their effect on another project's user. */
 export async function acls(t: Test, { member, stranger, strangerId }: Scene): Promise<void> {
   const secret = await madeBy(member, 'secret store --name shared --payload hello')
   const show = `secret container create -c 'Container href' -c Name --name shared --secret one=${secret}`
@@ -27,7 +27,11 @@ export async function acls(t: Test, { member, stranger, strangerId }: Scene): Pr
       t.match(given, { ...none, Users: [strangerId, 'u1'].sort(), Created: TIME, Updated: TIME })
       t.same(await member.list(`acl get ${href}`), [given])
       for (const line of [get, read]) await stranger.done(line)
-      t.match(await stranger.refused(`${get.replace(' get ', ' delete ')}`), refusedToStranger, 'reading is all')
+      t.match(
+        await stranger.refused(`${get.replace(' get ', ' delete ')}`),
+        refusedToStranger,
+        'only reading is allowed',
+      )
       t.match(await stranger.refused(`acl get ${href}`), refusedToStranger)
       t.match(await stranger.refused(`acl submit --user ${strangerId} ${href}`), refusedToStranger)
 
@@ -35,8 +39,8 @@ export async function acls(t: Test, { member, stranger, strangerId }: Scene): Pr
         `acl user remove --user ${strangerId} --user nobody --no-project-access --operation-type read ${href}`,
       )
       t.match(removed, [{ 'Project Access': false, Users: ['u1'] }])
-      t.match(await stranger.refused(read), refusedToStranger, 'from the next request on')
-      t.match(await member.show(`${get} -c Name`), { Name: 'shared' }, 'the creator may still')
+      t.match(await stranger.refused(read), refusedToStranger, 'access ends with the next request')
+      t.match(await member.show(`${get} -c Name`), { Name: 'shared' }, 'the creator still has access')
       t.match(await member.list(`acl user remove --project-access ${href}`), [
         { 'Project Access': true, Users: ['u1'] },
       ])

@@ -32,7 +32,7 @@ export async function authorities(t: Test, { member, administrator, file }: Scen
     t.match(await member.refused(`ca get ${MISSING}`), { status: 1, stderr: /^Not Found: /m })
   })
 
-  /** The certificate that an order has made, and the types of the secrets beside it. */
+  /** The certificate that an order issued, and the other secrets of its container. */
   async function certificateOf(options: string) {
     const href = await madeBy(member, `secret order create certificate ${options}`)
     const done = await finished(member, href)
@@ -55,7 +55,7 @@ export async function authorities(t: Test, { member, administrator, file }: Scen
     t.match(done, { Type: 'Certificate', 'Secret href': 'N/A', 'Container href': hrefOf('containers') })
     t.match(parts, { Type: 'certificate', Name: 'fresh', 'Private Key': hrefOf('secrets') })
     t.equal(certificate.subjectAltName, 'DNS:fresh.example.org')
-    t.ok(certificate.verify(authority.publicKey), 'signed by the CA')
+    t.ok(certificate.verify(authority.publicKey), 'the CA signed it')
     t.match(await member.show(`secret get ${parts.Certificate}`), {
       Name: 'fresh-certificate',
       'Secret type': 'certificate',
@@ -82,7 +82,7 @@ export async function authorities(t: Test, { member, administrator, file }: Scen
     const { parts, certificate } = await certificateOf(`--name stored ${source} --subject-dn CN=stored.example.org`)
     t.equal(certificate.subject, 'CN=stored.example.org')
     const { Payload } = await member.show(`secret get ${parts['Private Key']} --payload`)
-    t.ok(certificate.checkPrivateKey(createPrivateKey(String(Payload))), 'for the key that was there')
+    t.ok(certificate.checkPrivateKey(createPrivateKey(String(Payload))), 'the certificate is for the stored key')
   })
 
   await t.test('refused requests and their messages', async t => {
@@ -112,6 +112,6 @@ export async function authorities(t: Test, { member, administrator, file }: Scen
       stderr: /Couldn't read request file/,
     })
     const listed = await member.list('secret order list')
-    t.same([...new Set(listed.map(({ Type }) => Type))], ['Asymmetric'], 'orders of certificates are not in the list')
+    t.same([...new Set(listed.map(({ Type }) => Type))], ['Asymmetric'], 'certificate orders are not listed')
   })
 }

@@ -70,7 +70,7 @@ export async function containers(t: Test, { member, stranger }: Scene): Promise<
     t.same(await listed('--name pair'), ['pair'])
     t.same(await listed('--limit 1 --offset 1'), ['whole'])
     t.same(await listed('--type odd'), [])
-    t.same(await stranger.list('secret container list'), [], 'of another project')
+    t.same(await stranger.list('secret container list'), [], 'another project’s containers are not listed')
   })
 
   await t.test('a secret in a container cannot be deleted', async t => {

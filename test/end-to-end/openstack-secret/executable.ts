@@ -3,7 +3,7 @@ import type { Test } from 'tap'
 import { clientEnvironment } from '../../support/clients/openstack-session.js'
 import { MISSING, type Scene } from './scene.js'
 
-/** The program itself: its output and exit status are those that the sessions of the other cases show. */
+/** The program itself: its output and exit status match those that the sessions of the other cases show. */
 export async function executable(t: Test, { krater, member, file }: Scene): Promise<void> {
   const openstack = (...words: string[]) =>
     new Promise<{ status: number | null; stdout: string; stderr: string }>(resolve => {

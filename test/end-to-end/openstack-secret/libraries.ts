@@ -6,7 +6,7 @@ const script = fileURLToPath(new URL('../../support/clients/key-manager-librarie
 
 export type Finding = { name: string; got: unknown; expected: unknown }
 
-/** What the libraries do in a project of their own. @returns the findings, and what was printed besides when the script fails */
+/** Runs the libraries in their own project. @returns the findings, and other output if the script fails */
 export const useLibraries = (environment: NodeJS.ProcessEnv): Promise<{ findings: Finding[]; failure: string }> =>
   new Promise(resolve => {
     const env = { ...environment, PYTHONDONTWRITEBYTECODE: '1' }

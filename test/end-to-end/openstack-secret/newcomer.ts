@@ -7,11 +7,11 @@ const made = z.object({ id: z.string() })
 export type Newcomer = {
   userId: string
   projectId: string
-  /** With which clients are this user. */
+  /** Environment variables that make clients act as this user. */
   environment: NodeJS.ProcessEnv
 }
 
-/** A user with the role member on a project that is theirs alone; both have the name given. */
+/** A user with the role member on their own project; both have the given name. */
 export async function newcomer({ request, urlOf }: ApiClient, name: string): Promise<Newcomer> {
   const password = `${name}-pw`
   const ask = (path: string, body: unknown) => request('identity', 'POST', path, body)

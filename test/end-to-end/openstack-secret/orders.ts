@@ -22,7 +22,7 @@ export async function orders(t: Test, { member }: Scene): Promise<void> {
       'Error code': null,
       'Error message': null,
     })
-    t.same(await member.list('secret order list'), [done], 'the list shows the same')
+    t.same(await member.list('secret order list'), [done], 'the list shows the same order')
     t.match(await member.show(`secret get ${done['Secret href']}`), {
       Name: 'key',
       Status: 'ACTIVE',
@@ -34,7 +34,7 @@ export async function orders(t: Test, { member }: Scene): Promise<void> {
       Expiration: FAR,
     })
     await member.done(`secret order delete ${href}`)
-    t.match(await member.show(`secret get ${done['Secret href']}`), { Name: 'key' }, 'its secret stays')
+    t.match(await member.show(`secret get ${done['Secret href']}`), { Name: 'key' }, 'the secret stays')
     await member.done(`secret delete ${done['Secret href']}`)
   })
 

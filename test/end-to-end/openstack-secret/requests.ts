@@ -3,13 +3,16 @@ import type { Test } from 'tap'
 import type { ApiClient } from '../../../controller/cli/api-client.js'
 import { MISSING } from './scene.js'
 
-/** As gophercloud reads times: with a zone they do not parse. */
+/** The times that gophercloud parses: without a zone. */
 const TIME = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?$/
 
 type Json = Record<string, unknown>
 type Reply = { status: number; json: Json; text: string; type: string | null }
 
-/** The requests of gophercloud, and so of the Terraform provider: its headers and bodies, and what it expects of answers. */
+/**
+ * The requests of gophercloud, and so of the Terraform provider: its headers, its bodies, and what it expects
+ * of answers.
+ */
 export async function requests(t: Test, { token, urlOf }: ApiClient): Promise<void> {
   const root = `${urlOf('key-manager')}/v1`
 
@@ -170,7 +173,7 @@ export async function requests(t: Test, { token, urlOf }: ApiClient): Promise<vo
         if (json.status === 'ACTIVE' || json.status === 'ERROR') return json
         await delay(20)
       }
-      throw new Error('The order is never done')
+      throw new Error('The order never ends.')
     }
     const order = await finished({ type: 'key', meta })
     t.match(order, { status: 'ACTIVE', type: 'key', created: TIME, updated: TIME, meta: { ...meta, expiration: null } })
@@ -186,7 +189,7 @@ export async function requests(t: Test, { token, urlOf }: ApiClient): Promise<vo
     t.same(
       seen.filter(status => !known.includes(String(status))),
       [],
-      'no other state is shown',
+      'no other status is shown',
     )
     const container = (await ask(`GET ${pair.container_ref}`)).json
     t.equal(container.type, 'rsa')

@@ -1,7 +1,7 @@
 import type { Test } from 'tap'
 import { FAR_GIVEN, idOf, madeBy, type Scene } from './scene.js'
 
-/** Answers to users of other projects, rights of an administrator, and refusals by quotas. */
+/** Answers to users of other projects, an administrator's rights, and refusals by quotas. */
 export async function rights(
   t: Test,
   { member, stranger, admin, administrator, strangerProjectId }: Scene,
@@ -27,7 +27,7 @@ export async function rights(
     }
   })
 
-  await t.test('an administrator sees the record, and no payload of another project', async t => {
+  await t.test('an administrator sees another project’s secret, but not its payload', async t => {
     t.match(await admin.show(`secret get ${secret}`), { Name: 'private' })
     t.match(await admin.refused(`secret get ${secret} --payload`), { status: 1, stderr: /^Forbidden: /m })
     const own = await madeBy(admin, 'secret store --name own --payload x')
@@ -74,7 +74,7 @@ export async function rights(
     t.match(
       await status(scoped.headers.get('X-Subject-Token')),
       [403, { code: 403, title: 'Forbidden' }],
-      'system scope',
+      'a system-scoped token',
     )
   })
 

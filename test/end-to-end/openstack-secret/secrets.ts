@@ -43,7 +43,7 @@ export async function secrets(t: Test, { member, file }: Scene): Promise<void> {
       Mode: 'ctr',
       Expiration: FAR,
     })
-    t.same(await member.list('secret list --name text'), [record], 'the list shows the same')
+    t.same(await member.list('secret list --name text'), [record], 'the list shows the same record')
     t.equal(await payloadOf(href), 'grüne Äpfel')
     t.equal(await payloadOf(idOf(href)), 'grüne Äpfel', 'by its id alone')
     t.same(await member.show(`secret get ${href} --decrypt`), { Payload: 'grüne Äpfel' })
@@ -51,7 +51,7 @@ export async function secrets(t: Test, { member, file }: Scene): Promise<void> {
     await member.done(`secret delete ${href}`)
   })
 
-  await t.test('a payload without a type is stored as bytes, and readable as text', async t => {
+  await t.test('a payload without a type is stored as bytes and readable as text', async t => {
     const href = await store('--name plain --payload hello')
     t.match(await member.show(`secret get ${href}`), {
       'Content types': { default: OCTETS },
@@ -68,7 +68,7 @@ export async function secrets(t: Test, { member, file }: Scene): Promise<void> {
 
   await t.test('files', async t => {
     const bytes = await store(`--name bytes --file ${file('bytes', BYTES)}`)
-    t.same(await bytesOf(bytes, OCTETS), BYTES, 'the same bytes')
+    t.same(await bytesOf(bytes, OCTETS), BYTES, 'the bytes are unchanged')
     t.match(await member.refused(`secret get ${bytes} --payload`), { status: 1, stderr: /^Not Acceptable/m })
     const taken = file('there', 'kept')
     t.match(await member.refused(`secret get ${bytes} --file ${taken} --payload_content_type ${OCTETS}`), {
@@ -113,7 +113,7 @@ export async function secrets(t: Test, { member, file }: Scene): Promise<void> {
       await store(`--name ${type} --secret-type ${type} ${about} --payload x`)
     }
     const listed = async (options: string) => namesOf(await member.list(`secret list ${options}`))
-    t.same(await listed(''), types, 'as they were made')
+    t.same(await listed(''), types, 'in order of creation')
     for (const [at, type] of types.entries()) t.same(await listed(`--secret-type ${type}`), [types[at]])
     t.same(await listed('--name public'), ['public'])
     t.same(await listed('--name p%'), ['public', 'private', 'passphrase'], 'a pattern')
@@ -173,6 +173,6 @@ export async function secrets(t: Test, { member, file }: Scene): Promise<void> {
       t.match(await member.refused(`secret ${options}`), { status: 1, stderr }, options.slice(0, 80))
     }
     t.match(await member.refused('secret store --payload x --file y'), { status: 2, stderr: /not allowed with/ })
-    t.same(await member.list('secret list'), [], 'nothing was stored')
+    t.same(await member.list('secret list'), [], 'no refused request stores anything')
   })
 }
