@@ -2,10 +2,10 @@ import { isIP } from 'node:net'
 import ipaddr from 'ipaddr.js'
 
 export type IpVersion = 4 | 6
-/** First and last address of a stretch, both included, as canonical text. */
+/** An inclusive range of addresses in canonical form. */
 export type AddressRange = { start: string; end: string }
 
-/** An address as a number with its version; null when the text is not one plain address. */
+/** The address as a number, with its version. Null unless the text is an address without a zone. */
 export function parseAddress(text: string): { version: IpVersion; value: bigint } | null {
   const version = isIP(text)
   if (version === 0 || text.includes('%')) return null
@@ -20,7 +20,7 @@ export function formatAddress(version: IpVersion, value: bigint): string {
   return address instanceof ipaddr.IPv6 ? address.toRFC5952String() : address.toString()
 }
 
-/** The one spelling of an address that is stored and compared; null when it is none. */
+/** The canonical form, in which addresses are stored and compared. Null if the text is not an address. */
 export function normaliseAddress(text: string): string | null {
   const address = parseAddress(text)
   return address && formatAddress(address.version, address.value)
@@ -28,7 +28,7 @@ export function normaliseAddress(text: string): string | null {
 
 export type Cidr = { version: IpVersion; prefix: number; first: bigint; last: bigint; text: string }
 
-/** A subnet in CIDR notation; bits below the prefix are cut off, `text` is the canonical form. Null when it is none. */
+/** Parses a subnet in CIDR notation and clears its host bits. `text` is the canonical form. Null if invalid. */
 export function parseCidr(text: string): Cidr | null {
   const [, base, length] = /^([^/]+)\/(\d{1,3})$/.exec(text) ?? []
   const address = base === undefined ? null : parseAddress(base)
@@ -52,10 +52,12 @@ export function contains(cidr: Cidr, address: string): boolean {
   return parsed !== null && parsed.version === cidr.version && parsed.value >= cidr.first && parsed.value <= cidr.last
 }
 
-/** First and last address that a machine may have: not the network's own (in IPv6 the routers' anycast) nor the broadcast address. */
+/**
+ * The first and last address a host may have. Excludes the network address (in IPv6 the subnet-router anycast address)
+ * and the IPv4 broadcast address.
+ */
 export function hostRange(cidr: Cidr): { first: bigint; last: bigint } {
-  const wide = cidr.last - cidr.first >= 2n
-  if (!wide) return { first: cidr.first, last: cidr.last }
+  if (cidr.last - cidr.first < 2n) return { first: cidr.first, last: cidr.last }
   return { first: cidr.first + 1n, last: cidr.version === 4 ? cidr.last - 1n : cidr.last }
 }
 
@@ -63,18 +65,18 @@ export function defaultGateway(cidr: Cidr): string {
   return formatAddress(cidr.version, hostRange(cidr).first)
 }
 
-/** All host addresses of the subnet but the gateway, in one or two stretches. */
+/** All host addresses of the subnet except the gateway, in at most two ranges. */
 export function defaultPools(cidr: Cidr, gateway: string | null): AddressRange[] {
   const { first, last } = hostRange(cidr)
-  const stretch = (from: bigint, to: bigint): AddressRange[] =>
+  const range = (from: bigint, to: bigint): AddressRange[] =>
     from > to ? [] : [{ start: formatAddress(cidr.version, from), end: formatAddress(cidr.version, to) }]
-  const middle = gateway !== null && contains(cidr, gateway) ? parseAddress(gateway)!.value : null
-  if (middle === null || middle < first || middle > last) return stretch(first, last)
-  return [...stretch(first, middle - 1n), ...stretch(middle + 1n, last)]
+  const router = gateway !== null && contains(cidr, gateway) ? parseAddress(gateway)!.value : null
+  if (router === null || router < first || router > last) return range(first, last)
+  return [...range(first, router - 1n), ...range(router + 1n, last)]
 }
 
-/** Addresses of a stretch from which one is chosen at random: all of it, in IPv6 the first 2^32. */
-export function spanOf({ start, end }: AddressRange): number {
+/** The number of addresses, from the first, to pick from at random: the whole pool, but at most 2^32. */
+export function poolSpan({ start, end }: AddressRange): number {
   const size = parseAddress(end)!.value - parseAddress(start)!.value + 1n
   return Number(size < 1n << 32n ? size : 1n << 32n)
 }

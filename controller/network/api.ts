@@ -16,7 +16,7 @@ import { createSubnets, subnetSource } from './api/subnets.js'
 import type { NetworkSettings } from './options.js'
 
 export type NetworkApiOptions = DialectOptions & {
-  /** The network service's own database role; not asked at all by the driver `noop`. */
+  /** Connected with the network service's role. The driver `noop` never queries it. */
   database: Database
   config: Pick<NetworkSettings, 'driver' | 'quota' | 'shared_addresses'>
   log: Logger
@@ -29,7 +29,7 @@ const routes = [
   ...otherRoutes,
 ]
 
-/** The subset of the Networking API v2.0 that clients of load balancers need: networks, subnets and ports. */
+/** The subset of the Networking API v2.0 that load balancer clients need: networks, subnets and ports. */
 export function createNetworkApi({ database, config, log, ...options }: NetworkApiOptions): Koa {
   const isNoop = config.driver === 'noop'
   const service: Service = {

@@ -11,19 +11,19 @@ export type BuiltInSubnet = { id: string; cidr: string; gatewayIp: string }
 export type BuiltInNetwork = { id: string; mtu: number; subnets: BuiltInSubnet[] }
 
 export type BuiltInNetworks = {
-  /** Controllers and amphorae; the gateway of its subnet is the controllers' own address. */
+  /** Connects controllers and amphorae. The gateway of its subnet is the controllers' address. */
   management: BuiltInNetwork
-  /** Shared and external; the gateway of its subnet is the host's leg. */
+  /** Shared and external. The gateway of its subnet is the host leg. */
   public: BuiltInNetwork
-  /** For tenants: an IPv4 subnet, then an IPv6 one. Nothing has their gateway addresses. */
+  /** For tenants: an IPv4 subnet, then an IPv6 subnet. No device holds their gateway addresses. */
   private: BuiltInNetwork
 }
 
 export type BootstrapOptions = {
-  /** An IPv4 /16 from which the subnets are cut at the first start; later starts find the networks made then. */
+  /** IPv4 /16 to carve the subnets from at the first start. Later starts use the existing networks. */
   cidr: string
   serviceProjectId: string
-  /** Owner of the private network; it is shared by all projects when there is none. */
+  /** Owner of the private network. Without one, all projects share it. */
   demoProjectId?: string
 }
 
@@ -36,23 +36,24 @@ type Plan = {
   subnets: { name: string; cidr: string }[]
 }
 
-/** Makes the first networks, once. Safe to repeat and to run twice at once. @throws Error when `cidr` is not an IPv4 /16 */
+/** Creates missing built-in networks. Idempotent; may run concurrently. @throws Error unless `cidr` is an IPv4 /16 */
 export async function bootstrapNetworks(database: Database, options: BootstrapOptions): Promise<BuiltInNetworks> {
   const plans = planNetworks(options)
   return inTransaction(database, async trx => {
     await execute(trx, sql`SELECT pg_advisory_xact_lock(hashtext('krater first networks'))`)
-    const made: Partial<BuiltInNetworks> = {}
-    for (const plan of plans) made[plan.builtIn] = await ensureNetwork(trx, plan)
-    return made as BuiltInNetworks
+    const networks: Partial<BuiltInNetworks> = {}
+    for (const plan of plans) networks[plan.builtIn] = await ensureNetwork(trx, plan)
+    return networks as BuiltInNetworks
   })
 }
 
-/** The first networks as they were made; null before that. */
+/** The built-in networks, or null until all of them exist. */
 export async function findBuiltInNetworks(database: Knex): Promise<BuiltInNetworks | null> {
-  const [management, open, own] = await Promise.all(
+  const [management, publicNetwork, privateNetwork] = await Promise.all(
     (['management', 'public', 'private'] as const).map(name => builtInNetwork(database, name)),
   )
-  return management && open && own ? { management, public: open, private: own } : null
+  if (!management || !publicNetwork || !privateNetwork) return null
+  return { management, public: publicNetwork, private: privateNetwork }
 }
 
 function planNetworks({ cidr, serviceProjectId, demoProjectId }: BootstrapOptions): Plan[] {
@@ -60,7 +61,7 @@ function planNetworks({ cidr, serviceProjectId, demoProjectId }: BootstrapOption
   if (whole === null || whole.version !== 4 || whole.prefix !== 16) {
     throw new Error(`network.cidr must be an IPv4 /16 such as 10.77.0.0/16, not ${cidr}`)
   }
-  const part = (index: bigint) => `${formatAddress(4, whole.first + index * 4096n)}/20`
+  const block = (index: bigint) => `${formatAddress(4, whole.first + index * 4096n)}/20`
   return [
     {
       builtIn: 'management',
@@ -68,7 +69,7 @@ function planNetworks({ cidr, serviceProjectId, demoProjectId }: BootstrapOption
       shared: false,
       external: false,
       description: 'Between controllers and amphorae',
-      subnets: [{ name: 'management-subnet', cidr: part(0n) }],
+      subnets: [{ name: 'management-subnet', cidr: block(0n) }],
     },
     {
       builtIn: 'public',
@@ -76,7 +77,7 @@ function planNetworks({ cidr, serviceProjectId, demoProjectId }: BootstrapOption
       shared: true,
       external: true,
       description: 'Reachable from this machine',
-      subnets: [{ name: 'public-subnet', cidr: part(1n) }],
+      subnets: [{ name: 'public-subnet', cidr: block(1n) }],
     },
     {
       builtIn: 'private',
@@ -85,14 +86,14 @@ function planNetworks({ cidr, serviceProjectId, demoProjectId }: BootstrapOption
       external: false,
       description: '',
       subnets: [
-        { name: 'private-subnet', cidr: part(2n) },
+        { name: 'private-subnet', cidr: block(2n) },
         { name: 'private-ipv6-subnet', cidr: uniqueLocalSubnet(whole.text) },
       ],
     },
   ]
 }
 
-/** An IPv6 /64 of a unique local prefix (RFC 4193) whose global id follows from the seed. */
+/** An IPv6 /64 in a unique local prefix (RFC 4193) whose global ID derives from the seed. */
 function uniqueLocalSubnet(seed: string): string {
   const globalId = BigInt(`0x${createHash('sha256').update(seed).digest('hex').slice(0, 10)}`)
   return `${formatAddress(6, (0xfdn << 120n) | (globalId << 80n))}/64`
@@ -101,7 +102,7 @@ function uniqueLocalSubnet(seed: string): string {
 async function ensureNetwork(trx: Knex, plan: Plan): Promise<BuiltInNetwork> {
   const existing = await builtInNetwork(trx, plan.builtIn)
   if (existing !== null) return existing
-  const made = {
+  const row = {
     built_in: plan.builtIn,
     name: plan.builtIn,
     project_id: plan.projectId,
@@ -109,7 +110,7 @@ async function ensureNetwork(trx: Knex, plan: Plan): Promise<BuiltInNetwork> {
     external: plan.external,
     description: plan.description,
   }
-  const network = await one(trx, sql<{ id: string }>`INSERT INTO network ${insertion([made])} RETURNING id`)
+  const network = await one(trx, sql<{ id: string }>`INSERT INTO network ${insertion([row])} RETURNING id`)
   for (const { name, cidr: text } of plan.subnets) {
     const cidr = parseCidr(text)!
     const gateway = defaultGateway(cidr)

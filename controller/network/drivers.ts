@@ -21,10 +21,10 @@ const noop: NetworkDriverKind = {
   open: async () => (await import('./noop/driver.js')).createNoopNetworkDriver(),
 }
 
-/** Every network driver; the first is the default. Their code is loaded when it is used. */
+/** Every network driver. The first is the default. A driver's code loads when it is opened. */
 export const networkDrivers: readonly [NetworkDriverKind, ...NetworkDriverKind[]] = [local, noop]
 
-/** @throws Error for a name that the settings do not allow */
+/** @throws Error for an unknown name */
 export function networkDriver(name: string): NetworkDriverKind {
   const kind = networkDrivers.find(kind => kind.name === name)
   if (kind === undefined) throw new Error(`There is no network driver ${name}.`)

@@ -15,7 +15,7 @@ export const migrations: readonly Migration[] = [
           external boolean NOT NULL DEFAULT false,
           mtu integer NOT NULL DEFAULT 1500,
           tags text[] NOT NULL DEFAULT '{}',
-          -- Which of the networks made at first start it is; null for all others.
+          -- Which built-in network this is; null for all others.
           built_in text UNIQUE,
           created_at timestamptz NOT NULL DEFAULT now(),
           updated_at timestamptz NOT NULL DEFAULT now(),
@@ -45,12 +45,12 @@ export const migrations: readonly Migration[] = [
         CREATE INDEX subnet_network ON subnet (network_id);
         CREATE INDEX subnet_project ON subnet (project_id);
 
-        -- Addresses that may be chosen when none is asked for: never the gateway, the network's or the broadcast address.
+        -- Addresses to pick from when none is requested: never the gateway, network or broadcast address.
         CREATE TABLE allocation_pool (
           subnet_id uuid NOT NULL REFERENCES subnet ON DELETE CASCADE,
           first inet NOT NULL,
           last inet NOT NULL,
-          -- How many addresses from the first on are chosen from at random.
+          -- The number of addresses, from the first, to pick from at random.
           span bigint NOT NULL CHECK (span > 0),
           PRIMARY KEY (subnet_id, first)
         );
@@ -65,7 +65,7 @@ export const migrations: readonly Migration[] = [
           mac_address macaddr NOT NULL,
           device_id text NOT NULL DEFAULT '',
           device_owner text NOT NULL DEFAULT '',
-          -- The name under which a service of ours asked for the port; null for ports that users made.
+          -- The name under which the load balancer service requested the port; null for users' ports.
           ensured_name text,
           tags text[] NOT NULL DEFAULT '{}',
           created_at timestamptz NOT NULL DEFAULT now(),
@@ -92,7 +92,7 @@ export const migrations: readonly Migration[] = [
     name: '002-quotas',
     up: async trx => {
       await trx.raw(`
-        -- Limits that were set for a project; null stands for the configured default. The row is also what creates of one project queue on.
+        -- A project's limits; null means the configured default. A project's creates lock its row to run one by one.
         CREATE TABLE quota (
           project_id text PRIMARY KEY,
           network integer,
@@ -106,7 +106,7 @@ export const migrations: readonly Migration[] = [
     name: '003-allowed-addresses',
     up: async trx => {
       await trx.raw(`
-        -- Addresses of other ports from which this one may send too: VIPs that move between amphorae.
+        -- Addresses of other ports that this port may also send from: VIPs that move between amphorae.
         ALTER TABLE port ADD COLUMN allowed_addresses text[] NOT NULL DEFAULT '{}';
       `)
     },

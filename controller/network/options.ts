@@ -19,7 +19,7 @@ const sharedAddresses = z
       .max(65_536)
       .default(64)
       .describe(
-        'Addresses at the end of the largest pool of each subnet of a shared network that only amphorae get, so that failovers find some; at most an eighth of that pool',
+        'Addresses reserved for amphorae at the end of the largest pool of each subnet of a shared network, so that failovers find free ones; at most an eighth of that pool',
       ),
     project_share: z.coerce
       .number()
@@ -27,13 +27,15 @@ const sharedAddresses = z
       .min(1)
       .max(100)
       .default(25)
-      .describe('Most addresses of a subnet of a shared network, in percent, for the ports and VIPs of one project'),
+      .describe(
+        'Maximum percentage of the addresses of a shared network’s subnet that the ports and VIPs of one project may hold',
+      ),
   })
   .prefault({})
 
 const { host, port, trusted_proxies } = apiAddress(9696)
 
-/** The options of the network service. */
+/** Settings of the network service. */
 export const networkOptions = z
   .strictObject({
     host,
@@ -44,7 +46,7 @@ export const networkOptions = z
     cidr: z
       .string()
       .optional()
-      .describe('The IPv4 /16 from which the first networks are cut; chosen free at first start'),
+      .describe('IPv4 /16 to carve the built-in networks from; by default, the first start picks a free one'),
     quota,
     shared_addresses: sharedAddresses,
   })

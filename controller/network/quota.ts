@@ -2,7 +2,7 @@ import type { Knex } from 'knex'
 import { one } from '../database/query.js'
 import { type Fragment, sql } from '../database/sql.js'
 
-/** What quotas count, with the rows that count: ports that the load balancer service makes are bounded by its own quotas. */
+/** The rows each quota counts. Ports made by the load balancer service do not count: its own quotas bound them. */
 const COUNTED = {
   network: sql`network`,
   subnet: sql`subnet`,
@@ -13,10 +13,10 @@ export type Counted = keyof typeof COUNTED
 
 export const COUNTED_RESOURCES = Object.keys(COUNTED) as Counted[]
 
-/** Most objects of each kind; -1 is unlimited. */
+/** Maximum number of objects of each kind; -1 is unlimited. */
 export type Limits = Readonly<Record<Counted, number>>
 
-/** A row of the quota table: null stands for the default. */
+/** A row of the quota table; null means the default. */
 export type StoredLimits = Readonly<Record<Counted, number | null>>
 
 export const effectiveLimits = (stored: StoredLimits | undefined, defaults: Limits): Limits => ({
@@ -25,7 +25,7 @@ export const effectiveLimits = (stored: StoredLimits | undefined, defaults: Limi
   port: stored?.port ?? defaults.port,
 })
 
-/** How many objects of a kind the project has. */
+/** The number of objects of this kind in the project. */
 export async function inUse(database: Knex, projectId: string, resource: Counted): Promise<number> {
   const rows = COUNTED[resource]
   const { used } = await one(
@@ -36,10 +36,10 @@ export async function inUse(database: Knex, projectId: string, resource: Counted
 }
 
 /**
- * Holds the project's row to the end of the transaction: what counts its objects or addresses in the statements that follow sees all that
- * earlier holders made.
+ * Locks the project's row until the transaction ends. Later statements that count the project's objects or addresses
+ * then see everything that earlier holders of the lock made.
  */
-export async function holdQuota(trx: Knex, projectId: string): Promise<StoredLimits> {
+export async function lockQuota(trx: Knex, projectId: string): Promise<StoredLimits> {
   return one(
     trx,
     sql<StoredLimits>`
@@ -48,8 +48,8 @@ export async function holdQuota(trx: Knex, projectId: string): Promise<StoredLim
   )
 }
 
-/** @returns false when the project may have no further object of this kind */
-export async function hasRoom(trx: Knex, projectId: string, resource: Counted, defaults: Limits): Promise<boolean> {
-  const limit = effectiveLimits(await holdQuota(trx, projectId), defaults)[resource]
+/** @returns false if the project has reached its limit for objects of this kind */
+export async function quotaAllows(trx: Knex, projectId: string, resource: Counted, defaults: Limits): Promise<boolean> {
+  const limit = effectiveLimits(await lockQuota(trx, projectId), defaults)[resource]
   return limit === -1 || (await inUse(trx, projectId, resource)) < limit
 }

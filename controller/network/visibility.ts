@@ -5,36 +5,36 @@ export const isAdmin = (caller: Caller): boolean => caller.roles.includes('admin
 
 const EVERYTHING = sql`true`
 
-/** A caller without a project owns nothing; no project has an empty id. */
-const projectOf = (caller: Caller) => caller.project?.id ?? ''
+/** Empty for a caller without a project, and so the ID of no project. */
+const projectIdOf = (caller: Caller) => caller.project?.id ?? ''
 
-/** Networks on which the caller may place ports (alias `network`): its own and the shared ones. */
+/** Networks (alias `network`) the caller may create ports on: its own and shared ones. */
 export function usableNetworks(caller: Caller): Fragment {
   if (isAdmin(caller)) return EVERYTHING
-  return sql`(network.project_id = ${projectOf(caller)} OR network.shared)`
+  return sql`(network.project_id = ${projectIdOf(caller)} OR network.shared)`
 }
 
-/** Networks that the caller may look at (alias `network`): external ones as well, like Neutron. */
+/** Networks (alias `network`) the caller may see: also external ones, as in Neutron. */
 export function visibleNetworks(caller: Caller): Fragment {
   if (isAdmin(caller)) return EVERYTHING
-  return sql`(network.project_id = ${projectOf(caller)} OR network.shared OR network.external)`
+  return sql`(network.project_id = ${projectIdOf(caller)} OR network.shared OR network.external)`
 }
 
-/** Subnets that the caller may see (aliases `subnet` and `network`). */
+/** Subnets (aliases `subnet` and `network`) the caller may see. */
 export function visibleSubnets(caller: Caller): Fragment {
   if (isAdmin(caller)) return EVERYTHING
-  const project = projectOf(caller)
+  const project = projectIdOf(caller)
   return sql`(subnet.project_id = ${project} OR network.project_id = ${project} OR network.shared)`
 }
 
-/** Ports that the caller may see (aliases `port` and `network`): its own and those on its networks. */
+/** Ports (aliases `port` and `network`) the caller may see: its own and those on its networks. */
 export function visiblePorts(caller: Caller): Fragment {
   if (isAdmin(caller)) return EVERYTHING
-  const project = projectOf(caller)
+  const project = projectIdOf(caller)
   return sql`(port.project_id = ${project} OR network.project_id = ${project})`
 }
 
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i
 
-/** Whether a text can be the id of a row at all; anything else simply does not exist. */
+/** Whether a text can be the ID of a row. An object with any other ID does not exist. */
 export const isUuid = (text: string): boolean => UUID.test(text)

@@ -2,7 +2,7 @@ import type { Configuration } from '../../config/schema.js'
 import type { NetworkDriver } from '../../network/driver.js'
 import { networkDriver } from '../../network/drivers.js'
 import type { Fabric } from '../../network/local/fabric.js'
-import { forgetHostLeg, guardHostLeg, type OpenPort } from '../../network/local/host-guard.js'
+import { guardHostLeg, type OpenPort, unguardHostLeg } from '../../network/local/host-guard.js'
 import type { Instance } from './instance.js'
 
 const prefixOf = (cidr: string): string => cidr.split('/')[1] ?? '32'
@@ -39,7 +39,7 @@ export async function ensurePublicInterface(
 
 /** Removes what remains of the host's interfaces after the fabric's removal. */
 export async function forgetHostInterfaces(instanceId: string): Promise<void> {
-  for (const network of ['mgmt', 'pub'] as const) await forgetHostLeg(hostLegName(instanceId, network))
+  for (const network of ['mgmt', 'pub'] as const) await unguardHostLeg(hostLegName(instanceId, network))
 }
 
 async function ensureHostLeg(

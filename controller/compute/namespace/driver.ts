@@ -17,7 +17,7 @@ export type NamespaceDriverOptions = {
   instance: string
   /** Where what is known of the machines is kept, one directory each. */
   directory: string
-  fabric: Pick<Fabric, 'attach' | 'detach' | 'standingPorts'>
+  fabric: Pick<Fabric, 'attach' | 'detach' | 'connectedPorts'>
   /** MTU of a network, for the interfaces on it. */
   networkMtu: (networkId: string) => Promise<number>
   /** The agent, bundled into one ES module. */
@@ -125,14 +125,14 @@ export class NamespaceDriver implements ComputeDriver {
     const machine = this.#machineOf(amphoraId)
     const recorded = running(machine) === null ? [] : machine.files.recordedPorts('plugged')
     if (recorded.length === 0) return []
-    const standing = new Set(await this.#options.fabric.standingPorts())
+    const standing = new Set(await this.#options.fabric.connectedPorts())
     return recorded
       .filter(portId => standing.has(portId))
       .map(id => ({ id, addresses: machine.files.recordedAddresses(id) }))
   }
 
   async brokenInterfaces(): Promise<string[]> {
-    const standing = new Set(await this.#options.fabric.standingPorts())
+    const standing = new Set(await this.#options.fabric.connectedPorts())
     return namesIn(this.#options.directory)
       .filter(name => AMPHORA_ID.test(name))
       .filter(amphoraId => {

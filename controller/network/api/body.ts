@@ -4,41 +4,41 @@ import { isUuid } from '../visibility.js'
 import { invalidRequest } from './neutron-error.js'
 import { isStorable, MAC_ADDRESS } from './select.js'
 
-const shown = (value: unknown) => (typeof value === 'string' ? `'${value}'` : JSON.stringify(value))
+const quoted = (value: unknown) => (typeof value === 'string' ? `'${value}'` : JSON.stringify(value))
 
 const string = (limit: number) =>
   z
-    .string({ error: issue => `${shown(issue.input)} is not a valid string` })
-    .max(limit, { error: issue => `${shown(issue.input)} exceeds maximum length of ${limit}` })
+    .string({ error: issue => `${quoted(issue.input)} is not a valid string` })
+    .max(limit, { error: issue => `${quoted(issue.input)} exceeds maximum length of ${limit}` })
     .refine(isStorable, { error: 'the NUL character is not allowed' })
 
-/** The attributes that several resources share. Where a type has one of Neutron's sentences for bad values, it is said here. */
+/** The attributes that several resources share, with Neutron's messages for bad values where it has any. */
 export const attribute = {
   text: string(255),
   projectId: string(255).min(1, { error: 'must not be empty' }),
   id: z
-    .string({ error: issue => `${shown(issue.input)} is not a valid UUID` })
-    .refine(isUuid, { error: issue => `${shown(issue.input)} is not a valid UUID` })
+    .string({ error: issue => `${quoted(issue.input)} is not a valid UUID` })
+    .refine(isUuid, { error: issue => `${quoted(issue.input)} is not a valid UUID` })
     .transform(text => text.toLowerCase()),
-  // Clients send "true" and 1 as well, and numbers as text.
+  // Clients also send "true" and 1, and numbers as text.
   boolean: z
     .preprocess(
       value => BOOLEAN_WORDS.get(typeof value === 'string' ? value.toLowerCase() : value) ?? value,
-      z.boolean({ error: issue => `${shown(issue.input)} cannot be converted to boolean` }),
+      z.boolean({ error: issue => `${quoted(issue.input)} cannot be converted to boolean` }),
     )
     .meta({ type: 'boolean' }),
-  integer: (least: number, most: number) =>
+  integer: (min: number, max: number) =>
     z
       .preprocess(
         value => (typeof value === 'string' && /^-?\d{1,9}$/.test(value) ? Number(value) : value),
         z
-          .int({ error: issue => `${shown(issue.input)} is not an integer` })
-          .min(least, { error: issue => `'${issue.input}' is too small - must be at least '${least}'` })
-          .max(most, { error: issue => `'${issue.input}' is too large - must be no larger than '${most}'` }),
+          .int({ error: issue => `${quoted(issue.input)} is not an integer` })
+          .min(min, { error: issue => `'${issue.input}' is too small - must be at least '${min}'` })
+          .max(max, { error: issue => `'${issue.input}' is too large - must be no larger than '${max}'` }),
       )
-      .meta({ type: 'integer', minimum: least, maximum: most }),
+      .meta({ type: 'integer', minimum: min, maximum: max }),
   address: z
-    .string({ error: issue => `${shown(issue.input)} is not a valid IP address` })
+    .string({ error: issue => `${quoted(issue.input)} is not a valid IP address` })
     .transform((text, context) => {
       const address = normaliseAddress(text)
       if (address !== null) return address
@@ -46,15 +46,15 @@ export const attribute = {
       return z.NEVER
     }),
   macAddress: z
-    .string({ error: issue => `${shown(issue.input)} is not a valid MAC address` })
-    .regex(MAC_ADDRESS, { error: issue => `${shown(issue.input)} is not a valid MAC address` })
-    // The lowest bit of the first byte marks group addresses.
+    .string({ error: issue => `${quoted(issue.input)} is not a valid MAC address` })
+    .regex(MAC_ADDRESS, { error: issue => `${quoted(issue.input)} is not a valid MAC address` })
+    // The lowest bit of the first byte marks a multicast address.
     .refine(text => Number.parseInt(text.slice(0, 2), 16) % 2 === 0 && !/^00(:00){5}$/.test(text), {
-      error: issue => `${shown(issue.input)} is not a permitted MAC address`,
+      error: issue => `${quoted(issue.input)} is not a permitted MAC address`,
     })
     .transform(text => text.toLowerCase()),
-  /** A list that this service has nothing to put into. */
-  emptyList: z.array(z.unknown()).max(0, { error: 'this service supports none, so only [] is accepted' }),
+  /** A list of objects that this service does not support. */
+  emptyList: z.array(z.unknown()).max(0, { error: 'not supported by this service; only [] is accepted' }),
 } as const
 
 const BOOLEAN_WORDS: ReadonlyMap<unknown, boolean> = new Map<unknown, boolean>([
@@ -67,7 +67,7 @@ const BOOLEAN_WORDS: ReadonlyMap<unknown, boolean> = new Map<unknown, boolean>([
 ])
 
 /**
- * Takes the resource out of `{ [singular]: ... }` or, for a bulk request, the list out of `{ [plural]: [...] }`.
+ * Unwraps the resource in `{ [singular]: ... }` or, in a bulk request, the list in `{ [plural]: [...] }`.
  * @throws NeutronError 400
  */
 export function unwrap(body: unknown, singular: string, plural?: string): { items: unknown[]; bulk: boolean } {
@@ -76,30 +76,32 @@ export function unwrap(body: unknown, singular: string, plural?: string): { item
   if (!wrapper.success || Array.isArray(body)) throw invalidRequest(`Unable to find '${singular}' in request body`)
   if (Object.hasOwn(wrapper.data, singular)) return { items: [wrapper.data[singular]], bulk: false }
   const list = plural !== undefined && Object.hasOwn(wrapper.data, plural) ? wrapper.data[plural] : undefined
-  if (Array.isArray(list) && list.length > 0 && list.length <= MOST_IN_BULK) return { items: list, bulk: true }
-  if (Array.isArray(list) && list.length > 0) throw invalidRequest(`At most ${MOST_IN_BULK} objects in one request`)
+  if (Array.isArray(list) && list.length > 0 && list.length <= MAX_BULK_OBJECTS) return { items: list, bulk: true }
+  if (Array.isArray(list) && list.length > 0) {
+    throw invalidRequest(`The request holds ${list.length} ${plural}; the maximum is ${MAX_BULK_OBJECTS}`)
+  }
   throw invalidRequest(`Unable to find '${singular}' in request body`)
 }
 
-const MOST_IN_BULK = 100
+const MAX_BULK_OBJECTS = 100
 
-/** Checks the attributes of a resource and names every one that is wrong. @throws NeutronError 400 in Neutron's words */
+/** Validates attributes. @throws NeutronError 400, in Neutron's wording, that names every invalid one */
 export function parseAttributes<Schema extends z.ZodType>(schema: Schema, value: unknown): z.output<Schema> {
   const result = schema.safeParse(value)
   if (result.success) return result.data
-  throw invalidRequest([...new Set(result.error.issues.map(sentenceOf))].join(' '))
+  throw invalidRequest([...new Set(result.error.issues.map(describeIssue))].join(' '))
 }
 
-function sentenceOf(issue: z.core.$ZodIssue): string {
+function describeIssue(issue: z.core.$ZodIssue): string {
   if (issue.code === 'unrecognized_keys') {
     const prefix = issue.path.length === 0 ? '' : `Invalid input for ${issue.path.join('.')}. Reason: `
     return `${prefix}Unrecognized attribute(s) '${issue.keys.join(', ')}'`
   }
-  if (issue.path.length === 0) return 'The request body must hold an object.'
+  if (issue.path.length === 0) return 'The request body must be a JSON object.'
   return `Invalid input for ${issue.path.join('.')}. Reason: ${issue.message}.`
 }
 
-/** Attributes that a create request must have. @throws NeutronError 400 */
+/** Checks that a create request has these attributes. @throws NeutronError 400 */
 export function requireAttributes(value: unknown, names: readonly string[]): void {
   if (typeof value !== 'object' || value === null) return
   const absent = names.find(name => !Object.hasOwn(value, name))

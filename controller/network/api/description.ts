@@ -35,7 +35,7 @@ const schemas = (): Readonly<Record<string, Schema>> => ({
   links: {
     type: 'array',
     items: objectOf({ rel: { type: 'string', enum: ['next', 'previous'] }, href: { type: 'string', format: 'uri' } }),
-    description: 'URLs of the pages after and before this one.',
+    description: 'URLs of the next and the previous page.',
   },
   version: objectOf({ id: text, status: text, links: { type: 'array', items: { type: 'object' } } }),
   extension: objectOf({ alias: text, name: text, description: text, updated: text, links: { type: 'array' } }),
@@ -46,15 +46,15 @@ const schemas = (): Readonly<Record<string, Schema>> => ({
   ),
   fault: objectOf({
     NeutronError: objectOf({
-      type: { type: 'string', description: 'Name of the error, for programs.' },
-      message: { type: 'string', description: 'What is wrong, for people.' },
+      type: { type: 'string', description: 'Name of the error.' },
+      message: { type: 'string', description: 'What is wrong.' },
       detail: text,
     }),
   }),
   unauthorized: objectOf({ error: objectOf({ code: { type: 'integer' }, title: text, message: text }) }),
 })
 
-/** The form of an object in answers: the types of an example, which may be null where requests may say so. */
+/** The form of an object in answers: the types of an example, nullable where the create request is. */
 function answerForm(example: Item, create: z.ZodObject): Schema {
   const given = formOf(create).properties
   const properties = Object.entries(example).map(([name, value]) => {
@@ -77,40 +77,45 @@ const list = (name: string, description: string): Parameter => ({
 const TEXTS: Omit<DescriptionTexts<NetworkRoute>, 'schemas'> = {
   title: 'Networking',
   version: '2.0',
-  summary: 'The subset of the Networking API v2.0 that clients of load balancers need.',
+  summary: 'The subset of the Networking API v2.0 that load balancer clients need.',
   description:
-    'Networks, subnets and ports, with their tags and quotas. Filters may be repeated: one of their values must match.',
+    'Networks, subnets and ports, with their tags and quotas. Lists accept repeated filters: one of the values must match.',
   groups: {
-    networks: 'Where ports are.',
-    subnets: 'Ranges of addresses of a network.',
-    ports: 'Addresses that something has on a network.',
-    quotas: 'How many objects of each kind a project may have.',
-    extensions: 'What the service offers, and what other Networking services have and this one has none of.',
+    networks: 'Networks contain subnets and ports.',
+    subnets: 'Address ranges of a network.',
+    ports: 'Attachments of devices to a network, with their MAC and IP addresses.',
+    quotas: 'Limits on the number of networks, subnets and ports in a project.',
+    extensions: 'The extensions this service supports, and empty lists for resources it does not have.',
   },
   parameters: {
-    fields: list('fields', 'Only these attributes of each object.'),
+    fields: list('fields', 'Attributes to return for each object; default: all.'),
     sort_key: list('sort_key', 'Attributes to sort by.'),
-    sort_dir: list('sort_dir', 'Directions for sort_key: asc or desc, as many as there are keys.'),
-    limit: { name: 'limit', in: 'query', description: 'Most objects on the page.', schema: { type: 'integer' } },
-    marker: { name: 'marker', in: 'query', description: 'Id of the last object of the page before.', schema: text },
+    sort_dir: list('sort_dir', 'Sort directions, asc or desc: one for each sort_key.'),
+    limit: {
+      name: 'limit',
+      in: 'query',
+      description: 'Maximum number of objects per page.',
+      schema: { type: 'integer' },
+    },
+    marker: { name: 'marker', in: 'query', description: 'ID of the last object of the previous page.', schema: text },
     page_reverse: {
       name: 'page_reverse',
       in: 'query',
-      description: 'Whether the page before the marker is asked for.',
+      description: 'Whether to return the page before the marker instead of the one after it.',
       schema: { type: 'boolean', default: false },
     },
   },
   errors: {
     400: ['The request is malformed or breaks a rule.', 'fault'],
-    401: ['There is no token, or it is no longer good.', 'unauthorized'],
-    403: ['The caller’s roles do not suffice.', 'fault'],
-    404: ['There is no such object, or the caller cannot see it.', 'fault'],
-    409: ['The object is in use, something has its address, or a quota is met.', 'fault'],
-    413: ['The body is too large.', 'fault'],
-    415: ['The body is not JSON.', 'fault'],
-    429: ['The caller sends more requests than are answered.', 'fault'],
-    500: ['Something unexpected; the log tells more under the request’s id.', 'fault'],
-    503: ['The database cannot be reached; try again.', 'fault'],
+    401: ['The token is missing or invalid.', 'unauthorized'],
+    403: ['The caller’s roles do not permit the request.', 'fault'],
+    404: ['The object does not exist, or the caller may not see it.', 'fault'],
+    409: ['The object or its address is in use, or the quota is exceeded.', 'fault'],
+    413: ['The request body is too large.', 'fault'],
+    415: ['The request body is not JSON.', 'fault'],
+    429: ['The caller sends too many requests.', 'fault'],
+    500: ['An unexpected error. Report the request ID to the operator.', 'fault'],
+    503: ['The service is temporarily unavailable. Try again.', 'fault'],
   },
   errorsOf: route => {
     if ('open' in route) return [500]
@@ -119,7 +124,7 @@ const TEXTS: Omit<DescriptionTexts<NetworkRoute>, 'schemas'> = {
   },
   rightOf: route => ('open' in route ? { sentence: '' } : { sentence: RIGHTS[route.right], name: route.right }),
   pathParameter: name => {
-    if (name === 'id') return { description: 'Id of the object.', schema: { type: 'string', format: 'uuid' } }
+    if (name === 'id') return { description: 'ID of the object.', schema: { type: 'string', format: 'uuid' } }
     return { description: `The ${name}.`, schema: text }
   },
 }

@@ -8,23 +8,23 @@ import { presentFault, type Singular } from './neutron-error.js'
 import type { Quotas } from './quotas.js'
 import type { Resource } from './resource.js'
 
-/** What the handlers of this API work with. */
+/** What the route handlers use. */
 export type Service = {
   resources: Readonly<Record<Singular, Resource>>
   quotas: Quotas
-  /** Limits of projects for which none were set. */
+  /** Limits of projects without limits of their own. */
   defaultLimits: Limits
 }
 
-/** Who may use a route. What it means for the object at hand, the resource checks where it has the object. */
+/** Who may use a route. The resource checks the right once it has the object. */
 export type Right = keyof typeof RIGHTS
 
 export const RIGHTS = {
-  read: 'Everybody, for objects of the own project and for shared ones; admin for all.',
-  write: 'The role member, for objects of the own project; admin for all.',
-  'read quota': 'Everybody, for the own project; admin for all.',
+  read: 'Any user, for objects of the own project and shared objects; the role admin, for all objects.',
+  write: 'The role member, for objects of the own project; the role admin, for all objects.',
+  'read quota': 'Any user, for the own project; the role admin, for all projects.',
   administer: 'The role admin.',
-  'see the service': 'Everybody who has a token.',
+  'see the service': 'Any user with a token.',
 } as const
 
 export const { route, openRoute } = routesFor<Service, Caller, Right>()
@@ -33,12 +33,12 @@ export type DialectOptions = {
   validate: TokenValidator
   /** The public identity URL, for the WWW-Authenticate header. */
   identityUrl: string
-  /** What links begin with; the URL at which a request came in when it is not given. */
+  /** Base URL of links; defaults to the URL of the request. */
   publicUrl?: string | undefined
   trustedProxies?: readonly string[]
 }
 
-/** The Networking API among ours: Neutron's errors and words, and paths that are said to be missing only to who has a token. */
+/** Neutron's dialect: its errors and wording. An unknown path answers 404 only to callers with a token. */
 export function networkDialect(options: DialectOptions): Dialect<Service, Caller, Right> {
   const { validate, identityUrl, publicUrl, trustedProxies = [] } = options
   return {

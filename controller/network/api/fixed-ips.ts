@@ -2,20 +2,20 @@ import type { Knex } from 'knex'
 import { execute, many } from '../../database/query.js'
 import { sql } from '../../database/sql.js'
 import { contains, parseCidr } from '../addresses.js'
-import { AddressTaken, InvalidPortRequest, NoAddressLeft, ShareUsedUp } from '../driver.js'
+import { AddressTaken, InvalidPortRequest, NoAddressLeft, ShareExhausted } from '../driver.js'
 import { placeAddress } from '../local/ports.js'
 import type { SharedAddresses } from '../local/shared-addresses.js'
 import { type SubnetFacts, subnetFacts } from '../local/subnets.js'
-import { clash, invalidInput, missing, NeutronError } from './neutron-error.js'
+import { conflict, invalidInput, NeutronError, notFound } from './neutron-error.js'
 
-/** One address as a request asks for it: where, which, or both. */
+/** One address of a request: its subnet, the address itself, or both. */
 export type RequestedFixedIp = { subnet_id?: string | undefined; ip_address?: string | undefined }
 
 type NewPort = { id: string; networkId: string; projectId: string }
 
 /**
- * Gives a new port its addresses: those asked for, or else one of each IP version that the network has.
- * @throws NeutronError 400 for an address that cannot be, 404 for a subnet that is not there, 409 when it is taken or nothing is left
+ * Gives a new port the requested addresses; without a request, one of each IP version the network has.
+ * @throws NeutronError 400 for an invalid address, 404 for a missing subnet, 409 if no such address is free
  */
 export async function placeFixedIps(
   trx: Knex,
@@ -31,24 +31,24 @@ export async function placeFixedIps(
     }
     return
   }
-  // Desired addresses first, so that one chosen freely cannot take them.
+  // Specific addresses first, so that automatic allocation cannot take them.
   const exactFirst = [...desired].sort(
     (a, b) => Number(b.ip_address !== undefined) - Number(a.ip_address !== undefined),
   )
-  for (const each of exactFirst) await placeOne(trx, port, subnets, each, rules)
+  for (const fixedIp of exactFirst) await placeOne(trx, port, subnets, fixedIp, rules)
 }
 
-/** Makes a port's addresses what is asked for now; those that stay are never given up in between. */
+/** Replaces a port's addresses. Never releases those that stay, not even for a moment. */
 export async function replaceFixedIps(
   trx: Knex,
   port: NewPort & { fixedIps: readonly { subnet_id: string; ip_address: string }[] },
   desired: readonly RequestedFixedIp[],
   rules: SharedAddresses,
 ): Promise<void> {
-  const spare = [...port.fixedIps]
+  const surplus = [...port.fixedIps]
   const take = (matches: (present: { subnet_id: string; ip_address: string }) => boolean) => {
-    const index = spare.findIndex(matches)
-    return index >= 0 && spare.splice(index, 1).length === 1
+    const index = surplus.findIndex(matches)
+    return index >= 0 && surplus.splice(index, 1).length === 1
   }
   const rest = desired
     .filter(
@@ -60,7 +60,7 @@ export async function replaceFixedIps(
       ({ subnet_id, ip_address }) =>
         ip_address !== undefined || !take(present => present.subnet_id === (subnet_id ?? present.subnet_id)),
     )
-  for (const { subnet_id, ip_address } of spare) {
+  for (const { subnet_id, ip_address } of surplus) {
     await execute(
       trx,
       sql`DELETE FROM fixed_ip WHERE port_id = ${port.id} AND subnet_id = ${subnet_id} AND address = ${ip_address}`,
@@ -96,7 +96,7 @@ async function placeInFirst(
       refusal = error
     }
   }
-  throw noneLeft(port.networkId, refusal)
+  throw noAddressLeft(port.networkId, refusal)
 }
 
 async function placeOne(
@@ -119,7 +119,7 @@ async function placeOne(
         `IP address ${ip_address} is not a valid IP for any of the subnets on the specified network.`,
       )
     }
-    if ((await subnetFacts(trx, [subnet_id])).size === 0) throw missing('subnet', subnet_id)
+    if ((await subnetFacts(trx, [subnet_id])).size === 0) throw notFound('subnet', subnet_id)
     throw invalidInput(
       `Failed to create port on network ${port.networkId}, because fixed_ips included invalid subnet ${subnet_id}`,
     )
@@ -128,15 +128,15 @@ async function placeOne(
     await placeAddress(trx, port, subnet, ip_address, rules)
   } catch (error) {
     if (error instanceof InvalidPortRequest) throw invalidAddress(error.message)
-    if (error instanceof NoAddressLeft) throw noneLeft(port.networkId, error)
-    if (error instanceof AddressTaken) throw clash('IpAddressAlreadyAllocated', error.message)
+    if (error instanceof NoAddressLeft) throw noAddressLeft(port.networkId, error)
+    if (error instanceof AddressTaken) throw conflict('IpAddressAlreadyAllocated', error.message)
     throw error
   }
 }
 
 const invalidAddress = (message: string) => new NeutronError(400, 'InvalidIpForSubnet', message)
-const noneLeft = (networkId: string, reason: NoAddressLeft) =>
-  clash(
+const noAddressLeft = (networkId: string, reason: NoAddressLeft) =>
+  conflict(
     'IpAddressGenerationFailure',
-    reason instanceof ShareUsedUp ? reason.message : `No more IP addresses available on network ${networkId}.`,
+    reason instanceof ShareExhausted ? reason.message : `No more IP addresses available on network ${networkId}.`,
   )

@@ -4,26 +4,27 @@ import { invalidRequest } from './neutron-error.js'
 
 export type Sort = { key: string; descending: boolean }
 
-/** What the query string of a list asks for. */
+/** A list request, as parsed from its query string. */
 export type Listing = PageRequest & {
-  /** Attribute -> values of which one must match. */
+  /** Attribute -> values, one of which must match. */
   filters: ReadonlyMap<string, readonly string[]>
-  /** Attributes to answer with; empty is all. */
+  /** Attributes to return; empty means all. */
   fields: readonly string[]
   sorts: readonly Sort[]
 }
 
 const NOT_FILTERS: ReadonlySet<string> = new Set(['fields', 'sort_key', 'sort_dir', 'limit', 'marker', 'page_reverse'])
 
-/** Old name of an attribute -> its name. */
-const alias = (name: string) => (name === 'tenant_id' ? 'project_id' : name)
+/** Maps an attribute's old name to its current one. */
+const canonicalName = (name: string) => (name === 'tenant_id' ? 'project_id' : name)
 
-/** Reads a query string in Neutron's words. @throws NeutronError 400 */
+/** Parses a query string. @throws NeutronError 400 in Neutron's wording */
 export function parseListing(query: string): Listing {
   const parameters = new URLSearchParams(query)
   const filters = new Map<string, string[]>()
   for (const [name, values] of argumentsOf(parameters)) {
-    if (!NOT_FILTERS.has(name)) filters.set(alias(name), [...(filters.get(alias(name)) ?? []), ...values])
+    if (!NOT_FILTERS.has(name))
+      filters.set(canonicalName(name), [...(filters.get(canonicalName(name)) ?? []), ...values])
   }
   return {
     filters,
@@ -45,7 +46,7 @@ function parseSorts(keys: readonly string[], directions: readonly string[]): Sor
   requireFewSortKeys(keys)
   const seen = new Set<string>()
   return keys.flatMap((key, index) => {
-    const name = alias(key)
+    const name = canonicalName(key)
     if (seen.has(name)) return []
     seen.add(name)
     return [{ key: name, descending: directions[index] === 'desc' }]
@@ -58,7 +59,7 @@ function parseLimit(text: string | null): number | null {
   return Number(text) || null
 }
 
-/** @throws NeutronError 400 for what is neither true nor false */
+/** @throws NeutronError 400 if the text is not a boolean */
 export function parseBoolean(text: string): boolean {
   const word = text.toLowerCase()
   if (word === 'true' || word === '1') return true
@@ -66,7 +67,11 @@ export function parseBoolean(text: string): boolean {
   throw invalidRequest(`'${text}' cannot be converted to boolean.`)
 }
 
-/** Links to the pages beside one; only a list that was asked for in pages has them. @param url of the list @param query of this request */
+/**
+ * Links to the next and previous page. A request without a limit gets none.
+ * @param url of the list
+ * @param query of this request
+ */
 export function paginationLinks(
   { limit }: Listing,
   page: Page<{ id: string }>,
@@ -77,7 +82,7 @@ export function paginationLinks(
   return pageLinks(page, { url, query: new URLSearchParams(query), order: ['next', 'previous'] })
 }
 
-/** The attributes that were asked for; those that do not exist are passed over. */
+/** The requested attributes. Ignores unknown ones. */
 export function pickFields<Item extends object>(item: Item, fields: readonly string[]): Partial<Item> {
   if (fields.length === 0) return item
   return Object.fromEntries(Object.entries(item).filter(([name]) => fields.includes(name))) as Partial<Item>

@@ -7,7 +7,7 @@ import { sqlState } from '../../database/transaction.js'
 import type { Caller } from '../../identity/caller.js'
 import { isAdmin, visibleNetworks } from '../visibility.js'
 import { attribute, parseAttributes } from './body.js'
-import { clash, disallowed, type NeutronError } from './neutron-error.js'
+import { conflict, type NeutronError, notAuthorized } from './neutron-error.js'
 import { chargeQuota, type QuotaSettings } from './quotas.js'
 import {
   CHANGED,
@@ -94,9 +94,9 @@ export const createSchema = z
   .partial()
 
 export const inUse = (id: string, reason: string): NeutronError =>
-  clash('NetworkInUse', `Unable to complete operation on network ${id}. ${reason}`)
+  conflict('NetworkInUse', `Unable to complete operation on network ${id}. ${reason}`)
 
-/** Networks of our own tables. */
+/** Networks in Krater's own tables. */
 export const createNetworks = (database: Database, config: QuotaSettings): Resource =>
   tableResource(database, {
     plural: 'networks',
@@ -110,7 +110,7 @@ export const createNetworks = (database: Database, config: QuotaSettings): Resou
 function requireSharingRights(caller: Caller, body: { shared?: boolean; 'router:external'?: boolean }, verb: string) {
   if (isAdmin(caller)) return
   for (const name of ['shared', 'router:external'] as const) {
-    if (body[name] !== undefined && (body[name] || verb === 'update')) throw disallowed(`${verb}_network:${name}`)
+    if (body[name] !== undefined && (body[name] || verb === 'update')) throw notAuthorized(`${verb}_network:${name}`)
   }
 }
 
@@ -133,20 +133,20 @@ async function update(trx: Knex, caller: Caller, id: string, attributes: unknown
   const row = await lockOwned(trx, networkSource, caller, id, 'update_network')
   const body = parseAttributes(updateSchema, attributes)
   requireSharingRights(caller, body, 'update')
-  if (row.shared && body.shared === false) await refuseWhenOthersUseIt(trx, row)
+  if (row.shared && body.shared === false) await refuseIfOthersUseIt(trx, row)
   const { 'router:external': external, ...columns } = body
   const values = assignments({ ...columns, external, ...CHANGED })
   await execute(trx, sql`UPDATE network SET ${values} WHERE id = ${id}`)
   return shown(trx, caller, id)
 }
 
-async function refuseWhenOthersUseIt(trx: Knex, { id, project_id, name }: NetworkRow): Promise<void> {
+async function refuseIfOthersUseIt(trx: Knex, { id, project_id, name }: NetworkRow): Promise<void> {
   const foreign = await maybeOne(
     trx,
     sql`SELECT id FROM port WHERE network_id = ${id} AND project_id <> ${project_id} LIMIT 1`,
   )
   if (foreign === undefined) return
-  throw clash(
+  throw conflict(
     'InvalidSharedSetting',
     `Unable to reconfigure sharing settings for network ${name}. Multiple tenants are using it.`,
   )
@@ -154,7 +154,7 @@ async function refuseWhenOthersUseIt(trx: Knex, { id, project_id, name }: Networ
 
 async function remove(trx: Knex, caller: Caller, id: string): Promise<void> {
   const row = await lockOwned(trx, networkSource, caller, id, 'delete_network')
-  if (isNeeded(row.built_in)) throw inUse(id, `The load balancer service needs its ${row.built_in} network.`)
+  if (isUsedByControllers(row.built_in)) throw inUse(id, `The load balancer service needs its ${row.built_in} network.`)
   try {
     await execute(trx, sql`DELETE FROM network WHERE id = ${id}`)
   } catch (error) {
@@ -163,8 +163,8 @@ async function remove(trx: Knex, caller: Caller, id: string): Promise<void> {
   }
 }
 
-/** Networks that the controllers themselves stand on. */
-export const isNeeded = (builtIn: string | null): boolean => builtIn === 'management' || builtIn === 'public'
+/** Networks that the controllers themselves use. */
+export const isUsedByControllers = (builtIn: string | null): boolean => builtIn === 'management' || builtIn === 'public'
 
 export const FOREIGN_KEY_VIOLATION = '23503'
 

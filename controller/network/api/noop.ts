@@ -5,14 +5,14 @@ import { isUuid } from '../visibility.js'
 import { parseAttributes, requireAttributes } from './body.js'
 import type { Listing } from './listing.js'
 import { createSchema as networkSchema, presentNetwork } from './networks.js'
-import { missing, type Singular } from './neutron-error.js'
+import { notFound, type Singular } from './neutron-error.js'
 import { createSchema as portSchema, presentPort } from './ports.js'
 import { type Item, ownerOf, type Resource, requireWriter } from './resource.js'
 import { presentSubnet, createSchema as subnetSchema } from './subnets.js'
 
-const BEGINNING = new Date('2026-01-01T00:00:00Z')
+const CREATED_AT = new Date('2026-01-01T00:00:00Z')
 
-const projectOf = (caller: Caller) => caller.project?.id ?? ''
+const projectIdOf = (caller: Caller) => caller.project?.id ?? ''
 
 const common = (id: string, projectId: string, name: string) => ({
   id,
@@ -20,8 +20,8 @@ const common = (id: string, projectId: string, name: string) => ({
   name,
   description: '',
   tags: [],
-  created_at: BEGINNING,
-  updated_at: BEGINNING,
+  created_at: CREATED_AT,
+  updated_at: CREATED_AT,
   revision_number: 1,
 })
 
@@ -65,20 +65,20 @@ const PRESENT: Record<Singular, (id: string, projectId: string, name: string) =>
   },
 }
 
-/** An object as answers have it. */
+/** An example of an object in answers. */
 export const noopItem = (singular: Singular): Item => PRESENT[singular](noopId(singular, 'name', ''), '', '')
 
 const SCHEMAS = { network: networkSchema, subnet: subnetSchema, port: portSchema }
 const REQUIRED: Record<Singular, string[]> = { network: [], subnet: ['network_id', 'cidr'], port: ['network_id'] }
 
 /**
- * A resource as the noop driver sees it: whatever is asked for by id or by name exists, nothing is kept. A name stands for the same id each
- * time; a list that asks for neither is empty.
+ * The noop driver's resource: every requested ID or name exists, and nothing is stored. A name always maps to the same
+ * ID. A list without a filter by ID or name is empty.
  */
 export function createNoopResource(singular: Singular): Resource {
   const present = PRESENT[singular]
   const show = async (caller: Caller, id: string) =>
-    isUuid(id) ? present(id.toLowerCase(), projectOf(caller), '') : null
+    isUuid(id) ? present(id.toLowerCase(), projectIdOf(caller), '') : null
 
   return {
     singular,
@@ -97,16 +97,16 @@ export function createNoopResource(singular: Singular): Resource {
     update: async (caller, id, body) => {
       requireWriter(caller, `update_${singular}`)
       const item = await show(caller, id)
-      if (item === null) throw missing(singular, id)
+      if (item === null) throw notFound(singular, id)
       return { ...item, ...wireValues(parseAttributes(SCHEMAS[singular].partial(), body)) }
     },
     remove: async (caller, id) => {
       requireWriter(caller, `delete_${singular}`)
-      if (!isUuid(id)) throw missing(singular, id)
+      if (!isUuid(id)) throw notFound(singular, id)
     },
     retag: async (caller, id, change) => {
       requireWriter(caller, `update_${singular}s_tags`)
-      if (!isUuid(id)) throw missing(singular, id)
+      if (!isUuid(id)) throw notFound(singular, id)
       return change([])
     },
   }
@@ -114,13 +114,13 @@ export function createNoopResource(singular: Singular): Resource {
   function itemsFor(caller: Caller, { filters, marker }: Listing): Item[] {
     if (marker !== null) return []
     const ids = filters.get('id')
-    if (ids !== undefined) return [...new Set(ids.filter(isUuid))].map(id => present(id, projectOf(caller), ''))
+    if (ids !== undefined) return [...new Set(ids.filter(isUuid))].map(id => present(id, projectIdOf(caller), ''))
     const names = [...new Set(filters.get('name') ?? [])]
-    return names.map(name => present(noopId(singular, 'name', name), projectOf(caller), name))
+    return names.map(name => present(noopId(singular, 'name', name), projectIdOf(caller), name))
   }
 }
 
-/** Parsed attributes as they go out again: a parsed CIDR becomes its text. */
+/** Parsed attributes as answers show them: a parsed CIDR becomes its text. */
 function wireValues(attributes: Record<string, unknown>): Record<string, unknown> {
   const { cidr, ...rest } = attributes
   return typeof cidr === 'object' && cidr !== null && 'text' in cidr ? { ...rest, cidr: cidr.text } : rest

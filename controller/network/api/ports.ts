@@ -12,7 +12,7 @@ import { isAdmin, isUuid, visiblePorts } from '../visibility.js'
 import { attribute, parseAttributes, requireAttributes } from './body.js'
 import { placeFixedIps, replaceFixedIps } from './fixed-ips.js'
 import { networkSource } from './networks.js'
-import { clash, disallowed, invalidRequest, missing } from './neutron-error.js'
+import { conflict, invalidRequest, notAuthorized, notFound } from './neutron-error.js'
 import { chargeQuota, type QuotaSettings } from './quotas.js'
 import {
   CHANGED,
@@ -41,7 +41,7 @@ export type PortRow = CommonRow & {
   allowed_addresses: string[]
 }
 
-/** Like a real interface: up when a device has it and its owner has not switched it off. */
+/** Active if a device uses the port and its owner has not disabled it. */
 const STATUS = sql`(CASE WHEN port.device_id <> '' AND port.admin_state_up THEN 'ACTIVE' ELSE 'DOWN' END)`
 
 export const portSource: Source<PortRow> = {
@@ -71,7 +71,7 @@ export const portSource: Source<PortRow> = {
   },
 }
 
-/** `subnet_id=...` and `ip_address=...`: one of the values of each key, both for the same address of the port. */
+/** `subnet_id=...` and `ip_address=...`: one address of the port must match one value of each key. */
 function fixedIpsFilter(values: readonly string[]): Fragment {
   const given: Record<'subnet_id' | 'ip_address' | 'ip_address_substr', string[]> = {
     subnet_id: [],
@@ -139,7 +139,7 @@ export const createSchema = z
 
 export type PortSettings = QuotaSettings & { shared_addresses: SharedAddresses }
 
-/** Ports of our own tables. */
+/** Ports in Krater's own tables. */
 export const createPorts = (database: Database, config: PortSettings): Resource =>
   tableResource(database, {
     plural: 'ports',
@@ -150,14 +150,14 @@ export const createPorts = (database: Database, config: PortSettings): Resource 
     remove,
   })
 
-/** A port of the load balancer service, made or borrowed by it. */
+/** Whether the load balancer service made or uses the port. */
 const isServicePort = ({ device_owner }: { device_owner: string }) => device_owner.startsWith('Octavia')
 
-/** What a port says of its user is not for tenants to forge: sweeps and other rules go by it. */
+/** Tenants may not forge the device_owner of services: the orphan sweep and other rules rely on it. */
 function requireDeviceRights(caller: Caller, deviceOwner: string | undefined, verb: string): void {
   if (deviceOwner === undefined || isAdmin(caller)) return
   if (deviceOwner.startsWith('network:') || isServicePort({ device_owner: deviceOwner })) {
-    throw disallowed(`${verb}_port:device_owner`)
+    throw notAuthorized(`${verb}_port:device_owner`)
   }
 }
 
@@ -166,9 +166,9 @@ async function create(trx: Knex, caller: Caller, attributes: unknown, config: Po
   requireAttributes(attributes, ['network_id'])
   const body = parseAttributes(createSchema, attributes)
   const network = await selectOne(trx, networkSource, caller, body.network_id)
-  if (network === null) throw missing('network', body.network_id)
-  if (!network.shared && !owns(caller, network)) throw disallowed('create_port')
-  if (body.mac_address !== undefined && !owns(caller, network)) throw disallowed('create_port:mac_address')
+  if (network === null) throw notFound('network', body.network_id)
+  if (!network.shared && !owns(caller, network)) throw notAuthorized('create_port')
+  if (body.mac_address !== undefined && !owns(caller, network)) throw notAuthorized('create_port:mac_address')
   requireDeviceRights(caller, body.device_owner, 'create')
   const projectId = ownerOf(caller, body, 'create_port')
   await chargeQuota(trx, projectId, 'port', config.quota)
@@ -183,7 +183,7 @@ async function create(trx: Knex, caller: Caller, attributes: unknown, config: Po
     device_owner: body.device_owner ?? '',
     ensured_name: null,
   }).catch(error => {
-    throw error instanceof InvalidPortRequest ? missing('network', network.id) : error
+    throw error instanceof InvalidPortRequest ? notFound('network', network.id) : error
   })
   if (id === null) throw macInUse(network.id, body.mac_address)
   await placeFixedIps(trx, { id, networkId: network.id, projectId }, body.fixed_ips, config.shared_addresses)
@@ -191,7 +191,10 @@ async function create(trx: Knex, caller: Caller, attributes: unknown, config: Po
 }
 
 const macInUse = (networkId: string, mac: string | undefined) =>
-  clash('MacAddressInUse', `Unable to complete operation for network ${networkId}. The mac address ${mac} is in use.`)
+  conflict(
+    'MacAddressInUse',
+    `Unable to complete operation for network ${networkId}. The mac address ${mac} is in use.`,
+  )
 
 async function update(
   trx: Knex,
@@ -202,16 +205,16 @@ async function update(
 ): Promise<Item> {
   const row = await lockPort(trx, caller, id)
   requireWriter(caller, 'update_port')
-  if (!owns(caller, row)) throw disallowed('update_port')
+  if (!owns(caller, row)) throw notAuthorized('update_port')
   const body = parseAttributes(updateSchema, attributes)
   requireDeviceRights(caller, body.device_owner, 'update')
   const { name, description, admin_state_up, mac_address, device_id, device_owner, fixed_ips } = body
-  const touchesUse = [mac_address, device_id, device_owner, fixed_ips].some(value => value !== undefined)
-  if (touchesUse && isServicePort(row) && !isAdmin(caller)) {
-    throw clash('PortInUse', `Unable to complete operation on port ${id}. The load balancer service uses it.`)
+  const changesUse = [mac_address, device_id, device_owner, fixed_ips].some(value => value !== undefined)
+  if (changesUse && isServicePort(row) && !isAdmin(caller)) {
+    throw conflict('PortInUse', `Unable to complete operation on port ${id}. The load balancer service uses it.`)
   }
   if (mac_address !== undefined && mac_address !== row.mac_address) {
-    if (!isAdmin(caller)) throw disallowed('update_port:mac_address')
+    if (!isAdmin(caller)) throw notAuthorized('update_port:mac_address')
     const other = await maybeOne(
       trx,
       sql`SELECT id FROM port WHERE network_id = ${row.network_id} AND mac_address = ${mac_address}`,
@@ -233,9 +236,9 @@ async function update(
 async function remove(trx: Knex, caller: Caller, id: string): Promise<void> {
   const row = await lockPort(trx, caller, id)
   requireWriter(caller, 'delete_port')
-  if (!owns(caller, row) && !owns(caller, { project_id: row.network_project_id })) throw disallowed('delete_port')
+  if (!owns(caller, row) && !owns(caller, { project_id: row.network_project_id })) throw notAuthorized('delete_port')
   if (isServicePort(row) && !isAdmin(caller)) {
-    throw clash(
+    throw conflict(
       'ServicePortInUse',
       `Port ${id} cannot be deleted directly via the port API: has device owner ${row.device_owner}.`,
     )
@@ -245,7 +248,7 @@ async function remove(trx: Knex, caller: Caller, id: string): Promise<void> {
 
 async function lockPort(trx: Knex, caller: Caller, id: string): Promise<PortRow> {
   const row = await selectOne(trx, portSource, caller, id, true)
-  if (row === null) throw missing('port', id)
+  if (row === null) throw notFound('port', id)
   return row
 }
 

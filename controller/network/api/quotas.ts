@@ -3,63 +3,71 @@ import type { Database } from '../../database/connection.js'
 import { execute, many, maybeOne } from '../../database/query.js'
 import { assignments, sql } from '../../database/sql.js'
 import { inTransaction } from '../../database/transaction.js'
-import { COUNTED_RESOURCES, type Counted, hasRoom, holdQuota, inUse, type Limits, type StoredLimits } from '../quota.js'
-import { clash, invalidRequest } from './neutron-error.js'
+import {
+  COUNTED_RESOURCES,
+  type Counted,
+  inUse,
+  type Limits,
+  lockQuota,
+  quotaAllows,
+  type StoredLimits,
+} from '../quota.js'
+import { conflict, invalidRequest } from './neutron-error.js'
 
-/** Where the limits of projects are kept. */
+/** Stores the limits of projects. */
 export type Quotas = {
-  /** Undefined when none was set. */
+  /** Undefined if no limit is set. */
   find: (projectId: string) => Promise<StoredLimits | undefined>
   list: () => Promise<(StoredLimits & { project_id: string })[]>
   used: (projectId: string, resource: Counted) => Promise<number>
-  /** @param check refuses a limit below the use @throws NeutronError 400 */
+  /** @param check whether to refuse a limit below the current usage @throws NeutronError 400 */
   set: (projectId: string, limits: Partial<Limits>, check: boolean) => Promise<StoredLimits>
-  /** @returns false when there was nothing to forget */
+  /** @returns false if no limit was set */
   reset: (projectId: string) => Promise<boolean>
 }
 
-const NOTHING: StoredLimits = { network: null, subnet: null, port: null }
-const WAS_SET = sql`coalesce(network, subnet, port) IS NOT NULL`
+const UNSET: StoredLimits = { network: null, subnet: null, port: null }
+const IS_SET = sql`coalesce(network, subnet, port) IS NOT NULL`
 
-/** Limits of our own tables. */
+/** Limits in Krater's own tables. */
 export function createQuotas(database: Database): Quotas {
   return {
     find: projectId =>
       maybeOne(
         database,
-        sql<StoredLimits>`SELECT network, subnet, port FROM quota WHERE project_id = ${projectId} AND ${WAS_SET}`,
+        sql<StoredLimits>`SELECT network, subnet, port FROM quota WHERE project_id = ${projectId} AND ${IS_SET}`,
       ),
     list: () =>
       many(
         database,
         sql<StoredLimits & { project_id: string }>`
-          SELECT project_id, network, subnet, port FROM quota WHERE ${WAS_SET} ORDER BY project_id`,
+          SELECT project_id, network, subnet, port FROM quota WHERE ${IS_SET} ORDER BY project_id`,
       ),
     used: (projectId, resource) => inUse(database, projectId, resource),
     set: (projectId, limits, check) =>
       inTransaction(database, async trx => {
-        const held = await holdQuota(trx, projectId)
+        const stored = await lockQuota(trx, projectId)
         if (check) await refuseBelowUse(trx, projectId, limits)
         if (Object.keys(limits).length > 0) {
           await execute(trx, sql`UPDATE quota SET ${assignments(limits)} WHERE project_id = ${projectId}`)
         }
-        return { ...(held ?? NOTHING), ...limits }
+        return { ...(stored ?? UNSET), ...limits }
       }),
-    // The row stays, as creates of the project may be waiting for it.
+    // Keep the row: the project's creates may be waiting for its lock.
     reset: async projectId =>
       (await execute(
         database,
-        sql`UPDATE quota SET ${assignments(NOTHING)} WHERE project_id = ${projectId} AND ${WAS_SET}`,
+        sql`UPDATE quota SET ${assignments(UNSET)} WHERE project_id = ${projectId} AND ${IS_SET}`,
       )) > 0,
   }
 }
 
-/** As the noop driver sees it: nothing is kept, and nothing is used. */
+/** For the noop driver: stores nothing and reports no usage. */
 export const noopQuotas: Quotas = {
   find: async () => undefined,
   list: async () => [],
   used: async () => 0,
-  set: async (_projectId, limits) => ({ ...NOTHING, ...limits }),
+  set: async (_projectId, limits) => ({ ...UNSET, ...limits }),
   reset: async () => true,
 }
 
@@ -75,11 +83,11 @@ async function refuseBelowUse(trx: Knex, projectId: string, limits: Partial<Limi
   }
 }
 
-/** What holds for a project for which nothing else was set. */
+/** Limits of projects without limits of their own. */
 export type QuotaSettings = { quota: Limits }
 
-/** Refuses a new object beyond the project's limit, exactly, however many are made at once. @throws NeutronError 409 */
+/** Refuses an object beyond the project's limit, exactly, even with concurrent creates. @throws NeutronError 409 */
 export async function chargeQuota(trx: Knex, projectId: string, resource: Counted, defaults: Limits): Promise<void> {
-  if (await hasRoom(trx, projectId, resource, defaults)) return
-  throw clash('OverQuota', `Quota exceeded for resources: ['${resource}'].`)
+  if (await quotaAllows(trx, projectId, resource, defaults)) return
+  throw conflict('OverQuota', `Quota exceeded for resources: ['${resource}'].`)
 }

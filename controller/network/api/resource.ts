@@ -8,27 +8,27 @@ import type { Caller } from '../../identity/caller.js'
 import { createQueues } from '../../process/in-turn.js'
 import { isAdmin } from '../visibility.js'
 import type { Listing } from './listing.js'
-import { disallowed, invalidRequest, missing, type Singular } from './neutron-error.js'
+import { invalidRequest, notAuthorized, notFound, type Singular } from './neutron-error.js'
 import { type Source, selectOne, selectPage } from './select.js'
 
-/** A resource on the wire. */
+/** An object as the API returns it. */
 export type Item = { id: string; tags: string[] } & Record<string, unknown>
 
-/** What the routes need of one kind of resource. All throw NeutronError. */
+/** The operations of one kind of resource. All throw NeutronError. */
 export type Resource = {
   singular: Singular
   plural: 'networks' | 'subnets' | 'ports'
   list: (caller: Caller, listing: Listing) => Promise<Page<Item>>
-  /** Null when there is none that the caller may see. */
+  /** Null if it does not exist or the caller may not see it. */
   show: (caller: Caller, id: string) => Promise<Item | null>
-  /** All of them, or none. */
+  /** Creates all of them or none. */
   create: (caller: Caller, bodies: readonly unknown[]) => Promise<Item[]>
   update: (caller: Caller, id: string, body: unknown) => Promise<Item>
   remove: (caller: Caller, id: string) => Promise<void>
   retag: (caller: Caller, id: string, change: (tags: readonly string[]) => string[]) => Promise<string[]>
 }
 
-/** What tells one kind of resource of our own tables from the others. */
+/** What differs between the kinds of resource in Krater's own tables. */
 type Table<Row> = {
   plural: Resource['plural']
   source: Source<Row>
@@ -38,7 +38,7 @@ type Table<Row> = {
   remove: (trx: Transaction, caller: Caller, id: string) => Promise<void>
 }
 
-/** A resource that is a table of ours. */
+/** A resource in one of Krater's own tables. */
 export const tableResource = <Row extends CommonRow>(
   database: Database,
   { plural, source, present, create, update, remove }: Table<Row>,
@@ -62,8 +62,8 @@ export const tableResource = <Row extends CommonRow>(
 const inTurn = createQueues()
 
 /**
- * Makes all objects of one request, or none. Requests of one project would follow each other on its quota row, where each would hold a
- * connection that everybody else needs; so those of one process wait for each other before they take one.
+ * Creates all objects of one request, or none. Requests of one project would wait for each other at its quota row, each
+ * holding a database connection that others need. So within a process they queue before they take a connection.
  */
 function createEach(
   database: Database,
@@ -80,26 +80,26 @@ function createEach(
   )
 }
 
-/** Writing takes the role member (or admin, which implies it); a reader only looks. */
+/** Writing requires the role member, or admin, which implies it. Readers may only read. @throws NeutronError 403 */
 export function requireWriter(caller: Caller, rule: string): void {
-  if (!isAdmin(caller) && !caller.roles.includes('member')) throw disallowed(rule)
+  if (!isAdmin(caller) && !caller.roles.includes('member')) throw notAuthorized(rule)
 }
 
-/** The project that a new object belongs to: another one than the caller's own is the administrator's right. */
+/** The project of a new object. Only administrators may name another project than their own. */
 export function ownerOf(caller: Caller, body: { project_id?: string; tenant_id?: string }, rule: string): string {
   if (body.project_id !== undefined && body.tenant_id !== undefined && body.project_id !== body.tenant_id) {
     throw invalidRequest("'project_id' and 'tenant_id' do not match")
   }
   const owner = body.project_id ?? body.tenant_id ?? caller.project?.id
   if (owner === undefined) throw invalidRequest('The token is not scoped to a project: project_id must be specified')
-  if (owner !== caller.project?.id && !isAdmin(caller)) throw disallowed(rule)
+  if (owner !== caller.project?.id && !isAdmin(caller)) throw notAuthorized(rule)
   return owner
 }
 
 export const owns = (caller: Caller, row: { project_id: string }): boolean =>
   isAdmin(caller) || row.project_id === caller.project?.id
 
-/** Locks the row for a change. @throws NeutronError 404 when the caller cannot see it, 403 when it is another's */
+/** Locks the row for a change. @throws NeutronError 404 if the caller may not see it, 403 if it is another project's */
 export async function lockOwned<Row extends { project_id: string }>(
   trx: Knex,
   source: Source<Row>,
@@ -108,16 +108,16 @@ export async function lockOwned<Row extends { project_id: string }>(
   rule: string,
 ): Promise<Row> {
   const row = await selectOne(trx, source, caller, id, true)
-  if (row === null) throw missing(source.kind, id)
+  if (row === null) throw notFound(source.kind, id)
   requireWriter(caller, rule)
-  if (!owns(caller, row)) throw disallowed(rule)
+  if (!owns(caller, row)) throw notAuthorized(rule)
   return row
 }
 
-/** What every change of a row leaves behind. */
+/** What every change of a row updates. */
 export const CHANGED = { updated_at: sql`now()`, revision_number: sql`revision_number + 1` } as const
 
-export const MOST_TAGS = 50
+export const MAX_TAGS = 50
 
 async function retag(
   database: Database,
@@ -129,13 +129,13 @@ async function retag(
   return inTransaction(database, async trx => {
     const row = await lockOwned(trx, source, caller, id, `update_${source.kind}s_tags`)
     const tags = [...new Set(change(row.tags))].sort()
-    if (tags.length > MOST_TAGS) throw invalidRequest(`at most ${MOST_TAGS} tags`)
+    if (tags.length > MAX_TAGS) throw invalidRequest(`${tags.length} tags given; the maximum is ${MAX_TAGS}`)
     await execute(trx, sql`UPDATE ${identifier(source.kind)} SET ${assignments({ tags, ...CHANGED })} WHERE id = ${id}`)
     return tags
   })
 }
 
-/** What all rows have, as it stands on the wire. */
+/** The columns all resources share. */
 export type CommonRow = {
   id: string
   project_id: string
@@ -163,7 +163,7 @@ export const presentCommon = (row: CommonRow) => ({
 
 const COMMON = ['id', 'project_id', 'name', 'description', 'tags', 'created_at', 'updated_at', 'revision_number']
 
-/** CommonRow's columns of one alias. */
+/** CommonRow's columns, qualified by the alias. */
 export const commonColumns = (alias: Singular): Fragment => join(COMMON.map(column => identifier(alias, column)))
 
 export const commonFilters = (alias: Singular): Source['columns'] => ({

@@ -6,28 +6,28 @@ import type { Caller } from '../../identity/caller.js'
 import { normaliseAddress, parseCidr } from '../addresses.js'
 import { isUuid } from '../visibility.js'
 import { type Listing, parseBoolean } from './listing.js'
-import { invalidRequest, missing, type Singular } from './neutron-error.js'
+import { invalidRequest, notFound, type Singular } from './neutron-error.js'
 
 type Kind = 'uuid' | 'text' | 'boolean' | 'integer' | 'address' | 'cidr' | 'mac'
 
-/** An attribute by which lists can be filtered and sorted: SQL, or a value that is the same for all. */
+/** An attribute to filter and sort lists by: an SQL expression, or a value that all rows share. */
 export type Column = { sql: Fragment; kind: Kind } | { constant: string | null }
 
-/** How the rows of one resource are read. */
+/** How to read the rows of one kind of resource. */
 export type Source<Row = unknown> = {
   kind: Singular
-  /** Columns and tables; the alias of the resource's own table is its kind. */
+  /** Columns and tables. The alias of the resource's own table is its kind. */
   select: Fragment<Row>
   from: Fragment
   columns: Readonly<Record<string, Column>>
-  /** Filters that are more than a comparison with one column. */
+  /** Filters that do more than compare one column. */
   filters: Readonly<Record<string, (values: readonly string[]) => Fragment>>
   visible: (caller: Caller) => Fragment
 }
 
 const has = <Value>(record: Readonly<Record<string, Value>>, key: string): boolean => Object.hasOwn(record, key)
 
-/** One row that the caller may see; null when there is none. @param lock holds the row until the transaction ends */
+/** One row; null if missing or not visible to the caller. @param lock hold it until the transaction ends */
 export async function selectOne<Row>(
   database: Knex,
   { kind, select, from, visible }: Source<Row>,
@@ -44,7 +44,7 @@ export async function selectOne<Row>(
   return row ?? null
 }
 
-/** The rows that the caller may see and that the listing asks for. @throws NeutronError 400, and 404 for an unknown marker */
+/** The visible rows that the listing requests. @throws NeutronError 400, or 404 for an unknown marker */
 export async function selectPage<Row>(
   database: Knex,
   source: Source<Row>,
@@ -55,7 +55,7 @@ export async function selectPage<Row>(
   const conditions = [source.visible(caller), ...[...listing.filters].map(filter => conditionOf(source, ...filter))]
   const order = orderOf(source, listing)
   if (marker !== null) {
-    if ((await selectOne(database, source, caller, marker)) === null) throw missing(source.kind, marker)
+    if ((await selectOne(database, source, caller, marker)) === null) throw notFound(source.kind, marker)
     conditions.push(afterMarker(source, order, marker))
   }
   const keys = order.map(({ key, descending }) => sql`${key} ${trusted(descending ? 'DESC' : 'ASC')}`)
@@ -74,7 +74,7 @@ function orderOf({ kind, columns }: Source, { sorts, reverse }: Listing): Order 
   const desired = sorts.map(({ key, descending }) => {
     const column = has(columns, key) ? columns[key]! : null
     if (column === null) throw invalidRequest(`${key} is invalid attribute for sort_keys`)
-    // A column that may be null could not be compared with the marker's.
+    // A null could not be compared with the marker's value.
     return { key: 'sql' in column ? sql`coalesce(${column.sql}::text, '')` : sql`''`, descending }
   })
   const byCreation = sorts.length === 0 ? [{ key: identifier(kind, 'created_at'), descending: false }] : []
@@ -84,12 +84,12 @@ function orderOf({ kind, columns }: Source, { sorts, reverse }: Listing): Order 
   }))
 }
 
-/** Rows that come after the marker's row in this order. */
+/** The rows after the marker's row in this order. */
 function afterMarker({ kind, from }: Source, order: Order, marker: string): Fragment {
-  const markersOwn = (key: Fragment) => sql`(SELECT ${key} FROM ${from} WHERE ${identifier(kind, 'id')} = ${marker})`
+  const markerValue = (key: Fragment) => sql`(SELECT ${key} FROM ${from} WHERE ${identifier(kind, 'id')} = ${marker})`
   const alternatives = order.map(({ key, descending }, depth) => {
-    const equal = order.slice(0, depth).map(earlier => sql`${earlier.key} = ${markersOwn(earlier.key)}`)
-    return and([...equal, sql`${key} ${trusted(descending ? '<' : '>')} ${markersOwn(key)}`])
+    const equal = order.slice(0, depth).map(earlier => sql`${earlier.key} = ${markerValue(earlier.key)}`)
+    return and([...equal, sql`${key} ${trusted(descending ? '<' : '>')} ${markerValue(key)}`])
   })
   return or(alternatives)
 }
@@ -106,7 +106,7 @@ function conditionOf(source: Source, name: string, values: readonly string[]): F
   return oneOf(column.sql, column.kind, values)
 }
 
-/** Values that cannot be an attribute's value match nothing; a boolean or a number must be one. */
+/** Malformed values match nothing, but a malformed boolean or integer is an error. @throws NeutronError 400 */
 function oneOf(column: Fragment, kind: Kind, values: readonly string[]): Fragment {
   switch (kind) {
     case 'boolean':
@@ -131,12 +131,12 @@ function oneOf(column: Fragment, kind: Kind, values: readonly string[]): Fragmen
 
 const isPresent = <Value>(value: Value | null | undefined): value is Value => value !== null && value !== undefined
 
-/** PostgreSQL stores every text but one that holds a NUL character. */
+/** PostgreSQL cannot store a text with a NUL character. */
 export const isStorable = (text: string): boolean => !text.includes('\0')
 
 export const MAC_ADDRESS = /^[0-9a-f]{2}(:[0-9a-f]{2}){5}$/i
 
-/** The four tag filters, each with comma-separated tags. */
+/** The four tag filters. Each takes comma-separated tags. */
 export function tagFilters(kind: Singular): Source['filters'] {
   const column = identifier(kind, 'tags')
   const given = (values: readonly string[]) =>

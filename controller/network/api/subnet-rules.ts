@@ -7,9 +7,9 @@ import {
   hostRange,
   parseAddress,
 } from '../addresses.js'
-import { clash, invalidInput, NeutronError } from './neutron-error.js'
+import { conflict, invalidInput, NeutronError } from './neutron-error.js'
 
-/** The gateway as asked for: undefined is the first host address, null is none. @throws NeutronError 400 */
+/** The subnet's gateway. Without a request, the first host address; null disables it. @throws NeutronError 400 */
 export function chooseGateway(cidr: Cidr, requested: string | null | undefined): string | null {
   if (requested === undefined) return cidr.first === cidr.last ? null : defaultGateway(cidr)
   checkGateway(cidr, requested)
@@ -25,7 +25,7 @@ export function checkGateway(cidr: Cidr, gateway: string | null): void {
   }
 }
 
-/** The pools as asked for; all host addresses but the gateway when nothing is asked for. @throws NeutronError 400, 409 */
+/** The subnet's pools. Without a request, all host addresses but the gateway. @throws NeutronError 400, 409 */
 export function choosePools(
   cidr: Cidr,
   gateway: string | null,
@@ -38,7 +38,7 @@ export function choosePools(
 
 export function checkPools(cidr: Cidr, gateway: string | null, pools: readonly AddressRange[]): void {
   const { first, last } = hostRange(cidr)
-  const stretches = pools.map(pool => {
+  const ranges = pools.map(pool => {
     const [start, end] = [parseAddress(pool.start), parseAddress(pool.end)]
     const text = `${pool.start}-${pool.end}`
     if (start === null || end === null || start.version !== end.version || start.value > end.value) {
@@ -51,15 +51,15 @@ export function checkPools(cidr: Cidr, gateway: string | null, pools: readonly A
     const router = gateway === null ? null : parseAddress(gateway)!.value
     if (router !== null && start.value <= router && router <= end.value) {
       const message = `Gateway ip ${gateway} conflicts with allocation pool ${text}.`
-      throw clash('GatewayConflictWithAllocationPools', message)
+      throw conflict('GatewayConflictWithAllocationPools', message)
     }
     return { start: start.value, end: end.value, text }
   })
-  const sorted = stretches.sort((a, b) => (a.start < b.start ? -1 : 1))
+  const sorted = ranges.sort((a, b) => (a.start < b.start ? -1 : 1))
   for (const [index, next] of sorted.slice(1).entries()) {
     const before = sorted[index]!
     if (before.end < next.start) continue
     const message = `Found overlapping allocation pools: ${before.text} ${next.text} for subnet ${cidr.text}.`
-    throw clash('OverlappingAllocationPools', message)
+    throw conflict('OverlappingAllocationPools', message)
   }
 }

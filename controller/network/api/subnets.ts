@@ -9,8 +9,8 @@ import { type AddressRange, parseCidr } from '../addresses.js'
 import { insertSubnet, OVERLAPS_MANAGEMENT, replacePools } from '../local/subnets.js'
 import { visibleSubnets } from '../visibility.js'
 import { attribute, parseAttributes, requireAttributes } from './body.js'
-import { FOREIGN_KEY_VIOLATION, isNeeded, networkSource } from './networks.js'
-import { clash, disallowed, invalidInput, missing } from './neutron-error.js'
+import { FOREIGN_KEY_VIOLATION, isUsedByControllers, networkSource } from './networks.js'
+import { conflict, invalidInput, notAuthorized, notFound } from './neutron-error.js'
 import { chargeQuota, type QuotaSettings } from './quotas.js'
 import {
   CHANGED,
@@ -89,11 +89,11 @@ export const presentSubnet = (row: SubnetRow): Item => ({
   dns_publish_fixed_ip: false,
 })
 
-const cidrText = z.string({ error: 'it is not a valid IP subnet' }).transform((text, context) => {
+const cidrText = z.string({ error: 'not a valid IP subnet' }).transform((text, context) => {
   const cidr = parseCidr(text)
   const [base = ''] = text.split('/')
   const hint = cidr === null || cidr.text === text.toLowerCase() ? '' : `, '${cidr.text}' is recommended`
-  // 0177.0.0.1 and the like are no addresses here; an IPv6 address may be spelt in many ways.
+  // Refuses host bits. Compares values, since an IPv6 address has many spellings; 0177.0.0.1 and the like do not parse.
   if (cidr !== null && parseCidr(`${base}/${cidr.version === 4 ? 32 : 128}`)?.first === cidr.first) return cidr
   context.addIssue({ code: 'custom', message: `'${text}' isn't a recognized IP subnet cidr${hint}` })
   return z.NEVER
@@ -104,10 +104,10 @@ const changeable = {
   description: attribute.text,
   gateway_ip: attribute.address.nullable(),
   allocation_pools: z.array(z.strictObject({ start: attribute.address, end: attribute.address })).max(64),
-  dns_nameservers: z.array(attribute.address).max(5, { error: 'at most 5 name servers' }),
+  dns_nameservers: z.array(attribute.address).max(5, { error: 'the maximum is 5 name servers' }),
   host_routes: z
     .array(z.strictObject({ destination: cidrText.transform(cidr => cidr.text), nexthop: attribute.address }))
-    .max(20, { error: 'at most 20 host routes' }),
+    .max(20, { error: 'the maximum is 20 host routes' }),
   enable_dhcp: attribute.boolean,
   service_types: attribute.emptyList,
 }
@@ -131,13 +131,13 @@ export const createSchema = z
     ipv6_address_mode: ipv6Mode,
     project_id: attribute.projectId,
     tenant_id: attribute.projectId,
-    subnetpool_id: z.null({ error: 'there are no subnet pools' }),
-    segment_id: z.null({ error: 'there are no segments' }),
+    subnetpool_id: z.null({ error: 'this service has no subnet pools' }),
+    segment_id: z.null({ error: 'this service has no segments' }),
   })
   .partial()
   .extend({ network_id: attribute.id, cidr: cidrText })
 
-/** Subnets of our own tables. */
+/** Subnets in Krater's own tables. */
 export const createSubnets = (database: Database, config: QuotaSettings): Resource =>
   tableResource(database, {
     plural: 'subnets',
@@ -154,8 +154,8 @@ async function create(trx: Knex, caller: Caller, attributes: unknown, { quota }:
   const body = parseAttributes(createSchema, attributes)
   const { cidr, network_id: networkId } = body
   const network = await selectOne(trx, networkSource, caller, networkId)
-  if (network === null) throw missing('network', networkId)
-  if (!owns(caller, network)) throw disallowed('create_subnet')
+  if (network === null) throw notFound('network', networkId)
+  if (!owns(caller, network)) throw notAuthorized('create_subnet')
   const projectId = ownerOf(caller, body, 'create_subnet')
   if (body.ip_version !== undefined && body.ip_version !== cidr.version) {
     throw invalidInput(`cidr '${cidr.text}' does not match the ip_version '${body.ip_version}'`)
@@ -165,10 +165,10 @@ async function create(trx: Knex, caller: Caller, attributes: unknown, { quota }:
   if (cidr.version === 4 && (ipv6_ra_mode !== null || ipv6_address_mode !== null)) {
     throw invalidInput('ipv6_ra_mode or ipv6_address_mode cannot be set when ip_version is not 6.')
   }
-  // The quota's row before the network's: a port that is made holds them in this order.
+  // Lock the quota's row before the network's, in the same order as the creation of a port.
   await chargeQuota(trx, projectId, 'subnet', quota)
-  // Held until the end, so that of two overlapping subnets made at once the second sees the first.
-  if ((await selectOne(trx, networkSource, caller, networkId, true)) === null) throw missing('network', networkId)
+  // Locked until the end, so that of two overlapping subnets created concurrently the second sees the first.
+  if ((await selectOne(trx, networkSource, caller, networkId, true)) === null) throw notFound('network', networkId)
   await refuseOverlap(trx, networkId, cidr.text)
   const gateway = chooseGateway(cidr, body.gateway_ip)
   const pools = choosePools(cidr, gateway, body.allocation_pools)
@@ -200,7 +200,7 @@ async function refuseOverlap(trx: Knex, networkId: string, cidr: string): Promis
   throw invalidInput(`Requested subnet with cidr: ${cidr} for network: ${networkId} overlaps with another subnet`)
 }
 
-/** Amphorae that stood on it could be cut off from their controllers. @throws NeutronError 400 */
+/** Amphorae on such a subnet could lose contact with their controllers. @throws NeutronError 400 */
 async function refuseManagementOverlap(trx: Knex, id: string): Promise<void> {
   const found = await maybeOne(
     trx,
@@ -208,7 +208,7 @@ async function refuseManagementOverlap(trx: Knex, id: string): Promise<void> {
   )
   if (found === undefined) return
   throw invalidInput(
-    `Requested subnet with cidr: ${found.cidr} overlaps the management network of the load balancer service, by its cidr or one of its host_routes`,
+    `the subnet with cidr ${found.cidr} or one of its host_routes overlaps the management network of the load balancer service`,
   )
 }
 
@@ -219,7 +219,8 @@ async function update(trx: Knex, caller: Caller, id: string, attributes: unknown
   const gateway = body.gateway_ip === undefined ? row.gateway_ip : body.gateway_ip
   const pools = body.allocation_pools ?? row.allocation_pools
   if (gateway !== row.gateway_ip) {
-    if (isNeeded(row.network_built_in)) throw inUse(id, `The service's own address is its gateway.`)
+    if (isUsedByControllers(row.network_built_in))
+      throw inUse(id, 'The gateway address belongs to the load balancer service.')
     checkGateway(cidr, gateway)
     await refuseGatewayInUse(trx, id, gateway)
   }
@@ -244,7 +245,7 @@ async function refuseGatewayInUse(trx: Knex, id: string, gateway: string | null)
     sql<{ port_id: string }>`SELECT port_id FROM fixed_ip WHERE subnet_id = ${id} AND address = ${gateway}`,
   )
   if (port === undefined) return
-  throw clash(
+  throw conflict(
     'GatewayIpInUse',
     `Current gateway ip ${gateway} already in use by port ${port.port_id}. Unable to update.`,
   )
@@ -252,7 +253,7 @@ async function refuseGatewayInUse(trx: Knex, id: string, gateway: string | null)
 
 async function remove(trx: Knex, caller: Caller, id: string): Promise<void> {
   const row = await lockOwned(trx, subnetSource, caller, id, 'delete_subnet')
-  if (isNeeded(row.network_built_in)) throw inUse(id, 'The load balancer service needs it.')
+  if (isUsedByControllers(row.network_built_in)) throw inUse(id, 'The load balancer service needs it.')
   try {
     await execute(trx, sql`DELETE FROM subnet WHERE id = ${id}`)
   } catch (error) {
@@ -262,7 +263,7 @@ async function remove(trx: Knex, caller: Caller, id: string): Promise<void> {
 }
 
 const inUse = (id: string, reason: string) =>
-  clash('SubnetInUse', `Unable to complete operation on subnet ${id}: ${reason}`)
+  conflict('SubnetInUse', `Unable to complete operation on subnet ${id}: ${reason}`)
 
 async function shown(trx: Knex, caller: Caller, id: string): Promise<Item> {
   return presentSubnet((await selectOne(trx, subnetSource, caller, id))!)

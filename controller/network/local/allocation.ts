@@ -2,37 +2,37 @@ import type { Knex } from 'knex'
 import { execute, one } from '../../database/query.js'
 import { type Fragment, sql } from '../../database/sql.js'
 import { NoAddressLeft } from '../driver.js'
-import { keptOf } from './shared-addresses.js'
+import { reservedSpan } from './shared-addresses.js'
 
-/** How many addresses are tried at random before the gaps between allocated ones are searched. */
-const GUESSES = 64
-/** Each failed attempt means that somebody else got an address meanwhile, so this is never reached in practice. */
-const ATTEMPTS = 500
+/** Random addresses to try before searching for a gap. */
+const RANDOM_ATTEMPTS = 64
+/** An attempt fails only when a concurrent caller takes the address first, so this limit is a backstop. */
+const MAX_ATTEMPTS = 500
 
-/** SQL over an alias `pool`. */
+/** Whether the address is allocated in the subnet of alias `pool`. */
 const isTaken = (address: Fragment) =>
   sql`EXISTS (SELECT 1 FROM fixed_ip other WHERE other.subnet_id = pool.subnet_id AND other.address = ${address})`
 
-/** The subnet's pools without what is kept at the end of the largest. */
-const poolsOf = (subnetId: string, reserve: number) =>
-  sql`(SELECT subnet_id, first, last - kept AS last, span - kept AS span
-         FROM (SELECT subnet_id, first, last, span, ${keptOf(subnetId, reserve)} AS kept
+/** The subnet's pools without the reserve at the end of the largest. */
+const allocatablePools = (subnetId: string, reserve: number) =>
+  sql`(SELECT subnet_id, first, last - reserved AS last, span - reserved AS span
+         FROM (SELECT subnet_id, first, last, span, ${reservedSpan(subnetId, reserve)} AS reserved
                  FROM allocation_pool WHERE subnet_id = ${subnetId}) whole
-        WHERE span > kept)`
+        WHERE span > reserved)`
 
 /**
- * Addresses at random until one is free: one index look-up each, so that a subnet nine tenths full costs ten. The order is not
- * random(): PostgreSQL would take the value it sorts by for the random() of the address, and try the lowest first.
+ * Tries random addresses until one is free. Each costs one index look-up, so a subnet nine tenths full costs ten. The
+ * order is not random(): PostgreSQL would reuse the sort key as the address's random() and try the lowest first.
  */
-const guess = (pools: Fragment) => sql`
-  SELECT pool.guess AS address
-    FROM (SELECT subnet_id, first + floor(random() * span)::bigint AS guess
-            FROM ${pools} pools, generate_series(1, ${GUESSES}) ORDER BY gen_random_uuid()) pool
-   WHERE NOT ${isTaken(sql`pool.guess`)}
+const randomAddress = (pools: Fragment) => sql`
+  SELECT pool.candidate AS address
+    FROM (SELECT subnet_id, first + floor(random() * span)::bigint AS candidate
+            FROM ${pools} pools, generate_series(1, ${RANDOM_ATTEMPTS}) ORDER BY gen_random_uuid()) pool
+   WHERE NOT ${isTaken(sql`pool.candidate`)}
    LIMIT 1`
 
-/** The first free address after a random place, else after the beginning: walks the index only until there is a gap. */
-const gap = (pools: Fragment) => sql`
+/** The first free address after a random position, else the pool's first. Walks the index only to the first gap. */
+const gapAddress = (pools: Fragment) => sql`
   SELECT gap.address
     FROM (SELECT subnet_id, first, last, first + floor(random() * span)::bigint AS start
             FROM ${pools} pools) pool
@@ -53,36 +53,36 @@ function gapAfter(start: Fragment): Fragment {
 }
 
 /**
- * Gives the port a free address of the subnet's allocation pools. The primary key of fixed_ip decides between two that choose the
- * same address at once; the loser chooses again.
- * @param reserve how many addresses at the end of the pools are left alone
+ * Gives the port a free address from the subnet's allocation pools. If two callers pick the same address, the primary
+ * key of fixed_ip rejects one, which then retries.
+ * @param reserve the number of addresses to leave alone at the end of the largest pool
  * @throws NoAddressLeft
  */
 export async function allocateAddress(trx: Knex, subnetId: string, portId: string, reserve: number): Promise<void> {
-  const pools = poolsOf(subnetId, reserve)
-  for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
-    if ((await place(trx, guess(pools), subnetId, portId)).placed) return
-    const last = await place(trx, gap(pools), subnetId, portId)
-    if (last.placed) return
-    if (!last.found) throw new NoAddressLeft(`No more IP addresses are available in subnet ${subnetId}.`)
+  const pools = allocatablePools(subnetId, reserve)
+  for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
+    if ((await tryToPlace(trx, randomAddress(pools), subnetId, portId)).placed) return
+    const { found, placed } = await tryToPlace(trx, gapAddress(pools), subnetId, portId)
+    if (placed) return
+    if (!found) throw new NoAddressLeft(`No more IP addresses are available in subnet ${subnetId}.`)
   }
-  throw new Error(`Subnet ${subnetId} is contended: ${ATTEMPTS} attempts lost`)
+  throw new Error(`Subnet ${subnetId} is contended: all ${MAX_ATTEMPTS} attempts to get an address failed`)
 }
 
-/** How many addresses of the subnet's allocation pools are free, of those that are chosen from when the reserve is left alone. */
+/** The number of free addresses in the subnet's allocation pools, without the reserve. */
 export async function freeAddresses(database: Knex, subnetId: string, reserve: number): Promise<number> {
   const { free } = await one(
     database,
     sql<{ free: number }>`
      SELECT coalesce(sum(pool.span - taken.count), 0)::float8 AS free
-       FROM ${poolsOf(subnetId, reserve)} pool
+       FROM ${allocatablePools(subnetId, reserve)} pool
        CROSS JOIN LATERAL (SELECT count(*) FROM fixed_ip
                             WHERE subnet_id = pool.subnet_id AND address BETWEEN pool.first AND pool.last) taken`,
   )
   return free
 }
 
-async function place(
+async function tryToPlace(
   trx: Knex,
   choice: Fragment,
   subnetId: string,
@@ -98,7 +98,7 @@ async function place(
   )
 }
 
-/** Gives the port this very address. @returns false when it is in use */
+/** Gives the port exactly this address. @returns false if it is in use */
 export async function claimAddress(trx: Knex, subnetId: string, portId: string, address: string): Promise<boolean> {
   const inserted = await execute(
     trx,

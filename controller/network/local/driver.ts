@@ -19,116 +19,136 @@ import { insertPort, placeAddress, selectPorts } from './ports.js'
 import type { SharedAddresses } from './shared-addresses.js'
 import { OVERLAPS_MANAGEMENT, subnetFacts } from './subnets.js'
 
-/** Networks, subnets and ports of our own tables (the `network` schema). What the kernel needs for them is made by the fabric. */
+/** Networks, subnets and ports in Krater's own tables (the `network` schema). The fabric builds them in the kernel. */
 export function createLocalDriver(database: Database, shared: SharedAddresses): NetworkDriver {
-  const port = async (id: string): Promise<Port | null> =>
-    isUuid(id) ? ((await selectPorts(database, sql`port.id = ${id}`))[0] ?? null) : null
-
   return {
     name: 'local',
-
-    findNetwork: async (caller, id) => {
-      if (!isUuid(id)) return null
-      return (await selectNetworks(database, sql`network.id = ${id} AND ${usableNetworks(caller)}`))[0] ?? null
-    },
-    findSubnet: async (caller, id) => {
-      if (!isUuid(id)) return null
-      return (await selectSubnets(database, sql`subnet.id = ${id} AND ${visibleSubnets(caller)}`))[0] ?? null
-    },
-    findPort: async (caller, id) => {
-      if (!isUuid(id)) return null
-      return (await selectPorts(database, sql`port.id = ${id} AND ${visiblePorts(caller)}`))[0] ?? null
-    },
-
-    findSecurityGroup: null,
-    findQosPolicy: null,
+    ...callerLookUps(database),
+    ...portLists(database),
 
     network: async id => (isUuid(id) ? ((await selectNetworks(database, sql`network.id = ${id}`))[0] ?? null) : null),
     subnets: async ids => selectSubnets(database, sql`subnet.id = ANY(${ids.filter(isUuid)}::uuid[])`),
-    freeAddresses: async id => (isUuid(id) ? freeAddressesOf(database, id, shared) : 0),
-    port,
+    freeAddresses: async id => (isUuid(id) ? countFreeAddresses(database, id, shared) : 0),
+    port: id => findPort(database, id),
 
-    ensurePort: async request => {
-      const existing = await ensuredPort(database, request)
-      if (existing !== null && missingOf(existing, request).length === 0) return existing
-      const changed = await inTransaction(database, trx =>
-        existing === null ? makePort(trx, request, shared) : growPort(trx, existing.id, request, shared),
-      )
-      const found = changed ?? (await ensuredPort(database, request))
-      if (found === null) throw new Error(`The port ${request.name} was deleted while it was asked for`)
-      return found
-    },
-
-    bindPort: async (id, device) => {
-      if (!isUuid(id)) throw new InvalidPortRequest(`Port ${id} could not be found.`)
-      if (device === null) {
-        await execute(
-          database,
-          sql`UPDATE port SET device_id = '', device_owner = '' WHERE id = ${id} AND ensured_name IS NULL`,
-        )
-        return
-      }
-      const { deviceId, deviceOwner } = device
-      const bound = await execute(
-        database,
-        sql`UPDATE port SET device_id = ${deviceId}, device_owner = ${deviceOwner}, updated_at = now()
-             WHERE id = ${id} AND device_id IN ('', ${deviceId})`,
-      )
-      if (bound === 1) return
-      const other = await port(id)
-      if (other === null) throw new InvalidPortRequest(`Port ${id} could not be found.`)
-      throw new AddressTaken(`Port ${id} is in use by device ${other.deviceId}.`)
-    },
-
-    releaseAddresses: async (portId, subnetIds) => {
-      const ids = subnetIds.filter(isUuid)
-      if (!isUuid(portId) || ids.length === 0) return
-      await execute(
-        database,
-        sql`DELETE FROM fixed_ip USING port
-             WHERE fixed_ip.port_id = port.id AND port.id = ${portId} AND port.ensured_name IS NOT NULL
-               AND fixed_ip.subnet_id = ANY(${ids}::uuid[])`,
-      )
-    },
-
+    ensurePort: request => ensurePort(database, request, shared),
+    bindPort: (id, device) => (device === null ? unbindPort(database, id) : bindPort(database, id, device)),
+    releaseAddresses: (portId, subnetIds) => releaseAddresses(database, portId, subnetIds),
     deletePort: async id => {
       if (isUuid(id)) await execute(database, sql`DELETE FROM port WHERE id = ${id}`)
     },
 
-    portsOwnedBy: async (deviceOwner, olderThanSeconds) =>
-      selectPorts(
-        database,
-        sql`port.device_owner = ${deviceOwner} AND port.ensured_name IS NOT NULL
-            AND port.created_at < now() - ${olderThanSeconds} * interval '1 second'`,
-      ),
-
-    boundPorts: async (deviceOwner, olderThanSeconds) =>
-      selectPorts(
-        database,
-        sql`port.device_owner = ${deviceOwner} AND port.ensured_name IS NULL
-            AND port.updated_at < now() - ${olderThanSeconds} * interval '1 second'`,
-      ),
-
-    portsOf: async deviceId =>
-      selectPorts(database, sql`port.device_id = ${deviceId} AND port.ensured_name IS NOT NULL`),
-
-    managementNetwork: async () => {
-      const [network] = await selectNetworks(database, sql`network.built_in = 'management'`)
-      const [subnet] = network ? await selectSubnets(database, sql`subnet.network_id = ${network.id}`) : []
-      if (network === undefined || subnet === undefined || subnet.gatewayIp === null) {
-        throw new Error('There is no management network yet: run `krater up`, which makes the first networks')
-      }
-      return { network, subnet, controllerAddress: subnet.gatewayIp }
-    },
+    managementNetwork: () => findManagementNetwork(database),
   }
 }
 
-async function freeAddressesOf(database: Knex, subnetId: string, { reserve }: SharedAddresses): Promise<number> {
+type CallerLookUps = Pick<
+  NetworkDriver,
+  'findNetwork' | 'findSubnet' | 'findPort' | 'findSecurityGroup' | 'findQosPolicy'
+>
+
+const callerLookUps = (database: Database): CallerLookUps => ({
+  findNetwork: async (caller, id) => {
+    if (!isUuid(id)) return null
+    return (await selectNetworks(database, sql`network.id = ${id} AND ${usableNetworks(caller)}`))[0] ?? null
+  },
+  findSubnet: async (caller, id) => {
+    if (!isUuid(id)) return null
+    return (await selectSubnets(database, sql`subnet.id = ${id} AND ${visibleSubnets(caller)}`))[0] ?? null
+  },
+  findPort: async (caller, id) => {
+    if (!isUuid(id)) return null
+    return (await selectPorts(database, sql`port.id = ${id} AND ${visiblePorts(caller)}`))[0] ?? null
+  },
+  findSecurityGroup: null,
+  findQosPolicy: null,
+})
+
+const portLists = (database: Database): Pick<NetworkDriver, 'portsOwnedBy' | 'boundPorts' | 'portsOf'> => ({
+  portsOwnedBy: async (deviceOwner, olderThanSeconds) =>
+    selectPorts(
+      database,
+      sql`port.device_owner = ${deviceOwner} AND port.ensured_name IS NOT NULL
+          AND port.created_at < now() - ${olderThanSeconds} * interval '1 second'`,
+    ),
+  boundPorts: async (deviceOwner, olderThanSeconds) =>
+    selectPorts(
+      database,
+      sql`port.device_owner = ${deviceOwner} AND port.ensured_name IS NULL
+          AND port.updated_at < now() - ${olderThanSeconds} * interval '1 second'`,
+    ),
+  portsOf: async deviceId => selectPorts(database, sql`port.device_id = ${deviceId} AND port.ensured_name IS NOT NULL`),
+})
+
+const findPort = async (database: Database, id: string): Promise<Port | null> =>
+  isUuid(id) ? ((await selectPorts(database, sql`port.id = ${id}`))[0] ?? null) : null
+
+async function ensurePort(database: Database, request: PortRequest, shared: SharedAddresses): Promise<Port> {
+  const existing = await findEnsuredPort(database, request)
+  if (existing !== null && missingFixedIps(existing, request).length === 0) return existing
+  const changed = await inTransaction(database, trx =>
+    existing === null ? makePort(trx, request, shared) : growPort(trx, existing.id, request, shared),
+  )
+  const found = changed ?? (await findEnsuredPort(database, request))
+  if (found === null) throw new Error(`Port ${request.name} was deleted concurrently`)
+  return found
+}
+
+type Device = { deviceId: string; deviceOwner: string }
+
+async function bindPort(database: Database, id: string, { deviceId, deviceOwner }: Device): Promise<void> {
+  requirePortId(id)
+  const bound = await execute(
+    database,
+    sql`UPDATE port SET device_id = ${deviceId}, device_owner = ${deviceOwner}, updated_at = now()
+         WHERE id = ${id} AND device_id IN ('', ${deviceId})`,
+  )
+  if (bound === 1) return
+  const port = await findPort(database, id)
+  if (port === null) throw portNotFound(id)
+  throw new AddressTaken(`Port ${id} is in use by device ${port.deviceId}.`)
+}
+
+async function unbindPort(database: Database, id: string): Promise<void> {
+  requirePortId(id)
+  await execute(
+    database,
+    sql`UPDATE port SET device_id = '', device_owner = '' WHERE id = ${id} AND ensured_name IS NULL`,
+  )
+}
+
+const portNotFound = (id: string) => new InvalidPortRequest(`Port ${id} could not be found.`)
+
+function requirePortId(id: string): void {
+  if (!isUuid(id)) throw portNotFound(id)
+}
+
+async function releaseAddresses(database: Database, portId: string, subnetIds: readonly string[]): Promise<void> {
+  const ids = subnetIds.filter(isUuid)
+  if (!isUuid(portId) || ids.length === 0) return
+  await execute(
+    database,
+    sql`DELETE FROM fixed_ip USING port
+         WHERE fixed_ip.port_id = port.id AND port.id = ${portId} AND port.ensured_name IS NOT NULL
+           AND fixed_ip.subnet_id = ANY(${ids}::uuid[])`,
+  )
+}
+
+async function findManagementNetwork(database: Database): ReturnType<NetworkDriver['managementNetwork']> {
+  const [network] = await selectNetworks(database, sql`network.built_in = 'management'`)
+  const [subnet] = network ? await selectSubnets(database, sql`subnet.network_id = ${network.id}`) : []
+  if (network === undefined || subnet === undefined || subnet.gatewayIp === null) {
+    throw new Error('There is no management network yet. Run `krater up` to create the built-in networks')
+  }
+  return { network, subnet, controllerAddress: subnet.gatewayIp }
+}
+
+async function countFreeAddresses(database: Knex, subnetId: string, { reserve }: SharedAddresses): Promise<number> {
   const subnet = (await subnetFacts(database, [subnetId])).get(subnetId)
   return subnet === undefined ? 0 : freeAddresses(database, subnetId, subnet.shared ? reserve : 0)
 }
 
-async function ensuredPort(database: Knex, { deviceId, deviceOwner, name }: PortRequest): Promise<Port | null> {
+async function findEnsuredPort(database: Knex, { deviceId, deviceOwner, name }: PortRequest): Promise<Port | null> {
   const [port] = await selectPorts(
     database,
     sql`port.device_id = ${deviceId} AND port.device_owner = ${deviceOwner} AND port.ensured_name = ${name}`,
@@ -136,7 +156,7 @@ async function ensuredPort(database: Knex, { deviceId, deviceOwner, name }: Port
   return port ?? null
 }
 
-/** @returns null when somebody else made the same port at the same time */
+/** @returns null if a concurrent caller made the same port */
 async function makePort(trx: Knex, request: PortRequest, shared: SharedAddresses): Promise<Port | null> {
   const { networkId } = request
   const network = isUuid(networkId)
@@ -159,17 +179,17 @@ async function makePort(trx: Knex, request: PortRequest, shared: SharedAddresses
   return (await selectPorts(trx, sql`port.id = ${id}`))[0] ?? null
 }
 
-/** @returns null when the port was deleted meanwhile */
+/** @returns null if the port was deleted concurrently */
 async function growPort(trx: Knex, id: string, request: PortRequest, shared: SharedAddresses): Promise<Port | null> {
-  // Two that ask for the same would each place an address.
+  // Without the lock, two concurrent requests would each place an address.
   await execute(trx, sql`SELECT 1 FROM port WHERE id = ${id} FOR UPDATE`)
   const [port] = await selectPorts(trx, sql`port.id = ${id}`)
   if (port === undefined) return null
-  await placeAddresses(trx, id, request, missingOf(port, request), shared)
+  await placeAddresses(trx, id, request, missingFixedIps(port, request), shared)
   return (await selectPorts(trx, sql`port.id = ${id}`))[0] ?? null
 }
 
-const missingOf = ({ fixedIps }: Port, request: PortRequest): PortRequest['fixedIps'] =>
+const missingFixedIps = ({ fixedIps }: Port, request: PortRequest): PortRequest['fixedIps'] =>
   request.fixedIps.filter(({ subnetId }) => !fixedIps.some(fixedIp => fixedIp.subnetId === subnetId))
 
 async function placeAddresses(
@@ -180,7 +200,7 @@ async function placeAddresses(
   shared: SharedAddresses,
 ): Promise<void> {
   const facts = await subnetFacts(trx, fixedIps.map(fixedIp => fixedIp.subnetId).filter(isUuid))
-  // A VIP is a tenant's wish; amphorae must find an address whatever tenants have taken.
+  // Only VIPs obey the limits: amphorae must find an address however many tenants hold.
   const rules = deviceOwner === PORT_OWNER.vip ? shared : null
   for (const { subnetId, address } of fixedIps) {
     const subnet = facts.get(subnetId)

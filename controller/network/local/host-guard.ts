@@ -1,16 +1,17 @@
 import { isIPv6 } from 'node:net'
 import { nft } from './nft-command.js'
 
-/** A service of this machine that machines on a network may reach at the leg's address. */
+/** A service on this host that machines on a network may reach at the leg's address. */
 export type OpenPort = { protocol: 'tcp' | 'udp'; port: number }
 
 const tableOf = (interfaceName: string): string => `inet ${interfaceName.replaceAll('-', '_')}`
 
 /**
- * Closes this machine towards a network on which it has a leg: answers to its own connections come in, and what is named. Its addresses on other
- * networks are not reached from there, nor is the leg's address from elsewhere. To be called before the leg is there; may be repeated.
+ * Firewalls this host towards a network on which it has a leg: accepts only replies to the host's own connections, and
+ * the open ports. Its addresses on other networks cannot be reached from there, nor the leg's address from elsewhere.
+ * Call it before the leg exists; may be repeated.
  * @param isolated nothing is routed from or to the leg
- * @throws IpCommandError in nftables' own words
+ * @throws IpCommandError with nft's error output
  */
 export async function guardHostLeg(
   interfaceName: string,
@@ -46,8 +47,8 @@ const isolation = (interfaceName: string): string => `chain forward {
     oifname "${interfaceName}" drop
   }`
 
-/** Takes the rules away when the leg is gone. No error when there are none. */
-export async function forgetHostLeg(interfaceName: string): Promise<void> {
+/** Removes the rules once the leg is gone. No error if there are none. */
+export async function unguardHostLeg(interfaceName: string): Promise<void> {
   const table = tableOf(interfaceName)
   await nft(null, `table ${table}\ndelete table ${table}\n`)
 }

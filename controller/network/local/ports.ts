@@ -6,7 +6,7 @@ import { sqlState } from '../../database/transaction.js'
 import { contains, formatAddress, normaliseAddress, parseCidr } from '../addresses.js'
 import { AddressTaken, InvalidPortRequest, type Port } from '../driver.js'
 import { allocateAddress, claimAddress } from './allocation.js'
-import { isKept, requireShare, type SharedAddresses } from './shared-addresses.js'
+import { isInReserve, requireShare, type SharedAddresses } from './shared-addresses.js'
 import type { SubnetFacts } from './subnets.js'
 
 export type PortRow = {
@@ -21,7 +21,7 @@ export type PortRow = {
   allowed_addresses: string[]
 }
 
-/** The fixed addresses of a port (alias `port`) in the order in which they were given. */
+/** The fixed IPs of a port (alias `port`) in the order in which they were assigned. */
 export const FIXED_IPS = sql`coalesce((
   SELECT json_agg(json_build_object('subnet_id', fixed_ip.subnet_id, 'ip_address', host(fixed_ip.address)) ORDER BY fixed_ip.ordinal)
     FROM fixed_ip WHERE fixed_ip.port_id = port.id), '[]')`
@@ -29,7 +29,7 @@ export const FIXED_IPS = sql`coalesce((
 const COLUMNS = sql`port.id, port.network_id, port.project_id, port.name, port.mac_address::text AS mac_address,
   port.device_id, port.device_owner, port.allowed_addresses, ${FIXED_IPS} AS fixed_ips`
 
-/** The ports of which a condition over the aliases port and network holds. */
+/** The ports that match a condition over the aliases `port` and `network`. */
 export async function selectPorts(database: Knex, condition: Fragment): Promise<Port[]> {
   const rows = await many(
     database,
@@ -65,16 +65,16 @@ export type PortColumns = {
   allowed_addresses?: readonly string[]
 }
 
-const MAC_ATTEMPTS = 20
+const MAX_MAC_ATTEMPTS = 20
 const FOREIGN_KEY_VIOLATION = '23503'
 
 /**
- * Inserts a port without addresses, with a MAC address of its own when none is given.
- * @returns null when a port with the same (device_id, device_owner, ensured_name) exists, or the given MAC address is in use
- * @throws InvalidPortRequest when the network was just deleted
+ * Inserts a port without addresses, with a random MAC address unless one is given.
+ * @returns null if a port with this (device_id, device_owner, ensured_name) exists or the given MAC address is in use
+ * @throws InvalidPortRequest if the network was deleted concurrently
  */
 export async function insertPort(trx: Knex, columns: PortColumns): Promise<string | null> {
-  for (let attempt = 0; attempt < MAC_ATTEMPTS; attempt++) {
+  for (let attempt = 0; attempt < MAX_MAC_ATTEMPTS; attempt++) {
     const mac_address = columns.mac_address ?? randomMacAddress()
     const values = prepared(insertion([{ ...columns, mac_address }]))
     const row = await maybeOne(
@@ -95,7 +95,7 @@ export async function insertPort(trx: Knex, columns: PortColumns): Promise<strin
     )
     if (existing !== undefined) return null
   }
-  throw new Error(`No free MAC address was found on network ${columns.network_id} in ${MAC_ATTEMPTS} attempts`)
+  throw new Error(`Found no free MAC address on network ${columns.network_id} in ${MAX_MAC_ATTEMPTS} attempts`)
 }
 
 function randomMacAddress(): string {
@@ -104,9 +104,10 @@ function randomMacAddress(): string {
 }
 
 /**
- * Gives the port one address of the subnet: the desired one, or any that is free.
- * @param rules what holds on shared networks; null for the service's own ports
- * @throws InvalidPortRequest when the desired address is no host address of the subnet, AddressTaken, NoAddressLeft, ShareUsedUp
+ * Gives the port one address of the subnet: the desired one, or any free one.
+ * @param rules the limits on shared networks; null for the service's own ports
+ * @throws InvalidPortRequest if the desired address is not a host address of the subnet; AddressTaken, NoAddressLeft,
+ *   ShareExhausted
  */
 export async function placeAddress(
   trx: Knex,
@@ -123,18 +124,18 @@ export async function placeAddress(
   if (address === null || !contains(cidr, address)) {
     throw new InvalidPortRequest(`IP address ${desired} is not a valid IP for the specified subnet.`)
   }
-  if (isReserved(subnet, address)) {
+  if (isNetworkOrBroadcast(subnet, address)) {
     throw new InvalidPortRequest(`IP address ${desired} is the network or broadcast address of the specified subnet.`)
   }
-  if (reserve > 0 && (await isKept(trx, subnet.id, address, reserve))) {
-    throw new AddressTaken(`IP address ${address} of subnet ${subnet.id} is kept for the load balancer service.`)
+  if (reserve > 0 && (await isInReserve(trx, subnet.id, address, reserve))) {
+    throw new AddressTaken(`IP address ${address} of subnet ${subnet.id} is reserved for the load balancer service.`)
   }
   if (address === subnet.gateway_ip || !(await claimAddress(trx, subnet.id, port.id, address))) {
     throw new AddressTaken(`IP address ${address} already allocated in subnet ${subnet.id}`)
   }
 }
 
-function isReserved(subnet: SubnetFacts, address: string): boolean {
+function isNetworkOrBroadcast(subnet: SubnetFacts, address: string): boolean {
   const cidr = parseCidr(subnet.cidr)!
   if (cidr.last - cidr.first < 2n) return false
   const reserved = cidr.version === 4 ? [cidr.first, cidr.last] : [cidr.first]

@@ -1,37 +1,37 @@
 import type { Knex } from 'knex'
 import { maybeOne, one } from '../../database/query.js'
 import { type Fragment, sql } from '../../database/sql.js'
-import { ShareUsedUp } from '../driver.js'
-import { holdQuota } from '../quota.js'
+import { ShareExhausted } from '../driver.js'
+import { lockQuota } from '../quota.js'
 import type { SubnetFacts } from './subnets.js'
 
-/** How the addresses of a shared network are kept for everybody. */
+/** How addresses of shared networks are rationed. */
 export type SharedAddresses = {
-  /** Addresses at the end of each subnet's largest pool that only amphorae get. */
+  /** Addresses at the end of each subnet's largest pool that are reserved for amphorae. */
   reserve: number
-  /** Percent of a subnet that one project may hold. */
+  /** Maximum percentage of a subnet's addresses that one project may hold. */
   project_share: number
 }
 
-/** SQL over a row of allocation_pool: how many addresses at its end are kept. */
-export const keptOf = (subnetId: string, reserve: number): Fragment =>
+/** SQL over a row of allocation_pool: the number of reserved addresses at its end. */
+export const reservedSpan = (subnetId: string, reserve: number): Fragment =>
   sql`CASE WHEN first = (SELECT first FROM allocation_pool WHERE subnet_id = ${subnetId} ORDER BY span DESC, first DESC LIMIT 1)
            THEN least(${reserve}::bigint, span / 8) ELSE 0 END`
 
-/** Whether the reserve holds this address. */
-export async function isKept(trx: Knex, subnetId: string, address: string, reserve: number): Promise<boolean> {
+/** Whether the address is in the subnet's reserve. */
+export async function isInReserve(trx: Knex, subnetId: string, address: string, reserve: number): Promise<boolean> {
   const row = await maybeOne(
     trx,
-    sql`SELECT pool.last FROM (SELECT last, ${keptOf(subnetId, reserve)} AS kept FROM allocation_pool WHERE subnet_id = ${subnetId}) pool
-         WHERE CAST(${address} AS inet) > pool.last - pool.kept AND CAST(${address} AS inet) <= pool.last`,
+    sql`SELECT pool.last FROM (SELECT last, ${reservedSpan(subnetId, reserve)} AS reserved FROM allocation_pool WHERE subnet_id = ${subnetId}) pool
+         WHERE CAST(${address} AS inet) > pool.last - pool.reserved AND CAST(${address} AS inet) <= pool.last`,
   )
   return row !== undefined
 }
 
 /**
- * Refuses a further address to a project that holds its share of a shared network's subnet. The network's own project has no such limit.
- * Creates of one project go on one by one from here to the end of the transaction.
- * @throws ShareUsedUp
+ * Refuses another address to a project that holds its share of a shared network's subnet. The project that owns the
+ * network has no such limit. Locks the project's quota: its creates run one by one until the transaction ends.
+ * @throws ShareExhausted
  */
 export async function requireShare(
   trx: Knex,
@@ -40,7 +40,7 @@ export async function requireShare(
   { project_share }: SharedAddresses,
 ): Promise<void> {
   if (!shared || projectId === network_project_id || project_share === 100) return
-  await holdQuota(trx, projectId)
+  await lockQuota(trx, projectId)
   const { held, share } = await one(
     trx,
     sql<{ held: number; share: number }>`
@@ -50,7 +50,7 @@ export async function requireShare(
        FROM allocation_pool WHERE subnet_id = ${id}`,
   )
   if (held < share) return
-  throw new ShareUsedUp(
-    `Project ${projectId} has ${held} addresses of subnet ${id}: of a shared network one project may have ${project_share} percent.`,
+  throw new ShareExhausted(
+    `Project ${projectId} holds ${held} addresses of subnet ${id}. One project may hold at most ${project_share} percent of a shared network’s subnet.`,
   )
 }

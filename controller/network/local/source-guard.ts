@@ -1,21 +1,21 @@
 import { parseAddress } from '../addresses.js'
 import { nft } from './nft-command.js'
 
-/** An interface on a bridge, and what its machine may send from. */
+/** An interface on a bridge, and the addresses its machine may send from. */
 export type GuardedInterface = {
-  /** Name of the interface's end in the fabric; it begins with `p`. */
+  /** Name of the interface's end in the fabric; starts with `p`. */
   name: string
   macAddress: string
-  /** Its port's addresses, and those of VIPs that it may hold. */
+  /** The port's addresses, and the VIPs it may hold. */
   addresses: readonly string[]
 }
 
 const TABLE = 'bridge krater'
 
 /**
- * Lets an interface send with its own MAC address and addresses only, in ARP and neighbour discovery too, and nothing that routers say. To be called
- * before the interface is on its bridge: an interface for which it was not sends nothing at all. May be repeated.
- * @throws IpCommandError in nftables' own words
+ * Lets an interface send with its own MAC address and addresses only, also in ARP and neighbour discovery, and not act
+ * as a router. Call it before the interface joins its bridge: without it, an interface cannot send. May be repeated.
+ * @throws IpCommandError with nft's error output
  */
 export async function guardInterface(namespace: string, nic: GuardedInterface): Promise<void> {
   await nft(
@@ -36,8 +36,8 @@ ${rulesOf(nic)
   )
 }
 
-/** Forgets an interface that is gone. No error when it was not known. */
-export async function forgetInterface(namespace: string, name: string): Promise<void> {
+/** Removes the rules of an interface that is gone. No error if there are none. */
+export async function unguardInterface(namespace: string, name: string): Promise<void> {
   await nft(
     namespace,
     `table ${TABLE} {
@@ -52,7 +52,7 @@ delete chain ${TABLE} ${name}
   )
 }
 
-/** The last rule drops what none before it lets through. Pure. */
+/** The last rule drops whatever the others do not accept. Pure. */
 function rulesOf({ macAddress, addresses }: GuardedInterface): string[] {
   const own4 = addresses.filter(address => !address.includes(':'))
   const own6 = [...addresses.filter(address => address.includes(':')), linkLocal(macAddress)]
@@ -62,12 +62,12 @@ function rulesOf({ macAddress, addresses }: GuardedInterface): string[] {
     ...(own4.length === 0
       ? []
       : [
-          // A machine asks without an address of its own whether somebody has the one that it is about to take.
+          // ARP probes, which check that an address is unused before the machine takes it, come from 0.0.0.0.
           `arp saddr ether ${macAddress} arp saddr ip { 0.0.0.0, ${own4.join(', ')} } accept`,
           `ip saddr { ${own4.join(', ')} } accept`,
         ]),
     'icmpv6 type { nd-router-advert, nd-redirect } drop',
-    // The target of a solicitation or advertisement is 8 bytes after the beginning of ICMPv6.
+    // The target address in a solicitation or advertisement is at byte 8 of the ICMPv6 message.
     `icmpv6 type nd-neighbor-advert @th,64,128 != { ${targets} } drop`,
     `ip6 saddr { ${own6.join(', ')} } accept`,
     `ip6 saddr :: icmpv6 type nd-neighbor-solicit @th,64,128 { ${targets} } accept`,
@@ -76,7 +76,7 @@ function rulesOf({ macAddress, addresses }: GuardedInterface): string[] {
   ]
 }
 
-/** The address that the kernel makes of a MAC address (RFC 4291, appendix A). */
+/** The link-local address the kernel derives from a MAC address (RFC 4291, appendix A). */
 function linkLocal(macAddress: string): string {
   const [first = 0, ...rest] = macAddress.split(':').map(byte => Number.parseInt(byte, 16))
   const bytes = [first ^ 2, ...rest.slice(0, 2), 0xff, 0xfe, ...rest.slice(2)]

@@ -1,7 +1,7 @@
 import type { Knex } from 'knex'
 import { execute, many, one } from '../../database/query.js'
 import { insertion, json, sql } from '../../database/sql.js'
-import { type AddressRange, spanOf } from '../addresses.js'
+import { type AddressRange, poolSpan } from '../addresses.js'
 
 export type SubnetColumns = {
   network_id: string
@@ -9,7 +9,7 @@ export type SubnetColumns = {
   name: string
   description?: string
   ip_version: 4 | 6
-  /** Canonical, as parseCidr gives it. */
+  /** Canonical, as parseCidr returns it. */
   cidr: string
   gateway_ip: string | null
   enable_dhcp?: boolean
@@ -19,7 +19,7 @@ export type SubnetColumns = {
   host_routes?: readonly { destination: string; nexthop: string }[]
 }
 
-/** Over an alias `subnet`: whether its addresses or a route of it (but a default route) overlap the management network. */
+/** Whether the CIDR or a host route (other than a default route) of alias `subnet` overlaps the management network. */
 export const OVERLAPS_MANAGEMENT = sql`EXISTS (
   SELECT FROM network management JOIN subnet reserved ON reserved.network_id = management.id
    WHERE management.built_in = 'management'
@@ -27,7 +27,7 @@ export const OVERLAPS_MANAGEMENT = sql`EXISTS (
           OR EXISTS (SELECT FROM jsonb_to_recordset(subnet.host_routes) AS route (destination cidr)
                       WHERE masklen(route.destination) > 0 AND route.destination && reserved.cidr)))`
 
-/** Inserts a subnet with its allocation pools, all of which were checked before. @returns its id */
+/** Inserts a subnet with its allocation pools. The caller has validated both. @returns its ID */
 export async function insertSubnet(trx: Knex, columns: SubnetColumns, pools: readonly AddressRange[]): Promise<string> {
   const { dns_nameservers = [], host_routes = [], ...plain } = columns
   const row = { ...plain, dns_nameservers: json(dns_nameservers), host_routes: json(host_routes) }
@@ -39,7 +39,7 @@ export async function insertSubnet(trx: Knex, columns: SubnetColumns, pools: rea
 export async function replacePools(trx: Knex, subnetId: string, pools: readonly AddressRange[]): Promise<void> {
   await execute(trx, sql`DELETE FROM allocation_pool WHERE subnet_id = ${subnetId}`)
   if (pools.length === 0) return
-  const rows = pools.map(pool => ({ subnet_id: subnetId, first: pool.start, last: pool.end, span: spanOf(pool) }))
+  const rows = pools.map(pool => ({ subnet_id: subnetId, first: pool.start, last: pool.end, span: poolSpan(pool) }))
   await execute(trx, sql`INSERT INTO allocation_pool ${insertion(rows)}`)
 }
 
@@ -52,7 +52,7 @@ export type SubnetFacts = {
   gateway_ip: string | null
 }
 
-/** What placing an address needs to know of the subnets, locked against their deletion; those that do not exist are missing. */
+/** What placing an address needs to know about subnets, by ID. Locks them against deletion; omits missing ones. */
 export async function subnetFacts(trx: Knex, ids: readonly string[]): Promise<Map<string, SubnetFacts>> {
   const rows = await many(
     trx,

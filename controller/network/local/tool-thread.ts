@@ -1,83 +1,83 @@
 import { Worker } from 'node:worker_threads'
 
-/** A program to run without a shell, and what becomes of it. */
-export type Errand = { words: readonly [string, ...string[]]; input: string; limitMs: number }
+/** A program to run without a shell. */
+export type Command = { argv: readonly [string, ...string[]]; input: string; timeoutMs: number }
 
 export type Result =
-  | { kind: 'ended'; code: number | null; signal: NodeJS.Signals | null; output: string; complaints: string }
+  | { kind: 'exited'; code: number | null; signal: NodeJS.Signals | null; stdout: string; stderr: string }
   /** It could not be started. */
   | { kind: 'failed'; reason: string }
 
-type Sent = { number: number; errand: Errand }
-type Received = { number: number; result: Result }
+type Request = { id: number; command: Command }
+type Response = { id: number; result: Result }
 
-/** The program of the thread. It is passed on as text, so nothing outside it is in its reach. */
-function program(): void {
+/** The thread's code. It is passed as text, so it cannot use anything outside this function. */
+function threadMain(): void {
   const { parentPort } = process.getBuiltinModule('node:worker_threads')
   const { spawn } = process.getBuiltinModule('node:child_process')
-  const run = ({ words, input, limitMs }: Errand, tell: (result: Result) => void) => {
-    const [name, ...args] = words
-    const child = spawn(name, args, { timeout: limitMs, killSignal: 'SIGKILL' })
-    child.on('error', error => tell({ kind: 'failed', reason: error.message }))
-    // Without open files for its pipes it has none: the error says so.
+  const run = ({ argv, input, timeoutMs }: Command, report: (result: Result) => void) => {
+    const [name, ...args] = argv
+    const child = spawn(name, args, { timeout: timeoutMs, killSignal: 'SIGKILL' })
+    child.on('error', error => report({ kind: 'failed', reason: error.message }))
+    // Null if no file descriptors were left for the pipes. The error event reports that.
     if (child.stdin === null || child.stdout === null || child.stderr === null) return
-    const output: Buffer[] = []
-    const complaints: Buffer[] = []
-    child.stdout.on('data', chunk => output.push(chunk))
-    child.stderr.on('data', chunk => complaints.push(chunk))
+    const stdout: Buffer[] = []
+    const stderr: Buffer[] = []
+    child.stdout.on('data', chunk => stdout.push(chunk))
+    child.stderr.on('data', chunk => stderr.push(chunk))
     child.stdin.on('error', () => undefined)
     child.stdin.end(input)
     child.on('close', (code, signal) => {
       const text = (chunks: Buffer[]) => Buffer.concat(chunks).toString()
-      tell({ kind: 'ended', code, signal, output: text(output), complaints: text(complaints) })
+      report({ kind: 'exited', code, signal, stdout: text(stdout), stderr: text(stderr) })
     })
   }
-  parentPort?.on('message', ({ number, errand }: Sent) => {
-    const tell = (result: Result) => parentPort.postMessage({ number, result } satisfies Received)
+  parentPort?.on('message', ({ id, command }: Request) => {
+    const report = (result: Result) => parentPort.postMessage({ id, result } satisfies Response)
     try {
-      run(errand, tell)
+      run(command, report)
     } catch (error) {
-      tell({ kind: 'failed', reason: error instanceof Error ? error.message : String(error) })
+      report({ kind: 'failed', reason: error instanceof Error ? error.message : String(error) })
     }
   })
 }
 
-type Waiting = { resolve: (result: Result) => void; reject: (error: Error) => void }
+type Pending = { resolve: (result: Result) => void; reject: (error: Error) => void }
 
 let thread: Worker | null = null
-const waiting = new Map<number, Waiting>()
-let last = 0
+const pending = new Map<number, Pending>()
+let lastId = 0
 
 /**
- * Runs a program from a thread of its own: a process that starts another one stands still until the other has begun, and on a busy machine that takes
- * long.
+ * Runs a program from a separate thread. A thread that starts a program blocks until the program has begun, which takes
+ * long on a busy machine.
  */
-export function runInThread(errand: Errand): Promise<Result> {
+export function runInThread(command: Command): Promise<Result> {
   thread ??= start()
-  const own = thread
-  const number = ++last
+  const worker = thread
+  const id = ++lastId
   return new Promise((resolve, reject) => {
-    waiting.set(number, { resolve, reject })
-    own.ref()
-    own.postMessage({ number, errand } satisfies Sent)
+    pending.set(id, { resolve, reject })
+    worker.ref()
+    worker.postMessage({ id, command } satisfies Request)
   })
 }
 
 function start(): Worker {
-  const started = new Worker(`(${program})()`, { eval: true, execArgv: [] })
-  started.on('message', ({ number, result }: Received) => {
-    waiting.get(number)?.resolve(result)
-    waiting.delete(number)
-    // Whoever waits for nothing may end.
-    if (waiting.size === 0) started.unref()
+  const started = new Worker(`(${threadMain})()`, { eval: true, execArgv: [] })
+  started.on('message', ({ id, result }: Response) => {
+    pending.get(id)?.resolve(result)
+    pending.delete(id)
+    // Lets the process exit while nothing is pending.
+    if (pending.size === 0) started.unref()
   })
   const end = (error: Error) => {
     if (thread !== started) return
     thread = null
-    for (const { reject } of waiting.values()) reject(error)
-    waiting.clear()
+    for (const { reject } of pending.values()) reject(error)
+    pending.clear()
   }
   started.on('error', end)
-  started.on('exit', () => end(new Error('The thread that runs programs has ended.')))
+  started.on('exit', () => end(new Error('The thread that runs programs exited.')))
   return started
 }

@@ -1,21 +1,21 @@
 import { createHash } from 'node:crypto'
 import type { Network, NetworkDriver, Port, Subnet } from '../driver.js'
 
-/** Every noop subnet lies on this network, so any two of them can serve one load balancer. */
+/** The network of every noop subnet, so that any two of them can serve one load balancer. */
 const NETWORK_ID = '00000000-0000-4000-8000-000000000001'
 const MANAGEMENT_SUBNET_ID = '00000000-0000-4000-8000-000000000002'
-/** How the ids of IPv6 subnets begin; all others are IPv4. */
-const IPV6_MARK = '00000006-'
+/** Prefix of the IDs of IPv6 subnets; all others are IPv4. */
+const IPV6_ID_PREFIX = '00000006-'
 
 const digest = (...parts: readonly string[]): Buffer => createHash('sha256').update(parts.join('\0')).digest()
 
-/** A version 4 UUID that is always the same for the same parts. */
+/** A version 4 UUID derived from the parts. */
 export function noopId(...parts: readonly string[]): string {
   const hex = digest('id', ...parts).toString('hex')
   return `${hex.slice(0, 8)}-${hex.slice(8, 12)}-4${hex.slice(13, 16)}-8${hex.slice(17, 20)}-${hex.slice(20, 32)}`
 }
 
-/** An address of the documentation ranges (RFC 5737, RFC 3849). */
+/** An address in the documentation ranges (RFC 5737, RFC 3849), derived from the seed. */
 function noopAddress(seed: string, ipVersion: 4 | 6): string {
   const bytes = digest('address', seed)
   if (ipVersion === 4) return `203.0.113.${2 + (bytes.readUInt16BE(0) % 252)}`
@@ -23,11 +23,11 @@ function noopAddress(seed: string, ipVersion: 4 | 6): string {
   return `2001:db8::${a}:${b}:${c}`
 }
 
-const ipVersionOf = (subnetId: string): 4 | 6 => (subnetId.startsWith(IPV6_MARK) ? 6 : 4)
+const ipVersionOf = (subnetId: string): 4 | 6 => (subnetId.startsWith(IPV6_ID_PREFIX) ? 6 : 4)
 
 export function noopNetwork(id: string, projectId: string): Network {
-  const subnetIds = [noopId('subnet', id), `${IPV6_MARK}${noopId('subnet6', id).slice(9)}`]
-  // Any subnet counts as one of this network's, as with Octavia's noop driver.
+  const subnetIds = [noopId('subnet', id), `${IPV6_ID_PREFIX}${noopId('subnet6', id).slice(9)}`]
+  // As in Octavia's noop driver, the network contains every subnet.
   return { id, projectId, shared: true, mtu: 1500, subnetIds: Object.assign(subnetIds, { includes: () => true }) }
 }
 
@@ -38,7 +38,7 @@ export function noopSubnet(id: string, projectId: string): Subnet {
     networkId: NETWORK_ID,
     projectId,
     ipVersion,
-    // Any address a caller may ask for lies in it.
+    // Contains every address a caller may request.
     cidr: ipVersion === 4 ? '0.0.0.0/0' : '::/0',
     gatewayIp: ipVersion === 4 ? '203.0.113.1' : '2001:db8::1',
     hostRoutes: [],
@@ -62,8 +62,8 @@ export function noopPort(id: string, projectId: string): Port {
 }
 
 /**
- * As Octavia's noop driver: every network, subnet and port exists, whatever its id; nothing is kept and nothing is done. What is
- * asked for twice is answered alike in every process, since all of it is derived from the ids.
+ * Like Octavia's noop driver: every network, subnet and port exists, whatever its ID. It stores and does nothing. All
+ * processes give the same answers, which derive from the IDs.
  */
 export function createNoopNetworkDriver(): NetworkDriver {
   return {

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto'
 import t, { type Test } from 'tap'
 import { inTransaction } from '../../../controller/database/transaction.js'
 import type { Caller } from '../../../controller/identity/caller.js'
-import { contains, defaultGateway, defaultPools, parseCidr, spanOf } from '../../../controller/network/addresses.js'
+import { contains, defaultGateway, defaultPools, parseCidr, poolSpan } from '../../../controller/network/addresses.js'
 import { AddressTaken, InvalidPortRequest, NoAddressLeft, PORT_OWNER } from '../../../controller/network/driver.js'
 import { allocateAddress } from '../../../controller/network/local/allocation.js'
 import { createLocalDriver } from '../../../controller/network/local/driver.js'
@@ -47,7 +47,7 @@ async function makeNetwork(cidrs: string[], columns: { project_id?: string; shar
         subnet_id: subnet!.id,
         first: pool.start,
         last: pool.end,
-        span: spanOf(pool),
+        span: poolSpan(pool),
       })),
     )
     subnets.push(subnet!.id)

@@ -5,7 +5,7 @@ import { closeSync, existsSync, openSync } from 'node:fs'
 import { promisify } from 'node:util'
 import t, { type Test } from 'tap'
 import { Fabric } from '../../../controller/network/local/fabric.js'
-import { forgetHostLeg, guardHostLeg } from '../../../controller/network/local/host-guard.js'
+import { guardHostLeg, unguardHostLeg } from '../../../controller/network/local/host-guard.js'
 import { ip, links } from '../../../controller/network/local/ip-command.js'
 
 const run = promisify(execFile)
@@ -136,7 +136,7 @@ t.test('machines reach the host only at the address and ports that are open', as
   const one = await machine('one')
   const [networkId, other] = [randomUUID(), randomUUID()]
   const [leg, apart] = [`kt${instance}-a`, `kt${instance}-b`]
-  t.teardown(() => Promise.all([forgetHostLeg(leg), forgetHostLeg(apart)]))
+  t.teardown(() => Promise.all([unguardHostLeg(leg), unguardHostLeg(apart)]))
   const addresses = ['198.18.77.1/29', 'fd77::1/64']
   const rules = { address: '198.18.77.1', open: [{ protocol: 'tcp' as const, port: 8080 }], isolated: false }
   await guardHostLeg(leg, rules)
@@ -309,7 +309,7 @@ t.test('interfaces', async t => {
 
   await t.test('are refused with a clear error when the machine or name is invalid', async t => {
     await t.rejects(fabric.attach(nic('no-such-machine', networkId)), /no-such-machine/)
-    await t.rejects(fabric.attach({ ...nic(one, networkId), interfaceName: 'a\nlink delete dev lo' }), /Not a line/)
+    await t.rejects(fabric.attach({ ...nic(one, networkId), interfaceName: 'a\nlink delete dev lo' }), /Invalid line/)
   })
 
   await t.test('are attached and detached in bulk; the time is recorded', async t => {

@@ -111,7 +111,7 @@ t.test('addresses of a shared network', async t => {
 
   await t.test('one project gets exactly its share and leaves the others theirs', async t => {
     t.equal(await flood(A), 15, 'a quarter of 61')
-    isFault(t, await askFor(A), 409, 'IpAddressGenerationFailure', /one project may have 25 percent/)
+    isFault(t, await askFor(A), 409, 'IpAddressGenerationFailure', /One project may hold at most 25 percent/)
     isFault(t, await askFor(A, [{ ip_address: '10.53.0.9' }]), 409, 'IpAddressGenerationFailure', /25 percent/)
     await t.rejects(driver.ensurePort(request('a', PORT_OWNER.vip)), /25 percent/, 'VIPs count towards the share')
     t.ok(await driver.ensurePort(request('b', PORT_OWNER.vip)))
@@ -121,7 +121,7 @@ t.test('addresses of a shared network', async t => {
   await t.test('projects together leave a reserve for amphorae', async t => {
     const isLast = ({ fixedIps: [fixedIp] }: { fixedIps: { address: string }[] }) =>
       Number(fixedIp?.address.split('.')[3]) > 55
-    isFault(t, await askFor(B, [{ ip_address: '10.53.0.62' }]), 409, 'IpAddressAlreadyAllocated', /is kept for/)
+    isFault(t, await askFor(B, [{ ip_address: '10.53.0.62' }]), 409, 'IpAddressAlreadyAllocated', /is reserved for/)
     const others = ['b', 'c', 'd'].map(project => `${project}/member`)
     const counts: number[] = []
     for (const token of others) counts.push(await flood(token))
@@ -145,6 +145,6 @@ t.test('addresses of a shared network', async t => {
     const { id } = await create('subnet', cidr, ADMIN)
     t.equal(await driver.freeAddresses(id), 29 - 3)
     const desired = { port: { network_id: other.id, fixed_ips: [{ ip_address: '10.54.0.26' }] } }
-    isFault(t, await call('POST /v2.0/ports', B, desired), 409, 'IpAddressAlreadyAllocated', /is kept for/)
+    isFault(t, await call('POST /v2.0/ports', B, desired), 409, 'IpAddressAlreadyAllocated', /is reserved for/)
   })
 })

@@ -22,16 +22,16 @@ t.test('a program that cannot be started leaves others running', async t => {
 })
 
 t.test('a program that exceeds its time limit is killed', async t => {
-  const result = await runInThread({ words: ['sleep', '600'], input: '', limitMs: 50 })
-  t.match(result, { kind: 'ended', code: null, signal: 'SIGKILL' })
+  const result = await runInThread({ argv: ['sleep', '600'], input: '', timeoutMs: 50 })
+  t.match(result, { kind: 'exited', code: null, signal: 'SIGKILL' })
 })
 
 t.test('a program starts while the main thread is busy', async t => {
-  const errand = { words: ['date', '+%s%3N'], input: '', limitMs: 10_000 } as const
-  await runInThread(errand)
+  const command = { argv: ['date', '+%s%3N'], input: '', timeoutMs: 10_000 } as const
+  await runInThread(command)
   const started = Date.now()
-  const running = runInThread(errand)
+  const running = runInThread(command)
   while (Date.now() - started < 500);
   const result = await running
-  t.ok(result.kind === 'ended' && Number(result.output) - started < 500)
+  t.ok(result.kind === 'exited' && Number(result.stdout) - started < 500)
 })

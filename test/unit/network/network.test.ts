@@ -10,7 +10,7 @@ import {
   normaliseAddress,
   parseAddress,
   parseCidr,
-  spanOf,
+  poolSpan,
 } from '../../../controller/network/addresses.js'
 import { paginationLinks, parseListing, pickFields } from '../../../controller/network/api/listing.js'
 import { ipBatch } from '../../../controller/network/local/ip-command.js'
@@ -101,14 +101,14 @@ t.test('addresses', async t => {
       t.strictSame(pools, expected, `${text} ${gateway}`)
     }
     t.equal(defaultGateway(parseCidr('10.0.0.0/24')!), '10.0.0.1')
-    t.equal(spanOf({ start: '10.0.0.2', end: '10.0.0.254' }), 253)
-    t.equal(spanOf({ start: 'fd00::2', end: 'fd00::ffff:ffff:ffff:ffff' }), 2 ** 32)
+    t.equal(poolSpan({ start: '10.0.0.2', end: '10.0.0.254' }), 253)
+    t.equal(poolSpan({ start: 'fd00::2', end: 'fd00::ffff:ffff:ffff:ffff' }), 2 ** 32)
     fc.assert(
       fc.property(fc.ipV4(), fc.integer({ min: 8, max: 29 }), fc.nat(1000), (base, prefix, offset) => {
         const cidr = parseCidr(`${base}/${prefix}`)!
         const { first, last } = hostRange(cidr)
         const gateway = formatAddress(4, first + (BigInt(offset) % (last - first + 1n)))
-        const size = defaultPools(cidr, gateway).reduce((sum, pool) => sum + spanOf(pool), 0)
+        const size = defaultPools(cidr, gateway).reduce((sum, pool) => sum + poolSpan(pool), 0)
         return BigInt(size) === last - first
       }),
     )
@@ -199,6 +199,6 @@ t.test('ip commands cannot contain a second line, quotes or substitutions', asyn
     'link show `id`',
     '',
   ]) {
-    await t.rejects(ipBatch(null, [line]), /Not a line/, JSON.stringify(line))
+    await t.rejects(ipBatch(null, [line]), /Invalid line/, JSON.stringify(line))
   }
 })

@@ -3,7 +3,7 @@ import { objectOf, ref } from '../../../api/schema.js'
 import { route } from '../dialect.js'
 import { NeutronError } from '../neutron-error.js'
 
-/** Path below /v2.0 -> key in the answer, for what other Networking services have and this one has none of. */
+/** Path below /v2.0 -> key in the answer, for resources that other Networking services have and this one does not. */
 const EMPTY: Readonly<Record<string, string>> = {
   agents: 'agents',
   availability_zones: 'availability_zones',
@@ -23,7 +23,7 @@ const EMPTY: Readonly<Record<string, string>> = {
   'service-providers': 'service_providers',
 }
 
-/** The extensions of the API whose attributes and filters this service has. */
+/** The API extensions whose attributes and filters this service supports. */
 const EXTENSIONS: readonly { alias: string; name: string; description: string }[] = [
   {
     alias: 'external-net',
@@ -107,20 +107,20 @@ const presentExtension = (extension: (typeof EXTENSIONS)[number]) => ({
 
 const common = { method: 'GET', right: 'see the service', group: 'extensions', status: 200 } as const
 
-/** What clients ask for in passing, answered so that their commands say "none" and do not fail. */
+/** Answers the look-ups that clients make along the way with empty lists, so that their commands do not fail. */
 export const otherRoutes = [
   ...Object.entries(EMPTY).flatMap(([path, key]) => [
     route({
       ...common,
       path: `/v2.0/${path}`,
-      summary: `List ${key.replaceAll('_', ' ')}: this service has none`,
+      summary: `List ${key.replaceAll('_', ' ')}: always empty`,
       answer: objectOf({ [key]: { type: 'array', maxItems: 0 } }),
       handle: async () => jsonAnswer(200, { [key]: [] }),
     }),
     route({
       ...common,
       path: `/v2.0/${path}/:id`,
-      summary: `Show one of the ${key.replaceAll('_', ' ')}: there is none`,
+      summary: `Show one of the ${key.replaceAll('_', ' ')}: always answers 404`,
       status: 404,
       handle: async () => {
         throw new NeutronError(404, 'HTTPNotFound', 'The resource could not be found.')
@@ -130,7 +130,7 @@ export const otherRoutes = [
   route({
     ...common,
     path: '/v2.0/extensions',
-    summary: 'List the extensions of the API whose attributes and filters this service has',
+    summary: 'List the API extensions whose attributes and filters this service supports',
     answer: objectOf({ extensions: { type: 'array', items: ref('extension') } }),
     handle: async () => jsonAnswer(200, { extensions: EXTENSIONS.map(presentExtension) }),
   }),

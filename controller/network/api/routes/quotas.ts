@@ -7,9 +7,9 @@ import { COUNTED_RESOURCES, effectiveLimits } from '../../quota.js'
 import { isAdmin } from '../../visibility.js'
 import { attribute, parseAttributes, unwrap } from '../body.js'
 import { route, type Service } from '../dialect.js'
-import { disallowed, NeutronError } from '../neutron-error.js'
+import { NeutronError, notAuthorized } from '../neutron-error.js'
 
-const BODY_LIMIT = 64 * 1024
+const MAX_BODY_BYTES = 64 * 1024
 
 const limit = attribute.integer(-1, 2_000_000_000)
 const updateSchema = z
@@ -17,7 +17,7 @@ const updateSchema = z
     network: limit,
     subnet: limit,
     port: limit,
-    // What the openstack command adds: whether a limit below the use is refused.
+    // The openstack command adds these: check_limit refuses a limit below the current usage.
     check_limit: attribute.boolean,
     force: attribute.boolean,
   })
@@ -28,14 +28,14 @@ const collection = '/v2.0/quotas'
 const one = `${collection}/:project`
 const answer = objectOf({ quota: ref('quota') })
 
-/** Limits of projects: everybody may read the own ones, administrators read and set all. */
+/** Quotas of projects. Users may read their own project's; administrators may read and set all. */
 export const quotaRoutes = [
   route({
     ...{ method: 'GET', path: collection, right: 'administer', group, status: 200 },
-    summary: 'List the limits that were set',
+    summary: 'List the quotas of all projects with limits of their own',
     answer: objectOf({ quotas: { type: 'array', items: ref('project_quota') } }),
     handle: async ({ quotas, defaultLimits }, { caller }) => {
-      if (!isAdmin(caller)) throw disallowed('get_quota')
+      if (!isAdmin(caller)) throw notAuthorized('get_quota')
       const rows = await quotas.list()
       return jsonAnswer(200, {
         quotas: rows.map(({ project_id, ...stored }) => ({
@@ -48,7 +48,7 @@ export const quotaRoutes = [
   }),
   route({
     ...{ method: 'GET', path: one, right: 'read quota', group, status: 200 },
-    summary: 'Show the limits of a project',
+    summary: 'Show the quota of a project',
     answer,
     handle: async ({ quotas, defaultLimits }, call) => {
       const stored = await quotas.find(allowedProject(call, 'get'))
@@ -57,28 +57,28 @@ export const quotaRoutes = [
   }),
   route({
     ...{ method: 'GET', path: `${one}/default`, right: 'read quota', group, status: 200 },
-    summary: 'Show the limits that a project has by default',
+    summary: 'Show the default quota of a project',
     answer,
     handle: async ({ defaultLimits }, call) => {
       allowedProject(call, 'get')
       return jsonAnswer(200, { quota: defaultLimits })
     },
   }),
-  // openstacksdk asks with ".json" at the end.
+  // openstacksdk appends ".json".
   ...['details', 'details.json'].map(word =>
     route({
       ...{ method: 'GET', path: `${one}/${word}`, right: 'read quota', group, status: 200 },
-      summary: 'Show the limits of a project and how much of each is used',
+      summary: 'Show the quota and the usage of a project',
       answer: objectOf({ quota: ref('quota_details') }),
       handle: showDetails,
     }),
   ),
   route({
     ...{ method: 'PUT', path: one, right: 'administer', group, status: 200 },
-    summary: 'Set limits of a project; what is not given stays',
+    summary: 'Set the quota of a project; limits not given stay unchanged',
     requestForm: objectOf({ quota: formOf(updateSchema) }),
     answer,
-    mostBytes: BODY_LIMIT,
+    mostBytes: MAX_BODY_BYTES,
     handle: async ({ quotas, defaultLimits }, call) => {
       const project = allowedProject(call, 'update')
       const [attributes] = unwrap(await call.json(), 'quota').items
@@ -88,7 +88,7 @@ export const quotaRoutes = [
   }),
   route({
     ...{ method: 'DELETE', path: one, right: 'administer', group, status: 204 },
-    summary: 'Reset the limits of a project to the defaults',
+    summary: 'Reset the quota of a project to the defaults',
     handle: async ({ quotas }, call) => {
       const project = allowedProject(call, 'delete')
       if (await quotas.reset(project)) return NO_CONTENT
@@ -106,9 +106,9 @@ async function showDetails({ quotas, defaultLimits }: Service, call: Call<Caller
   return jsonAnswer(200, { quota: Object.fromEntries(await Promise.all(details)) })
 }
 
-/** The project that the path names. @throws NeutronError 403 when the caller may not do this to it */
+/** The project in the path. @throws NeutronError 403 if the caller may not do this to its quota */
 function allowedProject({ caller, params }: Call<Caller>, verb: 'get' | 'update' | 'delete'): string {
   const project = parseAttributes(attribute.projectId, params.project)
-  if (!isAdmin(caller) && (verb !== 'get' || project !== caller.project?.id)) throw disallowed(`${verb}_quota`)
+  if (!isAdmin(caller) && (verb !== 'get' || project !== caller.project?.id)) throw notAuthorized(`${verb}_quota`)
   return project
 }

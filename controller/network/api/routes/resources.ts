@@ -6,37 +6,33 @@ import type { Caller } from '../../../identity/caller.js'
 import { attribute, parseAttributes, unwrap } from '../body.js'
 import { route, type Service } from '../dialect.js'
 import { paginationLinks, parseListing, pickFields } from '../listing.js'
-import { missing, NeutronError } from '../neutron-error.js'
-import { type Item, MOST_TAGS } from '../resource.js'
+import { NeutronError, notFound, type Singular } from '../neutron-error.js'
+import { type Item, MAX_TAGS } from '../resource.js'
 import type { Source } from '../select.js'
 
-/** List, show, create, update, delete and the tags of one kind of resource. */
-export function resourceRoutes({ kind: singular, columns, filters }: Source) {
-  const plural = `${singular}s` as const
-  const collection = `/v2.0/${plural}`
-  const one = `${collection}/:id`
-  const tags = `${one}/tags`
-  const group = plural
-  const item = objectOf({ [singular]: ref(singular) })
-  const resourceOf = ({ resources }: Service) => resources[singular]
-  const find = async (service: Service, { caller, params }: Call<Caller>): Promise<Item> => {
-    const found = await resourceOf(service).show(caller, params.id ?? '')
-    if (found === null) throw missing(singular, params.id ?? '')
-    return found
-  }
+/** The routes of one kind of resource: list, create, show, update, delete, and its tags. */
+export const resourceRoutes = (source: Source) => [
+  ...collectionRoutes(source),
+  ...itemRoutes(source.kind),
+  ...tagRoutes(source.kind),
+]
 
+function collectionRoutes({ kind: singular, columns, filters }: Source) {
+  const plural = `${singular}s` as const
+  const path = collectionPath(singular)
+  const group = plural
   return [
     route({
-      ...{ method: 'GET', path: collection, right: 'read', group, status: 200 },
+      ...{ method: 'GET', path, right: 'read', group, status: 200 },
       summary: `List ${plural}`,
       parameters: [...Object.keys({ ...columns, ...filters }).map(filterParameter), ...LIST_PARAMETERS.map(shared)],
       answer: objectOf({ [plural]: { type: 'array', items: ref(singular) }, [`${plural}_links`]: ref('links') }, [
         plural,
       ]),
-      handle: async (service, { caller, base, queryString }) => {
+      handle: async ({ resources }, { caller, base, queryString }) => {
         const listing = parseListing(queryString)
-        const page = await resourceOf(service).list(caller, listing)
-        const links = paginationLinks(listing, page, `${base}${collection}`, queryString)
+        const page = await resources[singular].list(caller, listing)
+        const links = paginationLinks(listing, page, `${base}${path}`, queryString)
         return jsonAnswer(200, {
           [plural]: page.items.map(item => pickFields(item, listing.fields)),
           ...(links.length > 0 ? { [`${plural}_links`]: links } : {}),
@@ -44,95 +40,119 @@ export function resourceRoutes({ kind: singular, columns, filters }: Source) {
       },
     }),
     route({
-      ...{ method: 'POST', path: collection, right: 'write', group, status: 201 },
-      summary: `Create one ${singular}, or several at once`,
+      ...{ method: 'POST', path, right: 'write', group, status: 201 },
+      summary: `Create one or several ${plural}`,
       requestForm: {
         anyOf: [objectOf({ [singular]: ref(`${singular}_create`) }), listOf(plural, `${singular}_create`)],
       },
-      answer: { anyOf: [item, listOf(plural, singular)] },
-      handle: async (service, call) => {
+      answer: { anyOf: [itemForm(singular), listOf(plural, singular)] },
+      handle: async ({ resources }, call) => {
         const { items, bulk } = unwrap(await call.json(), singular, plural)
-        const made = await resourceOf(service).create(call.caller, items)
-        return jsonAnswer(201, bulk ? { [plural]: made } : { [singular]: made[0] })
+        const created = await resources[singular].create(call.caller, items)
+        return jsonAnswer(201, bulk ? { [plural]: created } : { [singular]: created[0] })
       },
     }),
+  ]
+}
+
+function itemRoutes(singular: Singular) {
+  const path = `${collectionPath(singular)}/:id`
+  const group = `${singular}s`
+  const answer = itemForm(singular)
+  return [
     route({
-      ...{ method: 'GET', path: one, right: 'read', group, status: 200 },
+      ...{ method: 'GET', path, right: 'read', group, status: 200 },
       summary: `Show a ${singular}`,
       parameters: [shared('fields')],
-      answer: item,
+      answer,
       handle: async (service, call) => {
-        const found = await find(service, call)
-        return jsonAnswer(200, { [singular]: pickFields(found, parseListing(call.queryString).fields) })
+        const item = await find(service, singular, call)
+        return jsonAnswer(200, { [singular]: pickFields(item, parseListing(call.queryString).fields) })
       },
     }),
     route({
-      ...{ method: 'PUT', path: one, right: 'write', group, status: 200 },
-      summary: `Change a ${singular}; only what is given changes`,
+      ...{ method: 'PUT', path, right: 'write', group, status: 200 },
+      summary: `Update a ${singular}; attributes not given stay unchanged`,
       requestForm: objectOf({ [singular]: ref(`${singular}_update`) }),
-      answer: item,
-      handle: async (service, call) => {
+      answer,
+      handle: async ({ resources }, call) => {
         const [attributes] = unwrap(await call.json(), singular).items
         const { caller, params } = call
-        return jsonAnswer(200, { [singular]: await resourceOf(service).update(caller, params.id ?? '', attributes) })
+        return jsonAnswer(200, { [singular]: await resources[singular].update(caller, params.id ?? '', attributes) })
       },
     }),
     route({
-      ...{ method: 'DELETE', path: one, right: 'write', group, status: 204 },
+      ...{ method: 'DELETE', path, right: 'write', group, status: 204 },
       summary: `Delete a ${singular}`,
-      handle: async (service, { caller, params }) => {
-        await resourceOf(service).remove(caller, params.id ?? '')
+      handle: async ({ resources }, { caller, params }) => {
+        await resources[singular].remove(caller, params.id ?? '')
         return NO_CONTENT
       },
     }),
+  ]
+}
+
+const tagRoutes = (singular: Singular) => [...tagListRoutes(singular), ...oneTagRoutes(singular)]
+
+function tagListRoutes(singular: Singular) {
+  const path = `${collectionPath(singular)}/:id/tags`
+  const group = `${singular}s`
+  return [
     route({
-      ...{ method: 'GET', path: tags, right: 'read', group, status: 200 },
+      ...{ method: 'GET', path, right: 'read', group, status: 200 },
       summary: `List the tags of a ${singular}`,
       answer: ref('tags'),
-      handle: async (service, call) => jsonAnswer(200, { tags: (await find(service, call)).tags }),
+      handle: async (service, call) => jsonAnswer(200, { tags: (await find(service, singular, call)).tags }),
     }),
     route({
-      ...{ method: 'PUT', path: tags, right: 'write', group, status: 200 },
+      ...{ method: 'PUT', path, right: 'write', group, status: 200 },
       summary: `Replace the tags of a ${singular}`,
       request: tagsSchema,
       answer: ref('tags'),
-      handle: async (service, call) => {
+      handle: async ({ resources }, call) => {
         const { tags } = await call.body()
-        return jsonAnswer(200, { tags: await resourceOf(service).retag(call.caller, call.params.id ?? '', () => tags) })
+        return jsonAnswer(200, { tags: await resources[singular].retag(call.caller, call.params.id ?? '', () => tags) })
       },
     }),
     route({
-      ...{ method: 'DELETE', path: tags, right: 'write', group, status: 204 },
+      ...{ method: 'DELETE', path, right: 'write', group, status: 204 },
       summary: `Remove all tags of a ${singular}`,
-      handle: async (service, { caller, params }) => {
-        await resourceOf(service).retag(caller, params.id ?? '', () => [])
+      handle: async ({ resources }, { caller, params }) => {
+        await resources[singular].retag(caller, params.id ?? '', () => [])
         return NO_CONTENT
       },
     }),
+  ]
+}
+
+function oneTagRoutes(singular: Singular) {
+  const path = `${collectionPath(singular)}/:id/tags/:tag`
+  const group = `${singular}s`
+  return [
     route({
-      ...{ method: 'GET', path: `${tags}/:tag`, right: 'read', group, status: 204 },
+      ...{ method: 'GET', path, right: 'read', group, status: 204 },
       summary: `Check whether a ${singular} has a tag`,
       handle: async (service, call) => {
         const { tag = '' } = call.params
-        if (!(await find(service, call)).tags.includes(tag)) throw noSuchTag(tag)
+        if (!(await find(service, singular, call)).tags.includes(tag)) throw tagNotFound(tag)
         return NO_CONTENT
       },
     }),
     route({
-      ...{ method: 'PUT', path: `${tags}/:tag`, right: 'write', group, status: 201 },
+      ...{ method: 'PUT', path, right: 'write', group, status: 201 },
       summary: `Add a tag to a ${singular}`,
-      handle: async (service, { caller, params }) => {
+      handle: async ({ resources }, { caller, params }) => {
         const tag = parseAttributes(tagSchema, params.tag)
-        await resourceOf(service).retag(caller, params.id ?? '', tags => [...tags, tag])
+        await resources[singular].retag(caller, params.id ?? '', tags => [...tags, tag])
         return { status: 201 }
       },
     }),
     route({
-      ...{ method: 'DELETE', path: `${tags}/:tag`, right: 'write', group, status: 204 },
+      ...{ method: 'DELETE', path, right: 'write', group, status: 204 },
       summary: `Remove a tag from a ${singular}`,
-      handle: async (service, { caller, params: { id = '', tag = '' } }) => {
-        await resourceOf(service).retag(caller, id, tags => {
-          if (!tags.includes(tag)) throw noSuchTag(tag)
+      handle: async ({ resources }, { caller, params: { id = '', tag = '' } }) => {
+        await resources[singular].retag(caller, id, tags => {
+          if (!tags.includes(tag)) throw tagNotFound(tag)
           return tags.filter(other => other !== tag)
         })
         return NO_CONTENT
@@ -141,12 +161,22 @@ export function resourceRoutes({ kind: singular, columns, filters }: Source) {
   ]
 }
 
+const collectionPath = (singular: Singular) => `/v2.0/${singular}s`
+
+const itemForm = (singular: Singular) => objectOf({ [singular]: ref(singular) })
+
+async function find({ resources }: Service, singular: Singular, { caller, params }: Call<Caller>): Promise<Item> {
+  const item = await resources[singular].show(caller, params.id ?? '')
+  if (item === null) throw notFound(singular, params.id ?? '')
+  return item
+}
+
 const LIST_PARAMETERS = ['fields', 'sort_key', 'sort_dir', 'limit', 'marker', 'page_reverse']
 
 const filterParameter = (name: string): Parameter => ({
   name,
   in: 'query',
-  description: `Only objects whose ${name.replaceAll('_', ' ')} has one of these values.`,
+  description: `Return only objects whose ${name.replaceAll('_', ' ')} has one of these values.`,
   schema: { type: 'array', items: { type: 'string' } },
 })
 
@@ -155,8 +185,10 @@ const shared = (name: string) => ({ $ref: `#/components/parameters/${name}` })
 const listOf = (plural: string, schema: string) =>
   objectOf({ [plural]: { type: 'array', items: ref(schema), minItems: 1, maxItems: 100 } })
 
-// A comma separates tags in filters, so none can hold one.
-const tagSchema = attribute.text.regex(/^[^,]{1,60}$/, { error: 'a tag has 1 to 60 characters and no comma' })
-const tagsSchema = z.strictObject({ tags: z.array(tagSchema).max(MOST_TAGS, { error: `at most ${MOST_TAGS} tags` }) })
+// Filters separate tags with commas, so a tag cannot contain one.
+const tagSchema = attribute.text.regex(/^[^,]{1,60}$/, { error: 'a tag must have 1 to 60 characters and no comma' })
+const tagsSchema = z.strictObject({
+  tags: z.array(tagSchema).max(MAX_TAGS, { error: `the maximum is ${MAX_TAGS} tags` }),
+})
 
-const noSuchTag = (tag: string) => new NeutronError(404, 'TagNotFound', `Tag ${tag} could not be found.`)
+const tagNotFound = (tag: string) => new NeutronError(404, 'TagNotFound', `Tag ${tag} could not be found.`)

@@ -4,11 +4,11 @@ import { openRoute, route } from '../dialect.js'
 
 const RESOURCES = ['network', 'subnet', 'port'] as const
 
-/** The version documents, by which clients find everything else. */
+/** The version documents, through which clients discover the API. */
 export const versionRoutes = [
   openRoute({
     ...{ method: 'GET', path: '/', group: 'service', status: 200 },
-    summary: 'The versions of the API',
+    summary: 'List the versions of the API',
     answer: objectOf({ versions: { type: 'array', items: ref('version') } }),
     handle: async (_service, { base }) => {
       const links = [{ rel: 'self', href: `${base}/v2.0/` }]
