@@ -1,6 +1,6 @@
 import type { ServiceSchema } from '../../database/migrate.js'
 import { migrations as identity } from '../../identity/migrations.js'
-import { giveAuditAway } from '../../key-manager/audit/owner.js'
+import { transferAuditLog } from '../../key-manager/audit/owner.js'
 import { migrations as keyManager } from '../../key-manager/migrations/index.js'
 import { migrations as loadBalancer } from '../../load-balancer/migrations/index.js'
 import { migrations as network } from '../../network/migrations.js'
@@ -10,5 +10,5 @@ export const serviceSchemas: readonly ServiceSchema[] = [
   { schema: 'identity', migrations: identity },
   { schema: 'network', migrations: network },
   { schema: 'load_balancer', migrations: loadBalancer },
-  { schema: 'key_manager', migrations: keyManager, giveAway: giveAuditAway },
+  { schema: 'key_manager', migrations: keyManager, giveAway: transferAuditLog },
 ]

@@ -4,28 +4,28 @@ import { execute, maybeOne } from '../../database/query.js'
 import { sql } from '../../database/sql.js'
 import { type ChainPlace, inUtc } from './chain.js'
 
-/** The last record that retention has removed: the chain goes on from it. */
+/** The last record that retention removed; the chain continues after it. */
 export type AuditAnchor = ChainPlace & {
-  /** When it was recorded; UTC with microseconds. */
+  /** Time of the record; UTC with microseconds. */
   at: string
-  /** What was older than this when it was removed; UTC with microseconds. */
+  /** Everything removed was older than this; UTC with microseconds. */
   cutoff: string
 }
 
-/** What is said of an anchor that was not made with the audit key. */
+/** Message for an anchor that was not written with the audit key. */
 export const FORGED_ANCHOR =
-  'The anchor, from which the chain goes on after what retention removed, was moved or changed, or the audit key is another one.'
+  'The anchor, after which the chain continues since retention removed records, was moved or changed, or the audit key is wrong.'
 
-/** Without the key nobody can say that retention has removed anything. */
+/** Only the key's owner can claim that retention removed records. */
 function macOf(key: Buffer, { position, hash, at, cutoff }: AuditAnchor): Buffer {
-  // A key of its own: no link of the chain can stand for an anchor.
+  // A separate key, so that no link of the chain can pass for an anchor.
   const anchorKey = createHmac('sha256', key).update('anchor of the audit chain').digest()
   const fields = [position, hash.toString('hex'), at, cutoff]
   return createHmac('sha256', anchorKey).update(JSON.stringify(fields)).digest()
 }
 
 /**
- * The anchor of the chain; null when nothing was removed yet.
+ * The anchor of the chain; null if nothing was removed yet.
  * @param key 32 bytes
  */
 export async function readAnchor(database: Knex, key: Buffer): Promise<AuditAnchor | 'forged' | null> {
@@ -40,7 +40,7 @@ export async function readAnchor(database: Knex, key: Buffer): Promise<AuditAnch
   return mac.length === expected.length && timingSafeEqual(mac, expected) ? anchor : 'forged'
 }
 
-/** Moves the anchor on. The database takes it only to a record that is there and old; see the migration. */
+/** Advances the anchor. The database allows only existing, old records as anchors; see the migration. */
 export async function writeAnchor(database: Knex, key: Buffer, anchor: AuditAnchor): Promise<void> {
   const { position, hash, at, cutoff } = anchor
   await execute(

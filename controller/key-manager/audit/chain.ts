@@ -3,7 +3,7 @@ import type { Knex } from 'knex'
 import { many } from '../../database/query.js'
 import { type Fragment, sql } from '../../database/sql.js'
 
-/** A record in the form in which it is linked and exported; times are UTC with microseconds, `detail` is JSON text. */
+/** A record as it is linked. Times are UTC with microseconds; `detail` is JSON text. */
 export type ChainedRecord = {
   seq: number
   at: string
@@ -18,7 +18,7 @@ export type ChainedRecord = {
   detail: string | null
 }
 
-/** SQL: a time as text, in UTC and with microseconds. */
+/** SQL: a time as text, in UTC with microseconds. */
 export const inUtc = (time: Fragment): Fragment =>
   sql`to_char((${time}) AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US')`
 
@@ -28,15 +28,15 @@ export const CHAINED_COLUMNS = sql`seq, ${inUtc(sql`at`)} AS at, action, outcome
 
 export type LinkedRecord = ChainedRecord & { position: number; hash: Buffer }
 
-/** A place in the chain, to which the next record is linked. */
+/** A position in the chain, which the next record links to. */
 export type ChainPlace = { position: number; hash: Buffer }
 
-/** What the first record is linked to. */
+/** What the first record links to. */
 export const CHAIN_START: ChainPlace = { position: 0, hash: Buffer.alloc(32) }
 
 /**
- * The hash that links a record to the one before it. Without the key nobody can make a chain that fits, not even who writes to the
- * database.
+ * The hash that links a record to its predecessor. Only the key's owner can make a valid chain; write access
+ * to the database is not enough.
  * @param key 32 bytes
  */
 export function linkHash(key: Buffer, position: number, before: Buffer, record: ChainedRecord): Buffer {
@@ -57,17 +57,17 @@ export function linkHash(key: Buffer, position: number, before: Buffer, record: 
   return createHmac('sha256', key).update(before).update(JSON.stringify(fields)).digest()
 }
 
-/** What is wrong with a record as the next one after a place in the chain, in words; null when it is right. */
+/** A sentence if the record does not follow `before` in the chain; null if it does. */
 export function linkFault(key: Buffer, before: ChainPlace, record: LinkedRecord): string | null {
   const { position, hash, at, action } = record
   if (position !== before.position + 1) return `Record ${before.position + 1} of the chain is missing.`
   if (linkHash(key, position, before.hash, record).equals(hash)) return null
-  return `Record ${position} (${at}, ${action}) is not what was recorded, or the audit key is another one.`
+  return `Record ${position} (${at}, ${action}) was changed, or the audit key is wrong.`
 }
 
 const BATCH = 2000
 
-/** The linked records after a position with their links, in the order of the chain, a batch at a time. */
+/** The linked records after a position, in the order of the chain, read in batches. */
 export async function* linkedRecords(database: Knex, after: number): AsyncGenerator<LinkedRecord> {
   for (let last = after; ; ) {
     const batch = await many(

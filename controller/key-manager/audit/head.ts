@@ -10,9 +10,12 @@ import { writePrivateFile } from '../../process/private-file.js'
 import { type AuditAnchor, FORGED_ANCHOR, readAnchor } from './anchor.js'
 import { CHAIN_START, type ChainPlace, inUtc, linkedRecords, linkFault } from './chain.js'
 
-/** The end of the chain as it was seen last, kept outside the database: whoever owns the database cannot take it back. */
+/**
+ * The last known end of the chain, stored outside the database so that the owner of the database cannot roll
+ * it back.
+ */
 export type AuditHead = ChainPlace & {
-  /** When its record was made; UTC with microseconds. */
+  /** Time of its record; UTC with microseconds. */
   at: string
 }
 
@@ -24,7 +27,7 @@ const stored = z.strictObject({
 })
 
 function macOf(key: Buffer, { position, hash, at }: AuditHead): Buffer {
-  // A key of its own: no link of the chain can stand for a head.
+  // A separate key, so that no link of the chain can pass for a head.
   const headKey = createHmac('sha256', key).update('head of the audit chain').digest()
   return createHmac('sha256', headKey)
     .update(JSON.stringify([position, hash.toString('hex'), at]))
@@ -32,9 +35,9 @@ function macOf(key: Buffer, { position, hash, at }: AuditHead): Buffer {
 }
 
 /**
- * The head that a file keeps.
+ * Reads the stored head.
  * @param key 32 bytes
- * @returns null when there is no such file, `forged` for one that was not written with this key
+ * @returns null if there is no such file, `forged` if it was not written with this key
  */
 export function readHead(path: string, key: Buffer): AuditHead | 'forged' | null {
   const text = readOrNull(path)
@@ -46,16 +49,15 @@ export function readHead(path: string, key: Buffer): AuditHead | 'forged' | null
   return timingSafeEqual(Buffer.from(mac, 'hex'), macOf(key, head)) ? head : 'forged'
 }
 
-/** Replaces what a file keeps, whole or not at all, and on disk when this returns. */
+/** Replaces the file atomically and durably. */
 export function writeHead(path: string, key: Buffer, head: AuditHead): void {
   const { position, hash, at } = head
   const content = { position, hash: hash.toString('hex'), at, mac: macOf(key, head).toString('hex') }
   writePrivateFile(path, `${JSON.stringify(content)}\n`)
 }
 
-/** What is said of a head that was not written with the audit key. */
-export const forgedHead = (path: string): string =>
-  `${path}, which keeps the end of the chain, was changed, or the audit key is another one.`
+/** Message for a head that was not written with the audit key. */
+export const forgedHead = (path: string): string => `The chain head in ${path} was changed, or the audit key is wrong.`
 
 function readOrNull(path: string): string | null {
   try {
@@ -74,9 +76,9 @@ function parseOrNull(text: string): unknown {
   }
 }
 
-/** What is wrong with a chain that should still hold a head, in words; null when it does. */
-export async function faultOfHead(database: Knex, head: AuditHead, anchor: AuditAnchor | null): Promise<string | null> {
-  // Retention has come past it, which nobody can pretend without the key.
+/** A sentence if the chain does not contain a head that it should; null if it does. */
+export async function headFault(database: Knex, head: AuditHead, anchor: AuditAnchor | null): Promise<string | null> {
+  // Retention removed the head's record; only the key's owner can write such an anchor.
   if (anchor !== null && (anchor.position > head.position || isSamePlace(anchor, head))) return null
   const found = await maybeOne(
     database,
@@ -86,21 +88,21 @@ export async function faultOfHead(database: Knex, head: AuditHead, anchor: Audit
        FROM (VALUES (1)) AS one LEFT JOIN key_manager_audit.audit_record r ON r.position = (SELECT max(position) FROM key_manager_audit.audit_record)`,
   )
   if (found?.hash?.equals(head.hash) === true) return null
-  const was = `The chain once ended with record ${head.position} (${head.at} UTC)`
-  if (found?.end == null) return `${was}, and now holds no record: all of it was removed.`
+  const was = `The chain head was record ${head.position} (${head.at} UTC)`
+  if (found?.end == null) return `${was}, but the chain is now empty: all records were removed.`
   if (found.end < head.position) {
-    return `${was}, and now ends with record ${found.end} (${found.endAt} UTC): its end was removed, or the database was put back to a backup.`
+    return `${was}, but the chain now ends with record ${found.end} (${found.endAt} UTC): its end was removed, or the database was restored from a backup.`
   }
-  return `${was}, and now holds another one there: its end was removed, or the database was put back to a backup, and it went on from there.`
+  return `${was}, but the chain now holds another record there: its end was removed, or the database was restored from a backup, and new records followed.`
 }
 
 const isSamePlace = (one: ChainPlace, other: ChainPlace): boolean =>
   one.position === other.position && one.hash.equals(other.hash)
 
 /**
- * Goes along the chain from a head to its present end, and checks every link on the way: it is the chain of one moment.
- * @param head null to begin with the first record that is kept
- * @returns the present end, null for an empty chain; or what is wrong, in words
+ * Checks every link from a head to the present end, in one snapshot of the database.
+ * @param head null to start at the oldest remaining record
+ * @returns the present end, null for an empty chain; or the fault, as a sentence
  */
 export async function followChain(
   database: Database,
@@ -111,8 +113,8 @@ export async function followChain(
     await execute(trx, sql`SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY`)
     const anchor = await readAnchor(trx, key)
     if (anchor === 'forged') return { fault: FORGED_ANCHOR }
-    const lost = head === null ? null : await faultOfHead(trx, head, anchor)
-    if (lost !== null) return { fault: lost }
+    const missingHead = head === null ? null : await headFault(trx, head, anchor)
+    if (missingHead !== null) return { fault: missingHead }
     let end: AuditHead | null = anchor !== null && anchor.position > (head?.position ?? 0) ? anchor : head
     for await (const record of linkedRecords(trx, end?.position ?? 0)) {
       const fault = linkFault(key, end ?? CHAIN_START, record)

@@ -10,16 +10,17 @@ import { CHAIN_START, CHAINED_COLUMNS, type ChainedRecord, type ChainPlace, link
 import { followChain, forgedHead, readHead, writeHead } from './head.js'
 
 const BATCH = 1000
-/** How long a record stands without a link, and so without a trace when it is removed. */
+/** How long a record may be without a link. Until it has one, its removal leaves no trace. */
 const PAUSE_MS = 100
-/** How often the kept end of the chain follows what others have linked. */
+/** How often the stored chain head follows records that other processes linked. */
 const FOLLOW_MS = 1000
-const LONGEST_PAUSE_MS = 30_000
+const MAX_PAUSE_MS = 30_000
 
 /**
- * Links up to a thousand records that are not in the chain yet, in the order in which they were numbered. One process does this at a time.
+ * Links up to 1000 records that are not in the chain yet, in the order of their numbers. One process does
+ * this at a time.
  * @param key 32 bytes
- * @returns how many; fewer than a thousand means that none are left
+ * @returns how many were linked; fewer than 1000 means that none are left
  */
 export async function linkRecords(database: Database, key: Buffer): Promise<number> {
   return inTransaction(database, async trx => {
@@ -45,7 +46,7 @@ export async function linkRecords(database: Database, key: Buffer): Promise<numb
   })
 }
 
-/** From here to the end of the transaction nobody else adds to the chain or takes from it. */
+/** Keeps other transactions from adding to the chain or pruning it until this one ends. */
 export async function lockChain(trx: Transaction): Promise<void> {
   await execute(trx, sql`SELECT pg_advisory_xact_lock(hashtext(${'krater audit chain'}))`)
 }
@@ -65,16 +66,16 @@ async function endOfChain(trx: Transaction, key: Buffer): Promise<ChainPlace> {
 type LinkerOptions = {
   database: Database
   key: Buffer
-  /** Keeps the end of the chain outside the database. */
+  /** Stores the chain head outside the database. */
   headFile: string
   log: Logger
 }
 
-/** Keeps linking what is recorded, within a tenth of a second, until stopped. Any number may run over one database. */
+/** Links new records within 100 ms until stopped. Several linkers may run on one database. */
 export async function startAuditLinker(options: LinkerOptions): Promise<{ stop: () => Promise<void> }> {
   const { database, key, log } = options
   const stopping = new AbortController()
-  const keepHead = headKeeper(options)
+  const updateHead = createHeadUpdater(options)
   const loop = (async () => {
     let pauseMs = PAUSE_MS
     let followedAt = Number.NEGATIVE_INFINITY
@@ -82,12 +83,12 @@ export async function startAuditLinker(options: LinkerOptions): Promise<{ stop: 
       try {
         const linked = await linkRecords(database, key)
         if (linked > 0 || performance.now() - followedAt > FOLLOW_MS) {
-          await keepHead()
+          await updateHead()
           followedAt = performance.now()
         }
         pauseMs = linked === BATCH ? 0 : PAUSE_MS
       } catch (error) {
-        pauseMs = Math.min(Math.max(pauseMs, PAUSE_MS) * 2, LONGEST_PAUSE_MS)
+        pauseMs = Math.min(Math.max(pauseMs, PAUSE_MS) * 2, MAX_PAUSE_MS)
         log.warn(
           { err: error, pauseMs },
           isDatabaseAway(error) ? 'database away; trying again' : 'linking audit records failed; trying again',
@@ -107,23 +108,23 @@ export async function startAuditLinker(options: LinkerOptions): Promise<{ stop: 
 const REPEAT_FAULT_MS = 3_600_000
 
 /**
- * @returns a function that compares the kept end with the chain and moves it on. What is wrong goes into the log, at once and every hour; the kept
- *   end then stays as it is, until an operator accepts the chain.
+ * @returns a function that compares the stored head with the chain and advances it. It logs a fault at once
+ *   and then hourly, and leaves the stored head unchanged until an operator accepts the chain.
  */
-function headKeeper({ database, key, headFile, log }: LinkerOptions): () => Promise<void> {
-  let saidAt = Number.NEGATIVE_INFINITY
+function createHeadUpdater({ database, key, headFile, log }: LinkerOptions): () => Promise<void> {
+  let loggedAt = Number.NEGATIVE_INFINITY
   return async () => {
-    const kept = readHead(headFile, key)
-    const found = kept === 'forged' ? { fault: forgedHead(headFile) } : await followChain(database, key, kept)
+    const stored = readHead(headFile, key)
+    const found = stored === 'forged' ? { fault: forgedHead(headFile) } : await followChain(database, key, stored)
     if (found.fault !== null) {
-      if (performance.now() - saidAt > REPEAT_FAULT_MS) {
-        saidAt = performance.now()
-        log.error(`The audit log is not what it was. ${found.fault} See \`krater key-manager audit verify\`.`)
+      if (performance.now() - loggedAt > REPEAT_FAULT_MS) {
+        loggedAt = performance.now()
+        log.error(`The audit log failed verification. ${found.fault} Run \`krater key-manager audit verify\`.`)
       }
       return
     }
-    saidAt = Number.NEGATIVE_INFINITY
-    if (found.end !== null && (kept === null || kept === 'forged' || found.end.position > kept.position)) {
+    loggedAt = Number.NEGATIVE_INFINITY
+    if (found.end !== null && (stored === null || stored === 'forged' || found.end.position > stored.position)) {
       writeHead(headFile, key, found.end)
     }
   }

@@ -2,16 +2,18 @@ import type { Knex } from 'knex'
 import { execute } from '../../database/query.js'
 import { trusted, unprepared } from '../../database/sql.js'
 
-/** Nobody logs in as the role; the service's own may only add records, link them and remove what is past its retention. */
+/** A role without login. The service's role may only add and link records, and remove those past their retention. */
 const OWNER = 'krater_key_manager_audit'
 const SERVICE = 'krater_key_manager'
-const ADDED = 'action, outcome, user_id, project_id, request_id, remote_address, target_type, target_id, detail'
+const INSERTED_COLUMNS =
+  'action, outcome, user_id, project_id, request_id, remote_address, target_type, target_id, detail'
 
 /**
- * Gives the audit log to a role and a schema of its own, so that the key manager's role cannot switch off the triggers that guard it, nor drop it: the owner of
- * a schema may drop what is in it. As a superuser, after the key manager's migrations; safe to repeat.
+ * Transfers the audit log to a separate role and schema. The key manager's role then can neither disable its
+ * triggers nor drop it, as the owner of a schema could. Run as superuser after the key manager's migrations;
+ * idempotent.
  */
-export async function giveAuditAway(administrator: Knex): Promise<void> {
+export async function transferAuditLog(administrator: Knex): Promise<void> {
   const statement = trusted(`
     DO $$ BEGIN
       IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = '${OWNER}') THEN CREATE ROLE ${OWNER} NOLOGIN; END IF;
@@ -25,14 +27,14 @@ export async function giveAuditAway(administrator: Knex): Promise<void> {
       END IF;
       ALTER TABLE key_manager_audit.audit_record OWNER TO ${OWNER};
       ALTER TABLE key_manager_audit.audit_anchor OWNER TO ${OWNER};
-      -- The triggers run with the path of whoever writes, who must not put tables of the same names before these.
+      -- Triggers run with the search path of the writer, who must not shadow these tables.
       ALTER FUNCTION key_manager_audit.removable_audit(timestamptz) OWNER TO ${OWNER};
       ALTER FUNCTION key_manager_audit.refuse_rewriting_audit() OWNER TO ${OWNER};
       ALTER FUNCTION key_manager_audit.refuse_rewriting_audit() SET search_path = key_manager_audit, pg_temp;
       ALTER FUNCTION key_manager_audit.refuse_moving_audit_anchor() OWNER TO ${OWNER};
       ALTER FUNCTION key_manager_audit.refuse_moving_audit_anchor() SET search_path = key_manager_audit, pg_temp;
       GRANT USAGE ON SCHEMA key_manager_audit TO ${SERVICE};
-      GRANT SELECT, DELETE, INSERT (${ADDED}), UPDATE (position, hash) ON key_manager_audit.audit_record TO ${SERVICE};
+      GRANT SELECT, DELETE, INSERT (${INSERTED_COLUMNS}), UPDATE (position, hash) ON key_manager_audit.audit_record TO ${SERVICE};
       GRANT SELECT, INSERT, UPDATE ON key_manager_audit.audit_anchor TO ${SERVICE};
     END $$`)
   await execute(administrator, unprepared(statement))

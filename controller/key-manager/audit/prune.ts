@@ -8,24 +8,24 @@ import { lockChain } from './linker.js'
 import { recordAudit } from './record.js'
 
 export type AuditRetention = {
-  /** How many whole days a record is kept; the database gives up none younger than 30. */
+  /** Days to keep records; the database refuses to delete records younger than 30. */
   days: number
-  /** 32 bytes, with which the chain was made. */
+  /** The 32 bytes that the chain was made with. */
   key: Buffer
 }
 
-/** The chain is not what it was: nothing is removed from it, so that what is left of it can be looked at. */
+/** The chain is damaged. Nothing is removed from it, so that it can be examined. */
 export class BrokenAuditChain extends Error {}
 
 const BATCH = 1000
 
-/** What is older is not kept. */
 const cutoffOf = (days: number): Fragment => sql`now() - ${days} * interval '1 day'`
 
 /**
- * Removes the beginning of the chain as far as its records are older than the retention, a thousand in a transaction. Each batch is checked first:
- * what somebody else took away or changed is not passed over. The removal is itself recorded.
- * @returns how many records there were
+ * Removes the records at the start of the chain that are older than the retention, 1000 per transaction.
+ * Verifies each batch first, so that it does not hide a removal or change by somebody else. Records the
+ * removal itself.
+ * @returns how many records were removed
  * @throws BrokenAuditChain
  */
 export async function pruneAudit(database: Knex, retention: AuditRetention, signal?: AbortSignal): Promise<number> {
@@ -82,7 +82,7 @@ async function pruneBatch(trx: Transaction, { days, key }: AuditRetention): Prom
   return old.length
 }
 
-/** The next records after a place in the chain, as far as they are old. */
+/** Old records right after a position in the chain. */
 async function oldRecords(
   trx: Transaction,
   after: number,

@@ -4,55 +4,56 @@ import { sql } from '../../database/sql.js'
 import { inTransaction, type Transaction } from '../../database/transaction.js'
 import { type AuditAnchor, FORGED_ANCHOR, readAnchor } from './anchor.js'
 import { CHAIN_START, type ChainPlace, inUtc, linkedRecords, linkFault } from './chain.js'
-import { type AuditHead, faultOfHead } from './head.js'
+import { type AuditHead, headFault } from './head.js'
 
 const BATCH = 2000
 
 export type AuditVerdict = {
-  /** Linked records that were found right, from the first that is kept on. */
+  /** Intact linked records, counted from the oldest remaining one. */
   verified: number
-  /** What the chain ends with; null when it is empty. */
+  /** The last verified record; null if the chain is empty. */
   head: { position: number; hash: string; at: string } | null
-  /** Records that have no link yet. */
+  /** Records without a link. */
   waiting: number
-  /** The oldest of them; null when there is none. */
+  /** Time of the oldest of them; null if there are none. */
   waitingSince: string | null
-  /** The first thing that is wrong, in words; null when the chain is whole. */
+  /** The first fault, as a sentence; null if the chain is intact. */
   fault: string | null
-  /** What retention has removed, all older than `before` (UTC); null when it was nothing. */
+  /** What retention removed, all older than `before` (UTC); null if nothing. */
   removed: { records: number; before: string } | null
 }
 
 /**
- * Computes the whole chain anew and compares: from its first record, or from the anchor that retention has left. It is the chain of one moment,
- * whatever is linked or removed meanwhile.
- * @param noted a position and hash that were noted earlier: when the chain no longer holds them, its end was cut off or all of it made anew
- * @param kept the end that is kept outside the database; null when none is
+ * Recomputes and compares every link from the first record, or from the anchor after retention, in one
+ * snapshot of the database.
+ * @param noted a position and hash from an earlier check. If the chain does not contain them, its end was
+ *   removed or the whole chain was rewritten.
+ * @param stored the head stored outside the database; null if there is none
  */
 export async function verifyAudit(
   database: Database,
   key: Buffer,
   noted: { position: number; hash: string } | null = null,
-  kept: AuditHead | null = null,
+  stored: AuditHead | null = null,
 ): Promise<AuditVerdict> {
   return inTransaction(database, async trx => {
     await execute(trx, sql`SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY`)
     const found = await readAnchor(trx, key)
     const anchor = found === 'forged' ? null : found
     let end: ChainPlace & { at: string } = anchor ?? { ...CHAIN_START, at: '' }
-    let fault = found === 'forged' ? FORGED_ANCHOR : await faultBefore(trx, end.position)
+    let fault = found === 'forged' ? FORGED_ANCHOR : await faultBeforeStart(trx, end.position)
     let verified = 0
     const isNoted = () => noted?.position === end.position && noted.hash === end.hash.toString('hex')
-    let notedIsThere = noted === null || isNoted()
+    let hasNoted = noted === null || isNoted()
     for await (const record of fault === null ? linkedRecords(trx, end.position) : []) {
       fault = linkFault(key, end, record)
       if (fault !== null) break
       end = record
       verified++
-      notedIsThere ||= isNoted()
+      hasNoted ||= isNoted()
     }
-    if (fault === null && kept !== null) fault = await faultOfHead(trx, kept, anchor)
-    if (fault === null && noted !== null && !notedIsThere) fault = faultOfNoted(noted.position, anchor)
+    if (fault === null && stored !== null) fault = await headFault(trx, stored, anchor)
+    if (fault === null && noted !== null && !hasNoted) fault = notedFault(noted.position, anchor)
     const head = end.position === 0 ? null : { position: end.position, hash: end.hash.toString('hex'), at: end.at }
     const removed = anchor === null ? null : { records: anchor.position, before: anchor.cutoff }
     return { verified, head, ...(await unlinked(trx)), fault, removed }
@@ -68,25 +69,25 @@ async function unlinked(trx: Transaction): Promise<Pick<AuditVerdict, 'waiting' 
   )
 }
 
-/** Nothing stands before the place from which the chain goes on: such a record was put there, and no link tells whether it is true. */
-async function faultBefore(trx: Transaction, start: number): Promise<string | null> {
+/** A record before the start of the chain was inserted there: no link vouches for it. */
+async function faultBeforeStart(trx: Transaction, start: number): Promise<string | null> {
   const { first } = await one(
     trx,
     sql<{ first: number | null }>`SELECT min(position) AS first FROM key_manager_audit.audit_record`,
   )
   if (first === null || first > start) return null
-  return `Record ${first} was put before the beginning of the chain, which is record ${start + 1}.`
+  return `Record ${first} was inserted before the start of the chain, which is record ${start + 1}.`
 }
 
-/** What cannot be compared any more is not taken for right. */
-const faultOfNoted = (position: number, anchor: AuditAnchor | null): string =>
+/** A noted record that retention removed is a fault too, because it cannot be compared. */
+const notedFault = (position: number, anchor: AuditAnchor | null): string =>
   position < (anchor?.position ?? 0)
-    ? `Record ${position}, which was noted, was removed by retention, and cannot be compared any more: note a later one.`
-    : `The chain does not hold record ${position} as it was noted.`
+    ? `Retention removed the noted record ${position}, so it cannot be compared. Note a later record.`
+    : `The chain does not hold record ${position} as noted.`
 
 export type ExportFilter = { from: Date | null; until: Date | null; project: string | null }
 
-/** Records as lines of JSON, in the order of their numbers, with their place in the chain when they have one. */
+/** Records as lines of JSON, in the order of their numbers, with their position and hash once they are linked. */
 export async function* exportAudit(database: Database, { from, until, project }: ExportFilter): AsyncGenerator<string> {
   for (let last = 0; ; ) {
     const batch = await many(

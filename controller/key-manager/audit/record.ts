@@ -2,7 +2,7 @@ import type { Knex } from 'knex'
 import { execute } from '../../database/query.js'
 import { type Fragment, json, sql } from '../../database/sql.js'
 
-/** Who acted, and by which request. */
+/** Who acted, and through which request. */
 export type Actor = {
   userId: string | null
   projectId: string | null
@@ -39,36 +39,36 @@ export type AuditEntry = {
   outcome: 'success' | 'denied' | 'failure'
   targetType: 'secret' | 'container' | 'order' | 'ca' | 'project' | 'key' | 'audit'
   targetId: string | null
-  /** Never anything secret. */
+  /** Nothing secret. */
   detail?: Readonly<Record<string, string | number | boolean | null>>
 }
 
 const COLUMNS = sql`action, outcome, user_id, project_id, request_id, remote_address, target_type, target_id, detail`
 
-function valuesOf(
+function recordValues(
   actor: Actor,
   { action, outcome, targetType, targetId, detail }: AuditEntry,
-  more?: Fragment,
+  rowDetail?: Fragment,
 ): Fragment {
-  const own = sql`${detail === undefined ? null : json(detail)}::jsonb`
+  const entryDetail = sql`${detail === undefined ? null : json(detail)}::jsonb`
   const { userId, projectId, requestId, remoteAddress } = actor
   return sql`${action}, ${outcome}, ${userId}, ${projectId}, ${requestId}, ${remoteAddress}, ${targetType}, ${targetId},
-    ${more === undefined ? own : sql`coalesce(${own}, '{}') || ${more}`}`
+    ${rowDetail === undefined ? entryDetail : sql`coalesce(${entryDetail}, '{}') || ${rowDetail}`}`
 }
 
 /**
- * An INSERT of a record for a WITH clause: the record then stands or falls with the change that it is about.
- * @param from name of another part of the WITH clause; there is one record for each of its rows
- * @param detail a jsonb over such a row, to be added to the detail of the entry
+ * An INSERT for a WITH clause, so that record and change are stored together or not at all.
+ * @param from another CTE of the WITH clause; each of its rows gets a record
+ * @param detail jsonb expression over such a row, merged into the detail of the entry
  */
 export function auditInsert(actor: Actor, entry: AuditEntry, from: Fragment, detail?: Fragment): Fragment {
-  return sql`INSERT INTO key_manager_audit.audit_record (${COLUMNS}) SELECT ${valuesOf(actor, entry, detail)} FROM ${from}`
+  return sql`INSERT INTO key_manager_audit.audit_record (${COLUMNS}) SELECT ${recordValues(actor, entry, detail)} FROM ${from}`
 }
 
-/** Stores one record by itself. */
+/** Stores one record in a statement of its own. */
 export async function recordAudit(database: Knex, actor: Actor, entry: AuditEntry): Promise<void> {
   await execute(
     database,
-    sql`INSERT INTO key_manager_audit.audit_record (${COLUMNS}) VALUES (${valuesOf(actor, entry)})`,
+    sql`INSERT INTO key_manager_audit.audit_record (${COLUMNS}) VALUES (${recordValues(actor, entry)})`,
   )
 }

@@ -4,37 +4,37 @@ import { type Actor, type AuditEntry, recordAudit } from './record.js'
 
 export type Refusal = AuditEntry & { detail: { status: number } }
 
-/** Records a refusal, or counts it when its caller has had many. */
+/** Records a refusal, or only counts it if its caller had many. */
 export type RecordRefusal = (actor: Actor, refusal: Refusal) => Promise<void>
 
 export type RefusalLog = {
   record: RecordRefusal
-  /** Records at once what was only counted so far: for a process that ends. */
+  /** Records now what was only counted so far; for a process that stops. */
   flush: () => Promise<void>
 }
 
-/** Refusals of one caller within a window that have a record each. */
-const MOST_SINGLE = 20
+/** Refusals of one caller per window that get a record each. */
+const MAX_SINGLE_RECORDS = 20
 const WINDOW_MS = 60_000
 
 type Window = { single: number; counted: Map<string, Counted>; timer: NodeJS.Timeout }
 type Counted = { actor: Actor; refusal: Refusal; since: string; count: number }
 
 /**
- * Keeps what callers may not do from filling the audit log: of each caller in a project the first refusals in a minute have a record each, the others one
- * record of each kind, with their number, at the end of that minute, or when the process stops. A process that is killed takes the numbers of its last
- * minute with it.
+ * Keeps refused requests from filling the audit log. For each caller in a project, the first 20 refusals in a
+ * minute get a record each. The others share one record per action and status, with their count, at the end
+ * of that minute or when the process stops. A killed process loses the counts of its last minute.
  */
 export function createRefusalLog(database: Database, log: Logger, windowMs = WINDOW_MS): RefusalLog {
   const windows = new Map<string, Window>()
-  const underWay = new Set<Promise<void>>()
+  const writes = new Set<Promise<void>>()
 
   const close = (caller: string): Promise<void> => {
     const window = windows.get(caller)
     windows.delete(caller)
     clearTimeout(window?.timer)
-    const writing = write(window).finally(() => underWay.delete(writing))
-    underWay.add(writing)
+    const writing = write(window).finally(() => writes.delete(writing))
+    writes.add(writing)
     return writing
   }
 
@@ -45,7 +45,7 @@ export function createRefusalLog(database: Database, log: Logger, windowMs = WIN
         await recordAudit(database, actor, { ...entry, targetId: null, detail: { ...detail, refusals: count, since } })
       }
     } catch (error) {
-      log.error({ err: error }, 'refusals could not be recorded')
+      log.error({ err: error }, 'cannot record refusals in the audit log')
     }
   }
 
@@ -59,7 +59,7 @@ export function createRefusalLog(database: Database, log: Logger, windowMs = WIN
   const record: RecordRefusal = async (actor, refusal) => {
     const caller = JSON.stringify([actor.userId, actor.projectId])
     const window = windows.get(caller) ?? open(caller)
-    if (window.single < MOST_SINGLE) {
+    if (window.single < MAX_SINGLE_RECORDS) {
       window.single++
       return recordAudit(database, actor, refusal)
     }
@@ -72,7 +72,7 @@ export function createRefusalLog(database: Database, log: Logger, windowMs = WIN
     record,
     flush: async () => {
       for (const caller of [...windows.keys()]) await close(caller)
-      await Promise.all(underWay)
+      await Promise.all(writes)
     },
   }
 }

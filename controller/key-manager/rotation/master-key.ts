@@ -10,9 +10,9 @@ import type { Report, RotationResult } from './progress.js'
 const BATCH = 200
 
 /**
- * Puts a master key in force, unless it is, and wraps every project key of its back end with it, while all goes on being used. May be stopped
- * at any instant and run again.
- * @throws WrongMasterKey when that key was in force before, or is another back end's; CryptoUnavailable
+ * Activates a master key, unless it is active, and wraps every project key of its back end with it while all
+ * keys stay usable. May be interrupted at any time and run again.
+ * @throws WrongMasterKey if that key was active before or belongs to another back end; CryptoUnavailable
  */
 export async function rotateMasterKey(
   database: Database,
@@ -37,7 +37,7 @@ export async function rotateMasterKey(
   }
 }
 
-/** Project keys that are not under the master key in force: what an interrupted rotation has left. */
+/** How many project keys a former master key wraps: those an interrupted rotation left. */
 export async function keysUnderFormer(database: Database, backend: BackendName): Promise<number> {
   const { keys } = await one(
     database,
@@ -48,7 +48,7 @@ export async function keysUnderFormer(database: Database, backend: BackendName):
   return keys
 }
 
-/** From the commit on no process can store a key under another one of this back end. */
+/** After the commit, no process can store a key under another master key of this back end. */
 async function activate(database: Database, backend: CryptoBackend, id: string): Promise<void> {
   const { name } = backend
   if ((await activeMasterKey(database, name)) === id) return
@@ -78,7 +78,7 @@ async function activate(database: Database, backend: CryptoBackend, id: string):
                logged AS (${audit}) SELECT id FROM made`,
     )
     if (made === undefined) {
-      throw new WrongMasterKey(`The master key ${id} was in use before. A rotation needs a new one.`)
+      throw new WrongMasterKey(`The master key ${id} was used before. A rotation needs a new one.`)
     }
   })
 }
@@ -97,7 +97,7 @@ async function batchAfter(
   )
 }
 
-/** Null for a key that does not open. */
+/** Null if the key cannot be unwrapped. */
 async function rewrap(backend: CryptoBackend, key: ProjectKey, masterKeyId: string): Promise<ProjectKey | null> {
   try {
     return { ...(await backend.rewrapProjectKey(key, masterKeyId)), id: key.id }
@@ -107,7 +107,7 @@ async function rewrap(backend: CryptoBackend, key: ProjectKey, masterKeyId: stri
   }
 }
 
-/** The key itself is the same, so it does not matter who has wrapped it first. */
+/** Skips keys that another process wrapped meanwhile: it is the same key. */
 async function storeRewrapped(database: Database, keys: readonly ProjectKey[], masterKeyId: string): Promise<void> {
   if (keys.length === 0) return
   await inTransaction(database, trx =>

@@ -10,22 +10,22 @@ import { newId } from '../ids.js'
 import type { Report, RotationResult } from './progress.js'
 import { countValues, isKeyInUse, resealAll } from './sealed-values.js'
 
-/** Attempts at one project whose keys somebody else replaces or uses at the same time. */
-const MOST_ATTEMPTS = 20
+/** Each failed attempt means that another process replaced or used a key of the project meanwhile. */
+const MAX_ATTEMPTS = 20
 
-/** `startedAt` as PostgreSQL writes it, to the microsecond. */
+/** `startedAt` is PostgreSQL's text, to the microsecond. */
 type Rotation = { id: string; startedAt: string; isResumed: boolean }
-type Place = { projectId: string; backend: BackendName }
+type KeyOwner = { projectId: string; backend: BackendName }
 
-/** Keys (alias k) that a rotation has something to do with. */
-const isConcerned = ({ startedAt }: Rotation, projectId: string | null): Fragment =>
+/** SQL: whether a rotation replaces a key (alias k). */
+const isAffected = ({ startedAt }: Rotation, projectId: string | null): Fragment =>
   sql`(NOT k.active OR k.created_at < ${startedAt}::timestamptz) AND (${projectId}::text IS NULL OR k.project_id = ${projectId})`
 
 /**
- * Gives projects new keys, encrypts all that they store under these, and deletes the former keys, while all goes on being used. May be stopped
- * at any instant: the next run goes on with what is left; several at once share the work.
- * @param projectId null for all projects, and the service itself
- * @param onResume is told when an earlier rotation began that has not ended: this one only brings it to its end
+ * Gives projects new keys, re-encrypts their values with these and deletes the former keys, while everything
+ * stays usable. May be interrupted at any time: the next run continues. Concurrent runs share the work.
+ * @param projectId null for all projects and the service itself
+ * @param onResume gets the start of an unfinished earlier rotation, which this run then only completes
  * @throws CryptoUnavailable
  */
 export async function rotateProjectKeys(
@@ -34,20 +34,20 @@ export async function rotateProjectKeys(
   projectId: string | null,
   { report, onResume }: { report: Report; onResume: (startedAt: string) => void },
 ): Promise<RotationResult & { projects: number }> {
-  const rotation = await beginOrResume(database, projectId)
+  const rotation = await startOrResume(database, projectId)
   if (rotation.isResumed) onResume(rotation.startedAt)
-  const concerned = isConcerned(rotation, projectId)
-  const places = await many(
+  const affected = isAffected(rotation, projectId)
+  const owners = await many(
     database,
-    sql<Place>`
-      SELECT DISTINCT k.project_id AS "projectId", k.backend FROM project_key k WHERE ${concerned} ORDER BY 1, 2`,
+    sql<KeyOwner>`
+      SELECT DISTINCT k.project_id AS "projectId", k.backend FROM project_key k WHERE ${affected} ORDER BY 1, 2`,
   )
-  const { total } = await one(database, sql<{ total: number }>`SELECT ${countValues(concerned)} AS total`)
+  const { total } = await one(database, sql<{ total: number }>`SELECT ${countValues(affected)} AS total`)
   const result = { projects: 0, done: 0, unreadable: 0 }
-  for (const place of places) {
-    const backend = backends.get(place.backend)
-    if (backend === undefined) throw new CryptoMisconfigured(`The crypto back end ${place.backend} is not configured.`)
-    result.unreadable += await rotatePlace(database, backend, place, rotation, done => {
+  for (const owner of owners) {
+    const backend = backends.get(owner.backend)
+    if (backend === undefined) throw new CryptoMisconfigured(`The crypto back end ${owner.backend} is not configured.`)
+    result.unreadable += await rotateOwner(database, backend, owner, rotation, done => {
       result.done += done
       report({ done: result.done, total })
     })
@@ -57,9 +57,9 @@ export async function rotateProjectKeys(
   return result
 }
 
-async function beginOrResume(database: Database, projectId: string | null): Promise<Rotation> {
+async function startOrResume(database: Database, projectId: string | null): Promise<Rotation> {
   for (;;) {
-    const begun = await execute(
+    const inserted = await execute(
       database,
       sql`INSERT INTO key_rotation (id, project_id) VALUES (${newId()}, ${projectId}) ON CONFLICT DO NOTHING`,
     )
@@ -68,22 +68,22 @@ async function beginOrResume(database: Database, projectId: string | null): Prom
       sql<Omit<Rotation, 'isResumed'>>`
         SELECT id, started_at::text AS "startedAt" FROM key_rotation WHERE project_id IS NOT DISTINCT FROM ${projectId}::text`,
     )
-    // Another one may have ended it in between.
-    if (found !== undefined) return { ...found, isResumed: begun === 0 }
+    // A concurrent run may have completed it in between.
+    if (found !== undefined) return { ...found, isResumed: inserted === 0 }
   }
 }
 
-/** @returns how many values do not open */
-async function rotatePlace(
+/** @returns how many values cannot be decrypted */
+async function rotateOwner(
   database: Database,
   backend: CryptoBackend,
-  place: Place,
+  owner: KeyOwner,
   { startedAt }: Rotation,
   onBatch: (done: number) => void,
 ): Promise<number> {
-  await replaceActive(database, backend, place, startedAt)
-  for (let attempt = 1; attempt <= MOST_ATTEMPTS; attempt++) {
-    const { active, former } = await keysOf(database, place)
+  await replaceActive(database, backend, owner, startedAt)
+  for (let attempt = 1; attempt <= MAX_ATTEMPTS; attempt++) {
+    const { active, former } = await findKeys(database, owner)
     if (former.length === 0 || active === undefined) return 0
     let unreadable = 0
     try {
@@ -94,23 +94,25 @@ async function rotatePlace(
       }
       return unreadable
     } catch (error) {
-      // A value came under the key just before it was replaced, or somebody else has done the same and is further.
+      // A value was stored under the key just before its replacement, or a concurrent run is ahead of this one.
       if (!isKeyInUse(error)) throw error
     }
   }
-  throw new Error(`The keys of project ${place.projectId} are replaced by somebody else all the time.`)
+  throw new Error(
+    `Another process replaced or used the keys of project ${owner.projectId} during each of ${MAX_ATTEMPTS} attempts.`,
+  )
 }
 
-/** Makes the key that was active before the rotation a former one, with a new one in its place. */
+/** Replaces the active key, if it is older than the rotation, and makes it a former key. */
 async function replaceActive(
   database: Database,
   backend: CryptoBackend,
-  { projectId }: Place,
+  { projectId }: KeyOwner,
   startedAt: string,
 ): Promise<void> {
-  for (let attempt = 1; attempt <= MOST_ATTEMPTS; attempt++) {
+  for (let attempt = 1; attempt <= MAX_ATTEMPTS; attempt++) {
     const masterKeyId = await activeMasterKey(database, backend.name)
-    if (masterKeyId === null) throw new CryptoMisconfigured(`${backend.name} has no master key in force.`)
+    if (masterKeyId === null) throw new CryptoMisconfigured(`${backend.name} has no active master key.`)
     const made = await backend.createProjectKey(masterKeyId)
     const replaced = await inTransaction(database, async trx => {
       const audit = auditInsert(
@@ -140,14 +142,14 @@ async function replaceActive(
     })
     if (replaced) return
   }
-  throw new Error(`The master key of ${backend.name} is replaced all the time.`)
+  throw new Error(`The master key of ${backend.name} was replaced during each of ${MAX_ATTEMPTS} attempts.`)
 }
 
 class MasterKeyReplaced extends Error {}
 
-async function keysOf(
+async function findKeys(
   database: Database,
-  { projectId, backend }: Place,
+  { projectId, backend }: KeyOwner,
 ): Promise<{ active: ProjectKey | undefined; former: ProjectKey[] }> {
   const keys = await many(
     database,
@@ -158,7 +160,7 @@ async function keysOf(
   return { active: keys.find(key => key.active), former: keys.filter(key => !key.active) }
 }
 
-/** @throws a violated foreign key while something is under it */
+/** @throws a foreign key violation while a value uses it */
 async function deleteKey(database: Database, backend: CryptoBackend, id: string): Promise<void> {
   await execute(database, sql`DELETE FROM project_key WHERE id = ${id} AND NOT active`)
   backend.forget(id)

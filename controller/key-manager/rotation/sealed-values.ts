@@ -7,7 +7,7 @@ import { CannotOpen, type CryptoBackend, type ProjectKey } from '../crypto/backe
 import { passphraseContext } from '../orders/order.js'
 import { payloadContext } from '../secrets/secret.js'
 
-/** Everything that stands under project keys: where, and what it is bound to. */
+/** The columns encrypted with project keys, and the context that each value is bound to. */
 const KINDS = [
   { table: 'secret', column: 'ciphertext', contextOf: payloadContext },
   { table: 'secret_order', column: 'sealed_passphrase', contextOf: passphraseContext },
@@ -18,10 +18,10 @@ type Kind = (typeof KINDS)[number]
 
 type Value = { id: string; value: Buffer }
 
-const MOST_VALUES = 200
-const MOST_BYTES = 8_388_608
+const MAX_VALUES = 200
+const MAX_BYTES = 8_388_608
 
-/** How many values are under the project keys that a condition over `k` chooses. */
+/** SQL: how many values are encrypted with the project keys (alias k) that match a condition. */
 export const countValues = (condition: Fragment): Fragment =>
   join(
     KINDS.map(
@@ -32,10 +32,11 @@ export const countValues = (condition: Fragment): Fragment =>
   )
 
 /**
- * Encrypts all that stands under one key of a project under another, in batches. A value that is deleted meanwhile stays so; nothing else of its row
- * changes. Values are only ever written once, so what was read is what is replaced.
- * @param onBatch is told how many were done
- * @returns how many do not open; they stay under the former key
+ * Re-encrypts all values of one project key with another, in batches. A value that is deleted meanwhile stays
+ * deleted; nothing else of its row changes. Values are written only once, so a value cannot change between
+ * its read and its replacement.
+ * @param onBatch gets the number of values done
+ * @returns how many cannot be decrypted; they stay under the former key
  */
 export async function resealAll(
   database: Database,
@@ -59,15 +60,15 @@ export async function resealAll(
   return unreadable
 }
 
-/** Some values, but few bytes, unless one alone is many. */
+/** Limits the bytes of a batch, but returns at least one value, whatever its size. */
 async function batchAfter(database: Database, { table, column }: Kind, keyId: string, last: string): Promise<Value[]> {
   return many(
     database,
     sql<Value>`SELECT id, value
        FROM (SELECT id, value, row_number() OVER (ORDER BY id) AS number, sum(octet_length(value)) OVER (ORDER BY id) AS bytes
                FROM (SELECT id, ${identifier(column)} AS value FROM ${identifier(table)} WHERE project_key_id = ${keyId} AND id > ${last}
-                      ORDER BY id LIMIT ${MOST_VALUES}) page) counted
-      WHERE number = 1 OR bytes <= ${MOST_BYTES} ORDER BY id`,
+                      ORDER BY id LIMIT ${MAX_VALUES}) page) counted
+      WHERE number = 1 OR bytes <= ${MAX_BYTES} ORDER BY id`,
   )
 }
 
@@ -102,5 +103,5 @@ async function storeResealed(
   )
 }
 
-/** True when a project key could not be deleted, or nothing be put under it, because of what became of it meanwhile. */
+/** Whether a foreign key failed: the project key to delete is still in use, or the one to use is already deleted. */
 export const isKeyInUse = (error: unknown): boolean => sqlState(error) === '23503'

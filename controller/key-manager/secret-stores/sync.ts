@@ -5,20 +5,20 @@ import { inTransaction } from '../../database/transaction.js'
 import type { BackendName } from '../crypto/backend.js'
 import { newId } from '../ids.js'
 
-/** A store as it is configured. */
+/** A store from the settings. */
 export type ConfiguredStore = { name: string; backend: BackendName; globalDefault: boolean }
 
-/** A store that some project prefers is not configured any more. */
+/** A project prefers a store that is no longer configured. */
 export class StoreStillPreferred extends Error {}
 
 /**
- * Makes the table of stores say what is configured; a store keeps its id as long as its back end is in use.
+ * Updates the table of stores from the settings. A store keeps its id while its back end is configured.
  * @throws StoreStillPreferred
  */
 export async function syncSecretStores(database: Database, stores: readonly ConfiguredStore[]): Promise<void> {
   const backends = stores.map(({ backend }) => backend)
   await inTransaction(database, async trx => {
-    // Processes that start at once take turns; a project cannot choose a store that is just going.
+    // Serialises processes that start at once, and keeps projects from choosing a store during its removal.
     await execute(trx, sql`LOCK TABLE secret_store, project_secret_store IN SHARE ROW EXCLUSIVE MODE`)
     const preferred = await maybeOne(
       trx,
@@ -28,7 +28,7 @@ export async function syncSecretStores(database: Database, stores: readonly Conf
     )
     if (preferred !== undefined) {
       throw new StoreStillPreferred(
-        `The secret store "${preferred.name}" is not configured any more, but ${preferred.projects} ${preferred.projects === 1 ? 'project prefers' : 'projects prefer'} it. Put its back end back into key_manager.crypto.backends, or let them choose another one first.`,
+        `The secret store "${preferred.name}" is no longer configured, but ${preferred.projects} ${preferred.projects === 1 ? 'project prefers' : 'projects prefer'} it. Put its back end back into key_manager.crypto.backends, or have the projects choose another store first.`,
       )
     }
     await execute(trx, sql`DELETE FROM secret_store WHERE NOT crypto_plugin = ANY(${backends}::text[])`)
@@ -45,7 +45,7 @@ export async function syncSecretStores(database: Database, stores: readonly Conf
   })
 }
 
-/** The back end of the store that a project prefers; null when it has chosen none. */
+/** The back end of the store a project prefers; null if it chose none. */
 export async function preferredBackend(database: Database, projectId: string): Promise<BackendName | null> {
   const found = await maybeOne(
     database,

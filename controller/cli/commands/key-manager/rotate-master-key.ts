@@ -13,7 +13,7 @@ import { createMasterKey, createPkcs11Crypto } from '../../../key-manager/crypto
 import { openToken } from '../../../key-manager/crypto/pkcs11/open-token.js'
 import { masterKeyId } from '../../../key-manager/crypto/simple/backend.js'
 import { masterKeySource, readMasterKeys, writeMasterKeys } from '../../../key-manager/crypto/simple/master-keys.js'
-import { alone, NotAlone } from '../../../key-manager/rotation/alone.js'
+import { LockTaken, withExclusiveLock } from '../../../key-manager/rotation/exclusive-lock.js'
 import { keysUnderFormer, rotateMasterKey } from '../../../key-manager/rotation/master-key.js'
 import { originOf } from '../../../options/secret-source.js'
 import type { Command } from '../../command.js'
@@ -42,7 +42,7 @@ export type RotateMasterKeyOptions = {
   prepare?: boolean
 }
 
-type Rotation = { instance: Instance; database: Database; stillAlone: () => Promise<void> }
+type Rotation = { instance: Instance; database: Database; requireLock: () => Promise<void> }
 
 /**
  * Replaces the master key of a back end while the key manager is in use. After an interruption, the next run continues.
@@ -57,8 +57,8 @@ export async function rotateMasterKeyNow(directory: string, options: RotateMaste
   }
   const database = openDatabase(instance, 'key_manager', 'rotation')
   try {
-    return await alone(database, 'master key rotation', stillAlone => {
-      const rotation = { instance, database, stillAlone }
+    return await withExclusiveLock(database, 'master key rotation', requireLock => {
+      const rotation = { instance, database, requireLock }
       return ROTATIONS[chosen](rotation, options)
     })
   } catch (error) {
@@ -75,7 +75,7 @@ const ROTATIONS: Readonly<
 
 /** Turns known failures of rotations into errors for the operator; returns other errors unchanged. */
 export function explainRotationError(error: unknown): unknown {
-  if (error instanceof NotAlone) {
+  if (error instanceof LockTaken) {
     return new OperatorError('Another rotation of the master key is already running. This one changed nothing.')
   }
   if (error instanceof CryptoUnavailable) {
@@ -88,7 +88,7 @@ export function explainRotationError(error: unknown): unknown {
 
 const SIMPLE = storedNameOf('simple')
 
-async function rotateSimple({ instance, database, stillAlone }: Rotation, { prepare }: RotateMasterKeyOptions) {
+async function rotateSimple({ instance, database, requireLock }: Rotation, { prepare }: RotateMasterKeyOptions) {
   const { crypto } = instance.config.key_manager
   const source = masterKeySource(crypto.simple, instance.directory)
   const open = () => openCryptoBackend('simple', crypto, cryptoContext(instance))
@@ -106,7 +106,7 @@ async function rotateSimple({ instance, database, stillAlone }: Rotation, { prep
       )
     }
     keys = [randomBytes(32), ...keys]
-    await stillAlone()
+    await requireLock()
     writeMasterKeys(source.path, keys)
   }
   if (prepare === true) {
@@ -119,7 +119,7 @@ async function rotateSimple({ instance, database, stillAlone }: Rotation, { prep
   const [current] = await readMasterKeys(source)
   if (status !== 0 || current === undefined) return status
   if (source.kind === 'file') {
-    await stillAlone()
+    await requireLock()
     writeMasterKeys(source.path, [current])
     print(
       `Removed the former master key from ${source.path}. A database backup from before this rotation needs a backup of that file from before it. Copy the file to the other machines.`,

@@ -158,16 +158,16 @@ t.test('the audit chain', async t => {
     const { head } = await verifyAudit(database, key)
     await tampered(
       `UPDATE key_manager_audit.audit_record SET user_id = 'other' WHERE position = 3`,
-      /^Record 3 .* is not what/,
+      /^Record 3 .* was changed/,
     )
     await tampered('DELETE FROM key_manager_audit.audit_record WHERE position = 7', /^Record 7 of the chain is missing/)
     await tampered(`UPDATE key_manager_audit.audit_record SET hash = '\\x00' WHERE position = 9`, /^Record 9 /)
     await tampered('DELETE FROM key_manager_audit.audit_record WHERE position > 2000', /does not hold record/, head!)
     await tampered(
       `INSERT INTO key_manager_audit.audit_record (action, outcome, target_type, position, hash) VALUES ('x', 'success', 'secret', 0, '\\x00')`,
-      /^Record 0 was put before the beginning of the chain, which is record 1\./,
+      /^Record 0 was inserted before the start of the chain, which is record 1\./,
     )
-    t.match((await verifyAudit(database, randomBytes(32))).fault, /audit key is another/)
+    t.match((await verifyAudit(database, randomBytes(32))).fault, /audit key is wrong/)
   })
 
   t.test('the head kept outside the database reveals a truncated or replaced chain', async t => {
@@ -191,12 +191,9 @@ t.test('the audit chain', async t => {
     for (const [statement, fault] of [
       [
         'DELETE FROM key_manager_audit.audit_record WHERE position > 2500',
-        /once ended with record 2508 .*now ends with record 2500/,
+        /head was record 2508 .*now ends with record 2500/,
       ],
-      [
-        'TRUNCATE key_manager_audit.audit_record',
-        /once ended with record 2508 .*holds no record: all of it was removed/,
-      ],
+      ['TRUNCATE key_manager_audit.audit_record', /head was record 2508 .*is now empty: all records were removed/],
     ] as const) {
       await superuser.raw(statement)
       t.equal((await verifyAudit(database, key)).fault, null, 'the database alone does not reveal it')
@@ -210,7 +207,7 @@ t.test('the audit chain', async t => {
       )
       for (let made = 0; made < 20; made++) await record('after')
       await follow()
-      t.match((await verifyAudit(database, key, null, kept())).fault, /2508 .*holds another one there/)
+      t.match((await verifyAudit(database, key, null, kept())).fault, /2508 .*holds another record there/)
       t.equal(readFileSync(file, 'utf8'), before, 'the stored head does not change')
       await superuser.raw('TRUNCATE key_manager_audit.audit_record')
       await superuser.raw('INSERT INTO key_manager_audit.audit_record OVERRIDING SYSTEM VALUE TABLE kept')
@@ -222,7 +219,7 @@ t.test('the audit chain', async t => {
     t.equal(readHead(file, key), 'forged')
     writeFileSync(file, 'nonsense')
     await follow()
-    t.match(logged.text(), /which keeps the end of the chain, was changed/)
+    t.match(logged.text(), /The chain head in .* was changed/)
     rmSync(file)
     await follow()
     t.match(kept(), { position: 2508 })
@@ -301,7 +298,7 @@ t.test('audit retention', async t => {
     t.match(await verify(kept), { verified: 6, fault: null, removed: { records: 1500, before: /^2/ }, waiting: 0 })
     t.equal((await verify(last)).fault, null, 'the anchor’s record verifies')
     t.match((await verify({ ...last, hash: gone.hash })).fault, /does not hold record 1500/)
-    t.match((await verify(gone)).fault, /1499.*removed by retention.*note a later one/)
+    t.match((await verify(gone)).fault, /Retention removed the noted record 1499.*Note a later record/)
     const records = await database('audit_record').where({ action: 'audit.prune' }).orderBy('seq')
     t.match(records, [{ detail: { records: 1000, position: 1000 } }, { detail: { records: 500, ...last } }])
     t.equal(await pruneAudit(database, retention), 0)
@@ -364,7 +361,7 @@ t.test('audit retention', async t => {
     await harmed('DELETE FROM key_manager_audit.audit_anchor', /^Record 1 of the chain is missing/)
     await harmed(
       `UPDATE key_manager_audit.audit_record SET user_id = 'x' WHERE position = 1501`,
-      /^Record 1501 .* is not what/,
+      /^Record 1501 .* was changed/,
     )
     await harmed(
       `WITH target AS (SELECT r.* FROM key_manager_audit.audit_record r WHERE r.position = 1502),
@@ -376,10 +373,10 @@ t.test('audit retention', async t => {
     await harmed(
       `INSERT INTO key_manager_audit.audit_record (action, outcome, target_type, position, hash)
          SELECT action, outcome, target_type, 7, hash FROM key_manager_audit.audit_record WHERE position = 1501`,
-      /^Record 7 was put before .* record 1501\./,
+      /^Record 7 was inserted before .* record 1501\./,
       null,
     )
-    t.match((await verifyAudit(database, randomBytes(32))).fault, /or the audit key is another one/)
+    t.match((await verifyAudit(database, randomBytes(32))).fault, /or the audit key is wrong/)
   })
 
   t.test('after all linked records are gone, the chain continues from the anchor', async t => {

@@ -109,7 +109,7 @@ t.test('a start updates the stores to the configuration and refuses to drop a pr
     reason => reason,
   )
   t.ok(error instanceof StoreStillPreferred)
-  t.match(error.message, /"Token" is not configured any more, but 1 project prefers it/)
+  t.match(error.message, /"Token" is no longer configured, but 1 project prefers it/)
   t.equal((await call('DELETE', `/${idOf('Token')}/preferred`, admin)).status, 204)
   await syncSecretStores(database, [STORES[0]])
   t.match((await call('GET', '')).body, { secret_stores: [{ name: 'Software' }] })
