@@ -19,7 +19,7 @@ const chain = `${between.certificate}${root.certificate}`
 
 const bytes = (text: string | Uint8Array) => Buffer.from(text)
 const bundle = (content: Uint8Array): Material => ({ kind: 'bundle', bundle: content })
-/** The same bundle with 8388607 instead of 65536 iterations. */
+/** The same bundle with 8388607 iterations instead of 65536. */
 const costlier = (content: Buffer) =>
   Buffer.from(content.toString('latin1').replaceAll('\x02\x03\x01\x00\x00', '\x02\x03\x7f\xff\xff'), 'latin1')
 const UNREADABLE = /not a PKCS#12 bundle that can be read without a passphrase/
@@ -43,7 +43,7 @@ t.test('valid PKCS#12 bundles are accepted', async t => {
       `${name}, SHA-512`,
     )
   }
-  t.equal(inspect(bundle(makeBundle(rsa, ['-iter', '600000', '-nomac']))), null, 'as many iterations as NSS uses')
+  t.equal(inspect(bundle(makeBundle(rsa, ['-iter', '600000', '-nomac']))), null, "NSS's number of iterations")
   const key = forge.pki.privateKeyFromPem(rsa.privateKey)
   const certificate = forge.pki.certificateFromPem(rsa.certificate)
   const none = forge.asn1.toDer(forge.pkcs12.toPkcs12Asn1(key, [certificate], null)).getBytes()
@@ -55,7 +55,7 @@ t.test('valid PKCS#12 bundles are accepted', async t => {
 t.test('invalid PKCS#12 bundles are refused with a reason', async t => {
   const good = makeBundle(ec, ['-certfile', fileOf(chain)])
   t.match(inspect(bundle(makeBundle(ec, [], 'secret'))), UNREADABLE, 'a bundle with a passphrase')
-  t.match(inspect(bundle(Buffer.alloc(0))), UNREADABLE, 'nothing')
+  t.match(inspect(bundle(Buffer.alloc(0))), UNREADABLE, 'no content')
   t.match(inspect(bundle(bytes(`${ec.certificate}${ec.privateKey}`))), UNREADABLE, 'PEM')
   t.match(inspect(bundle(good.subarray(0, good.length - 1))), UNREADABLE, 'a truncated bundle')
   t.match(inspect(bundle(Buffer.concat([good, good]))), UNREADABLE, 'two bundles')
@@ -137,7 +137,7 @@ t.test('the inspector thread yields to requests, wipes its input and has a CPU t
   const missing = createInspector({ inspectionMilliseconds: 1000, program: `${program}-away.js` })
   await t.rejects(missing.inspect(bundle(Buffer.alloc(4)), NEVER), /Cannot find/)
 
-  // On a busy machine a thread waits to be scheduled. That says nothing about the bundle.
+  // On a busy machine a thread waits to be scheduled, which does not depend on the bundle.
   const held = join(t.testdir({}), 'held.mjs')
   writeFileSync(
     held,

@@ -7,7 +7,7 @@ import { startTestKeyManager } from '../../support/clients/key-manager-api.js'
 const { ask, store, database, statementsOf, url, stop } = await startTestKeyManager()
 t.teardown(stop)
 
-/** Makes an object of each kind that has an ACL. @returns its path */
+/** Creates an object of each kind that has an ACL. @returns its path */
 const KINDS: Record<'secret' | 'container', (token?: string) => Promise<string>> = {
   secret: async token => `/v1/secrets/${await store(undefined, token)}`,
   container: async token => {
@@ -26,9 +26,9 @@ for (const [kind, make] of Object.entries(KINDS)) {
     const change = (method: string, body: unknown) => ask(method, acl, body)
     const shown = async () => (await ask('GET', acl)).body
 
-    t.same(await shown(), { read: { 'project-access': true } }, 'the default, before one exists')
+    t.same(await shown(), { read: { 'project-access': true } }, 'the default without an ACL')
     const deleted = await ask('DELETE', acl)
-    t.same([deleted.status, deleted.text], [200, 'null'], 'deleting a missing ACL')
+    t.same([deleted.status, deleted.text], [200, 'null'], 'an ACL that does not exist can be deleted')
 
     const { body: before } = await ask('GET', path)
     const put = await change('PUT', { read: { users: ['u2', 'u1', 'u2', ' u3 '], 'project-access': false } })
@@ -39,7 +39,7 @@ for (const [kind, make] of Object.entries(KINDS)) {
     t.same(Object.keys(first), ['read'])
     t.same(Object.keys(readOf(first)).sort(), ['created', 'project-access', 'updated', 'users'])
     const { body: after } = await ask('GET', path)
-    t.ok(String(after.updated) > String(before.updated), 'the object’s updated moves')
+    t.ok(String(after.updated) > String(before.updated), 'the object’s "updated" advances')
     t.notOk('users' in after, 'the object does not show its ACL')
 
     t.equal((await change('PATCH', { read: { 'project-access': true } })).status, 200)
@@ -104,7 +104,11 @@ for (const [kind, make] of Object.entries(KINDS)) {
       t.equal((await ask(method, `/v1/${kind}s/${randomUUID()}/acl`, { read: {} })).status, 404)
       t.equal((await ask(method, `/v1/${kind}s/x/acl`, { read: {} })).status, 404)
     }
-    t.same((await ask('GET', `${path}/acl`)).body, { read: { 'project-access': true } }, 'nothing changed')
+    t.same(
+      (await ask('GET', `${path}/acl`)).body,
+      { read: { 'project-access': true } },
+      'a refused request changes nothing',
+    )
     t.equal((await ask('PUT', `${path}/acl`, { read: { users: ['u'.repeat(255)] } })).status, 200)
     await ask('DELETE', path)
     for (const method of ['GET', 'DELETE']) t.equal((await ask(method, `${path}/acl`)).status, 404)
@@ -116,7 +120,7 @@ for (const [kind, make] of Object.entries(KINDS)) {
     const acl = `${path}/acl`
     const foreign = tokenOf('member', FOREIGN)
     const statements = await statementsOf(() => ask('PUT', acl, { read: { users: ['somebody', 'else'] } }))
-    t.equal(statements.length, 2, 'one to read, one to change and record')
+    t.equal(statements.length, 2, 'one statement reads, one changes and records')
     await ask('PATCH', acl, { read: { 'project-access': false } })
     await ask('PATCH', acl, {})
     await ask('PUT', acl, { read: { users: ['refused'] } }, { token: foreign })
@@ -141,7 +145,7 @@ for (const [kind, make] of Object.entries(KINDS)) {
     ])
     t.equal(records.length, 4, 'an empty change leaves no record')
     t.notMatch(JSON.stringify(records), 'somebody')
-    t.equal((await statementsOf(() => ask('GET', acl))).length, 2, 'one to read, one to record')
+    t.equal((await statementsOf(() => ask('GET', acl))).length, 2, 'one statement reads, one records')
   })
 
   t.test(`concurrent PATCHes of the ACL of a ${kind} both take effect`, async t => {
@@ -156,7 +160,7 @@ for (const [kind, make] of Object.entries(KINDS)) {
   })
 }
 
-t.test('a user on the ACL may read from any project with any role, at once, and do nothing else', async t => {
+t.test('a user on the ACL may read from any project with any role, at once, and may do nothing else', async t => {
   const secret = await KINDS.secret()
   const container = await KINDS.container()
   const token = tokenOf('nobody', FOREIGN)
@@ -213,7 +217,7 @@ t.test('without project access, only the creator and the project’s administrat
       path,
     )
     await ask('DELETE', `${path}/acl`, undefined, { token: tokenOf('creator') })
-    t.equal(await get('member'), 200, 'without an ACL the project has access')
+    t.equal(await get('member'), 200, 'without an ACL, the project has access')
   }
 })
 

@@ -22,11 +22,11 @@ import type { ToRead, WasRead } from '../../support/inputs/x509-reader.js'
 
 /** Reading any X.509 input from a tenant takes bounded time and memory. */
 
-/** CPU time for one input; the most expensive valid input takes half of it. */
+/** CPU time limit for one input; the most expensive valid input takes half of it. */
 const MOST_MILLISECONDS = 3000
 const HEAP_MEGABYTES = 48
 const MOST_MEGABYTES = 160
-/** The longest payload a secret may have. */
+/** The longest payload that a secret may have. */
 const SECRET_BYTES = 20_000
 
 const oid = objectIdentifier
@@ -34,7 +34,7 @@ const RSA = '1.2.840.113549.1.1.1'
 const DSA = '1.2.840.10040.4.1'
 const DIFFIE_HELLMAN = '1.2.840.113549.1.3.1'
 
-/** An odd number of `length` bytes. */
+/** An odd integer of `length` bytes. */
 function odd(length: number, seed = 1): Buffer {
   const bytes = Buffer.from(Array.from({ length }, (_, at) => (at * 197 + seed * 13 + (at >> 3) * 7) & 0xff))
   bytes.writeUInt8(0xc1, 0)
@@ -110,11 +110,7 @@ const privateKeys: [name: string, bytes: Buffer | string, refusal: RegExp][] = [
   ['2^31 rounds', encryptedKey([integer(0x7fffffff)]), /more than 1000000 iterations/],
   ['2^64 rounds', encryptedKey([integer(Buffer.alloc(8, 0xff))]), /more than 1000000 iterations/],
   ['no rounds', encryptedKey([integer(0)]), /cannot be read/],
-  [
-    'as many rounds as are allowed, with a long salt',
-    encryptedKey([integer(1_000_000)], { salt: odd(15_000) }),
-    /read/,
-  ],
+  ['the maximum number of rounds, with a long salt', encryptedKey([integer(1_000_000)], { salt: odd(15_000) }), /read/],
   ['a derived key of 2 GB', encryptedKey([integer(1000), integer(0x7fffffff)]), /cannot be read/],
   [
     '2^31 rounds in PEM that says it is of the older kind',
@@ -158,7 +154,7 @@ const privateKeys: [name: string, bytes: Buffer | string, refusal: RegExp][] = [
     /must be/,
   ],
   [
-    'a DSA key that is encrypted',
+    'an encrypted DSA key',
     dsaKey.export({ format: 'der', type: 'pkcs8', cipher: 'aes-128-cbc', passphrase: 'hush' }),
     /must be/,
   ],
@@ -189,7 +185,7 @@ const privateKeys: [name: string, bytes: Buffer | string, refusal: RegExp][] = [
     /cannot be read|do not belong together/,
   ],
   ['an RSA key of 60,000 bits', pkcs8(rsaInfo, numbers(0, odd(7500), 65537, odd(7500), 3, 3, 1, 1, 1)), /2048 to 8192/],
-  ['what is allowed', encryptedPem, /accepted/],
+  ['the maximum allowed', encryptedPem, /accepted/],
 ]
 
 const requests: [name: string, bytes: Buffer | string, refusal: RegExp][] = [
@@ -251,7 +247,7 @@ await build({
   outfile: program,
 })
 
-/** Reads in a separate process with a small heap; keeps the results that it prints before its time limit. */
+/** Reads in a separate process with a small heap. Keeps the results printed before the time limit. */
 function readAll(items: readonly ToRead[]): Promise<WasRead[]> {
   return new Promise(resolve => {
     const child = execFile(

@@ -21,10 +21,10 @@ const manager = await startTestKeyManager({ public_url: 'http://keys.test:9311/'
 t.teardown(manager.stop)
 const { database } = manager
 const [backend] = createCaBackends(manager)
-if (backend === undefined) throw new Error('There is no CA back end.')
+if (backend === undefined) throw new Error('There is no CA back end')
 await Promise.all([backend.prepare(), backend.prepare(), backend.prepare()])
 
-// As Keystone issues tokens: a role brings the roles that it implies.
+// Roles as in Keystone's tokens, which list the implied roles too.
 const member = tokenOf('member,reader')
 const reader = tokenOf('reader')
 const admin = tokenOf('admin,member,reader')
@@ -195,8 +195,8 @@ t.test('a project chooses its CAs and prefers one of them', async t => {
   t.equal(await preferred(), 404)
   t.equal(await post(root, 'add-to-project'), 204)
   t.equal(await preferred(), root, 'the first CA added becomes the preferred one')
-  t.equal(await post(root, 'add-to-project'), 204, 'adding it again')
-  t.equal(await post(own, 'set-preferred'), 400, 'not on the project’s list')
+  t.equal(await post(root, 'add-to-project'), 204, 'a CA can be added twice')
+  t.equal(await post(own, 'set-preferred'), 400, 'the CA is not on the project’s list')
   t.equal(await post(own, 'add-to-project'), 204)
   t.equal(await preferred(), root)
   t.equal(await post(own, 'set-preferred'), 204)
@@ -210,9 +210,9 @@ t.test('a project chooses its CAs and prefers one of them', async t => {
   t.equal((await ask('GET', `/v1/cas/${own}/projects`)).status, 403)
   t.equal(await post(root, 'remove-from-project'), 204)
   t.equal(await post(root, 'remove-from-project'), 404)
-  t.equal(await post(own, 'remove-from-project'), 204, 'the last one')
+  t.equal(await post(own, 'remove-from-project'), 204, 'the last CA can be removed')
   t.equal(await preferred(), 404)
-  t.equal(await post(own, 'set-preferred'), 204, 'a project without a list may prefer any CA it sees')
+  t.equal(await post(own, 'set-preferred'), 204, 'a project without a list may prefer any CA that it sees')
   t.equal(await preferred(), own)
   t.equal(await post(own, 'add-to-project', tokenOf('admin,member,reader', FOREIGN)), 403)
   t.equal(await post(own, 'add-to-project', member), 403)
@@ -279,7 +279,7 @@ t.test('creating a CA refuses invalid bodies, other projects’ parents and chai
   const tooDeep = await ask('POST', '/v1/cas', { ...good, parent_ca_ref: `http://keys.test:9311/v1/cas/${parent}` })
   t.match(tooDeep, { status: 400, body: { description: /allows no CA below it/ } })
   const remove = async (id: string) => (await ask('DELETE', `/v1/cas/${id}`, undefined, { token: admin })).status
-  t.equal(await remove(own), 409, 'it has subordinate CAs')
+  t.equal(await remove(own), 409, 'a CA with subordinate CAs cannot be deleted')
   t.equal(await remove(parent), 204)
   t.equal(await remove(parent), 404)
   t.equal(await remove(root), 403)

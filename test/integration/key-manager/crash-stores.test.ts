@@ -28,11 +28,11 @@ type Request = { method: string; path: string; body?: unknown; raw?: string }
 /** One change, and how to tell that it has happened. */
 type Change = {
   name: string
-  /** Its statements in a process that has just started; the last one makes it durable. */
+  /** Its statements in a newly started process; the last one makes it durable. */
   steps: readonly string[]
-  /** Makes what the change needs. @returns ids of secrets */
+  /** Creates what the change needs. @returns ids of secrets */
   prepare: (project: string) => Promise<readonly string[]>
-  /** @param base URL of the API that is asked */
+  /** @param base URL of the API that gets the request */
   request: (secrets: readonly string[], base: string) => Request
   status: number
   /** The status when the same request is repeated after the change. */
@@ -143,7 +143,7 @@ async function requireWhole(t: Test, project: string): Promise<void> {
   t.same([...new Set(recorded('secret.acl.change'))], idsOf(opened), 'a record per ACL')
   for (const { id, content_type, ciphertext, project_key_id, deleted_at } of secrets) {
     const has = content_type !== null && deleted_at === null
-    t.same([ciphertext !== null, project_key_id !== null], [has, has], 'ciphertext and key go together')
+    t.same([ciphertext !== null, project_key_id !== null], [has, has], 'ciphertext and key exist together')
     if (!has) continue
     const { sealed } = await findPayload(database, id)
     t.equal(sealed && String(await keyring.open(sealed, payloadContext(id))), PAYLOAD)
@@ -151,7 +151,7 @@ async function requireWhole(t: Test, project: string): Promise<void> {
   const containers = await database('container').where({ project_id: project })
   for (const { id } of containers) {
     const held = await database('container_secret').where({ container_id: id })
-    t.equal(held.length, 2, 'references in the container')
+    t.equal(held.length, 2, 'the container keeps its references')
   }
   const keys = await database('project_key').where({ project_id: project })
   t.ok(keys.length <= 1, 'at most one key')

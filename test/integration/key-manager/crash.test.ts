@@ -29,7 +29,10 @@ const service = {
 t.teardown(testDatabase.drop)
 const { start, killAt } = await createCrashScene(t, testDatabase.urlOf('key_manager'), masterKey)
 
-/** The statements that a process runs for one order, in order. A process that has just started has no project key cached. */
+/**
+ * The statements that a process runs for one order, in order. A newly started process has no project key
+ * cached.
+ */
 const STEPS = {
   asymmetric: ['claimDue', 'readOrder', 'findActiveKey', 'store'],
   key: ['claimDue', 'readOrder', 'findActiveKey', 'begin', 'store', 'alsoStore', 'commit'],
@@ -60,9 +63,9 @@ async function withHeir(body: () => Promise<void>): Promise<void> {
   }
 }
 
-/** The order has exactly one result, complete. */
+/** Checks that the order has one complete result. */
 async function expectOneResult(t: Test, id: string, type: 'key' | 'asymmetric', name: string): Promise<void> {
-  const row = await eventually(`order ${id} ended`, async () => (await isActive(id)) && rowOf(id))
+  const row = await eventually(`order ${id} has ended`, async () => (await isActive(id)) && rowOf(id))
   const secrets = await database('secret').where({ name }).pluck<string[]>('id')
   const containers = await database('container').where({ name }).pluck<string[]>('id')
   const audits = await database('audit_record').where({ action: 'secret.generate' }).whereIn('target_id', secrets)
@@ -71,7 +74,7 @@ async function expectOneResult(t: Test, id: string, type: 'key' | 'asymmetric', 
   t.same(type === 'key' ? [row.secret_id] : secrets.sort(), secrets.sort())
   t.same(containers, type === 'key' ? [] : [row.container_id], 'containers')
   const places = await database('container_secret').whereIn('container_id', containers).pluck<string[]>('secret_id')
-  t.same(places.sort(), type === 'key' ? [] : secrets.sort(), 'places in the container')
+  t.same(places.sort(), type === 'key' ? [] : secrets.sort(), 'references in the container')
   if (type === 'key')
     t.equal((await database('project').where({ id: `also ${id}` })).length, 1, 'the executor’s own row')
   t.match(row, { lease_owner: null, sealed_passphrase: null, error_reason: null })

@@ -36,7 +36,7 @@ const storeExpired = async (): Promise<string> => {
   return id
 }
 
-/** A completed order, and the id of its result. */
+/** A completed order and the id of its result. */
 const made = async (type: 'key' | 'asymmetric') => {
   const id = await order(type, { algorithm: type === 'key' ? 'aes' : 'ec', bit_length: 256, name: 'made' })
   const record = await ended(id)
@@ -83,7 +83,7 @@ t.test('expiry deletes more secrets than fit into one batch', async t => {
   )
   t.equal(await deleteExpiredSecrets(database), 1203)
   t.match(await purgeDeleted(database, 1), NOTHING)
-  t.match(await purgeDeleted(database, 0), { secrets: 1204 }, 'and the one of the previous test')
+  t.match(await purgeDeleted(database, 0), { secrets: 1204 }, 'the count includes the secret of the previous test')
 })
 
 t.test('tombstones are purged after min_days', async t => {
@@ -97,7 +97,7 @@ t.test('tombstones are purged after min_days', async t => {
   await deletedBefore('secret', secret, 91)
   await deletedBefore('secret_order', id, 91)
   t.same(await purgeDeleted(database, 90), { orders: 1, containers: 0, secrets: 1 })
-  t.ok(await rowOf('secret', result), 'the deleted order’s result stays')
+  t.ok(await rowOf('secret', result), 'the deleted order’s result remains')
 })
 
 t.test('purging the deleted result of an order purges the order too', async t => {
@@ -124,7 +124,7 @@ t.test('purging leaves a pending order alone', async t => {
   await database('secret_order').where({ id }).delete()
 })
 
-t.test('cleaning does exactly what it is asked for, and a dry run changes nothing', async t => {
+t.test('the clean command does exactly what it is asked for, and a dry run changes nothing', async t => {
   const expired = await storeExpired()
   const token = tokenOf('member', 'e'.repeat(32))
   const lonely = await store(PAYLOAD, token)
@@ -160,13 +160,13 @@ t.test('housekeeping expires and purges periodically until it stops', async t =>
     config: { interval: 0.05, min_days: 7 },
     log: createLog('test', 'silent'),
   })
-  await eventually('expired', async () => (await rowOf('secret', expired)).deleted_at !== null)
-  await eventually('purged', async () => (await rowOf('secret', old)) === undefined)
+  await eventually('the secret expires', async () => (await rowOf('secret', expired)).deleted_at !== null)
+  await eventually('the secret is purged', async () => (await rowOf('secret', old)) === undefined)
   const second = await storeExpired()
-  await eventually('again', async () => (await rowOf('secret', second)).deleted_at !== null)
+  await eventually('the next secret expires', async () => (await rowOf('secret', second)).deleted_at !== null)
   await housekeeping.stop()
   const third = await storeExpired()
-  t.match(await rowOf('secret', third), { deleted_at: null }, 'it no longer runs')
+  t.match(await rowOf('secret', third), { deleted_at: null }, 'housekeeping no longer runs')
 })
 
 /** Runs a key manager command and captures its output. */
@@ -244,6 +244,6 @@ t.test('the clean command and housekeeping remove audit records past their reten
   t.match(await command(t, directory, 'clean'), { text: /audit_retention_days: "29".*at least 30/ })
   const options = { database, config: { interval: 0.05, min_days: 90 }, log: createLog('test', 'silent') }
   const housekeeping = startKeyManagerHousekeeping({ ...options, audit: { days: 30, key } })
-  await eventually('removed', async () => (await old()).length === 0)
+  await eventually('the record is removed', async () => (await old()).length === 0)
   await housekeeping.stop()
 })

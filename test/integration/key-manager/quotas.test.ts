@@ -29,7 +29,7 @@ t.test('a project’s own limits override the defaults until deleted', async t =
   const own = { secrets: 10, orders: null, containers: 0, consumers: null, cas: null }
   t.same((await overrides(project)).body, { project_quotas: own })
   await set(project, { secrets: null, orders: -5, containers: null })
-  t.same((await overrides(project)).body, { project_quotas: { ...own, orders: -5 } }, 'null keeps the override')
+  t.same((await overrides(project)).body, { project_quotas: { ...own, orders: -5 } }, 'null keeps the stored limit')
   t.same(await effective(project), { quotas: { ...DEFAULTS, secrets: 10, containers: 0, orders: -5 } })
   t.equal((await ask('DELETE', `/v1/project-quotas/${project}`, undefined, admin)).status, 204)
   t.equal((await ask('DELETE', `/v1/project-quotas/${project}`, undefined, admin)).status, 404)
@@ -58,7 +58,7 @@ t.test('PUT validates its body and the project id', async t => {
   t.equal((await ask('PUT', '/v1/project-quotas/wrong', undefined, { ...admin, raw: '{}' })).status, 415)
   const headers = { 'Content-Type': 'application/json' }
   t.equal((await ask('PUT', '/v1/project-quotas/wrong', undefined, { ...admin, raw: '', headers })).status, 400)
-  t.equal((await overrides('wrong')).status, 404, 'nothing was stored')
+  t.equal((await overrides('wrong')).status, 404, 'no refused request stores limits')
   t.equal((await set('p'.repeat(256), { secrets: 1 })).status, 400)
   for (const project of ['p'.repeat(255), 'a/b?c', 'ü %']) {
     t.equal((await set(project, { secrets: 2_147_483_647 })).status, 204, project)
@@ -87,7 +87,7 @@ t.test('an administrator lists the limits of all projects, in pages', async t =>
   t.equal((await statementsOf(() => list(''))).length, 1)
 })
 
-/** Prepares a project and returns a function that creates one more object of the kind. */
+/** Prepares a project. @returns a function that creates one more object of the kind */
 const CREATES: Record<
   string,
   (project: string) => Promise<(number: number) => Promise<{ status: number; body: Json }>>
@@ -133,11 +133,11 @@ for (const [kind, prepare] of Object.entries(CREATES)) {
     await set(project, { [name]: 11 })
     t.ok((await create(100)).status < 300, 'a higher limit leaves room')
     await set(project, { [name]: 5 })
-    t.equal((await create(101)).status, 403, 'a limit below the current count')
+    t.equal((await create(101)).status, 403, 'the limit is below the current count')
     await set(project, { [name]: 0 })
-    t.equal((await create(102)).status, 403, 'a limit of zero')
+    t.equal((await create(102)).status, 403, 'the limit is zero')
     await set(project, { [name]: -1 })
-    t.ok((await create(103)).status < 300, 'no limit')
+    t.ok((await create(103)).status < 300, 'there is no limit')
   })
 }
 
@@ -150,7 +150,7 @@ t.test('deleted and expired objects free their quota', async t => {
   const container = new URL(String((await make()).body.container_ref)).pathname
   const consume = (name: string) => ask('POST', `${container}/consumers`, { name, URL: 'u' }, { token })
   t.equal((await consume('a')).status, 200)
-  t.equal((await consume('a')).status, 403, 'the quota is checked before existing consumers')
+  t.equal((await consume('a')).status, 403, 'the quota is checked before an existing consumer is found')
   t.equal((await ask('DELETE', `${container}/consumers`, { name: 'a', URL: 'u' }, { token })).status, 200)
   t.equal((await consume('b')).status, 200)
   t.equal((await make()).status, 403)

@@ -49,8 +49,8 @@ const transportKey = randomUUID()
 await database('transport_key').insert({ id: transportKey, plugin_name: 'p', transport_key: 'k' })
 
 /**
- * Statuses of allowed requests that are not 200. Requests have no body, and name unknown objects where they would otherwise change
- * something.
+ * Statuses of allowed requests that are not 200. Requests have no body, and name unknown objects if they would
+ * otherwise change something.
  */
 const ALLOWED: Readonly<Record<string, number>> = {
   // the body is validated after the rights
@@ -112,7 +112,7 @@ async function arrange(
 ): Promise<Case> {
   const creator = ownership === 'own' ? userOf(role) : 'somebody'
   const users = acl === 'listed' ? ['somebody', userOf(role)] : []
-  // With project access, being listed would make no difference.
+  // With project access, a place on the list makes no difference.
   const leavesItToProject = acl === 'none' || (acl === 'listed' && ownership === 'foreign')
   const columns = { creator_id: creator, acl_users: users, acl_project_access: leavesItToProject }
   const acls = {
@@ -138,7 +138,7 @@ const served = routesOf(app)
   .map(({ method, path }) => `${method} ${path}`)
   .filter(route => route.includes(' /v1'))
 
-t.test('the rights table has a row for every route and none besides', async t => {
+t.test('the rights table has exactly one row for every route', async t => {
   t.same(Object.keys(RIGHTS).sort(), [...served].sort())
   t.same(Object.keys(RIGHTS).sort(), [...keyManagerRoutes.keys()].sort())
 })
@@ -199,11 +199,11 @@ async function differenceOf(route: string, what: Case, policy: Policy): Promise<
   return status === expected ? null : `${policy}: ${route} as ${JSON.stringify(what)}: ${status}, not ${expected}`
 }
 
-/** Whether the case is worth a request: where legacy and new rules agree, both have already tried it for the union. */
+/** Whether the case is worth a request: where legacy and new rules agree, the run of the union has tested it. */
 const tells = (route: string, what: Case, policy: Policy): boolean =>
   policy !== 'union' || isAllowed('legacy', route, what) !== isAllowed('new', route, what)
 
-/** Roles that the rules of a policy know; they treat any other role as none. */
+/** Roles that the rules of a policy know; they ignore all others. */
 const KNOWN: Readonly<Record<Policy, readonly string[]>> = {
   legacy: ['admin', 'creator', 'observer', 'audit', 'key-manager:service-admin', 'member'],
   new: ['admin', 'member', 'reader', 'creator'],
@@ -237,7 +237,7 @@ for (const policy of POLICIES) {
   })
 }
 
-t.test('referring to an object of another project needs rights of one’s own to it', async t => {
+t.test('a reference to another project’s object needs more than read access by its ACL', async t => {
   config.policy = 'union'
   const mine = tokenOf('admin,creator,member')
   const theirs = tokenOf('admin,creator,member', FOREIGN)

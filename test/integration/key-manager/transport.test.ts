@@ -80,7 +80,7 @@ t.test('GET /v1 requires a token and shows the version', async t => {
   t.equal((await ask('POST', '/v1', {})).headers.get('allow'), 'GET')
 })
 
-t.test('the microversion header is honoured, answered, and refused when malformed or out of range', async t => {
+t.test('the microversion header is honoured and answered, and refused when malformed or out of range', async t => {
   const asked = (version: string, path = '/v1/secrets') =>
     ask('GET', path, undefined, { headers: { [VERSION]: version } })
   for (const [version, used] of [
@@ -106,11 +106,11 @@ t.test('the microversion header is honoured, answered, and refused when malforme
     const { status, body } = await asked(`key-manager ${Buffer.from(version).toString('latin1')}`)
     t.match({ status, body }, { status: 400, body: { code: '400 Bad Request', title: 'Bad Request' } }, version)
   }
-  t.equal((await asked('key-manager 9.9', '/v1/nothing')).status, 406, 'before the path is routed')
-  t.equal((await open('/v1/secrets', { [VERSION]: 'key-manager 9.9' })).status, 401, 'but after the token')
+  t.equal((await asked('key-manager 9.9', '/v1/nothing')).status, 406, 'it is checked before routing')
+  t.equal((await open('/v1/secrets', { [VERSION]: 'key-manager 9.9' })).status, 401, 'it is checked after the token')
 })
 
-t.test('a missing or invalid token is 401, one without a project 403', async t => {
+t.test('a missing or invalid token is 401, a token without a project 403', async t => {
   const refused = await open('/v1/secrets')
   t.equal(refused.status, 401)
   t.match(refused.headers.get('www-authenticate'), 'Keystone uri="http://identity.test/v3"')
@@ -190,7 +190,7 @@ t.test('an Accept header without JSON is 406', async t => {
     }
   }
   const bare = await asWritten(['GET /v1/secrets HTTP/1.1', `X-Auth-Token: ${tokenOf('member')}`])
-  t.match(bare, /^HTTP\/1\.1 200 /, 'without Accept')
+  t.match(bare, /^HTTP\/1\.1 200 /, 'a request without Accept succeeds')
 })
 
 t.test('a request is checked in order: existence, rights, content type, body', async t => {
@@ -200,14 +200,18 @@ t.test('a request is checked in order: existence, rights, content type, body', a
   const status = async (method: string, path: string, options: AskOptions) =>
     (await ask(method, path, undefined, { raw: '{', ...options })).status
   const collection = '/v1/secrets'
-  t.equal(await status('POST', collection, { token: reader, headers: text }), 403, 'rights before the type')
-  t.equal(await status('POST', collection, { headers: text }), 415, 'the type before the body')
+  t.equal(
+    await status('POST', collection, { token: reader, headers: text }),
+    403,
+    'rights are checked before the content type',
+  )
+  t.equal(await status('POST', collection, { headers: text }), 415, 'the content type is checked before the body')
   t.equal(await status('POST', collection, { headers: { 'Content-Type': 'application/json' } }), 400)
   const absent = `/v1/secrets/${randomUUID()}`
   t.equal(
     await status('PUT', absent, { token: reader, headers: { 'Content-Type': 'a/b' } }),
     404,
-    'existence before rights',
+    'existence is checked before rights',
   )
   t.equal(await status('PUT', `${collection}/${secret}`, { token: reader, headers: { 'Content-Type': 'a/b' } }), 403)
   t.equal(await status('PUT', `${collection}/${secret}`, { headers: { 'Content-Type': 'a/b' } }), 415)
@@ -215,7 +219,11 @@ t.test('a request is checked in order: existence, rights, content type, body', a
     t.equal(await status('POST', collection, { raw: '{}', headers: { 'Content-Type': type } }), 415, type)
   }
   const charset = { 'Content-Type': 'application/json; charset=utf-8' }
-  t.equal(await status('POST', collection, { raw: '{}', headers: charset }), 201, 'parameters are allowed')
+  t.equal(
+    await status('POST', collection, { raw: '{}', headers: charset }),
+    201,
+    'the content type may have parameters',
+  )
 })
 
 t.test('malformed and oversized bodies are 400', async t => {
@@ -237,16 +245,20 @@ t.test('malformed and oversized bodies are 400', async t => {
   t.equal((await post(Buffer.from([0x7b, 0xff, 0x7d]))).status, 400, 'not UTF-8')
   t.equal((await post('['.repeat(10_000) + ']'.repeat(10_000))).status, 400, 'deeply nested')
   const padded = (bytes: number) => '{}'.padEnd(bytes, ' ')
-  t.equal((await post(padded(25_000))).status, 201, 'the largest allowed')
-  t.equal((await post(padded(25_001))).status, 400, 'too large')
+  t.equal((await post(padded(25_000))).status, 201, 'a body of exactly the limit')
+  t.equal((await post(padded(25_001))).status, 400, 'a body above the limit')
   const huge = await asWritten([
     ...['POST /v1/secrets HTTP/1.1', `X-Auth-Token: ${tokenOf('member')}`, 'Content-Type: application/json'],
     'Content-Length: 99999999999',
   ])
-  t.match(huge, /^HTTP\/1\.1 400 /, 'answered without reading the body')
+  t.match(huge, /^HTTP\/1\.1 400 /, 'the answer comes before the body is read')
   const named = await ask('POST', '/v1/secrets', { name: '  a b\t', unknown: { x: [1] }, secret_type: ' opaque ' })
   t.equal(named.status, 201, 'unknown fields are ignored')
-  t.match((await ask('GET', new URL(String(named.body.secret_ref)).pathname)).body, { name: 'a b' }, 'trimmed')
+  t.match(
+    (await ask('GET', new URL(String(named.body.secret_ref)).pathname)).body,
+    { name: 'a b' },
+    'the name is trimmed',
+  )
 })
 
 t.test('the health check follows the disabling file', async t => {
@@ -271,7 +283,7 @@ t.test('the audit log names the client behind a trusted proxy', async t => {
   t.same([await addressIn(proxied), await addressIn(api)], ['192.0.2.7', '127.0.0.1'])
 })
 
-t.test('references start with the address by which clients reach the service', async t => {
+t.test('references start with the address that clients use for the service', async t => {
   const proxied = await startTestKeyManager({ trusted_proxies: ['127.0.0.1'] })
   const fixed = await startTestKeyManager({ public_url: 'https://keys.example.org:9311/barbican/' })
   t.teardown(async () => {

@@ -338,99 +338,95 @@ t.test('a quota check costs at most one extra statement', async t => {
   t.equal(await count(2), 2)
 })
 
-t.test(
-  'a configuration larger than an amphora can hold is refused before it is stored, and the fault names the limit',
-  async t => {
-    const api = await startTestApi()
-    t.teardown(api.stop)
-    const made = await api.ask('POST', '/v2/lbaas/loadbalancers', {
-      loadbalancer: {
-        vip_subnet_id: SUBNET,
-        provider: 'amphora',
-        listeners: [{ name: 'a', protocol: 'TCP', protocol_port: 1 }],
-      },
+t.test('a configuration too large for an amphora is refused before it is stored, with the limit', async t => {
+  const api = await startTestApi()
+  t.teardown(api.stop)
+  const made = await api.ask('POST', '/v2/lbaas/loadbalancers', {
+    loadbalancer: {
+      vip_subnet_id: SUBNET,
+      provider: 'amphora',
+      listeners: [{ name: 'a', protocol: 'TCP', protocol_port: 1 }],
+    },
+  })
+  const id = idIn(made, 'loadbalancer')
+  const listen = (protocol_port: number, connection_limit: number, more: object = {}) =>
+    api.ask('POST', '/v2/lbaas/listeners', {
+      listener: { loadbalancer_id: id, protocol: 'TCP', protocol_port, connection_limit, ...more },
     })
-    const id = idIn(made, 'loadbalancer')
-    const listen = (protocol_port: number, connection_limit: number, more: object = {}) =>
-      api.ask('POST', '/v2/lbaas/listeners', {
-        listener: { loadbalancer_id: id, protocol: 'TCP', protocol_port, connection_limit, ...more },
-      })
-    const largest = { openFiles: 20_000, memoryBytes: 24 * 1024 ** 3 }
-    t.equal((await listen(2, 2_000_000)).status, 201, 'anything is accepted until an amphora has reported its limits')
-    t.equal(
-      (await api.ask('PUT', `/v2/lbaas/listeners/${await listenerAt(2)}`, { listener: { connection_limit: 5 } }))
-        .status,
-      200,
-    )
+  const largest = { openFiles: 20_000, memoryBytes: 24 * 1024 ** 3 }
+  t.equal((await listen(2, 2_000_000)).status, 201, 'anything is accepted until an amphora has reported its limits')
+  t.equal(
+    (await api.ask('PUT', `/v2/lbaas/listeners/${await listenerAt(2)}`, { listener: { connection_limit: 5 } })).status,
+    200,
+  )
 
-    await api.database('amphora').insert({ id: randomUUID(), status: 'READY', limits: JSON.stringify(largest) })
-    t.match(await listen(3, 50_000), { status: 400, body: { faultstring: /50005 in all .*limits of 9048 in all fit/ } })
-    t.equal((await listen(3, 8_750)).status, 201)
-    t.match(await listen(4, 295), { status: 400 }, 'the sum with other listeners is checked too')
-    t.equal((await listen(4, 200)).status, 201)
-    const third = await listenerAt(3)
-    const limit = (connection_limit: number) =>
-      api.ask('PUT', `/v2/lbaas/listeners/${third}`, { listener: { connection_limit } })
-    t.match(await limit(9_100), { status: 400, body: { faultstring: /fit/ } })
-    t.match(await api.ask('GET', `/v2/lbaas/listeners/${third}`), { body: { listener: { connection_limit: 8_750 } } })
-    const smaller = { id: randomUUID(), load_balancer_id: id, status: 'ALLOCATED' }
-    await api.database('amphora').insert({ ...smaller, limits: JSON.stringify({ ...largest, openFiles: 4_000 }) })
-    t.equal((await limit(8_700)).status, 200, 'a lower limit is accepted even if it is still too high')
-    t.equal((await limit(8_701)).status, 400)
-    await api.database('amphora').where({ id: smaller.id }).delete()
-    t.equal((await limit(0)).status, 200)
+  await api.database('amphora').insert({ id: randomUUID(), status: 'READY', limits: JSON.stringify(largest) })
+  t.match(await listen(3, 50_000), { status: 400, body: { faultstring: /50005 in all .*limits of 9048 in all fit/ } })
+  t.equal((await listen(3, 8_750)).status, 201)
+  t.match(await listen(4, 295), { status: 400 }, 'the sum with other listeners is checked too')
+  t.equal((await listen(4, 200)).status, 201)
+  const third = await listenerAt(3)
+  const limit = (connection_limit: number) =>
+    api.ask('PUT', `/v2/lbaas/listeners/${third}`, { listener: { connection_limit } })
+  t.match(await limit(9_100), { status: 400, body: { faultstring: /fit/ } })
+  t.match(await api.ask('GET', `/v2/lbaas/listeners/${third}`), { body: { listener: { connection_limit: 8_750 } } })
+  const smaller = { id: randomUUID(), load_balancer_id: id, status: 'ALLOCATED' }
+  await api.database('amphora').insert({ ...smaller, limits: JSON.stringify({ ...largest, openFiles: 4_000 }) })
+  t.equal((await limit(8_700)).status, 200, 'a lower limit is accepted even if it is still too high')
+  t.equal((await limit(8_701)).status, 400)
+  await api.database('amphora').where({ id: smaller.id }).delete()
+  t.equal((await limit(0)).status, 200)
 
-    const members = (count: number, first = 0) =>
-      Array.from({ length: count }, (_, n) => ({
-        address: `10.0.${(first + n) >> 8}.${(first + n) & 255}`,
-        protocol_port: 80,
-      }))
-    const pool = { name: 'p', protocol: 'TCP', lb_algorithm: 'ROUND_ROBIN', members: members(80, 1) }
-    const monitor = { type: 'TCP', delay: 5, timeout: 3, max_retries: 3 }
-    await api.database('amphora').insert({
-      ...{ id: randomUUID(), load_balancer_id: id, status: 'ALLOCATED' },
-      limits: JSON.stringify({ ...largest, openFiles: 4_000 }),
-    })
-    t.match(await listen(5, -1, { default_pool: pool }), { status: 201 }, 'members alone cost nothing')
-    const { body } = await api.ask('GET', `/v2/lbaas/listeners/${await listenerAt(5)}`)
-    const poolId = String(at(body, 'listener', 'default_pool_id'))
-    const checked = await api.ask('POST', '/v2/lbaas/healthmonitors', {
-      healthmonitor: { pool_id: poolId, ...monitor },
-    })
-    t.equal(checked.status, 201)
-    const batch = (count: number) => api.ask('PUT', `/v2/lbaas/pools/${poolId}/members`, { members: members(count, 1) })
-    t.match(await batch(81), { status: 202 })
-    t.match(await batch(2_000), { status: 400, body: { faultstring: /with these limits, \d+ monitored members/ } })
-    const other = { address: '10.9.9.9', protocol_port: 80 }
-    t.equal((await api.ask('POST', `/v2/lbaas/pools/${poolId}/members`, { member: other })).status, 201)
-    const statements = await api.statementsOf(() => limit(1))
-    t.notOk(
-      statements.some(sql => sql.startsWith('SELECT (SELECT json_build_object')),
-      'the check costs no extra statement',
-    )
+  const members = (count: number, first = 0) =>
+    Array.from({ length: count }, (_, n) => ({
+      address: `10.0.${(first + n) >> 8}.${(first + n) & 255}`,
+      protocol_port: 80,
+    }))
+  const pool = { name: 'p', protocol: 'TCP', lb_algorithm: 'ROUND_ROBIN', members: members(80, 1) }
+  const monitor = { type: 'TCP', delay: 5, timeout: 3, max_retries: 3 }
+  await api.database('amphora').insert({
+    ...{ id: randomUUID(), load_balancer_id: id, status: 'ALLOCATED' },
+    limits: JSON.stringify({ ...largest, openFiles: 4_000 }),
+  })
+  t.match(await listen(5, -1, { default_pool: pool }), { status: 201 }, 'members alone cost nothing')
+  const { body } = await api.ask('GET', `/v2/lbaas/listeners/${await listenerAt(5)}`)
+  const poolId = String(at(body, 'listener', 'default_pool_id'))
+  const checked = await api.ask('POST', '/v2/lbaas/healthmonitors', {
+    healthmonitor: { pool_id: poolId, ...monitor },
+  })
+  t.equal(checked.status, 201)
+  const batch = (count: number) => api.ask('PUT', `/v2/lbaas/pools/${poolId}/members`, { members: members(count, 1) })
+  t.match(await batch(81), { status: 202 })
+  t.match(await batch(2_000), { status: 400, body: { faultstring: /with these limits, \d+ monitored members/ } })
+  const other = { address: '10.9.9.9', protocol_port: 80 }
+  t.equal((await api.ask('POST', `/v2/lbaas/pools/${poolId}/members`, { member: other })).status, 201)
+  const statements = await api.statementsOf(() => limit(1))
+  t.notOk(
+    statements.some(sql => sql.startsWith('SELECT (SELECT json_build_object')),
+    'the check costs no extra statement',
+  )
 
-    await api
-      .database('amphora')
-      .where({ load_balancer_id: id })
-      .update({ limits: JSON.stringify({ ...largest, openFiles: 200 }) })
-    const monitorId = idIn(checked, 'healthmonitor')
-    const put = (path: string, body: object) => api.ask('PUT', `/v2/lbaas/${path}`, body)
-    t.equal(
-      (await put(`pools/${poolId}`, { pool: { admin_state_up: true } })).status,
-      200,
-      'enabling an enabled pool is allowed',
-    )
-    for (const [admin_state_up, status] of [
-      [true, 200],
-      [false, 200],
-      [true, 400],
-    ] as const) {
-      t.equal((await put(`healthmonitors/${monitorId}`, { healthmonitor: { admin_state_up } })).status, status)
-    }
+  await api
+    .database('amphora')
+    .where({ load_balancer_id: id })
+    .update({ limits: JSON.stringify({ ...largest, openFiles: 200 }) })
+  const monitorId = idIn(checked, 'healthmonitor')
+  const put = (path: string, body: object) => api.ask('PUT', `/v2/lbaas/${path}`, body)
+  t.equal(
+    (await put(`pools/${poolId}`, { pool: { admin_state_up: true } })).status,
+    200,
+    'enabling an enabled pool is allowed',
+  )
+  for (const [admin_state_up, status] of [
+    [true, 200],
+    [false, 200],
+    [true, 400],
+  ] as const) {
+    t.equal((await put(`healthmonitors/${monitorId}`, { healthmonitor: { admin_state_up } })).status, status)
+  }
 
-    async function listenerAt(port: number): Promise<string> {
-      const { body } = await api.ask('GET', `/v2/lbaas/listeners?load_balancer_id=${id}&protocol_port=${port}`)
-      return (body.listeners as { id: string }[])[0]?.id ?? ''
-    }
-  },
-)
+  async function listenerAt(port: number): Promise<string> {
+    const { body } = await api.ask('GET', `/v2/lbaas/listeners?load_balancer_id=${id}&protocol_port=${port}`)
+    return (body.listeners as { id: string }[])[0]?.id ?? ''
+  }
+})

@@ -95,7 +95,7 @@ t.test('the audit chain', async t => {
     )
     const headFile = join(t.testdir({}), 'head')
     const linkers = await Promise.all([1, 2, 3].map(() => startAuditLinker({ database, key, headFile, log: quiet })))
-    await eventually('all are linked', async () => (await verifyAudit(database, key)).waiting === 0 || null)
+    await eventually('every record is linked', async () => (await verifyAudit(database, key)).waiting === 0 || null)
     await Promise.all(linkers.map(linker => linker.stop()))
     t.match(await verifyAudit(database, key), { verified: 2505, fault: null })
   })
@@ -199,8 +199,8 @@ t.test('the audit chain', async t => {
       t.equal((await verifyAudit(database, key)).fault, null, 'the database alone does not reveal it')
       t.match((await verifyAudit(database, key, null, kept())).fault, fault)
       await follow()
-      t.match(logged.text(), fault, 'the worker logs it')
-      // Restore a backup and append to it.
+      t.match(logged.text(), fault, 'the worker logs the fault')
+      // Restores a backup and appends to it.
       await superuser.raw('TRUNCATE key_manager_audit.audit_record')
       await superuser.raw(
         'INSERT INTO key_manager_audit.audit_record OVERRIDING SYSTEM VALUE SELECT * FROM kept WHERE position <= 2500',
@@ -286,13 +286,13 @@ t.test('audit retention', async t => {
     t.same(await database('audit_anchor'), [])
     const [gone, last, kept] = [await noteOf(1499), await noteOf(1500), await noteOf(1501)]
     t.equal(await countPrunable(database, 40), 1500)
-    // Two housekeepers prune, a worker links and an operator verifies at the same time.
+    // Two housekeepers prune, a worker links and an operator verifies, all at the same time.
     const [removed, , verdict] = await Promise.all([
       Promise.all([pruneAudit(database, retention), pruneAudit(database, retention)]),
       link(),
       verify(),
     ])
-    t.equal(removed[0] + removed[1], 1500, 'each is removed once; an old record that follows a young one stays')
+    t.equal(removed[0] + removed[1], 1500, 'each record is removed once; an old record behind a young one stays')
     t.equal(verdict.fault, null)
     await link()
     t.match(await verify(kept), { verified: 6, fault: null, removed: { records: 1500, before: /^2/ }, waiting: 0 })
@@ -326,7 +326,7 @@ t.test('audit retention', async t => {
     t.same(await database('audit_anchor').first(), anchor)
   })
 
-  t.test('verification finds foreign removals and a moved anchor, and pruning stops', async t => {
+  t.test('verification finds removals by others and a moved anchor, and pruning stops', async t => {
     await insert(5, 50)
     await link()
     /** Tampers as a superuser with triggers disabled, checks the fault, and restores the tables. */
@@ -379,7 +379,7 @@ t.test('audit retention', async t => {
     t.match((await verifyAudit(database, randomBytes(32))).fault, /or the audit key is wrong/)
   })
 
-  t.test('after all linked records are gone, the chain continues from the anchor', async t => {
+  t.test('after all linked records are removed, the chain continues from the anchor', async t => {
     await superuser.raw('ALTER TABLE key_manager_audit.audit_record DISABLE TRIGGER USER')
     await superuser.raw(`DELETE FROM key_manager_audit.audit_record WHERE position > 1500`)
     await superuser.raw('ALTER TABLE key_manager_audit.audit_record ENABLE TRIGGER USER')

@@ -25,7 +25,7 @@ t.test('a flood of refusals records the first ones and counts the rest', async t
     const count = rows.reduce((sum, { detail }) => sum + (detail.refusals ?? 1), 0)
     return count === 500 ? rows : null
   }
-  t.ok((await eventually('all are counted', all)).length < 250)
+  t.ok((await eventually('all refusals are counted', all)).length < 250)
 })
 
 t.test('refusals that are only counted are recorded when the process stops', async t => {
@@ -44,7 +44,7 @@ t.test('refusals that are only counted are recorded when the process stops', asy
   await flush()
   t.equal(await counted(), 100)
   await flush()
-  t.equal(await counted(), 100, 'counted once')
+  t.equal(await counted(), 100, 'the refusals are counted once')
 })
 
 t.test('a client that floods the CRL endpoint gets 429', async t => {
@@ -53,6 +53,6 @@ t.test('a client that floods the CRL endpoint gets 429', async t => {
   const flood = Array.from({ length: 300 }, () => ask('GET', `/crl/${randomUUID()}.crl`, undefined, { token: null }))
   const first = await Promise.race(flood)
   await held.rollback()
-  t.equal(first.status, 429, 'the queue of this client is full')
+  t.equal(first.status, 429, 'this client’s queue is full')
   t.same(new Set((await Promise.all(flood)).map(({ status }) => status)), new Set([404, 429]))
 })

@@ -46,7 +46,7 @@ t.test('POST validates its body', async t => {
   const [a, b] = await refs('a', 'b')
   const key = await refs('public_key', 'private_key', 'private_key_passphrase')
   const cases: [string, unknown, number][] = [
-    ['nothing but a type', { type: 'generic' }, 201],
+    ['only a type', { type: 'generic' }, 201],
     ['no name', { type: 'generic', name: null, secret_refs: [] }, 201],
     ['a reference without a name', { type: 'generic', secret_refs: [{ secret_ref: a?.secret_ref }] }, 201],
     ['rsa', { type: 'rsa', secret_refs: key }, 201],
@@ -60,7 +60,7 @@ t.test('POST validates its body', async t => {
     ['a type in capitals', { type: 'Generic' }, 400],
     ['null as references', { type: 'generic', secret_refs: null }, 400],
     ['an object as references', { type: 'generic', secret_refs: {} }, 400],
-    ['a reference that is no object', { type: 'generic', secret_refs: ['x'] }, 400],
+    ['a reference that is not an object', { type: 'generic', secret_refs: ['x'] }, 400],
     ['a reference without a secret', { type: 'generic', secret_refs: [{ name: 'x' }] }, 400],
     ['an empty reference', { type: 'generic', secret_refs: [{ name: 'x', secret_ref: ' ' }] }, 400],
     ['a NUL in a name', { type: 'generic', name: '\0' }, 400],
@@ -120,7 +120,7 @@ t.test('a reference to a secret that the caller cannot use is 404', async t => {
   await database('secret')
     .where({ id: listed })
     .update({ acl_users: ['user-member'] })
-  t.equal((await ask('GET', `/v1/secrets/${listed}/payload`)).status, 200, 'the ACL lets it be read')
+  t.equal((await ask('GET', `/v1/secrets/${listed}/payload`)).status, 200, 'the ACL lets the caller read the secret')
   const hidden = await store(undefined, tokenOf('creator'))
   await database('secret').where({ id: hidden }).update({ acl_project_access: false })
   const own = await store()
@@ -131,7 +131,7 @@ t.test('a reference to a secret that the caller cannot use is 404', async t => {
     t.equal((await make({ type: 'generic', secret_refs: both })).status, 404, label)
     t.equal((await ask('POST', `${path}/secrets`, both[1])).status, 404, `${label}, added`)
   }
-  t.same(await database('container').count(), before, 'nothing was stored')
+  t.same(await database('container').count(), before, 'no refused request stores anything')
   const reference = { name: 'x', secret_ref: secretRef(hidden) }
   for (const token of [tokenOf('admin'), tokenOf('creator')]) {
     t.equal(
@@ -196,7 +196,7 @@ t.test('the list filters by name pattern and type, and pages', async t => {
   await make({ type: 'rsa', name: 'key', secret_refs }, token)
   const list = async (query: string) => (await ask('GET', `/v1/containers?${query}`, undefined, { token })).body
   const namesOf = async (query: string) => ((await list(query)).containers as Json[]).map(({ name }) => name)
-  t.same(await namesOf(''), [...names, 'key'], 'oldest first')
+  t.same(await namesOf(''), [...names, 'key'], 'in order of creation')
   t.match(await list('type=rsa'), { total: 1, containers: [{ name: 'key', secret_refs }] })
   t.match(await list('type=rs'), { total: 0, containers: [] })
   t.same(await namesOf('name=t%25'), ['two', 'three_'])
@@ -217,7 +217,7 @@ t.test('the list filters by name pattern and type, and pages', async t => {
       ['0', '2', '%'],
       ['4', '2', '%'],
     ],
-    'links keep the query',
+    'the links keep the query',
   )
   t.same(await list('offset=99'), { containers: [], total: 6 })
   t.match(await list('limit=0'), { total: 6, containers: [{ name: 'one' }] })
@@ -242,7 +242,7 @@ t.test('a container refers to at most a thousand secrets', async t => {
   t.equal(((await ask('GET', path)).body.secret_refs as Json[]).length, 1000)
 })
 
-t.test('consumers register, list by name and deregister; registering twice changes nothing', async t => {
+t.test('consumers register, are listed by name, and deregister; registering twice changes nothing', async t => {
   const path = await madePath()
   const lb = { name: 'lb', URL: 'https://lb.example/1' }
   const { body: before } = await ask('GET', path)
@@ -258,11 +258,15 @@ t.test('consumers register, list by name and deregister; registering twice chang
   for (const other of [randomUUID(), 'x']) t.equal((await ask('GET', `${path}/consumers/${other}`)).status, 404)
   const elsewhere = await madePath()
   const id = new URL(String(again.headers.get('location'))).pathname.slice(-36)
-  t.equal((await ask('GET', `${elsewhere}/consumers/${id}`)).status, 404, 'another container’s')
+  t.equal(
+    (await ask('GET', `${elsewhere}/consumers/${id}`)).status,
+    404,
+    'a consumer of another container is not found',
+  )
 
   for (const n of [3, 2, 4]) await ask('POST', `${path}/consumers`, { name: `app ${n}`, URL: 'u' })
   const page = await ask('GET', `${path}/consumers?limit=2&offset=1`)
-  t.match(page.body, { total: 4, consumers: [{ name: 'app 3' }, { name: 'app 4' }] }, 'by name')
+  t.match(page.body, { total: 4, consumers: [{ name: 'app 3' }, { name: 'app 4' }] }, 'consumers are ordered by name')
   t.equal(page.body.next, `${url}${path}/consumers?limit=2&offset=3`)
   t.equal(page.body.previous, `${url}${path}/consumers?limit=2&offset=0`)
   t.same(Object.keys((page.body.consumers as Json[])[0] ?? {}).sort(), ['URL', 'created', 'name', 'status', 'updated'])
@@ -274,7 +278,7 @@ t.test('consumers register, list by name and deregister; registering twice chang
     ['app 2', 'app 3', 'app 4'],
   )
   t.equal((await ask('DELETE', `${path}/consumers`, lb)).status, 404)
-  t.equal((await ask('POST', `${path}/consumers`, lb)).status, 200, 'it registers again')
+  t.equal((await ask('POST', `${path}/consumers`, lb)).status, 200, 'the consumer registers again')
   const wrong = [
     ...[{ name: 'x' }, { URL: 'x' }, { ...lb, name: '' }, { ...lb, name: 'n'.repeat(37) }, { ...lb, URL: '' }],
     ...[{ ...lb, URL: 'u'.repeat(256) }, { ...lb, name: null }, { ...lb, URL: 1 }, [], null],
@@ -294,16 +298,20 @@ t.test('other projects register consumers as the ACL allows and remove only thei
     token: tokenOf(`role-of-${project}`, `project ${project}`),
     consumer: { name: project, URL: 'u' },
   }))
-  if (first === undefined || second === undefined) throw new Error('There are two.')
+  if (first === undefined || second === undefined) throw new Error('There are not two consumers.')
   t.equal((await ask('POST', `${path}/consumers`, first.consumer, { token: first.token })).status, 403)
   await ask('PUT', `${path}/acl`, { read: { users: ['user-role-of-one', 'user-role-of-two'] } })
   for (const { token, consumer } of [first, second]) {
     t.match(await ask('POST', `${path}/consumers`, consumer, { token }), { status: 200 })
   }
   const remove = (consumer: object, token?: string) => ask('DELETE', `${path}/consumers`, consumer, { token })
-  t.equal((await remove(second.consumer, first.token)).status, 403, 'another project’s consumer')
+  t.equal(
+    (await remove(second.consumer, first.token)).status,
+    403,
+    'a project may not remove another project’s consumer',
+  )
   t.equal((await remove({ name: 'x', URL: 'x' }, first.token)).status, 404)
-  t.equal((await remove(first.consumer, first.token)).status, 200, 'its own')
+  t.equal((await remove(first.consumer, first.token)).status, 200, 'a project may remove its own')
   t.match(
     await remove(second.consumer),
     { status: 200, body: { consumers: [] } },
@@ -311,7 +319,7 @@ t.test('other projects register consumers as the ACL allows and remove only thei
   )
 })
 
-t.test('racing the deletion of a secret against its use lets exactly one win', { timeout: 60_000 }, async t => {
+t.test('of a deletion and a use of a secret at the same time, exactly one succeeds', { timeout: 60_000 }, async t => {
   const outcomes = new Map<string, number>()
   const rounds = 60
   const path = await madePath()
@@ -355,7 +363,7 @@ t.test('a container deleted during a request keeps no consumer or reference from
   t.equal(rows[0].left, 0)
 })
 
-t.test('a secret can be deleted once its containers are gone', async t => {
+t.test('a secret can be deleted once its containers are deleted', async t => {
   const [reference] = await refs('a')
   const path = await madePath({ type: 'generic', secret_refs: [reference] })
   const secret = new URL(String(reference?.secret_ref)).pathname

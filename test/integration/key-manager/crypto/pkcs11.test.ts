@@ -88,7 +88,7 @@ t.test('neither a master key nor a project key can be read from the token', asyn
   library.load(token.settings.libraryPath)
   library.C_Initialize()
   const [slot] = library.C_GetSlotList(true)
-  if (slot === undefined) throw new Error('There is no slot.')
+  if (slot === undefined) throw new Error('There is no slot')
   const session = library.C_OpenSession(slot, pkcs11.CKF_SERIAL_SESSION | pkcs11.CKF_RW_SESSION)
   library.C_Login(session, pkcs11.CKU_USER, token.pin)
   library.C_FindObjectsInit(session, [])
@@ -120,7 +120,7 @@ t.test('an extractable key is refused as a master key', async t => {
   library.load(token.settings.libraryPath)
   library.C_Initialize()
   const [slot] = library.C_GetSlotList(true)
-  if (slot === undefined) throw new Error('There is no slot.')
+  if (slot === undefined) throw new Error('There is no slot')
   const session = library.C_OpenSession(slot, pkcs11.CKF_SERIAL_SESSION | pkcs11.CKF_RW_SESSION)
   library.C_Login(session, pkcs11.CKU_USER, token.pin)
   const template = [
@@ -146,7 +146,7 @@ t.test('a key wrapped with one mechanism is unwrapped by a client that uses anot
 t.test('a token is found by serial number, label or slot', async t => {
   const find = (settings: Partial<TokenClientOptions['settings']>) =>
     clientFor({ labels: [], ...settings }).ask({ call: 'find', label: 'master 1' })
-  t.equal(await find({}), true, 'the only token')
+  t.equal(await find({}), true, 'the only token needs no name')
   t.equal(await find({ labels: ['another', token.label] }), true)
   const missing = await find({ labels: ['another'] }).then(
     () => null,
@@ -203,7 +203,7 @@ t.test('a full queue rejects further calls', async t => {
   t.equal(await short.ask({ call: 'find', label: 'master 1' }), true)
 })
 
-t.test('a hung or dead token process is replaced and waiting calls complete', async t => {
+t.test('a token process that hangs or dies is replaced, and waiting calls complete', async t => {
   const before = tokenProcesses()
   const own = clientFor({}, { callMilliseconds: 500 })
   const running = createPkcs11Crypto(own, 'master 1', 'the token')
@@ -213,7 +213,7 @@ t.test('a hung or dead token process is replaced and waiting calls complete', as
   process.kill(first, 'SIGSTOP')
   const sealed = await Promise.all([1, 2, 3].map(at => running.encrypt(key, Buffer.from(`value ${at}`), 'c')))
   const second = pidOf(before)
-  t.not(second, first, 'the hung process is replaced')
+  t.not(second, first, 'the process that hung is replaced')
   t.notOk(tokenProcesses().includes(first))
   process.kill(second, 'SIGKILL')
   const opened = await Promise.all(sealed.map(value => running.decrypt(key, value, 'c')))
@@ -222,7 +222,7 @@ t.test('a hung or dead token process is replaced and waiting calls complete', as
   t.same(tokenProcesses(), before)
 })
 
-t.test('the API answers 503 while the token is away and serves secrets again when it is back', async t => {
+t.test('the API answers 503 while the token is unavailable, and serves secrets again afterwards', async t => {
   const own = clientFor({ keyCacheMilliseconds: 1 })
   const manager = await startWith(createPkcs11Crypto(own, 'master 1', 'the token'))
   t.teardown(manager.stop)

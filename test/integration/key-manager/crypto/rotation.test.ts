@@ -41,7 +41,7 @@ async function storeMany(projectId: string, count: number): Promise<Map<string, 
   return many
 }
 
-/** Opens secrets with a fresh keyring. @returns how many do not read back as stored */
+/** Decrypts secrets with a fresh keyring. @returns how many differ from what was stored */
 async function countLost(stored: ReadonlyMap<string, string>): Promise<number> {
   const fresh = await scene.freshKeyring()
   const opened = await Promise.all(
@@ -82,7 +82,7 @@ function startTraffic(t: Test, projects: readonly string[]) {
   }
 }
 
-t.test('rotating the master key loses no secret that is stored or read meanwhile', async t => {
+t.test('rotating the master key loses no secret that is stored or read at the same time', async t => {
   const before = new Map<string, string>()
   for (let at = 0; at < 30; at++) before.set(await store(text(`old ${at}`), project(`early-${at}`)), `old ${at}`)
   const [former] = keysInFile()
@@ -102,13 +102,13 @@ t.test('rotating the master key loses no secret that is stored or read meanwhile
   t.same(
     await database('project_key').distinct().pluck('master_key_id'),
     [id],
-    'no project key is wrapped with the former one',
+    'no project key is wrapped with the former master key',
   )
   t.equal(await countLost(new Map([...before, ...traffic.stored])), 0)
   for (const secret of [former, current]) t.notMatch(words, secret)
 })
 
-t.test('rotating project keys loses no secret that is stored or read meanwhile', async t => {
+t.test('rotating project keys loses no secret that is stored or read at the same time', async t => {
   const many = await storeMany('large', 1500)
   const order = randomUUID()
   const sealed = await keyring.seal('large', Buffer.from('the passphrase'), passphraseContext(order))
@@ -128,7 +128,7 @@ t.test('rotating project keys loses no secret that is stored or read meanwhile',
   t.same(await traffic.stop(), [])
   t.equal(status, 0, words)
   t.match(words, /Replaced \d+ keys and re-encrypted \d+ values in \d+\.\d s \(\d+ per second\)\./)
-  t.same(await database('project_key').whereIn('id', formerKeys).pluck('id'), [], 'the former keys are gone')
+  t.same(await database('project_key').whereIn('id', formerKeys).pluck('id'), [], 'the former keys are removed')
   t.same(await database('project_key').where({ active: false }).pluck('id'), [])
   t.equal(await countLost(new Map([...many, ...traffic.stored])), 0)
   t.same(await times(), timesBefore, 'users see no change')
@@ -140,7 +140,7 @@ t.test('rotating project keys loses no secret that is stored or read meanwhile',
   t.equal(String(opened), 'the passphrase')
 })
 
-t.test('rotating one project’s key leaves other projects’ keys alone', async t => {
+t.test('rotating one project’s key leaves other projects’ keys unchanged', async t => {
   const id = await store(text('mine'), project('alone'))
   const [before, others] = [await keysOf('alone'), await keysOf('early-5')]
   t.equal((await command('rotate-project-keys', '--project', 'alone')).status, 0)
@@ -153,7 +153,7 @@ t.test('rotating one project’s key leaves other projects’ keys alone', async
   t.match(await command('rotate-project-keys', '--project', 'aloen'), { status: 1, text: /no key for a project aloen/ })
 })
 
-t.test('a project key rotation that is killed at several points resumes on the next run', async t => {
+t.test('a project key rotation that is killed resumes on the next run', async t => {
   const many = await storeMany('killed', 2000)
   const [former] = await keysOf('killed')
   const moved = async () =>
@@ -162,15 +162,15 @@ t.test('a project key rotation that is killed at several points resumes on the n
         ?.n,
     )
   const points: [string, () => Promise<boolean>][] = [
-    ['it has started', async () => (await database('key_rotation')).length > 0],
+    ['the rotation has started', async () => (await database('key_rotation')).length > 0],
     ['the key is replaced', async () => (await keysOf('killed')).length === 2],
-    ['some values are done', async () => (await moved()) > 0],
-    ['half of the values are done', async () => (await moved()) >= 1000],
+    ['some values are encrypted again', async () => (await moved()) > 0],
+    ['half of the values are encrypted again', async () => (await moved()) >= 1000],
   ]
   for (const [name, reached] of points) {
     const child = start('rotate-project-keys', '--project', 'killed')
     const ended = once(child, 'exit')
-    await until(`${name}, or it has ended`, async () => (await reached()) || child.exitCode !== null)
+    await until(`${name}, or the rotation has ended`, async () => (await reached()) || child.exitCode !== null)
     child.kill('SIGKILL')
     await ended
     t.equal(await countLost(new Map([...many].slice(0, 300))), 0, name)
@@ -185,27 +185,27 @@ t.test('a project key rotation that is killed at several points resumes on the n
   t.same(await database('key_rotation'), [])
 })
 
-t.test('a master key rotation that is killed resumes at each of its points', async t => {
+t.test('a master key rotation that is killed resumes from each of its steps', async t => {
   const id = await store(text('kept'), project('early-6'))
   const keep = new Map([[id, 'kept']])
-  await t.test('after the new key was written to the file only', async t => {
+  await t.test('after the new key is written to the file only', async t => {
     t.equal((await command('rotate-master-key', '--prepare')).status, 0)
     const [fresh] = keysInFile()
     t.equal(keysInFile().length, 2)
     t.equal(await countLost(keep), 0)
     t.equal((await command('rotate-master-key')).status, 0)
-    t.same(keysInFile(), [fresh], 'the prepared key is used')
+    t.same(keysInFile(), [fresh], 'the new run uses the key in the file')
   })
-  await t.test('after the new key came into force, before project keys are rewrapped', async t => {
+  await t.test('after the new key takes effect, before project keys are rewrapped', async t => {
     const before = keysInFile()[0]
     const inForce = async () => (await database('master_key').where({ active: true }).pluck('id'))[0]
     const former = await inForce()
-    // Blocks it at the first project key that it rewraps.
+    // Blocks the rotation at the first project key that it rewraps.
     await database.transaction(async trx => {
       await trx('project_key').forUpdate()
       const child = start('rotate-master-key')
       const ended = once(child, 'exit')
-      await until('the new key is in force', async () => (await inForce()) !== former)
+      await until('the new key is in effect', async () => (await inForce()) !== former)
       child.kill('SIGKILL')
       await ended
     })
@@ -214,7 +214,7 @@ t.test('a master key rotation that is killed resumes at each of its points', asy
     const { status, text: words } = await command('rotate-master-key')
     t.equal(status, 0, words)
     if (before !== undefined) t.notMatch(keysInFile().join(), before)
-    t.same(keysInFile(), [fresh], 'it resumed with the key that it had made')
+    t.same(keysInFile(), [fresh], 'the new run continues with the same key')
   })
   t.equal(await countLost(keep), 0)
   t.equal((await ask('GET', `/v1/secrets/${id}/payload`, undefined, { token: project('early-6') })).text, 'kept')
@@ -252,7 +252,7 @@ t.test('values that cannot be decrypted are counted and kept, and the rest is ro
   await database('secret').where({ id: bad }).delete()
 })
 
-t.test('with a wrong master key the commands stop and say how to correct it', async t => {
+t.test('with a wrong master key, the commands stop and say how to correct it', async t => {
   const right = readFileSync(masterKeyFile, 'utf8')
   const wrong = randomBytes(32)
   writeFileSync(masterKeyFile, `${wrong.toString('hex')}\n`)
@@ -263,7 +263,7 @@ t.test('with a wrong master key the commands stop and say how to correct it', as
     t.match(said, `the file ${masterKeyFile} does not have it: it has ${masterKeyId(wrong)}`)
     t.match(said, 'Put it back there')
     t.notMatch(said, wrong.toString('hex'))
-    t.notMatch(said, /\n\s+at /, 'a sentence, not a stack')
+    t.notMatch(said, /\n\s+at /, 'the error has no stack trace')
   }
   writeFileSync(masterKeyFile, right)
   t.equal((await command('rotate-project-keys', '--project', 'alone')).status, 0)

@@ -34,7 +34,7 @@ async function subordinate(subject = 'CN=Below,O=Example', token = member, paren
   return String(made.body.ca_ref).slice(-36)
 }
 
-t.test('an order makes a key and a certificate signed by the root', async t => {
+t.test('an order creates a key and a certificate signed by the root', async t => {
   const id = await order('certificate', {
     name: 'web',
     algorithm: 'rsa',
@@ -70,7 +70,7 @@ t.test('an order makes a key and a certificate signed by the root', async t => {
   ])
 })
 
-t.test('an order chooses the curve, certifies an IP address and may go without a name', async t => {
+t.test('an order chooses the curve, certifies an IP address and may have no name', async t => {
   const record = await ended(
     await order('certificate', { algorithm: 'EC', curve: 'secp384r1', subject_dn: 'CN=192.0.2.9' }),
   )
@@ -83,10 +83,10 @@ t.test('an order chooses the curve, certifies an IP address and may go without a
   const bare = await resultOf(await ended(await order('certificate', { subject_dn: 'CN=Some Body' })))
   const plain = new X509Certificate(bare.parts.certificate?.payload ?? '')
   t.equal(plain.publicKey.asymmetricKeyDetails?.modulusLength, 2048)
-  t.equal(plain.subjectAltName, undefined, 'a common name that is no host adds no alternative name')
+  t.equal(plain.subjectAltName, undefined, 'a common name that is not a host adds no alternative name')
 })
 
-t.test('an order with a CSR yields the certificate alone', async t => {
+t.test('an order with a CSR yields only the certificate', async t => {
   for (const meta of [
     { request_data: csr('P-256') },
     { request_type: 'custom', request_data: csr('P-384') },
@@ -107,7 +107,7 @@ t.test('an order with a CSR yields the certificate alone', async t => {
   }
 })
 
-t.test('with project_cas each project gets one CA, barred from reserved and other projects’ names', async t => {
+t.test('with project_cas, each project gets one CA, barred from reserved names and other projects’ names', async t => {
   const { certificate_authority: defaults } = manager.config
   const settings = { ...defaults, project_cas: true, project_names: [{ project: FOREIGN, name: 'theirs.example' }] }
   const service = { ...manager, config: { ...manager.config, certificate_authority: settings } }
@@ -163,7 +163,7 @@ t.test('a certificate of a subordinate CA comes with the chain a TLS server send
     type: 'certificate',
     meta: { ca_id: rootRow.id, algorithm: 'ec', subject_dn: 'CN=c.example' },
   })
-  t.equal(refused.status, 403, 'not on the project’s list')
+  t.equal(refused.status, 403, 'the CA is not on the project’s list')
   await database('project_certificate_authority').delete()
 })
 
@@ -184,7 +184,7 @@ t.test('a stored key is certified in place, with or without a passphrase', async
     const reads = await database('audit_record').where({ action: 'secret.payload.read', target_id: keyId })
     t.ok(
       reads.some(({ detail }) => detail?.order === id),
-      'the read of the key is audited',
+      'reading the stored key is audited',
     )
   }
 })
@@ -199,14 +199,14 @@ t.test('reading a stored key is audited even if the order then fails', async t =
   t.match(reads, [{ outcome: 'success', detail: { order: id } }])
 })
 
-t.test('another project’s key can be certified once ACLs on key and container allow reading it', async t => {
+t.test('another project’s key can be certified once the ACLs of key and container allow reading', async t => {
   const foreign = tokenOf('creator', FOREIGN)
   const { ref, keyId } = await storedKey(null, foreign)
   const post = () => ask('POST', '/v1/orders', { type: 'certificate', meta: storedMeta(ref) })
   t.equal((await post()).status, 403)
   const users = { read: { users: ['user-member'] } }
   await ask('PUT', `${pathOf(ref)}/acl`, users, { token: foreign })
-  t.equal((await post()).status, 403, 'the container alone is not enough')
+  t.equal((await post()).status, 403, 'the container’s ACL alone is not enough')
   await ask('PUT', `/v1/secrets/${keyId}/acl`, users, { token: foreign })
   const record = await ended(await order('certificate', storedMeta(ref)))
   t.match(record, { status: 'ACTIVE' })
@@ -221,18 +221,22 @@ t.test('another project’s key can be certified once ACLs on key and container 
 
 const signal = new AbortController().signal
 
-t.test('the worker checks rights, container and CA again when it works on the order', async t => {
+t.test('the worker checks rights, container and CA again when it executes the order', async t => {
   const { ref, keyId } = await storedKey(null, tokenOf('creator'))
   const meta = storedMeta(ref)
   const asked = await waiting(meta)
   t.match(await executor(asked, signal), { kind: 'made' })
   const acl = { read: { users: [], 'project-access': false } }
   t.equal((await ask('PUT', `/v1/secrets/${keyId}/acl`, acl, { token: tokenOf('creator') })).status, 200)
-  t.match(await executor(asked, signal), { kind: 'failed', statusCode: '403' }, 'made private after the order')
+  t.match(
+    await executor(asked, signal),
+    { kind: 'failed', statusCode: '403' },
+    'the key was made private after the order',
+  )
   t.match(
     await executor(await waiting(meta), signal),
     { kind: 'made' },
-    'private already when ordered: the API checked it then',
+    'the API already checked a key that was private when ordered',
   )
   await database('container')
     .where({ id: ref.slice(-36) })
@@ -244,9 +248,9 @@ t.test('the worker checks rights, container and CA again when it works on the or
   t.match(await executor(under, signal), { kind: 'failed', statusCode: '400', reason: /does not exist/ })
 })
 
-t.test('a revoked CA and those below it certify nothing more', async t => {
+t.test('a revoked CA and the CAs below it certify nothing more', async t => {
   const [internal] = backends
-  if (internal === undefined) throw new Error('There is no CA back end.')
+  if (internal === undefined) throw new Error('There is no CA back end')
   const upper = await subordinate('CN=Upper')
   const lower = await subordinate('CN=Lower', member, upper)
   const ordered = async (ca_id: string) => executor(await waiting({ ca_id, request_data: csr('P-256') }), signal)
@@ -282,7 +286,7 @@ t.test('deleting a CA revokes it in its parent’s CRL, so that its certificates
     .update({ not_after: new Date(0) })
   const remove = (id = ''): Promise<{ status: number }> =>
     ask('DELETE', `/v1/cas/${id}`, undefined, { token: tokenOf('admin,member') })
-  // The parent's CRL is just being made.
+  // The parent's CRL is being written.
   const making = await database.transaction()
   await making('certificate_authority').where({ id: rootRow.id }).increment('crl_number')
   const removing = remove(ca)
@@ -311,7 +315,7 @@ t.test('deleting a CA revokes it in its parent’s CRL, so that its certificates
   t.match(records[0], { action: 'certificate.revoke', project_id: 'erased', detail: { serial: erased.serial } })
 })
 
-t.test('removing an ACL between order and work fails the order', async t => {
+t.test('removing an ACL before the order is executed fails the order', async t => {
   const foreign = tokenOf('member', FOREIGN)
   const users = { read: { users: ['user-member'], 'project-access': false } }
   for (const kind of ['secret', 'container'] as const) {
@@ -321,13 +325,13 @@ t.test('removing an ACL between order and work fails the order', async t => {
     const asked = await waiting(storedMeta(ref))
     t.match(await executor(asked, signal), { kind: 'made' })
     t.equal((await ask('DELETE', acls[kind], undefined, { token: foreign })).status, 200)
-    t.match(await executor(asked, signal), { kind: 'failed', statusCode: '403' }, `of the ${kind}`)
+    t.match(await executor(asked, signal), { kind: 'failed', statusCode: '403' }, `the ACL of the ${kind} is removed`)
   }
 })
 
-t.test('an unavailable or pending CA delays the order, a rejection fails it', async t => {
+t.test('an unavailable or pending CA delays the order; a rejection fails it', async t => {
   const [internal] = backends
-  if (internal === undefined) throw new Error('There is no CA back end.')
+  if (internal === undefined) throw new Error('There is no CA back end')
   const asked = await waiting({ request_data: csr('P-256') })
   const under = (issue: CaBackend['issue']) =>
     certificateOrderExecutor(manager, [{ ...internal, issue }])(asked, signal)
@@ -379,7 +383,7 @@ t.test('POST refuses invalid certificate orders', async t => {
     ['extensions', { ...form, extensions: 'none' }],
     ['a payload', { ...form, payload: 'x' }],
     ['a passphrase', { ...form, passphrase: 'hush' }],
-    ['a passphrase as the Python client spells it', { ...form, pass_phrase: 'hush' }],
+    ['a passphrase in the Python client’s spelling', { ...form, pass_phrase: 'hush' }],
     ['a request with its private key', { request_data: Buffer.from(keyAndRequest).toString('base64') }],
     ['the same without base64', { request_data: keyAndRequest }],
     ['no subject', { algorithm: 'rsa' }],
@@ -398,8 +402,8 @@ t.test('POST refuses invalid certificate orders', async t => {
     ['a stored key in an unknown container', storedMeta(`x/${unknown}`)],
     ['a stored key in a generic container', storedMeta(String(generic.body.container_ref))],
     ['simple-cmc without a request', { request_type: 'simple-cmc' }],
-    ['simple-cmc that is no base64', { request_type: 'simple-cmc', request_data: '???' }],
-    ['simple-cmc that is no request', { request_type: 'simple-cmc', request_data: 'aGVsbG8=' }],
+    ['simple-cmc that is not base64', { request_type: 'simple-cmc', request_data: '???' }],
+    ['simple-cmc that is not a request', { request_type: 'simple-cmc', request_data: 'aGVsbG8=' }],
     ['simple-cmc with a tampered request', { request_type: 'simple-cmc', request_data: tampered }],
     ['a name that is too long', { ...form, name: 'n'.repeat(256) }],
     ['a request that is not a string', { request_data: 1 }],
@@ -415,7 +419,7 @@ t.test('POST refuses invalid certificate orders', async t => {
     { type: 'certificate', meta: storedMeta(ref) },
     { token: tokenOf('member', FOREIGN) },
   )
-  t.equal(closed.status, 403, 'a container of another project')
+  t.equal(closed.status, 403, 'a container of another project is refused')
 })
 
 t.test('lists show certificate orders only when filtered by type', async t => {

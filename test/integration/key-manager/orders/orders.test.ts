@@ -63,7 +63,7 @@ t.test('POST refuses invalid key orders', async t => {
     ['a payload', { type: 'key', meta: { ...AES, payload: 'x' } }],
     ['an unknown content type', { type: 'key', meta: { ...AES, payload_content_type: 'text/html' } }],
     ['an expiration in the past', { type: 'key', meta: { ...AES, expiration: '2020-01-01' } }],
-    ['an expiration that is no time', { type: 'key', meta: { ...AES, expiration: 'soon' } }],
+    ['an expiration that is not a time', { type: 'key', meta: { ...AES, expiration: 'soon' } }],
     ['a long name', { type: 'key', meta: { ...AES, name: 'x'.repeat(256) } }],
     ['a NUL', { type: 'key', meta: { ...AES, name: 'a\0b' } }],
   ]
@@ -173,19 +173,23 @@ t.test('the list filters by type and metadata, and pages', async t => {
     const orders = body.orders as { order_ref: string }[]
     return { ...body, orders: orders.map(({ order_ref }) => order_ref.slice(-36)) }
   }
-  t.match(await listed(''), { orders: [...ids, pair], total: 4 }, 'without certificate orders')
+  t.match(await listed(''), { orders: [...ids, pair], total: 4 }, 'the list omits certificate orders')
   t.match(await listed('?type=all'), { orders: [...ids, pair, certificate], total: 5 })
   t.match(await listed('?type=certificate'), { orders: [certificate], total: 1 })
   t.match(await listed('?type=asymmetric'), { orders: [pair], total: 1 })
   t.match(await listed('?meta=second'), { orders: [ids[1]], total: 1 })
-  t.match(await listed('?meta=50%25'), { orders: [ids[2]], total: 1 }, 'text, not a pattern')
-  t.match(await listed('?meta=_'), { total: 4 }, 'matches the underscore in "bit_length"')
+  t.match(await listed('?meta=50%25'), { orders: [ids[2]], total: 1 }, 'the filter is a text, not a pattern')
+  t.match(await listed('?meta=_'), { total: 4 }, 'it matches the underscore in "bit_length"')
   t.match(await listed('?unknown=1'), { total: 4 })
   const page = await listed('?limit=2&offset=1&type=all')
   t.same(page.orders, [ids[1], ids[2]])
   t.match(page, { total: 5, next: /limit=2&offset=3&type=all$/, previous: /limit=2&offset=0&type=all$/ })
   t.equal((await ask('GET', '/v1/orders?meta=%00', undefined, { token })).status, 400)
-  t.match(await show(certificate, token), { type: 'certificate', status: 'PROCESSING' }, 'it can be shown by id')
+  t.match(
+    await show(certificate, token),
+    { type: 'certificate', status: 'PROCESSING' },
+    'a certificate order can be shown by id',
+  )
 
   await database('secret_order').where({ id: pair }).update({ status: 'PROCESSING' })
   t.match(await show(pair, token), { status: 'PENDING' }, 'clients of the older API do not know PROCESSING')

@@ -15,7 +15,7 @@ import { quiet } from '../../../support/worlds/machines.js'
 import { EXECUTORS, orderWords, startTestOrderWorker } from '../../../support/worlds/order-worker.js'
 import { createGate } from '../../../support/worlds/worker-scene.js'
 
-/** In which order workers carry out orders, and how they share lanes. */
+/** The order in which workers execute orders, and how orders share lanes. */
 
 const keyManager = await startTestKeyManager()
 const { database, databaseUrl, keyring, stop } = keyManager
@@ -24,7 +24,10 @@ t.teardown(stop)
 
 const AES = { algorithm: 'aes', bit_length: 256 }
 
-/** Runs workers until they have carried out so many orders. @returns project and name of each, in the order of execution */
+/**
+ * Runs workers until they have executed some number of orders. @returns project and name of each, in the order
+ * of execution
+ */
 async function sequenceOf(orders: number, workers: number): Promise<string[]> {
   const done: string[] = []
   const key: OrderExecutor = async ({ projectId, meta }) => {
@@ -34,7 +37,7 @@ async function sequenceOf(orders: number, workers: number): Promise<string[]> {
   const options = { executors: { ...EXECUTORS, key }, config: { concurrency: 1, sweep_interval: 60 } }
   const started = await Promise.all(Array.from({ length: workers }, () => startTestOrderWorker(keyManager, options)))
   try {
-    await eventually('all orders are carried out', async () => done.length >= orders, 30_000)
+    await eventually('all orders are executed', async () => done.length >= orders, 30_000)
   } finally {
     await Promise.all(started.map(worker => worker.stop()))
   }
@@ -46,8 +49,8 @@ t.test('a project with many orders does not delay others; its own orders run fir
   for (const name of names) await order('key', { ...AES, name }, tokenOf('member', 'many'))
   await order('key', { ...AES, name: 'one' }, tokenOf('member', 'few'))
   const done = await sequenceOf(151, 1)
-  // Projects have even chances: it would be later once in 10^18 runs.
-  t.ok(done.indexOf('few one') < 60, `as number ${done.indexOf('few one')}`)
+  // Projects have equal chances: a later position happens once in 10^18 runs.
+  t.ok(done.indexOf('few one') < 60, `at position ${done.indexOf('few one')}`)
   t.same(
     done.filter(each => each !== 'few one'),
     names.map(name => `many ${name}`),
@@ -58,7 +61,7 @@ t.test('workers that claim one project’s orders at the same time miss none', a
   const names = Array.from({ length: 100 }, (_, at) => String(at))
   for (const name of names) await order('key', { ...AES, name }, tokenOf('member', 'shared'))
   const done = await sequenceOf(100, 6)
-  t.same(done.sort(), names.map(name => `shared ${name}`).sort(), 'each once')
+  t.same(done.sort(), names.map(name => `shared ${name}`).sort(), 'each order once')
 })
 
 t.test('a project with orders in progress comes after projects with none', async t => {
@@ -84,7 +87,7 @@ t.test('slow key pair orders have their own lanes', async t => {
   await database('secret_order').delete()
 })
 
-t.test('RSA certificate orders use the prime lanes, also when RSA is only the default', async t => {
+t.test('RSA certificate orders use the prime lanes, even when RSA is only the default', async t => {
   const laneOf = async (meta: Json) => {
     const id = await order('certificate', meta)
     return (await database('secret_order').where({ id }).first()).lane
@@ -112,14 +115,14 @@ async function claimedByTheDead(limit = 8): Promise<string[]> {
   return ids
 }
 
-t.test('an order that five workers died on ends in ERROR; four deaths do not stop it', async t => {
+t.test('an order on which five workers died ends in ERROR; four deaths do not stop it', async t => {
   const meta = { algorithm: 'ec', bit_length: 256, passphrase: 'correct horse' }
   const audits = (id: string) => database('audit_record').where({ target_id: id, action: 'order.fail' })
   const [four, five] = [await order('asymmetric', meta), await order('asymmetric', meta)]
   t.same((await claimedByTheDead()).sort(), [four, five].sort())
   for (let death = 2; death <= 9; death++) t.equal((await claimedByTheDead()).length, 1)
   t.match(await rowOf(five), { status: 'PROCESSING', lapsed_claims: 4 })
-  // At its start a worker releases the orders of dead workers of its machine. Those deaths count too.
+  // A starting worker releases the orders of dead workers on its machine. Those deaths count too.
   await database('secret_order').whereIn('id', [four, five]).update({ lease_owner: null, lease_until: null })
   await database('secret_order').where({ id: four }).update({ lapsed_claims: 3 })
   const tried: string[] = []
@@ -141,7 +144,7 @@ t.test('orders claimed together with one that kills workers are retried one at a
   const together = [await order('key', AES), await order('key', AES), await order('key', AES)]
   t.equal((await claimedByTheDead()).length, 3)
   const fresh = [await order('key', AES), await order('key', AES)]
-  // From now on, claims take one of the three at a time; other orders are not affected.
+  // From now on, a claim takes only one of the three; other orders are not affected.
   const seen: string[] = []
   for (let claim = 0; claim < 3; claim++) {
     const ids = await claimedByTheDead()
@@ -154,9 +157,9 @@ t.test('orders claimed together with one that kills workers are retried one at a
   }
   t.same(seen.sort(), [...together].sort(), 'the order with the fewest attempts comes first')
   const [held] = await claimDue(database, { ...claimsIn('quick', 'living'), limit: 8 })
-  if (held === undefined) throw new Error('There was nothing to claim.')
-  t.same(await claimedByTheDead(), [], 'none while another of them is in progress')
-  t.ok(((await secondsUntilDue(database, 'quick')) ?? 0) > 0, 'workers do not poll meanwhile')
+  if (held === undefined) throw new Error('Nothing could be claimed')
+  t.same(await claimedByTheDead(), [], 'no claim while another of the three is in progress')
+  t.ok(((await secondsUntilDue(database, 'quick')) ?? 0) > 0, 'workers do not poll while it runs')
   const woken = new Set<string | null>()
   const wakeUps = await listenForWakeUps({
     databaseUrl,
@@ -167,7 +170,7 @@ t.test('orders claimed together with one that kills workers are retried one at a
   t.teardown(wakeUps.stop)
   await attemptOrder({ database, keyring, executors: EXECUTORS, log: quiet }, held, new AbortController().signal)
   await eventually('all lanes are woken', async () => woken.has('quick') && woken.has('primes'))
-  t.equal((await claimedByTheDead()).length, 1, 'the next of them is claimed')
+  t.equal((await claimedByTheDead()).length, 1, 'the next of the three is claimed')
   await database('secret_order').whereIn('id', together).delete()
 })
 
@@ -195,12 +198,12 @@ t.test('postponed and released attempts do not count as deaths', async t => {
 t.test('storing a result again, or a failure after it, changes nothing', async t => {
   const id = await order('key', AES)
   const [claim] = await claimDue(database, { ...claimsIn('quick', 'deaf'), limit: 1 })
-  if (claim === undefined) throw new Error('There was nothing to claim.')
+  if (claim === undefined) throw new Error('Nothing could be claimed')
   const { project_id: projectId, creator_id: creatorId, ...row } = await rowOf(id)
   const given = { id, projectId, creatorId }
   const order_ = { ...given, type: 'key' as const, meta: row.meta, passphrase: null, retries: 0 }
   const made = await EXECUTORS.key(order_, new AbortController().signal)
-  if (made.kind !== 'made') throw new Error('No key was made.')
+  if (made.kind !== 'made') throw new Error('The executor made no key')
   t.equal(await storeResult({ database, keyring }, claim, given, made), 'settled')
   const settled = await rowOf(id)
   t.equal(await storeResult({ database, keyring }, claim, given, made), 'lost')

@@ -39,7 +39,7 @@ const partsOf = async (reference: unknown): Promise<Map<string, { path: string; 
   return new Map(parts)
 }
 
-/** Runs `body` with a worker that carries out key orders with `key`; the shared worker is stopped. */
+/** Runs `body` with a worker that executes key orders with `key`; the shared worker is stopped. */
 const withExecutor = async (key: OrderExecutor, body: () => Promise<void>) => {
   await worker.stop()
   const own = await startTestOrderWorker(keyManager, { executors: { ...EXECUTORS, key }, owner: 'own' })
@@ -50,7 +50,7 @@ const withExecutor = async (key: OrderExecutor, body: () => Promise<void>) => {
   }
 }
 
-t.test('a key order makes one secret with the metadata ordered', async t => {
+t.test('a key order creates one secret with the ordered metadata', async t => {
   const meta = { ...AES, expiration: '2130-01-01T00:00:00', payload_content_type: 'application/octet-stream' }
   const record = await ended(await order('key', meta))
   t.match(record, { status: 'ACTIVE', sub_status: 'Unknown', sub_status_message: 'Unknown' })
@@ -66,7 +66,7 @@ t.test('a key order makes one secret with the metadata ordered', async t => {
   t.match(row, { lease_owner: null, lease_until: null, retry_at: null })
 })
 
-t.test('every symmetric key has the length ordered and is unique', async t => {
+t.test('every symmetric key has the ordered length and is unique', async t => {
   const kinds: [string, number, string?][] = [
     ...([128, 192, 256] as const).map((bits): [string, number] => ['aes', bits]),
     ...([256, 384, 512] as const).map((bits): [string, number, string] => ['AES', bits, 'XTS']),
@@ -89,7 +89,7 @@ t.test('every symmetric key has the length ordered and is unique', async t => {
   t.equal(seen.size, kinds.length)
 })
 
-t.test('an order that cannot be carried out ends in ERROR with a code, a reason and an audit record', async t => {
+t.test('an order that cannot be executed ends in ERROR with a code, a reason and an audit record', async t => {
   const orders: [string, Json, string][] = [
     ['key', { algorithm: 'rot13', bit_length: 8 }, '400'],
     ['key', { algorithm: 'rsa', bit_length: 2048 }, '400'],
@@ -114,7 +114,7 @@ t.test('an order that cannot be carried out ends in ERROR with a code, a reason 
   }
 })
 
-t.test('an RSA order makes a container with the key pair, the private key encrypted with the passphrase', async t => {
+t.test('an RSA order creates a container with the key pair, the private key encrypted with the passphrase', async t => {
   const id = await order('asymmetric', {
     name: 'pair',
     algorithm: 'RSA',
@@ -149,14 +149,14 @@ t.test('an RSA order makes a container with the key pair, the private key encryp
     t.match(secret, { name: 'pair', secret_type: type, algorithm: 'RSA', bit_length: 2048 })
     t.match(secret, { content_types: { default: 'application/octet-stream' } })
   }
-  t.match(await rowOf(id), { sealed_passphrase: null, project_key_id: null }, 'the passphrase is gone')
+  t.match(await rowOf(id), { sealed_passphrase: null, project_key_id: null }, 'the passphrase is erased')
   const audits = await database('audit_record')
     .where({ action: 'secret.generate' })
     .whereRaw(`detail->>'order' = ?`, [id])
   t.equal(audits.length, 3)
 })
 
-t.test('EC, DSA and large RSA orders make pairs that match', async t => {
+t.test('EC, DSA and large RSA orders create matching key pairs', async t => {
   const kinds: [Json, Record<string, unknown>][] = [
     [{ algorithm: 'ec', bit_length: 256 }, { namedCurve: 'prime256v1' }],
     [{ algorithm: 'EC', bit_length: 384, curve: 'secp384r1' }, { namedCurve: 'secp384r1' }],
@@ -181,7 +181,7 @@ t.test('EC, DSA and large RSA orders make pairs that match', async t => {
   }
 })
 
-t.test('two workers share many orders and carry out each once', async t => {
+t.test('two workers share many orders and execute each once', async t => {
   const second = await startTestOrderWorker(keyManager)
   const before = await secretsMade()
   const ids = await Promise.all(Array.from({ length: 40 }, () => order('key', AES)))
@@ -208,14 +208,14 @@ t.test('a notification wakes an idle worker before its next sweep', async t => {
   for (let round = 0; round < 10; round++) {
     const asked = performance.now()
     const id = await order('key', AES)
-    await eventually('active', async () => (await rowOf(id)).status === 'ACTIVE')
+    await eventually('the order is ACTIVE', async () => (await rowOf(id)).status === 'ACTIVE')
     times.push(performance.now() - asked)
   }
   t.comment(`milliseconds: ${times.map(Math.round).join(' ')}`)
   t.ok(Math.min(...times) < 2_000, 'much sooner than the next sweep')
 })
 
-t.test('a result is stored under the new project key when the key changes meanwhile', async t => {
+t.test('a result is stored under the new project key when the key changes during the order', async t => {
   await ended(await order('key', AES))
   await database('project_key').where({ project_id: OWN, active: true }).update({ active: false })
   const record = await ended(await order('key', AES))
@@ -226,7 +226,7 @@ t.test('a result is stored under the new project key when the key changes meanwh
   t.match(await database('project_key').where({ id: secret.project_key_id }).first(), { active: true })
   t.equal((await payloadOf(record.secret_ref)).length, 32)
   const pair = await ended(await order('asymmetric', { algorithm: 'ec', bit_length: 256, passphrase: 'p' }))
-  t.match(pair, { status: 'ACTIVE' }, 'with a passphrase too')
+  t.match(pair, { status: 'ACTIVE' }, 'an order with a passphrase succeeds too')
 })
 
 t.test('an order in progress is PROCESSING in the database and PENDING in the API', async t => {
@@ -292,7 +292,7 @@ t.test('a stopped worker releases its orders at once', async t => {
   await heir.stop()
 })
 
-t.test('a worker leaves another’s order alone until its lease expires', async t => {
+t.test('a worker leaves another worker’s order alone until its lease expires', async t => {
   const id = await order('key', AES)
   await database('secret_order')
     .where({ id })
@@ -308,7 +308,7 @@ t.test('a worker leaves another’s order alone until its lease expires', async 
   await heir.stop()
 })
 
-t.test('unexpected errors do not reach the client', async t => {
+t.test('unexpected errors are not shown to the client', async t => {
   await withExecutor(
     () => Promise.reject(new Error('postgres://user:password@host')),
     async () => {
@@ -329,7 +329,7 @@ t.test('an order waits as PENDING while the crypto back end is unavailable', asy
   }
   const own = await startTestOrderWorker(keyManager, { keyring: flaky })
   const id = await order('key', AES)
-  const waiting = await eventually('put off', async () => {
+  const waiting = await eventually('the order is postponed', async () => {
     const record = await show(id)
     return 'sub_status' in record && record
   })
@@ -347,7 +347,7 @@ t.test('an executor may postpone an order', async t => {
     async (given, signal) => (calls++ === 0 ? later : EXECUTORS.key(given, signal)),
     async () => {
       const id = await order('key', AES)
-      await eventually('put off', async () => (await show(id)).sub_status === 'x'.repeat(36))
+      await eventually('the order is postponed', async () => (await show(id)).sub_status === 'x'.repeat(36))
       t.match(await ended(id), { status: 'ACTIVE' })
       t.equal(calls, 2)
       t.match(await rowOf(id), { retries: 1 })
@@ -423,20 +423,20 @@ t.test('a key made while the database is unavailable is stored once it is back',
   t.match(await rowOf(id), { status: 'PROCESSING' })
   await proxy.comeBack()
   t.match(await ended(id), { status: 'ACTIVE' })
-  t.equal(calls, 1, 'the key is not made again')
+  t.equal(calls, 1, 'the key is made only once')
   t.match(await rowOf(id), { fence: 1 })
   await own.stop()
   await through.destroy()
   await proxy.stop()
 })
 
-t.test('a worker runs three statements for an order', async t => {
+t.test('a worker runs three statements per order', async t => {
   const statements: string[] = []
   const counted = connect({ url: databaseUrl, applicationName: 'counted', poolSize: 4 })
   counted.on('query', ({ sql }: { sql: string }) => statements.push(sql))
   const own = await startTestOrderWorker(keyManager, { database: counted })
   await ended(await order('key', AES, tokenOf('member')))
-  await eventually('idle', async () => statements.length >= 5)
+  await eventually('the worker is idle', async () => statements.length >= 5)
   statements.length = 0
   await ended(await order('key', AES))
   // The query for the next due time belongs to no order.

@@ -32,7 +32,7 @@ const forget = () => identity.database('deleted_project').delete()
 
 type Given = { erase?: EraseProject; graceSeconds?: number; sweepMs?: number; url?: string }
 
-/** A follower, and which projects it was told to erase. It stops with the test. */
+/** A follower, and the projects that it was told to erase. It stops with the test. */
 async function follow(
   t: Test,
   { erase = async () => ({ secrets: 1 }), url = identity.databaseUrl, ...rest }: Given = {},
@@ -55,7 +55,7 @@ async function follow(
 
 t.test('a deleted project is erased at once and stays listed for its grace period', async t => {
   const project = await createProject()
-  // No periodic sweep happens during the test.
+  // No periodic sweep runs during the test.
   const follower = await follow(t, { sweepMs: 600_000 })
   await deleteProject(project)
   t.match(await follower.line(ERASED), { projectId: project, erased: { secrets: 1 }, level: 30 })
@@ -140,9 +140,9 @@ t.test('several followers share the list and take over expired claims', async t 
   let release = () => undefined as unknown
   const stuck = new Promise<void>(resolve => (release = () => resolve()))
   const slow = await follow(t, { erase: () => stuck.then(() => ({})) })
-  await until('it has claimed four', () => slow.erased.length === 4)
+  await until('the slow follower has claimed four', () => slow.erased.length === 4)
   const other = await follow(t)
-  await until('the other has erased the rest', () => other.erased.length === 8)
+  await until('the other follower has erased the rest', () => other.erased.length === 8)
   t.same([...slow.erased, ...other.erased].sort(), [...projects].sort(), 'each project went to one follower')
 
   // As if the holder had died: its claims have expired, and its late write changes nothing.
@@ -151,7 +151,7 @@ t.test('several followers share the list and take over expired claims', async t 
     .whereIn('id', slow.erased)
     .update({ lease_until: identity.database.fn.now(), fence: identity.database.raw('fence + 1') })
   await identity.database.raw(`SELECT pg_notify('krater_deleted_projects', '')`)
-  await until('the other has erased them all', () => other.erased.length === 12)
+  await until('the other follower has erased them all', () => other.erased.length === 12)
   release()
   await Promise.all([slow.stop(), other.stop()])
   const rows = await identity.database('deleted_project').whereNotNull('lease_owner')
@@ -166,7 +166,7 @@ t.test('a project that exists again is not erased', async t => {
   await identity.database('project').insert(row)
   const follower = await follow(t)
   await follower.line('a deleted project is there again; it is not erased')
-  await until('it is unlisted', async () => (await listed()).length === 0)
+  await until('the project is no longer listed', async () => (await listed()).length === 0)
   t.same(follower.erased, [])
 })
 

@@ -75,7 +75,7 @@ async function listen(t: Test, { url = rabbit.url, caFile, erase = eraseForReal,
 
 const erasedOf = (project: string) => (line: LogLine) => line.projectId === project
 
-/** Counts the messages in a queue; once no listener is left, unacknowledged ones are among them. */
+/** Counts the messages in a queue, including unacknowledged ones once no listener is left. */
 const waiting = async (queue = 'notifications.info'): Promise<number> =>
   (await bus.queueDeclare({ queue, passive: true })).messageCount
 
@@ -89,7 +89,7 @@ const publish = async (body: string | Buffer, properties: Record<string, unknown
 t.test('a deletion that oslo.messaging announces erases the project’s secrets', async t => {
   const [first, second, third, fourth, kept] = await Promise.all(Array.from({ length: 5 }, projectWithSecrets))
   await notify(DELETED, basicPayload(first!))
-  t.equal(await waiting(), 1, 'the queue holds it before any listener has run')
+  t.equal(await waiting(), 1, 'the queue keeps the message before any listener has run')
   const listener = await listen(t)
   t.match(await listener.line(ERASED), { projectId: first, erased: { secrets: 2, containers: 0 }, level: 30 })
   t.match(await listener.connected(), { bus: `127.0.0.1:${rabbit.port}`, queue: 'notifications.info', level: 30 })
@@ -99,12 +99,12 @@ t.test('a deletion that oslo.messaging announces erases the project’s secrets'
   await notify('Identity.PROJECT.Deleted', cadfPayload(fourth!))
   for (const project of [second!, third!, fourth!]) await listener.line(ERASED, erasedOf(project))
   for (const project of [first!, second!, third!, fourth!]) t.equal(await secretsOf(project), 0)
-  t.equal(await secretsOf(kept!), 2, "another project's stay")
+  t.equal(await secretsOf(kept!), 2, 'another project’s secrets remain')
 
   await listener.stop()
   t.equal(await waiting(), 0, 'all messages are acknowledged')
   await notify(DELETED, basicPayload(kept!))
-  t.equal(await waiting(), 1, 'the queue holds it while no listener runs')
+  t.equal(await waiting(), 1, 'the queue keeps the message while no listener runs')
   await (await listen(t)).line(ERASED, erasedOf(kept!))
   t.equal(await secretsOf(kept!), 0)
 })
@@ -231,7 +231,7 @@ t.test('exchanges and queues', async t => {
     ]
     await Promise.all(listeners.map(listener => listener.connected()))
     await notify(DELETED, cadfPayload('f00'), { exchange: 'shared', topic: 'shared' })
-    await until('both have heard', () => heard.length === 2)
+    await until('both listeners got the message', () => heard.length === 2)
     await Promise.all(listeners.map(listener => listener.stop()))
     t.same(heard.sort(), ['pool', 'shared'])
     t.same([await waiting('shared.info'), await waiting('key-manager-pool')], [0, 0])
@@ -242,7 +242,7 @@ t.test('exchanges and queues', async t => {
     const listener = await listen(t)
     await listener.connected()
     await bus.queueDelete({ queue: 'notifications.info' })
-    await until('it is declared again', () => listener.lines.filter(({ msg }) => msg === CONNECTED).length === 2)
+    await until('the queue is declared again', () => listener.lines.filter(({ msg }) => msg === CONNECTED).length === 2)
     await publish(JSON.stringify({ event_type: DELETED, payload: basicPayload(project) }))
     await listener.line(ERASED, erasedOf(project))
   })
@@ -297,11 +297,12 @@ t.test('the keystone-listener process', async t => {
         words.push(line)
       })
     }
-    const says = (text: string) => until(`it says: ${text}`, () => [...lines].some(line => line.includes(text)), 15)
+    const says = (text: string) =>
+      until(`the listener prints: ${text}`, () => [...lines].some(line => line.includes(text)), 15)
     return { child, ended, says, lines }
   }
 
-  await t.test('refuses to start without its settings and names what is missing', async t => {
+  await t.test('refuses to start without its settings and names those that are missing', async t => {
     for (const [settings, sentence] of [
       [{}, 'key_manager.keystone_notifications.enable is false'],
       [{ enable: true }, 'transport_url is not set'],
@@ -313,7 +314,7 @@ t.test('the keystone-listener process', async t => {
     }
   })
 
-  await t.test('receives the message again when killed before it acknowledges', async t => {
+  await t.test('receives the message again when it is killed before it acknowledges', async t => {
     const project = await projectWithSecrets()
     const settings = { enable: true, transport_url: url }
     const first = start(settings)
@@ -324,7 +325,7 @@ t.test('the keystone-listener process', async t => {
     first.child.kill('SIGKILL')
     await first.ended
     t.equal(await secretsOf(project), 0)
-    await until('the broker requeues it', async () => (await waiting()) === 1)
+    await until('the broker requeues the message', async () => (await waiting()) === 1)
 
     proxy.letClientsSpeak()
     const second = start(settings)
@@ -345,7 +346,7 @@ t.test('the keystone-listener process', async t => {
   })
 })
 
-t.test('the listener follows again after the broker was killed and restarted', async t => {
+t.test('the listener follows again after the broker is killed and restarted', async t => {
   const [before, after] = [await projectWithSecrets(), await projectWithSecrets()]
   const listener = await listen(t)
   await listener.connected()
@@ -354,8 +355,8 @@ t.test('the listener follows again after the broker was killed and restarted', a
   await rabbit.kill()
   await listener.line('no connection to the message bus; trying again')
   await rabbit.start()
-  // Neither the exchange nor the queue was durable, so both are gone.
-  await until('it reconnects', () => listener.lines.filter(({ msg }) => msg === CONNECTED).length === 2)
+  // Neither the exchange nor the queue was durable, so both are lost.
+  await until('the listener reconnects', () => listener.lines.filter(({ msg }) => msg === CONNECTED).length === 2)
   await notify(DELETED, cadfPayload(after))
   await listener.line(ERASED, erasedOf(after))
 })

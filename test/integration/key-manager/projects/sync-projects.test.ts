@@ -21,7 +21,7 @@ const store = (project: string) =>
 
 const held = async () => (await heldProjects(keyManager.database)).map(({ projectId }) => projectId)
 
-/** Runs the command. @returns its output, with its error if it fails */
+/** Runs the command. @returns its output, with the error if it fails */
 async function sync(options: SyncOptions, settings: Record<string, unknown> = {}): Promise<string> {
   const database = { key_manager: keyManager.databaseUrl, identity: identity.databaseUrl }
   writeFileSync(join(directory, 'krater.yaml'), JSON.stringify({ database, identity: settings }), { mode: 0o600 })
@@ -41,7 +41,7 @@ const sources = [
   { name: 'an external Keystone', settings: external },
 ]
 
-t.test('without stored objects the command compares nothing', async t => {
+t.test('without stored objects, the command compares nothing', async t => {
   for (const { settings } of sources) t.match(await sync({ yes: true }, settings), nothingHeld)
 })
 
@@ -53,7 +53,7 @@ for (const { name, settings } of sources) {
     t.match(shown, /data for 5 projects/)
     t.match(shown, new RegExp(`${GONE[0]} +2 +0 +0\n${GONE[1]} +1 +0 +0\nNothing was erased. Use --yes`))
     for (const project of STANDING) t.notMatch(shown, project)
-    t.same(await held(), [...STANDING, ...GONE].sort(), 'only listed')
+    t.same(await held(), [...STANDING, ...GONE].sort(), 'the projects are only listed')
 
     const erased = await sync({ yes: true }, settings)
     for (const project of GONE) t.match(erased, `Erased: ${project}`)
@@ -61,7 +61,7 @@ for (const { name, settings } of sources) {
     t.match(await sync({ yes: true }, settings), /Nothing to erase: .* \(3\)/)
   })
 
-  t.test(`when ${name} lacks most projects, erasing them needs --force`, async t => {
+  t.test(`erasing most projects because ${name} lacks them needs --force`, async t => {
     for (const project of ['b1', 'b2', 'b3', 'b4']) await store(project)
     const refused = await sync({ yes: true }, settings)
     t.match(refused, /Most projects are missing \(4 of 7\).*--force/)
@@ -73,7 +73,7 @@ for (const { name, settings } of sources) {
   })
 }
 
-t.test('when an external Keystone cannot answer, nothing is erased', async t => {
+t.test('nothing is erased when an external Keystone cannot answer', async t => {
   await store(GONE[0]!)
   const nobody = { ...external, external_url: 'http://127.0.0.1:1', request_timeout: 2 }
   const cases: [settings: Record<string, unknown>, words: RegExp][] = [
@@ -112,7 +112,7 @@ t.test('every project that owns something is found, and the service’s own keys
     { service: 's', resource_type: 't', resource_id: 'r' },
     { token: tokenOf('member', consumer) },
   )
-  t.ok((await held()).includes(consumer), 'it has a consumer of another project’s secret')
+  t.ok((await held()).includes(consumer), 'this project has a consumer of another project’s secret')
   await eraseProject(keyManager.database, consumer)
   t.notOk((await held()).includes(consumer))
   await keyManager.database.raw(
@@ -120,7 +120,7 @@ t.test('every project that owns something is found, and the service’s own keys
      SELECT gen_random_uuid(), '', 'simple_crypto', '', id FROM master_key LIMIT 1`,
   )
   t.equal(await keyManager.database('project_key').where({ project_id: '' }).first('id').then(Boolean), true)
-  t.notOk((await held()).includes(''), "the service's own keys are no project's")
+  t.notOk((await held()).includes(''), 'the service’s own keys belong to no project')
 })
 
 t.test('a secret stored during its project’s erasure is erased too', async t => {

@@ -70,7 +70,7 @@ const TYPES = [
   'application/pkix-cert',
 ]
 
-/** A value that is mostly valid, now and then anything. */
+/** A value that is mostly valid and sometimes arbitrary. */
 const mostly = (...good: unknown[]) =>
   fc.oneof(
     { weight: 40, arbitrary: fc.constantFrom<unknown>(...good) },
@@ -216,7 +216,7 @@ t.test('any request about secrets gets an answer in the API’s format, never an
     await t.test(route, async () => {
       const [method = ''] = route.split(' ')
       const isDestructive = route === 'DELETE /v1/secrets/:id' || route === 'PUT /v1/secrets/:id'
-      // A payload is stored once and a secret deleted once, so there are more of them.
+      // A payload is stored once and a secret deleted once, so these routes need more secrets.
       const spare = isDestructive ? await Promise.all(Array.from({ length: 12 }, () => store({}))) : []
       const ids = isDestructive ? spare : [id]
       const path =
@@ -260,7 +260,7 @@ t.test('any request about secrets gets an answer in the API’s format, never an
   t.strictSame(
     routes.filter(route => !succeeded.has(route)),
     [],
-    'every route has succeeded at least once',
+    'every route succeeds at least once',
   )
   t.ok((tally.get(201) ?? 0) > 20 && (tally.get(400) ?? 0) > 50, JSON.stringify([...tally]))
 })

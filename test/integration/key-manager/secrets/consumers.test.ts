@@ -42,7 +42,7 @@ t.test('consumers register and deregister; registering twice changes nothing', a
   const made = await register(id, { ...IMAGE, more: 1 })
   t.equal(made.status, 200)
   t.match(made.body, { secret_ref: before.secret_ref, consumers: [IMAGE], content_types: { default: 'text/plain' } })
-  t.ok(String(made.body.updated) > String(before.updated), 'updated moves')
+  t.ok(String(made.body.updated) > String(before.updated), 'the secret’s "updated" advances')
   const again = await register(id, IMAGE)
   t.strictSame(again.body, made.body, 'registering again changes nothing')
   t.equal(again.status, 200)
@@ -111,14 +111,14 @@ t.test('other projects register consumers as the ACL allows and remove only thei
   t.equal((await ask('GET', `/v1/secrets/${id}/consumers`, undefined, { token: stranger })).status, 403)
   t.equal((await register(id, OTHER, READER)).status, 200, 'a user on the ACL may register')
   await register(id, IMAGE)
-  t.equal((await remove(id, IMAGE, READER)).status, 403, 'but not remove another project’s consumer')
+  t.equal((await remove(id, IMAGE, READER)).status, 403, 'a project may not remove another project’s consumer')
   t.equal((await remove(id, OTHER, READER)).status, 200)
   await register(id, OTHER, READER)
   t.equal((await remove(id, OTHER)).status, 200, 'the secret’s own project may remove any')
   await register(id, OTHER, READER)
   await register(id, OTHER)
   const [{ project_id: project }] = await database('secret_consumer').where({ secret_id: id, service: 'compute' })
-  t.equal(project, FOREIGN, 'it belongs to the project that registered it first')
+  t.equal(project, FOREIGN, 'a consumer belongs to the project that registered it first')
 })
 
 t.test('from microversion 1.2, deleting a secret with consumers needs force', async t => {
@@ -146,7 +146,7 @@ t.test('from microversion 1.2, deleting a secret with consumers needs force', as
     const left = await database('secret_consumer').where({ secret_id: id })
     t.equal(left.length, status === 204 ? 0 : 1)
   }
-  t.equal((await destroy(await store(), '', '1.2')).status, 204, 'without consumers force is not needed')
+  t.equal((await destroy(await store(), '', '1.2')).status, 204, 'a secret without consumers needs no force')
   t.equal((await destroy(await store(), '?force=nonsense', '1.2')).status, 400)
 })
 
@@ -158,14 +158,14 @@ t.test('a secret in a container cannot be deleted, even with force', async t => 
     const refused = await destroy(id, query, '1.2')
     t.match(refused, { status: 409, body: { code: 409, title: 'Conflict' } }, query)
   }
-  t.equal((await ask('GET', `/v1/secrets/${id}/payload`)).text, CANARY, 'the payload is intact')
+  t.equal((await ask('GET', `/v1/secrets/${id}/payload`)).text, CANARY, 'the payload is unchanged')
   const refusals = await database('audit_record').where({ target_id: id, action: 'secret.delete' })
   t.match(refusals, [{ outcome: 'failure' }, { outcome: 'failure' }])
   await ask('DELETE', new URL(String(made.body.container_ref)).pathname)
-  t.equal((await destroy(id, '', '1.0')).status, 204, 'once the container is gone')
+  t.equal((await destroy(id, '', '1.0')).status, 204, 'the secret can be deleted once the container is deleted')
 })
 
-t.test('racing a secret’s deletion against new containers and consumers leaves no dangling reference', async t => {
+t.test('deleting a secret while it is used leaves no dangling reference', async t => {
   for (let round = 0; round < 12; round++) {
     const id = await store()
     const [gone, made, used] = await Promise.all([destroy(id, '', '1.2'), container(id), register(id, IMAGE)])
@@ -188,18 +188,22 @@ t.test('the consumer quota counts what a project registers', async t => {
   await database('secret_consumer').delete()
   await database('project_quota').insert({ project_id: OWN, consumers: 2 })
   t.equal((await register(first, IMAGE)).status, 200)
-  t.equal((await register(first, OTHER, READER)).status, 200, 'counted for the other project')
+  t.equal((await register(first, OTHER, READER)).status, 200, 'the consumer counts for the other project')
   t.equal((await register(second, IMAGE)).status, 200)
   t.match(await register(second, OTHER), { status: 403, body: { code: 403 } })
-  t.equal((await register(second, IMAGE)).status, 403, 'even for an existing consumer')
+  t.equal((await register(second, IMAGE)).status, 403, 'the quota applies even to an existing consumer')
   await remove(second, IMAGE)
   const bodies = Array.from({ length: 6 }, (_, n) => ({ ...IMAGE, resource_id: `q${n}` }))
   const replies = await Promise.all(bodies.map(body => register(second, body)))
-  t.strictSame(replies.map(({ status }) => status).sort(), [200, 403, 403, 403, 403, 403], 'exact under concurrency')
+  t.strictSame(
+    replies.map(({ status }) => status).sort(),
+    [200, 403, 403, 403, 403, 403],
+    'the quota is exact under concurrency',
+  )
   await database('project_quota').delete()
 })
 
-t.test('delete_referenced_secrets removes references along with their secret', async t => {
+t.test('delete_referenced_secrets removes references together with their secret', async t => {
   const relaxed = await startTestKeyManager({ delete_referenced_secrets: true })
   t.teardown(relaxed.stop)
   const [kept, lost] = [await relaxed.store(), await relaxed.store()]
@@ -240,7 +244,7 @@ t.test('user metadata', async t => {
     t.strictSame(await all(), { metadata: { only: 'this' } })
     const raw = '{"metadata":{"__proto__":"p","constructor":"c"}}'
     await ask('PUT', path, undefined, { raw, headers: { 'Content-Type': 'application/json' } })
-    t.equal((await ask('GET', path)).text.replaceAll(' ', ''), raw, 'names that JavaScript treats specially')
+    t.equal((await ask('GET', path)).text.replaceAll(' ', ''), raw, 'names that JavaScript treats specially are kept')
     t.match((await ask('GET', `${path}/__proto__`)).body, { value: 'p' })
     t.equal((await ask('GET', `${path}/toString`)).status, 404)
     await ask('PUT', path, { metadata: {} })
@@ -256,7 +260,11 @@ t.test('user metadata', async t => {
     const changed = await ask('PUT', `${path}/k2`, { key: 'k2', value: 'w' })
     t.equal(changed.status, 200)
     t.strictSame(changed.body, { key: 'k2', value: 'w' })
-    t.equal((await ask('PUT', `${path}/k2`, { key: 'k3', value: 'w' })).status, 409, 'the body names another key')
+    t.equal(
+      (await ask('PUT', `${path}/k2`, { key: 'k3', value: 'w' })).status,
+      409,
+      'the key in the body differs from the key in the path',
+    )
     t.equal((await ask('PUT', `${path}/k3`, { key: 'k3', value: 'w' })).status, 404)
     t.equal((await ask('GET', `${path}/k3`)).status, 404)
     for (const body of [{}, { key: 'a' }, { value: 'a' }, { key: 'a', value: 1 }, { key: 'a', value: 'b', more: 1 }]) {

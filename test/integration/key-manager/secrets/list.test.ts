@@ -91,7 +91,7 @@ t.test('the list filters by name, algorithm, mode, bit length and type', async t
     t.strictSame(await named(query), expected, query)
   }
   t.equal((await list('name=%00')).status, 400)
-  t.strictSame(await named('', tokenOf('member', FOREIGN)), ['foreign'], 'each project lists its own')
+  t.strictSame(await named('', tokenOf('member', FOREIGN)), ['foreign'], 'each project lists its own secrets')
 })
 
 t.test('the list filters by creation, update and expiration time', async t => {
@@ -145,7 +145,7 @@ t.test('the list filters by creation, update and expiration time', async t => {
   }
 })
 
-t.test('expiring_in_days lists the secrets that expire within so many days', async t => {
+t.test('expiring_in_days lists the secrets that expire within that many days', async t => {
   await database('secret').delete()
   const inDays = (days: number) => new Date(Date.now() + days * 86_400_000).toISOString()
   await insert([
@@ -158,7 +158,11 @@ t.test('expiring_in_days lists the secrets that expire within so many days', asy
   t.strictSame(await named('expiring_in_days=0'), [])
   t.strictSame(await named('expiring_in_days=1'), ['tomorrow'])
   t.strictSame(await named('expiring_in_days=7'), ['tomorrow', 'week'])
-  t.strictSame(await named(`expiring_in_days=7&expiration=gt:${inDays(2)}`), ['week'], 'combined with another filter')
+  t.strictSame(
+    await named(`expiring_in_days=7&expiration=gt:${inDays(2)}`),
+    ['week'],
+    'it combines with another filter',
+  )
   t.strictSame(await named('expiring_in_days=99999999999999999999999'), ['tomorrow', 'week', 'later'])
   for (const wrong of ['-1', '1.5', 'soon', '1e3', '0x10']) {
     t.equal((await list(`expiring_in_days=${wrong}`)).status, 400, wrong)

@@ -21,7 +21,7 @@ const MICROVERSION = (version: string) => ({ headers: { 'OpenStack-API-Version':
 const PEM = '-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----'
 const inSeconds = (seconds: number) => new Date(Date.now() + seconds * 1000).toISOString().slice(0, 19)
 
-// Comes first: refusals of a caller who is refused often are only counted.
+// Runs first: for a caller who is refused often, refusals are only counted.
 t.test('every operation on a payload is audited', async t => {
   const recordsOf = async (id: string) =>
     (await database('audit_record').where({ target_id: id }).orderBy('seq')).map(
@@ -162,9 +162,9 @@ t.test('a payload has at most 20,000 bytes', async t => {
   t.equal(
     (await post({ payload: 'ü'.repeat(10_001), payload_content_type: 'text/plain' })).status,
     413,
-    'bytes count, not characters',
+    'the limit counts bytes, not characters',
   )
-  t.equal((await post(text(30_000))).status, 400, 'longer than a request may be')
+  t.equal((await post(text(30_000))).status, 400, 'the request exceeds its size limit')
   const path = pathOf((await post({})).body)
   const type = { 'Content-Type': 'application/octet-stream' }
   t.match(await put(path, randomBytes(20_001), type), { status: 413, body: { code: 413 } })
@@ -204,13 +204,13 @@ t.test('PUT stores the payload of a secret that has none, once', async t => {
     t.equal(reply.headers.get('content-type'), null)
     t.ok((await payloadOf(path)).bytes.equals(expected), label)
     t.match(after, { name: 'two steps', content_types: { default: /^(text|application)\// } })
-    t.ok(String(after.updated) > String(before.updated), 'updated moves')
+    t.ok(String(after.updated) > String(before.updated), 'the secret’s "updated" advances')
     t.match(
       await put(path, 'other', headers),
       { status: 409, body: { code: 409 } },
       'the payload can be stored only once',
     )
-    t.ok((await payloadOf(path)).bytes.equals(expected), 'the payload stays')
+    t.ok((await payloadOf(path)).bytes.equals(expected), 'the payload does not change')
   }
   const whole = await store()
   t.equal((await put(`/v1/secrets/${whole}`, 'x', { 'Content-Type': 'text/plain' })).status, 409)
@@ -256,7 +256,7 @@ t.test('a payload is served in the content type that the client accepts, or 406'
     ] as const) {
       const label = `${accept} ${how}`
       if (how === 'from the secret' && ['*/*', 'application/json'].includes(accept)) {
-        t.match(reply, { status: 200, body: { status: 'ACTIVE' } }, `${accept} asks for the record`)
+        t.match(reply, { status: 200, body: { status: 'ACTIVE' } }, `${accept} requests the record`)
       } else if (expected === 406) {
         t.match(reply, { status: 406, body: { code: 406, description: null } }, label)
       } else {
@@ -266,10 +266,10 @@ t.test('a payload is served in the content type that the client accepts, or 406'
     }
   }
   const list = await ask('GET', text, undefined, { headers: { Accept: 'application/json, text/plain' } })
-  t.equal(list.status, 406, 'several types ask for a payload')
+  t.equal(list.status, 406, 'a list of types requests a payload')
 })
 
-t.test('an empty Accept header asks for the payload as bytes, a missing one is like */*', async t => {
+t.test('an empty Accept header requests the payload as bytes; a missing one means */*', async t => {
   const secret = await store({ payload: 'hello', payload_content_type: 'text/plain' })
   const raw = (path: string, ...lines: string[]) =>
     requestAsWritten(api.url, [`GET ${path} HTTP/1.1`, `X-Auth-Token: ${tokenOf('member')}`, ...lines])
@@ -366,18 +366,22 @@ t.test('rights are checked before a request reveals anything', async t => {
   const secret = `/v1/secrets/${await store()}`
   const token = tokenOf('member', FOREIGN)
   const type = { 'Content-Type': 'text/plain' }
-  t.equal((await ask('PUT', secret, undefined, { raw: 'x', headers: type, token })).status, 403, 'not 409')
+  t.equal(
+    (await ask('PUT', secret, undefined, { raw: 'x', headers: type, token })).status,
+    403,
+    'rights are checked before the conflict',
+  )
   const older = await ask('GET', secret, undefined, { headers: { Accept: 'text/plain' }, token })
   t.equal(older.status, 403)
   const audit = tokenOf('audit', OWN)
   t.equal((await ask('GET', secret, undefined, { token: audit })).status, 200, 'auditors see metadata')
   for (const headers of [{ Accept: 'text/plain' }, { Accept: 'application/octet-stream' }]) {
     const reply = await ask('GET', secret, undefined, { headers, token: audit })
-    t.equal(reply.status, 403, 'but no payload, whichever way they ask')
+    t.equal(reply.status, 403, 'no Accept header lets auditors read the payload')
   }
 })
 
-t.test('no payload is served when its reading cannot be audited', async t => {
+t.test('no payload is served if its read cannot be audited', async t => {
   const superuser = connect({ url: api.administratorUrl, applicationName: 'test', poolSize: 1 })
   t.teardown(() => superuser.destroy())
   const id = await store()
@@ -393,7 +397,7 @@ t.test('each request runs a bounded number of statements', async t => {
   const id = await store()
   const path = `/v1/secrets/${id}`
   const count = async (body: () => Promise<unknown>) => (await statementsOf(body)).length
-  t.equal(await count(() => store()), 1, 'store')
+  t.equal(await count(() => store()), 1, 'store with a payload')
   t.equal(await count(() => post({})), 1, 'store without a payload')
   t.equal(await count(() => ask('GET', path)), 1, 'show')
   t.equal(await count(() => payloadOf(path)), 2, 'payload, with its audit record')

@@ -71,10 +71,10 @@ t.test('the API shows the secret stores as configured', async t => {
   t.equal((await call('GET', `/${idOf('Token')}/preferred`)).status, 405)
 })
 
-t.test('new secrets go to the project’s preferred store; existing ones stay readable where they are', async t => {
+t.test('new secrets go to the project’s preferred store; existing ones stay readable in theirs', async t => {
   const first = await store()
   t.equal(await backendOf(first), 'simple_crypto')
-  t.equal((await call('POST', `/${idOf('Token')}/preferred`)).status, 403, 'only administrators choose')
+  t.equal((await call('POST', `/${idOf('Token')}/preferred`)).status, 403, 'only administrators choose the store')
   t.equal((await call('POST', `/${idOf('Token')}/preferred`, admin)).status, 204)
   t.match((await call('GET', '/preferred')).body, { name: 'Token' })
   const second = await store()
@@ -86,7 +86,7 @@ t.test('new secrets go to the project’s preferred store; existing ones stay re
   )
   for (const id of [first, second]) t.equal((await ask('GET', `/v1/secrets/${id}/payload`)).text, CANARY)
   t.equal((await call('DELETE', `/${idOf('Software')}/preferred`, admin)).status, 404)
-  t.equal((await call('POST', `/${idOf('Software')}/preferred`, admin)).status, 204, 'a different store')
+  t.equal((await call('POST', `/${idOf('Software')}/preferred`, admin)).status, 204, 'another store can be preferred')
   t.equal(await backendOf(await store()), 'simple_crypto')
   t.equal((await call('DELETE', `/${idOf('Software')}/preferred`, admin)).status, 204)
   t.equal((await call('DELETE', `/${idOf('Software')}/preferred`, admin)).status, 404)
@@ -118,7 +118,7 @@ t.test('a start updates the stores to the configuration and refuses to drop a pr
   t.match((await call('GET', '')).body.secret_stores, { length: 2 })
 })
 
-t.test('without multiple secret stores the routes are 404 and storing takes one statement', async t => {
+t.test('without multiple secret stores, the routes are 404 and storing takes one statement', async t => {
   const plain = await startTestKeyManager()
   t.teardown(plain.stop)
   const id = idOf('Software')
