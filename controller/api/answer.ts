@@ -1,8 +1,8 @@
 import type { Context } from 'koa'
 
 /**
- * What a handler gives back. `json` is the text of a JSON body: PostgreSQL writes many of them whole. `bytes` is any other body, of the
- * Content-Type that the headers name. Without either there is no body.
+ * A handler's answer. `json` is the text of a JSON body, which PostgreSQL often produces as a whole. `bytes` is any other
+ * body; the headers name its Content-Type. Without either there is no body.
  */
 export type Answer = {
   status: number
@@ -17,7 +17,7 @@ export const NO_CONTENT: Answer = { status: 204 }
 
 export function send(ctx: Context, { status, json, bytes, headers }: Answer): void {
   if (headers !== undefined) ctx.set(headers)
-  // Before the body: Koa guesses a type only where there is none.
+  // Before the body: Koa guesses a type only if none is set.
   if (json !== undefined) ctx.set('Content-Type', 'application/json; charset=utf-8')
   ctx.body = json ?? bytes ?? null
   ctx.status = status

@@ -9,35 +9,38 @@ import type { Route } from './route.js'
 import type { OpenApi } from './schema.js'
 
 /**
- * The API kernel: what identity, network, load balancer and key manager are made from. A service is put on it in four steps.
+ * The API kernel on which the identity, network, load balancer and key manager APIs are built. A service uses it in four
+ * steps:
  *
- * 1. `dialect.ts` of the service holds what differs from the other APIs, as data where it can be: shape of faults, words of refused bodies,
- *    content types, microversions, who asks and whom a request counts for (`Dialect` in dialect.ts says what each entry means).
- * 2. `export const { route, openRoute } = routesFor<Service, Caller, Right>()` gives the service its two words for routes. A route is one
- *    value: method, path, right, schema of the body, form of the answer, a sentence for the description, and the handler.
- * 3. A handler is a function of the service's parts and of the call: `(service, call) => Promise<Answer>`. It reads from top to bottom:
- *    authorise what depends on the object, validate (`await call.body()`), query, present (`jsonAnswer`). It throws ApiError for whatever
- *    the client is to be told. Handlers keep nothing, so one can run on another database, such as a transaction.
- * 4. `api.ts` of the service gives dialect, routes, parts and description to `createApi`.
+ * 1. The service's `dialect.ts` holds what differs from the other APIs, as data where possible: the shape of faults, the
+ *    wording of refused bodies, content types, microversions, authentication and fair-queue lanes. See `Dialect`.
+ * 2. `export const { route, openRoute } = routesFor<Service, Caller, Right>()` gives the service its two functions for
+ *    defining routes. A route is one value: method, path, right, schemas of the body and the answer, a sentence for the
+ *    description, and the handler.
+ * 3. A handler is a function `(service, call) => Promise<Answer>`. It reads from top to bottom: authorise what depends on
+ *    the object, validate (`await call.body()`), query, present (`jsonAnswer`). It throws ApiError for whatever the
+ *    client should learn. Handlers keep no state, so one can run on another database, such as a transaction.
+ * 4. The service's `api.ts` passes dialect, routes, service parts and description to `createApi`.
  *
- * `/openapi.json` and `/docs` follow from the routes. Modules that handlers use: `query.ts` (arguments), `paging.ts` (pages and links) and
- * `answer.ts`.
+ * The kernel generates `/openapi.json` and `/docs` from the routes. Handlers use the modules `query.ts` (arguments),
+ * `paging.ts` (pages and links) and `answer.ts`.
  */
 export type ApiOptions<Service, Caller, Right> = {
   dialect: Dialect<Service, Caller, Right>
   routes: readonly Route<Service, Caller, Right>[]
-  /** What the handlers work with. */
+  /** Passed to every handler. */
   service: Service
   log: Logger
-  /** Makes the OpenAPI document from all routes when it is asked for. `path` is where it is routed: `/openapi.json` but where paths lose `.json`. */
+  /** Builds the OpenAPI document from all routes on request. `path` differs from `/openapi.json` if the dialect strips `.json`. */
   description: { path?: string; make: (routes: readonly Route<Service, Caller, Right>[]) => OpenApi }
-  /** For a service that takes turns itself as well. */
+  /** Set by a service that also takes turns itself. */
   turns?: Turns
 }
 
 /**
- * An API from its dialect and its routes. Every request goes the same way: locate, find the route, authenticate, take a turn, admit,
- * authorise, handle, answer. The middleware carries `routes`, the table of all of them, for tests.
+ * Creates an API from its dialect and its routes. Every request takes the same steps: locate, find the route,
+ * authenticate, take a turn, admit, authorise, handle, answer. The middleware has a property `routes` for tests, the
+ * table of all routes.
  */
 export function createApi<Service, Caller, Right>(options: ApiOptions<Service, Caller, Right>): Koa {
   const { dialect, service, log, description, turns = createTurns() } = options

@@ -5,36 +5,36 @@ import { ApiError } from '../http/errors.js'
 import type { Described } from './described.js'
 import type { Params } from './router.js'
 
-/** Where a request came to. */
+/** The location of a request. */
 export type Location = {
-  /** The path that is routed: one spelling of it, without a prefix under which the API is mounted. */
+  /** The path for routing: its canonical spelling, without the prefix under which the API is mounted. */
   path: string
   /** The path as the client wrote it, without that prefix. */
   written: string
-  /** URL of the root of this API as the client reaches it, without a slash at its end. */
+  /** URL of this API's root as the client reaches it, without a trailing slash. */
   base: () => string
 }
 
-/** What holds of a request before the dialect has looked at it. */
+/** The location of a request before the dialect interprets it. */
 export type PlainLocation = Location & {
-  /** @param mounted the prefix under which the API is mounted, with no slash at its end; '' when absent */
+  /** @param mounted the prefix under which the API is mounted, without a trailing slash; '' when absent */
   base: (mounted?: string) => string
 }
 
-/** Reads a value with a schema. @throws ApiError 400 that says what is wrong, in the words of the API */
+/** Parses a value with a schema. @throws ApiError 400 that says what is wrong, in the API's own wording */
 export type Validate = <Value>(schema: z.ZodType<Value>, value: unknown) => Value | Promise<Value>
 
 export type BodyRules = {
-  mostBytes: number
-  /** Whether Content-Type must be application/json itself: neither absent nor a type built on JSON. */
+  maxBytes: number
+  /** Content-Type must be exactly application/json: neither absent nor a `+json` type. */
   exactType?: boolean
-  /** Statuses that this API answers with instead of the usual 400, 413 and 415. */
+  /** Statuses that this API uses instead of the usual 400, 413 and 415. */
   statuses?: Readonly<Record<number, number>>
   /** Applied to every JSON body before its schema. */
   prepare?: (value: unknown) => unknown
 }
 
-/** What the kernel gives a call besides the request itself. */
+/** What the kernel passes to a call besides the request. */
 export type CallOptions<Caller> = {
   caller: Caller
   route: Described
@@ -47,15 +47,15 @@ export type CallOptions<Caller> = {
 }
 
 /**
- * One request that a route takes. Everything that costs something is computed when it is asked for.
- * `Body` is what the schema of the route makes of the request's body.
+ * A request to a route. Computes anything costly only on demand.
+ * `Body` is the output type of the route's body schema.
  */
 export class Call<Caller, Body = unknown> {
   readonly caller: Caller
   readonly route: Described
   /** The named parts of the path, decoded. */
   readonly params: Params
-  /** Of the microversion that is spoken; 0 where the API has none. */
+  /** Minor number of the negotiated microversion; 0 if the API has no microversions. */
   readonly minor: number
   readonly #ctx: Context
   readonly #options: CallOptions<Caller>
@@ -72,7 +72,7 @@ export class Call<Caller, Body = unknown> {
     this.#options = options
   }
 
-  /** URL of the root of this API as the client reaches it, without a slash at its end. */
+  /** URL of this API's root as the client reaches it, without a trailing slash. */
   get base(): string {
     return this.#options.location.base()
   }
@@ -82,7 +82,7 @@ export class Call<Caller, Body = unknown> {
     return `${this.base}${this.#options.location.written}`
   }
 
-  /** The path that was routed, in its one spelling. */
+  /** The path for routing, in its canonical spelling. */
   get path(): string {
     return this.#options.location.path
   }
@@ -96,7 +96,7 @@ export class Call<Caller, Body = unknown> {
     return this.#query
   }
 
-  /** The first value of a query parameter, undefined when it is absent. */
+  /** The first value of a query parameter; undefined when absent. */
   argument(name: string): string | undefined {
     return this.query.get(name) ?? undefined
   }
@@ -105,17 +105,17 @@ export class Call<Caller, Body = unknown> {
     return this.#ctx.state.requestId
   }
 
-  /** Address of the client, behind trusted proxies; null when the connection is gone. */
+  /** Address of the client behind trusted proxies; null when the connection is closed. */
   get address(): string | null {
     return this.#options.addressOf(this.#ctx)
   }
 
-  /** Port of the connection, which tells clients of one address apart. */
+  /** Remote port of the connection, which distinguishes clients with the same address. */
   get port(): number | undefined {
     return this.#ctx.socket.remotePort
   }
 
-  /** A header of the request, '' when there is none. */
+  /** A header of the request; '' when absent. */
   header(name: string): string {
     return this.#ctx.get(name)
   }
@@ -124,29 +124,29 @@ export class Call<Caller, Body = unknown> {
     return this.#ctx.req.headers[name.toLowerCase()] !== undefined
   }
 
-  /** The first of the media types that the client takes best; false when it takes none of them. */
+  /** The media type that the client prefers, by its Accept header; false when it accepts none of them. */
   accepts(...types: string[]): string | false {
     return this.#ctx.accepts(types)
   }
 
-  /** The JSON body as it was read, before any schema; undefined before that, and when there is none. */
+  /** The JSON body before any schema; undefined until it is read, or without a body. */
   get sent(): unknown {
     return this.#sent
   }
 
   /**
    * The JSON body, read once.
-   * @param anyType whether it is read whatever Content-Type says, for bodies of DELETE
+   * @param anyType accepts any Content-Type, for bodies of DELETE
    * @throws ApiError 400, 413, 415
    */
   async json({ anyType = false } = {}): Promise<unknown> {
     if (this.#isRead) return this.#sent
-    const { mostBytes, exactType = false, statuses = {}, prepare } = this.#options.body
+    const { maxBytes, exactType = false, statuses = {}, prepare } = this.#options.body
     try {
       if (exactType && !anyType && this.#ctx.request.type !== 'application/json') {
         throw new ApiError(415, 'The Content-Type of the body must be application/json.')
       }
-      const limit = this.route.mostBytes ?? mostBytes
+      const limit = this.route.maxBytes ?? maxBytes
       const value = await readJson(this.#ctx, limit, { anyType: anyType || exactType })
       this.#sent = prepare === undefined ? value : prepare(value)
     } catch (error) {
@@ -158,20 +158,20 @@ export class Call<Caller, Body = unknown> {
     return this.#sent
   }
 
-  /** The JSON body as the route's `request` schema reads it. @throws ApiError 400, 413, 415 */
+  /** The JSON body, parsed with the route's `request` schema. @throws ApiError 400, 413, 415 */
   async body(): Promise<Body> {
     const { request } = this.route
-    if (request === undefined) throw new Error(`${this.route.method} ${this.route.path} has no schema of its body`)
+    if (request === undefined) throw new Error(`${this.route.method} ${this.route.path} has no body schema`)
     return this.read(request as z.ZodType<Body>)
   }
 
-  /** The JSON body as a schema reads it, where more than one may. @throws ApiError 400, 413, 415 */
+  /** The JSON body, parsed with a given schema, for routes with several. @throws ApiError 400, 413, 415 */
   async read<Read>(schema: z.ZodType<Read>): Promise<Read> {
     return this.#options.validate(schema, await this.json())
   }
 
-  /** The body as it is. @throws ApiError 413 */
-  bytes(mostBytes: number): Promise<Buffer> {
-    return readBytes(this.#ctx, mostBytes)
+  /** The raw body. @throws ApiError 413 */
+  bytes(maxBytes: number): Promise<Buffer> {
+    return readBytes(this.#ctx, maxBytes)
   }
 }

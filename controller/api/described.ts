@@ -3,27 +3,27 @@ import type { Parameter, Schema } from './schema.js'
 
 export type Method = 'GET' | 'HEAD' | 'POST' | 'PUT' | 'PATCH' | 'DELETE'
 
-/** A route but for what it does: what the router, the body reader and the description know of it. */
+/** A route without its handler: what the router, the body reader and the description use. */
 export type Described = {
   method: Method
-  /** `/v2.0/networks/:id`. The part behind a colon is one segment of a path; a static segment goes before one. */
+  /** `/v2.0/networks/:id`. A name after a colon matches one path segment; static segments take precedence. */
   path: string
-  /** Heading under which the description has it. */
+  /** Heading in the description. */
   group: string
-  /** What it does, in the imperative, without a full stop. */
+  /** What the route does, in the imperative, without a full stop. */
   summary: string
-  /** Of an answer without an error. */
+  /** Status of a successful answer. */
   status: number
-  /** Reads the body for `call.body()`, and describes it. */
+  /** Parses the body for `call.body()`, and describes it. */
   request?: z.ZodType
-  /** Describes the body where its schema alone does not say everything. */
+  /** Describes the body if `request` does not describe it fully. */
   requestForm?: Schema
-  /** Form of the answer; without it there is no body. */
+  /** Schema of the answer; without it the answer has no body. */
   answer?: Schema
-  /** Media type of the answer, when it is not JSON. */
+  /** Media type of the answer, if not JSON. */
   answerType?: string
   /** Query parameters and headers: in full, or as `{ $ref }` to shared ones. */
   parameters?: readonly (Parameter | { $ref: string })[]
-  /** Largest body, where it differs from the API's. */
-  mostBytes?: number
+  /** Maximum size of the body, if it differs from the API's. */
+  maxBytes?: number
 }

@@ -8,46 +8,46 @@ import type { Described } from './described.js'
 import type { Microversions } from './microversion.js'
 
 /**
- * What tells one API from the others. `Service` is what its handlers work with, `Caller` who asks, `Right` what its routes name as the
- * right that they need.
+ * What distinguishes one API from the others. `Service` holds the parts that its handlers use, `Caller` describes an
+ * authenticated client, and `Right` is the right that a route requires.
  */
 export type Dialect<Service, Caller, Right> = {
   /** Name of the service in the log. */
   name: string
-  /** Addresses and networks whose X-Forwarded-* headers are believed. */
+  /** Addresses and networks of proxies whose X-Forwarded-* headers are trusted. */
   trustedProxies: readonly string[]
-  /** How clients reach the API, where the operator says so; then no header is asked. */
+  /** The URL by which clients reach the API, if the operator configured one. Takes precedence over all headers. */
   publicUrl?: string | undefined
   caseSensitive: boolean
-  /** Whether HEAD is answered wherever GET is. */
+  /** Whether every GET route also answers HEAD. */
   headIsGet: boolean
   microversions?: Microversions
   body: BodyRules
 
-  /** Finds out where a request came to, given what holds without it. It may refuse the request. */
+  /** Interprets the location of a request. It may refuse the request. */
   locate?: (ctx: Context, plain: PlainLocation) => Location
-  /** Who asks. @param path as the client wrote it @throws ApiError 401 */
+  /** Identifies the caller. @param path as the client wrote it @throws ApiError 401 */
   authenticate: (ctx: Context, path: string) => Promise<Caller>
-  /** Whether a path that no route has needs a token before it is said so. */
+  /** Whether a path without a route requires a token before it is answered with 404. */
   hidesPath: (path: string) => boolean
-  /** Whom a request counts for where callers take turns; null when it needs no turn. @param caller null on open routes */
+  /** The request's place in the fair queue; null when it needs no turn. @param caller null on open routes */
   placeOf: (caller: Caller | null, ctx: Context) => Place | null
-  /** Looks at headers before the route, such as Accept, and sets those of every answer. @throws ApiError */
+  /** Checks headers such as Accept before the handler runs, and sets the headers of every answer. @throws ApiError */
   admit?: (ctx: Context, path: string) => void
-  /** Paths that are answered whatever the method, without a token, such as a health check. */
+  /** Paths that are answered without a token and for every method, such as a health check. */
   intercept?: Readonly<Record<string, (ctx: Context) => Promise<void>>>
 
-  /** Checks the right of a route as far as the token and the path tell; without it, handlers check it. @throws ApiError 403 */
+  /** Checks a route's right as far as token and path allow. Without it, handlers check rights. @throws ApiError 403 */
   authorise?: (service: Service, call: Call<Caller>, right: Right) => void
   validate: Validate
-  /** Runs a handler: for what belongs to every handler, such as repeated requests. */
+  /** Wraps every handler, for example to detect repeated requests. */
   run?: (service: Service, call: Call<Caller>, handle: (service: Service) => Promise<Answer>) => Promise<Answer>
-  /** Told of everything that a protected route ends with other than an answer, before it is shown. */
+  /** Called with each error of a protected route before the client gets it. */
   refused?: (service: Service, call: Call<Caller>, right: Right, error: unknown) => Promise<void>
-  /** Refuses a request that no route takes in words of its own; else the kernel does. @param routes those of the path */
+  /** Refuses a request without a matching route in its own way; by default, the kernel does. @param routes of the path */
   unrouted?: (service: Service, ctx: Context, routes: readonly Described[]) => Promise<void>
 
-  /** What an error means to clients, such as a violated constraint. @returns the same error when it means nothing else */
+  /** Translates an error, such as a violated constraint, for clients. @returns any other error unchanged */
   translate?: (error: unknown, location: Location) => unknown
   /** An error about the path itself: 404 or 405. */
   routingError?: (status: number, message: string) => ApiError

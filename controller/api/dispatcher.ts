@@ -17,7 +17,7 @@ type DispatcherOptions<Service, Caller, Right> = {
   turns: Turns
 }
 
-/** The way of one request through an API. */
+/** Takes requests through the steps of an API. */
 export class Dispatcher<Service, Caller, Right> {
   readonly #dialect: Dialect<Service, Caller, Right>
   readonly #service: Service
@@ -100,7 +100,7 @@ export class Dispatcher<Service, Caller, Right> {
     return intercept !== undefined && Object.hasOwn(intercept, path) ? intercept[path] : undefined
   }
 
-  /** @returns the minor version that is spoken, which every answer names */
+  /** @returns the negotiated minor version, which every answer names */
   #negotiate(ctx: Context): number {
     const { microversions } = this.#dialect
     if (microversions === undefined) return 0

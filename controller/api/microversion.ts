@@ -2,16 +2,17 @@ import { ApiError } from '../http/errors.js'
 
 export const MICROVERSION_HEADER = 'OpenStack-API-Version'
 
-/** `service` is the service type that stands before the version in the header; versions go from 1.0 to 1.`newest`. */
+/** `service` is the service type before the version in the header; versions range from 1.0 to 1.`newest`. */
 export type Microversions = { service: string; newest: number }
 
-/** An error about the microversion that a request asks for, which dialects may shape differently. */
+/** An error about the requested microversion. Dialects may shape it differently. */
 export class MicroversionError extends ApiError {}
 
 /**
- * The minor version that a header asks for: `key-manager 1.1`, `key-manager latest`, with entries of other services beside it. Pure.
- * @param header '' when there is none
- * @throws MicroversionError 400 when it cannot be read, 406 when it is out of range
+ * The minor version that a header requests: `key-manager 1.1` or `key-manager latest`, among entries of other services.
+ * Pure.
+ * @param header '' when absent
+ * @throws MicroversionError 400 when the header is malformed, 406 when the version is out of range
  */
 export function requestedMinor(header: string, { service, newest }: Microversions): number {
   const [version] = header.split(',').flatMap(entry => {

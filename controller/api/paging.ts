@@ -1,12 +1,12 @@
-/** A page of a list in the order that was asked for, and whether others follow and precede it. */
+/** A page of a list in the requested order, and whether pages follow and precede it. */
 export type Page<Item> = { items: Item[]; hasNext: boolean; hasPrevious: boolean }
 
-/** What a client asks of a list with pages that begin after a marker. A limit of null is everything. */
+/** A client's request for a page, which begins after the marker. Without a limit the page holds everything. */
 export type PageRequest = { limit: number | null; marker: string | null; reverse: boolean }
 
 /**
- * The page that rows make which were read from the marker on, in the reverse order for a page that is asked for backwards.
- * @param rows one more than the limit, where there are that many
+ * Makes a page from rows that were read from the marker on, in reverse order for a reverse page.
+ * @param rows up to one more than the limit
  */
 export function pageOf<Item>(rows: readonly Item[], { limit, marker, reverse }: PageRequest): Page<Item> {
   const isCut = limit !== null && rows.length > limit
@@ -18,10 +18,11 @@ export function pageOf<Item>(rows: readonly Item[], { limit, marker, reverse }: 
 export type PageLink = { rel: 'next' | 'previous'; href: string }
 
 /**
- * Links to the pages beside one that has a limit. An empty page has none: there is no object that another page could begin after.
+ * Links to the pages before and after a page with a limit. An empty page has no links: it holds no object to use as
+ * marker.
  * @param url of the list, without a query
- * @param query what the links repeat; they set `marker` and `page_reverse`
- * @param order in which the API names them
+ * @param query parameters that the links repeat, except `marker` and `page_reverse`
+ * @param order in which the API lists the links
  */
 export function pageLinks(
   { items, hasNext, hasPrevious }: Page<{ id: string }>,

@@ -1,6 +1,6 @@
 import { badRequest } from '../http/errors.js'
 
-/** The arguments of a query string, each with its values in the order in which they stand. */
+/** The arguments of a query string, each with its values in their order. */
 export function argumentsOf(query: URLSearchParams): ReadonlyMap<string, readonly string[]> {
   const args = new Map<string, string[]>()
   for (const [name, value] of query) {
@@ -11,10 +11,10 @@ export function argumentsOf(query: URLSearchParams): ReadonlyMap<string, readonl
   return args
 }
 
-/** Each key costs every row of the list a comparison, and a page that begins at a marker a condition with all keys before it. */
-const MOST_SORT_KEYS = 10
+/** Each key costs a comparison per row of the list and, for a page after a marker, a condition on all keys before it. */
+const MAX_SORT_KEYS = 10
 
-/** @throws ApiError 400 when a list is to be sorted by more keys than anybody needs, repeated ones included */
+/** @throws ApiError 400 for too many sort keys, repeated ones included */
 export function requireFewSortKeys(keys: readonly unknown[]): void {
-  if (keys.length > MOST_SORT_KEYS) throw badRequest(`A list can be sorted by at most ${MOST_SORT_KEYS} keys.`)
+  if (keys.length > MAX_SORT_KEYS) throw badRequest(`A list can be sorted by at most ${MAX_SORT_KEYS} keys.`)
 }

@@ -3,14 +3,14 @@ import type { Answer } from './answer.js'
 import type { Call } from './call.js'
 import type { Described } from './described.js'
 
-/** A route that needs a token. `right` is what the dialect's `authorise`, or the handler, checks. */
+/** A route that needs a token. The dialect's `authorise` or the handler checks `right`. */
 export type ProtectedRoute<Service, Caller, Right, Body = unknown> = Described & {
   right: Right
   request?: z.ZodType<Body>
   handle(service: Service, call: Call<Caller, Body>): Promise<Answer>
 }
 
-/** A route that everybody may use without a token. */
+/** A route that needs no token. */
 export type OpenRoute<Service, Body = unknown> = Described & {
   open: true
   request?: z.ZodType<Body>
@@ -20,7 +20,7 @@ export type OpenRoute<Service, Body = unknown> = Described & {
 export type Route<Service, Caller, Right> = ProtectedRoute<Service, Caller, Right> | OpenRoute<Service>
 
 /**
- * What a service writes its routes with:
+ * The functions with which a service defines its routes:
  *
  *     export const { route, openRoute } = routesFor<Service, Caller, Right>()
  */

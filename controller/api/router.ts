@@ -6,15 +6,16 @@ export type Params = Readonly<Record<string, string>>
 export type Found<Route> = {
   /** Null when the path has no route for the method. */
   match: { route: Route; params: Params } | null
-  /** Every route of the path, whatever its method; none when there is no such path. */
+  /** Every route of the path, whatever its method; empty for an unknown path. */
   routes: readonly Route[]
 }
 
 export type Router<Route> = { find: (method: string, path: string) => Found<Route> }
 
 /**
- * Finds routes with @koa/router's patterns. It only finds them: what a request goes through is the dispatcher's. One slash at the end of a path does
- * not count. Static segments go before named ones. GET answers HEAD as well, unless a HEAD of the same path stands before it.
+ * Finds routes with @koa/router's patterns. It only finds them: the dispatcher handles requests. Ignores one trailing
+ * slash. Static segments take precedence over named ones. With `headIsGet`, a GET route also answers HEAD, unless a HEAD
+ * route of the same path precedes it.
  */
 export function createRouter<Route extends { method: string; path: string }>(
   routes: readonly Route[],
@@ -50,7 +51,7 @@ const NO_MIDDLEWARE = () => undefined
 
 const isHeadOf = (method: string, served: string): boolean => method === 'HEAD' && served === 'GET'
 
-/** Orders paths by the first segment that is named in one and not in the other. The sort is stable, so all else keeps its order. */
+/** Orders paths by the first segment that is named in only one of the two. The sort is stable: other paths keep their order. */
 function staticFirst(one: { path: string }, other: { path: string }): number {
   const [named, otherNamed] = [one, other].map(({ path }) => path.split('/').map(isNamed).join(''))
   return named === otherNamed ? 0 : String(named) < String(otherNamed) ? -1 : 1

@@ -24,7 +24,7 @@ export const objectOf = (properties: Readonly<Record<string, Schema>>, required 
   ...(required.length === 0 ? {} : { required }),
 })
 
-/** The JSON Schema of what a zod schema accepts, without what only its functions know. */
+/** The JSON Schema of the input of a zod schema. It omits what only the schema's functions check. */
 export function formOf(schema: z.ZodType): Schema {
   const { $schema: _, ...form } = z.toJSONSchema(schema, { io: 'input', unrepresentable: 'any' })
   return form

@@ -54,7 +54,7 @@ export function identityDialect(
     caseSensitive: false,
     headIsGet: true,
     // Keystone has no 415.
-    body: { mostBytes: MOST_BODY_BYTES, statuses: { 415: 400 } },
+    body: { maxBytes: MOST_BODY_BYTES, statuses: { 415: 400 } },
     locate: (ctx, plain) => {
       const { base, path } = locate(publicUrl, plain.base(), plain.path)
       ctx.set('Vary', 'X-Auth-Token')

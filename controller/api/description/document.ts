@@ -1,7 +1,7 @@
 import type { Described } from '../described.js'
 import { formOf, type OpenApi, type Parameter, ref, type Schema } from '../schema.js'
 
-/** What a document says beside what its routes say of themselves. */
+/** The texts of a document that do not come from its routes. */
 export type DescriptionTexts<Route extends Described> = {
   title: string
   version: string
@@ -12,22 +12,22 @@ export type DescriptionTexts<Route extends Described> = {
   schemas: Readonly<Record<string, Schema>>
   /** Parameters that routes refer to. */
   parameters?: Readonly<Record<string, Parameter>>
-  /** Status -> what it means, and the name of its schema. */
+  /** The meaning and the schema's name of each error status. */
   errors: Readonly<Record<number, readonly [meaning: string, schema: string]>>
   errorsOf: (route: Route) => readonly number[]
-  /** Who may use a route, in a sentence, and the name of the right. */
+  /** A sentence about who may use a route, and the name of the right. */
   rightOf: (route: Route) => { sentence: string; name?: string }
-  /** A named part of a route's path. */
+  /** Describes a named segment of a route's path. */
   pathParameter: (name: string, route: Route) => { description: string; schema: Schema }
   /** The path under which the document shows a route, with `:name` for its parameters. */
   pathOf?: (route: Route) => string
-  /** The path that names the operation, where it is not the one that is shown. */
+  /** The path from which the operation id is derived, if not the path shown. */
   namingPathOf?: (route: Route) => string
-  /** Paths that no route takes, such as a health check. */
+  /** Paths without a route, such as a health check. */
   otherPaths?: Readonly<Record<string, Schema>>
 }
 
-/** An API as an OpenAPI 3.1 document, made from the routes that serve it. Pure. */
+/** The OpenAPI 3.1 document of an API, generated from its routes. Pure. */
 export function openApiDocument<Route extends Described>(
   routes: readonly Route[],
   texts: DescriptionTexts<Route>,
@@ -37,7 +37,7 @@ export function openApiDocument<Route extends Described>(
   return {
     openapi: '3.1.1',
     info: { title, version, summary, description },
-    // Relative to where this document is served.
+    // Relative to the URL of this document.
     servers: [{ url: '.' }],
     security: [{ token: [] }],
     tags: used.map(name => ({ name, description: groups[name] ?? `The ${name}.` })),
@@ -49,7 +49,7 @@ export function openApiDocument<Route extends Described>(
       schemas,
       ...(parameters !== undefined && { parameters }),
       headers: {
-        request_id: { description: 'Id of the request, which the log carries.', schema: { type: 'string' } },
+        request_id: { description: 'Id of the request.', schema: { type: 'string' } },
       },
       responses: Object.fromEntries(
         Object.entries(errors).map(([status, [meaning, schema]]) => [
@@ -61,7 +61,7 @@ export function openApiDocument<Route extends Described>(
   }
 }
 
-/** Group of the routes that need no token and that the page does not show. */
+/** Group of the routes that need no token. The page does not show it. */
 const OPEN_GROUP = 'service'
 
 function pathsOf<Route extends Described>(
@@ -100,7 +100,7 @@ function operationOf<Route extends Described>(route: Route, path: string, texts:
       ? {}
       : { requestBody: { required: true, content: { 'application/json': { schema: form } } } }),
     responses: {
-      [status]: answerOf(answer === undefined ? 'Done; there is no body.' : summary, answer, answerType),
+      [status]: answerOf(answer === undefined ? 'Success, without a body.' : summary, answer, answerType),
       ...Object.fromEntries(
         [...texts.errorsOf(route)].sort().map(code => [code, { $ref: `#/components/responses/error_${code}` }]),
       ),

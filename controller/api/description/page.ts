@@ -13,10 +13,10 @@ td p{margin:0}.quiet{color:#57606a}
 @media(prefers-color-scheme:dark){body{color:#e6edf3;background:#0d1117}a{color:#79c0ff}details,h2,th,td{border-color:#30363d}.quiet{color:#9198a1}}
 `
 
-/** What the page may load and do: its own style, and nothing else. */
+/** The page may load its own style and nothing else. */
 export const PAGE_POLICY = `default-src 'none'; style-src 'sha256-${createHash('sha256').update(STYLE).digest('base64')}'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'`
 
-/** The description as one HTML page that needs no script. Pure. */
+/** The description as one HTML page without scripts. Pure. */
 export function descriptionPage(document: Json): string {
   const { info, tags, paths, components } = document as {
     info: { title: string; version: string; description: string }
@@ -31,12 +31,12 @@ export function descriptionPage(document: Json): string {
         .filter(([, operation]) => operation.tags[0] === name)
         .map(([method, operation]) => operationHtml(method, path, operation, item.parameters, components)),
     )
-    return `<h2 id="${escaped(name)}">${escaped(name)}</h2><p>${escaped(description)}</p>${operations.join('')}`
+    return `<h2 id="${escapeHtml(name)}">${escapeHtml(name)}</h2><p>${escapeHtml(description)}</p>${operations.join('')}`
   })
-  const links = tags.map(({ name }) => `<a href="#${escaped(name)}">${escaped(name)}</a>`).join(' ')
+  const links = tags.map(({ name }) => `<a href="#${escapeHtml(name)}">${escapeHtml(name)}</a>`).join(' ')
   return `<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
-<title>${escaped(info.title)} ${escaped(info.version)}</title><style>${STYLE}</style></head><body>
-<h1>${escaped(info.title)} ${escaped(info.version)}</h1><p>${escaped(info.description)}</p>
+<title>${escapeHtml(info.title)} ${escapeHtml(info.version)}</title><style>${STYLE}</style></head><body>
+<h1>${escapeHtml(info.title)} ${escapeHtml(info.version)}</h1><p>${escapeHtml(info.description)}</p>
 <p>Send a token of the identity service as <code>X-Auth-Token</code>. For programs: <a href="openapi.json">openapi.json</a>.</p>
 <nav>${links}</nav>${sections.join('')}</body></html>`
 }
@@ -70,10 +70,10 @@ function operationHtml(
   const answers = Object.entries(operation.responses).map(([status, answer]) => {
     const { description, content } = resolve(answer, components) as { description: string; content?: Json }
     const schema = Number(status) < 400 ? Object(content?.['application/json']).schema : undefined
-    return `<tr><td><code>${escaped(status)}</code></td><td>${escaped(description)}${schema === undefined ? '' : schemaHtml(schema, components)}</td></tr>`
+    return `<tr><td><code>${escapeHtml(status)}</code></td><td>${escapeHtml(description)}${schema === undefined ? '' : schemaHtml(schema, components)}</td></tr>`
   })
-  return `<details><summary><b><code>${method.toUpperCase()}</code></b><code>${escaped(path)}</code> <span class="quiet">${escaped(operation.summary)}</span></summary>
-<p>${escaped(operation.description)}</p>
+  return `<details><summary><b><code>${method.toUpperCase()}</code></b><code>${escapeHtml(path)}</code> <span class="quiet">${escapeHtml(operation.summary)}</span></summary>
+<p>${escapeHtml(operation.description)}</p>
 ${parameters.length === 0 ? '' : `<h4>Parameters</h4>${table(parameters.map(parameterRow))}`}
 ${body === undefined ? '' : `<h4>Body</h4>${schemaHtml(body, components)}`}
 <h4>Answers</h4><table>${answers.join('')}</table></details>`
@@ -82,9 +82,9 @@ ${body === undefined ? '' : `<h4>Body</h4>${schemaHtml(body, components)}`}
 const table = (rows: readonly string[]): string => `<table>${rows.join('')}</table>`
 
 const parameterRow = ({ name, in: place, description, required, schema }: Parameter): string =>
-  `<tr><td><code>${escaped(name)}</code></td><td>${escaped(place)}${required === true ? ', required' : ''}</td><td>${escaped(typeOf(schema))}</td><td>${escaped(description)}</td></tr>`
+  `<tr><td><code>${escapeHtml(name)}</code></td><td>${escapeHtml(place)}${required === true ? ', required' : ''}</td><td>${escapeHtml(typeOf(schema))}</td><td>${escapeHtml(description)}</td></tr>`
 
-/** The attributes of an object, those of the objects inside folded away. */
+/** The attributes of an object; those of nested objects are folded. */
 function schemaHtml(given: unknown, components: Components): string {
   const schema = resolve(given, components)
   const alternatives = Array.isArray(schema.anyOf) ? schema.anyOf.map(choice => resolve(choice, components)) : []
@@ -96,7 +96,7 @@ function schemaHtml(given: unknown, components: Components): string {
     const form = resolve(property, components)
     const inside = schemaHtml(form, components)
     const more = inside === '' ? '' : `<details><summary>inside</summary>${inside}</details>`
-    return `<tr><td><code>${escaped(name)}</code></td><td>${required.includes(name) ? 'required' : ''}</td><td>${escaped(typeOf(form))}</td><td><p>${escaped(String(form.description ?? ''))}</p>${more}</td></tr>`
+    return `<tr><td><code>${escapeHtml(name)}</code></td><td>${required.includes(name) ? 'required' : ''}</td><td>${escapeHtml(typeOf(form))}</td><td><p>${escapeHtml(String(form.description ?? ''))}</p>${more}</td></tr>`
   })
   return table(rows)
 }
@@ -131,4 +131,4 @@ const ESCAPES: Readonly<Record<string, string>> = {
   "'": '&#39;',
 }
 
-const escaped = (text: string): string => text.replace(/[&<>"']/g, character => ESCAPES[character] ?? '')
+const escapeHtml = (text: string): string => text.replace(/[&<>"']/g, character => ESCAPES[character] ?? '')

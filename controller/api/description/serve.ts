@@ -9,10 +9,10 @@ const PAGE_HEADERS = {
   'Referrer-Policy': 'no-referrer',
 }
 
-/** Where every API describes itself to people. */
+/** The path of every API's HTML description. */
 export const PAGE_PATH = '/docs'
 
-/** The routes of the description. It is made when somebody asks for the first time. */
+/** The routes of the description, which is generated at the first request. */
 export function descriptionRoutes<Service>({
   path = '/openapi.json',
   make,
@@ -20,13 +20,13 @@ export function descriptionRoutes<Service>({
   path?: string
   make: () => OpenApi
 }): OpenRoute<Service>[] {
-  let made: { document: string; page: Buffer } | null = null
+  let generated: { document: string; page: Buffer } | null = null
   const texts = () => {
-    if (made === null) {
+    if (generated === null) {
       const document = make()
-      made = { document: JSON.stringify(document), page: Buffer.from(descriptionPage(document)) }
+      generated = { document: JSON.stringify(document), page: Buffer.from(descriptionPage(document)) }
     }
-    return made
+    return generated
   }
   const common = { open: true, method: 'GET', group: 'service', status: 200 } as const
   return [

@@ -98,7 +98,7 @@ export function keyManagerDialect(options: DialectOptions): Dialect<ApiService, 
     headIsGet: false,
     microversions: { service: 'key-manager', newest: NEWEST_MINOR },
     body: {
-      mostBytes: config.max_allowed_request_size_in_bytes,
+      maxBytes: config.max_allowed_request_size_in_bytes,
       exactType: true,
       // 413 is kept for secrets that are too large.
       statuses: { 413: 400 },

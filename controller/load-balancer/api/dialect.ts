@@ -72,7 +72,7 @@ export function loadBalancerDialect({
     publicUrl: config.public_url,
     caseSensitive: false,
     headIsGet: true,
-    body: { mostBytes: MOST_BODY_BYTES },
+    body: { maxBytes: MOST_BODY_BYTES },
     locate: (_ctx, plain) => locate(plain, prefix),
     authenticate: async (ctx, path) => rolesThatCount(await callerFor(ctx, path), config),
     hidesPath: path => path !== HEALTH_CHECK_PATH,

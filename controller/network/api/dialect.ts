@@ -47,7 +47,7 @@ export function networkDialect(options: DialectOptions): Dialect<Service, Caller
     publicUrl,
     caseSensitive: false,
     headIsGet: true,
-    body: { mostBytes: 1024 * 1024 },
+    body: { maxBytes: 1024 * 1024 },
     authenticate: createAuthenticator({ validate, trustedProxies, identityUrl, serviceType: 'network' }),
     hidesPath: () => true,
     placeOf: caller => caller && placeOfCaller(caller),

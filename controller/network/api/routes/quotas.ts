@@ -78,7 +78,7 @@ export const quotaRoutes = [
     summary: 'Set the quota of a project; limits not given stay unchanged',
     requestForm: objectOf({ quota: formOf(updateSchema) }),
     answer,
-    mostBytes: MAX_BODY_BYTES,
+    maxBytes: MAX_BODY_BYTES,
     handle: async ({ quotas, defaultLimits }, call) => {
       const project = allowedProject(call, 'update')
       const [attributes] = unwrap(await call.json(), 'quota').items
