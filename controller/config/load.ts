@@ -4,7 +4,7 @@ import { parseDocument } from 'yaml'
 import type { z } from 'zod'
 import { ConfigurationError } from '../options/configuration-error.js'
 import { isRecord } from './is-record.js'
-import { withOneName } from './other-names.js'
+import { withSchemaNames } from './other-names.js'
 import { type Configuration, configurationSchema } from './schema.js'
 import { settingAt, settings } from './settings.js'
 
@@ -19,19 +19,19 @@ export const configurationFile = (directory: string): string => join(directory, 
 
 /**
  * Loads krater.yaml, which may be missing; the environment overrides it.
- * @throws ConfigurationError that names every wrong setting, its value unless it is secret, and what is allowed
+ * @throws ConfigurationError that lists every invalid setting with its value, unless secret, and the allowed values
  */
 export function loadConfiguration(directory: string, environment: NodeJS.ProcessEnv): Configuration {
   const file = configurationFile(directory)
   return parseConfiguration(existsSync(file) ? readFileSync(file, 'utf8') : '', environment, file)
 }
 
-/** As loadConfiguration, from the text of the file. */
+/** As loadConfiguration, with the content of the file. */
 export function parseConfiguration(text: string, environment: NodeJS.ProcessEnv, file = 'krater.yaml'): Configuration {
   const written = readYaml(text, file)
   if (!isRecord(written)) throw new ConfigurationError(`${file} must hold settings as "name: value" lines.`)
 
-  const { values: merged, clashes } = withOneName(structuredClone(written))
+  const { values: merged, clashes } = withSchemaNames(structuredClone(written))
   if (clashes.length > 0) throw new ConfigurationError(clashes.map(clash => `${file}: ${clash}`).join('\n'))
   for (const { path, variable } of settings) {
     const value = environment[variable]
@@ -52,7 +52,7 @@ function readYaml(text: string, file: string): unknown {
   try {
     return document.toJS() ?? {}
   } catch (error) {
-    // An alias that is undefined or expands to too much.
+    // An undefined alias, or one that expands too far.
     throw new ConfigurationError(`${file} is not valid YAML: ${error instanceof Error ? error.message : error}`)
   }
 }
@@ -65,7 +65,7 @@ function explainIssue(
 ): string {
   if (issue.code === 'unrecognized_keys') {
     const names = issue.keys.map(key => [...issue.path, key].join('.')).join(', ')
-    return `${file}: there is no setting ${names}.`
+    return `${file}: unknown setting ${names}.`
   }
   const name = issue.path.map(String).join('.')
   const setting = settingAt(issue.path)

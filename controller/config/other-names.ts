@@ -1,14 +1,14 @@
 import { isRecord } from './is-record.js'
 
-/** Groups of settings that may also be written with Barbican's names: the group's other name and the prefix of its options. */
+/** Groups of settings that also accept Barbican's names: the group's other name and the prefix of its options. */
 const OTHER_NAMES = [{ within: 'key_manager', name: 'quota', other: 'quotas', prefix: 'quota_' }]
 
 /**
- * Replaces the other names of groups and options by those of the schema. Pure.
+ * Replaces other names of groups and options with those of the schema. Pure.
  * @param written the content of a configuration file
- * @returns the content with our names, and a message for each group or option that is written twice
+ * @returns the content with the schema's names, and a message for each group or option that is given twice
  */
-export function withOneName(written: Record<string, unknown>): {
+export function withSchemaNames(written: Record<string, unknown>): {
   values: Record<string, unknown>
   clashes: string[]
 } {
@@ -19,7 +19,7 @@ export function withOneName(written: Record<string, unknown>): {
     if (!isRecord(outer)) continue
     const { [other]: otherGroup, ...rest } = outer
     if (otherGroup !== undefined && rest[name] !== undefined) {
-      clashes.push(`${within}.${name} and ${within}.${other} are two names of one group: keep one of them.`)
+      clashes.push(`${within}.${name} and ${within}.${other} are names of the same group: keep only one of them.`)
       continue
     }
     const group = rest[name] ?? otherGroup
@@ -30,7 +30,7 @@ export function withOneName(written: Record<string, unknown>): {
     ])
     values[within] = { ...rest, [name]: Object.fromEntries(options) }
     if (new Set(options.map(([key]) => key)).size < options.length) {
-      clashes.push(`${within}.${name} has an option twice: with ${prefix} before its name, and without.`)
+      clashes.push(`${within}.${name} has an option twice: with and without the prefix ${prefix}.`)
     }
   }
   return { values, clashes }

@@ -7,15 +7,15 @@ export type Setting = {
   name: string
   variable: string
   secret: boolean
-  /** A JSON value; undefined when there is none. */
+  /** A JSON value; undefined without a default. */
   default: unknown
   description: string
 }
 
-/** Every setting of the schema, in its order. */
+/** Every setting of the schema, in the schema's order. */
 export const settings: readonly Setting[] = leavesOf(configurationSchema, [])
 
-/** Our variables that are not settings. */
+/** Variables of Krater that are not settings. */
 const OTHER_VARIABLES: ReadonlySet<string> = new Set([
   'KRATER_STATE_DIR',
   'KRATER_TEST_DIRECTORY',
@@ -27,7 +27,7 @@ export function settingAt(path: readonly PropertyKey[]): Setting | undefined {
   return settings.find(setting => setting.name === name)
 }
 
-/** Variables with our prefix that are not settings: a misspelt one would otherwise be ignored silently. */
+/** KRATER_ variables that match no setting. Without this check, a misspelt one would be ignored silently. */
 export function unknownVariables(environment: NodeJS.ProcessEnv): string[] {
   const known = new Set(settings.map(setting => setting.variable))
   return Object.keys(environment)
@@ -53,7 +53,7 @@ function leavesOf(schema: z.ZodType, path: readonly string[]): Setting[] {
   ]
 }
 
-/** Marked by `meta({ secret: true })`, also inside wrappers. */
+/** Whether the schema, or one that it wraps, is marked with `meta({ secret: true })`. */
 function isSecret(schema: z.ZodType): boolean {
   const inner = innerOf(schema)
   return schema.meta()?.secret === true || (inner !== null && isSecret(inner))
@@ -76,9 +76,9 @@ function unwrap(schema: z.ZodType): z.ZodType {
   return inner === null ? schema : unwrap(inner)
 }
 
-/** The inner schema of one that only adds a default or allows absence or null; null for others. */
+/** The inner schema of a wrapper that only adds a default or allows undefined or null; null for other schemas. */
 function innerOf(schema: z.ZodType): z.ZodType | null {
-  const isAbsentable = schema instanceof z.ZodOptional || schema instanceof z.ZodNullable
-  const isWrapper = isAbsentable || schema instanceof z.ZodDefault || schema instanceof z.ZodPrefault
+  const isOptional = schema instanceof z.ZodOptional || schema instanceof z.ZodNullable
+  const isWrapper = isOptional || schema instanceof z.ZodDefault || schema instanceof z.ZodPrefault
   return isWrapper ? (schema.def.innerType as z.ZodType) : null
 }

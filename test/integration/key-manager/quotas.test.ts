@@ -205,7 +205,7 @@ t.test('the configuration accepts Barbican’s names of the quota group and opti
   const fromEnvironment = { KRATER_KEY_MANAGER_QUOTA_SECRETS: '7' }
   t.equal(parseConfiguration('key_manager: {quotas: {secrets: 5}}', fromEnvironment).key_manager.quota.secrets, 7)
   t.throws(() => quotaIn('key_manager: {quota: {secrets: 5}, quotas: {secrets: 5}}'), {
-    message: /key_manager.quota and key_manager.quotas are two names of one group/,
+    message: /key_manager.quota and key_manager.quotas are names of the same group/,
   })
   t.throws(() => quotaIn('key_manager: {quota: {secrets: 5, quota_secrets: 5}}'), { message: /has an option twice/ })
   t.throws(() => quotaIn('key_manager: {quotas: {secretz: 5}}'), { message: /no setting key_manager.quota.secretz/ })
