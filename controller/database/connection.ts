@@ -13,16 +13,17 @@ export type ConnectionOptions = {
   /** Shown in pg_stat_activity. */
   applicationName: string
   poolSize?: number
-  /** For what knex remarks; nowhere when there is none, since what goes wrong with a query is thrown anyway. */
+  /** For knex's messages. Optional, because failures of queries are thrown anyway. */
   log?: Logger
 }
 
 /**
- * What requests read is in memory, where a page by an index costs little more than the next one of the table. With PostgreSQL's default of 4 a
- * statement that is prepared while its table is small reads the whole table until the next ANALYZE. Milliseconds in a table that a thousand
- * batches of members have grown, with 4 and with 1.1: marking 50 members 2.5 and 1.1, claiming one load balancer 1.0 and 0.6.
+ * What requests read is in memory, where a page found by an index costs little more than the next page of the table.
+ * With PostgreSQL's default of 4, a statement prepared while its table is small scans the whole table until the next
+ * ANALYZE. Measured in a table that a thousand batches of members have grown, with 4 and with 1.1: marking 50 members
+ * 2.5 ms and 1.1 ms, claiming one load balancer 1.0 ms and 0.6 ms.
  */
-const PLANNING = '-c random_page_cost=1.1'
+const PLANNER_OPTIONS = '-c random_page_cost=1.1'
 
 /** A pool of connections for one service's role; the role's search_path is that service's schema. */
 export function connect({ url, applicationName, poolSize = 10, log }: ConnectionOptions): Database {
@@ -35,11 +36,11 @@ export function connect({ url, applicationName, poolSize = 10, log }: Connection
       statement_timeout: 30_000,
       idle_in_transaction_session_timeout: 60_000,
       keepAlive: true,
-      options: PLANNING,
+      options: PLANNER_OPTIONS,
     },
     pool: { min: 0, max: poolSize, idleTimeoutMillis: 30_000 },
     acquireConnectionTimeout: 10_000,
-    // An error tells the statement, and not what was bound: that may be a password's hash, or a tenant's own.
+    // An error shows the statement without its bindings, which may hold a password hash or a tenant's data.
     compileSqlOnError: false,
     log: {
       debug: message => log?.debug(message),

@@ -14,18 +14,18 @@ export type ServiceSchema = {
   /** Name of the PostgreSQL schema; the role is `krater_<schema>`. */
   schema: 'identity' | 'network' | 'load_balancer' | 'key_manager'
   migrations: readonly Migration[]
-  /** What an administrator does after the migrations, each time: gives away what the service uses but must not own. */
-  giveAway?: (administrator: Knex) => Promise<void>
+  /** Runs as administrator after every migration run: transfers ownership of what the service uses but must not own. */
+  transferOwnership?: (administrator: Knex) => Promise<void>
 }
 
 export const roleOf = (schema: ServiceSchema['schema']): string => `krater_${schema}`
 
-/** The limit of a migration's statements, which may have millions of rows to rewrite; a request's is far shorter. */
-const MIGRATION_LIMIT = '1h'
+/** Timeout for a migration's statements, which may rewrite millions of rows. The timeout for requests is far shorter. */
+const MIGRATION_TIMEOUT = '1h'
 
 /**
- * Makes the role and schema of one service, as a database administrator. Safe to repeat and to run twice at once.
- * @param password the role's password; it is set anew at each call
+ * Creates the role and the schema of one service, as a database administrator. Safe to repeat and to run concurrently.
+ * @param password the role's password, set at each call
  */
 export async function prepareSchema(
   administrator: Database,
@@ -45,11 +45,11 @@ export async function prepareSchema(
       }>`SELECT format('ALTER ROLE %I PASSWORD %L', ${role}::text, ${password}::text) AS statement`,
     )
     await execute(trx, unprepared(trusted(statement))).catch(error => {
-      // Knex puts the statement, and so the password, before what the server says.
+      // Knex puts the statement, which holds the password, before the server's message.
       error.message = `ALTER ROLE ${role}: ${error.message.slice(error.message.lastIndexOf(' - ') + 3)}`
       throw error
     })
-    // The second one, if there is any, holds what the service uses but does not own.
+    // The second schema, if it exists, holds what the service uses but does not own.
     const path = sql`${identifier(schema)}, ${identifier(`${schema}_audit`)}`
     await execute(trx, sql`ALTER ROLE ${identifier(role)} SET search_path = ${path}`)
     await execute(trx, sql`CREATE SCHEMA IF NOT EXISTS ${identifier(schema)} AUTHORIZATION ${identifier(role)}`)
@@ -57,9 +57,9 @@ export async function prepareSchema(
 }
 
 /**
- * Brings the tables of one service up to date, as that service's role. Every migration is one transaction with its own
- * record, so a kill in the middle leaves whole migrations only; concurrent runs wait for each other.
- * @throws Error when the database was written by a newer Krater, in a sentence for the operator
+ * Migrates the tables of one service, as that service's role. Each migration and its record are one transaction, so a
+ * kill never leaves half a migration. Concurrent runs wait for each other.
+ * @throws Error with a message for the operator when a newer Krater wrote the database
  */
 export async function migrate(database: Database, { schema, migrations }: ServiceSchema): Promise<void> {
   const lock = (trx: Knex) => execute(trx, sql`SELECT pg_advisory_xact_lock(hashtext(${`krater migrate ${schema}`}))`)
@@ -86,7 +86,7 @@ export async function migrate(database: Database, { schema, migrations }: Servic
       await lock(trx)
       const done = await maybeOne(trx, sql`SELECT name FROM migration WHERE name = ${migration.name}`)
       if (done !== undefined) return
-      await execute(trx, sql`SELECT set_config('statement_timeout', ${MIGRATION_LIMIT}, true)`)
+      await execute(trx, sql`SELECT set_config('statement_timeout', ${MIGRATION_TIMEOUT}, true)`)
       await migration.up(trx)
       await execute(trx, sql`INSERT INTO migration (name) VALUES (${migration.name})`)
     })

@@ -2,16 +2,18 @@ import { z } from 'zod'
 
 const postgresUrl = z.string().regex(/^postgres(ql)?:\/\//, 'must be a postgres:// URL')
 
-/** Where the tables are: one URL per service, each with a role of its own. */
+/** Where the tables are: one URL per service, each with its own role. */
 export const databaseOptions = z
   .strictObject({
     url: postgresUrl
       .optional()
-      .describe('Administrator of the database, for `krater db migrate`; `krater up` fills it in for its own cluster'),
+      .describe(
+        'URL of the database administrator, for `krater db migrate`; `krater up` sets it for its own PostgreSQL',
+      ),
     identity: postgresUrl.optional(),
     network: postgresUrl.optional(),
     load_balancer: postgresUrl.optional(),
     key_manager: postgresUrl.optional(),
   })
   .prefault({})
-  .describe('One URL per service, each with a role of its own')
+  .describe('One URL per service, each with its own role')

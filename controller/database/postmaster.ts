@@ -3,8 +3,8 @@ import { join } from 'node:path'
 import { identityOf, type ProcessIdentity } from '../process/process-identity.js'
 
 /**
- * The main process of the PostgreSQL whose cluster is in this directory; null when it does not run. PostgreSQL itself (`pg_ctl status`)
- * takes remains that nobody has collected for alive, and, after a kill or a reboot, another program that got the number.
+ * The main process of the PostgreSQL whose cluster is in this directory; null when it is not running. `pg_ctl status`
+ * would take a zombie for alive and, after a kill or a reboot, another program that got the pid.
  */
 export function findPostmaster(clusterDirectory: string): ProcessIdentity | null {
   const data = join(clusterDirectory, 'data')
@@ -15,8 +15,8 @@ export function findPostmaster(clusterDirectory: string): ProcessIdentity | null
   return identity !== null && argumentsOf(pid).includes(data) ? identity : null
 }
 
-/** Removes the marks by which PostgreSQL would take one that is no more for alive. Only for when `findPostmaster` finds none. */
-export function removeMarksOfDead(clusterDirectory: string): void {
+/** Removes the lock files that make PostgreSQL take a dead server for alive. Call it only if `findPostmaster` finds none. */
+export function removeStaleLocks(clusterDirectory: string): void {
   for (const file of [pidFile(clusterDirectory), join(clusterDirectory, 'socket/.s.PGSQL.5432.lock')]) {
     rmSync(file, { force: true })
   }

@@ -3,30 +3,30 @@ import { chownSync, existsSync, mkdirSync, readdirSync, readFileSync, renameSync
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { promisify } from 'node:util'
-import { findPostmaster, removeMarksOfDead } from './postmaster.js'
+import { findPostmaster, removeStaleLocks } from './postmaster.js'
 
 const run = promisify(execFile)
 
 export type ClusterOptions = {
-  /** Holds the data (data/) and the socket (socket/). Owned by the postgres account. */
+  /** Holds the data (data/) and the socket (socket/), which the postgres account owns. */
   directory: string
-  /** Speed at the cost of durability, for tests. */
+  /** False trades durability for speed, for tests. */
   durable: boolean
   settings?: Readonly<Record<string, string>>
 }
 
 const UNFINISHED = 'data.new-'
-const ATTEMPTS = 30
+const MAX_ATTEMPTS = 30
 
 export type Cluster = {
   /** Connects as the superuser over the socket, which only root and the postgres account can reach. */
   administratorUrl: string
   urlOf: (role: string, password: string, database?: string) => string
-  /** Fast shutdown: open transactions are rolled back, committed ones are on disk. */
+  /** Fast shutdown: rolls back open transactions; committed ones are on disk. */
   stop: () => Promise<void>
 }
 
-/** The newest PostgreSQL server programs that Debian's packages installed. @throws Error naming the package when there are none */
+/** The directory of the newest PostgreSQL server programs from Debian's packages. @throws Error that names the package to install */
 export function postgresPrograms(): string {
   const root = '/usr/lib/postgresql'
   const versions = existsSync(root)
@@ -39,67 +39,90 @@ export function postgresPrograms(): string {
 }
 
 /**
- * Makes (once) and starts a PostgreSQL cluster of our own that listens on a socket only. A cluster that still runs from
- * before is used as it is. It runs as the postgres account, since PostgreSQL refuses root, detached from this process. After a kill its
- * orphaned processes may hold the shared memory for a moment longer: that is waited for.
+ * Creates (once) and starts a private PostgreSQL cluster that listens only on a socket, or uses one that is still running.
+ * It runs detached from this process as the postgres account, because PostgreSQL refuses root.
  */
 export async function startCluster({ directory, durable, settings = {} }: ClusterOptions): Promise<Cluster> {
   const programs = postgresPrograms()
   const data = join(directory, 'data')
   const socket = join(directory, 'socket')
   mkdirSync(directory, { recursive: true, mode: 0o755 })
-  const { uid, gid } = await postgresAccount()
-  const ensureOwn = (path: string) => {
-    mkdirSync(path, { recursive: true, mode: 0o700 })
-    chownSync(path, uid, gid)
+  const account = await postgresAccount()
+  ensurePrivateDirectory(socket, account)
+  const asPostgres = createProgramRunner(programs, account)
+  if (!existsSync(join(data, 'PG_VERSION'))) await createCluster(directory, { data, account, durable }, asPostgres)
+  await startServer(directory, data, serverOptions(socket, durable, settings), asPostgres)
+  const host = encodeURIComponent(socket)
+  return {
+    administratorUrl: `postgres://postgres@/postgres?host=${host}`,
+    urlOf: (role, password, database = 'postgres') =>
+      `postgres://${role}:${encodeURIComponent(password)}@/${database}?host=${host}`,
+    stop: async () => {
+      await asPostgres('pg_ctl', ['stop', '-w', '-t', '60', '-s', '-m', 'fast', '-D', data]).catch(() => undefined)
+    },
   }
-  ensureOwn(socket)
-  const asPostgres = (program: string, args: string[]) =>
-    run(join(programs, program), args, {
-      uid,
-      gid,
-      cwd: '/',
-      env: { PATH: process.env.PATH, LC_ALL: 'C.UTF-8' },
-      timeout: 120_000,
-    })
-  if (!existsSync(join(data, 'PG_VERSION'))) {
-    // Made aside and moved when it is whole: what a kill in the middle leaves would pass for a cluster, and never start.
-    for (const name of readdirSync(directory)) {
-      if (name.startsWith(UNFINISHED)) rmSync(join(directory, name), { recursive: true, force: true })
-    }
-    const aside = join(directory, `${UNFINISHED}${process.pid}`)
-    ensureOwn(aside)
-    const sync = durable ? [] : ['--no-sync']
-    await asPostgres('initdb', [
-      '-D',
-      aside,
-      '-U',
-      'postgres',
-      '-E',
-      'UTF8',
-      '--locale=C.UTF-8',
-      '--auth=peer',
-      ...sync,
-    ])
-    // The superuser comes in by its account (root through the map); every service role needs its password.
-    writeFileSync(join(aside, 'pg_hba.conf'), 'local all postgres peer map=superuser\nlocal all all scram-sha-256\n')
-    writeFileSync(join(aside, 'pg_ident.conf'), 'superuser root postgres\nsuperuser postgres postgres\n')
-    renameSync(aside, data)
+}
+
+type Account = { uid: number; gid: number }
+
+type ProgramRunner = (program: string, args: readonly string[]) => Promise<unknown>
+
+/** @returns a function that runs PostgreSQL's programs as the postgres account */
+function createProgramRunner(programs: string, account: Account): ProgramRunner {
+  const env = { PATH: process.env.PATH, LC_ALL: 'C.UTF-8' }
+  return (program, args) => run(join(programs, program), args, { ...account, cwd: '/', env, timeout: 120_000 })
+}
+
+function ensurePrivateDirectory(path: string, { uid, gid }: Account): void {
+  mkdirSync(path, { recursive: true, mode: 0o700 })
+  chownSync(path, uid, gid)
+}
+
+/**
+ * Creates the cluster in a temporary directory and renames it when complete: PostgreSQL would take the remains of an
+ * interrupted initdb for a cluster and never start.
+ */
+async function createCluster(
+  directory: string,
+  { data, account, durable }: { data: string; account: Account; durable: boolean },
+  asPostgres: ProgramRunner,
+): Promise<void> {
+  for (const name of readdirSync(directory)) {
+    if (name.startsWith(UNFINISHED)) rmSync(join(directory, name), { recursive: true, force: true })
   }
+  const unfinished = join(directory, `${UNFINISHED}${process.pid}`)
+  ensurePrivateDirectory(unfinished, account)
+  const options = ['-U', 'postgres', '-E', 'UTF8', '--locale=C.UTF-8', '--auth=peer']
+  await asPostgres('initdb', ['-D', unfinished, ...options, ...(durable ? [] : ['--no-sync'])])
+  // The superuser authenticates by its account (root through the map); every service role needs its password.
+  writeFileSync(join(unfinished, 'pg_hba.conf'), 'local all postgres peer map=superuser\nlocal all all scram-sha-256\n')
+  writeFileSync(join(unfinished, 'pg_ident.conf'), 'superuser root postgres\nsuperuser postgres postgres\n')
+  renameSync(unfinished, data)
+}
+
+/** The server's options on the command line. */
+function serverOptions(socket: string, durable: boolean, settings: Readonly<Record<string, string>>): string {
   const flags = {
     listen_addresses: '',
     unix_socket_directories: socket,
     unix_socket_permissions: '0777',
     max_connections: '200',
     logging_collector: 'off',
-    // Every statement is short: compiling one takes longer than any of them runs.
+    // Compiling a statement takes longer than running any of them.
     jit: 'off',
     ...(durable ? {} : { fsync: 'off', synchronous_commit: 'off', full_page_writes: 'off' }),
     ...settings,
   }
-  const options = Object.entries(flags)
+  return Object.entries(flags)
     .map(([name, value]) => `-c ${name}='${value}'`)
     .join(' ')
+}
+
+/**
+ * Starts the server unless it is running. After a kill, its orphaned processes may hold the shared memory for a moment
+ * longer, so a start that fails for this reason is retried.
+ */
+async function startServer(directory: string, data: string, options: string, asPostgres: ProgramRunner): Promise<void> {
   const logFile = join(data, 'server.log')
   const start = () =>
     asPostgres('pg_ctl', ['start', '-w', '-t', '60', '-s', '-D', data, '-l', logFile, '-o', options]).catch(error => {
@@ -107,27 +130,18 @@ export async function startCluster({ directory, durable, settings = {} }: Cluste
       throw new Error(`PostgreSQL did not start: ${log || error}`)
     })
   for (let attempt = 1; findPostmaster(directory) === null; attempt++) {
-    removeMarksOfDead(directory)
+    removeStaleLocks(directory)
     const fault = await start().then(
       () => null,
       error => error,
     )
-    if (fault === null) break
-    if (attempt === ATTEMPTS || !/pre-existing shared memory|still in use/.test(String(fault))) throw fault
+    if (fault === null) return
+    if (attempt === MAX_ATTEMPTS || !/pre-existing shared memory|still in use/.test(String(fault))) throw fault
     await delay(500)
-  }
-  const urlOf = (role: string, password: string, database = 'postgres') =>
-    `postgres://${role}:${encodeURIComponent(password)}@/${database}?host=${encodeURIComponent(socket)}`
-  return {
-    administratorUrl: `postgres://postgres@/postgres?host=${encodeURIComponent(socket)}`,
-    urlOf,
-    stop: async () => {
-      await asPostgres('pg_ctl', ['stop', '-w', '-t', '60', '-s', '-m', 'fast', '-D', data]).catch(() => undefined)
-    },
   }
 }
 
-async function postgresAccount(): Promise<{ uid: number; gid: number }> {
+async function postgresAccount(): Promise<Account> {
   const { stdout } = await run('getent', ['passwd', 'postgres']).catch(() => {
     throw new Error('There is no postgres account: apt-get install postgresql')
   })

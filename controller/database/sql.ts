@@ -1,6 +1,6 @@
 import { join as joinSql, raw, Sql } from 'sql-template-tag'
 
-/** What a statement may bind. A `Record` and a list of records are for json(), which says that they become JSON. */
+/** The values that a statement may bind. Bind objects and lists of objects with json(). */
 export type Bound =
   | string
   | number
@@ -13,8 +13,8 @@ export type Bound =
   | readonly Uint8Array[]
 
 /**
- * A piece of SQL that carries its own bindings: it may stand inside another one, any number of times. `Row` is what one row of the result
- * holds; nothing but the statement itself says so, which is why the two stand together.
+ * A piece of SQL with its bindings, which can be part of other fragments any number of times. `Row` is the type of a
+ * result row. Only the statement determines it, so the two are written together.
  */
 export class Fragment<Row = unknown> extends Sql {
   declare readonly row: Row
@@ -28,7 +28,7 @@ export class Fragment<Row = unknown> extends Sql {
 }
 
 /**
- * The one way to write SQL. Run it with the verbs of query.ts:
+ * The one way to write SQL. Run it with the functions of query.ts:
  *
  *     type Found = { id: string; name: string }
  *     const ofProject = sql`project_id = ${projectId}`              // a value is bound, never written into the text
@@ -39,9 +39,9 @@ export class Fragment<Row = unknown> extends Sql {
  *     const lock = wait ? sql`` : sql`SKIP LOCKED`                  // nothing is an empty fragment
  *     await execute(trx, sql`INSERT INTO ${identifier(table)} ${insertion([{ id, name }])}`)
  *
- * Name the columns instead of `*`: each connection prepares a statement once, and PostgreSQL refuses a prepared one whose columns a newer
- * program's migration has added to. What comes as JSON (a jsonb column, a tree) or was stored by an older program has the type `unknown` in
- * `Row` and is read by a zod schema.
+ * Name the columns instead of `*`: each connection prepares a statement once, and PostgreSQL rejects it after a newer
+ * program's migration has added columns to its result. Give JSON (a jsonb column, a tree) and what an older program
+ * stored the type `unknown` in `Row`, and parse it with a zod schema.
  */
 export function sql<Row = unknown>(
   strings: TemplateStringsArray,
@@ -65,7 +65,7 @@ export const and = (conditions: readonly Fragment[]): Fragment => combined(condi
 /** Conditions of which one must hold; FALSE when there are none. */
 export const or = (conditions: readonly Fragment[]): Fragment => combined(conditions, ') OR (', 'FALSE')
 
-/** The quoted name of a table or column; with a dot between schema or alias and name when there are several parts. */
+/** The quoted name of a table or column. Several parts, such as schema or alias and name, are joined with dots. */
 export function identifier(...parts: readonly string[]): Fragment {
   return trusted(parts.map(part => `"${part.replaceAll('"', '""')}"`).join('.'))
 }
@@ -74,7 +74,7 @@ export function identifier(...parts: readonly string[]): Fragment {
 export const identifiers = (names: readonly string[]): Fragment =>
   trusted(names.map(name => `"${name.replaceAll('"', '""')}"`).join(', '))
 
-/** SQL text that this program holds as a constant. Never what a caller sent. */
+/** SQL text that is a constant of this program, never input from a caller. */
 export function trusted(text: string): Fragment {
   const { strings, values } = raw(text)
   return new Fragment(strings, values)
@@ -84,8 +84,9 @@ export function trusted(text: string): Fragment {
 export const json = (value: unknown): string => JSON.stringify(value)
 
 /**
- * Values of columns as a statement binds them, where the type does not tell: an object is for a jsonb column, a list for a column of texts.
- * @throws TypeError for a value that no column holds
+ * Converts values of columns to bindings when their types are unknown: an object becomes JSON for a jsonb column, a list
+ * becomes an array of texts.
+ * @throws TypeError for a value that no column can hold
  */
 export function boundColumns(columns: Readonly<Record<string, unknown>>): Record<string, Bound> {
   return Object.fromEntries(Object.entries(columns).map(([name, value]) => [name, boundValue(value)]))
@@ -96,13 +97,13 @@ function boundValue(value: unknown): Bound {
     return value
   if (Array.isArray(value)) return value.map(String)
   if (typeof value === 'object') return json(value)
-  throw new TypeError(`a column has no value of type ${typeof value}`)
+  throw new TypeError(`a column cannot hold a value of type ${typeof value}`)
 }
 
 /**
- * `name = value, ...` for SET. A fragment as a value is SQL, such as now(); a column whose value is undefined stays as it is. Which
- * columns there are mostly follows a request, so the statement is not prepared unless prepared() says so.
- * @throws TypeError when there is no column
+ * `name = value, ...` for SET. A value may be a fragment of SQL, such as now(). Omits columns whose value is undefined.
+ * The columns mostly depend on the request, so the statement is not prepared unless wrapped in prepared().
+ * @throws TypeError without any column
  */
 export function assignments(columns: Readonly<Record<string, Bound | Fragment | undefined>>): Fragment {
   const given = Object.entries(columns).flatMap(([name, value]) =>
@@ -112,8 +113,9 @@ export function assignments(columns: Readonly<Record<string, Bound | Fragment | 
 }
 
 /**
- * `(columns) VALUES (...), ...` for INSERT INTO. All rows have the columns of the first. Like assignments(), it is not prepared by itself.
- * @throws TypeError when there is no row or no column
+ * `(columns) VALUES (...), ...` for INSERT INTO. All rows have the columns of the first. As with assignments(), the
+ * statement is not prepared unless wrapped in prepared().
+ * @throws TypeError without any row or column
  */
 export function insertion(rows: readonly Readonly<Record<string, Bound | Fragment>>[]): Fragment {
   const names = Object.keys(rows[0] ?? {})
@@ -122,14 +124,14 @@ export function insertion(rows: readonly Readonly<Record<string, Bound | Fragmen
 }
 
 /**
- * For a statement whose text varies with what a request asks, such as a list with filters: no connection keeps a plan for it. Every other
- * statement is prepared, which is right only while there are few different texts.
+ * For a statement whose text varies with the request, such as a filtered list: no connection keeps a plan for it. Every
+ * other statement is prepared, which works only as the number of texts is small.
  */
 export function unprepared<Row>(statement: Fragment<Row>): Fragment<Row> {
   return new Fragment<Row>(statement.strings, statement.values, false)
 }
 
-/** For assignments() and insertion() whose columns, and number of rows, are the same or one of few sets whatever a request asks. */
+/** For assignments() and insertion() with few possible combinations of columns and number of rows. */
 export function prepared<Row>(statement: Fragment<Row>): Fragment<Row> {
   return new Fragment<Row>(statement.strings, statement.values, true)
 }

@@ -3,26 +3,28 @@ import type { Database } from './connection.js'
 
 export type Transaction = Knex.Transaction
 
-/** SQLSTATEs after which the same transaction may succeed when tried again. */
+/** SQLSTATEs after which a retry of the same transaction may succeed. */
 const TRANSIENT: ReadonlySet<string> = new Set([
   '40001', // serialization_failure
   '40P01', // deadlock_detected
 ])
 
+const MAX_ATTEMPTS = 3
+
 /**
- * Runs `body` in one transaction, again (three times at most) when PostgreSQL reports a conflict with another one.
- * The only place that begins or commits: committing by hand hides a failed COMMIT.
+ * Runs `body` in one transaction. If PostgreSQL reports a conflict with another transaction, retries it, with at most
+ * three attempts. No other code begins or commits a transaction: committing by hand hides a failed COMMIT.
  */
 export const inTransaction = <T>(database: Database, body: (trx: Transaction) => Promise<T>): Promise<T> =>
-  againOnConflict(() => database.transaction(body))
+  retryOnConflict(() => database.transaction(body))
 
-/** Runs what is one transaction, such as a single statement, again (three times at most) when PostgreSQL reports a conflict with another one. */
-export async function againOnConflict<T>(transaction: () => Promise<T>): Promise<T> {
+/** As inTransaction, for work that already is one transaction, such as a single statement. */
+export async function retryOnConflict<T>(transaction: () => Promise<T>): Promise<T> {
   for (let attempt = 1; ; attempt++) {
     try {
       return await transaction()
     } catch (error) {
-      if (attempt === 3 || !TRANSIENT.has(sqlState(error))) throw error
+      if (attempt === MAX_ATTEMPTS || !TRANSIENT.has(sqlState(error))) throw error
     }
   }
 }

@@ -1,7 +1,7 @@
 import type { Database } from '../database/connection.js'
 import { execute, maybeOne } from '../database/query.js'
 import { json, sql } from '../database/sql.js'
-import { againOnConflict } from '../database/transaction.js'
+import { retryOnConflict } from '../database/transaction.js'
 import type { LoadBalancerTree } from '../load-balancer/tree/tree.js'
 import type { Action } from '../provider/provider.js'
 import { backOffSeconds } from '../queue/back-off.js'
@@ -25,7 +25,7 @@ const NO_EFFORT: Effort = { milliseconds: 0, amphorae: [] }
  * conflict: deletes cascade to statistics, which the health manager may be writing.
  */
 export const settle = (...parameters: Parameters<typeof settleOnce>): Promise<Settled> =>
-  againOnConflict(() => settleOnce(...parameters))
+  retryOnConflict(() => settleOnce(...parameters))
 
 async function settleOnce(
   database: Database,

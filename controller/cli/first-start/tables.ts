@@ -35,8 +35,8 @@ export async function prepareTables(instance: Instance): Promise<void> {
     }
   }
   await asAdministrator(instance, async administrator => {
-    for (const { schema, giveAway } of serviceSchemas) {
-      await giveAway?.(administrator).catch(error => {
+    for (const { schema, transferOwnership } of serviceSchemas) {
+      await transferOwnership?.(administrator).catch(error => {
         if (sqlState(error) !== INSUFFICIENT_PRIVILEGE) throw error
         print(
           `The ${schema} role still owns its audit log: moving the log to a separate role needs a superuser's URL in database.url.`,

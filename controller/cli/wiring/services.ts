@@ -10,5 +10,5 @@ export const serviceSchemas: readonly ServiceSchema[] = [
   { schema: 'identity', migrations: identity },
   { schema: 'network', migrations: network },
   { schema: 'load_balancer', migrations: loadBalancer },
-  { schema: 'key_manager', migrations: keyManager, giveAway: transferAuditLog },
+  { schema: 'key_manager', migrations: keyManager, transferOwnership: transferAuditLog },
 ]

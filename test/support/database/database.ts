@@ -86,7 +86,7 @@ async function ensureTemplate(cluster: Cluster, administrator: Database): Promis
       await migrate(database, service)
       await database.destroy()
     }
-    for (const { giveAway } of serviceSchemas) await giveAway?.(inTemplate)
+    for (const { transferOwnership } of serviceSchemas) await transferOwnership?.(inTemplate)
     await inTemplate.destroy()
     await administrator.raw('ALTER DATABASE ?? RENAME TO ??', [building, name])
     return name
