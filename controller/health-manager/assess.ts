@@ -5,13 +5,13 @@ import type { Reported } from './picture.js'
 
 export type StoredObject = { id: string; operatingStatus: OperatingStatus }
 
-/** A load balancer's objects as the database has them, with the operating statuses of before. */
+/** A load balancer's objects from the database, with their previous operating statuses. */
 export type Stored = StoredObject & {
-  /** The operating status without the impairment. */
+  /** Operating status before the impairment is applied. */
   reportedStatus: OperatingStatus
   impairment: Impairment | null
   adminStateUp: boolean
-  /** Nothing is under way: what is missing in a report is then really missing. */
+  /** True if no change is in progress, so that an object missing from a report is really missing. */
   settled: boolean
   listeners: (StoredObject & { adminStateUp: boolean })[]
   pools: (StoredObject & { members: StoredObject[] })[]
@@ -25,8 +25,8 @@ export type Assessment = {
 }
 
 /**
- * The truth table from reports to operating statuses. A listener does not follow its pools;
- * a load balancer shows the worst of all: ERROR before DEGRADED before ONLINE.
+ * Maps reports to operating statuses. A listener's status does not depend on its pools. A load balancer gets the worst
+ * status of all: ERROR, then DEGRADED, then ONLINE.
  */
 export function assess(stored: Stored, reported: Reported): Assessment {
   const assessment: Assessment = {

@@ -16,9 +16,9 @@ import type { ReplayWindow } from './replay-window.js'
 import { recheckMismatches, recheckSilent, retryReturned } from './watch.js'
 
 export type HealthManagerOptions = {
-  /** As the load balancer service's role. */
+  /** Connected with the role of the load balancer service. */
   database: Database
-  /** Where amphorae send to; port 0 chooses a free one. */
+  /** Address to listen on. `config.port` 0 picks a free port. */
   host: string
   config: HealthManagerSettings
   masterKey: Buffer
@@ -31,16 +31,17 @@ const WRITING = 'writing heartbeats'
 const WATCHING = 'watching amphorae'
 const WRITE_SECONDS = 0.5
 const WATCH_SECONDS = 2
-/** After a recheck of its load balancer, a silent amphora is left alone this long before the next one. */
+/** Minimum time between two rechecks for the same silent amphora. */
 const RECHECK_PAUSE_MS = 20_000
-/** How long a report of an unknown configuration waits for the record of the apply that it tells of. */
-const PATIENCE_MS = 10_000
-/** One that is silent for so long is gone, or begins anew. */
+/** How long to keep a report of an unknown configuration: its apply may not have been recorded yet. */
+const UNRECORDED_APPLY_MS = 10_000
+/** Silence after which an amphora is forgotten: it is gone, or starts afresh. */
 const FORGET_MS = 3_600_000
 
 /**
- * Heartbeats in; liveness, operating statuses, statistics and rechecks out. Datagrams only change memory, one entry per amphora; twice a second
- * what is new is written in a few statements. Any number of health managers may run: all get every beat, and each write asks whether it is news.
+ * Turns heartbeats into liveness, operating statuses, statistics and rechecks. A datagram only updates memory,
+ * one entry per amphora. Twice a second, a few statements write what is new. Any number of health managers may
+ * run: all receive every heartbeat, and each write applies only if it is newer than the stored one.
  */
 export async function startHealthManager(options: HealthManagerOptions): Promise<RunningHealthManager> {
   const { database, host, config, log } = options
@@ -68,13 +69,13 @@ export async function startHealthManager(options: HealthManagerOptions): Promise
   }
 }
 
-/** What was heard before this start, so that nothing of it is accepted again. */
+/** Restores the replay windows, so that no datagram from before this start is accepted again. */
 async function replayWindows(database: Database): Promise<Map<string, ReplayWindow>> {
   const heard = await lastHeard(database)
   return new Map(
     heard.map(({ amphoraId, bootId, seq, sentMs }) => [
       amphoraId,
-      // What came just before a restart is unknown, so nothing below the last number is accepted again.
+      // Which of the last numbers arrived is unknown, so none below the highest is accepted.
       { bootId, highest: seq, seen: (1n << 64n) - 1n, sentMs },
     ]),
   )
@@ -86,7 +87,7 @@ class HealthManager {
   readonly #options: HealthManagerOptions
   readonly #keys = new Map<string, Buffer>()
   readonly #refused = new Map<Refusal, number>()
-  /** When the silence of an amphora last led to a recheck of its load balancer. */
+  /** Time of the last recheck for each silent amphora. */
   readonly #rechecked = new Map<string, number>()
   #databaseFailedAt = performance.now()
 
@@ -95,26 +96,25 @@ class HealthManager {
     this.windows = windows
   }
 
-  /** The key that an amphora signs with; null for a key that is not known. */
+  /** An amphora's heartbeat key; null for an unknown key id. */
   keyOf(keyId: number, amphoraId: string): Buffer | null {
     if (keyId !== HEARTBEAT_KEY_ID) return null
     const known = this.#keys.get(amphoraId)
     if (known !== undefined) return known
     const key = heartbeatKey(this.#options.masterKey, keyId, amphoraId)
-    // Only amphorae that were heard are remembered: forged ids cost a derivation each, and no memory.
+    // Cached only for amphorae that were heard: a forged id costs a derivation but no memory.
     if (this.windows.has(amphoraId)) this.#keys.set(amphoraId, key)
     return key
   }
 
-  /** Logs the first, tenth, hundredth of each kind. */
+  /** Logs the first, tenth, hundredth ... refusal of each kind. */
   countRefusal(refusal: Refusal, from: string): void {
     const count = (this.#refused.get(refusal) ?? 0) + 1
     this.#refused.set(refusal, count)
-    if (Number.isInteger(Math.log10(count)))
-      this.#options.log.warn({ refusal, from, count }, 'datagrams refused so far')
+    if (Number.isInteger(Math.log10(count))) this.#options.log.warn({ refusal, from, count }, 'datagrams refused')
   }
 
-  /** What is done again and again. */
+  /** Periodic tasks. */
   loops(): { name: string; seconds: number; work: () => Promise<void> }[] {
     return [
       { name: WRITING, seconds: WRITE_SECONDS, work: () => this.write() },
@@ -122,18 +122,18 @@ class HealthManager {
     ]
   }
 
-  /** Writes what is new; a failure is logged, and tried again with the next write. */
+  /** Writes what is new. A failure is logged; the next write retries. */
   write(): Promise<void> {
     return this.#guarded(WRITING, () => this.#write())
   }
 
-  /** Without the longer pauses of repeat(): what is heard is written as soon as the database is there. */
+  /** Never fails, so that repeat() does not lengthen its pauses: writes resume as soon as the database is back. */
   async #guarded(name: string, work: () => Promise<void>): Promise<void> {
     try {
       await work()
     } catch (error) {
       this.#databaseFailedAt = performance.now()
-      this.#options.log.error({ err: error }, `${name} failed; it is tried again`)
+      this.#options.log.error({ err: error }, `${name} failed; retrying`)
     }
   }
 
@@ -147,9 +147,11 @@ class HealthManager {
         { beatInterval: config.beat_interval, staleAfter: config.stale_after },
       )
       await writeRepairs(database, reports)
-      const passedOver = new Set(await recordReports(database, pictures))
+      const skipped = new Set(await recordReports(database, pictures))
       this.heard.putBackPictures(
-        pictures.filter(({ amphoraId }) => passedOver.has(amphoraId) && this.heard.silentMs(amphoraId) < PATIENCE_MS),
+        pictures.filter(
+          ({ amphoraId }) => skipped.has(amphoraId) && this.heard.silentMs(amphoraId) < UNRECORDED_APPLY_MS,
+        ),
       )
     } catch (error) {
       this.heard.putBackBeats(beats)
@@ -168,27 +170,30 @@ class HealthManager {
     for (const id of woken) await execute(database, sql`SELECT pg_notify(${WAKE_CHANNEL}, ${id})`)
   }
 
-  /** @returns ids of the load balancers to recheck, because amphorae of theirs are silent */
+  /** @returns ids of load balancers to recheck because of silent amphorae */
   async #recheckSilent(): Promise<string[]> {
     const { database, config, log } = this.#options
     const now = performance.now()
     const recent = this.heard.heardWithin(config.stale_after * 1000)
-    const silent = await recheckSilent(database, config.stale_after, [...recent, ...pausing(this.#rechecked, now)])
+    const silent = await recheckSilent(database, config.stale_after, [
+      ...recent,
+      ...recentlyRechecked(this.#rechecked, now),
+    ])
     for (const { id, amphoraIds } of silent) {
       for (const amphoraId of amphoraIds) this.#rechecked.set(amphoraId, now)
-      log.warn({ loadBalancer: id, amphorae: amphoraIds }, 'silent amphora: asking for a second opinion')
+      log.warn({ loadBalancer: id, amphorae: amphoraIds }, 'silent amphora: requesting a recheck of its load balancer')
     }
     return silent.map(({ id }) => id)
   }
 }
 
 async function writeRepairs(database: Database, amphorae: readonly HeardAmphora[]): Promise<void> {
-  const told = amphorae.map(amphora => ({ amphora, repairs: [...amphora.repairs.values()] }))
+  const reported = amphorae.map(amphora => ({ amphora, repairs: [...amphora.repairs.values()] }))
   await recordRepairs(
     database,
-    told.map(({ amphora, repairs }) => ({ amphoraId: amphora.heard.amphoraId, repairs })),
+    reported.map(({ amphora, repairs }) => ({ amphoraId: amphora.heard.amphoraId, repairs })),
   )
-  for (const { amphora, repairs } of told) {
+  for (const { amphora, repairs } of reported) {
     for (const { atMs } of repairs) {
       amphora.repairs.delete(atMs)
       amphora.repairedMs = Math.max(amphora.repairedMs, atMs)
@@ -196,7 +201,7 @@ async function writeRepairs(database: Database, amphorae: readonly HeardAmphora[
   }
 }
 
-function pausing(rechecked: Map<string, number>, now: number): string[] {
+function recentlyRechecked(rechecked: Map<string, number>, now: number): string[] {
   for (const [id, at] of rechecked) if (now - at > RECHECK_PAUSE_MS) rechecked.delete(id)
   return [...rechecked.keys()]
 }

@@ -6,18 +6,19 @@ import type { AmphoraPicture } from './record-reports.js'
 import { CLOCK_TOLERANCE_MS } from './replay-window.js'
 
 /** Far more than an agent ever reports at once. */
-const MOST_REPAIRS = 64
+const MAX_REPAIRS = 64
 
 type Counting = { listeners: Set<number>; pools: Set<number> }
 
-/** Everything that one amphora has sent since this process started. */
+/** What one amphora has sent since this process started. */
 export type HeardAmphora = {
   heard: Heard
   picture: Picture | undefined
   counted: Counting
   heardAtMs: number
-  /** What it repaired, by the times that tell repairs apart, until that is written; and the time of the last one that is. */
+  /** Repairs not yet written, by their time, which identifies them. */
   repairs: Map<number, Repair>
+  /** Time of the last repair written. */
   repairedMs: number
 }
 
@@ -25,11 +26,11 @@ export type HeardAmphora = {
 export type Unwritten = {
   beats: readonly HeardAmphora[]
   reports: readonly HeardAmphora[]
-  /** What the reports say, with the counters that are new. */
+  /** Contents of the reports, with the counters that are new. */
   pictures: readonly AmphoraPicture[]
 }
 
-/** What all amphorae have sent, in memory. One entry per amphora, so memory does not grow while the database is away. */
+/** In-memory state of all amphorae: one entry each, so memory does not grow while the database is unavailable. */
 export class HeardAmphorae {
   readonly #amphorae = new Map<string, HeardAmphora>()
   readonly #unwrittenBeats = new Set<string>()
@@ -39,7 +40,7 @@ export class HeardAmphorae {
     const { amphoraId, bootId, seq } = datagram
     const before = this.#amphorae.get(amphoraId)
     const isOvertaken = before !== undefined && before.heard.bootId === bootId && before.heard.seq > seq
-    // Datagrams overtake each other: an older one adds nothing to what a newer one said.
+    // Datagrams may arrive out of order; an older heartbeat adds nothing to a newer one.
     if (isOvertaken && datagram.kind === 'beat') return
     const heard = heardOf(datagram, before?.heard)
     const amphora = before ?? newAmphora(heard)
@@ -53,7 +54,7 @@ export class HeardAmphorae {
     this.#unwrittenBeats.add(amphoraId)
   }
 
-  /** Takes what is new. The caller puts back what it cannot write. */
+  /** Takes what is new. The caller must put back what it cannot write. */
   take(): Unwritten {
     const beats = this.#taken(this.#unwrittenBeats)
     const reports = this.#taken(this.#unwrittenReports)
@@ -64,7 +65,7 @@ export class HeardAmphorae {
     return { beats, reports, pictures }
   }
 
-  /** The newest of each amphora is written with the next try. */
+  /** The next attempt writes the latest heartbeat of each amphora. */
   putBackBeats(beats: readonly HeardAmphora[]): void {
     for (const { heard } of beats) this.#unwrittenBeats.add(heard.amphoraId)
   }
@@ -82,13 +83,13 @@ export class HeardAmphorae {
     return performance.now() - (this.#amphorae.get(amphoraId)?.heardAtMs ?? 0)
   }
 
-  /** Ids of the amphorae that were heard within this time. */
+  /** Ids of amphorae heard within this time. */
   heardWithin(milliseconds: number): string[] {
     const now = performance.now()
     return [...this.#amphorae].filter(([, { heardAtMs }]) => now - heardAtMs < milliseconds).map(([id]) => id)
   }
 
-  /** Forgets the amphorae that were silent for so long. @returns their ids */
+  /** Forgets amphorae that have been silent for this time. @returns their ids */
   forgetSilent(milliseconds: number): string[] {
     const silent = [...this.#amphorae.keys()].filter(id => this.silentMs(id) >= milliseconds)
     for (const id of silent) this.#amphorae.delete(id)
@@ -120,7 +121,7 @@ const newAmphora = (heard: Heard): HeardAmphora => ({
   repairedMs: 0,
 })
 
-/** What a report does not say is as the last beat said it. */
+/** Reports lack some fields; those keep their values from the last heartbeat. */
 function heardOf(datagram: Beat | Report, before: Heard | undefined): Heard {
   const { amphoraId, bootId, seq, sentMs, generation, configHash, needsApply, vrrpMaster } = datagram
   const { haproxyRunning, mismatches } =
@@ -129,9 +130,9 @@ function heardOf(datagram: Beat | Report, before: Heard | undefined): Heard {
   return { ...common, haproxyRunning, mismatches }
 }
 
-function rememberRepairs({ repairs, repairedMs }: HeardAmphora, told: readonly Repair[]): void {
-  for (const repair of told) {
-    const isNews = repair.atMs > repairedMs && repair.atMs <= Date.now() + CLOCK_TOLERANCE_MS
-    if (isNews && repairs.size < MOST_REPAIRS) repairs.set(repair.atMs, repair)
+function rememberRepairs({ repairs, repairedMs }: HeardAmphora, reported: readonly Repair[]): void {
+  for (const repair of reported) {
+    const isNew = repair.atMs > repairedMs && repair.atMs <= Date.now() + CLOCK_TOLERANCE_MS
+    if (isNew && repairs.size < MAX_REPAIRS) repairs.set(repair.atMs, repair)
   }
 }

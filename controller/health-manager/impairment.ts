@@ -5,36 +5,40 @@ import { json, sql } from '../database/sql.js'
 import type { OperatingStatus } from '../load-balancer/schema/status.js'
 import type { LoadBalancerTree } from '../load-balancer/tree/tree.js'
 
-/** What amphorae themselves lack lowers the operating status of their load balancer, whatever its listeners and pools say. */
+/**
+ * Lowers a load balancer's operating status because of its amphorae, whatever the status of its listeners and
+ * pools.
+ */
 export type Impairment = 'ERROR' | 'DEGRADED'
 
-/** One amphora of a load balancer, as its heartbeats tell. */
-export type Carrier = { heard: boolean; holdsVip: boolean; mismatches: readonly Mismatch[] }
+/** State of one amphora of a load balancer, from its heartbeats. */
+export type AmphoraHealth = { heard: boolean; holdsVip: boolean; mismatches: readonly Mismatch[] }
 
-/** Without these an amphora serves nobody. */
+/** With one of these mismatches, an amphora cannot serve. */
 const VITAL: ReadonlySet<Mismatch> = new Set(['interface', 'address', 'haproxy'])
 
 /**
- * ERROR when all are heard, none has the VIP and can serve it, and one says why; DEGRADED when something is amiss, or when a pair has no second amphora that
- * could take over. One that is not heard says nothing: it may well serve, but nothing gets better by its silence.
- * @param before what it was so far
+ * ERROR if all amphorae are heard, none of them holds the VIP and can serve, and one reports a mismatch. DEGRADED
+ * if one reports a mismatch, or if a pair has no second amphora to take over. A silent amphora is no evidence: it
+ * may serve, but its silence improves nothing.
+ * @param before the previous impairment
  */
 export function impairmentOf(
   topology: LoadBalancerTree['topology'],
-  carriers: readonly Carrier[],
+  amphorae: readonly AmphoraHealth[],
   before: Impairment | null,
 ): Impairment | null {
-  const heard = carriers.filter(carrier => carrier.heard)
-  const isAmiss = heard.some(({ mismatches }) => mismatches.length > 0)
+  const heard = amphorae.filter(amphora => amphora.heard)
+  const hasMismatch = heard.some(({ mismatches }) => mismatches.length > 0)
   const serves = heard.some(({ holdsVip, mismatches }) => holdsVip && !mismatches.some(what => VITAL.has(what)))
   const lacksSecond = topology === 'ACTIVE_STANDBY' && heard.length === 1
-  const told = isAmiss || lacksSecond ? 'DEGRADED' : null
-  if (serves) return told
-  if (heard.length === carriers.length) return isAmiss ? 'ERROR' : told
-  return before === 'ERROR' ? before : (told ?? before)
+  const reported = hasMismatch || lacksSecond ? 'DEGRADED' : null
+  if (serves) return reported
+  if (heard.length === amphorae.length) return hasMismatch ? 'ERROR' : reported
+  return before === 'ERROR' ? before : (reported ?? before)
 }
 
-/** What is shown: the worse of what was reported of listeners and pools and of the impairment. One that is disabled stays OFFLINE. */
+/** The worse of the reported status and the impairment. A disabled load balancer stays OFFLINE. */
 export function worseOf(reported: OperatingStatus, impairment: Impairment | null): OperatingStatus {
   if (impairment === null || reported === 'OFFLINE' || reported === 'ERROR') return reported
   return impairment
@@ -45,17 +49,17 @@ type Row = {
   topology: LoadBalancerTree['topology']
   impairment: Impairment | null
   reportedStatus: OperatingStatus
-  carriers: Carrier[]
+  amphorae: AmphoraHealth[]
 }
 
-/** Brings the operating statuses in line with what the amphorae lack: one read, and one write when something changed. */
+/** Updates impairments and operating statuses: one read, and one write if something changed. */
 export async function recordImpairments(database: Database, staleAfterSeconds: number): Promise<void> {
   const rows = await many(
     database,
     sql<Row>`
      SELECT lb.id, lb.topology, lb.impairment, lb.reported_status AS "reportedStatus",
             jsonb_agg(jsonb_build_object('heard', coalesce(h.last_seen > now() - ${staleAfterSeconds} * interval '1 second', false),
-              'holdsVip', coalesce(h.vrrp_master, false), 'mismatches', to_jsonb(coalesce(h.mismatches, '{}')))) AS carriers
+              'holdsVip', coalesce(h.vrrp_master, false), 'mismatches', to_jsonb(coalesce(h.mismatches, '{}')))) AS amphorae
        FROM load_balancer lb
        JOIN amphora a ON a.load_balancer_id = lb.id AND a.status = 'ALLOCATED' AND a.applied_sha256 IS NOT NULL
        LEFT JOIN amphora_health h ON h.amphora_id = a.id
@@ -63,8 +67,8 @@ export async function recordImpairments(database: Database, staleAfterSeconds: n
       GROUP BY lb.id
      HAVING lb.impairment IS NOT NULL OR lb.topology = 'ACTIVE_STANDBY' OR bool_or(h.mismatches <> '{}')`,
   )
-  const changed = rows.flatMap(({ id, topology, impairment, reportedStatus, carriers }) => {
-    const now = impairmentOf(topology, carriers, impairment)
+  const changed = rows.flatMap(({ id, topology, impairment, reportedStatus, amphorae }) => {
+    const now = impairmentOf(topology, amphorae, impairment)
     return now === impairment ? [] : [{ id, impairment: now, status: worseOf(reportedStatus, now) }]
   })
   if (changed.length === 0) return

@@ -1,26 +1,30 @@
 import { z } from 'zod'
 import { host, port, seconds } from '../options/values.js'
 
-/** The options of the health manager. */
+/** Settings of the health manager. */
 export const healthManagerOptions = z
   .strictObject({
-    host: host.optional().describe('Address to listen on; the management network’s own address when not given'),
+    host: host
+      .optional()
+      .describe('Address to listen on; defaults to the controller’s address on the management network'),
     port: port.default(5555),
     beat_interval: seconds.default(3),
-    stale_after: seconds.default(15).describe('Silence after which the load balancer of an amphora is rechecked'),
+    stale_after: seconds
+      .default(15)
+      .describe('Seconds without heartbeats after which the load balancer of an amphora is rechecked'),
     replace_after: seconds
       .default(60)
-      .describe('How long an amphora that is heard may stay unreachable before another takes its place'),
-    restart_window: seconds.default(300).describe('Seconds for which the restart limits count'),
+      .describe('Seconds for which an amphora that sends heartbeats may be unreachable before it is replaced'),
+    restart_window: seconds.default(300).describe('Length in seconds of the window for the restart limits'),
     project_restart_limit: z.coerce
       .number()
       .int()
       .min(0)
       .default(3)
       .describe(
-        'Most running amphorae of one project that are restarted or replaced within the window because they cannot be reached; a fifth of its amphorae when that is more',
+        'Running but unreachable amphorae of one project to restart or replace within the window, or a fifth of its amphorae if that is more',
       ),
-    restart_limit: z.coerce.number().int().min(0).default(10).describe('The same for all projects together'),
+    restart_limit: z.coerce.number().int().min(0).default(10).describe('The same limit for all projects together'),
   })
   .prefault({})
 

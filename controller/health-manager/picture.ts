@@ -1,14 +1,14 @@
 import type { ObjectTable } from '../../amphora-agent/protocol/desired.js'
 import type { Counters, ListenerState, MemberState, PoolState, Report } from '../../amphora-agent/protocol/heartbeat.js'
 
-/** What one amphora reports of its objects, put together from the fragments that arrived. */
+/** What one amphora reports about its objects, assembled from the fragments received. */
 export type Picture = {
   configHash: string
   epoch: string
   sentMs: number
   listeners: Map<number, { state: ListenerState; counters: Counters }>
   pools: Map<number, { state: PoolState; counters: Counters; members: (MemberState | undefined)[] }>
-  /** Of all pools together. */
+  /** Members of all pools. */
   memberCount: number
 }
 
@@ -21,22 +21,22 @@ const emptyPicture = ({ configHash, epoch }: Report): Picture => ({
   memberCount: 0,
 })
 
-/** Far above what any configuration holds. An amphora that was taken over may claim more, and is not believed: memory is everybody's. */
-const MOST_OBJECTS = 10_000
-const MOST_MEMBERS = 200_000
+/** Far above any real configuration. Bounds the memory that a compromised amphora can use up. */
+const MAX_OBJECTS = 10_000
+const MAX_MEMBERS = 200_000
 
-/** Adds a report to the picture; a report of another configuration begins a new one, since its numbering is another. */
+/** Adds a report to the picture. A report of another configuration starts a new one, because its numbering differs. */
 export function addReport(picture: Picture | undefined, report: Report): Picture {
   const base = picture !== undefined && picture.configHash === report.configHash ? picture : emptyPicture(report)
   base.epoch = report.epoch
   base.sentMs = Math.max(base.sentMs, report.sentMs)
   for (const { index, state, counters } of report.listeners) {
-    if (index < MOST_OBJECTS) base.listeners.set(index, { state, counters })
+    if (index < MAX_OBJECTS) base.listeners.set(index, { state, counters })
   }
   for (const { index, state, counters, firstMember, members } of report.pools) {
     const known = base.pools.get(index)?.members ?? []
     const growth = Math.max(0, firstMember + members.length - known.length)
-    if (index >= MOST_OBJECTS || base.memberCount + growth > MOST_MEMBERS) continue
+    if (index >= MAX_OBJECTS || base.memberCount + growth > MAX_MEMBERS) continue
     base.memberCount += growth
     for (const [offset, member] of members.entries()) known[firstMember + offset] = member
     base.pools.set(index, { state, counters, members: known })
@@ -44,14 +44,14 @@ export function addReport(picture: Picture | undefined, report: Report): Picture
   return base
 }
 
-/** What the reports say of each object by its id; a pool or member that several listeners use shows its worst side. */
+/** Reported states by object id. A pool or member of several listeners gets the worst of its states. */
 export type Reported = {
   listeners: Map<string, ListenerState>
   pools: Map<string, PoolState>
   members: Map<string, MemberState>
 }
 
-/** @returns null until every object of the table has been reported once */
+/** @returns null until every object in the table has been reported */
 export function readPicture(picture: Picture, table: ObjectTable): Reported | null {
   const reported: Reported = { listeners: new Map(), pools: new Map(), members: new Map() }
   for (const [index, id] of table.listeners.entries()) {

@@ -10,18 +10,19 @@ export type ReceiverOptions = {
   port: number
   /** The key of an amphora, or null for an unknown key id. */
   keyOf: (keyId: number, amphoraId: string) => Buffer | null
-  /** What was remembered before this start, by amphora id. */
+  /** Replay windows by amphora id, updated in place. */
   windows: Map<string, ReplayWindow>
   onDatagram: (datagram: Beat | Report) => void
   onRefused: (refusal: Refusal, from: string) => void
 }
 
-/** Room in the kernel for bursts while the event loop is busy: some 3500 datagrams. */
+/** Buffers bursts of some 3500 datagrams while the event loop is busy. */
 const RECEIVE_BUFFER_BYTES = 4 * 1024 * 1024
 
 /**
- * Listens for heartbeats. A datagram counts only when it is authentic and fresh; anything else is dropped after the cheapest test that
- * can tell. Packets are taken from the socket's event, since the promise-based reading loses those that arrive between two reads.
+ * Listens for heartbeats. Accepts only authentic and fresh datagrams, and drops others after the cheapest
+ * sufficient test. Uses the socket's event, because the promise-based API loses packets that arrive between two
+ * reads.
  */
 export async function startReceiver({ host, port, keyOf, windows, onDatagram, onRefused }: ReceiverOptions) {
   const socket = DgramAsPromised.createSocket({ type: host.includes(':') ? 'udp6' : 'udp4' })
@@ -35,7 +36,7 @@ export async function startReceiver({ host, port, keyOf, windows, onDatagram, on
     onDatagram(datagram)
   })
   const bound = await socket.bind({ address: host, port })
-  // The kernel caps this at net.core.rmem_max without an error.
+  // The kernel silently caps this at net.core.rmem_max.
   socket.setRecvBufferSize(RECEIVE_BUFFER_BYTES)
   return { host: bound.address, port: bound.port, stop: () => socket.close() }
 }

@@ -3,9 +3,9 @@ import type { Database } from '../database/connection.js'
 import { execute, many } from '../database/query.js'
 import { type Fragment, json, sql } from '../database/sql.js'
 import { CLOCK_TOLERANCE_MS } from './replay-window.js'
-import { gapSeconds, type Rhythm } from './silence.js'
+import { gapSeconds, type HeartbeatTiming } from './silence.js'
 
-/** The newest that was heard of one amphora since the last write. */
+/** The latest heartbeat of one amphora since the last write. */
 export type Heard = {
   amphoraId: string
   bootId: string
@@ -19,17 +19,17 @@ export type Heard = {
   mismatches: readonly Mismatch[]
 }
 
-/** True for a time (milliseconds, an SQL column) that is further ahead of the database's clock than an honest amphora's can be. */
+/** SQL condition: a time in milliseconds is further ahead of the database's clock than an honest amphora's can be. */
 export const isFromTheFuture = (column: Fragment): Fragment =>
   sql`${column} > extract(epoch FROM now()) * 1000 + ${CLOCK_TOLERANCE_MS}`
 
 /**
- * Writes what was heard in one statement, whatever the number of amphorae. Only amphorae that have a row are recorded, and
- * only what is newer than what another health manager may have written already; the database's clock stamps it.
+ * Writes heartbeats in one statement, whatever the number of amphorae, with the database's time. Skips amphorae
+ * without a row, and heartbeats no newer than what another health manager has already written.
  */
-export async function recordBeats(database: Database, heard: readonly Heard[], rhythm: Rhythm): Promise<void> {
+export async function recordBeats(database: Database, heard: readonly Heard[], timing: HeartbeatTiming): Promise<void> {
   if (heard.length === 0) return
-  const gap = sql`${gapSeconds(rhythm)} * interval '1 second'`
+  const gap = sql`${gapSeconds(timing)} * interval '1 second'`
   await execute(
     database,
     sql`
@@ -55,7 +55,7 @@ export async function recordBeats(database: Database, heard: readonly Heard[], r
   )
 }
 
-/** What the database remembers of each amphora's datagrams, so that a restarted health manager accepts no old ones. */
+/** The last datagram recorded for each amphora, so that a restarted health manager accepts no old ones. */
 export async function lastHeard(
   database: Database,
 ): Promise<{ amphoraId: string; bootId: string; seq: number; sentMs: number }[]> {

@@ -23,7 +23,7 @@ export type AmphoraPicture = {
   counted: Counted
 }
 
-/** Indexes of objects whose counters came since the last write. */
+/** Indexes of objects whose counters arrived since the last write. */
 export type Counted = { listeners: ReadonlySet<number>; pools: ReadonlySet<number> }
 
 const contextSchema = z.object({
@@ -35,10 +35,10 @@ const contextSchema = z.object({
 })
 
 /**
- * Turns reports into operating statuses and statistics: two reads and at most six writes for any number of amphorae, and
- * no write for what did not change. A report whose configuration is not the one on record is passed over: its numbering is
- * unknown, and the mismatch itself is the watch's business.
- * @returns ids of the amphorae that were passed over: a report may come before the record of the apply that it tells of
+ * Turns reports into operating statuses and statistics: two reads and at most six writes for any number of
+ * amphorae, and no write for what did not change. Skips a report whose configuration is not the recorded one,
+ * because its numbering is unknown. watch.ts handles the mismatch itself.
+ * @returns ids of the skipped amphorae: a report may arrive before its apply is recorded
  */
 export async function recordReports(database: Database, pictures: readonly AmphoraPicture[]): Promise<string[]> {
   if (pictures.length === 0) return []
@@ -52,14 +52,15 @@ export async function recordReports(database: Database, pictures: readonly Ampho
     if (context === undefined || !table || context.applied_sha256?.slice(0, 16) !== entry.picture.configHash) return []
     return [{ ...entry, context, table }]
   })
-  const passedOver = [...contexts.keys()].filter(id => !known.some(({ amphoraId }) => amphoraId === id))
-  // Both of a pair report, and an amphora beside the one that replaces it; only what the one that holds the VIP sees is the tenant's truth.
-  const speaking = known.filter(entry => entry.vrrpMaster && entry.context.status !== 'PENDING_DELETE')
+  const skipped = [...contexts.keys()].filter(id => !known.some(({ amphoraId }) => amphoraId === id))
+  // Both amphorae of a pair report, and so do an amphora and its replacement. Only the view of the one that holds
+  // the VIP counts.
+  const authoritative = known.filter(entry => entry.vrrpMaster && entry.context.status !== 'PENDING_DELETE')
   const stored = await readStored(
     database,
-    speaking.map(entry => entry.context.load_balancer_id),
+    authoritative.map(entry => entry.context.load_balancer_id),
   )
-  const assessments = speaking.flatMap(entry => {
+  const assessments = authoritative.flatMap(entry => {
     const loadBalancer = stored.get(entry.context.load_balancer_id)
     const reported = readPicture(entry.picture, entry.table)
     return loadBalancer === undefined || reported === null
@@ -69,13 +70,13 @@ export async function recordReports(database: Database, pictures: readonly Ampho
   const changes = changedStatuses(assessments)
   const listeners = known.flatMap(listenerReadings)
   const pools = known.flatMap(poolReadings)
-  if ([listeners, pools, ...Object.values(changes)].every(rows => rows.length === 0)) return passedOver
+  if ([listeners, pools, ...Object.values(changes)].every(rows => rows.length === 0)) return skipped
   await inTransaction(database, async trx => {
     await writeStatuses(trx, changes)
     await recordListenerStatistics(trx, listeners)
     await recordPoolStatistics(trx, pools)
   })
-  return passedOver
+  return skipped
 }
 
 type Known = AmphoraPicture & { table: ObjectTable }

@@ -4,11 +4,11 @@ import { type Fragment, identifier, identifiers, join, json, sql, trusted } from
 import type { Transaction } from '../database/transaction.js'
 import { isFromTheFuture } from './record-beats.js'
 
-/** What one amphora has counted of one object since the epoch began. */
+/** An amphora's counters of one object since the start of the epoch. */
 type Reading = { amphoraId: string; epoch: string; sentMs: number } & Counters
 
 export type ListenerReading = Reading & { listenerId: string }
-/** What a pool had to do for one of the listeners that use it. */
+/** A pool's counters for one of its listeners. */
 export type PoolReading = Reading & { poolId: string; listenerId: string }
 
 export async function recordListenerStatistics(trx: Transaction, readings: readonly ListenerReading[]): Promise<void> {
@@ -27,24 +27,25 @@ export async function recordPoolStatistics(trx: Transaction, readings: readonly 
   })
 }
 
-/** The largest number that is exact in JSON. */
-const HIGHEST_TOTAL = Number.MAX_SAFE_INTEGER
+/** The largest integer that JSON numbers represent exactly. */
+const MAX_TOTAL = Number.MAX_SAFE_INTEGER
 
 /**
- * A counter that begins again (another epoch) adds what it had reached to the base, so that the sum never goes backwards. The base is
- * bounded: an amphora that was taken over could else begin again until the number overflows, and the batch with everybody's would fail.
+ * When a counter restarts (a new epoch), its last value is added to the base, so that the sum never decreases.
+ * The base is bounded: otherwise a compromised amphora could restart until the number overflows and the batch for
+ * all amphorae fails.
  */
 const MERGED = trusted(
   ['bytes_in', 'bytes_out', 'total_connections', 'request_errors']
     .map(
       counter => `
-      base_${counter} = least(${HIGHEST_TOTAL}, s.base_${counter} + CASE WHEN s.epoch = excluded.epoch THEN 0 ELSE s.${counter} END),
+      base_${counter} = least(${MAX_TOTAL}, s.base_${counter} + CASE WHEN s.epoch = excluded.epoch THEN 0 ELSE s.${counter} END),
       ${counter} = CASE WHEN s.epoch = excluded.epoch THEN greatest(s.${counter}, excluded.${counter}) ELSE excluded.${counter} END`,
     )
     .join(','),
 )
 
-/** @param into `source` keeps out what is gone, `key` names the columns that tell objects apart, and their values */
+/** @param into `source` joins the object's table, which omits deleted objects; `key` maps the key columns to values */
 async function record(
   trx: Transaction,
   readings: readonly Reading[],

@@ -1,5 +1,5 @@
-/** When an amphora was heard, as the health managers have recorded it. */
-export type Hearing = {
+/** When an amphora was last heard, as recorded by the health managers. */
+export type Liveness = {
   amphoraId: string
   loadBalancerId: string
   projectId: string
@@ -9,49 +9,55 @@ export type Hearing = {
   heardSinceSeconds: number
 }
 
-/** In seconds: between two heartbeats, and the silence after which an amphora counts as silent. */
-export type Rhythm = { beatInterval: number; staleAfter: number }
+/** In seconds: the time between heartbeats, and the silence after which an amphora counts as silent. */
+export type HeartbeatTiming = { beatInterval: number; staleAfter: number }
 
 /**
- * What a silence says. `unsure`: not long enough, or nobody was heard all the time since. `together`: others fell silent with it, or have
- * only just come back: a network, until shown otherwise. `alone`: everybody else was heard.
+ * What an amphora's silence means. `unsure`: too short, or no other amphora was heard throughout. `together`:
+ * others fell silent at the same time or have only just returned, so presume a network failure. `alone`: the
+ * others were heard.
  */
 export type Silence = 'unsure' | 'together' | 'alone'
 
 type Vote = 'heard' | 'suspect'
 
-/** Heartbeats that may be lost in a row without the amphora counting as gone: datagrams get lost. */
+/** Consecutive heartbeats that may be lost without counting as a gap: UDP loses datagrams. */
 const LOST_BEATS = 2
 
-/** So many other projects are several, however many there are. */
-const SEVERAL = 2
+/** This many suspect projects indicate a network failure, whatever the total. */
+const MIN_SUSPECT_PROJECTS = 2
 
-/** A longer pause between two heartbeats is a gap. */
-export const gapSeconds = ({ beatInterval }: Rhythm): number => (LOST_BEATS + 0.5) * beatInterval
+/** A longer time between two heartbeats is a gap. */
+export const gapSeconds = ({ beatInterval }: HeartbeatTiming): number => (LOST_BEATS + 0.5) * beatInterval
 
 /**
- * Judges the silence of one amphora by the others. Each project has one vote, whatever the number of its amphorae: load balancers that break
- * themselves can neither make others' deaths look like a dead network nor a dead network like deaths.
- * @param hearings of all amphorae that once served
+ * Judges the silence of one amphora by the others. Each project has one vote, whatever the number of its
+ * amphorae. A tenant who breaks its own load balancers can therefore make neither failed amphorae look like a
+ * network failure nor the reverse.
+ * @param all all amphorae that have served
  */
-export function silenceOf(silent: Hearing, hearings: readonly Hearing[], rhythm: Rhythm): Silence {
-  if (silent.silentSeconds <= Math.max(rhythm.staleAfter, gapSeconds(rhythm) + rhythm.beatInterval)) return 'unsure'
+export function judgeSilence(silent: Liveness, all: readonly Liveness[], timing: HeartbeatTiming): Silence {
+  if (silent.silentSeconds <= Math.max(timing.staleAfter, gapSeconds(timing) + timing.beatInterval)) return 'unsure'
   const votes = new Map<string, Vote>()
-  for (const other of hearings) {
+  for (const other of all) {
     if (other.loadBalancerId === silent.loadBalancerId) continue
-    const vote = voteOf(silent, other, rhythm)
+    const vote = voteOf(silent, other, timing)
     if (vote !== null && votes.get(other.projectId) !== 'suspect') votes.set(other.projectId, vote)
   }
   const suspects = [...votes.values()].filter(vote => vote === 'suspect').length
-  // A tenant who makes many of its own look alike harms nobody else.
+  // A tenant who makes its own amphorae look alike harms only itself.
   const isOwnSuspect = votes.get(silent.projectId) === 'suspect'
-  if (isOwnSuspect || suspects >= SEVERAL || (suspects > 0 && suspects * 3 >= votes.size)) return 'together'
+  if (isOwnSuspect || suspects >= MIN_SUSPECT_PROJECTS || (suspects > 0 && suspects * 3 >= votes.size))
+    return 'together'
   return votes.size > 0 ? 'alone' : 'unsure'
 }
 
-/** `heard` without a gap for as long as a gap needs to show; `suspect` for one that fell silent at the same time or has only just come back. */
-function voteOf(silent: Hearing, other: Hearing, rhythm: Rhythm): Vote | null {
-  const gap = gapSeconds(rhythm)
+/**
+ * `heard`: without a gap for longer than a gap lasts. `suspect`: fell silent at the same time or only just
+ * returned.
+ */
+function voteOf(silent: Liveness, other: Liveness, timing: HeartbeatTiming): Vote | null {
+  const gap = gapSeconds(timing)
   if (other.silentSeconds <= gap) return other.heardSinceSeconds > gap ? 'heard' : 'suspect'
   return Math.abs(other.silentSeconds - silent.silentSeconds) <= gap ? 'suspect' : null
 }

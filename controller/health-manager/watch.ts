@@ -4,8 +4,9 @@ import { type Fragment, sql } from '../database/sql.js'
 import { backOffSeconds } from '../queue/back-off.js'
 
 /**
- * Load balancers whose amphora confirmed another configuration than the one on record, or asks for one (after a restart):
- * the worker is to recheck them. Never a reason for a failover.
+ * Requests a recheck of load balancers with an amphora that confirmed a configuration other than the recorded
+ * one, asks for its configuration (after a restart), or reports mismatches. Never triggers a failover by itself.
+ * @returns their ids
  */
 export async function recheckMismatches(database: Database, replaceAfterSeconds: number): Promise<string[]> {
   return markForRecheck(
@@ -18,19 +19,23 @@ export async function recheckMismatches(database: Database, replaceAfterSeconds:
 
 export type Silent = { id: string; amphoraIds: string[] }
 
-/** Load balancers of one project that are rechecked together because of silence: each recheck holds a slot of a worker for some seconds. */
-const LOOKS_PER_PROJECT = 3
+/**
+ * Load balancers of one project to recheck at once because of silence: each occupies a worker slot for some
+ * seconds.
+ */
+const RECHECKS_PER_PROJECT = 3
 
 /**
- * Load balancers with an amphora that has been silent too long: the worker asks its host and its agent for a second opinion and repairs what
- * does not serve. An amphora never heard by this database counts from when it was last changed. One that fell silent after the last attempt
- * at its load balancer failed is news: it does not wait for the next attempt.
- * @param passedOver amphorae that are left alone: heard by this process, or rechecked a moment ago
+ * Requests a recheck of load balancers with an amphora that has been silent too long. The worker then checks its
+ * host and agent and repairs what does not serve. For an amphora never heard, silence counts from its row's last
+ * update. If it fell silent after the last failed attempt at its load balancer, the recheck does not wait for the
+ * next attempt.
+ * @param skipped amphorae to ignore: heard by this process, or rechecked recently
  */
 export async function recheckSilent(
   database: Database,
   staleAfterSeconds: number,
-  passedOver: readonly string[],
+  skipped: readonly string[],
 ): Promise<Silent[]> {
   const silentSince = sql`coalesce(h.last_seen, a.updated_at, a.created_at) + ${staleAfterSeconds} * interval '1 second'`
   return many(
@@ -41,23 +46,25 @@ export async function recheckSilent(
          FROM load_balancer lb
          JOIN amphora a ON a.load_balancer_id = lb.id AND a.status = 'ALLOCATED'
          LEFT JOIN amphora_health h ON h.amphora_id = a.id
-        WHERE lb.recheck_at IS NULL AND ${silentSince} < now() AND NOT a.id = ANY(${passedOver}::uuid[])
+        WHERE lb.recheck_at IS NULL AND ${silentSince} < now() AND NOT a.id = ANY(${skipped}::uuid[])
           AND CASE WHEN lb.retry_at IS NULL THEN lb.generation = lb.applied_generation
                    ELSE lb.retry_at > now() AND ${silentSince} > ${LAST_ATTEMPT} END
         GROUP BY lb.id),
      due AS (
        SELECT id, amphora_ids, row_number() OVER (PARTITION BY project_id ORDER BY since, id) AS turn FROM silent)
      UPDATE load_balancer lb SET recheck_at = now(), retry_at = least(lb.retry_at, now()) FROM due
-      WHERE lb.id = due.id AND lb.recheck_at IS NULL AND due.turn <= ${LOOKS_PER_PROJECT}
+      WHERE lb.id = due.id AND lb.recheck_at IS NULL AND due.turn <= ${RECHECKS_PER_PROJECT}
       RETURNING lb.id, due.amphora_ids AS "amphoraIds"`,
   )
 }
 
-/** SQL: when the last attempt at a load balancer that waits for the next one failed. */
+/** SQL: when the last attempt failed, for a load balancer that waits for the next one. */
 const LAST_ATTEMPT = sql`(lb.retry_at - ${backOffSeconds(sql`lb.attempts`)} * interval '1 second')`
 
 /**
- * Load balancers that wait to try again to reach an amphora that has come back since: a dead network may have put off the next attempt by minutes.
+ * Retries load balancers whose unreachable amphora has returned: a network failure may have delayed the next attempt by
+ * minutes.
+ * @returns their ids
  */
 export async function retryReturned(database: Database): Promise<string[]> {
   const rows = await many(

@@ -26,15 +26,15 @@ export type HousekeepingOptions = {
   turns: MachineTurns
   /** 32 bytes; see compute/amphora-identity.ts. */
   masterKey: Buffer
-  /** authorized_keys lines (key part). */
+  /** Key parts of authorized_keys lines. */
   controllerPublicKey: string
   operatorPublicKey: string
   healthManagers: MachineSpec['healthManagers']
   config: { compute: ComputeSettings; health_manager: HealthManagerSettings; housekeeping: HousekeepingSettings }
   log: Logger
-  /** Shown in lease_owner; unique for every start. */
+  /** Value for lease_owner; unique for each start. */
   owner?: string
-  /** How often the warm pool is looked at; one second when not given. */
+  /** Interval between checks of the warm pool; default 1 s. */
   poolIntervalSeconds?: number
 }
 
@@ -45,8 +45,9 @@ const REACH_SECONDS = 5
 const PURGE_SECONDS = 3_600
 
 /**
- * Keeps the warm pool filled, notices machines that end or lose an interface, sweeps what nobody owns and purges what is too old, until stopped. Any number of housekeepers share one database. A failure
- * is logged and tried again, with longer pauses while it lasts.
+ * Until stopped: keeps the warm pool filled, detects machines that end or lose an interface, checks agents,
+ * removes orphans and purges old records. Any number of housekeepers may share one database. A failure is logged
+ * and retried, with longer pauses while it lasts.
  */
 export async function startHousekeeping(options: HousekeepingOptions): Promise<{ stop: () => Promise<void> }> {
   const { database, network, compute, config, log, poolIntervalSeconds = 1 } = options
@@ -63,43 +64,43 @@ export async function startHousekeeping(options: HousekeepingOptions): Promise<{
   const failures = new Map<string, number>()
   let orphans: ReadonlySet<string> = new Set()
   let watched = NOTHING_WATCHED
-  let askedInterfaces: ReadonlySet<string> = new Set()
+  let reportedInterfaces: ReadonlySet<string> = new Set()
   const sweepSeconds = config.housekeeping.sweep_interval
   const portAgeSeconds = sweepSeconds * 2
 
   const loops = [
-    repeat('the warm pool', poolIntervalSeconds, stopping.signal, log, async () => {
+    repeat('filling the warm pool', poolIntervalSeconds, stopping.signal, log, async () => {
       await sizeWarmPool(pool)
       await tendWarmPool(pool, failures)
     }),
-    repeat('the check of the warm pool', sweepSeconds, stopping.signal, log, () => checkWarmPool(pool)),
-    repeat('the watch over machines', WATCH_SECONDS, stopping.signal, log, async () => {
+    repeat('checking the warm pool', sweepSeconds, stopping.signal, log, () => checkWarmPool(pool)),
+    repeat('watching machines', WATCH_SECONDS, stopping.signal, log, async () => {
       watched = await watchMachines({ database, compute, log }, watched)
     }),
-    repeat('the watch over network interfaces', INTERFACES_SECONDS, stopping.signal, log, async () => {
-      askedInterfaces = await watchInterfaces({ database, compute, log }, askedInterfaces)
+    repeat('watching network interfaces', INTERFACES_SECONDS, stopping.signal, log, async () => {
+      reportedInterfaces = await watchInterfaces({ database, compute, log }, reportedInterfaces)
     }),
-    repeat('the check of agents', REACH_SECONDS, stopping.signal, log, () =>
+    repeat('checking agents', REACH_SECONDS, stopping.signal, log, () =>
       checkReach({
         ...options,
         staleAfterSeconds: config.health_manager.stale_after,
         replaceAfterSeconds: config.health_manager.replace_after,
       }),
     ),
-    repeat('the orphan sweep', sweepSeconds, stopping.signal, log, async () => {
+    repeat('removing orphans', sweepSeconds, stopping.signal, log, async () => {
       orphans = await sweepOrphans({ database, network, compute, log, portAgeSeconds }, orphans)
     }),
-    repeat('the purge of old records', PURGE_SECONDS, stopping.signal, log, () => purgeRecords(database)),
+    repeat('purging old records', PURGE_SECONDS, stopping.signal, log, () => purgeRecords(database)),
   ]
   return {
     stop: async () => {
       stopping.abort()
-      const patience = new AbortController()
+      const timeout = new AbortController()
       await Promise.race([
         Promise.all(loops),
-        sleep(STOP_LIMIT_MS, undefined, { signal: patience.signal }).catch(() => undefined),
+        sleep(STOP_LIMIT_MS, undefined, { signal: timeout.signal }).catch(() => undefined),
       ])
-      patience.abort()
+      timeout.abort()
     },
   }
 }

@@ -9,20 +9,21 @@ import type { Logger } from '../log/log.js'
 export type MachineWatch = { database: Database; compute: Pick<ComputeDriver, 'list'>; log: Logger }
 export type InterfaceWatch = { database: Database; compute: Pick<ComputeDriver, 'brokenInterfaces'>; log: Logger }
 
-/** What the watch keeps between observations: the machines as last observed, and ends that are not recorded yet. */
+/** State between observations: the machines as last observed, and ends not yet recorded. */
 export type Watched = { machines: ReadonlyMap<string, Machine>; ended: ReadonlyMap<string, End> }
 
-/** Whether the machine was observed while it ran, or started and ended between two observations. */
+/** `observed`: the machine was seen running before. `unobserved`: it started and ended between two observations. */
 type End = 'observed' | 'unobserved'
 
 export const NOTHING_WATCHED: Watched = { machines: new Map(), ended: new Map() }
 
 /**
- * Finds machines that have ended since the last observation, also those that started and ended in between, and asks for a recheck of their
- * load balancers, long before heartbeats are missed. At first every stopped machine counts as just ended. One end leads to one recheck, so a
- * machine that will not start keeps to the back-off of its load balancer.
- * @param before what the last call returned
- * @returns what to give to the next call; ends stay in it while the database is away
+ * Finds machines that have ended since the last observation, including those that started and ended in between,
+ * and requests a recheck of their load balancers, long before heartbeats are missed. In the first call, every
+ * stopped machine counts as just ended. Each end causes one recheck, so a machine that fails to start keeps to
+ * its load balancer's back-off.
+ * @param before the result of the last call
+ * @returns the argument for the next call; keeps ends while the database is unavailable
  */
 export async function watchMachines({ database, compute, log }: MachineWatch, before: Watched): Promise<Watched> {
   const machines = new Map((await compute.list()).map(machine => [machine.amphoraId, machine]))
@@ -36,49 +37,49 @@ export async function watchMachines({ database, compute, log }: MachineWatch, be
   try {
     const observed = [...ended].filter(([, end]) => end === 'observed').map(([amphoraId]) => amphoraId)
     for (const { id, amphorae } of await requestRecheck(database, [...ended.keys()], observed)) {
-      log.warn({ loadBalancer: id, amphorae }, 'the machine of an amphora has ended: asking for a recheck')
+      log.warn({ loadBalancer: id, amphorae }, 'machines of amphorae have ended; requesting a recheck')
     }
     return { machines, ended: new Map() }
   } catch (error) {
-    log.warn({ err: error }, 'ended machines could not be recorded; it is tried again')
+    log.warn({ err: error }, 'recording ended machines failed; retrying')
     return { machines, ended }
   }
 }
 
-/** How a machine that does not run has ended since the last observation; null when it has not run since. */
+/** How a stopped machine has ended since the last observation; null if it was already stopped. */
 function endOf({ amphoraId, start }: Machine, before: Watched): End | null {
   const last = before.machines.get(amphoraId)
   if (before === NOTHING_WATCHED || last?.state === 'running') return 'observed'
   return start === undefined || start === last?.start ? null : 'unobserved'
 }
 
-/** An interface may be on its way in or out; after this time it has arrived. */
+/** Time for an interface that is being plugged or unplugged to settle. */
 const INTERFACE_PAUSE_MS = 500
 
 /**
- * Finds running machines that lack a network interface, and asks once for a recheck of their load balancers.
- * @param asked what the last call returned
- * @returns what to give to the next call: the amphorae that lack an interface and for which a recheck was asked
+ * Finds running machines that lack a network interface, and requests one recheck of their load balancers.
+ * @param reported the result of the last call
+ * @returns the argument for the next call: amphorae that lack an interface and whose recheck was requested
  */
 export async function watchInterfaces(
   { database, compute, log }: InterfaceWatch,
-  asked: ReadonlySet<string>,
+  reported: ReadonlySet<string>,
 ): Promise<ReadonlySet<string>> {
   const broken = await compute.brokenInterfaces()
-  const still = new Set(broken.filter(amphoraId => asked.has(amphoraId)))
+  const still = new Set(broken.filter(amphoraId => reported.has(amphoraId)))
   if (still.size === broken.length) return still
   await wait(INTERFACE_PAUSE_MS)
   const again = new Set(await compute.brokenInterfaces())
-  const news = broken.filter(amphoraId => again.has(amphoraId) && !asked.has(amphoraId))
-  for (const { id, amphorae } of await requestRecheck(database, news)) {
-    log.warn({ loadBalancer: id, amphorae }, 'a network interface of an amphora is gone or down: asking for a recheck')
+  const newlyBroken = broken.filter(amphoraId => again.has(amphoraId) && !reported.has(amphoraId))
+  for (const { id, amphorae } of await requestRecheck(database, newlyBroken)) {
+    log.warn({ loadBalancer: id, amphorae }, 'network interfaces of amphorae are missing or down; requesting a recheck')
   }
-  return new Set([...still, ...news])
+  return new Set([...still, ...newlyBroken])
 }
 
 /**
- * An observed end also overrides a retry time in the future: the back-off stays, but it was for another fault. A machine that was never
- * observed running may have ended during the very attempt that the retry time follows.
+ * An observed end also overrides a future retry time, which was due to another fault; the back-off itself stays. An
+ * unobserved end does not: the machine may have ended during the very attempt that set the retry time.
  */
 async function requestRecheck(
   database: Database,

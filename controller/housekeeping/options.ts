@@ -1,13 +1,13 @@
 import { z } from 'zod'
 import { seconds } from '../options/values.js'
 
-/** The options of housekeeping. */
+/** Settings of housekeeping. */
 export const housekeepingOptions = z
   .strictObject({
     sweep_interval: seconds
       .default(30)
       .describe(
-        'Between two searches for machines and ports that nobody owns; what two searches in a row find is removed',
+        'Seconds between searches for orphaned machines and ports; those found by two searches in a row are removed',
       ),
   })
   .prefault({})

@@ -11,23 +11,25 @@ export type OrphanSweep = {
   network: NetworkDriver
   compute: ComputeDriver
   log: Logger
-  /** Ports younger than this are passed over: their rows may be on their way. */
+  /** Ports younger than this are skipped: their rows may not be committed yet. */
   portAgeSeconds: number
 }
 
-/** Most machines unknown, and at least so many: then it is rather the database that is not the right one. */
-const FEW = 3
+/** If at least this many machines, and most of all, are unknown, the database is probably the wrong one. */
+const MIN_UNKNOWN_MACHINES = 3
 
 type Orphan = { key: string; remove: () => Promise<void> }
 
 /**
- * Removes what was heard of amphorae that are gone. Then finds machines and ports whose amphora or load balancer has no row, and removes
- * those that the sweep before this one found as well. Rows are made before what belongs to them and removed after it, so that only interrupted work leaves orphans.
- * With a database that was restored from a backup, or exchanged, nothing is removed: those machines may well serve.
- * @param before what the last sweep found @returns what this one found and left
+ * Deletes health records of amphorae that no longer exist. Then finds machines and ports whose amphora or load
+ * balancer has no row, and removes those that the previous sweep also found. Rows are inserted before their
+ * resources and deleted after them, so only interrupted work leaves orphans. If the database seems to be the
+ * wrong one or restored from a backup, removes nothing: those machines may serve.
+ * @param before orphans found by the last sweep
+ * @returns orphans found but not removed
  */
 export async function sweepOrphans(sweep: OrphanSweep, before: ReadonlySet<string>): Promise<ReadonlySet<string>> {
-  // A heartbeat may be written in the instant in which the row of its amphora goes.
+  // A heartbeat may be written at the same time as its amphora's row is deleted.
   await execute(
     sweep.database,
     sql`DELETE FROM amphora_health h WHERE NOT EXISTS (SELECT FROM amphora a WHERE a.id = h.amphora_id)`,
@@ -41,10 +43,10 @@ export async function sweepOrphans(sweep: OrphanSweep, before: ReadonlySet<strin
       left.add(key)
       continue
     }
-    sweep.log.warn({ orphan: key }, 'removing what nobody owns')
+    sweep.log.warn({ orphan: key }, 'removing an orphan')
     await remove().catch(error => {
       left.add(key)
-      sweep.log.warn({ orphan: key, err: error }, 'could not be removed; the next sweep tries again')
+      sweep.log.warn({ orphan: key, err: error }, 'removing an orphan failed; the next sweep retries')
     })
   }
   return left
@@ -56,10 +58,10 @@ async function orphanMachines({ database, compute, log }: OrphanSweep): Promise<
   const rows = await many(database, sql<{ id: string }>`SELECT id FROM amphora WHERE id = ANY(${ids}::uuid[])`)
   const known = new Set(rows.map(({ id }) => id))
   const unknown = ids.filter(id => !known.has(id))
-  if (unknown.length >= FEW && unknown.length > known.size) {
+  if (unknown.length >= MIN_UNKNOWN_MACHINES && unknown.length > known.size) {
     log.error(
       { machines: ids.length, unknown: unknown.length },
-      'the database knows few of the machines here: is it the right one? Nothing is removed',
+      'most machines here are unknown to the database; is it the right one? removing nothing',
     )
     return 'too many'
   }
@@ -72,7 +74,7 @@ async function orphanPorts({ database, network, portAgeSeconds }: OrphanSweep): 
       network.portsOwnedBy(owner, portAgeSeconds),
     ),
   )
-  // A user's port is given back, not deleted: its load balancer was never stored.
+  // A user's port is unbound, not deleted: its load balancer was never stored.
   const bound = await network.boundPorts(PORT_OWNER.vip, portAgeSeconds)
   const ports = [
     ...owned.flat().map(port => ({ port, remove: () => network.deletePort(port.id) })),

@@ -3,11 +3,11 @@ import { execute } from '../database/query.js'
 import { sql } from '../database/sql.js'
 import { RETENTION_HOURS } from '../load-balancer/change/idempotency.js'
 
-/** Most events that are kept of one load balancer, and for how long. */
-export const MOST_EVENTS = 1000
+/** How many events of one load balancer are kept, and for how long. */
+export const MAX_EVENTS = 1000
 export const EVENT_DAYS = 90
 
-/** Removes answers to repeated requests and events of the history that are past their time. */
+/** Deletes expired idempotency records, history events and counters of restarts and adoptions. */
 export async function purgeRecords(database: Database): Promise<void> {
   await execute(
     database,
@@ -25,7 +25,7 @@ export async function purgeRecords(database: Database): Promise<void> {
      DELETE FROM load_balancer_event o
       USING load_balancer b CROSS JOIN LATERAL (
         SELECT created_at, id FROM load_balancer_event e WHERE e.load_balancer_id = b.id
-         ORDER BY e.created_at DESC, e.id DESC OFFSET ${MOST_EVENTS - 1} LIMIT 1) AS oldest_kept
+         ORDER BY e.created_at DESC, e.id DESC OFFSET ${MAX_EVENTS - 1} LIMIT 1) AS oldest_kept
       WHERE o.load_balancer_id = b.id AND (o.created_at, o.id) < (oldest_kept.created_at, oldest_kept.id)`,
   )
 }

@@ -13,30 +13,32 @@ export type ReachCheck = {
   masterKey: Buffer
   /** Silence after which an amphora counts as silent. */
   staleAfterSeconds: number
-  /** How long one that is heard may stay out of reach. */
+  /** How long an amphora that sends heartbeats may be unreachable. */
   replaceAfterSeconds: number
   log: Logger
 }
 
-/** Between two questions to the same agent. */
+/** Minimum time between two checks of the same agent. */
 const CHECK_SECONDS = 30
 const AT_ONCE = 8
 
 type Row = { id: string; address: string; wasReached: boolean }
 
 /**
- * Asks agents that nobody has asked lately, over the connections that stand, so that a way in that is broken shows before the next change needs
- * it. Any number of housekeepers share the amphorae. Asks for a recheck of load balancers whose amphora is heard but has been out of reach for too long.
+ * Probes agents that have not been checked recently, over existing connections, to detect a broken way in before
+ * the next change needs it. Any number of housekeepers share the work. Requests a recheck of load balancers with
+ * an amphora that sends heartbeats but has been unreachable for too long.
  */
 export async function checkReach(check: ReachCheck): Promise<void> {
-  // Those that do not answer take seconds each and are soon due again: the rest waits for the next check.
+  // Agents that do not answer take seconds each and are soon due again. The rest waits for the next call.
   const until = performance.now() + CHECK_SECONDS * 1000
   for (let rows = await takeDue(check); rows.length > 0; ) {
-    await Promise.all(rows.map(row => ask(check, row)))
+    await Promise.all(rows.map(row => probe(check, row)))
     rows = rows.length < AT_ONCE || performance.now() > until ? [] : await takeDue(check)
   }
   const overdue = await requestRechecks(check)
-  if (overdue.length > 0) check.log.warn({ loadBalancers: overdue }, 'amphorae are heard but cannot be reached')
+  if (overdue.length > 0)
+    check.log.warn({ loadBalancers: overdue }, 'amphorae send heartbeats but cannot be reached; requesting a recheck')
 }
 
 function takeDue({ database }: ReachCheck): Promise<Row[]> {
@@ -52,15 +54,15 @@ function takeDue({ database }: ReachCheck): Promise<Row[]> {
   )
 }
 
-async function ask({ database, agents, masterKey }: ReachCheck, { id, address, wasReached }: Row): Promise<void> {
+async function probe({ database, agents, masterKey }: ReachCheck, { id, address, wasReached }: Row): Promise<void> {
   const agent = await probeAgent(agents, agentTarget(masterKey, id, address))
   const isReached = agent.state === 'answers'
   if (isReached !== wasReached) await recordReach(database, id, isReached)
 }
 
 /**
- * While an amphora is silent too, a network that is dead says nothing about it: only what is heard and still out of reach has a broken way in.
- * One whose replacement the restart limiter put off keeps to its back-off.
+ * Only an amphora that sends heartbeats but is unreachable has a broken way in; if it is also silent, the network
+ * may have failed. If the restart limiter delayed its replacement, the load balancer keeps to its back-off.
  */
 async function requestRechecks({ database, staleAfterSeconds, replaceAfterSeconds }: ReachCheck): Promise<string[]> {
   const rows = await many(

@@ -19,17 +19,17 @@ export type WarmPool = {
   signal: AbortSignal
 }
 
-/** Failed starts of an amphora after which it is removed, and another made. */
-const MOST_STARTS = 3
+/** Failed starts after which an amphora is removed and another one created. */
+const MAX_STARTS = 3
 const AGENT_START_MS = 30_000
-/** Amphorae that one housekeeper works at together. */
+/** Amphorae that one housekeeper works on concurrently. */
 const AT_ONCE = 2
-const FOR_NOBODY = { projectId: null, isRepair: false }
+const POOL_CAUSE = { projectId: null, isRepair: false }
 
-/** Amphorae of nobody that count as ready, or as becoming so. */
+/** SQL condition: the amphora is in the warm pool, ready or booting. */
 const IN_POOL = sql`load_balancer_id IS NULL AND status IN ('BOOTING', 'READY')`
 
-/** Adds or takes away rows so that the pool has its size. Any number of housekeepers may do so at once. */
+/** Adds or removes rows until the pool has its size. Safe for concurrent housekeepers. */
 export async function sizeWarmPool({ database, size }: WarmPool): Promise<void> {
   if ((await countPool(database)) === size) return
   await inTransaction(database, async trx => {
@@ -56,10 +56,9 @@ async function countPool(database: Database): Promise<number> {
 }
 
 /**
- * Boots the pool's amphorae that are not ready yet and removes those that are to go, also where another housekeeper died over them. One
- * that fails is left to its lease, which is its pause before the next start.
- * @param failures failed starts by amphora id, kept by the caller from call to call
- * @returns when all that was claimed is done
+ * Boots the pool's amphorae that are not ready and removes those marked for deletion, including those that a crashed
+ * housekeeper left unfinished. After a failure, the lease stays and delays the next attempt.
+ * @param failures failed starts by amphora id; the caller keeps it between calls
  */
 export async function tendWarmPool(pool: WarmPool, failures: Map<string, number>): Promise<void> {
   const claims = await claimDue(pool.database, {
@@ -75,7 +74,7 @@ export async function tendWarmPool(pool: WarmPool, failures: Map<string, number>
 async function tend(pool: WarmPool, claim: Claim, failures: Map<string, number>): Promise<void> {
   const { database, log, signal } = pool
   const lost = new AbortController()
-  const letGo = keepClaim(database, claim, log, () => lost.abort())
+  const stopRenewing = keepClaim(database, claim, log, () => lost.abort())
   const assertHeld = () => {
     if (signal.aborted || lost.signal.aborted || !isHeld(claim)) throw new Interrupted()
   }
@@ -88,30 +87,30 @@ async function tend(pool: WarmPool, claim: Claim, failures: Map<string, number>)
     if (error instanceof Interrupted) return await releaseClaim(database, claim).catch(() => undefined)
     const count = (failures.get(claim.id) ?? 0) + 1
     failures.set(claim.id, count)
-    log.warn({ amphora: claim.id, err: error, count }, 'a warm amphora could not be tended')
-    if (count < MOST_STARTS) return
+    log.warn({ amphora: claim.id, err: error, count }, 'starting or removing a warm amphora failed')
+    if (count < MAX_STARTS) return
     failures.delete(claim.id)
     await write(database, claim, { status: 'ERROR' }).catch(() => undefined)
   } finally {
-    letGo()
+    stopRenewing()
   }
 }
 
-/** The housekeeper stops, or the amphora belongs to another by now. */
+/** The housekeeper is stopping, or another one has claimed the amphora. */
 class Interrupted extends Error {}
 
 async function boot({ database, parts }: WarmPool, claim: Claim, assertHeld: () => void): Promise<void> {
-  const made = await parts.turns.take(FOR_NOBODY, () =>
+  const machine = await parts.turns.take(POOL_CAUSE, () =>
     createMachine(parts, { amphoraId: claim.id, projectId: null }, assertHeld),
   )
-  await write(database, claim, machineColumns(made))
-  const target = agentTarget(parts.masterKey, claim.id, made.managementAddress)
+  await write(database, claim, machineColumns(machine))
+  const target = agentTarget(parts.masterKey, claim.id, machine.managementAddress)
   const { limits } = await awaitAgent(parts.agents, target, AGENT_START_MS, assertHeld)
   await write(database, claim, { status: 'READY', limits: limitsColumn(limits), lease_owner: null, lease_until: null })
 }
 
 async function remove({ database, parts }: WarmPool, claim: Claim, assertHeld: () => void): Promise<void> {
-  await parts.turns.take(FOR_NOBODY, async () => {
+  await parts.turns.take(POOL_CAUSE, async () => {
     assertHeld()
     parts.agents.close(claim.id)
     await parts.compute.delete(claim.id)
@@ -121,7 +120,7 @@ async function remove({ database, parts }: WarmPool, claim: Claim, assertHeld: (
   await execute(database, sql`DELETE FROM amphora_health WHERE amphora_id = ${claim.id}`)
 }
 
-/** @throws Interrupted when the claim is no longer ours */
+/** @throws Interrupted if the claim is lost */
 async function write(database: Database, claim: Claim, columns: Readonly<Record<string, Bound>>): Promise<void> {
   const written = await execute(
     database,
@@ -131,7 +130,7 @@ async function write(database: Database, claim: Claim, columns: Readonly<Record<
   if (written === 0) throw new Interrupted()
 }
 
-/** Warm amphorae whose machine does not run, or whose agent is silent, are started again; nobody waits for them. */
+/** Restarts warm amphorae whose machine is not running, and replaces those whose agent does not answer. */
 export async function checkWarmPool({ database, parts, log }: WarmPool): Promise<void> {
   const warm = await many(
     database,
@@ -151,6 +150,6 @@ export async function checkWarmPool({ database, parts, log }: WarmPool): Promise
       sql`UPDATE amphora SET status = ${status}, updated_at = now()
            WHERE id = ${id} AND status = 'READY' AND load_balancer_id IS NULL`,
     )
-    if (marked === 1) log.info({ amphora: id, status }, 'a warm amphora is not ready any more')
+    if (marked === 1) log.info({ amphora: id, status }, 'a warm amphora is no longer ready')
   }
 }

@@ -1,7 +1,7 @@
 import t from 'tap'
 import { sql } from '../../../controller/database/sql.js'
 import { inTransaction } from '../../../controller/database/transaction.js'
-import { EVENT_DAYS, MOST_EVENTS, purgeRecords } from '../../../controller/housekeeping/purge.js'
+import { EVENT_DAYS, MAX_EVENTS, purgeRecords } from '../../../controller/housekeeping/purge.js'
 import { actions } from '../../../controller/load-balancer/migrations/009-actions.js'
 import { createLog } from '../../../controller/log/log.js'
 import { type Action, type Provider, ProvisioningFault } from '../../../controller/provider/provider.js'
@@ -291,7 +291,7 @@ t.test('old events are purged, by number and by age', async t => {
   await api.database.raw(
     `INSERT INTO load_balancer_event (load_balancer_id, created_at, generation, kind, detail)
      SELECT ?, now() - n * interval '1 minute', 1, 'applied', '{}' FROM generate_series(1, ?) n`,
-    [lb, MOST_EVENTS + 5],
+    [lb, MAX_EVENTS + 5],
   )
   await api.database.raw(
     `INSERT INTO load_balancer_event (load_balancer_id, created_at, generation, kind, detail)
@@ -301,11 +301,11 @@ t.test('old events are purged, by number and by age', async t => {
   await purgeRecords(api.database)
   const kept = async (id: string) =>
     Number((await api.database('load_balancer_event').where({ load_balancer_id: id }).count().first())?.count)
-  t.equal(await kept(lb), MOST_EVENTS)
+  t.equal(await kept(lb), MAX_EVENTS)
   t.equal((await eventsOf(api, lb))[0]?.kind, 'requested', 'the newest are kept')
   t.equal(await kept(quiet), EVENT_DAYS)
   await purgeRecords(api.database)
-  t.equal(await kept(lb), MOST_EVENTS, 'a second purge removes nothing more')
+  t.equal(await kept(lb), MAX_EVENTS, 'a second purge removes nothing more')
 })
 
 t.test('the migration renames the fields of stored amphora events', async t => {

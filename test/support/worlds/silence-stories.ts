@@ -1,10 +1,10 @@
 import fc from 'fast-check'
-import { type Hearing, silenceOf } from '../../../controller/health-manager/silence.js'
+import { judgeSilence, type Liveness } from '../../../controller/health-manager/silence.js'
 
 export const RHYTHM = { beatInterval: 3, staleAfter: 15 }
 
 /** An amphora that was heard a second ago, but for some fields. */
-export function createHearing(index: number, fields: Partial<Hearing> = {}): Hearing {
+export function createHearing(index: number, fields: Partial<Liveness> = {}): Liveness {
   return {
     amphoraId: `a${index}`,
     loadBalancerId: `lb${index}`,
@@ -74,7 +74,7 @@ export function playSilences(numRuns: number): void {
           }),
         )
         for (const [index, hearing] of hearings.entries()) {
-          if (silenceOf(hearing, hearings, RHYTHM) !== 'alone') continue
+          if (judgeSilence(hearing, hearings, RHYTHM) !== 'alone') continue
           if (!mayCountAsDead(index, now)) throw new Error(`${index} counts as dead at ${now}`)
           found ??= now
         }

@@ -2,7 +2,7 @@ import fc from 'fast-check'
 import t from 'tap'
 import type { MemberState, Report } from '../../../amphora-agent/protocol/heartbeat.js'
 import { assess, type Stored } from '../../../controller/health-manager/assess.js'
-import { type Carrier, impairmentOf, worseOf } from '../../../controller/health-manager/impairment.js'
+import { type AmphoraHealth, impairmentOf, worseOf } from '../../../controller/health-manager/impairment.js'
 import { addReport, readPicture } from '../../../controller/health-manager/picture.js'
 import { judge, type ReplayWindow } from '../../../controller/health-manager/replay-window.js'
 
@@ -272,13 +272,13 @@ t.test('operating statuses follow the truth table', t => {
 })
 
 t.test('an amphora’s mismatches lower the operating status', async t => {
-  const carrier = (fields: Partial<Carrier> = {}): Carrier => ({
+  const carrier = (fields: Partial<AmphoraHealth> = {}): AmphoraHealth => ({
     heard: true,
     holdsVip: true,
     mismatches: [],
     ...fields,
   })
-  const standby = (fields: Partial<Carrier> = {}) => carrier({ holdsVip: false, ...fields })
+  const standby = (fields: Partial<AmphoraHealth> = {}) => carrier({ holdsVip: false, ...fields })
   const cases = [
     ['a single amphora is well', 'SINGLE', [carrier()], null],
     ['its VIP is gone', 'SINGLE', [carrier({ mismatches: ['address'] })], 'ERROR'],

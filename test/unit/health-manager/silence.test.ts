@@ -1,11 +1,11 @@
 import t from 'tap'
-import { type Hearing, type Silence, silenceOf } from '../../../controller/health-manager/silence.js'
+import { judgeSilence, type Liveness, type Silence } from '../../../controller/health-manager/silence.js'
 import { createHearing, playSilences, RHYTHM } from '../../support/worlds/silence-stories.js'
 
 t.test('a silence counts as one amphora’s own, shared with others, or unsure', async t => {
   const silent = createHearing(0, { silentSeconds: 16 })
-  const fleet = (fields: Partial<Hearing> = {}) => Array.from({ length: 9 }, (_, at) => createHearing(at + 1, fields))
-  const cases: [string, Silence, Hearing, Hearing[]][] = [
+  const fleet = (fields: Partial<Liveness> = {}) => Array.from({ length: 9 }, (_, at) => createHearing(at + 1, fields))
+  const cases: [string, Silence, Liveness, Liveness[]][] = [
     ['not long enough', 'unsure', createHearing(0, { silentSeconds: 15 }), fleet()],
     ['nobody else is there', 'unsure', silent, []],
     ['everybody else was heard', 'alone', silent, fleet()],
@@ -40,7 +40,8 @@ t.test('a silence counts as one amphora’s own, shared with others, or unsure',
       ],
     ],
   ]
-  for (const [name, expected, one, others] of cases) t.equal(silenceOf(one, [one, ...others], RHYTHM), expected, name)
+  for (const [name, expected, one, others] of cases)
+    t.equal(judgeSilence(one, [one, ...others], RHYTHM), expected, name)
 })
 
 t.test('a network outage is never taken for deaths, and every death is found', async t => {

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { readHearings } from '../../../health-manager/hearings.js'
-import { silenceOf } from '../../../health-manager/silence.js'
+import { readLiveness } from '../../../health-manager/liveness.js'
+import { judgeSilence } from '../../../health-manager/silence.js'
 import type { LoadBalancerTree } from '../../../load-balancer/tree/tree.js'
 import type { Port } from '../../../network/driver.js'
 import type { Claim } from '../../../queue/claim.js'
@@ -96,13 +96,13 @@ async function planFacts(
   )
   if (!mayNeedRepair) return { ...facts, restartsLeft: 0, silentAlone: new Set() }
   const { database, restartLimits } = options.parts
-  const [left, hearings] = await Promise.all([
+  const [left, liveness] = await Promise.all([
     restartsLeft(database, tree.projectId, restartLimits),
-    readHearings(database),
+    readLiveness(database),
   ])
-  const rhythm = { beatInterval: options.beatIntervalSeconds, staleAfter: staleAfterSeconds }
-  const own = hearings.filter(({ loadBalancerId }) => loadBalancerId === tree.id)
-  const alone = own.filter(hearing => silenceOf(hearing, hearings, rhythm) === 'alone')
+  const timing = { beatInterval: options.beatIntervalSeconds, staleAfter: staleAfterSeconds }
+  const own = liveness.filter(({ loadBalancerId }) => loadBalancerId === tree.id)
+  const alone = own.filter(amphora => judgeSilence(amphora, liveness, timing) === 'alone')
   return { ...facts, restartsLeft: left, silentAlone: new Set(alone.map(({ amphoraId }) => amphoraId)) }
 }
 

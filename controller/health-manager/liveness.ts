@@ -1,13 +1,16 @@
 import type { Database } from '../database/connection.js'
 import { many } from '../database/query.js'
 import { sql } from '../database/sql.js'
-import type { Hearing } from './silence.js'
+import type { Liveness } from './silence.js'
 
-/** When each amphora that once served was heard, by the database's clock. New ones have not come back from anywhere, so they say nothing yet. */
-export async function readHearings(database: Database): Promise<Hearing[]> {
+/**
+ * Last heartbeats of all amphorae that have served, by the database's clock. Omits amphorae younger than a minute: they
+ * have not come back from a silence, so they are no evidence of one.
+ */
+export async function readLiveness(database: Database): Promise<Liveness[]> {
   return many(
     database,
-    sql<Hearing>`
+    sql<Liveness>`
      SELECT a.id AS "amphoraId", lb.id AS "loadBalancerId", lb.project_id AS "projectId",
             extract(epoch FROM now() - h.last_seen)::float8 AS "silentSeconds",
             extract(epoch FROM now() - h.heard_since)::float8 AS "heardSinceSeconds"
