@@ -6,16 +6,16 @@ import { closeSessions, closeUnlessOthers, parseSessions, type Session } from '.
 
 export type ConnectionCloserOptions = {
   haproxy: Haproxy
-  /** Whether to give up what is under way. */
+  /** Whether to abort work in progress. */
   isOver: () => boolean
   /** Called with a line for the log. */
   onClosed: (text: string) => void
 }
 
-/** Work that may take a while and needs no turn. */
+/** Work that may take a while and runs outside a turn. */
 export type Closing = () => Promise<void>
 
-/** Closes connections whose time is over, and ends old workers that are too many. */
+/** Closes connections whose time is over, and ends surplus old workers. */
 export class ConnectionCloser {
   readonly #haproxy: Haproxy
   readonly #isOver: () => boolean
@@ -29,9 +29,9 @@ export class ConnectionCloser {
   }
 
   /**
-   * Closes what servers still have whose time to leave is over.
-   * @param worker the present worker's pid, or null
-   * @returns the paths of servers that still had connections, and what closes those of old workers
+   * Closes the remaining connections of servers whose time to leave is over.
+   * @param worker the current worker's pid, or null
+   * @returns the paths of servers that still had connections, and the work that closes those of old workers
    */
   async closeConnections(
     over: readonly Leaving[],
@@ -46,7 +46,8 @@ export class ConnectionCloser {
       for (const one of over.filter(({ held }) => held || pid !== worker)) {
         const ours = sessions.filter(({ backend, server }) => backend === one.backend && server === one.server.name)
         if (ours.length === 0) continue
-        // An old worker has stopped its proxies and takes no command for a server, only for single sessions.
+        // An old worker has stopped its proxies: it refuses commands for servers, and accepts those for single
+        // sessions.
         if (pid !== worker) closing.push(() => closeUnlessOthers(this.#commandsTo(pid), ours))
         else await this.#haproxy.commandTo(pid, commandsFor(one).closeSessions).catch(() => '')
         closed.set(pathOf(one), (closed.get(pathOf(one)) ?? 0) + ours.length)
@@ -56,7 +57,7 @@ export class ConnectionCloser {
     return { closed: new Set(closed.keys()), closing }
   }
 
-  /** What ends the oldest of too many old workers, with what is left of their connections. */
+  /** Returns the work that ends the oldest surplus workers and closes their remaining connections. */
   planSurplus(pids: readonly number[], allowed: OldWorkerLimits | null): Closing[] {
     if (allowed === null || pids.length === 0) return []
     const workers = observeOldWorkers(pids)

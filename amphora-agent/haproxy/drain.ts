@@ -5,18 +5,18 @@ import type { Haproxy } from './haproxy.js'
 import { commandsFor, isOver, type Leaving, monotonicMs, pathOf, whoStillLeaves } from './leaving.js'
 import { LeavingStore } from './leaving-store.js'
 
-/** The first check after a change; a pool may give its members no time at all. */
+/** Delay of the first check after a change; a pool may give its members no time at all. */
 const FIRST_LOOK_MS = 50
-/** How often to try to delete a server, which succeeds once its last connection, even an idle one, is closed. */
+/** How often to try to delete a server; that succeeds once its last connection, even an idle one, is closed. */
 const LOOK_MS = 500
-/** How often old workers are checked against their limits. */
+/** How often to check old workers against their limits. */
 const OLD_WORKERS_MS = 5_000
 
 export type DrainOptions = {
   haproxy: Haproxy
-  /** The limits desired for old workers now. */
+  /** The limits currently desired for old workers. */
   limits: () => OldWorkerLimits | null
-  /** Runs work while no change of the machine is under way. */
+  /** Runs work while no other change of the machine is in progress. */
   inTurn: <T>(work: () => Promise<T>) => Promise<T>
   /** Called with a line for the log. */
   onClosed: (text: string) => void
@@ -24,14 +24,15 @@ export type DrainOptions = {
 }
 
 /**
- * Follows servers that leave: closes their remaining connections when their time is over, and deletes them from the present worker once they
- * are free. Also keeps old workers within their limits. Its state is in a file, so that the next agent goes on.
+ * Drains leaving servers: closes their remaining connections when their time is over, and deletes them from the
+ * current worker once they are free. Also keeps old workers within their limits. Its state is in a file, so that
+ * the next agent continues.
  */
 export class Drain {
   readonly #options: DrainOptions
   readonly #store = new LeavingStore()
   readonly #closer: ConnectionCloser
-  /** Whether HAProxy itself ends when its old workers have. */
+  /** Whether to stop HAProxy once its old workers have exited. */
   #thenStop = false
   #hasOldWorkers = false
   #isClosed = false
@@ -52,17 +53,17 @@ export class Drain {
     return this.#store.servers
   }
 
-  /** Stores which servers leave, before HAProxy is told, and does the rest in the background. */
+  /** Stores which servers leave; call it before changing HAProxy. The rest happens in the background. */
   begin(leaving: readonly Leaving[]): void {
     this.#begin(leaving, false)
   }
 
-  /** As `begin`; in addition HAProxy ends once its old workers have ended. */
+  /** As `begin`, and stops HAProxy once its old workers have exited. */
   beginToStop(leaving: readonly Leaving[]): void {
     this.#begin(leaving, true)
   }
 
-  /** HAProxy has reloaded: there is one more old worker. */
+  /** Call after a reload: there is one more old worker. */
   reloaded(): void {
     this.#schedule(FIRST_LOOK_MS)
   }
@@ -90,7 +91,7 @@ export class Drain {
     }
     this.#isLooking = true
     void this.#lookAndClose()
-      .catch(error => this.#options.log.error(`servers that leave: ${String(error)}`))
+      .catch(error => this.#options.log.error(`cannot drain leaving servers: ${String(error)}`))
       .then(() => {
         this.#isLooking = false
         const pause = this.#pauseUntilNext()
@@ -102,7 +103,7 @@ export class Drain {
     for (const work of await this.#options.inTurn(() => this.#look())) if (!this.#isClosed) await work()
   }
 
-  /** @returns what is then to be done to old workers */
+  /** @returns the remaining work on old workers */
   async #look(): Promise<Closing[]> {
     const { haproxy, limits } = this.#options
     const processes = await haproxy.processes()
@@ -123,7 +124,7 @@ export class Drain {
     return [...closing, ...ending]
   }
 
-  /** Deletes the servers that are free from the present worker. @returns their paths */
+  /** Deletes free servers from the current worker. @returns their paths */
   async #deleteFree(worker: number | null): Promise<ReadonlySet<string>> {
     const deleted = new Set<string>()
     if (worker === null) return deleted
@@ -133,7 +134,7 @@ export class Drain {
     return deleted
   }
 
-  /** Also when it is gone already, as from a HAProxy that was started anew. */
+  /** Also true if the server is already gone, as after HAProxy was restarted. */
   async #isDeleted(worker: number, one: Leaving): Promise<boolean> {
     const answer = await this.#options.haproxy.commandTo(worker, commandsFor(one).remove).catch(() => '')
     return /Server deleted|No such (server|backend)/.test(answer)

@@ -19,7 +19,7 @@ import type { ProcTable } from './runtime/proc-table.js'
 import { HAPROXY_PROGRAM } from './validate.js'
 import { prepareChroot, prepareWalls } from './walls.js'
 
-/** A configuration that serves nothing: for a HAProxy whose old workers still have connections. */
+/** A configuration that serves nothing, for a HAProxy whose old workers still have connections. */
 export const IDLE_CONFIGURATION = `global
     ${HAPROXY_SOCKET_LINE}
     user ${HAPROXY_USER}
@@ -31,12 +31,12 @@ backend idle
 `
 
 const READY_MS = 20_000
-/** How long the master may take to answer before a reload. */
+/** How long to wait for the master's answer before a reload. */
 const MASTER_MS = 2_000
-/** Room for a large configuration to be read on a busy machine. */
+/** Long enough to read a large configuration on a busy machine. */
 const RELOAD_MS = 60_000
 
-/** HAProxy did not do what it was asked; `words` is what it printed meanwhile. */
+/** HAProxy failed to start or reload; `words` is what it printed. */
 export class HaproxyFailure extends Error {
   constructor(
     message: string,
@@ -47,13 +47,13 @@ export class HaproxyFailure extends Error {
 }
 
 export type HaproxyEvents = {
-  /** It is about to read its files. */
+  /** Called before HAProxy reads its files. */
   beforeRead: () => void
-  /** It ended without being asked to; called before it is started again. @returns the server-state file for that */
+  /** Called when HAProxy exits unexpectedly, before it is restarted. @returns the server-state file for the restart */
   onEnd: () => string
-  /** Its first worker answers. */
+  /** Called when its first worker answers. */
   onReady: () => void
-  /** The present worker is about to become an old one. */
+  /** Called before the current worker becomes an old one. */
   beforeReload: () => Promise<void>
 }
 
@@ -71,7 +71,7 @@ export class Haproxy {
   readonly #options: HaproxyOptions
   readonly #supervisor: Supervisor
   readonly #runtime = new RuntimeClient()
-  /** The worker that was started last; null until it is known, as after HAProxy ended or an earlier agent started it. */
+  /** The worker started last; null if unknown, as after HAProxy exited or if an earlier agent started it. */
   #ourWorker: number | null = null
 
   constructor(options: HaproxyOptions) {
@@ -86,12 +86,12 @@ export class Haproxy {
     })
   }
 
-  /** Takes over the HAProxy of an earlier agent. @returns whether there is one */
+  /** Adopts the HAProxy of an earlier agent. @returns whether there is one */
   adopt(): boolean {
     return this.#supervisor.adopt()
   }
 
-  /** Starts it, or waits for the one that is just starting, until its worker answers. @throws HaproxyFailure */
+  /** Starts HAProxy unless it is already starting, and waits until its worker answers. @throws HaproxyFailure */
   async start(serverState: string): Promise<void> {
     const mark = printedSize()
     if (this.#supervisor.pid() !== null) return this.#untilReady(mark, this.#supervisor.failures())
@@ -101,8 +101,8 @@ export class Haproxy {
   }
 
   /**
-   * A new worker for the present configuration file, while the old one ends its connections in peace.
-   * @throws HaproxyFailure when no new worker came up; the old one then still serves
+   * Starts a new worker with the current configuration file, while the old one finishes its connections.
+   * @throws HaproxyFailure if no new worker comes up; the old one then still serves
    */
   async reload(serverState: string): Promise<void> {
     const { events } = this.#options
@@ -120,12 +120,12 @@ export class Haproxy {
     const outcome = await waitFor(() => this.#reloadOutcome(master, before), { timeoutMs: RELOAD_MS })
     if (outcome === 'ready') return
     throw new HaproxyFailure(
-      outcome === 'failed' ? 'HAProxy refused to reload' : 'HAProxy did not finish to reload',
+      outcome === 'failed' ? 'HAProxy failed to reload' : `HAProxy did not reload within ${RELOAD_MS / 1000} s`,
       wordsSince(mark),
     )
   }
 
-  /** Stops accepting connections and ends with the last one; it is not restarted. */
+  /** Stops accepting connections; HAProxy exits with the last one and is not restarted. */
   drain(): void {
     this.#supervisor.release('SIGUSR1')
   }
@@ -139,22 +139,25 @@ export class Haproxy {
     return this.#supervisor.pid()
   }
 
-  /** How many times in a row it ended soon after its start. */
+  /** How many times in a row HAProxy exited soon after its start. */
   failures(): number {
     return this.#supervisor.failures()
   }
 
-  /** Whether a worker that is gone had come to its end: with its last connection, and nobody killed it. */
+  /** Whether a worker that is gone exited with its last connection, and was not killed. */
   hasFinished(workerPid: number): boolean {
     return workerFinished(workerPid)
   }
 
-  /** Whether this worker was started by somebody else's reload, so that nobody knows what it has read. */
+  /** Whether this worker was started by a reload outside the agent, so that its configuration is unknown. */
   isForeign(workerPid: number): boolean {
     return this.#ourWorker !== null && this.#ourWorker !== workerPid
   }
 
-  /** What the present worker says of itself; null while it does not answer. @param withServerLimits asks for more, which costs */
+  /**
+   * Observes the current worker; null while it does not answer.
+   * @param withServerLimits also reads these, at a cost
+   */
   async observe(withServerLimits: boolean): Promise<HaproxyObservation | null> {
     const present = await this.#runtime.observe(withServerLimits)
     if (present !== null) this.#ourWorker ??= present.workerPid
@@ -186,7 +189,7 @@ export class Haproxy {
     return this.#runtime.underWay()
   }
 
-  /** Leaves it running and stops supervising it. */
+  /** Stops supervising HAProxy and leaves it running. */
   close(): void {
     this.#supervisor.close()
   }
@@ -206,12 +209,15 @@ export class Haproxy {
 
   #ended(): void {
     const { events, log } = this.#options
-    log.error(`HAProxy's last words: ${lastWords()}`)
+    log.error(`HAProxy's last output: ${lastWords()}`)
     this.#ourWorker = null
     writeServerState(events.onEnd())
   }
 
-  /** A HAProxy that ran for a while and is killed is restarted; only an end soon after the start has a reason of its own. */
+  /**
+   * Fails if HAProxy exits soon after its start. If it ran for a while and was killed, it is restarted: keep
+   * waiting.
+   */
   async #untilReady(mark: number, failures: number): Promise<void> {
     const outcome = await waitFor<'ready' | 'ended'>(
       async () => {
@@ -225,12 +231,14 @@ export class Haproxy {
     )
     if (outcome === 'ready') return this.#options.events.onReady()
     throw new HaproxyFailure(
-      outcome === 'ended' ? 'HAProxy ended at its start' : 'HAProxy did not become ready',
+      outcome === 'ended' ? 'HAProxy exited at its start' : `HAProxy did not answer within ${READY_MS / 1000} s`,
       wordsSince(mark),
     )
   }
 
-  /** A HAProxy whose sockets were removed takes no commands: a second one takes over, and the first ends with its connections. */
+  /**
+   * A HAProxy without its sockets takes no commands: starts a second one, and the first exits with its connections.
+   */
   async #takeOver(serverState: string): Promise<void> {
     await this.#options.events.beforeReload()
     writeServerState(serverState)
@@ -239,7 +247,7 @@ export class Haproxy {
     await this.#untilReady(mark, 0)
   }
 
-  /** @returns null while it is not known */
+  /** @returns null while the outcome is unknown */
   async #reloadOutcome(master: number, before: ProcTable): Promise<'ready' | 'failed' | null> {
     if (identityOf(master) === null) return 'failed'
     const now = await this.processes()

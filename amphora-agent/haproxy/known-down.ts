@@ -7,25 +7,31 @@ import { inMaintenance, type ServerState } from './runtime/servers-state.js'
 
 const FILE = `${STATE_DIRECTORY}/known-down.json`
 
-/** A member as its checks know it, whatever its name, its monitor or its persistence become. */
+/**
+ * Identifies a member by what is checked; stays the same if its name, health monitor or session persistence
+ * changes.
+ */
 export const memberKey = (backend: string, address: string, port: number): string =>
   `${backend.split(':')[0]} ${canonical(address)} ${port}`
 
-/** Whether anything but the agent says that it is up. */
+/** Whether a health check or agent check can bring the server up again. */
 export const isChecked = ({ options }: Server): boolean => options.includes('check') || options.includes('agent-check')
 
-/** The keys of those that failed their checks. */
+/** The keys of members that failed their checks. */
 export function membersDown(states: readonly ServerState[]): Set<string> {
   const down = states.filter(state => state.operational === 'stopped' && !inMaintenance(state))
   return new Set(down.map(({ backend, address, port }) => memberKey(backend, address, port)))
 }
 
-/** The members that were down when HAProxy was last seen: a HAProxy that starts would take them for up until their next check. */
+/**
+ * The members that were down at the last observation of HAProxy. A HAProxy that starts would consider them up until
+ * their next check.
+ */
 export type KnownDown = {
   keys: () => ReadonlySet<string>
-  /** What HAProxy says now. */
+  /** Replaces the keys with what HAProxy reports now. */
   see: (states: readonly ServerState[]) => void
-  /** What the controller has heard, for an amphora that has seen nothing yet. */
+  /** Replaces the keys with what the controller last heard, for an amphora without observations. */
   suppose: (desired: Desired) => void
 }
 

@@ -5,7 +5,7 @@ import { type Leaving, leavingSchema } from './leaving.js'
 
 const FILE = `${STATE_DIRECTORY}/leaving.json`
 
-/** The servers that leave, in a file, so that the next agent goes on with them. */
+/** The leaving servers, in a file, so that the next agent continues with them. */
 export class LeavingStore {
   #servers = load()
 
@@ -13,7 +13,7 @@ export class LeavingStore {
     return this.#servers
   }
 
-  /** @returns whether that is a change */
+  /** @returns whether they changed */
   keep(next: readonly Leaving[]): boolean {
     if (JSON.stringify(next) === JSON.stringify(this.#servers)) return false
     this.#servers = [...next]

@@ -3,27 +3,30 @@ import { type HaproxyPart, serverSchema } from '../protocol/desired.js'
 
 export const leavingSchema = z.strictObject({
   backend: z.string(),
-  /** The server as it was before it left. */
+  /** The server before it left. */
   server: serverSchema,
-  /** To be deleted once it is free; else it stays, disabled. */
+  /** Whether to delete it once it is free; otherwise it stays, disabled. */
   removed: z.boolean(),
-  /** The present worker has it; else only workers of former configurations do. */
+  /** Whether the current worker has it; otherwise only old workers do. */
   held: z.boolean(),
-  /** When it left: milliseconds of the machine's monotonic clock. */
+  /** When it left, in milliseconds of the machine's monotonic clock. */
   since: z.number(),
-  /** How long it may finish what is under way. */
+  /** How long it may finish its connections. */
   delayMs: z.number(),
 })
 
-/** A server that is out of service and may finish what is under way. */
+/** A server that is out of service and may finish its connections. */
 export type Leaving = z.output<typeof leavingSchema>
 
 export const pathOf = ({ backend, server }: Pick<Leaving, 'backend' | 'server'>): string => `${backend}/${server.name}`
 
-/** Milliseconds since the machine started, the same for every process on it: a server may leave for longer than an agent lives. */
+/**
+ * Milliseconds since the machine started, the same for all its processes: a server may take longer to leave than an
+ * agent lives.
+ */
 export const monotonicMs = (): number => Number(process.hrtime.bigint() / 1_000_000n)
 
-/** What the present worker is told of one that leaves. */
+/** Commands to the current worker about a leaving server. */
 export const commandsFor = (one: Pick<Leaving, 'backend' | 'server'>) => ({
   takeOut: `set server ${pathOf(one)} state maint`,
   bringBack: `set server ${pathOf(one)} state ready`,
@@ -31,10 +34,10 @@ export const commandsFor = (one: Pick<Leaving, 'backend' | 'server'>) => ({
   remove: `del server ${pathOf(one)}`,
 })
 
-/** Whether what is left may be closed. */
+/** Whether its remaining connections may be closed. */
 export const isOver = ({ since, delayMs }: Leaving, now: number): boolean => now >= since + delayMs
 
-/** How long removed servers may still finish what is under way, in whole seconds; 0 when it may be closed. */
+/** How long removed servers may still finish their connections, in whole seconds; 0 if these may be closed. */
 export function leavingSeconds(leaving: readonly Leaving[], now: number): number {
   const removed = leaving.filter(one => one.removed)
   const left = removed.map(({ since, delayMs }) => Math.min(since + delayMs - now, delayMs))
@@ -42,8 +45,8 @@ export function leavingSeconds(leaving: readonly Leaving[], now: number): number
 }
 
 /**
- * Who leaves when HAProxy goes from `applied` to `desired`: those that left before and do not return, and those that are removed or disabled
- * now. A pool's new delay counts for those that are leaving already.
+ * The servers that leave when HAProxy changes from `applied` to `desired`: those already leaving that do not
+ * return, and those removed or disabled now. A pool's new delay also applies to servers already leaving.
  */
 export function whoLeaves(
   before: readonly Leaving[],
@@ -72,16 +75,16 @@ export function whoLeaves(
   })
 }
 
-/** What was observed at all workers, by paths of servers. */
+/** An observation of all workers, by server paths. */
 type Observation = {
-  /** The present worker has just deleted them. */
+  /** Just deleted from the current worker. */
   deleted: ReadonlySet<string>
-  /** They had connections that were closed, so it must be seen that there are none left. */
+  /** Connections were just closed, so the next check must confirm that none are left. */
   closed: ReadonlySet<string>
   hasOldWorkers: boolean
 }
 
-/** Who still leaves after an observation. */
+/** The servers that are still leaving after an observation. */
 export function whoStillLeaves(leaving: readonly Leaving[], now: number, observed: Observation): Leaving[] {
   return leaving
     .map(one => ({ ...one, held: one.held && !observed.deleted.has(pathOf(one)) }))
@@ -91,13 +94,14 @@ export function whoStillLeaves(leaving: readonly Leaving[], now: number, observe
     })
 }
 
-/** Who leaves, when a new worker has taken over, which never had those that were removed. */
+/** The leaving servers after a reload: the new worker never had the removed ones. */
 export const afterReload = (leaving: readonly Leaving[]): Leaving[] =>
   leaving.map(one => ({ ...one, held: !one.removed }))
 
 /**
- * Whom a reload takes out of service in the present worker before it becomes an old one, which takes no such commands any more: clients whose
- * connections it keeps may ask it once more. Not where nobody else of the backend would answer.
+ * The servers to take out of service in the current worker before a reload: as an old worker it refuses such
+ * commands, but clients may send more requests on the connections it keeps. Excludes backends that would have no
+ * server left.
  */
 export function whoLeavesBeforeReload(
   applied: HaproxyPart | null,

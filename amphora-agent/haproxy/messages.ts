@@ -2,31 +2,32 @@ import { readFileSync, statSync } from 'node:fs'
 import { LOG_DIRECTORY } from '../protocol/paths.js'
 import { significantWords } from './validate.js'
 
-/** What HAProxy prints: starting, reloading, dying. */
+/** HAProxy's own output, at its start, reload and exit. */
 export const HAPROXY_MESSAGES = `${LOG_DIRECTORY}/haproxy-messages.log`
 
 const LAST_WORDS_SIZE = 4_000
-/** Exit codes of a worker that somebody has killed: SIGKILL, SIGTERM. */
+/** Exit codes of a killed worker: SIGKILL, SIGTERM. */
 const KILLED = ['137', '143']
 
-/** How many bytes HAProxy has printed; a mark for `wordsSince`. */
+/** The size of HAProxy's output so far; a mark for `wordsSince`. */
 export function printedSize(): number {
   return statSync(HAPROXY_MESSAGES, { throwIfNoEntry: false })?.size ?? 0
 }
 
-/** What HAProxy has printed that an operator should read. @param mark where to begin, as `printedSize` returned it */
+/** The significant part of HAProxy's output. @param mark where to begin, as returned by `printedSize` */
 export function wordsSince(mark: number): string {
   return significantWords(printedFrom(mark))
 }
 
-/** The end of what HAProxy has printed, as far as an operator should read it. */
+/** The significant part of the end of HAProxy's output. */
 export function lastWords(): string {
   return wordsSince(Math.max(0, printedSize() - LAST_WORDS_SIZE))
 }
 
 /**
- * Whether a worker that is gone had come to its end: with its last connection, and nobody killed it. The master tells of the end of each
- * worker, before its own. One that has nothing left may still crash in cleaning up, as 2.6 does.
+ * Whether a worker that is gone exited with its last connection, and was not killed. The master reports the exit of
+ * each worker before its own. A crash counts as finished: a worker without connections may crash while cleaning up,
+ * as 2.6 does.
  */
 export function workerFinished(pid: number): boolean {
   const ends = new RegExp(`worker \\(${pid}\\) exited with code (\\d+)`, 'g')
@@ -37,7 +38,7 @@ export function workerFinished(pid: number): boolean {
 function printedFrom(offset: number): string {
   try {
     const bytes = readFileSync(HAPROXY_MESSAGES)
-    // The file may have been cut meanwhile.
+    // The file may have been truncated since.
     return bytes.subarray(Math.min(offset, bytes.length)).toString('utf8')
   } catch {
     return ''

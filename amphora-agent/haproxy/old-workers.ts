@@ -1,10 +1,10 @@
 import { identityOf, isAlive, memoryOf } from '../process/process-table.js'
 import type { OldWorkerLimits } from '../protocol/desired.js'
 
-/** A worker of a former configuration, which lives as long as its connections. */
+/** A worker of a former configuration, which runs until its connections are closed. */
 export type OldWorker = { pid: number; startTime: number; memoryKib: number }
 
-/** What is known of those that still run. */
+/** Reads start time and memory of those that still run. */
 export function observeOldWorkers(pids: readonly number[]): OldWorker[] {
   return pids.flatMap(pid => {
     const identity = identityOf(pid)
@@ -12,7 +12,7 @@ export function observeOldWorkers(pids: readonly number[]): OldWorker[] {
   })
 }
 
-/** Which of them have to end for the rest to be within the limits: the oldest ones. Pure. */
+/** The oldest workers, which must end for the rest to be within the limits. Pure. */
 export function surplusOf(workers: readonly OldWorker[], { most, memoryMib }: OldWorkerLimits): OldWorker[] {
   const oldestFirst = workers.toSorted((one, other) => one.startTime - other.startTime || one.pid - other.pid)
   let memoryKib = oldestFirst.reduce((sum, worker) => sum + worker.memoryKib, 0)
@@ -23,14 +23,14 @@ export function surplusOf(workers: readonly OldWorker[], { most, memoryMib }: Ol
   })
 }
 
-/** It dies at once when it is asked to; one that is still there after so long hangs. */
+/** A worker exits at once on SIGTERM; one that still runs after this time hangs. */
 const END_MS = 5_000
 
 /** Ends old workers. */
 export type OldWorkerEnds = {
-  /** Asks it to end. */
+  /** Terminates the worker. */
   end: (worker: OldWorker) => void
-  /** Whether it was asked before; one that does not obey in time is killed. */
+  /** Whether it was terminated before. Kills it if it still runs after END_MS. */
   isEnding: (worker: OldWorker) => boolean
 }
 

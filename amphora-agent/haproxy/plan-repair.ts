@@ -4,22 +4,22 @@ import { type Leaving, pathOf } from './leaving.js'
 import type { HaproxyObservation } from './runtime/client.js'
 import { inMaintenance, isDrainedByHand, type ServerState } from './runtime/servers-state.js'
 
-/** How what HAProxy runs differs from what it should, and what puts it right. */
+/** How HAProxy's running state differs from the desired one, and the repair. */
 export type HaproxyRepair = {
-  /** As sentences; none when all is as it should be. */
+  /** The differences as sentences; empty if there are none. */
   found: string[]
-  /** For the runtime socket. */
+  /** Commands for the runtime socket. */
   commands: string[]
-  /** Some of it needs a reload. */
+  /** Whether a difference needs a reload. */
   reload: boolean
 }
 
-/** One difference, and the command that puts it right; null when only a reload does. */
+/** One difference, and the command that repairs it; null if only a reload does. */
 type Difference = { text: string; command: string | null }
 
 /**
- * Compares what HAProxy says of itself, its servers and frontends with the desired state. A server that is no longer desired and is out of service
- * only ends its connections: that is no difference. Pure.
+ * Compares HAProxy, its servers and frontends as observed with the desired state. A server that is no longer
+ * desired and is out of service only finishes its connections: that is not a difference. Pure.
  */
 export function planRepair(desired: Desired & { haproxy: HaproxyPart }, observed: HaproxyObservation): HaproxyRepair {
   const all = [
@@ -46,14 +46,14 @@ function serversDiffer({ backends }: HaproxyPart, { servers, serverLimits }: Hap
   )
 }
 
-/** @param connections its limit; 0 is none, null when it is not known */
+/** @param connections its connection limit; 0 is no limit, null is unknown */
 function serverDiffers(
   server: Server,
   path: string,
   state: ServerState | undefined,
   connections: number | null,
 ): Difference[] {
-  // Its whole path would not fit into the history.
+  // The whole path would not fit into a line of the history.
   const who = `server ${server.name}`
   if (state === undefined) return [{ text: `${who} was missing`, command: null }]
   const found: Difference[] = []
@@ -70,7 +70,7 @@ function serverDiffers(
   }
   if (connections !== null && connections !== limitOf(server)) {
     const command = `set maxconn server ${path} ${limitOf(server)}`
-    found.push({ text: `${who} had a limit of ${connections} connections`, command })
+    found.push({ text: `${who} had connection limit ${connections}`, command })
   }
   const difference = found.length > 0 ? null : differenceOf(server, state)
   return difference === null ? found : [{ text: `${who} ${difference}`, command: null }]
@@ -98,7 +98,7 @@ function frontendsDiffer(
     const now = frontends.get(name)?.limit ?? maxconn
     if (now === maxconn) return []
     const command = `set maxconn frontend ${name} ${maxconn}`
-    return [{ text: `listener ${name} had a limit of ${now} connections`, command }]
+    return [{ text: `listener ${name} had connection limit ${now}`, command }]
   })
   return [...disabled, ...limited]
 }
@@ -106,13 +106,13 @@ function frontendsDiffer(
 function globalLimitDiffers({ text }: HaproxyPart, { limit }: HaproxyObservation): Difference[] {
   const desired = globalLimit(text)
   if (desired === null || limit === null || limit === desired) return []
-  return [{ text: `HAProxy had a limit of ${limit} connections`, command: `set maxconn global ${desired}` }]
+  return [{ text: `HAProxy had connection limit ${limit}`, command: `set maxconn global ${desired}` }]
 }
 
-/** Of a server's connections; 0 is none. */
+/** A server's connection limit; 0 is no limit. */
 const limitOf = ({ options }: Server): number => Number(options[options.indexOf('maxconn') + 1 || options.length] ?? 0)
 
-/** As the section `global` says, which comes first; null when it says nothing. */
+/** The `maxconn` of the section `global`, which comes first; null if it has none. */
 function globalLimit(text: string): number | null {
   const global = text.slice(0, text.search(/^defaults/m))
   const [, limit] = /^ +maxconn (\d+)$/m.exec(global) ?? []
@@ -120,8 +120,8 @@ function globalLimit(text: string): number | null {
 }
 
 /**
- * How the servers that HAProxy runs differ from the desired ones, as sentences; none when they agree. Backends that are not listed in the
- * desired part are left alone, and servers that leave stay until they are free.
+ * How HAProxy's servers differ from the desired ones, as sentences; empty if they agree. Ignores backends that the
+ * desired part does not list, and leaving servers that are out of service.
  */
 export function differences(
   desired: HaproxyPart,
@@ -143,8 +143,8 @@ export function differences(
   const parting = new Set(leaving.map(pathOf))
   for (const [path, state] of byPath) {
     if (!ours.has(state.backend)) continue
-    if (!parting.has(path)) found.push(`server ${path} should not be there`)
-    else if (!inMaintenance(state)) found.push(`server ${path} leaves and is not out of service`)
+    if (!parting.has(path)) found.push(`server ${path} is unexpected`)
+    else if (!inMaintenance(state)) found.push(`server ${path} is leaving but still in service`)
   }
   return found
 }

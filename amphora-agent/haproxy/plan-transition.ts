@@ -2,24 +2,27 @@ import type { Backend, HaproxyPart, Server } from '../protocol/desired.js'
 import { afterReload, type Leaving, whoLeaves } from './leaving.js'
 
 export type HaproxyFacts = {
-  /** A HAProxy runs and answers. */
+  /** HAProxy is running. */
   running: boolean
-  /** Workers of former configurations still have connections. */
+  /** Old workers still have connections. */
   hasOldWorkers: boolean
-  /** The servers that are leaving already. */
+  /** The servers already leaving. */
   leaving: readonly Leaving[]
-  /** By the clock of those that leave. */
+  /** On the clock of `Leaving.since`. */
   now: number
 }
 
-/** One line for the runtime socket, and when its answer counts as success. */
+/** One line for the runtime socket, and the answer that means success. */
 export type RuntimeCommand = {
   text: string
-  /** The answer of success; anything else makes the whole plan fail. */
+  /** Any other answer makes the whole plan fail. */
   expect: string
 }
 
-/** What to do with HAProxy. `retire` is a reload to a configuration that serves nothing, while old workers finish what is under way. */
+/**
+ * What to do with HAProxy. `retire` reloads a configuration that serves nothing, while old workers finish their
+ * connections.
+ */
 type Way =
   | { kind: 'unchanged' }
   | { kind: 'start' }
@@ -28,13 +31,14 @@ type Way =
   | { kind: 'reload'; reason: string }
   | { kind: 'runtime'; commands: RuntimeCommand[] }
 
-/** The way, and who is leaving once it is gone. */
+/** What to do, and the servers that are leaving afterwards. */
 export type HaproxyTransition = Way & { leaving: Leaving[] }
 
 /**
- * The cheapest way from what HAProxy runs to what it should run. Members of backends and connection limits change at runtime; everything else is one
- * reload, with its reason. The order at runtime: add, weights and states, take out of service; so somebody can always serve. Nothing that
- * is under way ends by it: servers that leave are deleted later, when they are free.
+ * Plans the cheapest way from the applied to the desired configuration. Members of backends and connection limits
+ * change at runtime; everything else is one reload, with its reason. The order at runtime is: add servers, change
+ * weights and states, take servers out of service; so a server is always available. No connection is closed:
+ * leaving servers are deleted later, once they are free.
  */
 export function planTransition(
   applied: HaproxyPart | null,
@@ -66,7 +70,7 @@ function wayTo(applied: HaproxyPart | null, desired: HaproxyPart | null, facts: 
   if (applied === null) return { kind: 'reload', reason: "HAProxy's running configuration is unknown" }
   if (applied.sha256 === desired.sha256) return { kind: 'unchanged' }
   if (applied.skeletonSha256 !== desired.skeletonSha256) {
-    return { kind: 'reload', reason: 'more than members of pools and connection limits changed' }
+    return { kind: 'reload', reason: 'more than pool members and connection limits changed' }
   }
 
   const limits = limitsOf(applied)
@@ -105,8 +109,9 @@ function wayTo(applied: HaproxyPart | null, desired: HaproxyPart | null, facts: 
 const MOST_OF_A_LINE = 8_000
 
 /**
- * The commands in as few lines as possible, since each costs a connection to HAProxy. All of a line run, whatever the first ones say; so what takes
- * a server out of service comes in a line after those that bring others in.
+ * Joins the commands into as few lines as possible, since each line costs a connection to HAProxy. A line runs to
+ * its end even if a command in it fails; so commands that take servers out of service are on later lines than those
+ * that add others.
  */
 export function linesOf(commands: readonly RuntimeCommand[]): RuntimeCommand[] {
   const lines: { commands: RuntimeCommand[]; length: number; takesOut: boolean }[] = []
@@ -132,34 +137,34 @@ const takesOut = ({ text }: RuntimeCommand): boolean => text.endsWith(' state ma
 
 const limitsOf = ({ frontends }: HaproxyPart) => new Map(frontends.map(({ name, maxconn }) => [name, maxconn]))
 
-/** Why the change of one backend needs a reload, or null when the runtime socket can do it. */
+/** Why the change of one backend needs a reload; null if the runtime socket can do it. */
 function obstacle(old: Backend, desired: Backend, leaving: readonly Leaving[]): string | null {
-  if (old.dynamic !== desired.dynamic) return `backend ${desired.name} has another algorithm`
+  if (old.dynamic !== desired.dynamic) return `backend ${desired.name} differs in its support for dynamic servers`
   const oldServers = new Map(old.servers.map(server => [server.name, server]))
   const taken = [...old.servers, ...leaving.map(({ server }) => server)]
   for (const server of desired.servers) {
     const oldServer = oldServers.get(server.name)
     oldServers.delete(server.name)
     if (![desired.name, server.name, ...server.options].every(isPlainWord)) {
-      return `a word of server ${server.name} cannot be sent to the runtime socket`
+      return `server ${server.name} has a word that the runtime socket cannot take`
     }
     const before = oldServer ?? leaving.find(one => one.server.name === server.name)?.server
     if (before === undefined) {
-      if (!desired.dynamic) return `server ${server.name} cannot join backend ${desired.name} while it runs`
+      if (!desired.dynamic) return `server ${server.name} cannot join backend ${desired.name} at runtime`
       const holder = taken.find(({ number }) => number === server.number)
-      if (holder !== undefined) return `server ${server.name} takes over the number of ${holder.name}`
+      if (holder !== undefined) return `server ${server.name} reuses the number of server ${holder.name}`
       continue
     }
-    if (!sameLine(before, server)) return `the options or the address of server ${server.name} changed`
+    if (!sameLine(before, server)) return `server ${server.name} changed in more than weight and state`
   }
   for (const { name } of oldServers.values()) {
-    if (!desired.dynamic) return `server ${name} cannot leave backend ${desired.name} while it runs`
-    if (!isPlainWord(name)) return `server ${name} cannot be named on the runtime socket`
+    if (!desired.dynamic) return `server ${name} cannot leave backend ${desired.name} at runtime`
+    if (!isPlainWord(name)) return `server ${name} has a name that the runtime socket cannot take`
   }
   return null
 }
 
-/** True when only weight and administrative state may differ. */
+/** True if at most weight and administrative state differ. */
 function sameLine(old: Server, desired: Server): boolean {
   return (
     old.number === desired.number &&
@@ -184,14 +189,14 @@ function addition(backend: string, server: Server): RuntimeCommand[] {
     ...server.options,
   ]
   const commands: RuntimeCommand[] = [{ text: words.join(' '), expect: 'New server registered.' }]
-  // A server that was added starts in maintenance, with its check off.
+  // An added server starts in maintenance, with its checks off.
   if (server.options.includes('check')) commands.push(silent(`enable health ${path}`))
   if (server.options.includes('agent-check')) commands.push(silent(`enable agent ${path}`))
   if (!server.disabled) commands.push(silent(`enable server ${path}`))
   return commands
 }
 
-/** For a server that was about to leave, and is still there. */
+/** Commands for a leaving server that is still present and stays after all. */
 function comeback(backend: string, server: Server): RuntimeCommand[] {
   const path = `${backend}/${server.name}`
   const commands = [silent(`set server ${path} weight ${server.weight}`)]
@@ -211,5 +216,5 @@ function adjustment(backend: string, old: Server, desired: Server): RuntimeComma
 
 const silent = (text: string): RuntimeCommand => ({ text, expect: '' })
 
-/** Neither ends a command nor is taken apart or unescaped by the runtime socket. */
+/** A word that neither ends a command nor is split or unescaped by the runtime socket. */
 const isPlainWord = (word: string): boolean => /^[A-Za-z0-9_.:,/@%+=()[\]*?~!^|-]+$/.test(word)

@@ -2,16 +2,17 @@ import type { HaproxyPart, Server } from '../protocol/desired.js'
 import { isChecked, memberKey } from './known-down.js'
 import { parseServersState, type ServerState } from './runtime/servers-state.js'
 
-/** What HAProxy runs now: the part, as far as that is known, and what `show servers state` says. */
+/** What HAProxy runs now: its part of the desired state (null if unknown), and the output of `show servers state`. */
 export type Present = { applied: HaproxyPart | null; dump: string }
 
-/** In maintenance from the configuration; alone it has been overridden by an administrator. */
+/** Maintenance from the configuration. If this bit is set alone, a command has overridden it. */
 const ADMIN_FROM_CONFIGURATION = 0x04
 
 /**
- * The server-state file for a new worker. Servers whose configuration stays the same keep their whole state, unless they are in maintenance, since
- * a line would bring that back. Of the others, those that are checked and known to be down begin down.
- * @param present null when HAProxy starts
+ * The server-state file for a new worker. Servers whose configuration does not change keep their whole state,
+ * unless they are in maintenance, which a line would restore. Of the others, checked servers that are known to be
+ * down start down.
+ * @param present null if HAProxy starts
  * @param down keys of members, see memberKey
  */
 export function serverStateFile(present: Present | null, desired: HaproxyPart, down: ReadonlySet<string>): string {
@@ -41,6 +42,6 @@ export function serverStateFile(present: Present | null, desired: HaproxyPart, d
   return ['1', ...lines, ''].join('\n')
 }
 
-/** Stopped by its health check; the columns are those of `show servers state`. */
+/** The line of a server stopped by its health check; the columns are those of `show servers state`. */
 const downLine = (backend: string, { name, number, address, port, weight }: Server): string =>
   `0 ${backend} ${number} ${name} ${address} 0 0 ${weight} ${weight} 0 8 2 0 6 0 0 1 - ${port} - 0 0 - - 0`

@@ -15,16 +15,16 @@ export type Outcome = { transition: Transition; reason: string }
 
 type Parts = { haproxy: Haproxy; drain: Drain; knownDown: KnownDown; log: Log }
 
-/** A server-state file that says nothing. */
+/** An empty server-state file. */
 const NO_STATES = '1\n'
 
-/** Commands that ran before the rest of their change; `failure` says why not all of them did. */
+/** The runtime commands of a change ran before the rest of it; `failure` says why one failed. */
 export type HeadStart = { failure: string | null }
 
 /**
- * Brings a change that needs no reload to the traffic, before its file is checked and becomes the current one; transitionTo must follow, with
- * the same parts or, to take it back, with the parts exchanged.
- * @returns null when the change needs more than runtime commands; then nothing was done
+ * Applies a change that needs no reload before its file is checked and becomes the current one. transitionTo must
+ * follow, with the same parts or, to undo the change, with the parts swapped.
+ * @returns null if the change needs more than runtime commands; then nothing was done
  */
 export async function startAhead(
   { haproxy, drain }: Parts,
@@ -38,8 +38,8 @@ export async function startAhead(
 }
 
 /**
- * Brings HAProxy from the applied to the desired part. The desired configuration file is already the current one. Servers that leave are
- * out of service when this is done; what is under way on them goes on, and the drain sees to their end.
+ * Changes HAProxy from the applied to the desired part. The desired configuration file is already the current one.
+ * Leaving servers are out of service afterwards; their connections continue, and the drain closes them in time.
  * @throws HaproxyFailure
  */
 export async function transitionTo(
@@ -73,19 +73,19 @@ export async function transitionTo(
       drain.begin(plan.leaving)
       const [drift] = await differencesNow(parts, desired)
       if (drift === undefined) return { transition: 'unchanged', reason: '' }
-      return reload(parts, null, desired, `HAProxy had drifted: ${drift}`)
+      return reload(parts, null, desired, `HAProxy drifted: ${drift}`)
     }
     case 'runtime': {
       drain.begin(plan.leaving)
       const { failure } = headStart ?? { failure: await runCommands(haproxy, plan.commands) }
       const [drift] = failure === null && desired !== null ? await differencesNow(parts, desired) : []
       if (failure === null && drift === undefined) return { transition: 'runtime', reason: '' }
-      return reload(parts, applied, desired, failure ?? `after the change ${drift}`)
+      return reload(parts, applied, desired, failure ?? `after the change, ${drift}`)
     }
   }
 }
 
-/** A reload whatever the plan would be. @param applied what runs, null when that is not known */
+/** Reloads without a plan. @param applied what HAProxy runs; null if unknown */
 export async function reload(
   { haproxy, drain, knownDown, log }: Parts,
   applied: HaproxyPart | null,
@@ -115,7 +115,7 @@ async function factsOf(
 ): Promise<HaproxyFacts> {
   return {
     running: haproxy.pid() !== null,
-    // Only where nothing is to be served they make a difference, and asking costs time.
+    // Old workers matter only if nothing is to be served, and a query costs time.
     hasOldWorkers: desired === null && (await hasOldWorkers(haproxy)),
     leaving: drain.leaving(),
     now: monotonicMs(),
@@ -136,7 +136,7 @@ async function differencesNow({ haproxy, drain }: Parts, desired: HaproxyPart): 
   }
 }
 
-/** @returns null when every command succeeded, else why not */
+/** @returns null if every command succeeded, else why one failed */
 async function runCommands(haproxy: Haproxy, commands: readonly RuntimeCommand[]): Promise<string | null> {
   try {
     for (const { text, expect } of linesOf(commands)) {

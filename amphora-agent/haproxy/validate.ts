@@ -4,17 +4,17 @@ export const HAPROXY_PROGRAM = '/usr/sbin/haproxy'
 
 const MAX_WORDS = 4_000
 
-/** Asks HAProxy itself. @returns null when the file is good, else what HAProxy says of it */
+/** Has HAProxy check the file. @returns null if it is valid, else HAProxy's output */
 export async function refusalOf(file: string): Promise<string | null> {
   const { status, stdout, stderr } = await run(HAPROXY_PROGRAM, ['-c', '-f', file], { timeoutMs: 60_000 })
-  return status === 0 ? null : significantWords(stdout + stderr) || `haproxy -c ended with status ${status}`
+  return status === 0 ? null : significantWords(stdout + stderr) || `haproxy -c exited with status ${status}`
 }
 
 export async function haproxyVersion(): Promise<string> {
   return /version (\S+)/.exec((await run(HAPROXY_PROGRAM, ['-v'])).stdout)?.[1] ?? 'unknown'
 }
 
-/** The alarms among what HAProxy printed, or all of it when there are none; bounded. */
+/** The alerts in HAProxy's output, or all of it if there are none; bounded. */
 export function significantWords(text: string): string {
   const lines = text
     .split('\n')

@@ -8,14 +8,14 @@ import { HAPROXY_PROGRAM } from './validate.js'
 
 const PERL = '/usr/bin/perl'
 const LAUNCHER = `${STATE_DIRECTORY}/haproxy-seccomp.pl`
-/** What HAProxy reads before its configuration: what follows from the machine and not from the load balancer. */
+/** HAProxy reads this before its configuration: the settings that depend on the machine, not on the load balancer. */
 const MACHINE_CONFIGURATION = `${STATE_DIRECTORY}/haproxy-machine.cfg`
 
 /**
- * Makes what HAProxy is locked up with: the directory that becomes its root, its seccomp filter, and its share of the amphora's processes: half of
- * them, so that the agent can still start what it needs when HAProxy was taken over. HAProxy counts the processors of the host, so it is told when the
- * amphora may use fewer.
- * @returns the program and its first arguments, which become HAProxy
+ * Prepares HAProxy's sandbox: its chroot directory, its seccomp filter, and its share of the amphora's processes.
+ * It gets half of them, so that the agent can still start what it needs if HAProxy is compromised. HAProxy counts
+ * the processors of the host, so `nbthread` limits it if the amphora may use fewer.
+ * @returns the program and its first arguments, which launch HAProxy
  */
 export function prepareWalls({
   processes,
@@ -29,7 +29,7 @@ export function prepareWalls({
   return [PERL, LAUNCHER, HAPROXY_PROGRAM, '-f', MACHINE_CONFIGURATION]
 }
 
-/** A new worker needs it as well. */
+/** Creates the chroot directory; a new worker needs it as well. */
 export function prepareChroot(): void {
   mkdirSync(HAPROXY_CHROOT, { recursive: true, mode: 0o555 })
 }

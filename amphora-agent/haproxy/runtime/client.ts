@@ -7,52 +7,55 @@ import { parseServersState, type ServerState } from './servers-state.js'
 import { isSettled } from './settled.js'
 import { type ProxyRow, parseServerLimits, parseStat, SHOW_ALL, SHOW_PROXIES } from './stat.js'
 
-/** A longer wait counts as no answer. */
+/** Timeout of an observation. */
 const ANSWER_MS = 1_000
 /** Additional time for each server's row. */
 const ROW_MS = 0.1
 /** A worker with tens of thousands of sessions lists them in a fraction of this. */
 const WORKER_MS = 5_000
-/** For the master, and for the little that a start or reload asks of the worker. */
+/** Timeout for the master, and for the worker's short answers during a start or reload. */
 const SHORT_MS = 2_000
-/** Two of HAProxy's own limits of five seconds, after which it waits for nobody to teach it, and some room. */
+/** HAProxy stops waiting to be taught after two timeouts of five seconds; this leaves some margin. */
 const SETTLED_MS = 12_000
 
-/** What a worker has under way; null when it does not say. */
+/** How many sessions a worker has; null if it does not answer. */
 export type WorkerLoad = { pid: number; underWay: number | null }
 
 export type HaproxyObservation = {
   workerPid: number
-  /** Of all its connections; null when it does not say. */
+  /** HAProxy's global connection limit; null if it does not report one. */
   limit: number | null
   proxies: ProxyRow[]
   servers: ServerState[]
-  /** Limits of connections by the paths of the servers that have one; null when it was not asked for them. */
+  /** Connection limits by server path, of servers that have one; null if not requested. */
   serverLimits: ReadonlyMap<string, number> | null
 }
 
-/** Asks HAProxy over its two sockets: the master's, and the present worker's. */
+/** Sends commands to HAProxy's two sockets: the master's and the current worker's. */
 export class RuntimeClient {
-  /** How many servers it had when it last answered. */
+  /** The number of servers in the last answer. */
   #serverCount: number | null = null
 
-  /** False when somebody removed the sockets of one that runs. */
+  /** Whether the sockets exist; if HAProxy runs and they do not, they were removed. */
   isReachable(): boolean {
     return existsSync(HAPROXY_SOCKET) && existsSync(HAPROXY_MASTER_SOCKET)
   }
 
-  /** @throws Error when HAProxy does not answer */
+  /** @throws Error if HAProxy does not answer */
   command(text: string): Promise<string> {
     return sendCommand(HAPROXY_SOCKET, text)
   }
 
-  /** Commands to any worker, also one that is ending, in one round trip; a few thousand characters at most. @throws Error */
+  /**
+   * Sends commands to any worker, also an old one, in one round trip; at most a few thousand characters.
+   * @throws Error
+   */
   commandTo(workerPid: number, ...commands: readonly string[]): Promise<string> {
     const text = commands.map(command => `@!${workerPid} ${command}`).join(';')
     return sendCommand(HAPROXY_MASTER_SOCKET, text, WORKER_MS)
   }
 
-  /** Null while the master does not answer, which it does not for a moment during a reload. */
+  /** Null while the master does not answer, as happens briefly during a reload. */
   async processes(): Promise<ProcTable | null> {
     try {
       return parseProcTable(await sendCommand(HAPROXY_MASTER_SOCKET, 'show proc', SHORT_MS))
@@ -61,7 +64,7 @@ export class RuntimeClient {
     }
   }
 
-  /** How many requests, or connections of TCP, each worker has under way. Null while the master does not answer. */
+  /** The number of open requests, or TCP connections, of each worker. Null while the master does not answer. */
   async underWay(): Promise<WorkerLoad[] | null> {
     const table = await this.processes()
     if (table === null) return null
@@ -69,14 +72,14 @@ export class RuntimeClient {
     return Promise.all(
       workers.map(async pid => {
         const sessions = await this.commandTo(pid, 'show sess').catch(() => '')
-        // The command itself is a session too.
+        // The command itself counts as a session of the frontend GLOBAL.
         const isAnswered = sessions.includes(' fe=GLOBAL ')
         return { pid, underWay: isAnswered ? (sessions.match(/^0x[0-9a-f]+: .* fe=(?!GLOBAL)/gm)?.length ?? 0) : null }
       }),
     )
   }
 
-  /** The pid of the worker that answers on the runtime socket; null when none does. */
+  /** The pid of the worker that answers on the runtime socket; null if none does. */
   async answeringPid(): Promise<number | null> {
     try {
       const found = /^Pid: (\d+)$/m.exec(await sendCommand(HAPROXY_SOCKET, 'show info', SHORT_MS))
@@ -87,11 +90,11 @@ export class RuntimeClient {
   }
 
   /**
-   * What the present worker says of itself, by one question for all, since each costs a connection; null while it does not answer.
-   * @param wantsServerLimits asks for more, which costs
+   * Observes the current worker with a single query, since each costs a connection; null while it does not answer.
+   * @param wantsServerLimits also reads these, at a cost
    */
   async observe(wantsServerLimits: boolean): Promise<HaproxyObservation | null> {
-    // The first observation tells how many servers there are, and so how long the answer may take.
+    // The number of servers in an earlier observation determines how long the answer may take.
     const withServerLimits = wantsServerLimits && this.#serverCount !== null
     const [rows, patience] = withServerLimits ? [SHOW_ALL, (this.#serverCount ?? 0) * ROW_MS] : [SHOW_PROXIES, 0]
     try {
@@ -115,7 +118,7 @@ export class RuntimeClient {
     }
   }
 
-  /** Waits until the worker has learnt its stick tables: clients who come back to their member would lose it. */
+  /** Waits until the worker has learned its stick tables; otherwise returning clients would lose their member. */
   async untilSettled(): Promise<void> {
     await waitFor(
       async () =>

@@ -1,12 +1,12 @@
 import { createConnection } from 'node:net'
 
-/** Far above the state of ten thousand servers. */
+/** Limit of an answer, far above the state of ten thousand servers. */
 const MAX_ANSWER = 64 * 1024 * 1024
 
 /**
- * One command on a runtime or master socket.
+ * Sends one command to a runtime or master socket.
  * @returns the answer, without the empty line at its end
- * @throws Error when nobody listens, or when the whole answer is not there in time
+ * @throws Error if nothing listens, or the answer is incomplete at the timeout or too long
  */
 export function sendCommand(socketPath: string, command: string, timeoutMs = 5_000): Promise<string> {
   return new Promise((resolve, reject) => {
@@ -23,14 +23,14 @@ export function sendCommand(socketPath: string, command: string, timeoutMs = 5_0
     socket.on('data', (piece: Buffer) => {
       size += piece.length
       pieces.push(piece)
-      if (size > MAX_ANSWER) fail(new Error('HAProxy answered with too much'))
+      if (size > MAX_ANSWER) fail(new Error(`HAProxy's answer exceeds ${MAX_ANSWER} bytes`))
     })
     socket.on('end', () => {
       clearTimeout(timer)
       socket.destroy()
       resolve(Buffer.concat(pieces).toString('utf8').trimEnd())
     })
-    // The master socket answers to its end only when the asker has said that there is no more to come.
+    // The master socket completes its answer only after the client has closed its sending side.
     socket.end(`${command}\n`)
   })
 }

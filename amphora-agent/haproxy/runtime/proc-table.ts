@@ -1,15 +1,15 @@
-/** What `show proc` of the master socket says. */
+/** The output of `show proc` on the master socket. */
 export type ProcTable = {
   masterPid: number
   reloads: number
-  /** Reloads that failed since the last one that succeeded. */
+  /** Failed reloads since the last successful one. */
   failed: number
-  /** Null while a reload has failed to bring one up. */
+  /** Null if no worker runs, as after a failed reload. */
   workerPid: number | null
   oldWorkerPids: number[]
 }
 
-/** @returns null when the answer is not a process table */
+/** @returns null if the answer is not a process table */
 export function parseProcTable(text: string): ProcTable | null {
   let section = ''
   let table: ProcTable | null = null

@@ -10,13 +10,13 @@ export type ServerState = {
   /** Bit field; see ADMIN_*. */
   admin: number
   checkConfigured: boolean
-  /** Which checks are configured and somebody has turned off. */
+  /** Configured checks that were turned off. */
   checksOff: ('health' | 'agent')[]
-  /** The words of the line, for the server-state file. */
+  /** The fields of the line, for the server-state file. */
   words: string[]
 }
 
-/** Any bit that keeps the server out: forced, inherited or resolution maintenance. */
+/** Any bit that takes the server out of service: forced, inherited or resolution maintenance. */
 const ADMIN_MAINTENANCE = 0x01 | 0x02 | 0x20
 /** Drain, forced or inherited. */
 const ADMIN_DRAIN = 0x08 | 0x10
@@ -28,7 +28,7 @@ const CHECK_ENABLED = 4
 
 const isOff = (check: number): boolean => (check & CHECK_CONFIGURED) !== 0 && (check & CHECK_ENABLED) === 0
 
-/** Reads `show servers state`, version 1. Lines that do not look like it are left out. */
+/** Parses `show servers state`, version 1. Ignores other lines. */
 export function parseServersState(text: string): ServerState[] {
   const states: ServerState[] = []
   for (const line of text.split('\n')) {
@@ -59,5 +59,5 @@ export function parseServersState(text: string): ServerState[] {
 export const inMaintenance = (state: ServerState): boolean => (state.admin & ADMIN_MAINTENANCE) !== 0
 export const isDraining = (state: ServerState): boolean => (state.admin & ADMIN_DRAIN) !== 0 || state.weight === 0
 
-/** Drained by a command; one with weight 0 is not. */
+/** Drained by a command, as opposed to weight 0. */
 export const isDrainedByHand = ({ admin }: ServerState): boolean => (admin & ADMIN_DRAIN) !== 0

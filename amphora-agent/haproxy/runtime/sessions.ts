@@ -1,12 +1,12 @@
-/** Sessions that are closed in one round trip. */
+/** Sessions to close per round trip. */
 const CLOSED_AT_ONCE = 100
-/** Sessions that are looked at once more before they are closed: few, so that little time goes by in between. */
+/** Sessions to check again per round trip before closing them: few, so that little time passes in between. */
 const CHECKED_AT_ONCE = 20
 
-/** One stream of `show sess`; `pointer` is its place in the memory of its worker, which another one may have after its end. */
+/** One stream of `show sess`; `pointer` is its address in its worker's memory, which a later stream may reuse. */
 export type Session = { pointer: string; backend: string; server: string }
 
-/** Reads `show sess`; lines of other kinds are left out, and streams that have no server yet have none by name. */
+/** Parses `show sess`. Ignores other lines. The server of a stream without one is `<none>`. */
 export function parseSessions(text: string): Session[] {
   return text.split('\n').flatMap(line => {
     const [, pointer, backend, server] = /^(0x[0-9a-f]+): .* be=(\S+) srv=(\S+) /.exec(line) ?? []
@@ -14,7 +14,7 @@ export function parseSessions(text: string): Session[] {
   })
 }
 
-/** Reads the answers to any number of `show sess 0x...`; those that have ended are left out. */
+/** Parses the answers to several `show sess 0x...`. Ignores sessions that have ended. */
 function parseWholeSessions(text: string): Session[] {
   return text.split(/^(?=0x)/m).flatMap(words => {
     const [pointer] = /^0x[0-9a-f]+(?=: )/.exec(words) ?? []
@@ -24,10 +24,10 @@ function parseWholeSessions(text: string): Session[] {
   })
 }
 
-/** How one worker is told, and when that is to end early. */
+/** How to send commands to one worker, and whether to stop early. */
 type Closing = { command: (...commands: string[]) => Promise<string>; isOver: () => boolean }
 
-/** Closes whatever is at their places. */
+/** Closes whatever sessions are at their addresses. */
 export async function closeSessions(closing: Closing, sessions: readonly Session[]): Promise<void> {
   for (const some of batches(sessions, CLOSED_AT_ONCE)) {
     if (closing.isOver()) return
@@ -35,7 +35,10 @@ export async function closeSessions(closing: Closing, sessions: readonly Session
   }
 }
 
-/** Closes those that still are at their places: a client who stays may have got one of them for its next request, to another server. */
+/**
+ * Closes only sessions that are still the same: an address may have been reused for the next request of a remaining
+ * client, to another server.
+ */
 export async function closeUnlessOthers(closing: Closing, sessions: readonly Session[]): Promise<void> {
   for (const some of batches(sessions, CHECKED_AT_ONCE)) {
     if (closing.isOver()) return

@@ -1,8 +1,9 @@
-/** Of HAProxy's flags: it waits neither for a former worker nor for its peers to teach it. */
+/** HAProxy's flags if it waits neither for its former worker nor for its peers to teach it. */
 const RESYNC_FINISHED = 0x3
 
 /**
- * Whether the stick tables of a worker outlive a reload: one that still waits to be taught itself teaches its successor nothing.
+ * Whether a worker's stick tables would survive a reload: while it waits to be taught, it does not teach its
+ * successor.
  * @param answer to `show peers` and `show table`
  */
 export function isSettled(answer: string): boolean {

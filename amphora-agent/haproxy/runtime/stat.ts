@@ -1,6 +1,6 @@
 import type { Counters } from '../../protocol/heartbeat.js'
 
-/** A frontend or backend row of `show stat`; `limit` is that of its connections. */
+/** A frontend or backend row of `show stat`; `limit` is its connection limit. */
 export type ProxyRow = {
   name: string
   kind: 'frontend' | 'backend'
@@ -9,14 +9,14 @@ export type ProxyRow = {
   counters: Counters
 }
 
-/** Frontends and backends only; of all processes' objects. */
+/** Frontends and backends only, of all proxies. */
 export const SHOW_PROXIES = 'show stat -1 3 -1'
 /** Servers too, of which there may be thousands. */
 export const SHOW_ALL = 'show stat -1 7 -1'
-/** Names have no commas. */
+/** Names do not contain commas. */
 const PROXY_ROW = /^[^,]*,(FRONTEND|BACKEND),/
 
-/** Reads the CSV of `show stat`. Rows of other kinds are left out. */
+/** Parses the CSV of `show stat`. Ignores other rows. */
 export function parseStat(csv: string): ProxyRow[] {
   return rowsOf(csv).map(({ cell, number }): ProxyRow => {
     const kind = cell('svname') === 'FRONTEND' ? 'frontend' : 'backend'
@@ -25,14 +25,14 @@ export function parseStat(csv: string): ProxyRow[] {
       bytesOut: number('bout'),
       activeConnections: number('scur'),
       totalConnections: number('stot'),
-      // A backend has no faulty requests of its own: what failed there is connections and responses.
+      // A backend has no request errors of its own; its failures are connections and responses.
       requestErrors: kind === 'frontend' ? number('ereq') : number('econ') + number('eresp'),
     }
     return { name: cell('pxname'), kind, status: cell('status'), limit: number('slim'), counters }
   })
 }
 
-/** Reads which servers have a limit of connections (`maxconn`), by their paths, from the same CSV. */
+/** Parses the connection limits (`maxconn`) of servers that have one from the same CSV, by path. */
 export function parseServerLimits(csv: string): Map<string, number> {
   const limits = new Map<string, number>()
   for (const line of csv.split('\n')) {
@@ -65,7 +65,7 @@ function rowsOf(csv: string): Row[] {
     })
 }
 
-/** Cells may be quoted; a quote inside is doubled. */
+/** Cells may be quoted; quotes inside are doubled. */
 function splitCsv(line: string): string[] {
   if (!line.includes('"')) return line.split(',')
   const cells: string[] = []

@@ -128,14 +128,14 @@ const drifts: Drift[] = [
   {
     name: 'limits of connections are lowered',
     bring: harms.lowerLimits(target),
-    mended: () => limits() === '400 300 none' && told().some(text => text === 'HAProxy had a limit of 3 connections'),
-    text: /^listener listener-1 had a limit of 2 connections$/,
+    mended: () => limits() === '400 300 none' && told().some(text => text === 'HAProxy had connection limit 3'),
+    text: /^listener listener-1 had connection limit 2$/,
   },
   {
     name: 'the limit of a server is lowered',
     bring: harms.lowerServerLimit(target),
     mended: () => limits() === '400 300 none' || null,
-    text: /^server member-1 had a limit of 1 connections$/,
+    text: /^server member-1 had connection limit 1$/,
   },
   {
     name: 'a route to members is lost',
