@@ -36,22 +36,22 @@ type AgentOptions = {
   boot: Boot
   bootId: string
   log: Log
-  /** Ends what runs beside HAProxy and keepalived. */
+  /** Stops the services beside HAProxy and keepalived. */
   endHelpers: () => Promise<void>
 }
 
-/** Takes up what an earlier agent left running, and serves requests once that is in effect. */
+/** Adopts the HAProxy and keepalived an earlier agent left running, and then serves requests. */
 export async function startAgent(boot: Boot): Promise<Agent> {
   mkdirSync(STATE_DIRECTORY, { recursive: true })
   const log = createLog()
   const bootId = randomBytes(8).toString('hex')
-  log.info(`agent ${manifest.version} of amphora ${boot.amphoraId} starts, boot ${bootId}`)
+  log.info(`agent ${manifest.version} of amphora ${boot.amphoraId} starting, boot ${bootId}`)
   const agent = new Agent({ boot, bootId, log, endHelpers: await startHelpers(log) })
   await agent.start()
   return agent
 }
 
-/** @returns what ends them */
+/** @returns a function that stops them */
 async function startHelpers(log: Log): Promise<() => Promise<void>> {
   const endBounding = keepBounded([AGENT_LOG, HAPROXY_MESSAGES, KEEPALIVED_LOG])
   const endReceiving = await receiveHaproxyLog(log)
@@ -70,7 +70,7 @@ class Agent {
   readonly #endHelpers: () => Promise<void>
   readonly #store = openStore()
   readonly #knownDown = createKnownDown()
-  /** One change of the machine at a time; the first is to resume. */
+  /** Serializes changes of the machine; the first is to resume. */
   readonly #turns = new Turns()
   readonly #repairs: Repairs
   readonly #stickTables: StickTables
@@ -121,7 +121,7 @@ class Agent {
     this.#handler = this.#createHandler(boot, bootId)
   }
 
-  /** Adopts the programs of an earlier agent, resumes what it was doing, and serves requests. */
+  /** Adopts the programs of an earlier agent, resumes its work, and serves requests. */
   async start(): Promise<void> {
     this.#drain.start()
     this.#haproxy.adopt()
@@ -143,7 +143,7 @@ class Agent {
     this.#reconciler.start()
   }
 
-  /** Ends the agent; HAProxy and keepalived go on. */
+  /** Stops the agent; HAProxy and keepalived keep running. */
   async stop(): Promise<void> {
     this.#endAnswering()
     this.#reconciler?.stop()
@@ -163,7 +163,7 @@ class Agent {
     return {
       beforeRead: this.#restoreFiles,
       onEnd: () => {
-        this.#repairs.note('HAProxy had ended: it is started again')
+        this.#repairs.note('HAProxy exited unexpectedly; restarted')
         this.#monitor.haproxyEnded()
         this.#drain.begin([])
         const part = this.#store.confirmed()?.haproxy
@@ -183,8 +183,8 @@ class Agent {
       configuration: CURRENT_KEEPALIVED,
       beforeRead: this.#restoreFiles,
       onEnd: () => {
-        this.#repairs.note('keepalived had ended: it is started again')
-        releaseOwnVips({ store: this.#store, log }).catch(error => log.error(`VIPs not released: ${String(error)}`))
+        this.#repairs.note('keepalived exited unexpectedly; restarted')
+        releaseOwnVips({ store: this.#store, log }).catch(error => log.error(`cannot release VIPs: ${String(error)}`))
       },
       log,
     })
@@ -207,7 +207,7 @@ class Agent {
 
   #createHandler(boot: Boot, bootId: string): Handler {
     const versions = Promise.all([haproxyVersion(), keepalivedVersion()])
-    // Whoever asks for them is told of a failure.
+    // A failure is reported with the request that awaits the versions.
     versions.catch(() => {})
     return createHandler({
       bootId,
@@ -224,7 +224,7 @@ class Agent {
     })
   }
 
-  /** Whether HAProxy is ending with its last connection. */
+  /** Whether this amphora is draining. */
   readonly #drains = (): boolean => this.#handovers.drained() !== null
 
   readonly #needsApply = (): boolean => this.#reconciler?.needsApply() ?? false

@@ -22,11 +22,11 @@ export type Answering = {
   store: Store
   haproxy: Haproxy
   handovers: Handovers
-  /** The servers of HAProxy that leave. */
+  /** HAProxy's leaving servers. */
   leaving: () => readonly Leaving[]
-  /** Whether the machine differs from the confirmed state in what only an apply mends. */
+  /** Whether the machine differs from the confirmed state in a way that only an apply repairs. */
   needsApply: () => boolean
-  /** Runs one change of the machine after the other. */
+  /** Runs changes of the machine one at a time. */
   inTurn: <T>(work: () => Promise<T>) => Promise<T>
   apply: (desired: Desired) => Promise<ApplyResult>
   log: Log
@@ -34,7 +34,7 @@ export type Answering = {
 
 const LOGS = { agent: AGENT_LOG, haproxy: HAPROXY_LOG, keepalived: KEEPALIVED_LOG }
 
-/** What the agent answers to its controller. */
+/** Answers the controller's requests. */
 export function createHandler(parts: Answering): Handler {
   const { store, handovers, inTurn, log } = parts
   return async request => {

@@ -3,8 +3,9 @@ import { totalmem } from 'node:os'
 import type { MachineLimits } from './protocol/messages.js'
 
 /**
- * The hard limit of open files, which HAProxy inherits and raises its own to, and the memory of the machine or of its control group.
- * @param allowedBytes what boot.json says of the memory: an amphora does not see the control groups that it is in
+ * The hard limit of open files, which HAProxy inherits and raises its own limit to, and the memory of the machine
+ * or of its control group.
+ * @param allowedBytes the memory limit from boot.json: an amphora does not see the control groups that it is in
  */
 export function machineLimits(allowedBytes = 0): MachineLimits {
   const constrained = allowedBytes || process.constrainedMemory()
@@ -14,7 +15,7 @@ export function machineLimits(allowedBytes = 0): MachineLimits {
   }
 }
 
-/** As a kernel shows limits that are set to "unlimited" of open files: its own bound. */
+/** What "unlimited" open files means: the kernel's own bound. */
 const UNLIMITED = 1_048_576
 
 /** @param text of /proc/self/limits */

@@ -34,7 +34,7 @@ const refuse = (code: AgentError['code'], message: string, details = ''): Answer
   new AnswerError({ code, message, details })
 
 /**
- * Makes the machine what `desired` says, or leaves it as it was and says why. The caller runs one apply at a time.
+ * Applies the desired state, or rolls back and reports why. The caller runs one apply at a time.
  * @throws AnswerError
  */
 export async function apply(parts: Parts, desired: Desired): Promise<ApplyResult> {
@@ -62,8 +62,9 @@ export async function apply(parts: Parts, desired: Desired): Promise<ApplyResult
 }
 
 /**
- * For the agent's start, when running programs have been adopted: what was confirmed, or was being applied when the last agent died, is in effect afterwards.
- * What fails is logged, since nobody waits for an answer; the controller sees it by the reported configuration.
+ * Call at the agent's start, after adopting running programs: puts the confirmed state into effect, or finishes the
+ * apply that the last agent did not. Failures are logged, since there is no caller to answer; the controller
+ * notices them in the reported configuration.
  */
 export async function resume(parts: Parts): Promise<void> {
   const { store, keepalived, log } = parts
@@ -72,12 +73,14 @@ export async function resume(parts: Parts): Promise<void> {
   const abandoned = store.abandoned()
   try {
     if (unfinished) {
-      log.info(`generation ${unfinished.desired.generation} was being applied: going on`)
+      log.info(`generation ${unfinished.desired.generation} was interrupted while being applied: applying it again`)
       await finish(parts, unfinished, unfinished.desired, confirmed)
       return
     }
     if (abandoned) {
-      log.info(`generation ${abandoned.generation} was not in effect yet, or was being rolled back: going back`)
+      log.info(
+        `generation ${abandoned.generation} was interrupted before taking effect or in its rollback: rolling back`,
+      )
       await rollBack(parts, abandoned, confirmed)
       store.discard()
       return
@@ -89,14 +92,14 @@ export async function resume(parts: Parts): Promise<void> {
     await transitionTo(parts, confirmed.haproxy, confirmed.haproxy)
     await runKeepalived(keepalived, confirmed, confirmed)
   } catch (error) {
-    log.error(`not resumed: ${describe(error)}`)
+    log.error(`cannot resume: ${describe(error)}`)
     store.discard()
   }
 }
 
 /**
- * Checks all that a change needs before it may take effect. Members alone go ahead: HAProxy checks every command itself, so traffic need not
- * wait for the check of the whole file; when that fails, they are taken back.
+ * Checks a change before it takes effect. Changes of members alone take effect ahead of the check: HAProxy checks each
+ * command itself, so traffic need not wait for the check of the whole file. If that fails, they are undone.
  */
 async function prepare(
   parts: Parts,
@@ -110,21 +113,22 @@ async function prepare(
   try {
     const named = async () =>
       nameInterfaces(await planPluggedInterfaces(desired, before), desired, withoutKept(before), log)
-    // What the network has lost meanwhile is for the comparing loop: to look, one waits for whoever just changes a network, somewhere on the host.
+    // Leave repairs of the network to the reconciler: reading the network waits for any change of a network on the
+    // host.
     const leavesNetwork = onlyHaproxy && before.sha256 !== desired.sha256
     const [network] = await Promise.all([leavesNetwork ? NO_CHANGE : named(), refuseHaproxy(staged)])
     if (!onlyHaproxy) await refuseKeepalived(staged)
     return { network, headStart }
   } catch (error) {
     if (headStart !== null) {
-      log.warn(`generation ${desired.generation} was ahead of its check and is taken back`)
+      log.warn(`generation ${desired.generation} took effect ahead of its check, which failed: undoing it`)
       await transitionTo(parts, desired.haproxy, before?.haproxy ?? null)
     }
     throw error
   }
 }
 
-/** HAProxy may run either configuration by now, so both ways lead through a reload. */
+/** HAProxy may run either configuration, so finishing and rolling back both need a reload. */
 async function finish(parts: Parts, staged: Staged, desired: Desired, before: Desired | null): Promise<void> {
   let network: InterfacePlan
   try {
@@ -140,11 +144,11 @@ async function finish(parts: Parts, staged: Staged, desired: Desired, before: De
 function refuseStale(store: Store, desired: Desired): void {
   const confirmed = store.confirmed()
   if (desired.fence < store.highestFence()) {
-    throw refuse('stale-fence', `fence ${desired.fence} is older than ${store.highestFence()}`)
+    throw refuse('stale-fence', `fence ${desired.fence} is lower than ${store.highestFence()}`)
   }
   if (confirmed === null) return
   if (confirmed.loadBalancerId !== desired.loadBalancerId) {
-    throw refuse('malformed', `this amphora carries load balancer ${confirmed.loadBalancerId}`)
+    throw refuse('malformed', `this amphora serves load balancer ${confirmed.loadBalancerId}`)
   }
   if (desired.generation < confirmed.generation) {
     throw refuse('stale-generation', `generation ${desired.generation} is older than ${confirmed.generation}`)
@@ -153,25 +157,25 @@ function refuseStale(store: Store, desired: Desired): void {
 
 async function refuseHaproxy({ haproxyFile }: Staged): Promise<void> {
   const words = haproxyFile === null ? null : await refusalOf(haproxyFile)
-  if (words !== null) throw refuse('invalid-configuration', 'HAProxy refuses its configuration', words)
+  if (words !== null) throw refuse('invalid-configuration', 'HAProxy rejects its configuration', words)
 }
 
-/** Only when the interfaces have their names. */
+/** Call only after the interfaces have their names. */
 async function refuseKeepalived({ keepalivedFile }: Staged): Promise<void> {
   const words = keepalivedFile === null ? null : await keepalivedRefusalOf(keepalivedFile)
-  if (words !== null) throw refuse('invalid-configuration', 'keepalived refuses its configuration', words)
+  if (words !== null) throw refuse('invalid-configuration', 'keepalived rejects its configuration', words)
 }
 
 async function planPluggedInterfaces(desired: Desired, before: Desired | null): Promise<InterfacePlan> {
   const missing = await missingInterfaces(desired.interfaces)
   if (missing.length > 0)
-    throw refuse('interface-missing', `no network interface has the address ${missing.join(', ')}`)
+    throw refuse('interface-missing', `no network interface has MAC address ${missing.join(', ')}`)
   return planNetwork(desired, withoutKept(before))
 }
 
 /**
- * The former state without the interfaces that keep their addresses until they are unplugged: those without VIPs, by which requests to members
- * that left may still be under way.
+ * The former state without the interfaces that keep their addresses until they are unplugged. These are the ones
+ * without VIPs: requests to removed members may still use them.
  */
 function withoutKept(before: Desired | null): Desired | null {
   return before && { ...before, interfaces: before.interfaces.filter(({ vips }) => vips.length > 0) }
@@ -185,7 +189,10 @@ type Change = {
   headStart: HeadStart | null
 }
 
-/** From the switch of the files to the confirmation; on any failure back to where it was, and the caller discards. @throws AnswerError */
+/**
+ * Switches the files, applies the change and confirms it. On failure, rolls back; the caller discards.
+ * @throws AnswerError
+ */
 async function takeEffect(parts: Parts, staged: Staged, change: Change): Promise<Outcome> {
   const { store, haproxy, keepalived, log } = parts
   const { before, desired, network, how, headStart } = change
@@ -196,10 +203,10 @@ async function takeEffect(parts: Parts, staged: Staged, change: Change): Promise
     const present = await addMissing(network, desired, withoutKept(before), log)
     const forced = how === 'reload' && desired.haproxy !== null && haproxy.pid() !== null
     const outcome = forced
-      ? await reload(parts, before?.haproxy ?? null, desired.haproxy, 'an apply was cut off')
+      ? await reload(parts, before?.haproxy ?? null, desired.haproxy, 'an apply was interrupted')
       : await transitionTo(parts, before?.haproxy ?? null, desired.haproxy, headStart)
     const keepalivedChanged = await runKeepalived(keepalived, before, desired)
-    // Not before, for what it guards may have listened until now.
+    // Remove the guard last: what it protects may have listened until now.
     if (guardChanges && desired.pair === null) await guard(null)
     await removeLeftovers(present, log)
     store.confirm(staged)
@@ -214,7 +221,7 @@ async function takeEffect(parts: Parts, staged: Staged, change: Change): Promise
   }
 }
 
-/** @returns what went wrong even here, else an empty text */
+/** @returns why the rollback failed; empty if it succeeded */
 async function rollBack(parts: Parts, failed: Desired, before: Desired | null): Promise<string> {
   const { haproxy, keepalived, log } = parts
   try {
@@ -235,7 +242,7 @@ async function rollBack(parts: Parts, failed: Desired, before: Desired | null): 
   }
 }
 
-/** What the amphora is beside HAProxy's part: its interfaces, keepalived and whom it speaks to. */
+/** Whether all but HAProxy's part is the same: interfaces, keepalived and peers. */
 function isSameBesideHaproxy(one: Desired, other: Desired): boolean {
   const beside = ({ interfaces, keepalived, pair }: Desired) => JSON.stringify([interfaces, keepalived?.sha256, pair])
   return beside(one) === beside(other)
@@ -245,7 +252,7 @@ function isSamePair(before: Desired | null, desired: Desired): boolean {
   return JSON.stringify(before?.pair ?? null) === JSON.stringify(desired.pair)
 }
 
-/** @returns true when it had to change something */
+/** @returns whether it had to change something */
 export async function runKeepalived(
   keepalived: Keepalived,
   before: Desired | null,
@@ -262,7 +269,7 @@ export async function runKeepalived(
   return true
 }
 
-/** What keepalived must not leave behind when it ends: the peer takes the VIPs over. */
+/** Removes the VIPs that keepalived leaves behind when it exits: the peer takes them over. */
 export async function releaseOwnVips({ store, log }: Pick<Parts, 'store' | 'log'>): Promise<void> {
   await releaseVips(store.confirmed()?.interfaces ?? [], log)
 }

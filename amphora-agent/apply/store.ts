@@ -17,40 +17,43 @@ import { STATE_DIRECTORY } from '../protocol/paths.js'
 const CONFIGURATIONS = `${STATE_DIRECTORY}/config`
 const FENCE_FILE = `${STATE_DIRECTORY}/fence`
 
-/** What HAProxy and keepalived read, whichever configuration is the current one. */
+/** The files that HAProxy and keepalived read, whichever configuration is current. */
 export const CURRENT_HAPROXY = `${CONFIGURATIONS}/current/haproxy.cfg`
 export const CURRENT_KEEPALIVED = `${CONFIGURATIONS}/current/keepalived.conf`
 
-/** A desired state in a directory of its own. */
+/** A desired state in its own directory. */
 export type Staged = { directory: string; desired: Desired; haproxyFile: string | null; keepalivedFile: string | null }
 
 /**
- * The agent's memory, in files, so that a kill at any instant loses nothing.
+ * The agent's state, in files, so that a kill at any instant loses nothing.
  *
- * INVARIANTS: a directory is complete before a link names it. `current` is what programs read, `confirmed` what was seen to be in effect;
- * they differ only while an apply is under way, so a difference at start means that it was cut off. A directory that neither names is
- * there only between staging and that, and until a roll back is complete.
+ * INVARIANTS: a directory is complete before a link points to it. `current` is what programs read, `confirmed` what
+ * has taken effect. They differ only during an apply, so a difference at start means that an apply was interrupted.
+ * A directory that neither link points to exists only between staging and activation, and until a rollback is
+ * complete.
  */
 export type Store = {
-  /** The desired state that is in effect, null on a machine that has just started. */
+  /** The desired state in effect; null on a machine that has just started. */
   confirmed: () => Desired | null
-  /** The state of an apply that was cut off; null when there was none. */
+  /** The state of an interrupted apply; null if there was none. */
   unfinished: () => Staged | null
-  /** A state that was staged and neither confirmed nor discarded, while `current` is what is confirmed: programs may still run it. */
+  /**
+   * A state staged but neither confirmed nor discarded, while `current` equals `confirmed`: programs may still run
+   * it.
+   */
   abandoned: () => Desired | null
   highestFence: () => number
   raiseFence: (fence: number) => void
   stage: (desired: Desired) => Staged
   activate: (staged: Staged) => void
   confirm: (staged: Staged) => void
-  /** Lets programs read what is confirmed again; the staged directory stays until discard. */
+  /** Points `current` back to the confirmed state; the staged directory stays until discard. */
   revert: () => void
-  /** Back to what is confirmed; forgets the staged directory. */
+  /** Reverts, and deletes the staged directory. */
   discard: () => void
   /**
-   * Makes the files that programs read what they were written as, from memory: somebody may have changed or removed any of them. Cheap when
-   * nobody has.
-   * @returns what was put right
+   * Restores files that were changed or removed, from memory. Cheap if none were.
+   * @returns a description of each repair
    */
   restore: () => string[]
 }
@@ -79,7 +82,7 @@ export function openStore(): Store {
     },
     abandoned: () => {
       const [newest] = unnamed().sort((one, other) => Number(other) - Number(one))
-      // Null also when staging was cut off: what is incomplete was never in use.
+      // Null also if staging was interrupted: an incomplete directory was never in use.
       return readStaged(newest ?? null)?.desired ?? null
     },
     highestFence: () => fence,
@@ -119,13 +122,13 @@ export function openStore(): Store {
         restored.push(
           ...contentsOf(staged)
             .filter(intact.restore)
-            .map(({ what }) => `${what} had been changed or removed`),
+            .map(({ what }) => `${what} was changed or removed`),
         )
       }
       for (const [name, staged] of [['confirmed', confirmed] as const, ['current', current] as const]) {
         if (staged === null || linkTarget(name) === staged.directory) continue
         link(name, staged.directory)
-        restored.push(`the link to the ${name} configuration had been changed`)
+        restored.push(`the link to the ${name} configuration was changed`)
       }
       if (fence > 0 && !existsSync(FENCE_FILE)) writeFence()
       return restored
@@ -135,7 +138,7 @@ export function openStore(): Store {
 
 type Content = { what: string; path: string; text: () => string }
 
-/** Whether files are as they were written last; those that nobody touched are not read. */
+/** Keeps files as last written. Does not read files that were not touched. */
 function createIntactFiles(): { restore: (content: Content) => boolean } {
   const known = new Map<string, string>()
   const signatureOf = (path: string): string | null => {
@@ -143,7 +146,7 @@ function createIntactFiles(): { restore: (content: Content) => boolean } {
     return stat ? `${stat.ino} ${stat.size} ${stat.mtimeNs} ${stat.ctimeNs}` : null
   }
   return {
-    /** @returns whether the file had to be written */
+    /** @returns whether it had to write the file */
     restore: ({ path, text }) => {
       const signature = signatureOf(path)
       if (signature !== null && known.get(path) === signature) return false
@@ -187,7 +190,7 @@ function contentsOf({ directory, desired, keepalivedFile }: Staged): Content[] {
   return contents
 }
 
-/** @returns null when there is none, or none that can be read: the controller then says it again */
+/** @returns null if there is none or it is unreadable: the controller then sends it again */
 function readStaged(directory: string | null): Staged | null {
   try {
     const text = directory === null ? null : readText(desiredFile(directory))
@@ -216,7 +219,7 @@ function link(name: 'current' | 'confirmed', directory: string): void {
   renameSync(fresh, `${CONFIGURATIONS}/${name}`)
 }
 
-/** Directories that neither link names. */
+/** Directories that neither link points to. */
 function unnamed(): string[] {
   const named = new Set([linkTarget('current'), linkTarget('confirmed')])
   return readdirSync(CONFIGURATIONS).filter(entry => /^\d+$/.test(entry) && !named.has(entry))

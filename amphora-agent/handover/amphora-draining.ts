@@ -7,10 +7,12 @@ import type { HandoverStore, StoredDrain } from './handover-store.js'
 import { planHandover } from './plan-handover.js'
 import { loadRules } from './tunnel.js'
 
-/** How often it is counted what an amphora that drains still has under way. */
+/** How often to count the open connections of a draining amphora. */
 const COUNT_MS = 1_000
 
-/** The end of this amphora with its last connection, or at a limit. An amphora that drains never serves again. */
+/**
+ * Drains this amphora until its last connection ends, or until a time limit. A draining amphora never serves again.
+ */
 export class AmphoraDraining {
   readonly #haproxy: Haproxy
   readonly #store: HandoverStore
@@ -23,7 +25,7 @@ export class AmphoraDraining {
     this.#log = log
   }
 
-  /** Null while it is not asked to drain. */
+  /** Null unless it was asked to drain. */
   status(): AmphoraDrain | null {
     const { drain } = this.#store
     return drain && { ended: drain.ended, cut: drain.cut }
@@ -33,7 +35,7 @@ export class AmphoraDraining {
     return this.#store.drain !== null && !this.#store.drain.ended
   }
 
-  /** @param seconds how long connections may last; told twice, the shorter time counts */
+  /** @param seconds how long connections may last; if called again, the earlier end counts */
   async begin(seconds: number): Promise<void> {
     const endsAtMs = monotonicMs() + seconds * 1000
     const { drain } = this.#store
@@ -47,7 +49,7 @@ export class AmphoraDraining {
     this.#log.info(`draining for at most ${seconds} s`)
   }
 
-  /** May be repeated. Without the rules HAProxy drains all the same: what then begins a connection here is refused. */
+  /** May be repeated. If the rules cannot be loaded, HAProxy drains nevertheless, and refuses new connections. */
   async resume(): Promise<void> {
     const { handover } = this.#store
     if (handover !== null) {
@@ -57,7 +59,7 @@ export class AmphoraDraining {
     this.#haproxy.drain()
   }
 
-  /** Counts what is under way, and ends HAProxy when the time is over. */
+  /** Counts open connections, and stops HAProxy when the time is over. */
   async look(): Promise<void> {
     const haproxy = this.#haproxy
     const isOver = monotonicMs() > (this.#store.drain?.endsAtMs ?? 0)
@@ -66,7 +68,7 @@ export class AmphoraDraining {
     this.#countedAt = performance.now()
     const workers = ended ? [] : await haproxy.underWay()
     if (isOver && !ended) await haproxy.stop()
-    // It may have been asked to end sooner meanwhile.
+    // Read the state again: a call in between may have shortened the time.
     const { drain: before } = this.#store
     if (before === null) return
     const drain = workers === null ? before : countAgain(before, workers, pid => haproxy.hasFinished(pid))
@@ -77,13 +79,16 @@ export class AmphoraDraining {
   #ended(drain: StoredDrain): void {
     const cut = drain.cut + sum(drain.underWay)
     this.#store.keep({ drain: { ...drain, ended: true, cut, underWay: [] } })
-    this.#log.info(`drained; ${cut} requests or connections were cut`)
+    this.#log.info(`drained; ${cut} requests or connections were closed early`)
   }
 }
 
 const sum = (workers: StoredDrain['underWay']): number => workers.reduce((total, { count }) => total + count, 0)
 
-/** What a worker that is gone had under way is lost, unless it had come to its end; one that does not answer has what it had. */
+/**
+ * The connections of a worker that is gone are lost, unless it finished them. A worker that does not answer keeps
+ * its last count.
+ */
 function countAgain(
   drain: StoredDrain,
   workers: readonly WorkerLoad[],

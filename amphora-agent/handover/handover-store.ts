@@ -5,16 +5,16 @@ import { STATE_DIRECTORY } from '../protocol/paths.js'
 
 const FILE = `${STATE_DIRECTORY}/handover.json`
 
-/** Times are milliseconds of the machine's monotonic clock, which goes on when the agent starts anew. */
+/** Times are milliseconds of the machine's monotonic clock, which continues when the agent restarts. */
 const stateSchema = z.strictObject({
   handover: z.strictObject({ ...handoverSchema.shape, endsAtMs: z.number() }).nullable(),
   drain: z
     .strictObject({
       endsAtMs: z.number(),
       ended: z.boolean(),
-      /** What was closed or lost so far. */
+      /** Requests and connections closed or lost so far. */
       cut: z.int(),
-      /** What each worker was last known to have under way; an older agent has stored none. */
+      /** The last count of open requests and connections of each worker. States stored by an older agent lack it. */
       underWay: z.array(z.strictObject({ pid: z.int(), count: z.int() })).default([]),
     })
     .nullable(),
@@ -24,7 +24,7 @@ type State = z.output<typeof stateSchema>
 export type StoredHandover = NonNullable<State['handover']>
 export type StoredDrain = NonNullable<State['drain']>
 
-/** What this amphora hands over and whether it drains, in a file, so that a kill at any instant costs no connection. */
+/** This amphora's handover and drain, in a file, so that a kill at any instant costs no connection. */
 export class HandoverStore {
   #state = readState()
 
@@ -43,7 +43,7 @@ export class HandoverStore {
     renameSync(`${FILE}.new`, FILE)
   }
 
-  /** An agent that finds no file would serve again, and never end what is set up. */
+  /** Rewrites a missing file: without it, the next agent would serve again, and never remove the handover. */
   restore(): void {
     if (!existsSync(FILE)) this.keep({})
   }
@@ -53,7 +53,7 @@ function readState(): State {
   try {
     return stateSchema.parse(JSON.parse(readFileSync(FILE, 'utf8')))
   } catch {
-    // None yet; or of another version, which knew another way to hand over.
+    // There is no file yet, or it is from an agent version with another kind of handover.
     rmSync(FILE, { force: true })
     return { handover: null, drain: null }
   }

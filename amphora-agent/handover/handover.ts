@@ -15,7 +15,7 @@ export type HandoversOptions = {
   log: Log
 }
 
-/** This amphora's part in handing a VIP over, and its draining. Takes up what an earlier agent left. */
+/** This amphora's part in handing over VIPs, and its draining. Continues those of an earlier agent. */
 export class Handovers {
   readonly #stickTables: StickTables
   readonly #log: Log
@@ -31,7 +31,7 @@ export class Handovers {
     this.#draining = new AmphoraDraining(haproxy, this.#store, log)
   }
 
-  /** Goes on with what an earlier agent began; to be called when its HAProxy is adopted. */
+  /** Continues what an earlier agent began; call it after adopting that agent's HAProxy. */
   start(): void {
     if (this.#store.handover !== null || this.#store.drain !== null) this.#lookOften()
     if (this.#draining.isUnderWay) void this.#draining.resume()
@@ -39,8 +39,8 @@ export class Handovers {
   }
 
   /**
-   * Sets up this amphora's part, unless it is to take over what it has already. One that stands only lives longer: rebuilding would forget which
-   * connections are whose.
+   * Sets up this amphora's part, unless it is to take over a VIP that it already holds. An existing handover is only
+   * prolonged: a rebuild would forget which connections belong to which amphora.
    * @throws NetworkFailure
    */
   async begin(handover: Handover): Promise<void> {
@@ -53,8 +53,8 @@ export class Handovers {
       return
     }
     if (hasVip) {
-      // Its own connections would count as those of the other one.
-      this.#log.info('handover: nothing to take over, the VIP is here')
+      // This amphora's own connections would count as the other one's.
+      this.#log.info('handover: this amphora already holds the VIP')
       return
     }
     await this.#end()
@@ -72,31 +72,35 @@ export class Handovers {
   }
 
   /**
-   * HAProxy accepts nothing any more and ends with its last connection, or at the limit. An amphora that drains never serves again.
-   * @param seconds how long connections may last; told twice, the shorter time counts
+   * HAProxy stops accepting connections, and exits with its last one or at the time limit. A draining amphora never
+   * serves again.
+   * @param seconds how long connections may last; if called again, the earlier end counts
    */
   async drain(seconds: number): Promise<void> {
     this.#lookOften()
     await this.#draining.begin(seconds)
   }
 
-  /** Waits, for so long as the VIP may wait, until the one that takes over has the stick tables of the other; undefined for one that does not. */
+  /**
+   * Waits until an amphora that takes over has the other one's stick tables, at most as long as the VIP may wait.
+   * Undefined for an amphora that does not take over.
+   */
   async tables(): Promise<TablesTaken | undefined> {
     return (await this.#tables) ?? undefined
   }
 
-  /** Null while it is not asked to drain. */
+  /** Null unless it was asked to drain. */
   drained(): AmphoraDrain | null {
     return this.#draining.status()
   }
 
-  /** Stops the timer; what is set up stays for the next agent. */
+  /** Stops the timer; the handover remains set up for the next agent. */
   close(): void {
     if (this.#timer) clearInterval(this.#timer)
     this.#stickTables.end()
   }
 
-  /** Begins with the first handover or drain; most amphorae never have one. */
+  /** Starts the timer at the first handover or drain; most amphorae never have one. */
   #lookOften(): void {
     this.#timer ??= setInterval(() => {
       if (this.#looking !== null || (this.#store.handover === null && this.#store.drain === null)) return
@@ -117,13 +121,13 @@ export class Handovers {
   async #end(): Promise<void> {
     if (this.#store.handover === null) return
     this.#stickTables.end()
-    // Undone before it is forgotten: what is cut off here is tried again.
+    // Undo the handover before deleting its record, so that an interruption here is retried.
     await unbuild(this.#store.handover, this.#log)
     this.#store.keep({ handover: null })
     this.#log.info('handover: ended')
   }
 
-  /** Connections do not wait for the tables: without them clients may change their member. */
+  /** Does not delay connections: without the tables, clients may be sent to another member. */
   #shareTables(handover: Handover): void {
     if (handover.role === 'taking-over') this.#tables = this.#stickTables.take(handover)
     else if (this.#store.drain === null) {

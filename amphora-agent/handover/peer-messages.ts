@@ -1,33 +1,37 @@
 import { Transform } from 'node:stream'
 
 /**
- * What must be known of the protocol in which HAProxy's peers share stick tables: a hello of three lines, a line with a status, then messages of
- * a class, a type, and for types from 128 on a length and that many bytes. Everything else passes through as it is.
+ * The part of HAProxy's peers protocol needed to forward stick tables: a hello of three lines, a status line, then
+ * messages of a class, a type, and for types from 128 on a length and that many bytes. Everything else passes
+ * through unchanged.
  */
 const VERSION = 'HAProxyS 2.1'
 export const WELCOME = '200\n'
 const LENGTHS_FROM = 128
-/** A first byte from here on has others after it. */
+/** A first byte of at least this value is followed by more. */
 const LONG_LENGTHS_FROM = 240
-/** Far above a buffer of HAProxy, which holds a whole message. */
+/** Far above the size of a HAProxy buffer, which holds a whole message. */
 const LONGEST_MESSAGE = 1024 * 1024
 
-/** Messages of class 0, which have no body. */
+/** Control messages: class 0, without a body. */
 const control = (type: number): Buffer => Buffer.from([0, type])
-/** There is no more to learn. One that has just started waits for that from a peer of its own name, and tells it nothing new until then. */
+/**
+ * The sender has taught all entries. A worker that has just started waits for this from a peer of its own name, and
+ * sends it no updates before.
+ */
 export const TAUGHT_ALL = control(1)
-/** Asks for all entries, not only for those that change from now on. */
+/** Requests all entries, not only those that change from now on. */
 export const TEACH_ALL = control(0)
-/** All of them were stored. */
+/** The receiver has stored all entries. */
 export const CONFIRMED = control(3)
 export const STILL_THERE = control(4)
 
-/** By which a worker knows its own successor, and takes it for its elder: both have the name of the amphora. */
+/** Both names are the amphora's, so a worker takes the sender for its successor or predecessor after a reload. */
 export const helloOf = (name: string): string => `${VERSION}\n${name}\n${name} ${process.pid} 1\n`
 
 /**
- * Lets messages through whole, so that others may be written in between.
- * @param onMessage told of the first two bytes of each
+ * Passes messages through whole, so that others can be written in between.
+ * @param onMessage called with the first two bytes of each
  */
 export function wholeMessages(onMessage: (head: Buffer) => void = () => {}): Transform {
   let rest: Buffer = Buffer.alloc(0)
@@ -39,7 +43,7 @@ export function wholeMessages(onMessage: (head: Buffer) => void = () => {}): Tra
         onMessage(rest.subarray(end, end + 2))
         end = next
       }
-      if (rest.length - end > LONGEST_MESSAGE) return done(new Error('a message of a peer is too long'))
+      if (rest.length - end > LONGEST_MESSAGE) return done(new Error(`peer message exceeds ${LONGEST_MESSAGE} bytes`))
       const whole = rest.subarray(0, end)
       rest = rest.subarray(end)
       if (whole.length > 0) this.push(whole)
@@ -48,7 +52,7 @@ export function wholeMessages(onMessage: (head: Buffer) => void = () => {}): Tra
   })
 }
 
-/** @returns where the message that begins at `start` ends, null when not all of it is there */
+/** @returns the end of the message that begins at `start`; null if it is incomplete */
 function endOf(bytes: Buffer, start: number): number | null {
   const type = bytes[start + 1]
   if (type === undefined) return null

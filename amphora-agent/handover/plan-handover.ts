@@ -5,31 +5,33 @@ import type { Handover } from '../protocol/handover.js'
 export const TUNNEL = 'handover0'
 export const HANDOVER_TABLE = 'table inet krater_handover'
 
-/** Ours alone: RFC 7348 has 4789, and a tenant's own VXLAN may use that. */
+/** Not 4789, the port of RFC 7348: a tenant's own VXLAN may use that. */
 const TUNNEL_PORT = 4790
-/** Where the one that leaves lets the other one read its stick tables, at its own address. */
+/** The leaving amphora serves its stick tables to the other one here, at its own address. */
 export const TABLES_PORT = 1026
 const TUNNEL_ID = 1
 const MAC = { leaving: '02:00:00:00:00:01', 'taking-over': '02:00:00:00:00:02' } as const
-/** The other end of the tunnel. Nothing answers for these; the neighbour entries are permanent. */
+/**
+ * The other end of the tunnel. Nothing answers ARP or NDP for these addresses; the neighbour entries are permanent.
+ */
 const NEXT_HOP = { 4: '169.254.0.1', 6: 'fe80::1' } as const
 const MARK = '0x6b72'
 const TUNNEL_TABLE = 350
 export const TUNNEL_PRIORITY = 40
-/** Ahead of the rules of VIPs, which go when the VIP moves. */
+/** Ahead of the VIPs' rules, which are removed when the VIP moves. */
 export const REPLY_PRIORITY = 90
 const FIRST_REPLY_TABLE = 300
-/** More connections than a handover sees; a set that is full would send new connections to the wrong amphora. */
+/** More connections than a handover has; if the set were full, new connections would go to the wrong amphora. */
 const MOST_CONNECTIONS = 1_048_576
 
 export type HandoverPlan = {
   /** Lines for `ip -batch`. */
   commands: IpCommand[]
-  /** nftables' rules, in one transaction. */
+  /** Rules for nftables, in one transaction. */
   rules: string
 }
 
-/** What undoes `planHandover`. Each may fail, for what is not there. */
+/** Undoes `planHandover`. Any command may fail if its object does not exist. */
 export function planHandoverEnd({ interface: device, vips }: Handover): HandoverPlan {
   const commands = [
     ...([4, 6] as const).map(family => line(family, `rule del ${tunnelRule(device)}`)),
@@ -47,9 +49,10 @@ export function planHandoverEnd({ interface: device, vips }: Handover): Handover
 }
 
 /**
- * The part of one amphora. The one that leaves keeps the VIPs as addresses of its own after it has lost them on the network, and the way of its
- * replies; the one that takes over sends on what belongs to connections that it did not see begin. Pure.
- * @param drains the leaving one accepts nothing any more: what begins a connection goes to the other one
+ * Plans one amphora's part. The leaving amphora keeps the VIPs as local addresses, and the routes of its replies,
+ * after it loses them on the network. The one that takes over forwards packets of connections that it did not see
+ * begin. Pure.
+ * @param drains the leaving amphora accepts no more connections, and forwards new ones to the other
  */
 export function planHandover(handover: Handover, drains: boolean): HandoverPlan {
   const { role, own, peer, interface: device, vips } = handover
@@ -58,7 +61,7 @@ export function planHandover(handover: Handover, drains: boolean): HandoverPlan 
   const families = [...new Set(vips.map(vip => familyOf(vip.address)))]
   const commands = [
     line(4, `link add ${TUNNEL} address ${MAC[role]} ${tunnel}`),
-    // As large as on the network: what does not fit beside the tunnel's header is cut into fragments.
+    // The MTU of the network: packets that do not fit with the tunnel's header are fragmented.
     line(4, `link set dev ${TUNNEL} mtu 1500 up`),
     ...families.flatMap(family => [
       line(family, `neigh replace ${NEXT_HOP[family]} lladdr ${otherMac} dev ${TUNNEL} nud permanent`),
@@ -74,10 +77,10 @@ export function planHandover(handover: Handover, drains: boolean): HandoverPlan 
   }
 }
 
-/** By the interface on which a packet came in, so that the tunnel's own packets, which inherit the mark, do not go round in circles. */
+/** Matches the incoming interface, so that the tunnel's own packets, which inherit the mark, do not loop. */
 const tunnelRule = (device: string) => `fwmark ${MARK} iif ${device} lookup ${TUNNEL_TABLE} priority ${TUNNEL_PRIORITY}`
 
-/** On lo the address answers nobody's question who has it, and replies still leave by the VIP's own subnet and gateway. */
+/** On lo, the address does not answer ARP or NDP, and replies still leave through the VIP's own subnet and gateway. */
 function keptAddress(vip: Handover['vips'][number], index: number, device: string): IpCommand[] {
   const family = familyOf(vip.address)
   const table = FIRST_REPLY_TABLE + index
@@ -119,7 +122,10 @@ function takingOverRules({ interface: device, vips }: Handover): string {
   return `${sets.join('')}${chain('prerouting', lines.join(''))}`
 }
 
-/** Nobody but the other amphora gets a packet through the tunnel or to the stick tables, and nothing else is sent from one interface to another. */
+/**
+ * Only the other amphora can use the tunnel and reach the stick tables, and only the handover's packets are
+ * forwarded.
+ */
 function tunnelGuard({ own, peer }: Handover): string {
   const ip = ipOf(own)
   const ports = [`udp dport ${TUNNEL_PORT}`, `tcp dport ${TABLES_PORT}`]

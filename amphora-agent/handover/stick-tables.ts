@@ -9,17 +9,18 @@ import { waitFor } from '../time/wait.js'
 import { CONFIRMED, helloOf, STILL_THERE, TAUGHT_ALL, TEACH_ALL, WELCOME, wholeMessages } from './peer-messages.js'
 import { TABLES_PORT } from './plan-handover.js'
 
-/** A hundred thousand entries need a fraction of this; the VIP waits no longer. */
+/** The VIP waits at most this long. A hundred thousand entries need a fraction of it. */
 const LIMIT_MS = 10_000
 const ANSWER_MS = 2_000
 const RETRY_MS = 100
-/** HAProxy tells a peer of its own name what has changed when that says something. */
+/** HAProxy sends changes to a peer of its own name only when that peer sends something. */
 const PROMPT_MS = 50
 
 /**
- * Gives the stick tables of an amphora that leaves to the one that takes over, before the VIP moves. Either HAProxy is addressed by its own name, as
- * by a worker of its own before or after a reload: so neither has to be told of the other, which would take a reload of both. The agents
- * carry the messages; the one that takes over asks.
+ * Copies the stick tables of a leaving amphora to the one that takes over, before the VIP moves. The agents forward
+ * the messages; the one that takes over initiates. Each addresses its HAProxy by HAProxy's own name, as that
+ * HAProxy's worker before or after a reload would: so neither HAProxy needs the other as a configured peer, which
+ * would take a reload of both.
  */
 export class StickTables {
   readonly #amphoraId: string
@@ -27,17 +28,20 @@ export class StickTables {
   readonly #log: Log
   readonly #open = new Set<Socket>()
   #server: Server | null = null
-  /** An attempt of an earlier round is over, whatever comes of it. */
+  /** The result of an attempt of an earlier round is ignored. */
   #round = 0
 
-  /** @param amphoraId by which HAProxy finds itself among its peers */
+  /** @param amphoraId HAProxy's own name among its peers */
   constructor(amphoraId: string, desired: () => Desired | null, log: Log) {
     this.#amphoraId = amphoraId
     this.#desired = desired
     this.#log = log
   }
 
-  /** Lets the other amphora speak with this one's HAProxy. May be repeated. @throws Error when the port cannot be had */
+  /**
+   * Lets the other amphora connect to this one's HAProxy. May be repeated.
+   * @throws Error if the port is not available
+   */
   async offer({ own }: Handover): Promise<void> {
     if (this.#server !== null) return
     const opened = createServer(socket => void this.#welcome(socket))
@@ -47,7 +51,7 @@ export class StickTables {
     this.#server = opened
   }
 
-  /** Takes all entries of the other one's stick tables, and from then on those that change. */
+  /** Copies all entries of the other amphora's stick tables, and from then on those that change. */
   async take(handover: Handover): Promise<TablesTaken> {
     this.end()
     const round = this.#round
@@ -57,7 +61,10 @@ export class StickTables {
     return (await waitFor(attempt, { timeoutMs: LIMIT_MS, everyMs: RETRY_MS })) ?? 'missing'
   }
 
-  /** Ends what is under way: a worker that is about to be an old one hands its own tables over, under the same name. */
+  /**
+   * Closes the connections: a worker that is about to become an old one hands its own tables over, under the same
+   * name.
+   */
   interrupt(): void {
     for (const socket of this.#open) socket.destroy()
   }
@@ -69,7 +76,7 @@ export class StickTables {
     this.interrupt()
   }
 
-  /** @returns null when it is to be tried again */
+  /** @returns null to try again */
   async #attempt(handover: Handover, round: number, until: number): Promise<TablesTaken | null> {
     try {
       if (await this.#takeUntil(handover, until)) return 'all'
@@ -81,7 +88,7 @@ export class StickTables {
     return null
   }
 
-  /** @returns whether HAProxy has stored all entries by then */
+  /** @returns whether HAProxy stored all entries by then */
   async #takeUntil({ own: localAddress, peer: host }: Handover, until: number): Promise<boolean> {
     const other = await this.#connect({ host, localAddress, port: TABLES_PORT })
     const own = await this.#connectHaproxy()
@@ -110,13 +117,13 @@ export class StickTables {
     }
   }
 
-  /** @throws Error also while HAProxy hears its former worker */
+  /** @throws Error also while HAProxy is connected to its former worker */
   async #connectHaproxy(): Promise<Socket> {
     const host = this.#desired()?.pair?.address ?? '127.0.0.1'
     const socket = await this.#connect({ host, port: HAPROXY_PEERS_PORT })
     socket.write(helloOf(this.#amphoraId))
     const answer = await read(socket, WELCOME.length)
-    if (answer !== WELCOME) throw new Error(`HAProxy answers its peer with ${answer.trim()}`)
+    if (answer !== WELCOME) throw new Error(`HAProxy refused the peer connection with status ${answer.trim()}`)
     return socket
   }
 

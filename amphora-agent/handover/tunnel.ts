@@ -7,20 +7,21 @@ import { run } from '../process/run.js'
 import type { Handover } from '../protocol/handover.js'
 import { planHandover, planHandoverEnd, TUNNEL } from './plan-handover.js'
 
-/** Sets up the path of connections between the two amphorae. @throws NetworkFailure */
+/** Sets up the tunnel between the two amphorae. @throws NetworkFailure */
 export async function build(handover: Handover, log: Log): Promise<void> {
   const { commands, rules } = planHandover(handover, false)
   await loadRules(rules)
   await batch(commands.slice(0, 1), log)
-  // Replies leave by the interface of the VIP, and an interface without an address passes no check of the way back. Newer kernels take the stricter of the two.
+  // Replies leave through the VIP's interface, and an interface without an address fails any reverse path check.
+  // Newer kernels use the stricter of the two settings.
   for (const device of ['all', TUNNEL]) setKernel(`ipv4/conf/${device}/rp_filter`, '0', log)
   for (const device of [TUNNEL, handover.interface]) setKernel(`ipv4/conf/${device}/forwarding`, '1', log)
-  // IPv6 has no switch of one interface that suffices; the rules let nothing through but what belongs to the handover.
+  // For IPv6, the setting of one interface does not suffice; the rules forward only the handover's packets.
   setKernel('ipv6/conf/all/forwarding', '1', log)
   await batch(commands.slice(1), log)
 }
 
-/** Takes away what `build` sets up; may be repeated. @throws NetworkFailure */
+/** Removes what `build` sets up; may be repeated. @throws NetworkFailure */
 export async function unbuild(handover: Handover, log: Log): Promise<void> {
   const { commands, rules } = planHandoverEnd(handover)
   await batch(commands.map(unessential), quiet(log))
@@ -29,17 +30,17 @@ export async function unbuild(handover: Handover, log: Log): Promise<void> {
   await loadRules(rules)
 }
 
-/** Most of what is removed is not there. */
+/** Most of the removals fail because their objects do not exist; their warnings are noise. */
 const quiet = (log: Log): Log => ({ ...log, warn: () => {} })
 const unessential = (command: IpCommand): IpCommand => ({ ...command, essential: false })
 
-/** @param rules for nft @throws NetworkFailure */
+/** Loads rules with nft. @throws NetworkFailure */
 export async function loadRules(rules: string): Promise<void> {
   const { status, stderr } = await run('nft', ['-f', '-'], { input: rules })
   if (status !== 0) throw new NetworkFailure(`nft: ${stderr.trim().slice(0, 1_000)}`)
 }
 
-/** Whether one of the VIPs stands on this amphora's interface. */
+/** Whether this amphora's interface has one of the VIPs. */
 export async function holdsVip({ interface: device, vips }: Handover): Promise<boolean> {
   const { addresses } = await observeNetwork()
   const own = addresses.filter(address => address.device === device).map(({ address }) => canonical(address))

@@ -75,7 +75,7 @@ const drifts: Drift[] = [
     name: "HAProxy's file is edited",
     bring: harms.editFile(),
     mended: isOurFile,
-    text: /^HAProxy's file had been changed/,
+    text: /^HAProxy's file was changed/,
   },
   {
     name: "HAProxy's file is edited, and HAProxy reloaded with it",
@@ -87,13 +87,13 @@ const drifts: Drift[] = [
     name: "HAProxy's file is gone, and HAProxy killed",
     bring: harms.deleteFileAndKill(),
     mended: async () => isOurFile() && (await serves()),
-    text: /^HAProxy had ended/,
+    text: /^HAProxy exited unexpectedly/,
   },
   {
     name: "HAProxy's file is broken, and HAProxy killed",
     bring: harms.breakFileAndKill(),
     mended: async () => isOurFile() && (await serves()),
-    text: /^HAProxy's file had been changed/,
+    text: /^HAProxy's file was changed/,
   },
   {
     name: 'HAProxy is stopped',
