@@ -3,35 +3,38 @@ import { areProcessorsShort } from '../process/pressure.js'
 import { withinTurn } from '../process/turn.js'
 import { FloodError } from './errors.js'
 
-/** Fewer than a pool has connections to the database: who waits, waits in turn. */
+/** Fewer than the pool's database connections, so that requests wait here, in fair order, and not for the pool. */
 const AT_ONCE = 8
 const AT_ONCE_PER_LANE = 2
-/** Others meet one request of a project at the event loop and at the database, however many it sends. */
+/** While others send requests, a project occupies the event loop and the database with one at a time. */
 const AT_ONCE_IN_COMPANY = 1
-/** Where processors are short, whoever sends more than is answered has half of its turns; a fifth, when it does so for long and others are there. */
+/**
+ * When processors are short, a lane with a backlog rests after each turn for as long as the turn took, which halves its
+ * turns. If its backlog lasts and others send requests, it rests four times as long, which leaves it a fifth.
+ */
 const RESTS_PER_TURN = 1
 const RESTS_PER_TURN_OF_FLOOD = 4
-const LONGEST_REST_MS = 2000
-const MOST_WAITING = 2048
-const MOST_WAITING_PER_LANE = 256
+const MAX_REST_MS = 2000
+const MAX_WAITING = 2048
+const MAX_WAITING_PER_LANE = 256
 
-/** Pure. Both in milliseconds. */
+/** The rest after a turn, both in milliseconds. Pure. */
 export const restAfter = (turn: number, floods: boolean): number =>
-  Math.min((floods ? RESTS_PER_TURN_OF_FLOOD : RESTS_PER_TURN) * turn, LONGEST_REST_MS)
+  Math.min((floods ? RESTS_PER_TURN_OF_FLOOD : RESTS_PER_TURN) * turn, MAX_REST_MS)
 
 export type Turns = {
-  /** Runs a task when it is its turn. @throws FloodError 429 when too many of its lane wait already */
+  /** Runs a task when its turn comes. @throws FloodError 429 when too many of its lane are waiting */
   take: <Result>(place: Place, task: () => Promise<Result>) => Promise<Result>
 }
 
-/** Requests of different projects take turns at the event loop and at the database, so that no project can keep others waiting for long. */
+/** Gives requests of different projects turns at the event loop and the database, so that no project delays others for long. */
 export function createTurns(): Turns {
   const queue = createFairQueue({
     atOnce: AT_ONCE,
     atOncePerLane: AT_ONCE_PER_LANE,
     atOnceInCompany: AT_ONCE_IN_COMPANY,
-    mostWaiting: MOST_WAITING,
-    mostWaitingPerLane: MOST_WAITING_PER_LANE,
+    maxWaiting: MAX_WAITING,
+    maxWaitingPerLane: MAX_WAITING_PER_LANE,
     restMilliseconds: (turn, floods) => (areProcessorsShort() ? restAfter(turn, floods) : 0),
     refusal: lane =>
       new FloodError(429, 'Too many requests are waiting; try again in a moment.', `Requests of ${lane}`, 1),
@@ -40,9 +43,9 @@ export function createTurns(): Turns {
     take: async (place, task) => {
       let turn = queue.enter(place)
       await turn
-      // Also a turn that somebody of the task still waits for.
+      // Also gives back a turn for which a part of the task is still waiting.
       const giveBack = () => void turn.then(leave => leave()).catch(() => undefined)
-      // Parts of a task may wait side by side: the first gives its one turn back, the last takes one again.
+      // Parts of a task may wait concurrently: the first gives the task's turn back, the last takes a new one.
       let waiting = 0
       let ended = false
       const outside = async <Result>(wait: () => Promise<Result>) => {

@@ -2,7 +2,7 @@ import { type Logger, pino } from 'pino'
 
 export type { Logger }
 
-/** Writes JSON lines to standard output. Fields that may hold secrets are redacted by name. */
+/** Writes JSON lines to standard output. Redacts fields that may hold secrets, by name. */
 export function createLog(name: string, level = 'info'): Logger {
   return pino({
     name,

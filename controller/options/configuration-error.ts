@@ -1,2 +1,2 @@
-/** A wrong or missing setting; the message tells the operator what to change. */
+/** An invalid or missing setting. The message tells the operator what to change. */
 export class ConfigurationError extends Error {}

@@ -4,7 +4,7 @@ import { ConfigurationError } from './configuration-error.js'
 
 /**
  * Reads a PEM file that a setting names.
- * @param kind what it must hold: certificates, or a private key
+ * @param kind whether it must hold certificates or a private key
  * @throws ConfigurationError when it cannot be read or holds something else
  */
 export function readPem(path: string, setting: string, kind: 'cert' | 'key' = 'cert'): string {
@@ -18,6 +18,7 @@ export function readPem(path: string, setting: string, kind: 'cert' | 'key' = 'c
     createSecureContext({ [kind]: text })
     return text
   } catch {
-    throw new ConfigurationError(`${path} (${setting}) is not a PEM file of the kind that is needed.`)
+    const content = kind === 'cert' ? 'certificates' : 'a private key'
+    throw new ConfigurationError(`${path} (${setting}) must be a PEM file with ${content}.`)
   }
 }

@@ -7,20 +7,20 @@ const run = promisify(execFile)
 
 const COMMAND_LIMIT_MS = 30_000
 
-/** Where a secret comes from that must not be among the settings. */
+/** The origin of a secret that must not be in the settings. */
 export type SecretSource =
   | { kind: 'file'; path: string }
   | { kind: 'variable'; name: string }
   | { kind: 'command'; argv: readonly [string, ...string[]] }
 
-/** The settings of a source: at most one of three; none may mean a default. */
+/** The settings of a source. At most one is set; none may mean a default. */
 export type SourceSettings = {
   file?: string | undefined
   variable?: string | undefined
   command?: string[] | undefined
 }
 
-/** Null when none is set. */
+/** @returns null when no setting is set */
 export function sourceOf({ file, variable, command }: SourceSettings): SecretSource | null {
   if (file !== undefined) return { kind: 'file', path: file }
   if (variable !== undefined) return { kind: 'variable', name: variable }
@@ -28,7 +28,7 @@ export function sourceOf({ file, variable, command }: SourceSettings): SecretSou
   return program === undefined ? null : { kind: 'command', argv: [program, ...words] }
 }
 
-/** For messages: where the secret comes from, without its content. */
+/** The origin of a secret for messages, without its content. */
 export function originOf(source: SecretSource): string {
   if (source.kind === 'file') return `the file ${source.path}`
   if (source.kind === 'variable') return `the environment variable ${source.name}`
@@ -36,7 +36,7 @@ export function originOf(source: SecretSource): string {
 }
 
 /**
- * Reads a secret. A command gets 30 seconds; its output goes nowhere else.
+ * Reads a secret. A command has 30 seconds; its output is not logged.
  * @param what for messages, such as `the master key`
  * @throws ConfigurationError that says what is wrong, without the content
  */

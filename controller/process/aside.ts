@@ -3,8 +3,8 @@ import type { NetworkInterfaceInfo } from 'node:os'
 import { Worker } from 'node:worker_threads'
 
 /**
- * Work for threads with a priority of their own. Key pairs and scrypt would otherwise run at the priority of requests. Listing interfaces would
- * block the caller: the kernel makes it wait for whoever is changing an interface anywhere on the host.
+ * Work for threads with their own priority. Key pairs and scrypt would otherwise run at the priority of requests. Listing
+ * interfaces would block the caller: the kernel makes it wait for any change of an interface on the host.
  */
 export type Computation =
   | { kind: 'scrypt'; password: string; salt: Uint8Array; bytes: number; cost: ScryptOptions }
@@ -25,16 +25,17 @@ type Computed = {
 type Answer = { value: Computed[keyof Computed] } | { error: Error }
 
 /**
- * Linux gives each thread a priority. Under contention a thread of niceness 10 gets a tenth of a request's share of a processor, and one of -10
- * nine times as much; an idle processor is theirs alone. Only root may lower the niceness; for others -10 has no effect.
+ * Linux gives each thread a priority. Under contention, a thread of niceness 10 gets a tenth of a request's share of a
+ * processor, and one of -10 nine times as much; an idle processor is theirs alone. Only root may lower the niceness; for
+ * other users, -10 has no effect.
  */
 const NICENESS = { 'goes first': -10, 'gives way': 10 }
 export type Urgency = keyof typeof NICENESS
 
-/** How long an idle thread is kept; starting one costs 50 ms of processor time. */
-const KEPT_MS = 60_000
+/** How long to keep an idle thread; starting one costs 50 ms of processor time. */
+const IDLE_TIMEOUT_MS = 60_000
 
-/** The program of a thread. It is passed as text, so it cannot use anything outside itself. */
+/** The program of a thread. It is passed as text, so it must not refer to anything outside itself. */
 function program(): void {
   const { parentPort, workerData } = process.getBuiltinModule('node:worker_threads')
   const { generateKeyPairSync, scryptSync } = process.getBuiltinModule('node:crypto')
@@ -72,8 +73,8 @@ type Idle = { thread: Worker; end: NodeJS.Timeout }
 const idle: Record<Urgency, Idle[]> = { 'goes first': [], 'gives way': [] }
 
 /**
- * Computes on a thread that gives way to requests or goes before them, in all processes of the same scheduling group. It cannot be interrupted.
- * The caller limits how many run at once.
+ * Computes on a thread that gives way to requests or goes before them, in all processes of the same scheduling group. A
+ * computation cannot be interrupted. The caller limits how many run at once.
  * @throws Error of node:crypto
  */
 export async function computeAside<Kind extends Computation['kind']>(
@@ -94,7 +95,7 @@ function ask(thread: Worker, computation: Computation): Promise<Answer> {
     thread.removeAllListeners().ref()
     thread.once('message', resolve)
     thread.on('error', reject)
-    thread.once('exit', () => reject(new Error('A thread that computes has ended.')))
+    thread.once('exit', () => reject(new Error('A computing thread exited.')))
     thread.postMessage(computation)
   })
 }
@@ -114,7 +115,7 @@ function keep(thread: Worker, idle: Idle[]): void {
     forget()
     void thread.terminate()
   }
-  const one: Idle = { thread, end: setTimeout(end, KEPT_MS).unref() }
+  const one: Idle = { thread, end: setTimeout(end, IDLE_TIMEOUT_MS).unref() }
   thread.removeAllListeners().on('error', forget).on('exit', forget).unref()
   idle.push(one)
 }

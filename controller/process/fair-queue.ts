@@ -1,17 +1,17 @@
 import { Lane, type Waiting } from './lane.js'
 
 export type FairQueueOptions = {
-  /** Most turns at a time. */
+  /** Maximum concurrent turns. */
   atOnce: number
-  /** Most of these for one lane, so that other lanes soon get a turn. */
+  /** Maximum concurrent turns of one lane, so that other lanes soon get a turn. */
   atOncePerLane: number
   /** The same while another lane arrived within the last second; `atOncePerLane` by default. */
   atOnceInCompany?: number
-  /** Most that wait. Beyond this the longest lane drops its newest, so a lane with few requests always finds room. */
-  mostWaiting: number
-  mostWaitingPerLane: number
-  /** Refuses whatever waits longer; never when absent. */
-  mostWaitMilliseconds?: number
+  /** Maximum waiting requests. Beyond it, the longest lane drops its newest, so a lane with few requests always finds room. */
+  maxWaiting: number
+  maxWaitingPerLane: number
+  /** Refuses requests that wait longer; by default none. */
+  maxWaitMilliseconds?: number
   /**
    * How long a lane with a backlog rests after a turn, in milliseconds; 0 by default.
    * @param turn duration of the turn
@@ -27,15 +27,15 @@ export type FairQueueOptions = {
 const COMPANY_MS = 1000
 const FLOOD_MS = 1000
 
-/** What a request counts for. Lanes take turns; within a lane, its members do. */
+/** A request's lane, and its member in that lane. Lanes take turns; within a lane, its members do. */
 export type Place = readonly [lane: string, who: string]
 
 export type FairQueue = {
-  /** Waits for a turn. @returns a function that ends it; @throws the refusal when there is no room to wait */
+  /** Waits for a turn. @returns a function that ends the turn. @throws the refusal when there is no room to wait */
   enter: (place: Place) => Promise<() => void>
 }
 
-/** A queue in which a lane waits for at most one turn of every other lane, however much gathers there. */
+/** A queue in which a lane waits for at most one turn of every other lane, however long their backlogs are. */
 export function createFairQueue(options: FairQueueOptions): FairQueue {
   const queue = new Queue(options)
   return { enter: place => queue.enter(place) }
@@ -74,7 +74,7 @@ class Queue {
     return !lane.isResting && lane.running < (this.#arrivals.isInCompany(name) ? atOnceInCompany : atOncePerLane)
   }
 
-  /** Begins a turn of a lane, which then comes after all others. */
+  /** Begins a turn of a lane and moves the lane behind all others. */
   #begin(name: string, lane: Lane): void {
     this.#lanes.delete(name)
     this.#lanes.set(name, lane)
@@ -82,7 +82,7 @@ class Queue {
     lane.running++
   }
 
-  /** @returns a function that ends a turn that begins now */
+  /** @returns a function that ends the turn that begins now */
   #leave(name: string, lane: Lane): () => void {
     const since = this.#now()
     let hasLeft = false
@@ -121,7 +121,7 @@ class Queue {
   }
 
   #wait(name: string, lane: Lane, who: string): Promise<void> {
-    const { mostWaitMilliseconds, refusal } = this.#options
+    const { maxWaitMilliseconds, refusal } = this.#options
     return new Promise((resolve, reject) => {
       const giveUp = () => {
         lane.remove(who, one)
@@ -129,7 +129,7 @@ class Queue {
         this.#forgetIfEmpty(name, lane)
         reject(refusal(name, 'the wait got long'))
       }
-      const limit = mostWaitMilliseconds === undefined ? undefined : setTimeout(giveUp, mostWaitMilliseconds)
+      const limit = maxWaitMilliseconds === undefined ? undefined : setTimeout(giveUp, maxWaitMilliseconds)
       const one: Waiting = {
         go: () => {
           clearTimeout(limit)
@@ -145,11 +145,11 @@ class Queue {
     })
   }
 
-  /** Makes room for one more, if need be by refusing another. @returns false when the newcomer itself must be refused */
+  /** Makes room for one request, if necessary by refusing another. @returns false when the new request must be refused */
   #makeRoom(name: string, lane: Lane, who: string): boolean {
-    const { mostWaiting, mostWaitingPerLane } = this.#options
-    if (lane.size >= mostWaitingPerLane) return this.#dropNewest(name, lane, who)
-    if (this.#waiting < mostWaiting) return true
+    const { maxWaiting, maxWaitingPerLane } = this.#options
+    if (lane.size >= maxWaitingPerLane) return this.#dropNewest(name, lane, who)
+    if (this.#waiting < maxWaiting) return true
     const [longestName, longest] = [...this.#lanes].reduce((most, each) => (each[1].size > most[1].size ? each : most))
     return longest === lane || longest.size <= lane.size + 1
       ? lane.size > 0 && this.#dropNewest(name, lane, who)
@@ -170,11 +170,11 @@ class Queue {
   }
 }
 
-/** Remembers the latest arrivals: a lane is in company when another arrived within the last second. */
+/** Remembers the latest arrivals: a lane is in company if a request of another lane arrived within the last second. */
 class Arrivals {
   readonly #now: () => number
   #latest = { name: '', at: Number.NEGATIVE_INFINITY }
-  /** The latest arrival in another lane than #latest. */
+  /** The latest arrival in a lane other than that of #latest. */
   #previous = this.#latest
 
   constructor(now: () => number) {

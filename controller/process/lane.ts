@@ -1,16 +1,16 @@
-/** A request that waits for a turn: one of the two is called, once. */
+/** A request that waits for a turn. One of the two functions is called, once. */
 export type Waiting = { go: () => void; refuse: () => void }
 
-/** A lane of a fair queue: its turns under way and its backlog, in which the members take turns. */
+/** A lane of a fair queue: its running turns and its backlog, in which its members take turns. */
 export class Lane {
-  /** Turns under way. */
+  /** Number of running turns. */
   running = 0
   /** While true, no turn begins. */
   isResting = false
-  /** Since when there has been a backlog without a break; meaningless without one. */
+  /** When the present backlog began; meaningless without a backlog. */
   waitedSince = 0
   #size = 0
-  // In the order of their turns.
+  // The members in the order of their turns.
   readonly #waiting = new Map<string, Waiting[]>()
 
   /** Length of the backlog. */
@@ -49,7 +49,7 @@ export class Lane {
   /**
    * Removes the newest request of the member with the longest backlog.
    * @param wanting the member that needs room; null when it is in another lane
-   * @returns null when that member would then have as long a backlog
+   * @returns null when that member's backlog would then be as long
    */
   takeNewestOfMost(wanting: string | null): Waiting | null {
     const [who, waiting] = [...this.#waiting].reduce((most, each) => (each[1].length > most[1].length ? each : most))

@@ -1,13 +1,13 @@
 import { readFile } from 'node:fs/promises'
 
-/** The kernel's pressure stall information for processors; missing where the kernel is built without it. */
+/** The kernel's pressure stall information for processors; missing in a kernel built without it. */
 const FILE = '/proc/pressure/cpu'
-/** Percent of the last ten seconds in which something waited. */
-const MUCH = 40
+/** Percent of the last ten seconds in which a task waited for a processor. */
+const SHORT_PERCENT = 40
 /** The kernel updates its averages every two seconds. */
 const FRESH_MS = 1000
 
-let isMuch = false
+let isShort = false
 let readAt = Number.NEGATIVE_INFINITY
 
 /** Whether processors are short on this host, from a recent reading. */
@@ -17,13 +17,13 @@ export function areProcessorsShort(): boolean {
     readAt = now
     void readPressure()
   }
-  return isMuch
+  return isShort
 }
 
 async function readPressure(): Promise<void> {
-  const account = await readFile(FILE, 'utf8').catch(() => '')
-  isMuch = waitedPercent(account) >= MUCH
+  const text = await readFile(FILE, 'utf8').catch(() => '')
+  isShort = waitedPercent(text) >= SHORT_PERCENT
 }
 
 /** The first average of `some avg10=7.68 avg60=60.97 ...`; 0 for anything else. Pure. */
-export const waitedPercent = (account: string): number => Number(/^some avg10=(\d+\.\d+) /.exec(account)?.[1] ?? 0)
+export const waitedPercent = (text: string): number => Number(/^some avg10=(\d+\.\d+) /.exec(text)?.[1] ?? 0)

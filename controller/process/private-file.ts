@@ -2,34 +2,34 @@ import { closeSync, fsyncSync, linkSync, mkdirSync, openSync, renameSync, rmSync
 import { dirname } from 'node:path'
 
 /**
- * Writes a file atomically and durably, readable by root alone: after a crash, of the machine too, it has the former content or the new one;
- * once this returns, the new one.
+ * Writes a file atomically and durably, readable only by root. After a crash, even of the machine, the file has its
+ * former content or the new one; once this returns, the new one.
  */
 export function writePrivateFile(path: string, content: string, mode = 0o600): void {
-  placing(path, content, mode, aside => renameSync(aside, path))
+  write(path, content, mode, temporary => renameSync(temporary, path))
 }
 
-/** Creates a file in the same way. If several processes create it at once, the content of the first stays. */
+/** As writePrivateFile, for a new file. If several processes create it concurrently, the first one's content stays. */
 export function makePrivateFile(path: string, content: string, mode = 0o600): void {
-  placing(path, content, mode, aside => {
+  write(path, content, mode, temporary => {
     try {
-      linkSync(aside, path)
+      linkSync(temporary, path)
     } catch (error) {
       if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error
     }
   })
 }
 
-function placing(path: string, content: string, mode: number, place: (aside: string) => void): void {
+function write(path: string, content: string, mode: number, moveIntoPlace: (temporary: string) => void): void {
   const directory = dirname(path)
   mkdirSync(directory, { recursive: true, mode: 0o711 })
-  const aside = `${path}.new-${process.pid}`
-  rmSync(aside, { force: true })
+  const temporary = `${path}.new-${process.pid}`
+  rmSync(temporary, { force: true })
   try {
-    writeThrough(aside, content, mode)
-    place(aside)
+    writeThrough(temporary, content, mode)
+    moveIntoPlace(temporary)
   } finally {
-    rmSync(aside, { force: true })
+    rmSync(temporary, { force: true })
   }
   syncDirectory(directory)
 }
@@ -44,7 +44,7 @@ function writeThrough(path: string, content: string, mode: number): void {
   }
 }
 
-/** Without this the new name may be lost in a crash after other data already relies on the file. */
+/** Without this, a crash could lose the new name after other data already relies on the file. */
 function syncDirectory(path: string): void {
   const descriptor = openSync(path, 'r')
   try {

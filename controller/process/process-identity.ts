@@ -2,10 +2,10 @@ import { readdirSync, readFileSync } from 'node:fs'
 import { setTimeout as delay } from 'node:timers/promises'
 import { bootId, startTicksOf } from './process-stat.js'
 
-/** A process, told from a later one that got the same pid by when it started (and in which boot of the machine). */
+/** A process. Its start time and the machine's boot distinguish it from a later one with the same pid. */
 export type ProcessIdentity = { pid: number; startTicks: number; bootId: string }
 
-/** @returns null when there is no such process, or only its remains that nobody has collected */
+/** @returns null for a missing process or a zombie */
 export function identityOf(pid: number): ProcessIdentity | null {
   const startTicks = startTicksOf(pid)
   return startTicks === null ? null : { pid, startTicks, bootId: bootId() }
@@ -17,8 +17,8 @@ export function isAlive(identity: ProcessIdentity): boolean {
 }
 
 /**
- * Asks processes to end with `signal`, and kills those that have not after `graceMs`.
- * @returns the ones that had to be killed
+ * Sends `signal` to processes, and kills those that are still alive after `graceMs`.
+ * @returns the killed ones
  */
 export async function endProcesses(
   identities: readonly ProcessIdentity[],
@@ -50,7 +50,7 @@ async function allGone(identities: readonly ProcessIdentity[], milliseconds: num
   return true
 }
 
-/** Every process of the machine whose command line `matches` accepts; its arguments as a list. */
+/** Every process of the machine whose command line `matches` accepts. @param matches gets the arguments as a list */
 export function findProcesses(matches: (argv: readonly string[], pid: number) => boolean): ProcessIdentity[] {
   return readdirSync('/proc')
     .filter(name => /^\d+$/.test(name))

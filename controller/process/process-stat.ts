@@ -2,22 +2,22 @@ import { readFileSync } from 'node:fs'
 
 export type ProcessStat = {
   name: string
-  /** One letter; `Z` and `X` are remains that nobody has collected. */
+  /** One letter; `Z` is a zombie, `X` a dead process. */
   state: string
   parent: number
-  /** How long it has kept a processor. */
+  /** Processor time used. */
   processorMilliseconds: number
-  /** When it started, in clock ticks since the machine booted. */
+  /** Start time in clock ticks since the machine booted. */
   startTicks: number
 }
 
-/** Linux counts in hundredths of a second for programs, whatever its own clock. */
+/** Linux reports hundredths of a second to programs, whatever its own clock. */
 const TICK_MS = 10
 
 /**
  * Reads /proc/PID/stat.
  * @param process a process id, or `PID/task/TID` for one thread
- * @returns null when there is no such process. @throws Error when it cannot be told, such as EMFILE
+ * @returns null when there is no such process. @throws Error when that is unknown, such as EMFILE
  */
 export function readProcessStat(process: number | string): ProcessStat | null {
   let text: string
@@ -28,7 +28,7 @@ export function readProcessStat(process: number | string): ProcessStat | null {
     if (code === 'ENOENT' || code === 'ESRCH') return null
     throw error
   }
-  // The name in brackets may hold anything, so the fields are counted from behind the last one.
+  // The name in brackets may hold anything, so count the fields from the last bracket.
   const end = text.lastIndexOf(')')
   const fields = text.slice(end + 2).split(' ')
   return {
@@ -40,11 +40,11 @@ export function readProcessStat(process: number | string): ProcessStat | null {
   }
 }
 
-/** The start of a process that runs, in clock ticks since the boot; null when there is none, or only its remains. */
+/** The start time of a process in clock ticks since the boot; null for a missing process or a zombie. */
 export function startTicksOf(pid: number): number | null {
   const stat = readProcessStat(pid)
   return stat === null || stat.state === 'Z' || stat.state === 'X' ? null : stat.startTicks
 }
 
-/** Tells one boot of this machine from another. */
+/** Identifies the present boot of this machine. */
 export const bootId = (): string => readFileSync('/proc/sys/kernel/random/boot_id', 'utf8').trim()

@@ -1,9 +1,9 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Logger } from '../log/log.js'
 
-const LONGEST_PAUSE_MS = 30_000
+const MAX_PAUSE_MS = 30_000
 
-/** Runs `work` at once and after every pause until aborted; failures lengthen the pauses. Never rejects. */
+/** Runs `work` at once, and again after each pause, until aborted. Failures lengthen the pauses. Never rejects. */
 export async function repeat(
   what: string,
   pauseSeconds: number,
@@ -18,7 +18,7 @@ export async function repeat(
       pauseMs = pauseSeconds * 1000
     } catch (error) {
       if (signal.aborted) return
-      pauseMs = Math.min(pauseMs * 2, Math.max(LONGEST_PAUSE_MS, pauseSeconds * 1000))
+      pauseMs = Math.min(pauseMs * 2, Math.max(MAX_PAUSE_MS, pauseSeconds * 1000))
       log.warn({ err: error, pauseMs }, `${what} failed; retrying`)
     }
     await sleep(pauseMs, undefined, { signal }).catch(() => undefined)

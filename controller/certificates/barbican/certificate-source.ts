@@ -59,8 +59,8 @@ export function createBarbicanSource(options: BarbicanOptions): CertificateSourc
   const queue = createFairQueue({
     atOnce: limits.maxChecks,
     atOncePerLane: limits.maxChecksPerProject,
-    mostWaiting: limits.maxWaiting,
-    mostWaitingPerLane: limits.maxWaitingPerProject,
+    maxWaiting: limits.maxWaiting,
+    maxWaitingPerLane: limits.maxWaitingPerProject,
     refusal: tooMany,
   })
 

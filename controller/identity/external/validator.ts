@@ -51,9 +51,9 @@ export function createExternalValidator(identity: ExternalIdentity, log: Logger)
     atOnce: MOST_AT_ONCE,
     atOncePerLane: MOST_AT_ONCE,
     atOnceInCompany: AT_ONCE_IN_COMPANY,
-    mostWaiting: MOST_WAITING,
-    mostWaitingPerLane: MOST_WAITING_PER_LANE,
-    mostWaitMilliseconds: identity.requestTimeoutSeconds * 1000,
+    maxWaiting: MOST_WAITING,
+    maxWaitingPerLane: MOST_WAITING_PER_LANE,
+    maxWaitMilliseconds: identity.requestTimeoutSeconds * 1000,
     refusal: (_, reason) =>
       new IdentityAway(`there are more tokens to validate than Keystone keeps up with (${reason})`),
   })

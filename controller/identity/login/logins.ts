@@ -54,8 +54,8 @@ export function createLogins(options: LoginOptions, now: () => number = () => pe
     createFairQueue({
       atOnce,
       atOncePerLane: Math.max(1, atOnce - 1),
-      mostWaiting: MOST_WAITING,
-      mostWaitingPerLane: MOST_WAITING_PER_LANE,
+      maxWaiting: MOST_WAITING,
+      maxWaitingPerLane: MOST_WAITING_PER_LANE,
       refusal: lane =>
         new FloodError(429, 'Too many logins are waiting; try again in a few seconds.', `Logins of ${lane}`, 5),
     })

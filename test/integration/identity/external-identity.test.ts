@@ -285,5 +285,8 @@ t.test('over TLS the Keystone needs a trusted certificate', async t => {
   t.throws(() => externalIdentity(parseConfiguration(text.replace(cert, '/nowhere'), {})), {
     message: '/nowhere (identity.ca_file) cannot be read (ENOENT).',
   })
-  t.throws(() => externalIdentity(parseConfiguration(text.replace(cert, key), {})), /is not a PEM file of the kind/)
+  t.throws(
+    () => externalIdentity(parseConfiguration(text.replace(cert, key), {})),
+    /must be a PEM file with certificates/,
+  )
 })

@@ -240,8 +240,8 @@ async function orderOf(limits: object, places: readonly (readonly [lane: string,
   const queue = createFairQueue({
     atOnce: 1,
     atOncePerLane: 1,
-    mostWaiting: 100,
-    mostWaitingPerLane: 100,
+    maxWaiting: 100,
+    maxWaitingPerLane: 100,
     refusal: lane => new Error(`no room in ${lane}`),
     ...limits,
   })
@@ -269,17 +269,17 @@ t.test('lanes take turns, and so do the callers within a lane', async t => {
     refused: '',
   })
   t.match(
-    await orderOf({ mostWaitingPerLane: 3 }, [...flood('a', 'x', 5), ['a', 'y'], ['b', 'z']]),
+    await orderOf({ maxWaitingPerLane: 3 }, [...flood('a', 'x', 5), ['a', 'y'], ['b', 'z']]),
     { entered: 'a/x b/z a/y a/x', refused: 'a/x a/x a/x' },
     'the largest caller in a full lane loses its newest entry',
   )
   t.match(
-    await orderOf({ mostWaiting: 4 }, [...flood('a', 'x', 9), ['b', 'z'], ['c', 'z']]),
+    await orderOf({ maxWaiting: 4 }, [...flood('a', 'x', 9), ['b', 'z'], ['c', 'z']]),
     { entered: 'a/x b/z c/z a/x', refused: 'a/x a/x a/x a/x a/x a/x a/x' },
     'the longest lane gives up entries to others',
   )
   t.match(
-    await orderOf({ mostWaitingPerLane: 2 }, [
+    await orderOf({ maxWaitingPerLane: 2 }, [
       ['a', 'x'],
       ['a', 'y'],
       ['a', 'z'],
@@ -290,7 +290,7 @@ t.test('lanes take turns, and so do the callers within a lane', async t => {
 })
 
 t.test('a lane never takes all places of a queue', async t => {
-  const limits = { atOnce: 3, atOncePerLane: 2, mostWaiting: 100, mostWaitingPerLane: 100 }
+  const limits = { atOnce: 3, atOncePerLane: 2, maxWaiting: 100, maxWaitingPerLane: 100 }
   const queue = createFairQueue({ ...limits, refusal: lane => new Error(lane) })
   const within: string[] = []
   const enter = async (lane: string) => {
@@ -309,7 +309,7 @@ t.test('a lane never takes all places of a queue', async t => {
 
 t.test('a lane has fewer turns while other lanes are active', async t => {
   let clock = 0
-  const limits = { atOnce: 4, atOncePerLane: 2, atOnceInCompany: 1, mostWaiting: 100, mostWaitingPerLane: 100 }
+  const limits = { atOnce: 4, atOncePerLane: 2, atOnceInCompany: 1, maxWaiting: 100, maxWaitingPerLane: 100 }
   const queue = createFairQueue({ ...limits, refusal: lane => new Error(lane), now: () => clock })
   const within: string[] = []
   const enter = async (lane: string) => {

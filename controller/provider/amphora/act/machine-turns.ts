@@ -28,8 +28,8 @@ export function createMachineTurns(
       atOncePerLane,
       restMilliseconds,
       // Bounded anyway: each waiting task occupies a slot of the worker or belongs to the warm pool.
-      mostWaiting: Number.POSITIVE_INFINITY,
-      mostWaitingPerLane: Number.POSITIVE_INFINITY,
+      maxWaiting: Number.POSITIVE_INFINITY,
+      maxWaitingPerLane: Number.POSITIVE_INFINITY,
       refusal: (lane, reason) => new Error(`No turn at the machines for ${lane}: ${reason}`),
     })
   const requests = queue(Math.max(2, processors), Math.max(1, Math.floor(processors / 2)), turn =>
