@@ -12,15 +12,15 @@ export type ApplicationOptions = {
   /** Name of the service in the log. */
   name: string
   log: Logger
-  /** The body of an error answer in the shape of this API; `error` is what was thrown. */
+  /** The body of an error answer, in this API's shape; `error` is the thrown value. */
   presentFault: (fault: Fault, error: unknown) => unknown
 }
 
 /**
- * A Koa application with what every API of ours shares: a request id on each answer (`x-openstack-request-id`), one
- * access-log line per request, and one mapper from errors to the API's own fault shape. While the database is away that is
- * 503; any other unknown error is a bug: it alone is logged with its stack, and the caller sees only the request id. A flood of requests has one
- * line for all that are refused.
+ * A Koa application with what all APIs share: a request id on each answer (`x-openstack-request-id`), one access-log line
+ * per request, and one mapping from errors to the API's fault shape. An unreachable database gives 503. Any other unknown
+ * error is a bug: it is logged with its stack, and the caller sees only the request id. Of a flood, refused requests are
+ * counted in one log line.
  */
 export function createApplication({ name, log, presentFault }: ApplicationOptions): Koa {
   const app = new Koa()
@@ -48,8 +48,9 @@ export function createApplication({ name, log, presentFault }: ApplicationOption
         return
       }
       if (fault.status === 503) {
+        const summary = isDatabaseAway(error) ? 'The database cannot be reached' : fault.message
         const reason = error instanceof Error ? error.message : String(error)
-        logFlood(fault.message, reason === fault.message ? reason : `${fault.message} (${reason})`)
+        logFlood(summary, reason === summary ? reason : `${summary} (${reason})`)
       } else if (!(error instanceof ApiError)) log.error({ service: name, requestId, err: error }, fault.message)
     }
     const milliseconds = Number(process.hrtime.bigint() - started) / 1e6
@@ -84,24 +85,24 @@ function faultOf(error: unknown, requestId: string): Fault {
     return { status: error.status, title: TITLES[error.status] ?? 'Error', message: error.message, requestId }
   }
   if (isDatabaseAway(error)) {
-    const message = 'The database cannot be reached; try again in a moment.'
+    const message = 'The service is temporarily unavailable; try again in a moment.'
     return { status: 503, title: 'Service Unavailable', message, requestId }
   }
   return {
     status: 500,
     title: 'Internal Server Error',
-    message: `An unexpected error occurred; its details are in the log under ${requestId}.`,
+    message: `An unexpected error occurred. Tell the operator the request id ${requestId}.`,
     requestId,
   }
 }
 
-/** @param path null when the request line names a whole URL without one */
+/** @param path null when the request line holds an absolute URL without a path */
 function rejectMalformedPath(path: string | null): void {
-  if (path === null) throw new ApiError(400, 'The request names no path.')
+  if (path === null) throw new ApiError(400, 'The request has no path.')
   try {
     decodeURIComponent(path)
   } catch {
-    throw new ApiError(400, 'The request path is not valid percent-encoding.')
+    throw new ApiError(400, 'The percent-encoding of the request path is invalid.')
   }
-  if (path.includes('%00')) throw new ApiError(400, 'The request path holds a NUL character.')
+  if (path.includes('%00')) throw new ApiError(400, 'The request path contains a NUL character.')
 }

@@ -4,10 +4,10 @@ import { ApiError, badRequest } from './errors.js'
 
 /**
  * Reads the request body as JSON.
- * @param limit most bytes accepted; more is 413, and the rest of the body is not read
- * @param anyType whether it is read whatever Content-Type says
- * @returns the parsed value; undefined when there is no body
- * @throws ApiError 413 too large, 415 another media type, 400 not JSON, nested too deeply, or with text that has no UTF-8 form
+ * @param limit maximum bytes; beyond it, answers 413 and does not read the rest of the body
+ * @param anyType accepts any Content-Type
+ * @returns the parsed value; undefined without a body
+ * @throws ApiError 413 too large, 415 another media type, 400 not JSON, nested too deeply, or text without a UTF-8 form
  */
 export async function readJson(ctx: Context, limit: number, { anyType = false } = {}): Promise<unknown> {
   const bytes = await readBytes(ctx, limit)
@@ -19,9 +19,9 @@ export async function readJson(ctx: Context, limit: number, { anyType = false } 
   const text = decode(bytes)
   const value = parseJson(text)
   requireShallow(value)
-  // Half a pair has no UTF-8 form, so only an escape can bring one.
+  // A lone surrogate has no UTF-8 form, so only an escape can produce one.
   if (text.includes('\\u') && stringsIn(value).some(string => /\p{Surrogate}/u.test(string))) {
-    throw badRequest('The request body holds half a surrogate pair.')
+    throw badRequest('The request body contains half a surrogate pair.')
   }
   return value
 }
@@ -46,14 +46,14 @@ function parseJson(text: string): unknown {
 
 const notJson = () => badRequest('The request body is not valid JSON.')
 
-/** No client nests deeply, and whatever walks a value level by level, JSON.stringify too, must not run out of stack. */
-const MOST_LEVELS = 32
+/** No client nests deeply, and code that recurses into a value, such as JSON.stringify, must not overflow the stack. */
+const MAX_DEPTH = 32
 
 /** @throws ApiError 400 when a JSON value is nested too deeply */
 function requireShallow(value: unknown): void {
   let level = [value].filter(isContainer)
   for (let depth = 0; level.length > 0; depth++) {
-    if (depth > MOST_LEVELS) throw badRequest(`The request body is nested deeper than ${MOST_LEVELS} levels.`)
+    if (depth > MAX_DEPTH) throw badRequest(`The request body is nested deeper than ${MAX_DEPTH} levels.`)
     const below: object[] = []
     for (const item of level) for (const inner of Object.values(item)) if (isContainer(inner)) below.push(inner)
     level = below
@@ -69,7 +69,7 @@ export function stringsIn(value: unknown): string[] {
   return [...(Array.isArray(value) ? [] : Object.keys(value)), ...Object.values(value).flatMap(stringsIn)]
 }
 
-/** Reads the raw request body; ApiError 413 above `limit` bytes, 400 when the client goes away before its end. */
+/** Reads the raw request body. @throws ApiError 413 above `limit` bytes, 400 when the client disconnects before its end */
 export async function readBytes(ctx: Context, limit: number): Promise<Buffer> {
   const declared = Number(ctx.get('Content-Length') || 0)
   if (declared > limit) throw tooLarge(ctx, limit)
@@ -86,13 +86,13 @@ async function receive(ctx: Context, limit: number): Promise<Buffer> {
       chunks.push(chunk)
     }
   } catch (error) {
-    // Its ECONNRESET would be taken for one of the database.
-    throw error instanceof ApiError ? error : badRequest('The request ended before its body did.')
+    // The client's ECONNRESET would be taken for one from the database.
+    throw error instanceof ApiError ? error : badRequest('The request body is incomplete.')
   }
   return Buffer.concat(chunks)
 }
 
-/** The unread rest of an oversized body would be taken for the next request, so the connection is closed after the answer. */
+/** Closes the connection after the answer: the unread rest of the body would be taken for the next request. */
 function tooLarge(ctx: Context, limit: number): ApiError {
   ctx.set('Connection', 'close')
   return new ApiError(413, `The request body is larger than ${limit} bytes.`)

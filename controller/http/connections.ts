@@ -4,17 +4,20 @@ import type { Socket } from 'node:net'
 import { createProxyCheck, sourceOf } from './trusted-proxies.js'
 
 export type ConnectionLimits = {
-  /** Most connections of the server at a time. */
-  most: number
-  /** Most of these from one source; of trusted proxies as many as there are in all. */
-  mostPerSource: number
+  /** Maximum concurrent connections of the server. */
+  max: number
+  /** Maximum concurrent connections from one source; for a trusted proxy only `max` counts. */
+  maxPerSource: number
   trustedProxies: readonly string[]
 }
 
-/** Files that a process needs beside the connections of its clients: to databases and other services, logs, sockets that listen. */
+/** Files that a process needs besides client connections: to databases and other services, logs, listening sockets. */
 const OTHER_FILES = 200
 
-/** Connections for which each of a process's servers has files, so that running out of them never ends a server. */
+/**
+ * The number of connections for which each server of this process has file descriptors. This limit exists so that running
+ * out of file descriptors never ends a server.
+ */
 export function connectionsWithinFiles(servers: number, limits = readFileSync('/proc/self/limits', 'utf8')): number {
   // Node.js raises the soft limit to the hard one when it starts.
   const [, soft] = /^Max open files\s+(\d+)/m.exec(limits) ?? []
@@ -22,75 +25,99 @@ export function connectionsWithinFiles(servers: number, limits = readFileSync('/
   return Math.max(16, Math.floor((Number(soft) - OTHER_FILES) / servers))
 }
 
-type Connection = { socket: Socket; source: string; request: IncomingMessage | null; hasAsked: boolean }
-
 /**
- * Keeps a server within its limits. A connection beyond them takes the place of the one that is missed least: the oldest that never asked for
- * anything, then the oldest that waits between two requests, then the oldest whose request has not arrived whole. When all are being answered, the
- * new one is refused with 503.
- * @param onRefused called for each connection that had to go, with the source whose fault it is
+ * Keeps a server within its limits. A new connection beyond them replaces the least useful one: the oldest without any
+ * request so far, else the oldest that waits between two requests, else the oldest whose request is incomplete. If all are
+ * being answered, the new connection gets 503.
+ * @param onRefused called for each connection that has to go, with the source that caused it
  */
 export function limitConnections(
   server: Server,
-  { most, mostPerSource, trustedProxies }: ConnectionLimits,
+  { max, maxPerSource, trustedProxies }: ConnectionLimits,
   onRefused: (source: string) => void,
 ): void {
   const isProxy = createProxyCheck(trustedProxies)
-  // Of each source in the order in which they came, or became idle.
-  const sources = new Map<string, Set<Connection>>()
-  const bySocket = new WeakMap<Socket, Connection>()
-  let count = 0
-
-  const forget = (connection: Connection) => {
-    const ofSource = sources.get(connection.source)
-    if (ofSource?.delete(connection) !== true) return
-    count--
-    if (ofSource.size === 0) sources.delete(connection.source)
-  }
-
-  const makeRoom = (source: string): boolean => {
-    const connections = [...(sources.get(source) ?? [])]
-    const leaving =
-      connections.find(({ hasAsked }) => !hasAsked) ??
-      connections.find(({ request }) => request === null) ??
-      connections.find(({ request }) => request?.complete === false)
-    if (leaving === undefined) return false
-    forget(leaving)
-    leaving.socket.destroy()
-    return true
-  }
+  const connections = new Connections()
 
   server.on('connection', socket => {
     const address = socket.remoteAddress ?? ''
     const source = sourceOf(address)
-    const own = sources.get(source) ?? new Set()
-    if (own.size >= mostPerSource && !isProxy(address)) {
+    if (connections.countFrom(source) >= maxPerSource && !isProxy(address)) {
       onRefused(source)
-      if (!makeRoom(source)) return refuse(socket)
-    } else if (count >= most) {
-      const [largest] = [...sources].reduce((most, each) => (each[1].size > most[1].size ? each : most))
+      if (!connections.closeOne(source)) return refuse(socket)
+    } else if (connections.count >= max) {
+      const largest = connections.largestSource()
       onRefused(largest)
-      if (!makeRoom(largest)) return refuse(socket)
+      if (!connections.closeOne(largest)) return refuse(socket)
     }
-    const connection: Connection = { socket, source, request: null, hasAsked: false }
-    sources.set(source, (sources.get(source) ?? new Set()).add(connection))
-    bySocket.set(socket, connection)
-    count++
-    socket.once('close', () => forget(connection))
+    connections.add(socket, source)
   })
+  server.on('request', (request, response) => connections.noteRequest(request, response))
+}
 
-  server.on('request', (request: IncomingMessage, response: ServerResponse) => {
-    const connection = bySocket.get(request.socket)
+type Connection = { socket: Socket; source: string; request: IncomingMessage | null; hasAsked: boolean }
+
+/** The open connections of a server. */
+class Connections {
+  // The connections of each source in the order in which they arrived or became idle.
+  readonly #sources = new Map<string, Set<Connection>>()
+  readonly #bySocket = new WeakMap<Socket, Connection>()
+  #count = 0
+
+  get count(): number {
+    return this.#count
+  }
+
+  countFrom(source: string): number {
+    return this.#sources.get(source)?.size ?? 0
+  }
+
+  /** The source with the most connections. Call it only if there are connections. */
+  largestSource(): string {
+    const [source] = [...this.#sources].reduce((most, each) => (each[1].size > most[1].size ? each : most))
+    return source
+  }
+
+  add(socket: Socket, source: string): void {
+    const connection: Connection = { socket, source, request: null, hasAsked: false }
+    this.#sources.set(source, (this.#sources.get(source) ?? new Set()).add(connection))
+    this.#bySocket.set(socket, connection)
+    this.#count++
+    socket.once('close', () => this.#forget(connection))
+  }
+
+  /** Closes the least useful connection of a source. @returns false when all of them are being answered */
+  closeOne(source: string): boolean {
+    const connections = [...(this.#sources.get(source) ?? [])]
+    const leastUseful =
+      connections.find(({ hasAsked }) => !hasAsked) ??
+      connections.find(({ request }) => request === null) ??
+      connections.find(({ request }) => request?.complete === false)
+    if (leastUseful === undefined) return false
+    this.#forget(leastUseful)
+    leastUseful.socket.destroy()
+    return true
+  }
+
+  noteRequest(request: IncomingMessage, response: ServerResponse): void {
+    const connection = this.#bySocket.get(request.socket)
     if (connection === undefined) return
     connection.request = request
     connection.hasAsked = true
     response.once('close', () => {
       connection.request = null
-      const ofSource = sources.get(connection.source)
-      // The most recently used one is the last to go.
+      const ofSource = this.#sources.get(connection.source)
+      // Moves the connection to the end: the most recently used one is closed last.
       if (ofSource?.delete(connection) === true) ofSource.add(connection)
     })
-  })
+  }
+
+  #forget(connection: Connection): void {
+    const ofSource = this.#sources.get(connection.source)
+    if (ofSource?.delete(connection) !== true) return
+    this.#count--
+    if (ofSource.size === 0) this.#sources.delete(connection.source)
+  }
 }
 
 function refuse(socket: Socket): void {

@@ -1,4 +1,4 @@
-/** An error that a caller is meant to see: its status and its sentence go out in the error shape of the API at hand. */
+/** An error for the caller: the API answers with its status and message, in the API's own error shape. */
 export class ApiError extends Error {
   constructor(
     readonly status: number,
@@ -10,7 +10,7 @@ export class ApiError extends Error {
   }
 }
 
-/** A request that is one of too many. Its `flood` (what there is too much of, and whose) has one line in the log, whatever its size. */
+/** Refuses one of too many requests. Refusals with the same `flood` (of what there is too much, and from whom) share log lines. */
 export class FloodError extends ApiError {
   constructor(
     status: 429 | 503,

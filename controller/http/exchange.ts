@@ -6,17 +6,17 @@ export type TransportSecurity = {
   ca?: string
   clientCertificate?: string
   clientKey?: string
-  /** Takes any certificate: for laboratories. */
+  /** Accepts any certificate, for test setups. */
   insecure: boolean
 }
 
 export type ExchangeOptions = {
-  /** Paths go behind it. */
+  /** Paths are appended to it. */
   url: string
   security: TransportSecurity
   connectTimeoutSeconds: number
-  /** Connections that are kept open; requests beyond wait for one. */
-  mostAtOnce: number
+  /** Further requests wait for a free connection. */
+  maxConnections: number
 }
 
 export type OutgoingRequest = {
@@ -25,30 +25,30 @@ export type OutgoingRequest = {
   headers: Readonly<Record<string, string>>
   /** JSON. */
   body?: object | undefined
-  /** Longer answers are cut off. */
-  mostAnswerBytes: number
+  /** A longer answer is an error. */
+  maxAnswerBytes: number
 }
 
 export type IncomingAnswer = { status: number; headers: IncomingHttpHeaders; bytes: Buffer }
 
 export type Exchange = {
   /**
-   * One request and its answer, whatever its status; redirections are not followed.
-   * @throws NotConnected, AnswerTooLarge, or what the transport or the signal throws
+   * Sends a request and returns its answer, whatever the status. Does not follow redirects.
+   * @throws NotConnected, AnswerTooLarge, or an error of the transport or the signal
    */
   send: (request: OutgoingRequest, signal: AbortSignal) => Promise<IncomingAnswer>
   close: () => void
 }
 
-/** The request did not even leave. */
+/** The request was not sent. */
 export class NotConnected extends Error {}
 
 export class AnswerTooLarge extends Error {}
 
-/** Requests to one server over connections that are kept alive. */
-export function createExchange({ url, security, connectTimeoutSeconds, mostAtOnce }: ExchangeOptions): Exchange {
+/** Sends requests to one server over connections that are kept alive. */
+export function createExchange({ url, security, connectTimeoutSeconds, maxConnections }: ExchangeOptions): Exchange {
   const isTls = url.startsWith('https:')
-  const pool = { keepAlive: true, maxSockets: mostAtOnce, maxFreeSockets: 4, timeout: 60_000 }
+  const pool = { keepAlive: true, maxSockets: maxConnections, maxFreeSockets: 4, timeout: 60_000 }
   const agent = isTls
     ? new HttpsAgent({
         ...pool,
@@ -59,7 +59,7 @@ export function createExchange({ url, security, connectTimeoutSeconds, mostAtOnc
       })
     : new HttpAgent(pool)
 
-  const send: Exchange['send'] = ({ method, path, headers, body, mostAnswerBytes }, signal) =>
+  const send: Exchange['send'] = ({ method, path, headers, body, maxAnswerBytes }, signal) =>
     new Promise((resolve, reject) => {
       const text = body === undefined ? undefined : JSON.stringify(body)
       const request = (isTls ? requestHttps : requestHttp)(`${url}${path}`, {
@@ -76,40 +76,40 @@ export function createExchange({ url, security, connectTimeoutSeconds, mostAtOnc
       request.once('socket', socket => {
         connected = !socket.connecting
         if (connected) return
-        const late = () => request.destroy(new Error(`no connection within ${connectTimeoutSeconds} s`))
-        const limit = setTimeout(late, connectTimeoutSeconds * 1000)
+        const giveUp = () => request.destroy(new Error(`no connection within ${connectTimeoutSeconds} s`))
+        const limit = setTimeout(giveUp, connectTimeoutSeconds * 1000)
         socket.once(isTls ? 'secureConnect' : 'connect', () => {
           connected = true
           clearTimeout(limit)
         })
         request.once('close', () => clearTimeout(limit))
       })
-      request.once('error', error => reject(connected ? error : new NotConnected(transportWords(error))))
+      request.once('error', error => reject(connected ? error : new NotConnected(transportErrorText(error))))
       request.once('response', response => {
-        readAnswer(response, mostAnswerBytes).then(resolve, reject)
+        readAnswer(response, maxAnswerBytes).then(resolve, reject)
       })
       request.end(text)
     })
   return { send, close: () => agent.destroy() }
 }
 
-async function readAnswer(response: IncomingMessage, mostBytes: number): Promise<IncomingAnswer> {
+async function readAnswer(response: IncomingMessage, maxBytes: number): Promise<IncomingAnswer> {
   const chunks: Buffer[] = []
   let bytes = 0
   for await (const chunk of response as AsyncIterable<Buffer>) {
     bytes += chunk.length
-    if (bytes > mostBytes) {
+    if (bytes > maxBytes) {
       response.destroy()
-      throw new AnswerTooLarge(`sent more than ${mostBytes} bytes`)
+      throw new AnswerTooLarge(`sent more than ${maxBytes} bytes`)
     }
     chunks.push(chunk)
   }
   return { status: response.statusCode ?? 0, headers: response.headers, bytes: Buffer.concat(chunks) }
 }
 
-/** What went wrong with a transport, in words. */
-export function transportWords(error: unknown): string {
-  // Several addresses were tried: the errors are inside.
-  if (error instanceof AggregateError) return error.errors.map(transportWords).join('; ')
+/** The text of a transport error. */
+export function transportErrorText(error: unknown): string {
+  // Holds one error per address tried.
+  if (error instanceof AggregateError) return error.errors.map(transportErrorText).join('; ')
   return error instanceof Error ? error.message : String(error)
 }

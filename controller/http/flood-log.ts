@@ -2,12 +2,12 @@ import type { Logger } from '../log/log.js'
 
 const PERIOD_MILLISECONDS = 60_000
 
-/** Floods that are told apart; what is more goes into one line. */
-const MOST_FLOODS = 1000
+/** Floods that are logged separately; further ones share a line. */
+const MAX_FLOODS = 1000
 
 /**
- * @returns a function to call for each refusal of a flood, by the flood's name: the first is logged at once, those of the following minute as one
- *   line with their number, and so on while it lasts
+ * @returns a function to call for each refusal with the name of its flood. Logs the first refusal at once and then, as
+ *   long as the flood lasts, one line per minute with the number of refusals
  */
 export function createFloodLog(log: Logger, fields: object): (flood: string, message: string) => void {
   const counts = new Map<string, number>()
@@ -18,14 +18,14 @@ export function createFloodLog(log: Logger, fields: object): (flood: string, mes
       const more = counts.get(flood) ?? 0
       counts.delete(flood)
       if (more === 0) return
-      log.warn({ ...fields, flood, more }, `${flood}: ${more} more were refused within a minute`)
+      log.warn({ ...fields, flood, more }, `${flood}: refused ${more} more within a minute`)
       begin(flood)
     }
     setTimeout(count, PERIOD_MILLISECONDS).unref()
   }
 
   return (name, message) => {
-    const flood = counts.has(name) || counts.size < MOST_FLOODS ? name : 'others'
+    const flood = counts.has(name) || counts.size < MAX_FLOODS ? name : 'others'
     const more = counts.get(flood)
     if (more !== undefined) {
       counts.set(flood, more + 1)

@@ -8,8 +8,8 @@ const TIME_LIMIT_MILLISECONDS = 3000
 
 /**
  * `/healthcheck`: whether this process can serve, for load balancers and monitors; no token needed.
- * @param refreshSeconds how long one check of the database answers for all who ask
- * @param disablingFile while an operator has put a file there, the answer is that this process cannot
+ * @param refreshSeconds how long the result of a database check is reused
+ * @param disablingFile while this file exists, the answer is that this process cannot serve
  */
 export function createHealthCheck(
   database: Database,

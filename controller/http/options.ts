@@ -2,19 +2,19 @@ import { z } from 'zod'
 
 const count = z.coerce.number().int().max(1_000_000)
 
-/** What all APIs have in common. */
+/** Settings common to all APIs. */
 export const httpOptions = z
   .strictObject({
     max_connections: count
       .min(16)
       .default(4096)
-      .describe('Most connections of each API at a time; fewer where the process may not have as many open files'),
+      .describe('Maximum connections of each API; lower if the process may not open that many files'),
     max_connections_per_source: count
       .min(1)
       .default(512)
       .describe(
-        'Most of these from one address (IPv6: one /64), trusted proxies excepted; beyond, the oldest idle one is closed',
+        'Maximum connections from one address (IPv6: one /64), except trusted proxies; beyond it, the oldest idle one is closed',
       ),
   })
   .prefault({})
-  .describe('What all APIs have in common')
+  .describe('Settings common to all APIs')

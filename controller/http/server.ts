@@ -6,17 +6,18 @@ import { type ConnectionLimits, limitConnections } from './connections.js'
 import { createFloodLog } from './flood-log.js'
 
 export type RunningServer = {
-  /** `http://host:port`, with the port that was really bound (port 0 chooses a free one). */
+  /** `http://host:port` with the port actually bound (port 0 chooses a free one). */
   url: string
-  /** Stops accepting, lets running requests end (up to 5 s), then closes every connection. */
+  /** Stops accepting connections, lets running requests finish (up to 5 s), then closes every connection. */
   stop: () => Promise<void>
 }
 
 export type ServerOptions = { limits: ConnectionLimits; log: Logger }
 
 /**
- * Headers have 10 s, and the whole request 30 s: who needs longer holds a connection for nothing. A connection that waits for its next request is
- * closed after 65 s, later than proxies and clients give up theirs; one on which nothing moves, such as of a client that does not read, after 120 s.
+ * Headers must arrive within 10 s and the whole request within 30 s, because slow headers or requests occupy a connection
+ * without any use. An idle connection is closed after 65 s, later than proxies and clients close theirs; one without any
+ * traffic, such as one to a client that does not read, after 120 s.
  */
 const TIMEOUTS = {
   headersTimeout: 10_000,
@@ -29,7 +30,7 @@ const SILENCE_MS = 120_000
 
 /**
  * Listens on one address. Rejects with the system's error (EADDRINUSE, EADDRNOTAVAIL ...) when that fails.
- * @param options limits of its connections; none when absent
+ * @param options connection limits; by default none
  */
 export async function startServer(
   app: Koa,
@@ -42,8 +43,8 @@ export async function startServer(
   if (options !== undefined) {
     const logFlood = createFloodLog(options.log, {})
     limitConnections(server, options.limits, source => {
-      const flood = `Connections of ${source}`
-      logFlood(flood, `${flood}: there are too many at ${address.host} port ${address.port}; idle ones are closed`)
+      const flood = `Connections from ${source}`
+      logFlood(flood, `${flood}: too many at ${address.host} port ${address.port}; closing idle ones`)
     })
   }
   await new Promise<void>((resolve, reject) => {
@@ -59,9 +60,9 @@ export async function startServer(
     url: `http://${host}:${port}`,
     stop: () =>
       new Promise(resolve => {
-        const impatience = setTimeout(() => server.closeAllConnections(), 5_000)
+        const timeout = setTimeout(() => server.closeAllConnections(), 5_000)
         server.close(() => {
-          clearTimeout(impatience)
+          clearTimeout(timeout)
           resolve()
         })
         server.closeIdleConnections()

@@ -4,7 +4,7 @@ import type { Context } from 'koa'
 
 /**
  * @param networks addresses, and networks as `address/prefix length`
- * @returns whether an address is that of a proxy whose X-Forwarded-* headers are believed
+ * @returns whether an address is that of a proxy whose X-Forwarded-* headers are trusted
  */
 export function createProxyCheck(networks: readonly string[]): (address: string) => boolean {
   if (networks.length === 0) return () => false
@@ -21,20 +21,20 @@ export function createProxyCheck(networks: readonly string[]): (address: string)
   }
 }
 
-/** A socket that serves both families shows IPv4 peers as ::ffff:a.b.c.d; the interface of a local address (%eth0) is no part of it. */
+/** A dual-stack socket reports IPv4 peers as ::ffff:a.b.c.d; the zone of a link-local address (%eth0) is not part of it. */
 const plainAddress = (address: string): string => address.replace(/^::ffff:(?=\d+\.)/i, '').replace(/%.*$/, '')
 
 /**
- * @returns the address from which a request comes: the peer's, or when that is a trusted proxy what it tells in X-Forwarded-For, and so on; null
- *   when the connection is gone. Nothing that a client itself writes there counts.
+ * @returns a function for the client address of a request: the peer's or, if that is a trusted proxy, the one that it
+ *   reports in X-Forwarded-For, and so on; null when the connection is closed. Ignores entries that the client wrote.
  */
 export function createClientAddress(trustedProxies: readonly string[]): (ctx: Context) => string | null {
   const isProxy = createProxyCheck(trustedProxies)
   return ctx => {
-    const told = ctx.get('X-Forwarded-For').split(',')
+    const forwarded = ctx.get('X-Forwarded-For').split(',')
     let address = ctx.req.socket.remoteAddress
     while (address !== undefined && isProxy(address)) {
-      const before = told.pop()?.trim() ?? ''
+      const before = forwarded.pop()?.trim() ?? ''
       if (isIP(before) === 0) break
       address = before
     }
@@ -42,7 +42,7 @@ export function createClientAddress(trustedProxies: readonly string[]): (ctx: Co
   }
 }
 
-/** Whom an address counts for where addresses have shares: itself, or its /64, since whoever has one IPv6 address has all of those. */
+/** The source to which limits count an address: itself or, for IPv6, its /64, because one client usually has all of it. */
 export function sourceOf(address: string | null | undefined): string {
   if (address === null || address === undefined) return 'unknown'
   const plain = plainAddress(address)
@@ -51,7 +51,7 @@ export function sourceOf(address: string | null | undefined): string {
   return `${ipaddr.fromByteArray(network).toString()}/64`
 }
 
-/** Of an IPv6 source the /48 that it is part of, the least that a site is given: who has it has 65,536 sources. Any other stands for itself. */
+/** The /48 of an IPv6 source, the smallest network that a site gets, with 65,536 sources. Other sources stay unchanged. */
 export function siteOf(source: string): string {
   if (!source.endsWith('/64')) return source
   const [network] = ipaddr.IPv6.parseCIDR(source)

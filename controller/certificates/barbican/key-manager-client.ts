@@ -1,4 +1,4 @@
-import { AnswerTooLarge, createExchange, type ExchangeOptions, transportWords } from '../../http/exchange.js'
+import { AnswerTooLarge, createExchange, type ExchangeOptions, transportErrorText } from '../../http/exchange.js'
 import { KeyManagerUnavailable, UnusableReference } from './errors.js'
 
 export type KeyManagerRequest = {
@@ -21,7 +21,7 @@ export type KeyManagerClient = {
   close: () => void
 }
 
-export type KeyManagerClientOptions = Omit<ExchangeOptions, 'mostAtOnce'> & {
+export type KeyManagerClientOptions = Omit<ExchangeOptions, 'maxConnections'> & {
   /** For one answer, retries included. */
   answerSeconds: number
 }
@@ -37,7 +37,7 @@ const CONCLUSIVE_STATUSES: ReadonlySet<number> = new Set([200, 401, 403, 404, 40
 /** Sends requests to one key manager. All are idempotent, so one that fails in transport is retried. */
 export function createKeyManagerClient(options: KeyManagerClientOptions): KeyManagerClient {
   const { url, answerSeconds } = options
-  const exchange = createExchange({ ...options, mostAtOnce: MAX_CONNECTIONS })
+  const exchange = createExchange({ ...options, maxConnections: MAX_CONNECTIONS })
 
   const send: KeyManagerClient['send'] = async ({ method, path, token, accept, body }, callerSignal) => {
     const timeout = AbortSignal.timeout(answerSeconds * 1000)
@@ -45,7 +45,7 @@ export function createKeyManagerClient(options: KeyManagerClientOptions): KeyMan
     const headers = { 'X-Auth-Token': token, ...(accept !== undefined && { Accept: accept }) }
     for (let attempt = 1; ; attempt++) {
       try {
-        const request = { method, path, headers, body, mostAnswerBytes: MAX_ANSWER_BYTES }
+        const request = { method, path, headers, body, maxAnswerBytes: MAX_ANSWER_BYTES }
         const { status, bytes } = await exchange.send(request, signal)
         if (CONCLUSIVE_STATUSES.has(status)) return { status, bytes }
         throw new KeyManagerUnavailable(`${url} answered ${method} ${path} with ${status}`)
@@ -55,7 +55,7 @@ export function createKeyManagerClient(options: KeyManagerClientOptions): KeyMan
         if (callerSignal.aborted) throw new KeyManagerUnavailable(`${url} did not answer all requests in time`)
         if (timeout.aborted) throw new KeyManagerUnavailable(`${url} did not answer within ${answerSeconds} s`)
         if (attempt === MAX_ATTEMPTS)
-          throw new KeyManagerUnavailable(`${url} cannot be reached: ${transportWords(error)}`)
+          throw new KeyManagerUnavailable(`${url} cannot be reached: ${transportErrorText(error)}`)
       }
     }
   }

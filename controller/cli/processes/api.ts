@@ -74,8 +74,8 @@ export async function runApi(directory: string, only: readonly ApiName[]): Promi
       apis.map(async ({ name, address, create }) => {
         const app = await create()
         const limits = {
-          most: Math.min(max_connections, connectionsWithinFiles(apis.length)),
-          mostPerSource: max_connections_per_source,
+          max: Math.min(max_connections, connectionsWithinFiles(apis.length)),
+          maxPerSource: max_connections_per_source,
           trustedProxies: address.trusted_proxies,
         }
         const server = await startServer(app, address, { limits, log }).catch(error => {

@@ -1,6 +1,6 @@
 import type { IncomingHttpHeaders } from 'node:http'
 import { setTimeout as delay } from 'node:timers/promises'
-import { AnswerTooLarge, createExchange, NotConnected, transportWords } from '../../http/exchange.js'
+import { AnswerTooLarge, createExchange, NotConnected, transportErrorText } from '../../http/exchange.js'
 import type { ExternalIdentity } from './external-identity.js'
 import { IdentityAway } from './identity-away.js'
 
@@ -30,13 +30,13 @@ const REST_MS = 500
 export function connectToKeystone(
   identity: Pick<ExternalIdentity, 'url' | 'security' | 'connectTimeoutSeconds' | 'requestTimeoutSeconds'>,
 ): Connection {
-  const exchange = createExchange({ ...identity, mostAtOnce: MOST_AT_ONCE })
+  const exchange = createExchange({ ...identity, maxConnections: MOST_AT_ONCE })
   let resting: { until: number; reason: string } | null = null
 
   const send = async ({ method, path, headers = {}, body }: KeystoneRequest): Promise<KeystoneAnswer> => {
     if (resting !== null && performance.now() < resting.until) throw new IdentityAway(resting.reason)
     const signal = AbortSignal.timeout(identity.requestTimeoutSeconds * 1000)
-    const request = { method, path, headers, body, mostAnswerBytes: MOST_ANSWER_BYTES }
+    const request = { method, path, headers, body, maxAnswerBytes: MOST_ANSWER_BYTES }
     for (let tried = 1; ; tried++) {
       try {
         const answer = await exchange.send(request, signal)
@@ -47,7 +47,7 @@ export function connectToKeystone(
         const late = signal.aborted
         const reason = late
           ? `Keystone at ${identity.url} gave no answer within ${identity.requestTimeoutSeconds} s`
-          : `Keystone at ${identity.url} cannot be reached: ${transportWords(error)}`
+          : `Keystone at ${identity.url} cannot be reached: ${transportErrorText(error)}`
         if (late || tried === TRIES) {
           if (error instanceof NotConnected) resting = { until: performance.now() + REST_MS, reason }
           throw new IdentityAway(reason)
