@@ -74,7 +74,7 @@ t.test('application credentials', async t => {
     const again = await rescope(bearer)
     t.same(names(again.list('token.roles')), ['reader'])
     await call(`PUT /v3/projects/${projects.demo}/users/${user}/roles/${await roleId('audit')}`, { token: admin })
-    t.same((await validate(bearer))!.roles, ['reader'], 'roles that its user gains do not reach it')
+    t.same((await validate(bearer))!.roles, ['reader'], 'roles that the user gains do not reach it')
   })
   await t.test('roles beyond the token, other users and past expiry are refused', async t => {
     t.equal((await make({ name: 'x', roles: [{ name: 'admin' }] })).status, 400)
@@ -99,7 +99,7 @@ t.test('application credentials', async t => {
         },
       },
     })
-    t.equal(Date.parse(both.text('token.expires_at')), Date.parse(end), 'also when combined with a longer-lived token')
+    t.equal(Date.parse(both.text('token.expires_at')), Date.parse(end), 'even when combined with a longer-lived token')
   })
   await t.test('access rules apply here, and hide the token from services that do not support them', async t => {
     const ruled = await make({
@@ -190,6 +190,6 @@ t.test('another service accepts a valid token within its access rules', async t 
   t.equal(await balancer('/v2/lbaas/pools/1', bound), 'bound')
   t.equal(await balancer('/v2/lbaas/pools/1', bound, 'POST'), refused)
   t.equal(await balancer('/v2/other', bound), refused)
-  t.equal(await (await serve('network'))('/v2/lbaas/pools', bound), refused, 'a service of another type')
-  t.equal(await (await serve())('/v2/lbaas/pools', bound), refused, 'a service without a type')
+  t.equal(await (await serve('network'))('/v2/lbaas/pools', bound), refused, 'the service has another type')
+  t.equal(await (await serve())('/v2/lbaas/pools', bound), refused, 'the service has no type')
 })

@@ -20,7 +20,7 @@ import {
 
 /** Cases that take time, with a fake Keystone: outages, queues, expiring tokens. */
 
-/** A fake Keystone and a validator that asks it. */
+/** A fake Keystone and a validator that uses it. */
 async function scene(t: Test, settings: Partial<ExternalIdentity> = {}, log?: Logger) {
   const keystone = await startFakeKeystone(t)
   const validator = validatorAt(keystone.url, settings, log)
@@ -40,7 +40,7 @@ t.test('a revoked token is refused once its cache entry expires', async t => {
   const { keystone, validate } = await scene(t, { tokenCacheSeconds: 0.3 })
   t.ok(await validate('good'))
   keystone.validate = notFound
-  t.ok(await validate('good'), 'the cached result still counts')
+  t.ok(await validate('good'), 'the cached result is still valid')
   await delay(310)
   t.equal(await validate('good'), null)
 })
@@ -81,7 +81,7 @@ t.test('our service token', async t => {
     t.ok(await validate('good-1'))
     await delay(800)
     keystone.login = (_, response) => answer(response, 503, 'busy')
-    t.ok(await validate('good-2'), 'it is used until it expires when renewal fails')
+    t.ok(await validate('good-2'), 'it is used until it expires if renewal fails')
     t.equal(keystone.asked.login, 2)
     await delay(210)
     await awayFor(t, validate('good-3'), 'after it expired')
@@ -153,12 +153,12 @@ t.test('a misbehaving Keystone yields 503, never 401', async t => {
     keystone.validate = handler
     const started = performance.now()
     await awayFor(t, validate(`good-${what.replaceAll(' ', '-')}`), what)
-    t.ok(performance.now() - started < 10_000, 'in time')
+    t.ok(performance.now() - started < 10_000, 'each answer comes in time')
     t.ok(await validate('good-before'), 'cached tokens stay valid')
   }
   keystone.validate = whole
-  t.ok(await validate('good-silence'), 'failures are not remembered')
-  t.notMatch(recorded.text(), /good-|own-|krater-pw/, 'no token and no password in the log')
+  t.ok(await validate('good-silence'), 'failures are not cached')
+  t.notMatch(recorded.text(), /good-|own-|krater-pw/, 'the log contains no token and no password')
   t.match(recorded.text(), /it needs the role service/)
   t.match(recorded.text(), /sent more than 4194304 bytes/)
   t.match(recorded.text(), /Keystone validates tokens again/)
@@ -177,7 +177,7 @@ t.test('a broken connection is retried', async t => {
   t.equal(keystone.asked.validate, 3)
 })
 
-t.test('while Keystone is away cached tokens work and others get 503 at once; then all work again', async t => {
+t.test('while Keystone is unavailable, cached tokens work and others get 503 at once; then all work again', async t => {
   const { keystone, validate } = await scene(t)
   t.ok(await validate('good-1'))
   await keystone.stop()
@@ -247,7 +247,7 @@ t.test('a flood of tokens from one source delays only that source', async t => {
   // Validations of the flood that have started must end first.
   for (const go of waiting.splice(0, 13)) go()
   while (!asked.includes('good')) await delay(5)
-  t.ok(asked.length <= 16 + 2, `${asked.length} were asked about before it`)
+  t.ok(asked.length <= 16 + 2, `${asked.length} tokens were validated before it`)
   const drain = setInterval(() => {
     for (const go of waiting.splice(0)) go()
   }, 2)
@@ -262,7 +262,7 @@ t.test('requests that wait too long for their turn get 503', async t => {
   t.ok(keystone.asked.validate <= 32, `${keystone.asked.validate} ran, two rounds of sixteen at most`)
 })
 
-t.test('over TLS the Keystone needs a trusted certificate', async t => {
+t.test('TLS to Keystone needs a trusted certificate', async t => {
   const directory = t.testdir({})
   const [cert, key] = [join(directory, 'cert.pem'), join(directory, 'key.pem')]
   const request = ['req', '-x509', '-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:P-256', '-nodes', '-days', '2']
@@ -278,7 +278,7 @@ t.test('over TLS the Keystone needs a trusted certificate', async t => {
   t.match(await under({ insecure: false, ca: pem.cert }), { user: { id: 'u1' } })
   t.match(await under({ insecure: true }), { user: { id: 'u1' } })
   t.ok(isAway(await under({ insecure: false })))
-  t.equal(keystone.asked.login, 2, 'no login reached the untrusted one')
+  t.equal(keystone.asked.login, 2, 'no login reached the untrusted Keystone')
 
   const text = `identity: {external_url: "https://k", username: u, password: p, ca_file: ${cert}}`
   t.equal(externalIdentity(parseConfiguration(text, {}))?.security.ca, pem.cert)

@@ -158,7 +158,7 @@ t.test('application credentials', async t => {
     )
   })
 
-  await t.test('one without rules does what its user may', async t => {
+  await t.test('a credential without rules may do what its user may', async t => {
     const token = await signInWith(await make('alice', 'work', { name: 'whole' }))
     t.equal(await statusOf(token), 200)
     t.equal(await secretsOf(token), 200)
@@ -168,7 +168,7 @@ t.test('application credentials', async t => {
     const end = new Date(Date.now() + 3_000).toISOString().replace('Z', '')
     const token = await signInWith(await make('alice', 'work', { name: 'short', expires_at: end }))
     t.equal(await statusOf(token), 200)
-    await until('it has expired', async () => (await statusOf(token)) === 401, 5)
+    await until('the token has expired', async () => (await statusOf(token)) === 401, 5)
     t.ok(Date.now() >= Date.parse(`${end}Z`) - 1_000)
   })
 
@@ -218,13 +218,13 @@ t.test('a revoked token is refused within the bound', async t => {
   const revoked = await keystone.call('DELETE /v3/auth/tokens', { token, headers: { 'X-Subject-Token': token } })
   t.equal(revoked.status, 204)
   const at = performance.now()
-  await until('it is refused', async () => (await statusOf(token)) === 401, 5)
+  await until('the token is refused', async () => (await statusOf(token)) === 401, 5)
   const seconds = (performance.now() - at) / 1000
-  t.ok(seconds < BOUND + 0.5, `seen after ${seconds.toFixed(2)} s`)
+  t.ok(seconds < BOUND + 0.5, `it took effect after ${seconds.toFixed(2)} s`)
   t.equal(await secretsOf(token), 401)
 })
 
-t.test('while Keystone is down cached tokens work and others get 503', async t => {
+t.test('while Keystone is down, cached tokens work and others get 503', async t => {
   const lasting = validatorAt(keystone.url)
   t.teardown(lasting.close)
   const [cached, fresh] = [await keystone.tokenOf('alice', 'work'), await keystone.tokenOf('bob', 'work')]
@@ -246,9 +246,9 @@ t.test('while Keystone is down cached tokens work and others get 503', async t =
 t.test('an expired token works only with a service token, and our own token is renewed in time', async t => {
   const short = await keystone.tokenOf('alice', 'work')
   t.equal(await statusOf(short), 200)
-  await until('it has expired', async () => (await statusOf(short)) === 401, 5)
+  await until('the token has expired', async () => (await statusOf(short)) === 401, 5)
   const service = await keystone.tokenOf('krater', 'service')
-  t.equal(await statusOf(short, LIST, { 'X-Service-Token': service }), 200, 'a service may go on using it')
+  t.equal(await statusOf(short, LIST, { 'X-Service-Token': service }), 200, 'a service may still use it')
   const eve = await keystone.tokenOf('eve', 'other')
   t.equal(await statusOf(short, LIST, { 'X-Service-Token': eve }), 401, 'no other token helps')
   await until('the service token has expired', async () => {
@@ -264,11 +264,11 @@ t.test('an expired token works only with a service token, and our own token is r
   await keystone.start()
 })
 
-t.test('after all tokens are invalidated we sign in again', async t => {
+t.test('after all tokens are invalidated, we log in again', async t => {
   const before = await keystone.tokenOf('alice', 'work')
   t.equal(await statusOf(before), 200)
   await keystone.replaceKeys()
-  t.equal(await statusOf(await keystone.tokenOf('alice', 'work')), 200, 'we sign in again')
+  t.equal(await statusOf(await keystone.tokenOf('alice', 'work')), 200, 'we log in again')
   await until('the former token is refused', async () => (await statusOf(before)) === 401, 5)
 })
 
@@ -375,7 +375,7 @@ t.test('Krater beside an external Keystone', async t => {
         reply => reply.status,
         () => 0,
       )
-    await until('the API is back', async () => (await status('gAAAAABx')) === 503)
+    await until('the API answers again', async () => (await status('gAAAAABx')) === 503)
     await keystone.start()
     const alice = await keystone.tokenOf('alice', 'work')
     await until('tokens are validated', async () => (await status(alice)) === 200)

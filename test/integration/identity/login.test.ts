@@ -84,7 +84,7 @@ t.test('every failed login is the same neutral 401', async t => {
   }
 })
 
-t.test('an unknown user costs as much time as a wrong password', async t => {
+t.test('an unknown user takes as long as a wrong password', async t => {
   // CPU time, which does not grow on a busy machine.
   const cost = async (name: string) => {
     const before = process.cpuUsage()
@@ -148,7 +148,7 @@ t.test('login scopes', async t => {
       for (const member of ['project', 'roles', 'catalog', 'domain', 'system']) t.notOk(member in token, member)
     }
   })
-  await t.test('without a scope the default project applies if the user has a role there', async t => {
+  await t.test('without a scope, the default project applies if the user has a role there', async t => {
     t.equal((await login('demo')).text('token.project.id'), projects.demo)
     await call('POST /v3/users', {
       token: admin,
@@ -185,7 +185,7 @@ t.test('changing one’s own password ends the tokens and the old password', asy
   const change = (original_password: string, bearer = token) =>
     call(`POST /v3/users/${user}/password`, { token: bearer, body: { user: { original_password, password: 'fresh' } } })
   t.equal((await change('wrong')).status, 401)
-  t.equal((await change('changer-pw', admin)).status, 403, 'only the user itself')
+  t.equal((await change('changer-pw', admin)).status, 403, 'only the user may change it')
   t.equal((await change('changer-pw')).status, 204)
   t.equal(await validate(token), null)
   t.equal((await login('changer', 'demo')).status, 401)
@@ -228,7 +228,7 @@ t.test('floods of failed logins', async t => {
     t.match(refused[0]?.body, { error: { code: 429, title: 'Too Many Requests' } })
     const lines = warnings()
     t.ok(lines.some(([msg]) => /^Failed logins of source 127\.0\.0\.1: Too many logins have failed/.test(String(msg))))
-    t.ok(lines.length <= 2, 'plus one if the queue was full as well')
+    t.ok(lines.length <= 2, 'one more if the queue was full as well')
     for (const [msg, err] of lines) t.equal(err, undefined, String(msg))
   })
 

@@ -11,8 +11,8 @@ const everyone: readonly Persona[] = PERSONAS
 const nobody: readonly Persona[] = []
 
 /**
- * Who may use each operation on what is not its own. Denied is 403; allowed is anything but 401 and 403. A route that has
- * no row here fails the test, as does a row without a route.
+ * Who may use each operation on objects that are not their own. Denied is 403; allowed is anything but 401 and
+ * 403. A route without a row fails the test, as does a row without a route.
  */
 const TABLE: Readonly<Record<string, readonly Persona[]>> = {
   'HEAD /auth/tokens': everyone,
@@ -50,7 +50,7 @@ const TABLE: Readonly<Record<string, readonly Persona[]>> = {
   'GET /regions': everyone,
   'GET /regions/:id': everyone,
   'PUT /regions/:id': admins,
-  // Users see and change their own credentials; administrators all.
+  // Users see and change their own credentials; administrators see and change all.
   'GET /credentials': everyone,
   'POST /credentials': everyone,
   'GET /credentials/:id': admins,
@@ -128,7 +128,7 @@ const tokens: Record<Persona, string> = {
 const routes = allRoutes.flatMap(route => ('right' in route ? `${route.method} ${route.path.replace('/v3', '')}` : []))
 const operation = (route: string, id: string) => route.replace(' ', ' /v3').replace(/:\w+/g, id)
 
-t.test('the policy table has a row for every route and none besides', async t => {
+t.test('the policy table has exactly one row for every route', async t => {
   t.same(Object.keys(TABLE).sort(), [...routes].sort())
 })
 

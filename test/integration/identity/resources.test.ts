@@ -110,8 +110,12 @@ t.test('projects form a tree and carry tags', async t => {
   t.same(await namesIn('GET /v3/projects?tags=a,b', 'projects'), ['wproj'])
   t.same(await namesIn('GET /v3/projects?tags-any=b,c', 'projects'), ['wproj'])
   t.notOk((await namesIn('GET /v3/projects?not-tags-any=b,c', 'projects')).includes('wproj'))
-  t.equal(await statusOf(`DELETE /v3/projects/${id}`), 403, 'it has a child')
-  t.equal(await statusOf(`PATCH /v3/projects/${id}`, { project: { enabled: false } }), 403, 'it has an enabled child')
+  t.equal(await statusOf(`DELETE /v3/projects/${id}`), 403, 'a project with a child cannot be deleted')
+  t.equal(
+    await statusOf(`PATCH /v3/projects/${id}`, { project: { enabled: false } }),
+    403,
+    'a project with an enabled child cannot be disabled',
+  )
   t.equal(await statusOf(`PATCH /v3/projects/${id}`, { project: { parent_id: child } }), 400)
   t.equal(
     await statusOf(`PATCH /v3/projects/${id}`, { project: { parent_id: 'default', tags: [], description: null } }),
@@ -173,7 +177,7 @@ t.test('services, endpoints and regions make up the catalogue', async t => {
   t.equal(await statusOf(`PATCH /v3/endpoints/${first.text('endpoint.id')}`, { endpoint: { enabled: false } }), 200)
   t.same((await catalogOf())!.endpoints, [])
 
-  t.equal(await statusOf('DELETE /v3/regions/RegionTwo'), 403, 'the region has an endpoint')
+  t.equal(await statusOf('DELETE /v3/regions/RegionTwo'), 403, 'a region with an endpoint cannot be deleted')
   t.equal(await statusOf(`DELETE /v3/services/${service}`), 204)
   t.equal(
     await statusOf(`GET /v3/endpoints/${first.text('endpoint.id')}`),
@@ -185,7 +189,7 @@ t.test('services, endpoints and regions make up the catalogue', async t => {
   t.equal(
     await statusOf('PATCH /v3/regions/RegionTwo', { region: { parent_region_id: 'RegionThree' } }),
     400,
-    'no cycles',
+    'regions form no cycle',
   )
   t.match((await as('POST /v3/regions', { region: {} })).body, {
     region: { id: /^[0-9a-f]{32}$/, description: '', parent_region_id: null },
@@ -203,7 +207,7 @@ t.test('users own their credentials, which are encrypted at rest', async t => {
     credential: { type: 'totp', blob: 'seed', project_id: null },
   })
   const { rows } = await identity.database.raw('SELECT c::text AS line FROM credential c')
-  t.notMatch(rows[0].line, Buffer.from('seed').toString('hex'), 'encrypted at rest')
+  t.notMatch(rows[0].line, Buffer.from('seed').toString('hex'), 'the secret is encrypted at rest')
   const blob = JSON.stringify({ access: 'AK', secret: 's' })
   const admins = await as('POST /v3/credentials', { credential: { type: 'ec2', blob, project_id: projects.admin } })
   t.equal(admins.text('credential.id').length, 64)
@@ -216,7 +220,11 @@ t.test('users own their credentials, which are encrypted at rest', async t => {
     400,
   )
   t.equal(await statusOf('POST /v3/credentials', { credential: { type: 'ec2', blob } }), 400)
-  t.equal((await call('GET /v3/credentials', { token: demo })).list('credentials').length, 1, 'own credentials only')
+  t.equal(
+    (await call('GET /v3/credentials', { token: demo })).list('credentials').length,
+    1,
+    'a user lists only their own credentials',
+  )
   t.equal((await as('GET /v3/credentials')).list('credentials').length, 2)
   t.equal((await as('GET /v3/credentials?type=ec2')).list('credentials').length, 1)
   const foreign = `/v3/credentials/${admins.text('credential.id')}`
@@ -280,7 +288,11 @@ t.test('credentials give no rights beyond those of their user', async t => {
   t.equal((await call(`DELETE /v3/credentials/${own.text('credential.id')}`, { token: restricted.token })).status, 403)
   const free = await robotToken('free', true)
   const bound = await make(free.token, ec2(projects.demo!, { app_cred_id: 'forged' }))
-  t.match(JSON.parse(bound.text('credential.blob')), { app_cred_id: free.id }, 'bound to the application credential')
+  t.match(
+    JSON.parse(bound.text('credential.blob')),
+    { app_cred_id: free.id },
+    'the blob names the application credential',
+  )
 })
 
 t.test('the calls that Tempest makes get its exact statuses', async t => {

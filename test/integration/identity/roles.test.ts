@@ -68,7 +68,7 @@ t.test('implied roles take effect in existing tokens', async t => {
   const one = `/v3/roles/${reader}/implies/${creator}`
   t.equal(await statusOf(`HEAD ${one}`), 404)
   t.equal(await statusOf(`PUT ${one}`), 201)
-  t.equal(await statusOf(`PUT ${one}`), 201, 'again')
+  t.equal(await statusOf(`PUT ${one}`), 201, 'the request can be repeated')
   t.equal(await statusOf(`HEAD ${one}`), 204)
   t.equal(await statusOf(`GET ${one}`), 200)
   const demo = await tokenOf('demo', 'demo')
@@ -77,10 +77,10 @@ t.test('implied roles take effect in existing tokens', async t => {
   await as(`PUT /v3/roles/${reader}/implies/${await idOf('roles', 'audit')}`)
   t.ok((await carried()).includes('audit'), 'existing tokens gain the role')
   t.equal(await statusOf(`DELETE /v3/roles/${reader}/implies/${await idOf('roles', 'audit')}`), 204)
-  t.notOk((await carried()).includes('audit'), 'and lose it')
+  t.notOk((await carried()).includes('audit'), 'existing tokens lose the role')
   t.equal(await statusOf(`DELETE ${one}`), 204)
   t.equal(await statusOf(`DELETE ${one}`), 404)
-  t.equal(await statusOf(`PUT /v3/roles/${reader}/implies/${admin}`), 403, 'nothing implies admin')
+  t.equal(await statusOf(`PUT /v3/roles/${reader}/implies/${admin}`), 403, 'no role may imply admin')
   t.equal(await statusOf(`PUT /v3/roles/${reader}/implies/${reader}`), 400)
   t.equal(await statusOf(`PUT /v3/roles/${reader}/implies/${member}`), 201, 'a cycle does no harm')
   t.equal((await identity.login('admin', 'admin')).list('token.roles').length, 4)
@@ -97,7 +97,7 @@ t.test('roles are granted on projects, domains and the system, to users and grou
       const what = `${target} ${actor}`
       t.equal(await statusOf(`HEAD ${all}/${role}`), 404, what)
       t.equal(await statusOf(`PUT ${all}/${role}`), 204, what)
-      t.equal(await statusOf(`PUT ${all}/${role}`), 204, `${what} again`)
+      t.equal(await statusOf(`PUT ${all}/${role}`), 204, `${what}: the request can be repeated`)
       t.equal(await statusOf(`HEAD ${all}/${role}`), 204, what)
       t.same(await namesIn(`GET ${all}`, 'roles'), ['creator'], what)
       t.equal(await statusOf(`PUT ${all}/nothing`), 404, what)
@@ -138,7 +138,7 @@ t.test('role assignments are filtered, and effective ones include groups and imp
     { group: { name: 'readers' }, scope: { system: { all: true } } },
   ])
   const effective = await list(`user.id=${user}&effective`)
-  t.equal(effective.length, 3, 'member, reader by it, and reader by the group')
+  t.equal(effective.length, 3, 'member, reader implied by member, and reader from the group')
   t.equal((await list(`user.id=${user}&effective&role.id=${reader}`)).length, 2)
   t.equal((await list(`user.id=${user}&effective&scope.system=all`)).length, 1)
   t.equal((await list(`scope.project.id=${projects.demo}&user.id=${user}`)).length, 1)
@@ -172,7 +172,7 @@ t.test('members of a group have its roles', async t => {
   t.equal(await statusOf(`DELETE /v3/groups/${group}`), 204)
 })
 
-t.test('a user lists the projects, domains and catalogue of its own', async t => {
+t.test('a user lists the projects, domains and catalogue of their token', async t => {
   const demo = await tokenOf('demo', { unscoped: {} })
   const own = async (what: string, bearer: string) => call(`GET /v3/auth/${what}`, { token: bearer })
   t.same(

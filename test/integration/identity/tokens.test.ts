@@ -16,7 +16,7 @@ const validate = databaseTokenValidator(database)
 const rescope = (token: string, scope?: unknown) =>
   call('POST /v3/auth/tokens', { body: { auth: { identity: { methods: ['token'], token: { id: token } }, scope } } })
 
-/** Waits up to two seconds for a condition. When broken code never meets it, the test fails afterwards. */
+/** Waits up to two seconds for a condition. If the code is broken and never meets it, the test fails afterwards. */
 async function until(condition: () => Promise<boolean>): Promise<void> {
   for (let tries = 0; tries < 100 && !(await condition()); tries++) await setTimeout(20)
 }
@@ -31,7 +31,7 @@ t.test('rescoping keeps the expiry, adds the method and chains the audit ids', a
   t.equal(second.list('token.audit_ids').length, 2)
   t.equal(second.list('token.audit_ids')[1], first.list('token.audit_ids')[0])
   await call('DELETE /v3/auth/tokens', { token, headers: { 'X-Subject-Token': token } })
-  t.ok(await validate(second.headers.get('X-Subject-Token')!), 'it outlives its parent')
+  t.ok(await validate(second.headers.get('X-Subject-Token')!), 'the new token is valid after its parent is revoked')
 })
 
 t.test('administrators, services and the owner may validate and revoke a token', async t => {
@@ -55,7 +55,7 @@ t.test('administrators, services and the owner may validate and revoke a token',
   t.equal(head.headers.get('X-Subject-Token'), own)
   for (const method of ['GET', 'HEAD', 'DELETE']) {
     t.equal((await call(`${method} /v3/auth/tokens`, { token: admin })).status, 404, `${method} without a subject`)
-    t.equal((await look(admin, 'nonsense', undefined, method)).status, 404, `${method} of nonsense`)
+    t.equal((await look(admin, 'nonsense', undefined, method)).status, 404, `${method} of a malformed token`)
     t.equal(
       (await call(`${method} /v3/auth/tokens`, { headers: { 'X-Subject-Token': own } })).status,
       401,
@@ -115,7 +115,7 @@ t.test('losing a right ends the tokens that depend on it at once', async t => {
   }
 })
 
-t.test('a new role counts in existing tokens of its scope only', async t => {
+t.test('a new role counts only in existing tokens of its scope', async t => {
   const user = await makeUser('riser')
   const group = (await call('POST /v3/groups', { token: admin, body: { group: { name: 'risers' } } })).text('group.id')
   const token = await tokenOf('riser', 'demo')
@@ -212,7 +212,7 @@ t.test('the validator identifies the caller in one query', async t => {
   t.equal(await validate('nonsense'), null)
 })
 
-t.test('purging deletes tokens that expired over 48 hours ago and no others', async t => {
+t.test('purging deletes tokens that expired more than 48 hours ago, and no others', async t => {
   const [old, young] = [await tokenOf('demo', 'demo'), await tokenOf('demo', 'demo')].map(tokenHash)
   const age = (sha256: Buffer, hours: number) =>
     database('token')

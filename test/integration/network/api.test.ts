@@ -63,7 +63,7 @@ t.test('networks', async t => {
     t.equal(forOther.project_id, 'b')
   })
 
-  await t.test('a shared network is usable by all and stays shared while others use it', async t => {
+  await t.test('a shared network is usable by all, and stays shared while others use it', async t => {
     const shared = await create('network', { shared: true, 'router:external': true }, ADMIN)
     await create('subnet', { network_id: shared.id, cidr: '10.9.0.0/24' }, ADMIN)
     t.equal((await call(`GET /v2.0/networks/${shared.id}`, A)).status, 200)
@@ -216,12 +216,12 @@ t.test('subnets', async t => {
       enable_dhcp: false,
     }
     t.match(await call(`PUT /v2.0/subnets/${v4.id}`, A, { subnet }), { status: 200, body: { subnet } })
-    t.strictSame((await driver.subnets([v4.id]))[0]!.hostRoutes, subnet.host_routes, 'the driver sees the routes')
+    t.strictSame((await driver.subnets([v4.id]))[0]!.hostRoutes, subnet.host_routes, 'the driver returns the routes')
     isFault(t, await call(`PUT /v2.0/subnets/${v4.id}`, A, { subnet: { cidr: '10.0.0.0/8' } }), 400, 'HTTPBadRequest')
   })
 })
 
-t.test('with the noop driver every id exists', async t => {
+t.test('with the noop driver, every id exists', async t => {
   for (const plural of ['networks', 'subnets', 'ports']) {
     const id = randomUUID()
     t.strictSame(ids(await list(plural, `id=${id}`, A, api.noopUrl)), [id])
@@ -253,10 +253,10 @@ t.test('with the noop driver every id exists', async t => {
   isFault(t, wrong, 400, 'HTTPBadRequest')
 })
 
-t.test('the initial networks are made once and cannot be deleted while needed', async t => {
+t.test('the initial networks are created once and cannot be deleted while needed', async t => {
   const options = { cidr: '10.77.0.0/16', serviceProjectId: 'service', demoProjectId: 'demo' }
   const [made, again] = await Promise.all([bootstrapNetworks(db, options), bootstrapNetworks(db, options)])
-  t.strictSame(made, again, 'concurrent starts make them once')
+  t.strictSame(made, again, 'concurrent starts create them once')
   t.strictSame(await bootstrapNetworks(db, { ...options, cidr: '10.88.0.0/16' }), made, 'later starts reuse them')
   t.match(made, {
     management: { mtu: 1500, subnets: [{ cidr: '10.77.0.0/20', gatewayIp: '10.77.0.1' }] },
@@ -307,7 +307,7 @@ t.test('subnets and routes that overlap the management network are refused', asy
       /one of its host_routes/,
     )
   }
-  t.strictSame(await list('subnets', `network_id=${network.id}`), [], 'nothing was stored')
+  t.strictSame(await list('subnets', `network_id=${network.id}`), [], 'no refused request stores anything')
   const subnet = await create('subnet', { network_id: network.id, cidr: '10.86.0.0/24', ...over('0.0.0.0/0') })
   const change = (body: object) => call(`PUT /v2.0/subnets/${subnet.id}`, A, { subnet: body })
   isFault(t, await change(over('10.77.0.0/21')), 400, 'InvalidInput', /overlaps the management network/)

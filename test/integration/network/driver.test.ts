@@ -93,7 +93,7 @@ t.test('200 concurrent calls in a /24 get 200 addresses, and the 254th call fail
   t.equal((await driver.portsOwnedBy(PORT_OWNER.vip, 0)).length, 253, 'a refused request leaves no port')
 })
 
-t.test('addresses come from anywhere in the pool, so that concurrent calls seldom collide', async t => {
+t.test('addresses come from anywhere in the pool, so that concurrent calls rarely collide', async t => {
   const { id, subnets } = await makeNetwork(['10.6.0.0/16'])
   const ask = () => driver.ensurePort(request(id, [{ subnetId: subnets[0]! }]))
   const ports = await Promise.all(Array.from({ length: 40 }, ask))
@@ -120,7 +120,7 @@ t.test('repeated and concurrent identical requests get the same port', async t =
   t.strictSame(await driver.ensurePort(same), ports[0])
 })
 
-t.test('a port gets one address on a subnet that it is asked for later, and keeps the others', async t => {
+t.test('a port gets one address on a subnet that is requested later, and keeps the others', async t => {
   const { id, subnets } = await makeNetwork(['10.1.7.0/24', 'fd00:7::/64', '10.1.8.0/30'])
   const [first, second, small] = subnets as [string, string, string]
   const one = request(id, [{ subnetId: first }])
@@ -135,10 +135,10 @@ t.test('a port gets one address on a subnet that it is asked for later, and keep
   t.strictSame(ports[0]!.fixedIps[0], made.fixedIps[0])
   t.match(ports[0]!.fixedIps, [{ subnetId: first }, { subnetId: second, address: /^fd00:7::/ }])
   t.equal(ports[0]!.fixedIps.length, 2)
-  t.strictSame(await driver.ensurePort(one), ports[0], 'one that asks for fewer takes nothing away')
+  t.strictSame(await driver.ensurePort(one), ports[0], 'a request for fewer addresses takes none away')
   await driver.releaseAddresses(made.id, [second, randomUUID()])
   await driver.releaseAddresses(made.id, [second])
-  t.strictSame((await driver.port(made.id))?.fixedIps, made.fixedIps, 'until they are released')
+  t.strictSame((await driver.port(made.id))?.fixedIps, made.fixedIps, 'the address stays until it is released')
   const grown = await driver.ensurePort(both)
 
   await driver.ensurePort(request(id, [{ subnetId: small }]))
@@ -147,7 +147,7 @@ t.test('a port gets one address on a subnet that it is asked for later, and keep
   const elsewhere = await makeNetwork(['10.1.9.0/24'])
   const astray = { ...one, fixedIps: [{ subnetId: elsewhere.subnets[0]! }] }
   await rejectsWith(t, driver.ensurePort(astray), InvalidPortRequest, 'a subnet of another network')
-  t.strictSame(await driver.ensurePort(both), grown, 'what is refused changes nothing')
+  t.strictSame(await driver.ensurePort(both), grown, 'a refused request changes nothing')
 })
 
 t.test('a requested address is given unless it is taken or outside the subnet', async t => {
@@ -177,7 +177,7 @@ t.test('allocation stays fast while a subnet fills', { timeout: 60_000 }, async 
   await db.raw('ALTER TABLE fixed_ip SET (autovacuum_enabled = off)')
   const fills = [
     { cidr: '10.4.0.0/16', first: '10.4.0.2', about: 'most random addresses are free', freeOneIn: 12 },
-    { cidr: '10.5.0.0/16', first: '10.5.0.2', about: 'gaps have to be searched', freeOneIn: 80 },
+    { cidr: '10.5.0.0/16', first: '10.5.0.2', about: 'only gaps are left', freeOneIn: 80 },
   ]
   for (const { cidr, first, about, freeOneIn } of fills) {
     const { id, subnets } = await makeNetwork([cidr])
@@ -197,11 +197,11 @@ t.test('allocation stays fast while a subnet fills', { timeout: 60_000 }, async 
     })
     const { seq_tup_read, idx_tup_fetch } = plans.rows[0]
     t.equal(seq_tup_read, 0, `${about}: the table is never scanned`)
-    t.ok(idx_tup_fetch < 50 * 200, `${about}: ${idx_tup_fetch} rows were looked at for 50 addresses`)
+    t.ok(idx_tup_fetch < 50 * 200, `${about}: 50 addresses read ${idx_tup_fetch} rows`)
   }
 })
 
-t.test('a caller finds its own and shared networks, an administrator all', async t => {
+t.test('a caller finds their own and shared networks, an administrator all', async t => {
   const own = await makeNetwork(['10.1.6.0/24'], { project_id: 'a' })
   const shared = await makeNetwork(['10.1.7.0/24'], { project_id: 'service', shared: true })
   const port = await driver.ensurePort({ ...request(own.id, [{ subnetId: own.subnets[0]! }]), projectId: 'a' })
@@ -228,7 +228,7 @@ t.test('a caller finds its own and shared networks, an administrator all', async
   t.equal((await driver.subnets([own.subnets[0]!, 'nonsense', randomUUID()])).length, 1)
 })
 
-t.test('a port that a user made is bound and released, and no sweep lists it', async t => {
+t.test('a port that a user created is bound and released, and no sweep lists it', async t => {
   const { id } = await makeNetwork(['10.1.8.0/24'])
   const [made] = await db('port')
     .insert({ network_id: id, project_id: 'owner', mac_address: 'fa:16:3e:00:00:01' })
@@ -245,7 +245,7 @@ t.test('a port that a user made is bound and released, and no sweep lists it', a
     .update({ updated_at: db.raw(`now() - interval '61 seconds'`) })
   t.match(await driver.boundPorts('test:bound', 60), [{ id: made!.id, deviceId: 'lb-1' }])
   await driver.bindPort(made!.id, device)
-  t.strictSame(await driver.boundPorts('test:bound', 60), [], 'bound again')
+  t.strictSame(await driver.boundPorts('test:bound', 60), [], 'the port is bound again')
   await driver.bindPort(made!.id, null)
   t.match(await driver.port(made!.id), { deviceId: '', deviceOwner: '' })
   await rejectsWith(t, driver.bindPort(randomUUID(), device), InvalidPortRequest)

@@ -21,8 +21,8 @@ async function createWorld(t: Test) {
     await fabric.remove()
     for (const machine of machines) await ip(['netns', 'delete', machine]).catch(() => undefined)
     const host = (await links(null)).map(link => link.ifname).filter(name => name.includes(instance))
-    if (host.length > 0) throw new Error(`left in the host: ${host}`)
-    if (existsSync(`/run/netns/krater-${instance}`)) throw new Error('the namespace is left')
+    if (host.length > 0) throw new Error(`left on the host: ${host}`)
+    if (existsSync(`/run/netns/krater-${instance}`)) throw new Error('the namespace remains')
   })
   return {
     instance,
@@ -127,11 +127,11 @@ t.test('machines and the host reach each other within a network, and nobody on a
   t.equal(
     (await links(null)).find(link => link.ifname === leg.interfaceName)!.address,
     mac,
-    'recreated with the same MAC',
+    'the interface is recreated with the same MAC address',
   )
 })
 
-t.test('machines reach the host only at the address and ports that are open', async t => {
+t.test('machines reach the host only at the open address and ports', async t => {
   const { fabric, machine, start, instance } = await createWorld(t)
   const one = await machine('one')
   const [networkId, other] = [randomUUID(), randomUUID()]
@@ -155,7 +155,7 @@ t.test('machines reach the host only at the address and ports that are open', as
   t.equal(await ask(one, '198.18.77.1'), 'host', 'the open port')
   t.equal(await ask(null, '198.18.77.2'), 'one', 'the host reaches machines')
   t.equal(await ask(null, 'fd77::2'), 'one', 'over IPv6 too')
-  t.equal(await ask(null, '198.18.78.1'), 'host', 'and itself')
+  t.equal(await ask(null, '198.18.78.1'), 'host', 'the host reaches itself')
   const [{ addr_info }] = JSON.parse(await ip(['-json', '-6', 'address', 'show', 'dev', leg, 'scope', 'link']))
   const refused = (address: string, port = 8080) =>
     ask(one, address, undefined, 1500, port).then(
@@ -179,7 +179,7 @@ t.test('a machine sends only from its own MAC and IP addresses', async t => {
   const [victim, attacker] = [await machine('victim'), await machine('attacker')]
   const networkId = randomUUID()
   await fabric.attach(nic(victim, networkId, '198.18.77.2', 'fd77::2'))
-  // The last two stand for a VIP, which may move between machines.
+  // The last two act as a VIP, which may move between machines.
   const own = nic(attacker, networkId, '198.18.77.3', 'fd77::3', '198.18.77.4', 'fd77::4')
   await fabric.attach(own)
   const interfaceName = `kt${instance}`
@@ -243,7 +243,7 @@ t.test('a machine sends only from its own MAC and IP addresses', async t => {
   await ip(['-n', attacker, 'link', 'set', 'eth0', 'address', own.macAddress])
   await fabric.attach({ ...own, addresses: ['198.18.77.3'] })
   t.equal(await passes(attacker, '198.18.77.2', '198.18.77.3'), 'victim')
-  t.ok(await fails(attacker, '198.18.77.2', '198.18.77.4'), 'an address no longer allowed stops working')
+  t.ok(await fails(attacker, '198.18.77.2', '198.18.77.4'), 'an address that is no longer allowed stops working')
 })
 
 t.test('interfaces', async t => {
@@ -253,13 +253,13 @@ t.test('interfaces', async t => {
   const desired = nic(one, networkId)
   const eth0 = async (namespace: string) => (await links(namespace)).find(link => link.ifname === 'eth0')
 
-  await t.test('have the MAC address and MTU requested', async t => {
+  await t.test('have the requested MAC address and MTU', async t => {
     await fabric.attach(desired)
     t.match(await eth0(one), { address: desired.macAddress, mtu: 1450 })
     t.strictSame(await fabric.attachedPorts(), [desired.portId])
   })
 
-  await t.test('stay the same on a second attach, even when the machine renamed them', async t => {
+  await t.test('stay the same on a second attach, even if the machine renamed them', async t => {
     const { ifindex } = (await eth0(one))!
     await fabric.attach(desired)
     t.equal((await eth0(one))!.ifindex, ifindex)
@@ -272,14 +272,14 @@ t.test('interfaces', async t => {
     await ip(['-n', one, 'link', 'set', 'vip0', 'name', 'eth0'])
   })
 
-  await t.test('are completed after their creator died before the last step', async t => {
+  await t.test('are completed when their creator died before the last step', async t => {
     const name = `p${desired.portId.replaceAll('-', '').slice(0, 11)}`
     const { ifindex } = (await eth0(one))!
     await ip(['-n', fabric.namespace, 'link', 'set', name, 'down', 'alias', ''])
     t.strictSame(await fabric.attachedPorts(), [name.slice(1)])
     await fabric.attach(desired)
     t.strictSame(await fabric.attachedPorts(), [desired.portId])
-    t.equal((await eth0(one))!.ifindex, ifindex, 'it is the same interface')
+    t.equal((await eth0(one))!.ifindex, ifindex, 'the interface is the same')
   })
 
   await t.test('follow the port to another network, another MAC address and another machine', async t => {
@@ -333,14 +333,14 @@ t.test('the namespace', async t => {
     t.ok(lo?.flags.includes('UP'))
   })
 
-  await t.test('is recreated after its creator died between file and mount', async t => {
+  await t.test('is recreated when its creator died between file and mount', async t => {
     await fabric.remove()
     closeSync(openSync(`/run/netns/${fabric.namespace}`, 'w'))
     await fabric.ensure()
     t.equal((await links(fabric.namespace)).length, 1)
   })
 
-  await t.test('holds bridges that send no packets of their own', async t => {
+  await t.test('has bridges that send no packets themselves', async t => {
     const networkId = randomUUID()
     await Promise.all([fabric.ensureBridge(networkId, 1400), twin.ensureBridge(networkId, 1400)])
     const [bridge] = JSON.parse(
@@ -350,7 +350,7 @@ t.test('the namespace', async t => {
     t.match(bridge.linkinfo.info_data, { forward_delay: 0, stp_state: 0, mcast_snooping: 0 })
   })
 
-  await t.test('is removed; removing it twice is no error', async t => {
+  await t.test('is removed; removing it twice is not an error', async t => {
     await fabric.remove()
     await fabric.remove()
     t.notOk(existsSync(`/run/netns/${fabric.namespace}`))
@@ -358,7 +358,7 @@ t.test('the namespace', async t => {
   })
 })
 
-t.test('the interface of a dead machine goes even with unsent data in flight', async t => {
+t.test('the interface of a dead machine is removed even with unsent data in flight', async t => {
   const { fabric, machine, start } = await createWorld(t)
   const [one, two] = [await machine('one'), await machine('two')]
   const networkId = randomUUID()

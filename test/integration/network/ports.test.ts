@@ -35,7 +35,7 @@ t.test('ports', async t => {
     t.match((await make({ device_id: 'vm', fixed_ips: [] })).body.port, { status: 'ACTIVE', fixed_ips: [] })
   })
 
-  await t.test('a port gets the addresses requested, if they are free and valid', async t => {
+  await t.test('a port gets the requested addresses if they are free and valid', async t => {
     const fixed_ips = [{ ip_address: '10.20.0.50' }, { subnet_id: v6.id, ip_address: 'fd00:20:0::00AA' }]
     t.match((await make({ fixed_ips })).body.port, {
       fixed_ips: [
@@ -55,10 +55,10 @@ t.test('ports', async t => {
       [{ ip_address: '10.20.0.050' }, 400, 'HTTPBadRequest'],
     ]
     for (const [fixedIp, status, type] of cases) isFault(t, await make({ fixed_ips: [fixedIp] }), status, type)
-    t.equal((await list('ports', `network_id=${network.id}`)).length, 3, 'failed requests left no port')
+    t.equal((await list('ports', `network_id=${network.id}`)).length, 3, 'refused requests leave no port')
   })
 
-  await t.test('a port gets the MAC address requested, if it is free and unicast', async t => {
+  await t.test('a port gets the requested MAC address if it is free and unicast', async t => {
     t.match(await make({ mac_address: 'FA:16:3E:00:00:77' }), {
       status: 201,
       body: { port: { mac_address: 'fa:16:3e:00:00:77' } },
@@ -113,7 +113,7 @@ t.test('ports', async t => {
   })
 })
 
-t.test('creating a port on a network deleted meanwhile fails with 404', async t => {
+t.test('creating a port on a network that is deleted at the same time fails with 404', async t => {
   const network = (await call('POST /v2.0/networks', A, { network: {} })).body.network as Item
   const request = { networkId: network.id, fixedIps: [], projectId: 'a', name: 'n', deviceId: 'd', deviceOwner: 'o' }
   const deleting = await db.transaction()

@@ -38,7 +38,7 @@ t.test('projects see their limits and administrators set them', async t => {
     port: { limit: 3, used: 3, reserved: 0 },
   })
   isFault(t, await set({ port: 2, check_limit: true }), 400, 'HTTPBadRequest', /already used and reserved 3/)
-  t.equal((await set({ port: 2, force: true })).status, 200, 'force allows a limit below the use')
+  t.equal((await set({ port: 2, force: true })).status, 200, 'force allows a limit below the current use')
 
   isFault(t, await set({ port: 9 }, A), 403, 'PolicyNotAuthorized', /update_quota/)
   for (const quota of [{ port: -2 }, { port: 'x' }, { port: null }, { port: 2_000_000_001 }, { router: 1 }, []]) {
@@ -47,7 +47,11 @@ t.test('projects see their limits and administrators set them', async t => {
   t.equal((await call(`DELETE ${QUOTAS}/a`, ADMIN)).status, 204)
   t.strictSame(await show('a'), DEFAULTS)
   isFault(t, await call(`DELETE ${QUOTAS}/a`, ADMIN), 404, 'TenantQuotaNotFound')
-  t.strictSame((await call(`GET ${QUOTAS}/a`, A, undefined, api.noopUrl)).body.quota, DEFAULTS, 'the noop driver too')
+  t.strictSame(
+    (await call(`GET ${QUOTAS}/a`, A, undefined, api.noopUrl)).body.quota,
+    DEFAULTS,
+    'the noop driver does too',
+  )
 })
 
 t.test('concurrent requests never exceed a limit', async t => {

@@ -19,7 +19,10 @@ t.test('no route shows or changes another project’s objects', async t => {
   await call(`PUT /v2.0/networks/${network.id}/tags`, A, { tags: ['t'] })
   const idOf = { networks: network.id, subnets: subnet.id, ports: port.id }
 
-  /** The status that project B gets for an object of A's or a body that names one. A route without a row fails the test. */
+  /**
+   * The status that project B gets for an object of project A or for a body that names one. A route without a
+   * row fails the test.
+   */
   const HIDDEN = 404
   const table: Record<string, { body?: unknown; expect: number | 'no trace' }> = {
     'GET /': { expect: 'no trace' },
@@ -75,7 +78,7 @@ t.test('no route shows or changes another project’s objects', async t => {
     table[`GET /v2.0/${path}/:id`] = { expect: HIDDEN }
   }
 
-  // The documentation page is the same for everybody.
+  // The documentation page is the same for everyone.
   const served = routesOf(app).filter(({ path }) => path !== '/docs')
   const routes = served.map(({ method, path }) => `${method} ${path}`)
   t.strictSame([...new Set(routes)].sort(), Object.keys(table).sort(), 'every route has a row')
@@ -111,7 +114,7 @@ t.test('no route shows or changes another project’s objects', async t => {
       }
     }
   }
-  t.strictSame(await snapshot(), before, 'nothing changed')
+  t.strictSame(await snapshot(), before, 'no refused request changes anything')
 })
 
 t.test('hostile requests get a fault, never a crash', async t => {
