@@ -10,7 +10,10 @@ import ts from 'typescript'
 const root = join(import.meta.dirname, '..')
 const LONGEST_FILE = 450
 const SOURCES = ['amphora-agent', 'controller', 'scripts', 'templates', 'test']
-/** In a comment: work left over, or a check switched off. Put together, so that this file does not hold them. */
+/**
+ * In a comment: unfinished work, or a check switched off. Put together from parts, so that this file does not
+ * match.
+ */
 const MARKERS = new RegExp(
   `(//|\\*|\\{\\{!).*(\\b(TO${'DO'}|FIX${'ME'}|XX${'X'})\\b|@ts-(ignore|expect-error|nocheck)|biome-${'ignore'}|(eslint|oxlint)-${'disable'})`,
 )
@@ -18,7 +21,7 @@ const MARKERS = new RegExp(
 const texts = new Map(SOURCES.flatMap(sourceFiles).map(file => [file, readFileSync(join(root, file), 'utf8')]))
 const files = [...texts.keys()]
 
-// one after another, since each can keep a core busy
+// one after another, because each can use a whole core
 const tools: { name: string; what: string; command: string[] }[] = [
   { name: 'types', what: 'tsc finds no error', command: ['typescript7/bin/tsc', '--noEmit', '-p', '.'] },
   { name: 'format and lint', what: 'biome finds nothing', command: ['.bin/biome', 'check', '--colors=off', '.'] },
@@ -157,7 +160,10 @@ function anysIn(file: string, text: string): string[] {
 const HANDLES: ReadonlySet<string> = new Set(['database', 'trx', 'knex', 'administrator'])
 const BUILDER_VERBS: ReadonlySet<string> = new Set(['raw', 'whereRaw', 'pluck', 'modify'])
 
-/** The builder, raw text, casts of results, and every column of a table, which a migration may add to. */
+/**
+ * The query builder, raw text, casts of results, and every column of a table, because a migration may add
+ * columns.
+ */
 function otherSqlIn(file: string, text: string): string[] {
   const source = ts.createSourceFile(file, text, ts.ScriptTarget.Latest)
   const found: string[] = []
@@ -184,7 +190,7 @@ function isOtherSql(node: ts.Node): boolean {
   return false
 }
 
-/** Raw output, helpers other than if and each, partials: what the writer of configuration text does not know of. */
+/** Raw output, helpers other than if and each, partials: what the writer of configuration text does not handle. */
 function templateFaults(source: string): string[] {
   const faults: string[] = []
   const plainPath = (path: hbs.AST.Node) => path.type === 'PathExpression'

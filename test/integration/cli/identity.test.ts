@@ -22,7 +22,7 @@ const environmentOf = (user: string, more: Readonly<Record<string, string>> = {}
   ...more,
 })
 
-/** Runs the command in its own process, which logs in itself, as when a user types it. */
+/** Runs the command in a new process that logs in itself, as when a user types it. */
 const typed = (user: string, line: string, environment: Readonly<Record<string, string>> = {}) =>
   new Promise<{ code: number; text: string; error: string }>(resolve => {
     const options = { timeout: 60_000, env: environmentOf(user, environment) }

@@ -46,7 +46,7 @@ const environmentOf = (user: string) => ({
   OS_REGION_NAME: 'RegionOne',
 })
 
-/** Runs the command in its own process, as when the demo user types it. */
+/** Runs the command in a new process, as when the demo user types it. */
 const typed = (line: string) =>
   new Promise<{ code: number; text: string; error: string }>(resolve => {
     execFile('openstack', line.split(' '), { timeout: 90_000, env: environmentOf('demo') }, (error, text, stderr) => {
@@ -139,11 +139,11 @@ t.test('the openstack command line', async t => {
     t.match(Object.fromEntries(limits), { networks: 100, subnets: 100, ports: 500 }, JSON.stringify(rows))
   })
 
-  await t.test('resources that do not exist are listed as empty', async t => {
+  await t.test('resources that Krater does not have are listed as empty', async t => {
     const lines = ['router list', 'floating ip list', 'security group list', 'subnet pool list', 'network agent list']
     for (const line of lines) t.strictSame(await demo.list(line), [], line)
     const aliases = (await demo.list('extension list --network')).map(extension => extension.Alias)
     t.ok(aliases.includes('external-net') && !aliases.includes('router'), String(aliases))
-    t.match(await admin.list('network list'), { length: 3 }, 'the administrator sees all')
+    t.match(await admin.list('network list'), { length: 3 }, 'the administrator sees all networks')
   })
 })

@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { createSupervisor } from '../../../controller/cli/commands/up/supervisor.js'
 
-/** Ready once the directory of signs holds something; it ends with its supervisor. */
+/** A child that is ready once its directory contains a file, and ends with its supervisor. */
 const CHILD = `
   const { readdirSync, watch } = require('node:fs')
   const signs = process.argv[1]
@@ -46,7 +46,7 @@ t.test('the supervisor waits for a slow process and reports the wait', async t =
   t.same(
     lines.slice(length).filter(line => line.startsWith('worker')),
     [],
-    'once it is ready, nothing more is reported',
+    'nothing more is reported once it is ready',
   )
 })
 
@@ -56,11 +56,11 @@ t.test('a process that keeps ending is given up, with its last log lines', async
   t.equal(lines.filter(line => line.startsWith('worker exited with status 3')).length, 3)
 })
 
-t.test('once stopped, the supervisor starts nothing more', async t => {
+t.test('a stopped supervisor starts nothing more', async t => {
   const { supervisor } = createScene(t, CHILD)
   await supervisor.stop()
   void supervisor.start('worker')
-  t.notOk(existsSync(join(t.testdirName, 'log/worker.log')), 'no process has opened its log')
+  t.notOk(existsSync(join(t.testdirName, 'log/worker.log')), 'no process opened its log')
 })
 
 t.test('stopping a process before it is ready ends the wait without a message', async t => {

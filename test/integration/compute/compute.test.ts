@@ -66,7 +66,7 @@ t.test('a machine', async t => {
     t.match(await agents.request(target, { verb: 'status' }), { haproxy: { running: false } })
   })
 
-  t.test('that already runs is left alone by another create', async t => {
+  t.test('keeps running when create is called again', async t => {
     const before = lab.holderOf(amphoraId)
     t.same(await driver.create(spec), machine)
     t.equal(lab.holderOf(amphoraId), before)
@@ -83,10 +83,10 @@ t.test('a machine', async t => {
     }
     agents.close(amphoraId)
     t.match(await agents.request(target, hello), { protocolVersion: 1 }, 'sshd answers the controller')
-    t.match(ip('-n', namespace, 'route', 'get', `${lab.subnet}.1`), /dev mgmt0/, 'beats go to the controller')
+    t.match(ip('-n', namespace, 'route', 'get', `${lab.subnet}.1`), /dev mgmt0/, 'heartbeats go to the controller')
   })
 
-  t.test('gets a new management interface when its own is gone', async t => {
+  t.test('gets a new management interface when the old one is lost', async t => {
     await fabric.detach(spec.managementPort.id)
     const before = lab.holderOf(amphoraId)
     await driver.create(spec)
@@ -94,7 +94,7 @@ t.test('a machine', async t => {
     t.match(await agents.request(target, hello, { timeoutMs: 20_000 }), { protocolVersion: 1 })
   })
 
-  t.test('shows nothing of the host but its programs', async t => {
+  t.test('shows nothing of the host except its programs', async t => {
     t.same((await inside('ls -A /')).trim().split('\n').sort(), [
       ...['bin', 'dev', 'etc', 'lib', 'lib32', 'lib64', 'libx32', 'sbin']
         .filter(name => ['dev', 'etc'].includes(name) || existsSync(`/${name}`))
@@ -104,7 +104,7 @@ t.test('a machine', async t => {
     t.equal(await inside('ls -A /root /tmp /mnt | grep -v :'), '\n\n')
     t.equal(await inside(`ls -d /home /work ${directory} /var/lib/krater /etc/shadow /etc/ssl/private 2>/dev/null`), '')
     const files = await inside('find /run /var -type f')
-    t.equal(files.replaceAll(/^\/run\/(krater\/.*|sshd.pid)\n/gm, ''), '', 'nothing of its /run and /var')
+    t.equal(files.replaceAll(/^\/run\/(krater\/.*|sshd.pid)\n/gm, ''), '', 'no file of the host’s /run and /var')
     t.notMatch(await inside('cat /proc/mounts'), directory)
     t.notMatch(await inside('ps axo pid,args'), /tap|node .*\.test/, 'no process of the host')
     t.equal(
@@ -113,7 +113,7 @@ t.test('a machine', async t => {
     )
     t.equal((await inside('ip -o link | cut -d" " -f2')).trim().split('\n').join(' ').replace(/@\S+/, ''), 'lo: mgmt0')
     const open = await inside('for p in /proc/[0-9]*; do readlink $p/fd/*; done')
-    t.notMatch(open, directory, 'no file of the host is open in it')
+    t.notMatch(open, directory, 'the machine has no file of the host open')
   })
 
   t.test('cannot change the host', async t => {
@@ -141,12 +141,12 @@ t.test('a machine', async t => {
     t.match(
       await inside(`${asHaproxy} ${call}`),
       /Permission denied/,
-      'HAProxy, which goes where tenants tell it, does not',
+      'HAProxy, which connects where tenants tell it to, does not',
     )
     t.match(
       await inside(`${asHaproxy} socat -T2 - TCP:${target.host}:22,connect-timeout=2 </dev/null 2>&1`),
       /Permission denied/,
-      'nor does it reach the sshd beside it',
+      'nor does HAProxy reach sshd in its own machine',
     )
 
     const peer = `kt${lab.instance}-other`
@@ -166,14 +166,14 @@ t.test('a machine', async t => {
       return (await promisify(execFile)('ip', words, { timeout: 10_000 })).stdout
     }
     t.equal(await from(`${lab.subnet}.1`, port), 'welcome\n', 'another machine reaches the controller')
-    await t.rejects(from(target.host, 22), 'and not this machine')
+    await t.rejects(from(target.host, 22), 'another machine cannot reach this machine')
   })
 
   t.test('has its kernel settings, name, and accounts', async t => {
     t.equal((await inside('hostname')).trim(), `amphora-${amphoraId}`)
     t.equal((await inside('cat /proc/sys/net/ipv4/ip_nonlocal_bind /proc/sys/net/ipv4/ip_forward')).trim(), '1\n0')
     const environment = (await inside("tr '\\0' '\\n' </proc/1/environ")).trim().split('\n').sort()
-    t.same(environment, ['LC_ALL=C.UTF-8', 'PATH=/usr/sbin:/usr/bin:/sbin:/bin'], 'nothing of the controller')
+    t.same(environment, ['LC_ALL=C.UTF-8', 'PATH=/usr/sbin:/usr/bin:/sbin:/bin'], 'no variable of the controller')
     t.match(await inside('id haproxy; id krater'), /haproxy[\s\S]*krater/)
     const config =
       'global\n  user haproxy\n  group haproxy\ndefaults\n  mode http\n  timeout client 1s\n  timeout server 1s\n  timeout connect 1s\nlisten x\n  bind :8080\n'
@@ -243,7 +243,7 @@ t.test('a machine', async t => {
     )
     await t.rejects(
       attempt(done => client.openssh_forwardInStreamLocal('/tmp/mine.sock', done)),
-      'no socket of its own',
+      'no socket in the machine',
     )
     for (const path of ['/tmp/one.sock', '/run/two.sock', '/run/krater/haproxy.sock', '/run/krater/boot.json']) {
       await t.rejects(openSocket(client, path), path)
@@ -252,7 +252,7 @@ t.test('a machine', async t => {
     client.destroy()
   })
 
-  /** What the agent notes for the history stands in its log too. */
+  /** Whether a repair that the agent recorded for the history is in its log too. */
   const isTold = (repair: string) =>
     eventually(
       repair,
@@ -275,12 +275,12 @@ t.test('a machine', async t => {
     t.match(await agents.request(target, hello), { protocolVersion: 1 })
     await inside('for i in 1 2 3 4 5; do (setsid sh -c "sleep 0.1; exit 3" &) ; done')
     await wait(300)
-    t.notMatch(await inside('ps axo stat'), /^Z/m, 'no zombie')
+    t.notMatch(await inside('ps axo stat'), /^Z/m, 'there are no zombies')
     await isTold('sshd had ended: it is started again')
     await isTold('the agent had ended: it is started again')
   })
 
-  t.test('has a process 1 that restarts a hanging sshd or agent, or one whose socket is gone', async t => {
+  t.test('has a process 1 that restarts an sshd or agent that hangs or whose socket is missing', async t => {
     const limit = 30_000
     const isSshd = (pid: number) => readFileSync(`/proc/${pid}/cmdline`, 'utf8').includes('sshd')
     const sshds = () => childrenOf(lab.firstProcessOf(amphoraId)).filter(isSshd)
@@ -316,15 +316,16 @@ t.test('a machine', async t => {
     const sshds = () => childrenOf(lab.firstProcessOf(amphoraId)).filter(listens)
     const before = sshds()
     t.equal(before.length, 1)
-    // Their only clients wait for ever, as at listeners that are full. Several, since the kernel's table has no order that could be known.
+    // Each listener has one client, which waits forever, as at a full listener. There are several because the
+    // order of the kernel's table is unknown.
     const full = `use IO::Socket; for (1 .. 20) { my %at = (LocalAddr => "127.0.0.$_:22", Listen => 5);
       push @all, IO::Socket::INET->new(%at), IO::Socket::INET->new("127.0.0.$_:22") or die } sleep 600`
     await inside(`setsid perl -e '${full}' >/dev/null 2>&1 </dev/null &`)
     const waiting = 'grep -c "00007F:0016 .* 0A 00000000:00000001 " /proc/net/tcp || true'
-    await eventually('their clients wait', async () => Number(await inside(waiting)) === 20)
+    await eventually('the clients wait', async () => Number(await inside(waiting)) === 20)
     const looks = new Set<string>()
     await eventually(
-      'process 1 looks five times',
+      'process 1 checks five times',
       async () => looks.add(await inside('stat -c %y /run/krater/init.looked')).size > 5,
       30_000,
     )
@@ -335,7 +336,7 @@ t.test('a machine', async t => {
   t.test('is stopped when its process 1 is killed; create restarts it', async t => {
     const before = await agents.request(target, hello)
     process.kill(lab.firstProcessOf(amphoraId), 'SIGKILL')
-    await eventually('it is stopped', async () => (await driver.find(amphoraId))?.state === 'stopped' || null)
+    await eventually('the machine is stopped', async () => (await driver.find(amphoraId))?.state === 'stopped' || null)
     t.same(processesIn(machine.computeId), [])
     t.same(await driver.create(spec), machine)
     const after = await agents.request(target, hello)
@@ -345,11 +346,11 @@ t.test('a machine', async t => {
   t.test('stops entirely when its holder is killed', async t => {
     const before = await driver.find(amphoraId)
     process.kill(lab.holderOf(amphoraId), 'SIGKILL')
-    await eventually('nothing of it runs', () => processesIn(machine.computeId).length === 0)
+    await eventually('none of its processes runs', () => processesIn(machine.computeId).length === 0)
     t.same(
       await driver.find(amphoraId),
       { ...before, state: 'stopped' },
-      'its start id stays, so this end is told from a later one',
+      'the start id stays, to tell this end from a later one',
     )
     t.same(await driver.create(spec), machine)
     t.not((await driver.find(amphoraId))?.start, before?.start)
@@ -357,11 +358,11 @@ t.test('a machine', async t => {
 
   t.test('stops on TERM', async t => {
     process.kill(lab.firstProcessOf(amphoraId), 'SIGTERM')
-    await eventually('nothing of it runs', () => processesIn(machine.computeId).length === 0)
+    await eventually('none of its processes runs', () => processesIn(machine.computeId).length === 0)
     t.match(await driver.find(amphoraId), { state: 'stopped' })
   })
 
-  t.test('leaves nothing after delete, which may be repeated', async t => {
+  t.test('leaves nothing after delete, which can be repeated', async t => {
     await driver.create(spec)
     const processes = [lab.holderOf(amphoraId), ...processesIn(machine.computeId)]
     await driver.delete(amphoraId)
@@ -388,7 +389,7 @@ t.test('two installations with the same amphora id do not interfere', async t =>
   t.equal(await asOperator(theirs.target, other.operatorKey, 'echo here'), 'here\n')
 })
 
-t.test('without writable control groups, as in many containers, release still succeeds', async t => {
+t.test('without writable control groups, as in many containers, delete still succeeds', async t => {
   const program = `import { enforce, release } from '${join(programs, 'cgroup.mjs')}'
     const place = { instance: 'krater-none', project: 'none', machine: 'none' }
     const { lacking } = enforce(place, { memoryBytes: 2 ** 30, processors: 1, processes: 100 })
@@ -425,7 +426,7 @@ t.test('invalid ids, ports and programs are refused with a reason', async t => {
   await t.rejects(broken.create(spec), { message: /missing\.mjs/ })
   rmSync(join(directory, spec.amphoraId, 'root'), { recursive: true })
   writeFileSync(join(directory, spec.amphoraId, 'root'), '')
-  await t.rejects(driver.create(spec), 'a file where the root belongs')
+  await t.rejects(driver.create(spec), 'the root is a file')
   await driver.delete(spec.amphoraId)
   t.same(readdirSync(directory), [])
 })

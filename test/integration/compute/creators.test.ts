@@ -37,7 +37,7 @@ t.test('a create that dies or meets another one', async t => {
   const namespace = lab.namespaceOf(amphoraId)
   t.afterEach(async () => driver.delete(amphoraId))
 
-  /** Creates the machine in this process and checks that it is single, complete and reachable. */
+  /** Creates the machine in this process, and checks that it is the only one, complete and reachable. */
   const expectMade = async (t: Tap) => {
     t.match(await driver.create(spec), { state: 'running' })
     t.match(await agents.request(target, hello), { appliedGeneration: 0 })
@@ -47,7 +47,7 @@ t.test('a create that dies or meets another one', async t => {
     t.equal(holders.length, 1, 'one process holds it')
   }
 
-  // The last creator's words: one that was overtaken ends with an error.
+  // The last creator's output: a creator that was overtaken ends with an error.
   let lastWords = ''
   const startCreator = (): ChildProcess => {
     const creator = spawn(process.execPath, [join(programs, 'creator.mjs')], { stdio: 'pipe' })
@@ -67,11 +67,11 @@ t.test('a create that dies or meets another one', async t => {
   }
   const says = async (creator: ChildProcess, word: string) => {
     for await (const line of createInterface({ input: creator.stdout! })) if (line === word) return
-    throw new Error(`The creator ended without saying "${word}": ${lastWords}`)
+    throw new Error(`The creator ended without printing "${word}": ${lastWords}`)
   }
 
   for (const milliseconds of [5, 30, 60, 90, 120, 160, 200, 250, 300]) {
-    t.test(`after ${milliseconds} ms leaves what another create can finish`, async t => {
+    t.test(`after ${milliseconds} ms leaves a machine that another create can finish`, async t => {
       const creator = startCreator()
       const ended = new Promise(resolve => creator.once('exit', resolve))
       await says(creator, 'begins')
@@ -97,7 +97,7 @@ t.test('a create that dies or meets another one', async t => {
     const creator = startCreator()
     const ended = new Promise(resolve => creator.once('exit', resolve))
     await says(creator, 'begins')
-    await eventually('the namespace', () => existsSync(`/run/netns/${namespace}`))
+    await eventually('the namespace exists', () => existsSync(`/run/netns/${namespace}`))
     creator.kill('SIGSTOP')
     await expectMade(t)
     const before = lab.holderOf(amphoraId)
@@ -108,14 +108,14 @@ t.test('a create that dies or meets another one', async t => {
     t.type(before, 'number')
   })
 
-  t.test('that left only files counts as a stopped machine', async t => {
+  t.test('whose machine left only files counts as a stopped machine', async t => {
     mkdirSync(join(own, 'ports'), { recursive: true })
     t.match(await driver.find(amphoraId), { state: 'stopped' })
     t.match(await driver.list(), [{ amphoraId, state: 'stopped' }])
     await expectMade(t)
   })
 
-  t.test('that left only a namespace is listed and can be deleted', async t => {
+  t.test('whose machine left only a namespace is listed and can be deleted', async t => {
     ip('netns', 'add', namespace)
     t.match(await driver.list(), [{ amphoraId, state: 'stopped' }])
     await driver.delete(amphoraId)
@@ -123,12 +123,12 @@ t.test('a create that dies or meets another one', async t => {
     t.notMatch(ip('netns', 'list'), namespace)
   })
 
-  t.test('that left a record with a reused pid never touches the other process', async t => {
+  t.test('that left a record with a reused PID never touches the other process', async t => {
     await driver.create(spec)
     const bystander = spawn('sleep', ['60'])
     const [, ticks, boot] = readFileSync(join(own, 'process'), 'utf8').trim().split(' ')
     process.kill(lab.holderOf(amphoraId), 'SIGKILL')
-    await eventually('nothing of it runs', () => processesIn(namespace).length === 0)
+    await eventually('none of its processes runs', () => processesIn(namespace).length === 0)
     writeFileSync(join(own, 'process'), `${bystander.pid} ${ticks} ${boot}\n`)
     t.match(await driver.find(amphoraId), { state: 'stopped' })
     await expectMade(t)

@@ -7,7 +7,7 @@ import { inspectMachine } from '../../../controller/compute/namespace/inspect-ma
 import { createLab, eventually } from '../../support/worlds/machines.js'
 import { bundle } from '../../support/worlds/programs.js'
 
-/** Named so, as the kernel knows it, by the name of its file. */
+/** The kernel names the process after its file. */
 const haproxy = join(t.testdir({}), 'haproxy')
 symlinkSync(process.execPath, haproxy)
 
@@ -17,7 +17,10 @@ const LISTEN = `for (const place of process.argv.slice(1)) {
 }
 setInterval(() => {}, 1000)`
 
-/** A machine whose HAProxy listens on these places. @returns the process that holds it, and HAProxy's */
+/**
+ * A machine whose HAProxy listens on these addresses. @returns the process that holds it and the HAProxy
+ * process
+ */
 async function createMachine(t: Test, places: readonly string[]) {
   const init = ['bash', '-c', 'ip link set lo up; "$@" & wait $!', 'init', haproxy, '-e', LISTEN, ...places]
   const holder = spawn('unshare', ['--net', '--pid', '--fork', '--kill-child', ...init], {
@@ -45,7 +48,7 @@ async function withoutFreeFiles<T>(act: () => Promise<T>): Promise<T> {
   try {
     while (taken.length < 512) taken.push(openSync('/dev/null', 'r'))
   } catch {
-    // None is left.
+    // No descriptor is left.
   }
   try {
     return await act()
@@ -74,14 +77,14 @@ t.test('the host inspects a machine from outside', async t => {
   })
 })
 
-t.test('a host out of file descriptors never takes a machine for dead', async t => {
+t.test('a host out of file descriptors never mistakes a machine for dead', async t => {
   const programs = t.testdir({})
   await bundle({ agent: join(import.meta.dirname, '../../../amphora-agent/main.ts') }, programs)
   const { driver, amphora, destroy } = await createLab({ agentBundle: join(programs, 'agent.mjs') })
   t.teardown(destroy)
   const { spec } = amphora()
   await driver.create(spec)
-  await eventually('it can be looked into', async () => (await driver.inspect(spec.amphoraId)) !== null || null)
+  await eventually('the machine can be inspected', async () => (await driver.inspect(spec.amphoraId)) !== null || null)
   await withoutFreeFiles(async () => {
     t.equal(await driver.inspect(spec.amphoraId), null)
     await t.rejects(driver.find(spec.amphoraId), { code: 'EMFILE' })

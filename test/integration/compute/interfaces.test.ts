@@ -61,10 +61,10 @@ t.test('interfaces', async t => {
     )
     t.equal(ip('netns', 'exec', peer, 'socat', '-T5', '-', 'TCP:198.51.100.10:8080'), 'it is me\n')
     await driver.plug(amphoraId, port, PROJECT)
-    t.match(await inside('ip -o -4 address show dev vip0'), /198.51.100.10/, 'an interface in use is left alone')
+    t.match(await inside('ip -o -4 address show dev vip0'), /198.51.100.10/, 'an interface in use is not changed')
   })
 
-  t.test('may send from an address that their port got later, once it is plugged again', async t => {
+  t.test('may send from an address that their port got later, once they are plugged again', async t => {
     const second = '198.51.100.11'
     const ask = () => inside(`socat -u TCP:198.51.100.20:9,bind=${second},connect-timeout=1 - 2>&1 || true`)
     const grown = { ...port, fixedIps: [...port.fixedIps, { ...port.fixedIps[0]!, address: second }] }
@@ -72,9 +72,9 @@ t.test('interfaces', async t => {
     await inside(`ip address add ${second}/24 dev vip0`)
     t.match(await ask(), /timed out/)
     await driver.plug(amphoraId, grown, PROJECT)
-    t.match(await ask(), /refused/, 'by the other machine, which has heard it')
+    t.match(await ask(), /refused/, 'the other machine gets the packet and refuses the connection')
     t.same(await driver.pluggedPorts(amphoraId), [{ id: port.id, addresses: addressesOf(grown) }])
-    t.match(await inside('ip -o -4 address show dev vip0'), /198.51.100.10/, 'without losing what it has')
+    t.match(await inside('ip -o -4 address show dev vip0'), /198.51.100.10/, 'the interface keeps its addresses')
   })
 
   t.test('are unplugged without touching the others', async t => {
@@ -85,7 +85,7 @@ t.test('interfaces', async t => {
     await driver.unplug(amphoraId, port.id)
     await driver.unplug(amphoraId, spec.managementPort.id)
     t.same(await pluggedIds(), [other.id])
-    t.notMatch(await inside('ip -o link'), port.macAddress, 'and the way in is not taken away')
+    t.notMatch(await inside('ip -o link'), port.macAddress, 'the management interface remains')
     t.match(await inside('ip -o link'), other.macAddress)
   })
 
@@ -110,13 +110,13 @@ t.test('interfaces', async t => {
     }
     ip('-n', fabric.namespace, 'link', 'delete', nic)
     await driver.unplug(amphoraId, other.id)
-    t.same(await driver.brokenInterfaces(), [], 'an unplugged one is not missed')
+    t.same(await driver.brokenInterfaces(), [], 'an unplugged interface is not reported')
   })
 
-  t.test('are gone after a machine is made anew', async t => {
+  t.test('are removed when a machine is recreated', async t => {
     await driver.plug(amphoraId, port, PROJECT)
     process.kill(lab.firstProcessOf(amphoraId), 'SIGKILL')
-    await eventually('it is stopped', async () => (await driver.find(amphoraId))?.state === 'stopped' || null)
+    await eventually('the machine is stopped', async () => (await driver.find(amphoraId))?.state === 'stopped' || null)
     t.same(await pluggedIds(), [])
     await driver.create(spec)
     t.same(await pluggedIds(), [])

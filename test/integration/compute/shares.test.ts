@@ -16,7 +16,7 @@ const lab = await createLab({ agentBundle: join(programs, 'agent.mjs') })
 const { driver } = lab
 t.teardown(lab.destroy)
 
-/** The hierarchies of control groups here, and where the groups of this installation begin in each. */
+/** The control group hierarchies of this host, and where this installation's groups begin in each. */
 const mounts = readFileSync('/proc/self/mounts', 'utf8')
   .split('\n')
   .map(line => line.split(' '))
@@ -25,12 +25,12 @@ const tops = [...new Set(mounts.map(([, path]) => join(path!, `krater-${lab.inst
 
 const pathTo = (project: string | null, amphoraId: string) =>
   join(project === null ? 'waiting' : `project-${project}`, amphoraId)
-/** The existing groups of this name. */
+/** The existing groups with this name. */
 const groups = (name: string) => tops.map(top => join(top, name)).filter(group => existsSync(group))
 const hasProcessors = (group: string) => ['cpu.shares', 'cpu.weight'].some(name => existsSync(join(group, name)))
 const membersOf = (group: string) => readFileSync(join(group, 'cgroup.procs'), 'utf8').trim().split('\n').map(Number)
 const processesOf = (amphoraId: string) => processesIn(lab.namespaceOf(amphoraId))
-/** The processes that still live and are not in the group. */
+/** The live processes that are not in the group. */
 const outside = (group: string, processes: readonly number[]) => {
   const members = membersOf(group)
   return processes.filter(pid => existsSync(`/proc/${pid}`) && !members.includes(pid))
@@ -56,7 +56,7 @@ const secondsOf = ({ pid }: ChildProcess) => {
 
 t.test('one project’s amphora gets as much CPU as all amphorae of another project', async t => {
   const [one, other, neighbour] = [await start('greedy'), await start('greedy'), await start('neighbour')]
-  /** Starts a process in an amphora's group, pinned to one CPU, that ends after this many CPU seconds. */
+  /** Starts a process in an amphora's group, pinned to one CPU, that ends after some CPU seconds. */
   const work = async (amphoraId: string, project: string, seconds: number) => {
     const joining = groups(pathTo(project, amphoraId)).map(group => `echo 0 >${group}/cgroup.procs; `)
     const program = `$| = 1; print "begins\\n"; do { 1 for 1 .. 100_000 } until (times)[0] + (times)[1] > ${seconds}`
@@ -92,18 +92,18 @@ t.test('a warm amphora moves into its project’s control group and keeps its li
   await driver.plug(amphoraId, createPort(randomUUID(), '198.51.100.10'), 'adopts')
   t.notOk(groups(pathTo(null, amphoraId)).some(hasProcessors))
   const [adopted, ...more] = groups(pathTo('adopts', amphoraId))
-  t.same(more, [], 'groups without a cpu controller stay, where possible')
+  t.same(more, [], 'groups without a cpu controller stay where possible')
   t.same(outside(adopted!, processes), [])
   const everywhere = [...groups(pathTo(null, amphoraId)), adopted!]
   t.same(new Map(everywhere.flatMap(settingsOf)), new Map(limits))
-  t.equal(await asOperator(target, lab.operatorKey, 'echo here'), 'here\n', 'the amphora goes on')
+  t.equal(await asOperator(target, lab.operatorKey, 'echo here'), 'here\n', 'the amphora keeps running')
   await driver.plug(amphoraId, createPort(randomUUID(), '198.51.100.11'), 'adopts')
   t.same(groups(pathTo('adopts', amphoraId)), [adopted], 'another interface changes nothing')
   await driver.delete(amphoraId)
   t.same([groups('project-adopts'), groups('waiting')], [[], []], 'no empty group remains')
 })
 
-t.test('an amphora of an earlier version changes group with its next interface', async t => {
+t.test('an amphora of an earlier version changes its group with its next interface', async t => {
   const before = { moved: await start('earlier'), removed: await start('earlier') }
   for (const { amphoraId } of [before.moved.spec, before.removed.spec]) {
     for (const group of groups(pathTo('earlier', amphoraId))) {

@@ -21,7 +21,8 @@ import {
 import { bundle } from '../../support/worlds/programs.js'
 
 /**
- * An attacker controls an amphora's HAProxy, and then its agent. The kernel refuses every attempt, and the amphora goes on.
+ * An attacker controls an amphora's HAProxy, and then its agent. The kernel refuses every attempt, and the
+ * amphora keeps running.
  */
 const programs = t.testdir({})
 await bundle({ agent: join(import.meta.dirname, '../../../amphora-agent/main.ts') }, programs)
@@ -108,29 +109,30 @@ t.test('root in an amphora fails at every attack', async t => {
   t.match(await inside('unshare -Urmn id 2>&1; echo $?'), /Operation not permitted\n1\n$/)
 })
 
-t.test('HAProxy’s account reaches nobody on the management interface, by IPv6 either', async t => {
+t.test('HAProxy’s account reaches nobody on the management interface, not even by IPv6', async t => {
   const controller = createServer((_request, response) => response.end('welcome'))
   await new Promise<void>(resolve => controller.listen(0, '::', resolve))
   t.teardown(() => controller.close())
   const { port } = controller.address() as { port: number }
   const nic = `kt${lab.instance}`
   const [, local] = /inet6 (fe80::\S+)\//.exec(ip('-6', 'address', 'show', 'dev', nic)) ?? []
-  t.ok(local, 'the host has an address there')
+  t.ok(local, 'the host has an IPv6 address there')
   const call = (account = '') =>
     inside(`${account} socat -T10 - 'TCP6:[${local}%mgmt0]:${port},connect-timeout=10' </dev/null 2>&1; true`)
   const asHaproxy = `setpriv --reuid=${HAPROXY_USER} --regid=${HAPROXY_USER} --clear-groups`
-  t.equal(await inside('ip -6 address show dev mgmt0'), '', 'the interface has no such address')
+  t.equal(await inside('ip -6 address show dev mgmt0'), '', 'the interface has no IPv6 address')
   t.match(await call(asHaproxy), /unreachable|Cannot assign|Permission denied/)
-  // The agent would take the address away again at once, and so would what it has just started.
+  // The agent and its helper would remove the address again at once.
   await inside('pkill -STOP -f /opt/krater/[a]gent.mjs; pkill -KILL -f /opt/krater/[m]anagement.sh; true')
-  // At once, without asking for duplicates: process 1 soon kills an agent that is stopped, and the next one looks after the interface.
+  // At once, without duplicate address detection: process 1 soon kills a stopped agent, and the next agent
+  // removes the address.
   await inside('cd /proc/sys/net/ipv6/conf/mgmt0; echo 0 >accept_dad; echo 0 >disable_ipv6')
-  await eventually('the interface gives itself an address', async () =>
+  await eventually('the interface gets an address', async () =>
     /fe80/.test(await inside('ip -6 address show dev mgmt0 -tentative')),
   )
-  t.match(await call(), /Connection refused|^$/, 'with one, root reaches the host')
-  t.match(await call(asHaproxy), /Permission denied/, 'and HAProxy’s account does not')
-  // Process 1 may be about to kill it: what follows meets the next one.
+  t.match(await call(), /Connection refused|^$/, 'with an address, root reaches the host')
+  t.match(await call(asHaproxy), /Permission denied/, 'HAProxy’s account still does not')
+  // Process 1 may be about to kill the agent, so wait for the next one.
   await inside('echo 1 >/proc/sys/net/ipv6/conf/mgmt0/disable_ipv6; pkill -KILL -f /opt/krater/[a]gent.mjs; true')
   await eventually('another agent answers', async () =>
     agents
@@ -146,7 +148,7 @@ t.test('memory, CPU and processes of an amphora are limited where the host has c
     .map(line => line.split(' '))
     .filter(([, , type]) => type?.startsWith('cgroup'))
     .map(([, path]) => `${path}/krater-${lab.instance}/project-${spec.projectId}/${spec.amphoraId}`)
-  /** Null when there is no such controller here. */
+  /** Null when this host has no such controller. */
   const fileOf = (...files: string[]) =>
     roots.flatMap(root => files.map(name => join(root, name))).find(path => existsSync(path))
   const settingOf = (...files: string[]) => {
@@ -164,7 +166,7 @@ t.test('memory, CPU and processes of an amphora are limited where the host has c
     t.match(
       await agents.request(target, { verb: 'hello' }),
       { limits: { memoryBytes } },
-      'the agent tells the controller',
+      'the agent reports it to the controller',
     )
     t.match(await inside(`perl -e '$x = "a" x ${2 * limits.memoryBytes}; print "has it"' 2>&1; echo $?`), /^137$/m)
   } else t.comment('no memory controller here')
@@ -175,12 +177,12 @@ t.test('memory, CPU and processes of an amphora are limited where the host has c
     t.equal(Number(processor.split(' ')[0]), limits.processors * 100_000)
     const throttled = () => Number(/^nr_throttled (\d+)$/m.exec(settingOf('cpu.stat') ?? '')?.[1])
     const before = throttled()
-    // So little that a busy loop gets more, however busy the host is.
+    // A quota so small that a busy loop exceeds it, however busy the host is.
     writeFileSync(fileOf('cpu.max', 'cpu.cfs_quota_us')!, '2000')
     await inside("timeout 0.4 bash -c 'while :; do :; done'")
     writeFileSync(fileOf('cpu.max', 'cpu.cfs_quota_us')!, '100000')
-    t.ok(throttled() > before, 'a busy loop is held up')
-    t.match(await inside('cat /run/krater/haproxy-machine.cfg'), /nbthread 1$/m, 'HAProxy knows')
+    t.ok(throttled() > before, 'a busy loop is throttled')
+    t.match(await inside('cat /run/krater/haproxy-machine.cfg'), /nbthread 1$/m, 'HAProxy is configured for it')
   } else t.comment('no cpu controller here')
 
   const processes = settingOf('pids.max')
@@ -189,14 +191,14 @@ t.test('memory, CPU and processes of an amphora are limited where the host has c
     t.equal(Number(processes), limits.processes)
     const forks = `perl -e 'for (1 .. ${2 * limits.processes}) { $pid = fork; last unless defined $pid; if (!$pid) { sleep 60; exit } push @all, $pid }
       print scalar @all, " "; system "echo others run" if @ARGV; kill 9, @all; 1 while wait > 0'`
-    t.ok(Number(await inside(forks)) < limits.processes, 'root forks no more')
+    t.ok(Number(await inside(forks)) < limits.processes, 'root cannot fork any more')
     const [count, words] = (
       await inside(`${AS_HAPROXY} setpriv --reuid=${HAPROXY_USER} --clear-groups ${forks} & sleep 0.1; wait; echo`)
     ).split(' ')
     t.ok(Number(count) <= limits.processes / 2, `HAProxy’s account has at most half of them: ${count}`)
     t.equal(words?.trim(), '')
   } else t.comment('no pids controller here')
-  t.equal(await inside('pgrep -f agent.mjs'), agentBefore, 'the agent lives on')
+  t.equal(await inside('pgrep -f agent.mjs'), agentBefore, 'the agent survives')
 })
 
 t.test('no two amphorae of a host share a user id', async t => {
@@ -204,7 +206,7 @@ t.test('no two amphorae of a host share a user id', async t => {
   await lab.driver.create(second.spec)
   const other = await createLab({ agentBundle: join(programs, 'agent.mjs') })
   t.teardown(() => other.destroy())
-  // The same id in another installation looks for its accounts at the same place.
+  // In another installation, the same amphora id starts its search for accounts at the same place.
   const third = other.amphora(spec.amphoraId)
   await other.driver.create(third.spec)
   const all = [
@@ -220,7 +222,7 @@ t.test('no two amphorae of a host share a user id', async t => {
   })
   t.equal(all.length, 24)
   t.equal(new Set(all).size, all.length)
-  t.notOk(all.includes(0), 'root of an amphora is not the host’s')
+  t.notOk(all.includes(0), 'root in an amphora is not root on the host')
   await lab.driver.delete(second.spec.amphoraId)
 })
 
@@ -231,8 +233,8 @@ t.test('an agent program that only root may read is refused with advice', async 
   await t.rejects(lab.driver.create(lab.amphora().spec), { message: `Amphorae may not use ${agent}: chmod o+rX it.` })
 })
 
-t.test('an amphora that takes all its timers leaves the others theirs', async t => {
-  // What the maker of an amphora may have itself is no limit of all amphorae.
+t.test('an amphora that uses up its timers leaves the others theirs', async t => {
+  // The limits of the process that creates an amphora do not apply to all amphorae.
   const limit = (soft: string) => run('prlimit', [`--pid=${process.pid}`, `--sigpending=${soft}:`])
   const [, soft] = /^Max pending signals +(\S+)/m.exec(readFileSync('/proc/self/limits', 'utf8'))!
   t.teardown(() => limit(soft!))

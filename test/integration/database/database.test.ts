@@ -42,7 +42,7 @@ t.test('prepared statements', async t => {
     })
   })
 
-  t.test('take a question mark as an operator, not a binding', async t => {
+  t.test('use a question mark as an operator, not a binding', async t => {
     t.same(await many(db, sql`SELECT '{"a": 1}'::jsonb ? ${'a'} AS found`), [{ found: true }])
   })
 
@@ -96,7 +96,7 @@ t.test('claims', async t => {
     t.ok(ids.length >= 18, `${ids.length} of 20 rows were taken`)
   })
 
-  await t.test('a released row can be claimed again, and the former fence no longer renews it', async t => {
+  await t.test('a released row can be claimed again, and its former fence no longer renews it', async t => {
     await db('job').update({ lease_owner: null, lease_until: null })
     const [first] = await claimAs('a', 1)
     await releaseClaim(db, first!)
@@ -116,7 +116,7 @@ t.test('a schema that a newer version migrated is refused with a clear message',
   await t.rejects(migrate(db, { schema: 'network', migrations: [] }), /newer Krater \(.*999-from-the-future/)
 })
 
-t.test('a migration may take longer than a request, and only a migration', async t => {
+t.test('a migration may take longer than a request, but nothing else may', async t => {
   const database = await createTestDatabase()
   t.teardown(database.drop)
   const db = database.of('network')
@@ -146,7 +146,7 @@ t.test('an error about a role’s password names the role, not the password', as
 })
 
 t.test('a cluster whose creation was killed is created again', async t => {
-  // A short path, for the socket, that the postgres account can reach.
+  // A short path, which a socket needs, and which the postgres account can reach.
   const directory = mkdtempSync(join(tmpdir(), 'krater-cluster-'))
   chmodSync(directory, 0o755)
   t.teardown(() => rmSync(directory, { recursive: true, force: true }))
@@ -162,11 +162,11 @@ t.test('a cluster whose creation was killed is created again', async t => {
   await cluster.stop()
   t.notOk(
     readdirSync(directory).some(name => name.startsWith('data.new')),
-    'nothing of the first attempt is left',
+    'the first attempt leaves nothing',
   )
 })
 
-t.test('another process with a killed PostgreSQL’s PID is not taken for it', async t => {
+t.test('another process with a killed PostgreSQL’s PID is not mistaken for it', async t => {
   const directory = mkdtempSync(join(tmpdir(), 'krater-cluster-'))
   chmodSync(directory, 0o755)
   const cluster = await startCluster({ directory, durable: false })
@@ -182,7 +182,7 @@ t.test('another process with a killed PostgreSQL’s PID is not taken for it', a
   const stateOf = (pid: number) => /\) (\w) /.exec(readFileSync(`/proc/${pid}/stat`, 'utf8'))?.[1]
   const childOf = (pid: number) => Number(readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8'))
   for (let tries = 0; !childOf(parent.pid!) || stateOf(childOf(parent.pid!)) !== 'Z'; tries++) {
-    if (tries === 400) throw new Error('There are no remains')
+    if (tries === 400) throw new Error('No remains found')
     await sleep(5)
   }
   for (const [what, pid] of Object.entries({ 'another program': parent.pid!, remains: childOf(parent.pid!) })) {
@@ -197,7 +197,7 @@ t.test('another process with a killed PostgreSQL’s PID is not taken for it', a
   }
 })
 
-t.test('an API answers 503 while its database is away and serves again when it is back', async t => {
+t.test('an API answers 503 while its database is unavailable and serves again afterwards', async t => {
   const database = await createTestDatabase()
   const proxy = await startDatabaseProxy(database.urlOf('network'))
   const db = connect({ url: proxy.url, applicationName: 'test' })
@@ -223,5 +223,5 @@ t.test('an API answers 503 while its database is away and serves again when it i
   }
   await proxy.comeBack()
   t.equal((await ask()).status, 200)
-  t.same(printed(), [], 'knex prints nothing of its own')
+  t.same(printed(), [], 'knex prints nothing')
 })

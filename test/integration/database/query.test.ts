@@ -80,7 +80,7 @@ t.test('SET and VALUES whose columns follow a request are not prepared', async t
   })
 })
 
-t.test('a pool whose connections are all busy is not a database that is away', async t => {
+t.test('a pool whose connections are all busy does not count as an unavailable database', async t => {
   const busy = Array.from({ length: 8 }, () => execute(db, sql`SELECT pg_sleep(0.5)`))
   t.equal(await answersWithin(db, 200), true)
   await Promise.all(busy)

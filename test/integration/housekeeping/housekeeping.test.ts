@@ -37,12 +37,12 @@ t.test('housekeeping', async t => {
   const warmIds = (status: string) =>
     db('amphora').whereNull('load_balancer_id').where({ status }).orderBy('created_at').pluck<string[]>('id')
   const ready = (count: number) =>
-    eventually(`${count} ready`, async () => {
+    eventually(`${count} amphorae are READY`, async () => {
       const all = await db('amphora').whereNull('load_balancer_id').select('status')
       return all.length === count && all.every(row => row.status === 'READY')
     })
 
-  await t.test('the pool is filled, and not twice by two', async t => {
+  await t.test('the pool is filled, and by two housekeepers only once', async t => {
     const world = createAmphoraWorld()
     const both = [await start(world, 3), await start(world, 3)]
     await ready(3)
@@ -57,38 +57,38 @@ t.test('housekeeping', async t => {
       role: null,
     })
 
-    await t.test('what was taken is made good', async t => {
+    await t.test('a warm amphora that is taken is replaced', async t => {
       const loadBalancer = await insertLoadBalancer(db)
       const [taken] = await warmIds('READY')
       await db('amphora').where({ id: taken }).update({ load_balancer_id: loadBalancer, status: 'ALLOCATED' })
       await ready(3)
-      t.ok(world.machines.has(taken!), 'and the one in use is let be')
+      t.ok(world.machines.has(taken!), 'the amphora in use is left alone')
       await db('amphora').where({ id: taken }).delete()
     })
 
-    await t.test('a warm machine that stopped is made again, in place', async t => {
+    await t.test('a warm machine that stopped is restarted under the same id', async t => {
       const [id] = await warmIds('READY')
       world.stopMachine(id!)
-      await eventually('running again', () => world.machines.get(id!)?.state === 'running')
+      await eventually('the machine runs again', () => world.machines.get(id!)?.state === 'running')
       await ready(3)
       t.ok((await warmIds('READY')).includes(id!))
     })
 
-    await t.test('one whose agent is silent is replaced', async t => {
+    await t.test('a warm amphora whose agent is silent is replaced', async t => {
       const [id] = await warmIds('READY')
       world.hangAgent(id!)
-      await eventually('replaced', async () => !(await warmIds('READY')).includes(id!))
+      await eventually('the amphora is no longer READY', async () => !(await warmIds('READY')).includes(id!))
       await ready(3)
-      await eventually('its row is gone', async () => (await db('amphora').where({ id })).length === 0)
+      await eventually('its row is deleted', async () => (await db('amphora').where({ id })).length === 0)
       t.notOk(world.machines.has(id!))
       t.notOk(world.portsOwnedBy('management').some(port => port.deviceId === id))
     })
 
     for (const housekeeper of both) await housekeeper.stop()
-    await t.test('a smaller pool lets the surplus go, with all that belongs to it', async t => {
+    await t.test('a smaller pool deletes the surplus and all that belongs to it', async t => {
       const smaller = await start(world, 1)
       await ready(1)
-      await eventually('one machine left', () => world.machines.size === 1)
+      await eventually('one machine is left', () => world.machines.size === 1)
       t.equal(world.portsOwnedBy('management').length, 1)
       await smaller.stop()
       const none = await start(world, 0)
@@ -98,7 +98,7 @@ t.test('housekeeping', async t => {
     })
   })
 
-  await t.test('many that size the pool at the same moment agree', async t => {
+  await t.test('housekeepers that size the pool at the same moment agree', async t => {
     const parts = {
       ...createAmphoraWorld().enter(),
       masterKey: Buffer.alloc(32, 7),
@@ -116,7 +116,7 @@ t.test('housekeeping', async t => {
     await db('amphora').delete()
   })
 
-  await t.test('what a dead housekeeper left half-made is finished by another', async t => {
+  await t.test('what a dead housekeeper left unfinished is finished by another', async t => {
     const world = createAmphoraWorld()
     const id = randomUUID()
     await db('amphora').insert({
@@ -132,7 +132,7 @@ t.test('housekeeping', async t => {
     await db('amphora').delete()
   })
 
-  await t.test('one that never answers is removed in the end, and nothing of it stays', async t => {
+  await t.test('an amphora that never answers is eventually removed and leaves nothing', async t => {
     const world = createAmphoraWorld()
     const drivers = world.enter()
     const doomed = randomUUID()
@@ -146,15 +146,15 @@ t.test('housekeeping', async t => {
     }
     const housekeeper = await start(world, 1, { agents: agents as typeof drivers.agents })
     for (let attempt = 1; attempt <= 3; attempt++) {
-      await eventually('tried', async () => {
+      await eventually('an attempt is made', async () => {
         const row = await db('amphora').where({ id: doomed }).first()
         return row === undefined || (row.status === 'BOOTING' && Number(row.fence) >= attempt) || row.status === 'ERROR'
       })
-      // Its lease is its pause; the test does not wait for it.
+      // The lease sets the pause; the test does not wait for it.
       await new Promise(resolve => setTimeout(resolve, 100))
       await db('amphora').where({ id: doomed }).update({ lease_until: null })
     }
-    await eventually('gone', async () => (await db('amphora').where({ id: doomed })).length === 0)
+    await eventually('the amphora is removed', async () => (await db('amphora').where({ id: doomed })).length === 0)
     await ready(1)
     t.notOk(world.machines.has(doomed))
     t.equal(world.portsOwnedBy('management').length, 1)
@@ -162,7 +162,7 @@ t.test('housekeeping', async t => {
     await db('amphora').delete()
   })
 
-  await t.test('stopping while a machine boots gives it to others at once', async t => {
+  await t.test('a housekeeper that stops while a machine boots releases it to others at once', async t => {
     const world = createAmphoraWorld()
     const drivers = world.enter()
     const agents = {
@@ -171,7 +171,7 @@ t.test('housekeeping', async t => {
         Promise.reject(new AgentUnreachable(amphoraId, 'refused', 'not yet')),
     }
     const housekeeper = await start(world, 1, { agents: agents as typeof drivers.agents })
-    await eventually('booting', () => world.machines.size === 1)
+    await eventually('the machine boots', () => world.machines.size === 1)
     const asked = performance.now()
     await housekeeper.stop()
     t.ok(performance.now() - asked < 4_000)
@@ -225,8 +225,8 @@ t.test('housekeeping', async t => {
 
     const first = await sweep(new Set())
     t.equal(first.size, 4, 'a machine, its two ports, a VIP port')
-    t.equal(world.machines.size, 2, 'what is seen for the first time stays')
-    await t.test('what has found its owner meanwhile is let be', async t => {
+    t.equal(world.machines.size, 2, 'orphans found for the first time stay')
+    await t.test('an orphan that gets an owner in between is left alone', async t => {
       await db('amphora').insert({ id: orphan, status: 'ALLOCATED', load_balancer_id: loadBalancer })
       t.equal((await sweep(first)).size, 0)
       t.ok(world.machines.has(orphan))
@@ -236,7 +236,7 @@ t.test('housekeeping', async t => {
     t.same([...world.machines.keys()], [owned])
     t.same([...world.ports.keys()].sort(), kept.sort())
 
-    await t.test('a user’s port whose load balancer was never stored is given back', async t => {
+    await t.test('a user’s port whose load balancer was never stored is unbound', async t => {
       const [lost, used] = await Promise.all([randomUUID(), loadBalancer].map(id => portFor(`lb-${id}`, 'test:bound')))
       const given: unknown[] = []
       const borrowing = {
@@ -254,7 +254,7 @@ t.test('housekeeping', async t => {
       }
     })
 
-    await t.test('what cannot be removed is tried again by the next sweep', async t => {
+    await t.test('what cannot be removed is attempted again by the next sweep', async t => {
       await portFor(`lb-${randomUUID()}`, 'Octavia')
       const broken = { ...network, deletePort: () => Promise.reject(new Error('broken')) }
       const again = await sweepOrphans(
@@ -266,7 +266,7 @@ t.test('housekeeping', async t => {
       t.equal(world.ports.size, kept.length)
     })
 
-    await t.test('a database that knows few of the machines is not believed', async t => {
+    await t.test('a database that knows few of the machines is not trusted', async t => {
       const strange = Array.from({ length: 3 }, () => randomUUID())
       const removed: string[] = []
       const restored = {
@@ -279,14 +279,14 @@ t.test('housekeeping', async t => {
       const port = await portFor(strange[0]!, 'Octavia:amphora')
       await sweepRestored(await sweepRestored(new Set()))
       t.same(removed, [])
-      t.ok(world.ports.has(port.id), 'the addresses of machines that may serve stay theirs')
+      t.ok(world.ports.has(port.id), 'machines that may serve keep their addresses')
       strange.pop()
       await sweepRestored(await sweepRestored(new Set()))
-      t.same(removed.sort(), strange.sort(), 'few are removed')
+      t.same(removed.sort(), strange.sort(), 'a few orphans are removed')
       t.notOk(world.ports.has(port.id))
     })
 
-    await t.test('heartbeats that outlived their amphora go at once', async t => {
+    await t.test('heartbeats without an amphora are deleted at once', async t => {
       const heard = {
         boot_id: '1',
         last_seq: 1,

@@ -17,7 +17,7 @@ import { eventually } from '../../support/eventually.js'
 
 const log = createLog('test', 'silent')
 
-t.test('the watch over machines', async t => {
+t.test('the machine watch', async t => {
   const testDatabase = await createTestDatabase()
   t.teardown(testDatabase.drop)
   const db = testDatabase.of('load_balancer')
@@ -32,7 +32,7 @@ t.test('the watch over machines', async t => {
   }
   const watch = (before: Watched, database: Database = db) => watchMachines({ database, compute, log }, before)
 
-  /** A load balancer with nothing to do, whose one amphora has this status and a machine that runs. */
+  /** A settled load balancer with one amphora of this status, whose machine runs. */
   const settled = async (status = 'ALLOCATED', columns: Record<string, unknown> = {}) => {
     const amphora = randomUUID()
     const id = await insertLoadBalancer(db, { applied_generation: 1, ...columns })
@@ -43,7 +43,7 @@ t.test('the watch over machines', async t => {
   const recheckOf = async (id: string) => (await findLoadBalancer(db, id))?.recheck_at ?? null
   const forget = async (id: string) => void (await db('load_balancer').where({ id }).update({ recheck_at: null }))
 
-  await t.test('an end leads to one look, at once, and wakes the workers', async t => {
+  await t.test('the end of a machine requests one recheck, at once, and wakes the workers', async t => {
     let woken = 0
     const wakeUps = await listenForWakeUps({
       databaseUrl: testDatabase.urlOf('load_balancer'),
@@ -57,7 +57,7 @@ t.test('the watch over machines', async t => {
     const wakes = woken
     const [ends, other] = [await settled(), await settled()]
     const first = await watch(NOTHING_WATCHED)
-    t.equal(await recheckOf(ends.id), null, 'nothing is asked for while it runs')
+    t.equal(await recheckOf(ends.id), null, 'a running machine requests no recheck')
     machines.set(ends.amphora, 'stopped')
     const second = await watch(first)
     t.ok(await recheckOf(ends.id))
@@ -65,18 +65,18 @@ t.test('the watch over machines', async t => {
     await eventually('a wake-up', () => woken > wakes)
     await forget(ends.id)
     const third = await watch(second)
-    t.equal(await recheckOf(ends.id), null, 'the same end is told once')
+    t.equal(await recheckOf(ends.id), null, 'the same end requests no second recheck')
     machines.set(ends.amphora, 'running')
     const fourth = await watch(third)
     machines.delete(ends.amphora)
     await watch(fourth)
     t.ok(
       await recheckOf(ends.id),
-      'the end of the machine that followed is told again, also when nothing is left of it',
+      'the end of the next machine requests a recheck too, even when nothing is left of it',
     )
   })
 
-  await t.test('a machine that starts and ends between two looks is told, once', async t => {
+  await t.test('a machine that starts and ends between two observations requests one recheck', async t => {
     const { id, amphora } = await settled()
     starts.set(amphora, 'first')
     const first = await watch(NOTHING_WATCHED)
@@ -85,7 +85,7 @@ t.test('the watch over machines', async t => {
     await forget(id)
     starts.delete(amphora)
     const third = await watch(second)
-    t.equal(await recheckOf(id), null, 'one that is being made has not run yet')
+    t.equal(await recheckOf(id), null, 'a machine that is being created has not run yet')
     starts.set(amphora, 'second')
     const fourth = await watch(third)
     t.ok(await recheckOf(id))
@@ -94,14 +94,14 @@ t.test('the watch over machines', async t => {
     t.equal(await recheckOf(id), null)
   })
 
-  await t.test('the first look tells of every machine that is stopped', async t => {
+  await t.test('the first observation requests a recheck for every stopped machine', async t => {
     const { id, amphora } = await settled()
     machines.set(amphora, 'stopped')
     await watch(NOTHING_WATCHED)
     t.ok(await recheckOf(id))
   })
 
-  await t.test('an amphora that is being made or removed is its converge’s own business', async t => {
+  await t.test('an amphora that is being created or removed is left to its converge', async t => {
     for (const status of ['BOOTING', 'PENDING_DELETE']) {
       const { id, amphora } = await settled(status)
       const before = await watch(NOTHING_WATCHED)
@@ -111,7 +111,7 @@ t.test('the watch over machines', async t => {
     }
   })
 
-  await t.test('the pause after another fault gives way, its length is kept', async t => {
+  await t.test('the pause after another fault ends at once, its length is kept', async t => {
     const retry_at = new Date(Date.now() + 300_000)
     const fault = { fault: '{"code":"a","text":"b"}', fault_generation: 1, attempts: 9, retry_at }
     const { id, amphora } = await settled('ALLOCATED', fault)
@@ -123,7 +123,7 @@ t.test('the watch over machines', async t => {
     t.equal(row?.attempts, 9)
   })
 
-  await t.test('a machine that ends right after each start keeps to the pause after its fault', async t => {
+  await t.test('a machine that ends right after each start keeps the pause after its fault', async t => {
     const retry_at = new Date(Date.now() + 300_000)
     const fault = { fault: '{"code":"a","text":"b"}', fault_generation: 1, attempts: 9, retry_at }
     const { id, amphora } = await settled('ALLOCATED', fault)
@@ -137,7 +137,7 @@ t.test('the watch over machines', async t => {
     t.same(row?.retry_at, retry_at)
   })
 
-  await t.test('a lost interface leads to one look, and to another when it is lost again', async t => {
+  await t.test('a lost interface requests one recheck, and another when it is lost again', async t => {
     const { id, amphora } = await settled()
     let broken: string[] = []
     let before: ReadonlySet<string> = new Set()
@@ -148,15 +148,19 @@ t.test('the watch over machines', async t => {
       return isAsked
     }
     for (const round of [1, 2]) {
-      t.equal(await look(), false, `round ${round}: nothing is amiss`)
+      t.equal(await look(), false, `round ${round}: no interface is broken`)
       broken = [amphora]
       t.equal(await look(), true)
-      t.equal(await look(), false, 'it is told once')
+      t.equal(await look(), false, 'the same loss requests no second recheck')
       broken = []
     }
     await look()
     const sights = [[amphora], []]
-    t.equal(await look(async () => sights.shift() ?? []), false, 'one that was on its way is not missed')
+    t.equal(
+      await look(async () => sights.shift() ?? []),
+      false,
+      'an interface that was still being plugged is not reported',
+    )
   })
 
   await t.test('an end that could not be recorded is recorded later', async t => {
@@ -173,6 +177,6 @@ t.test('the watch over machines', async t => {
     await watch(still)
     t.ok(await recheckOf(id))
     const row = await findLoadBalancer(db, id)
-    t.ok(row?.retry_at && row.retry_at < retry_at, 'as the end that was seen, also when another follows')
+    t.ok(row?.retry_at && row.retry_at < retry_at, 'as the observed end, even when another follows')
   })
 })

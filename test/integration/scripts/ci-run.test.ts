@@ -5,7 +5,7 @@ import t, { type Test } from 'tap'
 
 const root = join(import.meta.dirname, '../../..')
 
-/** What `npm test` prints and its exit status: of the run of all files, and of each file that runs alone. */
+/** The output and exit status of `npm test`: for the run of all files, and for each file that runs alone. */
 type Runs = { all: Run; alone?: Record<string, Run> }
 type Run = { output: string; status: number }
 
@@ -15,7 +15,7 @@ const fails = (passed: number, failed: number, ...names: string[]): Run => ({
   status: 1,
 })
 
-/** Runs `.ci/run` in a checkout whose tests end as told. */
+/** Runs `.ci/run` in a checkout whose tests end as specified. */
 async function runCi(t: Test, runs: Runs): Promise<{ lines: string[]; status: number }> {
   const checkout = t.testdir({
     'package.json': JSON.stringify({ scripts: { test: 'node test.mjs' } }),
@@ -41,12 +41,12 @@ async function runCi(t: Test, runs: Runs): Promise<{ lines: string[]; status: nu
 const A = 'test/unit/a.test.ts'
 const B = 'test/end-to-end/b.test.ts'
 
-t.test('a run in which all tests pass passes', async t => {
+t.test('a run in which all tests pass succeeds', async t => {
   const { lines, status } = await runCi(t, { all: passes(7) })
   t.same([lines.at(-1), status], ['7 passed, 0 failed', 0])
 })
 
-t.test('a file that fails and passes alone is flaky, and the run passes', async t => {
+t.test('a file that fails and then passes alone is flaky, and the run passes', async t => {
   const { lines, status } = await runCi(t, { all: fails(7, 2, A), alone: { [A]: passes(3) } })
   t.same([lines.at(-1), status], ['9 passed, 0 failed', 0])
   t.same(

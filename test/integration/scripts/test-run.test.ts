@@ -21,7 +21,10 @@ import { until } from '../../support/worlds/krater.js'
 
 const root = join(import.meta.dirname, '../../..')
 
-/** Makes one thing of each kind that can be left, far from its own process. The sleep tells which run it belongs to. */
+/**
+ * Creates one thing of each kind that can be left behind, far from its own process. The sleep identifies the
+ * run.
+ */
 const MAKES_THINGS = `
 import { execFileSync, spawn } from 'node:child_process'
 import { mkdtempSync } from 'node:fs'
@@ -40,7 +43,7 @@ const HANGS = 'await new Promise(resolve => setTimeout(resolve, 600_000))'
 /** A checkout with only these tests, and a directory for temporary files. */
 function createCheckout(t: Test, tests: Readonly<Record<string, string>>) {
   const directory = mkdtempSync(join(tmpdir(), 'tr-'))
-  // The postgres account has to pass through.
+  // The postgres account needs to pass through.
   chmodSync(directory, 0o755)
   t.teardown(() => rmSync(directory, { recursive: true, force: true }))
   const checkout = join(directory, 'checkout')
@@ -67,7 +70,7 @@ function createCheckout(t: Test, tests: Readonly<Record<string, string>>) {
   }
 }
 
-/** The environment without the variables that tell tap it runs within tap. */
+/** The environment without the variables that tell tap that it runs within tap. */
 const outsideOfTests = (): NodeJS.ProcessEnv =>
   Object.fromEntries(Object.entries(process.env).filter(([name]) => !/^(NODE_OPTIONS|_?TAP.*)$/.test(name)))
 
@@ -84,7 +87,7 @@ t.test('a run of the tests', async t => {
     { signal: 'SIGINT', status: 130, group: true, run: checkout.start('hangs.test.ts') },
   ] as const
   for (const { signal, status, group, run } of interrupted) {
-    t.test(`interrupted by ${signal} removes what the tests made`, async t => {
+    t.test(`interrupted by ${signal} removes what the tests created`, async t => {
       await until('the test hangs', run.sleeps, 60)
       const end = ended(run.child)
       process.kill(group ? -run.child.pid! : run.child.pid!, signal)
@@ -122,7 +125,7 @@ const inSandbox = (command: string) => [
   await runScript(() => runInSandbox(['sh', '-c', '${command}'], { signal, stdio: 'inherit' }))`,
 ]
 
-t.test('without permission for a sandbox a message says so', async t => {
+t.test('without permission for a sandbox, a message says so', async t => {
   const without = ['--bounding-set', '-sys_admin', ...inSandbox('echo runs')]
   const child = spawn('setpriv', without, { stdio: ['ignore', 'pipe', 'pipe'] })
   const [said, complained, status] = await Promise.all([text(child.stdout), text(child.stderr), ended(child)])
@@ -135,7 +138,7 @@ t.test('processes in a sandbox end when their caller is killed', async t => {
   const [node = '', ...words] = inSandbox(`setsid --fork sleep ${seconds}; sleep ${seconds}`)
   const caller = spawn(node, words, { stdio: 'inherit' })
   t.teardown(() => caller.kill('SIGKILL'))
-  await until('it sleeps', () => sleeps(seconds))
+  await until('the process sleeps', () => sleeps(seconds))
   caller.kill('SIGKILL')
-  await until('it has ended', () => !sleeps(seconds), 5)
+  await until('the process has ended', () => !sleeps(seconds), 5)
 })

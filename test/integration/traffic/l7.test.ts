@@ -33,7 +33,7 @@ const toPrefix = (redirectPrefix: string, redirectHttpCode: number | null = null
 /** A rule that every request matches. */
 const always = (number: number) => aRule(number, { value: '/' })
 
-t.test('every rule type matches with every compare type, inverted as well', async t => {
+t.test('every rule type matches with every compare type, also inverted', async t => {
   const listeners = ruleCases.flatMap(({ rule }, index) =>
     [false, true].map((invert, twin) => {
       const number = 2 * index + twin + 1
@@ -56,7 +56,7 @@ t.test('every rule type matches with every compare type, inverted as well', asyn
   }
 })
 
-t.test('every action', async t => {
+t.test('each action', async t => {
   const url = `https://example.org:8443/%41%[src]?it's="#{}%{+Q}r&a=b\\;$HOME`
   const codes = [301, 302, 303, 307, 308]
   const on = (number: number, ...policies: Partial<L7PolicyNode>[]) =>
@@ -95,20 +95,20 @@ t.test('every action', async t => {
   const outcome = async (listener: number, target: string) => (await ask(listener, { path: target })).outcome
 
   t.equal(await outcome(1, '/api'), 'reject')
-  t.equal(await outcome(1, '/'), 'pool 1', 'no match is for the default pool')
+  t.equal(await outcome(1, '/'), 'pool 1', 'a request without a match goes to the default pool')
   t.equal(await outcome(2, '/api'), 'pool 2')
   t.equal(await outcome(2, '/'), 'pool 1')
   for (const [index, code] of codes.entries()) {
-    t.equal(await outcome(10 + index, '/api?x=1'), `${code} ${url}`, 'a URL stands for itself')
+    t.equal(await outcome(10 + index, '/api?x=1'), `${code} ${url}`, 'the redirect URL is sent unchanged')
     t.equal(await outcome(20 + index, '/api/y%20?x=%[src]'), `${code} http://e.org/p%q/api/y%20?x=%[src]`)
   }
   t.equal(await outcome(30, '/api'), `302 ${url}`)
   t.equal(await outcome(31, '/api/?q'), '302 http://e.org/api/?q')
   for (const listener of [40, 41, 42, 43, 44, 45]) t.equal(await outcome(listener, '/api'), 'pool 1', String(listener))
-  t.equal(await outcome(46, '/api'), 'reject', 'a disabled rule is left out')
+  t.equal(await outcome(46, '/api'), 'reject', 'a disabled rule is ignored')
   t.equal(await outcome(47, '/api'), 'pool 1', 'all rules must match')
   t.equal(await outcome(47, '/api/x'), 'reject')
-  t.equal(await outcome(48, '/api'), 'pool 2', 'an action that cannot run lets the next policy decide')
+  t.equal(await outcome(48, '/api'), 'pool 2', 'when an action cannot run, the next policy decides')
   t.equal(await outcome(50, '/api'), 'pool 2')
   t.equal(await outcome(50, '/'), '503', 'there is no default pool')
   t.equal(await outcome(51, '/api/1'), 'pool 1')
@@ -121,7 +121,7 @@ t.test('every action', async t => {
   t.same(
     ofListener(51).map(({ poolId }) => poolId),
     [uuid(3, POOLS.default), uuid(3, POOLS.other)],
-    'a pool is there once, however many policies use it',
+    'a pool appears once, however many policies use it',
   )
   t.same(
     desired.haproxy?.backends.map(({ name }) => name),
@@ -165,11 +165,7 @@ t.test('the first matching policy by position decides, whatever its action', asy
   for (const [index, order] of orders.entries()) {
     const expected = order.map(([, outcome]) => outcome)
     t.equal((await ask(index + 1, withHost('first'))).outcome, expected[0], expected.join(', '))
-    t.equal(
-      (await ask(index + 1, withHost('other'))).outcome,
-      expected[1],
-      `all but the first of ${expected.join(', ')}`,
-    )
+    t.equal((await ask(index + 1, withHost('other'))).outcome, expected[1], `the second of ${expected.join(', ')}`)
   }
 })
 
@@ -198,9 +194,13 @@ t.test('a request too costly for a regular expression is rejected, whatever the 
   t.equal(await outcome(1, withPath(laborious)), 'reject')
   t.equal(await outcome(2, withPath('/ab')), 'pool 2')
   t.equal(await outcome(2, withPath(laborious)), 'reject')
-  t.equal(await outcome(3, withPath(long)), 'reject', 'so is one that needs too much stack')
+  t.equal(await outcome(3, withPath(long)), 'reject', 'a request that needs too much stack is rejected too')
   t.equal(await outcome(4, withPath(laborious)), 'reject')
-  t.equal(await outcome(4, { path: laborious, headers: [['Host', 'y']] }), 'pool 1', 'the policy is not in question')
+  t.equal(
+    await outcome(4, { path: laborious, headers: [['Host', 'y']] }),
+    'pool 1',
+    'the other rule of the policy does not match',
+  )
   t.equal(await outcome(5, withHost(`${'a'.repeat(40)}!`)), 'reject')
   t.equal(await outcome(6, withHeaders(['X-Kind', `', "(it's`])), 'reject')
   t.equal(await outcome(6, withHeaders(['X-Kind', `', "(its`])), 'pool 1')
@@ -208,7 +208,7 @@ t.test('a request too costly for a regular expression is rejected, whatever the 
   t.notMatch(desired.haproxy?.text, `${uuid(0, 70)}.given-up`, 'a cheap expression costs nothing extra')
 })
 
-t.test('property: any policies treat any request as the model says', async t => {
+t.test('property: any policies treat any request as the model does', async t => {
   const seed = Number(process.env.TEST_SEED ?? Date.now() % 1_000_000)
   t.comment(`TEST_SEED=${seed}`)
   const { listeners, requests } = variedSample(seed)
@@ -223,7 +223,7 @@ t.test('property: any policies treat any request as the model says', async t => 
   t.pass(`${listeners.length * requests.length} requests`)
 })
 
-t.test('haproxy accepts every regular expression that is not refused', async t => {
+t.test('haproxy accepts every regular expression that the API does not refuse', async t => {
   const parts = [
     ...[
       'a',
@@ -298,7 +298,7 @@ t.test('haproxy accepts every regular expression that is not refused', async t =
     '('.repeat(30) + ')'.repeat(30),
   ]
   const expressions = [...candidates, ...largest].filter(text => regularExpressionProblem(text) === null)
-  t.ok(expressions.length > 1_000, `${expressions.length} are not refused`)
+  t.ok(expressions.length > 1_000, `${expressions.length} expressions are not refused`)
   for (const text of largest) t.ok(expressions.includes(text), text.slice(0, 20))
   const policies = expressions.map((value, index) =>
     aPolicy(index + 1, { rules: [aRule(index + 1, { compareType: 'REGEX', value })] }),
@@ -309,7 +309,10 @@ t.test('haproxy accepts every regular expression that is not refused', async t =
   t.same(await checkWithHaproxy(directory, haproxy?.text ?? ''), { code: 0, complaints: [] })
 })
 
-/** The first sample at or after a seed in which every kind of outcome is frequent; one seed alone leaves that to chance. */
+/**
+ * The first sample at or after a seed in which every kind of outcome is frequent; a single seed leaves that to
+ * chance.
+ */
 function variedSample(first: number) {
   for (let seed = first; ; seed += 1) {
     const [listeners = []] = fc.sample(someListeners(60), { numRuns: 1, seed })

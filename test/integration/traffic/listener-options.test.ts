@@ -79,7 +79,7 @@ t.test('inserted headers replace forged ones; X-Forwarded-For is appended to', a
   t.same(
     HEADERS.filter(name => name.toLowerCase() in without),
     [],
-    'none unless it is asked for',
+    'no header without the option',
   )
   t.match((await ask(port(1), { headers: forged })).told.headers, { 'x-forwarded-for': 'forged' })
 })
@@ -92,19 +92,19 @@ t.test('only allowed_cidrs may connect', async t => {
   const refused = await converse(t, port(4)).catch(() => null)
   if (refused !== null) {
     refused.socket.on('error', () => {})
-    t.ok((await refused.ended) < 2_000, 'closed without a byte')
+    t.ok((await refused.ended) < 2_000, 'the connection is closed without a byte')
     t.equal(refused.heard(), '')
   }
   t.match(await (await converse(t, port(5))).say('x'), { name: 'member' }, 'an empty list allows all')
 })
 
-t.test('beyond connection_limit a connection waits for another to end', async t => {
+t.test('beyond connection_limit, a connection waits for another to end', async t => {
   const first = await converse(t, port(6))
   t.match(await first.say('one'), { line: 'one' })
   const second = await converse(t, port(6))
   const answer = second.say('two')
   t.equal(await Promise.race([answer, first.say('three')]).then(({ line }) => line), 'three')
-  t.match(await (await converse(t, port(17))).say('four'), { line: 'four' }, 'other listeners are not concerned')
+  t.match(await (await converse(t, port(17))).say('four'), { line: 'four' }, 'other listeners are not affected')
   first.socket.destroy()
   t.match(await answer, { line: 'two' })
 })
@@ -118,7 +118,7 @@ t.test('client and member timeouts close idle connections', async t => {
     const milliseconds = await ended
     t.ok(milliseconds >= 390 && milliseconds < 3_000, `${milliseconds} ms`)
   }
-  t.match(await patient.say('y'), { line: 'y' }, 'a listener with the default still holds')
+  t.match(await patient.say('y'), { line: 'y' }, 'a listener with the default timeout keeps its connection')
   t.match(await ask(port(9)), { status: 504 })
 })
 
@@ -151,7 +151,7 @@ t.test('a PROMETHEUS listener serves metrics and nothing else', async t => {
   t.match(await ask(port(1), { path: '/metrics' }), { told: { name: 'member' } }, 'other listeners have no metrics')
 })
 
-t.test('allowed_cidrs and connection_limit also hold for a PROMETHEUS listener', async t => {
+t.test('allowed_cidrs and connection_limit apply to a PROMETHEUS listener too', async t => {
   t.match(await ask(port(14), { path: '/metrics', from: '127.0.0.2' }), { status: 200 })
   await t.rejects(ask(port(14), { path: '/metrics' }), /hang up|ECONNRESET/)
   const holding = await converse(t, port(16))

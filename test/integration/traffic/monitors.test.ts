@@ -14,7 +14,7 @@ type Check = { at: number; line: string; host: string; serverName: string }
 
 /** The checks by the name in their path, as `/name` or `/name?x`. */
 const checks = new Map<string, Check[]>()
-/** By the same name: the status to answer, when it is not 200. */
+/** The status to answer by the same name, if it is not 200. */
 const statuses = new Map<string, number>()
 
 function answer(request: IncomingMessage, name: string): number {
@@ -148,14 +148,14 @@ const { port, command } = await serveOptions(t, {
 
 const numberOf = (name: string) => stories.findIndex(story => story.name === name) + 1
 
-/** By the names of the stories. */
+/** Whether each member is up, by the name of its story. */
 async function standing(): Promise<Map<string, boolean>> {
   const rows = (await command('show servers state')).split('\n').map(row => row.split(' '))
   const states = new Map(rows.map(row => [row[3], row[5] === '2']))
   return new Map(stories.map(({ name }, index) => [name, states.get(uuid(4, index + 1)) ?? false]))
 }
 
-t.test('members are up or down as their monitors say', async t => {
+t.test('members are up or down as their monitors report', async t => {
   const desired = stories.map(({ name, isUp }) => `${name} ${isUp}`)
   const found = async () => [...(await standing())].map(([name, isUp]) => `${name} ${isUp}`)
   const allChecked = () =>
@@ -165,7 +165,7 @@ t.test('members are up or down as their monitors say', async t => {
   t.notOk(checks.has('disabled'))
 })
 
-t.test('checks are sent as the monitor says', async t => {
+t.test('checks are sent as the monitor configures them', async t => {
   t.match(checks.get('http')?.[0], { line: 'GET /http HTTP/1.0', host: '' })
   t.match(checks.get('method')?.[0], { line: 'POST /method HTTP/1.0' })
   t.match(checks.get('version')?.[0], { line: 'GET /version HTTP/1.1', host: 'www.example.org' })
@@ -174,7 +174,7 @@ t.test('checks are sent as the monitor says', async t => {
 
 t.test('traffic follows the monitors’ results', async t => {
   t.match(await ask(port(numberOf('http'))), { status: 200 })
-  t.match(await ask(port(numberOf('other-code'))), { status: 503 }, 'the member runs, but gets no traffic')
+  t.match(await ask(port(numberOf('other-code'))), { status: 503 }, 'the member runs but gets no traffic')
   t.match(await ask(port(numberOf('proxied'))), { told: { name: 'member', proxy: /^v2 127/ } })
   const pools = [
     aPool(1, { members: [aLocalMember(1, member.port, { monitorPort: closed }), aLocalMember(2, spare.port)] }),

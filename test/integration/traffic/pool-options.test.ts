@@ -19,7 +19,7 @@ const [a, b, c] = await Promise.all(
     startTellingMember(t, name, { headers: ({ line }) => (line.includes('/login') ? login() : []) }),
   ),
 )
-if (!a || !b || !c) throw new Error('three members')
+if (!a || !b || !c) throw new Error('there are no three members')
 
 /** Two members, `a` and `b`, with these differences. */
 const two = (first: Partial<MemberNode> = {}, second: Partial<MemberNode> = {}) => [
@@ -60,7 +60,7 @@ t.test('every pool protocol works behind every listener protocol that allows it'
       if (version === undefined) t.equal(told.proxy, null)
       else t.match(told.proxy ?? '', new RegExp(`^${version} 127\\.0\\.0\\.9:\\d+$`))
       const other = await ask(port(index + 1), { from: '127.0.0.8' })
-      if (version !== undefined) t.match(other.told.proxy ?? '', /127\.0\.0\.8/, 'every client has its own header')
+      if (version !== undefined) t.match(other.told.proxy ?? '', /127\.0\.0\.8/, 'each client gets its own header')
     })
   }
 })
@@ -95,7 +95,7 @@ t.test('algorithms', async t => {
         aPool(index + 1, { lbAlgorithm, members: two() }),
       ),
     })
-    /** Column scur of the back end. */
+    /** The open connections: column scur of the back end. */
     const openNow = async () => {
       const rows = (await command('show stat')).split('\n').map(row => row.split(','))
       return Number(rows.find(([proxy, server]) => proxy?.startsWith(uuid(3, 1)) && server === 'BACKEND')?.[4])
@@ -112,7 +112,7 @@ t.test('algorithms', async t => {
     t.notOk(names.includes(name), `${name} is busy: ${names}`)
     t.equal(new Set(await namesOf(port(2), 4)).size, 2, 'ROUND_ROBIN would not have avoided it')
   })
-  await t.test('SOURCE_IP sends an address to one member, whatever the port', async t => {
+  await t.test('SOURCE_IP sends an address to one member, whatever its port', async t => {
     for (const from of CLIENTS.slice(0, 4)) t.equal(new Set(await namesOf(port(3), 4, { from })).size, 1)
     const names = await namesOf(port(3), CLIENTS.length, index => ({ from: CLIENTS[index] }))
     t.equal(new Set(names).size, 2, 'addresses are spread')
@@ -131,9 +131,9 @@ t.test('algorithms', async t => {
       for (const name of names) spread.add(name)
     }
     t.equal(spread.size, 2)
-    t.equal(new Set(await namesOf(port(5), 6, { agent: onOneConnection() })).size, 1, 'HTTP, one connection')
+    t.equal(new Set(await namesOf(port(5), 6, { agent: onOneConnection() })).size, 1, 'HTTP over one connection')
     t.equal(new Set(await namesOf(port(1), 6, { agent: onOneConnection() })).size, 2, 'ROUND_ROBIN for comparison')
-    t.equal(new Set(await namesOf(port(5), 24)).size, 2, 'HTTP, a connection each')
+    t.equal(new Set(await namesOf(port(5), 24)).size, 2, 'HTTP over separate connections')
   })
 })
 
@@ -156,12 +156,12 @@ t.test('weights, backups, disabled members and disabled pools', async t => {
   const weighted = await namesOf(port(1), 8)
   t.same([count(weighted, 'a'), count(weighted, 'b')], [6, 2], 'three to one')
   t.same(await seen(2), ['b'], 'weight 0 gets no traffic')
-  t.same(await seen(3), ['b'], 'a backup waits')
+  t.same(await seen(3), ['b'], 'the backup gets no traffic')
   await command(`set server ${uuid(3, 3)}:${uuid(2, 3)}/${uuid(4, 2)} state maint`)
-  t.same(await seen(3), ['a'], 'until no other member is left')
+  t.same(await seen(3), ['a'], 'the backup serves when no other member is left')
   t.same(await seen(4), ['a'])
-  t.same(await seen(5), ['b'], 'a disabled member gets nothing')
-  t.same(await seen(6), ['a', 'b'], 'all backups work together')
+  t.same(await seen(5), ['b'], 'a disabled member gets no traffic')
+  t.same(await seen(6), ['a', 'b'], 'all backups share the traffic')
   t.same(await seen(7), ['503'], 'a disabled pool carries no traffic')
 })
 
@@ -208,7 +208,7 @@ t.test('session persistence', async t => {
   const cookieOf = (cookies: readonly string[], name: string) =>
     cookies.map(cookie => cookie.split(';')[0] ?? '').find(cookie => cookie.startsWith(`${name}=`)) ?? ''
 
-  t.equal(new Set(await namesOf(port(9), 4)).size, 2, 'without it members take turns')
+  t.equal(new Set(await namesOf(port(9), 4)).size, 2, 'without it, members take turns')
 
   await t.test('HTTP_COOKIE inserts a cookie and hides it from the member', async t => {
     const first = await ask(port(1))
@@ -218,13 +218,17 @@ t.test('session persistence', async t => {
     for (const { told, cookies } of await Promise.all(answers)) {
       t.equal(told.name, first.told.name)
       t.same(cookies, [], 'the cookie is not set again')
-      t.equal(told.headers?.cookie, 'mine=1', 'the member does not see it')
+      t.equal(told.headers?.cookie, 'mine=1', 'the member does not see the cookie')
     }
-    t.equal(new Set(await namesOf(port(1), 4)).size, 2, 'clients without it are balanced')
+    t.equal(new Set(await namesOf(port(1), 4)).size, 2, 'clients without the cookie are balanced')
     await command(`set server ${server(1, first.told.name ?? '')} weight 0`)
-    t.equal((await ask(port(1), { headers: { Cookie: cookie } })).told.name, first.told.name, 'also while it drains')
+    t.equal(
+      (await ask(port(1), { headers: { Cookie: cookie } })).told.name,
+      first.told.name,
+      'even while the member drains',
+    )
     const others = await namesOf(port(1), 4)
-    t.notOk(others.includes(first.told.name ?? ''), 'which gets no new clients')
+    t.notOk(others.includes(first.told.name ?? ''), 'a draining member gets no new clients')
   })
 
   await t.test('HTTP_COOKIE with a cookie name', async t => {
@@ -234,14 +238,14 @@ t.test('session persistence', async t => {
     t.same(new Set(await namesOf(port(2), 4, { headers: { Cookie: cookie } })), new Set([first.told.name]))
   })
 
-  await t.test('HTTP_COOKIE of a dead member leads to another one', async t => {
+  await t.test('HTTP_COOKIE of a dead member leads to another member', async t => {
     const answers = await Promise.all([ask(port(3)), ask(port(3))])
     const cookie = cookieOf(answers.find(({ told }) => told.name === 'dying')?.cookies ?? [], 'SRV')
     t.not(cookie, '')
     await dying.end()
     const after = await ask(port(3), { headers: { Cookie: cookie } })
     t.match(after, { status: 200, told: { name: 'b' } })
-    t.match(after.cookies, [/^SRV=/], 'the client gets the cookie of another')
+    t.match(after.cookies, [/^SRV=/], 'the client gets the cookie of another member')
   })
 
   for (const [number, name] of [
@@ -267,10 +271,10 @@ t.test('session persistence', async t => {
       'other clients are balanced',
     )
     await command(`set server ${server(6, name)} weight 0`)
-    t.same(new Set(await namesOf(port(6), 3)), new Set([name]), 'also while it drains')
+    t.same(new Set(await namesOf(port(6), 3)), new Set([name]), 'even while the member drains')
     t.notOk((await namesOf(port(6), 6, index => ({ from: `127.0.2.${index + 1}` }))).includes(name))
     await command(`set server ${server(6, name)} state maint`)
-    t.notOk((await namesOf(port(6), 3)).includes(name), 'but not when it is gone')
+    t.notOk((await namesOf(port(6), 3)).includes(name), 'but not once the member is down')
   })
 
   await t.test('cookies are ignored behind a TCP listener', async t => {

@@ -120,7 +120,7 @@ t.test('invalid certificate requests are refused with a reason', async t => {
     ['a DNS name with a NUL', withNames(sequence(taggedBytes(2, Buffer.from('a.example\0.b')))), /no valid DNS name/],
     ['an address of five bytes', withNames(sequence(taggedBytes(7, Buffer.alloc(5)))), /no valid IP/],
     ['no names', withNames(sequence()), /cannot be read/],
-    ['names that are no sequence', withNames(octetString(Buffer.of(1))), /cannot be read/],
+    ['names that are not a sequence', withNames(octetString(Buffer.of(1))), /cannot be read/],
   ]
   for (const [name, bytes, message] of cases)
     t.match(
